@@ -1,0 +1,34 @@
+# Compiler settings shared by every target, and the one helper with which a folder becomes a library.
+include(CheckCXXCompilerFlag)
+
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+add_library(qtrain_flags INTERFACE)
+target_include_directories(qtrain_flags INTERFACE ${CMAKE_SOURCE_DIR})
+target_compile_options(qtrain_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers)
+if(QTRAIN_SANITIZE STREQUAL "address")
+  target_compile_options(qtrain_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(qtrain_flags INTERFACE -fsanitize=address,undefined)
+elseif(QTRAIN_SANITIZE STREQUAL "thread")
+  target_compile_options(qtrain_flags INTERFACE -fsanitize=thread)
+  target_link_options(qtrain_flags INTERFACE -fsanitize=thread)
+elseif(QTRAIN_SANITIZE)
+  message(FATAL_ERROR "QTRAIN_SANITIZE must be empty, address or thread, not '${QTRAIN_SANITIZE}'")
+endif()
+
+# qtrain_library(core DEPENDS fmt::fmt ...): every .cpp below the calling folder becomes library qtrain_core.
+function(qtrain_library name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
+  add_library(qtrain_${name} STATIC ${sources})
+  target_link_libraries(qtrain_${name} PUBLIC qtrain_flags fmt::fmt nlohmann_json::nlohmann_json Threads::Threads ${ARG_DEPENDS})
+endfunction()

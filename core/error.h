@@ -1,0 +1,64 @@
+#pragma once
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace qtrain {
+
+/// Why a command ends; the value is the process exit code (docs/exit_codes.md).
+enum class ErrorKind {
+  internal = 1,    ///< a bug of ours
+  usage = 2,       ///< command line or configuration
+  input = 3,       ///< data or model files
+  memory = 4,      ///< does not fit
+  non_finite = 5,  ///< NaN or Inf in loss or gradient
+  disk = 6,        ///< a write failed
+  peer = 7,        ///< a rank was lost
+  stopped = 75,    ///< stopped by a signal after a committed checkpoint
+};
+
+/// What a user is told: what happened, where (file, line, key), and what to do. `place` and `remedy` may be empty.
+struct ErrorText {
+  std::string cause;
+  std::string place = {};
+  std::string remedy = {};
+};
+
+/// The one exception type of the program. Only `main` catches it (and code that adds a place and throws on).
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorKind kind, ErrorText text)
+      : std::runtime_error(render(text)), kind_(kind), text_(std::move(text)) {}
+
+  ErrorKind kind() const { return kind_; }
+  const ErrorText& text() const { return text_; }
+  int exit_code() const { return static_cast<int>(kind_); }
+
+ private:
+  static std::string render(const ErrorText& t) {
+    std::string s = t.place.empty() ? t.cause : t.place + ": " + t.cause;
+    if (!t.remedy.empty()) s += "\n  " + t.remedy;
+    return s;
+  }
+  ErrorKind kind_;
+  ErrorText text_;
+};
+
+[[noreturn]] inline void fail(ErrorKind kind, ErrorText text) { throw Error(kind, std::move(text)); }
+
+/// A condition together with the call site, so that `check` needs no macro.
+struct Claim {
+  bool holds;
+  const char* file;
+  int line;
+  Claim(bool condition, const char* f = __builtin_FILE(), int l = __builtin_LINE())  // NOLINT: implicit on purpose
+      : holds(condition), file(f), line(l) {}
+};
+
+/// Throws an internal error naming the call site unless the claim holds: for conditions that only a bug can break.
+inline void check(Claim claim, const char* why) {
+  if (!claim.holds)
+    fail(ErrorKind::internal, {.cause = why, .place = std::string(claim.file) + ":" + std::to_string(claim.line)});
+}
+
+}  // namespace qtrain

@@ -1,0 +1,41 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace qtrain {
+
+/// A regular file mapped read-only for as long as the object lives.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  /// Errors (ErrorKind::input): missing, not a regular file (links to one are fine), unreadable.
+  explicit MappedFile(const std::filesystem::path& file);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+  std::string_view text() const { return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()}; }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+/// The whole of a regular file of at most max_bytes.
+std::string read_text(const std::filesystem::path& file, std::uint64_t max_bytes = std::uint64_t{1} << 32);
+
+/// Writes `file` through a temporary name in the same folder, fsync and rename: it is whole or not there.
+/// Errors (ErrorKind::disk) name the file and errno.
+void write_file(const std::filesystem::path& file, std::string_view contents);
+/// The same with the contents produced piecewise: `produce` is handed a function that appends bytes.
+void write_file(const std::filesystem::path& file,
+                const std::function<void(const std::function<void(std::span<const std::byte>)>& append)>& produce);
+
+}  // namespace qtrain

@@ -1,0 +1,34 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace qtrain {
+
+/// Keys keep the order of the file (tokenizers, `conversations` rows and our own output depend on it).
+using Json = nlohmann::ordered_json;
+
+struct JsonRules {
+  bool comments = false;              ///< accept // and /* */ (configs)
+  bool duplicate_keys = false;        ///< the last one wins; otherwise an error naming the key and its line
+  int max_depth = 64;                 ///< deeper nesting is refused before it can exhaust the stack
+  std::uint64_t max_bytes = 1u << 30; ///< larger files are refused
+  ErrorKind blame = ErrorKind::input; ///< the kind of every error thrown
+};
+
+/// Parses one JSON document. `name` (a file, or "file:line") begins every message; errors give line and column.
+/// Trailing commas, NaN, numbers out of range, invalid UTF-8 and text behind the document are errors.
+Json parse_json(std::string_view text, std::string_view name, const JsonRules& rules = {});
+
+/// Reads and parses a regular file; a missing file, a FIFO or a directory is an error of kind `rules.blame`
+/// (a missing path: ErrorKind::input).
+Json read_json(const std::filesystem::path& file, const JsonRules& rules = {});
+
+/// Python's json.dumps(value, ensure_ascii=False) with separators (", ", ": "); indent >= 0 as there.
+std::string dump_json(const Json& value, int indent = -1);
+
+}  // namespace qtrain

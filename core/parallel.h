@@ -1,0 +1,29 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace qtrain {
+
+/// A fixed set of worker threads. Work is cut by shape, never by the number of threads, so results do not depend on it.
+class ThreadPool {
+ public:
+  /// `threads` <= 0: one per processor the process may run on. The caller's thread is one of them.
+  explicit ThreadPool(int threads = 0);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int size() const;
+
+  /// Calls body(task, worker) once for each task in [0, tasks), in any order, on any worker in [0, size()).
+  /// `body` must not throw away determinism: a task's result may depend on `task` only. Nested calls run inline.
+  /// The first exception of a body is rethrown here after all tasks have ended.
+  void run(std::int64_t tasks, const std::function<void(std::int64_t task, int worker)>& body);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace qtrain
