@@ -1,0 +1,41 @@
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "core/parallel.h"
+#include "core/tensor.h"
+
+namespace qtrain {
+
+/// How matrix products read their operands; sums are always kept in at least f32.
+enum class MatmulPrecision : std::uint8_t {
+  storage,  ///< as stored: f64 in f64, everything else in f32
+  bf16,     ///< f32 operands are rounded to bfloat16 first (processors and GPUs with bf16 dot products)
+};
+
+/// What every op gets first: where to run and with what. There is no other state behind the ops.
+class Ctx {
+ public:
+  explicit Ctx(Device device = {}, MatmulPrecision matmul = MatmulPrecision::storage, int threads = 0);
+
+  Device device() const { return device_; }
+  MatmulPrecision matmul() const { return matmul_; }
+  ThreadPool& pool() { return *pool_; }
+
+  /// Scratch of one worker of the pool, kWorkspaceBytes long and 64-byte aligned; its contents last for one op.
+  std::span<std::byte> workspace(int worker);
+
+  static constexpr std::size_t kWorkspaceBytes = std::size_t{4} << 20;
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const;
+  };
+  Device device_;
+  MatmulPrecision matmul_;
+  std::unique_ptr<ThreadPool> pool_;
+  std::unique_ptr<std::byte, Free> workspace_;
+};
+
+}  // namespace qtrain

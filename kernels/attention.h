@@ -1,0 +1,59 @@
+#pragma once
+#include "kernels/dispatch.h"
+
+namespace qtrain::ops {
+
+/// Causal attention within segments of a ragged batch. q, y [T, Hq, D]; k, v [T, Hkv, D]; Hq a multiple of Hkv, query
+/// head h reads key head h / (Hq/Hkv). cu_seqlens i32 [n+1]: segment s is tokens [cu[s], cu[s+1]); attention never
+/// crosses segments. window > 0: token i sees keys j with i - j < window. lse [Hq, T]: log-sum-exp of the scaled scores,
+/// f32 (f64 with f64 q). Never stores a T x T matrix.
+struct Attention {
+  Tensor y, lse;
+  ConstTensor q, k, v, cu_seqlens;
+  std::int64_t window = 0;
+  double scale;
+};
+/// Gradients of the same. Deterministic: each output element has one writer and a fixed order of summation.
+struct AttentionGrad {
+  Sink dq, dk, dv;
+  ConstTensor dy, y, q, k, v, lse, cu_seqlens;
+  std::int64_t window = 0;
+  double scale;
+};
+/// Attention against a key/value cache (generation). q, y [T, Hq, D]; keys, values [rows, capacity, Hkv, D];
+/// token t belongs to cache row rows[t] (i32 [T]) and sees keys 0..positions[t] there (i32 [T]), fewer with a window.
+struct CachedAttention {
+  Tensor y;
+  ConstTensor q, keys, values, rows, positions;
+  std::int64_t window = 0;
+  double scale;
+};
+/// cache[rows[t], positions[t]] = x[t]; x [T, Hkv, D], cache [rows, capacity, Hkv, D].
+struct CacheAppend {
+  Tensor cache;
+  ConstTensor x, rows, positions;
+};
+void run_cpu(Ctx&, const Attention&);
+void run_cuda(Ctx&, const Attention&);
+void run_cpu(Ctx&, const AttentionGrad&);
+void run_cuda(Ctx&, const AttentionGrad&);
+void run_cpu(Ctx&, const CachedAttention&);
+void run_cuda(Ctx&, const CachedAttention&);
+void run_cpu(Ctx&, const CacheAppend&);
+void run_cuda(Ctx&, const CacheAppend&);
+
+inline void attention(Ctx& ctx, const Attention& a) {
+  check(a.q.shape.rank == 3 && a.k.shape == a.v.shape && a.y.shape == a.q.shape, "attention: tensors are [T, H, D]");
+  check(a.q.shape[0] == a.k.shape[0] && a.q.shape[2] == a.k.shape[2], "attention: q and k differ in T or D");
+  check(a.q.shape[1] % a.k.shape[1] == 0, "attention: query heads must be a multiple of key heads");
+  dispatch(ctx, a);
+}
+inline void attention_grad(Ctx& ctx, const AttentionGrad& a) { dispatch(ctx, a); }
+inline void cached_attention(Ctx& ctx, const CachedAttention& a) {
+  check(a.q.shape.rank == 3 && a.keys.shape.rank == 4 && a.q.shape[1] % a.keys.shape[2] == 0,
+        "cached_attention: q is [T, Hq, D], keys [rows, capacity, Hkv, D]");
+  dispatch(ctx, a);
+}
+inline void cache_append(Ctx& ctx, const CacheAppend& a) { dispatch(ctx, a); }
+
+}  // namespace qtrain::ops

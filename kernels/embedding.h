@@ -1,0 +1,51 @@
+#pragma once
+#include "kernels/dispatch.h"
+
+namespace qtrain::ops {
+
+/// y[t] = table[tokens[t]]; y [T, C], table [V, C] of any float dtype, tokens i32 [T] in [0, V).
+struct Embedding {
+  Tensor y;
+  ConstTensor table, tokens;
+};
+/// dtable[v] (+)= sum of dy[t] over the t with tokens[t] == v, in order of t.
+struct EmbeddingGrad {
+  Sink dtable;
+  ConstTensor dy, tokens;
+};
+/// y[i] = x[rows[i]]; x [T, C], rows i32 [n].
+struct GatherRows {
+  Tensor y;
+  ConstTensor x, rows;
+};
+/// y[rows[i]] = or += x[i]; rows distinct; rows of y that are not named become 0 with `store`.
+struct ScatterRows {
+  Sink y;
+  ConstTensor x, rows;
+};
+void run_cpu(Ctx&, const Embedding&);
+void run_cuda(Ctx&, const Embedding&);
+void run_cpu(Ctx&, const EmbeddingGrad&);
+void run_cuda(Ctx&, const EmbeddingGrad&);
+void run_cpu(Ctx&, const GatherRows&);
+void run_cuda(Ctx&, const GatherRows&);
+void run_cpu(Ctx&, const ScatterRows&);
+void run_cuda(Ctx&, const ScatterRows&);
+
+inline void embedding(Ctx& ctx, const Embedding& a) {
+  check(a.y.shape[-1] == a.table.shape[-1] && a.y.shape.rows() == a.tokens.numel(), "embedding: shapes differ");
+  dispatch(ctx, a);
+}
+inline void embedding_grad(Ctx& ctx, const EmbeddingGrad& a) {
+  if (a.dtable.wanted()) dispatch(ctx, a);
+}
+inline void gather_rows(Ctx& ctx, const GatherRows& a) {
+  check(a.y.shape[-1] == a.x.shape[-1] && a.y.shape.rows() == a.rows.numel(), "gather_rows: shapes differ");
+  dispatch(ctx, a);
+}
+inline void scatter_rows(Ctx& ctx, const ScatterRows& a) {
+  check(a.y.t.shape[-1] == a.x.shape[-1] && a.x.shape.rows() == a.rows.numel(), "scatter_rows: shapes differ");
+  dispatch(ctx, a);
+}
+
+}  // namespace qtrain::ops

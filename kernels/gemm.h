@@ -1,0 +1,33 @@
+#pragma once
+#include "kernels/dispatch.h"
+
+namespace qtrain::ops {
+
+enum class Transpose : std::uint8_t { no, yes };
+
+/// C [M, N] = or += alpha * op(A) [M, K] · op(B) [K, N] + bias [N].
+/// A and B: f64 both, or any mix of f32 and bf16, rank 2; `transpose_a` says that A is stored [K, M], and B alike [N, K].
+/// C: f64, f32 or bf16. The result depends on shapes and values only, never on the number of threads.
+/// Multiplies in ctx.matmul(); K = 0 gives alpha-free zeros (plus bias).
+struct Gemm {
+  Sink c;
+  ConstTensor a, b;
+  Transpose transpose_a = Transpose::no, transpose_b = Transpose::no;
+  double alpha = 1;
+  ConstTensor bias = {};
+};
+void run_cpu(Ctx&, const Gemm&);
+void run_cuda(Ctx&, const Gemm&);
+
+inline void gemm(Ctx& ctx, const Gemm& g) {
+  if (!g.c.wanted()) return;
+  check(g.a.shape.rank == 2 && g.b.shape.rank == 2 && g.c.t.shape.rank == 2, "gemm: operands are matrices");
+  const int ka = g.transpose_a == Transpose::yes ? 0 : 1, kb = g.transpose_b == Transpose::yes ? 1 : 0;
+  check(g.a.shape[ka] == g.b.shape[kb], "gemm: inner dimensions differ");
+  check(g.c.t.shape[0] == g.a.shape[1 - ka] && g.c.t.shape[1] == g.b.shape[1 - kb], "gemm: result has another shape");
+  check(!g.bias || g.bias.numel() == g.c.t.shape[1], "gemm: bias has another length");
+  if (g.c.t.numel() == 0) return;
+  dispatch(ctx, g);
+}
+
+}  // namespace qtrain::ops

@@ -1,0 +1,37 @@
+#pragma once
+#include "kernels/dispatch.h"
+
+namespace qtrain::ops {
+
+/// y = x * inv_rms * weight, inv_rms = 1 / sqrt(mean(x^2) + eps) per row.
+/// x, y [..., C]; weight [C] and inv_rms [rows] in f32 (f64 with f64 x).
+/// With `residual` (same shape as x) it normalises sum = x + residual and writes `sum`, saving one pass.
+struct RmsNorm {
+  Tensor y, inv_rms;
+  ConstTensor x, weight;
+  double eps;
+  ConstTensor residual = {};
+  Tensor sum = {};
+};
+/// dx (+)= inv_rms * (dy*weight - x * inv_rms^2 * mean(dy*weight*x)); dweight (+)= sum over rows of dy * x * inv_rms.
+struct RmsNormGrad {
+  Sink dx, dweight;
+  ConstTensor dy, x, weight, inv_rms;
+};
+void run_cpu(Ctx&, const RmsNorm&);
+void run_cuda(Ctx&, const RmsNorm&);
+void run_cpu(Ctx&, const RmsNormGrad&);
+void run_cuda(Ctx&, const RmsNormGrad&);
+
+inline void rms_norm(Ctx& ctx, const RmsNorm& a) {
+  check(a.x.shape[-1] == a.weight.numel(), "rms_norm: weight must match the last dimension of x");
+  check(a.y.numel() == a.x.numel() && a.inv_rms.numel() == a.x.shape.rows(), "rms_norm: shapes differ");
+  check(bool(a.residual.shape.rank) == bool(a.sum.shape.rank), "rms_norm: residual and sum go together");
+  dispatch(ctx, a);
+}
+inline void rms_norm_grad(Ctx& ctx, const RmsNormGrad& a) {
+  check(a.dy.numel() == a.x.numel() && a.x.shape[-1] == a.weight.numel(), "rms_norm_grad: shapes differ");
+  dispatch(ctx, a);
+}
+
+}  // namespace qtrain::ops
