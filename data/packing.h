@@ -1,0 +1,33 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace qtrain {
+
+/// How several documents share one training row; the strategies of TRL's pack_dataset.
+enum class Packing : std::uint8_t {
+  none,
+  bfd,        ///< best fit decreasing; what exceeds the row is cut off
+  bfd_split,  ///< best fit decreasing; what exceeds the row becomes documents of their own
+  wrapped,    ///< documents one behind the other, cut every `row_length` tokens
+};
+/// "bfd", "bfd_split" (also "bfd-requeue", "ffd" is refused), "wrapped", "none"; a usage error for anything else.
+Packing packing_named(std::string_view name);
+
+/// Part of a document: tokens [begin, begin + size) of document `document`.
+struct Piece {
+  std::int64_t document = 0;
+  std::int64_t begin = 0;
+  std::int64_t size = 0;
+  friend bool operator==(const Piece&, const Piece&) = default;
+};
+using PackedRow = std::vector<Piece>;
+
+/// Packs documents of the given lengths into rows of at most row_length tokens: a pure function. Empty documents take
+/// no part. Best fit decreasing: by length descending (file order among equals), each into the row with the least room
+/// that still holds it (the row that got that much room first, among equals), rows in the order of their opening.
+std::vector<PackedRow> pack(Packing packing, std::span<const std::int64_t> lengths, std::int64_t row_length);
+
+}  // namespace qtrain
