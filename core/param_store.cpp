@@ -1,0 +1,105 @@
+#include "core/param_store.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/rng.h"
+
+namespace qtrain {
+namespace {
+
+// FNV-1a: only has to tell the parameters of one model apart.
+std::uint64_t stream_of(std::string_view name) {
+  std::uint64_t h = 0xcbf29ce484222325u;
+  for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return h;
+}
+
+template <class T>
+void fill_random(Ctx& ctx, const Param& p, std::uint64_t seed) {
+  T* out = p.value.as<T>();
+  const std::int64_t n = p.value.numel();
+  const std::uint64_t stream = stream_of(p.spec.name);
+  const Init init = p.spec.init;
+  constexpr std::int64_t kChunk = 1 << 14;
+  ctx.pool().run((n + kChunk - 1) / kChunk, [&](std::int64_t task, int) {
+    for (std::int64_t i = task * kChunk; i < std::min(n, (task + 1) * kChunk); i += 4) {
+      const auto words = philox(seed, stream, static_cast<std::uint64_t>(i / 4));
+      double v[4];
+      for (int half = 0; half < 2; ++half) {
+        const auto pair = normal_pair(words[static_cast<std::size_t>(2 * half)], words[static_cast<std::size_t>(2 * half + 1)]);
+        for (int j = 0; j < 2; ++j) {
+          const double u = 2.0 * uniform(words[static_cast<std::size_t>(2 * half + j)]) - 1.0;
+          v[2 * half + j] = init.scale * (init.kind == Init::Kind::normal ? pair[static_cast<std::size_t>(j)] : u);
+        }
+      }
+      for (std::int64_t j = 0; j < 4 && i + j < n; ++j) out[i + j] = static_cast<T>(v[j]);
+    }
+  });
+}
+
+template <class T>
+void fill_constant(const Param& p, T value) {
+  std::fill_n(p.value.as<T>(), p.value.numel(), value);
+}
+
+}  // namespace
+
+Param& ParamStore::declare(ParamSpec spec) {
+  check(!values_.committed(), "parameters are declared before the store is allocated");
+  check(!by_name_.contains(spec.name), "a parameter is declared once");
+  params_.push_back({.spec = std::move(spec), .value = {}, .grad = {}});
+  Param& p = params_.back();
+  by_name_.emplace(p.spec.name, &p);
+  p.value = values_.take(p.spec.dtype, p.spec.shape);
+  if (p.trained()) p.grad = grads_.take(p.spec.dtype, p.spec.shape);
+  return p;
+}
+
+void ParamStore::lay_out() {
+  for (Param& p : params_) {
+    p.value = values_.take(p.spec.dtype, p.spec.shape);
+    if (p.trained()) p.grad = grads_.take(p.spec.dtype, p.spec.shape);
+  }
+}
+
+void ParamStore::allocate() {
+  values_.commit();
+  grads_.commit();
+  lay_out();
+}
+
+void ParamStore::initialise(Ctx& ctx, std::uint64_t seed) {
+  for (const Param& p : params_)
+    dispatch_float(p.spec.dtype, [&]<class T>() {
+      switch (p.spec.init.kind) {
+        case Init::Kind::zeros: return fill_constant<T>(p, T(0));
+        case Init::Kind::ones: return fill_constant<T>(p, T(1));
+        default: return fill_random<T>(ctx, p, seed);
+      }
+    });
+}
+
+void ParamStore::zero_grads(Ctx&) {
+  for (const Param& p : params_)
+    if (p.trained()) std::memset(p.grad.data, 0, p.grad.bytes());
+}
+
+Param* ParamStore::find(std::string_view name) {
+  const auto it = by_name_.find(std::string(name));
+  return it == by_name_.end() ? nullptr : it->second;
+}
+
+std::int64_t ParamStore::elements() const {
+  std::int64_t n = 0;
+  for (const Param& p : params_) n += p.value.numel();
+  return n;
+}
+
+std::int64_t ParamStore::trained_elements() const {
+  std::int64_t n = 0;
+  for (const Param& p : params_) n += p.trained() ? p.value.numel() : 0;
+  return n;
+}
+
+}  // namespace qtrain

@@ -1,0 +1,73 @@
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "core/arena.h"
+#include "core/context.h"
+#include "core/tensor.h"
+
+namespace qtrain {
+
+/// How a parameter begins when no file gives it a value.
+struct Init {
+  enum class Kind : std::uint8_t { zeros, ones, normal, uniform };
+  Kind kind = Kind::zeros;
+  double scale = 0;  ///< standard deviation, or the bound of a uniform distribution
+};
+
+enum class Update : std::uint8_t { frozen, trained };
+enum class Decay : std::uint8_t { yes, no };
+
+struct ParamSpec {
+  std::string name;  ///< the name in files: Hugging Face's for models, PEFT's for adapters
+  Shape shape;
+  DType dtype = DType::f32;
+  Init init;
+  Update update = Update::frozen;
+  Decay decay = Decay::yes;
+};
+
+struct Param {
+  ParamSpec spec;
+  Tensor value;
+  Tensor grad;  ///< only if trained; same dtype as value
+
+  bool trained() const { return spec.update == Update::trained; }
+};
+
+/// Named slices of contiguous slabs. Optimizer, gradient reduction and checkpoints iterate it and know no model; an
+/// optimizer declares its own state in a second store. References stay valid for the life of the store.
+class ParamStore {
+ public:
+  explicit ParamStore(std::string name, Device device = {})
+      : values_(name, device), grads_(name + " gradients", device) {}
+
+  /// Before `allocate`. A name is declared once.
+  Param& declare(ParamSpec spec);
+  /// Gives every parameter its memory (values uninitialised, gradients zero).
+  void allocate();
+  /// Random values by `spec.init`: element i of a parameter depends on seed, its name and i only.
+  void initialise(Ctx& ctx, std::uint64_t seed);
+  void zero_grads(Ctx& ctx);
+
+  Param* find(std::string_view name);
+  std::deque<Param>& all() { return params_; }
+  const std::deque<Param>& all() const { return params_; }
+  std::int64_t trained_elements() const;
+  std::int64_t elements() const;
+
+  const Arena& values() const { return values_; }
+  const Arena& grads() const { return grads_; }
+
+ private:
+  void lay_out();
+
+  std::deque<Param> params_;
+  std::unordered_map<std::string, Param*> by_name_;
+  Arena values_, grads_;
+};
+
+}  // namespace qtrain
