@@ -1,0 +1,175 @@
+#include "core/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace qtrain {
+namespace {
+
+std::string errno_text(int error) {
+  return std::generic_category().message(error);
+}
+
+[[noreturn]] void fail_read(const std::filesystem::path& file, int error) {
+  const bool missing = error == ENOENT || error == ENOTDIR;
+  fail(ErrorKind::input, {.cause = missing ? "no such file" : "cannot be read: " + errno_text(error),
+                          .place = file.string(),
+                          .remedy = missing ? "check the path" : ""});
+}
+
+[[noreturn]] void fail_write(const std::filesystem::path& file, std::string_view action, int error) {
+  fail(ErrorKind::disk, {.cause = fmt::format("{} failed: {}", action, errno_text(error)),
+                         .place = file.string(),
+                         .remedy = error == ENOSPC || error == EDQUOT ? "free some space and run again" : ""});
+}
+
+/// An open file descriptor.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  /// Returns errno, 0 if all went well.
+  int close() { return ::close(std::exchange(fd_, -1)) == 0 ? 0 : errno; }
+
+ private:
+  int fd_;
+};
+
+/// Opens a regular file for reading and tells its size. O_NONBLOCK: a FIFO must be refused, not waited for.
+std::pair<int, std::uint64_t> open_regular(const std::filesystem::path& file) {
+  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) fail_read(file, errno);
+  struct stat info {};
+  const int error = ::fstat(fd, &info) == 0 ? 0 : errno;
+  if (error == 0 && S_ISREG(info.st_mode)) return {fd, static_cast<std::uint64_t>(info.st_size)};
+  ::close(fd);
+  if (error != 0) fail_read(file, error);
+  fail(ErrorKind::input,
+       {.cause = S_ISDIR(info.st_mode) ? "is a folder, not a file" : "is not a regular file", .place = file.string()});
+}
+
+/// A file under a temporary name that either becomes `target` as a whole or vanishes.
+class PendingFile {
+ public:
+  explicit PendingFile(std::filesystem::path target)
+      : target_(std::move(target)),
+        pending_(target_.parent_path() / fmt::format(".{}.{}.tmp", target_.filename().string(), ::getpid())),
+        out_(::open(pending_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666)) {
+    if (out_.get() < 0) fail_write(target_, "creating the file", errno);
+    buffer_.reserve(kBuffer);
+  }
+  ~PendingFile() {
+    if (!committed_) ::unlink(pending_.c_str());
+  }
+  PendingFile(const PendingFile&) = delete;
+  PendingFile& operator=(const PendingFile&) = delete;
+
+  void append(std::span<const std::byte> bytes) {
+    if (buffer_.size() + bytes.size() > kBuffer) flush();
+    if (bytes.size() >= kBuffer) return write_all(bytes);
+    buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+  }
+
+  void commit() {
+    flush();
+    if (::fsync(out_.get()) != 0) fail_write(target_, "fsync", errno);  // never tried again: the pages may be gone
+    if (const int error = out_.close()) fail_write(target_, "close", error);
+    if (::rename(pending_.c_str(), target_.c_str()) != 0) fail_write(target_, "rename", errno);
+    committed_ = true;
+    const auto parent = target_.has_parent_path() ? target_.parent_path() : std::filesystem::path(".");
+    const Descriptor folder(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (folder.get() < 0) fail_write(parent, "opening the folder", errno);
+    if (::fsync(folder.get()) != 0 && errno != EINVAL) fail_write(parent, "fsync of the folder", errno);
+  }
+
+ private:
+  static constexpr std::size_t kBuffer = std::size_t{1} << 20;
+
+  void flush() {
+    write_all(buffer_);
+    buffer_.clear();
+  }
+  void write_all(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const auto written = ::write(out_.get(), bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail_write(target_, "writing", errno);
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+    }
+  }
+
+  std::filesystem::path target_, pending_;
+  Descriptor out_;
+  std::vector<std::byte> buffer_;
+  bool committed_ = false;
+};
+
+}  // namespace
+
+MappedFile::MappedFile(const std::filesystem::path& file) {
+  const auto [fd, size] = open_regular(file);
+  const Descriptor in(fd);
+  if (size == 0) return;
+  void* base = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, in.get(), 0);
+  if (base == MAP_FAILED) fail_read(file, errno);
+  bytes_ = {static_cast<const std::byte*>(base), static_cast<std::size_t>(size)};
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+std::string read_text(const std::filesystem::path& file, std::uint64_t max_bytes) {
+  const auto [fd, size] = open_regular(file);
+  const Descriptor in(fd);
+  if (size > max_bytes)
+    fail(ErrorKind::input,
+         {.cause = fmt::format("has {} bytes, more than the {} allowed for its kind", size, max_bytes),
+          .place = file.string()});
+  std::string text(static_cast<std::size_t>(size), '\0');
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const auto got = ::read(in.get(), text.data() + done, text.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_read(file, errno);
+    if (got == 0) break;  // the file became shorter while it was read
+    done += static_cast<std::size_t>(got);
+  }
+  text.resize(done);
+  return text;
+}
+
+void write_file(const std::filesystem::path& file,
+                const std::function<void(const std::function<void(std::span<const std::byte>)>&)>& produce) {
+  PendingFile pending(file);
+  produce([&](std::span<const std::byte> bytes) { pending.append(bytes); });
+  pending.commit();
+}
+
+void write_file(const std::filesystem::path& file, std::string_view contents) {
+  PendingFile pending(file);
+  pending.append(std::as_bytes(std::span(contents)));
+  pending.commit();
+}
+
+}  // namespace qtrain
