@@ -1,0 +1,72 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace qtrain {
+
+/// Enumerations of a config list their names once; parsing, messages and the reference page use the list.
+template <class E>
+struct EnumNames;
+
+enum class EvalStrategy : std::uint8_t { no, steps, epoch };
+template <>
+struct EnumNames<EvalStrategy> {
+  static constexpr std::array<std::string_view, 3> values{"no", "steps", "epoch"};
+};
+
+enum class SaveStrategy : std::uint8_t { no, steps, epoch, best };
+template <>
+struct EnumNames<SaveStrategy> {
+  static constexpr std::array<std::string_view, 4> values{"no", "steps", "epoch", "best"};
+};
+
+enum class Sampling : std::uint8_t { random, sequential, group_by_length };
+template <>
+struct EnumNames<Sampling> {
+  static constexpr std::array<std::string_view, 3> values{"random", "sequential", "group_by_length"};
+};
+
+/// How rows are packed into rows of `max_length` tokens (TRL's packing_strategy).
+enum class PackingStrategy : std::uint8_t { bfd, bfd_split, wrapped };
+template <>
+struct EnumNames<PackingStrategy> {
+  static constexpr std::array<std::string_view, 3> values{"bfd", "bfd_split", "wrapped"};
+};
+
+/// What is packed together: TRL packs each batch of 1,000 rows by itself.
+enum class PackingScope : std::uint8_t { batch, dataset };
+template <>
+struct EnumNames<PackingScope> {
+  static constexpr std::array<std::string_view, 2> values{"batch", "dataset"};
+};
+
+enum class TruncationMode : std::uint8_t { keep_start, keep_end };
+template <>
+struct EnumNames<TruncationMode> {
+  static constexpr std::array<std::string_view, 2> values{"keep_start", "keep_end"};
+};
+
+enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
+template <>
+struct EnumNames<DeviceChoice> {
+  static constexpr std::array<std::string_view, 3> values{"auto", "cpu", "cuda"};
+};
+
+/// Which intermediates the backward pass computes again. In JSON: false, true ("full") or a name.
+enum class Recompute : std::uint8_t { none, full, selective };
+template <>
+struct EnumNames<Recompute> {
+  static constexpr std::array<std::string_view, 3> values{"none", "full", "selective"};
+};
+
+/// The update rules behind the many names of `optim`.
+enum class OptimizerFamily : std::uint8_t { adamw, adamw_8bit, sgd, lion, adafactor, other };
+
+template <class E>
+constexpr std::string_view name_of_enum(E e) {
+  return EnumNames<E>::values[static_cast<std::size_t>(e)];
+}
+
+}  // namespace qtrain
