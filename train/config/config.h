@@ -38,7 +38,7 @@ struct DataSection {
   TruncationMode truncation_mode = TruncationMode::keep_start;
   bool shuffle_dataset = false;
   bool packing = false;
-  PackingStrategy packing_strategy = PackingStrategy::bfd;
+  Packing packing_strategy = Packing::bfd;
   PackingScope packing_scope = PackingScope::batch;
   bool packing_isolate = false;
   std::optional<bool> eval_packing;
@@ -46,7 +46,8 @@ struct DataSection {
   bool assistant_only_loss = false;
   std::optional<std::string> token_cache;
 
-  bool packs_evaluation() const { return eval_packing.value_or(packing); }
+  Packing train_packing() const { return packing ? packing_strategy : Packing::none; }
+  Packing evaluation_packing() const { return eval_packing.value_or(packing) ? packing_strategy : Packing::none; }
 };
 
 struct LoraSection {
@@ -81,7 +82,7 @@ struct TrainingSection {
   double max_grad_norm = 1;
   bool bf16 = true, fp16 = false;
   std::optional<bool> tf32;
-  Recompute gradient_checkpointing = Recompute::full;
+  Recompute gradient_checkpointing = Recompute::block;
   EvalStrategy logging_strategy = EvalStrategy::steps;
   double logging_steps = 10;
   bool logging_first_step = false;

@@ -1,8 +1,10 @@
 #pragma once
 #include <array>
 #include <cstdint>
-#include <string>
 #include <string_view>
+
+#include "data/packing.h"
+#include "data/sampler.h"
 
 namespace qtrain {
 
@@ -22,17 +24,14 @@ struct EnumNames<SaveStrategy> {
   static constexpr std::array<std::string_view, 4> values{"no", "steps", "epoch", "best"};
 };
 
-enum class Sampling : std::uint8_t { random, sequential, group_by_length };
 template <>
 struct EnumNames<Sampling> {
   static constexpr std::array<std::string_view, 3> values{"random", "sequential", "group_by_length"};
 };
 
-/// How rows are packed into rows of `max_length` tokens (TRL's packing_strategy).
-enum class PackingStrategy : std::uint8_t { bfd, bfd_split, wrapped };
 template <>
-struct EnumNames<PackingStrategy> {
-  static constexpr std::array<std::string_view, 3> values{"bfd", "bfd_split", "wrapped"};
+struct EnumNames<Packing> {
+  static constexpr std::array<std::string_view, 4> values{"none", "bfd", "bfd_split", "wrapped"};
 };
 
 /// What is packed together: TRL packs each batch of 1,000 rows by itself.
@@ -54,11 +53,12 @@ struct EnumNames<DeviceChoice> {
   static constexpr std::array<std::string_view, 3> values{"auto", "cpu", "cuda"};
 };
 
-/// Which intermediates the backward pass computes again. In JSON: false, true ("full") or a name.
-enum class Recompute : std::uint8_t { none, full, selective };
+/// Which intermediates the backward pass computes again: a name of model/stages.h. In JSON false is `none` and true is
+/// `block`.
+enum class Recompute : std::uint8_t { none, selective, block };
 template <>
 struct EnumNames<Recompute> {
-  static constexpr std::array<std::string_view, 3> values{"none", "full", "selective"};
+  static constexpr std::array<std::string_view, 3> values{"none", "selective", "block"};
 };
 
 /// The update rules behind the many names of `optim`.
