@@ -1,0 +1,200 @@
+"""Loss, gradients, logits and greedy continuations as the reference libraries compute them."""
+
+import contextlib
+import json
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import save_file
+from torch.nn import functional as F
+from transformers import AutoModelForCausalLM
+
+import golden_models as gm
+
+PRECISIONS = ("f64", "f32", "bf16", "bf16_autocast")
+
+
+@contextlib.contextmanager
+def wide():
+    """transformers computes norms, rotary phases, softmax and loss in float32 whatever the model's type is.
+    Inside this context those places compute in float64, so that a float64 model is float64 throughout."""
+    saved = torch.float32, torch.float, torch.Tensor.float
+    torch.float32 = torch.float = torch.float64
+    torch.Tensor.float = torch.Tensor.double
+    try:
+        yield
+    finally:
+        torch.float32, torch.float, torch.Tensor.float = saved
+
+
+def load(folder, precision, adapter=None):
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager")
+    if precision == "f64":
+        widen(model)
+    if adapter:
+        model = PeftModel.from_pretrained(model, adapter, is_trainable=True, autocast_adapter_dtype=False)
+        model.to(torch.float64 if precision == "f64" else dtype)
+    return model.eval()
+
+
+def widen(model):
+    model.double()
+    with wide():
+        rotary = type(model.model.rotary_emb)(model.config)
+    model.model.rotary_emb = rotary
+
+
+@contextlib.contextmanager
+def arithmetic(precision):
+    with contextlib.ExitStack() as stack:
+        if precision == "f64":
+            stack.enter_context(wide())
+        if precision == "bf16_autocast":
+            stack.enter_context(torch.autocast("cpu", dtype=torch.bfloat16))
+        yield
+
+
+def pad(rows):
+    """Right padding as the collators do it: ids 0, labels -100, and the attention mask."""
+    width = max(len(r["input_ids"]) for r in rows)
+    fill = lambda key, value: torch.tensor([r[key] + [value] * (width - len(r[key])) for r in rows])
+    mask = torch.tensor([[1] * len(r["input_ids"]) + [0] * (width - len(r["input_ids"])) for r in rows])
+    return dict(input_ids=fill("input_ids", 0), attention_mask=mask), fill("labels", -100)
+
+
+def loss_sum(logits, labels):
+    """Sum of the cross-entropy over shifted labels that are not -100, and their number."""
+    targets = labels[:, 1:]
+    flat = logits[:, :-1].float().reshape(-1, logits.shape[-1])
+    return F.cross_entropy(flat, targets.reshape(-1), reduction="sum"), int((targets != -100).sum())
+
+
+def plain(name):
+    """A parameter's name as the files have it."""
+    return name.replace(".default", "")
+
+
+def run(model, rows, precision):
+    """{loss_sum, count, grads of loss_sum / count, logits} of one padded batch."""
+    inputs, labels = pad(rows)
+    model.zero_grad()
+    with arithmetic(precision):
+        logits = model(**inputs, use_cache=False).logits
+        total, count = loss_sum(logits, labels)
+        (total / count).backward()
+    grads = {plain(n): p.grad.double() for n, p in model.named_parameters() if p.requires_grad}
+    return dict(loss_sum=total.item(), count=count, grads=grads, logits=logits.detach().double())
+
+
+def spread(value, truth):
+    """[largest absolute difference, relative L2 difference]"""
+    diff = value - truth
+    return [short(diff.abs().max().item()), short(diff.norm().item() / max(truth.norm().item(), 1e-30))]
+
+
+def short(x):
+    return float(f"{x:.2g}")
+
+
+def compare(runs):
+    """How far each precision is from float64: what a tolerance has to allow."""
+    truth, others = runs["f64"], PRECISIONS[1:]
+    loss = {p: short(abs(runs[p]["loss_sum"] - truth["loss_sum"]) / truth["count"]) for p in others}
+    out = dict(loss_mean=loss, logits={p: spread(runs[p]["logits"], truth["logits"]) for p in others})
+    for name, grad in truth["grads"].items():
+        out[f"grad.{name}"] = {p: spread(runs[p]["grads"][name], grad) for p in others}
+    return out
+
+
+def write_expectations(path, values):
+    """One entry of `spread` to a line."""
+    lines = ",\n  ".join(f"{json.dumps(k)}: {json.dumps(v, separators=(',', ':'))}" for k, v in values["spread"].items())
+    front = "".join(f" {json.dumps(k)}: {json.dumps(v)},\n" for k, v in values.items() if k != "spread")
+    path.write_text("{\n" + front + ' "spread": {\n  ' + lines + "}}\n")
+
+
+def kept(case, grads):
+    """Variations of a model keep the gradients that the variation touches: attention and its norms."""
+    keep = lambda n: case.every_gradient or "self_attn" in n and ("q_" in n or "k_" in n) or "input_layernorm" in n
+    return {f"grad.{n}": g.to(torch.float32).contiguous() for n, g in grads.items() if keep(n)}
+
+
+def write_adapter(case, folder):
+    """adapter/ as PEFT writes it, with a B that is not zero."""
+    base = AutoModelForCausalLM.from_pretrained(folder)
+    model = get_peft_model(base, LoraConfig(task_type="CAUSAL_LM", **case.lora))
+    fill_adapter(model, case.name)
+    save_adapter(model, folder / "adapter")
+
+
+@torch.no_grad()
+def fill_adapter(model, salt, b_scale=0.3):
+    for name, p in model.named_parameters():
+        if "lora_" in name:
+            scale = p.shape[1] ** -0.5 if "lora_A" in name else b_scale
+            p.copy_(scale * gm.numbers(f"{salt}/{plain(name)}", p.shape))
+
+
+def save_adapter(model, folder):
+    model.peft_config["default"].base_model_name_or_path = "model"
+    model.save_pretrained(folder, save_embedding_layers=False)
+    (folder / "README.md").unlink(missing_ok=True)
+    path = folder / "adapter_config.json"
+    config = json.loads(path.read_text())
+    config["target_modules"] = sorted(config["target_modules"])
+    gm.write_json(path, config, sort_keys=True)
+
+
+def write_expected(case, root):
+    """batch.json, expected.json, expected.safetensors (and adapter/) of a case."""
+    folder = root / case.name
+    if case.same_as:
+        check_same(case, root)
+        for name in ("batch.json", "expected.json", "expected.safetensors"):
+            gm.link(folder / name, root / case.same_as / name)
+        return
+    if case.lora:
+        write_adapter(case, folder)
+    rows = gm.make_rows(case)
+    adapter = folder / "adapter" if case.lora else None
+    runs = {p: run(load(folder, p, adapter), rows, p) for p in PRECISIONS}
+    truth = runs["f64"]
+    row = max(range(len(rows)), key=lambda i: len(rows[i]["input_ids"]))
+    first = max(0, len(rows[row]["input_ids"]) - 6)
+    gm.write_rows(folder / "batch.json", {}, rows)
+    expected = dict(loss_sum=truth["loss_sum"], count=truth["count"], loss_mean=truth["loss_sum"] / truth["count"],
+                    loss_mean_f32=runs["f32"]["loss_sum"] / truth["count"],
+                    grad_norm=sum(g.square().sum().item() for g in truth["grads"].values()) ** 0.5,
+                    logits_row=row, logits_first_position=first, spread=compare(runs))
+    write_expectations(folder / "expected.json", expected)
+    logits = truth["logits"][row, first : len(rows[row]["input_ids"])]
+    tensors = kept(case, truth["grads"]) | {"logits": logits.to(torch.float32).contiguous()}
+    save_file(tensors, folder / "expected.safetensors", metadata={"format": "pt"})
+
+
+def check_same(case, root):
+    """Both forms of a config.json mean the same to transformers."""
+    rows = json.loads((root / case.same_as / "batch.json").read_text())["rows"]
+    got = [run(load(root / name, "f64"), rows, "f64")["loss_sum"] for name in (case.name, case.same_as)]
+    assert got[0] == got[1], (case.name, got)
+
+
+PROMPTS = ([5], [7, 11, 3], [20, 21, 22, 23, 24, 25, 26], [9, 40, 9, 41, 9, 42, 9, 43, 9, 44, 9])
+GENERATION = ("llama_gqa3_tied", "mistral_window", "qwen3_gqa7_tied")
+
+
+def greedy(model, prompt, penalty):
+    """Up to 12 ids (an end token is kept and ends), and the smallest lead of a chosen id over the second."""
+    with wide(), torch.no_grad():
+        out = model.generate(torch.tensor([prompt]), max_new_tokens=12, do_sample=False, repetition_penalty=penalty,
+                             eos_token_id=2, pad_token_id=0, return_dict_in_generate=True, output_scores=True)
+    leads = [(s[0].topk(2).values[0] - s[0].topk(2).values[1]).item() for s in out.scores]
+    return dict(prompt=prompt, repetition_penalty=penalty, ids=out.sequences[0, len(prompt):].tolist(),
+                smallest_lead=short(min(leads)))
+
+
+def write_generation(name, root):
+    model = load(root / name, "f64")
+    rows = [greedy(model, p, penalty) for penalty in (1.0, 1.3) for p in PROMPTS]
+    gm.write_rows(root / name / "generation.json", dict(max_new_tokens=12, eos_token_id=2), rows)
