@@ -1,0 +1,120 @@
+#include "model/activations.h"
+
+#include <algorithm>
+
+namespace qtrain {
+namespace {
+
+constexpr SlotSet kResidual{Slot::x, Slot::proj, Slot::mid, Slot::down, Slot::out};
+constexpr SlotSet kStatistics{Slot::rms1, Slot::rms2, Slot::q_rms, Slot::k_rms, Slot::lse};
+constexpr SlotSet kLora{Slot::lora_q, Slot::lora_k, Slot::lora_v, Slot::lora_o, Slot::lora_gate, Slot::lora_up, Slot::lora_down};
+
+Shape slot_shape(Slot slot, const ActivationPlan& plan, std::int64_t tokens) {
+  const ModelConfig& c = *plan.config;
+  if (kLora.has(slot)) return {tokens, plan.lora_rank};
+  switch (slot) {
+    case Slot::rms1:
+    case Slot::rms2: return {tokens};
+    case Slot::q_rms: return {c.qk_norm ? tokens : 0, c.heads};
+    case Slot::k_rms: return {c.qk_norm ? tokens : 0, c.kv_heads};
+    case Slot::lse: return {c.heads, tokens};
+    case Slot::q:
+    case Slot::q_rot:
+    case Slot::att: return {tokens, c.heads * c.head_dim};
+    case Slot::k:
+    case Slot::k_rot:
+    case Slot::v: return {tokens, c.kv_heads * c.head_dim};
+    case Slot::gate:
+    case Slot::up:
+    case Slot::act: return {tokens, c.intermediate_size};
+    default: return {tokens, c.hidden_size};
+  }
+}
+
+struct Builder {
+  Arena& arena;
+  const ActivationPlan& plan;
+  std::int64_t tokens;
+
+  Tensor take(Slot slot) const {
+    // Statistics stay in f32 when activations are narrower.
+    const DType dtype = kStatistics.has(slot) && plan.dtype != DType::f64 ? DType::f32 : plan.dtype;
+    return arena.take(dtype, slot_shape(slot, plan, tokens));
+  }
+
+  // Slots without memory of their own share one set; every layer's output is the next one's input.
+  void add_layers(Activations& a, Pass pass) const {
+    const SlotSet stash = pass == Pass::train ? plan.recompute.stash : SlotSet{};
+    Slots shared;
+    for (int i = 0; i < kSlots; ++i) {
+      const auto slot = static_cast<Slot>(i);
+      if (!stash.has(slot) && slot != Slot::x && slot != Slot::out) shared[slot] = take(slot);
+    }
+    const std::int64_t layers = plan.config->layers;
+    Tensor in = take(Slot::x);
+    const Tensor other = pass == Pass::train ? Tensor{} : take(Slot::x);
+    const Tensor first = in;
+    for (std::int64_t l = 0; l < layers; ++l) {
+      Slots s = shared;
+      for (int i = 0; i < kSlots; ++i) {
+        const auto slot = static_cast<Slot>(i);
+        if (stash.has(slot) && slot != Slot::x && slot != Slot::out) s[slot] = take(slot);
+      }
+      s[Slot::x] = in;
+      s[Slot::out] = pass == Pass::train ? take(Slot::out) : (l % 2 == 0 ? other : first);
+      in = s[Slot::out];
+      a.layers.push_back(s);
+    }
+    a.final_hidden = in;
+  }
+
+  void add_grads(Activations& a) const {
+    a.residual_grad = take(Slot::x);
+    for (int i = 0; i < kSlots; ++i) {
+      const auto slot = static_cast<Slot>(i);
+      if (kResidual.has(slot)) a.grads[slot] = a.residual_grad;
+      else if (!kStatistics.has(slot) && !kLora.has(slot)) a.grads[slot] = take(slot);
+    }
+  }
+
+  void add_head(Activations& a, Pass pass, std::int64_t targets) const {
+    const ModelConfig& c = *plan.config;
+    const std::int64_t rows = pass == Pass::decode ? targets : head_chunk_rows(c, plan.dtype, targets);
+    const DType statistics = plan.dtype == DType::f64 ? DType::f64 : DType::f32;
+    a.head.hidden = arena.take(plan.dtype, {rows, c.hidden_size});
+    a.head.normed = arena.take(plan.dtype, {rows, c.hidden_size});
+    a.head.inv_rms = arena.take(statistics, {rows});
+    a.head.logits = arena.take(statistics, {rows, c.vocab_size});
+    if (pass != Pass::decode) a.head.loss = arena.take(statistics, {rows});
+    if (pass != Pass::train) return;
+    a.head.d_hidden = arena.take(plan.dtype, {rows, c.hidden_size});
+    a.head.d_normed = arena.take(plan.dtype, {rows, c.hidden_size});
+  }
+};
+
+}  // namespace
+
+std::int64_t head_chunk_rows(const ModelConfig& config, DType dtype, std::int64_t targets) {
+  constexpr std::int64_t kBytes = std::int64_t{64} << 20;
+  const std::int64_t row = config.vocab_size * static_cast<std::int64_t>(size_of(dtype));
+  return std::min(std::max<std::int64_t>(targets, 1), std::max<std::int64_t>(kBytes / row, 32));
+}
+
+Activations lay_out_activations(Arena& arena, const ActivationPlan& plan, Pass pass, BatchSize size) {
+  Activations a;
+  const ModelConfig& c = *plan.config;
+  const DType tables = plan.dtype == DType::f64 ? DType::f64 : DType::f32;
+  a.cos = arena.take(tables, {size.positions, c.head_dim / 2});
+  a.sin = arena.take(tables, {size.positions, c.head_dim / 2});
+  const Builder b{arena, plan, size.tokens};
+  b.add_layers(a, pass);
+  if (plan.lora_rank > 0) {
+    const std::int64_t widest = std::max({c.hidden_size, c.intermediate_size, c.heads * c.head_dim});
+    a.scratch = arena.take(plan.dtype, {projection_scratch(size.tokens, widest, plan.lora_rank, plan.lora_dropout)});
+  }
+  if (pass == Pass::train) b.add_grads(a);
+  b.add_head(a, pass, size.targets);
+  return a;
+}
+
+}  // namespace qtrain

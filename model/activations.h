@@ -1,0 +1,54 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "core/arena.h"
+#include "model/model_config.h"
+#include "model/stage.h"
+
+namespace qtrain {
+
+/// What activations are wanted for.
+enum class Pass : std::uint8_t {
+  train,     ///< forward and backward
+  evaluate,  ///< loss only
+  decode,    ///< logits against a key/value cache
+};
+
+/// Sizes of one micro-batch, or the largest of a run.
+struct BatchSize {
+  std::int64_t tokens = 0;
+  std::int64_t positions = 0;  ///< longest sequence: rows of the rotary tables
+  std::int64_t targets = 0;    ///< rows that reach the head
+};
+
+/// Everything that decides the layout of activations besides the batch.
+struct ActivationPlan {
+  const ModelConfig* config;
+  DType dtype;                 ///< f32, or f64 in gradient checks
+  std::int64_t lora_rank = 0;  ///< 0 without an adapter
+  double lora_dropout = 0;
+  RecomputePlan recompute;
+};
+
+/// Buffers of the loss head for one chunk of rows: gathered hidden states, normed ones, logits, and gradients.
+struct HeadBuffers {
+  Tensor hidden, normed, inv_rms, logits, loss, d_hidden, d_normed;
+};
+
+/// The tensors of one micro-batch. Building it twice (once on a measuring arena) is the memory plan.
+struct Activations {
+  Tensor cos, sin;
+  std::vector<Slots> layers;
+  Slots grads;
+  Tensor scratch;
+  HeadBuffers head;
+  Tensor final_hidden;     ///< output of the last block
+  Tensor residual_grad;    ///< gradient of the residual stream
+};
+Activations lay_out_activations(Arena& arena, const ActivationPlan& plan, Pass pass, BatchSize size);
+
+/// Rows of the head computed at a time: logits of about 64 MiB.
+std::int64_t head_chunk_rows(const ModelConfig& config, DType dtype, std::int64_t targets);
+
+}  // namespace qtrain

@@ -1,0 +1,30 @@
+#pragma once
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/safetensors.h"
+#include "model/transformer.h"
+
+namespace qtrain {
+
+/// Copies every parameter of `store` from a safetensors file or folder, converting dtypes (rounding to nearest even).
+/// A missing tensor or another shape is an input error naming file and tensor. Returns the names in the file that no
+/// parameter asked for, without rotary buffers and the head of a tied model.
+std::vector<std::string> load_parameters(Ctx& ctx, ParamStore& store, const std::filesystem::path& path);
+
+/// The model as transformers' save_pretrained writes it: config.json (the source's, with the saved dtype),
+/// model*.safetensors in `dtype`, and generation_config.json and tokenizer files copied from `source` where it has them.
+struct ModelFolder {
+  std::filesystem::path folder, source;
+  DType dtype;
+};
+void save_model(Ctx& ctx, Transformer& model, const ModelFolder& to);
+
+/// adapter_config.json and adapter_model.safetensors (f32) as PEFT writes them, and the tokenizer files of `source`.
+void save_adapter(Transformer& model, const ModelFolder& to);
+
+/// Files of a model folder that describe its tokenizer and template; copied unchanged beside new weights.
+void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to);
+
+}  // namespace qtrain

@@ -1,0 +1,67 @@
+#include "model/projection.h"
+
+#include "kernels/elementwise.h"
+#include "kernels/gemm.h"
+#include "kernels/reduce.h"
+
+namespace qtrain {
+namespace {
+
+using ops::Transpose;
+
+// The scratch of a call holds lora gradients [T, r] first, then one dropped input [T, in].
+Tensor rank_part(Tensor scratch, std::int64_t tokens, std::int64_t rank) {
+  return scratch.slice(0, tokens * rank).reshaped({tokens, rank});
+}
+Tensor input_part(Tensor scratch, const LoraWeights& lora, ConstTensor x) {
+  const std::int64_t skip = x.shape[0] * lora.a.shape[0];
+  return scratch.slice(skip, x.numel()).reshaped(x.shape);
+}
+
+// dropout(x) as the adapter sees it: x itself outside training or without dropout.
+ConstTensor adapter_input(Ctx& ctx, const LoraWeights& lora, ConstTensor x, Tensor scratch, ConstTensor seed) {
+  if (lora.dropout == 0 || !seed) return x;
+  const Tensor dropped = input_part(scratch, lora, x);
+  ops::dropout(ctx, {.y = store(dropped), .x = x, .seed = seed, .stream = lora.stream, .p = lora.dropout});
+  return dropped;
+}
+
+void lora_grad(Ctx& ctx, const LoraWeights& lora, const ProjectionBackward& b) {
+  const std::int64_t tokens = b.dy.shape[0], rank = lora.a.shape[0];
+  const Tensor d_rank = rank_part(b.scratch, tokens, rank);
+  ops::gemm(ctx, {.c = lora.db, .a = b.dy, .b = b.lora_x, .transpose_a = Transpose::yes, .alpha = lora.scale});
+  ops::gemm(ctx, {.c = store(d_rank), .a = b.dy, .b = lora.b, .alpha = lora.scale});
+  if (lora.da.wanted()) {
+    const ConstTensor x = adapter_input(ctx, lora, b.x, b.scratch, b.dropout_seed);
+    ops::gemm(ctx, {.c = lora.da, .a = d_rank, .b = x, .transpose_a = Transpose::yes});
+  }
+  if (!b.dx.wanted()) return;
+  const Sink into = accumulate(b.dx.t);
+  if (lora.dropout == 0 || !b.dropout_seed) return ops::gemm(ctx, {.c = into, .a = d_rank, .b = lora.a});
+  const Tensor d_dropped = input_part(b.scratch, lora, b.dx.t);
+  ops::gemm(ctx, {.c = store(d_dropped), .a = d_rank, .b = lora.a});
+  ops::dropout(ctx, {.y = into, .x = d_dropped, .seed = b.dropout_seed, .stream = lora.stream, .p = lora.dropout});
+}
+
+}  // namespace
+
+std::int64_t projection_scratch(std::int64_t tokens, std::int64_t in, std::int64_t rank, double dropout) {
+  return tokens * (rank + (dropout > 0 ? in : 0));
+}
+
+void project(Ctx& ctx, const Projection& p, const ProjectionForward& f) {
+  ops::gemm(ctx, {.c = store(f.y), .a = f.x, .b = p.weight, .transpose_b = Transpose::yes, .bias = p.bias});
+  if (!p.lora.present()) return;
+  const ConstTensor x = adapter_input(ctx, p.lora, f.x, f.scratch, f.dropout_seed);
+  ops::gemm(ctx, {.c = store(f.lora_x), .a = x, .b = p.lora.a, .transpose_b = Transpose::yes});
+  ops::gemm(ctx, {.c = accumulate(f.y), .a = f.lora_x, .b = p.lora.b, .transpose_b = Transpose::yes, .alpha = p.lora.scale});
+}
+
+void project_grad(Ctx& ctx, const Projection& p, const ProjectionBackward& b) {
+  ops::column_sum(ctx, {.y = p.dbias, .x = b.dy});
+  ops::gemm(ctx, {.c = p.dweight, .a = b.dy, .b = b.x, .transpose_a = Transpose::yes});
+  ops::gemm(ctx, {.c = b.dx, .a = b.dy, .b = p.weight});
+  if (p.lora.present()) lora_grad(ctx, p.lora, b);
+}
+
+}  // namespace qtrain

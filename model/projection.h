@@ -1,0 +1,47 @@
+#pragma once
+#include "kernels/dispatch.h"
+
+namespace qtrain {
+
+/// A low-rank adapter of a linear layer: y += scale * B (A dropout(x)); A [r, in], B [out, r].
+struct LoraWeights {
+  ConstTensor a = {}, b = {};
+  Sink da = discard(), db = discard();
+  double scale = 1;
+  double dropout = 0;
+  std::uint64_t stream = 0;  ///< of the dropout mask; one for each layer and projection
+
+  bool present() const { return a.shape.rank == 2; }
+};
+
+/// A linear layer y = x W^T + bias with an optional adapter. W [out, in].
+struct Projection {
+  ConstTensor weight = {}, bias = {};
+  Sink dweight = discard(), dbias = discard();
+  LoraWeights lora = {};
+
+  bool trains() const { return dweight.wanted() || dbias.wanted() || lora.da.wanted(); }
+};
+
+struct ProjectionForward {
+  Tensor y;         ///< [T, out]
+  Tensor lora_x;    ///< [T, r]: A dropout(x), kept for the gradient; unused without an adapter
+  ConstTensor x;    ///< [T, in]
+  Tensor scratch;   ///< bytes for dropped inputs and gradients of lora_x
+  ConstTensor dropout_seed = {};
+};
+struct ProjectionBackward {
+  Sink dx;
+  ConstTensor dy, x, lora_x;
+  Tensor scratch;
+  ConstTensor dropout_seed = {};
+};
+
+void project(Ctx& ctx, const Projection& p, const ProjectionForward& f);
+/// dx and every wanted weight gradient, each from one read of dy per product.
+void project_grad(Ctx& ctx, const Projection& p, const ProjectionBackward& b);
+
+/// Scratch elements that either call needs for T tokens of a layer with `in` inputs and adapter rank r.
+std::int64_t projection_scratch(std::int64_t tokens, std::int64_t in, std::int64_t rank, double dropout);
+
+}  // namespace qtrain

@@ -1,0 +1,99 @@
+#include "model/rope_tables.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace qtrain {
+namespace {
+
+std::vector<double> plain(double theta, std::int64_t head_dim) {
+  std::vector<double> f(static_cast<std::size_t>(head_dim / 2));
+  for (std::size_t i = 0; i < f.size(); ++i)
+    f[i] = 1.0 / std::pow(theta, 2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+  return f;
+}
+
+// Grows the base with the sequence once it is longer than in pre-training.
+double dynamic_theta(const RopeConfig& r, std::int64_t head_dim, std::int64_t longest) {
+  const double length = std::max(static_cast<double>(longest), r.original_max_position);
+  const double d = static_cast<double>(head_dim);
+  return r.theta * std::pow(r.factor * length / r.original_max_position - (r.factor - 1), d / (d - 2));
+}
+
+double llama3(const RopeConfig& r, double f) {
+  const double wavelength = 2 * std::numbers::pi / f;
+  if (wavelength > r.original_max_position / r.low_freq_factor) return f / r.factor;
+  if (wavelength < r.original_max_position / r.high_freq_factor) return f;
+  const double s = (r.original_max_position / wavelength - r.low_freq_factor) / (r.high_freq_factor - r.low_freq_factor);
+  return (1 - s) * f / r.factor + s * f;
+}
+
+// Dimension whose wavelength makes `rotations` turns over the original positions.
+double correction_dim(const RopeConfig& r, double rotations, double d) {
+  return d * std::log(r.original_max_position / (rotations * 2 * std::numbers::pi)) / (2 * std::log(r.theta));
+}
+
+void apply_yarn(const RopeConfig& r, std::int64_t head_dim, std::vector<double>& f) {
+  const double d = static_cast<double>(head_dim);
+  double low = correction_dim(r, r.beta_fast, d), high = correction_dim(r, r.beta_slow, d);
+  if (r.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, d - 1);
+  if (low == high) high += 0.001;
+  for (std::size_t i = 0; i < f.size(); ++i) {
+    const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    f[i] = f[i] / r.factor * ramp + f[i] * (1 - ramp);
+  }
+}
+
+double yarn_mscale(double factor, double mscale) { return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1; }
+
+double yarn_attention(const RopeConfig& r) {
+  if (r.attention_factor) return *r.attention_factor;
+  if (r.mscale && r.mscale_all_dim && *r.mscale != 0 && *r.mscale_all_dim != 0)
+    return yarn_mscale(r.factor, *r.mscale) / yarn_mscale(r.factor, *r.mscale_all_dim);
+  return yarn_mscale(r.factor, 1);
+}
+
+template <class T>
+void fill(const RopeFrequencies& f, Tensor cos, Tensor sin) {
+  const std::size_t half = f.inv_freq.size();
+  T *c = cos.as<T>(), *s = sin.as<T>();
+  for (std::int64_t p = 0; p < cos.shape[0]; ++p)
+    for (std::size_t i = 0; i < half; ++i, ++c, ++s) {
+      const T phase = static_cast<T>(f.inv_freq[i]) * static_cast<T>(p);
+      *c = static_cast<T>(std::cos(phase) * static_cast<T>(f.attention_factor));
+      *s = static_cast<T>(std::sin(phase) * static_cast<T>(f.attention_factor));
+    }
+}
+
+}  // namespace
+
+RopeFrequencies rope_frequencies(const ModelConfig& config, std::int64_t longest) {
+  using Type = RopeConfig::Type;
+  const RopeConfig& r = config.rope;
+  RopeFrequencies out;
+  const double theta = r.type == Type::dynamic ? dynamic_theta(r, config.head_dim, longest) : r.theta;
+  out.inv_freq = plain(theta, config.head_dim);
+  if (r.type == Type::linear)
+    for (double& f : out.inv_freq) f /= r.factor;
+  if (r.type == Type::llama3)
+    for (double& f : out.inv_freq) f = llama3(r, f);
+  if (r.type == Type::yarn) {
+    apply_yarn(r, config.head_dim, out.inv_freq);
+    out.attention_factor = yarn_attention(r);
+  }
+  return out;
+}
+
+void fill_rope_tables(const RopeFrequencies& f, Tensor cos, Tensor sin) {
+  check(cos.shape == sin.shape && cos.shape[1] == static_cast<std::int64_t>(f.inv_freq.size()), "rope tables [P, D/2]");
+  if (cos.dtype == DType::f64) return fill<double>(f, cos, sin);
+  fill<float>(f, cos, sin);
+}
+
+}  // namespace qtrain

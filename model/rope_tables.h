@@ -1,0 +1,20 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "model/model_config.h"
+
+namespace qtrain {
+
+/// Inverse frequencies [D/2] and the factor on cos and sin, as transformers' modeling_rope_utils computes them.
+/// `longest` is the longest sequence of the batch in tokens; only dynamic NTK depends on it.
+struct RopeFrequencies {
+  std::vector<double> inv_freq;
+  double attention_factor = 1;
+};
+RopeFrequencies rope_frequencies(const ModelConfig& config, std::int64_t longest);
+
+/// cos and sin [positions, D/2] of every angle, phases in f32 as transformers (f64 for f64 tables).
+void fill_rope_tables(const RopeFrequencies& f, Tensor cos, Tensor sin);
+
+}  // namespace qtrain

@@ -1,0 +1,116 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/param_store.h"
+#include "model/activations.h"
+#include "model/lora.h"
+#include "model/model_config.h"
+
+namespace qtrain {
+
+struct TransformerOptions {
+  ModelConfig config;
+  DType weight_dtype = DType::f32;      ///< of frozen weights; trained ones are kept in f32 (f64 with f64)
+  DType activation_dtype = DType::f32;
+  Update base = Update::trained;        ///< frozen for adapter training and inference
+  std::optional<LoraConfig> lora = {};
+  Update adapter = Update::trained;
+  std::string recompute = "none";       ///< a name of kRecomputePolicies
+};
+
+/// One micro-batch on the device: ragged rows one after the other, no padding. All i32.
+struct TokenBatch {
+  ConstTensor tokens, positions;        ///< [T]
+  ConstTensor cu_seqlens;               ///< [n+1]: attention segments
+  ConstTensor target_rows, target_ids;  ///< [m]: which tokens predict a target, and which
+  std::int64_t longest = 0;             ///< 1 + the largest position
+};
+
+/// Key/value cache of a batch of sequences: per layer keys and values [rows, capacity, kv_heads, head_dim].
+class KvCache {
+ public:
+  KvCache(const ModelConfig& config, std::int64_t rows, std::int64_t capacity, Device device = {});
+  Tensor keys(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].first; }
+  Tensor values(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].second; }
+  std::int64_t rows() const { return rows_; }
+  std::int64_t capacity() const { return capacity_; }
+
+ private:
+  std::int64_t rows_, capacity_;
+  Arena arena_;
+  std::vector<std::pair<Tensor, Tensor>> layers_;
+};
+
+/// Tokens to run against a cache: token t goes to cache row cache_rows[t] at positions[t]; logits are computed for the
+/// tokens named in `wanted`. All i32.
+struct DecodeBatch {
+  ConstTensor tokens, positions, cache_rows, wanted;
+  std::int64_t longest = 0;
+};
+
+/// A decoder-only language model: forward and backward over a table of stages, on the memory of two stores and one arena.
+class Transformer {
+ public:
+  Transformer(Ctx& ctx, TransformerOptions options);
+
+  const ModelConfig& config() const { return options_.config; }
+  const TransformerOptions& options() const { return options_; }
+  ParamStore& weights() { return weights_; }
+  ParamStore& adapter() { return adapter_; }
+  std::vector<Param*> trained();
+
+  /// Plans activations for every pass up to `largest`; commit allocates weights and activations.
+  void plan(Pass pass, BatchSize largest);
+  void commit();
+  const Arena& activations() const { return arena_; }
+
+  /// Sum of the cross-entropy over all targets. In Pass::train the gradient of scale[0] (f64 [1]) times that sum is left
+  /// for `backward`, and the head's weight gradients are added. A batch without targets gives 0.
+  double forward(Ctx& ctx, const TokenBatch& batch, Pass pass, ConstTensor scale = {}, ConstTensor dropout_seed = {});
+  /// Adds the gradient of every trained weight. `on_layer_done(layer)` is called as the blocks finish, last to first.
+  void backward(Ctx& ctx, const TokenBatch& batch, const std::function<void(std::int64_t layer)>& on_layer_done = {});
+  /// Logits [wanted, vocab] in f32, valid until the next call; extends the cache.
+  Tensor decode(Ctx& ctx, const DecodeBatch& batch, KvCache& cache);
+
+ private:
+  struct ProjectionParams {
+    Param *weight = nullptr, *bias = nullptr, *a = nullptr, *b = nullptr;
+    std::uint64_t stream = 0;
+  };
+  struct BlockParams {
+    Param *norm1 = nullptr, *norm2 = nullptr, *q_norm = nullptr, *k_norm = nullptr;
+    ProjectionParams linear[7];
+  };
+
+  Param* declare_weight(const std::string& name, Shape shape, Init init);
+  Param* declare_vector(const std::string& name, std::int64_t size, Init init);
+  void declare_block(std::int64_t layer);
+  ProjectionParams declare_linear(std::int64_t layer, int which, Shape shape, bool bias);
+  BlockWeights acquire(std::int64_t layer) const;
+  Projection acquire_linear(const ProjectionParams& p) const;
+  ActivationPlan activation_plan() const;
+  void begin(Pass pass, BatchSize size);
+  BlockRun block_run(Ctx& ctx, std::int64_t layer, const BlockWeights& w, const TokenContext& tokens);
+  double head_loss(Ctx& ctx, const TokenBatch& batch, Pass pass, ConstTensor scale);
+  void head_chunk(Ctx& ctx, const TokenBatch& batch, Pass pass, ConstTensor scale, std::int64_t begin, std::int64_t count,
+                  Tensor loss_sum);
+
+  TransformerOptions options_;
+  ParamStore weights_, adapter_;
+  Param* embedding_ = nullptr;
+  Param* final_norm_ = nullptr;
+  Param* head_ = nullptr;
+  std::vector<BlockParams> blocks_;
+  RecomputePlan recompute_;
+  Arena arena_;
+  Activations act_;
+  BatchSize largest_;
+  std::int64_t rope_rows_ = 0;  ///< rows of the rotary tables that are filled
+  TokenContext tokens_;
+};
+
+}  // namespace qtrain
