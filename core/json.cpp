@@ -107,8 +107,9 @@ class Builder {
     return add(std::move(object));
   }
 
-  bool parse_error(std::size_t offset, const std::string& last_token, const Json::exception& error) {
-    fail_at(offset == 0 ? 0 : offset - 1, syntax_message(offset, last_token, error.what()));
+  bool parse_error(std::size_t consumed, const std::string&, const Json::exception& error) {
+    const std::size_t offset = consumed == 0 ? 0 : consumed - 1;
+    fail_at(offset, syntax_message(offset, error.what()));
   }
 
  private:
@@ -166,19 +167,20 @@ class Builder {
     frame = std::move(unique);
   }
 
-  /// The library's message without its own prefix; the two most common slips are said in plain words.
-  std::string syntax_message(std::size_t offset, const std::string& token, std::string_view what) const {
-    const auto before = text_.substr(0, std::min(offset == 0 ? 0 : offset - 1, text_.size()));
-    const auto last = before.find_last_not_of(" \t\r\n");
-    if ((token == "]" || token == "}") && last != std::string_view::npos && before[last] == ',')
-      return fmt::format("trailing comma before '{}'", token);
+  /// The library's message without its own prefix; the most common slips are said in plain words.
+  std::string syntax_message(std::size_t offset, std::string_view what) const {
     if (text_.find_first_not_of(" \t\r\n") == std::string_view::npos) return "the JSON document is empty";
-    for (const std::string_view word : {"NaN", "Infinity", "-Infinity"})
-      if (!token.empty() && before.size() + 1 >= token.size() &&
-          text_.substr(before.size() + 1 - token.size(), word.size()) == word)
-        return fmt::format("{} is not a JSON number", word);
-    const auto start = what.find("column ");
-    const auto colon = what.find(": ", start == std::string_view::npos ? 0 : start);
+    const auto before = text_.substr(0, std::min(offset, text_.size()));
+    const auto last = before.find_last_not_of(" \t\r\n");
+    if (offset < text_.size() && (text_[offset] == ']' || text_[offset] == '}') && last != std::string_view::npos &&
+        before[last] == ',')
+      return fmt::format("trailing comma before '{}'", text_[offset]);
+    const auto word = text_.substr(last == std::string_view::npos ? 0 : before.find_last_of(" \t\r\n,:[{") + 1);
+    for (const std::string_view number : {"NaN", "Infinity", "-Infinity"})
+      if (word.starts_with(number)) return fmt::format("{} is not a JSON number", number);
+    if (word.starts_with("//") || word.starts_with("/*")) return "comments are not allowed here";
+    const auto column = what.find("column ");
+    const auto colon = what.find(": ", column == std::string_view::npos ? 0 : column);
     if (colon != std::string_view::npos) return "invalid JSON: " + std::string(what.substr(colon + 2));
     const auto bracket = what.find("] ");
     return "invalid JSON: " + std::string(bracket == std::string_view::npos ? what : what.substr(bracket + 2));

@@ -1,6 +1,8 @@
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,8 +21,9 @@ class SafetensorsReader {
   /// adapter_model.safetensors). A folder with only .bin / .pt files is refused with the reason.
   explicit SafetensorsReader(const std::filesystem::path& path);
 
-  bool contains(const std::string& name) const { return tensors_.contains(name); }
-  /// View into the mapping; an input error naming file and tensor when absent. Rank above 4 is refused on use.
+  bool contains(const std::string& name) const { return tensors_.contains(name) || unusable_.contains(name); }
+  /// View into the mapping; an input error naming file and tensor when absent. Rank above 4 and dtypes that no kernel
+  /// reads (F8_E4M3, U32, ...) are refused on use; `tensors` leaves them out.
   ConstTensor at(const std::string& name) const;
   const std::map<std::string, ConstTensor>& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
@@ -28,21 +31,39 @@ class SafetensorsReader {
 
  private:
   void read_one(const std::filesystem::path& file);
+  void read_index(const std::filesystem::path& index);
+  void add(const std::filesystem::path& file, const std::string& name, const struct SafetensorsEntry& entry);
 
   std::filesystem::path path_;
   std::vector<MappedFile> files_;
+  std::vector<std::unique_ptr<std::byte[]>> copies_;  ///< of tensors that a file does not align to their elements
+  std::map<std::string, std::string> unusable_;       ///< tensor -> why
   std::map<std::string, ConstTensor> tensors_;
   std::map<std::string, std::string> metadata_;
 };
 
 using NamedTensors = std::vector<std::pair<std::string, ConstTensor>>;
 
-/// Writes host tensors, sorted as the safetensors library does (dtype size descending, then name), `{"format":"pt"}`.
+/// A tensor whose bytes are produced when it is written, so that a model need not fit in memory as a whole.
+struct TensorSource {
+  std::string name;
+  DType dtype = DType::f32;
+  Shape shape;
+  /// Hands all bytes of the tensor, in order and in pieces of any size, to `append`.
+  std::function<void(const std::function<void(std::span<const std::byte>)>& append)> produce;
+};
+
+/// Writes host tensors as the safetensors library does, byte for byte: larger dtypes first, then by name, with the
+/// metadata {"format":"pt"}. Errors: two tensors of one name (internal), ErrorKind::disk.
 void write_safetensors(const std::filesystem::path& file, const NamedTensors& tensors);
+void write_safetensors(const std::filesystem::path& file, const std::vector<TensorSource>& tensors);
 
 /// Writes model.safetensors, or model-0000i-of-0000N.safetensors with an index when the total exceeds shard_bytes
-/// (a shard begins before the tensor that would exceed it, as huggingface_hub splits).
+/// (a shard begins before the tensor that would exceed it, as huggingface_hub splits). Weight files of an earlier
+/// model in the folder that the new one does not have are removed.
 void write_sharded(const std::filesystem::path& folder, const NamedTensors& tensors,
+                   std::uint64_t shard_bytes = 50'000'000'000);
+void write_sharded(const std::filesystem::path& folder, const std::vector<TensorSource>& tensors,
                    std::uint64_t shard_bytes = 50'000'000'000);
 
 }  // namespace qtrain

@@ -1,0 +1,153 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "core/json.h"
+#include "core/safetensors.h"
+#include "core/safetensors_dtypes.h"
+
+namespace qtrain {
+namespace {
+
+std::vector<TensorSource> sources_of(const NamedTensors& tensors) {
+  std::vector<TensorSource> sources;
+  for (const auto& [name, tensor] : tensors) {
+    check(tensor.device.kind == DeviceKind::cpu, "only host tensors can be written");
+    check(tensor.data != nullptr || tensor.numel() == 0, "a tensor without storage cannot be written");
+    const std::span bytes(tensor.data, tensor.bytes());
+    sources.push_back({name, tensor.dtype, tensor.shape, [bytes](const auto& append) { append(bytes); }});
+  }
+  return sources;
+}
+
+std::uint64_t bytes_of(const TensorSource& t) {
+  return static_cast<std::uint64_t>(t.shape.numel()) * size_of(t.dtype);
+}
+
+/// The header with its length in front, padded with spaces to a multiple of 8 bytes.
+std::string header_for(const std::vector<const TensorSource*>& order) {
+  std::string text = R"({"__metadata__":{"format":"pt"})";
+  std::uint64_t at = 0;
+  for (const auto* t : order) {
+    const auto dims = std::span(t->shape.dims).first(static_cast<std::size_t>(t->shape.rank));
+    text += fmt::format(R"(,{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", dump_json(t->name),
+                        file_dtype(t->dtype).name, fmt::join(dims, ","), at, at + bytes_of(*t));
+    at += bytes_of(*t);
+  }
+  text += '}';
+  text.append((8 - text.size() % 8) % 8, ' ');
+  std::string length(8, '\0');
+  for (std::size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(text.size() >> (8 * i) & 0xff);
+  return length + text;
+}
+
+void write_in_order(const std::filesystem::path& file, std::vector<const TensorSource*> order) {
+  std::sort(order.begin(), order.end(), [](auto* a, auto* b) {
+    const auto *da = &file_dtype(a->dtype), *db = &file_dtype(b->dtype);
+    return da != db ? da > db : a->name < b->name;
+  });
+  for (std::size_t i = 1; i < order.size(); ++i) check(order[i - 1]->name != order[i]->name, "two tensors of one name");
+  const auto header = header_for(order);
+  write_file(file, [&](const std::function<void(std::span<const std::byte>)>& append) {
+    append(std::as_bytes(std::span(header)));
+    for (const auto* t : order) {
+      std::uint64_t written = 0;
+      t->produce([&](std::span<const std::byte> bytes) {
+        written += bytes.size();
+        append(bytes);
+      });
+      check(written == bytes_of(*t), "a tensor source produced another number of bytes than its shape says");
+    }
+  });
+}
+
+using Shards = std::vector<std::vector<const TensorSource*>>;
+
+/// As huggingface_hub: tensors in the order given; one that is larger than a shard gets its own.
+Shards split(const std::vector<TensorSource>& tensors, std::uint64_t shard_bytes) {
+  Shards shards;
+  std::vector<const TensorSource*> current;
+  std::uint64_t size = 0;
+  for (const auto& t : tensors) {
+    const auto bytes = bytes_of(t);
+    if (bytes > shard_bytes) {
+      shards.push_back({&t});
+      continue;
+    }
+    if (size + bytes > shard_bytes) {
+      shards.push_back(std::exchange(current, {}));
+      size = 0;
+    }
+    current.push_back(&t);
+    size += bytes;
+  }
+  if (!current.empty() || shards.empty()) shards.push_back(current);
+  return shards;
+}
+
+bool is_weight_file(const std::string& name) {
+  return name == "model.safetensors" || name == "model.safetensors.index.json" ||
+         (name.starts_with("model-") && name.ends_with(".safetensors") && name.find("-of-") != std::string::npos);
+}
+
+void remove_stale(const std::filesystem::path& folder, const std::set<std::string>& written) {
+  std::vector<std::filesystem::path> stale;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const auto name = entry.path().filename().string();
+    if (is_weight_file(name) && !written.contains(name)) stale.push_back(entry.path());
+  }
+  for (const auto& file : stale) std::filesystem::remove(file);
+}
+
+void write_index(const std::filesystem::path& file, const std::map<std::string, std::string>& weight_map,
+                 std::uint64_t total) {
+  Json json;
+  json["metadata"]["total_size"] = total;
+  Json::object_t map;  // filled without look-ups, which are linear in an ordered object
+  for (const auto& [name, shard] : weight_map) map.emplace_back(name, shard);
+  json["weight_map"] = std::move(map);
+  write_file(file, dump_json(json, 2) + "\n");
+}
+
+}  // namespace
+
+void write_safetensors(const std::filesystem::path& file, const std::vector<TensorSource>& tensors) {
+  std::vector<const TensorSource*> order;
+  for (const auto& t : tensors) order.push_back(&t);
+  write_in_order(file, std::move(order));
+}
+
+void write_safetensors(const std::filesystem::path& file, const NamedTensors& tensors) {
+  write_safetensors(file, sources_of(tensors));
+}
+
+void write_sharded(const std::filesystem::path& folder, const std::vector<TensorSource>& tensors,
+                   std::uint64_t shard_bytes) {
+  const auto shards = split(tensors, shard_bytes);
+  std::set<std::string> written;
+  std::map<std::string, std::string> weight_map;
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const auto name = shards.size() == 1 ? std::string("model.safetensors")
+                                         : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+    write_in_order(folder / name, shards[i]);
+    written.insert(name);
+    for (const auto* t : shards[i]) {
+      weight_map[t->name] = name;
+      total += bytes_of(*t);
+    }
+  }
+  if (shards.size() > 1) {
+    write_index(folder / "model.safetensors.index.json", weight_map, total);
+    written.insert("model.safetensors.index.json");
+  }
+  remove_stale(folder, written);
+}
+
+void write_sharded(const std::filesystem::path& folder, const NamedTensors& tensors, std::uint64_t shard_bytes) {
+  write_sharded(folder, sources_of(tensors), shard_bytes);
+}
+
+}  // namespace qtrain
