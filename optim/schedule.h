@@ -33,9 +33,8 @@ enum class Ramp : std::uint8_t { linear, cosine, one_minus_sqrt };
 struct Schedule {
   ScheduleKind kind = ScheduleKind::linear;
   std::int64_t warmup_steps = 0, total_steps = 1;
-  double num_cycles = 0.5;               ///< cosine family and warmup_stable_decay
-  double power = 1, end_factor = 0;      ///< polynomial; end_factor = lr_end / learning_rate
-  double learning_rate = 0, lr_end = 0;  ///< polynomial
+  double num_cycles = 0.5;                          ///< cosine family and warmup_stable_decay
+  double power = 1, lr_end = 0, learning_rate = 0;  ///< polynomial: from learning_rate down to lr_end
   double min_factor = 0;                 ///< cosine_with_min_lr, cosine_warmup_with_min_lr, warmup_stable_decay
   std::optional<double> warmup_lr_rate;  ///< cosine_warmup_with_min_lr
   std::int64_t timescale = 10'000;       ///< inverse_sqrt

@@ -1,0 +1,246 @@
+#include "optim/schedule.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <string>
+#include <vector>
+
+namespace qtrain {
+namespace {
+
+constexpr std::array<std::string_view, 12> kNames{"linear",
+                                                  "cosine",
+                                                  "cosine_with_restarts",
+                                                  "polynomial",
+                                                  "constant",
+                                                  "constant_with_warmup",
+                                                  "inverse_sqrt",
+                                                  "reduce_lr_on_plateau",
+                                                  "cosine_with_min_lr",
+                                                  "cosine_warmup_with_min_lr",
+                                                  "warmup_stable_decay",
+                                                  "greedy"};
+constexpr std::array<std::string_view, 3> kRampNames{"linear", "cosine", "1-sqrt"};
+
+std::vector<std::string_view> arguments_of(ScheduleKind kind) {
+  using enum ScheduleKind;
+  switch (kind) {
+    case cosine:
+    case cosine_with_restarts: return {"num_cycles"};
+    case polynomial: return {"lr_end", "power"};
+    case inverse_sqrt: return {"timescale"};
+    case cosine_with_min_lr: return {"num_cycles", "min_lr", "min_lr_rate"};
+    case cosine_warmup_with_min_lr: return {"num_cycles", "min_lr", "min_lr_rate", "warmup_lr_rate"};
+    case warmup_stable_decay:
+      return {"num_decay_steps", "num_stable_steps", "warmup_type", "decay_type", "min_lr_ratio", "num_cycles"};
+    default: return {};
+  }
+}
+
+std::string_view name_of(ScheduleKind kind) {
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+[[noreturn]] void refuse(const std::string& cause, const std::string& remedy = {}) {
+  fail(ErrorKind::usage, {.cause = cause, .place = "lr_scheduler_kwargs", .remedy = remedy});
+}
+
+/// Typed access to lr_scheduler_kwargs; null counts as absent, as in Python.
+struct Kwargs {
+  const Json& json;
+
+  const Json* get(const char* name) const {
+    const auto it = json.find(name);
+    return it == json.end() || it->is_null() ? nullptr : &*it;
+  }
+  std::optional<double> number(const char* name) const {
+    const Json* v = get(name);
+    if (!v) return {};
+    if (!v->is_number()) refuse(fmt::format("{} must be a number, not {}", name, v->dump()));
+    return v->get<double>();
+  }
+  std::optional<std::int64_t> steps(const char* name) const {
+    const auto v = number(name);
+    if (!v) return {};
+    if (*v < 0 || *v != std::floor(*v) || *v > 9e15) refuse(fmt::format("{} must be a number of steps", name));
+    return static_cast<std::int64_t>(*v);
+  }
+  Ramp ramp(const char* name, Ramp otherwise) const {
+    const Json* v = get(name);
+    if (!v) return otherwise;
+    const auto at =
+        v->is_string() ? std::find(kRampNames.begin(), kRampNames.end(), v->get<std::string>()) : kRampNames.end();
+    if (at == kRampNames.end())
+      refuse(fmt::format("{} is {}", name, v->dump()), fmt::format("choose one of {}", fmt::join(kRampNames, ", ")));
+    return static_cast<Ramp>(at - kRampNames.begin());
+  }
+};
+
+void check_names(ScheduleKind kind, const Json& kwargs) {
+  // transformers hands no arguments to the two constant schedules
+  if (kind == ScheduleKind::constant || kind == ScheduleKind::constant_with_warmup) return;
+  const auto known = arguments_of(kind);
+  for (const auto& [key, value] : kwargs.items())
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      refuse(fmt::format("schedule {} has no argument \"{}\"", name_of(kind), key),
+             known.empty() ? "it takes no arguments" : fmt::format("it takes {}", fmt::join(known, ", ")));
+}
+
+double minimum_factor(const Kwargs& kwargs, const ScheduleRequest& request) {
+  const auto min_lr = kwargs.number("min_lr"), rate = kwargs.number("min_lr_rate");
+  if (min_lr && rate) refuse("min_lr and min_lr_rate are both given", "give one of them");
+  if (!min_lr && !rate)
+    refuse(fmt::format("schedule {} needs min_lr or min_lr_rate", name_of(request.kind)),
+           "for example {\"min_lr_rate\": 0.1}");
+  if (rate) return *rate;
+  if (request.learning_rate <= 0) refuse("min_lr needs a learning_rate above 0");
+  return *min_lr / request.learning_rate;
+}
+
+void set_polynomial(Schedule& s, const Kwargs& kwargs) {
+  s.lr_end = kwargs.number("lr_end").value_or(1e-7);
+  s.power = kwargs.number("power").value_or(1.0);
+  if (!(s.learning_rate > s.lr_end))
+    refuse(fmt::format("lr_end ({}) must be smaller than learning_rate ({})", s.lr_end, s.learning_rate));
+}
+
+void set_stable_decay(Schedule& s, const Kwargs& kwargs) {
+  const auto decay = kwargs.steps("num_decay_steps");
+  if (!decay) refuse("schedule warmup_stable_decay needs num_decay_steps", "for example {\"num_decay_steps\": 100}");
+  s.decay_steps = *decay;
+  s.stable_steps = kwargs.steps("num_stable_steps").value_or(s.total_steps - s.warmup_steps - s.decay_steps);
+  s.warmup_ramp = kwargs.ramp("warmup_type", Ramp::linear);
+  s.decay_ramp = kwargs.ramp("decay_type", Ramp::cosine);
+  s.min_factor = kwargs.number("min_lr_ratio").value_or(0);
+}
+
+constexpr double kPi = std::numbers::pi;
+
+double ratio(std::int64_t a, std::int64_t b) {
+  return static_cast<double>(a) / static_cast<double>(std::max<std::int64_t>(1, b));
+}
+
+/// Position between the end of warm-up (0) and the end of the run (1).
+double progress(const Schedule& s, std::int64_t step) {
+  return ratio(step - s.warmup_steps, s.total_steps - s.warmup_steps);
+}
+
+double raised(double factor, double minimum) {
+  return std::max(0.0, factor * (1.0 - minimum) + minimum);
+}
+
+double half_cosine(const Schedule& s, double p) {
+  return 0.5 * (1.0 + std::cos(kPi * s.num_cycles * 2.0 * p));
+}
+
+double restarts(const Schedule& s, double p) {
+  if (p >= 1.0) return 0.0;
+  return std::max(0.0, 0.5 * (1.0 + std::cos(kPi * std::fmod(s.num_cycles * p, 1.0))));
+}
+
+double polynomial(const Schedule& s, std::int64_t step) {
+  const std::int64_t decay_steps = s.total_steps - s.warmup_steps;
+  if (step > s.total_steps || decay_steps <= 0) return s.lr_end / s.learning_rate;
+  const double remaining = 1 - static_cast<double>(step - s.warmup_steps) / static_cast<double>(decay_steps);
+  return ((s.learning_rate - s.lr_end) * std::pow(remaining, s.power) + s.lr_end) / s.learning_rate;
+}
+
+double min_lr_warmup(const Schedule& s, double step) {
+  const double warmup = static_cast<double>(s.warmup_steps);
+  if (!s.warmup_lr_rate) return (step + 1.0) / std::max(1.0, warmup);
+  return *s.warmup_lr_rate + (1.0 - *s.warmup_lr_rate) * step / std::max(1.0, warmup - 1);
+}
+
+double min_lr_cosine(const Schedule& s, double step) {
+  const double warmup = static_cast<double>(s.warmup_steps), total = static_cast<double>(s.total_steps);
+  return raised(half_cosine(s, (step - warmup + 1.0) / std::max(1.0, total - warmup)), s.min_factor);
+}
+
+double rising(Ramp ramp, double p) {
+  switch (ramp) {
+    case Ramp::linear: return p;
+    case Ramp::cosine: return 0.5 * (1.0 - std::cos(kPi * p));
+    case Ramp::one_minus_sqrt: return 1.0 - std::sqrt(1.0 - p);
+  }
+  return p;
+}
+
+double falling(const Schedule& s, double p) {
+  switch (s.decay_ramp) {
+    case Ramp::linear: return 1.0 - p;
+    case Ramp::cosine: return half_cosine(s, p);
+    case Ramp::one_minus_sqrt: return 1.0 - std::sqrt(p);
+  }
+  return 1.0 - p;
+}
+
+double stable_decay(const Schedule& s, std::int64_t step) {
+  if (step < s.warmup_steps) return raised(rising(s.warmup_ramp, ratio(step, s.warmup_steps)), s.min_factor);
+  const std::int64_t decay_begin = s.warmup_steps + s.stable_steps;
+  if (step < decay_begin) return 1.0;
+  if (step < decay_begin + s.decay_steps)
+    return raised(falling(s, ratio(step - decay_begin, s.decay_steps)), s.min_factor);
+  return s.min_factor;
+}
+
+double inverse_sqrt(const Schedule& s, std::int64_t step) {
+  const std::int64_t shift = s.timescale - s.warmup_steps;
+  return 1.0 / std::sqrt(static_cast<double>(step + shift) / static_cast<double>(s.timescale));
+}
+
+}  // namespace
+
+std::span<const std::string_view> schedule_names() {
+  return kNames;
+}
+
+Schedule make_schedule(const ScheduleRequest& request) {
+  using enum ScheduleKind;
+  Schedule s{.kind = request.kind, .warmup_steps = request.warmup_steps, .total_steps = request.total_steps};
+  s.learning_rate = request.learning_rate;
+  if (s.kind == reduce_lr_on_plateau || s.kind == greedy)
+    fail(ErrorKind::usage, {.cause = fmt::format("schedule {} follows a metric and is not available", name_of(s.kind)),
+                            .place = "lr_scheduler_type",
+                            .remedy = "choose cosine, linear or warmup_stable_decay"});
+  if (!request.kwargs.is_object()) refuse("must be an object");
+  check_names(s.kind, request.kwargs);
+  const Kwargs kwargs{request.kwargs};
+  if (s.kind != constant && s.kind != constant_with_warmup)
+    s.num_cycles = kwargs.number("num_cycles").value_or(s.kind == cosine_with_restarts ? 1.0 : 0.5);
+  if (s.kind == polynomial) set_polynomial(s, kwargs);
+  if (s.kind == cosine_with_min_lr || s.kind == cosine_warmup_with_min_lr)
+    s.min_factor = minimum_factor(kwargs, request);
+  if (s.kind == cosine_warmup_with_min_lr) s.warmup_lr_rate = kwargs.number("warmup_lr_rate");
+  if (s.kind == warmup_stable_decay) set_stable_decay(s, kwargs);
+  if (s.kind == inverse_sqrt) {
+    s.timescale = kwargs.steps("timescale").value_or(s.warmup_steps > 0 ? s.warmup_steps : 10'000);
+    if (s.timescale < 1) refuse("timescale must be at least 1");
+  }
+  return s;
+}
+
+double lr_factor(const Schedule& s, std::int64_t step) {
+  using enum ScheduleKind;
+  if (s.kind == constant) return 1.0;
+  if (s.kind == warmup_stable_decay) return stable_decay(s, step);
+  if (step < s.warmup_steps)
+    return s.kind == cosine_warmup_with_min_lr ? min_lr_warmup(s, static_cast<double>(step))
+                                               : ratio(step, s.warmup_steps);
+  switch (s.kind) {
+    case linear: return std::max(0.0, ratio(s.total_steps - step, s.total_steps - s.warmup_steps));
+    case cosine:
+    case cosine_with_min_lr: return raised(half_cosine(s, progress(s, step)), s.min_factor);
+    case cosine_with_restarts: return restarts(s, progress(s, step));
+    case polynomial: return qtrain::polynomial(s, step);
+    case inverse_sqrt: return qtrain::inverse_sqrt(s, step);
+    case cosine_warmup_with_min_lr: return min_lr_cosine(s, static_cast<double>(step));
+    default: return 1.0;
+  }
+}
+
+}  // namespace qtrain
