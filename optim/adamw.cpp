@@ -1,0 +1,61 @@
+#include "kernels/adamw.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "kernels/reduce.h"
+#include "optim/optimizer.h"
+
+namespace qtrain {
+namespace {
+
+class AdamW final : public Optimizer {
+ public:
+  AdamW(Ctx& ctx, std::vector<Param*> params, const AdamWOptions& options) : Optimizer(ctx.device()), options_(options) {
+    for (Param* p : params) {
+      const auto declare = [&](const char* prefix) {
+        return &state_.declare({.name = prefix + p->spec.name, .shape = p->spec.shape, .dtype = p->spec.dtype});
+      };
+      slots_.push_back({p, declare("exp_avg."), declare("exp_avg_sq.")});
+    }
+  }
+
+  void step(Ctx& ctx, const UpdateInput& input) override {
+    ++updates_;
+    const auto t = static_cast<double>(updates_);
+    control_ = {input.learning_rate, input.grad_scale, 1 - std::pow(options_.beta1, t), 1 - std::pow(options_.beta2, t)};
+    const ConstTensor control = view_of(std::span<double>(control_), {4});
+    for (const Slot& s : slots_)
+      ops::adamw(ctx, {.param = s.param->value, .m = s.m->value, .v = s.v->value, .grad = s.param->grad, .control = control,
+                       .beta1 = options_.beta1, .beta2 = options_.beta2, .eps = options_.eps,
+                       .decay = s.param->spec.decay == Decay::yes ? options_.weight_decay : 0});
+  }
+
+ private:
+  struct Slot {
+    Param *param, *m, *v;
+  };
+  AdamWOptions options_;
+  std::vector<Slot> slots_;
+  std::array<double, 4> control_{};
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_adamw(Ctx& ctx, std::vector<Param*> params, const AdamWOptions& options) {
+  return std::make_unique<AdamW>(ctx, std::move(params), options);
+}
+
+double global_grad_norm(Ctx& ctx, std::span<Param* const> params) {
+  double total = 0;
+  const Tensor out = view_of(std::span<double>(&total, 1), {1});
+  for (const Param* p : params) ops::sum_squares(ctx, {.out = accumulate(out), .x = p->grad});
+  return std::sqrt(total);
+}
+
+double clip_coefficient(double norm, double max_norm) {
+  return max_norm > 0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
+}
+
+}  // namespace qtrain
