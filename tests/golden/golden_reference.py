@@ -114,10 +114,13 @@ def write_expectations(path, values):
     path.write_text("{\n" + front + ' "spread": {\n  ' + lines + "}}\n")
 
 
+KEPT = ("q_proj", "k_proj", "q_norm", "k_norm", "input_layernorm", "bias")
+
+
 def kept(case, grads):
-    """Variations of a model keep the gradients that the variation touches: attention and its norms."""
-    keep = lambda n: case.every_gradient or "self_attn" in n and ("q_" in n or "k_" in n) or "input_layernorm" in n
-    return {f"grad.{n}": g.to(torch.float32).contiguous() for n, g in grads.items() if keep(n)}
+    """Variations of a model keep the gradients that the variation touches: queries, keys, norms and biases."""
+    return {f"grad.{n}": g.to(torch.float32).contiguous() for n, g in grads.items()
+            if case.every_gradient or any(part in n for part in KEPT)}
 
 
 def write_adapter(case, folder):

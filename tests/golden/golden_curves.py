@@ -1,0 +1,198 @@
+"""Ten training steps with Trainer, and the same steps in a plain loop that also runs in float64."""
+
+import itertools
+import json
+import logging
+import shutil
+import tempfile
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
+from safetensors.torch import save_file
+from torch.nn.utils import clip_grad_norm_, get_total_norm
+from transformers import AutoModelForCausalLM, PrinterCallback, Trainer, TrainingArguments, get_scheduler
+
+import golden_models as gm
+import golden_reference as gr
+
+RUN = dict(model_name_or_path="model", dataset_name="data.jsonl", output_dir="out", dtype="float32", bf16=False,
+           max_steps=10, per_device_train_batch_size=2, gradient_accumulation_steps=2, learning_rate=5e-3,
+           lr_scheduler_type="linear", warmup_steps=3, weight_decay=0.1, max_grad_norm=1.0, optim="adamw_torch",
+           train_sampling_strategy="sequential", gradient_checkpointing=False, logging_steps=1, save_strategy="no",
+           report_to="none", seed=42)
+DATA_KEYS = dict(max_length=64, packing=False)
+LORA_RUN = dict(use_peft=True, learning_rate=2e-2, adapter_name_or_path="adapter")
+
+
+@dataclass
+class Curve:
+    name: str
+    model: str
+    change: dict = field(default_factory=dict)
+    lora: dict | None = None
+    b_scale: float = 0.0
+    keep_final: bool = True
+    no_targets_in: tuple = ()  # rows without any target
+
+
+CURVES = [
+    Curve("llama_full", "llama_gqa3_tied", no_targets_in=(3, 8, 9)),
+    Curve("qwen3_full", "qwen3_hd8", dict(learning_rate=2e-3, max_grad_norm=0.7, adam_beta2=0.95, adam_epsilon=1e-6)),
+    Curve("llama_bias_full", "llama_bias", dict(lr_scheduler_type="constant", warmup_steps=0), keep_final=False),
+    Curve("llama_lora_all", "llama_gqa3_tied", LORA_RUN, gm.LORA_ALL),
+    Curve("qwen3_lora_rs", "qwen3_hd8", LORA_RUN, gm.LORA_RS, b_scale=0.3),
+    Curve("no_clip", "llama_gqa3_tied", dict(max_grad_norm=0.0), keep_final=False),
+    Curve("cosine", "llama_gqa3_tied", dict(lr_scheduler_type="cosine", warmup_steps=2, weight_decay=0.0),
+          keep_final=False),
+    Curve("label_free_window", "llama_gqa3_tied", no_targets_in=(8, 9, 10, 11), keep_final=False),
+]
+
+
+def make_data(curve, vocab):
+    """21 rows that count upwards by a step of their own: something that can be learnt."""
+    rng, rows = np.random.default_rng(7), []
+    for i in range(21):
+        n = 1 if i == 5 else int(rng.integers(2, 15))
+        start, step = int(rng.integers(3, vocab)), int(rng.integers(1, 4))
+        ids = [3 + (start + k * step) % (vocab - 3) for k in range(n)]
+        rows.append(dict(input_ids=ids, labels=gm.labels_for(3 if i in curve.no_targets_in else i % 2, ids)))
+    return rows
+
+
+def collate(rows):
+    inputs, labels = gr.pad(rows)
+    return inputs | dict(labels=labels)
+
+
+def arguments(config, output):
+    known = {f.name for f in fields(TrainingArguments)} - {"gradient_checkpointing"}
+    values = {k: v for k, v in config.items() if k in known}
+    return TrainingArguments(**(values | dict(output_dir=output, use_cpu=True, disable_tqdm=True)))
+
+
+def load(folder, config, precision="f32"):
+    adapter = folder / config["adapter_name_or_path"] if "adapter_name_or_path" in config else None
+    return gr.load(folder / "model", precision, adapter)
+
+
+def trainer_steps(model, rows, config):
+    """What Trainer logs at each step."""
+    with tempfile.TemporaryDirectory() as output:
+        trainer = Trainer(model=model, args=arguments(config, output), train_dataset=rows, data_collator=collate)
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    keys = ("step", "epoch", "loss", "grad_norm", "learning_rate")
+    return [{k: r[k] for k in keys} for r in trainer.state.log_history if "loss" in r]
+
+
+def windows(rows, args):
+    """(epoch, the micro-batches of a window) for ever: the last window and the last batch may be short."""
+    size, per_window = args.per_device_train_batch_size, args.gradient_accumulation_steps
+    batches = [rows[i : i + size] for i in range(0, len(rows), size)]
+    for epoch in itertools.count():
+        for i in range(0, len(batches), per_window):
+            window = batches[i : i + per_window]
+            yield epoch + (i + len(window)) / len(batches), window
+
+
+def groups(model, args):
+    """Weight decay for all but biases and norms."""
+    trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+    bare = lambda n: "bias" in n or "norm" in n
+    return [dict(params=[p for n, p in trained if not bare(n)], weight_decay=args.weight_decay),
+            dict(params=[p for n, p in trained if bare(n)], weight_decay=0.0)]
+
+
+def plain_steps(model, rows, config, precision):
+    """The loop that Trainer stands for: loss of a window = sum over its targets / their number."""
+    args = arguments(config, "unused")
+    optimizer = torch.optim.AdamW(groups(model, args), lr=args.learning_rate, betas=(args.adam_beta1, args.adam_beta2),
+                                  eps=args.adam_epsilon)
+    schedule = get_scheduler(args.lr_scheduler_type, optimizer, num_warmup_steps=int(args.warmup_steps),
+                             num_training_steps=args.max_steps)
+    trained, log = [p for p in model.parameters() if p.requires_grad], []
+    for step, (epoch, window) in zip(range(args.max_steps), windows(rows, args)):
+        padded = [gr.pad(batch) for batch in window]
+        count = max(1, sum(int((labels[:, 1:] != -100).sum()) for _, labels in padded))
+        loss = 0.0
+        for inputs, labels in padded:
+            with gr.arithmetic(precision):
+                part = gr.loss_sum(model(**inputs, use_cache=False).logits, labels)[0] / count
+                part.backward()
+            loss += part.item()
+        norm = get_total_norm([p.grad for p in trained])
+        if args.max_grad_norm > 0:
+            clip_grad_norm_(trained, args.max_grad_norm)
+        optimizer.step()
+        log.append(dict(step=step + 1, epoch=epoch, loss=loss, grad_norm=norm.item(),
+                        learning_rate=schedule.get_last_lr()[0]))
+        schedule.step()
+        optimizer.zero_grad()
+    return log
+
+
+def final(model):
+    state = get_peft_model_state_dict(model) if isinstance(model, PeftModel) else model.state_dict()
+    tied = not isinstance(model, PeftModel) and model.config.tie_word_embeddings
+    return {n: t.detach().clone().contiguous() for n, t in state.items() if not (tied and n == "lm_head.weight")}
+
+
+def farthest(a, b):
+    return gr.short(max((a[n].double() - b[n].double()).abs().max().item() for n in b))
+
+
+def differences(steps, truth):
+    worst = lambda key: gr.short(max(abs(a[key] - b[key]) for a, b in zip(steps, truth)))
+    return dict(loss=worst("loss"), grad_norm=worst("grad_norm"))
+
+
+def write_inputs(curve, root, folder, config):
+    (folder / "model").mkdir(parents=True)
+    for source in (root / curve.model / "config.json", root / curve.model / "model.safetensors"):
+        gm.link(folder / "model" / source.name, source)
+    vocab = json.loads((folder / "model" / "config.json").read_text())["vocab_size"]
+    rows = make_data(curve, vocab)
+    (folder / "data.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    gm.write_json(folder / "config.json", config)
+    if curve.lora:
+        base = AutoModelForCausalLM.from_pretrained(folder / "model")
+        model = get_peft_model(base, LoraConfig(task_type="CAUSAL_LM", **curve.lora))
+        gr.fill_adapter(model, curve.name, curve.b_scale)
+        gr.save_adapter(model, folder / "adapter")
+    return rows
+
+
+def write_curve(curve, root):
+    folder = root / "curves" / curve.name
+    config = RUN | DATA_KEYS | curve.change
+    rows = write_inputs(curve, root, folder, config)
+    models = {p: load(folder, config, p) for p in ("f32", "f64")}
+    loops = {p: plain_steps(m, rows, config, p) for p, m in models.items()}
+    model = load(folder, config)
+    steps = trainer_steps(model, rows, config)
+    weights = final(model)
+    agree(curve, steps, loops["f32"], farthest(weights, final(models["f32"])))
+    spread = differences(steps, loops["f64"]) | dict(final=farthest(weights, final(models["f64"])))
+    lines = ",\n  ".join(json.dumps(s) for s in steps)
+    (folder / "expected.json").write_text(
+        f'{{"spread": {json.dumps(spread)},\n "steps": [\n  {lines}]}}\n')
+    if curve.keep_final:
+        save_file(weights, folder / "expected_final.safetensors", metadata={"format": "pt"})
+    print("curve", curve.name, spread, flush=True)
+
+
+def agree(curve, trainer, plain, distance):
+    """Trainer's loss is the token-weighted one, and its rates, epochs and norms are what we take them for."""
+    for a, b in zip(trainer, plain, strict=True):
+        for key in a:
+            assert abs(a[key] - b[key]) <= 1e-4 * max(1, abs(b[key])), (curve.name, key, a, b)
+    assert distance < 2e-4, (curve.name, distance)
+
+
+def make(root):
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    shutil.rmtree(root / "curves", ignore_errors=True)
+    for curve in CURVES:
+        write_curve(curve, root)
