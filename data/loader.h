@@ -54,6 +54,8 @@ class Loader {
  private:
   using Order = std::shared_ptr<const std::vector<std::int64_t>>;
   Order order(std::int64_t epoch) const;
+  std::vector<std::int64_t> rows_between(std::int64_t epoch, std::int64_t begin, std::int64_t end) const;
+  std::int64_t global_sum(std::int64_t epoch, std::int64_t index, const std::vector<std::int64_t>& per_row) const;
 
   const Dataset& dataset_;
   LoaderOptions options_;

@@ -13,7 +13,7 @@ enum class Packing : std::uint8_t {
   bfd_split,  ///< best fit decreasing; what exceeds the row becomes documents of their own
   wrapped,    ///< documents one behind the other, cut every `row_length` tokens
 };
-/// "bfd", "bfd_split" (also "bfd-requeue", "ffd" is refused), "wrapped", "none"; a usage error for anything else.
+/// "bfd", "bfd_split" (also "bfd-requeue"), "wrapped", "none"; a usage error for anything else.
 Packing packing_named(std::string_view name);
 
 /// Part of a document: tokens [begin, begin + size) of document `document`.

@@ -4,7 +4,8 @@
 #include <vector>
 
 #include "core/json.h"
-#include "data/rows.h"
+#include "data/reader.h"
+#include "data/shapes.h"
 
 namespace qtrain {
 
@@ -19,6 +20,6 @@ struct PromptCase {
 };
 
 /// One row as a PromptCase; none if it has no answer (text or tokens only, no assistant turn).
-std::optional<PromptCase> prompt_case(const RawRows& rows, std::int64_t row);
+std::optional<PromptCase> prompt_case(const RawRows& rows, std::int64_t row, const ShapeRules& rules = {});
 
 }  // namespace qtrain

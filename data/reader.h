@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/file.h"
@@ -62,5 +63,17 @@ class RawRows {
   std::vector<std::shared_ptr<const Source>> sources_;
   std::vector<Location> rows_;
 };
+
+/// Runs `make`, naming `place` in any error that comes out of it.
+template <class F>
+auto with_place(const std::string& place, F&& make) {
+  try {
+    return make();
+  } catch (const Error& e) {
+    ErrorText text = e.text();
+    if (!text.place.starts_with(place)) text.place = text.place.empty() ? place : place + ", " + text.place;
+    throw Error(e.kind(), std::move(text));
+  }
+}
 
 }  // namespace qtrain

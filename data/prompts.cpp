@@ -1,0 +1,50 @@
+#include "data/prompts.h"
+
+#include <utility>
+
+#include "data/shapes.h"
+
+namespace qtrain {
+namespace {
+
+bool is_assistant(const Json& message) {
+  const auto role = message.find("role");
+  return role != message.end() && *role == "assistant";
+}
+
+/// Cuts the conversation before its last assistant turn; none if there is none.
+std::optional<std::string> take_last_answer(Json& messages) {
+  for (std::size_t i = messages.size(); i-- > 0;)
+    if (is_assistant(messages[i])) {
+      std::string answer = content_text(messages[i]);
+      messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(i), messages.end());
+      return answer;
+    }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<PromptCase> prompt_case(const RawRows& rows, std::int64_t row, const ShapeRules& rules) {
+  Sample sample = with_place(rows.place(row), [&] { return read_sample(rows.parse(row), rules); });
+  PromptCase made{.messages = nullptr,
+                  .tools = std::move(sample.tools),
+                  .template_kwargs = std::move(sample.template_kwargs),
+                  .place = rows.place(row)};
+  if (sample.form == RowForm::text_pair) {
+    made.prompt = std::move(sample.prompt);
+    made.reference = std::move(sample.text);
+    return made;
+  }
+  if (sample.form != RowForm::chat && sample.form != RowForm::chat_pair) return std::nullopt;
+  Json messages = std::move(sample.messages);
+  if (sample.form == RowForm::chat_pair)
+    messages.insert(messages.end(), sample.completion.begin(), sample.completion.end());
+  const std::optional<std::string> answer = take_last_answer(messages);
+  if (!answer || messages.empty()) return std::nullopt;
+  made.messages = std::move(messages);
+  made.reference = *answer;
+  return made;
+}
+
+}  // namespace qtrain

@@ -1,0 +1,76 @@
+#include "data/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "core/json.h"
+#include "tests/data/support.h"
+
+namespace qtrain {
+namespace {
+
+std::vector<std::int64_t> counted(std::int64_t n) {
+  std::vector<std::int64_t> v(static_cast<std::size_t>(n));
+  std::iota(v.begin(), v.end(), 0);
+  return v;
+}
+
+TEST(Sampler, EveryEpochVisitsEveryRowOnceInAnOrderOfItsOwn) {
+  const std::vector<std::int64_t> lengths(1000, 1);
+  const auto first = epoch_order(lengths, 0, {.seed = 42}), second = epoch_order(lengths, 1, {.seed = 42});
+  for (auto order : {first, second, epoch_order(lengths, 0, {.seed = 43})}) {
+    EXPECT_NE(order, counted(1000));
+    std::sort(order.begin(), order.end());
+    EXPECT_EQ(order, counted(1000));
+  }
+  EXPECT_NE(first, second);
+  EXPECT_NE(first, epoch_order(lengths, 0, {.seed = 43}));
+  EXPECT_EQ(second, epoch_order(lengths, 1, {.seed = 42}));
+}
+
+// A resumed run must find the order of the run it goes on from, also in the next release.
+TEST(Sampler, TheOrderIsAFixedFunctionOfTheSeed) {
+  EXPECT_EQ(random_permutation(10, {.seed = 42, .epoch = 0}),
+            (std::vector<std::int64_t>{7, 0, 6, 2, 4, 8, 5, 9, 1, 3}));
+  EXPECT_EQ(random_permutation(10, {.seed = 42, .epoch = 3}),
+            (std::vector<std::int64_t>{7, 4, 6, 2, 8, 9, 3, 5, 0, 1}));
+}
+
+TEST(Sampler, AllPermutationsAreEquallyLikely) {
+  std::map<std::vector<std::int64_t>, int> seen;
+  constexpr int kDraws = 24000;
+  for (int epoch = 0; epoch < kDraws; ++epoch)
+    ++seen[random_permutation(4, {.seed = 7, .epoch = std::uint64_t(epoch)})];
+  ASSERT_EQ(seen.size(), 24u);
+  double chi_square = 0;
+  for (const auto& [permutation, count] : seen) chi_square += (count - 1000.0) * (count - 1000.0) / 1000.0;
+  EXPECT_LT(chi_square, 49.7);  // 23 degrees of freedom, p = 0.001
+}
+
+TEST(Sampler, GroupingByLengthAgreesWithTransformers) {
+  for (const Json& golden : read_json(test::golden_folder() / "grouping.json")) {
+    auto order = golden["permutation"].get<std::vector<std::int64_t>>();
+    group_by_length(order, golden["lengths"].get<std::vector<std::int64_t>>(), golden["group"]);
+    EXPECT_EQ(order, golden["order"].get<std::vector<std::int64_t>>());
+  }
+}
+
+TEST(Sampler, GroupedEpochsBeginWithTheLongestRow) {
+  std::vector<std::int64_t> lengths(300, 5);
+  lengths[211] = 99;
+  for (std::int64_t epoch = 0; epoch < 5; ++epoch)
+    EXPECT_EQ(epoch_order(lengths, epoch, {.sampling = Sampling::group_by_length, .group = 4}).front(), 211);
+}
+
+TEST(Sampler, SequentialKeepsTheFilesOrder) {
+  const std::vector<std::int64_t> lengths = {3, 9, 1};
+  EXPECT_EQ(epoch_order(lengths, 4, {.sampling = sampling_named("sequential")}), counted(3));
+  EXPECT_TRUE(epoch_order({}, 0, {.sampling = Sampling::group_by_length}).empty());
+  test::error_of(ErrorKind::usage, [] { sampling_named("shuffled"); });
+}
+
+}  // namespace
+}  // namespace qtrain

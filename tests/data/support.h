@@ -1,0 +1,54 @@
+#pragma once
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+#include "core/json.h"
+
+namespace qtrain::test {
+
+/// A folder of its own for each test, removed at the end.
+class DataFolder : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = std::filesystem::temp_directory_path() /
+              ("qtrain_" + std::string(info->test_suite_name()) + "_" + info->name() + "_" + std::to_string(getpid()));
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  /// Writes a file below the folder and returns its path.
+  std::string write(const std::string& name, std::string_view contents) const {
+    const std::filesystem::path path = folder_ / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary) << contents;
+    return path.string();
+  }
+  std::string at(const std::string& name) const { return (folder_ / name).string(); }
+
+  std::filesystem::path folder_;
+};
+
+/// The text of the error that `act` throws, after checking its kind; "" with a failure if it throws none.
+template <class F>
+std::string error_of(ErrorKind kind, F&& act) {
+  try {
+    act();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.exit_code(), static_cast<int>(kind)) << e.what();
+    return e.what();
+  }
+  ADD_FAILURE() << "no error";
+  return {};
+}
+
+inline std::filesystem::path golden_folder() {
+  return std::filesystem::path(QTRAIN_SOURCE_DIR) / "tests/data/golden";
+}
+
+}  // namespace qtrain::test
