@@ -1,0 +1,228 @@
+#include "train/import/gguf_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <set>
+
+namespace qtrain {
+namespace {
+
+[[noreturn]] void refuse(const GgufFile& file, std::string cause) {
+  fail(ErrorKind::input, {.cause = std::move(cause), .place = file.path().string()});
+}
+
+struct Architecture {
+  std::string_view gguf, model_type, class_name;
+};
+constexpr Architecture kArchitectures[] = {{"llama", "llama", "LlamaForCausalLM"},
+                                           {"qwen2", "qwen2", "Qwen2ForCausalLM"},
+                                           {"qwen3", "qwen3", "Qwen3ForCausalLM"}};
+constexpr Architecture kMistral{"llama", "mistral", "MistralForCausalLM"};
+
+const Architecture& architecture_of(const GgufModel& model) {
+  if (model.architecture == "llama" && model.sliding_window > 0) return kMistral;
+  return *std::find_if(std::begin(kArchitectures), std::end(kArchitectures),
+                       [&](auto& a) { return a.gguf == model.architecture; });
+}
+
+/// A weight of every layer: GGUF's name, Hugging Face's, and its shape.
+struct LayerWeight {
+  std::string_view gguf, name;
+  std::array<std::int64_t, 2> shape;  ///< {rows, columns}; columns 0: a vector
+  std::int64_t rotary_heads = 0;
+};
+
+std::vector<LayerWeight> layer_weights(const GgufModel& m) {
+  const std::int64_t q = m.heads * m.head_dim, kv = m.kv_heads * m.head_dim;
+  const bool permuted = m.architecture == "llama";
+  const std::int64_t q_heads = permuted ? m.heads : 0, k_heads = permuted ? m.kv_heads : 0;
+  std::vector<LayerWeight> weights{{"attn_norm.weight", "input_layernorm.weight", {m.hidden, 0}},
+                                   {"attn_q.weight", "self_attn.q_proj.weight", {q, m.hidden}, q_heads},
+                                   {"attn_k.weight", "self_attn.k_proj.weight", {kv, m.hidden}, k_heads},
+                                   {"attn_v.weight", "self_attn.v_proj.weight", {kv, m.hidden}},
+                                   {"attn_output.weight", "self_attn.o_proj.weight", {m.hidden, q}},
+                                   {"ffn_norm.weight", "post_attention_layernorm.weight", {m.hidden, 0}},
+                                   {"ffn_gate.weight", "mlp.gate_proj.weight", {m.ffn, m.hidden}},
+                                   {"ffn_up.weight", "mlp.up_proj.weight", {m.ffn, m.hidden}},
+                                   {"ffn_down.weight", "mlp.down_proj.weight", {m.hidden, m.ffn}}};
+  if (m.attention_bias || m.architecture == "qwen2") {
+    weights.push_back({"attn_q.bias", "self_attn.q_proj.bias", {q, 0}, q_heads});
+    weights.push_back({"attn_k.bias", "self_attn.k_proj.bias", {kv, 0}, k_heads});
+    weights.push_back({"attn_v.bias", "self_attn.v_proj.bias", {kv, 0}});
+  }
+  if (m.attention_bias) weights.push_back({"attn_output.bias", "self_attn.o_proj.bias", {m.hidden, 0}});
+  if (m.architecture == "qwen3") {
+    weights.push_back({"attn_q_norm.weight", "self_attn.q_norm.weight", {m.head_dim, 0}});
+    weights.push_back({"attn_k_norm.weight", "self_attn.k_norm.weight", {m.head_dim, 0}});
+  }
+  return weights;
+}
+
+/// The divisors of the inverse frequencies that Llama 3.1's rope scaling stands for, one per pair.
+std::vector<double> llama3_divisors(const GgufModel& model, double theta, double factor) {
+  constexpr double kLow = 1, kHigh = 4, kOriginal = 8192;
+  std::vector<double> divisors;
+  for (std::int64_t i = 0; i < model.head_dim / 2; ++i) {
+    const double exponent = 2.0 * static_cast<double>(i) / static_cast<double>(model.head_dim);
+    const double wavelength = 2 * std::numbers::pi * std::pow(theta, exponent);
+    const double smooth = std::clamp((kOriginal / wavelength - kLow) / (kHigh - kLow), 0.0, 1.0);
+    divisors.push_back(1 / ((1 - smooth) / factor + smooth));
+  }
+  return divisors;
+}
+
+/// rope_freqs.weight holds divisors only; the parameters they came from are found again and proved.
+Json llama3_scaling(const GgufFile& file, const GgufModel& model, double theta) {
+  const auto& tensor = file.tensor("rope_freqs.weight");
+  if (tensor.type != GgufType::f32 || tensor.numel() != model.head_dim / 2)
+    refuse(file, "rope_freqs.weight does not have one f32 per pair of a head");
+  std::vector<float> given(static_cast<std::size_t>(tensor.numel()));
+  std::copy(tensor.data.begin(), tensor.data.end(), std::as_writable_bytes(std::span(given)).begin());
+  const double factor = *std::max_element(given.begin(), given.end());
+  const auto expected = llama3_divisors(model, theta, factor);
+  for (std::size_t i = 0; i < given.size(); ++i)
+    if (!(std::abs(given[i] - expected[i]) <= 1e-4 * expected[i]))
+      refuse(file, "rope_freqs.weight is not the llama3 rope scaling (1, 4, 8192), and no other is known");
+  return {{"factor", factor},
+          {"high_freq_factor", 4.0},
+          {"low_freq_factor", 1.0},
+          {"original_max_position_embeddings", 8192},
+          {"rope_type", "llama3"}};
+}
+
+Json rope_scaling(const GgufFile& file, const GgufModel& model, double theta) {
+  if (file.tensors().contains("rope_freqs.weight")) return llama3_scaling(file, model, theta);
+  const auto prefix = model.architecture + ".rope.scaling.";
+  const auto type = file.find(prefix + "type") ? file.text(prefix + "type") : "none";
+  const double factor = file.number_or(prefix + "factor", file.number_or(model.architecture + ".rope.scale_linear", 1));
+  if (type == "none" && factor == 1) return nullptr;
+  if (type == "linear" || type == "none")
+    return factor == 1 ? Json(nullptr) : Json{{"factor", factor}, {"rope_type", "linear"}};
+  if (type != "yarn") refuse(file, fmt::format("rope scaling \"{}\" is not supported", type));
+  Json scaling{{"factor", factor}, {"rope_type", "yarn"}};
+  if (file.find(prefix + "original_context_length"))
+    scaling["original_max_position_embeddings"] = file.integer(prefix + "original_context_length");
+  for (const auto& [gguf, name] :
+       {std::pair{"attn_factor", "attention_factor"}, {"yarn_beta_fast", "beta_fast"}, {"yarn_beta_slow", "beta_slow"}})
+    if (file.find(prefix + gguf)) scaling[name] = file.number_or(prefix + gguf, 1);
+  return scaling;
+}
+
+void put_token(Json& config, const GgufFile& file, const std::string& name) {
+  const auto key = "tokenizer.ggml." + (name == "pad" ? std::string("padding") : name) + "_token_id";
+  if (file.find(key)) config[name + "_token_id"] = file.integer(key);
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+}  // namespace
+
+GgufModel gguf_model(const GgufFile& file) {
+  GgufModel m{.architecture = file.text("general.architecture")};
+  const auto known = [&](auto& a) { return a.gguf == m.architecture; };
+  if (std::none_of(std::begin(kArchitectures), std::end(kArchitectures), known))
+    fail(ErrorKind::input, {.cause = fmt::format("architecture \"{}\" is not supported", m.architecture),
+                            .place = file.path().string(),
+                            .remedy = "supported are llama (also Mistral), qwen2 and qwen3"});
+  const auto prefix = m.architecture + ".";
+  if (file.integer_or(prefix + "expert_count", 0) > 0) refuse(file, "models with experts are not supported");
+  m.hidden = file.integer(prefix + "embedding_length");
+  m.ffn = file.integer(prefix + "feed_forward_length");
+  m.layers = file.integer(prefix + "block_count");
+  m.heads = file.integer(prefix + "attention.head_count");
+  m.kv_heads = file.integer_or(prefix + "attention.head_count_kv", m.heads);
+  m.context = file.integer(prefix + "context_length");
+  m.sliding_window = file.integer_or(prefix + "attention.sliding_window", 0);
+  if (m.heads < 1 || m.kv_heads < 1 || m.heads % m.kv_heads != 0 || m.layers < 1)
+    refuse(file,
+           fmt::format("{} layers of {} heads with {} key-value heads make no model", m.layers, m.heads, m.kv_heads));
+  m.head_dim = file.integer_or(prefix + "attention.key_length", m.hidden / m.heads);
+  if (file.integer_or(prefix + "attention.value_length", m.head_dim) != m.head_dim)
+    refuse(file, "keys and values of different lengths are not supported");
+  if (m.head_dim < 2 || m.head_dim % 2 != 0 ||
+      file.integer_or(prefix + "rope.dimension_count", m.head_dim) != m.head_dim)
+    refuse(file, "a rotary embedding of only a part of each head is not supported");
+  m.vocab = file.tensor("token_embd.weight").shape[0];
+  m.tied = !file.tensors().contains("output.weight");
+  m.attention_bias = m.architecture != "qwen2" && file.tensors().contains("blk.0.attn_q.bias");
+  return m;
+}
+
+std::vector<ImportedTensor> gguf_weights(const GgufFile& file, const GgufModel& model) {
+  std::vector<ImportedTensor> tensors;
+  std::set<std::string> used{"rope_freqs.weight"};
+  const auto add = [&](const std::string& gguf, const std::string& name, const LayerWeight& weight) {
+    const auto& source = file.tensor(gguf);
+    std::vector<std::int64_t> shape{weight.shape[0]};
+    if (weight.shape[1] != 0) shape.push_back(weight.shape[1]);
+    if (source.shape != shape)
+      refuse(file, fmt::format("tensor \"{}\" has shape {} where {} was expected", gguf, shape_text(source.shape),
+                               shape_text(shape)));
+    tensors.push_back({name, &source, weight.rotary_heads});
+    used.insert(gguf);
+  };
+  add("token_embd.weight", "model.embed_tokens.weight", {.shape = {model.vocab, model.hidden}});
+  for (std::int64_t i = 0; i < model.layers; ++i)
+    for (const auto& w : layer_weights(model))
+      add(fmt::format("blk.{}.{}", i, w.gguf), fmt::format("model.layers.{}.{}", i, w.name), w);
+  add("output_norm.weight", "model.norm.weight", {.shape = {model.hidden, 0}});
+  if (!model.tied) add("output.weight", "lm_head.weight", {.shape = {model.vocab, model.hidden}});
+  for (const auto& [name, tensor] : file.tensors())
+    if (!used.contains(name))
+      refuse(file, fmt::format("tensor \"{}\" has no place in a {} model of {} layers", name, model.architecture,
+                               model.layers));
+  return tensors;
+}
+
+Json gguf_config(const GgufFile& file, const GgufModel& model, DType dtype) {
+  const auto prefix = model.architecture + ".";
+  const auto& kind = architecture_of(model);
+  const double theta = file.number_or(prefix + "rope.freq_base", 10000);
+  Json config{{"architectures", {kind.class_name}}, {"model_type", kind.model_type}};
+  put_token(config, file, "bos");
+  put_token(config, file, "eos");
+  put_token(config, file, "pad");
+  config["vocab_size"] = model.vocab;
+  config["hidden_size"] = model.hidden;
+  config["intermediate_size"] = model.ffn;
+  config["num_hidden_layers"] = model.layers;
+  config["num_attention_heads"] = model.heads;
+  config["num_key_value_heads"] = model.kv_heads;
+  config["head_dim"] = model.head_dim;
+  config["hidden_act"] = "silu";
+  config["max_position_embeddings"] = model.context;
+  config["rms_norm_eps"] = file.number_or(prefix + "attention.layer_norm_rms_epsilon", 1e-6);
+  config["rope_theta"] = theta;
+  config["rope_scaling"] = rope_scaling(file, model, theta);
+  if (model.architecture != "qwen2") config["attention_bias"] = model.attention_bias;
+  if (kind.model_type == "llama") config["mlp_bias"] = false;
+  if (model.architecture != "llama") config["use_sliding_window"] = model.sliding_window > 0;
+  if (kind.model_type != "llama")
+    config["sliding_window"] = model.sliding_window > 0 ? Json(model.sliding_window) : Json(nullptr);
+  config["attention_dropout"] = 0.0;
+  config["initializer_range"] = 0.02;
+  config["tie_word_embeddings"] = model.tied;
+  config["torch_dtype"] = name_of(dtype);
+  config["use_cache"] = true;
+  return config;
+}
+
+Json gguf_generation_config(const GgufFile& file) {
+  Json config = Json::object();
+  put_token(config, file, "bos");
+  put_token(config, file, "eos");
+  put_token(config, file, "pad");
+  // A turn may end with a token of its own.
+  const auto* turn = file.find("tokenizer.ggml.eot_token_id");
+  if (turn != nullptr && config.contains("eos_token_id") && *turn != config["eos_token_id"])
+    config["eos_token_id"] = Json::array({config["eos_token_id"], *turn});
+  return config;
+}
+
+}  // namespace qtrain

@@ -1,0 +1,316 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "train/import/gguf_model.h"
+
+namespace qtrain {
+namespace {
+
+/// tokenizer.ggml.token_type
+enum class TokenType : std::int64_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
+
+struct Vocabulary {
+  std::vector<std::string_view> tokens;
+  std::vector<TokenType> types;
+  std::unordered_map<std::string_view, std::int64_t> ids;  ///< without unused tokens
+};
+
+/// How one value of tokenizer.ggml.pre cuts text before the merges.
+struct PreTokenizer {
+  std::string_view name;
+  std::string_view regex = {};  ///< empty: GPT-2's, which the byte-level step has built in
+  bool digits = false;          ///< every digit by itself first
+  bool ignore_merges = false;   ///< a word of the vocabulary is taken whole
+  bool nfc = false;
+  bool add_bos = false;  ///< where the file does not say
+};
+
+constexpr std::string_view kLlama3Regex =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kQwen2Regex =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kTekkenRegex =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
+    R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+// The names are llama.cpp's, the rules those of the models' own tokenizer.json.
+constexpr PreTokenizer kPreTokenizers[] = {
+    {.name = "default"},
+    {.name = "gpt-2"},
+    {.name = "phi-2"},
+    {.name = "olmo"},
+    {.name = "smollm", .digits = true},
+    {.name = "starcoder", .digits = true},
+    {.name = "refact", .digits = true},
+    {.name = "codeshell", .digits = true},
+    {.name = "llama-bpe", .regex = kLlama3Regex, .ignore_merges = true, .add_bos = true},
+    {.name = "llama3", .regex = kLlama3Regex, .ignore_merges = true, .add_bos = true},
+    {.name = "llama-v3", .regex = kLlama3Regex, .ignore_merges = true, .add_bos = true},
+    {.name = "smaug-bpe", .regex = kLlama3Regex},
+    {.name = "qwen2", .regex = kQwen2Regex, .nfc = true},
+    {.name = "deepseek-r1-qwen", .regex = kQwen2Regex, .nfc = true},
+    {.name = "tekken", .regex = kTekkenRegex, .ignore_merges = true, .add_bos = true},
+};
+
+[[noreturn]] void refuse(const GgufFile& file, std::string cause) {
+  fail(ErrorKind::input, {.cause = std::move(cause), .place = file.path().string()});
+}
+
+Vocabulary read_vocabulary(const GgufFile& file, const GgufModel& model) {
+  const auto& tokens = file.array("tokenizer.ggml.tokens");
+  const auto* types = file.find("tokenizer.ggml.token_type");
+  if (static_cast<std::int64_t>(tokens.size()) > model.vocab)
+    refuse(file, fmt::format("{} tokens, but embeddings for {}", tokens.size(), model.vocab));
+  if (types != nullptr && (!types->is_array() || types->size() != tokens.size()))
+    refuse(file, "tokenizer.ggml.token_type does not have one entry per token");
+  Vocabulary vocabulary;
+  vocabulary.ids.reserve(tokens.size());
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (!tokens[i].is_string()) refuse(file, fmt::format("token {} is not a string", i));
+    if (types != nullptr && !(*types)[i].is_number_integer()) refuse(file, fmt::format("token {} has no type", i));
+    const auto type = types ? static_cast<TokenType>((*types)[i].get<std::int64_t>()) : TokenType::normal;
+    const auto& text = vocabulary.tokens.emplace_back(tokens[i].get_ref<const std::string&>());
+    vocabulary.types.push_back(type);
+    if (type != TokenType::unused && !vocabulary.ids.emplace(text, static_cast<std::int64_t>(i)).second)
+      refuse(file, fmt::format("token \"{}\" has two ids", text));
+  }
+  return vocabulary;
+}
+
+/// The text of the token that a key such as "tokenizer.ggml.bos_token_id" names.
+std::optional<std::string> named_token(const GgufFile& file, const Vocabulary& vocabulary, const std::string& key) {
+  if (!file.find(key)) return {};
+  const auto id = file.integer(key);
+  if (id >= static_cast<std::int64_t>(vocabulary.tokens.size()))
+    refuse(file, fmt::format("{} is {}, but there are {} tokens", key, id, vocabulary.tokens.size()));
+  return std::string(vocabulary.tokens[static_cast<std::size_t>(id)]);
+}
+
+bool flag(const GgufFile& file, const std::string& key, std::optional<bool> fallback) {
+  const auto* v = file.find(key);
+  return v != nullptr && v->is_boolean() ? v->get<bool>() : fallback.value_or(false);
+}
+
+Json added_tokens(const Vocabulary& vocabulary) {
+  Json added = Json::array();
+  for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
+    const auto type = vocabulary.types[i];
+    if (type != TokenType::control && type != TokenType::user_defined && type != TokenType::unknown) continue;
+    added.push_back({{"id", i},
+                     {"content", vocabulary.tokens[i]},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", type != TokenType::user_defined}});
+  }
+  return added;
+}
+
+Json vocabulary_json(const Vocabulary& vocabulary) {
+  Json::object_t ids;  // filled without look-ups, which are linear in an ordered object
+  ids.reserve(vocabulary.tokens.size());
+  for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i)
+    if (vocabulary.types[i] != TokenType::unused) ids.emplace_back(std::string(vocabulary.tokens[i]), i);
+  return ids;
+}
+
+Json bpe_model(const Vocabulary& vocabulary, Json merges) {
+  Json model{{"type", "BPE"},
+             {"dropout", nullptr},
+             {"unk_token", nullptr},
+             {"continuing_subword_prefix", nullptr},
+             {"end_of_word_suffix", nullptr},
+             {"fuse_unk", false},
+             {"byte_fallback", false},
+             {"ignore_merges", false}};
+  model["vocab"] = vocabulary_json(vocabulary);
+  model["merges"] = std::move(merges);
+  return model;
+}
+
+/// BOS and EOS around a text, as a TemplateProcessing; null when there is neither.
+Json post_processor(const GgufFile& file, const Vocabulary& vocabulary, bool add_bos) {
+  const auto bos = add_bos ? named_token(file, vocabulary, "tokenizer.ggml.bos_token_id") : std::nullopt;
+  const auto eos = flag(file, "tokenizer.ggml.add_eos_token", false)
+                       ? named_token(file, vocabulary, "tokenizer.ggml.eos_token_id")
+                       : std::nullopt;
+  if (!bos && !eos) return nullptr;
+  Json specials = Json::object();
+  const auto part = [&](Json& template_, const std::optional<std::string>& token, int type_id) {
+    if (!token) return;
+    template_.push_back({{"SpecialToken", {{"id", *token}, {"type_id", type_id}}}});
+    specials[*token] = {
+        {"id", *token}, {"ids", Json::array({vocabulary.ids.at(*token)})}, {"tokens", Json::array({*token})}};
+  };
+  const auto text = [&](Json& template_, const char* id, int type_id) {
+    part(template_, bos, type_id);
+    template_.push_back({{"Sequence", {{"id", id}, {"type_id", type_id}}}});
+    part(template_, eos, type_id);
+  };
+  Json single = Json::array(), pair = Json::array();
+  text(single, "A", 0);
+  text(pair, "A", 0);
+  text(pair, "B", 1);
+  return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", specials}};
+}
+
+Json byte_level(bool add_prefix_space, bool use_regex) {
+  return {
+      {"type", "ByteLevel"}, {"add_prefix_space", add_prefix_space}, {"trim_offsets", true}, {"use_regex", use_regex}};
+}
+
+Json pre_tokenizer(const PreTokenizer& pre) {
+  Json steps = Json::array();
+  if (pre.digits) steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
+  if (!pre.regex.empty())
+    steps.push_back(
+        {{"type", "Split"}, {"pattern", {{"Regex", pre.regex}}}, {"behavior", "Isolated"}, {"invert", false}});
+  steps.push_back(byte_level(false, pre.regex.empty()));
+  if (steps.size() == 1) return steps[0];
+  return {{"type", "Sequence"}, {"pretokenizers", steps}};
+}
+
+const PreTokenizer& pre_tokenizer_of(const GgufFile& file) {
+  const auto name = file.find("tokenizer.ggml.pre") ? file.text("tokenizer.ggml.pre") : "default";
+  for (const auto& pre : kPreTokenizers)
+    if (pre.name == name) return pre;
+  refuse(file, fmt::format("pre-tokenizer \"{}\" (tokenizer.ggml.pre) is not known", name));
+}
+
+/// A tokenizer.json; `add_bos` is what holds when the file does not say.
+Json byte_level_tokenizer(const GgufFile& file, const Vocabulary& vocabulary, bool& add_bos) {
+  const auto& pre = pre_tokenizer_of(file);
+  add_bos = flag(file, "tokenizer.ggml.add_bos_token", pre.add_bos);
+  const auto& merges = file.array("tokenizer.ggml.merges");
+  for (std::size_t i = 0; i < merges.size(); ++i)
+    if (!merges[i].is_string()) refuse(file, fmt::format("merge {} is not a string", i));
+  Json model = bpe_model(vocabulary, merges);
+  model["ignore_merges"] = pre.ignore_merges;
+  return {{"version", "1.0"},
+          {"truncation", nullptr},
+          {"padding", nullptr},
+          {"added_tokens", added_tokens(vocabulary)},
+          {"normalizer", pre.nfc ? Json{{"type", "NFC"}} : Json(nullptr)},
+          {"pre_tokenizer", pre_tokenizer(pre)},
+          {"post_processor", post_processor(file, vocabulary, add_bos)},
+          {"decoder", byte_level(true, true)},
+          {"model", std::move(model)}};
+}
+
+std::size_t code_points(std::string_view s) {
+  return static_cast<std::size_t>(std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+/// sentencepiece keeps scores, not merges: every cut of a piece into two pieces is a merge, the best scores first.
+Json merges_from_scores(const GgufFile& file, const Vocabulary& vocabulary) {
+  const auto& scores = file.array("tokenizer.ggml.scores");
+  if (scores.size() != vocabulary.tokens.size())
+    refuse(file, "tokenizer.ggml.scores does not have one entry per token");
+  struct Merge {
+    std::string_view left, right;
+    double score;
+    std::int64_t left_id, right_id;
+    std::size_t piece;
+  };
+  std::vector<Merge> merges;
+  for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
+    if (vocabulary.types[i] != TokenType::normal && vocabulary.types[i] != TokenType::user_defined) continue;
+    if (!scores[i].is_number()) refuse(file, fmt::format("the score of token {} is not a number", i));
+    const auto piece = vocabulary.tokens[i];
+    for (std::size_t cut = 1; cut < piece.size(); ++cut) {
+      if ((piece[cut] & 0xc0) == 0x80) continue;
+      const auto left = vocabulary.ids.find(piece.substr(0, cut)), right = vocabulary.ids.find(piece.substr(cut));
+      if (left == vocabulary.ids.end() || right == vocabulary.ids.end()) continue;
+      merges.push_back({left->first, right->first, scores[i].get<double>(), left->second, right->second, i});
+    }
+  }
+  std::sort(merges.begin(), merges.end(), [](const Merge& a, const Merge& b) {
+    const auto rank = [](const Merge& m) { return std::tuple(m.score, code_points(m.left), code_points(m.right)); };
+    if (rank(a) != rank(b)) return rank(a) > rank(b);
+    return std::tuple(a.piece, a.left_id, a.right_id) < std::tuple(b.piece, b.left_id, b.right_id);
+  });
+  Json list = Json::array();
+  for (const auto& m : merges) list.push_back(Json::array({m.left, m.right}));
+  return list;
+}
+
+Json sentencepiece_tokenizer(const GgufFile& file, const Vocabulary& vocabulary, bool& add_bos) {
+  constexpr auto kSpace = "\u2581";
+  add_bos = flag(file, "tokenizer.ggml.add_bos_token", true);
+  const bool prefix = flag(file, "tokenizer.ggml.add_space_prefix", true);
+  Json model = bpe_model(vocabulary, merges_from_scores(file, vocabulary));
+  const auto unknown = std::find(vocabulary.types.begin(), vocabulary.types.end(), TokenType::unknown);
+  if (unknown != vocabulary.types.end())
+    model["unk_token"] = vocabulary.tokens[static_cast<std::size_t>(unknown - vocabulary.types.begin())];
+  model["fuse_unk"] = true;
+  model["byte_fallback"] = true;
+  Json replace{{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpace}};
+  Json normalizer = prefix ? Json{{"type", "Sequence"},
+                                  {"normalizers", Json::array({{{"type", "Prepend"}, {"prepend", kSpace}}, replace})}}
+                           : replace;
+  Json decoders = Json::array({{{"type", "Replace"}, {"pattern", {{"String", kSpace}}}, {"content", " "}},
+                               {{"type", "ByteFallback"}},
+                               {{"type", "Fuse"}}});
+  if (prefix) decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  return {{"version", "1.0"},
+          {"truncation", nullptr},
+          {"padding", nullptr},
+          {"added_tokens", added_tokens(vocabulary)},
+          {"normalizer", normalizer},
+          {"pre_tokenizer", nullptr},
+          {"post_processor", post_processor(file, vocabulary, add_bos)},
+          {"decoder", {{"type", "Sequence"}, {"decoders", decoders}}},
+          {"model", std::move(model)}};
+}
+
+/// One template, or a list of named ones; null when there is none.
+Json chat_template(const GgufFile& file) {
+  constexpr std::string_view kKey = "tokenizer.chat_template";
+  Json named = Json::array();
+  for (const auto& [key, value] : file.values()) {
+    if (!key.starts_with(kKey) || !value.is_string()) continue;
+    if (key.size() == kKey.size()) named.push_back({{"name", "default"}, {"template", value}});
+    if (key.size() > kKey.size() && key[kKey.size()] == '.')
+      named.push_back({{"name", key.substr(kKey.size() + 1)}, {"template", value}});
+  }
+  if (named.empty()) return nullptr;
+  if (named.size() == 1 && named[0]["name"] == "default") return named[0]["template"];
+  return named;
+}
+
+}  // namespace
+
+TokenizerFiles gguf_tokenizer(const GgufFile& file, const GgufModel& model) {
+  const auto kind = file.text("tokenizer.ggml.model");
+  const auto vocabulary = read_vocabulary(file, model);
+  TokenizerFiles files;
+  bool add_bos = false;
+  if (kind == "gpt2") {
+    files.tokenizer = byte_level_tokenizer(file, vocabulary, add_bos);
+  } else if (kind == "llama") {
+    files.tokenizer = sentencepiece_tokenizer(file, vocabulary, add_bos);
+  } else {
+    refuse(file, fmt::format("tokenizer model \"{}\" is not supported; gpt2 and llama are", kind));
+  }
+  files.special_tokens = Json::object();
+  for (const auto& [name, key] :
+       {std::pair{"bos_token", "bos"}, {"eos_token", "eos"}, {"unk_token", "unknown"}, {"pad_token", "padding"}})
+    if (const auto token = named_token(file, vocabulary, fmt::format("tokenizer.ggml.{}_token_id", key)))
+      files.special_tokens[name] = *token;
+  files.config = {{"add_bos_token", add_bos}, {"add_eos_token", flag(file, "tokenizer.ggml.add_eos_token", false)}};
+  files.config.update(files.special_tokens);
+  if (auto text = chat_template(file); !text.is_null()) files.config["chat_template"] = std::move(text);
+  files.config["clean_up_tokenization_spaces"] = false;
+  files.config["model_max_length"] = model.context;
+  files.config["tokenizer_class"] = "PreTrainedTokenizerFast";
+  return files;
+}
+
+}  // namespace qtrain
