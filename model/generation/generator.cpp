@@ -1,0 +1,123 @@
+#include "model/generation/generator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace qtrain {
+namespace {
+
+ConstTensor ints(const std::vector<std::int32_t>& v) {
+  return view_of(std::span<const std::int32_t>(v), {static_cast<std::int64_t>(v.size())});
+}
+
+}  // namespace
+
+// A sequence in the batch. `done` tokens of prompt + answer are in the cache.
+struct Generator::Sequence {
+  std::size_t request;
+  std::int32_t cache_row;
+  std::vector<std::int32_t> all;  // prompt and answer
+  std::size_t done = 0;
+  std::int64_t room;              // tokens that may still be added
+  std::int64_t wanted = -1;       // row of its logits in this step, -1 while the prompt is not through
+  bool finished = false;
+  GenerationResult result;
+};
+
+std::int64_t longest_sequence(const std::vector<GenerationRequest>& requests, const ModelConfig& config) {
+  std::int64_t longest = 1;
+  for (const GenerationRequest& r : requests)
+    longest = std::max(longest, static_cast<std::int64_t>(r.prompt.size()) + r.max_new_tokens);
+  return std::min(longest, config.max_position_embeddings);
+}
+
+BatchSize Generator::largest(std::int64_t longest) const {
+  return {.tokens = options_.prefill_tokens + options_.batch, .positions = longest, .targets = options_.batch};
+}
+
+bool Generator::is_stop(std::int32_t token) const {
+  return std::find(options_.stop_tokens.begin(), options_.stop_tokens.end(), token) != options_.stop_tokens.end();
+}
+
+void Generator::accept(Sequence& s, std::span<float> logits) {
+  const SamplePosition at{.sequence = s.request, .index = s.result.tokens.size()};
+  const std::int32_t token = sample_token(logits, s.all, options_.sampling, at);
+  if (is_stop(token)) {
+    s.result.finish = FinishReason::stop;
+    s.finished = true;
+    return;
+  }
+  s.all.push_back(token);
+  s.result.tokens.push_back(token);
+  if (on_token_ && on_token_(s.request, s.result.tokens)) {
+    s.result.finish = FinishReason::stop;
+    s.finished = true;
+  } else if (--s.room <= 0) {
+    s.finished = true;
+  }
+}
+
+// Runs the next token of every answer and as much of the new prompts as fits.
+void Generator::step(std::vector<Sequence>& active, KvCache& cache) {
+  std::vector<std::int32_t> tokens, positions, rows, wanted;
+  std::int64_t prefill = options_.prefill_tokens;
+  std::int32_t longest = 0;
+  for (Sequence& s : active) {
+    const auto left = static_cast<std::int64_t>(s.all.size() - s.done);
+    const std::int64_t take = left == 1 ? 1 : std::min(left, prefill);
+    if (left > 1) prefill -= take;
+    for (std::int64_t i = 0; i < take; ++i, ++s.done) {
+      tokens.push_back(s.all[s.done]);
+      positions.push_back(static_cast<std::int32_t>(s.done));
+      rows.push_back(s.cache_row);
+    }
+    s.wanted = s.done == s.all.size() && take > 0 ? static_cast<std::int64_t>(wanted.size()) : -1;
+    if (s.wanted >= 0) wanted.push_back(static_cast<std::int32_t>(tokens.size() - 1));
+    longest = std::max(longest, static_cast<std::int32_t>(s.done));
+  }
+  const DecodeBatch batch{.tokens = ints(tokens), .positions = ints(positions), .cache_rows = ints(rows), .wanted = ints(wanted), .longest = longest};
+  const Tensor logits = model_.decode(ctx_, batch, cache);
+  // Sampling is independent per sequence; `accept` writes to its own sequence only.
+  const std::int64_t vocab = logits.shape[1];
+  for (Sequence& s : active)
+    if (s.wanted >= 0) {
+      const std::span<float> row(logits.as<float>() + s.wanted * vocab, static_cast<std::size_t>(vocab));
+      accept(s, row);
+    }
+}
+
+std::vector<GenerationResult> Generator::run(const std::vector<GenerationRequest>& requests, const OnToken& on_token) {
+  const std::int64_t limit = model_.config().max_position_embeddings;
+  const std::int64_t longest = longest_sequence(requests, model_.config());
+  const auto batch = std::min<std::int64_t>(options_.batch, static_cast<std::int64_t>(requests.size()));
+  KvCache cache(model_.config(), std::max<std::int64_t>(batch, 1), longest, ctx_.device());
+  on_token_ = on_token;
+  std::vector<GenerationResult> results(requests.size());
+  std::vector<std::int32_t> free_rows;
+  for (std::int64_t i = batch; i-- > 0;) free_rows.push_back(static_cast<std::int32_t>(i));
+  std::vector<Sequence> active;
+  for (std::size_t next = 0; next < requests.size() || !active.empty();) {
+    for (; next < requests.size() && !free_rows.empty(); ++next) {
+      const GenerationRequest& r = requests[next];
+      const auto size = static_cast<std::int64_t>(r.prompt.size());
+      if (size == 0) fail(ErrorKind::input, {.cause = "a prompt without tokens", .place = fmt::format("prompt {}", next + 1)});
+      if (size >= limit)
+        fail(ErrorKind::input, {.cause = fmt::format("the prompt has {} tokens, the model takes {}", size, limit), .place = fmt::format("prompt {}", next + 1), .remedy = "shorten it"});
+      if (r.max_new_tokens < 1) continue;
+      active.push_back({.request = next, .cache_row = free_rows.back(), .all = r.prompt, .room = std::min(r.max_new_tokens, limit - size)});
+      free_rows.pop_back();
+    }
+    if (active.empty()) break;
+    step(active, cache);
+    for (Sequence& s : active)
+      if (s.finished) {
+        free_rows.push_back(s.cache_row);
+        results[s.request] = std::move(s.result);
+      }
+    std::erase_if(active, [](const Sequence& s) { return s.finished; });
+  }
+  return results;
+}
+
+}  // namespace qtrain

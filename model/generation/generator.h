@@ -1,0 +1,62 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/generation/sampling.h"
+#include "model/transformer.h"
+
+namespace qtrain {
+
+enum class FinishReason : std::uint8_t { stop, length };
+inline const char* name_of_finish(FinishReason r) { return r == FinishReason::stop ? "stop" : "length"; }
+
+struct GenerationRequest {
+  std::vector<std::int32_t> prompt;  ///< at least one token
+  std::int64_t max_new_tokens = 256;
+};
+struct GenerationResult {
+  std::vector<std::int32_t> tokens;  ///< without the end token
+  FinishReason finish = FinishReason::length;
+};
+
+struct GeneratorOptions {
+  std::int64_t batch = 32;                ///< sequences decoded together
+  std::int64_t prefill_tokens = 512;      ///< prompt tokens run at a time
+  std::vector<std::int32_t> stop_tokens;
+  SamplingOptions sampling;
+};
+
+/// Decodes sequences with a key/value cache. A finished sequence gives its place in the batch to the next request, so a
+/// file of prompts keeps the batch full. Owns the model's activation plan: use a model that was not committed yet.
+class Generator {
+ public:
+  /// Called after each token with the request's index and its answer so far; returning true ends that answer.
+  using OnToken = std::function<bool(std::size_t request, const std::vector<std::int32_t>& tokens)>;
+
+  Generator(Ctx& ctx, Transformer& model, GeneratorOptions options) : ctx_(ctx), model_(model), options_(std::move(options)) {}
+
+  /// What `run` needs the model to be planned for, before Transformer::commit.
+  BatchSize largest(std::int64_t longest_sequence) const;
+
+  /// Answers in the order of the requests. A prompt that leaves no room below max_position_embeddings is an input error.
+  std::vector<GenerationResult> run(const std::vector<GenerationRequest>& requests, const OnToken& on_token = {});
+
+ private:
+  struct Sequence;
+  bool is_stop(std::int32_t token) const;
+  void step(std::vector<Sequence>& active, KvCache& cache);
+  void accept(Sequence& s, std::span<float> logits);
+
+  Ctx& ctx_;
+  Transformer& model_;
+  GeneratorOptions options_;
+  OnToken on_token_;
+};
+
+/// The longest prompt plus answer of the requests, at most max_position_embeddings.
+std::int64_t longest_sequence(const std::vector<GenerationRequest>& requests, const ModelConfig& config);
+
+}  // namespace qtrain

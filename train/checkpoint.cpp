@@ -1,0 +1,138 @@
+#include "train/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "core/safetensors.h"
+#include "model/hf_folder.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kState = "training_state.json";
+constexpr const char* kOptimizer = "optimizer.safetensors";
+constexpr const char* kMasters = "master_weights.safetensors";
+
+std::optional<std::int64_t> step_of(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  constexpr std::string_view kPrefix = "checkpoint-";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  std::int64_t step = 0;
+  const char *begin = name.data() + kPrefix.size(), *end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(begin, end, step);
+  return error == std::errc() && stop == end && begin != end ? std::optional(step) : std::nullopt;
+}
+
+// A folder goes away under another name first, so that a checkpoint is whole or not there.
+void remove_folder(const fs::path& folder) {
+  const fs::path doomed = folder.string() + ".removed";
+  fs::remove_all(doomed);
+  fs::rename(folder, doomed);
+  fs::remove_all(doomed);
+}
+
+NamedTensors tensors_of(const ParamStore& store) {
+  NamedTensors out;
+  for (const Param& p : store.all()) out.emplace_back(p.spec.name, p.value);
+  return out;
+}
+
+// Trained base weights that the model files hold rounded.
+bool has_masters(const TrainingObjects& run) {
+  return run.setup.model->options().base == Update::trained && run.setup.saved_dtype != DType::f32;
+}
+
+void write_parts(const TrainingObjects& run, const fs::path& folder) {
+  save_final(run, folder);
+  if (!run.training.save_only_model) {
+    write_safetensors(folder / kOptimizer, tensors_of(run.optimizer.state()));
+    if (has_masters(run)) write_safetensors(folder / kMasters, tensors_of(run.setup.model->weights()));
+  }
+  write_file(folder / "trainer_state.json", dump_json(trainer_state_json(run.state, run.training, run.plan), 2) + "\n");
+  Json state = run.state.to_json();
+  state["format_version"] = 1;
+  state["updates"] = run.optimizer.updates();
+  state["resumable"] = !run.training.save_only_model;
+  state["identity"] = run.identity;
+  write_file(folder / kState, dump_json(state, 2) + "\n");
+}
+
+void require_same_run(const Json& saved, const Json& now, const std::string& place) {
+  for (const auto& [key, value] : now.items())
+    if (!saved.contains(key) || saved[key] != value)
+      fail(ErrorKind::usage, {.cause = fmt::format("the checkpoint was made with {} = {}, the config says {}", key,
+                                                   saved.contains(key) ? saved[key].dump() : "nothing", value.dump()),
+                              .place = place,
+                              .remedy = "use the config of that run, another output_dir, or --resume never to start over"});
+}
+
+}  // namespace
+
+void save_final(const TrainingObjects& run, const fs::path& folder) {
+  const ModelFolder to{.folder = folder, .source = run.setup.source, .dtype = run.setup.saved_dtype};
+  if (run.setup.model->options().lora) save_adapter(*run.setup.model, to);
+  else save_model(run.ctx, *run.setup.model, to);
+}
+
+fs::path save_checkpoint(const TrainingObjects& run, const fs::path& output) {
+  const fs::path final = output / fmt::format("checkpoint-{}", run.state.step);
+  const fs::path temporary = final.string() + ".tmp";
+  try {
+    fs::remove_all(temporary);
+    fs::create_directories(temporary);
+    write_parts(run, temporary);
+    if (fs::exists(final)) remove_folder(final);
+    fs::rename(temporary, final);
+  } catch (const fs::filesystem_error& e) {
+    fail(ErrorKind::disk, {.cause = e.code().message(), .place = e.path1().string(), .remedy = "the last whole checkpoint is still there"});
+  }
+  return final;
+}
+
+std::vector<fs::path> find_checkpoints(const fs::path& output) {
+  std::vector<std::pair<std::int64_t, fs::path>> found;
+  std::error_code missing;
+  for (const auto& entry : fs::directory_iterator(output, missing))
+    if (const auto step = step_of(entry.path()); step && fs::is_regular_file(entry.path() / kState))
+      found.emplace_back(*step, entry.path());
+  std::sort(found.begin(), found.end());
+  std::vector<fs::path> paths;
+  for (auto& f : found) paths.push_back(std::move(f.second));
+  return paths;
+}
+
+void load_checkpoint(TrainingObjects& run, const fs::path& checkpoint) {
+  const fs::path file = checkpoint / kState;
+  if (!fs::exists(file))
+    fail(ErrorKind::input, {.cause = "not a checkpoint of qtrain", .place = checkpoint.string(), .remedy = "name a checkpoint-N folder"});
+  const Json json = read_json(file);
+  if (json.value("format_version", 0) != 1)
+    fail(ErrorKind::input, {.cause = "a checkpoint of another format version", .place = file.string()});
+  if (!json.value("resumable", false))
+    fail(ErrorKind::usage, {.cause = "the checkpoint was saved with save_only_model", .place = checkpoint.string(), .remedy = "start over with --resume never"});
+  require_same_run(json.value("identity", Json::object()), run.identity, checkpoint.string());
+  run.state = RunState::from_json(json, file.string());
+  run.state.log_history = read_json(checkpoint / "trainer_state.json").value("log_history", Json::array());
+  run.optimizer.set_updates(json.value("updates", run.state.step));
+  load_parameters(run.ctx, run.optimizer.state(), checkpoint / kOptimizer);
+  Transformer& model = *run.setup.model;
+  if (model.options().lora) load_parameters(run.ctx, model.adapter(), checkpoint / "adapter_model.safetensors");
+  else load_parameters(run.ctx, model.weights(), has_masters(run) ? checkpoint / kMasters : checkpoint);
+}
+
+void rotate_checkpoints(const fs::path& output, std::int64_t limit, const std::string& best) {
+  std::vector<fs::path> all = find_checkpoints(output);
+  const auto keep = static_cast<std::size_t>(std::max<std::int64_t>(limit, 1));
+  std::size_t excess = all.size() > keep ? all.size() - keep : 0;
+  for (std::size_t i = 0; i + 1 < all.size() && excess > 0; ++i) {
+    if (all[i] == fs::path(best)) continue;
+    remove_folder(all[i]);
+    --excess;
+  }
+}
+
+}  // namespace qtrain

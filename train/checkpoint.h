@@ -1,0 +1,40 @@
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "optim/optimizer.h"
+#include "train/run_state.h"
+#include "train/setup.h"
+
+namespace qtrain {
+
+/// What a checkpoint saves and restores; nothing here is owned.
+struct TrainingObjects {
+  Ctx& ctx;
+  ModelSetup& setup;
+  Optimizer& optimizer;
+  RunState& state;
+  const TrainingSection& training;
+  const StepPlan& plan;
+  Json identity;  ///< what a resume must agree with: seeds, batch sizes, hash of the data, adapter
+};
+
+/// The model or adapter as transformers / PEFT write it, into `folder`.
+void save_final(const TrainingObjects& run, const std::filesystem::path& folder);
+
+/// Writes checkpoint-<step> below `output`: into a temporary folder, then one rename. Everything that continues the run
+/// bit for bit is in it. Returns its path. Errors: ErrorKind::disk.
+std::filesystem::path save_checkpoint(const TrainingObjects& run, const std::filesystem::path& output);
+
+/// The whole checkpoints below `output`, by step, oldest first.
+std::vector<std::filesystem::path> find_checkpoints(const std::filesystem::path& output);
+
+/// Restores state, weights and optimizer. ErrorKind::usage when the checkpoint belongs to another run (names the first
+/// value that differs); ErrorKind::input when it is damaged.
+void load_checkpoint(TrainingObjects& run, const std::filesystem::path& checkpoint);
+
+/// Removes the oldest checkpoints beyond `limit`, never the newest nor the best.
+void rotate_checkpoints(const std::filesystem::path& output, std::int64_t limit, const std::string& best);
+
+}  // namespace qtrain

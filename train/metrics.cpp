@@ -1,0 +1,55 @@
+#include "train/metrics.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <string_view>
+
+#include "core/error.h"
+#include "core/file.h"
+
+namespace qtrain {
+namespace {
+
+// The lines of an earlier part of the run that still count.
+std::string kept_lines(const std::filesystem::path& file, std::int64_t step) {
+  std::string kept;
+  if (!std::filesystem::exists(file)) return kept;
+  const std::string text = read_text(file);
+  for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string_view line(text.data() + begin, end - begin);
+    const Json row = Json::parse(line, nullptr, false);
+    if (row.is_object() && row.contains("step") && row["step"].is_number() && row["step"] <= step) kept.append(line).append("\n");
+  }
+  return kept;
+}
+
+}  // namespace
+
+ResidentMemory resident_memory() {
+  ResidentMemory m;
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) m.peak_mb = std::strtod(line.c_str() + 6, nullptr) / 1024;
+    if (line.starts_with("VmRSS:")) m.now_mb = std::strtod(line.c_str() + 6, nullptr) / 1024;
+  }
+  return m;
+}
+
+MetricsFile::MetricsFile(const std::filesystem::path& file, std::int64_t resumed_step) : path_(file) {
+  write_file(file, resumed_step > 0 ? kept_lines(file, resumed_step) : "");
+  file_ = std::fopen(file.c_str(), "a");
+  if (!file_) fail(ErrorKind::disk, {.cause = std::strerror(errno), .place = file.string()});
+}
+
+MetricsFile::~MetricsFile() {
+  if (file_) std::fclose(file_);
+}
+
+void MetricsFile::append(const Json& row) {
+  const std::string line = dump_json(row) + "\n";
+  if (std::fwrite(line.data(), 1, line.size(), file_) != line.size() || std::fflush(file_) != 0)
+    fail(ErrorKind::disk, {.cause = std::strerror(errno), .place = path_.string(), .remedy = "the last checkpoint is whole; free some space and run again"});
+}
+
+}  // namespace qtrain

@@ -1,0 +1,33 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/json.h"
+#include "train/config/config.h"
+#include "train/step_plan.h"
+
+namespace qtrain {
+
+/// Everything a run must remember besides weights and optimizer state. Random numbers and data order are functions of
+/// (seed, step), so there is no generator to save.
+struct RunState {
+  std::int64_t step = 0;                  ///< updates done
+  std::int64_t tokens = 0;                ///< input tokens seen
+  double loss_since_log = 0;              ///< sum of the step losses since the last logged row
+  std::int64_t steps_since_log = 0;
+  double loss_total = 0;                  ///< sum of all step losses, for train_loss
+  std::int64_t nonfinite_in_row = 0;
+  std::optional<double> best_metric;
+  std::int64_t best_step = 0;
+  std::string best_checkpoint;
+  Json log_history = Json::array();
+
+  Json to_json() const;
+  static RunState from_json(const Json& json, const std::string& place);
+};
+
+/// trainer_state.json as transformers writes it.
+Json trainer_state_json(const RunState& state, const TrainingSection& t, const StepPlan& plan);
+
+}  // namespace qtrain

@@ -1,0 +1,142 @@
+#include "train/setup.h"
+
+#include <fmt/format.h>
+
+#include "kernels/cpu/isa.h"
+#include "model/hf_folder.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool has_weights(const fs::path& folder) {
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"})
+    if (fs::exists(folder / name)) return true;
+  return false;
+}
+
+LoraConfig lora_from(const LoraSection& s) {
+  LoraConfig lora{.r = s.lora_r, .alpha = s.lora_alpha, .dropout = s.lora_dropout, .rslora = s.use_rslora};
+  if (!s.lora_target_modules.empty()) lora.targets = s.lora_target_modules;
+  return lora;
+}
+
+// A run that goes on from an adapter takes the adapter's settings; a key that says otherwise is a mistake.
+void require_same(const std::string& key, bool given, bool same) {
+  if (given && !same)
+    fail(ErrorKind::usage, {.cause = fmt::format("\"{}\" disagrees with the adapter that adapter_name_or_path names", key),
+                            .remedy = "leave the key out, or start a new adapter"});
+}
+
+DType memory_dtype(const ModelRequest& request, DType in_file) {
+  const DType wanted = request.dtype == "auto" ? in_file : dtype_named(request.dtype);
+  return wanted == DType::f16 ? DType::f32 : wanted;  // f16 is held wider: no kernel multiplies in f16 here
+}
+
+}  // namespace
+
+void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter) {
+  const LoraSection& s = config.value.lora;
+  require_same("lora_r", config.given("lora_r"), s.lora_r == adapter.r);
+  require_same("lora_alpha", config.given("lora_alpha"), s.lora_alpha == adapter.alpha);
+  require_same("lora_dropout", config.given("lora_dropout"), s.lora_dropout == adapter.dropout);
+  require_same("use_rslora", config.given("use_rslora"), s.use_rslora == adapter.rslora);
+}
+
+Ctx make_context(const ComputeChoice& choice, Log& log) {
+  if (choice.device == "cuda")
+    fail(ErrorKind::usage, {.cause = "this build has no CUDA backend", .remedy = "use device=cpu"});
+  const bool bf16 = choice.compute == "bfloat16" || (choice.compute == "auto" && choice.half && ops::has_bf16_matmul());
+  Ctx ctx({}, bf16 ? MatmulPrecision::bf16 : MatmulPrecision::storage, choice.threads);
+  log.info("device: {}, {} threads, matrix products in {}", ops::describe_cpu(), ctx.pool().size(),
+           bf16 ? "bfloat16 with float32 sums" : "float32");
+  return ctx;
+}
+
+ComputeChoice compute_choice(const Config& config) {
+  return {.device = std::string(name_of_enum(config.run.device)), .compute = config.run.compute_dtype,
+          .half = config.training.bf16 || config.training.fp16, .threads = static_cast<int>(config.run.threads)};
+}
+
+fs::path model_path(const std::string& name) {
+  if (name.empty())
+    fail(ErrorKind::usage, {.cause = "\"model_name_or_path\" is missing", .remedy = "name a model folder"});
+  const fs::path path = name;
+  if (!fs::exists(path))
+    fail(ErrorKind::input, {.cause = "no such model folder", .place = name,
+                            .remedy = "models are not fetched from a hub: name a local folder (huggingface-cli download makes one)"});
+  if (fs::is_directory(path) && !fs::exists(path / "config.json"))
+    fail(ErrorKind::input, {.cause = "no config.json in the folder", .place = name});
+  return path;
+}
+
+TextFolder load_text_folder(const fs::path& path) {
+  const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
+  TextFolder text{.tokenizer = load_tokenizer(folder), .chat_template = {}};
+  if (ChatTemplate::exists(folder)) text.chat_template = ChatTemplate::load(folder);
+  return text;
+}
+
+TextFolder load_text_folder(const Config& config) {
+  TextFolder text = load_text_folder(model_path(config.model.tokenizer_name_or_path.value_or(config.model.model_name_or_path)));
+  if (config.model.chat_template_path) text.chat_template = ChatTemplate::load(*config.model.chat_template_path);
+  return text;
+}
+
+DatasetOptions dataset_options(const Config& config, Split split) {
+  const DataSection& d = config.data;
+  const bool training = split == Split::train;
+  return {.files = training ? d.dataset_name : d.eval_dataset_name, .split = split, .max_length = d.max_length,
+          .packing = training ? d.train_packing() : d.evaluation_packing(), .assistant_only_loss = d.assistant_only_loss,
+          .completion_only_loss = d.completion_only_loss, .dataset_text_field = d.dataset_text_field,
+          .pack_batch_rows = d.packing_scope == PackingScope::dataset ? 0 : 1000, .isolate_wrapped = d.packing_isolate,
+          .shuffle_dataset = training && d.shuffle_dataset,
+          .seed = static_cast<std::uint64_t>(config.training.data_seed.value_or(config.training.seed))};
+}
+
+ModelRequest training_request(const Config& config) {
+  ModelRequest r{.model = config.model.model_name_or_path, .dtype = config.model.dtype,
+                 .recompute = std::string(name_of_enum(config.training.gradient_checkpointing)),
+                 .random_init = config.model.random_init};
+  if (config.model.adapter_name_or_path) r.adapter = *config.model.adapter_name_or_path;
+  else if (config.lora.use_peft) r.lora = lora_from(config.lora);
+  const bool adapter = r.adapter || r.lora;
+  r.base = adapter ? Update::frozen : Update::trained;
+  r.adapter_update = Update::trained;
+  return r;
+}
+
+ModelSetup set_up_model(Ctx& ctx, const ModelRequest& request) {
+  const fs::path path = model_path(request.model);
+  TransformerOptions o{.config = load_model_config(path), .base = request.base, .lora = request.lora,
+                       .adapter = request.adapter_update, .recompute = request.recompute};
+  ModelSetup setup{.source = fs::is_directory(path) ? path : path.parent_path()};
+  setup.random_init = request.random_init || !fs::is_directory(path) || !has_weights(path);
+  setup.saved_dtype = request.dtype == "auto" ? o.config.dtype : dtype_named(request.dtype);
+  o.weight_dtype = memory_dtype(request, o.config.dtype);
+  if (request.adapter) {
+    setup.adapter = *request.adapter;
+    o.lora = load_lora_config(*setup.adapter);
+  }
+  if (o.lora && o.lora->base_model.empty()) o.lora->base_model = request.model;
+  setup.model = std::make_unique<Transformer>(ctx, std::move(o));
+  return setup;
+}
+
+void load_weights(Ctx& ctx, ModelSetup& setup, const WeightSource& source, Log& log) {
+  const auto load = [&](ParamStore& store, const fs::path& path) {
+    const auto unused = load_parameters(ctx, store, path);
+    if (!unused.empty())
+      log.warn("{}: {} tensors are not part of the model and were ignored, {} among them", path.string(), unused.size(), unused.front());
+  };
+  if (source.weights) load(setup.model->weights(), *source.weights);
+  else if (setup.random_init) setup.model->weights().initialise(ctx, source.seed);
+  else load(setup.model->weights(), setup.source);
+  if (setup.model->adapter().all().empty()) return;
+  if (source.adapter) load(setup.model->adapter(), *source.adapter);
+  else if (setup.adapter) load(setup.model->adapter(), *setup.adapter);
+  else setup.model->adapter().initialise(ctx, source.seed);
+}
+
+}  // namespace qtrain

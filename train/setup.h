@@ -1,0 +1,74 @@
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/context.h"
+#include "core/log.h"
+#include "data/rows.h"
+#include "data/template/chat_template.h"
+#include "data/tokenizer/tokenizer.h"
+#include "model/transformer.h"
+#include "train/config/config.h"
+
+namespace qtrain {
+
+/// Where and how precisely to compute. Says what was chosen and why.
+struct ComputeChoice {
+  std::string device = "auto";   ///< auto, cpu, cuda
+  std::string compute = "auto";  ///< auto, float32, bfloat16
+  bool half = true;              ///< whether 16-bit compute is wanted at all (bf16 or fp16 of the config)
+  int threads = 0;
+};
+Ctx make_context(const ComputeChoice& choice, Log& log);
+ComputeChoice compute_choice(const Config& config);
+
+/// The model folder (or config.json) that a run names: an input error if it is not there.
+std::filesystem::path model_path(const std::string& name);
+
+/// Tokenizer and chat template of a model folder; the template is absent where the folder has none.
+struct TextFolder {
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::optional<ChatTemplate> chat_template;
+
+  TextTools tools() const { return {*tokenizer, chat_template ? &*chat_template : nullptr}; }
+};
+TextFolder load_text_folder(const std::filesystem::path& folder);
+TextFolder load_text_folder(const Config& config);
+
+/// Training or evaluation rows of a config.
+DatasetOptions dataset_options(const Config& config, Split split);
+
+/// The model of a config, declared but without memory, and the dtype that its weights are saved in.
+struct ModelSetup {
+  std::unique_ptr<Transformer> model;
+  std::filesystem::path source;                    ///< folder of the base model
+  std::optional<std::filesystem::path> adapter;    ///< folder to start the adapter from
+  DType saved_dtype = DType::f32;
+  bool random_init = false;
+};
+struct ModelRequest {
+  std::string model;
+  std::string dtype = "auto";                      ///< of the weights in memory; auto: as in the folder
+  std::optional<std::string> adapter;
+  std::optional<LoraConfig> lora;                  ///< a new adapter
+  Update base = Update::frozen, adapter_update = Update::frozen;
+  std::string recompute = "none";
+  bool random_init = false;
+};
+ModelSetup set_up_model(Ctx& ctx, const ModelRequest& request);
+ModelRequest training_request(const Config& config);
+
+/// A run that goes on from an adapter takes its settings; a usage error for keys of the config that disagree with them.
+void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter);
+
+/// Fills the weights after Transformer::commit: from the folders, or at random by `seed`. Warns of unused tensors.
+struct WeightSource {
+  std::uint64_t seed = 42;
+  std::optional<std::filesystem::path> weights = {};  ///< instead of the base model's folder (a checkpoint)
+  std::optional<std::filesystem::path> adapter = {};  ///< instead of the adapter's folder (a checkpoint)
+};
+void load_weights(Ctx& ctx, ModelSetup& setup, const WeightSource& source, Log& log);
+
+}  // namespace qtrain

@@ -1,0 +1,347 @@
+#include "train/trainer.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/rng.h"
+#include "model/hf_folder.h"
+#include "train/device_batch.h"
+#include "train/evaluate.h"
+#include "train/stop.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+int lock_output(const fs::path& output) {
+  std::error_code error;
+  fs::create_directories(output, error);
+  const fs::path file = output / ".lock";
+  const int fd = ::open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+  if (fd < 0) fail(ErrorKind::disk, {.cause = "cannot write to the output directory", .place = output.string()});
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0)
+    fail(ErrorKind::usage, {.cause = "another run is writing to this output directory", .place = output.string(), .remedy = "wait for it, or use another output_dir"});
+  return fd;
+}
+
+// One seed per micro-batch: dropout masks depend on (seed, micro-batch) only.
+std::int64_t dropout_seed(std::int64_t seed, std::int64_t step, std::int64_t batch) {
+  const auto w = philox(static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(step), static_cast<std::uint64_t>(batch));
+  return static_cast<std::int64_t>(std::uint64_t{w[0]} << 32 | w[1]);
+}
+
+}  // namespace
+
+struct Trainer::Data {
+  TextFolder text;
+  Dataset train, evaluation;
+  std::unique_ptr<Loader> train_loader, evaluation_loader;
+};
+
+Trainer::Trainer(const ResolvedConfig& config, const std::string& resume, Log& log)
+    : config_(config), t_(config.value.training), log_(log), output_(t_.output_dir), ctx_(make_context(compute_choice(config.value), log)) {
+  lock_ = lock_output(output_);
+  load_data();
+  load_model();
+  make_optimizer();
+  resume_from(resume);
+}
+
+Trainer::~Trainer() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+void Trainer::load_data() {
+  const Config& c = config_.value;
+  if (c.data.dataset_name.empty())
+    fail(ErrorKind::usage, {.cause = "\"dataset_name\" is missing", .remedy = "name a JSONL file, a glob or a folder"});
+  data_ = std::make_unique<Data>();
+  data_->text = load_text_folder(c);
+  const TextTools tools = data_->text.tools();
+  Stopwatch watch;
+  if (c.data.eval_dataset_name.empty() && c.data.eval_split > 0) {
+    const DatasetOptions options = dataset_options(c, Split::train);
+    const HeldOut parts = hold_out(RawRows(resolve_data_files(options.files, Split::train)), c.data.eval_split, options.seed);
+    data_->train = build_dataset(parts.train, options, tools, ctx_.pool());
+    data_->evaluation = build_dataset(parts.evaluation, dataset_options(c, Split::evaluation), tools, ctx_.pool());
+  } else {
+    data_->train = build_dataset(dataset_options(c, Split::train), tools, ctx_.pool());
+    if (!c.data.eval_dataset_name.empty())
+      data_->evaluation = build_dataset(dataset_options(c, Split::evaluation), tools, ctx_.pool());
+  }
+  const DatasetStatistics& s = data_->train.statistics();
+  log_.info("data: {} rows of {} ({} tokens, {} targets, {} cut) in {:.1f} s", s.rows, s.source_rows, s.tokens, s.target_tokens, s.truncated_rows, watch.seconds());
+  const auto seed = static_cast<std::uint64_t>(t_.data_seed.value_or(t_.seed));
+  data_->train_loader = std::make_unique<Loader>(
+      data_->train, LoaderOptions{.batch_size = t_.per_device_train_batch_size, .drop_last = t_.dataloader_drop_last,
+                                  .sampler = {.sampling = t_.train_sampling_strategy, .seed = seed,
+                                              .group = t_.per_device_train_batch_size * t_.gradient_accumulation_steps}});
+  data_->evaluation_loader = std::make_unique<Loader>(
+      data_->evaluation, LoaderOptions{.batch_size = t_.per_device_eval_batch_size, .sampler = {.sampling = Sampling::sequential}});
+  plan_ = make_step_plan(t_, data_->train_loader->batches_per_epoch());
+}
+
+void Trainer::load_model() {
+  setup_ = set_up_model(ctx_, training_request(config_.value));
+  if (setup_.adapter) check_adapter_keys(config_, *setup_.model->options().lora);
+  for (const Dataset* d : {&data_->train, &data_->evaluation})
+    if (const std::int32_t id = d->statistics().max_token_id; id >= setup_.model->config().vocab_size)
+      fail(ErrorKind::input, {.cause = fmt::format("the data has token id {}, the model's vocabulary has {} entries", id, setup_.model->config().vocab_size),
+                              .remedy = "the tokenizer does not belong to this model"});
+  setup_.model->plan(Pass::train, largest_batch(*data_->train_loader, data_->train));
+  if (data_->evaluation.size() > 0) setup_.model->plan(Pass::evaluate, largest_batch(*data_->evaluation_loader, data_->evaluation));
+  setup_.model->commit();
+  trained_ = setup_.model->trained();
+  std::int64_t trained = 0;
+  for (const Param* p : trained_) trained += p->value.numel();
+  const double mib = 1 << 20;
+  log_.info("model: {} with {:.1f} M parameters, {:.2f} M trained; weights {:.0f} MiB, activations at most {:.0f} MiB",
+            setup_.model->config().model_type, static_cast<double>(setup_.model->weights().elements()) / 1e6,
+            static_cast<double>(trained) / 1e6, static_cast<double>(setup_.model->weights().values().planned()) / mib,
+            static_cast<double>(setup_.model->activations().planned()) / mib);
+}
+
+void Trainer::make_optimizer() {
+  optimizer_ = make_adamw(ctx_, trained_, {.beta1 = t_.adam_beta1, .beta2 = t_.adam_beta2, .eps = t_.adam_epsilon, .weight_decay = t_.weight_decay});
+  optimizer_->state().allocate();
+  optimizer_->state().initialise(ctx_, 0);
+  schedule_ = make_schedule({.kind = t_.lr_scheduler_type, .learning_rate = t_.learning_rate, .warmup_steps = warmup_steps(t_, plan_.max_steps),
+                             .total_steps = plan_.max_steps, .kwargs = t_.lr_scheduler_kwargs});
+}
+
+Json Trainer::identity() const {
+  const ModelConfig& c = setup_.model->config();
+  Json id{{"seed", t_.seed},
+          {"per_device_train_batch_size", t_.per_device_train_batch_size},
+          {"gradient_accumulation_steps", t_.gradient_accumulation_steps},
+          {"training data", fmt::format("{:016x}", data_->train.fingerprint())},
+          {"train_sampling_strategy", std::string(name_of_enum(t_.train_sampling_strategy))},
+          {"model", fmt::format("{} {}x{} vocabulary {}", c.model_type, c.layers, c.hidden_size, c.vocab_size)}};
+  if (const auto& lora = setup_.model->options().lora) {
+    id["lora_r"] = lora->r;
+    id["lora_target_modules"] = lora->targets;
+  }
+  return id;
+}
+
+TrainingObjects Trainer::objects() {
+  return {.ctx = ctx_, .setup = setup_, .optimizer = *optimizer_, .state = state_, .training = t_, .plan = plan_, .identity = identity()};
+}
+
+void Trainer::resume_from(const std::string& resume) {
+  std::optional<fs::path> from;
+  if (resume == "auto") {
+    const auto found = find_checkpoints(output_);
+    if (!found.empty()) from = found.back();
+  } else if (resume != "never") {
+    from = resume;
+  }
+  // Frozen base weights are in no checkpoint of an adapter run.
+  load_weights(ctx_, setup_, {.seed = static_cast<std::uint64_t>(t_.seed)}, log_);
+  if (from) {
+    TrainingObjects run = objects();
+    load_checkpoint(run, *from);
+    log_.info("resumed from {} at step {} of {}", from->string(), state_.step, plan_.max_steps);
+  }
+  metrics_ = std::make_unique<MetricsFile>(output_ / "metrics.jsonl", state_.step);
+  write_file(output_ / "resolved_config.json", dump_json(resolved_json(config_), 2) + "\n");
+}
+
+void Trainer::accumulate_window(StepResult& r, std::int64_t targets) {
+  const std::int64_t epoch = plan_.epoch_of(state_.step);
+  double scale = 1.0 / static_cast<double>(targets), loss_sum = 0;
+  const ConstTensor scale_view = view_of(std::span<const double>(&scale, 1), {1});
+  for (std::int64_t i = plan_.first_batch(state_.step); i < plan_.end_batch(state_.step); ++i) {
+    Stopwatch wait;
+    const DeviceBatch batch(data_->train_loader->batch(epoch, i));
+    data_wait_ += wait.seconds();
+    r.tokens += batch.tokens();
+    if (batch.view().target_rows.numel() == 0) continue;
+    const std::int64_t seed = dropout_seed(t_.seed, state_.step, i);
+    loss_sum += setup_.model->forward(ctx_, batch.view(), Pass::train, scale_view, view_of(std::span<const std::int64_t>(&seed, 1), {1}));
+    setup_.model->backward(ctx_, batch.view());
+  }
+  r.loss = loss_sum * scale;
+}
+
+Trainer::StepResult Trainer::train_step() {
+  StepResult r;
+  r.learning_rate = t_.learning_rate * lr_factor(schedule_, state_.step);
+  const std::int64_t epoch = plan_.epoch_of(state_.step);
+  std::int64_t targets = 0;
+  for (std::int64_t i = plan_.first_batch(state_.step); i < plan_.end_batch(state_.step); ++i)
+    targets += data_->train_loader->global_targets(epoch, i);
+  if (targets == 0) {
+    log_.warn("step {}: no token of the window is a target; no update", state_.step + 1);
+    return r;
+  }
+  setup_.model->weights().zero_grads(ctx_);
+  setup_.model->adapter().zero_grads(ctx_);
+  accumulate_window(r, targets);
+  r.grad_norm = global_grad_norm(ctx_, trained_);
+  if (!is_finite(r)) return r;
+  optimizer_->step(ctx_, {.learning_rate = r.learning_rate, .grad_scale = clip_coefficient(r.grad_norm, t_.max_grad_norm)});
+  r.updated = true;
+  return r;
+}
+
+// A step with NaN or Inf is not applied; several in a row end the run before a checkpoint can hold them.
+bool Trainer::is_finite(const StepResult& r) {
+  if (std::isfinite(r.loss) && std::isfinite(r.grad_norm)) {
+    state_.nonfinite_in_row = 0;
+    return true;
+  }
+  std::string tensor = "the loss";
+  for (Param* p : trained_)
+    if (Param* one[] = {p}; std::isfinite(r.loss) && !std::isfinite(global_grad_norm(ctx_, one))) {
+      tensor = "the gradient of " + p->spec.name;
+      break;
+    }
+  ++state_.nonfinite_in_row;
+  log_.warn("step {}: {} is not finite; the update is skipped", state_.step + 1, tensor);
+  if (state_.nonfinite_in_row >= config_.value.run.max_nonfinite_steps)
+    fail(ErrorKind::non_finite, {.cause = fmt::format("{} is not finite in {} steps in a row", tensor, state_.nonfinite_in_row),
+                                 .place = fmt::format("step {}", state_.step + 1), .remedy = "lower learning_rate, or check the data; earlier checkpoints are intact"});
+  return false;
+}
+
+bool Trainer::due(EvalStrategy strategy, double every) const {
+  if (strategy == EvalStrategy::no) return false;
+  if (strategy == EvalStrategy::epoch) return state_.step % plan_.updates_per_epoch == 0 || last_step();
+  return state_.step % interval_steps(every, plan_.max_steps) == 0;
+}
+
+bool Trainer::save_due() const {
+  switch (t_.save_strategy) {
+    case SaveStrategy::no: return false;
+    case SaveStrategy::best: return best_saved_step_ == state_.step;
+    case SaveStrategy::epoch: return due(EvalStrategy::epoch, 1);
+    case SaveStrategy::steps: return due(EvalStrategy::steps, t_.save_steps) || last_step();
+  }
+  return false;
+}
+
+void Trainer::add_row(Json row, const Json& extra) {
+  row["step"] = state_.step;
+  state_.log_history.push_back(row);
+  row.update(extra);
+  metrics_->append(row);
+}
+
+void Trainer::log_row(const StepResult& r) {
+  const double seconds = log_watch_.lap();
+  const double loss = state_.loss_since_log / static_cast<double>(std::max<std::int64_t>(state_.steps_since_log, 1));
+  const ResidentMemory memory = resident_memory();
+  const auto now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  add_row({{"epoch", plan_.epochs_after(state_.step)}, {"grad_norm", r.grad_norm}, {"learning_rate", r.learning_rate},
+           {"loss", loss}, {"num_tokens", static_cast<double>(state_.tokens)}},
+          {{"time", now}, {"tokens_per_second", static_cast<double>(tokens_since_log_) / seconds},
+           {"data_wait_seconds", data_wait_}, {"rss_mb", memory.now_mb}, {"peak_rss_mb", memory.peak_mb}});
+  state_.loss_since_log = 0;
+  state_.steps_since_log = 0;
+  tokens_since_log_ = 0;
+  data_wait_ = 0;
+}
+
+void Trainer::finish_step(const StepResult& r) {
+  ++state_.step;
+  state_.tokens += r.tokens;
+  tokens_since_log_ += r.tokens;
+  if (std::isfinite(r.loss)) {
+    state_.loss_since_log += r.loss;
+    state_.loss_total += r.loss;
+  }
+  ++state_.steps_since_log;
+  const double seconds = run_watch_.seconds();
+  const auto seen = static_cast<double>(state_.tokens - tokens_at_start_);
+  const bool logged = due(t_.logging_strategy, t_.logging_steps) || (t_.logging_first_step && state_.step == 1);
+  log_.progress({.step = state_.step, .total = plan_.max_steps, .loss = r.loss, .learning_rate = r.learning_rate, .tokens_per_second = seen / seconds,
+                 .eta_seconds = seconds / seen * static_cast<double>(r.tokens) * static_cast<double>(plan_.max_steps - state_.step), .logged = logged});
+  if (logged) log_row(r);
+}
+
+void Trainer::evaluate_now() {
+  if (data_->evaluation.size() == 0) return;
+  Stopwatch watch;
+  const Evaluation e = evaluate(ctx_, *setup_.model, *data_->evaluation_loader);
+  if (stop_requested()) return;
+  const double seconds = watch.seconds();
+  log_.info("step {}: eval_loss {:.4f} over {} targets in {:.1f} s", state_.step, e.loss(), e.target_tokens, seconds);
+  add_row({{"epoch", plan_.epochs_after(state_.step)}, {"eval_loss", e.loss()}, {"eval_runtime", seconds},
+           {"eval_samples_per_second", static_cast<double>(e.rows) / seconds}, {"eval_steps_per_second", static_cast<double>(e.batches) / seconds}},
+          {});
+  track_best(e.loss());
+}
+
+void Trainer::track_best(double metric) {
+  const std::string name = t_.metric_for_best_model.value_or("eval_loss");
+  if (name != "eval_loss" && name != "loss")
+    fail(ErrorKind::usage, {.cause = "metric_for_best_model \"" + name + "\" is not computed here", .remedy = "use eval_loss"});
+  const bool greater = t_.greater_is_better.value_or(false);
+  if (state_.best_metric && (greater ? metric <= *state_.best_metric : metric >= *state_.best_metric)) return;
+  state_.best_metric = metric;
+  state_.best_step = best_saved_step_ = state_.step;
+}
+
+void Trainer::save_now() {
+  if (state_.best_metric && state_.best_step == state_.step)
+    state_.best_checkpoint = (output_ / fmt::format("checkpoint-{}", state_.step)).string();
+  const fs::path saved = save_checkpoint(objects(), output_);
+  log_.info("saved {}", saved.string());
+  if (t_.save_total_limit && *t_.save_total_limit > 0) rotate_checkpoints(output_, *t_.save_total_limit, t_.load_best_model_at_end ? state_.best_checkpoint : "");
+}
+
+int Trainer::run() {
+  const std::int64_t first_step = state_.step;
+  tokens_at_start_ = state_.tokens;
+  log_.show_progress(!t_.disable_tqdm);
+  log_.info("training: {} steps of {} x {} rows, {:.2f} epochs", plan_.max_steps, t_.per_device_train_batch_size, t_.gradient_accumulation_steps,
+            static_cast<double>(plan_.max_steps) / static_cast<double>(plan_.updates_per_epoch));
+  run_watch_ = {};
+  log_watch_ = {};
+  if (t_.eval_on_start && state_.step == 0) evaluate_now();
+  while (!last_step() && !stop_requested()) {
+    finish_step(train_step());
+    const bool evaluated = due(t_.eval_strategy, t_.eval_steps.value_or(t_.logging_steps)) ||
+                           (t_.eval_strategy == EvalStrategy::steps && last_step());
+    if (evaluated && static_cast<double>(state_.step) >= t_.eval_delay) evaluate_now();
+    if (save_due() && !stop_requested()) save_now();
+  }
+  if (!last_step()) {
+    if (state_.step > first_step) save_now();
+    log_.warn("stopped at step {} of {}; run the same command to go on", state_.step, plan_.max_steps);
+    return static_cast<int>(ErrorKind::stopped);
+  }
+  finish(run_watch_.seconds(), first_step);
+  return 0;
+}
+
+void Trainer::finish(double seconds, std::int64_t first_step) {
+  if (t_.load_best_model_at_end && !state_.best_checkpoint.empty() && fs::exists(state_.best_checkpoint)) {
+    const fs::path best = state_.best_checkpoint;
+    load_weights(ctx_, setup_, {.weights = setup_.model->options().lora ? std::nullopt : std::optional(best), .adapter = best}, log_);
+    log_.info("the final model is the best one, of step {}", state_.best_step);
+  }
+  const double steps = static_cast<double>(state_.step - first_step);
+  const double tokens = static_cast<double>(state_.tokens - tokens_at_start_);
+  const Json results{{"train_runtime", seconds}, {"train_samples_per_second", steps * static_cast<double>(t_.per_device_train_batch_size * t_.gradient_accumulation_steps) / seconds},
+                     {"train_steps_per_second", steps / seconds}, {"total_flos", 0.0},
+                     {"train_loss", state_.loss_total / static_cast<double>(std::max<std::int64_t>(state_.step, 1))}, {"epoch", plan_.epochs_after(state_.step)}};
+  if (first_step < state_.step) add_row(results, {});
+  save_final(objects(), output_);
+  write_file(output_ / "trainer_state.json", dump_json(trainer_state_json(state_, t_, plan_), 2) + "\n");
+  Json summary = results;
+  summary["tokens_per_second"] = tokens / seconds;
+  summary["peak_rss_mb"] = resident_memory().peak_mb;
+  write_file(output_ / "train_results.json", dump_json(summary, 2) + "\n");
+  log_.info("done: {} steps in {}, {:.0f} tokens/s, train_loss {:.4f}, peak {:.0f} MiB; saved to {}", state_.step - first_step, format_duration(seconds),
+            tokens / seconds, results["train_loss"].get<double>(), resident_memory().peak_mb, output_.string());
+}
+
+}  // namespace qtrain

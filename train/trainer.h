@@ -1,0 +1,78 @@
+#pragma once
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "data/loader.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+#include "train/checkpoint.h"
+#include "train/metrics.h"
+#include "train/run_state.h"
+#include "train/setup.h"
+#include "train/step_plan.h"
+
+namespace qtrain {
+
+/// One training run: data and model of a config, driven to its last step.
+class Trainer {
+ public:
+  /// Loads data and model. `resume`: "auto" (the newest checkpoint in output_dir, else start), "never", or a folder.
+  Trainer(const ResolvedConfig& config, const std::string& resume, Log& log);
+  ~Trainer();
+
+  /// Trains, evaluates and saves as the config says. Returns the exit code: 0, or 75 when a signal stopped it.
+  int run();
+
+ private:
+  struct Data;
+  struct StepResult {
+    double loss = 0, grad_norm = 0, learning_rate = 0;
+    std::int64_t tokens = 0;
+    bool updated = false;
+  };
+
+  void load_data();
+  void load_model();
+  void make_optimizer();
+  void resume_from(const std::string& resume);
+  Json identity() const;
+  TrainingObjects objects();
+
+  StepResult train_step();
+  void accumulate_window(StepResult& r, std::int64_t targets);
+  bool is_finite(const StepResult& r);
+  void finish_step(const StepResult& r);
+  void log_row(const StepResult& r);
+  void evaluate_now();
+  void track_best(double metric);
+  void save_now();
+  void finish(double seconds, std::int64_t first_step);
+  bool due(EvalStrategy strategy, double every) const;
+  bool save_due() const;
+  bool last_step() const { return state_.step >= plan_.max_steps; }
+  void add_row(Json row, const Json& extra);
+
+  const ResolvedConfig& config_;
+  const TrainingSection& t_;
+  Log& log_;
+  std::filesystem::path output_;
+  Ctx ctx_;
+  int lock_ = -1;
+  std::unique_ptr<Data> data_;
+  ModelSetup setup_;
+  std::vector<Param*> trained_;
+  std::unique_ptr<Optimizer> optimizer_;
+  Schedule schedule_;
+  StepPlan plan_;
+  RunState state_;
+  std::unique_ptr<MetricsFile> metrics_;
+  Stopwatch log_watch_, run_watch_;
+  std::int64_t tokens_since_log_ = 0, tokens_at_start_ = 0;
+  double data_wait_ = 0;
+  std::int64_t best_saved_step_ = -1;
+};
+
+}  // namespace qtrain
