@@ -110,7 +110,8 @@ def main():
     ratio = {k: table["qtrain"][k] / table["trl"][k] for k in keys}
     print(json.dumps(dict(median=table, qtrain_over_trl=ratio, runs=results), indent=1))
     for name, row in table.items():
-        print(f"{name:7} {row[keys[0]]:8.1f} tokens/s  {row[keys[1]]:7.1f} s in all  {row[keys[2]]:7.0f} MB", file=sys.stderr)
+        speed, total, memory = (row[k] for k in keys)
+        print(f"{name:7} {speed:8.1f} tokens/s  {total:7.1f} s in all  {memory:7.0f} MB", file=sys.stderr)
     print(f"ratio   {ratio[keys[0]]:8.2f}", file=sys.stderr)
 
 

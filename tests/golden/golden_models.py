@@ -83,7 +83,8 @@ CASES = [
     Case("llama_mha_untied_v4", v4(LLAMA_MHA), raw_config=True, link="llama_mha_untied", same_as="llama_mha_untied"),
     Case("llama_gqa3_tied", LLAMA_GQA3),
     Case("llama_bias", dict(LLAMA_MHA, vocab_size=64, num_attention_heads=4, intermediate_size=20,
-                            tie_word_embeddings=True, attention_bias=True, mlp_bias=True, rms_norm_eps=1e-5), every_gradient=False),
+                            tie_word_embeddings=True, attention_bias=True, mlp_bias=True, rms_norm_eps=1e-5),
+         every_gradient=False),
     Case("llama_bf16", LLAMA_GQA3, dtype="bfloat16", every_gradient=False),
     Case("llama_f16_sharded", LLAMA_GQA3, dtype="float16", max_shard_size="4KB", every_gradient=False),
     Case("mistral_window", MISTRAL, every_gradient=False),
@@ -99,6 +100,9 @@ CASES = [
          same_as="rope_linear"),
     Case("rope_dynamic", with_rope(LLAMA_MHA, dict(rope_type="dynamic", factor=2.0)) | dict(max_position_embeddings=16),
          link="llama_mha_untied", lengths=(40,), every_gradient=False),
+    Case("rope_dynamic_original", with_rope(LLAMA_MHA, dict(rope_type="dynamic", factor=2.0,
+                                                            original_max_position_embeddings=8)) |
+         dict(max_position_embeddings=16), link="llama_mha_untied", same_as="rope_dynamic"),
     Case("rope_dynamic_short", with_rope(LLAMA_MHA, dict(rope_type="dynamic", factor=2.0)) |
          dict(max_position_embeddings=16), link="llama_mha_untied", lengths=(16, 3), every_gradient=False),
     rope_case("rope_llama3", with_rope(LLAMA_MHA, LLAMA3_ROPE) | dict(max_position_embeddings=512), "llama_mha_untied"),

@@ -109,7 +109,8 @@ def compare(runs):
 
 def write_expectations(path, values):
     """One entry of `spread` to a line."""
-    lines = ",\n  ".join(f"{json.dumps(k)}: {json.dumps(v, separators=(',', ':'))}" for k, v in values["spread"].items())
+    entry = lambda k, v: f"{json.dumps(k)}: {json.dumps(v, separators=(',', ':'))}"
+    lines = ",\n  ".join(entry(k, v) for k, v in values["spread"].items())
     front = "".join(f" {json.dumps(k)}: {json.dumps(v)},\n" for k, v in values.items() if k != "spread")
     path.write_text("{\n" + front + ' "spread": {\n  ' + lines + "}}\n")
 
