@@ -1,0 +1,80 @@
+#pragma once
+#include <cstddef>
+#include <ctime>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/json.h"
+
+namespace qtrain {
+
+/// What one rendering gets to see.
+struct RenderInput {
+  const Json* messages = nullptr;      ///< list of message objects, not empty
+  const Json* tools = nullptr;         ///< list; absent or null: `none` in the template
+  const Json* documents = nullptr;     ///< the same
+  bool add_generation_prompt = false;  ///< end with the header of an assistant turn
+  const Json* extra = nullptr;         ///< object or null: every key becomes a variable, before the special tokens
+  std::optional<std::time_t> now = {}; ///< what `strftime_now` tells; the clock if absent
+};
+
+struct Rendered {
+  std::string text;
+  /// Byte ranges [begin, end) of what the assistant says: the {% generation %} blocks, in order.
+  std::vector<std::pair<std::size_t, std::size_t>> generated;
+  /// False if a block stood in a macro, `set` or `filter` block, so that its place in `text` is not known.
+  bool ranges_known = true;
+};
+
+/// A chat template as transformers' `apply_chat_template` renders it: Jinja with trim_blocks, lstrip_blocks, loop
+/// controls and {% generation %}, in an immutable sandbox, with Python's values and printing.
+/// Source: transformers 5 (chat_template_utils.py), Jinja 3.1.
+class ChatTemplate {
+ public:
+  /// `name` begins every message ("name:line"); `special_tokens` (bos_token, eos_token, ...) become variables.
+  /// Errors (ErrorKind::input): a syntax error, with its line.
+  ChatTemplate(std::string source, std::string name, std::map<std::string, std::string> special_tokens);
+
+  /// From a model folder: chat_template.jinja, else `chat_template` of tokenizer_config.json (a string, or a list of
+  /// named templates, of which `tool_use` is taken for rows with tools and `default` for others); special tokens from
+  /// tokenizer_config.json and special_tokens_map.json. Also from a template file, with no special tokens then.
+  /// Errors (ErrorKind::input): no template, no such file, a syntax error.
+  static ChatTemplate load(const std::filesystem::path& path);
+  /// The same with the special tokens of another folder: a template file in place of the model's own template.
+  static ChatTemplate load(const std::filesystem::path& path, const std::filesystem::path& tokens_folder);
+  /// Whether a model folder has a chat template.
+  static bool exists(const std::filesystem::path& model_folder);
+
+  /// Whether the template that rows with such tools take has {% generation %} blocks.
+  bool has_generation_tags(const Json* tools = nullptr) const;
+  /// The source of the template that rows with such tools take.
+  const std::string& source(const Json* tools = nullptr) const;
+
+  /// Safe to call from several threads at once.
+  /// Errors (ErrorKind::input, with template name and line): empty or malformed messages, `raise_exception`, every
+  /// error that Jinja or Python would raise, more than the permitted steps, depth or output.
+  Rendered render(const RenderInput& input) const;
+
+ private:
+  struct Program;
+  ChatTemplate() = default;
+  const Program& program_for(const Json* tools) const;
+
+  std::map<std::string, std::shared_ptr<const Program>> programs_;  // by name: "default", "tool_use", ...
+  std::map<std::string, std::string> special_tokens_;
+  std::string name_;
+};
+
+/// As `render`, with `generated` filled also where the template has no {% generation %} tags: an assistant turn then
+/// reaches from the end of the generation prompt to the end of the turn, its end-of-turn token (and, as in TRL's
+/// templates, what the template writes behind it) included. It is found by rendering prefixes of the conversation.
+/// Errors (ErrorKind::input): a turn cannot be located exactly; nothing is ever guessed.
+Rendered render_with_assistant_ranges(const ChatTemplate& chat_template, const RenderInput& input);
+
+}  // namespace qtrain
