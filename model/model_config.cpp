@@ -82,8 +82,11 @@ RopeConfig read_rope(const Reader& r, const ModelConfig& c) {
   if (!s.get("factor")) s.refuse("\"factor\" is missing");
   rope.factor = s.number("factor", 1);
   if (!(rope.factor >= 1)) s.refuse("\"factor\" must be at least 1");
-  const double outer = r.number("original_max_position_embeddings", rope.original_max_position);
-  rope.original_max_position = s.number("original_max_position_embeddings", outer);
+  // transformers computes dynamic NTK from max_position_embeddings whatever the original length says.
+  if (rope.type != RopeConfig::Type::dynamic) {
+    const double outer = r.number("original_max_position_embeddings", rope.original_max_position);
+    rope.original_max_position = s.number("original_max_position_embeddings", outer);
+  }
   rope.low_freq_factor = s.number("low_freq_factor", rope.low_freq_factor);
   rope.high_freq_factor = s.number("high_freq_factor", rope.high_freq_factor);
   rope.beta_fast = s.number("beta_fast", rope.beta_fast);

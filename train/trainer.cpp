@@ -155,7 +155,7 @@ void Trainer::resume_from(const std::string& resume) {
 
 void Trainer::accumulate_window(StepResult& r, std::int64_t targets) {
   const std::int64_t epoch = plan_.epoch_of(state_.step);
-  double scale = 1.0 / static_cast<double>(targets), loss_sum = 0;
+  double scale = 1.0 / static_cast<double>(std::max<std::int64_t>(targets, 1)), loss_sum = 0;
   const ConstTensor scale_view = view_of(std::span<const double>(&scale, 1), {1});
   for (std::int64_t i = plan_.first_batch(state_.step); i < plan_.end_batch(state_.step); ++i) {
     Stopwatch wait;
@@ -177,10 +177,8 @@ Trainer::StepResult Trainer::train_step() {
   std::int64_t targets = 0;
   for (std::int64_t i = plan_.first_batch(state_.step); i < plan_.end_batch(state_.step); ++i)
     targets += data_->train_loader->global_targets(epoch, i);
-  if (targets == 0) {
-    log_.warn("step {}: no token of the window is a target; no update", state_.step + 1);
-    return r;
-  }
+  // As transformers: a window without targets has zero gradients, and the optimizer still steps.
+  if (targets == 0) log_.warn("step {}: no token of the window is a target", state_.step + 1);
   setup_.model->weights().zero_grads(ctx_);
   setup_.model->adapter().zero_grads(ctx_);
   accumulate_window(r, targets);

@@ -1,0 +1,71 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/generation/generator.h"
+#include "train/setup.h"
+
+namespace qtrain {
+
+/// A model folder (and adapter) ready to answer, with the defaults of its generation_config.json.
+struct AnswerModel {
+  ModelSetup setup;
+  TextFolder text;
+  SamplingOptions sampling;
+  std::int64_t max_new_tokens = 256;
+  std::vector<std::int32_t> stop_tokens;
+};
+struct AnswerModelRequest {
+  std::string model;
+  std::optional<std::string> adapter;
+  std::string dtype = "auto";
+};
+/// The model is declared; `commit_for_answers` gives it memory and weights.
+AnswerModel declare_answer_model(Ctx& ctx, const AnswerModelRequest& request);
+
+/// One prompt as tokens.
+struct Prompt {
+  std::vector<std::int32_t> ids;
+};
+/// Through the chat template with a generation prompt; `tools` and `extra` may be null.
+struct ChatPrompt {
+  Json messages;
+  Json tools;
+  Json extra;
+};
+std::vector<std::int32_t> encode_chat(const TextFolder& text, const ChatPrompt& prompt);
+/// Plain text, with the tokenizer's BOS.
+std::vector<std::int32_t> encode_raw(const TextFolder& text, const std::string& prompt);
+
+struct Answer {
+  std::string completion;
+  const char* finish_reason = "length";
+  std::int64_t tokens = 0;
+};
+struct AnswerOptions {
+  SamplingOptions sampling;
+  std::int64_t max_new_tokens = 256;
+  std::vector<std::string> stop;  ///< strings that end an answer; not part of it
+  std::int64_t batch = 64;
+  Generator::OnToken on_token = {};
+};
+
+/// Answers to all prompts, in order. Plans, commits and fills the model on the first call.
+class Answerer {
+ public:
+  Answerer(Ctx& ctx, AnswerModel model, Log& log) : ctx_(ctx), model_(std::move(model)), log_(log) {}
+  std::vector<Answer> answer(const std::vector<std::vector<std::int32_t>>& prompts, const AnswerOptions& options);
+  const AnswerModel& model() const { return model_; }
+
+  /// Plans for answers of sequences up to `longest` tokens, if the model has no memory yet.
+  void prepare(std::int64_t longest, const GeneratorOptions& options);
+
+ private:
+  Ctx& ctx_;
+  AnswerModel model_;
+  Log& log_;
+  bool ready_ = false;
+};
+
+}  // namespace qtrain

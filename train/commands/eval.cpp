@@ -1,0 +1,105 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "data/prompts.h"
+#include "train/answers.h"
+#include "train/cli/arguments.h"
+#include "train/device_batch.h"
+#include "train/evaluate.h"
+#include "train/metrics.h"
+
+namespace qtrain {
+namespace {
+
+struct EvalRun {
+  const Arguments& args;
+  ResolvedConfig config;
+  std::optional<std::string> adapter;
+};
+
+std::string dtype_of_run(const Config& c) { return c.model.dtype; }
+
+// The answer of a row, as it stands in the data: without the blanks around it that templates strip.
+std::string stripped(const std::string& s) {
+  const auto begin = s.find_first_not_of(" \t\r\n");
+  return begin == std::string::npos ? "" : s.substr(begin, s.find_last_not_of(" \t\r\n") - begin + 1);
+}
+
+Json loss_of(Ctx& ctx, const EvalRun& run) {
+  const Config& c = run.config.value;
+  const TextFolder text = load_text_folder(c);
+  const Dataset data = build_dataset(dataset_options(c, Split::evaluation), text.tools(), ctx.pool());
+  const Loader loader(data, {.batch_size = c.training.per_device_eval_batch_size, .sampler = {.sampling = Sampling::sequential}});
+  ModelSetup setup = set_up_model(ctx, {.model = c.model.model_name_or_path, .dtype = dtype_of_run(c), .adapter = run.adapter, .random_init = c.model.random_init});
+  setup.model->plan(Pass::evaluate, largest_batch(loader, data));
+  setup.model->commit();
+  load_weights(ctx, setup, {.seed = static_cast<std::uint64_t>(c.training.seed)}, run.args.log());
+  Stopwatch watch;
+  const Evaluation e = evaluate(ctx, *setup.model, loader);
+  run.args.log().info("eval_loss {:.4f}, perplexity {:.3f} over {} targets of {} rows in {:.1f} s", e.loss(), std::exp(e.loss()), e.target_tokens, e.rows, watch.seconds());
+  return {{"eval_loss", e.loss()}, {"perplexity", std::exp(e.loss())}, {"tokens", e.tokens}, {"target_tokens", e.target_tokens}, {"rows", data.statistics().source_rows}};
+}
+
+struct Cases {
+  std::vector<PromptCase> cases;
+  std::vector<std::vector<std::int32_t>> prompts;
+};
+
+Cases read_cases(const EvalRun& run, const TextFolder& text) {
+  const DatasetOptions o = dataset_options(run.config.value, Split::evaluation);
+  const RawRows rows(resolve_data_files(o.files, Split::evaluation));
+  Cases out;
+  for (std::int64_t i = 0; i < rows.size(); ++i) {
+    auto one = prompt_case(rows, i, {.text_field = o.dataset_text_field, .chat_template = text.chat_template.has_value()});
+    if (!one) continue;
+    out.prompts.push_back(one->messages.is_null() ? encode_raw(text, one->prompt)
+                                                  : encode_chat(text, {.messages = one->messages, .tools = one->tools, .extra = one->template_kwargs}));
+    out.cases.push_back(std::move(*one));
+  }
+  if (out.cases.empty())
+    fail(ErrorKind::input, {.cause = "no row of the evaluation data has an answer to compare with", .remedy = "rows need an assistant turn or a completion"});
+  return out;
+}
+
+// Greedy answers against the references; every row goes to --rows.
+void add_answers(Ctx& ctx, const EvalRun& run, Json& result) {
+  const Config& c = run.config.value;
+  Answerer answerer(ctx, declare_answer_model(ctx, {.model = c.model.model_name_or_path, .adapter = run.adapter, .dtype = dtype_of_run(c)}), run.args.log());
+  const Cases cases = read_cases(run, answerer.model().text);
+  Stopwatch watch;
+  const auto answers = answerer.answer(cases.prompts, {.sampling = {.greedy = true}, .max_new_tokens = run.args.integer("max_new_tokens").value_or(256)});
+  std::int64_t exact = 0, tokens = 0;
+  std::string rows;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const PromptCase& k = cases.cases[i];
+    const bool same = stripped(answers[i].completion) == stripped(k.reference);
+    exact += same;
+    tokens += answers[i].tokens;
+    Json row{{"place", k.place}};
+    row[k.messages.is_null() ? "prompt" : "messages"] = k.messages.is_null() ? Json(k.prompt) : k.messages;
+    row.update({{"reference", k.reference}, {"completion", answers[i].completion}, {"exact_match", same}, {"finish_reason", answers[i].finish_reason}});
+    rows += dump_json(row) + "\n";
+  }
+  const double rate = static_cast<double>(exact) / static_cast<double>(answers.size());
+  result["exact_match"] = rate;
+  result["generated_rows"] = answers.size();
+  run.args.log().info("exact_match {:.4f}: {} of {} answers, {:.0f} tokens/s", rate, exact, answers.size(), static_cast<double>(tokens) / watch.seconds());
+  if (const auto file = run.args.text("rows")) write_file(*file, rows);
+}
+
+}  // namespace
+
+int run_eval(const Arguments& args) {
+  EvalRun run{.args = args, .config = load_config(args.operand(0), args.overrides()), .adapter = args.text("adapter")};
+  if (!run.adapter) run.adapter = run.config.value.model.adapter_name_or_path;
+  if (run.config.value.data.eval_dataset_name.empty())
+    fail(ErrorKind::usage, {.cause = "\"eval_dataset_name\" is missing", .place = args.operand(0), .remedy = "name the evaluation rows in the config, or with eval_dataset_name=FILE"});
+  Ctx ctx = make_context(compute_choice(run.config.value), args.log());
+  Json result = loss_of(ctx, run);
+  if (args.has("generate")) add_answers(ctx, run, result);
+  if (args.json()) args.log().result(dump_json(result));
+  return 0;
+}
+
+}  // namespace qtrain

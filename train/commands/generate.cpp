@@ -1,0 +1,67 @@
+#include "data/reader.h"
+#include "train/answers.h"
+#include "train/cli/arguments.h"
+#include "train/commands/sampling_flags.h"
+
+namespace qtrain {
+namespace {
+
+// A row's prompt: a conversation (its last assistant turn left out), or a text.
+std::vector<std::int32_t> encode_row(const TextFolder& text, const Json& row, bool raw) {
+  for (const char* key : {"messages", "prompt"})
+    if (row.contains(key) && row[key].is_array()) {
+      Json messages = row[key];
+      if (!messages.empty() && messages.back().value("role", "") == "assistant") messages.erase(messages.size() - 1);
+      return encode_chat(text, {.messages = messages, .tools = row.contains("tools") ? row["tools"] : Json()});
+    }
+  for (const char* key : {"prompt", "text"})
+    if (row.contains(key) && row[key].is_string()) {
+      const std::string prompt = row[key];
+      return raw ? encode_raw(text, prompt) : encode_chat(text, {.messages = Json::array({{{"role", "user"}, {"content", prompt}}})});
+    }
+  fail(ErrorKind::input, {.cause = "a row without \"messages\", \"prompt\" or \"text\""});
+}
+
+struct Rows {
+  std::vector<Json> rows;
+  std::vector<std::vector<std::int32_t>> prompts;
+};
+
+Rows read_rows(const Arguments& args, const TextFolder& text) {
+  Rows out;
+  if (const auto prompt = args.text("prompt")) {
+    out.rows.push_back({{"prompt", *prompt}});
+    out.prompts.push_back(encode_row(text, out.rows.back(), args.has("raw")));
+    return out;
+  }
+  const RawRows raw(resolve_data_files({args.required("input")}, Split::evaluation));
+  for (std::int64_t i = 0; i < raw.size(); ++i) {
+    out.rows.push_back(raw.parse(i));
+    out.prompts.push_back(with_place(raw.place(i), [&] { return encode_row(text, out.rows.back(), args.has("raw")); }));
+  }
+  return out;
+}
+
+}  // namespace
+
+int run_generate(const Arguments& args) {
+  if (args.has("prompt") == args.has("input"))
+    fail(ErrorKind::usage, {.cause = "give either --prompt TEXT or --input FILE.jsonl"});
+  Ctx ctx = make_context({.device = args.device(), .half = args.text("dtype").value_or("auto") != "float32"}, args.log());
+  AnswerModel model = declare_answer_model(ctx, {.model = args.required("model"), .adapter = args.text("adapter"), .dtype = args.text("dtype").value_or("auto")});
+  const AnswerOptions options = answer_options(args, model);
+  Rows rows = read_rows(args, model.text);
+  Answerer answerer(ctx, std::move(model), args.log());
+  const auto answers = answerer.answer(rows.prompts, options);
+  std::string lines;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    rows.rows[i].update({{"completion", answers[i].completion}, {"finish_reason", answers[i].finish_reason}, {"tokens", answers[i].tokens}});
+    lines += dump_json(rows.rows[i]) + "\n";
+  }
+  const bool text_only = args.has("prompt") && !args.json() && !args.has("output");
+  if (const auto file = args.text("output")) write_file(*file, lines);
+  else args.log().result_stream(text_only ? answers.front().completion + "\n" : lines);
+  return 0;
+}
+
+}  // namespace qtrain

@@ -1,0 +1,14 @@
+#include "train/cli/arguments.h"
+#include "train/trainer.h"
+
+namespace qtrain {
+
+int run_train(const Arguments& args) {
+  const ResolvedConfig config = load_config(args.operand(0), args.overrides());
+  for (const std::string& note : config.notes) args.log().info("{}", note);
+  require_supported(config);
+  Trainer trainer(config, args.text("resume").value_or(config.value.training.resume_from_checkpoint), args.log());
+  return trainer.run();
+}
+
+}  // namespace qtrain
