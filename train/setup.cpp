@@ -29,6 +29,30 @@ void require_same(const std::string& key, bool given, bool same) {
                             .remedy = "leave the key out, or start a new adapter"});
 }
 
+// Rows of input_ids need no tokenizer: a folder without one is an error only when text has to become tokens.
+class AbsentTokenizer final : public Tokenizer {
+ public:
+  explicit AbsentTokenizer(fs::path folder) : folder_(std::move(folder)) {}
+  std::vector<std::int32_t> encode(std::string_view, EncodeOptions) const override { refuse(); }
+  Encoding encode_with_offsets(std::string_view, EncodeOptions) const override { refuse(); }
+  std::string decode(std::span<const std::int32_t>, DecodeOptions) const override { refuse(); }
+  std::int32_t size() const override { return 0; }
+  std::optional<std::int32_t> id_of(std::string_view) const override { return {}; }
+  std::string token(std::int32_t) const override { refuse(); }
+  bool is_special(std::int32_t) const override { return false; }
+  const SpecialTokens& special() const override { return special_; }
+
+ private:
+  [[noreturn]] void refuse() const {
+    fail(ErrorKind::input, {.cause = "no tokenizer.json and no tokenizer.model", .place = folder_.string(),
+                            .remedy = "put the model's tokenizer files into the folder"});
+  }
+  fs::path folder_;
+  SpecialTokens special_;
+};
+
+bool has_tokenizer(const fs::path& folder) { return fs::exists(folder / "tokenizer.json") || fs::exists(folder / "tokenizer.model"); }
+
 DType memory_dtype(const ModelRequest& request, DType in_file) {
   const DType wanted = request.dtype == "auto" ? in_file : dtype_named(request.dtype);
   return wanted == DType::f16 ? DType::f32 : wanted;  // f16 is held wider: no kernel multiplies in f16 here
@@ -47,9 +71,9 @@ void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter)
 Ctx make_context(const ComputeChoice& choice, Log& log) {
   if (choice.device == "cuda")
     fail(ErrorKind::usage, {.cause = "this build has no CUDA backend", .remedy = "use device=cpu"});
-  const bool bf16 = choice.compute == "bfloat16" || (choice.compute == "auto" && choice.half && ops::has_bf16_matmul());
+  const bool bf16 = choice.compute == "bfloat16" || (choice.compute == "auto" && choice.half && has_bf16_matmul());
   Ctx ctx({}, bf16 ? MatmulPrecision::bf16 : MatmulPrecision::storage, choice.threads);
-  log.info("device: {}, {} threads, matrix products in {}", ops::describe_cpu(), ctx.pool().size(),
+  log.info("device: {}, {} threads, matrix products in {}", describe_cpu(), ctx.pool().size(),
            bf16 ? "bfloat16 with float32 sums" : "float32");
   return ctx;
 }
@@ -73,14 +97,17 @@ fs::path model_path(const std::string& name) {
 
 TextFolder load_text_folder(const fs::path& path) {
   const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
-  TextFolder text{.tokenizer = load_tokenizer(folder), .chat_template = {}};
+  TextFolder text;
+  if (has_tokenizer(folder)) text.tokenizer = load_tokenizer(folder);
+  else text.tokenizer = std::make_unique<AbsentTokenizer>(folder);
   if (ChatTemplate::exists(folder)) text.chat_template = ChatTemplate::load(folder);
   return text;
 }
 
 TextFolder load_text_folder(const Config& config) {
-  TextFolder text = load_text_folder(model_path(config.model.tokenizer_name_or_path.value_or(config.model.model_name_or_path)));
-  if (config.model.chat_template_path) text.chat_template = ChatTemplate::load(*config.model.chat_template_path);
+  const fs::path path = model_path(config.model.tokenizer_name_or_path.value_or(config.model.model_name_or_path));
+  TextFolder text = load_text_folder(path);
+  if (config.model.chat_template_path) text.chat_template = ChatTemplate::load(*config.model.chat_template_path, path);
   return text;
 }
 

@@ -1,0 +1,73 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+
+namespace qtrain {
+
+struct EncodeOptions {
+  bool add_special = true;  ///< what the post-processor adds: BOS, EOS
+};
+struct DecodeOptions {
+  bool skip_special = false;
+};
+
+/// The named special tokens of a tokenizer folder (tokenizer_config.json, special_tokens_map.json).
+struct SpecialTokens {
+  std::map<std::string, std::string> named;  ///< "bos_token" -> "<s>", ...: the variables of chat templates
+  std::optional<std::int32_t> bos_id, eos_id, pad_id, unk_id;
+  bool add_bos = false, add_eos = false;     ///< whether encode(add_special) puts them
+};
+
+/// Text to token ids and back. Safe to use from several threads.
+class Tokenizer {
+ public:
+  /// Ids and the bytes of the text that each stands for: [begin, end).
+  struct Encoding {
+    std::vector<std::int32_t> ids;
+    std::vector<std::pair<std::size_t, std::size_t>> offsets;
+  };
+
+  virtual ~Tokenizer() = default;
+  virtual std::vector<std::int32_t> encode(std::string_view text, EncodeOptions options = {}) const = 0;
+  virtual Encoding encode_with_offsets(std::string_view text, EncodeOptions options = {}) const = 0;
+  /// An id outside the vocabulary is an input error.
+  virtual std::string decode(std::span<const std::int32_t> ids, DecodeOptions options = {}) const = 0;
+  /// Ids are in [0, size()), added tokens included.
+  virtual std::int32_t size() const = 0;
+  virtual std::optional<std::int32_t> id_of(std::string_view token) const = 0;
+  virtual std::string token(std::int32_t id) const = 0;
+  virtual bool is_special(std::int32_t id) const = 0;
+  virtual const SpecialTokens& special() const = 0;
+};
+
+/// The tokenizer of a model folder: tokenizer.json where it is, else tokenizer.model (sentencepiece).
+/// Errors (ErrorKind::input): neither file, or a component that is not supported.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& folder);
+
+/// Turns ids that arrive one by one into text; holds back bytes of an unfinished character.
+class StreamDecoder {
+ public:
+  StreamDecoder(const Tokenizer& tokenizer, DecodeOptions options) : tokenizer_(tokenizer), options_(options) {}
+  /// The text that the id adds, possibly empty.
+  std::string push(std::int32_t id);
+  /// What was held back.
+  std::string finish();
+
+ private:
+  const Tokenizer& tokenizer_;
+  DecodeOptions options_;
+  std::vector<std::int32_t> ids_;
+  std::size_t shown_ = 0;
+};
+
+}  // namespace qtrain
