@@ -44,7 +44,6 @@ struct DataSection {
   std::optional<bool> eval_packing;
   std::optional<bool> completion_only_loss;
   bool assistant_only_loss = false;
-  std::optional<std::string> token_cache;
 
   Packing train_packing() const { return packing ? packing_strategy : Packing::none; }
   Packing evaluation_packing() const { return eval_packing.value_or(packing) ? packing_strategy : Packing::none; }
@@ -130,7 +129,6 @@ struct ResolvedConfig {
   std::map<std::string, std::string> origin;  ///< canonical key -> "default (hf)", "config.json:12", "command line"
   std::vector<std::string> notes;             ///< lines for the user at start: dialect, keys without effect, ...
   Json inert = Json::object();                ///< keys that were given and have no effect, with their values
-  Json source = Json::object();               ///< the file as read, with the overrides in place
 
   /// Whether the user gave this canonical key (under any of its names) instead of leaving its default.
   bool given(const std::string& key) const {
@@ -152,10 +150,12 @@ ResolvedConfig parse_config(std::string_view text, std::string_view name, const 
 /// What load_config would complain about, one entry per problem; empty when the file is fine.
 std::vector<ErrorText> config_problems(const std::filesystem::path& file, const Overrides& overrides = {});
 
-/// What the config asks for and this program cannot do yet, one entry per key. The trainer refuses to start with any.
+/// What the config asks for and this program cannot do yet, one entry per key, and a missing model_name_or_path.
 std::vector<ErrorText> unsupported(const ResolvedConfig& config);
 /// Throws ErrorKind::usage with all of `unsupported`, if any.
 void require_supported(const ResolvedConfig& config);
+/// The same for training: dataset_name has to be there as well.
+void require_trainable(const ResolvedConfig& config);
 
 /// {"dialect": ..., "values": {key: {"value": ..., "origin": ...}}, "notes": [...]}
 Json resolved_json(const ResolvedConfig& config);

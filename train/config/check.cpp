@@ -1,0 +1,198 @@
+#include "train/config/check.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "train/config/keys.h"
+
+namespace qtrain {
+namespace {
+
+std::string expand_home(const std::string& path) {
+  const char* home = std::getenv("HOME");
+  if (!home || (path != "~" && !path.starts_with("~/"))) return path;
+  return home + path.substr(1);
+}
+
+void expand_paths(Config& c) {
+  for (auto* paths : {&c.data.dataset_name, &c.data.eval_dataset_name})
+    for (std::string& p : *paths) p = expand_home(p);
+  for (auto* path : {&c.model.model_name_or_path, &c.training.output_dir, &c.training.resume_from_checkpoint})
+    *path = expand_home(*path);
+  for (auto* path : {&c.model.adapter_name_or_path, &c.model.tokenizer_name_or_path, &c.model.chat_template_path})
+    if (*path) **path = expand_home(**path);
+}
+
+void remark(ResolvedConfig& config) {
+  const Config& c = config.value;
+  for (const std::string& target : c.training.report_to)
+    if (target != "tensorboard")
+      config.notes.push_back(fmt::format("report_to: \"{}\" has no effect: metrics stay in output_dir", target));
+  const bool adapts = c.lora.use_peft || c.model.adapter_name_or_path;
+  if (!adapts && (config.given("lora_r") || config.given("lora_alpha") || config.given("lora_target_modules")))
+    config.notes.push_back("LoRA keys are given but use_peft is not true: all weights will be trained");
+  const auto kind = c.training.lr_scheduler_type;
+  if ((kind == ScheduleKind::constant || kind == ScheduleKind::constant_with_warmup) &&
+      !c.training.lr_scheduler_kwargs.empty())
+    config.notes.push_back("lr_scheduler_kwargs has no effect on a constant schedule");
+  if (c.training.tf32.value_or(false) && c.model.dtype != "float32")
+    config.notes.push_back("tf32 has no effect: it is about float32 products and dtype is " + c.model.dtype);
+}
+
+/// Collects contradictions; a place is where the user wrote the (first) key.
+struct Checks {
+  const ResolvedConfig& config;
+  std::vector<ErrorText> problems = {};
+
+  void require(Claim claim, const char* key, std::string cause, std::string remedy = {}) {
+    if (claim.holds) return;
+    problems.push_back({.cause = std::move(cause), .place = config.origin.at(key), .remedy = std::move(remedy)});
+  }
+};
+
+bool whole(double steps) {
+  return steps < 1 || steps == std::floor(steps);
+}
+
+void check_steps(Checks& c) {
+  const TrainingSection& t = c.config.value.training;
+  const double eval_steps = t.eval_steps.value_or(t.logging_steps);
+  const auto fractional = [](const char* key, double v) {
+    return fmt::format("{} is {}: above 1 it must be a whole number", key, v);
+  };
+  if (t.logging_strategy == EvalStrategy::steps) {
+    c.require(t.logging_steps > 0, "logging_steps", "logging_strategy steps needs logging_steps above 0",
+              "set logging_steps, or logging_strategy to no");
+    c.require(whole(t.logging_steps), "logging_steps", fractional("logging_steps", t.logging_steps));
+  }
+  if (t.eval_strategy == EvalStrategy::steps) {
+    c.require(eval_steps > 0, "eval_steps", "eval_strategy steps needs eval_steps above 0");
+    c.require(whole(eval_steps), "eval_steps", fractional("eval_steps", eval_steps));
+  }
+  if (t.save_strategy == SaveStrategy::steps)
+    c.require(whole(t.save_steps), "save_steps", fractional("save_steps", t.save_steps));
+  c.require(whole(t.warmup_steps), "warmup_steps", fractional("warmup_steps", t.warmup_steps));
+}
+
+/// The best checkpoint must be among those saved.
+void check_best(Checks& c) {
+  const TrainingSection& t = c.config.value.training;
+  const bool best = t.save_strategy == SaveStrategy::best;
+  if (best || t.load_best_model_at_end)
+    c.require(t.eval_strategy != EvalStrategy::no, best ? "save_strategy" : "load_best_model_at_end",
+              "the best checkpoint is chosen by evaluation, but eval_strategy is no",
+              "set eval_strategy to steps or epoch");
+  if (!t.load_best_model_at_end || best || t.eval_strategy == EvalStrategy::no) return;
+  const auto eval = name_of_enum(t.eval_strategy), save = name_of_enum(t.save_strategy);
+  c.require(
+      eval == save, "load_best_model_at_end",
+      fmt::format("load_best_model_at_end needs saves where evaluations are: eval_strategy is {}, save_strategy {}",
+                  eval, save),
+      "give both the same value, or save_strategy best");
+  const double every = t.eval_steps.value_or(t.logging_steps), times = t.save_steps / every;
+  if (eval == save && t.eval_strategy == EvalStrategy::steps)
+    c.require(std::abs(times - std::round(times)) < 1e-6 && times > 0.5 && (t.save_steps < 1) == (every < 1),
+              "load_best_model_at_end",
+              fmt::format("load_best_model_at_end needs save_steps ({}) to be a multiple of eval_steps ({})",
+                          t.save_steps, every));
+}
+
+void check_data(Checks& c) {
+  const DataSection& d = c.config.value.data;
+  const TrainingSection& t = c.config.value.training;
+  const bool has_rows = !d.eval_dataset_name.empty() || d.eval_split > 0;
+  c.require(t.eval_strategy == EvalStrategy::no || has_rows, "eval_strategy",
+            fmt::format("eval_strategy is {} but there is nothing to evaluate on", name_of_enum(t.eval_strategy)),
+            "give eval_dataset_name (or eval_split)");
+  c.require(d.packing_strategy != Packing::none, "packing_strategy", "packing_strategy cannot be none",
+            "set packing to false");
+  const bool packs = d.packing || d.eval_packing.value_or(false);
+  c.require(!packs || d.max_length, "max_length", "packing needs max_length, the size of a packed row",
+            "give max_length a number");
+}
+
+void check_precision(Checks& c) {
+  const TrainingSection& t = c.config.value.training;
+  c.require(!(t.bf16 && t.fp16), "fp16", "bf16 and fp16 are both true", "keep one of them");
+  const QuantSection& q = c.config.value.quant;
+  c.require(!(q.load_in_4bit && q.load_in_8bit), "load_in_8bit", "load_in_4bit and load_in_8bit are both true",
+            "keep one of them");
+}
+
+/// The schedule checks its arguments itself; only the peak and the kind matter for that.
+void check_schedule(Checks& c) {
+  const TrainingSection& t = c.config.value.training;
+  try {
+    make_schedule({.kind = t.lr_scheduler_type,
+                   .learning_rate = t.learning_rate,
+                   .total_steps = 1'000,
+                   .kwargs = t.lr_scheduler_kwargs});
+  } catch (const Error& e) {  // adds the place
+    ErrorText text = e.text();
+    text.cause = text.place + ": " + text.cause;
+    text.place =
+        c.config.origin.at(text.cause.starts_with("lr_scheduler_type") ? "lr_scheduler_type" : "lr_scheduler_kwargs");
+    c.problems.push_back(text);
+  }
+}
+
+}  // namespace
+
+void complete_config(ResolvedConfig& config) {
+  Config& c = config.value;
+  if (!config.given("bf16") && c.training.fp16) c.training.bf16 = false;
+  if (!c.training.eval_steps && c.training.eval_strategy == EvalStrategy::steps)
+    c.training.eval_steps = c.training.logging_steps;
+  if (c.training.load_best_model_at_end && !c.training.metric_for_best_model) c.training.metric_for_best_model = "loss";
+  expand_paths(c);
+  remark(config);
+}
+
+std::vector<ErrorText> contradictions(const ResolvedConfig& config) {
+  Checks checks{config};
+  check_precision(checks);
+  check_steps(checks);
+  check_data(checks);
+  check_best(checks);
+  check_schedule(checks);
+  return std::move(checks.problems);
+}
+
+std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
+  const Config& c = config.value;
+  Checks checks{config};
+  const auto need = [&](bool fine, const char* key, std::string cause, std::string remedy) {
+    checks.require(fine, key, std::move(cause), std::move(remedy));
+  };
+  need(!c.model.model_name_or_path.empty(), "model_name_or_path", "model_name_or_path is missing",
+       "name the model's folder");
+  need(!c.quant.load_in_4bit, "load_in_4bit", "load_in_4bit is not available yet",
+       "set it to false to train on full weights");
+  need(!c.quant.load_in_8bit, "load_in_8bit", "load_in_8bit is not available yet", "set it to false");
+  need(!c.training.fp16, "fp16", "fp16 with loss scaling is not available yet", "use bf16");
+  need(c.run.device != DeviceChoice::cuda, "device", "device cuda is not in this build", "set device to cpu or auto");
+  need(c.run.nproc == 1, "nproc", "more than one process is not available yet", "set nproc to 1");
+  need(optimizer_family(c.training.optim) == OptimizerFamily::adamw, "optim",
+       fmt::format("optim \"{}\" is not available yet", c.training.optim), "use adamw_torch_fused");
+  need(c.data.truncation_mode == TruncationMode::keep_start, "truncation_mode",
+       "truncation_mode keep_end is not available yet", "use keep_start");
+  const std::string metric = c.training.metric_for_best_model.value_or("loss");
+  need(metric == "loss" || metric == "eval_loss", "metric_for_best_model",
+       fmt::format("metric \"{}\" is not available", metric), "use eval_loss");
+  return std::move(checks.problems);
+}
+
+std::int64_t warmup_steps(const TrainingSection& t, std::int64_t max_steps) {
+  if (t.warmup_steps >= 1) return static_cast<std::int64_t>(t.warmup_steps);
+  const double share = t.warmup_steps > 0 ? t.warmup_steps : t.warmup_ratio;
+  return static_cast<std::int64_t>(std::ceil(static_cast<double>(max_steps) * share));
+}
+
+std::int64_t interval_steps(double steps, std::int64_t max_steps) {
+  if (steps >= 1) return static_cast<std::int64_t>(steps);
+  return static_cast<std::int64_t>(std::ceil(static_cast<double>(max_steps) * steps));
+}
+
+}  // namespace qtrain

@@ -1,0 +1,126 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "train/config/check.h"
+#include "train/config/dialect.h"
+#include "train/config/keys.h"
+#include "train/config/values.h"
+
+namespace qtrain {
+namespace {
+
+struct DumpVisitor {
+  Json values = Json::object();
+  void section(std::string_view) {}
+  template <class T>
+  void operator()(std::string_view name, const T& member, const Spec&) {
+    values[std::string(name)] = JsonValue<T>::write(member);
+  }
+};
+
+std::string escaped(std::string text) {
+  for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
+  return text;
+}
+
+std::string row(std::initializer_list<std::string> cells) {
+  std::string line = "|";
+  for (const std::string& cell : cells) line += " " + escaped(cell) + " |";
+  return line + "\n";
+}
+
+struct ReferenceVisitor {
+  std::string out = {};
+
+  void section(std::string_view title) {
+    out += fmt::format("\n## {}\n\n| key | default | meaning |\n|---|---|---|\n", title);
+  }
+  template <class T>
+  void operator()(std::string_view name, const T& member, const Spec& spec) {
+    std::string type = JsonValue<T>::type(spec);
+    if (spec.choices.size() > 8) type = "a name from the list below";
+    if (spec.range.low > -std::numeric_limits<double>::infinity()) type += ", " + describe(spec.range);
+    std::vector<std::string_view> also;
+    for (const Alias& a : aliases())
+      if (a.key == name) also.push_back(a.name);
+    const std::string names = also.empty() ? "" : fmt::format(" Also `{}`.", fmt::join(also, "`, `"));
+    out += row({fmt::format("`{}`", name), fmt::format("`{}`", JsonValue<T>::write(member).dump()),
+                fmt::format("{} ({}){}", spec.doc, type, names)});
+  }
+};
+
+std::string dialect_part() {
+  std::string out =
+      "\n## Dialects\n\nA file is read in one dialect: by the keys it has, or by `\"dialect\"`. Names of all dialects"
+      " are understood in each; what differs is the defaults and the nesting.\n";
+  for (const Dialect& d : dialects()) {
+    out += fmt::format("\n### {}\n\n{}{}.\n", d.name, static_cast<char>(std::toupper(d.about[0])), d.about.substr(1));
+    if (!d.sure.empty()) out += fmt::format("One of `{}` says so.\n", fmt::join(d.sure, "`, `"));
+    if (!d.usual.empty())
+      out += fmt::format("So do two of `{}` without `model_name_or_path`.\n", fmt::join(d.usual, "`, `"));
+    if (d.defaults.empty()) continue;
+    out += "\n| key | default |\n|---|---|\n";
+    for (const DialectDefault& v : d.defaults) out += row({fmt::format("`{}`", v.key), fmt::format("`{}`", v.json)});
+  }
+  return out;
+}
+
+std::string other_names_part() {
+  std::string out = "\n## Keys that stand for others\n\n| key | meaning |\n|---|---|\n";
+  for (const Rewrite& r : rewrites())
+    if (!r.doc.empty()) out += row({fmt::format("`{}`", r.name), std::string(r.doc)});
+  out +=
+      fmt::format("\nMembers of `{}` count as if they stood at the top.\n", fmt::join(transparent_objects(), "`, `"));
+  return out;
+}
+
+std::string inert_part() {
+  std::string out =
+      "\n## Keys without effect\n\nThey are accepted; a value that would have changed something elsewhere gets one"
+      " line at start.\n\n| key | because |\n|---|---|\n";
+  for (const InertKey& k : inert_keys())
+    if (!k.refused) out += row({fmt::format("`{}`", k.name), std::string(k.why)});
+  out +=
+      "\n## Keys that are refused\n\nOnly these values are accepted (and null); another one ends the program, because "
+      "it could"
+      " not be honoured.\n\n| key | accepted | because |\n|---|---|---|\n";
+  for (const InertKey& k : inert_keys())
+    if (k.refused) out += row({fmt::format("`{}`", k.name), fmt::format("`{}`", k.neutral), std::string(k.why)});
+  return out;
+}
+
+}  // namespace
+
+Json values_json(const Config& config) {
+  DumpVisitor visit;
+  config_fields(visit, config);
+  return std::move(visit.values);
+}
+
+Json resolved_json(const ResolvedConfig& config) {
+  Json values = Json::object();
+  const Json plain = values_json(config.value);
+  for (const auto& [key, value] : plain.items()) values[key] = {{"value", value}, {"origin", config.origin.at(key)}};
+  return {{"dialect", config.dialect}, {"values", std::move(values)}, {"inert", config.inert}, {"notes", config.notes}};
+}
+
+std::string config_reference() {
+  std::string out =
+      "# Configuration\n\nThis page is printed by `qtrain config`. A config is a JSON object; `//` and `/* */` "
+      "comments are"
+      " allowed. On the command line `key=value` overrides any key, with dots for nesting; a value is JSON if it "
+      "parses, else a"
+      " string. Unknown keys, keys given twice, values of another type or out of range are errors. `qtrain config "
+      "FILE` shows"
+      " every value and where it came from.\n\nDefaults in the tables are those of the dialect `hf`: SFTConfig, and "
+      "LoraConfig"
+      " for the adapter.\n";
+  ReferenceVisitor visit;
+  const Config config;
+  config_fields(visit, config);
+  out += visit.out;
+  out += fmt::format("\nValues of `optim`: `{}`.\n", fmt::join(optimizer_names(), "`, `"));
+  return out + dialect_part() + other_names_part() + inert_part();
+}
+
+}  // namespace qtrain

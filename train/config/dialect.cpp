@@ -1,0 +1,251 @@
+#include "train/config/dialect.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "train/config/keys.h"
+
+namespace qtrain {
+namespace {
+
+bool evaluates(const ResolvedConfig& c) {
+  return !c.value.data.eval_dataset_name.empty() || c.value.data.eval_split > 0;
+}
+
+/// The expert trainer evaluates and keeps the best epoch as soon as it has evaluation rows.
+void complete_expert(ResolvedConfig& c) {
+  auto& t = c.value.training;
+  if (!c.given("per_device_eval_batch_size")) t.per_device_eval_batch_size = t.per_device_train_batch_size;
+  if (!evaluates(c)) return;
+  if (!c.given("eval_strategy")) t.eval_strategy = EvalStrategy::epoch;
+  const bool same = name_of_enum(t.eval_strategy) == name_of_enum(t.save_strategy);
+  if (!c.given("load_best_model_at_end") && same && t.eval_strategy == EvalStrategy::epoch)
+    t.load_best_model_at_end = true;
+}
+
+/// ModelForge evaluates every eval_steps as soon as it has evaluation rows.
+void complete_modelforge(ResolvedConfig& c) {
+  auto& t = c.value.training;
+  if (!c.value.data.eval_dataset_name.empty() && !c.given("eval_split")) c.value.data.eval_split = 0;
+  if (evaluates(c) && !c.given("eval_strategy")) t.eval_strategy = EvalStrategy::steps;
+}
+
+Dialect hf() {
+  return {.name = "hf",
+          .about = "names and defaults of SFTConfig (TRL), TrainingArguments (transformers) and LoraConfig (PEFT)",
+          .sure = {},
+          .usual = {},
+          .ignored = {},
+          .defaults = {}};
+}
+
+Dialect expert() {
+  return {
+      .name = "expert",
+      .about = "expert manifests, with the training keys under training.config or at the top",
+      .sure = {"training", "batch_size", "epochs", "rank", "alpha", "adapter_type", "base_model_name", "lr_scheduler"},
+      .usual = {"base_model", "use_tf32", "use_sdpa", "pretokenized_cache", "use_unsloth", "use_cuda_graphs",
+                "quantization", "dataset_path"},
+      .ignored = {"name", "version", "schema_version", "description", "author", "homepage", "repository", "adapters",
+                  "capabilities", "routing", "constraints", "perf", "runtime", "evaluation", "integrity", "license",
+                  "tags"},
+      .defaults = {{"use_peft", "true"},
+                   {"lora_dropout", "0.1"},
+                   {"max_length", "2048"},
+                   {"learning_rate", "5e-5"},
+                   {"optim", "\"adamw_torch\""},
+                   {"bf16", "false"},
+                   {"gradient_checkpointing", "false"},
+                   {"save_strategy", "\"epoch\""},
+                   {"save_total_limit", "3"}},
+      .complete = complete_expert};
+}
+
+Dialect modelforge() {
+  return {.name = "modelforge",
+          .about = "the flat JSON of ModelForge",
+          .sure = {"use_4bit", "use_8bit", "use_nested_quant", "compute_specs", "strategy"},
+          .usual = {"provider", "model_name", "dataset", "task", "eval_split"},
+          .ignored = {},
+          .defaults = {{"use_peft", "true"},
+                       {"lora_r", "16"},
+                       {"lora_alpha", "32"},
+                       {"lora_dropout", "0.1"},
+                       {"lora_target_modules", "\"all-linear\""},
+                       {"load_in_4bit", "true"},
+                       {"bnb_4bit_compute_dtype", "\"float16\""},
+                       {"bf16", "false"},
+                       {"num_train_epochs", "1"},
+                       {"per_device_train_batch_size", "1"},
+                       {"per_device_eval_batch_size", "1"},
+                       {"gradient_accumulation_steps", "4"},
+                       {"max_grad_norm", "0.3"},
+                       {"learning_rate", "2e-4"},
+                       {"weight_decay", "0.001"},
+                       {"optim", "\"paged_adamw_32bit\""},
+                       {"lr_scheduler_type", "\"cosine\""},
+                       {"warmup_ratio", "0.03"},
+                       {"train_sampling_strategy", "\"group_by_length\""},
+                       {"max_length", "2048"},
+                       {"eval_split", "0.2"},
+                       {"eval_steps", "100"},
+                       {"logging_steps", "25"}},
+          .complete = complete_modelforge};
+}
+
+const std::vector<Dialect>& table() {
+  static const std::vector<Dialect> kTable{hf(), expert(), modelforge()};
+  return kTable;
+}
+
+constexpr std::string_view kTransparent[] = {
+    "peft_config",        "lora_config", "quantization_config", "bnb_config",  "model_init_kwargs", "training_args",
+    "training_arguments", "sft_config",  "model_args",          "script_args", "data_args"};
+
+std::vector<std::string_view> present(const Json& document, const std::vector<std::string_view>& keys) {
+  std::vector<std::string_view> found;
+  for (const auto key : keys)
+    if (document.contains(std::string(key))) found.push_back(key);
+  return found;
+}
+
+/// Undoes nesting. Each function reads one object of a manifest; `path` ends in a dot or is empty.
+struct Flattener {
+  const Dialect& dialect;
+  const std::function<void(const std::string&, std::string)>& problem;
+  std::vector<RawSetting> out = {};
+
+  void add(std::string_view key, const std::string& path, const Json& value) {
+    out.push_back({std::string(key), path, value});
+  }
+
+  void members(const Json& object, const std::string& path) {
+    for (const auto& [key, value] : object.items()) member(key, path + key, value);
+  }
+
+  void member(const std::string& key, const std::string& path, const Json& value) {
+    const bool transparent = std::find(std::begin(kTransparent), std::end(kTransparent), key) != std::end(kTransparent);
+    if (transparent && value.is_null()) return;
+    if (transparent && value.is_object()) {
+      if (key == "peft_config" || key == "lora_config") add("use_peft", path, true);
+      return members(value, path + ".");
+    }
+    if (key == "base_model") return base_model(path, value);
+    if (key == "base_models") return base_models(path, value);
+    if (dialect.name == "expert" && value.is_object()) {
+      if (key == "training") return training(path + ".", value);
+      if (key == "dataset") return dataset(path + ".", value);
+      if (key == "config") return members(value, path + ".");
+    }
+    if (key == "soft_prompts") {
+      if (!value.empty()) problem(path, "soft prompts are not available");
+      return;
+    }
+    add(key, path, value);
+  }
+
+  void training(const std::string& path, const Json& object) {
+    for (const auto& [key, value] : object.items())
+      if (key != "decoding" && key != "metadata" && key != "packaging_checkpoint") member(key, path + key, value);
+  }
+
+  void base_model(const std::string& path, const Json& value) {
+    if (!value.is_object()) return add("model_name_or_path", path, value);
+    if (const auto it = value.find("name"); it != value.end()) add("model_name_or_path", path + ".name", *it);
+    if (const auto it = value.find("quantization"); it != value.end()) add("quantization", path + ".quantization", *it);
+  }
+
+  void base_models(const std::string& path, const Json& value) {
+    if (!value.is_array() || value.empty()) return problem(path, "expected a list of models");
+    if (value.size() > 1)
+      return problem(path, "several base models: keep one, or give model_name_or_path a value and remove them");
+    base_model(path, value[0]);
+  }
+
+  void dataset(const std::string& path, const Json& object) {
+    for (const auto& [key, value] : object.items()) {
+      if (key == "path")
+        add("dataset_name", path + key, value);
+      else if (key == "field_mapping")
+        field_mapping(path + key, value);
+      else if (key == "tasks" && !value.is_null())
+        problem(path + key, "multi-task datasets are not available");
+      else if (key == "validation_path" || key == "test_path" || key == "text_field" || key == "streaming" ||
+               key == "max_in_memory_samples" || key == "use_pretokenized")
+        add(key, path + key, value);
+      else if (key != "generation" && key != "type" && key != "format" && key != "tasks")
+        problem(path + key, fmt::format("unknown key \"{}\"", key));
+    }
+  }
+
+  void field_mapping(const std::string& path, const Json& value) {
+    if (value.is_null()) return;
+    if (!value.is_object()) return problem(path, "expected an object");
+    for (const auto& [key, field] : value.items()) {
+      const bool response = key == "response" && field == "output";  // what the alpaca shape calls it
+      if (key == "text")
+        add("dataset_text_field", path + "." + key, field);
+      else if (!field.is_null() && field != key && !response)
+        problem(path + "." + key,
+                fmt::format("field mapping of {} is not available: rename the field in the rows", key));
+    }
+  }
+};
+
+}  // namespace
+
+std::span<const Dialect> dialects() {
+  return table();
+}
+std::span<const std::string_view> transparent_objects() {
+  return kTransparent;
+}
+
+const Dialect& dialect_named(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Dialect& d : table()) {
+    if (d.name == name) return d;
+    names.push_back(d.name);
+  }
+  fail(ErrorKind::usage, {.cause = fmt::format("there is no config dialect \"{}\"", name),
+                          .place = "dialect",
+                          .remedy = fmt::format("choose one of {}", fmt::join(names, ", "))});
+}
+
+const Dialect& detect_dialect(const Json& document, std::string_view name) {
+  if (const auto it = document.find("dialect"); it != document.end() && it->is_string())
+    return dialect_named(it->get<std::string>());
+  const Dialect* found = nullptr;
+  std::string_view by;
+  for (const Dialect& d : table()) {
+    const auto sure = present(document, d.sure);
+    if (sure.empty()) continue;
+    if (found)
+      fail(ErrorKind::usage,
+           {.cause = fmt::format("\"{}\" is a key of the dialect {} and \"{}\" one of {}; their defaults differ", by,
+                                 found->name, sure[0], d.name),
+            .place = std::string(name),
+            .remedy = "use the names of one dialect, or say which with \"dialect\": \"hf\", \"expert\" or "
+                      "\"modelforge\""});
+    found = &d, by = sure[0];
+  }
+  if (found) return *found;
+  if (!document.contains("model_name_or_path"))
+    for (const Dialect& d : table())
+      if (present(document, d.usual).size() >= 2) return d;
+  return table()[0];
+}
+
+std::vector<RawSetting> flatten(const Dialect& dialect, const Json& document,
+                                const std::function<void(const std::string&, std::string)>& problem) {
+  Flattener f{dialect, problem};
+  for (const auto& [key, value] : document.items()) {
+    const bool ignored = std::find(dialect.ignored.begin(), dialect.ignored.end(), key) != dialect.ignored.end();
+    if (!ignored && key != "dialect" && key != "$schema") f.member(key, key, value);
+  }
+  return std::move(f.out);
+}
+
+}  // namespace qtrain

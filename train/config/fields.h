@@ -1,0 +1,195 @@
+#pragma once
+#include <limits>
+#include <span>
+#include <string_view>
+
+#include "train/config/config.h"
+
+namespace qtrain {
+
+/// The numbers that a key takes; the ends belong to it unless `open`.
+struct Range {
+  double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
+  bool low_open = false, high_open = false;
+};
+inline constexpr Range kAny{};
+inline constexpr Range kCount{.low = 1, .high = 1 << 30};
+inline constexpr Range kNotNegative{.low = 0};
+inline constexpr Range kPositive{.low = 0, .low_open = true};
+inline constexpr Range kShare{.low = 0, .high = 1, .high_open = true};
+
+/// What is said about a key beside its name and its member: one line for the reference page, and what it may hold.
+struct Spec {
+  std::string_view doc;
+  Range range = kAny;
+  std::span<const std::string_view> choices = {};  ///< of a string; enumerations have theirs in EnumNames
+};
+
+inline constexpr std::string_view kDtypes[] = {"float32", "bfloat16", "float16", "auto"};
+inline constexpr std::string_view kQuantDtypes[] = {"float32", "bfloat16", "float16"};
+inline constexpr std::string_view kQuantTypes[] = {"nf4", "fp4"};
+inline constexpr std::string_view kComputeDtypes[] = {"auto", "float32", "bfloat16"};
+inline constexpr std::string_view kLogLevels[] = {"passive", "debug", "info", "warning", "error", "critical"};
+/// The names that `optim` takes, as transformers lists them (and two it had).
+std::span<const std::string_view> optimizer_names();
+
+/// Each list calls visit(key, member, Spec) once per key, in the order of the reference page. It is the only place that
+/// knows which keys there are: parsing, unknown keys, the resolved dump and the reference all run over it.
+template <class V, class S>
+void model_fields(V& visit, S& s) {
+  visit("model_name_or_path", s.model_name_or_path,
+        {"Folder of the model: config.json, safetensors and tokenizer files. Without weights it starts at random."});
+  visit("adapter_name_or_path", s.adapter_name_or_path, {"Folder of a PEFT LoRA adapter to go on from."});
+  visit("tokenizer_name_or_path", s.tokenizer_name_or_path, {"Folder of the tokenizer, if it is not the model's."});
+  visit("dtype", s.dtype,
+        {"Type in which weights are held and saved; auto: as the folder's config.json says.", kAny, kDtypes});
+  visit("random_init", s.random_init, {"Start from random weights also where the folder has weights."});
+  visit("chat_template_path", s.chat_template_path,
+        {"A Jinja file, or a folder with one, to use as the chat template."});
+  visit("eos_token", s.eos_token, {"Token that ends a turn or a text, if it is not the tokenizer's."});
+}
+
+template <class V, class S>
+void data_fields(V& visit, S& s) {
+  visit("dataset_name", s.dataset_name, {"Training rows: files, globs or folders (JSON, JSONL, .gz, .zst)."});
+  visit("eval_dataset_name", s.eval_dataset_name, {"Evaluation rows, likewise."});
+  visit("eval_split", s.eval_split,
+        {"Share of the training rows to hold out where eval_dataset_name is not given.", kShare});
+  visit("dataset_train_split", s.dataset_train_split, {"Split to train on, of a folder that has several."});
+  visit("dataset_test_split", s.dataset_test_split, {"Split to evaluate on, of a folder that has several."});
+  visit("dataset_text_field", s.dataset_text_field, {"Field that holds the text of `text` rows."});
+  visit("max_length", s.max_length,
+        {"Longest row in tokens; rows are packed up to it. null: rows are not cut.", kCount});
+  visit("truncation_mode", s.truncation_mode, {"Which end of a row that is too long is kept."});
+  visit("shuffle_dataset", s.shuffle_dataset, {"Shuffle the rows once before packing."});
+  visit("packing", s.packing,
+        {"Put several documents into a row; attention stays within each. Or name the strategy here."});
+  visit("packing_strategy", s.packing_strategy,
+        {"bfd: best fit decreasing, cuts what exceeds a row; bfd_split: splits it; wrapped: one text, cut every "
+         "max_length."});
+  visit("packing_scope", s.packing_scope,
+        {"What is packed together: each batch of 1,000 rows as in TRL, or the whole dataset."});
+  visit("packing_isolate", s.packing_isolate,
+        {"`wrapped` keeps the borders of documents (TRL lets attention cross them)."});
+  visit("eval_packing", s.eval_packing, {"Pack evaluation rows. null: as `packing`."});
+  visit("completion_only_loss", s.completion_only_loss,
+        {"Loss on the completion only. null: on for prompt + completion rows."});
+  visit("assistant_only_loss", s.assistant_only_loss, {"Loss on the assistant's turns only."});
+}
+
+template <class V, class S>
+void lora_fields(V& visit, S& s) {
+  visit("use_peft", s.use_peft, {"Train a LoRA adapter instead of all weights."});
+  visit("lora_r", s.lora_r, {"Rank of the adapter.", kCount});
+  visit("lora_alpha", s.lora_alpha, {"The adapter is scaled by lora_alpha / lora_r.", kPositive});
+  visit("lora_dropout", s.lora_dropout, {"Dropout on the adapter's input.", kShare});
+  visit("lora_target_modules", s.lora_target_modules,
+        {"Linear layers to adapt: names, \"all-linear\" or one regular expression. Empty: q_proj and v_proj."});
+  visit("use_rslora", s.use_rslora, {"Scale by lora_alpha / sqrt(lora_r)."});
+}
+
+template <class V, class S>
+void quant_fields(V& visit, S& s) {
+  visit("load_in_4bit", s.load_in_4bit, {"Hold frozen weights in 4 bits (QLoRA)."});
+  visit("load_in_8bit", s.load_in_8bit, {"Hold frozen weights in 8 bits."});
+  visit("bnb_4bit_quant_type", s.bnb_4bit_quant_type, {"The 4-bit code.", kAny, kQuantTypes});
+  visit("bnb_4bit_use_double_quant", s.bnb_4bit_use_double_quant, {"Quantise the scales of the blocks as well."});
+  visit("bnb_4bit_compute_dtype", s.bnb_4bit_compute_dtype,
+        {"Type that 4-bit weights are expanded to.", kAny, kQuantDtypes});
+}
+
+template <class V, class S>
+void step_fields(V& visit, S& s) {
+  visit("output_dir", s.output_dir, {"Folder for the model, checkpoints, metrics and the report."});
+  visit("per_device_train_batch_size", s.per_device_train_batch_size, {"Rows of a micro-batch of one rank.", kCount});
+  visit("per_device_eval_batch_size", s.per_device_eval_batch_size,
+        {"Rows of an evaluation batch of one rank.", kCount});
+  visit("gradient_accumulation_steps", s.gradient_accumulation_steps, {"Micro-batches of one update.", kCount});
+  visit("num_train_epochs", s.num_train_epochs, {"Passes over the data; may be a fraction.", kPositive});
+  visit("max_steps", s.max_steps,
+        {"Number of updates; above 0 it takes the place of num_train_epochs.", {.low = -1, .high = 1e15}});
+  visit("learning_rate", s.learning_rate, {"Peak learning rate.", kNotNegative});
+  visit("lr_scheduler_type", s.lr_scheduler_type, {"Schedule of the learning rate."});
+  visit("lr_scheduler_kwargs", s.lr_scheduler_kwargs, {"Arguments of the schedule, such as {\"num_cycles\": 2}."});
+  visit("warmup_steps", s.warmup_steps, {"Updates of warm-up; below 1 a share of all updates.", kNotNegative});
+  visit("warmup_ratio", s.warmup_ratio,
+        {"Share of all updates to warm up in, where warmup_steps is 0.", {.low = 0, .high = 1}});
+  visit("optim", s.optim,
+        {"Optimizer. Names that differ only in how they are computed mean the same here.", kAny, optimizer_names()});
+  visit("weight_decay", s.weight_decay, {"Decoupled weight decay; not for biases and norms.", kNotNegative});
+  visit("adam_beta1", s.adam_beta1, {"Decay of the first moment.", kShare});
+  visit("adam_beta2", s.adam_beta2, {"Decay of the second moment.", kShare});
+  visit("adam_epsilon", s.adam_epsilon, {"Added to the denominator of the update.", kNotNegative});
+  visit("max_grad_norm", s.max_grad_norm, {"Clip the gradient to this global norm; 0: off.", kNotNegative});
+  visit("bf16", s.bf16,
+        {"Compute in bfloat16 where the device has it; weights stay in `dtype`. Default: unless fp16."});
+  visit("fp16", s.fp16, {"Compute in float16 with loss scaling."});
+  visit("tf32", s.tf32, {"Let float32 products of a GPU run in TF32."});
+  visit("gradient_checkpointing", s.gradient_checkpointing,
+        {"Compute intermediates again in the backward pass to save memory: false, true (whole blocks) or "
+         "\"selective\"."});
+  visit("seed", s.seed, {"Seed of initial weights, dropout and data order.", {.low = 0, .high = 0x1p53}});
+  visit("data_seed", s.data_seed, {"Seed of the data order. null: `seed`.", {.low = 0, .high = 0x1p53}});
+  visit("train_sampling_strategy", s.train_sampling_strategy, {"Order of the rows in an epoch."});
+  visit("dataloader_drop_last", s.dataloader_drop_last, {"Leave out a last batch that is not full."});
+}
+
+template <class V, class S>
+void event_fields(V& visit, S& s) {
+  visit("logging_strategy", s.logging_strategy, {"When to log."});
+  visit("logging_steps", s.logging_steps, {"Log every so many updates; below 1 a share of all updates.", kNotNegative});
+  visit("logging_first_step", s.logging_first_step, {"Log the first update too."});
+  visit("report_to", s.report_to, {"`tensorboard` writes event files to output_dir/runs. Others have no effect."});
+  visit("disable_tqdm", s.disable_tqdm, {"No progress line."});
+  visit("log_level", s.log_level, {"Least severe messages to show; passive: info.", kAny, kLogLevels});
+  visit("eval_strategy", s.eval_strategy, {"When to evaluate."});
+  visit("eval_steps", s.eval_steps,
+        {"Evaluate every so many updates; below 1 a share. null: logging_steps.", kPositive});
+  visit("eval_delay", s.eval_delay,
+        {"Updates (or epochs, by eval_strategy) before the first evaluation.", kNotNegative});
+  visit("eval_on_start", s.eval_on_start, {"Evaluate before the first update."});
+  visit("save_strategy", s.save_strategy, {"When to save a checkpoint; best: when the metric improves."});
+  visit("save_steps", s.save_steps, {"Save every so many updates; below 1 a share of all updates.", kPositive});
+  visit("save_total_limit", s.save_total_limit, {"Checkpoints to keep; the best and the newest always stay.", kCount});
+  visit("save_only_model", s.save_only_model,
+        {"Checkpoints without optimizer state: a run cannot be resumed from them."});
+  visit("load_best_model_at_end", s.load_best_model_at_end, {"End with the weights of the best evaluation."});
+  visit("metric_for_best_model", s.metric_for_best_model, {"What `best` means: eval_loss."});
+  visit("greater_is_better", s.greater_is_better, {"Whether a greater metric is better. null: not for a loss."});
+  visit("resume_from_checkpoint", s.resume_from_checkpoint,
+        {"auto: from the newest valid checkpoint in output_dir, if any; never; or a checkpoint folder."});
+}
+
+template <class V, class S>
+void run_fields(V& visit, S& s) {
+  visit("device", s.device, {"Where to run."});
+  visit("nproc", s.nproc, {"Processes (ranks) to train with.", kCount});
+  visit("threads", s.threads,
+        {"Worker threads; 0: one per processor. Results do not depend on it.", {.low = 0, .high = 4096}});
+  visit("compute_dtype", s.compute_dtype,
+        {"Type of matrix products; auto: bfloat16 if bf16 is on and the processor multiplies it fast, else float32.",
+         kAny, kComputeDtypes});
+  visit("max_nonfinite_steps", s.max_nonfinite_steps,
+        {"Stop after so many updates in a row with a NaN or Inf.", kCount});
+}
+
+/// All keys, with section(title) before each group.
+template <class V, class C>
+void config_fields(V& visit, C& c) {
+  visit.section("Model");
+  model_fields(visit, c.model);
+  visit.section("Data");
+  data_fields(visit, c.data);
+  visit.section("LoRA");
+  lora_fields(visit, c.lora);
+  visit.section("Quantisation");
+  quant_fields(visit, c.quant);
+  visit.section("Training");
+  step_fields(visit, c.training);
+  visit.section("Logging, evaluation, checkpoints");
+  event_fields(visit, c.training);
+  visit.section("Machine");
+  run_fields(visit, c.run);
+}
+
+}  // namespace qtrain

@@ -1,0 +1,199 @@
+#include <algorithm>
+#include <array>
+
+#include "train/config/keys.h"
+
+namespace qtrain {
+namespace {
+
+constexpr bool kRefused = true, kRemarked = false;
+
+// Neutral values are compared as JSON; null is always neutral.
+constexpr auto kInertKeys = std::to_array<InertKey>({
+    // how things are computed: always the one way there is here
+    {"use_unsloth", kRemarked, "[false]", "the program has its own kernels"},
+    {"provider", kRemarked, "[]", "the program has its own kernels"},
+    {"compute_specs", kRemarked, "[]", "nothing depends on a hardware profile"},
+    {"use_liger_kernel", kRemarked, "[false]", "the loss and the norms are always fused"},
+    {"liger_kernel_config", kRemarked, "[]", "the loss and the norms are always fused"},
+    {"attn_implementation", kRemarked, "[]", "there is one attention kernel"},
+    {"use_sdpa", kRemarked, "[]", "there is one attention kernel"},
+    {"flash_attention_2", kRemarked, "[]", "there is one attention kernel"},
+    {"use_flash_attention_2", kRemarked, "[]", "there is one attention kernel"},
+    {"memory_efficient_attention", kRemarked, "[]", "there is one attention kernel"},
+    {"torch_compile", kRemarked, "[false]", "there is no Python to compile"},
+    {"torch_compile_backend", kRemarked, "[]", "there is no Python to compile"},
+    {"torch_compile_mode", kRemarked, "[]", "there is no Python to compile"},
+    {"use_cuda_graphs", kRemarked, "[false]", "the program decides by itself"},
+    {"cuda_graph_warmup_steps", kRemarked, "[]", "the program decides by itself"},
+    {"activation_checkpointing_kwargs", kRemarked, "[]", "recomputation has no options"},
+    {"gradient_checkpointing_kwargs", kRemarked, "[]", "recomputation has no options"},
+    {"padding_free", kRemarked, "[false]", "batches are never padded"},
+    {"pad_to_multiple_of", kRemarked, "[\"auto\"]", "batches are never padded"},
+    {"pad_token", kRemarked, "[]", "batches are never padded"},
+    {"full_determinism", kRemarked, "[false,true]", "runs are always deterministic"},
+    {"use_cache", kRemarked, "[false,true]", "training keeps no key/value cache"},
+    {"device_map", kRemarked, "[\"auto\"]", "see device and nproc"},
+    {"low_cpu_mem_usage", kRemarked, "[true,false]", "weights are always mapped"},
+    {"use_kernels", kRemarked, "[false]", "the program has its own kernels"},
+    {"trust_remote_code", kRemarked, "[false,true]", "code in a model folder is never run"},
+    {"model_revision", kRemarked, "[\"main\"]", "models are local folders"},
+    {"revision", kRemarked, "[\"main\"]", "models are local folders"},
+    {"cache_dir", kRemarked, "[]", "models are local folders"},
+    {"torch_empty_cache_steps", kRemarked, "[]", "memory is planned before the first step"},
+    {"skip_memory_metrics", kRemarked, "[true,false]", "memory is always measured"},
+    // reading the data
+    {"pretokenized_cache", kRemarked, "[]", "rows are tokenised at the start of each run"},
+    {"dataset_num_proc", kRemarked, "[]", "rows are tokenised by all threads"},
+    {"dataset_streaming", kRemarked, "[false]", "files are mapped, never held whole"},
+    {"dataset_config", kRemarked, "[]", "datasets are local files"},
+    {"remove_unused_columns", kRemarked, "[true,false]", "only the fields of the row's shape are read"},
+    {"length_column_name", kRemarked, "[\"length\"]", "lengths are counted"},
+    {"dataloader_num_workers", kRemarked, "[0]", "batches are cut from memory"},
+    {"dataloader_prefetch_factor", kRemarked, "[]", "batches are cut from memory"},
+    {"dataloader_pin_memory", kRemarked, "[true,false]", "batches are cut from memory"},
+    {"dataloader_persistent_workers", kRemarked, "[false]", "batches are cut from memory"},
+    {"dataloader_multiprocessing_context", kRemarked, "[]", "batches are cut from memory"},
+    {"dataloader_in_order", kRemarked, "[true]", "batches always come in order"},
+    {"label_names", kRemarked, "[]", "labels are always `labels`"},
+    {"ignore_bias_buffers", kRemarked, "[false]", "models have no such buffers"},
+    {"dataset_kwargs", kRefused, "[{}]", "rows of input_ids are recognised as prepared"},
+    // the loss
+    {"average_tokens_across_devices", kRemarked, "[true]", "the loss is always averaged over all tokens of all ranks"},
+    {"loss_type", kRefused, "[\"nll\",\"chunked_nll\"]", "only the negative log-likelihood is available"},
+    {"label_smoothing_factor", kRefused, "[0]", "label smoothing is not available"},
+    {"neftune_noise_alpha", kRefused, "[]", "NEFTune is not available"},
+    {"router_aux_loss_coef", kRefused, "[0]", "mixtures of experts are not available"},
+    // the optimizer
+    {"optim_args", kRefused, "[\"\"]", "optimizer arguments have their own keys (adam_beta1, ...)"},
+    {"optim_target_modules", kRefused, "[]", "optimizers apply to all trained weights"},
+    {"auto_find_batch_size", kRefused, "[false]", "memory is planned before the first step"},
+    {"activation_offloading", kRefused, "[false]", "offloading is not available"},
+    // logging and evaluation
+    {"logging_dir", kRemarked, "[]", "event files are in output_dir/runs"},
+    {"run_name", kRemarked, "[]", "a run is named by its output_dir"},
+    {"logging_nan_inf_filter", kRemarked, "[true,false]", "a NaN is always shown"},
+    {"log_on_each_node", kRemarked, "[true,false]", "rank 0 logs"},
+    {"log_level_replica", kRemarked, "[\"warning\"]", "rank 0 logs"},
+    {"include_num_input_tokens_seen", kRemarked, "[\"no\",false,true,\"all\"]", "tokens are always counted"},
+    {"include_tokens_per_second", kRemarked, "[false,true]", "tokens per second are always logged"},
+    {"project", kRemarked, "[\"huggingface\"]", "metrics stay in output_dir"},
+    {"trackio_space_id", kRemarked, "[\"trackio\"]", "metrics stay in output_dir"},
+    {"trackio_bucket_id", kRemarked, "[]", "metrics stay in output_dir"},
+    {"trackio_static_space_id", kRemarked, "[]", "metrics stay in output_dir"},
+    {"prediction_loss_only", kRemarked, "[false,true]", "evaluation gives the loss"},
+    {"eval_do_concat_batches", kRemarked, "[true,false]", "evaluation gives the loss"},
+    {"eval_use_gather_object", kRemarked, "[false]", "evaluation gives the loss"},
+    {"eval_accumulation_steps", kRemarked, "[]", "evaluation gives the loss"},
+    {"include_for_metrics", kRemarked, "[[]]", "evaluation gives the loss"},
+    {"include_inputs_for_metrics", kRemarked, "[false]", "evaluation gives the loss"},
+    {"batch_eval_metrics", kRemarked, "[false]", "evaluation gives the loss"},
+    {"bf16_full_eval", kRemarked, "[false]", "evaluation computes as training does"},
+    {"fp16_full_eval", kRemarked, "[false]", "evaluation computes as training does"},
+    {"jit_mode_eval", kRemarked, "[false]", "evaluation computes as training does"},
+    {"do_train", kRemarked, "[false,true]", "the command says what to do"},
+    {"do_eval", kRemarked, "[false,true]", "the command says what to do"},
+    {"do_predict", kRemarked, "[false]", "the command says what to do"},
+    {"debug", kRemarked, "[\"\",[]]", "see log_level"},
+    // checkpoints
+    {"save_safetensors", kRefused, "[true]", "weights are only written as safetensors"},
+    {"save_on_each_node", kRemarked, "[false]", "rank 0 saves"},
+    {"enable_jit_checkpoint", kRemarked, "[false,true]", "a signal always leads to a checkpoint"},
+    {"restore_callback_states_from_checkpoint", kRemarked, "[false]", "there are no callbacks"},
+    {"ignore_data_skip", kRefused, "[false]", "a resumed run always goes on with the next batch"},
+    {"push_to_hub", kRefused, "[false]", "the program does not use the network"},
+    {"hub_token", kRemarked, "[]", "the program does not use the network"},
+    {"hub_model_id", kRemarked, "[]", "the program does not use the network"},
+    {"hub_strategy", kRemarked, "[\"every_save\"]", "the program does not use the network"},
+    {"hub_private_repo", kRemarked, "[]", "the program does not use the network"},
+    {"hub_always_push", kRemarked, "[false]", "the program does not use the network"},
+    {"hub_revision", kRemarked, "[]", "the program does not use the network"},
+    // ranks
+    {"ddp_backend", kRemarked, "[]", "ranks are started by nproc"},
+    {"ddp_timeout", kRemarked, "[1800]", "ranks are started by nproc"},
+    {"ddp_find_unused_parameters", kRemarked, "[false]", "ranks are started by nproc"},
+    {"ddp_bucket_cap_mb", kRemarked, "[]", "ranks are started by nproc"},
+    {"ddp_broadcast_buffers", kRemarked, "[]", "ranks are started by nproc"},
+    {"ddp_static_graph", kRemarked, "[]", "ranks are started by nproc"},
+    {"local_rank", kRemarked, "[-1]", "ranks are started by nproc"},
+    {"accelerator_config", kRemarked, "[]", "ranks are started by nproc"},
+    {"parallelism_config", kRefused, "[{}]", "only data parallelism is planned"},
+    {"fsdp", kRefused, "[\"\",[],false]", "sharding is not available"},
+    {"fsdp_config", kRefused, "[{}]", "sharding is not available"},
+    {"deepspeed", kRefused, "[\"\"]", "sharding is not available"},
+    {"tp_size", kRefused, "[0,1]", "tensor parallelism is not available"},
+    // PEFT: LoRA on linear layers
+    {"peft_type", kRefused, "[\"LORA\"]", "only LoRA adapters are available"},
+    {"task_type", kRefused, "[\"CAUSAL_LM\"]", "only causal language models are available"},
+    {"lora_task_type", kRefused, "[\"CAUSAL_LM\"]", "only causal language models are available"},
+    {"inference_mode", kRemarked, "[false,true]", "the command says what to do"},
+    {"peft_version", kRemarked, "[]", "adapters are read by their keys"},
+    {"auto_mapping", kRemarked, "[]", "adapters are read by their keys"},
+    {"runtime_config", kRemarked, "[{},{\"ephemeral_gpu_offload\":false}]", "adapters stay where the model is"},
+    {"megatron_core", kRemarked, "[\"megatron.core\"]", "models are Hugging Face ones"},
+    {"bias", kRefused, "[\"none\"]", "biases are not trained beside an adapter"},
+    {"lora_bias", kRefused, "[false]", "adapters have no bias"},
+    {"fan_in_fan_out", kRefused, "[false]", "weights are stored [out, in]"},
+    {"modules_to_save", kRefused, "[[]]", "an adapter trains no whole modules"},
+    {"lora_modules_to_save", kRefused, "[[]]", "an adapter trains no whole modules"},
+    {"exclude_modules", kRefused, "[[]]", "name the layers in lora_target_modules"},
+    {"target_parameters", kRefused, "[[]]", "adapters are for linear layers"},
+    {"lora_target_parameters", kRefused, "[[]]", "adapters are for linear layers"},
+    {"layers_to_transform", kRefused, "[[]]", "an adapter is on all layers"},
+    {"layers_pattern", kRefused, "[[],\"\"]", "an adapter is on all layers"},
+    {"rank_pattern", kRefused, "[{}]", "an adapter has one rank"},
+    {"alpha_pattern", kRefused, "[{}]", "an adapter has one alpha"},
+    {"init_lora_weights", kRefused, "[true]", "A is drawn as PEFT does by default and B is zero"},
+    {"layer_replication", kRefused, "[]", "layers are not replicated"},
+    {"trainable_token_indices", kRefused, "[[]]", "an adapter trains no embeddings"},
+    {"ensure_weight_tying", kRemarked, "[false,true]", "tied weights stay tied"},
+    {"megatron_config", kRefused, "[]", "models are Hugging Face ones"},
+    {"loftq_config", kRefused, "[{}]", "only plain LoRA is available"},
+    {"eva_config", kRefused, "[]", "only plain LoRA is available"},
+    {"corda_config", kRefused, "[]", "only plain LoRA is available"},
+    {"lora_ga_config", kRefused, "[]", "only plain LoRA is available"},
+    {"use_dora", kRefused, "[false]", "only plain LoRA is available"},
+    {"velora_config", kRefused, "[]", "only plain LoRA is available"},
+    {"alora_invocation_tokens", kRefused, "[]", "only plain LoRA is available"},
+    {"use_qalora", kRefused, "[false]", "only plain LoRA is available"},
+    {"qalora_group_size", kRemarked, "[16]", "only plain LoRA is available"},
+    {"monteclora_config", kRefused, "[]", "only plain LoRA is available"},
+    {"use_bdlora", kRefused, "[]", "only plain LoRA is available"},
+    {"arrow_config", kRefused, "[]", "only plain LoRA is available"},
+    {"kasa_config", kRefused, "[]", "only plain LoRA is available"},
+    {"feedforward_modules", kRefused, "[[]]", "only LoRA adapters are available"},
+    // bitsandbytes
+    {"quant_method", kRefused, "[\"bitsandbytes\"]", "only bitsandbytes quantisation is known"},
+    {"bnb_4bit_quant_storage", kRemarked, "[\"uint8\"]", "codes are stored as bytes"},
+    {"llm_int8_threshold", kRemarked, "[6.0]", "8-bit inference is not available"},
+    {"llm_int8_skip_modules", kRemarked, "[]", "lm_head is never quantised"},
+    {"llm_int8_enable_fp32_cpu_offload", kRemarked, "[false]", "offloading is not available"},
+    {"llm_int8_has_fp16_weight", kRemarked, "[false]", "8-bit inference is not available"},
+    {"_load_in_4bit", kRemarked, "[true,false]", "see load_in_4bit"},
+    {"_load_in_8bit", kRemarked, "[true,false]", "see load_in_8bit"},
+    // parts of expert manifests
+    {"test_path", kRemarked, "[]", "the test split is not read while training"},
+    {"streaming", kRemarked, "[false]", "files are mapped, never held whole"},
+    {"max_in_memory_samples", kRemarked, "[]", "files are mapped, never held whole"},
+    {"use_pretokenized", kRemarked, "[true,false]", "rows of input_ids are recognised"},
+    {"prompt_template", kRemarked, "[]", "the model's chat template is used"},
+});
+
+}  // namespace
+
+std::span<const InertKey> inert_keys() {
+  return kInertKeys;
+}
+
+const InertKey* find_inert(std::string_view name) {
+  const auto at = std::find_if(kInertKeys.begin(), kInertKeys.end(), [&](const InertKey& k) { return k.name == name; });
+  return at == kInertKeys.end() ? nullptr : &*at;
+}
+
+bool is_neutral(const InertKey& key, const Json& value) {
+  if (value.is_null()) return true;
+  const Json neutral = Json::parse(key.neutral);
+  return std::find(neutral.begin(), neutral.end(), value) != neutral.end();
+}
+
+}  // namespace qtrain

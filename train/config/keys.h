@@ -1,0 +1,55 @@
+#pragma once
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/json.h"
+
+namespace qtrain {
+
+/// Another name of a key, with the same values.
+struct Alias {
+  std::string_view name, key;
+};
+std::span<const Alias> aliases();
+
+/// A key of transformers, TRL, PEFT, bitsandbytes or a dialect that has no member here.
+struct InertKey {
+  std::string_view name;
+  bool refused = false;      ///< a value that is not in `neutral` is an error; otherwise it is only remarked on
+  std::string_view neutral;  ///< JSON list of values that mean what the program does anyway
+  std::string_view why;      ///< what is said about another value
+};
+std::span<const InertKey> inert_keys();
+bool is_neutral(const InertKey& key, const Json& value);
+
+/// What a rewrite makes of a value: settings of canonical keys, or a problem.
+struct Rewritten {
+  std::vector<std::pair<std::string, Json>> settings;
+  std::string problem;
+};
+/// A key whose values have to be translated.
+struct Rewrite {
+  std::string_view name;
+  std::string_view doc;  ///< for the reference page
+  std::function<Rewritten(const Json&)> apply;
+};
+const std::vector<Rewrite>& rewrites();
+
+/// The entry of that name, or null.
+const Alias* find_alias(std::string_view name);
+const InertKey* find_inert(std::string_view name);
+const Rewrite* find_rewrite(std::string_view name);
+/// Whether config_fields lists the name.
+bool is_field(std::string_view name);
+/// Names of all fields, in order.
+std::vector<std::string_view> field_names();
+
+/// The JSON text of a value for messages: short and valid UTF-8.
+std::string show(const Json& value);
+/// The most similar of `names`, or empty when none is similar (Damerau-Levenshtein distance of a third of the length).
+std::string_view nearest(std::string_view word, std::span<const std::string_view> names);
+
+}  // namespace qtrain
