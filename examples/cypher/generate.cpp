@@ -79,7 +79,7 @@ std::string question_lines(const std::vector<Row>& rows) {
   std::string text;
   for (std::size_t i = 0; i < kShownRows; ++i) {
     const Json prompt = {turn("system", kSystem), turn("user", rows[i].question)};
-    text += dump_json(Json{{"prompt", prompt}, {"expected", rows[i].query}}) + "\n";
+    text += dump_json(Json{{"messages", prompt}, {"expected", rows[i].query}}) + "\n";
   }
   return text;
 }

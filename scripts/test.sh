@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# Builds qtrain and runs every test and check. The last line is "N passed, N failed, N skipped".
+# Usage: scripts/test.sh [--no-install] [--full]
+#   --no-install  do not look for missing packages
+#   --full        also the long suites (label slow)
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+install=1
+full=0
+for argument in "$@"; do
+  case "$argument" in
+    --no-install) install=0 ;;
+    --full) full=1 ;;
+    -h | --help) sed -n '2,5s/^# //p' "${BASH_SOURCE[0]}" && exit 0 ;;
+    *) die "unknown option '$argument' (see --help)" ;;
+  esac
+done
+
+passed=0
+failed=0
+skipped=0
+failures=()
+fail_check() {
+  failed=$((failed + 1))
+  failures+=("$1")
+}
+pass_check() { passed=$((passed + 1)); }
+skip_check() {
+  skipped=$((skipped + 1))
+  say "skipped: $1"
+}
+# check NAME COMMAND...: one command that passes or fails as a whole.
+check() {
+  local name="$1"
+  shift
+  if run "$@"; then pass_check; else fail_check "$name"; fi
+}
+
+# suite NAME FOLDER CTEST_OPTION...: adds the counts of a ctest run.
+suite() {
+  local name="$1" folder="$2" report head total bad left status=0
+  shift 2
+  report="$ROOT/$folder/junit-$name.xml"
+  rm -f "$report"
+  run ctest --test-dir "$folder" --output-on-failure --timeout 300 -j "$(nproc)" --output-junit "$report" "$@" || status=$?
+  if [ ! -s "$report" ]; then
+    fail_check "$name: no test ran"
+    return
+  fi
+  head="$(tr '\n\t' '  ' <"$report" | grep -o '<testsuite [^>]*>' | head -n 1)"
+  total="$(attribute tests "$head")"
+  bad="$(attribute failures "$head")"
+  left=$(($(attribute skipped "$head") + $(attribute disabled "$head")))
+  passed=$((passed + total - bad - left))
+  failed=$((failed + bad))
+  skipped=$((skipped + left))
+  [ "$bad" = 0 ] || failures+=("$name: $bad of $total")
+  if [ "$total" = 0 ] || { [ "$status" != 0 ] && [ "$bad" = 0 ]; }; then fail_check "$name: ctest ended with $status"; fi
+}
+attribute() { sed -nE 's/.* '"$1"'="([0-9]+)".*/\1/p' <<<"$2" | grep . || echo 0; }
+
+finish() {
+  trap - EXIT
+  heading "Result after $((SECONDS / 60)) min $((SECONDS % 60)) s"
+  local name
+  for name in ${failures[@]+"${failures[@]}"}; do say "failed: $name"; done
+  say "$passed passed, $failed failed, $skipped skipped"
+  [ "$failed" = 0 ]
+}
+# Something outside a check broke (an install, a configure): it counts, and the last line still comes.
+broke() {
+  fail_check "the script stopped at: $BASH_COMMAND"
+  finish
+}
+trap 'broke' EXIT
+
+if [ "$install" = 1 ]; then
+  heading "What the build and the checks need"
+  run scripts/install_deps.sh --dev
+fi
+choose_compiler
+
+heading "Build"
+configure cpu
+check "build" cmake --build --preset cpu
+
+heading "Tests"
+if [ "$full" = 1 ]; then suite all build/cpu; else suite all build/cpu -LE slow; fi
+
+heading "Unit tests under the address and undefined-behaviour sanitizers"
+configure asan
+check "sanitizer build" cmake --build --preset asan --target unit_tests
+suite asan build/asan -L unit -LE 'slow|style'
+
+heading "Format"
+mapfile -t sources < <(find core kernels quant data optim dist model train examples tests bench \
+  \( -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' \) 2>/dev/null | sort)
+if command -v clang-format >/dev/null; then
+  say "\$ clang-format --dry-run -Werror (${#sources[@]} files)"
+  if clang-format --dry-run -Werror "${sources[@]}"; then pass_check; else fail_check "clang-format"; fi
+else
+  skip_check "clang-format is not installed"
+fi
+
+# The whole tree takes too long for every run: the folder that everything stands on, and the text parsers' entry.
+heading "clang-tidy"
+mapfile -t tidied < <(find core examples -name '*.cpp' | sort)
+if command -v clang-tidy >/dev/null; then
+  say "\$ clang-tidy -p build/cpu --quiet (${#tidied[@]} files: core, examples)"
+  if printf '%s\n' "${tidied[@]}" | xargs -P "$(nproc)" -n 2 clang-tidy -p build/cpu --quiet; then
+    pass_check
+  else
+    fail_check "clang-tidy"
+  fi
+else
+  skip_check "clang-tidy is not installed"
+fi
+
+finish

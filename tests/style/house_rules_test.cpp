@@ -1,0 +1,164 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tests/style/source_tree.h"
+
+namespace qtrain::style {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+/// What must not be found in a file, and the files that are excepted.
+struct Rule {
+  std::string_view name;
+  std::string pattern;
+  std::set<std::string> allowed_folders;
+  std::set<std::string> allowed_files;
+};
+
+// Words that this file must not contain itself are put together from halves.
+std::string halves(std::string_view a, std::string_view b) {
+  return std::string(a) + std::string(b);
+}
+
+// Rules on code: comments and literals do not count.
+std::vector<Rule> code_rules() {
+  return {
+      {.name = "kernels are launched in one place", .pattern = "<<<", .allowed_files = {"kernels/cuda/launch.cuh"}},
+      {.name = "only the log prints",
+       .pattern = R"re(\b(v?f?printf|f?puts|putchar|perror)\s*\(|std::(cout|cerr|clog)\b|fmt::print\b)re",
+       .allowed_folders = {"tests", "bench"},
+       .allowed_files = {"core/log.h", "core/log.cpp"}},
+      {.name = "nothing ends the process but main",
+       .pattern = R"re(\b(exit|_exit|_Exit|quick_exit|abort|terminate)\s*\()re",
+       .allowed_folders = {"tests", "bench"},
+       .allowed_files = {"train/stop.cpp"}},
+      {.name = "no conditional compilation outside the build header",
+       .pattern = R"re(^\s*#\s*(if|ifdef|ifndef|elif|else)\b)re",
+       .allowed_files = {"core/build.h"}},
+      {.name = "no thread_local", .pattern = R"re(\bthread_local\b)re"},
+      {.name = "no using-directive for std", .pattern = R"re(\busing\s+namespace\s+std\b)re"},
+      {.name = "no raw new or delete", .pattern = R"re((=|return|\()\s*new\b|\bdelete\s+\w|\bdelete\[\])re"},
+  };
+}
+
+// Rules on every text file, comments included.
+std::vector<Rule> text_rules() {
+  return {
+      {.name = "nothing is left to do",
+       .pattern =
+           R"re(\b()re" + halves("TO", "DO") + "|" + halves("FIX", "ME") + "|" + halves("HA", "CK") + R"re()\b)re"},
+      {.name = "no path of one machine",
+       .pattern = "(^|[\\s\"'=`(])/(" + halves("ho", "me") + "|" + halves("wo", "rk") + "|" + halves("ro", "ot") + "|" +
+                  halves("tm", "p") + ")/"},
+      {.name = "no registry by its host name",
+       .pattern = halves("py", "pi") + R"(\.(org|python)|)" + halves("python", "hosted") + "|" +
+                  halves("deb", R"(\.debian\.org)") + "|" + halves("archive", R"(\.ubuntu)")},
+      {.name = "no tabs or trailing blanks", .pattern = "\t|[ \r]$"},
+  };
+}
+
+bool excepted(const Rule& rule, const SourceFile& file) {
+  return rule.allowed_folders.contains(file.folder()) || rule.allowed_files.contains(file.path.generic_string());
+}
+
+std::vector<std::string> violations(const std::vector<Rule>& rules, const SourceFile& file, const std::string& text) {
+  std::vector<std::string> found;
+  for (const Rule& rule : rules) {
+    if (excepted(rule, file)) continue;
+    for (const std::string& line : matching_lines(text, {.pattern = rule.pattern, .place = file.path.generic_string()}))
+      found.push_back(std::string(rule.name) + ": " + line);
+  }
+  return found;
+}
+
+std::vector<std::string> code_violations(const SourceFile& file) {
+  return violations(code_rules(), file, without_comments(file.text));
+}
+
+// Files whose bytes are a reference library's output, or a vendored text.
+bool is_verbatim(const SourceFile& file) {
+  const std::string path = file.path.generic_string();
+  return path.find("golden") != path.npos || file.path.filename() == "LICENSE";
+}
+
+std::vector<SourceFile> code_files() {
+  std::vector<SourceFile> files = source_tree(QTRAIN_SOURCE_DIR);
+  std::erase_if(files, [](const SourceFile& f) { return !f.is_code(); });
+  return files;
+}
+
+SourceFile file(const std::string& path, const std::string& text) {
+  return {.path = path, .text = text};
+}
+
+}  // namespace
+
+TEST(HouseRules, the_code_keeps_them) {
+  for (const SourceFile& f : code_files()) EXPECT_THAT(code_violations(f), IsEmpty());
+}
+
+TEST(HouseRules, the_texts_keep_them) {
+  for (const SourceFile& f : source_tree(QTRAIN_SOURCE_DIR)) {
+    EXPECT_THAT(is_verbatim(f) ? std::vector<std::string>{} : violations(text_rules(), f, f.text), IsEmpty());
+  }
+}
+
+TEST(HouseRules, headers_have_a_guard) {
+  for (const SourceFile& f : code_files()) {
+    const bool header = f.path.extension() == ".h" || f.path.extension() == ".cuh";
+    EXPECT_TRUE(!header || f.text.starts_with("#pragma once\n")) << f.path;
+  }
+}
+
+TEST(HouseRules, files_of_code_stay_readable) {
+  constexpr std::ptrdiff_t kMostLines = 450;
+  for (const SourceFile& f : code_files())
+    EXPECT_LE(std::count(f.text.begin(), f.text.end(), '\n'), kMostLines) << f.path;
+}
+
+TEST(HouseRules, a_launch_outside_its_place_is_found) {
+  EXPECT_THAT(code_violations(file("kernels/cuda/x.cu", "void f() {\n  k<<<1, 2>>>();\n}\n")),
+              ElementsAre(HasSubstr("x.cu:2")));
+  EXPECT_THAT(code_violations(file("kernels/cuda/launch.cuh", "k<<<1, 2>>>();\n")), IsEmpty());
+}
+
+TEST(HouseRules, printing_and_exiting_are_found) {
+  EXPECT_THAT(code_violations(file("data/x.cpp", "std::printf(\"a\");\n")), ElementsAre(HasSubstr("only the log")));
+  EXPECT_THAT(code_violations(file("data/x.cpp", "std::cout << 1;\n")), ElementsAre(HasSubstr("only the log")));
+  EXPECT_THAT(code_violations(file("data/x.cpp", "std::exit(1);\n")), ElementsAre(HasSubstr("ends the process")));
+  EXPECT_THAT(code_violations(file("data/x.cpp", "std::snprintf(b, 3, \"printf(\"); // exit(1)\n")), IsEmpty());
+  EXPECT_THAT(code_violations(file("core/log.cpp", "std::fprintf(f, \"\");\n")), IsEmpty());
+}
+
+TEST(HouseRules, conditional_compilation_is_found) {
+  EXPECT_THAT(code_violations(file("core/x.h", "#pragma once\n# ifdef A\n#endif\n")), ElementsAre(HasSubstr("x.h:2")));
+}
+
+TEST(HouseRules, globals_per_thread_and_raw_new_are_found) {
+  EXPECT_THAT(code_violations(file("core/x.cpp", "thread_local int a;\n")), ElementsAre(HasSubstr("thread_local")));
+  EXPECT_THAT(code_violations(file("core/x.cpp", "auto* a = new int;\ndelete a;\nF(const F&) = delete;\n")),
+              ElementsAre(HasSubstr("x.cpp:1"), HasSubstr("x.cpp:2")));
+}
+
+TEST(HouseRules, words_of_unfinished_work_and_of_one_machine_are_found) {
+  const auto of = [](const std::string& text) { return violations(text_rules(), file("docs/x.md", text), text); };
+  EXPECT_THAT(of("a\n" + halves("// TO", "DO later") + "\n"), ElementsAre(HasSubstr("x.md:2")));
+  EXPECT_THAT(of(halves("see /ho", "me/me/file")), ElementsAre(HasSubstr("machine")));
+  EXPECT_THAT(of(halves("https://py", "pi.org/simple")), ElementsAre(HasSubstr("host name")));
+  EXPECT_THAT(of("a line with a blank \n"), ElementsAre(HasSubstr("blanks")));
+}
+
+TEST(WithoutComments, blanks_comments_and_literals_and_keeps_lines) {
+  EXPECT_EQ(without_comments("a // b\nc /* d\ne */ f"), "a     \nc     \n     f");
+  EXPECT_EQ(without_comments("f(\"a\\\"b\", 'c', 1'000);"), "f(\"    \", ' ', 1'000);");
+  EXPECT_EQ(without_comments("R\"x(a)\" // )x\" b"), "R\"x(       )x\" b");
+  EXPECT_EQ(without_comments("g(\"// no\") // yes", Keep::literals), "g(\"// no\")       ");
+}
+
+}  // namespace qtrain::style

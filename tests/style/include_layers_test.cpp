@@ -1,0 +1,118 @@
+#include "tests/style/include_layers.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <regex>
+#include <set>
+
+namespace qtrain::style {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// Which folders the files of a folder may include, beside their own.
+const std::map<std::string, std::set<std::string>>& layers() {
+  static const std::set<std::string> library{"core", "kernels", "quant", "data", "optim", "dist", "model"};
+  static const std::set<std::string> all{"core", "kernels", "quant", "data",    "optim",
+                                         "dist", "model",   "train", "examples"};
+  static const std::map<std::string, std::set<std::string>> table{
+      {"core", {}},
+      {"kernels", {"core"}},
+      {"quant", {"core", "kernels"}},
+      {"data", {"core"}},
+      {"optim", {"core", "kernels", "quant"}},
+      {"dist", {"core"}},
+      {"model", {"core", "kernels", "quant"}},
+      {"train", library},
+      {"examples", {"core"}},
+      {"tests", all},
+      {"bench", all},
+  };
+  return table;
+}
+
+// The kernels of one backend are private to kernels/: callers go through the header of the op.
+bool is_private(const std::string& include) {
+  return include.starts_with("kernels/cpu/") || include.starts_with("kernels/cuda/");
+}
+
+std::string judge(const std::string& folder, const std::string& include) {
+  const std::size_t slash = include.find('/');
+  const std::string target = include.substr(0, slash);
+  if (slash == std::string::npos || !layers().contains(target)) return "is not a path from the root of the repository";
+  if (target != folder && !layers().at(folder).contains(target)) return folder + " may not include " + target;
+  if (is_private(include) && folder != "kernels" && folder != "tests" && folder != "bench")
+    return "kernels of a backend are private to kernels/";
+  return {};
+}
+
+SourceFile code(const std::string& path, const std::string& text) {
+  return {.path = path, .text = text};
+}
+
+}  // namespace
+
+std::vector<std::string> layer_violations(const SourceFile& file) {
+  static const std::regex kInclude(R"re(^\s*#\s*include\s*"([^"]*)")re");
+  std::vector<std::string> found;
+  if (!layers().contains(file.folder())) return found;
+  const std::string text = without_comments(file.text, Keep::literals);
+  std::size_t line = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string one = text.substr(begin, end - begin);
+    std::smatch match;
+    ++line;
+    begin = end + 1;
+    if (!std::regex_search(one, match, kInclude)) continue;
+    const std::string complaint = judge(file.folder(), match[1]);
+    if (!complaint.empty())
+      found.push_back(file.path.string() + ":" + std::to_string(line) + ": \"" + match[1].str() + "\": " + complaint);
+  }
+  return found;
+}
+
+TEST(IncludeLayers, a_folder_includes_only_folders_above_it) {
+  std::size_t files = 0;
+  for (const SourceFile& file : source_tree(QTRAIN_SOURCE_DIR)) {
+    if (!file.is_code()) continue;
+    ++files;
+    EXPECT_THAT(layer_violations(file), IsEmpty());
+  }
+  EXPECT_GT(files, 50u);
+}
+
+TEST(IncludeLayers, data_does_not_see_model) {
+  EXPECT_THAT(layer_violations(code("data/x.cpp", "#include \"core/json.h\"\n#include \"model/lora.h\"\n")),
+              ElementsAre(HasSubstr("data/x.cpp:2")));
+}
+
+TEST(IncludeLayers, core_sees_nothing_of_ours_but_itself) {
+  EXPECT_THAT(layer_violations(code("core/x.h", "#include \"core/json.h\"\n  #  include \"kernels/gemm.h\"\n")),
+              ElementsAre(HasSubstr("core/x.h:2")));
+}
+
+TEST(IncludeLayers, paths_begin_at_the_root) {
+  EXPECT_THAT(layer_violations(code("core/x.cpp", "#include \"json.h\"\n")), ElementsAre(HasSubstr("from the root")));
+  EXPECT_THAT(layer_violations(code("core/x.cpp", "#include \"../core/json.h\"\n")),
+              ElementsAre(HasSubstr("from the root")));
+}
+
+TEST(IncludeLayers, kernels_of_a_backend_are_private) {
+  EXPECT_THAT(layer_violations(code("model/x.cpp", "#include \"kernels/cpu/simd.h\"\n")),
+              ElementsAre(HasSubstr("private")));
+  EXPECT_THAT(layer_violations(code("kernels/cpu/x.cpp", "#include \"kernels/cpu/simd.h\"\n")), IsEmpty());
+}
+
+TEST(IncludeLayers, a_comment_is_no_include) {
+  EXPECT_THAT(
+      layer_violations(code("core/x.h", "// #include \"train/trainer.h\"\n/*\n#include \"train/trainer.h\"\n*/\n")),
+      IsEmpty());
+}
+
+}  // namespace qtrain::style
