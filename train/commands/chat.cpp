@@ -21,7 +21,7 @@ Generator::OnToken stream_to(Log& log, StreamDecoder& decoder, std::string& answ
 }  // namespace
 
 int run_chat(const Arguments& args) {
-  Ctx ctx = make_context({.device = args.device()}, args.log());
+  Ctx ctx = make_context({.device = args.device(), .half = args.text("dtype").value_or("auto") != "float32", .threads = static_cast<int>(args.integer("threads").value_or(0))}, args.log());
   AnswerModel model = declare_answer_model(ctx, {.model = args.required("model"), .adapter = args.text("adapter"), .dtype = args.text("dtype").value_or("auto")});
   AnswerOptions options = answer_options(args, model);
   Answerer answerer(ctx, std::move(model), args.log());

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "data/prompts.h"
@@ -18,8 +19,6 @@ struct EvalRun {
   std::optional<std::string> adapter;
 };
 
-std::string dtype_of_run(const Config& c) { return c.model.dtype; }
-
 // The answer of a row, as it stands in the data: without the blanks around it that templates strip.
 std::string stripped(const std::string& s) {
   const auto begin = s.find_first_not_of(" \t\r\n");
@@ -29,9 +28,11 @@ std::string stripped(const std::string& s) {
 Json loss_of(Ctx& ctx, const EvalRun& run) {
   const Config& c = run.config.value;
   const TextFolder text = load_text_folder(c);
-  const Dataset data = build_dataset(dataset_options(c, Split::evaluation), text.tools(), ctx.pool());
+  DatasetOptions options = dataset_options(c, Split::evaluation);
+  options.max_rows = run.args.integer("limit").value_or(0);
+  const Dataset data = build_dataset(options, text.tools(), ctx.pool());
   const Loader loader(data, {.batch_size = c.training.per_device_eval_batch_size, .sampler = {.sampling = Sampling::sequential}});
-  ModelSetup setup = set_up_model(ctx, {.model = c.model.model_name_or_path, .dtype = dtype_of_run(c), .adapter = run.adapter, .random_init = c.model.random_init});
+  ModelSetup setup = set_up_model(ctx, {.model = c.model.model_name_or_path, .dtype = c.model.dtype, .adapter = run.adapter, .random_init = c.model.random_init});
   setup.model->plan(Pass::evaluate, largest_batch(loader, data));
   setup.model->commit();
   load_weights(ctx, setup, {.seed = static_cast<std::uint64_t>(c.training.seed)}, run.args.log());
@@ -50,7 +51,8 @@ Cases read_cases(const EvalRun& run, const TextFolder& text) {
   const DatasetOptions o = dataset_options(run.config.value, Split::evaluation);
   const RawRows rows(resolve_data_files(o.files, Split::evaluation));
   Cases out;
-  for (std::int64_t i = 0; i < rows.size(); ++i) {
+  const std::int64_t limit = run.args.integer("limit").value_or(rows.size());
+  for (std::int64_t i = 0; i < std::min(rows.size(), limit); ++i) {
     auto one = prompt_case(rows, i, {.text_field = o.dataset_text_field, .chat_template = text.chat_template.has_value()});
     if (!one) continue;
     out.prompts.push_back(one->messages.is_null() ? encode_raw(text, one->prompt)
@@ -65,10 +67,11 @@ Cases read_cases(const EvalRun& run, const TextFolder& text) {
 // Greedy answers against the references; every row goes to --rows.
 void add_answers(Ctx& ctx, const EvalRun& run, Json& result) {
   const Config& c = run.config.value;
-  Answerer answerer(ctx, declare_answer_model(ctx, {.model = c.model.model_name_or_path, .adapter = run.adapter, .dtype = dtype_of_run(c)}), run.args.log());
+  Answerer answerer(ctx, declare_answer_model(ctx, {.model = c.model.model_name_or_path, .adapter = run.adapter, .dtype = c.model.dtype}), run.args.log());
   const Cases cases = read_cases(run, answerer.model().text);
   Stopwatch watch;
-  const auto answers = answerer.answer(cases.prompts, {.sampling = {.greedy = true}, .max_new_tokens = run.args.integer("max_new_tokens").value_or(256)});
+  const auto answers = answerer.answer(cases.prompts, {.sampling = {.greedy = true}, .max_new_tokens = run.args.integer("max_new_tokens").value_or(256),
+                                                         .batch = run.args.integer("batch_size").value_or(64)});
   std::int64_t exact = 0, tokens = 0;
   std::string rows;
   for (std::size_t i = 0; i < answers.size(); ++i) {

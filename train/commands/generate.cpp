@@ -31,7 +31,9 @@ Rows read_rows(const Arguments& args, const TextFolder& text) {
   Rows out;
   if (const auto prompt = args.text("prompt")) {
     out.rows.push_back({{"prompt", *prompt}});
-    out.prompts.push_back(encode_row(text, out.rows.back(), args.has("raw")));
+    Json messages = Json::array({{{"role", "user"}, {"content", *prompt}}});
+    if (const auto system = args.text("system")) messages.insert(messages.begin(), {{"role", "system"}, {"content", *system}});
+    out.prompts.push_back(args.has("raw") ? encode_raw(text, *prompt) : encode_chat(text, {.messages = messages}));
     return out;
   }
   const RawRows raw(resolve_data_files({args.required("input")}, Split::evaluation));
@@ -47,7 +49,7 @@ Rows read_rows(const Arguments& args, const TextFolder& text) {
 int run_generate(const Arguments& args) {
   if (args.has("prompt") == args.has("input"))
     fail(ErrorKind::usage, {.cause = "give either --prompt TEXT or --input FILE.jsonl"});
-  Ctx ctx = make_context({.device = args.device(), .half = args.text("dtype").value_or("auto") != "float32"}, args.log());
+  Ctx ctx = make_context({.device = args.device(), .half = args.text("dtype").value_or("auto") != "float32", .threads = static_cast<int>(args.integer("threads").value_or(0))}, args.log());
   AnswerModel model = declare_answer_model(ctx, {.model = args.required("model"), .adapter = args.text("adapter"), .dtype = args.text("dtype").value_or("auto")});
   const AnswerOptions options = answer_options(args, model);
   Rows rows = read_rows(args, model.text);

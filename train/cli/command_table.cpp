@@ -1,0 +1,175 @@
+#include <algorithm>
+
+#include "train/cli/arguments.h"
+#include "train/cli/runners.h"
+
+namespace qtrain {
+namespace {
+
+using enum FlagKind;
+
+constexpr Flag kHelp{"help", present, "", "show this help"};
+constexpr Flag kJson{"json", present, "", "one JSON document on stdout"};
+constexpr Flag kDevice{"device", choice, "cpu|cuda|auto", "where to run"};
+constexpr Flag kQuiet{"quiet", present, "", "warnings and errors only"};
+constexpr Flag kModel{"model", text, "DIR", "folder of the model"};
+constexpr Flag kAdapter{"adapter", text, "DIR", "folder of a LoRA adapter"};
+constexpr Flag kDtype{"dtype", choice, "auto|float32|bfloat16|float16", "type of the weights in memory (default: the folder's)"};
+constexpr Flag kThreads{"threads", integer, "N", "worker threads (default: one per processor)"};
+constexpr std::string_view kConfig = "CONFIG.json [key=value ...]";
+
+std::vector<Flag> sampling_flags() {
+  return {{"max_new_tokens", integer, "N", "stop after so many tokens"},
+          {"temperature", number, "T", "0: greedy"},
+          {"top_p", number, "P", "sample from the most likely tokens that make up this probability"},
+          {"top_k", integer, "K", "sample from the K most likely tokens; 0: all"},
+          {"min_p", number, "P", "drop tokens less likely than this share of the most likely one"},
+          {"repetition_penalty", number, "X", "above 1: tokens seen before become less likely"},
+          {"seed", integer, "N", "seed of the sampling"},
+          {"greedy", present, "", "always the most likely token"},
+          {"stop", repeated, "TEXT", "end at this text; may be given more than once"},
+          {"batch_size", integer, "N", "rows generated together"}};
+}
+
+std::vector<Flag> with_sampling(std::vector<Flag> flags) {
+  const auto sampling = sampling_flags();
+  flags.insert(flags.end(), sampling.begin(), sampling.end());
+  return flags;
+}
+
+std::vector<Command> training_commands() {
+  return {
+      {.name = "train",
+       .operands = kConfig,
+       .summary = "Train as the config says; `qtrain CONFIG.json` is the same",
+       .flags = {{"resume", text, "auto|never|DIR",
+                  "auto (default): go on from the newest valid checkpoint in output_dir"}},
+       .min_operands = 1,
+       .max_operands = 1,
+       .overrides = true},
+      {.name = "eval",
+       .operands = kConfig,
+       .summary = "Loss and perplexity over the evaluation rows",
+       .flags = {kAdapter,
+                 {"generate", present, "", "also answer each row greedily and count exact matches"},
+                 {"rows", text, "FILE.jsonl", "with --generate: write every row's answer here"},
+                 {"max_new_tokens", integer, "N", "with --generate: longest answer"},
+                 {"limit", integer, "N", "only the first N rows"},
+                 {"batch_size", integer, "N", "with --generate: rows generated together"}},
+       .min_operands = 1,
+       .max_operands = 1,
+       .overrides = true},
+      {.name = "validate",
+       .operands = kConfig,
+       .summary = "Check everything that can be checked without training; list all problems",
+       .flags = {},
+       .min_operands = 1,
+       .max_operands = 1,
+       .overrides = true},
+      {.name = "config",
+       .operands = "[CONFIG.json [key=value ...]]",
+       .summary = "The resolved config with the origin of each value; without a file, the reference of all keys",
+       .flags = {},
+       .min_operands = 0,
+       .max_operands = 1,
+       .overrides = true},
+      {.name = "preprocess",
+       .operands = kConfig,
+       .summary = "Prepare the training rows and tell about their lengths",
+       .flags = {{"dump", text, "FILE.jsonl", "write every training row here"}},
+       .min_operands = 1,
+       .max_operands = 1,
+       .overrides = true},
+  };
+}
+
+std::vector<Command> model_commands() {
+  return {
+      {.name = "generate",
+       .operands = "--model DIR (--prompt TEXT | --input FILE.jsonl)",
+       .summary = "Complete prompts",
+       .flags = with_sampling({kModel,
+                               kAdapter,
+                               kDtype,
+                               {"prompt", text, "TEXT", "one prompt"},
+                               {"input", text, "FILE.jsonl", "rows with prompt or messages"},
+                               {"output", text, "FILE.jsonl", "where rows go (default: stdout)"},
+                               {"system", text, "TEXT", "system message before --prompt"},
+                               {"raw", present, "", "no chat template"}})},
+      {.name = "chat",
+       .operands = "--model DIR",
+       .summary = "Talk to a model",
+       .flags = with_sampling({kModel, kAdapter, kDtype, {"system", text, "TEXT", "system message"}})},
+      {.name = "tokenize",
+       .operands = "--model DIR",
+       .summary = "Strings to token ids: one JSON string per line in, one JSON array per line out",
+       .flags = {kModel,
+                 {"input", text, "FILE", "read this file instead of stdin"},
+                 {"no_special", present, "", "add no special tokens; with --decode leave them out"},
+                 {"decode", present, "", "the other way: arrays of ids in, strings out"}}},
+      {.name = "render",
+       .operands = "--model DIR --input FILE.jsonl",
+       .summary = "The chat template's text of each row, one JSON string per line",
+       .flags = {kModel,
+                 {"input", text, "FILE.jsonl", "rows with messages"},
+                 {"add_generation_prompt", present, "", "end with the start of an answer"}}},
+      {.name = "import",
+       .operands = "FILE.gguf --output DIR",
+       .summary = "Turn a GGUF file into a Hugging Face folder",
+       .flags = {{"output", text, "DIR", "the folder to write"},
+                 {"dtype", choice, "float32|bfloat16|float16", "type of the weights written"}},
+       .min_operands = 1,
+       .max_operands = 1},
+      {.name = "inspect",
+       .operands = "PATH",
+       .summary = "What is in a model folder, adapter, checkpoint, safetensors or GGUF file",
+       .flags = {{"verify", present, "", "check the hashes of a checkpoint"},
+                 {"tensors", present, "", "list every tensor"}},
+       .min_operands = 1,
+       .max_operands = 1},
+      {.name = "doctor",
+       .operands = "",
+       .summary = "Processor, memory, libraries, devices, and what each missing part costs",
+       .flags = {}},
+      {.name = "completion",
+       .operands = "bash|zsh",
+       .summary = "Print a completion script for the shell",
+       .flags = {},
+       .min_operands = 1,
+       .max_operands = 1},
+  };
+}
+
+bool has_flag(const Command& c, std::string_view name) {
+  return std::any_of(c.flags.begin(), c.flags.end(), [&](const Flag& f) { return f.name == name; });
+}
+
+/// The commands whose run function is part of this build, with the flags that all have.
+std::vector<Command> make_commands() {
+  std::vector<Command> all = training_commands();
+  for (Command& c : model_commands()) all.push_back(std::move(c));
+  std::vector<Command> built;
+  for (Command& c : all) {
+    c.run = runner_of(c.name);
+    if (!c.run) continue;
+    for (const Flag& f : {kThreads, kDevice, kJson, kQuiet, kHelp})
+      if (!has_flag(c, f.name)) c.flags.push_back(f);
+    built.push_back(std::move(c));
+  }
+  return built;
+}
+
+}  // namespace
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> table = make_commands();
+  return table;
+}
+
+const Command* find_command(std::string_view name) {
+  const auto& table = commands();
+  const auto at = std::find_if(table.begin(), table.end(), [&](const Command& c) { return c.name == name; });
+  return at == table.end() ? nullptr : &*at;
+}
+
+}  // namespace qtrain

@@ -1,0 +1,11 @@
+#include "train/cli/arguments.h"
+
+namespace qtrain {
+
+/// `qtrain completion bash|zsh`.
+int run_completion(const Arguments& arguments) {
+  arguments.log().result_stream(completion_script(arguments.operand(0)));
+  return 0;
+}
+
+}  // namespace qtrain
