@@ -92,9 +92,20 @@ std::optional<std::string> named_token(const GgufFile& file, const Vocabulary& v
   return std::string(vocabulary.tokens[static_cast<std::size_t>(id)]);
 }
 
-bool flag(const GgufFile& file, const std::string& key, std::optional<bool> fallback) {
+/// A yes or no of the metadata, where there is one.
+std::optional<bool> flag(const GgufFile& file, const std::string& key) {
   const auto* v = file.find(key);
-  return v != nullptr && v->is_boolean() ? v->get<bool>() : fallback.value_or(false);
+  return v != nullptr && v->is_boolean() ? std::optional(v->get<bool>()) : std::nullopt;
+}
+
+/// Whether the tokens that begin and end a text are added to it.
+struct Ends {
+  bool bos = false, eos = false;
+};
+
+Ends ends_of(const GgufFile& file, Ends otherwise) {
+  return {flag(file, "tokenizer.ggml.add_bos_token").value_or(otherwise.bos),
+          flag(file, "tokenizer.ggml.add_eos_token").value_or(otherwise.eos)};
 }
 
 Json added_tokens(const Vocabulary& vocabulary) {
@@ -136,11 +147,9 @@ Json bpe_model(const Vocabulary& vocabulary, Json merges) {
 }
 
 /// BOS and EOS around a text, as a TemplateProcessing; null when there is neither.
-Json post_processor(const GgufFile& file, const Vocabulary& vocabulary, bool add_bos) {
-  const auto bos = add_bos ? named_token(file, vocabulary, "tokenizer.ggml.bos_token_id") : std::nullopt;
-  const auto eos = flag(file, "tokenizer.ggml.add_eos_token", false)
-                       ? named_token(file, vocabulary, "tokenizer.ggml.eos_token_id")
-                       : std::nullopt;
+Json post_processor(const GgufFile& file, const Vocabulary& vocabulary, Ends ends) {
+  const auto bos = ends.bos ? named_token(file, vocabulary, "tokenizer.ggml.bos_token_id") : std::nullopt;
+  const auto eos = ends.eos ? named_token(file, vocabulary, "tokenizer.ggml.eos_token_id") : std::nullopt;
   if (!bos && !eos) return nullptr;
   Json specials = Json::object();
   const auto part = [&](Json& template_, const std::optional<std::string>& token, int type_id) {
@@ -161,9 +170,15 @@ Json post_processor(const GgufFile& file, const Vocabulary& vocabulary, bool add
   return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", specials}};
 }
 
-Json byte_level(bool add_prefix_space, bool use_regex) {
-  return {
-      {"type", "ByteLevel"}, {"add_prefix_space", add_prefix_space}, {"trim_offsets", true}, {"use_regex", use_regex}};
+struct ByteLevel {
+  bool add_prefix_space = false, use_regex = false;
+};
+
+Json byte_level(ByteLevel options) {
+  return {{"type", "ByteLevel"},
+          {"add_prefix_space", options.add_prefix_space},
+          {"trim_offsets", true},
+          {"use_regex", options.use_regex}};
 }
 
 Json pre_tokenizer(const PreTokenizer& pre) {
@@ -172,7 +187,7 @@ Json pre_tokenizer(const PreTokenizer& pre) {
   if (!pre.regex.empty())
     steps.push_back(
         {{"type", "Split"}, {"pattern", {{"Regex", pre.regex}}}, {"behavior", "Isolated"}, {"invert", false}});
-  steps.push_back(byte_level(false, pre.regex.empty()));
+  steps.push_back(byte_level({.use_regex = pre.regex.empty()}));
   if (steps.size() == 1) return steps[0];
   return {{"type", "Sequence"}, {"pretokenizers", steps}};
 }
@@ -184,10 +199,8 @@ const PreTokenizer& pre_tokenizer_of(const GgufFile& file) {
   refuse(file, fmt::format("pre-tokenizer \"{}\" (tokenizer.ggml.pre) is not known", name));
 }
 
-/// A tokenizer.json; `add_bos` is what holds when the file does not say.
-Json byte_level_tokenizer(const GgufFile& file, const Vocabulary& vocabulary, bool& add_bos) {
+Json byte_level_tokenizer(const GgufFile& file, const Vocabulary& vocabulary, Ends ends) {
   const auto& pre = pre_tokenizer_of(file);
-  add_bos = flag(file, "tokenizer.ggml.add_bos_token", pre.add_bos);
   const auto& merges = file.array("tokenizer.ggml.merges");
   for (std::size_t i = 0; i < merges.size(); ++i)
     if (!merges[i].is_string()) refuse(file, fmt::format("merge {} is not a string", i));
@@ -199,8 +212,8 @@ Json byte_level_tokenizer(const GgufFile& file, const Vocabulary& vocabulary, bo
           {"added_tokens", added_tokens(vocabulary)},
           {"normalizer", pre.nfc ? Json{{"type", "NFC"}} : Json(nullptr)},
           {"pre_tokenizer", pre_tokenizer(pre)},
-          {"post_processor", post_processor(file, vocabulary, add_bos)},
-          {"decoder", byte_level(true, true)},
+          {"post_processor", post_processor(file, vocabulary, ends)},
+          {"decoder", byte_level({.add_prefix_space = true, .use_regex = true})},
           {"model", std::move(model)}};
 }
 
@@ -241,10 +254,9 @@ Json merges_from_scores(const GgufFile& file, const Vocabulary& vocabulary) {
   return list;
 }
 
-Json sentencepiece_tokenizer(const GgufFile& file, const Vocabulary& vocabulary, bool& add_bos) {
+Json sentencepiece_tokenizer(const GgufFile& file, const Vocabulary& vocabulary, Ends ends) {
   constexpr auto kSpace = "\u2581";
-  add_bos = flag(file, "tokenizer.ggml.add_bos_token", true);
-  const bool prefix = flag(file, "tokenizer.ggml.add_space_prefix", true);
+  const bool prefix = flag(file, "tokenizer.ggml.add_space_prefix").value_or(true);
   Json model = bpe_model(vocabulary, merges_from_scores(file, vocabulary));
   const auto unknown = std::find(vocabulary.types.begin(), vocabulary.types.end(), TokenType::unknown);
   if (unknown != vocabulary.types.end())
@@ -265,7 +277,7 @@ Json sentencepiece_tokenizer(const GgufFile& file, const Vocabulary& vocabulary,
           {"added_tokens", added_tokens(vocabulary)},
           {"normalizer", normalizer},
           {"pre_tokenizer", nullptr},
-          {"post_processor", post_processor(file, vocabulary, add_bos)},
+          {"post_processor", post_processor(file, vocabulary, ends)},
           {"decoder", {{"type", "Sequence"}, {"decoders", decoders}}},
           {"model", std::move(model)}};
 }
@@ -291,11 +303,13 @@ TokenizerFiles gguf_tokenizer(const GgufFile& file, const GgufModel& model) {
   const auto kind = file.text("tokenizer.ggml.model");
   const auto vocabulary = read_vocabulary(file, model);
   TokenizerFiles files;
-  bool add_bos = false;
+  Ends ends;
   if (kind == "gpt2") {
-    files.tokenizer = byte_level_tokenizer(file, vocabulary, add_bos);
+    ends = ends_of(file, {.bos = pre_tokenizer_of(file).add_bos});
+    files.tokenizer = byte_level_tokenizer(file, vocabulary, ends);
   } else if (kind == "llama") {
-    files.tokenizer = sentencepiece_tokenizer(file, vocabulary, add_bos);
+    ends = ends_of(file, {.bos = true});
+    files.tokenizer = sentencepiece_tokenizer(file, vocabulary, ends);
   } else {
     refuse(file, fmt::format("tokenizer model \"{}\" is not supported; gpt2 and llama are", kind));
   }
@@ -304,7 +318,7 @@ TokenizerFiles gguf_tokenizer(const GgufFile& file, const GgufModel& model) {
        {std::pair{"bos_token", "bos"}, {"eos_token", "eos"}, {"unk_token", "unknown"}, {"pad_token", "padding"}})
     if (const auto token = named_token(file, vocabulary, fmt::format("tokenizer.ggml.{}_token_id", key)))
       files.special_tokens[name] = *token;
-  files.config = {{"add_bos_token", add_bos}, {"add_eos_token", flag(file, "tokenizer.ggml.add_eos_token", false)}};
+  files.config = {{"add_bos_token", ends.bos}, {"add_eos_token", ends.eos}};
   files.config.update(files.special_tokens);
   if (auto text = chat_template(file); !text.is_null()) files.config["chat_template"] = std::move(text);
   files.config["clean_up_tokenization_spaces"] = false;
