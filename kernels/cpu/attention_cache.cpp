@@ -1,0 +1,107 @@
+#include <limits>
+
+#include "kernels/attention.h"
+#include "kernels/cpu/loops.h"
+
+namespace qtrain::ops {
+namespace {
+
+using simd::Acc;
+
+struct CacheSizes {
+  std::int64_t rows, capacity, Hkv, D;
+
+  /// Offset of key head g at position p of cache row r; positions are Hkv * D apart.
+  std::int64_t at(std::int64_t r, std::int64_t p, std::int64_t g) const { return ((r * capacity + p) * Hkv + g) * D; }
+  void check_place(std::int64_t r, std::int64_t p) const {
+    check(r >= 0 && r < rows && p >= 0 && p < capacity, "cached attention: a token is outside the cache");
+  }
+};
+CacheSizes sizes_of(ConstTensor cache) {
+  return {cache.shape[0], cache.shape[1], cache.shape[2], cache.shape[3]};
+}
+
+/// scores = softmax(scale * scores) in place.
+template <class A>
+void softmax(A* scores, std::int64_t n, A scale) {
+  using simd::Vec;
+  A max = -std::numeric_limits<A>::infinity();
+  for (std::int64_t j = 0; j < n; ++j) max = std::max(max, scores[j] *= scale);
+  Vec<A> sums{};
+  simd::each<A>(n, [&](std::int64_t j, auto lanes) {
+    const Vec<A> e = simd::exp(simd::load<A>(scores + j, lanes) - simd::broadcast(max));
+    simd::store<A>(scores + j, e, lanes);
+  });
+  simd::each<A>(n, [&](std::int64_t j, auto lanes) { sums += simd::load<A>(scores + j, lanes); });
+  const A factor = A{1} / simd::sum(sums);
+  for (std::int64_t j = 0; j < n; ++j) scores[j] *= factor;
+}
+
+/// One key head of one token: its query heads share each pass over the cache.
+template <class T, class K>
+struct Decode {
+  using A = Acc<T>;
+  const CachedAttention& a;
+  CacheSizes n;
+  std::int64_t Hq;
+
+  void run(std::int64_t t, std::int64_t g, std::span<std::byte> scratch) const {
+    const std::int64_t row = a.rows.as<std::int32_t>()[t], last = a.positions.as<std::int32_t>()[t];
+    n.check_place(row, last);
+    const std::int64_t first = a.window > 0 ? std::max<std::int64_t>(0, last - a.window + 1) : 0,
+                       keys = last + 1 - first;
+    const std::int64_t group = Hq / n.Hkv, step = n.Hkv * n.D;
+    check(static_cast<std::size_t>(group * (keys + n.D)) * sizeof(A) <= scratch.size(),
+          "cached attention: the context exceeds the workspace");
+    A *scores = reinterpret_cast<A*>(scratch.data()), *sums = scores + group * keys;
+    const T* q = a.q.as<T>() + (t * Hq + g * group) * n.D;
+    const K *key = a.keys.as<K>() + n.at(row, first, g), *value = a.values.as<K>() + n.at(row, first, g);
+    for (std::int64_t j = 0; j < keys; ++j)
+      for (std::int64_t h = 0; h < group; ++h) scores[h * keys + j] = simd::dot<A>(q + h * n.D, key + j * step, n.D);
+    for (std::int64_t h = 0; h < group; ++h) softmax(scores + h * keys, keys, static_cast<A>(a.scale));
+    std::fill_n(sums, group * n.D, A{});
+    for (std::int64_t j = 0; j < keys; ++j)
+      for (std::int64_t h = 0; h < group; ++h)
+        simd::axpy<A>(sums + h * n.D, scores[h * keys + j], value + j * step, n.D);
+    T* y = a.y.as<T>() + (t * Hq + g * group) * n.D;
+    simd::each<A>(group * n.D,
+                  [&](std::int64_t d, auto lanes) { simd::store<A>(y + d, simd::load<A>(sums + d, lanes), lanes); });
+  }
+};
+
+template <class C, class T>
+void append(Ctx& ctx, const CacheAppend& a) {
+  using A = Acc<T>;
+  const CacheSizes n = sizes_of(a.cache);
+  const std::int64_t width = n.Hkv * n.D;
+  C* cache = a.cache.as<C>();
+  const T* x = a.x.as<T>();
+  const std::int32_t *rows = a.rows.as<std::int32_t>(), *positions = a.positions.as<std::int32_t>();
+  for_rows(ctx, a.x.shape[0], width, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      n.check_place(rows[t], positions[t]);
+      simd::each<A>(width, [&](std::int64_t i, auto lanes) {
+        simd::store<A>(cache + n.at(rows[t], positions[t], 0) + i, simd::load<A>(x + t * width + i, lanes), lanes);
+      });
+    }
+  });
+}
+
+}  // namespace
+
+void run_cpu(Ctx& ctx, const CachedAttention& a) {
+  dispatch_float(a.q.dtype, [&]<class T>() {
+    dispatch_float(a.keys.dtype, [&]<class K>() {
+      const Decode<T, K> decode{a, sizes_of(a.keys), a.q.shape[1]};
+      ctx.pool().run(a.q.shape[0] * decode.n.Hkv, [&](std::int64_t task, int worker) {
+        decode.run(task / decode.n.Hkv, task % decode.n.Hkv, ctx.workspace(worker));
+      });
+    });
+  });
+}
+void run_cpu(Ctx& ctx, const CacheAppend& a) {
+  dispatch_float(a.cache.dtype,
+                 [&]<class C>() { dispatch_float(a.x.dtype, [&]<class T>() { append<C, T>(ctx, a); }); });
+}
+
+}  // namespace qtrain::ops

@@ -1,0 +1,173 @@
+#include "kernels/cpu/attention_reference.h"
+
+#include <limits>
+
+#include "kernels/cpu/attention_segments.h"
+#include "kernels/cpu/loops.h"
+
+namespace qtrain::ops {
+namespace {
+
+using simd::Acc;
+using simd::dot;
+using simd::Vec;
+
+struct Sizes {
+  std::int64_t T, Hq, Hkv, D;
+
+  std::int64_t group() const { return Hq / Hkv; }
+  std::int64_t q(std::int64_t t, std::int64_t h) const { return (t * Hq + h) * D; }
+  std::int64_t kv(std::int64_t t, std::int64_t h) const { return (t * Hkv + h) * D; }
+};
+Sizes sizes_of(ConstTensor q, ConstTensor k) {
+  return {q.shape[0], q.shape[1], k.shape[1], q.shape[2]};
+}
+
+/// One row's worth of scores, one row's worth of results.
+template <class A>
+struct Scratch {
+  A *scores, *row;
+
+  Scratch(Ctx& ctx, int worker, std::int64_t keys, std::int64_t D) {
+    const auto space = ctx.workspace(worker);
+    check(static_cast<std::size_t>(keys + D) * sizeof(A) <= space.size(), "attention: a segment exceeds the workspace");
+    scores = reinterpret_cast<A*>(space.data());
+    row = scores + keys;
+  }
+};
+
+template <class T>
+void write_row(const Sink& sink, std::int64_t offset, const Acc<T>* row, std::int64_t D) {
+  T* y = sink.t.as<T>() + offset;
+  simd::each<Acc<T>>(D, [&](std::int64_t d, auto lanes) {
+    write<Acc<T>>(y + d, simd::load<Acc<T>>(row + d, lanes), lanes, sink.mode);
+  });
+}
+
+template <class T>
+struct Query {
+  const Attention& a;
+  Sizes n;
+  Segment segment;
+  std::int64_t i, head;
+};
+
+/// y_i = sum_j p_ij v_j, p_i = softmax(scale * q_i . k_j)
+template <class T>
+void attend(const Query<T>& query, const Scratch<Acc<T>>& scratch) {
+  using A = Acc<T>;
+  const Attention& a = query.a;
+  const Sizes& n = query.n;
+  const std::int64_t i = query.i, h = query.head, g = h / n.group();
+  const std::int64_t first = first_key(i, query.segment.begin, a.window);
+  const T *q = a.q.as<T>() + n.q(i, h), *k = a.k.as<T>(), *v = a.v.as<T>();
+  A max = -std::numeric_limits<A>::infinity(), sum = 0;
+  for (std::int64_t j = first; j <= i; ++j) {
+    const A score = static_cast<A>(a.scale) * dot<A>(q, k + n.kv(j, g), n.D);
+    scratch.scores[j - first] = score;
+    max = std::max(max, score);
+  }
+  for (std::int64_t j = first; j <= i; ++j)
+    sum += scratch.scores[j - first] = std::exp(scratch.scores[j - first] - max);
+  std::fill_n(scratch.row, n.D, A{});
+  for (std::int64_t j = first; j <= i; ++j)
+    simd::axpy<A>(scratch.row, scratch.scores[j - first] / sum, v + n.kv(j, g), n.D);
+  write_row<T>(store(a.y), n.q(i, h), scratch.row, n.D);
+  a.lse.as<A>()[h * n.T + i] = max + std::log(sum);
+}
+
+template <class T>
+struct Backward {
+  using A = Acc<T>;
+  const AttentionGrad& a;
+  Sizes n;
+  const T *q, *k, *v, *y, *dy;
+  const A* lse;
+  A scale;
+
+  explicit Backward(const AttentionGrad& op)
+      : a(op),
+        n(sizes_of(op.q, op.k)),
+        q(op.q.as<T>()),
+        k(op.k.as<T>()),
+        v(op.v.as<T>()),
+        y(op.y.as<T>()),
+        dy(op.dy.as<T>()),
+        lse(op.lse.as<A>()),
+        scale(static_cast<A>(op.scale)) {}
+
+  /// delta_i = dy_i . y_i, which equals sum_j p_ij dp_ij.
+  A delta(std::int64_t i, std::int64_t h) const { return dot<A>(dy + n.q(i, h), y + n.q(i, h), n.D); }
+
+  struct Pair {
+    std::int64_t i, j, h;
+  };
+  /// p_ij = exp(scale q_i . k_j - lse_i)
+  A probability(const Pair& p) const {
+    const A score = scale * dot<A>(q + n.q(p.i, p.h), k + n.kv(p.j, p.h / n.group()), n.D);
+    return std::exp(score - lse[p.h * n.T + p.i]);
+  }
+  /// ds_ij = scale p_ij (dy_i . v_j - delta_i): the gradient of q_i . k_j.
+  A score_grad(const Pair& p, A probability, A delta) const {
+    return scale * probability * (dot<A>(dy + n.q(p.i, p.h), v + n.kv(p.j, p.h / n.group()), n.D) - delta);
+  }
+
+  /// dq_i = sum_j ds_ij k_j
+  void query(const Segment& s, std::int64_t i, std::int64_t h, A* row) const {
+    const A d = delta(i, h);
+    std::fill_n(row, n.D, A{});
+    for (std::int64_t j = first_key(i, s.begin, a.window); j <= i; ++j) {
+      const Pair pair{i, j, h};
+      simd::axpy<A>(row, score_grad(pair, probability(pair), d), k + n.kv(j, h / n.group()), n.D);
+    }
+    write_row<T>(a.dq, n.q(i, h), row, n.D);
+  }
+
+  /// dk_j = sum_i ds_ij q_i and dv_j = sum_i p_ij dy_i over the query heads of key head g.
+  void key(const Segment& s, std::int64_t j, std::int64_t g, A* row) const {
+    A *dk = row, *dv = row + n.D;
+    std::fill_n(row, 2 * n.D, A{});
+    for (std::int64_t h = g * n.group(); h < (g + 1) * n.group(); ++h)
+      for (std::int64_t i = j; i < last_query(j, s.end, a.window); ++i) {
+        const Pair pair{i, j, h};
+        const A p = probability(pair);
+        simd::axpy<A>(dv, p, dy + n.q(i, h), n.D);
+        simd::axpy<A>(dk, score_grad(pair, p, delta(i, h)), q + n.q(i, h), n.D);
+      }
+    if (a.dk.wanted()) write_row<T>(a.dk, n.kv(j, g), dk, n.D);
+    if (a.dv.wanted()) write_row<T>(a.dv, n.kv(j, g), dv, n.D);
+  }
+};
+
+}  // namespace
+
+template <class T>
+void attention_reference(Ctx& ctx, const Attention& a) {
+  const Sizes n = sizes_of(a.q, a.k);
+  for (const Segment& s : segments_of(a.cu_seqlens, n.T))
+    ctx.pool().run(s.size(), [&](std::int64_t task, int worker) {
+      const Scratch<Acc<T>> scratch(ctx, worker, s.size(), n.D);
+      for (std::int64_t h = 0; h < n.Hq; ++h) attend<T>({a, n, s, s.begin + task, h}, scratch);
+    });
+}
+
+template <class T>
+void attention_grad_reference(Ctx& ctx, const AttentionGrad& a) {
+  const Backward<T> backward(a);
+  const Sizes& n = backward.n;
+  for (const Segment& s : segments_of(a.cu_seqlens, n.T))
+    ctx.pool().run(s.size(), [&](std::int64_t task, int worker) {
+      const Scratch<Acc<T>> scratch(ctx, worker, 0, 2 * n.D);
+      for (std::int64_t h = 0; h < n.Hq && a.dq.wanted(); ++h) backward.query(s, s.begin + task, h, scratch.row);
+      for (std::int64_t g = 0; g < n.Hkv; ++g) backward.key(s, s.begin + task, g, scratch.row);
+    });
+}
+
+template void attention_reference<float>(Ctx&, const Attention&);
+template void attention_reference<double>(Ctx&, const Attention&);
+template void attention_reference<Bf16>(Ctx&, const Attention&);
+template void attention_grad_reference<float>(Ctx&, const AttentionGrad&);
+template void attention_grad_reference<double>(Ctx&, const AttentionGrad&);
+template void attention_grad_reference<Bf16>(Ctx&, const AttentionGrad&);
+
+}  // namespace qtrain::ops

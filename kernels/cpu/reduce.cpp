@@ -1,0 +1,61 @@
+#include "kernels/reduce.h"
+
+#include "kernels/cpu/loops.h"
+
+namespace qtrain::ops {
+namespace {
+
+using simd::Acc;
+using simd::Vec;
+
+template <class T>
+void column_sum_as(Ctx& ctx, const ColumnSum& a) {
+  using A = Acc<T>;
+  const std::int64_t N = a.x.shape[-1];
+  const T* x = a.x.as<T>();
+  RowSums<A> sums(ctx, a.x.shape.rows(), N);
+  sums.run([&](std::int64_t begin, std::int64_t end, A* part) {
+    for (std::int64_t r = begin; r < end; ++r) simd::axpy<A>(part, A{1}, x + r * N, N);
+  });
+  dispatch_float(a.y.t.dtype, [&]<class Y>() { sums.finish(a.y.t.as<Y>(), a.y.mode); });
+}
+
+/// out (+)= sum over i of term(Vec<double>) in fixed pieces, whose f64 sums are added in order.
+template <class T, class Term>
+void sum_terms(Ctx& ctx, const Sink& out, ConstTensor x, const Term& term) {
+  const T* p = x.as<T>();
+  const std::int64_t n = x.numel(), most = Ctx::kWorkspaceBytes / sizeof(double);
+  const std::int64_t grain = std::max(kGrain, ceil_div(n, most));
+  auto* parts = reinterpret_cast<double*>(ctx.workspace(0).data());
+  for_ranges(ctx, n, grain, [&](std::int64_t begin, std::int64_t end) {
+    Vec<double> even{}, odd{};
+    std::int64_t i = begin;
+    for (; i + 8 <= end; i += 8) {
+      even += term(simd::load<double>(p + i));
+      odd += term(simd::load<double>(p + i + 4));
+    }
+    simd::each<double>(end - i,
+                       [&](std::int64_t j, auto lanes) { even += term(simd::load<double>(p + i + j, lanes)); });
+    parts[begin / grain] = simd::sum(even + odd);
+  });
+  double total = 0;
+  for (std::int64_t i = 0; i < ceil_div(n, grain); ++i) total += parts[i];
+  double* y = out.t.as<double>();
+  *y = out.adds() ? *y + total : total;
+}
+
+}  // namespace
+
+void run_cpu(Ctx& ctx, const ColumnSum& a) {
+  dispatch_float(a.x.dtype, [&]<class T>() { column_sum_as<T>(ctx, a); });
+}
+void run_cpu(Ctx& ctx, const SumSquares& a) {
+  if (!a.out.wanted()) return;
+  dispatch_float(a.x.dtype, [&]<class T>() { sum_terms<T>(ctx, a.out, a.x, [](Vec<double> v) { return v * v; }); });
+}
+void run_cpu(Ctx& ctx, const Sum& a) {
+  if (!a.out.wanted()) return;
+  dispatch_float(a.x.dtype, [&]<class T>() { sum_terms<T>(ctx, a.out, a.x, [](Vec<double> v) { return v; }); });
+}
+
+}  // namespace qtrain::ops

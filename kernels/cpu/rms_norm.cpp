@@ -1,0 +1,76 @@
+#include "kernels/rms_norm.h"
+
+#include "kernels/cpu/loops.h"
+#include "kernels/cpu/rms_row.h"
+
+namespace qtrain::ops {
+namespace {
+
+using simd::Acc;
+using simd::each;
+
+template <class T>
+void add_row(T* sum, const T* x, const T* residual, std::int64_t n) {
+  using A = Acc<T>;
+  each<A>(n, [&](std::int64_t i, auto lanes) {
+    simd::store<A>(sum + i, simd::load<A>(x + i, lanes) + simd::load<A>(residual + i, lanes), lanes);
+  });
+}
+
+template <class T>
+void forward(Ctx& ctx, const RmsNorm& a) {
+  using A = Acc<T>;
+  const std::int64_t C = a.x.shape[-1];
+  T* y = a.y.as<T>();
+  A* inv_rms = a.inv_rms.as<A>();
+  const T* x = a.x.as<T>();
+  const A* weight = a.weight.as<A>();
+  const T* residual = a.residual ? a.residual.as<T>() : nullptr;
+  T* sum = residual ? a.sum.as<T>() : nullptr;
+  for_rows(ctx, a.x.shape.rows(), C, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const T* row = x + r * C;
+      if (residual) {
+        add_row(sum + r * C, row, residual + r * C, C);
+        row = sum + r * C;
+      }
+      inv_rms[r] = inverse_rms<T>(row, C, a.eps);
+      normalise<T>(y + r * C, row, weight, {.inv_rms = inv_rms[r], .n = C});
+    }
+  });
+}
+
+template <class T>
+void backward(Ctx& ctx, const RmsNormGrad& a) {
+  using A = Acc<T>;
+  const std::int64_t C = a.x.shape[-1], rows = a.x.shape.rows();
+  const T *dy = a.dy.as<T>(), *x = a.x.as<T>();
+  const A *weight = a.weight.as<A>(), *inv_rms = a.inv_rms.as<A>();
+  T* dx = a.dx.wanted() ? a.dx.t.as<T>() : nullptr;
+  // dweight before dx in each row: dx may be dy.
+  const auto one_row = [&](std::int64_t r, A* dweight) {
+    const NormRow<A> row{.inv_rms = inv_rms[r], .n = C};
+    if (dweight) add_weight_grad<T>(dweight, dy + r * C, x + r * C, row);
+    if (dx) normalise_grad<T>({dx + r * C, a.dx.mode}, dy + r * C, {x + r * C, weight, row});
+  };
+  if (!a.dweight.wanted())
+    return for_rows(ctx, rows, C, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r) one_row(r, nullptr);
+    });
+  RowSums<A> dweight(ctx, rows, C);
+  dweight.run([&](std::int64_t begin, std::int64_t end, A* part) {
+    for (std::int64_t r = begin; r < end; ++r) one_row(r, part);
+  });
+  dispatch_float(a.dweight.t.dtype, [&]<class W>() { dweight.finish(a.dweight.t.as<W>(), a.dweight.mode); });
+}
+
+}  // namespace
+
+void run_cpu(Ctx& ctx, const RmsNorm& a) {
+  dispatch_float(a.x.dtype, [&]<class T>() { forward<T>(ctx, a); });
+}
+void run_cpu(Ctx& ctx, const RmsNormGrad& a) {
+  dispatch_float(a.x.dtype, [&]<class T>() { backward<T>(ctx, a); });
+}
+
+}  // namespace qtrain::ops

@@ -1,0 +1,135 @@
+#include "kernels/rope.h"
+
+#include <vector>
+
+#include "kernels/cpu/loops.h"
+#include "kernels/cpu/rms_row.h"
+
+namespace qtrain::ops {
+namespace {
+
+using simd::Acc;
+using simd::each;
+using simd::Vec;
+
+template <class T>
+struct Angles {
+  const Acc<T>*cos, *sin;
+  const std::int32_t* positions;
+  std::int64_t half, count;
+
+  /// Index of the table row of token t.
+  std::int64_t row(std::int64_t t) const {
+    const std::int64_t p = positions[t];
+    check(p >= 0 && p < count, "rope: a position is outside the tables");
+    return p * half;
+  }
+};
+
+template <class T, class Op>
+Angles<T> angles_of(const Op& a) {
+  return {.cos = a.cos.template as<Acc<T>>(),
+          .sin = a.sin.template as<Acc<T>>(),
+          .positions = a.positions.template as<std::int32_t>(),
+          .half = a.cos.shape[1],
+          .count = a.cos.shape[0]};
+}
+
+/// (y1, y2) = (x1 cos - x2 sin, x2 cos + x1 sin) for the halves of one head; y may be x.
+template <class T>
+void rotate(T* y, const T* x, const Angles<T>& angles, std::int64_t row) {
+  using A = Acc<T>;
+  const std::int64_t half = angles.half;
+  each<A>(half, [&](std::int64_t i, auto lanes) {
+    const Vec<A> c = simd::load<A>(angles.cos + row + i, lanes), s = simd::load<A>(angles.sin + row + i, lanes);
+    const Vec<A> x1 = simd::load<A>(x + i, lanes), x2 = simd::load<A>(x + half + i, lanes);
+    simd::store<A>(y + i, x1 * c - x2 * s, lanes);
+    simd::store<A>(y + half + i, x2 * c + x1 * s, lanes);
+  });
+}
+
+/// The inverse rotation of one head; dx may be dy.
+template <class To, class T>
+void rotate_back(const RowSink<To>& dx, const T* dy, const Angles<T>& angles, std::int64_t row) {
+  using A = Acc<T>;
+  const std::int64_t half = angles.half;
+  each<A>(half, [&](std::int64_t i, auto lanes) {
+    const Vec<A> c = simd::load<A>(angles.cos + row + i, lanes), s = simd::load<A>(angles.sin + row + i, lanes);
+    const Vec<A> g1 = simd::load<A>(dy + i, lanes), g2 = simd::load<A>(dy + half + i, lanes);
+    write<A>(dx.data + i, g1 * c + g2 * s, lanes, dx.mode);
+    write<A>(dx.data + half + i, g2 * c - g1 * s, lanes, dx.mode);
+  });
+}
+
+template <class T>
+void forward(Ctx& ctx, const Rope& a) {
+  using A = Acc<T>;
+  const std::int64_t H = a.x.shape[1], D = a.x.shape[2];
+  T* y = a.y.as<T>();
+  const T* x = a.x.as<T>();
+  const Angles<T> angles = angles_of<T>(a);
+  const A* weight = a.weight ? a.weight.as<A>() : nullptr;
+  A* inv_rms = weight ? a.inv_rms.as<A>() : nullptr;
+  for_rows(ctx, a.x.shape[0], H * D, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      const std::int64_t row = angles.row(t);
+      for (std::int64_t i = t * H; i < (t + 1) * H; ++i) {
+        const T* in = x + i * D;
+        if (weight) {
+          inv_rms[i] = inverse_rms<T>(in, D, a.eps);
+          normalise<T>(y + i * D, in, weight, {.inv_rms = inv_rms[i], .n = D});
+          in = y + i * D;
+        }
+        rotate<T>(y + i * D, in, angles, row);
+      }
+    }
+  });
+}
+
+/// With a head norm: dy is rotated back, then goes through the norm.
+template <class T>
+void backward_norm(Ctx& ctx, const RopeGrad& a) {
+  using A = Acc<T>;
+  const std::int64_t H = a.dy.shape[1], D = a.dy.shape[2];
+  const T *dy = a.dy.as<T>(), *x = a.x.as<T>();
+  const A *weight = a.weight.as<A>(), *inv_rms = a.inv_rms.as<A>();
+  T* dx = a.dx.wanted() ? a.dx.t.as<T>() : nullptr;
+  const Angles<T> angles = angles_of<T>(a);
+  RowSums<A> dweight(ctx, a.dy.shape[0] * H, D);
+  dweight.run([&](std::int64_t begin, std::int64_t end, A* part) {
+    std::vector<T> turned(static_cast<std::size_t>(D));
+    for (std::int64_t i = begin; i < end; ++i) {
+      const NormRow<A> row{.inv_rms = inv_rms[i], .n = D};
+      rotate_back<T, T>({turned.data(), Sink::Mode::store}, dy + i * D, angles, angles.row(i / H));
+      add_weight_grad<T>(part, turned.data(), x + i * D, row);
+      if (dx) normalise_grad<T>({dx + i * D, a.dx.mode}, turned.data(), {x + i * D, weight, row});
+    }
+  });
+  if (a.dweight.wanted())
+    dispatch_float(a.dweight.t.dtype, [&]<class W>() { dweight.finish(a.dweight.t.as<W>(), a.dweight.mode); });
+}
+
+template <class T>
+void backward(Ctx& ctx, const RopeGrad& a) {
+  if (a.weight) return backward_norm<T>(ctx, a);
+  if (!a.dx.wanted()) return;
+  const std::int64_t H = a.dy.shape[1], D = a.dy.shape[2];
+  const T* dy = a.dy.as<T>();
+  T* dx = a.dx.t.as<T>();
+  const Angles<T> angles = angles_of<T>(a);
+  for_rows(ctx, a.dy.shape[0], H * D, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin * H; i < end * H; ++i)
+      rotate_back<T, T>({dx + i * D, a.dx.mode}, dy + i * D, angles, angles.row(i / H));
+  });
+}
+
+}  // namespace
+
+void run_cpu(Ctx& ctx, const Rope& a) {
+  dispatch_float(a.x.dtype, [&]<class T>() { forward<T>(ctx, a); });
+}
+void run_cpu(Ctx& ctx, const RopeGrad& a) {
+  dispatch_float(a.dy.dtype, [&]<class T>() { backward<T>(ctx, a); });
+}
+
+}  // namespace qtrain::ops

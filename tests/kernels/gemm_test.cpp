@@ -1,0 +1,170 @@
+#include "kernels/gemm.h"
+
+#include "kernels/cpu/isa.h"
+#include "tests/kernels/support.h"
+
+namespace qtrain {
+namespace {
+
+using ops::Transpose;
+using testing::Array;
+using testing::random;
+
+struct Shape3 {
+  std::int64_t M, N, K;
+};
+struct Case {
+  Shape3 n;
+  DType a = DType::f32, b = DType::f32, c = DType::f32;
+  Transpose ta = Transpose::no, tb = Transpose::no;
+  bool bias = false;
+  Sink::Mode mode = Sink::Mode::store;
+  double alpha = 1;
+};
+
+std::string describe(const Case& c) {
+  return "M=" + std::to_string(c.n.M) + " N=" + std::to_string(c.n.N) + " K=" + std::to_string(c.n.K) + " " +
+         std::string(name_of(c.a)) + " x " + std::string(name_of(c.b)) + " -> " + std::string(name_of(c.c)) +
+         (c.ta == Transpose::yes ? " ta" : "") + (c.tb == Transpose::yes ? " tb" : "") + (c.bias ? " bias" : "") +
+         (c.mode == Sink::Mode::accumulate ? " accumulate" : "");
+}
+
+struct Inputs {
+  Array a, b, bias, c;
+
+  explicit Inputs(const Case& t)
+      : a(random(t.a, t.ta == Transpose::yes ? Shape(t.n.K, t.n.M) : Shape(t.n.M, t.n.K), 1)),
+        b(random(t.b, t.tb == Transpose::yes ? Shape(t.n.N, t.n.K) : Shape(t.n.K, t.n.N), 2)),
+        bias(random(DType::f32, {t.n.N}, 3)),
+        c(random(t.c, {t.n.M, t.n.N}, 4)) {}
+};
+
+Array multiply(Ctx& ctx, const Case& t, Inputs in) {
+  ops::gemm(ctx, {.c = {in.c, t.mode},
+                  .a = in.a,
+                  .b = in.b,
+                  .transpose_a = t.ta,
+                  .transpose_b = t.tb,
+                  .alpha = t.alpha,
+                  .bias = t.bias ? ConstTensor(in.bias) : ConstTensor{}});
+  return in.c;
+}
+
+/// The product in f64 with plain indices, and the sum of magnitudes that bounds rounding.
+void expect_product(const Case& t, const Array& result) {
+  const Inputs in(t);
+  const auto [M, N, K] = t.n;
+  const double unit = t.c == DType::bf16 ? 0x1p-8 : 0x1p-23;
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < M; ++i)
+    for (std::int64_t j = 0; j < N; ++j) {
+      double sum = 0, magnitude = 0;
+      for (std::int64_t k = 0; k < K; ++k) {
+        const double p = in.a.get(t.ta == Transpose::yes ? k * M + i : i * K + k) *
+                         in.b.get(t.tb == Transpose::yes ? j * K + k : k * N + j);
+        sum += p;
+        magnitude += std::abs(p);
+      }
+      double want = t.alpha * sum + (t.bias ? in.bias.get(j) : 0);
+      if (t.mode == Sink::Mode::accumulate) want += in.c.get(i * N + j);
+      const double bound = unit * std::abs(want) + 0x1p-22 * (std::abs(t.alpha) * magnitude + 3);
+      if (!(std::abs(result.get(i * N + j) - want) <= bound)) ++wrong;
+    }
+  EXPECT_EQ(wrong, 0) << describe(t);
+}
+
+class GemmIsa : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    ::setenv("QTRAIN_CPU_ISA", GetParam(), 1);
+    static constexpr std::array names{"avx2", "avx512", "avx512_bf16"};
+    if (std::string(names[static_cast<std::size_t>(cpu_isa())]) != GetParam()) GTEST_SKIP() << "not on this processor";
+  }
+  void TearDown() override { ::unsetenv("QTRAIN_CPU_ISA"); }
+
+  // Operands hold bf16 values, so that both precisions multiply the same numbers.
+  Ctx ctx_{{}, std::string(GetParam()) == "avx512_bf16" ? MatmulPrecision::bf16 : MatmulPrecision::storage};
+};
+
+TEST_P(GemmIsa, AllShapesAndOrientations) {
+  const std::vector<Shape3> shapes{{1, 1, 1},     {1, 576, 64},   {2, 3, 7},     {5, 49, 33},    {8, 16, 100},
+                                   {9, 17, 1},    {13, 95, 2},    {16, 70, 129}, {64, 16, 576},  {65, 193, 31},
+                                   {16, 64, 801}, {31, 33, 1600}, {100, 4, 770}, {530, 51, 1537}};
+  for (const Shape3& n : shapes)
+    for (const Transpose ta : {Transpose::no, Transpose::yes})
+      for (const Transpose tb : {Transpose::no, Transpose::yes}) {
+        const Case t{.n = n, .ta = ta, .tb = tb};
+        expect_product(t, multiply(ctx_, t, Inputs(t)));
+      }
+}
+
+TEST_P(GemmIsa, AllDtypesAndEpilogues) {
+  for (const DType a : {DType::f32, DType::bf16})
+    for (const DType b : {DType::f32, DType::bf16})
+      for (const DType c : {DType::f32, DType::bf16, DType::f64})
+        for (const Transpose tb : {Transpose::no, Transpose::yes})
+          for (const std::int64_t M : {3, 29})
+            for (const Sink::Mode mode : {Sink::Mode::store, Sink::Mode::accumulate}) {
+              const Case t{
+                  .n = {M, 21, 37}, .a = a, .b = b, .c = c, .tb = tb, .bias = true, .mode = mode, .alpha = -0.5};
+              expect_product(t, multiply(ctx_, t, Inputs(t)));
+            }
+}
+
+TEST_P(GemmIsa, SameBitsForAnyNumberOfThreads) {
+  for (const Shape3& n : std::vector<Shape3>{{3, 301, 70}, {200, 150, 1700}, {700, 97, 40}})
+    for (const Transpose t : {Transpose::no, Transpose::yes}) {
+      const Case c{.n = n, .ta = t, .tb = t};
+      Ctx one({}, ctx_.matmul(), 1);
+      const Array want = multiply(one, c, Inputs(c));
+      for (const int threads : {2, 3, 5}) {
+        Ctx many({}, ctx_.matmul(), threads);
+        EXPECT_EQ(multiply(many, c, Inputs(c)).bytes(), want.bytes()) << describe(c) << " threads " << threads;
+      }
+    }
+}
+
+TEST_P(GemmIsa, NoInnerDimensionLeavesBiasOnly) {
+  for (const std::int64_t M : {2, 20}) {
+    const Case t{.n = {M, 19, 0}, .tb = Transpose::yes, .bias = true};
+    const Array c = multiply(ctx_, t, Inputs(t));
+    Inputs in(t);
+    for (std::int64_t i = 0; i < c.size(); ++i) EXPECT_EQ(c.get(i), in.bias.get(i % 19));
+  }
+}
+
+TEST_P(GemmIsa, NanReachesItsRowAndColumnOnly) {
+  for (const std::int64_t M : {4, 20}) {
+    const Case t{.n = {M, 50, 35}, .tb = Transpose::yes};
+    Inputs in(t);
+    in.a.set(2 * 35 + 34, std::nan(""));
+    const Array c = multiply(ctx_, t, in);
+    for (std::int64_t i = 0; i < c.size(); ++i) EXPECT_EQ(std::isnan(c.get(i)), i / 50 == 2) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, GemmIsa, ::testing::Values("avx2", "avx512", "avx512_bf16"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(Gemm, DoubleIsExactToDouble) {
+  Ctx ctx;
+  const Case t{.n = {7, 11, 29},
+               .a = DType::f64,
+               .b = DType::f64,
+               .c = DType::f64,
+               .tb = Transpose::yes,
+               .bias = true,
+               .mode = Sink::Mode::accumulate,
+               .alpha = 1.5};
+  const Inputs in(t);
+  const Array c = multiply(ctx, t, in);
+  for (std::int64_t i = 0; i < 7; ++i)
+    for (std::int64_t j = 0; j < 11; ++j) {
+      double want = in.bias.get(j) + in.c.get(i * 11 + j);
+      for (std::int64_t k = 0; k < 29; ++k) want += 1.5 * in.a.get(i * 29 + k) * in.b.get(j * 29 + k);
+      EXPECT_NEAR(c.get(i * 11 + j), want, 1e-12);
+    }
+}
+
+}  // namespace
+}  // namespace qtrain
