@@ -45,6 +45,8 @@ struct DatasetOptions {
   bool shuffle_dataset = false;  ///< before packing and once more after it, by seed
   std::uint64_t seed = 42;
   std::int64_t max_rows = 0;  ///< 0: all
+  /// Called now and then on the caller's thread while tokenising; it may throw to stop.
+  std::function<void(std::int64_t done, std::int64_t rows)> progress = {};
 };
 
 /// What the rows looked like before packing; lengths are in tokens, before truncation.

@@ -1,0 +1,109 @@
+#include "data/shapes.h"
+
+#include <gmock/gmock.h>
+
+#include "data/prompts.h"
+#include "tests/data/support.h"
+
+namespace qtrain {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Sample read(std::string_view json, const ShapeRules& rules = {}) {
+  return read_sample(parse_json(json, "row"), rules);
+}
+
+TEST(Shapes, EachShapeIsRecognisedAndNullKeysCountAsAbsent) {
+  const std::pair<const char*, RowForm> rows[] = {
+      {R"({"messages":[{"role":"user","content":"a"}],"prompt":"unused","text":"t"})", RowForm::chat},
+      {R"({"messages":null,"text":"t"})", RowForm::text},
+      {R"({"prompt":"a","completion":"b","messages":null})", RowForm::text_pair},
+      {R"({"prompt":[{"role":"user","content":"a"}],"completion":[{"role":"assistant","content":"b"}]})",
+       RowForm::chat_pair},
+      {R"({"prompt":"a","completion":[{"role":"assistant","content":"b"}]})", RowForm::chat_pair},
+      {R"({"input_ids":[1,2],"text":"t"})", RowForm::tokens},
+      {R"({"conversations":[{"from":"human","value":"a"}]})", RowForm::chat},
+      {R"({"instruction":"a","input":"","output":"b"})", RowForm::chat_pair},
+      {R"({"input":"a","output":"b"})", RowForm::chat_pair},
+  };
+  for (const auto& [json, form] : rows) EXPECT_EQ(read(json).form, form) << json;
+  EXPECT_EQ(read(R"({"instruction":"a","output":"b"})", {.chat_template = false}).form, RowForm::text_pair);
+  EXPECT_EQ(read(R"({"body":"b"})", {.text_field = "body"}).text, "b");
+}
+
+TEST(Shapes, ShareGptSpeakersBecomeTheRolesOfTemplates) {
+  const Sample s = read(R"({"system":"Be brief.","tools":"[{\"name\":\"f\"}]","conversations":[
+      {"from":"human","value":"q"}, {"from":"function_call","value":"{\"name\":\"f\",\"arguments\":{\"x\":1}}"},
+      {"from":"observation","value":"42"}, {"from":"gpt","value":"a"}]})");
+  std::vector<std::string> roles;
+  for (const Json& m : s.messages) roles.push_back(m["role"]);
+  EXPECT_THAT(roles, ElementsAre("system", "user", "assistant", "tool", "assistant"));
+  EXPECT_EQ(s.messages[2]["tool_calls"][0]["function"]["arguments"]["x"], 1);
+  EXPECT_EQ(s.messages[4]["content"], "a");
+  EXPECT_EQ(s.tools[0]["name"], "f");
+}
+
+TEST(Shapes, AlpacaRowsKeepInputSystemAndHistory) {
+  const Sample s = read(R"({"instruction":"i","input":"x","output":"o","system":"s","history":[["q1","a1"]]})");
+  EXPECT_EQ(s.messages.size(), 4u);
+  EXPECT_EQ(s.messages[0]["content"], "s");
+  EXPECT_EQ(s.messages[2]["content"], "a1");
+  EXPECT_EQ(s.messages[3]["content"], "i\nx");
+  EXPECT_EQ(s.completion[0]["content"], "o");
+}
+
+TEST(Shapes, WrongRowsSayWhatIsWrong) {
+  const std::pair<const char*, const char*> rows[] = {
+      {R"({"a":1,"b":null})", "keys are: a, b (null)"},
+      {R"({"prompt":"a"})", "no known row shape"},
+      {R"({"text":3})", "'text' is no string but number"},
+      {R"({"messages":[]})", "empty conversation"},
+      {R"({"messages":"hi"})", "no list of messages"},
+      {R"({"messages":[{"content":"x"}]})", "'messages[0]' has no role"},
+      {R"({"messages":[{"role":"user","content":"x"},3]})", "'messages[1]' is no object"},
+      {R"({"input_ids":[1,2],"labels":[1]})", "'labels' has 1 values for 2"},
+      {R"({"input_ids":[1,"x"]})", "no token id"},
+      {R"({"input_ids":[1,2.5]})", "no token id"},
+      {R"({"input_ids":[1,4294967296]})", "no token id"},
+      {R"({"messages":[{"role":"user","content":"x"}],"tools":"[1,"})", "tools"},
+      {R"({"messages":[{"role":"user","content":"x"}],"chat_template_kwargs":3})", "no object"},
+      {R"({"instruction":"i","output":"o","history":[["a"]]})", "history"},
+  };
+  for (const auto& [json, what] : rows)
+    EXPECT_THAT(test::error_of(ErrorKind::input, [&] { read(json); }), HasSubstr(what)) << json;
+}
+
+class Prompts : public test::DataFolder {};
+
+TEST_F(Prompts, TheLastAssistantTurnOrTheCompletionIsTheReference) {
+  const RawRows rows({write(
+      "rows.jsonl",
+      R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a1"},)"
+      R"({"role":"user","content":"q2"},{"role":"assistant","content":[{"type":"text","text":"a2"}]}],"tools":[{"name":"f"}]}
+{"prompt":"p","completion":"c"}
+{"prompt":[{"role":"user","content":"q"}],"completion":[{"role":"assistant","content":"a"}],"chat_template_kwargs":{"enable_thinking":false}}
+{"text":"t"}
+{"messages":[{"role":"user","content":"q"}]}
+{"text":7}
+{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"},{"role":"user","content":"bye"}]}
+)")});
+  const auto first = prompt_case(rows, 0);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->messages.size(), 3u);
+  EXPECT_EQ(first->reference, "a2");
+  EXPECT_EQ(first->tools.size(), 1u);
+  EXPECT_TRUE(prompt_case(rows, 1)->messages.is_null());
+  EXPECT_EQ(prompt_case(rows, 1)->prompt, "p");
+  EXPECT_EQ(prompt_case(rows, 1)->reference, "c");
+  EXPECT_EQ(prompt_case(rows, 2)->messages.size(), 1u);
+  EXPECT_EQ(prompt_case(rows, 2)->template_kwargs["enable_thinking"], false);
+  EXPECT_EQ(prompt_case(rows, 6)->messages.size(), 1u) << "what follows the answer is no part of the prompt";
+  EXPECT_FALSE(prompt_case(rows, 3));
+  EXPECT_FALSE(prompt_case(rows, 4));
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { prompt_case(rows, 5); }), HasSubstr("rows.jsonl:6"));
+}
+
+}  // namespace
+}  // namespace qtrain
