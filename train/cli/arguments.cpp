@@ -70,6 +70,9 @@ Arguments::Arguments(const Command& command, std::span<const std::string> words,
       take_operand(word);
   }
   if (has("help")) return;
+  if (command.overrides)  // these flags are config keys as well
+    for (const char* flag : {"device", "threads"})
+      if (const auto it = values_.find(flag); it != values_.end()) overrides_.emplace_back(flag, it->second.back());
   if (operands_.size() < static_cast<std::size_t>(command.min_operands))
     refuse(command, fmt::format("qtrain {} needs {}", command.name, command.operands));
 }

@@ -14,7 +14,8 @@ constexpr Flag kDevice{"device", choice, "cpu|cuda|auto", "where to run"};
 constexpr Flag kQuiet{"quiet", present, "", "warnings and errors only"};
 constexpr Flag kModel{"model", text, "DIR", "folder of the model"};
 constexpr Flag kAdapter{"adapter", text, "DIR", "folder of a LoRA adapter"};
-constexpr Flag kDtype{"dtype", choice, "auto|float32|bfloat16|float16", "type of the weights in memory (default: the folder's)"};
+constexpr Flag kDtype{"dtype", choice, "auto|float32|bfloat16|float16",
+                      "type of the weights in memory (default: the folder's)"};
 constexpr Flag kThreads{"threads", integer, "N", "worker threads (default: one per processor)"};
 constexpr std::string_view kConfig = "CONFIG.json [key=value ...]";
 
@@ -117,7 +118,7 @@ std::vector<Command> model_commands() {
        .operands = "FILE.gguf --output DIR",
        .summary = "Turn a GGUF file into a Hugging Face folder",
        .flags = {{"output", text, "DIR", "the folder to write"},
-                 {"dtype", choice, "float32|bfloat16|float16", "type of the weights written"}},
+                 {"dtype", choice, "auto|float32|bfloat16|float16", "type of the weights written"}},
        .min_operands = 1,
        .max_operands = 1},
       {.name = "inspect",
