@@ -36,7 +36,6 @@ Slots draw_slots(Draw& draw) {
       {"company", company(draw)},
       {"city", std::string(draw.one_of(kCities))},
       {"genre", std::string(draw.one_of(kGenres))},
-      {"industry", std::string(draw.one_of(kIndustries))},
       {"year", std::to_string(1950 + draw.below(74))},
       {"rating", fmt::format("{}.{}", 5 + draw.below(4), draw.below(10))},
       {"pages", std::to_string(100 + 5 * draw.below(181))},

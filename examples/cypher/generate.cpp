@@ -15,6 +15,7 @@
 #include "core/log.h"
 #include "examples/cypher/entities.h"
 #include "examples/cypher/shapes.h"
+#include "examples/program.h"
 
 namespace qtrain::cypher {
 namespace {
@@ -120,15 +121,7 @@ void write_dataset(const Options& options, Log& log) {
 }  // namespace qtrain::cypher
 
 int main(int argc, char** argv) {
-  qtrain::Log log;
-  try {
-    qtrain::cypher::write_dataset(qtrain::cypher::parse({argv + 1, argv + argc}), log);
-    return 0;
-  } catch (const qtrain::Error& error) {
-    log.error("{}", error.what());
-    return error.exit_code();
-  } catch (const std::exception& error) {
-    log.error("{}", error.what());
-    return static_cast<int>(qtrain::ErrorKind::disk);
-  }
+  return qtrain::run_program(argc, argv, [](const auto& arguments, qtrain::Log& log) {
+    qtrain::cypher::write_dataset(qtrain::cypher::parse(arguments), log);
+  });
 }

@@ -59,7 +59,4 @@ inline constexpr std::array<std::string_view, 12> kGenres{"drama",   "comedy",  
                                                           "war",     "romance",   "fantasy",     "mystery",
                                                           "western", "adventure", "documentary", "thriller"};
 
-inline constexpr std::array<std::string_view, 10> kIndustries{
-    "software", "energy", "media", "finance", "health", "education", "transport", "fashion", "food", "security"};
-
 }  // namespace qtrain::cypher
