@@ -102,7 +102,7 @@ TEST_F(Datasets, TheFirstBadRowIsNamedWhateverThreadFindsIt) {
 TEST_F(Datasets, PackingAllRowsTogetherNeedsFewerRows) {
   const std::string rows = numbered_rows(2500);
   const auto size = [&](std::int64_t batch) {
-    return build(rows, {.max_length = 50, .packing = Packing::bfd, .pack_batch_rows = batch}).size();
+    return build(rows, {.max_length = 512, .packing = Packing::bfd, .pack_batch_rows = batch}).size();
   };
   EXPECT_LT(size(0), size(1000));
   EXPECT_EQ(size(0), size(2500));

@@ -136,22 +136,24 @@ def cases() -> list[tuple[str, str, str, dict]]:
     out = []
     for packing, options in packings.items():
         for file in ("messages", "chat_pair", "text_pair", "text", "ids", "conversations"):
-            out.append((f"{file}-{packing}", file, "chatml", {"max_length": 48, **options}))
+            length = 112 if file == "chat_pair" else 48
+            out.append((f"{file}-{packing}", file, "chatml", {"max_length": length, **options}))
         out.append((f"messages-assistant-{packing}", "messages", "chatml",
                     {"max_length": 48, "assistant_only_loss": True, **options}))
         if packing in ("bfd", "wrapped"):  # more rows than one batch of datasets.map
             out.append((f"many-{packing}", "many", "chatml", {"max_length": 16, **options}))
     out += [
+        ("chat_pair-cut", "chat_pair", "chatml", {"max_length": 64}),
         ("messages-assistant-long", "messages", "chatml", {"max_length": None, "assistant_only_loss": True}),
-        ("messages-assistant-short", "messages", "chatml", {"max_length": 12, "assistant_only_loss": True}),
-        ("chat_pair-all", "chat_pair", "chatml", {"max_length": 64, "completion_only_loss": False}),
-        ("chat_pair-assistant", "chat_pair", "chatml", {"max_length": 64, "assistant_only_loss": True}),
+        ("messages-assistant-short", "messages", "chatml", {"max_length": 40, "assistant_only_loss": True}),
+        ("chat_pair-all", "chat_pair", "chatml", {"max_length": 112, "completion_only_loss": False}),
+        ("chat_pair-assistant", "chat_pair", "chatml", {"max_length": 112, "assistant_only_loss": True}),
         ("text_pair-all", "text_pair", "chatml", {"max_length": 64, "completion_only_loss": False}),
         ("text_pair-long", "text_pair", "chatml", {"max_length": None}),
         ("text-short", "text", "chatml", {"max_length": 3}),
         ("messages-inst-assistant", "messages", "inst", {"max_length": 64, "assistant_only_loss": True}),
         ("messages-inst", "messages", "inst", {"max_length": 64}),
-        ("chat_pair-inst", "chat_pair", "inst", {"max_length": 64}),
+        ("chat_pair-inst", "chat_pair", "inst", {"max_length": 96}),
         ("text-inst", "text", "inst", {"max_length": 32}),
         ("text_pair-inst", "text_pair", "inst", {"max_length": 32}),
         ("text_pair-inst-bfd", "text_pair", "inst", {"max_length": 32, "packing": True}),
