@@ -17,13 +17,14 @@ class Array {
  public:
   Array() = default;
   Array(DType dtype, Shape shape)
-      : bytes_(static_cast<std::size_t>(shape.numel()) * size_of(dtype) + kGuard), dtype_(dtype), shape_(shape) {}
+      : bytes_(static_cast<std::size_t>(shape.numel()) * size_of(dtype)), dtype_(dtype), shape_(shape) {}
 
   Tensor tensor() { return {bytes_.data(), dtype_, shape_, {}}; }
   operator Tensor() { return tensor(); }       // NOLINT: implicit, as op arguments
   operator ConstTensor() { return tensor(); }  // NOLINT
   std::int64_t size() const { return shape_.numel(); }
   DType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
   const std::vector<std::byte>& bytes() const { return bytes_; }
 
   double get(std::int64_t i) const {
@@ -53,7 +54,6 @@ class Array {
   }
 
  private:
-  static constexpr std::size_t kGuard = 0;
   std::vector<std::byte> bytes_;
   DType dtype_ = DType::f32;
   Shape shape_;

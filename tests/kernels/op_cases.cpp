@@ -1,0 +1,407 @@
+#include "tests/kernels/op_cases.h"
+
+#include "kernels/attention.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/elementwise.h"
+#include "kernels/embedding.h"
+#include "kernels/gemm.h"
+#include "kernels/reduce.h"
+#include "kernels/rms_norm.h"
+#include "kernels/rope.h"
+#include "kernels/swiglu.h"
+
+namespace qtrain::testing {
+namespace {
+
+using Values = std::vector<double>;
+
+std::size_t at(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+std::string shape_name(const Shape& s) {
+  std::string name;
+  for (int i = 0; i < s.rank; ++i) name += (i ? "x" : "_") + std::to_string(s[i]);
+  return name;
+}
+
+Values rms_norm_formula(const Values& x, const Values& weight) {
+  const std::size_t C = weight.size();
+  Values y(x.size());
+  for (std::size_t r = 0; r < x.size(); r += C) {
+    double squares = 0;
+    for (std::size_t c = 0; c < C; ++c) squares += x[r + c] * x[r + c];
+    for (std::size_t c = 0; c < C; ++c)
+      y[r + c] = x[r + c] / std::sqrt(squares / static_cast<double>(C) + 1e-6) * weight[c];
+  }
+  return y;
+}
+
+OpCase rms_norm_case(Shape shape) {
+  return {.name = "rms_norm" + shape_name(shape),
+          .inputs = {{"x", shape}, {"weight", {shape[-1]}, Storage::arithmetic}},
+          .forward =
+              [shape](Ctx& ctx, DType d, Arrays& in) {
+                Arrays out{Array(d, shape), Array(arithmetic_of(d), {shape.rows()})};
+                ops::rms_norm(ctx, {.y = out[0], .inv_rms = out[1], .x = in[0], .weight = in[1], .eps = 1e-6});
+                return out;
+              },
+          .formula = [](const Arrays& in) { return rms_norm_formula(in[0].values(), in[1].values()); },
+          .backward =
+              [](Ctx& ctx, DType, const OpCase::Backward& b) {
+                ops::rms_norm_grad(ctx, {.dx = b.gradients[0],
+                                         .dweight = b.gradients[1],
+                                         .dy = b.dy,
+                                         .x = b.inputs[0],
+                                         .weight = b.inputs[1],
+                                         .inv_rms = b.outputs[1]});
+              }};
+}
+
+/// cos and sin of a table of `count` positions.
+Arrays rope_tables(DType d, std::int64_t count, std::int64_t half) {
+  Arrays tables{Array(arithmetic_of(d), {count, half}), Array(arithmetic_of(d), {count, half})};
+  for (std::int64_t p = 0; p < count; ++p)
+    for (std::int64_t i = 0; i < half; ++i) {
+      const double angle =
+          static_cast<double>(p) * std::pow(100.0, -static_cast<double>(i) / static_cast<double>(half));
+      tables[0].set(p * half + i, std::cos(angle));
+      tables[1].set(p * half + i, std::sin(angle));
+    }
+  return tables;
+}
+
+Array rope_positions(std::int64_t T) {
+  std::vector<std::int32_t> p;
+  for (std::int64_t t = 0; t < T; ++t) p.push_back(static_cast<std::int32_t>(t * 5 % 7));
+  return integers(p);
+}
+
+Values rope_formula(Values x, const Shape& s) {
+  const std::int64_t half = s[2] / 2;
+  Arrays tables = rope_tables(DType::f64, 7, half);
+  for (std::int64_t t = 0; t < s[0]; ++t)
+    for (std::int64_t h = 0; h < s[1]; ++h)
+      for (std::int64_t i = 0; i < half; ++i) {
+        const std::int64_t first = (t * s[1] + h) * s[2] + i, row = t * 5 % 7 * half + i;
+        const double a = x[at(first)], b = x[at(first + half)], c = tables[0].get(row), sn = tables[1].get(row);
+        x[at(first)] = a * c - b * sn;
+        x[at(first + half)] = a * sn + b * c;
+      }
+  return x;
+}
+
+OpCase rope_case(Shape shape) {
+  return {.name = "rope" + shape_name(shape),
+          .inputs = {{"x", shape}},
+          .forward =
+              [shape](Ctx& ctx, DType d, Arrays& in) {
+                Arrays tables = rope_tables(d, 7, shape[2] / 2), out{Array(d, shape)};
+                Array positions = rope_positions(shape[0]);
+                ops::rope(ctx, {.y = out[0], .x = in[0], .cos = tables[0], .sin = tables[1], .positions = positions});
+                return out;
+              },
+          .formula = [shape](const Arrays& in) { return rope_formula(in[0].values(), shape); },
+          .backward =
+              [shape](Ctx& ctx, DType d, const OpCase::Backward& b) {
+                Arrays tables = rope_tables(d, 7, shape[2] / 2);
+                Array positions = rope_positions(shape[0]);
+                ops::rope_grad(
+                    ctx,
+                    {.dx = b.gradients[0], .dy = b.dy, .cos = tables[0], .sin = tables[1], .positions = positions});
+              }};
+}
+
+OpCase normed_rope_case(Shape shape) {
+  return {
+      .name = "normed_rope" + shape_name(shape),
+      .inputs = {{"x", shape}, {"weight", {shape[2]}, Storage::arithmetic}},
+      .forward =
+          [shape](Ctx& ctx, DType d, Arrays& in) {
+            Arrays tables = rope_tables(d, 7, shape[2] / 2);
+            Arrays out{Array(d, shape), Array(arithmetic_of(d), {shape[0], shape[1]})};
+            Array positions = rope_positions(shape[0]);
+            ops::rope(ctx, {.y = out[0],
+                            .x = in[0],
+                            .cos = tables[0],
+                            .sin = tables[1],
+                            .positions = positions,
+                            .weight = in[1],
+                            .inv_rms = out[1],
+                            .eps = 1e-6});
+            return out;
+          },
+      .formula =
+          [shape](const Arrays& in) { return rope_formula(rms_norm_formula(in[0].values(), in[1].values()), shape); },
+      .backward =
+          [shape](Ctx& ctx, DType d, const OpCase::Backward& b) {
+            Arrays tables = rope_tables(d, 7, shape[2] / 2);
+            Array positions = rope_positions(shape[0]);
+            ops::rope_grad(ctx, {.dx = b.gradients[0],
+                                 .dy = b.dy,
+                                 .cos = tables[0],
+                                 .sin = tables[1],
+                                 .positions = positions,
+                                 .x = b.inputs[0],
+                                 .weight = b.inputs[1],
+                                 .inv_rms = b.outputs[1],
+                                 .dweight = b.gradients[1]});
+          }};
+}
+
+OpCase swiglu_case(Shape shape) {
+  return {
+      .name = "swiglu" + shape_name(shape),
+      .inputs = {{"gate", shape}, {"up", shape}},
+      .forward =
+          [shape](Ctx& ctx, DType d, Arrays& in) {
+            Arrays out{Array(d, shape)};
+            ops::swiglu(ctx, {.y = out[0], .gate = in[0], .up = in[1]});
+            return out;
+          },
+      .formula =
+          [](const Arrays& in) {
+            Values y = in[0].values();
+            for (std::size_t i = 0; i < y.size(); ++i)
+              y[i] = y[i] / (1 + std::exp(-y[i])) * in[1].get(static_cast<std::int64_t>(i));
+            return y;
+          },
+      .backward =
+          [](Ctx& ctx, DType, const OpCase::Backward& b) {
+            ops::swiglu_grad(
+                ctx,
+                {.dgate = b.gradients[0], .dup = b.gradients[1], .dy = b.dy, .gate = b.inputs[0], .up = b.inputs[1]});
+          }};
+}
+
+Array some_targets(std::int64_t n, std::int64_t V) {
+  std::vector<std::int32_t> t;
+  for (std::int64_t i = 0; i < n; ++i) t.push_back(static_cast<std::int32_t>(i == 1 ? V - 1 : i * 7919 % V));
+  return integers(t);
+}
+
+OpCase cross_entropy_case(Shape shape) {
+  return {.name = "cross_entropy" + shape_name(shape),
+          .inputs = {{"logits", shape}},
+          .forward =
+              [shape](Ctx& ctx, DType d, Arrays& in) {
+                Arrays out{Array(arithmetic_of(d), {shape[0]})};
+                Array targets = some_targets(shape[0], shape[1]);
+                ops::cross_entropy(ctx, {.logits = in[0], .loss = out[0], .targets = targets});
+                return out;
+              },
+          .formula =
+              [shape](const Arrays& in) {
+                Array targets = some_targets(shape[0], shape[1]);
+                Values loss;
+                for (std::int64_t r = 0; r < shape[0]; ++r) {
+                  double sum = 0;
+                  for (std::int64_t c = 0; c < shape[1]; ++c) sum += std::exp(in[0].get(r * shape[1] + c));
+                  loss.push_back(std::log(sum) - in[0].get(r * shape[1] + targets.tensor().as<std::int32_t>()[r]));
+                }
+                return loss;
+              },
+          .backward =
+              [shape](Ctx& ctx, DType d, const OpCase::Backward& b) {
+                Array loss(arithmetic_of(d), {shape[0]}), scale = scalars({b.dy.get(0)}), logits = b.inputs[0];
+                Array targets = some_targets(shape[0], shape[1]);
+                ops::cross_entropy(ctx, {.logits = logits,
+                                         .loss = loss,
+                                         .targets = targets,
+                                         .gradient = ops::Gradient::in_place,
+                                         .scale = scale});
+                ops::copy(ctx, {.y = b.gradients[0], .x = logits});
+              },
+          .equal_dy = true};
+}
+
+Array some_tokens(std::int64_t T, std::int64_t V) {
+  std::vector<std::int32_t> t;
+  for (std::int64_t i = 0; i < T; ++i) t.push_back(static_cast<std::int32_t>(i * i % V));
+  return integers(t);
+}
+
+struct EmbeddingSizes {
+  std::int64_t T, V, C;
+};
+OpCase embedding_case(EmbeddingSizes n) {
+  return {.name = "embedding" + shape_name({n.T, n.V, n.C}),
+          .inputs = {{"table", {n.V, n.C}}},
+          .forward =
+              [n](Ctx& ctx, DType d, Arrays& in) {
+                Arrays out{Array(d, {n.T, n.C})};
+                Array tokens = some_tokens(n.T, n.V);
+                ops::embedding(ctx, {.y = out[0], .table = in[0], .tokens = tokens});
+                return out;
+              },
+          .formula =
+              [n](const Arrays& in) {
+                Values y;
+                for (std::int64_t t = 0; t < n.T; ++t)
+                  for (std::int64_t c = 0; c < n.C; ++c) y.push_back(in[0].get(t * t % n.V * n.C + c));
+                return y;
+              },
+          .backward =
+              [n](Ctx& ctx, DType, const OpCase::Backward& b) {
+                Array tokens = some_tokens(n.T, n.V);
+                ops::embedding_grad(ctx, {.dtable = b.gradients[0], .dy = b.dy, .tokens = tokens});
+              }};
+}
+
+/// Rows 0, 3, 6, ... of x [T, C]; the adjoint scatters.
+OpCase gather_rows_case(std::int64_t T, std::int64_t C) {
+  const auto rows = [T] {
+    std::vector<std::int32_t> r;
+    for (std::int64_t i = 0; i < T; i += 3) r.push_back(static_cast<std::int32_t>(i));
+    return integers(r);
+  };
+  return {.name = "gather_rows" + shape_name({T, C}),
+          .inputs = {{"x", {T, C}}},
+          .forward =
+              [=](Ctx& ctx, DType d, Arrays& in) {
+                Array r = rows();
+                Arrays out{Array(d, {r.size(), C})};
+                ops::gather_rows(ctx, {.y = out[0], .x = in[0], .rows = r});
+                return out;
+              },
+          .formula =
+              [=](const Arrays& in) {
+                Values y;
+                for (std::int64_t i = 0; i < T; i += 3)
+                  for (std::int64_t c = 0; c < C; ++c) y.push_back(in[0].get(i * C + c));
+                return y;
+              },
+          .backward =
+              [=](Ctx& ctx, DType, const OpCase::Backward& b) {
+                Array r = rows();
+                ops::scatter_rows(ctx, {.y = b.gradients[0], .x = b.dy, .rows = r});
+              }};
+}
+
+struct AttentionSizes {
+  std::string name;
+  std::vector<std::int32_t> cu;
+  std::int64_t Hq, Hkv, D, window = 0;
+
+  std::int64_t T() const { return cu.back(); }
+  double scale() const { return 1 / std::sqrt(static_cast<double>(D)); }
+};
+
+/// y_i = sum_j softmax_j(scale q_i . k_j) v_j over the keys of i's segment and window.
+Values attention_formula(const AttentionSizes& n, const Arrays& in) {
+  Values y(at(n.T() * n.Hq * n.D));
+  for (std::size_t s = 0; s + 1 < n.cu.size(); ++s)
+    for (std::int64_t i = n.cu[s]; i < n.cu[s + 1]; ++i)
+      for (std::int64_t h = 0; h < n.Hq; ++h) {
+        const std::int64_t g = h / (n.Hq / n.Hkv);
+        double sum = 0;
+        double* row = &y[at((i * n.Hq + h) * n.D)];
+        for (std::int64_t j = n.cu[s]; j <= i; ++j) {
+          if (n.window > 0 && i - j >= n.window) continue;
+          double score = 0;
+          for (std::int64_t d = 0; d < n.D; ++d)
+            score += in[0].get((i * n.Hq + h) * n.D + d) * in[1].get((j * n.Hkv + g) * n.D + d);
+          const double p = std::exp(score * n.scale());
+          sum += p;
+          for (std::int64_t d = 0; d < n.D; ++d) row[d] += p * in[2].get((j * n.Hkv + g) * n.D + d);
+        }
+        for (std::int64_t d = 0; d < n.D; ++d) row[d] /= sum;
+      }
+  return y;
+}
+
+OpCase attention_case(const AttentionSizes& n) {
+  const Shape q{n.T(), n.Hq, n.D}, kv{n.T(), n.Hkv, n.D};
+  return {.name = "attention_" + n.name,
+          .inputs = {{"q", q}, {"k", kv}, {"v", kv}},
+          .forward =
+              [=](Ctx& ctx, DType d, Arrays& in) {
+                Arrays out{Array(d, q), Array(arithmetic_of(d), {n.Hq, n.T()})};
+                Array cu = integers(n.cu);
+                ops::attention(ctx, {.y = out[0],
+                                     .lse = out[1],
+                                     .q = in[0],
+                                     .k = in[1],
+                                     .v = in[2],
+                                     .cu_seqlens = cu,
+                                     .window = n.window,
+                                     .scale = n.scale()});
+                return out;
+              },
+          .formula = [=](const Arrays& in) { return attention_formula(n, in); },
+          .backward =
+              [=](Ctx& ctx, DType, const OpCase::Backward& b) {
+                Array cu = integers(n.cu);
+                ops::attention_grad(ctx, {.dq = b.gradients[0],
+                                          .dk = b.gradients[1],
+                                          .dv = b.gradients[2],
+                                          .dy = b.dy,
+                                          .y = b.outputs[0],
+                                          .q = b.inputs[0],
+                                          .k = b.inputs[1],
+                                          .v = b.inputs[2],
+                                          .lse = b.outputs[1],
+                                          .cu_seqlens = cu,
+                                          .window = n.window,
+                                          .scale = n.scale()});
+              }};
+}
+
+OpCase gemm_case() {
+  return {.name = "gemm_bias",
+          .inputs = {{"x", {19, 23}}, {"weight", {11, 23}}, {"bias", {11}}},
+          .forward =
+              [](Ctx& ctx, DType d, Arrays& in) {
+                Arrays out{Array(d, {19, 11})};
+                ops::gemm(
+                    ctx,
+                    {.c = store(out[0]), .a = in[0], .b = in[1], .transpose_b = ops::Transpose::yes, .bias = in[2]});
+                return out;
+              },
+          .formula =
+              [](const Arrays& in) {
+                Values y;
+                for (std::int64_t i = 0; i < 19; ++i)
+                  for (std::int64_t j = 0; j < 11; ++j) {
+                    y.push_back(in[2].get(j));
+                    for (std::int64_t k = 0; k < 23; ++k) y.back() += in[0].get(i * 23 + k) * in[1].get(j * 23 + k);
+                  }
+                return y;
+              },
+          .backward =
+              [](Ctx& ctx, DType, const OpCase::Backward& b) {
+                ops::gemm(ctx, {.c = b.gradients[0], .a = b.dy, .b = b.inputs[1]});
+                ops::gemm(ctx, {.c = b.gradients[1], .a = b.dy, .b = b.inputs[0], .transpose_a = ops::Transpose::yes});
+                ops::column_sum(ctx, {.y = b.gradients[2], .x = b.dy});
+              }};
+}
+
+}  // namespace
+
+std::vector<OpCase> op_cases() {
+  std::vector<OpCase> cases{gemm_case()};
+  for (const Shape& s : {Shape{1, 1}, Shape{5, 7}, Shape{3, 2, 80}, Shape{70, 576}}) cases.push_back(rms_norm_case(s));
+  for (const Shape& s : {Shape{1, 1, 2}, Shape{9, 3, 10}, Shape{40, 9, 64}}) {
+    cases.push_back(rope_case(s));
+    cases.push_back(normed_rope_case(s));
+  }
+  for (const Shape& s : {Shape{1, 1}, Shape{7, 11}, Shape{33, 1536}}) cases.push_back(swiglu_case(s));
+  for (const Shape& s : {Shape{1, 1}, Shape{5, 3}, Shape{6, 2051}, Shape{3, 151936}})
+    cases.push_back(cross_entropy_case(s));
+  for (const EmbeddingSizes& n : {EmbeddingSizes{1, 1, 1}, EmbeddingSizes{60, 9, 7}, EmbeddingSizes{200, 40, 576}})
+    cases.push_back(embedding_case(n));
+  cases.push_back(gather_rows_case(1, 3));
+  cases.push_back(gather_rows_case(50, 77));
+  for (const AttentionSizes& n :
+       std::vector<AttentionSizes>{{.name = "one_token", .cu = {0, 1}, .Hq = 1, .Hkv = 1, .D = 2},
+                                   {.name = "tiny_segments", .cu = {0, 1, 2, 2, 7, 8}, .Hq = 6, .Hkv = 2, .D = 6},
+                                   {.name = "odd_heads", .cu = {0, 5, 50}, .Hq = 7, .Hkv = 7, .D = 10},
+                                   {.name = "grouped", .cu = {0, 64, 67, 200}, .Hq = 9, .Hkv = 3, .D = 64},
+                                   {.name = "window", .cu = {0, 33, 170}, .Hq = 4, .Hkv = 2, .D = 80, .window = 37},
+                                   {.name = "window_of_one", .cu = {0, 20}, .Hq = 2, .Hkv = 1, .D = 4, .window = 1},
+                                   {.name = "wide_heads", .cu = {0, 131}, .Hq = 2, .Hkv = 1, .D = 256}})
+    cases.push_back(attention_case(n));
+  return cases;
+}
+
+}  // namespace qtrain::testing

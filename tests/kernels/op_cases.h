@@ -1,0 +1,54 @@
+#pragma once
+#include <functional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "tests/kernels/support.h"
+
+namespace qtrain::testing {
+
+/// What an input is stored as when the op runs in a dtype.
+enum class Storage : std::uint8_t {
+  same,        ///< the dtype
+  arithmetic,  ///< f64 with f64, else f32 (norm weights, tables)
+};
+
+struct Input {
+  std::string name;
+  Shape shape;
+  Storage storage = Storage::same;
+};
+
+using Arrays = std::vector<Array>;
+
+/// An op with its gradient as one row of the test table. The first output is the one that is differentiated.
+struct OpCase {
+  std::string name;
+  std::vector<Input> inputs;
+  /// Runs the op in `dtype` on inputs stored accordingly.
+  std::function<Arrays(Ctx&, DType, Arrays&)> forward;
+  /// The first output by its formula, in f64.
+  std::function<std::vector<double>(const Arrays&)> formula;
+  /// Adds to or stores the gradients of the inputs in `gradients`, each as its sink's mode says.
+  struct Backward {
+    Arrays &inputs, &outputs;
+    Array& dy;
+    std::vector<Sink>& gradients;
+  };
+  std::function<void(Ctx&, DType, const Backward&)> backward;
+  bool equal_dy = false;  ///< the gradient takes one factor for all rows (cross-entropy)
+};
+
+inline void PrintTo(const OpCase& op, std::ostream* out) {
+  *out << op.name;
+}
+
+inline DType arithmetic_of(DType d) {
+  return d == DType::f64 ? DType::f64 : DType::f32;
+}
+
+/// Every op that has a gradient, at ordinary and odd shapes.
+std::vector<OpCase> op_cases();
+
+}  // namespace qtrain::testing
