@@ -1,0 +1,156 @@
+#include "train/import/gguf_import.h"
+
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <fstream>
+
+#include "core/gguf.h"
+#include "core/json.h"
+#include "core/safetensors.h"
+#include "data/tokenizer/tokenizer.h"
+#include "tests/core/temp_folder.h"
+
+namespace qtrain {
+namespace {
+
+using qtrain::testing::error_of;
+using qtrain::testing::TempFolder;
+using ::testing::HasSubstr;
+
+const std::filesystem::path kGoldens = QTRAIN_SOURCE_DIR "/tests/train/goldens/gguf";
+
+std::filesystem::path golden(const std::string& name) {
+  return kGoldens / (name + ".gguf");
+}
+
+class GgufImport : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { import_gguf({.gguf = golden(GetParam()), .output = folder_.path()}); }
+  Json expected() const { return read_json(kGoldens / "expected.json")[GetParam()]; }
+
+  TempFolder folder_;
+};
+
+TEST_P(GgufImport, WeightsAreTheReferencesBits) {
+  const SafetensorsReader imported(folder_.path()), reference(kGoldens / (GetParam() + ".safetensors"));
+  ASSERT_EQ(imported.tensors().size(), reference.tensors().size());
+  for (const auto& [name, tensor] : reference.tensors()) {
+    const auto ours = imported.at(name);
+    EXPECT_EQ(ours.dtype, tensor.dtype) << name;
+    ASSERT_EQ(ours.shape, tensor.shape) << name;
+    EXPECT_EQ(std::memcmp(ours.data, tensor.data, tensor.bytes()), 0) << name;
+  }
+}
+
+TEST_P(GgufImport, ConfigurationsSayWhatTheModelIs) {
+  const auto reference = expected();
+  for (const auto* file : {"config", "generation_config", "tokenizer_config"}) {
+    const auto imported = read_json(folder_ / (std::string(file) + ".json"));
+    for (const auto& [key, value] : reference[file].items())
+      EXPECT_EQ(dump_json(imported.value(key, Json("missing"))), dump_json(value)) << file << "." << key;
+  }
+}
+
+TEST_P(GgufImport, TheTokenizerGivesTheIdsOfTheOriginal) {
+  const auto tokenizer = load_tokenizer(folder_.path());
+  for (const auto& row : expected()["ids"]) {
+    const auto text = row[0].get<std::string>();
+    EXPECT_EQ(tokenizer->encode(text), row[1].get<std::vector<std::int32_t>>()) << text;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GgufImport, ::testing::Values("smollm", "qwen3", "qwen2", "spm"),
+                         [](const auto& info) { return info.param; });
+
+TEST(GgufImportDtype, IsTheCallersChoice) {
+  TempFolder folder;
+  import_gguf({.gguf = golden("qwen2"), .output = folder / "f32", .dtype = DType::f32});
+  const SafetensorsReader wide(folder / "f32"), reference(kGoldens / "qwen2.safetensors");
+  for (const auto& [name, tensor] : reference.tensors())
+    for (std::int64_t i = 0; i < tensor.numel(); ++i)
+      ASSERT_EQ(wide.at(name).as<float>()[i], static_cast<float>(tensor.as<Bf16>()[i])) << name;
+  EXPECT_EQ(read_json(folder / "f32/config.json")["torch_dtype"], "float32");
+  const auto error = error_of([&] { import_gguf({golden("qwen2"), folder / "i8", DType::i8}); });
+  EXPECT_EQ(error.kind(), ErrorKind::usage);
+  EXPECT_FALSE(std::filesystem::exists(folder / "i8"));
+}
+
+/// The golden with the first occurrence of `from` replaced by text of the same length.
+std::filesystem::path patched(const TempFolder& folder, const std::string& name, std::string_view from,
+                              std::string_view to) {
+  auto bytes = read_text(golden(name));
+  const auto at = bytes.find(from);
+  check(at != std::string::npos && from.size() == to.size(), "nothing to patch");
+  bytes.replace(at, to.size(), to);
+  std::ofstream(folder / "patched.gguf", std::ios::binary) << bytes;
+  return folder / "patched.gguf";
+}
+
+struct Patch {
+  const char *name, *from, *to, *cause;
+};
+
+class GgufImportRefusal : public ::testing::TestWithParam<Patch> {};
+
+TEST_P(GgufImportRefusal, SaysWhyAndWritesNothing) {
+  const auto& [name, from, to, cause] = GetParam();
+  TempFolder folder;
+  const auto file = patched(folder, name, from, to);
+  const auto error = error_of([&] { import_gguf({.gguf = file, .output = folder / "out"}); });
+  EXPECT_EQ(error.kind(), ErrorKind::input);
+  EXPECT_THAT(error.what(), HasSubstr(cause));
+  EXPECT_FALSE(std::filesystem::exists(folder / "out"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, GgufImportRefusal,
+    ::testing::Values(Patch{"smollm", "llama", "gemma", "architecture \"gemma\" is not supported"},
+                      Patch{"smollm", "smollm", "other!", "pre-tokenizer \"other!\""},
+                      Patch{"smollm", "gpt2", "bert", "tokenizer model \"bert\""},
+                      Patch{"smollm", "blk.0.ffn_up.weight", "blk.0.ffn_xp.weight",
+                            "no tensor \"blk.0.ffn_up.weight\""},
+                      Patch{"spm", "rope_freqs.weight", "rope_frexs.weight", "\"rope_frexs.weight\" has no place"},
+                      Patch{"smollm", "llama.embedding_length", "llama.embedding_lengtx", "llama.embedding_length"},
+                      Patch{"smollm", "tokenizer.ggml.merges", "tokenizer.ggml.merged", "tokenizer.ggml.merges"},
+                      Patch{"spm", "tokenizer.ggml.scores", "tokenizer.ggml.scorex", "tokenizer.ggml.scores"}));
+
+/// The golden with the first value of an f32 tensor replaced.
+std::filesystem::path with_value(const TempFolder& folder, const std::string& tensor, float value) {
+  const GgufFile file(golden("spm"));
+  const auto data = file.tensor(tensor).data.first(16);
+  const std::string from(reinterpret_cast<const char*>(data.data()), data.size());
+  std::string to = from;
+  std::memcpy(to.data(), &value, sizeof value);
+  return patched(folder, "spm", from, to);
+}
+
+TEST(GgufImportRefusals, UnknownRopeFactors) {
+  TempFolder folder;
+  const auto file = with_value(folder, "rope_freqs.weight", 2);
+  EXPECT_THAT(error_of([&] { import_gguf({.gguf = file, .output = folder / "out"}); }).what(),
+              HasSubstr("rope_freqs.weight is not the llama3 rope scaling"));
+}
+
+TEST(GgufImportRefusals, ValuesOutOfRangeOfTheDtype) {
+  TempFolder folder;
+  const auto file = with_value(folder, "blk.0.ffn_down.weight", 65520);
+  EXPECT_THAT(error_of([&] {
+                import_gguf({file, folder / "f16", DType::f16});
+              }).what(),
+              HasSubstr("65520 of tensor model.layers.0.mlp.down_proj.weight is out of range for float16"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "f16/config.json"));
+  EXPECT_NO_THROW(import_gguf({file, folder / "bf16", DType::bf16}));
+}
+
+TEST(GgufImportRefusals, MissingFileAndFolderInTheWay) {
+  TempFolder folder;
+  EXPECT_THAT(error_of([&] { import_gguf({.gguf = folder / "none.gguf", .output = folder / "out"}); }).what(),
+              HasSubstr("no such file"));
+  std::ofstream(folder / "out") << "a file";
+  const auto error = error_of([&] { import_gguf({.gguf = golden("qwen2"), .output = folder / "out"}); });
+  EXPECT_EQ(error.kind(), ErrorKind::disk);
+}
+
+}  // namespace
+}  // namespace qtrain
