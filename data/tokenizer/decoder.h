@@ -1,0 +1,19 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+
+namespace qtrain {
+
+/// A step from tokens back to text: rewrites the list of token strings, which are joined at the end.
+class Decoder {
+ public:
+  virtual ~Decoder() = default;
+  virtual void apply(std::vector<std::string>& tokens) const = 0;
+};
+/// From the `decoder` of a tokenizer.json; null for none (tokens are then joined by spaces). Unknown types are errors.
+std::unique_ptr<Decoder> make_decoder(const Json& json);
+
+}  // namespace qtrain

@@ -1,0 +1,48 @@
+#pragma once
+#include "core/json.h"
+#include "data/tokenizer/added_tokens.h"
+#include "data/tokenizer/bpe.h"
+#include "data/tokenizer/decoder.h"
+#include "data/tokenizer/normalizer.h"
+#include "data/tokenizer/post_processor.h"
+#include "data/tokenizer/pre_tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
+
+namespace qtrain {
+
+/// A tokenizer.json of the tokenizers library: added tokens, normalizer, pre-tokenizer, BPE, post-processor, decoder.
+class JsonTokenizer final : public Tokenizer {
+ public:
+  /// `extra`: special tokens that only tokenizer_config.json names; those without an id get the next free ones.
+  JsonTokenizer(const Json& json, std::vector<AddedToken> extra);
+
+  std::vector<std::int32_t> encode(std::string_view text, EncodeOptions options) const override;
+  Encoding encode_with_offsets(std::string_view text, EncodeOptions options) const override;
+  std::string decode(std::span<const std::int32_t> ids, DecodeOptions options) const override;
+  std::int32_t size() const override { return size_; }
+  std::optional<std::int32_t> id_of(std::string_view token) const override;
+  std::string token(std::int32_t id) const override;
+  bool is_special(std::int32_t id) const override;
+  const SpecialTokens& special() const override { return special_; }
+  void set_special(SpecialTokens special) { special_ = std::move(special); }
+  const SpecialFrame& frame() const { return frame_; }
+
+ private:
+  void add_tokens(std::vector<AddedToken> tokens);
+  void encode_text(TrackedText text, bool at_start, Encoding& out) const;
+  void encode_plain(TrackedText text, bool at_start, Encoding& out) const;
+  static void add_frame(const std::vector<std::int32_t>& ids, std::size_t at, Encoding& out);
+
+  Bpe model_;
+  std::unique_ptr<Normalizer> normalizer_;
+  std::unique_ptr<PreTokenizer> pre_tokenizer_;
+  std::unique_ptr<Decoder> decoder_;
+  SpecialFrame frame_;
+  AddedTokenFinder raw_finder_, normalized_finder_;
+  std::unordered_map<std::int32_t, AddedToken> added_;
+  std::unordered_map<std::string, std::int32_t> added_ids_;
+  std::int32_t size_ = 0;
+  SpecialTokens special_;
+};
+
+}  // namespace qtrain
