@@ -26,6 +26,8 @@ class SafetensorsReader {
   /// reads (F8_E4M3, U32, ...) are refused on use; `tensors` leaves them out.
   ConstTensor at(const std::string& name) const;
   const std::map<std::string, ConstTensor>& tensors() const { return tensors_; }
+  /// Tensors that `at` refuses, with the reason.
+  const std::map<std::string, std::string>& unusable() const { return unusable_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::filesystem::path& path() const { return path_; }
 

@@ -1,0 +1,69 @@
+#include <fmt/format.h>
+
+#include "train/inspect/inspect.h"
+
+namespace qtrain {
+namespace {
+
+std::string grouped(std::int64_t n) {
+  auto digits = std::to_string(n);
+  for (auto at = static_cast<std::int64_t>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<std::size_t>(at), ",");
+  return digits;
+}
+
+std::string size_text(double bytes) {
+  return bytes >= 1e9   ? fmt::format("{:.2f} GB", bytes / 1e9)
+         : bytes >= 1e6 ? fmt::format("{:.1f} MB", bytes / 1e6)
+                        : fmt::format("{:.1f} kB", bytes / 1e3);
+}
+
+std::string weights_text(const Json& w) {
+  std::string text = fmt::format("{} parameters in {} tensors, {}", grouped(w["parameters"].get<std::int64_t>()),
+                                 w["tensors"].get<std::int64_t>(), size_text(w["bytes"].get<double>()));
+  for (const auto& [dtype, of] : w["dtypes"].items())
+    text += fmt::format("; {} {}", of["tensors"].get<std::int64_t>(), dtype);
+  return text;
+}
+
+class Lines {
+ public:
+  void add(std::string_view label, std::string_view text) { out_ += fmt::format("  {:<26} {}\n", label, text); }
+  void add(std::string_view label, const Json& value) {
+    add(label, value.is_string() ? value.get_ref<const std::string&>() : dump_json(value));
+  }
+  void members(const Json& report, const char* section) {
+    if (!report.contains(section)) return;
+    for (const auto& [key, value] : report[section].items()) add(key, value);
+  }
+  std::string take(const std::string& title) { return title + out_; }
+
+ private:
+  std::string out_;
+};
+
+}  // namespace
+
+std::string inspect_text(const Json& report) {
+  Lines lines;
+  lines.members(report, "model");
+  lines.members(report, "adapter");
+  if (report.contains("weights")) {
+    lines.add("weights", weights_text(report["weights"]));
+    if (report["weights"].contains("unsupported"))
+      for (const auto& [name, why] : report["weights"]["unsupported"].items()) lines.add(name, why);
+  }
+  if (report.contains("tokenizer")) lines.add("tokenizer", report["tokenizer"]);
+  lines.members(report, "checkpoint");
+  lines.members(report, "metadata");
+  if (report.contains("state_files"))
+    for (const auto& [name, of] : report["state_files"].items()) lines.add(name, weights_text(of));
+  if (report.contains("checkpoints"))
+    for (const auto& name : report["checkpoints"]) lines.add("checkpoint", name);
+  if (report.contains("tensors"))
+    for (const auto& t : report["tensors"])
+      lines.add(t["dtype"].get<std::string>() + " " + dump_json(t["shape"]), t["name"]);
+  return lines.take(report["path"].get<std::string>() + ": " + report["kind"].get<std::string>() + "\n");
+}
+
+}  // namespace qtrain
