@@ -29,12 +29,12 @@ std::string weights_text(const Json& w) {
 class Lines {
  public:
   void add(std::string_view label, std::string_view text) { out_ += fmt::format("  {:<26} {}\n", label, text); }
-  void add(std::string_view label, const Json& value) {
-    add(label, value.is_string() ? value.get_ref<const std::string&>() : dump_json(value));
+  void add_value(std::string_view label, const Json& value) {
+    add(label, value.is_string() ? value.get<std::string>() : dump_json(value));
   }
   void members(const Json& report, const char* section) {
     if (!report.contains(section)) return;
-    for (const auto& [key, value] : report[section].items()) add(key, value);
+    for (const auto& [key, value] : report[section].items()) add_value(key, value);
   }
   std::string take(const std::string& title) { return title + out_; }
 
@@ -51,18 +51,18 @@ std::string inspect_text(const Json& report) {
   if (report.contains("weights")) {
     lines.add("weights", weights_text(report["weights"]));
     if (report["weights"].contains("unsupported"))
-      for (const auto& [name, why] : report["weights"]["unsupported"].items()) lines.add(name, why);
+      for (const auto& [name, why] : report["weights"]["unsupported"].items()) lines.add_value(name, why);
   }
-  if (report.contains("tokenizer")) lines.add("tokenizer", report["tokenizer"]);
+  if (report.contains("tokenizer")) lines.add_value("tokenizer", report["tokenizer"]);
   lines.members(report, "checkpoint");
   lines.members(report, "metadata");
   if (report.contains("state_files"))
     for (const auto& [name, of] : report["state_files"].items()) lines.add(name, weights_text(of));
   if (report.contains("checkpoints"))
-    for (const auto& name : report["checkpoints"]) lines.add("checkpoint", name);
+    for (const auto& name : report["checkpoints"]) lines.add_value("checkpoint", name);
   if (report.contains("tensors"))
     for (const auto& t : report["tensors"])
-      lines.add(t["dtype"].get<std::string>() + " " + dump_json(t["shape"]), t["name"]);
+      lines.add_value(t["dtype"].get<std::string>() + " " + dump_json(t["shape"]), t["name"]);
   return lines.take(report["path"].get<std::string>() + ": " + report["kind"].get<std::string>() + "\n");
 }
 
