@@ -194,6 +194,7 @@ Json inspect_folder(const fs::path& folder, TensorList list) {
 Json inspect_gguf(const fs::path& path, TensorList list) {
   const GgufFile file(path);
   Json report{{"path", path.string()}, {"kind", "GGUF file"}, {"version", file.version()}};
+  if (file.find("general.architecture")) report["model"]["architecture"] = *file.find("general.architecture");
   put_weights(report, facts_of(file), list);
   for (const auto& [key, value] : file.values()) {
     if (value.is_array()) {

@@ -28,7 +28,7 @@ std::string weights_text(const Json& w) {
 
 class Lines {
  public:
-  void add(std::string_view label, std::string_view text) { out_ += fmt::format("  {:<26} {}\n", label, text); }
+  void add(std::string_view label, std::string_view text) { out_ += fmt::format("  {:<32} {}\n", label, text); }
   void add_value(std::string_view label, const Json& value) {
     add(label, value.is_string() ? value.get<std::string>() : dump_json(value));
   }
