@@ -42,7 +42,7 @@ std::vector<bool> tokens_in(const Tokenizer::Encoding& encoding,
   for (std::size_t t = 0; t < inside.size(); ++t) {
     const auto [begin, end] = encoding.offsets[t];
     while (range < ranges.size() && ranges[range].second <= begin) ++range;
-    inside[t] = range < ranges.size() && begin < ranges[range].second && end > ranges[range].first && end > begin;
+    inside[t] = range < ranges.size() && end > ranges[range].first && end > begin;
   }
   return inside;
 }
@@ -88,12 +88,12 @@ EncodedRow RowEncoder::encode_tokens(Sample sample) const {
            {.cause = "labels holds " + std::to_string(label), .remedy = "A label is a token id, or -100 for none."});
   EncodedRow row;
   row.document_starts = starts_of(sample.position_ids);
-  row.labels = sample.labels.empty() ? sample.input_ids : std::move(sample.labels);
+  const bool labelled = !sample.labels.empty();
+  row.labels = labelled ? std::move(sample.labels) : sample.input_ids;
   row.input_ids = std::move(sample.input_ids);
-  if (sample.labels.empty()) {
-    mask_where_not(row.labels, sample.assistant_mask);
-    if (completion_only_.value_or(false)) mask_where_not(row.labels, sample.completion_mask);
-  }
+  if (labelled) return row;  // as they are
+  mask_where_not(row.labels, sample.assistant_mask);
+  if (completion_only_.value_or(false)) mask_where_not(row.labels, sample.completion_mask);
   return row;
 }
 

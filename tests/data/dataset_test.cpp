@@ -129,6 +129,45 @@ TEST_F(Datasets, ARowOfTokensKeepsTheDocumentsOfItsPositions) {
               HasSubstr("rows.jsonl:1: position_ids"));
 }
 
+TEST_F(Datasets, DocumentsOfTokenRowsSurviveBlocksAndTruncation) {
+  std::string rows;
+  for (int i = 0; i < 100; ++i) rows += "{\"input_ids\":[1,2,3]}\n";
+  rows += "{\"input_ids\":[1,2,3,4],\"position_ids\":[0,1,0,0]}\n";
+  EXPECT_THAT(build(rows).row(100).document_starts, ElementsAre(0, 2, 3));
+  EXPECT_THAT(build(rows, {.max_length = 3}).row(100).document_starts, ElementsAre(0, 2));
+  EXPECT_THAT(build(rows).row(0).document_starts, ElementsAre(0));
+}
+
+TEST_F(Datasets, MasksOfTokenRowsApplyWhereThereAreNoLabels) {
+  const std::string rows =
+      "{\"input_ids\":[1,2,3,4],\"assistant_masks\":[0,1,1,0],\"completion_mask\":[0,0,1,1]}\n"
+      "{\"input_ids\":[1,2,3,4],\"assistant_masks\":[0,0,0,0],\"labels\":[1,2,3,4]}\n";
+  EXPECT_THAT(build(rows).row(0).labels, ElementsAre(-100, 2, 3, -100));
+  EXPECT_THAT(build(rows, {.completion_only_loss = true}).row(0).labels, ElementsAre(-100, -100, 3, -100));
+  EXPECT_THAT(build(rows).row(1).labels, ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { build("{\"input_ids\":[1,2],\"labels\":[1,-7]}\n"); }),
+              HasSubstr("-100 for none"));
+}
+
+TEST_F(Datasets, RowsWithoutTargetsAreDroppedOnlyWhereRowsAreCut) {
+  const std::string rows = "{\"input_ids\":[1,2],\"labels\":[-100,-100]}\n{\"input_ids\":[1,2]}\n";
+  EXPECT_EQ(build(rows).size(), 1);
+  EXPECT_EQ(build(rows).statistics().dropped_rows, 1);
+  EXPECT_EQ(build(rows, {.max_length = std::nullopt}).size(), 2);
+  EXPECT_EQ(build(rows, {.max_length = std::nullopt}).statistics().untargeted_rows, 1);
+  EXPECT_EQ(build(rows, {.max_length = 4, .packing = Packing::bfd}).length(0), 4);
+}
+
+TEST_F(Datasets, TheFingerprintSeesLabelsAndBorders) {
+  const auto print = [&](const char* rest) {
+    return build("{\"input_ids\":[1,2,3]" + std::string(rest) + "}\n").fingerprint();
+  };
+  const std::set<std::uint64_t> prints = {print(""), print(",\"labels\":[1,2,-100]"),
+                                          print(",\"position_ids\":[0,1,0]")};
+  EXPECT_EQ(prints.size(), 3u);
+  EXPECT_EQ(print(""), print(",\"labels\":[1,2,3]"));
+}
+
 TEST_F(Datasets, BosIsNeverDoubled) {
   const Text inst("inst");
   const std::int32_t bos = *inst.tokenizer->special().bos_id;
@@ -231,6 +270,24 @@ TEST_F(Datasets, ShuffleKeepsEveryRowAndFollowsTheSeed) {
   EXPECT_NE(shuffled, texts({.shuffle_dataset = true, .seed = 2}));
 }
 
+TEST_F(Datasets, ShuffledRowsArePackedInAnotherCompany) {
+  std::string rows;
+  for (int i = 0; i < 40; ++i) rows += "{\"input_ids\":[" + std::to_string(i) + ",7,7]}\n";
+  const auto documents = [&](bool shuffle) {
+    const Dataset data = build(rows, {.max_length = 6, .packing = Packing::bfd, .shuffle_dataset = shuffle});
+    std::set<std::vector<std::int32_t>> pairs;
+    std::set<std::int32_t> seen;
+    for (std::int64_t i = 0; i < data.size(); ++i) {
+      pairs.insert({data.row(i).input_ids[0], data.row(i).input_ids[3]});
+      seen.insert({data.row(i).input_ids[0], data.row(i).input_ids[3]});
+    }
+    EXPECT_EQ(seen.size(), 40u);
+    return pairs;
+  };
+  EXPECT_TRUE(documents(false).contains({0, 1}));
+  EXPECT_NE(documents(true), documents(false));
+}
+
 TEST_F(Datasets, ProgressIsReportedAndMayStop) {
   std::vector<std::int64_t> seen;
   DatasetOptions options;
@@ -260,7 +317,12 @@ TEST_F(Datasets, HeldOutRowsAreInOnePartOnly) {
   EXPECT_EQ(parts.evaluation.size(), 11);
   std::set<std::string> places;
   for (const RawRows* part : {&parts.train, &parts.evaluation})
-    for (std::int64_t i = 0; i < part->size(); ++i) places.insert(part->place(i));
+    for (std::int64_t i = 0; i < part->size(); ++i) {
+      places.insert(part->place(i));
+      if (i > 0) {
+        EXPECT_LT(part->text(i - 1).data(), part->text(i).data()) << "the file's order is kept";
+      }
+    }
   EXPECT_EQ(places.size(), 101u);
   EXPECT_EQ(parts.evaluation.place(0), hold_out(rows, 0.1, 7).evaluation.place(0));
   EXPECT_EQ(hold_out(rows, 1e-9, 7).evaluation.size(), 1);
