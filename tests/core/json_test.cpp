@@ -27,11 +27,11 @@ struct BadText {
 class BadJson : public ::testing::TestWithParam<BadText> {};
 
 TEST_P(BadJson, IsRefusedWithItsPlace) {
-  const auto [text, place, cause] = GetParam();
-  const auto error = error_of([&] { parse_json(text, "x.json"); });
+  const auto& bad = GetParam();
+  const auto error = error_of([&] { parse_json(bad.text, "x.json"); });
   EXPECT_EQ(error.kind(), ErrorKind::input);
-  EXPECT_EQ(error.text().place, place);
-  EXPECT_THAT(error.text().cause, HasSubstr(cause));
+  EXPECT_EQ(error.text().place, bad.place);
+  EXPECT_THAT(error.text().cause, HasSubstr(bad.cause));
 }
 
 INSTANTIATE_TEST_SUITE_P(
