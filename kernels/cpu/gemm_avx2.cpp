@@ -9,20 +9,25 @@ constexpr int kRows = 6, kLanes = 8, kVectors = 2, kWidth = kLanes * kVectors;
 
 template <int Vectors>
 void multiply(const TileCall& call) {
-  const auto *a = static_cast<const float*>(call.a), *b = static_cast<const float*>(call.b);
+  const auto* b = static_cast<const float*>(call.b);
+  const float* a[kRows];
+#pragma GCC unroll 6
+  for (int i = 0; i < kRows; ++i)
+    a[i] = static_cast<const float*>(call.a) + (i < call.rows ? i : call.rows - 1) * call.a_row;
   __m256 sum[kRows][Vectors];
 #pragma GCC unroll 6
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 2
     for (int v = 0; v < Vectors; ++v)
       sum[i][v] = call.add ? _mm256_loadu_ps(call.tile + i * kWidth + v * kLanes) : _mm256_setzero_ps();
-  for (std::int64_t k = 0; k < call.groups; ++k, a += kRows, b += Vectors * kLanes) {
+  const std::int64_t step = call.a_group, groups = call.groups;  // stores to the tile may alias `call`
+  for (std::int64_t k = 0, at = 0; k < groups; ++k, at += step, b += Vectors * kLanes) {
     __m256 row[Vectors];
 #pragma GCC unroll 2
     for (int v = 0; v < Vectors; ++v) row[v] = _mm256_loadu_ps(b + v * kLanes);
 #pragma GCC unroll 6
     for (int i = 0; i < kRows; ++i) {
-      const __m256 x = _mm256_broadcast_ss(a + i);
+      const __m256 x = _mm256_broadcast_ss(a[i] + at);
 #pragma GCC unroll 2
       for (int v = 0; v < Vectors; ++v) sum[i][v] = _mm256_fmadd_ps(x, row[v], sum[i][v]);
     }
@@ -35,11 +40,12 @@ void multiply(const TileCall& call) {
 
 }  // namespace
 
-constexpr TileKernel kTileAvx2{.mr = kRows,
-                               .nr = kWidth,
-                               .lanes = kLanes,
-                               .k_group = 1,
-                               .k_block = 384,
-                               .run = {multiply<1>, multiply<2>, nullptr}};
+const TileKernel kTileAvx2{.mr = kRows,
+                           .nr = kWidth,
+                           .lanes = kLanes,
+                           .k_group = 1,
+                           .k_block = 320,
+                           .resident = Resident::columns,
+                           .run = {multiply<1>, multiply<2>, nullptr}};
 
 }  // namespace qtrain::ops

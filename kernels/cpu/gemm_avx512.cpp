@@ -9,20 +9,25 @@ constexpr int kRows = 8, kLanes = 16, kVectors = 3, kWidth = kLanes * kVectors;
 
 template <int Vectors>
 void multiply(const TileCall& call) {
-  const auto *a = static_cast<const float*>(call.a), *b = static_cast<const float*>(call.b);
+  const auto* b = static_cast<const float*>(call.b);
+  const float* a[kRows];
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i)
+    a[i] = static_cast<const float*>(call.a) + (i < call.rows ? i : call.rows - 1) * call.a_row;
   __m512 sum[kRows][Vectors];
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 3
     for (int v = 0; v < Vectors; ++v)
       sum[i][v] = call.add ? _mm512_loadu_ps(call.tile + i * kWidth + v * kLanes) : _mm512_setzero_ps();
-  for (std::int64_t k = 0; k < call.groups; ++k, a += kRows, b += Vectors * kLanes) {
+  const std::int64_t step = call.a_group, groups = call.groups;  // stores to the tile may alias `call`
+  for (std::int64_t k = 0, at = 0; k < groups; ++k, at += step, b += Vectors * kLanes) {
     __m512 row[Vectors];
 #pragma GCC unroll 3
     for (int v = 0; v < Vectors; ++v) row[v] = _mm512_loadu_ps(b + v * kLanes);
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
-      const __m512 x = _mm512_set1_ps(a[i]);
+      const __m512 x = _mm512_set1_ps(a[i][at]);
 #pragma GCC unroll 3
       for (int v = 0; v < Vectors; ++v) sum[i][v] = _mm512_fmadd_ps(x, row[v], sum[i][v]);
     }
@@ -35,11 +40,12 @@ void multiply(const TileCall& call) {
 
 }  // namespace
 
-constexpr TileKernel kTileAvx512{.mr = kRows,
-                                 .nr = kWidth,
-                                 .lanes = kLanes,
-                                 .k_group = 1,
-                                 .k_block = 768,
-                                 .run = {multiply<1>, multiply<2>, multiply<3>}};
+const TileKernel kTileAvx512{.mr = kRows,
+                             .nr = kWidth,
+                             .lanes = kLanes,
+                             .k_group = 1,
+                             .k_block = 768,
+                             .resident = Resident::rows,
+                             .run = {multiply<1>, multiply<2>, multiply<3>}};
 
 }  // namespace qtrain::ops

@@ -34,18 +34,13 @@ struct Cut {
   Piece at(std::int64_t i) const { return {i * size, std::min(size, n - i * size)}; }
 };
 
-/// Panels of one operand, packed one behind the other into `base`.
-struct Panels {
-  std::byte* base;
-  std::int64_t stride, width;
+/// Where the row operand of the product is read: in place, or packed panel by panel.
+enum class RowSource : std::uint8_t { in_place, packed };
 
-  std::byte* at(std::int64_t panel) const { return base + panel * stride; }
-  std::int64_t count(std::int64_t lanes) const { return ceil_div(lanes, width); }
-};
-
-/// C is computed in blocks; a block sums over the pieces of k in order, with its f32 tiles kept between the pieces.
-/// Both operands of a (block, piece of k) are packed once, then tasks multiply groups of panels. The workspace holds
-/// the packed rows, the packed columns, and the tiles.
+/// C is computed in blocks; a block sums over the pieces of k in order, its f32 tiles kept between the pieces. A task
+/// takes a strip of columns, packs it for the current piece of k, and multiplies it with a group of rows. Rows are read
+/// where they lie if they are f32 with k running fastest; otherwise they are packed first, once for all strips.
+/// Workspace of worker 0: packed rows, tiles; of every worker: its strip, at the end.
 class Blocked {
  public:
   Blocked(Ctx& ctx, const Gemm& g)
@@ -55,13 +50,14 @@ class Blocked {
         a_(rows_of(g)),
         b_(columns_of(g)),
         finish_(finish_tile_for(g)),
+        source_(kernel_.k_group == 1 && a_.dtype == DType::f32 && a_.k_stride == 1 ? RowSource::in_place
+                                                                                   : RowSource::packed),
         depth_(a_.k, kernel_.k_block, 8),
         rows_(a_.lanes, most_rows(), kernel_.mr),
         columns_(b_.lanes, most_columns(), kernel_.nr) {
     std::byte* space = ctx.workspace(0).data();
-    row_panels_ = {space, bytes(kernel_.mr), kernel_.mr};
-    column_panels_ = {space + kPanelBytes, bytes(kernel_.nr), kernel_.nr};
-    tiles_ = reinterpret_cast<float*>(space + 2 * kPanelBytes);
+    packed_rows_ = space;
+    tiles_ = reinterpret_cast<float*>(space + (source_ == RowSource::packed ? kRowBytes : 0));
   }
 
   void run() {
@@ -69,96 +65,120 @@ class Blocked {
       for (std::int64_t j = 0; j < columns_.count(); ++j)
         for (std::int64_t k = 0; k < depth_.count(); ++k) {
           block_ = {rows_.at(i), columns_.at(j), depth_.at(k), k == 0, k + 1 == depth_.count()};
-          const bool rows_stay = depth_.count() == 1 && j > 0;
-          pack(rows_stay ? Keep::rows : Keep::none);
+          const bool rows_are_there = depth_.count() == 1 && j > 0;
+          if (source_ == RowSource::packed && !rows_are_there) pack_rows();
           multiply();
         }
   }
 
  private:
-  static constexpr std::int64_t kPanelBytes = std::int64_t{3} << 19, kTileBytes = std::int64_t{1} << 20;
-  static_assert(2 * kPanelBytes + kTileBytes <= static_cast<std::int64_t>(Ctx::kWorkspaceBytes));
-  static constexpr std::int64_t kGroupBytes = 192 << 10;  // packed rows a task goes through: a part of a level-2 cache
+  static constexpr std::int64_t kMiB = 1 << 20;
+  static constexpr std::int64_t kRowBytes = 3 * kMiB / 2, kStripBytes = kMiB;
+  static constexpr std::int64_t kTileBytes = static_cast<std::int64_t>(Ctx::kWorkspaceBytes) - kRowBytes - kStripBytes;
+  static constexpr std::int64_t kStripColumns = 96, kTasks = 24, kFewestRows = 192;
 
-  enum class Keep : std::uint8_t { none, rows };
   struct Block {
     Piece rows, columns, k;
     bool first, last;
   };
 
   /// Bytes between panels of `width` lanes: 64 more than the panel, which packing may write over.
-  std::int64_t bytes(int width) const {
+  std::int64_t stride(int width) const {
     return round_up(PanelForm{width, kernel_.k_group}.bytes(depth_.size), 64) + 64;
   }
+
   std::int64_t most_rows() const {
-    const std::int64_t packed = kPanelBytes / bytes(kernel_.mr) * kernel_.mr;
-    return depth_.count() == 1 ? packed : std::min<std::int64_t>(packed, 512);
+    constexpr std::int64_t kWithTiles = 512, kInPlace = 4096;
+    const std::int64_t most = depth_.count() == 1 ? kInPlace : kWithTiles;
+    return source_ == RowSource::in_place ? most : std::min(most, kRowBytes / stride(kernel_.mr) * kernel_.mr);
   }
   std::int64_t most_columns() const {
-    const std::int64_t packed = kPanelBytes / bytes(kernel_.nr) * kernel_.nr;
-    if (depth_.count() == 1) return packed;
-    return std::min(packed, kTileBytes / (rows_.size * std::int64_t{sizeof(float)}));
+    if (depth_.count() == 1) return b_.lanes;
+    return kTileBytes / (rows_.size * std::int64_t{sizeof(float)});
   }
 
-  void pack(Keep keep) {
-    const std::int64_t row_panels = keep == Keep::rows ? 0 : row_panels_.count(block_.rows.size);
-    const std::int64_t column_panels = column_panels_.count(block_.columns.size);
-    constexpr std::int64_t kRowsAtOnce = 6;  // row panels are narrow
-    const std::int64_t row_tasks = ceil_div(row_panels, kRowsAtOnce);
-    ctx_.pool().run(row_tasks + column_panels, [&](std::int64_t task, int) {
-      if (task >= row_tasks) return pack_columns(task - row_tasks);
-      for (std::int64_t p = task * kRowsAtOnce; p < std::min(row_panels, (task + 1) * kRowsAtOnce); ++p) {
+  void pack_rows() {
+    const std::int64_t panels = ceil_div(block_.rows.size, kernel_.mr);
+    for_ranges(ctx_, panels, 8, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t p = begin; p < end; ++p) {
         const std::int64_t lane = p * kernel_.mr, count = std::min<std::int64_t>(kernel_.mr, block_.rows.size - lane);
-        pack_panel(row_panels_.at(p), a_, {block_.rows.begin + lane, count, block_.k.begin, block_.k.size},
-                   {kernel_.mr, kernel_.k_group});
+        pack_panel(packed_rows_ + p * stride(kernel_.mr), a_,
+                   {block_.rows.begin + lane, count, block_.k.begin, block_.k.size}, {kernel_.mr, kernel_.k_group});
       }
     });
   }
-  void pack_columns(std::int64_t p) {
-    const std::int64_t lane = p * kernel_.nr, count = std::min<std::int64_t>(kernel_.nr, block_.columns.size - lane);
-    const int width = static_cast<int>(round_up(count, kernel_.lanes));
-    pack_panel(column_panels_.at(p), b_, {block_.columns.begin + lane, count, block_.k.begin, block_.k.size},
-               {width, kernel_.k_group});
-  }
 
+  /// Strips of columns times groups of rows: enough tasks for several processors, in groups that repay packing a strip.
   void multiply() {
-    const std::int64_t panels = row_panels_.count(block_.rows.size);
-    const Cut groups(panels, std::max<std::int64_t>(1, kGroupBytes / row_panels_.stride), 1);
-    const std::int64_t columns = column_panels_.count(block_.columns.size);
-    ctx_.pool().run(groups.count() * columns, [&](std::int64_t task, int) {
-      const Piece group = groups.at(task / columns);
-      for (std::int64_t i = group.begin; i < group.begin + group.size; ++i) multiply_tile(i, task % columns);
+    const Cut strips(block_.columns.size, kStripColumns, kernel_.nr);
+    const std::int64_t wanted = ceil_div(kTasks, strips.count());
+    const std::int64_t rows = std::max(kFewestRows, ceil_div(block_.rows.size, wanted));
+    const Cut groups(block_.rows.size, rows, kernel_.mr);
+    ctx_.pool().run(groups.count() * strips.count(), [&](std::int64_t task, int worker) {
+      std::byte* strip = ctx_.workspace(worker).data() + Ctx::kWorkspaceBytes - kStripBytes;
+      const Piece columns = strips.at(task % strips.count()), group = groups.at(task / strips.count());
+      pack_strip(strip, columns);
+      multiply_strip(strip, columns, group);
     });
   }
-  void multiply_tile(std::int64_t i, std::int64_t j) {
+  void pack_strip(std::byte* strip, const Piece& columns) const {
+    for (std::int64_t j = 0; j < columns.size; j += kernel_.nr, strip += stride(kernel_.nr)) {
+      const std::int64_t count = std::min<std::int64_t>(kernel_.nr, columns.size - j);
+      const int width = static_cast<int>(round_up(count, kernel_.lanes));
+      pack_panel(strip, b_, {block_.columns.begin + columns.begin + j, count, block_.k.begin, block_.k.size},
+                 {width, kernel_.k_group});
+    }
+  }
+  void multiply_strip(const std::byte* strip, const Piece& columns, const Piece& group) {
+    const std::int64_t mr = kernel_.mr, nr = kernel_.nr, column_end = columns.begin + columns.size;
+    const auto tile = [&](std::int64_t row, std::int64_t column) {
+      multiply_tile(row, column, strip + (column - columns.begin) / nr * stride(kernel_.nr));
+    };
+    if (kernel_.resident == Resident::rows) {
+      for (std::int64_t row = group.begin; row < group.begin + group.size; row += mr)
+        for (std::int64_t column = columns.begin; column < column_end; column += nr) tile(row, column);
+    } else {
+      for (std::int64_t column = columns.begin; column < column_end; column += nr)
+        for (std::int64_t row = group.begin; row < group.begin + group.size; row += mr) tile(row, column);
+    }
+  }
+
+  /// The tile whose upper left element is (row, column) of the block.
+  void multiply_tile(std::int64_t row, std::int64_t column, const std::byte* panel) {
     alignas(64) float once[kMostTile];
-    const std::int64_t row = i * kernel_.mr, column = j * kernel_.nr;
     const std::int64_t rows = std::min<std::int64_t>(kernel_.mr, block_.rows.size - row);
     const std::int64_t columns = std::min<std::int64_t>(kernel_.nr, block_.columns.size - column);
-    float* tile = block_.first && block_.last ? once : tile_at(i, j);
-    const std::int64_t groups = ceil_div(block_.k.size, kernel_.k_group);
-    kernel_.run[ceil_div(columns, kernel_.lanes) - 1](
-        {groups, row_panels_.at(i), column_panels_.at(j), tile, !block_.first});
+    TileCall call{.groups = ceil_div(block_.k.size, kernel_.k_group), .b = panel, .add = !block_.first};
+    call.tile = block_.first && block_.last ? once : tile_at(row, column);
+    if (source_ == RowSource::packed) {
+      call.a = packed_rows_ + row / kernel_.mr * stride(kernel_.mr);
+      call.a_row = 1, call.a_group = kernel_.mr, call.rows = kernel_.mr;
+    } else {
+      call.a = reinterpret_cast<const float*>(a_.data) + (block_.rows.begin + row) * a_.lane_stride + block_.k.begin;
+      call.a_row = a_.lane_stride, call.a_group = 1, call.rows = rows;
+    }
+    kernel_.run[ceil_div(columns, kernel_.lanes) - 1](call);
     if (block_.last)
-      finish_(g_, {.data = tile,
+      finish_(g_, {.data = call.tile,
                    .stride = kernel_.nr,
                    .row = block_.rows.begin + row,
                    .column = block_.columns.begin + column,
                    .rows = rows,
                    .columns = columns});
   }
-  float* tile_at(std::int64_t i, std::int64_t j) {
-    return tiles_ + (j * row_panels_.count(rows_.size) + i) * kernel_.mr * kernel_.nr;
+  float* tile_at(std::int64_t row, std::int64_t column) const {
+    return tiles_ + column * rows_.size + row * kernel_.nr;
   }
 
-  static constexpr std::int64_t kMostTile = 14 * 48;
+  static constexpr std::int64_t kMostTile = 8 * 48;
   Ctx& ctx_;
   const Gemm& g_;
   const TileKernel& kernel_;
   Operand a_, b_;
   FinishTile finish_;
+  RowSource source_;
   Cut depth_, rows_, columns_;
-  Panels row_panels_, column_panels_;
+  std::byte* packed_rows_;
   float* tiles_;
   Block block_{};
 };

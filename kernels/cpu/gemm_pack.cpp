@@ -14,17 +14,21 @@ using simd::load;
 using Words = __m256i;
 
 /// Rows 0..7 of an 8 x 8 block of words become its columns.
-void transpose(Words (&r)[8]) {
+[[gnu::always_inline]] inline void transpose(Words (&r)[8]) {
   Words t[8], u[8];
+#pragma GCC unroll 8
   for (int i = 0; i < 8; i += 2) {
     t[i] = _mm256_unpacklo_epi32(r[i], r[i + 1]);
     t[i + 1] = _mm256_unpackhi_epi32(r[i], r[i + 1]);
   }
+#pragma GCC unroll 8
   for (int i = 0; i < 8; i += 4)
+#pragma GCC unroll 8
     for (int j = 0; j < 2; ++j) {
       u[i + 2 * j] = _mm256_unpacklo_epi64(t[i + j], t[i + 2 + j]);
       u[i + 2 * j + 1] = _mm256_unpackhi_epi64(t[i + j], t[i + 2 + j]);
     }
+#pragma GCC unroll 8
   for (int i = 0; i < 4; ++i) {
     r[i] = _mm256_permute2x128_si256(u[i], u[i + 4], 0x20);
     r[i + 4] = _mm256_permute2x128_si256(u[i], u[i + 4], 0x31);
@@ -56,83 +60,97 @@ Words lane_words(const T* p, Valid valid) {
   }
 }
 
+/// Vector stores may alias anything, so the loops below work on local copies only.
+void put(std::uint32_t* to, Words words) {
+  _mm256_storeu_si256(reinterpret_cast<Words*>(to), words);
+}
+
 template <class T, int Group>
-struct Packer {
-  const Operand& from;
-  const PanelRange& range;
-  int width;
-  const T* data = reinterpret_cast<const T*>(from.data);
+class Packer {
+ public:
+  Packer(const Operand& from, const PanelRange& range, int width)
+      : first_(reinterpret_cast<const T*>(from.data) + range.lane * from.lane_stride + range.k * from.k_stride),
+        lane_stride_(from.lane_stride),
+        k_stride_(from.k_stride),
+        lanes_(range.count),
+        depth_(range.depth),
+        width_(width) {}
 
-  static constexpr int kBlock = 8 * Group;  // values of k in a block of words
-
-  const T* at(std::int64_t lane, std::int64_t k) const {
-    return data + (range.lane + lane) * from.lane_stride + (range.k + k) * from.k_stride;
+  void run(std::uint32_t* to) const {
+    if (k_stride_ == 1) {
+      for (std::int64_t lane = 0; lane < width_; lane += 8) eight_lanes(to + lane, lane);
+    } else {
+      for (std::int64_t k = 0; k < depth_; k += Group, to += width_) one_group(to, k);
+    }
   }
 
-  /// Eight lanes from `lane`, for all k, from memory where k runs fastest. Lanes are written in rising order, so that
-  /// what a store writes beyond the panel's width is overwritten by the next one.
+ private:
+  static constexpr int kBlock = 8 * Group;  // values of k in a block of words
+
+  /// Eight lanes for all k, from memory where k runs fastest. Groups are written in rising order, so that what a store
+  /// writes beyond the panel's width is overwritten by the next one.
   void eight_lanes(std::uint32_t* to, std::int64_t lane) const {
-    const std::int64_t count = std::min<std::int64_t>(8, range.count - lane);
-    for (std::int64_t k = 0; k < range.depth; k += kBlock) {
-      const std::int64_t left = range.depth - k;
-      Words block[8];
-      for (int i = 0; i < 8; ++i) {
-        if (i >= count)
-          block[i] = _mm256_setzero_si256();
-        else if (left >= kBlock)
-          block[i] = lane_words<T, Group>(at(lane + i, k), FullLanes<float>{});
-        else
-          block[i] = lane_words<T, Group>(at(lane + i, k), static_cast<int>(left));
+    const std::int64_t stride = lane_stride_, depth = depth_, width = width_;
+    const int count = static_cast<int>(std::clamp<std::int64_t>(lanes_ - lane, 0, 8));
+    const T* from = first_ + lane * stride;
+    std::int64_t k = 0;
+    Words block[8];
+    if (count == 8) {
+      for (; k + kBlock <= depth; k += kBlock, to += 8 * width) {
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; ++i) block[i] = lane_words<T, Group>(from + i * stride + k, FullLanes<float>{});
+        transpose(block);
+#pragma GCC unroll 8
+        for (int g = 0; g < 8; ++g) put(to + g * width, block[g]);
       }
-      transpose(block);
-      std::uint32_t* out = to + k / Group * width + lane;
-      const std::int64_t groups = std::min<std::int64_t>(8, (left + Group - 1) / Group);
-      for (std::int64_t g = 0; g < groups; ++g)
-        _mm256_storeu_si256(reinterpret_cast<Words*>(out + g * width), block[g]);
     }
+    for (; k < depth; k += kBlock, to += 8 * width) {
+      const int left = static_cast<int>(std::min<std::int64_t>(kBlock, depth - k));
+      for (int i = 0; i < 8; ++i) block[i] = i < count ? words_at(from + i * stride + k, left) : Words{};
+      transpose(block);
+      for (int g = 0; g < (left + Group - 1) / Group; ++g) put(to + g * width, block[g]);
+    }
+  }
+  static Words words_at(const T* p, int left) {
+    return left == kBlock ? lane_words<T, Group>(p, FullLanes<float>{}) : lane_words<T, Group>(p, left);
   }
 
   /// One group of k for all lanes, from memory where lanes run fastest.
-  void lanes_of(std::uint32_t* to, std::int64_t k) const {
+  void one_group(std::uint32_t* to, std::int64_t k) const {
+    const T* low = first_ + k * k_stride_;
+    const T* high = Group == 2 && k + 1 < depth_ ? low + k_stride_ : nullptr;
+    const std::int64_t lanes = lanes_;
+    const int width = width_;
     std::int64_t lane = 0;
-    const T* first = at(0, k);
-    const T* second = Group == 2 && k + 1 < range.depth ? at(0, k + 1) : nullptr;
-    for (; lane < range.count; lane += 8) {
-      const auto put = [&](auto valid) {
-        const simd::Vec<float> x = load<float>(first + lane, valid);
-        if constexpr (Group == 1)
-          return _mm256_castps_si256(x);
-        else {
-          const auto low = _mm256_cvtepu16_epi32(simd::narrow(x));
-          if (!second) return low;
-          const auto high = _mm256_cvtepu16_epi32(simd::narrow(load<float>(second + lane, valid)));
-          return _mm256_or_si256(low, _mm256_slli_epi32(high, 16));
-        }
-      };
-      const std::int64_t left = range.count - lane;
-      const Words words = left >= 8 ? put(FullLanes<float>{}) : put(static_cast<int>(left));
-      if (lane + 8 <= width)
-        _mm256_storeu_si256(reinterpret_cast<Words*>(to + lane), words);
-      else
-        std::memcpy(to + lane, &words, static_cast<std::size_t>(width - lane) * 4);
+    for (; lane + 8 <= lanes; lane += 8)
+      put(to + lane, group_words(low + lane, high ? high + lane : nullptr, FullLanes<float>{}));
+    if (lane < lanes) {
+      const Words words = group_words(low + lane, high ? high + lane : nullptr, static_cast<int>(lanes - lane));
+      const std::int64_t room = std::min<std::int64_t>(8, width - lane);
+      std::memcpy(to + lane, &words, static_cast<std::size_t>(room) * 4);
+      lane += room;
     }
     for (; lane < width; ++lane) to[lane] = 0;
   }
-
-  void run(std::uint32_t* to) const {
-    if (from.k_stride == 1) {
-      for (std::int64_t lane = 0; lane < width; lane += 8) eight_lanes(to, lane);
-    } else {
-      for (std::int64_t k = 0; k < range.depth; k += Group) lanes_of(to + k / Group * width, k);
-    }
+  template <class Valid>
+  static Words group_words(const T* low, const T* high, Valid valid) {
+    if constexpr (Group == 1) return _mm256_castps_si256(load<float>(low, valid));
+    const Words even = _mm256_cvtepu16_epi32(simd::narrow(load<float>(low, valid)));
+    if (!high) return even;
+    const Words odd = _mm256_cvtepu16_epi32(simd::narrow(load<float>(high, valid)));
+    return _mm256_or_si256(even, _mm256_slli_epi32(odd, 16));
   }
+
+  const T* first_;
+  std::int64_t lane_stride_, k_stride_, lanes_, depth_;
+  int width_;
 };
 
 template <class T>
 void pack_from(void* to, const Operand& from, const PanelRange& range, const PanelForm& form) {
   auto* words = static_cast<std::uint32_t*>(to);
-  if (form.k_group == 1) return Packer<T, 1>{from, range, form.width}.run(words);
-  Packer<T, 2>{from, range, form.width}.run(words);
+  if (form.k_group == 1) return Packer<T, 1>(from, range, form.width).run(words);
+  Packer<T, 2>(from, range, form.width).run(words);
 }
 
 }  // namespace

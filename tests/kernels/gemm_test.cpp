@@ -53,15 +53,17 @@ Array multiply(Ctx& ctx, const Case& t, Inputs in) {
 /// The product in f64 with plain indices, and the sum of magnitudes that bounds rounding.
 void expect_product(const Case& t, const Array& result) {
   const Inputs in(t);
+  const std::vector<double> a = in.a.values(), b = in.b.values();
   const auto [M, N, K] = t.n;
+  const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
   const double unit = t.c == DType::bf16 ? 0x1p-8 : 0x1p-23;
   std::int64_t wrong = 0;
   for (std::int64_t i = 0; i < M; ++i)
     for (std::int64_t j = 0; j < N; ++j) {
       double sum = 0, magnitude = 0;
       for (std::int64_t k = 0; k < K; ++k) {
-        const double p = in.a.get(t.ta == Transpose::yes ? k * M + i : i * K + k) *
-                         in.b.get(t.tb == Transpose::yes ? j * K + k : k * N + j);
+        const double p = a[at(t.ta == Transpose::yes ? k * M + i : i * K + k)] *
+                         b[at(t.tb == Transpose::yes ? j * K + k : k * N + j)];
         sum += p;
         magnitude += std::abs(p);
       }
@@ -89,7 +91,7 @@ class GemmIsa : public ::testing::TestWithParam<const char*> {
 TEST_P(GemmIsa, AllShapesAndOrientations) {
   const std::vector<Shape3> shapes{{1, 1, 1},     {1, 576, 64},   {2, 3, 7},     {5, 49, 33},    {8, 16, 100},
                                    {9, 17, 1},    {13, 95, 2},    {16, 70, 129}, {64, 16, 576},  {65, 193, 31},
-                                   {16, 64, 801}, {31, 33, 1600}, {100, 4, 770}, {530, 51, 1537}};
+                                   {16, 64, 801}, {31, 33, 1600}, {100, 4, 770}, {515, 51, 1537}};
   for (const Shape3& n : shapes)
     for (const Transpose ta : {Transpose::no, Transpose::yes})
       for (const Transpose tb : {Transpose::no, Transpose::yes}) {

@@ -44,7 +44,14 @@ class Array {
   }
   std::vector<double> values() const {
     std::vector<double> v(static_cast<std::size_t>(size()));
-    for (std::int64_t i = 0; i < size(); ++i) v[static_cast<std::size_t>(i)] = get(i);
+    if (dtype_ == DType::f16) {
+      for (std::int64_t i = 0; i < size(); ++i) v[static_cast<std::size_t>(i)] = get(i);
+      return v;
+    }
+    dispatch_float(dtype_, [&]<class T>() {
+      const T* p = const_cast<Array*>(this)->tensor().as<T>();
+      for (std::size_t i = 0; i < v.size(); ++i) v[i] = static_cast<double>(p[i]);
+    });
     return v;
   }
   Array as(DType dtype) const {
@@ -61,10 +68,13 @@ class Array {
 
 /// Standard normal values that every dtype holds exactly (rounded to bf16), so that dtypes compute on equal inputs.
 inline Array random(DType dtype, Shape shape, std::uint64_t seed) {
+  const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
   Array a(dtype, shape);
-  for (std::int64_t i = 0; i < a.size(); ++i) {
+  for (std::int64_t i = 0; i < a.size(); i += 4) {
     const auto words = philox(seed, 0x7e57, static_cast<std::uint64_t>(i));
-    a.set(i, static_cast<float>(Bf16(static_cast<float>(normal_pair(words[0], words[1])[0]))));
+    for (std::int64_t j = 0; j < 4 && i + j < a.size(); ++j)
+      a.set(i + j, static_cast<float>(
+                       Bf16(static_cast<float>(normal_pair(words[at(j & 2)], words[at((j & 2) + 1)])[at(j & 1)]))));
   }
   return a;
 }
