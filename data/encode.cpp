@@ -112,12 +112,12 @@ std::vector<std::int32_t> RowEncoder::tokens_of(const std::string& text) const {
 std::vector<std::int32_t> RowEncoder::tokens_with_eos(const std::string& prompt, const std::string& answer) const {
   const std::string text = prompt + answer;
   if (!append_eos_ || eos_.empty()) return tokens_of(text);
-  const bool ends_in_eos = answer.ends_with(eos_);
-  std::vector<std::int32_t> ids = tokens_of(ends_in_eos ? text : text + eos_);
+  const std::string body = answer.ends_with(eos_) ? text.substr(0, text.size() - eos_.size()) : text;
+  if (tools_.tokenizer.special().add_eos) return tokens_of(body);
   const std::int32_t eos = *tools_.tokenizer.special().eos_id;
+  std::vector<std::int32_t> ids = tokens_of(body + eos_);
   if (!ids.empty() && ids.back() == eos) return ids;
-  // The tokenizer finds no special tokens in text (sentencepiece control symbols): append the id itself.
-  ids = tokens_of(ends_in_eos ? text.substr(0, text.size() - eos_.size()) : text);
+  ids = tokens_of(body);  // the tokenizer finds no special tokens in text (sentencepiece): append the id itself
   ids.push_back(eos);
   return ids;
 }

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include "data/reader.h"
 
@@ -62,13 +63,18 @@ Paths data_files_in(const fs::path& folder) {
 
 /// The part of a data set that a name speaks of: 't'rain, 'v'alidation, 't'est as 'x', or 0. Words are runs of letters.
 char part_of(const fs::path& relative) {
-  std::string name = relative.string();
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return std::isalpha(c) ? std::tolower(c) : ' '; });
-  name = " " + name + " ";
-  const auto says = [&](std::initializer_list<std::string_view> words) {
-    return std::any_of(words.begin(), words.end(),
-                       [&](std::string_view w) { return name.find(" " + std::string(w) + " ") != std::string::npos; });
+  std::set<std::string> words;
+  std::string word;
+  for (const char c : relative.string() + ".") {
+    const auto letter = static_cast<unsigned char>(c);
+    if (std::isalpha(letter)) {
+      word += static_cast<char>(std::tolower(letter));
+    } else {
+      words.insert(std::exchange(word, {}));
+    }
+  }
+  const auto says = [&](std::initializer_list<const char*> any) {
+    return std::any_of(any.begin(), any.end(), [&](const char* w) { return words.contains(w); });
   };
   if (says({"train", "training"})) return 't';
   if (says({"validation", "valid", "val", "dev", "eval", "evaluation"})) return 'v';

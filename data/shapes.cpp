@@ -1,5 +1,7 @@
 #include "data/shapes.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <limits>
 #include <optional>
@@ -25,7 +27,7 @@ bool has(const Json& row, std::string_view key) {
 
 std::string string_at(const Json& row, std::string_view key) {
   const Json& value = row.at(key);
-  if (!value.is_string()) bad_row("'" + std::string(key) + "' is no string but " + value.type_name());
+  if (!value.is_string()) bad_row(fmt::format("'{}' is no string but {}", key, value.type_name()));
   return value.get<std::string>();
 }
 
@@ -77,12 +79,12 @@ Json message_from_value(const Json& turn) {
 /// Checks a list of messages; from/value turns become role/content ones.
 Json messages_at(const Json& row, std::string_view key) {
   const Json& list = row.at(key);
-  if (!list.is_array()) bad_row("'" + std::string(key) + "' is no list of messages but " + list.type_name());
-  if (list.empty()) bad_row("'" + std::string(key) + "' is an empty conversation", "Remove the row.");
+  if (!list.is_array()) bad_row(fmt::format("'{}' is no list of messages but {}", key, list.type_name()));
+  if (list.empty()) bad_row(fmt::format("'{}' is an empty conversation", key), "Remove the row.");
   Json messages = Json::array();
   for (std::size_t i = 0; i < list.size(); ++i) {
     const Json& message = list[i];
-    const std::string place = "'" + std::string(key) + "[" + std::to_string(i) + "]'";
+    const std::string place = fmt::format("'{}[{}]'", key, i);
     if (!message.is_object()) bad_row(place + " is no object but " + message.type_name());
     if (has(message, "from") && !has(message, "role")) {
       messages.push_back(message_from_value(message));
@@ -114,13 +116,13 @@ void read_chat_extras(const Json& row, Sample& sample) {
 
 std::vector<std::int32_t> ids_at(const Json& row, std::string_view key) {
   const Json& list = row.at(key);
-  if (!list.is_array()) bad_row("'" + std::string(key) + "' is no list of integers but " + list.type_name());
+  if (!list.is_array()) bad_row(fmt::format("'{}' is no list of integers but {}", key, list.type_name()));
   std::vector<std::int32_t> ids;
   ids.reserve(list.size());
   for (const Json& value : list) {
     const bool integer = value.is_number_unsigned() || value.is_number_integer();
     if (!integer || value > std::numeric_limits<std::int32_t>::max() || value < kNoTarget)
-      bad_row("'" + std::string(key) + "' holds " + dump_json(value).substr(0, 40) + ", which is no token id");
+      bad_row(fmt::format("'{}' holds {}, which is no token id", key, dump_json(value).substr(0, 40)));
     ids.push_back(value.get<std::int32_t>());
   }
   return ids;
@@ -129,9 +131,7 @@ std::vector<std::int32_t> ids_at(const Json& row, std::string_view key) {
 std::vector<std::int32_t> parallel_ids(const Json& row, std::string_view key, std::size_t size) {
   if (!has(row, key)) return {};
   std::vector<std::int32_t> values = ids_at(row, key);
-  if (values.size() != size)
-    bad_row("'" + std::string(key) + "' has " + std::to_string(values.size()) + " values for " + std::to_string(size) +
-            " input_ids");
+  if (values.size() != size) bad_row(fmt::format("'{}' has {} values for {} input_ids", key, values.size(), size));
   return values;
 }
 

@@ -50,6 +50,35 @@ TEST(DatasetGolden, RowsAreThoseOfTrl) {
   }
 }
 
+/// Bytes as tokens; it finds no special tokens in text, as sentencepiece does not.
+class ByteTokenizer : public Tokenizer {
+ public:
+  explicit ByteTokenizer(bool add_eos) {
+    special_.named = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};
+    special_.bos_id = 1;
+    special_.eos_id = 2;
+    special_.add_bos = true;
+    special_.add_eos = add_eos;
+  }
+  std::vector<std::int32_t> encode(std::string_view text, EncodeOptions options) const override {
+    std::vector<std::int32_t> ids;
+    if (options.add_special) ids.push_back(1);
+    for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+    if (options.add_special && special_.add_eos) ids.push_back(2);
+    return ids;
+  }
+  Encoding encode_with_offsets(std::string_view, EncodeOptions) const override { return {}; }
+  std::string decode(std::span<const std::int32_t>, DecodeOptions) const override { return {}; }
+  std::int32_t size() const override { return 256; }
+  std::optional<std::int32_t> id_of(std::string_view) const override { return std::nullopt; }
+  std::string token(std::int32_t id) const override { return id == 1 ? "<s>" : "</s>"; }
+  bool is_special(std::int32_t id) const override { return id < 3; }
+  const SpecialTokens& special() const override { return special_; }
+
+ private:
+  SpecialTokens special_;
+};
+
 class Datasets : public test::DataFolder {
  protected:
   Dataset build(std::string_view rows, DatasetOptions options = {}) {
@@ -192,6 +221,15 @@ TEST_F(Datasets, EosIsATargetAlthoughItIsAlsoThePadding) {
   EXPECT_EQ(text_of(data, 2), "done<|im_end|>");
   const Dataset bare = build("{\"text\":\"hello\"}\n", {.append_eos = false});
   EXPECT_NE(bare.row(0).input_ids.back(), eos);
+}
+
+TEST_F(Datasets, EosIsAppendedOnceWhereTheTokenizerFindsNoneInText) {
+  const DatasetOptions options{.files = {write("rows.jsonl", "{\"text\":\"a\"}\n{\"text\":\"a</s>\"}\n")}};
+  for (const bool add_eos : {false, true}) {
+    const ByteTokenizer tokenizer(add_eos);
+    const Dataset data = build_dataset(options, {.tokenizer = tokenizer}, pool_);
+    for (std::int64_t i = 0; i < 2; ++i) EXPECT_THAT(data.row(i).input_ids, ElementsAre(1, 'a', 2)) << add_eos;
+  }
 }
 
 TEST_F(Datasets, AssistantOnlyLossLearnsTheAnswersAndTheirEnd) {
