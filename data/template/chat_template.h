@@ -16,12 +16,12 @@ namespace qtrain {
 
 /// What one rendering gets to see.
 struct RenderInput {
-  const Json* messages = nullptr;      ///< list of message objects, not empty
-  const Json* tools = nullptr;         ///< list; absent or null: `none` in the template
-  const Json* documents = nullptr;     ///< the same
-  bool add_generation_prompt = false;  ///< end with the header of an assistant turn
-  const Json* extra = nullptr;         ///< object or null: every key becomes a variable, before the special tokens
-  std::optional<std::time_t> now = {}; ///< what `strftime_now` tells; the clock if absent
+  const Json* messages = nullptr;       ///< list of message objects, not empty
+  const Json* tools = nullptr;          ///< list; absent or null: `none` in the template
+  const Json* documents = nullptr;      ///< the same
+  bool add_generation_prompt = false;   ///< end with the header of an assistant turn
+  const Json* extra = nullptr;          ///< object or null: every key becomes a variable, before the special tokens
+  std::optional<std::time_t> now = {};  ///< what `strftime_now` tells; the clock if absent
 };
 
 struct Rendered {
@@ -64,6 +64,7 @@ class ChatTemplate {
  private:
   struct Program;
   ChatTemplate() = default;
+  void add(const std::string& key, std::string source);
   const Program& program_for(const Json* tools) const;
 
   std::map<std::string, std::shared_ptr<const Program>> programs_;  // by name: "default", "tool_use", ...
