@@ -28,8 +28,8 @@ void expand_paths(Config& c) {
 void remark(ResolvedConfig& config) {
   const Config& c = config.value;
   for (const std::string& target : c.training.report_to)
-    if (target != "tensorboard")
-      config.notes.push_back(fmt::format("report_to: \"{}\" has no effect: metrics stay in output_dir", target));
+    config.notes.push_back(
+        fmt::format("report_to: \"{}\" has no effect: metrics are in output_dir/metrics.jsonl", target));
   const bool adapts = c.lora.use_peft || c.model.adapter_name_or_path;
   if (!adapts && (config.given("lora_r") || config.given("lora_alpha") || config.given("lora_target_modules")))
     config.notes.push_back("LoRA keys are given but use_peft is not true: all weights will be trained");
@@ -37,8 +37,7 @@ void remark(ResolvedConfig& config) {
   if ((kind == ScheduleKind::constant || kind == ScheduleKind::constant_with_warmup) &&
       !c.training.lr_scheduler_kwargs.empty())
     config.notes.push_back("lr_scheduler_kwargs has no effect on a constant schedule");
-  if (c.training.tf32.value_or(false) && c.model.dtype != "float32")
-    config.notes.push_back("tf32 has no effect: it is about float32 products and dtype is " + c.model.dtype);
+  if (c.training.tf32.value_or(false)) config.notes.push_back("tf32 has no effect: it is about products on a GPU");
 }
 
 /// Collects contradictions; a place is where the user wrote the (first) key.

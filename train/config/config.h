@@ -24,7 +24,6 @@ struct ModelSection {
   std::optional<std::string> tokenizer_name_or_path;
   std::string dtype = "float32";  ///< "float32", "bfloat16", "float16" or "auto"
   std::optional<std::string> chat_template_path;
-  std::optional<std::string> eos_token;
   bool random_init = false;
 };
 
@@ -32,7 +31,6 @@ struct DataSection {
   std::vector<std::string> dataset_name;
   std::vector<std::string> eval_dataset_name;
   double eval_split = 0;
-  std::string dataset_train_split = "train", dataset_test_split = "test";
   std::string dataset_text_field = "text";
   std::optional<std::int64_t> max_length = 1024;
   TruncationMode truncation_mode = TruncationMode::keep_start;
@@ -87,7 +85,6 @@ struct TrainingSection {
   bool logging_first_step = false;
   std::vector<std::string> report_to;
   bool disable_tqdm = false;
-  std::string log_level = "passive";
   EvalStrategy eval_strategy = EvalStrategy::no;
   std::optional<double> eval_steps;
   double eval_delay = 0;

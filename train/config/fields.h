@@ -29,7 +29,6 @@ inline constexpr std::string_view kDtypes[] = {"float32", "bfloat16", "float16",
 inline constexpr std::string_view kQuantDtypes[] = {"float32", "bfloat16", "float16"};
 inline constexpr std::string_view kQuantTypes[] = {"nf4", "fp4"};
 inline constexpr std::string_view kComputeDtypes[] = {"auto", "float32", "bfloat16"};
-inline constexpr std::string_view kLogLevels[] = {"passive", "debug", "info", "warning", "error", "critical"};
 /// The names that `optim` takes, as transformers lists them (and two it had).
 std::span<const std::string_view> optimizer_names();
 
@@ -46,7 +45,6 @@ void model_fields(V& visit, S& s) {
   visit("random_init", s.random_init, {"Start from random weights also where the folder has weights."});
   visit("chat_template_path", s.chat_template_path,
         {"A Jinja file, or a folder with one, to use as the chat template."});
-  visit("eos_token", s.eos_token, {"Token that ends a turn or a text, if it is not the tokenizer's."});
 }
 
 template <class V, class S>
@@ -55,8 +53,6 @@ void data_fields(V& visit, S& s) {
   visit("eval_dataset_name", s.eval_dataset_name, {"Evaluation rows, likewise."});
   visit("eval_split", s.eval_split,
         {"Share of the training rows to hold out where eval_dataset_name is not given.", kShare});
-  visit("dataset_train_split", s.dataset_train_split, {"Split to train on, of a folder that has several."});
-  visit("dataset_test_split", s.dataset_test_split, {"Split to evaluate on, of a folder that has several."});
   visit("dataset_text_field", s.dataset_text_field, {"Field that holds the text of `text` rows."});
   visit("max_length", s.max_length,
         {"Longest row in tokens; rows are packed up to it. null: rows are not cut.", kCount});
@@ -124,7 +120,7 @@ void step_fields(V& visit, S& s) {
   visit("bf16", s.bf16,
         {"Compute in bfloat16 where the device has it; weights stay in `dtype`. Default: unless fp16."});
   visit("fp16", s.fp16, {"Compute in float16 with loss scaling."});
-  visit("tf32", s.tf32, {"Let float32 products of a GPU run in TF32."});
+  visit("tf32", s.tf32, {"Let float32 products of a GPU run in TF32; without effect on a CPU."});
   visit("gradient_checkpointing", s.gradient_checkpointing,
         {"Compute intermediates again in the backward pass to save memory: false, true (whole blocks) or "
          "\"selective\"."});
@@ -139,9 +135,9 @@ void event_fields(V& visit, S& s) {
   visit("logging_strategy", s.logging_strategy, {"When to log."});
   visit("logging_steps", s.logging_steps, {"Log every so many updates; below 1 a share of all updates.", kNotNegative});
   visit("logging_first_step", s.logging_first_step, {"Log the first update too."});
-  visit("report_to", s.report_to, {"`tensorboard` writes event files to output_dir/runs. Others have no effect."});
+  visit("report_to", s.report_to,
+        {"Accepted, but metrics only go to metrics.jsonl and trainer_state.json in output_dir."});
   visit("disable_tqdm", s.disable_tqdm, {"No progress line."});
-  visit("log_level", s.log_level, {"Least severe messages to show; passive: info.", kAny, kLogLevels});
   visit("eval_strategy", s.eval_strategy, {"When to evaluate."});
   visit("eval_steps", s.eval_steps,
         {"Evaluate every so many updates; below 1 a share. null: logging_steps.", kPositive});

@@ -58,6 +58,9 @@ constexpr auto kInertKeys = std::to_array<InertKey>({
     {"label_names", kRemarked, "[]", "labels are always `labels`"},
     {"ignore_bias_buffers", kRemarked, "[false]", "models have no such buffers"},
     {"dataset_kwargs", kRefused, "[{}]", "rows of input_ids are recognised as prepared"},
+    {"dataset_train_split", kRemarked, "[\"train\"]", "splits are told apart by the names of files"},
+    {"dataset_test_split", kRemarked, "[\"test\"]", "splits are told apart by the names of files"},
+    {"eos_token", kRefused, "[]", "the end token is the one of tokenizer_config.json: change it there"},
     // the loss
     {"average_tokens_across_devices", kRemarked, "[true]", "the loss is always averaged over all tokens of all ranks"},
     {"loss_type", kRefused, "[\"nll\",\"chunked_nll\"]", "only the negative log-likelihood is available"},
@@ -73,6 +76,7 @@ constexpr auto kInertKeys = std::to_array<InertKey>({
     {"logging_dir", kRemarked, "[]", "event files are in output_dir/runs"},
     {"run_name", kRemarked, "[]", "a run is named by its output_dir"},
     {"logging_nan_inf_filter", kRemarked, "[true,false]", "a NaN is always shown"},
+    {"log_level", kRemarked, "[\"passive\",\"info\"]", "see the flag --quiet"},
     {"log_on_each_node", kRemarked, "[true,false]", "rank 0 logs"},
     {"log_level_replica", kRemarked, "[\"warning\"]", "rank 0 logs"},
     {"include_num_input_tokens_seen", kRemarked, "[\"no\",false,true,\"all\"]", "tokens are always counted"},

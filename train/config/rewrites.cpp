@@ -86,7 +86,7 @@ Rewritten resume(const Json& v) {
 
 Rewritten report_to(const Json& v) {
   if (v.is_null() || v == "none" || v == Json::array({"none"})) return set("report_to", Json::array());
-  if (v == "all" || v == Json::array({"all"})) return set("report_to", Json::array({"tensorboard"}));
+  if (v == "all" || v == Json::array({"all"})) return set("report_to", Json::array());
   return set("report_to", v);
 }
 
