@@ -250,7 +250,7 @@ class Dumper {
   }
   void new_line() {
     out_ += '\n';
-    out_.append(static_cast<std::size_t>(indent_ * depth_), ' ');
+    out_.append(static_cast<std::size_t>(indent_) * static_cast<std::size_t>(depth_), ' ');
   }
 
   void string(std::string_view s) {

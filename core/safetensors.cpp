@@ -128,7 +128,8 @@ std::filesystem::path shard_path(const std::filesystem::path& index, const std::
                      name.find('\\') == std::string::npos && name.find('\0') == std::string::npos;
   if (!plain) fail_file(index, fmt::format("shard name \"{}\" is not a plain file name", name));
   const auto folder = index.has_parent_path() ? index.parent_path() : std::filesystem::path(".");
-  const auto file = folder / name, root = shard_root(folder);
+  auto file = folder / name;
+  const auto root = shard_root(folder);
   std::error_code error;
   const auto real = std::filesystem::canonical(file, error);
   if (error) fail_file(index, fmt::format("shard \"{}\" is missing or unreadable: {}", name, error.message()));
@@ -143,7 +144,8 @@ std::filesystem::path shard_path(const std::filesystem::path& index, const std::
 std::filesystem::path weights_in(const std::filesystem::path& folder) {
   for (const auto* name : {"model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors"})
     if (std::filesystem::exists(folder / name)) return folder / name;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
     const auto extension = entry.path().extension();
     if (extension == ".bin" || extension == ".pt" || extension == ".pth")
       fail(ErrorKind::input,

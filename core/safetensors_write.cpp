@@ -94,11 +94,14 @@ bool is_weight_file(const std::string& name) {
 
 void remove_stale(const std::filesystem::path& folder, const std::set<std::string>& written) {
   std::vector<std::filesystem::path> stale;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     const auto name = entry.path().filename().string();
     if (is_weight_file(name) && !written.contains(name)) stale.push_back(entry.path());
   }
-  for (const auto& file : stale) std::filesystem::remove(file);
+  for (const auto& file : stale)
+    if (!std::filesystem::remove(file, error))
+      fail(ErrorKind::disk, {.cause = "the old file cannot be removed: " + error.message(), .place = file.string()});
 }
 
 void write_index(const std::filesystem::path& file, const std::map<std::string, std::string>& weight_map,
@@ -115,6 +118,7 @@ void write_index(const std::filesystem::path& file, const std::map<std::string, 
 
 void write_safetensors(const std::filesystem::path& file, const std::vector<TensorSource>& tensors) {
   std::vector<const TensorSource*> order;
+  order.reserve(tensors.size());
   for (const auto& t : tensors) order.push_back(&t);
   write_in_order(file, std::move(order));
 }

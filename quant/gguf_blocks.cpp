@@ -96,7 +96,7 @@ void q4_k_values(Bytes block, float* out) {
   for (int j = 0; j < 8; ++j) {
     const auto [scale, min] = scale_min(block + 4, j);
     const float step = d * static_cast<float>(scale), base = dmin * static_cast<float>(min);
-    const Bytes q = block + 16 + 32 * (j / 2);
+    const Bytes q = &block[16 + 32 * (j / 2)];
     for (int i = 0; i < 32; ++i) out[32 * j + i] = step * static_cast<float>(q[i] >> (4 * (j % 2)) & 15) - base;
   }
 }
@@ -107,7 +107,7 @@ void q5_k_values(Bytes block, float* out) {
   for (int j = 0; j < 8; ++j) {
     const auto [scale, min] = scale_min(block + 4, j);
     const float step = d * static_cast<float>(scale), base = dmin * static_cast<float>(min);
-    const Bytes high = block + 16, q = block + 48 + 32 * (j / 2);
+    const Bytes high = block + 16, q = &block[48 + 32 * (j / 2)];
     for (int i = 0; i < 32; ++i) {
       const int value = (q[i] >> (4 * (j % 2)) & 15) | (high[i] >> j & 1) << 4;
       out[32 * j + i] = step * static_cast<float>(value) - base;

@@ -121,6 +121,7 @@ void import_gguf(const ImportOptions& options) {
   const auto tokenizer = gguf_tokenizer(file, model);
   const auto dtype = options.dtype ? *options.dtype : exact_dtype(tensors);
   std::vector<TensorSource> sources;
+  sources.reserve(tensors.size());
   for (const auto& t : tensors) sources.push_back(converted(t, dtype));
 
   std::error_code error;

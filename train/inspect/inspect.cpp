@@ -144,7 +144,8 @@ bool put_checkpoint(Json& report, const fs::path& folder) {
 
 /// Safetensors files beside the weights: optimizer and other training state.
 void put_other_files(Json& report, const fs::path& folder) {
-  for (const auto& entry : fs::directory_iterator(folder)) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     const auto name = entry.path().filename().string();
     const bool weights = name.starts_with("model") || name.starts_with("adapter_model");
     if (!weights && entry.path().extension() == ".safetensors")
@@ -154,7 +155,8 @@ void put_other_files(Json& report, const fs::path& folder) {
 
 void put_checkpoints(Json& report, const fs::path& folder) {
   std::map<std::int64_t, std::string> found;
-  for (const auto& entry : fs::directory_iterator(folder)) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     const auto name = entry.path().filename().string();
     constexpr std::string_view kPrefix = "checkpoint-";
     if (!entry.is_directory() || !name.starts_with(kPrefix) || name.size() > kPrefix.size() + 15) continue;
