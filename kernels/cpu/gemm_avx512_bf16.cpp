@@ -9,6 +9,9 @@ constexpr int kRows = 8, kLanes = 16, kVectors = 3, kWidth = kLanes * kVectors;
 
 template <int Vectors>
 void multiply(const TileCall& call) {
+  // Copies, because stores to the tile may alias `call`.
+  const std::int64_t step = call.a_group, b_step = call.b_group, groups = call.groups, tile_row = call.tile_row;
+  float* tile = call.tile;
   const auto* b = static_cast<const std::int32_t*>(call.b);  // bf16 pairs
   const std::int32_t* a[kRows];
 #pragma GCC unroll 8
@@ -19,9 +22,8 @@ void multiply(const TileCall& call) {
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 3
     for (int v = 0; v < Vectors; ++v)
-      sum[i][v] = call.add ? _mm512_loadu_ps(call.tile + i * kWidth + v * kLanes) : _mm512_setzero_ps();
-  const std::int64_t step = call.a_group, groups = call.groups;  // stores to the tile may alias `call`
-  for (std::int64_t k = 0, at = 0; k < groups; ++k, at += step, b += Vectors * kLanes) {
+      sum[i][v] = call.add ? _mm512_loadu_ps(tile + i * tile_row + v * kLanes) : _mm512_setzero_ps();
+  for (std::int64_t k = 0, at = 0; k < groups; ++k, at += step, b += b_step) {
     __m512bh row[Vectors];
 #pragma GCC unroll 3
     for (int v = 0; v < Vectors; ++v) row[v] = (__m512bh)_mm512_loadu_si512(b + v * kLanes);
@@ -35,7 +37,7 @@ void multiply(const TileCall& call) {
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 3
-    for (int v = 0; v < Vectors; ++v) _mm512_storeu_ps(call.tile + i * kWidth + v * kLanes, sum[i][v]);
+    for (int v = 0; v < Vectors; ++v) _mm512_storeu_ps(tile + i * tile_row + v * kLanes, sum[i][v]);
 }
 
 }  // namespace

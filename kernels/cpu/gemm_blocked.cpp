@@ -11,13 +11,6 @@ std::int64_t round_up(std::int64_t n, std::int64_t to) {
   return ceil_div(n, to) * to;
 }
 
-const TileKernel& kernel_for(Ctx& ctx) {
-  const CpuIsa isa = cpu_isa();
-  if (isa == CpuIsa::avx2) return kTileAvx2;
-  const bool halved = ctx.matmul() == MatmulPrecision::bf16 && isa == CpuIsa::avx512_bf16;
-  return halved ? kTileAvx512Bf16 : kTileAvx512;
-}
-
 /// [begin, begin + size) of rows, columns or k.
 struct Piece {
   std::int64_t begin, size;
@@ -46,7 +39,7 @@ class Blocked {
   Blocked(Ctx& ctx, const Gemm& g)
       : ctx_(ctx),
         g_(g),
-        kernel_(kernel_for(ctx)),
+        kernel_(tile_kernel(ctx.matmul())),
         a_(rows_of(g)),
         b_(columns_of(g)),
         finish_(finish_tile_for(g)),
@@ -148,7 +141,8 @@ class Blocked {
     alignas(64) float once[kMostTile];
     const std::int64_t rows = std::min<std::int64_t>(kernel_.mr, block_.rows.size - row);
     const std::int64_t columns = std::min<std::int64_t>(kernel_.nr, block_.columns.size - column);
-    TileCall call{.groups = ceil_div(block_.k.size, kernel_.k_group), .b = panel, .add = !block_.first};
+    TileCall call{
+        .groups = ceil_div(block_.k.size, kernel_.k_group), .b = panel, .tile_row = kernel_.nr, .add = !block_.first};
     call.tile = block_.first && block_.last ? once : tile_at(row, column);
     if (source_ == RowSource::packed) {
       call.a = packed_rows_ + row / kernel_.mr * stride(kernel_.mr);
@@ -157,7 +151,9 @@ class Blocked {
       call.a = reinterpret_cast<const float*>(a_.data) + (block_.rows.begin + row) * a_.lane_stride + block_.k.begin;
       call.a_row = a_.lane_stride, call.a_group = 1, call.rows = rows;
     }
-    kernel_.run[ceil_div(columns, kernel_.lanes) - 1](call);
+    const std::int64_t vectors = ceil_div(columns, kernel_.lanes);
+    call.b_group = vectors * kernel_.lanes;
+    kernel_.run[vectors - 1](call);
     if (block_.last)
       finish_(g_, {.data = call.tile,
                    .stride = kernel_.nr,
@@ -184,6 +180,12 @@ class Blocked {
 };
 
 }  // namespace
+
+const TileKernel& tile_kernel(MatmulPrecision precision) {
+  const CpuIsa isa = cpu_isa();
+  if (isa == CpuIsa::avx2) return kTileAvx2;
+  return precision == MatmulPrecision::bf16 && isa == CpuIsa::avx512_bf16 ? kTileAvx512Bf16 : kTileAvx512;
+}
 
 void gemm_blocked(Ctx& ctx, const Gemm& g) {
   Blocked(ctx, g).run();

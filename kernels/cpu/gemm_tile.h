@@ -5,24 +5,26 @@
 // could be linked from the widest of them into the others.
 namespace qtrain::ops {
 
-/// tile [mr, nr] (row-major f32) = or += sum over k of a[0..mr, k] x b[k, 0..nr).
-/// b is a packed panel: for each group of `k_group` consecutive k, k_group values of each of its columns in turn, as
-/// f32 (k_group 1) or bf16 pairs (k_group 2). a holds 32-bit words of the same kind, one per row and group of k, at
-/// a[row * a_row + group * a_group]: a packed panel, or a row-major f32 matrix as it lies. Only `rows` rows of a are
-/// read; the rest of the tile is undefined.
+/// tile [mr, columns] = or += sum over k of a[0..mr, k] x b[k, 0..columns), in f32; tile rows are `tile_row` apart.
+/// The operands are 32-bit words, one per row (column) and group of `k_group` consecutive k: an f32 (k_group 1), or a
+/// pair of bf16 (k_group 2) with the lower k in the low half. Word (row, group) of a is a[row * a_row + group *
+/// a_group], word (group, column) of b is b[group * b_group + column]. Only `rows` rows of a are read, yet mr rows of
+/// the tile are written, those beyond without meaning.
 struct TileCall {
   std::int64_t groups;
   const void* a;
   std::int64_t a_row, a_group, rows;
   const void* b;
+  std::int64_t b_group;
   float* tile;
+  std::int64_t tile_row;
   bool add;
 };
 
 /// Which of the two panels stays in the level-1 cache while the other changes.
 enum class Resident : unsigned char { rows, columns };
 
-/// One way to multiply tiles. run[v - 1] takes a panel of v * lanes columns; the tile's rows are nr apart for each.
+/// One way to multiply tiles. run[v - 1] makes v * lanes columns.
 struct TileKernel {
   int mr, nr, lanes;  // nr is 1 to 3 times lanes
   int k_group;

@@ -121,6 +121,20 @@ TEST_P(Op, FasterDtypesFollowDouble) {
   }
 }
 
+/// Vector units have kernels of their own.
+TEST_P(Op, NarrowerUnitsFollowDouble) {
+  const Pass want = run(GetParam(), DType::f64, ctx_, Sink::Mode::store);
+  for (const char* isa : {"avx2", "avx512"}) {
+    ::setenv("QTRAIN_CPU_ISA", isa, 1);
+    const Pass got = run(GetParam(), DType::f32, ctx_, Sink::Mode::store);
+    ::unsetenv("QTRAIN_CPU_ISA");
+    expect_close(got.outputs[0].values(), want.outputs[0].values(), tolerance_of(DType::f32), isa);
+    for (std::size_t i = 0; i < want.gradients.size(); ++i)
+      expect_close(got.gradients[i].values(), want.gradients[i].values(), tolerance_of(DType::f32),
+                   isa + (" d" + GetParam().inputs[i].name));
+  }
+}
+
 TEST_P(Op, SinksAddOrLeaveAlone) {
   for (const DType d : {DType::f64, DType::f32}) {
     const Pass stored = run(GetParam(), d, ctx_, Sink::Mode::store);

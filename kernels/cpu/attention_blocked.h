@@ -1,0 +1,183 @@
+#pragma once
+#include "kernels/attention.h"
+#include "kernels/cpu/attention_segments.h"
+#include "kernels/cpu/gemm_blocked.h"
+#include "kernels/cpu/gemm_pack.h"
+#include "kernels/cpu/loops.h"
+
+/// Attention in blocks of queries and keys whose products run on the matrix product's tile kernels, in f32 for f32 and
+/// bf16 tensors. A block of scores is kQueries x kKeys; nothing grows with the square of a segment.
+namespace qtrain::ops {
+
+template <class T>
+void attention_blocked(Ctx& ctx, const Attention& a);
+template <class T>
+void attention_grad_blocked(Ctx& ctx, const AttentionGrad& a);
+
+namespace blocked {
+
+// Multiples of every TileKernel::mr: a tile of one block never reaches into the next.
+inline constexpr std::int64_t kQueries = 96, kKeys = 144;
+inline constexpr std::int64_t kPanel = 16;  // columns of a packed panel, a whole number of lanes on every unit
+
+inline std::int64_t round_up(std::int64_t n, std::int64_t to) {
+  return ceil_div(n, to) * to;
+}
+
+/// Hands out pieces of a worker's workspace, 64-byte aligned; gives up when it is used up.
+class Scratch {
+ public:
+  explicit Scratch(std::span<std::byte> space) : space_(space) {}
+  float* take(std::int64_t floats) {
+    const auto bytes = static_cast<std::size_t>(round_up(floats, kPanel)) * sizeof(float);
+    check(bytes <= space_.size(), "attention: heads are too wide for the workspace");
+    auto* p = reinterpret_cast<float*>(space_.data());
+    space_ = space_.subspan(bytes);
+    return p;
+  }
+
+ private:
+  std::span<std::byte> space_;
+};
+
+/// The row operand of a product: element (row, k) at data[row * row_step + k * k_step].
+struct Left {
+  const float* data;
+  std::int64_t row_step, k_step;
+};
+/// The column operand, in panels of `width` columns: element (k, column) of a panel at data[k * k_step + column].
+struct Right {
+  const float* data;
+  std::int64_t k_step, panel_step, width;
+};
+/// The result; its rows up to a multiple of TileKernel::mr and columns up to one of kPanel must be there.
+struct Result {
+  float* data;
+  std::int64_t row_step;
+};
+struct Extent {
+  std::int64_t rows, columns, depth;
+};
+enum class Write : std::uint8_t { store, add };
+
+/// result [rows, columns] = or += left [rows, depth] x right [depth, columns].
+inline void multiply(const TileKernel& kernel, const Left& left, const Right& right, const Result& result,
+                     const Extent& n, Write write) {
+  TileCall call{.groups = n.depth,
+                .a_row = left.row_step,
+                .a_group = left.k_step,
+                .b_group = right.k_step,
+                .tile_row = result.row_step,
+                .add = write == Write::add};
+  for (std::int64_t column = 0; column < n.columns; column += right.width) {
+    call.b = right.data + column / right.width * right.panel_step;
+    const std::int64_t vectors = ceil_div(std::min(right.width, n.columns - column), kernel.lanes);
+    for (std::int64_t row = 0; row < n.rows; row += kernel.mr) {
+      call.a = left.data + row * left.row_step;
+      call.rows = std::min<std::int64_t>(kernel.mr, n.rows - row);
+      call.tile = result.data + row * result.row_step + column;
+      kernel.run[vectors - 1](call);
+    }
+  }
+}
+
+/// Rows of one head as f32 with a width that is a multiple of kPanel: as they lie where that holds, else a copy.
+struct Rows {
+  const float* data;
+  std::int64_t step;
+
+  Left left() const { return {data, step, 1}; }
+  /// As column operand whose columns are the head's elements and whose k are the rows.
+  Right right(const TileKernel& kernel) const {
+    const std::int64_t width = kernel.nr / kPanel * kPanel;
+    return {data, step, width, width};
+  }
+};
+
+/// [count, D] elements of one head, `step` apart.
+template <class T>
+struct HeadRows {
+  const T* data;
+  std::int64_t step, count, D;
+};
+
+inline bool usable_in_place(std::int64_t D) {
+  return D % kPanel == 0;
+}
+
+template <class T>
+Rows rows_of(const HeadRows<T>& x, float* copy) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (usable_in_place(x.D)) return {x.data, x.step};
+  }
+  const std::int64_t width = round_up(x.D, kPanel);
+  for (std::int64_t i = 0; i < x.count; ++i) {
+    float* to = copy + i * width;
+    simd::each<float>(x.D, [&](std::int64_t d, auto lanes) {
+      simd::store<float>(to + d, simd::load<float>(x.data + i * x.step + d, lanes), lanes);
+    });
+    std::fill(to + x.D, to + width, 0.F);
+  }
+  return {copy, width};
+}
+
+/// The rows as columns: panels of kPanel rows, D deep. `to` has round_up(count, kPanel) * D + kPanel elements.
+template <class T>
+Right columns_of(const HeadRows<T>& x, float* to) {
+  const Operand from{reinterpret_cast<const std::byte*>(x.data), dtype_of<T>, x.count, x.D, x.step, 1};
+  for (std::int64_t i = 0; i < x.count; i += kPanel)
+    pack_panel(to + i * x.D, from, {i, std::min(kPanel, x.count - i), 0, x.D}, {static_cast<int>(kPanel), 1});
+  return {to, kPanel, kPanel * x.D, kPanel};
+}
+
+/// What all tasks of one call share.
+struct Heads {
+  std::int64_t T, Hq, Hkv, D, window;
+  float scale;
+
+  std::int64_t group() const { return Hq / Hkv; }
+  std::int64_t width() const { return round_up(D, kPanel); }
+  template <class T>
+  HeadRows<T> query(const T* x, std::int64_t t, std::int64_t h, std::int64_t count) const {
+    return {x + (t * Hq + h) * D, Hq * D, count, D};
+  }
+  template <class T>
+  HeadRows<T> key(const T* x, std::int64_t t, std::int64_t g, std::int64_t count) const {
+    return {x + (t * Hkv + g) * D, Hkv * D, count, D};
+  }
+};
+
+/// Tokens [begin, begin + size).
+struct Span {
+  std::int64_t begin, size;
+
+  std::int64_t end() const { return begin + size; }
+};
+
+/// Keys of the block that the queries [row, row + rows) of the other block see at all: [0, count).
+inline std::int64_t keys_seen(const Span& queries, const Span& keys, std::int64_t row, std::int64_t rows) {
+  const std::int64_t last = queries.begin + std::min(row + rows, queries.size) - 1;
+  return std::clamp<std::int64_t>(last - keys.begin + 1, 0, keys.size);
+}
+/// Whether any query of the block sees any key of the other.
+inline bool meet(const Span& queries, const Span& keys, std::int64_t window) {
+  if (keys.begin >= queries.end()) return false;
+  return window == 0 || queries.begin - (keys.end() - 1) < window;
+}
+/// Keys [first, last) of the block that query `row` of the other sees.
+struct Visible {
+  std::int64_t first, last;
+
+  /// The same widened to whole vectors: [begin, end).
+  std::int64_t begin() const { return first / 8 * 8; }
+  std::int64_t end() const { return round_up(last, 8); }
+};
+inline Visible visible(const Span& queries, const Span& keys, std::int64_t row, std::int64_t window) {
+  const std::int64_t i = queries.begin + row;
+  const std::int64_t last = std::clamp<std::int64_t>(i + 1 - keys.begin, 0, keys.size);
+  const std::int64_t first = window > 0 ? std::clamp<std::int64_t>(i - window + 1 - keys.begin, 0, last) : 0;
+  return {first, last};
+}
+
+}  // namespace blocked
+}  // namespace qtrain::ops
