@@ -56,35 +56,50 @@ void check_options(const DatasetOptions& o) {
     fail(ErrorKind::usage, {.cause = "a number of rows must not be negative"});
 }
 
-/// Encodes one wave of blocks; of several errors the one of the first row is thrown, whatever thread met it first.
-void encode_wave(const RawRows& rows, const RowEncoder& encoder, std::vector<Documents>& blocks, std::int64_t first,
-                 ThreadPool& pool) {
-  std::vector<std::exception_ptr> errors(blocks.size());
-  pool.run(static_cast<std::int64_t>(blocks.size()), [&](std::int64_t block, int) {
-    try {
-      const std::int64_t begin = first + block * kBlockRows;
-      for (std::int64_t i = begin; i < std::min(begin + kBlockRows, rows.size()); ++i)
-        blocks[idx(block)].append(with_place(rows.place(i), [&] { return encoder.encode(rows.parse(i)); }));
-    } catch (...) {
-      errors[idx(block)] = std::current_exception();
-    }
-  });
-  for (const std::exception_ptr& error : errors)
-    if (error) std::rethrow_exception(error);
-}
+/// Encodes rows in blocks, a wave of blocks at a time.
+class ParallelEncoder {
+ public:
+  ParallelEncoder(const RawRows& rows, const RowEncoder& encoder, ThreadPool& pool)
+      : rows_(rows), encoder_(encoder), pool_(pool) {}
 
-Documents encode_all(const RawRows& rows, const RowEncoder& encoder, const DatasetOptions& options, ThreadPool& pool) {
-  Documents documents;
-  constexpr std::int64_t kWaveRows = kBlockRows * kWaveBlocks;
-  for (std::int64_t first = 0; first < rows.size(); first += kWaveRows) {
-    const std::int64_t count = std::min(kWaveRows, rows.size() - first);
-    std::vector<Documents> blocks(idx((count + kBlockRows - 1) / kBlockRows));
-    encode_wave(rows, encoder, blocks, first, pool);
-    for (Documents& block : blocks) documents.append(std::move(block));
-    if (options.progress) options.progress(first + count, rows.size());
+  template <class Progress>
+  Documents encode_all(const Progress& progress) {
+    Documents documents;
+    for (std::int64_t first = 0; first < rows_.size(); first += kWaveRows) {
+      for (Documents& block : encode_wave(first)) documents.append(std::move(block));
+      if (progress) progress(std::min(first + kWaveRows, rows_.size()), rows_.size());
+    }
+    return documents;
   }
-  return documents;
-}
+
+ private:
+  static constexpr std::int64_t kWaveRows = kBlockRows * kWaveBlocks;
+
+  /// Of several errors the one of the first row is thrown, whatever thread met it first.
+  std::vector<Documents> encode_wave(std::int64_t first) {
+    const std::int64_t count = std::min(kWaveRows, rows_.size() - first);
+    std::vector<Documents> blocks(idx((count + kBlockRows - 1) / kBlockRows));
+    std::vector<std::exception_ptr> errors(blocks.size());
+    pool_.run(static_cast<std::int64_t>(blocks.size()), [&](std::int64_t block, int) {
+      try {
+        encode_block(first + block * kBlockRows, blocks[idx(block)]);
+      } catch (...) {
+        errors[idx(block)] = std::current_exception();
+      }
+    });
+    for (const std::exception_ptr& error : errors)
+      if (error) std::rethrow_exception(error);
+    return blocks;
+  }
+  void encode_block(std::int64_t begin, Documents& block) {
+    for (std::int64_t i = begin; i < std::min(begin + kBlockRows, rows_.size()); ++i)
+      block.append(with_place(rows_.place(i), [&] { return encoder_.encode(rows_.parse(i)); }));
+  }
+
+  const RawRows& rows_;
+  const RowEncoder& encoder_;
+  ThreadPool& pool_;
+};
 
 /// Documents in the order in which they are packed.
 std::vector<std::int64_t> packing_order(std::int64_t n, const DatasetOptions& options) {
@@ -131,11 +146,11 @@ std::vector<PackedRow> single_rows(const Documents& documents, const DatasetOpti
 /// its first token is no target.
 class RowWriter {
  public:
-  RowWriter(const Documents& documents, Dataset& dataset, Packing packing, bool isolate)
+  RowWriter(const Documents& documents, const DatasetOptions& options, Dataset& dataset)
       : documents_(documents),
         dataset_(dataset),
-        packed_(packing != Packing::none),
-        borders_(packing != Packing::wrapped || isolate) {}
+        packed_(options.packing != Packing::none),
+        borders_(options.packing != Packing::wrapped || options.isolate_wrapped) {}
 
   void write(const PackedRow& row) {
     ids_.clear();
@@ -195,7 +210,8 @@ void check_result(const Dataset& dataset, const RawRows& rows) {
 Dataset build_dataset(const RawRows& all, const DatasetOptions& options, const TextTools& tools, ThreadPool& pool) {
   check_options(options);
   const RawRows rows = options.max_rows > 0 ? all.slice(0, std::min(options.max_rows, all.size())) : all;
-  const Documents documents = encode_all(rows, RowEncoder(options, tools), options, pool);
+  const RowEncoder encoder(options, tools);
+  const Documents documents = ParallelEncoder(rows, encoder, pool).encode_all(options.progress);
   Dataset dataset;
   measure(documents, options, dataset.statistics());
   const bool packs = options.packing != Packing::none;
@@ -203,7 +219,7 @@ Dataset build_dataset(const RawRows& all, const DatasetOptions& options, const T
       packs ? packed_rows(documents, options) : single_rows(documents, options, dataset.statistics().dropped_rows);
   const auto n = static_cast<std::int64_t>(packed.size());
   dataset.reserve(n, documents.offsets.back());
-  RowWriter writer(documents, dataset, options.packing, options.isolate_wrapped);
+  RowWriter writer(documents, options, dataset);
   if (options.shuffle_dataset) {
     for (const std::int64_t i : random_permutation(n, {.seed = options.seed, .salt = kShufflePacked}))
       writer.write(packed[idx(i)]);
