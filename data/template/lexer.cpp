@@ -142,6 +142,7 @@ class Lexer {
       advance_end("%}", end_sign);
       return true;
     }
+    if (pos_ == source_.size()) return true;
     template_syntax_error(line, "Missing end of raw directive");
   }
 

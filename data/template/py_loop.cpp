@@ -41,8 +41,8 @@ std::optional<std::size_t> PyLoop::length() {
   return length_;
 }
 
-std::string PyLoop::repr(PyWork&) const {
-  return "<LoopContext " + py_int_text(index0_ + 1) + ">";
+std::string PyLoop::repr(PyWork&) {
+  return "<LoopContext " + py_int_text(index0_ + 1) + "/" + std::to_string(*length()) + ">";
 }
 
 PyValue PyLoop::cycle(const PyArgs& args) const {

@@ -68,7 +68,10 @@ PyValue py_int_binary(PyOp op, PyInt a, PyInt b) {
     case PyOp::pow: return b < 0 ? real_power(static_cast<double>(a), static_cast<double>(b)) : int_power(a, b);
     default: break;
   }
-  if (b == 0) py_fail(op == PyOp::div ? "division by zero" : "integer division or modulo by zero");
+  if (b == 0)
+    py_fail(op == PyOp::div   ? "division by zero"
+            : op == PyOp::mod ? "integer modulo by zero"
+                              : "integer division or modulo by zero");
   if (op == PyOp::div) return static_cast<double>(a) / static_cast<double>(b);
   if (b == -1) return op == PyOp::mod ? PyValue(0) : py_int_binary(PyOp::sub, 0, a);
   return op == PyOp::mod ? floor_mod(a, b) : floor_div(a, b);

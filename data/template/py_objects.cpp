@@ -27,7 +27,7 @@ PyRange::PyRange(PyInt start, PyInt stop, PyInt step) : start_(start), stop_(sto
   count_ = static_cast<std::size_t>(count);
 }
 
-std::string PyRange::repr(PyWork&) const {
+std::string PyRange::repr(PyWork&) {
   const std::string step = step_ == 1 ? "" : ", " + py_int_text(step_);
   return "range(" + py_int_text(start_) + ", " + py_int_text(stop_) + step + ")";
 }
@@ -47,7 +47,7 @@ PyValue PyView::at(std::size_t index) const {
   return part_ == Part::items ? PyValue::tuple({key, value}) : part_ == Part::keys ? key : value;
 }
 
-std::string PyView::repr(PyWork& work) const {
+std::string PyView::repr(PyWork& work) {
   PyItems items;
   for (std::size_t i = 0; i < dict_.dict().entries.size(); ++i) items.push_back(at(i));
   return std::string(type_name()) + "(" + py_repr(work, PyValue::list(std::move(items))) + ")";
@@ -59,7 +59,7 @@ PyNext PyView::iterate(PyWork&) {
   };
 }
 
-std::string PyNamespace::repr(PyWork& work) const {
+std::string PyNamespace::repr(PyWork& work) {
   const PyWork::Level level(work);
   std::string text = "<Namespace {";
   for (std::size_t i = 0; i < attributes_.size(); ++i)
@@ -83,7 +83,7 @@ void PyNamespace::set(std::string_view name, PyValue value) {
     attributes_.emplace_back(name, std::move(value));
 }
 
-std::string PyMacro::repr(PyWork&) const {
+std::string PyMacro::repr(PyWork&) {
   return "<Macro " + (stmt.name.empty() ? "anonymous" : py_quote(stmt.name)) + ">";
 }
 

@@ -17,7 +17,7 @@ class PyBuiltin : public PyObject {
   PyBuiltin(std::string_view name, PyFunction function, PyValue self = {})
       : name_(name), function_(function), self_(std::move(self)) {}
   std::string_view type_name() const override { return "builtin_function_or_method"; }
-  std::string repr(PyWork&) const override { return "<built-in function " + std::string(name_) + ">"; }
+  std::string repr(PyWork&) override { return "<built-in function " + std::string(name_) + ">"; }
   bool callable() const override { return true; }
   PyValue call(TemplateRun& run, const PyArgs& args) override { return function_(run, self_, args); }
 
@@ -46,7 +46,7 @@ class PyRange : public PyObject {
  public:
   PyRange(PyInt start, PyInt stop, PyInt step);
   std::string_view type_name() const override { return "range"; }
-  std::string repr(PyWork&) const override;
+  std::string repr(PyWork&) override;
   PyNext iterate(PyWork&) override;
   std::optional<std::size_t> length() override { return count_; }
   std::optional<PyValue> item(std::size_t index) override { return start_ + static_cast<PyInt>(index) * step_; }
@@ -62,7 +62,7 @@ class PyView : public PyObject {
   enum class Part : std::uint8_t { items, keys, values };
   PyView(PyValue dict, Part part) : dict_(std::move(dict)), part_(part) {}
   std::string_view type_name() const override;
-  std::string repr(PyWork& work) const override;
+  std::string repr(PyWork& work) override;
   PyNext iterate(PyWork&) override;
   std::optional<std::size_t> length() override { return dict_.dict().entries.size(); }
 
@@ -75,7 +75,7 @@ class PyView : public PyObject {
 class PyNamespace : public PyObject {
  public:
   std::string_view type_name() const override { return "TemplateNamespace"; }
-  std::string repr(PyWork& work) const override;
+  std::string repr(PyWork& work) override;
   std::optional<PyValue> attribute(std::string_view name) override;
   /// Names that begin with an underscore are refused.
   void set(std::string_view name, PyValue value);
@@ -89,7 +89,7 @@ class PyMacro : public PyObject {
  public:
   PyMacro(const TemplateStmt& stmt, ScopePtr scope) : stmt(stmt), scope(std::move(scope)) {}
   std::string_view type_name() const override { return "Macro"; }
-  std::string repr(PyWork&) const override;
+  std::string repr(PyWork&) override;
   std::optional<PyValue> attribute(std::string_view name) override;
   bool callable() const override { return true; }
   PyValue call(TemplateRun& run, const PyArgs& args) override { return run.call_macro(*this, args); }
@@ -106,7 +106,7 @@ class PyLoop : public PyObject {
   /// Moves on; none at the end.
   std::optional<PyValue> advance();
   std::string_view type_name() const override { return "LoopContext"; }
-  std::string repr(PyWork&) const override;
+  std::string repr(PyWork&) override;
   std::optional<PyValue> attribute(std::string_view name) override;
   std::optional<std::size_t> length() override;
   bool callable() const override { return true; }

@@ -46,10 +46,6 @@ std::size_t count_code_points(std::string_view text) {
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
-bool is_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
-}
-
 std::size_t byte_offset(std::string_view text, std::size_t index) {
   std::size_t pos = 0;
   while (index-- > 0 && pos < text.size()) next_code_point(text, pos);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/template/py_value.h"
+#include "data/tokenizer/unicode.h"
 
 namespace qtrain {
 
@@ -19,7 +20,6 @@ std::u32string code_points(std::string_view text);
 std::string to_utf8(std::u32string_view points);
 /// len(str)
 std::size_t count_code_points(std::string_view text);
-bool is_ascii(std::string_view text);
 /// Byte offset of the code point with this index (the length of the text for the one behind the last).
 std::size_t byte_offset(std::string_view text, std::size_t index);
 

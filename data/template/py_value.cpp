@@ -119,7 +119,7 @@ void PyDict::set(PyWork& work, PyValue key, PyValue value) {
     if (entries[i].first.is_string()) strings_.emplace(entries[i].first.text(), i);
 }
 
-std::string PyObject::repr(PyWork&) const {
+std::string PyObject::repr(PyWork&) {
   return "<" + std::string(type_name()) + " object>";
 }
 

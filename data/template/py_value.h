@@ -157,7 +157,7 @@ class PyObject : public std::enable_shared_from_this<PyObject> {
  public:
   virtual ~PyObject() = default;
   virtual std::string_view type_name() const = 0;
-  virtual std::string repr(PyWork& work) const;
+  virtual std::string repr(PyWork& work);
   virtual std::optional<PyValue> attribute(std::string_view) { return std::nullopt; }
   virtual bool callable() const { return false; }
   virtual PyValue call(TemplateRun& run, const PyArgs& args);

@@ -99,9 +99,9 @@ PyValue count(Run& run, const PyValue& self, const PyArgs& args) {
 
 PyValue replace(Run& run, const PyValue& self, const PyArgs& args) {
   const PyBound a("replace", args, {"old", "new", "count"}, 2);
-  const bool safe = self.is_markup();
-  const auto piece = [&](std::size_t i) { return safe && !a[i]->is_markup() ? html_escape(a.text(i)) : a.text(i); };
-  return like(self, py_replace(run.work(), self.text(), piece(0), piece(1), py_clamp(a.integer(2, -1))));
+  const bool escapes = self.is_markup() && !a[1]->is_markup();
+  const std::string fresh = escapes ? html_escape(a.text(1)) : a.text(1);
+  return like(self, py_replace(run.work(), self.text(), a.text(0), fresh, py_clamp(a.integer(2, -1))));
 }
 
 PyValue join(Run& run, const PyValue& self, const PyArgs& args) {
