@@ -26,9 +26,10 @@ OUT = pathlib.Path(__file__).parent / "goldens" / "gguf"
 CORPUS = """The quick brown fox jumps over the lazy dog. Who directed the film The Matrix? It's 1999, isn't it?
 MATCH (p:Person {name: "Anna"})-[:DIRECTED]->(f:Film) WHERE f.year > 2010 RETURN f.title LIMIT 12
 Return the titles of all films that the person directed after the year 2010; they'll be sorted by name.
+In 1999 and 2010 and 2012 and 1912, 12 or 20 of 1999 + 2010 films; 3 of 2010, 4 of 1999, I'LL and WE'LL 12.
 Straße, naïve café, 日本語のテキスト, привет мир, the the the and and with without within.
 """.splitlines()
-TEXTS = ["", " ", "Hello world", "The film of 1999, isn't it?", "  two  spaces\tand\ttabs\n\n\nlines  ", "12345 1 22 333",
+TEXTS = ["", " ", "Hello world", "The film of 1999, isn't it?", "  two  spaces\tand\ttabs\n\n\nlines  ", "12345 1 22 333", "in 1999 or 2010, film LIMIT 12",
          "I'LL they'll WE'VE don't", "naïve café Straße", "e\u0301 decomposed", "日本語のテキスト 😀 привет", "a\u00a0b\u2003c",
          "x²½ Ⅷ ٣٤", "<|im_start|>user\nhi<|im_end|>\n", "f(x) = {a: [1, 2]};//c\r\n", "<s> </s> <unk> ▁▁x", "\x00\x01"]
 CHATML = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + "
@@ -43,12 +44,22 @@ def split_then_bytes(digits):
 
 
 def byte_tokenizer(pre, specials, nfc=False, ignore_merges=False):
-    tok = Tokenizer(models.BPE(ignore_merges=ignore_merges))
-    tok.normalizer = normalizers.NFC() if nfc else None
+    """Merges are learned on words that the plain byte-level step cuts, so some cross the borders that `pre` draws, and
+    one whole word has no merges: ids then tell the pre-tokenizers, and ignore_merges, apart."""
+    tok = Tokenizer(models.BPE())
+    tok.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tok.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=319, special_tokens=specials, show_progress=False,
+                                                        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    parts = json.loads(tok.to_str())
+    vocab = parts["model"]["vocab"]
+    assert "\u0120LIMIT" not in vocab and len(vocab) == 319
+    vocab["\u0120LIMIT"] = len(vocab)
+    parts["model"]["ignore_merges"] = ignore_merges
+    tok = Tokenizer.from_str(json.dumps(parts))
+    if nfc:
+        tok.normalizer = normalizers.NFC()
     tok.pre_tokenizer = pre
     tok.decoder = decoders.ByteLevel()
-    tok.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=320, special_tokens=specials, show_progress=False,
-                                                        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
     return tok
 
 
