@@ -26,13 +26,16 @@ int lock_output(const fs::path& output) {
   const int fd = ::open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
   if (fd < 0) fail(ErrorKind::disk, {.cause = "cannot write to the output directory", .place = output.string()});
   if (::flock(fd, LOCK_EX | LOCK_NB) != 0)
-    fail(ErrorKind::usage, {.cause = "another run is writing to this output directory", .place = output.string(), .remedy = "wait for it, or use another output_dir"});
+    fail(ErrorKind::usage, {.cause = "another run is writing to this output directory",
+                            .place = output.string(),
+                            .remedy = "wait for it, or use another output_dir"});
   return fd;
 }
 
 // One seed per micro-batch: dropout masks depend on (seed, micro-batch) only.
 std::int64_t dropout_seed(std::int64_t seed, std::int64_t step, std::int64_t batch) {
-  const auto w = philox(static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(step), static_cast<std::uint64_t>(batch));
+  const auto w =
+      philox(static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(step), static_cast<std::uint64_t>(batch));
   return static_cast<std::int64_t>(std::uint64_t{w[0]} << 32 | w[1]);
 }
 
@@ -45,7 +48,11 @@ struct Trainer::Data {
 };
 
 Trainer::Trainer(const ResolvedConfig& config, const std::string& resume, Log& log)
-    : config_(config), t_(config.value.training), log_(log), output_(t_.output_dir), ctx_(make_context(compute_choice(config.value), log)) {
+    : config_(config),
+      t_(config.value.training),
+      log_(log),
+      output_(t_.output_dir),
+      ctx_(make_context(compute_choice(config.value), log)) {
   lock_ = lock_output(output_);
   load_data();
   load_model();
@@ -67,7 +74,8 @@ void Trainer::load_data() {
   Stopwatch watch;
   if (c.data.eval_dataset_name.empty() && c.data.eval_split > 0) {
     const DatasetOptions options = dataset_options(c, Split::train);
-    const HeldOut parts = hold_out(RawRows(resolve_data_files(options.files, Split::train)), c.data.eval_split, options.seed);
+    const HeldOut parts =
+        hold_out(RawRows(resolve_data_files(options.files, Split::train)), c.data.eval_split, options.seed);
     data_->train = build_dataset(parts.train, options, tools, ctx_.pool());
     data_->evaluation = build_dataset(parts.evaluation, dataset_options(c, Split::evaluation), tools, ctx_.pool());
   } else {
@@ -76,14 +84,19 @@ void Trainer::load_data() {
       data_->evaluation = build_dataset(dataset_options(c, Split::evaluation), tools, ctx_.pool());
   }
   const DatasetStatistics& s = data_->train.statistics();
-  log_.info("data: {} rows of {} ({} tokens, {} targets, {} cut) in {:.1f} s", s.rows, s.source_rows, s.tokens, s.target_tokens, s.truncated_rows, watch.seconds());
+  log_.info("data: {} rows of {} ({} tokens, {} targets, {} cut) in {:.1f} s", s.rows, s.source_rows, s.tokens,
+            s.target_tokens, s.truncated_rows, watch.seconds());
   const auto seed = static_cast<std::uint64_t>(t_.data_seed.value_or(t_.seed));
   data_->train_loader = std::make_unique<Loader>(
-      data_->train, LoaderOptions{.batch_size = t_.per_device_train_batch_size, .drop_last = t_.dataloader_drop_last,
-                                  .sampler = {.sampling = t_.train_sampling_strategy, .seed = seed,
-                                              .group = t_.per_device_train_batch_size * t_.gradient_accumulation_steps}});
+      data_->train,
+      LoaderOptions{.batch_size = t_.per_device_train_batch_size,
+                    .drop_last = t_.dataloader_drop_last,
+                    .sampler = {.sampling = t_.train_sampling_strategy,
+                                .seed = seed,
+                                .group = t_.per_device_train_batch_size * t_.gradient_accumulation_steps}});
   data_->evaluation_loader = std::make_unique<Loader>(
-      data_->evaluation, LoaderOptions{.batch_size = t_.per_device_eval_batch_size, .sampler = {.sampling = Sampling::sequential}});
+      data_->evaluation,
+      LoaderOptions{.batch_size = t_.per_device_eval_batch_size, .sampler = {.sampling = Sampling::sequential}});
   plan_ = make_step_plan(t_, data_->train_loader->batches_per_epoch());
 }
 
@@ -92,10 +105,12 @@ void Trainer::load_model() {
   if (setup_.adapter) check_adapter_keys(config_, *setup_.model->options().lora);
   for (const Dataset* d : {&data_->train, &data_->evaluation})
     if (const std::int32_t id = d->statistics().max_token_id; id >= setup_.model->config().vocab_size)
-      fail(ErrorKind::input, {.cause = fmt::format("the data has token id {}, the model's vocabulary has {} entries", id, setup_.model->config().vocab_size),
+      fail(ErrorKind::input, {.cause = fmt::format("the data has token id {}, the model's vocabulary has {} entries",
+                                                   id, setup_.model->config().vocab_size),
                               .remedy = "the tokenizer does not belong to this model"});
   setup_.model->plan(Pass::train, largest_batch(*data_->train_loader, data_->train));
-  if (data_->evaluation.size() > 0) setup_.model->plan(Pass::evaluate, largest_batch(*data_->evaluation_loader, data_->evaluation));
+  if (data_->evaluation.size() > 0)
+    setup_.model->plan(Pass::evaluate, largest_batch(*data_->evaluation_loader, data_->evaluation));
   setup_.model->commit();
   trained_ = setup_.model->trained();
   std::int64_t trained = 0;
@@ -108,11 +123,16 @@ void Trainer::load_model() {
 }
 
 void Trainer::make_optimizer() {
-  optimizer_ = make_adamw(ctx_, trained_, {.beta1 = t_.adam_beta1, .beta2 = t_.adam_beta2, .eps = t_.adam_epsilon, .weight_decay = t_.weight_decay});
+  optimizer_ = make_adamw(
+      ctx_, trained_,
+      {.beta1 = t_.adam_beta1, .beta2 = t_.adam_beta2, .eps = t_.adam_epsilon, .weight_decay = t_.weight_decay});
   optimizer_->state().allocate();
   optimizer_->state().initialise(ctx_, 0);
-  schedule_ = make_schedule({.kind = t_.lr_scheduler_type, .learning_rate = t_.learning_rate, .warmup_steps = warmup_steps(t_, plan_.max_steps),
-                             .total_steps = plan_.max_steps, .kwargs = t_.lr_scheduler_kwargs});
+  schedule_ = make_schedule({.kind = t_.lr_scheduler_type,
+                             .learning_rate = t_.learning_rate,
+                             .warmup_steps = warmup_steps(t_, plan_.max_steps),
+                             .total_steps = plan_.max_steps,
+                             .kwargs = t_.lr_scheduler_kwargs});
 }
 
 Json Trainer::identity() const {
@@ -131,7 +151,13 @@ Json Trainer::identity() const {
 }
 
 TrainingObjects Trainer::objects() {
-  return {.ctx = ctx_, .setup = setup_, .optimizer = *optimizer_, .state = state_, .training = t_, .plan = plan_, .identity = identity()};
+  return {.ctx = ctx_,
+          .setup = setup_,
+          .optimizer = *optimizer_,
+          .state = state_,
+          .training = t_,
+          .plan = plan_,
+          .identity = identity()};
 }
 
 void Trainer::resume_from(const std::string& resume) {
@@ -164,7 +190,8 @@ void Trainer::accumulate_window(StepResult& r, std::int64_t targets) {
     r.tokens += batch.tokens();
     if (batch.view().target_rows.numel() == 0) continue;
     const std::int64_t seed = dropout_seed(t_.seed, state_.step, i);
-    loss_sum += setup_.model->forward(ctx_, batch.view(), Pass::train, scale_view, view_of(std::span<const std::int64_t>(&seed, 1), {1}));
+    loss_sum += setup_.model->forward(ctx_, batch.view(), Pass::train, scale_view,
+                                      view_of(std::span<const std::int64_t>(&seed, 1), {1}));
     setup_.model->backward(ctx_, batch.view());
   }
   r.loss = loss_sum * scale;
@@ -184,7 +211,8 @@ Trainer::StepResult Trainer::train_step() {
   accumulate_window(r, targets);
   r.grad_norm = global_grad_norm(ctx_, trained_);
   if (!is_finite(r)) return r;
-  optimizer_->step(ctx_, {.learning_rate = r.learning_rate, .grad_scale = clip_coefficient(r.grad_norm, t_.max_grad_norm)});
+  optimizer_->step(ctx_,
+                   {.learning_rate = r.learning_rate, .grad_scale = clip_coefficient(r.grad_norm, t_.max_grad_norm)});
   r.updated = true;
   return r;
 }
@@ -197,15 +225,17 @@ bool Trainer::is_finite(const StepResult& r) {
   }
   std::string tensor = "the loss";
   for (Param* p : trained_)
-    if (Param* one[] = {p}; std::isfinite(r.loss) && !std::isfinite(global_grad_norm(ctx_, one))) {
+    if (Param * one[] = {p}; std::isfinite(r.loss) && !std::isfinite(global_grad_norm(ctx_, one))) {
       tensor = "the gradient of " + p->spec.name;
       break;
     }
   ++state_.nonfinite_in_row;
   log_.warn("step {}: {} is not finite; the update is skipped", state_.step + 1, tensor);
   if (state_.nonfinite_in_row >= config_.value.run.max_nonfinite_steps)
-    fail(ErrorKind::non_finite, {.cause = fmt::format("{} is not finite in {} steps in a row", tensor, state_.nonfinite_in_row),
-                                 .place = fmt::format("step {}", state_.step + 1), .remedy = "lower learning_rate, or check the data; earlier checkpoints are intact"});
+    fail(ErrorKind::non_finite,
+         {.cause = fmt::format("{} is not finite in {} steps in a row", tensor, state_.nonfinite_in_row),
+          .place = fmt::format("step {}", state_.step + 1),
+          .remedy = "lower learning_rate, or check the data; earlier checkpoints are intact"});
   return false;
 }
 
@@ -228,7 +258,7 @@ bool Trainer::save_due() const {
 void Trainer::add_row(Json row, const Json& extra) {
   row["step"] = state_.step;
   state_.log_history.push_back(row);
-  row.update(extra);
+  if (!extra.is_null()) row.update(extra);
   metrics_->append(row);
 }
 
@@ -237,10 +267,16 @@ void Trainer::log_row(const StepResult& r) {
   const double loss = state_.loss_since_log / static_cast<double>(std::max<std::int64_t>(state_.steps_since_log, 1));
   const ResidentMemory memory = resident_memory();
   const auto now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  add_row({{"epoch", plan_.epochs_after(state_.step)}, {"grad_norm", r.grad_norm}, {"learning_rate", r.learning_rate},
-           {"loss", loss}, {"num_tokens", static_cast<double>(state_.tokens)}},
-          {{"time", now}, {"tokens_per_second", static_cast<double>(tokens_since_log_) / seconds},
-           {"data_wait_seconds", data_wait_}, {"rss_mb", memory.now_mb}, {"peak_rss_mb", memory.peak_mb}});
+  add_row({{"epoch", plan_.epochs_after(state_.step)},
+           {"grad_norm", r.grad_norm},
+           {"learning_rate", r.learning_rate},
+           {"loss", loss},
+           {"num_tokens", static_cast<double>(state_.tokens)}},
+          {{"time", now},
+           {"tokens_per_second", static_cast<double>(tokens_since_log_) / seconds},
+           {"data_wait_seconds", data_wait_},
+           {"rss_mb", memory.now_mb},
+           {"peak_rss_mb", memory.peak_mb}});
   state_.loss_since_log = 0;
   state_.steps_since_log = 0;
   tokens_since_log_ = 0;
@@ -259,8 +295,14 @@ void Trainer::finish_step(const StepResult& r) {
   const double seconds = run_watch_.seconds();
   const auto seen = static_cast<double>(state_.tokens - tokens_at_start_);
   const bool logged = due(t_.logging_strategy, t_.logging_steps) || (t_.logging_first_step && state_.step == 1);
-  log_.progress({.step = state_.step, .total = plan_.max_steps, .loss = r.loss, .learning_rate = r.learning_rate, .tokens_per_second = seen / seconds,
-                 .eta_seconds = seconds / seen * static_cast<double>(r.tokens) * static_cast<double>(plan_.max_steps - state_.step), .logged = logged});
+  log_.progress({.step = state_.step,
+                 .total = plan_.max_steps,
+                 .loss = r.loss,
+                 .learning_rate = r.learning_rate,
+                 .tokens_per_second = seen / seconds,
+                 .eta_seconds = seconds / seen * static_cast<double>(r.tokens) *
+                                static_cast<double>(plan_.max_steps - state_.step),
+                 .logged = logged});
   if (logged) log_row(r);
 }
 
@@ -271,8 +313,11 @@ void Trainer::evaluate_now() {
   if (stop_requested()) return;
   const double seconds = watch.seconds();
   log_.info("step {}: eval_loss {:.4f} over {} targets in {:.1f} s", state_.step, e.loss(), e.target_tokens, seconds);
-  add_row({{"epoch", plan_.epochs_after(state_.step)}, {"eval_loss", e.loss()}, {"eval_runtime", seconds},
-           {"eval_samples_per_second", static_cast<double>(e.rows) / seconds}, {"eval_steps_per_second", static_cast<double>(e.batches) / seconds}},
+  add_row({{"epoch", plan_.epochs_after(state_.step)},
+           {"eval_loss", e.loss()},
+           {"eval_runtime", seconds},
+           {"eval_samples_per_second", static_cast<double>(e.rows) / seconds},
+           {"eval_steps_per_second", static_cast<double>(e.batches) / seconds}},
           {});
   track_best(e.loss());
 }
@@ -280,7 +325,8 @@ void Trainer::evaluate_now() {
 void Trainer::track_best(double metric) {
   const std::string name = t_.metric_for_best_model.value_or("eval_loss");
   if (name != "eval_loss" && name != "loss")
-    fail(ErrorKind::usage, {.cause = "metric_for_best_model \"" + name + "\" is not computed here", .remedy = "use eval_loss"});
+    fail(ErrorKind::usage,
+         {.cause = "metric_for_best_model \"" + name + "\" is not computed here", .remedy = "use eval_loss"});
   const bool greater = t_.greater_is_better.value_or(false);
   if (state_.best_metric && (greater ? metric <= *state_.best_metric : metric >= *state_.best_metric)) return;
   state_.best_metric = metric;
@@ -292,14 +338,16 @@ void Trainer::save_now() {
     state_.best_checkpoint = (output_ / fmt::format("checkpoint-{}", state_.step)).string();
   const fs::path saved = save_checkpoint(objects(), output_);
   log_.info("saved {}", saved.string());
-  if (t_.save_total_limit && *t_.save_total_limit > 0) rotate_checkpoints(output_, *t_.save_total_limit, t_.load_best_model_at_end ? state_.best_checkpoint : "");
+  if (t_.save_total_limit && *t_.save_total_limit > 0)
+    rotate_checkpoints(output_, *t_.save_total_limit, t_.load_best_model_at_end ? state_.best_checkpoint : "");
 }
 
 int Trainer::run() {
   const std::int64_t first_step = state_.step;
   tokens_at_start_ = state_.tokens;
   log_.show_progress(!t_.disable_tqdm);
-  log_.info("training: {} steps of {} x {} rows, {:.2f} epochs", plan_.max_steps, t_.per_device_train_batch_size, t_.gradient_accumulation_steps,
+  log_.info("training: {} steps of {} x {} rows, {:.2f} epochs", plan_.max_steps, t_.per_device_train_batch_size,
+            t_.gradient_accumulation_steps,
             static_cast<double>(plan_.max_steps) / static_cast<double>(plan_.updates_per_epoch));
   run_watch_ = {};
   log_watch_ = {};
@@ -323,14 +371,20 @@ int Trainer::run() {
 void Trainer::finish(double seconds, std::int64_t first_step) {
   if (t_.load_best_model_at_end && !state_.best_checkpoint.empty() && fs::exists(state_.best_checkpoint)) {
     const fs::path best = state_.best_checkpoint;
-    load_weights(ctx_, setup_, {.weights = setup_.model->options().lora ? std::nullopt : std::optional(best), .adapter = best}, log_);
+    load_weights(ctx_, setup_,
+                 {.weights = setup_.model->options().lora ? std::nullopt : std::optional(best), .adapter = best}, log_);
     log_.info("the final model is the best one, of step {}", state_.best_step);
   }
   const double steps = static_cast<double>(state_.step - first_step);
   const double tokens = static_cast<double>(state_.tokens - tokens_at_start_);
-  const Json results{{"train_runtime", seconds}, {"train_samples_per_second", steps * static_cast<double>(t_.per_device_train_batch_size * t_.gradient_accumulation_steps) / seconds},
-                     {"train_steps_per_second", steps / seconds}, {"total_flos", 0.0},
-                     {"train_loss", state_.loss_total / static_cast<double>(std::max<std::int64_t>(state_.step, 1))}, {"epoch", plan_.epochs_after(state_.step)}};
+  const Json results{
+      {"train_runtime", seconds},
+      {"train_samples_per_second",
+       steps * static_cast<double>(t_.per_device_train_batch_size * t_.gradient_accumulation_steps) / seconds},
+      {"train_steps_per_second", steps / seconds},
+      {"total_flos", 0.0},
+      {"train_loss", state_.loss_total / static_cast<double>(std::max<std::int64_t>(state_.step, 1))},
+      {"epoch", plan_.epochs_after(state_.step)}};
   if (first_step < state_.step) add_row(results, {});
   save_final(objects(), output_);
   write_file(output_ / "trainer_state.json", dump_json(trainer_state_json(state_, t_, plan_), 2) + "\n");
@@ -338,8 +392,9 @@ void Trainer::finish(double seconds, std::int64_t first_step) {
   summary["tokens_per_second"] = tokens / seconds;
   summary["peak_rss_mb"] = resident_memory().peak_mb;
   write_file(output_ / "train_results.json", dump_json(summary, 2) + "\n");
-  log_.info("done: {} steps in {}, {:.0f} tokens/s, train_loss {:.4f}, peak {:.0f} MiB; saved to {}", state_.step - first_step, format_duration(seconds),
-            tokens / seconds, results["train_loss"].get<double>(), resident_memory().peak_mb, output_.string());
+  log_.info("done: {} steps in {}, {:.0f} tokens/s, train_loss {:.4f}, peak {:.0f} MiB; saved to {}",
+            state_.step - first_step, format_duration(seconds), tokens / seconds, results["train_loss"].get<double>(),
+            resident_memory().peak_mb, output_.string());
 }
 
 }  // namespace qtrain
