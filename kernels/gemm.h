@@ -6,9 +6,11 @@ namespace qtrain::ops {
 enum class Transpose : std::uint8_t { no, yes };
 
 /// C [M, N] = or += alpha * op(A) [M, K] · op(B) [K, N] + bias [N].
-/// A and B: f64 both, or any mix of f32 and bf16, rank 2; `transpose_a` says that A is stored [K, M], and B alike [N, K].
-/// C: f64, f32 or bf16. The result depends on shapes and values only, never on the number of threads.
-/// Multiplies in ctx.matmul(); K = 0 gives alpha-free zeros (plus bias).
+/// A and B: f64 both, or any mix of f32 and bf16, rank 2; `transpose_a` says that A is stored [K, M], and B alike [N,
+/// K]. C: f64, f32 or bf16. The result depends on shapes and values only, never on the number of threads. Multiplies in
+/// ctx.matmul(); on a processor where bf16 products are not faster (see kernels/cpu/isa.h) and for a few rows (M <= 8
+/// with a transposed B) MatmulPrecision::bf16 computes in f32 without rounding the operands. K = 0 gives alpha-free
+/// zeros (plus bias).
 struct Gemm {
   Sink c;
   ConstTensor a, b;

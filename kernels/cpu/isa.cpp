@@ -24,14 +24,9 @@ CpuIsa detected() {
   return __builtin_cpu_supports("avx512bf16") ? CpuIsa::avx512_bf16 : CpuIsa::avx512;
 }
 
-CpuIsa allowed() {
-  const char* text = std::getenv("QTRAIN_CPU_ISA");
-  if (!text || !*text) return CpuIsa::avx512_bf16;
-  const auto it = std::find(kNames.begin(), kNames.end(), std::string_view(text));
-  if (it == kNames.end())
-    fail(ErrorKind::usage, {.cause = "QTRAIN_CPU_ISA is '" + std::string(text) + "'",
-                            .remedy = "use avx2, avx512 or avx512_bf16, or unset it"});
-  return static_cast<CpuIsa>(it - kNames.begin());
+CpuIsa fastest() {
+  const CpuIsa best = detected();
+  return best == CpuIsa::avx512_bf16 && !__builtin_cpu_is("amd") ? CpuIsa::avx512 : best;
 }
 
 std::string model_name() {
@@ -47,7 +42,13 @@ std::string model_name() {
 }  // namespace
 
 CpuIsa cpu_isa() {
-  return std::min(detected(), allowed());
+  const char* text = std::getenv("QTRAIN_CPU_ISA");
+  if (!text || !*text) return fastest();
+  const auto it = std::find(kNames.begin(), kNames.end(), std::string_view(text));
+  if (it == kNames.end())
+    fail(ErrorKind::usage, {.cause = "QTRAIN_CPU_ISA is '" + std::string(text) + "'",
+                            .remedy = "use avx2, avx512 or avx512_bf16, or unset it"});
+  return std::min(detected(), static_cast<CpuIsa>(it - kNames.begin()));
 }
 
 bool has_bf16_matmul() {

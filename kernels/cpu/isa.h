@@ -7,15 +7,17 @@ namespace qtrain {
 /// The vector units that the CPU kernels know, each including those before it.
 enum class CpuIsa : std::uint8_t { avx2, avx512, avx512_bf16 };
 
-/// The best one that this processor and the environment variable QTRAIN_CPU_ISA (avx2, avx512 or avx512_bf16: use no
-/// more than this, to measure and test the others) allow. Throws ErrorKind::usage for a processor without AVX2 and FMA
-/// or another value of the variable.
+/// The fastest one of this processor. bf16 dot products count only where they are faster than f32: on AMD since Zen 4
+/// twice as fast; on Intel half as fast at best, where they exist at all (Sapphire Rapids: one in two cycles against
+/// two f32 products in one). The environment variable QTRAIN_CPU_ISA (avx2, avx512, avx512_bf16) names another one that
+/// the processor has, to measure and test it. Throws ErrorKind::usage for a processor without AVX2 and FMA or another
+/// value.
 CpuIsa cpu_isa();
 
-/// Whether MatmulPrecision::bf16 means bf16 dot products here; elsewhere f32 is used, which is faster than emulation.
+/// Whether MatmulPrecision::bf16 means bf16 dot products here. Elsewhere it computes in f32 without rounding operands.
 bool has_bf16_matmul();
 
-/// "Intel(R) Xeon(R) Processor, 2 threads, avx512_bf16"
+/// "Intel(R) Xeon(R) Processor, 2 threads, avx512"
 std::string describe_cpu();
 
 }  // namespace qtrain
