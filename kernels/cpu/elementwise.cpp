@@ -1,7 +1,7 @@
 #include "kernels/elementwise.h"
 
-#include "core/rng.h"
 #include "kernels/cpu/loops.h"
+#include "kernels/cpu/philox_lanes.h"
 
 namespace qtrain::ops {
 namespace {
@@ -47,15 +47,20 @@ void dropout_as(Ctx& ctx, const Dropout& a) {
   T* y = a.y.t.as<T>();
   const T* x = a.x.as<T>();
   const auto seed = static_cast<std::uint64_t>(*a.seed.as<std::int64_t>());
-  const A scale = static_cast<A>(1 / (1 - a.p));
+  const Vec<A> scale = simd::broadcast(static_cast<A>(1 / (1 - a.p)));
   const auto p = static_cast<float>(a.p);
   for_ranges(ctx, a.x.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; i += 4) {
-      const auto words = philox(seed, a.stream, static_cast<std::uint64_t>(i / 4));
-      for (std::int64_t j = 0; j < std::min<std::int64_t>(4, end - i); ++j) {
-        const A kept = uniform(words[static_cast<std::size_t>(j)]) >= p ? static_cast<A>(x[i + j]) * scale : A{0};
-        y[i + j] = static_cast<T>(a.y.adds() ? static_cast<A>(y[i + j]) + kept : kept);
-      }
+    std::uint32_t words[simd::kPhiloxWords];
+    float keep[simd::kPhiloxWords];
+    for (std::int64_t i = begin; i < end; i += simd::kPhiloxWords) {
+      simd::philox_lanes(seed, a.stream, static_cast<std::uint64_t>(i / 4), words);
+      simd::keep_lanes(words, p, keep);
+      each<A>(std::min<std::int64_t>(simd::kPhiloxWords, end - i), [&](std::int64_t j, auto lanes) {
+        const Vec<A> kept = simd::load<A>(keep + j, simd::FullLanes<A>{}) != Vec<A>{}
+                                ? simd::load<A>(x + i + j, lanes) * scale
+                                : Vec<A>{};
+        write<A>(y + i + j, kept, lanes, a.y.mode);
+      });
     }
   });
 }

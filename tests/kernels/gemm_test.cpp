@@ -85,7 +85,7 @@ class GemmIsa : public ::testing::TestWithParam<const char*> {
   void TearDown() override { ::unsetenv("QTRAIN_CPU_ISA"); }
 
   // Operands hold bf16 values, so that both precisions multiply the same numbers.
-  Ctx ctx_{{}, std::string(GetParam()) == "avx512_bf16" ? MatmulPrecision::bf16 : MatmulPrecision::storage};
+  Ctx ctx_{{}, std::string(GetParam()) == "avx512_bf16" ? MatmulPrecision::bf16 : MatmulPrecision::storage, 1};
 };
 
 TEST_P(GemmIsa, AllShapesAndOrientations) {

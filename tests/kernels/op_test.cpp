@@ -70,7 +70,7 @@ Pass run(const OpCase& op, DType d, Ctx& ctx, Sink::Mode mode) {
 
 class Op : public ::testing::TestWithParam<OpCase> {
  protected:
-  Ctx ctx_{{}, MatmulPrecision::storage};
+  Ctx ctx_{{}, MatmulPrecision::storage, 1};
 };
 
 TEST_P(Op, DoubleIsTheFormula) {

@@ -1,0 +1,107 @@
+#include <algorithm>
+
+#include "kernels/attention.h"
+#include "kernels/rms_norm.h"
+#include "kernels/rope.h"
+#include "tests/kernels/support.h"
+
+namespace qtrain {
+namespace {
+
+using testing::Array;
+using testing::integers;
+using testing::random;
+
+/// Appending tokens one by one and attending to the cache is causal attention over the whole row.
+void expect_cache_is_attention(DType d, std::int64_t window) {
+  const std::int64_t T = 23, Hq = 6, Hkv = 2, D = 10, capacity = 30;
+  const double scale = 0.3;
+  Ctx ctx({}, MatmulPrecision::storage, 2);
+  Array q = random(d, {T, Hq, D}, 1), k = random(d, {T, Hkv, D}, 2), v = random(d, {T, Hkv, D}, 3), y(d, {T, Hq, D});
+  Array lse(d == DType::f64 ? d : DType::f32, {Hq, T}), cu = integers({0, static_cast<std::int32_t>(T)});
+  ops::attention(ctx, {.y = y, .lse = lse, .q = q, .k = k, .v = v, .cu_seqlens = cu, .window = window, .scale = scale});
+  Array keys(d, {3, capacity, Hkv, D}), values(d, {3, capacity, Hkv, D}), out(d, {T, Hq, D});
+  for (std::int64_t begin = 0, count; begin < T; begin += count) {
+    count = begin == 0 ? 9 : std::min<std::int64_t>(5, T - begin);  // a prompt, then a few tokens at a time
+    std::vector<std::int32_t> row(static_cast<std::size_t>(count), 1), position;
+    for (std::int64_t i = 0; i < count; ++i) position.push_back(static_cast<std::int32_t>(begin + i));
+    Array rows = integers(row), positions = integers(position);
+    ops::cache_append(ctx, {.cache = keys, .x = k.tensor().slice(begin, count), .rows = rows, .positions = positions});
+    ops::cache_append(ctx,
+                      {.cache = values, .x = v.tensor().slice(begin, count), .rows = rows, .positions = positions});
+    ops::cached_attention(ctx, {.y = out.tensor().slice(begin, count),
+                                .q = q.tensor().slice(begin, count),
+                                .keys = keys,
+                                .values = values,
+                                .rows = rows,
+                                .positions = positions,
+                                .window = window,
+                                .scale = scale});
+  }
+  const double tolerance = d == DType::f64 ? 1e-12 : d == DType::f32 ? 1e-5 : 0.03;
+  for (std::int64_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out.get(i), y.get(i), tolerance) << name_of(d) << " " << i;
+}
+
+TEST(CachedAttention, IsCausalAttention) {
+  for (const DType d : {DType::f64, DType::f32, DType::bf16})
+    for (const std::int64_t window : {0, 4}) expect_cache_is_attention(d, window);
+}
+
+TEST(CachedAttention, RowsDoNotSeeEachOther) {
+  Ctx ctx;
+  Array keys = random(DType::f32, {2, 4, 1, 8}, 1), values = random(DType::f32, {2, 4, 1, 8}, 2),
+        q = random(DType::f32, {2, 1, 8}, 3);
+  Array y(DType::f32, {2, 1, 8}), again(DType::f32, {2, 1, 8}), rows = integers({1, 0}), positions = integers({2, 0});
+  const ops::CachedAttention op{
+      .y = y, .q = q, .keys = keys, .values = values, .rows = rows, .positions = positions, .scale = 1};
+  ops::cached_attention(ctx, op);
+  for (std::int64_t i = 0; i < 8; ++i)
+    EXPECT_FLOAT_EQ(static_cast<float>(y.get(8 + i)), static_cast<float>(values.get(i)));
+  keys.set(1, 100);      // row 0: must not change token 0, which belongs to row 1
+  values.set(60, 1e30);  // row 1, position 3: not visible from position 2
+  ops::CachedAttention second = op;
+  second.y = again;
+  ops::cached_attention(ctx, second);
+  EXPECT_TRUE(std::equal(y.bytes().begin(), y.bytes().begin() + 32, again.bytes().begin()));
+}
+
+TEST(CachedAttention, RefusesPlacesOutsideTheCache) {
+  Ctx ctx;
+  Array cache(DType::f32, {2, 4, 1, 8}), x(DType::f32, {1, 1, 8}), row = integers({0}), position = integers({4});
+  EXPECT_THROW(ops::cache_append(ctx, {.cache = cache, .x = x, .rows = row, .positions = position}), Error);
+}
+
+TEST(RmsNorm, WithResidualNormalisesTheStoredSum) {
+  for (const DType d : {DType::f64, DType::f32, DType::bf16}) {
+    Ctx ctx;
+    const Shape shape{37, 50};
+    const DType wide = d == DType::f64 ? d : DType::f32;
+    Array x = random(d, shape, 1), residual = random(d, shape, 2), weight = random(wide, {50}, 3);
+    Array y(d, shape), sum(d, shape), inv_rms(wide, {37}), added(d, shape), y2(d, shape), inv_rms2(wide, {37});
+    ops::rms_norm(
+        ctx, {.y = y, .inv_rms = inv_rms, .x = x, .weight = weight, .eps = 1e-6, .residual = residual, .sum = sum});
+    for (std::int64_t i = 0; i < x.size(); ++i) added.set(i, x.get(i) + residual.get(i));
+    ops::rms_norm(ctx, {.y = y2, .inv_rms = inv_rms2, .x = added, .weight = weight, .eps = 1e-6});
+    EXPECT_EQ(sum.bytes(), added.bytes());
+    EXPECT_EQ(y.bytes(), y2.bytes());
+    EXPECT_EQ(inv_rms.bytes(), inv_rms2.bytes());
+  }
+}
+
+TEST(Rope, MayWorkInPlace) {
+  Ctx ctx;
+  Array x = random(DType::f32, {5, 2, 12}, 1), y(DType::f32, {5, 2, 12}), cos = random(DType::f32, {9, 6}, 2);
+  Array sin = random(DType::f32, {9, 6}, 3), positions = integers({8, 0, 3, 3, 1});
+  ops::rope(ctx, {.y = y, .x = x, .cos = cos, .sin = sin, .positions = positions});
+  ops::rope(ctx, {.y = x, .x = x, .cos = cos, .sin = sin, .positions = positions});
+  EXPECT_EQ(x.bytes(), y.bytes());
+}
+
+TEST(Rope, RefusesPositionsOutsideTheTables) {
+  Ctx ctx;
+  Array x = random(DType::f32, {1, 1, 4}, 1), cos = random(DType::f32, {3, 2}, 2), positions = integers({3});
+  EXPECT_THROW(ops::rope(ctx, {.y = x, .x = x, .cos = cos, .sin = cos, .positions = positions}), Error);
+}
+
+}  // namespace
+}  // namespace qtrain
