@@ -31,10 +31,16 @@ struct ThreadPool::State {
   const Body* body = nullptr;
   std::int64_t tasks = 0;
   std::atomic<std::int64_t> next{0};
-  int busy = 0;
+  std::atomic<int> busy{0};
   bool running = false;
   bool quit = false;
   std::exception_ptr error;
+
+  // Ops follow each other within microseconds: spin a little before sleeping.
+  template <class Condition>
+  static void spin_while(Condition&& waiting) {
+    for (int spin = 0; spin < 2000 && waiting(); ++spin) __builtin_ia32_pause();
+  }
 
   void drain(int worker) {
     for (std::int64_t t; (t = next.fetch_add(1)) < tasks;) {
@@ -49,16 +55,17 @@ struct ThreadPool::State {
 
   void work(int worker) {
     for (std::uint64_t seen = 0;;) {
-      // Ops follow each other within microseconds: spin a little before sleeping.
-      for (int spin = 0; spin < 2000 && generation.load(std::memory_order_acquire) == seen; ++spin) __builtin_ia32_pause();
-      std::unique_lock lock(mutex);
-      wake.wait(lock, [&] { return quit || generation.load() != seen; });
-      if (quit) return;
-      seen = generation.load();
-      lock.unlock();
+      spin_while([&] { return generation.load(std::memory_order_acquire) == seen; });
+      if (generation.load(std::memory_order_acquire) == seen) {
+        std::unique_lock lock(mutex);
+        wake.wait(lock, [&] { return quit || generation.load() != seen; });
+        if (quit) return;
+      }
+      seen = generation.load(std::memory_order_acquire);
       drain(worker);
-      lock.lock();
-      if (--busy == 0) done.notify_one();
+      if (busy.fetch_sub(1, std::memory_order_acq_rel) > 1) continue;
+      const std::lock_guard lock(mutex);
+      done.notify_one();
     }
   }
 };
@@ -97,8 +104,9 @@ void ThreadPool::run(std::int64_t tasks, const State::Body& body) {
   }
   s.wake.notify_all();
   s.drain(0);
+  State::spin_while([&] { return s.busy.load(std::memory_order_acquire) > 0; });
   std::unique_lock lock(s.mutex);
-  s.done.wait(lock, [&] { return s.busy == 0; });
+  s.done.wait(lock, [&] { return s.busy.load() == 0; });
   s.running = false;
   if (s.error) std::rethrow_exception(s.error);
 }
