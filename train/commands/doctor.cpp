@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -13,6 +12,7 @@
 #include "core/file.h"
 #include "core/parallel.h"
 #include "train/cli/arguments.h"
+#include "train/machine.h"
 #include "train/version.h"
 
 namespace qtrain {
@@ -24,27 +24,8 @@ struct Finding {
   std::string cost = {};  ///< what a missing part costs; empty: nothing is missing
 };
 
-/// "key : value" lines of a /proc file, each key's first value.
-std::map<std::string, std::string> proc_values(const char* file) {
-  std::map<std::string, std::string> values;
-  std::ifstream in(file);
-  for (std::string line; std::getline(in, line);) {
-    const auto colon = line.find(':');
-    if (colon == std::string::npos) continue;
-    const auto key_end = line.find_last_not_of(" \t", colon - 1);
-    const auto begin = line.find_first_not_of(" \t", colon + 1);
-    values.emplace(line.substr(0, key_end + 1), begin == std::string::npos ? "" : line.substr(begin));
-  }
-  return values;
-}
-
 std::string gigabytes(double bytes) {
   return fmt::format("{:.1f} GB", bytes / 1e9);
-}
-
-double kilobytes_of(const std::map<std::string, std::string>& memory, const char* key) {
-  const auto it = memory.find(key);
-  return it == memory.end() ? 0 : std::strtod(it->second.c_str(), nullptr) * 1024;
 }
 
 std::vector<Finding> processor() {
@@ -62,35 +43,22 @@ std::vector<Finding> processor() {
            bf16 ? "" : "bf16 computes in float32 here; with AVX512-BF16 or AMX training is 2 to 3 times faster"}};
 }
 
-/// The smallest limit of the control groups that the process is in, or 0.
-double cgroup_limit() {
-  std::ifstream in("/sys/fs/cgroup/memory.max");
-  double limit = 0;
-  return in >> limit ? limit : 0;
-}
-
 std::vector<Finding> memory_and_disk() {
-  const auto memory = proc_values("/proc/meminfo");
+  const MachineMemory memory = machine_memory();
   std::vector<Finding> findings{
-      {"memory", fmt::format("{} of {} available", gigabytes(kilobytes_of(memory, "MemAvailable")),
-                             gigabytes(kilobytes_of(memory, "MemTotal")))}};
-  if (const double limit = cgroup_limit(); limit > 0)
-    findings.push_back({"memory limit of the container", gigabytes(limit)});
-  struct statvfs disk = {};
-  if (statvfs(".", &disk) == 0)
-    findings.push_back(
-        {"free disk here", gigabytes(static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize))});
+      {"memory", fmt::format("{} of {} available", gigabytes(memory.available), gigabytes(memory.total))}};
+  if (memory.limit > 0) findings.push_back({"memory limit of the container", gigabytes(memory.limit)});
+  findings.push_back({"free disk here", gigabytes(free_disk("."))});
   return findings;
 }
 
-/// File names of the shared libraries that this process has loaded: "libdnnl.so.2.6", ...
+/// File names of the shared libraries that this process has loaded: "libpcre2-8.so.0.11.2", ...
 std::set<std::string> loaded_libraries() {
   std::set<std::string> names;
   std::ifstream in("/proc/self/maps");
   for (std::string line; std::getline(in, line);) {
     const auto slash = line.rfind('/');
     if (slash == std::string::npos || line.find(".so") == std::string::npos) continue;
-    std::error_code ignored;
     names.insert(line.substr(slash + 1));
   }
   return names;
@@ -101,7 +69,6 @@ std::vector<Finding> libraries() {
     std::string_view file, name, cost;
   };
   constexpr Wanted kWanted[] = {
-      {"libdnnl", "oneDNN", "products of matrices run on the program's own loops, several times slower"},
       {"libpcre2", "PCRE2", "tokenizers with a regular expression cannot be used"},
       {"libsentencepiece", "sentencepiece", "folders with only a tokenizer.model cannot be used"}};
   std::vector<Finding> findings;
