@@ -82,6 +82,12 @@ TEST(ConfigErrors, TypesNameKeyLineAndWhatIsExpected) {
   EXPECT_THAT(complaint(R"({"gradient_checkpointing": "some"})"), HasSubstr("expected true, false or \"selective\""));
 }
 
+TEST(ConfigErrors, ChoicesNameTheNearest) {
+  EXPECT_THAT(complaint(R"({"lr_scheduler_type": "cosin"})"), HasSubstr("did you mean \"cosine\"?"));
+  EXPECT_THAT(complaint(R"({"optim": "adamw_touch"})"), HasSubstr("did you mean \"adamw_torch\"?"));
+  EXPECT_THAT(complaint(R"({"eval_strategy": "step"})"), HasSubstr("did you mean \"steps\"?"));
+}
+
 TEST(ConfigErrors, Ranges) {
   EXPECT_THAT(complaint(R"({"learning_rate": -1})"), HasSubstr("\"learning_rate\" must be at least 0, got -1"));
   EXPECT_THAT(complaint(R"({"lora_dropout": 1})"), HasSubstr("must be in [0, 1), got 1"));

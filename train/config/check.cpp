@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "kernels/dispatch.h"
 #include "train/config/keys.h"
 
 namespace qtrain {
@@ -171,7 +172,8 @@ std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
        "set it to false to train on full weights");
   need(!c.quant.load_in_8bit, "load_in_8bit", "load_in_8bit is not available yet", "set it to false");
   need(!c.training.fp16, "fp16", "fp16 with loss scaling is not available yet", "use bf16");
-  need(c.run.device != DeviceChoice::cuda, "device", "device cuda is not in this build", "set device to cpu or auto");
+  need(ops::kHasCuda || c.run.device != DeviceChoice::cuda, "device", "device cuda is not in this build",
+       "set device to cpu or auto");
   need(c.run.nproc == 1, "nproc", "more than one process is not available yet", "set nproc to 1");
   need(optimizer_family(c.training.optim) == OptimizerFamily::adamw, "optim",
        fmt::format("optim \"{}\" is not available yet", c.training.optim), "use adamw_torch_fused");

@@ -28,19 +28,33 @@ struct AssignVisitor {
   std::string_view key;
   const Json& value;
   std::optional<std::string> error = {};
+  std::string near = {};  ///< the word that was probably meant
 
   void section(std::string_view) {}
   template <class T>
   void operator()(std::string_view name, T& member, const Spec& spec) {
     if (name != key || (value.is_null() && !IsOptional<T>::value)) return;
     error = assign(value, member, spec);
+    if (error && value.is_string()) near = nearest(value.get_ref<const std::string&>(), words_of<T>(spec));
   }
 };
 
-std::optional<std::string> assign_field(Config& config, std::string_view key, const Json& value) {
+/// Stores a value; what is wrong with it (empty: nothing), and what to do about it.
+struct Assigned {
+  std::string error, remedy;
+};
+Assigned assign_field(Config& config, std::string_view key, const Json& value) {
   AssignVisitor visit{key, value};
   config_fields(visit, config);
-  return visit.error;
+  return {visit.error.value_or(""), visit.near.empty() ? "" : fmt::format("did you mean \"{}\"?", visit.near)};
+}
+
+/// The remedy for a value in quotes that would do without them.
+std::string without_quotes(std::string_view key, const Json& value) {
+  const Json inner = value.is_string() ? Json::parse(value.get<std::string>(), nullptr, false) : Json();
+  Config scratch;
+  const bool would_do = !inner.is_discarded() && !inner.is_null() && assign_field(scratch, key, inner).error.empty();
+  return would_do ? "write it without quotes" : "";
 }
 
 /// Finds whether null is a value of the field (and does not just mean "not given").
@@ -191,23 +205,17 @@ class Loading {
   void apply(const Dialect& dialect, const Settings& settings) {
     for (const auto name : field_names()) out_.origin[std::string(name)] = fmt::format("default ({})", dialect.name);
     for (const DialectDefault& d : dialect.defaults) {
-      const auto error = assign_field(out_.value, d.key, Json::parse(d.json));
-      check(!error, "a dialect has an impossible default");
+      const bool possible = assign_field(out_.value, d.key, Json::parse(d.json)).error.empty();
+      check(possible, "a dialect has an impossible default");
     }
     for (const auto& [key, setting] : settings) {
-      const auto error = assign_field(out_.value, key, setting.value);
-      if (error) problem(setting.place, fmt::format("\"{}\" {}", setting.written, *error), hint(key, setting.value));
+      const auto [error, remedy] = assign_field(out_.value, key, setting.value);
+      if (!error.empty())
+        problem(setting.place, fmt::format("\"{}\" {}", setting.written, error),
+                remedy.empty() ? without_quotes(key, setting.value) : remedy);
       const bool renamed = setting.written != key;
       out_.origin[key] = renamed ? fmt::format("{} ({})", setting.place, setting.written) : setting.place;
     }
-  }
-
-  static std::string hint(const std::string& key, const Json& value) {
-    if (!value.is_string()) return {};
-    const Json inner = Json::parse(value.get<std::string>(), nullptr, false);
-    Config scratch;
-    const bool would_do = !inner.is_discarded() && !inner.is_string() && !assign_field(scratch, key, inner);
-    return would_do ? "write it without quotes" : "";
   }
 
   void describe_start(const Dialect& dialect) {

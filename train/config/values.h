@@ -127,6 +127,13 @@ struct JsonValue<E> {
   static Json write(E v) { return std::string(enum_names<E>()[static_cast<std::size_t>(v)]); }
 };
 
+/// The words that a field takes, if it takes only some.
+template <class T>
+std::span<const std::string_view> words_of(const Spec& spec) {
+  if constexpr (std::is_enum_v<T>) return enum_names<T>();
+  return spec.choices;
+}
+
 template <>
 struct JsonValue<Recompute> {
   static std::string type(const Spec&) { return "true, false or \"selective\""; }
