@@ -133,6 +133,9 @@ class Builder {
 
   template <class T>
   bool add(T&& value) {
+    if (++values_ > rules_.max_values)
+      fail_at(static_cast<std::size_t>(seen_ - text_.data()) - 1,
+              fmt::format("JSON holds more than {} values", rules_.max_values));
     if (stack_.empty()) {
       root_ = Json(std::forward<T>(value));
     } else {
@@ -189,6 +192,7 @@ class Builder {
   std::string_view text_, name_;
   const JsonRules& rules_;
   const char* seen_;
+  std::uint64_t values_ = 0;
   std::vector<Frame> stack_;
   Json root_;
 };

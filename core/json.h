@@ -13,11 +13,12 @@ namespace qtrain {
 using Json = nlohmann::ordered_json;
 
 struct JsonRules {
-  bool comments = false;              ///< accept // and /* */ (configs)
-  bool duplicate_keys = false;        ///< the last one wins; otherwise an error naming the key and its line
-  int max_depth = 64;                 ///< deeper nesting is refused before it can exhaust the stack
-  std::uint64_t max_bytes = 1u << 30; ///< larger files are refused
-  ErrorKind blame = ErrorKind::input; ///< the kind of every error thrown
+  bool comments = false;               ///< accept // and /* */ (configs)
+  bool duplicate_keys = false;         ///< the last one wins; otherwise an error naming the key and its line
+  int max_depth = 64;                  ///< deeper nesting is refused before it can exhaust the stack
+  std::uint64_t max_bytes = 1u << 30;  ///< larger files are refused
+  std::uint64_t max_values = std::uint64_t{1} << 27;  ///< more are refused: each takes 16 bytes and more in memory
+  ErrorKind blame = ErrorKind::input;                 ///< the kind of every error thrown
 };
 
 /// Parses one JSON document. `name` (a file, or "file:line") begins every message; errors give line and column.

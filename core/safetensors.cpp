@@ -23,6 +23,7 @@ struct SafetensorsEntry {
 namespace {
 
 constexpr std::uint64_t kMaxHeader = 100'000'000;
+constexpr std::uint64_t kMaxHeaderValues = 3'000'000;  // some 300,000 tensors; bounds the memory of a hostile header
 
 [[noreturn]] void fail_file(const std::filesystem::path& file, std::string cause) {
   fail(ErrorKind::input, {.cause = std::move(cause),
@@ -194,7 +195,7 @@ void SafetensorsReader::read_one(const std::filesystem::path& file) {
   const auto bytes = files_.emplace_back(file).bytes();
   const auto header = header_of(file, bytes);
   const auto data = bytes.subspan(8 + header.size());
-  const auto json = parse_json(header, file.string() + " (header)");
+  const auto json = parse_json(header, file.string() + " (header)", {.max_values = kMaxHeaderValues});
   if (!json.is_object()) fail_file(file, "its header is not a JSON object");
   Entries entries;
   for (const auto& [name, value] : json.items()) {

@@ -66,6 +66,12 @@ TEST(Json, DepthIsLimited) {
   EXPECT_NO_THROW(parse_json(nested(100), "x", {.max_depth = 100}));
 }
 
+TEST(Json, TheNumberOfValuesIsLimited) {
+  EXPECT_NO_THROW(parse_json("[1,{\"a\":2}]", "x", {.max_values = 4}));
+  EXPECT_THAT(error_of([] { parse_json("[1,{\"a\":2}]", "x", {.max_values = 3}); }).what(),
+              HasSubstr("more than 3 values"));
+}
+
 TEST(Json, CommentsWhereAllowed) {
   const auto json = parse_json("// one\n{\"a\": /* two */ 1, // three\n \"u\": \"http://x\"}", "x", {.comments = true});
   EXPECT_EQ(dump_json(json), R"({"a": 1, "u": "http://x"})");

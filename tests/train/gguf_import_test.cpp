@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <fstream>
+#include <limits>
 
 #include "core/gguf.h"
 #include "core/json.h"
@@ -143,6 +144,32 @@ TEST(GgufImportRefusals, ValuesOutOfRangeOfTheDtype) {
               HasSubstr("65520 of tensor model.layers.0.mlp.down_proj.weight is out of range for float16"));
   EXPECT_FALSE(std::filesystem::exists(folder / "f16/config.json"));
   EXPECT_NO_THROW(import_gguf({file, folder / "bf16", DType::bf16}));
+}
+
+/// The golden with the four bytes of a u32 or f32 value replaced.
+template <class T>
+std::filesystem::path with_metadata(const TempFolder& folder, const std::string& key, T value) {
+  static_assert(sizeof(T) == 4);
+  const auto bytes = read_text(golden("smollm"));
+  const auto from = bytes.substr(bytes.find(key), key.size() + 8);  // key, value type, value
+  auto to = from;
+  std::memcpy(to.data() + key.size() + 4, &value, 4);
+  return patched(folder, "smollm", from, to);
+}
+
+TEST(GgufImportRefusals, NumbersThatMakeNoModel) {
+  TempFolder folder;
+  const auto import_error = [&](const std::filesystem::path& file) {
+    return std::string(error_of([&] { import_gguf({.gguf = file, .output = folder / "out"}); }).what());
+  };
+  for (const float bad : {0.0f, -1.0f, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
+    EXPECT_THAT(import_error(with_metadata(folder, "llama.rope.freq_base", bad)), HasSubstr("not a positive number"));
+  for (const auto* key : {"llama.attention.head_count", "llama.block_count", "llama.embedding_length"})
+    for (const std::uint32_t bad : {0u, 0xffffffffu})
+      EXPECT_THAT(import_error(with_metadata(folder, key, bad)), HasSubstr("no sensible size"));
+  EXPECT_THAT(import_error(with_metadata(folder, "llama.attention.head_count_kv", 3u)), HasSubstr("cannot share"));
+  EXPECT_THAT(import_error(with_metadata(folder, "llama.rope.dimension_count", 4u)), HasSubstr("rotary"));
+  EXPECT_THAT(import_error(with_metadata(folder, "tokenizer.ggml.eos_token_id", 320u)), HasSubstr("320 tokens"));
 }
 
 TEST(GgufImportRefusals, MissingFileAndFolderInTheWay) {

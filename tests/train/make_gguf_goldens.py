@@ -29,7 +29,8 @@ Return the titles of all films that the person directed after the year 2010; the
 In 1999 and 2010 and 2012 and 1912, 12 or 20 of 1999 + 2010 films; 3 of 2010, 4 of 1999, I'LL and WE'LL 12.
 Straße, naïve café, 日本語のテキスト, привет мир, the the the and and with without within.
 """.splitlines()
-TEXTS = ["", " ", "Hello world", "The film of 1999, isn't it?", "  two  spaces\tand\ttabs\n\n\nlines  ", "12345 1 22 333", "in 1999 or 2010, film LIMIT 12",
+TEXTS = ["", " ", "Hello world", "The film of 1999, isn't it?", "  two  spaces\tand\ttabs\n\n\nlines  ", "12345 1 22 333",
+         "in 1999 or 2010, film LIMIT 12", "with within the other theory therein",
          "I'LL they'll WE'VE don't", "naïve café Straße", "e\u0301 decomposed", "日本語のテキスト 😀 привет", "a\u00a0b\u2003c",
          "x²½ Ⅷ ٣٤", "<|im_start|>user\nhi<|im_end|>\n", "f(x) = {a: [1, 2]};//c\r\n", "<s> </s> <unk> ▁▁x", "\x00\x01"]
 CHATML = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + "

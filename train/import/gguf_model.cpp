@@ -15,6 +15,19 @@ namespace {
   fail(ErrorKind::input, {.cause = std::move(cause), .place = file.path().string()});
 }
 
+/// A size that products of three cannot overflow.
+std::int64_t model_size(const GgufFile& file, const std::string& key) {
+  const auto size = file.integer(key);
+  if (size < 1 || size > (1 << 20)) refuse(file, fmt::format("{} is {}, which is no sensible size", key, size));
+  return size;
+}
+
+double positive_or(const GgufFile& file, const std::string& key, double fallback) {
+  const double value = file.number_or(key, fallback);
+  if (!(value > 0) || std::isinf(value)) refuse(file, fmt::format("{} is {}, not a positive number", key, value));
+  return value;
+}
+
 struct Architecture {
   std::string_view gguf, model_type, class_name;
 };
@@ -98,7 +111,8 @@ Json rope_scaling(const GgufFile& file, const GgufModel& model, double theta) {
   if (file.tensors().contains("rope_freqs.weight")) return llama3_scaling(file, model, theta);
   const auto prefix = model.architecture + ".rope.scaling.";
   const auto type = file.find(prefix + "type") ? file.text(prefix + "type") : "none";
-  const double factor = file.number_or(prefix + "factor", file.number_or(model.architecture + ".rope.scale_linear", 1));
+  const double factor =
+      positive_or(file, prefix + "factor", positive_or(file, model.architecture + ".rope.scale_linear", 1));
   if (type == "none" && factor == 1) return nullptr;
   if (type == "linear" || type == "none")
     return factor == 1 ? Json(nullptr) : Json{{"factor", factor}, {"rope_type", "linear"}};
@@ -108,7 +122,7 @@ Json rope_scaling(const GgufFile& file, const GgufModel& model, double theta) {
     scaling["original_max_position_embeddings"] = file.integer(prefix + "original_context_length");
   for (const auto& [gguf, name] :
        {std::pair{"attn_factor", "attention_factor"}, {"yarn_beta_fast", "beta_fast"}, {"yarn_beta_slow", "beta_slow"}})
-    if (file.find(prefix + gguf)) scaling[name] = file.number_or(prefix + gguf, 1);
+    if (file.find(prefix + gguf)) scaling[name] = positive_or(file, prefix + gguf, 1);
   return scaling;
 }
 
@@ -132,17 +146,18 @@ GgufModel gguf_model(const GgufFile& file) {
                             .remedy = "supported are llama (also Mistral), qwen2 and qwen3"});
   const auto prefix = m.architecture + ".";
   if (file.integer_or(prefix + "expert_count", 0) > 0) refuse(file, "models with experts are not supported");
-  m.hidden = file.integer(prefix + "embedding_length");
-  m.ffn = file.integer(prefix + "feed_forward_length");
-  m.layers = file.integer(prefix + "block_count");
-  m.heads = file.integer(prefix + "attention.head_count");
-  m.kv_heads = file.integer_or(prefix + "attention.head_count_kv", m.heads);
+  const auto size = [&](const char* key) { return model_size(file, prefix + key); };
+  m.hidden = size("embedding_length");
+  m.ffn = size("feed_forward_length");
+  m.layers = size("block_count");
+  m.heads = size("attention.head_count");
+  m.kv_heads = file.find(prefix + "attention.head_count_kv") ? size("attention.head_count_kv") : m.heads;
   m.context = file.integer(prefix + "context_length");
   m.sliding_window = file.integer_or(prefix + "attention.sliding_window", 0);
-  if (m.heads < 1 || m.kv_heads < 1 || m.heads % m.kv_heads != 0 || m.layers < 1)
-    refuse(file,
-           fmt::format("{} layers of {} heads with {} key-value heads make no model", m.layers, m.heads, m.kv_heads));
-  m.head_dim = file.integer_or(prefix + "attention.key_length", m.hidden / m.heads);
+  if (m.heads % m.kv_heads != 0)
+    refuse(file, fmt::format("{} heads cannot share {} key-value heads", m.heads, m.kv_heads));
+  const auto key_length = prefix + "attention.key_length";
+  m.head_dim = file.find(key_length) ? model_size(file, key_length) : m.hidden / m.heads;
   if (file.integer_or(prefix + "attention.value_length", m.head_dim) != m.head_dim)
     refuse(file, "keys and values of different lengths are not supported");
   if (m.head_dim < 2 || m.head_dim % 2 != 0 ||
@@ -183,7 +198,7 @@ std::vector<ImportedTensor> gguf_weights(const GgufFile& file, const GgufModel& 
 Json gguf_config(const GgufFile& file, const GgufModel& model, DType dtype) {
   const auto prefix = model.architecture + ".";
   const auto& kind = architecture_of(model);
-  const double theta = file.number_or(prefix + "rope.freq_base", 10000);
+  const double theta = positive_or(file, prefix + "rope.freq_base", 10000);
   Json config{{"architectures", {kind.class_name}}, {"model_type", kind.model_type}};
   put_token(config, file, "bos");
   put_token(config, file, "eos");
@@ -197,7 +212,7 @@ Json gguf_config(const GgufFile& file, const GgufModel& model, DType dtype) {
   config["head_dim"] = model.head_dim;
   config["hidden_act"] = "silu";
   config["max_position_embeddings"] = model.context;
-  config["rms_norm_eps"] = file.number_or(prefix + "attention.layer_norm_rms_epsilon", 1e-6);
+  config["rms_norm_eps"] = positive_or(file, prefix + "attention.layer_norm_rms_epsilon", 1e-6);
   config["rope_theta"] = theta;
   config["rope_scaling"] = rope_scaling(file, model, theta);
   if (model.architecture != "qwen2") config["attention_bias"] = model.attention_bias;
