@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <bitset>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@ struct AddedToken {
   std::int32_t id = -1;
   std::string content;
   bool special = false, normalized = true, single_word = false, lstrip = false, rstrip = false;
+  bool by_name = false;  ///< only a name like eos_token stands for it, so that attributes known otherwise hold
 };
 /// From an entry of `added_tokens` (tokenizer.json) or `added_tokens_decoder` (tokenizer_config.json).
 AddedToken parse_added_token(const Json& json);
@@ -28,6 +30,7 @@ class AddedTokenFinder {
  public:
   /// `content` as it is to be found (normalised or not).
   void add(const AddedToken& token, const std::string& content);
+  void remove(std::int32_t id);
   bool empty() const { return entries_.empty(); }
   std::vector<AddedMatch> find(std::string_view text) const;
 
@@ -39,7 +42,12 @@ class AddedTokenFinder {
   const Entry* longest_at(std::string_view text, std::size_t at) const;
 
   std::vector<Entry> entries_;
-  std::array<std::vector<std::uint32_t>, 256> by_first_byte_;  // longest first
+  // By first byte, longest first, and which second bytes there are (all, where a token has one byte only).
+  struct Bucket {
+    std::vector<std::uint32_t> entries;
+    std::bitset<256> second;
+  };
+  std::array<Bucket, 256> buckets_;
 };
 
 }  // namespace qtrain

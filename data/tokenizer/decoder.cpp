@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "data/tokenizer/regex.h"
+#include "data/tokenizer/split.h"
 #include "data/tokenizer/unicode.h"
 
 namespace qtrain {
@@ -13,25 +13,9 @@ class ByteLevelDecoder final : public Decoder {
  public:
   void apply(std::vector<std::string>& tokens) const override {
     std::string bytes;
-    for (const std::string& token : tokens) append_bytes(token, bytes);
+    for (const std::string& token : tokens)
+      if (!raw_bytes(token, bytes)) bytes += token;  // an added token, say
     tokens.assign(1, utf8_lossy(bytes));
-  }
-
- private:
-  // A token with a character that stands for no byte (an added token) is taken as it is.
-  static void append_bytes(const std::string& token, std::string& bytes) {
-    std::string raw;
-    for (std::size_t i = 0; i < token.size();) {
-      const Utf8Char c = utf8_at(token, i);
-      const int byte = byte_of_printable(c.value);
-      if (byte < 0) {
-        bytes += token;
-        return;
-      }
-      raw += static_cast<char>(byte);
-      i += c.size;
-    }
-    bytes += raw;
   }
 };
 
@@ -52,14 +36,10 @@ class ByteFallback final : public Decoder {
     std::string bytes;
     const auto flush = [&] {
       if (bytes.empty()) return;
-      bool valid = true;
-      for (std::size_t i = 0; i < bytes.size();) {
-        const Utf8Char c = utf8_at(bytes, i);
-        valid = valid && c.valid;
-        i += c.size;
-      }
-      if (valid) out.push_back(bytes);
-      else out.insert(out.end(), bytes.size(), "\xEF\xBF\xBD");
+      if (is_utf8(bytes))
+        out.push_back(bytes);
+      else
+        out.insert(out.end(), bytes.size(), "\xEF\xBF\xBD");
       bytes.clear();
     };
     for (std::string& token : tokens) {
@@ -86,34 +66,28 @@ class Fuse final : public Decoder {
 
 class ReplaceDecoder final : public Decoder {
  public:
-  explicit ReplaceDecoder(const Json& json) : content_(json.at("content")) {
-    const Json& pattern = json.at("pattern");
-    if (pattern.contains("Regex")) regex_.emplace(pattern["Regex"].get<std::string>());
-    else text_ = pattern.at("String");
-  }
+  explicit ReplaceDecoder(const Json& json) : finder_(find_pattern(json.at("pattern"))), content_(json.at("content")) {}
   void apply(std::vector<std::string>& tokens) const override {
     for (std::string& t : tokens) {
       std::string out;
       std::size_t last = 0;
-      const auto replace = [&](std::size_t begin, std::size_t end) {
+      finder_(t, [&](std::size_t begin, std::size_t end) {
         out.append(t, last, begin - last).append(content_);
         last = end;
-      };
-      if (regex_) regex_->each_match(t, replace);
-      else
-        for (std::size_t at = 0; !text_.empty() && (at = t.find(text_, at)) != std::string::npos; at += text_.size()) replace(at, at + text_.size());
+      });
       t = out.append(t, last);
     }
   }
 
  private:
-  std::optional<Regex> regex_;
-  std::string text_, content_;
+  Finder finder_;
+  std::string content_;
 };
 
 class StripDecoder final : public Decoder {
  public:
-  explicit StripDecoder(const Json& json) : content_(json.at("content")), start_(json.value("start", 0)), stop_(json.value("stop", 0)) {}
+  explicit StripDecoder(const Json& json)
+      : content_(json.at("content")), start_(json.value("start", 0)), stop_(json.value("stop", 0)) {}
   void apply(std::vector<std::string>& tokens) const override {
     for (std::string& t : tokens) {
       for (int i = 0; i < start_ && t.starts_with(content_); ++i) t.erase(0, content_.size());
@@ -130,20 +104,18 @@ class MetaspaceDecoder final : public Decoder {
  public:
   explicit MetaspaceDecoder(const Json& json)
       : replacement_(json.value("replacement", "\xE2\x96\x81")),
-        strips_(json.contains("prepend_scheme") ? json["prepend_scheme"] != "never" : json.value("add_prefix_space", true)) {}
+        strips_(json.contains("prepend_scheme") ? json["prepend_scheme"] != "never"
+                                                : json.value("add_prefix_space", true)) {}
+  // The first token loses every replacement character, as in the library.
   void apply(std::vector<std::string>& tokens) const override {
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
+    std::string_view space = strips_ ? "" : " ";
+    for (std::string& t : tokens) {
       std::string out;
-      const std::string& t = tokens[i];
-      for (std::size_t at = 0; at < t.size();) {
-        if (std::string_view(t).substr(at).starts_with(replacement_)) {
-          if (!(i == 0 && at == 0 && strips_)) out += ' ';
-          at += replacement_.size();
-        } else {
-          out += t[at++];
-        }
-      }
-      tokens[i] = out;
+      std::size_t last = 0;
+      for (std::size_t at = 0; (at = t.find(replacement_, at)) != std::string::npos; last = at += replacement_.size())
+        out.append(t, last, at - last).append(space);
+      t = out.append(t, last);
+      space = " ";
     }
   }
 

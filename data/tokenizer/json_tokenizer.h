@@ -1,8 +1,10 @@
 #pragma once
+#include <unordered_map>
+
 #include "core/json.h"
 #include "data/tokenizer/added_tokens.h"
-#include "data/tokenizer/bpe.h"
 #include "data/tokenizer/decoder.h"
+#include "data/tokenizer/model.h"
 #include "data/tokenizer/normalizer.h"
 #include "data/tokenizer/post_processor.h"
 #include "data/tokenizer/pre_tokenizer.h"
@@ -10,11 +12,12 @@
 
 namespace qtrain {
 
-/// A tokenizer.json of the tokenizers library: added tokens, normalizer, pre-tokenizer, BPE, post-processor, decoder.
+/// A tokenizer.json of the tokenizers library: added tokens, normalizer, pre-tokenizer, model, post-processor, decoder.
+/// Its `truncation` and `padding` are left out, as transformers leaves them out.
 class JsonTokenizer final : public Tokenizer {
  public:
-  /// `extra`: special tokens that only tokenizer_config.json names; those without an id get the next free ones.
-  JsonTokenizer(const Json& json, std::vector<AddedToken> extra);
+  /// `extra`: what the other files of the folder name; tokens without an id get the next free ones.
+  JsonTokenizer(const Json& json, const std::vector<AddedToken>& extra);
 
   std::vector<std::int32_t> encode(std::string_view text, EncodeOptions options) const override;
   Encoding encode_with_offsets(std::string_view text, EncodeOptions options) const override;
@@ -28,12 +31,12 @@ class JsonTokenizer final : public Tokenizer {
   const SpecialFrame& frame() const { return frame_; }
 
  private:
-  void add_tokens(std::vector<AddedToken> tokens);
-  void encode_text(TrackedText text, bool at_start, Encoding& out) const;
-  void encode_plain(TrackedText text, bool at_start, Encoding& out) const;
+  void add_token(AddedToken token);
+  void encode_text(TrackedText text, Encoding& out) const;
+  void encode_plain(TrackedText text, Encoding& out) const;
   static void add_frame(const std::vector<std::int32_t>& ids, std::size_t at, Encoding& out);
 
-  Bpe model_;
+  std::unique_ptr<TokenModel> model_;
   std::unique_ptr<Normalizer> normalizer_;
   std::unique_ptr<PreTokenizer> pre_tokenizer_;
   std::unique_ptr<Decoder> decoder_;
@@ -41,7 +44,7 @@ class JsonTokenizer final : public Tokenizer {
   AddedTokenFinder raw_finder_, normalized_finder_;
   std::unordered_map<std::int32_t, AddedToken> added_;
   std::unordered_map<std::string, std::int32_t> added_ids_;
-  std::int32_t size_ = 0;
+  std::int32_t size_ = 0, next_id_ = 0;
   SpecialTokens special_;
 };
 

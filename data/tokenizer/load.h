@@ -14,8 +14,11 @@ struct TokenizerSettings {
   std::filesystem::path folder;
   Json config;                               ///< tokenizer_config.json, or {}
   std::map<std::string, std::string> named;  ///< special tokens by name
-  std::vector<AddedToken> added;             ///< that tokenizer_config.json names
+  /// Tokens that the files name, in the order in which those that have no id yet get the next free ones.
+  std::vector<AddedToken> added;
 };
+/// As transformers reads them: `added_tokens_decoder` of tokenizer_config.json, or, in folders without it,
+/// added_tokens.json and special_tokens_map.json, which goes before tokenizer_config.json.
 TokenizerSettings read_tokenizer_settings(const std::filesystem::path& folder);
 
 /// The ids of the named special tokens.

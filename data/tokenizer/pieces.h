@@ -12,7 +12,7 @@ namespace qtrain {
 struct TrackedText {
   std::string text;
   /// Source range of each byte; empty while text is the source from `base` on, byte for byte.
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> source;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> source = {};
   std::size_t base = 0;
 
   std::pair<std::size_t, std::size_t> source_of(std::size_t begin, std::size_t end) const {
@@ -20,33 +20,52 @@ struct TrackedText {
     if (begin >= end) return {base, base};
     return {source[begin].first, source[end - 1].second};
   }
+  /// Bytes [begin, end) with their sources.
+  TrackedText part(std::size_t begin, std::size_t end) const {
+    if (source.empty()) return {.text = text.substr(begin, end - begin), .base = base + begin};
+    return {.text = text.substr(begin, end - begin),
+            .source = {source.begin() + static_cast<std::ptrdiff_t>(begin),
+                       source.begin() + static_cast<std::ptrdiff_t>(end)},
+            .base = base};
+  }
 };
 
 /// Builds a TrackedText from pieces of another one.
 class TrackedBuilder {
  public:
-  explicit TrackedBuilder(const TrackedText& from) : from_(from) { out_.base = from.base; }
+  explicit TrackedBuilder(const TrackedText& from) : from_(from) {
+    out_.base = from.base;
+    out_.text.reserve(from.text.size() + from.text.size() / 4);
+    out_.source.reserve(from.text.size() + from.text.size() / 4);
+  }
   /// Bytes [begin, end) of the original, unchanged.
   void keep(std::size_t begin, std::size_t end) {
     out_.text.append(from_.text, begin, end - begin);
-    for (std::size_t i = begin; i < end; ++i) add(from_.source_of(i, i + 1));
+    if (from_.source.empty()) {
+      for (std::size_t i = begin; i < end; ++i) add({from_.base + i, from_.base + i + 1});
+    } else {
+      out_.source.insert(out_.source.end(), from_.source.begin() + static_cast<std::ptrdiff_t>(begin),
+                         from_.source.begin() + static_cast<std::ptrdiff_t>(end));
+    }
   }
   /// `text` in place of bytes [begin, end); an empty range for something that was not there.
   void replace(std::size_t begin, std::size_t end, std::string_view text) {
     out_.text.append(text);
-    std::pair<std::size_t, std::size_t> at = from_.source_of(begin, end);
-    if (begin >= end) {
-      const std::size_t where = begin < from_.text.size() ? from_.source_of(begin, begin + 1).first
-                                : begin > 0               ? from_.source_of(begin - 1, begin).second
-                                                          : from_.base;
-      at = {where, where};
-    }
+    const std::pair<std::size_t, std::size_t> at = begin < end ? from_.source_of(begin, end) : nothing_at(begin);
     for (std::size_t i = 0; i < text.size(); ++i) add(at);
   }
   std::size_t size() const { return out_.text.size(); }
   TrackedText take() { return std::move(out_); }
 
  private:
+  std::pair<std::size_t, std::size_t> nothing_at(std::size_t at) const {
+    std::size_t where = from_.base;
+    if (at < from_.text.size())
+      where = from_.source_of(at, at + 1).first;
+    else if (at > 0)
+      where = from_.source_of(at - 1, at).second;
+    return {where, where};
+  }
   void add(std::pair<std::size_t, std::size_t> range) {
     out_.source.emplace_back(static_cast<std::uint32_t>(range.first), static_cast<std::uint32_t>(range.second));
   }

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "core/json.h"
+#include "data/tokenizer/model.h"
 #include "data/tokenizer/pieces.h"
 
 namespace qtrain {
@@ -11,7 +12,6 @@ namespace qtrain {
 struct PreTokens {
   TrackedText text;
   std::vector<Piece> pieces;
-  bool at_start = true;  ///< whether the first piece begins the whole text (not behind an added token)
 };
 
 /// A step that cuts pieces into smaller ones and may rewrite them.
@@ -20,7 +20,12 @@ class PreTokenizer {
   virtual ~PreTokenizer() = default;
   virtual void apply(PreTokens& tokens) const = 0;
 };
-/// From the `pre_tokenizer` of a tokenizer.json; null for none. Unknown types are input errors.
-std::unique_ptr<PreTokenizer> make_pre_tokenizer(const Json& json);
+
+/// Whether the model can work on bytes: ByteLevel is the last step, so its printable characters need not be written.
+Alphabet alphabet_of(const Json& pre_tokenizer);
+
+/// From the `pre_tokenizer` of a tokenizer.json; null for none. Unknown types are input errors. Under Alphabet::bytes
+/// ByteLevel leaves bytes as they are.
+std::unique_ptr<PreTokenizer> make_pre_tokenizer(const Json& json, Alphabet alphabet);
 
 }  // namespace qtrain

@@ -4,31 +4,13 @@
 #include <pcre2.h>
 
 #include "core/error.h"
+#include "data/tokenizer/regex_syntax.h"
 
 namespace qtrain {
 namespace {
 
-// PCRE2's \s has U+180E, which is no white space in Unicode any more; the class is written out.
-constexpr std::string_view kSpaces = R"(\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
-
-std::string spell_out_spaces(std::string_view pattern) {
-  std::string out;
-  bool in_class = false;
-  for (std::size_t i = 0; i < pattern.size(); ++i) {
-    const char c = pattern[i];
-    if (c == '\\' && i + 1 < pattern.size()) {
-      const char next = pattern[++i];
-      if (next == 's') out += in_class ? std::string(kSpaces) : "[" + std::string(kSpaces) + "]";
-      else if (next == 'S' && !in_class) out += "[^" + std::string(kSpaces) + "]";
-      else out.append({c, next});
-      continue;
-    }
-    if (c == '[' && !in_class) in_class = true;
-    else if (c == ']' && in_class) in_class = false;
-    out += c;
-  }
-  return out;
-}
+constexpr std::uint32_t kMatchLimit = 20'000'000;  // backtracking points for one match
+constexpr std::uint32_t kHeapLimitKib = 64 * 1024;
 
 struct FreeMatch {
   void operator()(pcre2_match_data* m) const { pcre2_match_data_free(m); }
@@ -37,41 +19,82 @@ struct FreeContext {
   void operator()(pcre2_match_context* m) const { pcre2_match_context_free(m); }
 };
 
+std::string error_text(int code) {
+  PCRE2_UCHAR text[256];
+  pcre2_get_error_message(code, text, sizeof text);
+  return reinterpret_cast<char*>(text);
+}
+
 }  // namespace
 
 struct Regex::Code {
-  pcre2_code* code = nullptr;
+  explicit Code(const std::string& given) : pattern(given) {
+    const std::string translated = to_pcre2(given);
+    int error = 0;
+    PCRE2_SIZE offset = 0;
+    code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+                         PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
+    if (!code)
+      fail(ErrorKind::input, {.cause = "the regular expression " + given + " is not valid: " + error_text(error)});
+    compiled = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
+  }
   ~Code() { pcre2_code_free(code); }
+  Code(const Code&) = delete;
+  Code& operator=(const Code&) = delete;
+
+  std::string pattern;
+  pcre2_code* code = nullptr;
+  bool compiled = false;  // to machine code
 };
 
-Regex::Regex(const std::string& pattern) : pattern_(pattern) {
-  const std::string spelled = spell_out_spaces(pattern);
-  int error = 0;
-  PCRE2_SIZE offset = 0;
-  auto code = std::make_shared<Code>();
-  code->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(spelled.data()), spelled.size(), PCRE2_UTF | PCRE2_UCP, &error, &offset, nullptr);
-  if (!code->code) {
-    PCRE2_UCHAR text[256];
-    pcre2_get_error_message(error, text, sizeof text);
-    fail(ErrorKind::input, {.cause = "the regular expression " + pattern + " is not valid: " + reinterpret_cast<char*>(text)});
+/// What one search needs besides the expression.
+class Regex::Matcher {
+ public:
+  explicit Matcher(const Code& code)
+      : code_(code), match_(pcre2_match_data_create(1, nullptr)), limits_(pcre2_match_context_create(nullptr)) {
+    check(match_ && limits_, "PCRE2 is out of memory");
+    pcre2_set_match_limit(limits_.get(), kMatchLimit);
+    pcre2_set_heap_limit(limits_.get(), kHeapLimitKib);
   }
-  pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE);  // without it, matching is only slower
-  code_ = std::move(code);
-}
+  /// Finds the next match at or behind `from`.
+  bool find(std::string_view text, std::size_t from) {
+    const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+    int rc = PCRE2_ERROR_JIT_STACKLIMIT;
+    if (code_.compiled) rc = pcre2_jit_match(code_.code, subject, text.size(), from, 0, match_.get(), limits_.get());
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
+      rc = pcre2_match(code_.code, subject, text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, match_.get(),
+                       limits_.get());
+    if (rc == PCRE2_ERROR_NOMATCH) return false;
+    if (rc < 0)
+      fail(ErrorKind::input,
+           {.cause = "the tokenizer's regular expression " + code_.pattern + " gave up on a text: " + error_text(rc)});
+    return true;
+  }
+  std::size_t begin() const { return pcre2_get_ovector_pointer(match_.get())[0]; }
+  std::size_t end() const { return pcre2_get_ovector_pointer(match_.get())[1]; }
 
-void Regex::each_match(std::string_view text, const std::function<void(std::size_t, std::size_t)>& f) const {
-  const std::unique_ptr<pcre2_match_data, FreeMatch> match(pcre2_match_data_create(1, nullptr));
-  const std::unique_ptr<pcre2_match_context, FreeContext> limits(pcre2_match_context_create(nullptr));
-  pcre2_set_match_limit(limits.get(), 50'000'000);
-  const PCRE2_SIZE* range = pcre2_get_ovector_pointer(match.get());
-  for (std::size_t at = 0; at < text.size();) {
-    const int rc = pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at, PCRE2_NO_UTF_CHECK, match.get(), limits.get());
-    if (rc == PCRE2_ERROR_NOMATCH) return;
-    if (rc < 0) fail(ErrorKind::input, {.cause = "the tokenizer's regular expression gave up on a text (match limit)", .place = pattern_});
-    const std::size_t begin = range[0], end = range[1];
-    if (end > begin) f(begin, end);
-    at = end > at ? end : at + 1;
-    while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) ++at;
+ private:
+  const Code& code_;
+  std::unique_ptr<pcre2_match_data, FreeMatch> match_;
+  std::unique_ptr<pcre2_match_context, FreeContext> limits_;
+};
+
+Regex::Regex(const std::string& pattern) : code_(std::make_shared<const Code>(pattern)) {}
+
+void Regex::each_match(std::string_view text, const OnMatch& f) const {
+  if (text.empty()) return;
+  Matcher matcher(*code_);
+  constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  std::size_t from = 0, last_end = kNone;
+  while (from <= text.size() && matcher.find(text, from)) {
+    const std::size_t begin = matcher.begin(), end = matcher.end();
+    if (begin == end && end == last_end) {  // go on behind the next character
+      do ++from;
+      while (from < text.size() && (static_cast<unsigned char>(text[from]) & 0xC0) == 0x80);
+      continue;
+    }
+    f(begin, end);
+    from = last_end = end;
   }
 }
 

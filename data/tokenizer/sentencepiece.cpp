@@ -2,6 +2,7 @@
 
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/load.h"
+#include "data/tokenizer/model.h"
 #include "data/tokenizer/unicode.h"
 
 namespace qtrain {
@@ -12,17 +13,10 @@ class SentencePieceTokenizer final : public Tokenizer {
  public:
   SentencePieceTokenizer(const std::filesystem::path& file, std::vector<AddedToken> added) {
     const auto status = processor_.Load(file.string());
-    if (!status.ok()) fail(ErrorKind::input, {.cause = "not a sentencepiece model: " + status.ToString(), .place = file.string()});
+    if (!status.ok())
+      fail(ErrorKind::input, {.cause = "not a sentencepiece model: " + status.ToString(), .place = file.string()});
     size_ = processor_.GetPieceSize();
-    for (AddedToken& t : added) {
-      if (t.id < 0) {
-        const int known = processor_.PieceToId(t.content);
-        t.id = processor_.IdToPiece(known) == t.content ? known : size_;
-      }
-      size_ = std::max(size_, t.id + 1);
-      finder_.add(t, t.content);
-      added_.emplace(t.id, t);
-    }
+    for (AddedToken& t : added) add_token(std::move(t));
   }
 
   std::vector<std::int32_t> encode(std::string_view text, EncodeOptions options) const override {
@@ -39,7 +33,8 @@ class SentencePieceTokenizer final : public Tokenizer {
       last = m.end;
     }
     encode_plain(text.substr(last), last, out);
-    if (options.add_special && special_.add_eos && special_.eos_id) put(*special_.eos_id, text.size(), text.size(), out);
+    if (options.add_special && special_.add_eos && special_.eos_id)
+      put(*special_.eos_id, text.size(), text.size(), out);
     return out;
   }
 
@@ -55,7 +50,8 @@ class SentencePieceTokenizer final : public Tokenizer {
     };
     for (const std::int32_t id : ids) {
       if (id < 0 || id >= size_)
-        fail(ErrorKind::input, {.cause = "token id " + std::to_string(id) + " is not in the vocabulary of " + std::to_string(size_)});
+        fail(ErrorKind::input,
+             {.cause = "token id " + std::to_string(id) + " is not in the vocabulary of " + std::to_string(size_)});
       if (id < processor_.GetPieceSize() && !added_.contains(id) && !processor_.IsControl(id)) {
         run.push_back(id);
         continue;
@@ -69,8 +65,7 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   std::int32_t size() const override { return size_; }
   std::optional<std::int32_t> id_of(std::string_view token) const override {
-    for (const auto& [id, t] : added_)
-      if (t.content == token) return id;
+    if (const auto it = added_ids_.find(std::string(token)); it != added_ids_.end()) return it->second;
     const int id = processor_.PieceToId(std::string(token));
     return processor_.IdToPiece(id) == token ? std::optional(id) : std::nullopt;
   }
@@ -82,12 +77,24 @@ class SentencePieceTokenizer final : public Tokenizer {
   bool is_special(std::int32_t id) const override {
     const auto it = added_.find(id);
     if (it != added_.end()) return it->second.special;
-    return id < processor_.GetPieceSize() && processor_.IsControl(id);
+    return id >= 0 && id < processor_.GetPieceSize() && processor_.IsControl(id);
   }
   const SpecialTokens& special() const override { return special_; }
   void set_special(SpecialTokens special) { special_ = std::move(special); }
 
  private:
+  void add_token(AddedToken t) {
+    if (const auto known = id_of(t.content))
+      t.id = *known;
+    else if (t.id < 0)
+      t.id = size_;
+    if (t.id >= kMaxTokenId)
+      fail(ErrorKind::input, {.cause = "the id of the added token \"" + t.content + "\" is out of range"});
+    size_ = std::max(size_, t.id + 1);
+    if (!added_.emplace(t.id, t).second) return;
+    finder_.add(t, t.content);
+    added_ids_.emplace(t.content, t.id);
+  }
   static void put(std::int32_t id, std::size_t begin, std::size_t end, Encoding& out) {
     out.ids.push_back(id);
     out.offsets.emplace_back(begin, end);
@@ -104,6 +111,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   sentencepiece::SentencePieceProcessor processor_;
   AddedTokenFinder finder_;
   std::map<std::int32_t, AddedToken> added_;
+  std::map<std::string, std::int32_t> added_ids_;
   std::int32_t size_ = 0;
   SpecialTokens special_;
 };
@@ -114,7 +122,9 @@ std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerSettings& settings)
   auto tokenizer = std::make_unique<SentencePieceTokenizer>(settings.folder / "tokenizer.model", settings.added);
   SpecialTokens special = resolve_special(settings, *tokenizer);
   const Json& config = settings.config;
-  const auto flag = [&](const char* key, bool otherwise) { return config.contains(key) && config[key].is_boolean() ? config[key].get<bool>() : otherwise; };
+  const auto flag = [&](const char* key, bool otherwise) {
+    return config.contains(key) && config[key].is_boolean() ? config[key].get<bool>() : otherwise;
+  };
   special.add_bos = flag("add_bos_token", true);
   special.add_eos = flag("add_eos_token", false);
   if (!special.named.contains("bos_token")) special.bos_id = tokenizer->id_of("<s>");

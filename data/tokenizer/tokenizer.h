@@ -25,13 +25,14 @@ struct DecodeOptions {
 struct SpecialTokens {
   std::map<std::string, std::string> named;  ///< "bos_token" -> "<s>", ...: the variables of chat templates
   std::optional<std::int32_t> bos_id, eos_id, pad_id, unk_id;
-  bool add_bos = false, add_eos = false;     ///< whether encode(add_special) puts them
+  bool add_bos = false, add_eos = false;  ///< whether encode(add_special) puts them
 };
 
 /// Text to token ids and back. Safe to use from several threads.
 class Tokenizer {
  public:
-  /// Ids and the bytes of the text that each stands for: [begin, end).
+  /// Ids and the bytes of the text that each stands for: [begin, end). Unlike the library's, they are never trimmed
+  /// (`trim_offsets`): a token's space belongs to it.
   struct Encoding {
     std::vector<std::int32_t> ids;
     std::vector<std::pair<std::size_t, std::size_t>> offsets;
@@ -67,7 +68,7 @@ class StreamDecoder {
   const Tokenizer& tokenizer_;
   DecodeOptions options_;
   std::vector<std::int32_t> ids_;
-  std::size_t shown_ = 0;
+  std::size_t context_ = 0;
 };
 
 }  // namespace qtrain

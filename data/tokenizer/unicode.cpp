@@ -3,6 +3,10 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "data/tokenizer/unicode_tables.h"
 
 namespace qtrain {
 namespace {
@@ -41,7 +45,36 @@ std::size_t prefix_size(std::string_view s, std::size_t at, bool& whole) {
   return n;
 }
 
-utf8proc_category_t category(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
+utf8proc_category_t category(char32_t c) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(c));
+}
+
+bool between(char32_t c, char32_t first, char32_t last) {
+  return c >= first && c <= last;
+}
+
+const CodePointRange* find_range(const std::vector<CodePointRange>& ranges, char32_t c) {
+  const auto it = std::lower_bound(ranges.begin(), ranges.end(), c,
+                                   [](const CodePointRange& r, char32_t value) { return r.last < value; });
+  return it != ranges.end() && it->first <= c ? &*it : nullptr;
+}
+
+// GPT-2 shows printable Latin-1 bytes as they are and the other 68 as U+0100 + their number.
+constexpr std::array<char16_t, 256> kPrintable = [] {
+  std::array<char16_t, 256> table{};
+  char16_t next = 0x100;
+  for (int b = 0; b < 256; ++b) {
+    const bool printable = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
+    table[static_cast<std::size_t>(b)] = printable ? static_cast<char16_t>(b) : next++;
+  }
+  return table;
+}();
+constexpr std::array<std::int16_t, 0x144> kByteOfPrintable = [] {
+  std::array<std::int16_t, 0x144> table{};
+  table.fill(-1);
+  for (std::size_t b = 0; b < 256; ++b) table[kPrintable[b]] = static_cast<std::int16_t>(b);
+  return table;
+}();
 
 }  // namespace
 
@@ -72,28 +105,50 @@ void append_utf8(std::string& out, char32_t c) {
   put(0x80 | (c & 0x3F));
 }
 
+std::size_t broken_size(std::string_view text, std::size_t at) {
+  bool whole = false;
+  return prefix_size(text, at, whole);
+}
+
+bool is_ascii(std::string_view s) {
+  std::size_t i = 0;
+  for (std::uint64_t word; i + 8 <= s.size(); i += 8) {
+    std::memcpy(&word, s.data() + i, 8);
+    if (word & 0x8080808080808080u) return false;
+  }
+  for (; i < s.size(); ++i)
+    if (static_cast<unsigned char>(s[i]) >= 0x80) return false;
+  return true;
+}
+
+bool is_utf8(std::string_view s) {
+  for (std::size_t i = 0; i < s.size();) {
+    if (is_ascii(s.substr(i, 32))) {
+      i += 32;
+      continue;
+    }
+    for (const std::size_t stop = std::min(i + 32, s.size()); i < stop;) {
+      bool whole = false;
+      i += prefix_size(s, i, whole);
+      if (!whole) return false;
+    }
+  }
+  return true;
+}
+
 std::string utf8_lossy(std::string_view bytes) {
   std::string out;
   out.reserve(bytes.size());
   for (std::size_t i = 0; i < bytes.size();) {
     bool whole = false;
     const std::size_t n = prefix_size(bytes, i, whole);
-    if (whole) out.append(bytes.substr(i, n));
-    else out += "\xEF\xBF\xBD";
+    if (whole)
+      out.append(bytes.substr(i, n));
+    else
+      out += "\xEF\xBF\xBD";
     i += n;
   }
   return out;
-}
-
-std::size_t unfinished_bytes(std::string_view bytes) {
-  for (std::size_t back = 1; back <= std::min<std::size_t>(3, bytes.size()); ++back) {
-    const std::size_t at = bytes.size() - back;
-    if ((static_cast<unsigned char>(bytes[at]) & 0xC0) == 0x80) continue;
-    bool whole = false;
-    const std::size_t n = prefix_size(bytes, at, whole);
-    return !whole && n == back && lead_of(static_cast<unsigned char>(bytes[at])).size > 0 ? back : 0;
-  }
-  return 0;
 }
 
 bool is_white_space(char32_t c) {
@@ -102,37 +157,55 @@ bool is_white_space(char32_t c) {
 }
 
 bool is_word_char(char32_t c) {
+  if (c < 0x80) return between(c, 'a', 'z') || between(c, 'A', 'Z') || between(c, '0', '9') || c == '_';
   const auto k = category(c);
-  return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_ND) || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_PC ||
-         c == 0x200C || c == 0x200D || (c >= 0x24B6 && c <= 0x24E9);
+  if ((k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_ND) || k == UTF8PROC_CATEGORY_NL ||
+      k == UTF8PROC_CATEGORY_PC || c == 0x200C || c == 0x200D || between(c, 0x24B6, 0x24E9) ||
+      between(c, 0x1F130, 0x1F149) || between(c, 0x1F150, 0x1F169) || between(c, 0x1F170, 0x1F189))
+    return true;
+  const CodePointRange* r = find_range(characters_since_unicode_14(), c);
+  return r && (r->category.front() == 'L' || r->category == "M" || r->category == "Nd");
 }
 
 bool is_numeric(char32_t c) {
+  if (c < 0x80) return between(c, '0', '9');
   const auto k = category(c);
-  return k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_NO;
+  return k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_NO ||
+         find_range(numeric_since_unicode_14(), c);
 }
 
 bool is_punctuation(char32_t c) {
-  if (c < 0x80) return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126);
+  if (c < 0x80) return between(c, 33, 47) || between(c, 58, 64) || between(c, 91, 96) || between(c, 123, 126);
   const auto k = category(c);
-  return k >= UTF8PROC_CATEGORY_PC && k <= UTF8PROC_CATEGORY_PO;
+  if (k >= UTF8PROC_CATEGORY_PC && k <= UTF8PROC_CATEGORY_PO) return !find_range(not_yet_punctuation(), c);
+  return find_range(once_punctuation(), c);
 }
 
-// GPT-2 shows printable Latin-1 bytes as they are and the other 68 as U+0100 + their number.
-char32_t printable_of_byte(unsigned char b) {
-  const auto printable = [](int v) { return (v >= 33 && v <= 126) || (v >= 161 && v <= 172) || (v >= 174 && v <= 255); };
-  if (printable(b)) return b;
-  char32_t n = 0;
-  for (int v = 0; v < b; ++v) n += printable(v) ? 0 : 1;
-  return 0x100 + n;
+bool is_never_decomposed(char32_t c) {
+  return find_range(not_decomposed(), c);
+}
+
+char32_t printable_of_byte(unsigned char byte) {
+  return kPrintable[byte];
 }
 
 int byte_of_printable(char32_t c) {
-  if (c < 0x100) return printable_of_byte(static_cast<unsigned char>(c)) == c ? static_cast<int>(c) : -1;
-  if (c >= 0x100 + 68) return -1;
-  for (int b = 0; b < 256; ++b)
-    if (printable_of_byte(static_cast<unsigned char>(b)) == c) return b;
-  return -1;
+  return c < kByteOfPrintable.size() ? kByteOfPrintable[c] : -1;
+}
+
+bool raw_bytes(std::string_view printable, std::string& out) {
+  const std::size_t before = out.size();
+  for (std::size_t i = 0; i < printable.size();) {
+    const Utf8Char c = utf8_at(printable, i);
+    const int byte = byte_of_printable(c.value);
+    if (byte < 0) {
+      out.resize(before);
+      return false;
+    }
+    out += static_cast<char>(byte);
+    i += c.size;
+  }
+  return true;
 }
 
 }  // namespace qtrain

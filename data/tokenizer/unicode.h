@@ -13,19 +13,26 @@ struct Utf8Char {
   bool valid = true;
 };
 Utf8Char utf8_at(std::string_view text, std::size_t at);
+/// How many bytes at an invalid place become one U+FFFD: the longest beginning of a character, or one.
+std::size_t broken_size(std::string_view text, std::size_t at);
 void append_utf8(std::string& out, char32_t c);
 /// Invalid bytes become U+FFFD, one for each maximal part of a character, as Rust's from_utf8_lossy.
 std::string utf8_lossy(std::string_view bytes);
-/// The number of bytes at the end that begin a character which is not whole yet.
-std::size_t unfinished_bytes(std::string_view bytes);
+bool is_utf8(std::string_view bytes);
+bool is_ascii(std::string_view bytes);
 
-bool is_white_space(char32_t c);   ///< property White_Space
-bool is_word_char(char32_t c);     ///< \w of the regex crates: letters, marks, digits, connectors
-bool is_numeric(char32_t c);       ///< general category N*
-bool is_punctuation(char32_t c);   ///< general category P*, or ASCII punctuation
+bool is_white_space(char32_t c);  ///< property White_Space
+bool is_word_char(char32_t c);    ///< \w of the regex crates: letters, marks, digits, connectors
+bool is_numeric(char32_t c);      ///< general category N*
+bool is_punctuation(char32_t c);  ///< general category P*, or ASCII punctuation
+
+bool is_never_decomposed(char32_t c);  ///< no compatibility decomposition to the tokenizers library
 
 /// The byte that stands behind a character of GPT-2's printable byte alphabet, or -1.
 int byte_of_printable(char32_t c);
 char32_t printable_of_byte(unsigned char byte);
+/// Appends the bytes that a string of that alphabet stands for; false, and nothing appended, if a character of it
+/// stands for none.
+bool raw_bytes(std::string_view printable, std::string& out);
 
 }  // namespace qtrain

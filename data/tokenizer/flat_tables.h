@@ -1,0 +1,133 @@
+#pragma once
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace qtrain {
+
+namespace flat {
+constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15u;
+inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
+  const unsigned __int128 product = static_cast<unsigned __int128>(a ^ kMix) * (b ^ 0xD6E8FEB86659FD93u);
+  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+}
+}  // namespace flat
+
+inline std::uint64_t hash_bytes(std::string_view s) {
+  const auto load = [](const char* p, std::size_t n) {
+    std::uint64_t v = 0;
+    if (n > 0) std::memcpy(&v, p, n);
+    return v;
+  };
+  std::uint64_t h = s.size() * flat::kMix;
+  const char* p = s.data();
+  std::size_t n = s.size();
+  for (; n > 8; n -= 8, p += 8) h = flat::mix(load(p, 8), h);
+  return flat::mix(load(p, n), h);
+}
+
+/// Strings to ids: open addressing, at most half full. Lookups allocate nothing.
+class StringIds {
+ public:
+  explicit StringIds(std::size_t expected = 0) : slots_(std::bit_ceil(2 * expected + 2)) {}
+
+  /// The first insertion of a key stays.
+  void insert(std::string_view key, std::int32_t id) {
+    if (2 * (count_ + 1) > slots_.size()) grow();
+    Slot& slot = slots_[probe(key, hash_bytes(key))];
+    if (slot.id >= 0) return;
+    slot = {hash_bytes(key), static_cast<std::uint32_t>(text_.size()), static_cast<std::uint32_t>(key.size()), id};
+    text_ += key;
+    ++count_;
+  }
+  /// -1 if absent.
+  std::int32_t find(std::string_view key) const { return find(key, hash_bytes(key)); }
+  std::int32_t find(std::string_view key, std::uint64_t hash) const { return slots_[probe(key, hash)].id; }
+
+ private:
+  struct Slot {
+    std::uint64_t hash = 0;
+    std::uint32_t begin = 0, size = 0;
+    std::int32_t id = -1;
+  };
+  std::size_t probe(std::string_view key, std::uint64_t hash) const {
+    const std::size_t mask = slots_.size() - 1;
+    for (std::size_t i = hash & mask;; i = (i + 1) & mask) {
+      const Slot& s = slots_[i];
+      if (s.id < 0) return i;
+      if (s.hash == hash && s.size == key.size() && std::memcmp(text_.data() + s.begin, key.data(), key.size()) == 0)
+        return i;
+    }
+  }
+  void grow() {
+    std::vector<Slot> old(slots_.size() * 2);
+    old.swap(slots_);
+    for (const Slot& s : old)
+      if (s.id >= 0) slots_[probe(std::string_view(text_).substr(s.begin, s.size), s.hash)] = s;
+  }
+
+  std::vector<Slot> slots_;
+  std::string text_;
+  std::size_t count_ = 0;
+};
+
+/// Pairs of non-negative numbers to a pair of values: open addressing, at most half full.
+class PairTable {
+ public:
+  struct Value {
+    std::int32_t first = -1, second = -1;
+  };
+  explicit PairTable(std::size_t expected = 0) : slots_(std::bit_ceil(2 * expected + 2)) {}
+
+  /// The value of the pair, to be filled in if it is new (first < 0).
+  Value& operator()(std::int32_t left, std::int32_t right) {
+    if (2 * (count_ + 1) > slots_.size()) grow();
+    Slot& slot = slots_[probe(key_of(left, right))];
+    if (slot.key == kEmpty) {
+      slot.key = key_of(left, right);
+      ++count_;
+    }
+    return slot.value;
+  }
+  /// Null if absent.
+  const Value* find(std::int32_t left, std::int32_t right) const {
+    const Slot& slot = slots_[probe(key_of(left, right))];
+    return slot.key == kEmpty ? nullptr : &slot.value;
+  }
+  template <class F>
+  void each(F&& f) const {
+    for (const Slot& s : slots_)
+      if (s.key != kEmpty) f(static_cast<std::int32_t>(s.key >> 32), static_cast<std::int32_t>(s.key));
+  }
+
+ private:
+  static constexpr std::uint64_t kEmpty = ~std::uint64_t{0};
+  struct Slot {
+    std::uint64_t key = kEmpty;
+    Value value;
+  };
+  static std::uint64_t key_of(std::int32_t left, std::int32_t right) {
+    return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
+  }
+  std::size_t probe(std::uint64_t key) const {
+    const std::size_t mask = slots_.size() - 1;
+    std::size_t i = flat::mix(key, 0) & mask;
+    while (slots_[i].key != key && slots_[i].key != kEmpty) i = (i + 1) & mask;
+    return i;
+  }
+  void grow() {
+    std::vector<Slot> old(slots_.size() * 2);
+    old.swap(slots_);
+    for (const Slot& s : old)
+      if (s.key != kEmpty) slots_[probe(s.key)] = s;
+  }
+
+  std::vector<Slot> slots_;
+  std::size_t count_ = 0;
+};
+
+}  // namespace qtrain

@@ -1,0 +1,17 @@
+#include "data/tokenizer/model.h"
+
+#include "data/tokenizer/bpe.h"
+#include "data/tokenizer/unigram.h"
+
+namespace qtrain {
+
+std::unique_ptr<TokenModel> make_token_model(const Json& json, Alphabet alphabet) {
+  // Files of old versions leave the type out.
+  const std::string type = json.value("type", json.contains("merges") ? "BPE" : "Unigram");
+  if (type == "BPE") return std::make_unique<Bpe>(json, alphabet);
+  if (type == "Unigram") return std::make_unique<Unigram>(json, alphabet);
+  fail(ErrorKind::input,
+       {.cause = "tokenizer model \"" + type + "\" is not supported", .remedy = "supported: BPE, Unigram"});
+}
+
+}  // namespace qtrain

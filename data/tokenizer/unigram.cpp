@@ -1,0 +1,124 @@
+#include "data/tokenizer/unigram.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "data/tokenizer/unicode.h"
+
+namespace qtrain {
+namespace {
+
+constexpr double kUnknownPenalty = 10.0;
+
+[[noreturn]] void refuse(const std::string& cause) {
+  fail(ErrorKind::input, {.cause = cause, .place = "model"});
+}
+
+std::vector<std::pair<std::string_view, std::int64_t>> vocabulary_entries(const Json& vocab) {
+  if (!vocab.is_array()) refuse("\"vocab\" must be a list");
+  std::vector<std::pair<std::string_view, std::int64_t>> entries;
+  entries.reserve(vocab.size());
+  for (const Json& row : vocab) {
+    if (!row.is_array() || row.size() != 2 || !row[0].is_string() || !row[1].is_number())
+      refuse("an entry of \"vocab\" must be [token, score]");
+    entries.emplace_back(row[0].get_ref<const std::string&>(), static_cast<std::int64_t>(entries.size()));
+  }
+  return entries;
+}
+
+}  // namespace
+
+Unigram::Unigram(const Json& json, Alphabet alphabet) : vocabulary_(vocabulary_entries(json.at("vocab"))) {
+  if (alphabet == Alphabet::bytes) refuse("Unigram over bytes is not supported");
+  for (const Json& row : json["vocab"]) scores_.push_back(row[1].get<double>());
+  unk_score_ = *std::min_element(scores_.begin(), scores_.end()) - kUnknownPenalty;
+  byte_fallback_ = json.value("byte_fallback", false);
+  if (json.contains("unk_id") && json["unk_id"].is_number_integer()) {
+    const auto id = json["unk_id"].get<std::int64_t>();
+    if (id < 0 || id >= vocabulary_.end_id()) refuse("unk_id is outside the vocabulary");
+    unk_ = static_cast<std::int32_t>(id);
+  }
+  std::int32_t nodes = 1;
+  for (std::int32_t id = 0; id < vocabulary_.end_id(); ++id) {
+    PairTable::Value* at = nullptr;
+    std::int32_t node = 0;
+    const std::string_view token = vocabulary_.token(id).value_or("");
+    for (const char c : token) {
+      at = &trie_(node, static_cast<unsigned char>(c));
+      if (at->first < 0) at->first = nodes++;
+      node = at->first;
+    }
+    if (at) at->second = vocabulary_.find(token);
+  }
+}
+
+std::optional<std::int32_t> Unigram::id_of(std::string_view token) const {
+  const std::int32_t id = vocabulary_.find(token);
+  return id < 0 ? std::nullopt : std::optional(id);
+}
+
+// best[e]: the best token that ends at byte e and the score of the path up to there.
+std::vector<Unigram::Node> Unigram::best_path(std::string_view piece) const {
+  std::vector<Node> best(piece.size() + 1);
+  const auto offer = [&](std::size_t begin, std::size_t end, std::int32_t id, double score) {
+    const double path = best[begin].score + score;
+    if (best[end].begin == kNowhere || path > best[end].score)
+      best[end] = {path, id, static_cast<std::uint32_t>(begin)};
+  };
+  for (std::size_t begin = 0; begin < piece.size();) {
+    const std::size_t character = utf8_at(piece, begin).size;
+    bool single = false;
+    std::int32_t node = 0;
+    for (std::size_t end = begin; end < piece.size();) {
+      const PairTable::Value* v = trie_.find(node, static_cast<unsigned char>(piece[end]));
+      if (!v) break;
+      node = v->first;
+      ++end;
+      if (v->second < 0) continue;
+      offer(begin, end, v->second, scores_[static_cast<std::size_t>(v->second)]);
+      single = single || end - begin == character;
+    }
+    if (!single) {
+      if (unk_ < 0)
+        fail(ErrorKind::input, {.cause = "the text has a character that is not in the vocabulary, and there is no "
+                                         "unknown token"});
+      offer(begin, begin + character, unk_, unk_score_);
+    }
+    begin += character;
+  }
+  return best;
+}
+
+// Unknown characters in a row count as one token, which may be spelled in bytes.
+void Unigram::append_run(std::string_view piece, PieceToken run, std::vector<PieceToken>& out) const {
+  const std::string_view text = piece.substr(run.begin, run.end - run.begin);
+  if (const std::int32_t id = vocabulary_.find(text); id >= 0) return out.push_back({id, run.begin, run.end});
+  const std::size_t first = out.size();
+  for (std::size_t i = 0; byte_fallback_ && i < text.size(); ++i)
+    if (const std::int32_t id = vocabulary_.find_byte(static_cast<unsigned char>(text[i])); id >= 0)
+      out.push_back({id, run.begin, run.end});
+  if (byte_fallback_ && out.size() - first == text.size()) return;
+  out.resize(first);
+  out.push_back(run);
+}
+
+void Unigram::encode(std::string_view piece, std::vector<PieceToken>& out) const {
+  if (piece.empty()) return;
+  const std::vector<Node> best = best_path(piece);
+  std::vector<PieceToken> path;  // backwards
+  for (auto end = static_cast<std::uint32_t>(piece.size()); end > 0; end = best[end].begin) {
+    const Node& node = best[end];
+    if (node.id == unk_ && !path.empty() && path.back().id == unk_)
+      path.back().begin = node.begin;
+    else
+      path.push_back({node.id, node.begin, end});
+  }
+  for (auto it = path.rbegin(); it != path.rend(); ++it) {
+    if (it->id == unk_)
+      append_run(piece, *it, out);
+    else
+      out.push_back(*it);
+  }
+}
+
+}  // namespace qtrain
