@@ -4,44 +4,84 @@
 
 #include <algorithm>
 #include <cmath>
-#include <regex>
+
+#include "model/config_reader.h"
+#include "model/module_pattern.h"
 
 namespace qtrain {
 namespace {
 
 bool is_empty(const Json& v) {
-  return v.is_null() || v == false || (v.is_string() && v == "none") || ((v.is_object() || v.is_array()) && v.empty());
+  return v.is_null() || (v.is_boolean() && !v.get<bool>()) || (v.is_string() && v.get<std::string>() == "none") ||
+         ((v.is_object() || v.is_array()) && v.empty());
 }
 
-[[noreturn]] void refuse(const std::string& name, const std::string& cause, const std::string& remedy = {}) {
-  fail(ErrorKind::input, {.cause = cause, .place = name, .remedy = remedy});
+void refuse_variants(const ConfigReader& r) {
+  constexpr const char* kRemedy = "only plain LoRA on linear layers is";
+  for (const char* key : {"use_dora",
+                          "rank_pattern",
+                          "alpha_pattern",
+                          "modules_to_save",
+                          "layers_to_transform",
+                          "bias",
+                          "fan_in_fan_out",
+                          "lora_bias",
+                          "target_parameters",
+                          "exclude_modules",
+                          "trainable_token_indices",
+                          "alora_invocation_tokens",
+                          "use_qalora",
+                          "use_bdlora",
+                          "layer_replication",
+                          "arrow_config",
+                          "megatron_config",
+                          "monteclora_config",
+                          "velora_config",
+                          "kasa_config"})
+    if (r.get(key) && !is_empty(*r.get(key)))
+      r.refuse(fmt::format("\"{}\" is not supported in an adapter", key), kRemedy);
+  const Json* init = r.get("init_lora_weights");
+  if (!init || !init->is_string()) return;
+  // The other ways to begin (PiSSA, OLoRA, CorDA, LoftQ, ...) change the weights of the base model too.
+  const auto way = init->get<std::string>();
+  if (way != "gaussian" && way != "eva" && way != "orthogonal")
+    r.refuse(fmt::format("\"init_lora_weights\" \"{}\" is not supported", way), kRemedy);
 }
 
-void refuse_variants(const Json& json, const std::string& name) {
-  for (const char* key : {"use_dora", "rank_pattern", "alpha_pattern", "modules_to_save", "layers_to_transform", "bias",
-                          "fan_in_fan_out", "lora_bias", "target_parameters", "exclude_modules", "trainable_token_indices",
-                          "alora_invocation_tokens", "use_qalora", "layer_replication"})
-    if (json.contains(key) && !is_empty(json[key]))
-      refuse(name, fmt::format("\"{}\" is not supported in an adapter", key), "only plain LoRA on linear layers is");
-}
-
-double number(const Json& json, const char* key, double otherwise, const std::string& name) {
-  if (!json.contains(key) || json[key].is_null()) return otherwise;
-  if (!json[key].is_number()) refuse(name, fmt::format("\"{}\" must be a number", key));
-  return json[key].get<double>();
-}
-
-std::vector<std::string> read_targets(const Json& json, const std::string& name) {
-  if (!json.contains("target_modules")) refuse(name, "\"target_modules\" is missing");
-  const Json& v = json["target_modules"];
-  if (v.is_string()) return {v.get<std::string>()};
-  if (!v.is_array()) refuse(name, "\"target_modules\" must be a list of names or a string");
+std::vector<std::string> read_targets(const ConfigReader& r) {
+  const Json* v = r.get("target_modules");
+  if (!v) r.refuse("\"target_modules\" is missing");
+  if (v->is_string()) return {v->get<std::string>()};
+  if (!v->is_array()) r.refuse("\"target_modules\" must be a list of names or a string");
   std::vector<std::string> targets;
-  for (const Json& t : v) {
-    if (!t.is_string()) refuse(name, "\"target_modules\" must hold names");
+  for (const Json& t : *v) {
+    if (!t.is_string()) r.refuse("\"target_modules\" must hold names");
     targets.push_back(t.get<std::string>());
   }
   return targets;
+}
+
+bool is_pattern(const std::vector<std::string>& targets) {
+  return targets.size() == 1 && targets.front().find_first_of("*()[]|\\^$+?{") != std::string::npos;
+}
+
+// A list, as PEFT writes it: all-linear as the names it stands for; a pattern as a string, since a list holds names
+// only.
+Json targets_json(const std::vector<std::string>& targets) {
+  if (is_pattern(targets)) return targets.front();
+  std::vector<std::string> names = targets;
+  if (targets.size() == 1 && targets.front() == "all-linear") {
+    names.clear();
+    for (const std::string_view module : kLinearNames) names.emplace_back(module.substr(module.find('.') + 1));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Whole numbers without a fraction: PEFT declares lora_alpha as an int.
+Json number_json(double v) {
+  const auto whole = static_cast<std::int64_t>(v);
+  return static_cast<double>(whole) == v ? Json(whole) : Json(v);
 }
 
 }  // namespace
@@ -52,58 +92,56 @@ double LoraConfig::scale() const {
 }
 
 bool is_target(const LoraConfig& lora, std::string_view module) {
-  if (lora.targets.size() == 1) {
-    const std::string& only = lora.targets.front();
-    if (only == "all-linear") return true;
-    if (only.find_first_of("*()[]|\\^$+?{") != std::string::npos) {
-      try {
-        return std::regex_match(module.begin(), module.end(), std::regex(only));
-      } catch (const std::regex_error&) {
-        fail(ErrorKind::usage, {.cause = "target_modules \"" + only + "\" is not a valid regular expression"});
-      }
-    }
-  }
+  if (lora.targets.size() == 1 && lora.targets.front() == "all-linear") return true;
+  if (is_pattern(lora.targets)) return matches_whole(lora.targets.front(), module);
   return std::any_of(lora.targets.begin(), lora.targets.end(), [&](const std::string& t) {
     return module == t || (module.ends_with(t) && module[module.size() - t.size() - 1] == '.');
   });
 }
 
 LoraConfig parse_lora_config(const Json& json, const std::string& name) {
-  if (!json.is_object()) refuse(name, "an adapter config must be a JSON object");
-  if (json.value("peft_type", "LORA") != "LORA")
-    refuse(name, fmt::format("peft_type {} is not supported", json["peft_type"].dump()), "supported: LORA");
-  refuse_variants(json, name);
+  const ConfigReader r{json, name};
+  if (!json.is_object()) r.refuse("an adapter config must be a JSON object");
+  if (const std::string type = r.text("peft_type", "LORA"); type != "LORA")
+    r.refuse(fmt::format("\"peft_type\" \"{}\" is not supported", type), "supported: LORA");
+  refuse_variants(r);
   LoraConfig lora;
-  const double rank = number(json, "r", 8, name);
-  if (rank < 1 || rank != std::floor(rank) || rank > 65536) refuse(name, "\"r\" must be a positive integer");
-  lora.r = static_cast<std::int64_t>(rank);
-  lora.alpha = number(json, "lora_alpha", 8, name);
-  lora.dropout = number(json, "lora_dropout", 0, name);
-  if (lora.dropout < 0 || lora.dropout >= 1) refuse(name, "\"lora_dropout\" must be in [0, 1)");
-  lora.rslora = json.contains("use_rslora") && json["use_rslora"] == true;
-  lora.targets = read_targets(json, name);
-  if (json.contains("base_model_name_or_path") && json["base_model_name_or_path"].is_string())
-    lora.base_model = json["base_model_name_or_path"].get<std::string>();
+  lora.r = r.positive("r", 8);
+  if (lora.r > 65536) r.refuse(fmt::format("\"r\" is out of range: {}", lora.r));
+  lora.alpha = r.number("lora_alpha", 8);
+  lora.dropout = r.number("lora_dropout", 0);
+  if (!(lora.dropout >= 0 && lora.dropout < 1)) r.refuse("\"lora_dropout\" must be in [0, 1)");
+  lora.rslora = r.flag("use_rslora", false);
+  lora.targets = read_targets(r);
+  lora.base_model = r.text("base_model_name_or_path", "");
   return lora;
 }
 
 LoraConfig load_lora_config(const std::filesystem::path& folder) {
   const auto file = folder / "adapter_config.json";
   if (!exists(file))
-    fail(ErrorKind::input, {.cause = "no adapter_config.json", .place = folder.string(),
+    fail(ErrorKind::input, {.cause = "no adapter_config.json",
+                            .place = folder.string(),
                             .remedy = "name a folder that PEFT or qtrain wrote"});
   return parse_lora_config(read_json(file), file.string());
 }
 
 Json lora_config_json(const LoraConfig& lora) {
-  std::vector<std::string> targets = lora.targets;
-  std::sort(targets.begin(), targets.end());
-  Json modules = targets;
-  return {{"alpha_pattern", Json::object()}, {"base_model_name_or_path", lora.base_model}, {"bias", "none"},
-          {"fan_in_fan_out", false},         {"inference_mode", true},                     {"init_lora_weights", true},
-          {"lora_alpha", lora.alpha},        {"lora_dropout", lora.dropout},               {"modules_to_save", nullptr},
-          {"peft_type", "LORA"},             {"r", lora.r},                                {"rank_pattern", Json::object()},
-          {"target_modules", modules},       {"task_type", "CAUSAL_LM"},                   {"use_dora", false},
+  return {{"alpha_pattern", Json::object()},
+          {"base_model_name_or_path", lora.base_model},
+          {"bias", "none"},
+          {"fan_in_fan_out", false},
+          {"inference_mode", true},
+          {"init_lora_weights", true},
+          {"lora_alpha", number_json(lora.alpha)},
+          {"lora_dropout", lora.dropout},
+          {"modules_to_save", nullptr},
+          {"peft_type", "LORA"},
+          {"r", lora.r},
+          {"rank_pattern", Json::object()},
+          {"target_modules", targets_json(lora.targets)},
+          {"task_type", "CAUSAL_LM"},
+          {"use_dora", false},
           {"use_rslora", lora.rslora}};
 }
 

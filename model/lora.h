@@ -16,8 +16,8 @@ struct LoraConfig {
   double alpha = 8;
   double dropout = 0;
   bool rslora = false;
-  /// Names of linear layers; {"all-linear"} for all but the head. One entry with regex characters is matched against the
-  /// whole module name, as PEFT does with a string.
+  /// Names of linear layers; {"all-linear"} for all but the head. One entry with regex characters is matched against
+  /// the whole module name, as PEFT does with a string.
   std::vector<std::string> targets = {"q_proj", "v_proj"};
   std::string base_model = {};
 
@@ -34,8 +34,8 @@ inline constexpr std::string_view kLinearNames[] = {
 /// Whether the module "model.layers.3.self_attn.q_proj" is a target.
 bool is_target(const LoraConfig& lora, std::string_view module);
 
-/// adapter_config.json of PEFT. What is not plain LoRA on linear layers (DoRA, rank_pattern, modules_to_save, bias, ...)
-/// is an input error naming the key.
+/// adapter_config.json of PEFT. What is not plain LoRA on linear layers (DoRA, rank_pattern, modules_to_save, bias,
+/// ...) is an input error naming the key.
 LoraConfig parse_lora_config(const Json& json, const std::string& name);
 LoraConfig load_lora_config(const std::filesystem::path& folder);
 /// As PEFT writes it: sorted keys.

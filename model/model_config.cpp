@@ -2,49 +2,13 @@
 
 #include <fmt/format.h>
 
+#include "model/config_reader.h"
 #include "model/families/family.h"
 
 namespace qtrain {
 namespace {
 
-struct Reader {
-  const Json& json;
-  const std::string& name;
-
-  [[noreturn]] void refuse(const std::string& cause, const std::string& remedy = {}) const {
-    fail(ErrorKind::input, {.cause = cause, .place = name, .remedy = remedy});
-  }
-  const Json* get(const char* key) const {
-    const auto it = json.find(key);
-    return it == json.end() || it->is_null() ? nullptr : &*it;
-  }
-  std::int64_t positive(const char* key, std::optional<std::int64_t> otherwise = {}) const {
-    const Json* v = get(key);
-    if (!v && otherwise) return *otherwise;
-    if (!v) refuse(fmt::format("\"{}\" is missing", key));
-    constexpr std::int64_t kMost = std::int64_t{1} << 31;
-    if (!v->is_number_integer() || *v < 1 || *v >= kMost)
-      refuse(fmt::format("\"{}\" must be a positive integer, not {}", key, v->dump()));
-    return v->get<std::int64_t>();
-  }
-  double number(const char* key, double otherwise) const {
-    const Json* v = get(key);
-    if (v && !v->is_number()) refuse(fmt::format("\"{}\" must be a number, not {}", key, v->dump()));
-    return v ? v->get<double>() : otherwise;
-  }
-  bool flag(const char* key, bool otherwise) const {
-    const Json* v = get(key);
-    if (v && !v->is_boolean()) refuse(fmt::format("\"{}\" must be true or false, not {}", key, v->dump()));
-    return v ? v->get<bool>() : otherwise;
-  }
-  std::string text(const char* key, const std::string& otherwise) const {
-    const Json* v = get(key);
-    if (v && !v->is_string()) refuse(fmt::format("\"{}\" must be a string, not {}", key, v->dump()));
-    return v ? v->get<std::string>() : otherwise;
-  }
-};
-
-const Family& family_of(const Reader& r) {
+const Family& family_of(const ConfigReader& r) {
   const std::string type = r.text("model_type", "");
   std::string known;
   for (const Family* f : families()) {
@@ -54,53 +18,84 @@ const Family& family_of(const Reader& r) {
   r.refuse(fmt::format("model_type \"{}\" is not supported", type), "supported: " + known);
 }
 
-RopeConfig::Type rope_type(const Reader& r, const std::string& type) {
+RopeConfig::Type rope_type(const ConfigReader& r, const std::string& type) {
   using Type = RopeConfig::Type;
-  constexpr std::pair<std::string_view, Type> kTypes[] = {{"default", Type::standard}, {"linear", Type::linear},
-                                                          {"dynamic", Type::dynamic},  {"llama3", Type::llama3},
+  constexpr std::pair<std::string_view, Type> kTypes[] = {{"default", Type::standard},
+                                                          {"linear", Type::linear},
+                                                          {"dynamic", Type::dynamic},
+                                                          {"llama3", Type::llama3},
                                                           {"yarn", Type::yarn}};
   for (const auto& [known, value] : kTypes)
     if (known == type) return value;
-  r.refuse(fmt::format("rope type \"{}\" is not supported", type),
+  r.refuse(fmt::format("\"rope_type\" \"{}\" is not supported", type),
            "supported: default, linear, dynamic, llama3, yarn");
 }
 
-RopeConfig read_rope(const Reader& r, const ModelConfig& c) {
+// The table of rotary parameters, which version 5 calls rope_parameters and version 4 rope_scaling.
+const char* rope_key(const ConfigReader& r) {
+  for (const char* key : {"rope_parameters", "rope_scaling"})
+    if (const Json* v = r.get(key)) {
+      if (!v->is_object()) r.refuse(fmt::format("\"{}\" must be an object, not {}", key, v->dump()));
+      for (const auto& [inner, value] : v->items())
+        if (value.is_object())
+          r.refuse(fmt::format("\"{}\" for each kind of layer (\"{}\") is not supported", key, inner));
+      return key;
+    }
+  return nullptr;
+}
+
+// transformers computes dynamic NTK from max_position_embeddings whatever the original length says; for the other types
+// a length outside the table wins over one inside.
+void read_original_length(const ConfigReader& r, const ConfigReader& table, RopeConfig& rope) {
+  if (rope.type != RopeConfig::Type::llama3 && rope.type != RopeConfig::Type::yarn) return;
+  constexpr const char* kKey = "original_max_position_embeddings";
+  rope.original_max_position = r.magnitude(kKey, table.magnitude(kKey, rope.original_max_position));
+}
+
+void read_factor(const ConfigReader& table, const ModelConfig& c, RopeConfig& rope) {
+  const bool implied = rope.type == RopeConfig::Type::yarn;
+  if (!implied && !table.get("factor")) table.refuse("\"factor\" is missing");
+  rope.factor = table.number("factor", static_cast<double>(c.max_position_embeddings) / rope.original_max_position);
+  if (!(rope.factor >= 1)) table.refuse(fmt::format("\"factor\" must be at least 1, not {}", rope.factor));
+}
+
+void read_yarn(const ConfigReader& table, RopeConfig& rope) {
+  rope.beta_fast = table.magnitude("beta_fast", rope.beta_fast);
+  rope.beta_slow = table.magnitude("beta_slow", rope.beta_slow);
+  rope.truncate = table.flag("truncate", true);
+  if (table.get("attention_factor")) rope.attention_factor = table.magnitude("attention_factor", 1);
+  if (table.get("mscale")) rope.mscale = table.number("mscale", 1);
+  if (table.get("mscale_all_dim")) rope.mscale_all_dim = table.number("mscale_all_dim", 1);
+}
+
+void read_llama3(const ConfigReader& table, RopeConfig& rope) {
+  rope.low_freq_factor = table.magnitude("low_freq_factor", rope.low_freq_factor);
+  rope.high_freq_factor = table.magnitude("high_freq_factor", rope.high_freq_factor);
+  if (!(rope.high_freq_factor > rope.low_freq_factor))
+    table.refuse("\"high_freq_factor\" must be greater than \"low_freq_factor\"");
+}
+
+RopeConfig read_rope(const ConfigReader& r, const ModelConfig& c) {
   RopeConfig rope;
-  rope.theta = r.number("rope_theta", 10000);
+  rope.theta = r.magnitude("rope_theta", 10000);
   rope.original_max_position = static_cast<double>(c.max_position_embeddings);
-  const Json* scaling = r.get("rope_parameters");
-  if (!scaling) scaling = r.get("rope_scaling");
-  if (!scaling) return rope;
-  if (!scaling->is_object()) r.refuse("rope parameters must be an object");
-  const std::string place = r.name + ": rope parameters";
-  const Reader s{*scaling, place};
-  rope.theta = s.number("rope_theta", rope.theta);
-  rope.type = rope_type(s, s.text("rope_type", s.text("type", "default")));
-  if (s.number("partial_rotary_factor", 1) != 1) s.refuse("\"partial_rotary_factor\" other than 1 is not supported");
+  const char* key = rope_key(r);
+  if (!key) return rope;
+  const std::string place = r.name + ": " + key;
+  const ConfigReader table{*r.get(key), place};
+  rope.theta = table.magnitude("rope_theta", rope.theta);
+  rope.type = rope_type(table, table.text("rope_type", table.text("type", "default")));
+  if (table.number("partial_rotary_factor", 1) != 1)
+    table.refuse("\"partial_rotary_factor\" other than 1 is not supported");
   if (rope.type == RopeConfig::Type::standard) return rope;
-  if (!s.get("factor")) s.refuse("\"factor\" is missing");
-  rope.factor = s.number("factor", 1);
-  if (!(rope.factor >= 1)) s.refuse("\"factor\" must be at least 1");
-  // transformers computes dynamic NTK from max_position_embeddings whatever the original length says.
-  if (rope.type != RopeConfig::Type::dynamic) {
-    const double outer = r.number("original_max_position_embeddings", rope.original_max_position);
-    rope.original_max_position = s.number("original_max_position_embeddings", outer);
-  }
-  rope.low_freq_factor = s.number("low_freq_factor", rope.low_freq_factor);
-  rope.high_freq_factor = s.number("high_freq_factor", rope.high_freq_factor);
-  rope.beta_fast = s.number("beta_fast", rope.beta_fast);
-  rope.beta_slow = s.number("beta_slow", rope.beta_slow);
-  rope.truncate = s.flag("truncate", true);
-  if (s.get("attention_factor")) rope.attention_factor = s.number("attention_factor", 1);
-  if (s.get("mscale")) rope.mscale = s.number("mscale", 1);
-  if (s.get("mscale_all_dim")) rope.mscale_all_dim = s.number("mscale_all_dim", 1);
-  if (rope.type == RopeConfig::Type::llama3 && !(rope.high_freq_factor > rope.low_freq_factor))
-    s.refuse("\"high_freq_factor\" must be greater than \"low_freq_factor\"");
+  read_original_length(r, table, rope);
+  read_factor(table, c, rope);
+  if (rope.type == RopeConfig::Type::yarn) read_yarn(table, rope);
+  if (rope.type == RopeConfig::Type::llama3) read_llama3(table, rope);
   return rope;
 }
 
-void read_sizes(const Reader& r, ModelConfig& c) {
+void read_sizes(const ConfigReader& r, ModelConfig& c) {
   c.hidden_size = r.positive("hidden_size");
   c.intermediate_size = r.positive("intermediate_size");
   c.layers = r.positive("num_hidden_layers");
@@ -113,32 +108,32 @@ void read_sizes(const Reader& r, ModelConfig& c) {
   c.vocab_size = r.positive("vocab_size");
   c.max_position_embeddings = r.positive("max_position_embeddings", 2048);
   if (c.heads % c.kv_heads != 0)
-    r.refuse(fmt::format("{} attention heads are not a multiple of {} key/value heads", c.heads, c.kv_heads));
+    r.refuse(fmt::format("\"num_attention_heads\" ({}) is not a multiple of \"num_key_value_heads\" ({})", c.heads,
+                         c.kv_heads));
   if (c.head_dim % 2 != 0) r.refuse("\"head_dim\" must be even");
   if (c.head_dim > 256) r.refuse("\"head_dim\" above 256 is not supported");
   if (c.layers > 10000) r.refuse("\"num_hidden_layers\" is out of range");
 }
 
-void refuse_unsupported(const Reader& r) {
+void refuse_unsupported(const ConfigReader& r) {
   const std::string act = r.text("hidden_act", "silu");
-  if (act != "silu" && act != "swish") r.refuse(fmt::format("hidden_act \"{}\" is not supported", act), "supported: silu");
+  if (act != "silu" && act != "swish")
+    r.refuse(fmt::format("hidden_act \"{}\" is not supported", act), "supported: silu");
   if (r.number("attention_dropout", 0) != 0)
     r.refuse("\"attention_dropout\" other than 0 is not supported", "set it to 0.0 in config.json");
   if (r.number("partial_rotary_factor", 1) != 1) r.refuse("\"partial_rotary_factor\" other than 1 is not supported");
   if (r.get("quantization_config"))
-    r.refuse("the weights in this folder are quantised", "use the folder with the original weights");
+    r.refuse("the weights in this folder are quantised (\"quantization_config\")",
+             "use the folder with the original weights");
 }
 
-std::vector<std::int32_t> token_list(const Reader& r, const char* key) {
-  std::vector<std::int32_t> ids;
-  const Json* v = r.get(key);
-  if (!v) return ids;
-  const Json list = v->is_array() ? *v : Json::array({*v});
-  for (const Json& id : list) {
-    if (!id.is_number_integer()) r.refuse(fmt::format("\"{}\" must be a token id or a list of them", key));
-    ids.push_back(id.get<std::int32_t>());
-  }
-  return ids;
+DType weight_dtype(const ConfigReader& r) {
+  const char* key = r.get("dtype") ? "dtype" : "torch_dtype";
+  std::string text = r.text(key, "float32");
+  if (text.starts_with("torch.")) text.erase(0, 6);
+  for (const DType d : {DType::f32, DType::bf16, DType::f16, DType::f64})
+    if (text == name_of(d)) return d;
+  r.refuse(fmt::format("\"{}\" \"{}\" is not supported", key, text), "supported: float32, bfloat16, float16");
 }
 
 std::optional<std::int32_t> first(const std::vector<std::int32_t>& ids) {
@@ -148,7 +143,7 @@ std::optional<std::int32_t> first(const std::vector<std::int32_t>& ids) {
 }  // namespace
 
 ModelConfig parse_model_config(const Json& json, const std::string& name) {
-  const Reader r{json, name};
+  const ConfigReader r{json, name};
   if (!json.is_object()) r.refuse("a model config must be a JSON object");
   ModelConfig c;
   const Family& family = family_of(r);
@@ -156,20 +151,16 @@ ModelConfig parse_model_config(const Json& json, const std::string& name) {
   c.architecture = family.architecture;
   read_sizes(r, c);
   refuse_unsupported(r);
-  c.rms_norm_eps = r.number("rms_norm_eps", 1e-6);
+  c.rms_norm_eps = r.magnitude("rms_norm_eps", 1e-6);
   c.initializer_range = r.number("initializer_range", 0.02);
   c.tie_word_embeddings = r.flag("tie_word_embeddings", false);
   c.rope = read_rope(r, c);
-  c.dtype = dtype_named(r.text("dtype", r.text("torch_dtype", "float32")));
-  c.eos_token_ids = token_list(r, "eos_token_id");
-  c.bos_token_id = first(token_list(r, "bos_token_id"));
-  c.pad_token_id = first(token_list(r, "pad_token_id"));
+  c.dtype = weight_dtype(r);
+  c.eos_token_ids = r.tokens("eos_token_id");
+  c.bos_token_id = first(r.tokens("bos_token_id"));
+  c.pad_token_id = first(r.tokens("pad_token_id"));
   c.windows.assign(static_cast<std::size_t>(c.layers), 0);
-  try {
-    family.read(json, c);
-  } catch (const nlohmann::json::exception& e) {
-    r.refuse(fmt::format("a field of the {} family has the wrong type ({})", family.model_type, e.what()));
-  }
+  family.read(r, c);
   c.json = json;
   return c;
 }

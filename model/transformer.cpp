@@ -59,7 +59,7 @@ Transformer::Transformer(Ctx& ctx, TransformerOptions options)
   if (options_.lora && adapter_.all().empty())
     fail(ErrorKind::usage, {.cause = "lora_target_modules matches no layer of the model",
                             .remedy = "use all-linear, or names such as q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"});
-  recompute_ = plan_recompute(kTrainBlock, policy_named(options_.recompute).drop, acquire(0));
+  recompute_ = plan_recompute(kTrainBlock, policy_named(options_.recompute).drop, widest_training());
 }
 
 Param* Transformer::declare_weight(const std::string& name, Shape shape, Init init) {
@@ -139,6 +139,20 @@ BlockWeights Transformer::acquire(std::int64_t layer) const {
           .down = acquire_linear(b.linear[kDown])};
 }
 
+// One block in which a layer trains where it does in any block: adapters may target single layers, and all blocks share
+// one plan of what is kept.
+BlockWeights Transformer::widest_training() const {
+  BlockWeights all = acquire(0);
+  for (std::int64_t l = 1; l < options_.config.layers; ++l) {
+    const BlockWeights w = acquire(l);
+    using P = Projection BlockWeights::*;
+    for (const P p : {P(&BlockWeights::q), P(&BlockWeights::k), P(&BlockWeights::v), P(&BlockWeights::o),
+                      P(&BlockWeights::gate), P(&BlockWeights::up), P(&BlockWeights::down)})
+      if ((w.*p).trains()) all.*p = w.*p;
+  }
+  return all;
+}
+
 ActivationPlan Transformer::activation_plan() const {
   return {.config = &options_.config, .dtype = options_.activation_dtype, .lora_rank = options_.lora ? options_.lora->r : 0,
           .lora_dropout = options_.lora ? options_.lora->dropout : 0, .recompute = recompute_};
@@ -148,10 +162,13 @@ void Transformer::plan(Pass pass, BatchSize largest) {
   check(!arena_.committed(), "activations are planned before commit");
   largest_ = {.tokens = std::max(largest_.tokens, largest.tokens), .positions = std::max(largest_.positions, largest.positions),
               .targets = std::max(largest_.targets, largest.targets)};
-  arena_.reset();
-  BatchSize size = largest;
-  size.positions = largest_.positions;
-  lay_out_activations(arena_, activation_plan(), pass, size);
+  planned_.emplace_back(pass, largest);
+  // The rotary tables of every pass have the rows of the longest, so each new plan is laid out with all earlier ones.
+  for (auto [planned, size] : planned_) {
+    arena_.reset();
+    size.positions = largest_.positions;
+    lay_out_activations(arena_, activation_plan(), planned, size);
+  }
 }
 
 void Transformer::commit() {

@@ -91,6 +91,7 @@ class Transformer {
   void declare_block(std::int64_t layer);
   ProjectionParams declare_linear(std::int64_t layer, int which, Shape shape, bool bias);
   BlockWeights acquire(std::int64_t layer) const;
+  BlockWeights widest_training() const;
   Projection acquire_linear(const ProjectionParams& p) const;
   ActivationPlan activation_plan() const;
   void begin(Pass pass, BatchSize size);
@@ -108,6 +109,7 @@ class Transformer {
   RecomputePlan recompute_;
   Arena arena_;
   Activations act_;
+  std::vector<std::pair<Pass, BatchSize>> planned_;
   BatchSize largest_;
   std::int64_t rope_rows_ = 0;  ///< rows of the rotary tables that are filled
   TokenContext tokens_;

@@ -1,12 +1,15 @@
+#include <algorithm>
+
 #include "model/families/family.h"
 
 namespace qtrain {
 
-// transformers applies the window on every layer; `sliding_window: null` means none.
+// transformers applies the window on every layer and ignores layer_types; `sliding_window: null` means none.
 const Family kMistral{
-    .model_type = "mistral", .architecture = "MistralForCausalLM", .read = [](const Json& j, ModelConfig& c) {
-      const std::int64_t window = j.contains("sliding_window") ? (j["sliding_window"].is_null() ? 0 : j["sliding_window"].get<std::int64_t>()) : 4096;
-      set_windows(j, c, window, 0);
+    .model_type = "mistral", .architecture = "MistralForCausalLM", .read = [](const ConfigReader& r, ModelConfig& c) {
+      const bool absent = !r.json.contains("sliding_window");
+      const std::int64_t window = absent ? 4096 : r.get("sliding_window") ? r.positive("sliding_window") : 0;
+      std::fill(c.windows.begin(), c.windows.end(), window);
     }};
 
 }  // namespace qtrain
