@@ -4,9 +4,9 @@
 #include <array>
 
 #include "data/template/ast.h"
+#include "data/template/from_json.h"
 #include "data/template/interpreter.h"
 #include "data/template/program.h"
-#include "data/template/py_text.h"
 
 namespace qtrain {
 namespace {

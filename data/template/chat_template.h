@@ -1,16 +1,13 @@
 #pragma once
-#include <cstddef>
 #include <ctime>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "core/json.h"
+#include "data/template/rendered.h"
 
 namespace qtrain {
 
@@ -22,14 +19,6 @@ struct RenderInput {
   bool add_generation_prompt = false;   ///< end with the header of an assistant turn
   const Json* extra = nullptr;          ///< object or null: every key becomes a variable, before the special tokens
   std::optional<std::time_t> now = {};  ///< what `strftime_now` tells; the clock if absent
-};
-
-struct Rendered {
-  std::string text;
-  /// Byte ranges [begin, end) of what the assistant says: the {% generation %} blocks, in order.
-  std::vector<std::pair<std::size_t, std::size_t>> generated;
-  /// False if a block stood in a macro, `set` or `filter` block, so that its place in `text` is not known.
-  bool ranges_known = true;
 };
 
 /// A chat template as transformers' `apply_chat_template` renders it: Jinja with trim_blocks, lstrip_blocks, loop

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "data/template/ast.h"
-#include "data/template/chat_template.h"
 #include "data/template/py_value.h"
+#include "data/template/rendered.h"
 
 namespace qtrain {
 

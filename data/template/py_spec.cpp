@@ -18,7 +18,7 @@ std::string in_base(PyInt value, int base, bool capitals) {
     const int digit = std::abs(static_cast<int>(value % base));
     out += static_cast<char>(digit < 10 ? '0' + digit : (capitals ? 'A' : 'a') + digit - 10);
   }
-  if (out.empty()) out = "0";
+  if (out.empty()) out += '0';
   return {out.rbegin(), out.rend()};
 }
 

@@ -1,14 +1,12 @@
 #include "data/template/py_value.h"
 
-#include <algorithm>
-#include <cmath>
-
-#include "data/template/py_text.h"
+#include <fmt/format.h>
 
 namespace qtrain {
 namespace {
 
-constexpr std::size_t kMaxSteps = 50'000'000;
+constexpr std::size_t kMaxSteps = 10'000'000;
+constexpr std::size_t kMaxMade = std::size_t{2} << 30;   // bytes made in all, most of them passing
 constexpr std::size_t kMaxSize = std::size_t{64} << 20;  // of one string, and of a list times the size of an item
 constexpr int kMaxDepth = 900;
 constexpr std::size_t kIndexedFrom = 8;  // entries from which a dict has an index
@@ -26,7 +24,9 @@ void PyWork::require_fits(std::size_t size) {
 
 void PyWork::make(std::size_t size) {
   require_fits(size);
-  step(1 + size / 32);
+  step();
+  made_ += size;
+  if (made_ > kMaxMade) py_fail("the template makes too much text");
 }
 
 void PyWork::enter() {
@@ -163,29 +163,6 @@ void py_require_hashable(const PyValue& value) {
   if (value.is(PyKind::list) || value.is(PyKind::dict)) py_fail("unhashable type: '" + py_type_name(value) + "'");
   if (value.is(PyKind::tuple))
     for (const PyValue& item : value.items()) py_require_hashable(item);
-}
-
-PyValue py_from_json(const Json& json) {
-  switch (json.type()) {
-    case Json::value_t::boolean: return json.get<bool>();
-    case Json::value_t::number_integer: return static_cast<PyInt>(json.get<std::int64_t>());
-    case Json::value_t::number_unsigned: return static_cast<PyInt>(json.get<std::uint64_t>());
-    case Json::value_t::number_float: return json.get<double>();
-    case Json::value_t::string: return json.get_ref<const std::string&>();
-    case Json::value_t::array: {
-      PyItems items;
-      items.reserve(json.size());
-      for (const Json& item : json) items.push_back(py_from_json(item));
-      return PyValue::list(std::move(items));
-    }
-    case Json::value_t::object: {
-      PyDict dict;
-      PyWork unlimited;
-      for (const auto& [key, item] : json.items()) dict.set(unlimited, key, py_from_json(item));
-      return dict;
-    }
-    default: return {};
-  }
 }
 
 }  // namespace qtrain

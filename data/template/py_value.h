@@ -1,4 +1,5 @@
 #pragma once
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -12,7 +13,6 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/json.h"
 
 namespace qtrain {
 
@@ -31,7 +31,7 @@ using PyInt = __int128;
 class PyWork {
  public:
   void step(std::size_t count = 1);
-  /// Bytes of a string, or items of a list, that are about to be made.
+  /// Bytes of a string or list that are about to be made.
   void make(std::size_t size);
   /// An error if a text of so many bytes is too large; costs nothing.
   static void require_fits(std::size_t size);
@@ -50,7 +50,7 @@ class PyWork {
 
  private:
   void enter();
-  std::size_t steps_ = 0;
+  std::size_t steps_ = 0, made_ = 0;
   int depth_ = 0;
 };
 
@@ -182,7 +182,5 @@ bool py_equal(PyWork& work, const PyValue& a, const PyValue& b);
 bool py_less(PyWork& work, const PyValue& a, const PyValue& b, std::string_view op = "<");
 /// TypeError unless the value can be a key.
 void py_require_hashable(const PyValue& value);
-
-PyValue py_from_json(const Json& json);
 
 }  // namespace qtrain
