@@ -44,20 +44,26 @@ AnswerModel declare_answer_model(Ctx& ctx, const AnswerModelRequest& request) {
   m.setup = set_up_model(ctx, {.model = request.model, .dtype = request.dtype, .adapter = request.adapter});
   m.text = load_text_folder(m.setup.source);
   read_generation_config(m.setup.source, m);
-  if (const auto eos = m.text.tokenizer->special().eos_id; eos && std::find(m.stop_tokens.begin(), m.stop_tokens.end(), *eos) == m.stop_tokens.end())
+  if (const auto eos = m.text.tokenizer->special().eos_id;
+      eos && std::find(m.stop_tokens.begin(), m.stop_tokens.end(), *eos) == m.stop_tokens.end())
     m.stop_tokens.push_back(*eos);
   return m;
 }
 
 std::vector<std::int32_t> encode_chat(const TextFolder& text, const ChatPrompt& prompt) {
   if (!text.chat_template)
-    fail(ErrorKind::input, {.cause = "the model folder has no chat template", .remedy = "use --raw, or put a chat_template.jinja into the folder"});
-  const Rendered r = text.chat_template->render({.messages = &prompt.messages, .tools = prompt.tools.is_null() ? nullptr : &prompt.tools,
-                                                 .add_generation_prompt = true, .extra = prompt.extra.is_null() ? nullptr : &prompt.extra});
+    fail(ErrorKind::input, {.cause = "the model folder has no chat template",
+                            .remedy = "use --raw, or put a chat_template.jinja into the folder"});
+  const Rendered r = text.chat_template->render({.messages = &prompt.messages,
+                                                 .tools = prompt.tools.is_null() ? nullptr : &prompt.tools,
+                                                 .add_generation_prompt = true,
+                                                 .extra = prompt.extra.is_null() ? nullptr : &prompt.extra});
   return text.tokenizer->encode(r.text, {.add_special = false});
 }
 
-std::vector<std::int32_t> encode_raw(const TextFolder& text, const std::string& prompt) { return text.tokenizer->encode(prompt); }
+std::vector<std::int32_t> encode_raw(const TextFolder& text, const std::string& prompt) {
+  return text.tokenizer->encode(prompt);
+}
 
 void Answerer::prepare(std::int64_t longest, const GeneratorOptions& options) {
   if (ready_) return;
@@ -76,14 +82,17 @@ std::vector<Answer> Answerer::answer(const std::vector<std::vector<std::int32_t>
   const Tokenizer& tokenizer = *model_.text.tokenizer;
   const auto stops = [&](std::size_t request, const std::vector<std::int32_t>& tokens) {
     const bool asked = o.on_token && o.on_token(request, tokens);
-    return asked || (!o.stop.empty() && find_stop(tokenizer.decode(tokens, {.skip_special = true}), o.stop) != std::string::npos);
+    return asked || (!o.stop.empty() &&
+                     find_stop(tokenizer.decode(tokens, {.skip_special = true}), o.stop) != std::string::npos);
   };
   Generator generator(ctx_, *model_.setup.model, options);
   std::vector<Answer> answers;
   for (const GenerationResult& r : generator.run(requests, stops)) {
     std::string text = tokenizer.decode(r.tokens, {.skip_special = true});
     text.resize(std::min(text.size(), find_stop(text, o.stop)));
-    answers.push_back({.completion = std::move(text), .finish_reason = name_of_finish(r.finish), .tokens = static_cast<std::int64_t>(r.tokens.size())});
+    answers.push_back({.completion = std::move(text),
+                       .finish_reason = name_of_finish(r.finish),
+                       .tokens = static_cast<std::int64_t>(r.tokens.size())});
   }
   return answers;
 }

@@ -64,18 +64,21 @@ void write_parts(const TrainingObjects& run, const fs::path& folder) {
 void require_same_run(const Json& saved, const Json& now, const std::string& place) {
   for (const auto& [key, value] : now.items())
     if (!saved.contains(key) || saved[key] != value)
-      fail(ErrorKind::usage, {.cause = fmt::format("the checkpoint was made with {} = {}, the config says {}", key,
-                                                   saved.contains(key) ? saved[key].dump() : "nothing", value.dump()),
-                              .place = place,
-                              .remedy = "use the config of that run, another output_dir, or --resume never to start over"});
+      fail(ErrorKind::usage,
+           {.cause = fmt::format("the checkpoint was made with {} = {}, the config says {}", key,
+                                 saved.contains(key) ? saved[key].dump() : "nothing", value.dump()),
+            .place = place,
+            .remedy = "use the config of that run, another output_dir, or --resume never to start over"});
 }
 
 }  // namespace
 
 void save_final(const TrainingObjects& run, const fs::path& folder) {
   const ModelFolder to{.folder = folder, .source = run.setup.source, .dtype = run.setup.saved_dtype};
-  if (run.setup.model->options().lora) save_adapter(*run.setup.model, to);
-  else save_model(run.ctx, *run.setup.model, to);
+  if (run.setup.model->options().lora)
+    save_adapter(*run.setup.model, to);
+  else
+    save_model(run.ctx, *run.setup.model, to);
 }
 
 fs::path save_checkpoint(const TrainingObjects& run, const fs::path& output) {
@@ -88,7 +91,9 @@ fs::path save_checkpoint(const TrainingObjects& run, const fs::path& output) {
     if (fs::exists(final)) remove_folder(final);
     fs::rename(temporary, final);
   } catch (const fs::filesystem_error& e) {
-    fail(ErrorKind::disk, {.cause = e.code().message(), .place = e.path1().string(), .remedy = "the last whole checkpoint is still there"});
+    fail(ErrorKind::disk, {.cause = e.code().message(),
+                           .place = e.path1().string(),
+                           .remedy = "the last whole checkpoint is still there"});
   }
   return final;
 }
@@ -108,20 +113,25 @@ std::vector<fs::path> find_checkpoints(const fs::path& output) {
 void load_checkpoint(TrainingObjects& run, const fs::path& checkpoint) {
   const fs::path file = checkpoint / kState;
   if (!fs::exists(file))
-    fail(ErrorKind::input, {.cause = "not a checkpoint of qtrain", .place = checkpoint.string(), .remedy = "name a checkpoint-N folder"});
+    fail(ErrorKind::input,
+         {.cause = "not a checkpoint of qtrain", .place = checkpoint.string(), .remedy = "name a checkpoint-N folder"});
   const Json json = read_json(file);
   if (json.value("format_version", 0) != 1)
     fail(ErrorKind::input, {.cause = "a checkpoint of another format version", .place = file.string()});
   if (!json.value("resumable", false))
-    fail(ErrorKind::usage, {.cause = "the checkpoint was saved with save_only_model", .place = checkpoint.string(), .remedy = "start over with --resume never"});
+    fail(ErrorKind::usage, {.cause = "the checkpoint was saved with save_only_model",
+                            .place = checkpoint.string(),
+                            .remedy = "start over with --resume never"});
   require_same_run(json.value("identity", Json::object()), run.identity, checkpoint.string());
   run.state = RunState::from_json(json, file.string());
   run.state.log_history = read_json(checkpoint / "trainer_state.json").value("log_history", Json::array());
   run.optimizer.set_updates(json.value("updates", run.state.step));
   load_parameters(run.ctx, run.optimizer.state(), checkpoint / kOptimizer);
   Transformer& model = *run.setup.model;
-  if (model.options().lora) load_parameters(run.ctx, model.adapter(), checkpoint / "adapter_model.safetensors");
-  else load_parameters(run.ctx, model.weights(), has_masters(run) ? checkpoint / kMasters : checkpoint);
+  if (model.options().lora)
+    load_parameters(run.ctx, model.adapter(), checkpoint / "adapter_model.safetensors");
+  else
+    load_parameters(run.ctx, model.weights(), has_masters(run) ? checkpoint / kMasters : checkpoint);
 }
 
 void rotate_checkpoints(const fs::path& output, std::int64_t limit, const std::string& best) {

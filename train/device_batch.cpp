@@ -12,8 +12,12 @@ DeviceBatch::DeviceBatch(Batch batch) : batch_(std::move(batch)) {
     }
   std::int32_t longest = 0;
   for (const std::int32_t p : batch_.positions) longest = std::max(longest, p + 1);
-  view_ = {.tokens = ints(batch_.tokens), .positions = ints(batch_.positions), .cu_seqlens = ints(batch_.cu_seqlens),
-           .target_rows = ints(target_rows_), .target_ids = ints(target_ids_), .longest = longest};
+  view_ = {.tokens = ints(batch_.tokens),
+           .positions = ints(batch_.positions),
+           .cu_seqlens = ints(batch_.cu_seqlens),
+           .target_rows = ints(target_rows_),
+           .target_ids = ints(target_ids_),
+           .longest = longest};
 }
 
 BatchSize largest_batch(const Loader& loader, const Dataset& dataset) {

@@ -19,7 +19,8 @@ std::string kept_lines(const std::filesystem::path& file, std::int64_t step) {
   for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     const std::string_view line(text.data() + begin, end - begin);
     const Json row = Json::parse(line, nullptr, false);
-    if (row.is_object() && row.contains("step") && row["step"].is_number() && row["step"] <= step) kept.append(line).append("\n");
+    if (row.is_object() && row.contains("step") && row["step"].is_number() && row["step"] <= step)
+      kept.append(line).append("\n");
   }
   return kept;
 }
@@ -49,7 +50,9 @@ MetricsFile::~MetricsFile() {
 void MetricsFile::append(const Json& row) {
   const std::string line = dump_json(row) + "\n";
   if (std::fwrite(line.data(), 1, line.size(), file_) != line.size() || std::fflush(file_) != 0)
-    fail(ErrorKind::disk, {.cause = std::strerror(errno), .place = path_.string(), .remedy = "the last checkpoint is whole; free some space and run again"});
+    fail(ErrorKind::disk, {.cause = std::strerror(errno),
+                           .place = path_.string(),
+                           .remedy = "the last checkpoint is whole; free some space and run again"});
 }
 
 }  // namespace qtrain

@@ -12,11 +12,11 @@ namespace qtrain {
 /// Everything a run must remember besides weights and optimizer state. Random numbers and data order are functions of
 /// (seed, step), so there is no generator to save.
 struct RunState {
-  std::int64_t step = 0;                  ///< updates done
-  std::int64_t tokens = 0;                ///< input tokens seen
-  double loss_since_log = 0;              ///< sum of the step losses since the last logged row
+  std::int64_t step = 0;      ///< updates done
+  std::int64_t tokens = 0;    ///< input tokens seen
+  double loss_since_log = 0;  ///< sum of the step losses since the last logged row
   std::int64_t steps_since_log = 0;
-  double loss_total = 0;                  ///< sum of all step losses, for train_loss
+  double loss_total = 0;  ///< sum of all step losses, for train_loss
   std::int64_t nonfinite_in_row = 0;
   std::optional<double> best_metric;
   std::int64_t best_step = 0;

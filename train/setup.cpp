@@ -11,7 +11,8 @@ namespace {
 namespace fs = std::filesystem;
 
 bool has_weights(const fs::path& folder) {
-  for (const char* name : {"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"})
+  for (const char* name :
+       {"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"})
     if (fs::exists(folder / name)) return true;
   return false;
 }
@@ -25,8 +26,9 @@ LoraConfig lora_from(const LoraSection& s) {
 // A run that goes on from an adapter takes the adapter's settings; a key that says otherwise is a mistake.
 void require_same(const std::string& key, bool given, bool same) {
   if (given && !same)
-    fail(ErrorKind::usage, {.cause = fmt::format("\"{}\" disagrees with the adapter that adapter_name_or_path names", key),
-                            .remedy = "leave the key out, or start a new adapter"});
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("\"{}\" disagrees with the adapter that adapter_name_or_path names", key),
+          .remedy = "leave the key out, or start a new adapter"});
 }
 
 // Rows of input_ids need no tokenizer: a folder without one is an error only when text has to become tokens.
@@ -44,14 +46,17 @@ class AbsentTokenizer final : public Tokenizer {
 
  private:
   [[noreturn]] void refuse() const {
-    fail(ErrorKind::input, {.cause = "no tokenizer.json and no tokenizer.model", .place = folder_.string(),
+    fail(ErrorKind::input, {.cause = "no tokenizer.json and no tokenizer.model",
+                            .place = folder_.string(),
                             .remedy = "put the model's tokenizer files into the folder"});
   }
   fs::path folder_;
   SpecialTokens special_;
 };
 
-bool has_tokenizer(const fs::path& folder) { return fs::exists(folder / "tokenizer.json") || fs::exists(folder / "tokenizer.model"); }
+bool has_tokenizer(const fs::path& folder) {
+  return fs::exists(folder / "tokenizer.json") || fs::exists(folder / "tokenizer.model");
+}
 
 DType memory_dtype(const ModelRequest& request, DType in_file) {
   const DType wanted = request.dtype == "auto" ? in_file : dtype_named(request.dtype);
@@ -79,8 +84,10 @@ Ctx make_context(const ComputeChoice& choice, Log& log) {
 }
 
 ComputeChoice compute_choice(const Config& config) {
-  return {.device = std::string(name_of_enum(config.run.device)), .compute = config.run.compute_dtype,
-          .half = config.training.bf16 || config.training.fp16, .threads = static_cast<int>(config.run.threads)};
+  return {.device = std::string(name_of_enum(config.run.device)),
+          .compute = config.run.compute_dtype,
+          .half = config.training.bf16 || config.training.fp16,
+          .threads = static_cast<int>(config.run.threads)};
 }
 
 fs::path model_path(const std::string& name) {
@@ -88,8 +95,10 @@ fs::path model_path(const std::string& name) {
     fail(ErrorKind::usage, {.cause = "\"model_name_or_path\" is missing", .remedy = "name a model folder"});
   const fs::path path = name;
   if (!fs::exists(path))
-    fail(ErrorKind::input, {.cause = "no such model folder", .place = name,
-                            .remedy = "models are not fetched from a hub: name a local folder (huggingface-cli download makes one)"});
+    fail(ErrorKind::input,
+         {.cause = "no such model folder",
+          .place = name,
+          .remedy = "models are not fetched from a hub: name a local folder (huggingface-cli download makes one)"});
   if (fs::is_directory(path) && !fs::exists(path / "config.json"))
     fail(ErrorKind::input, {.cause = "no config.json in the folder", .place = name});
   return path;
@@ -98,8 +107,10 @@ fs::path model_path(const std::string& name) {
 TextFolder load_text_folder(const fs::path& path) {
   const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
   TextFolder text;
-  if (has_tokenizer(folder)) text.tokenizer = load_tokenizer(folder);
-  else text.tokenizer = std::make_unique<AbsentTokenizer>(folder);
+  if (has_tokenizer(folder))
+    text.tokenizer = load_tokenizer(folder);
+  else
+    text.tokenizer = std::make_unique<AbsentTokenizer>(folder);
   if (ChatTemplate::exists(folder)) text.chat_template = ChatTemplate::load(folder);
   return text;
 }
@@ -114,20 +125,28 @@ TextFolder load_text_folder(const Config& config) {
 DatasetOptions dataset_options(const Config& config, Split split) {
   const DataSection& d = config.data;
   const bool training = split == Split::train;
-  return {.files = training ? d.dataset_name : d.eval_dataset_name, .split = split, .max_length = d.max_length,
-          .packing = training ? d.train_packing() : d.evaluation_packing(), .assistant_only_loss = d.assistant_only_loss,
-          .completion_only_loss = d.completion_only_loss, .dataset_text_field = d.dataset_text_field,
-          .pack_batch_rows = d.packing_scope == PackingScope::dataset ? 0 : 1000, .isolate_wrapped = d.packing_isolate,
+  return {.files = training ? d.dataset_name : d.eval_dataset_name,
+          .split = split,
+          .max_length = d.max_length,
+          .packing = training ? d.train_packing() : d.evaluation_packing(),
+          .assistant_only_loss = d.assistant_only_loss,
+          .completion_only_loss = d.completion_only_loss,
+          .dataset_text_field = d.dataset_text_field,
+          .pack_batch_rows = d.packing_scope == PackingScope::dataset ? 0 : 1000,
+          .isolate_wrapped = d.packing_isolate,
           .shuffle_dataset = training && d.shuffle_dataset,
           .seed = static_cast<std::uint64_t>(config.training.data_seed.value_or(config.training.seed))};
 }
 
 ModelRequest training_request(const Config& config) {
-  ModelRequest r{.model = config.model.model_name_or_path, .dtype = config.model.dtype,
+  ModelRequest r{.model = config.model.model_name_or_path,
+                 .dtype = config.model.dtype,
                  .recompute = std::string(name_of_enum(config.training.gradient_checkpointing)),
                  .random_init = config.model.random_init};
-  if (config.model.adapter_name_or_path) r.adapter = *config.model.adapter_name_or_path;
-  else if (config.lora.use_peft) r.lora = lora_from(config.lora);
+  if (config.model.adapter_name_or_path)
+    r.adapter = *config.model.adapter_name_or_path;
+  else if (config.lora.use_peft)
+    r.lora = lora_from(config.lora);
   const bool adapter = r.adapter || r.lora;
   r.base = adapter ? Update::frozen : Update::trained;
   r.adapter_update = Update::trained;
@@ -136,8 +155,11 @@ ModelRequest training_request(const Config& config) {
 
 ModelSetup set_up_model(Ctx& ctx, const ModelRequest& request) {
   const fs::path path = model_path(request.model);
-  TransformerOptions o{.config = load_model_config(path), .base = request.base, .lora = request.lora,
-                       .adapter = request.adapter_update, .recompute = request.recompute};
+  TransformerOptions o{.config = load_model_config(path),
+                       .base = request.base,
+                       .lora = request.lora,
+                       .adapter = request.adapter_update,
+                       .recompute = request.recompute};
   ModelSetup setup{.source = fs::is_directory(path) ? path : path.parent_path()};
   setup.random_init = request.random_init || !fs::is_directory(path) || !has_weights(path);
   setup.saved_dtype = request.dtype == "auto" ? o.config.dtype : dtype_named(request.dtype);
@@ -155,15 +177,22 @@ void load_weights(Ctx& ctx, ModelSetup& setup, const WeightSource& source, Log& 
   const auto load = [&](ParamStore& store, const fs::path& path) {
     const auto unused = load_parameters(ctx, store, path);
     if (!unused.empty())
-      log.warn("{}: {} tensors are not part of the model and were ignored, {} among them", path.string(), unused.size(), unused.front());
+      log.warn("{}: {} tensors are not part of the model and were ignored, {} among them", path.string(), unused.size(),
+               unused.front());
   };
-  if (source.weights) load(setup.model->weights(), *source.weights);
-  else if (setup.random_init) setup.model->weights().initialise(ctx, source.seed);
-  else load(setup.model->weights(), setup.source);
+  if (source.weights)
+    load(setup.model->weights(), *source.weights);
+  else if (setup.random_init)
+    setup.model->weights().initialise(ctx, source.seed);
+  else
+    load(setup.model->weights(), setup.source);
   if (setup.model->adapter().all().empty()) return;
-  if (source.adapter) load(setup.model->adapter(), *source.adapter);
-  else if (setup.adapter) load(setup.model->adapter(), *setup.adapter);
-  else setup.model->adapter().initialise(ctx, source.seed);
+  if (source.adapter)
+    load(setup.model->adapter(), *source.adapter);
+  else if (setup.adapter)
+    load(setup.model->adapter(), *setup.adapter);
+  else
+    setup.model->adapter().initialise(ctx, source.seed);
 }
 
 }  // namespace qtrain

@@ -43,16 +43,16 @@ DatasetOptions dataset_options(const Config& config, Split split);
 /// The model of a config, declared but without memory, and the dtype that its weights are saved in.
 struct ModelSetup {
   std::unique_ptr<Transformer> model;
-  std::filesystem::path source;                    ///< folder of the base model
-  std::optional<std::filesystem::path> adapter;    ///< folder to start the adapter from
+  std::filesystem::path source;                  ///< folder of the base model
+  std::optional<std::filesystem::path> adapter;  ///< folder to start the adapter from
   DType saved_dtype = DType::f32;
   bool random_init = false;
 };
 struct ModelRequest {
   std::string model;
-  std::string dtype = "auto";                      ///< of the weights in memory; auto: as in the folder
+  std::string dtype = "auto";  ///< of the weights in memory; auto: as in the folder
   std::optional<std::string> adapter;
-  std::optional<LoraConfig> lora;                  ///< a new adapter
+  std::optional<LoraConfig> lora;  ///< a new adapter
   Update base = Update::frozen, adapter_update = Update::frozen;
   std::string recompute = "none";
   bool random_init = false;

@@ -5,7 +5,9 @@
 
 namespace qtrain {
 
-std::int64_t StepPlan::end_batch(std::int64_t step) const { return std::min(first_batch(step) + accumulation, batches); }
+std::int64_t StepPlan::end_batch(std::int64_t step) const {
+  return std::min(first_batch(step) + accumulation, batches);
+}
 
 double StepPlan::epochs_after(std::int64_t steps) const {
   if (steps == 0) return 0;
@@ -15,11 +17,14 @@ double StepPlan::epochs_after(std::int64_t steps) const {
 
 StepPlan make_step_plan(const TrainingSection& t, std::int64_t batches_per_epoch) {
   if (batches_per_epoch < 1)
-    fail(ErrorKind::input, {.cause = "the training data has no rows", .remedy = "check dataset_name, max_length and the masks"});
+    fail(ErrorKind::input,
+         {.cause = "the training data has no rows", .remedy = "check dataset_name, max_length and the masks"});
   StepPlan p{.batches = batches_per_epoch, .accumulation = t.gradient_accumulation_steps};
   p.updates_per_epoch = (p.batches + p.accumulation - 1) / p.accumulation;
-  p.max_steps = t.max_steps > 0 ? t.max_steps
-                                : static_cast<std::int64_t>(std::ceil(t.num_train_epochs * static_cast<double>(p.updates_per_epoch)));
+  p.max_steps =
+      t.max_steps > 0
+          ? t.max_steps
+          : static_cast<std::int64_t>(std::ceil(t.num_train_epochs * static_cast<double>(p.updates_per_epoch)));
   return p;
 }
 

@@ -21,13 +21,19 @@ Generator::OnToken stream_to(Log& log, StreamDecoder& decoder, std::string& answ
 }  // namespace
 
 int run_chat(const Arguments& args) {
-  Ctx ctx = make_context({.device = args.device(), .half = args.text("dtype").value_or("auto") != "float32", .threads = static_cast<int>(args.integer("threads").value_or(0))}, args.log());
-  AnswerModel model = declare_answer_model(ctx, {.model = args.required("model"), .adapter = args.text("adapter"), .dtype = args.text("dtype").value_or("auto")});
+  Ctx ctx = make_context({.device = args.device(),
+                          .half = args.text("dtype").value_or("auto") != "float32",
+                          .threads = static_cast<int>(args.integer("threads").value_or(0))},
+                         args.log());
+  AnswerModel model = declare_answer_model(
+      ctx,
+      {.model = args.required("model"), .adapter = args.text("adapter"), .dtype = args.text("dtype").value_or("auto")});
   AnswerOptions options = answer_options(args, model);
   Answerer answerer(ctx, std::move(model), args.log());
   const TextFolder& text = answerer.model().text;
   // The whole context: memory for later turns is planned at the first.
-  answerer.prepare(std::min<std::int64_t>(answerer.model().setup.model->config().max_position_embeddings, 4096), {.batch = 1});
+  answerer.prepare(std::min<std::int64_t>(answerer.model().setup.model->config().max_position_embeddings, 4096),
+                   {.batch = 1});
   Json messages = Json::array();
   if (const auto system = args.text("system")) messages.push_back({{"role", "system"}, {"content", *system}});
   args.log().info("type a message; an empty line or Ctrl-D ends");

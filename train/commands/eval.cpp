@@ -31,15 +31,24 @@ Json loss_of(Ctx& ctx, const EvalRun& run) {
   DatasetOptions options = dataset_options(c, Split::evaluation);
   options.max_rows = run.args.integer("limit").value_or(0);
   const Dataset data = build_dataset(options, text.tools(), ctx.pool());
-  const Loader loader(data, {.batch_size = c.training.per_device_eval_batch_size, .sampler = {.sampling = Sampling::sequential}});
-  ModelSetup setup = set_up_model(ctx, {.model = c.model.model_name_or_path, .dtype = c.model.dtype, .adapter = run.adapter, .random_init = c.model.random_init});
+  const Loader loader(
+      data, {.batch_size = c.training.per_device_eval_batch_size, .sampler = {.sampling = Sampling::sequential}});
+  ModelSetup setup = set_up_model(ctx, {.model = c.model.model_name_or_path,
+                                        .dtype = c.model.dtype,
+                                        .adapter = run.adapter,
+                                        .random_init = c.model.random_init});
   setup.model->plan(Pass::evaluate, largest_batch(loader, data));
   setup.model->commit();
   load_weights(ctx, setup, {.seed = static_cast<std::uint64_t>(c.training.seed)}, run.args.log());
   Stopwatch watch;
   const Evaluation e = evaluate(ctx, *setup.model, loader);
-  run.args.log().info("eval_loss {:.4f}, perplexity {:.3f} over {} targets of {} rows in {:.1f} s", e.loss(), std::exp(e.loss()), e.target_tokens, e.rows, watch.seconds());
-  return {{"eval_loss", e.loss()}, {"perplexity", std::exp(e.loss())}, {"tokens", e.tokens}, {"target_tokens", e.target_tokens}, {"rows", data.statistics().source_rows}};
+  run.args.log().info("eval_loss {:.4f}, perplexity {:.3f} over {} targets of {} rows in {:.1f} s", e.loss(),
+                      std::exp(e.loss()), e.target_tokens, e.rows, watch.seconds());
+  return {{"eval_loss", e.loss()},
+          {"perplexity", std::exp(e.loss())},
+          {"tokens", e.tokens},
+          {"target_tokens", e.target_tokens},
+          {"rows", data.statistics().source_rows}};
 }
 
 struct Cases {
@@ -53,25 +62,34 @@ Cases read_cases(const EvalRun& run, const TextFolder& text) {
   Cases out;
   const std::int64_t limit = run.args.integer("limit").value_or(rows.size());
   for (std::int64_t i = 0; i < std::min(rows.size(), limit); ++i) {
-    auto one = prompt_case(rows, i, {.text_field = o.dataset_text_field, .chat_template = text.chat_template.has_value()});
+    auto one =
+        prompt_case(rows, i, {.text_field = o.dataset_text_field, .chat_template = text.chat_template.has_value()});
     if (!one) continue;
-    out.prompts.push_back(one->messages.is_null() ? encode_raw(text, one->prompt)
-                                                  : encode_chat(text, {.messages = one->messages, .tools = one->tools, .extra = one->template_kwargs}));
+    out.prompts.push_back(
+        one->messages.is_null()
+            ? encode_raw(text, one->prompt)
+            : encode_chat(text, {.messages = one->messages, .tools = one->tools, .extra = one->template_kwargs}));
     out.cases.push_back(std::move(*one));
   }
   if (out.cases.empty())
-    fail(ErrorKind::input, {.cause = "no row of the evaluation data has an answer to compare with", .remedy = "rows need an assistant turn or a completion"});
+    fail(ErrorKind::input, {.cause = "no row of the evaluation data has an answer to compare with",
+                            .remedy = "rows need an assistant turn or a completion"});
   return out;
 }
 
 // Greedy answers against the references; every row goes to --rows.
 void add_answers(Ctx& ctx, const EvalRun& run, Json& result) {
   const Config& c = run.config.value;
-  Answerer answerer(ctx, declare_answer_model(ctx, {.model = c.model.model_name_or_path, .adapter = run.adapter, .dtype = c.model.dtype}), run.args.log());
+  Answerer answerer(
+      ctx,
+      declare_answer_model(ctx, {.model = c.model.model_name_or_path, .adapter = run.adapter, .dtype = c.model.dtype}),
+      run.args.log());
   const Cases cases = read_cases(run, answerer.model().text);
   Stopwatch watch;
-  const auto answers = answerer.answer(cases.prompts, {.sampling = {.greedy = true}, .max_new_tokens = run.args.integer("max_new_tokens").value_or(256),
-                                                         .batch = run.args.integer("batch_size").value_or(64)});
+  const auto answers =
+      answerer.answer(cases.prompts, {.sampling = {.greedy = true},
+                                      .max_new_tokens = run.args.integer("max_new_tokens").value_or(256),
+                                      .batch = run.args.integer("batch_size").value_or(64)});
   std::int64_t exact = 0, tokens = 0;
   std::string rows;
   for (std::size_t i = 0; i < answers.size(); ++i) {
@@ -81,13 +99,17 @@ void add_answers(Ctx& ctx, const EvalRun& run, Json& result) {
     tokens += answers[i].tokens;
     Json row{{"place", k.place}};
     row[k.messages.is_null() ? "prompt" : "messages"] = k.messages.is_null() ? Json(k.prompt) : k.messages;
-    row.update({{"reference", k.reference}, {"completion", answers[i].completion}, {"exact_match", same}, {"finish_reason", answers[i].finish_reason}});
+    row.update({{"reference", k.reference},
+                {"completion", answers[i].completion},
+                {"exact_match", same},
+                {"finish_reason", answers[i].finish_reason}});
     rows += dump_json(row) + "\n";
   }
   const double rate = static_cast<double>(exact) / static_cast<double>(answers.size());
   result["exact_match"] = rate;
   result["generated_rows"] = answers.size();
-  run.args.log().info("exact_match {:.4f}: {} of {} answers, {:.0f} tokens/s", rate, exact, answers.size(), static_cast<double>(tokens) / watch.seconds());
+  run.args.log().info("exact_match {:.4f}: {} of {} answers, {:.0f} tokens/s", rate, exact, answers.size(),
+                      static_cast<double>(tokens) / watch.seconds());
   if (const auto file = run.args.text("rows")) write_file(*file, rows);
 }
 
@@ -97,7 +119,9 @@ int run_eval(const Arguments& args) {
   EvalRun run{.args = args, .config = load_config(args.operand(0), args.overrides()), .adapter = args.text("adapter")};
   if (!run.adapter) run.adapter = run.config.value.model.adapter_name_or_path;
   if (run.config.value.data.eval_dataset_name.empty())
-    fail(ErrorKind::usage, {.cause = "\"eval_dataset_name\" is missing", .place = args.operand(0), .remedy = "name the evaluation rows in the config, or with eval_dataset_name=FILE"});
+    fail(ErrorKind::usage, {.cause = "\"eval_dataset_name\" is missing",
+                            .place = args.operand(0),
+                            .remedy = "name the evaluation rows in the config, or with eval_dataset_name=FILE"});
   Ctx ctx = make_context(compute_choice(run.config.value), args.log());
   Json result = loss_of(ctx, run);
   if (args.has("generate")) add_answers(ctx, run, result);

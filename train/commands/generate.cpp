@@ -17,7 +17,8 @@ std::vector<std::int32_t> encode_row(const TextFolder& text, const Json& row, bo
   for (const char* key : {"prompt", "text"})
     if (row.contains(key) && row[key].is_string()) {
       const std::string prompt = row[key];
-      return raw ? encode_raw(text, prompt) : encode_chat(text, {.messages = Json::array({{{"role", "user"}, {"content", prompt}}})});
+      return raw ? encode_raw(text, prompt)
+                 : encode_chat(text, {.messages = Json::array({{{"role", "user"}, {"content", prompt}}})});
     }
   fail(ErrorKind::input, {.cause = "a row without \"messages\", \"prompt\" or \"text\""});
 }
@@ -32,7 +33,8 @@ Rows read_rows(const Arguments& args, const TextFolder& text) {
   if (const auto prompt = args.text("prompt")) {
     out.rows.push_back({{"prompt", *prompt}});
     Json messages = Json::array({{{"role", "user"}, {"content", *prompt}}});
-    if (const auto system = args.text("system")) messages.insert(messages.begin(), {{"role", "system"}, {"content", *system}});
+    if (const auto system = args.text("system"))
+      messages.insert(messages.begin(), {{"role", "system"}, {"content", *system}});
     out.prompts.push_back(args.has("raw") ? encode_raw(text, *prompt) : encode_chat(text, {.messages = messages}));
     return out;
   }
@@ -49,20 +51,29 @@ Rows read_rows(const Arguments& args, const TextFolder& text) {
 int run_generate(const Arguments& args) {
   if (args.has("prompt") == args.has("input"))
     fail(ErrorKind::usage, {.cause = "give either --prompt TEXT or --input FILE.jsonl"});
-  Ctx ctx = make_context({.device = args.device(), .half = args.text("dtype").value_or("auto") != "float32", .threads = static_cast<int>(args.integer("threads").value_or(0))}, args.log());
-  AnswerModel model = declare_answer_model(ctx, {.model = args.required("model"), .adapter = args.text("adapter"), .dtype = args.text("dtype").value_or("auto")});
+  Ctx ctx = make_context({.device = args.device(),
+                          .half = args.text("dtype").value_or("auto") != "float32",
+                          .threads = static_cast<int>(args.integer("threads").value_or(0))},
+                         args.log());
+  AnswerModel model = declare_answer_model(
+      ctx,
+      {.model = args.required("model"), .adapter = args.text("adapter"), .dtype = args.text("dtype").value_or("auto")});
   const AnswerOptions options = answer_options(args, model);
   Rows rows = read_rows(args, model.text);
   Answerer answerer(ctx, std::move(model), args.log());
   const auto answers = answerer.answer(rows.prompts, options);
   std::string lines;
   for (std::size_t i = 0; i < answers.size(); ++i) {
-    rows.rows[i].update({{"completion", answers[i].completion}, {"finish_reason", answers[i].finish_reason}, {"tokens", answers[i].tokens}});
+    rows.rows[i].update({{"completion", answers[i].completion},
+                         {"finish_reason", answers[i].finish_reason},
+                         {"tokens", answers[i].tokens}});
     lines += dump_json(rows.rows[i]) + "\n";
   }
   const bool text_only = args.has("prompt") && !args.json() && !args.has("output");
-  if (const auto file = args.text("output")) write_file(*file, lines);
-  else args.log().result_stream(text_only ? answers.front().completion + "\n" : lines);
+  if (const auto file = args.text("output"))
+    write_file(*file, lines);
+  else
+    args.log().result_stream(text_only ? answers.front().completion + "\n" : lines);
   return 0;
 }
 

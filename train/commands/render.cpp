@@ -5,7 +5,9 @@
 namespace qtrain {
 namespace {
 
-Json or_null(const Json& row, const char* key) { return row.contains(key) ? row[key] : Json(); }
+Json or_null(const Json& row, const char* key) {
+  return row.contains(key) ? row[key] : Json();
+}
 
 }  // namespace
 
@@ -15,13 +17,17 @@ int run_render(const Arguments& args) {
   const ChatTemplate chat = ChatTemplate::load(folder);
   for (std::int64_t i = 0; i < rows.size(); ++i) {
     const Json row = rows.parse(i);
-    const Json messages = or_null(row, "messages"), tools = or_null(row, "tools"), documents = or_null(row, "documents");
+    const Json messages = or_null(row, "messages"), tools = or_null(row, "tools"),
+               documents = or_null(row, "documents");
     if (messages.is_null()) fail(ErrorKind::input, {.cause = "the row has no \"messages\"", .place = rows.place(i)});
     Json extra = row;
     for (const char* key : {"messages", "tools", "documents"}) extra.erase(key);
     const Rendered r = with_place(rows.place(i), [&] {
-      return chat.render({.messages = &messages, .tools = tools.is_null() ? nullptr : &tools, .documents = documents.is_null() ? nullptr : &documents,
-                          .add_generation_prompt = args.has("add_generation_prompt"), .extra = &extra});
+      return chat.render({.messages = &messages,
+                          .tools = tools.is_null() ? nullptr : &tools,
+                          .documents = documents.is_null() ? nullptr : &documents,
+                          .add_generation_prompt = args.has("add_generation_prompt"),
+                          .extra = &extra});
     });
     args.log().result(dump_json(Json(r.text)));
   }

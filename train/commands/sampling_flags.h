@@ -6,7 +6,8 @@ namespace qtrain {
 
 /// Sampling as the flags of `generate` and `chat` say; what they leave open comes from generation_config.json.
 inline AnswerOptions answer_options(const Arguments& args, const AnswerModel& model) {
-  AnswerOptions o{.sampling = model.sampling, .max_new_tokens = args.integer("max_new_tokens").value_or(model.max_new_tokens)};
+  AnswerOptions o{.sampling = model.sampling,
+                  .max_new_tokens = args.integer("max_new_tokens").value_or(model.max_new_tokens)};
   SamplingOptions& s = o.sampling;
   s.temperature = args.number("temperature").value_or(s.temperature);
   s.top_p = args.number("top_p").value_or(s.top_p);
@@ -19,9 +20,11 @@ inline AnswerOptions answer_options(const Arguments& args, const AnswerModel& mo
   if (args.has("greedy")) s.greedy = true;
   o.stop = args.all("stop");
   o.batch = args.integer("batch_size").value_or(o.batch);
-  if (s.temperature < 0 || s.top_p <= 0 || s.top_p > 1 || s.top_k < 0 || s.min_p < 0 || s.min_p > 1 || s.repetition_penalty <= 0)
-    fail(ErrorKind::usage, {.cause = "a sampling value is out of range",
-                            .remedy = "temperature >= 0, 0 < top_p <= 1, top_k >= 0, 0 <= min_p <= 1, repetition_penalty > 0"});
+  if (s.temperature < 0 || s.top_p <= 0 || s.top_p > 1 || s.top_k < 0 || s.min_p < 0 || s.min_p > 1 ||
+      s.repetition_penalty <= 0)
+    fail(ErrorKind::usage,
+         {.cause = "a sampling value is out of range",
+          .remedy = "temperature >= 0, 0 < top_p <= 1, top_k >= 0, 0 <= min_p <= 1, repetition_penalty > 0"});
   if (o.batch < 1) fail(ErrorKind::usage, {.cause = "--batch_size must be at least 1"});
   if (o.max_new_tokens < 1) fail(ErrorKind::usage, {.cause = "--max_new_tokens must be at least 1"});
   return o;

@@ -20,13 +20,15 @@ std::string decode_line(const Tokenizer& tokenizer, const Json& value, const Arg
   std::vector<std::int32_t> ids;
   for (const Json& id : value) {
     if (!id.is_number_integer() || id < 0 || id >= tokenizer.size())
-      fail(ErrorKind::input, {.cause = "token id " + id.dump() + " is not in the vocabulary of " + std::to_string(tokenizer.size())});
+      fail(ErrorKind::input,
+           {.cause = "token id " + id.dump() + " is not in the vocabulary of " + std::to_string(tokenizer.size())});
     ids.push_back(id.get<std::int32_t>());
   }
   return dump_json(tokenizer.decode(ids, {.skip_special = args.has("no_special")}));
 }
 
-void each_line(std::istream& in, const std::string& name, const std::function<void(const std::string&, const std::string&)>& f) {
+void each_line(std::istream& in, const std::string& name,
+               const std::function<void(const std::string&, const std::string&)>& f) {
   std::int64_t number = 0;
   for (std::string line; std::getline(in, line) && !stop_requested();) {
     ++number;
@@ -40,7 +42,9 @@ int run_tokenize(const Arguments& args) {
   const auto tokenizer = load_tokenizer(args.required("model"));
   const auto convert = [&](const std::string& line, const std::string& place) {
     const Json value = parse_json(line, place);
-    args.log().result(with_place(place, [&] { return args.has("decode") ? decode_line(*tokenizer, value, args) : encode_line(*tokenizer, value, args); }));
+    args.log().result(with_place(place, [&] {
+      return args.has("decode") ? decode_line(*tokenizer, value, args) : encode_line(*tokenizer, value, args);
+    }));
   };
   const auto file = args.text("input");
   if (!file) {
@@ -48,7 +52,8 @@ int run_tokenize(const Arguments& args) {
     return 0;
   }
   std::ifstream in(*file);
-  if (!in || !std::filesystem::is_regular_file(*file)) fail(ErrorKind::input, {.cause = "cannot read the file", .place = *file});
+  if (!in || !std::filesystem::is_regular_file(*file))
+    fail(ErrorKind::input, {.cause = "cannot read the file", .place = *file});
   each_line(in, *file, convert);
   return 0;
 }
