@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "kernels/cpu/isa.h"
+#include "kernels/processor.h"
 #include "model/hf_folder.h"
 
 namespace qtrain {

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
-#include <string>
+
+#include "kernels/processor.h"
 
 namespace qtrain {
 
@@ -13,11 +14,5 @@ enum class CpuIsa : std::uint8_t { avx2, avx512, avx512_bf16 };
 /// the processor has, to measure and test it. Throws ErrorKind::usage for a processor without AVX2 and FMA or another
 /// value.
 CpuIsa cpu_isa();
-
-/// Whether MatmulPrecision::bf16 means bf16 dot products here. Elsewhere it computes in f32 without rounding operands.
-bool has_bf16_matmul();
-
-/// "Intel(R) Xeon(R) Processor, 2 threads, avx512"
-std::string describe_cpu();
 
 }  // namespace qtrain
