@@ -31,8 +31,7 @@ struct Batch {
 void attention_forward(benchmark::State& state) {
   const Batch n(state);
   Ctx ctx;
-  Buffer q(n.T(), n.Hq, n.D), k(n.T(), n.Hkv, n.D), v(n.T(), n.Hkv, n.D), y(n.T(), n.Hq, n.D),
-      lse(n.Hq, n.T());
+  Buffer q(n.T(), n.Hq, n.D), k(n.T(), n.Hkv, n.D), v(n.T(), n.Hkv, n.D), y(n.T(), n.Hq, n.D), lse(n.Hq, n.T());
   std::vector<std::int32_t> cu = n.borders();
   for (auto _ : state)
     ops::attention(ctx, {.y = y,

@@ -46,8 +46,9 @@ const TileKernel kTileAvx2{.mr = kRows,
                            .nr = kWidth,
                            .lanes = kLanes,
                            .k_group = 1,
-                           .k_block = 320,
-                           .resident = Resident::columns,
+                           .k_block = 640,
+                           .strip = 48,
+                           .resident = Resident::rows,
                            .run = {multiply<1>, multiply<2>, nullptr}};
 
 }  // namespace qtrain::ops

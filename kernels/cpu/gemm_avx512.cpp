@@ -47,6 +47,7 @@ const TileKernel kTileAvx512{.mr = kRows,
                              .lanes = kLanes,
                              .k_group = 1,
                              .k_block = 768,
+                             .strip = 96,
                              .resident = Resident::rows,
                              .run = {multiply<1>, multiply<2>, multiply<3>}};
 

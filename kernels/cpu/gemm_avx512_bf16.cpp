@@ -47,6 +47,7 @@ const TileKernel kTileAvx512Bf16{.mr = kRows,
                                  .lanes = kLanes,
                                  .k_group = 2,
                                  .k_block = 1536,
+                                 .strip = 96,
                                  .resident = Resident::rows,
                                  .run = {multiply<1>, multiply<2>, multiply<3>}};
 

@@ -68,7 +68,7 @@ class Blocked {
   static constexpr std::int64_t kMiB = 1 << 20;
   static constexpr std::int64_t kRowBytes = 3 * kMiB / 2, kStripBytes = kMiB;
   static constexpr std::int64_t kTileBytes = static_cast<std::int64_t>(Ctx::kWorkspaceBytes) - kRowBytes - kStripBytes;
-  static constexpr std::int64_t kStripColumns = 96, kTasks = 24, kFewestRows = 192;
+  static constexpr std::int64_t kTasks = 24, kFewestRows = 192;
 
   struct Block {
     Piece rows, columns, k;
@@ -103,7 +103,7 @@ class Blocked {
 
   /// Strips of columns times groups of rows: enough tasks for several processors, in groups that repay packing a strip.
   void multiply() {
-    const Cut strips(block_.columns.size, kStripColumns, kernel_.nr);
+    const Cut strips(block_.columns.size, kernel_.strip, kernel_.nr);
     const std::int64_t wanted = ceil_div(kTasks, strips.count());
     const std::int64_t rows = std::max(kFewestRows, ceil_div(block_.rows.size, wanted));
     const Cut groups(block_.rows.size, rows, kernel_.mr);
@@ -122,6 +122,10 @@ class Blocked {
                  {width, kernel_.k_group});
     }
   }
+  /// A task's first column, current column and number of columns.
+  struct Progress {
+    std::int64_t first, column, columns;
+  };
   void multiply_strip(const std::byte* strip, const Piece& columns, const Piece& group) {
     const std::int64_t mr = kernel_.mr, nr = kernel_.nr, column_end = columns.begin + columns.size;
     const auto tile = [&](std::int64_t row, std::int64_t column) {
@@ -129,10 +133,26 @@ class Blocked {
     };
     if (kernel_.resident == Resident::rows) {
       for (std::int64_t row = group.begin; row < group.begin + group.size; row += mr)
-        for (std::int64_t column = columns.begin; column < column_end; column += nr) tile(row, column);
+        for (std::int64_t column = columns.begin; column < column_end; column += nr) {
+          prefetch_rows(row + mr, group.begin + group.size, {columns.begin, column, columns.size});
+          tile(row, column);
+        }
     } else {
       for (std::int64_t column = columns.begin; column < column_end; column += nr)
         for (std::int64_t row = group.begin; row < group.begin + group.size; row += mr) tile(row, column);
+    }
+  }
+
+  /// While the tiles of one row of tiles are computed, the next rows are fetched: they may be far apart in memory,
+  /// where the processor does not follow by itself.
+  void prefetch_rows(std::int64_t row, std::int64_t end, const Progress& at) const {
+    if (source_ == RowSource::packed) return;
+    const std::int64_t lines = ceil_div(block_.k.size * 4, 64), parts = ceil_div(at.columns, kernel_.nr);
+    const std::int64_t part = (at.column - at.first) / kernel_.nr,
+                       all = lines * std::min<std::int64_t>(kernel_.mr, end - row);
+    for (std::int64_t i = all * part / parts; i < all * (part + 1) / parts; ++i) {
+      const std::int64_t lane = block_.rows.begin + row + i / lines, k = block_.k.begin + i % lines * 16;
+      __builtin_prefetch(reinterpret_cast<const float*>(a_.data) + lane * a_.lane_stride + k);
     }
   }
 

@@ -127,7 +127,7 @@ class Packer {
     if (lane < lanes) {
       const Words words = group_words(low + lane, high ? high + lane : nullptr, static_cast<int>(lanes - lane));
       const std::int64_t room = std::min<std::int64_t>(8, width - lane);
-      std::memcpy(to + lane, &words, static_cast<std::size_t>(room) * 4);
+      _mm256_maskstore_epi32(reinterpret_cast<int*>(to + lane), simd::first_lanes(static_cast<int>(room)), words);
       lane += room;
     }
     for (; lane < width; ++lane) to[lane] = 0;

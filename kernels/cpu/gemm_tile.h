@@ -29,6 +29,7 @@ struct TileKernel {
   int mr, nr, lanes;  // nr is 1 to 3 times lanes
   int k_group;
   int k_block;  // a sum over k is cut into pieces of at most this length
+  int strip;    // columns a task packs: with k_block, a part of a level-2 cache
   Resident resident;
   void (*run[3])(const TileCall&);
 };

@@ -84,18 +84,31 @@ inline void store(T* p, Vec<A> v, FullLanes<A> = {}) {
   }
 }
 
+/// All bits set in the first `n` of eight lanes.
+inline __m256i first_lanes(int n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
 /// The first `n` < kLanes elements, then zeros.
 template <class A, class T>
 inline Vec<A> load(const T* p, int n) {
-  T part[kLanes<A>] = {};
-  for (int i = 0; i < n; ++i) part[i] = p[i];
-  return load<A>(part);
+  if constexpr (std::is_same_v<A, float> && std::is_same_v<T, float>) {
+    return _mm256_maskload_ps(p, first_lanes(n));
+  } else {
+    T part[kLanes<A>] = {};
+    for (int i = 0; i < n; ++i) part[i] = p[i];
+    return load<A>(part);
+  }
 }
 template <class A, class T>
 inline void store(T* p, Vec<A> v, int n) {
-  T part[kLanes<A>];
-  store<A>(part, v);
-  for (int i = 0; i < n; ++i) p[i] = part[i];
+  if constexpr (std::is_same_v<A, float> && std::is_same_v<T, float>) {
+    _mm256_maskstore_ps(p, first_lanes(n), v);
+  } else {
+    T part[kLanes<A>];
+    store<A>(part, v);
+    for (int i = 0; i < n; ++i) p[i] = part[i];
+  }
 }
 
 /// body(i, lanes) for i = 0, kLanes, ...: `lanes` is FullLanes, and an int for a shorter last piece.
