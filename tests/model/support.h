@@ -1,0 +1,138 @@
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/transformer.h"
+
+namespace qtrain::testing {
+
+constexpr std::int32_t kNoLabel = -100;
+
+/// A row as data sets have it: labels are not shifted, kNoLabel is no target.
+struct LabelledRow {
+  std::vector<std::int32_t> ids, labels;
+};
+
+/// Rows one after the other as a TokenBatch; holds the memory.
+class Ragged {
+ public:
+  explicit Ragged(const std::vector<LabelledRow>& rows) {
+    for (const LabelledRow& row : rows) add(row);
+  }
+
+  TokenBatch batch() const {
+    return {.tokens = view(tokens_),
+            .positions = view(positions_),
+            .cu_seqlens = view(starts_),
+            .target_rows = view(target_rows_),
+            .target_ids = view(target_ids_),
+            .longest = longest_};
+  }
+  BatchSize size() const { return {.tokens = length(tokens_), .positions = longest_, .targets = length(target_ids_)}; }
+  std::int64_t targets() const { return length(target_ids_); }
+
+ private:
+  static std::int64_t length(const std::vector<std::int32_t>& v) { return static_cast<std::int64_t>(v.size()); }
+  static ConstTensor view(const std::vector<std::int32_t>& v) {
+    return view_of(std::span<const std::int32_t>(v), {length(v)});
+  }
+  void add(const LabelledRow& row) {
+    for (std::size_t i = 0; i < row.ids.size(); ++i) {
+      if (i + 1 < row.ids.size() && row.labels[i + 1] != kNoLabel) {
+        target_rows_.push_back(static_cast<std::int32_t>(tokens_.size()));
+        target_ids_.push_back(row.labels[i + 1]);
+      }
+      tokens_.push_back(row.ids[i]);
+      positions_.push_back(static_cast<std::int32_t>(i));
+    }
+    starts_.push_back(static_cast<std::int32_t>(tokens_.size()));
+    longest_ = std::max(longest_, static_cast<std::int64_t>(row.ids.size()));
+  }
+
+  std::vector<std::int32_t> tokens_, positions_, starts_{0}, target_rows_, target_ids_;
+  std::int64_t longest_ = 0;
+};
+
+using Values = std::vector<double>;
+using NamedValues = std::map<std::string, Values>;
+
+inline Values values_of(ConstTensor t) {
+  Values out(static_cast<std::size_t>(t.numel()));
+  dispatch_float(t.dtype, [&]<class T>() {
+    const T* p = t.as<T>();
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<double>(p[i]);
+  });
+  return out;
+}
+
+/// What one step leaves behind. Compared with ==, so equal means every bit.
+struct Outcome {
+  double loss_sum = 0;
+  NamedValues grads;
+
+  double grad_norm() const {
+    double total = 0;
+    for (const auto& [name, g] : grads)
+      for (const double v : g) total += v * v;
+    return std::sqrt(total);
+  }
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+
+/// What a step is given besides the model.
+struct StepInput {
+  double scale = 1;  ///< gradients are those of scale * loss sum
+  std::int64_t dropout_seed = 0;
+};
+
+/// Zeroes the gradients, runs every micro-batch forward and backward, and collects.
+inline Outcome train_step(Ctx& ctx, Transformer& model, const std::vector<Ragged>& micro_batches, StepInput in) {
+  model.weights().zero_grads(ctx);
+  model.adapter().zero_grads(ctx);
+  Outcome out;
+  const ConstTensor scale = view_of(std::span<const double>(&in.scale, 1), {1});
+  const ConstTensor seed = view_of(std::span<const std::int64_t>(&in.dropout_seed, 1), {1});
+  for (const Ragged& m : micro_batches) {
+    out.loss_sum += model.forward(ctx, m.batch(), Pass::train, scale, seed);
+    model.backward(ctx, m.batch());
+  }
+  for (const Param* p : model.trained()) out.grads.emplace(p->spec.name, values_of(p->grad));
+  return out;
+}
+
+/// A model planned for `size` in training and evaluation; its values are not set.
+inline std::unique_ptr<Transformer> planned_model(Ctx& ctx, TransformerOptions options, BatchSize size) {
+  auto model = std::make_unique<Transformer>(ctx, std::move(options));
+  model->plan(Pass::train, size);
+  model->plan(Pass::evaluate, size);
+  model->commit();
+  return model;
+}
+
+/// A small model of the given family; `more` overrides fields of its config.json.
+inline Json small_config(const Json& more) {
+  Json c = {{"model_type", "llama"},    {"vocab_size", 29},       {"hidden_size", 12},
+            {"intermediate_size", 20},  {"num_hidden_layers", 2}, {"num_attention_heads", 4},
+            {"num_key_value_heads", 2}, {"head_dim", 6},          {"max_position_embeddings", 64},
+            {"initializer_range", 0.3}, {"rms_norm_eps", 1e-5},   {"tie_word_embeddings", false}};
+  c.update(more);
+  return c;
+}
+
+/// Ragged rows with every oddity: one token, no target, a label at the first position.
+inline std::vector<LabelledRow> small_rows() {
+  constexpr std::int32_t n = kNoLabel;
+  return {{{3, 7, 7, 1, 28, 5, 9}, {3, 7, 7, 1, 28, 5, 9}},
+          {{4}, {4}},
+          {{11, 12, 2, 25, 6}, {n, n, 2, n, 6}},
+          {{8, 9, 10}, {n, n, n}}};
+}
+
+}  // namespace qtrain::testing
