@@ -1,0 +1,355 @@
+#include "model/transformer.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "core/rng.h"
+#include "tests/core/temp_folder.h"
+#include "tests/model/support.h"
+
+namespace qtrain::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// A kind of model: what its config.json adds to the small one, and its adapter.
+struct Feature {
+  std::string name;
+  Json config = Json::object();
+  std::optional<LoraConfig> lora = {};
+};
+
+Json sliding(const char* family, std::int64_t from) {
+  return {{"model_type", family}, {"use_sliding_window", true}, {"sliding_window", 3}, {"max_window_layers", from}};
+}
+
+LoraConfig adapter_on(std::vector<std::string> targets) {
+  return {.r = 3, .alpha = 5, .targets = std::move(targets)};
+}
+
+std::vector<Feature> features() {
+  LoraConfig dropout = adapter_on({"all-linear"}), rs = adapter_on({"q_proj", "v_proj"});
+  dropout.dropout = 0.3;
+  rs.rslora = true;
+  const Json qwen3{{"model_type", "qwen3"}};
+  return {
+      {"llama"},
+      {"tied", {{"tie_word_embeddings", true}}},
+      {"biases", {{"attention_bias", true}, {"mlp_bias", true}}},
+      {"mistral_window", {{"model_type", "mistral"}, {"sliding_window", 2}}},
+      {"qwen2_bias_window", sliding("qwen2", 1)},
+      {"qwen3_head_norms", qwen3},
+      {"qwen3_bias_window_tied",
+       [] {
+         Json c = sliding("qwen3", 0);
+         c.update({{"attention_bias", true}, {"tie_word_embeddings", true}});
+         return c;
+       }()},
+      {"one_kv_head", {{"num_key_value_heads", 1}}},
+      {"as_many_kv_heads", {{"num_key_value_heads", 4}, {"head_dim", 2}}},
+      {"rope_yarn", {{"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 4}}}}},
+      {"lora", Json::object(), adapter_on({"q_proj", "v_proj"})},
+      {"lora_all_with_head_norms", qwen3, adapter_on({"all-linear"})},
+      {"lora_dropout", {{"model_type", "qwen2"}}, dropout},
+      {"rslora", Json::object(), rs},
+      {"lora_in_the_last_layer", Json::object(),
+       adapter_on({"model.layers.1.self_attn.k_proj", "model.layers.1.mlp.down_proj"})},
+  };
+}
+
+TransformerOptions options_of(const Feature& f) {
+  return {.config = parse_model_config(small_config(f.config), f.name),
+          .activation_dtype = DType::f64,
+          .base = f.lora ? Update::frozen : Update::trained,
+          .lora = f.lora};
+}
+
+/// Every element standard normal times `scale`, norm weights around 1, so that no gradient is zero by accident.
+void randomise(ParamStore& store, double scale) {
+  for (const Param& p : store.all()) {
+    std::uint64_t stream = 17;
+    for (const char c : p.spec.name) stream = stream * 131 + static_cast<unsigned char>(c);
+    const bool norm = p.spec.init.kind == Init::Kind::ones;
+    dispatch_float(p.value.dtype, [&]<class T>() {
+      for (std::int64_t i = 0; i < p.value.numel(); ++i) {
+        const auto words = philox(7, stream, static_cast<std::uint64_t>(i));
+        const double z = scale * normal_pair(words[0], words[1])[0];
+        p.value.as<T>()[i] = static_cast<T>(static_cast<float>(norm ? 1 + 0.2 * z / scale : z));
+      }
+    });
+  }
+}
+
+std::unique_ptr<Transformer> random_model(Ctx& ctx, TransformerOptions options, const Ragged& batch) {
+  auto model = planned_model(ctx, std::move(options), batch.size());
+  randomise(model->weights(), 0.3);
+  randomise(model->adapter(), 0.4);
+  return model;
+}
+
+class FamilyFeature : public ::testing::TestWithParam<Feature> {};
+
+// The derivative along a random direction of each parameter, by central differences of the loss.
+TEST_P(FamilyFeature, GradientsAreThoseOfTheLoss) {
+  constexpr double kStep = 1e-5;
+  constexpr StepInput kIn{.scale = 0.25, .dropout_seed = 11};
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  const Ragged batch(small_rows());
+  const auto model = random_model(ctx, options_of(GetParam()), batch);
+  const Outcome out = train_step(ctx, *model, {batch}, kIn);
+  ASSERT_FALSE(out.grads.empty());
+  for (const Param* p : model->trained()) {
+    const Values start = values_of(p->value);
+    const auto loss_at = [&](double step) {
+      for (std::size_t i = 0; i < start.size(); ++i)
+        p->value.as<double>()[i] = start[i] + step * (uniform(philox(3, 5, i)[0]) - 0.5);
+      return kIn.scale * train_step(ctx, *model, {batch}, kIn).loss_sum;
+    };
+    const double difference = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
+    loss_at(0);
+    double derivative = 0, size = 0;
+    for (std::size_t i = 0; i < start.size(); ++i) {
+      const double g = out.grads.at(p->spec.name)[i], direction = uniform(philox(3, 5, i)[0]) - 0.5;
+      derivative += g * direction;
+      size += std::abs(g * direction);
+    }
+    EXPECT_GT(size, 1e-6) << p->spec.name << " has no gradient";
+    // Third derivatives times the squared step, and cancellation in a loss of about 30.
+    EXPECT_NEAR(derivative, difference, 1e-8 + 1e-6 * size) << p->spec.name;
+  }
+}
+
+TEST_P(FamilyFeature, RecomputePoliciesThreadsAndMicroBatchesAgree) {
+  for (const DType d : {DType::f32, DType::f64}) {
+    TransformerOptions options = options_of(GetParam());
+    options.activation_dtype = d;
+    const Ragged batch(small_rows());
+    const auto step = [&](const char* recompute, int threads) {
+      Ctx ctx({}, MatmulPrecision::storage, threads);
+      options.recompute = recompute;
+      const auto model = random_model(ctx, options, batch);
+      return train_step(ctx, *model, {batch}, {.dropout_seed = 11});
+    };
+    const Outcome reference = step("none", 1);
+    EXPECT_TRUE(step("selective", 2) == reference);
+    EXPECT_TRUE(step("block", 3) == reference);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Family, FamilyFeature, ::testing::ValuesIn(features()),
+                         [](const auto& info) { return info.param.name; });
+
+TransformerOptions small_options(const Json& more = Json::object()) {
+  return {.config = parse_model_config(small_config(more), "small"), .activation_dtype = DType::f64};
+}
+
+TEST(Transformer, ForgetsTheLastBatch) {
+  // Memory is reused, gradients add up: a batch after another gives what it gives alone.
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  const auto rows = small_rows();
+  const Ragged all(rows), one({rows[2]});
+  const auto model = random_model(ctx, small_options(), all);
+  const Outcome alone = train_step(ctx, *model, {one}, {});
+  train_step(ctx, *model, {all}, {});
+  EXPECT_TRUE(train_step(ctx, *model, {one}, {}) == alone);
+  const Outcome twice = train_step(ctx, *model, {one, one}, {});
+  for (const auto& [name, g] : alone.grads)
+    for (std::size_t i = 0; i < g.size(); ++i) EXPECT_NEAR(twice.grads.at(name)[i], 2 * g[i], 1e-12) << name;
+}
+
+TEST(Transformer, GradientsAreProportionalToTheScale) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  const Ragged batch(small_rows());
+  const auto model = random_model(ctx, small_options(), batch);
+  const Outcome one = train_step(ctx, *model, {batch}, {.scale = 1}),
+                half = train_step(ctx, *model, {batch}, {.scale = 0.5});
+  EXPECT_EQ(half.loss_sum, one.loss_sum);
+  for (const auto& [name, g] : one.grads)
+    for (std::size_t i = 0; i < g.size(); ++i) EXPECT_NEAR(half.grads.at(name)[i], 0.5 * g[i], 1e-14) << name;
+}
+
+TEST(Transformer, ABatchWithoutTargetsCostsNothing) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  const Ragged batch({small_rows()[3], small_rows()[1]});
+  const auto model = random_model(ctx, small_options(), batch);
+  const Outcome out = train_step(ctx, *model, {batch}, {});
+  EXPECT_EQ(out.loss_sum, 0);
+  EXPECT_EQ(out.grad_norm(), 0);
+  EXPECT_EQ(model->forward(ctx, batch.batch(), Pass::evaluate), 0);
+}
+
+TEST(Transformer, RowsDoNotSeeEachOther) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  auto rows = small_rows();
+  const auto model = random_model(ctx, small_options(), Ragged(rows));
+  const Ragged alone({rows[2]}), before({rows[0], rows[2]}), first({rows[0]});
+  const double together = model->forward(ctx, before.batch(), Pass::evaluate);
+  EXPECT_NEAR(together,
+              model->forward(ctx, alone.batch(), Pass::evaluate) + model->forward(ctx, first.batch(), Pass::evaluate),
+              1e-12);
+}
+
+TEST(Transformer, DropoutIsForTrainingOnlyAndFollowsItsSeed) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  const Ragged batch(small_rows());
+  Feature feature{"dropout", Json::object(), adapter_on({"all-linear"})};
+  feature.lora->dropout = 0.5;
+  const auto with = random_model(ctx, options_of(feature), batch);
+  feature.lora->dropout = 0;
+  const auto without = random_model(ctx, options_of(feature), batch);
+  const double plain = without->forward(ctx, batch.batch(), Pass::evaluate);
+  EXPECT_EQ(with->forward(ctx, batch.batch(), Pass::evaluate), plain);
+  const Outcome a = train_step(ctx, *with, {batch}, {.dropout_seed = 1}),
+                b = train_step(ctx, *with, {batch}, {.dropout_seed = 2});
+  EXPECT_NE(a.loss_sum, b.loss_sum);
+  EXPECT_NE(a.loss_sum, plain);
+  EXPECT_TRUE(train_step(ctx, *with, {batch}, {.dropout_seed = 1}) == a);
+}
+
+TEST(Transformer, ReportsLayersAsTheyFinish) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  const Ragged batch(small_rows());
+  const auto model = random_model(ctx, small_options({{"num_hidden_layers", 3}}), batch);
+  const double scale = 1;
+  model->forward(ctx, batch.batch(), Pass::train, view_of(std::span<const double>(&scale, 1), {1}));
+  std::vector<std::int64_t> done;
+  model->backward(ctx, batch.batch(), [&](std::int64_t layer) {
+    const std::string name = "model.layers." + std::to_string(layer) + ".input_layernorm.weight";
+    const Values g = values_of(model->weights().find(name)->grad);
+    EXPECT_TRUE(std::any_of(g.begin(), g.end(), [](double v) { return v != 0; })) << name;
+    done.push_back(layer);
+  });
+  EXPECT_THAT(done, ::testing::ElementsAre(2, 1, 0));
+}
+
+TEST(Transformer, PlansInAnyOrder) {
+  // Each pass has rotary tables for the longest row of all passes: a later, longer plan makes the earlier ones grow.
+  const Ragged batch(small_rows());
+  const BatchSize longer{.tokens = 4, .positions = 60, .targets = 1};
+  for (const bool longer_first : {false, true}) {
+    Ctx ctx({}, MatmulPrecision::storage, 1);
+    Transformer model(ctx, small_options());
+    if (longer_first) model.plan(Pass::evaluate, longer);
+    model.plan(Pass::train, batch.size());
+    if (!longer_first) model.plan(Pass::evaluate, longer);
+    model.commit();
+    randomise(model.weights(), 0.3);
+    EXPECT_GT(train_step(ctx, model, {batch}, {}).loss_sum, 0);
+    EXPECT_LE(model.activations().used(), model.activations().planned());
+  }
+}
+
+TEST(Transformer, UsesWhatItPlanned) {
+  for (const char* policy : {"none", "selective", "block"}) {
+    Ctx ctx({}, MatmulPrecision::storage, 1);
+    const Ragged batch(small_rows());
+    TransformerOptions options = small_options();
+    options.recompute = policy;
+    Transformer model(ctx, options);
+    model.plan(Pass::train, batch.size());
+    const std::size_t planned = model.activations().planned();
+    model.commit();
+    randomise(model.weights(), 0.3);
+    train_step(ctx, model, {batch}, {});
+    EXPECT_EQ(model.activations().used(), planned) << policy;
+    EXPECT_EQ(model.activations().planned(), planned) << policy;
+  }
+}
+
+std::size_t planned_bytes(const Feature& f, const char* policy, BatchSize size) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  TransformerOptions options = options_of(f);
+  options.recompute = policy;
+  Transformer model(ctx, options);
+  model.plan(Pass::train, size);
+  return model.activations().planned();
+}
+
+TEST(Transformer, RecomputationAndFrozenWeightsSaveMemory) {
+  const Json deep{{"num_hidden_layers", 8}, {"intermediate_size", 48}};
+  const Feature full{"full", deep}, adapter{"adapter", deep, adapter_on({"q_proj", "v_proj"})};
+  const BatchSize size{.tokens = 64, .positions = 64, .targets = 8};
+  EXPECT_LT(planned_bytes(full, "selective", size), planned_bytes(full, "none", size) * 85 / 100);
+  EXPECT_LT(planned_bytes(full, "block", size), planned_bytes(full, "none", size) / 3);
+  EXPECT_LT(planned_bytes(adapter, "none", size), planned_bytes(full, "none", size) * 9 / 10);
+}
+
+TEST(Transformer, RefusesABatchLargerThanItsPlan) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  const auto rows = small_rows();
+  const Ragged small({rows[2]}), all(rows);
+  const auto model = random_model(ctx, small_options(), small);
+  EXPECT_EQ(error_of([&] { model->forward(ctx, all.batch(), Pass::evaluate); }).kind(), ErrorKind::internal);
+}
+
+TEST(Transformer, NamesWhatCannotBeBuilt) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  TransformerOptions options = small_options();
+  options.recompute = "some";
+  const Error policy = error_of([&] { Transformer(ctx, options); });
+  EXPECT_EQ(policy.kind(), ErrorKind::usage);
+  EXPECT_THAT(policy.what(), ::testing::AllOf(HasSubstr("\"some\""), HasSubstr("selective")));
+  const Error targets = error_of([&] { Transformer(ctx, options_of({"x", Json::object(), adapter_on({"query"})})); });
+  EXPECT_EQ(targets.kind(), ErrorKind::usage);
+  EXPECT_THAT(targets.what(), HasSubstr("target_modules"));
+}
+
+std::vector<std::string> decayed(ParamStore& store) {
+  std::vector<std::string> names;
+  for (const Param& p : store.all())
+    if (p.spec.decay == Decay::yes) names.push_back(p.spec.name);
+  return names;
+}
+
+TEST(Transformer, NamesAndDecayAreThoseOfTransformers) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  Transformer model(ctx, small_options({{"model_type", "qwen3"}, {"attention_bias", true}, {"num_hidden_layers", 1}}));
+  std::vector<std::string> names;
+  for (const Param& p : model.weights().all()) names.push_back(p.spec.name);
+  const std::string l = "model.layers.0.", a = l + "self_attn.", m = l + "mlp.";
+  EXPECT_THAT(names, ::testing::UnorderedElementsAre(
+                         "model.embed_tokens.weight", l + "input_layernorm.weight", a + "q_proj.weight",
+                         a + "q_proj.bias", a + "k_proj.weight", a + "k_proj.bias", a + "v_proj.weight",
+                         a + "v_proj.bias", a + "o_proj.weight", a + "o_proj.bias", a + "q_norm.weight",
+                         a + "k_norm.weight", l + "post_attention_layernorm.weight", m + "gate_proj.weight",
+                         m + "up_proj.weight", m + "down_proj.weight", "model.norm.weight", "lm_head.weight"));
+  EXPECT_THAT(decayed(model.weights()),
+              ::testing::UnorderedElementsAre("model.embed_tokens.weight", a + "q_proj.weight", a + "k_proj.weight",
+                                              a + "v_proj.weight", a + "o_proj.weight", m + "gate_proj.weight",
+                                              m + "up_proj.weight", m + "down_proj.weight", "lm_head.weight"));
+}
+
+TEST(Transformer, BeginsAsTransformersDoes) {
+  Ctx ctx({}, MatmulPrecision::storage, 2);
+  Feature f{"init",
+            {{"vocab_size", 500}, {"hidden_size", 40}, {"attention_bias", true}, {"initializer_range", 0.02}},
+            adapter_on({"all-linear"})};
+  f.lora->r = 32;
+  const auto model = planned_model(ctx, options_of(f), {.tokens = 1, .positions = 1, .targets = 1});
+  model->weights().initialise(ctx, 3);
+  model->adapter().initialise(ctx, 3);
+  const auto values = [&](const char* name) {
+    const Param* p = model->weights().find(name);
+    return values_of((p ? p : model->adapter().find(name))->value);
+  };
+  EXPECT_THAT(values("model.layers.0.self_attn.q_proj.bias"), ::testing::Each(0.0));
+  EXPECT_THAT(values("model.norm.weight"), ::testing::Each(1.0));
+  EXPECT_THAT(values("base_model.model.model.layers.1.mlp.up_proj.lora_B.weight"), ::testing::Each(0.0));
+  double squares = 0;
+  const Values embedding = values("model.embed_tokens.weight");
+  for (const double v : embedding) squares += v * v;
+  // 20,000 values: the standard deviation is known to 0.5 %.
+  EXPECT_NEAR(std::sqrt(squares / static_cast<double>(embedding.size())), 0.02, 0.0004);
+  // A is uniform in +-1/sqrt(in): never beyond the bound, often close to it.
+  const Values a = values("base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight");
+  const auto [least, most] = std::minmax_element(a.begin(), a.end());
+  const double bound = 1 / std::sqrt(40.0);
+  EXPECT_GE(*least, -bound);
+  EXPECT_LE(*most, bound);
+  EXPECT_LT(*least, -0.99 * bound);
+  EXPECT_GT(*most, 0.99 * bound);
+}
+
+}  // namespace
+}  // namespace qtrain::testing
