@@ -5,7 +5,9 @@
 
 namespace qtrain {
 
-void Ctx::Free::operator()(std::byte* p) const { std::free(p); }
+void Ctx::Free::operator()(std::byte* p) const {
+  std::free(p);
+}
 
 Ctx::Ctx(Device device, MatmulPrecision matmul, int threads)
     : device_(device), matmul_(matmul), pool_(std::make_unique<ThreadPool>(threads)) {

@@ -27,8 +27,7 @@ struct ErrorText {
 /// The one exception type of the program. Only `main` catches it (and code that adds a place and throws on).
 class Error : public std::runtime_error {
  public:
-  Error(ErrorKind kind, ErrorText text)
-      : std::runtime_error(render(text)), kind_(kind), text_(std::move(text)) {}
+  Error(ErrorKind kind, ErrorText text) : std::runtime_error(render(text)), kind_(kind), text_(std::move(text)) {}
 
   ErrorKind kind() const { return kind_; }
   const ErrorText& text() const { return text_; }
@@ -44,7 +43,9 @@ class Error : public std::runtime_error {
   ErrorText text_;
 };
 
-[[noreturn]] inline void fail(ErrorKind kind, ErrorText text) { throw Error(kind, std::move(text)); }
+[[noreturn]] inline void fail(ErrorKind kind, ErrorText text) {
+  throw Error(kind, std::move(text));
+}
 
 /// A condition together with the call site, so that `check` needs no macro.
 struct Claim {

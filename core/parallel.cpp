@@ -84,7 +84,9 @@ ThreadPool::~ThreadPool() {
   for (std::thread& t : state_->workers) t.join();
 }
 
-int ThreadPool::size() const { return static_cast<int>(state_->workers.size()) + 1; }
+int ThreadPool::size() const {
+  return static_cast<int>(state_->workers.size()) + 1;
+}
 
 void ThreadPool::run(std::int64_t tasks, const State::Body& body) {
   State& s = *state_;

@@ -27,7 +27,8 @@ void fill_random(Ctx& ctx, const Param& p, std::uint64_t seed) {
       const auto words = philox(seed, stream, static_cast<std::uint64_t>(i / 4));
       double v[4];
       for (int half = 0; half < 2; ++half) {
-        const auto pair = normal_pair(words[static_cast<std::size_t>(2 * half)], words[static_cast<std::size_t>(2 * half + 1)]);
+        const auto pair =
+            normal_pair(words[static_cast<std::size_t>(2 * half)], words[static_cast<std::size_t>(2 * half + 1)]);
         for (int j = 0; j < 2; ++j) {
           const double u = 2.0 * uniform(words[static_cast<std::size_t>(2 * half + j)]) - 1.0;
           v[2 * half + j] = init.scale * (init.kind == Init::Kind::normal ? pair[static_cast<std::size_t>(j)] : u);

@@ -23,7 +23,9 @@ inline std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t stre
 }
 
 /// Uniform in [0, 1) with 24 bits.
-inline float uniform(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+inline float uniform(std::uint32_t word) {
+  return static_cast<float>(word >> 8) * 0x1p-24f;
+}
 
 /// Two independent standard normal values from two words (Box-Muller).
 inline std::array<double, 2> normal_pair(std::uint32_t a, std::uint32_t b) {

@@ -32,15 +32,38 @@ std::string_view name_of(DType d);
 /// Inverse of name_of, also taking "fp32", "bf16", "torch.bfloat16", ...; a usage error for anything else.
 DType dtype_named(std::string_view name);
 
-template <class T> struct DTypeOf;
-template <> struct DTypeOf<double> { static constexpr DType value = DType::f64; };
-template <> struct DTypeOf<float> { static constexpr DType value = DType::f32; };
-template <> struct DTypeOf<F16> { static constexpr DType value = DType::f16; };
-template <> struct DTypeOf<Bf16> { static constexpr DType value = DType::bf16; };
-template <> struct DTypeOf<std::int64_t> { static constexpr DType value = DType::i64; };
-template <> struct DTypeOf<std::int32_t> { static constexpr DType value = DType::i32; };
-template <> struct DTypeOf<std::uint8_t> { static constexpr DType value = DType::u8; };
-template <class T> inline constexpr DType dtype_of = DTypeOf<std::remove_const_t<T>>::value;
+template <class T>
+struct DTypeOf;
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::f64;
+};
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::f32;
+};
+template <>
+struct DTypeOf<F16> {
+  static constexpr DType value = DType::f16;
+};
+template <>
+struct DTypeOf<Bf16> {
+  static constexpr DType value = DType::bf16;
+};
+template <>
+struct DTypeOf<std::int64_t> {
+  static constexpr DType value = DType::i64;
+};
+template <>
+struct DTypeOf<std::int32_t> {
+  static constexpr DType value = DType::i32;
+};
+template <>
+struct DTypeOf<std::uint8_t> {
+  static constexpr DType value = DType::u8;
+};
+template <class T>
+inline constexpr DType dtype_of = DTypeOf<std::remove_const_t<T>>::value;
 
 enum class DeviceKind : std::uint8_t { cpu, cuda };
 struct Device {
@@ -141,9 +164,15 @@ struct Sink {
   bool wanted() const { return mode != Mode::discard; }
   bool adds() const { return mode == Mode::accumulate; }
 };
-inline Sink store(Tensor t) { return {t, Sink::Mode::store}; }
-inline Sink accumulate(Tensor t) { return {t, Sink::Mode::accumulate}; }
-inline Sink discard() { return {}; }
+inline Sink store(Tensor t) {
+  return {t, Sink::Mode::store};
+}
+inline Sink accumulate(Tensor t) {
+  return {t, Sink::Mode::accumulate};
+}
+inline Sink discard() {
+  return {};
+}
 
 /// Calls f.operator()<T>() with T the C++ type of a floating dtype that kernels compute on (f64, f32, bf16).
 template <class F>

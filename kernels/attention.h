@@ -5,8 +5,8 @@ namespace qtrain::ops {
 
 /// Causal attention within segments of a ragged batch. q, y [T, Hq, D]; k, v [T, Hkv, D]; Hq a multiple of Hkv, query
 /// head h reads key head h / (Hq/Hkv). cu_seqlens i32 [n+1]: segment s is tokens [cu[s], cu[s+1]); attention never
-/// crosses segments. window > 0: token i sees keys j with i - j < window. lse [Hq, T]: log-sum-exp of the scaled scores,
-/// f32 (f64 with f64 q). Never stores a T x T matrix.
+/// crosses segments. window > 0: token i sees keys j with i - j < window. lse [Hq, T]: log-sum-exp of the scaled
+/// scores, f32 (f64 with f64 q). Never stores a T x T matrix.
 struct Attention {
   Tensor y, lse;
   ConstTensor q, k, v, cu_seqlens;
@@ -48,12 +48,16 @@ inline void attention(Ctx& ctx, const Attention& a) {
   check(a.q.shape[1] % a.k.shape[1] == 0, "attention: query heads must be a multiple of key heads");
   dispatch(ctx, a);
 }
-inline void attention_grad(Ctx& ctx, const AttentionGrad& a) { dispatch(ctx, a); }
+inline void attention_grad(Ctx& ctx, const AttentionGrad& a) {
+  dispatch(ctx, a);
+}
 inline void cached_attention(Ctx& ctx, const CachedAttention& a) {
   check(a.q.shape.rank == 3 && a.keys.shape.rank == 4 && a.q.shape[1] % a.keys.shape[2] == 0,
         "cached_attention: q is [T, Hq, D], keys [rows, capacity, Hkv, D]");
   dispatch(ctx, a);
 }
-inline void cache_append(Ctx& ctx, const CacheAppend& a) { dispatch(ctx, a); }
+inline void cache_append(Ctx& ctx, const CacheAppend& a) {
+  dispatch(ctx, a);
+}
 
 }  // namespace qtrain::ops

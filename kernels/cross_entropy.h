@@ -5,8 +5,8 @@ namespace qtrain::ops {
 
 enum class Gradient : std::uint8_t { none, in_place };
 
-/// loss[i] = logsumexp(logits[i]) - logits[i][targets[i]] for logits [n, V], targets i32 [n], loss f32 [n] (f64 with f64).
-/// With Gradient::in_place the logits become scale[0] * (softmax - onehot); scale: one f64 on the device.
+/// loss[i] = logsumexp(logits[i]) - logits[i][targets[i]] for logits [n, V], targets i32 [n], loss f32 [n] (f64 with
+/// f64). With Gradient::in_place the logits become scale[0] * (softmax - onehot); scale: one f64 on the device.
 struct CrossEntropy {
   Tensor logits, loss;
   ConstTensor targets;

@@ -44,7 +44,9 @@ inline void copy(Ctx& ctx, const Copy& a) {
   check(a.y.t.numel() == a.x.numel(), "copy: shapes differ");
   dispatch(ctx, a);
 }
-inline void fill(Ctx& ctx, const Fill& a) { dispatch(ctx, a); }
+inline void fill(Ctx& ctx, const Fill& a) {
+  dispatch(ctx, a);
+}
 inline void dropout(Ctx& ctx, const Dropout& a) {
   check(a.y.t.numel() == a.x.numel() && a.p >= 0 && a.p < 1, "dropout: shapes differ or p is not in [0, 1)");
   dispatch(ctx, a);

@@ -30,7 +30,11 @@ inline void column_sum(Ctx& ctx, const ColumnSum& a) {
   check(a.y.t.numel() == a.x.shape[-1], "column_sum: one sum per column");
   dispatch(ctx, a);
 }
-inline void sum_squares(Ctx& ctx, const SumSquares& a) { dispatch(ctx, a); }
-inline void sum(Ctx& ctx, const Sum& a) { dispatch(ctx, a); }
+inline void sum_squares(Ctx& ctx, const SumSquares& a) {
+  dispatch(ctx, a);
+}
+inline void sum(Ctx& ctx, const Sum& a) {
+  dispatch(ctx, a);
+}
 
 }  // namespace qtrain::ops

@@ -7,7 +7,8 @@ namespace {
 
 constexpr SlotSet kResidual{Slot::x, Slot::proj, Slot::mid, Slot::down, Slot::out};
 constexpr SlotSet kStatistics{Slot::rms1, Slot::rms2, Slot::q_rms, Slot::k_rms, Slot::lse};
-constexpr SlotSet kLora{Slot::lora_q, Slot::lora_k, Slot::lora_v, Slot::lora_o, Slot::lora_gate, Slot::lora_up, Slot::lora_down};
+constexpr SlotSet kLora{Slot::lora_q,    Slot::lora_k,  Slot::lora_v,   Slot::lora_o,
+                        Slot::lora_gate, Slot::lora_up, Slot::lora_down};
 
 Shape slot_shape(Slot slot, const ActivationPlan& plan, std::int64_t tokens) {
   const ModelConfig& c = *plan.config;
@@ -72,8 +73,10 @@ struct Builder {
     a.residual_grad = take(Slot::x);
     for (int i = 0; i < kSlots; ++i) {
       const auto slot = static_cast<Slot>(i);
-      if (kResidual.has(slot)) a.grads[slot] = a.residual_grad;
-      else if (!kStatistics.has(slot) && !kLora.has(slot)) a.grads[slot] = take(slot);
+      if (kResidual.has(slot))
+        a.grads[slot] = a.residual_grad;
+      else if (!kStatistics.has(slot) && !kLora.has(slot))
+        a.grads[slot] = take(slot);
     }
   }
 

@@ -43,8 +43,8 @@ struct Activations {
   Slots grads;
   Tensor scratch;
   HeadBuffers head;
-  Tensor final_hidden;     ///< output of the last block
-  Tensor residual_grad;    ///< gradient of the residual stream
+  Tensor final_hidden;   ///< output of the last block
+  Tensor residual_grad;  ///< gradient of the residual stream
 };
 Activations lay_out_activations(Arena& arena, const ActivationPlan& plan, Pass pass, BatchSize size);
 

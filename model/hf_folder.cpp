@@ -11,9 +11,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kTokenizerFiles[] = {"tokenizer.json",      "tokenizer_config.json", "tokenizer.model",
-                                           "special_tokens_map.json", "added_tokens.json", "vocab.json",
-                                           "merges.txt",          "chat_template.jinja",   "generation_config.json"};
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
+                                           "tokenizer_config.json",
+                                           "tokenizer.model",
+                                           "special_tokens_map.json",
+                                           "added_tokens.json",
+                                           "vocab.json",
+                                           "merges.txt",
+                                           "chat_template.jinja",
+                                           "generation_config.json"};
 
 // A checkpoint saved from the bare model (without its head) has no "model." prefix.
 std::string name_in(const SafetensorsReader& reader, const std::string& name) {
@@ -21,18 +27,25 @@ std::string name_in(const SafetensorsReader& reader, const std::string& name) {
   return name;
 }
 
-bool expected_extra(const std::string& name) { return name.ends_with("rotary_emb.inv_freq") || name == "lm_head.weight"; }
+bool expected_extra(const std::string& name) {
+  return name.ends_with("rotary_emb.inv_freq") || name == "lm_head.weight";
+}
 
-bool is_float(DType d) { return d == DType::f64 || d == DType::f32 || d == DType::f16 || d == DType::bf16; }
+bool is_float(DType d) {
+  return d == DType::f64 || d == DType::f32 || d == DType::f16 || d == DType::bf16;
+}
 
 void load_one(Ctx& ctx, const SafetensorsReader& reader, const Param& p) {
   const ConstTensor from = reader.at(name_in(reader, p.spec.name));
   const std::string place = fmt::format("{}: {}", reader.path().string(), p.spec.name);
   if (!(from.shape == p.spec.shape))
-    fail(ErrorKind::input, {.cause = fmt::format("has shape {}, the config asks for {}", to_string(from.shape), to_string(p.spec.shape)),
-                            .place = place, .remedy = "config.json and the weights must belong together"});
+    fail(ErrorKind::input,
+         {.cause = fmt::format("has shape {}, the config asks for {}", to_string(from.shape), to_string(p.spec.shape)),
+          .place = place,
+          .remedy = "config.json and the weights must belong together"});
   if (!is_float(from.dtype))
-    fail(ErrorKind::input, {.cause = fmt::format("has dtype {}, which is no float", name_of(from.dtype)), .place = place,
+    fail(ErrorKind::input, {.cause = fmt::format("has dtype {}, which is no float", name_of(from.dtype)),
+                            .place = place,
                             .remedy = "use the folder with the unquantised weights"});
   ops::copy(ctx, {.y = store(p.value), .x = from});
 }

@@ -14,7 +14,8 @@ namespace qtrain {
 std::vector<std::string> load_parameters(Ctx& ctx, ParamStore& store, const std::filesystem::path& path);
 
 /// The model as transformers' save_pretrained writes it: config.json (the source's, with the saved dtype),
-/// model*.safetensors in `dtype`, and generation_config.json and tokenizer files copied from `source` where it has them.
+/// model*.safetensors in `dtype`, and generation_config.json and tokenizer files copied from `source` where it has
+/// them.
 struct ModelFolder {
   std::filesystem::path folder, source;
   DType dtype;

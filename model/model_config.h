@@ -16,12 +16,12 @@ struct RopeConfig {
   Type type = Type::standard;
   double theta = 10000;
   double factor = 1;
-  double original_max_position = 0;                 ///< positions of pre-training (dynamic, llama3, yarn)
-  double low_freq_factor = 1, high_freq_factor = 4; ///< llama3
-  double beta_fast = 32, beta_slow = 1;             ///< yarn
-  std::optional<double> attention_factor;           ///< yarn: multiplies cos and sin; default from factor
-  std::optional<double> mscale, mscale_all_dim;     ///< yarn, as DeepSeek writes them
-  bool truncate = true;                             ///< yarn: round the correction range to whole dimensions
+  double original_max_position = 0;                  ///< positions of pre-training (dynamic, llama3, yarn)
+  double low_freq_factor = 1, high_freq_factor = 4;  ///< llama3
+  double beta_fast = 32, beta_slow = 1;              ///< yarn
+  std::optional<double> attention_factor;            ///< yarn: multiplies cos and sin; default from factor
+  std::optional<double> mscale, mscale_all_dim;      ///< yarn, as DeepSeek writes them
+  bool truncate = true;                              ///< yarn: round the correction range to whole dimensions
 };
 
 /// What a decoder of the Llama family is, from a Hugging Face config.json.
@@ -32,14 +32,14 @@ struct ModelConfig {
   double rms_norm_eps = 1e-6;
   double initializer_range = 0.02;
   bool tie_word_embeddings = false;
-  bool qk_norm = false;                            ///< RMS norm of each query and key head before the rotation
+  bool qk_norm = false;  ///< RMS norm of each query and key head before the rotation
   bool qkv_bias = false, o_bias = false, mlp_bias = false;
-  std::vector<std::int64_t> windows;               ///< per layer: sliding window in tokens, 0 = full attention
+  std::vector<std::int64_t> windows;  ///< per layer: sliding window in tokens, 0 = full attention
   RopeConfig rope;
-  DType dtype = DType::f32;                        ///< of the weights in the folder
+  DType dtype = DType::f32;  ///< of the weights in the folder
   std::vector<std::int32_t> eos_token_ids;
   std::optional<std::int32_t> bos_token_id, pad_token_id;
-  Json json;                                       ///< the file as it was, to be written beside new weights
+  Json json;  ///< the file as it was, to be written beside new weights
 
   std::int64_t group_size() const { return heads / kv_heads; }
 };

@@ -54,7 +54,8 @@ void project(Ctx& ctx, const Projection& p, const ProjectionForward& f) {
   if (!p.lora.present()) return;
   const ConstTensor x = adapter_input(ctx, p.lora, f.x, f.scratch, f.dropout_seed);
   ops::gemm(ctx, {.c = store(f.lora_x), .a = x, .b = p.lora.a, .transpose_b = Transpose::yes});
-  ops::gemm(ctx, {.c = accumulate(f.y), .a = f.lora_x, .b = p.lora.b, .transpose_b = Transpose::yes, .alpha = p.lora.scale});
+  ops::gemm(ctx,
+            {.c = accumulate(f.y), .a = f.lora_x, .b = p.lora.b, .transpose_b = Transpose::yes, .alpha = p.lora.scale});
 }
 
 void project_grad(Ctx& ctx, const Projection& p, const ProjectionBackward& b) {

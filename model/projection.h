@@ -24,10 +24,10 @@ struct Projection {
 };
 
 struct ProjectionForward {
-  Tensor y;         ///< [T, out]
-  Tensor lora_x;    ///< [T, r]: A dropout(x), kept for the gradient; unused without an adapter
-  ConstTensor x;    ///< [T, in]
-  Tensor scratch;   ///< bytes for dropped inputs and gradients of lora_x
+  Tensor y;        ///< [T, out]
+  Tensor lora_x;   ///< [T, r]: A dropout(x), kept for the gradient; unused without an adapter
+  ConstTensor x;   ///< [T, in]
+  Tensor scratch;  ///< bytes for dropped inputs and gradients of lora_x
   ConstTensor dropout_seed = {};
 };
 struct ProjectionBackward {

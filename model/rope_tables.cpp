@@ -25,7 +25,8 @@ double llama3(const RopeConfig& r, double f) {
   const double wavelength = 2 * std::numbers::pi / f;
   if (wavelength > r.original_max_position / r.low_freq_factor) return f / r.factor;
   if (wavelength < r.original_max_position / r.high_freq_factor) return f;
-  const double s = (r.original_max_position / wavelength - r.low_freq_factor) / (r.high_freq_factor - r.low_freq_factor);
+  const double s =
+      (r.original_max_position / wavelength - r.low_freq_factor) / (r.high_freq_factor - r.low_freq_factor);
   return (1 - s) * f / r.factor + s * f;
 }
 
@@ -50,7 +51,9 @@ void apply_yarn(const RopeConfig& r, std::int64_t head_dim, std::vector<double>&
   }
 }
 
-double yarn_mscale(double factor, double mscale) { return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1; }
+double yarn_mscale(double factor, double mscale) {
+  return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1;
+}
 
 double yarn_attention(const RopeConfig& r) {
   if (r.attention_factor) return *r.attention_factor;

@@ -13,8 +13,34 @@ namespace qtrain {
 
 /// Every activation of a decoder block. Shapes for T tokens are in slot_shape (transformer.cpp).
 enum class Slot {
-  x, norm1, rms1, q, k, v, q_rms, k_rms, q_rot, k_rot, att, lse, proj, mid, norm2, rms2, gate, up, act, down, out,
-  lora_q, lora_k, lora_v, lora_o, lora_gate, lora_up, lora_down,
+  x,
+  norm1,
+  rms1,
+  q,
+  k,
+  v,
+  q_rms,
+  k_rms,
+  q_rot,
+  k_rot,
+  att,
+  lse,
+  proj,
+  mid,
+  norm2,
+  rms2,
+  gate,
+  up,
+  act,
+  down,
+  out,
+  lora_q,
+  lora_k,
+  lora_v,
+  lora_o,
+  lora_gate,
+  lora_up,
+  lora_down,
   count
 };
 inline constexpr int kSlots = static_cast<int>(Slot::count);
@@ -54,8 +80,8 @@ struct BlockWeights {
   Projection q, k, v, o, gate, up, down;
 };
 
-/// What the tokens of a micro-batch bring: positions i32 [T], cu_seqlens i32 [n+1], rotary tables, and in generation the
-/// key/value cache of the layer.
+/// What the tokens of a micro-batch bring: positions i32 [T], cu_seqlens i32 [n+1], rotary tables, and in generation
+/// the key/value cache of the layer.
 struct TokenContext {
   ConstTensor positions, cu_seqlens, cos, sin;
   ConstTensor cache_rows = {};
@@ -70,8 +96,8 @@ struct BlockRun {
   const TokenContext& tokens;
   Slots& s;
   Slots& d;
-  Tensor scratch;    ///< for projections: see projection_scratch
-  SlotSet touched;   ///< gradients that already hold a value
+  Tensor scratch;   ///< for projections: see projection_scratch
+  SlotSet touched;  ///< gradients that already hold a value
   double eps;
   std::int64_t window;
 

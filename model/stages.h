@@ -12,34 +12,61 @@ namespace qtrain {
 
 using enum Slot;
 
-inline bool trains_nothing(const BlockWeights&) { return false; }
+inline bool trains_nothing(const BlockWeights&) {
+  return false;
+}
 
 /// Out = rms_norm(In) * weight
 template <Slot In, Slot Out, Slot Rms, NormWeight BlockWeights::*Weight>
 inline constexpr Stage norm_stage{
-    .name = "norm", .reads = {In}, .writes = {Out, Rms}, .adjoint_reads = {In, Rms}, .weight_reads = {},
+    .name = "norm",
+    .reads = {In},
+    .writes = {Out, Rms},
+    .adjoint_reads = {In, Rms},
+    .weight_reads = {},
     .trains = [](const BlockWeights& w) { return (w.*Weight).grad.wanted(); },
-    .forward = [](BlockRun& r) {
-      ops::rms_norm(r.ctx, {.y = r.s[Out], .inv_rms = r.s[Rms], .x = r.s[In], .weight = (r.w.*Weight).weight, .eps = r.eps});
-    },
-    .backward = [](BlockRun& r) {
-      ops::rms_norm_grad(r.ctx, {.dx = r.grad(In), .dweight = (r.w.*Weight).grad, .dy = r.d[Out], .x = r.s[In],
-                                 .weight = (r.w.*Weight).weight, .inv_rms = r.s[Rms]});
-    }};
+    .forward =
+        [](BlockRun& r) {
+          ops::rms_norm(
+              r.ctx, {.y = r.s[Out], .inv_rms = r.s[Rms], .x = r.s[In], .weight = (r.w.*Weight).weight, .eps = r.eps});
+        },
+    .backward =
+        [](BlockRun& r) {
+          ops::rms_norm_grad(r.ctx, {.dx = r.grad(In),
+                                     .dweight = (r.w.*Weight).grad,
+                                     .dy = r.d[Out],
+                                     .x = r.s[In],
+                                     .weight = (r.w.*Weight).weight,
+                                     .inv_rms = r.s[Rms]});
+        }};
 
 /// Out = In · W^T + bias (+ adapter). Lora holds the adapter's A·x.
 template <Slot In, Slot Out, Slot Lora, Projection BlockWeights::*Weight>
-inline constexpr Stage linear_stage{
-    .name = "linear", .reads = {In}, .writes = {Out, Lora}, .adjoint_reads = {}, .weight_reads = {In, Lora},
-    .trains = [](const BlockWeights& w) { return (w.*Weight).trains(); },
-    .forward = [](BlockRun& r) {
-      project(r.ctx, r.w.*Weight, {.y = r.s[Out], .lora_x = r.s[Lora], .x = r.s[In], .scratch = r.scratch,
-                                   .dropout_seed = r.tokens.dropout_seed});
-    },
-    .backward = [](BlockRun& r) {
-      project_grad(r.ctx, r.w.*Weight, {.dx = r.grad(In), .dy = r.d[Out], .x = r.s[In], .lora_x = r.s[Lora],
-                                        .scratch = r.scratch, .dropout_seed = r.tokens.dropout_seed});
-    }};
+inline constexpr Stage linear_stage{.name = "linear",
+                                    .reads = {In},
+                                    .writes = {Out, Lora},
+                                    .adjoint_reads = {},
+                                    .weight_reads = {In, Lora},
+                                    .trains = [](const BlockWeights& w) { return (w.*Weight).trains(); },
+                                    .forward =
+                                        [](BlockRun& r) {
+                                          project(r.ctx, r.w.*Weight,
+                                                  {.y = r.s[Out],
+                                                   .lora_x = r.s[Lora],
+                                                   .x = r.s[In],
+                                                   .scratch = r.scratch,
+                                                   .dropout_seed = r.tokens.dropout_seed});
+                                        },
+                                    .backward =
+                                        [](BlockRun& r) {
+                                          project_grad(r.ctx, r.w.*Weight,
+                                                       {.dx = r.grad(In),
+                                                        .dy = r.d[Out],
+                                                        .x = r.s[In],
+                                                        .lora_x = r.s[Lora],
+                                                        .scratch = r.scratch,
+                                                        .dropout_seed = r.tokens.dropout_seed});
+                                        }};
 
 inline Tensor as_heads(Tensor t, std::int64_t head_dim) {
   return t.reshaped({t.shape[0], t.shape[1] / head_dim, head_dim});
@@ -47,72 +74,133 @@ inline Tensor as_heads(Tensor t, std::int64_t head_dim) {
 
 /// Out = rotate(head_norm(In)); the norm only where the family has one (then its adjoint reads In and Rms).
 template <Slot In, Slot Out, Slot Rms, NormWeight BlockWeights::*Weight>
-inline constexpr Stage rope_stage{
-    .name = "rope", .reads = {In}, .writes = {Out, Rms}, .adjoint_reads = {}, .weight_reads = {In, Rms},
-    .trains = [](const BlockWeights& w) { return (w.*Weight).weight.shape.rank > 0; },
-    .forward = [](BlockRun& r) {
-      const std::int64_t d = 2 * r.tokens.cos.shape[1];
-      ops::rope(r.ctx, {.y = as_heads(r.s[Out], d), .x = as_heads(r.s[In], d), .cos = r.tokens.cos, .sin = r.tokens.sin,
-                        .positions = r.tokens.positions, .weight = (r.w.*Weight).weight, .inv_rms = r.s[Rms], .eps = r.eps});
-    },
-    .backward = [](BlockRun& r) {
-      const std::int64_t d = 2 * r.tokens.cos.shape[1];
-      Sink dx = r.grad(In);
-      dx.t = as_heads(dx.t, d);
-      ops::rope_grad(r.ctx, {.dx = dx, .dy = as_heads(r.d[Out], d), .cos = r.tokens.cos, .sin = r.tokens.sin,
-                             .positions = r.tokens.positions, .x = as_heads(r.s[In], d), .weight = (r.w.*Weight).weight,
-                             .inv_rms = r.s[Rms], .dweight = (r.w.*Weight).grad});
-    }};
+inline constexpr Stage rope_stage{.name = "rope",
+                                  .reads = {In},
+                                  .writes = {Out, Rms},
+                                  .adjoint_reads = {},
+                                  .weight_reads = {In, Rms},
+                                  .trains = [](const BlockWeights& w) { return (w.*Weight).weight.shape.rank > 0; },
+                                  .forward =
+                                      [](BlockRun& r) {
+                                        const std::int64_t d = 2 * r.tokens.cos.shape[1];
+                                        ops::rope(r.ctx, {.y = as_heads(r.s[Out], d),
+                                                          .x = as_heads(r.s[In], d),
+                                                          .cos = r.tokens.cos,
+                                                          .sin = r.tokens.sin,
+                                                          .positions = r.tokens.positions,
+                                                          .weight = (r.w.*Weight).weight,
+                                                          .inv_rms = r.s[Rms],
+                                                          .eps = r.eps});
+                                      },
+                                  .backward =
+                                      [](BlockRun& r) {
+                                        const std::int64_t d = 2 * r.tokens.cos.shape[1];
+                                        Sink dx = r.grad(In);
+                                        dx.t = as_heads(dx.t, d);
+                                        ops::rope_grad(r.ctx, {.dx = dx,
+                                                               .dy = as_heads(r.d[Out], d),
+                                                               .cos = r.tokens.cos,
+                                                               .sin = r.tokens.sin,
+                                                               .positions = r.tokens.positions,
+                                                               .x = as_heads(r.s[In], d),
+                                                               .weight = (r.w.*Weight).weight,
+                                                               .inv_rms = r.s[Rms],
+                                                               .dweight = (r.w.*Weight).grad});
+                                      }};
 
-inline double attention_scale(std::int64_t head_dim) { return 1 / std::sqrt(static_cast<double>(head_dim)); }
+inline double attention_scale(std::int64_t head_dim) {
+  return 1 / std::sqrt(static_cast<double>(head_dim));
+}
 
 /// att = softmax(q k^T / sqrt(D)) v within each segment
-inline constexpr Stage attention_stage{
-    .name = "attention", .reads = {q_rot, k_rot, v}, .writes = {att, lse}, .adjoint_reads = {q_rot, k_rot, v, att, lse},
-    .weight_reads = {}, .trains = trains_nothing,
-    .forward = [](BlockRun& r) {
-      const std::int64_t d = 2 * r.tokens.cos.shape[1];
-      ops::attention(r.ctx, {.y = as_heads(r.s[att], d), .lse = r.s[lse], .q = as_heads(r.s[q_rot], d),
-                             .k = as_heads(r.s[k_rot], d), .v = as_heads(r.s[v], d), .cu_seqlens = r.tokens.cu_seqlens,
-                             .window = r.window, .scale = attention_scale(d)});
-    },
-    .backward = [](BlockRun& r) {
-      const std::int64_t d = 2 * r.tokens.cos.shape[1];
-      const auto heads = [&](Sink s) { return Sink{as_heads(s.t, d), s.mode}; };
-      ops::attention_grad(r.ctx, {.dq = heads(r.grad(q_rot)), .dk = heads(r.grad(k_rot)), .dv = heads(r.grad(v)),
-                                  .dy = as_heads(r.d[att], d), .y = as_heads(r.s[att], d), .q = as_heads(r.s[q_rot], d),
-                                  .k = as_heads(r.s[k_rot], d), .v = as_heads(r.s[v], d), .lse = r.s[lse],
-                                  .cu_seqlens = r.tokens.cu_seqlens, .window = r.window, .scale = attention_scale(d)});
-    }};
+inline constexpr Stage attention_stage{.name = "attention",
+                                       .reads = {q_rot, k_rot, v},
+                                       .writes = {att, lse},
+                                       .adjoint_reads = {q_rot, k_rot, v, att, lse},
+                                       .weight_reads = {},
+                                       .trains = trains_nothing,
+                                       .forward =
+                                           [](BlockRun& r) {
+                                             const std::int64_t d = 2 * r.tokens.cos.shape[1];
+                                             ops::attention(r.ctx, {.y = as_heads(r.s[att], d),
+                                                                    .lse = r.s[lse],
+                                                                    .q = as_heads(r.s[q_rot], d),
+                                                                    .k = as_heads(r.s[k_rot], d),
+                                                                    .v = as_heads(r.s[v], d),
+                                                                    .cu_seqlens = r.tokens.cu_seqlens,
+                                                                    .window = r.window,
+                                                                    .scale = attention_scale(d)});
+                                           },
+                                       .backward =
+                                           [](BlockRun& r) {
+                                             const std::int64_t d = 2 * r.tokens.cos.shape[1];
+                                             const auto heads = [&](Sink s) { return Sink{as_heads(s.t, d), s.mode}; };
+                                             ops::attention_grad(r.ctx, {.dq = heads(r.grad(q_rot)),
+                                                                         .dk = heads(r.grad(k_rot)),
+                                                                         .dv = heads(r.grad(v)),
+                                                                         .dy = as_heads(r.d[att], d),
+                                                                         .y = as_heads(r.s[att], d),
+                                                                         .q = as_heads(r.s[q_rot], d),
+                                                                         .k = as_heads(r.s[k_rot], d),
+                                                                         .v = as_heads(r.s[v], d),
+                                                                         .lse = r.s[lse],
+                                                                         .cu_seqlens = r.tokens.cu_seqlens,
+                                                                         .window = r.window,
+                                                                         .scale = attention_scale(d)});
+                                           }};
 
 /// The same against a key/value cache, for generation: it has no adjoint.
 inline constexpr Stage cached_attention_stage{
-    .name = "cached_attention", .reads = {q_rot, k_rot, v}, .writes = {att, lse}, .adjoint_reads = {},
-    .weight_reads = {}, .trains = trains_nothing,
-    .forward = [](BlockRun& r) {
-      const TokenContext& t = r.tokens;
-      const std::int64_t d = 2 * t.cos.shape[1];
-      ops::cache_append(r.ctx, {.cache = t.key_cache, .x = as_heads(r.s[k_rot], d), .rows = t.cache_rows, .positions = t.positions});
-      ops::cache_append(r.ctx, {.cache = t.value_cache, .x = as_heads(r.s[v], d), .rows = t.cache_rows, .positions = t.positions});
-      ops::cached_attention(r.ctx, {.y = as_heads(r.s[att], d), .q = as_heads(r.s[q_rot], d), .keys = t.key_cache,
-                                    .values = t.value_cache, .rows = t.cache_rows, .positions = t.positions,
-                                    .window = r.window, .scale = attention_scale(d)});
-    },
+    .name = "cached_attention",
+    .reads = {q_rot, k_rot, v},
+    .writes = {att, lse},
+    .adjoint_reads = {},
+    .weight_reads = {},
+    .trains = trains_nothing,
+    .forward =
+        [](BlockRun& r) {
+          const TokenContext& t = r.tokens;
+          const std::int64_t d = 2 * t.cos.shape[1];
+          ops::cache_append(
+              r.ctx,
+              {.cache = t.key_cache, .x = as_heads(r.s[k_rot], d), .rows = t.cache_rows, .positions = t.positions});
+          ops::cache_append(
+              r.ctx,
+              {.cache = t.value_cache, .x = as_heads(r.s[v], d), .rows = t.cache_rows, .positions = t.positions});
+          ops::cached_attention(r.ctx, {.y = as_heads(r.s[att], d),
+                                        .q = as_heads(r.s[q_rot], d),
+                                        .keys = t.key_cache,
+                                        .values = t.value_cache,
+                                        .rows = t.cache_rows,
+                                        .positions = t.positions,
+                                        .window = r.window,
+                                        .scale = attention_scale(d)});
+        },
     .backward = [](BlockRun&) { check(false, "generation has no backward pass"); }};
 
 inline constexpr Stage swiglu_stage{
-    .name = "swiglu", .reads = {gate, up}, .writes = {act}, .adjoint_reads = {gate, up}, .weight_reads = {},
+    .name = "swiglu",
+    .reads = {gate, up},
+    .writes = {act},
+    .adjoint_reads = {gate, up},
+    .weight_reads = {},
     .trains = trains_nothing,
     .forward = [](BlockRun& r) { ops::swiglu(r.ctx, {.y = r.s[act], .gate = r.s[gate], .up = r.s[up]}); },
-    .backward = [](BlockRun& r) {
-      ops::swiglu_grad(r.ctx, {.dgate = r.grad(gate), .dup = r.grad(up), .dy = r.d[act], .gate = r.s[gate], .up = r.s[up]});
-    }};
+    .backward =
+        [](BlockRun& r) {
+          ops::swiglu_grad(
+              r.ctx, {.dgate = r.grad(gate), .dup = r.grad(up), .dy = r.d[act], .gate = r.s[gate], .up = r.s[up]});
+        }};
 
-/// Out = Residual + Branch. The gradient of the residual stream is one buffer that all three share (see Activations), so
-/// the adjoint has nothing to do.
+/// Out = Residual + Branch. The gradient of the residual stream is one buffer that all three share (see Activations),
+/// so the adjoint has nothing to do.
 template <Slot Residual, Slot Branch, Slot Out>
 inline constexpr Stage add_stage{
-    .name = "add", .reads = {Residual, Branch}, .writes = {Out}, .adjoint_reads = {}, .weight_reads = {},
+    .name = "add",
+    .reads = {Residual, Branch},
+    .writes = {Out},
+    .adjoint_reads = {},
+    .weight_reads = {},
     .trains = trains_nothing,
     .forward = [](BlockRun& r) { ops::add(r.ctx, {.y = r.s[Out], .a = r.s[Residual], .b = r.s[Branch]}); },
     .backward = [](BlockRun&) {}};
@@ -144,8 +232,8 @@ struct RecomputePolicy {
 inline constexpr RecomputePolicy kRecomputePolicies[] = {
     {"none", {}},
     {"selective", {norm1, norm2, act, q, k}},
-    {"block", {norm1, rms1, q, k, v, q_rms, k_rms, q_rot, k_rot, att, lse, proj, mid, norm2, rms2, gate, up, act, down,
-               lora_q, lora_k, lora_v, lora_o, lora_gate, lora_up, lora_down}},
+    {"block", {norm1, rms1, q,    k,  v,   q_rms, k_rms,  q_rot,  k_rot,  att,    lse,       proj,    mid,
+               norm2, rms2, gate, up, act, down,  lora_q, lora_k, lora_v, lora_o, lora_gate, lora_up, lora_down}},
 };
 
 }  // namespace qtrain

@@ -23,12 +23,19 @@ enum Linear : std::uint8_t { kQ, kK, kV, kO, kGate, kUp, kDown };
 const RecomputePolicy& policy_named(const std::string& name) {
   for (const RecomputePolicy& p : kRecomputePolicies)
     if (p.name == name) return p;
-  fail(ErrorKind::usage, {.cause = "unknown recompute policy \"" + name + "\"", .remedy = "use none, selective or block"});
+  fail(ErrorKind::usage,
+       {.cause = "unknown recompute policy \"" + name + "\"", .remedy = "use none, selective or block"});
 }
 
-Sink sink_of(const Param* p) { return p && p->trained() ? accumulate(p->grad) : discard(); }
-ConstTensor value_of(const Param* p) { return p ? ConstTensor(p->value) : ConstTensor{}; }
-NormWeight norm_of(const Param* p) { return {.weight = value_of(p), .grad = sink_of(p)}; }
+Sink sink_of(const Param* p) {
+  return p && p->trained() ? accumulate(p->grad) : discard();
+}
+ConstTensor value_of(const Param* p) {
+  return p ? ConstTensor(p->value) : ConstTensor{};
+}
+NormWeight norm_of(const Param* p) {
+  return {.weight = value_of(p), .grad = sink_of(p)};
+}
 
 }  // namespace
 
@@ -57,8 +64,9 @@ Transformer::Transformer(Ctx& ctx, TransformerOptions options)
   final_norm_ = declare_vector("model.norm.weight", c.hidden_size, {Init::Kind::ones, 0});
   head_ = c.tie_word_embeddings ? embedding_ : declare_weight("lm_head.weight", {c.vocab_size, c.hidden_size}, normal);
   if (options_.lora && adapter_.all().empty())
-    fail(ErrorKind::usage, {.cause = "lora_target_modules matches no layer of the model",
-                            .remedy = "use all-linear, or names such as q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"});
+    fail(ErrorKind::usage,
+         {.cause = "lora_target_modules matches no layer of the model",
+          .remedy = "use all-linear, or names such as q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"});
   recompute_ = plan_recompute(kTrainBlock, policy_named(options_.recompute).drop, widest_training());
 }
 
@@ -66,14 +74,22 @@ Param* Transformer::declare_weight(const std::string& name, Shape shape, Init in
   const bool wide = options_.activation_dtype == DType::f64;
   const DType trained = wide ? DType::f64 : DType::f32;
   const DType frozen = wide ? DType::f64 : options_.weight_dtype;
-  return &weights_.declare({.name = name, .shape = shape, .dtype = options_.base == Update::trained ? trained : frozen,
-                            .init = init, .update = options_.base, .decay = Decay::yes});
+  return &weights_.declare({.name = name,
+                            .shape = shape,
+                            .dtype = options_.base == Update::trained ? trained : frozen,
+                            .init = init,
+                            .update = options_.base,
+                            .decay = Decay::yes});
 }
 
 // Norm weights and biases: small, so kept in the precision of the sums; never decayed.
 Param* Transformer::declare_vector(const std::string& name, std::int64_t size, Init init) {
-  return &weights_.declare({.name = name, .shape = {size}, .dtype = options_.activation_dtype == DType::f64 ? DType::f64 : DType::f32,
-                            .init = init, .update = options_.base, .decay = Decay::no});
+  return &weights_.declare({.name = name,
+                            .shape = {size},
+                            .dtype = options_.activation_dtype == DType::f64 ? DType::f64 : DType::f32,
+                            .init = init,
+                            .update = options_.base,
+                            .decay = Decay::no});
 }
 
 Transformer::ProjectionParams Transformer::declare_linear(std::int64_t layer, int which, Shape shape, bool bias) {
@@ -88,15 +104,24 @@ Transformer::ProjectionParams Transformer::declare_linear(std::int64_t layer, in
   const DType dtype = options_.activation_dtype == DType::f64 ? DType::f64 : DType::f32;
   // Kaiming uniform with a = sqrt(5), as PEFT: bound 1 / sqrt(in).
   const Init init{Init::Kind::uniform, 1 / std::sqrt(static_cast<double>(shape[1]))};
-  p.a = &adapter_.declare({.name = prefix + ".lora_A.weight", .shape = {r, shape[1]}, .dtype = dtype, .init = init, .update = options_.adapter});
-  p.b = &adapter_.declare({.name = prefix + ".lora_B.weight", .shape = {shape[0], r}, .dtype = dtype, .init = {}, .update = options_.adapter});
+  p.a = &adapter_.declare({.name = prefix + ".lora_A.weight",
+                           .shape = {r, shape[1]},
+                           .dtype = dtype,
+                           .init = init,
+                           .update = options_.adapter});
+  p.b = &adapter_.declare({.name = prefix + ".lora_B.weight",
+                           .shape = {shape[0], r},
+                           .dtype = dtype,
+                           .init = {},
+                           .update = options_.adapter});
   return p;
 }
 
 void Transformer::declare_block(std::int64_t layer) {
   const ModelConfig& c = options_.config;
   const std::string prefix = fmt::format("model.layers.{}.", layer);
-  const std::int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim, hidden = c.hidden_size, inner = c.intermediate_size;
+  const std::int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim, hidden = c.hidden_size,
+                     inner = c.intermediate_size;
   const Init ones{Init::Kind::ones, 0};
   BlockParams b;
   b.norm1 = declare_vector(prefix + "input_layernorm.weight", hidden, ones);
@@ -124,18 +149,31 @@ std::vector<Param*> Transformer::trained() {
 }
 
 Projection Transformer::acquire_linear(const ProjectionParams& p) const {
-  Projection out{.weight = p.weight->value, .bias = value_of(p.bias), .dweight = sink_of(p.weight), .dbias = sink_of(p.bias)};
+  Projection out{
+      .weight = p.weight->value, .bias = value_of(p.bias), .dweight = sink_of(p.weight), .dbias = sink_of(p.bias)};
   if (p.a)
-    out.lora = {.a = p.a->value, .b = p.b->value, .da = sink_of(p.a), .db = sink_of(p.b), .scale = options_.lora->scale(),
-                .dropout = options_.lora->dropout, .stream = p.stream};
+    out.lora = {.a = p.a->value,
+                .b = p.b->value,
+                .da = sink_of(p.a),
+                .db = sink_of(p.b),
+                .scale = options_.lora->scale(),
+                .dropout = options_.lora->dropout,
+                .stream = p.stream};
   return out;
 }
 
 BlockWeights Transformer::acquire(std::int64_t layer) const {
   const BlockParams& b = blocks_[static_cast<std::size_t>(layer)];
-  return {.norm1 = norm_of(b.norm1), .norm2 = norm_of(b.norm2), .q_norm = norm_of(b.q_norm), .k_norm = norm_of(b.k_norm),
-          .q = acquire_linear(b.linear[kQ]), .k = acquire_linear(b.linear[kK]), .v = acquire_linear(b.linear[kV]),
-          .o = acquire_linear(b.linear[kO]), .gate = acquire_linear(b.linear[kGate]), .up = acquire_linear(b.linear[kUp]),
+  return {.norm1 = norm_of(b.norm1),
+          .norm2 = norm_of(b.norm2),
+          .q_norm = norm_of(b.q_norm),
+          .k_norm = norm_of(b.k_norm),
+          .q = acquire_linear(b.linear[kQ]),
+          .k = acquire_linear(b.linear[kK]),
+          .v = acquire_linear(b.linear[kV]),
+          .o = acquire_linear(b.linear[kO]),
+          .gate = acquire_linear(b.linear[kGate]),
+          .up = acquire_linear(b.linear[kUp]),
           .down = acquire_linear(b.linear[kDown])};
 }
 
@@ -154,13 +192,17 @@ BlockWeights Transformer::widest_training() const {
 }
 
 ActivationPlan Transformer::activation_plan() const {
-  return {.config = &options_.config, .dtype = options_.activation_dtype, .lora_rank = options_.lora ? options_.lora->r : 0,
-          .lora_dropout = options_.lora ? options_.lora->dropout : 0, .recompute = recompute_};
+  return {.config = &options_.config,
+          .dtype = options_.activation_dtype,
+          .lora_rank = options_.lora ? options_.lora->r : 0,
+          .lora_dropout = options_.lora ? options_.lora->dropout : 0,
+          .recompute = recompute_};
 }
 
 void Transformer::plan(Pass pass, BatchSize largest) {
   check(!arena_.committed(), "activations are planned before commit");
-  largest_ = {.tokens = std::max(largest_.tokens, largest.tokens), .positions = std::max(largest_.positions, largest.positions),
+  largest_ = {.tokens = std::max(largest_.tokens, largest.tokens),
+              .positions = std::max(largest_.positions, largest.positions),
               .targets = std::max(largest_.targets, largest.targets)};
   planned_.emplace_back(pass, largest);
   // The rotary tables of every pass have the rows of the longest, so each new plan is laid out with all earlier ones.
@@ -191,14 +233,23 @@ void Transformer::begin(Pass pass, BatchSize size) {
 }
 
 BlockRun Transformer::block_run(Ctx& ctx, std::int64_t layer, const BlockWeights& w, const TokenContext& tokens) {
-  return {.ctx = ctx, .w = w, .tokens = tokens, .s = act_.layers[static_cast<std::size_t>(layer)], .d = act_.grads,
-          .scratch = act_.scratch, .touched = {x, proj, mid, down, out}, .eps = options_.config.rms_norm_eps,
+  return {.ctx = ctx,
+          .w = w,
+          .tokens = tokens,
+          .s = act_.layers[static_cast<std::size_t>(layer)],
+          .d = act_.grads,
+          .scratch = act_.scratch,
+          .touched = {x, proj, mid, down, out},
+          .eps = options_.config.rms_norm_eps,
           .window = options_.config.windows[static_cast<std::size_t>(layer)]};
 }
 
 double Transformer::forward(Ctx& ctx, const TokenBatch& batch, Pass pass, ConstTensor scale, ConstTensor dropout_seed) {
   begin(pass, {.tokens = batch.tokens.numel(), .positions = batch.longest, .targets = batch.target_rows.numel()});
-  tokens_ = {.positions = batch.positions, .cu_seqlens = batch.cu_seqlens, .cos = act_.cos, .sin = act_.sin,
+  tokens_ = {.positions = batch.positions,
+             .cu_seqlens = batch.cu_seqlens,
+             .cos = act_.cos,
+             .sin = act_.sin,
              .dropout_seed = pass == Pass::train ? dropout_seed : ConstTensor{}};
   ops::embedding(ctx, {.y = act_.layers.front()[x], .table = embedding_->value, .tokens = batch.tokens});
   for (std::int64_t l = 0; l < config().layers; ++l) {
@@ -213,10 +264,12 @@ void Transformer::head_chunk(Ctx& ctx, const TokenBatch& batch, Pass pass, Const
                              std::int64_t count, Tensor loss_sum) {
   const HeadBuffers& h = act_.head;
   const ConstTensor rows = batch.target_rows.slice(begin, count), ids = batch.target_ids.slice(begin, count);
-  const Tensor hidden = h.hidden.slice(0, count), normed = h.normed.slice(0, count), inv_rms = h.inv_rms.slice(0, count);
+  const Tensor hidden = h.hidden.slice(0, count), normed = h.normed.slice(0, count),
+               inv_rms = h.inv_rms.slice(0, count);
   const Tensor logits = h.logits.slice(0, count), loss = h.loss.slice(0, count);
   ops::gather_rows(ctx, {.y = hidden, .x = act_.final_hidden, .rows = rows});
-  ops::rms_norm(ctx, {.y = normed, .inv_rms = inv_rms, .x = hidden, .weight = final_norm_->value, .eps = config().rms_norm_eps});
+  ops::rms_norm(
+      ctx, {.y = normed, .inv_rms = inv_rms, .x = hidden, .weight = final_norm_->value, .eps = config().rms_norm_eps});
   ops::gemm(ctx, {.c = store(logits), .a = normed, .b = head_->value, .transpose_b = ops::Transpose::yes});
   const auto gradient = pass == Pass::train ? ops::Gradient::in_place : ops::Gradient::none;
   ops::cross_entropy(ctx, {.logits = logits, .loss = loss, .targets = ids, .gradient = gradient, .scale = scale});
@@ -225,8 +278,12 @@ void Transformer::head_chunk(Ctx& ctx, const TokenBatch& batch, Pass pass, Const
   const Tensor d_normed = h.d_normed.slice(0, count), d_hidden = h.d_hidden.slice(0, count);
   ops::gemm(ctx, {.c = store(d_normed), .a = logits, .b = head_->value});
   ops::gemm(ctx, {.c = sink_of(head_), .a = logits, .b = normed, .transpose_a = ops::Transpose::yes});
-  ops::rms_norm_grad(ctx, {.dx = store(d_hidden), .dweight = sink_of(final_norm_), .dy = d_normed, .x = hidden,
-                           .weight = final_norm_->value, .inv_rms = inv_rms});
+  ops::rms_norm_grad(ctx, {.dx = store(d_hidden),
+                           .dweight = sink_of(final_norm_),
+                           .dy = d_normed,
+                           .x = hidden,
+                           .weight = final_norm_->value,
+                           .inv_rms = inv_rms});
   ops::scatter_rows(ctx, {.y = accumulate(act_.residual_grad), .x = d_hidden, .rows = rows});
 }
 
@@ -265,7 +322,10 @@ Tensor Transformer::decode(Ctx& ctx, const DecodeBatch& batch, KvCache& cache) {
   check(n <= act_.head.hidden.shape[0], "decode: more logits wanted than planned");
   const Tensor hidden = act_.head.hidden.slice(0, n), normed = act_.head.normed.slice(0, n);
   ops::gather_rows(ctx, {.y = hidden, .x = act_.final_hidden, .rows = batch.wanted});
-  ops::rms_norm(ctx, {.y = normed, .inv_rms = act_.head.inv_rms.slice(0, n), .x = hidden, .weight = final_norm_->value,
+  ops::rms_norm(ctx, {.y = normed,
+                      .inv_rms = act_.head.inv_rms.slice(0, n),
+                      .x = hidden,
+                      .weight = final_norm_->value,
                       .eps = config().rms_norm_eps});
   const Tensor logits = act_.head.logits.slice(0, n);
   ops::gemm(ctx, {.c = store(logits), .a = normed, .b = head_->value, .transpose_b = ops::Transpose::yes});

@@ -14,12 +14,12 @@ namespace qtrain {
 
 struct TransformerOptions {
   ModelConfig config;
-  DType weight_dtype = DType::f32;      ///< of frozen weights; trained ones are kept in f32 (f64 with f64)
+  DType weight_dtype = DType::f32;  ///< of frozen weights; trained ones are kept in f32 (f64 with f64)
   DType activation_dtype = DType::f32;
-  Update base = Update::trained;        ///< frozen for adapter training and inference
+  Update base = Update::trained;  ///< frozen for adapter training and inference
   std::optional<LoraConfig> lora = {};
   Update adapter = Update::trained;
-  std::string recompute = "none";       ///< a name of kRecomputePolicies
+  std::string recompute = "none";  ///< a name of kRecomputePolicies
 };
 
 /// One micro-batch on the device: ragged rows one after the other, no padding. All i32.
@@ -52,7 +52,8 @@ struct DecodeBatch {
   std::int64_t longest = 0;
 };
 
-/// A decoder-only language model: forward and backward over a table of stages, on the memory of two stores and one arena.
+/// A decoder-only language model: forward and backward over a table of stages, on the memory of two stores and one
+/// arena.
 class Transformer {
  public:
   Transformer(Ctx& ctx, TransformerOptions options);
@@ -68,8 +69,8 @@ class Transformer {
   void commit();
   const Arena& activations() const { return arena_; }
 
-  /// Sum of the cross-entropy over all targets. In Pass::train the gradient of scale[0] (f64 [1]) times that sum is left
-  /// for `backward`, and the head's weight gradients are added. A batch without targets gives 0.
+  /// Sum of the cross-entropy over all targets. In Pass::train the gradient of scale[0] (f64 [1]) times that sum is
+  /// left for `backward`, and the head's weight gradients are added. A batch without targets gives 0.
   double forward(Ctx& ctx, const TokenBatch& batch, Pass pass, ConstTensor scale = {}, ConstTensor dropout_seed = {});
   /// Adds the gradient of every trained weight. `on_layer_done(layer)` is called as the blocks finish, last to first.
   void backward(Ctx& ctx, const TokenBatch& batch, const std::function<void(std::int64_t layer)>& on_layer_done = {});
@@ -97,8 +98,8 @@ class Transformer {
   void begin(Pass pass, BatchSize size);
   BlockRun block_run(Ctx& ctx, std::int64_t layer, const BlockWeights& w, const TokenContext& tokens);
   double head_loss(Ctx& ctx, const TokenBatch& batch, Pass pass, ConstTensor scale);
-  void head_chunk(Ctx& ctx, const TokenBatch& batch, Pass pass, ConstTensor scale, std::int64_t begin, std::int64_t count,
-                  Tensor loss_sum);
+  void head_chunk(Ctx& ctx, const TokenBatch& batch, Pass pass, ConstTensor scale, std::int64_t begin,
+                  std::int64_t count, Tensor loss_sum);
 
   TransformerOptions options_;
   ParamStore weights_, adapter_;

@@ -12,7 +12,8 @@ namespace {
 
 class AdamW final : public Optimizer {
  public:
-  AdamW(Ctx& ctx, std::vector<Param*> params, const AdamWOptions& options) : Optimizer(ctx.device()), options_(options) {
+  AdamW(Ctx& ctx, std::vector<Param*> params, const AdamWOptions& options)
+      : Optimizer(ctx.device()), options_(options) {
     for (Param* p : params) {
       const auto declare = [&](const char* prefix) {
         return &state_.declare({.name = prefix + p->spec.name, .shape = p->spec.shape, .dtype = p->spec.dtype});
@@ -24,11 +25,18 @@ class AdamW final : public Optimizer {
   void step(Ctx& ctx, const UpdateInput& input) override {
     ++updates_;
     const auto t = static_cast<double>(updates_);
-    control_ = {input.learning_rate, input.grad_scale, 1 - std::pow(options_.beta1, t), 1 - std::pow(options_.beta2, t)};
+    control_ = {input.learning_rate, input.grad_scale, 1 - std::pow(options_.beta1, t),
+                1 - std::pow(options_.beta2, t)};
     const ConstTensor control = view_of(std::span<double>(control_), {4});
     for (const Slot& s : slots_)
-      ops::adamw(ctx, {.param = s.param->value, .m = s.m->value, .v = s.v->value, .grad = s.param->grad, .control = control,
-                       .beta1 = options_.beta1, .beta2 = options_.beta2, .eps = options_.eps,
+      ops::adamw(ctx, {.param = s.param->value,
+                       .m = s.m->value,
+                       .v = s.v->value,
+                       .grad = s.param->grad,
+                       .control = control,
+                       .beta1 = options_.beta1,
+                       .beta2 = options_.beta2,
+                       .eps = options_.eps,
                        .decay = s.param->spec.decay == Decay::yes ? options_.weight_decay : 0});
   }
 

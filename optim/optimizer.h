@@ -38,7 +38,8 @@ struct AdamWOptions {
   double weight_decay = 0;  ///< on parameters that declare Decay::yes
 };
 
-/// State per parameter: exp_avg.<name> and exp_avg_sq.<name> in its dtype, zero at first. Allocate with state().allocate().
+/// State per parameter: exp_avg.<name> and exp_avg_sq.<name> in its dtype, zero at first. Allocate with
+/// state().allocate().
 std::unique_ptr<Optimizer> make_adamw(Ctx& ctx, std::vector<Param*> params, const AdamWOptions& options);
 
 /// L2 norm of all gradients together, summed in f64 in the order of `params`.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "train/stop.h"
+
 namespace qtrain {
 namespace {
 
@@ -41,8 +43,14 @@ std::size_t find_stop(const std::string& text, const std::vector<std::string>& s
 
 AnswerModel declare_answer_model(Ctx& ctx, const AnswerModelRequest& request) {
   AnswerModel m;
-  m.setup = set_up_model(ctx, {.model = request.model, .dtype = request.dtype, .adapter = request.adapter});
-  m.text = load_text_folder(m.setup.source);
+  m.setup = set_up_model(ctx, {.model = request.model,
+                               .dtype = request.dtype,
+                               .adapter = request.adapter,
+                               .random_init = request.config && request.config->model.random_init});
+  m.text = request.config ? load_text_folder(*request.config) : load_text_folder(m.setup.source);
+  if (request.config) m.seed = static_cast<std::uint64_t>(request.config->training.seed);
+  if (m.setup.random_init && !request.config)
+    fail(ErrorKind::input, {.cause = "no model.safetensors in the folder", .place = m.setup.source.string()});
   read_generation_config(m.setup.source, m);
   if (const auto eos = m.text.tokenizer->special().eos_id;
       eos && std::find(m.stop_tokens.begin(), m.stop_tokens.end(), *eos) == m.stop_tokens.end())
@@ -65,12 +73,19 @@ std::vector<std::int32_t> encode_raw(const TextFolder& text, const std::string& 
   return text.tokenizer->encode(prompt);
 }
 
+Generator::OnToken go_on_unless_stopped() {
+  return [](std::size_t, const std::vector<std::int32_t>&) {
+    throw_if_stopped();
+    return false;
+  };
+}
+
 void Answerer::prepare(std::int64_t longest, const GeneratorOptions& options) {
   if (ready_) return;
   Generator generator(ctx_, *model_.setup.model, options);
   model_.setup.model->plan(Pass::decode, generator.largest(longest));
   model_.setup.model->commit();
-  load_weights(ctx_, model_.setup, {}, log_);
+  load_weights(ctx_, model_.setup, {.seed = model_.seed}, log_);
   ready_ = true;
 }
 

@@ -15,11 +15,13 @@ struct AnswerModel {
   SamplingOptions sampling;
   std::int64_t max_new_tokens = 256;
   std::vector<std::int32_t> stop_tokens;
+  std::uint64_t seed = 42;  ///< of weights that start at random
 };
 struct AnswerModelRequest {
   std::string model;
   std::optional<std::string> adapter;
   std::string dtype = "auto";
+  const Config* config = nullptr;  ///< whose tokenizer, template and random_init count, instead of the folder's alone
 };
 /// The model is declared; `commit_for_answers` gives it memory and weights.
 AnswerModel declare_answer_model(Ctx& ctx, const AnswerModelRequest& request);
@@ -50,6 +52,9 @@ struct AnswerOptions {
   std::int64_t batch = 64;
   Generator::OnToken on_token = {};
 };
+
+/// For commands that write their answers at the end: a stop ends them with ErrorKind::stopped.
+Generator::OnToken go_on_unless_stopped();
 
 /// Answers to all prompts, in order. Plans, commits and fills the model on the first call.
 class Answerer {

@@ -134,15 +134,26 @@ void load_checkpoint(TrainingObjects& run, const fs::path& checkpoint) {
     load_parameters(run.ctx, model.weights(), has_masters(run) ? checkpoint / kMasters : checkpoint);
 }
 
-void rotate_checkpoints(const fs::path& output, std::int64_t limit, const std::string& best) {
-  std::vector<fs::path> all = find_checkpoints(output);
-  const auto keep = static_cast<std::size_t>(std::max<std::int64_t>(limit, 1));
-  std::size_t excess = all.size() > keep ? all.size() - keep : 0;
-  for (std::size_t i = 0; i + 1 < all.size() && excess > 0; ++i) {
-    if (all[i] == fs::path(best)) continue;
-    remove_folder(all[i]);
+void rotate_checkpoints(const fs::path& output, const Rotation& rotation) {
+  const std::vector<fs::path> all = find_checkpoints(output);
+  const auto limit = static_cast<std::size_t>(std::max<std::int64_t>(rotation.limit, 1));
+  std::size_t excess = all.size() > limit ? all.size() - limit : 0;
+  for (const fs::path& checkpoint : all) {
+    if (excess == 0) break;
+    if (std::find(rotation.keep.begin(), rotation.keep.end(), checkpoint.filename()) != rotation.keep.end()) continue;
+    remove_folder(checkpoint);
     --excess;
   }
+}
+
+std::int64_t set_aside_checkpoints(const fs::path& output) {
+  const std::vector<fs::path> all = find_checkpoints(output);
+  for (const fs::path& checkpoint : all) {
+    const fs::path aside = checkpoint.string() + ".superseded";
+    fs::remove_all(aside);
+    fs::rename(checkpoint, aside);
+  }
+  return static_cast<std::int64_t>(all.size());
 }
 
 }  // namespace qtrain

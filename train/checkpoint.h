@@ -34,7 +34,14 @@ std::vector<std::filesystem::path> find_checkpoints(const std::filesystem::path&
 /// value that differs); ErrorKind::input when it is damaged.
 void load_checkpoint(TrainingObjects& run, const std::filesystem::path& checkpoint);
 
-/// Removes the oldest checkpoints beyond `limit`, never the newest nor the best.
-void rotate_checkpoints(const std::filesystem::path& output, std::int64_t limit, const std::string& best);
+/// Removes the oldest checkpoints beyond `limit`, never those named in `keep` (the one just written, the best).
+struct Rotation {
+  std::int64_t limit = 1;
+  std::vector<std::filesystem::path> keep;  ///< folder names
+};
+void rotate_checkpoints(const std::filesystem::path& output, const Rotation& rotation);
+
+/// Renames the checkpoints of an earlier run, so that nothing goes on from them nor rotates them. Returns how many.
+std::int64_t set_aside_checkpoints(const std::filesystem::path& output);
 
 }  // namespace qtrain

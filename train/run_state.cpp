@@ -8,6 +8,8 @@ Json RunState::to_json() const {
           {"loss_since_log", loss_since_log},
           {"steps_since_log", steps_since_log},
           {"loss_total", loss_total},
+          {"loss_steps", loss_steps},
+          {"events_pending", events_pending},
           {"nonfinite_in_row", nonfinite_in_row},
           {"best_metric", best_metric ? Json(*best_metric) : Json()},
           {"best_step", best_step},
@@ -22,6 +24,8 @@ RunState RunState::from_json(const Json& json, const std::string& place) {
     s.loss_since_log = json.at("loss_since_log");
     s.steps_since_log = json.at("steps_since_log");
     s.loss_total = json.at("loss_total");
+    s.loss_steps = json.at("loss_steps");
+    s.events_pending = json.at("events_pending");
     s.nonfinite_in_row = json.at("nonfinite_in_row");
     if (!json.at("best_metric").is_null()) s.best_metric = json.at("best_metric").get<double>();
     s.best_step = json.at("best_step");

@@ -14,9 +14,11 @@ namespace qtrain {
 struct RunState {
   std::int64_t step = 0;      ///< updates done
   std::int64_t tokens = 0;    ///< input tokens seen
-  double loss_since_log = 0;  ///< sum of the step losses since the last logged row
+  double loss_since_log = 0;  ///< sum of the finite step losses since the last logged row
   std::int64_t steps_since_log = 0;
-  double loss_total = 0;  ///< sum of all step losses, for train_loss
+  double loss_total = 0;  ///< sum of all finite step losses, for train_loss
+  std::int64_t loss_steps = 0;
+  bool events_pending = false;  ///< a stop came before the evaluation or save that is due after this step
   std::int64_t nonfinite_in_row = 0;
   std::optional<double> best_metric;
   std::int64_t best_step = 0;

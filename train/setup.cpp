@@ -4,6 +4,7 @@
 
 #include "kernels/processor.h"
 #include "model/hf_folder.h"
+#include "train/stop.h"
 
 namespace qtrain {
 namespace {
@@ -135,7 +136,19 @@ DatasetOptions dataset_options(const Config& config, Split split) {
           .pack_batch_rows = d.packing_scope == PackingScope::dataset ? 0 : 1000,
           .isolate_wrapped = d.packing_isolate,
           .shuffle_dataset = training && d.shuffle_dataset,
-          .seed = static_cast<std::uint64_t>(config.training.data_seed.value_or(config.training.seed))};
+          .seed = static_cast<std::uint64_t>(config.training.data_seed.value_or(config.training.seed)),
+          .progress = [](std::int64_t, std::int64_t) { throw_if_stopped(); }};
+}
+
+RawRows data_rows(const Config& config, Split split) {
+  const DataSection& d = config.data;
+  const auto rows_in = [&](const std::vector<std::string>& names) { return RawRows(resolve_data_files(names, split)); };
+  if (split == Split::evaluation && !d.eval_dataset_name.empty()) return rows_in(d.eval_dataset_name);
+  if (!d.eval_dataset_name.empty() || d.eval_split <= 0)
+    return split == Split::train ? rows_in(d.dataset_name) : RawRows();
+  const HeldOut parts = hold_out(RawRows(resolve_data_files(d.dataset_name, Split::train)), d.eval_split,
+                                 dataset_options(config, Split::train).seed);
+  return split == Split::train ? parts.train : parts.evaluation;
 }
 
 ModelRequest training_request(const Config& config) {
@@ -180,12 +193,12 @@ void load_weights(Ctx& ctx, ModelSetup& setup, const WeightSource& source, Log& 
       log.warn("{}: {} tensors are not part of the model and were ignored, {} among them", path.string(), unused.size(),
                unused.front());
   };
-  if (source.weights)
-    load(setup.model->weights(), *source.weights);
-  else if (setup.random_init)
+  if (!source.weights && setup.random_init) {
+    log.info("the model starts from random weights, seed {}", source.seed);
     setup.model->weights().initialise(ctx, source.seed);
-  else
-    load(setup.model->weights(), setup.source);
+  } else {
+    load(setup.model->weights(), source.weights.value_or(setup.source));
+  }
   if (setup.model->adapter().all().empty()) return;
   if (source.adapter)
     load(setup.model->adapter(), *source.adapter);

@@ -37,8 +37,10 @@ struct TextFolder {
 TextFolder load_text_folder(const std::filesystem::path& folder);
 TextFolder load_text_folder(const Config& config);
 
-/// Training or evaluation rows of a config.
+/// How the rows of a config are prepared. Preparing them ends with ErrorKind::stopped when a stop is asked for.
 DatasetOptions dataset_options(const Config& config, Split split);
+/// Training or evaluation rows of a config, eval_split taken into account; none where there is nothing to evaluate on.
+RawRows data_rows(const Config& config, Split split);
 
 /// The model of a config, declared but without memory, and the dtype that its weights are saved in.
 struct ModelSetup {

@@ -5,6 +5,8 @@
 
 #include <initializer_list>
 
+#include "core/error.h"
+
 namespace qtrain {
 namespace {
 
@@ -34,6 +36,10 @@ void install_stop_handlers() {
 
 bool stop_requested() {
   return asked != 0;
+}
+void throw_if_stopped() {
+  if (stop_requested())
+    fail(ErrorKind::stopped, {.cause = "stopped by a signal", .remedy = "run the same command again"});
 }
 void set_stop_requested(bool value) {
   asked = value ? 1 : 0;

@@ -9,6 +9,9 @@ void install_stop_handlers();
 /// Whether a stop was asked for. Read it between steps, rows and files.
 bool stop_requested();
 
+/// Throws ErrorKind::stopped when a stop was asked for: for work that leaves nothing behind.
+void throw_if_stopped();
+
 /// For tests: as if a signal had come, or had not.
 void set_stop_requested(bool asked);
 

@@ -39,6 +39,11 @@ std::int64_t dropout_seed(std::int64_t seed, std::int64_t step, std::int64_t bat
   return static_cast<std::int64_t>(std::uint64_t{w[0]} << 32 | w[1]);
 }
 
+// JSON has no NaN.
+Json finite_or_null(double x) {
+  return std::isfinite(x) ? Json(x) : Json();
+}
+
 }  // namespace
 
 struct Trainer::Data {
@@ -72,17 +77,9 @@ void Trainer::load_data() {
   data_->text = load_text_folder(c);
   const TextTools tools = data_->text.tools();
   Stopwatch watch;
-  if (c.data.eval_dataset_name.empty() && c.data.eval_split > 0) {
-    const DatasetOptions options = dataset_options(c, Split::train);
-    const HeldOut parts =
-        hold_out(RawRows(resolve_data_files(options.files, Split::train)), c.data.eval_split, options.seed);
-    data_->train = build_dataset(parts.train, options, tools, ctx_.pool());
-    data_->evaluation = build_dataset(parts.evaluation, dataset_options(c, Split::evaluation), tools, ctx_.pool());
-  } else {
-    data_->train = build_dataset(dataset_options(c, Split::train), tools, ctx_.pool());
-    if (!c.data.eval_dataset_name.empty())
-      data_->evaluation = build_dataset(dataset_options(c, Split::evaluation), tools, ctx_.pool());
-  }
+  data_->train = build_dataset(data_rows(c, Split::train), dataset_options(c, Split::train), tools, ctx_.pool());
+  if (const RawRows rows = data_rows(c, Split::evaluation); rows.size() > 0)
+    data_->evaluation = build_dataset(rows, dataset_options(c, Split::evaluation), tools, ctx_.pool());
   const DatasetStatistics& s = data_->train.statistics();
   log_.info("data: {} rows of {} ({} tokens, {} targets, {} cut) in {:.1f} s", s.rows, s.source_rows, s.tokens,
             s.target_tokens, s.truncated_rows, watch.seconds());
@@ -167,12 +164,18 @@ void Trainer::resume_from(const std::string& resume) {
     if (!found.empty()) from = found.back();
   } else if (resume != "never") {
     from = resume;
+  } else if (const auto old = set_aside_checkpoints(output_); old > 0) {
+    log_.warn("starting over: {} checkpoints of an earlier run in {} are now called *.superseded", old,
+              output_.string());
   }
+  goes_on_by_itself_ = resume == "auto";
   // Frozen base weights are in no checkpoint of an adapter run.
   load_weights(ctx_, setup_, {.seed = static_cast<std::uint64_t>(t_.seed)}, log_);
   if (from) {
     TrainingObjects run = objects();
     load_checkpoint(run, *from);
+    relocate_best(*from);
+    saved_step_ = state_.step;
     log_.info("resumed from {} at step {} of {}", from->string(), state_.step, plan_.max_steps);
   }
   metrics_ = std::make_unique<MetricsFile>(output_ / "metrics.jsonl", state_.step);
@@ -264,13 +267,13 @@ void Trainer::add_row(Json row, const Json& extra) {
 
 void Trainer::log_row(const StepResult& r) {
   const double seconds = log_watch_.lap();
-  const double loss = state_.loss_since_log / static_cast<double>(std::max<std::int64_t>(state_.steps_since_log, 1));
+  const double loss = state_.loss_since_log / static_cast<double>(state_.steps_since_log);
   const ResidentMemory memory = resident_memory();
   const auto now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   add_row({{"epoch", plan_.epochs_after(state_.step)},
-           {"grad_norm", r.grad_norm},
+           {"grad_norm", finite_or_null(r.grad_norm)},
            {"learning_rate", r.learning_rate},
-           {"loss", loss},
+           {"loss", finite_or_null(loss)},
            {"num_tokens", static_cast<double>(state_.tokens)}},
           {{"time", now},
            {"tokens_per_second", static_cast<double>(tokens_since_log_) / seconds},
@@ -290,8 +293,9 @@ void Trainer::finish_step(const StepResult& r) {
   if (std::isfinite(r.loss)) {
     state_.loss_since_log += r.loss;
     state_.loss_total += r.loss;
+    ++state_.steps_since_log;
+    ++state_.loss_steps;
   }
-  ++state_.steps_since_log;
   const double seconds = run_watch_.seconds();
   const auto seen = static_cast<double>(state_.tokens - tokens_at_start_);
   const bool logged = due(t_.logging_strategy, t_.logging_steps) || (t_.logging_first_step && state_.step == 1);
@@ -306,11 +310,27 @@ void Trainer::finish_step(const StepResult& r) {
   if (logged) log_row(r);
 }
 
-void Trainer::evaluate_now() {
-  if (data_->evaluation.size() == 0) return;
+bool Trainer::evaluation_due() const {
+  const bool asked = due(t_.eval_strategy, t_.eval_steps.value_or(t_.logging_steps)) ||
+                     (t_.eval_strategy == EvalStrategy::steps && last_step());
+  return asked && static_cast<double>(state_.step) >= t_.eval_delay;
+}
+
+// What is due after a step. A stop leaves it to the run that goes on.
+void Trainer::run_events() {
+  state_.events_pending = true;
+  if (evaluation_due() && !evaluate_now()) return;
+  if (save_due() && stop_requested()) return;
+  state_.events_pending = false;
+  if (save_due()) save_now();
+}
+
+// False when a stop came first.
+bool Trainer::evaluate_now() {
+  if (data_->evaluation.size() == 0) return true;
   Stopwatch watch;
   const Evaluation e = evaluate(ctx_, *setup_.model, *data_->evaluation_loader);
-  if (stop_requested()) return;
+  if (stop_requested()) return false;
   const double seconds = watch.seconds();
   log_.info("step {}: eval_loss {:.4f} over {} targets in {:.1f} s", state_.step, e.loss(), e.target_tokens, seconds);
   add_row({{"epoch", plan_.epochs_after(state_.step)},
@@ -320,6 +340,7 @@ void Trainer::evaluate_now() {
            {"eval_steps_per_second", static_cast<double>(e.batches) / seconds}},
           {});
   track_best(e.loss());
+  return true;
 }
 
 void Trainer::track_best(double metric) {
@@ -337,9 +358,22 @@ void Trainer::save_now() {
   if (state_.best_metric && state_.best_step == state_.step)
     state_.best_checkpoint = (output_ / fmt::format("checkpoint-{}", state_.step)).string();
   const fs::path saved = save_checkpoint(objects(), output_);
+  saved_step_ = state_.step;
   log_.info("saved {}", saved.string());
-  if (t_.save_total_limit && *t_.save_total_limit > 0)
-    rotate_checkpoints(output_, *t_.save_total_limit, t_.load_best_model_at_end ? state_.best_checkpoint : "");
+  if (!t_.save_total_limit) return;
+  const fs::path best = t_.load_best_model_at_end ? state_.best_checkpoint : "";
+  rotate_checkpoints(output_, {.limit = *t_.save_total_limit, .keep = {saved.filename(), best.filename()}});
+}
+
+// The best checkpoint where it lies now: beside the one that the run goes on from.
+void Trainer::relocate_best(const fs::path& resumed) {
+  if (state_.best_checkpoint.empty()) return;
+  const fs::path name = fs::path(state_.best_checkpoint).filename();
+  const fs::path here = output_ / name, beside = fs::absolute(resumed).lexically_normal().parent_path() / name;
+  if (fs::exists(here) || !fs::exists(beside))
+    state_.best_checkpoint = here.string();
+  else
+    state_.best_checkpoint = beside.string();
 }
 
 int Trainer::run() {
@@ -352,28 +386,41 @@ int Trainer::run() {
   run_watch_ = {};
   log_watch_ = {};
   if (t_.eval_on_start && state_.step == 0) evaluate_now();
+  if (state_.events_pending) run_events();
   while (!last_step() && !stop_requested()) {
     finish_step(train_step());
-    const bool evaluated = due(t_.eval_strategy, t_.eval_steps.value_or(t_.logging_steps)) ||
-                           (t_.eval_strategy == EvalStrategy::steps && last_step());
-    if (evaluated && static_cast<double>(state_.step) >= t_.eval_delay) evaluate_now();
-    if (save_due() && !stop_requested()) save_now();
+    run_events();
   }
-  if (!last_step()) {
-    if (state_.step > first_step) save_now();
-    log_.warn("stopped at step {} of {}; run the same command to go on", state_.step, plan_.max_steps);
-    return static_cast<int>(ErrorKind::stopped);
-  }
+  results_ = {{"output_dir", output_.string()}, {"step", state_.step}, {"max_steps", plan_.max_steps}};
+  if (!last_step() || state_.events_pending) return stop(first_step);
   finish(run_watch_.seconds(), first_step);
   return 0;
 }
 
+int Trainer::stop(std::int64_t first_step) {
+  if (state_.step > first_step && (saved_step_ != state_.step || state_.events_pending)) save_now();
+  log_.warn("stopped at step {} of {}; run the same command {}to go on", state_.step, plan_.max_steps,
+            goes_on_by_itself_ ? "" : "with --resume auto ");
+  return static_cast<int>(ErrorKind::stopped);
+}
+
+void Trainer::restore_best() {
+  if (!t_.load_best_model_at_end || state_.best_checkpoint.empty()) return;
+  const fs::path best = state_.best_checkpoint;
+  if (!fs::exists(best))
+    return log_.warn("{} is gone: the final model is that of the last step, not the best one", best.string());
+  load_weights(ctx_, setup_,
+               {.weights = setup_.model->options().lora ? std::nullopt : std::optional(best), .adapter = best}, log_);
+  log_.info("the final model is the best one, of step {}", state_.best_step);
+}
+
 void Trainer::finish(double seconds, std::int64_t first_step) {
-  if (t_.load_best_model_at_end && !state_.best_checkpoint.empty() && fs::exists(state_.best_checkpoint)) {
-    const fs::path best = state_.best_checkpoint;
-    load_weights(ctx_, setup_,
-                 {.weights = setup_.model->options().lora ? std::nullopt : std::optional(best), .adapter = best}, log_);
-    log_.info("the final model is the best one, of step {}", state_.best_step);
+  restore_best();
+  const fs::path results_file = output_ / "train_results.json";
+  if (first_step == state_.step && fs::exists(results_file)) {  // the figures of the run itself stay
+    save_final(objects(), output_);
+    results_.update(read_json(results_file));
+    return log_.info("all {} steps were done before; the model is in {}", state_.step, output_.string());
   }
   const double steps = static_cast<double>(state_.step - first_step);
   const double tokens = static_cast<double>(state_.tokens - tokens_at_start_);
@@ -383,7 +430,7 @@ void Trainer::finish(double seconds, std::int64_t first_step) {
        steps * static_cast<double>(t_.per_device_train_batch_size * t_.gradient_accumulation_steps) / seconds},
       {"train_steps_per_second", steps / seconds},
       {"total_flos", 0.0},
-      {"train_loss", state_.loss_total / static_cast<double>(std::max<std::int64_t>(state_.step, 1))},
+      {"train_loss", state_.loss_total / static_cast<double>(std::max<std::int64_t>(state_.loss_steps, 1))},
       {"epoch", plan_.epochs_after(state_.step)}};
   if (first_step < state_.step) add_row(results, {});
   save_final(objects(), output_);
@@ -391,7 +438,8 @@ void Trainer::finish(double seconds, std::int64_t first_step) {
   Json summary = results;
   summary["tokens_per_second"] = tokens / seconds;
   summary["peak_rss_mb"] = resident_memory().peak_mb;
-  write_file(output_ / "train_results.json", dump_json(summary, 2) + "\n");
+  write_file(results_file, dump_json(summary, 2) + "\n");
+  results_.update(summary);
   log_.info("done: {} steps in {}, {:.0f} tokens/s, train_loss {:.4f}, peak {:.0f} MiB; saved to {}",
             state_.step - first_step, format_duration(seconds), tokens / seconds, results["train_loss"].get<double>(),
             resident_memory().peak_mb, output_.string());

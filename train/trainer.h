@@ -25,6 +25,8 @@ class Trainer {
 
   /// Trains, evaluates and saves as the config says. Returns the exit code: 0, or 75 when a signal stopped it.
   int run();
+  /// What the run came to, for --json: output_dir, step, and after the last step the contents of train_results.json.
+  const Json& results() const { return results_; }
 
  private:
   struct Data;
@@ -46,10 +48,15 @@ class Trainer {
   bool is_finite(const StepResult& r);
   void finish_step(const StepResult& r);
   void log_row(const StepResult& r);
-  void evaluate_now();
+  void run_events();
+  bool evaluation_due() const;
+  bool evaluate_now();
   void track_best(double metric);
   void save_now();
+  int stop(std::int64_t first_step);
+  void restore_best();
   void finish(double seconds, std::int64_t first_step);
+  void relocate_best(const std::filesystem::path& resumed);
   bool due(EvalStrategy strategy, double every) const;
   bool save_due() const;
   bool last_step() const { return state_.step >= plan_.max_steps; }
@@ -72,7 +79,9 @@ class Trainer {
   Stopwatch log_watch_, run_watch_;
   std::int64_t tokens_since_log_ = 0, tokens_at_start_ = 0;
   double data_wait_ = 0;
-  std::int64_t best_saved_step_ = -1;
+  std::int64_t best_saved_step_ = -1, saved_step_ = -1;
+  bool goes_on_by_itself_ = true;  ///< the same command resumes
+  Json results_ = Json::object();
 };
 
 }  // namespace qtrain

@@ -58,13 +58,12 @@ class TrackedBuilder {
   TrackedText take() { return std::move(out_); }
 
  private:
+  // As in the library, what was not there takes its place from the character behind it.
   std::pair<std::size_t, std::size_t> nothing_at(std::size_t at) const {
-    std::size_t where = from_.base;
-    if (at < from_.text.size())
-      where = from_.source_of(at, at + 1).first;
-    else if (at > 0)
-      where = from_.source_of(at - 1, at).second;
-    return {where, where};
+    std::size_t end = at;
+    if (end < from_.text.size()) ++end;
+    while (end < from_.text.size() && (static_cast<unsigned char>(from_.text[end]) & 0xC0) == 0x80) ++end;
+    return from_.source_of(at, end);
   }
   void add(std::pair<std::size_t, std::size_t> range) {
     out_.source.emplace_back(static_cast<std::uint32_t>(range.first), static_cast<std::uint32_t>(range.second));

@@ -15,8 +15,8 @@ struct Shape {
 /// (:Book {title, year, pages}); ACTED_IN and DIRECTED (person to film), WORKS_AT (person to company), WROTE (person to
 /// book), PRODUCED (company to film), PUBLISHED (company to book), BASED_ON (film to book).
 ///
-/// Every query is written the same way: the pattern along the arrows with what is known of a node beside its label, then
-/// WHERE for comparisons, then what is asked for.
+/// Every query is written the same way: the pattern along the arrows with what is known of a node beside its label,
+/// then WHERE for comparisons, then what is asked for.
 inline constexpr auto kShapes = std::to_array<Shape>({
     // One relation, asked for from either end.
     {{"Who acted in the film <film>?", "List the people who acted in the film <film>.",

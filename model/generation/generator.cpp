@@ -19,8 +19,8 @@ struct Generator::Sequence {
   std::int32_t cache_row;
   std::vector<std::int32_t> all;  // prompt and answer
   std::size_t done = 0;
-  std::int64_t room;              // tokens that may still be added
-  std::int64_t wanted = -1;       // row of its logits in this step, -1 while the prompt is not through
+  std::int64_t room;         // tokens that may still be added
+  std::int64_t wanted = -1;  // row of its logits in this step, -1 while the prompt is not through
   bool finished = false;
   GenerationResult result;
 };
@@ -76,7 +76,11 @@ void Generator::step(std::vector<Sequence>& active, KvCache& cache) {
     if (s.wanted >= 0) wanted.push_back(static_cast<std::int32_t>(tokens.size() - 1));
     longest = std::max(longest, static_cast<std::int32_t>(s.done));
   }
-  const DecodeBatch batch{.tokens = ints(tokens), .positions = ints(positions), .cache_rows = ints(rows), .wanted = ints(wanted), .longest = longest};
+  const DecodeBatch batch{.tokens = ints(tokens),
+                          .positions = ints(positions),
+                          .cache_rows = ints(rows),
+                          .wanted = ints(wanted),
+                          .longest = longest};
   const Tensor logits = model_.decode(ctx_, batch, cache);
   // Sampling is independent per sequence; `accept` writes to its own sequence only.
   const std::int64_t vocab = logits.shape[1];
@@ -101,11 +105,17 @@ std::vector<GenerationResult> Generator::run(const std::vector<GenerationRequest
     for (; next < requests.size() && !free_rows.empty(); ++next) {
       const GenerationRequest& r = requests[next];
       const auto size = static_cast<std::int64_t>(r.prompt.size());
-      if (size == 0) fail(ErrorKind::input, {.cause = "a prompt without tokens", .place = fmt::format("prompt {}", next + 1)});
+      if (size == 0)
+        fail(ErrorKind::input, {.cause = "a prompt without tokens", .place = fmt::format("prompt {}", next + 1)});
       if (size >= limit)
-        fail(ErrorKind::input, {.cause = fmt::format("the prompt has {} tokens, the model takes {}", size, limit), .place = fmt::format("prompt {}", next + 1), .remedy = "shorten it"});
+        fail(ErrorKind::input, {.cause = fmt::format("the prompt has {} tokens, the model takes {}", size, limit),
+                                .place = fmt::format("prompt {}", next + 1),
+                                .remedy = "shorten it"});
       if (r.max_new_tokens < 1) continue;
-      active.push_back({.request = next, .cache_row = free_rows.back(), .all = r.prompt, .room = std::min(r.max_new_tokens, limit - size)});
+      active.push_back({.request = next,
+                        .cache_row = free_rows.back(),
+                        .all = r.prompt,
+                        .room = std::min(r.max_new_tokens, limit - size)});
       free_rows.pop_back();
     }
     if (active.empty()) break;

@@ -11,7 +11,9 @@
 namespace qtrain {
 
 enum class FinishReason : std::uint8_t { stop, length };
-inline const char* name_of_finish(FinishReason r) { return r == FinishReason::stop ? "stop" : "length"; }
+inline const char* name_of_finish(FinishReason r) {
+  return r == FinishReason::stop ? "stop" : "length";
+}
 
 struct GenerationRequest {
   std::vector<std::int32_t> prompt;  ///< at least one token
@@ -23,8 +25,8 @@ struct GenerationResult {
 };
 
 struct GeneratorOptions {
-  std::int64_t batch = 32;                ///< sequences decoded together
-  std::int64_t prefill_tokens = 512;      ///< prompt tokens run at a time
+  std::int64_t batch = 32;            ///< sequences decoded together
+  std::int64_t prefill_tokens = 512;  ///< prompt tokens run at a time
   std::vector<std::int32_t> stop_tokens;
   SamplingOptions sampling;
 };
@@ -36,12 +38,14 @@ class Generator {
   /// Called after each token with the request's index and its answer so far; returning true ends that answer.
   using OnToken = std::function<bool(std::size_t request, const std::vector<std::int32_t>& tokens)>;
 
-  Generator(Ctx& ctx, Transformer& model, GeneratorOptions options) : ctx_(ctx), model_(model), options_(std::move(options)) {}
+  Generator(Ctx& ctx, Transformer& model, GeneratorOptions options)
+      : ctx_(ctx), model_(model), options_(std::move(options)) {}
 
   /// What `run` needs the model to be planned for, before Transformer::commit.
   BatchSize largest(std::int64_t longest_sequence) const;
 
-  /// Answers in the order of the requests. A prompt that leaves no room below max_position_embeddings is an input error.
+  /// Answers in the order of the requests. A prompt that leaves no room below max_position_embeddings is an input
+  /// error.
   std::vector<GenerationResult> run(const std::vector<GenerationRequest>& requests, const OnToken& on_token = {});
 
  private:

@@ -28,7 +28,9 @@ struct Candidate {
 std::vector<Candidate> ranked(std::span<const float> logits, std::int64_t top_k) {
   std::vector<Candidate> all(logits.size());
   for (std::size_t i = 0; i < logits.size(); ++i) all[i] = {static_cast<std::int32_t>(i), logits[i]};
-  const auto higher = [](const Candidate& a, const Candidate& b) { return a.weight != b.weight ? a.weight > b.weight : a.id < b.id; };
+  const auto higher = [](const Candidate& a, const Candidate& b) {
+    return a.weight != b.weight ? a.weight > b.weight : a.id < b.id;
+  };
   const std::size_t keep = top_k > 0 ? std::min(all.size(), static_cast<std::size_t>(top_k)) : all.size();
   std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(keep), all.end(), higher);
   all.resize(keep);
@@ -57,7 +59,8 @@ void keep_likely(std::vector<Candidate>& c, double min_p) {
 
 }  // namespace
 
-std::int32_t sample_token(std::span<float> logits, std::span<const std::int32_t> seen, const SamplingOptions& o, SamplePosition at) {
+std::int32_t sample_token(std::span<float> logits, std::span<const std::int32_t> seen, const SamplingOptions& o,
+                          SamplePosition at) {
   if (o.repetition_penalty != 1) penalise(logits, seen, o.repetition_penalty);
   if (o.greedy || o.temperature <= 0)
     return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
@@ -67,7 +70,8 @@ std::int32_t sample_token(std::span<float> logits, std::span<const std::int32_t>
   if (o.top_p < 1) keep_nucleus(c, o.top_p);
   if (o.min_p > 0) keep_likely(c, o.min_p);
   const auto words = philox(o.seed, at.sequence, at.index);
-  const double total = std::accumulate(c.begin(), c.end(), 0.0, [](double s, const Candidate& k) { return s + k.weight; });
+  const double total =
+      std::accumulate(c.begin(), c.end(), 0.0, [](double s, const Candidate& k) { return s + k.weight; });
   double left = total * (static_cast<double>(std::uint64_t{words[0]} << 21 ^ words[1] >> 11) * 0x1p-53);
   for (const Candidate& k : c)
     if ((left -= k.weight) < 0) return k.id;

@@ -10,10 +10,10 @@ namespace qtrain {
 struct SamplingOptions {
   bool greedy = false;
   double temperature = 1;
-  std::int64_t top_k = 0;          ///< 0: off
-  double top_p = 1;                ///< 1: off
-  double min_p = 0;                ///< 0: off
-  double repetition_penalty = 1;   ///< 1: off; counts prompt and answer
+  std::int64_t top_k = 0;         ///< 0: off
+  double top_p = 1;               ///< 1: off
+  double min_p = 0;               ///< 0: off
+  double repetition_penalty = 1;  ///< 1: off; counts prompt and answer
   std::uint64_t seed = 42;
 };
 

@@ -46,6 +46,7 @@ TEST(ConfigErrors, UnknownKeysNameTheNearest) {
   EXPECT_THAT(complaint(R"({"gradient_acumulation_steps": 1})"),
               HasSubstr("did you mean \"gradient_accumulation_steps\"?"));
   EXPECT_THAT(complaint(R"({"max_lenght": 1})"), HasSubstr("did you mean \"max_length\"?"));
+  EXPECT_THAT(complaint(R"({"zz": 1})"), HasSubstr("qtrain config lists all keys"));
   EXPECT_THAT(complaint(R"({"xyzzy_plugh_quux": 1})"), HasSubstr("qtrain config lists all keys"));
   EXPECT_THAT(complaint("{}", {{"lora_rr", "8"}}), StartsWith("command line: unknown key \"lora_rr\""));
 }

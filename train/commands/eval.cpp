@@ -9,6 +9,7 @@
 #include "train/device_batch.h"
 #include "train/evaluate.h"
 #include "train/metrics.h"
+#include "train/stop.h"
 
 namespace qtrain {
 namespace {
@@ -30,7 +31,7 @@ Json loss_of(Ctx& ctx, const EvalRun& run) {
   const TextFolder text = load_text_folder(c);
   DatasetOptions options = dataset_options(c, Split::evaluation);
   options.max_rows = run.args.integer("limit").value_or(0);
-  const Dataset data = build_dataset(options, text.tools(), ctx.pool());
+  const Dataset data = build_dataset(data_rows(c, Split::evaluation), options, text.tools(), ctx.pool());
   const Loader loader(
       data, {.batch_size = c.training.per_device_eval_batch_size, .sampler = {.sampling = Sampling::sequential}});
   ModelSetup setup = set_up_model(ctx, {.model = c.model.model_name_or_path,
@@ -42,6 +43,7 @@ Json loss_of(Ctx& ctx, const EvalRun& run) {
   load_weights(ctx, setup, {.seed = static_cast<std::uint64_t>(c.training.seed)}, run.args.log());
   Stopwatch watch;
   const Evaluation e = evaluate(ctx, *setup.model, loader);
+  throw_if_stopped();
   run.args.log().info("eval_loss {:.4f}, perplexity {:.3f} over {} targets of {} rows in {:.1f} s", e.loss(),
                       std::exp(e.loss()), e.target_tokens, e.rows, watch.seconds());
   return {{"eval_loss", e.loss()},
@@ -58,7 +60,7 @@ struct Cases {
 
 Cases read_cases(const EvalRun& run, const TextFolder& text) {
   const DatasetOptions o = dataset_options(run.config.value, Split::evaluation);
-  const RawRows rows(resolve_data_files(o.files, Split::evaluation));
+  const RawRows rows = data_rows(run.config.value, Split::evaluation);
   Cases out;
   const std::int64_t limit = run.args.integer("limit").value_or(rows.size());
   for (std::int64_t i = 0; i < std::min(rows.size(), limit); ++i) {
@@ -82,14 +84,16 @@ void add_answers(Ctx& ctx, const EvalRun& run, Json& result) {
   const Config& c = run.config.value;
   Answerer answerer(
       ctx,
-      declare_answer_model(ctx, {.model = c.model.model_name_or_path, .adapter = run.adapter, .dtype = c.model.dtype}),
+      declare_answer_model(
+          ctx, {.model = c.model.model_name_or_path, .adapter = run.adapter, .dtype = c.model.dtype, .config = &c}),
       run.args.log());
   const Cases cases = read_cases(run, answerer.model().text);
   Stopwatch watch;
   const auto answers =
       answerer.answer(cases.prompts, {.sampling = {.greedy = true},
                                       .max_new_tokens = run.args.integer("max_new_tokens").value_or(256),
-                                      .batch = run.args.integer("batch_size").value_or(64)});
+                                      .batch = run.args.integer("batch_size").value_or(64),
+                                      .on_token = go_on_unless_stopped()});
   std::int64_t exact = 0, tokens = 0;
   std::string rows;
   for (std::size_t i = 0; i < answers.size(); ++i) {
@@ -118,7 +122,8 @@ void add_answers(Ctx& ctx, const EvalRun& run, Json& result) {
 int run_eval(const Arguments& args) {
   EvalRun run{.args = args, .config = load_config(args.operand(0), args.overrides()), .adapter = args.text("adapter")};
   if (!run.adapter) run.adapter = run.config.value.model.adapter_name_or_path;
-  if (run.config.value.data.eval_dataset_name.empty())
+  require_supported(run.config);
+  if (const DataSection& d = run.config.value.data; d.eval_dataset_name.empty() && d.eval_split <= 0)
     fail(ErrorKind::usage, {.cause = "\"eval_dataset_name\" is missing",
                             .place = args.operand(0),
                             .remedy = "name the evaluation rows in the config, or with eval_dataset_name=FILE"});

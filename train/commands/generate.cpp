@@ -58,7 +58,8 @@ int run_generate(const Arguments& args) {
   AnswerModel model = declare_answer_model(
       ctx,
       {.model = args.required("model"), .adapter = args.text("adapter"), .dtype = args.text("dtype").value_or("auto")});
-  const AnswerOptions options = answer_options(args, model);
+  AnswerOptions options = answer_options(args, model);
+  options.on_token = go_on_unless_stopped();
   Rows rows = read_rows(args, model.text);
   Answerer answerer(ctx, std::move(model), args.log());
   const auto answers = answerer.answer(rows.prompts, options);

@@ -8,7 +8,9 @@ int run_train(const Arguments& args) {
   for (const std::string& note : config.notes) args.log().info("{}", note);
   require_supported(config);
   Trainer trainer(config, args.text("resume").value_or(config.value.training.resume_from_checkpoint), args.log());
-  return trainer.run();
+  const int code = trainer.run();
+  if (args.json()) args.log().result(dump_json(trainer.results()));
+  return code;
 }
 
 }  // namespace qtrain

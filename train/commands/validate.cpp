@@ -3,94 +3,210 @@
 #include <algorithm>
 
 #include "core/safetensors.h"
-#include "model/hf_folder.h"
+#include "data/encode.h"
 #include "train/cli/arguments.h"
 #include "train/device_batch.h"
 #include "train/machine.h"
 #include "train/setup.h"
 #include "train/step_plan.h"
+#include "train/stop.h"
 
 namespace qtrain {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMostRowProblems = 20;
+constexpr std::size_t kMostRowProblems = 20;  // per file
 constexpr double kMb = 1e6;
 
-/// The checks of one config, in order; each part is tried though others failed, where it can be.
-class Validation {
+const char* kind_name(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::usage: return "config";
+    case ErrorKind::input: return "input";
+    case ErrorKind::memory: return "memory";
+    case ErrorKind::disk: return "disk";
+    default: return "other";
+  }
+}
+
+/// What is wrong, and what was looked at and is fine.
+class Findings {
  public:
-  Validation(const Arguments& args, ResolvedConfig config) : args_(args), config_(std::move(config)) {}
-
-  void run() {
-    for (ErrorText& e : unsupported(config_)) add(ErrorKind::usage, std::move(e));
-    if (config_.value.data.dataset_name.empty())
-      add(ErrorKind::usage,
-          {.cause = "dataset_name is missing", .place = args_.operand(0), .remedy = "name the training rows"});
-    attempt("machine", [&] { ctx_ = std::make_unique<Ctx>(make_context(compute_choice(config_.value), args_.log())); });
-    attempt("tokenizer", [&] { return check_text(); });
-    attempt("model", [&] { return check_model(); });
-    attempt("training rows", [&] { return check_rows(Split::train, train_); });
-    if (!config_.value.data.eval_dataset_name.empty())
-      attempt("evaluation rows", [&] { return check_rows(Split::evaluation, evaluation_); });
-    if (setup_.model && train_.size() > 0) attempt("memory and disk", [&] { return check_sizes(); });
+  /// Two parts may meet the same problem; it is listed once.
+  void add(ErrorKind kind, ErrorText text) {
+    Error problem(kind, std::move(text));
+    const auto same = [&](const Error& e) { return std::string_view(e.what()) == problem.what(); };
+    if (std::none_of(problems_.begin(), problems_.end(), same)) problems_.push_back(std::move(problem));
   }
+  void warn(std::string text) { warnings_.push_back(std::move(text)); }
 
-  void add(ErrorKind kind, ErrorText text) { problems_.emplace_back(kind, std::move(text)); }
-
-  /// Says what was found; the exit code is that of the first problem.
-  int report() const {
-    Log& log = args_.log();
-    Json json{{"valid", problems_.empty()}, {"problems", Json::array()}, {"checked", checked_}};
-    for (const Error& e : problems_)
-      json["problems"].push_back({{"place", e.text().place},
-                                  {"cause", e.text().cause},
-                                  {"remedy", e.text().remedy},
-                                  {"exit_code", e.exit_code()}});
-    if (args_.json()) {
-      log.result(dump_json(json, 2));
-    } else {
-      for (const auto& [part, found] : checked_.items())
-        log.result(fmt::format("ok       {}: {}", part, found.get<std::string>()));
-      for (const Error& e : problems_) log.result(fmt::format("problem  {}", e.what()));
-      log.result(problems_.empty() ? "valid" : fmt::format("{} problems", problems_.size()));
-    }
-    return problems_.empty() ? 0 : problems_.front().exit_code();
-  }
-
- private:
   /// Runs one part and notes what it found, or its error: this command is where errors are collected.
   template <class F>
   void attempt(const char* part, F&& check) {
     const std::size_t before = problems_.size();
     try {
-      if constexpr (std::is_void_v<decltype(check())>) {
-        check();
-      } else {
-        const std::string found = check();
-        if (problems_.size() == before && !found.empty()) checked_[part] = found;
-      }
+      const std::string found = check();
+      if (problems_.size() == before && !found.empty()) checked_[part] = found;
     } catch (const Error& e) {  // listed with the others
+      if (e.kind() == ErrorKind::stopped) throw;
       add(e.kind(), e.text());
     }
   }
 
+  /// Says it all; the exit code is that of the first problem, and those of the config come first.
+  int report(const Arguments& args) const {
+    if (args.json())
+      args.log().result(dump_json(json(), 2));
+    else
+      for (const std::string& line : lines()) args.log().result(line);
+    return problems_.empty() ? 0 : problems_.front().exit_code();
+  }
+
+ private:
+  Json json() const {
+    Json json{
+        {"valid", problems_.empty()}, {"problems", Json::array()}, {"warnings", warnings_}, {"checked", checked_}};
+    for (const Error& e : problems_)
+      json["problems"].push_back({{"kind", kind_name(e.kind())},
+                                  {"where", e.text().place},
+                                  {"cause", e.text().cause},
+                                  {"remedy", e.text().remedy},
+                                  {"exit_code", e.exit_code()}});
+    return json;
+  }
+
+  std::vector<std::string> lines() const {
+    std::vector<std::string> out;
+    for (const auto& [part, found] : checked_.items())
+      out.push_back(fmt::format("ok       {}: {}", part, found.get<std::string>()));
+    for (const std::string& text : warnings_) out.push_back(fmt::format("warning  {}", text));
+    for (const Error& e : problems_) out.push_back(fmt::format("problem  {}", e.what()));
+    const std::size_t n = problems_.size();
+    out.push_back(n == 0 ? "valid" : fmt::format("{} problem{}", n, n == 1 ? "" : "s"));
+    return out;
+  }
+
+  std::vector<Error> problems_;
+  std::vector<std::string> warnings_;
+  Json checked_ = Json::object();
+};
+
+/// Every row that cannot be read or encoded, file by file: equal complaints as one, the first kMostRowProblems of each
+/// file.
+class RowProblems {
+ public:
+  explicit RowProblems(Findings& findings) : findings_(findings) {}
+
+  /// Runs `check` on every row. Whether any was bad.
+  template <class F>
+  bool collect(const RawRows& rows, F&& check) {
+    bool any = false;
+    for (std::int64_t i = 0; i < rows.size(); ++i) {
+      throw_if_stopped();
+      try {
+        check(rows.parse(i));
+      } catch (const Error& e) {  // listed with the others
+        take(e, rows.place(i));
+        any = true;
+      }
+    }
+    flush();
+    return any;
+  }
+
+ private:
+  struct Problem {
+    ErrorKind kind;
+    ErrorText text;
+    std::int64_t more = 0;  ///< further rows with the same complaint
+  };
+
+  void take(const Error& e, const std::string& place) {
+    const std::string file = place.substr(0, place.rfind(':'));
+    if (file != file_) flush();
+    file_ = file;
+    const auto same = std::find_if(problems_.begin(), problems_.end(), [&](const Problem& p) {
+      return p.text.cause == e.text().cause && p.text.remedy == e.text().remedy;
+    });
+    ++bad_rows_;
+    if (same != problems_.end()) {
+      ++same->more;
+    } else if (problems_.size() < kMostRowProblems) {
+      problems_.push_back({.kind = e.kind(), .text = e.text()});
+      ErrorText& text = problems_.back().text;
+      if (!text.place.starts_with(place)) text.place = text.place.empty() ? place : place + ", " + text.place;
+    } else {
+      ++unlisted_;
+    }
+  }
+
+  void flush() {
+    for (Problem& p : problems_) {
+      if (p.more > 0) p.text.cause += fmt::format(" (and {} more rows)", p.more);
+      findings_.add(p.kind, std::move(p.text));
+    }
+    if (unlisted_ > 0)
+      findings_.add(
+          ErrorKind::input,
+          {.cause = fmt::format("{} of the {} bad rows are not listed", unlisted_, bad_rows_), .place = file_});
+    problems_.clear();
+    bad_rows_ = unlisted_ = 0;
+  }
+
+  Findings& findings_;
+  std::string file_;
+  std::vector<Problem> problems_;
+  std::int64_t bad_rows_ = 0, unlisted_ = 0;
+};
+
+/// The checks of one config, in order; each part is tried though others failed, where it can be.
+class Validation {
+ public:
+  Validation(const Arguments& args, ResolvedConfig config, Findings& findings)
+      : args_(args), config_(std::move(config)), findings_(findings) {}
+
+  void run() {
+    const Config& c = config_.value;
+    for (ErrorText& e : unsupported(config_)) findings_.add(ErrorKind::usage, std::move(e));
+    if (c.data.dataset_name.empty())
+      findings_.add(
+          ErrorKind::usage,
+          {.cause = "dataset_name is missing", .place = args_.operand(0), .remedy = "name the training rows"});
+    findings_.attempt("machine", [&] { return check_machine(); });
+    if (!c.model.model_name_or_path.empty()) {
+      findings_.attempt("model", [&] { return check_model(); });
+      if (fs::exists(c.model.tokenizer_name_or_path.value_or(c.model.model_name_or_path)))
+        findings_.attempt("tokenizer", [&] { return check_text(); });
+    }
+    if (!c.data.dataset_name.empty())
+      findings_.attempt("training rows", [&] { return check_rows(Split::train, train_); });
+    if (!c.data.eval_dataset_name.empty() || (c.data.eval_split > 0 && !c.data.dataset_name.empty()))
+      findings_.attempt("evaluation rows", [&] { return check_rows(Split::evaluation, evaluation_); });
+    if (setup_.model && train_.size() > 0) findings_.attempt("memory and disk", [&] { return check_sizes(); });
+  }
+
+ private:
+  std::string check_machine() {
+    ComputeChoice choice = compute_choice(config_.value);
+    choice.device = "cpu";  // a device that is not there is told by `unsupported`
+    ctx_ = std::make_unique<Ctx>(make_context(choice, args_.log()));
+    return {};
+  }
+
   std::string check_text() {
     text_ = std::make_unique<TextFolder>(load_text_folder(config_.value));
-    return fmt::format("{} tokens, {}", text_->tokenizer->size(),
-                       text_->chat_template ? "a chat template" : "no chat template");
+    const std::int32_t size = text_->tokenizer->size();
+    if (setup_.model && size > setup_.model->config().vocab_size)
+      findings_.warn(fmt::format("the tokenizer has {} entries, the model's vocabulary {}: some tokens cannot be used",
+                                 size, setup_.model->config().vocab_size));
+    return fmt::format("{} tokens, {}", size, text_->chat_template ? "a chat template" : "no chat template");
   }
 
   std::string check_model() {
-    if (!ctx_) return {};
     setup_ = set_up_model(*ctx_, training_request(config_.value));
     if (setup_.adapter) check_adapter_keys(config_, *setup_.model->options().lora);
     if (setup_.adapter) check_tensors(setup_.model->adapter(), *setup_.adapter);
     if (!setup_.random_init) check_tensors(setup_.model->weights(), setup_.source);
-    if (text_ && text_->tokenizer->size() > setup_.model->config().vocab_size)
-      args_.log().warn("the tokenizer has {} entries, the model's vocabulary {}", text_->tokenizer->size(),
-                       setup_.model->config().vocab_size);
     return fmt::format("{}, {:.1f} M parameters, {}", setup_.model->config().model_type,
                        static_cast<double>(setup_.model->weights().elements()) / 1e6,
                        setup_.random_init ? "starting at random" : "all tensors there");
@@ -101,45 +217,48 @@ class Validation {
     const SafetensorsReader reader(path);
     for (const Param& p : store.all()) {
       if (!reader.contains(p.spec.name)) {
-        add(ErrorKind::input, {.cause = fmt::format("tensor {} is missing", p.spec.name), .place = path.string()});
+        findings_.add(ErrorKind::input,
+                      {.cause = fmt::format("tensor {} is missing", p.spec.name), .place = path.string()});
         continue;
       }
       const Shape shape = reader.at(p.spec.name).shape;
       if (shape == p.spec.shape) continue;
-      add(ErrorKind::input, {.cause = fmt::format("tensor {} is {}, the config makes it {}", p.spec.name,
-                                                  to_string(shape), to_string(p.spec.shape)),
-                             .place = path.string()});
+      findings_.add(ErrorKind::input, {.cause = fmt::format("tensor {} is {}, the config makes it {}", p.spec.name,
+                                                            to_string(shape), to_string(p.spec.shape)),
+                                       .place = path.string()});
     }
   }
 
   std::string check_rows(Split split, Dataset& into) {
     const DatasetOptions options = dataset_options(config_.value, split);
-    if (options.files.empty()) return {};
-    const RawRows rows(resolve_data_files(options.files, split));
-    if (!rows_parse(rows) || !text_ || !ctx_) return {};
-    into = build_dataset(rows, options, text_->tools(), ctx_->pool());
+    const RawRows rows = data_rows(config_.value, split);
+    if (!text_) {
+      RowProblems(findings_).collect(rows, [](const Json&) {});
+      return {};
+    }
+    try {
+      into = build_dataset(rows, options, text_->tools(), ctx_->pool());
+    } catch (const Error&) {  // the first of perhaps many
+      const RowEncoder encoder(options, text_->tools());
+      if (!RowProblems(findings_).collect(rows, [&](const Json& row) { encoder.encode(row); })) throw;
+      return {};
+    }
+    check_vocabulary(into, options);
     const DatasetStatistics& s = into.statistics();
-    const bool fits = !setup_.model || s.max_token_id < setup_.model->config().vocab_size;
-    if (!fits)
-      add(ErrorKind::input, {.cause = fmt::format("the rows have token id {}, the model's vocabulary has {} entries",
-                                                  s.max_token_id, setup_.model->config().vocab_size),
-                             .remedy = "the tokenizer does not belong to this model"});
-    if (s.target_tokens == 0)
-      add(ErrorKind::input, {.cause = "no row has a token to learn", .place = options.files[0]});
     return fmt::format("{} rows of {}, {} tokens, {} targets, {} rows cut", s.rows, s.source_rows, s.tokens,
                        s.target_tokens, s.truncated_rows);
   }
 
-  /// Whether every row is a JSON object; the first that are not are listed.
-  bool rows_parse(const RawRows& rows) {
-    std::size_t bad = 0;
-    for (std::int64_t i = 0; i < rows.size() && bad < kMostRowProblems; ++i) try {
-        rows.parse(i);
-      } catch (const Error& e) {  // listed with the others
-        add(e.kind(), e.text());
-        ++bad;
-      }
-    return bad == 0;
+  void check_vocabulary(Dataset& rows, const DatasetOptions& options) {
+    if (!setup_.model) return;
+    const std::int64_t entries = setup_.model->config().vocab_size;
+    if (rows.statistics().max_token_id < entries) return;
+    findings_.add(ErrorKind::input, {.cause = fmt::format("the rows have token id {}, the model's vocabulary has {} "
+                                                          "entries",
+                                                          rows.statistics().max_token_id, entries),
+                                     .place = options.files.empty() ? "" : options.files.front(),
+                                     .remedy = "the tokenizer does not belong to this model"});
+    rows = {};
   }
 
   std::string check_sizes() {
@@ -156,18 +275,21 @@ class Validation {
         if (p.trained()) trained += bytes;
       }
     const double activations = static_cast<double>(model.activations().planned());
-    const double needed = weights + 3 * trained + activations;  // gradient and two moments
-    const double usable = machine_memory().usable();
-    if (usable > 0 && needed > usable)
-      add(ErrorKind::memory,
-          {.cause = fmt::format("about {:.0f} MB needed (weights {:.0f}, gradients and optimizer {:.0f}, activations "
-                                "{:.0f}), {:.0f} MB there",
-                                needed / kMb, weights / kMb, 3 * trained / kMb, activations / kMb, usable / kMb),
-           .remedy = "lower per_device_train_batch_size or max_length and raise gradient_accumulation_steps"});
+    const std::string parts = fmt::format("weights {:.0f}, gradients and optimizer {:.0f}, activations {:.0f}",
+                                          weights / kMb, 3 * trained / kMb, activations / kMb);
+    const double needed = weights + 3 * trained + activations;  // a gradient and two moments for each trained weight
+    check_memory(needed, parts);
     check_disk(weights, trained, plan.max_steps);
-    return fmt::format(
-        "{} updates, about {:.0f} MB of memory: weights {:.0f}, gradients and optimizer {:.0f}, activations {:.0f}",
-        plan.max_steps, needed / kMb, weights / kMb, 3 * trained / kMb, activations / kMb);
+    return fmt::format("{} updates, about {:.0f} MB of memory: {}", plan.max_steps, needed / kMb, parts);
+  }
+
+  void check_memory(double needed, const std::string& parts) {
+    const double usable = machine_memory().usable();
+    if (usable <= 0 || needed <= usable) return;
+    findings_.add(ErrorKind::memory,
+                  {.cause = fmt::format("about {:.0f} MB of memory needed ({}), {:.0f} MB there", needed / kMb, parts,
+                                        usable / kMb),
+                   .remedy = "lower per_device_train_batch_size or max_length and raise gradient_accumulation_steps"});
   }
 
   /// A checkpoint holds the trained weights and two moments; checkpoints that are kept, one in the making, the result.
@@ -178,20 +300,18 @@ class Validation {
       kept = max_steps / std::max<std::int64_t>(1, interval_steps(t.save_steps, max_steps)) + 1;
     if (t.save_strategy == SaveStrategy::epoch) kept = static_cast<std::int64_t>(t.num_train_epochs) + 1;
     if (t.save_total_limit) kept = std::min(kept, *t.save_total_limit + 1);
-    const bool adapter = setup_.model->options().lora.has_value();
-    const double result = adapter ? trained : weights;
+    const double result = setup_.model->options().lora ? trained : weights;
     const double needed = result + static_cast<double>(kept) * (result + 2 * trained), there = free_disk(t.output_dir);
-    if (there > 0 && needed > there)
-      add(ErrorKind::disk,
-          {.cause = fmt::format("about {:.0f} MB will be written, {:.0f} MB are free", needed / kMb, there / kMb),
-           .place = t.output_dir,
-           .remedy = "set save_total_limit, or another output_dir"});
+    if (there <= 0 || needed <= there) return;
+    findings_.add(ErrorKind::disk, {.cause = fmt::format("about {:.0f} MB will be written, {:.0f} MB are free",
+                                                         needed / kMb, there / kMb),
+                                    .place = t.output_dir,
+                                    .remedy = "set save_total_limit, or another output_dir"});
   }
 
   const Arguments& args_;
   ResolvedConfig config_;
-  std::vector<Error> problems_;
-  Json checked_ = Json::object();
+  Findings& findings_;
   std::unique_ptr<Ctx> ctx_;
   std::unique_ptr<TextFolder> text_;
   ModelSetup setup_;
@@ -202,11 +322,11 @@ class Validation {
 
 /// `qtrain validate`: everything that can be checked without training; all problems, not the first.
 int run_validate(const Arguments& args) {
-  const auto problems = config_problems(args.operand(0), args.overrides());
-  Validation validation(args, problems.empty() ? load_config(args.operand(0), args.overrides()) : ResolvedConfig{});
-  for (const ErrorText& e : problems) validation.add(ErrorKind::usage, e);
-  if (problems.empty()) validation.run();
-  return validation.report();
+  CheckedConfig checked = check_config(args.operand(0), args.overrides());
+  Findings findings;
+  for (ErrorText& e : checked.problems) findings.add(ErrorKind::usage, std::move(e));
+  if (checked.config) Validation(args, std::move(*checked.config), findings).run();
+  return findings.report(args);
 }
 
 }  // namespace qtrain

@@ -45,6 +45,7 @@ constexpr auto kAliases = std::to_array<Alias>({
     {"micro_batch_size", "per_device_train_batch_size"},
     {"per_gpu_train_batch_size", "per_device_train_batch_size"},
     {"per_gpu_eval_batch_size", "per_device_eval_batch_size"},
+    {"lr", "learning_rate"},
     {"epochs", "num_train_epochs"},
     {"num_epochs", "num_train_epochs"},
     {"lr_scheduler", "lr_scheduler_type"},

@@ -144,6 +144,12 @@ ResolvedConfig load_config(const std::filesystem::path& file, const Overrides& o
 /// The same from text; `name` stands in messages. For tests and for configs that a command makes up.
 ResolvedConfig parse_config(std::string_view text, std::string_view name, const Overrides& overrides = {});
 
+/// A config with everything that is wrong with it.
+struct CheckedConfig {
+  std::optional<ResolvedConfig> config;  ///< what could be read; keys with problems have their defaults. None: no JSON
+  std::vector<ErrorText> problems;
+};
+CheckedConfig check_config(const std::filesystem::path& file, const Overrides& overrides = {});
 /// What load_config would complain about, one entry per problem; empty when the file is fine.
 std::vector<ErrorText> config_problems(const std::filesystem::path& file, const Overrides& overrides = {});
 

@@ -95,7 +95,7 @@ class Loading {
     for (const auto& [key, value] : overrides) override_with(settings, dialect, key, value);
     apply(dialect, settings);
     if (problems_.empty() && dialect.complete) dialect.complete(out_);
-    if (problems_.empty()) complete_config(out_);
+    complete_config(out_);
     if (problems_.empty())
       for (ErrorText& problem : contradictions(out_)) problems_.push_back(std::move(problem));
     if (problems_.empty()) describe_start(dialect);
@@ -276,14 +276,18 @@ ResolvedConfig load_config(const std::filesystem::path& file, const Overrides& o
   return parse_config(read_config(file), file.string(), overrides);
 }
 
-std::vector<ErrorText> config_problems(const std::filesystem::path& file, const Overrides& overrides) {
+CheckedConfig check_config(const std::filesystem::path& file, const Overrides& overrides) {
   try {
     Loading loading{file.string()};
-    loading.run(read_config(file), overrides);
-    return loading.problems();
+    ResolvedConfig config = loading.run(read_config(file), overrides);
+    return {.config = std::move(config), .problems = loading.problems()};
   } catch (const Error& e) {  // a file that cannot be parsed has one problem
-    return {e.text()};
+    return {.config = std::nullopt, .problems = {e.text()}};
   }
+}
+
+std::vector<ErrorText> config_problems(const std::filesystem::path& file, const Overrides& overrides) {
+  return check_config(file, overrides).problems;
 }
 
 void require_supported(const ResolvedConfig& config) {

@@ -129,7 +129,7 @@ bool is_field(std::string_view name) {
 std::string_view nearest(std::string_view word, std::span<const std::string_view> names) {
   if (word.size() > 64) return {};
   std::string_view best;
-  std::size_t fewest = std::max<std::size_t>(word.size() / 3, 1) + 1;
+  std::size_t fewest = word.size() / 3 + 1;  // a third of the letters may differ
   for (const auto name : names) {
     const std::size_t n = edits(word, name);
     if (n < fewest) fewest = n, best = name;

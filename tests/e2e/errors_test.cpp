@@ -1,0 +1,210 @@
+// What goes wrong: the exit code, and that the message names the place and the way out.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <limits>
+
+#include "core/file.h"
+#include "core/safetensors.h"
+#include "tests/e2e/support.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+struct Wrong {
+  std::string name;
+  Json change;
+  int code;
+  std::vector<std::string> said;
+};
+
+class WrongConfig : public ::testing::TestWithParam<Wrong> {};
+
+TEST_P(WrongConfig, ends_with_its_code_and_says_why) {
+  const Wrong& w = GetParam();
+  const TempFolder folder;
+  Json config = tiny_run(folder / "out");
+  config.update(w.change);
+  write_file(folder / "run.json", dump_json(config, 2));
+  const Outcome outcome = qtrain({.words = {(folder / "run.json").string()}});
+  EXPECT_EQ(outcome.code, w.code) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+  for (const std::string& text : w.said) EXPECT_THAT(outcome.err, HasSubstr(text));
+  EXPECT_FALSE(fs::exists(folder / "out/model.safetensors"));
+}
+
+std::vector<Wrong> wrong_configs() {
+  const std::string missing = "/nowhere/at/all";
+  return {{"unknown_key", {{"learning_rat", 1}}, 2, {"run.json:", "learning_rat", "did you mean \"learning_rate\""}},
+          {"wrong_type", {{"max_steps", "many"}}, 2, {"max_steps"}},
+          {"out_of_range", {{"per_device_train_batch_size", 0}}, 2, {"per_device_train_batch_size"}},
+          {"contradiction", {{"bf16", true}, {"fp16", true}}, 2, {"fp16"}},
+          {"no_eval_rows", {{"eval_strategy", "steps"}}, 2, {"eval_dataset_name"}},
+          {"not_yet", {{"load_in_4bit", true}}, 2, {"load_in_4bit"}},
+          {"no_cuda", {{"device", "cuda"}}, 2, {"cuda"}},
+          {"missing_model", {{"model_name_or_path", missing}}, 3, {missing}},
+          {"folder_without_model", {{"model_name_or_path", kGoldens.string()}}, 3, {"config.json"}},
+          {"missing_data", {{"dataset_name", missing + ".jsonl"}}, 3, {missing}},
+          {"missing_eval_data", {{"eval_dataset_name", missing + ".jsonl"}, {"eval_strategy", "epoch"}}, 3, {missing}},
+          {"missing_adapter", {{"adapter_name_or_path", missing}}, 3, {missing}},
+          {"no_such_layer", {{"use_peft", true}, {"lora_target_modules", "w_proj"}}, 2, {"lora_target_modules"}},
+          {"not_rows", {{"dataset_name", (kGoldens / "llama_gqa3_tied/config.json").string()}}, 3, {"config.json"}}};
+}
+
+INSTANTIATE_TEST_SUITE_P(All, WrongConfig, ::testing::ValuesIn(wrong_configs()),
+                         [](const auto& info) { return info.param.name; });
+
+class Errors : public ::testing::Test {
+ protected:
+  /// The outcome of a tiny run over these lines.
+  Outcome run_over(const std::string& lines, const Json& change = Json::object()) {
+    write_file(folder_ / "rows.jsonl", lines);
+    Json config = tiny_run(folder_ / "out");
+    config["dataset_name"] = (folder_ / "rows.jsonl").string();
+    config.update(change);
+    write_file(folder_ / "run.json", dump_json(config, 2));
+    return qtrain({.words = {(folder_ / "run.json").string()}});
+  }
+  TempFolder folder_;
+};
+
+TEST_F(Errors, a_broken_line_is_named) {
+  const std::string good = R"({"input_ids": [5, 6, 7]})";
+  const Outcome outcome = run_over(good + "\n" + good + "\n{\"input_ids\": [5, 6\n" + good + "\n");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("rows.jsonl:3"));
+}
+
+TEST_F(Errors, a_row_of_the_wrong_shape_is_named) {
+  for (const char* row : {R"({"other": 1})", R"({"input_ids": "x"})", R"({"input_ids": [5], "labels": [5, 6]})",
+                          R"({"input_ids": [5, 99999999999]})", R"({"messages": []})", "[1]"}) {
+    const Outcome outcome = run_over(std::string(R"({"input_ids": [5, 6, 7]})") + "\n" + row + "\n");
+    EXPECT_EQ(outcome.code, 3) << row << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("rows.jsonl:2")) << row;
+  }
+}
+
+TEST_F(Errors, an_id_outside_the_vocabulary_is_found_before_training) {
+  const Outcome outcome = run_over("{\"input_ids\": [5, 64, 7]}\n");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("64"), HasSubstr("vocabulary")));
+}
+
+TEST_F(Errors, an_empty_file_has_no_rows) {
+  for (const char* lines : {"", "\n\n"}) EXPECT_EQ(run_over(lines).code, 3) << lines;
+}
+
+TEST_F(Errors, text_needs_a_tokenizer_and_chat_a_template) {
+  Outcome outcome = run_over("{\"text\": \"a\"}\n");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("tokenizer.json"));
+  write_untrained_model(folder_ / "model");
+  fs::remove(folder_ / "model/chat_template.jinja");
+  outcome = run_over("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n",
+                     {{"model_name_or_path", (folder_ / "model").string()}});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("chat template"));
+}
+
+TEST_F(Errors, damaged_weights_are_refused) {
+  fs::create_directories(folder_ / "model");
+  fs::copy_file(kGoldens / "llama_gqa3_tied/config.json", folder_ / "model/config.json");
+  const std::string whole = bytes_of(kGoldens / "llama_gqa3_tied/model.safetensors");
+  for (const std::string& damaged : {whole.substr(0, whole.size() - 1), whole.substr(0, 4), std::string()}) {
+    write_file(folder_ / "model/model.safetensors", damaged);
+    const Outcome outcome =
+        run_over("{\"input_ids\": [5, 6, 7]}\n", {{"model_name_or_path", (folder_ / "model").string()}});
+    EXPECT_EQ(outcome.code, 3) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("model.safetensors"));
+  }
+}
+
+TEST_F(Errors, a_model_that_cannot_be_honoured_is_refused_with_the_reason) {
+  fs::create_directories(folder_ / "model");
+  Json config = read_json(kGoldens / "llama_gqa3_tied/config.json");
+  config["hidden_act"] = "gelu";
+  write_file(folder_ / "model/config.json", dump_json(config));
+  const Outcome outcome =
+      run_over("{\"input_ids\": [5, 6, 7]}\n", {{"model_name_or_path", (folder_ / "model").string()}});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("hidden_act"));
+}
+
+TEST_F(Errors, an_output_directory_in_use_is_refused) {
+  fs::create_directories(folder_ / "out");
+  const int fd = ::open((folder_ / "out/.lock").c_str(), O_CREAT | O_RDWR, 0644);
+  ASSERT_EQ(::flock(fd, LOCK_EX), 0);
+  const std::string row = "{\"input_ids\": [5, 6, 7]}\n";
+  const Outcome outcome = run_over(row);
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("another run"));
+  ::close(fd);
+  EXPECT_EQ(run_over(row).code, 0);  // a lock file of a run that has ended does not count
+}
+
+TEST_F(Errors, a_directory_that_cannot_be_written_is_a_disk_error) {
+  write_file(folder_ / "out", "a file");
+  EXPECT_EQ(run_over("{\"input_ids\": [5, 6, 7]}\n").code, 6);
+}
+
+TEST_F(Errors, a_loss_that_stays_non_finite_stops_the_run) {
+  const Outcome outcome =
+      run_over("{\"input_ids\": [5, 6, 7]}\n{\"input_ids\": [8, 9, 7]}\n",
+               {{"learning_rate", 1e30}, {"warmup_steps", 0}, {"save_strategy", "steps"}, {"save_steps", 1}});
+  EXPECT_EQ(outcome.code, 5) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("not finite"));
+  EXPECT_FALSE(fs::exists(folder_ / "out/model.safetensors"));
+}
+
+/// A golden model in which the embedding of token 63 is not a number.
+void write_poisoned_model(const fs::path& folder) {
+  fs::create_directories(folder);
+  const fs::path source = kGoldens / "llama_mha_untied";
+  fs::copy_file(source / "config.json", folder / "config.json");
+  const SafetensorsReader reader(source);
+  NamedTensors tensors(reader.tensors().begin(), reader.tensors().end());
+  const ConstTensor embedding = reader.at("model.embed_tokens.weight");
+  std::vector<float> values(embedding.as<float>(), embedding.as<float>() + embedding.numel());
+  const auto hidden = static_cast<std::size_t>(embedding.shape[1]);
+  std::fill_n(values.begin() + 63 * hidden, hidden, std::numeric_limits<float>::quiet_NaN());
+  for (auto& [name, tensor] : tensors)
+    if (name == "model.embed_tokens.weight") tensor = view_of(std::span<const float>(values), embedding.shape);
+  write_safetensors(folder / "model.safetensors", tensors);
+}
+
+TEST_F(Errors, one_bad_step_is_skipped_told_and_resumed_over) {
+  write_poisoned_model(folder_ / "model");
+  std::string rows;
+  for (int i = 0; i < 4; ++i) rows += i == 1 ? "{\"input_ids\": [63, 5, 6]}\n" : "{\"input_ids\": [7, 8, 9]}\n";
+  const Json change{{"model_name_or_path", (folder_ / "model").string()},
+                    {"per_device_train_batch_size", 1},
+                    {"gradient_accumulation_steps", 1},
+                    {"train_sampling_strategy", "sequential"},
+                    {"use_peft", true},
+                    {"warmup_steps", 0},
+                    {"save_strategy", "steps"},
+                    {"save_steps", 1},
+                    {"max_steps", 3}};
+  const Outcome outcome = run_over(rows, change);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("step 2"), HasSubstr("skipped")));
+  const auto log = history(folder_ / "out", "loss");
+  ASSERT_EQ(log.size(), 3u);
+  EXPECT_TRUE(log[1].at("loss").is_null());  // not 0 and not an average: there is none
+  EXPECT_TRUE(log[1].at("grad_norm").is_null());
+  EXPECT_TRUE(log[2].at("loss").is_number());
+  EXPECT_EQ(bytes_of(folder_ / "out/checkpoint-1/adapter_model.safetensors"),
+            bytes_of(folder_ / "out/checkpoint-2/adapter_model.safetensors"));
+  // A history with such a row can be read again.
+  Json longer = change;
+  longer["max_steps"] = 4;
+  EXPECT_EQ(run_over(rows, longer).code, 0);
+}
+
+}  // namespace
+}  // namespace qtrain::e2e

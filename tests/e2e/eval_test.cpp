@@ -1,0 +1,141 @@
+#include <cmath>
+
+#include "core/file.h"
+#include "tests/e2e/support.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// Evaluates a golden case's batch (tests/golden/README.md).
+class Eval : public ::testing::Test {
+ protected:
+  Json config(const std::string& name) {
+    const Json batch = read_json(kGoldens / name / "batch.json");
+    write_file(folder_ / "rows.jsonl", jsonl(batch.at("rows").get<std::vector<Json>>()));
+    return {{"model_name_or_path", (kGoldens / name).string()},
+            {"eval_dataset_name", (folder_ / "rows.jsonl").string()},
+            {"output_dir", (folder_ / "out").string()},
+            {"dtype", "auto"},
+            {"bf16", false},
+            {"max_length", nullptr},
+            {"threads", 1}};
+  }
+  Json evaluated(const Json& config, const std::vector<std::string>& more = {}) {
+    write_file(folder_ / "config.json", dump_json(config));
+    std::vector<std::string> words{"eval", (folder_ / "config.json").string(), "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return parse_json(qtrain_ok({.words = words}).out, "stdout");
+  }
+  TempFolder folder_;
+};
+
+TEST_F(Eval, is_the_loss_of_transformers) {
+  for (const char* name : {"llama_gqa3_tied", "mistral_window", "qwen3_hd8", "qwen2_full", "rope_yarn"}) {
+    const Json result = evaluated(config(name)), expected = read_json(kGoldens / name / "expected.json");
+    EXPECT_THAT(keys_of(result), ElementsAre("eval_loss", "perplexity", "tokens", "target_tokens", "rows")) << name;
+    // float32 here, float64 there: a few times what transformers itself differs by.
+    const double spread = expected.at("spread").at("loss_mean").at("f32");
+    EXPECT_NEAR(result["eval_loss"], expected.at("loss_mean"), 4 * spread + 1e-6) << name;
+    EXPECT_EQ(result["target_tokens"], expected.at("count")) << name;
+    EXPECT_DOUBLE_EQ(result["perplexity"], std::exp(result["eval_loss"].get<double>()));
+    const auto rows = read_jsonl(folder_ / "rows.jsonl");
+    EXPECT_EQ(result["rows"], rows.size());
+    std::size_t tokens = 0;
+    for (const Json& row : rows) tokens += row["input_ids"].size();
+    EXPECT_EQ(result["tokens"], tokens);
+  }
+}
+
+TEST_F(Eval, counts_the_adapter) {
+  Json c = config("lora_llama_all");
+  const Json expected = read_json(kGoldens / "lora_llama_all/expected.json");
+  const double without = evaluated(c)["eval_loss"], loss = expected.at("loss_mean");
+  const std::string adapter = (kGoldens / "lora_llama_all/adapter").string();
+  EXPECT_NEAR(evaluated(c, {"--adapter", adapter})["eval_loss"], loss, 5e-6);
+  c["adapter_name_or_path"] = adapter;
+  EXPECT_NEAR(evaluated(c)["eval_loss"], loss, 5e-6);
+  EXPECT_GT(std::abs(without - loss), 1e-3);
+}
+
+TEST_F(Eval, does_not_depend_on_the_batch_size) {
+  Json c = config("llama_gqa3_tied");
+  const double loss = evaluated(c)["eval_loss"];
+  for (const int size : {1, 2, 3}) {
+    c["per_device_eval_batch_size"] = size;
+    // Sums of other order in float32.
+    EXPECT_NEAR(evaluated(c)["eval_loss"], loss, 1e-6) << size;
+  }
+}
+
+TEST_F(Eval, agrees_with_the_evaluation_of_the_run) {
+  Json c = tiny_run(folder_ / "out");
+  c.update({{"eval_dataset_name", (kGoldens / "curves/llama_full/data.jsonl").string()}, {"eval_strategy", "epoch"}});
+  train_ok(folder_.path(), c);
+  const auto rows = history(folder_ / "out", "eval_loss");
+  ASSERT_EQ(rows.size(), 2u);  // after 6 of 8 steps, and at the end
+  c["model_name_or_path"] = (folder_ / "out").string();
+  EXPECT_NEAR(evaluated(c)["eval_loss"], rows.back().at("eval_loss"), 1e-9);
+}
+
+TEST_F(Eval, a_split_holds_rows_out_of_training) {
+  Json c = tiny_run(folder_ / "out");
+  c.update({{"eval_split", 0.25}, {"eval_strategy", "epoch"}, {"learning_rate", 0.0}, {"max_steps", 1}});
+  train_ok(folder_.path(), c);
+  const Json result = evaluated(c);
+  EXPECT_EQ(result["rows"], 6);  // ceil(21 / 4)
+  EXPECT_NEAR(result["eval_loss"], history(folder_ / "out", "eval_loss").back().at("eval_loss"), 1e-9);
+}
+
+TEST_F(Eval, limit_takes_the_first_rows) {
+  const Json c = config("llama_gqa3_tied");
+  EXPECT_EQ(evaluated(c, {"--limit", "1"})["rows"], 1);
+}
+
+TEST_F(Eval, generates_answers_and_counts_the_exact_ones) {
+  write_untrained_model(folder_ / "model");
+  std::vector<Json> rows;
+  for (const char* city : {"Paris", "Rome", "Oslo"})
+    rows.push_back({{"messages", Json::array({{{"role", "user"}, {"content", std::string("say ") + city}},
+                                              {{"role", "assistant"}, {"content", city}}})}});
+  write_file(folder_ / "train.jsonl", jsonl(rows));
+  rows.push_back({{"messages", Json::array({{{"role", "user"}, {"content", "say Paris"}},
+                                            {{"role", "assistant"}, {"content", "Berlin"}}})}});
+  write_file(folder_ / "eval.jsonl", jsonl(rows));
+  Json c{{"model_name_or_path", (folder_ / "model").string()},
+         {"dataset_name", (folder_ / "train.jsonl").string()},
+         {"eval_dataset_name", (folder_ / "eval.jsonl").string()},
+         {"output_dir", (folder_ / "out").string()},
+         {"assistant_only_loss", true},
+         {"max_steps", 60},
+         {"learning_rate", 0.01},
+         {"bf16", false},
+         {"threads", 1},
+         {"save_strategy", "no"}};
+  train_ok(folder_.path(), c);
+  c["model_name_or_path"] = (folder_ / "out").string();
+  const fs::path answers = folder_ / "answers.jsonl";
+  const Json result = evaluated(c, {"--generate", "--rows", answers.string(), "--max_new_tokens", "16"});
+  EXPECT_EQ(result["exact_match"], 0.75);
+  const auto written = read_jsonl(answers);
+  ASSERT_EQ(written.size(), 4u);
+  EXPECT_EQ(written[1]["completion"], "Rome");
+  EXPECT_EQ(written[1]["reference"], "Rome");
+  EXPECT_EQ(written[3]["exact_match"], false);
+  EXPECT_EQ(written[3]["completion"], "Paris");
+  EXPECT_EQ(written[0]["finish_reason"], "stop");
+}
+
+TEST_F(Eval, without_rows_to_evaluate_is_a_usage_error) {
+  Json c = config("llama_gqa3_tied");
+  c.erase("eval_dataset_name");
+  write_file(folder_ / "config.json", dump_json(c));
+  const Outcome outcome = qtrain({.words = {"eval", (folder_ / "config.json").string()}});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("eval_dataset_name"));
+}
+
+}  // namespace
+}  // namespace qtrain::e2e

@@ -1,0 +1,211 @@
+#include "core/file.h"
+#include "tests/e2e/support.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// A golden model with a tokenizer of one character per id, so that prompts and answers are ids written as text.
+class Generate : public ::testing::Test {
+ protected:
+  std::string model(const std::string& name) {
+    const fs::path to = folder_ / name;
+    fs::create_directories(to);
+    for (const char* file : {"config.json", "model.safetensors"}) fs::copy_file(kGoldens / name / file, to / file);
+    write_letter_tokenizer(to, read_json(to / "config.json").at("vocab_size"));
+    return to.string();
+  }
+  /// A trained ChatML model would be larger; this one answers noise, which is enough for what is asked here.
+  std::string chat_model() {
+    write_untrained_model(folder_ / "chat");
+    Json config = tiny_run(folder_ / "chat_out");
+    config.update({{"model_name_or_path", (folder_ / "chat").string()}, {"max_steps", 1}, {"learning_rate", 0.0}});
+    train_ok(folder_.path(), config);
+    return (folder_ / "chat_out").string();
+  }
+  TempFolder folder_;
+};
+
+std::vector<int> ids(const Json& list) {
+  return list.get<std::vector<int>>();
+}
+
+TEST_F(Generate, greedy_answers_are_those_of_transformers) {
+  for (const char* name : {"llama_gqa3_tied", "mistral_window", "qwen3_gqa7_tied"}) {
+    const Json golden = read_json(kGoldens / name / "generation.json");
+    std::map<std::string, std::vector<Json>> by_penalty;
+    for (const Json& row : golden.at("rows")) by_penalty[row.at("repetition_penalty").dump()].push_back(row);
+    const std::string folder = model(name);
+    for (const auto& [penalty, rows] : by_penalty) {
+      std::vector<Json> prompts;
+      for (const Json& row : rows)
+        prompts.push_back({{"prompt", letters(ids(row.at("prompt")))}, {"kept", row.at("ids")}});
+      write_file(folder_ / "prompts.jsonl", jsonl(prompts));
+      const fs::path output = folder_ / "answers.jsonl";
+      qtrain_ok({.words = {"generate", "--model", folder, "--raw", "--greedy", "--input",
+                           (folder_ / "prompts.jsonl").string(), "--output", output.string(), "--max_new_tokens",
+                           golden.at("max_new_tokens").dump(), "--repetition_penalty", penalty, "--dtype", "float32"}});
+      const auto answers = read_jsonl(output);
+      ASSERT_EQ(answers.size(), rows.size());
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        std::vector<int> expected = ids(rows[i].at("ids"));
+        const bool stopped = !expected.empty() && expected.back() == golden.at("eos_token_id").get<int>();
+        if (stopped) expected.pop_back();
+        EXPECT_EQ(answers[i].at("completion"), letters(expected)) << name << " row " << i << " penalty " << penalty;
+        EXPECT_EQ(answers[i].at("finish_reason"), stopped ? "stop" : "length");
+        EXPECT_EQ(answers[i].at("tokens"), expected.size());
+        EXPECT_EQ(answers[i].at("prompt"), prompts[i].at("prompt"));
+        EXPECT_EQ(answers[i].at("kept"), prompts[i].at("kept"));
+      }
+    }
+  }
+}
+
+TEST_F(Generate, answers_do_not_depend_on_the_batch_and_keep_their_order) {
+  const std::string folder = model("qwen3_gqa7_tied");
+  std::vector<Json> prompts;
+  for (int i = 0; i < 9; ++i)
+    prompts.push_back({{"prompt", letters(std::vector<int>(1 + i * 3 % 7, 10 + i))}, {"i", i}});
+  write_file(folder_ / "prompts.jsonl", jsonl(prompts));
+  std::vector<std::string> outputs;
+  for (const char* batch : {"1", "2", "64"})
+    outputs.push_back(
+        qtrain_ok({.words = {"generate", "--model", folder, "--raw", "--input", (folder_ / "prompts.jsonl").string(),
+                             "--temperature", "0.9", "--top_k", "0", "--max_new_tokens", "9", "--batch_size", batch}})
+            .out);
+  EXPECT_EQ(outputs[0], outputs[1]);
+  EXPECT_EQ(outputs[0], outputs[2]);
+  write_file(folder_ / "out.jsonl", outputs[0]);
+  const auto rows = read_jsonl(folder_ / "out.jsonl");
+  ASSERT_EQ(rows.size(), 9u);
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(rows[i].at("i"), i);
+}
+
+TEST_F(Generate, sampling_is_repeatable_by_seed) {
+  const std::string folder = model("llama_gqa3_tied");
+  const auto sampled = [&](const char* seed) {
+    return qtrain_ok({.words = {"generate", "--model", folder, "--raw", "--prompt", letters({5, 6}), "--temperature",
+                                "1.5", "--max_new_tokens", "30", "--seed", seed}})
+        .out;
+  };
+  const std::string once = sampled("1");
+  EXPECT_EQ(once, sampled("1"));
+  EXPECT_NE(once, sampled("2"));
+  EXPECT_GT(once.size(), 3u);
+}
+
+TEST_F(Generate, narrow_sampling_is_greedy) {
+  const std::string folder = model("llama_gqa3_tied");
+  const auto with = [&](std::vector<std::string> more) {
+    std::vector<std::string> words{"generate",      "--model",          folder, "--raw", "--prompt",
+                                   letters({5, 6}), "--max_new_tokens", "10"};
+    words.insert(words.end(), more.begin(), more.end());
+    return qtrain_ok({.words = words}).out;
+  };
+  const std::string greedy = with({"--greedy"});
+  EXPECT_EQ(with({"--temperature", "0"}), greedy);
+  EXPECT_EQ(with({"--temperature", "3", "--top_k", "1"}), greedy);
+  EXPECT_EQ(with({"--temperature", "3", "--top_p", "0.000001"}), greedy);
+  EXPECT_EQ(with({"--temperature", "3", "--min_p", "1"}), greedy);
+  EXPECT_NE(with({"--temperature", "3"}), greedy);
+}
+
+TEST_F(Generate, ends_before_a_stop_text) {
+  const std::string folder = model("llama_gqa3_tied");
+  std::vector<std::string> words{"generate", "--model",          folder, "--raw", "--prompt", letters({7, 11, 3}),
+                                 "--greedy", "--max_new_tokens", "12"};
+  const std::string whole = qtrain_ok({.words = words}).out;
+  const std::string stop = whole.substr(6, 2);  // the fourth token
+  words.insert(words.end(), {"--stop", stop, "--json"});
+  const Json row = parse_json(qtrain_ok({.words = words}).out, "stdout");
+  EXPECT_EQ(row.at("completion"), whole.substr(0, whole.find(stop)));
+  EXPECT_EQ(row.at("finish_reason"), "stop");
+}
+
+TEST_F(Generate, speaks_through_the_chat_template) {
+  const std::string folder = chat_model();
+  const std::vector<std::string> common{"generate", "--model", folder, "--greedy", "--max_new_tokens", "5"};
+  const auto with = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = common;
+    words.insert(words.end(), more.begin(), more.end());
+    return qtrain_ok({.words = words}).out;
+  };
+  const std::string chat = with({"--prompt", "hello"});
+  // The same prompt written out by hand.
+  EXPECT_EQ(chat, with({"--raw", "--prompt", "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"}));
+  EXPECT_EQ(with({"--system", "s", "--prompt", "hello"}),
+            with({"--raw", "--prompt",
+                  "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"}));
+  // Rows of messages: a last assistant turn is what is to be answered, so it is left out.
+  write_file(folder_ / "rows.jsonl",
+             R"({"messages": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "x"}]})"
+             "\n");
+  const Json row = parse_json(with({"--input", (folder_ / "rows.jsonl").string()}), "stdout");
+  EXPECT_EQ(row.at("completion").get<std::string>() + "\n", chat);
+}
+
+TEST_F(Generate, applies_the_adapter) {
+  Json config = tiny_lora_run(folder_ / "adapter");
+  config.update({{"learning_rate", 0.05}, {"max_steps", 20}});
+  train_ok(folder_.path(), config);
+  const std::string folder = model("llama_gqa3_tied");
+  std::vector<std::string> words{"generate", "--model",          folder, "--raw", "--prompt", letters({19, 20, 21}),
+                                 "--greedy", "--max_new_tokens", "12"};
+  const std::string base = qtrain_ok({.words = words}).out;
+  words.insert(words.end(), {"--adapter", (folder_ / "adapter").string()});
+  EXPECT_NE(qtrain_ok({.words = words}).out, base);
+}
+
+TEST_F(Generate, follows_generation_config) {
+  const std::string folder = model("qwen3_gqa7_tied");
+  const std::vector<std::string> words{"generate",   "--model",          folder, "--raw", "--prompt",
+                                       letters({5}), "--max_new_tokens", "12"};
+  const std::string greedy = qtrain_ok({.words = words}).out;
+  write_file(fs::path(folder) / "generation_config.json", R"({"do_sample": true, "temperature": 4.0, "top_k": 0})");
+  EXPECT_NE(qtrain_ok({.words = words}).out, greedy);
+  // The third token of the greedy answer ends it now.
+  const Json golden = read_json(kGoldens / "qwen3_gqa7_tied/generation.json").at("rows")[0];
+  write_file(fs::path(folder) / "generation_config.json", R"({"eos_token_id": [2, 96]})");
+  EXPECT_EQ(qtrain_ok({.words = words}).out, letters({21, 21, 21}) + "\n");
+}
+
+TEST_F(Generate, refuses_what_it_cannot_answer) {
+  const std::string folder = model("llama_gqa3_tied");
+  const auto code = [&](std::vector<std::string> more) {
+    std::vector<std::string> words{"generate", "--model", folder};
+    words.insert(words.end(), more.begin(), more.end());
+    return qtrain({.words = words});
+  };
+  EXPECT_EQ(code({}).code, 2);
+  EXPECT_EQ(code({"--prompt", "a", "--input", "b"}).code, 2);
+  EXPECT_EQ(code({"--prompt", letters({5}), "--raw", "--top_p", "0"}).code, 2);
+  const Outcome chat = code({"--prompt", letters({5})});
+  EXPECT_EQ(chat.code, 3);
+  EXPECT_THAT(chat.err, HasSubstr("chat template"));
+  const Outcome long_prompt = code({"--raw", "--prompt", letters(std::vector<int>(64, 5))});
+  EXPECT_EQ(long_prompt.code, 3);
+  EXPECT_THAT(long_prompt.err, HasSubstr("64 tokens"));
+  write_file(folder_ / "rows.jsonl", "{\"prompt\": \"" + letters({5}) + "\"}\n{\"x\": 1}\n");
+  const Outcome row = code({"--raw", "--input", (folder_ / "rows.jsonl").string()});
+  EXPECT_EQ(row.code, 3);
+  EXPECT_THAT(row.err, HasSubstr("rows.jsonl:2"));
+  EXPECT_EQ(row.out, "");
+  fs::remove(fs::path(folder) / "model.safetensors");
+  EXPECT_EQ(code({"--raw", "--prompt", letters({5})}).code, 3);
+}
+
+TEST_F(Generate, chat_keeps_the_turns) {
+  const std::string folder = chat_model();
+  const std::vector<std::string> words{"chat", "--model", folder, "--greedy", "--max_new_tokens", "5"};
+  const Outcome two = qtrain_ok({.words = words, .input = "hello\nagain\n"});
+  const Outcome one = qtrain_ok({.words = words, .input = "hello\n"});
+  const std::string first = one.out.substr(0, one.out.size());
+  EXPECT_TRUE(two.out.starts_with(first)) << two.out;
+  const std::string fresh = qtrain_ok({.words = words, .input = "again\n"}).out;
+  EXPECT_GT(two.out.size(), first.size());
+  EXPECT_NE(two.out.substr(first.size()), fresh) << "the second answer does not know the first turn";
+}
+
+}  // namespace
+}  // namespace qtrain::e2e

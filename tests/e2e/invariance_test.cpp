@@ -1,0 +1,109 @@
+// What must not change a result: threads, recomputation, a second run - to the bit; the split of a step into
+// micro-batches - up to the order of sums.
+#include "tests/e2e/support.h"
+
+namespace qtrain::e2e {
+namespace {
+
+/// A model large enough for several tasks per op, on packed text; weights start at random.
+class Invariance : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write_untrained_model(folder_ / "model");
+    std::vector<Json> rows;
+    for (int i = 0; i < 24; ++i) {
+      std::string text;
+      for (int k = 0; k <= i % 7 * 6; ++k)
+        text += "the " + std::to_string((i * 37 + k * k) % 101) + " ways of " + "abcdefgh"[k % 8];
+      rows.push_back({{"text", text}});
+    }
+    write_file(folder_ / "data.jsonl", jsonl(rows));
+  }
+
+  Json config(const std::string& output) const {
+    return {{"model_name_or_path", (folder_ / "model").string()},
+            {"dataset_name", (folder_ / "data.jsonl").string()},
+            {"output_dir", (folder_ / output).string()},
+            {"bf16", false},
+            {"threads", 1},
+            {"max_steps", 4},
+            {"max_length", 96},
+            {"packing", true},
+            {"per_device_train_batch_size", 2},
+            {"gradient_accumulation_steps", 2},
+            {"gradient_checkpointing", false},
+            {"learning_rate", 0.002},
+            {"logging_steps", 1},
+            {"save_strategy", "no"}};
+  }
+  Json lora(const std::string& output) const {
+    Json c = config(output);
+    c.update({{"use_peft", true}, {"lora_dropout", 0.1}, {"lora_target_modules", "all-linear"}});
+    return c;
+  }
+  /// The weights that a run ends in, as bytes.
+  std::string trained(Json c, const Json& changes) const {
+    c.update(changes);
+    fs::remove_all(c["output_dir"].get<std::string>());
+    train_ok(folder_.path(), c);
+    const fs::path output = c["output_dir"].get<std::string>();
+    return bytes_of(output / (c.contains("use_peft") ? "adapter_model.safetensors" : "model.safetensors"));
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(Invariance, threads_and_repetition_give_the_same_bits) {
+  for (const Json& base : {config("full"), lora("lora")}) {
+    const std::string once = trained(base, {});
+    EXPECT_TRUE(once == trained(base, {})) << "a second run differs";
+    EXPECT_TRUE(once == trained(base, {{"threads", 2}})) << "2 threads differ";
+    EXPECT_TRUE(once == trained(base, {{"threads", 3}})) << "3 threads differ";
+    EXPECT_FALSE(once == trained(base, {{"seed", 43}})) << "the seed has no effect";
+  }
+}
+
+TEST_F(Invariance, recomputation_gives_the_same_bits) {
+  for (const Json& base : {config("full"), lora("lora")}) {
+    const std::string kept = trained(base, {});
+    EXPECT_TRUE(kept == trained(base, {{"gradient_checkpointing", "selective"}}));
+    EXPECT_TRUE(kept == trained(base, {{"gradient_checkpointing", true}}));
+  }
+}
+
+TEST_F(Invariance, compute_in_bfloat16_is_the_same_for_any_number_of_threads) {
+  const Json base = config("bf16");
+  const std::string once = trained(base, {{"compute_dtype", "bfloat16"}});
+  EXPECT_TRUE(once == trained(base, {{"compute_dtype", "bfloat16"}, {"threads", 3}}));
+  EXPECT_FALSE(once == trained(base, {})) << "compute_dtype has no effect";
+}
+
+struct Split {
+  int batch, accumulation;
+};
+
+TEST(Accumulation, of_unequal_rows_is_one_large_batch) {
+  std::vector<std::vector<double>> losses, norms;
+  const TempFolder folder;
+  for (const Split split : {Split{8, 1}, Split{4, 2}, Split{2, 4}, Split{1, 8}}) {
+    Json config = tiny_run(folder / std::to_string(split.batch));
+    config.update({{"per_device_train_batch_size", split.batch},
+                   {"gradient_accumulation_steps", split.accumulation},
+                   {"dataset_name", (kGoldens / "curves/llama_full/data.jsonl").string()},
+                   {"max_steps", 6}});
+    train_ok(folder.path(), config);
+    const auto rows = history(folder / std::to_string(split.batch), "loss");
+    losses.push_back(column(rows, "loss"));
+    norms.push_back(column(rows, "grad_norm"));
+    ASSERT_EQ(rows.size(), 6u);
+  }
+  // Sums of other order in float32, amplified by AdamW over six updates; a mean of means would be off by 1e-2.
+  for (std::size_t i = 1; i < losses.size(); ++i)
+    for (std::size_t step = 0; step < 6; ++step) {
+      EXPECT_NEAR(losses[i][step], losses[0][step], 5e-6) << "split " << i << " step " << step + 1;
+      EXPECT_NEAR(norms[i][step], norms[0][step], 2e-5) << "split " << i << " step " << step + 1;
+    }
+}
+
+}  // namespace
+}  // namespace qtrain::e2e

@@ -1,0 +1,258 @@
+// A run that was stopped and goes on must end as the run that was not: the same bits of weights and optimizer state,
+// the same history, each step logged once.
+#include <signal.h>
+
+#include <thread>
+
+#include "core/file.h"
+#include "tests/e2e/support.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Scenario {
+  std::string name;
+  bool lora = false;
+  Json changes;  ///< to the tiny run
+};
+
+constexpr int kSteps = 6;
+
+Json config_of(const Scenario& s, const fs::path& output) {
+  Json config = s.lora ? tiny_lora_run(output) : tiny_run(output);
+  config.update({{"max_steps", kSteps}, {"save_strategy", "steps"}, {"save_steps", 1}});
+  config.update(s.changes);
+  return config;
+}
+
+Json with_evaluation() {
+  return {{"eval_dataset_name", (kGoldens / "curves/llama_full/data.jsonl").string()},
+          {"eval_strategy", "steps"},
+          {"eval_steps", 2},
+          {"logging_steps", 4}};
+}
+
+std::vector<Scenario> scenarios() {
+  return {{"full", false, {}},
+          {"lora_dropout", true, {}},
+          {"bf16_weights", false, {{"dtype", "bfloat16"}}},
+          {"packing", false, {{"packing", true}, {"max_length", 24}, {"per_device_train_batch_size", 1}}},
+          {"packing_lora_grouped", true, {{"packing", "bfd_split"}, {"max_length", 24}}},
+          {"by_length", false, {{"train_sampling_strategy", "group_by_length"}}},
+          {"rows_of_several_steps", true, with_evaluation()}};
+}
+
+std::string weights_file(const Scenario& s) {
+  return s.lora ? "adapter_model.safetensors" : "model.safetensors";
+}
+
+std::string checkpoint(int step) {
+  return "checkpoint-" + std::to_string(step);
+}
+
+/// Every row once, in order of the steps.
+void expect_each_step_once(const fs::path& metrics, int logging_steps, int steps = kSteps) {
+  std::vector<int> seen, expected;
+  for (const Json& row : read_jsonl(metrics))
+    if (row.contains("loss")) seen.push_back(row.at("step"));
+  for (int step = logging_steps; step <= steps; step += logging_steps) expected.push_back(step);
+  EXPECT_EQ(seen, expected);
+}
+
+void expect_same_end(const fs::path& a, const fs::path& b, const Scenario& s) {
+  EXPECT_EQ(bytes_of(a / weights_file(s)), bytes_of(b / weights_file(s)));
+  EXPECT_EQ(history_without_times(a), history_without_times(b));
+}
+
+class Resume : public ::testing::TestWithParam<Scenario> {};
+
+TEST_P(Resume, from_any_step_ends_in_the_same_bits) {
+  const Scenario& s = GetParam();
+  const TempFolder folder;
+  const fs::path whole = folder / "whole";
+  const Json config = config_of(s, whole);
+  train_ok(folder.path(), config);
+  const std::string rows = bytes_of(whole / "metrics.jsonl");
+  for (int k = 1; k < kSteps; ++k) {
+    const fs::path part = folder / ("part" + std::to_string(k));
+    fs::create_directories(part);
+    fs::copy(whole / checkpoint(k), part / checkpoint(k));
+    // A killed run may have logged more than it saved, the last line torn.
+    write_file(part / "metrics.jsonl", rows.substr(0, rows.size() - 3));
+    Json again = config;
+    again["output_dir"] = part.string();
+    const Outcome outcome = train_ok(folder.path(), again);
+    EXPECT_THAT(outcome.err, HasSubstr("at step " + std::to_string(k) + " of"));
+    EXPECT_FALSE(fs::exists(part / checkpoint(k - 1)));
+    expect_same_end(part, whole, s);
+    const fs::path state = fs::path(checkpoint(kSteps)) / "optimizer.safetensors";
+    EXPECT_EQ(bytes_of(part / state), bytes_of(whole / state));
+    expect_each_step_once(part / "metrics.jsonl", config["logging_steps"]);
+    if (::testing::Test::HasFailure()) FAIL() << "from step " << k;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Resume, ::testing::ValuesIn(scenarios()),
+                         [](const auto& info) { return info.param.name; });
+
+// Starts a run, sends `signals` once it has logged a row, and returns how it ended.
+Outcome interrupted(const fs::path& folder, const fs::path& output, const std::vector<int>& signals) {
+  Process process(launch_of({.words = {(folder / "config.json").string()}}));
+  std::error_code missing;
+  const auto logged = [&] {
+    const auto size = fs::file_size(output / "metrics.jsonl", missing);
+    return !missing && size > 0;
+  };
+  while (process.running() && !logged()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (const int signal : signals) process.signal(signal);
+  return process.wait();
+}
+
+struct Stop {
+  std::string name;
+  int signal;
+  Json changes;
+};
+
+class StoppedBySignal : public ::testing::TestWithParam<Stop> {};
+
+TEST_P(StoppedBySignal, the_same_command_goes_on) {
+  const TempFolder folder;
+  constexpr int kLong = 150;
+  const Scenario s{.name = "", .lora = true, .changes = {}};
+  Json config = config_of(s, folder / "whole");
+  config.update({{"max_steps", kLong}, {"save_strategy", "no"}});
+  config.update(GetParam().changes);
+  train_ok(folder.path(), config);
+
+  const fs::path output = folder / "output";
+  config["output_dir"] = output.string();
+  write_file(folder / "config.json", dump_json(config));
+  Outcome outcome = interrupted(folder.path(), output, {GetParam().signal});
+  ASSERT_EQ(outcome.code, 75) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("run the same command"));
+  EXPECT_FALSE(fs::exists(output / "adapter_model.safetensors"));
+  outcome = train_ok(folder.path(), config);
+  EXPECT_THAT(outcome.err, HasSubstr("resumed from"));
+  expect_same_end(output, folder / "whole", s);
+  expect_each_step_once(output / "metrics.jsonl", 1, kLong);
+}
+
+Json mostly_evaluating() {
+  return {{"eval_dataset_name", (kGoldens / "curves/llama_full/data.jsonl").string()},
+          {"eval_strategy", "steps"},
+          {"eval_steps", 1},
+          {"per_device_eval_batch_size", 1},
+          {"per_device_train_batch_size", 1},
+          {"gradient_accumulation_steps", 1}};
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StoppedBySignal,
+                         ::testing::Values(Stop{"term", SIGTERM, {}}, Stop{"interrupt", SIGINT, {}},
+                                           Stop{"user", SIGUSR1, {}},
+                                           Stop{"while_evaluating", SIGTERM, mostly_evaluating()}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(Stopped, a_second_signal_leaves_at_once) {
+  const TempFolder folder;
+  Json config = config_of({.name = "", .lora = true, .changes = {}}, folder / "output");
+  config.update({{"max_steps", 100'000}, {"save_strategy", "no"}});
+  write_file(folder / "config.json", dump_json(config));
+  EXPECT_EQ(interrupted(folder.path(), folder / "output", {SIGTERM, SIGINT}).code, 130);
+}
+
+TEST(Resume, a_moved_output_folder_keeps_its_best_checkpoint) {
+  const TempFolder folder;
+  Json config = config_of({.name = "", .lora = false, .changes = with_evaluation()}, folder / "first");
+  config.update({{"eval_steps", 1}, {"save_total_limit", 1}, {"load_best_model_at_end", true}, {"max_steps", 3}});
+  train_ok(folder.path(), config);
+  const std::string best = read_json(folder / "first/trainer_state.json").at("best_model_checkpoint");
+  fs::rename(folder / "first", folder / "second");
+  // From here on the loss only rises, so the best stays the one of the first part.
+  config.update({{"output_dir", (folder / "second").string()}, {"max_steps", 6}, {"learning_rate", 3.0}});
+  train_ok(folder.path(), config);
+  const fs::path kept = folder / "second" / fs::path(best).filename();
+  EXPECT_EQ(read_json(folder / "second/trainer_state.json").at("best_model_checkpoint"), kept.string());
+  ASSERT_TRUE(fs::exists(kept));
+  EXPECT_EQ(bytes_of(kept / "model.safetensors"), bytes_of(folder / "second/model.safetensors"));
+}
+
+TEST(Resume, never_starts_over_and_later_runs_do_not_meet_the_old_checkpoints) {
+  const TempFolder folder;
+  Json config = config_of({.name = "", .lora = false, .changes = {}}, folder / "output");
+  config["save_total_limit"] = 2;
+  train_ok(folder.path(), config);
+  config.update({{"learning_rate", 0.001}, {"max_steps", 3}});
+  const Outcome outcome = train_ok(folder.path(), config, {"--resume", "never"});
+  EXPECT_THAT(outcome.err, Not(HasSubstr("resumed from")));
+  EXPECT_EQ(history(folder / "output", "loss").size(), 3u);
+  EXPECT_TRUE(fs::exists(folder / "output" / checkpoint(3)));
+  EXPECT_FALSE(fs::exists(folder / "output" / checkpoint(kSteps)));
+  EXPECT_THAT(train_ok(folder.path(), config).err, HasSubstr("at step 3 of 3"));
+}
+
+TEST(Resume, a_finished_run_is_left_as_it_is) {
+  const TempFolder folder;
+  const Json config = config_of({.name = "", .lora = true, .changes = {}}, folder / "output");
+  train_ok(folder.path(), config);
+  std::map<std::string, std::string> before;
+  for (const char* file : {"adapter_model.safetensors", "train_results.json", "trainer_state.json", "metrics.jsonl"})
+    before[file] = bytes_of(folder / "output" / file);
+  train_ok(folder.path(), config);
+  for (const auto& [file, contents] : before) EXPECT_EQ(bytes_of(folder / "output" / file), contents) << file;
+}
+
+TEST(Resume, from_a_named_checkpoint_leaves_it_untouched) {
+  const TempFolder folder;
+  Json config = config_of({.name = "", .lora = true, .changes = {}}, folder / "one");
+  train_ok(folder.path(), config);
+  const fs::path from = folder / "one" / checkpoint(2);
+  const std::string before = bytes_of(from / "adapter_model.safetensors");
+  config["output_dir"] = (folder / "two").string();
+  const Outcome outcome = train_ok(folder.path(), config, {"--resume", from.string()});
+  EXPECT_THAT(outcome.err, HasSubstr("at step 2 of"));
+  EXPECT_EQ(bytes_of(from / "adapter_model.safetensors"), before);
+  expect_same_end(folder / "one", folder / "two", {.name = "", .lora = true, .changes = {}});
+}
+
+TEST(Resume, a_checkpoint_of_another_run_is_refused) {
+  const TempFolder folder;
+  Json config = config_of({.name = "", .lora = false, .changes = {}}, folder / "output");
+  train_ok(folder.path(), config);
+  for (const Json& other : {Json{{"seed", 7}}, Json{{"gradient_accumulation_steps", 1}}, Json{{"max_length", 5}}}) {
+    std::vector<std::string> words{(folder / "config.json").string()};
+    for (const std::string& word : overrides(other)) words.push_back(word);
+    const Outcome outcome = qtrain({.words = words});
+    EXPECT_EQ(outcome.code, 2) << other << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("the checkpoint was made with")) << other;
+  }
+}
+
+TEST(Resume, a_checkpoint_of_the_model_only_cannot_go_on) {
+  const TempFolder folder;
+  Json config = config_of({.name = "", .lora = false, .changes = {}}, folder / "output");
+  config["save_only_model"] = true;
+  train_ok(folder.path(), config);
+  EXPECT_FALSE(fs::exists(folder / "output" / checkpoint(2) / "optimizer.safetensors"));
+  const Outcome outcome = qtrain({.words = {(folder / "config.json").string(), "max_steps=9"}});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("save_only_model"));
+}
+
+TEST(Resume, what_is_no_checkpoint_is_ignored_or_refused) {
+  const TempFolder folder;
+  Json config = config_of({.name = "", .lora = false, .changes = {{"max_steps", 2}}}, folder / "output");
+  fs::create_directories(folder / "output/checkpoint-9.tmp");
+  fs::create_directories(folder / "output/checkpoint-8");
+  write_file(folder / "output/checkpoint-9.tmp/training_state.json", "{}");
+  EXPECT_THAT(train_ok(folder.path(), config).err, Not(HasSubstr("resumed from")));
+  const Outcome outcome =
+      qtrain({.words = {(folder / "config.json").string(), "--resume", (folder / "output/checkpoint-8").string()}});
+  EXPECT_EQ(outcome.code, 3) << outcome.err;
+}
+
+}  // namespace
+}  // namespace qtrain::e2e

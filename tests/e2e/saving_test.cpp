@@ -1,0 +1,209 @@
+// What a run leaves behind: files, layouts, which checkpoints stay, and that others can go on from them.
+#include "core/file.h"
+#include "core/safetensors.h"
+#include "tests/e2e/support.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
+
+std::vector<std::string> checkpoints(const fs::path& output) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(output))
+    if (entry.path().filename().string().starts_with("checkpoint-")) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TEST(Saving, a_full_run_leaves_a_model_folder) {
+  const TempFolder folder;
+  train_ok(folder.path(), tiny_run(folder / "out"));
+  const Json config = read_json(folder / "out/config.json");
+  EXPECT_EQ(config.at("architectures"), Json::array({"LlamaForCausalLM"}));
+  EXPECT_EQ(config.at("dtype"), "float32");
+  const auto before = tensors_of(kGoldens / "llama_gqa3_tied"), after = tensors_of(folder / "out");
+  EXPECT_EQ(before.size(), after.size());
+  EXPECT_FALSE(after.contains("lm_head.weight")) << "the head is tied";
+  for (const auto& [name, values] : before) {
+    ASSERT_TRUE(after.contains(name)) << name;
+    EXPECT_NE(values, after.at(name)) << name << " was not trained";
+  }
+  EXPECT_EQ(SafetensorsReader(folder / "out").metadata().at("format"), "pt");
+}
+
+TEST(Saving, weights_keep_the_dtype_of_the_config) {
+  const TempFolder folder;
+  for (const char* dtype : {"bfloat16", "float16"}) {
+    Json config = tiny_run(folder / dtype);
+    config["dtype"] = dtype;
+    train_ok(folder.path(), config);
+    EXPECT_EQ(read_json(folder / dtype / "config.json").at("dtype"), dtype);
+    const SafetensorsReader reader(folder / dtype);
+    EXPECT_EQ(name_of(reader.at("model.norm.weight").dtype), std::string_view(dtype));
+  }
+}
+
+TEST(Saving, an_adapter_run_leaves_what_peft_writes) {
+  const TempFolder folder;
+  Json config = tiny_lora_run(folder / "out");
+  config.update({{"lora_target_modules", Json::array({"q_proj", "down_proj"})}, {"use_rslora", true}});
+  train_ok(folder.path(), config);
+  EXPECT_FALSE(fs::exists(folder / "out/model.safetensors"));
+  const Json adapter = read_json(folder / "out/adapter_config.json");
+  EXPECT_THAT(keys_of(adapter),
+              IsSupersetOf({"base_model_name_or_path", "bias", "inference_mode", "lora_alpha", "lora_dropout",
+                            "peft_type", "r", "target_modules", "task_type", "use_rslora"}));
+  EXPECT_TRUE(std::ranges::is_sorted(keys_of(adapter)));
+  EXPECT_EQ(adapter.at("peft_type"), "LORA");
+  EXPECT_EQ(adapter.at("task_type"), "CAUSAL_LM");
+  EXPECT_EQ(adapter.at("r"), 4);
+  EXPECT_EQ(adapter.at("lora_alpha"), 8);
+  EXPECT_EQ(adapter.at("lora_dropout"), 0.2);
+  EXPECT_EQ(adapter.at("use_rslora"), true);
+  EXPECT_EQ(adapter.at("base_model_name_or_path"), config["model_name_or_path"]);
+  EXPECT_EQ(adapter.at("target_modules"), Json::array({"down_proj", "q_proj"}));
+  const auto tensors = tensors_of(folder / "out");
+  EXPECT_EQ(tensors.size(), 2u * 2 * 2);  // layers, modules, A and B
+  const std::string layer = "base_model.model.model.layers.1.";
+  const SafetensorsReader reader(folder / "out");
+  EXPECT_EQ(reader.at(layer + "self_attn.q_proj.lora_A.weight").shape, (Shape{4, 18}));
+  EXPECT_EQ(reader.at(layer + "self_attn.q_proj.lora_B.weight").shape, (Shape{18, 4}));
+  EXPECT_EQ(reader.at(layer + "mlp.down_proj.lora_A.weight").shape, (Shape{4, 22}));
+}
+
+TEST(Saving, trainer_state_and_metrics_have_what_transformers_logs) {
+  const TempFolder folder;
+  train_ok(folder.path(), tiny_run(folder / "out"));
+  const Json state = read_json(folder / "out/trainer_state.json");
+  EXPECT_TRUE(std::ranges::is_sorted(keys_of(state)));
+  EXPECT_EQ(state.at("global_step"), 8);
+  EXPECT_EQ(state.at("max_steps"), 8);
+  const auto rows = history(folder / "out", "loss");
+  ASSERT_EQ(rows.size(), 8u);
+  EXPECT_THAT(keys_of(rows[0]), ElementsAre("epoch", "grad_norm", "learning_rate", "loss", "num_tokens", "step"));
+  EXPECT_TRUE(state.at("log_history").back().contains("train_loss"));
+  const auto metrics = read_jsonl(folder / "out/metrics.jsonl");
+  ASSERT_EQ(metrics.size(), 9u);
+  EXPECT_THAT(keys_of(metrics[0]), IsSupersetOf({"time", "tokens_per_second", "data_wait_seconds", "rss_mb", "loss"}));
+  EXPECT_EQ(metrics[3].at("loss"), rows[3].at("loss"));
+  double sum = 0;
+  for (const double loss : column(rows, "loss")) sum += loss;
+  EXPECT_NEAR(read_json(folder / "out/train_results.json").at("train_loss").get<double>(), sum / 8, 1e-12);
+  const Json resolved = read_json(folder / "out/resolved_config.json").at("values");
+  EXPECT_EQ(resolved.at("learning_rate").at("value"), 0.005);
+}
+
+TEST(Saving, steps_saves_also_at_the_last_step) {
+  const TempFolder folder;
+  Json config = tiny_run(folder / "out");
+  config.update({{"save_strategy", "steps"}, {"save_steps", 3}});
+  train_ok(folder.path(), config);
+  EXPECT_THAT(checkpoints(folder / "out"), ElementsAre("checkpoint-3", "checkpoint-6", "checkpoint-8"));
+  EXPECT_EQ(bytes_of(folder / "out/checkpoint-8/model.safetensors"), bytes_of(folder / "out/model.safetensors"));
+}
+
+TEST(Saving, epoch_saves_at_the_end_of_each_epoch_and_of_the_run) {
+  const TempFolder folder;
+  Json config = tiny_run(folder / "out");  // 21 rows, two of two to a step: 6 steps an epoch
+  config.update({{"save_strategy", "epoch"}});
+  train_ok(folder.path(), config);
+  EXPECT_THAT(checkpoints(folder / "out"), ElementsAre("checkpoint-6", "checkpoint-8"));
+}
+
+/// A run that gets worse after its third step.
+Json worsening(const fs::path& output) {
+  Json config = tiny_run(output);
+  config.update({{"eval_dataset_name", (kGoldens / "curves/cosine/data.jsonl").string()},
+                 {"eval_strategy", "steps"},
+                 {"eval_steps", 1},
+                 {"save_strategy", "steps"},
+                 {"save_steps", 1},
+                 {"load_best_model_at_end", true},
+                 {"learning_rate", 0.3},
+                 {"warmup_steps", 6},
+                 {"max_grad_norm", 0}});
+  return config;
+}
+
+int best_step(const fs::path& output) {
+  const auto losses = column(history(output, "eval_loss"), "eval_loss");
+  return static_cast<int>(std::min_element(losses.begin(), losses.end()) - losses.begin()) + 1;
+}
+
+TEST(Best, stays_among_the_checkpoints_and_becomes_the_final_model) {
+  const TempFolder folder;
+  Json config = worsening(folder / "out");
+  config["save_total_limit"] = 1;
+  train_ok(folder.path(), config);
+  const int best = best_step(folder / "out");
+  ASSERT_LT(best, 7) << "the run was meant to get worse";
+  ASSERT_EQ(history(folder / "out", "eval_loss").size(), 8u);
+  const std::string name = "checkpoint-" + std::to_string(best);
+  EXPECT_THAT(checkpoints(folder / "out"), ElementsAre(name, "checkpoint-8"));
+  EXPECT_EQ(bytes_of(folder / "out" / name / "model.safetensors"), bytes_of(folder / "out/model.safetensors"));
+  const Json state = read_json(folder / "out/trainer_state.json");
+  EXPECT_EQ(state.at("best_global_step"), best);
+  EXPECT_EQ(fs::path(state.at("best_model_checkpoint").get<std::string>()).filename(), name);
+  EXPECT_EQ(state.at("best_metric"), history(folder / "out", "eval_loss")[best - 1].at("eval_loss"));
+}
+
+TEST(Best, adapter_becomes_the_final_adapter) {
+  const TempFolder folder;
+  Json config = worsening(folder / "out");
+  config.update({{"use_peft", true}, {"learning_rate", 1.0}, {"save_total_limit", 2}});
+  train_ok(folder.path(), config);
+  const int best = best_step(folder / "out");
+  ASSERT_LT(best, 7) << "the run was meant to get worse";
+  const fs::path kept = folder / "out" / ("checkpoint-" + std::to_string(best));
+  EXPECT_EQ(checkpoints(folder / "out").size(), 2u);
+  EXPECT_EQ(bytes_of(kept / "adapter_model.safetensors"), bytes_of(folder / "out/adapter_model.safetensors"));
+}
+
+TEST(Best, save_strategy_best_saves_only_improvements) {
+  const TempFolder folder;
+  Json config = worsening(folder / "out");
+  config["save_strategy"] = "best";
+  train_ok(folder.path(), config);
+  std::vector<std::string> expected;
+  double best = 1e9;
+  const auto losses = column(history(folder / "out", "eval_loss"), "eval_loss");
+  for (std::size_t i = 0; i < losses.size(); ++i)
+    if (losses[i] < best) {
+      best = losses[i];
+      expected.push_back("checkpoint-" + std::to_string(i + 1));
+    }
+  EXPECT_EQ(checkpoints(folder / "out"), expected);
+  EXPECT_LT(expected.size(), 8u);
+}
+
+TEST(Adapter, goes_on_from_an_earlier_one) {
+  const TempFolder folder;
+  train_ok(folder.path(), tiny_lora_run(folder / "first"));
+  Json config = tiny_run(folder / "second");
+  config.update({{"adapter_name_or_path", (folder / "first").string()}, {"learning_rate", 0.0}});
+  train_ok(folder.path(), config);
+  // Nothing moved, so what was read is what is written: tensors and settings.
+  EXPECT_EQ(largest_difference(folder / "first", folder / "second"), 0);
+  EXPECT_EQ(read_json(folder / "first/adapter_config.json"), read_json(folder / "second/adapter_config.json"));
+}
+
+TEST(Adapter, refuses_settings_that_disagree) {
+  const TempFolder folder;
+  train_ok(folder.path(), tiny_lora_run(folder / "first"));
+  Json config = tiny_run(folder / "second");
+  config["adapter_name_or_path"] = (folder / "first").string();
+  write_file(folder / "config.json", dump_json(config));
+  for (const char* key : {"lora_r=16", "lora_alpha=32", "lora_dropout=0.5", "use_rslora=true"}) {
+    const Outcome outcome = qtrain({.words = {(folder / "config.json").string(), key}});
+    EXPECT_EQ(outcome.code, 2) << key << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("disagrees with the adapter")) << key;
+  }
+  EXPECT_EQ(qtrain({.words = {(folder / "config.json").string(), "lora_r=4"}}).code, 0);
+}
+
+}  // namespace
+}  // namespace qtrain::e2e

@@ -1,0 +1,201 @@
+#include "tests/e2e/support.h"
+
+#include <cmath>
+
+#include "core/file.h"
+#include "core/safetensors.h"
+
+namespace qtrain::e2e {
+namespace {
+
+/// U+0100 + id in UTF-8; enough for ids below 1,792.
+std::string letter(int id) {
+  const int code = 0x100 + id;
+  return {static_cast<char>(0xc0 | code >> 6), static_cast<char>(0x80 | (code & 0x3f))};
+}
+
+std::vector<double> values_of(const ConstTensor& t) {
+  std::vector<double> values(static_cast<std::size_t>(t.numel()));
+  for (std::size_t i = 0; i < values.size(); ++i) switch (t.dtype) {
+      case DType::f32: values[i] = t.as<float>()[i]; break;
+      case DType::bf16: values[i] = static_cast<float>(t.as<Bf16>()[i]); break;
+      case DType::f16: values[i] = static_cast<float>(t.as<F16>()[i]); break;
+      default: ADD_FAILURE() << "a tensor of another type";
+    }
+  return values;
+}
+
+}  // namespace
+
+Launch launch_of(const Call& call) {
+  std::vector<std::string> argv{QTRAIN_PROGRAM};
+  argv.insert(argv.end(), call.words.begin(), call.words.end());
+  return {.argv = argv, .folder = call.folder, .input = call.input};
+}
+
+Outcome qtrain(const Call& call) {
+  return Process(launch_of(call)).wait();
+}
+
+Outcome qtrain_ok(const Call& call) {
+  const Outcome outcome = qtrain(call);
+  EXPECT_EQ(outcome.code, 0) << outcome.err << outcome.out;
+  EXPECT_FALSE(outcome.timed_out);
+  return outcome;
+}
+
+std::vector<std::string> overrides(const Json& values) {
+  std::vector<std::string> words;
+  for (const auto& [key, value] : values.items()) words.push_back(key + "=" + dump_json(value));
+  return words;
+}
+
+Outcome train_ok(const fs::path& folder, const Json& config, const std::vector<std::string>& more) {
+  write_file(folder / "config.json", dump_json(config, 2));
+  std::vector<std::string> words{(folder / "config.json").string()};
+  words.insert(words.end(), more.begin(), more.end());
+  return qtrain_ok({.words = words});
+}
+
+std::vector<Json> history(const fs::path& output, const char* key) {
+  std::vector<Json> rows;
+  for (const Json& row : read_json(output / "trainer_state.json").at("log_history"))
+    if (row.contains(key)) rows.push_back(row);
+  return rows;
+}
+
+std::vector<double> column(const std::vector<Json>& rows, const char* key) {
+  std::vector<double> values;
+  for (const Json& row : rows) values.push_back(row.at(key).get<double>());
+  return values;
+}
+
+Json history_without_times(const fs::path& output) {
+  Json rows = read_json(output / "trainer_state.json").at("log_history");
+  for (Json& row : rows)
+    for (const char* key : {"eval_runtime", "eval_samples_per_second", "eval_steps_per_second", "train_runtime",
+                            "train_samples_per_second", "train_steps_per_second"})
+      row.erase(key);
+  return rows;
+}
+
+std::vector<std::string> keys_of(const Json& object) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : object.items()) keys.push_back(key);
+  return keys;
+}
+
+std::string bytes_of(const fs::path& file) {
+  return read_text(file);
+}
+
+std::vector<Json> read_jsonl(const fs::path& file) {
+  std::vector<Json> rows;
+  const std::string text = read_text(file);
+  for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
+    rows.push_back(parse_json(std::string_view(text).substr(begin, end - begin), file.string()));
+  return rows;
+}
+
+std::string jsonl(const std::vector<Json>& rows) {
+  std::string text;
+  for (const Json& row : rows) text += dump_json(row) + "\n";
+  return text;
+}
+
+std::map<std::string, std::vector<double>> tensors_of(const fs::path& path) {
+  const SafetensorsReader reader(path);
+  std::map<std::string, std::vector<double>> all;
+  for (const auto& [name, tensor] : reader.tensors()) all[name] = values_of(tensor);
+  return all;
+}
+
+double largest_difference(const fs::path& a, const fs::path& b) {
+  const auto left = tensors_of(a), right = tensors_of(b);
+  EXPECT_EQ(left.size(), right.size());
+  double largest = 0;
+  for (const auto& [name, values] : left) {
+    const auto other = right.find(name);
+    if (other == right.end() || other->second.size() != values.size()) {
+      ADD_FAILURE() << name << " differs in shape or is missing";
+      continue;
+    }
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      EXPECT_TRUE(std::isfinite(values[i])) << name;
+      largest = std::max(largest, std::abs(values[i] - other->second[i]));
+    }
+  }
+  return largest;
+}
+
+Json tiny_run(const fs::path& output) {
+  return {{"model_name_or_path", (kGoldens / "llama_gqa3_tied").string()},
+          {"dataset_name", (kGoldens / "curves/cosine/data.jsonl").string()},
+          {"output_dir", output.string()},
+          {"bf16", false},
+          {"threads", 1},
+          {"max_steps", 8},
+          {"per_device_train_batch_size", 2},
+          {"gradient_accumulation_steps", 2},
+          {"gradient_checkpointing", false},
+          {"learning_rate", 0.005},
+          {"warmup_steps", 2},
+          {"weight_decay", 0.1},
+          {"logging_steps", 1},
+          {"save_strategy", "no"}};
+}
+
+Json tiny_lora_run(const fs::path& output) {
+  Json config = tiny_run(output);
+  config.update({{"use_peft", true},
+                 {"lora_r", 4},
+                 {"lora_alpha", 8},
+                 {"lora_dropout", 0.2},
+                 {"lora_target_modules", "all-linear"}});
+  return config;
+}
+
+void write_untrained_model(const fs::path& folder) {
+  fs::create_directories(folder);
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})
+    fs::copy_file(kChatml / name, folder / name);
+  const Json config{{"architectures", Json::array({"LlamaForCausalLM"})},
+                    {"model_type", "llama"},
+                    {"vocab_size", 400},
+                    {"hidden_size", 48},
+                    {"intermediate_size", 96},
+                    {"num_hidden_layers", 2},
+                    {"num_attention_heads", 4},
+                    {"num_key_value_heads", 2},
+                    {"max_position_embeddings", 256},
+                    {"rms_norm_eps", 1e-5},
+                    {"initializer_range", 0.02},
+                    {"rope_theta", 10000.0},
+                    {"hidden_act", "silu"},
+                    {"eos_token_id", 2},
+                    {"tie_word_embeddings", true},
+                    {"torch_dtype", "float32"}};
+  write_file(folder / "config.json", dump_json(config, 2));
+}
+
+void write_letter_tokenizer(const fs::path& folder, int size) {
+  Json vocabulary = Json::object();
+  for (int id = 0; id < size; ++id) vocabulary[letter(id)] = id;
+  const Json tokenizer{{"version", "1.0"},
+                       {"added_tokens", Json::array()},
+                       {"normalizer", nullptr},
+                       {"pre_tokenizer", nullptr},
+                       {"post_processor", nullptr},
+                       {"decoder", {{"type", "Fuse"}}},
+                       {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", Json::array()}}}};
+  write_file(folder / "tokenizer.json", dump_json(tokenizer));
+  write_file(folder / "tokenizer_config.json", "{}");
+}
+
+std::string letters(const std::vector<int>& ids) {
+  std::string text;
+  for (const int id : ids) text += letter(id);
+  return text;
+}
+
+}  // namespace qtrain::e2e

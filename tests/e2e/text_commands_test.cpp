@@ -1,0 +1,150 @@
+// tokenize, render, inspect, config, help: text in, text out.
+#include "core/file.h"
+#include "tests/e2e/support.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::vector<std::string> with(std::vector<std::string> words, const std::vector<std::string>& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST(Tokenize, goes_both_ways_from_a_file_and_from_standard_input) {
+  const TempFolder folder;
+  const std::vector<std::string> words{"tokenize", "--model", kChatml.string()};
+  const std::string strings = "\"hello world\"\n\"<|im_start|>a\\nb \\u00e9\"\n\n\"\"\n";
+  const Outcome from_input = qtrain_ok({.words = words, .input = strings});
+  write_file(folder / "strings", strings);
+  EXPECT_EQ(qtrain_ok({.words = with(words, {"--input", (folder / "strings").string()})}).out, from_input.out);
+  const Outcome back = qtrain_ok({.words = with(words, {"--decode"}), .input = from_input.out});
+  EXPECT_EQ(back.out, "\"hello world\"\n\"<|im_start|>a\\nb \u00e9\"\n\"\"\n");
+  EXPECT_EQ(qtrain_ok({.words = with(words, {"--decode", "--no_special"}), .input = "[1]\n"}).out, "\"\"\n");
+}
+
+TEST(Tokenize, refuses_bad_lines_and_ids) {
+  const std::vector<std::string> words{"tokenize", "--model", kChatml.string()};
+  const Outcome id = qtrain({.words = with(words, {"--decode"}), .input = "[1]\n[1, 400]\n"});
+  EXPECT_EQ(id.code, 3);
+  EXPECT_THAT(id.err, AllOf(HasSubstr("standard input:2"), HasSubstr("400")));
+  for (const char* ids : {"[-1]\n", "[99999999999999999999]\n", "[1.5]\n", "\"a\"\n", "[1\n"})
+    EXPECT_EQ(qtrain({.words = with(words, {"--decode"}), .input = ids}).code, 3) << ids;
+  const Outcome line = qtrain({.words = words, .input = "\"a\"\nplain\n"});
+  EXPECT_EQ(line.code, 3);
+  EXPECT_THAT(line.err, HasSubstr("standard input:2"));
+  EXPECT_EQ(qtrain({.words = with(words, {"--input", "/nowhere/at/all"})}).code, 3);
+  EXPECT_EQ(qtrain({.words = {"tokenize", "--model", kGoldens.string()}}).code, 3);
+}
+
+TEST(Render, writes_what_the_template_says) {
+  const TempFolder folder;
+  const fs::path rows = folder / "rows.jsonl";
+  write_file(rows, R"({"messages": [{"role": "user", "content": "hi"}], "enable_thinking": true})"
+                   "\n");
+  const std::vector<std::string> words{"render", "--model", kChatml.string(), "--input", rows.string()};
+  EXPECT_EQ(qtrain_ok({.words = words}).out, R"("<|im_start|>user\nhi<|im_end|>\n")"
+                                             "\n");
+  EXPECT_EQ(qtrain_ok({.words = with(words, {"--add_generation_prompt"})}).out,
+            R"("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n<think>")"
+            "\n");
+  write_file(rows, "{\"text\": \"a\"}\n");
+  const Outcome outcome = qtrain({.words = words});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("rows.jsonl:1"));
+}
+
+TEST(Inspect, tells_each_kind_in_json) {
+  const TempFolder folder;
+  Json config = tiny_lora_run(folder / "out");
+  config.update({{"save_strategy", "steps"}, {"save_steps", 4}});
+  train_ok(folder.path(), config);
+  const auto kind = [](const fs::path& path) {
+    const Json report = parse_json(qtrain_ok({.words = {"inspect", path.string(), "--json"}}).out, "stdout");
+    return report.at("kind").get<std::string>();
+  };
+  EXPECT_EQ(kind(kGoldens / "llama_gqa3_tied"), "model folder");
+  EXPECT_EQ(kind(kGoldens / "llama_f16_sharded"), "model folder");
+  EXPECT_EQ(kind(kGoldens / "lora_llama_all/adapter"), "adapter");
+  EXPECT_EQ(kind(folder / "out/checkpoint-4"), "checkpoint");
+  EXPECT_EQ(kind(folder / "out/adapter_model.safetensors"), "safetensors file");
+  EXPECT_EQ(kind(QTRAIN_SOURCE_DIR "/tests/train/goldens/gguf/smollm.gguf"), "GGUF file");
+  EXPECT_THAT(qtrain_ok({.words = {"inspect", (kGoldens / "llama_gqa3_tied").string()}}).out, HasSubstr("llama"));
+  EXPECT_EQ(qtrain({.words = {"inspect", "/nowhere/at/all"}}).code, 3);
+  write_file(folder / "notes.txt", "hello");
+  EXPECT_EQ(qtrain({.words = {"inspect", (folder / "notes.txt").string()}}).code, 3);
+}
+
+TEST(ConfigCommand, tells_values_and_where_they_come_from) {
+  const TempFolder folder;
+  write_file(folder / "run.json", "{\n  // a comment\n  \"lora_r\": 4\n}\n");
+  const Outcome outcome =
+      qtrain_ok({.words = {"config", (folder / "run.json").string(), "--json", "training.learning_rate=0.5"},
+                 .folder = folder.path()});
+  const Json values = parse_json(outcome.out, "stdout").at("values");
+  EXPECT_EQ(values.at("lora_r").at("value"), 4);
+  EXPECT_THAT(values.at("lora_r").at("origin").get<std::string>(), HasSubstr("run.json:3"));
+  EXPECT_EQ(values.at("max_grad_norm").at("value"), 1.0);
+  EXPECT_THAT(qtrain_ok({.words = {"config"}}).out, HasSubstr("gradient_accumulation_steps"));
+}
+
+TEST(Train, json_leaves_one_document_on_stdout) {
+  const TempFolder folder;
+  const Outcome outcome = train_ok(folder.path(), tiny_run(folder / "out"), {"--json"});
+  const Json results = parse_json(outcome.out, "stdout");
+  EXPECT_EQ(results.at("step"), 8);
+  EXPECT_EQ(results.at("train_loss"), read_json(folder / "out/train_results.json").at("train_loss"));
+  EXPECT_EQ(train_ok(folder.path(), tiny_run(folder / "again")).out, "");
+}
+
+TEST(Train, overrides_and_the_bare_form_are_the_same) {
+  const TempFolder folder;
+  write_file(folder / "run.json", dump_json(tiny_run(folder / "a")));
+  qtrain_ok({.words = {"run.json", "max_steps=2"}, .folder = folder.path()});
+  qtrain_ok({.words = {"train", "run.json", "max_steps=2", "output_dir=" + (folder / "b").string()},
+             .folder = folder.path()});
+  EXPECT_EQ(history(folder / "a", "loss").size(), 2u);
+  EXPECT_EQ(bytes_of(folder / "a/model.safetensors"), bytes_of(folder / "b/model.safetensors"));
+}
+
+TEST(Help, is_there_for_every_command) {
+  const std::string general = qtrain_ok({.words = {"--help"}}).out;
+  for (const char* command : {"train", "eval", "generate", "chat", "validate", "tokenize", "render", "import",
+                              "inspect", "config", "doctor", "completion"}) {
+    EXPECT_THAT(general, HasSubstr(std::string("  ") + command));
+    const Outcome outcome = qtrain_ok({.words = {command, "--help"}});
+    EXPECT_THAT(outcome.out, HasSubstr(std::string("usage: qtrain ") + command));
+    EXPECT_EQ(outcome.err, "");
+  }
+}
+
+TEST(Help, version_and_wrong_words) {
+  EXPECT_THAT(qtrain_ok({.words = {"--version"}}).out, ::testing::MatchesRegex("qtrain [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+  EXPECT_EQ(qtrain({.words = {}}).code, 2);
+  const Outcome command = qtrain({.words = {"trian"}});
+  EXPECT_EQ(command.code, 2);
+  EXPECT_THAT(command.err, HasSubstr("\"train\""));
+  const Outcome flag = qtrain({.words = {"generate", "--modle", "x"}});
+  EXPECT_EQ(flag.code, 2);
+  EXPECT_THAT(flag.err, HasSubstr("--model"));
+  const Outcome missing = qtrain({.words = {"/nowhere/run.json"}});
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_THAT(missing.err, HasSubstr("/nowhere/run.json"));
+}
+
+TEST(Doctor, reports_in_json) {
+  const Json report = parse_json(qtrain_ok({.words = {"doctor", "--json"}}).out, "stdout");
+  EXPECT_TRUE(report.contains("processor"));
+  EXPECT_TRUE(report.contains("memory"));
+}
+
+TEST(Completion, lists_commands_for_both_shells) {
+  for (const char* shell : {"bash", "zsh"})
+    EXPECT_THAT(qtrain_ok({.words = {"completion", shell}}).out, AllOf(HasSubstr("generate"), HasSubstr("--model")));
+  EXPECT_EQ(qtrain({.words = {"completion", "fish"}}).code, 2);
+}
+
+}  // namespace
+}  // namespace qtrain::e2e

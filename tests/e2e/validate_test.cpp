@@ -1,0 +1,171 @@
+#include "core/file.h"
+#include "tests/e2e/support.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class Validate : public ::testing::Test {
+ protected:
+  void write(const Json& config) { write_file(folder_ / "run.json", dump_json(config, 2)); }
+  Outcome validate(const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words{"validate", (folder_ / "run.json").string(), "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = qtrain({.words = words});
+    report_ = parse_json(outcome.out, "stdout");
+    EXPECT_FALSE(fs::exists(folder_ / "out"));
+    return outcome;
+  }
+  /// "kind where cause" of each problem.
+  std::vector<std::string> problems() const {
+    std::vector<std::string> texts;
+    for (const Json& p : report_.at("problems"))
+      texts.push_back(p.at("kind").get<std::string>() + " " + p.at("where").get<std::string>() + " " +
+                      p.at("cause").get<std::string>());
+    return texts;
+  }
+  Json rows(const std::string& lines) {
+    write_file(folder_ / "rows.jsonl", lines);
+    Json config = tiny_run(folder_ / "out");
+    config["dataset_name"] = (folder_ / "rows.jsonl").string();
+    return config;
+  }
+  TempFolder folder_;
+  Json report_;
+};
+
+TEST_F(Validate, a_good_run_is_valid) {
+  write(tiny_lora_run(folder_ / "out"));
+  EXPECT_EQ(validate().code, 0);
+  EXPECT_EQ(report_.at("valid"), true);
+  EXPECT_THAT(report_.at("problems"), IsEmpty());
+  EXPECT_THAT(report_.at("checked").at("training rows").get<std::string>(), HasSubstr("21 rows of 21"));
+  EXPECT_THAT(report_.at("checked").at("memory and disk").get<std::string>(), HasSubstr("8 updates"));
+  const Outcome text = qtrain({.words = {"validate", (folder_ / "run.json").string()}});
+  EXPECT_EQ(text.code, 0);
+  EXPECT_TRUE(text.out.ends_with("\nvalid\n")) << text.out;
+}
+
+TEST_F(Validate, lists_all_problems_and_not_the_first) {
+  Json config = tiny_run(folder_ / "out");
+  config.update({{"learning_rat", 1},
+                 {"max_steps", "many"},
+                 {"model_name_or_path", "/nowhere/model"},
+                 {"dataset_name", "/nowhere/rows.jsonl"}});
+  write(config);
+  EXPECT_EQ(validate().code, 2);
+  const auto all = problems();
+  ASSERT_EQ(all.size(), 4u) << report_;
+  EXPECT_THAT(all[0] + all[1], HasSubstr("learning_rat"));
+  EXPECT_THAT(all[0] + all[1], HasSubstr("max_steps"));
+  EXPECT_THAT(all[2], HasSubstr("input /nowhere/model"));
+  EXPECT_THAT(all[3], HasSubstr("/nowhere/rows.jsonl"));
+  EXPECT_THAT(report_.at("problems")[0].at("remedy").get<std::string>() +
+                  report_.at("problems")[1].at("remedy").get<std::string>(),
+              HasSubstr("learning_rate"));
+}
+
+TEST_F(Validate, missing_files_are_input_errors) {
+  Json config = tiny_run(folder_ / "out");
+  config["eval_dataset_name"] = "/nowhere/eval.jsonl";
+  config["adapter_name_or_path"] = "/nowhere/adapter";
+  write(config);
+  EXPECT_EQ(validate().code, 3);
+  EXPECT_EQ(problems().size(), 2u) << report_;
+}
+
+TEST_F(Validate, a_config_that_is_no_json_has_one_problem) {
+  write_file(folder_ / "run.json", "{\"seed\": 1,}");
+  EXPECT_EQ(validate().code, 2);
+  ASSERT_EQ(problems().size(), 1u);
+  EXPECT_THAT(problems()[0], HasSubstr("run.json:1"));
+}
+
+TEST_F(Validate, every_bad_row_is_named) {
+  const std::string good = "{\"input_ids\": [5, 6, 7]}\n";
+  write(rows(good + "{\"input_ids\": [5\n" + good + "{\"input_ids\": \"x\"}\n" + "{\"input_ids\": \"y\"}\n" + good));
+  EXPECT_EQ(validate().code, 3);
+  const auto all = problems();
+  ASSERT_EQ(all.size(), 2u) << report_;
+  EXPECT_THAT(all[0], HasSubstr("rows.jsonl:2"));
+  EXPECT_THAT(all[1], HasSubstr("rows.jsonl:4"));
+  EXPECT_THAT(all[1], HasSubstr("and 1 more row"));
+}
+
+TEST_F(Validate, of_many_bad_rows_the_first_are_named_and_the_rest_counted) {
+  std::string lines;
+  for (int i = 0; i < 30; ++i) lines += "{\"input_ids\": [1, " + std::string(i + 1, 'x') + "]}\n";
+  write(rows(lines));
+  EXPECT_EQ(validate().code, 3);
+  const auto all = problems();
+  ASSERT_LE(all.size(), 21u);
+  EXPECT_THAT(all[0], HasSubstr("rows.jsonl:1"));
+  EXPECT_THAT(all.back(), HasSubstr("30"));
+}
+
+TEST_F(Validate, chat_rows_need_a_template) {
+  write_untrained_model(folder_ / "model");
+  Json config = rows("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n");
+  config["model_name_or_path"] = (folder_ / "model").string();
+  write(config);
+  EXPECT_EQ(validate().code, 0) << report_;
+  EXPECT_THAT(report_.at("checked").at("model").get<std::string>(), HasSubstr("random"));
+  fs::remove(folder_ / "model/chat_template.jinja");
+  EXPECT_EQ(validate().code, 3);
+  ASSERT_EQ(problems().size(), 1u);
+  EXPECT_THAT(problems()[0], HasSubstr("chat template"));
+}
+
+TEST_F(Validate, tokens_must_fit_the_vocabulary) {
+  write(rows("{\"input_ids\": [5, 64, 7]}\n"));
+  EXPECT_EQ(validate().code, 3);
+  ASSERT_EQ(problems().size(), 1u);
+  EXPECT_THAT(problems()[0], HasSubstr("64"));
+  write_untrained_model(folder_ / "model");
+  Json model = read_json(folder_ / "model/config.json");
+  model["vocab_size"] = 390;
+  write_file(folder_ / "model/config.json", dump_json(model));
+  Json config = rows("{\"input_ids\": [5, 64, 7]}\n");
+  config["model_name_or_path"] = (folder_ / "model").string();
+  write(config);
+  EXPECT_EQ(validate().code, 0);
+  EXPECT_THAT(report_.at("warnings").at(0).get<std::string>(), HasSubstr("390"));
+}
+
+TEST_F(Validate, a_model_that_cannot_be_trained_is_told) {
+  fs::create_directories(folder_ / "model");
+  fs::copy_file(kGoldens / "llama_gqa3_tied/model.safetensors", folder_ / "model/model.safetensors");
+  Json model = read_json(kGoldens / "llama_gqa3_tied/config.json");
+  model["intermediate_size"] = 30;
+  write_file(folder_ / "model/config.json", dump_json(model));
+  Json config = tiny_run(folder_ / "out");
+  config["model_name_or_path"] = (folder_ / "model").string();
+  write(config);
+  EXPECT_EQ(validate().code, 3);
+  EXPECT_EQ(problems().size(), 6u) << "three weights of two layers" << report_;
+  EXPECT_THAT(problems()[0], HasSubstr("gate_proj"));
+}
+
+TEST_F(Validate, what_does_not_fit_in_memory_is_told) {
+  write_untrained_model(folder_ / "model");
+  Json model = read_json(folder_ / "model/config.json");
+  model.update({{"hidden_size", 65536}, {"intermediate_size", 262144}, {"num_hidden_layers", 80}});
+  write_file(folder_ / "model/config.json", dump_json(model));
+  Json config = tiny_run(folder_ / "out");
+  config["model_name_or_path"] = (folder_ / "model").string();
+  write(config);
+  EXPECT_EQ(validate().code, 4) << report_;
+  EXPECT_EQ(report_.at("problems")[0].at("kind"), "memory");
+  EXPECT_THAT(problems()[0], HasSubstr("optimizer"));
+}
+
+TEST_F(Validate, overrides_count) {
+  write(tiny_run(folder_ / "out"));
+  EXPECT_EQ(validate({"device=cuda"}).code, 2);
+  EXPECT_THAT(problems()[0], HasSubstr("cuda"));
+}
+
+}  // namespace
+}  // namespace qtrain::e2e

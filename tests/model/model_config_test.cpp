@@ -1,0 +1,230 @@
+#include "model/model_config.h"
+
+#include <gmock/gmock.h>
+
+#include "core/file.h"
+#include "tests/core/temp_folder.h"
+#include "tests/model/support.h"
+
+namespace qtrain::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+ModelConfig parse(const Json& more) { return parse_model_config(small_config(more), "m/config.json"); }
+
+Json without(const char* key) {
+  Json c = small_config(Json::object());
+  c.erase(key);
+  return c;
+}
+
+Json rope(Json fields) { return {{"rope_parameters", std::move(fields)}}; }
+
+/// Fields that cannot be honoured, and the key that the message must name.
+struct Refusal {
+  Json config;
+  const char* key;
+};
+
+std::vector<Refusal> refusals() {
+  const Json qwen{{"model_type", "qwen2"}, {"use_sliding_window", true}, {"sliding_window", 4}};
+  const auto qwen_with = [&](Json more) {
+    Json c = qwen;
+    c.update(more);
+    return c;
+  };
+  return {
+      {{{"model_type", "gpt2"}}, "model_type"},
+      {{{"model_type", 3}}, "model_type"},
+      {{{"hidden_size", 0}}, "hidden_size"},
+      {{{"hidden_size", -12}}, "hidden_size"},
+      {{{"hidden_size", 12.5}}, "hidden_size"},
+      {{{"hidden_size", "12"}}, "hidden_size"},
+      {{{"hidden_size", 18446744073709551615u}}, "hidden_size"},
+      {{{"intermediate_size", nullptr}}, "intermediate_size"},
+      {{{"num_hidden_layers", 20000}}, "num_hidden_layers"},
+      {{{"num_attention_heads", 3}}, "num_key_value_heads"},
+      {{{"num_key_value_heads", 3}}, "num_key_value_heads"},
+      {{{"head_dim", nullptr}, {"hidden_size", 13}}, "head_dim"},
+      {{{"head_dim", 5}}, "head_dim"},
+      {{{"head_dim", 512}}, "head_dim"},
+      {{{"vocab_size", std::int64_t{1} << 40}}, "vocab_size"},
+      {{{"max_position_embeddings", 0}}, "max_position_embeddings"},
+      {{{"hidden_act", "gelu"}}, "hidden_act"},
+      {{{"attention_dropout", 0.1}}, "attention_dropout"},
+      {{{"partial_rotary_factor", 0.5}}, "partial_rotary_factor"},
+      {{{"quantization_config", {{"quant_method", "gptq"}}}}, "quantization_config"},
+      {{{"rms_norm_eps", 0}}, "rms_norm_eps"},
+      {{{"rms_norm_eps", "1e-5"}}, "rms_norm_eps"},
+      {{{"tie_word_embeddings", 1}}, "tie_word_embeddings"},
+      {{{"attention_bias", "yes"}}, "attention_bias"},
+      {{{"mlp_bias", 0}}, "mlp_bias"},
+      {{{"dtype", "float8_e4m3fn"}}, "dtype"},
+      {{{"torch_dtype", "int8"}}, "torch_dtype"},
+      {{{"eos_token_id", "</s>"}}, "eos_token_id"},
+      {{{"eos_token_id", {1, 2.5}}}, "eos_token_id"},
+      {{{"bos_token_id", 4294967297}}, "bos_token_id"},
+      {{{"rope_theta", 0}}, "rope_theta"},
+      {{{"rope_theta", "1e6"}}, "rope_theta"},
+      {{{"rope_scaling", "linear"}}, "rope_scaling"},
+      {rope({{"rope_type", "longrope"}, {"factor", 2}}), "rope_type"},
+      {rope({{"type", "su"}, {"factor", 2}}), "rope_type"},
+      {rope({{"rope_type", "linear"}}), "factor"},
+      {rope({{"rope_type", "linear"}, {"factor", 0.5}}), "factor"},
+      {rope({{"rope_type", "default"}, {"partial_rotary_factor", 0.25}}), "partial_rotary_factor"},
+      {rope({{"full_attention", {{"rope_type", "default"}}}}), "full_attention"},
+      {rope({{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 4}}), "high_freq_factor"},
+      {rope({{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 0}}), "low_freq_factor"},
+      {rope({{"rope_type", "llama3"}, {"factor", 8}, {"original_max_position_embeddings", 0}}), "original_max_position_embeddings"},
+      {rope({{"rope_type", "yarn"}, {"factor", 8}, {"beta_fast", 0}}), "beta_fast"},
+      {rope({{"rope_type", "yarn"}, {"factor", 8}, {"beta_slow", -1}}), "beta_slow"},
+      {rope({{"rope_type", "yarn"}, {"factor", 8}, {"attention_factor", 0}}), "attention_factor"},
+      {rope({{"rope_type", "yarn"}, {"factor", 8}, {"truncate", "no"}}), "truncate"},
+      {{{"model_type", "mistral"}, {"sliding_window", 0}}, "sliding_window"},
+      {{{"model_type", "mistral"}, {"sliding_window", "4096"}}, "sliding_window"},
+      {qwen_with({{"sliding_window", 4.5}}), "sliding_window"},
+      {qwen_with({{"use_sliding_window", "true"}}), "use_sliding_window"},
+      {qwen_with({{"max_window_layers", -1}}), "max_window_layers"},
+      {qwen_with({{"layer_types", {"sliding_attention"}}}), "layer_types"},
+      {qwen_with({{"layer_types", {"sliding_attention", "linear_attention"}}}), "linear_attention"},
+      {qwen_with({{"layer_types", "sliding_attention"}}), "layer_types"},
+  };
+}
+
+TEST(ModelConfig, RefusalsNameFileAndKey) {
+  for (const Refusal& r : refusals()) {
+    SCOPED_TRACE(r.config.dump());
+    const Error e = error_of([&] { parse(r.config); });
+    EXPECT_EQ(e.kind(), ErrorKind::input);
+    EXPECT_THAT(e.text().place, HasSubstr("m/config.json"));
+    EXPECT_THAT(e.text().cause, HasSubstr(r.key));
+  }
+}
+
+TEST(ModelConfig, NamesWhatIsMissing) {
+  for (const char* key : {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size"}) {
+    const Error e = error_of([&] { parse_model_config(without(key), "c"); });
+    EXPECT_EQ(e.kind(), ErrorKind::input);
+    EXPECT_THAT(e.what(), HasSubstr("\"" + std::string(key) + "\" is missing"));
+  }
+  EXPECT_THAT(error_of([&] { parse_model_config(without("model_type"), "c"); }).what(), HasSubstr("model_type"));
+  EXPECT_EQ(error_of([] { parse_model_config(Json::array(), "c"); }).kind(), ErrorKind::input);
+}
+
+TEST(ModelConfig, UnknownFamilyListsTheKnownOnes) {
+  EXPECT_THAT(error_of([] { parse({{"model_type", "gemma3"}}); }).text().remedy,
+              ::testing::AllOf(HasSubstr("llama"), HasSubstr("mistral"), HasSubstr("qwen2"), HasSubstr("qwen3")));
+}
+
+TEST(ModelConfig, FillsInWhatTransformersFillsIn) {
+  Json json = small_config({{"hidden_size", 16}});
+  for (const char* key : {"num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps", "tie_word_embeddings"})
+    json.erase(key);
+  const ModelConfig c = parse_model_config(json, "c");
+  EXPECT_EQ(c.kv_heads, 4);
+  EXPECT_EQ(c.head_dim, 4);
+  EXPECT_EQ(c.max_position_embeddings, 2048);
+  EXPECT_EQ(c.rms_norm_eps, 1e-6);
+  EXPECT_FALSE(c.tie_word_embeddings);
+  EXPECT_EQ(c.rope.theta, 10000);
+  json["model_type"] = "qwen3";
+  EXPECT_EQ(parse_model_config(json, "c").head_dim, 128);
+}
+
+TEST(ModelConfig, FamiliesDifferInBiasesAndHeadNorms) {
+  const auto describe = [](const Json& more) {
+    const ModelConfig c = parse(more);
+    return std::vector<bool>{c.qkv_bias, c.o_bias, c.mlp_bias, c.qk_norm};
+  };
+  EXPECT_THAT(describe({}), ElementsAre(false, false, false, false));
+  EXPECT_THAT(describe({{"attention_bias", true}}), ElementsAre(true, true, false, false));
+  EXPECT_THAT(describe({{"mlp_bias", true}, {"attention_bias", nullptr}}), ElementsAre(false, false, true, false));
+  EXPECT_THAT(describe({{"model_type", "mistral"}, {"attention_bias", true}}), ElementsAre(false, false, false, false));
+  EXPECT_THAT(describe({{"model_type", "qwen2"}}), ElementsAre(true, false, false, false));
+  EXPECT_THAT(describe({{"model_type", "qwen3"}}), ElementsAre(false, false, false, true));
+  EXPECT_THAT(describe({{"model_type", "qwen3"}, {"attention_bias", true}}), ElementsAre(true, true, false, true));
+}
+
+TEST(ModelConfig, WindowsOfEachLayer) {
+  const auto windows = [](Json more) {
+    more["num_hidden_layers"] = 3;
+    return parse(more).windows;
+  };
+  EXPECT_THAT(windows({{"sliding_window", 4}}), ElementsAre(0, 0, 0));  // llama has none
+  EXPECT_THAT(windows({{"model_type", "mistral"}}), ElementsAre(4096, 4096, 4096));
+  EXPECT_THAT(windows({{"model_type", "mistral"}, {"sliding_window", nullptr}}), ElementsAre(0, 0, 0));
+  EXPECT_THAT(windows({{"model_type", "mistral"}, {"sliding_window", 4},
+                       {"layer_types", {"full_attention", "full_attention", "full_attention"}}}), ElementsAre(4, 4, 4));
+  const Json qwen{{"model_type", "qwen2"}, {"sliding_window", 5}, {"max_window_layers", 1}};
+  EXPECT_THAT(windows(qwen), ElementsAre(0, 0, 0));
+  const auto on = [&](Json more) {
+    Json c = qwen;
+    c["use_sliding_window"] = true;
+    c.update(more);
+    return c;
+  };
+  EXPECT_THAT(windows(on(Json::object())), ElementsAre(0, 5, 5));
+  EXPECT_THAT(windows(on({{"max_window_layers", 0}, {"model_type", "qwen3"}})), ElementsAre(5, 5, 5));
+  EXPECT_THAT(windows(on({{"sliding_window", nullptr}})), ElementsAre(0, 0, 0));
+  EXPECT_THAT(windows(on({{"layer_types", {"sliding_attention", "full_attention", "sliding_attention"}}})), ElementsAre(5, 0, 5));
+}
+
+TEST(ModelConfig, ReadsRotaryParametersOfBothVersions) {
+  const Json inner{{"factor", 8.0}, {"low_freq_factor", 2.0}, {"high_freq_factor", 3.0}, {"original_max_position_embeddings", 16}};
+  Json now = inner, before = inner;
+  now.update({{"rope_type", "llama3"}, {"rope_theta", 5e5}});
+  before["type"] = "llama3";
+  for (const Json& more : {Json{{"rope_parameters", now}}, Json{{"rope_scaling", before}, {"rope_theta", 5e5}},
+                           Json{{"rope_parameters", nullptr}, {"rope_scaling", before}, {"rope_theta", 5e5}}}) {
+    const RopeConfig r = parse(more).rope;
+    EXPECT_EQ(r.type, RopeConfig::Type::llama3);
+    EXPECT_EQ(r.theta, 5e5);
+    EXPECT_EQ(r.factor, 8);
+    EXPECT_EQ(r.low_freq_factor, 2);
+    EXPECT_EQ(r.high_freq_factor, 3);
+    EXPECT_EQ(r.original_max_position, 16);
+  }
+}
+
+TEST(ModelConfig, OriginalLengthOfRotaryParameters) {
+  const auto length = [](const char* type, Json outer, Json inner) {
+    inner.update({{"rope_type", type}, {"factor", 2.0}});
+    outer["rope_parameters"] = inner;
+    return parse(outer).rope.original_max_position;
+  };
+  const Json key16{{"original_max_position_embeddings", 16}}, key8{{"original_max_position_embeddings", 8}};
+  for (const char* type : {"yarn", "llama3"}) {
+    EXPECT_EQ(length(type, Json::object(), Json::object()), 64);
+    EXPECT_EQ(length(type, Json::object(), key16), 16);
+    EXPECT_EQ(length(type, key8, key16), 8) << "a length outside the table wins";
+  }
+  EXPECT_EQ(length("dynamic", key8, key16), 64) << "dynamic ignores it";
+  // yarn without a factor: the ratio of both lengths.
+  EXPECT_EQ(parse(rope({{"rope_type", "yarn"}, {"factor", nullptr}, {"original_max_position_embeddings", 16}})).rope.factor, 4);
+}
+
+TEST(ModelConfig, TokensAndDtypes) {
+  const ModelConfig c = parse({{"eos_token_id", {5, 6}}, {"bos_token_id", 1}, {"torch_dtype", "bfloat16"}, {"pad_token_id", nullptr}});
+  EXPECT_THAT(c.eos_token_ids, ElementsAre(5, 6));
+  EXPECT_EQ(c.bos_token_id, 1);
+  EXPECT_FALSE(c.pad_token_id.has_value());
+  EXPECT_EQ(c.dtype, DType::bf16);
+  EXPECT_EQ(parse({{"dtype", "torch.float16"}, {"torch_dtype", "float32"}}).dtype, DType::f16);
+  EXPECT_EQ(parse({}).dtype, DType::f32);
+  EXPECT_THAT(parse({{"eos_token_id", 7}}).eos_token_ids, ElementsAre(7));
+}
+
+TEST(ModelConfig, LoadsAFolderOrAFile) {
+  const TempFolder folder;
+  write_file(folder / "config.json", dump_json(small_config({{"vocab_size", 31}})));
+  EXPECT_EQ(load_model_config(folder.path()).vocab_size, 31);
+  EXPECT_EQ(load_model_config(folder / "config.json").vocab_size, 31);
+  const Error e = error_of([&] { load_model_config(folder / "nothing"); });
+  EXPECT_EQ(e.kind(), ErrorKind::input);
+  EXPECT_THAT(e.what(), HasSubstr("nothing"));
+}
+
+}  // namespace
+}  // namespace qtrain::testing
