@@ -59,7 +59,8 @@ Outcome train_ok(const fs::path& folder, const Json& config, const std::vector<s
 
 std::vector<Json> history(const fs::path& output, const char* key) {
   std::vector<Json> rows;
-  for (const Json& row : read_json(output / "trainer_state.json").at("log_history"))
+  const Json state = read_json(output / "trainer_state.json");
+  for (const Json& row : state.at("log_history"))
     if (row.contains(key)) rows.push_back(row);
   return rows;
 }

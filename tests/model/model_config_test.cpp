@@ -12,7 +12,9 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-ModelConfig parse(const Json& more) { return parse_model_config(small_config(more), "m/config.json"); }
+ModelConfig parse(const Json& more) {
+  return parse_model_config(small_config(more), "m/config.json");
+}
 
 Json without(const char* key) {
   Json c = small_config(Json::object());
@@ -20,7 +22,9 @@ Json without(const char* key) {
   return c;
 }
 
-Json rope(Json fields) { return {{"rope_parameters", std::move(fields)}}; }
+Json rope(Json fields) {
+  return {{"rope_parameters", std::move(fields)}};
+}
 
 /// Fields that cannot be honoured, and the key that the message must name.
 struct Refusal {
@@ -75,9 +79,11 @@ std::vector<Refusal> refusals() {
       {rope({{"rope_type", "linear"}, {"factor", 0.5}}), "factor"},
       {rope({{"rope_type", "default"}, {"partial_rotary_factor", 0.25}}), "partial_rotary_factor"},
       {rope({{"full_attention", {{"rope_type", "default"}}}}), "full_attention"},
-      {rope({{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 4}}), "high_freq_factor"},
+      {rope({{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 4}}),
+       "high_freq_factor"},
       {rope({{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 0}}), "low_freq_factor"},
-      {rope({{"rope_type", "llama3"}, {"factor", 8}, {"original_max_position_embeddings", 0}}), "original_max_position_embeddings"},
+      {rope({{"rope_type", "llama3"}, {"factor", 8}, {"original_max_position_embeddings", 0}}),
+       "original_max_position_embeddings"},
       {rope({{"rope_type", "yarn"}, {"factor", 8}, {"beta_fast", 0}}), "beta_fast"},
       {rope({{"rope_type", "yarn"}, {"factor", 8}, {"beta_slow", -1}}), "beta_slow"},
       {rope({{"rope_type", "yarn"}, {"factor", 8}, {"attention_factor", 0}}), "attention_factor"},
@@ -104,7 +110,8 @@ TEST(ModelConfig, RefusalsNameFileAndKey) {
 }
 
 TEST(ModelConfig, NamesWhatIsMissing) {
-  for (const char* key : {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size"}) {
+  for (const char* key :
+       {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size"}) {
     const Error e = error_of([&] { parse_model_config(without(key), "c"); });
     EXPECT_EQ(e.kind(), ErrorKind::input);
     EXPECT_THAT(e.what(), HasSubstr("\"" + std::string(key) + "\" is missing"));
@@ -114,13 +121,18 @@ TEST(ModelConfig, NamesWhatIsMissing) {
 }
 
 TEST(ModelConfig, UnknownFamilyListsTheKnownOnes) {
-  EXPECT_THAT(error_of([] { parse({{"model_type", "gemma3"}}); }).text().remedy,
+  EXPECT_THAT(error_of([] {
+                parse({{"model_type", "gemma3"}});
+              })
+                  .text()
+                  .remedy,
               ::testing::AllOf(HasSubstr("llama"), HasSubstr("mistral"), HasSubstr("qwen2"), HasSubstr("qwen3")));
 }
 
 TEST(ModelConfig, FillsInWhatTransformersFillsIn) {
   Json json = small_config({{"hidden_size", 16}});
-  for (const char* key : {"num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps", "tie_word_embeddings"})
+  for (const char* key :
+       {"num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps", "tie_word_embeddings"})
     json.erase(key);
   const ModelConfig c = parse_model_config(json, "c");
   EXPECT_EQ(c.kv_heads, 4);
@@ -155,8 +167,10 @@ TEST(ModelConfig, WindowsOfEachLayer) {
   EXPECT_THAT(windows({{"sliding_window", 4}}), ElementsAre(0, 0, 0));  // llama has none
   EXPECT_THAT(windows({{"model_type", "mistral"}}), ElementsAre(4096, 4096, 4096));
   EXPECT_THAT(windows({{"model_type", "mistral"}, {"sliding_window", nullptr}}), ElementsAre(0, 0, 0));
-  EXPECT_THAT(windows({{"model_type", "mistral"}, {"sliding_window", 4},
-                       {"layer_types", {"full_attention", "full_attention", "full_attention"}}}), ElementsAre(4, 4, 4));
+  EXPECT_THAT(windows({{"model_type", "mistral"},
+                       {"sliding_window", 4},
+                       {"layer_types", {"full_attention", "full_attention", "full_attention"}}}),
+              ElementsAre(4, 4, 4));
   const Json qwen{{"model_type", "qwen2"}, {"sliding_window", 5}, {"max_window_layers", 1}};
   EXPECT_THAT(windows(qwen), ElementsAre(0, 0, 0));
   const auto on = [&](Json more) {
@@ -168,11 +182,13 @@ TEST(ModelConfig, WindowsOfEachLayer) {
   EXPECT_THAT(windows(on(Json::object())), ElementsAre(0, 5, 5));
   EXPECT_THAT(windows(on({{"max_window_layers", 0}, {"model_type", "qwen3"}})), ElementsAre(5, 5, 5));
   EXPECT_THAT(windows(on({{"sliding_window", nullptr}})), ElementsAre(0, 0, 0));
-  EXPECT_THAT(windows(on({{"layer_types", {"sliding_attention", "full_attention", "sliding_attention"}}})), ElementsAre(5, 0, 5));
+  EXPECT_THAT(windows(on({{"layer_types", {"sliding_attention", "full_attention", "sliding_attention"}}})),
+              ElementsAre(5, 0, 5));
 }
 
 TEST(ModelConfig, ReadsRotaryParametersOfBothVersions) {
-  const Json inner{{"factor", 8.0}, {"low_freq_factor", 2.0}, {"high_freq_factor", 3.0}, {"original_max_position_embeddings", 16}};
+  const Json inner{
+      {"factor", 8.0}, {"low_freq_factor", 2.0}, {"high_freq_factor", 3.0}, {"original_max_position_embeddings", 16}};
   Json now = inner, before = inner;
   now.update({{"rope_type", "llama3"}, {"rope_theta", 5e5}});
   before["type"] = "llama3";
@@ -202,11 +218,14 @@ TEST(ModelConfig, OriginalLengthOfRotaryParameters) {
   }
   EXPECT_EQ(length("dynamic", key8, key16), 64) << "dynamic ignores it";
   // yarn without a factor: the ratio of both lengths.
-  EXPECT_EQ(parse(rope({{"rope_type", "yarn"}, {"factor", nullptr}, {"original_max_position_embeddings", 16}})).rope.factor, 4);
+  EXPECT_EQ(
+      parse(rope({{"rope_type", "yarn"}, {"factor", nullptr}, {"original_max_position_embeddings", 16}})).rope.factor,
+      4);
 }
 
 TEST(ModelConfig, TokensAndDtypes) {
-  const ModelConfig c = parse({{"eos_token_id", {5, 6}}, {"bos_token_id", 1}, {"torch_dtype", "bfloat16"}, {"pad_token_id", nullptr}});
+  const ModelConfig c =
+      parse({{"eos_token_id", {5, 6}}, {"bos_token_id", 1}, {"torch_dtype", "bfloat16"}, {"pad_token_id", nullptr}});
   EXPECT_THAT(c.eos_token_ids, ElementsAre(5, 6));
   EXPECT_EQ(c.bos_token_id, 1);
   EXPECT_FALSE(c.pad_token_id.has_value());

@@ -122,7 +122,7 @@ inline Json small_config(const Json& more) {
             {"intermediate_size", 20},  {"num_hidden_layers", 2}, {"num_attention_heads", 4},
             {"num_key_value_heads", 2}, {"head_dim", 6},          {"max_position_embeddings", 64},
             {"initializer_range", 0.3}, {"rms_norm_eps", 1e-5},   {"tie_word_embeddings", false}};
-  c.update(more);
+  if (!more.is_null()) c.update(more);
   return c;
 }
 

@@ -1,0 +1,180 @@
+#include "model/lora.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "tests/core/temp_folder.h"
+
+namespace qtrain::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Json adapter(const Json& more) {
+  Json c = {{"peft_type", "LORA"}, {"r", 4}, {"lora_alpha", 8}, {"target_modules", {"q_proj", "v_proj"}}};
+  if (!more.is_null()) c.update(more);
+  return c;
+}
+LoraConfig parse(const Json& more) {
+  return parse_lora_config(adapter(more), "a/adapter_config.json");
+}
+
+TEST(LoraConfig, ReadsTheFields) {
+  const LoraConfig l =
+      parse({{"r", 16}, {"lora_alpha", 32.5}, {"lora_dropout", 0.05}, {"base_model_name_or_path", "base"}});
+  EXPECT_EQ(l.r, 16);
+  EXPECT_EQ(l.alpha, 32.5);
+  EXPECT_EQ(l.dropout, 0.05);
+  EXPECT_FALSE(l.rslora);
+  EXPECT_EQ(l.base_model, "base");
+  EXPECT_THAT(l.targets, ElementsAre("q_proj", "v_proj"));
+  EXPECT_THAT(parse({{"target_modules", "all-linear"}}).targets, ElementsAre("all-linear"));
+  const Json bare{{"target_modules", {"q_proj"}}};
+  EXPECT_EQ(parse_lora_config(bare, "a").r, 8) << "PEFT's default";
+  EXPECT_EQ(parse_lora_config(bare, "a").alpha, 8);
+}
+
+TEST(LoraConfig, ScaleIsAlphaOverRankOrItsRoot) {
+  EXPECT_EQ(parse({}).scale(), 2);
+  EXPECT_EQ(parse({{"use_rslora", true}}).scale(), 4);
+  EXPECT_NEAR(parse({{"r", 3}, {"lora_alpha", 1}, {"use_rslora", true}}).scale(), 1 / std::sqrt(3.0), 1e-15);
+}
+
+TEST(LoraConfig, AcceptsEmptyVariants) {
+  EXPECT_NO_THROW(parse({{"use_dora", false},
+                         {"rank_pattern", Json::object()},
+                         {"modules_to_save", nullptr},
+                         {"bias", "none"},
+                         {"layers_to_transform", nullptr},
+                         {"init_lora_weights", true},
+                         {"loftq_config", Json::object()}}));
+  for (const char* init : {"gaussian", "eva", "orthogonal"}) EXPECT_NO_THROW(parse({{"init_lora_weights", init}}));
+}
+
+TEST(LoraConfig, RefusalsNameFileAndKey) {
+  const std::pair<const char*, Json> kRefused[] = {
+      {"peft_type", "IA3"},
+      {"peft_type", 3},
+      {"r", 0},
+      {"r", 2.5},
+      {"r", "8"},
+      {"r", 100000},
+      {"lora_alpha", "16"},
+      {"lora_dropout", 1},
+      {"lora_dropout", -0.1},
+      {"use_rslora", "yes"},
+      {"target_modules", nullptr},
+      {"target_modules", 5},
+      {"target_modules", {"q_proj", 5}},
+      {"base_model_name_or_path", 1},
+      {"use_dora", true},
+      {"use_qalora", true},
+      {"use_bdlora", {{"nblocks", 2}}},
+      {"rank_pattern", {{"q_proj", 16}}},
+      {"alpha_pattern", {{"q_proj", 16}}},
+      {"modules_to_save", {"lm_head"}},
+      {"layers_to_transform", {0, 1}},
+      {"layers_to_transform", 0},
+      {"layer_replication", {{0, 1}}},
+      {"bias", "all"},
+      {"bias", "lora_only"},
+      {"fan_in_fan_out", true},
+      {"lora_bias", true},
+      {"exclude_modules", "q_proj"},
+      {"target_parameters", {"weight"}},
+      {"trainable_token_indices", {1}},
+      {"alora_invocation_tokens", {1}},
+      {"velora_config", {{"a", 1}}},
+      {"init_lora_weights", "pissa_niter_4"},
+      {"init_lora_weights", "olora"},
+  };
+  for (const auto& [key, value] : kRefused) {
+    SCOPED_TRACE(std::string(key) + " " + value.dump());
+    const Error e = error_of([&] { parse({{key, value}}); });
+    EXPECT_EQ(e.kind(), ErrorKind::input);
+    EXPECT_EQ(e.text().place, "a/adapter_config.json");
+    EXPECT_THAT(e.text().cause, HasSubstr("\"" + std::string(key) + "\""));
+  }
+  EXPECT_EQ(error_of([] { parse_lora_config(Json::array(), "a"); }).kind(), ErrorKind::input);
+  const TempFolder folder;
+  EXPECT_THAT(error_of([&] { load_lora_config(folder.path()); }).what(), HasSubstr("adapter_config.json"));
+}
+
+std::vector<std::string> targets_among(std::vector<std::string> targets, const std::vector<std::string>& modules) {
+  std::vector<std::string> chosen;
+  for (const std::string& m : modules)
+    if (is_target({.targets = targets}, m)) chosen.push_back(m);
+  return chosen;
+}
+
+TEST(LoraConfig, TargetsMatchAsInPeft) {
+  const std::string q0 = "model.layers.0.self_attn.q_proj", q1 = "model.layers.1.self_attn.q_proj",
+                    d1 = "model.layers.1.mlp.down_proj";
+  const std::vector<std::string> all{q0, q1, d1};
+  EXPECT_THAT(targets_among({"q_proj"}, all), ElementsAre(q0, q1));
+  EXPECT_THAT(targets_among({"q_proj", "down_proj"}, all), ElementsAre(q0, q1, d1));
+  EXPECT_THAT(targets_among({"all-linear"}, all), ElementsAre(q0, q1, d1));
+  EXPECT_THAT(targets_among({"self_attn.q_proj"}, all), ElementsAre(q0, q1));
+  EXPECT_THAT(targets_among({"proj"}, all), ElementsAre()) << "a name begins after a dot";
+  EXPECT_THAT(targets_among({q1}, all), ElementsAre(q1));
+  EXPECT_THAT(targets_among({q1, d1}, all), ElementsAre(q1, d1));
+  EXPECT_THAT(targets_among({R"(.*\.layers\.1\..*_proj)"}, all), ElementsAre(q1, d1));
+  EXPECT_THAT(targets_among({R"(.*(q|k)_proj)"}, all), ElementsAre(q0, q1));
+  EXPECT_THAT(targets_among({"layers.[01].self_attn"}, all), ElementsAre()) << "a pattern matches the whole name";
+}
+
+TEST(LoraConfig, RefusesPatternsThatDoNotCompileOrEnd) {
+  const std::string module = "model.layers.0.self_attn.q_proj";
+  const Error broken = error_of([&] { is_target({.targets = {"(q_proj"}}, module); });
+  EXPECT_EQ(broken.kind(), ErrorKind::usage);
+  EXPECT_THAT(broken.what(), HasSubstr("(q_proj"));
+  const Error endless = error_of([&] { is_target({.targets = {"(([a-z_.0-9]*)*)*[A-Z]"}}, module); });
+  EXPECT_THAT(endless.what(), HasSubstr("too many steps"));
+  EXPECT_EQ(error_of([&] { is_target({.targets = {std::string(1 << 20, '(')}}, module); }).kind(), ErrorKind::usage);
+}
+
+TEST(LoraConfig, IsWrittenAsPeftWritesIt) {
+  const LoraConfig l{
+      .r = 16, .alpha = 32, .dropout = 0.05, .rslora = true, .targets = {"v_proj", "q_proj"}, .base_model = "base"};
+  const Json json = lora_config_json(l);
+  EXPECT_EQ(json["peft_type"], "LORA");
+  EXPECT_EQ(json["task_type"], "CAUSAL_LM");
+  EXPECT_EQ(json["r"], 16);
+  EXPECT_EQ(json["lora_alpha"].dump(), "32");
+  EXPECT_EQ(json["lora_dropout"], 0.05);
+  EXPECT_EQ(json["bias"], "none");
+  EXPECT_EQ(json["use_rslora"], true);
+  EXPECT_EQ(json["inference_mode"], true);
+  EXPECT_EQ(json["base_model_name_or_path"], "base");
+  EXPECT_EQ(json["target_modules"], (Json{"q_proj", "v_proj"})) << "sorted";
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : json.items()) keys.push_back(key);
+  EXPECT_TRUE(std::is_sorted(keys.begin(), keys.end()));
+}
+
+TEST(LoraConfig, SurvivesWritingAndReading) {
+  for (const std::vector<std::string>& targets :
+       {std::vector<std::string>{"q_proj", "v_proj"}, {".*q_proj"}, {"model.layers.0.mlp.up_proj"}}) {
+    const LoraConfig l{.r = 3, .alpha = 1.5, .dropout = 0.25, .rslora = true, .targets = targets, .base_model = "b"};
+    const LoraConfig back = parse_lora_config(lora_config_json(l), "a");
+    EXPECT_EQ(back.r, l.r);
+    EXPECT_EQ(back.alpha, l.alpha);
+    EXPECT_EQ(back.dropout, l.dropout);
+    EXPECT_EQ(back.rslora, l.rslora);
+    EXPECT_EQ(back.targets, l.targets);
+    EXPECT_EQ(back.base_model, l.base_model);
+  }
+}
+
+TEST(LoraConfig, WritesTargetsInAFormThatPeftReads) {
+  EXPECT_EQ(lora_config_json({.targets = {"all-linear"}})["target_modules"],
+            (Json{"down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"}))
+      << "a list with all-linear in it would name a module";
+  EXPECT_EQ(lora_config_json({.targets = {".*q_proj"}})["target_modules"], Json(".*q_proj"))
+      << "in a list it were a name";
+}
+
+}  // namespace
+}  // namespace qtrain::testing
