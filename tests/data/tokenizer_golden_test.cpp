@@ -155,9 +155,8 @@ TEST_P(GoldenSentencepiece, FollowsTheLibrary) {
 
 TEST_P(GoldenSentencepiece, FindsAddedAndSpecialTokensInText) {
   write("tokenizer.model", from_base64(read_json(golden_file(GetParam()))["model"]));
-  write("tokenizer_config.json",
-        R"({"bos_token":"<s>","eos_token":"</s>","add_bos_token":false,"add_eos_token":true,)"
-        R"("additional_special_tokens":["<|im_end|>"]})");
+  write("tokenizer_config.json", R"({"bos_token":"<s>","eos_token":"</s>","add_bos_token":false,"add_eos_token":true,)"
+                                 R"("additional_special_tokens":["<|im_end|>"]})");
   const auto tokenizer = load_tokenizer(folder_);
   const std::int32_t added = tokenizer->size() - 1;
   EXPECT_EQ(tokenizer->id_of("<|im_end|>"), added);
