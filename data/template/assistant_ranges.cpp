@@ -33,6 +33,8 @@ class TurnFinder {
   }
 
  private:
+  enum class Prompt : std::uint8_t { none, added, as_given };
+
   [[noreturn]] void cannot(std::size_t i, const std::string& why) const {
     fail(ErrorKind::input,
          {.cause = "cannot tell which text the assistant says in message " + std::to_string(i) + ": " + why,
@@ -40,10 +42,10 @@ class TurnFinder {
                     "tokens (assistant_only_loss: false)."});
   }
 
-  std::string render(const Json& messages, bool generation_prompt) const {
+  std::string render(const Json& messages, Prompt prompt) const {
     RenderInput input = input_;
     input.messages = &messages;
-    input.add_generation_prompt = generation_prompt;
+    if (prompt != Prompt::as_given) input.add_generation_prompt = prompt == Prompt::added;
     return template_.render(input).text;
   }
 
@@ -62,14 +64,14 @@ class TurnFinder {
   /// Behind the generation prompt, if the whole text begins like the prompt of this turn; else where its content does.
   std::size_t find_begin(std::size_t i) const {
     if (i > 0) {
-      const std::string prompt = render(first(i), true);
+      const std::string prompt = render(first(i), Prompt::added);
       if (text_.starts_with(prompt)) return prompt.size();
     }
     Json messages = *input_.messages;
     Json* content = markable(messages[i]);
     if (!content) cannot(i, "the text in front of it depends on what follows");
     *content = std::string(kMark) + content->get<std::string>();
-    const std::string marked = render(messages, input_.add_generation_prompt);
+    const std::string marked = render(messages, Prompt::as_given);
     const std::size_t at = marked.find(kMark);
     if (at == std::string::npos || marked.substr(0, at) + marked.substr(at + kMark.size()) != text_)
       cannot(i, "the template changes its beginning");
@@ -81,17 +83,17 @@ class TurnFinder {
   std::size_t find_end(std::size_t i) const {
     if (i + 1 == input_.messages->size() && !input_.add_generation_prompt) return text_.size();
     const Json turn = first(i + 1);
-    const std::string upto = render(turn, false);
+    const std::string upto = render(turn, Prompt::none);
     if (text_.starts_with(upto)) return upto.size();
 
     Json all = *input_.messages, alone = turn;
     Json *content = markable(all[i]), *content_alone = markable(alone[i]);
     if (!content) cannot(i, "it is rendered in another way when it is the last one");
     for (Json* c : {content, content_alone}) *c = trimmed(c->get<std::string>()) + std::string(kMark);
-    const std::string rest = behind_mark(render(all, input_.add_generation_prompt), i);
+    const std::string rest = behind_mark(render(all, Prompt::as_given), i);
     if (!text_.ends_with(rest)) cannot(i, "what follows it depends on its content");
     const std::size_t content_end = text_.size() - rest.size();
-    const std::string closing = behind_mark(render(alone, false), i);
+    const std::string closing = behind_mark(render(alone, Prompt::none), i);
     if (text_.compare(content_end, closing.size(), closing) != 0) cannot(i, "its end depends on what follows");
     return content_end + closing.size();
   }

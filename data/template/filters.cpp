@@ -50,14 +50,15 @@ PyGetter attribute_getter(TemplateRun& run, const PyValue& attribute, Folding fo
   };
 }
 
-PyItems sorted_by(TemplateRun& run, PyItems items, const PyGetter& key, bool descending) {
+PyItems sorted_by(TemplateRun& run, PyItems items, const PyGetter& key, SortOrder direction) {
   std::vector<PyValue> keys;
   for (const PyValue& item : items) keys.push_back(key(item));
   std::vector<std::size_t> order(items.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     run.work().step();
-    return descending ? py_less(run.work(), keys[b], keys[a]) : py_less(run.work(), keys[a], keys[b]);
+    return direction == SortOrder::descending ? py_less(run.work(), keys[b], keys[a])
+                                              : py_less(run.work(), keys[a], keys[b]);
   });
   PyItems sorted;
   for (const std::size_t i : order) sorted.push_back(items[i]);

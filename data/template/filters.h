@@ -34,7 +34,8 @@ enum class Folding : std::uint8_t { none, ignore_case };
 PyGetter attribute_getter(TemplateRun& run, const PyValue& attribute, Folding folding,
                           const PyValue* otherwise = nullptr);
 
-/// Sorts by a key, stably, smallest (or largest) first.
-PyItems sorted_by(TemplateRun& run, PyItems items, const PyGetter& key, bool descending);
+enum class SortOrder : std::uint8_t { ascending, descending };
+/// Sorts by a key, stably.
+PyItems sorted_by(TemplateRun& run, PyItems items, const PyGetter& key, SortOrder order = SortOrder::ascending);
 
 }  // namespace qtrain

@@ -99,8 +99,12 @@ PyValue items(Run&, const PyValue& subject, const PyArgs& args) {
   });
 }
 
-Folding folding(bool case_sensitive) {
-  return case_sensitive ? Folding::none : Folding::ignore_case;
+/// Of the argument `case_sensitive`, of the argument `reverse`; null if not given.
+Folding folding(const PyValue* sensitive) {
+  return sensitive && py_truth(*sensitive) ? Folding::none : Folding::ignore_case;
+}
+SortOrder order(const PyValue* reverse) {
+  return reverse && py_truth(*reverse) ? SortOrder::descending : SortOrder::ascending;
 }
 
 PyValue dictsort(Run& run, const PyValue& subject, const PyArgs& args) {
@@ -111,8 +115,8 @@ PyValue dictsort(Run& run, const PyValue& subject, const PyArgs& args) {
   if (!subject.is(PyKind::dict)) py_fail("'" + py_type_name(subject) + "' object has no attribute 'items'");
   PyItems pairs;
   for (const auto& [key, value] : subject.dict().entries) pairs.push_back(PyValue::tuple({key, value}));
-  const PyGetter get = attribute_getter(run, by == "key" ? 0 : 1, folding(a.truth(0, false)));
-  return PyValue::list(sorted_by(run, std::move(pairs), get, a.truth(2, false)));
+  const PyGetter get = attribute_getter(run, by == "key" ? 0 : 1, folding(a[0]));
+  return PyValue::list(sorted_by(run, std::move(pairs), get, order(a[2])));
 }
 
 PyValue sort(Run& run, const PyValue& subject, const PyArgs& args) {
@@ -121,20 +125,20 @@ PyValue sort(Run& run, const PyValue& subject, const PyArgs& args) {
   const PyValue attribute = a.value(2);
   if (attribute.is_string())
     for (const std::string& part : py_split(attribute.text(), ",", -1))
-      getters.push_back(attribute_getter(run, part, folding(a.truth(1, false))));
+      getters.push_back(attribute_getter(run, part, folding(a[1])));
   else
-    getters.push_back(attribute_getter(run, attribute, folding(a.truth(1, false))));
+    getters.push_back(attribute_getter(run, attribute, folding(a[1])));
   const PyGetter key = [&](const PyValue& value) {
     PyItems parts;
     for (const PyGetter& get : getters) parts.push_back(get(value));
     return PyValue::list(std::move(parts));
   };
-  return PyValue::list(sorted_by(run, py_list(run.work(), subject), key, a.truth(0, false)));
+  return PyValue::list(sorted_by(run, py_list(run.work(), subject), key, order(a[0])));
 }
 
 PyValue unique(Run& run, const PyValue& subject, const PyArgs& args) {
   const PyBound a("unique", args, {"case_sensitive", "attribute"});
-  const PyGetter get = attribute_getter(run, a.value(1), folding(a.truth(0, false)));
+  const PyGetter get = attribute_getter(run, a.value(1), folding(a[0]));
   PyNext next = py_iterate(run.work(), subject);
   return make_generator([&run, get, next, seen = PyDict()]() mutable -> std::optional<PyValue> {
     while (auto item = next()) {
@@ -151,7 +155,7 @@ enum class Wanted : std::uint8_t { smallest, largest };
 template <Wanted wanted>
 PyValue extreme(Run& run, const PyValue& subject, const PyArgs& args) {
   const PyBound a("min or max", args, {"case_sensitive", "attribute"});
-  const PyGetter get = attribute_getter(run, a.value(1), folding(a.truth(0, false)));
+  const PyGetter get = attribute_getter(run, a.value(1), folding(a[0]));
   const PyNext next = py_iterate(run.work(), subject);
   std::optional<PyValue> best = next();
   if (!best) return PyValue::undefined("No aggregated item, sequence was empty.");
@@ -212,9 +216,9 @@ PyValue slice(Run& run, const PyValue& subject, const PyArgs& args) {
 
 PyValue groupby(Run& run, const PyValue& subject, const PyArgs& args) {
   const PyBound a("groupby", args, {"attribute", "default", "case_sensitive"}, 1);
-  const PyGetter key = attribute_getter(run, *a[0], folding(a.truth(2, false)), a[1]);
+  const PyGetter key = attribute_getter(run, *a[0], folding(a[2]), a[1]);
   const PyGetter shown = attribute_getter(run, *a[0], Folding::none, a[1]);
-  const PyItems sorted = sorted_by(run, py_list(run.work(), subject), key, false);
+  const PyItems sorted = sorted_by(run, py_list(run.work(), subject), key);
   PyItems groups;
   for (std::size_t begin = 0, end = 0; begin < sorted.size(); begin = end) {
     const PyValue first_key = key(sorted[begin]);

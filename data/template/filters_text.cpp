@@ -121,8 +121,10 @@ PyValue tojson(Run& run, const PyValue& subject, const PyArgs& args) {
   return py_json_dumps(run.work(), subject, options);
 }
 
+enum class UrlPart : std::uint8_t { path, query };
 /// Percent-encoded as urllib's quote does; in queries, '/' too and '+' for a space.
-std::string url_quote(std::string_view text, bool query) {
+std::string url_quote(std::string_view text, UrlPart part) {
+  const bool query = part == UrlPart::query;
   constexpr char hex[] = "0123456789ABCDEF";
   std::string out;
   for (const char c : text) {
@@ -140,7 +142,7 @@ std::string url_quote(std::string_view text, bool query) {
 
 PyValue urlencode(Run& run, const PyValue& subject, const PyArgs&) {
   const auto text = [&](const PyValue& v) { return py_str(run.work(), v); };
-  if (subject.is_string() || !py_is_iterable(subject)) return url_quote(text(subject), false);
+  if (subject.is_string() || !py_is_iterable(subject)) return url_quote(text(subject), UrlPart::path);
   std::string out;
   PyItems pairs;
   if (subject.is(PyKind::dict))
@@ -150,7 +152,8 @@ PyValue urlencode(Run& run, const PyValue& subject, const PyArgs&) {
   for (const PyValue& pair : pairs) {
     const PyItems items = py_list(run.work(), pair);
     if (items.size() != 2) py_fail("urlencode needs pairs of key and value");
-    out += (out.empty() ? "" : "&") + url_quote(text(items[0]), true) + "=" + url_quote(text(items[1]), true);
+    out += (out.empty() ? "" : "&") + url_quote(text(items[0]), UrlPart::query) + "=" +
+           url_quote(text(items[1]), UrlPart::query);
   }
   return out;
 }

@@ -15,11 +15,12 @@ int digit_value(char c) {
   return low >= 'a' && low <= 'z' ? low - 'a' + 10 : 99;
 }
 
-/// Length of digits of this base, single underscores between them; `leading` permits one in front.
-std::size_t digits_length(std::string_view text, int base, bool leading = false) {
+enum class Leading : std::uint8_t { digit, underscore };
+/// Length of digits of this base, single underscores between them, perhaps one in front.
+std::size_t digits_length(std::string_view text, int base, Leading leading = Leading::digit) {
   std::size_t end = 0;
   for (std::size_t i = 0; i < text.size();) {
-    const bool underscore = text[i] == '_' && (i > 0 || leading);
+    const bool underscore = text[i] == '_' && (i > 0 || leading == Leading::underscore);
     const std::size_t at = i + (underscore ? 1 : 0);
     if (at >= text.size() || digit_value(text[at]) >= base) break;
     end = i = at + 1;
@@ -55,7 +56,7 @@ std::size_t int_length(std::string_view text, int& base) {
     const char mark = static_cast<char>(text[1] | 0x20);
     base = mark == 'x' ? 16 : mark == 'o' ? 8 : mark == 'b' ? 2 : 10;
     if (base != 10) {
-      const std::size_t n = digits_length(text.substr(2), base, true);
+      const std::size_t n = digits_length(text.substr(2), base, Leading::underscore);
       if (n > 0) return 2 + n;
       base = 10;
     }

@@ -17,6 +17,7 @@ class TemplateParser {
 
  private:
   enum class Conditional : std::uint8_t { allowed, not_allowed };  // whether `a if b` may follow
+  enum class Empty : std::uint8_t { allowed, not_allowed };        // whether nothing is a tuple
   using Words = std::initializer_list<std::string_view>;
 
   // Tokens.
@@ -62,7 +63,7 @@ class TemplateParser {
   ExprPtr parse_test(ExprPtr node);
   ExprPtr parse_attribute(ExprPtr node);
   ExprPtr parse_subscript(ExprPtr node);
-  ExprPtr parse_tuple(Conditional conditional, Words ends, bool parenthesised = false);
+  ExprPtr parse_tuple(Conditional conditional, Words ends, Empty empty = Empty::not_allowed);
   bool at_tuple_end(Words ends) const;
   CallExprs parse_call();
   void parse_argument(CallExprs& call);

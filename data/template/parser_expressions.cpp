@@ -194,7 +194,7 @@ ExprPtr TemplateParser::parse_primary() {
   if (at_symbol("{")) return parse_dict();
   if (!skip_symbol("(")) unexpected("an expression");
   const Level level(*this);
-  ExprPtr inside = parse_tuple(Conditional::allowed, {}, true);
+  ExprPtr inside = parse_tuple(Conditional::allowed, {}, Empty::allowed);
   expect_symbol(")");
   return inside;
 }
@@ -252,7 +252,7 @@ bool TemplateParser::at_tuple_end(Words ends) const {
 }
 
 /// One expression, or several with commas between them; `ends` are names that end it.
-ExprPtr TemplateParser::parse_tuple(Conditional conditional, Words ends, bool parenthesised) {
+ExprPtr TemplateParser::parse_tuple(Conditional conditional, Words ends, Empty empty) {
   ExprPtr tuple = make(ExprKind::tuple, current().line);
   bool commas = false;
   while (!at_tuple_end(ends)) {
@@ -262,7 +262,7 @@ ExprPtr TemplateParser::parse_tuple(Conditional conditional, Words ends, bool pa
   }
   if (commas) return tuple;
   if (tuple->children.empty()) {
-    if (!parenthesised) unexpected("an expression");
+    if (empty == Empty::not_allowed) unexpected("an expression");
     return tuple;
   }
   return std::move(tuple->children[0]);

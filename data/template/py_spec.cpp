@@ -12,11 +12,11 @@ namespace {
 constexpr std::size_t kMaxWidth = 1'000'000;
 constexpr int kMaxPrecision = 300;
 
-std::string in_base(PyInt value, int base, bool capitals) {
+std::string in_base(PyInt value, int base) {
   std::string out;
   for (; value != 0; value /= base) {
     const int digit = std::abs(static_cast<int>(value % base));
-    out += static_cast<char>(digit < 10 ? '0' + digit : (capitals ? 'A' : 'a') + digit - 10);
+    out += static_cast<char>(digit < 10 ? '0' + digit : 'a' + digit - 10);
   }
   if (out.empty()) out += '0';
   return {out.rbegin(), out.rend()};
@@ -60,7 +60,8 @@ std::size_t parse_spec_number(std::string_view text, std::size_t& pos) {
 std::string spec_integer(PyInt value, const PySpec& spec) {
   const bool hex = spec.type == 'x' || spec.type == 'X';
   const int base = hex ? 16 : spec.type == 'o' ? 8 : spec.type == 'b' ? 2 : 10;
-  std::string digits = in_base(value, base, spec.type == 'X');
+  std::string digits = in_base(value, base);
+  if (spec.type == 'X') digits = py_upper(digits);
   if (spec.precision && digits.size() < static_cast<std::size_t>(*spec.precision))
     digits.insert(0, static_cast<std::size_t>(*spec.precision) - digits.size(), '0');
   if (spec.grouping) digits = grouped(digits, spec.grouping, base == 10 ? 3 : 4);
