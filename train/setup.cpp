@@ -77,7 +77,10 @@ void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter)
 Ctx make_context(const ComputeChoice& choice, Log& log) {
   if (choice.device == "cuda")
     fail(ErrorKind::usage, {.cause = "this build has no CUDA backend", .remedy = "use device=cpu"});
-  const bool bf16 = choice.compute == "bfloat16" || (choice.compute == "auto" && choice.half && has_bf16_matmul());
+  const bool wanted = choice.compute == "bfloat16" || (choice.compute == "auto" && choice.half);
+  const bool bf16 = wanted && has_bf16_matmul();
+  if (choice.compute == "bfloat16" && !bf16)
+    log.warn("compute_dtype bfloat16: this processor multiplies it no faster than float32, which is used instead");
   Ctx ctx({}, bf16 ? MatmulPrecision::bf16 : MatmulPrecision::storage, choice.threads);
   log.info("device: {}, {} threads, matrix products in {}", describe_cpu(), ctx.pool().size(),
            bf16 ? "bfloat16 with float32 sums" : "float32");

@@ -43,7 +43,7 @@ class Invariance : public ::testing::Test {
     return c;
   }
   /// The weights that a run ends in, as bytes.
-  std::string trained(Json c, const Json& changes) const {
+  std::string trained(Json c, const Json& changes = Json::object()) const {
     c.update(changes);
     fs::remove_all(c["output_dir"].get<std::string>());
     train_ok(folder_.path(), c);
@@ -56,8 +56,8 @@ class Invariance : public ::testing::Test {
 
 TEST_F(Invariance, threads_and_repetition_give_the_same_bits) {
   for (const Json& base : {config("full"), lora("lora")}) {
-    const std::string once = trained(base, {});
-    EXPECT_TRUE(once == trained(base, {})) << "a second run differs";
+    const std::string once = trained(base);
+    EXPECT_TRUE(once == trained(base)) << "a second run differs";
     EXPECT_TRUE(once == trained(base, {{"threads", 2}})) << "2 threads differ";
     EXPECT_TRUE(once == trained(base, {{"threads", 3}})) << "3 threads differ";
     EXPECT_FALSE(once == trained(base, {{"seed", 43}})) << "the seed has no effect";
@@ -66,17 +66,23 @@ TEST_F(Invariance, threads_and_repetition_give_the_same_bits) {
 
 TEST_F(Invariance, recomputation_gives_the_same_bits) {
   for (const Json& base : {config("full"), lora("lora")}) {
-    const std::string kept = trained(base, {});
+    const std::string kept = trained(base);
     EXPECT_TRUE(kept == trained(base, {{"gradient_checkpointing", "selective"}}));
     EXPECT_TRUE(kept == trained(base, {{"gradient_checkpointing", true}}));
   }
 }
 
 TEST_F(Invariance, compute_in_bfloat16_is_the_same_for_any_number_of_threads) {
+  ASSERT_EQ(setenv("QTRAIN_CPU_ISA", "avx512_bf16", 1), 0);  // also where it is there, but not the fastest
   const Json base = config("bf16");
+  Json asked = base;
+  asked["compute_dtype"] = "bfloat16";
+  const Outcome outcome = train_ok(folder_.path(), asked);
+  if (outcome.err.find("float32, which is used instead") != std::string::npos)
+    GTEST_SKIP() << "this processor has no bfloat16 products";
   const std::string once = trained(base, {{"compute_dtype", "bfloat16"}});
   EXPECT_TRUE(once == trained(base, {{"compute_dtype", "bfloat16"}, {"threads", 3}}));
-  EXPECT_FALSE(once == trained(base, {})) << "compute_dtype has no effect";
+  EXPECT_FALSE(once == trained(base)) << "compute_dtype has no effect";
 }
 
 struct Split {

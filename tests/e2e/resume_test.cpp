@@ -16,7 +16,8 @@ using ::testing::Not;
 struct Scenario {
   std::string name;
   bool lora = false;
-  Json changes;  ///< to the tiny run
+  Json changes = Json::object();  ///< to the tiny run
+  friend std::ostream& operator<<(std::ostream& out, const Scenario& s) { return out << s.name; }
 };
 
 constexpr int kSteps = 6;
@@ -36,8 +37,8 @@ Json with_evaluation() {
 }
 
 std::vector<Scenario> scenarios() {
-  return {{"full", false, {}},
-          {"lora_dropout", true, {}},
+  return {{.name = "full"},
+          {.name = "lora_dropout", .lora = true},
           {"bf16_weights", false, {{"dtype", "bfloat16"}}},
           {"packing", false, {{"packing", true}, {"max_length", 24}, {"per_device_train_batch_size", 1}}},
           {"packing_lora_grouped", true, {{"packing", "bfd_split"}, {"max_length", 24}}},
@@ -114,7 +115,8 @@ Outcome interrupted(const fs::path& folder, const fs::path& output, const std::v
 struct Stop {
   std::string name;
   int signal;
-  Json changes;
+  Json changes = Json::object();
+  friend std::ostream& operator<<(std::ostream& out, const Stop& s) { return out << s.name; }
 };
 
 class StoppedBySignal : public ::testing::TestWithParam<Stop> {};
@@ -122,7 +124,7 @@ class StoppedBySignal : public ::testing::TestWithParam<Stop> {};
 TEST_P(StoppedBySignal, the_same_command_goes_on) {
   const TempFolder folder;
   constexpr int kLong = 150;
-  const Scenario s{.name = "", .lora = true, .changes = {}};
+  const Scenario s{.name = "", .lora = true};
   Json config = config_of(s, folder / "whole");
   config.update({{"max_steps", kLong}, {"save_strategy", "no"}});
   config.update(GetParam().changes);
@@ -151,14 +153,13 @@ Json mostly_evaluating() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, StoppedBySignal,
-                         ::testing::Values(Stop{"term", SIGTERM, {}}, Stop{"interrupt", SIGINT, {}},
-                                           Stop{"user", SIGUSR1, {}},
+                         ::testing::Values(Stop{"term", SIGTERM}, Stop{"interrupt", SIGINT}, Stop{"user", SIGUSR1},
                                            Stop{"while_evaluating", SIGTERM, mostly_evaluating()}),
                          [](const auto& info) { return info.param.name; });
 
 TEST(Stopped, a_second_signal_leaves_at_once) {
   const TempFolder folder;
-  Json config = config_of({.name = "", .lora = true, .changes = {}}, folder / "output");
+  Json config = config_of({.name = "", .lora = true}, folder / "output");
   config.update({{"max_steps", 100'000}, {"save_strategy", "no"}});
   write_file(folder / "config.json", dump_json(config));
   EXPECT_EQ(interrupted(folder.path(), folder / "output", {SIGTERM, SIGINT}).code, 130);
@@ -182,7 +183,7 @@ TEST(Resume, a_moved_output_folder_keeps_its_best_checkpoint) {
 
 TEST(Resume, never_starts_over_and_later_runs_do_not_meet_the_old_checkpoints) {
   const TempFolder folder;
-  Json config = config_of({.name = "", .lora = false, .changes = {}}, folder / "output");
+  Json config = config_of({.name = "", .lora = false}, folder / "output");
   config["save_total_limit"] = 2;
   train_ok(folder.path(), config);
   config.update({{"learning_rate", 0.001}, {"max_steps", 3}});
@@ -196,7 +197,7 @@ TEST(Resume, never_starts_over_and_later_runs_do_not_meet_the_old_checkpoints) {
 
 TEST(Resume, a_finished_run_is_left_as_it_is) {
   const TempFolder folder;
-  const Json config = config_of({.name = "", .lora = true, .changes = {}}, folder / "output");
+  const Json config = config_of({.name = "", .lora = true}, folder / "output");
   train_ok(folder.path(), config);
   std::map<std::string, std::string> before;
   for (const char* file : {"adapter_model.safetensors", "train_results.json", "trainer_state.json", "metrics.jsonl"})
@@ -207,7 +208,7 @@ TEST(Resume, a_finished_run_is_left_as_it_is) {
 
 TEST(Resume, from_a_named_checkpoint_leaves_it_untouched) {
   const TempFolder folder;
-  Json config = config_of({.name = "", .lora = true, .changes = {}}, folder / "one");
+  Json config = config_of({.name = "", .lora = true}, folder / "one");
   train_ok(folder.path(), config);
   const fs::path from = folder / "one" / checkpoint(2);
   const std::string before = bytes_of(from / "adapter_model.safetensors");
@@ -215,12 +216,12 @@ TEST(Resume, from_a_named_checkpoint_leaves_it_untouched) {
   const Outcome outcome = train_ok(folder.path(), config, {"--resume", from.string()});
   EXPECT_THAT(outcome.err, HasSubstr("at step 2 of"));
   EXPECT_EQ(bytes_of(from / "adapter_model.safetensors"), before);
-  expect_same_end(folder / "one", folder / "two", {.name = "", .lora = true, .changes = {}});
+  expect_same_end(folder / "one", folder / "two", {.name = "", .lora = true});
 }
 
 TEST(Resume, a_checkpoint_of_another_run_is_refused) {
   const TempFolder folder;
-  Json config = config_of({.name = "", .lora = false, .changes = {}}, folder / "output");
+  Json config = config_of({.name = "", .lora = false}, folder / "output");
   train_ok(folder.path(), config);
   for (const Json& other : {Json{{"seed", 7}}, Json{{"gradient_accumulation_steps", 1}}, Json{{"max_length", 5}}}) {
     std::vector<std::string> words{(folder / "config.json").string()};
@@ -233,7 +234,7 @@ TEST(Resume, a_checkpoint_of_another_run_is_refused) {
 
 TEST(Resume, a_checkpoint_of_the_model_only_cannot_go_on) {
   const TempFolder folder;
-  Json config = config_of({.name = "", .lora = false, .changes = {}}, folder / "output");
+  Json config = config_of({.name = "", .lora = false}, folder / "output");
   config["save_only_model"] = true;
   train_ok(folder.path(), config);
   EXPECT_FALSE(fs::exists(folder / "output" / checkpoint(2) / "optimizer.safetensors"));

@@ -154,7 +154,7 @@ TEST(Best, stays_among_the_checkpoints_and_becomes_the_final_model) {
 TEST(Best, adapter_becomes_the_final_adapter) {
   const TempFolder folder;
   Json config = worsening(folder / "out");
-  config.update({{"use_peft", true}, {"learning_rate", 1.0}, {"save_total_limit", 2}});
+  config.update({{"use_peft", true}, {"lora_target_modules", "all-linear"}, {"save_total_limit", 2}});
   train_ok(folder.path(), config);
   const int best = best_step(folder / "out");
   ASSERT_LT(best, 7) << "the run was meant to get worse";

@@ -80,9 +80,8 @@ TEST(Inspect, tells_each_kind_in_json) {
 TEST(ConfigCommand, tells_values_and_where_they_come_from) {
   const TempFolder folder;
   write_file(folder / "run.json", "{\n  // a comment\n  \"lora_r\": 4\n}\n");
-  const Outcome outcome =
-      qtrain_ok({.words = {"config", (folder / "run.json").string(), "--json", "training.learning_rate=0.5"},
-                 .folder = folder.path()});
+  const Outcome outcome = qtrain_ok(
+      {.words = {"config", (folder / "run.json").string(), "--json", "learning_rate=0.5"}, .folder = folder.path()});
   const Json values = parse_json(outcome.out, "stdout").at("values");
   EXPECT_EQ(values.at("lora_r").at("value"), 4);
   EXPECT_THAT(values.at("lora_r").at("origin").get<std::string>(), HasSubstr("run.json:3"));

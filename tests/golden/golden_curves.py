@@ -22,7 +22,7 @@ RUN = dict(model_name_or_path="model", dataset_name="data.jsonl", output_dir="ou
            lr_scheduler_type="linear", warmup_steps=3, weight_decay=0.1, max_grad_norm=1.0, optim="adamw_torch",
            train_sampling_strategy="sequential", gradient_checkpointing=False, logging_steps=1, save_strategy="no",
            report_to="none", seed=42)
-DATA_KEYS = dict(max_length=64, packing=False)
+DATA_KEYS = dict(max_length=None, packing=False)  # with a length, fully masked rows are dropped, as TRL does
 LORA_RUN = dict(use_peft=True, learning_rate=2e-2, adapter_name_or_path="adapter")
 
 

@@ -34,7 +34,7 @@ Rows read_rows(const Arguments& args, const TextFolder& text) {
     out.rows.push_back({{"prompt", *prompt}});
     Json messages = Json::array({{{"role", "user"}, {"content", *prompt}}});
     if (const auto system = args.text("system"))
-      messages.insert(messages.begin(), {{"role", "system"}, {"content", *system}});
+      messages.insert(messages.begin(), Json{{"role", "system"}, {"content", *system}});
     out.prompts.push_back(args.has("raw") ? encode_raw(text, *prompt) : encode_chat(text, {.messages = messages}));
     return out;
   }

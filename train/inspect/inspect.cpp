@@ -217,7 +217,7 @@ Json inspect_path(const fs::path& path, TensorList list) {
   if (fs::is_directory(path, ignored)) return inspect_folder(path, list);
   if (path.extension() == ".gguf") return inspect_gguf(path, list);
   if (path.extension() == ".safetensors" || path.string().ends_with(".safetensors.index.json")) {
-    Json report{{"path", path.string()}, {"kind", "safetensors"}};
+    Json report{{"path", path.string()}, {"kind", "safetensors file"}};
     put_safetensors(report, path, list);
     return report;
   }
