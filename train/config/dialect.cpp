@@ -185,11 +185,11 @@ struct Flattener {
     if (!value.is_object()) return problem(path, "expected an object");
     for (const auto& [key, field] : value.items()) {
       const bool response = key == "response" && field == "output";  // what the alpaca shape calls it
+      const std::string place = fmt::format("{}.{}", path, key);
       if (key == "text")
-        add("dataset_text_field", path + "." + key, field);
+        add("dataset_text_field", place, field);
       else if (!field.is_null() && field != key && !response)
-        problem(path + "." + key,
-                fmt::format("field mapping of {} is not available: rename the field in the rows", key));
+        problem(place, fmt::format("field mapping of {} is not available: rename the field in the rows", key));
     }
   }
 };

@@ -22,7 +22,7 @@ Rewritten problem(std::string text) {
 }
 
 /// A switch that sets one key when true and another value (or nothing: null) when false.
-Apply on_true(std::string key, Json when_true, Json when_false = nullptr) {
+Apply on_true(const std::string& key, const Json& when_true, const Json& when_false = nullptr) {
   return [=](const Json& v) {
     if (v.is_null()) return nothing();
     if (!v.is_boolean()) return problem(fmt::format("expected true or false, got {}", show(v)));
