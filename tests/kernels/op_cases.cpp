@@ -392,14 +392,17 @@ std::vector<OpCase> op_cases() {
     cases.push_back(embedding_case(n));
   cases.push_back(gather_rows_case(1, 3));
   cases.push_back(gather_rows_case(50, 77));
-  for (const AttentionSizes& n :
-       std::vector<AttentionSizes>{{.name = "one_token", .cu = {0, 1}, .Hq = 1, .Hkv = 1, .D = 2},
-                                   {.name = "tiny_segments", .cu = {0, 1, 2, 2, 7, 8}, .Hq = 6, .Hkv = 2, .D = 6},
-                                   {.name = "odd_heads", .cu = {0, 5, 50}, .Hq = 7, .Hkv = 7, .D = 10},
-                                   {.name = "grouped", .cu = {0, 64, 67, 200}, .Hq = 9, .Hkv = 3, .D = 64},
-                                   {.name = "window", .cu = {0, 33, 170}, .Hq = 4, .Hkv = 2, .D = 80, .window = 37},
-                                   {.name = "window_of_one", .cu = {0, 20}, .Hq = 2, .Hkv = 1, .D = 4, .window = 1},
-                                   {.name = "wide_heads", .cu = {0, 131}, .Hq = 2, .Hkv = 1, .D = 256}})
+  for (const AttentionSizes& n : std::vector<AttentionSizes>{
+           {.name = "one_token", .cu = {0, 1}, .Hq = 1, .Hkv = 1, .D = 2},
+           {.name = "tiny_segments", .cu = {0, 1, 2, 2, 7, 8}, .Hq = 6, .Hkv = 2, .D = 6},
+           {.name = "odd_heads", .cu = {0, 5, 50}, .Hq = 7, .Hkv = 7, .D = 10},
+           {.name = "grouped", .cu = {0, 64, 67, 200}, .Hq = 9, .Hkv = 3, .D = 64},
+           {.name = "window", .cu = {0, 33, 170}, .Hq = 4, .Hkv = 2, .D = 80, .window = 37},
+           {.name = "window_of_one", .cu = {0, 20}, .Hq = 2, .Hkv = 1, .D = 4, .window = 1},
+           // More than one block of keys and of queries, in one task and in tasks of their own, which wide heads need.
+           {.name = "long", .cu = {0, 10, 420}, .Hq = 2, .Hkv = 1, .D = 16},
+           {.name = "long_window", .cu = {0, 390}, .Hq = 1, .Hkv = 1, .D = 18, .window = 170},
+           {.name = "wide_heads", .cu = {0, 270}, .Hq = 2, .Hkv = 1, .D = 256}})
     cases.push_back(attention_case(n));
   return cases;
 }
