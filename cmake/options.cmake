@@ -17,11 +17,14 @@ target_compile_options(qtrain_flags INTERFACE -Wall -Wextra -Wno-missing-field-i
 if(QTRAIN_SANITIZE STREQUAL "address")
   target_compile_options(qtrain_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(qtrain_flags INTERFACE -fsanitize=address,undefined)
+elseif(QTRAIN_SANITIZE STREQUAL "fuzzer")  # clang
+  target_compile_options(qtrain_flags INTERFACE -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)
+  target_link_options(qtrain_flags INTERFACE -fsanitize=address,undefined)
 elseif(QTRAIN_SANITIZE STREQUAL "thread")
   target_compile_options(qtrain_flags INTERFACE -fsanitize=thread)
   target_link_options(qtrain_flags INTERFACE -fsanitize=thread)
 elseif(QTRAIN_SANITIZE)
-  message(FATAL_ERROR "QTRAIN_SANITIZE must be empty, address or thread, not '${QTRAIN_SANITIZE}'")
+  message(FATAL_ERROR "QTRAIN_SANITIZE must be empty, address, thread or fuzzer, not '${QTRAIN_SANITIZE}'")
 endif()
 
 # qtrain_library(core DEPENDS fmt::fmt ...): every .cpp below the calling folder becomes library qtrain_core.

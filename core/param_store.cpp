@@ -26,12 +26,11 @@ void fill_random(Ctx& ctx, const Param& p, std::uint64_t seed) {
     for (std::int64_t i = task * kChunk; i < std::min(n, (task + 1) * kChunk); i += 4) {
       const auto words = philox(seed, stream, static_cast<std::uint64_t>(i / 4));
       double v[4];
-      for (int half = 0; half < 2; ++half) {
-        const auto pair =
-            normal_pair(words[static_cast<std::size_t>(2 * half)], words[static_cast<std::size_t>(2 * half + 1)]);
-        for (int j = 0; j < 2; ++j) {
-          const double u = 2.0 * uniform(words[static_cast<std::size_t>(2 * half + j)]) - 1.0;
-          v[2 * half + j] = init.scale * (init.kind == Init::Kind::normal ? pair[static_cast<std::size_t>(j)] : u);
+      for (std::size_t half = 0; half < 4; half += 2) {
+        const auto pair = normal_pair(words[half], words[half + 1]);
+        for (std::size_t j = 0; j < 2; ++j) {
+          const double u = 2.0 * uniform(words[half + j]) - 1.0;
+          v[half + j] = init.scale * (init.kind == Init::Kind::normal ? pair[j] : u);
         }
       }
       for (std::int64_t j = 0; j < 4 && i + j < n; ++j) out[i + j] = static_cast<T>(v[j]);

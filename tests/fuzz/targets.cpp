@@ -1,0 +1,121 @@
+#include "tests/fuzz/targets.h"
+
+#include <zlib.h>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/gguf.h"
+#include "core/json.h"
+#include "core/safetensors.h"
+#include "data/reader.h"
+#include "data/shapes.h"
+#include "data/template/chat_template.h"
+#include "data/tokenizer/tokenizer.h"
+#include "model/model_config.h"
+#include "tests/core/temp_folder.h"
+#include "train/config/config.h"
+
+namespace qtrain::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The bytes as a file of that name, alone in a folder.
+class OneFile {
+ public:
+  OneFile(const char* name, std::string_view bytes) : path_(folder_ / name) { write_file(path_, bytes); }
+  const fs::path& path() const { return path_; }
+  const fs::path& folder() const { return folder_.path(); }
+
+ private:
+  testing::TempFolder folder_;
+  fs::path path_;
+};
+
+void json(std::string_view bytes) {
+  const Json value = parse_json(bytes, "fuzz.json");
+  check(parse_json(dump_json(value), "again") == value, "JSON does not survive being written and read");
+}
+
+void config(std::string_view bytes) {
+  resolved_json(parse_config(bytes, "fuzz.json"));
+}
+
+void model_config(std::string_view bytes) {
+  load_model_config(OneFile("config.json", bytes).path());
+}
+
+void safetensors(std::string_view bytes) {
+  const OneFile file("model.safetensors", bytes);
+  const SafetensorsReader reader(file.path());
+  std::uint64_t sum = 0;  // every byte that a tensor claims is there
+  for (const auto& [name, tensor] : reader.tensors())
+    sum += crc32(0, reinterpret_cast<const Bytef*>(tensor.data), static_cast<uInt>(tensor.bytes()));
+  check(sum < ~std::uint64_t{0}, "never, but so the bytes are read");
+}
+
+void gguf(std::string_view bytes) {
+  const OneFile file("model.gguf", bytes);
+  const GgufFile reader(file.path());
+  std::uint64_t sum = 0;
+  for (const auto& [name, tensor] : reader.tensors())
+    sum += crc32(0, reinterpret_cast<const Bytef*>(tensor.data.data()), static_cast<uInt>(tensor.data.size()));
+  check(sum < ~std::uint64_t{0}, "never, but so the bytes are read");
+}
+
+constexpr std::string_view kText = "Hello  wörld, 12345 <s> \xF0\x9F\x98\x80\n\t<|im_end|>e\xCC\x81 don't";
+
+void tokenizer_file(std::string_view bytes) {
+  const OneFile file("tokenizer.json", bytes);
+  const auto tokenizer = load_tokenizer(file.folder());
+  tokenizer->decode(tokenizer->encode(kText));
+}
+
+void tokenizer_text(std::string_view bytes) {
+  static const auto tokenizer = load_tokenizer(QTRAIN_SOURCE_DIR "/tests/data/golden/chatml");
+  const auto ids = tokenizer->encode(bytes);
+  for (const std::int32_t id : ids) check(id >= 0 && id < tokenizer->size(), "an id outside the vocabulary");
+  tokenizer->decode(ids);
+}
+
+void chat_template(std::string_view bytes) {
+  const ChatTemplate parsed(std::string(bytes), "fuzz.jinja", {{"bos_token", "<s>"}, {"eos_token", "</s>"}});
+  const Json messages = Json::parse(
+      R"([{"role": "system", "content": "a"}, {"role": "user", "content": "b"}, {"role": "assistant", "content": "c"}])");
+  parsed.render({.messages = &messages, .add_generation_prompt = true, .now = 0});
+}
+
+void rows(std::string_view bytes) {
+  const OneFile file("rows.jsonl", bytes);
+  const RawRows raw({file.path()});
+  for (std::int64_t i = 0; i < raw.size(); ++i) read_sample(raw.parse(i), {});
+}
+
+}  // namespace
+
+const std::vector<Target>& targets() {
+  static const std::vector<Target> all{
+      {"json", json, {"tests/data/golden/chatml/tokenizer_config.json"}},
+      {"config", config, {"examples/cypher/config.json", "tests/golden/data/curves/llama_lora_all/config.json"}},
+      {"model_config",
+       model_config,
+       {"tests/golden/data/rope_llama3/config.json", "tests/golden/data/qwen2_window/config.json"}},
+      {"safetensors", safetensors, {"tests/golden/data/lora_qwen3_rs/adapter/adapter_model.safetensors"}},
+      {"gguf", gguf, {"tests/train/goldens/gguf/smollm.gguf"}},
+      {"tokenizer_file", tokenizer_file, {"tests/data/golden/chatml/tokenizer.json"}},
+      {"tokenizer_text", tokenizer_text, {"README.md"}},
+      {"chat_template", chat_template, {"tests/data/golden/chatml/chat_template.jinja"}},
+      {"rows", rows, {"tests/golden/data/curves/llama_lora_all/data.jsonl"}},
+  };
+  return all;
+}
+
+void run(const Target& target, std::string_view bytes) {
+  try {
+    target.run(bytes);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::input && e.kind() != ErrorKind::usage) throw;
+  }
+}
+
+}  // namespace qtrain::fuzz
