@@ -13,7 +13,8 @@ endif()
 
 add_library(qtrain_flags INTERFACE)
 target_include_directories(qtrain_flags INTERFACE ${CMAKE_SOURCE_DIR})
-target_compile_options(qtrain_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers)
+target_compile_options(qtrain_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall> $<$<COMPILE_LANGUAGE:CXX>:-Wextra> $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>)
 if(QTRAIN_SANITIZE STREQUAL "address")
   target_compile_options(qtrain_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(qtrain_flags INTERFACE -fsanitize=address,undefined)

@@ -1,41 +1,40 @@
 #include "core/arena.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
+
+#include "core/device/backend.h"
 
 namespace qtrain {
 namespace {
 
-constexpr std::size_t kAlign = 64;
+constexpr std::size_t kAlign = 64, kCudaAlign = 256;
+
+std::size_t rounded_up(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
 
 }  // namespace
-
-Arena::~Arena() {
-  if (base_) munmap(base_, planned_);
-}
 
 Tensor Arena::take(DType dtype, Shape shape) {
   const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
   const std::size_t begin = used_;
-  used_ += (bytes + kAlign - 1) / kAlign * kAlign;
-  if (base_ && used_ > planned_)
+  const bool cuda = device_.kind == DeviceKind::cuda;
+  used_ += cuda ? rounded_up(bytes + cuda::guard_bytes(), kCudaAlign) : rounded_up(bytes, kAlign);
+  if (committed() && used_ > planned_)
     fail(ErrorKind::internal, {.cause = "arena '" + name_ + "' was planned for " + std::to_string(planned_) +
                                         " bytes and is asked for " + std::to_string(used_)});
   planned_ = std::max(planned_, used_);
-  return {base_ ? base_ + begin : nullptr, dtype, shape, device_};
+  std::byte* base = committed() ? memory_.data() + begin : nullptr;
+  if (base && cuda) cuda::open({base, bytes});
+  return {base, dtype, shape, device_};
 }
 
 void Arena::commit() {
-  check(!base_, "an arena is committed once");
+  check(!committed(), "an arena is committed once");
   used_ = 0;
   planned_ = std::max<std::size_t>(planned_, kAlign);
-  void* p = mmap(nullptr, planned_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED)
-    fail(ErrorKind::memory, {.cause = "cannot allocate " + std::to_string(planned_ >> 20) + " MiB for " + name_,
-                             .remedy = "lower per_device_train_batch_size or max_length"});
-  madvise(p, planned_, MADV_HUGEPAGE);
-  base_ = static_cast<std::byte*>(p);
+  memory_ = DeviceMemory(device_, planned_, name_);
+  if (device_.kind == DeviceKind::cuda) cuda::fence({memory_.data(), memory_.bytes()});
 }
 
 }  // namespace qtrain

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <string>
 
+#include "core/device.h"
 #include "core/tensor.h"
 
 namespace qtrain {
@@ -12,11 +13,10 @@ namespace qtrain {
 class Arena {
  public:
   explicit Arena(std::string name, Device device = {}) : name_(std::move(name)), device_(device) {}
-  ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  /// A tensor aligned to 64 bytes; uninitialised. Without storage while measuring.
+  /// A tensor aligned to 64 bytes (256 on a CUDA device); uninitialised. Without storage while measuring.
   Tensor take(DType dtype, Shape shape);
 
   /// Allocates the high-water mark of what was taken since construction and starts over. Throws ErrorKind::memory.
@@ -24,7 +24,7 @@ class Arena {
   /// Everything taken so far may be handed out again.
   void reset() { used_ = 0; }
 
-  bool committed() const { return base_ != nullptr; }
+  bool committed() const { return memory_.data() != nullptr; }
   const std::string& name() const { return name_; }
   std::size_t used() const { return used_; }
   /// Bytes planned: the largest `used` ever seen.
@@ -33,7 +33,7 @@ class Arena {
  private:
   std::string name_;
   Device device_;
-  std::byte* base_ = nullptr;
+  DeviceMemory memory_;
   std::size_t used_ = 0, planned_ = 0;
 };
 

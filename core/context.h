@@ -3,6 +3,7 @@
 #include <memory>
 #include <span>
 
+#include "core/device.h"
 #include "core/parallel.h"
 #include "core/tensor.h"
 
@@ -28,6 +29,15 @@ class Ctx {
 
   static constexpr std::size_t kWorkspaceBytes = std::size_t{4} << 20;
 
+  /// Where the ops of this context queue their work. On the CPU everything is done at once.
+  Stream& stream() { return stream_; }
+  /// Waits for all of it and throws what went wrong.
+  void synchronize() { stream_.synchronize(); }
+  /// Memory of the device for one op: uninitialised, aligned to 256 bytes, at most kScratchBytes.
+  std::byte* scratch(std::size_t bytes);
+
+  static constexpr std::size_t kScratchBytes = std::size_t{16} << 20;
+
  private:
   struct Free {
     void operator()(std::byte* p) const;
@@ -36,6 +46,8 @@ class Ctx {
   MatmulPrecision matmul_;
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<std::byte, Free> workspace_;
+  Stream stream_;
+  DeviceMemory scratch_;
 };
 
 }  // namespace qtrain

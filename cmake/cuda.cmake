@@ -1,0 +1,63 @@
+# The CUDA backend: QTRAIN_CUDA chooses how kernels/cuda is compiled.
+#   native    by nvcc, for QTRAIN_CUDA_ARCHS
+#   emulated  by the C++ compiler; every kernel runs on the CPU under the execution harness (docs/kernels.md)
+#   off       not at all
+#   auto      native where nvcc is found, else off
+set(QTRAIN_CUDA auto CACHE STRING "CUDA backend: auto, native, emulated or off")
+set(QTRAIN_CUDA_ARCHS "" CACHE STRING
+  "Architectures of a native build as CMake names them (90a-real;120); empty: the GPU of this machine, else 90a-real")
+
+set(QTRAIN_CUDA_MODE ${QTRAIN_CUDA})
+if(QTRAIN_CUDA STREQUAL "auto")
+  find_program(QTRAIN_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_PATH ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES bin)
+  set(QTRAIN_CUDA_MODE off)
+elseif(NOT QTRAIN_CUDA MATCHES "^(native|emulated|off)$")
+  message(FATAL_ERROR "QTRAIN_CUDA must be auto, native, emulated or off, not '${QTRAIN_CUDA}'")
+endif()
+message(STATUS "CUDA backend: ${QTRAIN_CUDA_MODE}")
+
+if(QTRAIN_CUDA_MODE STREQUAL "native")
+  find_program(QTRAIN_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_PATH ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES bin REQUIRED)
+  set(CMAKE_CUDA_COMPILER ${QTRAIN_NVCC})
+  set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+  set(CMAKE_CUDA_ARCHITECTURES ${QTRAIN_CUDA_ARCHS})
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+                    OUTPUT_VARIABLE capability ERROR_QUIET RESULT_VARIABLE missing)
+    set(CMAKE_CUDA_ARCHITECTURES 90a-real)
+    if(NOT missing AND capability MATCHES "^([0-9]+)\\.([0-9])")
+      set(CMAKE_CUDA_ARCHITECTURES "${CMAKE_MATCH_1}${CMAKE_MATCH_2}-real")
+      string(REGEX REPLACE "^(90|100|120)-" "\\1a-" CMAKE_CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
+    endif()
+  endif()
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  set(CMAKE_CUDA_EXTENSIONS OFF)
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+  enable_language(CUDA)
+  if(CCACHE)
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+  endif()
+  message(STATUS "CUDA architectures: ${CMAKE_CUDA_ARCHITECTURES}")
+endif()
+
+# qtrain_cuda_sources(target file.cu...): adds kernels to a target in the way of this build.
+function(qtrain_cuda_sources target)
+  target_sources(${target} PRIVATE ${ARGN})
+  if(QTRAIN_CUDA_MODE STREQUAL "native")
+    target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/kernels/cuda/native)
+    set(flags --expt-relaxed-constexpr -lineinfo -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers)
+    set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${flags}")
+  else()
+    target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/kernels/cuda/emulation)
+    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "${QTRAIN_EMULATED_FLAGS}")
+  endif()
+endfunction()
+
+# The compiler's instrumentation calls the harness for every access to memory (kernels/cuda/emulation/access.cpp). The
+# sanitizer builds keep the instrumentation of the sanitizer instead.
+set(QTRAIN_EMULATED_FLAGS -x c++ -O2 -g1 -march=x86-64-v3 -fno-strict-aliasing -Wno-unknown-pragmas)
+if(NOT QTRAIN_SANITIZE)
+  list(APPEND QTRAIN_EMULATED_FLAGS -fsanitize=thread --param=tsan-instrument-func-entry-exit=0
+       -fsanitize=alignment,bounds-strict,shift,integer-divide-by-zero)
+endif()

@@ -1,0 +1,140 @@
+#include "core/device.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "core/device/backend.h"
+
+namespace qtrain {
+namespace {
+
+bool is_cuda(Device d) {
+  return d.kind == DeviceKind::cuda;
+}
+
+void* map_host(std::size_t bytes) {
+  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) return nullptr;
+  madvise(p, bytes, MADV_HUGEPAGE);
+  return p;
+}
+
+std::byte* claim(void* p, std::size_t bytes, std::string_view purpose) {
+  if (!p)
+    fail(ErrorKind::memory,
+         {.cause = "cannot allocate " + std::to_string(bytes >> 20) + " MiB for " + std::string(purpose),
+          .remedy = "lower per_device_train_batch_size or max_length"});
+  return static_cast<std::byte*>(p);
+}
+
+}  // namespace
+
+std::string cuda_problem() {
+  return cuda::problem();
+}
+int cuda_device_count() {
+  return cuda::device_count();
+}
+DeviceInfo cuda_info(int index) {
+  const std::string problem = cuda::problem();
+  if (!problem.empty()) fail(ErrorKind::usage, {.cause = problem, .remedy = "use --device cpu"});
+  return cuda::info(index);
+}
+
+DeviceMemory::DeviceMemory(Device device, std::size_t bytes, std::string_view purpose)
+    : device_(device), bytes_(std::max<std::size_t>(bytes, 1)) {
+  data_ = claim(is_cuda(device) ? cuda::allocate(device.index, bytes_) : map_host(bytes_), bytes_, purpose);
+}
+
+void DeviceMemory::release() {
+  if (!data_) return;
+  if (is_cuda(device_))
+    cuda::release(device_.index, data_);
+  else
+    munmap(data_, bytes_);
+  data_ = nullptr;
+}
+
+PinnedMemory::PinnedMemory(Device device, std::size_t bytes)
+    : device_(device), bytes_(std::max<std::size_t>(bytes, 1)) {
+  data_ = claim(is_cuda(device) ? cuda::allocate_pinned(bytes_) : map_host(bytes_), bytes_, "pinned memory");
+}
+
+PinnedMemory::~PinnedMemory() {
+  if (!data_) return;
+  if (is_cuda(device_))
+    cuda::release_pinned(data_);
+  else
+    munmap(data_, bytes_);
+}
+
+Event::Event(Device device) : device_(device) {
+  if (is_cuda(device)) handle_ = cuda::create_event(device.index);
+}
+Event::~Event() {
+  if (handle_) cuda::destroy_event(handle_);
+}
+bool Event::done() const {
+  return !handle_ || cuda::event_done(handle_);
+}
+void Event::synchronize() const {
+  if (handle_) cuda::synchronize_event(handle_);
+}
+double Event::milliseconds_since(const Event& earlier) const {
+  return handle_ ? cuda::milliseconds(earlier.handle_, handle_) : 0;
+}
+
+Stream::Stream(Device device) : device_(device) {
+  if (is_cuda(device)) handle_ = cuda::create_stream(device.index);
+}
+Stream::~Stream() {
+  if (handle_) cuda::destroy_stream(handle_);
+}
+
+void Stream::copy(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  if (handle_)
+    cuda::copy(handle_, {to, bytes}, from);
+  else
+    std::memmove(to, from, bytes);
+}
+
+void Stream::fill(void* to, std::uint8_t value, std::size_t bytes) {
+  if (bytes == 0) return;
+  if (handle_)
+    cuda::fill(handle_, {to, bytes}, value);
+  else
+    std::memset(to, value, bytes);
+}
+
+void Stream::record(Event& event) {
+  if (handle_) cuda::record(event.handle_, handle_);
+}
+void Stream::wait(const Event& event) {
+  if (handle_) cuda::wait(handle_, event.handle_);
+}
+
+void Stream::synchronize() {
+  if (!handle_) return;
+  try {
+    cuda::synchronize(handle_);
+  } catch (const Error& e) {
+    ErrorText text = e.text();
+    if (launches_ > 0)
+      text.remedy += (text.remedy.empty() ? "last launches: " : "; last launches: ") + recent_launches();
+    fail(e.kind(), text);
+  }
+}
+
+std::string Stream::recent_launches() const {
+  std::string names;
+  const std::uint64_t shown = std::min<std::uint64_t>(launches_, recent_.size());
+  for (std::uint64_t i = launches_ - shown; i < launches_; ++i)
+    names += (names.empty() ? "" : ", ") + std::string(recent_[i % recent_.size()]);
+  return names;
+}
+
+}  // namespace qtrain

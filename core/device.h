@@ -1,0 +1,139 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/tensor.h"
+
+/// Memory, streams and events of a device. Everything works for Device{cpu} too (at once, in plain memory), so callers
+/// need not ask. Errors of a device are ErrorKind::internal and name the last launches of the stream; memory that does
+/// not fit is ErrorKind::memory.
+namespace qtrain {
+
+struct DeviceInfo {
+  std::string name;
+  int major = 0, minor = 0;  ///< compute capability
+  int multiprocessors = 0;
+  std::size_t total_bytes = 0, free_bytes = 0;
+  std::size_t shared_bytes = 0;  ///< most shared memory of one block
+  int driver = 0, runtime = 0;   ///< versions, 1000 * major + 10 * minor
+};
+
+/// Why no CUDA device can be used, as one clause ("this build has no CUDA backend"); empty if one can.
+std::string cuda_problem();
+int cuda_device_count();
+/// A usage error unless there is such a device.
+DeviceInfo cuda_info(int index = 0);
+
+/// Uninitialised memory of a device. Freeing it waits for the work that is queued on the device.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  /// `purpose` names it in the error.
+  DeviceMemory(Device device, std::size_t bytes, std::string_view purpose = "scratch memory");
+  ~DeviceMemory() { release(); }
+  DeviceMemory(DeviceMemory&& other) noexcept { swap(other); }
+  DeviceMemory& operator=(DeviceMemory&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+
+  std::byte* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+  Device device() const { return device_; }
+
+ private:
+  void release();
+  void swap(DeviceMemory& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+  }
+  Device device_;
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+/// Page-locked host memory: only copies from and to such memory run beside the host. Uninitialised.
+class PinnedMemory {
+ public:
+  PinnedMemory() = default;
+  PinnedMemory(Device device, std::size_t bytes);
+  ~PinnedMemory();
+  PinnedMemory(PinnedMemory&& other) noexcept { swap(other); }
+  PinnedMemory& operator=(PinnedMemory&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+
+  std::byte* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  void swap(PinnedMemory& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+  }
+  Device device_;
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+/// The point that a stream had reached when it was recorded; before the first record it is in the past.
+class Event {
+ public:
+  explicit Event(Device device = {});
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  bool done() const;
+  void synchronize() const;
+  /// Milliseconds between the two points, both of which are past.
+  double milliseconds_since(const Event& earlier) const;
+
+ private:
+  friend class Stream;
+  Device device_;
+  void* handle_ = nullptr;
+};
+
+/// Work in order. Streams of one device run beside each other unless they wait for events.
+class Stream {
+ public:
+  explicit Stream(Device device = {});
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  Device device() const { return device_; }
+  /// Queues a copy of `bytes` bytes in any direction. Pinned and device memory must stay as it is until it is done.
+  void copy(void* to, const void* from, std::size_t bytes);
+  /// Queues setting each byte to `value`.
+  void fill(void* to, std::uint8_t value, std::size_t bytes);
+  void record(Event& event);
+  /// Later work of this stream starts after `event`.
+  void wait(const Event& event);
+  /// Waits for all queued work and throws what went wrong in it.
+  void synchronize();
+
+  /// For launch(): `name` has static storage.
+  void launched(const char* name) { recent_[launches_++ % recent_.size()] = name; }
+  /// "rms_norm, gemm": the last launches, latest last.
+  std::string recent_launches() const;
+  std::uint64_t launches() const { return launches_; }
+  /// The backend's own handle (cudaStream_t).
+  void* handle() const { return handle_; }
+
+ private:
+  Device device_;
+  void* handle_ = nullptr;
+  std::array<const char*, 8> recent_{};
+  std::uint64_t launches_ = 0;
+};
+
+}  // namespace qtrain

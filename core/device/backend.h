@@ -1,0 +1,49 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "core/device.h"
+
+/// What the device layer stands on. One of core/device/off.cpp, native.cpp and emulated.cpp is linked. Functions throw
+/// qtrain::Error.
+namespace qtrain::cuda {
+
+std::string problem();
+int device_count();
+DeviceInfo info(int index);
+
+/// nullptr if it does not fit.
+void* allocate(int index, std::size_t bytes);
+void release(int index, void* p);
+void* allocate_pinned(std::size_t bytes);
+void release_pinned(void* p);
+
+void* create_stream(int index);
+void destroy_stream(void* stream);
+void synchronize(void* stream);
+
+struct Span {
+  void* data;
+  std::size_t bytes;
+};
+void copy(void* stream, Span to, const void* from);
+void fill(void* stream, Span to, std::uint8_t value);
+
+void* create_event(int index);
+void destroy_event(void* event);
+void record(void* event, void* stream);
+void wait(void* stream, void* event);
+bool event_done(void* event);
+void synchronize_event(void* event);
+double milliseconds(void* from, void* to);
+
+/// Bytes an arena leaves free behind each tensor, where the backend watches over accesses.
+std::size_t guard_bytes();
+/// An arena calls `fence` on memory that it will hand out in parts, and `open` on each part.
+void fence(Span segment);
+void open(Span part);
+/// Queues that the contents of `scratch` are nobody's any more.
+void forget(void* stream, Span scratch);
+
+}  // namespace qtrain::cuda

@@ -1,0 +1,288 @@
+#include "core/device/emulated.h"
+
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "core/device/backend.h"
+#include "core/device/emulated_memory.h"
+
+namespace qtrain::emulation {
+namespace {
+
+struct Queue {
+  std::deque<std::function<void()>> work;
+  std::uint64_t queued = 0, done = 0;
+};
+
+struct Point {
+  std::shared_ptr<Queue> queue;
+  std::uint64_t ticket = 0;
+  std::shared_ptr<std::chrono::steady_clock::time_point> time =
+      std::make_shared<std::chrono::steady_clock::time_point>();
+};
+
+/// Streams, events and pinned memory of the process, as the driver of a GPU has them.
+class Driver {
+ public:
+  static Driver& instance() {
+    static Driver driver;
+    return driver;
+  }
+
+  std::shared_ptr<Queue> queue(void* stream) {
+    const std::lock_guard lock(mutex_);
+    return queues_.at(stream);
+  }
+  void* add_queue() {
+    const std::lock_guard lock(mutex_);
+    auto queue = std::make_shared<Queue>();
+    queues_.emplace(queue.get(), queue);
+    return queue.get();
+  }
+  void remove_queue(void* stream) {
+    const std::lock_guard lock(mutex_);
+    queues_.erase(stream);
+  }
+  Point& point(void* event) {
+    const std::lock_guard lock(mutex_);
+    return *points_.at(event);
+  }
+  void* add_point() {
+    const std::lock_guard lock(mutex_);
+    auto point = std::make_unique<Point>();
+    void* handle = point.get();
+    points_.emplace(handle, std::move(point));
+    return handle;
+  }
+  void remove_point(void* event) {
+    const std::lock_guard lock(mutex_);
+    points_.erase(event);
+  }
+  std::vector<std::shared_ptr<Queue>> all() {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::shared_ptr<Queue>> list;
+    for (const auto& [handle, queue] : queues_) list.push_back(queue);
+    return list;
+  }
+
+  void* pin(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    auto memory = std::make_unique<std::byte[]>(bytes);
+    void* p = memory.get();
+    std::memset(p, 0xff, bytes);
+    pinned_.emplace(p, std::pair{std::move(memory), bytes});
+    return p;
+  }
+  void unpin(void* p) {
+    const std::lock_guard lock(mutex_);
+    pinned_.erase(p);
+  }
+  bool is_pinned(const void* p) {
+    const std::lock_guard lock(mutex_);
+    auto it = pinned_.upper_bound(const_cast<void*>(p));
+    if (it == pinned_.begin()) return false;
+    --it;
+    return static_cast<const std::byte*>(p) < static_cast<const std::byte*>(it->first) + it->second.second;
+  }
+  bool coin() {
+    state_ = state_ * 6364136223846793005u + settings().seed * 2 + 1;
+    return state_ >> 63;
+  }
+
+ private:
+  std::recursive_mutex mutex_;
+  std::map<void*, std::shared_ptr<Queue>> queues_;
+  std::map<void*, std::unique_ptr<Point>> points_;
+  std::map<void*, std::pair<std::unique_ptr<std::byte[]>, std::size_t>> pinned_;
+  std::uint64_t state_ = 1;
+};
+
+/// An error ends the work of every stream, as on a GPU; the next work begins afresh.
+void drop_all() {
+  for (const auto& queue : Driver::instance().all()) {
+    queue->work.clear();
+    queue->done = queue->queued;
+  }
+}
+
+void drain(Queue& queue, std::uint64_t ticket) {
+  const Access access;
+  while (queue.done < ticket) {
+    const std::function<void()> work = std::move(queue.work.front());
+    queue.work.pop_front();
+    ++queue.done;
+    try {
+      work();
+    } catch (...) {
+      drop_all();
+      throw;
+    }
+  }
+}
+
+/// Destructors wait without reporting: the error belongs to whoever synchronises.
+void drain_quietly(Queue& queue) {
+  try {
+    drain(queue, queue.queued);
+  } catch (const Error&) {
+  }
+}
+
+void copy_now(void* to, const void* from, std::size_t bytes) {
+  const bool to_device = is_device_address(to), from_device = is_device_address(from);
+  if (to_device) check_writable(to, bytes, "a copy");
+  if (from_device && !is_allocated(from, bytes))
+    fail(ErrorKind::internal, {.cause = "a copy reads outside the memory that was allocated"});
+  if (from_device && !to_device) return copy_to_host(to, from, bytes);
+  std::memmove(to, from, bytes);
+  if (!kStates || !to_device) return;
+  if (from_device)
+    std::memmove(state_of(to), state_of(from), bytes);
+  else
+    std::memset(state_of(to), static_cast<int>(State::initialised), bytes);
+}
+
+}  // namespace
+
+void enqueue(void* stream, std::function<void()> work) {
+  const auto queue = Driver::instance().queue(stream);
+  queue->work.push_back(std::move(work));
+  ++queue->queued;
+  const Timing timing = settings().streams;
+  if (timing == Timing::early || (timing == Timing::random && Driver::instance().coin())) drain(*queue, queue->queued);
+}
+
+}  // namespace qtrain::emulation
+
+namespace qtrain::cuda {
+
+using namespace emulation;
+
+std::string problem() {
+  return {};
+}
+int device_count() {
+  return 1;
+}
+DeviceInfo info(int index) {
+  if (index != 0)
+    fail(ErrorKind::usage, {.cause = "there is no CUDA device " + std::to_string(index), .remedy = "use device 0"});
+  const Settings& s = settings();
+  return {.name = "execution harness on the CPU",
+          .major = 9,
+          .minor = 0,
+          .multiprocessors = 4,
+          .total_bytes = s.memory_bytes,
+          .free_bytes = s.memory_bytes - DeviceHeap::instance().used(),
+          .shared_bytes = s.shared_bytes,
+          .driver = 13000,
+          .runtime = 13000};
+}
+
+void* allocate(int, std::size_t bytes) {
+  return DeviceHeap::instance().allocate(bytes);
+}
+void release(int, void* p) {
+  for (const auto& queue : Driver::instance().all()) drain_quietly(*queue);
+  DeviceHeap::instance().release(p);
+}
+void* allocate_pinned(std::size_t bytes) {
+  return Driver::instance().pin(bytes);
+}
+void release_pinned(void* p) {
+  for (const auto& queue : Driver::instance().all()) drain_quietly(*queue);
+  Driver::instance().unpin(p);
+}
+
+void* create_stream(int) {
+  DeviceHeap::instance();  // the memory outlives the streams that work on it
+  return Driver::instance().add_queue();
+}
+void destroy_stream(void* stream) {
+  drain_quietly(*Driver::instance().queue(stream));
+  Driver::instance().remove_queue(stream);
+}
+void synchronize(void* stream) {
+  const auto queue = Driver::instance().queue(stream);
+  drain(*queue, queue->queued);
+}
+
+void copy(void* stream, Span to, const void* from) {
+  Driver& driver = Driver::instance();
+  const bool pageable_source = !is_device_address(from) && !driver.is_pinned(from);
+  if (pageable_source) {  // CUDA copies it away before it returns
+    const auto* bytes = static_cast<const std::byte*>(from);
+    enqueue(stream, [to, staged = std::vector<std::byte>(bytes, bytes + to.bytes)] {
+      copy_now(to.data, staged.data(), staged.size());
+    });
+  } else {
+    enqueue(stream, [to, from] { copy_now(to.data, from, to.bytes); });
+  }
+  if (!is_device_address(to.data) && !driver.is_pinned(to.data)) synchronize(stream);
+}
+void fill(void* stream, Span to, std::uint8_t value) {
+  enqueue(stream, [to, value] {
+    check_writable(to.data, to.bytes, "a fill");
+    std::memset(to.data, value, to.bytes);
+    if (kStates) std::memset(state_of(to.data), static_cast<int>(State::initialised), to.bytes);
+  });
+}
+
+void* create_event(int) {
+  return Driver::instance().add_point();
+}
+void destroy_event(void* event) {
+  Driver::instance().remove_point(event);
+}
+void record(void* event, void* stream) {
+  Point& point = Driver::instance().point(event);
+  point.queue = Driver::instance().queue(stream);
+  enqueue(stream, [time = point.time] { *time = std::chrono::steady_clock::now(); });
+  point.ticket = point.queue->queued;
+}
+void wait(void* stream, void* event) {
+  const Point& point = Driver::instance().point(event);
+  if (point.queue) enqueue(stream, [queue = point.queue, ticket = point.ticket] { drain(*queue, ticket); });
+}
+bool event_done(void* event) {
+  const Point& point = Driver::instance().point(event);
+  if (!point.queue || point.queue->done >= point.ticket) return true;
+  drain(*point.queue, point.ticket);  // whoever asks again and again gets there
+  return false;
+}
+void synchronize_event(void* event) {
+  const Point& point = Driver::instance().point(event);
+  if (point.queue) drain(*point.queue, point.ticket);
+}
+double milliseconds(void* from, void* to) {
+  const auto span = *Driver::instance().point(to).time - *Driver::instance().point(from).time;
+  return std::chrono::duration<double, std::milli>(span).count();
+}
+
+std::size_t guard_bytes() {
+  return 256;
+}
+void fence(Span segment) {
+  const Access access;
+  mark(segment.data, segment.bytes, State::fenced);
+}
+void open(Span part) {
+  if (part.bytes == 0) return;
+  const Access access;
+  if constexpr (!kStates) {
+    if constexpr (kAddressSanitizer) mark(part.data, part.bytes, State::initialised);
+    return;
+  }
+  State* s = state_of(part.data);
+  for (std::size_t i = 0; i < part.bytes; ++i)
+    if (s[i] == State::fenced) s[i] = State::uninitialised;
+}
+void forget(void* stream, Span scratch) {
+  enqueue(stream, [scratch] { mark(scratch.data, scratch.bytes, State::uninitialised); });
+}
+
+}  // namespace qtrain::cuda

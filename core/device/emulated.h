@@ -1,0 +1,88 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "core/build.h"
+#include "core/device.h"
+
+/// The emulated CUDA device: memory at fixed addresses with a state for each byte, and streams that run when somebody
+/// waits for them. The execution of kernels stands on it (kernels/cuda/emulation).
+namespace qtrain::emulation {
+
+/// The order of the threads of a block and of the blocks of a grid.
+enum class Order : std::uint8_t { forward, reverse, random };
+/// When queued work or an asynchronous copy takes place: as late as correct programs allow, as early, or either.
+enum class Timing : std::uint8_t { late, early, random };
+
+struct Settings {
+  Order order = Order::forward;
+  Timing streams = Timing::late;
+  Timing copies = Timing::late;  ///< cp.async
+  std::uint64_t seed = 1;
+  int host_threads = 0;                               ///< that run blocks; 0: one per processor
+  std::size_t memory_bytes = std::size_t{8} << 30;    ///< of the device
+  std::size_t shared_bytes = std::size_t{227} << 10;  ///< most of one block
+};
+
+/// "order=random,seed=7,streams=early": over the defaults. A usage error for anything it does not know.
+Settings parse_settings(std::string_view text);
+
+/// The settings of this process; QTRAIN_EMULATION gives the first ones.
+Settings& settings();
+
+/// Parts of the address space, fixed so that a look at an address tells what it is.
+inline constexpr std::uintptr_t kRegion = kThreadSanitizer ? 0x7e90'0000'0000 : 0x2000'0000'0000;
+inline constexpr std::size_t kDeviceBytes = std::size_t{kThreadSanitizer ? 64 : 1024} << 30;
+inline constexpr std::uintptr_t kDeviceBase = kRegion;
+/// Shared memory is the end of the device's addresses: one stretch for each host thread that runs blocks.
+inline constexpr int kMaxHostThreads = 128;
+inline constexpr std::size_t kSharedStretch = std::size_t{1} << 20;
+inline constexpr std::uintptr_t kSharedBase = kDeviceBase + kDeviceBytes - kMaxHostThreads * kSharedStretch;
+/// One byte of state for each byte of memory.
+inline constexpr std::uintptr_t kStateBase = 0x3000'0000'0000;
+/// The last write of each two bytes, and (shared memory only) the last read.
+inline constexpr std::uintptr_t kWriteBase = 0x4000'0000'0000;
+inline constexpr std::uintptr_t kReadBase = kWriteBase + 4 * kDeviceBytes;
+
+/// Whether bytes have states; address and thread sanitizers watch over memory in their own way.
+inline constexpr bool kStates = !kAddressSanitizer && !kThreadSanitizer;
+
+/// `untouched` bytes are uninitialised if they lie in an allocation, and nobody's otherwise; `fenced` ones lie in a
+/// segment but in no tensor.
+enum class State : std::uint8_t { untouched, uninitialised, initialised, in_flight, fenced };
+
+inline bool is_device_address(const void* p) {
+  return reinterpret_cast<std::uintptr_t>(p) - kDeviceBase < kDeviceBytes;
+}
+inline State* state_of(const void* p) {
+  return reinterpret_cast<State*>(kStateBase + (reinterpret_cast<std::uintptr_t>(p) - kDeviceBase));
+}
+
+/// Whether all of it lies in one allocation.
+bool is_allocated(const void* p, std::size_t bytes);
+/// Marks memory, with NaN for what has no value.
+void mark(void* p, std::size_t bytes, State state);
+/// For work that the host does on behalf of the device; `what` names it in the error.
+void check_readable(const void* p, std::size_t bytes, std::string_view what);
+void check_writable(const void* p, std::size_t bytes, std::string_view what);
+
+/// Appends work to a stream (the null pointer is a stream of its own).
+void enqueue(void* stream, std::function<void()> work);
+
+/// Device memory can be touched while one of these lives; at other times the host that touches it is stopped.
+class Access {
+ public:
+  Access();
+  ~Access();
+  Access(const Access&) = delete;
+  Access& operator=(const Access&) = delete;
+
+ private:
+  std::unique_lock<std::recursive_mutex> lock_;
+};
+
+}  // namespace qtrain::emulation

@@ -1,0 +1,152 @@
+#include <cuda_runtime_api.h>
+
+#include "core/device/backend.h"
+
+namespace qtrain::cuda {
+namespace {
+
+constexpr int kNeedsDriver = 12000;  // CUDA 12: the oldest driver whose minor-version compatibility covers the toolkit
+
+[[noreturn]] void refuse(cudaError_t code, const char* what) {
+  cudaGetLastError();
+  fail(ErrorKind::internal,
+       {.cause = std::string(what) + ": " + cudaGetErrorName(code) + ", " + cudaGetErrorString(code)});
+}
+void verify(cudaError_t code, const char* what) {
+  if (code != cudaSuccess) refuse(code, what);
+}
+cudaStream_t stream_of(void* s) {
+  return static_cast<cudaStream_t>(s);
+}
+cudaEvent_t event_of(void* e) {
+  return static_cast<cudaEvent_t>(e);
+}
+int attribute(cudaDeviceAttr which, int index) {
+  int value = 0;
+  verify(cudaDeviceGetAttribute(&value, which, index), "cudaDeviceGetAttribute");
+  return value;
+}
+std::string version(int v) {
+  return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10);
+}
+
+}  // namespace
+
+std::string problem() {
+  int driver = 0, count = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return "no NVIDIA driver is installed";
+  if (driver < kNeedsDriver)
+    return "the NVIDIA driver supports CUDA " + version(driver) + ", needed is " + version(kNeedsDriver);
+  const cudaError_t code = cudaGetDeviceCount(&count);
+  if (code == cudaErrorNoDevice || (code == cudaSuccess && count == 0)) return "no CUDA device is visible";
+  if (code == cudaErrorInsufficientDriver)
+    return "the NVIDIA driver (CUDA " + version(driver) + ") is older than this build needs (CUDA " +
+           version(CUDART_VERSION) + ")";
+  return code == cudaSuccess ? std::string{} : std::string("CUDA does not start: ") + cudaGetErrorString(code);
+}
+
+int device_count() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
+DeviceInfo info(int index) {
+  if (index < 0 || index >= device_count())
+    fail(ErrorKind::usage, {.cause = "there is no CUDA device " + std::to_string(index)});
+  cudaDeviceProp p{};
+  verify(cudaGetDeviceProperties(&p, index), "cudaGetDeviceProperties");
+  DeviceInfo d{.name = p.name,
+               .major = p.major,
+               .minor = p.minor,
+               .multiprocessors = p.multiProcessorCount,
+               .shared_bytes = static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index))};
+  verify(cudaSetDevice(index), "cudaSetDevice");
+  verify(cudaMemGetInfo(&d.free_bytes, &d.total_bytes), "cudaMemGetInfo");
+  verify(cudaDriverGetVersion(&d.driver), "cudaDriverGetVersion");
+  verify(cudaRuntimeGetVersion(&d.runtime), "cudaRuntimeGetVersion");
+  return d;
+}
+
+void* allocate(int index, std::size_t bytes) {
+  verify(cudaSetDevice(index), "cudaSetDevice");
+  void* p = nullptr;
+  const cudaError_t code = cudaMalloc(&p, bytes);
+  if (code == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  verify(code, "cudaMalloc");
+  return p;
+}
+void release(int, void* p) {
+  cudaFree(p);
+}
+void* allocate_pinned(std::size_t bytes) {
+  void* p = nullptr;
+  return cudaMallocHost(&p, bytes) == cudaSuccess ? p : nullptr;
+}
+void release_pinned(void* p) {
+  cudaFreeHost(p);
+}
+
+void* create_stream(int index) {
+  if (const std::string why = problem(); !why.empty())
+    fail(ErrorKind::usage, {.cause = why, .remedy = "use --device cpu"});
+  verify(cudaSetDevice(index), "cudaSetDevice");
+  cudaStream_t s = nullptr;
+  verify(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "cudaStreamCreate");
+  return s;
+}
+void destroy_stream(void* stream) {
+  cudaStreamSynchronize(stream_of(stream));
+  cudaStreamDestroy(stream_of(stream));
+}
+void synchronize(void* stream) {
+  verify(cudaStreamSynchronize(stream_of(stream)), "cudaStreamSynchronize");
+}
+
+void copy(void* stream, Span to, const void* from) {
+  verify(cudaMemcpyAsync(to.data, from, to.bytes, cudaMemcpyDefault, stream_of(stream)), "cudaMemcpyAsync");
+}
+void fill(void* stream, Span to, std::uint8_t value) {
+  verify(cudaMemsetAsync(to.data, value, to.bytes, stream_of(stream)), "cudaMemsetAsync");
+}
+
+void* create_event(int index) {
+  verify(cudaSetDevice(index), "cudaSetDevice");
+  cudaEvent_t e = nullptr;
+  verify(cudaEventCreate(&e), "cudaEventCreate");
+  return e;
+}
+void destroy_event(void* event) {
+  cudaEventDestroy(event_of(event));
+}
+void record(void* event, void* stream) {
+  verify(cudaEventRecord(event_of(event), stream_of(stream)), "cudaEventRecord");
+}
+void wait(void* stream, void* event) {
+  verify(cudaStreamWaitEvent(stream_of(stream), event_of(event), 0), "cudaStreamWaitEvent");
+}
+bool event_done(void* event) {
+  const cudaError_t code = cudaEventQuery(event_of(event));
+  if (code == cudaErrorNotReady) return false;
+  verify(code, "cudaEventQuery");
+  return true;
+}
+void synchronize_event(void* event) {
+  verify(cudaEventSynchronize(event_of(event)), "cudaEventSynchronize");
+}
+double milliseconds(void* from, void* to) {
+  float ms = 0;
+  verify(cudaEventElapsedTime(&ms, event_of(from), event_of(to)), "cudaEventElapsedTime");
+  return ms;
+}
+
+std::size_t guard_bytes() {
+  return 0;
+}
+void fence(Span) {}
+void open(Span) {}
+void forget(void*, Span) {}
+
+}  // namespace qtrain::cuda

@@ -1,0 +1,77 @@
+#include "core/device/backend.h"
+
+namespace qtrain::cuda {
+namespace {
+
+[[noreturn]] void refuse() {
+  fail(ErrorKind::usage, {.cause = "this build has no CUDA backend",
+                          .remedy = "use --device cpu, or configure with -DQTRAIN_CUDA=native"});
+}
+
+}  // namespace
+
+std::string problem() {
+  return "this build has no CUDA backend";
+}
+int device_count() {
+  return 0;
+}
+DeviceInfo info(int) {
+  refuse();
+}
+void* allocate(int, std::size_t) {
+  refuse();
+}
+void release(int, void*) {
+  refuse();
+}
+void* allocate_pinned(std::size_t) {
+  refuse();
+}
+void release_pinned(void*) {
+  refuse();
+}
+void* create_stream(int) {
+  refuse();
+}
+void destroy_stream(void*) {
+  refuse();
+}
+void synchronize(void*) {
+  refuse();
+}
+void copy(void*, Span, const void*) {
+  refuse();
+}
+void fill(void*, Span, std::uint8_t) {
+  refuse();
+}
+void* create_event(int) {
+  refuse();
+}
+void destroy_event(void*) {
+  refuse();
+}
+void record(void*, void*) {
+  refuse();
+}
+void wait(void*, void*) {
+  refuse();
+}
+bool event_done(void*) {
+  refuse();
+}
+void synchronize_event(void*) {
+  refuse();
+}
+double milliseconds(void*, void*) {
+  refuse();
+}
+std::size_t guard_bytes() {
+  return 0;
+}
+void fence(Span) {}
+void open(Span) {}
+void forget(void*, Span) {}
+
+}  // namespace qtrain::cuda

@@ -1,0 +1,100 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+
+/// What a kernel that runs on the CPU calls: the thread it is, barriers, exchanges within a warp, shared memory and
+/// asynchronous copies. Every CUDA thread is a fiber; a fault in it ends the launch with an Error.
+namespace qtrain::emulation {
+
+struct Index3 {
+  unsigned x = 1, y = 1, z = 1;
+};
+/// Where a kernel called an intrinsic.
+using Place = std::source_location;
+
+Index3 thread_index();
+Index3 block_index();
+Index3 block_extent();
+Index3 grid_extent();
+unsigned lane();
+
+/// Ends the launch with an error about the calling thread.
+[[noreturn]] void fault(const char* what, Place place = Place::current());
+
+/// The block's shared memory; a fault unless it was launched with at least `bytes`.
+void* shared_memory(std::size_t bytes, Place place);
+
+enum class Arrival : std::uint8_t { waits, passes };
+/// `threads` 0: all of the block.
+struct BarrierCall {
+  int id = 0, threads = 0;
+  Arrival arrival = Arrival::waits;
+};
+void barrier(const BarrierCall& call, Place place);
+/// Also combines: the number of threads with `predicate` != 0.
+int counting_barrier(int predicate, Place place);
+void warp_barrier(std::uint32_t mask, Place place);
+/// Lets the other threads of the block run: for loops that wait for a value.
+void yield();
+
+/// Runs `act` once all lanes of `mask` have called, with the arguments of the lanes (null for the others).
+using Exchange = void (*)(void* const* arguments, std::uint32_t mask);
+struct ExchangeCall {
+  const char* name;
+  Exchange act;
+  void* argument;
+};
+void exchange(std::uint32_t mask, const ExchangeCall& call, Place place);
+
+struct Shuffle {
+  const void* in;
+  void* out;
+  std::size_t bytes;
+  unsigned source;
+};
+void shuffle(std::uint32_t mask, Shuffle& shuffle, Place place);
+std::uint32_t ballot(std::uint32_t mask, bool predicate, Place place);
+
+/// Checks that `bytes` at `p` are shared memory of the block with the alignment of their size.
+void check_shared(const void* p, std::size_t bytes, const char* what, Place place);
+/// An access by the calling thread, watched over like the accesses of the kernel's own code.
+enum class AccessKind : std::uint8_t { read, write, atomic };
+void watch(const void* p, std::size_t bytes, AccessKind kind, Place place);
+
+struct AsyncCopy {
+  void* to;
+  const void* from;
+  unsigned bytes;  ///< 4, 8 or 16
+  unsigned taken;  ///< bytes of `from`; the rest becomes zero
+};
+void copy_async(const AsyncCopy& copy, Place place);
+void commit_copies();
+void wait_copies(int pending);
+
+/// d = a b + c for one warp; fragments as the PTX manual lays them out.
+enum class MmaKind : std::uint8_t { bf16_k16, f16_k16, tf32_k8 };
+struct Mma {
+  MmaKind kind;
+  float* d;
+  const std::uint32_t *a, *b;
+  const float* c;
+};
+void mma(Mma& args, Place place);
+
+struct LoadMatrix {
+  std::uint32_t* registers;
+  int count;  ///< matrices: 1, 2 or 4
+  bool transposed;
+  const void* row;
+};
+void load_matrix(LoadMatrix& args, Place place);
+
+/// old = *p; *p = op(old, value). T: int, unsigned, unsigned long long, float, double.
+enum class AtomicOp : std::uint8_t { add, max, min, exchange, bit_or, bit_and };
+template <class T>
+T atomic(T* p, AtomicOp op, T value, Place place);
+template <class T>
+T compare_and_swap(T* p, T expected, T desired, Place place);
+
+}  // namespace qtrain::emulation

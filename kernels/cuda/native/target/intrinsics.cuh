@@ -1,0 +1,48 @@
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "core/half.h"
+
+/// What a kernel needs beyond the CUDA language. Twin of kernels/cuda/emulation/target/intrinsics.cuh.
+namespace qtrain {
+
+extern __shared__ __align__(1024) unsigned char dynamic_shared_memory[];
+
+/// The block's shared memory as a T, uninitialised. Launch with sizeof(T).
+template <class T>
+__device__ __forceinline__ T& shared_memory() {
+  static_assert(std::is_trivially_destructible_v<T>);
+  return *reinterpret_cast<T*>(dynamic_shared_memory);
+}
+
+__device__ __forceinline__ float to_float(float x) {
+  return x;
+}
+__device__ __forceinline__ float to_float(Bf16 x) {
+  return __uint_as_float(std::uint32_t{x.bits} << 16);
+}
+__device__ __forceinline__ float to_float(F16 x) {
+  return __half2float(__ushort_as_half(x.bits));
+}
+
+/// Rounds to nearest even.
+template <class T>
+__device__ __forceinline__ T from_float(float x) {
+  if constexpr (std::is_same_v<T, float>) {
+    return x;
+  } else {
+    T y;
+    if constexpr (std::is_same_v<T, Bf16>)
+      y.bits = __bfloat16_as_ushort(__float2bfloat16_rn(x));
+    else
+      y.bits = __half_as_ushort(__float2half_rn(x));
+    return y;
+  }
+}
+
+}  // namespace qtrain

@@ -1,0 +1,54 @@
+#pragma once
+#include "kernels/cuda/device.cuh"
+
+/// Sums and maxima over warps and blocks, in an order that depends on the number of threads only.
+namespace qtrain {
+
+struct Plus {
+  template <class T>
+  __device__ __forceinline__ T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+/// NaN if any value is.
+struct Larger {
+  __device__ __forceinline__ float operator()(float a, float b) const { return a > b || a != a ? a : b; }
+};
+
+/// Every lane gets the result of all 32.
+template <class Op, class T>
+__device__ __forceinline__ T warp_reduce(T v, Op op) {
+#pragma unroll
+  for (int bit = kWarp / 2; bit > 0; bit /= 2) v = op(v, __shfl_xor_sync(kAllLanes, v, bit));
+  return v;
+}
+template <class T>
+__device__ __forceinline__ T warp_sum(T v) {
+  return warp_reduce(v, Plus{});
+}
+
+/// A place in shared memory for the partial results of up to 32 warps.
+template <class T>
+struct BlockPartials {
+  T v[kWarp];
+};
+
+/// Every thread gets the result of the block, whose threads are a multiple of 32. `identity` leaves others unchanged.
+/// All threads call it; it ends with a barrier, after which `partials` may be used again.
+template <class Op, class T>
+__device__ __forceinline__ T block_reduce(T v, BlockPartials<T>& partials, Op op, T identity) {
+  const unsigned warps = blockDim.x / kWarp, warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  v = warp_reduce(v, op);
+  if (warps == 1) return v;
+  if (lane == 0) partials.v[warp] = v;
+  __syncthreads();
+  v = warp_reduce(lane < warps ? partials.v[lane] : identity, op);
+  __syncthreads();
+  return v;
+}
+template <class T>
+__device__ __forceinline__ T block_sum(T v, BlockPartials<T>& partials) {
+  return block_reduce(v, partials, Plus{}, T{0});
+}
+
+}  // namespace qtrain

@@ -1,0 +1,86 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "core/device/emulated.h"
+#include "tests/harness/planted.h"
+
+namespace qtrain::testing {
+namespace {
+
+using emulation::Order;
+using emulation::Settings;
+using emulation::Timing;
+
+/// Settings for one test.
+class Schedule {
+ public:
+  explicit Schedule(const Settings& s) : before_(emulation::settings()) { emulation::settings() = s; }
+  ~Schedule() { emulation::settings() = before_; }
+
+ private:
+  Settings before_;
+};
+
+/// The orders under which every program runs. Early copies hide mistakes and are only for programs without one.
+std::vector<Settings> schedules() {
+  std::vector<Settings> list;
+  for (const Order order : {Order::forward, Order::reverse}) list.push_back({.order = order, .host_threads = 1});
+  for (std::uint64_t seed = 1; seed <= 3; ++seed)
+    list.push_back({.order = Order::random, .seed = seed, .host_threads = static_cast<int>(seed)});
+  return list;
+}
+
+std::vector<Planted> planted() {
+  std::vector<Planted> all = planted_in_blocks();
+  for (const auto& more : {planted_in_memory(), planted_in_tiles()}) all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+class Harness : public ::testing::TestWithParam<Planted> {};
+
+constexpr Device kCuda{DeviceKind::cuda, 0};
+
+TEST_P(Harness, RightProgramsRunInEveryOrder) {
+  std::vector<Settings> all = schedules();
+  for (const Timing copies : {Timing::early, Timing::random})
+    for (const Timing streams : {Timing::early, Timing::random})
+      all.push_back({.order = Order::random, .streams = streams, .copies = copies});
+  for (const Settings& s : all) {
+    const Schedule schedule(s);
+    Ctx ctx(kCuda, MatmulPrecision::storage, 1);
+    EXPECT_EQ(GetParam().run(ctx, Variant::right), GetParam().result);
+  }
+}
+
+TEST_P(Harness, MistakesAreNamed) {
+  for (const Settings& s : schedules()) {
+    const Schedule schedule(s);
+    Ctx ctx(kCuda, MatmulPrecision::storage, 1);
+    if (GetParam().complaint.empty()) {
+      EXPECT_NE(GetParam().run(ctx, Variant::wrong), GetParam().result);
+      continue;
+    }
+    std::string complaint = "none";
+    try {
+      GetParam().run(ctx, Variant::wrong);
+    } catch (const Error& e) {
+      complaint = e.what();
+    }
+    // An alternative in the expectation: which of two consequences comes first is a matter of the order.
+    bool found = false;
+    for (std::size_t begin = 0; begin <= GetParam().complaint.size();) {
+      const std::size_t end = std::min(GetParam().complaint.find('|', begin), GetParam().complaint.size());
+      found = found || complaint.find(GetParam().complaint.substr(begin, end - begin)) != complaint.npos;
+      begin = end + 1;
+    }
+    EXPECT_TRUE(found) << complaint;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Harness, ::testing::ValuesIn(planted()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace qtrain::testing
