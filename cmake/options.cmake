@@ -13,8 +13,14 @@ endif()
 
 add_library(qtrain_flags INTERFACE)
 target_include_directories(qtrain_flags INTERFACE ${CMAKE_SOURCE_DIR})
-target_compile_options(qtrain_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall> $<$<COMPILE_LANGUAGE:CXX>:-Wextra> $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>)
+set(warnings -Wall -Wextra -Wno-missing-field-initializers)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND warnings -Wno-restrict)  # g++ 12 sees overlap inside std::string where there is none
+  if(QTRAIN_SANITIZE)
+    list(APPEND warnings -Wno-maybe-uninitialized)  # the same inside std::function and std::variant
+  endif()
+endif()
+target_compile_options(qtrain_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${warnings}>)
 if(QTRAIN_SANITIZE STREQUAL "address")
   target_compile_options(qtrain_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(qtrain_flags INTERFACE -fsanitize=address,undefined)
