@@ -28,6 +28,9 @@ int cuda_device_count();
 /// A usage error unless there is such a device.
 DeviceInfo cuda_info(int index = 0);
 
+/// Waits for all streams of the device and throws what went wrong.
+void synchronize(Device device);
+
 /// Uninitialised memory of a device. Freeing it waits for the work that is queued on the device.
 class DeviceMemory {
  public:
@@ -107,8 +110,12 @@ class Stream {
  public:
   explicit Stream(Device device = {});
   ~Stream();
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
+  Stream(Stream&& other) noexcept
+      : device_(other.device_),
+        handle_(std::exchange(other.handle_, nullptr)),
+        recent_(other.recent_),
+        launches_(other.launches_) {}
+  Stream& operator=(Stream&&) = delete;
 
   Device device() const { return device_; }
   /// Queues a copy of `bytes` bytes in any direction. Pinned and device memory must stay as it is until it is done.
