@@ -1,7 +1,9 @@
 #pragma once
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <span>
+#include <typeindex>
 
 #include "core/device.h"
 #include "core/parallel.h"
@@ -38,6 +40,15 @@ class Ctx {
 
   static constexpr std::size_t kScratchBytes = std::size_t{16} << 20;
 
+  /// What a backend keeps from op to op (the handle of a library, chosen algorithms), made from the device when it is
+  /// first asked for.
+  template <class T>
+  T& kept() {
+    std::shared_ptr<void>& slot = kept_[std::type_index(typeid(T))];
+    if (!slot) slot = std::make_shared<T>(device_);
+    return *static_cast<T*>(slot.get());
+  }
+
  private:
   struct Free {
     void operator()(std::byte* p) const;
@@ -48,6 +59,7 @@ class Ctx {
   std::unique_ptr<std::byte, Free> workspace_;
   Stream stream_;
   DeviceMemory scratch_;
+  std::map<std::type_index, std::shared_ptr<void>> kept_;
 };
 
 }  // namespace qtrain

@@ -44,6 +44,10 @@ DeviceInfo cuda_info(int index) {
   return cuda::info(index);
 }
 
+void synchronize(Device device) {
+  if (is_cuda(device)) cuda::synchronize_device(device.index);
+}
+
 DeviceMemory::DeviceMemory(Device device, std::size_t bytes, std::string_view purpose)
     : device_(device), bytes_(std::max<std::size_t>(bytes, 1)) {
   data_ = claim(is_cuda(device) ? cuda::allocate(device.index, bytes_) : map_host(bytes_), bytes_, purpose);

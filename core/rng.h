@@ -8,7 +8,7 @@ namespace qtrain {
 
 /// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): four random words for a
 /// (key, stream, counter). The same numbers on every device, in any order, with no state to save.
-inline std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t stream, std::uint64_t counter) {
+constexpr std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t stream, std::uint64_t counter) {
   std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
   std::array<std::uint32_t, 4> c{static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32),
                                  static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)};
@@ -23,7 +23,7 @@ inline std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t stre
 }
 
 /// Uniform in [0, 1) with 24 bits.
-inline float uniform(std::uint32_t word) {
+constexpr float uniform(std::uint32_t word) {
   return static_cast<float>(word >> 8) * 0x1p-24f;
 }
 

@@ -8,10 +8,11 @@ struct Embedding {
   Tensor y;
   ConstTensor table, tokens;
 };
-/// dtable[v] (+)= sum of dy[t] over the t with tokens[t] == v, in order of t.
+/// dtable[v] (+)= sum of dy[t] over the t with tokens[t] == v, in order of t; nothing for v == padding.
 struct EmbeddingGrad {
   Sink dtable;
   ConstTensor dy, tokens;
+  std::int64_t padding = -1;  ///< the row that is not learned, as padding_idx of torch.nn.Embedding; -1: none
 };
 /// y[i] = x[rows[i]]; x [T, C], rows i32 [n].
 struct GatherRows {

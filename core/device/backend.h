@@ -22,6 +22,7 @@ void release_pinned(void* p);
 void* create_stream(int index);
 void destroy_stream(void* stream);
 void synchronize(void* stream);
+void synchronize_device(int index);
 
 struct Span {
   void* data;

@@ -210,6 +210,9 @@ void synchronize(void* stream) {
   const auto queue = Driver::instance().queue(stream);
   drain(*queue, queue->queued);
 }
+void synchronize_device(int) {
+  for (const auto& queue : Driver::instance().all()) drain(*queue, queue->queued);
+}
 
 void copy(void* stream, Span to, const void* from) {
   Driver& driver = Driver::instance();

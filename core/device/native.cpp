@@ -105,6 +105,11 @@ void synchronize(void* stream) {
   verify(cudaStreamSynchronize(stream_of(stream)), "cudaStreamSynchronize");
 }
 
+void synchronize_device(int index) {
+  verify(cudaSetDevice(index), "cudaSetDevice");
+  verify(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+}
+
 void copy(void* stream, Span to, const void* from) {
   verify(cudaMemcpyAsync(to.data, from, to.bytes, cudaMemcpyDefault, stream_of(stream)), "cudaMemcpyAsync");
 }

@@ -40,6 +40,9 @@ void destroy_stream(void*) {
 void synchronize(void*) {
   refuse();
 }
+void synchronize_device(int) {
+  refuse();
+}
 void copy(void*, Span, const void*) {
   refuse();
 }

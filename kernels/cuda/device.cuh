@@ -21,7 +21,7 @@ __host__ __device__ constexpr auto ceil_div(A a, B b) {
 
 /// N neighbouring elements that are loaded and stored at once.
 template <class T, int N>
-struct alignas(sizeof(T) * N) Pack {
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
   T v[N];
 };
 
@@ -45,20 +45,36 @@ struct WordsOf<2> {
   using type = std::uint16_t;
 };
 
-/// p must be a multiple of the pack's size.
+/// A pack as the words in which it moves.
+template <class T, int N>
+union PackWords {
+  static constexpr std::size_t kBytes = sizeof(T) * N, kChunk = kBytes < 16 ? kBytes : 16;
+  using Word = typename WordsOf<kChunk>::type;
+
+  Word words[kBytes / kChunk];
+  Pack<T, N> pack;
+
+  __device__ __forceinline__ PackWords() : words{} {}
+};
+
+/// p must be a multiple of the pack's size, or of 16 for larger packs.
 template <int N, class T>
 __device__ __forceinline__ Pack<T, N> load_pack(const T* p) {
-  using Words = typename WordsOf<sizeof(T) * N>::type;
-  union {
-    Words words;
-    Pack<T, N> pack;
-  } u{*reinterpret_cast<const Words*>(p)};
+  using Words = PackWords<T, N>;
+  Words u;
+#pragma unroll
+  for (std::size_t i = 0; i < Words::kBytes / Words::kChunk; ++i)
+    u.words[i] = reinterpret_cast<const typename Words::Word*>(p)[i];
   return u.pack;
 }
 template <int N, class T>
 __device__ __forceinline__ void store_pack(T* p, const Pack<T, N>& pack) {
-  using Words = typename WordsOf<sizeof(T) * N>::type;
-  *reinterpret_cast<Words*>(p) = *reinterpret_cast<const Words*>(&pack);
+  using Words = PackWords<T, N>;
+  Words u;
+  u.pack = pack;
+#pragma unroll
+  for (std::size_t i = 0; i < Words::kBytes / Words::kChunk; ++i)
+    reinterpret_cast<typename Words::Word*>(p)[i] = u.words[i];
 }
 
 /// A kernel's destination: y = v or y += v (the sum in f32). Null data: not wanted.
@@ -86,10 +102,21 @@ Target<T> target_of(const Sink& sink) {
 template <class T>
 inline constexpr int kPackOf = 16 / static_cast<int>(sizeof(T));
 
-/// Whether rows of `width` elements that begin at the pointers can be read in packs of 16 bytes.
+enum class Packs : bool { no, yes };
+/// Whether rows of `width` elements of T that begin at the pointers can be moved in packs of kPackOf<T> elements.
 template <class T, class... P>
-bool packable(std::int64_t width, const P*... pointers) {
-  return width % kPackOf<T> == 0 && ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);
+Packs packable(std::int64_t width, const P*... pointers) {
+  const bool aligned = width % kPackOf<T> == 0 && ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);
+  return aligned ? Packs::yes : Packs::no;
+}
+
+/// Calls f.operator()<N>() with N = kPackOf<T> or 1.
+template <class T, class F>
+void dispatch_packs(Packs packs, const F& f) {
+  if (packs == Packs::yes)
+    f.template operator()<kPackOf<T>>();
+  else
+    f.template operator()<1>();
 }
 
 /// Calls f.operator()<T>() with the C++ type of a dtype that CUDA kernels store values in.

@@ -15,11 +15,28 @@ struct Larger {
   __device__ __forceinline__ float operator()(float a, float b) const { return a > b || a != a ? a : b; }
 };
 
+/// The value of the lane whose number differs in `bit`, for any type of whole words.
+template <class T>
+__device__ __forceinline__ T from_lane_across(T v, int bit) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    return __shfl_xor_sync(kAllLanes, v, bit);
+  } else {
+    static_assert(sizeof(T) % 4 == 0);
+    union {
+      T value;
+      std::uint32_t words[sizeof(T) / 4];
+    } u{v};
+#pragma unroll
+    for (std::size_t i = 0; i < sizeof(T) / 4; ++i) u.words[i] = __shfl_xor_sync(kAllLanes, u.words[i], bit);
+    return u.value;
+  }
+}
+
 /// Every lane gets the result of all 32.
 template <class Op, class T>
 __device__ __forceinline__ T warp_reduce(T v, Op op) {
 #pragma unroll
-  for (int bit = kWarp / 2; bit > 0; bit /= 2) v = op(v, __shfl_xor_sync(kAllLanes, v, bit));
+  for (int bit = kWarp / 2; bit > 0; bit /= 2) v = op(v, from_lane_across(v, bit));
   return v;
 }
 template <class T>

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,44 +13,62 @@
 
 namespace qtrain::testing {
 
-/// Host memory of a tensor; values come from a seeded generator.
+/// Where the tensors of all arrays lie from now on.
+inline Device& array_device() {
+  static Device device;
+  return device;
+}
+
+/// A tensor with values that the host can look at. On a CUDA device the values move when they are asked for: an op gets
+/// what was set last, and the host sees what ops have written before it looks.
 class Array {
  public:
   Array() = default;
   Array(DType dtype, Shape shape)
       : bytes_(static_cast<std::size_t>(shape.numel()) * size_of(dtype)), dtype_(dtype), shape_(shape) {}
+  Array(const Array& other)
+      : bytes_(other.bytes()), written_(other.written_), dtype_(other.dtype_), shape_(other.shape_) {}
+  Array& operator=(const Array& other) { return *this = Array(other); }
+  Array(Array&&) = default;
+  Array& operator=(Array&&) = default;
 
-  Tensor tensor() { return {bytes_.data(), dtype_, shape_, {}}; }
+  Tensor tensor() {
+    if (array_device().kind == DeviceKind::cpu) return {bytes_.data(), dtype_, shape_, {}};
+    if (!device_) device_ = std::make_unique<DeviceMemory>(array_device(), bytes_.size());
+    if (!on_device_ && written_) {
+      Stream stream(array_device());
+      stream.copy(device_->data(), bytes_.data(), bytes_.size());
+      stream.synchronize();
+    }
+    on_device_ = true;
+    return {device_->data(), dtype_, shape_, array_device()};
+  }
   operator Tensor() { return tensor(); }       // NOLINT: implicit, as op arguments
   operator ConstTensor() { return tensor(); }  // NOLINT
   std::int64_t size() const { return shape_.numel(); }
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
-  const std::vector<std::byte>& bytes() const { return bytes_; }
+  const std::vector<std::byte>& bytes() const {
+    fetch();
+    return bytes_;
+  }
 
   double get(std::int64_t i) const {
     double v = 0;
-    auto* self = const_cast<Array*>(this);
-    if (dtype_ == DType::f16) return static_cast<float>(self->tensor().as<F16>()[i]);
-    dispatch_float(dtype_, [&]<class T>() { v = static_cast<double>(self->tensor().as<T>()[i]); });
+    dispatch_any([&]<class T>() { v = static_cast<double>(host<T>()[i]); });
     return v;
   }
   void set(std::int64_t i, double v) {
-    if (dtype_ == DType::f16) {
-      tensor().as<F16>()[i] = static_cast<float>(v);
+    if (dtype_ == DType::f64) {
+      host<double>()[i] = v;
       return;
     }
-    dispatch_float(dtype_, [&]<class T>() { tensor().as<T>()[i] = static_cast<T>(static_cast<float>(v)); });
-    if (dtype_ == DType::f64) tensor().as<double>()[i] = v;
+    dispatch_any([&]<class T>() { host<T>()[i] = static_cast<T>(static_cast<float>(v)); });
   }
   std::vector<double> values() const {
     std::vector<double> v(static_cast<std::size_t>(size()));
-    if (dtype_ == DType::f16) {
-      for (std::int64_t i = 0; i < size(); ++i) v[static_cast<std::size_t>(i)] = get(i);
-      return v;
-    }
-    dispatch_float(dtype_, [&]<class T>() {
-      const T* p = const_cast<Array*>(this)->tensor().as<T>();
+    dispatch_any([&]<class T>() {
+      const T* p = host<T>();
       for (std::size_t i = 0; i < v.size(); ++i) v[i] = static_cast<double>(p[i]);
     });
     return v;
@@ -59,9 +78,34 @@ class Array {
     for (std::int64_t i = 0; i < size(); ++i) other.set(i, get(i));
     return other;
   }
+  /// Values of any type, for writing them.
+  template <class T>
+  T* host() const {
+    fetch();
+    written_ = true;
+    return reinterpret_cast<T*>(bytes_.data());
+  }
 
  private:
-  std::vector<std::byte> bytes_;
+  template <class F>
+  void dispatch_any(const F& f) const {
+    if (dtype_ == DType::f16) return f.template operator()<F16>();
+    dispatch_float(dtype_, f);
+  }
+  void fetch() const {
+    if (!on_device_) return;
+    on_device_ = false;
+    written_ = true;
+    synchronize(array_device());
+    Stream stream(array_device());
+    stream.copy(bytes_.data(), device_->data(), bytes_.size());
+    stream.synchronize();
+  }
+
+  mutable std::vector<std::byte> bytes_;
+  std::unique_ptr<DeviceMemory> device_;
+  mutable bool on_device_ = false;  ///< the device has the newest values
+  mutable bool written_ = false;    ///< there are values
   DType dtype_ = DType::f32;
   Shape shape_;
 };
@@ -81,13 +125,13 @@ inline Array random(DType dtype, Shape shape, std::uint64_t seed) {
 
 inline Array integers(const std::vector<std::int32_t>& values) {
   Array a(DType::i32, {static_cast<std::int64_t>(values.size())});
-  std::copy(values.begin(), values.end(), a.tensor().as<std::int32_t>());
+  std::copy(values.begin(), values.end(), a.host<std::int32_t>());
   return a;
 }
 
 inline Array scalars(const std::vector<double>& values) {
   Array a(DType::f64, {static_cast<std::int64_t>(values.size())});
-  std::copy(values.begin(), values.end(), a.tensor().as<double>());
+  std::copy(values.begin(), values.end(), a.host<double>());
   return a;
 }
 

@@ -44,10 +44,10 @@ const char* verb(AccessKind kind) {
 }
 
 /// Whether the recorded access and one of `self` now may happen at the same time.
-bool races(const Fiber& self, const Record& r) {
+bool races(const Fiber& self, const Record& r, bool shared) {
   const Block& block = *self.block;
   if (r.serial != block.launch().serial) return false;
-  if (r.block != block.number()) return true;
+  if (r.block != block.number()) return !shared;  // shared memory passes from block to block
   if (r.thread == self.number || r.epoch == Clocks::kLast) return false;
   const unsigned warp = r.thread / kWarpSize;
   return warp == self.warp ? r.epoch >= self.epoch : !block.clocks().saw(self.warp, warp, r.epoch);
@@ -71,19 +71,24 @@ void judge_races(Fiber& self, std::uintptr_t address, std::size_t bytes, AccessK
                                    .block = static_cast<std::uint32_t>(self.block->number()),
                                    .thread = self.number,
                                    .epoch = self.epoch});
+  // Most records are of earlier launches or the thread's own: a look tells.
+  const auto judge = [&](std::uint64_t last, std::size_t i) {
+    if ((last ^ mine) >> (64 - kSerialBits) != 0 || last == mine) return;
+    if (races(self, unpack(last), shared)) report_race(self, address + 2 * i, kind, unpack(last), place);
+  };
   std::uint64_t* writes = cells(kWriteBase, address);
-  std::uint64_t* reads = cells(kReadBase, address);
-  for (std::size_t i = 0; i < (bytes + 1) / 2; ++i) {
-    const std::uint64_t last = __atomic_load_n(writes + i, __ATOMIC_RELAXED);
-    if (last != mine && races(self, unpack(last))) report_race(self, address + 2 * i, kind, unpack(last), place);
-    if (kind == AccessKind::read) {
-      if (shared) reads[i] = mine;
-      continue;
-    }
-    if (shared && reads[i] != mine && races(self, unpack(reads[i])))
-      report_race(self, address + 2 * i, kind, unpack(reads[i]), place);
+  const std::size_t count = (bytes + 1) / 2;
+  for (std::size_t i = 0; i < count; ++i) {
+    judge(__atomic_load_n(writes + i, __ATOMIC_RELAXED), i);
     if (kind == AccessKind::write) __atomic_store_n(writes + i, mine, __ATOMIC_RELAXED);
   }
+  if (!shared) return;
+  std::uint64_t* reads = cells(kReadBase, address);
+  for (std::size_t i = 0; i < count; ++i)
+    if (kind == AccessKind::read)
+      reads[i] = mine;
+    else
+      judge(reads[i], i);
 }
 
 /// The state of a byte, with `untouched` told apart.
@@ -113,18 +118,25 @@ void judge_states(Fiber& self, std::uintptr_t address, std::size_t bytes, Access
   if (kind == AccessKind::write) std::fill_n(s, bytes, State::initialised);
 }
 
-/// Eight bytes at once for the usual case.
-bool all_initialised(std::uintptr_t address, std::size_t bytes) {
-  constexpr std::uint64_t kAll = 0x0101010101010101u * static_cast<std::uint64_t>(State::initialised);
-  const State* s = state_of(reinterpret_cast<const void*>(address));
-  std::uint64_t word = kAll;
-  for (; bytes > 8; bytes -= 8, s += 8) {
-    std::memcpy(&word, s, 8);
-    if (word != kAll) return false;
-  }
-  word = kAll;
-  std::memcpy(&word, s, bytes);
+/// Whether `Word` worth of states are all `initialised`.
+template <class Word>
+bool all_initialised_in(const State* s) {
+  constexpr Word kAll = static_cast<Word>(0x0202020202020202u);
+  static_assert(static_cast<int>(State::initialised) == 2);
+  Word word;
+  std::memcpy(&word, s, sizeof word);
   return word == kAll;
+}
+/// The usual case at once.
+bool all_initialised(std::uintptr_t address, std::size_t bytes) {
+  const State* s = state_of(reinterpret_cast<const void*>(address));
+  switch (bytes) {
+    case 2: return all_initialised_in<std::uint16_t>(s);
+    case 4: return all_initialised_in<std::uint32_t>(s);
+    case 8: return all_initialised_in<std::uint64_t>(s);
+    case 16: return all_initialised_in<std::uint64_t>(s) && all_initialised_in<std::uint64_t>(s + 8);
+    default: return std::all_of(s, s + bytes, [](State x) { return x == State::initialised; });
+  }
 }
 
 void watch_device(Fiber& self, std::uintptr_t address, std::size_t bytes, AccessKind kind, Place place) {

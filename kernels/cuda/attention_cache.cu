@@ -1,0 +1,119 @@
+#include "kernels/attention.h"
+
+#include "kernels/cuda/elements.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+/// Attention of single tokens against a cache of keys and values, for generation.
+namespace qtrain::ops {
+namespace {
+
+constexpr unsigned kThreads = 128;
+constexpr int kMaxHead = 256;
+
+template <class T>
+struct Args {
+  T* y;
+  const T *q, *keys, *values;
+  const std::int32_t *rows, *positions;
+  int capacity, heads, groups, width, window;  ///< groups: heads of the cache; width: of a head
+  float scale;
+};
+
+struct Shared {
+  float q[kMaxHead], scores[kThreads];
+  BlockPartials<float> partials;
+};
+
+/// A block per token and head: scores of kThreads keys at a time, then thread d adds up element d of the values.
+template <class T>
+__global__ void __launch_bounds__(kThreads) cached_attention_head(Args<T> a) {
+  Shared& s = shared_memory<Shared>();
+  const int t = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y), lane = static_cast<int>(threadIdx.x);
+  const int last = a.positions[t], begin = a.window > 0 ? max(0, last + 1 - a.window) : 0;
+  const std::int64_t stride = std::int64_t{a.groups} * a.width;
+  const std::int64_t cache = std::int64_t{a.rows[t]} * a.capacity * stride + head / (a.heads / a.groups) * a.width;
+  const std::int64_t query = (std::int64_t{t} * a.heads + head) * a.width;
+  for (int d = lane; d < a.width; d += static_cast<int>(kThreads)) s.q[d] = to_float(a.q[query + d]) * a.scale;
+  __syncthreads();
+  float max = -INFINITY, sum = 0, out[kMaxHead / kThreads] = {};
+  for (int j0 = begin; j0 <= last; j0 += static_cast<int>(kThreads)) {
+    float score = -INFINITY;
+    if (j0 + lane <= last) {
+      const T* k = a.keys + cache + (j0 + lane) * stride;
+      score = 0;
+      for (int d = 0; d < a.width; ++d) score += s.q[d] * to_float(k[d]);
+    }
+    const float larger = Larger{}(max, block_reduce(score, s.partials, Larger{}, -INFINITY));
+    const float p = expf(score - larger), fade = expf(max - larger);
+    s.scores[lane] = p;
+    sum = sum * fade + block_sum(p, s.partials);  // ends with a barrier
+    max = larger;
+    const int count = min(static_cast<int>(kThreads), last + 1 - j0);
+#pragma unroll
+    for (int k = 0; k < kMaxHead / static_cast<int>(kThreads); ++k) {
+      const int d = lane + k * static_cast<int>(kThreads);
+      if (d >= a.width) continue;
+      out[k] *= fade;
+      for (int j = 0; j < count; ++j) out[k] += s.scores[j] * to_float(a.values[cache + (j0 + j) * stride + d]);
+    }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int k = 0; k < kMaxHead / static_cast<int>(kThreads); ++k) {
+    const int d = lane + k * static_cast<int>(kThreads);
+    if (d < a.width) a.y[query + d] = from_float<T>(out[k] / sum);
+  }
+}
+
+template <class T>
+struct Append {
+  T* cache;
+  const T* x;
+  const std::int32_t *rows, *positions;
+  int capacity, width;  ///< width: of all heads of a token
+
+  template <int N>
+  __device__ void at(std::int64_t i) const {
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      const std::int64_t t = (i + j) / width, c = (i + j) % width;
+      cache[(std::int64_t{rows[t]} * capacity + positions[t]) * width + c] = x[i + j];
+    }
+  }
+};
+
+}  // namespace
+
+void run_cuda(Ctx& ctx, const CachedAttention& a) {
+  check(a.q.shape[2] <= kMaxHead, "cached_attention: a head of more than 256 elements");
+  dispatch_storage(a.q.dtype, [&]<class T>() {
+    const Args<T> args{.y = a.y.as<T>(),
+                       .q = a.q.as<T>(),
+                       .keys = a.keys.as<T>(),
+                       .values = a.values.as<T>(),
+                       .rows = a.rows.as<std::int32_t>(),
+                       .positions = a.positions.as<std::int32_t>(),
+                       .capacity = static_cast<int>(a.keys.shape[1]),
+                       .heads = static_cast<int>(a.q.shape[1]),
+                       .groups = static_cast<int>(a.keys.shape[2]),
+                       .width = static_cast<int>(a.q.shape[2]),
+                       .window = static_cast<int>(a.window),
+                       .scale = static_cast<float>(a.scale)};
+    const dim3 blocks(static_cast<unsigned>(a.q.shape[0]), static_cast<unsigned>(a.q.shape[1]));
+    launch(ctx, "cached_attention", cached_attention_head<T>, {blocks, kThreads, sizeof(Shared)}, args);
+  });
+}
+
+void run_cuda(Ctx& ctx, const CacheAppend& a) {
+  dispatch_storage(a.x.dtype, [&]<class T>() {
+    const Append<T> body{.cache = a.cache.as<T>(),
+                         .x = a.x.as<T>(),
+                         .rows = a.rows.as<std::int32_t>(),
+                         .positions = a.positions.as<std::int32_t>(),
+                         .capacity = static_cast<int>(a.cache.shape[1]),
+                         .width = static_cast<int>(a.x.shape[1] * a.x.shape[2])};
+    launch_elements<4>(ctx, "cache_append", a.x.numel(), body);
+  });
+}
+
+}  // namespace qtrain::ops

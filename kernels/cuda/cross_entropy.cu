@@ -1,0 +1,92 @@
+#include "kernels/cross_entropy.h"
+
+#include "kernels/cuda/elements.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+namespace qtrain::ops {
+namespace {
+
+constexpr unsigned kThreads = 512;
+constexpr float kLowest = -3.402823466e38f;
+
+/// log(sum e^x) = max + log(sum e^(x - max)) of the values so far.
+struct LogSumExp {
+  float max, sum;
+};
+template <class T>
+struct Merge {
+  __device__ LogSumExp operator()(LogSumExp a, LogSumExp b) const {
+    const float max = Larger{}(a.max, b.max);
+    return {max, a.sum * exp_for<T>(a.max - max) + b.sum * exp_for<T>(b.max - max)};
+  }
+};
+
+template <class T>
+struct Args {
+  T* logits;
+  float* loss;
+  const std::int32_t* targets;
+  const double* scale;  ///< null: no gradient
+  std::int64_t width;
+};
+
+template <class T, int N>
+__device__ __forceinline__ LogSumExp with_pack(LogSumExp total, const T* p) {
+  float v[N];
+  load_floats(v, p);
+  float max = total.max;
+#pragma unroll
+  for (int j = 0; j < N; ++j) max = Larger{}(max, v[j]);
+  total = {max, total.sum * exp_for<T>(total.max - max)};
+#pragma unroll
+  for (int j = 0; j < N; ++j) total.sum += exp_for<T>(v[j] - max);
+  return total;
+}
+
+/// A block per row.
+template <class T, int N>
+__global__ void __launch_bounds__(kThreads) cross_entropy_rows(Args<T> a) {
+  auto& partials = shared_memory<BlockPartials<LogSumExp>>();
+  T* row = a.logits + blockIdx.x * a.width;
+  const std::int32_t target = a.targets[blockIdx.x];
+  const float logit = to_float(row[target]);
+  const std::int64_t first = std::int64_t{threadIdx.x} * N, stride = std::int64_t{blockDim.x} * N;
+  constexpr LogSumExp kNothing{kLowest, 0.0f};
+  LogSumExp total = kNothing;
+  for (std::int64_t i = first; i < a.width; i += stride) total = with_pack<T, N>(total, row + i);
+  total = block_reduce(total, partials, Merge<T>{}, kNothing);
+  __syncthreads();  // all have read the target's logit
+  const float lse = total.max + logf(total.sum);
+  if (threadIdx.x == 0) a.loss[blockIdx.x] = lse - logit;
+  if (!a.scale) return;
+  const float scale = static_cast<float>(*a.scale);
+  for (std::int64_t i = first; i < a.width; i += stride) {
+    float v[N];
+    load_floats(v, row + i);
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      v[j] = scale * exp_for<T>(v[j] - lse);
+      // From the unrounded difference, so that a confident row keeps its small gradient in bf16.
+      if (i + j == target) v[j] = scale * expm1f(logit - lse);
+    }
+    Target<T>{row}.template put_pack<N>(i, v);
+  }
+}
+
+}  // namespace
+
+void run_cuda(Ctx& ctx, const CrossEntropy& a) {
+  dispatch_storage(a.logits.dtype, [&]<class T>() {
+    const Args<T> args{.logits = a.logits.as<T>(),
+                       .loss = a.loss.as<float>(),
+                       .targets = a.targets.as<std::int32_t>(),
+                       .scale = a.gradient == Gradient::in_place ? a.scale.as<double>() : nullptr,
+                       .width = a.logits.shape[1]};
+    dispatch_packs<T>(packable<T>(args.width, args.logits), [&]<int N>() {
+      launch(ctx, "cross_entropy", cross_entropy_rows<T, N>,
+             {static_cast<unsigned>(a.logits.shape[0]), kThreads, sizeof(BlockPartials<LogSumExp>)}, args);
+    });
+  });
+}
+
+}  // namespace qtrain::ops

@@ -1,0 +1,69 @@
+#include "kernels/cuda/native/blaslt.h"
+
+#include <dlfcn.h>
+
+#include <array>
+
+namespace qtrain::cuda {
+namespace {
+
+void* open_library() {
+  const std::string versioned = "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
+  const std::array<std::string, 2> names{versioned, "/usr/local/cuda/lib64/" + versioned};
+  std::string last;
+  for (const std::string& name : names) {
+    if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+    last = dlerror();
+  }
+  fail(ErrorKind::usage,
+       {.cause = "matrix products need cuBLASLt, which does not load: " + last,
+        .remedy = "install the CUDA " + std::to_string(CUBLAS_VER_MAJOR) +
+                  " libraries (libcublas) or put them on LD_LIBRARY_PATH, or use --device cpu"});
+}
+
+template <class F>
+void load(void* library, const char* name, F& function) {
+  function = reinterpret_cast<F>(dlsym(library, name));
+  if (!function) fail(ErrorKind::usage, {.cause = std::string("cuBLASLt has no function ") + name});
+}
+
+}  // namespace
+
+Blaslt::Blaslt() : library_(open_library()) {
+  load(library_, "cublasLtCreate", functions_.create);
+  load(library_, "cublasLtDestroy", functions_.destroy);
+  load(library_, "cublasLtGetVersion", functions_.version);
+  load(library_, "cublasLtMatmul", functions_.matmul);
+  load(library_, "cublasLtMatmulDescCreate", functions_.desc_create);
+  load(library_, "cublasLtMatmulDescDestroy", functions_.desc_destroy);
+  load(library_, "cublasLtMatmulDescSetAttribute", functions_.desc_set);
+  load(library_, "cublasLtMatrixLayoutCreate", functions_.layout_create);
+  load(library_, "cublasLtMatrixLayoutDestroy", functions_.layout_destroy);
+  load(library_, "cublasLtMatmulPreferenceCreate", functions_.preference_create);
+  load(library_, "cublasLtMatmulPreferenceDestroy", functions_.preference_destroy);
+  load(library_, "cublasLtMatmulPreferenceSetAttribute", functions_.preference_set);
+  load(library_, "cublasLtMatmulAlgoGetHeuristic", functions_.heuristic);
+  load(library_, "cublasLtMatmulAlgoCheck", functions_.algo_check);
+  verify(functions_.create(&handle_), "cublasLtCreate");
+}
+
+Blaslt::~Blaslt() {
+  if (handle_) functions_.destroy(handle_);
+  if (library_) dlclose(library_);
+}
+
+void Blaslt::verify(cublasStatus_t status, const char* what) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    fail(ErrorKind::internal, {.cause = std::string(what) + ": cuBLAS status " + std::to_string(status)});
+}
+
+cudaDataType_t cuda_type(DType d) {
+  switch (d) {
+    case DType::f32: return CUDA_R_32F;
+    case DType::bf16: return CUDA_R_16BF;
+    case DType::f16: return CUDA_R_16F;
+    default: fail(ErrorKind::internal, {.cause = "no CUDA matrix product of " + std::string(name_of(d))});
+  }
+}
+
+}  // namespace qtrain::cuda

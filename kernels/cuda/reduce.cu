@@ -1,0 +1,89 @@
+#include "kernels/reduce.h"
+
+#include "kernels/cuda/column_parts.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+namespace qtrain::ops {
+namespace {
+
+constexpr unsigned kThreads = 256;
+
+/// Block (x, p): columns of x, rows p, p + parts, ...
+template <class T>
+__global__ void __launch_bounds__(kThreads) column_sum_parts(ColumnParts out, const T* x, std::int64_t rows) {
+  const std::int64_t column = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (column >= out.width) return;
+  float sum = 0;
+  for (std::int64_t r = blockIdx.y; r < rows; r += gridDim.y) sum += to_float(x[r * out.width + column]);
+  out.data[blockIdx.y * std::int64_t{out.width} + column] = sum;
+}
+
+template <class T>
+__device__ __forceinline__ double term(T x, bool square) {
+  double v = 0;
+  if constexpr (std::is_same_v<T, double>)
+    v = x;
+  else
+    v = to_float(x);
+  return square ? v * v : v;
+}
+
+enum class Term : std::uint8_t { value, square };
+
+/// Block b sums elements b * stride, ... of the grid's stride; f64 throughout.
+template <class T, Term K>
+__global__ void __launch_bounds__(kThreads) sum_parts(double* parts, const T* x, std::int64_t n) {
+  auto& partials = shared_memory<BlockPartials<double>>();
+  double sum = 0;
+  const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride)
+    sum += term(x[i], K == Term::square);
+  sum = block_sum(sum, partials);
+  if (threadIdx.x == 0) parts[blockIdx.x] = sum;
+}
+
+__global__ void __launch_bounds__(kThreads) add_sum_parts(double* out, bool adds, const double* parts, int count) {
+  auto& partials = shared_memory<BlockPartials<double>>();
+  double sum = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) sum += parts[i];
+  sum = block_sum(sum, partials);
+  if (threadIdx.x == 0) *out = adds ? *out + sum : sum;
+}
+
+template <class T, Term K>
+void sum_terms(Ctx& ctx, const char* name, const Sink& out, ConstTensor x) {
+  constexpr std::int64_t kMost = 1024, kOfThread = 16;
+  const std::int64_t n = x.numel(), blocks = std::clamp<std::int64_t>(ceil_div(n, kThreads * kOfThread), 1, kMost);
+  auto* parts = reinterpret_cast<double*>(ctx.scratch(static_cast<std::size_t>(blocks) * sizeof(double)));
+  constexpr std::size_t kShared = sizeof(BlockPartials<double>);
+  launch(ctx, name, sum_parts<T, K>, {static_cast<unsigned>(blocks), kThreads, kShared}, parts, x.as<T>(), n);
+  launch(ctx, name, add_sum_parts, {1, kThreads, kShared}, out.t.as<double>(), out.adds(), parts, blocks);
+}
+
+template <Term K>
+void sum_any(Ctx& ctx, const char* name, const Sink& out, ConstTensor x) {
+  if (!out.wanted()) return;
+  if (x.dtype == DType::f64) return sum_terms<double, K>(ctx, name, out, x);
+  dispatch_storage(x.dtype, [&]<class T>() { sum_terms<T, K>(ctx, name, out, x); });
+}
+
+}  // namespace
+
+void run_cuda(Ctx& ctx, const ColumnSum& a) {
+  const std::int64_t rows = a.x.shape.rows();
+  const ColumnParts parts = column_parts(ctx, rows, a.x.shape[-1]);
+  dispatch_storage(a.x.dtype, [&]<class T>() {
+    const dim3 blocks(ceil_div(static_cast<unsigned>(parts.width), kThreads), static_cast<unsigned>(parts.parts));
+    launch(ctx, "column_sum", column_sum_parts<T>, {blocks, kThreads}, parts, a.x.as<T>(), rows);
+  });
+  finish_column_parts(ctx, a.y, parts);
+}
+void run_cuda(Ctx& ctx, const SumSquares& a) {
+  sum_any<Term::square>(ctx, "sum_squares", a.out, a.x);
+}
+void run_cuda(Ctx& ctx, const Sum& a) {
+  sum_any<Term::value>(ctx, "sum", a.out, a.x);
+}
+
+}  // namespace qtrain::ops

@@ -1,0 +1,73 @@
+#include "tests/cuda/schedules.h"
+#include "tests/kernels/op_run.h"
+
+/// Every op on the CUDA device against the f64 specification, under several orders of threads, blocks and copies.
+namespace qtrain::testing {
+namespace {
+
+/// What an op computes in on a CUDA device.
+std::vector<DType> dtypes_of(const OpCase& op) {
+  if (op.name.starts_with("gemm")) return {DType::f32, DType::bf16};
+  return {DType::f32, DType::bf16, DType::f16};
+}
+
+class CudaOp : public ::testing::TestWithParam<OpCase> {
+ protected:
+  Pass expected() const {
+    Ctx cpu({}, MatmulPrecision::storage, 1);
+    return run(GetParam(), DType::f64, cpu, Sink::Mode::store);
+  }
+  Pass on_cuda(DType d, Sink::Mode mode) const {
+    const OnDevice device;
+    Ctx ctx(kCuda, MatmulPrecision::storage, 1);
+    Pass p = run(GetParam(), d, ctx, mode);
+    ctx.synchronize();
+    for (const Arrays* list : {&p.outputs, &p.gradients})
+      for (const Array& a : *list) a.bytes();
+    return p;
+  }
+};
+
+TEST_P(CudaOp, FollowsDouble) {
+  const Pass want = expected();
+  for (const DType d : dtypes_of(GetParam())) {
+    const Pass got = on_cuda(d, Sink::Mode::store);
+    const std::string dtype(name_of(d));
+    for (std::size_t i = 0; i < want.outputs.size(); ++i)
+      expect_close(got.outputs[i].values(), want.outputs[i].values(), tolerance_of(d),
+                   dtype + " output " + std::to_string(i));
+    for (std::size_t i = 0; i < want.gradients.size(); ++i)
+      expect_close(got.gradients[i].values(), want.gradients[i].values(), tolerance_of(d),
+                   dtype + " d" + GetParam().inputs[i].name);
+  }
+}
+
+TEST_P(CudaOp, SameBitsInEveryOrder) {
+  const DType d = DType::bf16;
+  const Pass want = on_cuda(d, Sink::Mode::store);
+  for_each_schedule([&] {
+    const Pass got = on_cuda(d, Sink::Mode::store);
+    for (std::size_t i = 0; i < want.outputs.size(); ++i) EXPECT_EQ(got.outputs[i].bytes(), want.outputs[i].bytes());
+    for (std::size_t i = 0; i < want.gradients.size(); ++i)
+      EXPECT_EQ(got.gradients[i].bytes(), want.gradients[i].bytes()) << "d" << GetParam().inputs[i].name;
+  });
+}
+
+TEST_P(CudaOp, SinksAddOrLeaveAlone) {
+  const DType d = DType::f32;
+  const Pass stored = on_cuda(d, Sink::Mode::store), added = on_cuda(d, Sink::Mode::accumulate);
+  const Pass dropped = on_cuda(d, Sink::Mode::discard);
+  for (std::size_t i = 0; i < stored.gradients.size(); ++i) {
+    const Array before = random(stored.gradients[i].dtype(), GetParam().inputs[i].shape, 50 + i);
+    std::vector<double> want = before.values();
+    for (std::int64_t j = 0; j < before.size(); ++j) want[static_cast<std::size_t>(j)] += stored.gradients[i].get(j);
+    expect_close(added.gradients[i].values(), want, tolerance_of(d), "accumulated d" + GetParam().inputs[i].name);
+    EXPECT_EQ(dropped.gradients[i].bytes(), before.bytes());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaOp, ::testing::ValuesIn(op_cases()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace qtrain::testing

@@ -1,0 +1,26 @@
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/context.h"
+#include "tests/kernels/support.h"
+
+namespace qtrain::testing {
+
+inline constexpr Device kCuda{DeviceKind::cuda, 0};
+
+/// While it lives, arrays lie on the CUDA device.
+class OnDevice {
+ public:
+  OnDevice() { array_device() = kCuda; }
+  ~OnDevice() { array_device() = {}; }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+};
+
+/// Runs `body` under the orders in which the work of a device may take place (under the harness: threads and blocks
+/// forward, reverse and at random, copies and streams late and early; on a GPU: a few times).
+void for_each_schedule(const std::function<void()>& body);
+
+}  // namespace qtrain::testing

@@ -1,0 +1,19 @@
+#include "core/device/emulated.h"
+#include "tests/cuda/schedules.h"
+
+namespace qtrain::testing {
+
+void for_each_schedule(const std::function<void()>& body) {
+  using namespace emulation;
+  const Settings before = settings();
+  for (const Settings& s :
+       {Settings{.order = Order::reverse},
+        Settings{.order = Order::random, .streams = Timing::random, .copies = Timing::random},
+        Settings{.order = Order::random, .streams = Timing::early, .copies = Timing::early, .seed = 2}}) {
+    settings() = s;
+    body();
+  }
+  settings() = before;
+}
+
+}  // namespace qtrain::testing

@@ -1,0 +1,9 @@
+#include "tests/cuda/schedules.h"
+
+namespace qtrain::testing {
+
+void for_each_schedule(const std::function<void()>& body) {
+  for (int i = 0; i < 3; ++i) body();
+}
+
+}  // namespace qtrain::testing
