@@ -15,10 +15,9 @@ void* open_library() {
     if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
     last = dlerror();
   }
-  fail(ErrorKind::usage,
-       {.cause = "matrix products need cuBLASLt, which does not load: " + last,
-        .remedy = "install the CUDA " + std::to_string(CUBLAS_VER_MAJOR) +
-                  " libraries (libcublas) or put them on LD_LIBRARY_PATH, or use --device cpu"});
+  fail(ErrorKind::usage, {.cause = "matrix products need cuBLASLt, which does not load: " + last,
+                          .remedy = "install the CUDA " + std::to_string(CUBLAS_VER_MAJOR) +
+                                    " libraries (libcublas) or put them on LD_LIBRARY_PATH, or use --device cpu"});
 }
 
 template <class F>

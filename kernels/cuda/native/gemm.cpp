@@ -1,0 +1,186 @@
+// gemm() over cuBLASLt.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <bit>
+#include <memory>
+
+#include "kernels/cuda/native/gemm_plan.h"
+#include "kernels/elementwise.h"
+
+namespace qtrain::ops {
+namespace {
+
+using cuda::Blaslt;
+using cuda::ProductKey;
+using cuda::ProductPlan;
+
+/// What the library may use while it computes: 32 MiB from Hopper on, as NVIDIA recommends, else 8 MiB.
+std::size_t workspace_bytes(int major) {
+  return (major >= 9 ? std::size_t{32} : std::size_t{8}) << 20;
+}
+
+std::uint32_t alignment_of(const void* p) {
+  return std::uint32_t{1} << std::min(8, std::countr_zero(reinterpret_cast<std::uintptr_t>(p)));
+}
+
+/// Device memory that grows: operands and results in another type than they are stored in.
+class Converted {
+ public:
+  explicit Converted(Device device) : device_(device) {}
+  Tensor take(DType dtype, const Shape& shape) {
+    const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+    if (memory_.bytes() < bytes) {
+      memory_ = {};
+      memory_ = DeviceMemory(device_, bytes, "operands of another type");
+    }
+    return {memory_.data(), dtype, shape, device_};
+  }
+
+ private:
+  Device device_;
+  DeviceMemory memory_;
+};
+
+/// What products need from one to the next.
+class Products {
+ public:
+  explicit Products(Device device)
+      : info_(cuda_info(device.index)),
+        workspace_(device, workspace_bytes(info_.major), "workspace of matrix products"),
+        choices_(info_.name, library_.version()),
+        a_(device),
+        b_(device),
+        c_(device) {}
+
+  void run(Ctx& ctx, const Gemm& g);
+
+ private:
+  Gemm with_converted_operands(Ctx& ctx, const Gemm& g);
+  void compute(Ctx& ctx, const Gemm& g);
+  ProductPlan& plan_for(Ctx& ctx, const ProductKey& key, const Gemm& g);
+  cublasLtMatmulAlgo_t fastest(Ctx& ctx, ProductPlan& plan, const Gemm& g);
+  double milliseconds(Ctx& ctx, ProductPlan& plan, const cublasLtMatmulAlgo_t& algorithm, const Gemm& g);
+
+  DeviceInfo info_;
+  Blaslt library_;
+  DeviceMemory workspace_;
+  cuda::ProductChoices choices_;
+  Converted a_, b_, c_;
+  std::map<ProductKey, std::unique_ptr<ProductPlan>> plans_;
+};
+
+/// The type that both operands are multiplied in.
+DType operand_type(Ctx& ctx, const Gemm& g) {
+  const bool half = g.a.dtype != DType::f32 && g.b.dtype != DType::f32;
+  if (half && g.a.dtype == g.b.dtype) return g.a.dtype;
+  return ctx.matmul() == MatmulPrecision::bf16 ? DType::bf16 : DType::f32;
+}
+
+Gemm Products::with_converted_operands(Ctx& ctx, const Gemm& g) {
+  const DType type = operand_type(ctx, g);
+  Gemm h = g;
+  const auto convert = [&](ConstTensor& operand, Converted& memory) {
+    if (operand.dtype == type) return;
+    const Tensor converted = memory.take(type, operand.shape);
+    copy(ctx, {.y = store(converted), .x = operand});
+    operand = converted;
+  };
+  convert(h.a, a_);
+  convert(h.b, b_);
+  return h;
+}
+
+void Products::run(Ctx& ctx, const Gemm& g) {
+  Gemm h = with_converted_operands(ctx, g);
+  // The library writes products of f32 in f32 only, and those of 16 bits in the same type or f32.
+  if (h.c.t.dtype == DType::f32 || h.c.t.dtype == h.a.dtype) return compute(ctx, h);
+  h.c = store(c_.take(DType::f32, g.c.t.shape));
+  compute(ctx, h);
+  copy(ctx, {.y = g.c, .x = h.c.t});
+}
+
+void Products::compute(Ctx& ctx, const Gemm& g) {
+  const ProductKey key{.m = g.c.t.shape[0],
+                       .n = g.c.t.shape[1],
+                       .k = g.a.shape[g.transpose_a == Transpose::yes ? 0 : 1],
+                       .operands = g.a.dtype,
+                       .result = g.c.t.dtype,
+                       .bias_type = g.bias ? g.bias.dtype : g.c.t.dtype,
+                       .transpose_a = g.transpose_a == Transpose::yes,
+                       .transpose_b = g.transpose_b == Transpose::yes,
+                       .bias = static_cast<bool>(g.bias),
+                       .adds = g.c.adds(),
+                       .tf32 = ctx.matmul() == MatmulPrecision::tf32,
+                       .align_a = alignment_of(g.a.data),
+                       .align_b = alignment_of(g.b.data),
+                       .align_c = alignment_of(g.c.t.data)};
+  ProductPlan& plan = plan_for(ctx, key, g);
+  ctx.stream().launched("gemm");
+  Blaslt::verify(plan.run(*plan.algorithm, g, workspace_, static_cast<cudaStream_t>(ctx.stream().handle())),
+                 "cublasLtMatmul");
+}
+
+ProductPlan& Products::plan_for(Ctx& ctx, const ProductKey& key, const Gemm& g) {
+  std::unique_ptr<ProductPlan>& plan = plans_[key];
+  if (plan) return *plan;
+  auto made = std::make_unique<ProductPlan>(library_, key);
+  made->algorithm = choices_.find(key);
+  if (!made->algorithm || !made->usable(*made->algorithm, workspace_.bytes())) {
+    made->algorithm = fastest(ctx, *made, g);
+    choices_.remember(key, *made->algorithm);
+  }
+  plan = std::move(made);
+  return *plan;
+}
+
+/// A product that adds cannot be repeated, so it takes the library's favourite.
+cublasLtMatmulAlgo_t Products::fastest(Ctx& ctx, ProductPlan& plan, const Gemm& g) {
+  constexpr double kWorthIt = 0.97;  // of the favourite's time: below that it is no noise
+  const std::vector<cublasLtMatmulAlgo_t> candidates = plan.candidates(workspace_.bytes());
+  if (g.c.adds() || candidates.size() == 1) return candidates.front();
+  const cublasLtMatmulAlgo_t* best = &candidates.front();
+  double least = kWorthIt * milliseconds(ctx, plan, *best, g);
+  for (std::size_t i = 1; i < candidates.size(); ++i)
+    if (const double time = milliseconds(ctx, plan, candidates[i], g); time < least) {
+      best = &candidates[i];
+      least = time;
+    }
+  return *best;
+}
+
+/// The least of three runs of three products each.
+double Products::milliseconds(Ctx& ctx, ProductPlan& plan, const cublasLtMatmulAlgo_t& algorithm, const Gemm& g) {
+  constexpr int kRuns = 3, kProducts = 3;
+  const auto stream = static_cast<cudaStream_t>(ctx.stream().handle());
+  Event begin(ctx.device()), end(ctx.device());
+  double least = 1e30;
+  for (int run = 0; run <= kRuns; ++run) {  // the first warms up
+    ctx.stream().record(begin);
+    for (int i = 0; i < kProducts; ++i)
+      if (plan.run(algorithm, g, workspace_, stream) != CUBLAS_STATUS_SUCCESS) return 1e30;
+    ctx.stream().record(end);
+    end.synchronize();
+    if (run > 0) least = std::min(least, end.milliseconds_since(begin));
+  }
+  return least;
+}
+
+/// Without an inner dimension the product is zero.
+void only_bias(Ctx& ctx, const Gemm& g) {
+  if (!g.c.adds()) fill(ctx, {.y = g.c.t, .value = 0});
+  if (!g.bias) return;
+  for (std::int64_t row = 0; row < g.c.t.shape[0]; ++row) {
+    const Tensor to = g.c.t.slice(row, 1);
+    copy(ctx, {.y = accumulate(to), .x = g.bias.reshaped(to.shape)});
+  }
+}
+
+}  // namespace
+
+void run_cuda(Ctx& ctx, const Gemm& g) {
+  if (g.a.numel() == 0) return only_bias(ctx, g);
+  ctx.kept<Products>().run(ctx, g);
+}
+
+}  // namespace qtrain::ops

@@ -1,0 +1,102 @@
+#include "kernels/cuda/native/gemm_plan.h"
+
+#include <array>
+
+namespace qtrain::cuda {
+namespace {
+
+std::uint64_t unsigned_of(std::int64_t n) {
+  return static_cast<std::uint64_t>(n);
+}
+
+cublasComputeType_t compute_type(const ProductKey& key) {
+  return key.operands == DType::f32 && key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
+
+}  // namespace
+
+std::string to_string(const ProductKey& key) {
+  std::string s = "m" + std::to_string(key.m) + " n" + std::to_string(key.n) + " k" + std::to_string(key.k) + " ";
+  s += std::string(name_of(key.operands)) + (key.tf32 ? " tf32>" : ">") + std::string(name_of(key.result)) + " ";
+  s += std::string(key.transpose_a ? "t" : "n") + (key.transpose_b ? "t" : "n");
+  if (key.bias) s += " bias " + std::string(name_of(key.bias_type));
+  s += key.adds ? " adds " : " stores ";
+  return s + std::to_string(key.align_a) + "/" + std::to_string(key.align_b) + "/" + std::to_string(key.align_c);
+}
+
+ProductPlan::ProductPlan(const Blaslt& library, const ProductKey& key) : library_(library), key_(key) {
+  Blaslt::verify(library_->desc_create(&desc_, compute_type(key), CUDA_R_32F), "cublasLtMatmulDescCreate");
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
+    Blaslt::verify(library_->desc_set(desc_, attribute, &value, sizeof(value)), "cublasLtMatmulDescSetAttribute");
+  };
+  set(CUBLASLT_MATMUL_DESC_TRANSA, key.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(CUBLASLT_MATMUL_DESC_TRANSB, key.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+  if (key.bias) {
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(key.bias_type));
+  }
+  // What lies row-major with `rows` rows of `columns` is column-major `columns` by `rows`.
+  const auto layout = [&](cublasLtMatrixLayout_t& to, DType type, std::int64_t rows, std::int64_t columns) {
+    Blaslt::verify(library_->layout_create(&to, cuda_type(type), unsigned_of(columns), unsigned_of(rows), columns),
+                   "cublasLtMatrixLayoutCreate");
+  };
+  layout(first_, key.operands, key.transpose_b ? key.n : key.k, key.transpose_b ? key.k : key.n);
+  layout(second_, key.operands, key.transpose_a ? key.k : key.m, key.transpose_a ? key.m : key.k);
+  layout(result_, key.result, key.m, key.n);
+}
+
+ProductPlan::~ProductPlan() {
+  for (const cublasLtMatrixLayout_t layout : {first_, second_, result_})
+    if (layout) library_->layout_destroy(layout);
+  if (desc_) library_->desc_destroy(desc_);
+}
+
+cublasStatus_t ProductPlan::run(const cublasLtMatmulAlgo_t& chosen, const ops::Gemm& g, const DeviceMemory& workspace,
+                                cudaStream_t stream) {
+  const float alpha = static_cast<float>(g.alpha), beta = g.c.adds() ? 1.0f : 0.0f;
+  if (g.bias) {
+    const void* bias = g.bias.data;
+    Blaslt::verify(library_->desc_set(desc_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)),
+                   "cublasLtMatmulDescSetAttribute");
+  }
+  return library_->matmul(library_.handle(), desc_, &alpha, g.b.data, first_, g.a.data, second_, &beta, g.c.t.data,
+                          result_, g.c.t.data, result_, &chosen, workspace.data(), workspace.bytes(), stream);
+}
+
+std::vector<cublasLtMatmulAlgo_t> ProductPlan::candidates(std::size_t workspace_bytes) const {
+  constexpr int kMost = 6;
+  cublasLtMatmulPreference_t preference = nullptr;
+  Blaslt::verify(library_->preference_create(&preference), "cublasLtMatmulPreferenceCreate");
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+    Blaslt::verify(library_->preference_set(preference, attribute, &value, sizeof(value)),
+                   "cublasLtMatmulPreferenceSetAttribute");
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key_.align_b);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key_.align_a);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key_.align_c);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key_.align_c);
+  std::array<cublasLtMatmulHeuristicResult_t, kMost> results{};
+  int found = 0;
+  const cublasStatus_t status = library_->heuristic(library_.handle(), desc_, first_, second_, result_, result_,
+                                                    preference, kMost, results.data(), &found);
+  library_->preference_destroy(preference);
+  if (status != CUBLAS_STATUS_SUCCESS || found == 0)
+    fail(ErrorKind::internal, {.cause = "cuBLASLt has no algorithm for the product " + to_string(key_) + " (status " +
+                                        std::to_string(status) + ")"});
+  std::vector<cublasLtMatmulAlgo_t> algorithms;
+  for (int i = 0; i < found; ++i)
+    if (results[static_cast<std::size_t>(i)].state == CUBLAS_STATUS_SUCCESS)
+      algorithms.push_back(results[static_cast<std::size_t>(i)].algo);
+  check(!algorithms.empty(), "cuBLASLt offers algorithms that it cannot run");
+  return algorithms;
+}
+
+bool ProductPlan::usable(const cublasLtMatmulAlgo_t& chosen, std::size_t workspace_bytes) const {
+  cublasLtMatmulHeuristicResult_t result{};
+  return library_->algo_check(library_.handle(), desc_, first_, second_, result_, result_, &chosen, &result) ==
+             CUBLAS_STATUS_SUCCESS &&
+         result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= workspace_bytes;
+}
+
+}  // namespace qtrain::cuda
