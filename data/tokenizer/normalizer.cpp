@@ -39,7 +39,11 @@ class Replace final : public Normalizer {
     finder_(text.text, [&](std::size_t begin, std::size_t end) {
       if (!out) out.emplace(text);
       out->keep(last, begin);
-      out->replace(begin, end, content_);
+      // The library's offsets: from the last character that goes.
+      std::size_t from = end;
+      while (from > begin && (static_cast<unsigned char>(text.text[--from]) & 0xC0) == 0x80) {
+      }
+      out->replace(from, end, content_);
       last = end;
     });
     if (!out) return;

@@ -2,6 +2,7 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <optional>
@@ -27,6 +28,10 @@ std::size_t decompose(char32_t c, int options, std::array<utf8proc_int32_t, 32>&
   return n < 0 ? 0 : static_cast<std::size_t>(n);
 }
 
+int combining_class(char32_t c) {
+  return utf8proc_get_property(static_cast<utf8proc_int32_t>(c))->combining_class;
+}
+
 }  // namespace
 
 UnicodeForm::UnicodeForm(std::string_view name) : options_(options_of(name)), inert_(kTableEnd, true) {
@@ -35,8 +40,7 @@ UnicodeForm::UnicodeForm(std::string_view name) : options_(options_of(name)), in
   for (char32_t c = 0x80; c < kTableEnd; ++c) {
     const std::size_t n = decompose(c, options, parts);
     const bool composed = n > 1 || (n == 1 && parts[0] != static_cast<utf8proc_int32_t>(c));
-    const bool mark = utf8proc_get_property(static_cast<utf8proc_int32_t>(c))->combining_class != 0;
-    if (mark || n == 0) inert_[c] = false;
+    if (combining_class(c) != 0 || n == 0) inert_[c] = false;
     if (!composed) continue;
     // A composed character is its own NFC only if composing gives it back.
     std::string self, form;
@@ -74,6 +78,58 @@ void UnicodeForm::append_form(std::string_view stretch, std::string& out) const 
   append_part(stretch.substr(last), out);
 }
 
+// In canonical order.
+std::vector<UnicodeForm::Part> UnicodeForm::parts_of(std::string_view text) const {
+  const int options = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (options_ & UTF8PROC_COMPAT);
+  std::vector<Part> parts;
+  std::array<utf8proc_int32_t, 32> values{};
+  for (std::size_t i = 0; i < text.size();) {
+    const Utf8Char c = utf8_at(text, i);
+    i += c.size;
+    std::size_t n = is_never_decomposed(c.value) ? 0 : decompose(c.value, options, values);
+    if (n == 0) values[0] = static_cast<utf8proc_int32_t>(c.value);
+    n = std::max<std::size_t>(n, 1);
+    for (std::size_t k = 0; k < n; ++k) parts.push_back({static_cast<char32_t>(values[k]), k == 0 ? 1u : 0u});
+  }
+  const auto starts = [](const Part& p) { return combining_class(p.value) == 0; };
+  for (auto run = parts.begin(); run != parts.end();) {
+    run = std::find_if_not(run, parts.end(), starts);
+    const auto end = std::find_if(run, parts.end(), starts);
+    std::stable_sort(run, end,
+                     [](const Part& a, const Part& b) { return combining_class(a.value) < combining_class(b.value); });
+    run = end;
+  }
+  return parts;
+}
+
+// As in the library, a character of the form comes from the first of the characters whose parts it took, and one that
+// took no first part from the character in front.
+void UnicodeForm::put_form(std::string_view stretch, std::string_view form, std::size_t start,
+                           TrackedBuilder& out) const {
+  std::vector<Part> parts = parts_of(stretch);
+  std::size_t first_unused = 0, from = 0, at = 0;  // `at`: the next character of the stretch, `from` the one before
+  for (std::size_t i = 0; i < form.size();) {
+    const std::string_view character = form.substr(i, utf8_at(form, i).size);
+    i += character.size();
+    std::uint32_t given = 0;
+    for (const Part& wanted : parts_of(character)) {
+      while (first_unused < parts.size() && parts[first_unused].used) ++first_unused;
+      const auto part = std::find_if(parts.begin() + static_cast<std::ptrdiff_t>(first_unused), parts.end(),
+                                     [&](const Part& p) { return !p.used && p.value == wanted.value; });
+      if (part == parts.end()) continue;
+      part->used = true;
+      given += part->given;
+    }
+    const std::size_t begin = given > 0 ? at : from;
+    const std::size_t end = begin < stretch.size() ? begin + utf8_at(stretch, begin).size : begin;
+    out.replace(start + begin, start + end, character);
+    for (; given > 0 && at < stretch.size(); --given) {
+      from = at;
+      at += utf8_at(stretch, at).size;
+    }
+  }
+}
+
 // Stretches that begin with an inert character and go on with others are normalised by themselves.
 void UnicodeForm::apply(TrackedText& text) const {
   if (is_ascii(text.text)) return;
@@ -98,7 +154,7 @@ void UnicodeForm::apply(TrackedText& text) const {
     if (form != all.substr(start, next - start)) {
       if (!out) out.emplace(text);
       out->keep(kept, start);
-      out->replace(start, next, form);
+      put_form(all.substr(start, next - start), form, start, *out);
       kept = next;
     }
     start = next;

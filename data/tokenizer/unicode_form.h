@@ -15,6 +15,14 @@ class UnicodeForm final : public Normalizer {
   bool is_inert(char32_t c) const { return c < inert_.size() ? inert_[c] : false; }
   void append_form(std::string_view stretch, std::string& out) const;
   void append_part(std::string_view part, std::string& out) const;
+  /// A character of a full decomposition, and how many characters of the text it stands for: 1 for the first of each.
+  struct Part {
+    char32_t value;
+    std::uint32_t given;
+    bool used = false;
+  };
+  std::vector<Part> parts_of(std::string_view text) const;
+  void put_form(std::string_view stretch, std::string_view form, std::size_t start, TrackedBuilder& out) const;
 
   int options_ = 0;
   // Characters that stay as they are and that nothing behind them or in front of them reaches across.
