@@ -65,6 +65,8 @@ void JsonTokenizer::add_token(AddedToken t) {
     raw_finder_.remove(t.id);
     normalized_finder_.remove(t.id);
   }
+  normalized_.erase(t.id);
+  if (content.text != t.content) normalized_.emplace(t.id, content.text);
   (t.normalized ? normalized_finder_ : raw_finder_).add(t, content.text);
   added_ids_.insert_or_assign(t.content, t.id);
   added_.insert_or_assign(t.id, std::move(t));
@@ -78,6 +80,12 @@ std::optional<std::int32_t> JsonTokenizer::id_of(std::string_view token) const {
 std::string JsonTokenizer::token(std::int32_t id) const {
   const auto it = added_.find(id);
   return it != added_.end() ? it->second.content : std::string(model_->token(id).value_or(""));
+}
+
+// What the decoder gets: as in the library, a token that is found in normalised text stands there normalised.
+std::string JsonTokenizer::shown(std::int32_t id) const {
+  const auto it = normalized_.find(id);
+  return it != normalized_.end() ? it->second : token(id);
 }
 
 bool JsonTokenizer::is_special(std::int32_t id) const {
@@ -153,7 +161,7 @@ std::string JsonTokenizer::decode(std::span<const std::int32_t> ids, DecodeOptio
       fail(ErrorKind::input, {.cause = "token id " + std::to_string(id) + " is not in the vocabulary of " +
                                        std::to_string(size_) + " tokens"});
     const bool gap = !added_.contains(id) && !model_->token(id);
-    if (!gap && !(options.skip_special && is_special(id))) tokens.push_back(token(id));
+    if (!gap && !(options.skip_special && is_special(id))) tokens.push_back(shown(id));
   }
   if (decoder_) decoder_->apply(tokens);
   std::string text;

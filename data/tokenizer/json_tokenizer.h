@@ -32,6 +32,7 @@ class JsonTokenizer final : public Tokenizer {
 
  private:
   void add_token(AddedToken token);
+  std::string shown(std::int32_t id) const;
   void encode_text(TrackedText text, Encoding& out) const;
   void encode_plain(TrackedText text, Encoding& out) const;
   static void add_frame(const std::vector<std::int32_t>& ids, std::size_t at, Encoding& out);
@@ -44,6 +45,7 @@ class JsonTokenizer final : public Tokenizer {
   AddedTokenFinder raw_finder_, normalized_finder_;
   std::unordered_map<std::int32_t, AddedToken> added_;
   std::unordered_map<std::string, std::int32_t> added_ids_;
+  std::unordered_map<std::int32_t, std::string> normalized_;  // added tokens that the normalizer changes
   std::int32_t size_ = 0, next_id_ = 0;
   SpecialTokens special_;
 };
