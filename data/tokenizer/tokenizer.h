@@ -68,7 +68,7 @@ class StreamDecoder {
   const Tokenizer& tokenizer_;
   DecodeOptions options_;
   std::vector<std::int32_t> ids_;
-  std::size_t context_ = 0;
+  std::size_t context_ = 0, visible_ = 0;
 };
 
 }  // namespace qtrain
