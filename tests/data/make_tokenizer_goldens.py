@@ -286,7 +286,7 @@ def folder_cases():
     yield "config_decoder", folder_case("config_decoder", {"tokenizer.json": base, "tokenizer_config.json":
                                          config | {"added_tokens_decoder": decoder}, "special_tokens_map.json": ignored})
     yield "config_legacy", folder_case("config_legacy", {"tokenizer.json": base, "tokenizer_config.json": config,
-                                        "special_tokens_map.json": ignored, "added_tokens.json": {"<|b|>": 2, "<|a|>": 1}})
+                                        "special_tokens_map.json": ignored, "added_tokens.json": {"<|b|>": 121, "<|a|>": 120}})
 
 
 def sentencepiece_cases():
