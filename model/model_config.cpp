@@ -165,6 +165,11 @@ ModelConfig parse_model_config(const Json& json, const std::string& name) {
   return c;
 }
 
+std::int64_t ModelConfig::padding_row() const {
+  if (!pad_token_id || *pad_token_id >= vocab_size) return -1;
+  return *pad_token_id < 0 ? vocab_size + *pad_token_id : *pad_token_id;
+}
+
 ModelConfig load_model_config(const std::filesystem::path& folder_or_file) {
   const auto file = is_directory(folder_or_file) ? folder_or_file / "config.json" : folder_or_file;
   return parse_model_config(read_json(file), file.string());

@@ -42,6 +42,9 @@ struct ModelConfig {
   Json json;  ///< the file as it was, to be written beside new weights
 
   std::int64_t group_size() const { return heads / kv_heads; }
+  /// Row of the embedding that starts at zero and gets no gradient from the input, or -1: transformers makes the
+  /// embedding with padding_idx = pad_token_id, where -1 is the last row.
+  std::int64_t padding_row() const;
 };
 
 /// Reads a config.json. What cannot be honoured exactly (unknown model type, rope type or activation, attention

@@ -219,6 +219,15 @@ void Transformer::commit() {
   arena_.commit();
 }
 
+void Transformer::initialise_weights(Ctx& ctx, std::uint64_t seed) {
+  weights_.initialise(ctx, seed);
+  const std::int64_t row = config().padding_row();
+  if (row < 0) return;
+  const auto row_bytes = static_cast<std::int64_t>(embedding_->value.bytes()) / config().vocab_size;
+  ctx.stream().fill(static_cast<std::byte*>(embedding_->value.data) + row * row_bytes, 0,
+                    static_cast<std::size_t>(row_bytes));
+}
+
 void Transformer::begin(Pass pass, BatchSize size) {
   arena_.reset();
   const std::int64_t longest = size.positions;
@@ -304,7 +313,10 @@ void Transformer::backward(Ctx& ctx, const TokenBatch& batch, const std::functio
     run_backward(kTrainBlock, recompute_, run);
     if (on_layer_done) on_layer_done(l);
   }
-  ops::embedding_grad(ctx, {.dtable = sink_of(embedding_), .dy = act_.residual_grad, .tokens = batch.tokens});
+  ops::embedding_grad(ctx, {.dtable = sink_of(embedding_),
+                            .dy = act_.residual_grad,
+                            .tokens = batch.tokens,
+                            .padding = config().padding_row()});
 }
 
 Tensor Transformer::decode(Ctx& ctx, const DecodeBatch& batch, KvCache& cache) {

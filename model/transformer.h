@@ -67,6 +67,8 @@ class Transformer {
   /// Plans activations for every pass up to `largest`; commit allocates weights and activations.
   void plan(Pass pass, BatchSize largest);
   void commit();
+  /// Random weights, with the distribution of transformers.
+  void initialise_weights(Ctx& ctx, std::uint64_t seed);
   const Arena& activations() const { return arena_; }
 
   /// Sum of the cross-entropy over all targets. In Pass::train the gradient of scale[0] (f64 [1]) times that sum is

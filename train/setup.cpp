@@ -198,7 +198,7 @@ void load_weights(Ctx& ctx, ModelSetup& setup, const WeightSource& source, Log& 
   };
   if (!source.weights && setup.random_init) {
     log.info("the model starts from random weights, seed {}", source.seed);
-    setup.model->weights().initialise(ctx, source.seed);
+    setup.model->initialise_weights(ctx, source.seed);
   } else {
     load(setup.model->weights(), source.weights.value_or(setup.source));
   }

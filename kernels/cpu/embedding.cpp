@@ -73,7 +73,7 @@ void embedding_backward(Ctx& ctx, const EmbeddingGrad& a) {
       const std::int64_t last = runs.starts[static_cast<std::size_t>(run) + 1];
       const std::int64_t token = tokens[static_cast<std::size_t>(runs.order[static_cast<std::size_t>(first)])];
       check(token >= 0 && token < V, "a token is outside the embedding table");
-      //MUT
+      if (token == a.padding) continue;
       simd::each<A>(C, [&](std::int64_t c, auto lanes) {
         Vec<A> sum{};
         for (std::int64_t i = first; i < last; ++i)

@@ -169,6 +169,46 @@ TEST(Transformer, GradientsAreProportionalToTheScale) {
     for (std::size_t i = 0; i < g.size(); ++i) EXPECT_NEAR(half.grads.at(name)[i], 0.5 * g[i], 1e-14) << name;
 }
 
+// transformers makes the embedding with padding_idx = pad_token_id: the input does not teach that row. A tied head
+// does.
+TEST(Transformer, ThePaddingRowOfTheEmbeddingIsNotLearnedFromTheInput) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  const Ragged batch(small_rows());
+  const std::string table = "model.embed_tokens.weight";
+  for (const bool tied : {false, true}) {
+    const auto step = [&](const Json& pad) {
+      const Json config{{"tie_word_embeddings", tied}, {"pad_token_id", pad}};
+      return train_step(ctx, *random_model(ctx, small_options(config), batch), {batch}, {});
+    };
+    Outcome all = step(nullptr), padded = step(7), other = step(20);
+    EXPECT_TRUE(other == all) << "token 20 is in no row";
+    for (std::size_t i = 0; i < 12; ++i) {
+      const std::size_t at = 7 * 12 + i;
+      EXPECT_NE(padded.grads.at(table)[at], all.grads.at(table)[at]);
+      EXPECT_EQ(padded.grads.at(table)[at] == 0, !tied);
+      all.grads.at(table)[at] = padded.grads.at(table)[at];
+    }
+    EXPECT_TRUE(padded == all) << "nothing else changes";
+  }
+}
+
+TEST(Transformer, ThePaddingRowOfTheEmbeddingStartsAtZero) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  const Ragged batch(small_rows());
+  const auto zero_rows = [&](const Json& pad) {
+    const auto model = planned_model(ctx, small_options({{"pad_token_id", pad}}), batch.size());
+    model->initialise_weights(ctx, 1);
+    const Values table = values_of(model->weights().find("model.embed_tokens.weight")->value);
+    std::vector<std::size_t> zero;
+    for (std::size_t row = 0; row < 29; ++row)
+      if (std::count(table.begin() + row * 12, table.begin() + (row + 1) * 12, 0.0) == 12) zero.push_back(row);
+    return zero;
+  };
+  EXPECT_THAT(zero_rows(nullptr), ::testing::IsEmpty());
+  EXPECT_THAT(zero_rows(7), ::testing::ElementsAre(7));
+  EXPECT_THAT(zero_rows(-1), ::testing::ElementsAre(28));
+}
+
 TEST(Transformer, ABatchWithoutTargetsCostsNothing) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   const Ragged batch({small_rows()[3], small_rows()[1]});
