@@ -60,11 +60,13 @@ struct Matches {
 /// Each thread owns columns, and adds the rows of dy in the order of the tokens.
 template <class W, class T>
 __global__ void __launch_bounds__(kThreads)
-    embedding_rows_grad(Target<W> table, const T* dy, const std::int32_t* tokens, int count, int width) {
+    embedding_rows_grad(Target<W> table, const T* dy, const std::int32_t* tokens, int count, int width,
+                        std::int64_t padding) {
   constexpr int kColumns = 8;  ///< of a thread at a time
   Matches& matches = shared_memory<Matches>();
   const int first = static_cast<int>(blockIdx.x), lane = static_cast<int>(threadIdx.x);
   const std::int32_t token = tokens[first];
+  if (token == padding) return;
   int earlier = 0;
   for (int t = lane; t < first; t += kThreads) earlier |= tokens[t] == token;
   if (__syncthreads_or(earlier)) return;
@@ -114,7 +116,7 @@ void run_cuda(Ctx& ctx, const EmbeddingGrad& a) {
     dispatch_storage(a.dy.dtype, [&]<class T>() {
       launch(ctx, "embedding_grad", embedding_rows_grad<W, T>,
              {static_cast<unsigned>(a.tokens.numel()), kThreads, sizeof(Matches)}, target_of<W>(a.dtable), a.dy.as<T>(),
-             a.tokens.as<std::int32_t>(), a.tokens.numel(), a.dy.shape[-1]);
+             a.tokens.as<std::int32_t>(), a.tokens.numel(), a.dy.shape[-1], a.padding);
     });
   });
 }
