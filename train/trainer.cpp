@@ -81,8 +81,8 @@ void Trainer::load_data() {
   if (const RawRows rows = data_rows(c, Split::evaluation); rows.size() > 0)
     data_->evaluation = build_dataset(rows, dataset_options(c, Split::evaluation), tools, ctx_.pool());
   const DatasetStatistics& s = data_->train.statistics();
-  log_.info("data: {} rows of {} ({} tokens, {} targets, {} cut) in {:.1f} s", s.rows, s.source_rows, s.tokens,
-            s.target_tokens, s.truncated_rows, watch.seconds());
+  log_.info("data: {} rows, after filters and packing {} ({} tokens, {} targets, {} cut) in {:.1f} s", s.source_rows,
+            s.rows, s.tokens, s.target_tokens, s.truncated_rows, watch.seconds());
   const auto seed = static_cast<std::uint64_t>(t_.data_seed.value_or(t_.seed));
   data_->train_loader = std::make_unique<Loader>(
       data_->train,
