@@ -134,6 +134,11 @@ std::string_view nearest(std::string_view word, std::span<const std::string_view
     const std::size_t n = edits(word, name);
     if (n < fewest) fewest = n, best = name;
   }
+  if (!best.empty() || word.size() < 4) return best;
+  for (const auto name : names) {  // the beginning of a longer name
+    const std::size_t n = edits(word, name.substr(0, word.size()));
+    if (n < fewest) fewest = n, best = name;
+  }
   return best;
 }
 
