@@ -46,6 +46,8 @@ TEST(ConfigErrors, UnknownKeysNameTheNearest) {
   EXPECT_THAT(complaint(R"({"gradient_acumulation_steps": 1})"),
               HasSubstr("did you mean \"gradient_accumulation_steps\"?"));
   EXPECT_THAT(complaint(R"({"max_lenght": 1})"), HasSubstr("did you mean \"max_length\"?"));
+  EXPECT_THAT(complaint(R"({"lerning": 1})"), HasSubstr("did you mean \"learning_rate\"?"));
+  EXPECT_THAT(complaint(R"({"lora": 1})"), HasSubstr("did you mean \"lora_r\"?"));
   EXPECT_THAT(complaint(R"({"zz": 1})"), HasSubstr("qtrain config lists all keys"));
   EXPECT_THAT(complaint(R"({"xyzzy_plugh_quux": 1})"), HasSubstr("qtrain config lists all keys"));
   EXPECT_THAT(complaint("{}", {{"lora_rr", "8"}}), StartsWith("command line: unknown key \"lora_rr\""));
@@ -109,6 +111,8 @@ TEST(ConfigErrors, Contradictions) {
   EXPECT_THAT(complaint(R"({"warmup_steps": 1.5})"), HasSubstr("must be a whole number"));
   EXPECT_THAT(complaint(R"({"save_steps": 2.5})"), HasSubstr("save_steps is 2.5"));
   EXPECT_THAT(complaint(R"({"logging_steps": 0})"), HasSubstr("needs logging_steps above 0"));
+  EXPECT_THAT(complaint("{\n\"output_dir\": \"\"}"), StartsWith("c.json:2: output_dir is empty"));
+  EXPECT_THAT(complaint(R"({"metric_for_best_model": "bleu"})"), HasSubstr("\"bleu\" is not computed here"));
   EXPECT_THAT(complaint(R"({"eval_strategy": "steps"})"), HasSubstr("nothing to evaluate on"));
   EXPECT_THAT(complaint(R"({"packing": true, "max_length": null})"), HasSubstr("packing needs max_length"));
   EXPECT_THAT(complaint(R"({"load_best_model_at_end": true})"), HasSubstr("eval_strategy is no"));

@@ -58,6 +58,7 @@ bool whole(double steps) {
 
 void check_steps(Checks& c) {
   const TrainingSection& t = c.config.value.training;
+  c.require(!t.output_dir.empty(), "output_dir", "output_dir is empty", "name a folder");
   const double eval_steps = t.eval_steps.value_or(t.logging_steps);
   const auto fractional = [](const char* key, double v) {
     return fmt::format("{} is {}: above 1 it must be a whole number", key, v);
@@ -79,6 +80,9 @@ void check_steps(Checks& c) {
 /// The best checkpoint must be among those saved.
 void check_best(Checks& c) {
   const TrainingSection& t = c.config.value.training;
+  const std::string metric = t.metric_for_best_model.value_or("loss");
+  c.require(metric == "loss" || metric == "eval_loss", "metric_for_best_model",
+            fmt::format("metric_for_best_model \"{}\" is not computed here", metric), "use eval_loss");
   const bool best = t.save_strategy == SaveStrategy::best;
   if (best || t.load_best_model_at_end)
     c.require(t.eval_strategy != EvalStrategy::no, best ? "save_strategy" : "load_best_model_at_end",
