@@ -36,24 +36,30 @@ RunState RunState::from_json(const Json& json, const std::string& place) {
   }
 }
 
+// As transformers counts: whole epochs, the last one perhaps cut short.
+std::int64_t begun_epochs(const StepPlan& plan) {
+  return (plan.max_steps + plan.updates_per_epoch - 1) / plan.updates_per_epoch;
+}
+
 Json trainer_state_json(const RunState& s, const TrainingSection& t, const StepPlan& plan) {
   const Json none;
+  const auto interval = [&](double steps) { return interval_steps(steps, plan.max_steps); };
   // Keys in the order of transformers' sorted dump.
   return {{"best_global_step", s.best_checkpoint.empty() ? none : Json(s.best_step)},
           {"best_metric", s.best_metric ? Json(*s.best_metric) : none},
           {"best_model_checkpoint", s.best_checkpoint.empty() ? none : Json(s.best_checkpoint)},
           {"epoch", plan.epochs_after(s.step)},
-          {"eval_steps", t.eval_steps.value_or(t.logging_steps)},
+          {"eval_steps", interval(t.eval_steps.value_or(t.logging_steps))},
           {"global_step", s.step},
           {"is_hyper_param_search", false},
           {"is_local_process_zero", true},
           {"is_world_process_zero", true},
           {"log_history", s.log_history},
-          {"logging_steps", t.logging_steps},
+          {"logging_steps", interval(t.logging_steps)},
           {"max_steps", plan.max_steps},
           {"num_input_tokens_seen", s.tokens},
-          {"num_train_epochs", t.num_train_epochs},
-          {"save_steps", t.save_steps},
+          {"num_train_epochs", begun_epochs(plan)},
+          {"save_steps", interval(t.save_steps)},
           {"stateful_callbacks", Json::object()},
           {"total_flos", 0.0},
           {"train_batch_size", t.per_device_train_batch_size},

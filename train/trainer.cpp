@@ -24,7 +24,12 @@ int lock_output(const fs::path& output) {
   fs::create_directories(output, error);
   const fs::path file = output / ".lock";
   const int fd = ::open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
-  if (fd < 0) fail(ErrorKind::disk, {.cause = "cannot write to the output directory", .place = output.string()});
+  if (fd < 0) {
+    const std::string reason = error ? error.message() : std::generic_category().message(errno);
+    fail(ErrorKind::disk, {.cause = "cannot write to the output directory: " + reason,
+                           .place = output.string(),
+                           .remedy = "name another folder with output_dir"});
+  }
   if (::flock(fd, LOCK_EX | LOCK_NB) != 0)
     fail(ErrorKind::usage, {.cause = "another run is writing to this output directory",
                             .place = output.string(),
@@ -262,6 +267,7 @@ void Trainer::add_row(Json row, const Json& extra) {
   row["step"] = state_.step;
   state_.log_history.push_back(row);
   if (!extra.is_null()) row.update(extra);
+  row["time"] = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   metrics_->append(row);
 }
 
@@ -269,14 +275,12 @@ void Trainer::log_row(const StepResult& r) {
   const double seconds = log_watch_.lap();
   const double loss = state_.loss_since_log / static_cast<double>(state_.steps_since_log);
   const ResidentMemory memory = resident_memory();
-  const auto now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   add_row({{"epoch", plan_.epochs_after(state_.step)},
            {"grad_norm", finite_or_null(r.grad_norm)},
            {"learning_rate", r.learning_rate},
            {"loss", finite_or_null(loss)},
            {"num_tokens", static_cast<double>(state_.tokens)}},
-          {{"time", now},
-           {"tokens_per_second", static_cast<double>(tokens_since_log_) / seconds},
+          {{"tokens_per_second", static_cast<double>(tokens_since_log_) / seconds},
            {"data_wait_seconds", data_wait_},
            {"rss_mb", memory.now_mb},
            {"peak_rss_mb", memory.peak_mb}});
@@ -313,7 +317,9 @@ void Trainer::finish_step(const StepResult& r) {
 bool Trainer::evaluation_due() const {
   const bool asked = due(t_.eval_strategy, t_.eval_steps.value_or(t_.logging_steps)) ||
                      (t_.eval_strategy == EvalStrategy::steps && last_step());
-  return asked && static_cast<double>(state_.step) >= t_.eval_delay;
+  const double done =
+      t_.eval_strategy == EvalStrategy::epoch ? plan_.epochs_after(state_.step) : static_cast<double>(state_.step);
+  return asked && done >= t_.eval_delay;
 }
 
 // What is due after a step. A stop leaves it to the run that goes on.
@@ -344,10 +350,6 @@ bool Trainer::evaluate_now() {
 }
 
 void Trainer::track_best(double metric) {
-  const std::string name = t_.metric_for_best_model.value_or("eval_loss");
-  if (name != "eval_loss" && name != "loss")
-    fail(ErrorKind::usage,
-         {.cause = "metric_for_best_model \"" + name + "\" is not computed here", .remedy = "use eval_loss"});
   const bool greater = t_.greater_is_better.value_or(false);
   if (state_.best_metric && (greater ? metric <= *state_.best_metric : metric >= *state_.best_metric)) return;
   state_.best_metric = metric;
@@ -361,7 +363,9 @@ void Trainer::save_now() {
   saved_step_ = state_.step;
   log_.info("saved {}", saved.string());
   if (!t_.save_total_limit) return;
-  const fs::path best = t_.load_best_model_at_end ? state_.best_checkpoint : "";
+  // As transformers, which knows a best checkpoint only where the config asks for one.
+  const bool chosen = t_.metric_for_best_model || t_.save_strategy == SaveStrategy::best;
+  const fs::path best = chosen ? state_.best_checkpoint : "";
   rotate_checkpoints(output_, {.limit = *t_.save_total_limit, .keep = {saved.filename(), best.filename()}});
 }
 

@@ -149,7 +149,9 @@ TEST_F(Errors, an_output_directory_in_use_is_refused) {
 
 TEST_F(Errors, a_directory_that_cannot_be_written_is_a_disk_error) {
   write_file(folder_ / "out", "a file");
-  EXPECT_EQ(run_over("{\"input_ids\": [5, 6, 7]}\n").code, 6);
+  const Outcome outcome = run_over("{\"input_ids\": [5, 6, 7]}\n");
+  EXPECT_EQ(outcome.code, 6);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("/out: "), HasSubstr("irectory: "), HasSubstr("output_dir")));
 }
 
 TEST_F(Errors, a_loss_that_stays_non_finite_stops_the_run) {

@@ -97,6 +97,30 @@ TEST(Saving, trainer_state_and_metrics_have_what_transformers_logs) {
   EXPECT_EQ(resolved.at("learning_rate").at("value"), 0.005);
 }
 
+TEST(Saving, trainer_state_counts_whole_steps_and_epochs) {
+  const TempFolder folder;
+  Json config = tiny_run(folder / "out");  // 8 steps of 6 an epoch
+  config.update({{"save_steps", 0.3}, {"logging_steps", 0.25}, {"num_train_epochs", 7}});
+  train_ok(folder.path(), config);
+  const Json state = read_json(folder / "out/trainer_state.json");
+  EXPECT_EQ(state.at("num_train_epochs").dump(), "2");
+  EXPECT_EQ(state.at("logging_steps").dump(), "2");
+  EXPECT_EQ(state.at("save_steps").dump(), "3");
+}
+
+TEST(Saving, evaluation_waits_for_eval_delay_in_the_unit_of_its_strategy) {
+  const TempFolder folder;
+  Json config = tiny_run(folder / "out");
+  config.update({{"eval_dataset_name", config["dataset_name"]},
+                 {"eval_strategy", "epoch"},
+                 {"eval_delay", 2},
+                 {"max_steps", -1},
+                 {"num_train_epochs", 3}});
+  train_ok(folder.path(), config);
+  EXPECT_EQ(column(history(folder / "out", "eval_loss"), "step"), (std::vector<double>{12, 18}));
+  for (const Json& row : read_jsonl(folder / "out/metrics.jsonl")) EXPECT_TRUE(row.contains("time")) << row;
+}
+
 TEST(Saving, steps_saves_also_at_the_last_step) {
   const TempFolder folder;
   Json config = tiny_run(folder / "out");
@@ -149,6 +173,15 @@ TEST(Best, stays_among_the_checkpoints_and_becomes_the_final_model) {
   EXPECT_EQ(state.at("best_global_step"), best);
   EXPECT_EQ(fs::path(state.at("best_model_checkpoint").get<std::string>()).filename(), name);
   EXPECT_EQ(state.at("best_metric"), history(folder / "out", "eval_loss")[best - 1].at("eval_loss"));
+}
+
+TEST(Best, stays_also_where_it_does_not_become_the_final_model) {
+  const TempFolder folder;
+  Json config = worsening(folder / "out");
+  config.update({{"save_total_limit", 1}, {"load_best_model_at_end", false}, {"metric_for_best_model", "eval_loss"}});
+  train_ok(folder.path(), config);
+  const std::string name = "checkpoint-" + std::to_string(best_step(folder / "out"));
+  EXPECT_THAT(checkpoints(folder / "out"), ElementsAre(name, "checkpoint-8"));
 }
 
 TEST(Best, adapter_becomes_the_final_adapter) {
