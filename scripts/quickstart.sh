@@ -68,7 +68,8 @@ fi
 
 heading "Building (the first time takes minutes)"
 choose_compiler
-configure release
+# Compiling CUDA kernels takes longer than the rest and is of no use without a GPU.
+if [ -e /proc/driver/nvidia/version ]; then configure release; else configure release -DQTRAIN_CUDA=off; fi
 run cmake --build --preset release --target qtrain cypher_dataset
 
 heading "The pretrained model"
