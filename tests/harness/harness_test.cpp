@@ -55,6 +55,7 @@ TEST_P(Harness, RightProgramsRunInEveryOrder) {
 }
 
 TEST_P(Harness, MistakesAreNamed) {
+  if (!emulation::kStates) GTEST_SKIP() << "the sanitizer of this build would end the program";
   for (const Settings& s : schedules()) {
     const Schedule schedule(s);
     Ctx ctx(kCuda, MatmulPrecision::storage, 1);
@@ -81,6 +82,55 @@ TEST_P(Harness, MistakesAreNamed) {
 
 INSTANTIATE_TEST_SUITE_P(All, Harness, ::testing::ValuesIn(planted()),
                          [](const auto& info) { return info.param.name; });
+
+TEST(DeviceMemoryDeathTest, IsLockedForTheHost) {
+  Ctx ctx(kCuda, MatmulPrecision::storage, 1);
+  const Floats x(ctx, counting(4));
+  ctx.synchronize();
+  EXPECT_DEATH(
+      {
+        volatile float value = x.data()[1];
+        static_cast<void>(value);
+      },
+      "");
+}
+
+TEST(DeviceMemoryTest, EndsWithAnErrorThatNamesThePurpose) {
+  const Schedule schedule({.memory_bytes = 1 << 20});
+  try {
+    const DeviceMemory memory(kCuda, 2 << 20, "activations");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::memory);
+    EXPECT_THAT(e.what(), ::testing::HasSubstr("2 MiB for activations"));
+  }
+}
+
+TEST(EmulationSettings, AreAList) {
+  const Settings s = emulation::parse_settings("order=random,seed=7,streams=early,copies=random,threads=3,memory=1000");
+  EXPECT_EQ(s.order, Order::random);
+  EXPECT_EQ(s.streams, Timing::early);
+  EXPECT_EQ(s.copies, Timing::random);
+  EXPECT_EQ(s.seed, 7u);
+  EXPECT_EQ(s.host_threads, 3);
+  EXPECT_EQ(s.memory_bytes, 1000u);
+  for (const char* text : {"order", "order=backwards", "seed=x", "speed=3", "order=random;seed=1"})
+    EXPECT_THROW(emulation::parse_settings(text), Error) << text;
+}
+
+TEST(Launches, AreNamedWhenAStreamFails) {
+  Ctx ctx(kCuda, MatmulPrecision::storage, 1);
+  for (const Planted& p : planted_in_memory())
+    if (p.name == "uninitialised_input") {
+      try {
+        p.run(ctx, Variant::wrong);
+        FAIL();
+      } catch (const Error& e) {
+        EXPECT_THAT(e.what(), ::testing::HasSubstr("uninitialised"));
+      }
+      EXPECT_EQ(ctx.stream().recent_launches(), "uninitialised");
+    }
+}
 
 }  // namespace
 }  // namespace qtrain::testing

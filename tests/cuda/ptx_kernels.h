@@ -1,0 +1,43 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "core/context.h"
+
+namespace qtrain::testing {
+
+using Words = std::vector<std::uint32_t>;
+using Reals = std::vector<float>;
+
+/// The registers of a warp's lanes, one lane after the other.
+struct Fragments {
+  Words a, b;  ///< 4 and 2 per lane
+  Reals c;     ///< 4 per lane
+};
+enum class Product : std::uint8_t { bf16, f16, tf32 };
+/// d = a b + c in one instruction: 4 values per lane.
+Reals multiply(Ctx& ctx, Product kind, const Fragments& in);
+
+enum class Layout : std::uint8_t { plain, transposed };
+/// `count` matrices of 8 rows of 8 16-bit values from shared memory: `count` registers per lane.
+Words load_matrices(Ctx& ctx, int count, Layout layout, const std::vector<std::uint16_t>& rows);
+
+/// x copied to shared memory in pieces of `bytes` by the lanes of a warp, of each of which `taken` bytes are taken.
+struct Pieces {
+  int bytes, taken;
+};
+Words copy_pieces(Ctx& ctx, Pieces pieces, const Words& x);
+
+/// tf32 bits of f32 values.
+Words rounded_to_tf32(Ctx& ctx, const Reals& x);
+
+/// What lane l gets when it holds l, for each of a list of exchanges.
+std::vector<std::vector<int>> exchanged(Ctx& ctx);
+
+/// Two warps hand 32 values over through barriers 1 and 2, `rounds` times; the sums that arrive.
+Reals handed_over(Ctx& ctx, int rounds);
+
+/// The sum over all threads by atomics, the largest thread number, and how many exchanged 0 for 1.
+std::vector<int> counted(Ctx& ctx, int blocks);
+
+}  // namespace qtrain::testing
