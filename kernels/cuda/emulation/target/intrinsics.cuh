@@ -207,4 +207,10 @@ T from_float(float x) {
   return T(x);
 }
 
+/// Two values as 16-bit T in one word, `low` in its lower half.
+template <class T>
+std::uint32_t pack_pair(float low, float high) {
+  return T(low).bits | std::uint32_t{T(high).bits} << 16;
+}
+
 }  // namespace qtrain

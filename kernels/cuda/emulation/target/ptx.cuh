@@ -1,4 +1,5 @@
 #pragma once
+#include <cmath>
 #include <cstdint>
 
 #include "kernels/cuda/emulation/thread.h"
@@ -50,6 +51,10 @@ inline void cp_async_commit() {
 template <int Pending>
 void cp_async_wait() {
   emulation::wait_copies(Pending);
+}
+
+inline float exp2(float x) {
+  return std::exp2(x);
 }
 
 inline void bar_sync(int id, int threads, Place place = Place::current()) {

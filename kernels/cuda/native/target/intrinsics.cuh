@@ -45,4 +45,19 @@ __device__ __forceinline__ T from_float(float x) {
   }
 }
 
+/// Two values as 16-bit T in one word, `low` in its lower half.
+template <class T>
+__device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
+  union {
+    __nv_bfloat162 b;
+    __half2 h;
+    std::uint32_t word;
+  } u{};
+  if constexpr (std::is_same_v<T, Bf16>)
+    u.b = __floats2bfloat162_rn(low, high);
+  else
+    u.h = __floats2half2_rn(low, high);
+  return u.word;
+}
+
 }  // namespace qtrain

@@ -1,0 +1,93 @@
+#pragma once
+#include "kernels/attention.h"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+/// What the attention kernels share. Implementations stand in files of their own: attention_plain.cu for any head and
+/// dtype, attention_*_mma.cu for tensor cores from sm_80 on; attention_*_wgmma.cu is the place for those of sm_90a.
+namespace qtrain::ops {
+
+inline constexpr int kMaxHead = 256;
+
+/// Tokens [begin, end).
+struct TokenSpan {
+  int begin, end;
+};
+
+/// Sizes of a batch, and which tokens see each other. Tokens that are in no segment (behind the last one of a packed
+/// batch of fixed capacity) see nothing: their y, lse and gradients are zero.
+struct AttentionBatch {
+  const std::int32_t* cu;
+  int segments, tokens, heads, groups, width, window;  ///< groups: key heads; width: of a head
+  float scale;
+
+  __device__ TokenSpan segment(int t) const {
+    int low = 0, high = segments;
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      (cu[middle] <= t ? low : high) = middle;
+    }
+    const TokenSpan span{cu[low], cu[low + 1]};
+    return span.begin <= t && t < span.end ? span : TokenSpan{t + 1, t};
+  }
+  /// Token t of `segment` sees keys first_key to t; t of no segment gets t + 1.
+  __device__ int first_key(int t, TokenSpan segment) const {
+    return window > 0 ? max(segment.begin, t + 1 - window) : segment.begin;
+  }
+  __device__ int first_key(int t) const { return first_key(t, segment(t)); }
+  /// Queries j to last_query see key j of `segment`; j of no segment gets j - 1.
+  __device__ int last_query(int j, TokenSpan segment) const {
+    return (window > 0 ? min(segment.end, j + window) : segment.end) - 1;
+  }
+  __device__ int last_query(int j) const { return last_query(j, segment(j)); }
+
+  __device__ std::int64_t query(std::int64_t t, int head) const { return (t * heads + head) * width; }
+  __device__ std::int64_t key(std::int64_t t, int group) const { return (t * groups + group) * width; }
+  __device__ int group_of(int head) const { return head / (heads / groups); }
+};
+
+template <class Op>
+AttentionBatch batch_of(const Op& a) {
+  check(a.q.shape[2] <= kMaxHead, "attention: a head of more than 256 elements");
+  check(a.cu_seqlens.numel() >= 2, "attention: cu_seqlens names no segment");
+  return {.cu = a.cu_seqlens.template as<std::int32_t>(),
+          .segments = static_cast<int>(a.cu_seqlens.numel() - 1),
+          .tokens = static_cast<int>(a.q.shape[0]),
+          .heads = static_cast<int>(a.q.shape[1]),
+          .groups = static_cast<int>(a.k.shape[1]),
+          .width = static_cast<int>(a.q.shape[2]),
+          .window = static_cast<int>(a.window),
+          .scale = static_cast<float>(a.scale)};
+}
+
+template <class T>
+struct AttentionTensors {
+  T* y;
+  float* lse;
+  const T *q, *k, *v;
+};
+template <class T>
+AttentionTensors<T> tensors_of(const Attention& a) {
+  return {a.y.as<T>(), a.lse.as<float>(), a.q.as<T>(), a.k.as<T>(), a.v.as<T>()};
+}
+
+/// delta [heads of the pass, T] lies in scratch memory, which ends at 16 MiB: more heads take several passes.
+template <class T>
+struct GradientTensors {
+  Target<T> dq, dk, dv;
+  const T *dy, *y, *q, *k, *v;
+  const float *lse, *delta;
+  int first_group, pass_groups;
+};
+
+void attention_plain(Ctx& ctx, const Attention& a);
+void attention_mma(Ctx& ctx, const Attention& a);
+/// One pass of the gradients.
+template <class T>
+void attention_grad_plain(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x);
+template <class T>
+void attention_dkdv_mma(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x);
+template <class T>
+void attention_dq_mma(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x);
+
+}  // namespace qtrain::ops

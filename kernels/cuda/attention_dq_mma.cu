@@ -1,0 +1,144 @@
+#include "kernels/cuda/attention_mma.cuh"
+
+/// dq_i = scale sum_j ds_ij k_j with ds = p (dp - delta), p_ij = e^(scale q_i . k_j - lse_i), dp_ij = dy_i . v_j and
+/// delta_i = dy_i . y_i: a tile of queries of one head in each block, over tiles of keys.
+namespace qtrain::ops {
+namespace {
+
+/// Fragments of 16 queries in each warp; keys of a tile; how many tiles of keys there is room for.
+template <int Width>
+struct Shape {
+  static constexpr int kFragments = Width <= 128 ? 2 : 1, kKeys = Width <= 64 ? 64 : 32;
+  static constexpr int kStages = Width <= 128 ? 2 : 1;
+  static constexpr int kQueries = 16 * kFragments * kAttentionWarps;
+};
+
+template <class T, int Width>
+struct Shared {
+  Tile<T, Shape<Width>::kQueries, Width> q, dy;
+  Tile<T, Shape<Width>::kKeys, Width> k[Shape<Width>::kStages], v[Shape<Width>::kStages];
+};
+
+/// What a lane knows of its rows.
+template <int M>
+struct Rows {
+  int row, begin[M][2];  ///< the lane's first token; first keys
+  float lse[M][2], delta[M][2];
+
+  __device__ __forceinline__ int token(int i, int h) const { return row + 16 * i + 8 * h; }
+
+  template <class T>
+  __device__ __forceinline__ void load(const AttentionBatch& n, const GradientTensors<T>& x, int head,
+                                       TokenSpan segment) {
+    const std::int64_t of_head = std::int64_t{head} * n.tokens;
+    const std::int64_t of_pass = of_head - std::int64_t{x.first_group} * (n.heads / n.groups) * n.tokens;
+    for_rows<M>([&](int i, int h) {
+      const int t = token(i, h);
+      const bool there = t < n.tokens;
+      begin[i][h] = there ? n.first_key(t, t < segment.end ? segment : n.segment(t)) : t + 1;
+      lse[i][h] = there ? x.lse[of_head + t] * kLog2e : 0;
+      delta[i][h] = there ? x.delta[of_pass + t] : 0;
+    });
+  }
+
+  template <int N>
+  __device__ __forceinline__ void mask(float (&s)[M][N][4], int key) const {
+    for_rows<M>([&](int i, int h) {
+#pragma unroll
+      for (int j = 0; j < N; ++j)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int column = key + 8 * j + lane_id() % 4 * 2 + e;
+          if (column > token(i, h) || column < begin[i][h]) s[i][j][2 * h + e] = -INFINITY;
+        }
+    });
+  }
+  /// Turns dp into ds.
+  template <int N>
+  __device__ __forceinline__ void differentiate(float (&dp)[M][N][4], const float (&s)[M][N][4], float scale) const {
+    for_rows<M>([&](int i, int h) {
+#pragma unroll
+      for (int j = 0; j < N; ++j)
+#pragma unroll
+        for (int e = 2 * h; e < 2 * h + 2; ++e)
+          dp[i][j][e] = ptx::exp2(s[i][j][e] * scale - lse[i][h]) * (dp[i][j][e] - delta[i][h]);
+    });
+  }
+};
+
+template <class T, int Width>
+__global__ void __launch_bounds__(kAttentionThreads) attention_dq_tile(AttentionBatch n, GradientTensors<T> x) {
+  using S = Shape<Width>;
+  constexpr int kM = S::kFragments, kKeys = S::kKeys;
+  auto& s = shared_memory<Shared<T, Width>>();
+  // The last tiles see most keys and start first.
+  const int share = n.heads / n.groups, heads = x.pass_groups * share;
+  const int head = x.first_group * share + static_cast<int>(blockIdx.x) % heads, group = n.group_of(head);
+  const int first = (static_cast<int>(gridDim.x - 1 - blockIdx.x) / heads) * S::kQueries;
+  const int row = warp_id() * 16 * kM, end = min(first + S::kQueries, n.tokens);
+  const std::int64_t q_stride = std::int64_t{n.heads} * n.width, k_stride = std::int64_t{n.groups} * n.width;
+  const HeadRows<T> k{x.k + n.key(0, group), k_stride, end, n.width}, v{x.v + n.key(0, group), k_stride, end, n.width};
+  const TokenSpan segment = n.segment(first);
+  int key = n.first_key(first, segment);
+  copy_rows(s.q, {x.q + n.query(0, head), q_stride, n.tokens, n.width}, first);
+  copy_rows(s.dy, {x.dy + n.query(0, head), q_stride, n.tokens, n.width}, first);
+  copy_rows(s.k[0], k, key);
+  copy_rows(s.v[0], v, key);
+  ptx::cp_async_commit();
+
+  Rows<kM> rows;
+  rows.row = first + row + lane_id() / 4;
+  rows.load(n, x, head, segment);
+  const int warp_first = first + row, warp_begin = __shfl_sync(kAllLanes, rows.begin[kM - 1][1], kWarp - 1);
+  const float scale = n.scale * kLog2e;
+  float out[kM][Width / 8][4] = {};
+  for (int stage = 0; key < end; key += kKeys, stage = S::kStages - 1 - stage) {
+    const int next = S::kStages - 1 - stage;
+    if constexpr (S::kStages == 2) {
+      if (key + kKeys < end) {
+        copy_rows(s.k[next], k, key + kKeys);
+        copy_rows(s.v[next], v, key + kKeys);
+      }
+      ptx::cp_async_commit();
+    }
+    ptx::cp_async_wait<S::kStages - 1>();
+    __syncthreads();
+    float scores[kM][kKeys / 8][4] = {}, dp[kM][kKeys / 8][4] = {};
+    multiply_rows(scores, s.q, row, s.k[stage]);
+    multiply_rows(dp, s.dy, row, s.v[stage]);
+    if (key + kKeys - 1 > warp_first || key < warp_begin) rows.mask(scores, key);
+    rows.differentiate(dp, scores, scale);
+    std::uint32_t ds[kM][kKeys / 16][4];
+    fragments_of<T>(ds, dp);
+    multiply(out, ds, s.k[stage]);
+    __syncthreads();
+    if constexpr (S::kStages == 1) {
+      if (key + kKeys < end) {
+        copy_rows(s.k[0], k, key + kKeys);
+        copy_rows(s.v[0], v, key + kKeys);
+      }
+      ptx::cp_async_commit();
+    }
+  }
+  ptx::cp_async_wait<0>();
+  for_rows<kM>([&](int i, int h) {
+    const int t = rows.token(i, h);
+    if (t < n.tokens) put_row(x.dq, n.query(t, head), out[i], h, n.scale, n.width);
+  });
+}
+
+}  // namespace
+
+template <class T>
+void attention_dq_mma(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x) {
+  dispatch_width(batch.width, [&]<int Width>() {
+    const int tiles = ceil_div(batch.tokens, Shape<Width>::kQueries);
+    const auto blocks = static_cast<unsigned>(tiles * x.pass_groups * (batch.heads / batch.groups));
+    launch(ctx, "attention_dq", attention_dq_tile<T, Width>, {blocks, kAttentionThreads, sizeof(Shared<T, Width>)},
+           batch, x);
+  });
+}
+template void attention_dq_mma(Ctx&, const AttentionBatch&, const GradientTensors<Bf16>&);
+template void attention_dq_mma(Ctx&, const AttentionBatch&, const GradientTensors<F16>&);
+
+}  // namespace qtrain::ops

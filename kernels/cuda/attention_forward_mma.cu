@@ -1,0 +1,148 @@
+#include "kernels/cuda/attention_mma.cuh"
+
+/// y = softmax(scale q k^T) v over the keys that each query sees, a tile of queries of one head in each block. Keys
+/// come in tiles; maxima and sums are kept up to date row by row ("online softmax"): with a tile of scores s,
+///   m' = max(m, max s),  p = e^(s - m'),  l' = l e^(m - m') + sum p,  out' = out e^(m - m') + p v;  y = out / l.
+/// Values are copied while scores are computed, the next keys while values are added up.
+namespace qtrain::ops {
+namespace {
+
+/// Fragments of 16 queries in each warp, and keys of a tile: as much as fits in registers.
+template <int Width>
+struct Shape {
+  static constexpr int kFragments = Width <= 128 ? 2 : 1, kKeys = Width == 96 || Width == 128 ? 32 : 64;
+  static constexpr int kQueries = 16 * kFragments * kAttentionWarps;
+};
+
+template <class T, int Width>
+struct Shared {
+  Tile<T, Shape<Width>::kQueries, Width> q;
+  Tile<T, Shape<Width>::kKeys, Width> k, v;
+};
+
+/// The state of the softmax of a lane's rows. `sum` is the lane's own part until the end.
+template <int M, int Keys, int Width>
+struct Softmax {
+  int row, begin[M][2];  ///< the lane's first token; first keys
+  float max[M][2], sum[M][2];
+  float out[M][Width / 8][4];
+
+  __device__ __forceinline__ int token(int i, int h) const { return row + 16 * i + 8 * h; }
+
+  __device__ __forceinline__ void mask(float (&s)[M][Keys / 8][4], int key) const {
+    for_rows<M>([&](int i, int h) {
+#pragma unroll
+      for (int j = 0; j < Keys / 8; ++j)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int column = key + 8 * j + lane_id() % 4 * 2 + e;
+          if (column > token(i, h) || column < begin[i][h]) s[i][j][2 * h + e] = -INFINITY;
+        }
+    });
+  }
+
+  /// Turns scores into weights; `scale` includes log2 e.
+  __device__ __forceinline__ void weigh(float (&s)[M][Keys / 8][4], float scale) {
+    for_rows<M>([&](int i, int h) {
+      float larger = max[i][h];
+#pragma unroll
+      for (int j = 0; j < Keys / 8; ++j) larger = fmaxf(larger, fmaxf(s[i][j][2 * h], s[i][j][2 * h + 1]));
+      larger = row_reduce(larger, [](float a, float b) { return fmaxf(a, b); });
+      // A row that has not seen a key yet keeps weights of 0.
+      const float offset = larger == -INFINITY ? 0 : larger * scale;
+      const float fade = ptx::exp2(max[i][h] * scale - offset);
+      max[i][h] = larger;
+      sum[i][h] *= fade;
+#pragma unroll
+      for (int j = 0; j < Keys / 8; ++j)
+#pragma unroll
+        for (int e = 2 * h; e < 2 * h + 2; ++e) {
+          s[i][j][e] = ptx::exp2(s[i][j][e] * scale - offset);
+          sum[i][h] += s[i][j][e];
+        }
+#pragma unroll
+      for (int j = 0; j < Width / 8; ++j) {
+        out[i][j][2 * h] *= fade;
+        out[i][j][2 * h + 1] *= fade;
+      }
+    });
+  }
+};
+
+template <class T, int Width>
+__global__ void __launch_bounds__(kAttentionThreads) attention_tile(AttentionBatch n, AttentionTensors<T> x) {
+  using S = Shape<Width>;
+  constexpr int kM = S::kFragments, kKeys = S::kKeys;
+  auto& s = shared_memory<Shared<T, Width>>();
+  // The last tiles see most keys and start first.
+  const int head = static_cast<int>(blockIdx.x) % n.heads, group = n.group_of(head);
+  const int first = (static_cast<int>(gridDim.x - 1 - blockIdx.x) / n.heads) * S::kQueries;
+  const int row = warp_id() * 16 * kM, end = min(first + S::kQueries, n.tokens);
+  const HeadRows<T> q{x.q + n.query(0, head), std::int64_t{n.heads} * n.width, n.tokens, n.width};
+  const HeadRows<T> k{x.k + n.key(0, group), std::int64_t{n.groups} * n.width, end, n.width};
+  HeadRows<T> v = k;
+  v.data = x.v + n.key(0, group);
+  const TokenSpan segment = n.segment(first);
+  int key = n.first_key(first, segment);
+  copy_rows(s.q, q, first);
+  copy_rows(s.k, k, key);
+  ptx::cp_async_commit();
+
+  Softmax<kM, kKeys, Width> state{};
+  state.row = first + row + lane_id() / 4;
+  for_rows<kM>([&](int i, int h) {
+    const int t = state.token(i, h);
+    state.max[i][h] = -INFINITY;
+    state.begin[i][h] = t < n.tokens ? n.first_key(t, t < segment.end ? segment : n.segment(t)) : t + 1;
+  });
+  const int warp_first = first + row, warp_begin = __shfl_sync(kAllLanes, state.begin[kM - 1][1], kWarp - 1);
+  const float scale = n.scale * kLog2e;
+
+  for (; key < end; key += kKeys) {
+    ptx::cp_async_wait<0>();
+    __syncthreads();
+    copy_rows(s.v, v, key);
+    ptx::cp_async_commit();
+    float scores[kM][kKeys / 8][4] = {};
+    multiply_rows(scores, s.q, row, s.k);
+    ptx::cp_async_wait<0>();
+    __syncthreads();
+    if (key + kKeys < end) copy_rows(s.k, k, key + kKeys);
+    ptx::cp_async_commit();
+    if (key + kKeys - 1 > warp_first || key < warp_begin) state.mask(scores, key);
+    state.weigh(scores, scale);
+    std::uint32_t p[kM][kKeys / 16][4];
+    fragments_of<T>(p, scores);
+    multiply(state.out, p, s.v);
+  }
+  ptx::cp_async_wait<0>();
+
+  for_rows<kM>([&](int i, int h) {
+    const int t = state.token(i, h);
+    const float sum = row_reduce(state.sum[i][h], Plus{});
+    if (t >= n.tokens) return;
+    const bool sees = state.begin[i][h] <= t;
+    put_row(Target<T>{x.y}, n.query(t, head), state.out[i], h, sees ? 1 / sum : 0, n.width);
+    if (lane_id() % 4 == 0) x.lse[std::int64_t{head} * n.tokens + t] = sees ? state.max[i][h] * n.scale + logf(sum) : 0;
+  });
+}
+
+}  // namespace
+
+void attention_mma(Ctx& ctx, const Attention& a) {
+  const AttentionBatch batch = batch_of(a);
+  const auto run = [&]<class T>() {
+    dispatch_width(batch.width, [&]<int Width>() {
+      const int tiles = ceil_div(batch.tokens, Shape<Width>::kQueries);
+      launch(ctx, "attention", attention_tile<T, Width>,
+             {static_cast<unsigned>(tiles * batch.heads), kAttentionThreads, sizeof(Shared<T, Width>)}, batch,
+             tensors_of<T>(a));
+    });
+  };
+  if (a.q.dtype == DType::bf16)
+    run.operator()<Bf16>();
+  else
+    run.operator()<F16>();
+}
+
+}  // namespace qtrain::ops

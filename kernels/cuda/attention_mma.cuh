@@ -1,0 +1,172 @@
+#pragma once
+#include "kernels/cuda/attention.cuh"
+
+/// Attention on tensor cores (mma.sync m16n8k16, ldmatrix, cp.async): tiles in shared memory and fragments in
+/// registers. A block has four warps; warp w holds rows 16 M w to 16 M (w + 1) of its tile, M fragments of 16 rows. An
+/// accumulator float c[M][N][4] holds N fragments of 8 columns: with r = lane / 4 and p = lane % 4, c[i][j] are the
+/// elements (16 i + r, 8 j + 2 p + {0, 1}) and (16 i + r + 8, 8 j + 2 p + {0, 1}).
+namespace qtrain::ops {
+
+inline constexpr int kAttentionWarps = 4, kAttentionThreads = kAttentionWarps * kWarp;
+inline constexpr int kChunk = 8;  ///< elements of 16 bytes
+inline constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
+
+__device__ __forceinline__ int lane_id() {
+  return static_cast<int>(threadIdx.x) % kWarp;
+}
+__device__ __forceinline__ int warp_id() {
+  return static_cast<int>(threadIdx.x) / kWarp;
+}
+
+/// Rows of Width elements of 16 bits. Chunks change places within their row so that the eight rows of a matrix that
+/// ldmatrix reads lie in different banks.
+template <class T, int Rows, int Width>
+struct alignas(128) Tile {
+  static constexpr int kChunks = Width / kChunk, kSwapped = kChunks % 8 == 0 ? 8 : 4;
+  static_assert(kChunks % kSwapped == 0 && Rows % 16 == 0);
+  T v[Rows * Width];
+
+  __device__ __forceinline__ static int offset(int row, int chunk) {
+    const int swap = kSwapped == 8 ? row & 7 : (row >> 1) & 3;
+    return row * Width + (chunk ^ swap) * kChunk;
+  }
+  /// The same `chunk` (an even constant) further on, from the place of chunk 0 or 1: takes one instruction and, over
+  /// all chunks, few registers.
+  __device__ __forceinline__ static int moved(int offset, int chunk) {
+    return (offset ^ (chunk % kSwapped * kChunk)) + chunk / kSwapped * kSwapped * kChunk;
+  }
+};
+
+/// Rows of one head in global memory; `end`: one past the last.
+template <class T>
+struct HeadRows {
+  const T* data;
+  std::int64_t stride;
+  int end, width;
+};
+
+/// Starts the copy of rows `first`, `first` + 1, ... into a tile. Rows and elements that there aren't become zero.
+template <class T, int Rows, int Width>
+__device__ __forceinline__ void copy_rows(Tile<T, Rows, Width>& tile, const HeadRows<T>& from, int first) {
+  constexpr int kAcross = Tile<T, Rows, Width>::kSwapped, kStep = kAttentionThreads / kAcross;
+  const int across = static_cast<int>(threadIdx.x) % kAcross, row0 = static_cast<int>(threadIdx.x) / kAcross;
+  const T* source = from.data + (first + row0) * from.stride;
+#pragma unroll
+  for (int r = 0; r < Rows; r += kStep, source += kStep * from.stride) {
+    if (Rows % kStep != 0 && r + row0 >= Rows) break;
+#pragma unroll
+    for (int chunk = across; chunk < Width / kChunk; chunk += kAcross) {
+      const bool there = first + row0 + r < from.end && chunk * kChunk < from.width;
+      ptx::cp_async<16>(tile.v + tile.offset(row0 + r, chunk), there ? source + chunk * kChunk : from.data,
+                        there ? 16 : 0);
+    }
+  }
+}
+
+template <class T>
+__device__ __forceinline__ void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  if constexpr (std::is_same_v<T, Bf16>)
+    ptx::mma_bf16(d, a, b, d);
+  else
+    ptx::mma_f16(d, a, b, d);
+}
+/// Two fragments of 8 columns side by side.
+template <class T>
+__device__ __forceinline__ void mma_pair(float (&left)[4], float (&right)[4], const std::uint32_t (&a)[4],
+                                         const std::uint32_t (&b)[4]) {
+  const std::uint32_t b0[2] = {b[0], b[1]}, b1[2] = {b[2], b[3]};
+  mma<T>(left, a, b0);
+  mma<T>(right, a, b1);
+}
+
+/// c += A B^T: rows of A from `row` on, the first 8 N rows of B.
+template <class T, int M, int N, int RowsA, int RowsB, int Width>
+__device__ __forceinline__ void multiply_rows(float (&c)[M][N][4], const Tile<T, RowsA, Width>& a, int row,
+                                              const Tile<T, RowsB, Width>& b) {
+  const int lane = lane_id();
+  const int at_a = a.offset(row + lane % 16, lane / 16), at_b = b.offset(lane / 16 * 8 + lane % 8, lane / 8 % 2);
+#pragma unroll
+  for (int k = 0; k < Width / 16; ++k) {
+    std::uint32_t fa[M][4];
+#pragma unroll
+    for (int i = 0; i < M; ++i) ptx::ldmatrix(fa[i], a.v + a.moved(at_a, 2 * k) + 16 * i * Width);
+#pragma unroll
+    for (int j = 0; j < N; j += 2) {
+      std::uint32_t fb[4];
+      ptx::ldmatrix(fb, b.v + b.moved(at_b, 2 * k) + 8 * j * Width);
+#pragma unroll
+      for (int i = 0; i < M; ++i) mma_pair<T>(c[i][j], c[i][j + 1], fa[i], fb);
+    }
+  }
+}
+
+/// c += P B: P in fragments (see fragments_of), B with 16 K rows.
+template <class T, int M, int K, int N, int Rows, int Width>
+__device__ __forceinline__ void multiply(float (&c)[M][N][4], const std::uint32_t (&p)[M][K][4],
+                                         const Tile<T, Rows, Width>& b) {
+  const int at_b = b.offset(lane_id() % 16, lane_id() / 16);
+#pragma unroll
+  for (int k = 0; k < K; ++k)
+#pragma unroll
+    for (int j = 0; j < N; j += 2) {
+      std::uint32_t fb[4];
+      ptx::ldmatrix_transposed(fb, b.v + b.moved(at_b, j) + 16 * k * Width);
+#pragma unroll
+      for (int i = 0; i < M; ++i) mma_pair<T>(c[i][j], c[i][j + 1], p[i][k], fb);
+    }
+}
+
+/// An accumulator, rounded, as the left operand of a product: its columns become the summed index.
+template <class T, int M, int N>
+__device__ __forceinline__ void fragments_of(std::uint32_t (&p)[M][N / 2][4], const float (&c)[M][N][4]) {
+#pragma unroll
+  for (int i = 0; i < M; ++i)
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      p[i][j / 2][j % 2 * 2] = pack_pair<T>(c[i][j][0], c[i][j][1]);
+      p[i][j / 2][j % 2 * 2 + 1] = pack_pair<T>(c[i][j][2], c[i][j][3]);
+    }
+}
+
+/// Calls f(i, h) for the rows 16 i + r + 8 h of the calling lane.
+template <int M, class F>
+__device__ __forceinline__ void for_rows(const F& f) {
+#pragma unroll
+  for (int i = 0; i < M; ++i)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) f(i, h);
+}
+
+/// Writes row (i, h) of an accumulator times `scale`, at element `at` of the destination.
+template <class T, int N>
+__device__ __forceinline__ void put_row(const Target<T>& to, std::int64_t at, const float (&c)[N][4], int h,
+                                        float scale, int width) {
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    const int column = 8 * j + lane_id() % 4 * 2;
+    const float v[2] = {c[j][2 * h] * scale, c[j][2 * h + 1] * scale};
+    if (column < width) to.put_pack(at + column, v);
+  }
+}
+
+/// Sum or maximum over the four lanes that share a row.
+template <class Op>
+__device__ __forceinline__ float row_reduce(float v, Op op) {
+  v = op(v, __shfl_xor_sync(kAllLanes, v, 1));
+  return op(v, __shfl_xor_sync(kAllLanes, v, 2));
+}
+
+/// Calls f.operator()<Width>() with the width of the tiles for heads of `width` elements.
+template <class F>
+void dispatch_width(int width, const F& f) {
+  if (width <= 64)
+    f.template operator()<64>();
+  else if (width <= 96)
+    f.template operator()<96>();
+  else if (width <= 128)
+    f.template operator()<128>();
+  else
+    f.template operator()<256>();
+}
+
+}  // namespace qtrain::ops
