@@ -40,9 +40,8 @@ class Replace final : public Normalizer {
       if (!out) out.emplace(text);
       out->keep(last, begin);
       // The library's offsets: from the last character that goes.
-      std::size_t from = end;
-      while (from > begin && (static_cast<unsigned char>(text.text[--from]) & 0xC0) == 0x80) {
-      }
+      std::size_t from = std::max(begin + 1, end) - 1;
+      while (from > begin && (static_cast<unsigned char>(text.text[from]) & 0xC0) == 0x80) --from;
       out->replace(from, end, content_);
       last = end;
     });

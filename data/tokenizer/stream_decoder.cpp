@@ -42,7 +42,7 @@ std::string StreamDecoder::push(std::int32_t id) {
   const bool unfinished = all.size() <= shown.size() || all.ends_with(kReplacement);
   if (unfinished && held < kMostHeldBack) return {};
   if (held < kMostBytes && is_byte_token(tokenizer_.token(id))) return {};
-  const std::string text(rest(all, shown));
+  std::string text(rest(all, shown));
   const std::size_t keep = is_blank(text) ? visible_ : 0;
   ids_.erase(ids_.begin() + static_cast<std::ptrdiff_t>(keep), ids_.begin() + static_cast<std::ptrdiff_t>(context_));
   context_ = ids_.size();

@@ -104,8 +104,8 @@ std::vector<UnicodeForm::Part> UnicodeForm::parts_of(std::string_view text) cons
 
 // As in the library, a character of the form comes from the first of the characters whose parts it took, and one that
 // took no first part from the character in front.
-void UnicodeForm::put_form(std::string_view stretch, std::string_view form, std::size_t start,
-                           TrackedBuilder& out) const {
+void UnicodeForm::put_form(const Change& change, TrackedBuilder& out) const {
+  const auto& [start, stretch, form] = change;
   std::vector<Part> parts = parts_of(stretch);
   std::size_t first_unused = 0, from = 0, at = 0;  // `at`: the next character of the stretch, `from` the one before
   for (std::size_t i = 0; i < form.size();) {
@@ -154,7 +154,7 @@ void UnicodeForm::apply(TrackedText& text) const {
     if (form != all.substr(start, next - start)) {
       if (!out) out.emplace(text);
       out->keep(kept, start);
-      put_form(all.substr(start, next - start), form, start, *out);
+      put_form({start, all.substr(start, next - start), form}, *out);
       kept = next;
     }
     start = next;

@@ -22,7 +22,12 @@ class UnicodeForm final : public Normalizer {
     bool used = false;
   };
   std::vector<Part> parts_of(std::string_view text) const;
-  void put_form(std::string_view stretch, std::string_view form, std::size_t start, TrackedBuilder& out) const;
+  /// A stretch of the text and what becomes of it.
+  struct Change {
+    std::size_t start;
+    std::string_view stretch, form;
+  };
+  void put_form(const Change& change, TrackedBuilder& out) const;
 
   int options_ = 0;
   // Characters that stay as they are and that nothing behind them or in front of them reaches across.

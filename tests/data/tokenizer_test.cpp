@@ -176,8 +176,9 @@ TEST_F(TokenizerFiles, LongWordsTakeLittleTime) {
 
 TEST_F(TokenizerFiles, ThreadsShareATokenizer) {
   const auto tokenizer = load(golden_tokenizer("qwen_style"));
-  std::vector<std::string> texts;
-  for (int i = 0; i < 400; ++i) texts.push_back("word" + std::to_string(i % 97) + " naïve thethe " + std::to_string(i));
+  std::vector<std::string> texts(400);
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    texts[i] = "word" + std::to_string(i % 97) + " naïve thethe " + std::to_string(i);
   std::vector<Ids> expected;
   {
     const auto alone = load(golden_tokenizer("qwen_style"));
