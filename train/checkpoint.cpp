@@ -35,12 +35,6 @@ void remove_folder(const fs::path& folder) {
   fs::remove_all(doomed);
 }
 
-NamedTensors tensors_of(const ParamStore& store) {
-  NamedTensors out;
-  for (const Param& p : store.all()) out.emplace_back(p.spec.name, p.value);
-  return out;
-}
-
 // Trained base weights that the model files hold rounded.
 bool has_masters(const TrainingObjects& run) {
   return run.setup.model->options().base == Update::trained && run.setup.saved_dtype != DType::f32;
@@ -49,8 +43,8 @@ bool has_masters(const TrainingObjects& run) {
 void write_parts(const TrainingObjects& run, const fs::path& folder) {
   save_final(run, folder);
   if (!run.training.save_only_model) {
-    write_safetensors(folder / kOptimizer, tensors_of(run.optimizer.state()));
-    if (has_masters(run)) write_safetensors(folder / kMasters, tensors_of(run.setup.model->weights()));
+    write_safetensors(folder / kOptimizer, tensors_of(run.ctx, run.optimizer.state()));
+    if (has_masters(run)) write_safetensors(folder / kMasters, tensors_of(run.ctx, run.setup.model->weights()));
   }
   write_file(folder / "trainer_state.json", dump_json(trainer_state_json(run.state, run.training, run.plan), 2) + "\n");
   Json state = run.state.to_json();
@@ -76,7 +70,7 @@ void require_same_run(const Json& saved, const Json& now, const std::string& pla
 void save_final(const TrainingObjects& run, const fs::path& folder) {
   const ModelFolder to{.folder = folder, .source = run.setup.source, .dtype = run.setup.saved_dtype};
   if (run.setup.model->options().lora)
-    save_adapter(*run.setup.model, to);
+    save_adapter(run.ctx, *run.setup.model, to);
   else
     save_model(run.ctx, *run.setup.model, to);
 }
@@ -132,6 +126,22 @@ void load_checkpoint(TrainingObjects& run, const fs::path& checkpoint) {
     load_parameters(run.ctx, model.adapter(), checkpoint / "adapter_model.safetensors");
   else
     load_parameters(run.ctx, model.weights(), has_masters(run) ? checkpoint / kMasters : checkpoint);
+}
+
+std::optional<fs::path> load_first_whole(TrainingObjects& run, const std::vector<fs::path>& checkpoints, Log& log) {
+  std::optional<Error> first;
+  for (const fs::path& checkpoint : checkpoints) {
+    try {
+      load_checkpoint(run, checkpoint);
+      return checkpoint;
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::input || checkpoints.size() == 1) throw;
+      log.warn("{} is damaged and left alone: {}", checkpoint.string(), e.what());
+      if (!first) first = e;
+    }
+  }
+  if (first) throw Error(*first);
+  return {};
 }
 
 void rotate_checkpoints(const fs::path& output, const Rotation& rotation) {

@@ -34,6 +34,11 @@ std::vector<std::filesystem::path> find_checkpoints(const std::filesystem::path&
 /// value that differs); ErrorKind::input when it is damaged.
 void load_checkpoint(TrainingObjects& run, const std::filesystem::path& checkpoint);
 
+/// Restores the first of `checkpoints` that is not damaged and says which; a warning names each damaged one before it.
+/// None for an empty list. When all are damaged: the error of the first.
+std::optional<std::filesystem::path> load_first_whole(TrainingObjects& run,
+                                                      const std::vector<std::filesystem::path>& checkpoints, Log& log);
+
 /// Removes the oldest checkpoints beyond `limit`, never those named in `keep` (the one just written, the best).
 struct Rotation {
   std::int64_t limit = 1;

@@ -44,6 +44,9 @@ std::int64_t dropout_seed(std::int64_t seed, std::int64_t step, std::int64_t bat
   return static_cast<std::int64_t>(std::uint64_t{w[0]} << 32 | w[1]);
 }
 
+// Sums over a window, on the device.
+enum Sum : std::uint8_t { kLoss, kSquares, kSums };
+
 // JSON has no NaN.
 Json finite_or_null(double x) {
   return std::isfinite(x) ? Json(x) : Json();
@@ -110,7 +113,10 @@ void Trainer::load_model() {
       fail(ErrorKind::input, {.cause = fmt::format("the data has token id {}, the model's vocabulary has {} entries",
                                                    id, setup_.model->config().vocab_size),
                               .remedy = "the tokenizer does not belong to this model"});
-  setup_.model->plan(Pass::train, largest_batch(*data_->train_loader, data_->train));
+  const BatchSize largest = largest_batch(*data_->train_loader, data_->train);
+  setup_.model->plan(Pass::train, largest);
+  feed_ = std::make_unique<BatchFeed>(ctx_.device(), largest.tokens);
+  sums_ = std::make_unique<DeviceNumbers>(ctx_.device(), kSums);
   if (data_->evaluation.size() > 0)
     setup_.model->plan(Pass::evaluate, largest_batch(*data_->evaluation_loader, data_->evaluation));
   setup_.model->commit();
@@ -163,22 +169,20 @@ TrainingObjects Trainer::objects() {
 }
 
 void Trainer::resume_from(const std::string& resume) {
-  std::optional<fs::path> from;
+  std::vector<fs::path> checkpoints;
   if (resume == "auto") {
-    const auto found = find_checkpoints(output_);
-    if (!found.empty()) from = found.back();
+    checkpoints = find_checkpoints(output_);
+    std::reverse(checkpoints.begin(), checkpoints.end());
   } else if (resume != "never") {
-    from = resume;
+    checkpoints = {resume};
   } else if (const auto old = set_aside_checkpoints(output_); old > 0) {
-    log_.warn("starting over: {} checkpoints of an earlier run in {} are now called *.superseded", old,
-              output_.string());
+    log_.warn("starting over: {} checkpoints of an earlier run are now called *.superseded", old);
   }
   goes_on_by_itself_ = resume == "auto";
   // Frozen base weights are in no checkpoint of an adapter run.
   load_weights(ctx_, setup_, {.seed = static_cast<std::uint64_t>(t_.seed)}, log_);
-  if (from) {
-    TrainingObjects run = objects();
-    load_checkpoint(run, *from);
+  TrainingObjects run = objects();
+  if (const auto from = load_first_whole(run, checkpoints, log_)) {
     relocate_best(*from);
     saved_step_ = state_.step;
     log_.info("resumed from {} at step {} of {}", from->string(), state_.step, plan_.max_steps);
@@ -187,22 +191,29 @@ void Trainer::resume_from(const std::string& resume) {
   write_file(output_ / "resolved_config.json", dump_json(resolved_json(config_), 2) + "\n");
 }
 
-void Trainer::accumulate_window(StepResult& r, std::int64_t targets) {
+void Trainer::run_window(StepResult& r, std::int64_t targets) {
   const std::int64_t epoch = plan_.epoch_of(state_.step);
-  double scale = 1.0 / static_cast<double>(std::max<std::int64_t>(targets, 1)), loss_sum = 0;
-  const ConstTensor scale_view = view_of(std::span<const double>(&scale, 1), {1});
+  const double scale = 1.0 / static_cast<double>(std::max<std::int64_t>(targets, 1));
+  sums_->clear(ctx_);
   for (std::int64_t i = plan_.first_batch(state_.step); i < plan_.end_batch(state_.step); ++i) {
     Stopwatch wait;
-    const DeviceBatch batch(data_->train_loader->batch(epoch, i));
+    const Batch batch = data_->train_loader->batch(epoch, i);
     data_wait_ += wait.seconds();
-    r.tokens += batch.tokens();
-    if (batch.view().target_rows.numel() == 0) continue;
-    const std::int64_t seed = dropout_seed(t_.seed, state_.step, i);
-    loss_sum += setup_.model->forward(ctx_, batch.view(), Pass::train, scale_view,
-                                      view_of(std::span<const std::int64_t>(&seed, 1), {1}));
-    setup_.model->backward(ctx_, batch.view());
+    r.tokens += batch.size();
+    if (batch.target_count == 0) continue;
+    const DeviceBatch sent =
+        feed_->send(ctx_, batch, {.scale = scale, .dropout_seed = dropout_seed(t_.seed, state_.step, i)});
+    setup_.model->forward(ctx_, sent.tokens,
+                          {.pass = Pass::train,
+                           .loss_sum = accumulate((*sums_)[kLoss]),
+                           .scale = sent.scale,
+                           .dropout_seed = sent.dropout_seed});
+    setup_.model->backward(ctx_, sent.tokens);
   }
-  r.loss = loss_sum * scale;
+  add_squares(ctx_, trained_, (*sums_)[kSquares]);
+  const std::vector<double> sums = sums_->read(ctx_);
+  r.loss = sums[kLoss] * scale;
+  r.grad_norm = std::sqrt(sums[kSquares]);
 }
 
 Trainer::StepResult Trainer::train_step() {
@@ -216,8 +227,7 @@ Trainer::StepResult Trainer::train_step() {
   if (targets == 0) log_.warn("step {}: no token of the window is a target", state_.step + 1);
   setup_.model->weights().zero_grads(ctx_);
   setup_.model->adapter().zero_grads(ctx_);
-  accumulate_window(r, targets);
-  r.grad_norm = global_grad_norm(ctx_, trained_);
+  run_window(r, targets);
   if (!is_finite(r)) return r;
   optimizer_->step(ctx_,
                    {.learning_rate = r.learning_rate, .grad_scale = clip_coefficient(r.grad_norm, t_.max_grad_norm)});

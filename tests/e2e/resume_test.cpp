@@ -219,6 +219,22 @@ TEST(Resume, from_a_named_checkpoint_leaves_it_untouched) {
   expect_same_end(folder / "one", folder / "two", {.name = "", .lora = true});
 }
 
+TEST(Resume, goes_back_to_the_newest_whole_checkpoint) {
+  const TempFolder folder;
+  const Scenario s{.name = "", .lora = false};
+  const Json config = config_of(s, folder / "output");
+  train_ok(folder.path(), config);
+  fs::copy(folder / "output", folder / "whole", fs::copy_options::recursive);
+  fs::resize_file(folder / "output" / checkpoint(kSteps) / "model.safetensors", 1000);
+  fs::remove(folder / "output" / checkpoint(kSteps - 1) / "optimizer.safetensors");
+  fs::remove(folder / "output/model.safetensors");
+  const Outcome outcome = train_ok(folder.path(), config);
+  EXPECT_THAT(outcome.err, HasSubstr(checkpoint(kSteps) + " is damaged"));
+  EXPECT_THAT(outcome.err, HasSubstr(checkpoint(kSteps - 1) + " is damaged"));
+  EXPECT_THAT(outcome.err, HasSubstr("at step " + std::to_string(kSteps - 2) + " of"));
+  expect_same_end(folder / "output", folder / "whole", s);
+}
+
 TEST(Resume, a_checkpoint_of_another_run_is_refused) {
   const TempFolder folder;
   Json config = config_of({.name = "", .lora = false}, folder / "output");
