@@ -1,17 +1,13 @@
 #pragma once
 
 /// How the program was compiled. The only file with conditional compilation.
-#if defined(__has_feature)
-#define QTRAIN_HAS_FEATURE(name) __has_feature(name)
-#else
-#define QTRAIN_HAS_FEATURE(name) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || QTRAIN_HAS_FEATURE(address_sanitizer)
+/// QTRAIN_SANITIZED_BY_* come from CMake: single files of a build may be instrumented differently.
+#if defined(QTRAIN_SANITIZED_BY_ADDRESS)
 #define QTRAIN_BUILD_ASAN true
 #else
 #define QTRAIN_BUILD_ASAN false
 #endif
-#if defined(__SANITIZE_THREAD__) || QTRAIN_HAS_FEATURE(thread_sanitizer)
+#if defined(QTRAIN_SANITIZED_BY_THREAD)
 #define QTRAIN_BUILD_TSAN true
 #else
 #define QTRAIN_BUILD_TSAN false

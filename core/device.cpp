@@ -98,10 +98,22 @@ Stream::~Stream() {
   if (handle_) cuda::destroy_stream(handle_);
 }
 
+template <class F>
+void Stream::name_launches(const F& wait) const {
+  try {
+    wait();
+  } catch (const Error& e) {
+    if (launches_ == 0) throw;
+    ErrorText text = e.text();
+    text.remedy += (text.remedy.empty() ? "last launches: " : "; last launches: ") + recent_launches();
+    fail(e.kind(), text);
+  }
+}
+
 void Stream::copy(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
   if (handle_)
-    cuda::copy(handle_, {to, bytes}, from);
+    name_launches([&] { cuda::copy(handle_, {to, bytes}, from); });  // may wait, for plain host memory
   else
     std::memmove(to, from, bytes);
 }
@@ -122,15 +134,7 @@ void Stream::wait(const Event& event) {
 }
 
 void Stream::synchronize() {
-  if (!handle_) return;
-  try {
-    cuda::synchronize(handle_);
-  } catch (const Error& e) {
-    ErrorText text = e.text();
-    if (launches_ > 0)
-      text.remedy += (text.remedy.empty() ? "last launches: " : "; last launches: ") + recent_launches();
-    fail(e.kind(), text);
-  }
+  if (handle_) name_launches([&] { cuda::synchronize(handle_); });
 }
 
 std::string Stream::recent_launches() const {

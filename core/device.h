@@ -137,6 +137,9 @@ class Stream {
   void* handle() const { return handle_; }
 
  private:
+  /// Adds the last launches to an error.
+  template <class F>
+  void name_launches(const F& wait) const;
   Device device_;
   void* handle_ = nullptr;
   std::array<const char*, 8> recent_{};

@@ -120,15 +120,15 @@ TEST(EmulationSettings, AreAList) {
 
 TEST(Launches, AreNamedWhenAStreamFails) {
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
-  for (const Planted& p : planted_in_memory())
-    if (p.name == "uninitialised_input") {
+  for (const Planted& p : planted_in_blocks())
+    if (p.name == "barrier_for_some") {
       try {
         p.run(ctx, Variant::wrong);
         FAIL();
       } catch (const Error& e) {
-        EXPECT_THAT(e.what(), ::testing::HasSubstr("uninitialised"));
+        EXPECT_THAT(e.what(), ::testing::HasSubstr("last launches: barrier_for_some"));
       }
-      EXPECT_EQ(ctx.stream().recent_launches(), "uninitialised");
+      EXPECT_EQ(ctx.stream().recent_launches(), "barrier_for_some");
     }
 }
 

@@ -85,8 +85,8 @@ void restart(Fiber& fiber, void (*entry)()) {
 
 void switch_context(Context& from, Context& to) {
   if constexpr (kAddressSanitizer) __sanitizer_start_switch_fiber(&from.fake_stack, to.stack_bottom, to.stack_bytes);
-  constexpr unsigned kNoOrder = 1;  // going on with another thread orders nothing
-  if constexpr (kThreadSanitizer) __tsan_switch_to_fiber(to.tsan, kNoOrder);
+  constexpr unsigned kOrdered = 0;  // the sanitizer is to find races of host threads; memory.cpp finds those of kernels
+  if constexpr (kThreadSanitizer) __tsan_switch_to_fiber(to.tsan, kOrdered);
   qtrain_switch_stack(&from.stack_pointer, to.stack_pointer);
   if constexpr (kAddressSanitizer) __sanitizer_finish_switch_fiber(from.fake_stack, nullptr, nullptr);
 }
