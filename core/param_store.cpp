@@ -1,9 +1,9 @@
 #include "core/param_store.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/rng.h"
+#include "core/transfer.h"
 
 namespace qtrain {
 namespace {
@@ -15,16 +15,22 @@ std::uint64_t stream_of(std::string_view name) {
   return h;
 }
 
+struct RandomPart {
+  const ParamSpec& spec;
+  std::uint64_t seed;
+  std::int64_t first;  // number of the first element; a multiple of 4
+};
+
 template <class T>
-void fill_random(Ctx& ctx, const Param& p, std::uint64_t seed) {
-  T* out = p.value.as<T>();
-  const std::int64_t n = p.value.numel();
-  const std::uint64_t stream = stream_of(p.spec.name);
-  const Init init = p.spec.init;
+void fill_random(Ctx& ctx, Tensor part, const RandomPart& which) {
+  T* out = part.as<T>();
+  const std::int64_t n = part.numel();
+  const std::uint64_t stream = stream_of(which.spec.name);
+  const Init init = which.spec.init;
   constexpr std::int64_t kChunk = 1 << 14;
   ctx.pool().run((n + kChunk - 1) / kChunk, [&](std::int64_t task, int) {
     for (std::int64_t i = task * kChunk; i < std::min(n, (task + 1) * kChunk); i += 4) {
-      const auto words = philox(seed, stream, static_cast<std::uint64_t>(i / 4));
+      const auto words = philox(which.seed, stream, static_cast<std::uint64_t>((which.first + i) / 4));
       double v[4];
       for (std::size_t half = 0; half < 4; half += 2) {
         const auto pair = normal_pair(words[half], words[half + 1]);
@@ -36,11 +42,6 @@ void fill_random(Ctx& ctx, const Param& p, std::uint64_t seed) {
       for (std::int64_t j = 0; j < 4 && i + j < n; ++j) out[i + j] = static_cast<T>(v[j]);
     }
   });
-}
-
-template <class T>
-void fill_constant(const Param& p, T value) {
-  std::fill_n(p.value.as<T>(), p.value.numel(), value);
 }
 
 }  // namespace
@@ -70,19 +71,25 @@ void ParamStore::allocate() {
 }
 
 void ParamStore::initialise(Ctx& ctx, std::uint64_t seed) {
-  for (const Param& p : params_)
-    dispatch_float(p.spec.dtype, [&]<class T>() {
-      switch (p.spec.init.kind) {
-        case Init::Kind::zeros: return fill_constant<T>(p, T(0));
-        case Init::Kind::ones: return fill_constant<T>(p, T(1));
-        default: return fill_random<T>(ctx, p, seed);
-      }
+  for (const Param& p : params_) {
+    if (p.spec.init.kind == Init::Kind::zeros) {
+      ctx.stream().fill(p.value.data, 0, p.value.bytes());
+      continue;
+    }
+    write_pieces(ctx, p.value, [&](std::int64_t first, Tensor part) {
+      dispatch_float(p.spec.dtype, [&]<class T>() {
+        if (p.spec.init.kind == Init::Kind::ones)
+          std::fill_n(part.as<T>(), part.numel(), T(1));
+        else
+          fill_random<T>(ctx, part, {p.spec, seed, first});
+      });
     });
+  }
 }
 
-void ParamStore::zero_grads(Ctx&) {
+void ParamStore::zero_grads(Ctx& ctx) {
   for (const Param& p : params_)
-    if (p.trained()) std::memset(p.grad.data, 0, p.grad.bytes());
+    if (p.trained()) ctx.stream().fill(p.grad.data, 0, p.grad.bytes());
 }
 
 Param* ParamStore::find(std::string_view name) {

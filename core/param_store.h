@@ -47,7 +47,7 @@ class ParamStore {
 
   /// Before `allocate`. A name is declared once.
   Param& declare(ParamSpec spec);
-  /// Gives every parameter its memory (values uninitialised, gradients zero).
+  /// Gives every parameter its memory; values and gradients are uninitialised.
   void allocate();
   /// Random values by `spec.init`: element i of a parameter depends on seed, its name and i only.
   void initialise(Ctx& ctx, std::uint64_t seed);

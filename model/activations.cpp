@@ -88,7 +88,9 @@ struct Builder {
     a.head.normed = arena.take(plan.dtype, {rows, c.hidden_size});
     a.head.inv_rms = arena.take(statistics, {rows});
     a.head.logits = arena.take(statistics, {rows, c.vocab_size});
-    if (pass != Pass::decode) a.head.loss = arena.take(statistics, {rows});
+    if (pass == Pass::decode) return;
+    a.head.loss = arena.take(statistics, {rows});
+    a.head.loss_sum = arena.take(DType::f64, {1});
     if (pass != Pass::train) return;
     a.head.d_hidden = arena.take(plan.dtype, {rows, c.hidden_size});
     a.head.d_normed = arena.take(plan.dtype, {rows, c.hidden_size});

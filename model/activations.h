@@ -34,6 +34,7 @@ struct ActivationPlan {
 /// Buffers of the loss head for one chunk of rows: gathered hidden states, normed ones, logits, and gradients.
 struct HeadBuffers {
   Tensor hidden, normed, inv_rms, logits, loss, d_hidden, d_normed;
+  Tensor loss_sum;  ///< f64 [1], over all chunks
 };
 
 /// The tensors of one micro-batch. Building it twice (once on a measuring arena) is the memory plan.

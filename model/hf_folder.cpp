@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/transfer.h"
 #include "kernels/elementwise.h"
 
 namespace qtrain {
@@ -47,22 +48,34 @@ void load_one(Ctx& ctx, const SafetensorsReader& reader, const Param& p) {
     fail(ErrorKind::input, {.cause = fmt::format("has dtype {}, which is no float", name_of(from.dtype)),
                             .place = place,
                             .remedy = "use the folder with the unquantised weights"});
-  ops::copy(ctx, {.y = store(p.value), .x = from});
+  const ConstTensor flat = from.reshaped({from.numel()});
+  write_pieces(ctx, p.value, [&](std::int64_t first, Tensor piece) {
+    ops::run_cpu(ctx, ops::Copy{.y = store(piece), .x = flat.slice(first, piece.numel())});
+  });
 }
 
-// Host copies in the dtype of the file; f32 parameters are written where they lie.
-struct Converted {
-  std::vector<std::vector<std::byte>> owned;
-  NamedTensors tensors;
+// Hands over a parameter in the dtype of the file, a piece at a time.
+void produce(Ctx& ctx, const Param& p, DType dtype, const std::function<void(std::span<const std::byte>)>& append) {
+  constexpr std::int64_t kPiece = std::int64_t{1} << 20;
+  std::vector<std::byte> memory;
+  const auto convert = [&](ConstTensor part) {
+    memory.resize(static_cast<std::size_t>(part.numel()) * size_of(dtype));
+    const Tensor converted{memory.data(), dtype, part.shape, {}};
+    ops::run_cpu(ctx, ops::Copy{.y = store(converted), .x = part});
+    append(memory);
+  };
+  read_pieces(ctx, p.value, [&](ConstTensor piece) {
+    if (piece.dtype == dtype) return append({piece.data, piece.bytes()});
+    for (std::int64_t begin = 0; begin < piece.numel(); begin += kPiece)
+      convert(piece.slice(begin, std::min(kPiece, piece.numel() - begin)));
+  });
+}
 
-  void add(Ctx& ctx, const Param& p, DType dtype) {
-    if (p.value.dtype == dtype) return tensors.push_back({p.spec.name, p.value});
-    owned.emplace_back(static_cast<std::size_t>(p.value.numel()) * size_of(dtype));
-    const Tensor t{owned.back().data(), dtype, p.value.shape, {}};
-    ops::copy(ctx, {.y = store(t), .x = p.value});
-    tensors.push_back({p.spec.name, t});
-  }
-};
+TensorSource source_of(Ctx& ctx, const Param& p, DType dtype) {
+  return {.name = p.spec.name, .dtype = dtype, .shape = p.spec.shape, .produce = [&ctx, &p, dtype](const auto& append) {
+            produce(ctx, p, dtype, append);
+          }};
+}
 
 }  // namespace
 
@@ -79,6 +92,12 @@ std::vector<std::string> load_parameters(Ctx& ctx, ParamStore& store, const fs::
   return unused;
 }
 
+std::vector<TensorSource> tensors_of(Ctx& ctx, const ParamStore& store) {
+  std::vector<TensorSource> sources;
+  for (const Param& p : store.all()) sources.push_back(source_of(ctx, p, p.spec.dtype));
+  return sources;
+}
+
 void copy_tokenizer_files(const fs::path& from, const fs::path& to) {
   std::error_code same;
   if (fs::equivalent(from, to, same)) return;
@@ -93,19 +112,17 @@ void save_model(Ctx& ctx, Transformer& model, const ModelFolder& to) {
   config["dtype"] = std::string(name_of(to.dtype));
   config["architectures"] = Json::array({model.config().architecture});
   write_file(to.folder / "config.json", dump_json(config, 2) + "\n");
-  Converted converted;
-  for (const Param& p : model.weights().all()) converted.add(ctx, p, to.dtype);
-  write_sharded(to.folder, converted.tensors);
+  std::vector<TensorSource> sources;
+  for (const Param& p : model.weights().all()) sources.push_back(source_of(ctx, p, to.dtype));
+  write_sharded(to.folder, sources);
   copy_tokenizer_files(to.source, to.folder);
 }
 
-void save_adapter(Transformer& model, const ModelFolder& to) {
+void save_adapter(Ctx& ctx, Transformer& model, const ModelFolder& to) {
   fs::create_directories(to.folder);
   check(model.options().lora.has_value(), "save_adapter: the model has no adapter");
   write_file(to.folder / "adapter_config.json", dump_json(lora_config_json(*model.options().lora), 2) + "\n");
-  NamedTensors tensors;
-  for (const Param& p : model.adapter().all()) tensors.push_back({p.spec.name, p.value});
-  write_safetensors(to.folder / "adapter_model.safetensors", tensors);
+  write_safetensors(to.folder / "adapter_model.safetensors", tensors_of(ctx, model.adapter()));
   copy_tokenizer_files(to.source, to.folder);
 }
 

@@ -23,7 +23,10 @@ struct ModelFolder {
 void save_model(Ctx& ctx, Transformer& model, const ModelFolder& to);
 
 /// adapter_config.json and adapter_model.safetensors (f32) as PEFT writes them, and the tokenizer files of `source`.
-void save_adapter(Transformer& model, const ModelFolder& to);
+void save_adapter(Ctx& ctx, Transformer& model, const ModelFolder& to);
+
+/// The values of every parameter under its name and in its dtype. Store and context must outlive the sources.
+std::vector<TensorSource> tensors_of(Ctx& ctx, const ParamStore& store);
 
 /// Files of a model folder that describe its tokenizer and template; copied unchanged beside new weights.
 void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to);

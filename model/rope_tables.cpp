@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/transfer.h"
+
 namespace qtrain {
 namespace {
 
@@ -62,16 +64,28 @@ double yarn_attention(const RopeConfig& r) {
   return yarn_mscale(r.factor, 1);
 }
 
+// The function of every angle from element number `first` of a table on.
+template <class T, class Function>
+void fill(const RopeFrequencies& f, std::int64_t first, Tensor part, Function function) {
+  const auto half = static_cast<std::int64_t>(f.inv_freq.size());
+  std::int64_t position = first / half, i = first % half;
+  for (T& out : part.span<T>()) {
+    const T phase = static_cast<T>(f.inv_freq[static_cast<std::size_t>(i)]) * static_cast<T>(position);
+    out = static_cast<T>(function(phase) * static_cast<T>(f.attention_factor));
+    if (++i < half) continue;
+    i = 0;
+    ++position;
+  }
+}
+
 template <class T>
-void fill(const RopeFrequencies& f, Tensor cos, Tensor sin) {
-  const std::size_t half = f.inv_freq.size();
-  T *c = cos.as<T>(), *s = sin.as<T>();
-  for (std::int64_t p = 0; p < cos.shape[0]; ++p)
-    for (std::size_t i = 0; i < half; ++i, ++c, ++s) {
-      const T phase = static_cast<T>(f.inv_freq[i]) * static_cast<T>(p);
-      *c = static_cast<T>(std::cos(phase) * static_cast<T>(f.attention_factor));
-      *s = static_cast<T>(std::sin(phase) * static_cast<T>(f.attention_factor));
-    }
+void fill_both(Ctx& ctx, const RopeFrequencies& f, const RopeTables& tables) {
+  write_pieces(ctx, tables.cos, [&](std::int64_t first, Tensor part) {
+    fill<T>(f, first, part, [](T phase) { return std::cos(phase); });
+  });
+  write_pieces(ctx, tables.sin, [&](std::int64_t first, Tensor part) {
+    fill<T>(f, first, part, [](T phase) { return std::sin(phase); });
+  });
 }
 
 }  // namespace
@@ -93,10 +107,11 @@ RopeFrequencies rope_frequencies(const ModelConfig& config, std::int64_t longest
   return out;
 }
 
-void fill_rope_tables(const RopeFrequencies& f, Tensor cos, Tensor sin) {
-  check(cos.shape == sin.shape && cos.shape[1] == static_cast<std::int64_t>(f.inv_freq.size()), "rope tables [P, D/2]");
-  if (cos.dtype == DType::f64) return fill<double>(f, cos, sin);
-  fill<float>(f, cos, sin);
+void fill_rope_tables(Ctx& ctx, const RopeFrequencies& f, const RopeTables& tables) {
+  const Shape& shape = tables.cos.shape;
+  check(shape == tables.sin.shape && shape[1] == static_cast<std::int64_t>(f.inv_freq.size()), "rope tables [P, D/2]");
+  if (tables.cos.dtype == DType::f64) return fill_both<double>(ctx, f, tables);
+  fill_both<float>(ctx, f, tables);
 }
 
 }  // namespace qtrain

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/context.h"
 #include "model/model_config.h"
 
 namespace qtrain {
@@ -15,6 +16,9 @@ struct RopeFrequencies {
 RopeFrequencies rope_frequencies(const ModelConfig& config, std::int64_t longest);
 
 /// cos and sin [positions, D/2] of every angle, phases in f32 as transformers (f64 for f64 tables).
-void fill_rope_tables(const RopeFrequencies& f, Tensor cos, Tensor sin);
+struct RopeTables {
+  Tensor cos, sin;
+};
+void fill_rope_tables(Ctx& ctx, const RopeFrequencies& f, const RopeTables& tables);
 
 }  // namespace qtrain

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "kernels/cross_entropy.h"
+#include "kernels/elementwise.h"
 #include "kernels/embedding.h"
 #include "kernels/gemm.h"
 #include "kernels/reduce.h"
@@ -228,7 +229,7 @@ void Transformer::initialise_weights(Ctx& ctx, std::uint64_t seed) {
                     static_cast<std::size_t>(row_bytes));
 }
 
-void Transformer::begin(Pass pass, BatchSize size) {
+void Transformer::begin(Ctx& ctx, Pass pass, BatchSize size) {
   arena_.reset();
   const std::int64_t longest = size.positions;
   check(longest <= largest_.positions, "a sequence is longer than planned");
@@ -237,7 +238,7 @@ void Transformer::begin(Pass pass, BatchSize size) {
   // Only dynamic NTK depends on the sequence; every other table is filled once.
   const std::int64_t depends = options_.config.rope.type == RopeConfig::Type::dynamic ? longest : largest_.positions;
   if (rope_rows_ == depends) return;
-  fill_rope_tables(rope_frequencies(options_.config, depends), act_.cos, act_.sin);
+  fill_rope_tables(ctx, rope_frequencies(options_.config, depends), {act_.cos, act_.sin});
   rope_rows_ = depends;
 }
 
@@ -253,26 +254,27 @@ BlockRun Transformer::block_run(Ctx& ctx, std::int64_t layer, const BlockWeights
           .window = options_.config.windows[static_cast<std::size_t>(layer)]};
 }
 
-double Transformer::forward(Ctx& ctx, const TokenBatch& batch, Pass pass, ConstTensor scale, ConstTensor dropout_seed) {
-  begin(pass, {.tokens = batch.tokens.numel(), .positions = batch.longest, .targets = batch.target_rows.numel()});
+void Transformer::forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run) {
+  begin(ctx, run.pass,
+        {.tokens = batch.tokens.numel(), .positions = batch.longest, .targets = batch.target_rows.numel()});
   tokens_ = {.positions = batch.positions,
              .cu_seqlens = batch.cu_seqlens,
              .cos = act_.cos,
              .sin = act_.sin,
-             .dropout_seed = pass == Pass::train ? dropout_seed : ConstTensor{}};
+             .dropout_seed = run.pass == Pass::train ? run.dropout_seed : ConstTensor{}};
   ops::embedding(ctx, {.y = act_.layers.front()[x], .table = embedding_->value, .tokens = batch.tokens});
   for (std::int64_t l = 0; l < config().layers; ++l) {
     const BlockWeights w = acquire(l);
-    BlockRun run = block_run(ctx, l, w, tokens_);
-    run_forward(kTrainBlock, run);
+    BlockRun block = block_run(ctx, l, w, tokens_);
+    run_forward(kTrainBlock, block);
   }
-  return head_loss(ctx, batch, pass, scale);
+  head_loss(ctx, batch, run);
 }
 
-void Transformer::head_chunk(Ctx& ctx, const TokenBatch& batch, Pass pass, ConstTensor scale, std::int64_t begin,
-                             std::int64_t count, Tensor loss_sum) {
+void Transformer::head_chunk(Ctx& ctx, const TokenBatch& chunk, const ForwardRun& run) {
   const HeadBuffers& h = act_.head;
-  const ConstTensor rows = batch.target_rows.slice(begin, count), ids = batch.target_ids.slice(begin, count);
+  const ConstTensor rows = chunk.target_rows, ids = chunk.target_ids;
+  const std::int64_t count = rows.numel();
   const Tensor hidden = h.hidden.slice(0, count), normed = h.normed.slice(0, count),
                inv_rms = h.inv_rms.slice(0, count);
   const Tensor logits = h.logits.slice(0, count), loss = h.loss.slice(0, count);
@@ -280,10 +282,10 @@ void Transformer::head_chunk(Ctx& ctx, const TokenBatch& batch, Pass pass, Const
   ops::rms_norm(
       ctx, {.y = normed, .inv_rms = inv_rms, .x = hidden, .weight = final_norm_->value, .eps = config().rms_norm_eps});
   ops::gemm(ctx, {.c = store(logits), .a = normed, .b = head_->value, .transpose_b = ops::Transpose::yes});
-  const auto gradient = pass == Pass::train ? ops::Gradient::in_place : ops::Gradient::none;
-  ops::cross_entropy(ctx, {.logits = logits, .loss = loss, .targets = ids, .gradient = gradient, .scale = scale});
-  ops::sum(ctx, {.out = accumulate(loss_sum), .x = loss});
-  if (pass != Pass::train) return;
+  const auto gradient = run.pass == Pass::train ? ops::Gradient::in_place : ops::Gradient::none;
+  ops::cross_entropy(ctx, {.logits = logits, .loss = loss, .targets = ids, .gradient = gradient, .scale = run.scale});
+  ops::sum(ctx, {.out = accumulate(h.loss_sum), .x = loss});
+  if (run.pass != Pass::train) return;
   const Tensor d_normed = h.d_normed.slice(0, count), d_hidden = h.d_hidden.slice(0, count);
   ops::gemm(ctx, {.c = store(d_normed), .a = logits, .b = head_->value});
   ops::gemm(ctx, {.c = sink_of(head_), .a = logits, .b = normed, .transpose_a = ops::Transpose::yes});
@@ -296,14 +298,18 @@ void Transformer::head_chunk(Ctx& ctx, const TokenBatch& batch, Pass pass, Const
   ops::scatter_rows(ctx, {.y = accumulate(act_.residual_grad), .x = d_hidden, .rows = rows});
 }
 
-double Transformer::head_loss(Ctx& ctx, const TokenBatch& batch, Pass pass, ConstTensor scale) {
-  double loss = 0;
-  const Tensor loss_sum = view_of(std::span<double>(&loss, 1), {1});
-  if (pass == Pass::train) ops::fill(ctx, {.y = act_.residual_grad, .value = 0});
-  const std::int64_t n = batch.target_rows.numel(), chunk = act_.head.hidden.shape[0];
-  for (std::int64_t begin = 0; begin < n; begin += chunk)
-    head_chunk(ctx, batch, pass, scale, begin, std::min(chunk, n - begin), loss_sum);
-  return loss;
+void Transformer::head_loss(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run) {
+  const HeadBuffers& h = act_.head;
+  ops::fill(ctx, {.y = h.loss_sum, .value = 0});
+  if (run.pass == Pass::train) ops::fill(ctx, {.y = act_.residual_grad, .value = 0});
+  const std::int64_t n = batch.target_rows.numel(), rows = h.hidden.shape[0];
+  for (std::int64_t begin = 0; begin < n; begin += rows) {
+    TokenBatch chunk = batch;
+    chunk.target_rows = batch.target_rows.slice(begin, std::min(rows, n - begin));
+    chunk.target_ids = batch.target_ids.slice(begin, std::min(rows, n - begin));
+    head_chunk(ctx, chunk, run);
+  }
+  if (run.loss_sum.wanted()) ops::sum(ctx, {.out = run.loss_sum, .x = h.loss_sum});
 }
 
 void Transformer::backward(Ctx& ctx, const TokenBatch& batch, const std::function<void(std::int64_t)>& on_layer_done) {
@@ -320,7 +326,8 @@ void Transformer::backward(Ctx& ctx, const TokenBatch& batch, const std::functio
 }
 
 Tensor Transformer::decode(Ctx& ctx, const DecodeBatch& batch, KvCache& cache) {
-  begin(Pass::decode, {.tokens = batch.tokens.numel(), .positions = batch.longest, .targets = batch.wanted.numel()});
+  begin(ctx, Pass::decode,
+        {.tokens = batch.tokens.numel(), .positions = batch.longest, .targets = batch.wanted.numel()});
   TokenContext tokens{.positions = batch.positions, .cos = act_.cos, .sin = act_.sin, .cache_rows = batch.cache_rows};
   ops::embedding(ctx, {.y = act_.layers.front()[x], .table = embedding_->value, .tokens = batch.tokens});
   for (std::int64_t l = 0; l < config().layers; ++l) {

@@ -30,6 +30,14 @@ struct TokenBatch {
   std::int64_t longest = 0;             ///< 1 + the largest position
 };
 
+/// What a forward pass is for, and where its result goes.
+struct ForwardRun {
+  Pass pass = Pass::evaluate;
+  Sink loss_sum = discard();  ///< f64 [1] on the device: the sum of the cross-entropy over all targets
+  ConstTensor scale = {};     ///< f64 [1] on the device, for Pass::train: gradients are those of scale[0] * loss sum
+  ConstTensor dropout_seed = {};  ///< i64 [1] on the device, for Pass::train; absent: no dropout
+};
+
 /// Key/value cache of a batch of sequences: per layer keys and values [rows, capacity, kv_heads, head_dim].
 class KvCache {
  public:
@@ -71,9 +79,9 @@ class Transformer {
   void initialise_weights(Ctx& ctx, std::uint64_t seed);
   const Arena& activations() const { return arena_; }
 
-  /// Sum of the cross-entropy over all targets. In Pass::train the gradient of scale[0] (f64 [1]) times that sum is
-  /// left for `backward`, and the head's weight gradients are added. A batch without targets gives 0.
-  double forward(Ctx& ctx, const TokenBatch& batch, Pass pass, ConstTensor scale = {}, ConstTensor dropout_seed = {});
+  /// Queues the pass; the loss of a batch without targets is 0. In Pass::train what `backward` begins with is left for
+  /// it, and the head's weight gradients are added.
+  void forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run);
   /// Adds the gradient of every trained weight. `on_layer_done(layer)` is called as the blocks finish, last to first.
   void backward(Ctx& ctx, const TokenBatch& batch, const std::function<void(std::int64_t layer)>& on_layer_done = {});
   /// Logits [wanted, vocab] in f32, valid until the next call; extends the cache.
@@ -97,11 +105,10 @@ class Transformer {
   BlockWeights widest_training() const;
   Projection acquire_linear(const ProjectionParams& p) const;
   ActivationPlan activation_plan() const;
-  void begin(Pass pass, BatchSize size);
+  void begin(Ctx& ctx, Pass pass, BatchSize size);
   BlockRun block_run(Ctx& ctx, std::int64_t layer, const BlockWeights& w, const TokenContext& tokens);
-  double head_loss(Ctx& ctx, const TokenBatch& batch, Pass pass, ConstTensor scale);
-  void head_chunk(Ctx& ctx, const TokenBatch& batch, Pass pass, ConstTensor scale, std::int64_t begin,
-                  std::int64_t count, Tensor loss_sum);
+  void head_loss(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run);
+  void head_chunk(Ctx& ctx, const TokenBatch& chunk, const ForwardRun& run);
 
   TransformerOptions options_;
   ParamStore weights_, adapter_;

@@ -1,9 +1,9 @@
 #include "kernels/adamw.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
+#include "core/transfer.h"
 #include "kernels/reduce.h"
 #include "optim/optimizer.h"
 
@@ -13,7 +13,7 @@ namespace {
 class AdamW final : public Optimizer {
  public:
   AdamW(Ctx& ctx, std::vector<Param*> params, const AdamWOptions& options)
-      : Optimizer(ctx.device()), options_(options) {
+      : Optimizer(ctx.device()), options_(options), inputs_(ctx.device(), 64) {
     for (Param* p : params) {
       const auto declare = [&](const char* prefix) {
         return &state_.declare({.name = prefix + p->spec.name, .shape = p->spec.shape, .dtype = p->spec.dtype});
@@ -25,9 +25,10 @@ class AdamW final : public Optimizer {
   void step(Ctx& ctx, const UpdateInput& input) override {
     ++updates_;
     const auto t = static_cast<double>(updates_);
-    control_ = {input.learning_rate, input.grad_scale, 1 - std::pow(options_.beta1, t),
-                1 - std::pow(options_.beta2, t)};
-    const ConstTensor control = view_of(std::span<double>(control_), {4});
+    const double values[] = {input.learning_rate, input.grad_scale, 1 - std::pow(options_.beta1, t),
+                             1 - std::pow(options_.beta2, t)};
+    const ConstTensor control = inputs_.put(std::span<const double>(values));
+    inputs_.send(ctx);
     for (const Slot& s : slots_)
       ops::adamw(ctx, {.param = s.param->value,
                        .m = s.m->value,
@@ -46,7 +47,7 @@ class AdamW final : public Optimizer {
   };
   AdamWOptions options_;
   std::vector<Slot> slots_;
-  std::array<double, 4> control_{};
+  Mailbox inputs_;
 };
 
 }  // namespace
@@ -55,11 +56,15 @@ std::unique_ptr<Optimizer> make_adamw(Ctx& ctx, std::vector<Param*> params, cons
   return std::make_unique<AdamW>(ctx, std::move(params), options);
 }
 
+void add_squares(Ctx& ctx, std::span<Param* const> params, Tensor total) {
+  for (const Param* p : params) ops::sum_squares(ctx, {.out = accumulate(total), .x = p->grad});
+}
+
 double global_grad_norm(Ctx& ctx, std::span<Param* const> params) {
-  double total = 0;
-  const Tensor out = view_of(std::span<double>(&total, 1), {1});
-  for (const Param* p : params) ops::sum_squares(ctx, {.out = accumulate(out), .x = p->grad});
-  return std::sqrt(total);
+  DeviceNumbers total(ctx.device(), 1);
+  total.clear(ctx);
+  add_squares(ctx, params, total[0]);
+  return std::sqrt(total.read(ctx).front());
 }
 
 double clip_coefficient(double norm, double max_norm) {

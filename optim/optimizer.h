@@ -42,7 +42,9 @@ struct AdamWOptions {
 /// state().allocate().
 std::unique_ptr<Optimizer> make_adamw(Ctx& ctx, std::vector<Param*> params, const AdamWOptions& options);
 
-/// L2 norm of all gradients together, summed in f64 in the order of `params`.
+/// Adds the squares of all gradients to `total` (f64 [1] on the device), in the order of `params`.
+void add_squares(Ctx& ctx, std::span<Param* const> params, Tensor total);
+/// L2 norm of all gradients together, summed in f64 in the order of `params`. Waits for the device.
 double global_grad_norm(Ctx& ctx, std::span<Param* const> params);
 
 /// min(1, max_norm / (norm + 1e-6)) as torch.nn.utils.clip_grad_norm_; 1 when max_norm is 0 (off).

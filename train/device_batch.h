@@ -1,31 +1,32 @@
 #pragma once
-#include <vector>
-
+#include "core/transfer.h"
 #include "data/loader.h"
 #include "model/transformer.h"
 
 namespace qtrain {
 
-/// A loader's batch as the model reads it; owns what the views point at.
-class DeviceBatch {
- public:
-  explicit DeviceBatch(Batch batch);
-  DeviceBatch(const DeviceBatch&) = delete;
-  DeviceBatch& operator=(const DeviceBatch&) = delete;
-
-  const TokenBatch& view() const { return view_; }
-  std::int64_t tokens() const { return batch_.size(); }
-
- private:
-  Batch batch_;
-  std::vector<std::int32_t> target_rows_, target_ids_;
-  TokenBatch view_;
+/// What a training pass needs besides tokens.
+struct MicroStep {
+  double scale = 0;  ///< of the gradient of the loss sum
+  std::int64_t dropout_seed = 0;
 };
 
-/// A one-dimensional view of host integers.
-inline ConstTensor ints(const std::vector<std::int32_t>& v) {
-  return view_of(std::span<const std::int32_t>(v), {static_cast<std::int64_t>(v.size())});
-}
+/// A micro-batch as the model reads it. The views last until the next `send` of their feed.
+struct DeviceBatch {
+  TokenBatch tokens;
+  ConstTensor scale, dropout_seed;  ///< of the MicroStep
+};
+
+/// Brings batches of a loader to the device, without waiting for the work on earlier ones.
+class BatchFeed {
+ public:
+  /// For batches of up to so many tokens.
+  BatchFeed(Device device, std::int64_t most_tokens);
+  DeviceBatch send(Ctx& ctx, const Batch& batch, const MicroStep& step = {});
+
+ private:
+  Mailbox inputs_;
+};
 
 /// The largest batches that a loader can give to the model.
 BatchSize largest_batch(const Loader& loader, const Dataset& dataset);

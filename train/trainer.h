@@ -9,6 +9,7 @@
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "train/checkpoint.h"
+#include "train/device_batch.h"
 #include "train/metrics.h"
 #include "train/run_state.h"
 #include "train/setup.h"
@@ -44,7 +45,7 @@ class Trainer {
   TrainingObjects objects();
 
   StepResult train_step();
-  void accumulate_window(StepResult& r, std::int64_t targets);
+  void run_window(StepResult& r, std::int64_t targets);
   bool is_finite(const StepResult& r);
   void finish_step(const StepResult& r);
   void log_row(const StepResult& r);
@@ -71,6 +72,8 @@ class Trainer {
   std::unique_ptr<Data> data_;
   ModelSetup setup_;
   std::vector<Param*> trained_;
+  std::unique_ptr<BatchFeed> feed_;
+  std::unique_ptr<DeviceNumbers> sums_;
   std::unique_ptr<Optimizer> optimizer_;
   Schedule schedule_;
   StepPlan plan_;

@@ -7,11 +7,21 @@
 namespace qtrain {
 namespace {
 
-ConstTensor ints(const std::vector<std::int32_t>& v) {
-  return view_of(std::span<const std::int32_t>(v), {static_cast<std::int64_t>(v.size())});
+// Tokens, positions, cache rows and wanted rows of one step.
+std::size_t input_bytes(const GeneratorOptions& o) {
+  constexpr std::int64_t kRoundingUp = 64;
+  const std::int64_t tokens = o.prefill_tokens + o.batch;
+  return 4 * static_cast<std::size_t>(tokens * static_cast<std::int64_t>(sizeof(std::int32_t)) + kRoundingUp);
 }
 
 }  // namespace
+
+Generator::Generator(Ctx& ctx, Transformer& model, GeneratorOptions options)
+    : ctx_(ctx),
+      model_(model),
+      options_(std::move(options)),
+      inputs_(ctx.device(), input_bytes(options_)),
+      logits_(ctx.device()) {}
 
 // A sequence in the batch. `done` tokens of prompt + answer are in the cache.
 struct Generator::Sequence {
@@ -76,12 +86,14 @@ void Generator::step(std::vector<Sequence>& active, KvCache& cache) {
     if (s.wanted >= 0) wanted.push_back(static_cast<std::int32_t>(tokens.size() - 1));
     longest = std::max(longest, static_cast<std::int32_t>(s.done));
   }
-  const DecodeBatch batch{.tokens = ints(tokens),
-                          .positions = ints(positions),
-                          .cache_rows = ints(rows),
-                          .wanted = ints(wanted),
+  const auto put = [&](const std::vector<std::int32_t>& v) { return inputs_.put(std::span<const std::int32_t>(v)); };
+  const DecodeBatch batch{.tokens = put(tokens),
+                          .positions = put(positions),
+                          .cache_rows = put(rows),
+                          .wanted = put(wanted),
                           .longest = longest};
-  const Tensor logits = model_.decode(ctx_, batch, cache);
+  inputs_.send(ctx_);
+  const Tensor logits = logits_.of(ctx_, model_.decode(ctx_, batch, cache));
   // Sampling is independent per sequence; `accept` writes to its own sequence only.
   const std::int64_t vocab = logits.shape[1];
   for (Sequence& s : active)

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/transfer.h"
 #include "model/generation/sampling.h"
 #include "model/transformer.h"
 
@@ -38,8 +39,7 @@ class Generator {
   /// Called after each token with the request's index and its answer so far; returning true ends that answer.
   using OnToken = std::function<bool(std::size_t request, const std::vector<std::int32_t>& tokens)>;
 
-  Generator(Ctx& ctx, Transformer& model, GeneratorOptions options)
-      : ctx_(ctx), model_(model), options_(std::move(options)) {}
+  Generator(Ctx& ctx, Transformer& model, GeneratorOptions options);
 
   /// What `run` needs the model to be planned for, before Transformer::commit.
   BatchSize largest(std::int64_t longest_sequence) const;
@@ -58,6 +58,8 @@ class Generator {
   Transformer& model_;
   GeneratorOptions options_;
   OnToken on_token_;
+  Mailbox inputs_;
+  HostCopy logits_;
 };
 
 /// The longest prompt plus answer of the requests, at most max_position_embeddings.

@@ -235,8 +235,7 @@ TEST_P(ModelGolden, EvaluationHasTheLossOfTraining) {
   Ctx ctx({}, MatmulPrecision::storage, 2);
   const auto model = load(ctx, case_, {.activations = DType::f32, .pass = Pass::evaluate});
   const Ragged batch(case_.rows);
-  EXPECT_EQ(model->forward(ctx, batch.batch(), Pass::evaluate),
-            whole_batch(ctx, case_, {.activations = DType::f32}).loss_sum);
+  EXPECT_EQ(loss_of(ctx, *model, batch.batch()), whole_batch(ctx, case_, {.activations = DType::f32}).loss_sum);
 }
 
 INSTANTIATE_TEST_SUITE_P(Case, ModelGolden, ::testing::ValuesIn(case_names()),

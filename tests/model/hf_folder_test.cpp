@@ -170,7 +170,7 @@ TEST_F(HfFolder, AdaptersComeBackBitForBit) {
   const LoraConfig lora{.r = 2, .alpha = 6, .targets = {"q_proj", "down_proj"}, .base_model = "base"};
   const auto model = initialised(config_of({}), lora);
   for (Param& p : model->adapter().all()) p.value.as<float>()[0] = 0.75f;
-  save_adapter(*model, {.folder = folder_ / "out", .source = folder_ / "source", .dtype = DType::f32});
+  save_adapter(ctx_, *model, {.folder = folder_ / "out", .source = folder_ / "source", .dtype = DType::f32});
   const auto back = model_of(ctx_, config_of({}), load_lora_config(folder_ / "out"));
   EXPECT_THAT(load_parameters(ctx_, back->adapter(), folder_ / "out"), IsEmpty());
   EXPECT_EQ(contents(back->adapter()), contents(model->adapter()));

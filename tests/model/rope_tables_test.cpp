@@ -30,9 +30,10 @@ TEST(RopeTables, FrequenciesAreThoseOfTransformers) {
 
 TEST(RopeTables, HoldCosAndSinOfEveryAngle) {
   const RopeFrequencies f{.inv_freq = {1.0, 0.25, 1e-3}, .attention_factor = 1.5};
+  Ctx ctx({}, MatmulPrecision::storage, 1);
   for (const DType d : {DType::f64, DType::f32}) {
     Array cos(d, {40, 3}), sin(d, {40, 3});
-    fill_rope_tables(f, cos, sin);
+    fill_rope_tables(ctx, f, {cos, sin});
     for (std::int64_t p = 0; p < 40; ++p)
       for (std::int64_t i = 0; i < 3; ++i) {
         const double angle = static_cast<double>(p) * f.inv_freq[static_cast<std::size_t>(i)];

@@ -92,6 +92,14 @@ struct StepInput {
   std::int64_t dropout_seed = 0;
 };
 
+/// The loss sum of one pass; a training pass with what `backward` needs.
+inline double loss_of(Ctx& ctx, Transformer& model, const TokenBatch& batch, ForwardRun run = {}) {
+  double loss = std::nan("");
+  run.loss_sum = store(view_of(std::span<double>(&loss, 1), {1}));
+  model.forward(ctx, batch, run);
+  return loss;
+}
+
 /// Zeroes the gradients, runs every micro-batch forward and backward, and collects.
 inline Outcome train_step(Ctx& ctx, Transformer& model, const std::vector<Ragged>& micro_batches, StepInput in) {
   model.weights().zero_grads(ctx);
@@ -100,7 +108,7 @@ inline Outcome train_step(Ctx& ctx, Transformer& model, const std::vector<Ragged
   const ConstTensor scale = view_of(std::span<const double>(&in.scale, 1), {1});
   const ConstTensor seed = view_of(std::span<const std::int64_t>(&in.dropout_seed, 1), {1});
   for (const Ragged& m : micro_batches) {
-    out.loss_sum += model.forward(ctx, m.batch(), Pass::train, scale, seed);
+    out.loss_sum += loss_of(ctx, model, m.batch(), {.pass = Pass::train, .scale = scale, .dropout_seed = seed});
     model.backward(ctx, m.batch());
   }
   for (const Param* p : model.trained()) out.grads.emplace(p->spec.name, values_of(p->grad));

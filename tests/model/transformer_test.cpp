@@ -216,7 +216,7 @@ TEST(Transformer, ABatchWithoutTargetsCostsNothing) {
   const Outcome out = train_step(ctx, *model, {batch}, {});
   EXPECT_EQ(out.loss_sum, 0);
   EXPECT_EQ(out.grad_norm(), 0);
-  EXPECT_EQ(model->forward(ctx, batch.batch(), Pass::evaluate), 0);
+  EXPECT_EQ(loss_of(ctx, *model, batch.batch()), 0);
 }
 
 TEST(Transformer, RowsDoNotSeeEachOther) {
@@ -224,10 +224,8 @@ TEST(Transformer, RowsDoNotSeeEachOther) {
   auto rows = small_rows();
   const auto model = random_model(ctx, small_options(), Ragged(rows));
   const Ragged alone({rows[2]}), before({rows[0], rows[2]}), first({rows[0]});
-  const double together = model->forward(ctx, before.batch(), Pass::evaluate);
-  EXPECT_NEAR(together,
-              model->forward(ctx, alone.batch(), Pass::evaluate) + model->forward(ctx, first.batch(), Pass::evaluate),
-              1e-12);
+  const double together = loss_of(ctx, *model, before.batch());
+  EXPECT_NEAR(together, loss_of(ctx, *model, alone.batch()) + loss_of(ctx, *model, first.batch()), 1e-12);
 }
 
 TEST(Transformer, DropoutIsForTrainingOnlyAndFollowsItsSeed) {
@@ -238,8 +236,8 @@ TEST(Transformer, DropoutIsForTrainingOnlyAndFollowsItsSeed) {
   const auto with = random_model(ctx, options_of(feature), batch);
   feature.lora->dropout = 0;
   const auto without = random_model(ctx, options_of(feature), batch);
-  const double plain = without->forward(ctx, batch.batch(), Pass::evaluate);
-  EXPECT_EQ(with->forward(ctx, batch.batch(), Pass::evaluate), plain);
+  const double plain = loss_of(ctx, *without, batch.batch());
+  EXPECT_EQ(loss_of(ctx, *with, batch.batch()), plain);
   const Outcome a = train_step(ctx, *with, {batch}, {.dropout_seed = 1}),
                 b = train_step(ctx, *with, {batch}, {.dropout_seed = 2});
   EXPECT_NE(a.loss_sum, b.loss_sum);
@@ -252,7 +250,7 @@ TEST(Transformer, ReportsLayersAsTheyFinish) {
   const Ragged batch(small_rows());
   const auto model = random_model(ctx, small_options({{"num_hidden_layers", 3}}), batch);
   const double scale = 1;
-  model->forward(ctx, batch.batch(), Pass::train, view_of(std::span<const double>(&scale, 1), {1}));
+  loss_of(ctx, *model, batch.batch(), {.pass = Pass::train, .scale = view_of(std::span<const double>(&scale, 1), {1})});
   std::vector<std::int64_t> done;
   model->backward(ctx, batch.batch(), [&](std::int64_t layer) {
     const std::string name = "model.layers." + std::to_string(layer) + ".input_layernorm.weight";
@@ -320,7 +318,7 @@ TEST(Transformer, RefusesABatchLargerThanItsPlan) {
   const auto rows = small_rows();
   const Ragged small({rows[2]}), all(rows);
   const auto model = random_model(ctx, small_options(), small);
-  EXPECT_EQ(error_of([&] { model->forward(ctx, all.batch(), Pass::evaluate); }).kind(), ErrorKind::internal);
+  EXPECT_EQ(error_of([&] { loss_of(ctx, *model, all.batch()); }).kind(), ErrorKind::internal);
 }
 
 TEST(Transformer, NamesWhatCannotBeBuilt) {

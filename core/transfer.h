@@ -1,0 +1,74 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "core/context.h"
+
+/// Ways between the memory of the host and that of a context's device. All of them use the stream of the context. On
+/// the CPU both memories are one: what can be read or written in place is not copied.
+namespace qtrain {
+
+/// Hands the contents of `from` to `take`, in order, as flat host tensors; the next piece is copied meanwhile.
+void read_pieces(Ctx& ctx, ConstTensor from, const std::function<void(ConstTensor piece)>& take);
+
+/// Fills `to`: `make(first, piece)` writes the elements from number `first` on into a flat host tensor, whose copy to
+/// the device runs while the next is made. Pieces begin at multiples of 2^20 elements.
+void write_pieces(Ctx& ctx, Tensor to, const std::function<void(std::int64_t first, Tensor piece)>& make);
+
+/// Small contents that the host sends again and again without waiting for the work that reads them.
+class Mailbox {
+ public:
+  /// `bytes` of one letter; each part of it takes a multiple of 64.
+  Mailbox(Device device, std::size_t bytes);
+
+  /// Adds a part to the next letter; the view on the device has these values from `send` to the next `send`.
+  template <class T>
+  ConstTensor put(std::span<const T> values) {
+    const std::size_t begin = append(std::as_bytes(values));
+    return {device_.data() + begin, dtype_of<T>, {static_cast<std::int64_t>(values.size())}, device_.device()};
+  }
+  /// Queues the copy of the letter; it is in force for the work that is queued after it.
+  void send(Ctx& ctx);
+
+ private:
+  std::size_t append(std::span<const std::byte> part);
+
+  static constexpr std::size_t kLetters = 2;  ///< on the host: one may wait for the device while the next is written
+  DeviceMemory device_;
+  PinnedMemory host_[kLetters];
+  Event sent_[kLetters];
+  std::size_t next_ = 0, used_ = 0;
+};
+
+/// A few f64 numbers on the device that ops add to and the host reads now and then.
+class DeviceNumbers {
+ public:
+  DeviceNumbers(Device device, int count);
+  /// f64 [1]
+  Tensor operator[](int i) const { return all_.slice(i, 1); }
+  /// All become 0.
+  void clear(Ctx& ctx);
+  /// Waits for the work that is queued.
+  std::vector<double> read(Ctx& ctx) const;
+
+ private:
+  DeviceMemory memory_;
+  PinnedMemory host_;
+  Tensor all_;
+};
+
+/// Contents of the device where the host can read and change them.
+class HostCopy {
+ public:
+  explicit HostCopy(Device device) : device_(device) {}
+  /// `from` itself on the CPU, else a copy that lasts until the next call. Waits for the work that is queued.
+  Tensor of(Ctx& ctx, Tensor from);
+
+ private:
+  Device device_;
+  PinnedMemory memory_;
+};
+
+}  // namespace qtrain
