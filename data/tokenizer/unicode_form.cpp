@@ -12,7 +12,8 @@
 namespace qtrain {
 namespace {
 
-constexpr char32_t kTableEnd = 0x30000;  // above are rare ideographs and what has no form
+constexpr std::size_t kLongStretch = 1024;  // bytes from which on sorting first pays: utf8proc sorts by insertion
+constexpr char32_t kTableEnd = 0x30000;     // above are rare ideographs and what has no form
 
 int options_of(std::string_view name) {
   const int compat = name.find('K') != std::string_view::npos ? UTF8PROC_COMPAT : 0;
@@ -52,8 +53,10 @@ UnicodeForm::UnicodeForm(std::string_view name) : options_(options_of(name)), in
   }
 }
 
-void UnicodeForm::append_part(std::string_view part, std::string& out) const {
-  if (part.empty()) return;
+void UnicodeForm::append_part(std::string_view given, std::string& out) const {
+  if (given.empty()) return;
+  const std::string sorted = given.size() < kLongStretch ? "" : in_order(given);
+  const std::string_view part = sorted.empty() ? given : sorted;
   utf8proc_uint8_t* result = nullptr;
   const auto n =
       utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(part.data()), static_cast<utf8proc_ssize_t>(part.size()),
@@ -76,6 +79,12 @@ void UnicodeForm::append_form(std::string_view stretch, std::string& out) const 
     i += c.size;
   }
   append_part(stretch.substr(last), out);
+}
+
+std::string UnicodeForm::in_order(std::string_view part) const {
+  std::string sorted;
+  for (const Part& p : parts_of(part)) append_utf8(sorted, p.value);
+  return sorted;
 }
 
 // In canonical order.

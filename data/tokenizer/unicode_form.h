@@ -22,6 +22,7 @@ class UnicodeForm final : public Normalizer {
     bool used = false;
   };
   std::vector<Part> parts_of(std::string_view text) const;
+  std::string in_order(std::string_view part) const;
   /// A stretch of the text and what becomes of it.
   struct Change {
     std::size_t start;
