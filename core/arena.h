@@ -26,6 +26,7 @@ class Arena {
 
   bool committed() const { return memory_.data() != nullptr; }
   const std::string& name() const { return name_; }
+  Device device() const { return device_; }
   std::size_t used() const { return used_; }
   /// Bytes planned: the largest `used` ever seen.
   std::size_t planned() const { return planned_; }

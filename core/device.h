@@ -20,6 +20,7 @@ struct DeviceInfo {
   std::size_t total_bytes = 0, free_bytes = 0;
   std::size_t shared_bytes = 0;  ///< most shared memory of one block
   int driver = 0, runtime = 0;   ///< versions, 1000 * major + 10 * minor
+  bool emulated = false;         ///< by the processor, for tests: only where it is asked for
 };
 
 /// Why no CUDA device can be used, as one clause ("this build has no CUDA backend"); empty if one can.

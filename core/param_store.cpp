@@ -68,6 +68,8 @@ void ParamStore::allocate() {
   values_.commit();
   grads_.commit();
   lay_out();
+  for (const Arena* arena : {&values_, &grads_})
+    check(arena->used() == 0 || arena->used() == arena->planned(), "a store uses other memory than was planned");
 }
 
 void ParamStore::initialise(Ctx& ctx, std::uint64_t seed) {

@@ -82,15 +82,14 @@ struct Builder {
 
   void add_head(Activations& a, Pass pass, std::int64_t targets) const {
     const ModelConfig& c = *plan.config;
-    const std::int64_t rows = pass == Pass::decode ? targets : head_chunk_rows(c, plan.dtype, targets);
     const DType statistics = plan.dtype == DType::f64 ? DType::f64 : DType::f32;
+    const std::int64_t rows = pass == Pass::decode ? targets : head_chunk_rows(c, statistics, targets);
     a.head.hidden = arena.take(plan.dtype, {rows, c.hidden_size});
     a.head.normed = arena.take(plan.dtype, {rows, c.hidden_size});
     a.head.inv_rms = arena.take(statistics, {rows});
     a.head.logits = arena.take(statistics, {rows, c.vocab_size});
     if (pass == Pass::decode) return;
     a.head.loss = arena.take(statistics, {rows});
-    a.head.loss_sum = arena.take(DType::f64, {1});
     if (pass != Pass::train) return;
     a.head.d_hidden = arena.take(plan.dtype, {rows, c.hidden_size});
     a.head.d_normed = arena.take(plan.dtype, {rows, c.hidden_size});

@@ -25,7 +25,7 @@ struct BatchSize {
 /// Everything that decides the layout of activations besides the batch.
 struct ActivationPlan {
   const ModelConfig* config;
-  DType dtype;                 ///< f32, or f64 in gradient checks
+  DType dtype;                 ///< f32, bf16, or f64 in gradient checks; statistics and logits have at least f32
   std::int64_t lora_rank = 0;  ///< 0 without an adapter
   double lora_dropout = 0;
   RecomputePlan recompute;
@@ -34,7 +34,6 @@ struct ActivationPlan {
 /// Buffers of the loss head for one chunk of rows: gathered hidden states, normed ones, logits, and gradients.
 struct HeadBuffers {
   Tensor hidden, normed, inv_rms, logits, loss, d_hidden, d_normed;
-  Tensor loss_sum;  ///< f64 [1], over all chunks
 };
 
 /// The tensors of one micro-batch. Building it twice (once on a measuring arena) is the memory plan.

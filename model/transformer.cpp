@@ -40,13 +40,15 @@ NormWeight norm_of(const Param* p) {
 
 }  // namespace
 
-KvCache::KvCache(const ModelConfig& config, std::int64_t rows, std::int64_t capacity, Device device)
-    : rows_(rows), capacity_(capacity), arena_("key/value cache", device) {
+KvCache::KvCache(const Transformer& model, std::int64_t rows, std::int64_t capacity)
+    : rows_(rows), capacity_(capacity), arena_("key/value cache", model.device()) {
+  const ModelConfig& config = model.config();
+  const DType dtype = model.options().activation_dtype;
   const Shape shape{rows, capacity, config.kv_heads, config.head_dim};
   for (int pass = 0; pass < 2; ++pass) {
     layers_.clear();
     for (std::int64_t l = 0; l < config.layers; ++l) {
-      const Tensor keys = arena_.take(DType::f32, shape), values = arena_.take(DType::f32, shape);
+      const Tensor keys = arena_.take(dtype, shape), values = arena_.take(dtype, shape);
       layers_.emplace_back(keys, values);
     }
     if (pass == 0) arena_.commit();
@@ -214,6 +216,12 @@ void Transformer::plan(Pass pass, BatchSize largest) {
   }
 }
 
+std::size_t Transformer::activation_bytes(Pass pass, const BatchSize& size) const {
+  Arena measured("activations", arena_.device());
+  lay_out_activations(measured, activation_plan(), pass, size);
+  return measured.planned();
+}
+
 void Transformer::commit() {
   weights_.allocate();
   adapter_.allocate();
@@ -284,7 +292,7 @@ void Transformer::head_chunk(Ctx& ctx, const TokenBatch& chunk, const ForwardRun
   ops::gemm(ctx, {.c = store(logits), .a = normed, .b = head_->value, .transpose_b = ops::Transpose::yes});
   const auto gradient = run.pass == Pass::train ? ops::Gradient::in_place : ops::Gradient::none;
   ops::cross_entropy(ctx, {.logits = logits, .loss = loss, .targets = ids, .gradient = gradient, .scale = run.scale});
-  ops::sum(ctx, {.out = accumulate(h.loss_sum), .x = loss});
+  if (run.loss_sum.wanted()) ops::sum(ctx, {.out = accumulate(run.loss_sum.t), .x = loss});
   if (run.pass != Pass::train) return;
   const Tensor d_normed = h.d_normed.slice(0, count), d_hidden = h.d_hidden.slice(0, count);
   ops::gemm(ctx, {.c = store(d_normed), .a = logits, .b = head_->value});
@@ -300,7 +308,7 @@ void Transformer::head_chunk(Ctx& ctx, const TokenBatch& chunk, const ForwardRun
 
 void Transformer::head_loss(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run) {
   const HeadBuffers& h = act_.head;
-  ops::fill(ctx, {.y = h.loss_sum, .value = 0});
+  if (run.loss_sum.mode == Sink::Mode::store) ops::fill(ctx, {.y = run.loss_sum.t, .value = 0});
   if (run.pass == Pass::train) ops::fill(ctx, {.y = act_.residual_grad, .value = 0});
   const std::int64_t n = batch.target_rows.numel(), rows = h.hidden.shape[0];
   for (std::int64_t begin = 0; begin < n; begin += rows) {
@@ -309,7 +317,6 @@ void Transformer::head_loss(Ctx& ctx, const TokenBatch& batch, const ForwardRun&
     chunk.target_ids = batch.target_ids.slice(begin, std::min(rows, n - begin));
     head_chunk(ctx, chunk, run);
   }
-  if (run.loss_sum.wanted()) ops::sum(ctx, {.out = run.loss_sum, .x = h.loss_sum});
 }
 
 void Transformer::backward(Ctx& ctx, const TokenBatch& batch, const std::function<void(std::int64_t)>& on_layer_done) {

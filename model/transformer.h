@@ -38,10 +38,13 @@ struct ForwardRun {
   ConstTensor dropout_seed = {};  ///< i64 [1] on the device, for Pass::train; absent: no dropout
 };
 
+class Transformer;
+
 /// Key/value cache of a batch of sequences: per layer keys and values [rows, capacity, kv_heads, head_dim].
 class KvCache {
  public:
-  KvCache(const ModelConfig& config, std::int64_t rows, std::int64_t capacity, Device device = {});
+  /// In the type of the model's activations, on its device.
+  KvCache(const Transformer& model, std::int64_t rows, std::int64_t capacity);
   Tensor keys(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].first; }
   Tensor values(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].second; }
   std::int64_t rows() const { return rows_; }
@@ -75,9 +78,12 @@ class Transformer {
   /// Plans activations for every pass up to `largest`; commit allocates weights and activations.
   void plan(Pass pass, BatchSize largest);
   void commit();
+  /// Bytes of activations that `plan` would need for one pass; changes nothing.
+  std::size_t activation_bytes(Pass pass, const BatchSize& size) const;
   /// Random weights, with the distribution of transformers.
   void initialise_weights(Ctx& ctx, std::uint64_t seed);
   const Arena& activations() const { return arena_; }
+  Device device() const { return arena_.device(); }
 
   /// Queues the pass; the loss of a batch without targets is 0. In Pass::train what `backward` begins with is left for
   /// it, and the head's weight gradients are added.

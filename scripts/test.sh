@@ -81,12 +81,13 @@ if [ "$install" = 1 ]; then
 fi
 choose_compiler
 
+# The CPU backend, and the CUDA backend with its kernels executed on the CPU.
 heading "Build"
-configure cpu
-check "build" cmake --build --preset cpu
+configure emulated
+check "build" cmake --build --preset emulated
 
 heading "Tests"
-if [ "$full" = 1 ]; then suite all build/cpu; else suite all build/cpu -LE slow; fi
+if [ "$full" = 1 ]; then suite all build/emulated; else suite all build/emulated -LE slow; fi
 
 heading "Unit tests under the address and undefined-behaviour sanitizers"
 configure asan
@@ -107,8 +108,8 @@ fi
 heading "clang-tidy"
 mapfile -t tidied < <(find core examples -name '*.cpp' | sort)
 if command -v clang-tidy >/dev/null; then
-  say "\$ clang-tidy -p build/cpu --quiet (${#tidied[@]} files: core, examples)"
-  if printf '%s\n' "${tidied[@]}" | xargs -P "$(nproc)" -n 2 clang-tidy -p build/cpu --quiet; then
+  say "\$ clang-tidy -p build/emulated --quiet (${#tidied[@]} files: core, examples)"
+  if printf '%s\n' "${tidied[@]}" | xargs -P "$(nproc)" -n 2 clang-tidy -p build/emulated --quiet; then
     pass_check
   else
     fail_check "clang-tidy"

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "core/rng.h"
+
 namespace qtrain {
 namespace {
 
@@ -14,6 +16,12 @@ std::size_t input_bytes(std::int64_t tokens) {
 }
 
 }  // namespace
+
+std::int64_t dropout_seed(std::int64_t seed, std::int64_t step, std::int64_t batch) {
+  const auto w =
+      philox(static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(step), static_cast<std::uint64_t>(batch));
+  return static_cast<std::int64_t>(std::uint64_t{w[0]} << 32 | w[1]);
+}
 
 BatchFeed::BatchFeed(Device device, std::int64_t most_tokens) : inputs_(device, input_bytes(most_tokens)) {}
 

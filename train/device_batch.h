@@ -11,6 +11,9 @@ struct MicroStep {
   std::int64_t dropout_seed = 0;
 };
 
+/// The seed of a micro-batch: dropout masks depend on nothing else.
+std::int64_t dropout_seed(std::int64_t seed, std::int64_t step, std::int64_t batch);
+
 /// A micro-batch as the model reads it. The views last until the next `send` of their feed.
 struct DeviceBatch {
   TokenBatch tokens;

@@ -59,6 +59,54 @@ bool has_tokenizer(const fs::path& folder) {
   return fs::exists(folder / "tokenizer.json") || fs::exists(folder / "tokenizer.model");
 }
 
+bool wants_cuda(const ComputeChoice& choice) {
+  if (choice.device == "cpu") return false;
+  const std::string problem = cuda_problem();
+  if (choice.device == "cuda" && !problem.empty())
+    fail(ErrorKind::usage, {.cause = "device cuda: " + problem, .remedy = "use device=cpu"});
+  return problem.empty() && (choice.device == "cuda" || !cuda_info().emulated);
+}
+
+Ctx cpu_context(const ComputeChoice& choice, Log& log) {
+  const bool wanted = choice.compute == "bfloat16" || (choice.compute == "auto" && choice.half);
+  const bool bf16 = wanted && has_bf16_matmul();
+  if (choice.compute == "bfloat16" && !bf16)
+    log.warn("compute_dtype bfloat16: this processor multiplies it no faster than float32, which is used instead");
+  if (choice.tf32) log.info("tf32 has no effect: it is about products on a GPU");
+  Ctx ctx({}, bf16 ? MatmulPrecision::bf16 : MatmulPrecision::storage, choice.threads);
+  log.info("device: {}, {} threads, matrix products in {}", describe_cpu(), ctx.pool().size(),
+           bf16 ? "bfloat16 with float32 sums" : "float32");
+  return ctx;
+}
+
+MatmulPrecision cuda_precision(const ComputeChoice& choice) {
+  if (choice.compute == "bfloat16" || (choice.compute == "auto" && choice.half)) return MatmulPrecision::bf16;
+  return choice.tf32 ? MatmulPrecision::tf32 : MatmulPrecision::storage;
+}
+
+const char* describe_on_cuda(MatmulPrecision precision) {
+  switch (precision) {
+    case MatmulPrecision::bf16: return "activations in bfloat16, matrix products in bfloat16 with float32 sums";
+    case MatmulPrecision::tf32: return "activations in float32, matrix products in TF32";
+    default: return "activations and matrix products in float32";
+  }
+}
+
+Ctx cuda_context(const ComputeChoice& choice, Log& log) {
+  const DeviceInfo gpu = cuda_info();
+  const MatmulPrecision precision = cuda_precision(choice);
+  log.info("device: {}, {:.1f} of {:.1f} GB free, compute capability {}.{}, {}", gpu.name,
+           static_cast<double>(gpu.free_bytes) / 1e9, static_cast<double>(gpu.total_bytes) / 1e9, gpu.major, gpu.minor,
+           describe_on_cuda(precision));
+  return Ctx({.kind = DeviceKind::cuda}, precision, choice.threads);
+}
+
+// On a GPU activations are stored as they are multiplied; a processor gains little from narrow ones.
+DType activation_dtype(const Ctx& ctx) {
+  const bool narrow = ctx.device().kind == DeviceKind::cuda && ctx.matmul() == MatmulPrecision::bf16;
+  return narrow ? DType::bf16 : DType::f32;
+}
+
 DType memory_dtype(const ModelRequest& request, DType in_file) {
   const DType wanted = request.dtype == "auto" ? in_file : dtype_named(request.dtype);
   return wanted == DType::f16 ? DType::f32 : wanted;  // f16 is held wider: no kernel multiplies in f16 here
@@ -75,22 +123,14 @@ void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter)
 }
 
 Ctx make_context(const ComputeChoice& choice, Log& log) {
-  if (choice.device == "cuda")
-    fail(ErrorKind::usage, {.cause = "this build has no CUDA backend", .remedy = "use device=cpu"});
-  const bool wanted = choice.compute == "bfloat16" || (choice.compute == "auto" && choice.half);
-  const bool bf16 = wanted && has_bf16_matmul();
-  if (choice.compute == "bfloat16" && !bf16)
-    log.warn("compute_dtype bfloat16: this processor multiplies it no faster than float32, which is used instead");
-  Ctx ctx({}, bf16 ? MatmulPrecision::bf16 : MatmulPrecision::storage, choice.threads);
-  log.info("device: {}, {} threads, matrix products in {}", describe_cpu(), ctx.pool().size(),
-           bf16 ? "bfloat16 with float32 sums" : "float32");
-  return ctx;
+  return wants_cuda(choice) ? cuda_context(choice, log) : cpu_context(choice, log);
 }
 
 ComputeChoice compute_choice(const Config& config) {
   return {.device = std::string(name_of_enum(config.run.device)),
           .compute = config.run.compute_dtype,
           .half = config.training.bf16 || config.training.fp16,
+          .tf32 = config.training.tf32.value_or(false),
           .threads = static_cast<int>(config.run.threads)};
 }
 
@@ -172,6 +212,7 @@ ModelRequest training_request(const Config& config) {
 ModelSetup set_up_model(Ctx& ctx, const ModelRequest& request) {
   const fs::path path = model_path(request.model);
   TransformerOptions o{.config = load_model_config(path),
+                       .activation_dtype = activation_dtype(ctx),
                        .base = request.base,
                        .lora = request.lora,
                        .adapter = request.adapter_update,

@@ -19,6 +19,7 @@ struct ComputeChoice {
   std::string device = "auto";   ///< auto, cpu, cuda
   std::string compute = "auto";  ///< auto, float32, bfloat16
   bool half = true;              ///< whether 16-bit compute is wanted at all (bf16 or fp16 of the config)
+  bool tf32 = false;             ///< whether a GPU may multiply float32 in TF32
   int threads = 0;
 };
 Ctx make_context(const ComputeChoice& choice, Log& log);

@@ -1,14 +1,10 @@
 #include "train/trainer.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "core/rng.h"
 #include "model/hf_folder.h"
 #include "train/device_batch.h"
 #include "train/evaluate.h"
@@ -19,30 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-int lock_output(const fs::path& output) {
-  std::error_code error;
-  fs::create_directories(output, error);
-  const fs::path file = output / ".lock";
-  const int fd = ::open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
-  if (fd < 0) {
-    const std::string reason = error ? error.message() : std::generic_category().message(errno);
-    fail(ErrorKind::disk, {.cause = "cannot write to the output directory: " + reason,
-                           .place = output.string(),
-                           .remedy = "name another folder with output_dir"});
-  }
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0)
-    fail(ErrorKind::usage, {.cause = "another run is writing to this output directory",
-                            .place = output.string(),
-                            .remedy = "wait for it, or use another output_dir"});
-  return fd;
-}
-
-// One seed per micro-batch: dropout masks depend on (seed, micro-batch) only.
-std::int64_t dropout_seed(std::int64_t seed, std::int64_t step, std::int64_t batch) {
-  const auto w =
-      philox(static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(step), static_cast<std::uint64_t>(batch));
-  return static_cast<std::int64_t>(std::uint64_t{w[0]} << 32 | w[1]);
-}
+constexpr double kMib = 1 << 20;
 
 // Sums over a window, on the device.
 enum Sum : std::uint8_t { kLoss, kSquares, kSums };
@@ -65,17 +38,16 @@ Trainer::Trainer(const ResolvedConfig& config, const std::string& resume, Log& l
       t_(config.value.training),
       log_(log),
       output_(t_.output_dir),
+      lock_(output_),
       ctx_(make_context(compute_choice(config.value), log)) {
-  lock_ = lock_output(output_);
   load_data();
   load_model();
   make_optimizer();
+  allocate();
   resume_from(resume);
 }
 
-Trainer::~Trainer() {
-  if (lock_ >= 0) ::close(lock_);
-}
+Trainer::~Trainer() = default;
 
 void Trainer::load_data() {
   const Config& c = config_.value;
@@ -119,28 +91,40 @@ void Trainer::load_model() {
   sums_ = std::make_unique<DeviceNumbers>(ctx_.device(), kSums);
   if (data_->evaluation.size() > 0)
     setup_.model->plan(Pass::evaluate, largest_batch(*data_->evaluation_loader, data_->evaluation));
-  setup_.model->commit();
   trained_ = setup_.model->trained();
   std::int64_t trained = 0;
   for (const Param* p : trained_) trained += p->value.numel();
-  const double mib = 1 << 20;
   log_.info("model: {} with {:.1f} M parameters, {:.2f} M trained; weights {:.0f} MiB, activations at most {:.0f} MiB",
             setup_.model->config().model_type, static_cast<double>(setup_.model->weights().elements()) / 1e6,
-            static_cast<double>(trained) / 1e6, static_cast<double>(setup_.model->weights().values().planned()) / mib,
-            static_cast<double>(setup_.model->activations().planned()) / mib);
+            static_cast<double>(trained) / 1e6, static_cast<double>(setup_.model->weights().values().planned()) / kMib,
+            static_cast<double>(setup_.model->activations().planned()) / kMib);
 }
 
 void Trainer::make_optimizer() {
   optimizer_ = make_adamw(
       ctx_, trained_,
       {.beta1 = t_.adam_beta1, .beta2 = t_.adam_beta2, .eps = t_.adam_epsilon, .weight_decay = t_.weight_decay});
-  optimizer_->state().allocate();
-  optimizer_->state().initialise(ctx_, 0);
   schedule_ = make_schedule({.kind = t_.lr_scheduler_type,
                              .learning_rate = t_.learning_rate,
                              .warmup_steps = warmup_steps(t_, plan_.max_steps),
                              .total_steps = plan_.max_steps,
                              .kwargs = t_.lr_scheduler_kwargs});
+}
+
+// Everything that a run needs is there before its first step, or the error says what does not fit.
+void Trainer::allocate() {
+  const MemoryPlan plan = memory_plan(*setup_.model, *optimizer_);
+  const std::size_t there = free_memory(ctx_.device());
+  try {
+    setup_.model->commit();
+    optimizer_->state().allocate();
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::memory) throw;
+    const Window window{t_.per_device_train_batch_size, t_.gradient_accumulation_steps};
+    const BatchSize largest = largest_batch(*data_->train_loader, data_->train);
+    fail(ErrorKind::memory, does_not_fit(plan, *setup_.model, {.largest = largest, .window = window, .there = there}));
+  }
+  optimizer_->state().initialise(ctx_, 0);
 }
 
 Json Trainer::identity() const {

@@ -10,7 +10,9 @@
 #include "optim/schedule.h"
 #include "train/checkpoint.h"
 #include "train/device_batch.h"
+#include "train/memory_plan.h"
 #include "train/metrics.h"
+#include "train/output_lock.h"
 #include "train/run_state.h"
 #include "train/setup.h"
 #include "train/step_plan.h"
@@ -40,6 +42,7 @@ class Trainer {
   void load_data();
   void load_model();
   void make_optimizer();
+  void allocate();
   void resume_from(const std::string& resume);
   Json identity() const;
   TrainingObjects objects();
@@ -67,8 +70,8 @@ class Trainer {
   const TrainingSection& t_;
   Log& log_;
   std::filesystem::path output_;
+  OutputLock lock_;
   Ctx ctx_;
-  int lock_ = -1;
   std::unique_ptr<Data> data_;
   ModelSetup setup_;
   std::vector<Param*> trained_;

@@ -180,7 +180,8 @@ DeviceInfo info(int index) {
           .free_bytes = s.memory_bytes - DeviceHeap::instance().used(),
           .shared_bytes = s.shared_bytes,
           .driver = 13000,
-          .runtime = 13000};
+          .runtime = 13000,
+          .emulated = true};
 }
 
 void* allocate(int, std::size_t bytes) {

@@ -58,8 +58,12 @@ enum class State : std::uint8_t { untouched, uninitialised, initialised, in_flig
 inline bool is_device_address(const void* p) {
   return reinterpret_cast<std::uintptr_t>(p) - kDeviceBase < kDeviceBytes;
 }
+/// Memory at an address that the layout above fixes.
+inline void* at_address(std::uintptr_t address) {
+  return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr): there is no pointer to start from
+}
 inline State* state_of(const void* p) {
-  return reinterpret_cast<State*>(kStateBase + (reinterpret_cast<std::uintptr_t>(p) - kDeviceBase));
+  return static_cast<State*>(at_address(kStateBase + (reinterpret_cast<std::uintptr_t>(p) - kDeviceBase)));
 }
 
 /// Whether all of it lies in one allocation.

@@ -7,8 +7,10 @@
 
 extern "C" {
 // Of the sanitizers' run-time library; called only where it is linked.
+// NOLINTBEGIN(bugprone-reserved-identifier)
 [[gnu::weak]] void __asan_poison_memory_region(const volatile void*, std::size_t);
 [[gnu::weak]] void __asan_unpoison_memory_region(const volatile void*, std::size_t);
+// NOLINTEND(bugprone-reserved-identifier)
 }
 
 namespace qtrain::emulation {
@@ -22,8 +24,8 @@ std::size_t pages(std::size_t bytes) {
 }
 
 void reserve(std::uintptr_t base, std::size_t bytes, int protection) {
-  void* p = mmap(reinterpret_cast<void*>(base), bytes, protection,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  void* p = mmap(at_address(base), bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE,
+                 -1, 0);
   if (p == MAP_FAILED)
     fail(ErrorKind::memory, {.cause = "cannot reserve addresses for the emulated device",
                              .remedy = "raise the limit of virtual memory (ulimit -v unlimited)"});
@@ -50,7 +52,7 @@ void* DeviceHeap::allocate(std::size_t bytes) {
   const Access access;
   const std::size_t size = pages(bytes);
   if (used_ + size > settings().memory_bytes || next_ + size + kPage > kSharedBase) return nullptr;
-  void* p = reinterpret_cast<void*>(next_);
+  void* p = at_address(next_);
   {
     const std::lock_guard lock(blocks_mutex_);
     blocks_.emplace(next_, bytes);
@@ -79,7 +81,7 @@ bool DeviceHeap::release(void* p) {
   if (!kStates) return true;
   madvise(state_of(p), size, MADV_DONTNEED);
   const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(p) - kDeviceBase;
-  madvise(reinterpret_cast<void*>(kWriteBase + 4 * offset), 4 * size, MADV_DONTNEED);
+  madvise(at_address(kWriteBase + 4 * offset), 4 * size, MADV_DONTNEED);
   return true;
 }
 
@@ -93,7 +95,7 @@ bool DeviceHeap::contains(const void* p, std::size_t bytes) {
 }
 
 void DeviceHeap::protect(int protection) const {
-  if (next_ > kDeviceBase) mprotect(reinterpret_cast<void*>(kDeviceBase), next_ - kDeviceBase, protection);
+  if (next_ > kDeviceBase) mprotect(at_address(kDeviceBase), next_ - kDeviceBase, protection);
 }
 void DeviceHeap::open() {
   if (opened_++ == 0) protect(PROT_READ | PROT_WRITE);

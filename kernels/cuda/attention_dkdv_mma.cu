@@ -12,9 +12,23 @@ enum class Part : std::uint8_t { both, keys, values };
 /// Fragments of 16 keys in each warp; queries of a tile; how many tiles of queries there is room for.
 template <int Width>
 struct Shape {
-  static constexpr int kFragments = Width <= 64 ? 2 : 1, kQueries = Width <= 64 || Width > 128 ? 32 : 64;
+  static constexpr int kFragments = 1, kQueries = Width <= 96 ? 64 : Width == 128 ? 48 : 32;
   static constexpr int kStages = Width <= 128 ? 2 : 1;
   static constexpr int kKeys = 16 * kFragments * kAttentionWarps;
+};
+
+/// The queries of a block: tokens [first, end) of heads up to last_head.
+struct Bounds {
+  int first, end, last_head;
+};
+/// Goes through them in tiles.
+struct Walk {
+  int query, head;
+
+  __device__ __forceinline__ bool done(const Bounds& b) const { return head > b.last_head || b.first >= b.end; }
+  __device__ __forceinline__ Walk next(const Bounds& b, int step) const {
+    return query + step < b.end ? Walk{query + step, head} : Walk{b.first, head + 1};
+  }
 };
 
 /// A tile of queries, with lse and delta.
@@ -28,30 +42,20 @@ template <class T, int Width>
 struct Shared {
   Tile<T, Shape<Width>::kKeys, Width> k, v;
   Queries<T, Width> queries[Shape<Width>::kStages];
-};
-
-/// Goes through the tiles of queries of a block: tokens [first, end) of heads [head, last_head].
-struct Walk {
-  int first, end, head, last_head, query;
-
-  __device__ __forceinline__ bool done() const { return head > last_head || first >= end; }
-  __device__ __forceinline__ Walk next(int step) const {
-    Walk w = *this;
-    w.query += step;
-    if (w.query >= end) w.query = first, ++w.head;
-    return w;
-  }
+  Bounds bounds;                  ///< here over the loop, as registers are short
+  int last[Shape<Width>::kKeys];  ///< queries that see the keys
+  int group;
 };
 
 template <class T, int Width>
 __device__ __forceinline__ void copy_queries(Queries<T, Width>& to, const AttentionBatch& n,
-                                             const GradientTensors<T>& x, const Walk& at) {
+                                             const GradientTensors<T>& x, const Walk& at, int end) {
   const std::int64_t stride = std::int64_t{n.heads} * n.width;
-  copy_rows(to.q, {x.q + n.query(0, at.head), stride, at.end, n.width}, at.query);
-  copy_rows(to.dy, {x.dy + n.query(0, at.head), stride, at.end, n.width}, at.query);
+  copy_rows(to.q, {x.q + n.query(0, at.head), stride, end, n.width}, at.query);
+  copy_rows(to.dy, {x.dy + n.query(0, at.head), stride, end, n.width}, at.query);
   const int i = static_cast<int>(threadIdx.x);
   if (i < Shape<Width>::kQueries) {
-    const bool there = at.query + i < at.end;
+    const bool there = at.query + i < end;
     const std::int64_t token = std::int64_t{at.head} * n.tokens + at.query + i;
     const std::int64_t pass = std::int64_t{x.first_group} * (n.heads / n.groups) * n.tokens;
     ptx::cp_async<4>(&to.lse[i], there ? x.lse + token : x.lse, there ? 4 : 0);
@@ -59,26 +63,20 @@ __device__ __forceinline__ void copy_queries(Queries<T, Width>& to, const Attent
   }
 }
 
-/// What a lane knows of its rows, which are keys.
-template <int M>
-struct Rows {
-  int row, last[M][2];  ///< the lane's first token; last queries
-
-  __device__ __forceinline__ int token(int i, int h) const { return row + 16 * i + 8 * h; }
-
-  template <int N>
-  __device__ __forceinline__ void mask(float (&s)[M][N][4], int query) const {
-    for_rows<M>([&](int i, int h) {
+/// Hides the queries that do not see a key. `last` (queries) and `token`: of the lane's first row.
+template <int M, int N>
+__device__ __forceinline__ void mask(float (&s)[M][N][4], const int* last, int token, int query) {
+  for_rows<M>([&](int i, int h) {
+    const int begin = token + 16 * i + 8 * h, end = last[16 * i + 8 * h];
 #pragma unroll
-      for (int j = 0; j < N; ++j)
+    for (int j = 0; j < N; ++j)
 #pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const int column = query + 8 * j + lane_id() % 4 * 2 + e;
-          if (column < token(i, h) || column > last[i][h]) s[i][j][2 * h + e] = -INFINITY;
-        }
-    });
-  }
-};
+      for (int e = 0; e < 2; ++e) {
+        const int column = query + 8 * j + lane_id() % 4 * 2 + e;
+        if (column < begin || column > end) s[i][j][2 * h + e] = -INFINITY;
+      }
+  });
+}
 
 /// Turns scores into p.
 template <int M, int N>
@@ -92,16 +90,14 @@ __device__ __forceinline__ void weigh(float (&s)[M][N][4], const float* lse, flo
       for (int e = 0; e < 4; ++e) s[i][j][e] = ptx::exp2(s[i][j][e] * scale - of.v[e % 2] * kLog2e);
   }
 }
-/// Turns dp into ds.
-template <int M, int N>
-__device__ __forceinline__ void differentiate(float (&dp)[M][N][4], const float (&p)[M][N][4], const float* delta) {
+/// Turns dp into ds, for 16 rows.
+template <int N>
+__device__ __forceinline__ void differentiate(float (&dp)[N][4], const float (&p)[N][4], const float* delta) {
 #pragma unroll
   for (int j = 0; j < N; ++j) {
     const Pack<float, 2> of = load_pack<2>(delta + 8 * j + lane_id() % 4 * 2);
 #pragma unroll
-    for (int i = 0; i < M; ++i)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) dp[i][j][e] = p[i][j][e] * (dp[i][j][e] - of.v[e % 2]);
+    for (int e = 0; e < 4; ++e) dp[j][e] = p[j][e] * (dp[j][e] - of.v[e % 2]);
   }
 }
 
@@ -119,23 +115,24 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dkdv_tile(Attenti
   // Behind the last segment no query sees a key, so the last key that is in one sees the last queries.
   const int last_key = min(min(first + S::kKeys, n.tokens), n.cu[n.segments]) - 1;
   const int end = last_key < first ? first : n.last_query(last_key) + 1;
-  Walk at{.first = first, .end = end, .head = group * share, .last_head = group * share + share - 1, .query = first};
-  if (!at.done()) copy_queries(s.queries[0], n, x, at);
+  Walk at{first, group * share};
+  if (first < end) copy_queries(s.queries[0], n, x, at, end);
   ptx::cp_async_commit();
 
   const TokenSpan segment = n.segment(first);
-  Rows<kM> rows{.row = first + row + lane_id() / 4, .last = {}};
-  for_rows<kM>([&](int i, int h) {
-    const int t = rows.token(i, h);
-    rows.last[i][h] = t < n.tokens ? n.last_query(t, t < segment.end ? segment : n.segment(t)) : t - 1;
-  });
-  const int warp_last = first + row + 16 * kM - 1, warp_end = __shfl_sync(kAllLanes, rows.last[0][0], 0);
+  if (static_cast<int>(threadIdx.x) < S::kKeys) {
+    const int t = first + static_cast<int>(threadIdx.x);
+    s.last[threadIdx.x] = t < n.tokens ? n.last_query(t, t < segment.end ? segment : n.segment(t)) : t - 1;
+  }
+  if (threadIdx.x == 0) s.bounds = Bounds{first, end, group * share + share - 1}, s.group = group;
+  __syncthreads();
+  const int lane_row = row + lane_id() / 4, warp_last = first + row + 16 * kM - 1, warp_end = s.last[row];
   const float scale = n.scale * kLog2e;
   float dk[kM][P == Part::values ? 1 : kColumns][4] = {}, dv[kM][P == Part::keys ? 1 : kColumns][4] = {};
-  for (int stage = 0; !at.done(); stage = S::kStages - 1 - stage) {
-    const Walk next = at.next(kQueries);
+  for (int stage = 0; !at.done(s.bounds); stage = S::kStages - 1 - stage) {
+    const Walk next = at.next(s.bounds, kQueries);
     if constexpr (S::kStages == 2) {
-      if (!next.done()) copy_queries(s.queries[1 - stage], n, x, next);
+      if (!next.done(s.bounds)) copy_queries(s.queries[1 - stage], n, x, next, s.bounds.end);
       ptx::cp_async_commit();
     }
     ptx::cp_async_wait<S::kStages - 1>();
@@ -144,34 +141,38 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dkdv_tile(Attenti
     float p[kM][kQueries / 8][4] = {};
     std::uint32_t fragments[kM][kQueries / 16][4];
     multiply_rows(p, s.k, row, tile.q);
-    if (at.query < warp_last || at.query + kQueries - 1 > warp_end) rows.mask(p, at.query);
+    if (at.query < warp_last || at.query + kQueries - 1 > warp_end)
+      mask(p, s.last + lane_row, first + lane_row, at.query);
     weigh(p, tile.lse, scale);
     if constexpr (P != Part::keys) {
       fragments_of<T>(fragments, p);
       multiply(dv, fragments, tile.dy);
     }
     if constexpr (P != Part::values) {
-      float dp[kM][kQueries / 8][4] = {};
-      multiply_rows(dp, s.v, row, tile.dy);
-      differentiate(dp, p, tile.delta);
-      fragments_of<T>(fragments, dp);
+#pragma unroll
+      for (int i = 0; i < kM; ++i) {  // one after the other, to save registers
+        float dp[1][kQueries / 8][4] = {};
+        multiply_rows(dp, s.v, row + 16 * i, tile.dy);
+        differentiate(dp[0], p[i], tile.delta);
+        fragments_of<T, kQueries / 8>(fragments[i], dp[0]);
+      }
       multiply(dk, fragments, tile.q);
     }
     __syncthreads();
     if constexpr (S::kStages == 1) {
-      if (!next.done()) copy_queries(s.queries[0], n, x, next);
+      if (!next.done(s.bounds)) copy_queries(s.queries[0], n, x, next, s.bounds.end);
       ptx::cp_async_commit();
     }
     at = next;
   }
   ptx::cp_async_wait<0>();
   for_rows<kM>([&](int i, int h) {
-    const int t = rows.token(i, h);
+    const int t = s.bounds.first + warp_id() * 16 * kM + lane_id() / 4 + 16 * i + 8 * h;
     if (t >= n.tokens) return;
     if constexpr (P != Part::values)
-      if (x.dk.data) put_row(x.dk, n.key(t, group), dk[i], h, n.scale, n.width);
+      if (x.dk.data) put_row(x.dk, n.key(t, s.group), dk[i], h, n.scale, n.width);
     if constexpr (P != Part::keys)
-      if (x.dv.data) put_row(x.dv, n.key(t, group), dv[i], h, 1, n.width);
+      if (x.dv.data) put_row(x.dv, n.key(t, s.group), dv[i], h, 1, n.width);
   });
 }
 

@@ -13,58 +13,61 @@ struct Shape {
   static constexpr int kQueries = 16 * kFragments * kAttentionWarps;
 };
 
+/// What is known of the rows of a tile: first keys, lse in base 2, delta.
+template <int Queries>
+struct Rows {
+  int begin[Queries];
+  float lse[Queries], delta[Queries];
+};
 template <class T, int Width>
 struct Shared {
   Tile<T, Shape<Width>::kQueries, Width> q, dy;
   Tile<T, Shape<Width>::kKeys, Width> k[Shape<Width>::kStages], v[Shape<Width>::kStages];
+  Rows<Shape<Width>::kQueries> rows;
+  int first, head;  ///< the block's place, for the end: registers are short in between
 };
 
-/// What a lane knows of its rows.
-template <int M>
-struct Rows {
-  int row, begin[M][2];  ///< the lane's first token; first keys
-  float lse[M][2], delta[M][2];
+/// Loads what is known of the rows of a tile. Rows behind the last token see nothing.
+template <int Queries, class T>
+__device__ __forceinline__ void load_rows(Rows<Queries>& rows, const AttentionBatch& n, const GradientTensors<T>& x,
+                                          int head, int first, TokenSpan segment) {
+  const int i = static_cast<int>(threadIdx.x), t = first + i;
+  if (i >= Queries) return;
+  const bool there = t < n.tokens;
+  const std::int64_t of_head = std::int64_t{head} * n.tokens + t;
+  const std::int64_t of_pass = of_head - std::int64_t{x.first_group} * (n.heads / n.groups) * n.tokens;
+  rows.begin[i] = there ? n.first_key(t, t < segment.end ? segment : n.segment(t)) : t + 1;
+  rows.lse[i] = there ? x.lse[of_head] * kLog2e : 0;
+  rows.delta[i] = there ? x.delta[of_pass] : 0;
+}
 
-  __device__ __forceinline__ int token(int i, int h) const { return row + 16 * i + 8 * h; }
-
-  template <class T>
-  __device__ __forceinline__ void load(const AttentionBatch& n, const GradientTensors<T>& x, int head,
-                                       TokenSpan segment) {
-    const std::int64_t of_head = std::int64_t{head} * n.tokens;
-    const std::int64_t of_pass = of_head - std::int64_t{x.first_group} * (n.heads / n.groups) * n.tokens;
-    for_rows<M>([&](int i, int h) {
-      const int t = token(i, h);
-      const bool there = t < n.tokens;
-      begin[i][h] = there ? n.first_key(t, t < segment.end ? segment : n.segment(t)) : t + 1;
-      lse[i][h] = there ? x.lse[of_head + t] * kLog2e : 0;
-      delta[i][h] = there ? x.delta[of_pass + t] : 0;
-    });
-  }
-
-  template <int N>
-  __device__ __forceinline__ void mask(float (&s)[M][N][4], int key) const {
-    for_rows<M>([&](int i, int h) {
+/// Hides the keys that a query does not see. `begin` and `token`: of the lane's first row.
+template <int M, int N>
+__device__ __forceinline__ void mask(float (&s)[M][N][4], const int* begin, int token, int key) {
+  for_rows<M>([&](int i, int h) {
+    const int last = token + 16 * i + 8 * h, first = begin[16 * i + 8 * h];
 #pragma unroll
-      for (int j = 0; j < N; ++j)
+    for (int j = 0; j < N; ++j)
 #pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const int column = key + 8 * j + lane_id() % 4 * 2 + e;
-          if (column > token(i, h) || column < begin[i][h]) s[i][j][2 * h + e] = -INFINITY;
-        }
-    });
-  }
-  /// Turns dp into ds.
-  template <int N>
-  __device__ __forceinline__ void differentiate(float (&dp)[M][N][4], const float (&s)[M][N][4], float scale) const {
-    for_rows<M>([&](int i, int h) {
+      for (int e = 0; e < 2; ++e) {
+        const int column = key + 8 * j + lane_id() % 4 * 2 + e;
+        if (column > last || column < first) s[i][j][2 * h + e] = -INFINITY;
+      }
+  });
+}
+/// Turns dp into ds.
+template <int M, int N>
+__device__ __forceinline__ void differentiate(float (&dp)[M][N][4], const float (&s)[M][N][4], const float* lse,
+                                              const float* delta, float scale) {
+  for_rows<M>([&](int i, int h) {
+    const float of_lse = lse[16 * i + 8 * h], of_delta = delta[16 * i + 8 * h];
 #pragma unroll
-      for (int j = 0; j < N; ++j)
+    for (int j = 0; j < N; ++j)
 #pragma unroll
-        for (int e = 2 * h; e < 2 * h + 2; ++e)
-          dp[i][j][e] = ptx::exp2(s[i][j][e] * scale - lse[i][h]) * (dp[i][j][e] - delta[i][h]);
-    });
-  }
-};
+      for (int e = 2 * h; e < 2 * h + 2; ++e)
+        dp[i][j][e] = ptx::exp2(s[i][j][e] * scale - of_lse) * (dp[i][j][e] - of_delta);
+  });
+}
 
 template <class T, int Width>
 __global__ void __launch_bounds__(kAttentionThreads) attention_dq_tile(AttentionBatch n, GradientTensors<T> x) {
@@ -86,10 +89,10 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dq_tile(Attention
   copy_rows(s.v[0], v, key);
   ptx::cp_async_commit();
 
-  Rows<kM> rows;
-  rows.row = first + row + lane_id() / 4;
-  rows.load(n, x, head, segment);
-  const int warp_first = first + row, warp_begin = __shfl_sync(kAllLanes, rows.begin[kM - 1][1], kWarp - 1);
+  load_rows(s.rows, n, x, head, first, segment);
+  if (threadIdx.x == 0) s.first = first, s.head = head;
+  __syncthreads();
+  const int lane_row = row + lane_id() / 4, warp_first = first + row, warp_begin = s.rows.begin[row + 16 * kM - 1];
   const float scale = n.scale * kLog2e;
   float out[kM][Width / 8][4] = {};
   for (int stage = 0; key < end; key += kKeys, stage = S::kStages - 1 - stage) {
@@ -106,8 +109,8 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dq_tile(Attention
     float scores[kM][kKeys / 8][4] = {}, dp[kM][kKeys / 8][4] = {};
     multiply_rows(scores, s.q, row, s.k[stage]);
     multiply_rows(dp, s.dy, row, s.v[stage]);
-    if (key + kKeys - 1 > warp_first || key < warp_begin) rows.mask(scores, key);
-    rows.differentiate(dp, scores, scale);
+    if (key + kKeys - 1 > warp_first || key < warp_begin) mask(scores, s.rows.begin + lane_row, first + lane_row, key);
+    differentiate(dp, scores, s.rows.lse + lane_row, s.rows.delta + lane_row, scale);
     std::uint32_t ds[kM][kKeys / 16][4];
     fragments_of<T>(ds, dp);
     multiply(out, ds, s.k[stage]);
@@ -122,8 +125,8 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dq_tile(Attention
   }
   ptx::cp_async_wait<0>();
   for_rows<kM>([&](int i, int h) {
-    const int t = rows.token(i, h);
-    if (t < n.tokens) put_row(x.dq, n.query(t, head), out[i], h, n.scale, n.width);
+    const int t = s.first + warp_id() * 16 * kM + lane_id() / 4 + 16 * i + 8 * h;
+    if (t < n.tokens) put_row(x.dq, n.query(t, s.head), out[i], h, n.scale, n.width);
   });
 }
 

@@ -18,41 +18,51 @@ template <class T, int Width>
 struct Shared {
   Tile<T, Shape<Width>::kQueries, Width> q;
   Tile<T, Shape<Width>::kKeys, Width> k, v;
+  int begin[Shape<Width>::kQueries];  ///< first keys
+  int first, head;                    ///< the block's place, for the end: registers are short in between
 };
 
 /// The state of the softmax of a lane's rows. `sum` is the lane's own part until the end.
 template <int M, int Keys, int Width>
 struct Softmax {
-  int row, begin[M][2];  ///< the lane's first token; first keys
+  int row;  ///< the lane's first token
   float max[M][2], sum[M][2];
   float out[M][Width / 8][4];
 
   __device__ __forceinline__ int token(int i, int h) const { return row + 16 * i + 8 * h; }
 
-  __device__ __forceinline__ void mask(float (&s)[M][Keys / 8][4], int key) const {
+  __device__ __forceinline__ void mask(float (&s)[M][Keys / 8][4], int key, const int* begin) const {
     for_rows<M>([&](int i, int h) {
+      const int last = token(i, h), first = begin[16 * i + 8 * h];
 #pragma unroll
       for (int j = 0; j < Keys / 8; ++j)
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           const int column = key + 8 * j + lane_id() % 4 * 2 + e;
-          if (column > token(i, h) || column < begin[i][h]) s[i][j][2 * h + e] = -INFINITY;
+          if (column > last || column < first) s[i][j][2 * h + e] = -INFINITY;
         }
     });
   }
 
-  /// Turns scores into weights; `scale` includes log2 e.
+  /// Turns scores into weights; `scale` includes log2 e. Weights are relative to the largest score so far, or to one
+  /// that is too small by at most 2^kSlack: what has been added up then rarely has to be scaled down.
   __device__ __forceinline__ void weigh(float (&s)[M][Keys / 8][4], float scale) {
+    constexpr float kSlack = 8;
+    float fade[M][2];
+    bool fades = false;
     for_rows<M>([&](int i, int h) {
       float larger = max[i][h];
 #pragma unroll
       for (int j = 0; j < Keys / 8; ++j) larger = fmaxf(larger, fmaxf(s[i][j][2 * h], s[i][j][2 * h + 1]));
       larger = row_reduce(larger, [](float a, float b) { return fmaxf(a, b); });
-      // A row that has not seen a key yet keeps weights of 0.
-      const float offset = larger == -INFINITY ? 0 : larger * scale;
-      const float fade = ptx::exp2(max[i][h] * scale - offset);
-      max[i][h] = larger;
-      sum[i][h] *= fade;
+      const bool moves = (larger - max[i][h]) * scale > kSlack;  // not if the row has seen no key yet
+      fade[i][h] = moves ? ptx::exp2((max[i][h] - larger) * scale) : 1;
+      if (moves) max[i][h] = larger;
+      fades = fades || moves;
+    });
+    if (__any_sync(kAllLanes, fades)) scale_down(fade);
+    for_rows<M>([&](int i, int h) {
+      const float offset = max[i][h] == -INFINITY ? 0 : max[i][h] * scale;
 #pragma unroll
       for (int j = 0; j < Keys / 8; ++j)
 #pragma unroll
@@ -60,10 +70,16 @@ struct Softmax {
           s[i][j][e] = ptx::exp2(s[i][j][e] * scale - offset);
           sum[i][h] += s[i][j][e];
         }
+    });
+  }
+
+  __device__ __forceinline__ void scale_down(const float (&fade)[M][2]) {
+    for_rows<M>([&](int i, int h) {
+      sum[i][h] *= fade[i][h];
 #pragma unroll
       for (int j = 0; j < Width / 8; ++j) {
-        out[i][j][2 * h] *= fade;
-        out[i][j][2 * h + 1] *= fade;
+        out[i][j][2 * h] *= fade[i][h];
+        out[i][j][2 * h + 1] *= fade[i][h];
       }
     });
   }
@@ -90,12 +106,15 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_tile(AttentionBat
 
   Softmax<kM, kKeys, Width> state{};
   state.row = first + row + lane_id() / 4;
-  for_rows<kM>([&](int i, int h) {
-    const int t = state.token(i, h);
-    state.max[i][h] = -INFINITY;
-    state.begin[i][h] = t < n.tokens ? n.first_key(t, t < segment.end ? segment : n.segment(t)) : t + 1;
-  });
-  const int warp_first = first + row, warp_begin = __shfl_sync(kAllLanes, state.begin[kM - 1][1], kWarp - 1);
+  for_rows<kM>([&](int i, int h) { state.max[i][h] = -INFINITY; });
+  if (static_cast<int>(threadIdx.x) < S::kQueries) {
+    const int t = first + static_cast<int>(threadIdx.x);
+    s.begin[threadIdx.x] = t < n.tokens ? n.first_key(t, t < segment.end ? segment : n.segment(t)) : t + 1;
+  }
+  if (threadIdx.x == 0) s.first = first, s.head = head;
+  __syncthreads();
+  const int* begin = s.begin + row + lane_id() / 4;
+  const int warp_first = first + row, warp_begin = s.begin[row + 16 * kM - 1];
   const float scale = n.scale * kLog2e;
 
   for (; key < end; key += kKeys) {
@@ -109,7 +128,7 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_tile(AttentionBat
     __syncthreads();
     if (key + kKeys < end) copy_rows(s.k, k, key + kKeys);
     ptx::cp_async_commit();
-    if (key + kKeys - 1 > warp_first || key < warp_begin) state.mask(scores, key);
+    if (key + kKeys - 1 > warp_first || key < warp_begin) state.mask(scores, key, begin);
     state.weigh(scores, scale);
     std::uint32_t p[kM][kKeys / 16][4];
     fragments_of<T>(p, scores);
@@ -118,12 +137,13 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_tile(AttentionBat
   ptx::cp_async_wait<0>();
 
   for_rows<kM>([&](int i, int h) {
-    const int t = state.token(i, h);
+    const int t = s.first + warp_id() * 16 * kM + lane_id() / 4 + 16 * i + 8 * h;
     const float sum = row_reduce(state.sum[i][h], Plus{});
     if (t >= n.tokens) return;
-    const bool sees = state.begin[i][h] <= t;
-    put_row(Target<T>{x.y}, n.query(t, head), state.out[i], h, sees ? 1 / sum : 0, n.width);
-    if (lane_id() % 4 == 0) x.lse[std::int64_t{head} * n.tokens + t] = sees ? state.max[i][h] * n.scale + logf(sum) : 0;
+    const bool sees = sum != 0;  // the first weight that counted was 1
+    put_row(Target<T>{x.y}, n.query(t, s.head), state.out[i], h, sees ? 1 / sum : 0, n.width);
+    if (lane_id() % 4 == 0)
+      x.lse[std::int64_t{s.head} * n.tokens + t] = sees ? state.max[i][h] * n.scale + logf(sum) : 0;
   });
 }
 

@@ -12,10 +12,10 @@ inline constexpr int kChunk = 8;  ///< elements of 16 bytes
 inline constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
 __device__ __forceinline__ int lane_id() {
-  return static_cast<int>(threadIdx.x) % kWarp;
+  return static_cast<int>(threadIdx.x % kWarp);
 }
 __device__ __forceinline__ int warp_id() {
-  return static_cast<int>(threadIdx.x) / kWarp;
+  return static_cast<int>(threadIdx.x / kWarp);
 }
 
 /// Rows of Width elements of 16 bits. Chunks change places within their row so that the eight rows of a matrix that
@@ -49,17 +49,19 @@ struct HeadRows {
 template <class T, int Rows, int Width>
 __device__ __forceinline__ void copy_rows(Tile<T, Rows, Width>& tile, const HeadRows<T>& from, int first) {
   constexpr int kAcross = Tile<T, Rows, Width>::kSwapped, kStep = kAttentionThreads / kAcross;
-  const int across = static_cast<int>(threadIdx.x) % kAcross, row0 = static_cast<int>(threadIdx.x) / kAcross;
-  const T* source = from.data + (first + row0) * from.stride;
+  static_assert(Rows % kStep == 0);
+  const int across = static_cast<int>(threadIdx.x % kAcross);
+  int row0 = static_cast<int>(threadIdx.x / kAcross);
+  ptx::opaque(row0);
+  const T* source = from.data + (first + row0) * from.stride + across * kChunk;
 #pragma unroll
-  for (int r = 0; r < Rows; r += kStep, source += kStep * from.stride) {
-    if (Rows % kStep != 0 && r + row0 >= Rows) break;
+  for (int r = 0; r < Rows; r += kStep) {
 #pragma unroll
-    for (int chunk = across; chunk < Width / kChunk; chunk += kAcross) {
-      const bool there = first + row0 + r < from.end && chunk * kChunk < from.width;
-      ptx::cp_async<16>(tile.v + tile.offset(row0 + r, chunk), there ? source + chunk * kChunk : from.data,
-                        there ? 16 : 0);
+    for (int c = 0; c < Width / kChunk; c += kAcross) {
+      const bool there = first + row0 + r < from.end && (c + across) * kChunk < from.width;
+      ptx::cp_async<16>(tile.v + tile.moved(tile.offset(row0 + r, across), c), source + c * kChunk, there ? 16 : 0);
     }
+    source += kStep * from.stride;
   }
 }
 
@@ -84,16 +86,20 @@ template <class T, int M, int N, int RowsA, int RowsB, int Width>
 __device__ __forceinline__ void multiply_rows(float (&c)[M][N][4], const Tile<T, RowsA, Width>& a, int row,
                                               const Tile<T, RowsB, Width>& b) {
   const int lane = lane_id();
-  const int at_a = a.offset(row + lane % 16, lane / 16), at_b = b.offset(lane / 16 * 8 + lane % 8, lane / 8 % 2);
+  const T* shared = &shared_memory<T>();
+  int at_a = static_cast<int>(a.v - shared) + a.offset(row + lane % 16, lane / 16);
+  int at_b = static_cast<int>(b.v - shared) + b.offset(lane / 16 * 8 + lane % 8, lane / 8 % 2);
+  ptx::opaque(at_a);
+  ptx::opaque(at_b);
 #pragma unroll
   for (int k = 0; k < Width / 16; ++k) {
     std::uint32_t fa[M][4];
 #pragma unroll
-    for (int i = 0; i < M; ++i) ptx::ldmatrix(fa[i], a.v + a.moved(at_a, 2 * k) + 16 * i * Width);
+    for (int i = 0; i < M; ++i) ptx::ldmatrix(fa[i], shared + a.moved(at_a, 2 * k) + 16 * i * Width);
 #pragma unroll
     for (int j = 0; j < N; j += 2) {
       std::uint32_t fb[4];
-      ptx::ldmatrix(fb, b.v + b.moved(at_b, 2 * k) + 8 * j * Width);
+      ptx::ldmatrix(fb, shared + b.moved(at_b, 2 * k) + 8 * j * Width);
 #pragma unroll
       for (int i = 0; i < M; ++i) mma_pair<T>(c[i][j], c[i][j + 1], fa[i], fb);
     }
@@ -104,28 +110,33 @@ __device__ __forceinline__ void multiply_rows(float (&c)[M][N][4], const Tile<T,
 template <class T, int M, int K, int N, int Rows, int Width>
 __device__ __forceinline__ void multiply(float (&c)[M][N][4], const std::uint32_t (&p)[M][K][4],
                                          const Tile<T, Rows, Width>& b) {
-  const int at_b = b.offset(lane_id() % 16, lane_id() / 16);
+  const T* shared = &shared_memory<T>();
+  int at_b = static_cast<int>(b.v - shared) + b.offset(lane_id() % 16, lane_id() / 16);
+  ptx::opaque(at_b);
 #pragma unroll
   for (int k = 0; k < K; ++k)
 #pragma unroll
     for (int j = 0; j < N; j += 2) {
       std::uint32_t fb[4];
-      ptx::ldmatrix_transposed(fb, b.v + b.moved(at_b, j) + 16 * k * Width);
+      ptx::ldmatrix_transposed(fb, shared + b.moved(at_b, j) + 16 * k * Width);
 #pragma unroll
       for (int i = 0; i < M; ++i) mma_pair<T>(c[i][j], c[i][j + 1], p[i][k], fb);
     }
 }
 
-/// An accumulator, rounded, as the left operand of a product: its columns become the summed index.
+/// 16 rows of an accumulator, rounded, as the left operand of a product: their columns become the summed index.
+template <class T, int N>
+__device__ __forceinline__ void fragments_of(std::uint32_t (&p)[N / 2][4], const float (&c)[N][4]) {
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    p[j / 2][j % 2 * 2] = pack_pair<T>(c[j][0], c[j][1]);
+    p[j / 2][j % 2 * 2 + 1] = pack_pair<T>(c[j][2], c[j][3]);
+  }
+}
 template <class T, int M, int N>
 __device__ __forceinline__ void fragments_of(std::uint32_t (&p)[M][N / 2][4], const float (&c)[M][N][4]) {
 #pragma unroll
-  for (int i = 0; i < M; ++i)
-#pragma unroll
-    for (int j = 0; j < N; ++j) {
-      p[i][j / 2][j % 2 * 2] = pack_pair<T>(c[i][j][0], c[i][j][1]);
-      p[i][j / 2][j % 2 * 2 + 1] = pack_pair<T>(c[i][j][2], c[i][j][3]);
-    }
+  for (int i = 0; i < M; ++i) fragments_of<T, N>(p[i], c[i]);
 }
 
 /// Calls f(i, h) for the rows 16 i + r + 8 h of the calling lane.

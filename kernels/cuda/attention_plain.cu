@@ -33,6 +33,7 @@ __device__ __forceinline__ void load_row(float* to, const T* row, int width) {
 template <class T>
 __device__ __forceinline__ float dot(const float* a, const T* b, int width) {
   float sum = 0;
+#pragma unroll 4
   for (int d = 0; d < width; ++d) sum += a[d] * to_float(b[d]);
   return sum;
 }

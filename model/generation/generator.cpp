@@ -107,7 +107,7 @@ std::vector<GenerationResult> Generator::run(const std::vector<GenerationRequest
   const std::int64_t limit = model_.config().max_position_embeddings;
   const std::int64_t longest = longest_sequence(requests, model_.config());
   const auto batch = std::min<std::int64_t>(options_.batch, static_cast<std::int64_t>(requests.size()));
-  KvCache cache(model_.config(), std::max<std::int64_t>(batch, 1), longest, ctx_.device());
+  KvCache cache(model_, std::max<std::int64_t>(batch, 1), longest);
   on_token_ = on_token;
   std::vector<GenerationResult> results(requests.size());
   std::vector<std::int32_t> free_rows;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/device.h"
 #include "core/file.h"
 #include "core/safetensors.h"
 #include "tests/e2e/support.h"
@@ -46,7 +47,6 @@ std::vector<Wrong> wrong_configs() {
           {"contradiction", {{"bf16", true}, {"fp16", true}}, 2, {"fp16"}},
           {"no_eval_rows", {{"eval_strategy", "steps"}}, 2, {"eval_dataset_name"}},
           {"not_yet", {{"load_in_4bit", true}}, 2, {"load_in_4bit"}},
-          {"no_cuda", {{"device", "cuda"}}, 2, {"cuda"}},
           {"missing_model", {{"model_name_or_path", missing}}, 3, {missing}},
           {"folder_without_model", {{"model_name_or_path", kGoldens.string()}}, 3, {"config.json"}},
           {"missing_data", {{"dataset_name", missing + ".jsonl"}}, 3, {missing}},
@@ -206,6 +206,13 @@ TEST_F(Errors, one_bad_step_is_skipped_told_and_resumed_over) {
   Json longer = change;
   longer["max_steps"] = 4;
   EXPECT_EQ(run_over(rows, longer).code, 0);
+}
+
+TEST_F(Errors, a_device_that_is_not_there) {
+  if (cuda_problem().empty()) GTEST_SKIP() << "there is one";
+  const Outcome outcome = run_over("{\"input_ids\": [7, 8, 9]}\n", {{"device", "cuda"}});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("device cuda: " + cuda_problem()), HasSubstr("cpu")));
 }
 
 }  // namespace

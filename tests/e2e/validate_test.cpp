@@ -163,8 +163,8 @@ TEST_F(Validate, what_does_not_fit_in_memory_is_told) {
 
 TEST_F(Validate, overrides_count) {
   write(tiny_run(folder_ / "out"));
-  EXPECT_EQ(validate({"device=cuda"}).code, 2);
-  EXPECT_THAT(problems()[0], HasSubstr("cuda"));
+  EXPECT_EQ(validate({"max_grad_norm=-1"}).code, 2);
+  EXPECT_THAT(problems()[0], HasSubstr("max_grad_norm"));
 }
 
 }  // namespace

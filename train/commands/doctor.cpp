@@ -9,6 +9,7 @@
 #include <set>
 #include <sstream>
 
+#include "core/device.h"
 #include "core/file.h"
 #include "core/parallel.h"
 #include "train/cli/arguments.h"
@@ -85,10 +86,27 @@ std::vector<Finding> libraries() {
 }
 
 std::vector<Finding> devices() {
-  const bool driver = std::filesystem::exists("/proc/driver/nvidia/version");
-  return {{"CUDA", driver ? "a driver is there, but this build has no CUDA backend" : "no NVIDIA driver found",
-           "everything runs on the processor: small models and adapters train in minutes, models above a few billion "
-           "parameters are not practical"}};
+  if (std::string problem = cuda_problem(); !problem.empty()) {
+    if (std::filesystem::exists("/proc/driver/nvidia/version")) problem += "; an NVIDIA driver is there";
+    return {{"CUDA", problem,
+             "everything runs on the processor: small models and adapters train in minutes, models above a few billion "
+             "parameters are not practical"}};
+  }
+  const auto version = [](int v) { return fmt::format("{}.{}", v / 1000, v % 1000 / 10); };
+  std::vector<Finding> findings;
+  for (int i = 0; i < cuda_device_count(); ++i) {
+    const DeviceInfo d = cuda_info(i);
+    const bool bf16 = d.major >= 8;
+    findings.push_back({i == 0 ? "CUDA" : fmt::format("CUDA device {}", i),
+                        fmt::format("{}, {} of {} free, compute capability {}.{}, {} multiprocessors", d.name,
+                                    gigabytes(static_cast<double>(d.free_bytes)),
+                                    gigabytes(static_cast<double>(d.total_bytes)), d.major, d.minor, d.multiprocessors),
+                        bf16 ? "" : "no bfloat16 on this GPU: only float32 trains here"});
+    if (i == 0)
+      findings.push_back(
+          {"CUDA versions", fmt::format("driver {}, toolkit {}", version(d.driver), version(d.runtime))});
+  }
+  return findings;
 }
 
 }  // namespace

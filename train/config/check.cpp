@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "kernels/dispatch.h"
+#include "core/device.h"
 #include "train/config/keys.h"
 
 namespace qtrain {
@@ -38,7 +38,6 @@ void remark(ResolvedConfig& config) {
   if ((kind == ScheduleKind::constant || kind == ScheduleKind::constant_with_warmup) &&
       !c.training.lr_scheduler_kwargs.empty())
     config.notes.push_back("lr_scheduler_kwargs has no effect on a constant schedule");
-  if (c.training.tf32.value_or(false)) config.notes.push_back("tf32 has no effect: it is about products on a GPU");
 }
 
 /// Collects contradictions; a place is where the user wrote the (first) key.
@@ -176,8 +175,8 @@ std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
        "set it to false to train on full weights");
   need(!c.quant.load_in_8bit, "load_in_8bit", "load_in_8bit is not available yet", "set it to false");
   need(!c.training.fp16, "fp16", "fp16 with loss scaling is not available yet", "use bf16");
-  need(ops::kHasCuda || c.run.device != DeviceChoice::cuda, "device", "device cuda is not in this build",
-       "set device to cpu or auto");
+  if (c.run.device == DeviceChoice::cuda)
+    need(cuda_problem().empty(), "device", "device cuda: " + cuda_problem(), "set device to cpu or auto");
   need(c.run.nproc == 1, "nproc", "more than one process is not available yet", "set nproc to 1");
   need(optimizer_family(c.training.optim) == OptimizerFamily::adamw, "optim",
        fmt::format("optim \"{}\" is not available yet", c.training.optim), "use adamw_torch_fused");

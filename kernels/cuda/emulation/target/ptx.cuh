@@ -57,6 +57,8 @@ inline float exp2(float x) {
   return std::exp2(x);
 }
 
+inline void opaque(int&) {}
+
 inline void bar_sync(int id, int threads, Place place = Place::current()) {
   emulation::barrier({.id = id, .threads = threads}, place);
 }

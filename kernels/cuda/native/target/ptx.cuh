@@ -108,6 +108,12 @@ __device__ __forceinline__ float exp2(float x) {
   return y;
 }
 
+/// Hides where a value comes from, so that what is computed from it stays where it is written: compilers otherwise keep
+/// more addresses over a loop than there are registers.
+__device__ __forceinline__ void opaque(int& x) {
+  asm volatile("" : "+r"(x));
+}
+
 /// Barrier `id` (1 to 15; 0 is __syncthreads) for `threads` threads, a multiple of 32.
 __device__ __forceinline__ void bar_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");

@@ -1,0 +1,175 @@
+// Whole runs on a CUDA device, or under the harness that stands in for one: the curves of transformers, and what must
+// not change a result there.
+#include "core/device.h"
+#include "core/file.h"
+#include "tests/e2e/support.h"
+
+namespace qtrain::e2e {
+namespace {
+
+/// A run of a golden curve on the device.
+fs::path run_curve(const std::string& name, const TempFolder& folder, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> words{"config.json", "device=cuda", "output_dir=" + (folder / "out").string(), "threads=1"};
+  words.insert(words.end(), more.begin(), more.end());
+  const Outcome outcome = qtrain_ok({.words = words, .folder = kGoldens / "curves" / name});
+  EXPECT_THAT(outcome.err, ::testing::HasSubstr("compute capability"));
+  return folder / "out";
+}
+
+class CudaCurve : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(CudaCurve, is_that_of_transformers) {
+  const TempFolder folder;
+  const fs::path golden = kGoldens / "curves" / GetParam(), output = run_curve(GetParam(), folder);
+  const Json expected = read_json(golden / "expected.json");
+  // As on the CPU: float32 on both sides, and sums of another order.
+  const auto tolerance = [&](const char* what) { return 4 * expected.at("spread").at(what).get<double>() + 1e-6; };
+  const auto rows = history(output, "loss");
+  const Json& steps = expected.at("steps");
+  ASSERT_EQ(rows.size(), steps.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_NEAR(rows[i].at("loss"), steps[i].at("loss"), tolerance("loss")) << "step " << i + 1;
+    EXPECT_NEAR(rows[i].at("grad_norm"), steps[i].at("grad_norm"), tolerance("grad_norm")) << "step " << i + 1;
+  }
+  if (!fs::exists(golden / "expected_final.safetensors")) return;
+  EXPECT_LT(largest_difference(golden / "expected_final.safetensors", output), 2 * tolerance("final"));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaCurve,
+                         ::testing::Values("llama_full", "llama_bias_full", "llama_lora_all", "qwen3_full",
+                                           "qwen3_lora_rs", "label_free_window"),
+                         [](const auto& info) { return std::string(info.param); });
+
+/// Packed text on an untrained model, with accumulation.
+class CudaRun : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write_untrained_model(folder_ / "model");
+    std::vector<Json> rows;
+    for (int i = 0; i < 12; ++i) {
+      std::string text;
+      for (int k = 0; k <= i % 5; ++k) text += " the " + std::to_string((i * 37 + k * k) % 101) + " ways of it";
+      rows.push_back({{"text", text}});
+    }
+    write_file(folder_ / "data.jsonl", jsonl(rows));
+  }
+
+  Json config(const Json& changes) const {
+    Json c{{"model_name_or_path", (folder_ / "model").string()},
+           {"dataset_name", (folder_ / "data.jsonl").string()},
+           {"output_dir", (folder_ / "out").string()},
+           {"device", "cuda"},
+           {"bf16", false},
+           {"threads", 1},
+           {"max_steps", 2},
+           {"max_length", 48},
+           {"packing", true},
+           {"per_device_train_batch_size", 2},
+           {"gradient_accumulation_steps", 2},
+           {"gradient_checkpointing", false},
+           {"learning_rate", 0.002},
+           {"logging_steps", 1},
+           {"save_strategy", "no"}};
+    c.update(changes);
+    return c;
+  }
+  Json lora(Json changes) const {
+    changes.update({{"use_peft", true}, {"lora_r", 4}, {"lora_dropout", 0.1}, {"lora_target_modules", "all-linear"}});
+    return config(changes);
+  }
+  /// Trains and returns the bytes of the trained weights.
+  std::string trained(const Json& c) const {
+    fs::remove_all(folder_ / "out");
+    train_ok(folder_.path(), c);
+    return bytes_of(folder_ / "out" / (c.contains("use_peft") ? "adapter_model.safetensors" : "model.safetensors"));
+  }
+  std::vector<double> losses() const { return column(history(folder_ / "out", "loss"), "loss"); }
+
+  TempFolder folder_;
+};
+
+TEST_F(CudaRun, recomputation_gives_the_same_bits) {
+  for (const bool adapter : {false, true}) {
+    const auto base = [&](const Json& changes) { return adapter ? lora(changes) : config(changes); };
+    const std::string kept = trained(base({{"gradient_checkpointing", false}}));
+    EXPECT_TRUE(kept == trained(base({{"gradient_checkpointing", "selective"}}))) << "selective, adapter " << adapter;
+    EXPECT_TRUE(kept == trained(base({{"gradient_checkpointing", true}}))) << "block, adapter " << adapter;
+  }
+}
+
+TEST_F(CudaRun, follows_the_processor) {
+  for (const bool adapter : {false, true}) {
+    const auto base = [&](const Json& changes) { return adapter ? lora(changes) : config(changes); };
+    trained(base({{"max_steps", 3}}));
+    const std::vector<double> there = losses();
+    trained(base({{"max_steps", 3}, {"device", "cpu"}}));
+    const std::vector<double> here = losses();
+    ASSERT_EQ(there.size(), 3u);
+    // Float32 sums of another order, and the same dropout masks.
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(there[i], here[i], 1e-5) << "step " << i + 1;
+  }
+}
+
+TEST_F(CudaRun, in_bfloat16_is_near_float32) {
+  trained(config({{"max_steps", 3}}));
+  const std::vector<double> wide = losses();
+  const std::string once = trained(config({{"max_steps", 3}, {"bf16", true}}));
+  const std::vector<double> narrow = losses();
+  ASSERT_EQ(narrow.size(), 3u);
+  EXPECT_NE(narrow, wide) << "bf16 has no effect";
+  // Activations of 8 bits: a relative 2^-8 in each of about 400 logits near 0, averaged over the tokens.
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(narrow[i], wide[i], 5e-3) << "step " << i + 1;
+  EXPECT_TRUE(once == trained(config({{"max_steps", 3}, {"bf16", true}}))) << "a second run differs";
+}
+
+TEST_F(CudaRun, goes_on_bit_for_bit) {
+  const Json all = config({{"max_steps", 4}, {"save_strategy", "steps"}, {"save_steps", 2}});
+  const std::string whole = trained(all);
+  fs::remove_all(folder_ / "out/checkpoint-4");
+  fs::remove(folder_ / "out/model.safetensors");
+  train_ok(folder_.path(), all);
+  EXPECT_TRUE(whole == bytes_of(folder_ / "out/model.safetensors"));
+}
+
+TEST_F(CudaRun, answers_as_the_processor_does) {
+  trained(config({{"max_steps", 3}, {"learning_rate", 0.02}}));
+  const auto answer = [&](const char* device) {
+    return qtrain_ok({.words = {"generate", "--model", (folder_ / "out").string(), "--prompt", "the ways", "--raw",
+                                "--dtype", "float32", "--greedy", "--max_new_tokens", "5", "--device", device}})
+        .out;
+  };
+  const std::string there = answer("cuda");
+  EXPECT_GT(there.size(), 2u);
+  EXPECT_EQ(there, answer("cpu"));
+}
+
+TEST_F(CudaRun, evaluates_as_the_processor_does) {
+  Json c = config({{"eval_dataset_name", (folder_ / "data.jsonl").string()}});
+  const auto loss = [&](const char* device) {
+    c["device"] = device;
+    write_file(folder_ / "run.json", dump_json(c));
+    return parse_json(qtrain_ok({.words = {"eval", (folder_ / "run.json").string(), "--json"}}).out, "eval")
+        .at("eval_loss")
+        .get<double>();
+  };
+  EXPECT_NEAR(loss("cuda"), loss("cpu"), 1e-5);
+}
+
+TEST_F(CudaRun, says_before_the_first_step_what_does_not_fit) {
+  if (!cuda_info().emulated) GTEST_SKIP() << "needs a device of few bytes";
+  ASSERT_EQ(setenv("QTRAIN_EMULATION", "memory=18874368", 1), 0);  // 16 MiB of it are the scratch memory of ops
+  write_file(folder_ / "run.json", dump_json(config({{"per_device_train_batch_size", 32}, {"bf16", true}})));
+  const Outcome outcome = qtrain({.words = {(folder_ / "run.json").string()}});
+  unsetenv("QTRAIN_EMULATION");
+  EXPECT_EQ(outcome.code, 4);
+  for (const char* text : {"activations", "optimizer state", "MiB there", "per_device_train_batch_size="})
+    EXPECT_THAT(outcome.err, ::testing::HasSubstr(text));
+}
+
+TEST_F(CudaRun, doctor_names_the_device) {
+  const Json report = parse_json(qtrain_ok({.words = {"doctor", "--json"}}).out, "doctor");
+  EXPECT_THAT(report.at("CUDA").at("value").get<std::string>(), ::testing::HasSubstr("compute capability"));
+}
+
+}  // namespace
+}  // namespace qtrain::e2e

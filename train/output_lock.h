@@ -1,0 +1,19 @@
+#pragma once
+#include <filesystem>
+
+namespace qtrain {
+
+/// The right to write to an output directory, held while it lives (flock on DIR/.lock). Makes the directory.
+class OutputLock {
+ public:
+  /// A usage error if another run holds it, a disk error if the directory cannot be written to.
+  explicit OutputLock(const std::filesystem::path& output);
+  ~OutputLock();
+  OutputLock(const OutputLock&) = delete;
+  OutputLock& operator=(const OutputLock&) = delete;
+
+ private:
+  int file_;
+};
+
+}  // namespace qtrain
