@@ -119,7 +119,7 @@ std::vector<PackedRow> packed_rows(const Documents& documents, const DatasetOpti
     std::vector<std::int64_t> lengths;
     for (std::int64_t i = 0; i < count; ++i) lengths.push_back(documents.length(order[idx(first + i)]));
     for (PackedRow& row : pack(options.packing, lengths, *options.max_length)) {
-      for (Piece& piece : row) piece.document = order[idx(first + piece.document)];
+      for (DocumentSlice& piece : row) piece.document = order[idx(first + piece.document)];
       rows.push_back(std::move(row));
     }
   }
@@ -156,13 +156,13 @@ class RowWriter {
     ids_.clear();
     labels_.clear();
     starts_.clear();
-    for (const Piece& piece : row) add(piece);
+    for (const DocumentSlice& piece : row) add(piece);
     if (!borders_) starts_.assign(ids_.empty() ? 0 : 1, 0);
     dataset_.append({.input_ids = ids_, .labels = labels_, .document_starts = starts_});
   }
 
  private:
-  void add(const Piece& piece) {
+  void add(const DocumentSlice& piece) {
     const auto begin = idx(documents_.offsets[idx(piece.document)] + piece.begin), size = idx(piece.size);
     const std::size_t at = ids_.size();
     if (size > 0) starts_.push_back(static_cast<std::int32_t>(at));

@@ -11,8 +11,8 @@ namespace qtrain {
 namespace {
 
 /// The documents as pieces of at most row_length tokens: cut off behind it, or split into several.
-std::vector<Piece> pieces_of(std::span<const std::int64_t> lengths, std::int64_t row_length, Packing packing) {
-  std::vector<Piece> pieces;
+std::vector<DocumentSlice> pieces_of(std::span<const std::int64_t> lengths, std::int64_t row_length, Packing packing) {
+  std::vector<DocumentSlice> pieces;
   for (std::size_t d = 0; d < lengths.size(); ++d)
     for (std::int64_t begin = 0; begin < lengths[d]; begin += row_length) {
       pieces.push_back({static_cast<std::int64_t>(d), begin, std::min(row_length, lengths[d] - begin)});
@@ -21,11 +21,12 @@ std::vector<Piece> pieces_of(std::span<const std::int64_t> lengths, std::int64_t
   return pieces;
 }
 
-std::vector<PackedRow> best_fit_decreasing(std::vector<Piece> pieces, std::int64_t row_length) {
-  std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.size > b.size; });
+std::vector<PackedRow> best_fit_decreasing(std::vector<DocumentSlice> pieces, std::int64_t row_length) {
+  std::stable_sort(pieces.begin(), pieces.end(),
+                   [](const DocumentSlice& a, const DocumentSlice& b) { return a.size > b.size; });
   std::vector<PackedRow> rows;
   std::map<std::int64_t, std::deque<std::size_t>> rows_with_room;
-  for (const Piece& piece : pieces) {
+  for (const DocumentSlice& piece : pieces) {
     const auto best = rows_with_room.lower_bound(piece.size);
     std::size_t row = rows.size();
     std::int64_t room = row_length;

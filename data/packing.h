@@ -17,13 +17,13 @@ enum class Packing : std::uint8_t {
 Packing packing_named(std::string_view name);
 
 /// Part of a document: tokens [begin, begin + size) of document `document`.
-struct Piece {
+struct DocumentSlice {
   std::int64_t document = 0;
   std::int64_t begin = 0;
   std::int64_t size = 0;
-  friend bool operator==(const Piece&, const Piece&) = default;
+  friend bool operator==(const DocumentSlice&, const DocumentSlice&) = default;
 };
-using PackedRow = std::vector<Piece>;
+using PackedRow = std::vector<DocumentSlice>;
 
 /// Packs documents of the given lengths into rows of at most row_length tokens: a pure function. Empty documents take
 /// no part. Best fit decreasing: by length descending (file order among equals), each into the row with the least room

@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <regex>
 #include <set>
+#include <sstream>
 
 #include "tests/style/source_tree.h"
 
@@ -95,6 +98,23 @@ std::vector<SourceFile> code_files() {
   return files;
 }
 
+// "qtrain::Tensor" for every type that a file defines in namespaces with names.
+std::set<std::string> types_of(const SourceFile& file) {
+  static const std::regex opening(R"(^namespace ([\w:]*) ?\{$)"), closing(R"(^\}  // namespace\b)"),
+      type(R"(^(?:struct|class|enum class|union) (\w+)(?=$| )[^;]*$)");
+  std::set<std::string> types;
+  std::vector<std::string> spaces;
+  std::istringstream lines(file.text);
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch m;
+    if (std::regex_search(line, m, opening)) spaces.push_back(m[1]);
+    if (std::regex_search(line, closing) && !spaces.empty()) spaces.pop_back();
+    if (!spaces.empty() && std::count(spaces.begin(), spaces.end(), "") == 0 && std::regex_search(line, m, type))
+      types.insert(spaces.back() + "::" + m[1].str());
+  }
+  return types;
+}
+
 SourceFile file(const std::string& path, const std::string& text) {
   return {.path = path, .text = text};
 }
@@ -109,6 +129,27 @@ TEST(HouseRules, the_texts_keep_them) {
   for (const SourceFile& f : source_tree(QTRAIN_SOURCE_DIR)) {
     EXPECT_THAT(is_verbatim(f) ? std::vector<std::string>{} : violations(text_rules(), f, f.text), IsEmpty());
   }
+}
+
+// Two types of one name are one type for the linker, which keeps the functions of either.
+TEST(HouseRules, a_name_means_one_type) {
+  std::map<std::string, std::filesystem::path> defined;
+  for (const SourceFile& f : code_files()) {
+    if (f.path.string().find("/native/") != std::string::npos) continue;  // twins of kernels/cuda/emulation
+    for (const std::string& type : types_of(f)) {
+      const auto [first, is_new] = defined.emplace(type, f.path);
+      EXPECT_TRUE(is_new) << type << " is defined in " << first->second << " and in " << f.path;
+    }
+  }
+  EXPECT_GT(defined.size(), 100u);
+}
+
+TEST(HouseRules, types_are_found_where_the_linker_sees_them) {
+  EXPECT_THAT(
+      types_of(file("a.h",
+                    "namespace qtrain {\nstruct A {\n};\nclass B;\nnamespace {\nstruct C {\n};\n}  // namespace\n"
+                    "class D : public A {\n};\n}  // namespace qtrain\n")),
+      ElementsAre("qtrain::A", "qtrain::D"));
 }
 
 TEST(HouseRules, headers_have_a_guard) {
