@@ -18,23 +18,27 @@ std::size_t rounded_up(std::size_t bytes, std::size_t unit) {
 Tensor Arena::take(DType dtype, Shape shape) {
   const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
   const std::size_t begin = used_;
-  const bool cuda = device_.kind == DeviceKind::cuda;
-  used_ += cuda ? rounded_up(bytes + cuda::guard_bytes(), kCudaAlign) : rounded_up(bytes, kAlign);
+  used_ += on_cuda() ? rounded_up(bytes + cuda::guard_bytes(), kCudaAlign) : rounded_up(bytes, kAlign);
   if (committed() && used_ > planned_)
     fail(ErrorKind::internal, {.cause = "arena '" + name_ + "' was planned for " + std::to_string(planned_) +
                                         " bytes and is asked for " + std::to_string(used_)});
   planned_ = std::max(planned_, used_);
-  std::byte* base = committed() ? memory_.data() + begin : nullptr;
-  if (base && cuda) cuda::open({base, bytes});
-  return {base, dtype, shape, device_};
+  std::byte* memory = placement_ == Placement::device ? memory_.data() : pinned_.data();
+  std::byte* base = memory ? memory + begin : nullptr;
+  if (base && on_cuda()) cuda::open({base, bytes});
+  return {base, dtype, shape, placement_ == Placement::device ? device_ : Device{}};
 }
 
 void Arena::commit() {
   check(!committed(), "an arena is committed once");
+  committed_ = true;
   used_ = 0;
-  planned_ = std::max<std::size_t>(planned_, kAlign);
-  memory_ = DeviceMemory(device_, planned_, name_);
-  if (device_.kind == DeviceKind::cuda) cuda::fence({memory_.data(), memory_.bytes()});
+  if (planned_ == 0) return;
+  if (placement_ == Placement::device)
+    memory_ = DeviceMemory(device_, planned_, name_);
+  else
+    pinned_ = PinnedMemory(device_, planned_);
+  if (on_cuda()) cuda::fence({memory_.data(), memory_.bytes()});
 }
 
 }  // namespace qtrain

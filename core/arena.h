@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "core/device.h"
@@ -7,16 +8,24 @@
 
 namespace qtrain {
 
-/// A named segment of device memory that hands out tensors one after the other and never frees one by itself.
+/// Where the memory of an arena is.
+enum class Placement : std::uint8_t {
+  device,  ///< on the device
+  pinned,  ///< page-locked memory of the host, for what a device fetches when it needs it
+};
+
+/// A named segment of memory that hands out tensors one after the other and never frees one by itself.
 /// Before `commit` it only measures: tensors have shapes and no storage. The caller runs the same layout code twice,
 /// so planned bytes and used bytes cannot differ; asking for more than was planned is an internal error.
 class Arena {
  public:
-  explicit Arena(std::string name, Device device = {}) : name_(std::move(name)), device_(device) {}
+  explicit Arena(std::string name, Device device = {}, Placement placement = Placement::device)
+      : name_(std::move(name)), device_(device), placement_(placement) {}
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  /// A tensor aligned to 64 bytes (256 on a CUDA device); uninitialised. Without storage while measuring.
+  /// A tensor aligned to 64 bytes (256 on a CUDA device); uninitialised. Without storage while measuring. Pinned
+  /// tensors are tensors of the host.
   Tensor take(DType dtype, Shape shape);
 
   /// Allocates the high-water mark of what was taken since construction and starts over. Throws ErrorKind::memory.
@@ -24,17 +33,23 @@ class Arena {
   /// Everything taken so far may be handed out again.
   void reset() { used_ = 0; }
 
-  bool committed() const { return memory_.data() != nullptr; }
+  bool committed() const { return committed_; }
   const std::string& name() const { return name_; }
   Device device() const { return device_; }
+  Placement placement() const { return placement_; }
   std::size_t used() const { return used_; }
   /// Bytes planned: the largest `used` ever seen.
   std::size_t planned() const { return planned_; }
 
  private:
+  bool on_cuda() const { return placement_ == Placement::device && device_.kind == DeviceKind::cuda; }
+
   std::string name_;
   Device device_;
+  Placement placement_;
   DeviceMemory memory_;
+  PinnedMemory pinned_;
+  bool committed_ = false;
   std::size_t used_ = 0, planned_ = 0;
 };
 

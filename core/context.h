@@ -51,13 +51,10 @@ class Ctx {
   }
 
  private:
-  struct Free {
-    void operator()(std::byte* p) const;
-  };
   Device device_;
   MatmulPrecision matmul_;
   std::unique_ptr<ThreadPool> pool_;
-  std::unique_ptr<std::byte, Free> workspace_;
+  DeviceMemory workspace_;  ///< of the CPU
   Stream stream_;
   DeviceMemory scratch_;
   std::map<std::type_index, std::shared_ptr<void>> kept_;

@@ -3,6 +3,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 
@@ -14,6 +16,21 @@ namespace {
 bool is_cuda(Device d) {
   return d.kind == DeviceKind::cuda;
 }
+
+/// Memory belongs to the process, and so does its count.
+struct Tally {
+  std::atomic<std::size_t> now{0}, most{0};
+
+  static Tally& of(DeviceKind kind) {
+    static std::array<Tally, 2> all;
+    return all.at(static_cast<std::size_t>(kind));
+  }
+  void add(std::size_t bytes) {
+    const std::size_t sum = now += bytes;
+    for (std::size_t before = most; before < sum && !most.compare_exchange_weak(before, sum);) {
+    }
+  }
+};
 
 void* map_host(std::size_t bytes) {
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -51,6 +68,7 @@ void synchronize(Device device) {
 DeviceMemory::DeviceMemory(Device device, std::size_t bytes, std::string_view purpose)
     : device_(device), bytes_(std::max<std::size_t>(bytes, 1)) {
   data_ = claim(is_cuda(device) ? cuda::allocate(device.index, bytes_) : map_host(bytes_), bytes_, purpose);
+  Tally::of(device.kind).add(bytes_);
 }
 
 void DeviceMemory::release() {
@@ -60,6 +78,12 @@ void DeviceMemory::release() {
   else
     munmap(data_, bytes_);
   data_ = nullptr;
+  Tally::of(device_.kind).now -= bytes_;
+}
+
+AllocatedBytes allocated_bytes(DeviceKind kind) {
+  const Tally& tally = Tally::of(kind);
+  return {.now = tally.now, .most = tally.most};
 }
 
 PinnedMemory::PinnedMemory(Device device, std::size_t bytes)

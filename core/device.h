@@ -32,6 +32,12 @@ DeviceInfo cuda_info(int index = 0);
 /// Waits for all streams of the device and throws what went wrong.
 void synchronize(Device device);
 
+/// Bytes of all DeviceMemory on the devices of a kind: what there is now, and the most that there was.
+struct AllocatedBytes {
+  std::size_t now = 0, most = 0;
+};
+AllocatedBytes allocated_bytes(DeviceKind kind);
+
 /// Uninitialised memory of a device. Freeing it waits for the work that is queued on the device.
 class DeviceMemory {
  public:

@@ -1,6 +1,7 @@
 #include "core/param_store.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "core/rng.h"
 #include "core/transfer.h"
@@ -69,13 +70,16 @@ void ParamStore::allocate() {
   grads_.commit();
   lay_out();
   for (const Arena* arena : {&values_, &grads_})
-    check(arena->used() == 0 || arena->used() == arena->planned(), "a store uses other memory than was planned");
+    check(arena->used() == arena->planned(), "a store uses other memory than was planned");
 }
 
 void ParamStore::initialise(Ctx& ctx, std::uint64_t seed) {
   for (const Param& p : params_) {
     if (p.spec.init.kind == Init::Kind::zeros) {
-      ctx.stream().fill(p.value.data, 0, p.value.bytes());
+      if (p.value.device.kind == DeviceKind::cpu)
+        std::memset(p.value.data, 0, p.value.bytes());
+      else
+        ctx.stream().fill(p.value.data, 0, p.value.bytes());
       continue;
     }
     write_pieces(ctx, p.value, [&](std::int64_t first, Tensor part) {

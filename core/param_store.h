@@ -42,8 +42,8 @@ struct Param {
 /// optimizer declares its own state in a second store. References stay valid for the life of the store.
 class ParamStore {
  public:
-  explicit ParamStore(const std::string& name, Device device = {})
-      : values_(name, device), grads_(name + " gradients", device) {}
+  explicit ParamStore(const std::string& name, Device device = {}, Placement placement = Placement::device)
+      : values_(name, device, placement), grads_(name + " gradients", device) {}
 
   /// Before `allocate`. A name is declared once.
   Param& declare(ParamSpec spec);

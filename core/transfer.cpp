@@ -99,7 +99,7 @@ void Mailbox::send(Ctx& ctx) {
 }
 
 DeviceNumbers::DeviceNumbers(Device device, int count)
-    : memory_(device, static_cast<std::size_t>(count) * sizeof(double), "sums"),
+    : memory_(device, bytes(count), "sums"),
       host_(device, memory_.bytes()),
       all_{memory_.data(), DType::f64, {count}, device} {}
 

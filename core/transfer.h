@@ -46,6 +46,8 @@ class Mailbox {
 class DeviceNumbers {
  public:
   DeviceNumbers(Device device, int count);
+  /// Of the device.
+  static std::size_t bytes(int count) { return static_cast<std::size_t>(count) * sizeof(double); }
   /// f64 [1]
   Tensor operator[](int i) const { return all_.slice(i, 1); }
   /// All become 0.

@@ -21,6 +21,31 @@ struct Gemm {
 void run_cpu(Ctx&, const Gemm&);
 void run_cuda(Ctx&, const Gemm&);
 
+/// The most bytes of A and of B that the products of a model convert at a time. A GPU multiplies operands of one type;
+/// others are converted first, in memory of their own.
+struct GemmMemory {
+  std::size_t converted_a = 0, converted_b = 0;
+};
+inline void run_cpu(Ctx&, const GemmMemory&) {}
+void run_cuda(Ctx&, const GemmMemory&);
+
+/// Takes that memory now, so that no product has to.
+inline void reserve(Ctx& ctx, const GemmMemory& memory) {
+  dispatch(ctx, memory);
+}
+
+/// Bytes that the library of a GPU may use while it computes: 32 MiB from Hopper on, as NVIDIA recommends, else 8 MiB.
+inline std::size_t gemm_workspace(int compute_capability_major) {
+  return (compute_capability_major >= 9 ? std::size_t{32} : std::size_t{8}) << 20;
+}
+
+/// The type that a GPU multiplies both operands in.
+inline DType gemm_operand_type(MatmulPrecision matmul, DType a, DType b) {
+  const bool half = a != DType::f32 && b != DType::f32;
+  if (half && a == b) return a;
+  return matmul == MatmulPrecision::bf16 ? DType::bf16 : DType::f32;
+}
+
 inline void gemm(Ctx& ctx, const Gemm& g) {
   if (!g.c.wanted()) return;
   check(g.a.shape.rank == 2 && g.b.shape.rank == 2 && g.c.t.shape.rank == 2, "gemm: operands are matrices");

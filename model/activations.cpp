@@ -43,30 +43,37 @@ struct Builder {
     return arena.take(dtype, slot_shape(slot, plan, tokens));
   }
 
-  // Slots without memory of their own share one set; every layer's output is the next one's input.
+  // The input of each block, and the output of the last. In training the first block of a group has its own and the
+  // others share theirs with those of other groups; else only two are in use at a time.
+  std::vector<Tensor> residual_stream(Pass pass) const {
+    const std::int64_t layers = plan.config->layers, period = pass == Pass::train ? plan.recompute.group : 2;
+    std::vector<Tensor> stream;
+    for (std::int64_t l = 0; l <= layers; ++l) {
+      const bool kept = pass == Pass::train && (l % period == 0 || l == layers);
+      stream.push_back(kept || l < period ? take(Slot::x) : stream[static_cast<std::size_t>(l % period)]);
+    }
+    return stream;
+  }
+
+  // Slots without memory of their own share one set.
   void add_layers(Activations& a, Pass pass) const {
     const SlotSet stash = pass == Pass::train ? plan.recompute.stash : SlotSet{};
+    const SlotSet stream_slots{Slot::x, Slot::out};
+    const auto take_all = [&](Slots& into, SlotSet slots) {
+      for (int i = 0; i < kSlots; ++i)
+        if (const auto slot = static_cast<Slot>(i); slots.has(slot)) into[slot] = take(slot);
+    };
     Slots shared;
-    for (int i = 0; i < kSlots; ++i) {
-      const auto slot = static_cast<Slot>(i);
-      if (!stash.has(slot) && slot != Slot::x && slot != Slot::out) shared[slot] = take(slot);
-    }
-    const std::int64_t layers = plan.config->layers;
-    Tensor in = take(Slot::x);
-    const Tensor other = pass == Pass::train ? Tensor{} : take(Slot::x);
-    const Tensor first = in;
-    for (std::int64_t l = 0; l < layers; ++l) {
+    take_all(shared, kAllSlots - stash - stream_slots);
+    const std::vector<Tensor> stream = residual_stream(pass);
+    for (std::size_t l = 0; l + 1 < stream.size(); ++l) {
       Slots s = shared;
-      for (int i = 0; i < kSlots; ++i) {
-        const auto slot = static_cast<Slot>(i);
-        if (stash.has(slot) && slot != Slot::x && slot != Slot::out) s[slot] = take(slot);
-      }
-      s[Slot::x] = in;
-      s[Slot::out] = pass == Pass::train ? take(Slot::out) : (l % 2 == 0 ? other : first);
-      in = s[Slot::out];
+      take_all(s, stash - stream_slots);
+      s[Slot::x] = stream[l];
+      s[Slot::out] = stream[l + 1];
       a.layers.push_back(s);
     }
-    a.final_hidden = in;
+    a.final_hidden = stream.back();
   }
 
   void add_grads(Activations& a) const {
@@ -117,7 +124,9 @@ Activations lay_out_activations(Arena& arena, const ActivationPlan& plan, Pass p
     a.scratch = arena.take(plan.dtype, {projection_scratch(size.tokens, widest, plan.lora_rank, plan.lora_dropout)});
   }
   if (pass == Pass::train) b.add_grads(a);
+  const std::size_t before = arena.used();
   b.add_head(a, pass, size.targets);
+  a.head.bytes = arena.used() - before;
   return a;
 }
 

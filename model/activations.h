@@ -22,6 +22,17 @@ struct BatchSize {
   std::int64_t targets = 0;    ///< rows that reach the head
 };
 
+/// A pass and its largest batch.
+struct PlannedPass {
+  Pass pass = Pass::train;
+  BatchSize largest;
+};
+
+/// Bytes of the memory that passes share, and how many of them the loss head takes.
+struct ActivationBytes {
+  std::size_t total = 0, head = 0;
+};
+
 /// Everything that decides the layout of activations besides the batch.
 struct ActivationPlan {
   const ModelConfig* config;
@@ -34,6 +45,7 @@ struct ActivationPlan {
 /// Buffers of the loss head for one chunk of rows: gathered hidden states, normed ones, logits, and gradients.
 struct HeadBuffers {
   Tensor hidden, normed, inv_rms, logits, loss, d_hidden, d_normed;
+  std::size_t bytes = 0;  ///< of all of them
 };
 
 /// The tensors of one micro-batch. Building it twice (once on a measuring arena) is the memory plan.

@@ -63,6 +63,12 @@ class SlotSet {
   std::uint64_t bits_ = 0;
 };
 
+inline constexpr SlotSet kAllSlots = [] {
+  SlotSet all;
+  for (int i = 0; i < kSlots; ++i) all = all | SlotSet{static_cast<Slot>(i)};
+  return all;
+}();
+
 struct Slots : std::array<Tensor, kSlots> {
   Tensor& operator[](Slot s) { return at(static_cast<std::size_t>(s)); }
   const Tensor& operator[](Slot s) const { return at(static_cast<std::size_t>(s)); }
@@ -123,6 +129,7 @@ struct Stage {
 struct RecomputePlan {
   SlotSet stash;           ///< slots with memory of their own in every layer
   std::vector<int> rerun;  ///< stages to repeat before the backward pass, in order
+  std::int64_t group = 1;  ///< blocks that keep one input, of the first, and find the others from it
 };
 
 /// One reverse sweep derives what is kept and what reruns when the slots in `drop` are given up. Throws an internal

@@ -224,16 +224,4 @@ inline constexpr Stage kDecoderBlock[] = {
     add_stage<mid, down, out>,
 };
 
-/// What each recompute policy gives up; everything else follows from the table.
-struct RecomputePolicy {
-  std::string_view name;
-  SlotSet drop;
-};
-inline constexpr RecomputePolicy kRecomputePolicies[] = {
-    {"none", {}},
-    {"selective", {norm1, norm2, act, q, k}},
-    {"block", {norm1, rms1, q,    k,  v,   q_rms, k_rms,  q_rot,  k_rot,  att,    lse,       proj,    mid,
-               norm2, rms2, gate, up, act, down,  lora_q, lora_k, lora_v, lora_o, lora_gate, lora_up, lora_down}},
-};
-
 }  // namespace qtrain

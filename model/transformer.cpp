@@ -10,6 +10,7 @@
 #include "kernels/embedding.h"
 #include "kernels/gemm.h"
 #include "kernels/reduce.h"
+#include "model/recompute.h"
 #include "model/rope_tables.h"
 #include "model/stages.h"
 
@@ -21,11 +22,26 @@ constexpr std::span<const Stage> kDecodeBlock{kDecoderBlock<cached_attention_sta
 
 enum Linear : std::uint8_t { kQ, kK, kV, kO, kGate, kUp, kDown };
 
-const RecomputePolicy& policy_named(const std::string& name) {
-  for (const RecomputePolicy& p : kRecomputePolicies)
-    if (p.name == name) return p;
-  fail(ErrorKind::usage,
-       {.cause = "unknown recompute policy \"" + name + "\"", .remedy = "use none, selective or block"});
+RecomputePolicy policy_named(const std::string& name) {
+  const auto policy = recompute_policy(name);
+  if (!policy)
+    fail(ErrorKind::usage, {.cause = "unknown recompute policy \"" + name + "\"",
+                            .remedy = "use none, selective, block or blocks:N (N from 2 on)"});
+  return *policy;
+}
+
+// Lays out every pass in the same memory; the bytes of the largest.
+ActivationBytes lay_out(Arena& arena, const ActivationPlan& plan, std::vector<PlannedPass> passes) {
+  std::int64_t positions = 0;
+  for (const PlannedPass& p : passes) positions = std::max(positions, p.largest.positions);
+  ActivationBytes most;
+  for (PlannedPass& p : passes) {
+    arena.reset();
+    p.largest.positions = positions;
+    const Activations a = lay_out_activations(arena, plan, p.pass, p.largest);
+    if (arena.used() > most.total) most = {.total = arena.used(), .head = a.head.bytes};
+  }
+  return most;
 }
 
 Sink sink_of(const Param* p) {
@@ -55,11 +71,11 @@ KvCache::KvCache(const Transformer& model, std::int64_t rows, std::int64_t capac
   }
 }
 
-Transformer::Transformer(Ctx& ctx, TransformerOptions options)
+Transformer::Transformer(Device device, TransformerOptions options)
     : options_(std::move(options)),
-      weights_("weights", ctx.device()),
-      adapter_("adapter", ctx.device()),
-      arena_("activations", ctx.device()) {
+      weights_("weights", device),
+      adapter_("adapter", device),
+      arena_("activations", device) {
   const ModelConfig& c = options_.config;
   const Init normal{Init::Kind::normal, c.initializer_range};
   embedding_ = declare_weight("model.embed_tokens.weight", {c.vocab_size, c.hidden_size}, normal);
@@ -70,7 +86,20 @@ Transformer::Transformer(Ctx& ctx, TransformerOptions options)
     fail(ErrorKind::usage,
          {.cause = "lora_target_modules matches no layer of the model",
           .remedy = "use all-linear, or names such as q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"});
-  recompute_ = plan_recompute(kTrainBlock, policy_named(options_.recompute).drop, widest_training());
+  recompute_ = recompute_plan(options_.recompute);
+}
+
+RecomputePlan Transformer::recompute_plan(const std::string& policy) const {
+  const RecomputePolicy p = policy_named(policy);
+  RecomputePlan plan = plan_recompute(kTrainBlock, p.drop, widest_training());
+  plan.group = p.group;
+  return plan;
+}
+
+void Transformer::recompute_with(const std::string& policy) {
+  check(planned_.empty(), "a recompute policy is chosen before activations are planned");
+  recompute_ = recompute_plan(policy);
+  options_.recompute = policy;
 }
 
 Param* Transformer::declare_weight(const std::string& name, Shape shape, Init init) {
@@ -204,22 +233,36 @@ ActivationPlan Transformer::activation_plan() const {
 
 void Transformer::plan(Pass pass, BatchSize largest) {
   check(!arena_.committed(), "activations are planned before commit");
-  largest_ = {.tokens = std::max(largest_.tokens, largest.tokens),
-              .positions = std::max(largest_.positions, largest.positions),
-              .targets = std::max(largest_.targets, largest.targets)};
-  planned_.emplace_back(pass, largest);
+  most_positions_ = std::max(most_positions_, largest.positions);
+  planned_.push_back({pass, largest});
   // The rotary tables of every pass have the rows of the longest, so each new plan is laid out with all earlier ones.
-  for (auto [planned, size] : planned_) {
-    arena_.reset();
-    size.positions = largest_.positions;
-    lay_out_activations(arena_, activation_plan(), planned, size);
-  }
+  lay_out(arena_, activation_plan(), planned_);
 }
 
-std::size_t Transformer::activation_bytes(Pass pass, const BatchSize& size) const {
+ActivationBytes Transformer::activation_bytes(std::vector<PlannedPass> passes, const std::string& policy) const {
+  ActivationPlan plan = activation_plan();
+  plan.recompute = recompute_plan(policy);
   Arena measured("activations", arena_.device());
-  lay_out_activations(measured, activation_plan(), pass, size);
-  return measured.planned();
+  return lay_out(measured, plan, std::move(passes));
+}
+
+// There activations have the type of the operands; weights may have another, and logits are f32.
+ops::GemmMemory Transformer::product_memory(const std::vector<PlannedPass>& passes) const {
+  const DType type = options_.activation_dtype;
+  ops::GemmMemory memory;
+  for (const ParamStore* store : {&weights_, &adapter_})
+    for (const Param& p : store->all())
+      if (p.spec.shape.rank == 2 && p.spec.dtype != type)
+        memory.converted_b =
+            std::max(memory.converted_b, static_cast<std::size_t>(p.spec.shape.numel()) * size_of(type));
+  if (type == DType::f32 || type == DType::f64) return memory;
+  for (const PlannedPass& p : passes)
+    if (p.pass == Pass::train)
+      memory.converted_a = std::max(
+          memory.converted_a,
+          static_cast<std::size_t>(head_chunk_rows(config(), DType::f32, p.largest.targets) * config().vocab_size) *
+              size_of(type));
+  return memory;
 }
 
 void Transformer::commit() {
@@ -240,11 +283,11 @@ void Transformer::initialise_weights(Ctx& ctx, std::uint64_t seed) {
 void Transformer::begin(Ctx& ctx, Pass pass, BatchSize size) {
   arena_.reset();
   const std::int64_t longest = size.positions;
-  check(longest <= largest_.positions, "a sequence is longer than planned");
-  size.positions = largest_.positions;
+  check(longest <= most_positions_, "a sequence is longer than planned");
+  size.positions = most_positions_;
   act_ = lay_out_activations(arena_, activation_plan(), pass, size);
   // Only dynamic NTK depends on the sequence; every other table is filled once.
-  const std::int64_t depends = options_.config.rope.type == RopeConfig::Type::dynamic ? longest : largest_.positions;
+  const std::int64_t depends = options_.config.rope.type == RopeConfig::Type::dynamic ? longest : most_positions_;
   if (rope_rows_ == depends) return;
   fill_rope_tables(ctx, rope_frequencies(options_.config, depends), {act_.cos, act_.sin});
   rope_rows_ = depends;
@@ -271,11 +314,7 @@ void Transformer::forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& r
              .sin = act_.sin,
              .dropout_seed = run.pass == Pass::train ? run.dropout_seed : ConstTensor{}};
   ops::embedding(ctx, {.y = act_.layers.front()[x], .table = embedding_->value, .tokens = batch.tokens});
-  for (std::int64_t l = 0; l < config().layers; ++l) {
-    const BlockWeights w = acquire(l);
-    BlockRun block = block_run(ctx, l, w, tokens_);
-    run_forward(kTrainBlock, block);
-  }
+  for (std::int64_t l = 0; l < config().layers; ++l) run_block(ctx, l);
   head_loss(ctx, batch, run);
 }
 
@@ -319,8 +358,23 @@ void Transformer::head_loss(Ctx& ctx, const TokenBatch& batch, const ForwardRun&
   }
 }
 
+void Transformer::run_block(Ctx& ctx, std::int64_t layer) {
+  const BlockWeights w = acquire(layer);
+  BlockRun run = block_run(ctx, layer, w, tokens_);
+  run_forward(kTrainBlock, run);
+}
+
+// Before the last block of a group: the inputs of the group from that of its first block. Those of the last group are
+// still there.
+void Transformer::find_inputs(Ctx& ctx, std::int64_t layer) {
+  const std::int64_t group = recompute_.group;
+  if (layer % group != group - 1 || layer == config().layers - 1) return;
+  for (std::int64_t l = layer - group + 1; l < layer; ++l) run_block(ctx, l);
+}
+
 void Transformer::backward(Ctx& ctx, const TokenBatch& batch, const std::function<void(std::int64_t)>& on_layer_done) {
   for (std::int64_t l = config().layers; l-- > 0;) {
+    find_inputs(ctx, l);
     const BlockWeights w = acquire(l);
     BlockRun run = block_run(ctx, l, w, tokens_);
     run_backward(kTrainBlock, recompute_, run);

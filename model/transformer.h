@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/param_store.h"
+#include "kernels/gemm.h"
 #include "model/activations.h"
 #include "model/lora.h"
 #include "model/model_config.h"
@@ -19,7 +20,7 @@ struct TransformerOptions {
   Update base = Update::trained;  ///< frozen for adapter training and inference
   std::optional<LoraConfig> lora = {};
   Update adapter = Update::trained;
-  std::string recompute = "none";  ///< a name of kRecomputePolicies
+  std::string recompute = "none";  ///< see recompute_policy
 };
 
 /// One micro-batch on the device: ragged rows one after the other, no padding. All i32.
@@ -67,7 +68,9 @@ struct DecodeBatch {
 /// arena.
 class Transformer {
  public:
-  Transformer(Ctx& ctx, TransformerOptions options);
+  /// Declares what there will be on the device, which is not touched before `commit`.
+  Transformer(Device device, TransformerOptions options);
+  Transformer(Ctx& ctx, TransformerOptions options) : Transformer(ctx.device(), std::move(options)) {}
 
   const ModelConfig& config() const { return options_.config; }
   const TransformerOptions& options() const { return options_; }
@@ -78,8 +81,12 @@ class Transformer {
   /// Plans activations for every pass up to `largest`; commit allocates weights and activations.
   void plan(Pass pass, BatchSize largest);
   void commit();
-  /// Bytes of activations that `plan` would need for one pass; changes nothing.
-  std::size_t activation_bytes(Pass pass, const BatchSize& size) const;
+  /// Bytes of activations that such plans would need under a recompute policy; changes nothing.
+  ActivationBytes activation_bytes(std::vector<PlannedPass> passes, const std::string& policy) const;
+  /// What the products of such passes convert on a GPU.
+  ops::GemmMemory product_memory(const std::vector<PlannedPass>& passes) const;
+  /// Another recompute policy than that of the options, before anything is planned.
+  void recompute_with(const std::string& policy);
   /// Random weights, with the distribution of transformers.
   void initialise_weights(Ctx& ctx, std::uint64_t seed);
   const Arena& activations() const { return arena_; }
@@ -110,9 +117,12 @@ class Transformer {
   BlockWeights acquire(std::int64_t layer) const;
   BlockWeights widest_training() const;
   Projection acquire_linear(const ProjectionParams& p) const;
+  RecomputePlan recompute_plan(const std::string& policy) const;
   ActivationPlan activation_plan() const;
   void begin(Ctx& ctx, Pass pass, BatchSize size);
   BlockRun block_run(Ctx& ctx, std::int64_t layer, const BlockWeights& w, const TokenContext& tokens);
+  void run_block(Ctx& ctx, std::int64_t layer);
+  void find_inputs(Ctx& ctx, std::int64_t layer);
   void head_loss(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run);
   void head_chunk(Ctx& ctx, const TokenBatch& chunk, const ForwardRun& run);
 
@@ -125,9 +135,9 @@ class Transformer {
   RecomputePlan recompute_;
   Arena arena_;
   Activations act_;
-  std::vector<std::pair<Pass, BatchSize>> planned_;
-  BatchSize largest_;
-  std::int64_t rope_rows_ = 0;  ///< rows of the rotary tables that are filled
+  std::vector<PlannedPass> planned_;
+  std::int64_t most_positions_ = 0;  ///< of any planned pass
+  std::int64_t rope_rows_ = 0;       ///< rows of the rotary tables that are filled
   TokenContext tokens_;
 };
 

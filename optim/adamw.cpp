@@ -10,16 +10,15 @@
 namespace qtrain {
 namespace {
 
+const std::string kFirst = "exp_avg.", kSecond = "exp_avg_sq.";  // moments
+
 class AdamW final : public Optimizer {
  public:
   AdamW(Ctx& ctx, std::vector<Param*> params, const AdamWOptions& options)
       : Optimizer(ctx.device()), options_(options), inputs_(ctx.device(), 64) {
-    for (Param* p : params) {
-      const auto declare = [&](const char* prefix) {
-        return &state_.declare({.name = prefix + p->spec.name, .shape = p->spec.shape, .dtype = p->spec.dtype});
-      };
-      slots_.push_back({p, declare("exp_avg."), declare("exp_avg_sq.")});
-    }
+    declare_adamw_state(state_, params);
+    for (Param* p : params)
+      slots_.push_back({p, state_.find(kFirst + p->spec.name), state_.find(kSecond + p->spec.name)});
   }
 
   void step(Ctx& ctx, const UpdateInput& input) override {
@@ -51,6 +50,12 @@ class AdamW final : public Optimizer {
 };
 
 }  // namespace
+
+void declare_adamw_state(ParamStore& state, std::span<Param* const> params) {
+  for (const Param* p : params)
+    for (const std::string& prefix : {kFirst, kSecond})
+      state.declare({.name = prefix + p->spec.name, .shape = p->spec.shape, .dtype = p->spec.dtype});
+}
 
 std::unique_ptr<Optimizer> make_adamw(Ctx& ctx, std::vector<Param*> params, const AdamWOptions& options) {
   return std::make_unique<AdamW>(ctx, std::move(params), options);

@@ -41,6 +41,8 @@ struct AdamWOptions {
 /// State per parameter: exp_avg.<name> and exp_avg_sq.<name> in its dtype, zero at first. Allocate with
 /// state().allocate().
 std::unique_ptr<Optimizer> make_adamw(Ctx& ctx, std::vector<Param*> params, const AdamWOptions& options);
+/// Declares that state in a store: for plans, which need no optimizer.
+void declare_adamw_state(ParamStore& state, std::span<Param* const> params);
 
 /// Adds the squares of all gradients to `total` (f64 [1] on the device), in the order of `params`.
 void add_squares(Ctx& ctx, std::span<Param* const> params, Tensor total);

@@ -6,24 +6,20 @@
 #include "core/rng.h"
 
 namespace qtrain {
-namespace {
-
-// Tokens, positions, borders, target rows and their ids, and the two values of a step.
-std::size_t input_bytes(std::int64_t tokens) {
-  constexpr std::int64_t kParts = 7, kRoundingUp = 64;
-  const std::int64_t integers = 5 * tokens + 1;
-  return static_cast<std::size_t>(integers * static_cast<std::int64_t>(sizeof(std::int32_t)) + kParts * kRoundingUp);
-}
-
-}  // namespace
-
 std::int64_t dropout_seed(std::int64_t seed, std::int64_t step, std::int64_t batch) {
   const auto w =
       philox(static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(step), static_cast<std::uint64_t>(batch));
   return static_cast<std::int64_t>(std::uint64_t{w[0]} << 32 | w[1]);
 }
 
-BatchFeed::BatchFeed(Device device, std::int64_t most_tokens) : inputs_(device, input_bytes(most_tokens)) {}
+BatchFeed::BatchFeed(Device device, std::int64_t most_tokens) : inputs_(device, bytes(most_tokens)) {}
+
+// Tokens, positions, borders, target rows and their ids, and the two values of a step.
+std::size_t BatchFeed::bytes(std::int64_t most_tokens) {
+  constexpr std::int64_t kParts = 7, kRoundingUp = 64;
+  const std::int64_t integers = 5 * most_tokens + 1;
+  return static_cast<std::size_t>(integers * static_cast<std::int64_t>(sizeof(std::int32_t)) + kParts * kRoundingUp);
+}
 
 DeviceBatch BatchFeed::send(Ctx& ctx, const Batch& batch, const MicroStep& step) {
   std::vector<std::int32_t> rows, ids;

@@ -20,11 +20,16 @@ struct DeviceBatch {
   ConstTensor scale, dropout_seed;  ///< of the MicroStep
 };
 
+/// Sums over a window that a training run keeps on its device: of the loss and of squared gradients.
+inline constexpr int kStepSums = 2;
+
 /// Brings batches of a loader to the device, without waiting for the work on earlier ones.
 class BatchFeed {
  public:
   /// For batches of up to so many tokens.
   BatchFeed(Device device, std::int64_t most_tokens);
+  /// Of the device.
+  static std::size_t bytes(std::int64_t most_tokens);
   DeviceBatch send(Ctx& ctx, const Batch& batch, const MicroStep& step = {});
 
  private:

@@ -1,26 +1,26 @@
 #include "train/evaluate.h"
 
-#include "train/device_batch.h"
 #include "train/stop.h"
 
 namespace qtrain {
 
-Evaluation evaluate(Ctx& ctx, Transformer& model, const Loader& loader) {
+Evaluator::Evaluator(Device device, const Loader& loader)
+    : loader_(loader), feed_(device, loader.max_batch_tokens()), loss_sum_(device, 1) {}
+
+Evaluation Evaluator::run(Ctx& ctx, Transformer& model) {
   Evaluation e;
-  BatchFeed feed(ctx.device(), loader.max_batch_tokens());
-  DeviceNumbers loss_sum(ctx.device(), 1);
-  loss_sum.clear(ctx);
-  for (std::int64_t i = 0; i < loader.batches_per_epoch() && !stop_requested(); ++i) {
-    const Batch batch = loader.batch(0, i);
+  loss_sum_.clear(ctx);
+  for (std::int64_t i = 0; i < loader_.batches_per_epoch() && !stop_requested(); ++i) {
+    const Batch batch = loader_.batch(0, i);
     e.tokens += batch.size();
     e.target_tokens += batch.target_count;
     e.rows += batch.rows;
     ++e.batches;
     if (batch.target_count == 0) continue;
-    const DeviceBatch sent = feed.send(ctx, batch);
-    model.forward(ctx, sent.tokens, {.pass = Pass::evaluate, .loss_sum = accumulate(loss_sum[0])});
+    const DeviceBatch sent = feed_.send(ctx, batch);
+    model.forward(ctx, sent.tokens, {.pass = Pass::evaluate, .loss_sum = accumulate(loss_sum_[0])});
   }
-  e.loss_sum = loss_sum.read(ctx).front();
+  e.loss_sum = loss_sum_.read(ctx).front();
   return e;
 }
 

@@ -1,6 +1,5 @@
 #pragma once
-#include "data/loader.h"
-#include "model/transformer.h"
+#include "train/device_batch.h"
 
 namespace qtrain {
 
@@ -11,7 +10,21 @@ struct Evaluation {
 
   double loss() const { return target_tokens > 0 ? loss_sum / static_cast<double>(target_tokens) : 0; }
 };
-/// The model must be planned for Pass::evaluate with largest_batch. Ends early when a stop is asked for.
-Evaluation evaluate(Ctx& ctx, Transformer& model, const Loader& loader);
+
+/// Evaluates on the batches of a loader, which must outlive it. The model must be planned for Pass::evaluate with
+/// largest_batch.
+class Evaluator {
+ public:
+  Evaluator(Device device, const Loader& loader);
+  /// Ends early when a stop is asked for.
+  Evaluation run(Ctx& ctx, Transformer& model);
+  /// Of the device, for batches of up to so many tokens.
+  static std::size_t bytes(std::int64_t most_tokens) { return BatchFeed::bytes(most_tokens) + DeviceNumbers::bytes(1); }
+
+ private:
+  const Loader& loader_;
+  BatchFeed feed_;
+  DeviceNumbers loss_sum_;
+};
 
 }  // namespace qtrain

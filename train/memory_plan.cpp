@@ -1,9 +1,14 @@
 #include "train/memory_plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
+#include "core/parallel.h"
+#include "kernels/gemm.h"
+#include "model/recompute.h"
+#include "train/evaluate.h"
 #include "train/machine.h"
 
 namespace qtrain {
@@ -11,10 +16,42 @@ namespace {
 
 constexpr double kMib = 1 << 20;
 
+double mib(std::size_t bytes) {
+  return static_cast<double>(bytes) / kMib;
+}
+
 // Rows of unequal length: a micro-batch of fewer rows may hold the longest ones.
 BatchSize smaller(const BatchSize& largest, std::int64_t rows) {
   const std::int64_t tokens = std::min(largest.tokens, rows * largest.positions);
   return {.tokens = tokens, .positions = largest.positions, .targets = std::min(largest.targets, tokens)};
+}
+
+// What is sent to the device for each step, and what comes back.
+std::size_t input_bytes(const Workload& work) {
+  constexpr std::size_t kUpdate = 64;  // learning rate, scale and bias corrections
+  std::size_t bytes = BatchFeed::bytes(work.train.tokens) + DeviceNumbers::bytes(kStepSums) + kUpdate;
+  if (work.evaluation) bytes += Evaluator::bytes(work.evaluation->tokens);
+  return bytes;
+}
+
+/// One way to save memory.
+struct Remedy {
+  std::string setting;
+  std::size_t bytes;  ///< of the run with it
+};
+
+std::vector<Remedy> remedies(const PlannedRun& run) {
+  std::vector<Remedy> found;
+  for (const std::string& policy : recompute_policies(run.model.config().layers))
+    found.push_back({fmt::format("gradient_checkpointing={}", policy == "block" ? "true" : policy),
+                     memory_plan(run, policy).total()});
+  if (run.work.evaluation) {
+    PlannedRun other = run;
+    other.work.evaluation = smaller(*run.work.evaluation, 1);
+    found.push_back({"per_device_eval_batch_size=1", memory_plan(other, run.model.options().recompute).total()});
+  }
+  std::stable_sort(found.begin(), found.end(), [](const Remedy& a, const Remedy& b) { return a.bytes < b.bytes; });
+  return found;
 }
 
 }  // namespace
@@ -29,44 +66,139 @@ std::string MemoryPlan::table() const {
   std::vector<Part> sorted = parts;
   std::stable_sort(sorted.begin(), sorted.end(), [](const Part& a, const Part& b) { return a.bytes > b.bytes; });
   std::string text;
-  for (const Part& p : sorted)
-    if (p.bytes > 0)
-      text += fmt::format("{}{} {:.0f} MiB", text.empty() ? "" : ", ", p.name, static_cast<double>(p.bytes) / kMib);
+  for (Part& p : sorted) {
+    if (p.bytes == 0) continue;
+    std::replace(p.name.begin(), p.name.end(), '_', ' ');
+    text += fmt::format("{}{} {:.0f} MiB", text.empty() ? "" : ", ", p.name, mib(p.bytes));
+  }
   return text;
 }
 
-MemoryPlan memory_plan(Transformer& model, Optimizer& optimizer) {
+Json MemoryPlan::json() const {
+  Json json = Json::object();
+  for (const Part& p : parts) json[p.name] = p.bytes;
+  json["total"] = total();
+  return json;
+}
+
+TargetDevice target_here(Device device, int threads) {
+  const std::size_t own = allocated_bytes(device.kind).now;
+  if (device.kind == DeviceKind::cpu)
+    return {.device = device,
+            .name = "cpu",
+            .memory = static_cast<std::size_t>(machine_memory().usable()) + own,
+            .workspace = Ctx::kWorkspaceBytes * static_cast<std::size_t>(threads)};
+  const DeviceInfo gpu = cuda_info(device.index);
+  TargetDevice target = target_gpu(gpu.name, gpu.major, gpu.free_bytes + own);
+  target.device = device;
+  if (gpu.emulated) {  // its products are the CPU's
+    target.workspace = Ctx::kScratchBytes;
+    target.converts = false;
+  }
+  return target;
+}
+
+TargetDevice target_gpu(std::string name, int major, std::size_t memory) {
+  return {.device = {.kind = DeviceKind::cuda},
+          .name = std::move(name),
+          .memory = memory,
+          .workspace = Ctx::kScratchBytes + ops::gemm_workspace(major),
+          .converts = true};
+}
+
+std::vector<PlannedPass> Workload::passes() const {
+  std::vector<PlannedPass> all{{Pass::train, train}};
+  if (evaluation) all.push_back({Pass::evaluate, *evaluation});
+  return all;
+}
+
+Workload workload_of(const TrainingSection& t, const Dataset& train, const Dataset& evaluation) {
+  Workload work{.train = largest_batch(Loader(train, {.batch_size = t.per_device_train_batch_size}), train),
+                .window = {t.per_device_train_batch_size, t.gradient_accumulation_steps}};
+  if (evaluation.size() > 0)
+    work.evaluation = largest_batch(Loader(evaluation, {.batch_size = t.per_device_eval_batch_size}), evaluation);
+  return work;
+}
+
+Workload longest_workload(const Config& config, std::int64_t longest) {
+  const TrainingSection& t = config.training;
+  const auto batch = [&](std::int64_t rows) {
+    return BatchSize{.tokens = rows * longest, .positions = longest, .targets = rows * longest};
+  };
+  Workload work{.train = batch(t.per_device_train_batch_size),
+                .window = {t.per_device_train_batch_size, t.gradient_accumulation_steps}};
+  if (!config.data.eval_dataset_name.empty() || config.data.eval_split > 0)
+    work.evaluation = batch(t.per_device_eval_batch_size);
+  return work;
+}
+
+MemoryPlan memory_plan(const PlannedRun& run, const std::string& recompute) {
+  Transformer& model = run.model;
+  const ActivationBytes activations = model.activation_bytes(run.work.passes(), recompute);
+  const ops::GemmMemory products = model.product_memory(run.work.passes());
+  const std::size_t converted = run.target.converts ? products.converted_a + products.converted_b : 0;
   return {{{"weights", model.weights().values().planned()},
-           {"adapter", model.adapter().values().planned()},
+           {"quantisation_state", 0},
+           {"adapters", model.adapter().values().planned()},
            {"gradients", model.weights().grads().planned() + model.adapter().grads().planned()},
-           {"optimizer state", optimizer.state().values().planned()},
-           {"activations", model.activations().planned()}}};
+           {"optimizer", run.optimizer.values().planned()},
+           {"activations", activations.total - activations.head},
+           {"logits", activations.head},
+           {"inputs", input_bytes(run.work)},
+           {"workspace", run.target.workspace + converted},
+           {"communication", 0}}};
 }
 
-std::size_t free_memory(Device device) {
-  if (device.kind == DeviceKind::cuda) return cuda_info(device.index).free_bytes;
-  return static_cast<std::size_t>(machine_memory().usable());
+bool fits(const MemoryPlan& plan, const TargetDevice& target) {
+  return target.memory == 0 || plan.total() <= target.memory;
 }
 
-Window fitting_window(const Transformer& model, const Demand& demand, std::size_t bytes) {
-  for (Window w = demand.window; w.batch_size % 2 == 0;) {
-    w = {w.batch_size / 2, w.accumulation * 2};
-    if (model.activation_bytes(Pass::train, smaller(demand.largest, w.batch_size)) <= bytes) return w;
+std::string fastest_policy(const PlannedRun& run) {
+  std::string smallest;
+  std::size_t least = 0;
+  for (std::string& policy : recompute_policies(run.model.config().layers)) {
+    const MemoryPlan plan = memory_plan(run, policy);
+    if (fits(plan, run.target)) return policy;
+    if (!smallest.empty() && plan.total() >= least) continue;
+    smallest = std::move(policy);
+    least = plan.total();
+  }
+  return smallest;
+}
+
+Window fitting_window(const PlannedRun& run) {
+  const std::int64_t rows = run.work.window.batch_size * run.work.window.accumulation;
+  for (std::int64_t batch = run.work.window.batch_size - 1; batch > 0; --batch) {
+    if (rows % batch != 0) continue;
+    PlannedRun other = run;
+    other.work.train = smaller(run.work.train, batch);
+    if (fits(memory_plan(other, run.model.options().recompute), run.target)) return {batch, rows / batch};
   }
   return {1, 0};
 }
 
-ErrorText does_not_fit(const MemoryPlan& plan, const Transformer& model, const Demand& demand) {
-  const std::size_t fixed = plan.total() - model.activations().planned();
-  const Window fits = fixed < demand.there ? fitting_window(model, demand, demand.there - fixed) : Window{1, 0};
-  const std::string other = "set gradient_checkpointing to true, lower max_length, or train an adapter (use_peft)";
+ErrorText does_not_fit(const PlannedRun& run) {
+  const MemoryPlan plan = memory_plan(run, run.model.options().recompute);
+  std::vector<std::string> ways;
+  if (const Window w = fitting_window(run); w.accumulation > 0)
+    ways.push_back(fmt::format("per_device_train_batch_size={} with gradient_accumulation_steps={} fits", w.batch_size,
+                               w.accumulation));
+  for (const Remedy& r : remedies(run))
+    if (r.bytes < plan.total())
+      ways.push_back(fmt::format("{} saves {:.0f} MiB{}", r.setting, mib(plan.total() - r.bytes),
+                                 r.bytes <= run.target.memory ? " and fits" : ""));
+  ways.emplace_back(run.model.options().lora ? "lower max_length" : "lower max_length, or train an adapter (use_peft)");
   return {.cause = fmt::format("the run does not fit into memory: {:.0f} MiB needed ({}), {:.0f} MiB there",
-                               static_cast<double>(plan.total()) / kMib, plan.table(),
-                               static_cast<double>(demand.there) / kMib),
-          .remedy = fits.accumulation == 0
-                        ? other
-                        : fmt::format("per_device_train_batch_size={} with gradient_accumulation_steps={} fits",
-                                      fits.batch_size, fits.accumulation)};
+                               mib(plan.total()), plan.table(), mib(run.target.memory)),
+          .remedy = fmt::format("{}", fmt::join(ways, "; "))};
+}
+
+MemoryPlan plan_run(PlannedRun& run, const std::string& wanted) {
+  run.model.recompute_with(wanted == Recompute::kCheapest ? fastest_policy(run) : wanted);
+  MemoryPlan plan = memory_plan(run, run.model.options().recompute);
+  if (!fits(plan, run.target)) fail(ErrorKind::memory, does_not_fit(run));
+  for (const PlannedPass& p : run.work.passes()) run.model.plan(p.pass, p.largest);
+  return plan;
 }
 
 }  // namespace qtrain

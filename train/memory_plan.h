@@ -1,13 +1,14 @@
 #pragma once
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
-#include "core/tensor.h"
+#include "core/json.h"
 #include "data/loader.h"
 #include "model/transformer.h"
-#include "optim/optimizer.h"
+#include "train/config/config.h"
 
 namespace qtrain {
 
@@ -22,27 +23,61 @@ struct MemoryPlan {
   std::size_t total() const;
   /// "weights 12 MiB, gradients 12 MiB, ...", largest first, without empty parts.
   std::string table() const;
+  /// Every part and "total", in bytes.
+  Json json() const;
 };
-/// Of a model that is planned and an optimizer that is declared; both may still be without memory.
-MemoryPlan memory_plan(Transformer& model, Optimizer& optimizer);
 
-/// Bytes that can still be had on a device; 0 where unknown.
-std::size_t free_memory(Device device);
+/// The device that a run is planned for; it need not be here.
+struct TargetDevice {
+  Device device;
+  std::string name;
+  std::size_t memory = 0;     ///< bytes that a run may take; 0: unknown
+  std::size_t workspace = 0;  ///< bytes that ops take, whatever the model is
+  bool converts = false;      ///< operands of products are converted in memory of their own (cuBLASLt)
+};
+/// This machine's processor or GPU, with what is free on it and what this process has already.
+TargetDevice target_here(Device device, int threads);
+/// A GPU that has so many bytes for a run.
+TargetDevice target_gpu(std::string name, int major, std::size_t memory);
 
 /// What a window of updates is made of: micro-batches of so many rows.
 struct Window {
   std::int64_t batch_size = 1, accumulation = 1;
 };
-/// Training batches and the memory they have to fit into.
-struct Demand {
-  BatchSize largest;      ///< micro-batch of the data
-  Window window;          ///< that the config asks for
-  std::size_t there = 0;  ///< bytes free before anything was allocated; 0 where unknown
+/// The batches of a run.
+struct Workload {
+  BatchSize train;  ///< the largest micro-batch
+  std::optional<BatchSize> evaluation = {};
+  Window window;  ///< that the config asks for
+
+  std::vector<PlannedPass> passes() const;
 };
-/// A window of as many rows whose activations need at most `bytes`: the largest batch size that does, halving from the
-/// one asked for. Accumulation 0 if there is none.
-Window fitting_window(const Transformer& model, const Demand& demand, std::size_t bytes);
-/// What to say where the plan is larger than the memory: the table, and a window that fits.
-ErrorText does_not_fit(const MemoryPlan& plan, const Transformer& model, const Demand& demand);
+/// Of these rows; without evaluation rows nothing is evaluated.
+Workload workload_of(const TrainingSection& t, const Dataset& train, const Dataset& evaluation);
+/// Of rows that are not known: all as long as `longest`.
+Workload longest_workload(const Config& config, std::int64_t longest);
+
+/// A run whose model and optimizer are declared; neither needs to have memory.
+struct PlannedRun {
+  Transformer& model;
+  const ParamStore& optimizer;
+  Workload work;
+  TargetDevice target;
+};
+MemoryPlan memory_plan(const PlannedRun& run, const std::string& recompute);
+/// Whether a plan fits, as far as that is known.
+bool fits(const MemoryPlan& plan, const TargetDevice& target);
+
+/// The fastest recompute policy that fits; the one that needs least where none does.
+std::string fastest_policy(const PlannedRun& run);
+/// A window of as many rows that fits: the one with the largest batch size below that of the config. Accumulation 0 if
+/// there is none.
+Window fitting_window(const PlannedRun& run);
+/// What to say where the plan is larger than the memory: the table, a window that fits, and what else saves memory.
+ErrorText does_not_fit(const PlannedRun& run);
+
+/// Takes the policy `wanted` (Recompute::kCheapest: the fastest that fits) and plans the model's activations. Throws
+/// ErrorKind::memory where the run does not fit.
+MemoryPlan plan_run(PlannedRun& run, const std::string& wanted);
 
 }  // namespace qtrain

@@ -67,13 +67,18 @@ bool wants_cuda(const ComputeChoice& choice) {
   return problem.empty() && (choice.device == "cuda" || !cuda_info().emulated);
 }
 
-Ctx cpu_context(const ComputeChoice& choice, Log& log) {
+MatmulPrecision cpu_precision(const ComputeChoice& choice) {
   const bool wanted = choice.compute == "bfloat16" || (choice.compute == "auto" && choice.half);
-  const bool bf16 = wanted && has_bf16_matmul();
+  return wanted && has_bf16_matmul() ? MatmulPrecision::bf16 : MatmulPrecision::storage;
+}
+
+Ctx cpu_context(const ComputeChoice& choice, Log& log) {
+  const MatmulPrecision precision = cpu_precision(choice);
+  const bool bf16 = precision == MatmulPrecision::bf16;
   if (choice.compute == "bfloat16" && !bf16)
     log.warn("compute_dtype bfloat16: this processor multiplies it no faster than float32, which is used instead");
   if (choice.tf32) log.info("tf32 has no effect: it is about products on a GPU");
-  Ctx ctx({}, bf16 ? MatmulPrecision::bf16 : MatmulPrecision::storage, choice.threads);
+  Ctx ctx({}, precision, choice.threads);
   log.info("device: {}, {} threads, matrix products in {}", describe_cpu(), ctx.pool().size(),
            bf16 ? "bfloat16 with float32 sums" : "float32");
   return ctx;
@@ -102,8 +107,8 @@ Ctx cuda_context(const ComputeChoice& choice, Log& log) {
 }
 
 // On a GPU activations are stored as they are multiplied; a processor gains little from narrow ones.
-DType activation_dtype(const Ctx& ctx) {
-  const bool narrow = ctx.device().kind == DeviceKind::cuda && ctx.matmul() == MatmulPrecision::bf16;
+DType activation_dtype(const ComputePlan& compute) {
+  const bool narrow = compute.device.kind == DeviceKind::cuda && compute.matmul == MatmulPrecision::bf16;
   return narrow ? DType::bf16 : DType::f32;
 }
 
@@ -124,6 +129,14 @@ void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter)
 
 Ctx make_context(const ComputeChoice& choice, Log& log) {
   return wants_cuda(choice) ? cuda_context(choice, log) : cpu_context(choice, log);
+}
+
+ComputePlan plan_compute_on_gpu(const ComputeChoice& choice) {
+  return {.device = {.kind = DeviceKind::cuda}, .matmul = cuda_precision(choice)};
+}
+
+ComputePlan plan_compute(const ComputeChoice& choice) {
+  return wants_cuda(choice) ? plan_compute_on_gpu(choice) : ComputePlan{.device = {}, .matmul = cpu_precision(choice)};
 }
 
 ComputeChoice compute_choice(const Config& config) {
@@ -195,9 +208,10 @@ RawRows data_rows(const Config& config, Split split) {
 }
 
 ModelRequest training_request(const Config& config) {
+  const std::string& chosen = config.training.gradient_checkpointing.policy;
   ModelRequest r{.model = config.model.model_name_or_path,
                  .dtype = config.model.dtype,
-                 .recompute = std::string(name_of_enum(config.training.gradient_checkpointing)),
+                 .recompute = chosen == Recompute::kCheapest ? "none" : chosen,
                  .random_init = config.model.random_init};
   if (config.model.adapter_name_or_path)
     r.adapter = *config.model.adapter_name_or_path;
@@ -209,10 +223,10 @@ ModelRequest training_request(const Config& config) {
   return r;
 }
 
-ModelSetup set_up_model(Ctx& ctx, const ModelRequest& request) {
+ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request) {
   const fs::path path = model_path(request.model);
   TransformerOptions o{.config = load_model_config(path),
-                       .activation_dtype = activation_dtype(ctx),
+                       .activation_dtype = activation_dtype(compute),
                        .base = request.base,
                        .lora = request.lora,
                        .adapter = request.adapter_update,
@@ -226,7 +240,7 @@ ModelSetup set_up_model(Ctx& ctx, const ModelRequest& request) {
     o.lora = load_lora_config(*setup.adapter);
   }
   if (o.lora && o.lora->base_model.empty()) o.lora->base_model = request.model;
-  setup.model = std::make_unique<Transformer>(ctx, std::move(o));
+  setup.model = std::make_unique<Transformer>(compute.device, std::move(o));
   return setup;
 }
 

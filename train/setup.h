@@ -23,6 +23,16 @@ struct ComputeChoice {
   int threads = 0;
 };
 Ctx make_context(const ComputeChoice& choice, Log& log);
+
+/// Where and how products are computed, known without a device.
+struct ComputePlan {
+  Device device;
+  MatmulPrecision matmul = MatmulPrecision::storage;
+};
+/// What make_context would choose.
+ComputePlan plan_compute(const ComputeChoice& choice);
+/// What it would choose if a GPU were here.
+ComputePlan plan_compute_on_gpu(const ComputeChoice& choice);
 ComputeChoice compute_choice(const Config& config);
 
 /// The model folder (or config.json) that a run names: an input error if it is not there.
@@ -60,7 +70,10 @@ struct ModelRequest {
   std::string recompute = "none";
   bool random_init = false;
 };
-ModelSetup set_up_model(Ctx& ctx, const ModelRequest& request);
+ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request);
+inline ModelSetup set_up_model(const Ctx& ctx, const ModelRequest& request) {
+  return set_up_model(ComputePlan{ctx.device(), ctx.matmul()}, request);
+}
 ModelRequest training_request(const Config& config);
 
 /// A run that goes on from an adapter takes its settings; a usage error for keys of the config that disagree with them.

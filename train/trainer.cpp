@@ -6,8 +6,6 @@
 #include <cmath>
 
 #include "model/hf_folder.h"
-#include "train/device_batch.h"
-#include "train/evaluate.h"
 #include "train/stop.h"
 
 namespace qtrain {
@@ -18,7 +16,7 @@ namespace fs = std::filesystem;
 constexpr double kMib = 1 << 20;
 
 // Sums over a window, on the device.
-enum Sum : std::uint8_t { kLoss, kSquares, kSums };
+enum Sum : std::uint8_t { kLoss, kSquares };
 
 // JSON has no NaN.
 Json finite_or_null(double x) {
@@ -85,19 +83,11 @@ void Trainer::load_model() {
       fail(ErrorKind::input, {.cause = fmt::format("the data has token id {}, the model's vocabulary has {} entries",
                                                    id, setup_.model->config().vocab_size),
                               .remedy = "the tokenizer does not belong to this model"});
-  const BatchSize largest = largest_batch(*data_->train_loader, data_->train);
-  setup_.model->plan(Pass::train, largest);
-  feed_ = std::make_unique<BatchFeed>(ctx_.device(), largest.tokens);
-  sums_ = std::make_unique<DeviceNumbers>(ctx_.device(), kSums);
-  if (data_->evaluation.size() > 0)
-    setup_.model->plan(Pass::evaluate, largest_batch(*data_->evaluation_loader, data_->evaluation));
   trained_ = setup_.model->trained();
   std::int64_t trained = 0;
   for (const Param* p : trained_) trained += p->value.numel();
-  log_.info("model: {} with {:.1f} M parameters, {:.2f} M trained; weights {:.0f} MiB, activations at most {:.0f} MiB",
-            setup_.model->config().model_type, static_cast<double>(setup_.model->weights().elements()) / 1e6,
-            static_cast<double>(trained) / 1e6, static_cast<double>(setup_.model->weights().values().planned()) / kMib,
-            static_cast<double>(setup_.model->activations().planned()) / kMib);
+  log_.info("model: {} with {:.1f} M parameters, {:.2f} M trained", setup_.model->config().model_type,
+            static_cast<double>(setup_.model->weights().elements()) / 1e6, static_cast<double>(trained) / 1e6);
 }
 
 void Trainer::make_optimizer() {
@@ -113,16 +103,23 @@ void Trainer::make_optimizer() {
 
 // Everything that a run needs is there before its first step, or the error says what does not fit.
 void Trainer::allocate() {
-  const MemoryPlan plan = memory_plan(*setup_.model, *optimizer_);
-  const std::size_t there = free_memory(ctx_.device());
+  PlannedRun run{.model = *setup_.model,
+                 .optimizer = optimizer_->state(),
+                 .work = workload_of(t_, data_->train, data_->evaluation),
+                 .target = target_here(ctx_.device(), ctx_.pool().size())};
+  memory_ = plan_run(run, t_.gradient_checkpointing.policy);
+  log_.info("memory: {:.0f} MiB ({}); recomputation: {}", static_cast<double>(memory_.total()) / kMib, memory_.table(),
+            setup_.model->options().recompute);
   try {
     setup_.model->commit();
     optimizer_->state().allocate();
-  } catch (const Error& e) {
+    ops::reserve(ctx_, setup_.model->product_memory(run.work.passes()));
+    feed_ = std::make_unique<BatchFeed>(ctx_.device(), run.work.train.tokens);
+    sums_ = std::make_unique<DeviceNumbers>(ctx_.device(), kStepSums);
+    if (run.work.evaluation) evaluator_ = std::make_unique<Evaluator>(ctx_.device(), *data_->evaluation_loader);
+  } catch (const Error& e) {  // others took what was there
     if (e.kind() != ErrorKind::memory) throw;
-    const Window window{t_.per_device_train_batch_size, t_.gradient_accumulation_steps};
-    const BatchSize largest = largest_batch(*data_->train_loader, data_->train);
-    fail(ErrorKind::memory, does_not_fit(plan, *setup_.model, {.largest = largest, .window = window, .there = there}));
+    fail(ErrorKind::memory, does_not_fit(run));
   }
   optimizer_->state().initialise(ctx_, 0);
 }
@@ -277,7 +274,8 @@ void Trainer::log_row(const StepResult& r) {
           {{"tokens_per_second", static_cast<double>(tokens_since_log_) / seconds},
            {"data_wait_seconds", data_wait_},
            {"rss_mb", memory.now_mb},
-           {"peak_rss_mb", memory.peak_mb}});
+           {"peak_rss_mb", memory.peak_mb},
+           {"device_mb", static_cast<double>(allocated_bytes(ctx_.device().kind).now) / kMib}});
   state_.loss_since_log = 0;
   state_.steps_since_log = 0;
   tokens_since_log_ = 0;
@@ -327,9 +325,9 @@ void Trainer::run_events() {
 
 // False when a stop came first.
 bool Trainer::evaluate_now() {
-  if (data_->evaluation.size() == 0) return true;
+  if (!evaluator_) return true;
   Stopwatch watch;
-  const Evaluation e = evaluate(ctx_, *setup_.model, *data_->evaluation_loader);
+  const Evaluation e = evaluator_->run(ctx_, *setup_.model);
   if (stop_requested()) return false;
   const double seconds = watch.seconds();
   log_.info("step {}: eval_loss {:.4f} over {} targets in {:.1f} s", state_.step, e.loss(), e.target_tokens, seconds);
@@ -436,6 +434,7 @@ void Trainer::finish(double seconds, std::int64_t first_step) {
   Json summary = results;
   summary["tokens_per_second"] = tokens / seconds;
   summary["peak_rss_mb"] = resident_memory().peak_mb;
+  summary["memory"] = {{"planned", memory_.json()}, {"allocated", allocated_bytes(ctx_.device().kind).most}};
   write_file(results_file, dump_json(summary, 2) + "\n");
   results_.update(summary);
   log_.info("done: {} steps in {}, {:.0f} tokens/s, train_loss {:.4f}, peak {:.0f} MiB; saved to {}",

@@ -10,6 +10,7 @@
 #include "optim/schedule.h"
 #include "train/checkpoint.h"
 #include "train/device_batch.h"
+#include "train/evaluate.h"
 #include "train/memory_plan.h"
 #include "train/metrics.h"
 #include "train/output_lock.h"
@@ -76,6 +77,8 @@ class Trainer {
   ModelSetup setup_;
   std::vector<Param*> trained_;
   std::unique_ptr<BatchFeed> feed_;
+  std::unique_ptr<Evaluator> evaluator_;
+  MemoryPlan memory_;
   std::unique_ptr<DeviceNumbers> sums_;
   std::unique_ptr<Optimizer> optimizer_;
   Schedule schedule_;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 
+#include "model/recompute.h"
 #include "model/stages.h"
 #include "tests/kernels/support.h"
 
@@ -274,10 +275,7 @@ std::vector<std::string_view> names_of(const std::vector<int>& stages) {
 }
 
 SlotSet policy(std::string_view name) {
-  for (const RecomputePolicy& p : kRecomputePolicies)
-    if (p.name == name) return p.drop;
-  ADD_FAILURE() << "no policy " << name;
-  return {};
+  return recompute_policy(name).value().drop;
 }
 
 /// Weights of a block as shapes only, to plan with.
@@ -345,6 +343,21 @@ TEST(PlanRecompute, BlockKeepsTheInputOnlyAndRepeatsInOrder) {
   EXPECT_TRUE(std::is_sorted(plan.rerun.begin(), plan.rerun.end()));
   // All but the last sum, whose result is the next block's input; the last projection for its adapter's part.
   EXPECT_EQ(plan.rerun.size(), kBlock.size() - 1);
+}
+
+TEST(RecomputePolicy, ReadsNames) {
+  EXPECT_EQ(recompute_policy("block")->group, 1);
+  EXPECT_EQ(recompute_policy("blocks:12")->group, 12);
+  EXPECT_TRUE(recompute_policy("blocks:12")->drop == policy("block"));
+  for (const char* name :
+       {"", "some", "blocks", "blocks:", "blocks:1", "blocks:-2", "blocks:2x", "blocks:99999999999999999999"})
+    EXPECT_FALSE(recompute_policy(name)) << name;
+}
+
+TEST(RecomputePolicy, OffersGroupsAsFarAsTheySave) {
+  using ::testing::ElementsAre;
+  EXPECT_THAT(recompute_policies(1), ElementsAre("none", "selective", "block"));
+  EXPECT_THAT(recompute_policies(28), ElementsAre("none", "selective", "block", "blocks:2", "blocks:4"));
 }
 
 TEST(PlanRecompute, RerunsNothingForSlotsThatNobodyNeeds) {

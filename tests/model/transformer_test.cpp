@@ -134,6 +134,7 @@ TEST_P(FamilyFeature, RecomputePoliciesThreadsAndMicroBatchesAgree) {
     const Outcome reference = step("none", 1);
     EXPECT_TRUE(step("selective", 2) == reference);
     EXPECT_TRUE(step("block", 3) == reference);
+    EXPECT_TRUE(step("blocks:2", 1) == reference);
   }
 }
 
@@ -142,6 +143,23 @@ INSTANTIATE_TEST_SUITE_P(Family, FamilyFeature, ::testing::ValuesIn(features()),
 
 TransformerOptions small_options(const Json& more = Json::object()) {
   return {.config = parse_model_config(small_config(more), "small"), .activation_dtype = DType::f64};
+}
+
+// Whole groups, a last one that is shorter, one that is longer than the model.
+TEST(Transformer, GroupsOfBlocksGiveTheSameBits) {
+  const Ragged batch(small_rows());
+  for (const int layers : {4, 5, 7}) {
+    TransformerOptions options = small_options({{"num_hidden_layers", layers}});
+    const auto step = [&](const std::string& policy) {
+      Ctx ctx({}, MatmulPrecision::storage, 1);
+      options.recompute = policy;
+      const auto model = random_model(ctx, options, batch);
+      return train_step(ctx, *model, {batch}, {});
+    };
+    const Outcome reference = step("none");
+    for (const char* policy : {"blocks:2", "blocks:3", "blocks:4", "blocks:9"})
+      EXPECT_TRUE(step(policy) == reference) << policy << " of " << layers;
+  }
 }
 
 TEST(Transformer, ForgetsTheLastBatch) {
@@ -279,7 +297,7 @@ TEST(Transformer, PlansInAnyOrder) {
 }
 
 TEST(Transformer, UsesWhatItPlanned) {
-  for (const char* policy : {"none", "selective", "block"}) {
+  for (const char* policy : {"none", "selective", "block", "blocks:2"}) {
     Ctx ctx({}, MatmulPrecision::storage, 1);
     const Ragged batch(small_rows());
     TransformerOptions options = small_options();
@@ -310,6 +328,10 @@ TEST(Transformer, RecomputationAndFrozenWeightsSaveMemory) {
   const BatchSize size{.tokens = 64, .positions = 64, .targets = 8};
   EXPECT_LT(planned_bytes(full, "selective", size), planned_bytes(full, "none", size) * 85 / 100);
   EXPECT_LT(planned_bytes(full, "block", size), planned_bytes(full, "none", size) / 3);
+  // Of 9 inputs and outputs there are 4 + 1 left, and one that the groups share.
+  const Json& c = full.config;
+  const std::size_t input = 64 * small_options(c).config.hidden_size * sizeof(double);
+  EXPECT_EQ(planned_bytes(full, "block", size) - planned_bytes(full, "blocks:2", size), 3 * input);
   EXPECT_LT(planned_bytes(adapter, "none", size), planned_bytes(full, "none", size) * 9 / 10);
 }
 

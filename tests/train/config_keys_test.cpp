@@ -102,7 +102,7 @@ TEST(ReferenceKeys, OldNamesAreUnderstood) {
   EXPECT_EQ(value(R"({"group_by_length": true})").training.train_sampling_strategy, Sampling::group_by_length);
   EXPECT_EQ(value(R"({"evaluation_strategy": "epoch", "eval_file": "e"})").training.eval_strategy, EvalStrategy::epoch);
   EXPECT_EQ(value(R"({"warmup_ratio": 0.1})").training.warmup_ratio, 0.1);
-  EXPECT_EQ(value(R"({"activation_checkpointing": false})").training.gradient_checkpointing, Recompute::none);
+  EXPECT_EQ(value(R"({"activation_checkpointing": false})").training.gradient_checkpointing.policy, "none");
   EXPECT_EQ(value(R"({"torch_dtype": "torch.bfloat16"})").model.dtype, "bfloat16");
   EXPECT_EQ(value(R"({"no_cuda": true})").run.device, DeviceChoice::cpu);
   EXPECT_EQ(value(R"({"overwrite_output_dir": true})").training.resume_from_checkpoint, "never");

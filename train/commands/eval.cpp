@@ -42,7 +42,7 @@ Json loss_of(Ctx& ctx, const EvalRun& run) {
   setup.model->commit();
   load_weights(ctx, setup, {.seed = static_cast<std::uint64_t>(c.training.seed)}, run.args.log());
   Stopwatch watch;
-  const Evaluation e = evaluate(ctx, *setup.model, loader);
+  const Evaluation e = Evaluator(ctx.device(), loader).run(ctx, *setup.model);
   throw_if_stopped();
   run.args.log().info("eval_loss {:.4f}, perplexity {:.3f} over {} targets of {} rows in {:.1f} s", e.loss(),
                       std::exp(e.loss()), e.target_tokens, e.rows, watch.seconds());

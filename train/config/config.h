@@ -79,7 +79,7 @@ struct TrainingSection {
   double max_grad_norm = 1;
   bool bf16 = true, fp16 = false;
   std::optional<bool> tf32;
-  Recompute gradient_checkpointing = Recompute::block;
+  Recompute gradient_checkpointing;
   EvalStrategy logging_strategy = EvalStrategy::steps;
   double logging_steps = 10;
   bool logging_first_step = false;

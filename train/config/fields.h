@@ -122,8 +122,9 @@ void step_fields(V& visit, S& s) {
   visit("fp16", s.fp16, {"Compute in float16 with loss scaling."});
   visit("tf32", s.tf32, {"Let float32 products of a GPU run in TF32; without effect on a CPU."});
   visit("gradient_checkpointing", s.gradient_checkpointing,
-        {"Compute intermediates again in the backward pass to save memory: false, true (whole blocks) or "
-         "\"selective\"."});
+        {"Compute intermediates again in the backward pass to save memory: false, \"selective\" (norms and "
+         "activations), true (whole blocks), \"blocks:N\" (only every N-th block keeps its input); \"auto\": the "
+         "fastest of them that fits into memory."});
   visit("seed", s.seed, {"Seed of initial weights, dropout and data order.", {.low = 0, .high = 0x1p53}});
   visit("data_seed", s.data_seed, {"Seed of the data order. null: `seed`.", {.low = 0, .high = 0x1p53}});
   visit("train_sampling_strategy", s.train_sampling_strategy, {"Order of the rows in an epoch."});

@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "data/packing.h"
@@ -53,12 +54,13 @@ struct EnumNames<DeviceChoice> {
   static constexpr std::array<std::string_view, 3> values{"auto", "cpu", "cuda"};
 };
 
-/// Which intermediates the backward pass computes again: a name of model/stages.h. In JSON false is `none` and true is
-/// `block`.
-enum class Recompute : std::uint8_t { none, selective, block };
-template <>
-struct EnumNames<Recompute> {
-  static constexpr std::array<std::string_view, 3> values{"none", "selective", "block"};
+/// Which intermediates the backward pass computes again: a name of model/recompute.h, or kCheapest. In JSON false is
+/// "none" and true is "block".
+struct Recompute {
+  std::string policy = "block";
+
+  static constexpr std::string_view kCheapest = "auto";  ///< the fastest policy that fits into memory
+  friend bool operator==(const Recompute&, const Recompute&) = default;
 };
 
 /// The update rules behind the many names of `optim`.

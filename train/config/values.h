@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "model/recompute.h"
 #include "train/config/fields.h"
 #include "train/config/keys.h"
 
@@ -136,20 +137,19 @@ std::span<const std::string_view> words_of(const Spec& spec) {
 
 template <>
 struct JsonValue<Recompute> {
-  static std::string type(const Spec&) { return "true, false or \"selective\""; }
+  static std::string type(const Spec&) { return R"(true, false, "selective", "blocks:N" or "auto")"; }
   static bool read(const Json& j, Recompute& out) {
-    if (j.is_boolean()) return out = j.get<bool>() ? Recompute::block : Recompute::none, true;
+    if (j.is_boolean()) return out.policy = j.get<bool>() ? "block" : "none", true;
     if (!j.is_string()) return false;
     const auto name = j.get<std::string>();
-    if (name == "full") return out = Recompute::block, true;
-    const auto& names = EnumNames<Recompute>::values;
-    const auto at = std::find(names.begin(), names.end(), name);
-    if (at != names.end()) out = static_cast<Recompute>(at - names.begin());
-    return at != names.end();
+    const bool known = name == Recompute::kCheapest || recompute_policy(name);
+    if (known) out.policy = name;
+    if (name == "full") out.policy = "block";
+    return known || name == "full";
   }
-  static Json write(Recompute v) {
-    if (v == Recompute::selective) return "selective";
-    return v == Recompute::block;
+  static Json write(const Recompute& v) {
+    if (v.policy == "none" || v.policy == "block") return v.policy == "block";
+    return v.policy;
   }
 };
 

@@ -15,11 +15,6 @@ using cuda::Blaslt;
 using cuda::ProductKey;
 using cuda::ProductPlan;
 
-/// What the library may use while it computes: 32 MiB from Hopper on, as NVIDIA recommends, else 8 MiB.
-std::size_t workspace_bytes(int major) {
-  return (major >= 9 ? std::size_t{32} : std::size_t{8}) << 20;
-}
-
 std::uint32_t alignment_of(const void* p) {
   return std::uint32_t{1} << std::min(8, std::countr_zero(reinterpret_cast<std::uintptr_t>(p)));
 }
@@ -29,12 +24,13 @@ class Converted {
  public:
   explicit Converted(Device device) : device_(device) {}
   Tensor take(DType dtype, const Shape& shape) {
-    const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
-    if (memory_.bytes() < bytes) {
-      memory_ = {};
-      memory_ = DeviceMemory(device_, bytes, "operands of another type");
-    }
+    reserve(static_cast<std::size_t>(shape.numel()) * size_of(dtype));
     return {memory_.data(), dtype, shape, device_};
+  }
+  void reserve(std::size_t bytes) {
+    if (memory_.bytes() >= bytes) return;
+    memory_ = {};
+    memory_ = DeviceMemory(device_, bytes, "operands of another type");
   }
 
  private:
@@ -47,13 +43,17 @@ class Products {
  public:
   explicit Products(Device device)
       : info_(cuda_info(device.index)),
-        workspace_(device, workspace_bytes(info_.major), "workspace of matrix products"),
+        workspace_(device, gemm_workspace(info_.major), "workspace of matrix products"),
         choices_(info_.name, library_.version()),
         a_(device),
         b_(device),
         c_(device) {}
 
   void run(Ctx& ctx, const Gemm& g);
+  void reserve(const GemmMemory& memory) {
+    a_.reserve(memory.converted_a);
+    b_.reserve(memory.converted_b);
+  }
 
  private:
   Gemm with_converted_operands(Ctx& ctx, const Gemm& g);
@@ -70,15 +70,8 @@ class Products {
   std::map<ProductKey, std::unique_ptr<ProductPlan>> plans_;
 };
 
-/// The type that both operands are multiplied in.
-DType operand_type(Ctx& ctx, const Gemm& g) {
-  const bool half = g.a.dtype != DType::f32 && g.b.dtype != DType::f32;
-  if (half && g.a.dtype == g.b.dtype) return g.a.dtype;
-  return ctx.matmul() == MatmulPrecision::bf16 ? DType::bf16 : DType::f32;
-}
-
 Gemm Products::with_converted_operands(Ctx& ctx, const Gemm& g) {
-  const DType type = operand_type(ctx, g);
+  const DType type = gemm_operand_type(ctx.matmul(), g.a.dtype, g.b.dtype);
   Gemm h = g;
   const auto convert = [&](ConstTensor& operand, Converted& memory) {
     if (operand.dtype == type) return;
@@ -181,6 +174,10 @@ void only_bias(Ctx& ctx, const Gemm& g) {
 void run_cuda(Ctx& ctx, const Gemm& g) {
   if (g.a.numel() == 0) return only_bias(ctx, g);
   ctx.kept<Products>().run(ctx, g);
+}
+
+void run_cuda(Ctx& ctx, const GemmMemory& memory) {
+  ctx.kept<Products>().reserve(memory);
 }
 
 }  // namespace qtrain::ops
