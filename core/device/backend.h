@@ -39,6 +39,17 @@ bool event_done(void* event);
 void synchronize_event(void* event);
 double milliseconds(void* from, void* to);
 
+/// Between `begin` and `end` (or `drop`, after an error) what the calling thread queues on the stream is recorded and
+/// not run. The graph may be replayed on any stream of the device.
+void begin_record(void* stream);
+void* end_record(void* stream);
+void drop_record(void* stream) noexcept;
+void replay(void* graph, void* stream);
+void destroy_graph(void* graph) noexcept;
+/// Whether the backend can tell if two graphs record the same.
+bool compares_graphs();
+void require_same_graph(void* graph, void* again);
+
 /// Bytes an arena leaves free behind each tensor, where the backend watches over accesses.
 std::size_t guard_bytes();
 /// An arena calls `fence` on memory that it will hand out in parts, and `open` on each part.

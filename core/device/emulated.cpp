@@ -9,6 +9,7 @@
 
 #include "core/device/backend.h"
 #include "core/device/emulated_memory.h"
+#include "core/device/emulated_record.h"
 
 namespace qtrain::emulation {
 namespace {
@@ -19,6 +20,7 @@ struct Queue {
 };
 
 struct Point {
+  Recording::Mark mark;  ///< of a recording, whose event it then is
   std::shared_ptr<Queue> queue;
   std::uint64_t ticket = 0;
   std::shared_ptr<std::chrono::steady_clock::time_point> time =
@@ -88,6 +90,25 @@ class Driver {
     --it;
     return static_cast<const std::byte*>(p) < static_cast<const std::byte*>(it->first) + it->second.second;
   }
+  void* keep(std::shared_ptr<Record> graph) {
+    const std::lock_guard lock(mutex_);
+    void* handle = graph.get();
+    graphs_.emplace(handle, std::move(graph));
+    return handle;
+  }
+  std::shared_ptr<Record> graph(void* handle) {
+    const std::lock_guard lock(mutex_);
+    return graphs_.at(handle);
+  }
+  void forget(void* graph) {
+    const std::lock_guard lock(mutex_);
+    graphs_.erase(graph);
+  }
+  std::unique_ptr<Recording>& recording() { return recording_; }
+  /// Ends with an error what must not happen while the calling thread records.
+  void outside_of_records(const char* what) const {
+    if (recording_) recording_->refuse(what);
+  }
   bool coin() {
     state_ = state_ * 6364136223846793005u + settings().seed * 2 + 1;
     return state_ >> 63;
@@ -98,8 +119,16 @@ class Driver {
   std::map<void*, std::shared_ptr<Queue>> queues_;
   std::map<void*, std::unique_ptr<Point>> points_;
   std::map<void*, std::pair<std::unique_ptr<std::byte[]>, std::size_t>> pinned_;
+  std::map<void*, std::shared_ptr<Record>> graphs_;
+  std::unique_ptr<Recording> recording_;
   std::uint64_t state_ = 1;
 };
+
+/// The same for an event that was recorded in a graph, and has no time of its own.
+void require_past(const Point& point) {
+  Driver::instance().outside_of_records("an event is asked for");
+  check(!point.mark.stream, "an event of a recorded graph is asked for");
+}
 
 /// An error ends the work of every stream, as on a GPU; the next work begins afresh.
 void drop_all() {
@@ -148,9 +177,11 @@ void copy_now(void* to, const void* from, std::size_t bytes) {
 
 }  // namespace
 
-void enqueue(void* stream, std::function<void()> work) {
+void enqueue(void* stream, Work work) {
+  if (Recording* recording = Driver::instance().recording().get(); recording && recording->covers(stream))
+    return recording->add(stream, std::move(work));
   const auto queue = Driver::instance().queue(stream);
-  queue->work.push_back(std::move(work));
+  queue->work.push_back(std::move(work.run));
   ++queue->queued;
   const Timing timing = settings().streams;
   if (timing == Timing::early || (timing == Timing::random && Driver::instance().coin())) drain(*queue, queue->queued);
@@ -185,16 +216,20 @@ DeviceInfo info(int index) {
 }
 
 void* allocate(int, std::size_t bytes) {
+  Driver::instance().outside_of_records("device memory is allocated");
   return DeviceHeap::instance().allocate(bytes);
 }
 void release(int, void* p) {
+  if (const auto& recording = Driver::instance().recording()) return recording->refuse_at_end("device memory is freed");
   for (const auto& queue : Driver::instance().all()) drain_quietly(*queue);
   DeviceHeap::instance().release(p);
 }
 void* allocate_pinned(std::size_t bytes) {
+  Driver::instance().outside_of_records("page-locked memory is allocated");
   return Driver::instance().pin(bytes);
 }
 void release_pinned(void* p) {
+  if (const auto& recording = Driver::instance().recording()) recording->refuse_at_end("page-locked memory is freed");
   for (const auto& queue : Driver::instance().all()) drain_quietly(*queue);
   Driver::instance().unpin(p);
 }
@@ -208,32 +243,39 @@ void destroy_stream(void* stream) {
   Driver::instance().remove_queue(stream);
 }
 void synchronize(void* stream) {
+  Driver::instance().outside_of_records("the host waits for a stream");
   const auto queue = Driver::instance().queue(stream);
   drain(*queue, queue->queued);
 }
 void synchronize_device(int) {
+  Driver::instance().outside_of_records("the host waits for the device");
   for (const auto& queue : Driver::instance().all()) drain(*queue, queue->queued);
 }
 
 void copy(void* stream, Span to, const void* from) {
   Driver& driver = Driver::instance();
-  const bool pageable_source = !is_device_address(from) && !driver.is_pinned(from);
-  if (pageable_source) {  // CUDA copies it away before it returns
+  const auto pageable = [&](const void* p) { return !is_device_address(p) && !driver.is_pinned(p); };
+  if (pageable(from) || pageable(to.data)) driver.outside_of_records("memory that is not page-locked is copied");
+  std::vector<std::byte> inputs = bytes_of(to.data, to.bytes, from);
+  if (pageable(from)) {  // CUDA copies it away before it returns
     const auto* bytes = static_cast<const std::byte*>(from);
-    enqueue(stream, [to, staged = std::vector<std::byte>(bytes, bytes + to.bytes)] {
-      copy_now(to.data, staged.data(), staged.size());
-    });
+    enqueue(stream, {.run = [to, staged = std::vector<std::byte>(
+                                     bytes, bytes + to.bytes)] { copy_now(to.data, staged.data(), staged.size()); },
+                     .name = "copy",
+                     .inputs = std::move(inputs)});
   } else {
-    enqueue(stream, [to, from] { copy_now(to.data, from, to.bytes); });
+    enqueue(stream,
+            {.run = [to, from] { copy_now(to.data, from, to.bytes); }, .name = "copy", .inputs = std::move(inputs)});
   }
-  if (!is_device_address(to.data) && !driver.is_pinned(to.data)) synchronize(stream);
+  if (pageable(to.data)) synchronize(stream);
 }
 void fill(void* stream, Span to, std::uint8_t value) {
-  enqueue(stream, [to, value] {
+  const auto run = [to, value] {
     check_writable(to.data, to.bytes, "a fill");
     std::memset(to.data, value, to.bytes);
     if (kStates) std::memset(state_of(to.data), static_cast<int>(State::initialised), to.bytes);
-  });
+  };
+  enqueue(stream, {.run = run, .name = "fill", .inputs = bytes_of(to.data, to.bytes, value)});
 }
 
 void* create_event(int) {
@@ -244,27 +286,71 @@ void destroy_event(void* event) {
 }
 void record(void* event, void* stream) {
   Point& point = Driver::instance().point(event);
+  if (const auto& recording = Driver::instance().recording(); recording && recording->covers(stream)) {
+    point.mark = recording->mark(stream);
+    return;
+  }
+  point.mark = {};
   point.queue = Driver::instance().queue(stream);
-  enqueue(stream, [time = point.time] { *time = std::chrono::steady_clock::now(); });
+  enqueue(stream, {.run = [time = point.time] { *time = std::chrono::steady_clock::now(); }, .name = "event"});
   point.ticket = point.queue->queued;
 }
 void wait(void* stream, void* event) {
   const Point& point = Driver::instance().point(event);
-  if (point.queue) enqueue(stream, [queue = point.queue, ticket = point.ticket] { drain(*queue, ticket); });
+  const auto& recording = Driver::instance().recording();
+  if (point.mark.stream) {
+    check(recording && recording->mine(), "a stream waits for an event of a graph, which is recorded");
+    return recording->wait(stream, point.mark);
+  }
+  if (!point.queue) return;
+  if (recording && recording->covers(stream)) recording->refuse("a stream waits for work of before");
+  enqueue(stream, {.run = [queue = point.queue, ticket = point.ticket] { drain(*queue, ticket); }, .name = "wait"});
 }
 bool event_done(void* event) {
   const Point& point = Driver::instance().point(event);
+  require_past(point);
   if (!point.queue || point.queue->done >= point.ticket) return true;
   drain(*point.queue, point.ticket);  // whoever asks again and again gets there
   return false;
 }
 void synchronize_event(void* event) {
   const Point& point = Driver::instance().point(event);
+  require_past(point);
   if (point.queue) drain(*point.queue, point.ticket);
 }
 double milliseconds(void* from, void* to) {
   const auto span = *Driver::instance().point(to).time - *Driver::instance().point(from).time;
   return std::chrono::duration<double, std::milli>(span).count();
+}
+
+void begin_record(void* stream) {
+  auto& recording = Driver::instance().recording();
+  check(!recording, "two graphs are recorded at a time");
+  recording = std::make_unique<Recording>(stream);
+}
+void* end_record(void* stream) {
+  const std::unique_ptr<Recording> recording = std::move(Driver::instance().recording());
+  return Driver::instance().keep(recording->end(stream));
+}
+void drop_record(void*) noexcept {
+  Driver::instance().recording().reset();
+}
+void replay(void* graph, void* stream) {
+  Driver::instance().outside_of_records("a graph is replayed");
+  const auto run = [record = Driver::instance().graph(graph)] {
+    for (const Record::Part& part : record->parts)
+      if (part.work.run) part.work.run();
+  };
+  enqueue(stream, {.run = run, .name = "graph"});
+}
+void destroy_graph(void* graph) noexcept {
+  Driver::instance().forget(graph);
+}
+bool compares_graphs() {
+  return true;
+}
+void require_same_graph(void* graph, void* again) {
+  Driver::instance().graph(graph)->require_same(*Driver::instance().graph(again));
 }
 
 std::size_t guard_bytes() {
@@ -286,7 +372,9 @@ void open(Span part) {
     if (s[i] == State::fenced) s[i] = State::uninitialised;
 }
 void forget(void* stream, Span scratch) {
-  enqueue(stream, [scratch] { mark(scratch.data, scratch.bytes, State::uninitialised); });
+  enqueue(stream, {.run = [scratch] { mark(scratch.data, scratch.bytes, State::uninitialised); },
+                   .name = "scratch",
+                   .inputs = bytes_of(scratch.data, scratch.bytes)});
 }
 
 }  // namespace qtrain::cuda

@@ -1,10 +1,13 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <vector>
 
 #include "core/build.h"
 #include "core/device.h"
@@ -74,8 +77,30 @@ void mark(void* p, std::size_t bytes, State state);
 void check_readable(const void* p, std::size_t bytes, std::string_view what);
 void check_writable(const void* p, std::size_t bytes, std::string_view what);
 
-/// Appends work to a stream (the null pointer is a stream of its own).
-void enqueue(void* stream, std::function<void()> work);
+/// The bytes of values one after the other, padding as zeros.
+template <class... T>
+std::vector<std::byte> bytes_of(T... values) {
+  static_assert((std::is_trivially_copyable_v<T> && ...));
+  std::vector<std::byte> bytes((sizeof values + ...));
+  std::byte* to = bytes.data();
+  const auto append = [&](auto& value) {
+    __builtin_clear_padding(&value);
+    std::memcpy(to, &value, sizeof value);
+    to += sizeof value;
+  };
+  (append(values), ...);
+  return bytes;
+}
+
+/// What a stream is given to do. `name` and `inputs` say what it depends on, so that two records of work can be held
+/// against each other.
+struct Work {
+  std::function<void()> run;
+  std::string name;
+  std::vector<std::byte> inputs = {};
+};
+/// Appends work to a stream (the null pointer is a stream of its own), or to the record that is made of it.
+void enqueue(void* stream, Work work);
 
 /// Device memory can be touched while one of these lives; at other times the host that touches it is stopped.
 class Access {

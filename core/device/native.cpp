@@ -147,6 +147,40 @@ double milliseconds(void* from, void* to) {
   return ms;
 }
 
+// Thread-local: an allocation or a wait of this thread ends the recording with an error, other threads go on.
+void begin_record(void* stream) {
+  verify(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+}
+void* end_record(void* stream) {
+  cudaGraph_t recorded = nullptr;
+  verify(cudaStreamEndCapture(stream_of(stream), &recorded), "cudaStreamEndCapture");
+  cudaGraphExec_t graph = nullptr;
+  const cudaError_t code = cudaGraphInstantiate(&graph, recorded, 0);
+  cudaGraphDestroy(recorded);
+  if (code == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    fail(ErrorKind::memory, {.cause = "no memory is left on the device for a CUDA graph",
+                             .remedy = "set use_cuda_graphs to false, or lower per_device_train_batch_size"});
+  }
+  verify(code, "cudaGraphInstantiate");
+  return graph;
+}
+void drop_record(void* stream) noexcept {
+  cudaGraph_t recorded = nullptr;
+  if (cudaStreamEndCapture(stream_of(stream), &recorded) == cudaSuccess && recorded) cudaGraphDestroy(recorded);
+  cudaGetLastError();
+}
+void replay(void* graph, void* stream) {
+  verify(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), stream_of(stream)), "cudaGraphLaunch");
+}
+void destroy_graph(void* graph) noexcept {
+  cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph));
+}
+bool compares_graphs() {
+  return false;
+}
+void require_same_graph(void*, void*) {}
+
 std::size_t guard_bytes() {
   return 0;
 }

@@ -32,12 +32,14 @@ void submit(void* stream, const char* name, void (*kernel)(P...), const Shape& s
     void (*kernel)(P...);
     std::tuple<P...> args;
   };
-  emulation::enqueue(stream, [name, extents, call = Call{kernel, std::move(args)}] {
-    const auto run = [](const void* c) {
+  auto inputs = std::apply([&](const auto&... p) { return emulation::bytes_of(kernel, extents, p...); }, args);
+  const auto run = [name, extents, call = Call{kernel, std::move(args)}] {
+    const auto thread = [](const void* c) {
       std::apply(static_cast<const Call*>(c)->kernel, static_cast<const Call*>(c)->args);
     };
-    emulation::run_grid({.name = name, .run = run, .arguments = &call, .argument_bytes = sizeof call}, extents);
-  });
+    emulation::run_grid({.name = name, .run = thread, .arguments = &call, .argument_bytes = sizeof call}, extents);
+  };
+  emulation::enqueue(stream, {.run = run, .name = name, .inputs = std::move(inputs)});
 }
 
 }  // namespace qtrain::target
