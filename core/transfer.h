@@ -48,6 +48,8 @@ class DeviceNumbers {
   DeviceNumbers(Device device, int count);
   /// Of the device.
   static std::size_t bytes(int count) { return static_cast<std::size_t>(count) * sizeof(double); }
+  /// f64 [count]
+  Tensor all() const { return all_; }
   /// f64 [1]
   Tensor operator[](int i) const { return all_.slice(i, 1); }
   /// All become 0.

@@ -4,12 +4,13 @@
 namespace qtrain::ops {
 
 /// One AdamW step (Loshchilov and Hutter 2019, as torch.optim.AdamW), all tensors [n] in f32 (or all f64):
-///   g = grad * control[1]; param -= lr * decay * param; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
-///   param -= lr / control[2] * m / (sqrt(v) / sqrt(control[3]) + eps)
-/// control f64 [4] on the device: {lr, gradient scale (clipping), 1 - b1^t, 1 - b2^t}.
+///   g = grad * factor[0]; param -= lr * decay * param; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
+///   param -= lr / control[1] * m / (sqrt(v) / sqrt(control[2]) + eps)
+/// On the device: control f64 [3] = {lr, 1 - b1^t, 1 - b2^t}; factor f64 [2] as Clip leaves it: nothing changes where
+/// factor[1] is 0.
 struct AdamW {
   Tensor param, m, v;
-  ConstTensor grad, control;
+  ConstTensor grad, control, factor;
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = 0;
 };
 void run_cpu(Ctx&, const AdamW&);

@@ -3,6 +3,9 @@
 
 namespace qtrain::ops {
 
+/// A row index that names none: batches of a fixed number of rows are filled up with it.
+inline constexpr std::int32_t kNoRow = -1;
+
 /// y[t] = table[tokens[t]]; y [T, C], table [V, C] of any float dtype, tokens i32 [T] in [0, V).
 struct Embedding {
   Tensor y;
@@ -14,12 +17,13 @@ struct EmbeddingGrad {
   ConstTensor dy, tokens;
   std::int64_t padding = -1;  ///< the row that is not learned, as padding_idx of torch.nn.Embedding; -1: none
 };
-/// y[i] = x[rows[i]]; x [T, C], rows i32 [n].
+/// y[i] = x[rows[i]], 0 where rows[i] is kNoRow; x [T, C], rows i32 [n].
 struct GatherRows {
   Tensor y;
   ConstTensor x, rows;
 };
-/// y[rows[i]] = or += x[i]; rows distinct; rows of y that are not named become 0 with `store`.
+/// y[rows[i]] = or += x[i]; rows distinct but for kNoRow, whose x goes nowhere; rows of y that are not named become 0
+/// with `store`.
 struct ScatterRows {
   Sink y;
   ConstTensor x, rows;

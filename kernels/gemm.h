@@ -43,7 +43,11 @@ inline std::size_t gemm_workspace(int compute_capability_major) {
 inline DType gemm_operand_type(MatmulPrecision matmul, DType a, DType b) {
   const bool half = a != DType::f32 && b != DType::f32;
   if (half && a == b) return a;
-  return matmul == MatmulPrecision::bf16 ? DType::bf16 : DType::f32;
+  switch (matmul) {
+    case MatmulPrecision::bf16: return DType::bf16;
+    case MatmulPrecision::f16: return DType::f16;
+    default: return DType::f32;
+  }
 }
 
 inline void gemm(Ctx& ctx, const Gemm& g) {

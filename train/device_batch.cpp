@@ -1,18 +1,69 @@
 #include "train/device_batch.h"
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 
 #include "core/rng.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/embedding.h"
 
 namespace qtrain {
+namespace {
+
+struct Contents {
+  std::vector<std::int32_t> tokens, positions, borders, rows, ids;
+  std::int64_t longest = 0;
+};
+
+Contents contents_of(const Batch& batch) {
+  Contents c{.tokens = batch.tokens, .positions = batch.positions};
+  for (std::size_t t = 0; t < batch.targets.size(); ++t)
+    if (batch.targets[t] != kNoTarget) {
+      c.rows.push_back(static_cast<std::int32_t>(t));
+      c.ids.push_back(batch.targets[t]);
+    }
+  // Without empty documents, so that there are at most T + 1.
+  std::unique_copy(batch.cu_seqlens.begin(), batch.cu_seqlens.end(), std::back_inserter(c.borders));
+  for (const std::int32_t p : batch.positions) c.longest = std::max<std::int64_t>(c.longest, p + 1);
+  return c;
+}
+
+/// Documents are filled up to a power of two.
+std::int64_t document_class(std::int64_t n, std::int64_t most) {
+  return std::min(static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n))), most);
+}
+
+/// Filled up to size classes; `most` 0: as it is.
+Contents filled(Contents c, std::int64_t most) {
+  if (most == 0) return c;
+  const auto size = [](const auto& v) { return static_cast<std::int64_t>(v.size()); };
+  const auto fill = [](auto& v, std::int64_t n, std::int32_t value) { v.resize(static_cast<std::size_t>(n), value); };
+  const std::int64_t tokens = size_class(size(c.tokens), most), targets = size_class(size(c.rows), most);
+  fill(c.tokens, tokens, 0);
+  fill(c.positions, tokens, 0);
+  fill(c.borders, document_class(size(c.borders) - 1, most) + 1, c.borders.back());
+  fill(c.rows, targets, ops::kNoRow);
+  fill(c.ids, targets, ops::kNoClass);
+  return c;
+}
+
+}  // namespace
+
+std::int64_t size_class(std::int64_t n, std::int64_t most) {
+  constexpr std::int64_t kClasses = 16, kAlign = 8;
+  const std::int64_t unit = (most + kClasses * kAlign - 1) / (kClasses * kAlign) * kAlign;
+  return std::min((n + unit - 1) / unit * unit, most);
+}
+
 std::int64_t dropout_seed(std::int64_t seed, std::int64_t step, std::int64_t batch) {
   const auto w =
       philox(static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(step), static_cast<std::uint64_t>(batch));
   return static_cast<std::int64_t>(std::uint64_t{w[0]} << 32 | w[1]);
 }
 
-BatchFeed::BatchFeed(Device device, std::int64_t most_tokens) : inputs_(device, bytes(most_tokens)) {}
+BatchFeed::BatchFeed(Device device, std::int64_t most_tokens, Sizes sizes)
+    : inputs_(device, bytes(most_tokens)), most_tokens_(most_tokens), sizes_(sizes) {}
 
 // Tokens, positions, borders, target rows and their ids, and the two values of a step.
 std::size_t BatchFeed::bytes(std::int64_t most_tokens) {
@@ -22,23 +73,14 @@ std::size_t BatchFeed::bytes(std::int64_t most_tokens) {
 }
 
 DeviceBatch BatchFeed::send(Ctx& ctx, const Batch& batch, const MicroStep& step) {
-  std::vector<std::int32_t> rows, ids;
-  for (std::size_t t = 0; t < batch.targets.size(); ++t)
-    if (batch.targets[t] != kNoTarget) {
-      rows.push_back(static_cast<std::int32_t>(t));
-      ids.push_back(batch.targets[t]);
-    }
-  std::vector<std::int32_t> borders;  // without empty documents, so that there are at most T + 1
-  std::unique_copy(batch.cu_seqlens.begin(), batch.cu_seqlens.end(), std::back_inserter(borders));
-  std::int32_t longest = 0;
-  for (const std::int32_t p : batch.positions) longest = std::max(longest, p + 1);
+  const Contents c = filled(contents_of(batch), sizes_ == Sizes::classes ? most_tokens_ : 0);
   const auto put = [&]<class T>(const std::vector<T>& v) { return inputs_.put(std::span<const T>(v)); };
-  const DeviceBatch sent{.tokens = {.tokens = put(batch.tokens),
-                                    .positions = put(batch.positions),
-                                    .cu_seqlens = put(borders),
-                                    .target_rows = put(rows),
-                                    .target_ids = put(ids),
-                                    .longest = longest},
+  const DeviceBatch sent{.tokens = {.tokens = put(c.tokens),
+                                    .positions = put(c.positions),
+                                    .cu_seqlens = put(c.borders),
+                                    .target_rows = put(c.rows),
+                                    .target_ids = put(c.ids),
+                                    .longest = c.longest},
                          .scale = inputs_.put(std::span(&step.scale, 1)),
                          .dropout_seed = inputs_.put(std::span(&step.dropout_seed, 1))};
   inputs_.send(ctx);

@@ -1,4 +1,6 @@
 #pragma once
+#include <vector>
+
 #include "core/transfer.h"
 #include "data/loader.h"
 #include "model/transformer.h"
@@ -18,22 +20,33 @@ std::int64_t dropout_seed(std::int64_t seed, std::int64_t step, std::int64_t bat
 struct DeviceBatch {
   TokenBatch tokens;
   ConstTensor scale, dropout_seed;  ///< of the MicroStep
+
+  /// Everything that decides which work the batch is; batches of equal sizes lie at the same addresses.
+  std::vector<std::int64_t> sizes() const {
+    return {tokens.tokens.numel(), tokens.cu_seqlens.numel(), tokens.target_rows.numel()};
+  }
 };
 
-/// Sums over a window that a training run keeps on its device: of the loss and of squared gradients.
-inline constexpr int kStepSums = 2;
+/// The sizes that batches come in: as they are, or filled up to one of a few, with tokens of no document, documents
+/// without tokens, and targets that are none. What fills up adds exactly nothing to losses and gradients.
+enum class Sizes : std::uint8_t { exact, classes };
+
+/// `n` tokens or targets filled up: to a multiple of a sixteenth of the `most` that there are in any batch.
+std::int64_t size_class(std::int64_t n, std::int64_t most);
 
 /// Brings batches of a loader to the device, without waiting for the work on earlier ones.
 class BatchFeed {
  public:
   /// For batches of up to so many tokens.
-  BatchFeed(Device device, std::int64_t most_tokens);
+  BatchFeed(Device device, std::int64_t most_tokens, Sizes sizes = Sizes::exact);
   /// Of the device.
   static std::size_t bytes(std::int64_t most_tokens);
   DeviceBatch send(Ctx& ctx, const Batch& batch, const MicroStep& step = {});
 
  private:
   Mailbox inputs_;
+  std::int64_t most_tokens_;
+  Sizes sizes_;
 };
 
 /// The largest batches that a loader can give to the model.

@@ -11,6 +11,9 @@ Json RunState::to_json() const {
           {"loss_steps", loss_steps},
           {"events_pending", events_pending},
           {"nonfinite_in_row", nonfinite_in_row},
+          {"loss_scale", loss_scale.value},
+          {"loss_scale_clean_steps", loss_scale.clean_steps},
+          {"overflows", overflows},
           {"best_metric", best_metric ? Json(*best_metric) : Json()},
           {"best_step", best_step},
           {"best_checkpoint", best_checkpoint}};
@@ -27,6 +30,8 @@ RunState RunState::from_json(const Json& json, const std::string& place) {
     s.loss_steps = json.at("loss_steps");
     s.events_pending = json.at("events_pending");
     s.nonfinite_in_row = json.at("nonfinite_in_row");
+    s.loss_scale = {.value = json.at("loss_scale"), .clean_steps = json.at("loss_scale_clean_steps")};
+    s.overflows = json.at("overflows");
     if (!json.at("best_metric").is_null()) s.best_metric = json.at("best_metric").get<double>();
     s.best_step = json.at("best_step");
     s.best_checkpoint = json.at("best_checkpoint");

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/json.h"
+#include "optim/loss_scale.h"
 #include "train/config/config.h"
 #include "train/step_plan.h"
 
@@ -20,6 +21,8 @@ struct RunState {
   std::int64_t loss_steps = 0;
   bool events_pending = false;  ///< a stop came before the evaluation or save that is due after this step
   std::int64_t nonfinite_in_row = 0;
+  LossScale loss_scale;        ///< of a run in float16
+  std::int64_t overflows = 0;  ///< updates that were skipped for it
   std::optional<double> best_metric;
   std::int64_t best_step = 0;
   std::string best_checkpoint;

@@ -204,8 +204,8 @@ DeviceInfo info(int index) {
     fail(ErrorKind::usage, {.cause = "there is no CUDA device " + std::to_string(index), .remedy = "use device 0"});
   const Settings& s = settings();
   return {.name = "execution harness on the CPU",
-          .major = 9,
-          .minor = 0,
+          .major = s.capability / 10,
+          .minor = s.capability % 10,
           .multiprocessors = 4,
           .total_bytes = s.memory_bytes,
           .free_bytes = s.memory_bytes - DeviceHeap::instance().used(),

@@ -29,6 +29,7 @@ struct Settings {
   int host_threads = 0;                               ///< that run blocks; 0: one per processor
   std::size_t memory_bytes = std::size_t{8} << 30;    ///< of the device
   std::size_t shared_bytes = std::size_t{227} << 10;  ///< most of one block
+  int capability = 90;                                ///< compute capability, 10 * major + minor
 };
 
 /// "order=random,seed=7,streams=early": over the defaults. A usage error for anything it does not know.

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kRemedy =
     "order=forward|reverse|random, streams=late|early|random, copies=late|early|random, seed=N, threads=N, "
-    "memory=BYTES";
+    "memory=BYTES, capability=MAJOR*10+MINOR";
 
 [[noreturn]] void refuse(std::string_view item) {
   fail(ErrorKind::usage, {.cause = "cannot read '" + std::string(item) + "'",
@@ -47,6 +47,8 @@ void apply(Settings& s, std::string_view item) {
     s.host_threads = number<int>(item, value);
   else if (key == "memory")
     s.memory_bytes = number<std::size_t>(item, value);
+  else if (key == "capability")
+    s.capability = number<int>(item, value);
   else
     refuse(item);
 }

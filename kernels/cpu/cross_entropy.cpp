@@ -68,6 +68,11 @@ void cross_entropy_as(Ctx& ctx, const CrossEntropy& a) {
     for (std::int64_t r = begin; r < end; ++r) {
       T* row = logits + r * V;
       const std::int64_t target = targets[r];
+      if (target == kNoClass) {
+        loss[r] = 0;
+        if (a.gradient == Gradient::in_place) std::fill(row, row + V, T(A{0}));
+        continue;
+      }
       check(target >= 0 && target < V, "cross_entropy: a target is outside the vocabulary");
       const A lse = log_sum_exp(row, V), logit = static_cast<A>(row[target]);
       loss[r] = lse - logit;

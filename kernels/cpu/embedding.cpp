@@ -30,6 +30,10 @@ void gather(Ctx& ctx, Tensor y, ConstTensor x, ConstTensor rows) {
   for_rows(ctx, rows.numel(), C, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t row = index[i];
+      if (row == kNoRow) {
+        std::fill_n(to + i * C, C, Y(A{0}));
+        continue;
+      }
       check(row >= 0 && row < height, "a row index is outside the table");
       simd::each<A>(C, [&](std::int64_t c, auto lanes) {
         simd::store<A>(to + i * C + c, simd::load<A>(from + row * C + c, lanes), lanes);
@@ -94,6 +98,7 @@ void scatter(Ctx& ctx, const ScatterRows& a) {
   if (!a.y.adds()) clear(ctx, y, a.y.t.numel());
   for_rows(ctx, a.rows.numel(), C, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
+      if (rows[i] == kNoRow) continue;
       check(rows[i] >= 0 && rows[i] < height, "scatter_rows: a row index is outside y");
       simd::each<A>(C, [&](std::int64_t c, auto lanes) {
         write<A>(y + rows[i] * C + c, simd::load<A>(x + i * C + c, lanes), lanes, a.y.mode);

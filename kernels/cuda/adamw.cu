@@ -8,15 +8,16 @@ namespace {
 struct Step {
   float *param, *m, *v;
   const float* grad;
-  const double* control;
+  const double *control, *factor;
   float b1, c1, b2, c2, eps;
   double decay;
 
   template <int N>
   __device__ void at(std::int64_t i) const {
+    if (factor[1] == 0) return;
     const double lr = control[0];
-    const float scale = static_cast<float>(control[1]), keep = static_cast<float>(1 - lr * decay);
-    const float rate = static_cast<float>(lr / control[2]), unbias = static_cast<float>(1 / sqrt(control[3]));
+    const float scale = static_cast<float>(factor[0]), keep = static_cast<float>(1 - lr * decay);
+    const float rate = static_cast<float>(lr / control[1]), unbias = static_cast<float>(1 / sqrt(control[2]));
     float p[N], g[N], mean[N], square[N];
     load_floats(p, param + i);
     load_floats(g, grad + i);
@@ -43,6 +44,7 @@ void run_cuda(Ctx& ctx, const AdamW& a) {
                   .v = a.v.as<float>(),
                   .grad = a.grad.as<float>(),
                   .control = a.control.as<double>(),
+                  .factor = a.factor.as<double>(),
                   .b1 = static_cast<float>(a.beta1),
                   .c1 = static_cast<float>(1 - a.beta1),
                   .b2 = static_cast<float>(a.beta2),

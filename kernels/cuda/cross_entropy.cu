@@ -49,8 +49,14 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_rows(Args<T> a) {
   auto& partials = shared_memory<BlockPartials<LogSumExp>>();
   T* row = a.logits + blockIdx.x * a.width;
   const std::int32_t target = a.targets[blockIdx.x];
-  const float logit = to_float(row[target]);
   const std::int64_t first = std::int64_t{threadIdx.x} * N, stride = std::int64_t{blockDim.x} * N;
+  if (target == kNoClass) {
+    if (threadIdx.x == 0) a.loss[blockIdx.x] = 0;
+    constexpr float kZeros[N] = {};
+    for (std::int64_t i = first; a.scale && i < a.width; i += stride) Target<T>{row}.template put_pack<N>(i, kZeros);
+    return;
+  }
+  const float logit = to_float(row[target]);
   constexpr LogSumExp kNothing{kLowest, 0.0f};
   LogSumExp total = kNothing;
   for (std::int64_t i = first; i < a.width; i += stride) total = with_pack<T, N>(total, row + i);

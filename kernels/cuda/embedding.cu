@@ -16,8 +16,9 @@ __global__ void __launch_bounds__(kThreads)
     move_rows(Target<To> y, const From* x, const std::int32_t* rows, int width) {
   const std::int64_t i = blockIdx.x, row = rows[i];
   const std::int64_t to = (K == Index::source ? i : row) * width, from = (K == Index::source ? row : i) * width;
+  if (K == Index::destination && row == kNoRow) return;
   for (int c = static_cast<int>(threadIdx.x); c < width; c += static_cast<int>(blockDim.x))
-    y.put(to + c, to_float(x[from + c]));
+    y.put(to + c, row == kNoRow ? 0.0f : to_float(x[from + c]));
 }
 
 /// The same in packs of 16 bytes.
@@ -27,9 +28,10 @@ __global__ void __launch_bounds__(kThreads)
   constexpr int N = kPackOf<T>;
   const std::int64_t i = blockIdx.x, row = rows[i];
   const std::int64_t to = (K == Index::source ? i : row) * width, from = (K == Index::source ? row : i) * width;
+  if (K == Index::destination && row == kNoRow) return;
   for (int c = static_cast<int>(threadIdx.x) * N; c < width; c += static_cast<int>(blockDim.x) * N) {
-    float v[N];
-    load_floats(v, x + from + c);
+    float v[N] = {};
+    if (row != kNoRow) load_floats(v, x + from + c);
     y.template put_pack<N>(to + c, v);
   }
 }

@@ -107,13 +107,14 @@ TEST(DeviceMemoryTest, EndsWithAnErrorThatNamesThePurpose) {
 }
 
 TEST(EmulationSettings, AreAList) {
-  const Settings s = emulation::parse_settings("order=random,seed=7,streams=early,copies=random,threads=3,memory=1000");
+  const Settings s = emulation::parse_settings("order=random,seed=7,streams=early,copies=random,threads=3,memory=1000,capability=75");
   EXPECT_EQ(s.order, Order::random);
   EXPECT_EQ(s.streams, Timing::early);
   EXPECT_EQ(s.copies, Timing::random);
   EXPECT_EQ(s.seed, 7u);
   EXPECT_EQ(s.host_threads, 3);
   EXPECT_EQ(s.memory_bytes, 1000u);
+  EXPECT_EQ(s.capability, 75);
   for (const char* text : {"order", "order=backwards", "seed=x", "speed=3", "order=random;seed=1"})
     EXPECT_THROW(emulation::parse_settings(text), Error) << text;
 }

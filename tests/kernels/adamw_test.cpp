@@ -1,5 +1,7 @@
 #include "kernels/adamw.h"
 
+#include "kernels/clip.h"
+
 #include "tests/kernels/support.h"
 
 namespace qtrain {
@@ -21,13 +23,15 @@ State state_of(DType d, std::int64_t n) {
 constexpr double kRate = 1e-2, kClip = 0.3, kDecay = 0.1, kBeta1 = 0.9, kBeta2 = 0.95, kEps = 1e-6;
 constexpr int kStep = 3;
 
-void step(Ctx& ctx, State& s) {
-  Array control = scalars({kRate, kClip, 1 - std::pow(kBeta1, kStep), 1 - std::pow(kBeta2, kStep)});
+void step(Ctx& ctx, State& s, double applied = 1) {
+  Array control = scalars({kRate, 1 - std::pow(kBeta1, kStep), 1 - std::pow(kBeta2, kStep)});
+  Array factor = scalars({kClip, applied});
   ops::adamw(ctx, {.param = s.param,
                    .m = s.m,
                    .v = s.v,
                    .grad = s.grad,
                    .control = control,
+                   .factor = factor,
                    .beta1 = kBeta1,
                    .beta2 = kBeta2,
                    .eps = kEps,
@@ -62,6 +66,37 @@ TEST(AdamW, SameBitsForAnyNumberOfThreads) {
   step(many, b);
   EXPECT_EQ(a.param.bytes(), b.param.bytes());
   EXPECT_EQ(a.v.bytes(), b.v.bytes());
+}
+
+TEST(AdamW, LeavesAStepOutThatIsNotApplied) {
+  Ctx ctx;
+  const State before = state_of(DType::f32, 100);
+  State after = before;
+  step(ctx, after, 0);
+  EXPECT_EQ(after.param.bytes(), before.param.bytes());
+  EXPECT_EQ(after.m.bytes(), before.m.bytes());
+  EXPECT_EQ(after.v.bytes(), before.v.bytes());
+}
+
+std::vector<double> clipped(double loss, double squares, double max_norm, double loss_scale) {
+  Ctx ctx;
+  Array factor = scalars({-1, -1}), sums = scalars({loss, squares}), limits = scalars({max_norm, loss_scale});
+  ops::clip(ctx, {.factor = factor, .sums = sums, .limits = limits});
+  return factor.values();
+}
+
+TEST(Clip, ShortensOnlyWhatIsTooLongAndNeverWithoutALimit) {
+  EXPECT_EQ(clipped(1, 0.25, 1, 1), (std::vector<double>{1, 1}));
+  EXPECT_EQ(clipped(1, 1e60, 0, 1), (std::vector<double>{1, 1}));
+  EXPECT_EQ(clipped(1, 16, 1, 1), (std::vector<double>{1 / (4 + 1e-6), 1}));
+  EXPECT_EQ(clipped(1, 16, 1, 1024), (std::vector<double>{1.0 / 1024, 1}));
+  EXPECT_EQ(clipped(1, 16 * 1024 * 1024, 1, 1024), (std::vector<double>{1 / (4 + 1e-6) / 1024, 1}));
+}
+
+TEST(Clip, AppliesFiniteStepsOnly) {
+  const double inf = HUGE_VAL, nan = std::nan("");
+  for (const double bad : {inf, -inf, nan}) EXPECT_EQ(clipped(bad, 1, 1, 1)[1], 0);
+  for (const double bad : {inf, nan}) EXPECT_EQ(clipped(1, bad, 1, 1)[1], 0);
 }
 
 }  // namespace

@@ -177,6 +177,7 @@ OpCase swiglu_case(Shape shape) {
 Array some_targets(std::int64_t n, std::int64_t V) {
   std::vector<std::int32_t> t;
   for (std::int64_t i = 0; i < n; ++i) t.push_back(static_cast<std::int32_t>(i == 1 ? V - 1 : i * 7919 % V));
+  if (n > 2) t[2] = ops::kNoClass;
   return integers(t);
 }
 
@@ -197,7 +198,8 @@ OpCase cross_entropy_case(Shape shape) {
                 for (std::int64_t r = 0; r < shape[0]; ++r) {
                   double sum = 0;
                   for (std::int64_t c = 0; c < shape[1]; ++c) sum += std::exp(in[0].get(r * shape[1] + c));
-                  loss.push_back(std::log(sum) - in[0].get(r * shape[1] + targets.tensor().as<std::int32_t>()[r]));
+                  const std::int32_t target = targets.tensor().as<std::int32_t>()[r];
+                  loss.push_back(target == ops::kNoClass ? 0 : std::log(sum) - in[0].get(r * shape[1] + target));
                 }
                 return loss;
               },
@@ -248,11 +250,11 @@ OpCase embedding_case(EmbeddingSizes n) {
               }};
 }
 
-/// Rows 0, 3, 6, ... of x [T, C]; the adjoint scatters.
+/// Rows 0, none, none, 3, none, none, 6, ... of x [T, C]; the adjoint scatters.
 OpCase gather_rows_case(std::int64_t T, std::int64_t C) {
   const auto rows = [T] {
     std::vector<std::int32_t> r;
-    for (std::int64_t i = 0; i < T; i += 3) r.push_back(static_cast<std::int32_t>(i));
+    for (std::int64_t i = 0; i < T; ++i) r.push_back(i % 3 == 0 ? static_cast<std::int32_t>(i) : ops::kNoRow);
     return integers(r);
   };
   return {.name = "gather_rows" + shape_name({T, C}),
@@ -267,8 +269,8 @@ OpCase gather_rows_case(std::int64_t T, std::int64_t C) {
           .formula =
               [=](const Arrays& in) {
                 Values y;
-                for (std::int64_t i = 0; i < T; i += 3)
-                  for (std::int64_t c = 0; c < C; ++c) y.push_back(in[0].get(i * C + c));
+                for (std::int64_t i = 0; i < T; ++i)
+                  for (std::int64_t c = 0; c < C; ++c) y.push_back(i % 3 == 0 ? in[0].get(i * C + c) : 0);
                 return y;
               },
           .backward =

@@ -22,7 +22,7 @@ Generator::OnToken stream_to(Log& log, StreamDecoder& decoder, std::string& answ
 
 int run_chat(const Arguments& args) {
   Ctx ctx = make_context({.device = args.device(),
-                          .half = args.text("dtype").value_or("auto") != "float32",
+                          .bf16 = args.text("dtype").value_or("auto") != "float32",
                           .threads = static_cast<int>(args.integer("threads").value_or(0))},
                          args.log());
   AnswerModel model = declare_answer_model(

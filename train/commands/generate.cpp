@@ -52,7 +52,7 @@ int run_generate(const Arguments& args) {
   if (args.has("prompt") == args.has("input"))
     fail(ErrorKind::usage, {.cause = "give either --prompt TEXT or --input FILE.jsonl"});
   Ctx ctx = make_context({.device = args.device(),
-                          .half = args.text("dtype").value_or("auto") != "float32",
+                          .bf16 = args.text("dtype").value_or("auto") != "float32",
                           .threads = static_cast<int>(args.integer("threads").value_or(0))},
                          args.log());
   AnswerModel model = declare_answer_model(

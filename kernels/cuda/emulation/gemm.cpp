@@ -1,8 +1,11 @@
 #include "kernels/gemm.h"
 
+#include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "core/device/emulated.h"
+#include "core/half.h"
 
 /// Products are the CPU's: what the harness checks is the order of the work and the memory that it touches.
 namespace qtrain::ops {
@@ -12,6 +15,40 @@ ConstTensor on_host(ConstTensor t) {
   t.device = {};
   return t;
 }
+
+/// The CPU multiplies no float16: there the product is one in f32, of operands that are rounded to float16.
+class WidenedProduct {
+ public:
+  WidenedProduct(const Gemm& g, DType operands) : product_(g) {
+    product_.a = widened(g.a, operands, a_);
+    product_.b = widened(g.b, operands, b_);
+    if (g.c.t.dtype == DType::f16) product_.c.t = {c_from(g.c.t), DType::f32, g.c.t.shape};
+  }
+  void run(Ctx& ctx, const Tensor& result) {
+    run_cpu(ctx, product_);
+    if (result.dtype == DType::f16) std::copy(c_.begin(), c_.end(), result.as<F16>());
+  }
+
+ private:
+  static ConstTensor widened(ConstTensor t, DType operands, std::vector<float>& values) {
+    values.resize(static_cast<std::size_t>(t.numel()));
+    const auto round = [](auto x) { return static_cast<float>(F16(static_cast<float>(x))); };
+    const auto convert = [&]<class T>() { std::transform(t.as<T>(), t.as<T>() + t.numel(), values.begin(), round); };
+    if (operands != DType::f16) return t;
+    if (t.dtype == DType::f16)
+      convert.template operator()<F16>();
+    else
+      dispatch_float(t.dtype, convert);
+    return {reinterpret_cast<const std::byte*>(values.data()), DType::f32, t.shape};
+  }
+  std::byte* c_from(const Tensor& c) {
+    c_.assign(c.as<F16>(), c.as<F16>() + c.numel());
+    return reinterpret_cast<std::byte*>(c_.data());
+  }
+
+  Gemm product_;
+  std::vector<float> a_, b_, c_;
+};
 
 /// Nothing is converted here; what a GPU would convert is held against what was reserved for it.
 struct Reserved {
@@ -48,7 +85,7 @@ void run_cuda(Ctx& ctx, const Gemm& g) {
     host.a = on_host(g.a);
     host.b = on_host(g.b);
     host.c.t.device = {};
-    run_cpu(ctx, host);
+    WidenedProduct(host, gemm_operand_type(ctx.matmul(), g.a.dtype, g.b.dtype)).run(ctx, host.c.t);
     emulation::mark(g.c.t.data, g.c.t.bytes(), emulation::State::initialised);
   };
   emulation::enqueue(ctx.stream().handle(), {.run = run, .name = "gemm", .inputs = emulation::bytes_of(g)});

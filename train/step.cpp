@@ -1,0 +1,52 @@
+#include "train/step.h"
+
+namespace qtrain {
+namespace {
+
+enum Sum : std::uint8_t { kLoss, kSquares, kSums };
+
+Sizes sizes_for(Device device) {
+  return device.kind == DeviceKind::cuda ? Sizes::classes : Sizes::exact;
+}
+
+}  // namespace
+
+TrainStep::TrainStep(Ctx& ctx, Transformer& model, Optimizer& optimizer, const Options& options)
+    : ctx_(ctx),
+      model_(model),
+      optimizer_(optimizer),
+      trained_(model.trained()),
+      feed_(ctx.device(), options.most_tokens, sizes_for(ctx.device())),
+      sums_(ctx.device(), kSums),
+      graphs_(ctx.device().kind == DeviceKind::cuda ? options.graphs : 0) {}
+
+void TrainStep::begin() {
+  sums_.clear(ctx_);
+  model_.weights().zero_grads(ctx_);
+  model_.adapter().zero_grads(ctx_);
+}
+
+void TrainStep::add(const Batch& batch, const MicroStep& step) {
+  const DeviceBatch sent = feed_.send(ctx_, batch, step);
+  model_.prepare(ctx_, sent.tokens.longest);
+  graphs_.run(ctx_.stream(), "micro-step", sent.sizes(), [&] {
+    model_.forward(ctx_, sent.tokens,
+                   {.pass = Pass::train,
+                    .loss_sum = accumulate(sums_[kLoss]),
+                    .scale = sent.scale,
+                    .dropout_seed = sent.dropout_seed});
+    model_.backward(ctx_, sent.tokens);
+  });
+}
+
+TrainStep::Sums TrainStep::finish(const UpdateInput& input) {
+  optimizer_.send(ctx_, input);
+  graphs_.run(ctx_.stream(), "update", {}, [&] {
+    add_squares(ctx_, trained_, sums_[kSquares]);
+    optimizer_.update(ctx_, sums_.all());
+  });
+  const std::vector<double> sums = sums_.read(ctx_);
+  return {.loss = sums[kLoss], .squares = sums[kSquares]};
+}
+
+}  // namespace qtrain

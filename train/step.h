@@ -1,0 +1,45 @@
+#pragma once
+#include "core/graph.h"
+#include "optim/optimizer.h"
+#include "train/device_batch.h"
+
+namespace qtrain {
+
+/// Records of different sizes of micro-batches that a run keeps: about as many as occur often.
+inline constexpr std::size_t kKeptGraphs = 32;
+
+/// The device's part of training steps: forward and backward of each micro-batch of a window, then clipping and the
+/// optimizer. On a CUDA device this work is recorded and replayed where `graphs` is not 0 (see GraphCache).
+class TrainStep {
+ public:
+  struct Options {
+    std::int64_t most_tokens = 0;  ///< of a micro-batch
+    std::size_t graphs = 0;        ///< records that are kept
+  };
+  /// The model and the optimizer have their memory.
+  TrainStep(Ctx& ctx, Transformer& model, Optimizer& optimizer, const Options& options);
+  /// Of the device.
+  static std::size_t bytes(std::int64_t most_tokens) { return BatchFeed::bytes(most_tokens) + DeviceNumbers::bytes(2); }
+
+  /// Begins a window: gradients and sums become 0.
+  void begin();
+  /// Queues forward and backward of a micro-batch that has targets.
+  void add(const Batch& batch, const MicroStep& step);
+  /// Queues the update, which changes nothing unless both sums are finite. Waits for the window's work.
+  struct Sums {
+    double loss = 0;     ///< over all targets
+    double squares = 0;  ///< of all gradients
+  };
+  Sums finish(const UpdateInput& input);
+
+ private:
+  Ctx& ctx_;
+  Transformer& model_;
+  Optimizer& optimizer_;
+  std::vector<Param*> trained_;
+  BatchFeed feed_;
+  DeviceNumbers sums_;
+  GraphCache graphs_;
+};
+
+}  // namespace qtrain
