@@ -43,7 +43,10 @@ V piece_of(V t, std::int64_t i) {
 }  // namespace
 
 void read_pieces(Ctx& ctx, ConstTensor from, const std::function<void(ConstTensor)>& take) {
-  if (on_host(from.device)) return take(flat(from));
+  if (on_host(from.device)) {
+    ctx.synchronize();  // pinned memory that queued copies write to
+    return take(flat(from));
+  }
   Pieces& pieces = ctx.kept<Pieces>();
   const std::int64_t count = pieces_of(from);
   const auto begin_copy = [&](std::int64_t i) {
@@ -63,7 +66,10 @@ void read_pieces(Ctx& ctx, ConstTensor from, const std::function<void(ConstTenso
 }
 
 void write_pieces(Ctx& ctx, Tensor to, const std::function<void(std::int64_t, Tensor)>& make) {
-  if (on_host(to.device)) return make(0, flat(to));
+  if (on_host(to.device)) {
+    ctx.synchronize();
+    return make(0, flat(to));
+  }
   Pieces& pieces = ctx.kept<Pieces>();
   for (std::int64_t i = 0; i < pieces_of(to); ++i) {
     const Tensor part = piece_of(flat(to), i);

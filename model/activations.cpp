@@ -43,14 +43,22 @@ struct Builder {
     return arena.take(dtype, slot_shape(slot, plan, tokens));
   }
 
-  // The input of each block, and the output of the last. In training the first block of a group has its own and the
-  // others share theirs with those of other groups; else only two are in use at a time.
+  // The input of each block, and the output of the last. In training the first block of a group has its own (one of
+  // two in turn, where they travel to the host) and the others share theirs with those of other groups; else only two
+  // are in use at a time.
   std::vector<Tensor> residual_stream(Pass pass) const {
-    const std::int64_t layers = plan.config->layers, period = pass == Pass::train ? plan.recompute.group : 2;
+    const bool train = pass == Pass::train;
+    const std::int64_t layers = plan.config->layers, period = train ? plan.recompute.group : 2;
+    const std::int64_t turn = train && plan.inputs == BlockInputs::host ? 2 * period : layers;
     std::vector<Tensor> stream;
+    const auto at = [&](std::int64_t l) { return stream[static_cast<std::size_t>(l)]; };
     for (std::int64_t l = 0; l <= layers; ++l) {
-      const bool kept = pass == Pass::train && (l % period == 0 || l == layers);
-      stream.push_back(kept || l < period ? take(Slot::x) : stream[static_cast<std::size_t>(l % period)]);
+      if (train && l == layers)
+        stream.push_back(take(Slot::x));
+      else if (train && l % period == 0)
+        stream.push_back(l < turn ? take(Slot::x) : at(l - turn));
+      else
+        stream.push_back(l < period ? take(Slot::x) : at(l % period));
     }
     return stream;
   }
@@ -111,7 +119,18 @@ std::int64_t head_chunk_rows(const ModelConfig& config, DType dtype, std::int64_
   return std::min(std::max<std::int64_t>(targets, 1), std::max<std::int64_t>(kBytes / row, 32));
 }
 
-Activations lay_out_activations(Arena& arena, const ActivationPlan& plan, Pass pass, BatchSize size) {
+void ActivationArenas::reset() {
+  device.reset();
+  pinned.reset();
+}
+
+void ActivationArenas::commit() {
+  device.commit();
+  pinned.commit();
+}
+
+Activations lay_out_activations(ActivationArenas& arenas, const ActivationPlan& plan, Pass pass, BatchSize size) {
+  Arena& arena = arenas.device;
   Activations a;
   const ModelConfig& c = *plan.config;
   const DType tables = plan.dtype == DType::f64 ? DType::f64 : DType::f32;
@@ -119,6 +138,9 @@ Activations lay_out_activations(Arena& arena, const ActivationPlan& plan, Pass p
   a.sin = arena.take(tables, {size.positions, c.head_dim / 2});
   const Builder b{arena, plan, size.tokens};
   b.add_layers(a, pass);
+  if (pass == Pass::train && plan.inputs == BlockInputs::host)
+    for (std::int64_t l = 0; l < c.layers; l += plan.recompute.group)
+      a.host_inputs.push_back(arenas.pinned.take(plan.dtype, {size.tokens, c.hidden_size}));
   if (plan.lora_rank > 0) {
     const std::int64_t widest = std::max({c.hidden_size, c.intermediate_size, c.heads * c.head_dim});
     a.scratch = arena.take(plan.dtype, {projection_scratch(size.tokens, widest, plan.lora_rank, plan.lora_dropout)});

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "core/arena.h"
+#include "model/input_offload.h"
 #include "model/model_config.h"
 #include "model/stage.h"
 
@@ -28,9 +29,9 @@ struct PlannedPass {
   BatchSize largest;
 };
 
-/// Bytes of the memory that passes share, and how many of them the loss head takes.
+/// Bytes of the memory that passes share, how many of them the loss head takes, and those of pinned memory.
 struct ActivationBytes {
-  std::size_t total = 0, head = 0;
+  std::size_t total = 0, head = 0, pinned = 0;
 };
 
 /// Everything that decides the layout of activations besides the batch.
@@ -40,6 +41,7 @@ struct ActivationPlan {
   std::int64_t lora_rank = 0;  ///< 0 without an adapter
   double lora_dropout = 0;
   RecomputePlan recompute;
+  BlockInputs inputs = BlockInputs::device;
 };
 
 /// Buffers of the loss head for one chunk of rows: gathered hidden states, normed ones, logits, and gradients.
@@ -52,13 +54,22 @@ struct HeadBuffers {
 struct Activations {
   Tensor cos, sin;
   std::vector<Slots> layers;
+  std::vector<Tensor> host_inputs;  ///< of each group of blocks, with BlockInputs::host
   Slots grads;
   Tensor scratch;
   HeadBuffers head;
   Tensor final_hidden;   ///< output of the last block
   Tensor residual_grad;  ///< gradient of the residual stream
 };
-Activations lay_out_activations(Arena& arena, const ActivationPlan& plan, Pass pass, BatchSize size);
+/// Where they are.
+struct ActivationArenas {
+  Arena device, pinned;
+
+  explicit ActivationArenas(Device d) : device("activations", d), pinned("inputs of blocks", d, Placement::pinned) {}
+  void reset();
+  void commit();
+};
+Activations lay_out_activations(ActivationArenas& arenas, const ActivationPlan& plan, Pass pass, BatchSize size);
 
 /// Rows of the head computed at a time: logits of about 64 MiB.
 std::int64_t head_chunk_rows(const ModelConfig& config, DType dtype, std::int64_t targets);

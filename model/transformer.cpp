@@ -10,7 +10,6 @@
 #include "kernels/embedding.h"
 #include "kernels/gemm.h"
 #include "kernels/reduce.h"
-#include "model/recompute.h"
 #include "model/rope_tables.h"
 #include "model/stages.h"
 
@@ -31,16 +30,17 @@ RecomputePolicy policy_named(const std::string& name) {
 }
 
 // Lays out every pass in the same memory; the bytes of the largest.
-ActivationBytes lay_out(Arena& arena, const ActivationPlan& plan, std::vector<PlannedPass> passes) {
+ActivationBytes lay_out(ActivationArenas& arenas, const ActivationPlan& plan, std::vector<PlannedPass> passes) {
   std::int64_t positions = 0;
   for (const PlannedPass& p : passes) positions = std::max(positions, p.largest.positions);
   ActivationBytes most;
   for (PlannedPass& p : passes) {
-    arena.reset();
+    arenas.reset();
     p.largest.positions = positions;
-    const Activations a = lay_out_activations(arena, plan, p.pass, p.largest);
-    if (arena.used() > most.total) most = {.total = arena.used(), .head = a.head.bytes};
+    const Activations a = lay_out_activations(arenas, plan, p.pass, p.largest);
+    if (const std::size_t used = arenas.device.used(); used > most.total) most = {.total = used, .head = a.head.bytes};
   }
+  most.pinned = arenas.pinned.planned();
   return most;
 }
 
@@ -56,26 +56,8 @@ NormWeight norm_of(const Param* p) {
 
 }  // namespace
 
-KvCache::KvCache(const Transformer& model, std::int64_t rows, std::int64_t capacity)
-    : rows_(rows), capacity_(capacity), arena_("key/value cache", model.device()) {
-  const ModelConfig& config = model.config();
-  const DType dtype = model.options().activation_dtype;
-  const Shape shape{rows, capacity, config.kv_heads, config.head_dim};
-  for (int pass = 0; pass < 2; ++pass) {
-    layers_.clear();
-    for (std::int64_t l = 0; l < config.layers; ++l) {
-      const Tensor keys = arena_.take(dtype, shape), values = arena_.take(dtype, shape);
-      layers_.emplace_back(keys, values);
-    }
-    if (pass == 0) arena_.commit();
-  }
-}
-
 Transformer::Transformer(Device device, TransformerOptions options)
-    : options_(std::move(options)),
-      weights_("weights", device),
-      adapter_("adapter", device),
-      arena_("activations", device) {
+    : options_(std::move(options)), weights_("weights", device), adapter_("adapter", device), arenas_(device) {
   const ModelConfig& c = options_.config;
   const Init normal{Init::Kind::normal, c.initializer_range};
   embedding_ = declare_weight("model.embed_tokens.weight", {c.vocab_size, c.hidden_size}, normal);
@@ -86,20 +68,26 @@ Transformer::Transformer(Device device, TransformerOptions options)
     fail(ErrorKind::usage,
          {.cause = "lora_target_modules matches no layer of the model",
           .remedy = "use all-linear, or names such as q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"});
-  recompute_ = recompute_plan(options_.recompute);
+  recompute_ = recompute_plan({options_.recompute, options_.block_inputs});
 }
 
-RecomputePlan Transformer::recompute_plan(const std::string& policy) const {
-  const RecomputePolicy p = policy_named(policy);
-  RecomputePlan plan = plan_recompute(kTrainBlock, p.drop, widest_training());
-  plan.group = p.group;
+RecomputePlan Transformer::recompute_plan(const RecomputeChoice& choice) const {
+  const RecomputePolicy policy = policy_named(choice.policy);
+  if (choice.inputs == BlockInputs::host && !policy.whole_blocks())
+    fail(ErrorKind::usage, {.cause = "recompute policy " + choice.policy +
+                                     " keeps more than the inputs of blocks on the "
+                                     "device",
+                            .remedy = "use block or blocks:N to keep those on the host"});
+  RecomputePlan plan = plan_recompute(kTrainBlock, policy.drop, widest_training());
+  plan.group = policy.group;
   return plan;
 }
 
-void Transformer::recompute_with(const std::string& policy) {
+void Transformer::recompute_with(const RecomputeChoice& choice) {
   check(planned_.empty(), "a recompute policy is chosen before activations are planned");
-  recompute_ = recompute_plan(policy);
-  options_.recompute = policy;
+  recompute_ = recompute_plan(choice);
+  options_.recompute = choice.policy;
+  options_.block_inputs = choice.inputs;
 }
 
 Param* Transformer::declare_weight(const std::string& name, Shape shape, Init init) {
@@ -228,21 +216,23 @@ ActivationPlan Transformer::activation_plan() const {
           .dtype = options_.activation_dtype,
           .lora_rank = options_.lora ? options_.lora->r : 0,
           .lora_dropout = options_.lora ? options_.lora->dropout : 0,
-          .recompute = recompute_};
+          .recompute = recompute_,
+          .inputs = options_.block_inputs};
 }
 
 void Transformer::plan(Pass pass, BatchSize largest) {
-  check(!arena_.committed(), "activations are planned before commit");
+  check(!arenas_.device.committed(), "activations are planned before commit");
   most_positions_ = std::max(most_positions_, largest.positions);
   planned_.push_back({pass, largest});
   // The rotary tables of every pass have the rows of the longest, so each new plan is laid out with all earlier ones.
-  lay_out(arena_, activation_plan(), planned_);
+  lay_out(arenas_, activation_plan(), planned_);
 }
 
-ActivationBytes Transformer::activation_bytes(std::vector<PlannedPass> passes, const std::string& policy) const {
+ActivationBytes Transformer::activation_bytes(std::vector<PlannedPass> passes, const RecomputeChoice& choice) const {
   ActivationPlan plan = activation_plan();
-  plan.recompute = recompute_plan(policy);
-  Arena measured("activations", arena_.device());
+  plan.recompute = recompute_plan(choice);
+  plan.inputs = choice.inputs;
+  ActivationArenas measured(device());
   return lay_out(measured, plan, std::move(passes));
 }
 
@@ -268,7 +258,8 @@ ops::GemmMemory Transformer::product_memory(const std::vector<PlannedPass>& pass
 void Transformer::commit() {
   weights_.allocate();
   adapter_.allocate();
-  arena_.commit();
+  arenas_.commit();
+  if (options_.block_inputs == BlockInputs::host) offload_ = std::make_unique<InputOffload>(device(), groups());
 }
 
 void Transformer::initialise_weights(Ctx& ctx, std::uint64_t seed) {
@@ -281,11 +272,16 @@ void Transformer::initialise_weights(Ctx& ctx, std::uint64_t seed) {
 }
 
 void Transformer::begin(Ctx& ctx, Pass pass, BatchSize size) {
-  arena_.reset();
+  arenas_.reset();
   const std::int64_t longest = size.positions;
-  check(longest <= most_positions_, "a sequence is longer than planned");
   size.positions = most_positions_;
-  act_ = lay_out_activations(arena_, activation_plan(), pass, size);
+  act_ = lay_out_activations(arenas_, activation_plan(), pass, size);
+  prepare(ctx, longest);
+}
+
+void Transformer::prepare(Ctx& ctx, std::int64_t longest) {
+  check(longest <= most_positions_, "a sequence is longer than planned");
+  if (!act_.cos) return;  // before the first pass
   // Only dynamic NTK depends on the sequence; every other table is filled once.
   const std::int64_t depends = options_.config.rope.type == RopeConfig::Type::dynamic ? longest : most_positions_;
   if (rope_rows_ == depends) return;
@@ -314,7 +310,10 @@ void Transformer::forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& r
              .sin = act_.sin,
              .dropout_seed = run.pass == Pass::train ? run.dropout_seed : ConstTensor{}};
   ops::embedding(ctx, {.y = act_.layers.front()[x], .table = embedding_->value, .tokens = batch.tokens});
-  for (std::int64_t l = 0; l < config().layers; ++l) run_block(ctx, l);
+  for (std::int64_t l = 0; l < config().layers; ++l) {
+    if (offload_ && run.pass == Pass::train) stash_input(ctx, l);
+    run_block(ctx, l);
+  }
   head_loss(ctx, batch, run);
 }
 
@@ -364,12 +363,36 @@ void Transformer::run_block(Ctx& ctx, std::int64_t layer) {
   run_forward(kTrainBlock, run);
 }
 
-// Before the last block of a group: the inputs of the group from that of its first block. Those of the last group are
-// still there.
+std::int64_t Transformer::groups() const {
+  return (config().layers + recompute_.group - 1) / recompute_.group;
+}
+
+Tensor Transformer::group_input(std::int64_t group) const {
+  return act_.layers[static_cast<std::size_t>(group * recompute_.group)][x];
+}
+
+// Before a block of the forward pass: the input of its group leaves, and the block behind it may write into a buffer
+// that another one leaves.
+void Transformer::stash_input(Ctx& ctx, std::int64_t layer) {
+  const std::int64_t size = recompute_.group, group = layer / size;
+  if (layer % size == 0)
+    offload_->store(ctx, group, group_input(group), act_.host_inputs[static_cast<std::size_t>(group)]);
+  if (layer % size == size - 1) offload_->make_room(ctx, group + 1);
+}
+
+// Before the last block of a group in the backward pass: the inputs of the group from that of its first block. Those of
+// the last group are still there.
 void Transformer::find_inputs(Ctx& ctx, std::int64_t layer) {
-  const std::int64_t group = recompute_.group;
-  if (layer % group != group - 1 || layer == config().layers - 1) return;
-  for (std::int64_t l = layer - group + 1; l < layer; ++l) run_block(ctx, l);
+  const std::int64_t size = recompute_.group, group = layer / size;
+  const bool last = layer == config().layers - 1;
+  if (layer % size != size - 1 && !last) return;
+  if (offload_) {
+    offload_->await(ctx, group);
+    if (group > 0)
+      offload_->fetch(ctx, group - 1, group_input(group - 1), act_.host_inputs[static_cast<std::size_t>(group - 1)]);
+  }
+  if (last) return;
+  for (std::int64_t l = group * size; l < layer; ++l) run_block(ctx, l);
 }
 
 void Transformer::backward(Ctx& ctx, const TokenBatch& batch, const std::function<void(std::int64_t)>& on_layer_done) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "model/activations.h"
 #include "model/lora.h"
 #include "model/model_config.h"
+#include "model/recompute.h"
 
 namespace qtrain {
 
@@ -21,6 +23,7 @@ struct TransformerOptions {
   std::optional<LoraConfig> lora = {};
   Update adapter = Update::trained;
   std::string recompute = "none";  ///< see recompute_policy
+  BlockInputs block_inputs = BlockInputs::device;
 };
 
 /// One micro-batch on the device: ragged rows one after the other, no padding. All i32.
@@ -81,17 +84,20 @@ class Transformer {
   /// Plans activations for every pass up to `largest`; commit allocates weights and activations.
   void plan(Pass pass, BatchSize largest);
   void commit();
-  /// Bytes of activations that such plans would need under a recompute policy; changes nothing.
-  ActivationBytes activation_bytes(std::vector<PlannedPass> passes, const std::string& policy) const;
+  /// Bytes of activations that such plans would need; changes nothing.
+  ActivationBytes activation_bytes(std::vector<PlannedPass> passes, const RecomputeChoice& choice) const;
   /// What the products of such passes convert on a GPU.
   ops::GemmMemory product_memory(const std::vector<PlannedPass>& passes) const;
-  /// Another recompute policy than that of the options, before anything is planned.
-  void recompute_with(const std::string& policy);
+  /// Another choice than that of the options, before anything is planned.
+  void recompute_with(const RecomputeChoice& choice);
   /// Random weights, with the distribution of transformers.
   void initialise_weights(Ctx& ctx, std::uint64_t seed);
-  const Arena& activations() const { return arena_; }
-  Device device() const { return arena_.device(); }
+  const Arena& activations() const { return arenas_.device; }
+  Device device() const { return arenas_.device.device(); }
 
+  /// Fills tables for sequences of up to `longest` tokens where they depend on that. `forward` does it too, but cannot
+  /// while its work is recorded.
+  void prepare(Ctx& ctx, std::int64_t longest);
   /// Queues the pass; the loss of a batch without targets is 0. In Pass::train what `backward` begins with is left for
   /// it, and the head's weight gradients are added.
   void forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run);
@@ -117,11 +123,14 @@ class Transformer {
   BlockWeights acquire(std::int64_t layer) const;
   BlockWeights widest_training() const;
   Projection acquire_linear(const ProjectionParams& p) const;
-  RecomputePlan recompute_plan(const std::string& policy) const;
+  RecomputePlan recompute_plan(const RecomputeChoice& choice) const;
   ActivationPlan activation_plan() const;
   void begin(Ctx& ctx, Pass pass, BatchSize size);
   BlockRun block_run(Ctx& ctx, std::int64_t layer, const BlockWeights& w, const TokenContext& tokens);
   void run_block(Ctx& ctx, std::int64_t layer);
+  std::int64_t groups() const;
+  Tensor group_input(std::int64_t group) const;
+  void stash_input(Ctx& ctx, std::int64_t layer);
   void find_inputs(Ctx& ctx, std::int64_t layer);
   void head_loss(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run);
   void head_chunk(Ctx& ctx, const TokenBatch& chunk, const ForwardRun& run);
@@ -133,8 +142,9 @@ class Transformer {
   Param* head_ = nullptr;
   std::vector<BlockParams> blocks_;
   RecomputePlan recompute_;
-  Arena arena_;
+  ActivationArenas arenas_;
   Activations act_;
+  std::unique_ptr<InputOffload> offload_;  ///< with BlockInputs::host
   std::vector<PlannedPass> planned_;
   std::int64_t most_positions_ = 0;  ///< of any planned pass
   std::int64_t rope_rows_ = 0;       ///< rows of the rotary tables that are filled

@@ -89,7 +89,7 @@ double flops_per_token(Transformer& model, const Course& course, const std::stri
   const bool frozen = model.options().base == Update::frozen;
   const RecomputePolicy policy = recompute_policy(recompute).value();
   const auto group = static_cast<double>(policy.group);
-  const double again = policy.drop.has(Slot::att) ? 1 + (group - 1) / group : 0;
+  const double again = policy.whole_blocks() ? 1 + (group - 1) / group : 0;
   return (frozen ? 4 : 6) * (blocks + head) + 6 * adapters + 3 * attention +
          again * (2 * (blocks + adapters) + attention);
 }
@@ -145,19 +145,19 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
   const ModelSetup setup = set_up_model(place.compute, training_request(config));
   if (setup.adapter) check_adapter_keys(resolved, *setup.model->options().lora);
   Transformer& model = *setup.model;
-  ParamStore optimizer("optimizer", place.compute.device);
+  const HostedParts hosted = hosted_parts(config, place.compute.device);
+  ParamStore optimizer("optimizer", place.compute.device, hosted.optimizer);
   declare_adamw_state(optimizer, model.trained());
 
   Estimate e{.target = place.target};
   const bool read = options.data == DataUse::read && !config.data.dataset_name.empty();
   const std::int64_t longest = config.data.max_length.value_or(model.config().max_position_embeddings);
   const Course course = read ? follow_data(e, config, read_rows(config, pool)) : follow_limits(e, config, longest);
-  PlannedRun run{.model = model, .optimizer = optimizer, .work = e.work, .target = e.target};
-  for (const std::string& policy : recompute_policies(model.config().layers))
-    e.policies.emplace_back(policy, memory_plan(run, policy));
+  PlannedRun run{.model = model, .optimizer = optimizer, .work = e.work, .target = e.target, .inputs = hosted.inputs};
+  for (const std::string& policy : policies_of(run)) e.policies.emplace_back(policy, memory_plan(run, policy));
   const std::string& wanted = config.training.gradient_checkpointing.policy;
   e.recompute = wanted == Recompute::kCheapest ? fastest_policy(run) : wanted;
-  model.recompute_with(e.recompute);
+  model.recompute_with({e.recompute, run.inputs});
   e.memory = memory_plan(run, e.recompute);
   if (!fits(e.memory, e.target)) e.problem = does_not_fit(run);
   e.flops_per_token = flops_per_token(model, course, e.recompute);

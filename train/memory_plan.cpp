@@ -8,8 +8,10 @@
 #include "core/parallel.h"
 #include "kernels/gemm.h"
 #include "model/recompute.h"
+#include "optim/state_offload.h"
 #include "train/evaluate.h"
 #include "train/machine.h"
+#include "train/step.h"
 
 namespace qtrain {
 namespace {
@@ -28,8 +30,7 @@ BatchSize smaller(const BatchSize& largest, std::int64_t rows) {
 
 // What is sent to the device for each step, and what comes back.
 std::size_t input_bytes(const Workload& work) {
-  constexpr std::size_t kUpdate = 64;  // learning rate, scale and bias corrections
-  std::size_t bytes = BatchFeed::bytes(work.train.tokens) + DeviceNumbers::bytes(kStepSums) + kUpdate;
+  std::size_t bytes = TrainStep::bytes(work.train.tokens) + Optimizer::kDeviceBytes;
   if (work.evaluation) bytes += Evaluator::bytes(work.evaluation->tokens);
   return bytes;
 }
@@ -42,9 +43,22 @@ struct Remedy {
 
 std::vector<Remedy> remedies(const PlannedRun& run) {
   std::vector<Remedy> found;
-  for (const std::string& policy : recompute_policies(run.model.config().layers))
+  for (const std::string& policy : policies_of(run))
     found.push_back({fmt::format("gradient_checkpointing={}", policy == "block" ? "true" : policy),
                      memory_plan(run, policy).total()});
+  const std::string& policy = run.model.options().recompute;
+  const Arena& state = run.optimizer.values();
+  if (run.target.device.kind == DeviceKind::cuda && state.placement() == Placement::device)
+    found.push_back({"optimizer_offload=true",
+                     memory_plan(run, policy).total() - state.planned() + StateOffload::bytes(run.optimizer)});
+  if (run.target.device.kind == DeviceKind::cuda && run.inputs == BlockInputs::device) {
+    PlannedRun other = run;
+    other.inputs = BlockInputs::host;
+    const bool blocks = recompute_policy(policy)->whole_blocks();
+    found.push_back(
+        {blocks ? "activation_offloading=true" : "activation_offloading=true with gradient_checkpointing=true",
+         memory_plan(other, blocks ? policy : "block").total()});
+  }
   if (run.work.evaluation) {
     PlannedRun other = run;
     other.work.evaluation = smaller(*run.work.evaluation, 1);
@@ -54,12 +68,23 @@ std::vector<Remedy> remedies(const PlannedRun& run) {
   return found;
 }
 
+std::size_t sum_of(const std::vector<MemoryPlan::Part>& parts) {
+  std::size_t sum = 0;
+  for (const MemoryPlan::Part& p : parts) sum += p.bytes;
+  return sum;
+}
+
+Json json_of(const std::vector<MemoryPlan::Part>& parts) {
+  Json json = Json::object();
+  for (const MemoryPlan::Part& p : parts) json[p.name] = p.bytes;
+  json["total"] = sum_of(parts);
+  return json;
+}
+
 }  // namespace
 
 std::size_t MemoryPlan::total() const {
-  std::size_t sum = 0;
-  for (const Part& p : parts) sum += p.bytes;
-  return sum;
+  return sum_of(parts);
 }
 
 std::string MemoryPlan::table() const {
@@ -75,10 +100,11 @@ std::string MemoryPlan::table() const {
 }
 
 Json MemoryPlan::json() const {
-  Json json = Json::object();
-  for (const Part& p : parts) json[p.name] = p.bytes;
-  json["total"] = total();
-  return json;
+  return json_of(parts);
+}
+
+Json MemoryPlan::pinned_json() const {
+  return json_of(pinned);
 }
 
 TargetDevice target_here(Device device, int threads) {
@@ -134,29 +160,39 @@ Workload longest_workload(const Config& config, std::int64_t longest) {
 
 MemoryPlan memory_plan(const PlannedRun& run, const std::string& recompute) {
   Transformer& model = run.model;
-  const ActivationBytes activations = model.activation_bytes(run.work.passes(), recompute);
+  const ActivationBytes activations = model.activation_bytes(run.work.passes(), {recompute, run.inputs});
+  const Arena& state = run.optimizer.values();
+  const bool offloaded = state.placement() == Placement::pinned;
   const ops::GemmMemory products = model.product_memory(run.work.passes());
   const std::size_t converted = run.target.converts ? products.converted_a + products.converted_b : 0;
   return {{{"weights", model.weights().values().planned()},
            {"quantisation_state", 0},
            {"adapters", model.adapter().values().planned()},
            {"gradients", model.weights().grads().planned() + model.adapter().grads().planned()},
-           {"optimizer", run.optimizer.values().planned()},
+           {"optimizer", offloaded ? StateOffload::bytes(run.optimizer) : state.planned()},
            {"activations", activations.total - activations.head},
            {"logits", activations.head},
            {"inputs", input_bytes(run.work)},
            {"workspace", run.target.workspace + converted},
-           {"communication", 0}}};
+           {"communication", 0}},
+          {{"optimizer", offloaded ? state.planned() : 0}, {"activations", activations.pinned}}};
 }
 
 bool fits(const MemoryPlan& plan, const TargetDevice& target) {
   return target.memory == 0 || plan.total() <= target.memory;
 }
 
+std::vector<std::string> policies_of(const PlannedRun& run) {
+  std::vector<std::string> names = recompute_policies(run.model.config().layers);
+  if (run.inputs == BlockInputs::host)
+    std::erase_if(names, [](const std::string& name) { return !recompute_policy(name)->whole_blocks(); });
+  return names;
+}
+
 std::string fastest_policy(const PlannedRun& run) {
   std::string smallest;
   std::size_t least = 0;
-  for (std::string& policy : recompute_policies(run.model.config().layers)) {
+  for (std::string& policy : policies_of(run)) {
     const MemoryPlan plan = memory_plan(run, policy);
     if (fits(plan, run.target)) return policy;
     if (!smallest.empty() && plan.total() >= least) continue;
@@ -194,7 +230,7 @@ ErrorText does_not_fit(const PlannedRun& run) {
 }
 
 MemoryPlan plan_run(PlannedRun& run, const std::string& wanted) {
-  run.model.recompute_with(wanted == Recompute::kCheapest ? fastest_policy(run) : wanted);
+  run.model.recompute_with({wanted == Recompute::kCheapest ? fastest_policy(run) : wanted, run.inputs});
   MemoryPlan plan = memory_plan(run, run.model.options().recompute);
   if (!fits(plan, run.target)) fail(ErrorKind::memory, does_not_fit(run));
   for (const PlannedPass& p : run.work.passes()) run.model.plan(p.pass, p.largest);

@@ -19,12 +19,14 @@ struct MemoryPlan {
     std::size_t bytes;
   };
   std::vector<Part> parts;
+  std::vector<Part> pinned = {};  ///< page-locked memory of the host, for what is kept there instead
 
   std::size_t total() const;
   /// "weights 12 MiB, gradients 12 MiB, ...", largest first, without empty parts.
   std::string table() const;
-  /// Every part and "total", in bytes.
+  /// Every part and "total", in bytes; `pinned_json` those of the host.
   Json json() const;
+  Json pinned_json() const;
 };
 
 /// The device that a run is planned for; it need not be here.
@@ -63,11 +65,14 @@ struct PlannedRun {
   const ParamStore& optimizer;
   Workload work;
   TargetDevice target;
+  BlockInputs inputs = BlockInputs::device;  ///< as the config asks
 };
 MemoryPlan memory_plan(const PlannedRun& run, const std::string& recompute);
 /// Whether a plan fits, as far as that is known.
 bool fits(const MemoryPlan& plan, const TargetDevice& target);
 
+/// The policies that a run can choose from, the fastest first.
+std::vector<std::string> policies_of(const PlannedRun& run);
 /// The fastest recompute policy that fits; the one that needs least where none does.
 std::string fastest_policy(const PlannedRun& run);
 /// A window of as many rows that fits: the one with the largest batch size below that of the config. Accumulation 0 if

@@ -68,7 +68,7 @@ bool wants_cuda(const ComputeChoice& choice) {
 }
 
 MatmulPrecision cpu_precision(const ComputeChoice& choice) {
-  const bool wanted = choice.compute == "bfloat16" || (choice.compute == "auto" && choice.half);
+  const bool wanted = choice.compute == "bfloat16" || (choice.compute == "auto" && choice.bf16);
   return wanted && has_bf16_matmul() ? MatmulPrecision::bf16 : MatmulPrecision::storage;
 }
 
@@ -77,7 +77,10 @@ Ctx cpu_context(const ComputeChoice& choice, Log& log) {
   const bool bf16 = precision == MatmulPrecision::bf16;
   if (choice.compute == "bfloat16" && !bf16)
     log.warn("compute_dtype bfloat16: this processor multiplies it no faster than float32, which is used instead");
+  if (choice.fp16) log.info("fp16 has no effect: it is about GPUs, a processor computes in float32");
   if (choice.tf32) log.info("tf32 has no effect: it is about products on a GPU");
+  if (choice.offload)
+    log.info("activation_offloading and optimizer_offload have no effect: they are about a GPU's memory");
   Ctx ctx({}, precision, choice.threads);
   log.info("device: {}, {} threads, matrix products in {}", describe_cpu(), ctx.pool().size(),
            bf16 ? "bfloat16 with float32 sums" : "float32");
@@ -85,13 +88,16 @@ Ctx cpu_context(const ComputeChoice& choice, Log& log) {
 }
 
 MatmulPrecision cuda_precision(const ComputeChoice& choice) {
-  if (choice.compute == "bfloat16" || (choice.compute == "auto" && choice.half)) return MatmulPrecision::bf16;
+  const bool automatic = choice.compute == "auto";
+  if (choice.compute == "bfloat16" || (automatic && choice.bf16)) return MatmulPrecision::bf16;
+  if (automatic && choice.fp16) return MatmulPrecision::f16;
   return choice.tf32 ? MatmulPrecision::tf32 : MatmulPrecision::storage;
 }
 
 const char* describe_on_cuda(MatmulPrecision precision) {
   switch (precision) {
     case MatmulPrecision::bf16: return "activations in bfloat16, matrix products in bfloat16 with float32 sums";
+    case MatmulPrecision::f16: return "activations in float16, matrix products in float16 with float32 sums";
     case MatmulPrecision::tf32: return "activations in float32, matrix products in TF32";
     default: return "activations and matrix products in float32";
   }
@@ -100,6 +106,11 @@ const char* describe_on_cuda(MatmulPrecision precision) {
 Ctx cuda_context(const ComputeChoice& choice, Log& log) {
   const DeviceInfo gpu = cuda_info();
   const MatmulPrecision precision = cuda_precision(choice);
+  if (precision == MatmulPrecision::bf16 && gpu.major < 8)
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("bfloat16 needs a GPU of compute capability 8.0 or newer, {} has {}.{}", gpu.name,
+                               gpu.major, gpu.minor),
+          .remedy = "compute in float16 (fp16=true), or in float32 (bf16=false; --dtype float32)"});
   log.info("device: {}, {:.1f} of {:.1f} GB free, compute capability {}.{}, {}", gpu.name,
            static_cast<double>(gpu.free_bytes) / 1e9, static_cast<double>(gpu.total_bytes) / 1e9, gpu.major, gpu.minor,
            describe_on_cuda(precision));
@@ -108,13 +119,15 @@ Ctx cuda_context(const ComputeChoice& choice, Log& log) {
 
 // On a GPU activations are stored as they are multiplied; a processor gains little from narrow ones.
 DType activation_dtype(const ComputePlan& compute) {
-  const bool narrow = compute.device.kind == DeviceKind::cuda && compute.matmul == MatmulPrecision::bf16;
-  return narrow ? DType::bf16 : DType::f32;
+  if (compute.device.kind == DeviceKind::cpu) return DType::f32;
+  if (compute.matmul == MatmulPrecision::f16) return DType::f16;
+  return compute.matmul == MatmulPrecision::bf16 ? DType::bf16 : DType::f32;
 }
 
-DType memory_dtype(const ModelRequest& request, DType in_file) {
-  const DType wanted = request.dtype == "auto" ? in_file : dtype_named(request.dtype);
-  return wanted == DType::f16 ? DType::f32 : wanted;  // f16 is held wider: no kernel multiplies in f16 here
+DType memory_dtype(const ModelRequest& request, const TransformerOptions& o) {
+  const DType wanted = request.dtype == "auto" ? o.config.dtype : dtype_named(request.dtype);
+  const bool wider = wanted == DType::f16 && o.activation_dtype != DType::f16;  // only then it is multiplied as it is
+  return wider ? DType::f32 : wanted;
 }
 
 }  // namespace
@@ -139,12 +152,21 @@ ComputePlan plan_compute(const ComputeChoice& choice) {
   return wants_cuda(choice) ? plan_compute_on_gpu(choice) : ComputePlan{.device = {}, .matmul = cpu_precision(choice)};
 }
 
+HostedParts hosted_parts(const Config& config, Device device) {
+  const TrainingSection& t = config.training;
+  if (device.kind == DeviceKind::cpu) return {};
+  return {.inputs = t.activation_offloading ? BlockInputs::host : BlockInputs::device,
+          .optimizer = t.optimizer_offload ? Placement::pinned : Placement::device};
+}
+
 ComputeChoice compute_choice(const Config& config) {
   return {.device = std::string(name_of_enum(config.run.device)),
           .compute = config.run.compute_dtype,
-          .half = config.training.bf16 || config.training.fp16,
+          .bf16 = config.training.bf16,
+          .fp16 = config.training.fp16,
           .tf32 = config.training.tf32.value_or(false),
-          .threads = static_cast<int>(config.run.threads)};
+          .threads = static_cast<int>(config.run.threads),
+          .offload = config.training.activation_offloading || config.training.optimizer_offload};
 }
 
 fs::path model_path(const std::string& name) {
@@ -234,7 +256,7 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
   ModelSetup setup{.source = fs::is_directory(path) ? path : path.parent_path()};
   setup.random_init = request.random_init || !fs::is_directory(path) || !has_weights(path);
   setup.saved_dtype = request.dtype == "auto" ? o.config.dtype : dtype_named(request.dtype);
-  o.weight_dtype = memory_dtype(request, o.config.dtype);
+  o.weight_dtype = memory_dtype(request, o);
   if (request.adapter) {
     setup.adapter = *request.adapter;
     o.lora = load_lora_config(*setup.adapter);

@@ -18,11 +18,21 @@ namespace qtrain {
 struct ComputeChoice {
   std::string device = "auto";   ///< auto, cpu, cuda
   std::string compute = "auto";  ///< auto, float32, bfloat16
-  bool half = true;              ///< whether 16-bit compute is wanted at all (bf16 or fp16 of the config)
+  bool bf16 = true;              ///< what auto is: bfloat16 where it pays
+  bool fp16 = false;             ///< or float16, on a GPU
   bool tf32 = false;             ///< whether a GPU may multiply float32 in TF32
   int threads = 0;
+  bool offload = false;  ///< whether anything is to be kept on the host of a GPU
 };
 Ctx make_context(const ComputeChoice& choice, Log& log);
+
+/// What a run keeps in the memory of the host: nothing apart from what the config asks for, and on a processor it is
+/// all one.
+struct HostedParts {
+  BlockInputs inputs = BlockInputs::device;
+  Placement optimizer = Placement::device;
+};
+HostedParts hosted_parts(const Config& config, Device device);
 
 /// Where and how products are computed, known without a device.
 struct ComputePlan {

@@ -31,6 +31,7 @@ class TrainStep {
     double squares = 0;  ///< of all gradients
   };
   Sums finish(const UpdateInput& input);
+  const GraphCache& graphs() const { return graphs_; }
 
  private:
   Ctx& ctx_;

@@ -15,9 +15,6 @@ namespace fs = std::filesystem;
 
 constexpr double kMib = 1 << 20;
 
-// Sums over a window, on the device.
-enum Sum : std::uint8_t { kLoss, kSquares };
-
 // JSON has no NaN.
 Json finite_or_null(double x) {
   return std::isfinite(x) ? Json(x) : Json();
@@ -91,9 +88,12 @@ void Trainer::load_model() {
 }
 
 void Trainer::make_optimizer() {
-  optimizer_ = make_adamw(
-      ctx_, trained_,
-      {.beta1 = t_.adam_beta1, .beta2 = t_.adam_beta2, .eps = t_.adam_epsilon, .weight_decay = t_.weight_decay});
+  optimizer_ = make_adamw(ctx_, trained_,
+                          {.beta1 = t_.adam_beta1,
+                           .beta2 = t_.adam_beta2,
+                           .eps = t_.adam_epsilon,
+                           .weight_decay = t_.weight_decay,
+                           .state = hosted_parts(config_.value, ctx_.device()).optimizer});
   schedule_ = make_schedule({.kind = t_.lr_scheduler_type,
                              .learning_rate = t_.learning_rate,
                              .warmup_steps = warmup_steps(t_, plan_.max_steps),
@@ -106,16 +106,21 @@ void Trainer::allocate() {
   PlannedRun run{.model = *setup_.model,
                  .optimizer = optimizer_->state(),
                  .work = workload_of(t_, data_->train, data_->evaluation),
-                 .target = target_here(ctx_.device(), ctx_.pool().size())};
+                 .target = target_here(ctx_.device(), ctx_.pool().size()),
+                 .inputs = hosted_parts(config_.value, ctx_.device()).inputs};
   memory_ = plan_run(run, t_.gradient_checkpointing.policy);
   log_.info("memory: {:.0f} MiB ({}); recomputation: {}", static_cast<double>(memory_.total()) / kMib, memory_.table(),
             setup_.model->options().recompute);
+  scales_loss_ = ctx_.matmul() == MatmulPrecision::f16;
+  const bool graphs = ctx_.device().kind == DeviceKind::cuda && config_.value.run.use_cuda_graphs.value_or(true);
+  if (graphs) log_.info("CUDA graphs: on, for the {} sizes of micro-batches that were used last", kKeptGraphs);
   try {
     setup_.model->commit();
-    optimizer_->state().allocate();
+    optimizer_->allocate();
     ops::reserve(ctx_, setup_.model->product_memory(run.work.passes()));
-    feed_ = std::make_unique<BatchFeed>(ctx_.device(), run.work.train.tokens);
-    sums_ = std::make_unique<DeviceNumbers>(ctx_.device(), kStepSums);
+    step_ = std::make_unique<TrainStep>(
+        ctx_, *setup_.model, *optimizer_,
+        TrainStep::Options{.most_tokens = run.work.train.tokens, .graphs = graphs ? kKeptGraphs : 0});
     if (run.work.evaluation) evaluator_ = std::make_unique<Evaluator>(ctx_.device(), *data_->evaluation_loader);
   } catch (const Error& e) {  // others took what was there
     if (e.kind() != ErrorKind::memory) throw;
@@ -175,53 +180,63 @@ void Trainer::resume_from(const std::string& resume) {
 void Trainer::run_window(StepResult& r, std::int64_t targets) {
   const std::int64_t epoch = plan_.epoch_of(state_.step);
   const double scale = 1.0 / static_cast<double>(std::max<std::int64_t>(targets, 1));
-  sums_->clear(ctx_);
+  const double loss_scale = scales_loss_ ? state_.loss_scale.value : 1;
+  step_->begin();
   for (std::int64_t i = plan_.first_batch(state_.step); i < plan_.end_batch(state_.step); ++i) {
     Stopwatch wait;
     const Batch batch = data_->train_loader->batch(epoch, i);
     data_wait_ += wait.seconds();
     r.tokens += batch.size();
     if (batch.target_count == 0) continue;
-    const DeviceBatch sent =
-        feed_->send(ctx_, batch, {.scale = scale, .dropout_seed = dropout_seed(t_.seed, state_.step, i)});
-    setup_.model->forward(ctx_, sent.tokens,
-                          {.pass = Pass::train,
-                           .loss_sum = accumulate((*sums_)[kLoss]),
-                           .scale = sent.scale,
-                           .dropout_seed = sent.dropout_seed});
-    setup_.model->backward(ctx_, sent.tokens);
+    step_->add(batch, {.scale = scale * loss_scale, .dropout_seed = dropout_seed(t_.seed, state_.step, i)});
   }
-  add_squares(ctx_, trained_, (*sums_)[kSquares]);
-  const std::vector<double> sums = sums_->read(ctx_);
-  r.loss = sums[kLoss] * scale;
-  r.grad_norm = std::sqrt(sums[kSquares]);
+  const TrainStep::Sums sums =
+      step_->finish({.learning_rate = r.learning_rate, .max_grad_norm = t_.max_grad_norm, .loss_scale = loss_scale});
+  r.loss = sums.loss * scale;
+  r.grad_norm = std::sqrt(sums.squares) / loss_scale;
 }
 
 Trainer::StepResult Trainer::train_step() {
   StepResult r;
-  r.learning_rate = t_.learning_rate * lr_factor(schedule_, state_.step);
+  // As transformers: an update that overflowed does not count for the schedule.
+  r.learning_rate = t_.learning_rate * lr_factor(schedule_, state_.step - state_.overflows);
   const std::int64_t epoch = plan_.epoch_of(state_.step);
   std::int64_t targets = 0;
   for (std::int64_t i = plan_.first_batch(state_.step); i < plan_.end_batch(state_.step); ++i)
     targets += data_->train_loader->global_targets(epoch, i);
   // As transformers: a window without targets has zero gradients, and the optimizer still steps.
   if (targets == 0) log_.warn("step {}: no token of the window is a target", state_.step + 1);
-  setup_.model->weights().zero_grads(ctx_);
-  setup_.model->adapter().zero_grads(ctx_);
   run_window(r, targets);
-  if (!is_finite(r)) return r;
-  optimizer_->step(ctx_,
-                   {.learning_rate = r.learning_rate, .grad_scale = clip_coefficient(r.grad_norm, t_.max_grad_norm)});
-  r.updated = true;
+  r.updated = settle(r);
+  if (r.updated) optimizer_->set_updates(optimizer_->updates() + 1);
   return r;
 }
 
-// A step with NaN or Inf is not applied; several in a row end the run before a checkpoint can hold them.
-bool Trainer::is_finite(const StepResult& r) {
-  if (std::isfinite(r.loss) && std::isfinite(r.grad_norm)) {
+// Whether the step was applied. One with NaN or Inf is not; several in a row end the run before a checkpoint can hold
+// them.
+bool Trainer::settle(const StepResult& r) {
+  const bool finite = std::isfinite(r.loss) && std::isfinite(r.grad_norm);
+  if (scales_loss_ && lower_scale(r)) return false;
+  if (finite) {
     state_.nonfinite_in_row = 0;
     return true;
   }
+  refuse_step(r);
+  return false;
+}
+
+// In float16 gradients overflow now and then while the scale of the loss is high.
+bool Trainer::lower_scale(const StepResult& r) {
+  const bool finite = std::isfinite(r.grad_norm), high = state_.loss_scale.value > 1;
+  state_.loss_scale.count(finite);
+  if (finite || !high || !std::isfinite(r.loss)) return false;
+  ++state_.overflows;
+  log_.info("step {}: gradients overflow in float16; the update is skipped, the loss scale becomes {}", state_.step + 1,
+            state_.loss_scale.value);
+  return true;
+}
+
+void Trainer::refuse_step(const StepResult& r) {
   std::string tensor = "the loss";
   for (Param* p : trained_)
     if (Param * one[] = {p}; std::isfinite(r.loss) && !std::isfinite(global_grad_norm(ctx_, one))) {
@@ -235,23 +250,6 @@ bool Trainer::is_finite(const StepResult& r) {
          {.cause = fmt::format("{} is not finite in {} steps in a row", tensor, state_.nonfinite_in_row),
           .place = fmt::format("step {}", state_.step + 1),
           .remedy = "lower learning_rate, or check the data; earlier checkpoints are intact"});
-  return false;
-}
-
-bool Trainer::due(EvalStrategy strategy, double every) const {
-  if (strategy == EvalStrategy::no) return false;
-  if (strategy == EvalStrategy::epoch) return state_.step % plan_.updates_per_epoch == 0 || last_step();
-  return state_.step % interval_steps(every, plan_.max_steps) == 0;
-}
-
-bool Trainer::save_due() const {
-  switch (t_.save_strategy) {
-    case SaveStrategy::no: return false;
-    case SaveStrategy::best: return best_saved_step_ == state_.step;
-    case SaveStrategy::epoch: return due(EvalStrategy::epoch, 1);
-    case SaveStrategy::steps: return due(EvalStrategy::steps, t_.save_steps) || last_step();
-  }
-  return false;
 }
 
 void Trainer::add_row(Json row, const Json& extra) {
@@ -266,16 +264,18 @@ void Trainer::log_row(const StepResult& r) {
   const double seconds = log_watch_.lap();
   const double loss = state_.loss_since_log / static_cast<double>(state_.steps_since_log);
   const ResidentMemory memory = resident_memory();
+  Json more{{"tokens_per_second", static_cast<double>(tokens_since_log_) / seconds},
+            {"data_wait_seconds", data_wait_},
+            {"rss_mb", memory.now_mb},
+            {"peak_rss_mb", memory.peak_mb},
+            {"device_mb", static_cast<double>(allocated_bytes(ctx_.device().kind).now) / kMib}};
+  if (scales_loss_) more["loss_scale"] = state_.loss_scale.value;
   add_row({{"epoch", plan_.epochs_after(state_.step)},
            {"grad_norm", finite_or_null(r.grad_norm)},
            {"learning_rate", r.learning_rate},
            {"loss", finite_or_null(loss)},
            {"num_tokens", static_cast<double>(state_.tokens)}},
-          {{"tokens_per_second", static_cast<double>(tokens_since_log_) / seconds},
-           {"data_wait_seconds", data_wait_},
-           {"rss_mb", memory.now_mb},
-           {"peak_rss_mb", memory.peak_mb},
-           {"device_mb", static_cast<double>(allocated_bytes(ctx_.device().kind).now) / kMib}});
+          more);
   state_.loss_since_log = 0;
   state_.steps_since_log = 0;
   tokens_since_log_ = 0;
@@ -306,72 +306,6 @@ void Trainer::finish_step(const StepResult& r) {
   if (logged) log_row(r);
 }
 
-bool Trainer::evaluation_due() const {
-  const bool asked = due(t_.eval_strategy, t_.eval_steps.value_or(t_.logging_steps)) ||
-                     (t_.eval_strategy == EvalStrategy::steps && last_step());
-  const double done =
-      t_.eval_strategy == EvalStrategy::epoch ? plan_.epochs_after(state_.step) : static_cast<double>(state_.step);
-  return asked && done >= t_.eval_delay;
-}
-
-// What is due after a step. A stop leaves it to the run that goes on.
-void Trainer::run_events() {
-  state_.events_pending = true;
-  if (evaluation_due() && !evaluate_now()) return;
-  if (save_due() && stop_requested()) return;
-  state_.events_pending = false;
-  if (save_due()) save_now();
-}
-
-// False when a stop came first.
-bool Trainer::evaluate_now() {
-  if (!evaluator_) return true;
-  Stopwatch watch;
-  const Evaluation e = evaluator_->run(ctx_, *setup_.model);
-  if (stop_requested()) return false;
-  const double seconds = watch.seconds();
-  log_.info("step {}: eval_loss {:.4f} over {} targets in {:.1f} s", state_.step, e.loss(), e.target_tokens, seconds);
-  add_row({{"epoch", plan_.epochs_after(state_.step)},
-           {"eval_loss", e.loss()},
-           {"eval_runtime", seconds},
-           {"eval_samples_per_second", static_cast<double>(e.rows) / seconds},
-           {"eval_steps_per_second", static_cast<double>(e.batches) / seconds}},
-          {});
-  track_best(e.loss());
-  return true;
-}
-
-void Trainer::track_best(double metric) {
-  const bool greater = t_.greater_is_better.value_or(false);
-  if (state_.best_metric && (greater ? metric <= *state_.best_metric : metric >= *state_.best_metric)) return;
-  state_.best_metric = metric;
-  state_.best_step = best_saved_step_ = state_.step;
-}
-
-void Trainer::save_now() {
-  if (state_.best_metric && state_.best_step == state_.step)
-    state_.best_checkpoint = (output_ / fmt::format("checkpoint-{}", state_.step)).string();
-  const fs::path saved = save_checkpoint(objects(), output_);
-  saved_step_ = state_.step;
-  log_.info("saved {}", saved.string());
-  if (!t_.save_total_limit) return;
-  // As transformers, which knows a best checkpoint only where the config asks for one.
-  const bool chosen = t_.metric_for_best_model || t_.save_strategy == SaveStrategy::best;
-  const fs::path best = chosen ? state_.best_checkpoint : "";
-  rotate_checkpoints(output_, {.limit = *t_.save_total_limit, .keep = {saved.filename(), best.filename()}});
-}
-
-// The best checkpoint where it lies now: beside the one that the run goes on from.
-void Trainer::relocate_best(const fs::path& resumed) {
-  if (state_.best_checkpoint.empty()) return;
-  const fs::path name = fs::path(state_.best_checkpoint).filename();
-  const fs::path here = output_ / name, beside = fs::absolute(resumed).lexically_normal().parent_path() / name;
-  if (fs::exists(here) || !fs::exists(beside))
-    state_.best_checkpoint = here.string();
-  else
-    state_.best_checkpoint = beside.string();
-}
-
 int Trainer::run() {
   const std::int64_t first_step = state_.step;
   tokens_at_start_ = state_.tokens;
@@ -400,16 +334,6 @@ int Trainer::stop(std::int64_t first_step) {
   return static_cast<int>(ErrorKind::stopped);
 }
 
-void Trainer::restore_best() {
-  if (!t_.load_best_model_at_end || state_.best_checkpoint.empty()) return;
-  const fs::path best = state_.best_checkpoint;
-  if (!fs::exists(best))
-    return log_.warn("{} is gone: the final model is that of the last step, not the best one", best.string());
-  load_weights(ctx_, setup_,
-               {.weights = setup_.model->options().lora ? std::nullopt : std::optional(best), .adapter = best}, log_);
-  log_.info("the final model is the best one, of step {}", state_.best_step);
-}
-
 void Trainer::finish(double seconds, std::int64_t first_step) {
   restore_best();
   const fs::path results_file = output_ / "train_results.json";
@@ -434,7 +358,11 @@ void Trainer::finish(double seconds, std::int64_t first_step) {
   Json summary = results;
   summary["tokens_per_second"] = tokens / seconds;
   summary["peak_rss_mb"] = resident_memory().peak_mb;
-  summary["memory"] = {{"planned", memory_.json()}, {"allocated", allocated_bytes(ctx_.device().kind).most}};
+  summary["memory"] = {{"planned", memory_.json()},
+                       {"pinned", memory_.pinned_json()},
+                       {"allocated", allocated_bytes(ctx_.device().kind).most}};
+  if (step_->graphs().replays() > 0)
+    summary["cuda_graphs"] = {{"kept", step_->graphs().size()}, {"replays", step_->graphs().replays()}};
   write_file(results_file, dump_json(summary, 2) + "\n");
   results_.update(summary);
   log_.info("done: {} steps in {}, {:.0f} tokens/s, train_loss {:.4f}, peak {:.0f} MiB; saved to {}",

@@ -9,13 +9,13 @@
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "train/checkpoint.h"
-#include "train/device_batch.h"
 #include "train/evaluate.h"
 #include "train/memory_plan.h"
 #include "train/metrics.h"
 #include "train/output_lock.h"
 #include "train/run_state.h"
 #include "train/setup.h"
+#include "train/step.h"
 #include "train/step_plan.h"
 
 namespace qtrain {
@@ -50,7 +50,9 @@ class Trainer {
 
   StepResult train_step();
   void run_window(StepResult& r, std::int64_t targets);
-  bool is_finite(const StepResult& r);
+  bool settle(const StepResult& r);
+  bool lower_scale(const StepResult& r);
+  void refuse_step(const StepResult& r);
   void finish_step(const StepResult& r);
   void log_row(const StepResult& r);
   void run_events();
@@ -76,11 +78,10 @@ class Trainer {
   std::unique_ptr<Data> data_;
   ModelSetup setup_;
   std::vector<Param*> trained_;
-  std::unique_ptr<BatchFeed> feed_;
   std::unique_ptr<Evaluator> evaluator_;
   MemoryPlan memory_;
-  std::unique_ptr<DeviceNumbers> sums_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<TrainStep> step_;
   Schedule schedule_;
   StepPlan plan_;
   RunState state_;
@@ -89,6 +90,7 @@ class Trainer {
   std::int64_t tokens_since_log_ = 0, tokens_at_start_ = 0;
   double data_wait_ = 0;
   std::int64_t best_saved_step_ = -1, saved_step_ = -1;
+  bool scales_loss_ = false;       ///< float16
   bool goes_on_by_itself_ = true;  ///< the same command resumes
   Json results_ = Json::object();
 };

@@ -179,6 +179,41 @@ void write_untrained_model(const fs::path& folder) {
   write_file(folder / "config.json", dump_json(config, 2));
 }
 
+void expect_estimates_to_hold(const std::string& device) {
+  const TempFolder folder;
+  write_untrained_model(folder / "model");
+  const std::string rows = (folder / "data.jsonl").string(), more = " and more of it, and the rest of all of it";
+  write_file(rows, jsonl({{{"text", "a row"}}, {{"text", "another row" + more}}, {{"text", "a third"}}}));
+  const Json evaluated{{"eval_dataset_name", rows}, {"eval_strategy", "steps"}, {"eval_steps", 1}};
+  Json adapter{{"use_peft", true}, {"lora_r", 4}, {"lora_dropout", 0.1}, {"lora_target_modules", "all-linear"}};
+  Json narrow_adapter = adapter;
+  narrow_adapter.update({{"bf16", true}, {"dtype", "bfloat16"}, {"gradient_checkpointing", "auto"}});
+  adapter.update(evaluated);
+  for (const Json& kind : std::vector<Json>{{{"packing", true}},
+                                            {{"bf16", true}, {"gradient_checkpointing", "selective"}},
+                                            {{"gradient_checkpointing", true}},
+                                            {{"gradient_checkpointing", "blocks:2"}},
+                                            evaluated,
+                                            adapter,
+                                            narrow_adapter}) {
+    const fs::path output = folder / "out";
+    Json config = tiny_run(output);
+    config.update({{"model_name_or_path", (folder / "model").string()},
+                   {"dataset_name", rows},
+                   {"device", device},
+                   {"max_length", 24},
+                   {"max_steps", 1}});
+    config.update(kind);
+    fs::remove_all(output);
+    train_ok(folder.path(), config);
+    const Json memory = read_json(output / "train_results.json").at("memory");
+    const std::string said = qtrain_ok({.words = {"estimate", (folder / "config.json").string(), "--json"}}).out;
+    const Json estimated = parse_json(said, "estimate").at("memory");
+    EXPECT_EQ(estimated, memory.at("planned")) << kind;
+    EXPECT_EQ(estimated.at("total"), memory.at("allocated")) << kind;
+  }
+}
+
 void write_letter_tokenizer(const fs::path& folder, int size) {
   Json vocabulary = Json::object();
   for (int id = 0; id < size; ++id) vocabulary[letter(id)] = id;

@@ -68,6 +68,9 @@ Json tiny_lora_run(const fs::path& output);
 /// Writes a model folder without weights: a Llama of 2 layers for the ChatML tokenizer, with its files.
 void write_untrained_model(const fs::path& folder);
 
+/// Runs of every kind on a device use the memory that `qtrain estimate` says, to the byte.
+void expect_estimates_to_hold(const std::string& device);
+
 /// A tokenizer folder whose token `id` is the one character U+0100 + id, for the vocabulary of a golden model.
 void write_letter_tokenizer(const fs::path& folder, int size);
 std::string letters(const std::vector<int>& ids);

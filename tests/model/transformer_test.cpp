@@ -162,6 +162,37 @@ TEST(Transformer, GroupsOfBlocksGiveTheSameBits) {
   }
 }
 
+// On the processor the copies are made at once: what is tested is where they come from and go to.
+TEST(Transformer, InputsThatWaitOnTheHostGiveTheSameBits) {
+  const Ragged batch(small_rows());
+  for (const int layers : {1, 2, 3, 6, 7}) {
+    TransformerOptions options = small_options({{"num_hidden_layers", layers}});
+    const auto step = [&](const std::string& policy, BlockInputs inputs) {
+      Ctx ctx({}, MatmulPrecision::storage, 1);
+      options.recompute = policy;
+      options.block_inputs = inputs;
+      const auto model = random_model(ctx, options, batch);
+      return train_step(ctx, *model, {batch, batch}, {});
+    };
+    const Outcome reference = step("none", BlockInputs::device);
+    for (const char* policy : {"block", "blocks:2", "blocks:3"})
+      EXPECT_TRUE(step(policy, BlockInputs::host) == reference) << policy << " of " << layers;
+  }
+}
+
+TEST(Transformer, InputsThatWaitOnTheHostLeaveTwoOnTheDevice) {
+  const BatchSize size{.tokens = 64, .positions = 64, .targets = 8};
+  TransformerOptions options = small_options({{"num_hidden_layers", 8}});
+  Transformer model(Device{}, options);
+  const ActivationBytes kept = model.activation_bytes({{Pass::train, size}}, {"block", BlockInputs::device}),
+                        sent = model.activation_bytes({{Pass::train, size}}, {"block", BlockInputs::host});
+  const std::size_t input = 64 * options.config.hidden_size * sizeof(double);
+  EXPECT_EQ(kept.total - sent.total, 6 * input);
+  EXPECT_EQ(sent.pinned, 8 * input);
+  EXPECT_EQ(kept.pinned, 0u);
+  EXPECT_EQ(error_of([&] { model.recompute_with({"selective", BlockInputs::host}); }).kind(), ErrorKind::usage);
+}
+
 TEST(Transformer, ForgetsTheLastBatch) {
   // Memory is reused, gradients add up: a batch after another gives what it gives alone.
   Ctx ctx({}, MatmulPrecision::storage, 1);

@@ -51,6 +51,7 @@ Json json_of(const Estimate& e, const Price& price) {
             {"ranks", 1},
             {"gradient_checkpointing", e.recompute},
             {"memory", e.memory.json()},
+            {"pinned_memory", e.memory.pinned_json()},
             {"fits", fits_json(e.memory, e.target)},
             {"policies", Json::array()},
             {"largest_batch", {{"tokens", e.work.train.tokens}, {"from", e.from_data ? "data" : "max_length"}}},
@@ -78,6 +79,10 @@ void print_memory(const Estimate& e, Log& log) {
   for (const MemoryPlan::Part& p : e.memory.parts)
     log.result(fmt::format("  {:<19} {:>11.2f} MiB", p.name, static_cast<double>(p.bytes) / kMib));
   log.result(fmt::format("  {:<19} {:>11.2f} MiB", "total", static_cast<double>(e.memory.total()) / kMib));
+  for (const MemoryPlan::Part& p : e.memory.pinned)
+    if (p.bytes > 0)
+      log.result(
+          fmt::format("  {:<19} {:>11.2f} MiB in the host's memory", p.name, static_cast<double>(p.bytes) / kMib));
   log.result("total under each recompute policy");
   for (const auto& [name, plan] : e.policies)
     log.result(fmt::format("  {:<19} {:>11.2f} MiB{}", name, static_cast<double>(plan.total()) / kMib,

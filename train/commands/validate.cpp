@@ -4,9 +4,10 @@
 
 #include "core/safetensors.h"
 #include "data/encode.h"
+#include "optim/optimizer.h"
 #include "train/cli/arguments.h"
-#include "train/device_batch.h"
 #include "train/machine.h"
+#include "train/memory_plan.h"
 #include "train/setup.h"
 #include "train/step_plan.h"
 #include "train/stop.h"
@@ -163,7 +164,10 @@ class RowProblems {
 class Validation {
  public:
   Validation(const Arguments& args, ResolvedConfig config, Findings& findings)
-      : args_(args), config_(std::move(config)), findings_(findings) {}
+      : args_(args),
+        config_(std::move(config)),
+        findings_(findings),
+        pool_(static_cast<int>(config_.value.run.threads)) {}
 
   void run() {
     const Config& c = config_.value;
@@ -182,14 +186,16 @@ class Validation {
       findings_.attempt("training rows", [&] { return check_rows(Split::train, train_); });
     if (!c.data.eval_dataset_name.empty() || (c.data.eval_split > 0 && !c.data.dataset_name.empty()))
       findings_.attempt("evaluation rows", [&] { return check_rows(Split::evaluation, evaluation_); });
-    if (setup_.model && train_.size() > 0) findings_.attempt("memory and disk", [&] { return check_sizes(); });
+    if (!setup_.model || train_.size() == 0) return;
+    findings_.attempt("memory and disk", [&] { return check_memory(); });
+    findings_.attempt("disk", [&] { return check_disk(); });
   }
 
  private:
   std::string check_machine() {
     ComputeChoice choice = compute_choice(config_.value);
-    choice.device = "cpu";  // a device that is not there is told by `unsupported`
-    ctx_ = std::make_unique<Ctx>(make_context(choice, args_.log()));
+    if (choice.device == "cuda" && !cuda_problem().empty()) choice.device = "cpu";  // told by `unsupported`
+    compute_ = plan_compute(choice);
     return {};
   }
 
@@ -203,7 +209,7 @@ class Validation {
   }
 
   std::string check_model() {
-    setup_ = set_up_model(*ctx_, training_request(config_.value));
+    setup_ = set_up_model(compute_, training_request(config_.value));
     if (setup_.adapter) check_adapter_keys(config_, *setup_.model->options().lora);
     if (setup_.adapter) check_tensors(setup_.model->adapter(), *setup_.adapter);
     if (!setup_.random_init) check_tensors(setup_.model->weights(), setup_.source);
@@ -237,7 +243,7 @@ class Validation {
       return {};
     }
     try {
-      into = build_dataset(rows, options, text_->tools(), ctx_->pool());
+      into = build_dataset(rows, options, text_->tools(), pool_);
     } catch (const Error&) {  // the first of perhaps many
       const RowEncoder encoder(options, text_->tools());
       if (!RowProblems(findings_).collect(rows, [&](const Json& row) { encoder.encode(row); })) throw;
@@ -261,58 +267,59 @@ class Validation {
     rows = {};
   }
 
-  std::string check_sizes() {
+  std::int64_t max_steps() const {
     const TrainingSection& t = config_.value.training;
     const Loader loader(train_, {.batch_size = t.per_device_train_batch_size, .drop_last = t.dataloader_drop_last});
-    const StepPlan plan = make_step_plan(t, loader.batches_per_epoch());
+    return make_step_plan(t, loader.batches_per_epoch()).max_steps;
+  }
+
+  std::string check_memory() {
+    const TrainingSection& t = config_.value.training;
     Transformer& model = *setup_.model;
-    model.plan(Pass::train, largest_batch(loader, train_));
+    const HostedParts hosted = hosted_parts(config_.value, compute_.device);
+    ParamStore optimizer("optimizer", compute_.device, hosted.optimizer);
+    declare_adamw_state(optimizer, model.trained());
+    PlannedRun run{.model = model,
+                   .optimizer = optimizer,
+                   .work = workload_of(t, train_, evaluation_),
+                   .target = target_here(compute_.device, pool_.size()),
+                   .inputs = hosted.inputs};
+    const MemoryPlan memory = plan_run(run, t.gradient_checkpointing.policy);
+    return fmt::format("{} updates, {:.0f} MiB of memory: {}", max_steps(),
+                       static_cast<double>(memory.total()) / (1 << 20), memory.table());
+  }
+
+  /// A checkpoint holds the trained weights and two moments; checkpoints that are kept, one in the making, the result.
+  std::string check_disk() {
+    const TrainingSection& t = config_.value.training;
+    const std::int64_t steps = max_steps();
     double weights = 0, trained = 0;
-    for (const ParamStore* store : {&model.weights(), &model.adapter()})
+    for (const ParamStore* store : {&setup_.model->weights(), &setup_.model->adapter()})
       for (const Param& p : store->all()) {
         const double bytes = static_cast<double>(p.spec.shape.numel()) * static_cast<double>(size_of(p.spec.dtype));
         weights += bytes;
         if (p.trained()) trained += bytes;
       }
-    const double activations = static_cast<double>(model.activations().planned());
-    const std::string parts = fmt::format("weights {:.0f}, gradients and optimizer {:.0f}, activations {:.0f}",
-                                          weights / kMb, 3 * trained / kMb, activations / kMb);
-    const double needed = weights + 3 * trained + activations;  // a gradient and two moments for each trained weight
-    check_memory(needed, parts);
-    check_disk(weights, trained, plan.max_steps);
-    return fmt::format("{} updates, about {:.0f} MB of memory: {}", plan.max_steps, needed / kMb, parts);
-  }
-
-  void check_memory(double needed, const std::string& parts) {
-    const double usable = machine_memory().usable();
-    if (usable <= 0 || needed <= usable) return;
-    findings_.add(ErrorKind::memory,
-                  {.cause = fmt::format("about {:.0f} MB of memory needed ({}), {:.0f} MB there", needed / kMb, parts,
-                                        usable / kMb),
-                   .remedy = "lower per_device_train_batch_size or max_length and raise gradient_accumulation_steps"});
-  }
-
-  /// A checkpoint holds the trained weights and two moments; checkpoints that are kept, one in the making, the result.
-  void check_disk(double weights, double trained, std::int64_t max_steps) {
-    const TrainingSection& t = config_.value.training;
     std::int64_t kept = 0;
     if (t.save_strategy == SaveStrategy::steps)
-      kept = max_steps / std::max<std::int64_t>(1, interval_steps(t.save_steps, max_steps)) + 1;
+      kept = steps / std::max<std::int64_t>(1, interval_steps(t.save_steps, steps)) + 1;
     if (t.save_strategy == SaveStrategy::epoch) kept = static_cast<std::int64_t>(t.num_train_epochs) + 1;
     if (t.save_total_limit) kept = std::min(kept, *t.save_total_limit + 1);
     const double result = setup_.model->options().lora ? trained : weights;
     const double needed = result + static_cast<double>(kept) * (result + 2 * trained), there = free_disk(t.output_dir);
-    if (there <= 0 || needed <= there) return;
+    if (there <= 0 || needed <= there) return {};
     findings_.add(ErrorKind::disk, {.cause = fmt::format("about {:.0f} MB will be written, {:.0f} MB are free",
                                                          needed / kMb, there / kMb),
                                     .place = t.output_dir,
                                     .remedy = "set save_total_limit, or another output_dir"});
+    return {};
   }
 
   const Arguments& args_;
   ResolvedConfig config_;
   Findings& findings_;
-  std::unique_ptr<Ctx> ctx_;
+  ComputePlan compute_;
+  ThreadPool pool_;
   std::unique_ptr<TextFolder> text_;
   ModelSetup setup_;
   Dataset train_, evaluation_;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "core/device.h"
+#include "model/recompute.h"
 #include "train/config/keys.h"
 
 namespace qtrain {
@@ -119,6 +120,11 @@ void check_data(Checks& c) {
 void check_precision(Checks& c) {
   const TrainingSection& t = c.config.value.training;
   c.require(!(t.bf16 && t.fp16), "fp16", "bf16 and fp16 are both true", "keep one of them");
+  const std::string& policy = t.gradient_checkpointing.policy;
+  c.require(!t.activation_offloading || policy == Recompute::kCheapest || recompute_policy(policy)->whole_blocks(),
+            "activation_offloading",
+            "activation_offloading keeps inputs of blocks, and gradient_checkpointing keeps more",
+            R"(set gradient_checkpointing to true, "blocks:N" or "auto")");
   const QuantSection& q = c.config.value.quant;
   c.require(!(q.load_in_4bit && q.load_in_8bit), "load_in_8bit", "load_in_4bit and load_in_8bit are both true",
             "keep one of them");
@@ -174,7 +180,6 @@ std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
   need(!c.quant.load_in_4bit, "load_in_4bit", "load_in_4bit is not available yet",
        "set it to false to train on full weights");
   need(!c.quant.load_in_8bit, "load_in_8bit", "load_in_8bit is not available yet", "set it to false");
-  need(!c.training.fp16, "fp16", "fp16 with loss scaling is not available yet", "use bf16");
   if (c.run.device == DeviceChoice::cuda)
     need(cuda_problem().empty(), "device", "device cuda: " + cuda_problem(), "set device to cpu or auto");
   need(c.run.nproc == 1, "nproc", "more than one process is not available yet", "set nproc to 1");

@@ -80,6 +80,7 @@ struct TrainingSection {
   bool bf16 = true, fp16 = false;
   std::optional<bool> tf32;
   Recompute gradient_checkpointing;
+  bool activation_offloading = false, optimizer_offload = false;
   EvalStrategy logging_strategy = EvalStrategy::steps;
   double logging_steps = 10;
   bool logging_first_step = false;
@@ -109,6 +110,7 @@ struct RunSection {
   std::int64_t threads = 0;
   std::string compute_dtype = "auto";  ///< "auto", "float32" or "bfloat16"
   std::int64_t max_nonfinite_steps = 3;
+  std::optional<bool> use_cuda_graphs;
 };
 
 struct Config {

@@ -119,12 +119,18 @@ void step_fields(V& visit, S& s) {
   visit("max_grad_norm", s.max_grad_norm, {"Clip the gradient to this global norm; 0: off.", kNotNegative});
   visit("bf16", s.bf16,
         {"Compute in bfloat16 where the device has it; weights stay in `dtype`. Default: unless fp16."});
-  visit("fp16", s.fp16, {"Compute in float16 with loss scaling."});
+  visit("fp16", s.fp16, {"Compute in float16 with loss scaling, on a GPU; a CPU computes in float32."});
   visit("tf32", s.tf32, {"Let float32 products of a GPU run in TF32; without effect on a CPU."});
   visit("gradient_checkpointing", s.gradient_checkpointing,
         {"Compute intermediates again in the backward pass to save memory: false, \"selective\" (norms and "
          "activations), true (whole blocks), \"blocks:N\" (only every N-th block keeps its input); \"auto\": the "
          "fastest of them that fits into memory."});
+  visit(
+      "activation_offloading", s.activation_offloading,
+      {"Keep the inputs of blocks that gradient_checkpointing keeps in the host's memory; copies run beside the work. "
+       "Without effect on a CPU."});
+  visit("optimizer_offload", s.optimizer_offload,
+        {"Keep the optimizer's state in the host's memory; copies run beside the work. Without effect on a CPU."});
   visit("seed", s.seed, {"Seed of initial weights, dropout and data order.", {.low = 0, .high = 0x1p53}});
   visit("data_seed", s.data_seed, {"Seed of the data order. null: `seed`.", {.low = 0, .high = 0x1p53}});
   visit("train_sampling_strategy", s.train_sampling_strategy, {"Order of the rows in an epoch."});
@@ -168,6 +174,10 @@ void run_fields(V& visit, S& s) {
          kAny, kComputeDtypes});
   visit("max_nonfinite_steps", s.max_nonfinite_steps,
         {"Stop after so many updates in a row with a NaN or Inf.", kCount});
+  visit(
+      "use_cuda_graphs", s.use_cuda_graphs,
+      {"On a GPU, record the work of each size of micro-batch and replay it, which saves the time of single launches; "
+       "results do not change. null: yes."});
 }
 
 /// All keys, with section(title) before each group.

@@ -1,0 +1,71 @@
+// Memory of a run on a CUDA device, or under the harness: it is what was planned, and what waits on the host meanwhile
+// changes no result.
+#include <cstdlib>
+
+#include "core/device.h"
+#include "tests/e2e/cuda_run.h"
+
+namespace qtrain::e2e {
+namespace {
+
+TEST(CudaEstimate, is_what_a_run_uses) {
+  expect_estimates_to_hold("cuda");
+}
+
+class CudaOffload : public CudaRun {
+ protected:
+  /// Of 5 blocks, so that inputs of three of them travel.
+  void SetUp() override {
+    CudaRun::SetUp();
+    Json model = read_json(folder_ / "model/config.json");
+    model["num_hidden_layers"] = 5;
+    write_file(folder_ / "model/config.json", dump_json(model));
+  }
+  void TearDown() override { unsetenv("QTRAIN_EMULATION"); }
+
+  Json run(const Json& changes) const {
+    Json c = config({{"max_length", 12}, {"per_device_train_batch_size", 1}, {"gradient_checkpointing", true}});
+    c.update(changes);
+    return c;
+  }
+};
+
+// What is sent early or late, recorded or not.
+TEST_F(CudaOffload, changes_no_bits) {
+  const std::string kept = trained(run(Json::object()));
+  const Json both{{"activation_offloading", true}, {"optimizer_offload", true}};
+  for (const auto& [streams, graphs] :
+       {std::pair{"streams=late", true}, {"streams=early", false}, {"streams=random,seed=3", true}}) {
+    setenv("QTRAIN_EMULATION", streams, 1);
+    Json c = run(both);
+    c["use_cuda_graphs"] = graphs;
+    EXPECT_TRUE(kept == trained(c)) << streams << ", graphs " << graphs;
+  }
+  const Json memory = read_json(folder_ / "out/train_results.json").at("memory");
+  EXPECT_GT(memory.at("pinned").at("optimizer"), 0);
+  EXPECT_GT(memory.at("pinned").at("activations"), 0);
+  EXPECT_EQ(memory.at("planned").at("total"), memory.at("allocated"));
+}
+
+TEST_F(CudaOffload, goes_on_bit_for_bit) {
+  const Json all = run({{"save_strategy", "steps"}, {"save_steps", 1}, {"optimizer_offload", true}});
+  const std::string whole = trained(all);
+  fs::remove_all(folder_ / "out/checkpoint-2");
+  fs::remove(folder_ / "out/model.safetensors");
+  train_ok(folder_.path(), all);
+  EXPECT_TRUE(whole == bytes_of(folder_ / "out/model.safetensors"));
+  Json on_device = all;
+  on_device["optimizer_offload"] = false;
+  EXPECT_TRUE(whole == trained(on_device));
+}
+
+TEST_F(CudaOffload, needs_a_policy_that_keeps_inputs_only) {
+  write_file(folder_ / "run.json",
+             dump_json(run({{"activation_offloading", true}, {"gradient_checkpointing", false}})));
+  const Outcome outcome = qtrain({.words = {(folder_ / "run.json").string()}});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, ::testing::HasSubstr("activation_offloading"));
+}
+
+}  // namespace
+}  // namespace qtrain::e2e

@@ -1,0 +1,83 @@
+// What `qtrain estimate` says is what a run uses.
+#include "core/file.h"
+#include "tests/e2e/support.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Estimate, is_what_a_run_uses_on_the_processor) {
+  expect_estimates_to_hold("cpu");
+}
+
+class EstimateOf : public ::testing::Test {
+ protected:
+  Json config(const Json& changes) const {
+    Json c = tiny_run(folder_ / "out");
+    c.update(changes);
+    return c;
+  }
+  Outcome estimate(const Json& c, const std::vector<std::string>& more = {}) const {
+    write_file(folder_ / "run.json", dump_json(c));
+    std::vector<std::string> words{"estimate", (folder_ / "run.json").string()};
+    words.insert(words.end(), more.begin(), more.end());
+    return qtrain({.words = words, .folder = kGoldens});
+  }
+  Json json(const Json& c, std::vector<std::string> more = {}) const {
+    more.emplace_back("--json");
+    const Outcome outcome = estimate(c, more);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return parse_json(outcome.out, "estimate");
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(EstimateOf, tells_steps_tokens_time_and_cost) {
+  const Json e = json(config({{"max_steps", 7}}), {"--gpu", "H100", "--price_per_hour", "3600"});
+  EXPECT_EQ(e.at("device"), "H100 80GB");
+  EXPECT_EQ(e.at("steps"), 7);
+  EXPECT_EQ(e.at("fits"), true);
+  EXPECT_GT(e.at("tokens").get<double>(), 7);
+  EXPECT_GT(e.at("seconds").get<double>(), 0);
+  EXPECT_NEAR(e.at("cost").get<double>(), e.at("seconds").get<double>(), 1e-9);
+  const double half = json(config({{"max_steps", 7}}), {"--gpu", "H100", "--mfu", "0.2"}).at("seconds");
+  EXPECT_NEAR(half, 2 * e.at("seconds").get<double>(), 1e-9);
+}
+
+TEST_F(EstimateOf, goes_by_max_length_without_data) {
+  Json c = config({{"max_length", 16}, {"per_device_train_batch_size", 3}, {"max_steps", 5}});
+  EXPECT_EQ(json(c, {"--no_data"}).at("largest_batch").at("tokens"), 48);
+  c.erase("dataset_name");
+  const Json e = json(c);
+  EXPECT_EQ(e.at("largest_batch").at("tokens"), 48);
+  EXPECT_EQ(e.at("steps"), 5);
+  c.erase("max_steps");
+  EXPECT_TRUE(json(c).at("steps").is_null());
+}
+
+TEST_F(EstimateOf, reads_no_weights) {
+  const fs::path model = folder_ / "model";
+  write_untrained_model(model);
+  write_file(model / "model.safetensors", "nothing that could be read");
+  const Json e = json(config({{"model_name_or_path", model.string()}, {"max_length", 64}}), {"--no_data"});
+  EXPECT_GT(e.at("memory").at("weights").get<std::int64_t>(), 400 * 48 * 4);
+}
+
+TEST_F(EstimateOf, ends_with_4_where_the_run_does_not_fit) {
+  const Json c = config({{"max_length", 200}, {"per_device_train_batch_size", 1 << 20}});
+  const Outcome outcome = estimate(c, {"--no_data", "--gpu", "T4", "--json"});
+  EXPECT_EQ(outcome.code, 4);
+  EXPECT_EQ(parse_json(outcome.out, "estimate").at("fits"), false);
+  EXPECT_THAT(outcome.err, HasSubstr("per_device_train_batch_size="));
+}
+
+TEST_F(EstimateOf, names_the_cards_it_knows) {
+  const Outcome outcome = estimate(config(Json::object()), {"--gpu", "abacus"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("RTX 4090"));
+}
+
+}  // namespace
+}  // namespace qtrain::e2e
