@@ -2,26 +2,40 @@
 #   native    by nvcc, for QTRAIN_CUDA_ARCHS
 #   emulated  by the C++ compiler; every kernel runs on the CPU under the execution harness (docs/kernels.md)
 #   off       not at all
-#   auto      native where nvcc is found, else off
+#   auto      native where nvcc 12 or newer is found and no sanitizer is asked for, else off
 set(QTRAIN_CUDA auto CACHE STRING "CUDA backend: auto, native, emulated or off")
-set(QTRAIN_CUDA_ARCHS "" CACHE STRING
-  "Architectures of a native build as CMake names them (90a-real;120); empty: the GPU of this machine, else 90a-real")
+set(QTRAIN_CUDA_ARCHS "" CACHE STRING "Architectures of a native build as CMake names them (90a-real;120), or all; \
+empty: the GPU of this machine, else 90a-real")
+
+function(qtrain_find_nvcc)
+  find_program(QTRAIN_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_PATH ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES bin ${ARGN})
+endfunction()
 
 set(QTRAIN_CUDA_MODE ${QTRAIN_CUDA})
 if(QTRAIN_CUDA STREQUAL "auto")
-  find_program(QTRAIN_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_PATH ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES bin)
   set(QTRAIN_CUDA_MODE off)
+  qtrain_find_nvcc()
+  if(QTRAIN_NVCC AND NOT QTRAIN_SANITIZE)
+    execute_process(COMMAND ${QTRAIN_NVCC} --version OUTPUT_VARIABLE text ERROR_QUIET)
+    if(text MATCHES "release ([0-9]+\\.[0-9]+)" AND CMAKE_MATCH_1 VERSION_GREATER_EQUAL 12)  # C++20
+      set(QTRAIN_CUDA_MODE native)
+    else()
+      message(STATUS "${QTRAIN_NVCC} is older than 12: no CUDA backend")
+    endif()
+  endif()
 elseif(NOT QTRAIN_CUDA MATCHES "^(native|emulated|off)$")
   message(FATAL_ERROR "QTRAIN_CUDA must be auto, native, emulated or off, not '${QTRAIN_CUDA}'")
 endif()
 message(STATUS "CUDA backend: ${QTRAIN_CUDA_MODE}")
 
 if(QTRAIN_CUDA_MODE STREQUAL "native")
-  find_program(QTRAIN_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_PATH ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES bin REQUIRED)
+  qtrain_find_nvcc(REQUIRED)
   set(CMAKE_CUDA_COMPILER ${QTRAIN_NVCC})
   set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
   set(CMAKE_CUDA_ARCHITECTURES ${QTRAIN_CUDA_ARCHS})
-  if(NOT CMAKE_CUDA_ARCHITECTURES)
+  if(QTRAIN_CUDA_ARCHS STREQUAL "all")  # the last one also as PTX, for GPUs to come
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 86-real 89-real 90a-real 100-real 120)
+  elseif(NOT CMAKE_CUDA_ARCHITECTURES)
     execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
                     OUTPUT_VARIABLE capability ERROR_QUIET RESULT_VARIABLE missing)
     set(CMAKE_CUDA_ARCHITECTURES 90a-real)

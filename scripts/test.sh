@@ -94,6 +94,14 @@ configure asan
 check "sanitizer build" cmake --build --preset asan --target unit_tests
 suite asan build/asan -L unit -LE 'slow|style'
 
+# Every kernel for the GPUs that are promised: warnings, spills and resources.
+heading "CUDA kernels under nvcc"
+if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
+  check "kernel resources" scripts/kernel_resources.py --check
+else
+  skip_check "nvcc is not installed: the kernels are not compiled for GPUs"
+fi
+
 heading "Format"
 mapfile -t sources < <(find core kernels quant data optim dist model train examples tests bench \
   \( -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' \) 2>/dev/null | sort)

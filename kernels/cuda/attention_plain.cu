@@ -128,7 +128,8 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_dq_rows(AttentionBatc
 }
 
 template <class T>
-__global__ void __launch_bounds__(kWarps* kWarp) attention_dkdv_rows(AttentionBatch n, GradientTensors<T> x) {
+// Of which 6 blocks run at a time: to make room for more, the compiler would spill.
+__global__ void __launch_bounds__(kWarps* kWarp, 6) attention_dkdv_rows(AttentionBatch n, GradientTensors<T> x) {
   const Place p = place();
   if (p.task >= std::int64_t{n.tokens} * x.pass_groups) return;
   const int j = static_cast<int>(p.task / x.pass_groups), share = n.heads / n.groups;

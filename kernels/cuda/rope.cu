@@ -116,7 +116,8 @@ struct WarpSums {
 
 /// With a norm: block b does rows 4 b, ..., 4 b + 3 of each stride, and adds the shares of dweight of its warps.
 template <class T>
-__global__ void __launch_bounds__(kWarps* kWarp) normed_rope_rows_grad(Backward<T> a) {
+// Of which 5 blocks run at a time: to make room for more, the compiler would spill.
+__global__ void __launch_bounds__(kWarps* kWarp, 5) normed_rope_rows_grad(Backward<T> a) {
   const int warp = static_cast<int>(threadIdx.x) / kWarp, width = 2 * a.half;
   const HeadRow row{a.half, static_cast<int>(threadIdx.x % kWarp)};
   float du[kPairs] = {}, dv[kPairs] = {};

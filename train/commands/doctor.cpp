@@ -12,6 +12,8 @@
 #include "core/device.h"
 #include "core/file.h"
 #include "core/parallel.h"
+#include "kernels/dispatch.h"
+#include "kernels/libraries.h"
 #include "train/cli/arguments.h"
 #include "train/machine.h"
 #include "train/version.h"
@@ -85,6 +87,15 @@ std::vector<Finding> libraries() {
   return findings;
 }
 
+std::vector<Finding> cuda_findings() {
+  std::vector<Finding> findings;
+  if constexpr (ops::kHasCuda)
+    for (const CudaLibrary& l : cuda_libraries())
+      findings.push_back({l.name, l.problem.empty() ? l.file : l.problem,
+                          l.problem.empty() ? "" : "no GPU can be used: put " + l.file + " on LD_LIBRARY_PATH"});
+  return findings;
+}
+
 std::vector<Finding> devices() {
   if (std::string problem = cuda_problem(); !problem.empty()) {
     if (std::filesystem::exists("/proc/driver/nvidia/version")) problem += "; an NVIDIA driver is there";
@@ -114,7 +125,7 @@ std::vector<Finding> devices() {
 /// `qtrain doctor`: what this machine has, and what each missing part costs.
 int run_doctor(const Arguments& arguments) {
   std::vector<Finding> all{{"qtrain", std::string(kVersion)}};
-  for (const auto& part : {processor(), memory_and_disk(), libraries(), devices()})
+  for (const auto& part : {processor(), memory_and_disk(), libraries(), devices(), cuda_findings()})
     all.insert(all.end(), part.begin(), part.end());
   Json json = Json::object();
   for (const Finding& f : all) {

@@ -2,20 +2,30 @@
 
 #include <dlfcn.h>
 
-#include <array>
+#include <string>
+
+#include "kernels/libraries.h"
 
 namespace qtrain::cuda {
 namespace {
 
-void* open_library() {
-  const std::string versioned = "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
-  const std::array<std::string, 2> names{versioned, "/usr/local/cuda/lib64/" + versioned};
-  std::string last;
-  for (const std::string& name : names) {
+std::string file_name() {
+  return "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
+}
+
+/// nullptr, and the loader's reason, where there is none.
+void* find_library(std::string& reason) {
+  for (const std::string& name : {file_name(), "/usr/local/cuda/lib64/" + file_name()}) {
     if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-    last = dlerror();
+    reason = dlerror();
   }
-  fail(ErrorKind::usage, {.cause = "matrix products need cuBLASLt, which does not load: " + last,
+  return nullptr;
+}
+
+void* open_library() {
+  std::string reason;
+  if (void* library = find_library(reason)) return library;
+  fail(ErrorKind::usage, {.cause = "matrix products need cuBLASLt, which does not load: " + reason,
                           .remedy = "install the CUDA " + std::to_string(CUBLAS_VER_MAJOR) +
                                     " libraries (libcublas) or put them on LD_LIBRARY_PATH, or use --device cpu"});
 }
@@ -66,3 +76,16 @@ cudaDataType_t cuda_type(DType d) {
 }
 
 }  // namespace qtrain::cuda
+
+namespace qtrain {
+
+std::vector<CudaLibrary> cuda_libraries() {
+  CudaLibrary found{.name = "cuBLASLt", .file = cuda::file_name()};
+  if (void* library = cuda::find_library(found.problem)) {
+    dlclose(library);
+    found.problem.clear();
+  }
+  return {found};
+}
+
+}  // namespace qtrain

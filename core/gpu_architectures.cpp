@@ -1,0 +1,33 @@
+#include "core/gpu_architectures.h"
+
+#include <charconv>
+
+namespace qtrain {
+namespace {
+
+/// One of the list: "90a-real".
+bool one_runs_on(std::string_view architecture, ComputeCapability gpu) {
+  int number = 0;
+  const char* end = architecture.data() + architecture.size();
+  const auto [rest, error] = std::from_chars(architecture.data(), end, number);
+  if (error != std::errc{}) return true;  // a word as "native": the build knows what it means
+  const std::string_view suffix(rest, static_cast<std::size_t>(end - rest));
+  const ComputeCapability code{number / 10, number % 10};
+  if (suffix.starts_with('a')) return code.major == gpu.major && code.minor == gpu.minor;
+  const bool machine_code = !suffix.ends_with("-virtual"), ptx = !suffix.ends_with("-real");
+  const bool same_major = code.major == gpu.major && code.minor <= gpu.minor;
+  return (machine_code && same_major) || (ptx && (same_major || code.major < gpu.major));
+}
+
+}  // namespace
+
+bool runs_on(std::string_view architectures, ComputeCapability gpu) {
+  while (!architectures.empty()) {
+    const std::size_t end = architectures.find(' ');
+    if (one_runs_on(architectures.substr(0, end), gpu)) return true;
+    architectures.remove_prefix(end == architectures.npos ? architectures.size() : end + 1);
+  }
+  return false;
+}
+
+}  // namespace qtrain

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""What every kernel takes of a multiprocessor: compiles kernels/cuda/*.cu and holds the compiler's report against
+docs/kernel_resources.csv.
+
+    scripts/kernel_resources.py --check [--arch 90a]     # ends with 1 on a spill, a warning or another table
+    scripts/kernel_resources.py --write                  # all architectures; writes the table
+
+Needs nvcc and c++filt. Registers depend on the compiler: with another nvcc than the table's only spills and warnings
+count. Shared memory that is asked for at launch is not in the compiler's report.
+"""
+
+import argparse
+import csv
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TABLE = ROOT / "docs/kernel_resources.csv"
+ARCHITECTURES = ("80", "90a", "120")
+COLUMNS = ("source", "kernel", "arch", "registers", "static_shared", "stack", "spill_stores", "spill_loads")
+FLAGS = ("-std=c++20", "-O3", "-DNDEBUG", "-DQTRAIN_HAS_CUDA=1", "-I.", "-Ikernels/cuda/native",
+         "--expt-relaxed-constexpr", "--diag-suppress=554", "-lineinfo", "-Xptxas=-v", "-cubin")
+# (kernel, arch): why its spills cannot be avoided.
+ALLOWED_SPILLS = {}
+
+REPORT = re.compile(
+    r"Compiling entry function '(?P<kernel>\w+)' for 'sm_\w+'\n"
+    r"(?:ptxas info +: (?!Compiling|Function properties).*\n)*"
+    r"ptxas info +: Function properties for (?P=kernel)\n"
+    r" +(?P<stack>\d+) bytes stack frame, (?P<spill_stores>\d+) bytes spill stores, (?P<spill_loads>\d+) bytes spill loads\n"
+    r"ptxas info +: Used (?P<registers>\d+) registers(?P<rest>.*)")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    mode = parser.add_mutually_exclusive_group(required=True)
+    mode.add_argument("--check", action="store_true")
+    mode.add_argument("--write", action="store_true")
+    parser.add_argument("--arch", action="append", choices=ARCHITECTURES, help="only this one; may be repeated")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    args = parser.parse_args()
+    if args.write and args.arch:
+        parser.error("--write takes all architectures")
+    return args
+
+
+def find_nvcc():
+    found = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
+    if not found:
+        sys.exit("nvcc is not installed")
+    return found
+
+
+def version_of(nvcc):
+    text = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
+    return re.search(r"V(\d+\.\d+\.\d+)", text)[1]
+
+
+def short_names(mangled):
+    """rms_norm_rows<float, 4> for the symbol of a kernel."""
+    plain = subprocess.run(["c++filt"], input="\n".join(mangled), capture_output=True, text=True, check=True).stdout
+    names = {}
+    for symbol, name in zip(mangled, plain.splitlines()):
+        depth = 0
+        name = name.replace("(anonymous namespace)::", "").removeprefix("void ")
+        for at, letter in enumerate(name):  # the parameters: the first parenthesis outside of <>
+            depth += (letter == "<") - (letter == ">")
+            if letter == "(" and depth == 0:
+                name = name[:at]
+                break
+        names[symbol] = re.sub(r"\(([\w ]+)\)(?=\d)", "", name).replace("qtrain::ops::", "").replace("qtrain::", "")
+    return names
+
+
+def compile_source(nvcc, source, arch, folder):
+    """The rows of one file, and what the compiler complained about."""
+    out = Path(folder) / f"{source.stem}.{arch}.cubin"
+    command = [nvcc, *FLAGS, f"-arch=sm_{arch}", str(source.relative_to(ROOT)), "-o", str(out)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    text = done.stdout + done.stderr
+    if done.returncode:
+        return [], [f"{source.name} for sm_{arch} does not compile:\n{text}"]
+    complaints = [f"{source.name} for sm_{arch}: {line}" for line in text.splitlines() if "warning" in line.lower()]
+    found = list(REPORT.finditer(text))
+    if len(found) != text.count("Compiling entry function"):
+        complaints.append(f"{source.name} for sm_{arch}: the compiler's report has an unknown form")
+    names = short_names([m["kernel"] for m in found]) if found else {}
+    rows = []
+    for m in found:
+        shared = re.search(r"(\d+) bytes smem", m["rest"])
+        rows.append((source.stem, names[m["kernel"]], arch, m["registers"], shared[1] if shared else "0", m["stack"],
+                     m["spill_stores"], m["spill_loads"]))
+    return rows, complaints
+
+
+def compile_all(nvcc, architectures, jobs):
+    sources = sorted((ROOT / "kernels/cuda").glob("*.cu"), key=lambda f: -f.stat().st_size)
+    rows, complaints = [], []
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
+        tasks = [pool.submit(compile_source, nvcc, s, a, folder) for a in architectures for s in sources]
+        for task in tasks:
+            more, said = task.result()
+            rows += more
+            complaints += said
+    return sorted(rows, key=lambda r: (r[0], r[1], ARCHITECTURES.index(r[2]))), complaints
+
+
+def spills(rows):
+    return [f"{r[1]} on sm_{r[2]} spills: {r[6]} bytes stored, {r[7]} bytes loaded" for r in rows
+            if (r[6], r[7]) != ("0", "0") and (r[1], r[2]) not in ALLOWED_SPILLS]
+
+
+def read_table():
+    """(version of nvcc, rows)"""
+    with open(TABLE, encoding="utf-8", newline="") as file:
+        version = file.readline().removeprefix("# nvcc ").strip()
+        return version, [tuple(row) for row in csv.reader(file)][1:]
+
+
+def write_table(version, rows):
+    with open(TABLE, "w", encoding="utf-8", newline="") as file:
+        file.write(f"# nvcc {version}\n")
+        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
+
+
+def differences(rows, architectures):
+    _, known = read_table()
+    known = {row for row in known if row[2] in architectures}
+    new = set(rows)
+    show = lambda row: ", ".join(f"{c} {v}" for c, v in zip(COLUMNS, row))
+    return ([f"not in the table: {show(r)}" for r in sorted(new - known)] +
+            [f"only in the table: {show(r)}" for r in sorted(known - new)])
+
+
+def main():
+    args = parse()
+    nvcc = find_nvcc()
+    version, architectures = version_of(nvcc), tuple(args.arch or ARCHITECTURES)
+    rows, problems = compile_all(nvcc, architectures, args.jobs)
+    problems += spills(rows)
+    if args.write and not problems:
+        write_table(version, rows)
+    if args.check and version == read_table()[0]:
+        problems += [p + " (scripts/kernel_resources.py --write)" for p in differences(rows, architectures)]
+    elif args.check:
+        print(f"the table is of nvcc {read_table()[0]}, this is {version}: registers are not compared")
+    for problem in problems:
+        print(problem)
+    names = ", ".join("sm_" + a for a in architectures)
+    print(f"{len(rows)} kernels for {names} with nvcc {version}: {len(problems)} problems")
+    sys.exit(bool(problems))
+
+
+if __name__ == "__main__":
+    main()

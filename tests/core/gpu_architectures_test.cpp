@@ -1,0 +1,38 @@
+#include "core/gpu_architectures.h"
+
+#include <gtest/gtest.h>
+
+namespace qtrain {
+
+TEST(GpuArchitectures, machine_code_runs_on_later_gpus_of_its_major_version) {
+  EXPECT_TRUE(runs_on("80-real", {8, 0}));
+  EXPECT_TRUE(runs_on("80-real", {8, 9}));
+  EXPECT_FALSE(runs_on("89-real", {8, 6}));
+  EXPECT_FALSE(runs_on("80-real", {9, 0}));
+  EXPECT_FALSE(runs_on("80-real", {7, 5}));
+}
+
+TEST(GpuArchitectures, code_with_an_a_runs_on_its_own_only) {
+  EXPECT_TRUE(runs_on("90a-real", {9, 0}));
+  EXPECT_FALSE(runs_on("100a-real", {10, 3}));
+  EXPECT_FALSE(runs_on("90a", {10, 0}));
+}
+
+TEST(GpuArchitectures, ptx_runs_on_every_later_gpu) {
+  EXPECT_TRUE(runs_on("80", {12, 0}));
+  EXPECT_TRUE(runs_on("80-virtual", {9, 0}));
+  EXPECT_TRUE(runs_on("120-virtual", {12, 1}));
+  EXPECT_FALSE(runs_on("120", {10, 0}));
+  EXPECT_FALSE(runs_on("86-virtual", {8, 0}));
+}
+
+TEST(GpuArchitectures, one_of_a_list_is_enough) {
+  constexpr const char* kRelease = "80-real 86-real 89-real 90a-real 100-real 120";
+  EXPECT_TRUE(runs_on(kRelease, {8, 7}));
+  EXPECT_TRUE(runs_on(kRelease, {9, 0}));
+  EXPECT_TRUE(runs_on(kRelease, {13, 0}));
+  EXPECT_FALSE(runs_on(kRelease, {7, 5}));
+  EXPECT_FALSE(runs_on(kRelease, {11, 0}));
+}
+
+}  // namespace qtrain
