@@ -18,4 +18,13 @@ namespace qtrain {
 inline constexpr bool kAddressSanitizer = QTRAIN_BUILD_ASAN;
 inline constexpr bool kThreadSanitizer = QTRAIN_BUILD_TSAN;
 
+/// Padding becomes zeros, so that equal objects have equal bytes. Nothing happens where the compiler cannot: the
+/// harness, which needs it, is not built with such a one.
+template <class T>
+void clear_padding([[maybe_unused]] T& value) {
+#if __has_builtin(__builtin_clear_padding)
+  __builtin_clear_padding(&value);
+#endif
+}
+
 }  // namespace qtrain

@@ -85,7 +85,7 @@ std::vector<std::byte> bytes_of(T... values) {
   std::vector<std::byte> bytes((sizeof values + ...));
   std::byte* to = bytes.data();
   const auto append = [&](auto& value) {
-    __builtin_clear_padding(&value);
+    clear_padding(value);
     std::memcpy(to, &value, sizeof value);
     to += sizeof value;
   };

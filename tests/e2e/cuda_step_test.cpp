@@ -1,0 +1,95 @@
+// The steps of a run on a CUDA device, or under the harness: recorded work, and float16 with a scaled loss.
+#include "core/device.h"
+#include "tests/e2e/cuda_run.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST_F(CudaRun, graphs_change_no_bits) {
+  const Json short_rows{{"max_steps", 5}, {"max_length", 24}, {"per_device_train_batch_size", 1}};
+  for (const bool adapter : {false, true}) {
+    Json c = adapter ? lora(short_rows) : config(short_rows);
+    const std::string recorded = trained(c);
+    // Of 10 micro-batches and 5 updates, all but the first of each size.
+    EXPECT_GE(read_json(folder_ / "out/train_results.json").at("cuda_graphs").at("replays"), 4 + 5);
+    c["use_cuda_graphs"] = false;
+    EXPECT_TRUE(recorded == trained(c)) << "adapter " << adapter;
+    EXPECT_FALSE(read_json(folder_ / "out/train_results.json").contains("cuda_graphs"));
+  }
+}
+
+TEST_F(CudaRun, in_float16_is_near_float32) {
+  trained(config({{"max_steps", 3}}));
+  const std::vector<double> wide = losses();
+  trained(config({{"max_steps", 3}, {"fp16", true}}));
+  const std::vector<double> narrow = losses();
+  ASSERT_EQ(narrow.size(), 3u);
+  EXPECT_NE(narrow, wide) << "fp16 has no effect";
+  // Activations of 11 bits: an eighth of what bfloat16 may differ by.
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(narrow[i], wide[i], 7e-4) << "step " << i + 1;
+  EXPECT_THAT(column(metrics("loss_scale"), "loss_scale"), Each(65536.0));
+}
+
+/// A run in float16 whose first checkpoint says something else about the scale of the loss.
+class Float16Run : public CudaRun {
+ protected:
+  Json config16(int steps) const {
+    return config({{"max_steps", steps}, {"fp16", true}, {"save_strategy", "steps"}, {"save_steps", 1}});
+  }
+  void start_with(double scale, std::int64_t clean_steps) const {
+    trained(config16(1));
+    const fs::path file = folder_ / "out/checkpoint-1/training_state.json";
+    Json state = read_json(file);
+    state["loss_scale"] = scale;
+    state["loss_scale_clean_steps"] = clean_steps;
+    write_file(file, dump_json(state));
+  }
+  void go_on(int steps) const { train_ok(folder_.path(), config16(steps)); }
+  std::string weights(int step) const {
+    return bytes_of(folder_ / ("out/checkpoint-" + std::to_string(step)) / "model.safetensors");
+  }
+};
+
+TEST_F(Float16Run, overflow_halves_the_scale_and_skips_the_update) {
+  start_with(0x1p40, 5);
+  go_on(3);
+  EXPECT_EQ(weights(1), weights(2));
+  EXPECT_EQ(weights(1), weights(3));
+  const auto rows = history(folder_ / "out", "learning_rate");
+  // The rate of the schedule waits as well.
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[1].at("learning_rate"), rows[2].at("learning_rate"));
+  const Json state = read_json(folder_ / "out/checkpoint-3/training_state.json");
+  EXPECT_EQ(state.at("loss_scale"), 0x1p38);
+  EXPECT_EQ(state.at("overflows"), 2);
+  EXPECT_EQ(state.at("updates"), 1);
+  EXPECT_EQ(state.at("nonfinite_in_row"), 0);
+}
+
+TEST_F(Float16Run, goes_on_bit_for_bit_where_the_scale_changes) {
+  start_with(65536, 1998);
+  go_on(4);
+  EXPECT_THAT(column(metrics("loss_scale"), "loss_scale"), ElementsAre(65536, 65536, 131072, 131072));
+  const std::string whole = weights(4);
+  for (const int step : {3, 4}) fs::remove_all(folder_ / ("out/checkpoint-" + std::to_string(step)));
+  go_on(4);
+  EXPECT_EQ(whole, weights(4));
+}
+
+TEST_F(CudaRun, old_gpus_are_told_what_they_can_do_instead_of_bfloat16) {
+  if (!cuda_info().emulated) GTEST_SKIP() << "needs a device that claims to be old";
+  ASSERT_EQ(setenv("QTRAIN_EMULATION", "capability=75", 1), 0);
+  write_file(folder_ / "run.json", dump_json(config({{"bf16", true}})));
+  const Outcome outcome = qtrain({.words = {(folder_ / "run.json").string()}});
+  unsetenv("QTRAIN_EMULATION");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("bfloat16 needs a GPU of compute capability 8.0 or newer"));
+  EXPECT_THAT(outcome.err, HasSubstr("fp16=true"));
+}
+
+}  // namespace
+}  // namespace qtrain::e2e
