@@ -1,6 +1,7 @@
 #include "tests/e2e/support.h"
 
 #include <cmath>
+#include <cstdlib>
 
 #include "core/file.h"
 #include "core/safetensors.h"
@@ -25,10 +26,22 @@ std::vector<double> values_of(const ConstTensor& t) {
   return values;
 }
 
+std::string from_environment(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value ? value : otherwise;
+}
+
 }  // namespace
 
+fs::path source_folder() {
+  return from_environment("QTRAIN_SOURCE_DIR", QTRAIN_SOURCE_DIR);
+}
+std::string program() {
+  return from_environment("QTRAIN_PROGRAM", QTRAIN_PROGRAM);
+}
+
 Launch launch_of(const Call& call) {
-  std::vector<std::string> argv{QTRAIN_PROGRAM};
+  std::vector<std::string> argv{program()};
   argv.insert(argv.end(), call.words.begin(), call.words.end());
   return {.argv = argv, .folder = call.folder, .input = call.input};
 }

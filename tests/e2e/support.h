@@ -17,9 +17,14 @@ using qtrain::testing::TempFolder;
 
 namespace fs = std::filesystem;
 
-inline const fs::path kGoldens = QTRAIN_SOURCE_DIR "/tests/golden/data";
+/// The repository and the program: those of the build, or QTRAIN_SOURCE_DIR and QTRAIN_PROGRAM of the environment where
+/// tests run on another machine.
+fs::path source_folder();
+std::string program();
+
+inline const fs::path kGoldens = source_folder() / "tests/golden/data";
 /// A folder with the files of a byte-level tokenizer of 400 entries and a ChatML template.
-inline const fs::path kChatml = QTRAIN_SOURCE_DIR "/tests/data/golden/chatml";
+inline const fs::path kChatml = source_folder() / "tests/data/golden/chatml";
 
 /// Starts qtrain with these words; `folder` and `input` as in Launch.
 struct Call {

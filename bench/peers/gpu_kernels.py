@@ -1,0 +1,529 @@
+#!/usr/bin/env python3
+"""This project's kernels against PyTorch's, in one process and on one stream.
+
+    python3 gpu_kernels.py --library build/gpu/lib/libqtrain_ops.so --json kernels.json
+    python3 gpu_kernels.py --library ... --device cpu --small       # shows that everything runs, not how fast
+
+Variants run in turns on random data, with inputs rotated past the second-level cache; times are medians of CUDA
+events. A figure counts only if the error of this project's result against float32 is at most 1.5 times that of
+PyTorch's bfloat16 result. The JSON has one entry a figure: {figure, value, goal, ours_ms, torch_ms, ...}; the value is
+PyTorch's time over ours.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import json
+import statistics
+import sys
+import time
+import traceback
+
+import torch
+import torch.nn.functional as F
+
+DTYPES = {torch.float32: b"float32", torch.bfloat16: b"bfloat16", torch.float16: b"float16", torch.int32: b"int32",
+          torch.int64: b"int64", torch.float64: b"float64"}
+ROTATED = 256 << 20  # bytes; the largest second-level cache of a GPU holds 126 MiB
+ERROR_SLACK = 1.5
+HEAD_START = 600_000  # cycles that the GPU waits, so that the host's time for queueing is not measured
+
+
+class CTensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_char_p), ("dims", ctypes.c_int64 * 4),
+                ("rank", ctypes.c_int32), ("adds", ctypes.c_int32)]
+
+
+class CCall(ctypes.Structure):
+    _fields_ = [("op", ctypes.c_char_p), ("tensors", ctypes.POINTER(CTensor)),
+                ("numbers", ctypes.POINTER(ctypes.c_double)), ("tensor_count", ctypes.c_int32),
+                ("number_count", ctypes.c_int32)]
+
+
+class Ops:
+    """bench/ops_library.h"""
+
+    def __init__(self, path, device):
+        self.library = ctypes.CDLL(path)
+        self.library.qtrain_open.restype = ctypes.c_void_p
+        self.library.qtrain_open.argtypes = [ctypes.c_char_p]
+        self.library.qtrain_stream.restype = ctypes.c_void_p
+        self.library.qtrain_stream.argtypes = [ctypes.c_void_p]
+        self.library.qtrain_call.argtypes = [ctypes.c_void_p, ctypes.POINTER(CCall)]
+        self.library.qtrain_error.restype = ctypes.c_char_p
+        self.session = self.library.qtrain_open(device.encode())
+        if not self.session:
+            sys.exit(self.library.qtrain_error().decode())
+
+    def stream(self):
+        return self.library.qtrain_stream(self.session)
+
+    def call(self, op, tensors, numbers=()):
+        """Queues an op. A tensor may be None (left out)."""
+        self.prepare(op, tensors, numbers)()
+
+    def prepare(self, op, tensors, numbers=()):
+        """The same call as a function, so that nothing but the call is timed."""
+        array = (CTensor * len(tensors))()
+        for c, t in zip(array, tensors):
+            if t is None:
+                continue
+            assert t.is_contiguous() and 1 <= t.dim() <= 4
+            c.data, c.dtype, c.rank = t.data_ptr(), DTYPES[t.dtype], t.dim()
+            for i, extent in enumerate(t.shape):
+                c.dims[i] = extent
+        values = (ctypes.c_double * max(len(numbers), 1))(*numbers)
+        call = CCall(op.encode(), array, values, len(tensors), len(numbers))
+
+        def run(kept=(array, values, tensors)):
+            if self.library.qtrain_call(self.session, ctypes.byref(call)):
+                raise RuntimeError(f"{op}: {self.library.qtrain_error().decode()}")
+        return run
+
+
+class Bench:
+    def __init__(self, args):
+        self.args, self.device, self.figures = args, args.device, []
+        self.ops = Ops(args.library, args.device)
+        self.generator = torch.Generator(self.device).manual_seed(1)
+        self.deadline = time.monotonic() + args.seconds
+
+    def random(self, *shape, dtype=torch.bfloat16):
+        return torch.randn(*shape, device=self.device, dtype=torch.float32, generator=self.generator).to(dtype)
+
+    def empty(self, *shape, dtype=torch.bfloat16):
+        return torch.full(shape, float("nan"), device=self.device, dtype=dtype)
+
+    def compiled(self, function):
+        return function if self.args.small or self.args.no_compile else torch.compile(function)
+
+    def copies(self, make):
+        """Sets of inputs, as many as do not fit in the cache."""
+        first = make()
+        size = sum(t.numel() * t.element_size() for t in first if isinstance(t, torch.Tensor))
+        count = 1 if self.args.small else max(1, min(16, -(-ROTATED // size)))
+        return [first] + [make() for _ in range(count - 1)]
+
+    def once(self, run):
+        if self.device == "cpu":
+            begin = time.perf_counter()
+            run()
+            return (time.perf_counter() - begin) * 1e3
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda._sleep(HEAD_START)
+        begin.record()
+        run()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end)
+
+    def times(self, variants):
+        """Medians in milliseconds of {name: [a function for each set of inputs]}, in turns."""
+        for runs in variants.values():
+            for i in range(1 if self.args.small else 3):
+                self.once(runs[i % len(runs)])
+        measured = {name: [] for name in variants}
+        begin, rounds = time.monotonic(), 0
+        while rounds < (1 if self.args.small else 10) or (rounds < 50 and time.monotonic() - begin < self.args.case_seconds):
+            for name, runs in variants.items():
+                measured[name].append(self.once(runs[rounds % len(runs)]))
+            rounds += 1
+        return {name: statistics.median(t) for name, t in measured.items()}
+
+    def report(self, figure, times, goals, errors=None, **more):
+        """One figure for each reference: `goals` is {reference: ratio}."""
+        worst = 0.0
+        for ours, theirs in errors or ():
+            bound = ERROR_SLACK * theirs + 1e-6
+            worst = max(worst, ours / bound) if ours == ours else float("inf")
+        for reference, goal in goals.items():
+            if reference not in times:
+                continue
+            ratio = times[reference] / times["ours"]
+            entry = dict(figure=f"{figure} / {reference}", value=ratio, goal=goal, ours_ms=times["ours"],
+                         torch_ms=times[reference], right=worst <= 1,
+                         errors=[dict(ours=o, torch=t) for o, t in errors or ()], **more)
+            self.figures.append(entry)
+            mark = "" if worst <= 1 else "  WRONG: the error is %.2f of what is allowed" % worst
+            print(f"{entry['figure']:<58} {times['ours']:9.3f} ms {times[reference]:9.3f} ms  {ratio:6.2f}  "
+                  f"goal {goal}{mark}", flush=True)
+
+
+def error(got, want):
+    """Relative, of whole tensors; NaN stays NaN."""
+    got, want = got.float(), want.float()
+    return ((got - want).norm() / want.norm().clamp_min(1e-30)).item()
+
+
+def errors_of(ours, theirs, exact):
+    return [(error(a, e), error(b, e)) for a, b, e in zip(ours, theirs, exact)]
+
+
+def rms(x, weight, eps=1e-6):
+    return x.float() * torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + eps) * weight.float()
+
+
+def copy_case(b):
+    n = 1 << (12 if b.args.small else 29)
+    sets = b.copies(lambda: (b.random(n), b.empty(n)))
+    times = b.times({"ours": [b.ops.prepare("copy", (y, x)) for x, y in sets],
+                     "torch": [lambda x=x, y=y: y.copy_(x) for x, y in sets]})
+    sets[0][1].fill_(float("nan"))
+    b.ops.call("copy", (sets[0][1], sets[0][0]))
+    b.report("copy", times, {"torch": 1.0}, errors_of([sets[0][1]], [sets[0][0]], [sets[0][0]]),
+             bytes_per_second=4 * n / times["ours"] * 1e3, torch_bytes_per_second=4 * n / times["torch"] * 1e3)
+
+
+def add_rms_norm_cases(b):
+    T, C = (8, 64) if b.args.small else (16384, 4096)
+    weight = b.random(C, dtype=torch.float32)
+    compiled = b.compiled(lambda x, r: ((x + r), rms(x + r, weight).to(x.dtype)))
+    make = lambda: (b.random(T, C), b.random(T, C), b.empty(T, C), b.empty(T, C), b.empty(T, dtype=torch.float32))
+    sets = b.copies(make)
+    ours = [b.ops.prepare("rms_norm", (y, inv, x, weight, r, s), (1e-6,)) for x, r, y, s, inv in sets]
+    x, r, y, s, inv = sets[0]
+    ours[0]()
+    sum_exact = x.float() + r.float()
+    errors = errors_of([s, y], compiled(x, r), [sum_exact, rms(sum_exact, weight)])
+    times = b.times({"ours": ours, "torch.compile": [lambda q=q: compiled(q[0], q[1]) for q in sets]})
+    b.report(f"add+RMSNorm fwd {T}x{C}", times, {"torch.compile": 1.05}, errors,
+             bytes_per_second=8 * T * C / times["ours"] * 1e3)
+
+    function = b.compiled(lambda x, w: rms(x, w).to(torch.bfloat16))
+
+    def backward(x, dy):
+        x, w = x.detach().requires_grad_(), weight.detach().requires_grad_()
+        y = function(x, w)
+        return lambda: torch.autograd.grad(y, (x, w), dy, retain_graph=True)
+    dweight = b.empty(C, dtype=torch.float32)
+    ours, theirs = [], []
+    for x, dy, dx, _, inv in sets:
+        inv.copy_(torch.rsqrt(x.float().pow(2).mean(-1) + 1e-6))
+        ours.append(b.ops.prepare("rms_norm_grad", (dx, dweight, dy, x, weight, inv)))
+        theirs.append(backward(x, dy))
+    x, dy, dx = sets[0][:3]
+    ours[0]()
+    exact_x, exact_w = x.float().requires_grad_(), weight.clone().requires_grad_()
+    exact = torch.autograd.grad(rms(exact_x, exact_w), (exact_x, exact_w), dy.float())
+    errors = errors_of([dx, dweight], theirs[0](), exact)
+    times = b.times({"ours": ours, "torch.compile": theirs})
+    b.report(f"RMSNorm bwd {T}x{C}", times, {"torch.compile": 1.3}, errors)
+
+
+def rotate(x, cos, sin):
+    half = x.shape[-1] // 2
+    turned = torch.cat((-x[..., half:], x[..., :half]), -1)
+    return x * torch.cat((cos, cos), -1)[:, None] + turned * torch.cat((sin, sin), -1)[:, None]
+
+
+def rope_case(b):
+    T, heads, D = (8, 4, 64) if b.args.small else (16384, 24, 128)  # 16 query and 8 key heads
+    weight = b.random(D, dtype=torch.float32)
+    angle = torch.arange(T, device=b.device, dtype=torch.float32)[:, None] * torch.rand(D // 2, device=b.device)
+    cos, sin = angle.cos(), angle.sin()
+    positions = torch.arange(T, device=b.device, dtype=torch.int32)
+
+    def plain(x):  # as transformers computes it
+        y = (x.float() * torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype) * weight.to(x.dtype)
+        return rotate(y, cos.to(x.dtype), sin.to(x.dtype))
+    compiled = b.compiled(plain)
+    sets = b.copies(lambda: (b.random(T, heads, D), b.empty(T, heads, D), b.empty(T, heads, dtype=torch.float32)))
+    ours = [b.ops.prepare("rope", (y, x, cos, sin, positions, weight, inv), (1e-6,)) for x, y, inv in sets]
+    x, y, _ = sets[0]
+    ours[0]()
+    errors = errors_of([y], [plain(x)], [rotate(rms(x, weight), cos, sin)])
+    times = b.times({"ours": ours, "torch.compile": [lambda q=q: compiled(q[0]) for q in sets],
+                     "eager": [lambda q=q: plain(q[0]) for q in sets]})
+    b.report(f"qk-norm+RoPE {T}x{heads}x{D}", times, {"torch.compile": 1.3, "eager": 6.0}, errors)
+
+
+def swiglu_cases(b):
+    T, width = (8, 64) if b.args.small else (8192, 14336)
+    compiled = b.compiled(lambda g, u: F.silu(g) * u)
+    sets = b.copies(lambda: tuple(b.random(T, width) for _ in range(3)) + tuple(b.empty(T, width) for _ in range(3)))
+    ours = [b.ops.prepare("swiglu", (y, g, u)) for g, u, _, y, _, _ in sets]
+    g, u, dy, y, dg, du = sets[0]
+    ours[0]()
+    errors = errors_of([y], [compiled(g, u)], [F.silu(g.float()) * u.float()])
+    times = b.times({"ours": ours, "torch.compile": [lambda q=q: compiled(q[0], q[1]) for q in sets]})
+    b.report(f"SwiGLU fwd {T}x{width}", times, {"torch.compile": 1.05}, errors)
+
+    def backward(g, u, dy):
+        g, u = g.detach().requires_grad_(), u.detach().requires_grad_()
+        y = compiled(g, u)
+        return lambda: torch.autograd.grad(y, (g, u), dy, retain_graph=True)
+    ours = [b.ops.prepare("swiglu_grad", (q[4], q[5], q[2], q[0], q[1])) for q in sets]
+    theirs = [backward(*q[:3]) for q in sets]
+    ours[0]()
+    exact_g, exact_u = g.float().requires_grad_(), u.float().requires_grad_()
+    exact = torch.autograd.grad(F.silu(exact_g) * exact_u, (exact_g, exact_u), dy.float())
+    errors = errors_of([dg, du], theirs[0](), exact)
+    times = b.times({"ours": ours, "torch.compile": theirs})
+    b.report(f"SwiGLU bwd {T}x{width}", times, {"torch.compile": 1.05}, errors)
+
+
+def cross_entropy_case(b):
+    n, V = (4, 100) if b.args.small else (4096, 151936)
+    scale = torch.full((1,), 1 / n, device=b.device, dtype=torch.float64)
+    targets = torch.randint(V, (n,), device=b.device, generator=b.generator)
+    targets32 = targets.int()
+    mean = b.compiled(lambda x: F.cross_entropy(x.float(), targets))
+
+    def both(function, x):
+        x = x.detach().requires_grad_()
+        loss = function(x)
+        return loss, torch.autograd.grad(loss, x)[0]
+    eager = lambda x: F.cross_entropy(x.float(), targets)
+    sets = b.copies(lambda: (b.random(n, V), b.empty(n, dtype=torch.float32)))
+    x = sets[0][0].clone()
+    theirs = both(eager, x)
+    exact_x = x.float().requires_grad_()
+    exact_loss = F.cross_entropy(exact_x, targets)
+    exact = (exact_loss, torch.autograd.grad(exact_loss, exact_x)[0])
+    ours = [b.ops.prepare("cross_entropy", (logits, loss, targets32, scale)) for logits, loss in sets]
+    ours[0]()
+    errors = errors_of([sets[0][1].mean(), sets[0][0]], theirs, exact)
+    errors[0] = (errors[0][0], max(errors[0][1], 1e-6))  # a mean of float32 numbers, in another order
+    del exact_x, exact, theirs
+    for logits, _ in sets:  # they have become gradients
+        logits.copy_(x)
+    times = b.times({"ours": ours, "F.cross_entropy": [lambda q=q: both(eager, q[0]) for q in sets],
+                     "torch.compile": [lambda q=q: both(mean, q[0]) for q in sets]})
+    b.report(f"cross-entropy fwd+bwd {n}x{V}", times, {"F.cross_entropy": 4.0, "torch.compile": 1.3}, errors,
+             bytes_per_second=4 * n * V / times["ours"] * 1e3)
+
+
+def adamw_case(b):
+    n = 1000 if b.args.small else 1 << 27
+    lr, decay = 1e-3, 0.01
+    make = lambda: [b.random(n, dtype=torch.float32) for _ in range(2)]
+    (param, grad) = make()
+    exact_param = torch.nn.Parameter(param.double())
+    exact_param.grad = grad.double()
+    torch.optim.AdamW([exact_param], lr=lr, weight_decay=decay).step()
+    theirs = torch.nn.Parameter(param.clone())
+    theirs.grad = grad
+    optimizer = torch.optim.AdamW([theirs], lr=lr, weight_decay=decay, fused=True)
+    optimizer.step()
+    m, v = torch.zeros_like(param), torch.zeros_like(param)
+    control = torch.tensor([lr, 1 - 0.9, 1 - 0.999], device=b.device, dtype=torch.float64)
+    factor = torch.ones(2, device=b.device, dtype=torch.float64)
+    ours = b.ops.prepare("adamw", (param, m, v, grad, control, factor), (decay,))
+    ours()
+    errors = errors_of([param], [theirs.detach()], [exact_param.detach()])
+    times = b.times({"ours": [ours], "torch fused": [optimizer.step]})
+    b.report(f"AdamW {n}", times, {"torch fused": 1.05}, errors, bytes_per_second=28 * n / times["ours"] * 1e3)
+
+
+@contextlib.contextmanager
+def backend(name):
+    if name == "default":
+        yield
+        return
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    with sdpa_kernel({"cuDNN": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}[name]):
+        yield
+
+
+def torch_attention(q, k, v):
+    """[T, H, D] in and out."""
+    turn = lambda x: x.transpose(0, 1)[None]
+    return F.scaled_dot_product_attention(turn(q), turn(k), turn(v), is_causal=True)[0].transpose(0, 1)
+
+
+def attention_case(b, T, D):
+    H = 4 if b.args.small else 16
+    backends = ("default",) if b.device == "cpu" else ("cuDNN", "flash")
+    goals = {"fwd": {"cuDNN": 0.60, "flash": 1.0, "default": 1.0}, "bwd": {"cuDNN": 0.62, "flash": 1.0, "default": 1.0}}
+    borders = torch.tensor([0, T], device=b.device, dtype=torch.int32)
+    flops = 2 * T * (T + 1) * H * D
+    sets = b.copies(lambda: tuple(b.random(T, H, D) for _ in range(4)) + tuple(b.empty(T, H, D) for _ in range(4)) +
+                    (b.empty(H, T, dtype=torch.float32),))
+    forward = [b.ops.prepare("attention", (y, lse, q, k, v, borders), (D ** -0.5,))
+               for q, k, v, dy, y, dq, dk, dv, lse in sets]
+    gradient = [b.ops.prepare("attention_grad", (dq, dk, dv, dy, y, q, k, v, lse, borders), (D ** -0.5,))
+                for q, k, v, dy, y, dq, dk, dv, lse in sets]
+    for run in forward + gradient:
+        run()
+
+    def torch_forward(name, q, k, v):
+        def run():
+            with backend(name):
+                return torch_attention(q, k, v)
+        return run
+
+    def torch_backward(name, q, k, v, dy):
+        q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
+        with backend(name):
+            y = torch_attention(q, k, v)
+        return lambda: torch.autograd.grad(y, (q, k, v), dy, retain_graph=True)
+    fwd, bwd = {"ours": forward}, {"ours": gradient}
+    for name in backends:
+        try:
+            fwd[name] = [torch_forward(name, *s[:3]) for s in sets]
+            bwd[name] = [torch_backward(name, *s[:4]) for s in sets]
+            bwd[name][0]()
+        except RuntimeError as problem:  # a backend that does not take this
+            print(f"SDPA {name}, hd{D}, T={T}: {problem}")
+            fwd.pop(name, None), bwd.pop(name, None)
+    errors = attention_errors(b, sets[0], fwd, bwd) if T <= 4096 else (None, None)
+    more = dict(checked="at smaller sizes") if T > 4096 else {}
+    times = b.times(fwd)
+    b.report(f"attention fwd hd{D} T={T} causal", times, goals["fwd"], errors[0],
+             flops_per_second=flops / times["ours"] * 1e3, **more)
+    times = b.times(bwd)
+    b.report(f"attention bwd hd{D} T={T} causal", times, goals["bwd"], errors[1],
+             flops_per_second=2.5 * flops / times["ours"] * 1e3, **more)
+
+
+def attention_errors(b, tensors, fwd, bwd):
+    q, k, v, dy, y, dq, dk, dv, _ = tensors
+    reference = next((name for name in fwd if name != "ours"), None)
+    if reference is None:
+        return None, None
+    exact_in = [x.float().requires_grad_() for x in (q, k, v)]
+    scores = torch.einsum("ihd,jhd->hij", exact_in[0], exact_in[1]) * q.shape[-1] ** -0.5
+    hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=b.device).triu(1)
+    exact = torch.einsum("hij,jhd->ihd", scores.masked_fill(hidden, float("-inf")).softmax(-1), exact_in[2])
+    forward = errors_of([y], [fwd[reference][0]()], [exact])
+    backward = errors_of([dq, dk, dv], bwd[reference][0](), torch.autograd.grad(exact, exact_in, dy.float()))
+    return forward, backward
+
+
+def packed_case(b):
+    """Documents of different lengths against as many tokens in documents of one length, by FLOPs a second."""
+    one = 8 if b.args.small else 512
+    H, D = 16, 128
+    lengths = {"dense": [4 * one] * 8, "packed": [6 * one, 2 * one, 5 * one, 3 * one, 8 * one, one, 4 * one, 3 * one]}
+    T = sum(lengths["dense"])
+    times, flops = {}, {}
+    sets = b.copies(lambda: tuple(b.random(T, H, D) for _ in range(4)) + tuple(b.empty(T, H, D) for _ in range(4)) +
+                    (b.empty(H, T, dtype=torch.float32),))
+    for way in ("fwd", "bwd"):
+        variants = {}
+        for name, list_of in lengths.items():
+            cu = torch.tensor([0] + list_of, device=b.device).cumsum(0).int()
+            forward = [b.ops.prepare("attention", (s[4], s[8], *s[:3], cu), (D ** -0.5,)) for s in sets]
+            gradient = [b.ops.prepare("attention_grad", (*s[5:8], s[3], s[4], *s[:3], s[8], cu), (D ** -0.5,))
+                        for s in sets]
+            for run in forward:
+                run()
+            variants[name] = forward if way == "fwd" else gradient
+            flops[name] = sum(2 * n * (n + 1) * H * D for n in list_of) * (1 if way == "fwd" else 2.5)
+        times = b.times(variants)
+        # Time of equal work: what the dense batch would take for as many FLOPs.
+        b.report(f"packed attention {way} hd{D} T={T}",
+                 {"ours": times["packed"], "own dense": times["dense"] * flops["packed"] / flops["dense"]},
+                 {"own dense": 0.95}, flops_per_second=flops["packed"] / times["packed"] * 1e3)
+
+
+MODELS = {"0.6B": dict(d=1024, q=2048, k=1024, f=3072, V=151936), "8B": dict(d=4096, q=4096, k=1024, f=14336, V=128256)}
+
+
+def gemm_case(b, M, N, K):
+    """y = x Wt, dx = dy W and dW = dyt x of one layer; medians in milliseconds, errors and FLOPs of each."""
+    sets = b.copies(lambda: (b.random(M, K), b.random(N, K), b.random(M, N), b.empty(M, N), b.empty(M, K), b.empty(N, K)))
+    products = {
+        "y": (lambda x, w, dy, y, dx, dw: ((y, x, w), (0, 1)), lambda x, w, dy: x @ w.t()),
+        "dx": (lambda x, w, dy, y, dx, dw: ((dx, dy, w), (0, 0)), lambda x, w, dy: dy @ w),
+        "dw": (lambda x, w, dy, y, dx, dw: ((dw, dy, x), (1, 0)), lambda x, w, dy: dy.t() @ x)}
+    result = {}
+    for name, (ours, theirs) in products.items():
+        runs = [b.ops.prepare("gemm", *ours(*s)) for s in sets]
+        runs[0]()
+        out = ours(*sets[0])[0][0]
+        rows = slice(0, 64)  # enough to tell a wrong product
+        exact = theirs(*(t.float() for t in sets[0][:3]))[rows] if M * N < 1 << 28 else None
+        errors = errors_of([out[rows]], [theirs(*sets[0][:3])[rows]], [exact]) if exact is not None else []
+        times = b.times({"ours": runs, "torch.matmul": [lambda s=s: theirs(*s[:3]) for s in sets]})
+        result[name] = (times, errors)
+    return result
+
+
+def gemm_list_case(b, name):
+    m, M = MODELS[name], 64 if b.args.small else 16384
+    shrink = 32 if b.args.small else 1
+    layers = [(m["q"], m["d"], 1), (m["k"], m["d"], 2), (m["d"], m["q"], 1), (m["f"], m["d"], 2), (m["d"], m["f"], 1)]
+    total, errors = {"ours": 0.0, "torch.matmul": 0.0}, []
+    for N, K, count in layers:
+        for times, more in gemm_case(b, M, N // shrink, K // shrink).values():
+            errors += more
+            for variant in total:
+                total[variant] += count * times[variant]
+    flops = 6 * M * sum(N * K * c for N, K, c in layers) / shrink ** 2
+    b.report(f"GEMM list of a layer {name} M={M}", total, {"torch.matmul": 1.0}, errors,
+             flops_per_second=flops / total["ours"] * 1e3)
+
+
+def peak_case(b):
+    n = 64 if b.args.small else 8192
+    times, errors = gemm_case(b, n, n, n)["y"]
+    b.report(f"GEMM {n}^3", times, {"torch.matmul": 1.0}, errors, flops_per_second=2 * n ** 3 / times["ours"] * 1e3,
+             torch_flops_per_second=2 * n ** 3 / times["torch.matmul"] * 1e3)
+
+
+def cases(b):
+    lengths = (32,) if b.args.small else (2048, 4096, 8192, 16384)
+    yield "copy", lambda: copy_case(b)
+    yield "peak", lambda: peak_case(b)
+    yield "add_rms_norm", lambda: add_rms_norm_cases(b)
+    yield "rope", lambda: rope_case(b)
+    yield "swiglu", lambda: swiglu_cases(b)
+    yield "cross_entropy", lambda: cross_entropy_case(b)
+    yield "adamw", lambda: adamw_case(b)
+    for D in (128, 64):
+        for T in lengths:
+            yield f"attention hd{D} {T}", lambda: attention_case(b, T, D)
+    yield "packed", lambda: packed_case(b)
+    for name in MODELS:
+        yield f"gemm {name}", lambda: gemm_list_case(b, name)
+
+
+def environment(args):
+    about = dict(torch=torch.__version__, device=args.device, argv=sys.argv)
+    if args.device == "cuda":
+        about |= dict(gpu=torch.cuda.get_device_name(), cuda=torch.version.cuda, cudnn=torch.backends.cudnn.version(),
+                      cudnn_sdp=torch.backends.cuda.cudnn_sdp_enabled(), flash_sdp=torch.backends.cuda.flash_sdp_enabled())
+    print(json.dumps(about), flush=True)
+    return about
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", required=True)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--json")
+    parser.add_argument("--small", action="store_true", help="tiny shapes, one round")
+    parser.add_argument("--no_compile", action="store_true", help="eager functions in the place of torch.compile's")
+    parser.add_argument("--seconds", type=float, default=150, help="start no case after so many")
+    parser.add_argument("--case_seconds", type=float, default=0.4, help="of measuring a case, about")
+    parser.add_argument("--filter", default="")
+    args = parser.parse_args()
+    b = Bench(args)
+    result = dict(environment=environment(args), figures=b.figures, problems=[])
+    stream = contextlib.nullcontext() if args.device == "cpu" else torch.cuda.stream(torch.cuda.ExternalStream(b.ops.stream()))
+    with stream:
+        for name, run in cases(b):
+            if args.filter not in name:
+                continue
+            if time.monotonic() > b.deadline:
+                result["problems"].append(f"{name}: no time was left")
+                continue
+            try:
+                run()
+            except Exception as problem:  # one case must not end the others
+                traceback.print_exc()
+                result["problems"].append(f"{name}: {problem}")
+            if args.device == "cuda":
+                torch.cuda.empty_cache()
+            if args.json:
+                with open(args.json, "w", encoding="utf-8") as file:
+                    json.dump(result, file, indent=1)
+    wrong = [f["figure"] for f in b.figures if not f["right"]]
+    for line in result["problems"] + [f"wrong: {w}" for w in wrong]:
+        print(line)
+    sys.exit(bool(result["problems"] or wrong))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+#include "core/file.h"
+#include "tests/e2e/support.h"
+
+namespace qtrain::e2e {
+namespace {
+
+TEST(Bench, counts_bytes_and_flops_of_every_op) {
+  const TempFolder folder;
+  const fs::path file = folder / "bench.json";
+  const Outcome outcome = qtrain_ok({.words = {"bench", "--device", "cpu", "--small", "--json", file.string()}});
+  EXPECT_THAT(outcome.out, ::testing::HasSubstr("of copy"));
+  std::map<std::string, Json> results;
+  const Json report = read_json(file);
+  for (const Json& r : report.at("results")) results[r.at("name")] = r;
+  for (const char* name :
+       {"copy/4096", "add_rms_norm/16x32", "rms_norm_grad/16x32", "qk_norm_rope/16x(16+8)x128", "cross_entropy/4x4748",
+        "adamw/1000", "attention_grad/hd128/32 packed", "gemm/llama-3.1-8b/down/16x128x448/dw"})
+    EXPECT_TRUE(results.contains(name)) << name;
+  // Three tensors of float32, and two products over the visible half of 32 x 32 scores of 16 heads.
+  EXPECT_EQ(results.at("swiglu/16x96").at("bytes"), 3 * 16 * 96 * 4);
+  EXPECT_EQ(results.at("attention/hd64/32").at("flops"), 2 * 2 * (32 * 33 / 2) * 64 * 16);
+  EXPECT_EQ(results.at("copy/4096").at("share_of_copy"), 1.0);
+  for (const auto& [name, r] : results) EXPECT_GT(r.at("seconds").get<double>(), 0) << name;
+}
+
+TEST(Bench, measures_what_the_filter_names) {
+  const Outcome outcome = qtrain_ok({.words = {"bench", "swiglu", "--device", "cpu", "--small"}});
+  EXPECT_THAT(outcome.out, ::testing::HasSubstr("swiglu_grad/"));
+  EXPECT_THAT(outcome.out, ::testing::Not(::testing::HasSubstr("adamw")));
+}
+
+}  // namespace
+}  // namespace qtrain::e2e

@@ -1,0 +1,95 @@
+#include <fmt/format.h>
+
+#include "core/file.h"
+#include "core/json.h"
+#include "kernels/cpu/isa.h"
+#include "train/bench/measure.h"
+#include "train/cli/arguments.h"
+#include "train/version.h"
+
+namespace qtrain {
+namespace {
+
+using bench::Case;
+
+/// Bytes and FLOPs a second that this device was seen to reach; 0: unknown.
+struct Limits {
+  double bytes = 0, flops = 0;
+};
+
+struct Result {
+  std::string name;
+  double seconds, bytes, flops;
+};
+
+Device device_named(const std::string& name) {
+  if (name == "cpu" || (name == "auto" && !cuda_problem().empty())) return {};
+  if (const std::string problem = cuda_problem(); !problem.empty())
+    fail(ErrorKind::usage, {.cause = problem, .remedy = "use --device cpu"});
+  return {DeviceKind::cuda, 0};
+}
+
+Result measure(Ctx& ctx, const Case& c, const bench::Effort& effort) {
+  return {c.name, bench::median_seconds(ctx, c, effort), c.bytes, c.flops};
+}
+
+Json json_of(const Result& r, const Limits& limits) {
+  const auto share = [&](double work, double limit) {
+    return work > 0 && limit > 0 ? Json(work / r.seconds / limit) : Json(nullptr);
+  };
+  return {{"name", r.name},
+          {"seconds", r.seconds},
+          {"bytes", r.bytes},
+          {"flops", r.flops},
+          {"bytes_per_second", r.bytes / r.seconds},
+          {"flops_per_second", r.flops / r.seconds},
+          {"share_of_copy", share(r.bytes, limits.bytes)},
+          {"share_of_gemm", share(r.flops, limits.flops)}};
+}
+
+std::string line_of(const Result& r, const Limits& limits) {
+  std::string line = fmt::format("{:<46} {:>12.1f} us", r.name, r.seconds * 1e6);
+  if (r.bytes > 0)
+    line += fmt::format(" {:>10.2f} GB/s  {:>4.0f} % of copy", r.bytes / r.seconds / 1e9,
+                        100 * r.bytes / r.seconds / limits.bytes);
+  if (r.flops > 0)
+    line += fmt::format(" {:>10.3f} TFLOP/s {:>3.0f} % of gemm", r.flops / r.seconds / 1e12,
+                        100 * r.flops / r.seconds / limits.flops);
+  return line;
+}
+
+}  // namespace
+
+/// `qtrain bench [FILTER]`: single ops in the shapes of a training step, against what the device reaches in a copy and
+/// in a large product.
+int run_bench(const Arguments& args) {
+  const Device device = device_named(args.device());
+  const bool small = args.has("small");
+  const bench::Sizes sizes = small ? bench::small_sizes(device) : bench::sizes_for(device);
+  const bench::Effort effort = small ? bench::Effort{0, 0} : bench::effort_for(device);
+  const std::string filter = args.operands().empty() ? "" : args.operand(0);
+  Ctx ctx(device, MatmulPrecision::storage, static_cast<int>(args.integer("threads").value_or(0)));
+
+  const Result copy = measure(ctx, bench::copy_case(sizes), effort);
+  const Result product = measure(ctx, bench::product_case(sizes), effort);
+  const Limits limits{copy.bytes / copy.seconds, product.flops / product.seconds};
+  const std::string name = device.kind == DeviceKind::cuda ? cuda_info().name : describe_cpu();
+  args.log().result(fmt::format("{}, operands in {}", name, name_of(sizes.dtype)));
+  Json json{{"version", kVersion},
+            {"device", name},
+            {"dtype", name_of(sizes.dtype)},
+            {"filter", filter},
+            {"results", Json::array()}};
+  const auto report = [&](const Result& r) {
+    args.log().result(line_of(r, limits));
+    json["results"].push_back(json_of(r, limits));
+  };
+  report(copy);
+  report(product);
+  for (const Case& c : bench::op_cases(sizes))
+    if (c.name.find(filter) != std::string::npos) report(measure(ctx, c, effort));
+  if (const auto file = args.text("json")) write_file(*file, dump_json(json, 2) + "\n");
+  return 0;
+}
+
+}  // namespace qtrain
