@@ -26,9 +26,11 @@ struct Place {
 
 Place place_of(const Config& config, const EstimateOptions& options, int threads) {
   const ComputeChoice choice = compute_choice(config);
-  if (options.gpu)
-    return {plan_compute_on_gpu(choice),
-            target_gpu(std::string(options.gpu->name), options.gpu->major, usable_memory(*options.gpu))};
+  if (const GpuModel* gpu = options.gpu) {
+    const ComputePlan compute = plan_compute_on_gpu(choice);
+    require_precision(compute.matmul, gpu->name, gpu->major);
+    return {compute, target_gpu(std::string(gpu->name), gpu->major, usable_memory(*gpu))};
+  }
   constexpr int kUnknownGpu = 9;
   if (choice.device == "cuda" && !cuda_problem().empty())
     return {plan_compute_on_gpu(choice), target_gpu("a GPU that is not here", kUnknownGpu, 0)};

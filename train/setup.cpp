@@ -106,11 +106,7 @@ const char* describe_on_cuda(MatmulPrecision precision) {
 Ctx cuda_context(const ComputeChoice& choice, Log& log) {
   const DeviceInfo gpu = cuda_info();
   const MatmulPrecision precision = cuda_precision(choice);
-  if (precision == MatmulPrecision::bf16 && gpu.major < 8)
-    fail(ErrorKind::usage,
-         {.cause = fmt::format("bfloat16 needs a GPU of compute capability 8.0 or newer, {} has {}.{}", gpu.name,
-                               gpu.major, gpu.minor),
-          .remedy = "compute in float16 (fp16=true), or in float32 (bf16=false; --dtype float32)"});
+  require_precision(precision, gpu.name, gpu.major);
   log.info("device: {}, {:.1f} of {:.1f} GB free, compute capability {}.{}, {}", gpu.name,
            static_cast<double>(gpu.free_bytes) / 1e9, static_cast<double>(gpu.total_bytes) / 1e9, gpu.major, gpu.minor,
            describe_on_cuda(precision));
@@ -142,6 +138,13 @@ void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter)
 
 Ctx make_context(const ComputeChoice& choice, Log& log) {
   return wants_cuda(choice) ? cuda_context(choice, log) : cpu_context(choice, log);
+}
+
+void require_precision(MatmulPrecision precision, std::string_view gpu, int major) {
+  if (precision == MatmulPrecision::bf16 && major < 8)
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("bfloat16 needs a GPU of compute capability 8.0 or newer, {} is older", gpu),
+          .remedy = "compute in float16 (fp16=true), or in float32 (bf16=false; --dtype float32)"});
 }
 
 ComputePlan plan_compute_on_gpu(const ComputeChoice& choice) {

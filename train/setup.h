@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "core/context.h"
 #include "core/log.h"
@@ -41,6 +42,8 @@ struct ComputePlan {
 };
 /// What make_context would choose.
 ComputePlan plan_compute(const ComputeChoice& choice);
+/// A usage error where a GPU of this compute capability does not multiply in that way.
+void require_precision(MatmulPrecision precision, std::string_view gpu, int major);
 /// What it would choose if a GPU were here.
 ComputePlan plan_compute_on_gpu(const ComputeChoice& choice);
 ComputeChoice compute_choice(const Config& config);

@@ -207,8 +207,7 @@ Trainer::StepResult Trainer::train_step() {
   // As transformers: a window without targets has zero gradients, and the optimizer still steps.
   if (targets == 0) log_.warn("step {}: no token of the window is a target", state_.step + 1);
   run_window(r, targets);
-  r.updated = settle(r);
-  if (r.updated) optimizer_->set_updates(optimizer_->updates() + 1);
+  if (settle(r)) optimizer_->set_updates(optimizer_->updates() + 1);
   return r;
 }
 
@@ -358,9 +357,10 @@ void Trainer::finish(double seconds, std::int64_t first_step) {
   Json summary = results;
   summary["tokens_per_second"] = tokens / seconds;
   summary["peak_rss_mb"] = resident_memory().peak_mb;
-  summary["memory"] = {{"planned", memory_.json()},
-                       {"pinned", memory_.pinned_json()},
-                       {"allocated", allocated_bytes(ctx_.device().kind).most}};
+  const std::size_t used = allocated_bytes(ctx_.device().kind).most, planned = memory_.total();
+  if (used > planned)
+    log_.warn("memory: {:.1f} MiB more were used than planned", static_cast<double>(used - planned) / kMib);
+  summary["memory"] = {{"planned", memory_.json()}, {"pinned", memory_.pinned_json()}, {"allocated", used}};
   if (step_->graphs().replays() > 0)
     summary["cuda_graphs"] = {{"kept", step_->graphs().size()}, {"replays", step_->graphs().replays()}};
   write_file(results_file, dump_json(summary, 2) + "\n");

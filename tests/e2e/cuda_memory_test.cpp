@@ -30,12 +30,12 @@ class CudaOffload : public CudaRun {
   }
 };
 
-// What is sent early or late, recorded or not.
+// Each wait between the two streams is needed in one of these: without it the run fails or has other bits.
 TEST_F(CudaOffload, changes_no_bits) {
   const std::string kept = trained(run(Json::object()));
   const Json both{{"activation_offloading", true}, {"optimizer_offload", true}};
   for (const auto& [streams, graphs] :
-       {std::pair{"streams=late", true}, {"streams=early", false}, {"streams=random,seed=3", true}}) {
+       {std::pair{"streams=late", true}, {"streams=early", true}, {"streams=random,seed=3", false}}) {
     setenv("QTRAIN_EMULATION", streams, 1);
     Json c = run(both);
     c["use_cuda_graphs"] = graphs;

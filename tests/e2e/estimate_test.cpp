@@ -73,6 +73,12 @@ TEST_F(EstimateOf, ends_with_4_where_the_run_does_not_fit) {
   EXPECT_THAT(outcome.err, HasSubstr("per_device_train_batch_size="));
 }
 
+TEST_F(EstimateOf, refuses_bfloat16_on_a_card_without_it) {
+  const Outcome outcome = estimate(config({{"bf16", true}}), {"--gpu", "T4"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("fp16=true"));
+}
+
 TEST_F(EstimateOf, names_the_cards_it_knows) {
   const Outcome outcome = estimate(config(Json::object()), {"--gpu", "abacus"});
   EXPECT_EQ(outcome.code, 2);
