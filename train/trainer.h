@@ -37,7 +37,6 @@ class Trainer {
   struct StepResult {
     double loss = 0, grad_norm = 0, learning_rate = 0;
     std::int64_t tokens = 0;
-    bool updated = false;
   };
 
   void load_data();

@@ -22,6 +22,7 @@ class WidenedProduct {
   WidenedProduct(const Gemm& g, DType operands) : product_(g) {
     product_.a = widened(g.a, operands, a_);
     product_.b = widened(g.b, operands, b_);
+    if (g.bias) product_.bias = widened(g.bias, g.bias.dtype, bias_);
     if (g.c.t.dtype == DType::f16) product_.c.t = {c_from(g.c.t), DType::f32, g.c.t.shape};
   }
   void run(Ctx& ctx, const Tensor& result) {
@@ -31,10 +32,10 @@ class WidenedProduct {
 
  private:
   static ConstTensor widened(ConstTensor t, DType operands, std::vector<float>& values) {
+    if (operands != DType::f16) return t;
     values.resize(static_cast<std::size_t>(t.numel()));
     const auto round = [](auto x) { return static_cast<float>(F16(static_cast<float>(x))); };
     const auto convert = [&]<class T>() { std::transform(t.as<T>(), t.as<T>() + t.numel(), values.begin(), round); };
-    if (operands != DType::f16) return t;
     if (t.dtype == DType::f16)
       convert.template operator()<F16>();
     else
@@ -47,7 +48,7 @@ class WidenedProduct {
   }
 
   Gemm product_;
-  std::vector<float> a_, b_, c_;
+  std::vector<float> a_, b_, bias_, c_;
 };
 
 /// Nothing is converted here; what a GPU would convert is held against what was reserved for it.
@@ -84,6 +85,7 @@ void run_cuda(Ctx& ctx, const Gemm& g) {
     Gemm host = g;
     host.a = on_host(g.a);
     host.b = on_host(g.b);
+    host.bias = on_host(g.bias);
     host.c.t.device = {};
     WidenedProduct(host, gemm_operand_type(ctx.matmul(), g.a.dtype, g.b.dtype)).run(ctx, host.c.t);
     emulation::mark(g.c.t.data, g.c.t.bytes(), emulation::State::initialised);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <bit>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "kernels/cuda/native/gemm_plan.h"
 #include "kernels/elementwise.h"
@@ -29,13 +31,14 @@ class Converted {
   }
   void reserve(std::size_t bytes) {
     if (memory_.bytes() >= bytes) return;
-    memory_ = {};
-    memory_ = DeviceMemory(device_, bytes, "operands of another type");
+    DeviceMemory larger(device_, bytes, "operands of another type");
+    outgrown_.push_back(std::exchange(memory_, std::move(larger)));
   }
 
  private:
   Device device_;
   DeviceMemory memory_;
+  std::vector<DeviceMemory> outgrown_;  ///< recorded products may read it
 };
 
 /// What products need from one to the next.
