@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# Everything that only a GPU can show, in less than nine minutes: tests, memory checks, speed against PyTorch.
+# Usage: scripts/gpu_suite.sh [--prebuilt DIR] [--dry-run]
+#   --prebuilt DIR   programs of scripts/gpu_prebuild.sh, or a build folder; else they are built here
+#   --dry-run        tiny sizes on a machine without a GPU, with programs of an `emulated` build
+# Needs nvcc 13 (compute-sanitizer, cuBLASLt) and python3 with torch, transformers and peft; no network. No part ends the
+# others. Results: OUT/results.json and OUT/suite.log (OUT: build/gpu_suite), and a table of figure, value, goal, ratio.
+set -uo pipefail
+SECONDS=0
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+prebuilt=""
+dry=0
+command_line="scripts/gpu_suite.sh $*"
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --prebuilt)
+      [ -d "${2:-}" ] || die "--prebuilt needs a folder"
+      prebuilt="$(cd "$2" && pwd)"
+      shift
+      ;;
+    --dry-run) dry=1 ;;
+    -h | --help) sed -n '2,7s/^# //p' "${BASH_SOURCE[0]}" && exit 0 ;;
+    *) die "unknown option '$1' (see --help)" ;;
+  esac
+  shift
+done
+
+OUT="${OUT:-build/gpu_suite}"
+mkdir -p "$OUT"
+OUT="$(cd "$OUT" && pwd)"
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+log="$OUT/suite.log"
+: >"$log"
+last_second=525 # no part runs longer: the whole stays below nine minutes
+
+# part NAME BUDGET COMMAND...: runs it for at most BUDGET seconds and writes down how it ended.
+part() {
+  local name="$1" budget="$2" left=$((last_second - SECONDS)) begin=$SECONDS status=0 state=passed
+  shift 2
+  if [ "$left" -lt 5 ]; then
+    printf '%s\t%s\t%s\n' "$name" "no time left" 0 >>"$work/parts.tsv"
+    say "== $name: no time left"
+    return
+  fi
+  [ "$budget" -le "$left" ] || budget="$left"
+  printf '\n== %s (at most %s s)\n$ %s\n' "$name" "$budget" "$*" >>"$log"
+  timeout --kill-after=5 "$budget" "$@" </dev/null >>"$log" 2>&1 || status=$?
+  case "$status" in
+    0) ;;
+    124 | 137) state="stopped after $budget s" ;;
+    *) state="failed with $status" ;;
+  esac
+  printf '%s\t%s\t%s\n' "$name" "$state" "$((SECONDS - begin))" >>"$work/parts.tsv"
+  say "== $name: $state, $((SECONDS - begin)) s"
+}
+absent() {
+  printf '%s\t%s\t0\n' "$1" "skipped: $2" >>"$work/parts.tsv"
+  say "== $1: skipped, $2"
+}
+
+if [ -z "$prebuilt" ]; then
+  [ "$dry" = 0 ] || die "--dry-run needs --prebuilt with the folder of an emulated build that has QTRAIN_OPS_LIBRARY=ON"
+  prebuilt="$work/prebuilt"
+  part "build" 180 scripts/gpu_prebuild.sh "$prebuilt"
+fi
+for file in bin/qtrain bin/test_cuda bin/test_e2e_cuda lib/libqtrain_ops.so; do
+  [ -f "$prebuilt/$file" ] || say "missing: $prebuilt/$file"
+done
+
+# PyTorch brings a cuBLASLt of its own, which programs take where the toolkit has none.
+programs_libraries=""
+if ! ls /usr/local/cuda/lib64/libcublasLt.so.13 >/dev/null 2>&1; then
+  programs_libraries="$(python3 -c 'import glob, importlib.util, os
+spec = importlib.util.find_spec("torch")
+found = glob.glob(os.path.dirname(os.path.dirname(spec.origin)) + "/nvidia/*/lib/libcublasLt.so.13") if spec else []
+print(os.path.dirname(found[0]) if found else "")')"
+fi
+own=(env "LD_LIBRARY_PATH=$programs_libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "QTRAIN_SOURCE_DIR=$ROOT"
+  "QTRAIN_PROGRAM=$prebuilt/bin/qtrain" "XDG_CACHE_HOME=$work/cache")
+tests="$prebuilt/bin/test_cuda"
+sanitizer="$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)"
+
+if [ "$dry" = 1 ]; then
+  device=(--device cpu --small)
+  test_filter='Ptx.*:*FollowsDouble/rms_norm*'
+  e2e_filter='CudaBench.*'
+  bench=(--small)
+else
+  device=(--device cuda)
+  test_filter='*'
+  e2e_filter='*'
+  bench=()
+fi
+quick_filter='Ptx.*:*FollowsDouble/*'
+
+part "doctor" 20 "${own[@]}" "$prebuilt/bin/qtrain" doctor
+part "test_cuda" 70 "${own[@]}" "$tests" "--gtest_filter=$test_filter" "--gtest_output=json:$work/test_cuda.json"
+part "test_e2e_cuda" 60 "${own[@]}" "$prebuilt/bin/test_e2e_cuda" "--gtest_filter=$e2e_filter" \
+  "--gtest_output=json:$work/test_e2e_cuda.json"
+part "kernels" 115 "${own[@]}" python3 bench/peers/gpu_kernels.py --library "$prebuilt/lib/libqtrain_ops.so" "${device[@]}" \
+  --seconds 95 --json "$work/kernels.json"
+step() { # step CASE SECONDS_OF_EACH_PROGRAM
+  part "step $1" $((2 * $2 + 5)) "${own[@]}" python3 bench/peers/gpu_step.py --qtrain "$prebuilt/bin/qtrain" --case "$1" \
+    "${device[@]}" --seconds "$2" --json "$work/step_$1.json"
+}
+step qwen3-0.6b 40
+step llama-3.1-8b 60
+if [ -n "$sanitizer" ]; then
+  part "memcheck" 50 "${own[@]}" "$sanitizer" --tool memcheck --error-exitcode 9 "$tests" "--gtest_filter=$quick_filter"
+  part "racecheck" 40 "${own[@]}" "$sanitizer" --tool racecheck --error-exitcode 9 "$tests" "--gtest_filter=$quick_filter"
+else
+  absent "memcheck" "there is no compute-sanitizer"
+  absent "racecheck" "there is no compute-sanitizer"
+fi
+part "qtrain bench" 40 "${own[@]}" "$prebuilt/bin/qtrain" bench --device cuda "${bench[@]}" --json "$work/bench.json"
+
+[ "$dry" = 0 ] || say "A dry run: the figures below are of tiny sizes on the processor and mean nothing."
+python3 scripts/gpu_results.py --parts "$work" --output "$OUT/results.json" --command "$command_line" \
+  --commit "$(cat "$prebuilt/commit" 2>/dev/null || git rev-parse HEAD 2>/dev/null || echo unknown)" --seconds "$SECONDS"
