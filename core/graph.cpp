@@ -11,6 +11,11 @@ Graph::Graph(Stream& stream, const char* name, const std::function<void()>& work
   cuda::begin_record(stream.handle());
   try {
     work();
+  } catch (const Error& e) {
+    cuda::drop_record(stream.handle());
+    ErrorText text = e.text();
+    if (text.place.empty()) text.place = std::string("recording '") + name + "' after " + stream.recent_launches();
+    fail(e.kind(), text);
   } catch (...) {
     cuda::drop_record(stream.handle());
     throw;
@@ -50,7 +55,7 @@ void GraphCache::run(Stream& stream, const char* name, const Key& key, const std
     return;
   }
   if (!e.graph) {
-    e.graph = std::make_unique<Graph>(stream, name, work);
+    e.graph.emplace(stream, name, work);
     ++records_;
   } else if (cuda::compares_graphs()) {
     e.graph->require_same(Graph(stream, name, work));

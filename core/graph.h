@@ -4,6 +4,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/device.h"
@@ -47,8 +48,8 @@ class GraphCache {
  private:
   struct Entry {
     Key key;
-    bool seen = false;                       ///< it ran once
-    std::unique_ptr<Graph> graph = nullptr;  ///< from the second time on
+    bool seen = false;                ///< it ran once
+    std::optional<Graph> graph = {};  ///< from the second time on
   };
   Entry& entry(const Key& key);
 

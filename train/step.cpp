@@ -3,8 +3,6 @@
 namespace qtrain {
 namespace {
 
-enum Sum : std::uint8_t { kLoss, kSquares, kSums };
-
 Sizes sizes_for(Device device) {
   return device.kind == DeviceKind::cuda ? Sizes::classes : Sizes::exact;
 }

@@ -19,7 +19,9 @@ class TrainStep {
   /// The model and the optimizer have their memory.
   TrainStep(Ctx& ctx, Transformer& model, Optimizer& optimizer, const Options& options);
   /// Of the device.
-  static std::size_t bytes(std::int64_t most_tokens) { return BatchFeed::bytes(most_tokens) + DeviceNumbers::bytes(2); }
+  static std::size_t bytes(std::int64_t most_tokens) {
+    return BatchFeed::bytes(most_tokens) + DeviceNumbers::bytes(kSums);
+  }
 
   /// Begins a window: gradients and sums become 0.
   void begin();
@@ -34,6 +36,8 @@ class TrainStep {
   const GraphCache& graphs() const { return graphs_; }
 
  private:
+  enum Sum : std::uint8_t { kLoss, kSquares, kSums };
+
   Ctx& ctx_;
   Transformer& model_;
   Optimizer& optimizer_;

@@ -9,10 +9,15 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+/// A run of so many steps on one short row at a time.
+Json short_run(int steps, Json more = Json::object()) {
+  more.update({{"max_steps", steps}, {"max_length", 24}, {"per_device_train_batch_size", 1}});
+  return more;
+}
+
 TEST_F(CudaRun, graphs_change_no_bits) {
-  const Json short_rows{{"max_steps", 5}, {"max_length", 24}, {"per_device_train_batch_size", 1}};
   for (const bool adapter : {false, true}) {
-    Json c = adapter ? lora(short_rows) : config(short_rows);
+    Json c = adapter ? lora(short_run(5)) : config(short_run(5));
     const std::string recorded = trained(c);
     // Of 10 micro-batches and 5 updates, all but the first of each size.
     EXPECT_GE(read_json(folder_ / "out/train_results.json").at("cuda_graphs").at("replays"), 4 + 5);
@@ -22,10 +27,22 @@ TEST_F(CudaRun, graphs_change_no_bits) {
   }
 }
 
+// Their tables depend on the longest document of a batch, whatever its size.
+TEST_F(CudaRun, graphs_change_no_bits_of_dynamic_positions) {
+  Json model = read_json(folder_ / "model/config.json");
+  model["rope_scaling"] = {{"rope_type", "dynamic"}, {"factor", 4.0}};
+  model["max_position_embeddings"] = 8;
+  write_file(folder_ / "model/config.json", dump_json(model));
+  Json c = config(short_run(5));
+  const std::string recorded = trained(c);
+  c["use_cuda_graphs"] = false;
+  EXPECT_TRUE(recorded == trained(c));
+}
+
 TEST_F(CudaRun, in_float16_is_near_float32) {
-  trained(config({{"max_steps", 3}}));
+  trained(config(short_run(3)));
   const std::vector<double> wide = losses();
-  trained(config({{"max_steps", 3}, {"fp16", true}}));
+  trained(config(short_run(3, {{"fp16", true}})));
   const std::vector<double> narrow = losses();
   ASSERT_EQ(narrow.size(), 3u);
   EXPECT_NE(narrow, wide) << "fp16 has no effect";
@@ -38,7 +55,7 @@ TEST_F(CudaRun, in_float16_is_near_float32) {
 class Float16Run : public CudaRun {
  protected:
   Json config16(int steps) const {
-    return config({{"max_steps", steps}, {"fp16", true}, {"save_strategy", "steps"}, {"save_steps", 1}});
+    return config(short_run(steps, {{"fp16", true}, {"save_strategy", "steps"}, {"save_steps", 1}}));
   }
   void start_with(double scale, std::int64_t clean_steps) const {
     trained(config16(1));
