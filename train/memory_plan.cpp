@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "core/parallel.h"
 #include "kernels/gemm.h"
 #include "model/recompute.h"
 #include "optim/state_offload.h"

@@ -124,6 +124,7 @@ void Trainer::allocate() {
     if (run.work.evaluation) evaluator_ = std::make_unique<Evaluator>(ctx_.device(), *data_->evaluation_loader);
   } catch (const Error& e) {  // others took what was there
     if (e.kind() != ErrorKind::memory) throw;
+    run.target = target_here(ctx_.device(), ctx_.pool().size());
     fail(ErrorKind::memory, does_not_fit(run));
   }
   optimizer_->state().initialise(ctx_, 0);

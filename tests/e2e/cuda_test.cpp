@@ -46,7 +46,6 @@ TEST_F(CudaRun, recomputation_gives_the_same_bits) {
     const std::string kept = trained(base({{"gradient_checkpointing", false}}));
     EXPECT_TRUE(kept == trained(base({{"gradient_checkpointing", "selective"}}))) << "selective, adapter " << adapter;
     EXPECT_TRUE(kept == trained(base({{"gradient_checkpointing", true}}))) << "block, adapter " << adapter;
-    EXPECT_TRUE(kept == trained(base({{"gradient_checkpointing", "blocks:2"}}))) << "blocks:2, adapter " << adapter;
   }
 }
 
