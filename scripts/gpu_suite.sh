@@ -77,18 +77,20 @@ spec = importlib.util.find_spec("torch")
 found = glob.glob(os.path.dirname(os.path.dirname(spec.origin)) + "/nvidia/*/lib/libcublasLt.so.13") if spec else []
 print(os.path.dirname(found[0]) if found else "")')"
 fi
-own=(env "LD_LIBRARY_PATH=$programs_libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "QTRAIN_SOURCE_DIR=$ROOT"
-  "QTRAIN_PROGRAM=$prebuilt/bin/qtrain" "XDG_CACHE_HOME=$work/cache")
+own=(env "QTRAIN_SOURCE_DIR=$ROOT" "QTRAIN_PROGRAM=$prebuilt/bin/qtrain" "XDG_CACHE_HOME=$work/cache")
+[ -z "$programs_libraries" ] || own+=("LD_LIBRARY_PATH=$programs_libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
 tests="$prebuilt/bin/test_cuda"
 sanitizer="$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)"
 
 if [ "$dry" = 1 ]; then
   device=(--device cpu --small)
+  compiled=(--no_compile)
   test_filter='Ptx.*:*FollowsDouble/rms_norm*'
   e2e_filter='CudaBench.*'
   bench=(--small)
 else
   device=(--device cuda)
+  compiled=()
   test_filter='*'
   e2e_filter='*'
   bench=()
@@ -100,7 +102,7 @@ part "test_cuda" 70 "${own[@]}" "$tests" "--gtest_filter=$test_filter" "--gtest_
 part "test_e2e_cuda" 60 "${own[@]}" "$prebuilt/bin/test_e2e_cuda" "--gtest_filter=$e2e_filter" \
   "--gtest_output=json:$work/test_e2e_cuda.json"
 part "kernels" 115 "${own[@]}" python3 bench/peers/gpu_kernels.py --library "$prebuilt/lib/libqtrain_ops.so" "${device[@]}" \
-  --seconds 95 --json "$work/kernels.json"
+  "${compiled[@]}" --seconds 95 --json "$work/kernels.json"
 step() { # step CASE SECONDS_OF_EACH_PROGRAM
   part "step $1" $((2 * $2 + 5)) "${own[@]}" python3 bench/peers/gpu_step.py --qtrain "$prebuilt/bin/qtrain" --case "$1" \
     "${device[@]}" --seconds "$2" --json "$work/step_$1.json"

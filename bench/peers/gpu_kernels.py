@@ -2,11 +2,11 @@
 """This project's kernels against PyTorch's, in one process and on one stream.
 
     python3 gpu_kernels.py --library build/gpu/lib/libqtrain_ops.so --json kernels.json
-    python3 gpu_kernels.py --library ... --device cpu --small       # shows that everything runs, not how fast
+    python3 gpu_kernels.py --library ... --device cpu --small --no_compile       # shows that everything runs
 
 Variants run in turns on random data, with inputs rotated past the second-level cache; times are medians of CUDA
 events. A figure counts only if the error of this project's result against float32 is at most 1.5 times that of
-PyTorch's bfloat16 result. The JSON has one entry a figure: {figure, value, goal, ours_ms, torch_ms, ...}; the value is
+PyTorch's eager bfloat16 result. The JSON has one entry a figure: {figure, value, goal, ours_ms, torch_ms, ...}; the value is
 PyTorch's time over ours.
 """
 
@@ -20,6 +20,7 @@ import time
 import traceback
 
 import torch
+import torch._functorch.config
 import torch.nn.functional as F
 
 DTYPES = {torch.float32: b"float32", torch.bfloat16: b"bfloat16", torch.float16: b"float16", torch.int32: b"int32",
@@ -95,7 +96,8 @@ class Bench:
         return torch.full(shape, float("nan"), device=self.device, dtype=dtype)
 
     def compiled(self, function):
-        return function if self.args.small or self.args.no_compile else torch.compile(function)
+        """Keeps intermediate results in float32, so errors are measured against the eager function's."""
+        return function if self.args.no_compile else torch.compile(function)
 
     def copies(self, make):
         """Sets of inputs, as many as do not fit in the cache."""
@@ -177,21 +179,23 @@ def copy_case(b):
 def add_rms_norm_cases(b):
     T, C = (8, 64) if b.args.small else (16384, 4096)
     weight = b.random(C, dtype=torch.float32)
-    compiled = b.compiled(lambda x, r: ((x + r), rms(x + r, weight).to(x.dtype)))
+    plain = lambda x, r: ((x + r), rms(x + r, weight).to(x.dtype))
+    compiled = b.compiled(plain)
     make = lambda: (b.random(T, C), b.random(T, C), b.empty(T, C), b.empty(T, C), b.empty(T, dtype=torch.float32))
     sets = b.copies(make)
     ours = [b.ops.prepare("rms_norm", (y, inv, x, weight, r, s), (1e-6,)) for x, r, y, s, inv in sets]
     x, r, y, s, inv = sets[0]
     ours[0]()
     sum_exact = x.float() + r.float()
-    errors = errors_of([s, y], compiled(x, r), [sum_exact, rms(sum_exact, weight)])
+    errors = errors_of([s, y], plain(x, r), [sum_exact, rms(sum_exact, weight)])
     times = b.times({"ours": ours, "torch.compile": [lambda q=q: compiled(q[0], q[1]) for q in sets]})
     b.report(f"add+RMSNorm fwd {T}x{C}", times, {"torch.compile": 1.05}, errors,
              bytes_per_second=8 * T * C / times["ours"] * 1e3)
 
-    function = b.compiled(lambda x, w: rms(x, w).to(torch.bfloat16))
+    plain = lambda x, w: rms(x, w).to(torch.bfloat16)
+    compiled = b.compiled(plain)
 
-    def backward(x, dy):
+    def backward(function, x, dy):
         x, w = x.detach().requires_grad_(), weight.detach().requires_grad_()
         y = function(x, w)
         return lambda: torch.autograd.grad(y, (x, w), dy, retain_graph=True)
@@ -200,12 +204,12 @@ def add_rms_norm_cases(b):
     for x, dy, dx, _, inv in sets:
         inv.copy_(torch.rsqrt(x.float().pow(2).mean(-1) + 1e-6))
         ours.append(b.ops.prepare("rms_norm_grad", (dx, dweight, dy, x, weight, inv)))
-        theirs.append(backward(x, dy))
+        theirs.append(backward(compiled, x, dy))
     x, dy, dx = sets[0][:3]
     ours[0]()
     exact_x, exact_w = x.float().requires_grad_(), weight.clone().requires_grad_()
     exact = torch.autograd.grad(rms(exact_x, exact_w), (exact_x, exact_w), dy.float())
-    errors = errors_of([dx, dweight], theirs[0](), exact)
+    errors = errors_of([dx, dweight], backward(plain, x, dy)(), exact)
     times = b.times({"ours": ours, "torch.compile": theirs})
     b.report(f"RMSNorm bwd {T}x{C}", times, {"torch.compile": 1.3}, errors)
 
@@ -239,25 +243,26 @@ def rope_case(b):
 
 def swiglu_cases(b):
     T, width = (8, 64) if b.args.small else (8192, 14336)
-    compiled = b.compiled(lambda g, u: F.silu(g) * u)
+    plain = lambda g, u: F.silu(g) * u
+    compiled = b.compiled(plain)
     sets = b.copies(lambda: tuple(b.random(T, width) for _ in range(3)) + tuple(b.empty(T, width) for _ in range(3)))
     ours = [b.ops.prepare("swiglu", (y, g, u)) for g, u, _, y, _, _ in sets]
     g, u, dy, y, dg, du = sets[0]
     ours[0]()
-    errors = errors_of([y], [compiled(g, u)], [F.silu(g.float()) * u.float()])
+    errors = errors_of([y], [plain(g, u)], [F.silu(g.float()) * u.float()])
     times = b.times({"ours": ours, "torch.compile": [lambda q=q: compiled(q[0], q[1]) for q in sets]})
     b.report(f"SwiGLU fwd {T}x{width}", times, {"torch.compile": 1.05}, errors)
 
-    def backward(g, u, dy):
+    def backward(function, g, u, dy):
         g, u = g.detach().requires_grad_(), u.detach().requires_grad_()
-        y = compiled(g, u)
+        y = function(g, u)
         return lambda: torch.autograd.grad(y, (g, u), dy, retain_graph=True)
     ours = [b.ops.prepare("swiglu_grad", (q[4], q[5], q[2], q[0], q[1])) for q in sets]
-    theirs = [backward(*q[:3]) for q in sets]
+    theirs = [backward(compiled, *q[:3]) for q in sets]
     ours[0]()
     exact_g, exact_u = g.float().requires_grad_(), u.float().requires_grad_()
     exact = torch.autograd.grad(F.silu(exact_g) * exact_u, (exact_g, exact_u), dy.float())
-    errors = errors_of([dg, du], theirs[0](), exact)
+    errors = errors_of([dg, du], backward(plain, g, u, dy)(), exact)
     times = b.times({"ours": ours, "torch.compile": theirs})
     b.report(f"SwiGLU bwd {T}x{width}", times, {"torch.compile": 1.05}, errors)
 
@@ -501,6 +506,8 @@ def main():
     parser.add_argument("--case_seconds", type=float, default=0.4, help="of measuring a case, about")
     parser.add_argument("--filter", default="")
     args = parser.parse_args()
+    # Compiled gradients are computed again and again from one forward pass, whose buffers must stay.
+    torch._functorch.config.donated_buffer = False
     b = Bench(args)
     result = dict(environment=environment(args), figures=b.figures, problems=[])
     stream = contextlib.nullcontext() if args.device == "cpu" else torch.cuda.stream(torch.cuda.ExternalStream(b.ops.stream()))
