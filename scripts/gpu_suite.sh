@@ -99,7 +99,7 @@ quick_filter='Ptx.*:*FollowsDouble/*'
 
 part "doctor" 20 "${own[@]}" "$prebuilt/bin/qtrain" doctor
 part "test_cuda" 70 "${own[@]}" "$tests" "--gtest_filter=$test_filter" "--gtest_output=json:$work/test_cuda.json"
-part "test_e2e_cuda" 60 "${own[@]}" "$prebuilt/bin/test_e2e_cuda" "--gtest_filter=$e2e_filter" \
+part "test_e2e_cuda" 100 "${own[@]}" "$prebuilt/bin/test_e2e_cuda" "--gtest_filter=$e2e_filter" \
   "--gtest_output=json:$work/test_e2e_cuda.json"
 part "kernels" 115 "${own[@]}" python3 bench/peers/gpu_kernels.py --library "$prebuilt/lib/libqtrain_ops.so" "${device[@]}" \
   "${compiled[@]}" --seconds 95 --json "$work/kernels.json"

@@ -42,17 +42,19 @@ void put(const Tensor& to, std::int64_t i, double value) {
 /// Random values repeat after this many: making them takes longer than using them.
 constexpr std::int64_t kPeriod = (std::int64_t{1} << 20) - 3;
 
-void fill(Ctx& ctx, const Operand& o, const Tensor& tensor) {
+/// The first values of an operand, after which they repeat.
+std::vector<std::byte> values_of(const Operand& o) {
   const bool repeats = o.contents == Contents::random || o.contents == Contents::positive;
-  const std::int64_t made = repeats ? std::min(kPeriod, tensor.numel()) : tensor.numel();
-  const std::size_t element = size_of(o.dtype);
-  std::vector<std::byte> values(static_cast<std::size_t>(made) * element);
-  const Tensor host{values.data(), o.dtype, {made}, {}};
-  for (std::int64_t i = 0; i < made; ++i) put(host, i, value_of(o, i));
-  for (std::int64_t i = 0; i < tensor.numel(); i += made)
-    ctx.stream().copy(tensor.data + static_cast<std::size_t>(i) * element, host.data,
-                      static_cast<std::size_t>(std::min(made, tensor.numel() - i)) * element);
-  ctx.synchronize();
+  const std::int64_t count = repeats ? std::min(kPeriod, o.shape.numel()) : o.shape.numel();
+  std::vector<std::byte> values(static_cast<std::size_t>(count) * size_of(o.dtype));
+  const Tensor host{values.data(), o.dtype, {count}, {}};
+  for (std::int64_t i = 0; i < count; ++i) put(host, i, value_of(o, i));
+  return values;
+}
+
+void fill(Ctx& ctx, const Tensor& tensor, std::span<const std::byte> values) {
+  for (std::size_t at = 0; at < tensor.bytes(); at += values.size())
+    ctx.stream().copy(tensor.data + at, values.data(), std::min(values.size(), tensor.bytes() - at));
 }
 
 /// Copies of a case's operands.
@@ -62,14 +64,15 @@ class Copies {
     std::size_t bytes = 0;
     for (const Operand& o : c.operands) bytes += aligned_bytes(o);
     const std::size_t count = std::clamp<std::size_t>((rotated + bytes - 1) / bytes, 1, 64);
-    for (std::size_t i = 0; i < count; ++i) {
-      std::vector<Tensor> copy;
-      for (const Operand& o : c.operands) {
+    copies_.resize(count);
+    for (const Operand& o : c.operands) {
+      const std::vector<std::byte> values = values_of(o);
+      for (std::vector<Tensor>& copy : copies_) {
         memory_.emplace_back(ctx.device(), aligned_bytes(o), c.name);
         copy.push_back({memory_.back().data(), o.dtype, o.shape, ctx.device()});
-        fill(ctx, o, copy.back());
+        fill(ctx, copy.back(), values);
       }
-      copies_.push_back(std::move(copy));
+      ctx.synchronize();
     }
   }
   std::span<const Tensor> next() { return copies_[next_++ % copies_.size()]; }
