@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Everything that only a GPU can show, in less than nine minutes: tests, memory checks, speed against PyTorch.
-# Usage: scripts/gpu_suite.sh [--prebuilt DIR] [--dry-run]
+# Usage: scripts/gpu_suite.sh [--prebuilt DIR] [--dry-run --library FILE]
 #   --prebuilt DIR   programs of scripts/gpu_prebuild.sh, or a build folder; else they are built here
-#   --dry-run        tiny sizes on a machine without a GPU, with programs of an `emulated` build
+#   --dry-run        tiny sizes on a machine without a GPU, with programs of an `emulated` build as DIR
+#   --library FILE   the libqtrain_ops.so of a build for the processor, for a dry run
 # Needs nvcc 13 (compute-sanitizer, cuBLASLt) and python3 with torch, transformers and peft; no network. No part ends the
 # others. Results: OUT/results.json and OUT/suite.log (OUT: build/gpu_suite), and a table of figure, value, goal, ratio.
 set -uo pipefail
@@ -10,6 +11,7 @@ SECONDS=0
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 prebuilt=""
+library=""
 dry=0
 command_line="scripts/gpu_suite.sh $*"
 while [ $# -gt 0 ]; do
@@ -19,8 +21,13 @@ while [ $# -gt 0 ]; do
       prebuilt="$(cd "$2" && pwd)"
       shift
       ;;
+    --library)
+      [ -f "${2:-}" ] || die "--library needs a file"
+      library="$(realpath "$2")"
+      shift
+      ;;
     --dry-run) dry=1 ;;
-    -h | --help) sed -n '2,7s/^# //p' "${BASH_SOURCE[0]}" && exit 0 ;;
+    -h | --help) sed -n '2,8s/^# //p' "${BASH_SOURCE[0]}" && exit 0 ;;
     *) die "unknown option '$1' (see --help)" ;;
   esac
   shift
@@ -61,12 +68,13 @@ absent() {
 }
 
 if [ -z "$prebuilt" ]; then
-  [ "$dry" = 0 ] || die "--dry-run needs --prebuilt with the folder of an emulated build that has QTRAIN_OPS_LIBRARY=ON"
+  [ "$dry" = 0 ] || die "--dry-run needs --prebuilt with the folder of an emulated build"
   prebuilt="$work/prebuilt"
   part "build" 180 scripts/gpu_prebuild.sh "$prebuilt"
 fi
-for file in bin/qtrain bin/test_cuda bin/test_e2e_cuda lib/libqtrain_ops.so; do
-  [ -f "$prebuilt/$file" ] || say "missing: $prebuilt/$file"
+library="${library:-$prebuilt/lib/libqtrain_ops.so}"
+for file in "$prebuilt/bin/qtrain" "$prebuilt/bin/test_cuda" "$prebuilt/bin/test_e2e_cuda" "$library"; do
+  [ -f "$file" ] || say "missing: $file"
 done
 
 # PyTorch brings a cuBLASLt of its own, which programs take where the toolkit has none.
@@ -101,7 +109,7 @@ part "doctor" 20 "${own[@]}" "$prebuilt/bin/qtrain" doctor
 part "test_cuda" 70 "${own[@]}" "$tests" "--gtest_filter=$test_filter" "--gtest_output=json:$work/test_cuda.json"
 part "test_e2e_cuda" 100 "${own[@]}" "$prebuilt/bin/test_e2e_cuda" "--gtest_filter=$e2e_filter" \
   "--gtest_output=json:$work/test_e2e_cuda.json"
-part "kernels" 115 "${own[@]}" python3 bench/peers/gpu_kernels.py --library "$prebuilt/lib/libqtrain_ops.so" "${device[@]}" \
+part "kernels" 115 "${own[@]}" python3 bench/peers/gpu_kernels.py --library "$library" "${device[@]}" \
   "${compiled[@]}" --seconds 95 --json "$work/kernels.json"
 step() { # step CASE SECONDS_OF_EACH_PROGRAM
   part "step $1" $((2 * $2 + 5)) "${own[@]}" python3 bench/peers/gpu_step.py --qtrain "$prebuilt/bin/qtrain" --case "$1" \
