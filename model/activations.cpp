@@ -98,11 +98,12 @@ struct Builder {
   void add_head(Activations& a, Pass pass, std::int64_t targets) const {
     const ModelConfig& c = *plan.config;
     const DType statistics = plan.dtype == DType::f64 ? DType::f64 : DType::f32;
-    const std::int64_t rows = pass == Pass::decode ? targets : head_chunk_rows(c, statistics, targets);
+    const auto [logits, most] = plan_head_chunk(plan, pass);
+    const std::int64_t rows = pass == Pass::decode ? targets : std::clamp<std::int64_t>(targets, 1, most);
     a.head.hidden = arena.take(plan.dtype, {rows, c.hidden_size});
     a.head.normed = arena.take(plan.dtype, {rows, c.hidden_size});
     a.head.inv_rms = arena.take(statistics, {rows});
-    a.head.logits = arena.take(statistics, {rows, c.vocab_size});
+    a.head.logits = arena.take(logits, {rows, c.vocab_size});
     if (pass == Pass::decode) return;
     a.head.loss = arena.take(statistics, {rows});
     if (pass != Pass::train) return;
@@ -113,10 +114,15 @@ struct Builder {
 
 }  // namespace
 
-std::int64_t head_chunk_rows(const ModelConfig& config, DType dtype, std::int64_t targets) {
-  constexpr std::int64_t kBytes = std::int64_t{64} << 20;
-  const std::int64_t row = config.vocab_size * static_cast<std::int64_t>(size_of(dtype));
-  return std::min(std::max<std::int64_t>(targets, 1), std::max<std::int64_t>(kBytes / row, 32));
+// Each chunk reads the head's weight and adds to its gradient, which on a GPU takes longer than the products of a few
+// rows; on a processor a small chunk stays in its caches.
+HeadChunk plan_head_chunk(const ActivationPlan& plan, Pass pass) {
+  HeadChunk chunk{.logits = plan.dtype == DType::f64 ? DType::f64 : DType::f32};
+  if (plan.dtype == DType::bf16 && pass == Pass::train) chunk.logits = DType::bf16;
+  const std::int64_t bytes = std::int64_t{plan.device == DeviceKind::cuda ? 1024 : 64} << 20;
+  const std::int64_t row = plan.config->vocab_size * static_cast<std::int64_t>(size_of(chunk.logits));
+  chunk.rows = std::max<std::int64_t>(bytes / row, 32);
+  return chunk;
 }
 
 void ActivationArenas::reset() {

@@ -37,11 +37,12 @@ struct ActivationBytes {
 /// Everything that decides the layout of activations besides the batch.
 struct ActivationPlan {
   const ModelConfig* config;
-  DType dtype;                 ///< f32, bf16, or f64 in gradient checks; statistics and logits have at least f32
+  DType dtype;                 ///< f32, bf16, f16, or f64 in gradient checks; statistics have at least f32
   std::int64_t lora_rank = 0;  ///< 0 without an adapter
   double lora_dropout = 0;
   RecomputePlan recompute;
   BlockInputs inputs = BlockInputs::device;
+  DeviceKind device = DeviceKind::cpu;
 };
 
 /// Buffers of the loss head for one chunk of rows: gathered hidden states, normed ones, logits, and gradients.
@@ -71,7 +72,13 @@ struct ActivationArenas {
 };
 Activations lay_out_activations(ActivationArenas& arenas, const ActivationPlan& plan, Pass pass, BatchSize size);
 
-/// Rows of the head computed at a time: logits of about 64 MiB.
-std::int64_t head_chunk_rows(const ModelConfig& config, DType dtype, std::int64_t targets);
+/// The type of the logits and the most rows of the head that are computed at a time: logits of about 64 MiB on a
+/// processor, 1 GiB on a GPU. In bf16 training they are bf16, as in transformers; float16 could not hold their
+/// gradient.
+struct HeadChunk {
+  DType logits = DType::f32;
+  std::int64_t rows = 0;
+};
+HeadChunk plan_head_chunk(const ActivationPlan& plan, Pass pass);
 
 }  // namespace qtrain

@@ -217,7 +217,8 @@ ActivationPlan Transformer::activation_plan() const {
           .lora_rank = options_.lora ? options_.lora->r : 0,
           .lora_dropout = options_.lora ? options_.lora->dropout : 0,
           .recompute = recompute_,
-          .inputs = options_.block_inputs};
+          .inputs = options_.block_inputs,
+          .device = device().kind};
 }
 
 void Transformer::plan(Pass pass, BatchSize largest) {
@@ -236,7 +237,7 @@ ActivationBytes Transformer::activation_bytes(std::vector<PlannedPass> passes, c
   return lay_out(measured, plan, std::move(passes));
 }
 
-// There activations have the type of the operands; weights may have another, and logits are f32.
+// There activations have the type of the operands; weights and logits may have another.
 ops::GemmMemory Transformer::product_memory(const std::vector<PlannedPass>& passes) const {
   const DType type = options_.activation_dtype;
   ops::GemmMemory memory;
@@ -245,13 +246,13 @@ ops::GemmMemory Transformer::product_memory(const std::vector<PlannedPass>& pass
       if (p.spec.shape.rank == 2 && p.spec.dtype != type)
         memory.converted_b =
             std::max(memory.converted_b, static_cast<std::size_t>(p.spec.shape.numel()) * size_of(type));
-  if (type == DType::f32 || type == DType::f64) return memory;
+  const HeadChunk chunk = plan_head_chunk(activation_plan(), Pass::train);
+  if (chunk.logits == type) return memory;
   for (const PlannedPass& p : passes)
     if (p.pass == Pass::train)
       memory.converted_a = std::max(
           memory.converted_a,
-          static_cast<std::size_t>(head_chunk_rows(config(), DType::f32, p.largest.targets) * config().vocab_size) *
-              size_of(type));
+          static_cast<std::size_t>(std::min(chunk.rows, p.largest.targets) * config().vocab_size) * size_of(type));
   return memory;
 }
 
