@@ -6,11 +6,11 @@ namespace qtrain::ops {
 enum class Transpose : std::uint8_t { no, yes };
 
 /// C [M, N] = or += alpha * op(A) [M, K] · op(B) [K, N] + bias [N].
-/// A and B: f64 both, or any mix of f32 and bf16, rank 2; `transpose_a` says that A is stored [K, M], and B alike [N,
-/// K]. C: f64, f32 or bf16. The result depends on shapes and values only, never on the number of threads. Multiplies in
-/// ctx.matmul(); on a processor where bf16 products are not faster (see kernels/cpu/isa.h) and for a few rows (M <= 8
-/// with a transposed B) MatmulPrecision::bf16 computes in f32 without rounding the operands. K = 0 gives alpha-free
-/// zeros (plus bias).
+/// A and B: f64 both, or any mix of f32 and bf16 (CUDA: and f16), rank 2; `transpose_a` says that A is stored [K, M],
+/// and B alike [N, K]. C: f64, f32 or a 16-bit type. The result depends on shapes and values only, never on the number
+/// of threads. Multiplies in ctx.matmul(); on a processor where bf16 products are not faster (see kernels/cpu/isa.h)
+/// and for a few rows (M <= 8 with a transposed B) MatmulPrecision::bf16 computes in f32 without rounding the operands.
+/// K = 0 gives alpha-free zeros (plus bias).
 struct Gemm {
   Sink c;
   ConstTensor a, b;
@@ -21,10 +21,12 @@ struct Gemm {
 void run_cpu(Ctx&, const Gemm&);
 void run_cuda(Ctx&, const Gemm&);
 
-/// The most bytes of A and of B that the products of a model convert at a time. A GPU multiplies operands of one type;
-/// others are converted first, in memory of their own.
+/// The most bytes of A, of B and of biases that the products of a model convert at a time. A GPU multiplies operands of
+/// one type and adds biases of the result's; others are converted first, in memory of their own.
 struct GemmMemory {
-  std::size_t converted_a = 0, converted_b = 0;
+  std::size_t converted_a = 0, converted_b = 0, converted_bias = 0;
+
+  std::size_t total() const { return converted_a + converted_b + converted_bias; }
 };
 inline void run_cpu(Ctx&, const GemmMemory&) {}
 void run_cuda(Ctx&, const GemmMemory&);

@@ -11,7 +11,7 @@
 
 namespace qtrain {
 
-/// Every activation of a decoder block. Shapes for T tokens are in slot_shape (transformer.cpp).
+/// Every activation of a decoder block. Shapes for T tokens are in slot_shape (activations.cpp).
 enum class Slot {
   x,
   norm1,

@@ -242,10 +242,12 @@ ops::GemmMemory Transformer::product_memory(const std::vector<PlannedPass>& pass
   const DType type = options_.activation_dtype;
   ops::GemmMemory memory;
   for (const ParamStore* store : {&weights_, &adapter_})
-    for (const Param& p : store->all())
-      if (p.spec.shape.rank == 2 && p.spec.dtype != type)
-        memory.converted_b =
-            std::max(memory.converted_b, static_cast<std::size_t>(p.spec.shape.numel()) * size_of(type));
+    for (const Param& p : store->all()) {
+      if (p.spec.dtype == type) continue;
+      std::size_t& most = p.spec.shape.rank == 2 ? memory.converted_b : memory.converted_bias;
+      const bool operand = p.spec.shape.rank == 2 || p.spec.name.ends_with(".bias");
+      if (operand) most = std::max(most, static_cast<std::size_t>(p.spec.shape.numel()) * size_of(type));
+    }
   const HeadChunk chunk = plan_head_chunk(activation_plan(), Pass::train);
   if (chunk.logits == type) return memory;
   for (const PlannedPass& p : passes)

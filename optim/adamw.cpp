@@ -94,11 +94,4 @@ void add_squares(Ctx& ctx, std::span<Param* const> params, Tensor total) {
   for (const Param* p : params) ops::sum_squares(ctx, {.out = accumulate(total), .x = p->grad});
 }
 
-double global_grad_norm(Ctx& ctx, std::span<Param* const> params) {
-  DeviceNumbers total(ctx.device(), 1);
-  total.clear(ctx);
-  add_squares(ctx, params, total[0]);
-  return std::sqrt(total.read(ctx).front());
-}
-
 }  // namespace qtrain

@@ -58,7 +58,5 @@ void declare_adamw_state(ParamStore& state, std::span<Param* const> params);
 
 /// Adds the squares of all gradients to `total` (f64 [1] on the device), in the order of `params`.
 void add_squares(Ctx& ctx, std::span<Param* const> params, Tensor total);
-/// L2 norm of all gradients together, summed in f64 in the order of `params`. Waits for the device.
-double global_grad_norm(Ctx& ctx, std::span<Param* const> params);
 
 }  // namespace qtrain

@@ -84,9 +84,9 @@ const GpuModel* find_gpu(std::string_view name) {
   if (best) return best;
   for (const GpuModel& gpu : kModels)  // people say less
     if (contains_all(words_of(gpu.name), asked)) return &gpu;
-  for (const GpuModel& gpu : kModels)  // or leave out blanks
-    if (fmt::format("{}", fmt::join(words_of(gpu.name), "")).ends_with(fmt::format("{}", fmt::join(asked, ""))))
-      return &gpu;
+  const auto joined = [](std::string_view words) { return fmt::format("{}", fmt::join(words_of(words), "")); };
+  for (const GpuModel& gpu : kModels)  // or leave out blanks, and the maker's words before the number
+    if (joined(name).size() >= 4 && joined(gpu.name).ends_with(joined(name))) return &gpu;
   return nullptr;
 }
 

@@ -16,6 +16,8 @@ namespace qtrain {
 namespace {
 
 constexpr double kMib = 1 << 20;
+// For what a driver loads when it is first used: kernels, libraries, recorded work.
+constexpr std::size_t kDriverBytes = std::size_t{512} << 20;
 
 double mib(std::size_t bytes) {
   return static_cast<double>(bytes) / kMib;
@@ -114,7 +116,8 @@ TargetDevice target_here(Device device, int threads) {
             .memory = static_cast<std::size_t>(machine_memory().usable()) + own,
             .workspace = Ctx::kWorkspaceBytes * static_cast<std::size_t>(threads)};
   const DeviceInfo gpu = cuda_info(device.index);
-  TargetDevice target = target_gpu(gpu.name, gpu.major, gpu.free_bytes + own);
+  const std::size_t there = gpu.free_bytes + own, kept = gpu.emulated ? 0 : kDriverBytes;
+  TargetDevice target = target_gpu(gpu.name, gpu.major, there > kept ? there - kept : 1);
   target.device = device;
   if (gpu.emulated) {  // its products are the CPU's
     target.workspace = Ctx::kScratchBytes;
@@ -163,7 +166,7 @@ MemoryPlan memory_plan(const PlannedRun& run, const std::string& recompute) {
   const Arena& state = run.optimizer.values();
   const bool offloaded = state.placement() == Placement::pinned;
   const ops::GemmMemory products = model.product_memory(run.work.passes());
-  const std::size_t converted = run.target.converts ? products.converted_a + products.converted_b : 0;
+  const std::size_t converted = run.target.converts ? products.total() : 0;
   return {{{"weights", model.weights().values().planned()},
            {"quantisation_state", 0},
            {"adapters", model.adapter().values().planned()},

@@ -105,8 +105,7 @@ const char* describe_on_cuda(MatmulPrecision precision) {
 
 Ctx cuda_context(const ComputeChoice& choice, Log& log) {
   const DeviceInfo gpu = cuda_info();
-  const MatmulPrecision precision = cuda_precision(choice);
-  require_precision(precision, gpu.name, gpu.major);
+  const MatmulPrecision precision = plan_compute(choice).matmul;
   log.info("device: {}, {:.1f} of {:.1f} GB free, compute capability {}.{}, {}", gpu.name,
            static_cast<double>(gpu.free_bytes) / 1e9, static_cast<double>(gpu.total_bytes) / 1e9, gpu.major, gpu.minor,
            describe_on_cuda(precision));
@@ -152,7 +151,11 @@ ComputePlan plan_compute_on_gpu(const ComputeChoice& choice) {
 }
 
 ComputePlan plan_compute(const ComputeChoice& choice) {
-  return wants_cuda(choice) ? plan_compute_on_gpu(choice) : ComputePlan{.device = {}, .matmul = cpu_precision(choice)};
+  if (!wants_cuda(choice)) return {.device = {}, .matmul = cpu_precision(choice)};
+  const DeviceInfo gpu = cuda_info();
+  const ComputePlan plan = plan_compute_on_gpu(choice);
+  require_precision(plan.matmul, gpu.name, gpu.major);
+  return plan;
 }
 
 HostedParts hosted_parts(const Config& config, Device device) {

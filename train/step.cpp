@@ -1,5 +1,7 @@
 #include "train/step.h"
 
+#include <cmath>
+
 namespace qtrain {
 namespace {
 
@@ -45,6 +47,13 @@ TrainStep::Sums TrainStep::finish(const UpdateInput& input) {
   });
   const std::vector<double> sums = sums_.read(ctx_);
   return {.loss = sums[kLoss], .squares = sums[kSquares]};
+}
+
+bool TrainStep::has_finite_gradient(Param& param) {
+  Param* const one[] = {&param};
+  sums_.clear(ctx_);
+  add_squares(ctx_, one, sums_[kSquares]);
+  return std::isfinite(sums_.read(ctx_)[kSquares]);
 }
 
 }  // namespace qtrain

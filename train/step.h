@@ -33,6 +33,8 @@ class TrainStep {
     double squares = 0;  ///< of all gradients
   };
   Sums finish(const UpdateInput& input);
+  /// Whether the gradient that the last window left is finite. Waits for it.
+  bool has_finite_gradient(Param& param);
   const GraphCache& graphs() const { return graphs_; }
 
  private:

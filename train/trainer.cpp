@@ -125,6 +125,7 @@ void Trainer::allocate() {
   } catch (const Error& e) {  // others took what was there
     if (e.kind() != ErrorKind::memory) throw;
     run.target = target_here(ctx_.device(), ctx_.pool().size());
+    if (fits(memory_plan(run, setup_.model->options().recompute), run.target)) throw;  // memory of the host
     fail(ErrorKind::memory, does_not_fit(run));
   }
   optimizer_->state().initialise(ctx_, 0);
@@ -239,7 +240,7 @@ bool Trainer::lower_scale(const StepResult& r) {
 void Trainer::refuse_step(const StepResult& r) {
   std::string tensor = "the loss";
   for (Param* p : trained_)
-    if (Param * one[] = {p}; std::isfinite(r.loss) && !std::isfinite(global_grad_norm(ctx_, one))) {
+    if (std::isfinite(r.loss) && !step_->has_finite_gradient(*p)) {
       tensor = "the gradient of " + p->spec.name;
       break;
     }

@@ -6,10 +6,13 @@
 namespace qtrain::cuda {
 namespace {
 
-constexpr int kNeedsDriver = 12000;  // CUDA 12: the oldest driver whose minor-version compatibility covers the toolkit
+constexpr int kNeedsDriver = 12000;  // CUDA 12; whether it is enough for the toolkit of the build, the runtime says
 
 [[noreturn]] void refuse(cudaError_t code, const char* what) {
   cudaGetLastError();
+  if (code == cudaErrorMemoryAllocation)
+    fail(ErrorKind::memory, {.cause = std::string(what) + ": no memory is left on the device",
+                             .remedy = "set use_cuda_graphs to false, or lower per_device_train_batch_size"});
   fail(ErrorKind::internal,
        {.cause = std::string(what) + ": " + cudaGetErrorName(code) + ", " + cudaGetErrorString(code)});
 }
@@ -167,11 +170,6 @@ void* end_record(void* stream) {
   cudaGraphExec_t graph = nullptr;
   const cudaError_t code = cudaGraphInstantiate(&graph, recorded, 0);
   cudaGraphDestroy(recorded);
-  if (code == cudaErrorMemoryAllocation) {
-    cudaGetLastError();
-    fail(ErrorKind::memory, {.cause = "no memory is left on the device for a CUDA graph",
-                             .remedy = "set use_cuda_graphs to false, or lower per_device_train_batch_size"});
-  }
   verify(code, "cudaGraphInstantiate");
   return graph;
 }

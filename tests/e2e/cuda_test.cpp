@@ -40,6 +40,18 @@ INSTANTIATE_TEST_SUITE_P(All, CudaCurve,
                                            "qwen3_lora_rs", "label_free_window"),
                          [](const auto& info) { return std::string(info.param); });
 
+// Biases are float32 beside products of 16 bits.
+TEST(CudaCurves, biases_of_16_bit_products) {
+  for (const char* precision : {"bf16=true", "fp16=true"}) {
+    const TempFolder folder;
+    const auto rows = history(run_curve("llama_bias_full", folder, {"bf16=false", precision, "max_steps=1"}), "loss");
+    ASSERT_EQ(rows.size(), 1u);
+    const Json expected = read_json(kGoldens / "curves/llama_bias_full/expected.json");
+    // 8 bits in each of about 100 logits near 0, averaged over the tokens.
+    EXPECT_NEAR(rows[0].at("loss"), expected.at("steps")[0].at("loss"), 5e-3) << precision;
+  }
+}
+
 TEST_F(CudaRun, recomputation_gives_the_same_bits) {
   for (const bool adapter : {false, true}) {
     const auto base = [&](const Json& changes) { return adapter ? lora(changes) : config(changes); };

@@ -105,6 +105,7 @@ TEST(Gpus, AreFoundByTheirNames) {
   EXPECT_EQ(name("L4"), "L4");
   EXPECT_EQ(name("NVIDIA L40S"), "L40S");
   EXPECT_EQ(name("Radeon"), "none");
+  EXPECT_EQ(name("80"), "none");
   EXPECT_EQ(name(""), "none");
 }
 

@@ -112,7 +112,7 @@ std::vector<Finding> devices() {
                         fmt::format("{}, {} of {} free, compute capability {}.{}, {} multiprocessors", d.name,
                                     gigabytes(static_cast<double>(d.free_bytes)),
                                     gigabytes(static_cast<double>(d.total_bytes)), d.major, d.minor, d.multiprocessors),
-                        bf16 ? "" : "no bfloat16 on this GPU: only float32 trains here"});
+                        bf16 ? "" : "no bfloat16 on this GPU: float16 (fp16=true) or float32 trains here"});
     if (i == 0)
       findings.push_back(
           {"CUDA versions", fmt::format("driver {}, toolkit {}", version(d.driver), version(d.runtime))});

@@ -62,7 +62,11 @@ struct Reserved {
     const auto converted = [&](ConstTensor t) {
       return t.dtype == type ? 0 : static_cast<std::size_t>(t.numel()) * size_of(type);
     };
-    check(converted(g.a) <= memory->converted_a && converted(g.b) <= memory->converted_b,
+    const DType result = g.c.t.dtype;
+    check(result == DType::f32 || result == type, "a product of a model is f32 or has the type of its operands");
+    const std::size_t bias = g.bias.dtype == result ? 0 : static_cast<std::size_t>(g.bias.numel()) * size_of(result);
+    check(converted(g.a) <= memory->converted_a && converted(g.b) <= memory->converted_b &&
+              (!g.bias || bias <= memory->converted_bias),
           "a product converts more than was reserved");
   }
 };

@@ -50,16 +50,19 @@ class Products {
         choices_(info_.name, library_.version()),
         a_(device),
         b_(device),
+        bias_(device),
         c_(device) {}
 
   void run(Ctx& ctx, const Gemm& g);
   void reserve(const GemmMemory& memory) {
     a_.reserve(memory.converted_a);
     b_.reserve(memory.converted_b);
+    bias_.reserve(memory.converted_bias);
   }
 
  private:
   Gemm with_converted_operands(Ctx& ctx, const Gemm& g);
+  void convert(Ctx& ctx, ConstTensor& operand, Tensor to);
   void compute(Ctx& ctx, const Gemm& g);
   ProductPlan& plan_for(Ctx& ctx, const ProductKey& key, const Gemm& g);
   cublasLtMatmulAlgo_t fastest(Ctx& ctx, ProductPlan& plan, const Gemm& g);
@@ -69,30 +72,32 @@ class Products {
   Blaslt library_;
   DeviceMemory workspace_;
   cuda::ProductChoices choices_;
-  Converted a_, b_, c_;
+  Converted a_, b_, bias_, c_;
   std::map<ProductKey, std::unique_ptr<ProductPlan>> plans_;
 };
 
 Gemm Products::with_converted_operands(Ctx& ctx, const Gemm& g) {
   const DType type = gemm_operand_type(ctx.matmul(), g.a.dtype, g.b.dtype);
   Gemm h = g;
-  const auto convert = [&](ConstTensor& operand, Converted& memory) {
-    if (operand.dtype == type) return;
-    const Tensor converted = memory.take(type, operand.shape);
-    copy(ctx, {.y = store(converted), .x = operand});
-    operand = converted;
-  };
-  convert(h.a, a_);
-  convert(h.b, b_);
+  if (g.a.dtype != type) convert(ctx, h.a, a_.take(type, g.a.shape));
+  if (g.b.dtype != type) convert(ctx, h.b, b_.take(type, g.b.shape));
   return h;
+}
+
+void Products::convert(Ctx& ctx, ConstTensor& operand, Tensor to) {
+  copy(ctx, {.y = store(to), .x = operand});
+  operand = to;
 }
 
 void Products::run(Ctx& ctx, const Gemm& g) {
   Gemm h = with_converted_operands(ctx, g);
   // The library writes products of f32 in f32 only, and those of 16 bits in the same type or f32.
-  if (h.c.t.dtype == DType::f32 || h.c.t.dtype == h.a.dtype) return compute(ctx, h);
-  h.c = store(c_.take(DType::f32, g.c.t.shape));
+  const bool written = h.c.t.dtype == DType::f32 || h.c.t.dtype == h.a.dtype;
+  if (!written) h.c = store(c_.take(DType::f32, g.c.t.shape));
+  const DType result = h.c.t.dtype;
+  if (h.bias && h.bias.dtype != result) convert(ctx, h.bias, bias_.take(result, h.bias.shape));
   compute(ctx, h);
+  if (written) return;
   copy(ctx, {.y = g.c, .x = h.c.t});
 }
 
@@ -102,7 +107,6 @@ void Products::compute(Ctx& ctx, const Gemm& g) {
                        .k = g.a.shape[g.transpose_a == Transpose::yes ? 0 : 1],
                        .operands = g.a.dtype,
                        .result = g.c.t.dtype,
-                       .bias_type = g.bias ? g.bias.dtype : g.c.t.dtype,
                        .transpose_a = g.transpose_a == Transpose::yes,
                        .transpose_b = g.transpose_b == Transpose::yes,
                        .bias = static_cast<bool>(g.bias),
@@ -121,6 +125,7 @@ ProductPlan& Products::plan_for(Ctx& ctx, const ProductKey& key, const Gemm& g) 
   std::unique_ptr<ProductPlan>& plan = plans_[key];
   if (plan) return *plan;
   auto made = std::make_unique<ProductPlan>(library_, key);
+  made->add_bias(g.bias);  // whose alignment counts in the choice
   made->algorithm = choices_.find(key);
   if (!made->algorithm || !made->usable(*made->algorithm, workspace_.bytes())) {
     made->algorithm = fastest(ctx, *made, g);

@@ -19,7 +19,7 @@ std::string to_string(const ProductKey& key) {
   std::string s = "m" + std::to_string(key.m) + " n" + std::to_string(key.n) + " k" + std::to_string(key.k) + " ";
   s += std::string(name_of(key.operands)) + (key.tf32 ? " tf32>" : ">") + std::string(name_of(key.result)) + " ";
   s += std::string(key.transpose_a ? "t" : "n") + (key.transpose_b ? "t" : "n");
-  if (key.bias) s += " bias " + std::string(name_of(key.bias_type));
+  if (key.bias) s += " bias";
   s += key.adds ? " adds " : " stores ";
   return s + std::to_string(key.align_a) + "/" + std::to_string(key.align_b) + "/" + std::to_string(key.align_c);
 }
@@ -33,7 +33,7 @@ ProductPlan::ProductPlan(const Blaslt& library, const ProductKey& key) : library
   set(CUBLASLT_MATMUL_DESC_TRANSB, key.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   if (key.bias) {
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(key.bias_type));
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(key.result));
   }
   // What lies row-major with `rows` rows of `columns` is column-major `columns` by `rows`.
   const auto layout = [&](cublasLtMatrixLayout_t& to, DType type, std::int64_t rows, std::int64_t columns) {
@@ -51,14 +51,17 @@ ProductPlan::~ProductPlan() {
   if (desc_) library_->desc_destroy(desc_);
 }
 
+void ProductPlan::add_bias(ConstTensor bias) {
+  if (!bias) return;
+  const void* at = bias.data;
+  Blaslt::verify(library_->desc_set(desc_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at, sizeof(at)),
+                 "cublasLtMatmulDescSetAttribute");
+}
+
 cublasStatus_t ProductPlan::run(const cublasLtMatmulAlgo_t& chosen, const ops::Gemm& g, const DeviceMemory& workspace,
                                 cudaStream_t stream) {
   const float alpha = static_cast<float>(g.alpha), beta = g.c.adds() ? 1.0f : 0.0f;
-  if (g.bias) {
-    const void* bias = g.bias.data;
-    Blaslt::verify(library_->desc_set(desc_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)),
-                   "cublasLtMatmulDescSetAttribute");
-  }
+  add_bias(g.bias);
   return library_->matmul(library_.handle(), desc_, &alpha, g.b.data, first_, g.a.data, second_, &beta, g.c.t.data,
                           result_, g.c.t.data, result_, &chosen, workspace.data(), workspace.bytes(), stream);
 }

@@ -12,10 +12,11 @@
 
 namespace qtrain::cuda {
 
-/// Everything that decides how a product is computed; pointers count by their alignment only.
+/// Everything that decides how a product is computed; pointers count by their alignment only. A bias has the result's
+/// type.
 struct ProductKey {
   std::int64_t m = 0, n = 0, k = 0;
-  DType operands = DType::f32, result = DType::f32, bias_type = DType::f32;
+  DType operands = DType::f32, result = DType::f32;
   bool transpose_a = false, transpose_b = false, bias = false, adds = false, tf32 = false;
   std::uint32_t align_a = 16, align_b = 16, align_c = 16;  ///< bytes, a power of two up to 256
 
@@ -33,6 +34,8 @@ class ProductPlan {
   ProductPlan(const ProductPlan&) = delete;
   ProductPlan& operator=(const ProductPlan&) = delete;
 
+  /// Of the next product; nothing where the product has none.
+  void add_bias(ConstTensor bias);
   /// Queues the product; the status of the library.
   cublasStatus_t run(const cublasLtMatmulAlgo_t& algorithm, const ops::Gemm& g, const DeviceMemory& workspace,
                      cudaStream_t stream);

@@ -17,7 +17,7 @@ struct Shape {
 inline void verify(cudaError_t code, const char* name) {
   if (code == cudaSuccess) return;
   cudaGetLastError();
-  fail(ErrorKind::internal,
+  fail(code == cudaErrorMemoryAllocation ? ErrorKind::memory : ErrorKind::internal,
        {.cause = std::string("kernel ") + name + ": " + cudaGetErrorName(code) + ", " + cudaGetErrorString(code)});
 }
 
