@@ -114,7 +114,7 @@ fi
 
 # The whole tree takes too long for every run: the folder that everything stands on, and the text parsers' entry.
 heading "clang-tidy"
-mapfile -t tidied < <(find core examples -name '*.cpp' | sort)
+mapfile -t tidied < <(sed -nE "s#^ *\"file\": \"$ROOT/((core|examples)/.*)\".*#\1#p" build/emulated/compile_commands.json | sort -u)
 if command -v clang-tidy >/dev/null; then
   say "\$ clang-tidy -p build/emulated --quiet (${#tidied[@]} files: core, examples)"
   if printf '%s\n' "${tidied[@]}" | xargs -P "$(nproc)" -n 2 clang-tidy -p build/emulated --quiet; then

@@ -107,7 +107,8 @@ TEST(DeviceMemoryTest, EndsWithAnErrorThatNamesThePurpose) {
 }
 
 TEST(EmulationSettings, AreAList) {
-  const Settings s = emulation::parse_settings("order=random,seed=7,streams=early,copies=random,threads=3,memory=1000,capability=75");
+  const Settings s =
+      emulation::parse_settings("order=random,seed=7,streams=early,copies=random,threads=3,memory=1000,capability=75");
   EXPECT_EQ(s.order, Order::random);
   EXPECT_EQ(s.streams, Timing::early);
   EXPECT_EQ(s.copies, Timing::random);
