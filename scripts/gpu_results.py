@@ -32,13 +32,42 @@ def machine():
     if shutil.which("nvidia-smi"):
         text = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
                               capture_output=True, text=True).stdout
-        words = [w.strip() for w in text.splitlines()[0].split(",")] if text else []
+        words = [w.strip() for w in text.splitlines()[0].split(",")] if text.strip() else []
         if len(words) == 2:
             found.update(gpu=words[0], driver=words[1])
     nvcc = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
     if nvcc:
-        found["nvcc"] = subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout.splitlines()[-1]
+        lines = subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout.splitlines()
+        found["nvcc"] = lines[-1] if lines else None
     return found
+
+
+def running_test(log):
+    """The test that a log of GoogleTest ends in, or None."""
+    name = None
+    for line in log.read_text(errors="replace").splitlines() if log.exists() else ():
+        if line.startswith("[ RUN      ] "):
+            name = line[13:]
+        elif line.startswith(("[       OK ]", "[  FAILED  ]", "[  SKIPPED ]")):
+            name = None
+    return name
+
+
+def reports_of(folder, name):
+    """What GoogleTest wrote in a part, of each shard where it ran in several, and the shards that left nothing."""
+    try:
+        shards = int((folder / f"{name}.shards").read_text())
+    except (OSError, ValueError):
+        return [r for r in [read(folder / f"{name}.json")] if r and "testsuites" in r], []
+    reports, lost = [], []
+    for i in range(shards):
+        report = read(folder / f"{name}.{i}.json")
+        if report and "testsuites" in report:
+            reports.append(report)
+        else:
+            test = running_test(folder / f"{name}.{i}.log")
+            lost.append(f"shard {i} of {shards} ended without a report" + (f", in {test}" if test else ""))
+    return reports, lost
 
 
 def parts_of(folder):
@@ -46,11 +75,13 @@ def parts_of(folder):
     for line in (folder / "parts.tsv").read_text().splitlines():
         name, state, seconds = line.split("\t")
         part = dict(name=name, state=state, seconds=int(seconds))
-        report = read(folder / f"{name}.json")
-        if report and "testsuites" in report:
-            cases = [t for s in report["testsuites"] for t in s["testsuite"]]
-            part.update(tests=len(cases), failed=[f"{t['classname']}.{t['name']}" for t in cases if t.get("failures")],
-                        skipped=sum(t["result"] == "SKIPPED" for t in cases))
+        reports, lost = reports_of(folder, name)
+        if reports or lost:
+            cases = [t for r in reports for s in r["testsuites"] for t in s["testsuite"]]
+            failed = [f"{t['classname']}.{t['name']}" for t in cases if t.get("failures")] + lost
+            part.update(tests=len(cases), failed=failed, skipped=sum(t["result"] == "SKIPPED" for t in cases))
+        if lost and state == "passed":
+            part["state"] = "failed: a shard ended without a report"
         parts.append(part)
     return parts
 

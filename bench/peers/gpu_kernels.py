@@ -19,7 +19,9 @@ import sys
 import time
 import traceback
 
-import torch
+STARTED = time.monotonic()  # before PyTorch is loaded, which takes its time
+
+import torch  # noqa: E402
 import torch._functorch.config
 import torch.nn.functional as F
 
@@ -63,8 +65,8 @@ class Ops:
         """Queues an op. A tensor may be None (left out)."""
         self.prepare(op, tensors, numbers)()
 
-    def prepare(self, op, tensors, numbers=()):
-        """The same call as a function, so that nothing but the call is timed."""
+    def prepare(self, op, tensors, numbers=(), adds=()):
+        """The same call as a function, so that nothing but the call is timed. `adds`: the tensors to add to, by place."""
         array = (CTensor * len(tensors))()
         for c, t in zip(array, tensors):
             if t is None:
@@ -73,6 +75,8 @@ class Ops:
             c.data, c.dtype, c.rank = t.data_ptr(), DTYPES[t.dtype], t.dim()
             for i, extent in enumerate(t.shape):
                 c.dims[i] = extent
+        for i in adds:
+            array[i].adds = 1
         values = (ctypes.c_double * max(len(numbers), 1))(*numbers)
         call = CCall(op.encode(), array, values, len(tensors), len(numbers))
 
@@ -87,7 +91,7 @@ class Bench:
         self.args, self.device, self.figures = args, args.device, []
         self.ops = Ops(args.library, args.device)
         self.generator = torch.Generator(self.device).manual_seed(1)
-        self.deadline = time.monotonic() + args.seconds
+        self.deadline = STARTED + args.seconds
 
     def random(self, *shape, dtype=torch.bfloat16):
         return torch.randn(*shape, device=self.device, dtype=torch.float32, generator=self.generator).to(dtype)
@@ -425,23 +429,51 @@ def packed_case(b):
 MODELS = {"0.6B": dict(d=1024, q=2048, k=1024, f=3072, V=151936), "8B": dict(d=4096, q=4096, k=1024, f=14336, V=128256)}
 
 
-def gemm_case(b, M, N, K):
-    """y = x Wt, dx = dy W and dW = dyt x of one layer; medians in milliseconds, errors and FLOPs of each."""
-    sets = b.copies(lambda: (b.random(M, K), b.random(N, K), b.random(M, N), b.empty(M, N), b.empty(M, K), b.empty(N, K)))
+def add_product(dw, dy, x):
+    """dw += dyt x with dw in float32, in one kernel, which only newer versions have, and only on a GPU."""
+    torch.addmm(dw, dy.t(), x, out_dtype=torch.float32, out=dw)
+
+
+def add_rounded_product(dw, dy, x):
+    """The same as autograd under autocast does it: a product in bfloat16, then added to the gradient in float32."""
+    dw.add_(dy.t() @ x)
+
+
+def weight_gradient(b):
+    """PyTorch's closest to a product that is added to a gradient in float32, and what it is, for the results."""
+    x, dw = torch.ones(64, 64, device=b.device, dtype=torch.bfloat16), torch.ones(64, 64, device=b.device)
+    try:
+        add_product(dw, x, x)
+        if (dw == 65).all():
+            return add_product, "torch.addmm(out_dtype=float32) into a float32 gradient"
+    except (RuntimeError, TypeError) as problem:
+        print(f"torch.addmm(out_dtype=float32): {str(problem).splitlines()[0]}")
+    return add_rounded_product, "a bfloat16 product, added to a float32 gradient by a second kernel"
+
+
+def gemm_case(b, M, N, K, names=("y", "dx", "dw")):
+    """y = x Wt, dx = dy W and dW += dyt x (in float32) of one layer: {name: (medians in milliseconds, errors)}."""
+    sets = b.copies(lambda: (b.random(M, K), b.random(N, K), b.random(M, N), b.empty(M, N), b.empty(M, K),
+                             b.random(N, K, dtype=torch.float32).mul_(M ** 0.5)))
+    add = weight_gradient(b)[0] if "dw" in names else None
+    # Of each: our tensors and numbers, the product, PyTorch's way to it, the places that are added to.
     products = {
-        "y": (lambda x, w, dy, y, dx, dw: ((y, x, w), (0, 1)), lambda x, w, dy: x @ w.t()),
-        "dx": (lambda x, w, dy, y, dx, dw: ((dx, dy, w), (0, 0)), lambda x, w, dy: dy @ w),
-        "dw": (lambda x, w, dy, y, dx, dw: ((dw, dy, x), (1, 0)), lambda x, w, dy: dy.t() @ x)}
+        "y": (lambda x, w, dy, y, dx, dw: ((y, x, w), (0, 1)), lambda x, w, dy: x @ w.t(), None, ()),
+        "dx": (lambda x, w, dy, y, dx, dw: ((dx, dy, w), (0, 0)), lambda x, w, dy: dy @ w, None, ()),
+        "dw": (lambda x, w, dy, y, dx, dw: ((dw, dy, x), (1, 0)), lambda x, w, dy: dy.t() @ x,
+               lambda x, w, dy, y, dx, dw: add(dw, dy, x), (0,))}
     result = {}
-    for name, (ours, theirs) in products.items():
-        runs = [b.ops.prepare("gemm", *ours(*s)) for s in sets]
-        runs[0]()
-        out = ours(*sets[0])[0][0]
+    for name in names:
+        ours, product, way, adds = products[name]
+        runs = [b.ops.prepare("gemm", *ours(*s), adds=adds) for s in sets]
         rows = slice(0, 64)  # enough to tell a wrong product
-        exact = theirs(*(t.float() for t in sets[0][:3]))[rows] if M * N < 1 << 28 else None
-        errors = errors_of([out[rows]], [theirs(*sets[0][:3])[rows]], [exact]) if exact is not None else []
-        times = b.times({"ours": runs, "torch.matmul": [lambda s=s: theirs(*s[:3]) for s in sets]})
-        result[name] = (times, errors)
+        out = ours(*sets[0])[0][0][rows]
+        before = out.clone() if adds else 0
+        runs[0]()
+        exact = product(*(t.float() for t in sets[0][:3]))[rows] if M * N < 1 << 28 else None
+        errors = errors_of([out], [before + product(*sets[0][:3])[rows]], [before + exact]) if exact is not None else []
+        theirs = [lambda s=s: way(*s) if way else product(*s[:3]) for s in sets]
+        result[name] = (b.times({"ours": runs, "torch.matmul": theirs}), errors)
     return result
 
 
@@ -457,12 +489,12 @@ def gemm_list_case(b, name):
                 total[variant] += count * times[variant]
     flops = 6 * M * sum(N * K * c for N, K, c in layers) / shrink ** 2
     b.report(f"GEMM list of a layer {name} M={M}", total, {"torch.matmul": 1.0}, errors,
-             flops_per_second=flops / total["ours"] * 1e3)
+             flops_per_second=flops / total["ours"] * 1e3, torch_weight_gradient=weight_gradient(b)[1])
 
 
 def peak_case(b):
     n = 64 if b.args.small else 8192
-    times, errors = gemm_case(b, n, n, n)["y"]
+    times, errors = gemm_case(b, n, n, n, ("y",))["y"]
     b.report(f"GEMM {n}^3", times, {"torch.matmul": 1.0}, errors, flops_per_second=2 * n ** 3 / times["ours"] * 1e3,
              torch_flops_per_second=2 * n ** 3 / times["torch.matmul"] * 1e3)
 
@@ -502,7 +534,7 @@ def main():
     parser.add_argument("--json")
     parser.add_argument("--small", action="store_true", help="tiny shapes, one round")
     parser.add_argument("--no_compile", action="store_true", help="eager functions in the place of torch.compile's")
-    parser.add_argument("--seconds", type=float, default=150, help="start no case after so many")
+    parser.add_argument("--seconds", type=float, default=150, help="start no case later than so many after the start of the program")
     parser.add_argument("--case_seconds", type=float, default=0.4, help="of measuring a case, about")
     parser.add_argument("--filter", default="")
     args = parser.parse_args()

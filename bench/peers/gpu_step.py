@@ -6,11 +6,13 @@
 
 qwen3-0.6b trains all weights (float32 weights, products and activations in bfloat16, fused AdamW on PyTorch's side);
 llama-3.1-8b trains LoRA r=16 on all linear layers over a bfloat16 base. 16,384 tokens an update, rows of 2,048. Each
-program has the device to itself; the median over steps leaves out the first ones. The JSON has figures as
+program has the device to itself; the median over steps leaves out the first ones. Where PyTorch runs out of memory it
+repeats with half the rows in twice the micro-batches; `smaller_batch` says so. The JSON has figures as
 gpu_kernels.py's: tokens a second and their ratio, peak memory.
 """
 
 import argparse
+import gc
 import json
 import math
 import random
@@ -91,11 +93,31 @@ def run_qtrain(args, folder, length):
 
 
 def run_torch(args, folder):
-    """In a process of its own: prints one JSON document."""
+    """In a process of its own: prints one JSON document. Where the memory does not hold a micro-batch, halves it and
+    doubles their number, so that an update keeps its tokens."""
+    import torch
+
+    case, smaller = dict(CASES[args.case]), []
+    while True:
+        try:
+            result = train_torch(args, folder, case)
+            break
+        except torch.OutOfMemoryError as problem:
+            if case["batch"] % 2:
+                raise
+            smaller.append(f"out of memory with batch {case['batch']}: {str(problem).splitlines()[0]}")
+        case.update(batch=case["batch"] // 2, accumulation=case["accumulation"] * 2)
+        gc.collect()  # outside of the handler, which keeps the frames of the failed run
+        if args.device == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+    print(json.dumps(result | dict(batch=case["batch"], accumulation=case["accumulation"], smaller_batch=smaller)))
+
+
+def train_torch(args, folder, case):
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    case = CASES[args.case]
     torch.manual_seed(1)
     dtype = torch.bfloat16 if case["lora"] else torch.float32
     with torch.device(args.device):
@@ -128,9 +150,8 @@ def run_torch(args, folder):
         seconds.append(time.perf_counter() - begin)
     tokens = rows.numel() / args.steps
     memory = torch.cuda.max_memory_allocated() if args.device == "cuda" else None
-    print(json.dumps(dict(tokens_per_second=tokens / statistics.median(seconds[min(WARM_UP, args.steps - 1):]),
-                          losses=losses, memory_bytes=memory, torch=torch.__version__,
-                          attention=model.config._attn_implementation)))
+    return dict(tokens_per_second=tokens / statistics.median(seconds[min(WARM_UP, args.steps - 1):]), losses=losses,
+                memory_bytes=memory, torch=torch.__version__, attention=model.config._attn_implementation)
 
 
 def expected_loss(config):

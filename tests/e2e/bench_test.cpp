@@ -29,5 +29,23 @@ TEST(Bench, measures_what_the_filter_names) {
   EXPECT_THAT(outcome.out, ::testing::Not(::testing::HasSubstr("adamw")));
 }
 
+TEST(Bench, names_some_cases_where_the_filter_matches_none) {
+  const TempFolder folder;
+  const fs::path file = folder / "bench.json";
+  const Outcome outcome =
+      qtrain({.words = {"bench", "swigloo", "--device", "cpu", "--small", "--json", file.string()}});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, ::testing::HasSubstr("\"swigloo\""));
+  EXPECT_THAT(outcome.err, ::testing::HasSubstr("add_rms_norm/16x32"));
+  EXPECT_FALSE(fs::exists(file));
+}
+
+TEST(Bench, the_limits_may_be_all_that_is_measured) {
+  const Outcome outcome = qtrain_ok({.words = {"bench", "copy/", "--device", "cpu", "--small"}});
+  EXPECT_THAT(outcome.out, ::testing::HasSubstr("copy/4096"));
+  EXPECT_THAT(outcome.out, ::testing::Not(::testing::HasSubstr("adamw")));
+}
+
 }  // namespace
 }  // namespace qtrain::e2e

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/file.h"
 #include "core/json.h"
 #include "kernels/cpu/isa.h"
@@ -31,6 +33,20 @@ Device device_named(const std::string& name) {
 
 Result measure(Ctx& ctx, const Case& c, const bench::Effort& effort) {
   return {c.name, bench::median_seconds(ctx, c, effort), c.bytes, c.flops};
+}
+
+/// The cases whose name contains the filter; none is a usage error, unless it names a limit, which is always measured.
+std::vector<Case> chosen_cases(const bench::Sizes& sizes, const std::string& filter) {
+  std::vector<Case> all = bench::op_cases(sizes);
+  const auto named = [&](const std::string& name) { return name.find(filter) != std::string::npos; };
+  std::string some;
+  for (std::size_t i = 0; i < all.size(); i += std::max<std::size_t>(all.size() / 5, 1))
+    some += (some.empty() ? "" : ", ") + all[i].name;
+  std::erase_if(all, [&](const Case& c) { return !named(c.name); });
+  if (all.empty() && !named(bench::copy_case(sizes).name) && !named(bench::product_case(sizes).name))
+    fail(ErrorKind::usage, {.cause = "no case is named like \"" + filter + "\"",
+                            .remedy = "give a part of a name, or nothing for all of them; some names: " + some});
+  return all;
 }
 
 Json json_of(const Result& r, const Limits& limits) {
@@ -68,6 +84,7 @@ int run_bench(const Arguments& args) {
   const bench::Sizes sizes = small ? bench::small_sizes(device) : bench::sizes_for(device);
   const bench::Effort effort = small ? bench::Effort{0, 0} : bench::effort_for(device);
   const std::string filter = args.operands().empty() ? "" : args.operand(0);
+  const std::vector<Case> cases = chosen_cases(sizes, filter);
   Ctx ctx(device, MatmulPrecision::storage, static_cast<int>(args.integer("threads").value_or(0)));
 
   const Result copy = measure(ctx, bench::copy_case(sizes), effort);
@@ -80,15 +97,15 @@ int run_bench(const Arguments& args) {
             {"dtype", name_of(sizes.dtype)},
             {"filter", filter},
             {"results", Json::array()}};
-  const auto report = [&](const Result& r) {
+  const auto file = args.text("json");
+  const auto report = [&](const Result& r) {  // written each time: a run that is stopped keeps what it has measured
     args.log().result(line_of(r, limits));
     json["results"].push_back(json_of(r, limits));
+    if (file) write_file(*file, dump_json(json, 2) + "\n");
   };
   report(copy);
   report(product);
-  for (const Case& c : bench::op_cases(sizes))
-    if (c.name.find(filter) != std::string::npos) report(measure(ctx, c, effort));
-  if (const auto file = args.text("json")) write_file(*file, dump_json(json, 2) + "\n");
+  for (const Case& c : cases) report(measure(ctx, c, effort));
   return 0;
 }
 
