@@ -1,0 +1,58 @@
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+/// The dynamic 8-bit type of Dettmers (8-Bit Approximations for Parallelism in Deep Learning, 2015), as bitsandbytes
+/// builds it: 256 values in [-1, 1] or [0, 1], in ascending order. Everything here runs on the host and in kernels.
+namespace qtrain {
+
+enum class Signedness : std::uint8_t { with_sign, without_sign };
+
+/// For i in 0..6: the midpoints of linspace(0.1, 1, items) in f32 times 10^(i-6), items = 2^i + 1 with both signs, else
+/// 2^(i+1) + 1; then 0 and 1. The last bits are those that torch's unvectorised linspace gives; maps of files differ
+/// from it by up to 2e-7, so a file's map is used with the file's codes.
+constexpr std::array<float, 256> dynamic_map(Signedness signedness) {
+  constexpr float kPowers[] = {1e-6F, 1e-5F, 1e-4F, 1e-3F, 1e-2F, 1e-1F, 1.0F};
+  std::array<float, 256> map{};
+  std::size_t n = 0;
+  for (int i = 0; i < 7; ++i) {
+    const int items = signedness == Signedness::with_sign ? 1 << i : 2 << i;
+    const float step = (1.0F - 0.1F) / static_cast<float>(items);
+    const auto boundary = [&](int k) {  // from the nearer end, as linspace does
+      const float low = step * static_cast<float>(k), high = step * static_cast<float>(items - k);
+      return k < (items + 1) / 2 ? 0.1F + low : 1.0F - high;
+    };
+    for (int k = 0; k < items; ++k) {
+      const float mean = kPowers[i] * ((boundary(k) + boundary(k + 1)) / 2.0F);
+      map[n++] = mean;
+      if (signedness == Signedness::with_sign) map[n++] = -mean;
+    }
+  }
+  map[n++] = 0.0F;
+  map[n++] = 1.0F;
+  std::sort(map.begin(), map.end());
+  return map;
+}
+
+/// The index of the value next to x in an ascending map of 256, the lower one of two that are as near: the number of
+/// midpoints below x. 0 for NaN.
+constexpr int nearest_code(const float* map, float x) {
+  int code = 0;
+  for (int step = 128; step > 0; step /= 2)
+    if ((map[code + step - 1] + map[code + step]) / 2.0F < x) code += step;
+  return code;
+}
+
+/// x in [-1, 1] moved to the next of 65536 steps, and NaN to -1. The CPU library of bitsandbytes looks codes up in a
+/// table of so many entries: its code of x is nearest_code(map, on_grid(x)). Steps are 3e-5 wide, so it does not see
+/// smaller values, which the scales of a 4-bit matrix do not have; second moments do.
+constexpr float on_grid(float x) {
+  if (!(x >= -1.0F)) return -1.0F;
+  const float half = ((x < 1.0F ? x : 1.0F) + 1.0F) * 0.5F;
+  // One rounding, as by a fused multiply-add: product and sum are exact in f64.
+  const auto index = static_cast<int>(static_cast<float>(static_cast<double>(half) * 65535.0 + 0.5));
+  return static_cast<float>(2 * index) / 65535.0F - 1.0F;
+}
+
+}  // namespace qtrain

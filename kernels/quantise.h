@@ -1,0 +1,187 @@
+#pragma once
+#include "kernels/dispatch.h"
+#include "kernels/dynamic_map.h"
+
+/// Weights and optimizer states in blocks of codes, bit for bit as bitsandbytes computes them on the CPU: a block of
+/// `blocksize` neighbouring elements has a scale, the largest magnitude in it (absmax). The last block may be shorter.
+namespace qtrain {
+
+/// 4-bit types: sixteen values in [-1, 1].
+enum class FourBit : std::uint8_t { nf4, fp4 };
+
+/// The value of each code. NF4: quantiles of the normal distribution, ascending. FP4: sign, two bits of exponent, one
+/// of fraction; codes 0 and 8 are 0 and -0.
+inline constexpr std::array<float, 16> kNf4Map = {-1.0F,
+                                                  -0.6961928009986877F,
+                                                  -0.5250730514526367F,
+                                                  -0.39491748809814453F,
+                                                  -0.28444138169288635F,
+                                                  -0.18477343022823334F,
+                                                  -0.09105003625154495F,
+                                                  0.0F,
+                                                  0.07958029955625534F,
+                                                  0.16093020141124725F,
+                                                  0.24611230194568634F,
+                                                  0.33791524171829224F,
+                                                  0.44070982933044434F,
+                                                  0.5626170039176941F,
+                                                  0.7229568362236023F,
+                                                  1.0F};
+inline constexpr std::array<float, 16> kFp4Map = {
+    0.0F,  0.0625F / 12,  8.0F / 12,  1.0F,  4.0F / 12,  6.0F / 12,  2.0F / 12,  3.0F / 12,
+    -0.0F, -0.0625F / 12, -8.0F / 12, -1.0F, -4.0F / 12, -6.0F / 12, -2.0F / 12, -3.0F / 12};
+constexpr const std::array<float, 16>& map_of(FourBit type) {
+  return type == FourBit::nf4 ? kNf4Map : kFp4Map;
+}
+
+/// Whether bitsandbytes has 4-bit blocks of this size: a power of two from 32 to 4096.
+constexpr bool is_blocksize4(std::int64_t size) {
+  return size >= 32 && size <= 4096 && (size & (size - 1)) == 0;
+}
+/// Blocks that n elements take.
+constexpr std::int64_t blocks_of(std::int64_t n, std::int64_t blocksize) {
+  return (n + blocksize - 1) / blocksize;
+}
+
+namespace ops {
+
+/// A 4-bit tensor of n = shape.numel() elements; all parts on one device, any alignment.
+/// The scale of block b is absmax[b], or, where absmax is nested (u8), the scale of scales
+///   nested_map[absmax[b]] * nested_absmax[b / nested_blocksize] + offset[0],  each operation rounded to f32.
+struct Blocks4 {
+  ConstTensor codes;   ///< u8 [ceil(n / 2)]: element 2j in the high half of byte j, 2j + 1 in the low half
+  ConstTensor absmax;  ///< f32 [blocks], or u8 [blocks]
+  ConstTensor map;     ///< f32 [16]
+  ConstTensor nested_absmax = {}, nested_map = {}, offset = {};  ///< f32 [ceil(blocks / nested_blocksize)], [256], [1]
+  Shape shape;
+  int blocksize = 64, nested_blocksize = 256;
+
+  bool nested() const { return absmax.dtype == DType::u8; }
+};
+/// An internal error unless the parts fit each other.
+void check_blocks(const Blocks4& w);
+
+/// y = w, in f32, bf16 or f16: the f32 product of map value and scale, rounded once.
+struct Dequantise4 {
+  Tensor y;
+  Blocks4 w;
+};
+/// codes and absmax f32 of x (f32, bf16, f16; n elements, computed in f32) in blocks of `blocksize`. A full block is
+/// multiplied by 1 / max(absmax, 1e-38); a shorter last one is divided by max(absmax, 1e-38), which is then its scale.
+/// A block with a NaN or an infinity gets a NaN or infinite scale, and codes that mean nothing.
+struct Quantise4 {
+  Tensor codes, absmax;
+  ConstTensor x;
+  FourBit type = FourBit::nf4;
+  int blocksize = 64;
+};
+/// Scales of scales: offset[0] = mean(absmax), then codes u8 [n] and nested_absmax f32 of absmax - offset on the map
+/// (f32 [256]). The mean is the exact one rounded; torch's differs from it in the last bits. absmax is overwritten.
+struct NestAbsmax {
+  Tensor codes, nested_absmax, offset;
+  Tensor absmax;
+  ConstTensor map;
+  int blocksize = 256;
+};
+
+/// How a code of the 8-bit map is found.
+enum class CodeRule : std::uint8_t {
+  nearest,  ///< the nearest value: what the GPUs of bitsandbytes do
+  grid,     ///< that of the value on_grid: what its CPU library does
+};
+/// codes u8 [n] and absmax f32 [blocks] of x f32 [n]: the code of x * (1 / absmax). A block of zeros has codes 0 and
+/// absmax 0 (NaN counts as 0 in absmax and gets code 0).
+struct Quantise8 {
+  Tensor codes, absmax;
+  ConstTensor x, map;  ///< map f32 [256], ascending
+  int blocksize = 256;
+  CodeRule rule = CodeRule::grid;
+};
+/// y[i] = map[codes[i]] * absmax[i / blocksize], y f32 [n].
+struct Dequantise8 {
+  Tensor y;
+  ConstTensor codes, absmax, map;
+  int blocksize = 256;
+};
+/// LLM.int8 weights: y[r, c] = codes[r, c] * scale[r] * f32(1 / 127), each operation rounded to f32 and the result to
+/// y's f32, bf16 or f16. codes i8 [N, K], scale f32 [N].
+struct DequantiseRows8 {
+  Tensor y;
+  ConstTensor codes, scale;
+};
+/// C [M, N] = or += alpha * A [M, K] · W [N, K]^T + bias [N] for few rows (M <= kFewRows) without writing W down: what
+/// Dequantise4 to f32 and Gemm give, up to the order of sums. A and C: f32, bf16 (CUDA: and f16).
+struct Gemm4 {
+  static constexpr std::int64_t kFewRows = 8;
+  Sink c;
+  ConstTensor a;
+  Blocks4 w;
+  double alpha = 1;
+  ConstTensor bias = {};
+};
+
+void run_cpu(Ctx&, const Dequantise4&);
+void run_cuda(Ctx&, const Dequantise4&);
+void run_cpu(Ctx&, const Quantise4&);
+void run_cuda(Ctx&, const Quantise4&);
+void run_cpu(Ctx&, const NestAbsmax&);
+void run_cuda(Ctx&, const NestAbsmax&);
+void run_cpu(Ctx&, const Quantise8&);
+void run_cuda(Ctx&, const Quantise8&);
+void run_cpu(Ctx&, const Dequantise8&);
+void run_cuda(Ctx&, const Dequantise8&);
+void run_cpu(Ctx&, const DequantiseRows8&);
+void run_cuda(Ctx&, const DequantiseRows8&);
+void run_cpu(Ctx&, const Gemm4&);
+void run_cuda(Ctx&, const Gemm4&);
+
+inline void dequantise4(Ctx& ctx, const Dequantise4& a) {
+  check_blocks(a.w);
+  check(a.y.numel() == a.w.shape.numel(), "dequantise4: y has another size");
+  dispatch(ctx, a);
+}
+inline void quantise4(Ctx& ctx, const Quantise4& a) {
+  const std::int64_t n = a.x.numel();
+  check(is_blocksize4(a.blocksize), "quantise4: block sizes are powers of two from 32 to 4096");
+  check(a.codes.numel() == (n + 1) / 2 && a.absmax.numel() == blocks_of(n, a.blocksize),
+        "quantise4: codes or absmax have another size");
+  dispatch(ctx, a);
+}
+inline void nest_absmax(Ctx& ctx, const NestAbsmax& a) {
+  const std::int64_t n = a.absmax.numel();
+  check(a.codes.numel() == n && a.nested_absmax.numel() == blocks_of(n, a.blocksize) && a.offset.numel() == 1,
+        "nest_absmax: sizes differ");
+  dispatch(ctx, a);
+}
+inline void quantise8(Ctx& ctx, const Quantise8& a) {
+  const std::int64_t n = a.x.numel();
+  check(
+      a.blocksize > 0 && a.codes.numel() == n && a.absmax.numel() == blocks_of(n, a.blocksize) && a.map.numel() == 256,
+      "quantise8: sizes differ");
+  dispatch(ctx, a);
+}
+inline void dequantise8(Ctx& ctx, const Dequantise8& a) {
+  const std::int64_t n = a.y.numel();
+  check(
+      a.blocksize > 0 && a.codes.numel() == n && a.absmax.numel() == blocks_of(n, a.blocksize) && a.map.numel() == 256,
+      "dequantise8: sizes differ");
+  dispatch(ctx, a);
+}
+inline void dequantise_rows8(Ctx& ctx, const DequantiseRows8& a) {
+  check(a.codes.shape.rank == 2 && a.y.numel() == a.codes.numel() && a.scale.numel() == a.codes.shape[0],
+        "dequantise_rows8: shapes differ");
+  dispatch(ctx, a);
+}
+inline void gemm4(Ctx& ctx, const Gemm4& g) {
+  if (!g.c.wanted()) return;
+  check_blocks(g.w);
+  check(g.a.shape.rank == 2 && g.c.t.shape.rank == 2 && g.w.shape.rank == 2, "gemm4: operands are matrices");
+  check(g.a.shape[0] <= Gemm4::kFewRows, "gemm4: too many rows");
+  check(g.a.shape[1] == g.w.shape[1] && g.c.t.shape[0] == g.a.shape[0] && g.c.t.shape[1] == g.w.shape[0],
+        "gemm4: shapes differ");
+  check(!g.bias || g.bias.numel() == g.w.shape[0], "gemm4: bias has another length");
+  if (g.c.t.numel() > 0) dispatch(ctx, g);
+}
+
+}  // namespace ops
+}  // namespace qtrain
