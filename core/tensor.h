@@ -59,6 +59,10 @@ struct DTypeOf<std::int32_t> {
   static constexpr DType value = DType::i32;
 };
 template <>
+struct DTypeOf<std::int8_t> {
+  static constexpr DType value = DType::i8;
+};
+template <>
 struct DTypeOf<std::uint8_t> {
   static constexpr DType value = DType::u8;
 };

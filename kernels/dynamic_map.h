@@ -9,19 +9,20 @@ namespace qtrain {
 
 enum class Signedness : std::uint8_t { with_sign, without_sign };
 
-/// For i in 0..6: the midpoints of linspace(0.1, 1, items) in f32 times 10^(i-6), items = 2^i + 1 with both signs, else
-/// 2^(i+1) + 1; then 0 and 1. The last bits are those that torch's unvectorised linspace gives; maps of files differ
-/// from it by up to 2e-7, so a file's map is used with the file's codes.
-constexpr std::array<float, 256> dynamic_map(Signedness signedness) {
+/// For i in 0..6: the midpoints of linspace(0.1, 1, items + 1) in f32 times 10^(i-6), items = 2^i with both signs, else
+/// 2^(i+1); then 0 and 1. The last bits are those of torch on processors with AVX2 or AVX-512; maps of other machines
+/// differ by up to 2e-7, so a file's codes are read with the file's map.
+constexpr std::array<float, 256> make_dynamic_map(Signedness signedness) {
   constexpr float kPowers[] = {1e-6F, 1e-5F, 1e-4F, 1e-3F, 1e-2F, 1e-1F, 1.0F};
   std::array<float, 256> map{};
   std::size_t n = 0;
   for (int i = 0; i < 7; ++i) {
     const int items = signedness == Signedness::with_sign ? 1 << i : 2 << i;
     const float step = (1.0F - 0.1F) / static_cast<float>(items);
-    const auto boundary = [&](int k) {  // from the nearer end, as linspace does
-      const float low = step * static_cast<float>(k), high = step * static_cast<float>(items - k);
-      return k < (items + 1) / 2 ? 0.1F + low : 1.0F - high;
+    // From the nearer end, product and sum rounded once: both are exact in f64.
+    const auto boundary = [&](int k) {
+      return static_cast<float>(k < (items + 1) / 2 ? double{0.1F} + double{step} * k
+                                                    : 1.0 - double{step} * (items - k));
     };
     for (int k = 0; k < items; ++k) {
       const float mean = kPowers[i] * ((boundary(k) + boundary(k + 1)) / 2.0F);
@@ -33,6 +34,12 @@ constexpr std::array<float, 256> dynamic_map(Signedness signedness) {
   map[n++] = 1.0F;
   std::sort(map.begin(), map.end());
   return map;
+}
+
+inline constexpr std::array<float, 256> kSignedDynamicMap = make_dynamic_map(Signedness::with_sign);
+inline constexpr std::array<float, 256> kUnsignedDynamicMap = make_dynamic_map(Signedness::without_sign);
+constexpr const std::array<float, 256>& dynamic_map(Signedness signedness) {
+  return signedness == Signedness::with_sign ? kSignedDynamicMap : kUnsignedDynamicMap;
 }
 
 /// The index of the value next to x in an ascending map of 256, the lower one of two that are as near: the number of

@@ -1,39 +1,14 @@
 #pragma once
 #include "kernels/dispatch.h"
 #include "kernels/dynamic_map.h"
+#include "kernels/four_bit.h"
 
 /// Weights and optimizer states in blocks of codes, bit for bit as bitsandbytes computes them on the CPU: a block of
 /// `blocksize` neighbouring elements has a scale, the largest magnitude in it (absmax). The last block may be shorter.
 namespace qtrain {
 
-/// 4-bit types: sixteen values in [-1, 1].
-enum class FourBit : std::uint8_t { nf4, fp4 };
-
-/// The value of each code. NF4: quantiles of the normal distribution, ascending. FP4: sign, two bits of exponent, one
-/// of fraction; codes 0 and 8 are 0 and -0.
-inline constexpr std::array<float, 16> kNf4Map = {-1.0F,
-                                                  -0.6961928009986877F,
-                                                  -0.5250730514526367F,
-                                                  -0.39491748809814453F,
-                                                  -0.28444138169288635F,
-                                                  -0.18477343022823334F,
-                                                  -0.09105003625154495F,
-                                                  0.0F,
-                                                  0.07958029955625534F,
-                                                  0.16093020141124725F,
-                                                  0.24611230194568634F,
-                                                  0.33791524171829224F,
-                                                  0.44070982933044434F,
-                                                  0.5626170039176941F,
-                                                  0.7229568362236023F,
-                                                  1.0F};
-inline constexpr std::array<float, 16> kFp4Map = {
-    0.0F,  0.0625F / 12,  8.0F / 12,  1.0F,  4.0F / 12,  6.0F / 12,  2.0F / 12,  3.0F / 12,
-    -0.0F, -0.0625F / 12, -8.0F / 12, -1.0F, -4.0F / 12, -6.0F / 12, -2.0F / 12, -3.0F / 12};
-constexpr const std::array<float, 16>& map_of(FourBit type) {
-  return type == FourBit::nf4 ? kNf4Map : kFp4Map;
-}
-
+/// The least that values are divided by: absmax of a block of zeros is 0.
+inline constexpr float kLeastScale = 1e-38F;
 /// Whether bitsandbytes has 4-bit blocks of this size: a power of two from 32 to 4096.
 constexpr bool is_blocksize4(std::int64_t size) {
   return size >= 32 && size <= 4096 && (size & (size - 1)) == 0;
@@ -59,7 +34,17 @@ struct Blocks4 {
   bool nested() const { return absmax.dtype == DType::u8; }
 };
 /// An internal error unless the parts fit each other.
-void check_blocks(const Blocks4& w);
+inline void check_blocks(const Blocks4& w) {
+  const std::int64_t n = w.shape.numel(), blocks = blocks_of(n, w.blocksize);
+  check(is_blocksize4(w.blocksize), "4-bit blocks: sizes are powers of two from 32 to 4096");
+  check(w.codes.dtype == DType::u8 && w.codes.numel() == (n + 1) / 2, "4-bit blocks: codes have another size");
+  check(w.absmax.numel() == blocks && w.map.numel() == 16, "4-bit blocks: absmax or map have another size");
+  if (!w.nested()) return;
+  check(w.nested_blocksize > 0 && (w.nested_blocksize & (w.nested_blocksize - 1)) == 0 &&
+            w.nested_absmax.numel() == blocks_of(blocks, w.nested_blocksize) && w.nested_map.numel() == 256 &&
+            w.offset.numel() == 1,
+        "4-bit blocks: the nested scales have another size");
+}
 
 /// y = w, in f32, bf16 or f16: the f32 product of map value and scale, rounded once.
 struct Dequantise4 {

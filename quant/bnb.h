@@ -93,8 +93,8 @@ struct BnbConfig {
   DType compute_dtype = DType::f32;
   std::vector<std::string> skip_modules = {};  ///< llm_int8_skip_modules; empty: null
 
-  /// Whether a linear layer ("model.layers.0.mlp.up_proj") stays as it is: it is the head, or named by a pattern of
-  /// skip_modules as in transformers (a prefix or regular expression up to a module's end, or a suffix).
+  /// Whether a linear layer ("model.layers.0.mlp.up_proj") stays as it is: it is the head, or named by
+  /// skip_modules as in transformers (from the start up to the end of a module, or a suffix).
   bool skips(const std::string& module) const;
 };
 /// Null without `quantization_config` in the config.json at `file`; other methods (gptq, awq, ...) and values that

@@ -201,6 +201,12 @@ inline float to_float(Bf16 x) {
 inline float to_float(F16 x) {
   return x;
 }
+/// a * b, which is not fused with an addition.
+inline float rounded_product(float a, float b) {
+  float product = a * b;
+  asm("" : "+x"(product));
+  return product;
+}
 /// Rounds to nearest even.
 template <class T>
 T from_float(float x) {

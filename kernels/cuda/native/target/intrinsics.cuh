@@ -30,6 +30,11 @@ __device__ __forceinline__ float to_float(F16 x) {
   return __half2float(__ushort_as_half(x.bits));
 }
 
+/// a * b, which is not fused with an addition.
+__device__ __forceinline__ float rounded_product(float a, float b) {
+  return __fmul_rn(a, b);
+}
+
 /// Rounds to nearest even.
 template <class T>
 __device__ __forceinline__ T from_float(float x) {

@@ -1,0 +1,202 @@
+#include <gmock/gmock.h>
+
+#include <bit>
+
+#include "core/safetensors.h"
+#include "kernels/quantise.h"
+#include "tests/quant/sequence.h"
+
+/// The ops on the CPU against what bitsandbytes computed: every bit.
+namespace qtrain {
+namespace {
+
+const SafetensorsReader& golden() {
+  static const SafetensorsReader reader(QTRAIN_SOURCE_DIR "/tests/quant/goldens/bnb.safetensors");
+  return reader;
+}
+
+/// Memory of a tensor.
+class Held {
+ public:
+  Held(DType dtype, std::int64_t n) : bytes_(static_cast<std::size_t>(n) * size_of(dtype)), dtype_(dtype), n_(n) {}
+  Tensor tensor() { return {bytes_.data(), dtype_, {n_}, {}}; }
+  operator Tensor() { return tensor(); }       // NOLINT: as an op's argument
+  operator ConstTensor() { return tensor(); }  // NOLINT
+
+ private:
+  std::vector<std::byte> bytes_;
+  DType dtype_;
+  std::int64_t n_;
+};
+
+Held sequence(DType dtype, std::int64_t n) {
+  Held held(dtype, n);
+  const auto values = testing::uniform_values(n);
+  const auto fill = [&]<class T>() { std::copy(values.begin(), values.end(), held.tensor().as<T>()); };
+  if (dtype == DType::f32)
+    fill.operator()<float>();
+  else if (dtype == DType::f16)
+    fill.operator()<F16>();
+  else
+    fill.operator()<Bf16>();
+  return held;
+}
+
+void expect_same_bytes(ConstTensor got, ConstTensor want, const std::string& what) {
+  ASSERT_EQ(got.dtype, want.dtype) << what;
+  ASSERT_EQ(got.numel(), want.numel()) << what;
+  const std::size_t size = size_of(got.dtype);
+  for (std::size_t i = 0; i < got.bytes(); ++i)
+    ASSERT_EQ(int(got.data[i]), int(want.data[i])) << what << ": byte " << i % size << " of element " << i / size;
+}
+
+struct Case {
+  std::string name;
+  ConstTensor x;
+  FourBit type;
+  int blocksize;
+};
+
+ConstTensor map_view(FourBit type) {
+  return view_of(std::span<const float>(map_of(type)), {16});
+}
+
+void expect_quantised_as_golden(const Case& c, int threads) {
+  Ctx ctx({}, MatmulPrecision::storage, threads);
+  const std::int64_t n = c.x.numel();
+  Held codes(DType::u8, (n + 1) / 2), absmax(DType::f32, blocks_of(n, c.blocksize));
+  ops::quantise4(ctx, {.codes = codes, .absmax = absmax, .x = c.x, .type = c.type, .blocksize = c.blocksize});
+  expect_same_bytes(absmax, golden().at(c.name + ".absmax"), c.name + " absmax");
+  expect_same_bytes(codes, golden().at(c.name + ".codes"), c.name + " codes");
+  for (const auto& [label, dtype] : {std::pair{"f32", DType::f32}, {"bf16", DType::bf16}, {"f16", DType::f16}}) {
+    if (!golden().contains(c.name + ".y." + label)) continue;
+    Held y(dtype, n);
+    ops::dequantise4(
+        ctx,
+        {.y = y,
+         .w = {.codes = codes, .absmax = absmax, .map = map_view(c.type), .shape = {n}, .blocksize = c.blocksize}});
+    expect_same_bytes(y, golden().at(c.name + ".y." + label), c.name + " y " + label);
+  }
+}
+
+class FourBits : public ::testing::TestWithParam<FourBit> {
+ protected:
+  const char* name() const { return GetParam() == FourBit::nf4 ? "nf4" : "fp4"; }
+};
+
+TEST_P(FourBits, MapIsTheReferences) {
+  expect_same_bytes(map_view(GetParam()), golden().at(std::string("map.") + name()), "map");
+}
+
+TEST_P(FourBits, ZerosSubnormalsAndHugeValuesAreTheReferences) {
+  const std::string what = std::string("special.") + name();
+  expect_quantised_as_golden({.name = what, .x = golden().at(what + ".x"), .type = GetParam(), .blocksize = 64}, 1);
+}
+
+TEST_P(FourBits, EveryDtypeIsTheReferences) {
+  for (const char* dtype : {"f32", "bf16", "f16"}) {
+    const std::string what = std::string("small.") + name() + "." + dtype;
+    expect_quantised_as_golden({.name = what, .x = golden().at(what + ".x"), .type = GetParam(), .blocksize = 32}, 2);
+  }
+}
+
+TEST_P(FourBits, EveryBlockSizeIsTheReferences) {
+  for (const int size : {32, 64, 128, 256, 512, 1024, 2048, 4096}) {
+    Held x = sequence(DType::bf16, 2 * size + 77);
+    expect_quantised_as_golden({.name = std::string("size.") + name() + "." + std::to_string(size),
+                                .x = x,
+                                .type = GetParam(),
+                                .blocksize = size},
+                               3);
+  }
+}
+
+/// Values past the caches and any alignment: the same as one by one.
+TEST_P(FourBits, LargeAndUnalignedResultsAreTheSame) {
+  constexpr std::int64_t kLarge = (std::int64_t{8} << 20) / 2 + 333;  // bf16: more than what is kept in caches
+  Ctx ctx({}, MatmulPrecision::storage, 2);
+  Held codes(DType::u8, (kLarge + 1) / 2), absmax(DType::f32, blocks_of(kLarge, 64)), y(DType::bf16, kLarge + 1);
+  auto* code = codes.tensor().as<std::uint8_t>();
+  auto* scale = absmax.tensor().as<float>();
+  const float* map = map_of(GetParam()).data();
+  for (std::int64_t i = 0; i < (kLarge + 1) / 2; ++i) code[i] = static_cast<std::uint8_t>(i * 37 + i / 256);
+  for (std::int64_t b = 0; b < blocks_of(kLarge, 64); ++b) scale[b] = 0.01F + 0.001F * static_cast<float>(b % 99);
+  for (const std::int64_t shift : {0, 1}) {
+    Tensor out = y.tensor().slice(shift, kLarge);
+    ops::dequantise4(
+        ctx, {.y = out, .w = {.codes = codes, .absmax = absmax, .map = map_view(GetParam()), .shape = {kLarge}}});
+    std::int64_t wrong = 0;
+    const Bf16* got = out.as<Bf16>();
+    for (std::int64_t i = 0; i < kLarge; ++i) {
+      const std::uint8_t byte = code[i / 2];
+      const Bf16 want = map[i % 2 == 0 ? byte >> 4 : byte & 15] * scale[i / 64];
+      wrong += got[i].bits != want.bits ? 1 : 0;
+    }
+    EXPECT_EQ(wrong, 0) << shift;
+  }
+}
+
+TEST_P(FourBits, NaNAndInfinityShowInTheScale) {
+  Ctx ctx;
+  for (const float bad : {std::nanf(""), -INFINITY}) {
+    Held x = sequence(DType::bf16, 64 * 3 + 5);
+    x.tensor().as<Bf16>()[70] = bad;
+    x.tensor().as<Bf16>()[64 * 3 + 4] = bad;
+    Held codes(DType::u8, 99), absmax(DType::f32, 4);
+    ops::quantise4(ctx, {.codes = codes, .absmax = absmax, .x = x, .type = GetParam()});
+    const float* scales = absmax.tensor().as<float>();
+    EXPECT_TRUE(std::isfinite(scales[0]) && std::isfinite(scales[2]));
+    EXPECT_FALSE(std::isfinite(scales[1]) || std::isfinite(scales[3]));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FourBits, ::testing::Values(FourBit::nf4, FourBit::fp4),
+                         [](const auto& info) { return info.param == FourBit::nf4 ? "nf4" : "fp4"; });
+
+TEST(DynamicMap, IsTheReferences) {
+  expect_same_bytes(view_of(std::span<const float>(kSignedDynamicMap), {256}), golden().at("map.signed"), "signed");
+  expect_same_bytes(view_of(std::span<const float>(kUnsignedDynamicMap), {256}), golden().at("map.unsigned"),
+                    "unsigned");
+}
+
+TEST(DynamicMap, NearestCodeIsTheNearest) {
+  for (const auto& map : {kSignedDynamicMap, kUnsignedDynamicMap})
+    for (int i = 0; i <= 4000; ++i) {
+      const float x = -1.02F + 0.00051F * static_cast<float>(i);
+      int best = 0;
+      for (int k = 1; k < 256; ++k)
+        if (std::abs(double{map[k]} - x) < std::abs(double{map[best]} - x)) best = k;
+      const int code = nearest_code(map.data(), x);
+      EXPECT_NEAR(map[code], map[best], 0) << x;
+    }
+}
+
+TEST(DynamicMap, EveryCodeOfAMapIsFound) {
+  for (const auto& map : {kSignedDynamicMap, kUnsignedDynamicMap})
+    for (int k = 0; k < 256; ++k) EXPECT_EQ(nearest_code(map.data(), map[static_cast<std::size_t>(k)]), k);
+}
+
+TEST(EightBits, AreTheReferences) {
+  Ctx ctx({}, MatmulPrecision::storage, 2);
+  const ConstTensor x = golden().at("eight.x"), map = golden().at("map.signed");
+  Held codes(DType::u8, x.numel()), absmax(DType::f32, blocks_of(x.numel(), 256)), y(DType::f32, x.numel());
+  ops::quantise8(ctx, {.codes = codes, .absmax = absmax, .x = x, .map = map});
+  expect_same_bytes(absmax, golden().at("eight.absmax"), "absmax");
+  expect_same_bytes(codes, golden().at("eight.codes"), "codes");
+  ops::dequantise8(ctx, {.y = y, .codes = codes, .absmax = absmax, .map = map});
+  expect_same_bytes(y, golden().at("eight.y"), "y");
+}
+
+TEST(EightBits, RowsAreTheReferences) {
+  Ctx ctx;
+  const ConstTensor codes = golden().at("rows.codes"), scale = golden().at("rows.scale");
+  for (const auto& [label, dtype] : {std::pair{"f32", DType::f32}, {"bf16", DType::bf16}}) {
+    Held y(dtype, codes.numel());
+    ops::dequantise_rows8(ctx, {.y = y, .codes = codes, .scale = scale});
+    const ConstTensor want = golden().at(std::string("rows.") + label);
+    expect_same_bytes(y, want.reshaped({want.numel()}), label);
+  }
+}
+
+}  // namespace
+}  // namespace qtrain
