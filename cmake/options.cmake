@@ -47,8 +47,8 @@ function(qtrain_library name)
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
   add_library(qtrain_${name} STATIC ${sources})
   target_link_libraries(qtrain_${name} PUBLIC qtrain_flags fmt::fmt nlohmann_json::nlohmann_json Threads::Threads ${ARG_DEPENDS})
-  # Sanitizer builds take long. The others do without, so that each file is seen to include what it needs.
-  if(QTRAIN_SANITIZE AND NOT name STREQUAL "kernels")  # whose files have flags of their own
+  # What most files include, parsed once.
+  if(NOT name STREQUAL "kernels")  # whose files have flags of their own
     target_precompile_headers(qtrain_${name} PRIVATE <fmt/format.h> <algorithm> <filesystem> <functional> <map>
                               ${CMAKE_SOURCE_DIR}/core/json.h)
     target_compile_options(qtrain_${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # for ccache
