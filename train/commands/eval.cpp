@@ -6,9 +6,8 @@
 #include "data/prompts.h"
 #include "train/answers.h"
 #include "train/cli/arguments.h"
-#include "train/device_batch.h"
-#include "train/evaluate.h"
 #include "train/metrics.h"
+#include "train/model_loss.h"
 #include "train/stop.h"
 
 namespace qtrain {
@@ -27,30 +26,18 @@ std::string stripped(const std::string& s) {
 }
 
 Json loss_of(Ctx& ctx, const EvalRun& run) {
-  const Config& c = run.config.value;
-  const TextFolder text = load_text_folder(c);
-  DatasetOptions options = dataset_options(c, Split::evaluation);
-  options.max_rows = run.args.integer("limit").value_or(0);
-  const Dataset data = build_dataset(data_rows(c, Split::evaluation), options, text.tools(), ctx.pool());
-  const Loader loader(
-      data, {.batch_size = c.training.per_device_eval_batch_size, .sampler = {.sampling = Sampling::sequential}});
-  ModelSetup setup = set_up_model(ctx, {.model = c.model.model_name_or_path,
-                                        .dtype = c.model.dtype,
-                                        .adapter = run.adapter,
-                                        .random_init = c.model.random_init});
-  setup.model->plan(Pass::evaluate, largest_batch(loader, data));
-  setup.model->commit();
-  load_weights(ctx, setup, {.seed = static_cast<std::uint64_t>(c.training.seed)}, run.args.log());
   Stopwatch watch;
-  const Evaluation e = Evaluator(ctx.device(), loader).run(ctx, *setup.model);
-  throw_if_stopped();
+  const ModelLoss found = model_loss(
+      ctx, {.config = run.config.value, .adapter = run.adapter, .max_rows = run.args.integer("limit").value_or(0)},
+      run.args.log());
+  const Evaluation& e = found.evaluation;
   run.args.log().info("eval_loss {:.4f}, perplexity {:.3f} over {} targets of {} rows in {:.1f} s", e.loss(),
                       std::exp(e.loss()), e.target_tokens, e.rows, watch.seconds());
   return {{"eval_loss", e.loss()},
           {"perplexity", std::exp(e.loss())},
           {"tokens", e.tokens},
           {"target_tokens", e.target_tokens},
-          {"rows", data.statistics().source_rows}};
+          {"rows", found.source_rows}};
 }
 
 struct Cases {
@@ -82,11 +69,12 @@ Cases read_cases(const EvalRun& run, const TextFolder& text) {
 // Greedy answers against the references; every row goes to --rows.
 void add_answers(Ctx& ctx, const EvalRun& run, Json& result) {
   const Config& c = run.config.value;
-  Answerer answerer(
-      ctx,
-      declare_answer_model(
-          ctx, {.model = c.model.model_name_or_path, .adapter = run.adapter, .dtype = c.model.dtype, .config = &c}),
-      run.args.log());
+  Answerer answerer(ctx,
+                    declare_answer_model(ctx, {.model = c.model.model_name_or_path,
+                                               .adapter = run.adapter,
+                                               .dtype = c.model.dtype,
+                                               .config = &c}),
+                    run.args.log());
   const Cases cases = read_cases(run, answerer.model().text);
   Stopwatch watch;
   const auto answers =

@@ -1,0 +1,125 @@
+// Adapters put into the weights of their model.
+#include <cmath>
+
+#include "core/file.h"
+#include "core/half.h"
+#include "core/safetensors.h"
+#include "tests/e2e/support.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::HasSubstr;
+
+const fs::path kModel = kGoldens / "llama_gqa3_tied", kAdapter = kGoldens / "lora_llama_all/adapter";  // r 4, alpha 8
+
+// weight * alpha/r * B A of one module, in f64.
+std::vector<double> delta(const fs::path& adapter, const std::string& module, double weight) {
+  const auto tensors = tensors_of(adapter);
+  const std::string name = "base_model.model." + module;
+  const auto a = tensors.find(name + ".lora_A.weight"), b = tensors.find(name + ".lora_B.weight");
+  if (a == tensors.end()) return {};
+  const std::size_t rank = 4, in = a->second.size() / rank, out = b->second.size() / rank;
+  std::vector<double> d(in * out, 0.0);
+  for (std::size_t o = 0; o < out; ++o)
+    for (std::size_t r = 0; r < rank; ++r)
+      for (std::size_t i = 0; i < in; ++i)
+        d[o * in + i] += weight * 2 * b->second[o * rank + r] * a->second[r * in + i];
+  return d;
+}
+
+struct Share {
+  fs::path adapter;
+  double weight = 1;
+};
+// Every tensor of `merged` is that of `model` plus all deltas, to half a unit of its type (and the rounding of f32
+// sums of 4 products).
+void expect_merged(const fs::path& merged, const fs::path& model, const std::vector<Share>& shares, double half_unit) {
+  const auto before = tensors_of(model), after = tensors_of(merged);
+  ASSERT_EQ(before.size(), after.size());
+  int changed = 0;
+  for (const auto& [name, values] : before) {
+    std::vector<double> expected = values;
+    for (const Share& s : shares) {
+      const auto d = delta(s.adapter, name.substr(0, name.rfind('.')), s.weight);
+      for (std::size_t i = 0; i < d.size(); ++i) expected[i] += d[i];
+    }
+    changed += expected != values;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      ASSERT_NEAR(after.at(name)[i], expected[i], half_unit * std::abs(expected[i]) + 3e-7) << name << " " << i;
+  }
+  EXPECT_EQ(changed, 14) << "seven linear layers in each of two blocks";
+}
+
+TEST(Merge, adds_the_product_to_every_weight_it_changes) {
+  const TempFolder folder;
+  const fs::path out = folder / "merged";
+  qtrain_ok({.words = {"merge", "--model", kModel, "--adapter", kAdapter, "--output", out}});
+  expect_merged(out, kModel, {{kAdapter}}, 0x1p-24);
+  EXPECT_EQ(bytes_of(out / "config.json"), bytes_of(kModel / "config.json"));
+}
+
+TEST(Merge, rounds_once_to_the_type_of_the_weights) {
+  const TempFolder folder;
+  const fs::path out = folder / "merged", model = kGoldens / "llama_f16_sharded";
+  qtrain_ok({.words = {"merge", "--model", model, "--adapter", kAdapter, "--output", out}});
+  EXPECT_EQ(SafetensorsReader(out).at("model.norm.weight").dtype, DType::f16);
+  expect_merged(out, model, {{kAdapter}}, 0x1p-11);
+}
+
+TEST(Merge, adds_up_several_adapters_by_weight) {
+  const TempFolder folder;
+  const fs::path out = folder / "merged", second = folder / "adapter";
+  Json run = tiny_lora_run(second);
+  run["max_steps"] = 3;
+  train_ok(folder.path(), run);
+  qtrain_ok({.words = {"merge", "--model", kModel, "--adapter", kAdapter, "--adapter", second, "--weights", "0.75,-0.5",
+                       "--output", out}});
+  expect_merged(out, kModel, {{kAdapter, 0.75}, {second, -0.5}}, 0x1p-24);
+}
+
+TEST(Merge, the_merged_model_has_the_loss_of_the_adapter) {
+  const TempFolder folder;
+  const std::string said =
+      qtrain_ok({.words = {"merge", "--model", kModel, "--adapter", kAdapter, "--output", folder / "merged", "--data",
+                           kGoldens / "curves/cosine/data.jsonl", "--json"}})
+          .out;
+  const Json losses = parse_json(said, "merge");
+  const double merged = losses.at("merged_eval_loss"), apart = losses.at("adapter_eval_loss");
+  EXPECT_NEAR(merged, apart, 2e-6) << "products are added up in another order";
+  qtrain_ok(
+      {.words = {"merge", "--model", kModel, "--adapter", kAdapter, "--weights", "0", "--output", folder / "base"}});
+  EXPECT_EQ(largest_difference(folder / "base", kModel), 0);
+}
+
+TEST(Merge, says_what_does_not_fit) {
+  const TempFolder folder;
+  const auto merge = [&](const fs::path& model, const fs::path& adapter, std::vector<std::string> more = {}) {
+    std::vector<std::string> words{"merge", "--model", model, "--adapter", adapter};
+    if (more.empty()) more = {"--output", folder / "out"};
+    words.insert(words.end(), more.begin(), more.end());
+    return qtrain({.words = words});
+  };
+  const Outcome own = merge(kModel, kAdapter, {"--output", kModel});
+  EXPECT_EQ(own.code, 2);
+  EXPECT_THAT(own.err, HasSubstr("the model's own folder"));
+  const Outcome count = merge(kModel, kAdapter, {"--weights", "1,2", "--output", folder / "out"});
+  EXPECT_EQ(count.code, 2);
+  EXPECT_THAT(count.err, HasSubstr("2 weights for 1 adapters"));
+  const Outcome word = merge(kModel, kAdapter, {"--weights", "1,x", "--output", folder / "out"});
+  EXPECT_EQ(word.code, 2);
+  EXPECT_THAT(word.err, HasSubstr("\"x\" is not a number"));
+  const Outcome other = merge(kGoldens / "qwen3_hd8", kAdapter);
+  EXPECT_EQ(other.code, 3);
+  EXPECT_THAT(other.err, HasSubstr("must belong together"));
+  const fs::path quantised = folder / "quantised";
+  fs::create_directories(quantised);
+  write_file(quantised / "config.json", R"({"quantization_config": {"quant_method": "bitsandbytes"}})");
+  const Outcome four_bit = merge(quantised, kAdapter);
+  EXPECT_EQ(four_bit.code, 3);
+  EXPECT_THAT(four_bit.err, HasSubstr("16-bit model that they were made from"));
+  EXPECT_FALSE(fs::exists(folder / "out"));
+}
+
+}  // namespace
+}  // namespace qtrain::e2e

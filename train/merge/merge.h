@@ -1,0 +1,27 @@
+#pragma once
+#include <filesystem>
+#include <vector>
+
+#include "core/context.h"
+
+namespace qtrain {
+
+/// A LoRA adapter that goes into a merged model, and how much of it.
+struct MergedAdapter {
+  std::filesystem::path folder;  ///< as PEFT or qtrain wrote it
+  double weight = 1;
+};
+
+struct MergeOptions {
+  std::filesystem::path model;  ///< folder with 32- or 16-bit weights
+  std::filesystem::path output;
+  std::vector<MergedAdapter> adapters;
+};
+
+/// Writes `model` with W + sum of weight * scale * B A in place of every weight W that an adapter changes: computed in
+/// f32 and rounded once, to the type that W has in the file. Other tensors, config.json and tokenizer files are copied.
+/// Holds one weight at a time. Errors (ErrorKind::input): a quantised model, an adapter that changes what the model
+/// does not have or has another shape for.
+void merge_adapters(Ctx& ctx, const MergeOptions& options);
+
+}  // namespace qtrain

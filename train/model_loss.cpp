@@ -1,0 +1,29 @@
+#include "train/model_loss.h"
+
+#include "train/setup.h"
+#include "train/stop.h"
+
+namespace qtrain {
+
+ModelLoss model_loss(Ctx& ctx, const LossRequest& request, Log& log) {
+  const Config& c = request.config;
+  const TextFolder text = load_text_folder(c);
+  DatasetOptions options = dataset_options(c, Split::evaluation);
+  options.max_rows = request.max_rows;
+  const Dataset data = build_dataset(data_rows(c, Split::evaluation), options, text.tools(), ctx.pool());
+  const Loader loader(
+      data, {.batch_size = c.training.per_device_eval_batch_size, .sampler = {.sampling = Sampling::sequential}});
+  ModelSetup setup = set_up_model(ctx, {.model = c.model.model_name_or_path,
+                                        .dtype = c.model.dtype,
+                                        .adapter = request.adapter,
+                                        .random_init = c.model.random_init});
+  setup.model->plan(Pass::evaluate, largest_batch(loader, data));
+  setup.model->commit();
+  load_weights(ctx, setup, {.seed = static_cast<std::uint64_t>(c.training.seed)}, log);
+  ModelLoss found{.evaluation = Evaluator(ctx.device(), loader).run(ctx, *setup.model),
+                  .source_rows = data.statistics().source_rows};
+  throw_if_stopped();
+  return found;
+}
+
+}  // namespace qtrain
