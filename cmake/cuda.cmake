@@ -34,7 +34,7 @@ if(QTRAIN_CUDA_MODE STREQUAL "native")
   set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
   set(CMAKE_CUDA_ARCHITECTURES ${QTRAIN_CUDA_ARCHS})
   if(QTRAIN_CUDA_ARCHS STREQUAL "all")  # the last one also as PTX, for GPUs to come
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 86-real 89-real 90a-real 100-real 120)
+    set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90a-real 100-real 120)
   elseif(NOT CMAKE_CUDA_ARCHITECTURES)
     execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
                     OUTPUT_VARIABLE capability ERROR_QUIET RESULT_VARIABLE missing)

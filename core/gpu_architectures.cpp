@@ -5,6 +5,8 @@
 namespace qtrain {
 namespace {
 
+constexpr ComputeCapability kOldest{7, 5};
+
 /// One of the list: "90a-real".
 bool one_runs_on(std::string_view architecture, ComputeCapability gpu) {
   int number = 0;
@@ -28,6 +30,16 @@ bool runs_on(std::string_view architectures, ComputeCapability gpu) {
     architectures.remove_prefix(end == architectures.npos ? architectures.size() : end + 1);
   }
   return false;
+}
+
+std::string architecture_problem(std::string_view architectures, ComputeCapability gpu) {
+  const auto text = [](ComputeCapability c) { return std::to_string(c.major) + "." + std::to_string(c.minor); };
+  const bool too_old = gpu.major < kOldest.major || (gpu.major == kOldest.major && gpu.minor < kOldest.minor);
+  if (too_old)
+    return "the GPU has compute capability " + text(gpu) + ", needed is " + text(kOldest) + " (Turing) or newer";
+  if (runs_on(architectures, gpu)) return {};
+  return "this build has no kernels for compute capability " + text(gpu) + " (QTRAIN_CUDA_ARCHS is " +
+         std::string(architectures) + ")";
 }
 
 }  // namespace qtrain

@@ -1,4 +1,5 @@
 #pragma once
+#include <string>
 #include <string_view>
 
 namespace qtrain {
@@ -12,5 +13,8 @@ struct ComputeCapability {
 /// code, which later GPUs of the same major version run too, but with an `a` only its own; "-virtual" is PTX, which the
 /// driver translates for every later GPU; neither means both. Source: CUDA C++ Programming Guide, "GPU Compilation".
 bool runs_on(std::string_view architectures, ComputeCapability gpu);
+
+/// Why a build for `architectures` cannot use the GPU, as one clause; empty if it can.
+std::string architecture_problem(std::string_view architectures, ComputeCapability gpu);
 
 }  // namespace qtrain

@@ -1,28 +1,43 @@
 #include "core/device/emulated.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "core/device/backend.h"
 #include "core/device/emulated_memory.h"
+#include "core/device/emulated_order.h"
 #include "core/device/emulated_record.h"
 
 namespace qtrain::emulation {
 namespace {
 
+struct Queued {
+  std::function<void()> run;
+  Stamp at;
+};
 struct Queue {
-  std::deque<std::function<void()>> work;
-  std::uint64_t queued = 0, done = 0;
+  std::deque<Queued> work;
+  std::uint64_t number = 0, queued = 0, done = 0;
+  Progress seen;  ///< of other streams, by what is queued next
+
+  Progress reached() const {
+    Progress all = seen;
+    all.see(number, queued);
+    return all;
+  }
 };
 
 struct Point {
   Recording::Mark mark;  ///< of a recording, whose event it then is
   std::shared_ptr<Queue> queue;
   std::uint64_t ticket = 0;
+  Progress reached;
   std::shared_ptr<std::chrono::steady_clock::time_point> time =
       std::make_shared<std::chrono::steady_clock::time_point>();
 };
@@ -42,6 +57,7 @@ class Driver {
   void* add_queue() {
     const std::lock_guard lock(mutex_);
     auto queue = std::make_shared<Queue>();
+    queue->number = ++numbers_;
     queues_.emplace(queue.get(), queue);
     return queue.get();
   }
@@ -109,6 +125,21 @@ class Driver {
   void outside_of_records(const char* what) const {
     if (recording_) recording_->refuse(what);
   }
+  Stamp stamp(const Queue& queue) {
+    const std::lock_guard lock(mutex_);
+    return {.stream = queue.number, .ticket = queue.queued + 1, .sequence = ++sequence_, .before = queue.seen};
+  }
+  /// The host has waited for what was reached.
+  void settle(const Progress& reached) {
+    const std::lock_guard lock(mutex_);
+    traffic_.settle(reached, ++sequence_);
+    std::uint64_t oldest = sequence_;
+    for (const auto& [handle, queue] : queues_)
+      if (!queue->work.empty()) oldest = std::min(oldest, queue->work.front().at.sequence);
+    traffic_.forget(oldest);
+  }
+  Traffic& traffic() { return traffic_; }
+  const Stamp*& running() { return running_; }
   bool coin() {
     state_ = state_ * 6364136223846793005u + settings().seed * 2 + 1;
     return state_ >> 63;
@@ -121,7 +152,9 @@ class Driver {
   std::map<void*, std::pair<std::unique_ptr<std::byte[]>, std::size_t>> pinned_;
   std::map<void*, std::shared_ptr<Record>> graphs_;
   std::unique_ptr<Recording> recording_;
-  std::uint64_t state_ = 1;
+  Traffic traffic_;
+  const Stamp* running_ = nullptr;
+  std::uint64_t state_ = 1, numbers_ = 0, sequence_ = 0;
 };
 
 /// The same for an event that was recorded in a graph, and has no time of its own.
@@ -136,27 +169,37 @@ void drop_all() {
     queue->work.clear();
     queue->done = queue->queued;
   }
+  Driver::instance().traffic().clear();
 }
 
 void drain(Queue& queue, std::uint64_t ticket) {
   const Access access;
   while (queue.done < ticket) {
-    const std::function<void()> work = std::move(queue.work.front());
+    const Queued work = std::move(queue.work.front());
     queue.work.pop_front();
     ++queue.done;
+    const Stamp* outer = std::exchange(Driver::instance().running(), &work.at);  // which waits for this
     try {
-      work();
+      work.run();
     } catch (...) {
+      Driver::instance().running() = nullptr;
       drop_all();
       throw;
     }
+    Driver::instance().running() = outer;
   }
+}
+
+/// What the host does when it waits for a stream.
+void drain_for_host(Queue& queue, std::uint64_t ticket, const Progress& reached) {
+  drain(queue, ticket);
+  Driver::instance().settle(reached);
 }
 
 /// Destructors wait without reporting: the error belongs to whoever synchronises.
 void drain_quietly(Queue& queue) {
   try {
-    drain(queue, queue.queued);
+    drain_for_host(queue, queue.queued, queue.reached());
   } catch (const Error&) {
   }
 }
@@ -181,10 +224,17 @@ void enqueue(void* stream, Work work) {
   if (Recording* recording = Driver::instance().recording().get(); recording && recording->covers(stream))
     return recording->add(stream, std::move(work));
   const auto queue = Driver::instance().queue(stream);
-  queue->work.push_back(std::move(work.run));
+  Stamp at = Driver::instance().stamp(*queue);
+  if (!work.touches.empty()) Driver::instance().traffic().add(at, work);
+  queue->work.push_back({std::move(work.run), std::move(at)});
   ++queue->queued;
   const Timing timing = settings().streams;
   if (timing == Timing::early || (timing == Timing::random && Driver::instance().coin())) drain(*queue, queue->queued);
+}
+
+std::vector<NamedTouch> touches_beside() {
+  const Stamp* running = Driver::instance().running();
+  return running ? Driver::instance().traffic().beside(*running) : std::vector<NamedTouch>{};
 }
 
 }  // namespace qtrain::emulation
@@ -194,7 +244,7 @@ namespace qtrain::cuda {
 using namespace emulation;
 
 std::string problem() {
-  return {};
+  return architecture_problem("native", settings().compute());
 }
 int device_count() {
   return 1;
@@ -204,12 +254,12 @@ DeviceInfo info(int index) {
     fail(ErrorKind::usage, {.cause = "there is no CUDA device " + std::to_string(index), .remedy = "use device 0"});
   const Settings& s = settings();
   return {.name = "execution harness on the CPU",
-          .major = s.capability / 10,
-          .minor = s.capability % 10,
+          .major = s.compute().major,
+          .minor = s.compute().minor,
           .multiprocessors = 4,
           .total_bytes = s.memory_bytes,
           .free_bytes = s.memory_bytes - DeviceHeap::instance().used(),
-          .shared_bytes = s.shared_bytes,
+          .shared_bytes = s.shared_bytes(),
           .driver = 13000,
           .runtime = 13000,
           .emulated = true};
@@ -245,11 +295,11 @@ void destroy_stream(void* stream) {
 void synchronize(void* stream) {
   Driver::instance().outside_of_records("the host waits for a stream");
   const auto queue = Driver::instance().queue(stream);
-  drain(*queue, queue->queued);
+  drain_for_host(*queue, queue->queued, queue->reached());
 }
 void synchronize_device(int) {
   Driver::instance().outside_of_records("the host waits for the device");
-  for (const auto& queue : Driver::instance().all()) drain(*queue, queue->queued);
+  for (const auto& queue : Driver::instance().all()) drain_for_host(*queue, queue->queued, queue->reached());
 }
 
 void copy(void* stream, Span to, const void* from) {
@@ -262,10 +312,13 @@ void copy(void* stream, Span to, const void* from) {
     enqueue(stream, {.run = [to, staged = std::vector<std::byte>(
                                      bytes, bytes + to.bytes)] { copy_now(to.data, staged.data(), staged.size()); },
                      .name = "copy",
-                     .inputs = std::move(inputs)});
+                     .inputs = std::move(inputs),
+                     .touches = {writes(to.data, to.bytes)}});
   } else {
-    enqueue(stream,
-            {.run = [to, from] { copy_now(to.data, from, to.bytes); }, .name = "copy", .inputs = std::move(inputs)});
+    enqueue(stream, {.run = [to, from] { copy_now(to.data, from, to.bytes); },
+                     .name = "copy",
+                     .inputs = std::move(inputs),
+                     .touches = {writes(to.data, to.bytes), reads(from, to.bytes)}});
   }
   if (pageable(to.data)) synchronize(stream);
 }
@@ -275,7 +328,10 @@ void fill(void* stream, Span to, std::uint8_t value) {
     std::memset(to.data, value, to.bytes);
     if (kStates) std::memset(state_of(to.data), static_cast<int>(State::initialised), to.bytes);
   };
-  enqueue(stream, {.run = run, .name = "fill", .inputs = bytes_of(to.data, to.bytes, value)});
+  enqueue(stream, {.run = run,
+                   .name = "fill",
+                   .inputs = bytes_of(to.data, to.bytes, value),
+                   .touches = {writes(to.data, to.bytes)}});
 }
 
 void* create_event(int) {
@@ -294,6 +350,7 @@ void record(void* event, void* stream) {
   point.queue = Driver::instance().queue(stream);
   enqueue(stream, {.run = [time = point.time] { *time = std::chrono::steady_clock::now(); }, .name = "event"});
   point.ticket = point.queue->queued;
+  point.reached = point.queue->reached();
 }
 void wait(void* stream, void* event) {
   const Point& point = Driver::instance().point(event);
@@ -304,19 +361,24 @@ void wait(void* stream, void* event) {
   }
   if (!point.queue) return;
   if (recording && recording->covers(stream)) recording->refuse("a stream waits for work of before");
+  Driver::instance().queue(stream)->seen.see(point.reached);
   enqueue(stream, {.run = [queue = point.queue, ticket = point.ticket] { drain(*queue, ticket); }, .name = "wait"});
 }
 bool event_done(void* event) {
   const Point& point = Driver::instance().point(event);
   require_past(point);
-  if (!point.queue || point.queue->done >= point.ticket) return true;
+  if (!point.queue) return true;
+  if (point.queue->done >= point.ticket) {
+    Driver::instance().settle(point.reached);
+    return true;
+  }
   drain(*point.queue, point.ticket);  // whoever asks again and again gets there
   return false;
 }
 void synchronize_event(void* event) {
   const Point& point = Driver::instance().point(event);
   require_past(point);
-  if (point.queue) drain(*point.queue, point.ticket);
+  if (point.queue) drain_for_host(*point.queue, point.ticket, point.reached);
 }
 double milliseconds(void* from, void* to) {
   const auto span = *Driver::instance().point(to).time - *Driver::instance().point(from).time;

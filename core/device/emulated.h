@@ -11,6 +11,7 @@
 
 #include "core/build.h"
 #include "core/device.h"
+#include "core/gpu_architectures.h"
 
 /// The emulated CUDA device: memory at fixed addresses with a state for each byte, and streams that run when somebody
 /// waits for them. The execution of kernels stands on it (kernels/cuda/emulation).
@@ -26,10 +27,13 @@ struct Settings {
   Timing streams = Timing::late;
   Timing copies = Timing::late;  ///< cp.async
   std::uint64_t seed = 1;
-  int host_threads = 0;                               ///< that run blocks; 0: one per processor
-  std::size_t memory_bytes = std::size_t{8} << 30;    ///< of the device
-  std::size_t shared_bytes = std::size_t{227} << 10;  ///< most of one block
-  int capability = 90;                                ///< compute capability, 10 * major + minor
+  int host_threads = 0;                             ///< that run blocks; 0: one per processor
+  std::size_t memory_bytes = std::size_t{8} << 30;  ///< of the device
+  int capability = 90;                              ///< compute capability, 10 * major + minor
+
+  ComputeCapability compute() const { return {capability / 10, capability % 10}; }
+  /// Most shared memory of one block.
+  std::size_t shared_bytes() const;
 };
 
 /// "order=random,seed=7,streams=early": over the defaults. A usage error for anything it does not know.
@@ -93,15 +97,40 @@ std::vector<std::byte> bytes_of(T... values) {
   return bytes;
 }
 
+/// Bytes that work reads or writes, of the device or page-locked.
+struct Touch {
+  const void* data;
+  std::size_t bytes;
+  bool writes;
+};
+inline Touch reads(const void* data, std::size_t bytes) {
+  return {data, bytes, false};
+}
+inline Touch writes(const void* data, std::size_t bytes) {
+  return {data, bytes, true};
+}
+inline bool overlaps(const Touch& t, const void* data, std::size_t bytes) {
+  const auto a = reinterpret_cast<std::uintptr_t>(t.data), b = reinterpret_cast<std::uintptr_t>(data);
+  return a < b + bytes && b < a + t.bytes;
+}
+
 /// What a stream is given to do. `name` and `inputs` say what it depends on, so that two records of work can be held
-/// against each other.
+/// against each other. `touches`: what it reads and writes, where that is known before it runs (not of kernels).
 struct Work {
   std::function<void()> run;
   std::string name;
   std::vector<std::byte> inputs = {};
+  std::vector<Touch> touches = {};
 };
 /// Appends work to a stream (the null pointer is a stream of its own), or to the record that is made of it.
 void enqueue(void* stream, Work work);
+
+struct NamedTouch {
+  Touch touch;
+  std::string name;  ///< of the work
+};
+/// What may happen beside the work that is running, because neither waits for the other.
+std::vector<NamedTouch> touches_beside();
 
 /// Device memory can be touched while one of these lives; at other times the host that touches it is stopped.
 class Access {

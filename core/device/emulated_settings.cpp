@@ -55,6 +55,20 @@ void apply(Settings& s, std::string_view item) {
 
 }  // namespace
 
+std::size_t Settings::shared_bytes() const {
+  // CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+  constexpr std::size_t kKib = 1024;
+  switch (capability) {
+    case 75: return 64 * kKib;
+    case 80:
+    case 87: return 163 * kKib;
+    case 86:
+    case 89:
+    case 120: return 99 * kKib;
+    default: return 227 * kKib;
+  }
+}
+
 Settings parse_settings(std::string_view text) {
   Settings s;
   while (!text.empty()) {

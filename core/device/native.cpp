@@ -33,13 +33,8 @@ int attribute(cudaDeviceAttr which, int index) {
 std::string version(int v) {
   return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10);
 }
-/// Why this build's kernels cannot run on the device; empty if they can.
-std::string foreign_architecture(int index) {
-  const ComputeCapability gpu{attribute(cudaDevAttrComputeCapabilityMajor, index),
-                              attribute(cudaDevAttrComputeCapabilityMinor, index)};
-  if (runs_on(QTRAIN_CUDA_ARCHITECTURES, gpu)) return {};
-  return "this build has no kernels for compute capability " + std::to_string(gpu.major) + "." +
-         std::to_string(gpu.minor) + " (QTRAIN_CUDA_ARCHS is " QTRAIN_CUDA_ARCHITECTURES ")";
+ComputeCapability capability(int index) {
+  return {attribute(cudaDevAttrComputeCapabilityMajor, index), attribute(cudaDevAttrComputeCapabilityMinor, index)};
 }
 
 }  // namespace
@@ -55,7 +50,7 @@ std::string problem() {
     return "the NVIDIA driver (CUDA " + version(driver) + ") is older than this build needs (CUDA " +
            version(CUDART_VERSION) + ")";
   if (code != cudaSuccess) return std::string("CUDA does not start: ") + cudaGetErrorString(code);
-  return foreign_architecture(0);
+  return architecture_problem(QTRAIN_CUDA_ARCHITECTURES, capability(0));
 }
 
 int device_count() {

@@ -8,13 +8,17 @@ namespace {
 
 enum class Units : std::uint8_t { plain, mma };
 
+/// The best units that a device has: tensor cores are used with instructions of compute capability 8.0.
+struct DeviceUnits {
+  explicit DeviceUnits(Device device) : best(cuda_info(device.index).major >= 8 ? Units::mma : Units::plain) {}
+  Units best;
+};
+
 /// Tensor cores take 16-bit elements in chunks of 16 bytes. Their softmax finds the maximum before it scales.
 template <class T, class... P>
-Units units_for(const AttentionBatch& batch, const P*... pointers) {
-  if constexpr (sizeof(T) != 2)
-    return Units::plain;
-  else
-    return batch.scale > 0 && packable<T>(batch.width, pointers...) == Packs::yes ? Units::mma : Units::plain;
+Units units_for(Ctx& ctx, const AttentionBatch& batch, const P*... pointers) {
+  if (sizeof(T) != 2 || batch.scale <= 0 || packable<T>(batch.width, pointers...) == Packs::no) return Units::plain;
+  return ctx.kept<DeviceUnits>().best;
 }
 
 /// delta[head, t] = dy . y of a token and head: 8 lanes for each.
@@ -71,7 +75,7 @@ GradientTensors<T> tensors_of(const AttentionGrad& a) {
 template <class T>
 void run_pass(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x) {
   if constexpr (sizeof(T) == 2)
-    if (units_for<T>(batch, x.q, x.k, x.v, x.y, x.dy, x.dq.data, x.dk.data, x.dv.data) == Units::mma) {
+    if (units_for<T>(ctx, batch, x.q, x.k, x.v, x.y, x.dy, x.dq.data, x.dk.data, x.dv.data) == Units::mma) {
       if (x.dk.data || x.dv.data) attention_dkdv_mma(ctx, batch, x);
       if (x.dq.data) attention_dq_mma(ctx, batch, x);
       return;
@@ -84,7 +88,7 @@ void run_pass(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x
 void run_cuda(Ctx& ctx, const Attention& a) {
   dispatch_storage(a.q.dtype, [&]<class T>() {
     const AttentionTensors<T> x = tensors_of<T>(a);
-    if (units_for<T>(batch_of(a), x.q, x.k, x.v, x.y) == Units::mma)
+    if (units_for<T>(ctx, batch_of(a), x.q, x.k, x.v, x.y) == Units::mma)
       attention_mma(ctx, a);
     else
       attention_plain(ctx, a);

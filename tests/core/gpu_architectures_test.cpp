@@ -1,5 +1,6 @@
 #include "core/gpu_architectures.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace qtrain {
@@ -33,6 +34,15 @@ TEST(GpuArchitectures, one_of_a_list_is_enough) {
   EXPECT_TRUE(runs_on(kRelease, {13, 0}));
   EXPECT_FALSE(runs_on(kRelease, {7, 5}));
   EXPECT_FALSE(runs_on(kRelease, {11, 0}));
+}
+
+TEST(GpuArchitectures, say_why_a_gpu_cannot_be_used) {
+  using ::testing::AllOf, ::testing::HasSubstr;
+  EXPECT_EQ(architecture_problem("75-real 90a-real", {7, 5}), "");
+  EXPECT_THAT(architecture_problem("90a-real", {8, 9}), AllOf(HasSubstr("no kernels for compute capability 8.9"),
+                                                              HasSubstr("QTRAIN_CUDA_ARCHS is 90a-real")));
+  for (const ComputeCapability old : {ComputeCapability{7, 0}, {6, 1}})
+    EXPECT_THAT(architecture_problem("75", old), HasSubstr("needed is 7.5"));
 }
 
 }  // namespace qtrain

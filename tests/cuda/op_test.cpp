@@ -60,6 +60,29 @@ TEST_P(CudaOp, SinksAddOrLeaveAlone) {
   }
 }
 
+/// The plain kernels where tensor cores cannot do it, and the largest tiles where shared memory is small.
+class CudaOpOnOlderDevice : public CudaOp {};
+TEST_P(CudaOpOnOlderDevice, FollowsDouble) {
+  const DType d = DType::f16;
+  const Pass want = expected();
+  with_capability(GetParam().name == "attention_wide_heads" ? 86 : 75, [&] {
+    const Pass got = on_cuda(d, Sink::Mode::store);
+    expect_close(got.outputs[0].values(), want.outputs[0].values(), tolerance_of(d), "y");
+    for (std::size_t i = 0; i < want.gradients.size(); ++i)
+      expect_close(got.gradients[i].values(), want.gradients[i].values(), tolerance_of(d),
+                   "d" + GetParam().inputs[i].name);
+  });
+}
+std::vector<OpCase> cases_for_older_devices() {
+  std::vector<OpCase> cases = op_cases();
+  std::erase_if(cases, [](const OpCase& c) {
+    return c.name != "attention_wide_heads" && c.name != "attention_window" && c.name != "attention_tiny_segments";
+  });
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaOpOnOlderDevice, ::testing::ValuesIn(cases_for_older_devices()),
+                         [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(All, CudaOp, ::testing::ValuesIn(op_cases()),
                          [](const auto& info) { return info.param.name; });
 

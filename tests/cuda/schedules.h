@@ -23,4 +23,8 @@ class OnDevice {
 /// forward, reverse and at random, copies and streams late and early; on a GPU: a few times).
 void for_each_schedule(const std::function<void()>& body);
 
+/// Runs `body` on a device of another compute capability (75 for 7.5), with its instructions and shared memory; on a
+/// GPU not at all.
+void with_capability(int capability, const std::function<void()>& body);
+
 }  // namespace qtrain::testing

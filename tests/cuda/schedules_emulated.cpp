@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "core/device/emulated.h"
 #include "tests/cuda/schedules.h"
 
@@ -14,6 +16,13 @@ void for_each_schedule(const std::function<void()>& body) {
     body();
   }
   settings() = before;
+}
+
+void with_capability(int capability, const std::function<void()>& body) {
+  emulation::Settings& settings = emulation::settings();
+  const int before = std::exchange(settings.capability, capability);
+  body();
+  settings.capability = before;
 }
 
 }  // namespace qtrain::testing

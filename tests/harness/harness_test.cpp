@@ -34,7 +34,7 @@ std::vector<Settings> schedules() {
 
 std::vector<Planted> planted() {
   std::vector<Planted> all = planted_in_blocks();
-  for (const auto& more : {planted_in_memory(), planted_in_tiles()}) all.insert(all.end(), more.begin(), more.end());
+  for (const auto& more : {planted_in_memory(), planted_in_tiles(), planted_in_streams()}) all.insert(all.end(), more.begin(), more.end());
   return all;
 }
 
@@ -103,6 +103,27 @@ TEST(DeviceMemoryTest, EndsWithAnErrorThatNamesThePurpose) {
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::memory);
     EXPECT_THAT(e.what(), ::testing::HasSubstr("2 MiB for activations"));
+  }
+}
+
+TEST(OldDevice, RefusesWhatItsInstructionsAndMemoryCannotDo) {
+  const Schedule schedule({.capability = 75});
+  Ctx ctx(kCuda, MatmulPrecision::storage, 1);
+  EXPECT_EQ(cuda_info().shared_bytes, std::size_t{64} << 10);
+  for (const Planted& p : planted_in_tiles())
+    try {
+      p.run(ctx, Variant::right);
+      ADD_FAILURE() << p.name;
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), ::testing::HasSubstr("needs compute capability 8.0, the device has 7.5")) << p.name;
+    }
+}
+
+TEST(OldDevice, IsTooOldBelowTuring) {
+  for (const auto& [capability, problem] : {std::pair{70, "needed is 7.5"}, {75, ""}}) {
+    const Schedule schedule({.capability = capability});
+    EXPECT_THAT(cuda_problem(), ::testing::HasSubstr(problem));
+    EXPECT_EQ(cuda_problem().empty(), capability == 75);
   }
 }
 

@@ -365,6 +365,15 @@ void fault(const char* what, Place place) {
   Fiber& self = stay.fiber();
   self.block->fault(self, what, place);
 }
+void require_capability(int least, const char* what, Place place) {
+  const int have = settings().capability;
+  if (have >= least) return;
+  const Stay stay;
+  const auto text = [](int c) { return std::to_string(c / 10) + "." + std::to_string(c % 10); };
+  stay.fiber().block->fault(
+      stay.fiber(), std::string(what) + " needs compute capability " + text(least) + ", the device has " + text(have),
+      place);
+}
 void* shared_memory(std::size_t bytes, Place place) {
   const Stay stay;
   Fiber& self = stay.fiber();

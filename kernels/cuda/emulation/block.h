@@ -23,6 +23,7 @@ struct Launch {
   Kernel kernel;
   Extents extents;
   std::uint32_t serial;  ///< never 0
+  std::vector<NamedTouch> beside = {};
 };
 
 /// Runs blocks one after the other on one host thread. Which thread runs next is a matter of the settings; a thread

@@ -94,7 +94,12 @@ void run_cuda(Ctx& ctx, const Gemm& g) {
     WidenedProduct(host, gemm_operand_type(ctx.matmul(), g.a.dtype, g.b.dtype)).run(ctx, host.c.t);
     emulation::mark(g.c.t.data, g.c.t.bytes(), emulation::State::initialised);
   };
-  emulation::enqueue(ctx.stream().handle(), {.run = run, .name = "gemm", .inputs = emulation::bytes_of(g)});
+  const auto read = [](ConstTensor t) { return emulation::reads(t.data, t.bytes()); };
+  emulation::enqueue(ctx.stream().handle(),
+                     {.run = run,
+                      .name = "gemm",
+                      .inputs = emulation::bytes_of(g),
+                      .touches = {read(g.a), read(g.b), emulation::writes(g.c.t.data, g.c.t.bytes())}});
 }
 
 }  // namespace qtrain::ops

@@ -30,7 +30,7 @@ class Workers {
 
   void run(const Kernel& kernel, const Extents& extents) {
     adapt();
-    const Launch launch{.kernel = kernel, .extents = extents, .serial = next_serial()};
+    const Launch launch{.kernel = kernel, .extents = extents, .serial = next_serial(), .beside = touches_beside()};
     const std::int64_t count = std::int64_t{extents.blocks.x} * extents.blocks.y * extents.blocks.z;
     const std::vector<std::uint32_t> shuffled =
         settings().order == Order::random ? shuffle(count) : std::vector<std::uint32_t>{};
@@ -94,9 +94,9 @@ void check_launch(const char* name, const Extents& e) {
   if (e.blocks.x > kMostBlocksX || e.blocks.y > kMostBlocksYZ || e.blocks.z > kMostBlocksYZ)
     refuse(name, "a grid of " + std::to_string(e.blocks.x) + " x " + std::to_string(e.blocks.y) + " x " +
                      std::to_string(e.blocks.z) + " blocks; the y and z extents end at 65535");
-  if (e.shared_bytes > settings().shared_bytes)
+  if (e.shared_bytes > settings().shared_bytes())
     refuse(name, std::to_string(e.shared_bytes) + " bytes of shared memory; a block has at most " +
-                     std::to_string(settings().shared_bytes));
+                     std::to_string(settings().shared_bytes()));
 }
 
 void check_argument(const char* name, const void* pointer) {

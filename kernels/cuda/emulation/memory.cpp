@@ -139,9 +139,22 @@ bool all_initialised(std::uintptr_t address, std::size_t bytes) {
   }
 }
 
+/// Against copies, fills and products of other streams.
+void judge_streams(Fiber& self, std::uintptr_t address, std::size_t bytes, AccessKind kind, Place place) {
+  for (const NamedTouch& other : self.block->launch().beside)
+    if ((other.touch.writes || kind != AccessKind::read) &&
+        overlaps(other.touch, reinterpret_cast<const void*>(address), bytes))
+      self.block->fault(self,
+                        std::string("race of streams: ") + verb(kind) + "device memory that '" + other.name +
+                            "' of another stream " + (other.touch.writes ? "writes" : "reads") +
+                            ", and neither waits for the other",
+                        place);
+}
+
 void watch_device(Fiber& self, std::uintptr_t address, std::size_t bytes, AccessKind kind, Place place) {
   if (address >= kSharedBase && address - reinterpret_cast<std::uintptr_t>(self.block->shared()) >= kSharedStretch)
     self.block->fault(self, std::string("out of bounds: ") + verb(kind) + "shared memory of another block", place);
+  if (!self.block->launch().beside.empty()) judge_streams(self, address, bytes, kind, place);
   if (!all_initialised(address, bytes)) judge_states(self, address, bytes, kind, place);
   judge_races(self, address, bytes, kind, place);
 }
@@ -206,6 +219,7 @@ bool lands_at_once(Block& block) {
 }  // namespace
 
 void copy_async(const AsyncCopy& copy, Place place) {
+  require_capability(80, "cp.async", place);
   const Stay stay;
   Fiber& self = stay.fiber();
   check_shared(copy.to, copy.bytes, "cp.async", place);

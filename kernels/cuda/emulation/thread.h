@@ -22,6 +22,9 @@ unsigned lane();
 /// Ends the launch with an error about the calling thread.
 [[noreturn]] void fault(const char* what, Place place = Place::current());
 
+/// Ends the launch on a device whose compute capability is below `least` (80 for 8.0).
+void require_capability(int least, const char* what, Place place);
+
 /// The block's shared memory; a fault unless it was launched with at least `bytes`.
 void* shared_memory(std::size_t bytes, Place place);
 

@@ -141,6 +141,7 @@ void warp_barrier(std::uint32_t mask, Place place) {
 }
 
 void mma(Mma& args, Place place) {
+  require_capability(80, "this mma.sync", place);
   whole_warp({.name = "mma.sync", .act = act_mma, .argument = &args}, place);
 }
 

@@ -1,8 +1,13 @@
 #pragma once
+#include <nv/target>
+
 #include <cstdint>
 
-/// Every PTX instruction that kernels use, for sm_80 and later. All lanes of the warp call these together, except for
-/// cp_async. Fragments lie as in the PTX manual, "Matrix Fragments for mma".
+/// Instructions of sm_80 and later. Kernels with them compile for older GPUs too, where they must not be launched.
+#define QTRAIN_FROM_SM_80(...) NV_IF_TARGET(NV_PROVIDES_SM_80, (__VA_ARGS__;), (__trap();))
+
+/// Every PTX instruction that kernels use. All lanes of the warp call these together, except for cp_async. Fragments
+/// lie as in the PTX manual, "Matrix Fragments for mma".
 namespace qtrain::ptx {
 
 __device__ __forceinline__ std::uint32_t shared_address(const void* p) {
@@ -12,30 +17,30 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* p) {
 /// d = a b + c, a [16, 16] row major, b [16, 8] column major, c and d [16, 8] in f32.
 __device__ __forceinline__ void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                                          const float (&c)[4]) {
-  asm volatile(
+  QTRAIN_FROM_SM_80(asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
       : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3])));
 }
 __device__ __forceinline__ void mma_f16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                                         const float (&c)[4]) {
-  asm volatile(
+  QTRAIN_FROM_SM_80(asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
       : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3])));
 }
 /// The same with a [16, 8], b [8, 8] in tf32 (see to_tf32).
 __device__ __forceinline__ void mma_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                                          const float (&c)[4]) {
-  asm volatile(
+  QTRAIN_FROM_SM_80(asm volatile(
       "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
       : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3])));
 }
 /// f32 rounded to tf32 (10 bits of fraction), to nearest with ties away from zero.
 __device__ __forceinline__ std::uint32_t to_tf32(float x) {
-  std::uint32_t y;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
+  std::uint32_t y = 0;
+  QTRAIN_FROM_SM_80(asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x)));
   return y;
 }
 
@@ -83,22 +88,24 @@ __device__ __forceinline__ void ldmatrix_transposed(std::uint32_t (&r)[N], const
 template <int Bytes>
 __device__ __forceinline__ void cp_async(void* shared, const void* global, unsigned taken = Bytes) {
   static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16);
-  if constexpr (Bytes == 16)
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global), "r"(taken)
-                 : "memory");
-  else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(shared)), "l"(global), "n"(Bytes),
-                 "r"(taken)
-                 : "memory");
+  if constexpr (Bytes == 16) {
+    QTRAIN_FROM_SM_80(asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
+                                   "l"(global), "r"(taken)
+                                   : "memory"));
+  } else {
+    QTRAIN_FROM_SM_80(asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(shared)),
+                                   "l"(global), "n"(Bytes), "r"(taken)
+                                   : "memory"));
+  }
 }
 /// Ends a group of copies.
 __device__ __forceinline__ void cp_async_commit() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
+  QTRAIN_FROM_SM_80(asm volatile("cp.async.commit_group;" ::: "memory"));
 }
 /// Waits until at most the latest `Pending` groups of the calling thread are under way.
 template <int Pending>
 __device__ __forceinline__ void cp_async_wait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+  QTRAIN_FROM_SM_80(asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory"));
 }
 
 /// 2^x, to about 2 units in the last place.
