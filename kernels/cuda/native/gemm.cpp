@@ -34,6 +34,7 @@ class Converted {
     DeviceMemory larger(device_, bytes, "operands of another type");
     outgrown_.push_back(std::exchange(memory_, std::move(larger)));
   }
+  const DeviceMemory& memory() const { return memory_; }
 
  private:
   Device device_;
@@ -66,6 +67,7 @@ class Products {
   void compute(Ctx& ctx, const Gemm& g);
   ProductPlan& plan_for(Ctx& ctx, const ProductKey& key, const Gemm& g);
   cublasLtMatmulAlgo_t fastest(Ctx& ctx, ProductPlan& plan, const Gemm& g);
+  Tensor spare_result(const Gemm& g) const;
   double milliseconds(Ctx& ctx, ProductPlan& plan, const cublasLtMatmulAlgo_t& algorithm, const Gemm& g);
 
   DeviceInfo info_;
@@ -135,15 +137,31 @@ ProductPlan& Products::plan_for(Ctx& ctx, const ProductKey& key, const Gemm& g) 
   return *plan;
 }
 
-/// A product that adds cannot be repeated, so it takes the library's favourite.
+/// A result like that of `g` in memory that nothing needs now; without data where none is large enough.
+Tensor Products::spare_result(const Gemm& g) const {
+  Tensor result = g.c.t;
+  result.data = nullptr;
+  for (const Converted* converted : {&a_, &b_, &c_}) {
+    const DeviceMemory& memory = converted->memory();
+    if (memory.data() == g.a.data || memory.data() == g.b.data || memory.bytes() < result.bytes()) continue;
+    result.data = memory.data();
+    break;
+  }
+  return result;
+}
+
+/// A product that adds is tried on another result, since it cannot be repeated on its own: on the memory for converted
+/// operands, which is planned for the largest weight. Where that is too small, the library's favourite is taken.
 cublasLtMatmulAlgo_t Products::fastest(Ctx& ctx, ProductPlan& plan, const Gemm& g) {
   constexpr double kWorthIt = 0.97;  // of the favourite's time: below that it is no noise
   const std::vector<cublasLtMatmulAlgo_t> candidates = plan.candidates(workspace_.bytes());
-  if (g.c.adds() || candidates.size() == 1) return candidates.front();
+  Gemm trial = g;
+  if (g.c.adds()) trial.c.t = spare_result(g);
+  if (!trial.c.t.data || candidates.size() == 1) return candidates.front();
   const cublasLtMatmulAlgo_t* best = &candidates.front();
-  double least = kWorthIt * milliseconds(ctx, plan, *best, g);
+  double least = kWorthIt * milliseconds(ctx, plan, *best, trial);
   for (std::size_t i = 1; i < candidates.size(); ++i)
-    if (const double time = milliseconds(ctx, plan, candidates[i], g); time < least) {
+    if (const double time = milliseconds(ctx, plan, candidates[i], trial); time < least) {
       best = &candidates[i];
       least = time;
     }
