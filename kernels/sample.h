@@ -1,0 +1,110 @@
+#pragma once
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include "kernels/dispatch.h"
+
+namespace qtrain::ops {
+
+/// How the next token is chosen. The order of the filters is transformers': repetition penalty, temperature, top-k,
+/// top-p, min-p.
+struct SampleRule {
+  double temperature = 1;         ///< 0: the token with the largest logit, the first of equal ones
+  std::int64_t top_k = 0;         ///< 0: off
+  double top_p = 1;               ///< 1: off
+  double min_p = 0;               ///< 0: off
+  double repetition_penalty = 1;  ///< 1: off
+  std::uint64_t seed = 42;
+};
+
+/// tokens[i] = a draw from the softmax of logits[i], filtered; tokens i32 [n], logits f32 [n, V], V < 2^24, which it
+/// may change. Row i is number place[i][1] of sequence place[i][0] (i64 [n, 2]): the same token for the same seed and
+/// place on every device. The penalty counts the tokens seen[ends[i - 1]] to seen[ends[i] - 1] (i32, distinct within a
+/// row; ends i32 [n], before the first: 0). Candidates are ranked by logit, then by number. Their weights are whole
+/// numbers (see sample_weight), so that sums have the same bits in any order; a filter keeps the first of the ranking.
+struct Sample {
+  Tensor tokens, logits;
+  ConstTensor place;
+  ConstTensor seen = {}, ends = {};
+  SampleRule rule = {};
+};
+void run_cpu(Ctx&, const Sample&);
+void run_cuda(Ctx&, const Sample&);
+
+/// The weight of the largest logit: sums of kMostLogits weights stay below 2^63.
+inline constexpr int kSampleBits = 44;
+inline constexpr std::int64_t kMostLogits = std::int64_t{1} << 19;
+
+/// round(2^44 e^x) for x <= 0, with the same bits on every device: no compiler can round otherwise than is written. e^x
+/// is 2^n (1 + r + r^2/2! + ... + r^11/11!) with |r| <= ln(2)/2, whose error is below 2^-45.
+template <class Real>
+constexpr std::uint64_t sample_weight(Real x) {
+  constexpr Real kLog2e = 1.4426950408889634, kWhole = 0x1.8p52;
+  constexpr Real kLn2High = 0x1.62e42fefa0000p-1, kLn2Low = 0x1.cf79abc9e3b3ap-40;
+  constexpr Real kInverse[] = {1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720,
+                               1.0 / 120,      1.0 / 24,      1.0 / 6,      1.0 / 2,     1.0,        1.0};
+  if (!(x > -32)) return 0;
+  const Real n = fma(x, kLog2e, kWhole) - kWhole;
+  const Real r = fma(n, -kLn2Low, fma(n, -kLn2High, x));
+  Real sum = kInverse[0];
+  for (int i = 1; i < 12; ++i) sum = fma(sum, r, kInverse[i]);
+  const auto exponent = static_cast<std::uint64_t>(1023 + kSampleBits + static_cast<int>(n));
+  return static_cast<std::uint64_t>(fma(sum, std::bit_cast<Real>(exponent << 52), Real(0.5)));
+}
+
+/// Logit and number of a candidate as one number: larger for those that come first. -0 is 0; NaN is in no defined
+/// place.
+constexpr std::uint64_t sample_key(float logit, std::uint32_t number) {
+  const auto bits = std::bit_cast<std::uint32_t>(logit + 0.0f);
+  return std::uint64_t{bits >> 31 ? ~bits : bits | 0x80000000u} << 32 | ~number;
+}
+constexpr float logit_of_key(std::uint64_t key) {
+  const auto bits = static_cast<std::uint32_t>(key >> 32);
+  return std::bit_cast<float>(bits >> 31 ? bits & 0x7fffffffu : ~bits);
+}
+constexpr std::int32_t number_of_key(std::uint64_t key) {
+  return static_cast<std::int32_t>(~static_cast<std::uint32_t>(key));
+}
+
+/// A logit after the penalty for tokens that were seen.
+constexpr float penalised(float logit, double penalty) {
+  return static_cast<float>(logit < 0 ? logit * penalty : logit / penalty);
+}
+
+/// ceil(share * total): the least whole weight that is at least a share of the whole.
+template <class Real>
+constexpr std::uint64_t share_of(Real share, std::uint64_t total) {
+  return static_cast<std::uint64_t>(ceil(share * static_cast<Real>(total)));
+}
+
+/// The weights of the candidates of a row that the filters have left.
+template <class Real>
+struct SampleWeights {
+  Real highest, temperature;   ///< logit of the first
+  std::uint64_t last_key = 0;  ///< of the ranking
+  std::uint64_t least = 0;     ///< weight
+
+  constexpr std::uint64_t operator()(std::uint64_t key) const {
+    if (key < last_key) return 0;
+    const std::uint64_t weight = sample_weight((Real(logit_of_key(key)) - highest) / temperature);
+    return weight < least ? 0 : weight;
+  }
+};
+
+/// Of weights that add up to `total` > 0, the one is chosen with which their sum first exceeds this.
+constexpr std::uint64_t sample_point(const std::array<std::uint32_t, 4>& words, std::uint64_t total) {
+  const double u = static_cast<double>(std::uint64_t{words[0]} << 21 ^ words[1] >> 11) * 0x1p-53;
+  const auto point = static_cast<std::uint64_t>(u * static_cast<double>(total));
+  return point < total ? point : total - 1;
+}
+
+inline void sample(Ctx& ctx, const Sample& a) {
+  check(a.logits.shape.rank == 2 && a.tokens.numel() == a.logits.shape[0] && a.place.numel() == 2 * a.tokens.numel(),
+        "sample: one token and one place per row of logits");
+  check(a.logits.shape[1] > 0 && a.logits.shape[1] <= kMostLogits, "sample: 1 to 2^19 logits");
+  check(a.rule.repetition_penalty == 1 || a.ends.numel() == a.tokens.numel(), "sample: one end of `seen` per row");
+  if (a.tokens.numel() > 0) dispatch(ctx, a);
+}
+
+}  // namespace qtrain::ops
