@@ -6,6 +6,8 @@ find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 
+option(QTRAIN_UNITY "Compile the files of a folder a dozen at a time: a build from nothing takes half as long" OFF)
+
 find_program(CCACHE ccache)
 if(CCACHE)
   # Precompiled headers are cached only by their contents.
@@ -19,6 +21,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND warnings -Wno-restrict)  # g++ 12 sees overlap inside std::string where there is none
   if(QTRAIN_SANITIZE)
     list(APPEND warnings -Wno-maybe-uninitialized)  # the same inside std::function and std::variant
+  endif()
+  if(QTRAIN_UNITY)
+    list(APPEND warnings -Wno-subobject-linkage)  # file-local types, which seem to come from a header
   endif()
 endif()
 target_compile_options(qtrain_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${warnings}>)
@@ -47,8 +52,9 @@ function(qtrain_library name)
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
   add_library(qtrain_${name} STATIC ${sources})
   target_link_libraries(qtrain_${name} PUBLIC qtrain_flags fmt::fmt nlohmann_json::nlohmann_json Threads::Threads ${ARG_DEPENDS})
-  # What most files include, parsed once.
   if(NOT name STREQUAL "kernels")  # whose files have flags of their own
+    set_target_properties(qtrain_${name} PROPERTIES UNITY_BUILD ${QTRAIN_UNITY} UNITY_BUILD_BATCH_SIZE 12)
+    # What most files include, parsed once.
     target_precompile_headers(qtrain_${name} PRIVATE <fmt/format.h> <algorithm> <filesystem> <functional> <map>
                               ${CMAKE_SOURCE_DIR}/core/json.h)
     target_compile_options(qtrain_${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # for ccache

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "data/encode.h"
+#include "data/index.h"
 #include "data/rows.h"
 #include "data/sampler.h"
 
@@ -15,10 +16,6 @@ namespace {
 constexpr std::int64_t kBlockRows = 32;                                      // rows of one task
 constexpr std::int64_t kWaveBlocks = 64;                                     // tasks between two reports of progress
 constexpr std::uint32_t kShuffleRows = 1, kShufflePacked = 2, kHoldOut = 3;  // salts of permutations
-
-std::size_t idx(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
 
 /// Encoded rows one behind the other.
 struct Documents {

@@ -6,13 +6,10 @@
 #include <string>
 
 #include "core/error.h"
+#include "data/index.h"
 
 namespace qtrain {
 namespace {
-
-std::size_t idx(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
 
 /// Calls visit(begin, end) for each document of a row.
 template <class F>

@@ -7,11 +7,6 @@
 namespace qtrain {
 namespace {
 
-bool is_assistant(const Json& message) {
-  const auto role = message.find("role");
-  return role != message.end() && *role == "assistant";
-}
-
 /// Cuts the conversation before its last assistant turn; none if there is none.
 std::optional<std::string> take_last_answer(Json& messages) {
   for (std::size_t i = messages.size(); i-- > 0;)

@@ -182,7 +182,7 @@ void read_conversations(const Json& row, const ShapeRules&, Sample& sample) {
   read_chat_extras(row, sample);
 }
 
-void read_text(const Json& row, const ShapeRules& rules, Sample& sample) {
+void read_text_row(const Json& row, const ShapeRules& rules, Sample& sample) {
   sample.form = RowForm::text;
   sample.text = string_at(row, rules.text_field);
 }
@@ -234,7 +234,7 @@ constexpr std::array<Shape, 7> kShapes = {{
     {"prompt+completion", {"prompt", "completion"}, read_pair},
     {"messages", {"messages", "messages"}, read_messages},
     {"conversations", {"conversations", "conversations"}, read_conversations},
-    {"text", {"", ""}, read_text},
+    {"text", {"", ""}, read_text_row},
     {"instruction+output", {"instruction", "output"}, read_alpaca},
     {"input+output", {"input", "output"}, read_input_output},
 }};
@@ -265,6 +265,11 @@ Sample read_sample(const Json& row, const ShapeRules& rules) {
 std::string_view shape_name(const Json& row, const ShapeRules& rules) {
   const Shape* shape = shape_of(row, rules);
   return shape ? shape->name : std::string_view();
+}
+
+bool is_assistant(const Json& message) {
+  const auto role = message.find("role");
+  return role != message.end() && *role == "assistant";
 }
 
 std::string content_text(const Json& message) {

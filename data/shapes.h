@@ -46,5 +46,7 @@ std::string_view shape_name(const Json& row, const ShapeRules& rules);
 
 /// The text of a message's content: the string itself, or the text parts of a list one behind the other.
 std::string content_text(const Json& message);
+/// Whether the message is a turn of the assistant.
+bool is_assistant(const Json& message);
 
 }  // namespace qtrain

@@ -37,11 +37,11 @@ choose_compiler() {
   export CXX
 }
 
-# configure PRESET [CMAKE_OPTION...]: configures build/PRESET; a build folder moved here from another place is made anew.
+# configure PRESET [CMAKE_OPTION...]: configures build/PRESET for a build from nothing; a build folder moved here from another place is made anew.
 configure() {
   local cache="build/$1/CMakeCache.txt"
   if [ -f "$cache" ] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$ROOT" "$cache"; then
     run rm -rf "build/$1"
   fi
-  run cmake --preset "$@"
+  run cmake --preset "$@" -DQTRAIN_UNITY=ON
 }

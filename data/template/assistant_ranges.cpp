@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "data/shapes.h"
 #include "data/template/chat_template.h"
 
 namespace qtrain {
@@ -7,11 +8,6 @@ namespace {
 
 /// Marks the end (or begin) of what a message says; private-use characters that no conversation has.
 constexpr std::string_view kMark = "\xee\x80\x80qtrain-turn\xee\x80\x81";
-
-bool is_assistant(const Json& message) {
-  const auto role = message.find("role");
-  return role != message.end() && *role == "assistant";
-}
 
 class TurnFinder {
  public:

@@ -116,18 +116,18 @@ PyValue xmlattr(Run& run, const PyValue& subject, const PyArgs& args) {
   return a.truth(0, true) && !out.empty() ? " " + out : out;
 }
 
-constexpr auto kFilters = std::to_array<FilterEntry>({{"indent", indent},
-                                                      {"truncate", truncate},
-                                                      {"center", center},
-                                                      {"wordcount", wordcount},
-                                                      {"striptags", striptags},
-                                                      {"filesizeformat", filesizeformat},
-                                                      {"xmlattr", xmlattr}});
+constexpr auto kLayoutFilters = std::to_array<FilterEntry>({{"indent", indent},
+                                                            {"truncate", truncate},
+                                                            {"center", center},
+                                                            {"wordcount", wordcount},
+                                                            {"striptags", striptags},
+                                                            {"filesizeformat", filesizeformat},
+                                                            {"xmlattr", xmlattr}});
 
 }  // namespace
 
 std::span<const FilterEntry> layout_filters() {
-  return kFilters;
+  return kLayoutFilters;
 }
 
 }  // namespace qtrain

@@ -89,13 +89,13 @@ PyValue round(Run&, const PyValue& subject, const PyArgs& args) {
   return (method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / unit;
 }
 
-constexpr auto kFilters =
+constexpr auto kNumberFilters =
     std::to_array<FilterEntry>({{"int", to_int}, {"float", to_float}, {"abs", absolute}, {"round", round}});
 
 }  // namespace
 
 std::span<const FilterEntry> number_filters() {
-  return kFilters;
+  return kNumberFilters;
 }
 
 }  // namespace qtrain

@@ -72,16 +72,16 @@ PyValue choose(Run& run, const PyValue& subject, const PyArgs& args) {
   });
 }
 
-constexpr auto kFilters = std::to_array<FilterEntry>({{"map", map},
-                                                      {"select", choose<Keep::passing, Of::item>},
-                                                      {"reject", choose<Keep::failing, Of::item>},
-                                                      {"selectattr", choose<Keep::passing, Of::attribute>},
-                                                      {"rejectattr", choose<Keep::failing, Of::attribute>}});
+constexpr auto kSelectionFilters = std::to_array<FilterEntry>({{"map", map},
+                                                               {"select", choose<Keep::passing, Of::item>},
+                                                               {"reject", choose<Keep::failing, Of::item>},
+                                                               {"selectattr", choose<Keep::passing, Of::attribute>},
+                                                               {"rejectattr", choose<Keep::failing, Of::attribute>}});
 
 }  // namespace
 
 std::span<const FilterEntry> selection_filters() {
-  return kFilters;
+  return kSelectionFilters;
 }
 
 }  // namespace qtrain

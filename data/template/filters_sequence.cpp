@@ -244,32 +244,32 @@ PyValue pprint(Run& run, const PyValue& subject, const PyArgs&) {
   return py_repr(run.work(), subject);
 }
 
-constexpr auto kFilters = std::to_array<FilterEntry>({{"default", default_value},
-                                                      {"d", default_value},
-                                                      {"length", length},
-                                                      {"count", length},
-                                                      {"first", first},
-                                                      {"last", last},
-                                                      {"list", list},
-                                                      {"reverse", reverse},
-                                                      {"join", join},
-                                                      {"items", items},
-                                                      {"dictsort", dictsort},
-                                                      {"sort", sort},
-                                                      {"unique", unique},
-                                                      {"min", extreme<Wanted::smallest>},
-                                                      {"max", extreme<Wanted::largest>},
-                                                      {"sum", sum},
-                                                      {"batch", batch},
-                                                      {"slice", slice},
-                                                      {"groupby", groupby},
-                                                      {"attr", attr},
-                                                      {"pprint", pprint}});
+constexpr auto kSequenceFilters = std::to_array<FilterEntry>({{"default", default_value},
+                                                              {"d", default_value},
+                                                              {"length", length},
+                                                              {"count", length},
+                                                              {"first", first},
+                                                              {"last", last},
+                                                              {"list", list},
+                                                              {"reverse", reverse},
+                                                              {"join", join},
+                                                              {"items", items},
+                                                              {"dictsort", dictsort},
+                                                              {"sort", sort},
+                                                              {"unique", unique},
+                                                              {"min", extreme<Wanted::smallest>},
+                                                              {"max", extreme<Wanted::largest>},
+                                                              {"sum", sum},
+                                                              {"batch", batch},
+                                                              {"slice", slice},
+                                                              {"groupby", groupby},
+                                                              {"attr", attr},
+                                                              {"pprint", pprint}});
 
 }  // namespace
 
 std::span<const FilterEntry> sequence_filters() {
-  return kFilters;
+  return kSequenceFilters;
 }
 
 }  // namespace qtrain

@@ -158,25 +158,25 @@ PyValue urlencode(Run& run, const PyValue& subject, const PyArgs&) {
   return out;
 }
 
-constexpr auto kFilters = std::to_array<FilterEntry>({{"upper", changed<py_upper>},
-                                                      {"lower", changed<py_lower>},
-                                                      {"capitalize", changed<py_capitalize>},
-                                                      {"title", changed<title_words>},
-                                                      {"trim", trim},
-                                                      {"replace", replace},
-                                                      {"string", string},
-                                                      {"e", escape},
-                                                      {"escape", escape},
-                                                      {"forceescape", force_escape},
-                                                      {"safe", safe},
-                                                      {"format", format},
-                                                      {"tojson", tojson},
-                                                      {"urlencode", urlencode}});
+constexpr auto kTextFilters = std::to_array<FilterEntry>({{"upper", changed<py_upper>},
+                                                          {"lower", changed<py_lower>},
+                                                          {"capitalize", changed<py_capitalize>},
+                                                          {"title", changed<title_words>},
+                                                          {"trim", trim},
+                                                          {"replace", replace},
+                                                          {"string", string},
+                                                          {"e", escape},
+                                                          {"escape", escape},
+                                                          {"forceescape", force_escape},
+                                                          {"safe", safe},
+                                                          {"format", format},
+                                                          {"tojson", tojson},
+                                                          {"urlencode", urlencode}});
 
 }  // namespace
 
 std::span<const FilterEntry> text_filters() {
-  return kFilters;
+  return kTextFilters;
 }
 
 }  // namespace qtrain

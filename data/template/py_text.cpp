@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "data/tokenizer/unicode.h"
+
 namespace qtrain {
 
 char32_t next_code_point(std::string_view text, std::size_t& pos) {
@@ -58,16 +60,8 @@ bool is_py_space(char32_t c) {
          c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
-namespace {
-
-utf8proc_category_t category(char32_t c) {
-  return utf8proc_category(static_cast<utf8proc_int32_t>(c));
-}
-
-}  // namespace
-
 bool is_py_decimal(char32_t c) {
-  return c < 0x80 ? c >= '0' && c <= '9' : category(c) == UTF8PROC_CATEGORY_ND;
+  return c < 0x80 ? c >= '0' && c <= '9' : general_category(c) == UTF8PROC_CATEGORY_ND;
 }
 
 bool is_py_digit(char32_t c) {
@@ -78,7 +72,7 @@ bool is_py_digit(char32_t c) {
 
 bool is_py_alpha(char32_t c) {
   if (c < 0x80) return (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
-  const auto k = category(c);
+  const auto k = general_category(c);
   return k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO;
 }
 
@@ -88,12 +82,12 @@ bool is_py_upper(char32_t c) {
 
 bool is_py_lower(char32_t c) {
   if (c < 0x80) return c >= 'a' && c <= 'z';
-  return category(c) == UTF8PROC_CATEGORY_LL || c == 0xaa || c == 0xba;
+  return general_category(c) == UTF8PROC_CATEGORY_LL || c == 0xaa || c == 0xba;
 }
 
 bool is_py_word(char32_t c) {
   if (c == '_' || is_py_alpha(c) || is_py_digit(c)) return true;
-  const auto k = category(c);
+  const auto k = general_category(c);
   return c >= 0x80 && (k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_NO);
 }
 
@@ -145,7 +139,7 @@ void append_upper(std::string& out, char32_t c, Case which) {
 }
 
 bool is_cased(char32_t c) {
-  return is_py_upper(c) || is_py_lower(c) || category(c) == UTF8PROC_CATEGORY_LT;
+  return is_py_upper(c) || is_py_lower(c) || general_category(c) == UTF8PROC_CATEGORY_LT;
 }
 
 /// A capital sigma at the end of a word has another small letter.

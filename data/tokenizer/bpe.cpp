@@ -15,16 +15,12 @@ constexpr std::size_t kShortWord = 40;  // symbols up to which scanning beats a 
 constexpr std::int32_t kNoRank = std::numeric_limits<std::int32_t>::max();
 constexpr std::string_view kWordMark = "\xE2\x96\x81";  // U+2581, sentencepiece's space
 
-[[noreturn]] void refuse(const std::string& cause) {
-  fail(ErrorKind::input, {.cause = cause, .place = "model"});
-}
-
-std::vector<std::pair<std::string_view, std::int64_t>> vocabulary_entries(const Json& vocab) {
-  if (!vocab.is_object()) refuse("\"vocab\" must be an object");
+std::vector<std::pair<std::string_view, std::int64_t>> bpe_entries(const Json& vocab) {
+  if (!vocab.is_object()) refuse_model("\"vocab\" must be an object");
   std::vector<std::pair<std::string_view, std::int64_t>> entries;
   entries.reserve(vocab.size());
   for (const auto& [token, id] : vocab.get_ref<const Json::object_t&>()) {
-    if (!id.is_number_integer()) refuse("the id of \"" + token + "\" is no integer");
+    if (!id.is_number_integer()) refuse_model("the id of \"" + token + "\" is no integer");
     entries.emplace_back(token, id.get<std::int64_t>());
   }
   return entries;
@@ -38,20 +34,20 @@ bool non_empty(const Json& json, const char* key) {
 std::pair<std::string_view, std::string_view> merge_pair(const Json& merge) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
     return {merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>()};
-  if (!merge.is_string()) refuse("a merge must be a string or a pair");
+  if (!merge.is_string()) refuse_model("a merge must be a string or a pair");
   const std::string_view s = merge.get_ref<const std::string&>();
   const std::size_t space = s.find(' ');
-  if (space == std::string::npos) refuse(fmt::format("the merge \"{}\" has no space", s));
+  if (space == std::string::npos) refuse_model(fmt::format("the merge \"{}\" has no space", s));
   return {s.substr(0, space), s.substr(space + 1)};
 }
 
 }  // namespace
 
-Bpe::Bpe(const Json& json, Alphabet alphabet) : alphabet_(alphabet), vocabulary_(vocabulary_entries(json.at("vocab"))) {
+Bpe::Bpe(const Json& json, Alphabet alphabet) : alphabet_(alphabet), vocabulary_(bpe_entries(json.at("vocab"))) {
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
-    if (non_empty(json, key)) refuse(fmt::format("\"{}\" is not supported", key));
+    if (non_empty(json, key)) refuse_model(fmt::format("\"{}\" is not supported", key));
   if (json.contains("dropout") && json["dropout"].is_number() && json["dropout"].get<double>() != 0.0)
-    refuse("dropout of merges is not supported");
+    refuse_model("dropout of merges is not supported");
   byte_fallback_ = json.value("byte_fallback", false);
   fuse_unk_ = json.value("fuse_unk", false);
   ignore_merges_ = json.value("ignore_merges", false);
@@ -59,7 +55,7 @@ Bpe::Bpe(const Json& json, Alphabet alphabet) : alphabet_(alphabet), vocabulary_
   read_merges(json.at("merges"));
   if (non_empty(json, "unk_token")) {
     unk_ = vocabulary_.find(json["unk_token"].get_ref<const std::string&>());
-    if (unk_ < 0) refuse("the unk_token is not in the vocabulary");
+    if (unk_ < 0) refuse_model("the unk_token is not in the vocabulary");
   }
   cut_words_ =
       alphabet_ == Alphabet::characters && !ignore_merges_ && by_text_.find(kWordMark) >= 0 && merges_keep_words();
@@ -86,7 +82,7 @@ void Bpe::read_texts() {
 }
 
 void Bpe::read_merges(const Json& merges) {
-  if (!merges.is_array()) refuse("\"merges\" must be a list");
+  if (!merges.is_array()) refuse_model("\"merges\" must be a list");
   merges_ = PairTable(merges.size());
   std::int32_t rank = 0;
   std::string joined;
@@ -95,7 +91,7 @@ void Bpe::read_merges(const Json& merges) {
     joined.assign(left).append(right);
     const std::int32_t l = vocabulary_.find(left), r = vocabulary_.find(right), both = vocabulary_.find(joined);
     if (l < 0 || r < 0 || both < 0)
-      refuse(fmt::format("the merge \"{} {}\" names a token that is not in the vocabulary", left, right));
+      refuse_model(fmt::format("the merge \"{} {}\" names a token that is not in the vocabulary", left, right));
     merges_(l, r) = {rank++, both};
   }
 }

@@ -5,6 +5,10 @@
 
 namespace qtrain {
 
+void refuse_model(const std::string& cause) {
+  fail(ErrorKind::input, {.cause = cause, .place = "model"});
+}
+
 std::unique_ptr<TokenModel> make_token_model(const Json& json, Alphabet alphabet) {
   // Files of old versions leave the type out.
   const std::string type = json.value("type", json.contains("merges") ? "BPE" : "Unigram");

@@ -38,6 +38,9 @@ class TokenModel {
   virtual std::optional<std::string_view> token(std::int32_t id) const = 0;
 };
 
+/// ErrorKind::input about the `model` of a tokenizer.json.
+[[noreturn]] void refuse_model(const std::string& cause);
+
 /// BPE or Unigram; anything else is an input error.
 std::unique_ptr<TokenModel> make_token_model(const Json& json, Alphabet alphabet);
 

@@ -117,9 +117,9 @@ class Strip final : public Normalizer {
   Sides sides_;
 };
 
-class Sequence final : public Normalizer {
+class NormalizerSequence final : public Normalizer {
  public:
-  explicit Sequence(const Json& list) {
+  explicit NormalizerSequence(const Json& list) {
     for (const Json& step : list)
       if (auto n = make_normalizer(step)) steps_.push_back(std::move(n));
   }
@@ -142,7 +142,7 @@ std::unique_ptr<Normalizer> make_normalizer(const Json& json) {
   if (type == "Lowercase") return std::make_unique<Lowercase>();
   if (type == "Strip")
     return std::make_unique<Strip>(Strip::Sides{json.value("strip_left", true), json.value("strip_right", true)});
-  if (type == "Sequence") return std::make_unique<Sequence>(json.at("normalizers"));
+  if (type == "Sequence") return std::make_unique<NormalizerSequence>(json.at("normalizers"));
   fail(ErrorKind::input, {.cause = "normalizer \"" + type + "\" is not supported",
                           .remedy = "supported: NFC, NFD, NFKC, NFKD, Prepend, Replace, Lowercase, Strip, Sequence"});
 }

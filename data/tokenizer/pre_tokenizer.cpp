@@ -98,9 +98,9 @@ class Metaspace final : public PreTokenizer {
   bool splits_;
 };
 
-class Sequence final : public PreTokenizer {
+class PreTokenizerSequence final : public PreTokenizer {
  public:
-  Sequence(const Json& list, Alphabet alphabet) {
+  PreTokenizerSequence(const Json& list, Alphabet alphabet) {
     for (const Json& step : list)
       if (auto p = make_pre_tokenizer(step, alphabet)) steps_.push_back(std::move(p));
   }
@@ -158,7 +158,7 @@ std::unique_ptr<PreTokenizer> make_pre_tokenizer(const Json& json, Alphabet alph
   const auto splitter = [](Splitter::Rule rule) { return std::make_unique<Splitter>(std::move(rule)); };
   if (type == "ByteLevel") return std::make_unique<ByteLevel>(json, alphabet);
   if (type == "Metaspace") return std::make_unique<Metaspace>(json);
-  if (type == "Sequence") return std::make_unique<Sequence>(json.at("pretokenizers"), alphabet);
+  if (type == "Sequence") return std::make_unique<PreTokenizerSequence>(json.at("pretokenizers"), alphabet);
   if (type == "Split")
     return splitter({.finder = find_pattern(json.at("pattern")),
                      .behavior = behavior_named(json.at("behavior")),

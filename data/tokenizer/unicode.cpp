@@ -45,10 +45,6 @@ std::size_t prefix_size(std::string_view s, std::size_t at, bool& whole) {
   return n;
 }
 
-utf8proc_category_t category(char32_t c) {
-  return utf8proc_category(static_cast<utf8proc_int32_t>(c));
-}
-
 bool between(char32_t c, char32_t first, char32_t last) {
   return c >= first && c <= last;
 }
@@ -151,6 +147,10 @@ std::string utf8_lossy(std::string_view bytes) {
   return out;
 }
 
+int general_category(char32_t c) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(c));
+}
+
 bool is_white_space(char32_t c) {
   return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
          c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
@@ -158,7 +158,7 @@ bool is_white_space(char32_t c) {
 
 bool is_word_char(char32_t c) {
   if (c < 0x80) return between(c, 'a', 'z') || between(c, 'A', 'Z') || between(c, '0', '9') || c == '_';
-  const auto k = category(c);
+  const auto k = general_category(c);
   if ((k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_ND) || k == UTF8PROC_CATEGORY_NL ||
       k == UTF8PROC_CATEGORY_PC || c == 0x200C || c == 0x200D || between(c, 0x24B6, 0x24E9) ||
       between(c, 0x1F130, 0x1F149) || between(c, 0x1F150, 0x1F169) || between(c, 0x1F170, 0x1F189))
@@ -169,14 +169,14 @@ bool is_word_char(char32_t c) {
 
 bool is_numeric(char32_t c) {
   if (c < 0x80) return between(c, '0', '9');
-  const auto k = category(c);
+  const auto k = general_category(c);
   return k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_NO ||
          find_range(numeric_since_unicode_14(), c);
 }
 
 bool is_punctuation(char32_t c) {
   if (c < 0x80) return between(c, 33, 47) || between(c, 58, 64) || between(c, 91, 96) || between(c, 123, 126);
-  const auto k = category(c);
+  const auto k = general_category(c);
   if (k >= UTF8PROC_CATEGORY_PC && k <= UTF8PROC_CATEGORY_PO) return !find_range(not_yet_punctuation(), c);
   return find_range(once_punctuation(), c);
 }

@@ -10,17 +10,13 @@ namespace {
 
 constexpr double kUnknownPenalty = 10.0;
 
-[[noreturn]] void refuse(const std::string& cause) {
-  fail(ErrorKind::input, {.cause = cause, .place = "model"});
-}
-
-std::vector<std::pair<std::string_view, std::int64_t>> vocabulary_entries(const Json& vocab) {
-  if (!vocab.is_array()) refuse("\"vocab\" must be a list");
+std::vector<std::pair<std::string_view, std::int64_t>> unigram_entries(const Json& vocab) {
+  if (!vocab.is_array()) refuse_model("\"vocab\" must be a list");
   std::vector<std::pair<std::string_view, std::int64_t>> entries;
   entries.reserve(vocab.size());
   for (const Json& row : vocab) {
     if (!row.is_array() || row.size() != 2 || !row[0].is_string() || !row[1].is_number())
-      refuse("an entry of \"vocab\" must be [token, score]");
+      refuse_model("an entry of \"vocab\" must be [token, score]");
     entries.emplace_back(row[0].get_ref<const std::string&>(), static_cast<std::int64_t>(entries.size()));
   }
   return entries;
@@ -28,14 +24,14 @@ std::vector<std::pair<std::string_view, std::int64_t>> vocabulary_entries(const 
 
 }  // namespace
 
-Unigram::Unigram(const Json& json, Alphabet alphabet) : vocabulary_(vocabulary_entries(json.at("vocab"))) {
-  if (alphabet == Alphabet::bytes) refuse("Unigram over bytes is not supported");
+Unigram::Unigram(const Json& json, Alphabet alphabet) : vocabulary_(unigram_entries(json.at("vocab"))) {
+  if (alphabet == Alphabet::bytes) refuse_model("Unigram over bytes is not supported");
   for (const Json& row : json["vocab"]) scores_.push_back(row[1].get<double>());
   unk_score_ = *std::min_element(scores_.begin(), scores_.end()) - kUnknownPenalty;
   byte_fallback_ = json.value("byte_fallback", false);
   if (json.contains("unk_id") && json["unk_id"].is_number_integer()) {
     const auto id = json["unk_id"].get<std::int64_t>();
-    if (id < 0 || id >= vocabulary_.end_id()) refuse("unk_id is outside the vocabulary");
+    if (id < 0 || id >= vocabulary_.end_id()) refuse_model("unk_id is outside the vocabulary");
     unk_ = static_cast<std::int32_t>(id);
   }
   std::int32_t nodes = 1;

@@ -3,14 +3,13 @@
 
 #include "model/generation/generator.h"
 #include "model/hf_folder.h"
+#include "tests/golden/data.h"
 #include "tests/model/support.h"
 
 namespace qtrain::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-const fs::path kData = fs::path(QTRAIN_SOURCE_DIR) / "tests/golden/data";
 
 struct Row {
   std::vector<std::int32_t> prompt, answer;  ///< the answer without the end token

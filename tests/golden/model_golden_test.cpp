@@ -4,14 +4,13 @@
 #include <filesystem>
 
 #include "model/hf_folder.h"
+#include "tests/golden/data.h"
 #include "tests/model/support.h"
 
 namespace qtrain::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-const fs::path kData = fs::path(QTRAIN_SOURCE_DIR) / "tests/golden/data";
 
 /// How a case is run, and how far from the float64 run of transformers it may be:
 ///   loss:     |loss - truth| <= loss_floor * |truth| + spread_factor * (what transformers itself differs by)

@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-ModelConfig parse(const Json& more) {
+ModelConfig parse_model(const Json& more) {
   return parse_model_config(small_config(more), "m/config.json");
 }
 
@@ -102,7 +102,7 @@ std::vector<Refusal> refusals() {
 TEST(ModelConfig, RefusalsNameFileAndKey) {
   for (const Refusal& r : refusals()) {
     SCOPED_TRACE(r.config.dump());
-    const Error e = error_of([&] { parse(r.config); });
+    const Error e = error_of([&] { parse_model(r.config); });
     EXPECT_EQ(e.kind(), ErrorKind::input);
     EXPECT_THAT(e.text().place, HasSubstr("m/config.json"));
     EXPECT_THAT(e.text().cause, HasSubstr(r.key));
@@ -122,7 +122,7 @@ TEST(ModelConfig, NamesWhatIsMissing) {
 
 TEST(ModelConfig, UnknownFamilyListsTheKnownOnes) {
   EXPECT_THAT(error_of([] {
-                parse({{"model_type", "gemma3"}});
+                parse_model({{"model_type", "gemma3"}});
               })
                   .text()
                   .remedy,
@@ -147,7 +147,7 @@ TEST(ModelConfig, FillsInWhatTransformersFillsIn) {
 
 TEST(ModelConfig, FamiliesDifferInBiasesAndHeadNorms) {
   const auto describe = [](const Json& more) {
-    const ModelConfig c = parse(more);
+    const ModelConfig c = parse_model(more);
     return std::vector<bool>{c.qkv_bias, c.o_bias, c.mlp_bias, c.qk_norm};
   };
   EXPECT_THAT(describe({}), ElementsAre(false, false, false, false));
@@ -162,7 +162,7 @@ TEST(ModelConfig, FamiliesDifferInBiasesAndHeadNorms) {
 TEST(ModelConfig, WindowsOfEachLayer) {
   const auto windows = [](Json more) {
     more["num_hidden_layers"] = 3;
-    return parse(more).windows;
+    return parse_model(more).windows;
   };
   EXPECT_THAT(windows({{"sliding_window", 4}}), ElementsAre(0, 0, 0));  // llama has none
   EXPECT_THAT(windows({{"model_type", "mistral"}}), ElementsAre(4096, 4096, 4096));
@@ -194,7 +194,7 @@ TEST(ModelConfig, ReadsRotaryParametersOfBothVersions) {
   before["type"] = "llama3";
   for (const Json& more : {Json{{"rope_parameters", now}}, Json{{"rope_scaling", before}, {"rope_theta", 5e5}},
                            Json{{"rope_parameters", nullptr}, {"rope_scaling", before}, {"rope_theta", 5e5}}}) {
-    const RopeConfig r = parse(more).rope;
+    const RopeConfig r = parse_model(more).rope;
     EXPECT_EQ(r.type, RopeConfig::Type::llama3);
     EXPECT_EQ(r.theta, 5e5);
     EXPECT_EQ(r.factor, 8);
@@ -208,7 +208,7 @@ TEST(ModelConfig, OriginalLengthOfRotaryParameters) {
   const auto length = [](const char* type, Json outer, Json inner) {
     inner.update({{"rope_type", type}, {"factor", 2.0}});
     outer["rope_parameters"] = inner;
-    return parse(outer).rope.original_max_position;
+    return parse_model(outer).rope.original_max_position;
   };
   const Json key16{{"original_max_position_embeddings", 16}}, key8{{"original_max_position_embeddings", 8}};
   for (const char* type : {"yarn", "llama3"}) {
@@ -219,20 +219,20 @@ TEST(ModelConfig, OriginalLengthOfRotaryParameters) {
   EXPECT_EQ(length("dynamic", key8, key16), 64) << "dynamic ignores it";
   // yarn without a factor: the ratio of both lengths.
   EXPECT_EQ(
-      parse(rope({{"rope_type", "yarn"}, {"factor", nullptr}, {"original_max_position_embeddings", 16}})).rope.factor,
+      parse_model(rope({{"rope_type", "yarn"}, {"factor", nullptr}, {"original_max_position_embeddings", 16}})).rope.factor,
       4);
 }
 
 TEST(ModelConfig, TokensAndDtypes) {
   const ModelConfig c =
-      parse({{"eos_token_id", {5, 6}}, {"bos_token_id", 1}, {"torch_dtype", "bfloat16"}, {"pad_token_id", nullptr}});
+      parse_model({{"eos_token_id", {5, 6}}, {"bos_token_id", 1}, {"torch_dtype", "bfloat16"}, {"pad_token_id", nullptr}});
   EXPECT_THAT(c.eos_token_ids, ElementsAre(5, 6));
   EXPECT_EQ(c.bos_token_id, 1);
   EXPECT_FALSE(c.pad_token_id.has_value());
   EXPECT_EQ(c.dtype, DType::bf16);
-  EXPECT_EQ(parse({{"dtype", "torch.float16"}, {"torch_dtype", "float32"}}).dtype, DType::f16);
-  EXPECT_EQ(parse({}).dtype, DType::f32);
-  EXPECT_THAT(parse({{"eos_token_id", 7}}).eos_token_ids, ElementsAre(7));
+  EXPECT_EQ(parse_model({{"dtype", "torch.float16"}, {"torch_dtype", "float32"}}).dtype, DType::f16);
+  EXPECT_EQ(parse_model({}).dtype, DType::f32);
+  EXPECT_THAT(parse_model({{"eos_token_id", 7}}).eos_token_ids, ElementsAre(7));
 }
 
 TEST(ModelConfig, LoadsAFolderOrAFile) {
