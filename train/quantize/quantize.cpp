@@ -1,0 +1,164 @@
+#include "train/quantize/quantize.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "model/hf_folder.h"
+#include "model/lora.h"
+#include "model/model_config.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Append = std::function<void(std::span<const std::byte>)>;
+
+constexpr std::string_view kWeight = ".weight";
+
+/// "model.layers.0.mlp.up_proj" for the matrix of a linear layer in a decoder block, else empty.
+std::string linear_module(const std::string& tensor) {
+  if (!tensor.ends_with(kWeight)) return {};
+  const std::string module = tensor.substr(0, tensor.size() - kWeight.size());
+  const bool linear = std::any_of(std::begin(kLinearNames), std::end(kLinearNames),
+                                  [&](std::string_view name) { return module.ends_with("." + std::string(name)); });
+  return linear ? module : std::string();
+}
+
+TensorSource copied(const std::string& name, ConstTensor tensor) {
+  return {.name = name, .dtype = tensor.dtype, .shape = tensor.shape, .produce = [tensor](const Append& append) {
+            append({tensor.data, tensor.bytes()});
+          }};
+}
+
+/// A part that is kept until it is written.
+template <class T>
+TensorSource kept(std::string name, std::vector<T> values) {
+  const auto size = static_cast<std::int64_t>(values.size());
+  return {.name = std::move(name),
+          .dtype = dtype_of<T>,
+          .shape = {size},
+          .produce = [values = std::move(values)](const Append& append) { append(std::as_bytes(std::span(values))); }};
+}
+
+/// What a folder of 4-bit matrices has in place of one tensor each of the model's.
+class Conversion {
+ public:
+  Conversion(Ctx& ctx, const SafetensorsReader& reader, const QuantizeOptions& options)
+      : ctx_(ctx), reader_(reader), options_(options) {}
+
+  void quantise(const std::string& name, ConstTensor matrix) {
+    Quantised4 q = quantised(name, matrix);
+    ++report_.matrices;
+    report_.parameters += matrix.numel();
+    const std::string json = quant_state_json(q.state);
+    // Half a byte for each value is too much to keep: the codes are made again when they are written.
+    add(matrix, {.name = name,
+                 .dtype = DType::u8,
+                 .shape = {static_cast<std::int64_t>(q.codes.size()), 1},
+                 .produce = [this, name, matrix](const Append& append) {
+                   const Quantised4 again = quantised(name, matrix);
+                   append(std::as_bytes(std::span(again.codes)));
+                 }});
+    if (q.state.nested) {
+      add(kept(name + ".absmax", std::move(q.absmax_codes)));
+      add(kept(name + ".nested_absmax", std::move(q.nested_absmax)));
+      add(kept(name + ".nested_quant_map", std::move(q.nested_map)));
+    } else {
+      add(kept(name + ".absmax", std::move(q.absmax)));
+    }
+    const auto& map = map_of(q.state.type);
+    add(kept(name + ".quant_map", std::vector<float>(map.begin(), map.end())));
+    const std::string type = q.state.type == FourBit::nf4 ? "nf4" : "fp4";
+    add(kept(name + ".quant_state.bitsandbytes__" + type, std::vector<std::uint8_t>(json.begin(), json.end())));
+  }
+  void copy(const std::string& name, ConstTensor tensor) { add(tensor, copied(name, tensor)); }
+
+  const std::vector<TensorSource>& tensors() const { return tensors_; }
+  const QuantizeReport& report() const { return report_; }
+
+ private:
+  Quantised4 quantised(const std::string& name, ConstTensor matrix) {
+    return quantise_matrix(ctx_, matrix, options_.matrices, fmt::format("{}: {}", reader_.path().string(), name));
+  }
+  void add(ConstTensor from, TensorSource source) {
+    report_.bytes_before += from.bytes();
+    add(std::move(source));
+  }
+  void add(TensorSource source) {
+    report_.bytes_after += static_cast<std::uint64_t>(source.shape.numel()) * size_of(source.dtype);
+    tensors_.push_back(std::move(source));
+  }
+
+  Ctx& ctx_;
+  const SafetensorsReader& reader_;
+  const QuantizeOptions& options_;
+  std::vector<TensorSource> tensors_;
+  QuantizeReport report_;
+};
+
+BnbConfig config_of(const QuantizeOptions& options, const ModelConfig& model) {
+  BnbConfig bnb{.bits = BnbConfig::Bits::four,
+                .quant_type = options.matrices.type,
+                .double_quant = options.matrices.nested,
+                .compute_dtype = options.compute_dtype.value_or(model.dtype),
+                .skip_modules = options.skip_modules};
+  // Where layers are named, transformers leaves out its own default, which is the head.
+  auto& skip = bnb.skip_modules;
+  if (!skip.empty() && std::find(skip.begin(), skip.end(), "lm_head") == skip.end())
+    skip.insert(skip.begin(), "lm_head");
+  return bnb;
+}
+
+/// With the key where it stands among sorted ones.
+Json with_quantisation(const Json& config, const BnbConfig& bnb) {
+  constexpr const char* kKey = "quantization_config";
+  Json out = Json::object();
+  for (const auto& [key, value] : config.items()) {
+    if (key > kKey && !out.contains(kKey)) out[kKey] = bnb_config_json(bnb);
+    out[key] = value;
+  }
+  if (!out.contains(kKey)) out[kKey] = bnb_config_json(bnb);
+  return out;
+}
+
+void check_folders(const QuantizeOptions& options, const ModelConfig& model) {
+  std::error_code same;
+  if (fs::equivalent(options.model, options.output, same))
+    fail(ErrorKind::usage, {.cause = "the output is the model's own folder",
+                            .place = options.output.string(),
+                            .remedy = "name another folder: the unquantised weights would be lost"});
+  if (bnb_config(model.json, options.model.string()))
+    fail(ErrorKind::input, {.cause = "the weights are quantised already",
+                            .place = options.model.string(),
+                            .remedy = "name the 32- or 16-bit model that they were made from with --model"});
+}
+
+}  // namespace
+
+QuantizeReport quantize_folder(Ctx& ctx, const QuantizeOptions& options) {
+  const ModelConfig model = load_model_config(options.model);
+  check_folders(options, model);
+  const SafetensorsReader reader(options.model);
+  const BnbConfig bnb = config_of(options, model);
+  Conversion conversion(ctx, reader, options);
+  for (const auto& [name, tensor] : reader.tensors()) {
+    const std::string module = linear_module(name);
+    if (module.empty() || bnb.skips(module) || tensor.shape.rank != 2)
+      conversion.copy(name, tensor);
+    else
+      conversion.quantise(name, tensor);
+  }
+  if (conversion.report().matrices == 0)
+    fail(ErrorKind::usage, {.cause = "no linear layer is left to quantise",
+                            .place = options.model.string(),
+                            .remedy = "name fewer layers in --skip_modules"});
+  fs::create_directories(options.output);
+  write_sharded(options.output, conversion.tensors());
+  copy_tokenizer_files(options.model, options.output);
+  write_file(options.output / "config.json", dump_json(with_quantisation(model.json, bnb), 2) + "\n");
+  return conversion.report();
+}
+
+}  // namespace qtrain
