@@ -20,6 +20,8 @@ struct Init {
 
 enum class Update : std::uint8_t { frozen, trained };
 enum class Decay : std::uint8_t { yes, no };
+/// What a parameter is in a model, for optimizers that treat some apart.
+enum class Role : std::uint8_t { weight, embedding, head };
 
 struct ParamSpec {
   std::string name;  ///< the name in files: Hugging Face's for models, PEFT's for adapters
@@ -28,6 +30,7 @@ struct ParamSpec {
   Init init;
   Update update = Update::frozen;
   Decay decay = Decay::yes;
+  Role role = Role::weight;
 };
 
 struct Param {

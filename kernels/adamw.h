@@ -1,4 +1,5 @@
 #pragma once
+#include "kernels/code_table.h"
 #include "kernels/dispatch.h"
 
 namespace qtrain::ops {
@@ -13,12 +14,28 @@ struct AdamW {
   ConstTensor grad, control, factor;
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = 0;
 };
+/// The same with both moments in 8 bits (Dettmers et al. 2022, as bitsandbytes.optim.AdamW8bit): they are decoded, the
+/// step is taken in f32, and each block of both is coded anew.
+struct AdamW8bit {
+  Tensor param;
+  CodedState m, v;
+  ConstTensor grad, control, factor;
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = 0;
+};
 void run_cpu(Ctx&, const AdamW&);
 void run_cuda(Ctx&, const AdamW&);
+void run_cpu(Ctx&, const AdamW8bit&);
+void run_cuda(Ctx&, const AdamW8bit&);
 
 inline void adamw(Ctx& ctx, const AdamW& a) {
   check(a.param.numel() == a.grad.numel() && a.m.numel() == a.grad.numel() && a.v.numel() == a.grad.numel(),
         "adamw: param, m, v and grad have the same length");
+  dispatch(ctx, a);
+}
+inline void adamw_8bit(Ctx& ctx, const AdamW8bit& a) {
+  check(a.param.numel() == a.grad.numel(), "adamw_8bit: param and grad have the same length");
+  check_coded(a.m, a.param.numel());
+  check_coded(a.v, a.param.numel());
   dispatch(ctx, a);
 }
 

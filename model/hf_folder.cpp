@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "core/transfer.h"
 #include "kernels/elementwise.h"
@@ -36,7 +37,21 @@ bool is_float(DType d) {
   return d == DType::f64 || d == DType::f32 || d == DType::f16 || d == DType::bf16;
 }
 
+// Codes, such as those of an optimizer's state: as they are.
+void load_codes(Ctx& ctx, const SafetensorsReader& reader, const Param& p) {
+  const ConstTensor from = reader.at(p.spec.name);
+  if (from.dtype != p.spec.dtype || !(from.shape == p.spec.shape))
+    fail(ErrorKind::input, {.cause = fmt::format("is {} {} instead of {} {}", name_of(from.dtype), to_string(from.shape),
+                                                 name_of(p.spec.dtype), to_string(p.spec.shape)),
+                            .place = fmt::format("{}: {}", reader.path().string(), p.spec.name)});
+  const ConstTensor flat = from.reshaped({from.numel()});
+  write_pieces(ctx, p.value, [&](std::int64_t first, Tensor piece) {
+    std::memcpy(piece.data, flat.slice(first, piece.numel()).data, piece.bytes());
+  });
+}
+
 void load_one(Ctx& ctx, const SafetensorsReader& reader, const Param& p) {
+  if (!is_float(p.spec.dtype)) return load_codes(ctx, reader, p);
   const ConstTensor from = reader.at(name_in(reader, p.spec.name));
   const std::string place = fmt::format("{}: {}", reader.path().string(), p.spec.name);
   if (!(from.shape == p.spec.shape))

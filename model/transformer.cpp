@@ -61,9 +61,11 @@ Transformer::Transformer(Device device, TransformerOptions options)
   const ModelConfig& c = options_.config;
   const Init normal{Init::Kind::normal, c.initializer_range};
   embedding_ = declare_weight("model.embed_tokens.weight", {c.vocab_size, c.hidden_size}, normal);
+  embedding_->spec.role = Role::embedding;
   for (std::int64_t l = 0; l < c.layers; ++l) declare_block(l);
   final_norm_ = declare_vector("model.norm.weight", c.hidden_size, {Init::Kind::ones, 0});
   head_ = c.tie_word_embeddings ? embedding_ : declare_weight("lm_head.weight", {c.vocab_size, c.hidden_size}, normal);
+  if (head_ != embedding_) head_->spec.role = Role::head;
   if (options_.lora && adapter_.all().empty())
     fail(ErrorKind::usage,
          {.cause = "lora_target_modules matches no layer of the model",

@@ -2,96 +2,79 @@
 
 #include <cmath>
 
-#include "core/transfer.h"
-#include "kernels/clip.h"
-#include "kernels/reduce.h"
-#include "optim/optimizer.h"
-#include "optim/state_offload.h"
+#include "optim/coded_state.h"
+#include "optim/rules.h"
 
 namespace qtrain {
 namespace {
 
-const std::string kFirst = "exp_avg.", kSecond = "exp_avg_sq.";  // moments
-
-class AdamW final : public Optimizer {
+class AdamW : public UpdateRule {
  public:
-  AdamW(Ctx& ctx, std::vector<Param*> params, const AdamWOptions& options)
-      : Optimizer(ctx.device(), options.state),
-        device_(ctx.device()),
-        options_(options),
-        inputs_(ctx.device(), kInputBytes),
-        factor_(ctx.device(), 2) {
-    declare_adamw_state(state_, params);
-    for (Param* p : params)
-      slots_.push_back({p, state_.find(kFirst + p->spec.name), state_.find(kSecond + p->spec.name)});
+  explicit AdamW(const OptimizerOptions& options) : UpdateRule(options.weight_decay), options_(options) {}
+
+  std::vector<StateSpec> state_of(const ParamSpec& param) const override {
+    return {{.name = "exp_avg", .shape = param.shape, .dtype = param.dtype},
+            {.name = "exp_avg_sq", .shape = param.shape, .dtype = param.dtype}};
   }
-
-  void send(Ctx& ctx, const UpdateInput& input) override {
-    const auto t = static_cast<double>(updates() + 1);
-    const double control[] = {input.learning_rate, 1 - std::pow(options_.beta1, t), 1 - std::pow(options_.beta2, t)};
-    const double limits[] = {input.max_grad_norm, input.loss_scale};
-    control_ = inputs_.put(std::span<const double>(control));
-    limits_ = inputs_.put(std::span<const double>(limits));
-    inputs_.send(ctx);
+  std::array<double, 3> control(double learning_rate, std::int64_t t) const override {
+    const auto steps = static_cast<double>(t);
+    return {learning_rate, 1 - std::pow(options_.beta1, steps), 1 - std::pow(options_.beta2, steps)};
   }
-
-  void update(Ctx& ctx, ConstTensor sums) override {
-    ops::clip(ctx, {.factor = factor_.all(), .sums = sums, .limits = limits_});
-    if (offload_) return offload_->run(ctx, [&](const StateOffload::Piece& p) { update_part(ctx, slots_[p.pair], p); });
-    for (std::size_t i = 0; i < slots_.size(); ++i)
-      update_part(ctx, slots_[i],
-                  {.pair = i, .begin = 0, .moments = {flat(slots_[i].m->value), flat(slots_[i].v->value)}});
-  }
-
-  void allocate() override {
-    Optimizer::allocate();
-    if (options_.state == Placement::pinned) offload_ = std::make_unique<StateOffload>(device_, state_);
-  }
-
- private:
-  struct Slot {
-    Param *param, *m, *v;
-  };
-
-  static Tensor flat(Tensor t) { return t.reshaped({t.numel()}); }
-  void update_part(Ctx& ctx, const Slot& s, const StateOffload::Piece& piece) {
-    const std::int64_t count = piece.moments.first.numel();
-    ops::adamw(ctx, {.param = flat(s.param->value).slice(piece.begin, count),
-                     .m = piece.moments.first,
-                     .v = piece.moments.second,
-                     .grad = flat(s.param->grad).slice(piece.begin, count),
-                     .control = control_,
-                     .factor = factor_.all(),
+  void update(Ctx& ctx, const UpdatePart& part) const override {
+    ops::adamw(ctx, {.param = part.param,
+                     .m = part.state[0],
+                     .v = part.state[1],
+                     .grad = part.grad,
+                     .control = part.control,
+                     .factor = part.factor,
                      .beta1 = options_.beta1,
                      .beta2 = options_.beta2,
                      .eps = options_.eps,
-                     .decay = s.param->spec.decay == Decay::yes ? options_.weight_decay : 0});
+                     .decay = decay(part.spec)});
   }
 
-  Device device_;
-  AdamWOptions options_;
-  std::vector<Slot> slots_;
-  std::unique_ptr<StateOffload> offload_;  ///< where the state is on the host
-  static constexpr std::size_t kInputBytes = 128;
-  Mailbox inputs_;
-  DeviceNumbers factor_;
-  ConstTensor control_, limits_;  ///< what was sent last
+ protected:
+  OptimizerOptions options_;
+};
+
+class AdamW8bit final : public AdamW {
+ public:
+  using AdamW::AdamW;
+
+  std::vector<StateSpec> state_of(const ParamSpec& param) const override {
+    if (keeps_f32(param)) return AdamW::state_of(param);
+    std::vector<StateSpec> state;
+    add_coded(state, "exp_avg", param);
+    add_coded(state, "exp_avg_sq", param);
+    return state;
+  }
+  void update(Ctx& ctx, const UpdatePart& part) const override {
+    if (keeps_f32(part.spec)) return AdamW::update(ctx, part);
+    ops::adamw_8bit(ctx, {.param = part.param,
+                          .m = tables_.coded(part.state, 0),
+                          .v = tables_.coded(part.state, 1),
+                          .grad = part.grad,
+                          .control = part.control,
+                          .factor = part.factor,
+                          .beta1 = options_.beta1,
+                          .beta2 = options_.beta2,
+                          .eps = options_.eps,
+                          .decay = decay(part.spec)});
+  }
+  std::size_t work_bytes(std::span<Param* const>) const override { return tables_.bytes(); }
+  void prepare(Ctx& ctx, Tensor work) override { tables_.write(ctx, work); }
+
+ private:
+  CodeTables tables_{{Signedness::with_sign, Signedness::without_sign}};
 };
 
 }  // namespace
 
-void declare_adamw_state(ParamStore& state, std::span<Param* const> params) {
-  for (const Param* p : params)
-    for (const std::string& prefix : {kFirst, kSecond})
-      state.declare({.name = prefix + p->spec.name, .shape = p->spec.shape, .dtype = p->spec.dtype});
+std::unique_ptr<UpdateRule> make_adamw(const OptimizerOptions& options, const OptimizerArguments&) {
+  return std::make_unique<AdamW>(options);
 }
-
-std::unique_ptr<Optimizer> make_adamw(Ctx& ctx, std::vector<Param*> params, const AdamWOptions& options) {
-  return std::make_unique<AdamW>(ctx, std::move(params), options);
-}
-
-void add_squares(Ctx& ctx, std::span<Param* const> params, Tensor total) {
-  for (const Param* p : params) ops::sum_squares(ctx, {.out = accumulate(total), .x = p->grad});
+std::unique_ptr<UpdateRule> make_adamw_8bit(const OptimizerOptions& options, const OptimizerArguments&) {
+  return std::make_unique<AdamW8bit>(options);
 }
 
 }  // namespace qtrain

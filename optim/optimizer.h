@@ -1,11 +1,15 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/context.h"
 #include "core/param_store.h"
+#include "core/transfer.h"
+#include "optim/state_offload.h"
 
 namespace qtrain {
 
@@ -16,45 +20,92 @@ struct UpdateInput {
   double loss_scale = 1;     ///< the gradients are those of the loss times this
 };
 
-/// Updates trained parameters from their gradients. Its state is a parameter store of its own, so that checkpoints and
-/// memory plans need no code per optimizer.
+/// A parameter or a part of it, with what its update reads and writes. Flat, but for whole parameters.
+struct UpdatePart {
+  const ParamSpec& spec;
+  Tensor param;
+  ConstTensor grad;
+  std::span<const Tensor> state;  ///< in the order of state_of
+  ConstTensor control, factor;    ///< f64 on the device: what the rule sent; as ops::Clip leaves it
+};
+
+/// How one parameter is updated. It holds options, and what it needs on the device beside the state.
+class UpdateRule {
+ public:
+  explicit UpdateRule(double weight_decay) : weight_decay_(weight_decay) {}
+  virtual ~UpdateRule() = default;
+
+  virtual std::vector<StateSpec> state_of(const ParamSpec& param) const = 0;
+  /// What is sent to the device for update number `t`, the first is 1.
+  virtual std::array<double, 3> control(double learning_rate, std::int64_t t) const = 0;
+  /// Queues the update of a part; nothing changes where factor[1] is 0. It queues the same work every time.
+  virtual void update(Ctx& ctx, const UpdatePart& part) const = 0;
+
+  /// Whether parts of a parameter can be updated by themselves.
+  virtual Cut cut() const { return Cut::anywhere; }
+  /// Bytes of the device that updates of these parameters need beside their state, and what is there before the first.
+  virtual std::size_t work_bytes(std::span<Param* const> /*params*/) const { return 0; }
+  virtual void prepare(Ctx& /*ctx*/, Tensor /*work*/) {}
+
+ protected:
+  /// Weight decay of a parameter.
+  double decay(const ParamSpec& param) const { return param.decay == Decay::yes ? weight_decay_ : 0; }
+
+ private:
+  double weight_decay_;
+};
+
+/// Updates trained parameters from their gradients by a rule. Its state is a parameter store of its own, so that
+/// checkpoints need no code per rule.
 class Optimizer {
  public:
-  virtual ~Optimizer() = default;
-  /// Sends what the next update depends on.
-  virtual void send(Ctx& ctx, const UpdateInput& input) = 0;
-  /// Queues one update of every parameter, with what was sent; nothing changes if one of `sums` is not finite: f64 [2]
-  /// on the device, the loss and the squares of all gradients. Queues the same work every time, so it can be recorded.
-  virtual void update(Ctx& ctx, ConstTensor sums) = 0;
+  /// `placement`: where the state is.
+  Optimizer(Ctx& ctx, std::unique_ptr<UpdateRule> rule, std::vector<Param*> params,
+            Placement placement = Placement::device);
 
   /// Takes the memory of the state, and what it needs on its way where it is on the host.
-  virtual void allocate() { state_.allocate(); }
-  ParamStore& state() { return state_; }
+  void allocate(Ctx& ctx);
+  /// Sends what the next update depends on.
+  void send(Ctx& ctx, const UpdateInput& input);
+  /// Queues one update of every parameter, with what was sent; nothing changes if one of `sums` is not finite: f64 [2]
+  /// on the device, the loss and the squares of all gradients. Queues the same work every time, so it can be recorded.
+  void update(Ctx& ctx, ConstTensor sums);
+
+  ParamStore& state() { return state_.store(); }
   /// Updates that took place: the host counts them when it knows.
   std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t n) { updates_ = n; }
 
-  /// Bytes that an optimizer keeps on the device besides its state.
-  static constexpr std::size_t kDeviceBytes = 144;
-
- protected:
-  explicit Optimizer(Device device, Placement placement = Placement::device) : state_("optimizer", device, placement) {}
-  ParamStore state_;
+  /// Bytes that every optimizer has on the device beside its state and what its rule asks for.
+  static constexpr std::size_t kDeviceBytes = 128 + 2 * sizeof(double);
 
  private:
+  void update_part(Ctx& ctx, const StatePiece& piece);
+
+  std::unique_ptr<UpdateRule> rule_;
+  std::vector<Param*> params_;
+  OptimizerState state_;
+  std::vector<StatePiece> whole_;          ///< every parameter, where the state is on the device
+  std::unique_ptr<StateOffload> offload_;  ///< where it is on the host
+  DeviceMemory work_;                      ///< of the rule
+  Mailbox inputs_;
+  DeviceNumbers factor_;
+  ConstTensor control_, limits_;  ///< what was sent last
   std::int64_t updates_ = 0;
 };
 
-struct AdamWOptions {
-  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
-  double weight_decay = 0;  ///< on parameters that declare Decay::yes
-  Placement state = Placement::device;
-};
+/// Bytes that an optimizer takes.
+struct OptimizerMemory {
+  std::size_t state = 0;   ///< where it is on the device
+  std::size_t pinned = 0;  ///< where it is on the host: there,
+  std::size_t pieces = 0;  ///< and on the device, on its way
+  std::size_t other = 0;   ///< on the device in any case
 
-/// State per parameter: exp_avg.<name> and exp_avg_sq.<name> in its dtype, zero at first.
-std::unique_ptr<Optimizer> make_adamw(Ctx& ctx, std::vector<Param*> params, const AdamWOptions& options);
-/// Declares that state in a store: for plans, which need no optimizer.
-void declare_adamw_state(ParamStore& state, std::span<Param* const> params);
+  std::size_t on_device(Placement placement) const { return placement == Placement::device ? state : pieces; }
+  std::size_t on_host(Placement placement) const { return placement == Placement::device ? 0 : pinned; }
+};
+/// Of an optimizer for these parameters, which need no memory.
+OptimizerMemory optimizer_memory(const UpdateRule& rule, std::span<Param* const> params, Device device);
 
 /// Adds the squares of all gradients to `total` (f64 [1] on the device), in the order of `params`.
 void add_squares(Ctx& ctx, std::span<Param* const> params, Tensor total);

@@ -5,78 +5,71 @@
 namespace qtrain {
 namespace {
 
-constexpr std::int64_t kPieceElements = std::int64_t{1} << 22;
-constexpr std::size_t kBuffers = 2, kMoments = 2;
+constexpr std::size_t kBuffers = 2;
 
-/// Bytes of one moment of the largest piece, rounded up to the alignment of tensors.
-std::size_t piece_bytes(const ParamStore& state) {
+/// Rounded up to the alignment of tensors.
+std::size_t aligned_bytes(const Tensor& t) {
   constexpr std::size_t kAlign = 256;
-  std::size_t most = 0;
-  for (const Param& p : state.all())
-    most = std::max(most,
-                    static_cast<std::size_t>(std::min(p.spec.shape.numel(), kPieceElements)) * size_of(p.spec.dtype));
-  return (most + kAlign - 1) / kAlign * kAlign;
+  return (t.bytes() + kAlign - 1) / kAlign * kAlign;
+}
+
+std::size_t bytes_of(const StatePiece& piece) {
+  std::size_t sum = 0;
+  for (const Tensor& t : piece.state) sum += aligned_bytes(t);
+  return sum;
 }
 
 }  // namespace
 
-std::size_t StateOffload::bytes(const ParamStore& state) {
-  return kBuffers * kMoments * piece_bytes(state);
+std::size_t StateOffload::bytes(const std::vector<StatePiece>& pieces) {
+  std::size_t most = 0;
+  for (const StatePiece& piece : pieces) most = std::max(most, bytes_of(piece));
+  return kBuffers * most;
 }
 
-StateOffload::StateOffload(Device device, ParamStore& state)
+StateOffload::StateOffload(Device device, std::vector<StatePiece> pieces)
     : device_(device),
-      memory_(device_, bytes(state), "optimizer state on its way"),
+      pieces_(std::move(pieces)),
+      memory_(device_, bytes(pieces_), "optimizer state on its way"),
       copies_(device_),
       reached_(device_),
       settled_(device_),
       fetched_{Event(device_), Event(device_)},
-      updated_{Event(device_), Event(device_)} {
-  const auto& all = state.all();
-  for (std::size_t i = 0; i + 1 < all.size(); i += kMoments) {
-    const std::int64_t n = all[i].value.numel();
-    const Tensor first = all[i].value.reshaped({n}), second = all[i + 1].value.reshaped({n});
-    for (std::int64_t begin = 0; begin < n; begin += kPieceElements) {
-      const std::int64_t count = std::min(kPieceElements, n - begin);
-      parts_.push_back({i / kMoments, begin, {first.slice(begin, count), second.slice(begin, count)}});
-    }
-  }
-}
+      updated_{Event(device_), Event(device_)} {}
 
-StateOffload::Piece StateOffload::on_device(std::size_t number) const {
-  const Part& part = parts_[number];
-  const std::size_t buffer = memory_.bytes() / kBuffers;
-  std::byte* memory = memory_.data() + number % kBuffers * buffer;
-  const auto at = [&](std::byte* data, Tensor t) {
-    t.data = data;
+StatePiece StateOffload::on_device(std::size_t number) const {
+  StatePiece piece = pieces_[number];
+  std::byte* memory = memory_.data() + number % kBuffers * (memory_.bytes() / kBuffers);
+  for (Tensor& t : piece.state) {
+    t.data = memory;
     t.device = device_;
-    return t;
-  };
-  return {part.pair, part.begin, {at(memory, part.host.first), at(memory + buffer / kMoments, part.host.second)}};
+    memory += aligned_bytes(t);
+  }
+  return piece;
 }
 
 // The buffer is free: the piece that had it went back on the same stream.
 void StateOffload::fetch(std::size_t number) {
-  const Moments host = parts_[number].host, device = on_device(number).moments;
-  copies_.copy(device.first.data, host.first.data, host.first.bytes());
-  copies_.copy(device.second.data, host.second.data, host.second.bytes());
+  const StatePiece &host = pieces_[number], device = on_device(number);
+  for (std::size_t i = 0; i < host.state.size(); ++i)
+    copies_.copy(device.state[i].data, host.state[i].data, host.state[i].bytes());
   copies_.record(fetched_[number % kBuffers]);
 }
 
 void StateOffload::store(std::size_t number) {
-  const Moments host = parts_[number].host, device = on_device(number).moments;
+  const StatePiece &host = pieces_[number], device = on_device(number);
   copies_.wait(updated_[number % kBuffers]);
-  copies_.copy(host.first.data, device.first.data, host.first.bytes());
-  copies_.copy(host.second.data, device.second.data, host.second.bytes());
+  for (std::size_t i = 0; i < host.state.size(); ++i)
+    copies_.copy(host.state[i].data, device.state[i].data, host.state[i].bytes());
 }
 
-void StateOffload::run(Ctx& ctx, const std::function<void(const Piece&)>& work) {
-  if (parts_.empty()) return;
+void StateOffload::run(Ctx& ctx, const std::function<void(const StatePiece&)>& work) {
+  if (pieces_.empty()) return;
   ctx.stream().record(reached_);
   copies_.wait(reached_);
   fetch(0);
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
-    if (i + 1 < parts_.size()) fetch(i + 1);
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+    if (i + 1 < pieces_.size()) fetch(i + 1);
     ctx.stream().wait(fetched_[i % kBuffers]);
     work(on_device(i));
     ctx.stream().record(updated_[i % kBuffers]);

@@ -6,7 +6,6 @@
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
 #include "model/recompute.h"
-#include "optim/optimizer.h"
 #include "train/metrics.h"
 #include "train/setup.h"
 #include "train/step_plan.h"
@@ -148,17 +147,18 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
   if (setup.adapter) check_adapter_keys(resolved, *setup.model->options().lora);
   Transformer& model = *setup.model;
   const HostedParts hosted = hosted_parts(config, place.compute.device);
-  ParamStore optimizer("optimizer", place.compute.device, hosted.optimizer);
-  declare_adamw_state(optimizer, model.trained());
 
   Estimate e{.target = place.target};
   const bool read = options.data == DataUse::read && !config.data.dataset_name.empty();
   const std::int64_t longest = config.data.max_length.value_or(model.config().max_position_embeddings);
   const Course course = read ? follow_data(e, config, read_rows(config, pool)) : follow_limits(e, config, longest);
-  PlannedRun run{.model = model, .optimizer = optimizer, .work = e.work, .target = e.target, .inputs = hosted.inputs};
+  PlannedRun run{.model = model,
+                 .optimizer = plan_state(config.training, *make_rule(optimizer_options(config.training)), model),
+                 .work = e.work,
+                 .target = e.target,
+                 .inputs = hosted.inputs};
+  e.recompute = settle_policy(run, config.training.gradient_checkpointing.policy);
   for (const std::string& policy : policies_of(run)) e.policies.emplace_back(policy, memory_plan(run, policy));
-  const std::string& wanted = config.training.gradient_checkpointing.policy;
-  e.recompute = wanted == Recompute::kCheapest ? fastest_policy(run) : wanted;
   model.recompute_with({e.recompute, run.inputs});
   e.memory = memory_plan(run, e.recompute);
   if (!fits(e.memory, e.target)) e.problem = does_not_fit(run);

@@ -7,7 +7,6 @@
 
 #include "kernels/gemm.h"
 #include "model/recompute.h"
-#include "optim/state_offload.h"
 #include "train/evaluate.h"
 #include "train/machine.h"
 #include "train/step.h"
@@ -31,7 +30,7 @@ BatchSize smaller(const BatchSize& largest, std::int64_t rows) {
 
 // What is sent to the device for each step, and what comes back.
 std::size_t input_bytes(const Workload& work) {
-  std::size_t bytes = TrainStep::bytes(work.train.tokens) + Optimizer::kDeviceBytes;
+  std::size_t bytes = TrainStep::bytes(work.train.tokens);
   if (work.evaluation) bytes += Evaluator::bytes(work.evaluation->tokens);
   return bytes;
 }
@@ -48,10 +47,11 @@ std::vector<Remedy> remedies(const PlannedRun& run) {
     found.push_back({fmt::format("gradient_checkpointing={}", policy == "block" ? "true" : policy),
                      memory_plan(run, policy).total()});
   const std::string& policy = run.model.options().recompute;
-  const Arena& state = run.optimizer.values();
-  if (run.target.device.kind == DeviceKind::cuda && state.placement() == Placement::device)
-    found.push_back({"optimizer_offload=true",
-                     memory_plan(run, policy).total() - state.planned() + StateOffload::bytes(run.optimizer)});
+  if (run.target.device.kind == DeviceKind::cuda && run.optimizer.placement == Placement::device) {
+    PlannedRun other = run;
+    other.optimizer.placement = Placement::pinned;
+    found.push_back({"optimizer_offload=true", memory_plan(other, policy).total()});
+  }
   if (run.target.device.kind == DeviceKind::cuda && run.inputs == BlockInputs::device) {
     PlannedRun other = run;
     other.inputs = BlockInputs::host;
@@ -160,24 +160,30 @@ Workload longest_workload(const Config& config, std::int64_t longest) {
   return work;
 }
 
+PlannedState plan_state(const TrainingSection& t, const UpdateRule& rule, Transformer& model) {
+  PlannedState state{.memory = optimizer_memory(rule, model.trained(), model.device())};
+  if (model.device().kind == DeviceKind::cpu) return state;
+  if (t.optimizer_offload) state.placement = Placement::pinned;
+  state.pages = find_optimizer(t.optim)->pages;
+  return state;
+}
+
 MemoryPlan memory_plan(const PlannedRun& run, const std::string& recompute) {
   Transformer& model = run.model;
   const ActivationBytes activations = model.activation_bytes(run.work.passes(), {recompute, run.inputs});
-  const Arena& state = run.optimizer.values();
-  const bool offloaded = state.placement() == Placement::pinned;
   const ops::GemmMemory products = model.product_memory(run.work.passes());
   const std::size_t converted = run.target.converts ? products.total() : 0;
   return {{{"weights", model.weights().values().planned()},
            {"quantisation_state", 0},
            {"adapters", model.adapter().values().planned()},
            {"gradients", model.weights().grads().planned() + model.adapter().grads().planned()},
-           {"optimizer", offloaded ? StateOffload::bytes(run.optimizer) : state.planned()},
+           {"optimizer", run.optimizer.on_device() + run.optimizer.memory.other},
            {"activations", activations.total - activations.head},
            {"logits", activations.head},
            {"inputs", input_bytes(run.work)},
            {"workspace", run.target.workspace + converted},
            {"communication", 0}},
-          {{"optimizer", offloaded ? state.planned() : 0}, {"activations", activations.pinned}}};
+          {{"optimizer", run.optimizer.memory.on_host(run.optimizer.placement)}, {"activations", activations.pinned}}};
 }
 
 bool fits(const MemoryPlan& plan, const TargetDevice& target) {
@@ -202,6 +208,13 @@ std::string fastest_policy(const PlannedRun& run) {
     least = plan.total();
   }
   return smallest;
+}
+
+std::string settle_policy(PlannedRun& run, const std::string& wanted) {
+  const auto policy = [&] { return wanted == Recompute::kCheapest ? fastest_policy(run) : wanted; };
+  if (run.optimizer.pages == Pages::where_needed && !fits(memory_plan(run, policy()), run.target))
+    run.optimizer.placement = Placement::pinned;
+  return policy();
 }
 
 Window fitting_window(const PlannedRun& run) {
@@ -232,7 +245,7 @@ ErrorText does_not_fit(const PlannedRun& run) {
 }
 
 MemoryPlan plan_run(PlannedRun& run, const std::string& wanted) {
-  run.model.recompute_with({wanted == Recompute::kCheapest ? fastest_policy(run) : wanted, run.inputs});
+  run.model.recompute_with({settle_policy(run, wanted), run.inputs});
   MemoryPlan plan = memory_plan(run, run.model.options().recompute);
   if (!fits(plan, run.target)) fail(ErrorKind::memory, does_not_fit(run));
   for (const PlannedPass& p : run.work.passes()) run.model.plan(p.pass, p.largest);

@@ -8,6 +8,7 @@
 #include "core/json.h"
 #include "data/loader.h"
 #include "model/transformer.h"
+#include "optim/table.h"
 #include "train/config/config.h"
 
 namespace qtrain {
@@ -59,10 +60,21 @@ Workload workload_of(const TrainingSection& t, const Dataset& train, const Datas
 /// Of rows that are not known: all as long as `longest`.
 Workload longest_workload(const Config& config, std::int64_t longest);
 
-/// A run whose model and optimizer are declared; neither needs to have memory.
+/// The state of a run's optimizer.
+struct PlannedState {
+  OptimizerMemory memory;
+  Placement placement = Placement::device;
+  Pages pages = Pages::never;  ///< whether it may go to the host
+
+  std::size_t on_device() const { return memory.on_device(placement); }
+};
+/// As the config asks; on a processor it is all one.
+PlannedState plan_state(const TrainingSection& t, const UpdateRule& rule, Transformer& model);
+
+/// A run whose model is declared; it need not have memory.
 struct PlannedRun {
   Transformer& model;
-  const ParamStore& optimizer;
+  PlannedState optimizer;
   Workload work;
   TargetDevice target;
   BlockInputs inputs = BlockInputs::device;  ///< as the config asks
@@ -81,8 +93,11 @@ Window fitting_window(const PlannedRun& run);
 /// What to say where the plan is larger than the memory: the table, a window that fits, and what else saves memory.
 ErrorText does_not_fit(const PlannedRun& run);
 
-/// Takes the policy `wanted` (Recompute::kCheapest: the fastest that fits) and plans the model's activations. Throws
-/// ErrorKind::memory where the run does not fit.
+/// The policy that `wanted` stands for: itself, or for Recompute::kCheapest the fastest that fits. Where no such plan
+/// fits, the state of a paged optimizer goes to the host first.
+std::string settle_policy(PlannedRun& run, const std::string& wanted);
+
+/// Takes that policy and plans the model's activations. Throws ErrorKind::memory where the run does not fit.
 MemoryPlan plan_run(PlannedRun& run, const std::string& wanted);
 
 }  // namespace qtrain

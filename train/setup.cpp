@@ -161,8 +161,7 @@ ComputePlan plan_compute(const ComputeChoice& choice) {
 HostedParts hosted_parts(const Config& config, Device device) {
   const TrainingSection& t = config.training;
   if (device.kind == DeviceKind::cpu) return {};
-  return {.inputs = t.activation_offloading ? BlockInputs::host : BlockInputs::device,
-          .optimizer = t.optimizer_offload ? Placement::pinned : Placement::device};
+  return {.inputs = t.activation_offloading ? BlockInputs::host : BlockInputs::device};
 }
 
 ComputeChoice compute_choice(const Config& config) {

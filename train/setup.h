@@ -31,7 +31,6 @@ Ctx make_context(const ComputeChoice& choice, Log& log);
 /// all one.
 struct HostedParts {
   BlockInputs inputs = BlockInputs::device;
-  Placement optimizer = Placement::device;
 };
 HostedParts hosted_parts(const Config& config, Device device);
 

@@ -37,7 +37,7 @@ Trainer::Trainer(const ResolvedConfig& config, const std::string& resume, Log& l
       ctx_(make_context(compute_choice(config.value), log)) {
   load_data();
   load_model();
-  make_optimizer();
+  set_schedule();
   allocate();
   resume_from(resume);
 }
@@ -87,13 +87,7 @@ void Trainer::load_model() {
             static_cast<double>(setup_.model->weights().elements()) / 1e6, static_cast<double>(trained) / 1e6);
 }
 
-void Trainer::make_optimizer() {
-  optimizer_ = make_adamw(ctx_, trained_,
-                          {.beta1 = t_.adam_beta1,
-                           .beta2 = t_.adam_beta2,
-                           .eps = t_.adam_epsilon,
-                           .weight_decay = t_.weight_decay,
-                           .state = hosted_parts(config_.value, ctx_.device()).optimizer});
+void Trainer::set_schedule() {
   schedule_ = make_schedule({.kind = t_.lr_scheduler_type,
                              .learning_rate = t_.learning_rate,
                              .warmup_steps = warmup_steps(t_, plan_.max_steps),
@@ -103,20 +97,26 @@ void Trainer::make_optimizer() {
 
 // Everything that a run needs is there before its first step, or the error says what does not fit.
 void Trainer::allocate() {
+  std::unique_ptr<UpdateRule> rule = make_rule(optimizer_options(t_));
   PlannedRun run{.model = *setup_.model,
-                 .optimizer = optimizer_->state(),
+                 .optimizer = plan_state(t_, *rule, *setup_.model),
                  .work = workload_of(t_, data_->train, data_->evaluation),
                  .target = target_here(ctx_.device(), ctx_.pool().size()),
                  .inputs = hosted_parts(config_.value, ctx_.device()).inputs};
   memory_ = plan_run(run, t_.gradient_checkpointing.policy);
   log_.info("memory: {:.0f} MiB ({}); recomputation: {}", static_cast<double>(memory_.total()) / kMib, memory_.table(),
             setup_.model->options().recompute);
+  if (run.optimizer.pages == Pages::where_needed)
+    log_.info("optimizer state: {}", run.optimizer.placement == Placement::pinned
+                                         ? "in the host's memory, copies run beside the work"
+                                         : "on the device, which has room for it");
   scales_loss_ = ctx_.matmul() == MatmulPrecision::f16;
   const bool graphs = ctx_.device().kind == DeviceKind::cuda && config_.value.run.use_cuda_graphs.value_or(true);
   if (graphs) log_.info("CUDA graphs: on, for the {} sizes of micro-batches that were used last", kKeptGraphs);
   try {
     setup_.model->commit();
-    optimizer_->allocate();
+    optimizer_ = std::make_unique<Optimizer>(ctx_, std::move(rule), trained_, run.optimizer.placement);
+    optimizer_->allocate(ctx_);
     ops::reserve(ctx_, setup_.model->product_memory(run.work.passes()));
     step_ = std::make_unique<TrainStep>(
         ctx_, *setup_.model, *optimizer_,
@@ -137,6 +137,7 @@ Json Trainer::identity() const {
           {"per_device_train_batch_size", t_.per_device_train_batch_size},
           {"gradient_accumulation_steps", t_.gradient_accumulation_steps},
           {"training data", fmt::format("{:016x}", data_->train.fingerprint())},
+          {"optim", std::string(find_optimizer(t_.optim)->rule)},
           {"train_sampling_strategy", std::string(name_of_enum(t_.train_sampling_strategy))},
           {"model", fmt::format("{} {}x{} vocabulary {}", c.model_type, c.layers, c.hidden_size, c.vocab_size)}};
   if (const auto& lora = setup_.model->options().lora) {

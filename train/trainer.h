@@ -41,7 +41,7 @@ class Trainer {
 
   void load_data();
   void load_model();
-  void make_optimizer();
+  void set_schedule();
   void allocate();
   void resume_from(const std::string& resume);
   Json identity() const;

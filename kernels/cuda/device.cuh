@@ -44,6 +44,10 @@ template <>
 struct WordsOf<2> {
   using type = std::uint16_t;
 };
+template <>
+struct WordsOf<1> {
+  using type = std::uint8_t;
+};
 
 /// A pack as the words in which it moves.
 template <class T, int N>

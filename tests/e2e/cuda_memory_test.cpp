@@ -68,6 +68,29 @@ TEST_F(CudaOffload, goes_on_bit_for_bit) {
   EXPECT_TRUE(whole == trained(on_device));
 }
 
+// The state of a paged optimizer goes to the host where the device has no room for it, and only there.
+TEST_F(CudaOffload, pages_only_where_it_must) {
+  const Json paged = run({{"optim", "paged_adamw_8bit"}, {"save_strategy", "steps"}, {"save_steps", 1}});
+  const std::string whole = trained(paged);
+  const auto memory = [&] { return read_json(folder_ / "out/train_results.json").at("memory"); };
+  EXPECT_EQ(memory().at("pinned").at("optimizer"), 0);
+  EXPECT_GT(memory().at("planned").at("optimizer"), 0);
+  const auto needed = memory().at("allocated").get<std::size_t>();
+
+  fs::remove_all(folder_ / "out/checkpoint-2");
+  setenv("QTRAIN_EMULATION", ("memory=" + std::to_string(needed - 1)).c_str(), 1);
+  train_ok(folder_.path(), paged);
+  EXPECT_GT(memory().at("pinned").at("optimizer"), 0);
+  EXPECT_LT(memory().at("allocated"), needed);
+  EXPECT_EQ(memory().at("planned").at("total"), memory().at("allocated"));
+  EXPECT_TRUE(whole == bytes_of(folder_ / "out/model.safetensors"));
+  Json resident = paged;
+  resident["optim"] = "adamw_8bit";
+  fs::remove_all(folder_ / "out");
+  write_file(folder_ / "run.json", dump_json(resident));
+  EXPECT_EQ(qtrain({.words = {(folder_ / "run.json").string()}}).code, 4);
+}
+
 TEST_F(CudaOffload, needs_a_policy_that_keeps_inputs_only) {
   write_file(folder_ / "run.json",
              dump_json(run({{"activation_offloading", true}, {"gradient_checkpointing", false}})));

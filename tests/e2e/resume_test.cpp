@@ -40,6 +40,9 @@ std::vector<Scenario> scenarios() {
   return {{.name = "full"},
           {.name = "lora_dropout", .lora = true},
           {"bf16_weights", false, {{"dtype", "bfloat16"}}},
+          {"sgd_dampened", false, {{"optim", "sgd"}, {"optim_args", "momentum=0.9,dampening=0.5"}}},
+          {"adafactor", true, {{"optim", "adafactor"}}},
+          {"muon", false, {{"optim", "muon"}}},
           {"packing", false, {{"packing", true}, {"max_length", 24}, {"per_device_train_batch_size", 1}}},
           {"packing_lora_grouped", true, {{"packing", "bfd_split"}, {"max_length", 24}}},
           {"by_length", false, {{"train_sampling_strategy", "group_by_length"}}},
@@ -98,6 +101,37 @@ TEST_P(Resume, from_any_step_ends_in_the_same_bits) {
 
 INSTANTIATE_TEST_SUITE_P(All, Resume, ::testing::ValuesIn(scenarios()),
                          [](const auto& info) { return info.param.name; });
+
+// Matrices of this model are large enough for state in 8 bits.
+TEST(Resume8bit, ends_in_the_same_bits) {
+  const TempFolder folder;
+  write_untrained_model(folder / "model");
+  write_file(folder / "data.jsonl", jsonl({{{"text", "a row"}}, {{"text", "another row"}}, {{"text", "a third one"}}}));
+  const auto run = [&](const char* output, const char* optim, int steps) {
+    Json config = tiny_run(folder / output);
+    config.update({{"model_name_or_path", (folder / "model").string()},
+                   {"dataset_name", (folder / "data.jsonl").string()},
+                   {"optim", optim},
+                   {"max_steps", steps},
+                   {"lr_scheduler_type", "constant"},
+                   {"save_strategy", "steps"},
+                   {"save_steps", 2}});
+    return config;
+  };
+  train_ok(folder.path(), run("whole", "adamw_8bit", 4));
+  train_ok(folder.path(), run("part", "adamw_8bit", 2));
+  train_ok(folder.path(), run("part", "paged_adamw_8bit", 4));
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"})
+    EXPECT_TRUE(bytes_of(folder / "whole/checkpoint-4" / file) == bytes_of(folder / "part/checkpoint-4" / file))
+        << file;
+  EXPECT_FALSE(bytes_of(folder / "whole/model.safetensors") ==
+               bytes_of(folder / "whole/checkpoint-2/model.safetensors"));
+
+  write_file(folder / "other.json", dump_json(run("whole", "adamw_torch", 6)));
+  const Outcome other = qtrain({.words = {(folder / "other.json").string()}});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, HasSubstr("optim = \"adamw_8bit\", the config says \"adamw\""));
+}
 
 // Starts a run, sends `signals` once it has logged a row, and returns how it ended.
 Outcome interrupted(const fs::path& folder, const fs::path& output, const std::vector<int>& signals) {

@@ -204,8 +204,8 @@ void expect_estimates_to_hold(const std::string& device) {
   adapter.update(evaluated);
   for (const Json& kind : std::vector<Json>{{{"packing", true}},
                                             {{"bf16", true}, {"gradient_checkpointing", "selective"}},
-                                            {{"gradient_checkpointing", true}},
-                                            {{"gradient_checkpointing", "blocks:2"}},
+                                            {{"gradient_checkpointing", true}, {"optim", "adamw_8bit"}},
+                                            {{"gradient_checkpointing", "blocks:2"}, {"optim", "muon"}},
                                             evaluated,
                                             adapter,
                                             narrow_adapter}) {

@@ -8,7 +8,7 @@
 
 #include "core/json.h"
 #include "core/transfer.h"
-#include "optim/optimizer.h"
+#include "optim/table.h"
 
 namespace qtrain {
 namespace {
@@ -44,12 +44,14 @@ class Updates {
                                          .update = Update::trained,
                                          .decay = name == "decayed" ? Decay::yes : Decay::no}));
     store_.allocate();
-    optimizer_ = make_adamw(ctx_, params_,
-                            {.beta1 = golden["betas"][0],
-                             .beta2 = golden["betas"][1],
-                             .eps = golden["eps"],
-                             .weight_decay = golden["weight_decay"]});
-    optimizer_->state().allocate();
+    optimizer_ = std::make_unique<Optimizer>(ctx_,
+                                             make_rule({.beta1 = golden["betas"][0],
+                                                        .beta2 = golden["betas"][1],
+                                                        .eps = golden["eps"],
+                                                        .weight_decay = golden["weight_decay"]}),
+                                             params_);
+    optimizer_->allocate(ctx_);
+    optimizer_->state().initialise(ctx_, 0);
   }
 
   void step(const UpdateInput& input, double loss) {

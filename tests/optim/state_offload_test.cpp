@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "core/transfer.h"
-#include "optim/optimizer.h"
+#include "optim/table.h"
 
 namespace qtrain {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kPiece = 1 << 22;
 
 /// Every byte of parameters and state after two updates of these parameters.
-std::string after_updates(Placement placement, const std::vector<std::int64_t>& sizes) {
+std::string after_updates(Placement placement, const char* optim, const std::vector<std::int64_t>& sizes) {
   Ctx ctx;
   ParamStore store("weights");
   std::vector<Param*> params;
@@ -23,38 +23,47 @@ std::string after_updates(Placement placement, const std::vector<std::int64_t>& 
     params.push_back(&store.declare({.name = std::to_string(i), .shape = {sizes[i]}, .update = Update::trained}));
   store.allocate();
   store.initialise(ctx, 0);
-  const auto optimizer = make_adamw(ctx, params, {.state = placement});
-  optimizer->allocate();
-  optimizer->state().initialise(ctx, 0);
+  Optimizer optimizer(ctx, make_rule({.name = optim}), params, placement);
+  optimizer.allocate(ctx);
+  optimizer.state().initialise(ctx, 0);
   DeviceNumbers sums(ctx.device(), 2);
   sums.clear(ctx);
   for (int step = 1; step <= 2; ++step) {
     for (const Param* p : params)
       for (std::int64_t i = 0; i < p->grad.numel(); ++i)
         p->grad.as<float>()[i] = static_cast<float>(i % 97 - 48 + step);
-    optimizer->send(ctx, {.learning_rate = 0.1});
-    optimizer->update(ctx, sums.all());
-    optimizer->set_updates(step);
+    optimizer.send(ctx, {.learning_rate = 0.1});
+    optimizer.update(ctx, sums.all());
+    optimizer.set_updates(step);
   }
   std::string bytes;
-  for (const ParamStore* s : {&store, &optimizer->state()})
+  for (const ParamStore* s : {&store, &optimizer.state()})
     for (const Param& p : s->all()) bytes.append(reinterpret_cast<const char*>(p.value.data), p.value.bytes());
   return bytes;
 }
 
 TEST(StateOffload, GivesTheSameBits) {
-  for (const std::vector<std::int64_t>& sizes : {std::vector<std::int64_t>{7}, {5, 64, 3}, {3, kPiece + 5, 9}})
-    EXPECT_TRUE(after_updates(Placement::pinned, sizes) == after_updates(Placement::device, sizes)) << sizes.size();
+  const auto same = [](const char* optim, const std::vector<std::int64_t>& sizes) {
+    EXPECT_TRUE(after_updates(Placement::pinned, optim, sizes) == after_updates(Placement::device, optim, sizes))
+        << optim << " of " << sizes.size();
+  };
+  for (const char* optim : {"adamw_torch", "adamw_8bit", "lion_8bit", "sgd", "adafactor"}) {
+    same(optim, {7});
+    same(optim, {5, 5000, 3});
+  }
+  for (const char* optim : {"adamw_torch", "adamw_8bit"}) same(optim, {3, kPiece + 5, 9});
 }
 
-TEST(StateOffload, TakesTwoPiecesOfBothMoments) {
-  const auto bytes = [](std::int64_t size) {
-    ParamStore state("optimizer");
-    for (const char* name : {"exp_avg.w", "exp_avg_sq.w"}) state.declare({.name = name, .shape = {size}});
-    return StateOffload::bytes(state);
+TEST(StateOffload, TakesTwoOfTheLargestPieces) {
+  const auto bytes = [](const char* optim, std::int64_t size) {
+    ParamStore store("weights");
+    Param* const params[] = {&store.declare({.name = "w", .shape = {size}, .update = Update::trained})};
+    return optimizer_memory(*make_rule({.name = optim}), params, {}).pieces;
   };
-  EXPECT_EQ(bytes(1024), 2u * 2 * 4096);
-  EXPECT_EQ(bytes(100 * kPiece), 2u * 2 * 4 * kPiece);
+  EXPECT_EQ(bytes("adamw_torch", 1024), 2u * 2 * 4096);
+  EXPECT_EQ(bytes("adamw_torch", 100 * kPiece), 2u * 2 * 4 * kPiece);
+  EXPECT_EQ(bytes("adamw_8bit", 100 * kPiece), 2u * 2 * (kPiece + kPiece / 256 * 4));
+  EXPECT_EQ(bytes("sgd", 1024), 0u);
 }
 
 }  // namespace

@@ -393,15 +393,25 @@ TEST(ConfigSupport, WhatIsMissingIsSaid) {
   EXPECT_THAT(refusals(R"({"model_name_or_path": "m"})"), IsEmpty());
   EXPECT_THAT(refusals("{}"), ElementsAre("model_name_or_path is missing"));
   EXPECT_THAT(
-      refusals(R"({"model_name_or_path": "m", "load_in_4bit": true, "optim": "adamw_8bit", "fp16": true, "nproc": 2})"),
+      refusals(R"({"model_name_or_path": "m", "load_in_4bit": true, "optim": "lomo", "fp16": true, "nproc": 2})"),
       testing::SizeIs(3));
   EXPECT_THAT(refusals(R"({"model_name_or_path": "m", "device": "cuda"})"),
               testing::SizeIs(cuda_problem().empty() ? 0 : 1));
   for (const char* optim : {"adamw_torch", "adamw_hf", "paged_adamw_32bit", "adamw_apex_fused"})
-    EXPECT_EQ(optimizer_family(optim), OptimizerFamily::adamw) << optim;
-  EXPECT_EQ(optimizer_family("adamw_bnb_8bit"), OptimizerFamily::adamw_8bit);
+    EXPECT_EQ(find_optimizer(optim)->rule, "adamw") << optim;
+  EXPECT_EQ(find_optimizer("adamw_bnb_8bit")->rule, "adamw_8bit");
   EXPECT_THROW(require_trainable(parse_config(R"({"model_name_or_path": "m"})", "c")), Error);
   EXPECT_NO_THROW(require_trainable(parse_config(R"({"model_name_or_path": "m", "dataset_name": "d"})", "c")));
+}
+
+TEST(ConfigSupport, OptimizersSayWhatTheyTake) {
+  EXPECT_THAT(refusals(R"({"model_name_or_path": "m", "optim": "galore_adamw"})"),
+              ElementsAre("optim \"galore_adamw\" is not available"));
+  EXPECT_THAT(complaint("{\"optim\": \"sgd\",\n\"optim_args\": \"momenta=0.9\"}"),
+              HasSubstr("c.json:2: optim_args: optim sgd has no argument \"momenta\""));
+  const Config config = parse_config(R"({"optim": "sgd", "optim_args": "momentum=0.9"})", "c").value;
+  EXPECT_EQ(optimizer_options(config.training).arguments, "momentum=0.9");
+  EXPECT_EQ(parse_config(R"({"optim_args": null})", "c").value.training.optim_args, std::nullopt);
 }
 
 TEST(ConfigDump, HasValueAndOriginOfEachKey) {

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "optim/optimizer.h"
 #include "train/gpus.h"
 
 namespace qtrain {
@@ -18,22 +17,17 @@ constexpr const char* kConfig = R"({"model_type": "llama", "architectures": ["Ll
 /// A run of 8 x 2 rows of 128 tokens on a device of so many bytes.
 class Planned : public ::testing::Test {
  protected:
-  Planned()
-      : model_(Device{}, {.config = parse_model_config(parse_json(kConfig, "config"), "config")}),
-        optimizer_("optimizer") {
-    declare_adamw_state(optimizer_, model_.trained());
-  }
+  Planned() : model_(Device{}, {.config = parse_model_config(parse_json(kConfig, "config"), "config")}) {}
   PlannedRun run(std::size_t memory) {
     const BatchSize largest{.tokens = 8 * 128, .positions = 128, .targets = 8 * 128};
     return {.model = model_,
-            .optimizer = optimizer_,
+            .optimizer = plan_state({}, *make_rule({}), model_),
             .work = {.train = largest, .window = {8, 2}},
             .target = {.memory = memory}};
   }
   std::size_t bytes(const char* policy) { return memory_plan(run(0), policy).total(); }
 
   Transformer model_;
-  ParamStore optimizer_;
 };
 
 TEST_F(Planned, EachPolicyOfTheListNeedsLess) {
@@ -57,6 +51,24 @@ TEST_F(Planned, AutoPlansWhatItChose) {
   const MemoryPlan plan = plan_run(planned, "auto");
   EXPECT_EQ(model_.options().recompute, "block");
   EXPECT_EQ(plan.total(), bytes("block"));
+}
+
+TEST_F(Planned, StateIsPagedOnlyWhereNoPolicyFitsWithIt) {
+  const auto settled = [&](std::size_t memory, Pages pages) {
+    PlannedRun planned = run(memory);
+    planned.optimizer.memory = {.state = 10'000'000, .pinned = 10'000'000, .pieces = 1'000'000};
+    planned.optimizer.pages = pages;
+    const std::string policy = settle_policy(planned, "auto");
+    return std::pair(policy, planned.optimizer.placement);
+  };
+  PlannedRun whole = run(0);
+  whole.optimizer.memory = {.state = 10'000'000, .pinned = 10'000'000, .pieces = 1'000'000};
+  const std::size_t least = memory_plan(whole, "blocks:4").total();
+  EXPECT_EQ(settled(0, Pages::where_needed), std::pair(std::string("none"), Placement::device));
+  EXPECT_EQ(settled(least, Pages::where_needed), std::pair(std::string("blocks:4"), Placement::device));
+  EXPECT_EQ(settled(least - 1, Pages::where_needed).second, Placement::pinned);
+  EXPECT_NE(settled(least - 1, Pages::where_needed).first, "blocks:4") << "the room that it leaves is used";
+  EXPECT_EQ(settled(least - 1, Pages::never), std::pair(std::string("blocks:4"), Placement::device));
 }
 
 TEST_F(Planned, FindsALargestWindowOfAsManyRows) {

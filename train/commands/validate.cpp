@@ -4,7 +4,6 @@
 
 #include "core/safetensors.h"
 #include "data/encode.h"
-#include "optim/optimizer.h"
 #include "train/cli/arguments.h"
 #include "train/machine.h"
 #include "train/memory_plan.h"
@@ -277,10 +276,8 @@ class Validation {
     const TrainingSection& t = config_.value.training;
     Transformer& model = *setup_.model;
     const HostedParts hosted = hosted_parts(config_.value, compute_.device);
-    ParamStore optimizer("optimizer", compute_.device, hosted.optimizer);
-    declare_adamw_state(optimizer, model.trained());
     PlannedRun run{.model = model,
-                   .optimizer = optimizer,
+                   .optimizer = plan_state(t, *make_rule(optimizer_options(t)), model),
                    .work = workload_of(t, train_, evaluation_),
                    .target = target_here(compute_.device, pool_.size()),
                    .inputs = hosted.inputs};

@@ -1,6 +1,7 @@
 #include "train/config/check.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -147,6 +148,19 @@ void check_schedule(Checks& c) {
   }
 }
 
+/// So does the optimizer. Whether there is one of that name is asked where a run needs it.
+void check_optimizer(Checks& c) {
+  const OptimizerOptions options = optimizer_options(c.config.value.training);
+  try {
+    if (find_optimizer(options.name)->rule != "") make_rule(options);
+  } catch (const Error& e) {  // adds the place
+    ErrorText text = e.text();
+    text.cause = text.place + ": " + text.cause;
+    text.place = c.config.origin.at("optim_args");
+    c.problems.push_back(text);
+  }
+}
+
 }  // namespace
 
 void complete_config(ResolvedConfig& config) {
@@ -166,6 +180,7 @@ std::vector<ErrorText> contradictions(const ResolvedConfig& config) {
   check_data(checks);
   check_best(checks);
   check_schedule(checks);
+  check_optimizer(checks);
   return std::move(checks.problems);
 }
 
@@ -183,14 +198,24 @@ std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
   if (c.run.device == DeviceChoice::cuda)
     need(cuda_problem().empty(), "device", "device cuda: " + cuda_problem(), "set device to cpu or auto");
   need(c.run.nproc == 1, "nproc", "more than one process is not available yet", "set nproc to 1");
-  need(optimizer_family(c.training.optim) == OptimizerFamily::adamw, "optim",
-       fmt::format("optim \"{}\" is not available yet", c.training.optim), "use adamw_torch_fused");
+  need(find_optimizer(c.training.optim)->rule != "", "optim",
+       fmt::format("optim \"{}\" is not available", c.training.optim),
+       fmt::format("use one of {}", fmt::join(available_optimizers(), ", ")));
   need(c.data.truncation_mode == TruncationMode::keep_start, "truncation_mode",
        "truncation_mode keep_end is not available yet", "use keep_start");
   const std::string metric = c.training.metric_for_best_model.value_or("loss");
   need(metric == "loss" || metric == "eval_loss", "metric_for_best_model",
        fmt::format("metric \"{}\" is not available", metric), "use eval_loss");
   return std::move(checks.problems);
+}
+
+OptimizerOptions optimizer_options(const TrainingSection& t) {
+  return {.name = t.optim,
+          .arguments = t.optim_args.value_or(""),
+          .beta1 = t.adam_beta1,
+          .beta2 = t.adam_beta2,
+          .eps = t.adam_epsilon,
+          .weight_decay = t.weight_decay};
 }
 
 std::int64_t warmup_steps(const TrainingSection& t, std::int64_t max_steps) {

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "optim/schedule.h"
+#include "optim/table.h"
 #include "train/config/types.h"
 
 namespace qtrain {
@@ -75,6 +76,7 @@ struct TrainingSection {
   Json lr_scheduler_kwargs = Json::object();
   double warmup_steps = 0, warmup_ratio = 0;
   std::string optim = "adamw_torch_fused";
+  std::optional<std::string> optim_args;
   double weight_decay = 0, adam_beta1 = 0.9, adam_beta2 = 0.999, adam_epsilon = 1e-8;
   double max_grad_norm = 1;
   bool bf16 = true, fp16 = false;
@@ -178,7 +180,7 @@ std::int64_t warmup_steps(const TrainingSection& t, std::int64_t max_steps);
 /// logging_steps, eval_steps or save_steps in updates: values below 1 are a share of max_steps (rounded up).
 std::int64_t interval_steps(double steps, std::int64_t max_steps);
 
-/// The update rule behind a value of `optim`.
-OptimizerFamily optimizer_family(std::string_view optim);
+/// The optimizer of a run.
+OptimizerOptions optimizer_options(const TrainingSection& t);
 
 }  // namespace qtrain

@@ -29,8 +29,6 @@ inline constexpr std::string_view kDtypes[] = {"float32", "bfloat16", "float16",
 inline constexpr std::string_view kQuantDtypes[] = {"float32", "bfloat16", "float16"};
 inline constexpr std::string_view kQuantTypes[] = {"nf4", "fp4"};
 inline constexpr std::string_view kComputeDtypes[] = {"auto", "float32", "bfloat16"};
-/// The names that `optim` takes, as transformers lists them (and two it had).
-std::span<const std::string_view> optimizer_names();
 
 /// Each list calls visit(key, member, Spec) once per key, in the order of the reference page. It is the only place that
 /// knows which keys there are: parsing, unknown keys, the resolved dump and the reference all run over it.
@@ -111,8 +109,12 @@ void step_fields(V& visit, S& s) {
   visit("warmup_ratio", s.warmup_ratio,
         {"Share of all updates to warm up in, where warmup_steps is 0.", {.low = 0, .high = 1}});
   visit("optim", s.optim,
-        {"Optimizer. Names that differ only in how they are computed mean the same here.", kAny, optimizer_names()});
-  visit("weight_decay", s.weight_decay, {"Decoupled weight decay; not for biases and norms.", kNotNegative});
+        {"Optimizer. Names that differ only in how they are computed mean the same here; the state of paged ones goes to "
+         "the host's memory where a GPU has no room for it.",
+         kAny, optimizer_names()});
+  visit("optim_args", s.optim_args,
+        {"Arguments of the optimizer, such as \"momentum=0.9,nesterov=true\" of sgd."});
+  visit("weight_decay", s.weight_decay, {"Weight decay, decoupled but for sgd; not for biases and norms.", kNotNegative});
   visit("adam_beta1", s.adam_beta1, {"Decay of the first moment.", kShare});
   visit("adam_beta2", s.adam_beta2, {"Decay of the second moment.", kShare});
   visit("adam_epsilon", s.adam_epsilon, {"Added to the denominator of the update.", kNotNegative});

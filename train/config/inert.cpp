@@ -67,7 +67,6 @@ constexpr auto kInertKeys = std::to_array<InertKey>({
     {"neftune_noise_alpha", kRefused, "[]", "NEFTune is not available"},
     {"router_aux_loss_coef", kRefused, "[0]", "mixtures of experts are not available"},
     // the optimizer
-    {"optim_args", kRefused, "[\"\"]", "optimizer arguments have their own keys (adam_beta1, ...)"},
     {"optim_target_modules", kRefused, "[]", "optimizers apply to all trained weights"},
     {"auto_find_batch_size", kRefused, "[false]", "memory is planned before the first step"},
     // logging and evaluation

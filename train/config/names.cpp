@@ -11,59 +11,6 @@
 namespace qtrain {
 namespace {
 
-struct NamedOptimizer {
-  std::string_view name;
-  OptimizerFamily family;
-};
-
-// transformers OptimizerNames and two names it dropped. Paging and fusing are about GPUs: the update is the same.
-constexpr auto kOptimizers = std::to_array<NamedOptimizer>({
-    {"adamw_torch_fused", OptimizerFamily::adamw},
-    {"adamw_torch", OptimizerFamily::adamw},
-    {"adamw_torch_xla", OptimizerFamily::adamw},
-    {"adamw_torch_npu_fused", OptimizerFamily::adamw},
-    {"adamw_apex_fused", OptimizerFamily::adamw},
-    {"adamw_hf", OptimizerFamily::adamw},
-    {"paged_adamw_32bit", OptimizerFamily::adamw},
-    {"adamw_8bit", OptimizerFamily::adamw_8bit},
-    {"adamw_bnb_8bit", OptimizerFamily::adamw_8bit},
-    {"paged_adamw_8bit", OptimizerFamily::adamw_8bit},
-    {"paged_adamw", OptimizerFamily::adamw},
-    {"sgd", OptimizerFamily::sgd},
-    {"lion_32bit", OptimizerFamily::lion},
-    {"paged_lion_32bit", OptimizerFamily::lion},
-    {"lion_8bit", OptimizerFamily::other},
-    {"paged_lion_8bit", OptimizerFamily::other},
-    {"adafactor", OptimizerFamily::adafactor},
-    {"adamw_anyprecision", OptimizerFamily::other},
-    {"adamw_torch_4bit", OptimizerFamily::other},
-    {"adamw_torch_8bit", OptimizerFamily::other},
-    {"ademamix", OptimizerFamily::other},
-    {"ademamix_8bit", OptimizerFamily::other},
-    {"paged_ademamix_32bit", OptimizerFamily::other},
-    {"paged_ademamix_8bit", OptimizerFamily::other},
-    {"adagrad", OptimizerFamily::other},
-    {"rmsprop", OptimizerFamily::other},
-    {"rmsprop_bnb", OptimizerFamily::other},
-    {"rmsprop_bnb_8bit", OptimizerFamily::other},
-    {"rmsprop_bnb_32bit", OptimizerFamily::other},
-    {"galore_adamw", OptimizerFamily::other},
-    {"galore_adamw_8bit", OptimizerFamily::other},
-    {"galore_adafactor", OptimizerFamily::other},
-    {"galore_adamw_layerwise", OptimizerFamily::other},
-    {"galore_adamw_8bit_layerwise", OptimizerFamily::other},
-    {"galore_adafactor_layerwise", OptimizerFamily::other},
-    {"lomo", OptimizerFamily::other},
-    {"adalomo", OptimizerFamily::other},
-    {"grokadamw", OptimizerFamily::other},
-    {"schedule_free_radam", OptimizerFamily::other},
-    {"schedule_free_adamw", OptimizerFamily::other},
-    {"schedule_free_sgd", OptimizerFamily::other},
-    {"apollo_adamw", OptimizerFamily::other},
-    {"apollo_adamw_layerwise", OptimizerFamily::other},
-    {"stable_adamw", OptimizerFamily::other},
-});
-
 /// Edits (insert, delete, replace, swap neighbours) from a to b.
 std::size_t edits(std::string_view a, std::string_view b) {
   std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
@@ -98,21 +45,6 @@ std::vector<std::string_view> all_names() {
 }
 
 }  // namespace
-
-std::span<const std::string_view> optimizer_names() {
-  static constexpr auto names = [] {
-    std::array<std::string_view, kOptimizers.size()> n{};
-    for (std::size_t i = 0; i < n.size(); ++i) n[i] = kOptimizers[i].name;
-    return n;
-  }();
-  return names;
-}
-
-OptimizerFamily optimizer_family(std::string_view optim) {
-  for (const NamedOptimizer& o : kOptimizers)
-    if (o.name == optim) return o.family;
-  return OptimizerFamily::other;
-}
 
 std::vector<std::string_view> field_names() {
   NamesVisitor visit;

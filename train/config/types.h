@@ -63,9 +63,6 @@ struct Recompute {
   friend bool operator==(const Recompute&, const Recompute&) = default;
 };
 
-/// The update rules behind the many names of `optim`.
-enum class OptimizerFamily : std::uint8_t { adamw, adamw_8bit, sgd, lion, adafactor, other };
-
 template <class E>
 constexpr std::string_view name_of_enum(E e) {
   return EnumNames<E>::values[static_cast<std::size_t>(e)];

@@ -1,0 +1,159 @@
+#include "kernels/adafactor.h"
+
+#include "kernels/cpu/loops.h"
+
+namespace qtrain::ops {
+namespace {
+
+using simd::Vec;
+
+struct Numbers {
+  float scale, rate, keep, b, c, eps;
+
+  explicit Numbers(const Adafactor& a) : scale(static_cast<float>(a.factor.as<double>()[0])) {
+    const double lr = a.control.as<double>()[0], beta = a.control.as<double>()[1];
+    rate = static_cast<float>(lr);
+    keep = static_cast<float>(1 - lr * a.decay);
+    b = static_cast<float>(beta);
+    c = static_cast<float>(1 - beta);
+    eps = static_cast<float>(a.eps);
+  }
+};
+
+/// part [C] += squares of a row of gradients; returns their sum.
+float add_row(float* part, const float* g, std::int64_t C, float scale) {
+  Vec<float> sum{};
+  simd::each<float>(C, [&](std::int64_t i, auto lanes) {
+    const Vec<float> v = simd::load<float>(g + i, lanes) * scale, square = v * v;
+    sum += square;
+    simd::store<float>(part + i, simd::load<float>(part + i, lanes) + square, lanes);
+  });
+  return simd::sum(sum);
+}
+
+/// column = b column + c (sums / R + eps)
+void move_column(float* column, const float* sums, const Adafactor& a) {
+  const Numbers n(a);
+  const auto rows = static_cast<float>(a.param.shape[0]);
+  for (std::int64_t i = 0; i < a.param.shape[1]; ++i) column[i] = n.b * column[i] + n.c * (sums[i] / rows + n.eps);
+}
+
+void move_factors(Ctx& ctx, const Adafactor& a) {
+  const Numbers n(a);
+  const std::int64_t R = a.param.shape[0], C = a.param.shape[1];
+  const float* grad = a.grad.as<float>();
+  float* row = a.row.as<float>();
+  RowSums<float> columns(ctx, R, C);
+  columns.run([&](std::int64_t begin, std::int64_t end, float* part) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const float mean = add_row(part, grad + r * C, C, n.scale) / static_cast<float>(C);
+      row[r] = n.b * row[r] + n.c * (mean + n.eps);
+    }
+  });
+  float* sums =
+      reinterpret_cast<float*>(ctx.workspace(0).data());  // the first part, which is read before it is written
+  columns.finish(sums, Sink::Mode::store);
+  move_column(a.column.as<float>(), sums, a);
+}
+
+/// The update before it is clipped, as rows of `width` entries; a vector is one row whose columns are its entries.
+struct Direction {
+  std::int64_t rows, width;
+  const float* grad;
+  const float* row;      ///< [rows], null for a vector
+  float mean;            ///< of `row`
+  const float* columns;  ///< [width], 1 / sqrt of the state
+  float scale;           ///< of gradients
+
+  float factor(std::int64_t r) const { return row ? scale / std::sqrt(row[r] / mean) : scale; }
+  Vec<float> at(std::int64_t r, std::int64_t i, auto lanes) const {
+    return simd::load<float>(grad + r * width + i, lanes) * factor(r) * simd::load<float>(columns + i, lanes);
+  }
+};
+
+double squares_of_row(const Direction& d, std::int64_t r) {
+  Vec<double> sum{};
+  simd::each<float>(d.width, [&](std::int64_t i, auto lanes) {
+    float u[simd::kLanes<float>];
+    simd::store<float>(u, d.at(r, i, lanes));
+    for (int half = 0; half < simd::kLanes<float>; half += simd::kLanes<double>) {
+      const Vec<double> v = simd::load<double>(u + half);
+      sum += v * v;
+    }
+  });
+  return simd::sum(sum);
+}
+
+/// The workspace: columns [width] of a Direction, then a sum for each row.
+struct Work {
+  float* columns;
+  double* sums;
+
+  Work(Ctx& ctx, std::int64_t rows, std::int64_t width) {
+    const std::int64_t even = ceil_div(width, std::int64_t{2}) * 2;
+    check(static_cast<std::size_t>(even) * sizeof(float) + static_cast<std::size_t>(rows) * sizeof(double) <=
+              Ctx::kWorkspaceBytes,
+          "adafactor: a parameter is too large for the workspace");
+    columns = reinterpret_cast<float*>(ctx.workspace(0).data());
+    sums = reinterpret_cast<double*>(columns + even);
+  }
+};
+
+double sum_of(const auto* values, std::int64_t n) {
+  double total = 0;
+  for (std::int64_t i = 0; i < n; ++i) total += static_cast<double>(values[i]);
+  return total;
+}
+
+void move_square(const Adafactor& a) {
+  const Numbers n(a);
+  const float* grad = a.grad.as<float>();
+  float* square = a.square.as<float>();
+  for (std::int64_t i = 0; i < a.param.numel(); ++i) {
+    const float g = grad[i] * n.scale;
+    square[i] = n.b * square[i] + n.c * (g * g + n.eps);
+  }
+}
+
+void apply(Ctx& ctx, const Adafactor& a, const Direction& d, double* sums) {
+  const Numbers n(a);
+  for_rows(ctx, d.rows, d.width, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) sums[r] = squares_of_row(d, r);
+  });
+  const double rms = std::sqrt(sum_of(sums, d.rows) / static_cast<double>(a.param.numel()));
+  const float rate = n.rate / static_cast<float>(std::max(1.0, rms / a.clip));
+  float* param = a.param.as<float>();
+  for_rows(ctx, d.rows, d.width, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r)
+      simd::each<float>(d.width, [&](std::int64_t i, auto lanes) {
+        float* p = param + r * d.width + i;
+        simd::store<float>(p, simd::load<float>(p, lanes) * n.keep - d.at(r, i, lanes) * rate, lanes);
+      });
+  });
+}
+
+}  // namespace
+
+void run_cpu(Ctx& ctx, const Adafactor& a) {
+  if (a.factor.as<double>()[1] == 0) return;
+  const bool matrix = a.param.shape.rank == 2;
+  const std::int64_t rows = matrix ? a.param.shape[0] : 1, width = a.param.numel() / rows;
+  const Work work(ctx, rows, width);
+  if (matrix)
+    move_factors(ctx, a);
+  else
+    move_square(a);
+  const float* state = (matrix ? a.column : a.square).as<float>();
+  for (std::int64_t i = 0; i < width; ++i) work.columns[i] = 1 / std::sqrt(state[i]);
+  const float* row = matrix ? a.row.as<float>() : nullptr;
+  const Direction direction{.rows = rows,
+                            .width = width,
+                            .grad = a.grad.as<float>(),
+                            .row = row,
+                            .mean = row ? static_cast<float>(sum_of(row, rows) / static_cast<double>(rows)) : 1,
+                            .columns = work.columns,
+                            .scale = Numbers(a).scale};
+  apply(ctx, a, direction, work.sums);
+}
+
+}  // namespace qtrain::ops

@@ -1,0 +1,45 @@
+#include "kernels/adafactor.h"
+
+#include <cmath>
+
+#include "optim/rules.h"
+
+namespace qtrain {
+namespace {
+
+/// transformers.Adafactor as its Trainer sets it up: scale_parameter and relative_step off, the rest by default.
+class Adafactor final : public UpdateRule {
+ public:
+  explicit Adafactor(const OptimizerOptions& options) : UpdateRule(options.weight_decay) {}
+
+  std::vector<StateSpec> state_of(const ParamSpec& param) const override {
+    check(param.shape.rank <= 2 && param.dtype == DType::f32, "adafactor: parameters are f32 vectors and matrices");
+    if (param.shape.rank < 2) return {{.name = "exp_avg_sq", .shape = param.shape}};
+    return {{.name = "exp_avg_sq_row", .shape = {param.shape[0]}},
+            {.name = "exp_avg_sq_col", .shape = {param.shape[1]}}};
+  }
+  std::array<double, 3> control(double learning_rate, std::int64_t t) const override {
+    constexpr double kDecayRate = -0.8;
+    return {learning_rate, 1 - std::pow(static_cast<double>(t), kDecayRate), 0};
+  }
+  void update(Ctx& ctx, const UpdatePart& part) const override {
+    const bool matrix = part.state.size() == 2;
+    ops::adafactor(ctx, {.param = part.param,
+                         .row = matrix ? part.state[0] : Tensor{},
+                         .column = matrix ? part.state[1] : Tensor{},
+                         .square = matrix ? Tensor{} : part.state[0],
+                         .grad = part.grad,
+                         .control = part.control,
+                         .factor = part.factor,
+                         .decay = decay(part.spec)});
+  }
+  Cut cut() const override { return Cut::never; }
+};
+
+}  // namespace
+
+std::unique_ptr<UpdateRule> make_adafactor(const OptimizerOptions& options, const OptimizerArguments&) {
+  return std::make_unique<Adafactor>(options);
+}
+
+}  // namespace qtrain
