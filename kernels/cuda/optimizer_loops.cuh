@@ -143,9 +143,9 @@ __device__ __forceinline__ void update_block(const CodedUpdate<Rule>& a, const o
   }
 }
 
-/// Warp w of all takes blocks w, w + warps, ...
+/// Warp w of all takes blocks w, w + warps, ... Three blocks of threads at a time leave registers enough for a block.
 template <int N, class Rule>
-__global__ void __launch_bounds__(kCodedThreads) update_coded(CodedUpdate<Rule> a, std::int64_t n) {
+__global__ void __launch_bounds__(kCodedThreads, 3) update_coded(CodedUpdate<Rule> a, std::int64_t n) {
   if (a.rule.factor[1] == 0) return;
   constexpr int kWords = sizeof(ops::CodeTable) / sizeof(uint4);
   auto& shared = shared_memory<CodedShared<Rule::kStates>>();
