@@ -18,7 +18,7 @@ struct SampleRule {
   std::uint64_t seed = 42;
 };
 
-/// tokens[i] = a draw from the softmax of logits[i], filtered; tokens i32 [n], logits f32 [n, V], V < 2^24, which it
+/// tokens[i] = a draw from the softmax of logits[i], filtered; tokens i32 [n], logits f32 [n, V], which it
 /// may change. Row i is number place[i][1] of sequence place[i][0] (i64 [n, 2]): the same token for the same seed and
 /// place on every device. The penalty counts the tokens seen[ends[i - 1]] to seen[ends[i] - 1] (i32, distinct within a
 /// row; ends i32 [n], before the first: 0). Candidates are ranked by logit, then by number. Their weights are whole

@@ -3,7 +3,7 @@
 
     python make_goldens.py            # writes data/ anew
     python make_goldens.py --check    # makes it in a temporary folder and compares
-    python make_goldens.py --only cases|generation|schedules|curves   # a part
+    python make_goldens.py --only cases|generation|schedules|curves|narrow   # a part
 """
 
 import argparse
@@ -17,11 +17,12 @@ from transformers.utils import logging
 import golden_check
 import golden_curves
 import golden_models
+import golden_narrow
 import golden_reference
 import golden_schedules
 
 DATA = Path(__file__).parent / "data"
-PARTS = ("cases", "generation", "schedules", "curves")
+PARTS = ("cases", "generation", "schedules", "curves", "narrow")  # in this order
 
 
 def make_cases(root):
@@ -47,7 +48,7 @@ def main():
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     makers = dict(cases=make_cases, generation=make_generation, schedules=golden_schedules.make,
-                  curves=golden_curves.make)
+                  curves=golden_curves.make, narrow=golden_narrow.make)
     parts = [args.only] if args.only else PARTS
     if not args.check:
         for part in parts:
