@@ -5,7 +5,8 @@ namespace {
 
 TEST(CudaBench, runs_every_op) {
   const Outcome outcome = qtrain_ok({.words = {"bench", "--device", "cuda", "--small"}});
-  for (const char* name : {"rms_norm_grad/", "cross_entropy/", "adamw/", "attention_grad/", "gemm/qwen3-0.6b/head/"})
+  for (const char* name : {"rms_norm_grad/", "cross_entropy/", "adamw/", "adamw_8bit/", "adafactor/", "attention_grad/",
+                           "gemm/qwen3-0.6b/head/"})
     EXPECT_THAT(outcome.out, ::testing::HasSubstr(name));
 }
 

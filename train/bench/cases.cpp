@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "kernels/adamw.h"
 #include "kernels/attention.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
@@ -145,26 +144,6 @@ void add_cross_entropy(std::vector<Case>& cases, const Sizes& s, const Model& m)
                  {.logits = t[0], .loss = t[1], .targets = t[2], .gradient = ops::Gradient::in_place, .scale = t[3]});
            },
        .bytes = 2 * bytes_of(logits, s.dtype)});
-}
-
-// Reads and writes param, m and v, reads the gradient: 28 bytes of each parameter in f32.
-void add_adamw(std::vector<Case>& cases, const Sizes& s) {
-  const Operand x = f32({s.parameters}), squares = f32({s.parameters}, Contents::positive);
-  cases.push_back(
-      {.name = fmt::format("adamw/{}", s.parameters),
-       .operands = {x,
-                    x,
-                    squares,
-                    x,
-                    {{3}, DType::f64, Contents::given, 0, {1e-6, 0.1, 0.001}},
-                    {{2}, DType::f64, Contents::given, 0, {1.0, 1.0}}},
-       .run =
-           [](Ctx& ctx, Tensors t) {
-             ops::adamw(
-                 ctx,
-                 {.param = t[0], .m = t[1], .v = t[2], .grad = t[3], .control = t[4], .factor = t[5], .decay = 0.01});
-           },
-       .bytes = 28 * as_double(s.parameters)});
 }
 
 /// Documents of one batch and the heads over them.
@@ -321,7 +300,7 @@ std::vector<Case> op_cases(const Sizes& s) {
     add_swiglu(cases, s, m);
     add_cross_entropy(cases, s, m);
   }
-  add_adamw(cases, s);
+  add_optimizers(cases, s);
   add_attentions(cases, s);
   for (const Model& whole : kModels) add_linear_layers(cases, s, divided(whole, s.divisor));
   return cases;

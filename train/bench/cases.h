@@ -18,7 +18,7 @@ struct Operand {
   DType dtype;
   Contents contents = Contents::random;
   std::int64_t limit = 0;
-  std::vector<double> values = {};  ///< with Contents::given, for i32 and f64
+  std::vector<double> values = {};  ///< with Contents::given, for u8, i32 and f64
 };
 
 struct Case {
@@ -42,6 +42,9 @@ Sizes small_sizes(Device device);
 /// The limits that all others are held against: a copy within the device's memory, and a large square product.
 Case copy_case(const Sizes& sizes);
 Case product_case(const Sizes& sizes);
+
+/// Updates of parameters.
+void add_optimizers(std::vector<Case>& cases, const Sizes& sizes);
 
 /// All others, in the order of the report.
 std::vector<Case> op_cases(const Sizes& sizes);

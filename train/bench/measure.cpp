@@ -32,6 +32,7 @@ double value_of(const Operand& o, std::int64_t i) {
 
 void put(const Tensor& to, std::int64_t i, double value) {
   switch (to.dtype) {
+    case DType::u8: to.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(value); break;
     case DType::i32: to.as<std::int32_t>()[i] = static_cast<std::int32_t>(value); break;
     case DType::f64: to.as<double>()[i] = value; break;
     case DType::f32: to.as<float>()[i] = static_cast<float>(value); break;
@@ -44,7 +45,7 @@ constexpr std::int64_t kPeriod = (std::int64_t{1} << 20) - 3;
 
 /// The first values of an operand, after which they repeat.
 std::vector<std::byte> values_of(const Operand& o) {
-  const bool repeats = o.contents == Contents::random || o.contents == Contents::positive;
+  const bool repeats = o.contents != Contents::given && o.contents != Contents::places;
   const std::int64_t count = repeats ? std::min(kPeriod, o.shape.numel()) : o.shape.numel();
   std::vector<std::byte> values(static_cast<std::size_t>(count) * size_of(o.dtype));
   const Tensor host{values.data(), o.dtype, {count}, {}};
