@@ -25,8 +25,7 @@ constexpr GgufBlock kBlocks[] = {
     {GgufType::i64, "I64", 1, 8},       {GgufType::f64, "F64", 1, 8},         {GgufType::bf16, "BF16", 1, 2},
     {GgufType::mxfp4, "MXFP4", 32, 17}};
 
-/// Value types of the key-value section.
-enum class ValueType : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64 };
+using ValueType = GgufValueType;
 
 constexpr int kMaxNesting = 4;
 constexpr std::uint64_t kMaxName = 1 << 16;
@@ -149,7 +148,7 @@ class Cursor {
 };
 
 std::uint32_t read_preamble(Cursor& in) {
-  if (in.take<std::uint32_t>("the magic number") != 0x46554747u) in.bad("does not begin with GGUF");
+  if (in.take<std::uint32_t>("the magic number") != kGgufMagic) in.bad("does not begin with GGUF");
   const auto version = in.take<std::uint32_t>("the version");
   if (version == 0x02000000u || version == 0x03000000u) in.bad("is a big-endian GGUF file, which is not supported");
   if (version != 2 && version != 3) in.bad(fmt::format("has GGUF version {}; 2 and 3 are supported", version));
@@ -234,7 +233,7 @@ GgufFile::GgufFile(const std::filesystem::path& file) : path_(file), file_(file)
   std::vector<TensorInfo> infos;
   for (std::uint64_t i = 0; i < tensor_count; ++i) infos.push_back(read_info(in));
 
-  const auto alignment = integer_or("general.alignment", 32);
+  const auto alignment = integer_or("general.alignment", kGgufAlignment);
   if (alignment < 1 || alignment > (1 << 20) || !std::has_single_bit(static_cast<std::uint64_t>(alignment)))
     in.bad(fmt::format("general.alignment {} is not a sensible power of two", alignment));
   const auto unit = static_cast<std::uint64_t>(alignment);

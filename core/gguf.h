@@ -38,6 +38,13 @@ enum class GgufType : std::uint32_t {
   mxfp4 = 39,
 };
 
+/// Value types of the key-value section.
+enum class GgufValueType : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64 };
+
+/// "GGUF" as a little-endian number, and where tensors begin where the file does not say otherwise.
+inline constexpr std::uint32_t kGgufMagic = 0x46554747;
+inline constexpr std::uint64_t kGgufAlignment = 32;
+
 /// Values and bytes of one block; a row is a whole number of blocks.
 struct GgufBlock {
   GgufType type;

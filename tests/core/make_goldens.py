@@ -1,6 +1,6 @@
-"""Writes tests/core/goldens: what Python's json and the safetensors library make of values the tests know.
+"""Writes tests/core/goldens: what Python's json, the safetensors library and gguf-py make of values the tests know.
 
-Run from the repository root in an environment with numpy, safetensors, torch and huggingface_hub:
+Run from the repository root in an environment with gguf, numpy, safetensors, torch and huggingface_hub:
     python tests/core/make_goldens.py
 """
 import json
@@ -10,6 +10,8 @@ import random
 import shutil
 import struct
 
+import gguf
+import numpy as np
 import torch
 from huggingface_hub import split_torch_state_dict_into_shards
 from safetensors.torch import save_file
@@ -71,7 +73,27 @@ def safetensors_goldens():
     (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n")
 
 
+def gguf_golden():
+    writer = gguf.GGUFWriter(OUT / "written.gguf", "llama")
+    writer.add_string("text", "a näme\n")
+    writer.add_uint32("integer", 4_000_000_000)
+    writer.add_float32("number", 1e-5)
+    writer.add_bool("yes", True)
+    writer.add_bool("no", False)
+    writer.add_array("texts", ["", "b", "ĠĊ"])
+    writer.add_array("integers", [1, -2, 3])
+    writer.add_array("numbers", [0.5, -1.5])
+    writer.add_tensor("a.matrix", (np.arange(6) - 3).astype(np.float32).reshape(2, 3))
+    writer.add_tensor("a.vector", np.arange(5).astype(np.float16))
+    writer.add_tensor("a.cube", np.arange(24).astype(np.float32).reshape(2, 3, 4))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 if __name__ == "__main__":
     OUT.mkdir(exist_ok=True)
     json_goldens()
     safetensors_goldens()
+    gguf_golden()

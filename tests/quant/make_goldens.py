@@ -1,4 +1,5 @@
-"""Writes tests/quant/goldens/gguf_blocks.safetensors: random blocks of every GGUF type and gguf-py's values for them.
+"""Writes tests/quant/goldens/gguf_blocks.safetensors: random blocks of every GGUF type and gguf-py's values for them;
+and gguf_quantized.safetensors: values and the blocks that gguf-py packs them into.
 
 Run from the repository root in an environment with gguf, numpy and safetensors:
     python tests/quant/make_goldens.py
@@ -7,7 +8,7 @@ import pathlib
 
 import numpy as np
 from gguf import GGMLQuantizationType as T
-from gguf import GGML_QUANT_SIZES, dequantize
+from gguf import GGML_QUANT_SIZES, dequantize, quantize
 from safetensors.numpy import save_file
 
 OUT = pathlib.Path(__file__).parent / "goldens"
@@ -33,6 +34,24 @@ def blocks_of(kind, rng):
     return blocks.reshape(1, -1)
 
 
+def values_to_pack(rng):
+    """Blocks of 32: ordinary, of every size that f16 scales reach, with ties, equal extremes, zeros, denormals."""
+    rows = [rng.standard_normal(32) * 2.0 ** e for e in list(range(-30, 18, 3)) + [0] * 40]
+    rows += [rng.integers(-127, 128, 32) / 2, rng.integers(-8, 9, 32) / 2, rng.integers(-16, 17, 32) / 2]  # ties
+    rows += [np.where(np.arange(32) % 2, 1.0, -1.0), np.full(32, -3.0), np.zeros(32), -np.zeros(32)]
+    rows += [np.full(32, 1e-40), np.where(np.arange(32) == 7, 1e-42, 0), np.eye(32)[31] * 60000]
+    return np.stack(rows).astype(np.float32)
+
+
+def quantized_goldens():
+    values = values_to_pack(np.random.default_rng(12))
+    tensors = {"values": values}
+    for kind in (T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q5_0):
+        with np.errstate(invalid="ignore", over="ignore"):
+            tensors[kind.name] = np.ascontiguousarray(quantize(values, kind)).view(np.uint8).reshape(-1)
+    save_file(tensors, OUT / "gguf_quantized.safetensors")
+
+
 def main():
     rng = np.random.default_rng(11)
     tensors = {}
@@ -45,6 +64,7 @@ def main():
         tensors[f"{kind.name}.values"] = values
     OUT.mkdir(exist_ok=True)
     save_file(tensors, OUT / "gguf_blocks.safetensors")
+    quantized_goldens()
 
 
 if __name__ == "__main__":
