@@ -110,6 +110,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, GgufImportRefusal,
     ::testing::Values(Patch{"smollm", "llama", "gemma", "architecture \"gemma\" is not supported"},
                       Patch{"smollm", "smollm", "other!", "pre-tokenizer \"other!\""},
+                      Patch{"smollm", "smollm", "kimi-2", "known are gpt-2, phi-2"},
                       Patch{"smollm", "gpt2", "bert", "tokenizer model \"bert\""},
                       Patch{"smollm", "blk.0.ffn_up.weight", "blk.0.ffn_xp.weight",
                             "no tensor \"blk.0.ffn_up.weight\""},
@@ -170,6 +171,13 @@ TEST(GgufImportRefusals, NumbersThatMakeNoModel) {
   EXPECT_THAT(import_error(with_metadata(folder, "llama.attention.head_count_kv", 3u)), HasSubstr("cannot share"));
   EXPECT_THAT(import_error(with_metadata(folder, "llama.rope.dimension_count", 4u)), HasSubstr("rotary"));
   EXPECT_THAT(import_error(with_metadata(folder, "tokenizer.ggml.eos_token_id", 320u)), HasSubstr("320 tokens"));
+}
+
+TEST(GgufImportRefusals, MoreLayersThanTensors) {
+  TempFolder folder;
+  const auto file = with_metadata(folder, "llama.block_count", 1000000u);
+  EXPECT_THAT(error_of([&] { import_gguf({.gguf = file, .output = folder / "out"}); }).what(),
+              HasSubstr("1000000 layers, but only"));
 }
 
 TEST(GgufImportRefusals, MissingFileAndFolderInTheWay) {

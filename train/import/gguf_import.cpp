@@ -16,33 +16,24 @@ namespace qtrain {
 namespace {
 
 constexpr std::uint64_t kShardBytes = 5'000'000'000;
-constexpr std::int64_t kChunkValues = 1 << 16;
-
-/// Row `row` of the Hugging Face matrix lies in this row of the GGUF one. Within a head of d rows, element
-/// (half j, pair i) is row j d/2 + i there and row 2 i + j here.
-std::int64_t source_row(const ImportedTensor& tensor, std::int64_t row) {
-  if (tensor.rotary_heads == 0) return row;
-  const std::int64_t d = tensor.source->shape[0] / tensor.rotary_heads;
-  const std::int64_t head = row / d, in_head = row % d, half = in_head / (d / 2), pair = in_head % (d / 2);
-  return head * d + 2 * pair + half;
-}
+constexpr std::int64_t kRowsValues = 1 << 16;
 
 /// Calls `use` with the values in Hugging Face order, some rows at a time.
 template <class Use>
 void for_rows(const ImportedTensor& tensor, Use&& use) {
   const auto& source = *tensor.source;
   const bool vector = source.shape.size() == 1;
-  const std::int64_t width = vector && tensor.rotary_heads == 0 ? source.row() : vector ? 1 : source.row();
+  const std::int64_t width = vector && tensor.rows.head_dim == 0 ? source.row() : vector ? 1 : source.row();
   const std::int64_t rows = width == 0 ? 0 : source.numel() / width;
   const auto& block = *gguf_block(source.type);
   const auto row_bytes = static_cast<std::size_t>(width) / block.values * block.bytes;
-  const std::int64_t chunk = std::max<std::int64_t>(1, kChunkValues / std::max<std::int64_t>(1, width));
+  const std::int64_t chunk = std::max<std::int64_t>(1, kRowsValues / std::max<std::int64_t>(1, width));
   std::vector<float> values;
   for (std::int64_t begin = 0; begin < rows; begin += chunk) {
     const std::int64_t count = std::min(chunk, rows - begin);
     values.resize(static_cast<std::size_t>(count * width));
     for (std::int64_t r = 0; r < count; ++r) {
-      const auto at = static_cast<std::size_t>(source_row(tensor, begin + r)) * row_bytes;
+      const auto at = static_cast<std::size_t>(tensor.rows.in_gguf(begin + r)) * row_bytes;
       dequantize_gguf(source.type, source.data.subspan(at, row_bytes),
                       std::span(values).subspan(static_cast<std::size_t>(r * width), static_cast<std::size_t>(width)));
     }
@@ -110,30 +101,41 @@ void write_json(const std::filesystem::path& file, const Json& json) {
   write_file(file, dump_json(json, 2) + "\n");
 }
 
+void write_tokenizer(const std::filesystem::path& folder, const TokenizerFiles& files) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) fail(ErrorKind::disk, {.cause = "cannot be created: " + error.message(), .place = folder.string()});
+  write_json(folder / "tokenizer.json", files.tokenizer);
+  write_json(folder / "tokenizer_config.json", files.config);
+  write_json(folder / "special_tokens_map.json", files.special_tokens);
+}
+
 }  // namespace
 
-void import_gguf(const ImportOptions& options) {
+ImportedParts import_gguf(const ImportOptions& options) {
   const GgufFile file(options.gguf);
+  const auto tokenizer = gguf_tokenizer(file);
+  if (file.tensors().empty()) {
+    write_tokenizer(options.output, tokenizer);
+    return ImportedParts::tokenizer;
+  }
   const auto model = gguf_model(file);
+  if (tokenizer.tokens > model.vocab)
+    fail(ErrorKind::input, {.cause = fmt::format("{} tokens, but embeddings for {}", tokenizer.tokens, model.vocab),
+                            .place = file.path().string()});
   const auto tensors = gguf_weights(file, model);
   for (const auto& t : tensors)
     if (!can_dequantize(t.source->type)) dequantize_gguf(t.source->type, {}, {});  // says which types can be read
-  const auto tokenizer = gguf_tokenizer(file, model);
   const auto dtype = options.dtype ? *options.dtype : exact_dtype(tensors);
   std::vector<TensorSource> sources;
   sources.reserve(tensors.size());
   for (const auto& t : tensors) sources.push_back(converted(t, dtype));
 
-  std::error_code error;
-  std::filesystem::create_directories(options.output, error);
-  if (error)
-    fail(ErrorKind::disk, {.cause = "cannot be created: " + error.message(), .place = options.output.string()});
-  write_json(options.output / "tokenizer.json", tokenizer.tokenizer);
-  write_json(options.output / "tokenizer_config.json", tokenizer.config);
-  write_json(options.output / "special_tokens_map.json", tokenizer.special_tokens);
+  write_tokenizer(options.output, tokenizer);
   write_json(options.output / "generation_config.json", gguf_generation_config(file));
   write_sharded(options.output, sources, kShardBytes);
   write_json(options.output / "config.json", gguf_config(file, model, dtype));  // last: the folder is whole with it
+  return ImportedParts::model;
 }
 
 }  // namespace qtrain

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 
@@ -13,9 +14,14 @@ struct ImportOptions {
   std::optional<DType> dtype = {};
 };
 
-/// Turns a GGUF file of the architectures llama (Llama, Mistral), qwen2 and qwen3 into a Hugging Face folder: weights,
-/// configuration, tokenizer and chat template. Model, tokenizer or tensor types that cannot be carried over exactly
-/// are refused with the reason (ErrorKind::input).
-void import_gguf(const ImportOptions& options);
+enum class ImportedParts : std::uint8_t {
+  model,      ///< weights, configuration, tokenizer and chat template
+  tokenizer,  ///< tokenizer and chat template of a file without tensors
+};
+
+/// Turns a GGUF file of the architectures llama (Llama, Mistral), qwen2 and qwen3 into a Hugging Face folder; one
+/// without tensors (a vocabulary, of any architecture) into the files of its tokenizer. Model, tokenizer or tensor
+/// types that cannot be carried over exactly are refused with the reason (ErrorKind::input).
+ImportedParts import_gguf(const ImportOptions& options);
 
 }  // namespace qtrain

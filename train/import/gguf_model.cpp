@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 #include <set>
@@ -11,20 +10,16 @@
 namespace qtrain {
 namespace {
 
-[[noreturn]] void refuse(const GgufFile& file, std::string cause) {
-  fail(ErrorKind::input, {.cause = std::move(cause), .place = file.path().string()});
-}
-
 /// A size that products of three cannot overflow.
 std::int64_t model_size(const GgufFile& file, const std::string& key) {
   const auto size = file.integer(key);
-  if (size < 1 || size > (1 << 20)) refuse(file, fmt::format("{} is {}, which is no sensible size", key, size));
+  if (size < 1 || size > (1 << 20)) refuse_gguf(file, fmt::format("{} is {}, which is no sensible size", key, size));
   return size;
 }
 
 double positive_or(const GgufFile& file, const std::string& key, double fallback) {
   const double value = file.number_or(key, fallback);
-  if (!(value > 0) || std::isinf(value)) refuse(file, fmt::format("{} is {}, not a positive number", key, value));
+  if (!(value > 0) || std::isinf(value)) refuse_gguf(file, fmt::format("{} is {}, not a positive number", key, value));
   return value;
 }
 
@@ -42,48 +37,19 @@ const Architecture& architecture_of(const GgufModel& model) {
                        [&](auto& a) { return a.gguf == model.architecture; });
 }
 
-/// A weight of every layer: GGUF's name, Hugging Face's, and its shape.
-struct LayerWeight {
-  std::string_view gguf, name;
-  std::array<std::int64_t, 2> shape;  ///< {rows, columns}; columns 0: a vector
-  std::int64_t rotary_heads = 0;
+struct Llama3Scaling {
+  double theta, factor, original;
 };
 
-std::vector<LayerWeight> layer_weights(const GgufModel& m) {
-  const std::int64_t q = m.heads * m.head_dim, kv = m.kv_heads * m.head_dim;
-  const bool permuted = m.architecture == "llama";
-  const std::int64_t q_heads = permuted ? m.heads : 0, k_heads = permuted ? m.kv_heads : 0;
-  std::vector<LayerWeight> weights{{"attn_norm.weight", "input_layernorm.weight", {m.hidden, 0}},
-                                   {"attn_q.weight", "self_attn.q_proj.weight", {q, m.hidden}, q_heads},
-                                   {"attn_k.weight", "self_attn.k_proj.weight", {kv, m.hidden}, k_heads},
-                                   {"attn_v.weight", "self_attn.v_proj.weight", {kv, m.hidden}},
-                                   {"attn_output.weight", "self_attn.o_proj.weight", {m.hidden, q}},
-                                   {"ffn_norm.weight", "post_attention_layernorm.weight", {m.hidden, 0}},
-                                   {"ffn_gate.weight", "mlp.gate_proj.weight", {m.ffn, m.hidden}},
-                                   {"ffn_up.weight", "mlp.up_proj.weight", {m.ffn, m.hidden}},
-                                   {"ffn_down.weight", "mlp.down_proj.weight", {m.hidden, m.ffn}}};
-  if (m.attention_bias || m.architecture == "qwen2") {
-    weights.push_back({"attn_q.bias", "self_attn.q_proj.bias", {q, 0}, q_heads});
-    weights.push_back({"attn_k.bias", "self_attn.k_proj.bias", {kv, 0}, k_heads});
-    weights.push_back({"attn_v.bias", "self_attn.v_proj.bias", {kv, 0}});
-  }
-  if (m.attention_bias) weights.push_back({"attn_output.bias", "self_attn.o_proj.bias", {m.hidden, 0}});
-  if (m.architecture == "qwen3") {
-    weights.push_back({"attn_q_norm.weight", "self_attn.q_norm.weight", {m.head_dim, 0}});
-    weights.push_back({"attn_k_norm.weight", "self_attn.k_norm.weight", {m.head_dim, 0}});
-  }
-  return weights;
-}
-
 /// The divisors of the inverse frequencies that Llama 3.1's rope scaling stands for, one per pair.
-std::vector<double> llama3_divisors(const GgufModel& model, double theta, double factor) {
-  constexpr double kLow = 1, kHigh = 4, kOriginal = 8192;
+std::vector<double> llama3_divisors(const GgufModel& model, const Llama3Scaling& scaling) {
+  constexpr double kLow = 1, kHigh = 4;
   std::vector<double> divisors;
   for (std::int64_t i = 0; i < model.head_dim / 2; ++i) {
     const double exponent = 2.0 * static_cast<double>(i) / static_cast<double>(model.head_dim);
-    const double wavelength = 2 * std::numbers::pi * std::pow(theta, exponent);
-    const double smooth = std::clamp((kOriginal / wavelength - kLow) / (kHigh - kLow), 0.0, 1.0);
-    divisors.push_back(1 / ((1 - smooth) / factor + smooth));
+    const double wavelength = 2 * std::numbers::pi * std::pow(scaling.theta, exponent);
+    const double smooth = std::clamp((scaling.original / wavelength - kLow) / (kHigh - kLow), 0.0, 1.0);
+    divisors.push_back(1 / ((1 - smooth) / scaling.factor + smooth));
   }
   return divisors;
 }
@@ -92,18 +58,22 @@ std::vector<double> llama3_divisors(const GgufModel& model, double theta, double
 Json llama3_scaling(const GgufFile& file, const GgufModel& model, double theta) {
   const auto& tensor = file.tensor("rope_freqs.weight");
   if (tensor.type != GgufType::f32 || tensor.numel() != model.head_dim / 2)
-    refuse(file, "rope_freqs.weight does not have one f32 per pair of a head");
+    refuse_gguf(file, "rope_freqs.weight does not have one f32 per pair of a head");
   std::vector<float> given(static_cast<std::size_t>(tensor.numel()));
   std::copy(tensor.data.begin(), tensor.data.end(), std::as_writable_bytes(std::span(given)).begin());
   const double factor = *std::max_element(given.begin(), given.end());
-  const auto expected = llama3_divisors(model, theta, factor);
+  const auto original = file.integer_or(model.architecture + ".rope.scaling.original_context_length", 8192);
+  const auto expected =
+      llama3_divisors(model, {.theta = theta, .factor = factor, .original = static_cast<double>(original)});
   for (std::size_t i = 0; i < given.size(); ++i)
     if (!(std::abs(given[i] - expected[i]) <= 1e-4 * expected[i]))
-      refuse(file, "rope_freqs.weight is not the llama3 rope scaling (1, 4, 8192), and no other is known");
+      refuse_gguf(
+          file,
+          fmt::format("rope_freqs.weight is not the llama3 rope scaling (1, 4, {}), and no other is known", original));
   return {{"factor", factor},
           {"high_freq_factor", 4.0},
           {"low_freq_factor", 1.0},
-          {"original_max_position_embeddings", 8192},
+          {"original_max_position_embeddings", original},
           {"rope_type", "llama3"}};
 }
 
@@ -116,13 +86,18 @@ Json rope_scaling(const GgufFile& file, const GgufModel& model, double theta) {
   if (type == "none" && factor == 1) return nullptr;
   if (type == "linear" || type == "none")
     return factor == 1 ? Json(nullptr) : Json{{"factor", factor}, {"rope_type", "linear"}};
-  if (type != "yarn") refuse(file, fmt::format("rope scaling \"{}\" is not supported", type));
+  if (type != "yarn") refuse_gguf(file, fmt::format("rope scaling \"{}\" is not supported", type));
   Json scaling{{"factor", factor}, {"rope_type", "yarn"}};
   if (file.find(prefix + "original_context_length"))
     scaling["original_max_position_embeddings"] = file.integer(prefix + "original_context_length");
-  for (const auto& [gguf, name] :
-       {std::pair{"attn_factor", "attention_factor"}, {"yarn_beta_fast", "beta_fast"}, {"yarn_beta_slow", "beta_slow"}})
+  for (const auto& [gguf, name] : {std::pair{"yarn_attn_factor", "attention_factor"},
+                                   {"yarn_beta_fast", "beta_fast"},
+                                   {"yarn_beta_slow", "beta_slow"}})
     if (file.find(prefix + gguf)) scaling[name] = positive_or(file, prefix + gguf, 1);
+  // The other factor multiplies what cos and sin are scaled by anyway.
+  if (const double more = positive_or(file, prefix + "attn_factor", 1);
+      more != 1 && !scaling.contains("attention_factor"))
+    scaling["attention_factor"] = more * (1 + 0.1 * std::log(factor));
   return scaling;
 }
 
@@ -137,6 +112,10 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 
 }  // namespace
 
+void refuse_gguf(const GgufFile& file, std::string cause) {
+  fail(ErrorKind::input, {.cause = std::move(cause), .place = file.path().string()});
+}
+
 GgufModel gguf_model(const GgufFile& file) {
   GgufModel m{.architecture = file.text("general.architecture")};
   const auto known = [&](auto& a) { return a.gguf == m.architecture; };
@@ -145,7 +124,7 @@ GgufModel gguf_model(const GgufFile& file) {
                             .place = file.path().string(),
                             .remedy = "supported are llama (also Mistral), qwen2 and qwen3"});
   const auto prefix = m.architecture + ".";
-  if (file.integer_or(prefix + "expert_count", 0) > 0) refuse(file, "models with experts are not supported");
+  if (file.integer_or(prefix + "expert_count", 0) > 0) refuse_gguf(file, "models with experts are not supported");
   const auto size = [&](const char* key) { return model_size(file, prefix + key); };
   m.hidden = size("embedding_length");
   m.ffn = size("feed_forward_length");
@@ -155,14 +134,14 @@ GgufModel gguf_model(const GgufFile& file) {
   m.context = file.integer(prefix + "context_length");
   m.sliding_window = file.integer_or(prefix + "attention.sliding_window", 0);
   if (m.heads % m.kv_heads != 0)
-    refuse(file, fmt::format("{} heads cannot share {} key-value heads", m.heads, m.kv_heads));
+    refuse_gguf(file, fmt::format("{} heads cannot share {} key-value heads", m.heads, m.kv_heads));
   const auto key_length = prefix + "attention.key_length";
   m.head_dim = file.find(key_length) ? model_size(file, key_length) : m.hidden / m.heads;
   if (file.integer_or(prefix + "attention.value_length", m.head_dim) != m.head_dim)
-    refuse(file, "keys and values of different lengths are not supported");
+    refuse_gguf(file, "keys and values of different lengths are not supported");
   if (m.head_dim < 2 || m.head_dim % 2 != 0 ||
       file.integer_or(prefix + "rope.dimension_count", m.head_dim) != m.head_dim)
-    refuse(file, "a rotary embedding of only a part of each head is not supported");
+    refuse_gguf(file, "a rotary embedding of only a part of each head is not supported");
   m.vocab = file.tensor("token_embd.weight").shape[0];
   m.tied = !file.tensors().contains("output.weight");
   m.attention_bias = m.architecture != "qwen2" && file.tensors().contains("blk.0.attn_q.bias");
@@ -170,28 +149,24 @@ GgufModel gguf_model(const GgufFile& file) {
 }
 
 std::vector<ImportedTensor> gguf_weights(const GgufFile& file, const GgufModel& model) {
+  if (model.layers > static_cast<std::int64_t>(file.tensors().size()))
+    refuse_gguf(file, fmt::format("{} layers, but only {} tensors", model.layers, file.tensors().size()));
   std::vector<ImportedTensor> tensors;
   std::set<std::string> used{"rope_freqs.weight"};
-  const auto add = [&](const std::string& gguf, const std::string& name, const LayerWeight& weight) {
-    const auto& source = file.tensor(gguf);
-    std::vector<std::int64_t> shape{weight.shape[0]};
-    if (weight.shape[1] != 0) shape.push_back(weight.shape[1]);
-    if (source.shape != shape)
-      refuse(file, fmt::format("tensor \"{}\" has shape {} where {} was expected", gguf, shape_text(source.shape),
-                               shape_text(shape)));
-    tensors.push_back({name, &source, weight.rotary_heads});
-    used.insert(gguf);
-  };
-  add("token_embd.weight", "model.embed_tokens.weight", {.shape = {model.vocab, model.hidden}});
-  for (std::int64_t i = 0; i < model.layers; ++i)
-    for (const auto& w : layer_weights(model))
-      add(fmt::format("blk.{}.{}", i, w.gguf), fmt::format("model.layers.{}.{}", i, w.name), w);
-  add("output_norm.weight", "model.norm.weight", {.shape = {model.hidden, 0}});
-  if (!model.tied) add("output.weight", "lm_head.weight", {.shape = {model.vocab, model.hidden}});
+  for (auto& weight : gguf_layout(model)) {
+    const auto& source = file.tensor(weight.gguf);
+    if (source.shape != weight.shape)
+      refuse_gguf(file, fmt::format("tensor \"{}\" has shape {} where {} was expected", weight.gguf,
+                                    shape_text(source.shape), shape_text(weight.shape)));
+    if (weight.rotary_heads > 0 && source.shape.size() == 1 && gguf_block(source.type)->values != 1)
+      refuse_gguf(file, fmt::format("tensor \"{}\" is a vector of type {}", weight.gguf, name_of(source.type)));
+    used.insert(weight.gguf);
+    tensors.push_back({std::move(weight.name), &source, {weight.rotary_heads > 0 ? model.head_dim : 0}});
+  }
   for (const auto& [name, tensor] : file.tensors())
     if (!used.contains(name))
-      refuse(file, fmt::format("tensor \"{}\" has no place in a {} model of {} layers", name, model.architecture,
-                               model.layers));
+      refuse_gguf(file, fmt::format("tensor \"{}\" has no place in a {} model of {} layers", name, model.architecture,
+                                    model.layers));
   return tensors;
 }
 
@@ -218,6 +193,7 @@ Json gguf_config(const GgufFile& file, const GgufModel& model, DType dtype) {
   if (model.architecture != "qwen2") config["attention_bias"] = model.attention_bias;
   if (kind.model_type == "llama") config["mlp_bias"] = false;
   if (model.architecture != "llama") config["use_sliding_window"] = model.sliding_window > 0;
+  if (model.architecture != "llama" && model.sliding_window > 0) config["max_window_layers"] = 0;
   if (kind.model_type != "llama")
     config["sliding_window"] = model.sliding_window > 0 ? Json(model.sliding_window) : Json(nullptr);
   config["attention_dropout"] = 0.0;

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "train/gguf/pre_tokenizers.h"
 #include "train/import/gguf_model.h"
 
 namespace qtrain {
@@ -20,65 +21,22 @@ struct Vocabulary {
   std::unordered_map<std::string_view, std::int64_t> ids;  ///< without unused tokens
 };
 
-/// How one value of tokenizer.ggml.pre cuts text before the merges.
-struct PreTokenizer {
-  std::string_view name;
-  std::string_view regex = {};  ///< empty: GPT-2's, which the byte-level step has built in
-  bool digits = false;          ///< every digit by itself first
-  bool ignore_merges = false;   ///< a word of the vocabulary is taken whole
-  bool nfc = false;
-  bool add_bos = false;  ///< where the file does not say
-};
-
-constexpr std::string_view kLlama3Regex =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kQwen2Regex =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kTekkenRegex =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
-    R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-
-// The names are llama.cpp's, the rules those of the models' own tokenizer.json.
-constexpr PreTokenizer kPreTokenizers[] = {
-    {.name = "default"},
-    {.name = "gpt-2"},
-    {.name = "phi-2"},
-    {.name = "olmo"},
-    {.name = "smollm", .digits = true},
-    {.name = "starcoder", .digits = true},
-    {.name = "refact", .digits = true},
-    {.name = "codeshell", .digits = true},
-    {.name = "llama-bpe", .regex = kLlama3Regex, .ignore_merges = true, .add_bos = true},
-    {.name = "llama3", .regex = kLlama3Regex, .ignore_merges = true, .add_bos = true},
-    {.name = "llama-v3", .regex = kLlama3Regex, .ignore_merges = true, .add_bos = true},
-    {.name = "smaug-bpe", .regex = kLlama3Regex},
-    {.name = "qwen2", .regex = kQwen2Regex, .nfc = true},
-    {.name = "deepseek-r1-qwen", .regex = kQwen2Regex, .nfc = true},
-    {.name = "tekken", .regex = kTekkenRegex, .ignore_merges = true, .add_bos = true},
-};
-
-[[noreturn]] void refuse(const GgufFile& file, std::string cause) {
-  fail(ErrorKind::input, {.cause = std::move(cause), .place = file.path().string()});
-}
-
-Vocabulary read_vocabulary(const GgufFile& file, const GgufModel& model) {
+Vocabulary read_vocabulary(const GgufFile& file) {
   const auto& tokens = file.array("tokenizer.ggml.tokens");
   const auto* types = file.find("tokenizer.ggml.token_type");
-  if (static_cast<std::int64_t>(tokens.size()) > model.vocab)
-    refuse(file, fmt::format("{} tokens, but embeddings for {}", tokens.size(), model.vocab));
   if (types != nullptr && (!types->is_array() || types->size() != tokens.size()))
-    refuse(file, "tokenizer.ggml.token_type does not have one entry per token");
+    refuse_gguf(file, "tokenizer.ggml.token_type does not have one entry per token");
   Vocabulary vocabulary;
   vocabulary.ids.reserve(tokens.size());
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (!tokens[i].is_string()) refuse(file, fmt::format("token {} is not a string", i));
-    if (types != nullptr && !(*types)[i].is_number_integer()) refuse(file, fmt::format("token {} has no type", i));
-    const auto type = types ? static_cast<TokenType>((*types)[i].get<std::int64_t>()) : TokenType::normal;
+    if (!tokens[i].is_string()) refuse_gguf(file, fmt::format("token {} is not a string", i));
+    if (types != nullptr && !(*types)[i].is_number_integer()) refuse_gguf(file, fmt::format("token {} has no type", i));
     const auto& text = vocabulary.tokens.emplace_back(tokens[i].get_ref<const std::string&>());
+    auto type = types ? static_cast<TokenType>((*types)[i].get<std::int64_t>()) : TokenType::normal;
+    if (text.empty()) type = TokenType::unused;
     vocabulary.types.push_back(type);
     if (type != TokenType::unused && !vocabulary.ids.emplace(text, static_cast<std::int64_t>(i)).second)
-      refuse(file, fmt::format("token \"{}\" has two ids", text));
+      refuse_gguf(file, fmt::format("token \"{}\" has two ids", text));
   }
   return vocabulary;
 }
@@ -88,7 +46,7 @@ std::optional<std::string> named_token(const GgufFile& file, const Vocabulary& v
   if (!file.find(key)) return {};
   const auto id = file.integer(key);
   if (id >= static_cast<std::int64_t>(vocabulary.tokens.size()))
-    refuse(file, fmt::format("{} is {}, but there are {} tokens", key, id, vocabulary.tokens.size()));
+    refuse_gguf(file, fmt::format("{} is {}, but there are {} tokens", key, id, vocabulary.tokens.size()));
   return std::string(vocabulary.tokens[static_cast<std::size_t>(id)]);
 }
 
@@ -108,7 +66,15 @@ Ends ends_of(const GgufFile& file, Ends otherwise) {
           flag(file, "tokenizer.ggml.add_eos_token").value_or(otherwise.eos)};
 }
 
-Json added_tokens(const Vocabulary& vocabulary) {
+/// The tokens of Phi-3 swallow the blanks behind them, all but these; a GGUF file cannot say so.
+bool strips_behind(const GgufFile& file, std::string_view token) {
+  const auto name = file.find("general.name") ? file.text("general.name") : "";
+  if (name.find("phi-3") == name.npos && name.find("phi3") == name.npos && name.find("Phi-3") == name.npos)
+    return false;
+  return token != "<unk>" && token != "<s>" && token != "<|endoftext|>";
+}
+
+Json added_tokens(const GgufFile& file, const Vocabulary& vocabulary) {
   Json added = Json::array();
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
     const auto type = vocabulary.types[i];
@@ -117,7 +83,7 @@ Json added_tokens(const Vocabulary& vocabulary) {
                      {"content", vocabulary.tokens[i]},
                      {"single_word", false},
                      {"lstrip", false},
-                     {"rstrip", false},
+                     {"rstrip", strips_behind(file, vocabulary.tokens[i])},
                      {"normalized", false},
                      {"special", type != TokenType::user_defined}});
   }
@@ -170,50 +136,30 @@ Json post_processor(const GgufFile& file, const Vocabulary& vocabulary, Ends end
   return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", specials}};
 }
 
-struct ByteLevel {
-  bool add_prefix_space = false, use_regex = false;
-};
-
-Json byte_level(ByteLevel options) {
-  return {{"type", "ByteLevel"},
-          {"add_prefix_space", options.add_prefix_space},
-          {"trim_offsets", true},
-          {"use_regex", options.use_regex}};
-}
-
-Json pre_tokenizer(const PreTokenizer& pre) {
-  Json steps = Json::array();
-  if (pre.digits) steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
-  if (!pre.regex.empty())
-    steps.push_back(
-        {{"type", "Split"}, {"pattern", {{"Regex", pre.regex}}}, {"behavior", "Isolated"}, {"invert", false}});
-  steps.push_back(byte_level({.use_regex = pre.regex.empty()}));
-  if (steps.size() == 1) return steps[0];
-  return {{"type", "Sequence"}, {"pretokenizers", steps}};
-}
-
-const PreTokenizer& pre_tokenizer_of(const GgufFile& file) {
+/// What becomes of a file without a name is llama.cpp's guess, which need not be the model's own rule.
+const GgufPreTokenizer& pre_tokenizer_of(const GgufFile& file) {
   const auto name = file.find("tokenizer.ggml.pre") ? file.text("tokenizer.ggml.pre") : "default";
-  for (const auto& pre : kPreTokenizers)
-    if (pre.name == name) return pre;
-  refuse(file, fmt::format("pre-tokenizer \"{}\" (tokenizer.ggml.pre) is not known", name));
+  if (const auto* pre = gguf_pre_tokenizer(name)) return *pre;
+  fail(ErrorKind::input, {.cause = fmt::format("pre-tokenizer \"{}\" (tokenizer.ggml.pre) is not known", name),
+                          .place = file.path().string(),
+                          .remedy = "known are " + gguf_pre_tokenizer_names()});
 }
 
 Json byte_level_tokenizer(const GgufFile& file, const Vocabulary& vocabulary, Ends ends) {
   const auto& pre = pre_tokenizer_of(file);
   const auto& merges = file.array("tokenizer.ggml.merges");
   for (std::size_t i = 0; i < merges.size(); ++i)
-    if (!merges[i].is_string()) refuse(file, fmt::format("merge {} is not a string", i));
+    if (!merges[i].is_string()) refuse_gguf(file, fmt::format("merge {} is not a string", i));
   Json model = bpe_model(vocabulary, merges);
   model["ignore_merges"] = pre.ignore_merges;
   return {{"version", "1.0"},
           {"truncation", nullptr},
           {"padding", nullptr},
-          {"added_tokens", added_tokens(vocabulary)},
+          {"added_tokens", added_tokens(file, vocabulary)},
           {"normalizer", pre.nfc ? Json{{"type", "NFC"}} : Json(nullptr)},
-          {"pre_tokenizer", pre_tokenizer(pre)},
+          {"pre_tokenizer", pre_tokenizer_json(pre)},
           {"post_processor", post_processor(file, vocabulary, ends)},
-          {"decoder", byte_level({.add_prefix_space = true, .use_regex = true})},
+          {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}}},
           {"model", std::move(model)}};
 }
 
@@ -225,7 +171,7 @@ std::size_t code_points(std::string_view s) {
 Json merges_from_scores(const GgufFile& file, const Vocabulary& vocabulary) {
   const auto& scores = file.array("tokenizer.ggml.scores");
   if (scores.size() != vocabulary.tokens.size())
-    refuse(file, "tokenizer.ggml.scores does not have one entry per token");
+    refuse_gguf(file, "tokenizer.ggml.scores does not have one entry per token");
   struct Merge {
     std::string_view left, right;
     double score;
@@ -235,7 +181,7 @@ Json merges_from_scores(const GgufFile& file, const Vocabulary& vocabulary) {
   std::vector<Merge> merges;
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
     if (vocabulary.types[i] != TokenType::normal && vocabulary.types[i] != TokenType::user_defined) continue;
-    if (!scores[i].is_number()) refuse(file, fmt::format("the score of token {} is not a number", i));
+    if (!scores[i].is_number()) refuse_gguf(file, fmt::format("the score of token {} is not a number", i));
     const auto piece = vocabulary.tokens[i];
     for (std::size_t cut = 1; cut < piece.size(); ++cut) {
       if ((piece[cut] & 0xc0) == 0x80) continue;
@@ -274,7 +220,7 @@ Json sentencepiece_tokenizer(const GgufFile& file, const Vocabulary& vocabulary,
   return {{"version", "1.0"},
           {"truncation", nullptr},
           {"padding", nullptr},
-          {"added_tokens", added_tokens(vocabulary)},
+          {"added_tokens", added_tokens(file, vocabulary)},
           {"normalizer", normalizer},
           {"pre_tokenizer", nullptr},
           {"post_processor", post_processor(file, vocabulary, ends)},
@@ -299,10 +245,10 @@ Json chat_template(const GgufFile& file) {
 
 }  // namespace
 
-TokenizerFiles gguf_tokenizer(const GgufFile& file, const GgufModel& model) {
+TokenizerFiles gguf_tokenizer(const GgufFile& file) {
   const auto kind = file.text("tokenizer.ggml.model");
-  const auto vocabulary = read_vocabulary(file, model);
-  TokenizerFiles files;
+  const auto vocabulary = read_vocabulary(file);
+  TokenizerFiles files{.tokens = static_cast<std::int64_t>(vocabulary.tokens.size())};
   Ends ends;
   if (kind == "gpt2") {
     ends = ends_of(file, {.bos = pre_tokenizer_of(file).add_bos});
@@ -311,7 +257,10 @@ TokenizerFiles gguf_tokenizer(const GgufFile& file, const GgufModel& model) {
     ends = ends_of(file, {.bos = true});
     files.tokenizer = sentencepiece_tokenizer(file, vocabulary, ends);
   } else {
-    refuse(file, fmt::format("tokenizer model \"{}\" is not supported; gpt2 and llama are", kind));
+    fail(ErrorKind::input,
+         {.cause = fmt::format("tokenizer model \"{}\" (tokenizer.ggml.model) is not supported", kind),
+          .place = file.path().string(),
+          .remedy = "supported are gpt2 (byte-level BPE) and llama (sentencepiece)"});
   }
   files.special_tokens = Json::object();
   for (const auto& [name, key] :
@@ -322,7 +271,9 @@ TokenizerFiles gguf_tokenizer(const GgufFile& file, const GgufModel& model) {
   files.config.update(files.special_tokens);
   if (auto text = chat_template(file); !text.is_null()) files.config["chat_template"] = std::move(text);
   files.config["clean_up_tokenization_spaces"] = false;
-  files.config["model_max_length"] = model.context;
+  const auto architecture = file.find("general.architecture") ? file.text("general.architecture") : "";
+  if (file.find(architecture + ".context_length"))
+    files.config["model_max_length"] = file.integer(architecture + ".context_length");
   files.config["tokenizer_class"] = "PreTrainedTokenizerFast";
   return files;
 }
