@@ -61,6 +61,10 @@ class ChatTemplate {
   std::string name_;
 };
 
+/// The templates of a model folder by name ("default" for the unnamed one) as `ChatTemplate::load` finds them, unread;
+/// empty where there is none.
+std::map<std::string, std::string> chat_template_sources(const std::filesystem::path& model_folder);
+
 /// As `render`, with `generated` filled also where the template has no {% generation %} tags: an assistant turn then
 /// reaches from the end of the generation prompt to the end of the turn, its end-of-turn token (and, as in TRL's
 /// templates, what the template writes behind it) included. It is found by rendering prefixes of the conversation.

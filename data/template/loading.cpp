@@ -89,6 +89,12 @@ bool ChatTemplate::exists(const fs::path& model_folder) {
   return !find_templates(model_folder).empty();
 }
 
+std::map<std::string, std::string> chat_template_sources(const fs::path& model_folder) {
+  std::map<std::string, std::string> sources;
+  for (NamedSource& t : find_templates(model_folder)) sources.emplace(std::move(t.name), std::move(t.source));
+  return sources;
+}
+
 ChatTemplate ChatTemplate::load(const fs::path& path) {
   return load(path, fs::is_directory(path) ? path : fs::path());
 }

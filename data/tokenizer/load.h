@@ -9,6 +9,9 @@
 
 namespace qtrain {
 
+/// How a tokenizer.json is read: of bounded size, and of keys given twice the last counts.
+inline constexpr JsonRules kTokenizerRules{.duplicate_keys = true, .max_bytes = std::uint64_t{256} << 20};
+
 /// What the JSON files beside the vocabulary say.
 struct TokenizerSettings {
   std::filesystem::path folder;

@@ -1,6 +1,7 @@
 """Writes tests/train/goldens/gguf: tiny GGUF files and what an import must make of them.
 
 NAME.gguf          a model with random weights, written by gguf-py
+spm.model          the sentencepiece model of spm.gguf
 NAME.safetensors   its weights under Hugging Face names, after gguf-py's quantisation; transformers' own GGUF loader is
                    checked to agree (where it supports the file)
 expected.json      for each NAME: config values, chat template, special tokens, and ids of texts by the tokenizer that
@@ -84,6 +85,7 @@ def add_sentencepiece(writer):
         sentence_iterator=iter(CORPUS * 3), model_writer=blob, vocab_size=400, model_type="bpe", byte_fallback=True,
         normalization_rule_name="identity", remove_extra_whitespaces=False, hard_vocab_limit=False,
         allow_whitespace_only_pieces=True, minloglevel=2)
+    (OUT / "spm.model").write_bytes(blob.getvalue())
     sp = sentencepiece.SentencePieceProcessor(model_proto=blob.getvalue())
     ids = range(sp.get_piece_size())
     kinds = [2 if sp.is_unknown(i) else 3 if sp.is_control(i) else 6 if sp.is_byte(i) else 1 for i in ids]

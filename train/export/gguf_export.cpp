@@ -1,0 +1,237 @@
+#include "train/export/gguf_export.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <set>
+
+#include "core/gguf_write.h"
+#include "core/safetensors.h"
+#include "model/model_config.h"
+#include "quant/gguf_quantize.h"
+#include "train/export/gguf_metadata.h"
+#include "train/export/gguf_vocabulary.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kTogether = std::int64_t{1} << 22;  // converted together
+constexpr float kMostF16 = 65504;
+
+/// A type that weights are exported in. `file_type` is general.file_type, llama.cpp's number of the mixture.
+struct ExportType {
+  GgufType type;
+  std::string_view name;
+  std::uint32_t file_type;
+};
+constexpr ExportType kTypes[] = {{GgufType::f32, "f32", 0},    {GgufType::f16, "f16", 1},
+                                 {GgufType::bf16, "bf16", 32}, {GgufType::q8_0, "q8_0", 7},
+                                 {GgufType::q4_0, "q4_0", 2},  {GgufType::q4_k, "q4_k", 14}};
+
+bool is_quantised(GgufType type) {
+  return gguf_block(type)->values > 1;
+}
+
+GgufType type_of_weight(const GgufWeight& weight, GgufType wanted) {
+  if (weight.shape.size() == 1) return GgufType::f32;
+  if (!is_quantised(wanted)) return wanted;
+  const bool outer = weight.gguf == "token_embd.weight" || weight.gguf == "output.weight";
+  const GgufType first = outer ? GgufType::q8_0 : wanted;
+  for (const GgufType type : {first, GgufType::q5_0})
+    if (weight.shape.back() % static_cast<std::int64_t>(gguf_block(type)->values) == 0) return type;
+  return GgufType::f16;
+}
+
+/// Appends [count] elements from element `first` of a tensor as f32.
+void put_floats(ConstTensor from, std::int64_t first, std::span<float> out) {
+  const auto copy = [&](const auto* values) {
+    std::transform(values + first, values + first + out.size(), out.begin(),
+                   [](auto v) { return static_cast<float>(v); });
+  };
+  switch (from.dtype) {
+    case DType::f64: return copy(from.as<double>());
+    case DType::f32: return copy(from.as<float>());
+    case DType::f16: return copy(from.as<F16>());
+    default: return copy(from.as<Bf16>());
+  }
+}
+
+/// A weight of the folder and what becomes of it.
+struct ExportedTensor {
+  GgufWeight weight;
+  GgufType type;
+  ConstTensor from;
+
+  /// Rows of a matrix; a vector is cut wherever its order may change.
+  std::int64_t width() const {
+    return weight.shape.size() > 1 ? weight.shape[1] : weight.rotary_heads > 0 ? 1 : from.numel();
+  }
+  std::int64_t rows() const { return from.numel() / width(); }
+};
+
+void check_range(const ExportedTensor& t, std::span<const float> values) {
+  const bool narrow = t.type != GgufType::f32 && t.type != GgufType::bf16;
+  for (const float x : values)
+    if (narrow && !(std::abs(x) <= kMostF16))
+      fail(ErrorKind::input,
+           {.cause = fmt::format("{} in tensor {} is out of range for {}", x, t.weight.name, name_of(t.type)),
+            .remedy = "choose --type bf16 or f32"});
+}
+
+/// Rows [begin, end) in GGUF's order as blocks.
+void put_rows(const ExportedTensor& t, std::int64_t begin, std::span<std::byte> blocks) {
+  const auto width = static_cast<std::size_t>(t.width());
+  const auto& block = *gguf_block(t.type);
+  const std::size_t row_bytes = width / block.values * block.bytes;
+  const RotaryRows order{t.weight.rotary_heads > 0 ? t.weight.shape[0] / t.weight.rotary_heads : 0};
+  std::vector<float> row(width);
+  for (std::size_t r = 0; r < blocks.size() / row_bytes; ++r) {
+    put_floats(t.from, order.in_hf(begin + static_cast<std::int64_t>(r)) * t.width(), row);
+    check_range(t, row);
+    quantize_gguf(t.type, row, blocks.subspan(r * row_bytes, row_bytes));
+  }
+}
+
+GgufTensorSource gguf_source_of(ThreadPool& threads, ExportedTensor t) {
+  GgufTensorSource source{.name = t.weight.gguf, .type = t.type, .shape = t.weight.shape};
+  source.produce = [&threads, t = std::move(t)](const auto& append) {
+    const auto& block = *gguf_block(t.type);
+    const auto row_bytes = static_cast<std::uint64_t>(t.width()) / block.values * block.bytes;
+    const std::int64_t chunk = std::max<std::int64_t>(1, kTogether / t.width());
+    std::vector<std::byte> blocks;
+    for (std::int64_t begin = 0; begin < t.rows(); begin += chunk) {
+      const std::int64_t count = std::min(chunk, t.rows() - begin), part = (count + 15) / 16;
+      blocks.resize(static_cast<std::size_t>(count) * row_bytes);
+      threads.run((count + part - 1) / part, [&](std::int64_t task, int) {
+        const std::int64_t first = task * part, rows = std::min(part, count - first);
+        put_rows(t, begin + first,
+                 std::span(blocks).subspan(static_cast<std::size_t>(first) * row_bytes,
+                                           static_cast<std::size_t>(rows) * row_bytes));
+      });
+      append(blocks);
+    }
+  };
+  return source;
+}
+
+GgufTensorSource rope_source(std::vector<float> divisors) {
+  return {
+      .name = "rope_freqs.weight",
+      .type = GgufType::f32,
+      .shape = {static_cast<std::int64_t>(divisors.size())},
+      .produce = [divisors = std::move(divisors)](const auto& append) { append(std::as_bytes(std::span(divisors))); }};
+}
+
+/// The weights of a folder by their names in it; one saved without its head has no "model." in front.
+class Weights {
+ public:
+  explicit Weights(const fs::path& folder) : reader_(folder) {}
+
+  ConstTensor take(const GgufWeight& weight) {
+    const bool bare = !reader_.contains(weight.name) && weight.name.starts_with("model.");
+    const std::string name = bare && reader_.contains(weight.name.substr(6)) ? weight.name.substr(6) : weight.name;
+    const ConstTensor t = reader_.at(name);
+    used_.insert(name);
+    const std::vector<std::int64_t> shape(t.shape.dims.begin(), t.shape.dims.begin() + t.shape.rank);
+    if (shape != weight.shape)
+      refuse(name, fmt::format("has shape {} where config.json asks for [{}]", to_string(t.shape),
+                               fmt::join(weight.shape, ", ")));
+    if (t.dtype != DType::f64 && t.dtype != DType::f32 && t.dtype != DType::f16 && t.dtype != DType::bf16)
+      refuse(name, fmt::format("has dtype {}, which is no float", name_of(t.dtype)));
+    return t;
+  }
+
+  /// Every tensor must have gone into the file, but for what is computed and the head of a tied model.
+  void check_all_taken() const {
+    for (const auto& [name, tensor] : reader_.tensors())
+      if (!used_.contains(name) && name != "lm_head.weight" && !name.ends_with("rotary_emb.inv_freq"))
+        refuse(name, "has no place in the model that config.json describes");
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& name, const std::string& cause) const {
+    fail(ErrorKind::input, {.cause = fmt::format("tensor {} {}", name, cause), .place = reader_.path().string()});
+  }
+
+  SafetensorsReader reader_;
+  std::set<std::string> used_;
+};
+
+GgufType type_for(DType dtype) {
+  return dtype == DType::f16 ? GgufType::f16 : dtype == DType::bf16 ? GgufType::bf16 : GgufType::f32;
+}
+
+ModelConfig config_of(const fs::path& folder) {
+  const auto file = folder / "config.json";
+  const Json json = read_json(file);
+  if (json.is_object() && json.contains("quantization_config") && !json["quantization_config"].is_null())
+    fail(ErrorKind::input, {.cause = "quantised weights (\"quantization_config\") cannot be exported to GGUF",
+                            .place = file.string(),
+                            .remedy = "export the folder with the 16-bit weights; --type q4_0 or q4_k quantises it"});
+  return parse_model_config(json, file.string());
+}
+
+Json read_generation_config(const fs::path& folder) {
+  const auto file = folder / "generation_config.json";
+  const Json json = fs::exists(file) ? read_json(file) : Json::object();
+  return json.is_object() ? json : Json::object();
+}
+
+std::string name_of_folder(const fs::path& folder) {
+  const auto path = fs::absolute(folder).lexically_normal();
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
+GgufMetadata metadata_of(const GgufExportOptions& options, const ModelConfig& config, GgufExportReport& report) {
+  const auto tokenizer = load_tokenizer(options.model);
+  const auto vocabulary = gguf_vocabulary({options.model, *tokenizer, config.vocab_size});
+  report.notes = vocabulary.notes;
+  const auto wanted = options.type.value_or(type_for(config.dtype));
+  const auto* type = std::find_if(std::begin(kTypes), std::end(kTypes), [&](auto& t) { return t.type == wanted; });
+  GgufMetadata metadata;
+  metadata.put_text("general.architecture", gguf_model_of(config, "").architecture);
+  metadata.put_text("general.type", "model");
+  metadata.put_text("general.name", name_of_folder(options.model));
+  metadata.put_integer("general.file_type", type->file_type);
+  if (is_quantised(wanted)) metadata.put_integer("general.quantization_version", 2);
+  put_model(metadata, config, report.notes);
+  put_vocabulary(metadata, vocabulary);
+  put_special_tokens(metadata, {*tokenizer, config, read_generation_config(options.model)});
+  put_templates(metadata, options.model);
+  return metadata;
+}
+
+}  // namespace
+
+GgufType gguf_export_type(std::string_view name) {
+  for (const auto& t : kTypes)
+    if (t.name == name) return t.type;
+  fail(ErrorKind::usage, {.cause = fmt::format("weights are not exported as \"{}\"", name),
+                          .remedy = "choose f32, f16, bf16, q8_0, q4_0 or q4_k"});
+}
+
+GgufExportReport export_gguf(ThreadPool& threads, const GgufExportOptions& options) {
+  const ModelConfig config = config_of(options.model);
+  const GgufModel model = gguf_model_of(config, (options.model / "config.json").string());
+  const auto wanted = options.type.value_or(type_for(config.dtype));
+  GgufExportReport report;
+  const auto metadata = metadata_of(options, config, report);
+  Weights weights(options.model);
+  std::vector<GgufTensorSource> sources;
+  if (auto divisors = rope_divisors(config); !divisors.empty()) sources.push_back(rope_source(std::move(divisors)));
+  for (const auto& weight : gguf_layout(model)) {
+    const auto from = weights.take(weight);
+    sources.push_back(
+        gguf_source_of(threads, {.weight = weight, .type = type_of_weight(weight, wanted), .from = from}));
+  }
+  weights.check_all_taken();
+  for (const auto& s : sources) ++report.tensors[s.type];
+  write_gguf(options.output, metadata, sources);
+  return report;
+}
+
+}  // namespace qtrain

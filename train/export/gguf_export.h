@@ -1,0 +1,34 @@
+#pragma once
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/gguf.h"
+#include "core/parallel.h"
+
+namespace qtrain {
+
+struct GgufExportOptions {
+  std::filesystem::path model, output;
+  /// f32, f16, bf16, q8_0, q4_0 or q4_k; without one the dtype of the weights.
+  std::optional<GgufType> type = {};
+};
+
+struct GgufExportReport {
+  std::map<GgufType, std::int64_t> tensors;  ///< number by type
+  std::vector<std::string> notes;            ///< what the file cannot say or its readers do differently, for people
+};
+
+/// "q4_k"; ErrorKind::usage for a type that weights are not exported in.
+GgufType gguf_export_type(std::string_view name);
+
+/// Writes a model folder as one GGUF file that llama.cpp loads: weights tensor by tensor, hyper-parameters, tokenizer,
+/// chat templates. Vectors stay f32. Quantised types fall back where rows are no whole blocks: q4_k to Q5_0, then all
+/// to F16; embedding and head are Q8_0 under q4_0 and q4_k. Errors: ErrorKind::input for models, tokenizers and weights
+/// that the format cannot hold, ErrorKind::disk.
+GgufExportReport export_gguf(ThreadPool& threads, const GgufExportOptions& options);
+
+}  // namespace qtrain
