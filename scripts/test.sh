@@ -2,8 +2,8 @@
 # Builds qtrain and runs every test and check. The last line is "N passed, N failed, N skipped".
 # Usage: scripts/test.sh [--no-install] [--full]
 #   --no-install  do not look for missing packages
-#   --full        also the long suites (label slow), the kernels for every architecture that is promised, and clang-tidy
-#                 over every file
+#   --full        also the long suites (label slow), the CUDA backend under sanitizers, the kernels for every architecture
+#                 that is promised, and clang-tidy over every file
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -94,6 +94,17 @@ heading "Unit tests under the address and undefined-behaviour sanitizers"
 configure asan
 check "sanitizer build" cmake --build --preset asan --target unit_tests
 suite asan build/asan -L unit -LE 'slow|style'
+
+# The kernels and the host code that launches them, with the sanitizers in the place of the harness's own checks. Of whole
+# runs the training curves.
+if [ "$full" = 1 ]; then
+  for sanitizer in asan tsan; do
+    heading "CUDA backend under the harness, with $sanitizer"
+    configure "emulated-$sanitizer"
+    check "emulated-$sanitizer build" cmake --build --preset "emulated-$sanitizer" --target test_harness test_cuda test_e2e_cuda
+    suite "emulated-$sanitizer" "build/emulated-$sanitizer" -L harness -LE slow -E 'Cuda(Run|Offload|Estimate|Bench)|Float16Run'
+  done
+fi
 
 # Every kernel as a compiler for GPUs sees it: warnings, spills and resources.
 heading "CUDA kernels under nvcc"

@@ -280,15 +280,6 @@ OpCase gather_rows_case(std::int64_t T, std::int64_t C) {
               }};
 }
 
-struct AttentionSizes {
-  std::string name;
-  std::vector<std::int32_t> cu;
-  std::int64_t Hq, Hkv, D, window = 0;
-
-  std::int64_t T() const { return cu.back(); }
-  double scale() const { return 1 / std::sqrt(static_cast<double>(D)); }
-};
-
 /// y_i = sum_j softmax_j(scale q_i . k_j) v_j over the keys of i's segment and window.
 Values attention_formula(const AttentionSizes& n, const Arrays& in) {
   Values y(at(n.T() * n.Hq * n.D));
@@ -311,6 +302,37 @@ Values attention_formula(const AttentionSizes& n, const Arrays& in) {
       }
   return y;
 }
+
+OpCase gemm_case() {
+  return {.name = "gemm_bias",
+          .inputs = {{"x", {19, 23}}, {"weight", {11, 23}}, {"bias", {11}}},
+          .forward =
+              [](Ctx& ctx, DType d, Arrays& in) {
+                Arrays out{Array(d, {19, 11})};
+                ops::gemm(
+                    ctx,
+                    {.c = store(out[0]), .a = in[0], .b = in[1], .transpose_b = ops::Transpose::yes, .bias = in[2]});
+                return out;
+              },
+          .formula =
+              [](const Arrays& in) {
+                Values y;
+                for (std::int64_t i = 0; i < 19; ++i)
+                  for (std::int64_t j = 0; j < 11; ++j) {
+                    y.push_back(in[2].get(j));
+                    for (std::int64_t k = 0; k < 23; ++k) y.back() += in[0].get(i * 23 + k) * in[1].get(j * 23 + k);
+                  }
+                return y;
+              },
+          .backward =
+              [](Ctx& ctx, DType, const OpCase::Backward& b) {
+                ops::gemm(ctx, {.c = b.gradients[0], .a = b.dy, .b = b.inputs[1]});
+                ops::gemm(ctx, {.c = b.gradients[1], .a = b.dy, .b = b.inputs[0], .transpose_a = ops::Transpose::yes});
+                ops::column_sum(ctx, {.y = b.gradients[2], .x = b.dy});
+              }};
+}
+
+}  // namespace
 
 OpCase attention_case(const AttentionSizes& n) {
   const Shape q{n.T(), n.Hq, n.D}, kv{n.T(), n.Hkv, n.D};
@@ -348,37 +370,6 @@ OpCase attention_case(const AttentionSizes& n) {
                                           .scale = n.scale()});
               }};
 }
-
-OpCase gemm_case() {
-  return {.name = "gemm_bias",
-          .inputs = {{"x", {19, 23}}, {"weight", {11, 23}}, {"bias", {11}}},
-          .forward =
-              [](Ctx& ctx, DType d, Arrays& in) {
-                Arrays out{Array(d, {19, 11})};
-                ops::gemm(
-                    ctx,
-                    {.c = store(out[0]), .a = in[0], .b = in[1], .transpose_b = ops::Transpose::yes, .bias = in[2]});
-                return out;
-              },
-          .formula =
-              [](const Arrays& in) {
-                Values y;
-                for (std::int64_t i = 0; i < 19; ++i)
-                  for (std::int64_t j = 0; j < 11; ++j) {
-                    y.push_back(in[2].get(j));
-                    for (std::int64_t k = 0; k < 23; ++k) y.back() += in[0].get(i * 23 + k) * in[1].get(j * 23 + k);
-                  }
-                return y;
-              },
-          .backward =
-              [](Ctx& ctx, DType, const OpCase::Backward& b) {
-                ops::gemm(ctx, {.c = b.gradients[0], .a = b.dy, .b = b.inputs[1]});
-                ops::gemm(ctx, {.c = b.gradients[1], .a = b.dy, .b = b.inputs[0], .transpose_a = ops::Transpose::yes});
-                ops::column_sum(ctx, {.y = b.gradients[2], .x = b.dy});
-              }};
-}
-
-}  // namespace
 
 std::vector<OpCase> op_cases() {
   std::vector<OpCase> cases{gemm_case()};

@@ -48,6 +48,16 @@ inline DType arithmetic_of(DType d) {
   return d == DType::f64 ? DType::f64 : DType::f32;
 }
 
+struct AttentionSizes {
+  std::string name;
+  std::vector<std::int32_t> cu;
+  std::int64_t Hq, Hkv, D, window = 0;
+
+  std::int64_t T() const { return cu.back(); }
+  double scale() const { return 1 / std::sqrt(static_cast<double>(D)); }
+};
+OpCase attention_case(const AttentionSizes& n);
+
 /// Every op that has a gradient, at ordinary and odd shapes.
 std::vector<OpCase> op_cases();
 
