@@ -9,33 +9,34 @@ namespace {
 
 constexpr const char* kKey = "quantization_config";
 
-[[noreturn]] void refuse(const std::string& file, const std::string& cause) {
+[[noreturn]] void refuse_config(const std::string& file, const std::string& cause) {
   fail(ErrorKind::input, {.cause = cause,
                           .place = fmt::format("{}: {}", file, kKey),
                           .remedy = "use a model in 16 bits, or one that bitsandbytes quantised"});
 }
 
 /// The members that matter here; unknown ones are other programs' business.
-class Fields {
+class ConfigFields {
  public:
-  Fields(const Json& json, const std::string& file) : json_(json), file_(file) {}
+  ConfigFields(const Json& json, const std::string& file) : json_(json), file_(file) {}
 
   bool truth(const char* key) const {
     if (!given(key)) return false;
-    if (!json_[key].is_boolean()) refuse(file_, fmt::format("{} is neither true nor false", key));
+    if (!json_[key].is_boolean()) refuse_config(file_, fmt::format("{} is neither true nor false", key));
     return json_[key].get<bool>();
   }
   std::string text(const char* key, const char* otherwise) const {
     if (!given(key)) return otherwise;
-    if (!json_[key].is_string()) refuse(file_, fmt::format("{} is no string", key));
+    if (!json_[key].is_string()) refuse_config(file_, fmt::format("{} is no string", key));
     return json_[key].get<std::string>();
   }
   std::vector<std::string> texts(const char* key) const {
     std::vector<std::string> all;
     if (!given(key)) return all;
-    if (!json_[key].is_array()) refuse(file_, fmt::format("{} is no list", key));
+    if (!json_[key].is_array()) refuse_config(file_, fmt::format("{} is no list", key));
     for (const Json& v : json_[key]) {
-      if (!v.is_string() || v.get<std::string>().empty()) refuse(file_, fmt::format("{} has what is no name", key));
+      if (!v.is_string() || v.get<std::string>().empty())
+        refuse_config(file_, fmt::format("{} has what is no name", key));
       all.push_back(v.get<std::string>());
     }
     return all;
@@ -50,34 +51,36 @@ class Fields {
 DType compute_dtype(const std::string& name, const std::string& file) {
   for (const DType d : {DType::f32, DType::bf16, DType::f16})
     if (name == name_of(d)) return d;
-  refuse(file, fmt::format("bnb_4bit_compute_dtype {} is not float32, bfloat16 or float16", name));
+  refuse_config(file, fmt::format("bnb_4bit_compute_dtype {} is not float32, bfloat16 or float16", name));
 }
 
 /// Patterns of transformers are regular expressions; all that models have are names.
 void check_plain(const std::vector<std::string>& patterns, const std::string& file) {
   for (const std::string& p : patterns)
     if (p.find_first_of("*+?[](){}|^$\\") != std::string::npos)
-      refuse(file, fmt::format("llm_int8_skip_modules has the regular expression \"{}\"; only names are read", p));
+      refuse_config(file,
+                    fmt::format("llm_int8_skip_modules has the regular expression \"{}\"; only names are read", p));
 }
 
 }  // namespace
 
 std::optional<BnbConfig> bnb_config(const Json& config, const std::string& file) {
   if (!config.contains(kKey) || config[kKey].is_null()) return std::nullopt;
-  if (!config[kKey].is_object()) refuse(file, "is not a JSON object");
-  const Fields fields(config[kKey], file);
+  if (!config[kKey].is_object()) refuse_config(file, "is not a JSON object");
+  const ConfigFields fields(config[kKey], file);
   const bool four = fields.truth("load_in_4bit"), eight = fields.truth("load_in_8bit");
   const std::string method = fields.text("quant_method", four || eight ? "bitsandbytes" : "");
   if (method != "bitsandbytes")
-    refuse(file, method.empty() ? "has no quant_method"
-                                : fmt::format("quant_method {} is not supported, bitsandbytes is", method));
-  if (four == eight) refuse(file, "one of load_in_4bit and load_in_8bit has to be true");
+    refuse_config(file, method.empty() ? "has no quant_method"
+                                       : fmt::format("quant_method {} is not supported, bitsandbytes is", method));
+  if (four == eight) refuse_config(file, "one of load_in_4bit and load_in_8bit has to be true");
   BnbConfig c{.bits = four ? BnbConfig::Bits::four : BnbConfig::Bits::eight,
               .double_quant = fields.truth("bnb_4bit_use_double_quant"),
               .compute_dtype = compute_dtype(fields.text("bnb_4bit_compute_dtype", "float32"), file),
               .skip_modules = fields.texts("llm_int8_skip_modules")};
   const std::string type = fields.text("bnb_4bit_quant_type", "fp4");
-  if (type != "nf4" && type != "fp4") refuse(file, fmt::format("bnb_4bit_quant_type {} is not nf4 or fp4", type));
+  if (type != "nf4" && type != "fp4")
+    refuse_config(file, fmt::format("bnb_4bit_quant_type {} is not nf4 or fp4", type));
   c.quant_type = type == "nf4" ? FourBit::nf4 : FourBit::fp4;
   check_plain(c.skip_modules, file);
   return c;

@@ -4,13 +4,14 @@
 
 #include "core/safetensors.h"
 #include "kernels/quantise.h"
-#include "tests/quant/sequence.h"
+#include "tests/quant/support.h"
 
 /// The ops on the CPU against what bitsandbytes computed: every bit.
 namespace qtrain {
 namespace {
 
-const SafetensorsReader& golden() {
+using testing::expect_same_bytes;
+const SafetensorsReader& golden_blocks() {
   static const SafetensorsReader reader(QTRAIN_SOURCE_DIR "/tests/quant/goldens/bnb.safetensors");
   return reader;
 }
@@ -42,15 +43,7 @@ Held sequence(DType dtype, std::int64_t n) {
   return held;
 }
 
-void expect_same_bytes(ConstTensor got, ConstTensor want, const std::string& what) {
-  ASSERT_EQ(got.dtype, want.dtype) << what;
-  ASSERT_EQ(got.numel(), want.numel()) << what;
-  const std::size_t size = size_of(got.dtype);
-  for (std::size_t i = 0; i < got.bytes(); ++i)
-    ASSERT_EQ(int(got.data[i]), int(want.data[i])) << what << ": byte " << i % size << " of element " << i / size;
-}
-
-struct Case {
+struct BlocksCase {
   std::string name;
   ConstTensor x;
   FourBit type;
@@ -61,21 +54,21 @@ ConstTensor map_view(FourBit type) {
   return view_of(std::span<const float>(map_of(type)), {16});
 }
 
-void expect_quantised_as_golden(const Case& c, int threads) {
+void expect_quantised_as_golden(const BlocksCase& c, int threads) {
   Ctx ctx({}, MatmulPrecision::storage, threads);
   const std::int64_t n = c.x.numel();
   Held codes(DType::u8, (n + 1) / 2), absmax(DType::f32, blocks_of(n, c.blocksize));
   ops::quantise4(ctx, {.codes = codes, .absmax = absmax, .x = c.x, .type = c.type, .blocksize = c.blocksize});
-  expect_same_bytes(absmax, golden().at(c.name + ".absmax"), c.name + " absmax");
-  expect_same_bytes(codes, golden().at(c.name + ".codes"), c.name + " codes");
+  expect_same_bytes(absmax, golden_blocks().at(c.name + ".absmax"), c.name + " absmax");
+  expect_same_bytes(codes, golden_blocks().at(c.name + ".codes"), c.name + " codes");
   for (const auto& [label, dtype] : {std::pair{"f32", DType::f32}, {"bf16", DType::bf16}, {"f16", DType::f16}}) {
-    if (!golden().contains(c.name + ".y." + label)) continue;
+    if (!golden_blocks().contains(c.name + ".y." + label)) continue;
     Held y(dtype, n);
     ops::dequantise4(
         ctx,
         {.y = y,
          .w = {.codes = codes, .absmax = absmax, .map = map_view(c.type), .shape = {n}, .blocksize = c.blocksize}});
-    expect_same_bytes(y, golden().at(c.name + ".y." + label), c.name + " y " + label);
+    expect_same_bytes(y, golden_blocks().at(c.name + ".y." + label), c.name + " y " + label);
   }
 }
 
@@ -85,18 +78,20 @@ class FourBits : public ::testing::TestWithParam<FourBit> {
 };
 
 TEST_P(FourBits, MapIsTheReferences) {
-  expect_same_bytes(map_view(GetParam()), golden().at(std::string("map.") + name()), "map");
+  expect_same_bytes(map_view(GetParam()), golden_blocks().at(std::string("map.") + name()), "map");
 }
 
 TEST_P(FourBits, ZerosSubnormalsAndHugeValuesAreTheReferences) {
   const std::string what = std::string("special.") + name();
-  expect_quantised_as_golden({.name = what, .x = golden().at(what + ".x"), .type = GetParam(), .blocksize = 64}, 1);
+  expect_quantised_as_golden({.name = what, .x = golden_blocks().at(what + ".x"), .type = GetParam(), .blocksize = 64},
+                             1);
 }
 
 TEST_P(FourBits, EveryDtypeIsTheReferences) {
   for (const char* dtype : {"f32", "bf16", "f16"}) {
     const std::string what = std::string("small.") + name() + "." + dtype;
-    expect_quantised_as_golden({.name = what, .x = golden().at(what + ".x"), .type = GetParam(), .blocksize = 32}, 2);
+    expect_quantised_as_golden(
+        {.name = what, .x = golden_blocks().at(what + ".x"), .type = GetParam(), .blocksize = 32}, 2);
   }
 }
 
@@ -154,8 +149,9 @@ INSTANTIATE_TEST_SUITE_P(All, FourBits, ::testing::Values(FourBit::nf4, FourBit:
                          [](const auto& info) { return info.param == FourBit::nf4 ? "nf4" : "fp4"; });
 
 TEST(DynamicMap, IsTheReferences) {
-  expect_same_bytes(view_of(std::span<const float>(kSignedDynamicMap), {256}), golden().at("map.signed"), "signed");
-  expect_same_bytes(view_of(std::span<const float>(kUnsignedDynamicMap), {256}), golden().at("map.unsigned"),
+  expect_same_bytes(view_of(std::span<const float>(kSignedDynamicMap), {256}), golden_blocks().at("map.signed"),
+                    "signed");
+  expect_same_bytes(view_of(std::span<const float>(kUnsignedDynamicMap), {256}), golden_blocks().at("map.unsigned"),
                     "unsigned");
 }
 
@@ -178,22 +174,22 @@ TEST(DynamicMap, EveryCodeOfAMapIsFound) {
 
 TEST(EightBits, AreTheReferences) {
   Ctx ctx({}, MatmulPrecision::storage, 2);
-  const ConstTensor x = golden().at("eight.x"), map = golden().at("map.signed");
+  const ConstTensor x = golden_blocks().at("eight.x"), map = golden_blocks().at("map.signed");
   Held codes(DType::u8, x.numel()), absmax(DType::f32, blocks_of(x.numel(), 256)), y(DType::f32, x.numel());
   ops::quantise8(ctx, {.codes = codes, .absmax = absmax, .x = x, .map = map});
-  expect_same_bytes(absmax, golden().at("eight.absmax"), "absmax");
-  expect_same_bytes(codes, golden().at("eight.codes"), "codes");
+  expect_same_bytes(absmax, golden_blocks().at("eight.absmax"), "absmax");
+  expect_same_bytes(codes, golden_blocks().at("eight.codes"), "codes");
   ops::dequantise8(ctx, {.y = y, .codes = codes, .absmax = absmax, .map = map});
-  expect_same_bytes(y, golden().at("eight.y"), "y");
+  expect_same_bytes(y, golden_blocks().at("eight.y"), "y");
 }
 
 TEST(EightBits, RowsAreTheReferences) {
   Ctx ctx;
-  const ConstTensor codes = golden().at("rows.codes"), scale = golden().at("rows.scale");
+  const ConstTensor codes = golden_blocks().at("rows.codes"), scale = golden_blocks().at("rows.scale");
   for (const auto& [label, dtype] : {std::pair{"f32", DType::f32}, {"bf16", DType::bf16}}) {
     Held y(dtype, codes.numel());
     ops::dequantise_rows8(ctx, {.y = y, .codes = codes, .scale = scale});
-    const ConstTensor want = golden().at(std::string("rows.") + label);
+    const ConstTensor want = golden_blocks().at(std::string("rows.") + label);
     expect_same_bytes(y, want.reshaped({want.numel()}), label);
   }
 }

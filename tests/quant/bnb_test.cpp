@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/core/temp_folder.h"
-#include "tests/quant/sequence.h"
+#include "tests/quant/support.h"
 
 /// The tensors and the configuration of bitsandbytes folders.
 namespace qtrain {
@@ -11,29 +11,24 @@ namespace {
 
 using ::testing::AllOf;
 using testing::error_of;
+using testing::expect_same_bytes;
 using ::testing::HasSubstr;
 using testing::TempFolder;
 
-const std::string kGoldens = QTRAIN_SOURCE_DIR "/tests/quant/goldens/";
+const std::string kFolders = QTRAIN_SOURCE_DIR "/tests/quant/goldens/";
 
 std::string text_of(ConstTensor bytes) {
   return {reinterpret_cast<const char*>(bytes.data), bytes.bytes()};
-}
-
-void expect_same_bytes(ConstTensor got, ConstTensor want, const std::string& what) {
-  ASSERT_EQ(got.dtype, want.dtype) << what;
-  ASSERT_EQ(got.numel(), want.numel()) << what;
-  EXPECT_EQ(text_of(got), text_of(want)) << what;
 }
 
 const std::string kWeight = "model.layers.0.mlp.gate_proj.weight";
 
 TEST(Bnb, QuantisedMatrixIsTheReferences) {
   Ctx ctx;
-  const SafetensorsReader source(kGoldens + "bnb_model");
+  const SafetensorsReader source(kFolders + "bnb_model");
   for (const auto& [folder, options] : {std::pair{"bnb_model_nf4", Quantise4Options{}},
                                         {"bnb_model_fp4", Quantise4Options{.type = FourBit::fp4, .nested = false}}}) {
-    const SafetensorsReader golden(kGoldens + folder);
+    const SafetensorsReader golden(kFolders + folder);
     ASSERT_TRUE(has_matrix4(golden, kWeight));
     const Matrix4 want = read_matrix4(golden, kWeight);
     const Quantised4 quantised = quantise_matrix(ctx, source.at(kWeight), options, kWeight);
@@ -53,7 +48,7 @@ TEST(Bnb, QuantisedMatrixIsTheReferences) {
 /// of neighbouring values.
 TEST(Bnb, ManyNestedScalesAreTheReferences) {
   Ctx ctx;
-  const SafetensorsReader golden(kGoldens + "bnb.safetensors");
+  const SafetensorsReader golden(kFolders + "bnb.safetensors");
   std::vector<Bf16> x;
   for (const float v : testing::uniform_values(64 * 300 + 10)) x.emplace_back(v);
   const Quantised4 q = quantise_matrix(ctx, view_of(std::span<const Bf16>(x), {64 * 300 + 10, 1}), {}, "x");
@@ -68,7 +63,7 @@ TEST(Bnb, ManyNestedScalesAreTheReferences) {
 
 TEST(Bnb, NestedScalesAreDecodedAsTheReferenceDoes) {
   Ctx ctx;
-  const SafetensorsReader golden(kGoldens + "bnb_model_nf4");
+  const SafetensorsReader golden(kFolders + "bnb_model_nf4");
   const Matrix4 m = read_matrix4(golden, kWeight);
   std::vector<float> y(static_cast<std::size_t>(m.state.shape.numel()));
   ops::dequantise4(ctx, {.y = view_of(std::span(y), m.state.shape), .w = m.blocks()});
@@ -82,7 +77,7 @@ TEST(Bnb, NestedScalesAreDecodedAsTheReferenceDoes) {
 }
 
 TEST(Bnb, SizesAreThoseOfTheParts) {
-  const SafetensorsReader golden(kGoldens + "bnb_model_nf4");
+  const SafetensorsReader golden(kFolders + "bnb_model_nf4");
   const Matrix4 m = read_matrix4(golden, kWeight);
   std::size_t bytes = sizeof(float);  // the offset, which is in the JSON
   for (const char* part : {"", ".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map"})
@@ -92,7 +87,7 @@ TEST(Bnb, SizesAreThoseOfTheParts) {
 
 TEST(Bnb, EightBitMatrixIsRead) {
   Ctx ctx;
-  const SafetensorsReader golden(kGoldens + "bnb_model_int8"), source(kGoldens + "bnb_model");
+  const SafetensorsReader golden(kFolders + "bnb_model_int8"), source(kFolders + "bnb_model");
   ASSERT_TRUE(has_matrix8(golden, kWeight));
   EXPECT_FALSE(has_matrix8(golden, "lm_head.weight"));
   const Matrix8 m = read_matrix8(golden, kWeight);
@@ -165,7 +160,7 @@ TEST(QuantState, DamageIsNamed) {
 class DamagedMatrix : public ::testing::Test {
  protected:
   Error with(const std::string& part, ConstTensor instead) {
-    const SafetensorsReader golden(kGoldens + "bnb_model_nf4");
+    const SafetensorsReader golden(kFolders + "bnb_model_nf4");
     NamedTensors tensors;
     for (const auto& [name, tensor] : golden.tensors())
       if (name.starts_with(kWeight)) tensors.emplace_back(name, name == kWeight + part ? instead : tensor);
@@ -208,7 +203,7 @@ TEST_F(DamagedMatrix, MissingPartsAreNamed) {
 
 TEST(Bnb, PartsAreKnownByTheirNames) {
   for (const char* folder : {"bnb_model_nf4", "bnb_model_fp4", "bnb_model_int8"}) {
-    const SafetensorsReader golden(kGoldens + folder);
+    const SafetensorsReader golden(kFolders + folder);
     for (const auto& [name, tensor] : golden.tensors())
       EXPECT_EQ(is_quant_part(name), !name.ends_with(".weight")) << name;
   }
@@ -216,7 +211,7 @@ TEST(Bnb, PartsAreKnownByTheirNames) {
 
 TEST(BnbConfig, IsWrittenAndReadAsTransformersDoes) {
   for (const char* folder : {"bnb_model_nf4", "bnb_model_fp4", "bnb_model_int8"}) {
-    const Json config = read_json(kGoldens + folder + "/config.json");
+    const Json config = read_json(kFolders + folder + "/config.json");
     const auto read = bnb_config(config, "config.json");
     ASSERT_TRUE(read);
     EXPECT_EQ(dump_json(bnb_config_json(*read)), dump_json(config["quantization_config"])) << folder;

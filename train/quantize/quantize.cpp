@@ -98,7 +98,7 @@ class Conversion {
   QuantizeReport report_;
 };
 
-BnbConfig config_of(const QuantizeOptions& options, const ModelConfig& model) {
+BnbConfig bnb_config_of(const QuantizeOptions& options, const ModelConfig& model) {
   BnbConfig bnb{.bits = BnbConfig::Bits::four,
                 .quant_type = options.matrices.type,
                 .double_quant = options.matrices.nested,
@@ -141,7 +141,7 @@ QuantizeReport quantize_folder(Ctx& ctx, const QuantizeOptions& options) {
   const ModelConfig model = load_model_config(options.model);
   check_folders(options, model);
   const SafetensorsReader reader(options.model);
-  const BnbConfig bnb = config_of(options, model);
+  const BnbConfig bnb = bnb_config_of(options, model);
   Conversion conversion(ctx, reader, options);
   for (const auto& [name, tensor] : reader.tensors()) {
     const std::string module = linear_module(name);

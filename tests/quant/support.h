@@ -1,7 +1,12 @@
 #pragma once
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <cstdint>
+#include <string>
 #include <vector>
+
+#include "core/tensor.h"
 
 namespace qtrain::testing {
 
@@ -16,6 +21,14 @@ inline std::vector<float> uniform_values(std::int64_t n) {
     values.push_back(std::ldexp(static_cast<float>(word >> 8) / 8388608.0F - 1.0F, -static_cast<int>(i / 50 % 8)));
   }
   return values;
+}
+
+inline void expect_same_bytes(ConstTensor got, ConstTensor want, const std::string& what) {
+  ASSERT_EQ(got.dtype, want.dtype) << what;
+  ASSERT_EQ(got.numel(), want.numel()) << what;
+  const std::size_t size = size_of(got.dtype);
+  for (std::size_t i = 0; i < got.bytes(); ++i)
+    ASSERT_EQ(int(got.data[i]), int(want.data[i])) << what << ": byte " << i % size << " of element " << i / size;
 }
 
 }  // namespace qtrain::testing
