@@ -52,6 +52,10 @@ std::vector<Remedy> remedies(const PlannedRun& run) {
     other.optimizer.placement = Placement::pinned;
     found.push_back({"optimizer_offload=true", memory_plan(other, policy).total()});
   }
+  PlannedRun coded = run;
+  coded.optimizer.memory =
+      optimizer_memory(*make_rule({.name = "adamw_8bit"}), run.model.trained(), run.model.device());
+  found.push_back({"optim=adamw_8bit", memory_plan(coded, policy).total()});
   if (run.target.device.kind == DeviceKind::cuda && run.inputs == BlockInputs::device) {
     PlannedRun other = run;
     other.inputs = BlockInputs::host;

@@ -3,8 +3,7 @@ bitsandbytes do to small parameters over some steps, clipped by clip_grad_norm_.
 safetensors and numpy: python make_optimizer_goldens.py
 
 The 8-bit optimizers of bitsandbytes run on the CPU with one change: its library codes values by a table of 65536 steps,
-which rounds small second moments to zero; here they get the nearest code, as its published algorithm and its CUDA
-kernels have it."""
+which rounds small second moments to zero; here they get the nearest code, as the published algorithm has it."""
 
 import json
 import pathlib

@@ -286,7 +286,7 @@ class Validation {
                        static_cast<double>(memory.total()) / (1 << 20), memory.table());
   }
 
-  /// A checkpoint holds the trained weights and two moments; checkpoints that are kept, one in the making, the result.
+  /// A checkpoint holds the trained weights and the optimizer's state; checkpoints that are kept, one in the making, the result.
   std::string check_disk() {
     const TrainingSection& t = config_.value.training;
     const std::int64_t steps = max_steps();
@@ -303,7 +303,9 @@ class Validation {
     if (t.save_strategy == SaveStrategy::epoch) kept = static_cast<std::int64_t>(t.num_train_epochs) + 1;
     if (t.save_total_limit) kept = std::min(kept, *t.save_total_limit + 1);
     const double result = setup_.model->options().lora ? trained : weights;
-    const double needed = result + static_cast<double>(kept) * (result + 2 * trained), there = free_disk(t.output_dir);
+    const auto state = static_cast<double>(
+        optimizer_memory(*make_rule(optimizer_options(t)), setup_.model->trained(), Device{}).state);
+    const double needed = result + static_cast<double>(kept) * (result + state), there = free_disk(t.output_dir);
     if (there <= 0 || needed <= there) return {};
     findings_.add(ErrorKind::disk, {.cause = fmt::format("about {:.0f} MB will be written, {:.0f} MB are free",
                                                          needed / kMb, there / kMb),

@@ -119,7 +119,11 @@ std::string config_reference() {
   const Config config;
   config_fields(visit, config);
   out += visit.out;
-  out += fmt::format("\nValues of `optim`: `{}`.\n", fmt::join(optimizer_names(), "`, `"));
+  std::vector<std::string_view> here = available_optimizers(), others;
+  for (const std::string_view name : optimizer_names())
+    if (find_optimizer(name)->rule.empty()) others.push_back(name);
+  out += fmt::format("\nValues of `optim` ([what they do](optimizers.md)): `{}`. Known and refused: `{}`.\n",
+                     fmt::join(here, "`, `"), fmt::join(others, "`, `"));
   return out + dialect_part() + other_names_part() + inert_part();
 }
 
