@@ -148,6 +148,10 @@ check() { # check TOOL BUDGET FILTER
 }
 
 part "doctor" "$(scaled 10)" "${own[@]}" "$prebuilt/bin/qtrain" doctor
+if [ "$dry" = 0 ]; then
+  gpu="$("${own[@]}" "$prebuilt/bin/qtrain" doctor 2>>"$log" | sed -nE 's/^CUDA {2,}//p' | head -n 1)"
+  [[ "$gpu" == *"compute capability"* ]] || die "no GPU can be used: ${gpu:-qtrain doctor ends with an error, see $log}"
+fi
 part "test_cuda" "$(scaled 50)" "${own[@]}" "$tests" "--gtest_filter=$test_filter" \
   "--gtest_output=json:$work/test_cuda.json"
 sharded "test_e2e_cuda" "$(scaled 65)" "${own[@]}" "$prebuilt/bin/test_e2e_cuda" "--gtest_filter=$e2e_filter"
