@@ -161,6 +161,14 @@ TEST_F(Validate, what_does_not_fit_in_memory_is_told) {
   EXPECT_THAT(problems()[0], HasSubstr("optimizer"));
 }
 
+TEST_F(Validate, names_the_optimizers_that_are_here) {
+  write(tiny_run(folder_ / "out"));
+  EXPECT_EQ(validate({"optim=lomo"}).code, 2);
+  ASSERT_EQ(problems().size(), 1u) << report_;
+  EXPECT_THAT(problems()[0], HasSubstr("optim \"lomo\" is not available"));
+  EXPECT_EQ(validate({"optim=muon", "optim_args=ns_steps=3"}).code, 0) << report_;
+}
+
 TEST_F(Validate, overrides_count) {
   write(tiny_run(folder_ / "out"));
   EXPECT_EQ(validate({"max_grad_norm=-1"}).code, 2);

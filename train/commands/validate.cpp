@@ -185,7 +185,8 @@ class Validation {
       findings_.attempt("training rows", [&] { return check_rows(Split::train, train_); });
     if (!c.data.eval_dataset_name.empty() || (c.data.eval_split > 0 && !c.data.dataset_name.empty()))
       findings_.attempt("evaluation rows", [&] { return check_rows(Split::evaluation, evaluation_); });
-    if (!setup_.model || train_.size() == 0) return;
+    const bool updates = !find_optimizer(c.training.optim)->rule.empty();  // else told by `unsupported`
+    if (!setup_.model || train_.size() == 0 || !updates) return;
     findings_.attempt("memory and disk", [&] { return check_memory(); });
     findings_.attempt("disk", [&] { return check_disk(); });
   }
