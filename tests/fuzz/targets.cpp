@@ -10,10 +10,13 @@
 #include "data/reader.h"
 #include "data/shapes.h"
 #include "data/template/chat_template.h"
+#include "data/tokenizer/sentencepiece_model.h"
 #include "data/tokenizer/tokenizer.h"
 #include "model/model_config.h"
+#include "quant/gguf_blocks.h"
 #include "tests/core/temp_folder.h"
 #include "train/config/config.h"
+#include "train/import/gguf_model.h"
 
 namespace qtrain::fuzz {
 namespace {
@@ -54,13 +57,27 @@ void safetensors(std::string_view bytes) {
   check(sum < ~std::uint64_t{0}, "never, but so the bytes are read");
 }
 
+/// What an import reads before it writes.
 void gguf(std::string_view bytes) {
   const OneFile file("model.gguf", bytes);
   const GgufFile reader(file.path());
-  std::uint64_t sum = 0;
-  for (const auto& [name, tensor] : reader.tensors())
-    sum += crc32(0, reinterpret_cast<const Bytef*>(tensor.data.data()), static_cast<uInt>(tensor.data.size()));
-  check(sum < ~std::uint64_t{0}, "never, but so the bytes are read");
+  std::vector<float> values;
+  for (const auto& [name, tensor] : reader.tensors()) {
+    if (!can_dequantize(tensor.type)) continue;
+    values.resize(static_cast<std::size_t>(tensor.numel()));
+    dequantize_gguf(tensor.type, tensor.data, values);
+  }
+  gguf_tokenizer(reader);
+  if (reader.tensors().empty()) return;
+  const auto model = gguf_model(reader);
+  gguf_weights(reader, model);
+  gguf_config(reader, model, DType::f32);
+  gguf_generation_config(reader);
+}
+
+void sentencepiece(std::string_view bytes) {
+  const OneFile file("tokenizer.model", bytes);
+  check(!read_sentencepiece_model(file.path()).pieces.empty(), "a model without pieces");
 }
 
 constexpr std::string_view kText = "Hello  wörld, 12345 <s> \xF0\x9F\x98\x80\n\t<|im_end|>e\xCC\x81 don't";
@@ -101,7 +118,11 @@ const std::vector<Target>& targets() {
        model_config,
        {"tests/golden/data/rope_llama3/config.json", "tests/golden/data/qwen2_window/config.json"}},
       {"safetensors", safetensors, {"tests/golden/data/lora_qwen3_rs/adapter/adapter_model.safetensors"}},
-      {"gguf", gguf, {"tests/train/goldens/gguf/smollm.gguf"}},
+      {"gguf",
+       gguf,
+       {"tests/train/goldens/gguf/smollm.gguf", "tests/train/goldens/gguf/spm.gguf",
+        "tests/train/goldens/gguf_vocab/gpt-2.gguf"}},
+      {"sentencepiece", sentencepiece, {"tests/train/goldens/gguf/spm.model"}},
       {"tokenizer_file", tokenizer_file, {"tests/data/golden/chatml/tokenizer.json"}},
       {"tokenizer_text", tokenizer_text, {"README.md"}},
       {"chat_template", chat_template, {"tests/data/golden/chatml/chat_template.jinja"}},
