@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "core/json.h"
+#include "data/tokenizer/pre_tokenizer.h"
 #include "data/tokenizer/tokenizer.h"
 #include "tests/core/temp_folder.h"
 #include "train/gguf/pre_tokenizers.h"
@@ -10,6 +11,7 @@ namespace qtrain {
 namespace {
 
 using qtrain::testing::TempFolder;
+using ::testing::ElementsAre;
 
 const std::filesystem::path kGoldens = QTRAIN_SOURCE_DIR "/tests/train/goldens/gguf_vocab";
 
@@ -51,6 +53,29 @@ TEST(GgufVocabularies, PhiTokensTakeTheBlanksBehindThem) {
     EXPECT_EQ(token["rstrip"],
               token["content"] != "<s>" && token["content"] != "<unk>" && token["content"] != "<|endoftext|>")
         << token["content"];
+}
+
+std::vector<std::string> pieces_of(std::string_view name, const std::string& text) {
+  const auto cut = make_pre_tokenizer(pre_tokenizer_json(*gguf_pre_tokenizer(name)), Alphabet::bytes);
+  PreTokens tokens{.text = {.text = text}, .pieces = {{0, text.size()}}};
+  cut->apply(tokens);
+  std::vector<std::string> pieces;
+  for (const Piece& p : tokens.pieces) pieces.push_back(tokens.text.text.substr(p.begin, p.end - p.begin));
+  return pieces;
+}
+
+// Where the texts of the vocabularies do not tell, or there is no vocabulary.
+TEST(GgufPreTokenizers, CutTextsAsTheirExpressionsSay) {
+  EXPECT_THAT(pieces_of("deepseek-llm", "abc\u05d0\u05d1 12\n\u4e00x"),
+              ElementsAre("abc", "\u05d0\u05d1 ", "12", "\n", "\u4e00", "x"));
+  EXPECT_THAT(pieces_of("deepseek-coder", "abc\u05d0\u05d1 12"), ElementsAre("abc\u05d0\u05d1", " ", "1", "2"));
+  EXPECT_THAT(pieces_of("deepseek-v3", "x1234 e\u0301!?\n\u3042\u4e00don't"),
+              ElementsAre("x", "123", "4", " e\u0301", "!?\n", "\u3042\u4e00", "don", "'t"));
+  EXPECT_THAT(pieces_of("gpt-4o", "HelloWorld'S 1234"), ElementsAre("Hello", "World'S", " ", "123", "4"));
+  EXPECT_THAT(pieces_of("tekken", "HelloWorld's 12"), ElementsAre("Hello", "World", "'s", " ", "1", "2"));
+  EXPECT_THAT(pieces_of("llama-bpe", "I'LL e\u0301 1234"), ElementsAre("I", "'LL", " e", "\u0301", " ", "123", "4"));
+  EXPECT_THAT(pieces_of("qwen35", "I'LL e\u0301 12"), ElementsAre("I", "'LL", " e\u0301", " ", "1", "2"));
+  EXPECT_THAT(pieces_of("default", "a+-b12345"), ElementsAre("a", "+-", "b", "123", "45"));
 }
 
 // What is written is found again, by its own name or by one of the same rules that is listed before it.
