@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <optional>
 #include <tuple>
 #include <unordered_map>
@@ -68,9 +69,9 @@ Ends ends_of(const GgufFile& file, Ends otherwise) {
 
 /// The tokens of Phi-3 swallow the blanks behind them, all but these; a GGUF file cannot say so.
 bool strips_behind(const GgufFile& file, std::string_view token) {
-  const auto name = file.find("general.name") ? file.text("general.name") : "";
-  if (name.find("phi-3") == name.npos && name.find("phi3") == name.npos && name.find("Phi-3") == name.npos)
-    return false;
+  std::string name = file.find("general.name") ? file.text("general.name") : "";
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (name.find("phi-3") == name.npos && name.find("phi3") == name.npos) return false;
   return token != "<unk>" && token != "<s>" && token != "<|endoftext|>";
 }
 
