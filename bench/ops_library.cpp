@@ -9,6 +9,7 @@
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
+#include "kernels/quantise.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/swiglu.h"
@@ -155,6 +156,24 @@ const std::map<std::string, Run, std::less<>>& table() {
                        .b = a.tensor(2),
                        .transpose_a = transpose_of(a.number(0)),
                        .transpose_b = transpose_of(a.number(1))});
+       }},
+      {"dequantise4",
+       [](Ctx& c, const Arguments& a) {
+         const Tensor y = a.tensor(0);
+         ops::dequantise4(c, {.y = y,
+                              .w = {.codes = a.tensor(1),
+                                    .absmax = a.tensor(2),
+                                    .map = a.tensor(3),
+                                    .shape = y.shape,
+                                    .blocksize = static_cast<int>(a.number(0))}});
+       }},
+      {"quantise4",
+       [](Ctx& c, const Arguments& a) {
+         ops::quantise4(c, {.codes = a.tensor(0),
+                            .absmax = a.tensor(1),
+                            .x = a.tensor(2),
+                            .type = a.number(1) != 0 ? FourBit::fp4 : FourBit::nf4,
+                            .blocksize = static_cast<int>(a.number(0))});
        }},
   };
   return rows;

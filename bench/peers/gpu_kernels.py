@@ -26,7 +26,7 @@ import torch._functorch.config
 import torch.nn.functional as F
 
 DTYPES = {torch.float32: b"float32", torch.bfloat16: b"bfloat16", torch.float16: b"float16", torch.int32: b"int32",
-          torch.int64: b"int64", torch.float64: b"float64"}
+          torch.int64: b"int64", torch.float64: b"float64", torch.uint8: b"uint8"}
 ROTATED = 256 << 20  # bytes; the largest second-level cache of a GPU holds 126 MiB
 ERROR_SLACK = 1.5
 HEAD_START = 600_000  # cycles that the GPU waits, so that the host's time for queueing is not measured

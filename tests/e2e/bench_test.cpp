@@ -14,8 +14,8 @@ TEST(Bench, counts_bytes_and_flops_of_every_op) {
   for (const Json& r : report.at("results")) results[r.at("name")] = r;
   for (const char* name :
        {"copy/4096", "add_rms_norm/16x32", "rms_norm_grad/16x32", "qk_norm_rope/16x(16+8)x128", "cross_entropy/4x4748",
-        "adamw/1000", "adamw_8bit/1000", "lion_8bit/1000", "adafactor/125x8", "muon_apply/125x8",
-        "attention_grad/hd128/32 packed", "gemm/llama-3.1-8b/down/16x128x448/dw"})
+        "adamw/1000", "adamw_8bit/1000", "lion_8bit/1000", "adafactor/125x8", "muon_apply/125x8", "dequantise4/96x32",
+        "quantise4/448x128", "gemm4/8x96x32", "attention_grad/hd128/32 packed", "gemm/llama-3.1-8b/down/16x128x448/dw"})
     EXPECT_TRUE(results.contains(name)) << name;
   // Three tensors of float32, and two products over the visible half of 32 x 32 scores of 16 heads.
   EXPECT_EQ(results.at("swiglu/16x96").at("bytes"), 3 * 16 * 96 * 4);

@@ -299,6 +299,7 @@ std::vector<Case> op_cases(const Sizes& s) {
     add_rope(cases, s, m);
     add_swiglu(cases, s, m);
     add_cross_entropy(cases, s, m);
+    add_quantised(cases, s, {m.hidden, m.width});
   }
   add_optimizers(cases, s);
   add_attentions(cases, s);

@@ -46,6 +46,9 @@ Case product_case(const Sizes& sizes);
 /// Updates of parameters.
 void add_optimizers(std::vector<Case>& cases, const Sizes& sizes);
 
+/// A 4-bit matrix of that shape: to 16 or 32 bits, from them, and multiplied with a few rows.
+void add_quantised(std::vector<Case>& cases, const Sizes& sizes, const Shape& shape);
+
 /// All others, in the order of the report.
 std::vector<Case> op_cases(const Sizes& sizes);
 
