@@ -23,7 +23,7 @@ using qtrain::testing::TempFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const std::filesystem::path kGoldens = QTRAIN_SOURCE_DIR "/tests/train/goldens/gguf";
+const std::filesystem::path kExportGoldens = QTRAIN_SOURCE_DIR "/tests/train/goldens/gguf";
 
 GgufExportReport exported(const std::filesystem::path& model, const std::filesystem::path& output,
                           std::optional<GgufType> type = {}) {
@@ -45,14 +45,14 @@ void write_json(const std::filesystem::path& file, const Json& json) {
 class GgufRoundTrip : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    import_gguf({.gguf = kGoldens / (GetParam() + ".gguf"), .output = folder_ / "model"});
+    import_gguf({.gguf = kExportGoldens / (GetParam() + ".gguf"), .output = folder_ / "model"});
     exported(folder_ / "model", folder_ / "out.gguf");
   }
   TempFolder folder_;
 };
 
 TEST_P(GgufRoundTrip, TensorsHaveTheNamesShapesAndOrderOfTheReference) {
-  const GgufFile reference(kGoldens / (GetParam() + ".gguf")), ours(folder_ / "out.gguf");
+  const GgufFile reference(kExportGoldens / (GetParam() + ".gguf")), ours(folder_ / "out.gguf");
   ASSERT_EQ(ours.tensors().size(), reference.tensors().size());
   for (const auto& [name, tensor] : reference.tensors()) {
     const auto& t = ours.tensor(name);
@@ -65,7 +65,7 @@ TEST_P(GgufRoundTrip, TensorsHaveTheNamesShapesAndOrderOfTheReference) {
 }
 
 TEST_P(GgufRoundTrip, MetadataSayWhatTheReferenceSays) {
-  const GgufFile reference(kGoldens / (GetParam() + ".gguf")), ours(folder_ / "out.gguf");
+  const GgufFile reference(kExportGoldens / (GetParam() + ".gguf")), ours(folder_ / "out.gguf");
   for (const auto& [key, value] : reference.values()) {
     if (key.starts_with("general.") || key == "tokenizer.ggml.scores") continue;  // scores count by their order only
     ASSERT_NE(ours.find(key), nullptr) << key;
@@ -86,7 +86,7 @@ TEST_P(GgufRoundTrip, ImportingGivesTheSameFolder) {
   for (const auto* file : {"config.json", "generation_config.json", "special_tokens_map.json"})
     EXPECT_EQ(dump_json(read_json(folder_ / "again" / file)), dump_json(read_json(folder_ / "model" / file))) << file;
   const auto tokenizer = load_tokenizer(folder_ / "again");
-  const Json rows = read_json(kGoldens / "expected.json")[GetParam()]["ids"];
+  const Json rows = read_json(kExportGoldens / "expected.json")[GetParam()]["ids"];
   for (const auto& row : rows)
     EXPECT_EQ(tokenizer->encode(row[0].get<std::string>()), row[1].get<std::vector<std::int32_t>>()) << row[0];
 }
@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(All, GgufRoundTrip, ::testing::Values("smollm", "qwen3"
 /// A Llama of one layer over the tokenizer of the smallest golden, its config and tokenizer changed at will.
 class GgufExport : public ::testing::Test {
  protected:
-  void SetUp() override { import_gguf({.gguf = kGoldens / "smollm.gguf", .output = model_}); }
+  void SetUp() override { import_gguf({.gguf = kExportGoldens / "smollm.gguf", .output = model_}); }
 
   void change(const std::string& file, const Json& changes) {
     Json json = read_json(model_ / file);

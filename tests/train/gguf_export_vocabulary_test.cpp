@@ -15,7 +15,7 @@ using qtrain::testing::TempFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const std::filesystem::path kGoldens = QTRAIN_SOURCE_DIR "/tests/train/goldens/gguf";
+const std::filesystem::path kModelGoldens = QTRAIN_SOURCE_DIR "/tests/train/goldens/gguf";
 const std::filesystem::path kTokenizers = QTRAIN_SOURCE_DIR "/tests/data/goldens/tokenizer";
 
 class ExportedVocabulary : public ::testing::Test {
@@ -46,9 +46,9 @@ class ExportedVocabulary : public ::testing::Test {
 };
 
 TEST_F(ExportedVocabulary, OfASentencepieceModelIsWhatTheReferenceWrites) {
-  write("tokenizer.model", read_text(kGoldens / "spm.model"));
+  write("tokenizer.model", read_text(kModelGoldens / "spm.model"));
   const auto v = vocabulary(2);
-  const GgufFile reference(kGoldens / "spm.gguf");
+  const GgufFile reference(kModelGoldens / "spm.gguf");
   EXPECT_EQ(v.model, reference.text("tokenizer.ggml.model"));
   EXPECT_EQ(v.pre, reference.text("tokenizer.ggml.pre"));
   EXPECT_EQ(v.add_space_prefix, true);
@@ -64,7 +64,7 @@ TEST_F(ExportedVocabulary, OfASentencepieceModelIsWhatTheReferenceWrites) {
 }
 
 TEST_F(ExportedVocabulary, AddedTokensOfASentencepieceModelAreTheUsers) {
-  write("tokenizer.model", read_text(kGoldens / "spm.model"));
+  write("tokenizer.model", read_text(kModelGoldens / "spm.model"));
   const auto first = std::to_string(vocabulary().tokens.size());
   write("tokenizer_config.json", R"({"added_tokens_decoder": {"1": {"content": "<s>", "special": true}, ")" + first +
                                      R"(": {"content": "<tool>", "special": false}}})");
@@ -76,7 +76,7 @@ TEST_F(ExportedVocabulary, AddedTokensOfASentencepieceModelAreTheUsers) {
 }
 
 TEST_F(ExportedVocabulary, DamagedSentencepieceModelsAreRefused) {
-  const auto good = read_text(kGoldens / "spm.model");
+  const auto good = read_text(kModelGoldens / "spm.model");
   for (const auto& bytes : {good.substr(0, 100), std::string(),
                             std::string("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), std::string("\x0a\x7f")}) {
     write("tokenizer.model", bytes);

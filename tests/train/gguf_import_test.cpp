@@ -19,22 +19,22 @@ using qtrain::testing::error_of;
 using qtrain::testing::TempFolder;
 using ::testing::HasSubstr;
 
-const std::filesystem::path kGoldens = QTRAIN_SOURCE_DIR "/tests/train/goldens/gguf";
+const std::filesystem::path kImportGoldens = QTRAIN_SOURCE_DIR "/tests/train/goldens/gguf";
 
 std::filesystem::path golden(const std::string& name) {
-  return kGoldens / (name + ".gguf");
+  return kImportGoldens / (name + ".gguf");
 }
 
 class GgufImport : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override { import_gguf({.gguf = golden(GetParam()), .output = folder_.path()}); }
-  Json expected() const { return read_json(kGoldens / "expected.json")[GetParam()]; }
+  Json expected() const { return read_json(kImportGoldens / "expected.json")[GetParam()]; }
 
   TempFolder folder_;
 };
 
 TEST_P(GgufImport, WeightsAreTheReferencesBits) {
-  const SafetensorsReader imported(folder_.path()), reference(kGoldens / (GetParam() + ".safetensors"));
+  const SafetensorsReader imported(folder_.path()), reference(kImportGoldens / (GetParam() + ".safetensors"));
   ASSERT_EQ(imported.tensors().size(), reference.tensors().size());
   for (const auto& [name, tensor] : reference.tensors()) {
     const auto ours = imported.at(name);
@@ -69,7 +69,7 @@ INSTANTIATE_TEST_SUITE_P(All, GgufImport, ::testing::Values("smollm", "qwen3", "
 TEST(GgufImportDtype, IsTheCallersChoice) {
   TempFolder folder;
   import_gguf({.gguf = golden("qwen2"), .output = folder / "f32", .dtype = DType::f32});
-  const SafetensorsReader wide(folder / "f32"), reference(kGoldens / "qwen2.safetensors");
+  const SafetensorsReader wide(folder / "f32"), reference(kImportGoldens / "qwen2.safetensors");
   for (const auto& [name, tensor] : reference.tensors())
     for (std::int64_t i = 0; i < tensor.numel(); ++i)
       ASSERT_EQ(wide.at(name).as<float>()[i], static_cast<float>(tensor.as<Bf16>()[i])) << name;

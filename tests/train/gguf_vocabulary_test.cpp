@@ -13,17 +13,17 @@ namespace {
 using qtrain::testing::TempFolder;
 using ::testing::ElementsAre;
 
-const std::filesystem::path kGoldens = QTRAIN_SOURCE_DIR "/tests/train/goldens/gguf_vocab";
+const std::filesystem::path kVocabularies = QTRAIN_SOURCE_DIR "/tests/train/goldens/gguf_vocab";
 
 class GgufVocabularies : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(GgufVocabularies, GiveTheIdsOfLlamaCpp) {
   TempFolder folder;
-  const auto parts = import_gguf({.gguf = kGoldens / (GetParam() + ".gguf"), .output = folder.path()});
+  const auto parts = import_gguf({.gguf = kVocabularies / (GetParam() + ".gguf"), .output = folder.path()});
   EXPECT_EQ(parts, ImportedParts::tokenizer);
   EXPECT_FALSE(std::filesystem::exists(folder / "config.json"));
   const auto tokenizer = load_tokenizer(folder.path());
-  const Json expected = read_json(kGoldens / "expected.json");
+  const Json expected = read_json(kVocabularies / "expected.json");
   const Json &texts = expected["texts"], &ids = expected["ids"][GetParam()];
   ASSERT_GE(texts.size(), 40u);
   for (std::size_t i = 0; i < texts.size(); ++i) {
@@ -46,7 +46,7 @@ INSTANTIATE_TEST_SUITE_P(All, GgufVocabularies,
 
 TEST(GgufVocabularies, PhiTokensTakeTheBlanksBehindThem) {
   TempFolder folder;
-  import_gguf({.gguf = kGoldens / "phi-3.gguf", .output = folder.path()});
+  import_gguf({.gguf = kVocabularies / "phi-3.gguf", .output = folder.path()});
   const Json added = read_json(folder / "tokenizer.json")["added_tokens"];
   ASSERT_GE(added.size(), 3u);
   for (const Json& token : added)
