@@ -1,6 +1,12 @@
 #include "kernels/cpu/quantise4.h"
 
+// Compiled without contraction: products are rounded before they are added.
 namespace qtrain::ops {
+
+float Scales::operator[](std::int64_t block) const {
+  return codes_ ? map_[codes_[block]] * absmax_[block / size_] + offset_ : absmax_[block];
+}
+
 namespace {
 
 using simd::Vec;

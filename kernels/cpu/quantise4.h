@@ -4,7 +4,7 @@
 #include "kernels/cpu/loops.h"
 #include "kernels/quantise.h"
 
-/// 4-bit blocks as CPU ops read them. Compiled without contraction: products are rounded before they are added.
+/// 4-bit blocks as CPU ops read them.
 namespace qtrain::ops {
 
 /// The scales of blocks.
@@ -20,9 +20,7 @@ class Scales {
     map_ = w.nested_map.as<float>();
     offset_ = *w.offset.as<float>();
   }
-  float operator[](std::int64_t block) const {
-    return codes_ ? map_[codes_[block]] * absmax_[block / size_] + offset_ : absmax_[block];
-  }
+  float operator[](std::int64_t block) const;
 
  private:
   const std::uint8_t* codes_ = nullptr;

@@ -4,8 +4,32 @@
 namespace qtrain::ops {
 namespace {
 
+using simd::Vec;
+
 /// Rows of W that are written down at a time: eight columns of a tile of C.
 constexpr std::int64_t kRows = 8;
+
+/// A row of W, as f32, with M rows of A: sums[i * kRows] = a_i . w, each in M or more independent chains.
+template <int M, class T>
+void dots(const T* a, const float* w, std::int64_t K, float* sums) {
+  constexpr int kChains = M == 1 ? 4 : 1, kStep = kChains * simd::kLanes<float>;
+  Vec<float> s[M][kChains] = {};
+  std::int64_t k = 0;
+  for (; k + kStep <= K; k += kStep)
+    for (int c = 0; c < kChains; ++c) {
+      const std::int64_t at = k + c * simd::kLanes<float>;
+      const Vec<float> v = simd::load<float>(w + at);
+      for (int i = 0; i < M; ++i) s[i][c] += v * simd::load<float>(a + i * K + at);
+    }
+  simd::each<float>(K - k, [&](std::int64_t j, auto lanes) {
+    const Vec<float> v = simd::load<float>(w + k + j, lanes);
+    for (int i = 0; i < M; ++i) s[i][0] += v * simd::load<float>(a + i * K + k + j, lanes);
+  });
+  for (int i = 0; i < M; ++i) {
+    for (int c = 1; c < kChains; ++c) s[i][0] += s[i][c];
+    sums[i * kRows] = simd::sum(s[i][0]);
+  }
+}
 
 template <class T>
 void multiply(Ctx& ctx, const Gemm4& g) {
@@ -22,7 +46,9 @@ void multiply(Ctx& ctx, const Gemm4& g) {
     float tile[Gemm4::kFewRows * kRows] = {};
     for (std::int64_t n = 0; n < count; ++n) {
       expand<float>(g.w, scales, (begin + n) * K, (begin + n + 1) * K, row);
-      for (std::int64_t m = 0; m < M; ++m) tile[m * kRows + n] = simd::dot<float>(a + m * K, row, K);
+      std::int64_t m = 0;
+      for (; m + 4 <= M; m += 4) dots<4>(a + m * K, row, K, tile + m * kRows + n);
+      for (; m < M; ++m) dots<1>(a + m * K, row, K, tile + m * kRows + n);
     }
     finish(plain, {.data = tile, .stride = kRows, .row = 0, .column = begin, .rows = M, .columns = count});
   });
