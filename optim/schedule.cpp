@@ -13,18 +13,18 @@
 namespace qtrain {
 namespace {
 
-constexpr std::array<std::string_view, 12> kNames{"linear",
-                                                  "cosine",
-                                                  "cosine_with_restarts",
-                                                  "polynomial",
-                                                  "constant",
-                                                  "constant_with_warmup",
-                                                  "inverse_sqrt",
-                                                  "reduce_lr_on_plateau",
-                                                  "cosine_with_min_lr",
-                                                  "cosine_warmup_with_min_lr",
-                                                  "warmup_stable_decay",
-                                                  "greedy"};
+constexpr std::array<std::string_view, 12> kScheduleNames{"linear",
+                                                          "cosine",
+                                                          "cosine_with_restarts",
+                                                          "polynomial",
+                                                          "constant",
+                                                          "constant_with_warmup",
+                                                          "inverse_sqrt",
+                                                          "reduce_lr_on_plateau",
+                                                          "cosine_with_min_lr",
+                                                          "cosine_warmup_with_min_lr",
+                                                          "warmup_stable_decay",
+                                                          "greedy"};
 constexpr std::array<std::string_view, 3> kRampNames{"linear", "cosine", "1-sqrt"};
 
 std::vector<std::string_view> arguments_of(ScheduleKind kind) {
@@ -43,10 +43,10 @@ std::vector<std::string_view> arguments_of(ScheduleKind kind) {
 }
 
 std::string_view name_of(ScheduleKind kind) {
-  return kNames[static_cast<std::size_t>(kind)];
+  return kScheduleNames[static_cast<std::size_t>(kind)];
 }
 
-[[noreturn]] void refuse(const std::string& cause, const std::string& remedy = {}) {
+[[noreturn]] void refuse_schedule(const std::string& cause, const std::string& remedy = {}) {
   fail(ErrorKind::usage, {.cause = cause, .place = "lr_scheduler_kwargs", .remedy = remedy});
 }
 
@@ -61,13 +61,13 @@ struct Kwargs {
   std::optional<double> number(const char* name) const {
     const Json* v = get(name);
     if (!v) return {};
-    if (!v->is_number()) refuse(fmt::format("{} must be a number, not {}", name, v->dump()));
+    if (!v->is_number()) refuse_schedule(fmt::format("{} must be a number, not {}", name, v->dump()));
     return v->get<double>();
   }
   std::optional<std::int64_t> steps(const char* name) const {
     const auto v = number(name);
     if (!v) return {};
-    if (*v < 0 || *v != std::floor(*v) || *v > 9e15) refuse(fmt::format("{} must be a number of steps", name));
+    if (*v < 0 || *v != std::floor(*v) || *v > 9e15) refuse_schedule(fmt::format("{} must be a number of steps", name));
     return static_cast<std::int64_t>(*v);
   }
   Ramp ramp(const char* name, Ramp otherwise) const {
@@ -76,7 +76,8 @@ struct Kwargs {
     const auto at =
         v->is_string() ? std::find(kRampNames.begin(), kRampNames.end(), v->get<std::string>()) : kRampNames.end();
     if (at == kRampNames.end())
-      refuse(fmt::format("{} is {}", name, v->dump()), fmt::format("choose one of {}", fmt::join(kRampNames, ", ")));
+      refuse_schedule(fmt::format("{} is {}", name, v->dump()),
+                      fmt::format("choose one of {}", fmt::join(kRampNames, ", ")));
     return static_cast<Ramp>(at - kRampNames.begin());
   }
 };
@@ -87,18 +88,18 @@ void check_names(ScheduleKind kind, const Json& kwargs) {
   const auto known = arguments_of(kind);
   for (const auto& [key, value] : kwargs.items())
     if (std::find(known.begin(), known.end(), key) == known.end())
-      refuse(fmt::format("schedule {} has no argument \"{}\"", name_of(kind), key),
-             known.empty() ? "it takes no arguments" : fmt::format("it takes {}", fmt::join(known, ", ")));
+      refuse_schedule(fmt::format("schedule {} has no argument \"{}\"", name_of(kind), key),
+                      known.empty() ? "it takes no arguments" : fmt::format("it takes {}", fmt::join(known, ", ")));
 }
 
 double minimum_factor(const Kwargs& kwargs, const ScheduleRequest& request) {
   const auto min_lr = kwargs.number("min_lr"), rate = kwargs.number("min_lr_rate");
-  if (min_lr && rate) refuse("min_lr and min_lr_rate are both given", "give one of them");
+  if (min_lr && rate) refuse_schedule("min_lr and min_lr_rate are both given", "give one of them");
   if (!min_lr && !rate)
-    refuse(fmt::format("schedule {} needs min_lr or min_lr_rate", name_of(request.kind)),
-           "for example {\"min_lr_rate\": 0.1}");
+    refuse_schedule(fmt::format("schedule {} needs min_lr or min_lr_rate", name_of(request.kind)),
+                    "for example {\"min_lr_rate\": 0.1}");
   if (rate) return *rate;
-  if (request.learning_rate <= 0) refuse("min_lr needs a learning_rate above 0");
+  if (request.learning_rate <= 0) refuse_schedule("min_lr needs a learning_rate above 0");
   return *min_lr / request.learning_rate;
 }
 
@@ -106,12 +107,13 @@ void set_polynomial(Schedule& s, const Kwargs& kwargs) {
   s.lr_end = kwargs.number("lr_end").value_or(1e-7);
   s.power = kwargs.number("power").value_or(1.0);
   if (!(s.learning_rate > s.lr_end))
-    refuse(fmt::format("lr_end ({}) must be smaller than learning_rate ({})", s.lr_end, s.learning_rate));
+    refuse_schedule(fmt::format("lr_end ({}) must be smaller than learning_rate ({})", s.lr_end, s.learning_rate));
 }
 
 void set_stable_decay(Schedule& s, const Kwargs& kwargs) {
   const auto decay = kwargs.steps("num_decay_steps");
-  if (!decay) refuse("schedule warmup_stable_decay needs num_decay_steps", "for example {\"num_decay_steps\": 100}");
+  if (!decay)
+    refuse_schedule("schedule warmup_stable_decay needs num_decay_steps", "for example {\"num_decay_steps\": 100}");
   s.decay_steps = *decay;
   s.stable_steps = kwargs.steps("num_stable_steps").value_or(s.total_steps - s.warmup_steps - s.decay_steps);
   s.warmup_ramp = kwargs.ramp("warmup_type", Ramp::linear);
@@ -196,7 +198,7 @@ double inverse_sqrt(const Schedule& s, std::int64_t step) {
 }  // namespace
 
 std::span<const std::string_view> schedule_names() {
-  return kNames;
+  return kScheduleNames;
 }
 
 Schedule make_schedule(const ScheduleRequest& request) {
@@ -207,7 +209,7 @@ Schedule make_schedule(const ScheduleRequest& request) {
     fail(ErrorKind::usage, {.cause = fmt::format("schedule {} follows a metric and is not available", name_of(s.kind)),
                             .place = "lr_scheduler_type",
                             .remedy = "choose cosine, linear or warmup_stable_decay"});
-  if (!request.kwargs.is_object()) refuse("must be an object");
+  if (!request.kwargs.is_object()) refuse_schedule("must be an object");
   check_names(s.kind, request.kwargs);
   const Kwargs kwargs{request.kwargs};
   if (s.kind != constant && s.kind != constant_with_warmup)
@@ -219,7 +221,7 @@ Schedule make_schedule(const ScheduleRequest& request) {
   if (s.kind == warmup_stable_decay) set_stable_decay(s, kwargs);
   if (s.kind == inverse_sqrt) {
     s.timescale = kwargs.steps("timescale").value_or(s.warmup_steps > 0 ? s.warmup_steps : 10'000);
-    if (s.timescale < 1) refuse("timescale must be at least 1");
+    if (s.timescale < 1) refuse_schedule("timescale must be at least 1");
   }
   return s;
 }

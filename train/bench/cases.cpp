@@ -24,9 +24,6 @@ double as_double(std::int64_t n) {
 double bytes_of(const Shape& shape, DType d) {
   return as_double(shape.numel()) * static_cast<double>(size_of(d));
 }
-Operand f32(const Shape& shape, Contents contents = Contents::random) {
-  return {shape, DType::f32, contents};
-}
 
 /// A decoder's dimensions.
 struct Model {

@@ -20,6 +20,9 @@ struct Operand {
   std::int64_t limit = 0;
   std::vector<double> values = {};  ///< with Contents::given, for u8, i32 and f64
 };
+inline Operand f32(const Shape& shape, Contents contents = Contents::random) {
+  return {shape, DType::f32, contents};
+}
 
 struct Case {
   std::string name;  ///< "swiglu/8192x3072"

@@ -17,10 +17,6 @@ using Tensors = std::span<const Tensor>;
 const Operand kControl{{3}, DType::f64, Contents::given, 0, {1e-6, 0.1, 0.001}};
 const Operand kFactor{{2}, DType::f64, Contents::given, 0, {1.0, 1.0}};
 
-Operand f32(const Shape& shape, Contents contents = Contents::random) {
-  return {shape, DType::f32, contents};
-}
-
 Operand table(Signedness sign) {
   const ops::CodeTable codes = ops::make_code_table(dynamic_map(sign));
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(&codes);

@@ -104,7 +104,7 @@ constexpr std::string_view kTransparent[] = {
     "peft_config",        "lora_config", "quantization_config", "bnb_config",  "model_init_kwargs", "training_args",
     "training_arguments", "sft_config",  "model_args",          "script_args", "data_args"};
 
-std::vector<std::string_view> present(const Json& document, const std::vector<std::string_view>& keys) {
+std::vector<std::string_view> keys_in(const Json& document, const std::vector<std::string_view>& keys) {
   std::vector<std::string_view> found;
   for (const auto key : keys)
     if (document.contains(std::string(key))) found.push_back(key);
@@ -220,7 +220,7 @@ const Dialect& detect_dialect(const Json& document, std::string_view name) {
   const Dialect* found = nullptr;
   std::string_view by;
   for (const Dialect& d : table()) {
-    const auto sure = present(document, d.sure);
+    const auto sure = keys_in(document, d.sure);
     if (sure.empty()) continue;
     if (found)
       fail(ErrorKind::usage,
@@ -234,7 +234,7 @@ const Dialect& detect_dialect(const Json& document, std::string_view name) {
   if (found) return *found;
   if (!document.contains("model_name_or_path"))
     for (const Dialect& d : table())
-      if (present(document, d.usual).size() >= 2) return d;
+      if (keys_in(document, d.usual).size() >= 2) return d;
   return table()[0];
 }
 
