@@ -13,6 +13,7 @@
 #include "data/tokenizer/sentencepiece_model.h"
 #include "data/tokenizer/tokenizer.h"
 #include "model/model_config.h"
+#include "quant/bnb.h"
 #include "quant/gguf_blocks.h"
 #include "tests/core/temp_folder.h"
 #include "train/config/config.h"
@@ -55,6 +56,30 @@ void safetensors(std::string_view bytes) {
   for (const auto& [name, tensor] : reader.tensors())
     sum += crc32(0, reinterpret_cast<const Bytef*>(tensor.data), static_cast<uInt>(tensor.bytes()));
   check(sum < ~std::uint64_t{0}, "never, but so the bytes are read");
+}
+
+/// Every matrix that claims to be quantised, to its last value.
+void quantised(std::string_view bytes) {
+  const OneFile file("model.safetensors", bytes);
+  const SafetensorsReader reader(file.path());
+  static Ctx ctx({}, MatmulPrecision::storage, 1);
+  constexpr std::int64_t kMost = 1 << 20;  // codes are half a byte: a file of this test has fewer values
+  for (const auto& [name, tensor] : reader.tensors()) {
+    const bool four = has_matrix4(reader, name), eight = !four && has_matrix8(reader, name);
+    if (!four && !eight) continue;
+    const Matrix4 m4 = four ? read_matrix4(reader, name) : Matrix4{};
+    const Matrix8 m8 = eight ? read_matrix8(reader, name) : Matrix8{};
+    const Shape shape = four ? m4.state.shape : m8.codes.shape;
+    check(shape.numel() <= kMost, "a matrix is larger than its file");
+    std::vector<float> values(static_cast<std::size_t>(shape.numel()));
+    const Tensor y = view_of(std::span(values), shape);
+    if (four) ops::dequantise4(ctx, {.y = y, .w = m4.blocks()});
+    if (eight) ops::dequantise_rows8(ctx, {.y = y, .codes = m8.codes, .scale = m8.scale});
+  }
+}
+
+void quantised_config(std::string_view bytes) {
+  if (const auto config = bnb_config(parse_json(bytes, "fuzz.json"), "fuzz.json")) bnb_config_json(*config);
 }
 
 /// What an import reads before it writes.
@@ -118,6 +143,8 @@ const std::vector<Target>& targets() {
        model_config,
        {"tests/golden/data/rope_llama3/config.json", "tests/golden/data/qwen2_window/config.json"}},
       {"safetensors", safetensors, {"tests/golden/data/lora_qwen3_rs/adapter/adapter_model.safetensors"}},
+      {"quantised", quantised, {"tests/quant/goldens/bnb_model_nf4/model.safetensors"}},
+      {"quantised_config", quantised_config, {"tests/quant/goldens/bnb_model_fp4/config.json"}},
       {"gguf",
        gguf,
        {"tests/train/goldens/gguf/smollm.gguf", "tests/train/goldens/gguf/spm.gguf",
