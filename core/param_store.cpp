@@ -9,13 +9,6 @@
 namespace qtrain {
 namespace {
 
-// FNV-1a: only has to tell the parameters of one model apart.
-std::uint64_t stream_of(std::string_view name) {
-  std::uint64_t h = 0xcbf29ce484222325u;
-  for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return h;
-}
-
 struct RandomPart {
   const ParamSpec& spec;
   std::uint64_t seed;
@@ -54,14 +47,14 @@ Param& ParamStore::declare(ParamSpec spec) {
   Param& p = params_.back();
   by_name_.emplace(p.spec.name, &p);
   p.value = values_.take(p.spec.dtype, p.spec.shape);
-  if (p.trained()) p.grad = grads_.take(p.spec.dtype, p.spec.shape);
+  if (p.trained()) p.grad = grads_.take(p.spec.grad_dtype.value_or(p.spec.dtype), p.spec.shape);
   return p;
 }
 
 void ParamStore::lay_out() {
   for (Param& p : params_) {
     p.value = values_.take(p.spec.dtype, p.spec.shape);
-    if (p.trained()) p.grad = grads_.take(p.spec.dtype, p.spec.shape);
+    if (p.trained()) p.grad = grads_.take(p.spec.grad_dtype.value_or(p.spec.dtype), p.spec.shape);
   }
 }
 

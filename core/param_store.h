@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -31,12 +32,13 @@ struct ParamSpec {
   Update update = Update::frozen;
   Decay decay = Decay::yes;
   Role role = Role::weight;
+  std::optional<DType> grad_dtype = {};  ///< if it is not that of the value
 };
 
 struct Param {
   ParamSpec spec;
   Tensor value;
-  Tensor grad;  ///< only if trained; same dtype as value
+  Tensor grad;  ///< only if trained
 
   bool trained() const { return spec.update == Update::trained; }
 };

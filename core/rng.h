@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <numbers>
+#include <string_view>
 
 namespace qtrain {
 
@@ -20,6 +21,13 @@ constexpr std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t s
     k1 += 0xBB67AE85u;
   }
   return c;
+}
+
+/// The stream of a name (FNV-1a): it only has to tell the parameters of one model apart.
+constexpr std::uint64_t stream_of(std::string_view name) {
+  std::uint64_t h = 0xcbf29ce484222325u;
+  for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return h;
 }
 
 /// Uniform in [0, 1) with 24 bits.

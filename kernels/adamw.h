@@ -22,14 +22,38 @@ struct AdamW8bit {
   ConstTensor grad, control, factor;
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = 0;
 };
+/// The same where param, m and v are bf16 and there is no more exact copy of them: m is rounded to the nearest, param
+/// and v up or down at random, so that they are right on average. grad is f32. Element i has word (i % 4) of
+/// philox(seed, stream, control[3] * 2^40 + (first + i) / 4), whose lower half decides on param and whose upper half on
+/// v; control f64 [4], the last is t; first is a multiple of 64.
+struct AdamWBf16 {
+  Tensor param, m, v;
+  ConstTensor grad, control, factor;
+  std::uint64_t seed = 0, stream = 0;
+  std::int64_t first = 0;
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = 0;
+};
 void run_cpu(Ctx&, const AdamW&);
 void run_cuda(Ctx&, const AdamW&);
 void run_cpu(Ctx&, const AdamW8bit&);
 void run_cuda(Ctx&, const AdamW8bit&);
+void run_cpu(Ctx&, const AdamWBf16&);
+void run_cuda(Ctx&, const AdamWBf16&);
+
+/// The counter of an update's words.
+constexpr std::uint64_t rounding_counter(double t, std::int64_t first) {
+  return (static_cast<std::uint64_t>(t) << 40) + static_cast<std::uint64_t>(first / 4);
+}
 
 inline void adamw(Ctx& ctx, const AdamW& a) {
   check(a.param.numel() == a.grad.numel() && a.m.numel() == a.grad.numel() && a.v.numel() == a.grad.numel(),
         "adamw: param, m, v and grad have the same length");
+  dispatch(ctx, a);
+}
+inline void adamw_bf16(Ctx& ctx, const AdamWBf16& a) {
+  const std::int64_t n = a.param.numel();
+  check(a.grad.numel() == n && a.m.numel() == n && a.v.numel() == n, "adamw_bf16: all tensors have the same length");
+  check(a.first % 64 == 0 && a.control.numel() == 4, "adamw_bf16: first is a multiple of 64, control has four numbers");
   dispatch(ctx, a);
 }
 inline void adamw_8bit(Ctx& ctx, const AdamW8bit& a) {

@@ -94,14 +94,15 @@ void Transformer::recompute_with(const RecomputeChoice& choice) {
 
 Param* Transformer::declare_weight(const std::string& name, Shape shape, Init init) {
   const bool wide = options_.activation_dtype == DType::f64;
-  const DType trained = wide ? DType::f64 : DType::f32;
+  const DType trained = wide ? DType::f64 : options_.trained_dtype;
   const DType frozen = wide ? DType::f64 : options_.weight_dtype;
   return &weights_.declare({.name = name,
                             .shape = shape,
                             .dtype = options_.base == Update::trained ? trained : frozen,
                             .init = init,
                             .update = options_.base,
-                            .decay = Decay::yes});
+                            .decay = Decay::yes,
+                            .grad_dtype = wide ? DType::f64 : DType::f32});
 }
 
 // Norm weights and biases: small, so kept in the precision of the sums; never decayed.

@@ -17,7 +17,8 @@ namespace qtrain {
 
 struct TransformerOptions {
   ModelConfig config;
-  DType weight_dtype = DType::f32;  ///< of frozen weights; trained ones are kept in f32 (f64 with f64)
+  DType weight_dtype = DType::f32;   ///< of frozen weights
+  DType trained_dtype = DType::f32;  ///< of trained ones (f64 with f64); norms and biases are f32, and so are gradients
   DType activation_dtype = DType::f32;
   Update base = Update::trained;  ///< frozen for adapter training and inference
   std::optional<LoraConfig> lora = {};

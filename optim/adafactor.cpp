@@ -18,9 +18,9 @@ class Adafactor final : public UpdateRule {
     return {{.name = "exp_avg_sq_row", .shape = {param.shape[0]}},
             {.name = "exp_avg_sq_col", .shape = {param.shape[1]}}};
   }
-  std::array<double, 3> control(double learning_rate, std::int64_t t) const override {
+  std::array<double, 4> control(double learning_rate, std::int64_t t) const override {
     constexpr double kDecayRate = -0.8;
-    return {learning_rate, 1 - std::pow(static_cast<double>(t), kDecayRate), 0};
+    return {learning_rate, 1 - std::pow(static_cast<double>(t), kDecayRate)};
   }
   void update(Ctx& ctx, const UpdatePart& part) const override {
     const bool matrix = part.state.size() == 2;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/rng.h"
 #include "optim/coded_state.h"
 #include "optim/rules.h"
 
@@ -16,9 +17,9 @@ class AdamW : public UpdateRule {
     return {{.name = "exp_avg", .shape = param.shape, .dtype = param.dtype},
             {.name = "exp_avg_sq", .shape = param.shape, .dtype = param.dtype}};
   }
-  std::array<double, 3> control(double learning_rate, std::int64_t t) const override {
+  std::array<double, 4> control(double learning_rate, std::int64_t t) const override {
     const auto steps = static_cast<double>(t);
-    return {learning_rate, 1 - std::pow(options_.beta1, steps), 1 - std::pow(options_.beta2, steps)};
+    return {learning_rate, 1 - std::pow(options_.beta1, steps), 1 - std::pow(options_.beta2, steps), steps};
   }
   void update(Ctx& ctx, const UpdatePart& part) const override {
     ops::adamw(ctx, {.param = part.param,
@@ -35,6 +36,29 @@ class AdamW : public UpdateRule {
 
  protected:
   OptimizerOptions options_;
+};
+
+/// Parameters in bf16 have their moments in bf16 too.
+class AdamWBf16 final : public AdamW {
+ public:
+  using AdamW::AdamW;
+
+  void update(Ctx& ctx, const UpdatePart& part) const override {
+    if (part.spec.dtype != DType::bf16) return AdamW::update(ctx, part);
+    ops::adamw_bf16(ctx, {.param = part.param,
+                          .m = part.state[0],
+                          .v = part.state[1],
+                          .grad = part.grad,
+                          .control = part.control,
+                          .factor = part.factor,
+                          .seed = options_.seed,
+                          .stream = stream_of(part.spec.name),
+                          .first = part.begin,
+                          .beta1 = options_.beta1,
+                          .beta2 = options_.beta2,
+                          .eps = options_.eps,
+                          .decay = decay(part.spec)});
+  }
 };
 
 class AdamW8bit final : public AdamW {
@@ -70,7 +94,8 @@ class AdamW8bit final : public AdamW {
 
 }  // namespace
 
-std::unique_ptr<UpdateRule> make_adamw(const OptimizerOptions& options, const OptimizerArguments&) {
+std::unique_ptr<UpdateRule> make_adamw(const OptimizerOptions& options, const OptimizerArguments& arguments) {
+  if (arguments.flag(kStochasticRounding, false)) return std::make_unique<AdamWBf16>(options);
   return std::make_unique<AdamW>(options);
 }
 std::unique_ptr<UpdateRule> make_adamw_8bit(const OptimizerOptions& options, const OptimizerArguments&) {

@@ -13,7 +13,7 @@ class Lion : public UpdateRule {
   std::vector<StateSpec> state_of(const ParamSpec& param) const override {
     return {{.name = "exp_avg", .shape = param.shape, .dtype = param.dtype}};
   }
-  std::array<double, 3> control(double learning_rate, std::int64_t) const override { return {learning_rate, 0, 0}; }
+  std::array<double, 4> control(double learning_rate, std::int64_t) const override { return {learning_rate}; }
   void update(Ctx& ctx, const UpdatePart& part) const override {
     ops::lion(ctx, {.param = part.param,
                     .m = part.state[0],

@@ -106,7 +106,7 @@ class Muon final : public UpdateRule {
     check(param.dtype == DType::f32, "muon: parameters are f32");
     return {{.name = "momentum_buffer", .shape = param.shape}};
   }
-  std::array<double, 3> control(double learning_rate, std::int64_t t) const override {
+  std::array<double, 4> control(double learning_rate, std::int64_t t) const override {
     return adamw_->control(learning_rate, t);
   }
   void update(Ctx& ctx, const UpdatePart& part) const override {

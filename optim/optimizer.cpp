@@ -32,7 +32,7 @@ void Optimizer::allocate(Ctx& ctx) {
 }
 
 void Optimizer::send(Ctx& ctx, const UpdateInput& input) {
-  const std::array<double, 3> control = rule_->control(input.learning_rate, updates() + 1);
+  const std::array<double, 4> control = rule_->control(input.learning_rate, updates() + 1);
   const double limits[] = {input.max_grad_norm, input.loss_scale};
   control_ = inputs_.put(std::span<const double>(control));
   limits_ = inputs_.put(std::span<const double>(limits));
@@ -53,6 +53,7 @@ void Optimizer::update_part(Ctx& ctx, const StatePiece& piece) {
   rule_->update(ctx, {.spec = p.spec,
                       .param = part(p.value),
                       .grad = part(p.grad),
+                      .begin = piece.begin,
                       .state = piece.state,
                       .control = control_,
                       .factor = factor_.all()});

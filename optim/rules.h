@@ -6,7 +6,9 @@
 /// One function for each rule of the table; `arguments` are known to be those that it takes.
 namespace qtrain {
 
-/// exp_avg and exp_avg_sq, in the parameter's dtype.
+inline constexpr std::string_view kStochasticRounding = "stochastic_rounding";
+
+/// exp_avg and exp_avg_sq, in the parameter's dtype. Argument: stochastic_rounding, for parameters in bf16.
 std::unique_ptr<UpdateRule> make_adamw(const OptimizerOptions& options, const OptimizerArguments& arguments);
 /// The same in 8 bits with exp_avg_absmax and exp_avg_sq_absmax, but for what `keeps_f32`.
 std::unique_ptr<UpdateRule> make_adamw_8bit(const OptimizerOptions& options, const OptimizerArguments& arguments);

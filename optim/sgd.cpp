@@ -23,8 +23,8 @@ class Sgd final : public UpdateRule {
     if (momentum_ == 0) return {};
     return {{.name = "momentum_buffer", .shape = param.shape, .dtype = param.dtype}};
   }
-  std::array<double, 3> control(double learning_rate, std::int64_t t) const override {
-    return {learning_rate, t == 1 ? 1 : 1 - dampening_, 0};
+  std::array<double, 4> control(double learning_rate, std::int64_t t) const override {
+    return {learning_rate, t == 1 ? 1 : 1 - dampening_};
   }
   void update(Ctx& ctx, const UpdatePart& part) const override {
     ops::sgd(ctx, {.param = part.param,

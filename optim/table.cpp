@@ -25,7 +25,7 @@ struct NamedRule {
 };
 
 constexpr NamedRule kRules[] = {
-    {"adamw", make_adamw},
+    {"adamw", make_adamw, {kStochasticRounding}},
     {"adamw_8bit", make_adamw_8bit},
     {"lion", make_lion},
     {"lion_8bit", make_lion_8bit},
@@ -105,6 +105,17 @@ const NamedOptimizer* find_optimizer(std::string_view name) {
   for (const NamedOptimizer& o : kOptimizers)
     if (o.name == name) return &o;
   return nullptr;
+}
+
+bool trains_bf16(const OptimizerOptions& options) {
+  const NamedOptimizer* optimizer = find_optimizer(options.name);
+  return optimizer && optimizer->rule == "adamw" &&
+         OptimizerArguments(options.arguments).flag(kStochasticRounding, false);
+}
+
+std::string optimizer_identity(const OptimizerOptions& options) {
+  const std::string rule(find_optimizer(options.name)->rule);
+  return trains_bf16(options) ? rule + " in bfloat16" : rule;
 }
 
 std::unique_ptr<UpdateRule> make_rule(const OptimizerOptions& options) {

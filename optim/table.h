@@ -15,6 +15,7 @@ struct OptimizerOptions {
   std::string name = "adamw_torch_fused";  ///< a value of `optim`
   std::string arguments = {};              ///< `optim_args`
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+  std::uint64_t seed = 0;  ///< of stochastic rounding
 };
 
 /// A value of `optim`, as transformers names it (and two names that it had, and muon).
@@ -30,6 +31,12 @@ std::span<const std::string_view> optimizer_names();
 std::vector<std::string_view> available_optimizers();
 /// Null for an unknown name.
 const NamedOptimizer* find_optimizer(std::string_view name);
+
+/// Whether weights are to be bf16, without a more exact copy: AdamW with stochastic rounding.
+bool trains_bf16(const OptimizerOptions& options);
+
+/// What a checkpoint's state fits to: the rule, and the dtype of weights where it is not f32.
+std::string optimizer_identity(const OptimizerOptions& options);
 
 /// Errors: ErrorKind::usage, for a name that is not here (with those that are) and arguments that it does not take.
 std::unique_ptr<UpdateRule> make_rule(const OptimizerOptions& options);

@@ -247,6 +247,7 @@ ModelRequest training_request(const Config& config) {
   const bool adapter = r.adapter || r.lora;
   r.base = adapter ? Update::frozen : Update::trained;
   r.adapter_update = Update::trained;
+  if (trains_bf16(optimizer_options(config.training))) r.trained_dtype = DType::bf16;
   return r;
 }
 
@@ -262,6 +263,7 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
   setup.random_init = request.random_init || !fs::is_directory(path) || !has_weights(path);
   setup.saved_dtype = request.dtype == "auto" ? o.config.dtype : dtype_named(request.dtype);
   o.weight_dtype = memory_dtype(request, o);
+  o.trained_dtype = request.trained_dtype;
   if (request.adapter) {
     setup.adapter = *request.adapter;
     o.lora = load_lora_config(*setup.adapter);

@@ -79,6 +79,7 @@ struct ModelRequest {
   std::optional<std::string> adapter;
   std::optional<LoraConfig> lora;  ///< a new adapter
   Update base = Update::frozen, adapter_update = Update::frozen;
+  DType trained_dtype = DType::f32;  ///< of the base model's weights, if trained
   std::string recompute = "none";
   bool random_init = false;
 };

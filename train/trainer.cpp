@@ -137,7 +137,7 @@ Json Trainer::identity() const {
           {"per_device_train_batch_size", t_.per_device_train_batch_size},
           {"gradient_accumulation_steps", t_.gradient_accumulation_steps},
           {"training data", fmt::format("{:016x}", data_->train.fingerprint())},
-          {"optim", std::string(find_optimizer(t_.optim)->rule)},
+          {"optim", optimizer_identity(optimizer_options(t_))},
           {"train_sampling_strategy", std::string(name_of_enum(t_.train_sampling_strategy))},
           {"model", fmt::format("{} {}x{} vocabulary {}", c.model_type, c.layers, c.hidden_size, c.vocab_size)}};
   if (const auto& lora = setup_.model->options().lora) {

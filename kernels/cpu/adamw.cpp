@@ -1,6 +1,7 @@
 #include "kernels/adamw.h"
 
 #include "kernels/cpu/optimizer_loops.h"
+#include "kernels/cpu/philox_lanes.h"
 
 namespace qtrain::ops {
 namespace {
@@ -40,7 +41,52 @@ void step(Ctx& ctx, const AdamW& a) {
   update_elements(ctx, a.param.numel(), arrays, AdamWStep<A>(a));
 }
 
+/// bf16 of eight values, up or down by 16 random bits each. What is not finite stays so.
+__m128i narrow_at_random(Vec<float> v, __m256i random) {
+  const __m256i bits = _mm256_castps_si256(v), exponent = _mm256_set1_epi32(0x7f800000);
+  const __m256i finite = _mm256_cmpgt_epi32(exponent, _mm256_and_si256(bits, exponent));
+  const __m256i high = _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_and_si256(random, finite)), 16);
+  return _mm_packus_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1));
+}
+
+void store_bits(Bf16* p, __m128i bits, auto lanes) {
+  Bf16 part[simd::kLanes<float>];
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(part), bits);
+  std::copy_n(part, static_cast<int>(lanes), p);
+}
+
+/// At most kPhiloxWords elements from `i` on.
+struct RoundedPart {
+  std::int64_t i, count;
+  const std::uint32_t* words;
+};
+void step_rounded(const AdamWBf16& a, const AdamWStep<float>& step, const RoundedPart& part) {
+  Bf16 *param = a.param.as<Bf16>() + part.i, *m = a.m.as<Bf16>() + part.i, *v = a.v.as<Bf16>() + part.i;
+  const float* grad = a.grad.as<float>() + part.i;
+  simd::each<float>(part.count, [&](std::int64_t j, auto lanes) {
+    Lanes<float, 2> state{simd::load<float>(m + j, lanes), simd::load<float>(v + j, lanes)};
+    const Vec<float> p = step(simd::load<float>(param + j, lanes), simd::load<float>(grad + j, lanes), state);
+    const __m256i random = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(part.words + j));
+    store_bits(param + j, narrow_at_random(p, _mm256_and_si256(random, _mm256_set1_epi32(0xffff))), lanes);
+    simd::store<float>(m + j, state[0], lanes);
+    store_bits(v + j, narrow_at_random(state[1], _mm256_srli_epi32(random, 16)), lanes);
+  });
+}
+
 }  // namespace
+
+void run_cpu(Ctx& ctx, const AdamWBf16& a) {
+  if (a.factor.as<double>()[1] == 0) return;
+  const AdamWStep<float> step(a);
+  const double t = a.control.as<double>()[3];
+  for_ranges(ctx, a.param.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    std::uint32_t words[simd::kPhiloxWords];
+    for (std::int64_t i = begin; i < end; i += simd::kPhiloxWords) {
+      simd::philox_lanes(a.seed, a.stream, rounding_counter(t, a.first + i), words);
+      step_rounded(a, step, {i, std::min<std::int64_t>(simd::kPhiloxWords, end - i), words});
+    }
+  });
+}
 
 void run_cpu(Ctx& ctx, const AdamW& a) {
   if (a.factor.as<double>()[1] == 0) return;

@@ -1,5 +1,6 @@
 #include "kernels/adamw.h"
 
+#include "core/rng.h"
 #include "kernels/cuda/optimizer_loops.cuh"
 
 namespace qtrain::ops {
@@ -47,7 +48,58 @@ AdamWRule rule_of(const Args& a) {
           .decay = a.decay};
 }
 
+/// bf16 of x, up or down by 16 random bits. What is not finite stays so.
+__device__ __forceinline__ Bf16 narrow_at_random(float x, std::uint32_t random) {
+  const std::uint32_t bits = __float_as_uint(x);
+  Bf16 y;
+  y.bits = static_cast<std::uint16_t>(((bits & 0x7f800000u) == 0x7f800000u ? bits : bits + random) >> 16);
+  return y;
+}
+
+struct RoundedUpdate {
+  Bf16 *param, *m, *v;
+  const float* grad;
+  std::uint64_t seed, stream;
+  std::int64_t first;
+  AdamWRule rule;
+
+  template <int N>
+  __device__ void at(std::int64_t i) const {
+    if (rule.factor[1] == 0) return;
+    const AdamWRule::Step step = rule.step();
+    const auto words = philox(seed, stream, rounding_counter(rule.control[3], first + i));
+    float g[N], mean[N];
+    Pack<Bf16, N> p = load_pack<N>(param + i), square = load_pack<N>(v + i);
+    load_floats(g, grad + i);
+    load_floats(mean, m + i);
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      const std::uint32_t word = words[static_cast<std::size_t>(N == 4 ? j : i % 4)];
+      float state[2] = {mean[j], to_float(square.v[j])};
+      p.v[j] = narrow_at_random(step(to_float(p.v[j]), g[j], state), word & 0xffffu);
+      mean[j] = state[0];
+      square.v[j] = narrow_at_random(state[1], word >> 16);
+    }
+    store_pack<N>(param + i, p);
+    store_pack<N>(v + i, square);
+    Target<Bf16>{m}.put_pack<N>(i, mean);
+  }
+};
+
 }  // namespace
+
+void run_cuda(Ctx& ctx, const AdamWBf16& a) {
+  const RoundedUpdate body{.param = a.param.as<Bf16>(),
+                           .m = a.m.as<Bf16>(),
+                           .v = a.v.as<Bf16>(),
+                           .grad = a.grad.as<float>(),
+                           .seed = a.seed,
+                           .stream = a.stream,
+                           .first = a.first,
+                           .rule = rule_of(a)};
+  dispatch_packs<float>(aligned<float>(body.param, body.m, body.v, body.grad),
+                        [&]<int N>() { launch_elements<N>(ctx, "adamw_bf16", a.param.numel(), body); });
+}
 
 void run_cuda(Ctx& ctx, const AdamW& a) {
   const ElementUpdate<AdamWRule> update{

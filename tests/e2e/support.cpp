@@ -200,10 +200,12 @@ void expect_estimates_to_hold(const std::string& device) {
   const Json evaluated{{"eval_dataset_name", rows}, {"eval_strategy", "steps"}, {"eval_steps", 1}};
   Json adapter{{"use_peft", true}, {"lora_r", 4}, {"lora_dropout", 0.1}, {"lora_target_modules", "all-linear"}};
   Json narrow_adapter = adapter;
+  const Json rounded{{"optim_args", "stochastic_rounding=true"}, {"gradient_checkpointing", "selective"}};
   narrow_adapter.update({{"bf16", true}, {"dtype", "bfloat16"}, {"gradient_checkpointing", "auto"}});
   adapter.update(evaluated);
   for (const Json& kind : std::vector<Json>{{{"packing", true}},
                                             {{"bf16", true}, {"gradient_checkpointing", "selective"}},
+                                            rounded,
                                             {{"gradient_checkpointing", true}, {"optim", "adamw_8bit"}},
                                             {{"gradient_checkpointing", "blocks:2"}, {"optim", "muon"}},
                                             evaluated,

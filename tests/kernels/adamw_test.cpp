@@ -78,6 +78,76 @@ TEST(AdamW, LeavesAStepOutThatIsNotApplied) {
   EXPECT_EQ(after.v.bytes(), before.v.bytes());
 }
 
+State as_bf16(State s) {
+  for (Array* a : {&s.param, &s.m, &s.v}) *a = a->as(DType::bf16);
+  return s;
+}
+void step_rounded(Ctx& ctx, State& s, double t, std::int64_t first = 0) {
+  Array control = scalars({kRate, 1 - std::pow(kBeta1, kStep), 1 - std::pow(kBeta2, kStep), t});
+  Array factor = scalars({kClip, 1});
+  ops::adamw_bf16(ctx, {.param = s.param,
+                        .m = s.m,
+                        .v = s.v,
+                        .grad = s.grad,
+                        .control = control,
+                        .factor = factor,
+                        .seed = 7,
+                        .stream = 9,
+                        .first = first,
+                        .beta1 = kBeta1,
+                        .beta2 = kBeta2,
+                        .eps = kEps,
+                        .decay = kDecay});
+}
+
+TEST(AdamWBf16, RoundsUpOrDownAndIsRightOnAverage) {
+  constexpr std::int64_t n = 1003;
+  constexpr int kTimes = 400;
+  Ctx ctx;
+  const State start = as_bf16(state_of(DType::f32, n));
+  State exact = start;
+  for (Array* a : {&exact.param, &exact.m, &exact.v}) *a = a->as(DType::f32);
+  step(ctx, exact);
+  std::vector<double> mean(n);
+  for (int t = 0; t < kTimes; ++t) {
+    State s = start;
+    step_rounded(ctx, s, t);
+    for (std::int64_t i = 0; i < n; ++i) {
+      const double p = exact.param.get(i), v = exact.v.get(i);
+      ASSERT_LT(std::abs(s.param.get(i) - p), std::abs(p) * 0x1p-7 + 1e-30) << i;
+      ASSERT_LT(std::abs(s.v.get(i) - v), v * 0x1p-7 + 1e-30) << i;
+      ASSERT_EQ(s.m.get(i), static_cast<double>(Bf16(static_cast<float>(exact.m.get(i)))));
+      mean[static_cast<std::size_t>(i)] += s.param.get(i) / kTimes;
+    }
+  }
+  // Each value is uniform within one step of bf16, 2^-7 of it at most: the mean of 400 is off by 0.5 / 20 of a step.
+  double sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double off =
+        (mean[static_cast<std::size_t>(i)] - exact.param.get(i)) / (std::abs(exact.param.get(i)) * 0x1p-7);
+    EXPECT_LT(std::abs(off), 5 * 0.5 / 20) << i;
+    sum += off;
+  }
+  EXPECT_LT(std::abs(sum / n), 5 * 0.5 / 20 / std::sqrt(1.0 * n));
+}
+
+TEST(AdamWBf16, PartsHaveTheBitsOfTheWhole) {
+  constexpr std::int64_t n = 4000, kFirst = 1024;
+  Ctx ctx;
+  State whole = as_bf16(state_of(DType::f32, n)), part = whole;
+  for (Array State::*member : {&State::param, &State::m, &State::v, &State::grad}) {
+    Array tail((part.*member).dtype(), {n - kFirst});
+    for (std::int64_t i = kFirst; i < n; ++i) tail.set(i - kFirst, (part.*member).get(i));
+    part.*member = tail;
+  }
+  step_rounded(ctx, whole, 3);
+  step_rounded(ctx, part, 3, kFirst);
+  for (std::int64_t i = kFirst; i < n; ++i) {
+    ASSERT_EQ(part.param.get(i - kFirst), whole.param.get(i)) << i;
+    ASSERT_EQ(part.v.get(i - kFirst), whole.v.get(i)) << i;
+  }
+}
+
 std::vector<double> clipped(double loss, double squares, double max_norm, double loss_scale) {
   Ctx ctx;
   Array factor = scalars({-1, -1}), sums = scalars({loss, squares}), limits = scalars({max_norm, loss_scale});

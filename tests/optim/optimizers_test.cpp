@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 const std::string kGoldens = QTRAIN_SOURCE_DIR "/tests/optim/goldens/optimizers";
 
-Shape shape_of(const Json& extents) {
+Shape extents_of(const Json& extents) {
   return extents.size() == 1 ? Shape(extents[0].get<int>()) : Shape(extents[0].get<int>(), extents[1].get<int>());
 }
 
@@ -43,7 +43,7 @@ class GoldenRun {
   GoldenRun(const Json& settings, const Json& golden) : settings_(settings), golden_(golden) {
     for (const auto& [name, shape] : golden["shapes"].items())
       params_.push_back(&store_.declare({.name = name,
-                                         .shape = shape_of(shape),
+                                         .shape = extents_of(shape),
                                          .update = Update::trained,
                                          .decay = shape.size() == 2 ? Decay::yes : Decay::no,
                                          .role = name == "table" ? Role::embedding : Role::weight}));

@@ -26,8 +26,8 @@ Operand table(Signedness sign) {
 /// Bytes of a value's code, read and written, with its share of the scale.
 constexpr double kCodedBytes = 2 * (1 + 4.0 / static_cast<double>(ops::kCodeBlock));
 
-// 4 bytes of the gradient, 8 of each value that is read and written.
-void add_in_f32(std::vector<Case>& cases, std::int64_t n) {
+// 4 bytes of the gradient, 8 of each value that is read and written; half of that in bf16.
+void add_adamw(std::vector<Case>& cases, std::int64_t n) {
   const Operand x = f32({n}), squares = f32({n}, Contents::positive);
   const auto size = static_cast<double>(n);
   cases.push_back(
@@ -40,6 +40,23 @@ void add_in_f32(std::vector<Case>& cases, std::int64_t n) {
                  {.param = t[0], .m = t[1], .v = t[2], .grad = t[3], .control = t[4], .factor = t[5], .decay = 0.01});
            },
        .bytes = 28 * size});
+  const Operand half{{n}, DType::bf16}, half_squares{{n}, DType::bf16, Contents::positive};
+  const Operand with_step{{4}, DType::f64, Contents::given, 0, {1e-6, 0.1, 0.001, 1.0}};
+  cases.push_back(
+      {.name = fmt::format("adamw_bf16/{}", n),
+       .operands = {half, half, half_squares, x, with_step, kFactor},
+       .run =
+           [](Ctx& ctx, Tensors t) {
+             ops::adamw_bf16(
+                 ctx,
+                 {.param = t[0], .m = t[1], .v = t[2], .grad = t[3], .control = t[4], .factor = t[5], .decay = 0.01});
+           },
+       .bytes = 16 * size});
+}
+
+void add_one_state(std::vector<Case>& cases, std::int64_t n) {
+  const Operand x = f32({n});
+  const auto size = static_cast<double>(n);
   cases.push_back(
       {.name = fmt::format("lion/{}", n),
        .operands = {x, x, x, kControl, kFactor},
@@ -132,7 +149,8 @@ void add_of_matrices(std::vector<Case>& cases, const Shape& matrix) {
 void add_optimizers(std::vector<Case>& cases, const Sizes& s) {
   constexpr std::int64_t kWidth = 4096, kNarrow = 8;
   const std::int64_t width = s.parameters >= kWidth * kWidth ? kWidth : kNarrow;
-  add_in_f32(cases, s.parameters);
+  add_adamw(cases, s.parameters);
+  add_one_state(cases, s.parameters);
   add_coded(cases, s.parameters);
   add_of_matrices(cases, {s.parameters / width, width});
 }

@@ -152,7 +152,12 @@ void check_schedule(Checks& c) {
 void check_optimizer(Checks& c) {
   const OptimizerOptions options = optimizer_options(c.config.value.training);
   try {
-    if (find_optimizer(options.name)->rule != "") make_rule(options);
+    if (find_optimizer(options.name)->rule.empty()) return;
+    make_rule(options);
+    const Config& config = c.config.value;
+    c.require(!trains_bf16(options) || !(config.lora.use_peft || config.model.adapter_name_or_path), "optim_args",
+              "stochastic_rounding is about trained weights in bfloat16, and an adapter is float32",
+              "leave it out, or train all weights (use_peft false)");
   } catch (const Error& e) {  // adds the place
     ErrorText text = e.text();
     text.cause = text.place + ": " + text.cause;
@@ -198,7 +203,7 @@ std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
   if (c.run.device == DeviceChoice::cuda)
     need(cuda_problem().empty(), "device", "device cuda: " + cuda_problem(), "set device to cpu or auto");
   need(c.run.nproc == 1, "nproc", "more than one process is not available yet", "set nproc to 1");
-  need(find_optimizer(c.training.optim)->rule != "", "optim",
+  need(!find_optimizer(c.training.optim)->rule.empty(), "optim",
        fmt::format("optim \"{}\" is not available", c.training.optim),
        fmt::format("use one of {}", fmt::join(available_optimizers(), ", ")));
   need(c.data.truncation_mode == TruncationMode::keep_start, "truncation_mode",
@@ -215,7 +220,8 @@ OptimizerOptions optimizer_options(const TrainingSection& t) {
           .beta1 = t.adam_beta1,
           .beta2 = t.adam_beta2,
           .eps = t.adam_epsilon,
-          .weight_decay = t.weight_decay};
+          .weight_decay = t.weight_decay,
+          .seed = static_cast<std::uint64_t>(t.seed)};
 }
 
 std::int64_t warmup_steps(const TrainingSection& t, std::int64_t max_steps) {
