@@ -65,17 +65,25 @@ struct Direction {
   const float* columns;  ///< [width], 1 / sqrt of the state
   float scale;           ///< of gradients
 
-  float factor(std::int64_t r) const { return row ? scale / std::sqrt(row[r] / mean) : scale; }
-  Vec<float> at(std::int64_t r, std::int64_t i, auto lanes) const {
-    return simd::load<float>(grad + r * width + i, lanes) * factor(r) * simd::load<float>(columns + i, lanes);
+  struct Row {
+    const float *grad, *columns;
+    float factor;
+
+    Vec<float> at(std::int64_t i, auto lanes) const {
+      return simd::load<float>(grad + i, lanes) * factor * simd::load<float>(columns + i, lanes);
+    }
+  };
+  Row row_at(std::int64_t r) const {
+    return {grad + r * width, columns, row ? scale / std::sqrt(row[r] / mean) : scale};
   }
 };
 
 double squares_of_row(const Direction& d, std::int64_t r) {
   Vec<double> sum{};
+  const Direction::Row row = d.row_at(r);
   simd::each<float>(d.width, [&](std::int64_t i, auto lanes) {
     float u[simd::kLanes<float>];
-    simd::store<float>(u, d.at(r, i, lanes));
+    simd::store<float>(u, row.at(i, lanes));
     for (int half = 0; half < simd::kLanes<float>; half += simd::kLanes<double>) {
       const Vec<double> v = simd::load<double>(u + half);
       sum += v * v;
@@ -84,14 +92,17 @@ double squares_of_row(const Direction& d, std::int64_t r) {
   return simd::sum(sum);
 }
 
-/// The workspace: columns [width] of a Direction, then a sum for each row.
+/// The workspace: columns [width] of a Direction, then a sum for each task, which has `grain` rows.
 struct Work {
+  std::int64_t grain, tasks;
   float* columns;
   double* sums;
 
   Work(Ctx& ctx, std::int64_t rows, std::int64_t width) {
+    grain = std::max<std::int64_t>(kGrain / width, 1);
+    tasks = ceil_div(rows, grain);
     const std::int64_t even = ceil_div(width, std::int64_t{2}) * 2;
-    check(static_cast<std::size_t>(even) * sizeof(float) + static_cast<std::size_t>(rows) * sizeof(double) <=
+    check(static_cast<std::size_t>(even) * sizeof(float) + static_cast<std::size_t>(tasks) * sizeof(double) <=
               Ctx::kWorkspaceBytes,
           "adafactor: a parameter is too large for the workspace");
     columns = reinterpret_cast<float*>(ctx.workspace(0).data());
@@ -115,20 +126,24 @@ void move_square(const Adafactor& a) {
   }
 }
 
-void apply(Ctx& ctx, const Adafactor& a, const Direction& d, double* sums) {
+void apply(Ctx& ctx, const Adafactor& a, const Direction& d, const Work& work) {
   const Numbers n(a);
-  for_rows(ctx, d.rows, d.width, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) sums[r] = squares_of_row(d, r);
+  for_ranges(ctx, d.rows, work.grain, [&](std::int64_t begin, std::int64_t end) {
+    double sum = 0;
+    for (std::int64_t r = begin; r < end; ++r) sum += squares_of_row(d, r);
+    work.sums[begin / work.grain] = sum;
   });
-  const double rms = std::sqrt(sum_of(sums, d.rows) / static_cast<double>(a.param.numel()));
+  const double rms = std::sqrt(sum_of(work.sums, work.tasks) / static_cast<double>(a.param.numel()));
   const float rate = n.rate / static_cast<float>(std::max(1.0, rms / a.clip));
   float* param = a.param.as<float>();
-  for_rows(ctx, d.rows, d.width, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r)
+  for_ranges(ctx, d.rows, work.grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const Direction::Row row = d.row_at(r);
       simd::each<float>(d.width, [&](std::int64_t i, auto lanes) {
         float* p = param + r * d.width + i;
-        simd::store<float>(p, simd::load<float>(p, lanes) * n.keep - d.at(r, i, lanes) * rate, lanes);
+        simd::store<float>(p, simd::load<float>(p, lanes) * n.keep - row.at(i, lanes) * rate, lanes);
       });
+    }
   });
 }
 
@@ -153,7 +168,7 @@ void run_cpu(Ctx& ctx, const Adafactor& a) {
                             .mean = row ? static_cast<float>(sum_of(row, rows) / static_cast<double>(rows)) : 1,
                             .columns = work.columns,
                             .scale = Numbers(a).scale};
-  apply(ctx, a, direction, work.sums);
+  apply(ctx, a, direction, work);
 }
 
 }  // namespace qtrain::ops

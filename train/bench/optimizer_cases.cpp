@@ -147,7 +147,7 @@ void add_of_matrices(std::vector<Case>& cases, const Shape& matrix) {
 }  // namespace
 
 void add_optimizers(std::vector<Case>& cases, const Sizes& s) {
-  constexpr std::int64_t kWidth = 4096, kNarrow = 8;
+  constexpr std::int64_t kWidth = 1024, kNarrow = 8;
   const std::int64_t width = s.parameters >= kWidth * kWidth ? kWidth : kNarrow;
   add_adamw(cases, s.parameters);
   add_one_state(cases, s.parameters);
