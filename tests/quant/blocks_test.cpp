@@ -87,6 +87,13 @@ TEST_P(FourBits, ZerosSubnormalsAndHugeValuesAreTheReferences) {
                              1);
 }
 
+/// Full blocks are multiplied by the inverse of the scale, a short one is divided.
+TEST_P(FourBits, ValuesBetweenCodesAreTheReferences) {
+  const std::string what = std::string("midpoints.") + name();
+  expect_quantised_as_golden({.name = what, .x = golden_blocks().at(what + ".x"), .type = GetParam(), .blocksize = 32},
+                             1);
+}
+
 TEST_P(FourBits, EveryDtypeIsTheReferences) {
   for (const char* dtype : {"f32", "bf16", "f16"}) {
     const std::string what = std::string("small.") + name() + "." + dtype;

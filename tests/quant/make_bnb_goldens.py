@@ -49,6 +49,18 @@ def special():
     return torch.cat([x.flatten(), torch.zeros(7)])  # the last block is short and zero
 
 
+def midpoints(quant_type):
+    """A full block of 32 and a short one whose codes depend on whether values are divided by the scale or multiplied by
+    its inverse."""
+    code = F.get_4bit_type(quant_type, device="cpu").sort().values
+    bounds = (code[1:] + code[:-1]) / 2
+    for seed in range(10000):
+        scale = torch.rand(1, generator=torch.Generator().manual_seed(seed)) + 0.1
+        x = torch.cat([bounds * scale, scale])
+        if not torch.equal(torch.bucketize(x / scale, bounds), torch.bucketize(x * (1 / scale), bounds)):
+            return torch.cat([x, -x, x])
+
+
 def store(out, name, x, blocksize, quant_type, nested, keep):
     codes, state = F.quantize_4bit(x, blocksize=blocksize, quant_type=quant_type, compress_statistics=nested)
     if keep:
@@ -69,6 +81,7 @@ def tensors():
     for quant_type in ("nf4", "fp4"):
         out[f"map.{quant_type}"] = F.get_4bit_type(quant_type, device="cpu")
         store(out, f"special.{quant_type}", special(), 64, quant_type, False, True)
+        store(out, f"midpoints.{quant_type}", midpoints(quant_type), 32, quant_type, False, True)
         for label, dtype in DTYPES.items():
             store(out, f"small.{quant_type}.{label}", uniform(333).to(dtype), 32, quant_type, False, True)
         for blocksize in (32, 64, 128, 256, 512, 1024, 2048, 4096):
