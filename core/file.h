@@ -23,6 +23,9 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return bytes_; }
   std::string_view text() const { return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()}; }
+  /// Gives back the memory behind a part that has been read; reading it again reads the file again. Bytes that are not
+  /// of this file are left alone.
+  void release(std::span<const std::byte> part) const;
 
  private:
   std::span<const std::byte> bytes_;

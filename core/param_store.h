@@ -41,6 +41,8 @@ struct Param {
   Tensor grad;  ///< only if trained
 
   bool trained() const { return spec.update == Update::trained; }
+  /// Where its gradient is added: nowhere if it is frozen.
+  Sink grad_sink() const { return trained() ? accumulate(grad) : discard(); }
 };
 
 /// Named slices of contiguous slabs. Optimizer, gradient reduction and checkpoints iterate it and know no model; an

@@ -26,6 +26,10 @@ class SafetensorsReader {
   /// reads (F8_E4M3, U32, ...) are refused on use; `tensors` leaves them out.
   ConstTensor at(const std::string& name) const;
   const std::map<std::string, ConstTensor>& tensors() const { return tensors_; }
+  /// Gives back the memory behind a tensor that has been read; it may be read again.
+  void release(ConstTensor tensor) const {
+    for (const MappedFile& file : files_) file.release({tensor.data, tensor.bytes()});
+  }
   /// Tensors that `at` refuses, with the reason.
   const std::map<std::string, std::string>& unusable() const { return unusable_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }

@@ -27,6 +27,10 @@ constexpr std::size_t size_of(DType d) {
   }
 }
 
+constexpr bool is_float(DType d) {
+  return d == DType::f64 || d == DType::f32 || d == DType::f16 || d == DType::bf16;
+}
+
 /// "float32", "bfloat16", ...: as in a Hugging Face config.json.
 std::string_view name_of(DType d);
 /// Inverse of name_of, also taking "fp32", "bf16", "torch.bfloat16", ...; a usage error for anything else.

@@ -151,6 +151,7 @@ Activations lay_out_activations(ActivationArenas& arenas, const ActivationPlan& 
     const std::int64_t widest = std::max({c.hidden_size, c.intermediate_size, c.heads * c.head_dim});
     a.scratch = arena.take(plan.dtype, {projection_scratch(size.tokens, widest, plan.lora_rank, plan.lora_dropout)});
   }
+  if (plan.dense.elements > 0) a.dense = arena.take(plan.dense.dtype, {plan.dense.elements});
   if (pass == Pass::train) b.add_grads(a);
   const std::size_t before = arena.used();
   b.add_head(a, pass, size.targets);

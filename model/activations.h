@@ -29,9 +29,16 @@ struct PlannedPass {
   BatchSize largest;
 };
 
-/// Bytes of the memory that passes share, how many of them the loss head takes, and those of pinned memory.
+/// Bytes of the memory that passes share, how many of them the loss head and the dense form of a quantised weight take,
+/// and those of pinned memory.
 struct ActivationBytes {
-  std::size_t total = 0, head = 0, pinned = 0;
+  std::size_t total = 0, head = 0, dense = 0, pinned = 0;
+};
+
+/// The memory in which a quantised weight becomes dense: that of the largest.
+struct DenseWeight {
+  std::int64_t elements = 0;
+  DType dtype = DType::f32;
 };
 
 /// Everything that decides the layout of activations besides the batch.
@@ -43,6 +50,7 @@ struct ActivationPlan {
   RecomputePlan recompute;
   BlockInputs inputs = BlockInputs::device;
   DeviceKind device = DeviceKind::cpu;
+  DenseWeight dense = {};
 };
 
 /// Buffers of the loss head for one chunk of rows: gathered hidden states, normed ones, logits, and gradients.
@@ -58,6 +66,7 @@ struct Activations {
   std::vector<Tensor> host_inputs;  ///< of each group of blocks, with BlockInputs::host
   Slots grads;
   Tensor scratch;
+  Tensor dense;
   HeadBuffers head;
   Tensor final_hidden;   ///< output of the last block
   Tensor residual_grad;  ///< gradient of the residual stream

@@ -33,40 +33,66 @@ bool expected_extra(const std::string& name) {
   return name.ends_with("rotary_emb.inv_freq") || name == "lm_head.weight";
 }
 
-bool is_float(DType d) {
-  return d == DType::f64 || d == DType::f32 || d == DType::f16 || d == DType::bf16;
+// A tensor of floats.
+ConstTensor dense_tensor(const SafetensorsReader& reader, const std::string& name, Shape shape) {
+  const ConstTensor found = reader.at(name);
+  const std::string place = fmt::format("{}: {}", reader.path().string(), name);
+  if (!is_float(found.dtype))
+    fail(ErrorKind::input, {.cause = fmt::format("has dtype {}, which is no float", name_of(found.dtype)),
+                            .place = place,
+                            .remedy = "use the folder with the unquantised weights"});
+  if (!(found.shape == shape))
+    fail(ErrorKind::input,
+         {.cause = fmt::format("has shape {}, the config asks for {}", to_string(found.shape), to_string(shape)),
+          .place = place,
+          .remedy = "config.json and the weights must belong together"});
+  return found;
 }
 
 // Codes, such as those of an optimizer's state: as they are.
 void load_codes(Ctx& ctx, const SafetensorsReader& reader, const Param& p) {
   const ConstTensor from = reader.at(p.spec.name);
   if (from.dtype != p.spec.dtype || !(from.shape == p.spec.shape))
-    fail(ErrorKind::input, {.cause = fmt::format("is {} {} instead of {} {}", name_of(from.dtype), to_string(from.shape),
-                                                 name_of(p.spec.dtype), to_string(p.spec.shape)),
+    fail(ErrorKind::input, {.cause = fmt::format("is {} {} instead of {} {}", name_of(from.dtype),
+                                                 to_string(from.shape), name_of(p.spec.dtype), to_string(p.spec.shape)),
                             .place = fmt::format("{}: {}", reader.path().string(), p.spec.name)});
   const ConstTensor flat = from.reshaped({from.numel()});
   write_pieces(ctx, p.value, [&](std::int64_t first, Tensor piece) {
     std::memcpy(piece.data, flat.slice(first, piece.numel()).data, piece.bytes());
   });
+  reader.release(from);
 }
 
-void load_one(Ctx& ctx, const SafetensorsReader& reader, const Param& p) {
-  if (!is_float(p.spec.dtype)) return load_codes(ctx, reader, p);
-  const ConstTensor from = reader.at(name_in(reader, p.spec.name));
-  const std::string place = fmt::format("{}: {}", reader.path().string(), p.spec.name);
-  if (!(from.shape == p.spec.shape))
-    fail(ErrorKind::input,
-         {.cause = fmt::format("has shape {}, the config asks for {}", to_string(from.shape), to_string(p.spec.shape)),
-          .place = place,
-          .remedy = "config.json and the weights must belong together"});
-  if (!is_float(from.dtype))
-    fail(ErrorKind::input, {.cause = fmt::format("has dtype {}, which is no float", name_of(from.dtype)),
-                            .place = place,
-                            .remedy = "use the folder with the unquantised weights"});
+// The name that the tensor has in the file.
+std::string load_one(Ctx& ctx, const SafetensorsReader& reader, const Param& p) {
+  std::string name = name_in(reader, p.spec.name);
+  if (!is_float(p.spec.dtype)) {
+    load_codes(ctx, reader, p);
+    return name;
+  }
+  const ConstTensor from = dense_tensor(reader, name, p.spec.shape);
   const ConstTensor flat = from.reshaped({from.numel()});
   write_pieces(ctx, p.value, [&](std::int64_t first, Tensor piece) {
     ops::run_cpu(ctx, ops::Copy{.y = store(piece), .x = flat.slice(first, piece.numel())});
   });
+  reader.release(from);
+  return name;
+}
+
+// Tensors of the file that were not asked for.
+std::vector<std::string> unused(const SafetensorsReader& reader, std::vector<std::string> used) {
+  std::vector<std::string> names;
+  std::sort(used.begin(), used.end());
+  for (const auto& [name, tensor] : reader.tensors())
+    if (!std::binary_search(used.begin(), used.end(), name) && !expected_extra(name)) names.push_back(name);
+  return names;
+}
+
+// The first matrix that bitsandbytes quantised.
+std::optional<std::string> quantised_tensor(const SafetensorsReader& reader) {
+  for (const auto& [name, tensor] : reader.tensors())
+    if (has_matrix4(reader, name) || has_matrix8(reader, name)) return name;
+  return {};
 }
 
 // Hands over a parameter in the dtype of the file, a piece at a time.
@@ -96,15 +122,53 @@ TensorSource source_of(Ctx& ctx, const Param& p, DType dtype) {
 
 std::vector<std::string> load_parameters(Ctx& ctx, ParamStore& store, const fs::path& path) {
   const SafetensorsReader reader(path);
-  std::vector<std::string> used, unused;
-  for (const Param& p : store.all()) {
-    load_one(ctx, reader, p);
-    used.push_back(name_in(reader, p.spec.name));
+  std::vector<std::string> used;
+  for (const Param& p : store.all()) used.push_back(load_one(ctx, reader, p));
+  return unused(reader, std::move(used));
+}
+
+std::optional<Quantisation> quantisation_of_folder(const ModelConfig& config, const fs::path& path) {
+  if (!config.quantisation) return {};
+  Quantisation how{.bnb = *config.quantisation, .source = config.dtype};
+  const SafetensorsReader reader(path);
+  const auto first = quantised_tensor(reader);
+  const bool four = how.bnb.bits == BnbConfig::Bits::four;
+  if (!first || has_matrix4(reader, *first) != four)
+    fail(ErrorKind::input,
+         {.cause =
+              fmt::format("config.json says that the weights are quantised to {} bits, and they are not", four ? 4 : 8),
+          .place = path.string(),
+          .remedy = "remove quantization_config from config.json if the weights are dense"});
+  if (!four) return how;
+  const QuantState state = read_matrix4(reader, *first).state;
+  how.blocksize = state.blocksize;
+  how.bnb.quant_type = state.type;
+  how.bnb.double_quant = state.nested.has_value();
+  if (state.nested) how.nested_blocksize = state.nested->blocksize;
+  return how;
+}
+
+std::vector<std::string> load_base_weights(Ctx& ctx, Transformer& model, const fs::path& path) {
+  const SafetensorsReader reader(path);
+  const bool serialised = quantised_tensor(reader).has_value();
+  std::vector<std::string> used;
+  for (const Param& p : model.weights().all())
+    if (!model.is_quantised_part(p)) used.push_back(load_one(ctx, reader, p));
+  std::optional<HostContext> host;
+  if (!model.quantised().empty() && !serialised) host.emplace(ctx);
+  for (const QuantisedLinear& q : model.quantised()) {
+    used.push_back(name_in(reader, q.name()));
+    if (serialised) {
+      q.load(ctx, reader, used.back());
+      continue;
+    }
+    const ConstTensor dense = dense_tensor(reader, used.back(), q.shape());
+    q.quantise(ctx, host->get(), dense, fmt::format("{}: {}", reader.path().string(), used.back()));
+    reader.release(dense);
   }
-  std::sort(used.begin(), used.end());
-  for (const auto& [name, tensor] : reader.tensors())
-    if (!std::binary_search(used.begin(), used.end(), name) && !expected_extra(name)) unused.push_back(name);
-  return unused;
+  std::vector<std::string> names = unused(reader, std::move(used));
+  if (!model.quantised().empty()) std::erase_if(names, is_quant_part);
+  return names;
 }
 
 std::vector<TensorSource> tensors_of(Ctx& ctx, const ParamStore& store) {
@@ -121,6 +185,7 @@ void copy_tokenizer_files(const fs::path& from, const fs::path& to) {
 }
 
 void save_model(Ctx& ctx, Transformer& model, const ModelFolder& to) {
+  check(model.quantised().empty(), "save_model: quantised weights are not written");
   fs::create_directories(to.folder);
   Json config = model.config().json;
   config.erase("torch_dtype");

@@ -1,5 +1,6 @@
 #pragma once
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,15 @@ namespace qtrain {
 /// A missing tensor or another shape is an input error naming file and tensor. Returns the names in the file that no
 /// parameter asked for, without rotary buffers and the head of a tied model.
 std::vector<std::string> load_parameters(Ctx& ctx, ParamStore& store, const std::filesystem::path& path);
+
+/// The same for the base model. Quantised linear layers are read as bitsandbytes serialised them, or quantised tensor
+/// by tensor from a folder with dense weights, so that no more than one of those is in memory.
+std::vector<std::string> load_base_weights(Ctx& ctx, Transformer& model, const std::filesystem::path& path);
+
+/// How the linear layers of a model folder are quantised, by its config.json and the first quantised tensor; nothing
+/// for a folder with dense weights. Input errors name the file: other methods than bitsandbytes, values that are not
+/// understood, no weights.
+std::optional<Quantisation> quantisation_of_folder(const ModelConfig& config, const std::filesystem::path& path);
 
 /// The model as transformers' save_pretrained writes it: config.json (the source's, with the saved dtype),
 /// model*.safetensors in `dtype`, and generation_config.json and tokenizer files copied from `source` where it has

@@ -122,9 +122,6 @@ void refuse_unsupported(const ConfigReader& r) {
   if (r.number("attention_dropout", 0) != 0)
     r.refuse("\"attention_dropout\" other than 0 is not supported", "set it to 0.0 in config.json");
   if (r.number("partial_rotary_factor", 1) != 1) r.refuse("\"partial_rotary_factor\" other than 1 is not supported");
-  if (r.get("quantization_config"))
-    r.refuse("the weights in this folder are quantised (\"quantization_config\")",
-             "use the folder with the original weights");
 }
 
 DType weight_dtype(const ConfigReader& r) {
@@ -156,6 +153,7 @@ ModelConfig parse_model_config(const Json& json, const std::string& name) {
   c.tie_word_embeddings = r.flag("tie_word_embeddings", false);
   c.rope = read_rope(r, c);
   c.dtype = weight_dtype(r);
+  c.quantisation = bnb_config(json, name);
   c.eos_token_ids = r.tokens("eos_token_id");
   c.bos_token_id = first(r.tokens("bos_token_id"));
   c.pad_token_id = first(r.tokens("pad_token_id"));

@@ -7,6 +7,7 @@
 
 #include "core/json.h"
 #include "core/tensor.h"
+#include "quant/bnb.h"
 
 namespace qtrain {
 
@@ -39,7 +40,8 @@ struct ModelConfig {
   DType dtype = DType::f32;  ///< of the weights in the folder
   std::vector<std::int32_t> eos_token_ids;
   std::optional<std::int32_t> bos_token_id, pad_token_id;
-  Json json;  ///< the file as it was, to be written beside new weights
+  std::optional<BnbConfig> quantisation;  ///< of the weights in the folder
+  Json json;                              ///< the file as it was, to be written beside new weights
 
   std::int64_t group_size() const { return heads / kv_heads; }
   /// Row of the embedding that starts at zero and gets no gradient from the input, or -1: transformers makes the
@@ -48,7 +50,7 @@ struct ModelConfig {
 };
 
 /// Reads a config.json. What cannot be honoured exactly (unknown model type, rope type or activation, attention
-/// dropout, partial rotary, quantised weights, ...) is an input error that names the key.
+/// dropout, partial rotary, weights quantised by anything but bitsandbytes, ...) is an input error that names the key.
 ModelConfig parse_model_config(const Json& json, const std::string& name);
 ModelConfig load_model_config(const std::filesystem::path& folder_or_file);
 

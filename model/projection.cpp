@@ -43,14 +43,44 @@ void lora_grad(Ctx& ctx, const LoraWeights& lora, const ProjectionBackward& b) {
   ops::dropout(ctx, {.y = into, .x = d_dropped, .seed = b.dropout_seed, .stream = lora.stream, .p = lora.dropout});
 }
 
+Shape shape_of(const QuantisedWeight& w) {
+  if (const auto* rows = std::get_if<Rows8>(&w)) return rows->codes.shape;
+  return std::get<ops::Blocks4>(w).shape;
+}
+
+// W as products read it; a quantised one in `memory`.
+ConstTensor dense_weight(Ctx& ctx, const Projection& p, Tensor memory) {
+  if (!p.quantised) return p.weight;
+  const Shape shape = shape_of(*p.quantised);
+  const Tensor dense = memory.slice(0, shape.numel()).reshaped(shape);
+  expand(ctx, *p.quantised, dense);
+  return dense;
+}
+
+// y = x W^T + bias
+void project_base(Ctx& ctx, const Projection& p, const ProjectionForward& f) {
+  const auto* blocks = p.quantised ? std::get_if<ops::Blocks4>(&*p.quantised) : nullptr;
+  if (blocks && f.x.shape[0] <= ops::Gemm4::kFewRows)
+    return ops::gemm4(ctx, {.c = store(f.y), .a = f.x, .w = *blocks, .bias = p.bias});
+  const ConstTensor w = dense_weight(ctx, p, f.dense);
+  ops::gemm(ctx, {.c = store(f.y), .a = f.x, .b = w, .transpose_b = Transpose::yes, .bias = p.bias});
+}
+
 }  // namespace
+
+void expand(Ctx& ctx, const QuantisedWeight& w, Tensor y) {
+  if (const auto* rows = std::get_if<Rows8>(&w))
+    ops::dequantise_rows8(ctx, {.y = y, .codes = rows->codes, .scale = rows->scale});
+  else
+    ops::dequantise4(ctx, {.y = y, .w = std::get<ops::Blocks4>(w)});
+}
 
 std::int64_t projection_scratch(std::int64_t tokens, std::int64_t in, std::int64_t rank, double dropout) {
   return tokens * (rank + (dropout > 0 ? in : 0));
 }
 
 void project(Ctx& ctx, const Projection& p, const ProjectionForward& f) {
-  ops::gemm(ctx, {.c = store(f.y), .a = f.x, .b = p.weight, .transpose_b = Transpose::yes, .bias = p.bias});
+  project_base(ctx, p, f);
   if (!p.lora.present()) return;
   const ConstTensor x = adapter_input(ctx, p.lora, f.x, f.scratch, f.dropout_seed);
   ops::gemm(ctx, {.c = store(f.lora_x), .a = x, .b = p.lora.a, .transpose_b = Transpose::yes});
@@ -61,7 +91,7 @@ void project(Ctx& ctx, const Projection& p, const ProjectionForward& f) {
 void project_grad(Ctx& ctx, const Projection& p, const ProjectionBackward& b) {
   ops::column_sum(ctx, {.y = p.dbias, .x = b.dy});
   ops::gemm(ctx, {.c = p.dweight, .a = b.dy, .b = b.x, .transpose_a = Transpose::yes});
-  ops::gemm(ctx, {.c = b.dx, .a = b.dy, .b = p.weight});
+  if (b.dx.wanted()) ops::gemm(ctx, {.c = b.dx, .a = b.dy, .b = dense_weight(ctx, p, b.dense)});
   if (p.lora.present()) lora_grad(ctx, p.lora, b);
 }
 

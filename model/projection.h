@@ -1,5 +1,8 @@
 #pragma once
-#include "kernels/dispatch.h"
+#include <optional>
+#include <variant>
+
+#include "kernels/quantise.h"
 
 namespace qtrain {
 
@@ -14,9 +17,19 @@ struct LoraWeights {
   bool present() const { return a.shape.rank == 2; }
 };
 
-/// A linear layer y = x W^T + bias with an optional adapter. W [out, in].
+/// LLM.int8: codes i8 [out, in], a scale f32 for each row.
+struct Rows8 {
+  ConstTensor codes, scale;
+};
+/// A frozen weight in codes; it becomes dense for the time of a product, in memory of the caller.
+using QuantisedWeight = std::variant<ops::Blocks4, Rows8>;
+/// y [out, in], f32 or a 16-bit type, becomes the dense weight.
+void expand(Ctx& ctx, const QuantisedWeight& w, Tensor y);
+
+/// A linear layer y = x W^T + bias with an optional adapter. W [out, in], dense or quantised.
 struct Projection {
   ConstTensor weight = {}, bias = {};
+  std::optional<QuantisedWeight> quantised = {};  ///< instead of `weight`
   Sink dweight = discard(), dbias = discard();
   LoraWeights lora = {};
 
@@ -29,12 +42,14 @@ struct ProjectionForward {
   ConstTensor x;   ///< [T, in]
   Tensor scratch;  ///< bytes for dropped inputs and gradients of lora_x
   ConstTensor dropout_seed = {};
+  Tensor dense = {};  ///< at least out * in elements, for a quantised weight
 };
 struct ProjectionBackward {
   Sink dx;
   ConstTensor dy, x, lora_x;
   Tensor scratch;
   ConstTensor dropout_seed = {};
+  Tensor dense = {};
 };
 
 void project(Ctx& ctx, const Projection& p, const ProjectionForward& f);

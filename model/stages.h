@@ -55,7 +55,8 @@ inline constexpr Stage linear_stage{.name = "linear",
                                                    .lora_x = r.s[Lora],
                                                    .x = r.s[In],
                                                    .scratch = r.scratch,
-                                                   .dropout_seed = r.tokens.dropout_seed});
+                                                   .dropout_seed = r.tokens.dropout_seed,
+                                                   .dense = r.dense});
                                         },
                                     .backward =
                                         [](BlockRun& r) {
@@ -65,7 +66,8 @@ inline constexpr Stage linear_stage{.name = "linear",
                                                         .x = r.s[In],
                                                         .lora_x = r.s[Lora],
                                                         .scratch = r.scratch,
-                                                        .dropout_seed = r.tokens.dropout_seed});
+                                                        .dropout_seed = r.tokens.dropout_seed,
+                                                        .dense = r.dense});
                                         }};
 
 inline Tensor as_heads(Tensor t, std::int64_t head_dim) {

@@ -17,9 +17,6 @@ namespace qtrain {
 namespace {
 
 constexpr std::span<const Stage> kTrainBlock{kDecoderBlock<attention_stage>};
-constexpr std::span<const Stage> kDecodeBlock{kDecoderBlock<cached_attention_stage>};
-
-enum Linear : std::uint8_t { kQ, kK, kV, kO, kGate, kUp, kDown };
 
 RecomputePolicy policy_named(const std::string& name) {
   const auto policy = recompute_policy(name);
@@ -38,26 +35,21 @@ ActivationBytes lay_out(ActivationArenas& arenas, const ActivationPlan& plan, st
     arenas.reset();
     p.largest.positions = positions;
     const Activations a = lay_out_activations(arenas, plan, p.pass, p.largest);
-    if (const std::size_t used = arenas.device.used(); used > most.total) most = {.total = used, .head = a.head.bytes};
+    if (const std::size_t used = arenas.device.used(); used > most.total)
+      most = {.total = used, .head = a.head.bytes, .dense = a.dense.bytes()};
   }
   most.pinned = arenas.pinned.planned();
   return most;
 }
 
-Sink sink_of(const Param* p) {
-  return p && p->trained() ? accumulate(p->grad) : discard();
-}
-ConstTensor value_of(const Param* p) {
-  return p ? ConstTensor(p->value) : ConstTensor{};
-}
-NormWeight norm_of(const Param* p) {
-  return {.weight = value_of(p), .grad = sink_of(p)};
-}
-
 }  // namespace
 
 Transformer::Transformer(Device device, TransformerOptions options)
-    : options_(std::move(options)), weights_("weights", device), adapter_("adapter", device), arenas_(device) {
+    : options_(std::move(options)),
+      weights_("weights", device),
+      adapter_("adapter", device),
+      copies_("dense copies", device),
+      arenas_(device) {
   const ModelConfig& c = options_.config;
   const Init normal{Init::Kind::normal, c.initializer_range};
   embedding_ = declare_weight("model.embed_tokens.weight", {c.vocab_size, c.hidden_size}, normal);
@@ -92,128 +84,6 @@ void Transformer::recompute_with(const RecomputeChoice& choice) {
   options_.block_inputs = choice.inputs;
 }
 
-Param* Transformer::declare_weight(const std::string& name, Shape shape, Init init) {
-  const bool wide = options_.activation_dtype == DType::f64;
-  const DType trained = wide ? DType::f64 : options_.trained_dtype;
-  const DType frozen = wide ? DType::f64 : options_.weight_dtype;
-  return &weights_.declare({.name = name,
-                            .shape = shape,
-                            .dtype = options_.base == Update::trained ? trained : frozen,
-                            .init = init,
-                            .update = options_.base,
-                            .decay = Decay::yes,
-                            .grad_dtype = wide ? DType::f64 : DType::f32});
-}
-
-// Norm weights and biases: small, so kept in the precision of the sums; never decayed.
-Param* Transformer::declare_vector(const std::string& name, std::int64_t size, Init init) {
-  return &weights_.declare({.name = name,
-                            .shape = {size},
-                            .dtype = options_.activation_dtype == DType::f64 ? DType::f64 : DType::f32,
-                            .init = init,
-                            .update = options_.base,
-                            .decay = Decay::no});
-}
-
-Transformer::ProjectionParams Transformer::declare_linear(std::int64_t layer, int which, Shape shape, bool bias) {
-  const std::string module = fmt::format("model.layers.{}.{}", layer, kLinearNames[which]);
-  ProjectionParams p;
-  p.weight = declare_weight(module + ".weight", shape, {Init::Kind::normal, options_.config.initializer_range});
-  if (bias) p.bias = declare_vector(module + ".bias", shape[0], {Init::Kind::zeros, 0});
-  p.stream = static_cast<std::uint64_t>(layer * 7 + which);
-  if (!options_.lora || !is_target(*options_.lora, module)) return p;
-  const std::int64_t r = options_.lora->r;
-  const std::string prefix = "base_model.model." + module;
-  const DType dtype = options_.activation_dtype == DType::f64 ? DType::f64 : DType::f32;
-  // Kaiming uniform with a = sqrt(5), as PEFT: bound 1 / sqrt(in).
-  const Init init{Init::Kind::uniform, 1 / std::sqrt(static_cast<double>(shape[1]))};
-  p.a = &adapter_.declare({.name = prefix + ".lora_A.weight",
-                           .shape = {r, shape[1]},
-                           .dtype = dtype,
-                           .init = init,
-                           .update = options_.adapter});
-  p.b = &adapter_.declare({.name = prefix + ".lora_B.weight",
-                           .shape = {shape[0], r},
-                           .dtype = dtype,
-                           .init = {},
-                           .update = options_.adapter});
-  return p;
-}
-
-void Transformer::declare_block(std::int64_t layer) {
-  const ModelConfig& c = options_.config;
-  const std::string prefix = fmt::format("model.layers.{}.", layer);
-  const std::int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim, hidden = c.hidden_size,
-                     inner = c.intermediate_size;
-  const Init ones{Init::Kind::ones, 0};
-  BlockParams b;
-  b.norm1 = declare_vector(prefix + "input_layernorm.weight", hidden, ones);
-  b.linear[kQ] = declare_linear(layer, kQ, {q, hidden}, c.qkv_bias);
-  b.linear[kK] = declare_linear(layer, kK, {kv, hidden}, c.qkv_bias);
-  b.linear[kV] = declare_linear(layer, kV, {kv, hidden}, c.qkv_bias);
-  b.linear[kO] = declare_linear(layer, kO, {hidden, q}, c.o_bias);
-  if (c.qk_norm) {
-    b.q_norm = declare_vector(prefix + "self_attn.q_norm.weight", c.head_dim, ones);
-    b.k_norm = declare_vector(prefix + "self_attn.k_norm.weight", c.head_dim, ones);
-  }
-  b.norm2 = declare_vector(prefix + "post_attention_layernorm.weight", hidden, ones);
-  b.linear[kGate] = declare_linear(layer, kGate, {inner, hidden}, c.mlp_bias);
-  b.linear[kUp] = declare_linear(layer, kUp, {inner, hidden}, c.mlp_bias);
-  b.linear[kDown] = declare_linear(layer, kDown, {hidden, inner}, c.mlp_bias);
-  blocks_.push_back(b);
-}
-
-std::vector<Param*> Transformer::trained() {
-  std::vector<Param*> out;
-  for (ParamStore* store : {&weights_, &adapter_})
-    for (Param& p : store->all())
-      if (p.trained()) out.push_back(&p);
-  return out;
-}
-
-Projection Transformer::acquire_linear(const ProjectionParams& p) const {
-  Projection out{
-      .weight = p.weight->value, .bias = value_of(p.bias), .dweight = sink_of(p.weight), .dbias = sink_of(p.bias)};
-  if (p.a)
-    out.lora = {.a = p.a->value,
-                .b = p.b->value,
-                .da = sink_of(p.a),
-                .db = sink_of(p.b),
-                .scale = options_.lora->scale(),
-                .dropout = options_.lora->dropout,
-                .stream = p.stream};
-  return out;
-}
-
-BlockWeights Transformer::acquire(std::int64_t layer) const {
-  const BlockParams& b = blocks_[static_cast<std::size_t>(layer)];
-  return {.norm1 = norm_of(b.norm1),
-          .norm2 = norm_of(b.norm2),
-          .q_norm = norm_of(b.q_norm),
-          .k_norm = norm_of(b.k_norm),
-          .q = acquire_linear(b.linear[kQ]),
-          .k = acquire_linear(b.linear[kK]),
-          .v = acquire_linear(b.linear[kV]),
-          .o = acquire_linear(b.linear[kO]),
-          .gate = acquire_linear(b.linear[kGate]),
-          .up = acquire_linear(b.linear[kUp]),
-          .down = acquire_linear(b.linear[kDown])};
-}
-
-// One block in which a layer trains where it does in any block: adapters may target single layers, and all blocks share
-// one plan of what is kept.
-BlockWeights Transformer::widest_training() const {
-  BlockWeights all = acquire(0);
-  for (std::int64_t l = 1; l < options_.config.layers; ++l) {
-    const BlockWeights w = acquire(l);
-    using P = Projection BlockWeights::*;
-    for (const P p : {P(&BlockWeights::q), P(&BlockWeights::k), P(&BlockWeights::v), P(&BlockWeights::o),
-                      P(&BlockWeights::gate), P(&BlockWeights::up), P(&BlockWeights::down)})
-      if ((w.*p).trains()) all.*p = w.*p;
-  }
-  return all;
-}
-
 ActivationPlan Transformer::activation_plan() const {
   return {.config = &options_.config,
           .dtype = options_.activation_dtype,
@@ -221,7 +91,8 @@ ActivationPlan Transformer::activation_plan() const {
           .lora_dropout = options_.lora ? options_.lora->dropout : 0,
           .recompute = recompute_,
           .inputs = options_.block_inputs,
-          .device = device().kind};
+          .device = device().kind,
+          .dense = {.elements = keeps_dense_copies() ? 0 : largest_quantised(), .dtype = options_.dense_dtype}};
 }
 
 void Transformer::plan(Pass pass, BatchSize largest) {
@@ -246,7 +117,7 @@ ops::GemmMemory Transformer::product_memory(const std::vector<PlannedPass>& pass
   ops::GemmMemory memory;
   for (const ParamStore* store : {&weights_, &adapter_})
     for (const Param& p : store->all()) {
-      if (p.spec.dtype == type) continue;
+      if (p.spec.dtype == type || !is_float(p.spec.dtype)) continue;
       std::size_t& most = p.spec.shape.rank == 2 ? memory.converted_b : memory.converted_bias;
       const bool operand = p.spec.shape.rank == 2 || p.spec.name.ends_with(".bias");
       if (operand) most = std::max(most, static_cast<std::size_t>(p.spec.shape.numel()) * size_of(type));
@@ -264,17 +135,9 @@ ops::GemmMemory Transformer::product_memory(const std::vector<PlannedPass>& pass
 void Transformer::commit() {
   weights_.allocate();
   adapter_.allocate();
+  copies_.allocate();
   arenas_.commit();
   if (options_.block_inputs == BlockInputs::host) offload_ = std::make_unique<InputOffload>(device(), groups());
-}
-
-void Transformer::initialise_weights(Ctx& ctx, std::uint64_t seed) {
-  weights_.initialise(ctx, seed);
-  const std::int64_t row = config().padding_row();
-  if (row < 0) return;
-  const auto row_bytes = static_cast<std::int64_t>(embedding_->value.bytes()) / config().vocab_size;
-  ctx.stream().fill(static_cast<std::byte*>(embedding_->value.data) + row * row_bytes, 0,
-                    static_cast<std::size_t>(row_bytes));
 }
 
 void Transformer::begin(Ctx& ctx, Pass pass, BatchSize size) {
@@ -302,6 +165,7 @@ BlockRun Transformer::block_run(Ctx& ctx, std::int64_t layer, const BlockWeights
           .s = act_.layers[static_cast<std::size_t>(layer)],
           .d = act_.grads,
           .scratch = act_.scratch,
+          .dense = act_.dense,
           .touched = {x, proj, mid, down, out},
           .eps = options_.config.rms_norm_eps,
           .window = options_.config.windows[static_cast<std::size_t>(layer)]};
@@ -340,9 +204,9 @@ void Transformer::head_chunk(Ctx& ctx, const TokenBatch& chunk, const ForwardRun
   if (run.pass != Pass::train) return;
   const Tensor d_normed = h.d_normed.slice(0, count), d_hidden = h.d_hidden.slice(0, count);
   ops::gemm(ctx, {.c = store(d_normed), .a = logits, .b = head_->value});
-  ops::gemm(ctx, {.c = sink_of(head_), .a = logits, .b = normed, .transpose_a = ops::Transpose::yes});
+  ops::gemm(ctx, {.c = head_->grad_sink(), .a = logits, .b = normed, .transpose_a = ops::Transpose::yes});
   ops::rms_norm_grad(ctx, {.dx = store(d_hidden),
-                           .dweight = sink_of(final_norm_),
+                           .dweight = final_norm_->grad_sink(),
                            .dy = d_normed,
                            .x = hidden,
                            .weight = final_norm_->value,
@@ -409,36 +273,10 @@ void Transformer::backward(Ctx& ctx, const TokenBatch& batch, const std::functio
     run_backward(kTrainBlock, recompute_, run);
     if (on_layer_done) on_layer_done(l);
   }
-  ops::embedding_grad(ctx, {.dtable = sink_of(embedding_),
+  ops::embedding_grad(ctx, {.dtable = embedding_->grad_sink(),
                             .dy = act_.residual_grad,
                             .tokens = batch.tokens,
                             .padding = config().padding_row()});
-}
-
-Tensor Transformer::decode(Ctx& ctx, const DecodeBatch& batch, KvCache& cache) {
-  begin(ctx, Pass::decode,
-        {.tokens = batch.tokens.numel(), .positions = batch.longest, .targets = batch.wanted.numel()});
-  TokenContext tokens{.positions = batch.positions, .cos = act_.cos, .sin = act_.sin, .cache_rows = batch.cache_rows};
-  ops::embedding(ctx, {.y = act_.layers.front()[x], .table = embedding_->value, .tokens = batch.tokens});
-  for (std::int64_t l = 0; l < config().layers; ++l) {
-    tokens.key_cache = cache.keys(l);
-    tokens.value_cache = cache.values(l);
-    const BlockWeights w = acquire(l);
-    BlockRun run = block_run(ctx, l, w, tokens);
-    run_forward(kDecodeBlock, run);
-  }
-  const std::int64_t n = batch.wanted.numel();
-  check(n <= act_.head.hidden.shape[0], "decode: more logits wanted than planned");
-  const Tensor hidden = act_.head.hidden.slice(0, n), normed = act_.head.normed.slice(0, n);
-  ops::gather_rows(ctx, {.y = hidden, .x = act_.final_hidden, .rows = batch.wanted});
-  ops::rms_norm(ctx, {.y = normed,
-                      .inv_rms = act_.head.inv_rms.slice(0, n),
-                      .x = hidden,
-                      .weight = final_norm_->value,
-                      .eps = config().rms_norm_eps});
-  const Tensor logits = act_.head.logits.slice(0, n);
-  ops::gemm(ctx, {.c = store(logits), .a = normed, .b = head_->value, .transpose_b = ops::Transpose::yes});
-  return logits;
 }
 
 }  // namespace qtrain

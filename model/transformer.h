@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "model/activations.h"
 #include "model/lora.h"
 #include "model/model_config.h"
+#include "model/quantised_linear.h"
 #include "model/recompute.h"
 
 namespace qtrain {
@@ -25,6 +27,8 @@ struct TransformerOptions {
   Update adapter = Update::trained;
   std::string recompute = "none";  ///< see recompute_policy
   BlockInputs block_inputs = BlockInputs::device;
+  std::optional<Quantisation> quantisation = {};  ///< of frozen linear layers in the blocks
+  DType dense_dtype = DType::f32;                 ///< of quantised weights while they are multiplied
 };
 
 /// One micro-batch on the device: ragged rows one after the other, no padding. All i32.
@@ -80,7 +84,15 @@ class Transformer {
   const TransformerOptions& options() const { return options_; }
   ParamStore& weights() { return weights_; }
   ParamStore& adapter() { return adapter_; }
+  /// Dense copies of quantised weights; empty unless they are kept.
+  ParamStore& dense_copies() { return copies_; }
+  const std::deque<QuantisedLinear>& quantised() const { return quantised_; }
+  /// Whether a weight is a part of one of those.
+  bool is_quantised_part(const Param& p) const;
   std::vector<Param*> trained();
+  /// Elements of the base model's weights, however they are held; and of them those of linear layers in the blocks.
+  std::int64_t parameters() const;
+  std::int64_t linear_parameters() const;
 
   /// Plans activations for every pass up to `largest`; commit allocates weights and activations.
   void plan(Pass pass, BatchSize largest);
@@ -91,6 +103,17 @@ class Transformer {
   ops::GemmMemory product_memory(const std::vector<PlannedPass>& passes) const;
   /// Another choice than that of the options, before anything is planned.
   void recompute_with(const RecomputeChoice& choice);
+  /// Keeps dense copies of quantised weights instead of making them dense for each product: before anything is planned.
+  void keep_dense_copies();
+  bool keeps_dense_copies() const { return !copies_.all().empty(); }
+  /// Bytes that they take, or would.
+  std::size_t dense_copy_bytes() const;
+  /// Bytes of the memory in which one quantised weight at a time becomes dense, where no copies are kept.
+  std::size_t largest_dense_bytes() const;
+  /// Bytes of scales and maps of quantised weights.
+  std::size_t quantisation_bytes() const;
+  /// Fills the copies, if they are kept, from the quantised weights.
+  void fill_dense_copies(Ctx& ctx);
   /// Random weights, with the distribution of transformers.
   void initialise_weights(Ctx& ctx, std::uint64_t seed);
   const Arena& activations() const { return arenas_.device; }
@@ -110,6 +133,8 @@ class Transformer {
  private:
   struct ProjectionParams {
     Param *weight = nullptr, *bias = nullptr, *a = nullptr, *b = nullptr;
+    const QuantisedLinear* quantised = nullptr;  ///< instead of weight
+    Param* copy = nullptr;                       ///< of it
     std::uint64_t stream = 0;
   };
   struct BlockParams {
@@ -120,10 +145,13 @@ class Transformer {
   Param* declare_weight(const std::string& name, Shape shape, Init init);
   Param* declare_vector(const std::string& name, std::int64_t size, Init init);
   void declare_block(std::int64_t layer);
+  void initialise_quantised(Ctx& ctx, std::uint64_t seed);
   ProjectionParams declare_linear(std::int64_t layer, int which, Shape shape, bool bias);
+  void declare_adapter(ProjectionParams& p, const std::string& module, Shape shape);
   BlockWeights acquire(std::int64_t layer) const;
   BlockWeights widest_training() const;
   Projection acquire_linear(const ProjectionParams& p) const;
+  std::int64_t largest_quantised() const;
   RecomputePlan recompute_plan(const RecomputeChoice& choice) const;
   ActivationPlan activation_plan() const;
   void begin(Ctx& ctx, Pass pass, BatchSize size);
@@ -137,7 +165,8 @@ class Transformer {
   void head_chunk(Ctx& ctx, const TokenBatch& chunk, const ForwardRun& run);
 
   TransformerOptions options_;
-  ParamStore weights_, adapter_;
+  ParamStore weights_, adapter_, copies_;
+  std::deque<QuantisedLinear> quantised_;
   Param* embedding_ = nullptr;
   Param* final_norm_ = nullptr;
   Param* head_ = nullptr;

@@ -46,7 +46,8 @@ AnswerModel declare_answer_model(Ctx& ctx, const AnswerModelRequest& request) {
   m.setup = set_up_model(ctx, {.model = request.model,
                                .dtype = request.dtype,
                                .adapter = request.adapter,
-                               .random_init = request.config && request.config->model.random_init});
+                               .random_init = request.config && request.config->model.random_init,
+                               .quantisation = request.quantisation});
   m.text = request.config ? load_text_folder(*request.config) : load_text_folder(m.setup.source);
   if (request.config) m.seed = static_cast<std::uint64_t>(request.config->training.seed);
   if (m.setup.random_init && !request.config)

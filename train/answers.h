@@ -21,6 +21,7 @@ struct AnswerModelRequest {
   std::string model;
   std::optional<std::string> adapter;
   std::string dtype = "auto";
+  std::optional<Quantisation> quantisation = {};
   const Config* config = nullptr;  ///< whose tokenizer, template and random_init count, instead of the folder's alone
 };
 /// The model is declared; `commit_for_answers` gives it memory and weights.

@@ -81,10 +81,8 @@ Course follow_limits(Estimate& e, const Config& config, std::int64_t longest) {
 double flops_per_token(Transformer& model, const Course& course, const std::string& recompute) {
   const ModelConfig& c = model.config();
   const double head = static_cast<double>(c.vocab_size * c.hidden_size) * course.target_share;
-  double blocks = 0, adapters = 0;
-  for (const Param& p : model.weights().all())
-    if (p.spec.shape.rank == 2 && p.spec.name.starts_with("model.layers."))
-      blocks += static_cast<double>(p.spec.shape.numel());
+  const auto blocks = static_cast<double>(model.linear_parameters());
+  double adapters = 0;
   for (const Param& p : model.adapter().all()) adapters += static_cast<double>(p.spec.shape.numel());
   const double attention = 2 * course.context * static_cast<double>(c.layers * c.heads * c.head_dim);
   const bool frozen = model.options().base == Update::frozen;
@@ -156,9 +154,11 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
                  .optimizer = plan_state(config.training, *make_rule(optimizer_options(config.training)), model),
                  .work = e.work,
                  .target = e.target,
-                 .inputs = hosted.inputs};
+                 .inputs = hosted.inputs,
+                 .copies = config.quant.dequantised_copy};
   e.recompute = settle_policy(run, config.training.gradient_checkpointing.policy);
   for (const std::string& policy : policies_of(run)) e.policies.emplace_back(policy, memory_plan(run, policy));
+  choose_dense_copies(run, e.recompute);
   model.recompute_with({e.recompute, run.inputs});
   e.memory = memory_plan(run, e.recompute);
   if (!fits(e.memory, e.target)) e.problem = does_not_fit(run);

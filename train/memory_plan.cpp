@@ -41,6 +41,18 @@ struct Remedy {
   std::size_t bytes;  ///< of the run with it
 };
 
+// Of the same run with its frozen weights in 4 bits, if they can be.
+std::optional<std::size_t> quantised_bytes(const PlannedRun& run) {
+  TransformerOptions options = run.model.options();
+  if (!options.lora || options.quantisation) return {};
+  options.quantisation = Quantisation{.bnb = {.quant_type = FourBit::nf4}};
+  Transformer model(run.model.device(), options);
+  return memory_plan(
+             {.model = model, .optimizer = run.optimizer, .work = run.work, .target = run.target, .inputs = run.inputs},
+             options.recompute)
+      .total();
+}
+
 std::vector<Remedy> remedies(const PlannedRun& run) {
   std::vector<Remedy> found;
   for (const std::string& policy : policies_of(run))
@@ -64,6 +76,10 @@ std::vector<Remedy> remedies(const PlannedRun& run) {
         {blocks ? "activation_offloading=true" : "activation_offloading=true with gradient_checkpointing=true",
          memory_plan(other, blocks ? policy : "block").total()});
   }
+  if (const auto bytes = quantised_bytes(run)) found.push_back({"load_in_4bit=true", *bytes});
+  if (run.model.keeps_dense_copies())
+    found.push_back({"dequantised_copy=false", memory_plan(run, policy).total() - run.model.dense_copy_bytes() +
+                                                   run.model.largest_dense_bytes()});
   if (run.work.evaluation) {
     PlannedRun other = run;
     other.work.evaluation = smaller(*run.work.evaluation, 1);
@@ -176,13 +192,14 @@ MemoryPlan memory_plan(const PlannedRun& run, const std::string& recompute) {
   Transformer& model = run.model;
   const ActivationBytes activations = model.activation_bytes(run.work.passes(), {recompute, run.inputs});
   const ops::GemmMemory products = model.product_memory(run.work.passes());
-  const std::size_t converted = run.target.converts ? products.total() : 0;
-  return {{{"weights", model.weights().values().planned()},
-           {"quantisation_state", 0},
+  const std::size_t converted = run.target.converts ? products.total() : 0, state_of_codes = model.quantisation_bytes();
+  return {{{"weights", model.weights().values().planned() - state_of_codes},
+           {"quantisation_state", state_of_codes},
+           {"dequantised_weights", model.dense_copies().values().planned() + activations.dense},
            {"adapters", model.adapter().values().planned()},
            {"gradients", model.weights().grads().planned() + model.adapter().grads().planned()},
            {"optimizer", run.optimizer.on_device() + run.optimizer.memory.other},
-           {"activations", activations.total - activations.head},
+           {"activations", activations.total - activations.head - activations.dense},
            {"logits", activations.head},
            {"inputs", input_bytes(run.work)},
            {"workspace", run.target.workspace + converted},
@@ -248,8 +265,19 @@ ErrorText does_not_fit(const PlannedRun& run) {
           .remedy = fmt::format("{}", fmt::join(ways, "; "))};
 }
 
+void choose_dense_copies(const PlannedRun& run, const std::string& recompute) {
+  Transformer& model = run.model;
+  if (model.quantised().empty() || run.copies == DenseCopies::never) return;
+  if (run.copies == DenseCopies::always) return model.keep_dense_copies();
+  if (run.target.device.kind == DeviceKind::cpu || run.target.memory == 0) return;
+  const std::size_t total = memory_plan(run, recompute).total() + model.dense_copy_bytes();
+  if (total <= run.target.memory) model.keep_dense_copies();
+}
+
 MemoryPlan plan_run(PlannedRun& run, const std::string& wanted) {
-  run.model.recompute_with({settle_policy(run, wanted), run.inputs});
+  const std::string recompute = settle_policy(run, wanted);
+  choose_dense_copies(run, recompute);
+  run.model.recompute_with({recompute, run.inputs});
   MemoryPlan plan = memory_plan(run, run.model.options().recompute);
   if (!fits(plan, run.target)) fail(ErrorKind::memory, does_not_fit(run));
   for (const PlannedPass& p : run.work.passes()) run.model.plan(p.pass, p.largest);

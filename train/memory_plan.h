@@ -78,10 +78,15 @@ struct PlannedRun {
   Workload work;
   TargetDevice target;
   BlockInputs inputs = BlockInputs::device;  ///< as the config asks
+  DenseCopies copies = DenseCopies::automatic;
 };
 MemoryPlan memory_plan(const PlannedRun& run, const std::string& recompute);
 /// Whether a plan fits, as far as that is known.
 bool fits(const MemoryPlan& plan, const TargetDevice& target);
+
+/// Keeps dense copies of quantised weights where the config asks for them or, on a GPU whose memory is known, where
+/// they fit beside the run under this recompute policy. Before anything is planned.
+void choose_dense_copies(const PlannedRun& run, const std::string& recompute);
 
 /// The policies that a run can choose from, the fastest first.
 std::vector<std::string> policies_of(const PlannedRun& run);

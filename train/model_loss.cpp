@@ -16,7 +16,8 @@ ModelLoss model_loss(Ctx& ctx, const LossRequest& request, Log& log) {
   ModelSetup setup = set_up_model(ctx, {.model = c.model.model_name_or_path,
                                         .dtype = c.model.dtype,
                                         .adapter = request.adapter,
-                                        .random_init = c.model.random_init});
+                                        .random_init = c.model.random_init,
+                                        .quantisation = quantisation_asked(c.quant)});
   setup.model->plan(Pass::evaluate, largest_batch(loader, data));
   setup.model->commit();
   load_weights(ctx, setup, {.seed = static_cast<std::uint64_t>(c.training.seed)}, log);

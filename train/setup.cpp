@@ -120,9 +120,37 @@ DType activation_dtype(const ComputePlan& compute) {
 }
 
 DType memory_dtype(const ModelRequest& request, const TransformerOptions& o) {
-  const DType wanted = request.dtype == "auto" ? o.config.dtype : dtype_named(request.dtype);
+  DType wanted = request.dtype == "auto" ? o.config.dtype : dtype_named(request.dtype);
+  // What is not quantised keeps the folder's type: a wider one would only take memory.
+  if (o.quantisation && size_of(o.config.dtype) < size_of(wanted)) wanted = o.config.dtype;
   const bool wider = wanted == DType::f16 && o.activation_dtype != DType::f16;  // only then it is multiplied as it is
   return wider ? DType::f32 : wanted;
+}
+
+// Quantised weights become dense in the type that they are multiplied in.
+DType dense_dtype(const ComputePlan& compute) {
+  if (compute.device.kind == DeviceKind::cuda) return activation_dtype(compute);
+  return compute.matmul == MatmulPrecision::bf16 ? DType::bf16 : DType::f32;
+}
+
+std::optional<Quantisation> quantisation_for(const ModelRequest& request, const ModelSetup& setup,
+                                             const ModelConfig& config) {
+  std::optional<Quantisation> how = request.quantisation;
+  if (how) how->source = setup.saved_dtype;
+  if (config.quantisation) {
+    if (how && how->bnb.bits != config.quantisation->bits)
+      fail(ErrorKind::usage,
+           {.cause = "the weights of the folder are quantised in another way than the config asks for",
+            .place = setup.source.string(),
+            .remedy = "leave load_in_4bit and load_in_8bit out: the folder decides"});
+    how = setup.random_init ? Quantisation{.bnb = *config.quantisation} : quantisation_of_folder(config, setup.source);
+  }
+  if (how && request.base == Update::trained)
+    fail(ErrorKind::usage, {.cause = "quantised weights cannot be trained",
+                            .place = setup.source.string(),
+                            .remedy = "train an adapter (use_peft=true), or do not quantise (load_in_4bit=false, a "
+                                      "folder with dense weights)"});
+  return how;
 }
 
 }  // namespace
@@ -165,10 +193,11 @@ HostedParts hosted_parts(const Config& config, Device device) {
 }
 
 ComputeChoice compute_choice(const Config& config) {
+  const bool float32 = config.quant.load_in_4bit && config.quant.bnb_4bit_compute_dtype == "float32";
   return {.device = std::string(name_of_enum(config.run.device)),
           .compute = config.run.compute_dtype,
-          .bf16 = config.training.bf16,
-          .fp16 = config.training.fp16,
+          .bf16 = config.training.bf16 && !float32,
+          .fp16 = config.training.fp16 && !float32,
           .tf32 = config.training.tf32.value_or(false),
           .threads = static_cast<int>(config.run.threads),
           .offload = config.training.activation_offloading || config.training.optimizer_offload};
@@ -239,7 +268,8 @@ ModelRequest training_request(const Config& config) {
   ModelRequest r{.model = config.model.model_name_or_path,
                  .dtype = config.model.dtype,
                  .recompute = chosen == Recompute::kCheapest ? "none" : chosen,
-                 .random_init = config.model.random_init};
+                 .random_init = config.model.random_init,
+                 .quantisation = quantisation_asked(config.quant)};
   if (config.model.adapter_name_or_path)
     r.adapter = *config.model.adapter_name_or_path;
   else if (config.lora.use_peft)
@@ -249,6 +279,16 @@ ModelRequest training_request(const Config& config) {
   r.adapter_update = Update::trained;
   if (trains_bf16(optimizer_options(config.training))) r.trained_dtype = DType::bf16;
   return r;
+}
+
+std::optional<Quantisation> quantisation_asked(const QuantSection& section) {
+  if (!section.load_in_4bit && !section.load_in_8bit) return {};
+  Quantisation how{.blocksize = section.bnb_4bit_blocksize};
+  how.bnb.bits = section.load_in_4bit ? BnbConfig::Bits::four : BnbConfig::Bits::eight;
+  how.bnb.quant_type = section.bnb_4bit_quant_type == "nf4" ? FourBit::nf4 : FourBit::fp4;
+  how.bnb.double_quant = section.bnb_4bit_use_double_quant;
+  how.bnb.skip_modules = section.llm_int8_skip_modules;
+  return how;
 }
 
 ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request) {
@@ -262,6 +302,8 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
   ModelSetup setup{.source = fs::is_directory(path) ? path : path.parent_path()};
   setup.random_init = request.random_init || !fs::is_directory(path) || !has_weights(path);
   setup.saved_dtype = request.dtype == "auto" ? o.config.dtype : dtype_named(request.dtype);
+  o.quantisation = quantisation_for(request, setup, o.config);
+  o.dense_dtype = dense_dtype(compute);
   o.weight_dtype = memory_dtype(request, o);
   o.trained_dtype = request.trained_dtype;
   if (request.adapter) {
@@ -274,18 +316,20 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
 }
 
 void load_weights(Ctx& ctx, ModelSetup& setup, const WeightSource& source, Log& log) {
-  const auto load = [&](ParamStore& store, const fs::path& path) {
-    const auto unused = load_parameters(ctx, store, path);
+  const auto warn = [&](const fs::path& path, const std::vector<std::string>& unused) {
     if (!unused.empty())
       log.warn("{}: {} tensors are not part of the model and were ignored, {} among them", path.string(), unused.size(),
                unused.front());
   };
+  const auto load = [&](ParamStore& store, const fs::path& path) { warn(path, load_parameters(ctx, store, path)); };
   if (!source.weights && setup.random_init) {
     log.info("the model starts from random weights, seed {}", source.seed);
     setup.model->initialise_weights(ctx, source.seed);
   } else {
-    load(setup.model->weights(), source.weights.value_or(setup.source));
+    const fs::path path = source.weights.value_or(setup.source);
+    warn(path, load_base_weights(ctx, *setup.model, path));
   }
+  setup.model->fill_dense_copies(ctx);
   if (setup.model->adapter().all().empty()) return;
   if (source.adapter)
     load(setup.model->adapter(), *source.adapter);

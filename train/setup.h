@@ -82,12 +82,15 @@ struct ModelRequest {
   DType trained_dtype = DType::f32;  ///< of the base model's weights, if trained
   std::string recompute = "none";
   bool random_init = false;
+  std::optional<Quantisation> quantisation = {};  ///< of a base model that is not quantised in its folder
 };
 ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request);
 inline ModelSetup set_up_model(const Ctx& ctx, const ModelRequest& request) {
   return set_up_model(ComputePlan{ctx.device(), ctx.matmul()}, request);
 }
 ModelRequest training_request(const Config& config);
+/// What load_in_4bit, load_in_8bit and the keys of bitsandbytes ask for.
+std::optional<Quantisation> quantisation_asked(const QuantSection& section);
 
 /// A run that goes on from an adapter takes its settings; a usage error for keys of the config that disagree with them.
 void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter);

@@ -84,7 +84,10 @@ void Trainer::load_model() {
   std::int64_t trained = 0;
   for (const Param* p : trained_) trained += p->value.numel();
   log_.info("model: {} with {:.1f} M parameters, {:.2f} M trained", setup_.model->config().model_type,
-            static_cast<double>(setup_.model->weights().elements()) / 1e6, static_cast<double>(trained) / 1e6);
+            static_cast<double>(setup_.model->parameters()) / 1e6, static_cast<double>(trained) / 1e6);
+  if (const auto& how = setup_.model->options().quantisation)
+    log_.info("quantisation: {:.1f} M of them in {}", static_cast<double>(setup_.model->linear_parameters()) / 1e6,
+              how->describe());
 }
 
 void Trainer::set_schedule() {
@@ -102,7 +105,8 @@ void Trainer::allocate() {
                  .optimizer = plan_state(t_, *rule, *setup_.model),
                  .work = workload_of(t_, data_->train, data_->evaluation),
                  .target = target_here(ctx_.device(), ctx_.pool().size()),
-                 .inputs = hosted_parts(config_.value, ctx_.device()).inputs};
+                 .inputs = hosted_parts(config_.value, ctx_.device()).inputs,
+                 .copies = config_.value.quant.dequantised_copy};
   memory_ = plan_run(run, t_.gradient_checkpointing.policy);
   log_.info("memory: {:.0f} MiB ({}); recomputation: {}", static_cast<double>(memory_.total()) / kMib, memory_.table(),
             setup_.model->options().recompute);
@@ -140,6 +144,7 @@ Json Trainer::identity() const {
           {"optim", optimizer_identity(optimizer_options(t_))},
           {"train_sampling_strategy", std::string(name_of_enum(t_.train_sampling_strategy))},
           {"model", fmt::format("{} {}x{} vocabulary {}", c.model_type, c.layers, c.hidden_size, c.vocab_size)}};
+  if (const auto& how = setup_.model->options().quantisation) id["quantisation"] = how->describe();
   if (const auto& lora = setup_.model->options().lora) {
     id["lora_r"] = lora->r;
     id["lora_target_modules"] = lora->targets;

@@ -46,7 +46,7 @@ std::vector<Wrong> wrong_configs() {
           {"out_of_range", {{"per_device_train_batch_size", 0}}, 2, {"per_device_train_batch_size"}},
           {"contradiction", {{"bf16", true}, {"fp16", true}}, 2, {"fp16"}},
           {"no_eval_rows", {{"eval_strategy", "steps"}}, 2, {"eval_dataset_name"}},
-          {"not_yet", {{"load_in_4bit", true}}, 2, {"load_in_4bit"}},
+          {"trained_in_4_bits", {{"load_in_4bit", true}}, 2, {"load_in_4bit", "use_peft"}},
           {"missing_model", {{"model_name_or_path", missing}}, 3, {missing}},
           {"folder_without_model", {{"model_name_or_path", kGoldens.string()}}, 3, {"config.json"}},
           {"missing_data", {{"dataset_name", missing + ".jsonl"}}, 3, {missing}},

@@ -15,6 +15,7 @@ from torch.nn.utils import clip_grad_norm_, get_total_norm
 from transformers import AutoModelForCausalLM, PrinterCallback, Trainer, TrainingArguments, get_scheduler
 
 import golden_models as gm
+import golden_quant as gq
 import golden_reference as gr
 
 RUN = dict(model_name_or_path="model", dataset_name="data.jsonl", output_dir="out", dtype="float32", bf16=False,
@@ -24,6 +25,8 @@ RUN = dict(model_name_or_path="model", dataset_name="data.jsonl", output_dir="ou
            report_to="none", seed=42)
 DATA_KEYS = dict(max_length=None, packing=False)  # with a length, fully masked rows are dropped, as TRL does
 LORA_RUN = dict(use_peft=True, learning_rate=2e-2, adapter_name_or_path="adapter")
+NF4 = dict(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True)
+FP4 = dict(bnb_4bit_quant_type="fp4", bnb_4bit_use_double_quant=False)
 
 
 @dataclass
@@ -35,6 +38,7 @@ class Curve:
     b_scale: float = 0.0
     keep_final: bool = True
     no_targets_in: tuple = ()  # rows without any target
+    serialised: dict | None = None  # the base is quantised in its folder
 
 
 CURVES = [
@@ -43,6 +47,8 @@ CURVES = [
     Curve("llama_bias_full", "llama_bias", dict(lr_scheduler_type="constant", warmup_steps=0), keep_final=False),
     Curve("llama_lora_all", "llama_gqa3_tied", LORA_RUN, gm.LORA_ALL),
     Curve("qwen3_lora_rs", "qwen3_hd8", LORA_RUN, gm.LORA_RS, b_scale=0.3),
+    Curve("qlora_nf4", "llama_gqa3_tied", LORA_RUN | NF4, gm.LORA_ALL),
+    Curve("qlora_fp4_serialised", "llama_gqa3_tied", LORA_RUN, gm.LORA_ALL, b_scale=0.3, serialised=FP4),
     Curve("no_clip", "llama_gqa3_tied", dict(max_grad_norm=0.0), keep_final=False),
     Curve("cosine", "llama_gqa3_tied", dict(lr_scheduler_type="cosine", warmup_steps=2, weight_decay=0.0),
           keep_final=False),
@@ -74,6 +80,8 @@ def arguments(config, output):
 
 def load(folder, config, precision="f32"):
     adapter = folder / config["adapter_name_or_path"] if "adapter_name_or_path" in config else None
+    if gq.is_quantised(folder, config):
+        return gq.load(folder, config, precision)
     return gr.load(folder / "model", precision, adapter)
 
 
@@ -156,6 +164,8 @@ def write_inputs(curve, root, folder, config):
     rows = make_data(curve, vocab)
     (folder / "data.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     gm.write_json(folder / "config.json", config)
+    if curve.serialised:
+        gq.serialise(folder, curve.serialised)
     if curve.lora:
         base = AutoModelForCausalLM.from_pretrained(folder / "model")
         model = get_peft_model(base, LoraConfig(task_type="CAUSAL_LM", **curve.lora))

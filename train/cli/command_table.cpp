@@ -16,6 +16,8 @@ constexpr Flag kModel{"model", text, "DIR", "folder of the model"};
 constexpr Flag kAdapter{"adapter", text, "DIR", "folder of a LoRA adapter"};
 constexpr Flag kDtype{"dtype", choice, "auto|float32|bfloat16|float16",
                       "type of the weights in memory (default: the folder's)"};
+constexpr Flag kLoadIn4Bit{"load_in_4bit", present, "", "quantise the weights to 4 bits (nf4) while loading"};
+constexpr Flag kLoadIn8Bit{"load_in_8bit", present, "", "quantise the weights to 8 bits while loading"};
 constexpr Flag kThreads{"threads", integer, "N", "worker threads (default: one per processor)"};
 constexpr std::string_view kConfig = "CONFIG.json [key=value ...]";
 
@@ -102,6 +104,8 @@ std::vector<Command> model_commands() {
        .flags = with_sampling({kModel,
                                kAdapter,
                                kDtype,
+                               kLoadIn4Bit,
+                               kLoadIn8Bit,
                                {"prompt", text, "TEXT", "one prompt"},
                                {"input", text, "FILE.jsonl", "rows with prompt or messages"},
                                {"output", text, "FILE.jsonl", "where rows go (default: stdout)"},
@@ -110,7 +114,8 @@ std::vector<Command> model_commands() {
       {.name = "chat",
        .operands = "--model DIR",
        .summary = "Talk to a model",
-       .flags = with_sampling({kModel, kAdapter, kDtype, {"system", text, "TEXT", "system message"}})},
+       .flags = with_sampling(
+           {kModel, kAdapter, kDtype, kLoadIn4Bit, kLoadIn8Bit, {"system", text, "TEXT", "system message"}})},
       {.name = "tokenize",
        .operands = "--model DIR",
        .summary = "Strings to token ids: one JSON string per line in, one JSON array per line out",

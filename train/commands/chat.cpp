@@ -25,9 +25,12 @@ int run_chat(const Arguments& args) {
                           .bf16 = args.text("dtype").value_or("auto") != "float32",
                           .threads = static_cast<int>(args.integer("threads").value_or(0))},
                          args.log());
-  AnswerModel model = declare_answer_model(
-      ctx,
-      {.model = args.required("model"), .adapter = args.text("adapter"), .dtype = args.text("dtype").value_or("auto")});
+  AnswerModel model =
+      declare_answer_model(ctx, {.model = args.required("model"),
+                                 .adapter = args.text("adapter"),
+                                 .dtype = args.text("dtype").value_or("auto"),
+                                 .quantisation = quantisation_asked({.load_in_4bit = args.has("load_in_4bit"),
+                                                                     .load_in_8bit = args.has("load_in_8bit")})});
   AnswerOptions options = answer_options(args, model);
   Answerer answerer(ctx, std::move(model), args.log());
   const TextFolder& text = answerer.model().text;

@@ -73,6 +73,7 @@ void add_answers(Ctx& ctx, const EvalRun& run, Json& result) {
                     declare_answer_model(ctx, {.model = c.model.model_name_or_path,
                                                .adapter = run.adapter,
                                                .dtype = c.model.dtype,
+                                               .quantisation = quantisation_asked(c.quant),
                                                .config = &c}),
                     run.args.log());
   const Cases cases = read_cases(run, answerer.model().text);

@@ -55,9 +55,12 @@ int run_generate(const Arguments& args) {
                           .bf16 = args.text("dtype").value_or("auto") != "float32",
                           .threads = static_cast<int>(args.integer("threads").value_or(0))},
                          args.log());
-  AnswerModel model = declare_answer_model(
-      ctx,
-      {.model = args.required("model"), .adapter = args.text("adapter"), .dtype = args.text("dtype").value_or("auto")});
+  AnswerModel model =
+      declare_answer_model(ctx, {.model = args.required("model"),
+                                 .adapter = args.text("adapter"),
+                                 .dtype = args.text("dtype").value_or("auto"),
+                                 .quantisation = quantisation_asked({.load_in_4bit = args.has("load_in_4bit"),
+                                                                     .load_in_8bit = args.has("load_in_8bit")})});
   AnswerOptions options = answer_options(args, model);
   options.on_token = go_on_unless_stopped();
   Rows rows = read_rows(args, model.text);

@@ -213,8 +213,9 @@ class Validation {
     if (setup_.adapter) check_adapter_keys(config_, *setup_.model->options().lora);
     if (setup_.adapter) check_tensors(setup_.model->adapter(), *setup_.adapter);
     if (!setup_.random_init) check_tensors(setup_.model->weights(), setup_.source);
+    if (!setup_.random_init) check_quantised(*setup_.model, setup_.source);
     return fmt::format("{}, {:.1f} M parameters, {}", setup_.model->config().model_type,
-                       static_cast<double>(setup_.model->weights().elements()) / 1e6,
+                       static_cast<double>(setup_.model->parameters()) / 1e6,
                        setup_.random_init ? "starting at random" : "all tensors there");
   }
 
@@ -222,6 +223,7 @@ class Validation {
   void check_tensors(const ParamStore& store, const fs::path& path) {
     const SafetensorsReader reader(path);
     for (const Param& p : store.all()) {
+      if (setup_.model->is_quantised_part(p)) continue;
       if (!reader.contains(p.spec.name)) {
         findings_.add(ErrorKind::input,
                       {.cause = fmt::format("tensor {} is missing", p.spec.name), .place = path.string()});
@@ -233,6 +235,16 @@ class Validation {
                                                             to_string(shape), to_string(p.spec.shape)),
                                        .place = path.string()});
     }
+  }
+
+  /// Layers that are quantised, in the files or by this run, are in the files.
+  void check_quantised(const Transformer& model, const fs::path& path) {
+    if (model.quantised().empty()) return;
+    const SafetensorsReader reader(path);
+    for (const QuantisedLinear& q : model.quantised())
+      if (!reader.contains(q.name()))
+        findings_.add(ErrorKind::input,
+                      {.cause = fmt::format("tensor {} is missing", q.name()), .place = path.string()});
   }
 
   std::string check_rows(Split split, Dataset& into) {
@@ -281,13 +293,15 @@ class Validation {
                    .optimizer = plan_state(t, *make_rule(optimizer_options(t)), model),
                    .work = workload_of(t, train_, evaluation_),
                    .target = target_here(compute_.device, pool_.size()),
-                   .inputs = hosted.inputs};
+                   .inputs = hosted.inputs,
+                   .copies = config_.value.quant.dequantised_copy};
     const MemoryPlan memory = plan_run(run, t.gradient_checkpointing.policy);
     return fmt::format("{} updates, {:.0f} MiB of memory: {}", max_steps(),
                        static_cast<double>(memory.total()) / (1 << 20), memory.table());
   }
 
-  /// A checkpoint holds the trained weights and the optimizer's state; checkpoints that are kept, one in the making, the result.
+  /// A checkpoint holds the trained weights and the optimizer's state; checkpoints that are kept, one in the making,
+  /// the result.
   std::string check_disk() {
     const TrainingSection& t = config_.value.training;
     const std::int64_t steps = max_steps();

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "core/device.h"
+#include "kernels/quantise.h"
 #include "model/recompute.h"
 #include "train/config/keys.h"
 
@@ -40,6 +41,21 @@ void remark(ResolvedConfig& config) {
   if ((kind == ScheduleKind::constant || kind == ScheduleKind::constant_with_warmup) &&
       !c.training.lr_scheduler_kwargs.empty())
     config.notes.push_back("lr_scheduler_kwargs has no effect on a constant schedule");
+}
+
+void remark_quantisation(ResolvedConfig& config) {
+  const QuantSection& q = config.value.quant;
+  const TrainingSection& t = config.value.training;
+  if (!q.load_in_4bit) {
+    for (const char* key : {"bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "bnb_4bit_blocksize"})
+      if (config.given(key)) config.notes.push_back(fmt::format("{} has no effect without load_in_4bit", key));
+    return;
+  }
+  const std::string compute = q.bnb_4bit_compute_dtype.value_or("");
+  if (config.given("bnb_4bit_compute_dtype") &&
+      ((compute == "bfloat16" && !t.bf16) || (compute == "float16" && !t.fp16)))
+    config.notes.push_back(
+        fmt::format("bnb_4bit_compute_dtype {} has no effect: products are computed as bf16 and fp16 say", compute));
 }
 
 /// Collects contradictions; a place is where the user wrote the (first) key.
@@ -126,9 +142,14 @@ void check_precision(Checks& c) {
             "activation_offloading",
             "activation_offloading keeps inputs of blocks, and gradient_checkpointing keeps more",
             R"(set gradient_checkpointing to true, "blocks:N" or "auto")");
+}
+
+void check_quantisation(Checks& c) {
   const QuantSection& q = c.config.value.quant;
   c.require(!(q.load_in_4bit && q.load_in_8bit), "load_in_8bit", "load_in_4bit and load_in_8bit are both true",
             "keep one of them");
+  c.require(is_blocksize4(q.bnb_4bit_blocksize), "bnb_4bit_blocksize",
+            fmt::format("bnb_4bit_blocksize is {}", q.bnb_4bit_blocksize), "use a power of two from 32 to 4096");
 }
 
 /// The schedule checks its arguments itself; only the peak and the kind matter for that.
@@ -176,11 +197,13 @@ void complete_config(ResolvedConfig& config) {
   if (c.training.load_best_model_at_end && !c.training.metric_for_best_model) c.training.metric_for_best_model = "loss";
   expand_paths(c);
   remark(config);
+  remark_quantisation(config);
 }
 
 std::vector<ErrorText> contradictions(const ResolvedConfig& config) {
   Checks checks{config};
   check_precision(checks);
+  check_quantisation(checks);
   check_steps(checks);
   check_data(checks);
   check_best(checks);
@@ -197,9 +220,6 @@ std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
   };
   need(!c.model.model_name_or_path.empty(), "model_name_or_path", "model_name_or_path is missing",
        "name the model's folder");
-  need(!c.quant.load_in_4bit, "load_in_4bit", "load_in_4bit is not available yet",
-       "set it to false to train on full weights");
-  need(!c.quant.load_in_8bit, "load_in_8bit", "load_in_8bit is not available yet", "set it to false");
   if (c.run.device == DeviceChoice::cuda)
     need(cuda_problem().empty(), "device", "device cuda: " + cuda_problem(), "set device to cpu or auto");
   need(c.run.nproc == 1, "nproc", "more than one process is not available yet", "set nproc to 1");

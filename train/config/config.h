@@ -63,6 +63,9 @@ struct QuantSection {
   std::string bnb_4bit_quant_type = "nf4";
   bool bnb_4bit_use_double_quant = false;
   std::optional<std::string> bnb_4bit_compute_dtype;
+  std::int64_t bnb_4bit_blocksize = 64;
+  std::vector<std::string> llm_int8_skip_modules;
+  DenseCopies dequantised_copy = DenseCopies::automatic;
 };
 
 struct TrainingSection {

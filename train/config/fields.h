@@ -88,8 +88,17 @@ void quant_fields(V& visit, S& s) {
   visit("load_in_8bit", s.load_in_8bit, {"Hold frozen weights in 8 bits."});
   visit("bnb_4bit_quant_type", s.bnb_4bit_quant_type, {"The 4-bit code.", kAny, kQuantTypes});
   visit("bnb_4bit_use_double_quant", s.bnb_4bit_use_double_quant, {"Quantise the scales of the blocks as well."});
-  visit("bnb_4bit_compute_dtype", s.bnb_4bit_compute_dtype,
-        {"Type that 4-bit weights are expanded to.", kAny, kQuantDtypes});
+  visit(
+      "bnb_4bit_compute_dtype", s.bnb_4bit_compute_dtype,
+      {"Type of the products with 4-bit weights, and here of all: float32 turns bf16 off. null: as bf16 and fp16 say.",
+       kAny, kQuantDtypes});
+  visit("bnb_4bit_blocksize", s.bnb_4bit_blocksize,
+        {"Weights that share a scale: a power of two from 32 to 4096.", {.low = 32, .high = 4096}});
+  visit("llm_int8_skip_modules", s.llm_int8_skip_modules,
+        {"Linear layers that stay as they are (names, prefixes or regular expressions); the head always does."});
+  visit("dequantised_copy", s.dequantised_copy,
+        {"Keep quantised weights dense too, which saves making them so for each product; \"auto\": on a GPU, where it "
+         "fits into memory."});
 }
 
 template <class V, class S>
@@ -108,13 +117,14 @@ void step_fields(V& visit, S& s) {
   visit("warmup_steps", s.warmup_steps, {"Updates of warm-up; below 1 a share of all updates.", kNotNegative});
   visit("warmup_ratio", s.warmup_ratio,
         {"Share of all updates to warm up in, where warmup_steps is 0.", {.low = 0, .high = 1}});
-  visit("optim", s.optim,
-        {"Optimizer. Names that differ only in how they are computed mean the same here; the state of paged ones goes to "
-         "the host's memory where a GPU has no room for it.",
-         kAny, optimizer_names()});
-  visit("optim_args", s.optim_args,
-        {"Arguments of the optimizer, such as \"momentum=0.9,nesterov=true\" of sgd."});
-  visit("weight_decay", s.weight_decay, {"Weight decay, decoupled but for sgd; not for biases and norms.", kNotNegative});
+  visit(
+      "optim", s.optim,
+      {"Optimizer. Names that differ only in how they are computed mean the same here; the state of paged ones goes to "
+       "the host's memory where a GPU has no room for it.",
+       kAny, optimizer_names()});
+  visit("optim_args", s.optim_args, {"Arguments of the optimizer, such as \"momentum=0.9,nesterov=true\" of sgd."});
+  visit("weight_decay", s.weight_decay,
+        {"Weight decay, decoupled but for sgd; not for biases and norms.", kNotNegative});
   visit("adam_beta1", s.adam_beta1, {"Decay of the first moment.", kShare});
   visit("adam_beta2", s.adam_beta2, {"Decay of the second moment.", kShare});
   visit("adam_epsilon", s.adam_epsilon, {"Added to the denominator of the update.", kNotNegative});

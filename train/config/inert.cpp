@@ -167,7 +167,6 @@ constexpr auto kInertKeys = std::to_array<InertKey>({
     {"quant_method", kRefused, "[\"bitsandbytes\"]", "only bitsandbytes quantisation is known"},
     {"bnb_4bit_quant_storage", kRemarked, "[\"uint8\"]", "codes are stored as bytes"},
     {"llm_int8_threshold", kRemarked, "[6.0]", "8-bit inference is not available"},
-    {"llm_int8_skip_modules", kRemarked, "[]", "lm_head is never quantised"},
     {"llm_int8_enable_fp32_cpu_offload", kRemarked, "[false]", "offloading is not available"},
     {"llm_int8_has_fp16_weight", kRemarked, "[false]", "8-bit inference is not available"},
     {"_load_in_4bit", kRemarked, "[true,false]", "see load_in_4bit"},

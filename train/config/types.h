@@ -63,6 +63,14 @@ struct Recompute {
   friend bool operator==(const Recompute&, const Recompute&) = default;
 };
 
+/// Whether quantised weights are kept dense as well, instead of being made dense for each product. In JSON false and
+/// true are "never" and "always".
+enum class DenseCopies : std::uint8_t { never, always, automatic };
+template <>
+struct EnumNames<DenseCopies> {
+  static constexpr std::array<std::string_view, 3> values{"false", "true", "auto"};
+};
+
 template <class E>
 constexpr std::string_view name_of_enum(E e) {
   return EnumNames<E>::values[static_cast<std::size_t>(e)];

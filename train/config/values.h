@@ -153,6 +153,20 @@ struct JsonValue<Recompute> {
   }
 };
 
+template <>
+struct JsonValue<DenseCopies> {
+  static std::string type(const Spec&) { return R"(true, false or "auto")"; }
+  static bool read(const Json& j, DenseCopies& out) {
+    if (j.is_boolean()) return out = j.get<bool>() ? DenseCopies::always : DenseCopies::never, true;
+    if (j != "auto") return false;
+    out = DenseCopies::automatic;
+    return true;
+  }
+  static Json write(DenseCopies v) {
+    return v == DenseCopies::automatic ? Json("auto") : Json(v == DenseCopies::always);
+  }
+};
+
 template <class T>
 struct IsOptional : std::false_type {};
 template <class T>

@@ -1,0 +1,121 @@
+// Adapters on quantised bases, through the program.
+#include "core/file.h"
+#include "tests/e2e/support.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::HasSubstr;
+
+const fs::path kQuantised = source_folder() / "tests/quant/goldens";
+
+class Qlora : public ::testing::Test {
+ protected:
+  /// Over rows of ids on the small model of tests/quant, in 4 bits.
+  Json config(const Json& changes = Json::object()) const {
+    Json c = tiny_lora_run(folder_ / "out");
+    c.update({{"model_name_or_path", (kQuantised / "bnb_model").string()},
+              {"dataset_name", (folder_ / "rows.jsonl").string()},
+              {"max_steps", 4},
+              {"load_in_4bit", true},
+              {"bnb_4bit_use_double_quant", true}});
+    c.update(changes);
+    return c;
+  }
+  void SetUp() override {
+    std::vector<Json> rows;
+    for (int i = 0; i < 8; ++i)
+      rows.push_back({{"input_ids", {3 + i, 5 + i, 7 + i, 9 + i, 11 + i}}, {"labels", {3 + i, 5 + i, 7 + i, 9, 11}}});
+    write_file(folder_ / "rows.jsonl", jsonl(rows));
+  }
+  std::vector<double> losses(const Json& c) const {
+    fs::remove_all(folder_ / "out");
+    train_ok(folder_.path(), c);
+    return column(history(folder_ / "out", "loss"), "loss");
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(Qlora, a_folder_in_4_bits_gives_the_curve_of_one_that_is_quantised_while_loading) {
+  const std::vector<double> loading = losses(config());
+  const std::vector<double> folder =
+      losses(config({{"model_name_or_path", (kQuantised / "bnb_model_nf4").string()}, {"load_in_4bit", false}}));
+  ASSERT_EQ(loading.size(), folder.size());
+  ASSERT_GE(loading.size(), 2u);
+  for (std::size_t i = 0; i < folder.size(); ++i) EXPECT_NEAR(loading[i], folder[i], 1e-5);
+  EXPECT_NE(losses(config({{"load_in_4bit", false}}))[0], loading[0]);
+}
+
+TEST_F(Qlora, every_policy_and_dense_copies_give_the_same_curve) {
+  const std::vector<double> expected = losses(config({{"gradient_checkpointing", false}}));
+  EXPECT_EQ(losses(config({{"gradient_checkpointing", true}})), expected);
+  EXPECT_EQ(losses(config({{"dequantised_copy", true}})), expected);
+}
+
+TEST_F(Qlora, goes_on_from_a_checkpoint_with_the_same_bits) {
+  const Json whole = config({{"save_strategy", "steps"}, {"save_steps", 2}});
+  train_ok(folder_.path(), whole);
+  const std::string expected = bytes_of(folder_ / "out/adapter_model.safetensors");
+  fs::remove_all(folder_ / "out/checkpoint-4");
+  train_ok(folder_.path(), whole);
+  EXPECT_EQ(bytes_of(folder_ / "out/adapter_model.safetensors"), expected);
+  const Outcome other =
+      qtrain({.words = {(folder_ / "config.json").string(), "bnb_4bit_quant_type=fp4", "max_steps=6"}});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, HasSubstr("quantisation"));
+}
+
+TEST_F(Qlora, estimate_says_what_a_run_uses) {
+  for (const Json& kind : std::vector<Json>{{{"load_in_4bit", true}},
+                                            {{"dequantised_copy", true}},
+                                            {{"load_in_4bit", false}, {"load_in_8bit", true}},
+                                            {{"load_in_4bit", false}}}) {
+    const Json c = config(kind);
+    losses(c);
+    const Json memory = read_json(folder_ / "out/train_results.json").at("memory");
+    const std::string said = qtrain_ok({.words = {"estimate", (folder_ / "config.json").string(), "--json"}}).out;
+    const Json estimated = parse_json(said, "estimate").at("memory");
+    EXPECT_EQ(estimated, memory.at("planned")) << kind;
+    EXPECT_EQ(estimated.at("total"), memory.at("allocated")) << kind;
+    const bool quantised = c.value("load_in_4bit", false) || c.value("load_in_8bit", false);
+    EXPECT_EQ(estimated.at("quantisation_state") > 0, quantised) << kind;
+  }
+}
+
+TEST_F(Qlora, contradictions_are_said_before_anything_is_read) {
+  const auto refused = [&](const Json& changes) {
+    Json c = config(changes);
+    write_file(folder_ / "config.json", dump_json(c));
+    const Outcome outcome = qtrain({.words = {(folder_ / "config.json").string()}});
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    return outcome.err;
+  };
+  EXPECT_THAT(refused({{"use_peft", false}}), HasSubstr("use_peft=true"));
+  EXPECT_THAT(refused({{"load_in_8bit", true}}), HasSubstr("both true"));
+  EXPECT_THAT(refused({{"bnb_4bit_blocksize", 65}}), HasSubstr("power of two"));
+  const Json folder{{"model_name_or_path", (kQuantised / "bnb_model_nf4").string()}};
+  Json eight = folder, full = folder;
+  eight.update({{"load_in_4bit", false}, {"load_in_8bit", true}});
+  full.update({{"load_in_4bit", false}, {"use_peft", false}});
+  EXPECT_THAT(refused(eight), HasSubstr("in another way"));
+  EXPECT_THAT(refused(full), HasSubstr("use_peft=true"));
+}
+
+TEST_F(Qlora, validate_and_eval_take_quantised_bases) {
+  losses(config());
+  const std::string file = (folder_ / "config.json").string(), rows = (folder_ / "rows.jsonl").string();
+  qtrain_ok({.words = {"validate", file}});
+  const auto loss = [&](const std::string& more) {
+    std::vector<std::string> words{"eval", file, "eval_dataset_name=" + rows, "--json"};
+    if (!more.empty()) words.push_back(more);
+    return parse_json(qtrain_ok({.words = words}).out, "eval").at("eval_loss").get<double>();
+  };
+  const double base = loss(""), dense = loss("load_in_4bit=false");
+  EXPECT_NE(base, dense);
+  const std::string serialised = (kQuantised / "bnb_model_nf4").string();
+  EXPECT_NEAR(loss("model_name_or_path=" + serialised), base, 1e-5);
+}
+
+}  // namespace
+}  // namespace qtrain::e2e
