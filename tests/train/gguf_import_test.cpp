@@ -173,6 +173,21 @@ TEST(GgufImportRefusals, NumbersThatMakeNoModel) {
   EXPECT_THAT(import_error(with_metadata(folder, "tokenizer.ggml.eos_token_id", 320u)), HasSubstr("320 tokens"));
 }
 
+// Type 5, unused: the token that BOS names, here put in front of every text, does not exist.
+TEST(GgufImportSpecials, TokensThatAreNotInUseAreNotNamed) {
+  TempFolder folder;
+  auto bytes = read_text(golden("spm"));
+  const std::string key = "tokenizer.ggml.token_type";
+  const std::int32_t unused = 5;
+  std::memcpy(bytes.data() + bytes.find(key) + key.size() + 16 + 4, &unused, 4);  // type, type, count, [0], [1]
+  std::ofstream(folder / "patched.gguf", std::ios::binary) << bytes;
+  import_gguf({.gguf = folder / "patched.gguf", .output = folder / "out"});
+  EXPECT_FALSE(read_json(folder / "out/special_tokens_map.json").contains("bos_token"));
+  EXPECT_EQ(read_json(folder / "out/special_tokens_map.json")["eos_token"], "</s>");
+  const auto ids = load_tokenizer(folder / "out")->encode("a");
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), 1), 0);
+}
+
 TEST(GgufImportRefusals, MoreLayersThanTensors) {
   TempFolder folder;
   const auto file = with_metadata(folder, "llama.block_count", 1000000u);

@@ -1,6 +1,7 @@
 #include "train/gguf/pre_tokenizers.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace qtrain {
 namespace {

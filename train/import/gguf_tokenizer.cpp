@@ -42,12 +42,13 @@ Vocabulary read_vocabulary(const GgufFile& file) {
   return vocabulary;
 }
 
-/// The text of the token that a key such as "tokenizer.ggml.bos_token_id" names.
+/// The text of the token that a key such as "tokenizer.ggml.bos_token_id" names; none for one that is not in use.
 std::optional<std::string> named_token(const GgufFile& file, const Vocabulary& vocabulary, const std::string& key) {
   if (!file.find(key)) return {};
   const auto id = file.integer(key);
   if (id >= static_cast<std::int64_t>(vocabulary.tokens.size()))
     refuse_gguf(file, fmt::format("{} is {}, but there are {} tokens", key, id, vocabulary.tokens.size()));
+  if (vocabulary.types[static_cast<std::size_t>(id)] == TokenType::unused) return {};
   return std::string(vocabulary.tokens[static_cast<std::size_t>(id)]);
 }
 

@@ -167,7 +167,7 @@ void put_checkpoints(Json& report, const fs::path& folder) {
   for (const auto& [step, name] : found) report["checkpoints"].push_back(name);
 }
 
-bool has_weights(const fs::path& folder) {
+bool holds_weights(const fs::path& folder) {
   return fs::exists(folder / "model.safetensors") || fs::exists(folder / "model.safetensors.index.json");
 }
 
@@ -175,7 +175,7 @@ Json inspect_folder(const fs::path& folder, TensorList list) {
   Json report{{"path", folder.string()}, {"kind", ""}};
   put_model(report, folder);
   const bool adapter = put_adapter(report, folder, list);
-  if (!adapter && has_weights(folder)) put_safetensors(report, folder, list);
+  if (!adapter && holds_weights(folder)) put_safetensors(report, folder, list);
   put_tokenizer(report, folder);
   put_other_files(report, folder);
   put_checkpoints(report, folder);
