@@ -37,8 +37,21 @@ TEST_P(CudaCurve, is_that_of_transformers) {
 
 INSTANTIATE_TEST_SUITE_P(All, CudaCurve,
                          ::testing::Values("llama_full", "llama_bias_full", "llama_lora_all", "qwen3_full",
-                                           "qwen3_lora_rs", "label_free_window"),
+                                           "qwen3_lora_rs", "label_free_window", "qlora_nf4"),
                          [](const auto& info) { return std::string(info.param); });
+
+// Copies are what a GPU chooses where they fit.
+TEST(CudaQlora, gives_the_same_bits_with_dense_copies_and_without) {
+  const TempFolder kept, without;
+  const char* name = "qlora_fp4_serialised";
+  const fs::path copies = run_curve(name, kept, {"max_steps=3"}),
+                 scratch = run_curve(name, without, {"max_steps=3", "dequantised_copy=false"});
+  EXPECT_EQ(history_without_times(copies), history_without_times(scratch));
+  const auto dense = [](const fs::path& output) {
+    return read_json(output / "train_results.json").at("memory").at("planned").at("dequantised_weights").get<double>();
+  };
+  EXPECT_GT(dense(copies), 4 * dense(scratch));
+}
 
 struct NarrowCurve {
   const char *name, *precision;
