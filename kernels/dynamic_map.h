@@ -58,7 +58,8 @@ constexpr float on_grid(float x) {
   if (!(x >= -1.0F)) return -1.0F;
   const float half = ((x < 1.0F ? x : 1.0F) + 1.0F) * 0.5F;
   // One rounding, as by a fused multiply-add: product and sum are exact in f64.
-  const auto index = static_cast<int>(static_cast<float>(static_cast<double>(half) * 65535.0 + 0.5));
+  const auto rounded_up = static_cast<float>(static_cast<double>(half) * 65535.0 + 0.5);
+  const auto index = static_cast<int>(rounded_up);
   return static_cast<float>(2 * index) / 65535.0F - 1.0F;
 }
 

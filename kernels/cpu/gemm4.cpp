@@ -17,7 +17,7 @@ void dots(const T* a, const float* w, std::int64_t K, float* sums) {
   std::int64_t k = 0;
   for (; k + kStep <= K; k += kStep)
     for (int c = 0; c < kChains; ++c) {
-      const std::int64_t at = k + c * simd::kLanes<float>;
+      const std::int64_t at = k + std::int64_t{c} * simd::kLanes<float>;
       const Vec<float> v = simd::load<float>(w + at);
       for (int i = 0; i < M; ++i) s[i][c] += v * simd::load<float>(a + i * K + at);
     }

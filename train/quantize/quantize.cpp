@@ -26,17 +26,19 @@ std::string linear_module(const std::string& tensor) {
   return linear ? module : std::string();
 }
 
-TensorSource copied(const std::string& name, ConstTensor tensor) {
-  return {.name = name, .dtype = tensor.dtype, .shape = tensor.shape, .produce = [tensor](const Append& append) {
-            append({tensor.data, tensor.bytes()});
-          }};
+TensorSource copied(const SafetensorsReader& reader, const std::string& name, ConstTensor tensor) {
+  return {
+      .name = name, .dtype = tensor.dtype, .shape = tensor.shape, .produce = [&reader, tensor](const Append& append) {
+        append({tensor.data, tensor.bytes()});
+        reader.release(tensor);
+      }};
 }
 
 /// A part that is kept until it is written.
 template <class T>
-TensorSource kept(std::string name, std::vector<T> values) {
+TensorSource kept(const std::string& name, std::vector<T> values) {
   const auto size = static_cast<std::int64_t>(values.size());
-  return {.name = std::move(name),
+  return {.name = name,
           .dtype = dtype_of<T>,
           .shape = {size},
           .produce = [values = std::move(values)](const Append& append) { append(std::as_bytes(std::span(values))); }};
@@ -73,14 +75,17 @@ class Conversion {
     const std::string type = q.state.type == FourBit::nf4 ? "nf4" : "fp4";
     add(kept(name + ".quant_state.bitsandbytes__" + type, std::vector<std::uint8_t>(json.begin(), json.end())));
   }
-  void copy(const std::string& name, ConstTensor tensor) { add(tensor, copied(name, tensor)); }
+  void copy(const std::string& name, ConstTensor tensor) { add(tensor, copied(reader_, name, tensor)); }
 
   const std::vector<TensorSource>& tensors() const { return tensors_; }
   const QuantizeReport& report() const { return report_; }
 
  private:
   Quantised4 quantised(const std::string& name, ConstTensor matrix) {
-    return quantise_matrix(ctx_, matrix, options_.matrices, fmt::format("{}: {}", reader_.path().string(), name));
+    Quantised4 q =
+        quantise_matrix(ctx_, matrix, options_.matrices, fmt::format("{}: {}", reader_.path().string(), name));
+    reader_.release(matrix);
+    return q;
   }
   void add(ConstTensor from, TensorSource source) {
     report_.bytes_before += from.bytes();
