@@ -13,7 +13,7 @@
 namespace qtrain {
 namespace {
 
-struct Rows {
+struct SplitRows {
   Dataset train, evaluation;
 };
 
@@ -37,7 +37,7 @@ Place place_of(const Config& config, const EstimateOptions& options, int threads
   return {compute, target_here(compute.device, threads)};
 }
 
-Rows read_rows(const Config& config, ThreadPool& pool) {
+SplitRows read_splits(const Config& config, ThreadPool& pool) {
   const TextFolder text = load_text_folder(config);
   const auto build = [&](Split split, const RawRows& rows) {
     return rows.size() > 0 ? build_dataset(rows, dataset_options(config, split), text.tools(), pool) : Dataset{};
@@ -52,7 +52,7 @@ struct Course {
   double target_share = 1;  ///< of the tokens, that reach the head
 };
 
-Course follow_data(Estimate& e, const Config& config, const Rows& rows) {
+Course follow_data(Estimate& e, const Config& config, const SplitRows& rows) {
   const TrainingSection& t = config.training;
   const Loader loader(rows.train, {.batch_size = t.per_device_train_batch_size, .drop_last = t.dataloader_drop_last});
   const StepPlan plan = make_step_plan(t, loader.batches_per_epoch());
@@ -149,7 +149,7 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
   Estimate e{.target = place.target};
   const bool read = options.data == DataUse::read && !config.data.dataset_name.empty();
   const std::int64_t longest = config.data.max_length.value_or(model.config().max_position_embeddings);
-  const Course course = read ? follow_data(e, config, read_rows(config, pool)) : follow_limits(e, config, longest);
+  const Course course = read ? follow_data(e, config, read_splits(config, pool)) : follow_limits(e, config, longest);
   PlannedRun run{.model = model,
                  .optimizer = plan_state(config.training, *make_rule(optimizer_options(config.training)), model),
                  .work = e.work,

@@ -14,7 +14,6 @@
 namespace qtrain {
 namespace {
 
-constexpr double kMib = 1 << 20;
 // For what a driver loads when it is first used: kernels, libraries, recorded work.
 constexpr std::size_t kDriverBytes = std::size_t{512} << 20;
 

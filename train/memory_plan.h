@@ -13,6 +13,8 @@
 
 namespace qtrain {
 
+inline constexpr double kMib = 1 << 20;
+
 /// What a run puts into the memory of its device, in bytes.
 struct MemoryPlan {
   struct Part {

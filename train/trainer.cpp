@@ -13,8 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kMib = 1 << 20;
-
 // JSON has no NaN.
 Json finite_or_null(double x) {
   return std::isfinite(x) ? Json(x) : Json();

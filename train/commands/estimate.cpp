@@ -8,7 +8,7 @@
 namespace qtrain {
 namespace {
 
-constexpr double kMib = 1 << 20, kGib = 1 << 30;
+constexpr double kGib = 1 << 30;
 
 EstimateOptions options_of(const Arguments& args) {
   EstimateOptions o{.data = args.has("no_data") ? DataUse::ignore : DataUse::read,

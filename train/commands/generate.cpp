@@ -23,13 +23,13 @@ std::vector<std::int32_t> encode_row(const TextFolder& text, const Json& row, bo
   fail(ErrorKind::input, {.cause = "a row without \"messages\", \"prompt\" or \"text\""});
 }
 
-struct Rows {
+struct PromptRows {
   std::vector<Json> rows;
   std::vector<std::vector<std::int32_t>> prompts;
 };
 
-Rows read_rows(const Arguments& args, const TextFolder& text) {
-  Rows out;
+PromptRows read_prompts(const Arguments& args, const TextFolder& text) {
+  PromptRows out;
   if (const auto prompt = args.text("prompt")) {
     out.rows.push_back({{"prompt", *prompt}});
     Json messages = Json::array({{{"role", "user"}, {"content", *prompt}}});
@@ -63,7 +63,7 @@ int run_generate(const Arguments& args) {
                                                                      .load_in_8bit = args.has("load_in_8bit")})});
   AnswerOptions options = answer_options(args, model);
   options.on_token = go_on_unless_stopped();
-  Rows rows = read_rows(args, model.text);
+  PromptRows rows = read_prompts(args, model.text);
   Answerer answerer(ctx, std::move(model), args.log());
   const auto answers = answerer.answer(rows.prompts, options);
   std::string lines;
