@@ -95,36 +95,6 @@ void put_rows(const ExportedTensor& t, std::int64_t begin, std::span<std::byte> 
   }
 }
 
-GgufTensorSource gguf_source_of(ThreadPool& threads, ExportedTensor t) {
-  GgufTensorSource source{.name = t.weight.gguf, .type = t.type, .shape = t.weight.shape};
-  source.produce = [&threads, t = std::move(t)](const auto& append) {
-    const auto& block = *gguf_block(t.type);
-    const auto row_bytes = static_cast<std::uint64_t>(t.width()) / block.values * block.bytes;
-    const std::int64_t chunk = std::max<std::int64_t>(1, kTogether / t.width());
-    std::vector<std::byte> blocks;
-    for (std::int64_t begin = 0; begin < t.rows(); begin += chunk) {
-      const std::int64_t count = std::min(chunk, t.rows() - begin), part = (count + 15) / 16;
-      blocks.resize(static_cast<std::size_t>(count) * row_bytes);
-      threads.run((count + part - 1) / part, [&](std::int64_t task, int) {
-        const std::int64_t first = task * part, rows = std::min(part, count - first);
-        put_rows(t, begin + first,
-                 std::span(blocks).subspan(static_cast<std::size_t>(first) * row_bytes,
-                                           static_cast<std::size_t>(rows) * row_bytes));
-      });
-      append(blocks);
-    }
-  };
-  return source;
-}
-
-GgufTensorSource rope_source(std::vector<float> divisors) {
-  return {
-      .name = "rope_freqs.weight",
-      .type = GgufType::f32,
-      .shape = {static_cast<std::int64_t>(divisors.size())},
-      .produce = [divisors = std::move(divisors)](const auto& append) { append(std::as_bytes(std::span(divisors))); }};
-}
-
 /// The weights of a folder by their names in it; one saved without its head has no "model." in front.
 class Weights {
  public:
@@ -144,6 +114,9 @@ class Weights {
     return t;
   }
 
+  /// Gives back the memory behind a tensor that is written.
+  void release(ConstTensor t) const { reader_.release(t); }
+
   /// Every tensor must have gone into the file, but for what is computed and the head of a tied model.
   void check_all_taken() const {
     for (const auto& [name, tensor] : reader_.tensors())
@@ -159,6 +132,37 @@ class Weights {
   SafetensorsReader reader_;
   std::set<std::string> used_;
 };
+
+GgufTensorSource gguf_source_of(ThreadPool& threads, const Weights& weights, ExportedTensor t) {
+  GgufTensorSource source{.name = t.weight.gguf, .type = t.type, .shape = t.weight.shape};
+  source.produce = [&threads, &weights, t = std::move(t)](const auto& append) {
+    const auto& block = *gguf_block(t.type);
+    const auto row_bytes = static_cast<std::uint64_t>(t.width()) / block.values * block.bytes;
+    const std::int64_t chunk = std::max<std::int64_t>(1, kTogether / t.width());
+    std::vector<std::byte> blocks;
+    for (std::int64_t begin = 0; begin < t.rows(); begin += chunk) {
+      const std::int64_t count = std::min(chunk, t.rows() - begin), part = (count + 15) / 16;
+      blocks.resize(static_cast<std::size_t>(count) * row_bytes);
+      threads.run((count + part - 1) / part, [&](std::int64_t task, int) {
+        const std::int64_t first = task * part, rows = std::min(part, count - first);
+        put_rows(t, begin + first,
+                 std::span(blocks).subspan(static_cast<std::size_t>(first) * row_bytes,
+                                           static_cast<std::size_t>(rows) * row_bytes));
+      });
+      append(blocks);
+    }
+    weights.release(t.from);
+  };
+  return source;
+}
+
+GgufTensorSource rope_source(std::vector<float> divisors) {
+  return {
+      .name = "rope_freqs.weight",
+      .type = GgufType::f32,
+      .shape = {static_cast<std::int64_t>(divisors.size())},
+      .produce = [divisors = std::move(divisors)](const auto& append) { append(std::as_bytes(std::span(divisors))); }};
+}
 
 GgufType type_for(DType dtype) {
   return dtype == DType::f16 ? GgufType::f16 : dtype == DType::bf16 ? GgufType::bf16 : GgufType::f32;
@@ -225,7 +229,7 @@ GgufExportReport export_gguf(ThreadPool& threads, const GgufExportOptions& optio
   for (const auto& weight : gguf_layout(model)) {
     const auto from = weights.take(weight);
     sources.push_back(
-        gguf_source_of(threads, {.weight = weight, .type = type_of_weight(weight, wanted), .from = from}));
+        gguf_source_of(threads, weights, {.weight = weight, .type = type_of_weight(weight, wanted), .from = from}));
   }
   weights.check_all_taken();
   for (const auto& s : sources) ++report.tensors[s.type];
