@@ -59,7 +59,7 @@ std::vector<Refusal> refusals() {
       {{{"hidden_act", "gelu"}}, "hidden_act"},
       {{{"attention_dropout", 0.1}}, "attention_dropout"},
       {{{"partial_rotary_factor", 0.5}}, "partial_rotary_factor"},
-      {{{"quantization_config", {{"quant_method", "gptq"}}}}, "quantization_config"},
+      {{{"quantization_config", {{"quant_method", "gptq"}}}}, "quant_method gptq"},
       {{{"rms_norm_eps", 0}}, "rms_norm_eps"},
       {{{"rms_norm_eps", "1e-5"}}, "rms_norm_eps"},
       {{{"tie_word_embeddings", 1}}, "tie_word_embeddings"},
