@@ -17,11 +17,7 @@ std::size_t input_bytes(const GeneratorOptions& o) {
 }  // namespace
 
 Generator::Generator(Ctx& ctx, Transformer& model, GeneratorOptions options)
-    : ctx_(ctx),
-      model_(model),
-      options_(std::move(options)),
-      inputs_(ctx.device(), input_bytes(options_)),
-      logits_(ctx.device()) {}
+    : ctx_(ctx), model_(model), options_(std::move(options)), inputs_(ctx.device(), input_bytes(options_)) {}
 
 // A sequence in the batch. `done` tokens of prompt + answer are in the cache.
 struct Generator::Sequence {
@@ -50,9 +46,7 @@ bool Generator::is_stop(std::int32_t token) const {
   return std::find(options_.stop_tokens.begin(), options_.stop_tokens.end(), token) != options_.stop_tokens.end();
 }
 
-void Generator::accept(Sequence& s, std::span<float> logits) {
-  const SamplePosition at{.sequence = s.request, .index = s.result.tokens.size()};
-  const std::int32_t token = sample_token(logits, s.all, options_.sampling, at);
+void Generator::accept(Sequence& s, std::int32_t token) {
   if (is_stop(token)) {
     s.result.finish = FinishReason::stop;
     s.finished = true;
@@ -69,7 +63,7 @@ void Generator::accept(Sequence& s, std::span<float> logits) {
 }
 
 // Runs the next token of every answer and as much of the new prompts as fits.
-void Generator::step(std::vector<Sequence>& active, KvCache& cache) {
+void Generator::step(std::vector<Sequence>& active, KvCache& cache, TokenSampler& sampler) {
   std::vector<std::int32_t> tokens, positions, rows, wanted;
   std::int64_t prefill = options_.prefill_tokens;
   std::int32_t longest = 0;
@@ -93,14 +87,18 @@ void Generator::step(std::vector<Sequence>& active, KvCache& cache) {
                           .wanted = put(wanted),
                           .longest = longest};
   inputs_.send(ctx_);
-  const Tensor logits = logits_.of(ctx_, model_.decode(ctx_, batch, cache));
-  // Sampling is independent per sequence; `accept` writes to its own sequence only.
-  const std::int64_t vocab = logits.shape[1];
+  const Tensor logits = model_.decode(ctx_, batch, cache);
+  if (!wanted.empty()) sample(active, logits, sampler);
+}
+
+// The sequences with logits have them in their order.
+void Generator::sample(std::vector<Sequence>& active, Tensor logits, TokenSampler& sampler) {
+  std::vector<TokenSampler::Draw> draws;
+  for (const Sequence& s : active)
+    if (s.wanted >= 0) draws.push_back({s.all, {.sequence = s.request, .index = s.result.tokens.size()}});
+  const std::vector<std::int32_t> tokens = sampler.draw(ctx_, logits, draws, options_.sampling);
   for (Sequence& s : active)
-    if (s.wanted >= 0) {
-      const std::span<float> row(logits.as<float>() + s.wanted * vocab, static_cast<std::size_t>(vocab));
-      accept(s, row);
-    }
+    if (s.wanted >= 0) accept(s, tokens[static_cast<std::size_t>(s.wanted)]);
 }
 
 std::vector<GenerationResult> Generator::run(const std::vector<GenerationRequest>& requests, const OnToken& on_token) {
@@ -108,6 +106,7 @@ std::vector<GenerationResult> Generator::run(const std::vector<GenerationRequest
   const std::int64_t longest = longest_sequence(requests, model_.config());
   const auto batch = std::min<std::int64_t>(options_.batch, static_cast<std::int64_t>(requests.size()));
   KvCache cache(model_, std::max<std::int64_t>(batch, 1), longest);
+  TokenSampler sampler(ctx_.device(), {.rows = std::max<std::int64_t>(batch, 1), .tokens = longest});
   on_token_ = on_token;
   std::vector<GenerationResult> results(requests.size());
   std::vector<std::int32_t> free_rows;
@@ -131,7 +130,7 @@ std::vector<GenerationResult> Generator::run(const std::vector<GenerationRequest
       free_rows.pop_back();
     }
     if (active.empty()) break;
-    step(active, cache);
+    step(active, cache, sampler);
     for (Sequence& s : active)
       if (s.finished) {
         free_rows.push_back(s.cache_row);

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "core/transfer.h"
 #include "model/generation/sampling.h"
 #include "model/transformer.h"
 
@@ -51,15 +50,15 @@ class Generator {
  private:
   struct Sequence;
   bool is_stop(std::int32_t token) const;
-  void step(std::vector<Sequence>& active, KvCache& cache);
-  void accept(Sequence& s, std::span<float> logits);
+  void step(std::vector<Sequence>& active, KvCache& cache, TokenSampler& sampler);
+  void sample(std::vector<Sequence>& active, Tensor logits, TokenSampler& sampler);
+  void accept(Sequence& s, std::int32_t token);
 
   Ctx& ctx_;
   Transformer& model_;
   GeneratorOptions options_;
   OnToken on_token_;
   Mailbox inputs_;
-  HostCopy logits_;
 };
 
 /// The longest prompt plus answer of the requests, at most max_position_embeddings.

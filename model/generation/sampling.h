@@ -3,6 +3,9 @@
 #include <span>
 #include <vector>
 
+#include "core/transfer.h"
+#include "kernels/sample.h"
+
 namespace qtrain {
 
 /// How the next token is chosen. The order of the filters is transformers': repetition penalty, temperature, top-k,
@@ -15,14 +18,34 @@ struct SamplingOptions {
   double min_p = 0;               ///< 0: off
   double repetition_penalty = 1;  ///< 1: off; counts prompt and answer
   std::uint64_t seed = 42;
+
+  ops::SampleRule rule() const;
 };
 
-/// Chooses one of `logits` [V], which it may change. `seen`: tokens of prompt and answer so far. The same for the same
-/// (seed, sequence, index): `index` is the number of the token in its answer.
 struct SamplePosition {
   std::uint64_t sequence = 0, index = 0;
 };
-std::int32_t sample_token(std::span<float> logits, std::span<const std::int32_t> seen, const SamplingOptions& options,
-                          SamplePosition position);
+
+/// Chooses the next tokens of sequences where their logits are; only the tokens come to the host. The same for the same
+/// (seed, sequence, index) on every device: `index` is the number of the token in its answer.
+class TokenSampler {
+ public:
+  struct Limits {
+    std::int64_t rows, tokens;  ///< sequences at a time, and tokens of prompt and answer of each
+  };
+  TokenSampler(Device device, const Limits& limits);
+
+  struct Draw {
+    std::span<const std::int32_t> seen;  ///< tokens of prompt and answer so far
+    SamplePosition at;
+  };
+  /// One token for each row of `logits` [rows, V] f32, which are changed.
+  std::vector<std::int32_t> draw(Ctx& ctx, Tensor logits, std::span<const Draw> rows, const SamplingOptions& options);
+
+ private:
+  Mailbox inputs_;
+  DeviceMemory tokens_;
+  HostCopy copy_;
+};
 
 }  // namespace qtrain

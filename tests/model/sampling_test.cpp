@@ -14,9 +14,18 @@ using ::testing::ElementsAre;
 const std::vector<float> kLogits{std::log(0.1f), std::log(0.4f), std::log(0.05f), std::log(0.3f), std::log(0.15f)};
 constexpr int kDraws = 20000;
 
+std::int32_t draw_changing(std::vector<float>& logits, SamplingOptions o, SamplePosition at,
+                           const std::vector<std::int32_t>& seen) {
+  static Ctx ctx({}, MatmulPrecision::storage, 1);
+  static TokenSampler sampler({}, {.rows = 1, .tokens = 16});
+  const TokenSampler::Draw row{seen, at};
+  const Shape shape{1, static_cast<std::int64_t>(logits.size())};
+  const Tensor tensor{reinterpret_cast<std::byte*>(logits.data()), DType::f32, shape};
+  return sampler.draw(ctx, tensor, std::span(&row, 1), o).front();
+}
 std::int32_t draw(SamplingOptions o, SamplePosition at, std::vector<std::int32_t> seen = {},
                   std::vector<float> logits = kLogits) {
-  return sample_token(logits, seen, o, at);
+  return draw_changing(logits, o, at, seen);
 }
 
 std::vector<double> frequencies(const SamplingOptions& o, const std::vector<std::int32_t>& seen = {}) {
@@ -72,7 +81,7 @@ TEST(Sampling, RepetitionPenaltyCountsEachTokenOnce) {
   // Negative logits are multiplied, positive ones divided.
   std::vector<float> logits{2.0f, 1.9f, -1.0f};
   const std::vector<std::int32_t> seen{0, 2, 0, 0};
-  EXPECT_EQ(sample_token(logits, seen, {.greedy = true, .repetition_penalty = 1.25}, {}), 1);
+  EXPECT_EQ(draw_changing(logits, {.greedy = true, .repetition_penalty = 1.25}, {}, seen), 1);
   EXPECT_THAT(logits, ElementsAre(1.6f, 1.9f, -1.25f));
 }
 
