@@ -3,8 +3,9 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"
 
-/// What the attention kernels share. Implementations stand in files of their own: attention_plain.cu for any head, dtype
-/// and GPU, attention_*_mma.cu for tensor cores from sm_80 on; attention_*_wgmma.cu is the place for those of sm_90a.
+/// What the attention kernels share. Implementations stand in files of their own: attention_plain.cu for any head,
+/// dtype and GPU, attention_*_mma.cu for tensor cores from sm_80 on; attention_*_wgmma.cu is the place for those of
+/// sm_90a.
 namespace qtrain::ops {
 
 inline constexpr int kMaxHead = 256;

@@ -39,8 +39,8 @@ TEST(GpuArchitectures, one_of_a_list_is_enough) {
 TEST(GpuArchitectures, say_why_a_gpu_cannot_be_used) {
   using ::testing::AllOf, ::testing::HasSubstr;
   EXPECT_EQ(architecture_problem("75-real 90a-real", {7, 5}), "");
-  EXPECT_THAT(architecture_problem("90a-real", {8, 9}), AllOf(HasSubstr("no kernels for compute capability 8.9"),
-                                                              HasSubstr("QTRAIN_CUDA_ARCHS is 90a-real")));
+  EXPECT_THAT(architecture_problem("90a-real", {8, 9}),
+              AllOf(HasSubstr("no kernels for compute capability 8.9"), HasSubstr("QTRAIN_CUDA_ARCHS is 90a-real")));
   for (const ComputeCapability old : {ComputeCapability{7, 0}, {6, 1}})
     EXPECT_THAT(architecture_problem("75", old), HasSubstr("needed is 7.5"));
 }

@@ -34,7 +34,8 @@ std::vector<Settings> schedules() {
 
 std::vector<Planted> planted() {
   std::vector<Planted> all = planted_in_blocks();
-  for (const auto& more : {planted_in_memory(), planted_in_tiles(), planted_in_streams()}) all.insert(all.end(), more.begin(), more.end());
+  for (const auto& more : {planted_in_memory(), planted_in_tiles(), planted_in_streams()})
+    all.insert(all.end(), more.begin(), more.end());
   return all;
 }
 
@@ -110,8 +111,7 @@ TEST(OldDevice, RefusesWhatItsInstructionsAndMemoryCannotDo) {
   const Schedule schedule({.capability = 75});
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
   EXPECT_EQ(cuda_info().shared_bytes, std::size_t{64} << 10);
-  for (const Planted& p : planted_in_tiles())
-    try {
+  for (const Planted& p : planted_in_tiles()) try {
       p.run(ctx, Variant::right);
       ADD_FAILURE() << p.name;
     } catch (const Error& e) {

@@ -218,14 +218,14 @@ TEST(ModelConfig, OriginalLengthOfRotaryParameters) {
   }
   EXPECT_EQ(length("dynamic", key8, key16), 64) << "dynamic ignores it";
   // yarn without a factor: the ratio of both lengths.
-  EXPECT_EQ(
-      parse_model(rope({{"rope_type", "yarn"}, {"factor", nullptr}, {"original_max_position_embeddings", 16}})).rope.factor,
-      4);
+  EXPECT_EQ(parse_model(rope({{"rope_type", "yarn"}, {"factor", nullptr}, {"original_max_position_embeddings", 16}}))
+                .rope.factor,
+            4);
 }
 
 TEST(ModelConfig, TokensAndDtypes) {
-  const ModelConfig c =
-      parse_model({{"eos_token_id", {5, 6}}, {"bos_token_id", 1}, {"torch_dtype", "bfloat16"}, {"pad_token_id", nullptr}});
+  const ModelConfig c = parse_model(
+      {{"eos_token_id", {5, 6}}, {"bos_token_id", 1}, {"torch_dtype", "bfloat16"}, {"pad_token_id", nullptr}});
   EXPECT_THAT(c.eos_token_ids, ElementsAre(5, 6));
   EXPECT_EQ(c.bos_token_id, 1);
   EXPECT_FALSE(c.pad_token_id.has_value());
