@@ -45,7 +45,7 @@ struct DenseWeight {
 struct ActivationPlan {
   const ModelConfig* config;
   DType dtype;                 ///< f32, bf16, f16, or f64 in gradient checks; statistics have at least f32
-  std::int64_t lora_rank = 0;  ///< 0 without an adapter
+  std::int64_t lora_rank = 0;  ///< the highest; 0 without an adapter
   double lora_dropout = 0;
   RecomputePlan recompute;
   BlockInputs inputs = BlockInputs::device;

@@ -18,26 +18,10 @@ bool is_empty(const Json& v) {
 
 void refuse_variants(const ConfigReader& r) {
   constexpr const char* kRemedy = "only plain LoRA on linear layers is";
-  for (const char* key : {"use_dora",
-                          "rank_pattern",
-                          "alpha_pattern",
-                          "modules_to_save",
-                          "layers_to_transform",
-                          "bias",
-                          "fan_in_fan_out",
-                          "lora_bias",
-                          "target_parameters",
-                          "exclude_modules",
-                          "trainable_token_indices",
-                          "alora_invocation_tokens",
-                          "use_qalora",
-                          "use_bdlora",
-                          "layer_replication",
-                          "arrow_config",
-                          "megatron_config",
-                          "monteclora_config",
-                          "velora_config",
-                          "kasa_config"})
+  for (const char* key : {"use_dora", "modules_to_save", "layers_to_transform", "bias", "fan_in_fan_out", "lora_bias",
+                          "target_parameters", "exclude_modules", "trainable_token_indices", "alora_invocation_tokens",
+                          "use_qalora", "use_bdlora", "layer_replication", "arrow_config", "megatron_config",
+                          "monteclora_config", "velora_config", "kasa_config"})
     if (r.get(key) && !is_empty(*r.get(key)))
       r.refuse(fmt::format("\"{}\" is not supported in an adapter", key), kRemedy);
   const Json* init = r.get("init_lora_weights");
@@ -65,6 +49,43 @@ bool is_pattern(const std::vector<std::string>& targets) {
   return targets.size() == 1 && targets.front().find_first_of("*()[]|\\^$+?{") != std::string::npos;
 }
 
+// Whole numbers without a fraction: PEFT declares lora_alpha as an int.
+Json number_json(double v) {
+  const auto whole = static_cast<std::int64_t>(v);
+  return static_cast<double>(whole) == v ? Json(whole) : Json(v);
+}
+
+template <class T>
+using Pattern = std::vector<std::pair<std::string, T>>;
+
+template <class T>
+T find_pattern(const Pattern<T>& pattern, std::string_view module, T otherwise) {
+  for (const auto& [key, value] : pattern)
+    if (matches_whole("(.*\\.)?(" + key + ")", module)) return value;
+  return otherwise;
+}
+
+template <class T>
+Pattern<T> read_pattern(const ConfigReader& r, const char* key) {
+  Pattern<T> pattern;
+  const Json* object = r.get(key);
+  if (!object) return pattern;
+  if (!object->is_object()) r.refuse(fmt::format("\"{}\" must be an object of module names", key));
+  for (const auto& [module, v] : object->items()) {
+    const bool fits = std::is_integral_v<T> ? v.is_number_integer() && v <= LoraConfig::kMostRank : v.is_number();
+    if (!fits || v <= 0) r.refuse(fmt::format("\"{}\" of \"{}\" is {}", key, module, v.dump()));
+    pattern.emplace_back(module, v.template get<T>());
+  }
+  return pattern;
+}
+
+template <class T>
+Json pattern_json(const Pattern<T>& pattern) {
+  Json out = Json::object();
+  for (const auto& [key, value] : pattern) out[key] = number_json(static_cast<double>(value));
+  return out;
+}
+
 // A list, as PEFT writes it: all-linear as the names it stands for; a pattern as a string, since a list holds names
 // only.
 Json targets_json(const std::vector<std::string>& targets) {
@@ -78,17 +99,21 @@ Json targets_json(const std::vector<std::string>& targets) {
   return names;
 }
 
-// Whole numbers without a fraction: PEFT declares lora_alpha as an int.
-Json number_json(double v) {
-  const auto whole = static_cast<std::int64_t>(v);
-  return static_cast<double>(whole) == v ? Json(whole) : Json(v);
-}
-
 }  // namespace
 
-double LoraConfig::scale() const {
-  const auto rank = static_cast<double>(r);
-  return alpha / (rslora ? std::sqrt(rank) : rank);
+std::int64_t LoraConfig::rank_of(std::string_view module) const {
+  return find_pattern(rank_pattern, module, r);
+}
+
+double LoraConfig::scale_of(std::string_view module) const {
+  const auto rank = static_cast<double>(rank_of(module));
+  return find_pattern(alpha_pattern, module, alpha) / (rslora ? std::sqrt(rank) : rank);
+}
+
+std::int64_t LoraConfig::largest_rank() const {
+  std::int64_t largest = r;
+  for (const auto& [key, rank] : rank_pattern) largest = std::max(largest, rank);
+  return largest;
 }
 
 bool is_target(const LoraConfig& lora, std::string_view module) {
@@ -107,12 +132,14 @@ LoraConfig parse_lora_config(const Json& json, const std::string& name) {
   refuse_variants(r);
   LoraConfig lora;
   lora.r = r.positive("r", 8);
-  if (lora.r > 65536) r.refuse(fmt::format("\"r\" is out of range: {}", lora.r));
+  if (lora.r > LoraConfig::kMostRank) r.refuse(fmt::format("\"r\" is out of range: {}", lora.r));
   lora.alpha = r.number("lora_alpha", 8);
   lora.dropout = r.number("lora_dropout", 0);
   if (!(lora.dropout >= 0 && lora.dropout < 1)) r.refuse("\"lora_dropout\" must be in [0, 1)");
   lora.rslora = r.flag("use_rslora", false);
   lora.targets = read_targets(r);
+  lora.rank_pattern = read_pattern<std::int64_t>(r, "rank_pattern");
+  lora.alpha_pattern = read_pattern<double>(r, "alpha_pattern");
   lora.base_model = r.text("base_model_name_or_path", "");
   return lora;
 }
@@ -127,7 +154,7 @@ LoraConfig load_lora_config(const std::filesystem::path& folder) {
 }
 
 Json lora_config_json(const LoraConfig& lora) {
-  return {{"alpha_pattern", Json::object()},
+  return {{"alpha_pattern", pattern_json(lora.alpha_pattern)},
           {"base_model_name_or_path", lora.base_model},
           {"bias", "none"},
           {"fan_in_fan_out", false},
@@ -138,7 +165,7 @@ Json lora_config_json(const LoraConfig& lora) {
           {"modules_to_save", nullptr},
           {"peft_type", "LORA"},
           {"r", lora.r},
-          {"rank_pattern", Json::object()},
+          {"rank_pattern", pattern_json(lora.rank_pattern)},
           {"target_modules", targets_json(lora.targets)},
           {"task_type", "CAUSAL_LM"},
           {"use_dora", false},

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/json.h"
@@ -12,6 +13,8 @@ namespace qtrain {
 
 /// A LoRA adapter as PEFT's LoraConfig describes it.
 struct LoraConfig {
+  static constexpr std::int64_t kMostRank = 65536;
+
   std::int64_t r = 8;
   double alpha = 8;
   double dropout = 0;
@@ -19,10 +22,17 @@ struct LoraConfig {
   /// Names of linear layers; {"all-linear"} for all but the head. One entry with regex characters is matched against
   /// the whole module name, as PEFT does with a string.
   std::vector<std::string> targets = {"q_proj", "v_proj"};
+  /// Other ranks and alphas for some modules: the first entry whose regular expression matches the end of a module's
+  /// name, from its beginning or from a dot on, as in PEFT.
+  std::vector<std::pair<std::string, std::int64_t>> rank_pattern = {};
+  std::vector<std::pair<std::string, double>> alpha_pattern = {};
   std::string base_model = {};
 
-  /// alpha / r, or alpha / sqrt(r) with rsLoRA.
-  double scale() const;
+  std::int64_t rank_of(std::string_view module) const;
+  /// alpha / rank, or alpha / sqrt(rank) with rsLoRA.
+  double scale_of(std::string_view module) const;
+  /// The highest rank that any module can have.
+  std::int64_t largest_rank() const;
 };
 
 /// Linear layers of a decoder block in file order, without the layer: "self_attn.q_proj", ...

@@ -24,7 +24,7 @@ constexpr std::uint32_t kSteps = 100'000;
 constexpr std::size_t kLongest = 10'000;
 
 [[noreturn]] void refuse(const std::string& pattern, const std::string& why) {
-  fail(ErrorKind::usage, {.cause = fmt::format("target_modules \"{}\" {}", pattern.substr(0, 200), why),
+  fail(ErrorKind::usage, {.cause = fmt::format("the pattern of modules \"{}\" {}", pattern.substr(0, 200), why),
                           .remedy = "give the names of the modules instead"});
 }
 

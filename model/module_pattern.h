@@ -4,8 +4,8 @@
 
 namespace qtrain {
 
-/// Whether `pattern`, a regular expression as PEFT takes it in target_modules, matches all of `module`. An invalid
-/// pattern and one that needs too many steps are usage errors that quote it.
+/// Whether `pattern`, a regular expression as PEFT takes it in target_modules and rank_pattern, matches all of
+/// `module`. An invalid pattern and one that needs too many steps are usage errors that quote it.
 bool matches_whole(const std::string& pattern, std::string_view module);
 
 }  // namespace qtrain

@@ -9,10 +9,12 @@ namespace {
 
 using ops::Transpose;
 
-// The scratch of a call holds lora gradients [T, r] first, then one dropped input [T, in].
-Tensor rank_part(Tensor scratch, std::int64_t tokens, std::int64_t rank) {
-  return scratch.slice(0, tokens * rank).reshaped({tokens, rank});
+// [T, r] at the beginning of memory that other ranks use as well.
+template <class Memory>
+Memory rank_part(Memory memory, std::int64_t tokens, std::int64_t rank) {
+  return memory.reshaped({memory.numel()}).slice(0, tokens * rank).reshaped({tokens, rank});
 }
+// The scratch of a call holds lora gradients [T, r] first, then one dropped input [T, in].
 Tensor input_part(Tensor scratch, const LoraWeights& lora, ConstTensor x) {
   const std::int64_t skip = x.shape[0] * lora.a.shape[0];
   return scratch.slice(skip, x.numel()).reshaped(x.shape);
@@ -29,7 +31,11 @@ ConstTensor adapter_input(Ctx& ctx, const LoraWeights& lora, ConstTensor x, Tens
 void lora_grad(Ctx& ctx, const LoraWeights& lora, const ProjectionBackward& b) {
   const std::int64_t tokens = b.dy.shape[0], rank = lora.a.shape[0];
   const Tensor d_rank = rank_part(b.scratch, tokens, rank);
-  ops::gemm(ctx, {.c = lora.db, .a = b.dy, .b = b.lora_x, .transpose_a = Transpose::yes, .alpha = lora.scale});
+  ops::gemm(ctx, {.c = lora.db,
+                  .a = b.dy,
+                  .b = rank_part(b.lora_x, tokens, rank),
+                  .transpose_a = Transpose::yes,
+                  .alpha = lora.scale});
   ops::gemm(ctx, {.c = store(d_rank), .a = b.dy, .b = lora.b, .alpha = lora.scale});
   if (lora.da.wanted()) {
     const ConstTensor x = adapter_input(ctx, lora, b.x, b.scratch, b.dropout_seed);
@@ -83,9 +89,10 @@ void project(Ctx& ctx, const Projection& p, const ProjectionForward& f) {
   project_base(ctx, p, f);
   if (!p.lora.present()) return;
   const ConstTensor x = adapter_input(ctx, p.lora, f.x, f.scratch, f.dropout_seed);
-  ops::gemm(ctx, {.c = store(f.lora_x), .a = x, .b = p.lora.a, .transpose_b = Transpose::yes});
+  const Tensor lora_x = rank_part(f.lora_x, x.shape[0], p.lora.a.shape[0]);
+  ops::gemm(ctx, {.c = store(lora_x), .a = x, .b = p.lora.a, .transpose_b = Transpose::yes});
   ops::gemm(ctx,
-            {.c = accumulate(f.y), .a = f.lora_x, .b = p.lora.b, .transpose_b = Transpose::yes, .alpha = p.lora.scale});
+            {.c = accumulate(f.y), .a = lora_x, .b = p.lora.b, .transpose_b = Transpose::yes, .alpha = p.lora.scale});
 }
 
 void project_grad(Ctx& ctx, const Projection& p, const ProjectionBackward& b) {

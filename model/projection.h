@@ -37,9 +37,10 @@ struct Projection {
 };
 
 struct ProjectionForward {
-  Tensor y;        ///< [T, out]
-  Tensor lora_x;   ///< [T, r]: A dropout(x), kept for the gradient; unused without an adapter
-  ConstTensor x;   ///< [T, in]
+  Tensor y;       ///< [T, out]
+  Tensor lora_x;  ///< [T, at least r]: A dropout(x) in its first T r elements, kept for the gradient; unused without an
+                  ///< adapter
+  ConstTensor x;  ///< [T, in]
   Tensor scratch;  ///< bytes for dropped inputs and gradients of lora_x
   ConstTensor dropout_seed = {};
   Tensor dense = {};  ///< at least out * in elements, for a quantised weight

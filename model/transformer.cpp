@@ -87,7 +87,7 @@ void Transformer::recompute_with(const RecomputeChoice& choice) {
 ActivationPlan Transformer::activation_plan() const {
   return {.config = &options_.config,
           .dtype = options_.activation_dtype,
-          .lora_rank = options_.lora ? options_.lora->r : 0,
+          .lora_rank = options_.lora ? options_.lora->largest_rank() : 0,
           .lora_dropout = options_.lora ? options_.lora->dropout : 0,
           .recompute = recompute_,
           .inputs = options_.block_inputs,

@@ -135,6 +135,7 @@ class Transformer {
     Param *weight = nullptr, *bias = nullptr, *a = nullptr, *b = nullptr;
     const QuantisedLinear* quantised = nullptr;  ///< instead of weight
     Param* copy = nullptr;                       ///< of it
+    double scale = 1;                            ///< of the adapter
     std::uint64_t stream = 0;
   };
   struct BlockParams {

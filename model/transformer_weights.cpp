@@ -46,8 +46,9 @@ Param* Transformer::declare_vector(const std::string& name, std::int64_t size, I
 }
 
 void Transformer::declare_adapter(ProjectionParams& p, const std::string& module, Shape shape) {
-  const std::int64_t r = options_.lora->r;
+  const std::int64_t r = options_.lora->rank_of(module);
   const std::string prefix = "base_model.model." + module;
+  p.scale = options_.lora->scale_of(module);
   const DType dtype = options_.activation_dtype == DType::f64 ? DType::f64 : DType::f32;
   // Kaiming uniform with a = sqrt(5), as PEFT: bound 1 / sqrt(in).
   const Init init{Init::Kind::uniform, 1 / std::sqrt(static_cast<double>(shape[1]))};
@@ -117,7 +118,7 @@ Projection Transformer::acquire_linear(const ProjectionParams& p) const {
                 .b = p.b->value,
                 .da = sink_of(p.a),
                 .db = sink_of(p.b),
-                .scale = options_.lora->scale(),
+                .scale = p.scale,
                 .dropout = options_.lora->dropout,
                 .stream = p.stream};
   return out;

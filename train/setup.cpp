@@ -21,6 +21,8 @@ bool has_weights(const fs::path& folder) {
 LoraConfig lora_from(const LoraSection& s) {
   LoraConfig lora{.r = s.lora_r, .alpha = s.lora_alpha, .dropout = s.lora_dropout, .rslora = s.use_rslora};
   if (!s.lora_target_modules.empty()) lora.targets = s.lora_target_modules;
+  for (const auto& [module, rank] : s.rank_pattern.items()) lora.rank_pattern.emplace_back(module, rank);
+  for (const auto& [module, alpha] : s.alpha_pattern.items()) lora.alpha_pattern.emplace_back(module, alpha);
   return lora;
 }
 

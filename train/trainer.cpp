@@ -146,6 +146,7 @@ Json Trainer::identity() const {
   if (const auto& lora = setup_.model->options().lora) {
     id["lora_r"] = lora->r;
     id["lora_target_modules"] = lora->targets;
+    if (!lora->rank_pattern.empty()) id["rank_pattern"] = lora->rank_pattern;
   }
   return id;
 }

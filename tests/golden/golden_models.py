@@ -116,6 +116,9 @@ CASES = [
     Case("lora_qwen3_rs", QWEN3, link="qwen3_hd8", lora=LORA_RS),
     Case("lora_qwen2_bias", v4(dict(QWEN2, use_sliding_window=False)), raw_config=True, link="qwen2_full",
          lora=dict(LORA_ALL, r=3, lora_alpha=16, target_modules=["k_proj", "o_proj", "down_proj"])),
+    Case("lora_qwen3_patterns", QWEN3, link="qwen3_hd8",
+         lora=dict(LORA_ALL, rank_pattern={"layers.1.self_attn.q_proj": 7, "q_proj": 2, "mlp.up_proj": 6},
+                   alpha_pattern={r"mlp\..*": 12})),
 ]
 
 

@@ -37,9 +37,10 @@ TEST(LoraConfig, ReadsTheFields) {
 }
 
 TEST(LoraConfig, ScaleIsAlphaOverRankOrItsRoot) {
-  EXPECT_EQ(parse({}).scale(), 2);
-  EXPECT_EQ(parse({{"use_rslora", true}}).scale(), 4);
-  EXPECT_NEAR(parse({{"r", 3}, {"lora_alpha", 1}, {"use_rslora", true}}).scale(), 1 / std::sqrt(3.0), 1e-15);
+  EXPECT_EQ(parse({}).scale_of("model.layers.0.self_attn.q_proj"), 2);
+  EXPECT_EQ(parse({{"use_rslora", true}}).scale_of("model.layers.0.self_attn.q_proj"), 4);
+  EXPECT_NEAR(parse({{"r", 3}, {"lora_alpha", 1}, {"use_rslora", true}}).scale_of("model.layers.0.self_attn.q_proj"),
+              1 / std::sqrt(3.0), 1e-15);
 }
 
 TEST(LoraConfig, AcceptsEmptyVariants) {
@@ -72,8 +73,11 @@ TEST(LoraConfig, RefusalsNameFileAndKey) {
       {"use_dora", true},
       {"use_qalora", true},
       {"use_bdlora", {{"nblocks", 2}}},
-      {"rank_pattern", {{"q_proj", 16}}},
-      {"alpha_pattern", {{"q_proj", 16}}},
+      {"rank_pattern", {{"q_proj", 0}}},
+      {"rank_pattern", {{"q_proj", 2.5}}},
+      {"rank_pattern", {{"q_proj", 65537}}},
+      {"rank_pattern", 4},
+      {"alpha_pattern", {{"q_proj", "16"}}},
       {"modules_to_save", {"lm_head"}},
       {"layers_to_transform", {0, 1}},
       {"layers_to_transform", 0},
@@ -107,6 +111,24 @@ std::vector<std::string> targets_among(std::vector<std::string> targets, const s
   for (const std::string& m : modules)
     if (is_target({.targets = targets}, m)) chosen.push_back(m);
   return chosen;
+}
+
+TEST(LoraConfig, PatternsMatchAsInPeft) {
+  const LoraConfig lora = parse({{"r", 4},
+                                 {"lora_alpha", 8},
+                                 {"rank_pattern", {{"layers.1.self_attn.q_proj", 16}, {"q_proj", 2}, {"up|down", 3}}},
+                                 {"alpha_pattern", {{"self_attn\\..*", 32}}}});
+  const std::string q = "model.layers.1.self_attn.q_proj";
+  EXPECT_EQ(lora.rank_of(q), 16) << "the first pattern that matches";
+  EXPECT_EQ(lora.rank_of("model.layers.0.self_attn.q_proj"), 2);
+  EXPECT_EQ(lora.rank_of("model.layers.11.self_attn.q_proj"), 2) << "a name begins after a dot";
+  EXPECT_EQ(lora.rank_of("model.layers.0.mlp.up_proj"), 4) << "to the end of the name";
+  EXPECT_EQ(lora.largest_rank(), 16);
+  EXPECT_EQ(lora.scale_of(q), 2.0) << "32 / 16";
+  EXPECT_EQ(lora.scale_of("model.layers.0.mlp.up_proj"), 2.0) << "8 / 4";
+  const Json again = lora_config_json(lora);
+  EXPECT_EQ(dump_json(again["rank_pattern"]),
+            dump_json(Json{{"layers.1.self_attn.q_proj", 16}, {"q_proj", 2}, {"up|down", 3}}));
 }
 
 TEST(LoraConfig, TargetsMatchAsInPeft) {

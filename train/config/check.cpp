@@ -8,6 +8,7 @@
 
 #include "core/device.h"
 #include "kernels/quantise.h"
+#include "model/lora.h"
 #include "model/recompute.h"
 #include "train/config/keys.h"
 
@@ -144,6 +145,17 @@ void check_precision(Checks& c) {
             R"(set gradient_checkpointing to true, "blocks:N" or "auto")");
 }
 
+void check_adapter(Checks& c) {
+  const LoraSection& l = c.config.value.lora;
+  for (const auto& [module, rank] : l.rank_pattern.items())
+    c.require(rank.is_number_integer() && rank > 0 && rank <= LoraConfig::kMostRank, "rank_pattern",
+              fmt::format("the rank of \"{}\" is {}", module, rank.dump()),
+              fmt::format("give an integer from 1 to {}", LoraConfig::kMostRank));
+  for (const auto& [module, alpha] : l.alpha_pattern.items())
+    c.require(alpha.is_number() && alpha > 0, "alpha_pattern",
+              fmt::format("the alpha of \"{}\" is {}", module, alpha.dump()), "give a number above 0");
+}
+
 void check_quantisation(Checks& c) {
   const QuantSection& q = c.config.value.quant;
   c.require(!(q.load_in_4bit && q.load_in_8bit), "load_in_8bit", "load_in_4bit and load_in_8bit are both true",
@@ -203,6 +215,7 @@ void complete_config(ResolvedConfig& config) {
 std::vector<ErrorText> contradictions(const ResolvedConfig& config) {
   Checks checks{config};
   check_precision(checks);
+  check_adapter(checks);
   check_quantisation(checks);
   check_steps(checks);
   check_data(checks);

@@ -55,6 +55,7 @@ struct LoraSection {
   double lora_dropout = 0;
   /// Module names ("q_proj"), "all-linear", or a regular expression; empty: PEFT's default for the architecture.
   std::vector<std::string> lora_target_modules;
+  Json rank_pattern = Json::object(), alpha_pattern = Json::object();  ///< numbers by pattern of module names
   bool use_rslora = false;
 };
 

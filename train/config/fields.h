@@ -79,6 +79,10 @@ void lora_fields(V& visit, S& s) {
   visit("lora_dropout", s.lora_dropout, {"Dropout on the adapter's input.", kShare});
   visit("lora_target_modules", s.lora_target_modules,
         {"Linear layers to adapt: names, \"all-linear\" or one regular expression. Empty: q_proj and v_proj."});
+  visit("rank_pattern", s.rank_pattern,
+        {"Other ranks for some layers: {\"layers.0.mlp.up_proj\": 16}; a key is a regular expression for the end of a "
+         "name."});
+  visit("alpha_pattern", s.alpha_pattern, {"Other values of lora_alpha for some layers, as in rank_pattern."});
   visit("use_rslora", s.use_rslora, {"Scale by lora_alpha / sqrt(lora_r)."});
 }
 

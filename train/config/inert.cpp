@@ -142,8 +142,6 @@ constexpr auto kInertKeys = std::to_array<InertKey>({
     {"lora_target_parameters", kRefused, "[[]]", "adapters are for linear layers"},
     {"layers_to_transform", kRefused, "[[]]", "an adapter is on all layers"},
     {"layers_pattern", kRefused, "[[],\"\"]", "an adapter is on all layers"},
-    {"rank_pattern", kRefused, "[{}]", "an adapter has one rank"},
-    {"alpha_pattern", kRefused, "[{}]", "an adapter has one alpha"},
     {"init_lora_weights", kRefused, "[true]", "A is drawn as PEFT does by default and B is zero"},
     {"layer_replication", kRefused, "[]", "layers are not replicated"},
     {"trainable_token_indices", kRefused, "[[]]", "an adapter trains no embeddings"},

@@ -44,8 +44,8 @@ AdapterDeltas::AdapterDeltas(const std::filesystem::path& folder)
     if (pair.a.shape.rank != 2 || pair.b.shape.rank != 2 || pair.a.shape[0] != pair.b.shape[1])
       refuse(module,
              fmt::format("lora_A {} and lora_B {} do not fit", to_string(pair.a.shape), to_string(pair.b.shape)));
-    if (pair.a.shape[0] != config_.r)
-      refuse(module, fmt::format("has rank {}, adapter_config.json says {}", pair.a.shape[0], config_.r));
+    if (const std::int64_t rank = config_.rank_of(module); pair.a.shape[0] != rank)
+      refuse(module, fmt::format("has rank {}, adapter_config.json says {}", pair.a.shape[0], rank));
   }
 }
 
@@ -70,7 +70,7 @@ void AdapterDeltas::add_to(Ctx& ctx, const std::string& module, Tensor w, double
   const auto found = pairs_.find(module);
   if (found == pairs_.end()) return;
   const Matrix a = in_f32(ctx, found->second.a), b = in_f32(ctx, found->second.b);
-  ops::gemm(ctx, {.c = accumulate(w), .a = b.view(), .b = a.view(), .alpha = factor * config_.scale()});
+  ops::gemm(ctx, {.c = accumulate(w), .a = b.view(), .b = a.view(), .alpha = factor * config_.scale_of(module)});
 }
 
 }  // namespace qtrain
