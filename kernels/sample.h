@@ -92,6 +92,11 @@ struct SampleWeights {
   }
 };
 
+/// Whether weights relative to the highest logit mean anything: not for infinities and NaN, where that token is taken.
+constexpr bool can_weigh(float highest) {
+  return highest - highest == 0;
+}
+
 /// Of weights that add up to `total` > 0, the one is chosen with which their sum first exceeds this.
 constexpr std::uint64_t sample_point(const std::array<std::uint32_t, 4>& words, std::uint64_t total) {
   const double u = static_cast<double>(std::uint64_t{words[0]} << 21 ^ words[1] >> 11) * 0x1p-53;

@@ -160,6 +160,7 @@ std::vector<std::string> load_base_weights(Ctx& ctx, Transformer& model, const f
     used.push_back(name_in(reader, q.name()));
     if (serialised) {
       q.load(ctx, reader, used.back());
+      reader.release(reader.at(used.back()));
       continue;
     }
     const ConstTensor dense = dense_tensor(reader, used.back(), q.shape());

@@ -1,6 +1,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/json.h"
@@ -83,6 +84,10 @@ Matrix8 read_matrix8(const SafetensorsReader& reader, const std::string& weight)
 /// The names of a 4-bit matrix's tensors: "X.weight", "X.weight.absmax", ..., and of an 8-bit one's; `weight` included.
 /// Whether `name` is one of them beside the weight (not to be told as an unknown tensor).
 bool is_quant_part(const std::string& name);
+
+/// Whether an entry of llm_int8_skip_modules is a name: not empty, and no regular expression, as transformers takes
+/// too.
+bool is_module_name(std::string_view entry);
 
 /// `quantization_config` of a config.json, as transformers' BitsAndBytesConfig.
 struct BnbConfig {

@@ -57,12 +57,15 @@ DType compute_dtype(const std::string& name, const std::string& file) {
 /// Patterns of transformers are regular expressions; all that models have are names.
 void check_plain(const std::vector<std::string>& patterns, const std::string& file) {
   for (const std::string& p : patterns)
-    if (p.find_first_of("*+?[](){}|^$\\") != std::string::npos)
-      refuse_config(file,
-                    fmt::format("llm_int8_skip_modules has the regular expression \"{}\"; only names are read", p));
+    if (!is_module_name(p))
+      refuse_config(file, fmt::format("llm_int8_skip_modules has \"{}\", which is no name of a module", p));
 }
 
 }  // namespace
+
+bool is_module_name(std::string_view entry) {
+  return !entry.empty() && entry.find_first_of("*+?[](){}|^$\\") == std::string_view::npos;
+}
 
 std::optional<BnbConfig> bnb_config(const Json& config, const std::string& file) {
   if (!config.contains(kKey) || config[kKey].is_null()) return std::nullopt;

@@ -56,13 +56,15 @@ void write_parts(const TrainingObjects& run, const fs::path& folder) {
 }
 
 void require_same_run(const Json& saved, const Json& now, const std::string& place) {
-  for (const auto& [key, value] : now.items())
-    if (!saved.contains(key) || saved[key] != value)
-      fail(ErrorKind::usage,
-           {.cause = fmt::format("the checkpoint was made with {} = {}, the config says {}", key,
-                                 saved.contains(key) ? saved[key].dump() : "nothing", value.dump()),
-            .place = place,
-            .remedy = "use the config of that run, another output_dir, or --resume never to start over"});
+  const auto value = [](const Json& of, const std::string& key) { return of.contains(key) ? of[key] : Json("none"); };
+  for (const Json* run : {&now, &saved})
+    for (const auto& [key, ignored] : run->items())
+      if (const Json was = value(saved, key), is = value(now, key); was != is)
+        fail(ErrorKind::usage,
+             {.cause =
+                  fmt::format("the checkpoint was made with {} = {}, the config says {}", key, was.dump(), is.dump()),
+              .place = place,
+              .remedy = "use the config of that run, another output_dir, or --resume never to start over"});
 }
 
 }  // namespace

@@ -58,9 +58,10 @@ std::int32_t draw(const Row& row, const SampleRule& rule) {
     logit = penalised(logit, rule.repetition_penalty);
   }
   Keys keys = keys_of(row.logits);
-  if (rule.temperature <= 0) return number_of_key(*std::max_element(keys.begin(), keys.end()));
+  const std::uint64_t first = *std::max_element(keys.begin(), keys.end());
+  if (rule.temperature <= 0 || !can_weigh(logit_of_key(first))) return number_of_key(first);
   rank(keys, rule.top_k);
-  SampleWeights<double> weights{.highest = logit_of_key(keys.front()), .temperature = rule.temperature};
+  SampleWeights<double> weights{.highest = logit_of_key(first), .temperature = rule.temperature};
   const auto total = [&] {
     return std::accumulate(keys.begin(), keys.end(), std::uint64_t{0},
                            [&](std::uint64_t sum, std::uint64_t key) { return sum + weights(key); });

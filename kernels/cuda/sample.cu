@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kThreads) sample_rows(Args a) {
   Weight first = 0;
   for_keys(logits, a.width, [&](std::uint64_t key) { first = Most{}(first, key); });
   std::uint64_t chosen = block_reduce(first, s.partials, Most{}, Weight{0});
-  if (a.rule.temperature > 0) {
+  if (a.rule.temperature > 0 && can_weigh(logit_of_key(chosen))) {
     SampleWeights<double> weights{.highest = logit_of_key(chosen), .temperature = a.rule.temperature};
     if (a.rule.top_k > 0 && a.rule.top_k < a.width)
       weights.last_key = key_at(s, a, logits, static_cast<Weight>(a.rule.top_k - 1), [](std::uint64_t) { return 1; });

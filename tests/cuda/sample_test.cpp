@@ -1,3 +1,7 @@
+#include <gmock/gmock.h>
+
+#include <limits>
+
 #include "tests/cuda/schedules.h"
 #include "tests/kernels/sample_cases.h"
 
@@ -16,6 +20,22 @@ TEST(CudaSample, DrawsTheTokensOfTheProcessor) {
       EXPECT_EQ(rows.drawn(ctx, rule), want) << width << " logits, temperature " << rule.temperature << ", top_k "
                                              << rule.top_k << ", top_p " << rule.top_p;
     }
+  }
+}
+
+TEST(CudaSample, TakesALogitThatIsNotFinite) {
+  SampleRows rows(4, 40);
+  rows.logits.set(0 * 40 + 17, std::numeric_limits<double>::infinity());
+  rows.logits.set(1 * 40 + 5, std::numeric_limits<double>::quiet_NaN());
+  for (std::int64_t i = 0; i < 40; ++i) rows.logits.set(2 * 40 + i, -std::numeric_limits<double>::infinity());
+  for (const ops::SampleRule& rule : sample_rules()) {
+    Ctx cpu({}, MatmulPrecision::storage, 1);
+    const std::vector<std::int32_t> want = rows.drawn(cpu, rule);
+    EXPECT_EQ(want[0], 17);
+    for (const std::int32_t token : want) EXPECT_THAT(token, ::testing::AllOf(::testing::Ge(0), ::testing::Lt(40)));
+    const OnDevice device;
+    Ctx ctx(kCuda, MatmulPrecision::storage, 1);
+    EXPECT_EQ(rows.drawn(ctx, rule), want);
   }
 }
 

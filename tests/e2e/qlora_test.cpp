@@ -60,10 +60,11 @@ TEST_F(Qlora, goes_on_from_a_checkpoint_with_the_same_bits) {
   fs::remove_all(folder_ / "out/checkpoint-4");
   train_ok(folder_.path(), whole);
   EXPECT_EQ(bytes_of(folder_ / "out/adapter_model.safetensors"), expected);
-  const Outcome other =
-      qtrain({.words = {(folder_ / "config.json").string(), "bnb_4bit_quant_type=fp4", "max_steps=6"}});
-  EXPECT_EQ(other.code, 2);
-  EXPECT_THAT(other.err, HasSubstr("quantisation"));
+  for (const char* change : {"bnb_4bit_quant_type=fp4", "load_in_4bit=false"}) {
+    const Outcome other = qtrain({.words = {(folder_ / "config.json").string(), change, "max_steps=6"}});
+    EXPECT_EQ(other.code, 2) << change;
+    EXPECT_THAT(other.err, HasSubstr("quantisation"));
+  }
 }
 
 TEST_F(Qlora, estimate_says_what_a_run_uses) {
@@ -94,6 +95,7 @@ TEST_F(Qlora, contradictions_are_said_before_anything_is_read) {
   EXPECT_THAT(refused({{"use_peft", false}}), HasSubstr("use_peft=true"));
   EXPECT_THAT(refused({{"load_in_8bit", true}}), HasSubstr("both true"));
   EXPECT_THAT(refused({{"bnb_4bit_blocksize", 65}}), HasSubstr("power of two"));
+  EXPECT_THAT(refused({{"llm_int8_skip_modules", {".*up_proj"}}}), HasSubstr("no name of a module"));
   const Json folder{{"model_name_or_path", (kQuantised / "bnb_model_nf4").string()}};
   Json eight = folder, full = folder;
   eight.update({{"load_in_4bit", false}, {"load_in_8bit", true}});

@@ -10,6 +10,7 @@
 #include "kernels/quantise.h"
 #include "model/lora.h"
 #include "model/recompute.h"
+#include "quant/bnb.h"
 #include "train/config/keys.h"
 
 namespace qtrain {
@@ -162,6 +163,10 @@ void check_quantisation(Checks& c) {
             "keep one of them");
   c.require(is_blocksize4(q.bnb_4bit_blocksize), "bnb_4bit_blocksize",
             fmt::format("bnb_4bit_blocksize is {}", q.bnb_4bit_blocksize), "use a power of two from 32 to 4096");
+  for (const std::string& name : q.llm_int8_skip_modules)
+    c.require(is_module_name(name), "llm_int8_skip_modules",
+              fmt::format("llm_int8_skip_modules: \"{}\" is no name of a module", name),
+              "give names or prefixes, such as \"mlp.up_proj\" or \"model.layers.0\"");
 }
 
 /// The schedule checks its arguments itself; only the peak and the kind matter for that.

@@ -99,7 +99,7 @@ void quant_fields(V& visit, S& s) {
   visit("bnb_4bit_blocksize", s.bnb_4bit_blocksize,
         {"Weights that share a scale: a power of two from 32 to 4096.", {.low = 32, .high = 4096}});
   visit("llm_int8_skip_modules", s.llm_int8_skip_modules,
-        {"Linear layers that stay as they are (names, prefixes or regular expressions); the head always does."});
+        {"Linear layers that stay as they are (names or prefixes); the head always does."});
   visit("dequantised_copy", s.dequantised_copy,
         {"Keep quantised weights dense too, which saves making them so for each product; \"auto\": on a GPU, where it "
          "fits into memory."});

@@ -31,7 +31,7 @@ void check_folders(const MergeOptions& options) {
     fail(ErrorKind::usage, {.cause = "the output is the model's own folder",
                             .place = options.output.string(),
                             .remedy = "name another folder: the unmerged weights would be lost"});
-  if (read_json(options.model / "config.json").contains("quantization_config"))
+  if (!read_json(options.model / "config.json").value("quantization_config", Json()).is_null())
     fail(ErrorKind::input,
          {.cause = "the weights are quantised: a merge into them would be rounded to their few values",
           .place = options.model.string(),
@@ -48,6 +48,7 @@ std::string module_of(const SafetensorsReader& source, const std::string& tensor
 }
 
 void require_fit(const SafetensorsReader& source, const std::deque<WeightedDeltas>& adapters) {
+  if (!source.unusable().empty()) (void)source.at(source.unusable().begin()->first);  // says why
   std::map<std::string, Shape> weights;
   for (const auto& [name, tensor] : source.tensors()) weights[module_of(source, name)] = tensor.shape;
   for (const auto& [deltas, weight] : adapters)
@@ -81,14 +82,18 @@ TensorSource merged_source(Ctx& ctx, const SafetensorsReader& source, const std:
       std::any_of(adapters.begin(), adapters.end(), [&](const WeightedDeltas& a) { return a.deltas.changes(module); });
   TensorSource out{.name = name, .dtype = w.dtype, .shape = w.shape};
   if (!changed) {
-    out.produce = [w](const Append& append) { append({w.data, w.bytes()}); };
+    out.produce = [&source, w](const Append& append) {
+      append({w.data, w.bytes()});
+      source.release(w);
+    };
     return out;
   }
-  out.produce = [&ctx, &adapters, w, module](const Append& append) {
+  out.produce = [&ctx, &source, &adapters, w, module](const Append& append) {
     const auto add_deltas = [&](Tensor sum) {
       for (const WeightedDeltas& a : adapters) a.deltas.add_to(ctx, module, sum, a.weight);
     };
     append_merged(ctx, w, add_deltas, append);
+    source.release(w);
   };
   return out;
 }

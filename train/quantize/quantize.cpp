@@ -104,6 +104,10 @@ class Conversion {
 };
 
 BnbConfig bnb_config_of(const QuantizeOptions& options, const ModelConfig& model) {
+  for (const std::string& name : options.skip_modules)
+    if (!is_module_name(name))
+      fail(ErrorKind::usage, {.cause = fmt::format("--skip_modules: \"{}\" is no name of a module", name),
+                              .remedy = "give names or prefixes, such as mlp.up_proj or model.layers.0"});
   BnbConfig bnb{.bits = BnbConfig::Bits::four,
                 .quant_type = options.matrices.type,
                 .double_quant = options.matrices.nested,
