@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <map>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -15,12 +16,19 @@ namespace {
 namespace fs = std::filesystem;
 using Paths = std::vector<fs::path>;
 
-constexpr std::array<std::string_view, 12> kRead = {".json",       ".jsonl",     ".ndjson",     ".json.gz",
-                                                    ".jsonl.gz",   ".ndjson.gz", ".json.zst",   ".jsonl.zst",
-                                                    ".ndjson.zst", ".json.zstd", ".jsonl.zstd", ".ndjson.zstd"};
-constexpr std::array<std::string_view, 18> kNotRead = {".parquet", ".arrow", ".csv", ".tsv", ".txt",         ".md",
-                                                       ".xlsx",    ".pkl",   ".pt",  ".bin", ".npy",         ".zip",
-                                                       ".tar",     ".bz2",   ".xz",  ".7z",  ".safetensors", ".gguf"};
+/// Endings of data files by format; .gz, .zst or .zstd may follow those of text.
+struct DataFormat {
+  std::string_view name;
+  std::array<std::string_view, 3> endings;
+  bool is_text;
+};
+constexpr std::array<DataFormat, 4> kFormats = {{{"json", {".json", ".jsonl", ".ndjson"}, true},
+                                                 {"csv", {".csv", ".tsv"}, true},
+                                                 {"parquet", {".parquet"}, false},
+                                                 {"arrow", {".arrow"}, false}}};
+constexpr std::array<std::string_view, 3> kPacked = {".gz", ".zst", ".zstd"};
+constexpr std::array<std::string_view, 14> kNotRead = {".txt", ".md",  ".xlsx", ".pkl", ".pt", ".bin",         ".npy",
+                                                       ".zip", ".tar", ".bz2",  ".xz",  ".7z", ".safetensors", ".gguf"};
 /// JSON that the datasets library writes beside its data.
 constexpr std::array<std::string_view, 4> kAbout = {"dataset_info.json", "dataset_infos.json", "dataset_dict.json",
                                                     "state.json"};
@@ -29,9 +37,20 @@ bool ends_with_any(std::string_view name, auto& endings) {
   return std::any_of(endings.begin(), endings.end(), [&](std::string_view e) { return name.ends_with(e); });
 }
 
+const DataFormat* format_of_name(std::string_view name) {
+  std::string_view plain = name;
+  for (const std::string_view packed : kPacked)
+    if (name.ends_with(packed)) plain = name.substr(0, name.size() - packed.size());
+  for (const DataFormat& format : kFormats)
+    for (const std::string_view ending : format.endings)
+      if (!ending.empty() && (format.is_text ? plain : name).ends_with(ending)) return &format;
+  return nullptr;
+}
+
 bool is_data_file(const fs::path& path) {
   const std::string name = path.filename().string();
-  return !name.starts_with('.') && ends_with_any(name, kRead) &&
+  const bool of_cache = name.starts_with("cache-") && name.ends_with(".arrow");  // what datasets.map left
+  return !name.starts_with('.') && !of_cache && format_of_name(name) != nullptr &&
          std::find(kAbout.begin(), kAbout.end(), name) == kAbout.end();
 }
 
@@ -61,6 +80,14 @@ Paths data_files_in(const fs::path& folder) {
   return files;
 }
 
+/// The files of the format that most of them have: the same rows may lie there in several.
+Paths of_one_format(const Paths& files) {
+  std::map<const DataFormat*, Paths> by_format;
+  for (const fs::path& file : files) by_format[format_of_name(file.filename().string())].push_back(file);
+  const auto fewer = [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); };
+  return files.empty() ? files : std::max_element(by_format.begin(), by_format.end(), fewer)->second;
+}
+
 /// The part of a data set that a name speaks of: 't'rain, 'v'alidation, 't'est as 'x', or 0. Words are runs of letters.
 char part_of(const fs::path& relative) {
   std::set<std::string> words;
@@ -82,44 +109,78 @@ char part_of(const fs::path& relative) {
   return 0;
 }
 
-/// Of a folder's files those of the wanted part: train, else unnamed ones; validation, else test, else unnamed ones.
-Paths wanted_part(const Paths& files, const fs::path& folder, Split split) {
+/// Of names relative to a folder those of the wanted part: train, else unnamed ones; validation, else test, else
+/// unnamed ones.
+Paths wanted_part(const Paths& names, Split split) {
   const std::array<char, 3> order =
       split == Split::train ? std::array<char, 3>{'t', 0, 0} : std::array<char, 3>{'v', 'x', 0};
   for (const char part : order) {
     Paths chosen;
-    for (const fs::path& file : files)
-      if (part_of(file.lexically_relative(folder)) == part) chosen.push_back(file);
+    for (const fs::path& name : names)
+      if (part_of(name) == part) chosen.push_back(name);
     if (!chosen.empty()) return chosen;
   }
   return {};
 }
 
+[[noreturn]] void fail_no_part(const fs::path& folder) {
+  fail(ErrorKind::input, {.cause = "no file of the wanted part of the data in the folder",
+                          .place = folder.string(),
+                          .remedy = "Name the files themselves."});
+}
+
+/// The files of a folder that Dataset.save_to_disk wrote, in its order.
+Paths from_saved(const fs::path& folder) {
+  const fs::path state = folder / "state.json";
+  const Json json = read_json(state, {.max_bytes = 1u << 26});
+  Paths files;
+  for (const Json& file : json.value("_data_files", Json::array())) {
+    const std::string name = file.is_object() ? file.value("filename", "") : "";
+    if (name.empty() || fs::path(name).filename() != fs::path(name))
+      fail(ErrorKind::input, {.cause = "_data_files does not name files of the folder", .place = state.string()});
+    files.push_back(folder / name);
+  }
+  return files;
+}
+
+/// The files of one part of a folder that DatasetDict.save_to_disk wrote.
+Paths from_saved_dict(const fs::path& folder, Split split) {
+  const fs::path file = folder / "dataset_dict.json";
+  const Json json = read_json(file, {.max_bytes = 1u << 26});
+  Paths names;
+  for (const Json& name : json.value("splits", Json::array()))
+    if (name.is_string() && fs::path(name.get<std::string>()).filename() == fs::path(name.get<std::string>()))
+      names.emplace_back(name.get<std::string>());
+  Paths files;
+  for (const fs::path& name : wanted_part(names, split)) {
+    const Paths saved = from_saved(folder / name);
+    files.insert(files.end(), saved.begin(), saved.end());
+  }
+  if (files.empty()) fail_no_part(folder);
+  return files;
+}
+
 Paths from_folder(const fs::path& folder, Split split) {
-  Paths files = data_files_in(folder);
-  const Paths inside = children(folder);
-  const auto is_arrow = [](const fs::path& p) { return p.extension() == ".arrow" || p.extension() == ".parquet"; };
-  if (files.empty() && (is_there(folder / "dataset_dict.json") || std::any_of(inside.begin(), inside.end(), is_arrow)))
-    fail(ErrorKind::input,
-         {.cause = "the folder holds Arrow or Parquet data, which is not read",
-          .place = folder.string(),
-          .remedy = "Write it as JSON Lines: datasets.load_from_disk(folder).to_json('rows.jsonl')."});
+  if (is_there(folder / "dataset_dict.json")) return from_saved_dict(folder, split);
+  if (is_there(folder / "state.json") && is_there(folder / "dataset_info.json")) return from_saved(folder);
+  Paths files = of_one_format(data_files_in(folder));
   if (files.empty()) {
-    for (const fs::path& child : inside)
+    for (const fs::path& child : children(folder))
       if (is_folder(child)) {
         const Paths below = data_files_in(child);
         files.insert(files.end(), below.begin(), below.end());
       }
+    files = of_one_format(files);
   }
   if (files.empty())
-    fail(ErrorKind::input, {.cause = "no .json or .jsonl file in the folder",
+    fail(ErrorKind::input, {.cause = "no JSON, JSONL, CSV, Parquet or Arrow file in the folder",
                             .place = folder.string(),
-                            .remedy = "Name a folder with JSON Lines files, or a file."});
-  Paths chosen = wanted_part(files, folder, split);
-  if (chosen.empty())
-    fail(ErrorKind::input, {.cause = "no file of the wanted part of the data in the folder",
-                            .place = folder.string(),
-                            .remedy = "Name the files themselves."});
+                            .remedy = "Name a folder with data files, or a file."});
+  Paths names;
+  for (const fs::path& file : files) names.push_back(file.lexically_relative(folder));
+  Paths chosen;
+  for (const fs::path& name : wanted_part(names, split)) chosen.push_back(folder / name);
+  if (chosen.empty()) fail_no_part(folder);
   return chosen;
 }
 
@@ -161,10 +222,11 @@ Paths expand(const fs::path& pattern) {
 [[noreturn]] void fail_missing(const std::string& entry) {
   std::error_code error;
   const std::string here = fs::current_path(error).string();
-  fail(ErrorKind::input, {.cause = has_wildcard(entry) ? "no file matches" : "no such file or folder",
-                          .place = entry,
-                          .remedy = "Relative paths start at " + here +
-                                    ". Data sets are not downloaded: save one there as JSON Lines first."});
+  fail(ErrorKind::input,
+       {.cause = has_wildcard(entry) ? "no file matches" : "no such file or folder",
+        .place = entry,
+        .remedy = "Relative paths start at " + here +
+                  ". Data sets are not downloaded: save one there first, with datasets.save_to_disk or as files."});
 }
 
 Paths files_of_entry(const std::string& entry, Split split) {

@@ -4,12 +4,12 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "core/file.h"
 #include "core/json.h"
+#include "data/columns.h"
+#include "data/row_source.h"
 
 namespace qtrain {
 
@@ -18,50 +18,48 @@ namespace qtrain {
 enum class Split : std::uint8_t { train, evaluation };
 
 /// The data files that a list of files, globs (*, ?, [a-z], ** for folders) and folders stands for, in the order of the
-/// list, each pattern's matches sorted by name, none twice. A folder stands for its .json, .jsonl, .ndjson files (also
-/// .gz, .zst), and if it has none for those of the folders below it.
+/// list, each pattern's matches sorted by name, none twice. A folder that `datasets` saved stands for its data (of a
+/// DatasetDict one part); another one for its .json, .jsonl, .ndjson, .csv, .tsv (also .gz, .zst), .parquet or .arrow
+/// files, of these formats the most frequent one, and if it has none for those of the folders below it.
 /// Errors (ErrorKind::input): an entry that matches nothing, formats that are recognised but not read here.
 std::vector<std::filesystem::path> resolve_data_files(const std::vector<std::string>& entries, Split split);
 
-/// The rows of JSON Lines files and of JSON array files, located but not parsed; files stay mapped (compressed ones are
-/// held decompressed). A line ends at \n only; empty lines and a byte order mark are skipped.
+/// Rows of one or several files, located but not parsed. Uncompressed files stay mapped; memory does not grow with what
+/// is read of them.
 class RawRows {
  public:
   RawRows() = default;
-  /// Errors (ErrorKind::input): missing or empty file, not a regular file, damaged compression, no JSON objects.
+  /// Errors (ErrorKind::input) as of open_rows.
   explicit RawRows(const std::vector<std::filesystem::path>& files);
 
   std::int64_t size() const { return static_cast<std::int64_t>(rows_.size()); }
-  /// The row's JSON text, exactly as in the file.
-  std::string_view text(std::int64_t row) const;
-  /// "file:line", for messages.
+  /// "file:line" or "file:row 7", for messages.
   std::string place(std::int64_t row) const;
-  /// The parsed row, an object. Errors (ErrorKind::input) name file and line.
+  /// The parsed row, an object, its columns renamed. Errors (ErrorKind::input) name the place.
   Json parse(std::int64_t row) const;
+  /// The files.
+  std::vector<RowSourcePtr> sources() const;
 
   /// The rows [begin, end), sharing the files.
   RawRows slice(std::int64_t begin, std::int64_t end) const;
-  /// The rows named, in that order, sharing the files.
+  /// The rows named, in that order, sharing the files. A row may be named more than once.
   RawRows select(const std::vector<std::int64_t>& rows) const;
+  /// The same rows under other names of their columns.
+  RawRows with_columns(const ColumnMap& columns) const;
+  /// All rows of the parts, one part behind the other, sharing the files.
+  static RawRows concatenated(const std::vector<RawRows>& parts);
 
  private:
   struct Source {
-    std::string name;
-    MappedFile mapped;
-    std::string inflated;
-    std::string_view text;
+    RowSourcePtr rows;
+    std::shared_ptr<const ColumnMap> columns;  // null: as they are
   };
-  struct Location {
-    std::uint32_t source;
-    std::uint32_t line;  // from 1
-    std::uint64_t offset;
-    std::uint64_t size;
+  struct Row {
+    std::uint32_t source, row;
   };
-  void locate_lines(std::uint32_t source);
-  void locate_elements(std::uint32_t source);
 
-  std::vector<std::shared_ptr<const Source>> sources_;
-  std::vector<Location> rows_;
+  std::vector<Source> sources_;
+  std::vector<Row> rows_;
 };
 
 /// Runs `make`, naming `place` in any error that comes out of it.

@@ -48,7 +48,7 @@ std::string zstd(std::string_view text) {
 TEST_F(Reader, LinesEndAtLineFeedOnlyAndEmptyOnesAreSkipped) {
   const RawRows r = rows("\xef\xbb\xbf{\"a\":1}\r\n\n   \n{\"a\":\"x\xe2\x80\xa8y\xc2\x85z\"}\n{\"a\":3}");
   ASSERT_EQ(r.size(), 3);
-  EXPECT_EQ(r.text(0), "{\"a\":1}");
+  EXPECT_EQ(r.parse(0)["a"], 1);
   EXPECT_EQ(r.parse(1)["a"], "x\xe2\x80\xa8y\xc2\x85z");
   EXPECT_THAT(r.place(1), HasSubstr("rows.jsonl:4"));
   EXPECT_THAT(r.place(2), HasSubstr("rows.jsonl:5"));
@@ -99,8 +99,8 @@ TEST_F(Reader, FilesThatCannotBeDataAreRefused) {
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { rows("\xff\xfe{\0}\0"); }), HasSubstr("UTF-16"));
   ASSERT_EQ(mkfifo(at("fifo.jsonl").c_str(), 0600), 0);
   test::error_of(ErrorKind::input, [&] { RawRows({at("fifo.jsonl")}); });
-  write("rows.parquet", "PAR1");
-  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { names({at("rows.parquet")}); }), HasSubstr("JSON Lines"));
+  write("rows.xlsx", "PK");
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { names({at("rows.xlsx")}); }), HasSubstr("JSON Lines"));
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { names({at("none.jsonl")}); }), HasSubstr("no such file"));
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { names({at("*.csv.jsonl")}); }), HasSubstr("no file matches"));
   test::error_of(ErrorKind::usage, [&] { names({}); });
@@ -130,10 +130,19 @@ TEST_F(Reader, AFolderNeverTrainsOnItsTestFiles) {
   EXPECT_THAT(names({at("other")}, Split::evaluation), ElementsAre("other/test.jsonl"));
 }
 
-TEST_F(Reader, FoldersOfTheDatasetsLibraryAreExplained) {
+TEST_F(Reader, AFolderStandsForTheFormatThatMostOfItsFilesHave) {
+  for (const char* name : {"a.parquet", "b.parquet", "a.jsonl", "cache-1.arrow", "cache-2.arrow", "cache-3.arrow"})
+    write(name, "x");
+  EXPECT_THAT(names({folder_.string()}), ElementsAre("a.parquet", "b.parquet"));
+}
+
+TEST_F(Reader, SavedFoldersAreReadAsTheirStateSays) {
   write("saved/dataset_info.json", "{}");
-  write("saved/data-00000-of-00001.arrow", "x");
-  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { names({at("saved")}); }), HasSubstr("to_json"));
+  write("saved/state.json", R"({"_data_files": [{"filename": "data-1.arrow"}, {"filename": "data-0.arrow"}]})");
+  write("saved/data-2.arrow", "left over");
+  EXPECT_THAT(names({at("saved")}), ElementsAre("saved/data-1.arrow", "saved/data-0.arrow"));
+  write("saved/state.json", R"({"_data_files": [{"filename": "../secret.arrow"}]})");
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { names({at("saved")}); }), HasSubstr("state.json"));
 }
 
 TEST_F(Reader, SelectAndSliceKeepPlaces) {

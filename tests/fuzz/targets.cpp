@@ -2,8 +2,9 @@
 
 #include <zlib.h>
 
+#include <fstream>
+
 #include "core/error.h"
-#include "core/file.h"
 #include "core/gguf.h"
 #include "core/json.h"
 #include "core/safetensors.h"
@@ -27,7 +28,9 @@ namespace fs = std::filesystem;
 /// The bytes as a file of that name, alone in a folder.
 class OneFile {
  public:
-  OneFile(const char* name, std::string_view bytes) : path_(folder_ / name) { write_file(path_, bytes); }
+  OneFile(const char* name, std::string_view bytes) : path_(folder_ / name) {
+    std::ofstream(path_, std::ios::binary) << bytes;  // which does not wait for the disk
+  }
   const fs::path& path() const { return path_; }
   const fs::path& folder() const { return folder_.path(); }
 
@@ -133,6 +136,23 @@ void rows(std::string_view bytes) {
   for (std::int64_t i = 0; i < raw.size(); ++i) read_sample(raw.parse(i), {});
 }
 
+/// A file of rows, to its last value.
+void all_rows(const char* name, std::string_view bytes) {
+  const OneFile file(name, bytes);
+  const RowSourcePtr rows = open_rows(file.path());
+  for (std::int64_t i = 0; i < rows->size(); ++i) check(rows->parse(i).is_object(), "a row is no object");
+}
+
+void csv(std::string_view bytes) {
+  all_rows("rows.csv", bytes);
+}
+void arrow(std::string_view bytes) {
+  all_rows("rows.arrow", bytes);
+}
+void parquet(std::string_view bytes) {
+  all_rows("rows.parquet", bytes);
+}
+
 }  // namespace
 
 const std::vector<Target>& targets() {
@@ -154,6 +174,15 @@ const std::vector<Target>& targets() {
       {"tokenizer_text", tokenizer_text, {"README.md"}},
       {"chat_template", chat_template, {"tests/data/golden/chatml/chat_template.jinja"}},
       {"rows", rows, {"tests/golden/data/curves/llama_lora_all/data.jsonl"}},
+      {"csv", csv, {"tests/data/golden/sources/types.csv", "tests/data/golden/sources/quotes.csv"}},
+      {"arrow",
+       arrow,
+       {"tests/data/golden/sources/dictionary.arrow", "tests/data/golden/sources/views.arrow",
+        "tests/data/golden/sources/lz4.arrow"}},
+      {"parquet",
+       parquet,
+       {"tests/data/golden/sources/old_lists.parquet", "tests/data/golden/sources/delta.parquet",
+        "tests/data/golden/sources/snappy.parquet", "tests/data/golden/sources/gzip_groups.parquet"}},
   };
   return all;
 }

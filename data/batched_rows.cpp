@@ -1,0 +1,36 @@
+#include "data/batched_rows.h"
+
+#include <algorithm>
+
+#include "data/reader.h"
+
+namespace qtrain {
+
+Json BatchedRows::parse(std::int64_t row) const {
+  check(row >= 0 && row < size(), "a row that is not there");
+  const auto after = std::upper_bound(ends_.begin(), ends_.end(), row);
+  const std::int64_t begin = after == ends_.begin() ? 0 : *(after - 1);
+  return with_place(place(row),
+                    [&] { return batch_at(static_cast<std::size_t>(after - ends_.begin()))->row(row - begin); });
+}
+
+std::shared_ptr<const RowBatch> BatchedRows::batch_at(std::size_t batch) const {
+  const std::shared_ptr<Slot> slot = slot_of(batch);
+  const std::lock_guard lock(slot->decoding);
+  if (!slot->rows) slot->rows = load(batch);
+  return slot->rows;
+}
+
+std::shared_ptr<BatchedRows::Slot> BatchedRows::slot_of(std::size_t batch) const {
+  const std::lock_guard lock(mutex_);
+  auto at = std::find_if(slots_.begin(), slots_.end(), [&](const auto& s) { return s && s->batch == batch; });
+  if (at == slots_.end()) {
+    at = slots_.end() - 1;
+    *at = std::make_shared<Slot>();
+    (*at)->batch = batch;
+  }
+  std::rotate(slots_.begin(), at, at + 1);
+  return slots_.front();
+}
+
+}  // namespace qtrain

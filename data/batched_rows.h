@@ -1,0 +1,50 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "data/row_source.h"
+
+namespace qtrain {
+
+/// Decoded rows of a columnar file.
+class RowBatch {
+ public:
+  virtual ~RowBatch() = default;
+  /// Row of the batch, an object. Errors (ErrorKind::input, without a place).
+  virtual Json row(std::int64_t row) const = 0;
+};
+
+/// Rows that lie in batches; a batch is decoded when one of its rows is asked for, and the last few stay.
+class BatchedRows : public RowSource {
+ public:
+  using RowSource::RowSource;
+  std::int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
+  std::string place(std::int64_t row) const override { return name() + ":row " + std::to_string(row + 1); }
+  Json parse(std::int64_t row) const override;
+
+ protected:
+  void add_batch(std::int64_t rows) { ends_.push_back(size() + rows); }
+  /// Decodes a batch. Called from several threads, for one batch at a time by one of them.
+  virtual std::shared_ptr<const RowBatch> load(std::size_t batch) const = 0;
+
+ private:
+  /// A batch that is there or being decoded.
+  struct Slot {
+    std::size_t batch;
+    std::mutex decoding;
+    std::shared_ptr<const RowBatch> rows;
+  };
+  std::shared_ptr<const RowBatch> batch_at(std::size_t batch) const;
+  std::shared_ptr<Slot> slot_of(std::size_t batch) const;
+
+  static constexpr std::size_t kKept = 4;  // a task of rows may touch two, neighbours of it two more
+  std::vector<std::int64_t> ends_;         // of each batch
+  mutable std::mutex mutex_;
+  mutable std::array<std::shared_ptr<Slot>, kKept> slots_;  // the one used last comes first
+};
+
+}  // namespace qtrain

@@ -1,0 +1,263 @@
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "data/index.h"
+#include "data/row_source.h"
+#include "data/tokenizer/unicode.h"
+
+namespace qtrain {
+namespace {
+
+/// What pandas, and so the csv loader of `datasets`, reads as a missing value, quoted or not.
+constexpr std::array<std::string_view, 19> kMissing = {
+    "",     "#N/A", "#N/A N/A", "#NA",  "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
+    "<NA>", "N/A",  "NA",       "NULL", "NaN",     "None",     "n/a",  "nan",  "null"};
+
+bool is_missing(std::string_view field) {
+  return field.size() <= 9 && std::find(kMissing.begin(), kMissing.end(), field) != kMissing.end();
+}
+
+std::string_view without_blanks(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\n\v\f\r";
+  const std::size_t begin = text.find_first_not_of(kBlank);
+  return begin == std::string_view::npos ? std::string_view()
+                                         : text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
+}
+
+/// The whole of the text as a number.
+template <class T>
+bool read_number(std::string_view text, T& out) {
+  text = without_blanks(text);
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size() && !text.empty();
+}
+
+bool is_digits(std::string_view text) {
+  text = without_blanks(text);
+  if (text.starts_with('+') || text.starts_with('-')) text.remove_prefix(1);
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+bool is_true(std::string_view t) {
+  return t == "True" || t == "TRUE" || t == "true";
+}
+bool is_false(std::string_view t) {
+  return t == "False" || t == "FALSE" || t == "false";
+}
+
+/// The records of a CSV text as the C parser of pandas cuts them.
+class CsvScan {
+ public:
+  CsvScan(std::string_view text, char delimiter, const std::string& name)
+      : text_(text), delimiter_(delimiter), name_(name) {}
+
+  std::size_t offset() const { return record_offset_; }
+  std::uint64_t line() const { return record_line_; }
+  const std::vector<std::string>& fields() const { return fields_; }
+  void start_at(std::size_t offset, std::uint64_t line) { at_ = offset, line_ = line; }
+
+  /// Reads the next record; lines that are empty or blank are none. False at the end.
+  bool next() {
+    if (!skip_blank_lines()) return false;
+    record_offset_ = at_, record_line_ = line_;
+    count_ = 0;
+    while (read_field()) {
+    }
+    fields_.resize(count_);
+    return true;
+  }
+
+ private:
+  bool at_end() const { return at_ >= text_.size(); }
+  bool is_line_end(char c) const { return c == '\n' || c == '\r'; }
+  void pass_line_end() {
+    const bool both = text_[at_] == '\r' && at_ + 1 < text_.size() && text_[at_ + 1] == '\n';
+    at_ += both ? 2 : 1;
+    ++line_;
+  }
+
+  bool skip_blank_lines() {
+    while (!at_end()) {
+      std::size_t i = at_;
+      while (i < text_.size() && (text_[i] == ' ' || text_[i] == '\t') && text_[i] != delimiter_) ++i;
+      if (i == text_.size()) return false;
+      if (!is_line_end(text_[i])) return true;
+      at_ = i;
+      pass_line_end();
+    }
+    return false;
+  }
+
+  /// Whether another field of the record follows.
+  bool read_field() {
+    if (count_ == fields_.size()) fields_.emplace_back();
+    std::string& field = fields_[count_++];
+    field.clear();
+    if (!at_end() && text_[at_] == '"') read_quoted(field);
+    const std::size_t begin = at_;
+    while (!at_end() && text_[at_] != delimiter_ && !is_line_end(text_[at_])) ++at_;
+    field += text_.substr(begin, at_ - begin);
+    if (at_end()) return false;
+    if (text_[at_] == delimiter_) {
+      ++at_;
+      return true;
+    }
+    pass_line_end();
+    return false;
+  }
+
+  void read_quoted(std::string& field) {
+    for (++at_;;) {
+      const std::size_t quote = text_.find('"', at_);
+      if (quote == std::string_view::npos)
+        fail(ErrorKind::input, {.cause = "a quoted field is not closed",
+                                .place = name_ + ":" + std::to_string(record_line_),
+                                .remedy = "Close it with a quote; a quote inside is written twice."});
+      const std::string_view part = text_.substr(at_, quote - at_);
+      field += part;
+      line_ += static_cast<std::uint64_t>(std::count(part.begin(), part.end(), '\n'));
+      at_ = quote + 1;
+      if (at_end() || text_[at_] != '"') return;
+      field += '"';
+      ++at_;
+    }
+  }
+
+  std::string_view text_;
+  char delimiter_;
+  const std::string& name_;
+  std::size_t at_ = 0, record_offset_ = 0, count_ = 0;
+  std::uint64_t line_ = 1, record_line_ = 1;
+  std::vector<std::string> fields_;
+};
+
+/// What all values of a column can be read as; the first that holds is taken.
+class CsvColumn {
+ public:
+  explicit CsvColumn(std::string name) : name_(std::move(name)) {}
+  const std::string& name() const { return name_; }
+
+  void see(std::string_view field) {
+    if (is_text_) return;
+    if (is_missing(field)) {
+      any_missing_ = true;
+      return;
+    }
+    any_value_ = true;
+    std::int64_t i = 0;
+    std::uint64_t u = 0;
+    double d = 0;
+    const bool digits = is_digits(field), whole = digits && read_number(field, i);
+    is_signed_ = is_signed_ && whole;
+    is_unsigned_ = is_unsigned_ && digits && read_number(field, u);
+    too_large_ = too_large_ || (digits && !whole);
+    is_real_ = is_real_ && read_number(field, d);
+    is_boolean_ = is_boolean_ && (is_true(field) || is_false(field));
+    is_text_ = !is_real_ && !is_boolean_;
+  }
+
+  Json value(std::string_view field) const {
+    if (!any_value_ || is_missing(field)) return nullptr;
+    if (is_text_ || (!is_boolean_ && too_large_ && !whole_unsigned())) return std::string(field);
+    if (is_boolean_) return is_true(field);
+    if (is_signed_ && !any_missing_) return number<std::int64_t>(field);
+    if (whole_unsigned()) return number<std::uint64_t>(field);
+    return number<double>(field);
+  }
+
+ private:
+  bool whole_unsigned() const { return too_large_ && is_unsigned_ && !any_missing_; }
+  template <class T>
+  static T number(std::string_view field) {
+    T value{};
+    read_number(field, value);
+    return value;
+  }
+
+  std::string name_;
+  bool any_value_ = false, any_missing_ = false, too_large_ = false;
+  bool is_signed_ = true, is_unsigned_ = true, is_real_ = true, is_boolean_ = true, is_text_ = false;
+};
+
+/// CSV or TSV with a header. A column has one type: integers, numbers, true/false, else text, as the csv loader of
+/// `datasets` decides; there for every 10,000 rows, here for the file.
+class CsvRows final : public RowSource {
+ public:
+  CsvRows(FileBytesPtr file, char delimiter) : RowSource(file->name()), file_(std::move(file)), delimiter_(delimiter) {
+    CsvScan scan(file_->text(), delimiter_, name());
+    scan.next();  // the file is not blank
+    set_header(scan.fields());
+    while (scan.next()) add(scan);
+  }
+
+  std::string_view format() const override { return delimiter_ == '\t' ? "tsv" : "csv"; }
+  std::int64_t size() const override { return static_cast<std::int64_t>(rows_.size()); }
+  std::string place(std::int64_t row) const override { return place_of_line(rows_.at(idx(row)).line); }
+
+  Json parse(std::int64_t row) const override {
+    CsvScan scan(file_->text(), delimiter_, name());
+    const Location& at = rows_.at(idx(row));
+    scan.start_at(at.offset, at.line);
+    scan.next();
+    Json out = Json::object();
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      const std::string_view field = i < scan.fields().size() ? scan.fields()[i] : std::string_view();
+      if (!is_utf8(field))
+        fail(ErrorKind::input, {.cause = "column '" + columns_[i].name() + "' is not UTF-8",
+                                .place = place(row),
+                                .remedy = "Save the file as UTF-8."});
+      out[columns_[i].name()] = columns_[i].value(field);
+    }
+    return out;
+  }
+
+ private:
+  struct Location {
+    std::uint64_t offset, line;
+  };
+
+  std::string place_of_line(std::uint64_t line) const { return name() + ":" + std::to_string(line); }
+
+  /// Names as pandas makes them: "Unnamed: 2" for an empty one, "a.1" for the second "a".
+  void set_header(const std::vector<std::string>& names) {
+    std::map<std::string, int> seen;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (!is_utf8(names[i])) fail(ErrorKind::input, {.cause = "the header is not UTF-8", .place = place_of_line(1)});
+      std::string name = names[i].empty() ? "Unnamed: " + std::to_string(i) : names[i];
+      const std::string plain = name;
+      while (seen.contains(name)) name = plain + "." + std::to_string(++seen[plain]);
+      seen[name] = 0;
+      columns_.emplace_back(std::move(name));
+    }
+  }
+
+  void add(const CsvScan& scan) {
+    const std::vector<std::string>& fields = scan.fields();
+    if (fields.size() > columns_.size())
+      fail(ErrorKind::input, {.cause = "the row has " + std::to_string(fields.size()) + " fields, the header " +
+                                       std::to_string(columns_.size()),
+                              .place = place_of_line(scan.line()),
+                              .remedy = "Put quotes around fields that hold the delimiter, a quote or a line end."});
+    for (std::size_t i = 0; i < columns_.size(); ++i) columns_[i].see(i < fields.size() ? fields[i] : "");
+    rows_.push_back({scan.offset(), scan.line()});
+  }
+
+  FileBytesPtr file_;
+  char delimiter_;
+  std::vector<CsvColumn> columns_;
+  std::vector<Location> rows_;
+};
+
+}  // namespace
+
+RowSourcePtr open_csv_rows(FileBytesPtr file, char delimiter) {
+  return std::make_shared<CsvRows>(std::move(file), delimiter);
+}
+
+}  // namespace qtrain

@@ -1,0 +1,67 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/file.h"
+#include "core/json.h"
+
+namespace qtrain {
+
+/// The rows of one file, located when it is opened and made on demand. Safe to use from several threads.
+class RowSource {
+ public:
+  explicit RowSource(std::string name) : name_(std::move(name)) {}
+  virtual ~RowSource() = default;
+  RowSource(const RowSource&) = delete;
+  RowSource& operator=(const RowSource&) = delete;
+
+  /// The file, as the user named it.
+  const std::string& name() const { return name_; }
+  virtual std::string_view format() const = 0;  ///< "json", "jsonl", "csv", "arrow", "parquet"
+  virtual std::int64_t size() const = 0;
+  /// "file:line", or "file:row 7" for formats without lines.
+  virtual std::string place(std::int64_t row) const = 0;
+  /// The row, an object. Errors (ErrorKind::input) name the place.
+  virtual Json parse(std::int64_t row) const = 0;
+
+ private:
+  std::string name_;
+};
+
+using RowSourcePtr = std::shared_ptr<const RowSource>;
+
+/// Opens a file of rows; what it is shows in its first bytes or, for CSV and TSV, in its name.
+/// Errors (ErrorKind::input): missing or empty file, not a regular file, damaged.
+RowSourcePtr open_rows(const std::filesystem::path& file);
+
+/// The bytes of a data file: mapped, or held decompressed where they were .gz or .zst, without a byte order mark.
+class FileBytes {
+ public:
+  explicit FileBytes(const std::filesystem::path& file);
+  FileBytes(const FileBytes&) = delete;
+  FileBytes& operator=(const FileBytes&) = delete;
+
+  const std::string& name() const { return name_; }
+  std::string_view text() const { return text_; }
+  /// Whether they can be read again from the file, so that memory behind them is not lost.
+  bool is_mapped() const { return inflated_.empty(); }
+
+ private:
+  std::string name_;
+  MappedFile mapped_;
+  std::string inflated_;
+  std::string_view text_;
+};
+
+using FileBytesPtr = std::shared_ptr<const FileBytes>;
+
+/// The formats, once it is known which.
+RowSourcePtr open_json_rows(FileBytesPtr file);
+RowSourcePtr open_csv_rows(FileBytesPtr file, char delimiter);
+RowSourcePtr open_arrow_rows(FileBytesPtr file);
+RowSourcePtr open_parquet_rows(FileBytesPtr file);
+
+}  // namespace qtrain
