@@ -8,7 +8,7 @@
 namespace qtrain {
 namespace {
 
-using Field = ThriftReader::Field;
+using FooterField = ThriftReader::Field;
 
 void require_footer(bool fine, const char* why) {
   if (!fine)
@@ -17,11 +17,11 @@ void require_footer(bool fine, const char* why) {
 }
 
 void read_logical_type(ThriftReader& in, SchemaElement& out) {
-  in.read_struct([&](const Field& field) {
+  in.read_struct([&](const FooterField& field) {
     out.logical = field.id;
-    constexpr int kInteger = 10;
-    if (field.id != kInteger || field.type != ThriftReader::structure) return in.skip(field.type);
-    in.read_struct([&](const Field& f) {
+    constexpr int kIntegerMember = 10;
+    if (field.id != kIntegerMember || field.type != ThriftReader::structure) return in.skip(field.type);
+    in.read_struct([&](const FooterField& f) {
       if (f.id == 1)
         out.bits = static_cast<int>(in.integer(f));
       else if (f.id == 2)
@@ -34,7 +34,7 @@ void read_logical_type(ThriftReader& in, SchemaElement& out) {
 
 SchemaElement read_element(ThriftReader& in) {
   SchemaElement out;
-  in.read_struct([&](const Field& f) {
+  in.read_struct([&](const FooterField& f) {
     switch (f.id) {
       case 1: out.type = in.integer(f); break;
       case 3: out.repetition = in.integer(f); break;
@@ -67,7 +67,7 @@ struct Offsets {
 };
 
 void read_column_metadata(ThriftReader& in, ParquetChunk& chunk, Offsets& offsets) {
-  in.read_struct([&](const Field& f) {
+  in.read_struct([&](const FooterField& f) {
     switch (f.id) {
       case 4: set_codec(chunk, in.integer(f)); break;
       case 5: chunk.values = in.integer(f); break;
@@ -83,7 +83,7 @@ ParquetChunk read_chunk(ThriftReader& in, std::uint64_t file_size) {
   ParquetChunk chunk;
   Offsets offsets;
   bool has_metadata = false;
-  in.read_struct([&](const Field& f) {
+  in.read_struct([&](const FooterField& f) {
     require_footer(f.id != 1, "it keeps its columns in other files");
     has_metadata = has_metadata || f.id == 3;
     f.id == 3 ? read_column_metadata(in, chunk, offsets) : in.skip(f.type);
@@ -101,7 +101,7 @@ ParquetChunk read_chunk(ThriftReader& in, std::uint64_t file_size) {
 
 ParquetRowGroup read_group(ThriftReader& in, std::uint64_t file_size) {
   ParquetRowGroup group;
-  in.read_struct([&](const Field& f) {
+  in.read_struct([&](const FooterField& f) {
     if (f.id == 1)
       in.read_list(f, [&](ThriftReader::Type) { group.chunks.push_back(read_chunk(in, file_size)); });
     else if (f.id == 3)
@@ -141,7 +141,7 @@ ParquetFile read_parquet_metadata(std::string_view file) {
   ThriftReader in(file.substr(file.size() - 8 - size, size));
   ParquetFile out;
   std::vector<SchemaElement> schema;
-  in.read_struct([&](const Field& f) {
+  in.read_struct([&](const FooterField& f) {
     if (f.id == 2)
       in.read_list(f, [&](ThriftReader::Type) { schema.push_back(read_element(in)); });
     else if (f.id == 4)

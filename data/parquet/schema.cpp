@@ -9,14 +9,14 @@ namespace {
 
 constexpr int kMostParquetNesting = 32;
 enum Converted : std::int64_t {
-  kUtf8 = 0,
-  kMap = 1,
-  kList = 3,
-  kEnum = 4,
+  kConvertedUtf8 = 0,
+  kConvertedMap = 1,
+  kConvertedList = 3,
+  kConvertedEnum = 4,
   kFirstUnsigned = 11,
   kFirstSigned = 15,
   kLastSigned = 18,
-  kJsonText = 19
+  kConvertedJson = 19
 };
 enum Logical : int {
   kLogicalString = 1,
@@ -53,8 +53,9 @@ LeafKind kind_of_leaf(const SchemaElement& e) {
     case ParquetType::real32:
     case ParquetType::real64: return LeafKind::real;
     case ParquetType::bytes:
-      if (e.converted == kJsonText || e.logical == kLogicalJson) return LeafKind::json;
-      if (e.converted == kUtf8 || e.converted == kEnum || e.logical == kLogicalString || e.logical == kLogicalEnum)
+      if (e.converted == kConvertedJson || e.logical == kLogicalJson) return LeafKind::json;
+      if (e.converted == kConvertedUtf8 || e.converted == kConvertedEnum || e.logical == kLogicalString ||
+          e.logical == kLogicalEnum)
         return LeafKind::text;
       return LeafKind::unread;
     default: return LeafKind::unread;
@@ -101,7 +102,7 @@ class SchemaBuilder {
   ParquetNode contents(const SchemaElement& e, Around around) {
     require_parquet_schema(is_utf8(e.name), "a name is not UTF-8");
     if (!e.has_children) return leaf(e, around);
-    const bool list = e.converted == kList || e.logical == kLogicalList;
+    const bool list = e.converted == kConvertedList || e.logical == kLogicalList;
     if (list && e.children == 1 && at_ < elements_.size() && elements_[at_].repetition == kRepeated)
       return annotated_list(e, around);
     return group(e, around);
@@ -136,7 +137,7 @@ class SchemaBuilder {
       out.type += (i == 0 ? "" : ", ") + child.name + ": " + child.type;
     }
     out.type += ">";
-    const bool map = e.converted == kMap || e.logical == kLogicalMap;
+    const bool map = e.converted == kConvertedMap || e.logical == kLogicalMap;
     if (map || out.children.empty()) out.is_read = false, out.type = map ? "map" : out.type;
     return out;
   }
