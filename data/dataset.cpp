@@ -49,6 +49,12 @@ void check_options(const DatasetOptions& o) {
     fail(ErrorKind::usage, {.cause = "max_length must be at least 1", .remedy = "Use null for no limit."});
   if (o.packing != Packing::none && !o.max_length)
     fail(ErrorKind::usage, {.cause = "packing needs max_length", .remedy = "Set max_length."});
+  if (o.response_template.empty() && !o.instruction_template.empty())
+    fail(ErrorKind::usage, {.cause = "instruction_template is set, but no response_template",
+                            .remedy = "Say with response_template where answers begin."});
+  if (!o.response_template.empty() && (o.assistant_only_loss || o.last_turn_only_loss))
+    fail(ErrorKind::usage, {.cause = "response_template and a loss on the assistant's turns are both asked for",
+                            .remedy = "Keep one: assistant_only_loss finds answers by the chat template."});
   if (o.pack_batch_rows < 0 || o.max_rows < 0)
     fail(ErrorKind::usage, {.cause = "a number of rows must not be negative"});
 }
@@ -129,10 +135,11 @@ std::vector<PackedRow> single_rows(const Documents& documents, const DatasetOpti
   std::vector<PackedRow> rows;
   for (std::int64_t d = 0; d < documents.size(); ++d) {
     const std::int64_t size = std::min(documents.length(d), options.max_length.value_or(documents.length(d)));
-    const auto begin = documents.labels.begin() + documents.offsets[idx(d)];
+    const std::int64_t first = options.kept_end == KeptEnd::end ? documents.length(d) - size : 0;
+    const auto begin = documents.labels.begin() + documents.offsets[idx(d)] + first;
     const bool learns = std::any_of(begin, begin + size, [](std::int32_t label) { return label != kNoTarget; });
     if (learns || !options.max_length)
-      rows.push_back({{d, 0, size}});
+      rows.push_back({{d, first, size}});
     else
       ++dropped;
   }
@@ -171,7 +178,8 @@ class RowWriter {
     if (packed_) return;
     if (const auto own = documents_.starts.find(piece.document); own != documents_.starts.end())
       for (const std::int32_t start : own->second)
-        if (start > 0 && start < piece.size) starts_.push_back(start);
+        if (start > piece.begin && start < piece.begin + piece.size)
+          starts_.push_back(static_cast<std::int32_t>(start - piece.begin));
   }
 
   const Documents& documents_;
@@ -199,7 +207,8 @@ void check_result(const Dataset& dataset, const RawRows& rows) {
     fail(ErrorKind::input,
          {.cause = "no token of the data is a target: masks or max_length leave nothing to learn from",
           .place = rows.place(0),
-          .remedy = "Raise max_length, or check assistant_only_loss, completion_only_loss and the labels."});
+          .remedy = "Raise max_length, or check assistant_only_loss, completion_only_loss, response_template and the "
+                    "labels."});
 }
 
 }  // namespace

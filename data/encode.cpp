@@ -1,10 +1,12 @@
 #include "data/encode.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "data/markers.h"
 #include "data/template/chat_template.h"
-#include "data/tokenizer/tokenizer.h"
 
 namespace qtrain {
 namespace {
@@ -35,8 +37,7 @@ std::vector<std::int32_t> starts_of(const std::vector<std::int32_t>& positions) 
 
 /// Which tokens touch one of the byte ranges, as transformers counts a token that reaches over the beginning of what
 /// the assistant says.
-std::vector<bool> tokens_in(const Tokenizer::Encoding& encoding,
-                            const std::vector<std::pair<std::size_t, std::size_t>>& ranges) {
+std::vector<bool> tokens_in(const Tokenizer::Encoding& encoding, const TextRanges& ranges) {
   std::vector<bool> inside(encoding.ids.size());
   std::size_t range = 0;
   for (std::size_t t = 0; t < inside.size(); ++t) {
@@ -57,26 +58,39 @@ bool has_assistant(const Json& messages) {
 RowEncoder::RowEncoder(const DatasetOptions& options, const TextTools& tools)
     : tools_(tools),
       rules_{.text_field = options.dataset_text_field, .chat_template = tools.chat_template != nullptr},
-      assistant_only_(options.assistant_only_loss),
+      assistant_only_(options.assistant_only_loss || options.last_turn_only_loss),
+      last_turn_only_(options.last_turn_only_loss),
       append_eos_(options.append_eos),
-      completion_only_(options.completion_only_loss) {
+      completion_only_(options.completion_only_loss),
+      response_(options.response_template),
+      instruction_(options.instruction_template) {
   const SpecialTokens& special = tools.tokenizer.special();
   if (special.eos_id) eos_ = tools.tokenizer.token(*special.eos_id);
 }
 
 EncodedRow RowEncoder::encode(const Json& row) const {
   Sample sample = read_sample(row, rules_);
-  if (assistant_only_ && (sample.form == RowForm::text || sample.form == RowForm::text_pair))
-    fail(ErrorKind::usage, {.cause = "assistant_only_loss is set, but the row is text without roles",
-                            .remedy = "Turn assistant_only_loss off, or give messages."});
+  check_masks(sample.form);
   switch (sample.form) {
     case RowForm::tokens: return encode_tokens(std::move(sample));
-    case RowForm::text: return encode_text(sample);
+    case RowForm::text: return text_row("", sample.text);
     case RowForm::text_pair: return encode_text_pair(sample);
     case RowForm::chat:
     case RowForm::chat_pair: return encode_chat(sample);
   }
   return {};
+}
+
+void RowEncoder::check_masks(RowForm form) const {
+  const char* key = last_turn_only_ ? "last_turn_only_loss" : "assistant_only_loss";
+  if (assistant_only_ && (form == RowForm::text || form == RowForm::text_pair))
+    fail(ErrorKind::usage, {.cause = fmt::format("{} is set, but the row is text without roles", key),
+                            .remedy = fmt::format("Turn {} off, or give messages.", key)});
+  if (form != RowForm::tokens) return;
+  if (last_turn_only_ || !response_.empty())
+    fail(ErrorKind::usage, {.cause = fmt::format("{} is set, but the row holds tokens, not text",
+                                                 last_turn_only_ ? key : "response_template"),
+                            .remedy = "Give labels beside input_ids."});
 }
 
 EncodedRow RowEncoder::encode_tokens(Sample sample) const {
@@ -97,41 +111,61 @@ EncodedRow RowEncoder::encode_tokens(Sample sample) const {
   return row;
 }
 
-/// Special tokens as the tokenizer adds them, but a BOS or EOS that the text itself has is not doubled.
-std::vector<std::int32_t> RowEncoder::tokens_of(const std::string& text) const {
+/// Special tokens as the tokenizer adds them, but a BOS or EOS that the text itself has is not doubled. Offsets only
+/// where a mask needs them.
+Tokenizer::Encoding RowEncoder::tokens_of(const std::string& text) const {
   const SpecialTokens& special = tools_.tokenizer.special();
-  std::vector<std::int32_t> ids = tools_.tokenizer.encode(text, {.add_special = true});
+  Tokenizer::Encoding encoding = encode(text, {.add_special = true});
+  auto& [ids, offsets] = encoding;
   const auto twice = [&](std::size_t at, std::optional<std::int32_t> id) {
     return id && ids[at] == *id && ids[at + 1] == *id;
   };
-  if (special.add_bos && ids.size() >= 2 && twice(0, special.bos_id)) ids.erase(ids.begin());
-  if (special.add_eos && ids.size() >= 2 && twice(ids.size() - 2, special.eos_id)) ids.pop_back();
-  return ids;
+  if (special.add_bos && ids.size() >= 2 && twice(0, special.bos_id)) {
+    ids.erase(ids.begin());
+    if (!offsets.empty()) offsets.erase(offsets.begin());
+  }
+  if (special.add_eos && ids.size() >= 2 && twice(ids.size() - 2, special.eos_id)) {
+    ids.pop_back();
+    if (!offsets.empty()) offsets.pop_back();
+  }
+  return encoding;
 }
 
-std::vector<std::int32_t> RowEncoder::tokens_with_eos(const std::string& prompt, const std::string& answer) const {
-  const std::string text = prompt + answer;
-  if (!append_eos_ || eos_.empty()) return tokens_of(text);
-  const std::string body = answer.ends_with(eos_) ? text.substr(0, text.size() - eos_.size()) : text;
-  if (tools_.tokenizer.special().add_eos) return tokens_of(body);
-  const std::int32_t eos = *tools_.tokenizer.special().eos_id;
-  std::vector<std::int32_t> ids = tokens_of(body + eos_);
-  if (!ids.empty() && ids.back() == eos) return ids;
-  ids = tokens_of(body);  // the tokenizer finds no special tokens in text (sentencepiece): append the id itself
-  ids.push_back(eos);
-  return ids;
+Tokenizer::Encoding RowEncoder::encode(const std::string& text, EncodeOptions options) const {
+  if (assistant_only_ || !response_.empty()) return tools_.tokenizer.encode_with_offsets(text, options);
+  return {.ids = tools_.tokenizer.encode(text, options), .offsets = {}};
 }
 
-EncodedRow RowEncoder::encode_text(const Sample& sample) const {
-  EncodedRow row{.input_ids = tokens_with_eos("", sample.text)};
-  row.labels = row.input_ids;
+/// The tokens of a text to which EOS is added where its end, the answer, lacks it.
+EncodedRow RowEncoder::text_row(const std::string& prompt, const std::string& answer) const {
+  const bool closed = eos_.empty() || !append_eos_ || answer.ends_with(eos_);
+  const std::string text = prompt + answer + (closed ? "" : eos_);
+  const Tokenizer::Encoding encoding = tokens_with_eos(text);
+  EncodedRow row{.input_ids = encoding.ids, .labels = encoding.ids};
+  if (!response_.empty())
+    mask_where_not(row.labels, tokens_in(encoding, answers_between(text, {response_, instruction_})));
   return row;
 }
 
+Tokenizer::Encoding RowEncoder::tokens_with_eos(const std::string& text) const {
+  if (!append_eos_ || eos_.empty()) return tokens_of(text);
+  const std::string body = text.substr(0, text.size() - eos_.size());
+  const std::int32_t eos = *tools_.tokenizer.special().eos_id;
+  const bool adds = tools_.tokenizer.special().add_eos;
+  Tokenizer::Encoding encoding = tokens_of(adds ? body : body + eos_);
+  if (!adds && (encoding.ids.empty() || encoding.ids.back() != eos)) {
+    // The tokenizer finds no special tokens in text (sentencepiece): append the id itself.
+    encoding = tokens_of(body);
+    encoding.ids.push_back(eos);
+    if (!response_.empty()) encoding.offsets.emplace_back();
+  }
+  if (!encoding.offsets.empty()) encoding.offsets.back() = {body.size(), body.size() + eos_.size()};
+  return encoding;
+}
+
 EncodedRow RowEncoder::encode_text_pair(const Sample& sample) const {
-  EncodedRow row{.input_ids = tokens_with_eos(sample.prompt, sample.text)};
-  row.labels = row.input_ids;
-  apply_prompt_mask(row, tokens_of(sample.prompt));
+  EncodedRow row = text_row(sample.prompt, sample.text);
+  apply_prompt_mask(row, tokens_of(sample.prompt).ids);
   return row;
 }
 
@@ -140,6 +174,13 @@ void RowEncoder::apply_prompt_mask(EncodedRow& row, const std::vector<std::int32
   const std::size_t shared = common_prefix(prompt, row.input_ids);
   row.prompt_mismatch = shared < prompt.size();
   if (completion_only_.value_or(true)) std::fill_n(row.labels.begin(), shared, kNoTarget);
+}
+
+/// What the assistant says: all of it, or its last turn.
+TextRanges RowEncoder::learnt_turns(const Rendered& rendered) const {
+  TextRanges turns = rendered.generated;
+  if (last_turn_only_ && turns.size() > 1) turns.erase(turns.begin(), turns.end() - 1);
+  return turns;
 }
 
 EncodedRow RowEncoder::encode_chat(const Sample& sample) const {
@@ -152,17 +193,19 @@ EncodedRow RowEncoder::encode_chat(const Sample& sample) const {
   if (pair) messages.insert(messages.end(), sample.completion.begin(), sample.completion.end());
   const RenderInput input{.messages = &messages, .tools = &sample.tools, .extra = &sample.template_kwargs};
   const Rendered rendered = assistant_only_ ? render_with_assistant_ranges(*chat, input) : chat->render(input);
-  const Tokenizer::Encoding encoding = tools_.tokenizer.encode_with_offsets(rendered.text, {.add_special = false});
+  const Tokenizer::Encoding encoding = encode(rendered.text, {.add_special = false});
 
   EncodedRow row{.input_ids = encoding.ids, .labels = encoding.ids};
   if (assistant_only_) {
-    const std::vector<bool> said = tokens_in(encoding, rendered.generated);
+    const std::vector<bool> said = tokens_in(encoding, learnt_turns(rendered));
     if (has_assistant(messages) && std::find(said.begin(), said.end(), true) == said.end())
       fail(ErrorKind::input, {.cause = "assistant_only_loss is set, but the chat template marks nothing that the "
                                        "assistant says in this row",
                               .remedy = "Check the template's {% generation %} blocks."});
     mask_where_not(row.labels, said);
   }
+  if (!response_.empty())
+    mask_where_not(row.labels, tokens_in(encoding, answers_between(rendered.text, {response_, instruction_})));
   if (pair) {
     const RenderInput prompt{.messages = &sample.messages,
                              .tools = &sample.tools,

@@ -7,6 +7,8 @@
 #include "core/json.h"
 #include "data/rows.h"
 #include "data/shapes.h"
+#include "data/template/rendered.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace qtrain {
 
@@ -28,20 +30,24 @@ class RowEncoder {
   EncodedRow encode(const Json& row) const;
 
  private:
+  void check_masks(RowForm form) const;
   EncodedRow encode_tokens(Sample sample) const;
-  EncodedRow encode_text(const Sample& sample) const;
   EncodedRow encode_text_pair(const Sample& sample) const;
   EncodedRow encode_chat(const Sample& sample) const;
 
-  std::vector<std::int32_t> tokens_of(const std::string& text) const;
-  std::vector<std::int32_t> tokens_with_eos(const std::string& prompt, const std::string& answer) const;
+  Tokenizer::Encoding encode(const std::string& text, EncodeOptions options) const;
+  Tokenizer::Encoding tokens_of(const std::string& text) const;
+  Tokenizer::Encoding tokens_with_eos(const std::string& text) const;
+  TextRanges learnt_turns(const Rendered& rendered) const;
+  EncodedRow text_row(const std::string& prompt, const std::string& answer) const;
   void apply_prompt_mask(EncodedRow& row, const std::vector<std::int32_t>& prompt) const;
 
   TextTools tools_;
   ShapeRules rules_;
-  bool assistant_only_, append_eos_;
+  bool assistant_only_, last_turn_only_, append_eos_;
   std::optional<bool> completion_only_;
-  std::string eos_;  // "" if the tokenizer has none
+  std::string response_, instruction_;  // markers; "" if not asked for
+  std::string eos_;                     // "" if the tokenizer has none
 };
 
 }  // namespace qtrain

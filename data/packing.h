@@ -16,6 +16,9 @@ enum class Packing : std::uint8_t {
 /// "bfd", "bfd_split" (also "bfd-requeue"), "wrapped", "none"; a usage error for anything else.
 Packing packing_named(std::string_view name);
 
+/// Which end of a row stays when it is cut.
+enum class KeptEnd : std::uint8_t { start, end };
+
 /// Part of a document: tokens [begin, begin + size) of document `document`.
 struct DocumentSlice {
   std::int64_t document = 0;

@@ -34,9 +34,14 @@ struct DatasetOptions {
   std::vector<std::string> files;  ///< files, globs, folders
   Split split = Split::train;
   std::optional<std::int64_t> max_length = 1024;  ///< none: rows are not cut
+  KeptEnd kept_end = KeptEnd::start;              ///< of a row that is cut; packing keeps the start
   Packing packing = Packing::none;
   bool assistant_only_loss = false;
   std::optional<bool> completion_only_loss;  ///< none: on for prompt + completion rows
+  bool last_turn_only_loss = false;          ///< of the assistant's turns the last one alone (not in TRL)
+  /// Loss on what stands in the text between a response template and the next instruction template or, where that is
+  /// empty, behind the last response template; as TRL's DataCollatorForCompletionOnlyLM. "": not asked for.
+  std::string response_template, instruction_template;
   std::string dataset_text_field = "text";
   bool append_eos = true;  ///< text and string completions end in EOS; chat rows end as their template ends them
   /// Rows packed together: TRL packs each batch of 1,000 rows by itself; 0 packs all rows together (not in TRL).

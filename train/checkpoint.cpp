@@ -75,6 +75,7 @@ void save_final(const TrainingObjects& run, const fs::path& folder) {
     save_adapter(run.ctx, *run.setup.model, to);
   else
     save_model(run.ctx, *run.setup.model, to);
+  save_text_folder(run.text, folder);
 }
 
 fs::path save_checkpoint(const TrainingObjects& run, const fs::path& output) {

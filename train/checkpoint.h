@@ -13,6 +13,7 @@ namespace qtrain {
 struct TrainingObjects {
   Ctx& ctx;
   ModelSetup& setup;
+  const TextFolder& text;
   Optimizer& optimizer;
   RunState& state;
   const TrainingSection& training;

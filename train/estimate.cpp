@@ -37,13 +37,16 @@ Place place_of(const Config& config, const EstimateOptions& options, int threads
   return {compute, target_here(compute.device, threads)};
 }
 
-SplitRows read_splits(const Config& config, ThreadPool& pool) {
+SplitRows read_splits(const Config& config, const ModelConfig& model, ThreadPool& pool) {
   const TextFolder text = load_text_folder(config);
   const auto build = [&](Split split, const RawRows& rows) {
     return rows.size() > 0 ? build_dataset(rows, dataset_options(config, split), text.tools(), pool) : Dataset{};
   };
-  return {build(Split::train, data_rows(config, Split::train)),
-          build(Split::evaluation, data_rows(config, Split::evaluation))};
+  SplitRows rows{build(Split::train, data_rows(config, Split::train)),
+                 build(Split::evaluation, data_rows(config, Split::evaluation))};
+  require_vocabulary(model, rows.train, Split::train);
+  require_vocabulary(model, rows.evaluation, Split::evaluation);
+  return rows;
 }
 
 /// Steps and tokens of the run, and what its tokens are like.
@@ -144,18 +147,13 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
   const ModelSetup setup = set_up_model(place.compute, training_request(config));
   if (setup.adapter) check_adapter_keys(resolved, *setup.model->options().lora);
   Transformer& model = *setup.model;
-  const HostedParts hosted = hosted_parts(config, place.compute.device);
 
   Estimate e{.target = place.target};
   const bool read = options.data == DataUse::read && !config.data.dataset_name.empty();
   const std::int64_t longest = config.data.max_length.value_or(model.config().max_position_embeddings);
-  const Course course = read ? follow_data(e, config, read_splits(config, pool)) : follow_limits(e, config, longest);
-  PlannedRun run{.model = model,
-                 .optimizer = plan_state(config.training, *make_rule(optimizer_options(config.training)), model),
-                 .work = e.work,
-                 .target = e.target,
-                 .inputs = hosted.inputs,
-                 .copies = config.quant.dequantised_copy};
+  const Course course =
+      read ? follow_data(e, config, read_splits(config, model.config(), pool)) : follow_limits(e, config, longest);
+  PlannedRun run = planned_run(config, model, e.work, e.target);
   e.recompute = settle_policy(run, config.training.gradient_checkpointing.policy);
   for (const std::string& policy : policies_of(run)) e.policies.emplace_back(policy, memory_plan(run, policy));
   choose_dense_copies(run, e.recompute);

@@ -187,6 +187,17 @@ PlannedState plan_state(const TrainingSection& t, const UpdateRule& rule, Transf
   return state;
 }
 
+PlannedRun planned_run(const Config& config, Transformer& model, Workload work, TargetDevice target) {
+  const TrainingSection& t = config.training;
+  const bool on_host = t.activation_offloading && target.device.kind != DeviceKind::cpu;
+  return {.model = model,
+          .optimizer = plan_state(t, *make_rule(optimizer_options(t)), model),
+          .work = work,
+          .target = std::move(target),
+          .inputs = on_host ? BlockInputs::host : BlockInputs::device,
+          .copies = config.quant.dequantised_copy};
+}
+
 MemoryPlan memory_plan(const PlannedRun& run, const std::string& recompute) {
   Transformer& model = run.model;
   const ActivationBytes activations = model.activation_bytes(run.work.passes(), {recompute, run.inputs});

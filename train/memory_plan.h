@@ -82,6 +82,8 @@ struct PlannedRun {
   BlockInputs inputs = BlockInputs::device;  ///< as the config asks
   DenseCopies copies = DenseCopies::automatic;
 };
+/// The run of a config with a model that was declared for it.
+PlannedRun planned_run(const Config& config, Transformer& model, Workload work, TargetDevice target);
 MemoryPlan memory_plan(const PlannedRun& run, const std::string& recompute);
 /// Whether a plan fits, as far as that is known.
 bool fits(const MemoryPlan& plan, const TargetDevice& target);

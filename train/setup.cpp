@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/file.h"
 #include "kernels/processor.h"
 #include "model/hf_folder.h"
 #include "train/stop.h"
@@ -188,12 +189,6 @@ ComputePlan plan_compute(const ComputeChoice& choice) {
   return plan;
 }
 
-HostedParts hosted_parts(const Config& config, Device device) {
-  const TrainingSection& t = config.training;
-  if (device.kind == DeviceKind::cpu) return {};
-  return {.inputs = t.activation_offloading ? BlockInputs::host : BlockInputs::device};
-}
-
 ComputeChoice compute_choice(const Config& config) {
   const bool float32 = config.quant.load_in_4bit && config.quant.bnb_4bit_compute_dtype == "float32";
   return {.device = std::string(name_of_enum(config.run.device)),
@@ -221,7 +216,7 @@ fs::path model_path(const std::string& name) {
 
 TextFolder load_text_folder(const fs::path& path) {
   const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
-  TextFolder text;
+  TextFolder text{.folder = folder};
   if (has_tokenizer(folder))
     text.tokenizer = load_tokenizer(folder);
   else
@@ -233,8 +228,14 @@ TextFolder load_text_folder(const fs::path& path) {
 TextFolder load_text_folder(const Config& config) {
   const fs::path path = model_path(config.model.tokenizer_name_or_path.value_or(config.model.model_name_or_path));
   TextFolder text = load_text_folder(path);
-  if (config.model.chat_template_path) text.chat_template = ChatTemplate::load(*config.model.chat_template_path, path);
+  text.replaced_template = config.model.chat_template_path.has_value();
+  if (text.replaced_template) text.chat_template = ChatTemplate::named(*config.model.chat_template_path, text.folder);
   return text;
+}
+
+void save_text_folder(const TextFolder& text, const fs::path& to) {
+  copy_tokenizer_files(text.folder, to);
+  if (text.replaced_template) write_file(to / "chat_template.jinja", text.chat_template->source());
 }
 
 DatasetOptions dataset_options(const Config& config, Split split) {
@@ -243,9 +244,13 @@ DatasetOptions dataset_options(const Config& config, Split split) {
   return {.files = training ? d.dataset_name : d.eval_dataset_name,
           .split = split,
           .max_length = d.max_length,
+          .kept_end = d.truncation_mode,
           .packing = training ? d.train_packing() : d.evaluation_packing(),
           .assistant_only_loss = d.assistant_only_loss,
           .completion_only_loss = d.completion_only_loss,
+          .last_turn_only_loss = d.last_turn_only_loss,
+          .response_template = d.response_template,
+          .instruction_template = d.instruction_template,
           .dataset_text_field = d.dataset_text_field,
           .pack_batch_rows = d.packing_scope == PackingScope::dataset ? 0 : 1000,
           .isolate_wrapped = d.packing_isolate,
@@ -263,6 +268,15 @@ RawRows data_rows(const Config& config, Split split) {
   const HeldOut parts = hold_out(RawRows(resolve_data_files(d.dataset_name, Split::train)), d.eval_split,
                                  dataset_options(config, Split::train).seed);
   return split == Split::train ? parts.train : parts.evaluation;
+}
+
+void require_vocabulary(const ModelConfig& model, const Dataset& rows, Split split) {
+  const std::int32_t id = rows.statistics().max_token_id;
+  if (id < model.vocab_size) return;
+  fail(ErrorKind::input,
+       {.cause = fmt::format("there is token id {}, the model's vocabulary has {} entries", id, model.vocab_size),
+        .place = split == Split::train ? "training rows" : "evaluation rows",
+        .remedy = "the tokenizer does not belong to this model"});
 }
 
 ModelRequest training_request(const Config& config) {

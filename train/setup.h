@@ -27,13 +27,6 @@ struct ComputeChoice {
 };
 Ctx make_context(const ComputeChoice& choice, Log& log);
 
-/// What a run keeps in the memory of the host: nothing apart from what the config asks for, and on a processor it is
-/// all one.
-struct HostedParts {
-  BlockInputs inputs = BlockInputs::device;
-};
-HostedParts hosted_parts(const Config& config, Device device);
-
 /// Where and how products are computed, known without a device.
 struct ComputePlan {
   Device device;
@@ -52,13 +45,17 @@ std::filesystem::path model_path(const std::string& name);
 
 /// Tokenizer and chat template of a model folder; the template is absent where the folder has none.
 struct TextFolder {
+  std::filesystem::path folder;
   std::unique_ptr<Tokenizer> tokenizer;
   std::optional<ChatTemplate> chat_template;
+  bool replaced_template = false;  ///< it is not the folder's own
 
   TextTools tools() const { return {*tokenizer, chat_template ? &*chat_template : nullptr}; }
 };
 TextFolder load_text_folder(const std::filesystem::path& folder);
 TextFolder load_text_folder(const Config& config);
+/// Writes the files of the tokenizer and of the template that are in use.
+void save_text_folder(const TextFolder& text, const std::filesystem::path& to);
 
 /// How the rows of a config are prepared. Preparing them ends with ErrorKind::stopped when a stop is asked for.
 DatasetOptions dataset_options(const Config& config, Split split);
@@ -89,6 +86,8 @@ inline ModelSetup set_up_model(const Ctx& ctx, const ModelRequest& request) {
   return set_up_model(ComputePlan{ctx.device(), ctx.matmul()}, request);
 }
 ModelRequest training_request(const Config& config);
+/// An input error where rows have token ids that the model has no embedding for.
+void require_vocabulary(const ModelConfig& model, const Dataset& rows, Split split);
 /// What load_in_4bit, load_in_8bit and the keys of bitsandbytes ask for.
 std::optional<Quantisation> quantisation_asked(const QuantSection& section);
 

@@ -73,11 +73,8 @@ void Trainer::load_data() {
 void Trainer::load_model() {
   setup_ = set_up_model(ctx_, training_request(config_.value));
   if (setup_.adapter) check_adapter_keys(config_, *setup_.model->options().lora);
-  for (const Dataset* d : {&data_->train, &data_->evaluation})
-    if (const std::int32_t id = d->statistics().max_token_id; id >= setup_.model->config().vocab_size)
-      fail(ErrorKind::input, {.cause = fmt::format("the data has token id {}, the model's vocabulary has {} entries",
-                                                   id, setup_.model->config().vocab_size),
-                              .remedy = "the tokenizer does not belong to this model"});
+  require_vocabulary(setup_.model->config(), data_->train, Split::train);
+  require_vocabulary(setup_.model->config(), data_->evaluation, Split::evaluation);
   trained_ = setup_.model->trained();
   std::int64_t trained = 0;
   for (const Param* p : trained_) trained += p->value.numel();
@@ -98,13 +95,8 @@ void Trainer::set_schedule() {
 
 // Everything that a run needs is there before its first step, or the error says what does not fit.
 void Trainer::allocate() {
-  std::unique_ptr<UpdateRule> rule = make_rule(optimizer_options(t_));
-  PlannedRun run{.model = *setup_.model,
-                 .optimizer = plan_state(t_, *rule, *setup_.model),
-                 .work = workload_of(t_, data_->train, data_->evaluation),
-                 .target = target_here(ctx_.device(), ctx_.pool().size()),
-                 .inputs = hosted_parts(config_.value, ctx_.device()).inputs,
-                 .copies = config_.value.quant.dequantised_copy};
+  PlannedRun run = planned_run(config_.value, *setup_.model, workload_of(t_, data_->train, data_->evaluation),
+                               target_here(ctx_.device(), ctx_.pool().size()));
   memory_ = plan_run(run, t_.gradient_checkpointing.policy);
   log_.info("memory: {:.0f} MiB ({}); recomputation: {}", static_cast<double>(memory_.total()) / kMib, memory_.table(),
             setup_.model->options().recompute);
@@ -117,7 +109,7 @@ void Trainer::allocate() {
   if (graphs) log_.info("CUDA graphs: on, for the {} sizes of micro-batches that were used last", kKeptGraphs);
   try {
     setup_.model->commit();
-    optimizer_ = std::make_unique<Optimizer>(ctx_, std::move(rule), trained_, run.optimizer.placement);
+    optimizer_ = std::make_unique<Optimizer>(ctx_, make_rule(optimizer_options(t_)), trained_, run.optimizer.placement);
     optimizer_->allocate(ctx_);
     ops::reserve(ctx_, setup_.model->product_memory(run.work.passes()));
     step_ = std::make_unique<TrainStep>(
@@ -154,6 +146,7 @@ Json Trainer::identity() const {
 TrainingObjects Trainer::objects() {
   return {.ctx = ctx_,
           .setup = setup_,
+          .text = data_->text,
           .optimizer = *optimizer_,
           .state = state_,
           .training = t_,

@@ -1,207 +1,23 @@
-#include "core/device/emulated.h"
-
-#include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <deque>
-#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "core/device/backend.h"
+#include "core/device/emulated_driver.h"
 #include "core/device/emulated_memory.h"
-#include "core/device/emulated_order.h"
-#include "core/device/emulated_record.h"
 
-namespace qtrain::emulation {
+namespace qtrain::cuda {
+
+using namespace emulation;
+
 namespace {
-
-struct Queued {
-  std::function<void()> run;
-  Stamp at;
-};
-struct Queue {
-  std::deque<Queued> work;
-  std::uint64_t number = 0, queued = 0, done = 0;
-  Progress seen;  ///< of other streams, by what is queued next
-
-  Progress reached() const {
-    Progress all = seen;
-    all.see(number, queued);
-    return all;
-  }
-};
-
-struct Point {
-  Recording::Mark mark;  ///< of a recording, whose event it then is
-  std::shared_ptr<Queue> queue;
-  std::uint64_t ticket = 0;
-  Progress reached;
-  std::shared_ptr<std::chrono::steady_clock::time_point> time =
-      std::make_shared<std::chrono::steady_clock::time_point>();
-};
-
-/// Streams, events and pinned memory of the process, as the driver of a GPU has them.
-class Driver {
- public:
-  static Driver& instance() {
-    static Driver driver;
-    return driver;
-  }
-
-  std::shared_ptr<Queue> queue(void* stream) {
-    const std::lock_guard lock(mutex_);
-    return queues_.at(stream);
-  }
-  void* add_queue() {
-    const std::lock_guard lock(mutex_);
-    auto queue = std::make_shared<Queue>();
-    queue->number = ++numbers_;
-    queues_.emplace(queue.get(), queue);
-    return queue.get();
-  }
-  void remove_queue(void* stream) {
-    const std::lock_guard lock(mutex_);
-    queues_.erase(stream);
-  }
-  Point& point(void* event) {
-    const std::lock_guard lock(mutex_);
-    return *points_.at(event);
-  }
-  void* add_point() {
-    const std::lock_guard lock(mutex_);
-    auto point = std::make_unique<Point>();
-    void* handle = point.get();
-    points_.emplace(handle, std::move(point));
-    return handle;
-  }
-  void remove_point(void* event) {
-    const std::lock_guard lock(mutex_);
-    points_.erase(event);
-  }
-  std::vector<std::shared_ptr<Queue>> all() {
-    const std::lock_guard lock(mutex_);
-    std::vector<std::shared_ptr<Queue>> list;
-    for (const auto& [handle, queue] : queues_) list.push_back(queue);
-    return list;
-  }
-
-  void* pin(std::size_t bytes) {
-    const std::lock_guard lock(mutex_);
-    auto memory = std::make_unique<std::byte[]>(bytes);
-    void* p = memory.get();
-    std::memset(p, 0xff, bytes);
-    pinned_.emplace(p, std::pair{std::move(memory), bytes});
-    return p;
-  }
-  void unpin(void* p) {
-    const std::lock_guard lock(mutex_);
-    pinned_.erase(p);
-  }
-  bool is_pinned(const void* p) {
-    const std::lock_guard lock(mutex_);
-    auto it = pinned_.upper_bound(const_cast<void*>(p));
-    if (it == pinned_.begin()) return false;
-    --it;
-    return static_cast<const std::byte*>(p) < static_cast<const std::byte*>(it->first) + it->second.second;
-  }
-  void* keep(std::shared_ptr<Record> graph) {
-    const std::lock_guard lock(mutex_);
-    void* handle = graph.get();
-    graphs_.emplace(handle, std::move(graph));
-    return handle;
-  }
-  std::shared_ptr<Record> graph(void* handle) {
-    const std::lock_guard lock(mutex_);
-    return graphs_.at(handle);
-  }
-  void forget(void* graph) {
-    const std::lock_guard lock(mutex_);
-    graphs_.erase(graph);
-  }
-  std::unique_ptr<Recording>& recording() { return recording_; }
-  /// Ends with an error what must not happen while the calling thread records.
-  void outside_of_records(const char* what) const {
-    if (recording_) recording_->refuse(what);
-  }
-  Stamp stamp(const Queue& queue) {
-    const std::lock_guard lock(mutex_);
-    return {.stream = queue.number, .ticket = queue.queued + 1, .sequence = ++sequence_, .before = queue.seen};
-  }
-  /// The host has waited for what was reached.
-  void settle(const Progress& reached) {
-    const std::lock_guard lock(mutex_);
-    traffic_.settle(reached, ++sequence_);
-    std::uint64_t oldest = sequence_;
-    for (const auto& [handle, queue] : queues_)
-      if (!queue->work.empty()) oldest = std::min(oldest, queue->work.front().at.sequence);
-    traffic_.forget(oldest);
-  }
-  Traffic& traffic() { return traffic_; }
-  const Stamp*& running() { return running_; }
-  bool coin() {
-    state_ = state_ * 6364136223846793005u + settings().seed * 2 + 1;
-    return state_ >> 63;
-  }
-
- private:
-  std::recursive_mutex mutex_;
-  std::map<void*, std::shared_ptr<Queue>> queues_;
-  std::map<void*, std::unique_ptr<Point>> points_;
-  std::map<void*, std::pair<std::unique_ptr<std::byte[]>, std::size_t>> pinned_;
-  std::map<void*, std::shared_ptr<Record>> graphs_;
-  std::unique_ptr<Recording> recording_;
-  Traffic traffic_;
-  const Stamp* running_ = nullptr;
-  std::uint64_t state_ = 1, numbers_ = 0, sequence_ = 0;
-};
 
 /// The same for an event that was recorded in a graph, and has no time of its own.
 void require_past(const Point& point) {
   Driver::instance().outside_of_records("an event is asked for");
   check(!point.mark.stream, "an event of a recorded graph is asked for");
-}
-
-/// An error ends the work of every stream, as on a GPU; the next work begins afresh.
-void drop_all() {
-  for (const auto& queue : Driver::instance().all()) {
-    queue->work.clear();
-    queue->done = queue->queued;
-  }
-  Driver::instance().traffic().clear();
-}
-
-void drain(Queue& queue, std::uint64_t ticket) {
-  const Access access;
-  while (queue.done < ticket) {
-    const Queued work = std::move(queue.work.front());
-    queue.work.pop_front();
-    ++queue.done;
-    const Stamp* outer = std::exchange(Driver::instance().running(), &work.at);  // which waits for this
-    try {
-      work.run();
-    } catch (...) {
-      Driver::instance().running() = nullptr;
-      drop_all();
-      throw;
-    }
-    Driver::instance().running() = outer;
-  }
-}
-
-/// What the host does when it waits for a stream.
-void drain_for_host(Queue& queue, std::uint64_t ticket, const Progress& reached) {
-  drain(queue, ticket);
-  Driver::instance().settle(reached);
-}
-
-/// Destructors wait without reporting: the error belongs to whoever synchronises.
-void drain_quietly(Queue& queue) {
-  try {
-    drain_for_host(queue, queue.queued, queue.reached());
-  } catch (const Error&) {
-  }
 }
 
 void copy_now(void* to, const void* from, std::size_t bytes) {
@@ -219,29 +35,6 @@ void copy_now(void* to, const void* from, std::size_t bytes) {
 }
 
 }  // namespace
-
-void enqueue(void* stream, Work work) {
-  if (Recording* recording = Driver::instance().recording().get(); recording && recording->covers(stream))
-    return recording->add(stream, std::move(work));
-  const auto queue = Driver::instance().queue(stream);
-  Stamp at = Driver::instance().stamp(*queue);
-  if (!work.touches.empty()) Driver::instance().traffic().add(at, work);
-  queue->work.push_back({std::move(work.run), std::move(at)});
-  ++queue->queued;
-  const Timing timing = settings().streams;
-  if (timing == Timing::early || (timing == Timing::random && Driver::instance().coin())) drain(*queue, queue->queued);
-}
-
-std::vector<NamedTouch> touches_beside() {
-  const Stamp* running = Driver::instance().running();
-  return running ? Driver::instance().traffic().beside(*running) : std::vector<NamedTouch>{};
-}
-
-}  // namespace qtrain::emulation
-
-namespace qtrain::cuda {
-
-using namespace emulation;
 
 std::string problem() {
   return architecture_problem("native", settings().compute());

@@ -37,6 +37,10 @@ class ChatTemplate {
   static ChatTemplate load(const std::filesystem::path& path);
   /// The same with the special tokens of another folder: a template file in place of the model's own template.
   static ChatTemplate load(const std::filesystem::path& path, const std::filesystem::path& tokens_folder);
+  /// The template that a config names in place of the folder's own: a file or a folder, the source itself, one of the
+  /// folder's named templates, or one of `named_templates`; with the special tokens of the folder.
+  /// Errors (ErrorKind::input): none of these, a syntax error.
+  static ChatTemplate named(const std::string& name, const std::filesystem::path& model_folder);
   /// Whether a model folder has a chat template.
   static bool exists(const std::filesystem::path& model_folder);
 

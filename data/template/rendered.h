@@ -6,11 +6,13 @@
 
 namespace qtrain {
 
+/// Byte ranges [begin, end) of a text, in order.
+using TextRanges = std::vector<std::pair<std::size_t, std::size_t>>;
+
 /// The text of a conversation.
 struct Rendered {
   std::string text;
-  /// Byte ranges [begin, end) of what the assistant says: the {% generation %} blocks, in order.
-  std::vector<std::pair<std::size_t, std::size_t>> generated;
+  TextRanges generated;  ///< what the assistant says: the {% generation %} blocks
   /// False if a block stood in a macro, `set` or `filter` block, so that its place in `text` is not known.
   bool ranges_known = true;
 };

@@ -29,6 +29,7 @@ DatasetOptions options_of(const Json& json) {
     o.max_length.reset();
   else
     o.max_length = json["max_length"].get<std::int64_t>();
+  if (json.value("truncation_mode", "keep_start") == "keep_end") o.kept_end = KeptEnd::end;
   o.assistant_only_loss = json.value("assistant_only_loss", false);
   if (json.contains("completion_only_loss")) o.completion_only_loss = json["completion_only_loss"].get<bool>();
   if (json.value("packing", false)) o.packing = packing_named(json.value("packing_strategy", "bfd"));
@@ -67,7 +68,16 @@ class ByteTokenizer : public Tokenizer {
     if (options.add_special && special_.add_eos) ids.push_back(2);
     return ids;
   }
-  Encoding encode_with_offsets(std::string_view, EncodeOptions) const override { return {}; }
+  Encoding encode_with_offsets(std::string_view text, EncodeOptions options) const override {
+    Encoding encoding{encode(text, options), {}};
+    const std::size_t before = options.add_special ? 1 : 0;
+    for (std::size_t t = 0; t < encoding.ids.size(); ++t) {
+      const bool of_text = t >= before && t - before < text.size();
+      encoding.offsets.emplace_back(of_text ? std::pair{t - before, t - before + 1}
+                                            : std::pair<std::size_t, std::size_t>{});
+    }
+    return encoding;
+  }
   std::string decode(std::span<const std::int32_t>, DecodeOptions) const override { return {}; }
   std::int32_t size() const override { return 256; }
   std::optional<std::int32_t> id_of(std::string_view) const override { return std::nullopt; }
@@ -237,6 +247,60 @@ TEST_F(Datasets, AssistantOnlyLossLearnsTheAnswersAndTheirEnd) {
       R"({"conversations":[{"from":"human","value":"q1"},{"from":"gpt","value":"first"},{"from":"human","value":"q2"},{"from":"gpt","value":"日本 🦊"}]})",
       {.assistant_only_loss = true});
   EXPECT_EQ(targets_of(data, 0), "first<|im_end|>日本 🦊<|im_end|>");
+}
+
+constexpr const char* kTwoTurns =
+    R"({"messages":[{"role":"user","content":"q1"},{"role":"assistant","content":"first"},{"role":"user","content":"q2"},{"role":"assistant","content":"last"}]})";
+
+TEST_F(Datasets, LastTurnOnlyLossLearnsTheLastAnswer) {
+  EXPECT_EQ(targets_of(build(kTwoTurns, {.last_turn_only_loss = true}), 0), "last<|im_end|>");
+  EXPECT_THAT(test::error_of(ErrorKind::usage, [&] { build("{\"text\":\"a\"}", {.last_turn_only_loss = true}); }),
+              HasSubstr("last_turn_only_loss"));
+}
+
+TEST_F(Datasets, ResponseAndInstructionTemplatesSayWhatIsLearnt) {
+  DatasetOptions options{.response_template = "assistant\n"};
+  EXPECT_EQ(targets_of(build(kTwoTurns, options), 0), "last<|im_end|>\n");
+  options.instruction_template = "<|im_start|>user";
+  EXPECT_EQ(targets_of(build(kTwoTurns, options), 0), "first<|im_end|>\nlast<|im_end|>\n");
+  const std::string alpaca = "{\"text\":\"### Ask: 1\\n### Say: x y### Ask: 2\\n### Say: zoë\"}\n";
+  options = {.response_template = "### Say:", .instruction_template = "### Ask:"};
+  EXPECT_EQ(targets_of(build(alpaca, options), 0), " x y zoë<|im_end|>");
+}
+
+TEST_F(Datasets, RowsWithoutAResponseTemplateAreDroppedAndCounted) {
+  const std::string rows = "{\"text\":\"no answer\"}\n{\"text\":\"Say: this\"}\n";
+  const Dataset data = build(rows, {.response_template = "Say:"});
+  EXPECT_EQ(data.size(), 1);
+  EXPECT_EQ(data.statistics().dropped_rows, 1);
+  EXPECT_EQ(targets_of(data, 0), " this<|im_end|>");
+}
+
+TEST_F(Datasets, EosIsLearntBehindAResponseTemplateWhateverTheTokenizerDoesWithIt) {
+  const DatasetOptions options{.files = {write("rows.jsonl", "{\"text\":\"q:a\"}\n{\"text\":\"q:a</s>\"}\n")},
+                               .response_template = ":"};
+  for (const bool add_eos : {false, true}) {
+    const ByteTokenizer tokenizer(add_eos);
+    const Dataset data = build_dataset(options, {.tokenizer = tokenizer}, pool_);
+    for (std::int64_t i = 0; i < 2; ++i)
+      EXPECT_THAT(data.row(i).labels, ElementsAre(-100, -100, -100, 'a', 2)) << add_eos;
+  }
+}
+
+TEST_F(Datasets, ATemplateForAnswersExcludesOtherWaysToFindThem) {
+  for (const DatasetOptions& options : {DatasetOptions{.assistant_only_loss = true, .response_template = "a"},
+                                        DatasetOptions{.last_turn_only_loss = true, .response_template = "a"},
+                                        DatasetOptions{.instruction_template = "a"}})
+    EXPECT_THAT(test::error_of(ErrorKind::usage, [&] { build(kTwoTurns, options); }), HasSubstr("response_template"));
+  EXPECT_THAT(test::error_of(ErrorKind::usage, [&] { build("{\"input_ids\":[1,2]}", {.response_template = "a"}); }),
+              HasSubstr("holds tokens"));
+}
+
+TEST_F(Datasets, TheEndOfARowIsKeptWhereThatIsAskedFor) {
+  const std::string rows = "{\"input_ids\":[1,2,3,4,5,6],\"position_ids\":[0,1,2,0,0,1]}\n";
+  const Dataset data = build(rows, {.max_length = 4, .kept_end = KeptEnd::end});
+  EXPECT_THAT(data.row(0).input_ids, ElementsAre(3, 4, 5, 6));
+  EXPECT_THAT(data.row(0).document_starts, ElementsAre(0, 1, 2));
 }
 
 TEST_F(Datasets, WithoutGenerationTagsTheAnswersAreFoundByPrefix) {

@@ -5,7 +5,7 @@
     make_template_goldens.py --check              the same, compared with the files that are there
     make_template_goldens.py --templates DIR OUT  every .jinja of DIR with every conversation, one JSON case a line
 
-Needs transformers (5.23) and jinja2 (3.1).
+Needs transformers (5.23), trl (1.16) and jinja2 (3.1).
 """
 
 import argparse
@@ -15,6 +15,7 @@ import os
 import pathlib
 import sys
 import time
+from importlib import resources
 
 os.environ["TZ"] = "UTC"
 time.tzset()
@@ -83,6 +84,24 @@ def cross(folder, picked=None):
             yield {"template": file.name, "case": name, **expectation(template, case)}
 
 
+# Our named templates, models' own that say the same in plain conversations (as TRL carries them), and in which.
+NAMED = {
+    "chatml": ("qwen2_5", ["turns"]),
+    "llama3": ("llama3", ["single", "pair", "system", "turns", "turns_done"]),
+    "gemma": ("gemma", ["single", "pair", "turns_done"]),
+    "phi3": ("phi3", ["single", "pair", "system", "turns", "turns_done"]),
+    "deepseek": ("deepseekv3", ["pair", "system", "turns_done"]),
+    "command_r": ("cohere", ["single", "pair", "system", "turns", "turns_done"]),
+}
+
+
+def named_cases():
+    for name, (model, cases) in NAMED.items():
+        template = (resources.files("trl") / "chat_templates" / f"{model}.jinja").read_text()
+        for case in cases:
+            yield {"name": name, "case": case, "text": render(template, conversations()[case])["text"]}
+
+
 def small_cases():
     """Language features one by one: {"source": ..., variables in "extra"}."""
     for case in json.loads((FOLDER / "language.json").read_text()):
@@ -106,7 +125,11 @@ def main():
             rows.append({"source": source, "tokens": TOKENS, "input": conversations()[row["case"]], **row})
         pathlib.Path(args.templates[1]).write_text(dump_lines(rows))
         return 0
-    files = {"families.jsonl": dump_lines(cross(FOLDER / "templates")), "language.jsonl": dump_lines(small_cases())}
+    files = {
+        "families.jsonl": dump_lines(cross(FOLDER / "templates")),
+        "language.jsonl": dump_lines(small_cases()),
+        "named.jsonl": dump_lines(named_cases()),
+    }
     wrong = 0
     for name, text in files.items():
         path = FOLDER / name

@@ -9,6 +9,7 @@
 
 #include "core/file.h"
 #include "data/template/chat_template.h"
+#include "data/template/named_templates.h"
 
 namespace qtrain {
 namespace {
@@ -93,6 +94,33 @@ TEST_F(TemplateGolden, FamiliesRenderAsInTransformers) {
   for (const Json& row : rows) {
     const auto file = row["template"].get<std::string>(), name = row["case"].get<std::string>();
     expect_same(outcome(read_text(kFolder / "templates" / file), conversations.at(name)), row, file + " " + name);
+  }
+}
+
+TEST_F(TemplateGolden, NamedTemplatesSayWhatModelsOwnDo) {
+  const Json conversations = read_json(kFolder / "conversations.json");
+  const std::vector<Json> rows = read_lines(kFolder / "named.jsonl");
+  ASSERT_GT(rows.size(), 20u);
+  for (const Json& row : rows) {
+    const std::string source(find_named_template(row["name"].get<std::string>()));
+    EXPECT_EQ(outcome(source, conversations.at(row["case"].get<std::string>()))["text"], row["text"]) << row;
+  }
+}
+
+TEST_F(TemplateGolden, NamedTemplatesMarkWhatTheAssistantSays) {
+  const Json input = parse_json(
+      R"({"messages":[{"role":"system","content":"s"},{"role":"user","content":"q"},{"role":"assistant","content":"a1"},
+                      {"role":"user","content":"q"},{"role":"assistant","content":"a2"}]})",
+      "input");
+  for (const NamedTemplate& named : named_templates()) {
+    const Json got = outcome(std::string(named.source), input);
+    ASSERT_EQ(got["generated"].size(), 2u) << named.name << got;
+    for (std::size_t turn = 0; turn < 2; ++turn) {
+      const std::size_t begin = got["generated"][turn][0], end = got["generated"][turn][1];
+      const std::string said = got["text"].get<std::string>().substr(begin, end - begin);
+      EXPECT_EQ(said.find("a" + std::to_string(turn + 1)), said.starts_with(' ') ? 1 : 0) << named.name << got;
+      EXPECT_GT(said.size(), 2u) << named.name << ": without the end of the turn";
+    }
   }
 }
 

@@ -82,6 +82,27 @@ TEST_F(TemplateFolder, NoTemplateIsSaidToBeMissing) {
   }
 }
 
+TEST_F(TemplateFolder, AConfigNamesAFileASourceOrATemplate) {
+  write(
+      "tokenizer_config.json",
+      R"({"bos_token": "<b>", "chat_template": [{"name": "default", "template": "d"}, {"name": "rag", "template": "r"}]})");
+  write("other.jinja", "{{ bos_token }} of a file");
+  const Json messages = conversation();
+  const auto text_of = [&](const std::string& name) {
+    return ChatTemplate::named(name, folder_).render({.messages = &messages}).text;
+  };
+  EXPECT_EQ(text_of((folder_ / "other.jinja").string()), "<b> of a file");
+  EXPECT_EQ(text_of("{{ bos_token }}!"), "<b>!");
+  EXPECT_EQ(text_of("rag"), "r");
+  EXPECT_THAT(text_of("Llama-3"), HasSubstr("<b><|start_header_id|>user"));
+  try {
+    text_of("lama3");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("llama3, mistral"));
+  }
+}
+
 TEST_F(TemplateFolder, OnlyOtherNamesAreRefused) {
   write("tokenizer_config.json", R"({"chat_template": [{"name": "rag", "template": "r"}]})");
   EXPECT_THROW(text(), Error);

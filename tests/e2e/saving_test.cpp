@@ -35,6 +35,22 @@ TEST(Saving, a_full_run_leaves_a_model_folder) {
   EXPECT_EQ(SafetensorsReader(folder / "out").metadata().at("format"), "pt");
 }
 
+TEST(Saving, the_tokenizer_and_the_template_of_the_run_are_saved) {
+  const TempFolder folder;
+  write_untrained_model(folder / "text");
+  Json config = tiny_run(folder / "out");
+  config.update(
+      {{"max_steps", 1}, {"tokenizer_name_or_path", (folder / "text").string()}, {"chat_template_path", "zephyr"}});
+  train_ok(folder.path(), config);
+  EXPECT_EQ(bytes_of(folder / "out/tokenizer.json"), bytes_of(folder / "text/tokenizer.json"));
+  write_file(folder / "rows.jsonl", R"({"messages":[{"role":"user","content":"hi"}]})"
+                                    "\n");
+  const Outcome rendered = qtrain_ok({.words = {"render", "--model", (folder / "out").string(), "--input",
+                                                (folder / "rows.jsonl").string(), "--add_generation_prompt"}});
+  EXPECT_EQ(rendered.out, R"("<|user|>\nhi<|im_end|>\n<|assistant|>\n")"
+                          "\n");
+}
+
 TEST(Saving, weights_keep_the_dtype_of_the_config) {
   const TempFolder folder;
   for (const char* dtype : {"bfloat16", "float16"}) {

@@ -261,22 +261,10 @@ class Validation {
       if (!RowProblems(findings_).collect(rows, [&](const Json& row) { encoder.encode(row); })) throw;
       return {};
     }
-    check_vocabulary(into, options);
+    if (setup_.model) require_vocabulary(setup_.model->config(), into, split);
     const DatasetStatistics& s = into.statistics();
     return fmt::format("{} rows of {}, {} tokens, {} targets, {} rows cut", s.rows, s.source_rows, s.tokens,
                        s.target_tokens, s.truncated_rows);
-  }
-
-  void check_vocabulary(Dataset& rows, const DatasetOptions& options) {
-    if (!setup_.model) return;
-    const std::int64_t entries = setup_.model->config().vocab_size;
-    if (rows.statistics().max_token_id < entries) return;
-    findings_.add(ErrorKind::input, {.cause = fmt::format("the rows have token id {}, the model's vocabulary has {} "
-                                                          "entries",
-                                                          rows.statistics().max_token_id, entries),
-                                     .place = options.files.empty() ? "" : options.files.front(),
-                                     .remedy = "the tokenizer does not belong to this model"});
-    rows = {};
   }
 
   std::int64_t max_steps() const {
@@ -287,14 +275,8 @@ class Validation {
 
   std::string check_memory() {
     const TrainingSection& t = config_.value.training;
-    Transformer& model = *setup_.model;
-    const HostedParts hosted = hosted_parts(config_.value, compute_.device);
-    PlannedRun run{.model = model,
-                   .optimizer = plan_state(t, *make_rule(optimizer_options(t)), model),
-                   .work = workload_of(t, train_, evaluation_),
-                   .target = target_here(compute_.device, pool_.size()),
-                   .inputs = hosted.inputs,
-                   .copies = config_.value.quant.dequantised_copy};
+    PlannedRun run = planned_run(config_.value, *setup_.model, workload_of(t, train_, evaluation_),
+                                 target_here(compute_.device, pool_.size()));
     const MemoryPlan memory = plan_run(run, t.gradient_checkpointing.policy);
     return fmt::format("{} updates, {:.0f} MiB of memory: {}", max_steps(),
                        static_cast<double>(memory.total()) / (1 << 20), memory.table());

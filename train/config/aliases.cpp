@@ -15,6 +15,7 @@ constexpr auto kAliases = std::to_array<Alias>({
     {"adapter_path", "adapter_name_or_path"},
     {"tokenizer_name", "tokenizer_name_or_path"},
     {"torch_dtype", "dtype"},
+    {"chat_template", "chat_template_path"},
     // data
     {"train_file", "dataset_name"},
     {"train_dataset", "dataset_name"},
@@ -25,6 +26,9 @@ constexpr auto kAliases = std::to_array<Alias>({
     {"validation_file", "eval_dataset_name"},
     {"validation_path", "eval_dataset_name"},
     {"text_field", "dataset_text_field"},
+    {"mask_history", "last_turn_only_loss"},
+    {"response_part", "response_template"},
+    {"instruction_part", "instruction_template"},
     {"sequence_len", "max_length"},
     {"cutoff_len", "max_length"},
     // LoRA

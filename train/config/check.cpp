@@ -244,8 +244,6 @@ std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
   need(!find_optimizer(c.training.optim)->rule.empty(), "optim",
        fmt::format("optim \"{}\" is not available", c.training.optim),
        fmt::format("use one of {}", fmt::join(available_optimizers(), ", ")));
-  need(c.data.truncation_mode == TruncationMode::keep_start, "truncation_mode",
-       "truncation_mode keep_end is not available yet", "use keep_start");
   const std::string metric = c.training.metric_for_best_model.value_or("loss");
   need(metric == "loss" || metric == "eval_loss", "metric_for_best_model",
        fmt::format("metric \"{}\" is not available", metric), "use eval_loss");

@@ -34,7 +34,7 @@ struct DataSection {
   double eval_split = 0;
   std::string dataset_text_field = "text";
   std::optional<std::int64_t> max_length = 1024;
-  TruncationMode truncation_mode = TruncationMode::keep_start;
+  KeptEnd truncation_mode = KeptEnd::start;
   bool shuffle_dataset = false;
   bool packing = false;
   Packing packing_strategy = Packing::bfd;
@@ -42,7 +42,8 @@ struct DataSection {
   bool packing_isolate = false;
   std::optional<bool> eval_packing;
   std::optional<bool> completion_only_loss;
-  bool assistant_only_loss = false;
+  bool assistant_only_loss = false, last_turn_only_loss = false;
+  std::string response_template, instruction_template;
 
   Packing train_packing() const { return packing ? packing_strategy : Packing::none; }
   Packing evaluation_packing() const { return eval_packing.value_or(packing) ? packing_strategy : Packing::none; }

@@ -42,7 +42,8 @@ void model_fields(V& visit, S& s) {
         {"Type in which weights are held and saved; auto: as the folder's config.json says.", kAny, kDtypes});
   visit("random_init", s.random_init, {"Start from random weights also where the folder has weights."});
   visit("chat_template_path", s.chat_template_path,
-        {"A Jinja file, or a folder with one, to use as the chat template."});
+        {"The chat template, if it is not the model's: a Jinja file or a folder with one, or the name of a format "
+         "(chatml, llama3, mistral, gemma, phi3, phi4, zephyr, deepseek, command_r, alpaca, vicuna)."});
 }
 
 template <class V, class S>
@@ -54,7 +55,8 @@ void data_fields(V& visit, S& s) {
   visit("dataset_text_field", s.dataset_text_field, {"Field that holds the text of `text` rows."});
   visit("max_length", s.max_length,
         {"Longest row in tokens; rows are packed up to it. null: rows are not cut.", kCount});
-  visit("truncation_mode", s.truncation_mode, {"Which end of a row that is too long is kept."});
+  visit("truncation_mode", s.truncation_mode,
+        {"Which end of a row that is too long is kept; packing keeps its start."});
   visit("shuffle_dataset", s.shuffle_dataset, {"Shuffle the rows once before packing."});
   visit("packing", s.packing,
         {"Put several documents into a row; attention stays within each. Or name the strategy here."});
@@ -69,6 +71,11 @@ void data_fields(V& visit, S& s) {
   visit("completion_only_loss", s.completion_only_loss,
         {"Loss on the completion only. null: on for prompt + completion rows."});
   visit("assistant_only_loss", s.assistant_only_loss, {"Loss on the assistant's turns only."});
+  visit("last_turn_only_loss", s.last_turn_only_loss, {"Loss on the assistant's last turn only."});
+  visit("response_template", s.response_template,
+        {"Text behind which answers begin, where roles are not known: loss on what follows it only."});
+  visit("instruction_template", s.instruction_template,
+        {"Text at which the next question begins, and with it the end of an answer."});
 }
 
 template <class V, class S>

@@ -42,9 +42,8 @@ struct EnumNames<PackingScope> {
   static constexpr std::array<std::string_view, 2> values{"batch", "dataset"};
 };
 
-enum class TruncationMode : std::uint8_t { keep_start, keep_end };
 template <>
-struct EnumNames<TruncationMode> {
+struct EnumNames<KeptEnd> {
   static constexpr std::array<std::string_view, 2> values{"keep_start", "keep_end"};
 };
 
