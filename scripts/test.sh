@@ -93,8 +93,9 @@ if [ "$full" = 1 ]; then suite all build/emulated; else suite all build/emulated
 heading "Unit tests under the address and undefined-behaviour sanitizers"
 configure asan
 check "sanitizer build" cmake --build --preset asan --target unit_tests
-# Without optimisation these take minutes: every character there is, and templates up to the limit of their steps.
-long='UnicodeClasses|Template.HostileTemplatesEnd'
+# Left to --full: what takes minutes without optimisation (every character there is, templates up to the limit of their
+# steps), and what is about results or time and touches the same memory as other tests.
+long='UnicodeClasses|Template.HostileTemplatesEnd|SameBitsForAnyNumberOfThreads|LongWordsTakeLittleTime'
 [ "$full" = 0 ] || long='^$'
 suite asan build/asan -L unit -LE slow -E "$long|^test_style"
 
