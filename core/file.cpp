@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/descriptor.h"
+
 namespace qtrain {
 namespace {
 
@@ -30,23 +32,6 @@ std::string errno_text(int error) {
                          .place = file.string(),
                          .remedy = error == ENOSPC || error == EDQUOT ? "free some space and run again" : ""});
 }
-
-/// An open file descriptor.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  /// Returns errno, 0 if all went well.
-  int close() { return ::close(std::exchange(fd_, -1)) == 0 ? 0 : errno; }
-
- private:
-  int fd_;
-};
 
 /// Opens a regular file for reading and tells its size. O_NONBLOCK: a FIFO must be refused, not waited for.
 std::pair<int, std::uint64_t> open_regular(const std::filesystem::path& file) {

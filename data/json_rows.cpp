@@ -129,7 +129,15 @@ class JsonRows final : public RowSource {
     }
   }
 
+  std::int64_t bytes(std::int64_t row) const override { return rows_.at(idx(row)).size; }
+  void release(std::int64_t first, std::int64_t last) const override {
+    const std::uint64_t begin = rows_.at(idx(first)).offset,
+                        end = rows_.at(idx(last)).offset + rows_.at(idx(last)).size;
+    file_->release(file_->text().substr(begin, end - begin));
+  }
+
  private:
+  static constexpr std::size_t kReleasedBytes = std::size_t{1} << 26;
   struct Location {
     std::uint64_t offset;
     std::uint32_t size;
@@ -147,13 +155,16 @@ class JsonRows final : public RowSource {
 
   void locate_lines(std::string_view text) {
     std::uint64_t line = 1;
-    for (std::size_t begin = 0; begin < text.size(); ++line) {
+    for (std::size_t begin = 0, released = 0; begin < text.size(); ++line) {
       const void* end = std::memchr(text.data() + begin, '\n', text.size() - begin);
       const std::size_t stop =
           end ? static_cast<std::size_t>(static_cast<const char*>(end) - text.data()) : text.size();
       const std::string_view row = trimmed(text.substr(begin, stop - begin));
       if (!row.empty()) add(static_cast<std::uint64_t>(row.data() - text.data()), row.size(), line);
       begin = stop + 1;
+      if (begin - released < kReleasedBytes) continue;
+      file_->release(text.substr(released, begin - released));
+      released = begin;
     }
   }
 

@@ -32,14 +32,6 @@ void append_document(Batch& batch, std::span<const std::int32_t> ids, std::span<
   batch.longest = std::max(batch.longest, static_cast<std::int64_t>(ids.size()));
 }
 
-std::int64_t count_targets(const RowView& row) {
-  std::int64_t targets = 0;
-  for_each_document(row, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t t = begin + 1; t < end; ++t) targets += row.labels[idx(t)] != kNoTarget;
-  });
-  return targets;
-}
-
 }  // namespace
 
 Batch make_batch(const Dataset& dataset, const std::vector<std::int64_t>& rows) {
@@ -68,7 +60,7 @@ Loader::Loader(const Dataset& dataset, const LoaderOptions& options) : dataset_(
   check(options.rank >= 0 && options.rank < options.world, "rank outside the world");
   for (std::int64_t i = 0; i < dataset.size(); ++i) {
     lengths_.push_back(dataset.length(i));
-    target_counts_.push_back(count_targets(dataset.row(i)));
+    target_counts_.push_back(dataset.targets(i));
   }
 }
 
@@ -79,11 +71,12 @@ std::int64_t Loader::batches_per_epoch() const {
 
 Loader::Order Loader::order(std::int64_t epoch) const {
   const std::lock_guard lock(mutex_);
-  if (kept_epoch_ != epoch || !kept_order_) {
-    kept_order_ = std::make_shared<const std::vector<std::int64_t>>(epoch_order(lengths_, epoch, options_.sampler));
-    kept_epoch_ = epoch;
+  KeptOrder& kept = kept_[idx(epoch) % kept_.size()];
+  if (kept.epoch != epoch) {
+    kept.order = std::make_shared<const std::vector<std::int64_t>>(epoch_order(lengths_, epoch, options_.sampler));
+    kept.epoch = epoch;
   }
-  return kept_order_;
+  return kept.order;
 }
 
 std::vector<std::int64_t> Loader::rows_between(std::int64_t epoch, std::int64_t begin, std::int64_t end) const {

@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -60,9 +61,12 @@ class Loader {
   const Dataset& dataset_;
   LoaderOptions options_;
   std::vector<std::int64_t> lengths_, target_counts_;
-  mutable std::mutex mutex_;  // guards the one epoch's order that is kept
-  mutable std::int64_t kept_epoch_ = -1;
-  mutable Order kept_order_;
+  struct KeptOrder {
+    std::int64_t epoch = -1;
+    Order order;
+  };
+  mutable std::mutex mutex_;
+  mutable std::array<KeptOrder, 2> kept_;  // of an epoch and the next, which is prepared before the first has ended
 };
 
 /// One batch from explicitly chosen rows, in that order (evaluation, tests).

@@ -1,63 +1,106 @@
 #include "data/packing.h"
 
 #include <algorithm>
-#include <deque>
+#include <limits>
 #include <map>
 #include <string>
 
 #include "core/error.h"
+#include "data/index.h"
 
 namespace qtrain {
 namespace {
 
+constexpr std::int64_t kMostTokens = std::numeric_limits<std::int32_t>::max();
+
+using Slices = std::vector<DocumentSlice>;
+
 /// The documents as pieces of at most row_length tokens: cut off behind it, or split into several.
-std::vector<DocumentSlice> pieces_of(std::span<const std::int64_t> lengths, std::int64_t row_length, Packing packing) {
-  std::vector<DocumentSlice> pieces;
+Slices pieces_of(std::span<const std::int32_t> lengths, std::int32_t row_length, Packing packing) {
+  Slices pieces;
+  pieces.reserve(lengths.size());
   for (std::size_t d = 0; d < lengths.size(); ++d)
-    for (std::int64_t begin = 0; begin < lengths[d]; begin += row_length) {
+    for (std::int32_t begin = 0; begin < lengths[d]; begin += row_length) {
       pieces.push_back({static_cast<std::int64_t>(d), begin, std::min(row_length, lengths[d] - begin)});
-      if (packing == Packing::bfd) break;
+      if (packing == Packing::bfd || lengths[d] - begin <= row_length) break;
     }
   return pieces;
 }
 
-std::vector<PackedRow> best_fit_decreasing(std::vector<DocumentSlice> pieces, std::int64_t row_length) {
+/// Chooses rows: for pieces of descending size the number of the row of each.
+class BestFit {
+ public:
+  explicit BestFit(std::int32_t row_length) : row_length_(row_length) {}
+
+  std::int32_t rows() const { return static_cast<std::int32_t>(next_.size()); }
+  std::int32_t place(std::int32_t size) {
+    const auto best = queues_.lower_bound(size);
+    const std::int32_t room = best == queues_.end() ? row_length_ : best->first;
+    const std::int32_t row = best == queues_.end() ? open() : take(best);
+    if (room > size) put(room - size, row);
+    return row;
+  }
+
+ private:
+  /// Rows with the same room, first come first served; linked through next_.
+  struct Queue {
+    std::int32_t first, last;
+  };
+  using Queues = std::map<std::int32_t, Queue>;
+
+  std::int32_t open() {
+    next_.push_back(-1);
+    return rows() - 1;
+  }
+  std::int32_t take(Queues::iterator queue) {
+    const std::int32_t row = queue->second.first;
+    queue->second.first = next_[idx(row)];
+    if (queue->second.first < 0) queues_.erase(queue);
+    return row;
+  }
+  void put(std::int32_t room, std::int32_t row) {
+    next_[idx(row)] = -1;
+    const auto [queue, is_new] = queues_.try_emplace(room, Queue{row, row});
+    if (is_new) return;
+    next_[idx(queue->second.last)] = row;
+    queue->second.last = row;
+  }
+
+  std::int32_t row_length_;
+  Queues queues_;  // by room
+  std::vector<std::int32_t> next_;
+};
+
+PackedRows best_fit_decreasing(Slices pieces, std::int32_t row_length) {
   std::stable_sort(pieces.begin(), pieces.end(),
                    [](const DocumentSlice& a, const DocumentSlice& b) { return a.size > b.size; });
-  std::vector<PackedRow> rows;
-  std::map<std::int64_t, std::deque<std::size_t>> rows_with_room;
-  for (const DocumentSlice& piece : pieces) {
-    const auto best = rows_with_room.lower_bound(piece.size);
-    std::size_t row = rows.size();
-    std::int64_t room = row_length;
-    if (best == rows_with_room.end()) {
-      rows.emplace_back();
-    } else {
-      room = best->first;
-      row = best->second.front();
-      best->second.pop_front();
-      if (best->second.empty()) rows_with_room.erase(best);
-    }
-    rows[row].push_back(piece);
-    if (room > piece.size) rows_with_room[room - piece.size].push_back(row);
-  }
+  BestFit fit(row_length);
+  std::vector<std::int32_t> row_of;
+  row_of.reserve(pieces.size());
+  for (const DocumentSlice& piece : pieces) row_of.push_back(fit.place(piece.size));
+
+  PackedRows rows{.slices = Slices(pieces.size()), .ends = std::vector<std::int64_t>(idx(fit.rows()) + 1)};
+  for (const std::int32_t row : row_of) ++rows.ends[idx(row) + 1];
+  for (std::size_t r = 1; r < rows.ends.size(); ++r) rows.ends[r] += rows.ends[r - 1];  // where each begins
+  for (std::size_t i = 0; i < pieces.size(); ++i) rows.slices[idx(rows.ends[idx(row_of[i])]++)] = pieces[i];
+  rows.ends.pop_back();
   return rows;
 }
 
-std::vector<PackedRow> wrap(std::span<const std::int64_t> lengths, std::int64_t row_length) {
-  std::vector<PackedRow> rows;
-  std::int64_t room = 0;
+PackedRows wrap(std::span<const std::int32_t> lengths, std::int32_t row_length) {
+  PackedRows rows;
+  std::int32_t room = row_length;
   for (std::size_t d = 0; d < lengths.size(); ++d)
-    for (std::int64_t begin = 0; begin < lengths[d];) {
-      if (room == 0) {
-        rows.emplace_back();
-        room = row_length;
-      }
-      const std::int64_t size = std::min(room, lengths[d] - begin);
-      rows.back().push_back({static_cast<std::int64_t>(d), begin, size});
+    for (std::int32_t begin = 0; begin < lengths[d];) {
+      const std::int32_t size = std::min(room, lengths[d] - begin);
+      rows.slices.push_back({static_cast<std::int64_t>(d), begin, size});
       begin += size;
       room -= size;
+      if (room > 0) continue;
+      rows.end_row();
+      room = row_length;
     }
+  if (room < row_length) rows.end_row();
   return rows;
 }
 
@@ -72,14 +115,22 @@ Packing packing_named(std::string_view name) {
                           .remedy = "Choose bfd, bfd_split, wrapped or none."});
 }
 
-std::vector<PackedRow> pack(Packing packing, std::span<const std::int64_t> lengths, std::int64_t row_length) {
+std::span<const DocumentSlice> PackedRows::operator[](std::int64_t row) const {
+  const std::int64_t begin = row > 0 ? ends[idx(row) - 1] : 0;
+  return std::span(slices).subspan(idx(begin), idx(ends[idx(row)] - begin));
+}
+
+PackedRows pack(Packing packing, std::span<const std::int32_t> lengths, std::int64_t row_length) {
   if (row_length < 1)
     fail(ErrorKind::usage, {.cause = "packing needs max_length", .remedy = "Set max_length to at least 1."});
-  if (packing == Packing::wrapped) return wrap(lengths, row_length);
-  if (packing != Packing::none) return best_fit_decreasing(pieces_of(lengths, row_length, packing), row_length);
-  std::vector<PackedRow> rows;
-  for (std::size_t d = 0; d < lengths.size(); ++d)
-    rows.push_back({{static_cast<std::int64_t>(d), 0, std::min(row_length, lengths[d])}});
+  const auto most = static_cast<std::int32_t>(std::min<std::int64_t>(row_length, kMostTokens));
+  if (packing == Packing::wrapped) return wrap(lengths, most);
+  if (packing != Packing::none) return best_fit_decreasing(pieces_of(lengths, most, packing), most);
+  PackedRows rows;
+  for (std::size_t d = 0; d < lengths.size(); ++d) {
+    rows.slices.push_back({static_cast<std::int64_t>(d), 0, std::min(most, lengths[d])});
+    rows.end_row();
+  }
   return rows;
 }
 

@@ -22,15 +22,24 @@ enum class KeptEnd : std::uint8_t { start, end };
 /// Part of a document: tokens [begin, begin + size) of document `document`.
 struct DocumentSlice {
   std::int64_t document = 0;
-  std::int64_t begin = 0;
-  std::int64_t size = 0;
+  std::int32_t begin = 0;
+  std::int32_t size = 0;
   friend bool operator==(const DocumentSlice&, const DocumentSlice&) = default;
 };
-using PackedRow = std::vector<DocumentSlice>;
+
+/// Rows of slices, one behind the other.
+struct PackedRows {
+  std::vector<DocumentSlice> slices;
+  std::vector<std::int64_t> ends;  ///< of each row, in `slices`
+
+  std::int64_t size() const { return static_cast<std::int64_t>(ends.size()); }
+  std::span<const DocumentSlice> operator[](std::int64_t row) const;
+  void end_row() { ends.push_back(static_cast<std::int64_t>(slices.size())); }
+};
 
 /// Packs documents of the given lengths into rows of at most row_length tokens: a pure function. Empty documents take
 /// no part. Best fit decreasing: by length descending (file order among equals), each into the row with the least room
 /// that still holds it (the row that got that much room first, among equals), rows in the order of their opening.
-std::vector<PackedRow> pack(Packing packing, std::span<const std::int64_t> lengths, std::int64_t row_length);
+PackedRows pack(Packing packing, std::span<const std::int32_t> lengths, std::int64_t row_length);
 
 }  // namespace qtrain

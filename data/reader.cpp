@@ -1,5 +1,6 @@
 #include "data/reader.h"
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -37,6 +38,23 @@ Json RawRows::parse(std::int64_t row) const {
   const Source& source = sources_[at.source];
   Json json = source.rows->parse(at.row);
   return source.columns ? source.columns->renamed(std::move(json)) : json;
+}
+
+std::int64_t RawRows::bytes(std::int64_t row) const {
+  const Row& at = rows_.at(idx(row));
+  return sources_[at.source].rows->bytes(at.row);
+}
+
+void RawRows::release(std::int64_t begin, std::int64_t end) const {
+  while (begin < end) {  // a stretch of one file at a time
+    const std::uint32_t source = rows_[idx(begin)].source;
+    std::uint32_t first = rows_[idx(begin)].row, last = first;
+    for (; begin < end && rows_[idx(begin)].source == source; ++begin) {
+      first = std::min(first, rows_[idx(begin)].row);
+      last = std::max(last, rows_[idx(begin)].row);
+    }
+    sources_[source].rows->release(first, last);
+  }
 }
 
 RawRows RawRows::slice(std::int64_t begin, std::int64_t end) const {

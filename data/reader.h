@@ -39,6 +39,10 @@ class RawRows {
   Json parse(std::int64_t row) const;
   /// The files.
   std::vector<RowSourcePtr> sources() const;
+  /// About as many bytes as the row has in its file.
+  std::int64_t bytes(std::int64_t row) const;
+  /// Gives back the memory behind the rows [begin, end), which have been read; reading them again is fine.
+  void release(std::int64_t begin, std::int64_t end) const;
 
   /// The rows [begin, end), sharing the files.
   RawRows slice(std::int64_t begin, std::int64_t end) const;

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -26,6 +27,13 @@ class RowSource {
   virtual std::string place(std::int64_t row) const = 0;
   /// The row, an object. Errors (ErrorKind::input) name the place.
   virtual Json parse(std::int64_t row) const = 0;
+  /// About as many bytes as the row has in the file.
+  virtual std::int64_t bytes(std::int64_t) const { return kUsualBytes; }
+  /// Gives back the memory of the file behind the rows first..last, where it can be read again.
+  virtual void release(std::int64_t, std::int64_t) const {}
+
+ protected:
+  static constexpr std::int64_t kUsualBytes = 512;
 
  private:
   std::string name_;
@@ -48,6 +56,8 @@ class FileBytes {
   std::string_view text() const { return text_; }
   /// Whether they can be read again from the file, so that memory behind them is not lost.
   bool is_mapped() const { return inflated_.empty(); }
+  /// Gives back the memory behind a part of them, if they are mapped.
+  void release(std::string_view part) const { mapped_.release(std::as_bytes(std::span(part))); }
 
  private:
   std::string name_;

@@ -1,5 +1,6 @@
 #include "train/model_loss.h"
 
+#include "train/prepared_data.h"
 #include "train/setup.h"
 #include "train/stop.h"
 
@@ -7,10 +8,7 @@ namespace qtrain {
 
 ModelLoss model_loss(Ctx& ctx, const LossRequest& request, Log& log) {
   const Config& c = request.config;
-  const TextFolder text = load_text_folder(c);
-  DatasetOptions options = dataset_options(c, Split::evaluation);
-  options.max_rows = request.max_rows;
-  const Dataset data = build_dataset(data_rows(c, Split::evaluation), options, text.tools(), ctx.pool());
+  const Dataset data = DataPreparation(c, ctx.pool(), log).rows(Split::evaluation, request.max_rows);
   const Loader loader(
       data, {.batch_size = c.training.per_device_eval_batch_size, .sampler = {.sampling = Sampling::sequential}});
   ModelSetup setup = set_up_model(ctx, {.model = c.model.model_name_or_path,

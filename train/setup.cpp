@@ -214,23 +214,37 @@ fs::path model_path(const std::string& name) {
   return path;
 }
 
-TextFolder load_text_folder(const fs::path& path) {
-  const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
-  TextFolder text{.folder = folder};
-  if (has_tokenizer(folder))
-    text.tokenizer = load_tokenizer(folder);
-  else
-    text.tokenizer = std::make_unique<AbsentTokenizer>(folder);
-  if (ChatTemplate::exists(folder)) text.chat_template = ChatTemplate::load(folder);
+namespace {
+
+TextFolder load_template_folder(const fs::path& path) {
+  TextFolder text{.folder = fs::is_directory(path) ? path : path.parent_path()};
+  if (ChatTemplate::exists(text.folder)) text.chat_template = ChatTemplate::load(text.folder);
   return text;
 }
 
-TextFolder load_text_folder(const Config& config) {
-  const fs::path path = model_path(config.model.tokenizer_name_or_path.value_or(config.model.model_name_or_path));
-  TextFolder text = load_text_folder(path);
+}  // namespace
+
+TextFolder load_template_folder(const Config& config) {
+  TextFolder text =
+      load_template_folder(model_path(config.model.tokenizer_name_or_path.value_or(config.model.model_name_or_path)));
   text.replaced_template = config.model.chat_template_path.has_value();
   if (text.replaced_template) text.chat_template = ChatTemplate::named(*config.model.chat_template_path, text.folder);
   return text;
+}
+
+TextFolder with_tokenizer(TextFolder text) {
+  if (has_tokenizer(text.folder))
+    text.tokenizer = load_tokenizer(text.folder);
+  else
+    text.tokenizer = std::make_unique<AbsentTokenizer>(text.folder);
+  return text;
+}
+
+TextFolder load_text_folder(const fs::path& path) {
+  return with_tokenizer(load_template_folder(path));
+}
+TextFolder load_text_folder(const Config& config) {
+  return with_tokenizer(load_template_folder(config));
 }
 
 void save_text_folder(const TextFolder& text, const fs::path& to) {

@@ -46,14 +46,17 @@ std::filesystem::path model_path(const std::string& name);
 /// Tokenizer and chat template of a model folder; the template is absent where the folder has none.
 struct TextFolder {
   std::filesystem::path folder;
-  std::unique_ptr<Tokenizer> tokenizer;
-  std::optional<ChatTemplate> chat_template;
+  std::unique_ptr<Tokenizer> tokenizer = {};
+  std::optional<ChatTemplate> chat_template = {};
   bool replaced_template = false;  ///< it is not the folder's own
 
   TextTools tools() const { return {*tokenizer, chat_template ? &*chat_template : nullptr}; }
 };
 TextFolder load_text_folder(const std::filesystem::path& folder);
 TextFolder load_text_folder(const Config& config);
+/// The same without a tokenizer, which takes longest to load, and with it.
+TextFolder load_template_folder(const Config& config);
+TextFolder with_tokenizer(TextFolder text);
 /// Writes the files of the tokenizer and of the template that are in use.
 void save_text_folder(const TextFolder& text, const std::filesystem::path& to);
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "model/hf_folder.h"
+#include "train/prepared_data.h"
 #include "train/stop.h"
 
 namespace qtrain {
@@ -21,7 +22,7 @@ Json finite_or_null(double x) {
 }  // namespace
 
 struct Trainer::Data {
-  TextFolder text;
+  TextFolder text;  // without a tokenizer
   Dataset train, evaluation;
   std::unique_ptr<Loader> train_loader, evaluation_loader;
 };
@@ -47,12 +48,11 @@ void Trainer::load_data() {
   if (c.data.dataset_name.empty())
     fail(ErrorKind::usage, {.cause = "\"dataset_name\" is missing", .remedy = "name a JSONL file, a glob or a folder"});
   data_ = std::make_unique<Data>();
-  data_->text = load_text_folder(c);
-  const TextTools tools = data_->text.tools();
+  data_->text = load_template_folder(c);
   Stopwatch watch;
-  data_->train = build_dataset(data_rows(c, Split::train), dataset_options(c, Split::train), tools, ctx_.pool());
-  if (const RawRows rows = data_rows(c, Split::evaluation); rows.size() > 0)
-    data_->evaluation = build_dataset(rows, dataset_options(c, Split::evaluation), tools, ctx_.pool());
+  DataPreparation preparation(c, ctx_.pool(), log_);
+  data_->train = preparation.rows(Split::train);
+  data_->evaluation = preparation.rows(Split::evaluation);
   const DatasetStatistics& s = data_->train.statistics();
   log_.info("data: {} rows, after filters and packing {} ({} tokens, {} targets, {} cut) in {:.1f} s", s.source_rows,
             s.rows, s.tokens, s.target_tokens, s.truncated_rows, watch.seconds());
@@ -184,7 +184,7 @@ void Trainer::run_window(StepResult& r, std::int64_t targets) {
   step_->begin();
   for (std::int64_t i = plan_.first_batch(state_.step); i < plan_.end_batch(state_.step); ++i) {
     Stopwatch wait;
-    const Batch batch = data_->train_loader->batch(epoch, i);
+    const Batch batch = prefetcher_->take({.epoch = epoch, .index = i});
     data_wait_ += wait.seconds();
     r.tokens += batch.size();
     if (batch.target_count == 0) continue;
@@ -264,6 +264,7 @@ void Trainer::log_row(const StepResult& r) {
   const double loss = state_.loss_since_log / static_cast<double>(state_.steps_since_log);
   const ResidentMemory memory = resident_memory();
   Json more{{"tokens_per_second", static_cast<double>(tokens_since_log_) / seconds},
+            {"data_wait", data_wait_ / seconds},
             {"data_wait_seconds", data_wait_},
             {"rss_mb", memory.now_mb},
             {"peak_rss_mb", memory.peak_mb},
@@ -305,6 +306,19 @@ void Trainer::finish_step(const StepResult& r) {
   if (logged) log_row(r);
 }
 
+// From the next step on.
+void Trainer::start_prefetching() {
+  const auto places = [this, step = state_.step, batch = plan_.first_batch(state_.step)]() mutable {
+    if (batch >= plan_.end_batch(step)) batch = plan_.first_batch(++step);
+    return step < plan_.max_steps ? std::optional(BatchPlace{.epoch = plan_.epoch_of(step), .index = batch++})
+                                  : std::nullopt;
+  };
+  const auto threads = static_cast<int>(std::max<std::int64_t>(t_.dataloader_num_workers, 1));
+  const int ahead = threads * static_cast<int>(t_.dataloader_prefetch_factor.value_or(2));
+  prefetcher_ = std::make_unique<Prefetcher>(*data_->train_loader,
+                                             Prefetcher::Options{.threads = threads, .ahead = ahead}, places);
+}
+
 int Trainer::run() {
   const std::int64_t first_step = state_.step;
   tokens_at_start_ = state_.tokens;
@@ -314,6 +328,7 @@ int Trainer::run() {
             static_cast<double>(plan_.max_steps) / static_cast<double>(plan_.updates_per_epoch));
   run_watch_ = {};
   log_watch_ = {};
+  start_prefetching();
   if (t_.eval_on_start && state_.step == 0) evaluate_now();
   if (state_.events_pending) run_events();
   while (!last_step() && !stop_requested()) {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "data/loader.h"
+#include "data/prefetch.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "train/checkpoint.h"
@@ -47,6 +47,7 @@ class Trainer {
   Json identity() const;
   TrainingObjects objects();
 
+  void start_prefetching();
   StepResult train_step();
   void run_window(StepResult& r, std::int64_t targets);
   bool settle(const StepResult& r);
@@ -84,6 +85,7 @@ class Trainer {
   Schedule schedule_;
   StepPlan plan_;
   RunState state_;
+  std::unique_ptr<Prefetcher> prefetcher_;
   std::unique_ptr<MetricsFile> metrics_;
   Stopwatch log_watch_, run_watch_;
   std::int64_t tokens_since_log_ = 0, tokens_at_start_ = 0;

@@ -14,27 +14,28 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using Ids = std::vector<std::int32_t>;
 
-void add(Dataset& data, const Ids& ids, const Ids& labels, const Ids& starts = {}) {
+void add(DatasetBuilder& data, const Ids& ids, const Ids& labels, const Ids& starts = {}) {
   data.append({.input_ids = ids, .labels = labels, .document_starts = starts});
 }
 
 /// Row i holds i % 4 + 1 tokens 100 * i + t, all of them targets.
 Dataset numbered(int rows) {
-  Dataset data;
+  DatasetBuilder data;
   for (int i = 0; i < rows; ++i) {
     Ids ids;
     for (int t = 0; t <= i % 4; ++t) ids.push_back(100 * i + t);
     add(data, ids, ids);
   }
-  return data;
+  return std::move(data).finish();
 }
 
 TEST(Loader, TargetsAreShiftedInsideTheirDocumentAndNothingIsPadded) {
-  Dataset data;
-  add(data, {10, 11, 12}, {10, kNoTarget, 12});
-  add(data, {20, 21, 22, 23, 24}, {20, 21, 22, 23, 24}, {0, 2});
-  add(data, {}, {});
-  add(data, {30}, {30});
+  DatasetBuilder builder;
+  add(builder, {10, 11, 12}, {10, kNoTarget, 12});
+  add(builder, {20, 21, 22, 23, 24}, {20, 21, 22, 23, 24}, {0, 2});
+  add(builder, {}, {});
+  add(builder, {30}, {30});
+  const Dataset data = std::move(builder).finish();
   const Batch b = make_batch(data, {0, 1, 2, 3});
   EXPECT_THAT(b.tokens, ElementsAre(10, 11, 12, 20, 21, 22, 23, 24, 30));
   EXPECT_THAT(b.targets, ElementsAre(-100, 12, -100, 21, -100, 23, 24, -100, -100));

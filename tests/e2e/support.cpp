@@ -1,5 +1,7 @@
 #include "tests/e2e/support.h"
 
+#include <unistd.h>
+
 #include <cmath>
 #include <cstdlib>
 
@@ -26,6 +28,18 @@ std::vector<double> values_of(const ConstTensor& t) {
   return values;
 }
 
+/// A token cache of this program's own, so that nothing comes from another build and nothing stays.
+class OwnCaches {
+ public:
+  OwnCaches() : folder_(fs::temp_directory_path() / ("qtrain_caches_" + std::to_string(::getpid()))) {
+    ::setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+  }
+  ~OwnCaches() { fs::remove_all(folder_); }
+
+ private:
+  fs::path folder_;
+};
+
 std::string from_environment(const char* name, const char* otherwise) {
   const char* value = std::getenv(name);
   return value ? value : otherwise;
@@ -41,6 +55,7 @@ std::string program() {
 }
 
 Launch launch_of(const Call& call) {
+  static const OwnCaches kCaches;
   std::vector<std::string> argv{program()};
   argv.insert(argv.end(), call.words.begin(), call.words.end());
   return {.argv = argv, .folder = call.folder, .input = call.input};

@@ -14,4 +14,7 @@ std::vector<ErrorText> contradictions(const ResolvedConfig& config);
 /// {key: value} of all fields.
 Json values_json(const Config& config);
 
+/// {key: value} of the fields that decide what is made of a row.
+Json rows_json(const DataSection& section);
+
 }  // namespace qtrain

@@ -44,6 +44,8 @@ struct DataSection {
   std::optional<bool> completion_only_loss;
   bool assistant_only_loss = false, last_turn_only_loss = false;
   std::string response_template, instruction_template;
+  std::optional<std::string> token_cache_dir;
+  double token_cache_gb = 50;
 
   Packing train_packing() const { return packing ? packing_strategy : Packing::none; }
   Packing evaluation_packing() const { return eval_packing.value_or(packing) ? packing_strategy : Packing::none; }
@@ -109,6 +111,8 @@ struct TrainingSection {
   std::optional<std::int64_t> data_seed;
   Sampling train_sampling_strategy = Sampling::random;
   bool dataloader_drop_last = false;
+  std::int64_t dataloader_num_workers = 0;
+  std::optional<std::int64_t> dataloader_prefetch_factor;
 };
 
 struct RunSection {

@@ -97,6 +97,14 @@ Json values_json(const Config& config) {
   return std::move(visit.values);
 }
 
+Json rows_json(const DataSection& section) {
+  DumpVisitor visit;
+  data_fields(visit, section);
+  for (const char* elsewhere : {"dataset_name", "eval_dataset_name", "eval_split", "token_cache_dir", "token_cache_gb"})
+    visit.values.erase(elsewhere);
+  return std::move(visit.values);
+}
+
 Json resolved_json(const ResolvedConfig& config) {
   Json values = Json::object();
   const Json plain = values_json(config.value);

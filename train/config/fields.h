@@ -76,6 +76,11 @@ void data_fields(V& visit, S& s) {
         {"Text behind which answers begin, where roles are not known: loss on what follows it only."});
   visit("instruction_template", s.instruction_template,
         {"Text at which the next question begins, and with it the end of an answer."});
+  visit("token_cache_dir", s.token_cache_dir,
+        {"Folder where prepared rows are kept for other runs. null: qtrain/tokens in XDG_CACHE_HOME or ~/.cache; \"\": "
+         "none."});
+  visit("token_cache_gb", s.token_cache_gb,
+        {"Gigabytes above which prepared rows that were used least recently are removed.", kNotNegative});
 }
 
 template <class V, class S>
@@ -158,6 +163,10 @@ void step_fields(V& visit, S& s) {
   visit("data_seed", s.data_seed, {"Seed of the data order. null: `seed`.", {.low = 0, .high = 0x1p53}});
   visit("train_sampling_strategy", s.train_sampling_strategy, {"Order of the rows in an epoch."});
   visit("dataloader_drop_last", s.dataloader_drop_last, {"Leave out a last batch that is not full."});
+  visit("dataloader_num_workers", s.dataloader_num_workers,
+        {"Threads that prepare batches while steps are computed; there is always one.", {.low = 0, .high = 256}});
+  visit("dataloader_prefetch_factor", s.dataloader_prefetch_factor,
+        {"Batches that each of them prepares ahead. null: 2.", {.low = 1, .high = 1024}});
 }
 
 template <class V, class S>

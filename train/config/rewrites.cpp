@@ -90,6 +90,12 @@ Rewritten report_to(const Json& v) {
   return set("report_to", v);
 }
 
+/// A folder, or whether there is one at all.
+Rewritten pretokenized_cache(const Json& v) {
+  if (v.is_boolean()) return v.get<bool>() ? nothing() : set("token_cache_dir", "");
+  return set("token_cache_dir", v);
+}
+
 const std::vector<std::pair<std::string, Json>> kInt4 = {
     {"load_in_4bit", true}, {"bnb_4bit_use_double_quant", true}, {"bnb_4bit_compute_dtype", "bfloat16"}};
 
@@ -103,6 +109,7 @@ std::vector<Rewrite> make_rewrites() {
       {"bnb_4bit_compute_dtype", "", dtype("bnb_4bit_compute_dtype")},
       {"resume_from_checkpoint", "", resume},
       {"report_to", "", report_to},
+      {"pretokenized_cache", "token_cache_dir; true: the default folder; false: none", pretokenized_cache},
       {"group_by_length", "true: train_sampling_strategy group_by_length",
        on_true("train_sampling_strategy", "group_by_length", "random")},
       {"use_cpu", "true: device cpu", on_true("device", "cpu")},

@@ -1,0 +1,31 @@
+#pragma once
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace qtrain {
+
+/// An open file, closed with the object; below 0: none.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() { close(); }
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  int get() const { return fd_; }
+  /// Returns errno, 0 if all went well.
+  int close() {
+    if (fd_ < 0) return 0;
+    return ::close(std::exchange(fd_, -1)) == 0 ? 0 : errno;
+  }
+
+ private:
+  int fd_ = -1;
+};
+
+}  // namespace qtrain

@@ -1,0 +1,52 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "core/parallel.h"
+#include "data/encode.h"
+
+namespace qtrain {
+
+/// Rows encoded by one thread, one behind the other.
+struct EncodedBlock {
+  std::int64_t first = 0;             ///< number of the first row
+  std::vector<std::int32_t> tokens;   ///< of each row its input_ids, then its labels
+  std::vector<std::int32_t> lengths;  ///< tokens of each row
+  /// Document starts of the rows that have several: row (counted from `first`), how many, the starts.
+  std::vector<std::int32_t> starts;
+  std::int64_t prompt_mismatches = 0;
+
+  void clear(std::int64_t first_row);
+  void append(const EncodedRow& row);
+};
+
+/// Encodes all rows on all threads and hands the blocks on in the order of the rows, one at a time. A few MB of rows
+/// are held at once. Of several errors the one of the first row is thrown, whatever thread met it first.
+class ParallelEncoder {
+ public:
+  using Take = std::function<void(const EncodedBlock&)>;
+  using Progress = std::function<void(std::int64_t done, std::int64_t rows)>;
+
+  ParallelEncoder(const RawRows& rows, const RowEncoder& encoder, ThreadPool& pool)
+      : rows_(rows), encoder_(encoder), pool_(pool) {}
+  /// `progress` (may be empty) is called on the caller's thread, `take` on any.
+  void run(const Take& take, const Progress& progress);
+
+ private:
+  struct Wave {
+    std::vector<EncodedBlock> blocks;
+    std::size_t count = 0;  // blocks in use
+    std::int64_t begin = 0, end = 0;
+  };
+  void cut(Wave& wave, std::int64_t begin);
+  void work(Wave& encoded, const Wave& finished, const Take& take);
+  void encode(EncodedBlock& block, std::int64_t end) const;
+
+  const RawRows& rows_;
+  const RowEncoder& encoder_;
+  ThreadPool& pool_;
+};
+
+}  // namespace qtrain

@@ -1,0 +1,193 @@
+#include "data/token_cache.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "core/descriptor.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/json.h"
+#include "data/index.h"
+#include "data/token_file.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kSuffix = ".tokens";
+constexpr auto kStale = std::chrono::hours(24);  // of temporary files that nobody writes any more
+constexpr std::int64_t kDigestPiece = std::int64_t{8} << 20;
+constexpr std::int64_t kRecent = 2'000'000'000;  // ns: a file that young may change without its times changing
+
+[[noreturn]] void fail_cache(const fs::path& path, int error) {
+  fail(ErrorKind::disk, {.cause = "the token cache cannot be used: " + std::generic_category().message(error),
+                         .place = path.string(),
+                         .remedy = "name another folder with token_cache_dir, or none with token_cache_dir=\"\""});
+}
+
+/// Holds a lock file among processes for as long as it lives.
+class ProcessLock {
+ public:
+  ProcessLock(const fs::path& file, const std::function<void(bool first)>& while_waiting)
+      : file_(::open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666)) {
+    if (file_.get() < 0) fail_cache(file, errno);
+    for (bool first = true; ::flock(file_.get(), LOCK_EX | LOCK_NB) != 0; first = false) {
+      if (errno != EWOULDBLOCK && errno != EINTR) fail_cache(file, errno);
+      while_waiting(first);
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  }
+
+ private:
+  Descriptor file_;
+};
+
+/// What tells whether a file has changed.
+struct FileState {
+  std::string path;
+  std::int64_t size = 0, modified = 0, changed = 0;  // times in ns
+  std::uint64_t inode = 0, device = 0;
+
+  static std::int64_t nanoseconds(const timespec& t) { return t.tv_sec * 1'000'000'000 + t.tv_nsec; }
+  explicit FileState(const fs::path& file) : path(fs::absolute(file).lexically_normal().string()) {
+    struct stat s {};
+    if (::stat(path.c_str(), &s) != 0) return;
+    size = s.st_size;
+    modified = nanoseconds(s.st_mtim);
+    changed = nanoseconds(s.st_ctim);
+    inode = s.st_ino;
+    device = s.st_dev;
+  }
+  bool recent() const {
+    timespec now{};
+    ::clock_gettime(CLOCK_REALTIME, &now);
+    return nanoseconds(now) - std::max(modified, changed) < kRecent;
+  }
+  Json json() const { return {path, size, modified, changed, inode, device}; }
+};
+
+std::optional<Digest> remembered(const fs::path& memo, const FileState& state) {
+  std::error_code ignored;
+  if (!fs::exists(memo, ignored)) return {};
+  const Json json = Json::parse(read_text(memo, 1 << 16), nullptr, false);
+  if (!json.is_object() || json.value("state", Json()) != state.json()) return {};
+  return Digest{json.value("high", std::uint64_t{0}), json.value("low", std::uint64_t{0})};
+}
+
+std::optional<Dataset> open_if_whole(const fs::path& file, const Digest& key, Log& log) {
+  try {
+    std::optional<Dataset> found = open_token_file(file, key);
+    if (found) ::utimensat(AT_FDCWD, file.c_str(), nullptr, 0);  // used now
+    return found;
+  } catch (const Error& e) {
+    log.warn("token cache: {}; it is made again", e.what());
+    return {};
+  }
+}
+
+struct CacheEntry {
+  fs::path path;
+  std::uint64_t size;
+  fs::file_time_type used;
+};
+
+std::vector<CacheEntry> entries_of(const fs::path& folder) {
+  std::vector<CacheEntry> entries;
+  std::error_code error;
+  for (const fs::directory_entry& e : fs::directory_iterator(folder, error)) {
+    const fs::file_time_type used = e.last_write_time(error);
+    if (error) continue;
+    const bool stale = fs::file_time_type::clock::now() - used > kStale;
+    if (e.path().extension() == ".tmp" && stale) fs::remove(e.path(), error);
+    if (e.path().extension() != kSuffix) continue;
+    const std::uintmax_t size = e.file_size(error);
+    if (!error) entries.push_back({e.path(), size, used});
+  }
+  return entries;
+}
+
+}  // namespace
+
+TokenCache::TokenCache(Options options) : options_(std::move(options)) {
+  std::error_code error;
+  fs::create_directories(options_.folder / "files", error);
+  if (error) fail_cache(options_.folder, error.value());
+  if (::access(options_.folder.c_str(), W_OK | X_OK) != 0) fail_cache(options_.folder, errno);
+}
+
+fs::path TokenCache::path_of(const Digest& key) const {
+  return options_.folder / (key.hex() + std::string(kSuffix));
+}
+
+Dataset TokenCache::get(const Recipe& recipe, Log& log) {
+  const fs::path file = path_of(recipe.key);
+  if (auto found = open_if_whole(file, recipe.key, log)) return *std::move(found);
+  const ProcessLock lock(options_.folder / (".lock-" + recipe.key.hex().substr(0, 2)), [&](bool first) {
+    if (first) log.info("token cache: another process prepares the same rows; waiting for it");
+    if (recipe.while_waiting) recipe.while_waiting();
+  });
+  if (auto found = open_if_whole(file, recipe.key, log)) return *std::move(found);
+  write_token_file(file, recipe.key, recipe.build);
+  evict(file, log);
+  auto made = open_token_file(file, recipe.key);
+  check(made.has_value(), "a file that was just written");
+  return *std::move(made);
+}
+
+// Processes that have a file mapped keep what is in it.
+void TokenCache::evict(const fs::path& keep, Log& log) const {
+  std::vector<CacheEntry> entries = entries_of(options_.folder);
+  std::sort(entries.begin(), entries.end(), [](const CacheEntry& a, const CacheEntry& b) { return a.used < b.used; });
+  std::uint64_t total = 0;
+  for (const CacheEntry& e : entries) total += e.size;
+  for (const CacheEntry& e : entries) {
+    if (total <= options_.limit) break;
+    std::error_code error;
+    if (e.path == keep || !fs::remove(e.path, error)) continue;
+    total -= e.size;
+    log.debug("token cache: {} removed, to keep the folder below {} bytes", e.path.string(), options_.limit);
+  }
+}
+
+Digest TokenCache::digest_of_file(const fs::path& file, ThreadPool& pool) {
+  const FileState state(file);
+  const fs::path memo = options_.folder / "files" / (digest_of(state.path).hex() + ".json");
+  if (const auto known = remembered(memo, state)) return *known;
+  const Digest digest = digest_contents(file, pool);
+  if (!state.recent() && FileState(file).json() == state.json())
+    write_file(memo, dump_json({{"state", state.json()}, {"high", digest.high}, {"low", digest.low}}));
+  return digest;
+}
+
+Digest digest_contents(const fs::path& file, ThreadPool& pool) {
+  const Descriptor in(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat info {};
+  const bool readable = in.get() >= 0 && ::fstat(in.get(), &info) == 0 && S_ISREG(info.st_mode);
+  if (!readable) fail(ErrorKind::input, {.cause = "cannot be read", .place = file.string()});
+  std::vector<Digest> pieces(idx((info.st_size + kDigestPiece - 1) / kDigestPiece));
+  pool.run(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t i, int) {
+    std::vector<std::byte> bytes(idx(std::min(kDigestPiece, info.st_size - i * kDigestPiece)));
+    std::size_t done = 0;
+    for (ssize_t n = 1; n > 0 && done < bytes.size(); done += idx(n))
+      n = std::max<ssize_t>(
+          ::pread(in.get(), bytes.data() + done, bytes.size() - done, i * kDigestPiece + static_cast<off_t>(done)), 0);
+    if (done < bytes.size()) fail(ErrorKind::input, {.cause = "cannot be read", .place = file.string()});
+    Hasher hasher;
+    hasher.add(bytes);
+    pieces[idx(i)] = hasher.digest();
+  });
+  Hasher hasher;
+  hasher.add(std::as_bytes(std::span<const Digest>(pieces)));
+  return hasher.digest();
+}
+
+}  // namespace qtrain

@@ -1,0 +1,201 @@
+#include "data/token_file.h"
+
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "core/file.h"
+#include "data/index.h"
+
+namespace qtrain {
+namespace {
+
+constexpr std::uint64_t kFormat = 0x31306e656b6f7471;  // "qtoken01"
+constexpr std::size_t kAlign = 8;
+constexpr std::size_t kSpoolMemory = std::size_t{8} << 20;
+
+/// The last bytes of a file. Sections lie in this order, each filled up to a multiple of 8.
+struct Footer {
+  std::uint64_t format = kFormat;
+  Digest key;
+  std::uint64_t tokens = 0, rows = 0, documents = 0, source_rows = 0, text_bytes = 0;  // text: the statistics
+  std::uint64_t fingerprint = 0;
+  Digest index;  // of all sections but the tokens
+  Digest self;   // of what is before it here
+};
+static_assert(sizeof(Footer) == 13 * 8);
+
+std::span<const std::byte> as_bytes(const Footer& footer) {
+  return std::as_bytes(std::span(&footer, 1));
+}
+
+Digest self_of(const Footer& footer) {
+  Hasher hasher;
+  hasher.add(as_bytes(footer).first(sizeof footer - sizeof footer.self));
+  return hasher.digest();
+}
+
+Json statistics_json(const DatasetStatistics& s) {
+  Json truncated = Json::array();
+  for (const TruncatedRow& row : s.first_truncated) truncated.push_back({row.place, row.length});
+  return {{"target_tokens", s.target_tokens},
+          {"longest", s.longest},
+          {"truncated_rows", s.truncated_rows},
+          {"truncated_tokens", s.truncated_tokens},
+          {"dropped_rows", s.dropped_rows},
+          {"untargeted_rows", s.untargeted_rows},
+          {"prompt_mismatches", s.prompt_mismatches},
+          {"max_token_id", s.max_token_id},
+          {"first_truncated", truncated}};
+}
+
+DatasetStatistics statistics_from(const Json& json) {
+  DatasetStatistics s{.target_tokens = json.at("target_tokens"),
+                      .truncated_rows = json.at("truncated_rows"),
+                      .truncated_tokens = json.at("truncated_tokens"),
+                      .dropped_rows = json.at("dropped_rows"),
+                      .untargeted_rows = json.at("untargeted_rows"),
+                      .prompt_mismatches = json.at("prompt_mismatches"),
+                      .max_token_id = json.at("max_token_id")};
+  s.longest = json.at("longest");
+  for (const Json& row : json.at("first_truncated")) s.first_truncated.push_back({row.at(0), row.at(1)});
+  return s;
+}
+
+/// Appends sections, filled up, and keeps their checksum.
+class SectionWriter {
+ public:
+  using Append = std::function<void(std::span<const std::byte>)>;
+  explicit SectionWriter(const Append& append) : append_(append) {}
+
+  template <class T>
+  void add(std::span<const T> values) {
+    put(std::as_bytes(values));
+    constexpr std::byte kZeros[kAlign] = {};
+    put(std::span(kZeros).first((kAlign - values.size_bytes() % kAlign) % kAlign));
+  }
+  Digest digest() const { return hasher_.digest(); }
+
+ private:
+  void put(std::span<const std::byte> bytes) {
+    hasher_.add(bytes);
+    append_(bytes);
+  }
+  const Append& append_;
+  Hasher hasher_;
+};
+
+/// Takes sections from the front of bytes whose size has been checked.
+class SectionReader {
+ public:
+  explicit SectionReader(std::span<const std::byte> bytes) : left_(bytes) {}
+  template <class T>
+  std::span<const T> take(std::uint64_t count) {
+    const std::size_t size = count * sizeof(T);
+    const std::span<const T> values(reinterpret_cast<const T*>(left_.data()), count);
+    left_ = left_.subspan((size + kAlign - 1) / kAlign * kAlign);
+    return values;
+  }
+
+ private:
+  std::span<const std::byte> left_;
+};
+
+[[noreturn]] void fail_damaged(const std::filesystem::path& file, const char* what) {
+  fail(ErrorKind::input, {.cause = std::string("damaged: ") + what, .place = file.string()});
+}
+
+std::uint64_t filled(std::uint64_t size) {
+  return (size + kAlign - 1) / kAlign * kAlign;
+}
+
+/// Bytes of the sections behind the tokens. Counts are at most the size of the file.
+std::uint64_t index_bytes(const Footer& f) {
+  return 2 * 8 * (f.rows + 1) + filled(4 * f.rows) + filled(4 * f.documents) + filled(4 * f.source_rows) +
+         filled(f.text_bytes);
+}
+
+Footer read_footer(const std::filesystem::path& file, std::span<const std::byte> bytes, const Digest& key) {
+  Footer footer;
+  if (bytes.size() < sizeof footer) fail_damaged(file, "cut short");
+  std::memcpy(&footer, bytes.data() + bytes.size() - sizeof footer, sizeof footer);
+  if (footer.format != kFormat || !(footer.self == self_of(footer))) fail_damaged(file, "the footer is not whole");
+  if (!(footer.key == key)) fail_damaged(file, "it holds other rows than its name says");
+  for (const std::uint64_t n : {footer.tokens, footer.rows, footer.documents, footer.source_rows, footer.text_bytes})
+    if (n > bytes.size()) fail_damaged(file, "counts that cannot be");
+  if (8 * footer.tokens + index_bytes(footer) + sizeof footer != bytes.size()) fail_damaged(file, "cut short");
+  return footer;
+}
+
+/// Whether numbers begin at 0, never fall, and end at `end`.
+bool are_offsets(std::span<const std::int64_t> offsets, std::uint64_t end) {
+  for (std::size_t i = 1; i < offsets.size(); ++i)
+    if (offsets[i] < offsets[i - 1]) return false;
+  return offsets.front() == 0 && static_cast<std::uint64_t>(offsets.back()) == end;
+}
+
+}  // namespace
+
+void write_token_file(const std::filesystem::path& file, const Digest& key,
+                      const std::function<void(DatasetBuilder&)>& build) {
+  write_file(file, [&](const std::function<void(std::span<const std::byte>)>& append) {
+    DatasetBuilder builder(append, {.folder = file.parent_path(), .memory = kSpoolMemory});
+    build(builder);
+    const DatasetLayout rows = builder.layout();
+    const DatasetStatistics& statistics = builder.statistics();
+    const std::string text = dump_json(statistics_json(statistics));
+    SectionWriter index(append);
+    index.add(rows.row_offsets);
+    index.add(rows.document_offsets);
+    index.add(rows.targets);
+    index.add(rows.document_starts);
+    index.add(std::span<const std::int32_t>(statistics.lengths));
+    index.add(std::span<const char>(text));
+    Footer footer{.key = key,
+                  .tokens = static_cast<std::uint64_t>(statistics.tokens),
+                  .rows = rows.targets.size(),
+                  .documents = rows.document_starts.size(),
+                  .source_rows = statistics.lengths.size(),
+                  .text_bytes = text.size(),
+                  .fingerprint = builder.fingerprint(),
+                  .index = index.digest()};
+    footer.self = self_of(footer);
+    append(as_bytes(footer));
+  });
+}
+
+std::optional<Dataset> open_token_file(const std::filesystem::path& file, const Digest& key) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) return {};
+  const auto mapped = std::make_shared<const MappedFile>(file);
+  const std::span<const std::byte> bytes = mapped->bytes();
+  const Footer footer = read_footer(file, bytes, key);
+  Hasher hasher;
+  hasher.add(bytes.subspan(8 * footer.tokens, index_bytes(footer)));
+  if (!(hasher.digest() == footer.index)) fail_damaged(file, "the index does not have its checksum");
+
+  SectionReader sections(bytes);
+  DatasetLayout rows;
+  rows.tokens = sections.take<std::int32_t>(2 * footer.tokens);
+  rows.row_offsets = sections.take<std::int64_t>(footer.rows + 1);
+  rows.document_offsets = sections.take<std::int64_t>(footer.rows + 1);
+  rows.targets = sections.take<std::int32_t>(footer.rows);
+  rows.document_starts = sections.take<std::int32_t>(footer.documents);
+  if (!are_offsets(rows.row_offsets, footer.tokens) || !are_offsets(rows.document_offsets, footer.documents))
+    fail_damaged(file, "offsets that cannot be");
+  const auto lengths = sections.take<std::int32_t>(footer.source_rows);
+  const auto text = sections.take<char>(footer.text_bytes);
+
+  Dataset dataset(rows, mapped);
+  dataset.set_fingerprint(footer.fingerprint);
+  DatasetStatistics& s = dataset.statistics();
+  s = statistics_from(parse_json({text.data(), text.size()}, file.string()));
+  s.source_rows = static_cast<std::int64_t>(footer.source_rows);
+  s.rows = dataset.size();
+  s.tokens = static_cast<std::int64_t>(footer.tokens);
+  s.documents = static_cast<std::int64_t>(footer.documents);
+  s.lengths.assign(lengths.begin(), lengths.end());
+  return dataset;
+}
+
+}  // namespace qtrain

@@ -1,0 +1,136 @@
+#include "train/prepared_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "core/error.h"
+#include "train/config/check.h"
+#include "train/metrics.h"
+#include "train/stop.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kReportSeconds = 10;
+
+/// Says now and then how far the rows are, and stops when asked to.
+class RowProgress {
+ public:
+  explicit RowProgress(Log& log) : log_(log) {}
+  void operator()(std::int64_t done, std::int64_t rows) {
+    throw_if_stopped();
+    if (watch_.seconds() < kReportSeconds * static_cast<double>(reports_ + 1) || done == rows) return;
+    ++reports_;
+    const double seconds = watch_.seconds(), share = static_cast<double>(done) / static_cast<double>(rows);
+    log_.info("data: {} of {} rows tokenised, about {} left", done, rows, format_duration(seconds / share - seconds));
+  }
+
+ private:
+  Log& log_;
+  Stopwatch watch_;
+  int reports_ = 0;
+};
+
+/// The files that decide what a tokenizer and its template make of a row.
+std::vector<fs::path> text_files(const Config& config) {
+  std::vector<fs::path> files;
+  const auto add_folder = [&](const fs::path& folder) {
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+      const std::string name = entry.path().filename().string();
+      for (const char* part : {"token", "chat_template"})
+        if (name.find(part) != std::string::npos && !name.ends_with(".safetensors") && entry.is_regular_file(error))
+          files.push_back(entry.path());
+    }
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder / "additional_chat_templates", error))
+      files.push_back(entry.path());
+  };
+  const fs::path model = model_path(config.model.tokenizer_name_or_path.value_or(config.model.model_name_or_path));
+  add_folder(fs::is_directory(model) ? model : model.parent_path());
+  if (config.model.chat_template_path) {
+    const fs::path chosen = *config.model.chat_template_path;
+    fs::is_directory(chosen) ? add_folder(chosen) : files.push_back(chosen);
+  }
+  std::sort(files.begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
+  return files;
+}
+
+bool has_rows(const Config& config, Split split) {
+  return split == Split::train || !config.data.eval_dataset_name.empty() || config.data.eval_split > 0;
+}
+
+}  // namespace
+
+fs::path token_cache_folder(const Config& config) {
+  if (config.data.token_cache_dir) return *config.data.token_cache_dir;
+  if (const char* caches = std::getenv("XDG_CACHE_HOME"); caches != nullptr && *caches == '/')
+    return fs::path(caches) / "qtrain" / "tokens";
+  const char* home = std::getenv("HOME");
+  return home != nullptr && *home == '/' ? fs::path(home) / ".cache" / "qtrain" / "tokens" : fs::path();
+}
+
+DataPreparation::DataPreparation(const Config& config, ThreadPool& pool, Log& log)
+    : config_(config), pool_(pool), log_(log) {
+  open_cache();
+}
+
+// A folder that was asked for has to work; the default one is a convenience.
+void DataPreparation::open_cache() {
+  const fs::path folder = token_cache_folder(config_);
+  if (folder.empty()) return;
+  const auto limit = static_cast<std::uint64_t>(config_.data.token_cache_gb * 1e9);
+  try {
+    cache_.emplace(TokenCache::Options{.folder = folder, .limit = limit});
+  } catch (const Error& e) {
+    if (config_.data.token_cache_dir) throw;
+    log_.info("no token cache: {}", e.what());
+  }
+}
+
+TextTools DataPreparation::tools() {
+  if (!text_) text_ = load_text_folder(config_);
+  return text_->tools();
+}
+
+// Everything that rows depend on: the program, the section of the config, the contents of the files.
+Digest DataPreparation::key_of(Split split, std::int64_t max_rows) {
+  const DataSection& d = config_.data;
+  Json made_of{{"program", cache_->digest_of_file("/proc/self/exe", pool_).hex()},
+               {"split", split == Split::train ? "train" : "evaluation"},
+               {"data", rows_json(d)},
+               {"held out", d.eval_dataset_name.empty() ? d.eval_split : 0.0},
+               {"max_rows", max_rows},
+               {"seed", dataset_options(config_, split).seed}};
+  const bool own_files = split == Split::evaluation && !d.eval_dataset_name.empty();
+  for (const fs::path& file : resolve_data_files(own_files ? d.eval_dataset_name : d.dataset_name,
+                                                 own_files ? Split::evaluation : Split::train))
+    made_of["rows"].push_back(cache_->digest_of_file(file, pool_).hex());
+  for (const fs::path& file : text_files(config_))
+    made_of["text"].push_back({file.filename().string(), cache_->digest_of_file(file, pool_).hex()});
+  return digest_of(dump_json(made_of));
+}
+
+Dataset DataPreparation::rows(Split split, std::int64_t max_rows) {
+  if (!has_rows(config_, split)) return {};
+  const auto build = [&](DatasetBuilder& into) {
+    DatasetOptions options = dataset_options(config_, split);
+    options.max_rows = max_rows;
+    options.progress = RowProgress(log_);
+    const RawRows rows = data_rows(config_, split);
+    build_dataset({.rows = rows, .options = options, .tools = tools()}, pool_, into);
+  };
+  if (cache_)
+    return cache_->get({.key = key_of(split, max_rows), .build = build, .while_waiting = throw_if_stopped}, log_);
+  DatasetBuilder builder;
+  build(builder);
+  return std::move(builder).finish();
+}
+
+}  // namespace qtrain

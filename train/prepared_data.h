@@ -1,0 +1,37 @@
+#pragma once
+#include <optional>
+
+#include "core/log.h"
+#include "core/parallel.h"
+#include "data/token_cache.h"
+#include "train/setup.h"
+
+namespace qtrain {
+
+/// The rows of a config as tokens: from the token cache where they are in it, else prepared and put there. Tokenizer
+/// and template are loaded when they are needed first.
+class DataPreparation {
+ public:
+  DataPreparation(const Config& config, ThreadPool& pool, Log& log);
+
+  /// No rows where there is nothing to evaluate on. Errors: those of data_rows and build_dataset.
+  /// `max_rows`: only the first rows; 0: all.
+  Dataset rows(Split split, std::int64_t max_rows = 0);
+
+ private:
+  void open_cache();
+  Digest key_of(Split split, std::int64_t max_rows);
+  TextTools tools();
+
+  const Config& config_;
+  ThreadPool& pool_;
+  Log& log_;
+  std::optional<TokenCache> cache_;
+  std::optional<TextFolder> text_;
+};
+
+/// Where the token cache of a config is; empty: there is none. By default qtrain/tokens in the user's folder for
+/// caches (XDG_CACHE_HOME, else ~/.cache).
+std::filesystem::path token_cache_folder(const Config& config);
+
+}  // namespace qtrain
