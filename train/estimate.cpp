@@ -7,6 +7,7 @@
 #include "kernels/gemm.h"
 #include "model/recompute.h"
 #include "train/metrics.h"
+#include "train/prepared_data.h"
 #include "train/setup.h"
 #include "train/step_plan.h"
 
@@ -37,13 +38,8 @@ Place place_of(const Config& config, const EstimateOptions& options, int threads
   return {compute, target_here(compute.device, threads)};
 }
 
-SplitRows read_splits(const Config& config, const ModelConfig& model, ThreadPool& pool) {
-  const TextFolder text = load_text_folder(config);
-  const auto build = [&](Split split, const RawRows& rows) {
-    return rows.size() > 0 ? build_dataset(rows, dataset_options(config, split), text.tools(), pool) : Dataset{};
-  };
-  SplitRows rows{build(Split::train, data_rows(config, Split::train)),
-                 build(Split::evaluation, data_rows(config, Split::evaluation))};
+SplitRows read_splits(const Config& config, const ModelConfig& model, DataPreparation&& preparation) {
+  SplitRows rows{preparation.rows(Split::train), preparation.rows(Split::evaluation)};
   require_vocabulary(model, rows.train, Split::train);
   require_vocabulary(model, rows.evaluation, Split::evaluation);
   return rows;
@@ -140,7 +136,7 @@ std::optional<double> Estimate::seconds() const {
   return *tokens * flops_per_token / *flops_per_second;
 }
 
-Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& options) {
+Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& options, Log& log) {
   const Config& config = resolved.value;
   ThreadPool pool(static_cast<int>(config.run.threads));
   const Place place = place_of(config, options, pool.size());
@@ -152,7 +148,7 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
   const bool read = options.data == DataUse::read && !config.data.dataset_name.empty();
   const std::int64_t longest = config.data.max_length.value_or(model.config().max_position_embeddings);
   const Course course =
-      read ? follow_data(e, config, read_splits(config, model.config(), pool)) : follow_limits(e, config, longest);
+      read ? follow_data(e, config, read_splits(config, model.config(), DataPreparation(config, pool, log))) : follow_limits(e, config, longest);
   PlannedRun run = planned_run(config, model, e.work, e.target);
   e.recompute = settle_policy(run, config.training.gradient_checkpointing.policy);
   for (const std::string& policy : policies_of(run)) e.policies.emplace_back(policy, memory_plan(run, policy));

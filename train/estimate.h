@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/log.h"
 #include "train/config/config.h"
 #include "train/gpus.h"
 #include "train/memory_plan.h"
@@ -40,6 +41,6 @@ struct Estimate {
 
 /// Plans the run of a config without touching its device or reading weights: only config.json, and rows and tokenizer.
 /// Errors: those of a run that does not get as far as allocating its memory.
-Estimate estimate_run(const ResolvedConfig& config, const EstimateOptions& options);
+Estimate estimate_run(const ResolvedConfig& config, const EstimateOptions& options, Log& log);
 
 }  // namespace qtrain

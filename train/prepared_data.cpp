@@ -121,7 +121,7 @@ Dataset DataPreparation::rows(Split split, std::int64_t max_rows) {
   if (!has_rows(config_, split)) return {};
   const auto build = [&](DatasetBuilder& into) {
     DatasetOptions options = dataset_options(config_, split);
-    options.max_rows = max_rows;
+    if (max_rows > 0) options.max_rows = max_rows;
     options.progress = RowProgress(log_);
     const RawRows rows = data_rows(config_, split);
     build_dataset({.rows = rows, .options = options, .tools = tools()}, pool_, into);

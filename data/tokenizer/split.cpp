@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "data/tokenizer/scanner.h"
 #include "data/tokenizer/unicode.h"
 
 namespace qtrain {
@@ -107,6 +108,7 @@ Finder find_literal(std::string pattern) {
 }
 
 Finder find_regex(const std::string& pattern) {
+  if (Finder scanner = find_scanner(pattern)) return scanner;
   return [regex = Regex(pattern)](std::string_view text, const Regex::OnMatch& on_match) {
     regex.each_match(text, on_match);
   };

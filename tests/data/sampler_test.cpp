@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "core/json.h"
+#include "core/rng.h"
 #include "tests/data/support.h"
 
 namespace qtrain {
@@ -70,6 +71,28 @@ TEST(Sampler, SequentialKeepsTheFilesOrder) {
   EXPECT_EQ(epoch_order(lengths, 4, {.sampling = sampling_named("sequential")}), counted(3));
   EXPECT_TRUE(epoch_order({}, 0, {.sampling = Sampling::group_by_length}).empty());
   test::error_of(ErrorKind::usage, [] { sampling_named("shuffled"); });
+}
+
+TEST(SamplerProperties, GroupingByLengthKeepsEveryRowAndSortsWithinMegabatches) {
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    const auto draw = philox(seed, 5, 0);
+    const std::int64_t n = draw[0] % 700, group = 1 + draw[1] % 20;
+    std::vector<std::int64_t> lengths;
+    for (std::int64_t i = 0; i < n; ++i)
+      lengths.push_back(philox(seed, 6, static_cast<std::uint64_t>(i))[0] % (1 + draw[2] % 100));
+    auto order = epoch_order(lengths, 2, {.sampling = Sampling::group_by_length, .seed = seed, .group = group});
+    const auto length_at = [&](std::int64_t i) {
+      return lengths[static_cast<std::size_t>(order[static_cast<std::size_t>(i)])];
+    };
+    if (n > 0) EXPECT_EQ(length_at(0), *std::max_element(lengths.begin(), lengths.end())) << seed;
+    // But for the row that made place for the longest one, lengths fall within each megabatch.
+    const std::int64_t megabatch = group * std::max<std::int64_t>(std::min<std::int64_t>(n / (4 * group), 50), 1);
+    int rises = 0;
+    for (std::int64_t i = 1; i < n; ++i) rises += i % megabatch != 0 && length_at(i) > length_at(i - 1);
+    EXPECT_LE(rises, 2) << seed;
+    std::sort(order.begin(), order.end());
+    EXPECT_EQ(order, counted(n)) << seed;
+  }
 }
 
 }  // namespace

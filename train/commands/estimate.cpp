@@ -108,7 +108,7 @@ int run_estimate(const Arguments& args) {
   anywhere.value.run.device = DeviceChoice::automatic;  // the device need not be here
   require_supported(anywhere);
   const Price price{args.number("price_per_hour")};
-  const Estimate e = estimate_run(config, options_of(args));
+  const Estimate e = estimate_run(config, options_of(args), args.log());
   if (args.json()) {
     args.log().result(dump_json(json_of(e, price), 2));
   } else {
