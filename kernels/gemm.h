@@ -1,25 +1,56 @@
 #pragma once
+#include <array>
+#include <vector>
+
 #include "kernels/dispatch.h"
 
 namespace qtrain::ops {
 
 enum class Transpose : std::uint8_t { no, yes };
 
-/// C [M, N] = or += alpha * op(A) [M, K] · op(B) [K, N] + bias [N].
-/// A and B: f64 both, or any mix of f32 and bf16 (CUDA: and f16), rank 2; `transpose_a` says that A is stored [K, M],
-/// and B alike [N, K]. C: f64, f32 or a 16-bit type. The result depends on shapes and values only, never on the number
-/// of threads. Multiplies in ctx.matmul(); on a processor where bf16 products are not faster (see kernels/cpu/isa.h)
-/// and for a few rows (M <= 8 with a transposed B) MatmulPrecision::bf16 computes in f32 without rounding the operands.
-/// K = 0 gives alpha-free zeros (plus bias).
+/// A product op(A) [M, K] · op(B) [K, N]. `transpose_a` says that A is stored [K, M], and B alike [N, K]. A stride is
+/// the distance between rows, in elements, of a matrix that is some columns of a wider one; 0: its own width.
+struct Factors {
+  ConstTensor a, b;
+  Transpose transpose_a = Transpose::no, transpose_b = Transpose::no;
+  std::int64_t a_stride = 0, b_stride = 0;
+
+  bool present() const { return a.shape.rank > 0; }
+  std::int64_t rows() const { return a.shape[transpose_a == Transpose::yes ? 1 : 0]; }
+  std::int64_t columns() const { return b.shape[transpose_b == Transpose::yes ? 0 : 1]; }
+  std::int64_t depth() const { return a.shape[transpose_a == Transpose::yes ? 0 : 1]; }
+};
+
+/// C [M, N] = or += alpha * (op(A) · op(B) + every product in `added`) + bias [N]. The operands are as in Factors.
+/// A and B: f64 all, or any mix of f32 and bf16 (CUDA: and f16), rank 2. C: f64, f32 or a 16-bit type. The result
+/// depends on shapes and values only, never on the number of threads. Multiplies in ctx.matmul(); on a processor where
+/// bf16 products are not faster (see kernels/cpu/isa.h) and for a few rows (M <= 8 with a transposed B)
+/// MatmulPrecision::bf16 computes in f32 without rounding the operands. K = 0 gives alpha-free zeros (plus bias).
 struct Gemm {
   Sink c;
   ConstTensor a, b;
   Transpose transpose_a = Transpose::no, transpose_b = Transpose::no;
   double alpha = 1;
   ConstTensor bias = {};
+  std::int64_t a_stride = 0, b_stride = 0, c_stride = 0;
+  /// More products, or none, for the same sums: one pass over C instead of several.
+  std::array<Factors, 3> added = {};
+
+  Factors first() const { return {a, b, transpose_a, transpose_b, a_stride, b_stride}; }
 };
+/// Elements between rows of a matrix whose stride is given as in Factors.
+inline std::int64_t row_step(const ConstTensor& matrix, std::int64_t stride) {
+  return stride == 0 ? matrix.shape[1] : stride;
+}
+/// Elements from the first of such a matrix to its last.
+inline std::int64_t stretch(const ConstTensor& matrix, std::int64_t stride) {
+  const Shape& s = matrix.shape;
+  return s.numel() == 0 ? 0 : (s[0] - 1) * row_step(matrix, stride) + s[1];
+}
+/// The same as one product after the other, each adding to the one before.
+std::vector<Gemm> one_by_one(const Gemm& g);
 void run_cpu(Ctx&, const Gemm&);
-void run_cuda(Ctx&, const Gemm&);
+void run_cuda(Ctx&, const Gemm&);  ///< of one product
 
 /// The most bytes of A, of B and of biases that the products of a model convert at a time. A GPU multiplies operands of
 /// one type and adds biases of the result's; others are converted first, in memory of their own.
@@ -52,15 +83,6 @@ inline DType gemm_operand_type(MatmulPrecision matmul, DType a, DType b) {
   }
 }
 
-inline void gemm(Ctx& ctx, const Gemm& g) {
-  if (!g.c.wanted()) return;
-  check(g.a.shape.rank == 2 && g.b.shape.rank == 2 && g.c.t.shape.rank == 2, "gemm: operands are matrices");
-  const int ka = g.transpose_a == Transpose::yes ? 0 : 1, kb = g.transpose_b == Transpose::yes ? 1 : 0;
-  check(g.a.shape[ka] == g.b.shape[kb], "gemm: inner dimensions differ");
-  check(g.c.t.shape[0] == g.a.shape[1 - ka] && g.c.t.shape[1] == g.b.shape[1 - kb], "gemm: result has another shape");
-  check(!g.bias || g.bias.numel() == g.c.t.shape[1], "gemm: bias has another length");
-  if (g.c.t.numel() == 0) return;
-  dispatch(ctx, g);
-}
+void gemm(Ctx& ctx, const Gemm& g);
 
 }  // namespace qtrain::ops

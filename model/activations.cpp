@@ -7,13 +7,15 @@ namespace {
 
 constexpr SlotSet kResidual{Slot::x, Slot::proj, Slot::mid, Slot::down, Slot::out};
 constexpr SlotSet kStatistics{Slot::rms1, Slot::rms2, Slot::q_rms, Slot::k_rms, Slot::lse};
-constexpr SlotSet kLora{Slot::lora_q,    Slot::lora_k,  Slot::lora_v,   Slot::lora_o,
-                        Slot::lora_gate, Slot::lora_up, Slot::lora_down};
+constexpr SlotSet kLora{Slot::lora_qkv, Slot::lora_o, Slot::lora_gate_up, Slot::lora_down};
 
 Shape slot_shape(Slot slot, const ActivationPlan& plan, std::int64_t tokens) {
   const ModelConfig& c = *plan.config;
-  if (kLora.has(slot)) return {tokens, plan.lora_rank};
   switch (slot) {
+    case Slot::lora_qkv: return {tokens, plan.lora_ranks.qkv};
+    case Slot::lora_o: return {tokens, plan.lora_ranks.o};
+    case Slot::lora_gate_up: return {tokens, plan.lora_ranks.gate_up};
+    case Slot::lora_down: return {tokens, plan.lora_ranks.down};
     case Slot::rms1:
     case Slot::rms2: return {tokens};
     case Slot::q_rms: return {c.qk_norm ? tokens : 0, c.heads};
@@ -147,9 +149,9 @@ Activations lay_out_activations(ActivationArenas& arenas, const ActivationPlan& 
   if (pass == Pass::train && plan.inputs == BlockInputs::host)
     for (std::int64_t l = 0; l < c.layers; l += plan.recompute.group)
       a.host_inputs.push_back(arenas.pinned.take(plan.dtype, {size.tokens, c.hidden_size}));
-  if (plan.lora_rank > 0) {
+  if (const std::int64_t ranks = plan.lora_ranks.most(); ranks > 0) {
     const std::int64_t widest = std::max({c.hidden_size, c.intermediate_size, c.heads * c.head_dim});
-    a.scratch = arena.take(plan.dtype, {projection_scratch(size.tokens, widest, plan.lora_rank, plan.lora_dropout)});
+    a.scratch = arena.take(plan.dtype, {projection_scratch(size.tokens, widest, ranks, plan.lora_dropout)});
   }
   if (plan.dense.elements > 0) a.dense = arena.take(plan.dense.dtype, {plan.dense.elements});
   if (pass == Pass::train) b.add_grads(a);

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -41,11 +42,18 @@ struct DenseWeight {
   DType dtype = DType::f32;
 };
 
+/// Ranks of the adapters in a block, for the layers that read one input in sum; the most of any block.
+struct LoraRanks {
+  std::int64_t qkv = 0, o = 0, gate_up = 0, down = 0;
+
+  std::int64_t most() const { return std::max({qkv, o, gate_up, down}); }
+};
+
 /// Everything that decides the layout of activations besides the batch.
 struct ActivationPlan {
   const ModelConfig* config;
-  DType dtype;                 ///< f32, bf16, f16, or f64 in gradient checks; statistics have at least f32
-  std::int64_t lora_rank = 0;  ///< the highest; 0 without an adapter
+  DType dtype;  ///< f32, bf16, f16, or f64 in gradient checks; statistics have at least f32
+  LoraRanks lora_ranks = {};
   double lora_dropout = 0;
   RecomputePlan recompute;
   BlockInputs inputs = BlockInputs::device;

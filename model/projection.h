@@ -1,18 +1,20 @@
 #pragma once
 #include <optional>
 #include <variant>
+#include <vector>
 
 #include "kernels/quantise.h"
 
 namespace qtrain {
 
-/// A low-rank adapter of a linear layer: y += scale * B (A dropout(x)); A [r, in], B [out, r].
+/// A low-rank adapter of a linear layer: y += scale * B (A dropout(x)); A [r, in], B [out, r]. Layers that read the
+/// same input see the same dropout, that of the first stream among them.
 struct LoraWeights {
   ConstTensor a = {}, b = {};
   Sink da = discard(), db = discard();
   double scale = 1;
   double dropout = 0;
-  std::uint64_t stream = 0;  ///< of the dropout mask; one for each layer and projection
+  std::uint64_t stream = 0;  ///< of the dropout mask
 
   bool present() const { return a.shape.rank == 2; }
 };
@@ -36,28 +38,38 @@ struct Projection {
   bool trains() const { return dweight.wanted() || dbias.wanted() || lora.da.wanted(); }
 };
 
+/// The layers that read one input. The products A x of their adapters lie side by side, R columns in all; those of
+/// adapters whose A lie one below the other in memory are one product.
 struct ProjectionForward {
-  Tensor y;       ///< [T, out]
-  Tensor lora_x;  ///< [T, at least r]: A dropout(x) in its first T r elements, kept for the gradient; unused without an
-                  ///< adapter
-  ConstTensor x;  ///< [T, in]
-  Tensor scratch;  ///< bytes for dropped inputs and gradients of lora_x
+  struct Layer {
+    const Projection& layer;
+    Tensor y;  ///< [T, out]
+  };
+  std::vector<Layer> layers;
+  Tensor lora_x;   ///< [T, at least R]: scale * A dropout(x) in its first T R elements, kept for the gradient
+  ConstTensor x;   ///< [T, in]
+  Tensor scratch;  ///< for dropped inputs and gradients of lora_x
   ConstTensor dropout_seed = {};
   Tensor dense = {};  ///< at least out * in elements, for a quantised weight
 };
 struct ProjectionBackward {
+  struct Layer {
+    const Projection& layer;
+    ConstTensor dy;
+  };
+  std::vector<Layer> layers;
   Sink dx;
-  ConstTensor dy, x, lora_x;
+  ConstTensor x, lora_x;
   Tensor scratch;
   ConstTensor dropout_seed = {};
   Tensor dense = {};
 };
 
-void project(Ctx& ctx, const Projection& p, const ProjectionForward& f);
-/// dx and every wanted weight gradient, each from one read of dy per product.
-void project_grad(Ctx& ctx, const Projection& p, const ProjectionBackward& b);
+void project(Ctx& ctx, const ProjectionForward& f);
+/// dx and every wanted weight gradient.
+void project_grad(Ctx& ctx, const ProjectionBackward& b);
 
-/// Scratch elements that either call needs for T tokens of a layer with `in` inputs and adapter rank r.
-std::int64_t projection_scratch(std::int64_t tokens, std::int64_t in, std::int64_t rank, double dropout);
+/// Scratch elements that either call needs for T tokens of layers with `in` inputs and R ranks in all.
+std::int64_t projection_scratch(std::int64_t tokens, std::int64_t in, std::int64_t ranks, double dropout);
 
 }  // namespace qtrain

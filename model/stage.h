@@ -34,12 +34,9 @@ enum class Slot {
   act,
   down,
   out,
-  lora_q,
-  lora_k,
-  lora_v,
+  lora_qkv,
   lora_o,
-  lora_gate,
-  lora_up,
+  lora_gate_up,
   lora_down,
   count
 };

@@ -40,34 +40,39 @@ inline constexpr Stage norm_stage{
                                      .inv_rms = r.s[Rms]});
         }};
 
-/// Out = In · W^T + bias (+ adapter). Lora holds the adapter's A·x.
-template <Slot In, Slot Out, Slot Lora, Projection BlockWeights::*Weight>
+/// A layer of a linear stage, and where its result goes.
+template <Slot Out, Projection BlockWeights::*Weight>
+struct Linear {
+  static const Projection& of(const BlockWeights& w) { return w.*Weight; }
+  static constexpr Slot kOut = Out;
+};
+
+/// Out = In · W^T + bias (+ adapter) for each of the layers. Lora holds the adapters' A·x.
+template <Slot In, Slot Lora, class... Layer>
 inline constexpr Stage linear_stage{.name = "linear",
                                     .reads = {In},
-                                    .writes = {Out, Lora},
+                                    .writes = {Layer::kOut..., Lora},
                                     .adjoint_reads = {},
                                     .weight_reads = {In, Lora},
-                                    .trains = [](const BlockWeights& w) { return (w.*Weight).trains(); },
+                                    .trains = [](const BlockWeights& w) { return (Layer::of(w).trains() || ...); },
                                     .forward =
                                         [](BlockRun& r) {
-                                          project(r.ctx, r.w.*Weight,
-                                                  {.y = r.s[Out],
-                                                   .lora_x = r.s[Lora],
-                                                   .x = r.s[In],
-                                                   .scratch = r.scratch,
-                                                   .dropout_seed = r.tokens.dropout_seed,
-                                                   .dense = r.dense});
+                                          project(r.ctx, {.layers = {{Layer::of(r.w), r.s[Layer::kOut]}...},
+                                                          .lora_x = r.s[Lora],
+                                                          .x = r.s[In],
+                                                          .scratch = r.scratch,
+                                                          .dropout_seed = r.tokens.dropout_seed,
+                                                          .dense = r.dense});
                                         },
                                     .backward =
                                         [](BlockRun& r) {
-                                          project_grad(r.ctx, r.w.*Weight,
-                                                       {.dx = r.grad(In),
-                                                        .dy = r.d[Out],
-                                                        .x = r.s[In],
-                                                        .lora_x = r.s[Lora],
-                                                        .scratch = r.scratch,
-                                                        .dropout_seed = r.tokens.dropout_seed,
-                                                        .dense = r.dense});
+                                          project_grad(r.ctx, {.layers = {{Layer::of(r.w), r.d[Layer::kOut]}...},
+                                                               .dx = r.grad(In),
+                                                               .x = r.s[In],
+                                                               .lora_x = r.s[Lora],
+                                                               .scratch = r.scratch,
+                                                               .dropout_seed = r.tokens.dropout_seed,
+                                                               .dense = r.dense});
                                         }};
 
 inline Tensor as_heads(Tensor t, std::int64_t head_dim) {
@@ -210,19 +215,17 @@ inline constexpr Stage add_stage{
 template <const Stage& Attention>
 inline constexpr Stage kDecoderBlock[] = {
     norm_stage<x, norm1, rms1, &BlockWeights::norm1>,
-    linear_stage<norm1, q, lora_q, &BlockWeights::q>,
-    linear_stage<norm1, k, lora_k, &BlockWeights::k>,
-    linear_stage<norm1, v, lora_v, &BlockWeights::v>,
+    linear_stage<norm1, lora_qkv, Linear<q, &BlockWeights::q>, Linear<k, &BlockWeights::k>,
+                 Linear<v, &BlockWeights::v>>,
     rope_stage<q, q_rot, q_rms, &BlockWeights::q_norm>,
     rope_stage<k, k_rot, k_rms, &BlockWeights::k_norm>,
     Attention,
-    linear_stage<att, proj, lora_o, &BlockWeights::o>,
+    linear_stage<att, lora_o, Linear<proj, &BlockWeights::o>>,
     add_stage<x, proj, mid>,
     norm_stage<mid, norm2, rms2, &BlockWeights::norm2>,
-    linear_stage<norm2, gate, lora_gate, &BlockWeights::gate>,
-    linear_stage<norm2, up, lora_up, &BlockWeights::up>,
+    linear_stage<norm2, lora_gate_up, Linear<gate, &BlockWeights::gate>, Linear<up, &BlockWeights::up>>,
     swiglu_stage,
-    linear_stage<act, down, lora_down, &BlockWeights::down>,
+    linear_stage<act, lora_down, Linear<down, &BlockWeights::down>>,
     add_stage<mid, down, out>,
 };
 

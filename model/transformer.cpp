@@ -87,7 +87,7 @@ void Transformer::recompute_with(const RecomputeChoice& choice) {
 ActivationPlan Transformer::activation_plan() const {
   return {.config = &options_.config,
           .dtype = options_.activation_dtype,
-          .lora_rank = options_.lora ? options_.lora->largest_rank() : 0,
+          .lora_ranks = lora_ranks(),
           .lora_dropout = options_.lora ? options_.lora->dropout : 0,
           .recompute = recompute_,
           .inputs = options_.block_inputs,
@@ -122,6 +122,8 @@ ops::GemmMemory Transformer::product_memory(const std::vector<PlannedPass>& pass
       const bool operand = p.spec.shape.rank == 2 || p.spec.name.ends_with(".bias");
       if (operand) most = std::max(most, static_cast<std::size_t>(p.spec.shape.numel()) * size_of(type));
     }
+  if (type != DType::f32 && type != DType::f64)
+    memory.converted_b = std::max(memory.converted_b, static_cast<std::size_t>(largest_stack()) * size_of(type));
   const HeadChunk chunk = plan_head_chunk(activation_plan(), Pass::train);
   if (chunk.logits == type) return memory;
   for (const PlannedPass& p : passes)

@@ -137,6 +137,9 @@ class Transformer {
     Param* copy = nullptr;                       ///< of it
     double scale = 1;                            ///< of the adapter
     std::uint64_t stream = 0;
+
+    Shape shape() const { return quantised ? quantised->shape() : weight->spec.shape; }
+    std::int64_t rank() const { return a ? a->spec.shape[0] : 0; }
   };
   struct BlockParams {
     Param *norm1 = nullptr, *norm2 = nullptr, *q_norm = nullptr, *k_norm = nullptr;
@@ -148,7 +151,9 @@ class Transformer {
   void declare_block(std::int64_t layer);
   void initialise_quantised(Ctx& ctx, std::uint64_t seed);
   ProjectionParams declare_linear(std::int64_t layer, int which, Shape shape, bool bias);
-  void declare_adapter(ProjectionParams& p, const std::string& module, Shape shape);
+  void declare_adapters(std::int64_t layer, BlockParams& block);
+  LoraRanks lora_ranks() const;
+  std::int64_t largest_stack() const;
   BlockWeights acquire(std::int64_t layer) const;
   BlockWeights widest_training() const;
   Projection acquire_linear(const ProjectionParams& p) const;

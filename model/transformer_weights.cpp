@@ -8,13 +8,23 @@
 namespace qtrain {
 namespace {
 
-enum Linear : std::uint8_t { kQ, kK, kV, kO, kGate, kUp, kDown };
+enum Which : std::uint8_t { kQ, kK, kV, kO, kGate, kUp, kDown };
+/// Layers that read the same input.
+struct Group {
+  int first, count;
+
+  int end() const { return first + count; }
+};
+constexpr Group kGroups[] = {{kQ, 3}, {kO, 1}, {kGate, 2}, {kDown, 1}};
 
 Sink sink_of(const Param* p) {
   return p ? p->grad_sink() : discard();
 }
 ConstTensor value_of(const Param* p) {
   return p ? ConstTensor(p->value) : ConstTensor{};
+}
+std::string module_name(std::int64_t layer, int which) {
+  return fmt::format("model.layers.{}.{}", layer, kLinearNames[which]);
 }
 NormWeight norm_of(const Param* p) {
   return {.weight = value_of(p), .grad = sink_of(p)};
@@ -45,27 +55,60 @@ Param* Transformer::declare_vector(const std::string& name, std::int64_t size, I
                             .decay = Decay::no});
 }
 
-void Transformer::declare_adapter(ProjectionParams& p, const std::string& module, Shape shape) {
-  const std::int64_t r = options_.lora->rank_of(module);
-  const std::string prefix = "base_model.model." + module;
-  p.scale = options_.lora->scale_of(module);
+// Of layers that read the same input, first all A and then all B, so that each kind is one matrix in memory.
+void Transformer::declare_adapters(std::int64_t layer, BlockParams& block) {
+  const LoraConfig& lora = *options_.lora;
   const DType dtype = options_.activation_dtype == DType::f64 ? DType::f64 : DType::f32;
-  // Kaiming uniform with a = sqrt(5), as PEFT: bound 1 / sqrt(in).
-  const Init init{Init::Kind::uniform, 1 / std::sqrt(static_cast<double>(shape[1]))};
-  p.a = &adapter_.declare({.name = prefix + ".lora_A.weight",
-                           .shape = {r, shape[1]},
-                           .dtype = dtype,
-                           .init = init,
-                           .update = options_.adapter});
-  p.b = &adapter_.declare({.name = prefix + ".lora_B.weight",
-                           .shape = {shape[0], r},
-                           .dtype = dtype,
-                           .init = {},
-                           .update = options_.adapter});
+  const auto declare = [&](const std::string& module, const char* part, Shape shape, Init init) {
+    return &adapter_.declare({.name = "base_model.model." + module + part,
+                              .shape = shape,
+                              .dtype = dtype,
+                              .init = init,
+                              .update = options_.adapter});
+  };
+  const auto declare_part = [&](const char* part, int i) {
+    const std::string module = module_name(layer, i);
+    ProjectionParams& p = block.linear[i];
+    if (!is_target(lora, module)) return;
+    const std::int64_t r = lora.rank_of(module), in = p.shape()[1];
+    p.scale = lora.scale_of(module);
+    // Kaiming uniform with a = sqrt(5), as PEFT: bound 1 / sqrt(in).
+    if (!p.a)
+      p.a = declare(module, part, {r, in}, {Init::Kind::uniform, 1 / std::sqrt(static_cast<double>(in))});
+    else
+      p.b = declare(module, part, {p.shape()[0], r}, {});
+  };
+  for (const Group& group : kGroups)
+    for (const char* part : {".lora_A.weight", ".lora_B.weight"})
+      for (int i = group.first; i < group.end(); ++i) declare_part(part, i);
+}
+
+LoraRanks Transformer::lora_ranks() const {
+  std::int64_t most[std::size(kGroups)] = {};
+  for (const BlockParams& block : blocks_)
+    for (std::size_t g = 0; g < std::size(kGroups); ++g) {
+      std::int64_t ranks = 0;
+      for (int i = kGroups[g].first; i < kGroups[g].end(); ++i) ranks += block.linear[i].rank();
+      most[g] = std::max(most[g], ranks);
+    }
+  return {.qkv = most[0], .o = most[1], .gate_up = most[2], .down = most[3]};
+}
+
+// Elements of the A of adapters that read one input, which are one operand.
+std::int64_t Transformer::largest_stack() const {
+  std::int64_t most = 0;
+  for (const BlockParams& block : blocks_)
+    for (const Group& group : kGroups) {
+      std::int64_t elements = 0;
+      for (int i = group.first; i < group.end(); ++i)
+        if (const Param* a = block.linear[i].a) elements += a->spec.shape.numel();
+      most = std::max(most, elements);
+    }
+  return most;
 }
 
 Transformer::ProjectionParams Transformer::declare_linear(std::int64_t layer, int which, Shape shape, bool bias) {
-  const std::string module = fmt::format("model.layers.{}.{}", layer, kLinearNames[which]);
+  const std::string module = module_name(layer, which);
   ProjectionParams p;
   if (options_.quantisation && !options_.quantisation->bnb.skips(module))
     p.quantised = &quantised_.emplace_back(weights_, module + ".weight", shape, *options_.quantisation);
@@ -73,7 +116,6 @@ Transformer::ProjectionParams Transformer::declare_linear(std::int64_t layer, in
     p.weight = declare_weight(module + ".weight", shape, {Init::Kind::normal, options_.config.initializer_range});
   if (bias) p.bias = declare_vector(module + ".bias", shape[0], {Init::Kind::zeros, 0});
   p.stream = static_cast<std::uint64_t>(layer * 7 + which);
-  if (options_.lora && is_target(*options_.lora, module)) declare_adapter(p, module, shape);
   return p;
 }
 
@@ -97,6 +139,7 @@ void Transformer::declare_block(std::int64_t layer) {
   b.linear[kGate] = declare_linear(layer, kGate, {inner, hidden}, c.mlp_bias);
   b.linear[kUp] = declare_linear(layer, kUp, {inner, hidden}, c.mlp_bias);
   b.linear[kDown] = declare_linear(layer, kDown, {hidden, inner}, c.mlp_bias);
+  if (options_.lora) declare_adapters(layer, b);
   blocks_.push_back(b);
 }
 
@@ -160,8 +203,7 @@ bool Transformer::is_quantised_part(const Param& p) const {
 std::int64_t Transformer::linear_parameters() const {
   std::int64_t n = 0;
   for (const BlockParams& block : blocks_)
-    for (const ProjectionParams& p : block.linear)
-      n += (p.quantised ? p.quantised->shape() : p.weight->spec.shape).numel();
+    for (const ProjectionParams& p : block.linear) n += p.shape().numel();
   return n;
 }
 

@@ -48,7 +48,6 @@ const TileKernel kTileAvx2{.mr = kRows,
                            .k_group = 1,
                            .k_block = 640,
                            .strip = 48,
-                           .resident = Resident::rows,
                            .run = {multiply<1>, multiply<2>, nullptr}};
 
 }  // namespace qtrain::ops

@@ -48,7 +48,6 @@ const TileKernel kTileAvx512{.mr = kRows,
                              .k_group = 1,
                              .k_block = 768,
                              .strip = 96,
-                             .resident = Resident::rows,
                              .run = {multiply<1>, multiply<2>, multiply<3>}};
 
 }  // namespace qtrain::ops

@@ -48,7 +48,6 @@ const TileKernel kTileAvx512Bf16{.mr = kRows,
                                  .k_group = 2,
                                  .k_block = 1536,
                                  .strip = 96,
-                                 .resident = Resident::rows,
                                  .run = {multiply<1>, multiply<2>, multiply<3>}};
 
 }  // namespace qtrain::ops

@@ -27,12 +27,29 @@ struct Cut {
   Piece at(std::int64_t i) const { return {i * size, std::min(size, n - i * size)}; }
 };
 
-/// Where the row operand of the product is read: in place, or packed panel by panel.
-enum class RowSource : std::uint8_t { in_place, packed };
+/// Where the row operands of the product are read: in place, or packed panel by panel.
+enum class RowSource : std::uint8_t {
+  in_place,
+  packed,       ///< all at once, for all strips
+  packed_late,  ///< a panel before it is multiplied, where there is one strip only
+};
+
+/// One of the products whose sum is computed: its k are [first, first + depth) of those of the whole sum.
+struct Term {
+  Operand a, b;
+  std::int64_t first;
+};
+/// The part of a term that lies in a piece of k, and where it begins in the panels of that piece.
+struct Segment {
+  const Term* term;
+  Piece k;
+  std::int64_t group;
+};
 
 /// C is computed in blocks; a block sums over the pieces of k in order, its f32 tiles kept between the pieces. A task
 /// takes a strip of columns, packs it for the current piece of k, and multiplies it with a group of rows. Rows are read
-/// where they lie if they are f32 with k running fastest; otherwise they are packed first, once for all strips.
+/// where they lie if they are f32 with k running fastest; otherwise they are packed first, once for all strips. The k
+/// of several products follow each other, each from a whole group of k on.
 /// Workspace of worker 0: packed rows, tiles; of every worker: its strip, at the end.
 class Blocked {
  public:
@@ -40,24 +57,24 @@ class Blocked {
       : ctx_(ctx),
         g_(g),
         kernel_(tile_kernel(ctx.matmul())),
-        a_(rows_of(g)),
-        b_(columns_of(g)),
         finish_(finish_tile_for(g)),
-        source_(kernel_.k_group == 1 && a_.dtype == DType::f32 && a_.k_stride == 1 ? RowSource::in_place
-                                                                                   : RowSource::packed),
-        depth_(a_.k, kernel_.k_block, 8),
-        rows_(a_.lanes, most_rows(), kernel_.mr),
-        columns_(b_.lanes, most_columns(), kernel_.nr) {
+        total_depth_(add_terms()),
+        source_(source_of_rows()),
+        depth_(total_depth_, kernel_.k_block + kernel_.k_block / 16, 8),
+        rows_(g.c.t.shape[0], most_rows(), kernel_.mr),
+        columns_(g.c.t.shape[1], most_columns(), kernel_.nr) {
     std::byte* space = ctx.workspace(0).data();
     packed_rows_ = space;
-    tiles_ = reinterpret_cast<float*>(space + (source_ == RowSource::packed ? kRowBytes : 0));
+    tiles_ = reinterpret_cast<float*>(space + (source_ == RowSource::in_place ? 0 : kRowBytes));
+    if (source_ == RowSource::packed && depth_.count() == 1 && g.c.t.shape[1] <= kernel_.nr)
+      source_ = RowSource::packed_late;
   }
 
   void run() {
     for (std::int64_t i = 0; i < rows_.count(); ++i)
       for (std::int64_t j = 0; j < columns_.count(); ++j)
         for (std::int64_t k = 0; k < depth_.count(); ++k) {
-          block_ = {rows_.at(i), columns_.at(j), depth_.at(k), k == 0, k + 1 == depth_.count()};
+          block_ = {rows_.at(i), columns_.at(j), segments_of(depth_.at(k)), k == 0, k + 1 == depth_.count()};
           const bool rows_are_there = depth_.count() == 1 && j > 0;
           if (source_ == RowSource::packed && !rows_are_there) pack_rows();
           multiply();
@@ -68,12 +85,45 @@ class Blocked {
   static constexpr std::int64_t kMiB = 1 << 20;
   static constexpr std::int64_t kRowBytes = 3 * kMiB / 2, kStripBytes = kMiB;
   static constexpr std::int64_t kTileBytes = static_cast<std::int64_t>(Ctx::kWorkspaceBytes) - kRowBytes - kStripBytes;
-  static constexpr std::int64_t kTasks = 24, kFewestRows = 192;
+  static constexpr std::int64_t kTasksPerThread = 2, kFewestRows = 64;
 
   struct Block {
-    Piece rows, columns, k;
+    Piece rows, columns;
+    std::vector<Segment> segments;
     bool first, last;
   };
+
+  /// The depth of the whole sum.
+  std::int64_t add_terms() {
+    std::int64_t depth = 0;
+    const auto add = [&](const Factors& f) {
+      terms_.push_back({rows_of(f), columns_of(f), depth});
+      depth += round_up(f.depth(), kernel_.k_group);
+    };
+    add(g_.first());
+    for (const Factors& f : g_.added)
+      if (f.present()) add(f);
+    return depth;
+  }
+  RowSource source_of_rows() const {
+    const bool in_place = kernel_.k_group == 1 && std::all_of(terms_.begin(), terms_.end(), [](const Term& t) {
+                            return t.a.dtype == DType::f32 && t.a.k_stride == 1;
+                          });
+    return in_place ? RowSource::in_place : RowSource::packed;
+  }
+  /// Of a sum without any k, a segment without any.
+  std::vector<Segment> segments_of(const Piece& piece) const {
+    std::vector<Segment> segments;
+    std::int64_t group = 0;
+    for (const Term& term : terms_) {
+      const std::int64_t begin = std::max(piece.begin - term.first, std::int64_t{0});
+      const std::int64_t size = std::min(piece.begin + piece.size - term.first, term.a.k) - begin;
+      if (size <= 0 && total_depth_ > 0) continue;
+      segments.push_back({&term, {begin, size}, group});
+      group += ceil_div(size, kernel_.k_group);
+    }
+    return segments;
+  }
 
   /// Bytes between panels of `width` lanes: 64 more than the panel, which packing may write over.
   std::int64_t stride(int width) const {
@@ -86,94 +136,143 @@ class Blocked {
     return source_ == RowSource::in_place ? most : std::min(most, kRowBytes / stride(kernel_.mr) * kernel_.mr);
   }
   std::int64_t most_columns() const {
-    if (depth_.count() == 1) return b_.lanes;
+    if (depth_.count() == 1) return g_.c.t.shape[1];
     return kTileBytes / (rows_.size * std::int64_t{sizeof(float)});
   }
 
+  /// Where a segment begins in a panel of `width` lanes: in bytes.
+  static std::int64_t offset(const Segment& s, int width) { return s.group * width * 4; }
+
+  void pack_row_panel(std::byte* to, std::int64_t row) const {
+    const std::int64_t count = std::min<std::int64_t>(kernel_.mr, block_.rows.size - row);
+    for (const Segment& s : block_.segments)
+      pack_panel(to + offset(s, kernel_.mr), s.term->a, {block_.rows.begin + row, count, s.k.begin, s.k.size},
+                 {kernel_.mr, kernel_.k_group});
+  }
   void pack_rows() {
     const std::int64_t panels = ceil_div(block_.rows.size, kernel_.mr);
     for_ranges(ctx_, panels, 8, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t p = begin; p < end; ++p) {
-        const std::int64_t lane = p * kernel_.mr, count = std::min<std::int64_t>(kernel_.mr, block_.rows.size - lane);
-        pack_panel(packed_rows_ + p * stride(kernel_.mr), a_,
-                   {block_.rows.begin + lane, count, block_.k.begin, block_.k.size}, {kernel_.mr, kernel_.k_group});
-      }
+      for (std::int64_t p = begin; p < end; ++p) pack_row_panel(packed_rows_ + p * stride(kernel_.mr), p * kernel_.mr);
     });
   }
 
-  /// Strips of columns times groups of rows: enough tasks for several processors, in groups that repay packing a strip.
+  /// Strips of columns, and where those are too few for the threads, groups of rows, each of which packs the strip once
+  /// more. How it is cut changes no sum.
   void multiply() {
-    const Cut strips(block_.columns.size, kernel_.strip, kernel_.nr);
-    const std::int64_t wanted = ceil_div(kTasks, strips.count());
+    const std::int64_t tasks = kTasksPerThread * ctx_.pool().size();
+    const bool narrow = ceil_div(block_.columns.size, kernel_.strip) < tasks;
+    const std::int64_t width = narrow ? round_up(kernel_.strip / 2, kernel_.nr) : kernel_.strip;
+    const Cut strips(block_.columns.size, width, kernel_.nr);
+    const std::int64_t wanted = ceil_div(tasks, strips.count());
     const std::int64_t rows = std::max(kFewestRows, ceil_div(block_.rows.size, wanted));
     const Cut groups(block_.rows.size, rows, kernel_.mr);
-    ctx_.pool().run(groups.count() * strips.count(), [&](std::int64_t task, int worker) {
-      std::byte* strip = ctx_.workspace(worker).data() + Ctx::kWorkspaceBytes - kStripBytes;
+    const std::int64_t all = groups.count() * strips.count();
+    ctx_.pool().run(all, [&](std::int64_t task, int worker) {
+      std::byte* const space = ctx_.workspace(worker).data();
+      std::byte* const strip = space + Ctx::kWorkspaceBytes - kStripBytes;
       const Piece columns = strips.at(task % strips.count()), group = groups.at(task / strips.count());
       pack_strip(strip, columns);
-      multiply_strip(strip, columns, group);
+      const std::int64_t next = task + ctx_.pool().size();  // what this thread most likely does then
+      multiply_strip({strip, space, columns, group, next < all ? strips.at(next % strips.count()) : Piece{}});
     });
   }
   void pack_strip(std::byte* strip, const Piece& columns) const {
     for (std::int64_t j = 0; j < columns.size; j += kernel_.nr, strip += stride(kernel_.nr)) {
       const std::int64_t count = std::min<std::int64_t>(kernel_.nr, columns.size - j);
       const int width = static_cast<int>(round_up(count, kernel_.lanes));
-      pack_panel(strip, b_, {block_.columns.begin + columns.begin + j, count, block_.k.begin, block_.k.size},
-                 {width, kernel_.k_group});
+      for (const Segment& s : block_.segments)
+        pack_panel(strip + offset(s, width), s.term->b,
+                   {block_.columns.begin + columns.begin + j, count, s.k.begin, s.k.size}, {width, kernel_.k_group});
     }
   }
-  /// A task's first column, current column and number of columns.
+  /// A part of a task's work, out of so many: 0 <= part < parts.
   struct Progress {
-    std::int64_t first, column, columns;
+    std::int64_t part, parts;
+
+    Piece of(std::int64_t n) const { return {n * part / parts, n * (part + 1) / parts - n * part / parts}; }
   };
-  void multiply_strip(const std::byte* strip, const Piece& columns, const Piece& group) {
-    const std::int64_t mr = kernel_.mr, nr = kernel_.nr, column_end = columns.begin + columns.size;
-    const auto tile = [&](std::int64_t row, std::int64_t column) {
-      multiply_tile(row, column, strip + (column - columns.begin) / nr * stride(kernel_.nr));
-    };
-    if (kernel_.resident == Resident::rows) {
-      for (std::int64_t row = group.begin; row < group.begin + group.size; row += mr)
-        for (std::int64_t column = columns.begin; column < column_end; column += nr) {
-          prefetch_rows(row + mr, group.begin + group.size, {columns.begin, column, columns.size});
-          tile(row, column);
-        }
-    } else {
-      for (std::int64_t column = columns.begin; column < column_end; column += nr)
-        for (std::int64_t row = group.begin; row < group.begin + group.size; row += mr) tile(row, column);
+  struct Task {
+    const std::byte* strip;
+    std::byte* row_panel;  ///< memory for one
+    Piece columns, group;
+    Piece next;  ///< columns of another task, or none
+  };
+  void multiply_strip(const Task& task) {
+    const std::int64_t mr = kernel_.mr, nr = kernel_.nr, end = task.group.begin + task.group.size;
+    const std::int64_t across = ceil_div(task.columns.size, nr), down = ceil_div(task.group.size, mr);
+    for (std::int64_t i = 0; i < down; ++i) {
+      const std::int64_t row = task.group.begin + i * mr;
+      prefetch_columns(task.next, {i, down});
+      const std::byte* rows = nullptr;
+      if (source_ == RowSource::packed) rows = packed_rows_ + row / mr * stride(kernel_.mr);
+      if (source_ == RowSource::packed_late) pack_row_panel(task.row_panel, row), rows = task.row_panel;
+      for (std::int64_t j = 0; j < across; ++j) {
+        prefetch_rows(row + mr, end, {j, across});
+        multiply_tile(row, task.columns.begin + j * nr, {rows, task.strip + j * stride(kernel_.nr)});
+      }
+    }
+  }
+
+  /// Columns that are packed next come from memory into the second cache while others are multiplied.
+  void prefetch_columns(const Piece& columns, const Progress& progress) const {
+    constexpr std::int64_t kLine = 64;
+    if (columns.size == 0) return;
+    for (const Segment& s : block_.segments) {
+      const Operand& b = s.term->b;
+      const std::int64_t element = static_cast<std::int64_t>(size_of(b.dtype));
+      const bool deep = b.k_stride == 1;
+      const std::int64_t runs = deep ? columns.size : s.k.size, length = (deep ? s.k.size : columns.size) * element;
+      const std::byte* first =
+          b.data + ((block_.columns.begin + columns.begin) * b.lane_stride + s.k.begin * b.k_stride) * element;
+      const Piece mine = progress.of(runs);
+      for (std::int64_t run = mine.begin; run < mine.begin + mine.size; ++run)
+        for (std::int64_t at = 0; at < length; at += kLine)
+          __builtin_prefetch(first + run * (deep ? b.lane_stride : b.k_stride) * element + at, 0, 2);
     }
   }
 
   /// While the tiles of one row of tiles are computed, the next rows are fetched: they may be far apart in memory,
   /// where the processor does not follow by itself.
-  void prefetch_rows(std::int64_t row, std::int64_t end, const Progress& at) const {
-    if (source_ == RowSource::packed) return;
-    const std::int64_t lines = ceil_div(block_.k.size * 4, 64), parts = ceil_div(at.columns, kernel_.nr);
-    const std::int64_t part = (at.column - at.first) / kernel_.nr,
-                       all = lines * std::min<std::int64_t>(kernel_.mr, end - row);
-    for (std::int64_t i = all * part / parts; i < all * (part + 1) / parts; ++i) {
-      const std::int64_t lane = block_.rows.begin + row + i / lines, k = block_.k.begin + i % lines * 16;
-      __builtin_prefetch(reinterpret_cast<const float*>(a_.data) + lane * a_.lane_stride + k);
+  void prefetch_rows(std::int64_t row, std::int64_t end, const Progress& progress) const {
+    if (source_ != RowSource::in_place) return;
+    const std::int64_t rows = std::min<std::int64_t>(kernel_.mr, end - row);
+    for (const Segment& s : block_.segments) {
+      const std::int64_t lines = ceil_div(s.k.size * 4, 64);
+      const Piece mine = progress.of(lines * std::max<std::int64_t>(rows, 0));
+      for (std::int64_t i = mine.begin; i < mine.begin + mine.size; ++i)
+        __builtin_prefetch(in_place(s, row + i / lines) + i % lines * 16);
     }
   }
+  const float* in_place(const Segment& s, std::int64_t row) const {
+    const Operand& a = s.term->a;
+    return reinterpret_cast<const float*>(a.data) + (block_.rows.begin + row) * a.lane_stride + s.k.begin;
+  }
 
+  struct Panels {
+    const std::byte *rows, *columns;  ///< the first only if rows are packed
+  };
   /// The tile whose upper left element is (row, column) of the block.
-  void multiply_tile(std::int64_t row, std::int64_t column, const std::byte* panel) {
+  void multiply_tile(std::int64_t row, std::int64_t column, const Panels& panels) {
     alignas(64) float once[kMostTile];
     const std::int64_t rows = std::min<std::int64_t>(kernel_.mr, block_.rows.size - row);
     const std::int64_t columns = std::min<std::int64_t>(kernel_.nr, block_.columns.size - column);
-    TileCall call{
-        .groups = ceil_div(block_.k.size, kernel_.k_group), .b = panel, .tile_row = kernel_.nr, .add = !block_.first};
-    call.tile = block_.first && block_.last ? once : tile_at(row, column);
-    if (source_ == RowSource::packed) {
-      call.a = packed_rows_ + row / kernel_.mr * stride(kernel_.mr);
-      call.a_row = 1, call.a_group = kernel_.mr, call.rows = kernel_.mr;
-    } else {
-      call.a = reinterpret_cast<const float*>(a_.data) + (block_.rows.begin + row) * a_.lane_stride + block_.k.begin;
-      call.a_row = a_.lane_stride, call.a_group = 1, call.rows = rows;
-    }
     const std::int64_t vectors = ceil_div(columns, kernel_.lanes);
-    call.b_group = vectors * kernel_.lanes;
-    kernel_.run[vectors - 1](call);
+    const auto width = static_cast<int>(vectors * kernel_.lanes);
+    TileCall call{.b_group = width, .tile_row = kernel_.nr, .add = !block_.first};
+    call.tile = block_.first && block_.last ? once : tile_at(row, column);
+    for (const Segment& s : block_.segments) {
+      call.groups = ceil_div(s.k.size, kernel_.k_group);
+      call.b = panels.columns + offset(s, width);
+      if (panels.rows) {
+        call.a = panels.rows + offset(s, kernel_.mr);
+        call.a_row = 1, call.a_group = kernel_.mr, call.rows = kernel_.mr;
+      } else {
+        call.a = in_place(s, row);
+        call.a_row = s.term->a.lane_stride, call.a_group = 1, call.rows = rows;
+      }
+      kernel_.run[vectors - 1](call);
+      call.add = true;
+    }
     if (block_.last)
       finish_(g_, {.data = call.tile,
                    .stride = kernel_.nr,
@@ -190,8 +289,9 @@ class Blocked {
   Ctx& ctx_;
   const Gemm& g_;
   const TileKernel& kernel_;
-  Operand a_, b_;
   FinishTile finish_;
+  std::vector<Term> terms_;
+  std::int64_t total_depth_;
   RowSource source_;
   Cut depth_, rows_, columns_;
   std::byte* packed_rows_;

@@ -12,7 +12,7 @@ template <class Ta, class Tb>
 struct Operands {
   const Ta* a;
   const Tb* b;
-  std::int64_t K;
+  std::int64_t K, a_step, b_step;
 };
 
 /// tile[i][j] = a_i . b_j for M rows and kColumns columns.
@@ -21,9 +21,9 @@ void dots(const Operands<Ta, Tb>& in, float* tile) {
   Vec<float> sums[M][kColumns] = {};
   simd::each<float>(in.K, [&](std::int64_t k, auto lanes) {
     Vec<float> b[kColumns];
-    for (int j = 0; j < kColumns; ++j) b[j] = simd::load<float>(in.b + j * in.K + k, lanes);
+    for (int j = 0; j < kColumns; ++j) b[j] = simd::load<float>(in.b + j * in.b_step + k, lanes);
     for (int i = 0; i < M; ++i) {
-      const Vec<float> a = simd::load<float>(in.a + i * in.K + k, lanes);
+      const Vec<float> a = simd::load<float>(in.a + i * in.a_step + k, lanes);
       for (int j = 0; j < kColumns; ++j) sums[i][j] += a * b[j];
     }
   });
@@ -34,6 +34,7 @@ void dots(const Operands<Ta, Tb>& in, float* tile) {
 template <class Ta, class Tb>
 void run(Ctx& ctx, const Gemm& g) {
   const std::int64_t M = g.c.t.shape[0], N = g.c.t.shape[1], K = g.a.shape[1];
+  const std::int64_t a_step = row_step(g.a, g.a_stride), b_step = row_step(g.b, g.b_stride);
   const auto* a = reinterpret_cast<const Ta*>(g.a.data);
   const auto* b = reinterpret_cast<const Tb*>(g.b.data);
   const FinishTile finish = finish_tile_for(g);
@@ -45,11 +46,11 @@ void run(Ctx& ctx, const Gemm& g) {
                float tile[kRows * 8] = {};
                for (std::int64_t i = 0; i < M; i += kRows) {
                  const std::int64_t rows = std::min<std::int64_t>(kRows, M - i);
-                 const Operands<Ta, Tb> in{a + i * K, b + column * K, K};
+                 const Operands<Ta, Tb> in{a + i * a_step, b + column * b_step, K, a_step, b_step};
                  if (columns < kColumns) {
                    for (std::int64_t r = 0; r < rows; ++r)
                      for (std::int64_t j = 0; j < columns; ++j)
-                       tile[r * 8 + j] = simd::dot<float>(in.a + r * K, in.b + j * K, K);
+                       tile[r * 8 + j] = simd::dot<float>(in.a + r * a_step, in.b + j * b_step, K);
                  } else if (rows == kRows) {
                    dots<kRows>(in, tile);
                  } else {

@@ -12,11 +12,11 @@ struct Tile {
 
 template <class C, class B>
 void finish_tile_as(const Gemm& g, const Tile& tile) {
-  const std::int64_t N = g.c.t.shape[1];
-  C* c = reinterpret_cast<C*>(g.c.t.data) + tile.row * N + tile.column;
+  const std::int64_t step = row_step(g.c.t, g.c_stride);
+  C* c = reinterpret_cast<C*>(g.c.t.data) + tile.row * step + tile.column;
   const B* bias = g.bias ? reinterpret_cast<const B*>(g.bias.data) + tile.column : nullptr;
   const simd::Vec<float> alpha = simd::broadcast(static_cast<float>(g.alpha));
-  for (std::int64_t i = 0; i < tile.rows; ++i, c += N) {
+  for (std::int64_t i = 0; i < tile.rows; ++i, c += step) {
     const float* from = tile.data + i * tile.stride;
     simd::each<float>(tile.columns, [&](std::int64_t j, auto lanes) {
       simd::Vec<float> v = alpha * simd::load<float>(from + j);

@@ -78,7 +78,9 @@ class Packer {
 
   void run(std::uint32_t* to) const {
     if (k_stride_ == 1) {
-      for (std::int64_t lane = 0; lane < width_; lane += 8) eight_lanes(to + lane, lane);
+      for (std::int64_t k = 0; k < depth_; k += kChunk, to += kChunk / Group * width_)
+        for (std::int64_t lane = 0; lane < width_; lane += 8)
+          eight_lanes(to + lane, {lane, k, std::min(kChunk, depth_ - k)});
     } else {
       for (std::int64_t k = 0; k < depth_; k += Group, to += width_) one_group(to, k);
     }
@@ -86,16 +88,24 @@ class Packer {
 
  private:
   static constexpr int kBlock = 8 * Group;  // values of k in a block of words
+  /// Values of k that all lanes are packed for at a time, so that lines are written while they are in the first cache.
+  static constexpr std::int64_t kChunk = 64;
+  static constexpr bool kWidens = Group == 1 && std::is_same_v<T, Bf16>;
 
-  /// Eight lanes for all k, from memory where k runs fastest. Groups are written in rising order, so that what a store
-  /// writes beyond the panel's width is overwritten by the next one.
-  void eight_lanes(std::uint32_t* to, std::int64_t lane) const {
-    const std::int64_t stride = lane_stride_, depth = depth_, width = width_;
-    const int count = static_cast<int>(std::clamp<std::int64_t>(lanes_ - lane, 0, 8));
-    const T* from = first_ + lane * stride;
+  /// Eight lanes from `lane` on, for some k.
+  struct Part {
+    std::int64_t lane, k, depth;
+  };
+  /// From memory where k runs fastest. Groups are written in rising order, so that what a store writes beyond the
+  /// panel's width is overwritten by the next one.
+  void eight_lanes(std::uint32_t* to, const Part& part) const {
+    const std::int64_t stride = lane_stride_, depth = part.depth, width = width_;
+    const int count = static_cast<int>(std::clamp<std::int64_t>(lanes_ - part.lane, 0, 8));
+    const T* from = first_ + part.lane * stride + part.k;
     std::int64_t k = 0;
     Words block[8];
     if (count == 8) {
+      if constexpr (kWidens) k = eight_lanes_in_pairs(to, from, depth), to += k * width;
       for (; k + kBlock <= depth; k += kBlock, to += 8 * width) {
 #pragma GCC unroll 8
         for (int i = 0; i < 8; ++i) block[i] = lane_words<T, Group>(from + i * stride + k, FullLanes<float>{});
@@ -110,6 +120,25 @@ class Packer {
       transpose(block);
       for (int g = 0; g < (left + Group - 1) / Group; ++g) put(to + g * width, block[g]);
     }
+  }
+  /// bf16 to f32: pairs of neighbouring k are turned as one word and come apart afterwards. Returns how many k are
+  /// done.
+  std::int64_t eight_lanes_in_pairs(std::uint32_t* to, const T* from, std::int64_t depth) const {
+    const std::int64_t stride = lane_stride_, width = width_;
+    const Words upper = _mm256_set1_epi32(static_cast<int>(0xffff0000U));
+    Words block[8];
+    std::int64_t k = 0;
+    for (; k + 16 <= depth; k += 16, to += 16 * width) {
+#pragma GCC unroll 8
+      for (int i = 0; i < 8; ++i) block[i] = _mm256_loadu_si256(reinterpret_cast<const Words*>(from + i * stride + k));
+      transpose(block);
+#pragma GCC unroll 8
+      for (int g = 0; g < 8; ++g) {
+        put(to + 2 * g * width, _mm256_slli_epi32(block[g], 16));
+        put(to + (2 * g + 1) * width, _mm256_and_si256(block[g], upper));
+      }
+    }
+    return k;
   }
   static Words words_at(const T* p, int left) {
     return left == kBlock ? lane_words<T, Group>(p, FullLanes<float>{}) : lane_words<T, Group>(p, left);
@@ -155,18 +184,16 @@ void pack_from(void* to, const Operand& from, const PanelRange& range, const Pan
 
 }  // namespace
 
-Operand rows_of(const Gemm& g) {
-  const bool turned = g.transpose_a == Transpose::yes;
-  const std::int64_t height = g.a.shape[0], width = g.a.shape[1];
-  if (turned) return {g.a.data, g.a.dtype, width, height, 1, width};
-  return {g.a.data, g.a.dtype, height, width, width, 1};
+Operand rows_of(const Factors& f) {
+  const std::int64_t height = f.a.shape[0], width = f.a.shape[1], step = row_step(f.a, f.a_stride);
+  if (f.transpose_a == Transpose::yes) return {f.a.data, f.a.dtype, width, height, 1, step};
+  return {f.a.data, f.a.dtype, height, width, step, 1};
 }
 
-Operand columns_of(const Gemm& g) {
-  const bool turned = g.transpose_b == Transpose::yes;
-  const std::int64_t height = g.b.shape[0], width = g.b.shape[1];
-  if (turned) return {g.b.data, g.b.dtype, height, width, width, 1};
-  return {g.b.data, g.b.dtype, width, height, 1, width};
+Operand columns_of(const Factors& f) {
+  const std::int64_t height = f.b.shape[0], width = f.b.shape[1], step = row_step(f.b, f.b_stride);
+  if (f.transpose_b == Transpose::yes) return {f.b.data, f.b.dtype, height, width, step, 1};
+  return {f.b.data, f.b.dtype, width, height, 1, step};
 }
 
 void pack_panel(void* to, const Operand& from, const PanelRange& range, const PanelForm& form) {

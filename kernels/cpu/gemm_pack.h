@@ -13,8 +13,8 @@ struct Operand {
   DType dtype;  // f32 or bf16
   std::int64_t lanes, k, lane_stride, k_stride;
 };
-Operand rows_of(const Gemm& g);     ///< op(A): lanes are the rows of C
-Operand columns_of(const Gemm& g);  ///< op(B): lanes are the columns of C
+Operand rows_of(const Factors& f);     ///< op(A): lanes are the rows of C
+Operand columns_of(const Factors& f);  ///< op(B): lanes are the columns of C
 
 /// Lanes [lane, lane + count) and k [k, k + depth) of an operand.
 struct PanelRange {

@@ -21,16 +21,12 @@ struct TileCall {
   bool add;
 };
 
-/// Which of the two panels stays in the level-1 cache while the other changes.
-enum class Resident : unsigned char { rows, columns };
-
 /// One way to multiply tiles. run[v - 1] makes v * lanes columns.
 struct TileKernel {
   int mr, nr, lanes;  // nr is 1 to 3 times lanes
   int k_group;
   int k_block;  // a sum over k is cut into pieces of at most this length
   int strip;    // columns a task packs: with k_block, a part of a level-2 cache
-  Resident resident;
   void (*run[3])(const TileCall&);
 };
 

@@ -145,6 +145,68 @@ TEST_P(GemmIsa, NanReachesItsRowAndColumnOnly) {
   }
 }
 
+/// A · B, the gradients of a layer with an adapter: a wide inner dimension, then narrow ones that are columns of a
+/// wider matrix, in every orientation.
+struct Sum {
+  static constexpr std::int64_t kWide = 40;  // columns of what the operands are parts of
+  std::int64_t M, N;
+  DType type = DType::f32;
+  Array a = random(type, {M, 1551}, 1), b = random(type, {N, 1551}, 2), a1 = random(type, {M, kWide}, 3),
+        b1 = random(type, {N, kWide}, 4), a2 = random(type, {21, M}, 5), b2 = random(type, {21, N}, 6);
+
+  static ConstTensor columns(Array& t, std::int64_t first, std::int64_t count) {
+    ConstTensor part = t;
+    part.data += static_cast<std::size_t>(first) * size_of(part.dtype);
+    part.shape = {t.shape()[0], count};
+    return part;
+  }
+  ops::Gemm product(Sink c) {
+    return {.c = c,
+            .a = a,
+            .b = b,
+            .transpose_b = Transpose::yes,
+            .alpha = 0.5,
+            .added = {{{.a = columns(a1, 3, 17),
+                        .b = columns(b1, 9, 17),
+                        .transpose_b = Transpose::yes,
+                        .a_stride = kWide,
+                        .b_stride = kWide},
+                       {.a = a2, .b = b2, .transpose_a = Transpose::yes}}}};
+  }
+  double want(std::int64_t i, std::int64_t j) const {
+    double sum = 0;
+    for (std::int64_t k = 0; k < 1551; ++k) sum += a.get(i * 1551 + k) * b.get(j * 1551 + k);
+    for (std::int64_t k = 0; k < 17; ++k) sum += a1.get(i * kWide + 3 + k) * b1.get(j * kWide + 9 + k);
+    for (std::int64_t k = 0; k < 21; ++k) sum += a2.get(k * M + i) * b2.get(k * N + j);
+    return 0.5 * sum;
+  }
+};
+
+TEST_P(GemmIsa, SumsOfProductsGoToColumnsOfAWiderMatrix) {
+  constexpr std::int64_t kBefore = 2, kWidth = 70;
+  for (const std::int64_t M : {3, 37})
+    for (const DType type : {DType::f32, DType::bf16}) {
+      Sum sum{.M = M, .N = 53, .type = type};
+      const Array before = random(DType::f32, {M, kWidth}, 7);
+      for (const Sink::Mode mode : {Sink::Mode::store, Sink::Mode::accumulate}) {
+        Array wide = before;
+        Tensor c = wide.tensor();
+        c.data += kBefore * sizeof(float);
+        c.shape = {M, sum.N};
+        ops::Gemm g = sum.product({c, mode});
+        g.c_stride = kWidth;
+        ops::gemm(ctx_, g);
+        for (std::int64_t i = 0; i < M * kWidth; ++i) {
+          const std::int64_t j = i % kWidth - kBefore;
+          const bool part = j >= 0 && j < sum.N;
+          if (!part) ASSERT_EQ(wide.get(i), before.get(i)) << "beside the result";
+          const double added = mode == Sink::Mode::accumulate ? before.get(i) : 0;
+          if (part) ASSERT_NEAR(wide.get(i), sum.want(i / kWidth, j) + added, 2e-4) << M << " at " << i;
+        }
+      }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Isa, GemmIsa, ::testing::Values("avx2", "avx512", "avx512_bf16"),
                          [](const auto& info) { return std::string(info.param); });
 

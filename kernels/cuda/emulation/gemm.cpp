@@ -20,10 +20,10 @@ ConstTensor on_host(ConstTensor t) {
 class WidenedProduct {
  public:
   WidenedProduct(const Gemm& g, DType operands) : product_(g) {
-    product_.a = widened(g.a, operands, a_);
-    product_.b = widened(g.b, operands, b_);
-    if (g.bias) product_.bias = widened(g.bias, g.bias.dtype, bias_);
-    if (g.c.t.dtype == DType::f16) product_.c.t = {c_from(g.c.t), DType::f32, g.c.t.shape};
+    product_.a = widened(g.a, stretch(g.a, g.a_stride), operands, a_);
+    product_.b = widened(g.b, stretch(g.b, g.b_stride), operands, b_);
+    if (g.bias) product_.bias = widened(g.bias, g.bias.numel(), g.bias.dtype, bias_);
+    if (g.c.t.dtype == DType::f16) product_.c.t = {c_from(g), DType::f32, g.c.t.shape};
   }
   void run(Ctx& ctx, const Tensor& result) {
     run_cpu(ctx, product_);
@@ -31,19 +31,20 @@ class WidenedProduct {
   }
 
  private:
-  static ConstTensor widened(ConstTensor t, DType operands, std::vector<float>& values) {
+  static ConstTensor widened(ConstTensor t, std::int64_t elements, DType operands, std::vector<float>& values) {
     if (operands != DType::f16) return t;
-    values.resize(static_cast<std::size_t>(t.numel()));
+    values.resize(static_cast<std::size_t>(elements));
     const auto round = [](auto x) { return static_cast<float>(F16(static_cast<float>(x))); };
-    const auto convert = [&]<class T>() { std::transform(t.as<T>(), t.as<T>() + t.numel(), values.begin(), round); };
+    const auto convert = [&]<class T>() { std::transform(t.as<T>(), t.as<T>() + elements, values.begin(), round); };
     if (t.dtype == DType::f16)
       convert.template operator()<F16>();
     else
       dispatch_float(t.dtype, convert);
     return {reinterpret_cast<const std::byte*>(values.data()), DType::f32, t.shape};
   }
-  std::byte* c_from(const Tensor& c) {
-    c_.assign(c.as<F16>(), c.as<F16>() + c.numel());
+  std::byte* c_from(const Gemm& g) {
+    const F16* c = g.c.t.as<F16>();
+    c_.assign(c, c + stretch(g.c.t, g.c_stride));
     return reinterpret_cast<std::byte*>(c_.data());
   }
 
@@ -81,25 +82,39 @@ void run_cuda(Ctx& ctx, const Gemm& g) {
   ctx.kept<Reserved>().check_operands(ctx.matmul(), g);
   ctx.stream().launched("gemm");
   const auto run = [&ctx, g] {
-    emulation::check_readable(g.a.data, g.a.bytes(), "gemm: the first operand");
-    emulation::check_readable(g.b.data, g.b.bytes(), "gemm: the second operand");
+    const auto each_row = [](ConstTensor t, std::int64_t stride, const auto& act) {
+      const std::size_t width = static_cast<std::size_t>(t.shape[1]) * size_of(t.dtype);
+      const std::size_t step = static_cast<std::size_t>(row_step(t, stride)) * size_of(t.dtype);
+      for (std::int64_t row = 0; row < t.shape[0]; ++row) act(t.data + static_cast<std::size_t>(row) * step, width);
+    };
+    const auto readable = [&](ConstTensor t, std::int64_t stride, std::string_view what) {
+      each_row(t, stride, [&](const std::byte* p, std::size_t n) { emulation::check_readable(p, n, what); });
+    };
+    readable(g.a, g.a_stride, "gemm: the first operand");
+    readable(g.b, g.b_stride, "gemm: the second operand");
     if (g.bias) emulation::check_readable(g.bias.data, g.bias.bytes(), "gemm: the bias");
-    if (g.c.adds()) emulation::check_readable(g.c.t.data, g.c.t.bytes(), "gemm: the result that is added to");
-    emulation::check_writable(g.c.t.data, g.c.t.bytes(), "gemm: the result");
+    if (g.c.adds()) readable(g.c.t, g.c_stride, "gemm: the result that is added to");
+    each_row(g.c.t, g.c_stride,
+             [](const std::byte* p, std::size_t n) { emulation::check_writable(p, n, "gemm: the result"); });
     Gemm host = g;
     host.a = on_host(g.a);
     host.b = on_host(g.b);
     host.bias = on_host(g.bias);
     host.c.t.device = {};
     WidenedProduct(host, gemm_operand_type(ctx.matmul(), g.a.dtype, g.b.dtype)).run(ctx, host.c.t);
-    emulation::mark(g.c.t.data, g.c.t.bytes(), emulation::State::initialised);
+    each_row(g.c.t, g.c_stride, [&](const std::byte* p, std::size_t n) {
+      emulation::mark(g.c.t.data + (p - g.c.t.data), n, emulation::State::initialised);
+    });
   };
-  const auto read = [](ConstTensor t) { return emulation::reads(t.data, t.bytes()); };
-  emulation::enqueue(ctx.stream().handle(),
-                     {.run = run,
-                      .name = "gemm",
-                      .inputs = emulation::bytes_of(g),
-                      .touches = {read(g.a), read(g.b), emulation::writes(g.c.t.data, g.c.t.bytes())}});
+  const auto touched = [](ConstTensor t, std::int64_t stride) {
+    return static_cast<std::size_t>(stretch(t, stride)) * size_of(t.dtype);
+  };
+  emulation::enqueue(ctx.stream().handle(), {.run = run,
+                                             .name = "gemm",
+                                             .inputs = emulation::bytes_of(g),
+                                             .touches = {emulation::reads(g.a.data, touched(g.a, g.a_stride)),
+                                                         emulation::reads(g.b.data, touched(g.b, g.b_stride)),
+                                                         emulation::writes(g.c.t.data, touched(g.c.t, g.c_stride))}});
 }
 
 }  // namespace qtrain::ops

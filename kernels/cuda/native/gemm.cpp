@@ -81,13 +81,18 @@ class Products {
 Gemm Products::with_converted_operands(Ctx& ctx, const Gemm& g) {
   const DType type = gemm_operand_type(ctx.matmul(), g.a.dtype, g.b.dtype);
   Gemm h = g;
-  if (g.a.dtype != type) convert(ctx, h.a, a_.take(type, g.a.shape));
-  if (g.b.dtype != type) convert(ctx, h.b, b_.take(type, g.b.shape));
+  const auto flat = [](ConstTensor t, std::int64_t stride) { return Shape(stretch(t, stride)); };
+  if (g.a.dtype != type) convert(ctx, h.a, a_.take(type, flat(g.a, g.a_stride)));
+  if (g.b.dtype != type) convert(ctx, h.b, b_.take(type, flat(g.b, g.b_stride)));
   return h;
 }
 
+/// `to` has no shape but a length: all from the first element of the operand to its last.
 void Products::convert(Ctx& ctx, ConstTensor& operand, Tensor to) {
-  copy(ctx, {.y = store(to), .x = operand});
+  ConstTensor from = operand;
+  from.shape = to.shape;
+  copy(ctx, {.y = store(to), .x = from});
+  to.shape = operand.shape;
   operand = to;
 }
 
@@ -95,6 +100,7 @@ void Products::run(Ctx& ctx, const Gemm& g) {
   Gemm h = with_converted_operands(ctx, g);
   // The library writes products of f32 in f32 only, and those of 16 bits in the same type or f32.
   const bool written = h.c.t.dtype == DType::f32 || h.c.t.dtype == h.a.dtype;
+  check(written || g.c_stride == 0, "gemm: columns of a wider result have the type of the operands or f32");
   if (!written) h.c = store(c_.take(DType::f32, g.c.t.shape));
   const DType result = h.c.t.dtype;
   if (h.bias && h.bias.dtype != result) convert(ctx, h.bias, bias_.take(result, h.bias.shape));
@@ -106,7 +112,10 @@ void Products::run(Ctx& ctx, const Gemm& g) {
 void Products::compute(Ctx& ctx, const Gemm& g) {
   const ProductKey key{.m = g.c.t.shape[0],
                        .n = g.c.t.shape[1],
-                       .k = g.a.shape[g.transpose_a == Transpose::yes ? 0 : 1],
+                       .k = g.first().depth(),
+                       .stride_a = row_step(g.a, g.a_stride),
+                       .stride_b = row_step(g.b, g.b_stride),
+                       .stride_c = row_step(g.c.t, g.c_stride),
                        .operands = g.a.dtype,
                        .result = g.c.t.dtype,
                        .transpose_a = g.transpose_a == Transpose::yes,
@@ -141,9 +150,10 @@ ProductPlan& Products::plan_for(Ctx& ctx, const ProductKey& key, const Gemm& g) 
 Tensor Products::spare_result(const Gemm& g) const {
   Tensor result = g.c.t;
   result.data = nullptr;
+  const std::size_t needed = static_cast<std::size_t>(stretch(result, g.c_stride)) * size_of(result.dtype);
   for (const Converted* converted : {&a_, &b_, &c_}) {
     const DeviceMemory& memory = converted->memory();
-    if (memory.data() == g.a.data || memory.data() == g.b.data || memory.bytes() < result.bytes()) continue;
+    if (memory.data() == g.a.data || memory.data() == g.b.data || memory.bytes() < needed) continue;
     result.data = memory.data();
     break;
   }

@@ -19,6 +19,10 @@ std::string to_string(const ProductKey& key) {
   std::string s = "m" + std::to_string(key.m) + " n" + std::to_string(key.n) + " k" + std::to_string(key.k) + " ";
   s += std::string(name_of(key.operands)) + (key.tf32 ? " tf32>" : ">") + std::string(name_of(key.result)) + " ";
   s += std::string(key.transpose_a ? "t" : "n") + (key.transpose_b ? "t" : "n");
+  const std::int64_t dense_a = key.transpose_a ? key.m : key.k, dense_b = key.transpose_b ? key.k : key.n;
+  if (key.stride_a != dense_a || key.stride_b != dense_b || key.stride_c != key.n)
+    s += " rows " + std::to_string(key.stride_a) + "/" + std::to_string(key.stride_b) + "/" +
+         std::to_string(key.stride_c);
   if (key.bias) s += " bias";
   s += key.adds ? " adds " : " stores ";
   return s + std::to_string(key.align_a) + "/" + std::to_string(key.align_b) + "/" + std::to_string(key.align_c);
@@ -36,13 +40,13 @@ ProductPlan::ProductPlan(const Blaslt& library, const ProductKey& key) : library
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(key.result));
   }
   // What lies row-major with `rows` rows of `columns` is column-major `columns` by `rows`.
-  const auto layout = [&](cublasLtMatrixLayout_t& to, DType type, std::int64_t rows, std::int64_t columns) {
-    Blaslt::verify(library_->layout_create(&to, cuda_type(type), unsigned_of(columns), unsigned_of(rows), columns),
+  const auto layout = [&](cublasLtMatrixLayout_t& to, DType type, const Shape& s, std::int64_t stride) {
+    Blaslt::verify(library_->layout_create(&to, cuda_type(type), unsigned_of(s[1]), unsigned_of(s[0]), stride),
                    "cublasLtMatrixLayoutCreate");
   };
-  layout(first_, key.operands, key.transpose_b ? key.n : key.k, key.transpose_b ? key.k : key.n);
-  layout(second_, key.operands, key.transpose_a ? key.k : key.m, key.transpose_a ? key.m : key.k);
-  layout(result_, key.result, key.m, key.n);
+  layout(first_, key.operands, key.transpose_b ? Shape(key.n, key.k) : Shape(key.k, key.n), key.stride_b);
+  layout(second_, key.operands, key.transpose_a ? Shape(key.k, key.m) : Shape(key.m, key.k), key.stride_a);
+  layout(result_, key.result, {key.m, key.n}, key.stride_c);
 }
 
 ProductPlan::~ProductPlan() {

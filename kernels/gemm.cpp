@@ -1,0 +1,45 @@
+#include "kernels/gemm.h"
+
+namespace qtrain::ops {
+namespace {
+
+void check_factors(const Factors& f, const Gemm& g) {
+  check(f.a.shape.rank == 2 && f.b.shape.rank == 2, "gemm: operands are matrices");
+  check(f.depth() == f.b.shape[f.transpose_b == Transpose::yes ? 1 : 0], "gemm: inner dimensions differ");
+  check(f.rows() == g.c.t.shape[0] && f.columns() == g.c.t.shape[1], "gemm: result has another shape");
+  check(f.a_stride == 0 || f.a_stride >= f.a.shape[1], "gemm: rows of A overlap");
+  check(f.b_stride == 0 || f.b_stride >= f.b.shape[1], "gemm: rows of B overlap");
+}
+
+}  // namespace
+
+std::vector<Gemm> one_by_one(const Gemm& g) {
+  std::vector<Gemm> products{g};
+  products.front().added = {};
+  for (const Factors& f : g.added)
+    if (f.present())
+      products.push_back({.c = accumulate(g.c.t),
+                          .a = f.a,
+                          .b = f.b,
+                          .transpose_a = f.transpose_a,
+                          .transpose_b = f.transpose_b,
+                          .alpha = g.alpha,
+                          .a_stride = f.a_stride,
+                          .b_stride = f.b_stride,
+                          .c_stride = g.c_stride});
+  return products;
+}
+
+void gemm(Ctx& ctx, const Gemm& g) {
+  if (!g.c.wanted()) return;
+  check(g.c.t.shape.rank == 2 && (g.c_stride == 0 || g.c_stride >= g.c.t.shape[1]), "gemm: the result is a matrix");
+  check_factors(g.first(), g);
+  for (const Factors& f : g.added)
+    if (f.present()) check_factors(f, g);
+  check(!g.bias || g.bias.numel() == g.c.t.shape[1], "gemm: bias has another length");
+  if (g.c.t.numel() == 0) return;
+  if (ctx.device().kind == DeviceKind::cpu) return run_cpu(ctx, g);
+  for (const Gemm& product : one_by_one(g)) dispatch(ctx, product);
+}
+
+}  // namespace qtrain::ops
