@@ -55,11 +55,18 @@ std::vector<fs::path> text_files(const Config& config) {
   add_folder(fs::is_directory(model) ? model : model.parent_path());
   if (config.model.chat_template_path) {
     const fs::path chosen = *config.model.chat_template_path;
-    fs::is_directory(chosen) ? add_folder(chosen) : files.push_back(chosen);
+    if (fs::is_directory(chosen)) add_folder(chosen);
+    if (fs::is_regular_file(chosen)) files.push_back(chosen);  // else it is the name of a template, or its text
   }
   std::sort(files.begin(), files.end());
   files.erase(std::unique(files.begin(), files.end()), files.end());
   return files;
+}
+
+/// The name of a template or its text; empty where it is in a file.
+std::string template_text(const ModelSection& model) {
+  const std::string chosen = model.chat_template_path.value_or("");
+  return fs::exists(chosen) ? "" : chosen;
 }
 
 bool has_rows(const Config& config, Split split) {
@@ -105,6 +112,7 @@ Digest DataPreparation::key_of(Split split, std::int64_t max_rows) {
   Json made_of{{"program", cache_->digest_of_file("/proc/self/exe", pool_).hex()},
                {"split", split == Split::train ? "train" : "evaluation"},
                {"data", rows_json(d)},
+               {"template", template_text(config_.model)},
                {"held out", d.eval_dataset_name.empty() ? d.eval_split : 0.0},
                {"max_rows", max_rows},
                {"seed", dataset_options(config_, split).seed}};
