@@ -270,6 +270,7 @@ DatasetOptions dataset_options(const Config& config, Split split) {
           .isolate_wrapped = d.packing_isolate,
           .shuffle_dataset = training && d.shuffle_dataset,
           .seed = static_cast<std::uint64_t>(config.training.data_seed.value_or(config.training.seed)),
+          .max_rows = d.max_samples.value_or(0),
           .progress = [](std::int64_t, std::int64_t) { throw_if_stopped(); }};
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "model/hf_folder.h"
+#include "train/advice.h"
 #include "train/prepared_data.h"
 #include "train/stop.h"
 
@@ -68,6 +69,7 @@ void Trainer::load_data() {
       data_->evaluation,
       LoaderOptions{.batch_size = t_.per_device_eval_batch_size, .sampler = {.sampling = Sampling::sequential}});
   plan_ = make_step_plan(t_, data_->train_loader->batches_per_epoch());
+  for (const std::string& advice : data_advice(config_, s, plan_)) log_.info("{}", advice);
 }
 
 void Trainer::load_model() {
@@ -75,6 +77,7 @@ void Trainer::load_model() {
   if (setup_.adapter) check_adapter_keys(config_, *setup_.model->options().lora);
   require_vocabulary(setup_.model->config(), data_->train, Split::train);
   require_vocabulary(setup_.model->config(), data_->evaluation, Split::evaluation);
+  for (const std::string& advice : model_advice(config_.value, setup_.model->config())) log_.warn("{}", advice);
   trained_ = setup_.model->trained();
   std::int64_t trained = 0;
   for (const Param* p : trained_) trained += p->value.numel();

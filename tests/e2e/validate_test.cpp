@@ -48,6 +48,18 @@ TEST_F(Validate, a_good_run_is_valid) {
   EXPECT_TRUE(text.out.ends_with("\nvalid\n")) << text.out;
 }
 
+TEST_F(Validate, takes_yaml_and_says_what_does_not_match) {
+  write(tiny_lora_run(folder_ / "out"));
+  const Json config = read_json(folder_ / "run.json");
+  std::string yaml = "max_length: 4096\n";
+  for (const auto& [key, value] : config.items())
+    if (key != "max_length") yaml += key + ": " + dump_json(value) + "\n";
+  write_file(folder_ / "run.yaml", yaml);
+  const Outcome outcome = qtrain({.words = {"validate", (folder_ / "run.yaml").string(), "--json"}});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(parse_json(outcome.out, "stdout").at("warnings").dump(), HasSubstr("max_length 4096 is far above"));
+}
+
 TEST_F(Validate, lists_all_problems_and_not_the_first) {
   Json config = tiny_run(folder_ / "out");
   config.update({{"learning_rat", 1},

@@ -48,6 +48,10 @@ void config(std::string_view bytes) {
   resolved_json(parse_config(bytes, "fuzz.json"));
 }
 
+void yaml_config(std::string_view bytes) {
+  resolved_json(parse_config(bytes, "fuzz.yaml"));
+}
+
 void model_config(std::string_view bytes) {
   load_model_config(OneFile("config.json", bytes).path());
 }
@@ -159,6 +163,7 @@ const std::vector<Target>& targets() {
   static const std::vector<Target> all{
       {"json", json, {"tests/data/golden/chatml/tokenizer_config.json"}},
       {"config", config, {"examples/cypher/config.json", "tests/golden/data/curves/llama_lora_all/config.json"}},
+      {"yaml_config", yaml_config, {"tests/train/data/recipe.yaml"}},
       {"model_config",
        model_config,
        {"tests/golden/data/rope_llama3/config.json", "tests/golden/data/qwen2_window/config.json"}},

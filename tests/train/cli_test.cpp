@@ -10,9 +10,9 @@
 namespace qtrain {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Pair;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
 
 const Command& sample() {
   static const Command command{.name = "sample",
@@ -109,7 +109,7 @@ TEST(Arguments, Errors) {
 TEST(Program, HelpAndVersion) {
   Captured out;
   EXPECT_EQ(run({"--version"}, out), 0);
-  EXPECT_THAT(out.results(), testing::MatchesRegex("qtrain [0-9.]+\n"));
+  EXPECT_THAT(out.results(), ::testing::MatchesRegex("qtrain [0-9.]+\n"));
   EXPECT_EQ(run({"--help"}, out), 0);
   for (const Command& c : commands()) EXPECT_THAT(out.results(), HasSubstr("  " + std::string(c.name) + " "));
   for (const Command& c : commands()) {
@@ -162,7 +162,7 @@ TEST(Stop, TheFirstSignalIsRememberedTheSecondEnds) {
   set_stop_requested(false);
   std::raise(SIGTERM);
   EXPECT_TRUE(stop_requested());
-  EXPECT_EXIT(std::raise(SIGINT), testing::ExitedWithCode(130), "");
+  EXPECT_EXIT(std::raise(SIGINT), ::testing::ExitedWithCode(130), "");
   set_stop_requested(false);
   std::raise(SIGPIPE);  // ignored
   EXPECT_FALSE(stop_requested());

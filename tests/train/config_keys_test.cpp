@@ -10,7 +10,7 @@
 namespace qtrain {
 namespace {
 
-using testing::IsEmpty;
+using ::testing::IsEmpty;
 
 const Json& reference() {
   static const Json json = read_json(std::string(QTRAIN_SOURCE_DIR) + "/tests/train/data/reference_keys.json");
@@ -31,7 +31,8 @@ std::string one_key(const std::string& key, const Json& value) {
 // Users' files are often dumps of all arguments: each default has to pass without an error and without a remark.
 TEST(ReferenceKeys, EachIsAcceptedWithItsDefault) {
   std::size_t tried = 0;
-  for (const char* cls : {"SFTConfig", "ModelConfig", "ScriptArguments", "LoraConfig", "BitsAndBytesConfig"})
+  for (const char* cls :
+       {"SFTConfig", "ModelConfig", "ScriptArguments", "DatasetMixtureConfig", "LoraConfig", "BitsAndBytesConfig"})
     for (const auto& [key, value] : reference().at(cls).items()) {
       ResolvedConfig config;
       ASSERT_NO_THROW(config = parse_config(one_key(key, value), "c.json")) << cls << "." << key;
@@ -107,6 +108,35 @@ TEST(ReferenceKeys, OldNamesAreUnderstood) {
   EXPECT_EQ(value(R"({"no_cuda": true})").run.device, DeviceChoice::cpu);
   EXPECT_EQ(value(R"({"overwrite_output_dir": true})").training.resume_from_checkpoint, "never");
   EXPECT_EQ(value(R"({"save_safetensors": true})").training.output_dir, "trainer_output");
+}
+
+// Fields that transformers 4 (to 4.57), its Seq2SeqTrainingArguments, and earlier TRL had and 5 has not, with their
+// defaults of then: a dump of those arguments passes without a remark.
+constexpr const char* kOldDefaults = R"({
+  "overwrite_output_dir": false, "evaluation_strategy": "no", "per_gpu_train_batch_size": null,
+  "per_gpu_eval_batch_size": null, "logging_dir": null, "save_safetensors": true, "no_cuda": false,
+  "use_mps_device": false, "jit_mode_eval": false, "use_ipex": false, "fp16_opt_level": "O1",
+  "half_precision_backend": "auto", "fp16_backend": "auto", "tpu_num_cores": null, "tpu_metrics_debug": false,
+  "past_index": -1, "fsdp_min_num_params": 0, "fsdp_transformer_layer_cls_to_wrap": null, "adafactor": false,
+  "group_by_length": false, "push_to_hub_model_id": null, "push_to_hub_organization": null,
+  "push_to_hub_token": null, "mp_parameters": "", "torchdynamo": null, "ray_scope": "last", "dispatch_batches": null,
+  "split_batches": null, "include_tokens_per_second": false, "include_num_input_tokens_seen": false,
+  "include_inputs_for_metrics": false, "sharded_ddp": "", "xpu_backend": null, "tp_size": 0, "warmup_ratio": 0.0,
+  "skip_memory_metrics": true, "use_legacy_prediction_loop": false, "gradient_checkpointing_kwargs": null,
+  "optim_target_modules": null, "local_rank": -1, "eval_accumulation_steps": null,
+  "sortish_sampler": false, "predict_with_generate": false, "generation_max_length": null,
+  "generation_num_beams": null, "generation_config": null,
+  "max_seq_length": null, "dataset_batch_size": 1000, "num_of_sequences": null, "chars_per_token": null,
+  "use_liger": false, "use_liger_kernel": false, "dataset_kwargs": null, "model_init_kwargs": null,
+  "torch_dtype": null, "gradient_checkpointing_use_reentrant": false, "use_reentrant": false})";
+
+TEST(ReferenceKeys, ADumpOfTransformers4Passes) {
+  const Json old = Json::parse(kOldDefaults);
+  for (const auto& [key, value] : old.items()) {
+    ResolvedConfig config;
+    ASSERT_NO_THROW(config = parse_config(one_key(key, value), "c.json")) << key;
+    EXPECT_THAT(config.inert, IsEmpty()) << key << " = " << value;
+  }
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ import transformers
 import trl
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy, SchedulerType
 from transformers.training_args import OptimizerNames
+from trl.scripts.utils import DatasetMixtureConfig
 
 
 def plain(value):
@@ -53,6 +54,7 @@ def main():
         "SFTConfig": defaults(trl.SFTConfig),
         "ModelConfig": defaults(trl.ModelConfig),
         "ScriptArguments": defaults(trl.ScriptArguments),
+        "DatasetMixtureConfig": defaults(DatasetMixtureConfig),
         "LoraConfig": defaults(peft.LoraConfig),
         "BitsAndBytesConfig": signature_defaults(transformers.BitsAndBytesConfig),
         "optimizers": names(OptimizerNames),

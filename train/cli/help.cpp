@@ -31,7 +31,7 @@ std::string bash_script() {
   return fmt::format(R"(_qtrain() {{
   local current="${{COMP_WORDS[COMP_CWORD]}}" words=""
   if [ "$COMP_CWORD" -eq 1 ]; then
-    COMPREPLY=($(compgen -W "{} --help --version" -- "$current") $(compgen -f -X '!*.json' -- "$current"))
+    COMPREPLY=($(compgen -W "{} --help --version" -- "$current") $(compgen -f -X '!*.json' -- "$current") $(compgen -f -X '!*.y*ml' -- "$current"))
     return
   fi
   case "${{COMP_WORDS[1]}}" in
@@ -76,7 +76,7 @@ _qtrain() {{
 {}  )
   if (( CURRENT == 2 )); then
     _describe command names
-    _files -g '*.json'
+    _files -g '*.(json|yaml|yml)'
     return
   fi
   local name="$words[2]"

@@ -12,8 +12,8 @@ namespace {
 /// Whether a first word that is no command names a config: then it stands for `train`.
 bool looks_like_config(const std::string& word) {
   std::error_code ignored;
-  return word.ends_with(".json") || word.ends_with(".jsonc") || word.find('/') != std::string::npos ||
-         std::filesystem::is_regular_file(word, ignored);
+  return word.ends_with(".json") || word.ends_with(".jsonc") || word.ends_with(".yaml") || word.ends_with(".yml") ||
+         word.find('/') != std::string::npos || std::filesystem::is_regular_file(word, ignored);
 }
 
 [[noreturn]] void refuse_command(const std::string& word) {

@@ -73,7 +73,8 @@ std::vector<Finding> libraries() {
   };
   constexpr Wanted kWanted[] = {
       {"libpcre2", "PCRE2", "tokenizers with a regular expression cannot be used"},
-      {"libsentencepiece", "sentencepiece", "folders with only a tokenizer.model cannot be used"}};
+      {"libsentencepiece", "sentencepiece", "folders with only a tokenizer.model cannot be used"},
+      {"libyaml-cpp", "yaml-cpp", "configs in YAML cannot be read"}};
   std::vector<Finding> findings;
   const auto loaded = loaded_libraries();
   for (const Wanted& w : kWanted) {

@@ -4,6 +4,7 @@
 
 #include "core/safetensors.h"
 #include "data/encode.h"
+#include "train/advice.h"
 #include "train/cli/arguments.h"
 #include "train/machine.h"
 #include "train/memory_plan.h"
@@ -187,6 +188,7 @@ class Validation {
       findings_.attempt("evaluation rows", [&] { return check_rows(Split::evaluation, evaluation_); });
     const bool updates = !find_optimizer(c.training.optim)->rule.empty();  // else told by `unsupported`
     if (!setup_.model || train_.size() == 0 || !updates) return;
+    findings_.attempt("steps", [&] { return check_steps(); });
     findings_.attempt("memory and disk", [&] { return check_memory(); });
     findings_.attempt("disk", [&] { return check_disk(); });
   }
@@ -210,6 +212,7 @@ class Validation {
 
   std::string check_model() {
     setup_ = set_up_model(compute_, training_request(config_.value));
+    for (std::string& advice : model_advice(config_.value, setup_.model->config())) findings_.warn(std::move(advice));
     if (setup_.adapter) check_adapter_keys(config_, *setup_.model->options().lora);
     if (setup_.adapter) check_tensors(setup_.model->adapter(), *setup_.adapter);
     if (!setup_.random_init) check_tensors(setup_.model->weights(), setup_.source);
@@ -267,10 +270,17 @@ class Validation {
                        s.target_tokens, s.truncated_rows);
   }
 
-  std::int64_t max_steps() const {
+  StepPlan step_plan() const {
     const TrainingSection& t = config_.value.training;
     const Loader loader(train_, {.batch_size = t.per_device_train_batch_size, .drop_last = t.dataloader_drop_last});
-    return make_step_plan(t, loader.batches_per_epoch()).max_steps;
+    return make_step_plan(t, loader.batches_per_epoch());
+  }
+  std::int64_t max_steps() const { return step_plan().max_steps; }
+
+  std::string check_steps() {
+    for (std::string& advice : data_advice(config_, train_.statistics(), step_plan()))
+      findings_.warn(std::move(advice));
+    return {};
   }
 
   std::string check_memory() {
@@ -328,6 +338,8 @@ int run_validate(const Arguments& args) {
   CheckedConfig checked = check_config(args.operand(0), args.overrides());
   Findings findings;
   for (ErrorText& e : checked.problems) findings.add(ErrorKind::usage, std::move(e));
+  if (checked.config)
+    for (const std::string& note : checked.config->notes) args.log().info("{}", note);
   if (checked.config) Validation(args, std::move(*checked.config), findings).run();
   return findings.report(args);
 }

@@ -29,6 +29,7 @@ constexpr auto kAliases = std::to_array<Alias>({
     {"mask_history", "last_turn_only_loss"},
     {"response_part", "response_template"},
     {"instruction_part", "instruction_template"},
+    {"max_train_samples", "max_samples"},
     {"sequence_len", "max_length"},
     {"cutoff_len", "max_length"},
     // LoRA
@@ -58,6 +59,9 @@ constexpr auto kAliases = std::to_array<Alias>({
     {"use_gradient_checkpointing", "gradient_checkpointing"},
     {"evaluation_strategy", "eval_strategy"},
     {"resume_checkpoint", "resume_from_checkpoint"},
+    {"deepspeed_config", "deepspeed"},
+    {"ds_config", "deepspeed"},
+    {"accelerate_config_file", "accelerate_config"},
 });
 
 }  // namespace

@@ -79,21 +79,23 @@ void check_steps(Checks& c) {
   const TrainingSection& t = c.config.value.training;
   c.require(!t.output_dir.empty(), "output_dir", "output_dir is empty", "name a folder");
   const double eval_steps = t.eval_steps.value_or(t.logging_steps);
+  constexpr const char* kWhole = "round it, or give a share of all updates, below 1";
   const auto fractional = [](const char* key, double v) {
     return fmt::format("{} is {}: above 1 it must be a whole number", key, v);
   };
   if (t.logging_strategy == EvalStrategy::steps) {
     c.require(t.logging_steps > 0, "logging_steps", "logging_strategy steps needs logging_steps above 0",
               "set logging_steps, or logging_strategy to no");
-    c.require(whole(t.logging_steps), "logging_steps", fractional("logging_steps", t.logging_steps));
+    c.require(whole(t.logging_steps), "logging_steps", fractional("logging_steps", t.logging_steps), kWhole);
   }
   if (t.eval_strategy == EvalStrategy::steps) {
-    c.require(eval_steps > 0, "eval_steps", "eval_strategy steps needs eval_steps above 0");
-    c.require(whole(eval_steps), "eval_steps", fractional("eval_steps", eval_steps));
+    c.require(eval_steps > 0, "eval_steps", "eval_strategy steps needs eval_steps above 0",
+              "set eval_steps, or eval_strategy to no");
+    c.require(whole(eval_steps), "eval_steps", fractional("eval_steps", eval_steps), kWhole);
   }
   if (t.save_strategy == SaveStrategy::steps)
-    c.require(whole(t.save_steps), "save_steps", fractional("save_steps", t.save_steps));
-  c.require(whole(t.warmup_steps), "warmup_steps", fractional("warmup_steps", t.warmup_steps));
+    c.require(whole(t.save_steps), "save_steps", fractional("save_steps", t.save_steps), kWhole);
+  c.require(whole(t.warmup_steps), "warmup_steps", fractional("warmup_steps", t.warmup_steps), kWhole);
 }
 
 /// The best checkpoint must be among those saved.
@@ -119,7 +121,8 @@ void check_best(Checks& c) {
     c.require(std::abs(times - std::round(times)) < 1e-6 && times > 0.5 && (t.save_steps < 1) == (every < 1),
               "load_best_model_at_end",
               fmt::format("load_best_model_at_end needs save_steps ({}) to be a multiple of eval_steps ({})",
-                          t.save_steps, every));
+                          t.save_steps, every),
+              "set save_steps to one of its multiples");
 }
 
 void check_data(Checks& c) {
@@ -215,6 +218,7 @@ void complete_config(ResolvedConfig& config) {
   expand_paths(c);
   remark(config);
   remark_quantisation(config);
+  remark_combinations(config);
 }
 
 std::vector<ErrorText> contradictions(const ResolvedConfig& config) {

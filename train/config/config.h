@@ -32,6 +32,7 @@ struct DataSection {
   std::vector<std::string> dataset_name;
   std::vector<std::string> eval_dataset_name;
   double eval_split = 0;
+  std::optional<std::int64_t> max_samples;
   std::string dataset_text_field = "text";
   std::optional<std::int64_t> max_length = 1024;
   KeptEnd truncation_mode = KeptEnd::start;

@@ -49,6 +49,21 @@ struct ReferenceVisitor {
   }
 };
 
+/// Keys that only this dialect has.
+std::string own_keys(const Dialect& d) {
+  std::string out;
+  if (!d.rewrites.empty()) out += "\n| key | meaning |\n|---|---|\n";
+  for (const Rewrite& r : d.rewrites)
+    if (!r.doc.empty()) out += row({fmt::format("`{}`", r.name), std::string(r.doc)});
+  std::vector<std::string_view> inert, refused;
+  for (const InertKey& k : d.inert) (k.refused ? refused : inert).push_back(k.name);
+  if (!inert.empty())
+    out += fmt::format("\nAccepted without effect, with one line at start: `{}`.\n", fmt::join(inert, "`, `"));
+  if (!refused.empty())
+    out += fmt::format("\nRefused where they would change a result: `{}`.\n", fmt::join(refused, "`, `"));
+  return out;
+}
+
 std::string dialect_part() {
   std::string out =
       "\n## Dialects\n\nA file is read in one dialect: by the keys it has, or by `\"dialect\"`. Names of all dialects"
@@ -58,9 +73,9 @@ std::string dialect_part() {
     if (!d.sure.empty()) out += fmt::format("One of `{}` says so.\n", fmt::join(d.sure, "`, `"));
     if (!d.usual.empty())
       out += fmt::format("So do two of `{}` without `model_name_or_path`.\n", fmt::join(d.usual, "`, `"));
-    if (d.defaults.empty()) continue;
-    out += "\n| key | default |\n|---|---|\n";
+    if (!d.defaults.empty()) out += "\n| key | default |\n|---|---|\n";
     for (const DialectDefault& v : d.defaults) out += row({fmt::format("`{}`", v.key), fmt::format("`{}`", v.json)});
+    out += own_keys(d);
   }
   return out;
 }
@@ -114,9 +129,10 @@ Json resolved_json(const ResolvedConfig& config) {
 
 std::string config_reference() {
   std::string out =
-      "# Configuration\n\nThis page is printed by `qtrain config`. A config is a JSON object; `//` and `/* */` "
-      "comments are"
-      " allowed. On the command line `key=value` overrides any key, with dots for nesting; a value is JSON if it "
+      "# Configuration\n\nThis page is printed by `qtrain config`. A config is a JSON object, in which `//` and `/* "
+      "*/` "
+      "comments are allowed, or YAML where the file's name ends in `.yaml` or `.yml`. On the command line `key=value` "
+      "overrides any key, with dots for nesting; a value is JSON if it "
       "parses, else a"
       " string. Unknown keys, keys given twice, values of another type or out of range are errors. `qtrain config "
       "FILE` shows"

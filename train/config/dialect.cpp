@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "data/template/chat_template.h"
 #include "train/config/keys.h"
 
 namespace qtrain {
@@ -96,19 +97,66 @@ Dialect modelforge() {
 }
 
 const std::vector<Dialect>& table() {
-  static const std::vector<Dialect> kTable{hf(), expert(), modelforge()};
+  static const std::vector<Dialect> kTable{hf(), expert(), modelforge(), llamafactory_dialect(), axolotl_dialect()};
   return kTable;
 }
 
-constexpr std::string_view kTransparent[] = {
-    "peft_config",        "lora_config", "quantization_config", "bnb_config",  "model_init_kwargs", "training_args",
-    "training_arguments", "sft_config",  "model_args",          "script_args", "data_args"};
+constexpr std::string_view kTransparent[] = {"peft_config",   "lora_config",        "quantization_config",
+                                             "bnb_config",    "bnb_config_kwargs",  "model_init_kwargs",
+                                             "training_args", "training_arguments", "sft_config",
+                                             "model_args",    "script_args",        "data_args"};
 
 std::vector<std::string_view> keys_in(const Json& document, const std::vector<std::string_view>& keys) {
   std::vector<std::string_view> found;
   for (const auto key : keys)
     if (document.contains(std::string(key))) found.push_back(key);
   return found;
+}
+
+/// A dialect, and the keys of a document that decide for it.
+struct DialectClaim {
+  const Dialect* dialect;
+  std::vector<std::string_view> keys;
+};
+
+bool lists(const std::vector<std::string_view>& keys, std::string_view key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+/// Usual keys of a dialect that mean nothing in the others; two decide as one sure key does.
+std::vector<std::string_view> usual_only_in(const Dialect& dialect, const Json& document) {
+  auto keys = keys_in(document, dialect.usual);
+  std::erase_if(keys, [&](std::string_view key) {
+    return std::any_of(table().begin(), table().end(), [&](const Dialect& other) {
+      return other.name != dialect.name && (lists(other.sure, key) || lists(other.usual, key));
+    });
+  });
+  return keys;
+}
+
+std::vector<DialectClaim> claims_on(const Json& document) {
+  std::vector<DialectClaim> claims;
+  for (const Dialect& d : table()) {
+    auto keys = keys_in(document, d.sure), usual = usual_only_in(d, document);
+    if (keys.empty() && usual.size() >= 2 && !document.contains("model_name_or_path")) keys = std::move(usual);
+    if (!keys.empty()) claims.push_back({&d, std::move(keys)});
+  }
+  return claims;
+}
+
+/// Whether all keys of a claim are usual in another dialect with a claim, too: `lr_scheduler` says nothing beside
+/// `sample_packing`.
+bool is_shared(const DialectClaim& claim, const std::vector<DialectClaim>& all) {
+  return std::any_of(all.begin(), all.end(), [&](const DialectClaim& other) {
+    return other.dialect != claim.dialect && std::all_of(claim.keys.begin(), claim.keys.end(),
+                                                         [&](auto key) { return lists(other.dialect->usual, key); });
+  });
+}
+
+std::vector<std::string_view> dialect_names() {
+  std::vector<std::string_view> names;
+  for (const Dialect& d : table()) names.push_back(d.name);
+  return names;
 }
 
 /// Undoes nesting. Each function reads one object of a manifest; `path` ends in a dot or is empty.
@@ -196,6 +244,17 @@ struct Flattener {
 
 }  // namespace
 
+void tell_answers_apart(ResolvedConfig& config) {
+  const ModelSection& m = config.value.model;
+  const std::filesystem::path folder = m.tokenizer_name_or_path.value_or(m.model_name_or_path);
+  std::error_code ignored;
+  if (config.given("assistant_only_loss") || m.chat_template_path || !std::filesystem::is_directory(folder, ignored) ||
+      ChatTemplate::exists(folder) || !config.value.data.assistant_only_loss)
+    return;
+  config.value.data.assistant_only_loss = false;
+  config.notes.push_back("the model's folder has no chat template: rows become plain text, the loss is on completions");
+}
+
 std::span<const Dialect> dialects() {
   return table();
 }
@@ -204,34 +263,28 @@ std::span<const std::string_view> transparent_objects() {
 }
 
 const Dialect& dialect_named(std::string_view name) {
-  std::vector<std::string_view> names;
-  for (const Dialect& d : table()) {
+  for (const Dialect& d : table())
     if (d.name == name) return d;
-    names.push_back(d.name);
-  }
   fail(ErrorKind::usage, {.cause = fmt::format("there is no config dialect \"{}\"", name),
                           .place = "dialect",
-                          .remedy = fmt::format("choose one of {}", fmt::join(names, ", "))});
+                          .remedy = fmt::format("choose one of {}", fmt::join(dialect_names(), ", "))});
 }
 
 const Dialect& detect_dialect(const Json& document, std::string_view name) {
   if (const auto it = document.find("dialect"); it != document.end() && it->is_string())
     return dialect_named(it->get<std::string>());
-  const Dialect* found = nullptr;
-  std::string_view by;
-  for (const Dialect& d : table()) {
-    const auto sure = keys_in(document, d.sure);
-    if (sure.empty()) continue;
-    if (found)
-      fail(ErrorKind::usage,
-           {.cause = fmt::format("\"{}\" is a key of the dialect {} and \"{}\" one of {}; their defaults differ", by,
-                                 found->name, sure[0], d.name),
-            .place = std::string(name),
-            .remedy = "use the names of one dialect, or say which with \"dialect\": \"hf\", \"expert\" or "
-                      "\"modelforge\""});
-    found = &d, by = sure[0];
-  }
-  if (found) return *found;
+  const std::vector<DialectClaim> all = claims_on(document);
+  std::vector<DialectClaim> claims;
+  for (const DialectClaim& c : all)
+    if (!is_shared(c, all)) claims.push_back(c);
+  if (claims.size() > 1)
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("\"{}\" is a key of the dialect {} and \"{}\" one of {}; their defaults differ",
+                               claims[0].keys[0], claims[0].dialect->name, claims[1].keys[0], claims[1].dialect->name),
+          .place = std::string(name),
+          .remedy = fmt::format("use the names of one dialect, or say which with \"dialect\": one of {}",
+                                fmt::join(dialect_names(), ", "))});
+  if (!claims.empty()) return *claims[0].dialect;
   if (!document.contains("model_name_or_path"))
     for (const Dialect& d : table())
       if (keys_in(document, d.usual).size() >= 2) return d;

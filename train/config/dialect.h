@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "train/config/config.h"
+#include "train/config/keys.h"
+#include "train/config/setting.h"
 
 namespace qtrain {
 
@@ -30,9 +32,22 @@ struct Dialect {
   std::vector<std::string_view> usual;    ///< two decide where model_name_or_path is not given
   std::vector<std::string_view> ignored;  ///< top-level keys that are not about training
   std::vector<DialectDefault> defaults;
+  std::vector<Rewrite> rewrites = {};  ///< keys that mean something else elsewhere, or nothing
+  std::span<const InertKey> inert = {};
+  /// Makes settings of canonical keys of those that wait for others. May be null.
+  void (*settle)(Draft&) = nullptr;
   /// Settings that depend on others, once all values are known. May be null.
   void (*complete)(ResolvedConfig&) = nullptr;
+
+  const Rewrite* own_rewrite(std::string_view key) const { return find_rewrite_in(rewrites, key); }
+  const InertKey* own_inert(std::string_view key) const { return find_inert_in(inert, key); }
 };
+/// For dialects that learn answers only: where the model's folder has no chat template, rows have no roles, and
+/// completion_only_loss alone tells answers apart.
+void tell_answers_apart(ResolvedConfig& config);
+/// Dialects that have files of their own.
+Dialect llamafactory_dialect();
+Dialect axolotl_dialect();
 std::span<const Dialect> dialects();
 
 /// Finds the dialect of a document, by its key "dialect" or by the keys it has. Throws ErrorKind::usage when the keys

@@ -52,6 +52,8 @@ void data_fields(V& visit, S& s) {
   visit("eval_dataset_name", s.eval_dataset_name, {"Evaluation rows, likewise."});
   visit("eval_split", s.eval_split,
         {"Share of the training rows to hold out where eval_dataset_name is not given.", kShare});
+  visit("max_samples", s.max_samples,
+        {"Take only so many rows, the first, for training and for evaluation each.", kCount});
   visit("dataset_text_field", s.dataset_text_field, {"Field that holds the text of `text` rows."});
   visit("max_length", s.max_length,
         {"Longest row in tokens; rows are packed up to it. null: rows are not cut.", kCount});

@@ -30,6 +30,18 @@ constexpr auto kInertKeys = std::to_array<InertKey>({
     {"padding_free", kRemarked, "[false]", "batches are never padded"},
     {"pad_to_multiple_of", kRemarked, "[\"auto\"]", "batches are never padded"},
     {"pad_token", kRemarked, "[]", "batches are never padded"},
+    {"use_liger", kRemarked, "[false]", "the loss and the norms are always fused"},
+    {"torchdynamo", kRemarked, "[]", "there is no Python to compile"},
+    {"use_reentrant", kRemarked, "[true,false]", "recomputation has no options"},
+    {"gradient_checkpointing_use_reentrant", kRemarked, "[true,false]", "recomputation has no options"},
+    {"half_precision_backend", kRemarked, "[\"auto\"]", "fp16 and bf16 say how products are computed"},
+    {"fp16_backend", kRemarked, "[\"auto\"]", "fp16 and bf16 say how products are computed"},
+    {"fp16_opt_level", kRemarked, "[\"O1\"]", "there is no Apex"},
+    {"use_ipex", kRemarked, "[false]", "the program has its own kernels"},
+    {"use_mps_device", kRefused, "[false]", "there is no backend for Apple GPUs"},
+    {"tpu_num_cores", kRefused, "[0]", "there is no backend for TPUs"},
+    {"tpu_metrics_debug", kRemarked, "[false]", "there is no backend for TPUs"},
+    {"xpu_backend", kRemarked, "[]", "ranks are started by nproc"},
     {"full_determinism", kRemarked, "[false,true]", "runs are always deterministic"},
     {"use_cache", kRemarked, "[false,true]", "training keeps no key/value cache"},
     {"device_map", kRemarked, "[\"auto\"]", "see device and nproc"},
@@ -51,6 +63,11 @@ constexpr auto kInertKeys = std::to_array<InertKey>({
     {"dataloader_persistent_workers", kRemarked, "[false]", "threads last as long as the run"},
     {"dataloader_multiprocessing_context", kRemarked, "[]", "batches are prepared by threads"},
     {"dataloader_in_order", kRemarked, "[true]", "batches always come in order"},
+    {"dispatch_batches", kRemarked, "[false]", "each rank cuts its own batches"},
+    {"split_batches", kRefused, "[false]", "per_device_train_batch_size is that of one rank"},
+    {"dataset_batch_size", kRemarked, "[1000]", "rows are tokenised one by one"},
+    {"num_of_sequences", kRemarked, "[1024]", "rows are packed as packing_strategy says"},
+    {"chars_per_token", kRemarked, "[3.6]", "tokens are counted"},
     {"label_names", kRemarked, "[]", "labels are always `labels`"},
     {"ignore_bias_buffers", kRemarked, "[false]", "models have no such buffers"},
     {"dataset_kwargs", kRefused, "[{}]", "rows of input_ids are recognised as prepared"},
@@ -89,6 +106,11 @@ constexpr auto kInertKeys = std::to_array<InertKey>({
     {"bf16_full_eval", kRemarked, "[false]", "evaluation computes as training does"},
     {"fp16_full_eval", kRemarked, "[false]", "evaluation computes as training does"},
     {"jit_mode_eval", kRemarked, "[false]", "evaluation computes as training does"},
+    {"past_index", kRefused, "[-1]", "models keep no state between batches"},
+    {"use_legacy_prediction_loop", kRemarked, "[false]", "evaluation gives the loss"},
+    {"sortish_sampler", kRefused, "[false]", "see train_sampling_strategy"},
+    {"predict_with_generate", kRemarked, "[false]", "see qtrain eval --generate"},
+    {"generation_*", kRemarked, "[]", "see qtrain eval --generate"},
     {"do_train", kRemarked, "[false,true]", "the command says what to do"},
     {"do_eval", kRemarked, "[false,true]", "the command says what to do"},
     {"do_predict", kRemarked, "[false]", "the command says what to do"},
@@ -100,6 +122,7 @@ constexpr auto kInertKeys = std::to_array<InertKey>({
     {"restore_callback_states_from_checkpoint", kRemarked, "[false]", "there are no callbacks"},
     {"ignore_data_skip", kRefused, "[false]", "a resumed run always goes on with the next batch"},
     {"push_to_hub", kRefused, "[false]", "the program does not use the network"},
+    {"push_to_hub_*", kRemarked, "[]", "the program does not use the network"},
     {"hub_token", kRemarked, "[]", "the program does not use the network"},
     {"hub_model_id", kRemarked, "[]", "the program does not use the network"},
     {"hub_strategy", kRemarked, "[\"every_save\"]", "the program does not use the network"},
@@ -115,10 +138,17 @@ constexpr auto kInertKeys = std::to_array<InertKey>({
     {"ddp_static_graph", kRemarked, "[]", "ranks are started by nproc"},
     {"local_rank", kRemarked, "[-1]", "ranks are started by nproc"},
     {"accelerator_config", kRemarked, "[]", "ranks are started by nproc"},
+    {"ray_scope", kRemarked, "[\"last\"]", "there is no search for hyperparameters"},
+    {"sharded_ddp", kRemarked, "[\"\",[],false]", "on one device there is nothing to shard"},
+    {"fsdp_min_num_params", kRemarked, "[0]", "on one device there is nothing to shard"},
+    {"fsdp_transformer_layer_cls_to_wrap", kRemarked, "[]", "on one device there is nothing to shard"},
+    {"mp_parameters", kRemarked, "[\"\"]", "ranks are started by nproc"},
+    {"num_processes", kRemarked, "[1]", "ranks are started by nproc"},
+    {"num_machines", kRemarked, "[1]", "ranks are started by nproc"},
+    {"main_process_port", kRemarked, "[]", "ranks are started by nproc"},
+    {"mixed_precision", kRemarked, "[\"no\"]", "see bf16 and fp16"},
+    {"env", kRemarked, "[{}]", "the environment is that of the shell"},
     {"parallelism_config", kRefused, "[{}]", "only data parallelism is planned"},
-    {"fsdp", kRefused, "[\"\",[],false]", "sharding is not available"},
-    {"fsdp_config", kRefused, "[{}]", "sharding is not available"},
-    {"deepspeed", kRefused, "[\"\"]", "sharding is not available"},
     {"tp_size", kRefused, "[0,1]", "tensor parallelism is not available"},
     // PEFT: LoRA on linear layers
     {"peft_type", kRefused, "[\"LORA\"]", "only LoRA adapters are available"},
@@ -180,9 +210,15 @@ std::span<const InertKey> inert_keys() {
   return kInertKeys;
 }
 
+const InertKey* find_inert_in(std::span<const InertKey> keys, std::string_view name) {
+  const auto at = std::find_if(keys.begin(), keys.end(), [&](const InertKey& k) {
+    return k.name.ends_with('*') ? name.starts_with(k.name.substr(0, k.name.size() - 1)) : k.name == name;
+  });
+  return at == keys.end() ? nullptr : &*at;
+}
+
 const InertKey* find_inert(std::string_view name) {
-  const auto at = std::find_if(kInertKeys.begin(), kInertKeys.end(), [&](const InertKey& k) { return k.name == name; });
-  return at == kInertKeys.end() ? nullptr : &*at;
+  return find_inert_in(kInertKeys, name);
 }
 
 bool is_neutral(const InertKey& key, const Json& value) {

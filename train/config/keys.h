@@ -17,7 +17,7 @@ std::span<const Alias> aliases();
 
 /// A key of transformers, TRL, PEFT, bitsandbytes or a dialect that has no member here.
 struct InertKey {
-  std::string_view name;
+  std::string_view name;     ///< or the beginning of several, with a * behind it
   bool refused = false;      ///< a value that is not in `neutral` is an error; otherwise it is only remarked on
   std::string_view neutral;  ///< JSON list of values that mean what the program does anyway
   std::string_view why;      ///< what is said about another value
@@ -28,7 +28,8 @@ bool is_neutral(const InertKey& key, const Json& value);
 /// What a rewrite makes of a value: settings of canonical keys, or a problem.
 struct Rewritten {
   std::vector<std::pair<std::string, Json>> settings;
-  std::string problem;
+  std::string problem = {};
+  std::vector<std::string> remarks = {};
 };
 /// A key whose values have to be translated.
 struct Rewrite {
@@ -38,6 +39,9 @@ struct Rewrite {
 };
 const std::vector<Rewrite>& rewrites();
 
+/// The entry of that name in a list, or null.
+const InertKey* find_inert_in(std::span<const InertKey> keys, std::string_view name);
+const Rewrite* find_rewrite_in(std::span<const Rewrite> list, std::string_view name);
 /// The entry of that name, or null.
 const Alias* find_alias(std::string_view name);
 const InertKey* find_inert(std::string_view name);

@@ -1,127 +1,52 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
-#include "core/file.h"
+#include "train/config/assign.h"
 #include "train/config/check.h"
 #include "train/config/dialect.h"
-#include "train/config/key_lines.h"
+#include "train/config/document.h"
 #include "train/config/keys.h"
-#include "train/config/values.h"
 
 namespace qtrain {
 namespace {
 
-constexpr std::uint64_t kMaxConfigBytes = 16u << 20;
-
-/// A value for a canonical key.
-struct Setting {
-  std::string written;  ///< the key as the user wrote it
-  std::string place;    ///< "config.json:12" or "command line"
-  Json value;
-};
-using Settings = std::map<std::string, Setting>;
-
-/// Stores a JSON value in the field of that name.
-struct AssignVisitor {
-  std::string_view key;
-  const Json& value;
-  std::optional<std::string> error = {};
-  std::string near = {};  ///< the word that was probably meant
-
-  void section(std::string_view) {}
-  template <class T>
-  void operator()(std::string_view name, T& member, const Spec& spec) {
-    if (name != key || (value.is_null() && !IsOptional<T>::value)) return;
-    error = assign(value, member, spec);
-    if (error && value.is_string()) near = nearest(value.get_ref<const std::string&>(), words_of<T>(spec));
-  }
-};
-
-/// Stores a value; what is wrong with it (empty: nothing), and what to do about it.
-struct Assigned {
-  std::string error, remedy;
-};
-Assigned assign_field(Config& config, std::string_view key, const Json& value) {
-  AssignVisitor visit{key, value};
-  config_fields(visit, config);
-  return {visit.error.value_or(""), visit.near.empty() ? "" : fmt::format("did you mean \"{}\"?", visit.near)};
-}
-
-/// The remedy for a value in quotes that would do without them.
-std::string without_quotes(std::string_view key, const Json& value) {
-  const Json inner = value.is_string() ? Json::parse(value.get<std::string>(), nullptr, false) : Json();
-  Config scratch;
-  const bool would_do = !inner.is_discarded() && !inner.is_null() && assign_field(scratch, key, inner).error.empty();
-  return would_do ? "write it without quotes" : "";
-}
-
-/// Finds whether null is a value of the field (and does not just mean "not given").
-struct NullVisitor {
-  std::string_view key;
-  bool takes_null = false;
-
-  void section(std::string_view) {}
-  template <class T>
-  void operator()(std::string_view name, const T&, const Spec&) {
-    if (name == key) takes_null = IsOptional<T>::value;
-  }
-};
-
-bool takes_null(std::string_view key) {
-  NullVisitor visit{key};
-  const Config config;
-  config_fields(visit, config);
-  return visit.takes_null;
-}
+constexpr std::size_t kMostSuggestions = 20;  // each takes a look at all names
 
 /// One config on its way from text to ResolvedConfig. Problems are collected, so that all can be told at once.
 class Loading {
  public:
-  explicit Loading(std::string name) : name_(std::move(name)) {}
+  explicit Loading(ConfigDocument document) : document_(std::move(document)), name_(document_.name) {}
 
-  ResolvedConfig run(std::string_view text, const Overrides& overrides) {
-    const Json document =
-        parse_json(text, name_, {.comments = true, .max_bytes = kMaxConfigBytes, .blame = ErrorKind::usage});
-    if (!document.is_object())
+  ResolvedConfig run(const Overrides& overrides) {
+    if (!document_.value.is_object())
       fail(ErrorKind::usage,
-           {.cause = fmt::format("a config is a JSON object, not {}", show(document)), .place = name_});
-    lines_ = key_lines(text);
-    const Dialect& dialect = choose_dialect(document, overrides);
+           {.cause = fmt::format("a config is an object of keys and values, not {}", show(document_.value)),
+            .place = name_});
+    const Dialect& dialect = choose_dialect(overrides);
     out_.dialect = dialect.name;
-    const Settings from_file = settings_of(dialect, document, [&](const std::string& path) { return place_of(path); });
-    Settings settings = from_file;
-    for (const auto& [key, value] : overrides) override_with(settings, dialect, key, value);
-    apply(dialect, settings);
-    if (problems_.empty() && dialect.complete) dialect.complete(out_);
+    draft_.folder = std::filesystem::path(name_).parent_path();
+    draft_.settings = settings_of(dialect, document_.value, [&](auto& path) { return document_.place_of(path); });
+    for (const auto& [key, value] : overrides) override_with(dialect, key, value);
+    if (dialect.settle) dialect.settle(draft_);
+    add_launcher_settings(draft_, document_);
+    std::erase_if(draft_.settings, [](const auto& entry) { return entry.first.front() == kPending; });
+    out_.inert = draft_.inert;
+    apply(dialect);
+    if (draft_.problems.empty() && dialect.complete) dialect.complete(out_);
     complete_config(out_);
-    if (problems_.empty())
-      for (ErrorText& problem : contradictions(out_)) problems_.push_back(std::move(problem));
-    if (problems_.empty()) describe_start(dialect);
+    if (draft_.problems.empty()) draft_.problems = contradictions(out_);
+    if (draft_.problems.empty()) describe_start(dialect);
     return std::move(out_);
   }
 
-  const std::vector<ErrorText>& problems() const { return problems_; }
+  const std::vector<ErrorText>& problems() const { return draft_.problems; }
 
  private:
   using PlaceOf = std::function<std::string(const std::string& path)>;
 
-  std::string place_of(const std::string& path) const {
-    for (std::string p = path; !p.empty();) {
-      if (const auto it = lines_.find(p); it != lines_.end()) return fmt::format("{}:{}", name_, it->second);
-      const auto dot = p.rfind('.');
-      p = dot == std::string::npos ? "" : p.substr(0, dot);
-    }
-    return name_;
-  }
-
-  void problem(std::string place, std::string cause, std::string remedy = {}) {
-    problems_.push_back({.cause = std::move(cause), .place = std::move(place), .remedy = std::move(remedy)});
-  }
-
-  const Dialect& choose_dialect(const Json& document, const Overrides& overrides) {
-    Json probe = document;
+  const Dialect& choose_dialect(const Overrides& overrides) {
+    Json probe = document_.value;
     for (const auto& [key, value] : overrides)
       if (key == "dialect" || key == "model_name_or_path") probe[key] = value;
     return detect_dialect(probe, name_);
@@ -131,37 +56,43 @@ class Loading {
   Settings settings_of(const Dialect& dialect, const Json& document, const PlaceOf& place) {
     Settings settings;
     const auto raw = flatten(dialect, document, [&](const std::string& path, std::string text) {
-      problem(place(path), fmt::format("\"{}\": {}", path, text));
+      draft_.problem(place(path), fmt::format("\"{}\": {}", path, text));
     });
-    for (const RawSetting& r : raw) take(settings, r, place(r.path));
+    for (const RawSetting& r : raw) take(settings, dialect, {r.path, place(r.path), r.value}, r.key);
     return settings;
   }
 
-  void take(Settings& settings, const RawSetting& raw, const std::string& place) {
-    const Alias* alias = find_alias(raw.key);
-    const std::string key(alias ? alias->key : raw.key);
-    if (const Rewrite* rewrite = find_rewrite(key)) {
-      const Rewritten made = rewrite->apply(raw.value);
-      if (!made.problem.empty()) problem(place, fmt::format("\"{}\": {}", raw.path, made.problem));
-      for (const auto& [target, value] : made.settings) add(settings, target, {raw.path, place, value});
-    } else if (is_field(key)) {
-      add(settings, key, {raw.path, place, raw.value});
-    } else if (const InertKey* inert = find_inert(key)) {
-      take_inert(*inert, raw, place);
-    } else {
-      const std::string near = nearest_key(raw.key);
-      problem(place, fmt::format("unknown key \"{}\"", raw.path),
-              near.empty() ? "qtrain config lists all keys" : fmt::format("did you mean \"{}\"?", near));
-    }
+  /// A dialect's own meaning of a key goes before what it means elsewhere.
+  void take(Settings& settings, const Dialect& dialect, const Setting& raw, const std::string& name) {
+    if (const Rewrite* own = dialect.own_rewrite(name)) return rewrite(settings, *own, raw);
+    if (const InertKey* own = dialect.own_inert(name)) return take_inert(*own, raw);
+    const Alias* alias = find_alias(name);
+    const std::string key(alias ? alias->key : name);
+    if (const Rewrite* translation = find_rewrite(key)) return rewrite(settings, *translation, raw);
+    if (is_field(key)) return add(settings, key, raw);
+    if (const InertKey* inert = find_inert(key)) return take_inert(*inert, raw);
+    const std::string near = draft_.problems.size() < kMostSuggestions ? nearest_key(name) : "";
+    draft_.problem(raw.place, fmt::format("unknown key \"{}\"", raw.written),
+                   near.empty() ? "qtrain config lists all keys" : fmt::format("did you mean \"{}\"?", near));
   }
 
-  void take_inert(const InertKey& inert, const RawSetting& raw, const std::string& place) {
+  void rewrite(Settings& settings, const Rewrite& rewrite, const Setting& raw) {
+    const Rewritten made = rewrite.apply(raw.value);
+    if (!made.problem.empty()) draft_.problem(raw.place, fmt::format("\"{}\": {}", raw.written, made.problem));
+    for (const std::string& remark : made.remarks)
+      draft_.remarks.push_back(fmt::format("{}: \"{}\": {}", raw.place, raw.written, remark));
+    for (const auto& [target, value] : made.settings) add(settings, target, {raw.written, raw.place, value});
+  }
+
+  void take_inert(const InertKey& inert, const Setting& raw) {
     if (is_neutral(inert, raw.value)) return;
     if (inert.refused)
-      return problem(place, fmt::format("\"{}\": {} cannot be honoured: {}", raw.path, show(raw.value), inert.why),
-                     "remove the key");
-    out_.inert[std::string(inert.name)] = raw.value;
-    remarks_.push_back(fmt::format("{}: \"{}\" has no effect: {}", place, raw.path, inert.why));
+      return draft_.problem(raw.place,
+                            fmt::format("\"{}\": {} cannot be honoured: {}", raw.written, show(raw.value), inert.why),
+                            "remove the key");
+    const auto dot = raw.written.rfind('.');
+    draft_.inert[dot == std::string::npos ? raw.written : raw.written.substr(dot + 1)] = raw.value;
+    draft_.remarks.push_back(fmt::format("{}: \"{}\" has no effect: {}", raw.place, raw.written, inert.why));
   }
 
   /// Adds a setting unless the same document already gave the key another value.
@@ -169,25 +100,25 @@ class Loading {
     if (setting.value.is_null() && !takes_null(key)) return;
     const auto [it, is_new] = settings.emplace(key, setting);
     if (is_new || it->second.value == setting.value) return;
-    problem(setting.place,
-            fmt::format("\"{}\" is {}, but \"{}\" already set {} to {}", setting.written, show(setting.value),
-                        it->second.written, key, show(it->second.value)),
-            "keep one of them");
+    draft_.problem(setting.place,
+                   fmt::format("\"{}\" is {}, but \"{}\" already set {} to {}", setting.written, show(setting.value),
+                               it->second.written, key, show(it->second.value)),
+                   "keep one of them");
   }
 
-  void override_with(Settings& settings, const Dialect& dialect, const std::string& path, const std::string& text) {
+  void override_with(const Dialect& dialect, const std::string& path, const std::string& text) {
     Json value = Json::parse(text, nullptr, false);
     if (value.is_discarded()) value = text;
     const bool nested = path.find('.') != std::string::npos;
     Json document = nest(path, std::move(value));
-    for (auto& [key, setting] : settings_of(dialect, document, [](const std::string&) { return "command line"; })) {
-      const auto before = settings.find(key);
-      if (nested && setting.value.is_object() && before != settings.end() && before->second.value.is_object()) {
+    for (auto& [key, setting] : settings_of(dialect, document, [](auto&) { return std::string(kCommandLine); })) {
+      const auto before = draft_.settings.find(key);
+      if (nested && setting.value.is_object() && before != draft_.settings.end() && before->second.value.is_object()) {
         Json merged = before->second.value;
         merged.update(setting.value);
         setting.value = std::move(merged);
       }
-      settings[key] = setting;
+      draft_.settings[key] = setting;
     }
   }
 
@@ -202,17 +133,15 @@ class Loading {
     return object;
   }
 
-  void apply(const Dialect& dialect, const Settings& settings) {
+  void apply(const Dialect& dialect) {
     for (const auto name : field_names()) out_.origin[std::string(name)] = fmt::format("default ({})", dialect.name);
     for (const DialectDefault& d : dialect.defaults) {
       const bool possible = assign_field(out_.value, d.key, Json::parse(d.json)).error.empty();
       check(possible, "a dialect has an impossible default");
     }
-    for (const auto& [key, setting] : settings) {
+    for (const auto& [key, setting] : draft_.settings) {
       const auto [error, remedy] = assign_field(out_.value, key, setting.value);
-      if (!error.empty())
-        problem(setting.place, fmt::format("\"{}\" {}", setting.written, error),
-                remedy.empty() ? without_quotes(key, setting.value) : remedy);
+      if (!error.empty()) draft_.problem(setting.place, fmt::format("\"{}\" {}", setting.written, error), remedy);
       const bool renamed = setting.written != key;
       out_.origin[key] = renamed ? fmt::format("{} ({})", setting.place, setting.written) : setting.place;
     }
@@ -234,13 +163,12 @@ class Loading {
     if (out_.value.lora.use_peft)
       for (const auto* key : {"lora_r", "lora_alpha", "lora_dropout"}) tell(key);
     out_.notes.insert(out_.notes.begin(), line);
-    out_.notes.insert(out_.notes.end(), remarks_.begin(), remarks_.end());
+    out_.notes.insert(out_.notes.end(), draft_.remarks.begin(), draft_.remarks.end());
   }
 
+  ConfigDocument document_;
   std::string name_;
-  std::map<std::string, int> lines_;
-  std::vector<ErrorText> problems_;
-  std::vector<std::string> remarks_;
+  Draft draft_;
   ResolvedConfig out_;
 };
 
@@ -252,34 +180,28 @@ class Loading {
   fail(ErrorKind::usage, {.cause = cause, .place = place});
 }
 
-std::string read_config(const std::filesystem::path& file) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(file, ignored))
-    fail(ErrorKind::usage, {.cause = "no such config file", .place = file.string()});
-  try {
-    return read_text(file, kMaxConfigBytes);
-  } catch (const Error& e) {
-    fail(ErrorKind::usage, e.text());
-  }
+ResolvedConfig load_document(ConfigDocument document, const Overrides& overrides) {
+  const std::string name = document.name;
+  Loading loading{std::move(document)};
+  ResolvedConfig config = loading.run(overrides);
+  if (!loading.problems().empty()) fail_with(loading.problems(), name);
+  return config;
 }
 
 }  // namespace
 
 ResolvedConfig parse_config(std::string_view text, std::string_view name, const Overrides& overrides) {
-  Loading loading{std::string(name)};
-  ResolvedConfig config = loading.run(text, overrides);
-  if (!loading.problems().empty()) fail_with(loading.problems(), std::string(name));
-  return config;
+  return load_document(parse_config_document(text, name), overrides);
 }
 
 ResolvedConfig load_config(const std::filesystem::path& file, const Overrides& overrides) {
-  return parse_config(read_config(file), file.string(), overrides);
+  return load_document(read_config_document(file), overrides);
 }
 
 CheckedConfig check_config(const std::filesystem::path& file, const Overrides& overrides) {
   try {
-    Loading loading{file.string()};
-    ResolvedConfig config = loading.run(read_config(file), overrides);
+    Loading loading{read_config_document(file)};
+    ResolvedConfig config = loading.run(overrides);
     return {.config = std::move(config), .problems = loading.problems()};
   } catch (const Error& e) {  // a file that cannot be parsed has one problem
     return {.config = std::nullopt, .problems = {e.text()}};

@@ -40,7 +40,12 @@ std::vector<std::string_view> all_names() {
   for (const Alias& a : aliases()) names.push_back(a.name);
   for (const Rewrite& r : rewrites()) names.push_back(r.name);
   for (const InertKey& k : inert_keys()) names.push_back(k.name);
-  for (const Dialect& d : dialects()) names.insert(names.end(), d.ignored.begin(), d.ignored.end());
+  for (const Dialect& d : dialects()) {
+    names.insert(names.end(), d.ignored.begin(), d.ignored.end());
+    for (const Rewrite& r : d.rewrites) names.push_back(r.name);
+    for (const InertKey& k : d.inert) names.push_back(k.name);
+  }
+  std::erase_if(names, [](std::string_view name) { return name.ends_with('*'); });
   return names;
 }
 

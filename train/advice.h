@@ -1,0 +1,18 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "data/rows.h"
+#include "model/model_config.h"
+#include "train/config/config.h"
+#include "train/step_plan.h"
+
+namespace qtrain {
+
+/// What only the model shows about a config: 16-bit products of another kind than those it was trained with.
+std::vector<std::string> model_advice(const Config& config, const ModelConfig& model);
+
+/// What only the rows show: a max_length far above their lengths, steps that do not match their number.
+std::vector<std::string> data_advice(const ResolvedConfig& config, const DatasetStatistics& rows, const StepPlan& plan);
+
+}  // namespace qtrain

@@ -1,0 +1,153 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "train/config/rewrite_rules.h"
+
+/// Lists of data sets as trl and axolotl write them, as files.
+namespace qtrain {
+namespace {
+
+constexpr bool kRefusedMember = true, kRemarkedMember = false;
+
+/// Members of an entry that say nothing about which rows there are, or that cannot be honoured.
+constexpr auto kDatasetMembers = std::to_array<InertKey>({
+    {"name", kRemarkedMember, "[\"default\",\"main\"]", "datasets are local files"},
+    {"ds_type", kRemarkedMember, "[\"json\"]", "formats are told apart by the names of files"},
+    {"revision", kRemarkedMember, "[\"main\"]", "datasets are local files"},
+    {"trust_remote_code", kRemarkedMember, "[true,false]", "code in a data folder is never run"},
+    {"split", kRefusedMember, "[\"train\",\"test\",\"validation\"]", "files are read whole"},
+    {"columns", kRemarkedMember, "[]", "only the fields of the row's shape are read"},
+    {"fraction", kRefusedMember, "[1]", "files are read whole"},
+    {"shards", kRefusedMember, "[1]", "files are read whole"},
+    {"shards_idx", kRemarkedMember, "[0]", "files are read whole"},
+    {"preprocess_shards", kRemarkedMember, "[]", "files are mapped, never held whole"},
+    {"input_transform", kRefusedMember, "[]", "rows are taken as they are"},
+    {"input_format", kRemarkedMember, "[]", "rows are recognised by their fields"},
+    {"conversation", kRemarkedMember, "[]", "rows are rendered with the chat template of the model's folder"},
+    {"chat_template", kRemarkedMember, "[\"tokenizer_default\"]",
+     "rows are rendered with the chat template of the model's folder"},
+    {"chat_template_jinja", kRefusedMember, "[]", "set chat_template_path"},
+    {"field_messages", kRefusedMember, "[\"messages\",\"conversations\"]", "rename the field in the rows"},
+    {"field_tools", kRefusedMember, "[\"tools\"]", "rename the field in the rows"},
+    {"field_thinking", kRefusedMember, "[\"reasoning_content\"]", "rename the field in the rows"},
+    {"template_thinking_key", kRemarkedMember, "[\"reasoning_content\"]", "templates are given both usual names"},
+    {"field_human", kRefusedMember, "[\"human\"]", "rename the field in the rows"},
+    {"field_model", kRefusedMember, "[\"gpt\"]", "rename the field in the rows"},
+    {"message_field_role", kRefusedMember, "[\"role\",\"from\"]", "rename the field in the rows"},
+    {"message_field_content", kRefusedMember, "[\"content\",\"value\"]", "rename the field in the rows"},
+    {"message_property_mappings", kRefusedMember,
+     "[{},{\"role\":\"role\",\"content\":\"content\"},{\"role\":\"from\",\"content\":\"value\"}]",
+     "rename the fields in the rows"},
+    {"message_field_training", kRefusedMember, "[]", "turns are learnt by their role"},
+    {"message_field_training_detail", kRefusedMember, "[]", "turns are learnt by their role"},
+    {"split_thinking", kRemarkedMember, "[true,false]", "the chat template decides"},
+    {"logprobs_field", kRefusedMember, "[]", "distillation is not available"},
+    {"temperature", kRemarkedMember, "[]", "distillation is not available"},
+    {"roles", kRemarkedMember, "[]", "human, gpt, observation and function_call have their usual roles"},
+    {"roles_to_train", kRefusedMember, "[[\"assistant\"],[\"gpt\"],[\"gpt\",\"assistant\"],[\"assistant\",\"gpt\"]]",
+     "answers are learnt: all of the assistant's turns"},
+    {"train_on_eos", kRemarkedMember, "[\"turn\"]", "the end of each answer is learnt"},
+    {"drop_system_message", kRefusedMember, "[false]", "rows are taken as they are"},
+});
+
+/// Kinds of rows of axolotl that are recognised by their fields.
+constexpr std::array<std::string_view, 5> kRowTypes{"alpaca", "chat_template", "completion", "sharegpt", "pretrain"};
+
+std::vector<std::string> strings_in(const Json& v) {
+  std::vector<std::string> out;
+  if (v.is_string()) out.push_back(v.get<std::string>());
+  if (v.is_array())
+    for (const Json& item : v)
+      if (item.is_string()) out.push_back(item.get<std::string>());
+  return out;
+}
+
+/// The files of an entry: its path; of a builder such as json its data_files; else those in the folder `path`.
+std::vector<std::string> files_of(const Json& entry) {
+  constexpr std::array<std::string_view, 4> kBuilders{"json", "csv", "parquet", "arrow"};
+  const std::string path = entry.contains("path") && entry["path"].is_string() ? entry["path"].get<std::string>() : "";
+  const bool builder = std::find(kBuilders.begin(), kBuilders.end(), path) != kBuilders.end();
+  std::string folder = builder ? "" : path;
+  if (entry.contains("data_dir") && entry["data_dir"].is_string()) folder = entry["data_dir"].get<std::string>();
+  std::vector<std::string> files = strings_in(entry.value("data_files", Json()));
+  if (files.empty()) return {folder};
+  const bool beside = !folder.empty() && folder != files[0];
+  for (std::string& file : files)
+    if (beside && !file.starts_with('/') && !file.starts_with(folder)) file = folder + "/" + file;
+  return files;
+}
+
+/// Reads one list into a key for files.
+struct DatasetList {
+  std::string_view key;
+  bool texts_only = true;  ///< whether all entries are plain texts
+  Json files = Json::array();
+  Rewritten out = {};
+
+  void read(const Json& list) {
+    if (!list.is_array()) return problem(fmt::format("expected a list of data sets, got {}", show(list)));
+    for (const Json& entry : list) {
+      if (entry.is_string())
+        files.push_back(entry), texts_only = false;
+      else if (entry.is_object())
+        read_entry(entry);
+      else
+        problem(fmt::format("expected a data set, got {}", show(entry)));
+    }
+    out.settings.emplace_back(std::string(key), files);
+    if (texts_only && !files.empty())
+      out.settings.insert(out.settings.end(), {{"assistant_only_loss", false}, {"completion_only_loss", false}});
+  }
+
+  void read_entry(const Json& entry) {
+    for (const std::string& file : files_of(entry)) files.push_back(file);
+    for (const auto& [member, value] : entry.items()) {
+      if (member == "path" || member == "data_files" || member == "data_dir" || member == "type") continue;
+      if (member == "field") {
+        if (value.is_string()) out.settings.emplace_back("dataset_text_field", value);
+        continue;
+      }
+      const InertKey* known = find_inert_in(kDatasetMembers, member);
+      if (!known)
+        problem(fmt::format("unknown member \"{}\"", member));
+      else if (!is_neutral(*known, value) && known->refused)
+        problem(fmt::format("{} {} cannot be honoured: {}", member, show(value), known->why));
+      else if (!is_neutral(*known, value))
+        out.remarks.push_back(fmt::format("{} {} has no effect: {}", member, show(value), known->why));
+    }
+    read_type(entry.value("type", Json()));
+  }
+
+  void read_type(const Json& type) {
+    const std::string name = type.is_string() ? type.get<std::string>() : "";
+    const std::string base = name.substr(0, name.find_first_of(".:"));
+    texts_only = texts_only && (base == "completion" || base == "pretrain");
+    if (type.is_null() || std::find(kRowTypes.begin(), kRowTypes.end(), base) != kRowTypes.end()) return;
+    problem(fmt::format("type {} is not available: rows are recognised by their fields (types {})", show(type),
+                        fmt::join(kRowTypes, ", ")));
+  }
+
+  void problem(std::string text) { out.problem += (out.problem.empty() ? "" : "; ") + std::move(text); }
+};
+
+Rewritten read_list(std::string_view key, const Json& v) {
+  if (v.is_null()) return {};
+  DatasetList list{.key = key};
+  list.read(v);
+  return std::move(list.out);
+}
+
+}  // namespace
+
+Rewritten training_datasets(const Json& v) {
+  return read_list("dataset_name", v);
+}
+
+Rewritten evaluation_datasets(const Json& v) {
+  return read_list("eval_dataset_name", v);
+}
+
+}  // namespace qtrain

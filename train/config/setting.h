@@ -1,0 +1,53 @@
+#pragma once
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+#include "core/json.h"
+
+namespace qtrain {
+
+struct ConfigDocument;
+inline constexpr std::string_view kCommandLine = "command line";
+
+/// A value for a canonical key, or for one that stands for others until all are known: those begin with kPending.
+struct Setting {
+  std::string written;  ///< the key as the user wrote it
+  std::string place;    ///< "config.json:12" or "command line"
+  Json value;
+
+  bool overrides() const { return place == kCommandLine; }
+};
+using Settings = std::map<std::string, Setting>;
+inline constexpr char kPending = '~';
+
+/// The settings of a config while they are put together, with what is to be said about them.
+struct Draft {
+  Settings settings = {};
+  std::filesystem::path folder = {};  ///< of the config file
+  std::vector<ErrorText> problems = {};
+  std::vector<std::string> remarks = {};
+  Json inert = Json::object();  ///< keys that were given and have no effect, with their values
+
+  const Setting* find(const std::string& key) const {
+    const auto it = settings.find(key);
+    return it == settings.end() ? nullptr : &it->second;
+  }
+  bool has(const std::string& key) const { return settings.contains(key); }
+  /// Adds a setting unless the key is set already.
+  void offer(const std::string& key, Setting setting) { settings.emplace(key, std::move(setting)); }
+  void problem(std::string place, std::string cause, std::string remedy = {}) {
+    problems.push_back({.cause = std::move(cause), .place = std::move(place), .remedy = std::move(remedy)});
+  }
+  /// A file as a config names it: as it stands, or beside the config. None if there is no such file.
+  std::optional<std::filesystem::path> named_file(const std::string& name) const;
+};
+
+/// Reads what `deepspeed`, `fsdp`, `fsdp_config` and `accelerate_config` name, and adds what it sets.
+void add_launcher_settings(Draft& draft, const ConfigDocument& config);
+
+}  // namespace qtrain
