@@ -92,6 +92,12 @@ TEST(Deepspeed, MismatchesAreToldTogether) {
   EXPECT_THAT(message, HasSubstr("\"auto\" in the former"));
 }
 
+TEST(Deepspeed, NamesOfOneOptimizerAgree) {
+  const char* block = R"({"optimizer": {"type": "AdamW", "params": {"lr": "auto"}}})";
+  EXPECT_EQ(with_deepspeed(block, R"(, "optim": "adamw_torch_fused")").value.training.optim, "adamw_torch_fused");
+  EXPECT_THAT(refusal_of_deepspeed(block, R"(, "optim": "lion_32bit")"), HasSubstr("but \"optim\" is \"lion_32bit\""));
+}
+
 TEST(Deepspeed, TheMissingPartOfTheBatchIsWorkedOut) {
   const auto training = [](const char* json, const char* more) { return with_deepspeed(json, more).value.training; };
   EXPECT_EQ(
@@ -126,6 +132,8 @@ TEST(Deepspeed, WhatChangesTheResultIsRefusedAndSlipsAreNamed) {
   EXPECT_THAT(refusal_of_deepspeed(R"({"gradient_cliping": 1})"), HasSubstr("did you mean \"gradient_clipping\"?"));
   EXPECT_THAT(refusal_of_deepspeed(R"({"zero_optimization": {"stag": 2}})"), HasSubstr("did you mean \"stage\"?"));
   EXPECT_THAT(refusal_of_deepspeed(R"({"optimizer": {"type": "OneBitAdam"}})"), HasSubstr("no such optimizer"));
+  EXPECT_THAT(refusal_of_deepspeed(R"({"optimizer": {"type": "Adam", "params": {"adam_w_mode": false}}})"),
+              HasSubstr("decouples the weight decay"));
   EXPECT_THAT(refusal_of_deepspeed("3"), HasSubstr("expected a file or an object"));
 }
 

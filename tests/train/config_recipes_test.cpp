@@ -170,6 +170,21 @@ TEST(LlamaFactory, DataSetsOfTheRegistry) {
   EXPECT_THAT(problems[1].cause, HasSubstr("\"odd\": columns.prompt is \"question\""));
 }
 
+// Rows of a base model have no roles: then the mask of completions is all there is.
+TEST(LlamaFactory, AFolderWithoutAChatTemplate) {
+  const qtrain::testing::TempFolder folder;
+  const auto config = [&](const char* more) {
+    return recipe(fmt::format("finetuning_type: lora\nmodel_name_or_path: {}\n{}", folder.path().string(), more));
+  };
+  const ResolvedConfig r = config("");
+  EXPECT_FALSE(r.value.data.assistant_only_loss);
+  EXPECT_EQ(r.value.data.completion_only_loss, true);
+  EXPECT_THAT(r.notes, Contains(HasSubstr("has no chat template")));
+  EXPECT_TRUE(config("assistant_only_loss: true\n").value.data.assistant_only_loss);
+  write_file(folder / "chat_template.jinja", "{{ messages }}");
+  EXPECT_TRUE(config("").value.data.assistant_only_loss);
+}
+
 constexpr std::string_view kAxolotlQlora = R"(base_model: NousResearch/Llama-3.2-1B
 # Automatically upload checkpoint and final model to HF
 # hub_model_id: username/custom_model_name

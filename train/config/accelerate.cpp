@@ -12,67 +12,67 @@ namespace qtrain {
 namespace {
 
 /// Members of fsdp_config, without the prefix fsdp_ that accelerate writes. With one device nothing is sharded.
-constexpr auto kFsdpKeys = std::to_array<std::string_view>({"activation_checkpointing",
-                                                            "auto_wrap_policy",
-                                                            "backward_prefetch",
-                                                            "backward_prefetch_policy",
-                                                            "cpu_offload",
-                                                            "cpu_ram_efficient_loading",
-                                                            "forward_prefetch",
-                                                            "limit_all_gathers",
-                                                            "min_num_params",
-                                                            "offload_params",
-                                                            "reshard_after_forward",
-                                                            "sharding_strategy",
-                                                            "state_dict_type",
-                                                            "sync_module_states",
-                                                            "transformer_layer_cls_to_wrap",
-                                                            "use_orig_params",
-                                                            "version",
-                                                            "xla",
-                                                            "xla_fsdp_grad_ckpt",
-                                                            "xla_fsdp_settings",
-                                                            "xla_fsdp_v2"});
+constexpr std::string_view kFsdpKeys[] = {"activation_checkpointing",
+                                          "auto_wrap_policy",
+                                          "backward_prefetch",
+                                          "backward_prefetch_policy",
+                                          "cpu_offload",
+                                          "cpu_ram_efficient_loading",
+                                          "forward_prefetch",
+                                          "limit_all_gathers",
+                                          "min_num_params",
+                                          "offload_params",
+                                          "reshard_after_forward",
+                                          "sharding_strategy",
+                                          "state_dict_type",
+                                          "sync_module_states",
+                                          "transformer_layer_cls_to_wrap",
+                                          "use_orig_params",
+                                          "version",
+                                          "xla",
+                                          "xla_fsdp_grad_ckpt",
+                                          "xla_fsdp_settings",
+                                          "xla_fsdp_v2"};
 
 /// Words of `fsdp` as it was written before it became a switch.
-constexpr auto kFsdpWords = std::to_array<std::string_view>(
-    {"full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2", "auto_wrap", "offload"});
+constexpr std::string_view kFsdpWords[] = {"full_shard",         "shard_grad_op", "no_shard", "hybrid_shard",
+                                           "hybrid_shard_zero2", "auto_wrap",     "offload"};
 
 /// Keys of an accelerate file about machines and processes.
-constexpr auto kAccelerateInert = std::to_array<std::string_view>({"compute_environment",
-                                                                   "debug",
-                                                                   "deepspeed_config.deepspeed_exclusion_filter",
-                                                                   "deepspeed_config.deepspeed_hostfile",
-                                                                   "deepspeed_config.deepspeed_inclusion_filter",
-                                                                   "deepspeed_config.deepspeed_moe_layer_cls_names",
-                                                                   "deepspeed_config.deepspeed_multinode_launcher",
-                                                                   "deepspeed_config.zero3_init_flag",
-                                                                   "distributed_type",
-                                                                   "downcast_bf16",
-                                                                   "dynamo_backend",
-                                                                   "dynamo_config",
-                                                                   "enable_cpu_affinity",
-                                                                   "gpu_ids",
-                                                                   "machine_rank",
-                                                                   "main_process_ip",
-                                                                   "main_process_port",
-                                                                   "main_training_function",
-                                                                   "mpirun_config",
-                                                                   "num_cpu_threads_per_process",
-                                                                   "num_machines",
-                                                                   "parallelism_config",
-                                                                   "rdzv_backend",
-                                                                   "rdzv_conf",
-                                                                   "same_network",
-                                                                   "tpu_env",
-                                                                   "tpu_name",
-                                                                   "tpu_use_cluster",
-                                                                   "tpu_use_sudo",
-                                                                   "tpu_vm",
-                                                                   "tpu_zone",
-                                                                   "command_file",
-                                                                   "commands",
-                                                                   "ipex_config"});
+constexpr std::string_view kAccelerateInert[] = {"compute_environment",
+                                                 "debug",
+                                                 "deepspeed_config.deepspeed_exclusion_filter",
+                                                 "deepspeed_config.deepspeed_hostfile",
+                                                 "deepspeed_config.deepspeed_inclusion_filter",
+                                                 "deepspeed_config.deepspeed_moe_layer_cls_names",
+                                                 "deepspeed_config.deepspeed_multinode_launcher",
+                                                 "deepspeed_config.zero3_init_flag",
+                                                 "distributed_type",
+                                                 "downcast_bf16",
+                                                 "dynamo_backend",
+                                                 "dynamo_config",
+                                                 "enable_cpu_affinity",
+                                                 "gpu_ids",
+                                                 "machine_rank",
+                                                 "main_process_ip",
+                                                 "main_process_port",
+                                                 "main_training_function",
+                                                 "mpirun_config",
+                                                 "num_cpu_threads_per_process",
+                                                 "num_machines",
+                                                 "parallelism_config",
+                                                 "rdzv_backend",
+                                                 "rdzv_conf",
+                                                 "same_network",
+                                                 "tpu_env",
+                                                 "tpu_name",
+                                                 "tpu_use_cluster",
+                                                 "tpu_use_sudo",
+                                                 "tpu_vm",
+                                                 "tpu_zone",
+                                                 "command_file",
+                                                 "commands",
+                                                 "ipex_config"};
 
 /// What accelerate calls the parts of a DeepSpeed config.
 struct AccelerateName {
@@ -116,7 +116,7 @@ void LauncherReader::fsdp_words(const Setting& chosen) {
   for (const std::string& word : words) {
     const Leaf leaf{word, chosen.written, chosen.place, word};
     if (word == "offload") set(leaf, "optimizer_offload", true);
-    if (std::find(kFsdpWords.begin(), kFsdpWords.end(), word) == kFsdpWords.end())
+    if (std::find(std::begin(kFsdpWords), std::end(kFsdpWords), word) == std::end(kFsdpWords))
       refuse(leaf, fmt::format("the words of fsdp are {}", fmt::join(kFsdpWords, ", ")), "use true and fsdp_config");
   }
   draft_.remarks.push_back(fmt::format("{}: \"{}\" shards over several devices; on one there is nothing to shard",
@@ -136,7 +136,7 @@ void LauncherReader::fsdp_leaf(Leaf leaf) {
     if (is_true_word(leaf.value)) set(leaf, "gradient_checkpointing", true);
   } else if (leaf.key.starts_with("xla") && is_true_word(leaf.value)) {
     refuse(leaf, "there is no XLA");
-  } else if (std::any_of(kFsdpKeys.begin(), kFsdpKeys.end(), [&](auto key) { return covers(key, leaf.key); })) {
+  } else if (std::any_of(std::begin(kFsdpKeys), std::end(kFsdpKeys), [&](auto key) { return covers(key, leaf.key); })) {
     ignore(leaf);
   } else {
     unknown(leaf, kFsdpKeys);
@@ -162,7 +162,8 @@ void LauncherReader::accelerate_leaf(const Leaf& leaf, const LauncherPart& part)
   if (leaf.is("use_cpu")) return is_true_word(leaf.value) ? set(leaf, "device", "cpu") : void();
   if (covers("megatron_lm_config", leaf.key) || covers("fp8_config", leaf.key))
     return says_nothing(leaf.value) ? void() : refuse(leaf, "neither Megatron nor FP8 training is available");
-  if (std::none_of(kAccelerateInert.begin(), kAccelerateInert.end(), [&](auto k) { return covers(k, leaf.key); }) &&
+  if (std::none_of(std::begin(kAccelerateInert), std::end(kAccelerateInert),
+                   [&](auto k) { return covers(k, leaf.key); }) &&
       !leaf.is("deepspeed_config") && !leaf.is("fsdp_config"))
     unknown(leaf, kAccelerateInert);
 }

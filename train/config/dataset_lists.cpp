@@ -15,7 +15,8 @@ constexpr bool kRefusedMember = true, kRemarkedMember = false;
 /// Members of an entry that say nothing about which rows there are, or that cannot be honoured.
 constexpr auto kDatasetMembers = std::to_array<InertKey>({
     {"name", kRemarkedMember, "[\"default\",\"main\"]", "datasets are local files"},
-    {"ds_type", kRemarkedMember, "[\"json\"]", "formats are told apart by the names of files"},
+    {"ds_type", kRemarkedMember, "[\"json\",\"csv\",\"parquet\",\"arrow\"]",
+     "formats are told apart by the names of files"},
     {"revision", kRemarkedMember, "[\"main\"]", "datasets are local files"},
     {"trust_remote_code", kRemarkedMember, "[true,false]", "code in a data folder is never run"},
     {"split", kRefusedMember, "[\"train\",\"test\",\"validation\"]", "files are read whole"},

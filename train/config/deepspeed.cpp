@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 
+#include "optim/table.h"
 #include "train/config/keys.h"
 #include "train/config/launchers.h"
 
@@ -28,88 +30,88 @@ constexpr auto kDeepspeedKeys = std::to_array<DeepspeedKey>({
 });
 
 /// Parts about several devices, about how things are computed, and about reports.
-constexpr auto kDeepspeedInert = std::to_array<std::string_view>({"activation_checkpointing",
-                                                                  "aio",
-                                                                  "amp.opt_level",
-                                                                  "autotuning",
-                                                                  "bf16",
-                                                                  "bfloat16",
-                                                                  "checkpoint",
-                                                                  "comms_config",
-                                                                  "comms_logger",
-                                                                  "communication_data_type",
-                                                                  "csv_monitor",
-                                                                  "data_types",
-                                                                  "dataloader_drop_last",
-                                                                  "disable_allgather",
-                                                                  "dump_state",
-                                                                  "flops_profiler",
-                                                                  "fp16",
-                                                                  "gradient_predivide_factor",
-                                                                  "memory_breakdown",
-                                                                  "monitor_config",
-                                                                  "prescale_gradients",
-                                                                  "seq_parallel_communication_data_type",
-                                                                  "sparse_gradients",
-                                                                  "steps_per_print",
-                                                                  "tensorboard",
-                                                                  "timers",
-                                                                  "torch_autocast",
-                                                                  "train_steps",
-                                                                  "wall_clock_breakdown",
-                                                                  "wandb",
-                                                                  "zero_allow_untested_optimizer",
-                                                                  "zero_force_ds_cpu_optimizer",
-                                                                  "optimizer.params.torch_adam",
-                                                                  "optimizer.params.adam_w_mode",
-                                                                  "optimizer.params.bias_correction",
-                                                                  "optimizer.legacy_fusion"});
+constexpr std::string_view kDeepspeedInert[] = {"activation_checkpointing",
+                                                "aio",
+                                                "amp.opt_level",
+                                                "autotuning",
+                                                "bf16",
+                                                "bfloat16",
+                                                "checkpoint",
+                                                "comms_config",
+                                                "comms_logger",
+                                                "communication_data_type",
+                                                "csv_monitor",
+                                                "data_types",
+                                                "dataloader_drop_last",
+                                                "disable_allgather",
+                                                "dump_state",
+                                                "flops_profiler",
+                                                "fp16",
+                                                "gradient_predivide_factor",
+                                                "memory_breakdown",
+                                                "monitor_config",
+                                                "prescale_gradients",
+                                                "seq_parallel_communication_data_type",
+                                                "sparse_gradients",
+                                                "steps_per_print",
+                                                "tensorboard",
+                                                "timers",
+                                                "torch_autocast",
+                                                "train_steps",
+                                                "wall_clock_breakdown",
+                                                "wandb",
+                                                "zero_allow_untested_optimizer",
+                                                "zero_force_ds_cpu_optimizer",
+                                                "optimizer.params.torch_adam",
+                                                "optimizer.params.adam_w_mode",
+                                                "optimizer.params.bias_correction",
+                                                "optimizer.legacy_fusion"};
 
 /// Members of zero_optimization: with one device there is nothing to share out.
-constexpr auto kZeroKeys = std::to_array<std::string_view>({"allgather_bucket_size",
-                                                            "allgather_partitions",
-                                                            "contiguous_gradients",
-                                                            "elastic_checkpoint",
-                                                            "gather_16bit_weights_on_model_save",
-                                                            "grad_hooks",
-                                                            "ignore_unused_parameters",
-                                                            "leaf_module",
-                                                            "legacy_stage1",
-                                                            "load_from_fp32_weights",
-                                                            "log_trace_cache_warnings",
-                                                            "max_live_parameters",
-                                                            "max_reuse_distance",
-                                                            "memory_efficient_linear",
-                                                            "mics_hierarchical_params_gather",
-                                                            "mics_shard_size",
-                                                            "model_persistence_threshold",
-                                                            "module_granularity_threshold",
-                                                            "offload_optimizer",
-                                                            "offload_param",
-                                                            "overlap_comm",
-                                                            "override_module_apply",
-                                                            "param_persistence_threshold",
-                                                            "pipeline_loading_checkpoint",
-                                                            "prefetch_bucket_size",
-                                                            "reduce_bucket_size",
-                                                            "reduce_scatter",
-                                                            "round_robin_gradients",
-                                                            "stage",
-                                                            "stage3_gather_16bit_weights_on_model_save",
-                                                            "stage3_gather_fp16_weights_on_model_save",
-                                                            "stage3_max_live_parameters",
-                                                            "stage3_max_reuse_distance",
-                                                            "stage3_module_granularity_threshold",
-                                                            "stage3_param_persistence_threshold",
-                                                            "stage3_prefetch_bucket_size",
-                                                            "sub_group_size",
-                                                            "use_all_reduce_for_fetch_params",
-                                                            "use_multi_rank_bucket_allreduce",
-                                                            "zero_hpz_partition_size",
-                                                            "zero_quantized_gradients",
-                                                            "zero_quantized_nontrainable_weights",
-                                                            "zero_quantized_weights",
-                                                            "zenflow"});
+constexpr std::string_view kZeroKeys[] = {"allgather_bucket_size",
+                                          "allgather_partitions",
+                                          "contiguous_gradients",
+                                          "elastic_checkpoint",
+                                          "gather_16bit_weights_on_model_save",
+                                          "grad_hooks",
+                                          "ignore_unused_parameters",
+                                          "leaf_module",
+                                          "legacy_stage1",
+                                          "load_from_fp32_weights",
+                                          "log_trace_cache_warnings",
+                                          "max_live_parameters",
+                                          "max_reuse_distance",
+                                          "memory_efficient_linear",
+                                          "mics_hierarchical_params_gather",
+                                          "mics_shard_size",
+                                          "model_persistence_threshold",
+                                          "module_granularity_threshold",
+                                          "offload_optimizer",
+                                          "offload_param",
+                                          "overlap_comm",
+                                          "override_module_apply",
+                                          "param_persistence_threshold",
+                                          "pipeline_loading_checkpoint",
+                                          "prefetch_bucket_size",
+                                          "reduce_bucket_size",
+                                          "reduce_scatter",
+                                          "round_robin_gradients",
+                                          "stage",
+                                          "stage3_gather_16bit_weights_on_model_save",
+                                          "stage3_gather_fp16_weights_on_model_save",
+                                          "stage3_max_live_parameters",
+                                          "stage3_max_reuse_distance",
+                                          "stage3_module_granularity_threshold",
+                                          "stage3_param_persistence_threshold",
+                                          "stage3_prefetch_bucket_size",
+                                          "sub_group_size",
+                                          "use_all_reduce_for_fetch_params",
+                                          "use_multi_rank_bucket_allreduce",
+                                          "zero_hpz_partition_size",
+                                          "zero_quantized_gradients",
+                                          "zero_quantized_nontrainable_weights",
+                                          "zero_quantized_weights",
+                                          "zenflow"};
 
 /// Parts that change what is computed, and are refused where they are enabled (or hold anything).
 struct DeepspeedSwitch {
@@ -160,7 +162,7 @@ std::vector<std::string_view> deepspeed_names() {
                                       "zero_optimization"};
   for (const DeepspeedKey& k : kDeepspeedKeys) names.push_back(k.name);
   for (const DeepspeedSwitch& k : kDeepspeedRefused) names.push_back(k.name);
-  names.insert(names.end(), kDeepspeedInert.begin(), kDeepspeedInert.end());
+  names.insert(names.end(), std::begin(kDeepspeedInert), std::end(kDeepspeedInert));
   return names;
 }
 
@@ -198,9 +200,7 @@ bool LauncherReader::deepspeed_setting(const Leaf& leaf) {
   for (const auto& [name, key] : kDeepspeedKeys)
     if (leaf.is(name)) return automatic || (set(leaf, std::string(key), leaf.value), true);
   if (leaf.is("optimizer.type")) {
-    const auto ours = ours_of(kDeepspeedOptimizers, leaf.value);
-    ours.empty() ? refuse(leaf, "there is no such optimizer", "remove the block and set optim")
-                 : set(leaf, "optim", ours);
+    deepspeed_optimizer(leaf);
     return true;
   }
   if (leaf.is("optimizer.params.betas")) {
@@ -215,7 +215,21 @@ bool LauncherReader::deepspeed_setting(const Leaf& leaf) {
   return offloads;
 }
 
+// Names of one optimizer that differ in how it is computed do not contradict each other.
+void LauncherReader::deepspeed_optimizer(const Leaf& leaf) {
+  const auto ours = ours_of(kDeepspeedOptimizers, leaf.value);
+  if (ours.empty()) return refuse(leaf, "there is no such optimizer", "remove the block and set optim");
+  const Setting* given = draft_.find("optim");
+  const auto* same = given && given->value.is_string() ? find_optimizer(given->value.get<std::string>()) : nullptr;
+  if (!same || same->rule != find_optimizer(ours)->rule) set(leaf, "optim", ours);
+}
+
 bool LauncherReader::deepspeed_refused(const Leaf& leaf) {
+  const bool adam = leaf.is("optimizer.params.adam_w_mode") || leaf.is("optimizer.params.bias_correction");
+  if (adam && leaf.value == false) {
+    refuse(leaf, "AdamW corrects its moments and decouples the weight decay");
+    return true;
+  }
   for (const auto& [name, why] : kDeepspeedRefused) {
     if (!covers(name, leaf.key)) continue;
     const bool decides = leaf.is(name) || leaf.is(std::string(name) + ".enabled");
@@ -238,23 +252,24 @@ void LauncherReader::offload(const Leaf& leaf) {
 // DeepSpeed has train_batch_size = micro-batch x accumulation x devices, and fills in the one that is missing.
 void LauncherReader::deepspeed_batch(const Leaf& leaf) {
   if (leaf.value == "auto") return;
-  const auto number = [&](const char* key, std::int64_t otherwise) {
+  const auto number = [&](const char* key) {
     const Setting* s = draft_.find(key);
-    return s && s->value.is_number_integer() ? std::max<std::int64_t>(1, s->value.get<std::int64_t>()) : otherwise;
+    return s && s->value.is_number() ? std::max(0.0, s->value.get<double>()) : 0;
   };
-  if (!leaf.value.is_number_integer()) return refuse(leaf, "a batch is a number of rows", "use \"auto\"");
-  const std::int64_t total = leaf.value.get<std::int64_t>(), micro = number("per_device_train_batch_size", 0),
-                     accumulation = number("gradient_accumulation_steps", 0), ranks = number("nproc", 1);
-  const std::int64_t known = std::max<std::int64_t>(1, micro) * std::max<std::int64_t>(1, accumulation) * ranks;
-  const bool divides = total > 0 && total % known == 0;
-  if (divides && (total == known ? micro > 0 : micro > 0 && accumulation == 0))
+  if (!leaf.value.is_number()) return refuse(leaf, "a batch is a number of rows", "use \"auto\"");
+  const double total = leaf.value.get<double>(), micro = number("per_device_train_batch_size"),
+               windows = number("gradient_accumulation_steps"), ranks = std::max(1.0, number("nproc"));
+  const double known = std::max(1.0, micro) * std::max(1.0, windows) * ranks;
+  const bool divides = total > 0 && std::fmod(total, known) == 0 && (micro > 0 || windows > 0);
+  if (divides && windows == 0)
     return draft_.offer("gradient_accumulation_steps", {leaf.written, leaf.place, total / known});
-  if (divides && micro == 0 && accumulation > 0)
+  if (divides && micro == 0)
     return draft_.offer("per_device_train_batch_size", {leaf.written, leaf.place, total / known});
+  if (total == known && micro > 0) return;
   draft_.problem(
       leaf.place,
       fmt::format("\"{}\" is {}, but per_device_train_batch_size x gradient_accumulation_steps x nproc is {}",
-                  leaf.written, total, micro && accumulation ? std::to_string(known) : std::string("not given")),
+                  leaf.written, show(leaf.value), micro > 0 && windows > 0 ? fmt::format("{}", known) : "not given"),
       "use \"auto\", or numbers whose product it is");
 }
 

@@ -43,6 +43,7 @@ class LauncherReader {
 
   void deepspeed_leaf(const Leaf& leaf);
   bool deepspeed_setting(const Leaf& leaf);
+  void deepspeed_optimizer(const Leaf& leaf);
   bool deepspeed_refused(const Leaf& leaf);
   void deepspeed_batch(const Leaf& leaf);
   void deepspeed_schedule(const Leaf& leaf);
