@@ -103,7 +103,7 @@ TEST(LlamaFactory, ALoraRecipe) {
   EXPECT_EQ(r.origin.at("lora_alpha"), "r.yaml:9 (2 x lora_rank)");
   EXPECT_EQ(r.origin.at("max_grad_norm"), "default (llamafactory)");
   EXPECT_THAT(r.notes[0], HasSubstr("dialect llamafactory"));
-  EXPECT_THAT(r.notes, Contains(HasSubstr("\"template\" has no effect: rows are rendered with the chat template")));
+  EXPECT_EQ(c.model.chat_template_path, "llama3");
 }
 
 TEST(LlamaFactory, DefaultsAreTheToolsOwn) {
@@ -137,6 +137,14 @@ TEST(LlamaFactory, Qlora) {
   EXPECT_EQ(c.training.gradient_checkpointing.policy, "none");
   EXPECT_EQ(c.training.train_sampling_strategy, Sampling::sequential);
   EXPECT_EQ(c.model.dtype, "float16");
+}
+
+TEST(LlamaFactory, OtherTemplatesAndTheLastTurn) {
+  const ResolvedConfig r = recipe("finetuning_type: lora\ntemplate: qwen3\nmask_history: true\nmax_samples: 100\n");
+  EXPECT_EQ(r.value.model.chat_template_path, std::nullopt);
+  EXPECT_THAT(r.notes, Contains(HasSubstr("\"template\": \"qwen3\": the chat template of the model's folder is used")));
+  EXPECT_TRUE(r.value.data.last_turn_only_loss);
+  EXPECT_EQ(r.value.data.max_samples, 100);
 }
 
 TEST(LlamaFactory, WhatIsNotAvailableIsNamed) {
@@ -319,7 +327,8 @@ TEST(Axolotl, KeysThatStandForOthers) {
       recipe(
           "base_model: m\nsample_packing: false\nbatch_size: 32\nmicro_batch_size: 4\nlearning_rate: '1e-5'\n"
           "bf16: false\nfp16: true\ncosine_min_lr_ratio: 0.1\ngradient_checkpointing: offload\n"
-          "optim_args:\n  momentum: 0.9\noptimizer: sgd\ntokenizer_config: t\n")
+          "optim_args:\n  momentum: 0.9\noptimizer: sgd\ntokenizer_config: t\n"
+          "chat_template: phi_3\nresponse_template: '<|assistant|>'\n")
           .value;
   EXPECT_EQ(c.training.gradient_accumulation_steps, 8);
   EXPECT_EQ(c.training.learning_rate, 1e-5);
@@ -330,6 +339,8 @@ TEST(Axolotl, KeysThatStandForOthers) {
   EXPECT_TRUE(c.training.activation_offloading);
   EXPECT_EQ(c.training.optim_args, "momentum=0.9");
   EXPECT_EQ(c.model.tokenizer_name_or_path, "t");
+  EXPECT_EQ(c.model.chat_template_path, "phi3");
+  EXPECT_FALSE(c.data.assistant_only_loss);  // response_template says where answers are
 }
 
 TEST(Axolotl, TheCommandLineWinsOverBothWaysToSayIt) {

@@ -246,12 +246,13 @@ struct Flattener {
 
 void tell_answers_apart(ResolvedConfig& config) {
   const ModelSection& m = config.value.model;
+  DataSection& d = config.value.data;
+  if (config.given("assistant_only_loss") || !d.assistant_only_loss) return;
+  if (!d.response_template.empty()) d.assistant_only_loss = false;
   const std::filesystem::path folder = m.tokenizer_name_or_path.value_or(m.model_name_or_path);
   std::error_code ignored;
-  if (config.given("assistant_only_loss") || m.chat_template_path || !std::filesystem::is_directory(folder, ignored) ||
-      ChatTemplate::exists(folder) || !config.value.data.assistant_only_loss)
-    return;
-  config.value.data.assistant_only_loss = false;
+  if (m.chat_template_path || !std::filesystem::is_directory(folder, ignored) || ChatTemplate::exists(folder)) return;
+  d.assistant_only_loss = false;
   config.notes.push_back("the model's folder has no chat template: rows become plain text, the loss is on completions");
 }
 

@@ -42,8 +42,8 @@ struct Dialect {
   const Rewrite* own_rewrite(std::string_view key) const { return find_rewrite_in(rewrites, key); }
   const InertKey* own_inert(std::string_view key) const { return find_inert_in(inert, key); }
 };
-/// For dialects that learn answers only: where the model's folder has no chat template, rows have no roles, and
-/// completion_only_loss alone tells answers apart.
+/// For dialects that learn answers only: a response_template tells them apart; and where the model's folder has no chat
+/// template, rows have no roles, and completion_only_loss does.
 void tell_answers_apart(ResolvedConfig& config);
 /// Dialects that have files of their own.
 Dialect llamafactory_dialect();

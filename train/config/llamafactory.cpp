@@ -14,7 +14,6 @@ namespace {
 constexpr bool kRefusedThere = true, kRemarkedThere = false;
 
 constexpr auto kFactoryInert = std::to_array<InertKey>({
-    {"template", kRemarkedThere, "[]", "rows are rendered with the chat template of the model's folder"},
     {"tool_format", kRemarkedThere, "[]", "tools are rendered by the chat template of the model's folder"},
     {"default_system", kRefusedThere, "[]", "a system message belongs into the rows or the chat template"},
     {"enable_thinking", kRemarkedThere, "[true]", "the chat template decides"},
@@ -117,7 +116,18 @@ Rewritten quantization_bit(const Json& v) {
 }
 
 std::vector<Rewrite> factory_rewrites() {
-  return {{"finetuning_type", "lora: use_peft; full: all weights",
+  return {{"template", "chat_template_path, where the program has that format; else the model's own is used",
+           named_template({{"alpaca", "alpaca"},
+                           {"chatml", "chatml"},
+                           {"cohere", "command_r"},
+                           {"gemma", "gemma"},
+                           {"llama3", "llama3"},
+                           {"mistral", "mistral"},
+                           {"phi", "phi3"},
+                           {"phi4", "phi4"},
+                           {"vicuna", "vicuna"},
+                           {"zephyr", "zephyr"}})},
+          {"finetuning_type", "lora: use_peft; full: all weights",
            word_among({{"lora", {{"use_peft", true}}}, {"full", {{"use_peft", false}}}})},
           {"stage", "sft; pt: loss on all tokens, packed",
            word_among({{"sft", {}},

@@ -54,6 +54,15 @@ RewriteRule lora_targets(std::string_view all) {
   };
 }
 
+RewriteRule named_template(std::vector<std::pair<std::string_view, std::string_view>> names) {
+  return [names = std::move(names)](const Json& v) -> Rewritten {
+    if (v.is_null() || v == "" || v == "tokenizer_default" || v == "jinja") return {};
+    for (const auto& [theirs, ours] : names)
+      if (v == theirs) return {.settings = {{"chat_template_path", ours}}};
+    return {.settings = {}, .remarks = {fmt::format("{}: the chat template of the model's folder is used", show(v))}};
+  };
+}
+
 Rewritten loss_on_prompt(const Json& v) {
   if (v.is_null()) return {};
   if (!v.is_boolean()) return {.settings = {}, .problem = fmt::format("expected true or false, got {}", show(v))};

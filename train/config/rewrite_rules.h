@@ -29,6 +29,8 @@ RewriteRule words_of_list(std::string key);
 /// Modules to adapt: "all" is all-linear, "a,b" a list.
 RewriteRule lora_targets(std::string_view all);
 
+/// Names of chat templates as chat_template_path has them; for other names the model's own template is used.
+RewriteRule named_template(std::vector<std::pair<std::string_view, std::string_view>> names);
 /// Whether the loss is on the prompt as well: neither mask, or both.
 Rewritten loss_on_prompt(const Json& v);
 /// A share of the rows to hold out; numbers of rows are refused.
