@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "train/data_report.h"
+
 namespace qtrain {
 namespace {
 
 void advise_length(const DataSection& d, const DatasetStatistics& rows, std::vector<std::string>& out) {
-  constexpr std::int64_t kStep = 64;
-  const std::int64_t p99 = rows.percentile(0.99);
-  const std::int64_t enough = (rows.percentile(0.995) + kStep - 1) / kStep * kStep;
+  const std::int64_t p99 = rows.percentile(0.99), enough = enough_length(rows);
   if (d.packing || !d.max_length || *d.max_length <= std::max(2 * p99, enough)) return;
   out.push_back(fmt::format("max_length {} is far above the rows: 99 of 100 have at most {} tokens, {} would do",
                             *d.max_length, p99, enough));

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "data/rows.h"
+#include "data/token_rows.h"
 #include "model/model_config.h"
 #include "train/config/config.h"
 #include "train/step_plan.h"

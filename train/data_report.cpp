@@ -56,10 +56,13 @@ void append_numbers(std::string& line, std::span<const std::int32_t> numbers) {
 
 }  // namespace
 
+std::int64_t enough_length(const DatasetStatistics& s) {
+  return (s.percentile(0.995) + kMultiple - 1) / kMultiple * kMultiple;
+}
+
 DataReport report_on(const Dataset& rows, const Config& config, Split split) {
   const DatasetStatistics& s = rows.statistics();
   const Packing packing = split == Split::train ? config.data.train_packing() : config.data.evaluation_packing();
-  const std::int64_t most = s.percentile(0.995);
   DataReport report{.count = s.source_rows,
                     .min = s.min(),
                     .p50 = s.percentile(0.5),
@@ -68,7 +71,7 @@ DataReport report_on(const Dataset& rows, const Config& config, Split split) {
                     .max = s.max(),
                     .mean = s.mean(),
                     .histogram = histogram_of(s),
-                    .recommended_max_length = (most + kMultiple - 1) / kMultiple * kMultiple,
+                    .recommended_max_length = enough_length(s),
                     .padding_waste = padding_of(rows, config, split),
                     .statistics = s};
   if (packing != Packing::none) report.packing_density = share_of(s.tokens, s.rows * *config.data.max_length);

@@ -29,6 +29,8 @@ struct DataReport {
   /// Lines for people.
   std::vector<std::string> lines() const;
 };
+/// The max_length that nearly no row exceeds: p99.5 rounded up to a multiple of 64.
+std::int64_t enough_length(const DatasetStatistics& rows);
 DataReport report_on(const Dataset& rows, const Config& config, Split split);
 
 /// One line of `preprocess --dump`: {"input_ids": [...], "labels": [...], "position_ids": [...]}.

@@ -24,9 +24,9 @@ TEST(ConfigRemarks, ValuesThatGoTogetherWithoutEffect) {
   EXPECT_THAT(notes_on(R"({"tf32": true, "bf16": false})"), Not(Contains(HasSubstr("tf32"))));
   EXPECT_THAT(notes_on(R"({"group_by_length": true, "packing": true})"), Contains(HasSubstr("no use with packing")));
   EXPECT_THAT(notes_on(R"({"group_by_length": true})"), Not(Contains(HasSubstr("no use with packing"))));
-  EXPECT_THAT(notes_on(R"({"dataloader_prefetch_factor": 4})"), Contains(HasSubstr("no worker to prefetch")));
+  EXPECT_THAT(notes_on(R"({"dataloader_prefetch_factor": 4})"), Contains(HasSubstr("one thread prepares batches")));
   EXPECT_THAT(notes_on(R"({"dataloader_prefetch_factor": 4, "dataloader_num_workers": 2})"),
-              Not(Contains(HasSubstr("no worker to prefetch"))));
+              Not(Contains(HasSubstr("one thread prepares batches"))));
   EXPECT_THAT(notes_on(R"({"max_steps": 10, "warmup_steps": 10})"), Contains(HasSubstr("never reaches its peak")));
   EXPECT_THAT(notes_on(R"({"warmup_steps": 3, "warmup_ratio": 0.1})"),
               Contains(HasSubstr("warmup_ratio has no effect")));

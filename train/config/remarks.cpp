@@ -13,8 +13,9 @@ void remark_combinations(ResolvedConfig& config) {
                     t.bf16 ? "bf16" : "fp16"));
   if (t.train_sampling_strategy == Sampling::group_by_length && config.value.data.packing)
     say("train_sampling_strategy group_by_length has no use with packing: packed rows are all about as long");
-  if (config.inert.contains("dataloader_prefetch_factor") && !config.inert.contains("dataloader_num_workers"))
-    say("dataloader_prefetch_factor is given but dataloader_num_workers is 0: there is no worker to prefetch");
+  if (config.given("dataloader_prefetch_factor") && t.dataloader_prefetch_factor && t.dataloader_num_workers == 0)
+    say("dataloader_prefetch_factor is given but dataloader_num_workers is 0, which transformers refuses: one thread "
+        "prepares batches ahead");
   if (t.warmup_steps > 0 && t.warmup_ratio > 0 && config.given("warmup_ratio"))
     say("warmup_ratio has no effect: warmup_steps is above 0");
   if (t.max_steps > 0 && t.warmup_steps >= 1 && t.warmup_steps >= static_cast<double>(t.max_steps))
