@@ -287,6 +287,7 @@ TEST(Axolotl, AQloraRecipe) {
   EXPECT_EQ(c.data.evaluation_packing(), Packing::none);
   EXPECT_TRUE(c.data.assistant_only_loss);
   EXPECT_TRUE(c.data.shuffle_dataset);  // shuffle_merged_datasets
+  EXPECT_EQ(c.data.token_cache_dir, "last_run_prepared");
   EXPECT_TRUE(c.lora.use_peft);
   EXPECT_EQ(c.lora.lora_r, 32);
   EXPECT_THAT(c.lora.lora_target_modules, ElementsAre("all-linear"));
