@@ -65,7 +65,7 @@ class Loading {
   /// A dialect's own meaning of a key goes before what it means elsewhere.
   void take(Settings& settings, const Dialect& dialect, const Setting& raw, const std::string& name) {
     if (const Rewrite* own = dialect.own_rewrite(name)) return rewrite(settings, *own, raw);
-    if (const InertKey* own = dialect.own_inert(name)) return take_inert(*own, raw);
+    if (const InertKey* own = dialect.own_inert(name); own && !is_field(name)) return take_inert(*own, raw);
     const Alias* alias = find_alias(name);
     const std::string key(alias ? alias->key : name);
     if (const Rewrite* translation = find_rewrite(key)) return rewrite(settings, *translation, raw);
@@ -81,7 +81,11 @@ class Loading {
     if (!made.problem.empty()) draft_.problem(raw.place, fmt::format("\"{}\": {}", raw.written, made.problem));
     for (const std::string& remark : made.remarks)
       draft_.remarks.push_back(fmt::format("{}: \"{}\": {}", raw.place, raw.written, remark));
-    for (const auto& [target, value] : made.settings) add(settings, target, {raw.written, raw.place, value});
+    for (const auto& [target, value] : made.settings) {
+      const InertKey* inert = is_field(target) ? nullptr : find_inert(target);
+      inert ? take_inert(*inert, {raw.written, raw.place, value})
+            : add(settings, target, {raw.written, raw.place, value});
+    }
   }
 
   void take_inert(const InertKey& inert, const Setting& raw) {
