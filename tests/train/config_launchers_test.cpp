@@ -51,6 +51,7 @@ TEST(Deepspeed, AutoLeavesTheArgumentsAndOffloadIsOurs) {
   EXPECT_EQ(c.value.training.gradient_accumulation_steps, 1);
   EXPECT_TRUE(c.value.training.bf16);
   EXPECT_EQ(c.origin.at("bf16"), "default (hf)");
+  EXPECT_THAT(c.notes, Contains(HasSubstr("offload_param.device\" has no effect: weights stay on the device")));
   const auto said = std::count_if(c.notes.begin(), c.notes.end(), [](const std::string& note) {
     return note.find("without effect here, on one device") != std::string::npos;
   });
@@ -163,7 +164,12 @@ TEST(Fsdp, OffloadAndRecomputationAreOurs) {
   EXPECT_FALSE(
       config(R"({"fsdp": ["full_shard"], "fsdp_config": {"cpu_offload": false}})").value.training.optimizer_offload);
   EXPECT_THAT(config(R"({"fsdp_config": {"cpu_offload": true}})").notes, Contains(HasSubstr("no effect without fsdp")));
+  EXPECT_EQ(
+      config(R"({"fsdp": true, "fsdp_config": {"activation_checkpointing": true}, "gradient_checkpointing": "auto"})")
+          .value.training.gradient_checkpointing.policy,
+      "auto");
   EXPECT_THROW(config(R"({"fsdp": "full_shards"})"), Error);
+  EXPECT_THROW(config(R"({"fsdp": 3})"), Error);
   EXPECT_THROW(config(R"({"fsdp": true, "fsdp_config": {"cpu_offlod": true}})"), Error);
   for (const char* off : {R"({"fsdp": ""})", R"({"fsdp": []})", R"({"fsdp": null, "fsdp_config": {}})"})
     EXPECT_THAT(config(off).inert, ::testing::IsEmpty()) << off;

@@ -109,10 +109,11 @@ void LauncherReader::fsdp(const Setting* chosen, const Setting* options, const C
 void LauncherReader::fsdp_words(const Setting& chosen) {
   if (is_true_word(chosen.value)) return;
   std::vector<std::string> words;
-  if (chosen.value.is_array())
-    for (const Json& word : chosen.value) words.push_back(word.is_string() ? word.get<std::string>() : show(word));
-  else if (std::istringstream in(chosen.value.is_string() ? chosen.value.get<std::string>() : show(chosen.value)); true)
-    for (std::string word; in >> word;) words.push_back(word);
+  std::istringstream text(chosen.value.is_string() ? chosen.value.get<std::string>() : "");
+  for (std::string word; text >> word;) words.push_back(word);
+  const Json list = chosen.value.is_array() ? chosen.value : Json::array();
+  for (const Json& word : list) words.push_back(word.is_string() ? word.get<std::string>() : show(word));
+  if (words.empty()) words.push_back(show(chosen.value));
   for (const std::string& word : words) {
     const Leaf leaf{word, chosen.written, chosen.place, word};
     if (word == "offload") set(leaf, "optimizer_offload", true);
@@ -133,7 +134,8 @@ void LauncherReader::fsdp_leaf(Leaf leaf) {
   if (leaf.is("offload_params") || leaf.is("cpu_offload")) {
     if (is_true_word(leaf.value)) set(leaf, "optimizer_offload", true);
   } else if (leaf.is("activation_checkpointing")) {
-    if (is_true_word(leaf.value)) set(leaf, "gradient_checkpointing", true);
+    const Setting* given = draft_.find("gradient_checkpointing");
+    if (is_true_word(leaf.value) && !(given && given->value.is_string())) set(leaf, "gradient_checkpointing", true);
   } else if (leaf.key.starts_with("xla") && is_true_word(leaf.value)) {
     refuse(leaf, "there is no XLA");
   } else if (std::any_of(std::begin(kFsdpKeys), std::end(kFsdpKeys), [&](auto key) { return covers(key, leaf.key); })) {

@@ -184,6 +184,10 @@ void LauncherReader::deepspeed(const LauncherPart& part) {
 }
 
 void LauncherReader::deepspeed_leaf(const Leaf& leaf) {
+  if (leaf.is("zero_optimization.offload_param.device") && !says_nothing(leaf.value))
+    draft_.remarks.push_back(
+        fmt::format("{}: \"{}\" has no effect: weights stay on the device, load_in_4bit makes them smaller", leaf.place,
+                    leaf.written));
   if (leaf.is("train_batch_size") || deepspeed_setting(leaf) || deepspeed_refused(leaf)) return;
   if (leaf.key.starts_with("scheduler.")) return deepspeed_schedule(leaf);
   if (leaf.key.starts_with(kZero)) {

@@ -85,6 +85,10 @@ std::string other_names_part() {
   for (const Rewrite& r : rewrites())
     if (!r.doc.empty()) out += row({fmt::format("`{}`", r.name), std::string(r.doc)});
   out +=
+      "\nThe configuration of DeepSpeed, FSDP or accelerate is an object, or a file: as its name stands or beside the"
+      " config. It sets what the config leaves open; a number there that is not the one given here is an error, and"
+      " `\"auto\"` leaves it to the config. What is about several devices is named once.\n";
+  out +=
       fmt::format("\nMembers of `{}` count as if they stood at the top.\n", fmt::join(transparent_objects(), "`, `"));
   return out;
 }
