@@ -19,7 +19,7 @@ template <class T>
 void fill_random(Ctx& ctx, Tensor part, const RandomPart& which) {
   T* out = part.as<T>();
   const std::int64_t n = part.numel();
-  const std::uint64_t stream = stream_of(which.spec.name);
+  const std::uint64_t stream = stream_of(which.spec.drawn_as.empty() ? which.spec.name : which.spec.drawn_as);
   const Init init = which.spec.init;
   constexpr std::int64_t kChunk = 1 << 14;
   ctx.pool().run((n + kChunk - 1) / kChunk, [&](std::int64_t task, int) {
@@ -91,7 +91,7 @@ void ParamStore::zero_grads(Ctx& ctx) {
     if (p.trained()) ctx.stream().fill(p.grad.data, 0, p.grad.bytes());
 }
 
-Param* ParamStore::find(std::string_view name) {
+Param* ParamStore::named(std::string_view name) const {
   const auto it = by_name_.find(std::string(name));
   return it == by_name_.end() ? nullptr : it->second;
 }

@@ -33,6 +33,9 @@ struct ParamSpec {
   Decay decay = Decay::yes;
   Role role = Role::weight;
   std::optional<DType> grad_dtype = {};  ///< if it is not that of the value
+  std::string drawn_as = {};             ///< the name that random values depend on, if it is not `name`
+  bool transposed_in_files = false;      ///< a matrix [R, C] is stored as [C, R]
+  double learning_rate = 1;              ///< times that of the run
 };
 
 struct Param {
@@ -60,7 +63,8 @@ class ParamStore {
   void initialise(Ctx& ctx, std::uint64_t seed);
   void zero_grads(Ctx& ctx);
 
-  Param* find(std::string_view name);
+  Param* find(std::string_view name) { return named(name); }
+  const Param* find(std::string_view name) const { return named(name); }
   std::deque<Param>& all() { return params_; }
   const std::deque<Param>& all() const { return params_; }
   std::int64_t trained_elements() const;
@@ -70,6 +74,7 @@ class ParamStore {
   const Arena& grads() const { return grads_; }
 
  private:
+  Param* named(std::string_view name) const;
   void lay_out();
 
   std::deque<Param> params_;

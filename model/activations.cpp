@@ -106,6 +106,7 @@ struct Builder {
     a.head.normed = arena.take(plan.dtype, {rows, c.hidden_size});
     a.head.inv_rms = arena.take(statistics, {rows});
     a.head.logits = arena.take(logits, {rows, c.vocab_size});
+    if (plan.head_rank > 0) a.head.lora_x = arena.take(plan.dtype, {rows, plan.head_rank});
     if (pass == Pass::decode) return;
     a.head.loss = arena.take(statistics, {rows});
     if (pass != Pass::train) return;
@@ -149,10 +150,11 @@ Activations lay_out_activations(ActivationArenas& arenas, const ActivationPlan& 
   if (pass == Pass::train && plan.inputs == BlockInputs::host)
     for (std::int64_t l = 0; l < c.layers; l += plan.recompute.group)
       a.host_inputs.push_back(arenas.pinned.take(plan.dtype, {size.tokens, c.hidden_size}));
-  if (const std::int64_t ranks = plan.lora_ranks.most(); ranks > 0) {
+  if (const std::int64_t ranks = std::max(plan.lora_ranks.most(), plan.head_rank); ranks > 0) {
     const std::int64_t widest = std::max({c.hidden_size, c.intermediate_size, c.heads * c.head_dim});
     a.scratch = arena.take(plan.dtype, {projection_scratch(size.tokens, widest, ranks, plan.lora_dropout)});
   }
+  if (plan.embedding_rank > 0) a.lora_rows = arena.take(plan.dtype, {size.tokens, plan.embedding_rank});
   if (plan.dense.elements > 0) a.dense = arena.take(plan.dense.dtype, {plan.dense.elements});
   if (pass == Pass::train) b.add_grads(a);
   const std::size_t before = arena.used();

@@ -55,6 +55,7 @@ struct ActivationPlan {
   DType dtype;  ///< f32, bf16, f16, or f64 in gradient checks; statistics have at least f32
   LoraRanks lora_ranks = {};
   double lora_dropout = 0;
+  std::int64_t embedding_rank = 0, head_rank = 0;  ///< of adapters on them
   RecomputePlan recompute;
   BlockInputs inputs = BlockInputs::device;
   DeviceKind device = DeviceKind::cpu;
@@ -64,6 +65,7 @@ struct ActivationPlan {
 /// Buffers of the loss head for one chunk of rows: gathered hidden states, normed ones, logits, and gradients.
 struct HeadBuffers {
   Tensor hidden, normed, inv_rms, logits, loss, d_hidden, d_normed;
+  Tensor lora_x;          ///< of the head's adapter
   std::size_t bytes = 0;  ///< of all of them
 };
 
@@ -78,6 +80,7 @@ struct Activations {
   HeadBuffers head;
   Tensor final_hidden;   ///< output of the last block
   Tensor residual_grad;  ///< gradient of the residual stream
+  Tensor lora_rows;      ///< rows of A of the embedding's adapter [T, r]
 };
 /// Where they are.
 struct ActivationArenas {

@@ -1,5 +1,4 @@
 #include "kernels/embedding.h"
-#include "kernels/gemm.h"
 #include "kernels/rms_norm.h"
 #include "model/stages.h"
 #include "model/transformer.h"
@@ -30,7 +29,7 @@ Tensor Transformer::decode(Ctx& ctx, const DecodeBatch& batch, KvCache& cache) {
   begin(ctx, Pass::decode,
         {.tokens = batch.tokens.numel(), .positions = batch.longest, .targets = batch.wanted.numel()});
   TokenContext tokens{.positions = batch.positions, .cos = act_.cos, .sin = act_.sin, .cache_rows = batch.cache_rows};
-  ops::embedding(ctx, {.y = act_.layers.front()[x], .table = embedding_->value, .tokens = batch.tokens});
+  embed(ctx, batch.tokens);
   for (std::int64_t l = 0; l < config().layers; ++l) {
     tokens.key_cache = cache.keys(l);
     tokens.value_cache = cache.values(l);
@@ -48,7 +47,8 @@ Tensor Transformer::decode(Ctx& ctx, const DecodeBatch& batch, KvCache& cache) {
                       .weight = final_norm_->value,
                       .eps = config().rms_norm_eps});
   const Tensor logits = act_.head.logits.slice(0, n);
-  ops::gemm(ctx, {.c = store(logits), .a = normed, .b = head_->value, .transpose_b = ops::Transpose::yes});
+  const Projection head = acquire_linear(head_);
+  project(ctx, {.layers = {{head, logits}}, .lora_x = act_.head.lora_x, .x = normed, .scratch = act_.scratch});
   return logits;
 }
 

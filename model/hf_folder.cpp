@@ -23,12 +23,6 @@ constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
                                            "chat_template.jinja",
                                            "generation_config.json"};
 
-// A checkpoint saved from the bare model (without its head) has no "model." prefix.
-std::string name_in(const SafetensorsReader& reader, const std::string& name) {
-  if (!reader.contains(name) && name.starts_with("model.") && reader.contains(name.substr(6))) return name.substr(6);
-  return name;
-}
-
 bool expected_extra(const std::string& name) {
   return name.ends_with("rotary_emb.inv_freq") || name == "lm_head.weight";
 }
@@ -63,20 +57,61 @@ void load_codes(Ctx& ctx, const SafetensorsReader& reader, const Param& p) {
   reader.release(from);
 }
 
-// The name that the tensor has in the file.
-std::string load_one(Ctx& ctx, const SafetensorsReader& reader, const Param& p) {
-  std::string name = name_in(reader, p.spec.name);
+Shape shape_in_files(const ParamSpec& spec) {
+  return spec.transposed_in_files ? Shape{spec.shape[1], spec.shape[0]} : spec.shape;
+}
+
+// y [C, R] from x [R, C], elements of the same type.
+void transpose(ConstTensor x, Tensor y) {
+  const std::size_t size = size_of(x.dtype);
+  const auto rows = static_cast<std::size_t>(x.shape[0]), columns = static_cast<std::size_t>(x.shape[1]);
+  for (std::size_t r = 0; r < rows; ++r)
+    for (std::size_t c = 0; c < columns; ++c)
+      std::memcpy(y.data + (c * rows + r) * size, x.data + (r * columns + c) * size, size);
+}
+
+/// The values of a tensor in another order and perhaps another type.
+struct Transposed {
+  Transposed(Ctx& ctx, ConstTensor x, DType dtype)
+      : converted_(static_cast<std::size_t>(x.numel()) * size_of(dtype)), memory_(converted_.size()) {
+    const Tensor same{converted_.data(), dtype, x.shape, {}};
+    ops::run_cpu(ctx, ops::Copy{.y = store(same), .x = x});
+    y = {memory_.data(), dtype, {x.shape[1], x.shape[0]}, {}};
+    transpose(same, y);
+  }
+  Tensor y;
+
+ private:
+  std::vector<std::byte> converted_, memory_;
+};
+
+// From the tensor of this name, or that which it has in the file: that name.
+std::string load_from(Ctx& ctx, const SafetensorsReader& reader, const SavedWeight& from) {
+  const Param& p = *from.param;
+  std::string name = name_in(reader, from.base);
   if (!is_float(p.spec.dtype)) {
     load_codes(ctx, reader, p);
     return name;
   }
-  const ConstTensor from = dense_tensor(reader, name, p.spec.shape);
-  const ConstTensor flat = from.reshaped({from.numel()});
+  const ConstTensor values = dense_tensor(reader, name, shape_in_files(p.spec));
+  std::optional<Transposed> turned;
+  if (p.spec.transposed_in_files) turned.emplace(ctx, values, p.spec.dtype);
+  const ConstTensor flat = (turned ? ConstTensor(turned->y) : values).reshaped({values.numel()});
   write_pieces(ctx, p.value, [&](std::int64_t first, Tensor piece) {
     ops::run_cpu(ctx, ops::Copy{.y = store(piece), .x = flat.slice(first, piece.numel())});
   });
-  reader.release(from);
+  reader.release(values);
   return name;
+}
+std::string load_one(Ctx& ctx, const SafetensorsReader& reader, Param& p) {
+  return load_from(ctx, reader, {&p, p.spec.name});
+}
+
+constexpr const char* kSavedHead = "base_model.model.lm_head.weight";
+
+// A trained embedding that is the head too: PEFT writes it under both names.
+Param* saved_tied_head(Transformer& model) {
+  return model.has_tied_head() ? model.adapter().find("base_model.model.model.embed_tokens.weight") : nullptr;
 }
 
 // Tensors of the file that were not asked for.
@@ -112,19 +147,47 @@ void produce(Ctx& ctx, const Param& p, DType dtype, const std::function<void(std
   });
 }
 
+void produce_transposed(Ctx& ctx, const Param& p, DType dtype,
+                        const std::function<void(std::span<const std::byte>)>& append) {
+  std::vector<std::byte> whole;
+  produce(ctx, p, dtype, [&](std::span<const std::byte> part) { whole.insert(whole.end(), part.begin(), part.end()); });
+  const Transposed turned(ctx, {whole.data(), dtype, p.spec.shape, {}}, dtype);
+  append({turned.y.data, turned.y.bytes()});
+}
+
 TensorSource source_of(Ctx& ctx, const Param& p, DType dtype) {
-  return {.name = p.spec.name, .dtype = dtype, .shape = p.spec.shape, .produce = [&ctx, &p, dtype](const auto& append) {
-            produce(ctx, p, dtype, append);
+  return {.name = p.spec.name,
+          .dtype = dtype,
+          .shape = shape_in_files(p.spec),
+          .produce = [&ctx, &p, dtype](const auto& append) {
+            p.spec.transposed_in_files ? produce_transposed(ctx, p, dtype, append) : produce(ctx, p, dtype, append);
           }};
 }
 
 }  // namespace
 
+std::string name_in(const SafetensorsReader& reader, const std::string& name) {
+  if (!reader.contains(name) && name.starts_with("model.") && reader.contains(name.substr(6))) return name.substr(6);
+  return name;
+}
+
+std::string full_name(const SafetensorsReader& reader, const std::string& name) {
+  return reader.contains("embed_tokens.weight") && !name.starts_with("lm_head.") ? "model." + name : name;
+}
+
 std::vector<std::string> load_parameters(Ctx& ctx, ParamStore& store, const fs::path& path) {
   const SafetensorsReader reader(path);
   std::vector<std::string> used;
-  for (const Param& p : store.all()) used.push_back(load_one(ctx, reader, p));
+  for (Param& p : store.all()) used.push_back(load_one(ctx, reader, p));
   return unused(reader, std::move(used));
+}
+
+std::vector<std::string> load_adapter(Ctx& ctx, Transformer& model, const fs::path& path) {
+  std::vector<std::string> names = load_parameters(ctx, model.adapter(), path);
+  if (saved_tied_head(model)) std::erase(names, kSavedHead);
+  // PEFT saves an embedding beside the adapter on it; a head too.
+  std::erase_if(names, [](const std::string& name) { return name.ends_with(".base_layer.weight"); });
+  return names;
 }
 
 std::optional<Quantisation> quantisation_of_folder(const ModelConfig& config, const fs::path& path) {
@@ -152,8 +215,9 @@ std::vector<std::string> load_base_weights(Ctx& ctx, Transformer& model, const f
   const SafetensorsReader reader(path);
   const bool serialised = quantised_tensor(reader).has_value();
   std::vector<std::string> used;
-  for (const Param& p : model.weights().all())
+  for (Param& p : model.weights().all())
     if (!model.is_quantised_part(p)) used.push_back(load_one(ctx, reader, p));
+  for (const SavedWeight& s : model.saved_weights()) used.push_back(load_from(ctx, reader, s));
   std::optional<HostContext> host;
   if (!model.quantised().empty() && !serialised) host.emplace(ctx);
   for (const QuantisedLinear& q : model.quantised()) {
@@ -203,7 +267,12 @@ void save_adapter(Ctx& ctx, Transformer& model, const ModelFolder& to) {
   fs::create_directories(to.folder);
   check(model.options().lora.has_value(), "save_adapter: the model has no adapter");
   write_file(to.folder / "adapter_config.json", dump_json(lora_config_json(*model.options().lora), 2) + "\n");
-  write_safetensors(to.folder / "adapter_model.safetensors", tensors_of(ctx, model.adapter()));
+  std::vector<TensorSource> sources = tensors_of(ctx, model.adapter());
+  if (const Param* embedding = saved_tied_head(model)) {
+    sources.push_back(source_of(ctx, *embedding, embedding->spec.dtype));
+    sources.back().name = kSavedHead;
+  }
+  write_safetensors(to.folder / "adapter_model.safetensors", sources);
   copy_tokenizer_files(to.source, to.folder);
 }
 

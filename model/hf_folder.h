@@ -9,6 +9,11 @@
 
 namespace qtrain {
 
+/// The name of a weight ("model.layers.0.mlp.up_proj.weight") in a file: a checkpoint that was saved from the bare
+/// model, without its head, has no "model." in front. `full_name` is the way back.
+std::string name_in(const SafetensorsReader& reader, const std::string& name);
+std::string full_name(const SafetensorsReader& reader, const std::string& name);
+
 /// Copies every parameter of `store` from a safetensors file or folder, converting dtypes (rounding to nearest even).
 /// A missing tensor or another shape is an input error naming file and tensor. Returns the names in the file that no
 /// parameter asked for, without rotary buffers and the head of a tied model.
@@ -17,6 +22,9 @@ std::vector<std::string> load_parameters(Ctx& ctx, ParamStore& store, const std:
 /// The same for the base model. Quantised linear layers are read as bitsandbytes serialised them, or quantised tensor
 /// by tensor from a folder with dense weights, so that no more than one of those is in memory.
 std::vector<std::string> load_base_weights(Ctx& ctx, Transformer& model, const std::filesystem::path& path);
+
+/// The adapter of a folder or file.
+std::vector<std::string> load_adapter(Ctx& ctx, Transformer& model, const std::filesystem::path& path);
 
 /// How the linear layers of a model folder are quantised, by its config.json and the first quantised tensor; nothing
 /// for a folder with dense weights. Input errors name the file: other methods than bitsandbytes, values that are not

@@ -18,10 +18,10 @@ bool is_empty(const Json& v) {
 
 void refuse_variants(const ConfigReader& r) {
   constexpr const char* kRemedy = "only plain LoRA on linear layers is";
-  for (const char* key : {"use_dora", "modules_to_save", "layers_to_transform", "bias", "fan_in_fan_out", "lora_bias",
-                          "target_parameters", "exclude_modules", "trainable_token_indices", "alora_invocation_tokens",
-                          "use_qalora", "use_bdlora", "layer_replication", "arrow_config", "megatron_config",
-                          "monteclora_config", "velora_config", "kasa_config"})
+  for (const char* key :
+       {"use_dora", "layers_to_transform", "bias", "fan_in_fan_out", "lora_bias", "target_parameters",
+        "exclude_modules", "trainable_token_indices", "alora_invocation_tokens", "use_qalora", "use_bdlora",
+        "layer_replication", "arrow_config", "megatron_config", "monteclora_config", "velora_config", "kasa_config"})
     if (r.get(key) && !is_empty(*r.get(key)))
       r.refuse(fmt::format("\"{}\" is not supported in an adapter", key), kRemedy);
   const Json* init = r.get("init_lora_weights");
@@ -32,17 +32,22 @@ void refuse_variants(const ConfigReader& r) {
     r.refuse(fmt::format("\"init_lora_weights\" \"{}\" is not supported", way), kRemedy);
 }
 
+std::vector<std::string> read_names(const ConfigReader& r, const char* key) {
+  const Json& v = *r.get(key);
+  if (!v.is_array()) r.refuse(fmt::format("\"{}\" must be a list of names", key));
+  std::vector<std::string> names;
+  for (const Json& name : v) {
+    if (!name.is_string() || name.get_ref<const std::string&>().empty())
+      r.refuse(fmt::format("\"{}\" must hold names", key));
+    names.push_back(name.get<std::string>());
+  }
+  return names;
+}
+
 std::vector<std::string> read_targets(const ConfigReader& r) {
   const Json* v = r.get("target_modules");
   if (!v) r.refuse("\"target_modules\" is missing");
-  if (v->is_string()) return {v->get<std::string>()};
-  if (!v->is_array()) r.refuse("\"target_modules\" must be a list of names or a string");
-  std::vector<std::string> targets;
-  for (const Json& t : *v) {
-    if (!t.is_string()) r.refuse("\"target_modules\" must hold names");
-    targets.push_back(t.get<std::string>());
-  }
-  return targets;
+  return v->is_string() ? std::vector{v->get<std::string>()} : read_names(r, "target_modules");
 }
 
 bool is_pattern(const std::vector<std::string>& targets) {
@@ -116,8 +121,20 @@ std::int64_t LoraConfig::largest_rank() const {
   return largest;
 }
 
+bool is_linear_layer(std::string_view module) {
+  return std::any_of(std::begin(kLinearNames), std::end(kLinearNames), [&](std::string_view name) {
+    return module.ends_with(name) && module.substr(0, module.size() - name.size()).ends_with('.');
+  });
+}
+
+bool is_saved(const LoraConfig& lora, std::string_view module) {
+  const auto& ends = lora.modules_to_save;
+  return std::any_of(ends.begin(), ends.end(), [&](const std::string& end) { return module.ends_with(end); });
+}
+
 bool is_target(const LoraConfig& lora, std::string_view module) {
-  if (lora.targets.size() == 1 && lora.targets.front() == "all-linear") return true;
+  if (is_saved(lora, module)) return false;
+  if (lora.targets.size() == 1 && lora.targets.front() == "all-linear") return is_linear_layer(module);
   if (is_pattern(lora.targets)) return matches_whole(lora.targets.front(), module);
   return std::any_of(lora.targets.begin(), lora.targets.end(), [&](const std::string& t) {
     return module == t || (module.ends_with(t) && module[module.size() - t.size() - 1] == '.');
@@ -140,6 +157,8 @@ LoraConfig parse_lora_config(const Json& json, const std::string& name) {
   lora.targets = read_targets(r);
   lora.rank_pattern = read_pattern<std::int64_t>(r, "rank_pattern");
   lora.alpha_pattern = read_pattern<double>(r, "alpha_pattern");
+  if (r.get("modules_to_save")) lora.modules_to_save = read_names(r, "modules_to_save");
+  lora.ensure_weight_tying = r.flag("ensure_weight_tying", false);
   lora.base_model = r.text("base_model_name_or_path", "");
   return lora;
 }
@@ -157,12 +176,13 @@ Json lora_config_json(const LoraConfig& lora) {
   return {{"alpha_pattern", pattern_json(lora.alpha_pattern)},
           {"base_model_name_or_path", lora.base_model},
           {"bias", "none"},
+          {"ensure_weight_tying", lora.ensure_weight_tying},
           {"fan_in_fan_out", false},
           {"inference_mode", true},
           {"init_lora_weights", true},
           {"lora_alpha", number_json(lora.alpha)},
           {"lora_dropout", lora.dropout},
-          {"modules_to_save", nullptr},
+          {"modules_to_save", lora.modules_to_save.empty() ? Json() : Json(lora.modules_to_save)},
           {"peft_type", "LORA"},
           {"r", lora.r},
           {"rank_pattern", pattern_json(lora.rank_pattern)},

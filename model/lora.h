@@ -26,6 +26,10 @@ struct LoraConfig {
   /// name, from its beginning or from a dot on, as in PEFT.
   std::vector<std::pair<std::string, std::int64_t>> rank_pattern = {};
   std::vector<std::pair<std::string, double>> alpha_pattern = {};
+  /// Ends of the names of modules that are trained whole beside the adapter, as in PEFT: "embed_tokens", "lm_head".
+  std::vector<std::string> modules_to_save = {};
+  /// Whether modules_to_save trains a tied head and embedding as the one weight that they are, not each for itself.
+  bool ensure_weight_tying = false;
   std::string base_model = {};
 
   std::int64_t rank_of(std::string_view module) const;
@@ -41,11 +45,19 @@ inline constexpr std::string_view kLinearNames[] = {
     "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj",
 };
 
-/// Whether the module "model.layers.3.self_attn.q_proj" is a target.
+/// Whether a module is one of those ("model.layers.0.self_attn.q_proj", also without "model.").
+bool is_linear_layer(std::string_view module);
+/// Whether the module "model.layers.3.self_attn.q_proj" is a target; one that is trained whole is none.
 bool is_target(const LoraConfig& lora, std::string_view module);
+/// Whether modules_to_save names it.
+bool is_saved(const LoraConfig& lora, std::string_view module);
 
-/// adapter_config.json of PEFT. What is not plain LoRA on linear layers (DoRA, rank_pattern, modules_to_save, bias,
-/// ...) is an input error naming the key.
+inline constexpr std::string_view kEmbeddingName = "model.embed_tokens", kHeadName = "lm_head";
+/// What PEFT puts in front of the names of a model's modules.
+inline constexpr std::string_view kPeftPrefix = "base_model.model.";
+
+/// adapter_config.json of PEFT. What is not here (DoRA, bias, layers_to_transform, ...) is an input error naming the
+/// key.
 LoraConfig parse_lora_config(const Json& json, const std::string& name);
 LoraConfig load_lora_config(const std::filesystem::path& folder);
 /// As PEFT writes it: sorted keys.

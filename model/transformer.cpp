@@ -52,16 +52,17 @@ Transformer::Transformer(Device device, TransformerOptions options)
       arenas_(device) {
   const ModelConfig& c = options_.config;
   const Init normal{Init::Kind::normal, c.initializer_range};
-  embedding_ = declare_weight("model.embed_tokens.weight", {c.vocab_size, c.hidden_size}, normal);
-  embedding_->spec.role = Role::embedding;
+  const Shape table{c.vocab_size, c.hidden_size};
+  embedding_.weight = declare_base(weight_spec("model.embed_tokens.weight", table, normal));
+  embedding_.weight->spec.role = Role::embedding;
+  if (adapts(kEmbeddingName)) declare_embedding_adapter(table);
   for (std::int64_t l = 0; l < c.layers; ++l) declare_block(l);
   final_norm_ = declare_vector("model.norm.weight", c.hidden_size, {Init::Kind::ones, 0});
-  head_ = c.tie_word_embeddings ? embedding_ : declare_weight("lm_head.weight", {c.vocab_size, c.hidden_size}, normal);
-  if (head_ != embedding_) head_->spec.role = Role::head;
-  if (options_.lora && adapter_.all().empty())
-    fail(ErrorKind::usage,
-         {.cause = "lora_target_modules matches no layer of the model",
-          .remedy = "use all-linear, or names such as q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"});
+  head_.weight = declare_head(normal);
+  if (!has_tied_head()) head_.weight->spec.role = Role::head;
+  head_.stream = static_cast<std::uint64_t>(c.layers) * std::size(kLinearNames);
+  if (adapts(kHeadName)) declare_head_adapter(table);
+  if (options_.lora) require_matches();
   recompute_ = recompute_plan({options_.recompute, options_.block_inputs});
 }
 
@@ -89,6 +90,8 @@ ActivationPlan Transformer::activation_plan() const {
           .dtype = options_.activation_dtype,
           .lora_ranks = lora_ranks(),
           .lora_dropout = options_.lora ? options_.lora->dropout : 0,
+          .embedding_rank = embedding_.a ? embedding_.a->spec.shape[1] : 0,
+          .head_rank = head_.a ? head_.a->spec.shape[0] : 0,
           .recompute = recompute_,
           .inputs = options_.block_inputs,
           .device = device().kind,
@@ -181,7 +184,7 @@ void Transformer::forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& r
              .cos = act_.cos,
              .sin = act_.sin,
              .dropout_seed = run.pass == Pass::train ? run.dropout_seed : ConstTensor{}};
-  ops::embedding(ctx, {.y = act_.layers.front()[x], .table = embedding_->value, .tokens = batch.tokens});
+  embed(ctx, batch.tokens);
   for (std::int64_t l = 0; l < config().layers; ++l) {
     if (offload_ && run.pass == Pass::train) stash_input(ctx, l);
     run_block(ctx, l);
@@ -189,31 +192,68 @@ void Transformer::forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& r
   head_loss(ctx, batch, run);
 }
 
-void Transformer::head_chunk(Ctx& ctx, const TokenBatch& chunk, const ForwardRun& run) {
+void Transformer::embed(Ctx& ctx, ConstTensor tokens) {
+  const Tensor y = act_.layers.front()[x];
+  ops::embedding(ctx, {.y = y, .table = embedding_.weight->value, .tokens = tokens});
+  if (!embedding_.a) return;
+  ops::embedding(ctx, {.y = act_.lora_rows, .table = embedding_.a->value, .tokens = tokens});
+  ops::gemm(ctx, {.c = accumulate(y),
+                  .a = act_.lora_rows,
+                  .b = embedding_.b->value,
+                  .transpose_b = ops::Transpose::yes,
+                  .alpha = embedding_.scale});
+}
+
+void Transformer::embed_grad(Ctx& ctx, ConstTensor tokens) {
+  const ConstTensor dy = act_.residual_grad;
+  const std::int64_t padding = config().padding_row();
+  ops::embedding_grad(ctx, {.dtable = embedding_.weight->grad_sink(), .dy = dy, .tokens = tokens, .padding = padding});
+  if (!embedding_.a) return;
+  ops::gemm(ctx, {.c = embedding_.b->grad_sink(),
+                  .a = dy,
+                  .b = act_.lora_rows,
+                  .transpose_a = ops::Transpose::yes,
+                  .alpha = embedding_.scale});
+  const Tensor rows = act_.lora_rows;  // read for the last time: their gradient takes their place
+  ops::gemm(ctx, {.c = store(rows), .a = dy, .b = embedding_.b->value, .alpha = embedding_.scale});
+  ops::embedding_grad(ctx, {.dtable = embedding_.a->grad_sink(), .dy = rows, .tokens = tokens, .padding = padding});
+}
+
+void Transformer::head_chunk(Ctx& ctx, const HeadChunkInput& chunk, const ForwardRun& run) {
   const HeadBuffers& h = act_.head;
-  const ConstTensor rows = chunk.target_rows, ids = chunk.target_ids;
-  const std::int64_t count = rows.numel();
-  const Tensor hidden = h.hidden.slice(0, count), normed = h.normed.slice(0, count),
-               inv_rms = h.inv_rms.slice(0, count);
-  const Tensor logits = h.logits.slice(0, count), loss = h.loss.slice(0, count);
-  ops::gather_rows(ctx, {.y = hidden, .x = act_.final_hidden, .rows = rows});
+  const std::int64_t count = chunk.rows.numel();
+  const auto part = [&](const Tensor& t) { return t.slice(0, count); };
+  const Tensor hidden = part(h.hidden), normed = part(h.normed), inv_rms = part(h.inv_rms), logits = part(h.logits),
+               loss = part(h.loss);
+  Projection head = acquire_linear(head_);
+  head.lora.stream += static_cast<std::uint64_t>(chunk.first);  // each chunk its own mask
+  ops::gather_rows(ctx, {.y = hidden, .x = act_.final_hidden, .rows = chunk.rows});
   ops::rms_norm(
       ctx, {.y = normed, .inv_rms = inv_rms, .x = hidden, .weight = final_norm_->value, .eps = config().rms_norm_eps});
-  ops::gemm(ctx, {.c = store(logits), .a = normed, .b = head_->value, .transpose_b = ops::Transpose::yes});
+  project(ctx, {.layers = {{head, logits}},
+                .lora_x = h.lora_x,
+                .x = normed,
+                .scratch = act_.scratch,
+                .dropout_seed = tokens_.dropout_seed});
   const auto gradient = run.pass == Pass::train ? ops::Gradient::in_place : ops::Gradient::none;
-  ops::cross_entropy(ctx, {.logits = logits, .loss = loss, .targets = ids, .gradient = gradient, .scale = run.scale});
+  ops::cross_entropy(ctx,
+                     {.logits = logits, .loss = loss, .targets = chunk.ids, .gradient = gradient, .scale = run.scale});
   if (run.loss_sum.wanted()) ops::sum(ctx, {.out = accumulate(run.loss_sum.t), .x = loss});
   if (run.pass != Pass::train) return;
-  const Tensor d_normed = h.d_normed.slice(0, count), d_hidden = h.d_hidden.slice(0, count);
-  ops::gemm(ctx, {.c = store(d_normed), .a = logits, .b = head_->value});
-  ops::gemm(ctx, {.c = head_->grad_sink(), .a = logits, .b = normed, .transpose_a = ops::Transpose::yes});
+  const Tensor d_normed = part(h.d_normed), d_hidden = part(h.d_hidden);
+  project_grad(ctx, {.layers = {{head, logits}},
+                     .dx = store(d_normed),
+                     .x = normed,
+                     .lora_x = h.lora_x,
+                     .scratch = act_.scratch,
+                     .dropout_seed = tokens_.dropout_seed});
   ops::rms_norm_grad(ctx, {.dx = store(d_hidden),
                            .dweight = final_norm_->grad_sink(),
                            .dy = d_normed,
                            .x = hidden,
                            .weight = final_norm_->value,
                            .inv_rms = inv_rms});
-  ops::scatter_rows(ctx, {.y = accumulate(act_.residual_grad), .x = d_hidden, .rows = rows});
+  ops::scatter_rows(ctx, {.y = accumulate(act_.residual_grad), .x = d_hidden, .rows = chunk.rows});
 }
 
 void Transformer::head_loss(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run) {
@@ -222,10 +262,11 @@ void Transformer::head_loss(Ctx& ctx, const TokenBatch& batch, const ForwardRun&
   if (run.pass == Pass::train) ops::fill(ctx, {.y = act_.residual_grad, .value = 0});
   const std::int64_t n = batch.target_rows.numel(), rows = h.hidden.shape[0];
   for (std::int64_t begin = 0; begin < n; begin += rows) {
-    TokenBatch chunk = batch;
-    chunk.target_rows = batch.target_rows.slice(begin, std::min(rows, n - begin));
-    chunk.target_ids = batch.target_ids.slice(begin, std::min(rows, n - begin));
-    head_chunk(ctx, chunk, run);
+    const std::int64_t count = std::min(rows, n - begin);
+    head_chunk(
+        ctx,
+        {.rows = batch.target_rows.slice(begin, count), .ids = batch.target_ids.slice(begin, count), .first = begin},
+        run);
   }
 }
 
@@ -275,10 +316,7 @@ void Transformer::backward(Ctx& ctx, const TokenBatch& batch, const std::functio
     run_backward(kTrainBlock, recompute_, run);
     if (on_layer_done) on_layer_done(l);
   }
-  ops::embedding_grad(ctx, {.dtable = embedding_->grad_sink(),
-                            .dy = act_.residual_grad,
-                            .tokens = batch.tokens,
-                            .padding = config().padding_row()});
+  embed_grad(ctx, batch.tokens);
 }
 
 }  // namespace qtrain

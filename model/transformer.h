@@ -47,6 +47,12 @@ struct ForwardRun {
   ConstTensor dropout_seed = {};  ///< i64 [1] on the device, for Pass::train; absent: no dropout
 };
 
+/// A weight of the base model that an adapter trains whole, in the adapter's store.
+struct SavedWeight {
+  Param* param;
+  std::string base;  ///< its name in the base model, where its first values are
+};
+
 class Transformer;
 
 /// Key/value cache of a batch of sequences: per layer keys and values [rows, capacity, kv_heads, head_dim].
@@ -87,6 +93,9 @@ class Transformer {
   /// Dense copies of quantised weights; empty unless they are kept.
   ParamStore& dense_copies() { return copies_; }
   const std::deque<QuantisedLinear>& quantised() const { return quantised_; }
+  const std::vector<SavedWeight>& saved_weights() const { return saved_; }
+  /// Whether the head is the embedding.
+  bool has_tied_head() const { return head_.weight == embedding_.weight; }
   /// Whether a weight is a part of one of those.
   bool is_quantised_part(const Param& p) const;
   std::vector<Param*> trained();
@@ -141,12 +150,22 @@ class Transformer {
     Shape shape() const { return quantised ? quantised->shape() : weight->spec.shape; }
     std::int64_t rank() const { return a ? a->spec.shape[0] : 0; }
   };
+  /// Targets of a batch, and the number of the first.
+  struct HeadChunkInput {
+    ConstTensor rows, ids;
+    std::int64_t first;
+  };
   struct BlockParams {
     Param *norm1 = nullptr, *norm2 = nullptr, *q_norm = nullptr, *k_norm = nullptr;
     ProjectionParams linear[7];
   };
 
-  Param* declare_weight(const std::string& name, Shape shape, Init init);
+  bool trains_whole(std::string_view module) const;
+  bool adapts(std::string_view module) const;
+  Param* declare_base(ParamSpec spec);
+  ParamSpec weight_spec(const std::string& name, Shape shape, Init init) const;
+  Param* declare_head(Init init);
+  void require_matches() const;
   Param* declare_vector(const std::string& name, std::int64_t size, Init init);
   void declare_block(std::int64_t layer);
   void initialise_quantised(Ctx& ctx, std::uint64_t seed);
@@ -154,6 +173,11 @@ class Transformer {
   void declare_adapters(std::int64_t layer, BlockParams& block);
   LoraRanks lora_ranks() const;
   std::int64_t largest_stack() const;
+  Param* declare_factor(const std::string& name, Shape shape, Init init);
+  void declare_head_adapter(Shape shape);
+  void declare_embedding_adapter(Shape shape);
+  void embed(Ctx& ctx, ConstTensor tokens);
+  void embed_grad(Ctx& ctx, ConstTensor tokens);
   BlockWeights acquire(std::int64_t layer) const;
   BlockWeights widest_training() const;
   Projection acquire_linear(const ProjectionParams& p) const;
@@ -168,14 +192,15 @@ class Transformer {
   void stash_input(Ctx& ctx, std::int64_t layer);
   void find_inputs(Ctx& ctx, std::int64_t layer);
   void head_loss(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run);
-  void head_chunk(Ctx& ctx, const TokenBatch& chunk, const ForwardRun& run);
+  void head_chunk(Ctx& ctx, const HeadChunkInput& chunk, const ForwardRun& run);
 
   TransformerOptions options_;
   ParamStore weights_, adapter_, copies_;
   std::deque<QuantisedLinear> quantised_;
-  Param* embedding_ = nullptr;
+  std::vector<SavedWeight> saved_;
+  ProjectionParams embedding_;  ///< its adapter: A [rows, r] and B [width, r]
   Param* final_norm_ = nullptr;
-  Param* head_ = nullptr;
+  ProjectionParams head_;
   std::vector<BlockParams> blocks_;
   RecomputePlan recompute_;
   ActivationArenas arenas_;

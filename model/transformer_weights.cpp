@@ -8,6 +8,8 @@
 namespace qtrain {
 namespace {
 
+constexpr const char *kEmbeddingWeight = "model.embed_tokens.weight", *kHeadWeight = "lm_head.weight";
+
 enum Which : std::uint8_t { kQ, kK, kV, kO, kGate, kUp, kDown };
 /// Layers that read the same input.
 struct Group {
@@ -26,61 +28,133 @@ ConstTensor value_of(const Param* p) {
 std::string module_name(std::int64_t layer, int which) {
   return fmt::format("model.layers.{}.{}", layer, kLinearNames[which]);
 }
+/// With a = sqrt(5), as PEFT: bound 1 / sqrt(in).
+Init kaiming_uniform(std::int64_t in) {
+  return {Init::Kind::uniform, 1 / std::sqrt(static_cast<double>(in))};
+}
+std::string_view module_of(std::string_view name) {
+  return name.substr(0, name.rfind('.'));
+}
 NormWeight norm_of(const Param* p) {
   return {.weight = value_of(p), .grad = sink_of(p)};
 }
 
 }  // namespace
 
-Param* Transformer::declare_weight(const std::string& name, Shape shape, Init init) {
+// Whether modules_to_save names it; head and embedding are named together where they stay one.
+bool Transformer::trains_whole(std::string_view module) const {
+  if (!options_.lora) return false;
+  const LoraConfig& lora = *options_.lora;
+  const bool one = options_.config.tie_word_embeddings && lora.ensure_weight_tying;
+  if (one && (module == kEmbeddingName || module == kHeadName))
+    return is_saved(lora, kEmbeddingName) || is_saved(lora, kHeadName);
+  return is_saved(lora, module);
+}
+
+// A weight of the base model, or the one that is trained in its place.
+Param* Transformer::declare_base(ParamSpec spec) {
+  if (!trains_whole(module_of(spec.name))) return &weights_.declare(std::move(spec));
+  const std::string base = spec.drawn_as.empty() ? spec.name : spec.drawn_as;
+  spec.name = std::string(kPeftPrefix) + spec.name;
+  spec.drawn_as = base;
+  spec.dtype = options_.activation_dtype == DType::f64 ? DType::f64 : DType::f32;
+  spec.update = options_.adapter;
+  spec.grad_dtype.reset();
+  return saved_.emplace_back(&adapter_.declare(std::move(spec)), base).param;
+}
+
+ParamSpec Transformer::weight_spec(const std::string& name, Shape shape, Init init) const {
   const bool wide = options_.activation_dtype == DType::f64;
   const DType trained = wide ? DType::f64 : options_.trained_dtype;
   const DType frozen = wide ? DType::f64 : options_.weight_dtype;
-  return &weights_.declare({.name = name,
-                            .shape = shape,
-                            .dtype = options_.base == Update::trained ? trained : frozen,
-                            .init = init,
-                            .update = options_.base,
-                            .decay = Decay::yes,
-                            .grad_dtype = wide ? DType::f64 : DType::f32});
+  return {.name = name,
+          .shape = shape,
+          .dtype = options_.base == Update::trained ? trained : frozen,
+          .init = init,
+          .update = options_.base,
+          .decay = Decay::yes,
+          .grad_dtype = wide ? DType::f64 : DType::f32};
 }
 
 // Norm weights and biases: small, so kept in the precision of the sums; never decayed.
 Param* Transformer::declare_vector(const std::string& name, std::int64_t size, Init init) {
-  return &weights_.declare({.name = name,
-                            .shape = {size},
+  return declare_base({.name = name,
+                       .shape = {size},
+                       .dtype = options_.activation_dtype == DType::f64 ? DType::f64 : DType::f32,
+                       .init = init,
+                       .update = options_.base,
+                       .decay = Decay::no});
+}
+
+// A tied head is the embedding, unless one of them is trained without the other, or each for itself.
+Param* Transformer::declare_head(Init init) {
+  const ModelConfig& c = options_.config;
+  ParamSpec spec =
+      weight_spec(c.tie_word_embeddings ? kEmbeddingWeight : kHeadWeight, {c.vocab_size, c.hidden_size}, init);
+  if (!c.tie_word_embeddings) return declare_base(std::move(spec));
+  const bool with_embedding = trains_whole(kEmbeddingName), whole = trains_whole(kHeadName);
+  if (whole ? with_embedding && options_.lora->ensure_weight_tying : !with_embedding) return embedding_.weight;
+  if (!whole) return &weights_.declare(std::move(spec));
+  spec.drawn_as = spec.name;
+  spec.name = kHeadWeight;
+  return declare_base(std::move(spec));
+}
+
+bool Transformer::adapts(std::string_view module) const {
+  return options_.lora && is_target(*options_.lora, module) && !trains_whole(module);
+}
+
+// What the config names has to be there.
+void Transformer::require_matches() const {
+  for (const std::string& end : options_.lora->modules_to_save)
+    if (std::none_of(saved_.begin(), saved_.end(), [&](const SavedWeight& s) {
+          return module_of(s.param->spec.name).ends_with(end) || (has_tied_head() && kHeadName.ends_with(end));
+        }))
+      fail(ErrorKind::usage, {.cause = fmt::format("modules_to_save: \"{}\" is no layer of the model", end),
+                              .remedy = "name layers such as embed_tokens, lm_head, norm"});
+  if (adapter_.all().size() == saved_.size())
+    fail(ErrorKind::usage, {.cause = "lora_target_modules matches no layer of the model",
+                            .remedy = "use all-linear, or names such as q_proj, k_proj, v_proj, o_proj, gate_proj, "
+                                      "up_proj, down_proj, embed_tokens, lm_head"});
+  if (options_.config.tie_word_embeddings && options_.lora->ensure_weight_tying && (embedding_.a || head_.a))
+    fail(ErrorKind::usage,
+         {.cause = "ensure_weight_tying is about lora_modules_to_save: adapters on a tied embedding or "
+                   "head are not tied",
+          .remedy = "leave it out"});
+}
+
+Param* Transformer::declare_factor(const std::string& name, Shape shape, Init init) {
+  return &adapter_.declare({.name = std::string(kPeftPrefix) + name,
+                            .shape = shape,
                             .dtype = options_.activation_dtype == DType::f64 ? DType::f64 : DType::f32,
                             .init = init,
-                            .update = options_.base,
-                            .decay = Decay::no});
+                            .update = options_.adapter});
 }
 
 // Of layers that read the same input, first all A and then all B, so that each kind is one matrix in memory.
 void Transformer::declare_adapters(std::int64_t layer, BlockParams& block) {
-  const LoraConfig& lora = *options_.lora;
-  const DType dtype = options_.activation_dtype == DType::f64 ? DType::f64 : DType::f32;
-  const auto declare = [&](const std::string& module, const char* part, Shape shape, Init init) {
-    return &adapter_.declare({.name = "base_model.model." + module + part,
-                              .shape = shape,
-                              .dtype = dtype,
-                              .init = init,
-                              .update = options_.adapter});
-  };
   const auto declare_part = [&](const char* part, int i) {
     const std::string module = module_name(layer, i);
     ProjectionParams& p = block.linear[i];
-    if (!is_target(lora, module)) return;
-    const std::int64_t r = lora.rank_of(module), in = p.shape()[1];
-    p.scale = lora.scale_of(module);
-    // Kaiming uniform with a = sqrt(5), as PEFT: bound 1 / sqrt(in).
+    if (!adapts(module)) return;
+    const std::int64_t r = options_.lora->rank_of(module), in = p.shape()[1];
+    p.scale = options_.lora->scale_of(module);
     if (!p.a)
-      p.a = declare(module, part, {r, in}, {Init::Kind::uniform, 1 / std::sqrt(static_cast<double>(in))});
+      p.a = declare_factor(module + part, {r, in}, kaiming_uniform(in));
     else
-      p.b = declare(module, part, {p.shape()[0], r}, {});
+      p.b = declare_factor(module + part, {p.shape()[0], r}, {});
   };
   for (const Group& group : kGroups)
     for (const char* part : {".lora_A.weight", ".lora_B.weight"})
       for (int i = group.first; i < group.end(); ++i) declare_part(part, i);
+}
+
+void Transformer::declare_head_adapter(Shape shape) {
+  const std::string module(kHeadName);
+  const std::int64_t r = options_.lora->rank_of(module);
+  head_.scale = options_.lora->scale_of(module);
+  head_.a = declare_factor(module + ".lora_A.weight", {r, shape[1]}, kaiming_uniform(shape[1]));
+  head_.b = declare_factor(module + ".lora_B.weight", {shape[0], r}, {});
 }
 
 LoraRanks Transformer::lora_ranks() const {
@@ -107,13 +181,25 @@ std::int64_t Transformer::largest_stack() const {
   return most;
 }
 
+// As PEFT begins: A is zero and B normal.
+void Transformer::declare_embedding_adapter(Shape table) {
+  const std::string module(kEmbeddingName);
+  const std::int64_t r = options_.lora->rank_of(module);
+  embedding_.scale = options_.lora->scale_of(module);
+  embedding_.a = declare_factor(module + ".lora_embedding_A", {table[0], r}, {});
+  embedding_.b = declare_factor(module + ".lora_embedding_B", {table[1], r}, {Init::Kind::normal, 1});
+  embedding_.a->spec.transposed_in_files = true;
+  for (Param* p : {embedding_.a, embedding_.b}) p->spec.role = Role::embedding;
+}
+
 Transformer::ProjectionParams Transformer::declare_linear(std::int64_t layer, int which, Shape shape, bool bias) {
   const std::string module = module_name(layer, which);
   ProjectionParams p;
-  if (options_.quantisation && !options_.quantisation->bnb.skips(module))
+  if (options_.quantisation && !options_.quantisation->bnb.skips(module) && !trains_whole(module))
     p.quantised = &quantised_.emplace_back(weights_, module + ".weight", shape, *options_.quantisation);
   else
-    p.weight = declare_weight(module + ".weight", shape, {Init::Kind::normal, options_.config.initializer_range});
+    p.weight =
+        declare_base(weight_spec(module + ".weight", shape, {Init::Kind::normal, options_.config.initializer_range}));
   if (bias) p.bias = declare_vector(module + ".bias", shape[0], {Init::Kind::zeros, 0});
   p.stream = static_cast<std::uint64_t>(layer * 7 + which);
   return p;
@@ -210,6 +296,10 @@ std::int64_t Transformer::linear_parameters() const {
 std::int64_t Transformer::parameters() const {
   std::int64_t n = 0;
   for (const QuantisedLinear& q : quantised_) n += q.shape().numel() - q.part_elements();
+  for (const SavedWeight& s : saved_) {
+    const bool copied = &s != &saved_.front() && s.base == saved_.front().base;  // a tied head by itself
+    if (!weights_.find(s.base) && !copied) n += s.param->spec.shape.numel();
+  }
   return n + weights_.elements();
 }
 
@@ -254,8 +344,8 @@ void Transformer::initialise_weights(Ctx& ctx, std::uint64_t seed) {
   initialise_quantised(ctx, seed);
   const std::int64_t row = config().padding_row();
   if (row < 0) return;
-  const auto row_bytes = static_cast<std::int64_t>(embedding_->value.bytes()) / config().vocab_size;
-  ctx.stream().fill(static_cast<std::byte*>(embedding_->value.data) + row * row_bytes, 0,
+  const auto row_bytes = static_cast<std::int64_t>(embedding_.weight->value.bytes()) / config().vocab_size;
+  ctx.stream().fill(static_cast<std::byte*>(embedding_.weight->value.data) + row * row_bytes, 0,
                     static_cast<std::size_t>(row_bytes));
 }
 

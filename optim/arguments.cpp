@@ -48,6 +48,18 @@ void OptimizerArguments::allow(std::string_view optimizer, std::span<const std::
                  : fmt::format("it takes {}", fmt::join(keys, ", ")));
 }
 
+std::string OptimizerArguments::text() const {
+  std::vector<std::string> words;
+  for (const auto& [key, value] : values_) {
+    double number = 0;
+    const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    const bool whole = error == std::errc() && stop == value.data() + value.size();
+    words.push_back(whole ? fmt::format("{}={}", key, number) : fmt::format("{}={}", key, value));
+  }
+  std::sort(words.begin(), words.end());
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
 const std::string* OptimizerArguments::find(std::string_view key) const {
   for (const auto& [name, value] : values_)
     if (name == key) return &value;

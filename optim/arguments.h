@@ -14,6 +14,8 @@ class OptimizerArguments {
   OptimizerArguments() = default;
   explicit OptimizerArguments(std::string_view text);
 
+  /// "key=value, key=value" in the order of the keys, numbers in one form.
+  std::string text() const;
   /// An error for keys that are not in this list; `optimizer` names it.
   void allow(std::string_view optimizer, std::span<const std::string_view> keys) const;
   /// A number, at least 0.

@@ -113,9 +113,14 @@ bool trains_bf16(const OptimizerOptions& options) {
          OptimizerArguments(options.arguments).flag(kStochasticRounding, false);
 }
 
+bool multiplies_bf16(const OptimizerOptions& options) {
+  const NamedOptimizer* optimizer = find_optimizer(options.name);
+  return optimizer && optimizer->rule == "muon";
+}
+
 std::string optimizer_identity(const OptimizerOptions& options) {
-  const std::string rule(find_optimizer(options.name)->rule);
-  return trains_bf16(options) ? rule + " in bfloat16" : rule;
+  const std::string rule(find_optimizer(options.name)->rule), arguments = OptimizerArguments(options.arguments).text();
+  return arguments.empty() ? rule : fmt::format("{} ({})", rule, arguments);
 }
 
 std::unique_ptr<UpdateRule> make_rule(const OptimizerOptions& options) {

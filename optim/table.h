@@ -35,7 +35,10 @@ const NamedOptimizer* find_optimizer(std::string_view name);
 /// Whether weights are to be bf16, without a more exact copy: AdamW with stochastic rounding.
 bool trains_bf16(const OptimizerOptions& options);
 
-/// What a checkpoint's state fits to: the rule, and the dtype of weights where it is not f32.
+/// Whether the rule itself multiplies in bf16: that of muon.
+bool multiplies_bf16(const OptimizerOptions& options);
+
+/// What a checkpoint's state fits to: the rule and its arguments.
 std::string optimizer_identity(const OptimizerOptions& options);
 
 /// Errors: ErrorKind::usage, for a name that is not here (with those that are) and arguments that it does not take.

@@ -29,12 +29,14 @@ Place place_of(const Config& config, const EstimateOptions& options, int threads
   if (const GpuModel* gpu = options.gpu) {
     const ComputePlan compute = plan_compute_on_gpu(choice);
     require_precision(compute.matmul, gpu->name, gpu->major);
+    require_optimizer(optimizer_options(config.training), gpu->name, gpu->major);
     return {compute, target_gpu(std::string(gpu->name), gpu->major, usable_memory(*gpu))};
   }
   constexpr int kUnknownGpu = 9;
   if (choice.device == "cuda" && !cuda_problem().empty())
     return {plan_compute_on_gpu(choice), target_gpu("a GPU that is not here", kUnknownGpu, 0)};
   const ComputePlan compute = plan_compute(choice);
+  require_optimizer(config, compute.device);
   return {compute, target_here(compute.device, threads)};
 }
 
@@ -82,7 +84,8 @@ double flops_per_token(Transformer& model, const Course& course, const std::stri
   const double head = static_cast<double>(c.vocab_size * c.hidden_size) * course.target_share;
   const auto blocks = static_cast<double>(model.linear_parameters());
   double adapters = 0;
-  for (const Param& p : model.adapter().all()) adapters += static_cast<double>(p.spec.shape.numel());
+  for (const Param& p : model.adapter().all())
+    if (p.spec.role == Role::weight) adapters += static_cast<double>(p.spec.shape.numel());
   const double attention = 2 * course.context * static_cast<double>(c.layers * c.heads * c.head_dim);
   const bool frozen = model.options().base == Update::frozen;
   const RecomputePolicy policy = recompute_policy(recompute).value();

@@ -22,6 +22,8 @@ bool has_weights(const fs::path& folder) {
 LoraConfig lora_from(const LoraSection& s) {
   LoraConfig lora{.r = s.lora_r, .alpha = s.lora_alpha, .dropout = s.lora_dropout, .rslora = s.use_rslora};
   if (!s.lora_target_modules.empty()) lora.targets = s.lora_target_modules;
+  lora.modules_to_save = s.lora_modules_to_save;
+  lora.ensure_weight_tying = s.ensure_weight_tying;
   for (const auto& [module, rank] : s.rank_pattern.items()) lora.rank_pattern.emplace_back(module, rank);
   for (const auto& [module, alpha] : s.alpha_pattern.items()) lora.alpha_pattern.emplace_back(module, alpha);
   return lora;
@@ -164,6 +166,8 @@ void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter)
   require_same("lora_alpha", config.given("lora_alpha"), s.lora_alpha == adapter.alpha);
   require_same("lora_dropout", config.given("lora_dropout"), s.lora_dropout == adapter.dropout);
   require_same("use_rslora", config.given("use_rslora"), s.use_rslora == adapter.rslora);
+  require_same("lora_modules_to_save", config.given("lora_modules_to_save"),
+               s.lora_modules_to_save == adapter.modules_to_save);
 }
 
 Ctx make_context(const ComputeChoice& choice, Log& log) {
@@ -175,6 +179,21 @@ void require_precision(MatmulPrecision precision, std::string_view gpu, int majo
     fail(ErrorKind::usage,
          {.cause = fmt::format("bfloat16 needs a GPU of compute capability 8.0 or newer, {} is older", gpu),
           .remedy = "compute in float16 (fp16=true), or in float32 (bf16=false; --dtype float32)"});
+}
+
+void require_optimizer(const OptimizerOptions& optimizer, std::string_view gpu, int major) {
+  if (multiplies_bf16(optimizer) && major < 8)
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("optim {} multiplies in bfloat16, which needs a GPU of compute capability 8.0 or newer; "
+                               "{} is older",
+                               optimizer.name, gpu),
+          .remedy = "use another optimizer, adamw_torch for example"});
+}
+
+void require_optimizer(const Config& config, Device device) {
+  if (device.kind == DeviceKind::cpu) return;
+  const DeviceInfo gpu = cuda_info(device.index);
+  require_optimizer(optimizer_options(config.training), gpu.name, gpu.major);
 }
 
 ComputePlan plan_compute_on_gpu(const ComputeChoice& choice) {
@@ -352,7 +371,8 @@ void load_weights(Ctx& ctx, ModelSetup& setup, const WeightSource& source, Log& 
       log.warn("{}: {} tensors are not part of the model and were ignored, {} among them", path.string(), unused.size(),
                unused.front());
   };
-  const auto load = [&](ParamStore& store, const fs::path& path) { warn(path, load_parameters(ctx, store, path)); };
+  const std::optional<fs::path> adapter = source.adapter ? source.adapter : setup.adapter;
+  if (!adapter) setup.model->adapter().initialise(ctx, source.seed);
   if (!source.weights && setup.random_init) {
     log.info("the model starts from random weights, seed {}", source.seed);
     setup.model->initialise_weights(ctx, source.seed);
@@ -361,13 +381,7 @@ void load_weights(Ctx& ctx, ModelSetup& setup, const WeightSource& source, Log& 
     warn(path, load_base_weights(ctx, *setup.model, path));
   }
   setup.model->fill_dense_copies(ctx);
-  if (setup.model->adapter().all().empty()) return;
-  if (source.adapter)
-    load(setup.model->adapter(), *source.adapter);
-  else if (setup.adapter)
-    load(setup.model->adapter(), *setup.adapter);
-  else
-    setup.model->adapter().initialise(ctx, source.seed);
+  if (adapter && setup.model->options().lora) warn(*adapter, load_adapter(ctx, *setup.model, *adapter));
 }
 
 }  // namespace qtrain

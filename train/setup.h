@@ -36,6 +36,9 @@ struct ComputePlan {
 ComputePlan plan_compute(const ComputeChoice& choice);
 /// A usage error where a GPU of this compute capability does not multiply in that way.
 void require_precision(MatmulPrecision precision, std::string_view gpu, int major);
+/// The same for the products of an optimizer.
+void require_optimizer(const OptimizerOptions& optimizer, std::string_view gpu, int major);
+void require_optimizer(const Config& config, Device device);
 /// What it would choose if a GPU were here.
 ComputePlan plan_compute_on_gpu(const ComputeChoice& choice);
 ComputeChoice compute_choice(const Config& config);

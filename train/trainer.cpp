@@ -73,6 +73,7 @@ void Trainer::load_data() {
 }
 
 void Trainer::load_model() {
+  require_optimizer(config_.value, ctx_.device());
   setup_ = set_up_model(ctx_, training_request(config_.value));
   if (setup_.adapter) check_adapter_keys(config_, *setup_.model->options().lora);
   require_vocabulary(setup_.model->config(), data_->train, Split::train);
@@ -142,6 +143,7 @@ Json Trainer::identity() const {
     id["lora_r"] = lora->r;
     id["lora_target_modules"] = lora->targets;
     if (!lora->rank_pattern.empty()) id["rank_pattern"] = lora->rank_pattern;
+    if (!lora->modules_to_save.empty()) id["lora_modules_to_save"] = lora->modules_to_save;
   }
   return id;
 }

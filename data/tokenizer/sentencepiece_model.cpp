@@ -1,5 +1,6 @@
 #include "data/tokenizer/sentencepiece_model.h"
 
+#include <cmath>
 #include <cstring>
 #include <string_view>
 
@@ -23,6 +24,11 @@ class Fields {
  public:
   Fields(std::string_view message, const std::filesystem::path& file) : rest_(message), file_(file) {}
 
+  [[noreturn]] void refuse() const {
+    fail(ErrorKind::input, {.cause = "is not a sentencepiece model",
+                            .place = file_.string(),
+                            .remedy = "the file is damaged or of another kind: fetch it again"});
+  }
   bool next(Field& field) {
     if (rest_.empty()) return false;
     const auto key = varint();
@@ -37,11 +43,6 @@ class Fields {
   }
 
  private:
-  [[noreturn]] void refuse() const {
-    fail(ErrorKind::input, {.cause = "is not a sentencepiece model",
-                            .place = file_.string(),
-                            .remedy = "the file is damaged or of another kind: fetch it again"});
-  }
   std::string_view take(std::uint64_t size) {
     if (size > rest_.size()) refuse();
     const auto bytes = rest_.substr(0, size);
@@ -69,6 +70,7 @@ Model::Entry read_piece(Fields fields) {
     if (f.number == 2 && f.bytes.size() == 4) std::memcpy(&piece.score, f.bytes.data(), 4);
     if (f.number == 3) piece.kind = static_cast<Model::Kind>(f.value);
   }
+  if (!std::isfinite(piece.score)) fields.refuse();
   return piece;
 }
 

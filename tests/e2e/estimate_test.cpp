@@ -79,6 +79,14 @@ TEST_F(EstimateOf, refuses_bfloat16_on_a_card_without_it) {
   EXPECT_THAT(outcome.err, HasSubstr("fp16=true"));
 }
 
+TEST_F(EstimateOf, refuses_muon_on_a_card_without_bfloat16) {
+  const Json c = config({{"bf16", false}, {"optim", "muon"}, {"use_peft", false}});
+  const Outcome outcome = estimate(c, {"--no_data", "--gpu", "T4"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("optim muon multiplies in bfloat16"));
+  EXPECT_EQ(estimate(c, {"--no_data", "--gpu", "A10"}).code, 0);
+}
+
 TEST_F(EstimateOf, names_the_cards_it_knows) {
   const Outcome outcome = estimate(config(Json::object()), {"--gpu", "abacus"});
   EXPECT_EQ(outcome.code, 2);

@@ -92,6 +92,60 @@ TEST(Merge, the_merged_model_has_the_loss_of_the_adapter) {
   EXPECT_EQ(largest_difference(folder / "base", kModel), 0);
 }
 
+/// An adapter of PEFT that changes embedding, head or norms, and whether head and embedding are one afterwards.
+struct OuterAdapter {
+  const char *model, *name;
+  bool tied;
+};
+constexpr OuterAdapter kOuterAdapters[] = {{"qwen3_hd8", "lora_saved_modules", false},
+                                           {"qwen3_hd8", "lora_embeddings", false},
+                                           {"qwen3_gqa7_tied", "lora_saved_head_tied", false},
+                                           {"qwen3_gqa7_tied", "lora_saved_embedding_tied", true},
+                                           {"qwen3_gqa7_tied", "lora_embedding_tied", false}};
+
+TEST(Merge, of_whole_modules_and_embeddings_keeps_the_loss) {
+  for (const OuterAdapter& a : kOuterAdapters) {
+    const TempFolder folder;
+    const std::string said =
+        qtrain_ok({.words = {"merge", "--model", kGoldens / a.model, "--adapter", kGoldens / a.name / "adapter",
+                             "--output", folder / "merged", "--data", kGoldens / "curves/cosine/data.jsonl", "--json"}})
+            .out;
+    const Json losses = parse_json(said, "merge");
+    EXPECT_NEAR(losses.at("merged_eval_loss"), losses.at("adapter_eval_loss"), 5e-6) << a.name;
+    EXPECT_EQ(read_json(folder / "merged/config.json").at("tie_word_embeddings"), a.tied) << a.name;
+    EXPECT_EQ(SafetensorsReader(folder / "merged").contains("lm_head.weight"), !a.tied) << a.name;
+  }
+}
+
+TEST(Merge, replaces_whole_modules_by_their_share) {
+  const TempFolder folder;
+  const fs::path model = kGoldens / "qwen3_hd8", adapter = kGoldens / "lora_saved_modules/adapter";
+  qtrain_ok({.words = {"merge", "--model", model, "--adapter", adapter, "--output", folder / "whole"}});
+  qtrain_ok(
+      {.words = {"merge", "--model", model, "--adapter", adapter, "--weights", "0.25", "--output", folder / "part"}});
+  const auto before = tensors_of(model), saved = tensors_of(adapter), whole = tensors_of(folder / "whole"),
+             part = tensors_of(folder / "part");
+  for (const char* name : {"lm_head.weight", "model.embed_tokens.weight", "model.layers.1.self_attn.q_norm.weight"}) {
+    const auto& now = saved.at(std::string("base_model.model.") + name);
+    EXPECT_EQ(whole.at(name), now) << name;
+    for (std::size_t i = 0; i < now.size(); ++i)
+      ASSERT_NEAR(part.at(name)[i], 0.75 * before.at(name)[i] + 0.25 * now[i], 1e-6) << name;
+  }
+}
+
+TEST(Adapters, of_peft_are_saved_as_they_were_read) {
+  for (const OuterAdapter& a : kOuterAdapters) {
+    const TempFolder folder;
+    Json run = tiny_run(folder / "out");
+    run.update({{"model_name_or_path", (kGoldens / a.model).string()},
+                {"adapter_name_or_path", (kGoldens / a.name / "adapter").string()},
+                {"learning_rate", 0},
+                {"max_steps", 1}});
+    train_ok(folder.path(), run);
+    EXPECT_EQ(largest_difference(folder / "out", kGoldens / a.name / "adapter"), 0) << a.name;
+  }
+}
+
 TEST(Merge, says_what_does_not_fit) {
   const TempFolder folder;
   const auto merge = [&](const fs::path& model, const fs::path& adapter, std::vector<std::string> more = {}) {
@@ -118,6 +172,23 @@ TEST(Merge, says_what_does_not_fit) {
   const Outcome four_bit = merge(quantised, kAdapter);
   EXPECT_EQ(four_bit.code, 3);
   EXPECT_THAT(four_bit.err, HasSubstr("16-bit model that they were made from"));
+  EXPECT_FALSE(fs::exists(folder / "out"));
+}
+
+// As PEFT, which warns of such layers and computes without them.
+TEST(Merge, refuses_an_adapter_without_some_of_its_layers) {
+  const TempFolder folder;
+  const fs::path cut = folder / "cut";
+  fs::create_directories(cut);
+  fs::copy(kAdapter / "adapter_config.json", cut);
+  const SafetensorsReader whole(kAdapter);
+  NamedTensors tensors;
+  for (const auto& [name, tensor] : whole.tensors())
+    if (name.find("layers.1.mlp.down_proj") == std::string::npos) tensors.emplace_back(name, tensor);
+  write_safetensors(cut / "adapter_model.safetensors", tensors);
+  const Outcome outcome = qtrain({.words = {"merge", "--model", kModel, "--adapter", cut, "--output", folder / "out"}});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("has nothing for model.layers.1.mlp.down_proj.weight, which its config names"));
   EXPECT_FALSE(fs::exists(folder / "out"));
 }
 

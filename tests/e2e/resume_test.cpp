@@ -47,6 +47,9 @@ std::vector<Scenario> scenarios() {
           {"packing", false, {{"packing", true}, {"max_length", 24}, {"per_device_train_batch_size", 1}}},
           {"packing_lora_grouped", true, {{"packing", "bfd_split"}, {"max_length", 24}}},
           {"by_length", false, {{"train_sampling_strategy", "group_by_length"}}},
+          {"whole_modules",
+           true,
+           {{"lora_target_modules", {"q_proj", "embed_tokens"}}, {"lora_modules_to_save", {"lm_head", "norm"}}}},
           {"rows_of_several_steps", true, with_evaluation()}};
 }
 

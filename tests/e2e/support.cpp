@@ -218,6 +218,9 @@ void expect_estimates_to_hold(const std::string& device) {
   const Json rounded{{"optim_args", "stochastic_rounding=true"}, {"gradient_checkpointing", "selective"}};
   narrow_adapter.update({{"bf16", true}, {"dtype", "bfloat16"}, {"gradient_checkpointing", "auto"}});
   adapter.update(evaluated);
+  const Json whole{{"use_peft", true},
+                   {"lora_target_modules", {"q_proj", "embed_tokens"}},
+                   {"lora_modules_to_save", {"lm_head", "norm"}}};
   for (const Json& kind : std::vector<Json>{{{"packing", true}},
                                             {{"bf16", true}, {"gradient_checkpointing", "selective"}},
                                             rounded,
@@ -225,7 +228,8 @@ void expect_estimates_to_hold(const std::string& device) {
                                             {{"gradient_checkpointing", "blocks:2"}, {"optim", "muon"}},
                                             evaluated,
                                             adapter,
-                                            narrow_adapter}) {
+                                            narrow_adapter,
+                                            whole}) {
     const fs::path output = folder / "out";
     Json config = tiny_run(output);
     config.update({{"model_name_or_path", (folder / "model").string()},

@@ -1,4 +1,5 @@
 #include "core/file.h"
+#include "core/safetensors.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {
@@ -58,6 +59,23 @@ TEST_F(Validate, takes_yaml_and_says_what_does_not_match) {
   const Outcome outcome = qtrain({.words = {"validate", (folder_ / "run.yaml").string(), "--json"}});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(parse_json(outcome.out, "stdout").at("warnings").dump(), HasSubstr("max_length 4096 is far above"));
+}
+
+TEST_F(Validate, finds_the_tensors_of_a_bare_model) {
+  const fs::path model = folder_ / "model";
+  fs::create_directories(model);
+  fs::copy(kGoldens / "llama_gqa3_tied/config.json", model);
+  const SafetensorsReader whole(kGoldens / "llama_gqa3_tied");
+  NamedTensors tensors;
+  for (const auto& [name, tensor] : whole.tensors()) tensors.emplace_back(name.substr(sizeof "model." - 1), tensor);
+  write_safetensors(model / "model.safetensors", tensors);
+  Json config = tiny_lora_run(folder_ / "out");
+  config["model_name_or_path"] = model.string();
+  for (const bool quantised : {false, true}) {
+    config["load_in_4bit"] = quantised;
+    write(config);
+    EXPECT_EQ(validate().code, 0) << report_;
+  }
 }
 
 TEST_F(Validate, lists_all_problems_and_not_the_first) {

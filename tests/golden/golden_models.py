@@ -119,6 +119,15 @@ CASES = [
     Case("lora_qwen3_patterns", QWEN3, link="qwen3_hd8",
          lora=dict(LORA_ALL, rank_pattern={"layers.1.self_attn.q_proj": 7, "q_proj": 2, "mlp.up_proj": 6},
                    alpha_pattern={r"mlp\..*": 12})),
+    Case("lora_saved_modules", QWEN3, link="qwen3_hd8",
+         lora=dict(LORA_RS, modules_to_save=["embed_tokens", "lm_head", "norm"])),
+    Case("lora_saved_head_tied", QWEN3_GQA7, link="qwen3_gqa7_tied", lora=dict(LORA_RS, modules_to_save=["lm_head"])),
+    Case("lora_saved_embedding_tied", QWEN3_GQA7, link="qwen3_gqa7_tied",
+         lora=dict(LORA_RS, modules_to_save=["embed_tokens"], ensure_weight_tying=True)),
+    Case("lora_embeddings", QWEN3, link="qwen3_hd8",
+         lora=dict(LORA_ALL, target_modules=["q_proj", "embed_tokens", "lm_head"], rank_pattern={"lm_head": 3})),
+    Case("lora_embedding_tied", QWEN3_GQA7, link="qwen3_gqa7_tied",
+         lora=dict(LORA_RS, target_modules=["embed_tokens", "o_proj"])),
 ]
 
 

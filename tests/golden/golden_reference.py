@@ -72,7 +72,7 @@ def loss_sum(logits, labels):
 
 def plain(name):
     """A parameter's name as the files have it."""
-    return name.replace(".default", "")
+    return name.replace("modules_to_save.default.", "").replace(".default", "")
 
 
 def run(model, rows, precision):
@@ -138,6 +138,8 @@ def fill_adapter(model, salt, b_scale=0.3):
         if "lora_" in name:
             scale = p.shape[1] ** -0.5 if "lora_A" in name else b_scale
             p.copy_(scale * gm.numbers(f"{salt}/{plain(name)}", p.shape))
+        elif "modules_to_save" in name:
+            p.add_(0.1 * gm.numbers(f"{salt}/{plain(name)}", p.shape))
 
 
 def save_adapter(model, folder):

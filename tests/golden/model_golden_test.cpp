@@ -105,9 +105,9 @@ std::unique_ptr<Transformer> load(Ctx& ctx, const Case& c, const ModelChoice& ch
   auto model = std::make_unique<Transformer>(ctx, std::move(o));
   model->plan(choice.pass, Ragged(c.rows).size());
   model->commit();
-  EXPECT_THAT(load_parameters(ctx, model->weights(), c.folder), ::testing::IsEmpty());
+  EXPECT_THAT(load_base_weights(ctx, *model, c.folder), ::testing::IsEmpty());
   if (c.has_adapter()) {
-    EXPECT_THAT(load_parameters(ctx, model->adapter(), c.folder / "adapter"), ::testing::IsEmpty());
+    EXPECT_THAT(load_adapter(ctx, *model, c.folder / "adapter"), ::testing::IsEmpty());
   }
   return model;
 }

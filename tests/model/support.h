@@ -72,6 +72,16 @@ inline Values values_of(ConstTensor t) {
   return out;
 }
 
+/// The gradient of a parameter as files have it.
+inline Values grad_of(const Param& p) {
+  const Values g = values_of(p.grad);
+  if (!p.spec.transposed_in_files) return g;
+  const auto rows = static_cast<std::size_t>(p.spec.shape[0]), columns = static_cast<std::size_t>(p.spec.shape[1]);
+  Values out(g.size());
+  for (std::size_t i = 0; i < g.size(); ++i) out[i % columns * rows + i / columns] = g[i];
+  return out;
+}
+
 /// What one step leaves behind. Compared with ==, so equal means every bit.
 struct Outcome {
   double loss_sum = 0;
@@ -111,7 +121,7 @@ inline Outcome train_step(Ctx& ctx, Transformer& model, const std::vector<Ragged
     out.loss_sum += loss_of(ctx, model, m.batch(), {.pass = Pass::train, .scale = scale, .dropout_seed = seed});
     model.backward(ctx, m.batch());
   }
-  for (const Param* p : model.trained()) out.grads.emplace(p->spec.name, values_of(p->grad));
+  for (const Param* p : model.trained()) out.grads.emplace(p->spec.name, grad_of(*p));
   return out;
 }
 

@@ -139,5 +139,20 @@ TEST(ReferenceKeys, ADumpOfTransformers4Passes) {
   }
 }
 
+TEST(ConfigQuantisation, TheComputeTypeDecidesWhereNothingElseDoes) {
+  const auto training = [](const std::string& keys) {
+    return parse_config(R"({"load_in_4bit": true, "bnb_4bit_compute_dtype": )" + keys + "}", "c").value.training;
+  };
+  EXPECT_TRUE(training(R"("float16")").fp16);
+  EXPECT_FALSE(training(R"("float16")").bf16);
+  EXPECT_TRUE(training(R"("bfloat16")").bf16);
+  EXPECT_FALSE(training(R"("float32")").bf16);
+  EXPECT_TRUE(training("null").bf16) << "the default";
+  EXPECT_TRUE(training(R"("float16", "bf16": true)").bf16) << "what is given for all products counts";
+  EXPECT_FALSE(training(R"("float16", "bf16": true)").fp16);
+  EXPECT_THAT(parse_config(R"({"bnb_4bit_compute_dtype": "float16"})", "c").notes,
+              testing::Contains(testing::HasSubstr("bnb_4bit_compute_dtype has no effect without load_in_4bit")));
+}
+
 }  // namespace
 }  // namespace qtrain

@@ -14,6 +14,7 @@
 #include "quant/gguf_blocks.h"
 #include "tests/core/temp_folder.h"
 #include "train/import/gguf_import.h"
+#include "train/quantize/quantize.h"
 
 namespace qtrain {
 namespace {
@@ -27,8 +28,8 @@ const std::filesystem::path kExportGoldens = QTRAIN_SOURCE_DIR "/tests/train/gol
 
 GgufExportReport exported(const std::filesystem::path& model, const std::filesystem::path& output,
                           std::optional<GgufType> type = {}) {
-  ThreadPool threads(2);
-  return export_gguf(threads, {.model = model, .output = output, .type = type});
+  Ctx ctx({}, MatmulPrecision::storage, 2);
+  return export_gguf(ctx, {.model = model, .output = output, .type = type});
 }
 
 std::vector<float> values_of(const GgufTensor& tensor) {
@@ -181,6 +182,25 @@ TEST_F(GgufExport, FloatTypesRoundToNearest) {
   }
 }
 
+TEST_F(GgufExport, QuantisedMatricesAreTheValuesThatTheyStandFor) {
+  Ctx ctx({}, MatmulPrecision::storage, 2);
+  quantize_folder(ctx, {.model = model_, .output = folder_ / "nf4", .matrices = {.nested = false}});
+  exported(folder_ / "nf4", folder_ / "out.gguf", GgufType::f32);
+  const SafetensorsReader codes(folder_ / "nf4");
+  const std::string name = "model.layers.0.self_attn.v_proj.weight";
+  const auto nibbles = codes.at(name).span<std::uint8_t>();
+  const auto absmax = codes.at(name + ".absmax").span<float>(), map = codes.at(name + ".quant_map").span<float>();
+  const GgufFile file(folder_ / "out.gguf");
+  const auto values = values_of(file.tensor("blk.0.attn_v.weight"));
+  ASSERT_EQ(values.size(), 2 * nibbles.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const int code = i % 2 == 0 ? nibbles[i / 2] >> 4 : nibbles[i / 2] & 15;
+    ASSERT_EQ(values[i], map[static_cast<std::size_t>(code)] * absmax[i / 64]) << i;
+  }
+  const SafetensorsReader before(model_);
+  EXPECT_EQ(file.tensors().size(), before.tensors().size());
+}
+
 TEST_F(GgufExport, RopeParametersComeBack) {
   const Json linear{{"rope_type", "linear"}, {"factor", 4.0}};
   const Json llama3{{"rope_type", "llama3"},
@@ -189,9 +209,11 @@ TEST_F(GgufExport, RopeParametersComeBack) {
                     {"high_freq_factor", 4.0},
                     {"original_max_position_embeddings", 64}};
   const Json yarn{{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 64}};
+  Json other = llama3;
+  other.update({{"low_freq_factor", 0.25}, {"high_freq_factor", 12.0}, {"original_max_position_embeddings", 640}});
   Json more = yarn;
   more.update({{"attention_factor", 1.25}, {"beta_fast", 16.0}, {"beta_slow", 2.0}});
-  for (const Json& rope : {linear, llama3, yarn, more}) {
+  for (const Json& rope : {linear, llama3, other, yarn, more}) {
     change("config.json", {{"rope_scaling", nullptr}});
     change("config.json", {{"rope_scaling", rope}});
     const auto report = exported(model_, folder_ / "out.gguf");
@@ -249,7 +271,7 @@ TEST_F(GgufExport, RefusesWhatTheFormatCannotSay) {
   };
   const Json metaspace{{"type", "Metaspace"}, {"replacement", "_"}};
   for (const auto& [file, changes, cause] :
-       {Case{"config.json", {{"quantization_config", {{"load_in_4bit", true}}}}, "quantised weights"},
+       {Case{"config.json", {{"quantization_config", {{"quant_method", "gptq"}}}}, "gptq"},
         Case{"config.json", {{"mlp_bias", true}}, "\"mlp_bias\""},
         Case{"config.json", {{"rope_scaling", {{"rope_type", "dynamic"}, {"factor", 2.0}}}}, "rope_type: dynamic"},
         Case{"config.json", {{"intermediate_size", 48}}, "has shape [64, 32] where config.json asks for [48, 32]"},

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/gguf.h"
+#include "core/gguf_write.h"
 #include "core/json.h"
 #include "core/safetensors.h"
 #include "data/tokenizer/tokenizer.h"
@@ -129,11 +130,44 @@ std::filesystem::path with_value(const TempFolder& folder, const std::string& te
   return patched(folder, "spm", from, to);
 }
 
+struct Piece {
+  std::string text;
+  float score;
+};
+
+/// A vocabulary of sentencepiece's kind.
+std::filesystem::path with_pieces(const TempFolder& folder, const std::vector<Piece>& pieces) {
+  std::vector<std::string> tokens{"<unk>"};
+  std::vector<float> scores{0};
+  for (const Piece& p : pieces) {
+    tokens.push_back(p.text);
+    scores.push_back(p.score);
+  }
+  GgufMetadata metadata;
+  metadata.put_text("tokenizer.ggml.model", "llama");
+  metadata.put_texts("tokenizer.ggml.tokens", tokens);
+  metadata.put_numbers("tokenizer.ggml.scores", scores);
+  write_gguf(folder / "pieces.gguf", metadata, {});
+  return folder / "pieces.gguf";
+}
+
+TEST(GgufImportRefusals, PiecesThatCannotBeOrderedOrAreEndless) {
+  TempFolder folder;
+  const auto import = [&](const Piece& piece) {
+    import_gguf({.gguf = with_pieces(folder, {{"a", -1}, {"b", -2}, piece}), .output = folder / "out"});
+  };
+  EXPECT_NO_THROW(import({"ab", -3}));
+  EXPECT_NO_THROW(import({std::string(1024, 'a'), -3}));
+  for (const float score : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()})
+    EXPECT_THAT(error_of([&] { import({"ab", score}); }).what(), HasSubstr("the score of token 3 is not a number"));
+  EXPECT_THAT(error_of([&] { import({std::string(1025, 'a'), -3}); }).what(), HasSubstr("token 3 has 1025 bytes"));
+}
+
 TEST(GgufImportRefusals, UnknownRopeFactors) {
   TempFolder folder;
   const auto file = with_value(folder, "rope_freqs.weight", 2);
   EXPECT_THAT(error_of([&] { import_gguf({.gguf = file, .output = folder / "out"}); }).what(),
-              HasSubstr("rope_freqs.weight is not the llama3 rope scaling"));
+              HasSubstr("rope_freqs.weight is no llama3 rope scaling"));
 }
 
 TEST(GgufImportRefusals, ValuesOutOfRangeOfTheDtype) {

@@ -63,6 +63,21 @@ TEST_F(Quantize, RefusesWhatWouldLoseWeights) {
   EXPECT_FALSE(fs::exists(folder_ / "none"));
 }
 
+TEST_F(Quantize, ABareModelsLayersHaveTheNamesOfTheWholeOne) {
+  const SafetensorsReader source(kBnbFolders / "bnb_model");
+  NamedTensors tensors;
+  for (const auto& [name, tensor] : source.tensors())
+    if (name.starts_with("model.")) tensors.emplace_back(name.substr(6), tensor);
+  write_safetensors(folder_ / "model.safetensors", tensors);
+  write_file(folder_ / "config.json", read_text(kBnbFolders / "bnb_model/config.json"));
+  const auto quantised = [&](const std::vector<std::string>& skip) {
+    return quantize_folder(ctx_, {.model = folder_.path(), .output = folder_ / "out", .skip_modules = skip}).matrices;
+  };
+  EXPECT_EQ(quantised({}), 7);
+  EXPECT_EQ(quantised({"model.layers.0.mlp"}), 4);
+  EXPECT_TRUE(SafetensorsReader(folder_ / "out").contains("layers.0.self_attn.q_proj.weight.absmax"));
+}
+
 TEST_F(Quantize, NamesTheTensorWithANaN) {
   const SafetensorsReader source(kBnbFolders / "bnb_model");
   const std::string name = "model.layers.0.self_attn.v_proj.weight";

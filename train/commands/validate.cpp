@@ -4,6 +4,7 @@
 
 #include "core/safetensors.h"
 #include "data/encode.h"
+#include "model/hf_folder.h"
 #include "train/advice.h"
 #include "train/cli/arguments.h"
 #include "train/machine.h"
@@ -198,6 +199,7 @@ class Validation {
     ComputeChoice choice = compute_choice(config_.value);
     if (choice.device == "cuda" && !cuda_problem().empty()) choice.device = "cpu";  // told by `unsupported`
     compute_ = plan_compute(choice);
+    require_optimizer(config_.value, compute_.device);
     return {};
   }
 
@@ -227,12 +229,13 @@ class Validation {
     const SafetensorsReader reader(path);
     for (const Param& p : store.all()) {
       if (setup_.model->is_quantised_part(p)) continue;
-      if (!reader.contains(p.spec.name)) {
+      const std::string name = name_in(reader, p.spec.name);
+      if (!reader.contains(name)) {
         findings_.add(ErrorKind::input,
                       {.cause = fmt::format("tensor {} is missing", p.spec.name), .place = path.string()});
         continue;
       }
-      const Shape shape = reader.at(p.spec.name).shape;
+      const Shape shape = reader.at(name).shape;
       if (shape == p.spec.shape) continue;
       findings_.add(ErrorKind::input, {.cause = fmt::format("tensor {} is {}, the config makes it {}", p.spec.name,
                                                             to_string(shape), to_string(p.spec.shape)),
@@ -245,7 +248,7 @@ class Validation {
     if (model.quantised().empty()) return;
     const SafetensorsReader reader(path);
     for (const QuantisedLinear& q : model.quantised())
-      if (!reader.contains(q.name()))
+      if (!reader.contains(name_in(reader, q.name())))
         findings_.add(ErrorKind::input,
                       {.cause = fmt::format("tensor {} is missing", q.name()), .place = path.string()});
   }

@@ -40,6 +40,7 @@ constexpr auto kAliases = std::to_array<Alias>({
     {"alpha", "lora_alpha"},
     {"dropout", "lora_dropout"},
     {"target_modules", "lora_target_modules"},
+    {"modules_to_save", "lora_modules_to_save"},
     // quantisation
     {"use_4bit", "load_in_4bit"},
     {"use_8bit", "load_in_8bit"},

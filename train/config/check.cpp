@@ -45,11 +45,22 @@ void remark(ResolvedConfig& config) {
     config.notes.push_back("lr_scheduler_kwargs has no effect on a constant schedule");
 }
 
+/// bnb_4bit_compute_dtype is the type of all products where bf16 and fp16 are not given.
+void follow_compute_dtype(ResolvedConfig& config) {
+  const QuantSection& q = config.value.quant;
+  TrainingSection& t = config.value.training;
+  const bool asked = config.given("bnb_4bit_compute_dtype") && q.load_in_4bit && q.bnb_4bit_compute_dtype;
+  if (!asked || config.given("bf16") || config.given("fp16")) return;
+  t.bf16 = *q.bnb_4bit_compute_dtype == "bfloat16";
+  t.fp16 = *q.bnb_4bit_compute_dtype == "float16";
+}
+
 void remark_quantisation(ResolvedConfig& config) {
   const QuantSection& q = config.value.quant;
   const TrainingSection& t = config.value.training;
   if (!q.load_in_4bit) {
-    for (const char* key : {"bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "bnb_4bit_blocksize"})
+    for (const char* key :
+         {"bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "bnb_4bit_blocksize", "bnb_4bit_compute_dtype"})
       if (config.given(key)) config.notes.push_back(fmt::format("{} has no effect without load_in_4bit", key));
     return;
   }
@@ -212,6 +223,7 @@ void check_optimizer(Checks& c) {
 void complete_config(ResolvedConfig& config) {
   Config& c = config.value;
   if (!config.given("bf16") && c.training.fp16) c.training.bf16 = false;
+  follow_compute_dtype(config);
   if (!c.training.eval_steps && c.training.eval_strategy == EvalStrategy::steps)
     c.training.eval_steps = c.training.logging_steps;
   if (c.training.load_best_model_at_end && !c.training.metric_for_best_model) c.training.metric_for_best_model = "loss";

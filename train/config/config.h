@@ -61,6 +61,8 @@ struct LoraSection {
   std::vector<std::string> lora_target_modules;
   Json rank_pattern = Json::object(), alpha_pattern = Json::object();  ///< numbers by pattern of module names
   bool use_rslora = false;
+  std::vector<std::string> lora_modules_to_save;
+  bool ensure_weight_tying = false;
 };
 
 struct QuantSection {

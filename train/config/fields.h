@@ -98,6 +98,14 @@ void lora_fields(V& visit, S& s) {
          "name."});
   visit("alpha_pattern", s.alpha_pattern, {"Other values of lora_alpha for some layers, as in rank_pattern."});
   visit("use_rslora", s.use_rslora, {"Scale by lora_alpha / sqrt(lora_r)."});
+  visit(
+      "lora_modules_to_save", s.lora_modules_to_save,
+      {"Layers that are trained whole beside the adapter and saved with it, by the ends of their names: embed_tokens, "
+       "lm_head, norm, ..."});
+  visit(
+      "ensure_weight_tying", s.ensure_weight_tying,
+      {"Train a tied head and embedding in lora_modules_to_save as the one weight that they are; else each is trained "
+       "for itself, or alone, as in PEFT."});
 }
 
 template <class V, class S>
@@ -106,10 +114,11 @@ void quant_fields(V& visit, S& s) {
   visit("load_in_8bit", s.load_in_8bit, {"Hold frozen weights in 8 bits."});
   visit("bnb_4bit_quant_type", s.bnb_4bit_quant_type, {"The 4-bit code.", kAny, kQuantTypes});
   visit("bnb_4bit_use_double_quant", s.bnb_4bit_use_double_quant, {"Quantise the scales of the blocks as well."});
-  visit(
-      "bnb_4bit_compute_dtype", s.bnb_4bit_compute_dtype,
-      {"Type of the products with 4-bit weights, and here of all: float32 turns bf16 off. null: as bf16 and fp16 say.",
-       kAny, kQuantDtypes});
+  visit("bnb_4bit_compute_dtype", s.bnb_4bit_compute_dtype,
+        {"Type of the products with 4-bit weights, and here of all, where bf16 and fp16 are not given; float32 turns "
+         "both "
+         "off. null: as bf16 and fp16 say. That of a quantised folder's config.json is not used.",
+         kAny, kQuantDtypes});
   visit("bnb_4bit_blocksize", s.bnb_4bit_blocksize,
         {"Weights that share a scale: a power of two from 32 to 4096.", {.low = 32, .high = 4096}});
   visit("llm_int8_skip_modules", s.llm_int8_skip_modules,

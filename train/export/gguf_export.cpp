@@ -8,7 +8,8 @@
 
 #include "core/gguf_write.h"
 #include "core/safetensors.h"
-#include "model/model_config.h"
+#include "model/hf_folder.h"
+#include "quant/bnb.h"
 #include "quant/gguf_quantize.h"
 #include "train/export/gguf_metadata.h"
 #include "train/export/gguf_vocabulary.h"
@@ -63,13 +64,14 @@ void put_floats(ConstTensor from, std::int64_t first, std::span<float> out) {
 struct ExportedTensor {
   GgufWeight weight;
   GgufType type;
-  ConstTensor from;
+  std::string name;  ///< in the folder
+  ConstTensor from;  ///< the values, or the codes of a quantised matrix
 
   /// Rows of a matrix; a vector is cut wherever its order may change.
   std::int64_t width() const {
-    return weight.shape.size() > 1 ? weight.shape[1] : weight.rotary_heads > 0 ? 1 : from.numel();
+    return weight.shape.size() > 1 ? weight.shape[1] : weight.rotary_heads > 0 ? 1 : weight.shape[0];
   }
-  std::int64_t rows() const { return from.numel() / width(); }
+  std::int64_t rows() const { return weight.shape[0] / (weight.shape.size() > 1 ? 1 : width()); }
 };
 
 void check_range(const ExportedTensor& t, std::span<const float> values) {
@@ -95,22 +97,40 @@ void put_rows(const ExportedTensor& t, std::int64_t begin, std::span<std::byte> 
   }
 }
 
-/// The weights of a folder by their names in it; one saved without its head has no "model." in front.
+/// The weights of a folder by their names in it.
 class Weights {
  public:
-  explicit Weights(const fs::path& folder) : reader_(folder) {}
+  Weights(Ctx& ctx, const fs::path& folder) : ctx_(ctx), reader_(folder) {}
 
-  ConstTensor take(const GgufWeight& weight) {
-    const bool bare = !reader_.contains(weight.name) && weight.name.starts_with("model.");
-    const std::string name = bare && reader_.contains(weight.name.substr(6)) ? weight.name.substr(6) : weight.name;
-    const ConstTensor t = reader_.at(name);
+  ExportedTensor take(const GgufWeight& weight, GgufType type) {
+    const std::string name = name_in(reader_, weight.name);
     used_.insert(name);
-    const std::vector<std::int64_t> shape(t.shape.dims.begin(), t.shape.dims.begin() + t.shape.rank);
+    const bool quantised = has_matrix4(reader_, name) || has_matrix8(reader_, name);
+    const ConstTensor t = reader_.at(name);
+    const Shape found = has_matrix4(reader_, name) ? read_matrix4(reader_, name).state.shape : t.shape;
+    const std::vector<std::int64_t> shape(found.dims.begin(), found.dims.begin() + found.rank);
     if (shape != weight.shape)
-      refuse(name, fmt::format("has shape {} where config.json asks for [{}]", to_string(t.shape),
+      refuse(name, fmt::format("has shape {} where config.json asks for [{}]", to_string(found),
                                fmt::join(weight.shape, ", ")));
-    if (t.dtype != DType::f64 && t.dtype != DType::f32 && t.dtype != DType::f16 && t.dtype != DType::bf16)
+    if (!quantised && !is_float(t.dtype))
       refuse(name, fmt::format("has dtype {}, which is no float", name_of(t.dtype)));
+    return {.weight = weight, .type = type, .name = name, .from = t};
+  }
+
+  /// The tensor with its values, those of a quantised one in `memory`.
+  ExportedTensor dense(ExportedTensor t, std::vector<float>& memory) const {
+    if (is_float(t.from.dtype)) return t;
+    const Shape shape{t.weight.shape[0], t.weight.shape[1]};
+    memory.resize(static_cast<std::size_t>(shape.numel()));
+    const Tensor values = view_of(std::span(memory), shape);
+    if (has_matrix4(reader_, t.name)) {
+      const Matrix4 matrix = read_matrix4(reader_, t.name);
+      expand(ctx_, matrix.blocks(), values);
+    } else {
+      const Matrix8 matrix = read_matrix8(reader_, t.name);
+      expand(ctx_, Rows8{.codes = matrix.codes, .scale = matrix.scale}, values);
+    }
+    t.from = values;
     return t;
   }
 
@@ -120,7 +140,8 @@ class Weights {
   /// Every tensor must have gone into the file, but for what is computed and the head of a tied model.
   void check_all_taken() const {
     for (const auto& [name, tensor] : reader_.tensors())
-      if (!used_.contains(name) && name != "lm_head.weight" && !name.ends_with("rotary_emb.inv_freq"))
+      if (!used_.contains(name) && name != "lm_head.weight" && !name.ends_with("rotary_emb.inv_freq") &&
+          !is_quant_part(name))
         refuse(name, "has no place in the model that config.json describes");
   }
 
@@ -129,13 +150,16 @@ class Weights {
     fail(ErrorKind::input, {.cause = fmt::format("tensor {} {}", name, cause), .place = reader_.path().string()});
   }
 
+  Ctx& ctx_;
   SafetensorsReader reader_;
   std::set<std::string> used_;
 };
 
-GgufTensorSource gguf_source_of(ThreadPool& threads, const Weights& weights, ExportedTensor t) {
-  GgufTensorSource source{.name = t.weight.gguf, .type = t.type, .shape = t.weight.shape};
-  source.produce = [&threads, &weights, t = std::move(t)](const auto& append) {
+GgufTensorSource gguf_source_of(ThreadPool& threads, const Weights& weights, ExportedTensor tensor) {
+  GgufTensorSource source{.name = tensor.weight.gguf, .type = tensor.type, .shape = tensor.weight.shape};
+  source.produce = [&threads, &weights, tensor = std::move(tensor)](const auto& append) {
+    std::vector<float> values;
+    const ExportedTensor t = weights.dense(tensor, values);
     const auto& block = *gguf_block(t.type);
     const auto row_bytes = static_cast<std::uint64_t>(t.width()) / block.values * block.bytes;
     const std::int64_t chunk = std::max<std::int64_t>(1, kTogether / t.width());
@@ -151,7 +175,7 @@ GgufTensorSource gguf_source_of(ThreadPool& threads, const Weights& weights, Exp
       });
       append(blocks);
     }
-    weights.release(t.from);
+    weights.release(tensor.from);
   };
   return source;
 }
@@ -170,12 +194,7 @@ GgufType type_for(DType dtype) {
 
 ModelConfig config_of(const fs::path& folder) {
   const auto file = folder / "config.json";
-  const Json json = read_json(file);
-  if (json.is_object() && json.contains("quantization_config") && !json["quantization_config"].is_null())
-    fail(ErrorKind::input, {.cause = "quantised weights (\"quantization_config\") cannot be exported to GGUF",
-                            .place = file.string(),
-                            .remedy = "export the folder with the 16-bit weights; --type q4_0 or q4_k quantises it"});
-  return parse_model_config(json, file.string());
+  return parse_model_config(read_json(file), file.string());
 }
 
 Json read_generation_config(const fs::path& folder) {
@@ -217,20 +236,17 @@ GgufType gguf_export_type(std::string_view name) {
                           .remedy = "choose f32, f16, bf16, q8_0, q4_0 or q4_k"});
 }
 
-GgufExportReport export_gguf(ThreadPool& threads, const GgufExportOptions& options) {
+GgufExportReport export_gguf(Ctx& ctx, const GgufExportOptions& options) {
   const ModelConfig config = config_of(options.model);
   const GgufModel model = gguf_model_of(config, (options.model / "config.json").string());
   const auto wanted = options.type.value_or(type_for(config.dtype));
   GgufExportReport report;
   const auto metadata = metadata_of(options, config, report);
-  Weights weights(options.model);
+  Weights weights(ctx, options.model);
   std::vector<GgufTensorSource> sources;
   if (auto divisors = rope_divisors(config); !divisors.empty()) sources.push_back(rope_source(std::move(divisors)));
-  for (const auto& weight : gguf_layout(model)) {
-    const auto from = weights.take(weight);
-    sources.push_back(
-        gguf_source_of(threads, weights, {.weight = weight, .type = type_of_weight(weight, wanted), .from = from}));
-  }
+  for (const auto& weight : gguf_layout(model))
+    sources.push_back(gguf_source_of(ctx.pool(), weights, weights.take(weight, type_of_weight(weight, wanted))));
   weights.check_all_taken();
   for (const auto& s : sources) ++report.tensors[s.type];
   write_gguf(options.output, metadata, sources);

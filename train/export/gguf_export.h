@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/context.h"
 #include "core/gguf.h"
-#include "core/parallel.h"
 
 namespace qtrain {
 
@@ -26,9 +26,10 @@ struct GgufExportReport {
 GgufType gguf_export_type(std::string_view name);
 
 /// Writes a model folder as one GGUF file that llama.cpp loads: weights tensor by tensor, hyper-parameters, tokenizer,
-/// chat templates. Vectors stay f32. Quantised types fall back where rows are no whole blocks: q4_k to Q5_0, then all
-/// to F16; embedding and head are Q8_0 under q4_0 and q4_k. Errors: ErrorKind::input for models, tokenizers and weights
-/// that the format cannot hold, ErrorKind::disk.
-GgufExportReport export_gguf(ThreadPool& threads, const GgufExportOptions& options);
+/// chat templates. Matrices that bitsandbytes quantised are exported as the values that they stand for. Vectors stay
+/// f32. Quantised types fall back where rows are no whole blocks: q4_k to Q5_0, then all to F16; embedding and head are
+/// Q8_0 under q4_0 and q4_k. Errors: ErrorKind::input for models, tokenizers and weights that the format cannot hold,
+/// ErrorKind::disk. `ctx` is one of the processor.
+GgufExportReport export_gguf(Ctx& ctx, const GgufExportOptions& options);
 
 }  // namespace qtrain

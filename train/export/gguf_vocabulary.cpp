@@ -9,6 +9,7 @@
 #include "core/json.h"
 #include "data/tokenizer/load.h"
 #include "data/tokenizer/sentencepiece_model.h"
+#include "train/gguf/layout.h"
 #include "train/gguf/pre_tokenizers.h"
 
 namespace qtrain {
@@ -164,6 +165,8 @@ void fill_scores(const fs::path& file, const Json& json, GgufVocabulary& v) {
   for (std::size_t i = 0; i < v.tokens.size(); ++i) {
     if (v.types[i] != static_cast<std::int32_t>(Kind::normal)) continue;
     const auto& text = v.tokens[i];
+    if (text.size() > kLongestPiece)
+      refuse_tokenizer(file, fmt::format("token {} has {} bytes, more than {}", i, text.size(), kLongestPiece));
     std::size_t possible = 0;
     for (std::size_t cut = 1; cut < text.size(); ++cut)
       possible += (text[cut] & 0xc0) != 0x80 && ids.contains(text.substr(0, cut)) && ids.contains(text.substr(cut));

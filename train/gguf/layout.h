@@ -1,9 +1,13 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace qtrain {
+
+/// Bytes of the longest piece of a sentencepiece vocabulary that is cut into pairs: the work grows with the square.
+inline constexpr std::size_t kLongestPiece = 1024;
 
 /// What a GGUF file and a config.json both say about a model.
 struct GgufModel {

@@ -39,19 +39,48 @@ const Architecture& architecture_of(const GgufModel& model) {
 
 struct Llama3Scaling {
   double theta, factor, original;
+  double low = 1, high = 4;
 };
+
+/// How often a head turns within the original context, by pair.
+std::vector<double> turns_of(const GgufModel& model, const Llama3Scaling& scaling) {
+  std::vector<double> turns;
+  for (std::int64_t i = 0; i < model.head_dim / 2; ++i) {
+    const double exponent = 2.0 * static_cast<double>(i) / static_cast<double>(model.head_dim);
+    turns.push_back(scaling.original / (2 * std::numbers::pi * std::pow(scaling.theta, exponent)));
+  }
+  return turns;
+}
 
 /// The divisors of the inverse frequencies that Llama 3.1's rope scaling stands for, one per pair.
 std::vector<double> llama3_divisors(const GgufModel& model, const Llama3Scaling& scaling) {
-  constexpr double kLow = 1, kHigh = 4;
   std::vector<double> divisors;
-  for (std::int64_t i = 0; i < model.head_dim / 2; ++i) {
-    const double exponent = 2.0 * static_cast<double>(i) / static_cast<double>(model.head_dim);
-    const double wavelength = 2 * std::numbers::pi * std::pow(scaling.theta, exponent);
-    const double smooth = std::clamp((scaling.original / wavelength - kLow) / (kHigh - kLow), 0.0, 1.0);
+  for (const double turns : turns_of(model, scaling)) {
+    const double smooth = std::clamp((turns - scaling.low) / (scaling.high - scaling.low), 0.0, 1.0);
     divisors.push_back(1 / ((1 - smooth) / scaling.factor + smooth));
   }
   return divisors;
+}
+
+/// Between the two limits 1 / divisor is a line over the turns: the limits from the two pairs farthest apart on it,
+/// to a thousandth. Where there are no two, the usual ones.
+void find_limits(const GgufModel& model, std::span<const float> divisors, Llama3Scaling& scaling) {
+  constexpr double kEdge = 1e-4, kSteps = 1000;
+  struct Point {
+    double turns, smooth;
+  };
+  std::vector<Point> line;
+  const std::vector<double> turns = turns_of(model, scaling);
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    const double smooth = (1 / divisors[i] - 1 / scaling.factor) / (1 - 1 / scaling.factor);
+    if (smooth > kEdge && smooth < 1 - kEdge) line.push_back({turns[i], smooth});
+  }
+  if (line.size() < 2) return;
+  const Point &first = line.front(), &last = line.back();
+  const double width = (first.turns - last.turns) / (first.smooth - last.smooth);
+  const double low = first.turns - first.smooth * width;
+  scaling.low = std::round(low * kSteps) / kSteps;
+  scaling.high = std::round((low + width) * kSteps) / kSteps;
 }
 
 /// rope_freqs.weight holds divisors only; the parameters they came from are found again and proved.
@@ -61,18 +90,20 @@ Json llama3_scaling(const GgufFile& file, const GgufModel& model, double theta) 
     refuse_gguf(file, "rope_freqs.weight does not have one f32 per pair of a head");
   std::vector<float> given(static_cast<std::size_t>(tensor.numel()));
   std::copy(tensor.data.begin(), tensor.data.end(), std::as_writable_bytes(std::span(given)).begin());
-  const double factor = *std::max_element(given.begin(), given.end());
   const auto original = file.integer_or(model.architecture + ".rope.scaling.original_context_length", 8192);
-  const auto expected =
-      llama3_divisors(model, {.theta = theta, .factor = factor, .original = static_cast<double>(original)});
+  Llama3Scaling scaling{.theta = theta,
+                        .factor = *std::max_element(given.begin(), given.end()),
+                        .original = static_cast<double>(original)};
+  find_limits(model, given, scaling);
+  const auto expected = llama3_divisors(model, scaling);
   for (std::size_t i = 0; i < given.size(); ++i)
     if (!(std::abs(given[i] - expected[i]) <= 1e-4 * expected[i]))
-      refuse_gguf(
-          file,
-          fmt::format("rope_freqs.weight is not the llama3 rope scaling (1, 4, {}), and no other is known", original));
-  return {{"factor", factor},
-          {"high_freq_factor", 4.0},
-          {"low_freq_factor", 1.0},
+      refuse_gguf(file, fmt::format("rope_freqs.weight is no llama3 rope scaling of a context of {}, and no other is "
+                                    "known",
+                                    original));
+  return {{"factor", scaling.factor},
+          {"high_freq_factor", scaling.high},
+          {"low_freq_factor", scaling.low},
           {"original_max_position_embeddings", original},
           {"rope_type", "llama3"}};
 }

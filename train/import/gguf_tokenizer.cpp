@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <optional>
 #include <tuple>
 #include <unordered_map>
@@ -183,8 +184,11 @@ Json merges_from_scores(const GgufFile& file, const Vocabulary& vocabulary) {
   std::vector<Merge> merges;
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
     if (vocabulary.types[i] != TokenType::normal && vocabulary.types[i] != TokenType::user_defined) continue;
-    if (!scores[i].is_number()) refuse_gguf(file, fmt::format("the score of token {} is not a number", i));
+    if (!scores[i].is_number() || !std::isfinite(scores[i].get<double>()))
+      refuse_gguf(file, fmt::format("the score of token {} is not a number", i));
     const auto piece = vocabulary.tokens[i];
+    if (piece.size() > kLongestPiece)
+      refuse_gguf(file, fmt::format("token {} has {} bytes, more than {}", i, piece.size(), kLongestPiece));
     for (std::size_t cut = 1; cut < piece.size(); ++cut) {
       if ((piece[cut] & 0xc0) == 0x80) continue;
       const auto left = vocabulary.ids.find(piece.substr(0, cut)), right = vocabulary.ids.find(piece.substr(cut));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "kernels/elementwise.h"
@@ -10,7 +11,19 @@
 namespace qtrain {
 namespace {
 
-constexpr std::string_view kPrefix = "base_model.model.", kA = ".lora_A.weight", kB = ".lora_B.weight";
+/// The names that the factors of a module have: of a linear layer A [r, in] and B [out, r] for its weight [out, in], of
+/// an embedding A [r, rows] and B [width, r] for its weight [rows, width].
+struct FactorNames {
+  std::string_view a, b;
+};
+constexpr FactorNames kLinearFactors{".lora_A.weight", ".lora_B.weight"},
+    kEmbeddingFactors{".lora_embedding_A", ".lora_embedding_B"};
+// The embedding itself, which PEFT saves beside an adapter on it.
+constexpr std::string_view kBaseLayer = ".base_layer.weight";
+
+std::string module_of_weight(const std::string& weight) {
+  return weight.substr(0, weight.rfind('.'));
+}
 
 // A matrix of a file in f32.
 struct Matrix {
@@ -29,48 +42,73 @@ Matrix in_f32(Ctx& ctx, ConstTensor t) {
 
 AdapterDeltas::AdapterDeltas(const std::filesystem::path& folder)
     : folder_(folder), config_(load_lora_config(folder)), reader_(folder) {
-  const auto refuse = [&](const std::string& name, const std::string& why) {
-    fail(ErrorKind::input, {.cause = why, .place = fmt::format("{}: {}", reader_.path().string(), name)});
-  };
-  for (const auto& [name, tensor] : reader_.tensors()) {
-    const bool a = name.ends_with(kA), b = name.ends_with(kB);
-    if (!name.starts_with(kPrefix) || !(a || b)) refuse(name, "is no part of a LoRA adapter of linear layers");
-    Pair& pair = pairs_[name.substr(kPrefix.size(), name.size() - kPrefix.size() - kA.size())];
-    (a ? pair.a : pair.b) = tensor;
-  }
   if (!reader_.unusable().empty()) refuse(reader_.unusable().begin()->first, reader_.unusable().begin()->second);
-  for (const auto& [module, pair] : pairs_) {
-    if (!pair.a || !pair.b) refuse(module, fmt::format("has no {}", pair.a ? "lora_B" : "lora_A"));
-    if (pair.a.shape.rank != 2 || pair.b.shape.rank != 2 || pair.a.shape[0] != pair.b.shape[1])
-      refuse(module,
-             fmt::format("lora_A {} and lora_B {} do not fit", to_string(pair.a.shape), to_string(pair.b.shape)));
-    if (const std::int64_t rank = config_.rank_of(module); pair.a.shape[0] != rank)
-      refuse(module, fmt::format("has rank {}, adapter_config.json says {}", pair.a.shape[0], rank));
+  for (const auto& [name, tensor] : reader_.tensors()) read_tensor(name, tensor);
+  for (const auto& [weight, pair] : pairs_) check_pair(weight, pair);
+}
+
+void AdapterDeltas::refuse(const std::string& name, const std::string& why) const {
+  fail(ErrorKind::input, {.cause = why, .place = fmt::format("{}: {}", reader_.path().string(), name)});
+}
+
+void AdapterDeltas::read_tensor(const std::string& name, ConstTensor tensor) {
+  if (!name.starts_with(kPeftPrefix)) refuse(name, "is no part of a LoRA adapter");
+  const std::string inner = name.substr(kPeftPrefix.size());
+  for (const FactorNames& names : {kLinearFactors, kEmbeddingFactors}) {
+    const bool embedding = names.a == kEmbeddingFactors.a;
+    for (const bool first : {true, false}) {
+      const std::string_view end = first ? names.a : names.b;
+      if (!inner.ends_with(end)) continue;
+      Pair& pair = pairs_[inner.substr(0, inner.size() - end.size()) + ".weight"];
+      (first ? pair.a : pair.b) = tensor;
+      pair.embedding = embedding;
+      return;
+    }
   }
+  if (inner.ends_with(kBaseLayer)) return;
+  const std::string module = module_of_weight(inner);
+  const bool tied_head = config_.ensure_weight_tying && module == kHeadName && is_saved(config_, kEmbeddingName);
+  if (!is_saved(config_, module) && !tied_head) refuse(name, "is no part of a LoRA adapter");
+  whole_[inner] = tensor;
+  shapes_[inner] = tensor.shape;
 }
 
-std::set<std::string> AdapterDeltas::modules() const {
-  std::set<std::string> names;
-  for (const auto& [module, pair] : pairs_) names.insert(module);
-  return names;
+void AdapterDeltas::check_pair(const std::string& weight, const Pair& pair) {
+  const std::string module = module_of_weight(weight);
+  if (!pair.a || !pair.b) refuse(module, fmt::format("has no {}", pair.a ? "lora_B" : "lora_A"));
+  if (pair.a.shape.rank != 2 || pair.b.shape.rank != 2 || pair.a.shape[0] != pair.b.shape[1])
+    refuse(module, fmt::format("lora_A {} and lora_B {} do not fit", to_string(pair.a.shape), to_string(pair.b.shape)));
+  if (const std::int64_t rank = config_.rank_of(module); pair.a.shape[0] != rank)
+    refuse(module, fmt::format("has rank {}, adapter_config.json says {}", pair.a.shape[0], rank));
+  const std::int64_t in = pair.a.shape[1], out = pair.b.shape[0];
+  shapes_[weight] = pair.embedding ? Shape{in, out} : Shape{out, in};
 }
 
-void AdapterDeltas::require_fit(const std::string& module, const Shape& weight) const {
-  const auto found = pairs_.find(module);
+bool AdapterDeltas::targets(const std::string& weight) const {
+  const std::string module = module_of_weight(weight);
+  const bool adaptable = is_linear_layer(module) || module == kEmbeddingName || module == kHeadName;
+  return is_saved(config_, module) || (weight.ends_with(".weight") && adaptable && is_target(config_, module));
+}
+
+void AdapterDeltas::add_to(Ctx& ctx, const std::string& weight, Tensor w, double factor) const {
+  if (const auto found = whole_.find(weight); found != whole_.end()) {
+    const Matrix saved = in_f32(ctx, found->second);
+    const auto f = static_cast<float>(factor);
+    std::transform(saved.values.begin(), saved.values.end(), w.as<float>(), w.as<float>(),
+                   [f](float s, float sum) { return sum + f * s; });
+    return;
+  }
+  const auto found = pairs_.find(weight);
   if (found == pairs_.end()) return;
-  const Shape changed{found->second.b.shape[0], found->second.a.shape[1]};
-  if (!(weight == changed))
-    fail(ErrorKind::input, {.cause = fmt::format("the adapter changes a weight of shape {}, the model's is {}",
-                                                 to_string(changed), to_string(weight)),
-                            .place = fmt::format("{}: {}", folder_.string(), module),
-                            .remedy = "adapter and model must belong together"});
-}
-
-void AdapterDeltas::add_to(Ctx& ctx, const std::string& module, Tensor w, double factor) const {
-  const auto found = pairs_.find(module);
-  if (found == pairs_.end()) return;
+  const bool embedding = found->second.embedding;
   const Matrix a = in_f32(ctx, found->second.a), b = in_f32(ctx, found->second.b);
-  ops::gemm(ctx, {.c = accumulate(w), .a = b.view(), .b = a.view(), .alpha = factor * config_.scale_of(module)});
+  const auto transpose = embedding ? ops::Transpose::yes : ops::Transpose::no;
+  ops::gemm(ctx, {.c = accumulate(w),
+                  .a = embedding ? a.view() : b.view(),
+                  .b = embedding ? b.view() : a.view(),
+                  .transpose_a = transpose,
+                  .transpose_b = transpose,
+                  .alpha = factor * config_.scale_of(module_of_weight(weight))});
 }
 
 }  // namespace qtrain

@@ -1,7 +1,6 @@
 #pragma once
 #include <filesystem>
 #include <map>
-#include <set>
 #include <string>
 
 #include "core/context.h"
@@ -10,30 +9,40 @@
 
 namespace qtrain {
 
-/// What the LoRA adapter of a folder adds to the weights of its base model.
+/// What the adapter of a folder makes of the weights of its base model, by their names there
+/// ("model.layers.0.self_attn.q_proj.weight").
 class AdapterDeltas {
  public:
-  /// ErrorKind::input for a folder that holds anything but pairs of A [r, in] and B [out, r].
+  /// ErrorKind::input for a folder that holds anything but pairs of A [r, in] and B [out, r] and whole weights.
   explicit AdapterDeltas(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const { return folder_; }
-  /// "model.layers.0.self_attn.q_proj", ...
-  std::set<std::string> modules() const;
-  bool changes(const std::string& module) const { return pairs_.contains(module); }
-  /// ErrorKind::input if the adapter changes this module and its weight has another shape.
-  void require_fit(const std::string& module, const Shape& weight) const;
-  /// Adds `factor` * scale * B A to w, f32 [out, in] on the processor, if the adapter changes this module.
-  void add_to(Ctx& ctx, const std::string& module, Tensor w, double factor) const;
+  const LoraConfig& config() const { return config_; }
+  bool changes(const std::string& weight) const { return shapes_.contains(weight); }
+  /// The shape of every weight that it changes.
+  const std::map<std::string, Shape>& shapes() const { return shapes_; }
+  /// Whether adapter_config.json says that it changes the weight of this shape.
+  bool targets(const std::string& weight) const;
+  /// Whether it holds the weight itself instead of what is added to it.
+  bool replaces(const std::string& weight) const { return whole_.contains(weight); }
+  /// Adds `factor` times what it holds to w, f32 on the processor: the weight itself, or scale * B A.
+  void add_to(Ctx& ctx, const std::string& weight, Tensor w, double factor) const;
 
  private:
   struct Pair {
     ConstTensor a, b;
+    bool embedding = false;
   };
+  void read_tensor(const std::string& name, ConstTensor tensor);
+  void check_pair(const std::string& weight, const Pair& pair);
+  [[noreturn]] void refuse(const std::string& name, const std::string& why) const;
 
   std::filesystem::path folder_;
   LoraConfig config_;
   SafetensorsReader reader_;
   std::map<std::string, Pair> pairs_;
+  std::map<std::string, ConstTensor> whole_;
+  std::map<std::string, Shape> shapes_;
 };
 
 }  // namespace qtrain

@@ -1,6 +1,7 @@
 #include "train/merge/merge.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <deque>
@@ -38,64 +39,123 @@ void check_folders(const MergeOptions& options) {
           .remedy = "name the 32- or 16-bit model that they were made from with --model"});
 }
 
-// "model.layers.0.mlp.up_proj" for its weight's name in the file; a file of the bare model has no "model." prefix.
-std::string module_of(const SafetensorsReader& source, const std::string& tensor) {
-  constexpr std::string_view kWeight = ".weight";
-  if (!tensor.ends_with(kWeight)) return {};
-  const std::string module = tensor.substr(0, tensor.size() - kWeight.size());
-  const bool bare = !source.contains("model.embed_tokens.weight");
-  return bare ? "model." + module : module;
+/// A weight of the merged model: its name in the file and its full one, and what adapters start from.
+struct MergedWeight {
+  std::string name, full;
+  ConstTensor base;
+};
+
+constexpr const char *kEmbeddingWeight = "model.embed_tokens.weight", *kHeadWeight = "lm_head.weight";
+
+bool changes_apart(const AdapterDeltas& deltas) {
+  const bool embedding = deltas.changes(kEmbeddingWeight), head = deltas.changes(kHeadWeight);
+  if (embedding && head) return !deltas.config().ensure_weight_tying;
+  return embedding || head;
 }
 
-void require_fit(const SafetensorsReader& source, const std::deque<WeightedDeltas>& adapters) {
-  if (!source.unusable().empty()) (void)source.at(source.unusable().begin()->first);  // says why
-  std::map<std::string, Shape> weights;
-  for (const auto& [name, tensor] : source.tensors()) weights[module_of(source, name)] = tensor.shape;
-  for (const auto& [deltas, weight] : adapters)
-    for (const std::string& module : deltas.modules()) {
-      if (!weights.contains(module))
-        fail(ErrorKind::input, {.cause = fmt::format("the adapter changes {}, which the model does not have", module),
-                                .place = deltas.folder().string(),
-                                .remedy = "adapter and model must belong together"});
-      deltas.require_fit(module, weights.at(module));
-    }
+/// The weights of a model folder as a merge needs them. A tied head that adapters change without the embedding, or the
+/// other way round, becomes a weight of its own.
+class MergedModel {
+ public:
+  MergedModel(const fs::path& folder, const std::deque<WeightedDeltas>& adapters)
+      : config_(read_json(folder / "config.json")), source_(folder) {
+    if (!source_.unusable().empty()) (void)source_.at(source_.unusable().begin()->first);  // says why
+    const bool tied = config_.value("tie_word_embeddings", false);
+    untied_ = tied && std::any_of(adapters.begin(), adapters.end(),
+                                  [](const WeightedDeltas& a) { return changes_apart(a.deltas); });
+    for (const auto& [name, tensor] : source_.tensors())
+      if (!tied || name != kHeadWeight) weights_.push_back({name, full_name(source_, name), tensor});
+    if (!untied_) return;
+    weights_.push_back({kHeadWeight, kHeadWeight, source_.at(name_in(source_, kEmbeddingWeight))});
+    config_["tie_word_embeddings"] = false;
+  }
+
+  const SafetensorsReader& source() const { return source_; }
+  const std::vector<MergedWeight>& weights() const { return weights_; }
+  /// config.json as it was where nothing in it changes.
+  std::string config_text(const fs::path& folder) const {
+    return untied_ ? dump_json(config_, 2) + "\n" : read_text(folder / "config.json");
+  }
+
+ private:
+  Json config_;
+  SafetensorsReader source_;
+  std::vector<MergedWeight> weights_;
+  bool untied_ = false;
+};
+
+// A file that was cut off, or saved without some layers, would be merged in part.
+void require_whole(const MergedModel& model, const AdapterDeltas& deltas) {
+  std::vector<std::string> missing;
+  for (const MergedWeight& w : model.weights())
+    if (deltas.targets(w.full) && !deltas.changes(w.full)) missing.push_back(w.full);
+  if (missing.empty()) return;
+  constexpr std::size_t kNamed = 4;
+  const std::string more = missing.size() > kNamed ? fmt::format(" and {} more", missing.size() - kNamed) : "";
+  missing.resize(std::min(missing.size(), kNamed));
+  fail(ErrorKind::input, {.cause = fmt::format("the adapter has nothing for {}{}, which its config names",
+                                               fmt::join(missing, ", "), more),
+                          .place = deltas.folder().string(),
+                          .remedy = "the adapter was not saved whole: save or copy it again"});
 }
 
-// W with every delta, rounded to its own type.
-void append_merged(Ctx& ctx, ConstTensor w, const std::function<void(Tensor)>& add_deltas, const Append& append) {
-  std::vector<float> sum(static_cast<std::size_t>(w.numel()));
-  const Tensor in_f32 = view_of(std::span(sum), w.shape);
-  ops::run_cpu(ctx, ops::Copy{.y = store(in_f32), .x = w});
-  add_deltas(in_f32);
-  if (w.dtype == DType::f32) return append({in_f32.data, in_f32.bytes()});
-  std::vector<std::byte> memory(w.bytes());
-  const Tensor rounded{memory.data(), w.dtype, w.shape, {}};
+void require_fit(const MergedModel& model, const AdapterDeltas& deltas) {
+  constexpr const char* kRemedy = "adapter and model must belong together";
+  std::map<std::string, Shape> shapes;
+  for (const MergedWeight& w : model.weights()) shapes[w.full] = w.base.shape;
+  for (const auto& [name, shape] : deltas.shapes()) {
+    const auto weight = shapes.find(name);
+    if (weight == shapes.end() && name == kHeadWeight) continue;  // tied, and the same as the embedding
+    if (weight == shapes.end())
+      fail(ErrorKind::input, {.cause = fmt::format("the adapter changes {}, which the model does not have", name),
+                              .place = deltas.folder().string(),
+                              .remedy = kRemedy});
+    if (!(weight->second == shape))
+      fail(ErrorKind::input, {.cause = fmt::format("the adapter changes a weight of shape {}, the model's is {}",
+                                                   to_string(shape), to_string(weight->second)),
+                              .place = fmt::format("{}: {}", deltas.folder().string(), name),
+                              .remedy = kRemedy});
+  }
+  require_whole(model, deltas);
+}
+
+// W with everything that adapters make of it, rounded to its own type.
+void append_merged(Ctx& ctx, const MergedWeight& w, const std::deque<WeightedDeltas>& adapters, const Append& append) {
+  std::vector<float> sum(static_cast<std::size_t>(w.base.numel()));
+  const Tensor in_f32 = view_of(std::span(sum), w.base.shape);
+  ops::run_cpu(ctx, ops::Copy{.y = store(in_f32), .x = w.base});
+  double kept = 1;  // of W: whole weights take its place by their share
+  for (const WeightedDeltas& a : adapters)
+    if (a.deltas.replaces(w.full)) kept -= a.weight;
+  if (kept != 1)
+    for (float& v : sum) v = kept == 0 ? 0 : static_cast<float>(kept) * v;
+  for (const WeightedDeltas& a : adapters) a.deltas.add_to(ctx, w.full, in_f32, a.weight);
+  if (w.base.dtype == DType::f32) return append({in_f32.data, in_f32.bytes()});
+  std::vector<std::byte> memory(w.base.bytes());
+  const Tensor rounded{memory.data(), w.base.dtype, w.base.shape, {}};
   ops::run_cpu(ctx, ops::Copy{.y = store(rounded), .x = in_f32});
   append(memory);
 }
 
-TensorSource merged_source(Ctx& ctx, const SafetensorsReader& source, const std::string& name,
-                           const std::deque<WeightedDeltas>& adapters) {
-  const ConstTensor w = source.at(name);
-  const std::string module = module_of(source, name);
-  const bool changed =
-      std::any_of(adapters.begin(), adapters.end(), [&](const WeightedDeltas& a) { return a.deltas.changes(module); });
-  TensorSource out{.name = name, .dtype = w.dtype, .shape = w.shape};
-  if (!changed) {
-    out.produce = [&source, w](const Append& append) {
-      append({w.data, w.bytes()});
-      source.release(w);
-    };
-    return out;
-  }
-  out.produce = [&ctx, &source, &adapters, w, module](const Append& append) {
-    const auto add_deltas = [&](Tensor sum) {
-      for (const WeightedDeltas& a : adapters) a.deltas.add_to(ctx, module, sum, a.weight);
-    };
-    append_merged(ctx, w, add_deltas, append);
-    source.release(w);
-  };
-  return out;
+struct MergeRun {
+  Ctx& ctx;
+  const MergedModel& model;
+  const std::deque<WeightedDeltas>& adapters;
+};
+
+TensorSource merged_source(const MergeRun& run, const MergedWeight& w) {
+  const bool changed = std::any_of(run.adapters.begin(), run.adapters.end(),
+                                   [&](const WeightedDeltas& a) { return a.deltas.changes(w.full); });
+  return {.name = w.name,
+          .dtype = w.base.dtype,
+          .shape = w.base.shape,
+          .produce = [&run, &w, changed](const Append& append) {
+            if (changed)
+              append_merged(run.ctx, w, run.adapters, append);
+            else
+              append({w.base.data, w.base.bytes()});
+            run.model.source().release(w.base);
+          }};
 }
 
 }  // namespace
@@ -104,13 +164,14 @@ void merge_adapters(Ctx& ctx, const MergeOptions& options) {
   check_folders(options);
   std::deque<WeightedDeltas> adapters;
   for (const MergedAdapter& a : options.adapters) adapters.push_back({AdapterDeltas(a.folder), a.weight});
-  const SafetensorsReader source(options.model);
-  require_fit(source, adapters);
+  const MergedModel model(options.model, adapters);
+  for (const WeightedDeltas& a : adapters) require_fit(model, a.deltas);
+  const MergeRun run{ctx, model, adapters};
   std::vector<TensorSource> tensors;
-  for (const auto& [name, tensor] : source.tensors()) tensors.push_back(merged_source(ctx, source, name, adapters));
+  for (const MergedWeight& w : model.weights()) tensors.push_back(merged_source(run, w));
   fs::create_directories(options.output);
   write_sharded(options.output, tensors);
-  write_file(options.output / "config.json", read_text(options.model / "config.json"));
+  write_file(options.output / "config.json", model.config_text(options.model));
   copy_tokenizer_files(options.model, options.output);
 }
 

@@ -18,12 +18,10 @@ using Append = std::function<void(std::span<const std::byte>)>;
 constexpr std::string_view kWeight = ".weight";
 
 /// "model.layers.0.mlp.up_proj" for the matrix of a linear layer in a decoder block, else empty.
-std::string linear_module(const std::string& tensor) {
+std::string linear_module(const SafetensorsReader& reader, const std::string& tensor) {
   if (!tensor.ends_with(kWeight)) return {};
-  const std::string module = tensor.substr(0, tensor.size() - kWeight.size());
-  const bool linear = std::any_of(std::begin(kLinearNames), std::end(kLinearNames),
-                                  [&](std::string_view name) { return module.ends_with("." + std::string(name)); });
-  return linear ? module : std::string();
+  const std::string name = full_name(reader, tensor), module = name.substr(0, name.size() - kWeight.size());
+  return is_linear_layer(module) ? module : std::string();
 }
 
 TensorSource copied(const SafetensorsReader& reader, const std::string& name, ConstTensor tensor) {
@@ -153,7 +151,7 @@ QuantizeReport quantize_folder(Ctx& ctx, const QuantizeOptions& options) {
   const BnbConfig bnb = bnb_config_of(options, model);
   Conversion conversion(ctx, reader, options);
   for (const auto& [name, tensor] : reader.tensors()) {
-    const std::string module = linear_module(name);
+    const std::string module = linear_module(reader, name);
     if (module.empty() || bnb.skips(module) || tensor.shape.rank != 2)
       conversion.copy(name, tensor);
     else
