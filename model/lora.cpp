@@ -17,7 +17,7 @@ bool is_empty(const Json& v) {
 }
 
 void refuse_variants(const ConfigReader& r) {
-  constexpr const char* kRemedy = "only plain LoRA on linear layers is";
+  constexpr const char* kRemedy = "only plain LoRA is";
   for (const char* key :
        {"use_dora", "layers_to_transform", "bias", "fan_in_fan_out", "lora_bias", "target_parameters",
         "exclude_modules", "trainable_token_indices", "alora_invocation_tokens", "use_qalora", "use_bdlora",

@@ -1,5 +1,7 @@
 #include "optim/optimizer.h"
 
+#include <algorithm>
+
 #include "kernels/clip.h"
 #include "kernels/reduce.h"
 
@@ -7,7 +9,15 @@ namespace qtrain {
 namespace {
 
 constexpr int kFactors = 2;
-constexpr std::size_t kInputBytes = Optimizer::kDeviceBytes - kFactors * sizeof(double);
+constexpr std::size_t kLimitBytes = Optimizer::kDeviceBytes - kFactors * sizeof(double);
+
+std::vector<double> rates_of(std::span<Param* const> params) {
+  std::vector<double> rates;
+  for (const Param* p : params) rates.push_back(p->spec.learning_rate);
+  std::sort(rates.begin(), rates.end());
+  rates.erase(std::unique(rates.begin(), rates.end()), rates.end());
+  return rates;
+}
 
 }  // namespace
 
@@ -15,8 +25,14 @@ Optimizer::Optimizer(Ctx& ctx, std::unique_ptr<UpdateRule> rule, std::vector<Par
     : rule_(std::move(rule)),
       params_(std::move(params)),
       state_(*rule_, params_, {ctx.device(), placement}),
-      inputs_(ctx.device(), kInputBytes),
-      factor_(ctx.device(), kFactors) {}
+      inputs_(ctx.device(), kLimitBytes + rates_of(params_).size() * kRateBytes),
+      factor_(ctx.device(), kFactors),
+      rates_(rates_of(params_)),
+      controls_(rates_.size()) {
+  for (const Param* p : params_)
+    rate_of_.push_back(
+        static_cast<std::size_t>(std::find(rates_.begin(), rates_.end(), p->spec.learning_rate) - rates_.begin()));
+}
 
 void Optimizer::allocate(Ctx& ctx) {
   state_.store().allocate();
@@ -32,9 +48,9 @@ void Optimizer::allocate(Ctx& ctx) {
 }
 
 void Optimizer::send(Ctx& ctx, const UpdateInput& input) {
-  const std::array<double, 4> control = rule_->control(input.learning_rate, updates() + 1);
   const double limits[] = {input.max_grad_norm, input.loss_scale};
-  control_ = inputs_.put(std::span<const double>(control));
+  for (std::size_t i = 0; i < rates_.size(); ++i)
+    controls_[i] = inputs_.put(std::span<const double>(rule_->control(input.learning_rate * rates_[i], updates() + 1)));
   limits_ = inputs_.put(std::span<const double>(limits));
   inputs_.send(ctx);
 }
@@ -55,7 +71,7 @@ void Optimizer::update_part(Ctx& ctx, const StatePiece& piece) {
                       .grad = part(p.grad),
                       .begin = piece.begin,
                       .state = piece.state,
-                      .control = control_,
+                      .control = controls_[rate_of_[piece.param]],
                       .factor = factor_.all()});
 }
 
@@ -64,7 +80,7 @@ OptimizerMemory optimizer_memory(const UpdateRule& rule, std::span<Param* const>
   return {.state = here.store().values().planned(),
           .pinned = there.store().values().planned(),
           .pieces = StateOffload::bytes(there.pieces(rule.cut())),
-          .other = Optimizer::kDeviceBytes + rule.work_bytes(params)};
+          .other = Optimizer::kDeviceBytes + rates_of(params).size() * Optimizer::kRateBytes + rule.work_bytes(params)};
 }
 
 void add_squares(Ctx& ctx, std::span<Param* const> params, Tensor total) {

@@ -78,7 +78,9 @@ class Optimizer {
   void set_updates(std::int64_t n) { updates_ = n; }
 
   /// Bytes that every optimizer has on the device beside its state and what its rule asks for.
-  static constexpr std::size_t kDeviceBytes = 128 + 2 * sizeof(double);
+  static constexpr std::size_t kDeviceBytes = 64 + 2 * sizeof(double);
+  /// More for each learning rate that parameters have.
+  static constexpr std::size_t kRateBytes = 64;
 
  private:
   void update_part(Ctx& ctx, const StatePiece& piece);
@@ -91,7 +93,10 @@ class Optimizer {
   DeviceMemory work_;                      ///< of the rule
   Mailbox inputs_;
   DeviceNumbers factor_;
-  ConstTensor control_, limits_;  ///< what was sent last
+  std::vector<double> rates_;          ///< that parameters have beside that of the run
+  std::vector<std::size_t> rate_of_;   ///< of each parameter
+  std::vector<ConstTensor> controls_;  ///< by rate: what was sent last
+  ConstTensor limits_;
   std::int64_t updates_ = 0;
 };
 

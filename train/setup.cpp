@@ -158,6 +158,24 @@ std::optional<Quantisation> quantisation_for(const ModelRequest& request, const 
   return how;
 }
 
+std::optional<LoraPlusRates> loraplus_rates(const Config& config) {
+  const LoraSection& s = config.lora;
+  const double peak = config.training.learning_rate;
+  if (!s.loraplus_lr_ratio) return {};
+  return LoraPlusRates{.b = *s.loraplus_lr_ratio, .embedding = peak > 0 ? s.loraplus_lr_embedding / peak : 1};
+}
+
+// Those of PEFT's create_loraplus_optimizer.
+void set_rates(ParamStore& adapter, const LoraPlusRates& rates) {
+  for (Param& p : adapter.all()) {
+    const std::string& name = p.spec.name;
+    if (name.find(".lora_embedding_") != std::string::npos)
+      p.spec.learning_rate = rates.embedding;
+    else if (name.find(".lora_B.") != std::string::npos || p.spec.shape.rank == 1)
+      p.spec.learning_rate = rates.b;
+  }
+}
+
 }  // namespace
 
 void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter) {
@@ -327,6 +345,7 @@ ModelRequest training_request(const Config& config) {
   const bool adapter = r.adapter || r.lora;
   r.base = adapter ? Update::frozen : Update::trained;
   r.adapter_update = Update::trained;
+  r.rates = loraplus_rates(config);
   if (trains_bf16(optimizer_options(config.training))) r.trained_dtype = DType::bf16;
   return r;
 }
@@ -362,6 +381,7 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
   }
   if (o.lora && o.lora->base_model.empty()) o.lora->base_model = request.model;
   setup.model = std::make_unique<Transformer>(compute.device, std::move(o));
+  if (request.rates) set_rates(setup.model->adapter(), *request.rates);
   return setup;
 }
 

@@ -76,6 +76,10 @@ struct ModelSetup {
   DType saved_dtype = DType::f32;
   bool random_init = false;
 };
+/// Learning rates of LoRA+, as shares of that of the run.
+struct LoraPlusRates {
+  double b = 1, embedding = 1;
+};
 struct ModelRequest {
   std::string model;
   std::string dtype = "auto";  ///< of the weights in memory; auto: as in the folder
@@ -86,6 +90,7 @@ struct ModelRequest {
   std::string recompute = "none";
   bool random_init = false;
   std::optional<Quantisation> quantisation = {};  ///< of a base model that is not quantised in its folder
+  std::optional<LoraPlusRates> rates = {};
 };
 ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request);
 inline ModelSetup set_up_model(const Ctx& ctx, const ModelRequest& request) {

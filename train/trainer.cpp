@@ -144,6 +144,7 @@ Json Trainer::identity() const {
     id["lora_target_modules"] = lora->targets;
     if (!lora->rank_pattern.empty()) id["rank_pattern"] = lora->rank_pattern;
     if (!lora->modules_to_save.empty()) id["lora_modules_to_save"] = lora->modules_to_save;
+    if (const auto ratio = config_.value.lora.loraplus_lr_ratio) id["loraplus_lr_ratio"] = *ratio;
   }
   return id;
 }

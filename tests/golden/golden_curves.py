@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
+from peft.optimizers import create_loraplus_optimizer
 from safetensors.torch import save_file
 from torch.nn.utils import clip_grad_norm_, get_total_norm
 from transformers import AutoModelForCausalLM, PrinterCallback, Trainer, TrainingArguments, get_scheduler
@@ -47,6 +48,9 @@ CURVES = [
     Curve("llama_bias_full", "llama_bias", dict(lr_scheduler_type="constant", warmup_steps=0), keep_final=False),
     Curve("llama_lora_all", "llama_gqa3_tied", LORA_RUN, gm.LORA_ALL),
     Curve("qwen3_lora_rs", "qwen3_hd8", LORA_RUN, gm.LORA_RS, b_scale=0.3),
+    Curve("qwen3_lora_plus", "qwen3_hd8", LORA_RUN | dict(learning_rate=5e-3, loraplus_lr_ratio=4.0,
+                                                          loraplus_lr_embedding=1e-3),
+          dict(gm.LORA_RS, target_modules=["q_proj", "embed_tokens"], modules_to_save=["lm_head"])),
     Curve("qlora_nf4", "llama_gqa3_tied", LORA_RUN | NF4, gm.LORA_ALL),
     Curve("qlora_fp4_serialised", "llama_gqa3_tied", LORA_RUN, gm.LORA_ALL, b_scale=0.3, serialised=FP4),
     Curve("no_clip", "llama_gqa3_tied", dict(max_grad_norm=0.0), keep_final=False),
@@ -88,7 +92,9 @@ def load(folder, config, precision="f32"):
 def trainer_steps(model, rows, config):
     """What Trainer logs at each step."""
     with tempfile.TemporaryDirectory() as output:
-        trainer = Trainer(model=model, args=arguments(config, output), train_dataset=rows, data_collator=collate)
+        args = arguments(config, output)
+        own = (optimizer_of(model, args, config), None) if "loraplus_lr_ratio" in config else (None, None)
+        trainer = Trainer(model=model, args=args, train_dataset=rows, data_collator=collate, optimizers=own)
         trainer.remove_callback(PrinterCallback)
         trainer.train()
     keys = ("step", "epoch", "loss", "grad_norm", "learning_rate")
@@ -113,11 +119,18 @@ def groups(model, args):
             dict(params=[p for n, p in trained if bare(n)], weight_decay=0.0)]
 
 
+def optimizer_of(model, args, config):
+    how = dict(lr=args.learning_rate, betas=(args.adam_beta1, args.adam_beta2), eps=args.adam_epsilon)
+    if "loraplus_lr_ratio" not in config:
+        return torch.optim.AdamW(groups(model, args), **how)
+    rates = {k: config[k] for k in ("loraplus_lr_ratio", "loraplus_lr_embedding")}
+    return create_loraplus_optimizer(model, torch.optim.AdamW, loraplus_weight_decay=args.weight_decay, **rates, **how)
+
+
 def plain_steps(model, rows, config, precision):
     """The loop that Trainer stands for: loss of a window = sum over its targets / their number."""
     args = arguments(config, "unused")
-    optimizer = torch.optim.AdamW(groups(model, args), lr=args.learning_rate, betas=(args.adam_beta1, args.adam_beta2),
-                                  eps=args.adam_epsilon)
+    optimizer = optimizer_of(model, args, config)
     schedule = get_scheduler(args.lr_scheduler_type, optimizer, num_warmup_steps=int(args.warmup_steps),
                              num_training_steps=args.max_steps)
     trained, log = [p for p in model.parameters() if p.requires_grad], []
@@ -142,7 +155,7 @@ def plain_steps(model, rows, config, precision):
 
 
 def final(model):
-    state = get_peft_model_state_dict(model) if isinstance(model, PeftModel) else model.state_dict()
+    state = get_peft_model_state_dict(model, save_embedding_layers=False) if isinstance(model, PeftModel) else model.state_dict()
     tied = not isinstance(model, PeftModel) and model.config.tie_word_embeddings
     return {n: t.detach().clone().contiguous() for n, t in state.items() if not (tied and n == "lm_head.weight")}
 

@@ -130,16 +130,16 @@ std::filesystem::path with_value(const TempFolder& folder, const std::string& te
   return patched(folder, "spm", from, to);
 }
 
-struct Piece {
+struct ScoredPiece {
   std::string text;
   float score;
 };
 
 /// A vocabulary of sentencepiece's kind.
-std::filesystem::path with_pieces(const TempFolder& folder, const std::vector<Piece>& pieces) {
+std::filesystem::path with_pieces(const TempFolder& folder, const std::vector<ScoredPiece>& pieces) {
   std::vector<std::string> tokens{"<unk>"};
   std::vector<float> scores{0};
-  for (const Piece& p : pieces) {
+  for (const ScoredPiece& p : pieces) {
     tokens.push_back(p.text);
     scores.push_back(p.score);
   }
@@ -153,7 +153,7 @@ std::filesystem::path with_pieces(const TempFolder& folder, const std::vector<Pi
 
 TEST(GgufImportRefusals, PiecesThatCannotBeOrderedOrAreEndless) {
   TempFolder folder;
-  const auto import = [&](const Piece& piece) {
+  const auto import = [&](const ScoredPiece& piece) {
     import_gguf({.gguf = with_pieces(folder, {{"a", -1}, {"b", -2}, piece}), .output = folder / "out"});
   };
   EXPECT_NO_THROW(import({"ab", -3}));

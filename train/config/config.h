@@ -63,6 +63,8 @@ struct LoraSection {
   bool use_rslora = false;
   std::vector<std::string> lora_modules_to_save;
   bool ensure_weight_tying = false;
+  std::optional<double> loraplus_lr_ratio;
+  double loraplus_lr_embedding = 1e-6;
 };
 
 struct QuantSection {

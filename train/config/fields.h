@@ -106,6 +106,10 @@ void lora_fields(V& visit, S& s) {
       "ensure_weight_tying", s.ensure_weight_tying,
       {"Train a tied head and embedding in lora_modules_to_save as the one weight that they are; else each is trained "
        "for itself, or alone, as in PEFT."});
+  visit("loraplus_lr_ratio", s.loraplus_lr_ratio,
+        {"LoRA+: the learning rate of B is so many times learning_rate; that of A stays. null: one rate.", kPositive});
+  visit("loraplus_lr_embedding", s.loraplus_lr_embedding,
+        {"LoRA+: the learning rate of an adapter on the embedding.", kNotNegative});
 }
 
 template <class V, class S>

@@ -169,7 +169,7 @@ constexpr auto kInertKeys = std::to_array<InertKey>({
     {"layers_pattern", kRefused, "[[],\"\"]", "an adapter is on all layers"},
     {"init_lora_weights", kRefused, "[true]", "A is drawn as PEFT does by default and B is zero"},
     {"layer_replication", kRefused, "[]", "layers are not replicated"},
-    {"trainable_token_indices", kRefused, "[[]]", "an adapter trains no embeddings"},
+    {"trainable_token_indices", kRefused, "[[]]", "single rows of an embedding are not trained: see lora_modules_to_save"},
     {"megatron_config", kRefused, "[]", "models are Hugging Face ones"},
     {"loftq_config", kRefused, "[{}]", "only plain LoRA is available"},
     {"eva_config", kRefused, "[]", "only plain LoRA is available"},
