@@ -10,7 +10,8 @@ namespace qtrain {
 namespace {
 
 // A block is the work of a task, a wave what all threads do between two reports of progress.
-constexpr std::int64_t kBlockRows = 256, kBlockBytes = 64 << 10, kWaveBlocks = 128;
+constexpr std::int64_t kBlockRows = 256, kBlockBytes = 32 << 10;
+constexpr int kWaveBlocks = 16;  // for each thread
 
 }  // namespace
 
@@ -35,7 +36,7 @@ void EncodedBlock::append(const EncodedRow& row) {
 void ParallelEncoder::cut(Wave& wave, std::int64_t begin) {
   wave.count = 0;
   wave.begin = wave.end = begin;
-  wave.blocks.resize(kWaveBlocks);
+  wave.blocks.resize(static_cast<std::size_t>(kWaveBlocks * pool_.size()));
   while (wave.end < rows_.size() && wave.count < wave.blocks.size()) {
     wave.blocks[wave.count++].clear(wave.end);
     const std::int64_t most = std::min(rows_.size(), wave.end + kBlockRows);

@@ -147,8 +147,10 @@ void write_token_file(const std::filesystem::path& file, const Digest& key,
     SectionWriter index(append);
     index.add(rows.row_offsets);
     index.add(rows.document_offsets);
+    builder.release();
     index.add(rows.targets);
     index.add(rows.document_starts);
+    builder.release();
     index.add(std::span<const std::int32_t>(statistics.lengths));
     index.add(std::span<const char>(text));
     Footer footer{.key = key,
@@ -195,6 +197,7 @@ std::optional<Dataset> open_token_file(const std::filesystem::path& file, const 
   s.tokens = static_cast<std::int64_t>(footer.tokens);
   s.documents = static_cast<std::int64_t>(footer.documents);
   s.lengths.assign(lengths.begin(), lengths.end());
+  mapped->release(bytes.subspan(8 * footer.tokens));  // runs may never look at most of it
   return dataset;
 }
 

@@ -119,6 +119,11 @@ DatasetLayout DatasetBuilder::layout() {
           .document_starts = document_starts_.values()};
 }
 
+void DatasetBuilder::release() const {
+  for (const auto* spool : {&tokens_, &targets_, &document_starts_}) spool->release();
+  for (const auto* spool : {&row_offsets_, &document_offsets_}) spool->release();
+}
+
 Dataset DatasetBuilder::finish() && {
   check(!sink_, "the tokens are somewhere else");
   const auto kept = std::make_shared<DatasetBuilder>(std::move(*this));

@@ -117,6 +117,8 @@ class DatasetBuilder {
   /// All rows but for tokens that went to a sink. Nothing can be appended any more; the view lasts as long as the
   /// builder.
   DatasetLayout layout();
+  /// Gives back the memory behind what has been read of it.
+  void release() const;
   std::uint64_t fingerprint() const { return hasher_.digest().low; }
   /// The data set, where there is no sink.
   Dataset finish() &&;
