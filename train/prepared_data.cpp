@@ -119,7 +119,7 @@ Digest DataPreparation::key_of(Split split, std::int64_t max_rows) {
   const bool own_files = split == Split::evaluation && !d.eval_dataset_name.empty();
   for (const fs::path& file : resolve_data_files(own_files ? d.eval_dataset_name : d.dataset_name,
                                                  own_files ? Split::evaluation : Split::train))
-    made_of["rows"].push_back(cache_->digest_of_file(file, pool_).hex());
+    made_of["rows"].push_back({file.extension().string(), cache_->digest_of_file(file, pool_).hex()});
   for (const fs::path& file : text_files(config_))
     made_of["text"].push_back({file.filename().string(), cache_->digest_of_file(file, pool_).hex()});
   return digest_of(dump_json(made_of));
