@@ -36,7 +36,7 @@ void multiply(Ctx& ctx, const Gemm4& g) {
   const std::int64_t M = g.a.shape[0], K = g.a.shape[1], N = g.w.shape[0];
   const Gemm plain{.c = g.c, .a = g.a, .b = {}, .alpha = g.alpha, .bias = g.bias};
   const FinishTile finish = finish_tile_for(plain);
-  const Scales scales(g.w);
+  const Expansion<float> weights(g.w);
   const T* a = g.a.as<T>();
   const std::int64_t tasks = ceil_div(N, kRows);
   check(static_cast<std::size_t>(K) * sizeof(float) <= Ctx::kWorkspaceBytes, "gemm4: rows are too long");
@@ -45,7 +45,7 @@ void multiply(Ctx& ctx, const Gemm4& g) {
     const std::int64_t begin = task * kRows, count = std::min(kRows, N - begin);
     float tile[Gemm4::kFewRows * kRows] = {};
     for (std::int64_t n = 0; n < count; ++n) {
-      expand<float>(g.w, scales, (begin + n) * K, (begin + n + 1) * K, row);
+      weights.range((begin + n) * K, (begin + n + 1) * K, row);
       std::int64_t m = 0;
       for (; m + 4 <= M; m += 4) dots<4>(a + m * K, row, K, tile + m * kRows + n);
       for (; m < M; ++m) dots<1>(a + m * K, row, K, tile + m * kRows + n);

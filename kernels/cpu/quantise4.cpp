@@ -26,14 +26,14 @@ constexpr std::size_t kStreamBytes = std::size_t{8} << 20;
 
 template <class T>
 void dequantise_as(Ctx& ctx, const Dequantise4& a) {
-  const Scales scales(a.w);
+  const Expansion<T> elements(a.w);
   T* y = a.y.as<T>();
-  const bool streams = a.y.bytes() >= kStreamBytes && reinterpret_cast<std::uintptr_t>(y) % 32 == 0;
+  const bool streams = a.y.bytes() >= kStreamBytes && reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
   const std::int64_t n = a.y.numel(), size = a.w.blocksize;
   for_ranges(ctx, blocks_of(n, size), kGrain / size, [&](std::int64_t first, std::int64_t last) {
     const std::int64_t begin = first * size, end = std::min(n, last * size);
-    if (!streams) return expand<T>(a.w, scales, begin, end, y + begin);
-    expand<T, Stores::streamed>(a.w, scales, begin, end, y + begin);
+    if (!streams) return elements.range(begin, end, y + begin);
+    elements.template range<Stores::streamed>(begin, end, y + begin);
     _mm_sfence();
   });
 }

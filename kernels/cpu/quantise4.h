@@ -1,6 +1,8 @@
 #pragma once
 #include <bit>
 
+#include "kernels/cpu/expand4.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/loops.h"
 #include "kernels/quantise.h"
 
@@ -27,11 +29,6 @@ class Scales {
   const float *absmax_ = nullptr, *map_ = nullptr;
   float offset_ = 0;
   int size_;
-};
-
-enum class Stores : std::uint8_t {
-  cached,
-  streamed,  ///< past the caches; addresses are multiples of 32
 };
 
 /// The sixteen values that a block of one scale has.
@@ -102,18 +99,59 @@ inline int code_at(const std::uint8_t* codes, std::int64_t i) {
   return i % 2 == 0 ? codes[i / 2] >> 4 : codes[i / 2] & 15;
 }
 
-/// y[0, end - begin) = elements [begin, end) of w, any range.
-template <class T, Stores S = Stores::cached>
-void expand(const Blocks4& w, const Scales& scales, std::int64_t begin, std::int64_t end, T* y) {
-  const auto* codes = w.codes.as<std::uint8_t>();
-  const auto* map = w.map.as<float>();
-  while (begin < end) {
-    const std::int64_t block = begin / w.blocksize, stop = std::min<std::int64_t>(end, (block + 1) * w.blocksize);
-    const BlockValues<T> values(map, scales[block]);
-    if (begin % 2 == 1) *y++ = values[code_at(codes, begin++)];
-    for (; begin + 32 <= stop; begin += 32, y += 32) values.template expand32<S>(codes + begin / 2, y);
-    for (; begin < stop; ++begin) *y++ = values[code_at(codes, begin)];
+/// Elements of w in any range, as T.
+template <class T>
+class Expansion {
+ public:
+  explicit Expansion(const Blocks4& w)
+      : w_(w),
+        scales_(w),
+        codes_(w.codes.as<std::uint8_t>()),
+        map_(w.map.as<float>()),
+        wide_(cpu_isa() != CpuIsa::avx2) {}
+
+  /// y[0, end - begin) = elements [begin, end).
+  template <Stores S = Stores::cached>
+  void range(std::int64_t begin, std::int64_t end, T* y) const {
+    if (!wide_) return narrow<S>(begin, end, y);
+    const std::int64_t size = w_.blocksize, first = std::min(end, ceil_div(begin, size) * size);
+    const std::int64_t blocks = (end - first) / size, last = first + blocks * size;
+    narrow<S>(begin, first, y);
+    whole<S>(first / size, blocks, y + (first - begin));
+    narrow<S>(last, end, y + (last - begin));
   }
-}
+
+ private:
+  template <Stores S>
+  void narrow(std::int64_t begin, std::int64_t end, T* y) const {
+    while (begin < end) {
+      const std::int64_t block = begin / w_.blocksize, stop = std::min<std::int64_t>(end, (block + 1) * w_.blocksize);
+      const BlockValues<T> values(map_, scales_[block]);
+      if (begin % 2 == 1) *y++ = values[code_at(codes_, begin++)];
+      for (; begin + 32 <= stop; begin += 32, y += 32) values.template expand32<S>(codes_ + begin / 2, y);
+      for (; begin < stop; ++begin) *y++ = values[code_at(codes_, begin)];
+    }
+  }
+  template <Stores S>
+  void whole(std::int64_t block, std::int64_t blocks, T* y) const {
+    constexpr std::int64_t kMost = 64;  // scales at a time
+    const auto& table = std::is_same_v<T, float>  ? kExpandF32Avx512
+                        : std::is_same_v<T, Bf16> ? kExpandBf16Avx512
+                                                  : kExpandF16Avx512;
+    float scales[kMost];
+    for (const std::int64_t end = block + blocks; block < end; block += kMost) {
+      const std::int64_t count = std::min(kMost, end - block);
+      for (std::int64_t i = 0; i < count; ++i) scales[i] = scales_[block + i];
+      table[static_cast<int>(S)]({codes_ + block * w_.blocksize / 2, scales, map_, count, w_.blocksize, y});
+      y += count * w_.blocksize;
+    }
+  }
+
+  const Blocks4& w_;
+  Scales scales_;
+  const std::uint8_t* codes_;
+  const float* map_;
+  bool wide_;
+};
 
 }  // namespace qtrain::ops

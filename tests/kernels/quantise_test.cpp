@@ -13,6 +13,17 @@ TEST(Quantise, SameBitsForAnyNumberOfThreads) {
   }
 }
 
+TEST(Quantise, SameBitsOnNarrowUnits) {
+  for (const QuantiseCase& c : quantise_cases()) {
+    Ctx ctx({}, MatmulPrecision::storage, 1);
+    const ByteResults widest = four_bit_results(ctx, c);
+    ::setenv("QTRAIN_CPU_ISA", "avx2", 1);
+    const ByteResults narrow = four_bit_results(ctx, c);
+    ::unsetenv("QTRAIN_CPU_ISA");
+    EXPECT_EQ(narrow, widest) << describe(c);
+  }
+}
+
 TEST(Quantise, ErrorIsAtMostHalfAStep) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   for (const FourBit type : {FourBit::nf4, FourBit::fp4}) {
