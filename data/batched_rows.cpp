@@ -6,6 +6,11 @@
 
 namespace qtrain {
 
+void BatchedRows::add_batch(std::int64_t rows) {
+  largest_ = std::max(largest_, rows);
+  ends_.push_back(size() + rows);
+}
+
 Json BatchedRows::parse(std::int64_t row) const {
   check(row >= 0 && row < size(), "a row that is not there");
   const auto after = std::upper_bound(ends_.begin(), ends_.end(), row);
@@ -17,8 +22,14 @@ Json BatchedRows::parse(std::int64_t row) const {
 std::shared_ptr<const RowBatch> BatchedRows::batch_at(std::size_t batch) const {
   const std::shared_ptr<Slot> slot = slot_of(batch);
   const std::lock_guard lock(slot->decoding);
-  if (!slot->rows) slot->rows = load(batch);
-  return slot->rows;
+  if (slot->error) std::rethrow_exception(slot->error);
+  if (slot->rows) return slot->rows;
+  try {
+    return slot->rows = load(batch);
+  } catch (const Error&) {  // the same for every row
+    slot->error = std::current_exception();
+    throw;
+  }
 }
 
 std::shared_ptr<BatchedRows::Slot> BatchedRows::slot_of(std::size_t batch) const {
@@ -30,6 +41,7 @@ std::shared_ptr<BatchedRows::Slot> BatchedRows::slot_of(std::size_t batch) const
     (*at)->batch = batch;
   }
   std::rotate(slots_.begin(), at, at + 1);
+  if (largest_ > kLargeBatch) std::fill(slots_.begin() + 2, slots_.end(), nullptr);
   return slots_.front();
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
-#include <functional>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -27,7 +27,7 @@ class BatchedRows : public RowSource {
   Json parse(std::int64_t row) const override;
 
  protected:
-  void add_batch(std::int64_t rows) { ends_.push_back(size() + rows); }
+  void add_batch(std::int64_t rows);
   /// Decodes a batch. Called from several threads, for one batch at a time by one of them.
   virtual std::shared_ptr<const RowBatch> load(std::size_t batch) const = 0;
 
@@ -37,12 +37,15 @@ class BatchedRows : public RowSource {
     std::size_t batch;
     std::mutex decoding;
     std::shared_ptr<const RowBatch> rows;
+    std::exception_ptr error;  // of a damaged batch, which is not decoded again for each of its rows
   };
   std::shared_ptr<const RowBatch> batch_at(std::size_t batch) const;
   std::shared_ptr<Slot> slot_of(std::size_t batch) const;
 
-  static constexpr std::size_t kKept = 4;  // a task of rows may touch two, neighbours of it two more
-  std::vector<std::int64_t> ends_;         // of each batch
+  static constexpr std::size_t kKept = 4;            // tasks that run together may touch as many
+  static constexpr std::int64_t kLargeBatch = 8192;  // rows; of larger ones they touch two
+  std::vector<std::int64_t> ends_;                   // of each batch
+  std::int64_t largest_ = 0;
   mutable std::mutex mutex_;
   mutable std::array<std::shared_ptr<Slot>, kKept> slots_;  // the one used last comes first
 };

@@ -1,5 +1,7 @@
 #include "data/columns.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <set>
@@ -60,7 +62,7 @@ KeyNames names_at(const Json& settings, const char* key) {
     if (theirs.is_null()) continue;
     if (!theirs.is_string()) bad_map(key, "the name for '" + ours + "' is no string");
     if (!used.insert(theirs.get<std::string>()).second)
-      bad_map(key, "'" + theirs.get<std::string>() + "' stands for more than one column");
+      bad_map(key, fmt::format("'{}' stands for more than one column", theirs.get<std::string>()));
     if (ours != theirs) names[ours] = theirs.get<std::string>();
   }
   return names;

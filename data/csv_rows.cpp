@@ -54,8 +54,7 @@ bool is_false(std::string_view t) {
 /// The records of a CSV text as the C parser of pandas cuts them.
 class CsvScan {
  public:
-  CsvScan(std::string_view text, char delimiter, const std::string& name)
-      : text_(text), delimiter_(delimiter), name_(name) {}
+  CsvScan(const FileBytes& file, char delimiter) : file_(file), text_(file.text()), delimiter_(delimiter) {}
 
   std::size_t offset() const { return record_offset_; }
   std::uint64_t line() const { return record_line_; }
@@ -70,7 +69,7 @@ class CsvScan {
     while (read_field()) {
     }
     fields_.resize(count_);
-    return true;
+    return !cut_off_;
   }
 
  private:
@@ -115,9 +114,14 @@ class CsvScan {
   void read_quoted(std::string& field) {
     for (++at_;;) {
       const std::size_t quote = text_.find('"', at_);
+      if (quote == std::string_view::npos && !file_.is_whole()) {
+        at_ = text_.size();
+        cut_off_ = true;
+        return;
+      }
       if (quote == std::string_view::npos)
         fail(ErrorKind::input, {.cause = "a quoted field is not closed",
-                                .place = name_ + ":" + std::to_string(record_line_),
+                                .place = file_.name() + ":" + std::to_string(record_line_),
                                 .remedy = "Close it with a quote; a quote inside is written twice."});
       const std::string_view part = text_.substr(at_, quote - at_);
       field += part;
@@ -129,9 +133,10 @@ class CsvScan {
     }
   }
 
+  const FileBytes& file_;
   std::string_view text_;
   char delimiter_;
-  const std::string& name_;
+  bool cut_off_ = false;  // the record reaches over the part of the file that is looked at
   std::size_t at_ = 0, record_offset_ = 0, count_ = 0;
   std::uint64_t line_ = 1, record_line_ = 1;
   std::vector<std::string> fields_;
@@ -190,7 +195,7 @@ class CsvColumn {
 class CsvRows final : public RowSource {
  public:
   CsvRows(FileBytesPtr file, char delimiter) : RowSource(file->name()), file_(std::move(file)), delimiter_(delimiter) {
-    CsvScan scan(file_->text(), delimiter_, name());
+    CsvScan scan(*file_, delimiter_);
     scan.next();  // the file is not blank
     set_header(scan.fields());
     while (scan.next()) add(scan);
@@ -201,7 +206,7 @@ class CsvRows final : public RowSource {
   std::string place(std::int64_t row) const override { return place_of_line(rows_.at(idx(row)).line); }
 
   Json parse(std::int64_t row) const override {
-    CsvScan scan(file_->text(), delimiter_, name());
+    CsvScan scan(*file_, delimiter_);
     const Location& at = rows_.at(idx(row));
     scan.start_at(at.offset, at.line);
     scan.next();

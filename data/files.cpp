@@ -47,13 +47,6 @@ const DataFormat* format_of_name(std::string_view name) {
   return nullptr;
 }
 
-bool is_data_file(const fs::path& path) {
-  const std::string name = path.filename().string();
-  const bool of_cache = name.starts_with("cache-") && name.ends_with(".arrow");  // what datasets.map left
-  return !name.starts_with('.') && !of_cache && format_of_name(name) != nullptr &&
-         std::find(kAbout.begin(), kAbout.end(), name) == kAbout.end();
-}
-
 Paths children(const fs::path& folder) {
   Paths all;
   std::error_code error;
@@ -162,7 +155,7 @@ Paths from_saved_dict(const fs::path& folder, Split split) {
 
 Paths from_folder(const fs::path& folder, Split split) {
   if (is_there(folder / "dataset_dict.json")) return from_saved_dict(folder, split);
-  if (is_there(folder / "state.json") && is_there(folder / "dataset_info.json")) return from_saved(folder);
+  if (is_saved_folder(folder)) return from_saved(folder);
   Paths files = of_one_format(data_files_in(folder));
   if (files.empty()) {
     for (const fs::path& child : children(folder))
@@ -248,6 +241,17 @@ Paths files_of_entry(const std::string& entry, Split split) {
 }
 
 }  // namespace
+
+bool is_data_file(const fs::path& path) {
+  const std::string name = path.filename().string();
+  const bool of_cache = name.starts_with("cache-") && name.ends_with(".arrow");  // what datasets.map left
+  return !name.starts_with('.') && !of_cache && format_of_name(name) != nullptr &&
+         std::find(kAbout.begin(), kAbout.end(), name) == kAbout.end();
+}
+
+bool is_saved_folder(const fs::path& folder) {
+  return is_there(folder / "state.json") && is_there(folder / "dataset_info.json");
+}
 
 Paths resolve_data_files(const std::vector<std::string>& entries, Split split) {
   if (entries.empty())

@@ -109,14 +109,19 @@ Counts fraction_sizes(const Counts& sizes, const std::vector<double>& fractions)
   return taken;
 }
 
-RawRows mixed_rows(const MixRequest& request) {
+std::vector<RawRows> source_rows(const std::vector<DataSource>& sources, Split split) {
   std::vector<RawRows> parts;
+  for (const DataSource& source : sources)
+    parts.push_back(
+        RawRows(resolve_data_files(source.files, source.split.value_or(split))).with_columns(source.columns));
+  return parts;
+}
+
+RawRows mixed_rows(std::vector<RawRows> parts, const MixRequest& request) {
   Counts sizes;
   std::vector<double> fractions, weights;
+  for (const RawRows& part : parts) sizes.push_back(part.size());
   for (const DataSource& source : request.sources) {
-    const RawRows rows(resolve_data_files(source.files, source.split.value_or(request.split)));
-    parts.push_back(rows.with_columns(source.columns));
-    sizes.push_back(rows.size());
     if (source.fraction) fractions.push_back(*source.fraction);
     if (source.weight) weights.push_back(*source.weight);
   }

@@ -5,17 +5,10 @@
 #include <vector>
 
 #include "core/json.h"
+#include "data/mix_strategy.h"
 #include "data/reader.h"
 
 namespace qtrain {
-
-/// How several sources become one: one behind the other, or interleaved as datasets.interleave_datasets does it.
-enum class MixStrategy : std::uint8_t {
-  concatenate,
-  first_exhausted,                    ///< until the first source has no further row
-  all_exhausted,                      ///< until every source was used up once; small ones begin again
-  all_exhausted_without_replacement,  ///< the same, but every row once
-};
 
 struct MixRules {
   MixStrategy strategy = MixStrategy::concatenate;
@@ -44,14 +37,16 @@ struct DataSource {
 /// columns it has from `columns`. Errors (ErrorKind::usage, without a place): other keys or types.
 DataSource read_data_source(const Json& entry, const ColumnMap& columns);
 
-/// The rows of all sources, mixed; `strategy` none: interleaved if they have weights.
-/// Errors: as of RawRows and mixed_order.
+/// The rows of each source under the names that the program looks for; `split` for those that do not say.
+/// Errors as of resolve_data_files and RawRows.
+std::vector<RawRows> source_rows(const std::vector<DataSource>& sources, Split split);
+
 struct MixRequest {
-  std::vector<DataSource> sources;
-  std::optional<MixStrategy> strategy;
+  const std::vector<DataSource>& sources;
+  std::optional<MixStrategy> strategy;  ///< none: interleaved if the sources have weights
   std::uint64_t seed = 42;
-  Split split = Split::train;
 };
-RawRows mixed_rows(const MixRequest& request);
+/// The rows of all sources as one: `parts` are those of each. Errors as of mixed_order.
+RawRows mixed_rows(std::vector<RawRows> parts, const MixRequest& request);
 
 }  // namespace qtrain

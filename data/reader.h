@@ -24,6 +24,11 @@ enum class Split : std::uint8_t { train, evaluation };
 /// Errors (ErrorKind::input): an entry that matches nothing, formats that are recognised but not read here.
 std::vector<std::filesystem::path> resolve_data_files(const std::vector<std::string>& entries, Split split);
 
+/// Whether a file is named as data files are.
+bool is_data_file(const std::filesystem::path& file);
+/// Whether Dataset.save_to_disk wrote the folder.
+bool is_saved_folder(const std::filesystem::path& folder);
+
 /// Rows of one or several files, located but not parsed. Uncompressed files stay mapped; memory does not grow with what
 /// is read of them.
 class RawRows {

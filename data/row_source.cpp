@@ -7,11 +7,21 @@
 namespace qtrain {
 namespace {
 
+constexpr std::string_view kBlanks = " \t\r\n";
+constexpr std::uint64_t kBeginning = std::uint64_t{64} << 20;
+
 std::string_view without_mark(std::string_view text, const std::string& name) {
   if (text.starts_with("\xef\xbb\xbf")) return text.substr(3);
   if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
     fail(ErrorKind::input, {.cause = "the file is UTF-16", .place = name, .remedy = "Save it as UTF-8."});
   return text;
+}
+
+bool is_parquet(std::string_view text) {
+  return text.starts_with("PAR1");
+}
+bool is_columnar(std::string_view text) {
+  return is_parquet(text) || text.starts_with("ARROW1") || text.starts_with("\xff\xff\xff\xff");
 }
 
 /// The ending of a name without that of the compression: ".csv" of "rows.csv.gz".
@@ -25,22 +35,35 @@ std::string inner_extension(const std::filesystem::path& file) {
 
 }  // namespace
 
-FileBytes::FileBytes(const std::filesystem::path& file) : name_(file.string()), mapped_(file), text_(mapped_.text()) {
+FileBytes::FileBytes(const std::filesystem::path& file, FilePart part)
+    : name_(file.string()), mapped_(file), text_(mapped_.text()) {
+  if (part == FilePart::beginning && text_.size() > kBeginning) leave_beginning();
   if (is_compressed(text_)) {
     inflated_ = inflate_bytes(text_, name_);
     mapped_ = MappedFile();
     text_ = inflated_;
   }
   text_ = without_mark(text_, name_);
-  if (text_.find_first_not_of(" \t\r\n") == std::string_view::npos)
+  if (text_.find_first_not_of(kBlanks) == std::string_view::npos)
     fail(ErrorKind::input, {.cause = "the file is empty", .place = name_, .remedy = "Give it rows."});
 }
 
-RowSourcePtr open_rows(const std::filesystem::path& file) {
-  FileBytesPtr bytes = std::make_shared<FileBytes>(file);
+/// Whole lines of text; other formats have their beginning at their end.
+void FileBytes::leave_beginning() {
+  if (is_columnar(text_)) return;
+  if (is_compressed(text_))
+    fail(ErrorKind::input, {.cause = "large and compressed, so it is not looked into", .place = name_});
+  const std::size_t first = text_.find_first_not_of(kBlanks), last = text_.rfind('\n', kBeginning);
+  if (first == std::string_view::npos || text_[first] == '[' || last == std::string_view::npos) return;
+  text_ = text_.substr(0, last + 1);
+  is_whole_ = false;
+}
+
+RowSourcePtr open_rows(const std::filesystem::path& file, FilePart part) {
+  FileBytesPtr bytes = std::make_shared<FileBytes>(file, part);
   const std::string_view text = bytes->text();
-  if (text.starts_with("PAR1")) return open_parquet_rows(std::move(bytes));
-  if (text.starts_with("ARROW1") || text.starts_with("\xff\xff\xff\xff")) return open_arrow_rows(std::move(bytes));
+  if (is_columnar(text))
+    return is_parquet(text) ? open_parquet_rows(std::move(bytes)) : open_arrow_rows(std::move(bytes));
   const std::string extension = inner_extension(file);
   if (extension == ".parquet" || extension == ".arrow")
     fail(ErrorKind::input, {.cause = "the file does not begin as its name says",

@@ -41,27 +41,36 @@ class RowSource {
 
 using RowSourcePtr = std::shared_ptr<const RowSource>;
 
+/// How much of a file is looked at.
+enum class FilePart : std::uint8_t {
+  all,
+  beginning,  ///< of large JSON Lines or CSV files the first rows; large compressed files are refused
+};
+
 /// Opens a file of rows; what it is shows in its first bytes or, for CSV and TSV, in its name.
 /// Errors (ErrorKind::input): missing or empty file, not a regular file, damaged.
-RowSourcePtr open_rows(const std::filesystem::path& file);
+RowSourcePtr open_rows(const std::filesystem::path& file, FilePart part = FilePart::all);
 
 /// The bytes of a data file: mapped, or held decompressed where they were .gz or .zst, without a byte order mark.
 class FileBytes {
  public:
-  explicit FileBytes(const std::filesystem::path& file);
+  explicit FileBytes(const std::filesystem::path& file, FilePart part = FilePart::all);
   FileBytes(const FileBytes&) = delete;
   FileBytes& operator=(const FileBytes&) = delete;
 
   const std::string& name() const { return name_; }
   std::string_view text() const { return text_; }
-  /// Whether they can be read again from the file, so that memory behind them is not lost.
-  bool is_mapped() const { return inflated_.empty(); }
+  /// Whether nothing is left out (FilePart::beginning).
+  bool is_whole() const { return is_whole_; }
   /// Gives back the memory behind a part of them, if they are mapped.
   void release(std::string_view part) const { mapped_.release(std::as_bytes(std::span(part))); }
 
  private:
+  void leave_beginning();
+
   std::string name_;
   MappedFile mapped_;
+  bool is_whole_ = true;
   std::string inflated_;
   std::string_view text_;
 };

@@ -148,10 +148,11 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
   Transformer& model = *setup.model;
 
   Estimate e{.target = place.target};
-  const bool read = options.data == DataUse::read && !config.data.dataset_name.empty();
+  const bool read = options.data == DataUse::read && config.data.has_training_rows();
   const std::int64_t longest = config.data.max_length.value_or(model.config().max_position_embeddings);
   const Course course =
-      read ? follow_data(e, config, read_splits(config, model.config(), DataPreparation(config, pool, log))) : follow_limits(e, config, longest);
+      read ? follow_data(e, config, read_splits(config, model.config(), DataPreparation(config, pool, log)))
+           : follow_limits(e, config, longest);
   PlannedRun run = planned_run(config, model, e.work, e.target);
   e.recompute = settle_policy(run, config.training.gradient_checkpointing.policy);
   for (const std::string& policy : policies_of(run)) e.policies.emplace_back(policy, memory_plan(run, policy));

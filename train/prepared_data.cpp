@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "train/config/check.h"
+#include "train/data_sources.h"
 #include "train/metrics.h"
 #include "train/stop.h"
 
@@ -116,10 +117,12 @@ Digest DataPreparation::key_of(Split split, std::int64_t max_rows) {
                {"held out", d.eval_dataset_name.empty() ? d.eval_split : 0.0},
                {"max_rows", max_rows},
                {"seed", dataset_options(config_, split).seed}};
-  const bool own_files = split == Split::evaluation && !d.eval_dataset_name.empty();
-  for (const fs::path& file : resolve_data_files(own_files ? d.eval_dataset_name : d.dataset_name,
-                                                 own_files ? Split::evaluation : Split::train))
-    made_of["rows"].push_back({file.extension().string(), cache_->digest_of_file(file, pool_).hex()});
+  for (const std::vector<fs::path>& files : data_files(d, split)) {
+    Json digests = Json::array();
+    for (const fs::path& file : files)
+      digests.push_back({file.extension().string(), cache_->digest_of_file(file, pool_).hex()});
+    made_of["rows"].push_back(std::move(digests));
+  }
   for (const fs::path& file : text_files(config_))
     made_of["text"].push_back({file.filename().string(), cache_->digest_of_file(file, pool_).hex()});
   return digest_of(dump_json(made_of));
@@ -132,6 +135,7 @@ Dataset DataPreparation::rows(Split split, std::int64_t max_rows) {
     if (max_rows > 0) options.max_rows = max_rows;
     options.progress = RowProgress(log_);
     const RawRows rows = data_rows(config_, split);
+    log_.info("{} rows: {}", split == Split::train ? "training" : "evaluation", describe_rows(rows, config_.data));
     build_dataset({.rows = rows, .options = options, .tools = tools()}, pool_, into);
   };
   if (cache_)

@@ -311,17 +311,6 @@ DatasetOptions dataset_options(const Config& config, Split split) {
           .progress = [](std::int64_t, std::int64_t) { throw_if_stopped(); }};
 }
 
-RawRows data_rows(const Config& config, Split split) {
-  const DataSection& d = config.data;
-  const auto rows_in = [&](const std::vector<std::string>& names) { return RawRows(resolve_data_files(names, split)); };
-  if (split == Split::evaluation && !d.eval_dataset_name.empty()) return rows_in(d.eval_dataset_name);
-  if (!d.eval_dataset_name.empty() || d.eval_split <= 0)
-    return split == Split::train ? rows_in(d.dataset_name) : RawRows();
-  const HeldOut parts = hold_out(RawRows(resolve_data_files(d.dataset_name, Split::train)), d.eval_split,
-                                 dataset_options(config, Split::train).seed);
-  return split == Split::train ? parts.train : parts.evaluation;
-}
-
 void require_vocabulary(const ModelConfig& model, const Dataset& rows, Split split) {
   const std::int32_t id = rows.statistics().max_token_id;
   if (id < model.vocab_size) return;

@@ -46,7 +46,7 @@ Trainer::~Trainer() = default;
 
 void Trainer::load_data() {
   const Config& c = config_.value;
-  if (c.data.dataset_name.empty())
+  if (!c.data.has_training_rows())
     fail(ErrorKind::usage, {.cause = "\"dataset_name\" is missing", .remedy = "name a JSONL file, a glob or a folder"});
   data_ = std::make_unique<Data>();
   data_->text = load_template_folder(c);

@@ -9,7 +9,7 @@ namespace qtrain {
 namespace {
 
 /// More than this many values of a byte are not believed: all-null columns and what zstd makes of them.
-constexpr std::uint64_t kMostRowsPerByte = 256;
+constexpr std::uint64_t kMostRowsPerByte = 64;
 
 void require_batch(bool fine, const char* why) {
   if (!fine) fail(ErrorKind::input, {.cause = std::string("damaged Arrow record batch: ") + why});

@@ -16,9 +16,9 @@ struct LeafCursor {
 };
 
 /// Puts a row together out of its leaves' levels.
-class RowAssembly {
+class RecordAssembly {
  public:
-  RowAssembly(const ParquetFile& file, const std::vector<LeafValues>& leaves, std::size_t row)
+  RecordAssembly(const ParquetFile& file, const std::vector<LeafValues>& leaves, std::size_t row)
       : file_(file), leaves_(leaves), row_(row), cursors_(leaves.size()) {
     for (std::size_t i = 0; i < leaves.size(); ++i)
       if (!leaves[i].row_levels.empty()) cursors_[i] = {leaves[i].row_levels[row], leaves[i].row_values[row]};
@@ -106,7 +106,7 @@ class RowAssembly {
 class ParquetBatch final : public RowBatch {
  public:
   ParquetBatch(const ParquetFile& file, std::vector<LeafValues> leaves) : file_(file), leaves_(std::move(leaves)) {}
-  Json row(std::int64_t row) const override { return RowAssembly(file_, leaves_, static_cast<std::size_t>(row)).row(); }
+  Json row(std::int64_t row) const override { return RecordAssembly(file_, leaves_, static_cast<std::size_t>(row)).row(); }
 
  private:
   const ParquetFile& file_;

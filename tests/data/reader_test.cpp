@@ -94,6 +94,12 @@ TEST_F(Reader, CompressedFilesReadAsTheirContents) {
   }
 }
 
+TEST_F(Reader, CompressedCsvIsCsv) {
+  for (const std::string& name :
+       {write("rows.csv.gz", gzip("a,b\n1,x\n")), write("rows.tsv.zst", zstd("a\tb\n1\tx\n"))})
+    EXPECT_EQ(dump_json(RawRows({name}).parse(0)), R"({"a": 1, "b": "x"})") << name;
+}
+
 TEST_F(Reader, FilesThatCannotBeDataAreRefused) {
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { rows(" \n \n"); }), HasSubstr("empty"));
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { rows("\xff\xfe{\0}\0"); }), HasSubstr("UTF-16"));

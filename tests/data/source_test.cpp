@@ -1,12 +1,14 @@
 // Rows of CSV, Arrow and Parquet files against what datasets, pyarrow and pandas read (make_source_goldens.py).
 #include <gmock/gmock.h>
 
+#include "core/parallel.h"
 #include "data/mixture.h"
 #include "tests/data/support.h"
 
 namespace qtrain {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 std::filesystem::path source_file(const std::string& name) {
@@ -47,6 +49,60 @@ TEST(Sources, ArrowAndParquetAreReadAsPyarrowReadsThem) {
       expect_rows(rows_in(file), golden["rows"]);
     }
   EXPECT_EQ(files, 15u);
+}
+
+class BrokenSources : public test::DataFolder {
+ protected:
+  /// What reading all rows of the file says.
+  std::string complaint(const std::string& name, std::string_view contents) const {
+    const std::string path = write(name, contents);
+    return test::error_of(ErrorKind::input, [&] {
+      const RawRows rows({path});
+      for (std::int64_t i = 0; i < rows.size(); ++i) rows.parse(i);
+    });
+  }
+  static std::string contents(const std::string& name) { return read_text(source_file(name)); }
+};
+
+TEST_F(BrokenSources, CsvErrorsNameTheLine) {
+  EXPECT_THAT(complaint("a.csv", "a,b\n\n1,\"x\ny\"\n1,2,3\n"),
+              HasSubstr("a.csv:5: the row has 3 fields, the header 2"));
+  EXPECT_THAT(complaint("a.csv", "a,b\n1,2\n3,\"open\n\n"), HasSubstr("a.csv:3: a quoted field is not closed"));
+  EXPECT_THAT(complaint("a.csv", "a,b\n1,2\n3,\xff\n"), HasSubstr("a.csv:3: column 'b' is not UTF-8"));
+  EXPECT_THAT(complaint("a.csv", "\n \n"), HasSubstr("empty"));
+}
+
+TEST_F(BrokenSources, FilesThatWereCutShortSaySo) {
+  for (const char* name : {"stream.arrow", "zstd.arrow", "snappy.parquet"}) {
+    const std::string whole = contents(name);
+    for (const std::size_t size : {whole.size() - 700, whole.size() / 2, std::size_t{100}, std::size_t{9}})
+      EXPECT_THAT(complaint(name, whole.substr(0, size)), HasSubstr(std::string(name) + ": damaged ")) << size;
+    EXPECT_THAT(complaint(name, "x" + whole), HasSubstr("does not begin as its name says"));
+  }
+}
+
+TEST_F(BrokenSources, DamagedPagesAndBatchesNameRowAndColumn) {
+  std::string bytes = contents("gzip_groups.parquet");
+  bytes[bytes.size() / 4] ^= 0x55;
+  EXPECT_THAT(complaint("a.parquet", bytes), AllOf(HasSubstr("a.parquet:row 1, column '"), HasSubstr("damaged")));
+  bytes = contents("stream.arrow");
+  bytes[bytes.find("naïve") + 3] = '\xff';
+  EXPECT_THAT(complaint("a.arrow", bytes), AllOf(HasSubstr("a.arrow:row "), HasSubstr("text is not UTF-8")));
+}
+
+TEST_F(BrokenSources, WhatIsNotReadIsNamed) {
+  EXPECT_THAT(complaint("a.parquet", contents("brotli.parquet")), AllOf(HasSubstr("Brotli"), HasSubstr("snappy")));
+}
+
+TEST(Sources, RowsOfSeveralBatchesAreReadFromSeveralThreads) {
+  const RawRows rows = rows_in("gzip_groups.parquet");
+  const std::string expected = dump_json(rows.parse(39));
+  ThreadPool pool(4);
+  std::vector<std::string> seen(400);
+  pool.run(400, [&](std::int64_t i, int) { seen[static_cast<std::size_t>(i)] = dump_json(rows.parse(i * 7 % 40)); });
+  for (std::int64_t i = 0; i < 400; ++i)
+    ASSERT_EQ(seen[static_cast<std::size_t>(i)], dump_json(rows.parse(i * 7 % 40)));
+  EXPECT_EQ(seen[17], expected);
 }
 
 MixStrategy strategy_named(const std::string& name) {

@@ -39,6 +39,20 @@ TEST(Tokenize, refuses_bad_lines_and_ids) {
   EXPECT_EQ(qtrain({.words = {"tokenize", "--model", kGoldens.string()}}).code, 3);
 }
 
+TEST(Datasets, lists_what_there_is_to_train_on) {
+  const TempFolder folder;
+  write_file(folder / "rows.csv", "text\none\ntwo\n");
+  write_file(folder / "bad.jsonl", "{\n");
+  const Outcome text = qtrain_ok({.words = {"datasets", folder.path().string()}});
+  EXPECT_THAT(text.out, AllOf(HasSubstr("bad.jsonl"), HasSubstr("not readable: bad.jsonl:1"), HasSubstr("2 rows")));
+  const Json json = Json::parse(qtrain_ok({.words = {"datasets", folder.path().string(), "--json"}}).out);
+  ASSERT_EQ(json.size(), 2u);
+  EXPECT_EQ(json[0]["readable"], false);
+  EXPECT_EQ(json[1]["shape"], "text");
+  EXPECT_EQ(json[1]["columns"], Json::array({"text"}));
+  EXPECT_EQ(qtrain({.words = {"datasets", "/nowhere/at/all"}}).code, 3);
+}
+
 TEST(Render, writes_what_the_template_says) {
   const TempFolder folder;
   const fs::path rows = folder / "rows.jsonl";

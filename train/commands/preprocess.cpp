@@ -32,7 +32,7 @@ int run_preprocess(const Arguments& args) {
   const ResolvedConfig config = load_config(args.operand(0), args.overrides());
   for (const std::string& note : config.notes) args.log().info("{}", note);
   const Config& c = config.value;
-  if (c.data.dataset_name.empty())
+  if (!c.data.has_training_rows())
     fail(ErrorKind::usage, {.cause = "\"dataset_name\" is missing", .remedy = "name a JSONL file, a glob or a folder"});
   ThreadPool pool(static_cast<int>(c.run.threads));
   Stopwatch watch;

@@ -173,7 +173,7 @@ class Validation {
   void run() {
     const Config& c = config_.value;
     for (ErrorText& e : unsupported(config_)) findings_.add(ErrorKind::usage, std::move(e));
-    if (c.data.dataset_name.empty())
+    if (!c.data.has_training_rows())
       findings_.add(
           ErrorKind::usage,
           {.cause = "dataset_name is missing", .place = args_.operand(0), .remedy = "name the training rows"});
@@ -183,9 +183,9 @@ class Validation {
       if (fs::exists(c.model.tokenizer_name_or_path.value_or(c.model.model_name_or_path)))
         findings_.attempt("tokenizer", [&] { return check_text(); });
     }
-    if (!c.data.dataset_name.empty())
+    if (c.data.has_training_rows())
       findings_.attempt("training rows", [&] { return check_rows(Split::train, train_); });
-    if (!c.data.eval_dataset_name.empty() || (c.data.eval_split > 0 && !c.data.dataset_name.empty()))
+    if (!c.data.eval_dataset_name.empty() || (c.data.eval_split > 0 && c.data.has_training_rows()))
       findings_.attempt("evaluation rows", [&] { return check_rows(Split::evaluation, evaluation_); });
     const bool updates = !find_optimizer(c.training.optim)->rule.empty();  // else told by `unsupported`
     if (!setup_.model || train_.size() == 0 || !updates) return;

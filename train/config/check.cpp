@@ -12,6 +12,7 @@
 #include "model/recompute.h"
 #include "quant/bnb.h"
 #include "train/config/keys.h"
+#include "train/data_sources.h"
 
 namespace qtrain {
 namespace {
@@ -25,6 +26,10 @@ std::string expand_home(const std::string& path) {
 void expand_paths(Config& c) {
   for (auto* paths : {&c.data.dataset_name, &c.data.eval_dataset_name})
     for (std::string& p : *paths) p = expand_home(p);
+  for (Json& entry : c.data.dataset_mixture) {
+    Json* path = entry.is_string() ? &entry : entry.is_object() && entry.contains("path") ? &entry["path"] : nullptr;
+    if (path != nullptr && path->is_string()) *path = expand_home(path->get<std::string>());
+  }
   for (auto* path : {&c.model.model_name_or_path, &c.training.output_dir, &c.training.resume_from_checkpoint})
     *path = expand_home(*path);
   for (auto* path : {&c.model.adapter_name_or_path, &c.model.tokenizer_name_or_path, &c.model.chat_template_path})
@@ -151,6 +156,29 @@ void check_data(Checks& c) {
             "give max_length a number");
 }
 
+void check_sources(Checks& c) {
+  const DataSection& d = c.config.value.data;
+  c.require(d.dataset_name.empty() || d.dataset_mixture.empty(), "dataset_mixture",
+            "dataset_name and dataset_mixture both name training rows", "keep one of them");
+  try {
+    const std::vector<DataSource> sources = training_sources(d);
+    const auto with = [&](auto member) {
+      return static_cast<std::size_t>(
+          std::count_if(sources.begin(), sources.end(), [&](const DataSource& s) { return (s.*member).has_value(); }));
+    };
+    const std::size_t fractions = with(&DataSource::fraction), weights = with(&DataSource::weight);
+    c.require((fractions == 0 || fractions == sources.size()) && (weights == 0 || weights == sources.size()),
+              "dataset_mixture", "some sources have a fraction or a weight, and others have none", "give it to all");
+    c.require(weights == 0 || d.mix_strategy != MixStrategy::concatenate, "mix_strategy",
+              "weights have no effect on sources that are concatenated", "leave mix_strategy out, or the weights");
+  } catch (const Error& e) {  // adds the place
+    const std::string key = e.text().place;
+    c.problems.push_back({.cause = (key.empty() ? "" : key + ": ") + e.text().cause,
+                          .place = c.config.origin.at(d.dataset_mixture.empty() ? key : "dataset_mixture"),
+                          .remedy = e.text().remedy});
+  }
+}
+
 void check_precision(Checks& c) {
   const TrainingSection& t = c.config.value.training;
   c.require(!(t.bf16 && t.fp16), "fp16", "bf16 and fp16 are both true", "keep one of them");
@@ -241,6 +269,7 @@ std::vector<ErrorText> contradictions(const ResolvedConfig& config) {
   check_quantisation(checks);
   check_steps(checks);
   check_data(checks);
+  check_sources(checks);
   check_best(checks);
   check_schedule(checks);
   check_optimizer(checks);

@@ -33,6 +33,11 @@ struct DataSection {
   std::vector<std::string> eval_dataset_name;
   double eval_split = 0;
   std::optional<std::int64_t> max_samples;
+  std::vector<Json> dataset_mixture;
+  std::optional<MixStrategy> mix_strategy;
+  Json column_mapping = Json::object();
+  Json message_property_mappings = Json::object();
+  Json role_mapping = Json::object();
   std::string dataset_text_field = "text";
   std::optional<std::int64_t> max_length = 1024;
   KeptEnd truncation_mode = KeptEnd::start;
@@ -48,6 +53,7 @@ struct DataSection {
   std::optional<std::string> token_cache_dir;
   double token_cache_gb = 50;
 
+  bool has_training_rows() const { return !dataset_name.empty() || !dataset_mixture.empty(); }
   Packing train_packing() const { return packing ? packing_strategy : Packing::none; }
   Packing evaluation_packing() const { return eval_packing.value_or(packing) ? packing_strategy : Packing::none; }
 };

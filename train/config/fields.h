@@ -48,12 +48,28 @@ void model_fields(V& visit, S& s) {
 
 template <class V, class S>
 void data_fields(V& visit, S& s) {
-  visit("dataset_name", s.dataset_name, {"Training rows: files, globs or folders (JSON, JSONL, .gz, .zst)."});
+  visit("dataset_name", s.dataset_name,
+        {"Training rows: files, globs or folders (JSON, JSONL, CSV, TSV, also .gz and .zst; Parquet; Arrow, as "
+         "save_to_disk "
+         "writes it)."});
   visit("eval_dataset_name", s.eval_dataset_name, {"Evaluation rows, likewise."});
   visit("eval_split", s.eval_split,
         {"Share of the training rows to hold out where eval_dataset_name is not given.", kShare});
   visit("max_samples", s.max_samples,
         {"Take only so many rows, the first, for training and for evaluation each.", kCount});
+  visit("dataset_mixture", s.dataset_mixture,
+        {"Training rows of several sources, instead of dataset_name: paths, or objects with path or data_files, split, "
+         "columns (those to keep), column_mapping, message_property_mappings, role_mapping, fraction (share of the "
+         "mixture, as TRL's) and weight (probability of being drawn from)."});
+  visit("mix_strategy", s.mix_strategy,
+        {"How dataset_mixture is mixed: one source behind the other, or interleaved as datasets.interleave_datasets "
+         "does it. null: first_exhausted if there are weights, else concatenate."});
+  visit("column_mapping", s.column_mapping,
+        {"Columns under other names: {\"prompt\": \"question\", \"messages\": \"dialogue\"}."});
+  visit("message_property_mappings", s.message_property_mappings,
+        {"Keys of a message under other names: {\"role\": \"speaker\", \"content\": \"words\"}."});
+  visit("role_mapping", s.role_mapping,
+        {"Roles under other names: {\"user\": \"customer\", \"assistant\": [\"bot\", \"agent\"]}."});
   visit("dataset_text_field", s.dataset_text_field, {"Field that holds the text of `text` rows."});
   visit("max_length", s.max_length,
         {"Longest row in tokens; rows are packed up to it. null: rows are not cut.", kCount});

@@ -223,7 +223,7 @@ void require_supported(const ResolvedConfig& config) {
 
 void require_trainable(const ResolvedConfig& config) {
   auto problems = unsupported(config);
-  if (config.value.data.dataset_name.empty())
+  if (!config.value.data.has_training_rows())
     problems.push_back(
         {.cause = "dataset_name is missing", .place = "config", .remedy = "name a file, glob or folder"});
   const Config& c = config.value;

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "data/mix_strategy.h"
 #include "data/packing.h"
 #include "data/sampler.h"
 
@@ -33,6 +34,12 @@ struct EnumNames<Sampling> {
 template <>
 struct EnumNames<Packing> {
   static constexpr std::array<std::string_view, 4> values{"none", "bfd", "bfd_split", "wrapped"};
+};
+
+template <>
+struct EnumNames<MixStrategy> {
+  static constexpr std::array<std::string_view, 4> values{"concatenate", "first_exhausted", "all_exhausted",
+                                                          "all_exhausted_without_replacement"};
 };
 
 /// What is packed together: TRL packs each batch of 1,000 rows by itself.

@@ -91,6 +91,20 @@ struct JsonValue<Json> {
   static Json write(const Json& v) { return v; }
 };
 
+template <>
+struct JsonValue<std::vector<Json>> {
+  static std::string type(const Spec&) { return "a list"; }
+  static bool read(const Json& j, std::vector<Json>& out) {
+    if (j.is_array()) out = {j.begin(), j.end()};
+    return j.is_array();
+  }
+  static Json write(const std::vector<Json>& v) {
+    Json list = Json::array();
+    for (const Json& entry : v) list.push_back(entry);
+    return list;
+  }
+};
+
 template <class T>
 struct JsonValue<std::optional<T>> {
   static std::string type(const Spec& spec) { return JsonValue<T>::type(spec) + " or null"; }

@@ -1,0 +1,111 @@
+#include "data/listing.h"
+
+#include <algorithm>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "data/reader.h"
+
+namespace qtrain {
+namespace {
+
+namespace stdfs = std::filesystem;
+
+/// Data files and saved folders below a folder.
+class DataSearch {
+ public:
+  std::vector<stdfs::path> found;
+
+  void search(const stdfs::path& folder) {
+    std::error_code error;
+    const stdfs::path real = stdfs::canonical(folder, error);
+    if (error || !seen_.insert(real).second) return;
+    if (is_saved_folder(folder)) return found.push_back(folder);
+    for (stdfs::directory_iterator at(folder, stdfs::directory_options::skip_permission_denied, error), end;
+         !error && at != end; at.increment(error))
+      take(at->path());
+  }
+
+ private:
+  void take(const stdfs::path& path) {
+    std::error_code error;
+    if (path.filename().string().starts_with('.')) return;
+    if (stdfs::is_directory(path, error)) return search(path);
+    if (stdfs::is_regular_file(path, error) && is_data_file(path)) found.push_back(path);
+  }
+
+  std::set<stdfs::path> seen_;
+};
+
+/// Whether a .json file holds a document about something rather than rows: an object over several lines, or values.
+bool is_document(const RowSource& rows) {
+  const bool json = rows.format() == "json" || rows.format() == "jsonl";
+  if (!json || !rows.name().ends_with(".json")) return false;
+  try {
+    if (rows.size() > 0 && rows.parse(0).is_object()) return rows.size() == 1 && rows.format() == "jsonl";
+  } catch (const Error&) {  // its first line is no object
+  }
+  return true;
+}
+
+std::int64_t estimated_rows(const RowSource& rows, const stdfs::path& file, ListedData& out) {
+  constexpr std::uint64_t kWhole = std::uint64_t{64} << 20;
+  std::error_code error;
+  const std::uint64_t bytes = stdfs::file_size(file, error);
+  out.bytes += error ? 0 : bytes;
+  const bool text = rows.format() == "jsonl" || rows.format() == "csv" || rows.format() == "tsv";
+  if (!text || error || bytes <= kWhole) return rows.size();
+  out.estimated = true;
+  return static_cast<std::int64_t>(static_cast<double>(rows.size()) * static_cast<double>(bytes) / kWhole);
+}
+
+void look_at_first_row(const RowSource& rows, const ShapeRules& rules, ListedData& out) {
+  const Json first = rows.parse(0);
+  for (const auto& [key, value] : first.items()) out.columns.push_back(key);
+  out.shape = shape_name(first, rules);
+  with_place(rows.place(0), [&] { return read_sample(first, rules); });
+}
+
+/// None where there are no rows to speak of.
+bool look_into(const ShapeRules& rules, ListedData& out) {
+  try {
+    for (const stdfs::path& file : resolve_data_files({out.path.string()}, Split::train)) {
+      const RowSourcePtr rows = open_rows(file, FilePart::beginning);
+      if (is_document(*rows)) return false;
+      const bool first = out.format.empty();
+      out.format = rows->format();
+      out.rows += estimated_rows(*rows, file, out);
+      if (first && rows->size() > 0) look_at_first_row(*rows, rules, out);
+    }
+    if (out.rows == 0) out.problem = "it has no rows";
+  } catch (const Error& e) {  // listed with the others
+    out.problem = e.text().cause;
+    if (const std::string& place = e.text().place; place.find(":") != std::string::npos)
+      out.problem = place.substr(place.rfind('/') + 1) + ": " + out.problem;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<ListedData> list_data(const stdfs::path& path, const ShapeRules& rules) {
+  std::error_code error;
+  DataSearch search;
+  if (stdfs::is_directory(path, error)) {
+    search.search(path);
+  } else if (stdfs::exists(path, error)) {
+    search.found.push_back(path);
+  } else {
+    fail(ErrorKind::input, {.cause = "no such file or folder", .place = path.string()});
+  }
+  std::sort(search.found.begin(), search.found.end());
+  std::vector<ListedData> all;
+  for (const stdfs::path& found : search.found) {
+    ListedData listed{.path = found};
+    if (look_into(rules, listed)) all.push_back(std::move(listed));
+  }
+  return all;
+}
+
+}  // namespace qtrain

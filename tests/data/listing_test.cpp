@@ -1,0 +1,71 @@
+#include "data/listing.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/data/support.h"
+
+namespace qtrain {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class Listing : public test::DataFolder {
+ protected:
+  /// "path: format shape rows", or "path: problem".
+  std::vector<std::string> lines() const {
+    std::vector<std::string> out;
+    for (const ListedData& data : list_data(folder_, {}))
+      out.push_back(
+          data.path.lexically_relative(folder_).string() + ": " +
+          (data.problem.empty() ? data.format + " " + data.shape + " " + std::to_string(data.rows) : data.problem));
+    return out;
+  }
+};
+
+TEST_F(Listing, FindsEveryFormatOnceAndSaysWhatIsWrong) {
+  const auto golden = test::golden_folder() / "sources";
+  std::filesystem::copy(golden / "saved", folder_ / "saved");
+  std::filesystem::copy(golden / "parts", folder_ / "parts", std::filesystem::copy_options::recursive);
+  std::filesystem::copy(golden / "json_feature.parquet", folder_ / "p.parquet");
+  write("deep/er/rows.jsonl", "{\"text\":\"a\"}\n{\"text\":\"b\"}\n");
+  write("array.json", "[{\"instruction\":\"i\",\"output\":\"o\"}]");
+  write("pairs.csv", "prompt,completion\n1a,2b\n");
+  write("broken.jsonl", "{\"text\":\"a\"\n");
+  write("cut.parquet", "PAR1 and no more");
+  write("other.jsonl", "{\"body\":\"a\"}\n");
+  write("empty.jsonl", "");
+  write("config.json", "{\n  \"hidden_size\": 3\n}\n");
+  write("vocab.json", "{\"a\": 1}");
+  write("notes.txt", "nothing");
+  write(".hidden/rows.jsonl", "{\"text\":\"a\"}\n");
+  std::filesystem::create_directory_symlink(folder_, folder_ / "deep/loop");
+  std::filesystem::create_symlink("gone.jsonl", folder_ / "dangling.jsonl");
+  EXPECT_THAT(
+      lines(),
+      ElementsAre("array.json: json instruction+output 1", HasSubstr("broken.jsonl: broken.jsonl:1"),
+                  HasSubstr("cut.parquet: damaged Parquet file"), "deep/er/rows.jsonl: jsonl text 2",
+                  "empty.jsonl: the file is empty", HasSubstr("other.jsonl: other.jsonl:1: no known row shape"),
+                  HasSubstr("p.parquet: p.parquet:row 1: no known row shape"), "pairs.csv: csv prompt+completion 1",
+                  "parts/test: arrow messages 2", "parts/train: arrow messages 3", "parts/validation: arrow messages 1",
+                  "saved: arrow messages 25"));
+}
+
+TEST_F(Listing, LargeFilesAreOnlyBegun) {
+  std::string rows;
+  const std::string row = "{\"text\":\"" + std::string(1 << 20, 'a') + "\"}\n";
+  for (int i = 0; i < 70; ++i) rows += row;
+  write("large.jsonl", rows + "broken");
+  const std::vector<ListedData> all = list_data(at("large.jsonl"), {});
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_TRUE(all[0].estimated);
+  EXPECT_NEAR(static_cast<double>(all[0].rows), 70, 2);
+  EXPECT_EQ(all[0].bytes, rows.size() + 6);
+}
+
+TEST_F(Listing, AFolderThatIsNotThereIsAnError) {
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { list_data(at("none"), {}); }), HasSubstr("no such"));
+}
+
+}  // namespace
+}  // namespace qtrain

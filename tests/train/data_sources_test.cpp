@@ -1,0 +1,91 @@
+#include "train/data_sources.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/file.h"
+#include "tests/core/temp_folder.h"
+#include "train/setup.h"
+
+namespace qtrain {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class DataSources : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write_file(folder_ / "a.jsonl",
+               "{\"q\":\"1\",\"r\":\"x\"}\n{\"q\":\"2\",\"r\":\"y\"}\n{\"q\":\"3\",\"r\":\"z\"}\n");
+    write_file(folder_ / "b.csv", "prompt,completion\nb one,b\nb two,b\n");
+  }
+  Config config(Json settings) const {
+    settings["model_name_or_path"] = "m";
+    settings["output_dir"] = "o";
+    return parse_config(dump_json(settings), "c.json").value;
+  }
+  std::string path(const char* name) const { return (folder_ / name).string(); }
+  static std::vector<std::string> prompts(const RawRows& rows) {
+    std::vector<std::string> out;
+    for (std::int64_t i = 0; i < rows.size(); ++i) out.push_back(rows.parse(i)["prompt"]);
+    return out;
+  }
+  Json renamed() const {
+    return {{"path", path("a.jsonl")}, {"column_mapping", {{"prompt", "q"}, {"completion", "r"}}}};
+  }
+
+  testing::TempFolder folder_;
+};
+
+TEST_F(DataSources, ColumnsUnderOtherNamesAreTheRowsOfARun) {
+  const Config c =
+      config({{"dataset_name", path("a.jsonl")}, {"column_mapping", {{"prompt", "q"}, {"completion", "r"}}}});
+  const RawRows rows = data_rows(c, Split::train);
+  EXPECT_THAT(prompts(rows), ElementsAre("1", "2", "3"));
+  EXPECT_EQ(describe_rows(rows, c.data), "3 rows of prompt+completion in 1 jsonl file");
+  EXPECT_EQ(data_rows(c, Split::evaluation).size(), 0);
+}
+
+TEST_F(DataSources, AMixtureIsMixedAndHeldOutFrom) {
+  Json settings{{"dataset_mixture", Json::array({renamed(), path("b.csv")})}};
+  EXPECT_THAT(prompts(data_rows(config(settings), Split::train)), ElementsAre("1", "2", "3", "b one", "b two"));
+  EXPECT_EQ(describe_rows(data_rows(config(settings), Split::train), {}),
+            "5 rows of prompt+completion in 1 csv file, 1 jsonl file");
+  EXPECT_THAT(data_files(config(settings).data, Split::train),
+              ElementsAre(ElementsAre(path("a.jsonl")), ElementsAre(path("b.csv"))));
+  settings["mix_strategy"] = "first_exhausted";
+  EXPECT_THAT(prompts(data_rows(config(settings), Split::train)), ElementsAre("1", "b one", "2", "b two"));
+  settings["mix_strategy"] = "all_exhausted";
+  settings["eval_split"] = 0.25;
+  const std::vector<std::string> held = prompts(data_rows(config(settings), Split::evaluation));
+  const std::vector<std::string> train = prompts(data_rows(config(settings), Split::train));
+  EXPECT_EQ(held.size(), 2u) << "of each source";
+  EXPECT_EQ(train.size(), 4u) << "the smaller source begins again";
+  for (const std::string& row : held) EXPECT_THAT(train, ::testing::Not(::testing::Contains(row)));
+}
+
+TEST_F(DataSources, ContradictionsAreToldWithTheConfig) {
+  const auto complaint = [&](const Json& settings) {
+    try {
+      config(settings);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.exit_code(), 2);
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  const auto mixture = [](const char* entries) { return parse_json(entries, "entries"); };
+  EXPECT_THAT(complaint({{"dataset_name", "a"}, {"dataset_mixture", mixture(R"(["b"])")}}),
+              HasSubstr("keep one of them"));
+  EXPECT_THAT(complaint({{"dataset_mixture", mixture(R"([{"path": "a", "wieght": 1}])")}}), HasSubstr("\"wieght\""));
+  EXPECT_THAT(complaint({{"dataset_mixture", mixture(R"([{"path": "a", "weight": 1}, "b"])")}}),
+              HasSubstr("give it to all"));
+  EXPECT_THAT(
+      complaint({{"dataset_mixture", mixture(R"([{"path": "a", "weight": 1}])")}, {"mix_strategy", "concatenate"}}),
+      HasSubstr("no effect"));
+  EXPECT_THAT(complaint({{"column_mapping", {{"prompt", 3}}}}), HasSubstr("column_mapping"));
+}
+
+}  // namespace
+}  // namespace qtrain

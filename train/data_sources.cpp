@@ -1,0 +1,83 @@
+#include "train/data_sources.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <utility>
+
+#include "data/shapes.h"
+#include "train/setup.h"
+
+namespace qtrain {
+namespace {
+
+ColumnMap columns_of(const DataSection& d) {
+  return read_column_map({{"column_mapping", d.column_mapping},
+                          {"message_property_mappings", d.message_property_mappings},
+                          {"role_mapping", d.role_mapping}});
+}
+
+DataSource source_of(const std::vector<std::string>& files, const DataSection& data) {
+  return {.files = files, .columns = columns_of(data)};
+}
+
+std::vector<DataSource> sources_of(const DataSection& data, Split split) {
+  if (split == Split::evaluation && !data.eval_dataset_name.empty()) return {source_of(data.eval_dataset_name, data)};
+  return training_sources(data);
+}
+
+/// The part of a folder that is read: held-out rows are training rows.
+Split part_of_files(const DataSection& data, Split split) {
+  return split == Split::evaluation && !data.eval_dataset_name.empty() ? Split::evaluation : Split::train;
+}
+
+}  // namespace
+
+std::vector<DataSource> training_sources(const DataSection& data) {
+  if (data.dataset_mixture.empty()) return {source_of(data.dataset_name, data)};
+  const ColumnMap columns = columns_of(data);
+  std::vector<DataSource> sources;
+  for (const Json& entry : data.dataset_mixture) sources.push_back(read_data_source(entry, columns));
+  return sources;
+}
+
+std::vector<std::vector<std::filesystem::path>> data_files(const DataSection& data, Split split) {
+  std::vector<std::vector<std::filesystem::path>> files;
+  const Split part = part_of_files(data, split);
+  const std::vector<DataSource> sources = sources_of(data, split);
+  for (const DataSource& source : sources)
+    files.push_back(resolve_data_files(source.files, source.split.value_or(part)));
+  return files;
+}
+
+// Rows are held out of each source before they are mixed: a mixture may use a row twice.
+RawRows data_rows(const Config& config, Split split) {
+  const DataSection& d = config.data;
+  const bool own_rows = !d.eval_dataset_name.empty();
+  if (split == Split::evaluation && !own_rows && d.eval_split <= 0) return {};
+  const std::uint64_t seed = dataset_options(config, Split::train).seed;
+  const std::vector<DataSource> sources = sources_of(d, split);
+  std::vector<RawRows> parts = source_rows(sources, part_of_files(d, split));
+  if (!own_rows && d.eval_split > 0)
+    for (RawRows& part : parts) {
+      HeldOut held = hold_out(part, d.eval_split, seed);
+      part = split == Split::train ? std::move(held.train) : std::move(held.evaluation);
+    }
+  if (split == Split::evaluation) return RawRows::concatenated(parts);
+  return mixed_rows(std::move(parts), {.sources = sources, .strategy = d.mix_strategy, .seed = seed});
+}
+
+std::string describe_rows(const RawRows& rows, const DataSection& data) {
+  std::map<std::string_view, int> formats;
+  const std::vector<RowSourcePtr> sources = rows.sources();
+  for (const RowSourcePtr& source : sources) ++formats[source->format()];
+  std::vector<std::string> files;
+  for (const auto& [format, count] : formats)
+    files.push_back(fmt::format("{} {} file{}", count, format, count == 1 ? "" : "s"));
+  const std::string_view shape =
+      rows.size() > 0 ? shape_name(rows.parse(0), {.text_field = data.dataset_text_field}) : std::string_view();
+  return fmt::format("{} rows{}{} in {}", rows.size(), shape.empty() ? "" : " of ", shape, fmt::join(files, ", "));
+}
+
+}  // namespace qtrain
