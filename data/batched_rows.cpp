@@ -11,6 +11,16 @@ void BatchedRows::add_batch(std::int64_t rows) {
   ends_.push_back(size() + rows);
 }
 
+void BatchedRows::set_file_size(std::uint64_t bytes) {
+  row_bytes_ = 1 + static_cast<std::int64_t>(bytes) / std::max<std::int64_t>(size(), 1);
+}
+
+// Rows are read in their order: a batch is done with when its last row is.
+void BatchedRows::release(std::int64_t first, std::int64_t last) const {
+  auto end = std::upper_bound(ends_.begin(), ends_.end(), first);
+  for (; end != ends_.end() && *end <= last + 1; ++end) release_batch(static_cast<std::size_t>(end - ends_.begin()));
+}
+
 Json BatchedRows::parse(std::int64_t row) const {
   check(row >= 0 && row < size(), "a row that is not there");
   const auto after = std::upper_bound(ends_.begin(), ends_.end(), row);

@@ -25,9 +25,15 @@ class BatchedRows : public RowSource {
   std::int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
   std::string place(std::int64_t row) const override { return name() + ":row " + std::to_string(row + 1); }
   Json parse(std::int64_t row) const override;
+  std::int64_t bytes(std::int64_t) const override { return row_bytes_; }
+  void release(std::int64_t first, std::int64_t last) const override;
 
  protected:
   void add_batch(std::int64_t rows);
+  /// Reckons the bytes of a row from those of the file.
+  void set_file_size(std::uint64_t bytes);
+  /// Gives back the memory of the file behind a batch.
+  virtual void release_batch(std::size_t batch) const = 0;
   /// Decodes a batch. Called from several threads, for one batch at a time by one of them.
   virtual std::shared_ptr<const RowBatch> load(std::size_t batch) const = 0;
 
@@ -45,7 +51,7 @@ class BatchedRows : public RowSource {
   static constexpr std::size_t kKept = 4;            // tasks that run together may touch as many
   static constexpr std::int64_t kLargeBatch = 8192;  // rows; of larger ones they touch two
   std::vector<std::int64_t> ends_;                   // of each batch
-  std::int64_t largest_ = 0;
+  std::int64_t largest_ = 0, row_bytes_ = kUsualBytes;
   mutable std::mutex mutex_;
   mutable std::array<std::shared_ptr<Slot>, kKept> slots_;  // the one used last comes first
 };

@@ -18,6 +18,8 @@ constexpr std::array<std::string_view, 19> kMissing = {
     "",     "#N/A", "#N/A N/A", "#NA",  "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
     "<NA>", "N/A",  "NA",       "NULL", "NaN",     "None",     "n/a",  "nan",  "null"};
 
+constexpr std::size_t kReleasedCsvBytes = std::size_t{1} << 26;  // read once, and given back until it is read again
+
 bool is_missing(std::string_view field) {
   return field.size() <= 9 && std::find(kMissing.begin(), kMissing.end(), field) != kMissing.end();
 }
@@ -198,12 +200,19 @@ class CsvRows final : public RowSource {
     CsvScan scan(*file_, delimiter_);
     scan.next();  // the file is not blank
     set_header(scan.fields());
-    while (scan.next()) add(scan);
+    for (std::size_t released = 0; scan.next(); add(scan)) {
+      if (scan.offset() - released < kReleasedCsvBytes) continue;
+      file_->release(file_->text().substr(released, scan.offset() - released));
+      released = scan.offset();
+    }
   }
 
   std::string_view format() const override { return delimiter_ == '\t' ? "tsv" : "csv"; }
   std::int64_t size() const override { return static_cast<std::int64_t>(rows_.size()); }
   std::string place(std::int64_t row) const override { return place_of_line(rows_.at(idx(row)).line); }
+
+  std::int64_t bytes(std::int64_t row) const override { return static_cast<std::int64_t>(text_of(row, row).size()); }
+  void release(std::int64_t first, std::int64_t last) const override { file_->release(text_of(first, last)); }
 
   Json parse(std::int64_t row) const override {
     CsvScan scan(*file_, delimiter_);
@@ -227,6 +236,12 @@ class CsvRows final : public RowSource {
     std::uint64_t offset, line;
   };
 
+  /// The bytes of the rows first..last, and of the lines between them.
+  std::string_view text_of(std::int64_t first, std::int64_t last) const {
+    const std::string_view text = file_->text();
+    const std::uint64_t begin = rows_.at(idx(first)).offset;
+    return text.substr(begin, (last + 1 < size() ? rows_[idx(last + 1)].offset : text.size()) - begin);
+  }
   std::string place_of_line(std::uint64_t line) const { return name() + ":" + std::to_string(line); }
 
   /// Names as pandas makes them: "Unnamed: 2" for an empty one, "a.1" for the second "a".

@@ -56,7 +56,8 @@ std::vector<std::string> files_member(const Json& entry) {
   std::vector<std::string> files = strings_at(entry, "data_files");
   const bool builder =
       std::find(kBuilders.begin(), kBuilders.end(), path) != kBuilders.end() && !(files.empty() && folder.empty());
-  const std::filesystem::path base = (builder ? std::filesystem::path() : std::filesystem::path(path)) / folder;
+  std::filesystem::path base = builder ? "" : path;
+  if (!folder.empty()) base /= folder;
   if (files.empty()) return {base.string()};
   for (std::string& file : files) file = (base / file).string();
   return files;

@@ -73,6 +73,7 @@ class ArrowRows final : public BatchedRows {
  public:
   explicit ArrowRows(FileBytesPtr file) : BatchedRows(file->name()), file_(std::move(file)) {
     with_place(name(), [&] { return read_messages(); });
+    set_file_size(file_->text().size());
   }
 
   std::string_view format() const override { return "arrow"; }
@@ -82,6 +83,7 @@ class ArrowRows final : public BatchedRows {
     const Batch& at = batches_[batch];
     return std::make_shared<ArrowRowBatch>(read_arrow_columns(fields_, at.parts, *at.dictionaries));
   }
+  void release_batch(std::size_t batch) const override { file_->release(batches_[batch].parts.body); }
 
  private:
   struct Batch {

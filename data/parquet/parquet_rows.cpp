@@ -106,7 +106,9 @@ class RecordAssembly {
 class ParquetBatch final : public RowBatch {
  public:
   ParquetBatch(const ParquetFile& file, std::vector<LeafValues> leaves) : file_(file), leaves_(std::move(leaves)) {}
-  Json row(std::int64_t row) const override { return RecordAssembly(file_, leaves_, static_cast<std::size_t>(row)).row(); }
+  Json row(std::int64_t row) const override {
+    return RecordAssembly(file_, leaves_, static_cast<std::size_t>(row)).row();
+  }
 
  private:
   const ParquetFile& file_;
@@ -119,6 +121,7 @@ class ParquetRows final : public BatchedRows {
   explicit ParquetRows(FileBytesPtr bytes) : BatchedRows(bytes->name()), bytes_(std::move(bytes)) {
     file_ = with_place(name(), [&] { return read_parquet_metadata(bytes_->text()); });
     for (const ParquetRowGroup& group : file_.groups) add_batch(group.rows);
+    set_file_size(bytes_->text().size());
   }
 
   std::string_view format() const override { return "parquet"; }
@@ -129,6 +132,10 @@ class ParquetRows final : public BatchedRows {
     std::vector<LeafValues> leaves(file_.leaves.size());
     for (const ParquetNode& column : file_.columns) read_below(column, group, leaves);
     return std::make_shared<ParquetBatch>(file_, std::move(leaves));
+  }
+  void release_batch(std::size_t batch) const override {
+    for (const ParquetChunk& chunk : file_.groups[batch].chunks)
+      bytes_->release(bytes_->text().substr(chunk.begin, chunk.size));
   }
 
  private:
