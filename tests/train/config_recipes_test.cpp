@@ -164,7 +164,8 @@ TEST(LlamaFactory, DataSetsOfTheRegistry) {
   write_file(folder / "data" / "dataset_info.json",
              R"({"one": {"file_name": "one.json"}, "hub": {"hf_hub_url": "a/b"},
                  "chat": {"file_name": "chat.json", "formatting": "sharegpt", "columns": {"messages": "conversations"}},
-                 "odd": {"file_name": "odd.json", "columns": {"prompt": "question"}}})");
+                 "odd": {"file_name": "odd.json", "columns": {"prompt": "question", "messages": "turns"},
+                         "tags": {"role_tag": "who", "content_tag": "value", "assistant_tag": "bot"}}})");
   const auto write = [&](const char* names) {
     write_file(folder / "c.yaml", fmt::format("finetuning_type: lora\ndataset: {}\n", names));
   };
@@ -173,9 +174,15 @@ TEST(LlamaFactory, DataSetsOfTheRegistry) {
               ElementsAre((folder / "data" / "one.json").string(), (folder / "data" / "chat.json").string()));
   write("hub,odd");
   const auto problems = config_problems(folder / "c.yaml");
-  ASSERT_EQ(problems.size(), 2u);
+  ASSERT_EQ(problems.size(), 1u);
   EXPECT_THAT(problems[0].cause, HasSubstr("\"hub\": no file_name"));
-  EXPECT_THAT(problems[1].cause, HasSubstr("\"odd\": columns.prompt is \"question\""));
+  write("one,odd");
+  EXPECT_EQ(Json(load_config(folder / "c.yaml").value.data.dataset_mixture),
+            Json({(folder / "data" / "one.json").string(),
+                  {{"path", (folder / "data" / "odd.json").string()},
+                   {"column_mapping", {{"instruction", "question"}, {"messages", "turns"}}},
+                   {"message_property_mappings", {{"role", "who"}}},
+                   {"role_mapping", {{"assistant", "bot"}}}}}));
 }
 
 // Rows of a base model have no roles: then the mask of completions is all there is.
@@ -352,6 +359,27 @@ TEST(Axolotl, TheCommandLineWinsOverBothWaysToSayIt) {
               HasSubstr("\"evals_per_epoch\" and \"eval_steps\" are both given"));
 }
 
+TEST(Axolotl, SourcesMayHaveNamesOfTheirOwn) {
+  const Config c = recipe(R"(
+base_model: m
+micro_batch_size: 1
+val_set_size: 0
+datasets:
+  - path: d
+    type: chat_template
+    field_messages: turns
+    message_property_mappings: {role: who, content: words}
+    roles: {assistant: [bot]}
+  - path: e
+)")
+                       .value;
+  EXPECT_EQ(Json(c.data.dataset_mixture), Json::parse(R"([
+      {"data_files": ["d"], "column_mapping": {"messages": "turns"},
+       "message_property_mappings": {"role": "who", "content": "words"}, "role_mapping": {"assistant": ["bot"]}},
+      {"data_files": ["e"]}])"));
+  EXPECT_TRUE(c.data.dataset_name.empty());
+}
+
 TEST(Axolotl, WhatIsNotAvailableIsNamed) {
   const auto refused = [](const char* line) {
     return refusal_of_recipe(fmt::format("base_model: m\nval_set_size: 0\n{}\n", line));
@@ -359,7 +387,7 @@ TEST(Axolotl, WhatIsNotAvailableIsNamed) {
   EXPECT_THAT(refused("rl: dpo"), HasSubstr("only supervised fine-tuning"));
   EXPECT_THAT(refused("adapter: llama-adapter"), HasSubstr("available: lora, qlora"));
   EXPECT_THAT(refused("datasets: [{path: d, type: oasst}]"), HasSubstr("type \"oasst\" is not available"));
-  EXPECT_THAT(refused("datasets: [{path: d, type: chat_template, field_messages: turns}]"),
+  EXPECT_THAT(refused("test_datasets: [{path: d, type: chat_template, field_messages: turns}]"),
               HasSubstr("field_messages"));
   EXPECT_THAT(refused("datasets: [{path: d, typ: alpaca}]"), HasSubstr("unknown member \"typ\""));
   EXPECT_THAT(refused("peft_use_dora: true"), HasSubstr("\"peft_use_dora\": true cannot be honoured"));

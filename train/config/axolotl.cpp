@@ -219,7 +219,7 @@ std::vector<Rewrite> axolotl_rewrites() {
           {"peft_layer_replication", "layer_replication", as_key("layer_replication")},
           {"peft_trainable_token_indices", "trainable_token_indices", as_key("trainable_token_indices")},
           {"peft_ensure_weight_tying", "ensure_weight_tying", as_key("ensure_weight_tying")},
-          {"datasets", "dataset_name", training_datasets},
+          {"datasets", "dataset_name, or dataset_mixture", training_datasets},
           {"test_datasets", "eval_dataset_name", evaluation_datasets},
           {"dataset_prepared_path", "token_cache_dir", as_key("token_cache_dir")},
           {"val_set_size", "eval_split", held_out_share},

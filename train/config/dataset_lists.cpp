@@ -33,6 +33,9 @@ constexpr auto kDatasetMembers = std::to_array<InertKey>({
     {"chat_template_jinja", kRefusedMember, "[]", "set chat_template_path"},
     {"field_messages", kRefusedMember, "[\"messages\",\"conversations\"]", "rename the field in the rows"},
     {"field_tools", kRefusedMember, "[\"tools\"]", "rename the field in the rows"},
+    {"weight", kRefusedMember, "[]", "evaluation rows are read whole"},
+    {"column_mapping", kRefusedMember, "[{}]", "evaluation rows have the columns of column_mapping"},
+    {"role_mapping", kRefusedMember, "[{}]", "evaluation rows have the roles of role_mapping"},
     {"field_thinking", kRefusedMember, "[\"reasoning_content\"]", "rename the field in the rows"},
     {"template_thinking_key", kRemarkedMember, "[\"reasoning_content\"]", "templates are given both usual names"},
     {"field_human", kRefusedMember, "[\"human\"]", "rename the field in the rows"},
@@ -52,6 +55,25 @@ constexpr auto kDatasetMembers = std::to_array<InertKey>({
      "answers are learnt: all of the assistant's turns"},
     {"train_on_eos", kRemarkedMember, "[\"turn\"]", "the end of each answer is learnt"},
     {"drop_system_message", kRefusedMember, "[false]", "rows are taken as they are"},
+});
+
+/// Members that a source of dataset_mixture has: under which name, and as what of an object there.
+struct SourceMember {
+  std::string_view name, member, as;
+};
+constexpr auto kSourceMembers = std::to_array<SourceMember>({
+    {"split", "split", ""},
+    {"columns", "columns", ""},
+    {"fraction", "fraction", ""},
+    {"weight", "weight", ""},
+    {"column_mapping", "column_mapping", ""},
+    {"message_property_mappings", "message_property_mappings", ""},
+    {"role_mapping", "role_mapping", ""},
+    {"roles", "role_mapping", ""},
+    {"field_messages", "column_mapping", "messages"},
+    {"field_tools", "column_mapping", "tools"},
+    {"message_field_role", "message_property_mappings", "role"},
+    {"message_field_content", "message_property_mappings", "content"},
 });
 
 /// Kinds of rows of axolotl that are recognised by their fields.
@@ -81,30 +103,35 @@ std::vector<std::string> files_of(const Json& entry) {
   return files;
 }
 
-/// Reads one list into a key for files.
+/// Reads one list into a key for files; training rows of which more is said, into dataset_mixture.
 struct DatasetList {
   std::string_view key;
+  bool trains = false;
   bool texts_only = true;  ///< whether all entries are plain texts
   Json files = Json::array();
+  Json sources = Json::array();  ///< the same for dataset_mixture
+  bool is_mixture = false;
   Rewritten out = {};
 
   void read(const Json& list) {
     if (!list.is_array()) return problem(fmt::format("expected a list of data sets, got {}", show(list)));
     for (const Json& entry : list) {
       if (entry.is_string())
-        files.push_back(entry), texts_only = false;
+        files.push_back(entry), sources.push_back(entry), texts_only = false;
       else if (entry.is_object())
         read_entry(entry);
       else
         problem(fmt::format("expected a data set, got {}", show(entry)));
     }
-    out.settings.emplace_back(std::string(key), files);
+    out.settings.emplace_back(is_mixture ? "dataset_mixture" : std::string(key), is_mixture ? sources : files);
     if (texts_only && !files.empty())
       out.settings.insert(out.settings.end(), {{"assistant_only_loss", false}, {"completion_only_loss", false}});
   }
 
   void read_entry(const Json& entry) {
-    for (const std::string& file : files_of(entry)) files.push_back(file);
+    const std::vector<std::string> named = files_of(entry);
+    for (const std::string& file : named) files.push_back(file);
+    Json source{{"data_files", named}};
     for (const auto& [member, value] : entry.items()) {
       if (member == "path" || member == "data_files" || member == "data_dir" || member == "type") continue;
       if (member == "field") {
@@ -112,6 +139,7 @@ struct DatasetList {
         continue;
       }
       const InertKey* known = find_inert_in(kDatasetMembers, member);
+      if (known && !is_neutral(*known, value) && set_of_source(source, member, value)) continue;
       if (!known)
         problem(fmt::format("unknown member \"{}\"", member));
       else if (!is_neutral(*known, value) && known->refused)
@@ -119,7 +147,19 @@ struct DatasetList {
       else if (!is_neutral(*known, value))
         out.remarks.push_back(fmt::format("{} {} has no effect: {}", member, show(value), known->why));
     }
+    sources.push_back(std::move(source));
     read_type(entry.value("type", Json()));
+  }
+
+  /// Whether the member is one that a training source has.
+  bool set_of_source(Json& source, const std::string& member, const Json& value) {
+    for (const SourceMember& known : kSourceMembers) {
+      if (!trains || value.is_null() || known.name != member) continue;
+      Json& place = source[std::string(known.member)];
+      (known.as.empty() ? place : place[std::string(known.as)]) = value;
+      return is_mixture = true;
+    }
+    return false;
   }
 
   void read_type(const Json& type) {
@@ -136,7 +176,7 @@ struct DatasetList {
 
 Rewritten read_list(std::string_view key, const Json& v) {
   if (v.is_null()) return {};
-  DatasetList list{.key = key};
+  DatasetList list{.key = key, .trains = key == "dataset_name"};
   list.read(v);
   return std::move(list.out);
 }

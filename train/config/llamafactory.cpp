@@ -151,23 +151,47 @@ std::vector<Rewrite> factory_rewrites() {
           {"adapter_folder", "", as_key("adapter_name_or_path")}};
 }
 
-/// The file of a data set by its entry in dataset_info.json; none where the entry cannot be read as it stands.
-std::optional<std::string> registered_file(Draft& draft, const std::filesystem::path& registry, const Json& entry,
-                                           const std::string& name) {
-  const auto refuse = [&](std::string cause, std::string remedy) {
-    draft.problem(registry.string(), fmt::format("\"{}\": {}", name, cause), std::move(remedy));
-    return std::nullopt;
-  };
-  if (!entry.is_object() || !entry.contains("file_name") || !entry["file_name"].is_string())
-    return refuse("no file_name", "data sets are local files: name one");
-  const Json columns = entry.value("columns", Json::object());
-  for (const auto& [key, value] : columns.items()) {
-    const bool usual = value == key || (key == "prompt" && (value == "instruction" || value == "text")) ||
-                       (key == "query" && value == "input") || (key == "response" && value == "output") ||
-                       (key == "messages" && (value == "conversations" || value == "messages"));
-    if (!usual) return refuse(fmt::format("columns.{} is {}", key, show(value)), "rename the field in the rows");
+/// Names that a data set gives to `known` ones, without those that rows may have anyway.
+Json other_names(const Json& given, std::span<const std::array<std::string_view, 3>> known) {
+  Json names = Json::object();
+  for (const auto& [key, ours, usual] : known) {
+    const auto at = given.find(key);
+    if (at == given.end() || !at->is_string() || *at == ours || *at == usual) continue;
+    names[std::string(ours)] = *at;
   }
-  return (registry.parent_path() / entry["file_name"].get<std::string>()).string();
+  return names;
+}
+
+/// A data set by its entry in dataset_info.json: its file, or a source of dataset_mixture where its columns have names
+/// of their own; none where the entry cannot be read.
+std::optional<Json> registered_source(Draft& draft, const std::filesystem::path& registry, const Json& entry,
+                                      const std::string& name) {
+  using Name = std::array<std::string_view, 3>;  // theirs, ours, another that is known
+  constexpr std::array<Name, 4> kAlpaca{{{"prompt", "instruction", "text"},
+                                         {"query", "input", ""},
+                                         {"response", "output", ""},
+                                         {"history", "history", ""}}};
+  constexpr std::array<Name, 3> kBoth{
+      {{"messages", "messages", "conversations"}, {"system", "system", ""}, {"tools", "tools", ""}}};
+  constexpr std::array<Name, 2> kMessage{{{"role_tag", "role", "from"}, {"content_tag", "content", "value"}}};
+  constexpr std::array<Name, 5> kRoles{{{"user_tag", "user", "human"},
+                                        {"assistant_tag", "assistant", "gpt"},
+                                        {"observation_tag", "tool", "observation"},
+                                        {"system_tag", "system", ""},
+                                        {"function_tag", "function_call", ""}}};
+  if (!entry.is_object() || !entry.contains("file_name") || !entry["file_name"].is_string()) {
+    draft.problem(registry.string(), fmt::format("\"{}\": no file_name", name), "data sets are local files: name one");
+    return std::nullopt;
+  }
+  const std::string file = (registry.parent_path() / entry["file_name"].get<std::string>()).string();
+  const Json columns = entry.value("columns", Json::object()), tags = entry.value("tags", Json::object());
+  Json source{{"path", file}, {"column_mapping", other_names(columns, kAlpaca)}};
+  source["column_mapping"].update(other_names(columns, kBoth));
+  source["message_property_mappings"] = other_names(tags, kMessage);
+  source["role_mapping"] = other_names(tags, kRoles);
+  for (const char* map : {"column_mapping", "message_property_mappings", "role_mapping"})
+    if (source[map].empty()) source.erase(map);
+  return source.size() == 1 ? Json(file) : source;
 }
 
 /// Names of data sets as files.
@@ -185,10 +209,13 @@ void settle_datasets(Draft& draft, const char* pending_key, const char* key) {
     const auto entry = registry.is_object() ? registry.find(text) : registry.end();
     if (!registry.is_object() || entry == registry.end())
       files.push_back(text);
-    else if (const auto found = registered_file(draft, *file, *entry, text))
+    else if (const auto found = registered_source(draft, *file, *entry, text))
       files.push_back(*found);
   }
-  draft.offer(key, {names->written, names->place, files});
+  const bool mixture = std::any_of(files.begin(), files.end(), [](const Json& source) { return source.is_object(); });
+  if (mixture && std::string_view(key) != "dataset_name")
+    return draft.problem(names->place, "columns of evaluation rows have names of their own", "rename the fields");
+  draft.offer(mixture ? "dataset_mixture" : key, {names->written, names->place, files});
 }
 
 void settle_factory(Draft& draft) {

@@ -89,7 +89,7 @@ std::vector<Rewrite> make_rewrites() {
       {"no_cuda", "true: device cpu", when_true("device", "cpu")},
       {"overwrite_output_dir", "true: resume_from_checkpoint never", when_true("resume_from_checkpoint", "never")},
       {"adafactor", "true: optim adafactor", when_true("optim", "adafactor")},
-      {"datasets", "a list of {path, data_files}: dataset_name", training_datasets},
+      {"datasets", "a list of {path, data_files, ...}: dataset_name, or dataset_mixture", training_datasets},
       {"test_split_size", "eval_split", held_out_share},
       {"deepspeed", "a DeepSpeed JSON or object: its batch, clipping, precision, optimizer, schedule and offload",
        pending("deepspeed")},
