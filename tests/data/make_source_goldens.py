@@ -8,6 +8,7 @@ Needs datasets, pyarrow and pandas; run it from anywhere:
 import json
 import random
 import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -165,8 +166,9 @@ def csv_files(folder: Path) -> dict[str, list[dict]]:
     for name, text in CSV_FILES.items():
         (folder / name).write_bytes(text.encode())
         options = {"sep": "\t"} if name.endswith(".tsv") else {}
-        out[name] = load_dataset("csv", data_files=str(folder / name), split="train", cache_dir="/dev/shm/csv_goldens",
-                                 **options).to_list()
+        with tempfile.TemporaryDirectory() as cache:
+            rows = load_dataset("csv", data_files=str(folder / name), split="train", cache_dir=cache, **options)
+            out[name] = rows.to_list()
     return out
 
 
