@@ -104,6 +104,7 @@ TEST(LlamaFactory, ALoraRecipe) {
   EXPECT_EQ(r.origin.at("max_grad_norm"), "default (llamafactory)");
   EXPECT_THAT(r.notes[0], HasSubstr("dialect llamafactory"));
   EXPECT_EQ(c.model.chat_template_path, "llama3");
+  EXPECT_THAT(r.notes, Contains(HasSubstr("\"template\": \"llama3\": the format of that name")));
 }
 
 TEST(LlamaFactory, DefaultsAreTheToolsOwn) {
@@ -311,6 +312,7 @@ TEST(Axolotl, AQloraRecipe) {
   EXPECT_EQ(c.training.save_steps, 1.0 / 2);
   EXPECT_EQ(c.training.save_total_limit, 4);
   EXPECT_TRUE(c.training.bf16);
+  EXPECT_THAT(r.notes, Contains(HasSubstr("chat_template_path=alpaca has ### Instruction")));
   EXPECT_EQ(r.origin.at("eval_steps"), "r.yaml:69 (evals_per_epoch)");
   EXPECT_EQ(r.origin.at("optim"), "r.yaml:47 (optimizer)");
   EXPECT_EQ(r.origin.at("max_grad_norm"), "default (axolotl)");

@@ -49,6 +49,15 @@ TEST(ConfigErrors, AllProblemsAreToldAtOnce) {
   EXPECT_THAT(message, HasSubstr("c.json:3: \"optim\" expected one of"));
 }
 
+TEST(ConfigErrors, EndlessProblemsAreCutShort) {
+  Json config = Json::object();
+  for (int i = 0; i < 2'000; ++i) config[fmt::format("no_such_key_{}", i)] = i;
+  const std::string message = complaint_about(config.dump());
+  EXPECT_THAT(message, StartsWith("c.json: 2000 problems"));
+  EXPECT_THAT(message, HasSubstr("and 1950 more"));
+  EXPECT_LT(message.size(), 10'000u);
+}
+
 TEST(ConfigErrors, JsonIsStrictButForComments) {
   EXPECT_EQ(value_of("// a\n{\"seed\": /* b */ 7 // c\n}").training.seed, 7);
   EXPECT_THAT(complaint_about("{\"seed\": 1,\n\"seed\": 1}"), HasSubstr("c.json:2"));

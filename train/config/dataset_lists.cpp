@@ -166,6 +166,9 @@ struct DatasetList {
     const std::string name = type.is_string() ? type.get<std::string>() : "";
     const std::string base = name.substr(0, name.find_first_of(".:"));
     texts_only = texts_only && (base == "completion" || base == "pretrain");
+    if (base == "alpaca")
+      out.remarks.push_back(
+          "type alpaca: rows are rendered with the chat template; chat_template_path=alpaca has ### Instruction");
     if (type.is_null() || std::find(kRowTypes.begin(), kRowTypes.end(), base) != kRowTypes.end()) return;
     problem(fmt::format("type {} is not available: rows are recognised by their fields (types {})", show(type),
                         fmt::join(kRowTypes, ", ")));

@@ -115,15 +115,13 @@ Rewritten quantization_bit(const Json& v) {
 
 std::vector<Rewrite> factory_rewrites() {
   return {{"template", "chat_template_path, where the program has that format; else the model's own is used",
-           named_template({{"alpaca", "alpaca"},
-                           {"chatml", "chatml"},
+           named_template({{"chatml", "chatml"},
                            {"cohere", "command_r"},
                            {"gemma", "gemma"},
                            {"llama3", "llama3"},
                            {"mistral", "mistral"},
                            {"phi", "phi3"},
                            {"phi4", "phi4"},
-                           {"vicuna", "vicuna"},
                            {"zephyr", "zephyr"}})},
           {"finetuning_type", "lora: use_peft; full: all weights",
            word_among({{"lora", {{"use_peft", true}}}, {"full", {{"use_peft", false}}}})},

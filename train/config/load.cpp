@@ -179,8 +179,11 @@ class Loading {
 /// All problems as one error: one is told as it is, several as a list.
 [[noreturn]] void fail_with(const std::vector<ErrorText>& problems, const std::string& place) {
   if (problems.size() == 1) fail(ErrorKind::usage, problems[0]);
+  constexpr std::size_t kMostListed = 50;
   std::string cause = fmt::format("{} problems", problems.size());
-  for (const ErrorText& p : problems) cause += "\n" + std::string(Error(ErrorKind::usage, p).what());
+  for (std::size_t i = 0; i < std::min(problems.size(), kMostListed); ++i)
+    cause += "\n" + std::string(Error(ErrorKind::usage, problems[i]).what());
+  if (problems.size() > kMostListed) cause += fmt::format("\nand {} more", problems.size() - kMostListed);
   fail(ErrorKind::usage, {.cause = cause, .place = place});
 }
 

@@ -58,7 +58,9 @@ RewriteRule named_template(std::vector<std::pair<std::string_view, std::string_v
   return [names = std::move(names)](const Json& v) -> Rewritten {
     if (v.is_null() || v == "" || v == "tokenizer_default" || v == "jinja") return {};
     for (const auto& [theirs, ours] : names)
-      if (v == theirs) return {.settings = {{"chat_template_path", ours}}};
+      if (v == theirs)
+        return {.settings = {{"chat_template_path", ours}},
+                .remarks = {fmt::format("{}: the format of that name that this program has", show(v))}};
     return {.settings = {}, .remarks = {fmt::format("{}: the chat template of the model's folder is used", show(v))}};
   };
 }
