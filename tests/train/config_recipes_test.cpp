@@ -126,7 +126,8 @@ TEST(LlamaFactory, Qlora) {
                        "model_name_or_path: m\nfinetuning_type: lora\nquantization_bit: 4\nquantization_method: bnb\n"
                        "double_quantization: false\nlora_target: q_proj,v_proj\nlora_alpha: 7\ntrain_on_prompt: true\n"
                        "neat_packing: true\ndisable_gradient_checkpointing: true\nflash_attn: fa2\nfp16: true\n"
-                       "disable_shuffling: true\noptim: adamw_8bit\n")
+                       "disable_shuffling: true\noptim: adamw_8bit\nadditional_target: embed_tokens,lm_head\n"
+                       "loraplus_lr_ratio: 16.0\n")
                        .value;
   EXPECT_TRUE(c.quant.load_in_4bit);
   EXPECT_FALSE(c.quant.bnb_4bit_use_double_quant);
@@ -138,6 +139,8 @@ TEST(LlamaFactory, Qlora) {
   EXPECT_EQ(c.training.gradient_checkpointing.policy, "none");
   EXPECT_EQ(c.training.train_sampling_strategy, Sampling::sequential);
   EXPECT_EQ(c.model.dtype, "float16");
+  EXPECT_THAT(c.lora.lora_modules_to_save, ElementsAre("embed_tokens", "lm_head"));
+  EXPECT_EQ(c.lora.loraplus_lr_ratio, 16);
 }
 
 TEST(LlamaFactory, OtherTemplatesAndTheLastTurn) {

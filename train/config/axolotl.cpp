@@ -108,8 +108,6 @@ constexpr auto kAxolotlInert = std::to_array<InertKey>({
     {"qlora_sharded_model_loading", kRemarkedKey, "[false]", "weights are always mapped"},
     {"peft", kRefusedKey, "[{}]", "only plain LoRA is available"},
     {"peft_autocast_adapter_dtype", kRemarkedKey, "[true,false]", "adapters are float32"},
-    {"loraplus_lr_ratio", kRefusedKey, "[]", "all parts of an adapter have one learning rate"},
-    {"loraplus_lr_embedding", kRemarkedKey, "[1e-06]", "an adapter trains no embeddings"},
     {"relora*", kRefusedKey, "[false,0]", "ReLoRA is not available"},
     {"merge_lora", kRemarkedKey, "[false]", "see qtrain merge"},
     {"merge_method", kRemarkedKey, "[\"memory_efficient\"]", "see qtrain merge"},

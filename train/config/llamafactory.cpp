@@ -60,8 +60,6 @@ constexpr auto kFactoryInert = std::to_array<InertKey>({
     {"print_param_status", kRemarkedThere, "[false]", "see qtrain inspect"},
     {"early_stopping_steps", kRefusedThere, "[]", "a run goes on to its last step"},
     {"create_new_adapter", kRefusedThere, "[false]", "merge the old adapter first"},
-    {"loraplus_lr_ratio", kRefusedThere, "[]", "all parts of an adapter have one learning rate"},
-    {"loraplus_lr_embedding", kRemarkedThere, "[1e-06]", "an adapter trains no embeddings"},
     {"pissa_*", kRefusedThere, "[false,16]", "A is drawn as PEFT does by default and B is zero"},
     {"use_llama_pro", kRefusedThere, "[false]", "models keep their layers"},
     {"use_galore", kRefusedThere, "[false]", "GaLore is not available"},
