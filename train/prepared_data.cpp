@@ -56,8 +56,9 @@ std::vector<fs::path> text_files(const Config& config) {
   add_folder(fs::is_directory(model) ? model : model.parent_path());
   if (config.model.chat_template_path) {
     const fs::path chosen = *config.model.chat_template_path;
-    if (fs::is_directory(chosen)) add_folder(chosen);
-    if (fs::is_regular_file(chosen)) files.push_back(chosen);  // else it is the name of a template, or its text
+    std::error_code absent;
+    if (fs::is_directory(chosen, absent)) add_folder(chosen);
+    if (fs::is_regular_file(chosen, absent)) files.push_back(chosen);  // else it is the name of a template, or its text
   }
   std::sort(files.begin(), files.end());
   files.erase(std::unique(files.begin(), files.end()), files.end());
@@ -67,7 +68,8 @@ std::vector<fs::path> text_files(const Config& config) {
 /// The name of a template or its text; empty where it is in a file.
 std::string template_text(const ModelSection& model) {
   const std::string chosen = model.chat_template_path.value_or("");
-  return fs::exists(chosen) ? "" : chosen;
+  std::error_code absent;
+  return fs::exists(chosen, absent) ? "" : chosen;
 }
 
 bool has_rows(const Config& config, Split split) {

@@ -227,11 +227,10 @@ ComputePlan plan_compute(const ComputeChoice& choice) {
 }
 
 ComputeChoice compute_choice(const Config& config) {
-  const bool float32 = config.quant.load_in_4bit && config.quant.bnb_4bit_compute_dtype == "float32";
   return {.device = std::string(name_of_enum(config.run.device)),
           .compute = config.run.compute_dtype,
-          .bf16 = config.training.bf16 && !float32,
-          .fp16 = config.training.fp16 && !float32,
+          .bf16 = config.training.bf16,
+          .fp16 = config.training.fp16,
           .tf32 = config.training.tf32.value_or(false),
           .threads = static_cast<int>(config.run.threads),
           .offload = config.training.activation_offloading || config.training.optimizer_offload};

@@ -104,18 +104,17 @@ ChatTemplate ChatTemplate::load(const fs::path& path) {
 }
 
 ChatTemplate ChatTemplate::named(const std::string& name, const fs::path& model_folder) {
-  if (fs::exists(name)) return load(name, model_folder);
   if (name.find("{{") != name.npos || name.find("{%") != name.npos)
     return {name, "chat template of the config", special_tokens(model_folder)};
+  std::error_code absent;
+  if (fs::exists(name, absent)) return load(name, model_folder);
   for (const NamedSource& t : find_templates(model_folder))
     if (t.name == name) return {t.source, t.file.string(), special_tokens(model_folder)};
-  if (const std::string_view source = find_named_template(name); !source.empty())
-    return {std::string(source), "chat template " + name, special_tokens(model_folder)};
-  std::vector<std::string_view> names;
-  for (const NamedTemplate& t : named_templates()) names.push_back(t.name);
+  if (std::string source = find_named_template(name); !source.empty())
+    return {std::move(source), "chat template " + name, special_tokens(model_folder)};
   fail(ErrorKind::input, {.cause = fmt::format("there is no chat template \"{}\": neither a file nor a name", name),
                           .place = "chat_template_path",
-                          .remedy = fmt::format("known names are {}", fmt::join(names, ", "))});
+                          .remedy = fmt::format("known names are {}", fmt::join(template_names(), ", "))});
 }
 
 ChatTemplate ChatTemplate::load(const fs::path& path, const fs::path& tokens_folder) {

@@ -1,12 +1,22 @@
 #include "data/template/named_templates.h"
 
-#include <algorithm>
 #include <array>
 #include <cctype>
 #include <string>
 
 namespace qtrain {
 namespace {
+
+struct NamedTemplate {
+  std::string_view name, source;
+};
+
+/// Stands before each of them: what a format has no words for must not be left out silently.
+constexpr std::string_view kTextOnly = R"jinja(
+{%- if tools %}{{ raise_exception('this chat format has no tools: use the template of the model') }}{% endif %}
+{%- for message in messages if message.tool_calls or message.content is not string %}
+  {{- raise_exception('this chat format has texts only: a ' + message.role + ' message has none, or calls tools') }}
+{%- endfor %})jinja";
 
 constexpr std::string_view kChatml = R"jinja(
 {%- for message in messages %}
@@ -173,14 +183,17 @@ std::string plain_name(std::string_view name) {
 
 }  // namespace
 
-std::span<const NamedTemplate> named_templates() {
-  return kTemplates;
+std::vector<std::string_view> template_names() {
+  std::vector<std::string_view> names;
+  for (const NamedTemplate& t : kTemplates) names.push_back(t.name);
+  return names;
 }
 
-std::string_view find_named_template(std::string_view name) {
-  const auto at = std::find_if(kTemplates.begin(), kTemplates.end(),
-                               [&](const NamedTemplate& t) { return plain_name(t.name) == plain_name(name); });
-  return at == kTemplates.end() ? std::string_view{} : at->source;
+std::string find_named_template(std::string_view name) {
+  const std::string wanted = plain_name(name);
+  for (const NamedTemplate& t : kTemplates)
+    if (plain_name(t.name) == wanted) return std::string(kTextOnly).append(t.source);
+  return {};
 }
 
 }  // namespace qtrain

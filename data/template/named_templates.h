@@ -1,17 +1,16 @@
 #pragma once
-#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace qtrain {
 
-/// A chat format of many models, for folders without a template of their own. Conversations of texts: tools and
-/// reasoning need the model's own template. What the assistant says stands in {% generation %} blocks.
-struct NamedTemplate {
-  std::string_view name, source;
-};
-std::span<const NamedTemplate> named_templates();
+/// Names of chat formats that many models have, for folders without a template of their own.
+std::vector<std::string_view> template_names();
 
-/// The source of that name, empty if there is none. Hyphens and case do not count: "Llama-3" is "llama3".
-std::string_view find_named_template(std::string_view name);
+/// The template of that name, empty if there is none. Hyphens and case do not count: "Llama-3" is "llama3".
+/// Conversations of texts only: with tools or calls of them it raises, as these need the model's own template. What the
+/// assistant says stands in {% generation %} blocks.
+std::string find_named_template(std::string_view name);
 
 }  // namespace qtrain

@@ -102,7 +102,7 @@ TEST_F(TemplateGolden, NamedTemplatesSayWhatModelsOwnDo) {
   const std::vector<Json> rows = read_lines(kFolder / "named.jsonl");
   ASSERT_GT(rows.size(), 20u);
   for (const Json& row : rows) {
-    const std::string source(find_named_template(row["name"].get<std::string>()));
+    const std::string source = find_named_template(row["name"].get<std::string>());
     EXPECT_EQ(outcome(source, conversations.at(row["case"].get<std::string>()))["text"], row["text"]) << row;
   }
 }
@@ -112,16 +112,23 @@ TEST_F(TemplateGolden, NamedTemplatesMarkWhatTheAssistantSays) {
       R"({"messages":[{"role":"system","content":"s"},{"role":"user","content":"q"},{"role":"assistant","content":"a1"},
                       {"role":"user","content":"q"},{"role":"assistant","content":"a2"}]})",
       "input");
-  for (const NamedTemplate& named : named_templates()) {
-    const Json got = outcome(std::string(named.source), input);
-    ASSERT_EQ(got["generated"].size(), 2u) << named.name << got;
+  for (const std::string_view name : template_names()) {
+    const Json got = outcome(find_named_template(name), input);
+    ASSERT_EQ(got["generated"].size(), 2u) << name << got;
     for (std::size_t turn = 0; turn < 2; ++turn) {
       const std::size_t begin = got["generated"][turn][0], end = got["generated"][turn][1];
       const std::string said = got["text"].get<std::string>().substr(begin, end - begin);
-      EXPECT_EQ(said.find("a" + std::to_string(turn + 1)), said.starts_with(' ') ? 1 : 0) << named.name << got;
-      EXPECT_GT(said.size(), 2u) << named.name << ": without the end of the turn";
+      EXPECT_EQ(said.find("a" + std::to_string(turn + 1)), said.starts_with(' ') ? 1 : 0) << name << got;
+      EXPECT_GT(said.size(), 2u) << name << ": without the end of the turn";
     }
   }
+}
+
+TEST_F(TemplateGolden, NamedTemplatesRefuseToolsInsteadOfLeavingThemOut) {
+  const Json conversations = read_json(kFolder / "conversations.json");
+  for (const std::string_view name : template_names())
+    for (const char* of : {"tools", "tool_turns", "null_content"})
+      EXPECT_TRUE(outcome(find_named_template(name), conversations.at(of)).contains("error")) << name << " " << of;
 }
 
 /// Cases of other templates, as make_template_goldens.py --templates writes them; named by an environment variable.
