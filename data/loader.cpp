@@ -32,6 +32,16 @@ void append_document(Batch& batch, std::span<const std::int32_t> ids, std::span<
   batch.longest = std::max(batch.longest, static_cast<std::int64_t>(ids.size()));
 }
 
+/// Rows of a mapped file may have been damaged since they were prepared.
+void require_ids(const RowView& row, std::int32_t largest) {
+  const auto fine = [&](std::int32_t id) { return id >= 0 && id <= largest; };
+  if (std::ranges::all_of(row.input_ids, fine) &&
+      std::ranges::all_of(row.labels, [&](std::int32_t label) { return label == kNoTarget || fine(label); }))
+    return;
+  fail(ErrorKind::input, {.cause = "a prepared row holds a token id that no row had: the token cache is damaged",
+                          .remedy = "Remove the folder of the token cache, or set token_cache_dir to \"\"."});
+}
+
 }  // namespace
 
 Batch make_batch(const Dataset& dataset, const std::vector<std::int64_t>& rows) {
@@ -46,6 +56,7 @@ Batch make_batch(const Dataset& dataset, const std::vector<std::int64_t>& rows) 
   for (auto* field : {&batch.tokens, &batch.targets, &batch.positions}) field->reserve(idx(tokens));
   for (const std::int64_t r : rows) {
     const RowView row = dataset.row(r);
+    require_ids(row, dataset.statistics().max_token_id);
     for_each_document(row, [&](std::int64_t begin, std::int64_t end) {
       append_document(batch, row.input_ids.subspan(idx(begin), idx(end - begin)),
                       row.labels.subspan(idx(begin), idx(end - begin)));

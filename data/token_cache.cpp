@@ -38,7 +38,7 @@ constexpr std::int64_t kRecent = 2'000'000'000;  // ns: a file that young may ch
 class ProcessLock {
  public:
   ProcessLock(const fs::path& file, const std::function<void(bool first)>& while_waiting)
-      : file_(::open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666)) {
+      : file_(::open(file.c_str(), O_CREAT | O_RDONLY | O_CLOEXEC, 0666)) {  // which another user may own
     if (file_.get() < 0) fail_cache(file, errno);
     for (bool first = true; ::flock(file_.get(), LOCK_EX | LOCK_NB) != 0; first = false) {
       if (errno != EWOULDBLOCK && errno != EINTR) fail_cache(file, errno);
@@ -81,6 +81,13 @@ std::optional<Digest> remembered(const fs::path& memo, const FileState& state) {
   const Json json = Json::parse(read_text(memo, 1 << 16), nullptr, false);
   if (!json.is_object() || json.value("state", Json()) != state.json()) return {};
   return Digest{json.value("high", std::uint64_t{0}), json.value("low", std::uint64_t{0})};
+}
+
+void remember(const fs::path& memo, const FileState& state, const Digest& digest) {
+  try {
+    write_file(memo, dump_json({{"state", state.json()}, {"high", digest.high}, {"low", digest.low}}));
+  } catch (const Error&) {  // it only saves time
+  }
 }
 
 std::optional<Dataset> open_if_whole(const fs::path& file, const Digest& key, Log& log) {
@@ -137,9 +144,9 @@ Dataset TokenCache::get(const Recipe& recipe, Log& log) {
   });
   if (auto found = open_if_whole(file, recipe.key, log)) return *std::move(found);
   write_token_file(file, recipe.key, recipe.build);
+  auto made = open_token_file(file, recipe.key);  // before anybody may evict it
+  if (!made) fail_cache(file, ENOENT);
   evict(file, log);
-  auto made = open_token_file(file, recipe.key);
-  check(made.has_value(), "a file that was just written");
   return *std::move(made);
 }
 
@@ -163,8 +170,7 @@ Digest TokenCache::digest_of_file(const fs::path& file, ThreadPool& pool) {
   const fs::path memo = options_.folder / "files" / (digest_of(state.path).hex() + ".json");
   if (const auto known = remembered(memo, state)) return *known;
   const Digest digest = digest_contents(file, pool);
-  if (!state.recent() && FileState(file).json() == state.json())
-    write_file(memo, dump_json({{"state", state.json()}, {"high", digest.high}, {"low", digest.low}}));
+  if (!state.recent() && FileState(file).json() == state.json()) remember(memo, state, digest);
   return digest;
 }
 

@@ -10,9 +10,10 @@
 namespace qtrain {
 namespace {
 
-constexpr std::uint64_t kFormat = 0x31306e656b6f7471;  // "qtoken01"
+constexpr std::uint64_t kFormat = 0x32306e656b6f7471;  // "qtoken02"
 constexpr std::size_t kAlign = 8;
 constexpr std::size_t kSpoolMemory = std::size_t{8} << 20;
+constexpr std::uint64_t kReadAtOpening = std::uint64_t{256} << 20;  // bytes of tokens, at most a tenth of a second
 
 /// The last bytes of a file. Sections lie in this order, each filled up to a multiple of 8.
 struct Footer {
@@ -20,10 +21,11 @@ struct Footer {
   Digest key;
   std::uint64_t tokens = 0, rows = 0, documents = 0, source_rows = 0, text_bytes = 0;  // text: the statistics
   std::uint64_t fingerprint = 0;
-  Digest index;  // of all sections but the tokens
+  Digest ids;    // of the tokens
+  Digest index;  // of all other sections
   Digest self;   // of what is before it here
 };
-static_assert(sizeof(Footer) == 13 * 8);
+static_assert(sizeof(Footer) == 15 * 8);
 
 std::span<const std::byte> as_bytes(const Footer& footer) {
   return std::as_bytes(std::span(&footer, 1));
@@ -139,7 +141,12 @@ bool are_offsets(std::span<const std::int64_t> offsets, std::uint64_t end) {
 void write_token_file(const std::filesystem::path& file, const Digest& key,
                       const std::function<void(DatasetBuilder&)>& build) {
   write_file(file, [&](const std::function<void(std::span<const std::byte>)>& append) {
-    DatasetBuilder builder(append, {.folder = file.parent_path(), .memory = kSpoolMemory});
+    Hasher tokens;
+    const auto append_tokens = [&](std::span<const std::byte> bytes) {
+      tokens.add(bytes);
+      append(bytes);
+    };
+    DatasetBuilder builder(append_tokens, {.folder = file.parent_path(), .memory = kSpoolMemory});
     build(builder);
     const DatasetLayout rows = builder.layout();
     const DatasetStatistics& statistics = builder.statistics();
@@ -160,6 +167,7 @@ void write_token_file(const std::filesystem::path& file, const Digest& key,
                   .source_rows = statistics.lengths.size(),
                   .text_bytes = text.size(),
                   .fingerprint = builder.fingerprint(),
+                  .ids = tokens.digest(),
                   .index = index.digest()};
     footer.self = self_of(footer);
     append(as_bytes(footer));
@@ -172,9 +180,16 @@ std::optional<Dataset> open_token_file(const std::filesystem::path& file, const 
   const auto mapped = std::make_shared<const MappedFile>(file);
   const std::span<const std::byte> bytes = mapped->bytes();
   const Footer footer = read_footer(file, bytes, key);
-  Hasher hasher;
-  hasher.add(bytes.subspan(8 * footer.tokens, index_bytes(footer)));
-  if (!(hasher.digest() == footer.index)) fail_damaged(file, "the index does not have its checksum");
+  const std::uint64_t token_bytes = 8 * footer.tokens;
+  const auto digest_is = [&](std::span<const std::byte> part, const Digest& digest) {
+    Hasher hasher;
+    hasher.add(part);
+    return hasher.digest() == digest;
+  };
+  if (!digest_is(bytes.subspan(token_bytes, index_bytes(footer)), footer.index))
+    fail_damaged(file, "the index does not have its checksum");
+  if (token_bytes <= kReadAtOpening && !digest_is(bytes.first(token_bytes), footer.ids))
+    fail_damaged(file, "the tokens do not have their checksum");
 
   SectionReader sections(bytes);
   DatasetLayout rows;

@@ -17,7 +17,8 @@ void write_token_file(const std::filesystem::path& file, const Digest& key,
                       const std::function<void(DatasetBuilder&)>& build);
 
 /// The rows of a file, mapped; none where there is no file.
-/// Errors (ErrorKind::input): the file is damaged, of another version, or of another key. Tokens are not looked at.
+/// Errors (ErrorKind::input): the file is damaged, of another version, or of another key. More than 256 MB of tokens
+/// are not read; make_batch refuses ids that no row had.
 std::optional<Dataset> open_token_file(const std::filesystem::path& file, const Digest& key);
 
 }  // namespace qtrain

@@ -50,7 +50,7 @@ std::vector<fs::path> text_files(const Config& config) {
           files.push_back(entry.path());
     }
     for (const fs::directory_entry& entry : fs::directory_iterator(folder / "additional_chat_templates", error))
-      files.push_back(entry.path());
+      if (entry.is_regular_file(error)) files.push_back(entry.path());
   };
   const fs::path model = model_path(config.model.tokenizer_name_or_path.value_or(config.model.model_name_or_path));
   add_folder(fs::is_directory(model) ? model : model.parent_path());
@@ -140,8 +140,14 @@ Dataset DataPreparation::rows(Split split, std::int64_t max_rows) {
     log_.info("{} rows: {}", split == Split::train ? "training" : "evaluation", describe_rows(rows, config_.data));
     build_dataset({.rows = rows, .options = options, .tools = tools()}, pool_, into);
   };
-  if (cache_)
-    return cache_->get({.key = key_of(split, max_rows), .build = build, .while_waiting = throw_if_stopped}, log_);
+  try {
+    if (cache_)
+      return cache_->get({.key = key_of(split, max_rows), .build = build, .while_waiting = throw_if_stopped}, log_);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::disk || config_.data.token_cache_dir) throw;
+    log_.info("no token cache: {}", e.what());
+    cache_.reset();
+  }
   DatasetBuilder builder;
   build(builder);
   return std::move(builder).finish();

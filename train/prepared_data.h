@@ -8,6 +8,10 @@
 
 namespace qtrain {
 
+/// Where the token cache of a config is; empty: there is none. By default qtrain/tokens in the user's folder for
+/// caches (XDG_CACHE_HOME, else ~/.cache).
+std::filesystem::path token_cache_folder(const Config& config);
+
 /// The rows of a config as tokens: from the token cache where they are in it, else prepared and put there. Tokenizer
 /// and template are loaded when they are needed first.
 class DataPreparation {
@@ -17,6 +21,8 @@ class DataPreparation {
   /// No rows where there is nothing to evaluate on. Errors: those of data_rows and build_dataset.
   /// `max_rows`: only the first rows; 0: all.
   Dataset rows(Split split, std::int64_t max_rows = 0);
+  /// Where the rows are kept; empty: nowhere.
+  std::filesystem::path kept_in() const { return cache_ ? token_cache_folder(config_) : std::filesystem::path(); }
 
  private:
   void open_cache();
@@ -29,9 +35,5 @@ class DataPreparation {
   std::optional<TokenCache> cache_;
   std::optional<TextFolder> text_;
 };
-
-/// Where the token cache of a config is; empty: there is none. By default qtrain/tokens in the user's folder for
-/// caches (XDG_CACHE_HOME, else ~/.cache).
-std::filesystem::path token_cache_folder(const Config& config);
 
 }  // namespace qtrain

@@ -103,13 +103,12 @@ TEST_F(TokenCaches, RowsAreMadeOnce) {
   EXPECT_EQ(built_, 2);
 }
 
-TEST_F(TokenCaches, NoDamageToTheIndexGoesUnseen) {
+TEST_F(TokenCaches, NoDamageGoesUnseen) {
   TokenCache cache({.folder = folder_, .limit = 1 << 20});
   const Dataset rows = get(cache, "a", 3);
   const fs::path file = files().at(0);
   const std::string whole = read_text(file);
-  const auto tokens = 8 * static_cast<std::size_t>(rows.statistics().tokens);
-  for (std::size_t at = tokens; at < whole.size(); ++at) {
+  for (std::size_t at = 0; at < whole.size(); ++at) {
     std::string damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
     write(file.filename(), damaged);

@@ -42,7 +42,7 @@ int run_preprocess(const Arguments& args) {
   if (const auto file = args.text("dump")) write_dump(train, *file);
 
   const DataReport report = report_on(train, c, Split::train);
-  const std::string folder = token_cache_folder(c).string();
+  const std::string folder = preparation.kept_in().string();
   if (args.json()) {
     Json json = report.json();
     json["evaluation"] = evaluation.size() > 0 ? report_on(evaluation, c, Split::evaluation).json() : Json();
@@ -56,7 +56,7 @@ int run_preprocess(const Arguments& args) {
   }
   print_split("training", report, args.log());
   if (evaluation.size() > 0) print_split("evaluation", report_on(evaluation, c, Split::evaluation), args.log());
-  args.log().info("{:.2f} s; {}", seconds, folder.empty() ? "not kept: token_cache_dir is empty" : "kept in " + folder);
+  args.log().info("{:.2f} s; {}", seconds, folder.empty() ? "not kept: there is no token cache" : "kept in " + folder);
   return 0;
 }
 
