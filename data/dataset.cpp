@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -63,10 +65,12 @@ Dataset build_dataset(const DatasetOptions& options, const TextTools& tools, Thr
   return build_dataset(RawRows(resolve_data_files(options.files, options.split)), options, tools, pool);
 }
 
-HeldOut hold_out(const RawRows& rows, double share, std::uint64_t seed) {
-  if (!(share > 0 && share < 1) || rows.size() < 2)
-    fail(ErrorKind::usage, {.cause = "a held-out share lies between 0 and 1, of at least two rows"});
-  const auto wanted = static_cast<std::int64_t>(std::ceil(share * static_cast<double>(rows.size())));
+HeldOut hold_out(const RawRows& rows, double amount, std::uint64_t seed) {
+  const auto size = static_cast<double>(rows.size());
+  if (!(amount > 0) || amount >= size || rows.size() < 2)
+    fail(ErrorKind::usage, {.cause = fmt::format("{} of {} rows cannot be held out", amount, rows.size()),
+                            .remedy = "Give a share below 1, or fewer rows than there are, of at least two."});
+  const auto wanted = static_cast<std::int64_t>(std::ceil(amount < 1 ? amount * size : amount));
   const std::int64_t count = std::clamp<std::int64_t>(wanted, 1, rows.size() - 1);
   std::vector<std::int64_t> order = random_permutation(rows.size(), {.seed = seed, .salt = kHoldOut});
   std::sort(order.begin(), order.begin() + count);

@@ -66,7 +66,8 @@ void build_dataset(const DatasetSource& source, ThreadPool& pool, DatasetBuilder
 struct HeldOut {
   RawRows train, evaluation;
 };
-/// A random `share` (0..1) of the rows, at least one, is held out: chosen by seed alone, file order kept in both parts.
-HeldOut hold_out(const RawRows& rows, double share, std::uint64_t seed);
+/// A random part of the rows is held out, by seed alone; both parts keep the order of the files. `amount` below 1 is a
+/// share (at least one row), else a number of rows. A usage error where it is more than there are.
+HeldOut hold_out(const RawRows& rows, double amount, std::uint64_t seed);
 
 }  // namespace qtrain

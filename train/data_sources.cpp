@@ -59,6 +59,10 @@ RawRows data_rows(const Config& config, Split split) {
   const std::uint64_t seed = dataset_options(config, Split::train).seed;
   const std::vector<DataSource> sources = sources_of(d, split);
   std::vector<RawRows> parts = source_rows(sources, part_of_files(d, split));
+  if (!own_rows && d.eval_split >= 1 && parts.size() > 1)
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("eval_split {} is a number of rows, of {} sources", d.eval_split, parts.size()),
+          .remedy = "give a share, which is held out of each"});
   if (!own_rows && d.eval_split > 0)
     for (RawRows& part : parts) {
       HeldOut held = hold_out(part, d.eval_split, seed);

@@ -432,7 +432,9 @@ TEST_F(Datasets, HeldOutRowsAreInOnePartOnly) {
   EXPECT_EQ(places.size(), 101u);
   EXPECT_EQ(parts.evaluation.place(0), hold_out(rows, 0.1, 7).evaluation.place(0));
   EXPECT_EQ(hold_out(rows, 1e-9, 7).evaluation.size(), 1);
-  test::error_of(ErrorKind::usage, [&] { hold_out(rows, 1.0, 7); });
+  EXPECT_EQ(hold_out(rows, 20, 7).evaluation.size(), 20);
+  EXPECT_EQ(hold_out(rows, 20, 7).train.size(), 81);
+  test::error_of(ErrorKind::usage, [&] { hold_out(rows, 101, 7); });
 }
 
 }  // namespace

@@ -220,7 +220,7 @@ std::vector<Rewrite> axolotl_rewrites() {
           {"datasets", "dataset_name, or dataset_mixture", training_datasets},
           {"test_datasets", "eval_dataset_name", evaluation_datasets},
           {"dataset_prepared_path", "token_cache_dir", as_key("token_cache_dir")},
-          {"val_set_size", "eval_split", held_out_share},
+          {"val_set_size", "eval_split", as_key("eval_split")},
           {"shuffle_merged_datasets", "shuffle_dataset", as_key("shuffle_dataset")},
           {"train_on_inputs", "true: loss on all tokens", loss_on_prompt},
           {"sample_packing", "packing", as_key("packing")},

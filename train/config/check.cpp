@@ -149,6 +149,9 @@ void check_data(Checks& c) {
   c.require(t.eval_strategy == EvalStrategy::no || has_rows, "eval_strategy",
             fmt::format("eval_strategy is {} but there is nothing to evaluate on", name_of_enum(t.eval_strategy)),
             "give eval_dataset_name (or eval_split)");
+  c.require(d.eval_split < 1 || d.eval_split == std::floor(d.eval_split), "eval_split",
+            fmt::format("eval_split {} is neither a share nor a number of rows", d.eval_split),
+            "give a number below 1 or a whole one");
   c.require(d.packing_strategy != Packing::none, "packing_strategy", "packing_strategy cannot be none",
             "set packing to false");
   const bool packs = d.packing || d.eval_packing.value_or(false);

@@ -54,7 +54,8 @@ void data_fields(V& visit, S& s) {
          "writes it)."});
   visit("eval_dataset_name", s.eval_dataset_name, {"Evaluation rows, likewise."});
   visit("eval_split", s.eval_split,
-        {"Share of the training rows to hold out where eval_dataset_name is not given.", kShare});
+        {"Share of the training rows (from 1 on: number of rows) to hold out where eval_dataset_name is not given.",
+         kNotNegative});
   visit("max_samples", s.max_samples,
         {"Take only so many rows, the first, for training and for evaluation each.", kCount});
   visit("dataset_mixture", s.dataset_mixture,

@@ -136,7 +136,7 @@ std::vector<Rewrite> factory_rewrites() {
           {"dataset_dir", "the folder of dataset_info.json", pending("dataset_dir")},
           {"tokenized_path", "token_cache_dir", as_key("token_cache_dir")},
           {"train_on_prompt", "true: loss on all tokens", loss_on_prompt},
-          {"val_size", "eval_split", held_out_share},
+          {"val_size", "eval_split", as_key("eval_split")},
           {"neat_packing", "true: packing", when_true("packing", true)},
           {"disable_gradient_checkpointing", "true: gradient_checkpointing false",
            when_true("gradient_checkpointing", false, true)},
@@ -157,6 +157,12 @@ Json other_names(const Json& given, std::span<const std::array<std::string_view,
   }
   return names;
 }
+
+/// Members of an entry in dataset_info.json that change its rows, and what to do about them.
+constexpr std::array<std::array<std::string_view, 2>, 3> kRefusedEntry{
+    {{"ranking", "preferences are not trained on: name a data set of answers"},
+     {"split", "a file is read whole: put the split into a file of its own"},
+     {"num_samples", "max_samples takes the first rows of a run; cut the file for a single data set"}}};
 
 /// A data set by its entry in dataset_info.json: its file, or a source of dataset_mixture where its columns have names
 /// of their own; none where the entry cannot be read.
@@ -179,6 +185,9 @@ std::optional<Json> registered_source(Draft& draft, const std::filesystem::path&
     draft.problem(registry.string(), fmt::format("\"{}\": no file_name", name), "data sets are local files: name one");
     return std::nullopt;
   }
+  for (const auto& [member, why] : kRefusedEntry)
+    if (const auto it = entry.find(member); it != entry.end() && *it != Json(nullptr) && *it != false && *it != "train")
+      draft.problem(registry.string(), fmt::format("\"{}\": {} {}", name, member, show(*it)), std::string(why));
   const std::string file = (registry.parent_path() / entry["file_name"].get<std::string>()).string();
   const Json columns = entry.value("columns", Json::object()), tags = entry.value("tags", Json::object());
   Json source{{"path", file}, {"column_mapping", other_names(columns, kAlpaca)}};

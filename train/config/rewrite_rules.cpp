@@ -72,12 +72,6 @@ Rewritten loss_on_prompt(const Json& v) {
   return {.settings = {{"assistant_only_loss", masked}, {"completion_only_loss", masked}}};
 }
 
-Rewritten held_out_share(const Json& v) {
-  if (v.is_number() && v >= 1)
-    return {.settings = {}, .problem = fmt::format("{} rows cannot be held out: give a share of them", show(v))};
-  return {.settings = {{"eval_split", v}}};
-}
-
 std::vector<std::string> comma_separated(const std::string& text) {
   std::vector<std::string> parts;
   std::istringstream in(text);

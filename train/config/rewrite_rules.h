@@ -33,8 +33,6 @@ RewriteRule lora_targets(std::string_view all);
 RewriteRule named_template(std::vector<std::pair<std::string_view, std::string_view>> names);
 /// Whether the loss is on the prompt as well: neither mask, or both.
 Rewritten loss_on_prompt(const Json& v);
-/// A share of the rows to hold out; numbers of rows are refused.
-Rewritten held_out_share(const Json& v);
 
 /// The lists of data sets of trl (path, data_files, split, ...) and of axolotl (path, type, field_messages, ...).
 Rewritten training_datasets(const Json& v);

@@ -90,7 +90,7 @@ std::vector<Rewrite> make_rewrites() {
       {"overwrite_output_dir", "true: resume_from_checkpoint never", when_true("resume_from_checkpoint", "never")},
       {"adafactor", "true: optim adafactor", when_true("optim", "adafactor")},
       {"datasets", "a list of {path, data_files, ...}: dataset_name, or dataset_mixture", training_datasets},
-      {"test_split_size", "eval_split", held_out_share},
+      {"test_split_size", "eval_split", as_key("eval_split")},
       {"deepspeed", "a DeepSpeed JSON or object: its batch, clipping, precision, optimizer, schedule and offload",
        pending("deepspeed")},
       {"fsdp", "true or words: offload is optimizer_offload", pending("fsdp")},
