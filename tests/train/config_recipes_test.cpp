@@ -149,6 +149,7 @@ TEST(LlamaFactory, OtherTemplatesAndTheLastTurn) {
   EXPECT_THAT(r.notes, Contains(HasSubstr("\"template\": \"qwen3\": the chat template of the model's folder is used")));
   EXPECT_TRUE(r.value.data.last_turn_only_loss);
   EXPECT_EQ(r.value.data.max_samples, 100);
+  EXPECT_EQ(recipe("finetuning_type: lora\nval_size: 100").value.data.eval_split, 100);
 }
 
 TEST(LlamaFactory, WhatIsNotAvailableIsNamed) {
@@ -158,7 +159,7 @@ TEST(LlamaFactory, WhatIsNotAvailableIsNamed) {
   EXPECT_THAT(refusal_of_recipe("finetuning_type: lora\nquantization_bit: 3"), HasSubstr("available: 4, 8"));
   EXPECT_THAT(refusal_of_recipe("finetuning_type: full\nuse_galore: true\ngalore_rank: 16"), HasSubstr("GaLore"));
   EXPECT_THAT(refusal_of_recipe("finetuning_type: lora\nrope_scaling: dynamic"), HasSubstr("config.json"));
-  EXPECT_THAT(refusal_of_recipe("finetuning_type: lora\nval_size: 100"), HasSubstr("give a share"));
+  EXPECT_THAT(refusal_of_recipe("finetuning_type: lora\nval_size: 100.5"), HasSubstr("neither a share nor a number"));
   EXPECT_THAT(refusal_of_recipe("finetuning_type: lora\ncutof_len: 9"), HasSubstr("did you mean \"cutoff_len\"?"));
 }
 
@@ -167,6 +168,7 @@ TEST(LlamaFactory, DataSetsOfTheRegistry) {
   std::filesystem::create_directory(folder / "data");
   write_file(folder / "data" / "dataset_info.json",
              R"({"one": {"file_name": "one.json"}, "hub": {"hf_hub_url": "a/b"},
+                 "rank": {"file_name": "rank.json", "ranking": true},
                  "chat": {"file_name": "chat.json", "formatting": "sharegpt", "columns": {"messages": "conversations"}},
                  "odd": {"file_name": "odd.json", "columns": {"prompt": "question", "messages": "turns"},
                          "tags": {"role_tag": "who", "content_tag": "value", "assistant_tag": "bot"}}})");
@@ -176,10 +178,11 @@ TEST(LlamaFactory, DataSetsOfTheRegistry) {
   write("one,chat");
   EXPECT_THAT(load_config(folder / "c.yaml").value.data.dataset_name,
               ElementsAre((folder / "data" / "one.json").string(), (folder / "data" / "chat.json").string()));
-  write("hub,odd");
+  write("hub,odd,rank");
   const auto problems = config_problems(folder / "c.yaml");
-  ASSERT_EQ(problems.size(), 1u);
+  ASSERT_EQ(problems.size(), 2u);
   EXPECT_THAT(problems[0].cause, HasSubstr("\"hub\": no file_name"));
+  EXPECT_THAT(problems[1].cause, HasSubstr("\"rank\": ranking true"));
   write("one,odd");
   EXPECT_EQ(Json(load_config(folder / "c.yaml").value.data.dataset_mixture),
             Json({(folder / "data" / "one.json").string(),
