@@ -1,7 +1,4 @@
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <limits>
 #include <map>
 #include <utility>
 #include <vector>
@@ -13,45 +10,7 @@
 namespace qtrain {
 namespace {
 
-/// What pandas, and so the csv loader of `datasets`, reads as a missing value, quoted or not.
-constexpr std::array<std::string_view, 19> kMissing = {
-    "",     "#N/A", "#N/A N/A", "#NA",  "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
-    "<NA>", "N/A",  "NA",       "NULL", "NaN",     "None",     "n/a",  "nan",  "null"};
-
 constexpr std::size_t kReleasedCsvBytes = std::size_t{1} << 26;  // read once, and given back until it is read again
-
-bool is_missing(std::string_view field) {
-  return field.size() <= 9 && std::find(kMissing.begin(), kMissing.end(), field) != kMissing.end();
-}
-
-std::string_view without_blanks(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\n\v\f\r";
-  const std::size_t begin = text.find_first_not_of(kBlank);
-  return begin == std::string_view::npos ? std::string_view()
-                                         : text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
-}
-
-/// The whole of the text as a number.
-template <class T>
-bool read_number(std::string_view text, T& out) {
-  text = without_blanks(text);
-  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  return error == std::errc() && end == text.data() + text.size() && !text.empty();
-}
-
-bool is_digits(std::string_view text) {
-  text = without_blanks(text);
-  if (text.starts_with('+') || text.starts_with('-')) text.remove_prefix(1);
-  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
-bool is_true(std::string_view t) {
-  return t == "True" || t == "TRUE" || t == "true";
-}
-bool is_false(std::string_view t) {
-  return t == "False" || t == "FALSE" || t == "false";
-}
 
 /// The records of a CSV text as the C parser of pandas cuts them.
 class CsvScan {
@@ -144,56 +103,8 @@ class CsvScan {
   std::vector<std::string> fields_;
 };
 
-/// What all values of a column can be read as; the first that holds is taken.
-class CsvColumn {
- public:
-  explicit CsvColumn(std::string name) : name_(std::move(name)) {}
-  const std::string& name() const { return name_; }
-
-  void see(std::string_view field) {
-    if (is_text_) return;
-    if (is_missing(field)) {
-      any_missing_ = true;
-      return;
-    }
-    any_value_ = true;
-    std::int64_t i = 0;
-    std::uint64_t u = 0;
-    double d = 0;
-    const bool digits = is_digits(field), whole = digits && read_number(field, i);
-    is_signed_ = is_signed_ && whole;
-    is_unsigned_ = is_unsigned_ && digits && read_number(field, u);
-    too_large_ = too_large_ || (digits && !whole);
-    is_real_ = is_real_ && read_number(field, d);
-    is_boolean_ = is_boolean_ && (is_true(field) || is_false(field));
-    is_text_ = !is_real_ && !is_boolean_;
-  }
-
-  Json value(std::string_view field) const {
-    if (!any_value_ || is_missing(field)) return nullptr;
-    if (is_text_ || (!is_boolean_ && too_large_ && !whole_unsigned())) return std::string(field);
-    if (is_boolean_) return is_true(field);
-    if (is_signed_ && !any_missing_) return number<std::int64_t>(field);
-    if (whole_unsigned()) return number<std::uint64_t>(field);
-    return number<double>(field);
-  }
-
- private:
-  bool whole_unsigned() const { return too_large_ && is_unsigned_ && !any_missing_; }
-  template <class T>
-  static T number(std::string_view field) {
-    T value{};
-    read_number(field, value);
-    return value;
-  }
-
-  std::string name_;
-  bool any_value_ = false, any_missing_ = false, too_large_ = false;
-  bool is_signed_ = true, is_unsigned_ = true, is_real_ = true, is_boolean_ = true, is_text_ = false;
-};
-
-/// CSV or TSV with a header. A column has one type: integers, numbers, true/false, else text, as the csv loader of
-/// `datasets` decides; there for every 10,000 rows, here for the file.
+/// CSV or TSV with a header. A field is text, whatever it looks like, and an empty one null: rows take nothing else
+/// from such files, and the answer "None" or "2" is one.
 class CsvRows final : public RowSource {
  public:
   CsvRows(FileBytesPtr file, char delimiter) : RowSource(file->name()), file_(std::move(file)), delimiter_(delimiter) {
@@ -223,10 +134,10 @@ class CsvRows final : public RowSource {
     for (std::size_t i = 0; i < columns_.size(); ++i) {
       const std::string_view field = i < scan.fields().size() ? scan.fields()[i] : std::string_view();
       if (!is_utf8(field))
-        fail(ErrorKind::input, {.cause = "column '" + columns_[i].name() + "' is not UTF-8",
+        fail(ErrorKind::input, {.cause = "column '" + columns_[i] + "' is not UTF-8",
                                 .place = place(row),
                                 .remedy = "Save the file as UTF-8."});
-      out[columns_[i].name()] = columns_[i].value(field);
+      out[columns_[i]] = field.empty() ? Json() : Json(field);
     }
     return out;
   }
@@ -253,7 +164,7 @@ class CsvRows final : public RowSource {
       const std::string plain = name;
       while (seen.contains(name)) name = plain + "." + std::to_string(++seen[plain]);
       seen[name] = 0;
-      columns_.emplace_back(std::move(name));
+      columns_.push_back(std::move(name));
     }
   }
 
@@ -264,13 +175,12 @@ class CsvRows final : public RowSource {
                                        std::to_string(columns_.size()),
                               .place = place_of_line(scan.line()),
                               .remedy = "Put quotes around fields that hold the delimiter, a quote or a line end."});
-    for (std::size_t i = 0; i < columns_.size(); ++i) columns_[i].see(i < fields.size() ? fields[i] : "");
     rows_.push_back({scan.offset(), scan.line()});
   }
 
   FileBytesPtr file_;
   char delimiter_;
-  std::vector<CsvColumn> columns_;
+  std::vector<std::string> columns_;
   std::vector<Location> rows_;
 };
 

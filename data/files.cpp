@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <map>
 #include <set>
 #include <system_error>
 #include <utility>
 
 #include "data/reader.h"
+#include "data/split_choice.h"
 
 namespace qtrain {
 namespace {
@@ -81,75 +81,47 @@ Paths of_one_format(const Paths& files) {
   return files.empty() ? files : std::max_element(by_format.begin(), by_format.end(), fewer)->second;
 }
 
-/// The part of a data set that a name speaks of: 't'rain, 'v'alidation, 't'est as 'x', or 0. Words are runs of letters.
-char part_of(const fs::path& relative) {
-  std::set<std::string> words;
-  std::string word;
-  for (const char c : relative.string() + ".") {
-    const auto letter = static_cast<unsigned char>(c);
-    if (std::isalpha(letter)) {
-      word += static_cast<char>(std::tolower(letter));
-    } else {
-      words.insert(std::exchange(word, {}));
-    }
-  }
-  const auto says = [&](std::initializer_list<const char*> any) {
-    return std::any_of(any.begin(), any.end(), [&](const char* w) { return words.contains(w); });
-  };
-  if (says({"train", "training"})) return 't';
-  if (says({"validation", "valid", "val", "dev", "eval", "evaluation"})) return 'v';
-  if (says({"test", "testing"})) return 'x';
-  return 0;
+/// An object that the datasets library wrote.
+Json saved_object(const fs::path& file) {
+  Json json = read_json(file, {.max_bytes = 1u << 26});
+  if (!json.is_object()) fail(ErrorKind::input, {.cause = "it holds no JSON object", .place = file.string()});
+  return json;
 }
 
-/// Of names relative to a folder those of the wanted part: train, else unnamed ones; validation, else test, else
-/// unnamed ones.
-Paths wanted_part(const Paths& names, Split split) {
-  const std::array<char, 3> order =
-      split == Split::train ? std::array<char, 3>{'t', 0, 0} : std::array<char, 3>{'v', 'x', 0};
-  for (const char part : order) {
-    Paths chosen;
-    for (const fs::path& name : names)
-      if (part_of(name) == part) chosen.push_back(name);
-    if (!chosen.empty()) return chosen;
-  }
-  return {};
-}
-
-[[noreturn]] void fail_no_part(const fs::path& folder) {
-  fail(ErrorKind::input, {.cause = "no file of the wanted part of the data in the folder",
-                          .place = folder.string(),
-                          .remedy = "Name the files themselves."});
+/// Whether a value is the name of a file, not a path to one elsewhere.
+bool is_plain_name(const Json& value) {
+  if (!value.is_string()) return false;
+  const fs::path name = value.get<std::string>();
+  return !name.empty() && name.filename() == name;
 }
 
 /// The files of a folder that Dataset.save_to_disk wrote, in its order.
 Paths from_saved(const fs::path& folder) {
   const fs::path state = folder / "state.json";
-  const Json json = read_json(state, {.max_bytes = 1u << 26});
+  const Json json = saved_object(state);
   Paths files;
   for (const Json& file : json.value("_data_files", Json::array())) {
-    const std::string name = file.is_object() ? file.value("filename", "") : "";
-    if (name.empty() || fs::path(name).filename() != fs::path(name))
+    if (!file.is_object() || !is_plain_name(file.value("filename", Json())))
       fail(ErrorKind::input, {.cause = "_data_files does not name files of the folder", .place = state.string()});
-    files.push_back(folder / name);
+    files.push_back(folder / file["filename"].get<std::string>());
   }
   return files;
 }
 
-/// The files of one part of a folder that DatasetDict.save_to_disk wrote.
+/// The files of one split of a folder that DatasetDict.save_to_disk wrote.
 Paths from_saved_dict(const fs::path& folder, Split split) {
   const fs::path file = folder / "dataset_dict.json";
-  const Json json = read_json(file, {.max_bytes = 1u << 26});
-  Paths names;
-  for (const Json& name : json.value("splits", Json::array()))
-    if (name.is_string() && fs::path(name.get<std::string>()).filename() == fs::path(name.get<std::string>()))
-      names.emplace_back(name.get<std::string>());
-  Paths files;
-  for (const fs::path& name : wanted_part(names, split)) {
+  const Json json = saved_object(file);
+  Paths names, files;
+  for (const Json& name : json.value("splits", Json::array())) {
+    if (!is_plain_name(name))
+      fail(ErrorKind::input, {.cause = "'splits' does not name folders beside it", .place = file.string()});
+    names.emplace_back(name.get<std::string>());
+  }
+  for (const fs::path& name : choose_split(folder, names, split)) {
     const Paths saved = from_saved(folder / name);
     files.insert(files.end(), saved.begin(), saved.end());
   }
-  if (files.empty()) fail_no_part(folder);
   return files;
 }
 
@@ -172,8 +144,7 @@ Paths from_folder(const fs::path& folder, Split split) {
   Paths names;
   for (const fs::path& file : files) names.push_back(file.lexically_relative(folder));
   Paths chosen;
-  for (const fs::path& name : wanted_part(names, split)) chosen.push_back(folder / name);
-  if (chosen.empty()) fail_no_part(folder);
+  for (const fs::path& name : choose_split(folder, names, split)) chosen.push_back(folder / name);
   return chosen;
 }
 
@@ -199,9 +170,9 @@ Paths expand(const fs::path& pattern) {
         Paths below;
         if (is_folder(folder)) folders_below(folder, below);
         for (const fs::path& f : below) next.push_back(base.empty() ? f.lexically_relative(".") : f);
-      } else if (!has_wildcard(part)) {
-        if (is_there(base / part)) next.push_back(base / part);
-      } else if (is_folder(folder)) {
+      } else if (is_there(base / part)) {
+        next.push_back(base / part);
+      } else if (has_wildcard(part) && is_folder(folder)) {
         for (const fs::path& child : children(folder))
           if (fnmatch(part.c_str(), child.filename().c_str(), FNM_PERIOD) == 0) next.push_back(base / child.filename());
       }

@@ -1,7 +1,6 @@
 #include "data/row_assembly.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "data/index.h"
@@ -13,12 +12,6 @@ namespace {
 constexpr std::uint32_t kShuffleRows = 1, kShufflePacked = 2;  // salts of permutations
 constexpr std::int64_t kSingleRows = 1000;                     // rows between two writes without packing
 constexpr std::int64_t kReleasedTokens = std::int64_t{1} << 23;
-
-std::vector<std::int64_t> in_order(std::int64_t n) {
-  std::vector<std::int64_t> order(idx(n));
-  std::iota(order.begin(), order.end(), 0);
-  return order;
-}
 
 std::int64_t batch_rows(const DatasetOptions& options) {
   if (options.shuffle_dataset) return 0;

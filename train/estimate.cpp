@@ -40,7 +40,7 @@ Place place_of(const Config& config, const EstimateOptions& options, int threads
   return {compute, target_here(compute.device, threads)};
 }
 
-SplitRows read_splits(const Config& config, const ModelConfig& model, DataPreparation&& preparation) {
+SplitRows read_splits(const ModelConfig& model, DataPreparation&& preparation) {
   SplitRows rows{preparation.rows(Split::train), preparation.rows(Split::evaluation)};
   require_vocabulary(model, rows.train, Split::train);
   require_vocabulary(model, rows.evaluation, Split::evaluation);
@@ -150,9 +150,8 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
   Estimate e{.target = place.target};
   const bool read = options.data == DataUse::read && config.data.has_training_rows();
   const std::int64_t longest = config.data.max_length.value_or(model.config().max_position_embeddings);
-  const Course course =
-      read ? follow_data(e, config, read_splits(config, model.config(), DataPreparation(config, pool, log)))
-           : follow_limits(e, config, longest);
+  const Course course = read ? follow_data(e, config, read_splits(model.config(), DataPreparation(config, pool, log)))
+                             : follow_limits(e, config, longest);
   PlannedRun run = planned_run(config, model, e.work, e.target);
   e.recompute = settle_policy(run, config.training.gradient_checkpointing.policy);
   for (const std::string& policy : policies_of(run)) e.policies.emplace_back(policy, memory_plan(run, policy));

@@ -10,7 +10,9 @@ namespace qtrain {
 namespace {
 
 constexpr int kMostNesting = 32;
-constexpr int kMostFields = 10'000;  // a damaged file may name one field many times
+// A damaged file may name one field, name or piece of metadata many times.
+constexpr std::uint64_t kMostFields = 10'000;
+constexpr std::size_t kLongestName = 1 << 16, kMostNameBytes = 1 << 22;
 
 /// A type of the format: its place is its number in the union `Type`.
 struct ArrowType {
@@ -65,16 +67,28 @@ class SchemaReader {
     require_schema(depth < kMostNesting, "nested too deeply");
     std::vector<ArrowField> out;
     for (std::uint64_t i = 0; i < tables.size(); ++i) {
-      require_schema(++count_ <= kMostFields, "too many fields");
+      count(1);
       out.push_back(field(tables.table(i), depth));
     }
     return out;
   }
 
  private:
+  void count(std::uint64_t parts) {
+    require_schema(parts <= kMostFields - count_, "too many fields");
+    count_ += parts;
+  }
+
+  std::string name_of(const FlatTable& table) {
+    const std::string_view name = table.text(0);
+    name_bytes_ += name.size();
+    require_schema(name.size() <= kLongestName && name_bytes_ <= kMostNameBytes, "names are too long");
+    require_schema(is_utf8(name), "a name is not UTF-8");
+    return std::string(name);
+  }
+
   ArrowField field(const FlatTable& table, int depth) {
-    ArrowField out{.name = std::string(table.text(0))};
-    require_schema(is_utf8(out.name), "a name is not UTF-8");
+    ArrowField out{.name = name_of(table)};
     const auto type = table.scalar<std::uint8_t>(2, 0);
     require_schema(type > 0 && type < kTypes.size(), "a type that is not known");
     const ArrowType& known = kTypes[type];
@@ -119,7 +133,8 @@ class SchemaReader {
     require_schema(is_bits(out.index_bits), "indices of unknown width");
   }
 
-  static void read_extension(ArrowField& out, const FlatTable::Vector& metadata) {
+  void read_extension(ArrowField& out, const FlatTable::Vector& metadata) {
+    count(metadata.size());
     for (std::uint64_t i = 0; i < metadata.size(); ++i)
       if (const FlatTable pair = metadata.table(i); pair.text(0) == "ARROW:extension:name")
         out.is_json = pair.text(1) == "arrow.json";
@@ -145,7 +160,8 @@ class SchemaReader {
     }
   }
 
-  int count_ = 0;
+  std::uint64_t count_ = 0;  // fields and their pieces of metadata
+  std::size_t name_bytes_ = 0;
 };
 
 }  // namespace

@@ -90,6 +90,7 @@ ParquetChunk read_chunk(ThriftReader& in, std::uint64_t file_size) {
   });
   require_footer(has_metadata, "a column without metadata; it may be encrypted");
   const bool dictionary_first = offsets.dictionary > 0 && offsets.dictionary < offsets.data;
+  if (chunk.values == 0) return chunk;  // writers name no place for a column without values
   const std::int64_t begin = dictionary_first ? offsets.dictionary : offsets.data;
   require_footer(begin >= 4 && offsets.size >= 0 && static_cast<std::uint64_t>(begin) <= file_size &&
                      static_cast<std::uint64_t>(offsets.size) <= file_size - static_cast<std::uint64_t>(begin),

@@ -79,6 +79,10 @@ std::string_view ThriftReader::text(const Field& field) {
   return take(varint());
 }
 
+void ThriftReader::skip_element(Type type) {
+  type == yes || type == no ? void(byte()) : skip(type);
+}
+
 void ThriftReader::skip(Type type) {
   switch (type) {
     case yes:
@@ -90,9 +94,7 @@ void ThriftReader::skip(Type type) {
     case real: take(8); return;
     case binary: take(varint()); return;
     case list:
-    case set:
-      read_list({0, list}, [&](Type element) { element == yes || element == no ? void(byte()) : skip(element); });
-      return;
+    case set: read_list({0, list}, [&](Type element) { skip_element(element); }); return;
     case map: {
       const std::uint64_t size = varint();
       if (size == 0) return;
@@ -100,8 +102,8 @@ void ThriftReader::skip(Type type) {
       require_thrift(size <= bytes_.size() - at_, "a map is longer than its bytes");
       enter();
       for (std::uint64_t i = 0; i < size; ++i) {
-        skip(static_cast<Type>(types >> 4));
-        skip(static_cast<Type>(types & 15));
+        skip_element(static_cast<Type>(types >> 4));
+        skip_element(static_cast<Type>(types & 15));
       }
       --depth_;
       return;

@@ -41,6 +41,7 @@ class ThriftReader {
   void skip(Type type);
 
  private:
+  void skip_element(Type type);  // of a list or a map
   struct List {
     Type type;
     std::uint64_t size;

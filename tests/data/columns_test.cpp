@@ -64,7 +64,10 @@ class MixedFiles : public test::DataFolder {
   }
   static std::vector<int> values(const RawRows& rows) {
     std::vector<int> out;
-    for (std::int64_t i = 0; i < rows.size(); ++i) out.push_back(rows.parse(i)["n"]);
+    for (std::int64_t i = 0; i < rows.size(); ++i) {
+      const Json value = rows.parse(i)["n"];
+      out.push_back(value.is_string() ? std::stoi(value.get<std::string>()) : value.get<int>());
+    }
     return out;
   }
   void SetUp() override {

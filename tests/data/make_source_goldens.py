@@ -8,14 +8,14 @@ Needs datasets, pyarrow and pandas; run it from anywhere:
 import json
 import random
 import shutil
-import tempfile
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from datasets import Dataset, DatasetDict, Features, Json, List, Value, disable_progress_bars, interleave_datasets
-from datasets import load_dataset, load_from_disk
+from datasets import load_from_disk
 
 ROOT = Path(__file__).parent / "golden" / "sources"
 UNREAD = {"raw", "when", "price", "view_bytes", "both", "pairs"}  # types that rows leave out
@@ -135,6 +135,7 @@ def parquet_files(folder: Path) -> dict[str, pa.Table]:
     }
     for name, (data, options) in variants.items():
         pq.write_table(data, folder / name, **options)
+    pq.write_table(table.select(["text"]).slice(0, 0), folder / "empty.parquet")
     pq.write_table(table.select(["id", "text"]), folder / "brotli.parquet", compression="brotli")
     return {name: data for name, (data, _) in variants.items()}
 
@@ -162,13 +163,14 @@ def saved_folders(folder: Path) -> dict[str, list[dict]]:
 
 
 def csv_files(folder: Path) -> dict[str, list[dict]]:
+    """Every field is text here, an empty one is none: rows have no use for numbers."""
     out = {}
     for name, text in CSV_FILES.items():
         (folder / name).write_bytes(text.encode())
         options = {"sep": "\t"} if name.endswith(".tsv") else {}
-        with tempfile.TemporaryDirectory() as cache:
-            rows = load_dataset("csv", data_files=str(folder / name), split="train", cache_dir=cache, **options)
-            out[name] = rows.to_list()
+        rows = pd.read_csv(folder / name, dtype=str, keep_default_na=False, na_values=[""], **options)
+        out[name] = [{key: None if pd.isna(value) else value for key, value in row.items()}
+                     for row in rows.to_dict("records")]
     return out
 
 

@@ -97,7 +97,7 @@ TEST_F(Reader, CompressedFilesReadAsTheirContents) {
 TEST_F(Reader, CompressedCsvIsCsv) {
   for (const std::string& name :
        {write("rows.csv.gz", gzip("a,b\n1,x\n")), write("rows.tsv.zst", zstd("a\tb\n1\tx\n"))})
-    EXPECT_EQ(dump_json(RawRows({name}).parse(0)), R"({"a": 1, "b": "x"})") << name;
+    EXPECT_EQ(dump_json(RawRows({name}).parse(0)), R"({"a": "1", "b": "x"})") << name;
 }
 
 TEST_F(Reader, FilesThatCannotBeDataAreRefused) {
@@ -149,6 +149,62 @@ TEST_F(Reader, SavedFoldersAreReadAsTheirStateSays) {
   EXPECT_THAT(names({at("saved")}), ElementsAre("saved/data-1.arrow", "saved/data-0.arrow"));
   write("saved/state.json", R"({"_data_files": [{"filename": "../secret.arrow"}]})");
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { names({at("saved")}); }), HasSubstr("state.json"));
+}
+
+TEST_F(Reader, SavedFoldersWithOtherTypesAreRefused) {
+  write("saved/dataset_info.json", "{}");
+  for (const char* state : {"[]", "5", R"({"_data_files": 3})", R"({"_data_files": [{"filename": 3}]})"}) {
+    write("saved/state.json", state);
+    EXPECT_THAT(test::error_of(ErrorKind::input, [&] { names({at("saved")}); }), HasSubstr("state.json")) << state;
+  }
+  for (const char* dict : {"[1]", R"({"splits": [1]})", R"({"splits": "train/../.."})"}) {
+    write("dict/dataset_dict.json", dict);
+    EXPECT_THAT(test::error_of(ErrorKind::input, [&] { names({at("dict")}); }), HasSubstr("dataset_dict.json")) << dict;
+  }
+}
+
+TEST_F(Reader, OneOfSeveralSplitsIsTakenOnlyIfItIsNamedExactlySo) {
+  const auto save = [&](const std::string& split) {
+    write("dict/" + split + "/state.json", R"({"_data_files": [{"filename": "data.arrow"}]})");
+  };
+  const auto complaint = [&](const std::string& entry, Split split) {
+    return test::error_of(ErrorKind::input, [&] { names({at(entry)}, split); });
+  };
+  for (const char* split : {"train", "train_small", "train_sft", "train_gen", "test_sft", "test"}) save(split);
+  write("dict/dataset_dict.json", R"({"splits": ["train_small", "train", "test_sft"]})");
+  EXPECT_THAT(names({at("dict")}), ElementsAre("dict/train/data.arrow"));
+  EXPECT_THAT(names({at("dict")}, Split::evaluation), ElementsAre("dict/test_sft/data.arrow"));
+  write("dict/dataset_dict.json", R"({"splits": ["train_sft", "test_sft", "train_gen"]})");
+  EXPECT_THAT(complaint("dict", Split::train),
+              HasSubstr("several splits of the same part of the data: train_gen, train_sft\n"));
+  write("dict/dataset_dict.json", R"({"splits": ["test", "other"]})");
+  EXPECT_THAT(names({at("dict")}, Split::evaluation), ElementsAre("dict/test/data.arrow"));
+  write("dict/dataset_dict.json", R"({"splits": ["test", "test_sft"]})");
+  EXPECT_THAT(complaint("dict", Split::train), HasSubstr("no train split in the folder; it has: test, test_sft"));
+}
+
+TEST_F(Reader, SubFoldersWithASplitEachAreNotMixed) {
+  for (const char* name : {"hub/main/train.jsonl", "hub/main/test.jsonl", "hub/socratic/train.jsonl"})
+    write(name, "{}");
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { names({at("hub")}); }),
+              HasSubstr("main/train.jsonl, socratic/train.jsonl"));
+  EXPECT_THAT(names({at("hub/main")}), ElementsAre("hub/main/train.jsonl"));
+  for (const char* name :
+       {"train-00000-of-00002-0123456789abcdef.jsonl", "train-00001-of-00002-fedcba9876543210.jsonl"})
+    write(std::string("shards/data/") + name, "{}");
+  EXPECT_EQ(names({at("shards")}).size(), 2u);
+  for (const char* name : {"train/code.jsonl", "train/math.jsonl", "test/code.jsonl"})
+    write(std::string("by_folder/") + name, "{}");
+  EXPECT_THAT(names({at("by_folder")}), ElementsAre("by_folder/train/code.jsonl", "by_folder/train/math.jsonl"));
+  for (const char* name : {"train1.jsonl", "train2.jsonl"}) write(std::string("counted/") + name, "{}");
+  EXPECT_EQ(names({at("counted")}).size(), 2u);
+}
+
+TEST_F(Reader, FoldersMayBeNamedAsPatternsAre) {
+  write("name[1]/a.jsonl", "{}");
+  write("name1/b.jsonl", "{}");
+  EXPECT_THAT(names({at("name[1]/*.jsonl")}), ElementsAre("name[1]/a.jsonl"));
+  EXPECT_THAT(names({at("name?/*.jsonl")}), ElementsAre("name1/b.jsonl"));
 }
 
 TEST_F(Reader, SelectAndSliceKeepPlaces) {

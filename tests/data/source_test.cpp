@@ -1,8 +1,12 @@
 // Rows of CSV, Arrow and Parquet files against what datasets, pyarrow and pandas read (make_source_goldens.py).
 #include <gmock/gmock.h>
 
+#include <cstring>
+#include <tuple>
+
 #include "core/parallel.h"
 #include "data/mixture.h"
+#include "data/shapes.h"
 #include "tests/data/support.h"
 
 namespace qtrain {
@@ -88,6 +92,99 @@ TEST_F(BrokenSources, DamagedPagesAndBatchesNameRowAndColumn) {
   bytes = contents("stream.arrow");
   bytes[bytes.find("naïve") + 3] = '\xff';
   EXPECT_THAT(complaint("a.arrow", bytes), AllOf(HasSubstr("a.arrow:row "), HasSubstr("text is not UTF-8")));
+}
+
+/// Appends little-endian numbers.
+template <class... T>
+void put(std::string& out, T... numbers) {
+  (out.append(reinterpret_cast<const char*>(&numbers), sizeof numbers), ...);
+}
+
+struct SharedParts {
+  std::uint32_t fields, name_bytes, metadata;
+};
+
+/// An Arrow stream of a schema alone, whose boolean fields are all one table with one name and one list of metadata.
+std::string stream_of_shared_parts(SharedParts parts) {
+  using u8 = std::uint8_t;
+  using u16 = std::uint16_t;
+  using u32 = std::uint32_t;
+  std::string b;
+  const auto patch = [&](std::size_t at) {  // an offset to what comes next
+    const auto distance = static_cast<u32>(b.size() - at);
+    b.replace(at, 4, reinterpret_cast<const char*>(&distance), 4);
+  };
+  const auto offset = [&] {
+    put(b, u32{0});
+    return b.size() - 4;
+  };
+  const std::size_t root = offset();
+  put(b, u16{12}, u16{16}, u16{4}, u16{6}, u16{8}, u16{0});
+  patch(root);
+  put(b, u32{12}, u16{4}, u8{1}, u8{0});
+  const std::size_t header = offset();
+  put(b, u32{0}, u16{8}, u16{8}, u16{0}, u16{4});
+  patch(header);
+  put(b, u32{8});
+  const std::size_t fields = offset();
+  patch(fields);
+  put(b, parts.fields);
+  const std::size_t first = b.size();
+  b.append(4 * parts.fields, '\0');
+  put(b, u16{18}, u16{16}, u16{4}, u16{0}, u16{8}, u16{0}, u16{0}, u16{0}, u16{12}, u16{0});
+  for (std::size_t at = first; at < first + 4 * parts.fields; at += 4) patch(at);
+  put(b, u32{20});
+  const std::size_t name = offset();
+  put(b, u32{6});
+  const std::size_t metadata = offset();
+  patch(name);
+  put(b, parts.name_bytes);
+  b.append(parts.name_bytes, 'x');
+  patch(metadata);
+  put(b, parts.metadata);
+  const std::size_t pairs = b.size();
+  b.append(4 * parts.metadata, '\0');
+  put(b, u16{4}, u16{4});
+  for (std::size_t at = pairs; at < pairs + 4 * parts.metadata; at += 4) patch(at);
+  put(b, u32{4});
+  std::string out;
+  put(out, u32{0xffffffff}, static_cast<u32>(b.size()));
+  return out + b;
+}
+
+TEST_F(BrokenSources, PartsThatManyFieldsShareAreCountedEachTime) {
+  EXPECT_EQ(RawRows({write("few.arrow", stream_of_shared_parts({.fields = 2, .name_bytes = 9, .metadata = 3}))}).size(),
+            0);
+  EXPECT_THAT(complaint("a.arrow", stream_of_shared_parts({.fields = 200, .name_bytes = 1, .metadata = 100})),
+              HasSubstr("a.arrow: damaged Arrow schema: too many fields"));
+  EXPECT_THAT(complaint("a.arrow", stream_of_shared_parts({.fields = 200, .name_bytes = 60'000, .metadata = 0})),
+              HasSubstr("names are too long"));
+  EXPECT_THAT(complaint("a.arrow", stream_of_shared_parts({.fields = 1, .name_bytes = 70'000, .metadata = 0})),
+              HasSubstr("names are too long"));
+}
+
+TEST_F(BrokenSources, BooleansOfThriftMapsTakeAByteEach) {
+  std::string bytes = contents("snappy.parquet");
+  std::uint32_t size = 0;
+  std::memcpy(&size, bytes.data() + bytes.size() - 8, 4);
+  const std::string_view map("\x0b\0\2\x11\1\2\2\1", 8);  // a field that the format does not have
+  bytes.insert(bytes.size() - 8 - size, map);
+  size += static_cast<std::uint32_t>(map.size());
+  bytes.replace(bytes.size() - 8, 4, reinterpret_cast<const char*>(&size), 4);
+  EXPECT_EQ(RawRows({write("a.parquet", bytes)}).size(), 40);
+}
+
+TEST(Sources, AParquetFileMayHaveNoRows) {
+  EXPECT_EQ(rows_in("empty.parquet").size(), 0);
+}
+
+TEST_F(BrokenSources, AnswersOfCsvFilesThatLookLikeOtherTypesStayText) {
+  const RawRows rows({write("a.csv", "prompt,completion\nIs it?,None\n1+1,2\n0.50,TRUE\n")});
+  for (const auto& [row, prompt, answer] : {std::tuple{0, "Is it?", "None"}, {1, "1+1", "2"}, {2, "0.50", "TRUE"}}) {
+    const Sample sample = read_sample(rows.parse(row), {});
+    EXPECT_EQ(sample.prompt, prompt);
+    EXPECT_EQ(sample.text, answer);
+  }
 }
 
 TEST_F(BrokenSources, WhatIsNotReadIsNamed) {
