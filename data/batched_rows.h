@@ -1,5 +1,4 @@
 #pragma once
-#include <array>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -18,20 +17,20 @@ class RowBatch {
   virtual Json row(std::int64_t row) const = 0;
 };
 
-/// Rows that lie in batches; a batch is decoded when one of its rows is asked for, and the last few stay.
+/// Rows that lie in batches; a batch is decoded when one of its rows is asked for, and the last ones stay: enough for
+/// all threads, or what fits into some memory.
 class BatchedRows : public RowSource {
  public:
   using RowSource::RowSource;
   std::int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
   std::string place(std::int64_t row) const override { return name() + ":row " + std::to_string(row + 1); }
   Json parse(std::int64_t row) const override;
-  std::int64_t bytes(std::int64_t) const override { return row_bytes_; }
+  std::int64_t bytes(std::int64_t row) const override;
   void release(std::int64_t first, std::int64_t last) const override;
 
  protected:
-  void add_batch(std::int64_t rows);
-  /// Reckons the bytes of a row from those of the file.
-  void set_file_size(std::uint64_t bytes);
+  /// `bytes` are about those that it takes when it is decoded.
+  void add_batch(std::int64_t rows, std::uint64_t bytes);
   /// Gives back the memory of the file behind a batch.
   virtual void release_batch(std::size_t batch) const = 0;
   /// Decodes a batch. Called from several threads, for one batch at a time by one of them.
@@ -47,13 +46,12 @@ class BatchedRows : public RowSource {
   };
   std::shared_ptr<const RowBatch> batch_at(std::size_t batch) const;
   std::shared_ptr<Slot> slot_of(std::size_t batch) const;
+  std::size_t batch_of(std::int64_t row) const;
+  void drop_old_slots() const;
 
-  static constexpr std::size_t kKept = 4;            // tasks that run together may touch as many
-  static constexpr std::int64_t kLargeBatch = 8192;  // rows; of larger ones they touch two
-  std::vector<std::int64_t> ends_;                   // of each batch
-  std::int64_t largest_ = 0, row_bytes_ = kUsualBytes;
+  std::vector<std::int64_t> ends_, bytes_;  // of each batch
   mutable std::mutex mutex_;
-  mutable std::array<std::shared_ptr<Slot>, kKept> slots_;  // the one used last comes first
+  mutable std::vector<std::shared_ptr<Slot>> slots_;  // the one used last comes first
 };
 
 }  // namespace qtrain

@@ -73,7 +73,6 @@ class ArrowRows final : public BatchedRows {
  public:
   explicit ArrowRows(FileBytesPtr file) : BatchedRows(file->name()), file_(std::move(file)) {
     with_place(name(), [&] { return read_messages(); });
-    set_file_size(file_->text().size());
   }
 
   std::string_view format() const override { return "arrow"; }
@@ -103,7 +102,7 @@ class ArrowRows final : public BatchedRows {
       const ArrowBatchParts parts{message->header, message->body};
       if (message->kind == kDictionaryMessage) read_dictionary(parts);
       if (message->kind != kBatchMessage) continue;
-      add_batch(arrow_batch_rows(parts));
+      add_batch(arrow_batch_rows(parts), arrow_batch_bytes(parts));
       batches_.push_back({parts, dictionaries_});
     }
     return true;

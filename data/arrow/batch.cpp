@@ -1,4 +1,5 @@
 // Record batches: which bytes of a message's body belong to which column.
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -10,6 +11,7 @@ namespace {
 
 /// More than this many values of a byte are not believed: all-null columns and what zstd makes of them.
 constexpr std::uint64_t kMostRowsPerByte = 64;
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;  // that a buffer is believed to have
 
 void require_batch(bool fine, const char* why) {
   if (!fine) fail(ErrorKind::input, {.cause = std::string("damaged Arrow record batch: ") + why});
@@ -141,6 +143,19 @@ std::int64_t arrow_batch_rows(const ArrowBatchParts& parts) {
   require_batch(static_cast<std::uint64_t>(rows) <= (parts.body.size() + 8) * kMostRowsPerByte,
                 "more rows than its bytes can hold");
   return rows;
+}
+
+std::uint64_t arrow_batch_bytes(const ArrowBatchParts& parts) {
+  if (!codec_of(parts.header)) return parts.body.size();
+  const FlatTable::Vector buffers = parts.header.vector(2, 16);
+  std::uint64_t bytes = parts.body.size();
+  for (std::uint64_t i = 0; i < buffers.size(); ++i) {
+    const auto at = buffers.scalar<std::uint64_t>(i, 0), size = buffers.scalar<std::uint64_t>(i, 8);
+    if (size < 8 || parts.body.size() < 8 || at > parts.body.size() - 8) continue;  // empty, or refused when decoded
+    const auto made = number_at<std::int64_t>(parts.body, at);
+    bytes += static_cast<std::uint64_t>(std::clamp<std::int64_t>(made, 0, kMostBytes));
+  }
+  return bytes;
 }
 
 ArrowColumns read_arrow_columns(const std::vector<ArrowField>& fields, const ArrowBatchParts& parts,

@@ -49,5 +49,7 @@ ArrowColumns read_arrow_columns(const std::vector<ArrowField>& fields, const Arr
 
 /// The rows that a batch says to have, if its bytes can hold them.
 std::int64_t arrow_batch_rows(const ArrowBatchParts& parts);
+/// About as many bytes as it has when it is decompressed.
+std::uint64_t arrow_batch_bytes(const ArrowBatchParts& parts);
 
 }  // namespace qtrain

@@ -105,6 +105,8 @@ ParquetRowGroup read_group(ThriftReader& in, std::uint64_t file_size) {
   in.read_struct([&](const FooterField& f) {
     if (f.id == 1)
       in.read_list(f, [&](ThriftReader::Type) { group.chunks.push_back(read_chunk(in, file_size)); });
+    else if (f.id == 2)
+      group.bytes = in.integer(f);
     else if (f.id == 3)
       group.rows = in.integer(f);
     else

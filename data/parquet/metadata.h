@@ -45,6 +45,7 @@ struct ParquetChunk {
 
 struct ParquetRowGroup {
   std::int64_t rows = 0;
+  std::int64_t bytes = 0;            ///< of all columns, decompressed, as the writer says
   std::vector<ParquetChunk> chunks;  ///< of each leaf
 };
 

@@ -120,8 +120,7 @@ class ParquetRows final : public BatchedRows {
  public:
   explicit ParquetRows(FileBytesPtr bytes) : BatchedRows(bytes->name()), bytes_(std::move(bytes)) {
     file_ = with_place(name(), [&] { return read_parquet_metadata(bytes_->text()); });
-    for (const ParquetRowGroup& group : file_.groups) add_batch(group.rows);
-    set_file_size(bytes_->text().size());
+    for (const ParquetRowGroup& group : file_.groups) add_batch(group.rows, bytes_of(group));
   }
 
   std::string_view format() const override { return "parquet"; }
@@ -139,6 +138,12 @@ class ParquetRows final : public BatchedRows {
   }
 
  private:
+  static std::uint64_t bytes_of(const ParquetRowGroup& group) {
+    std::uint64_t packed = 0;
+    for (const ParquetChunk& chunk : group.chunks) packed += chunk.size;
+    return std::max(packed, static_cast<std::uint64_t>(std::max<std::int64_t>(group.bytes, 0)));
+  }
+
   void read_below(const ParquetNode& node, const ParquetRowGroup& group, std::vector<LeafValues>& leaves) const {
     if (!node.is_read) return;
     if (node.kind == ParquetNode::Kind::leaf)

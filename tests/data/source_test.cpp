@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "core/parallel.h"
+#include "data/batched_rows.h"
 #include "data/mixture.h"
 #include "data/shapes.h"
 #include "tests/data/support.h"
@@ -172,6 +173,43 @@ TEST_F(BrokenSources, BooleansOfThriftMapsTakeAByteEach) {
   size += static_cast<std::uint32_t>(map.size());
   bytes.replace(bytes.size() - 8, 4, reinterpret_cast<const char*>(&size), 4);
   EXPECT_EQ(RawRows({write("a.parquet", bytes)}).size(), 40);
+}
+
+TEST(Sources, BytesOfRowsAreThoseOfWhatIsDecoded) {
+  EXPECT_GE(rows_in("long_rows.parquet").bytes(2), 20'000);
+  EXPECT_LT(rows_in("long_rows.parquet").bytes(2), 25'000);
+  const std::int64_t plain = rows_in("stream.arrow").bytes(39), packed = rows_in("zstd.arrow").bytes(39);
+  EXPECT_GT(packed, plain * 7 / 8);
+  EXPECT_LT(packed, plain * 2);
+}
+
+/// Batches of two rows that say how often they were decoded.
+class CountingRows final : public BatchedRows {
+ public:
+  CountingRows(int batches, std::uint64_t bytes) : BatchedRows("rows") {
+    for (int i = 0; i < batches; ++i) add_batch(2, bytes);
+  }
+  std::string_view format() const override { return "rows"; }
+  mutable int decoded = 0;
+
+ private:
+  struct Batch final : RowBatch {
+    Json row(std::int64_t row) const override { return row; }
+  };
+  void release_batch(std::size_t) const override {}
+  std::shared_ptr<const RowBatch> load(std::size_t) const override {
+    ++decoded;
+    return std::make_shared<Batch>();
+  }
+};
+
+TEST(Sources, SmallBatchesStayForAllThreadsLargeOnesDoNot) {
+  const CountingRows small(6, 1000), large(6, 1u << 30);
+  for (const CountingRows* rows : {&small, &large})
+    for (std::int64_t turn = 0; turn < 4; ++turn)
+      for (std::int64_t row = turn % 2; row < 12; row += 2) EXPECT_EQ(rows->parse(row), turn % 2);
+  EXPECT_EQ(small.decoded, 6);
+  EXPECT_EQ(large.decoded, 24);
 }
 
 TEST(Sources, AParquetFileMayHaveNoRows) {
