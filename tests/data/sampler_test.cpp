@@ -84,7 +84,9 @@ TEST(SamplerProperties, GroupingByLengthKeepsEveryRowAndSortsWithinMegabatches) 
     const auto length_at = [&](std::int64_t i) {
       return lengths[static_cast<std::size_t>(order[static_cast<std::size_t>(i)])];
     };
-    if (n > 0) EXPECT_EQ(length_at(0), *std::max_element(lengths.begin(), lengths.end())) << seed;
+    if (n > 0) {
+      EXPECT_EQ(length_at(0), *std::max_element(lengths.begin(), lengths.end())) << seed;
+    }
     // But for the row that made place for the longest one, lengths fall within each megabatch.
     const std::int64_t megabatch = group * std::max<std::int64_t>(std::min<std::int64_t>(n / (4 * group), 50), 1);
     int rises = 0;

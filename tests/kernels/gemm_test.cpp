@@ -199,9 +199,12 @@ TEST_P(GemmIsa, SumsOfProductsGoToColumnsOfAWiderMatrix) {
         for (std::int64_t i = 0; i < M * kWidth; ++i) {
           const std::int64_t j = i % kWidth - kBefore;
           const bool part = j >= 0 && j < sum.N;
-          if (!part) ASSERT_EQ(wide.get(i), before.get(i)) << "beside the result";
+          if (!part) {
+            ASSERT_EQ(wide.get(i), before.get(i)) << "beside the result";
+            continue;
+          }
           const double added = mode == Sink::Mode::accumulate ? before.get(i) : 0;
-          if (part) ASSERT_NEAR(wide.get(i), sum.want(i / kWidth, j) + added, 2e-4) << M << " at " << i;
+          ASSERT_NEAR(wide.get(i), sum.want(i / kWidth, j) + added, 2e-4) << M << " at " << i;
         }
       }
     }

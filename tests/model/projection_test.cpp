@@ -5,7 +5,7 @@
 namespace qtrain::testing {
 namespace {
 
-constexpr std::int64_t kTokens = 5, kIn = 8;
+constexpr std::int64_t kRows = 5, kIn = 8;
 
 /// Two layers with adapters that read one input, in f64; their A lie in one matrix or apart.
 struct TwoLayers {
@@ -19,8 +19,8 @@ struct TwoLayers {
   Array both_a = random(DType::f64, {5, kIn}, 1), both_da{DType::f64, {5, kIn}};
   Array gap{DType::f64, {64}}, a[2], da[2];
   Array w[2], b[2], db[2], y[2], dy[2];
-  Array x = random(DType::f64, {kTokens, kIn}, 2), dx{DType::f64, {kTokens, kIn}};
-  Array lora_x{DType::f64, {kTokens, 5}}, scratch{DType::f64, {kTokens * (5 + kIn)}}, seed{DType::i64, {1}};
+  Array x = random(DType::f64, {kRows, kIn}, 2), dx{DType::f64, {kRows, kIn}};
+  Array lora_x{DType::f64, {kRows, 5}}, scratch{DType::f64, {kRows * (5 + kIn)}}, seed{DType::i64, {1}};
   Projection layers[2];
   double dropout;
 
@@ -31,9 +31,9 @@ struct TwoLayers {
       const std::int64_t row = i == 0 ? 0 : kParts[0].rank;
       w[i] = random(DType::f64, {out, kIn}, 3 + salt);
       b[i] = random(DType::f64, {out, rank}, 4 + salt);
-      dy[i] = random(DType::f64, {kTokens, out}, 5 + salt);
+      dy[i] = random(DType::f64, {kRows, out}, 5 + salt);
       db[i] = Array(DType::f64, {out, rank});
-      y[i] = Array(DType::f64, {kTokens, out});
+      y[i] = Array(DType::f64, {kRows, out});
       a[i] = Array(DType::f64, {rank, kIn});
       da[i] = Array(DType::f64, {rank, kIn});
       for (std::int64_t k = 0; k < rank * kIn; ++k) a[i].set(k, both_a.get(row * kIn + k));
@@ -77,7 +77,7 @@ TEST(Projection, IsTheMergedMatrix) {
   for (const auto memory : {TwoLayers::Memory::stacked, TwoLayers::Memory::apart}) {
     TwoLayers l(memory, 0);
     l.run(ctx);
-    for (std::int64_t t = 0; t < kTokens; ++t) {
+    for (std::int64_t t = 0; t < kRows; ++t) {
       for (std::size_t i = 0; i < 2; ++i)
         for (std::int64_t o = 0; o < TwoLayers::kParts[i].out; ++o) {
           double want = 0;
