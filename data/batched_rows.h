@@ -36,6 +36,11 @@ class BatchedRows : public RowSource {
   /// Decodes a batch. Called from several threads, for one batch at a time by one of them.
   virtual std::shared_ptr<const RowBatch> load(std::size_t batch) const = 0;
 
+  /// Adds to a list as of unread_columns().
+  static void list_column(std::string& list, const std::string& name, const std::string& type) {
+    list += (list.empty() ? "" : ", ") + name + " (" + type + ")";
+  }
+
  private:
   /// A batch that is there or being decoded.
   struct Slot {

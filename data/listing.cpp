@@ -64,7 +64,7 @@ void look_at_first_row(const RowSource& rows, const ShapeRules& rules, ListedDat
   const Json first = rows.parse(0);
   for (const auto& [key, value] : first.items()) out.columns.push_back(key);
   out.shape = shape_name(first, rules);
-  with_place(rows.place(0), [&] { return read_sample(first, rules); });
+  with_place(rows.place(0), [&] { return naming_unread(rows, [&] { return read_sample(first, rules); }); });
 }
 
 /// None where there are no rows to speak of.

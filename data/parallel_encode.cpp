@@ -46,7 +46,10 @@ void ParallelEncoder::cut(Wave& wave, std::int64_t begin) {
 
 void ParallelEncoder::encode(EncodedBlock& block, std::int64_t end) const {
   for (std::int64_t i = block.first; i < end; ++i)
-    block.append(with_place(rows_.place(i), [&] { return encoder_.encode(rows_.parse(i)); }));
+    block.append(with_place(rows_.place(i), [&] {
+      const Json row = rows_.parse(i);
+      return naming_unread(rows_.source_of(i), [&] { return encoder_.encode(row); });
+    }));
 }
 
 // The finished wave is taken while the next one is encoded.

@@ -40,6 +40,10 @@ Json RawRows::parse(std::int64_t row) const {
   return source.columns ? source.columns->renamed(std::move(json)) : json;
 }
 
+const RowSource& RawRows::source_of(std::int64_t row) const {
+  return *sources_[rows_.at(idx(row)).source].rows;
+}
+
 std::int64_t RawRows::bytes(std::int64_t row) const {
   const Row& at = rows_.at(idx(row));
   return sources_[at.source].rows->bytes(at.row);

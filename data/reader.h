@@ -44,6 +44,8 @@ class RawRows {
   Json parse(std::int64_t row) const;
   /// The files.
   std::vector<RowSourcePtr> sources() const;
+  /// The file of a row.
+  const RowSource& source_of(std::int64_t row) const;
   /// About as many bytes as the row has in its file.
   std::int64_t bytes(std::int64_t row) const;
   /// Gives back the memory behind the rows [begin, end), which have been read; reading them again is fine.
@@ -79,6 +81,20 @@ auto with_place(const std::string& place, F&& make) {
   } catch (const Error& e) {
     ErrorText text = e.text();
     if (!text.place.starts_with(place)) text.place = text.place.empty() ? place : place + ", " + text.place;
+    throw Error(e.kind(), std::move(text));
+  }
+}
+
+/// Runs `use` on a row of the source, naming the columns that are not read in any error that comes out of it.
+template <class F>
+auto naming_unread(const RowSource& source, F&& use) {
+  try {
+    return use();
+  } catch (const Error& e) {
+    const std::string unread = source.unread_columns();
+    if (unread.empty()) throw;
+    ErrorText text = e.text();
+    text.cause += "; columns that are not read: " + unread;
     throw Error(e.kind(), std::move(text));
   }
 }

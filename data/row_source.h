@@ -29,6 +29,8 @@ class RowSource {
   virtual Json parse(std::int64_t row) const = 0;
   /// About as many bytes as the row has in the file.
   virtual std::int64_t bytes(std::int64_t) const { return kUsualBytes; }
+  /// Columns that the rows leave out, with their types: "image (binary), when (time)".
+  virtual std::string unread_columns() const { return {}; }
   /// Gives back the memory of the file behind the rows first..last, where it can be read again.
   virtual void release(std::int64_t, std::int64_t) const {}
 

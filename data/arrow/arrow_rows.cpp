@@ -76,6 +76,12 @@ class ArrowRows final : public BatchedRows {
   }
 
   std::string_view format() const override { return "arrow"; }
+  std::string unread_columns() const override {
+    std::string list;
+    for (const ArrowField& field : fields_)
+      if (field.kind == ArrowKind::unread) list_column(list, field.name, field.type);
+    return list;
+  }
 
  protected:
   std::shared_ptr<const RowBatch> load(std::size_t batch) const override {

@@ -124,6 +124,12 @@ class ParquetRows final : public BatchedRows {
   }
 
   std::string_view format() const override { return "parquet"; }
+  std::string unread_columns() const override {
+    std::string list;
+    for (const ParquetNode& column : file_.columns)
+      if (!column.is_read) list_column(list, column.name, column.type);
+    return list;
+  }
 
  protected:
   std::shared_ptr<const RowBatch> load(std::size_t batch) const override {

@@ -62,7 +62,13 @@ LeafKind kind_of_leaf(const SchemaElement& e) {
   }
 }
 
-constexpr const char* kLeafNames[] = {"bool", "int", "uint", "float", "string", "json", "bytes or time"};
+constexpr const char* kLeafNames[] = {"bool", "int", "uint", "float", "string", "json", "time or decimal"};
+
+const char* name_of_leaf(const SchemaElement& e, LeafKind kind) {
+  const bool bytes = static_cast<ParquetType>(e.type) == ParquetType::bytes;
+  const bool plain = e.converted < 0 && e.logical == 0;
+  return kind == LeafKind::unread && bytes && plain ? "binary" : kLeafNames[static_cast<std::size_t>(kind)];
+}
 
 /// What surrounds a value.
 struct Around {
@@ -112,7 +118,7 @@ class SchemaBuilder {
     require_parquet_schema(e.type >= 0 && e.type <= 7, "a type that is not known");
     const LeafKind kind = kind_of_leaf(e);
     ParquetNode out{.name = std::string(e.name),
-                    .type = kLeafNames[static_cast<std::size_t>(kind)],
+                    .type = name_of_leaf(e, kind),
                     .definition = around.definition,
                     .leaf = file_.leaves.size(),
                     .is_read = kind != LeafKind::unread};

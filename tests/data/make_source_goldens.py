@@ -136,7 +136,8 @@ def parquet_files(folder: Path) -> dict[str, pa.Table]:
     for name, (data, options) in variants.items():
         pq.write_table(data, folder / name, **options)
     pq.write_table(table.select(["text"]).slice(0, 0), folder / "empty.parquet")
-    rows = pa.table({"text": ["a" * 20_000 + str(i) for i in range(3)]})
+    rows = pa.table({"text": ["a" * 20_000 + str(i) for i in range(3)], "raw": pa.array([b"x"] * 3, type=pa.binary()),
+                     "when": pa.array([1, 2, 3], type=pa.timestamp("us"))})
     pq.write_table(rows, folder / "long_rows.parquet", compression="zstd")
     pq.write_table(table.select(["id", "text"]), folder / "brotli.parquet", compression="brotli")
     return {name: data for name, (data, _) in variants.items()}

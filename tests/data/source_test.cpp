@@ -6,6 +6,7 @@
 
 #include "core/parallel.h"
 #include "data/batched_rows.h"
+#include "data/listing.h"
 #include "data/mixture.h"
 #include "data/shapes.h"
 #include "tests/data/support.h"
@@ -226,6 +227,12 @@ TEST_F(BrokenSources, AnswersOfCsvFilesThatLookLikeOtherTypesStayText) {
 }
 
 TEST_F(BrokenSources, WhatIsNotReadIsNamed) {
+  for (const auto& [file, what] :
+       {std::pair{"views.arrow", "view_bytes (binary_view), price (decimal), both (union), pairs (map)"},
+        {"long_rows.parquet", "raw (binary), when (time or decimal)"}}) {
+    const std::vector<ListedData> listed = list_data(source_file(file), {.text_field = "absent"});
+    EXPECT_THAT(listed.at(0).problem, HasSubstr(std::string("columns that are not read: ") + what)) << file;
+  }
   EXPECT_THAT(complaint("a.parquet", contents("brotli.parquet")), AllOf(HasSubstr("Brotli"), HasSubstr("snappy")));
 }
 
