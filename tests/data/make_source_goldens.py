@@ -113,6 +113,11 @@ def arrow_files(folder: Path) -> dict[str, pa.Table]:
     write("zstd.arrow", table, halves, pa.RecordBatchStreamWriter, "zstd")
     write("lz4.arrow", table, halves, pa.RecordBatchFileWriter, "lz4")
     write("dictionary.arrow", encoded, [encoded.slice(0, 24), encoded.slice(24)], pa.RecordBatchStreamWriter)
+    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+    deltas = [pa.table({"tag": pa.array(values).dictionary_encode()}) for values in (["a", "b"], ["a", "b", "c"])]
+    with pa.RecordBatchStreamWriter(folder / "deltas.arrow", deltas[0].schema, options=options) as stream:
+        for part in deltas:
+            stream.write_table(part)
     write("views.arrow", views, [views.slice(0, 13), views.slice(13)], pa.RecordBatchStreamWriter)
     return out
 

@@ -227,6 +227,7 @@ TEST_F(BrokenSources, AnswersOfCsvFilesThatLookLikeOtherTypesStayText) {
 }
 
 TEST_F(BrokenSources, WhatIsNotReadIsNamed) {
+  EXPECT_THAT(complaint("a.arrow", contents("deltas.arrow")), HasSubstr("emit_dictionary_deltas=False"));
   for (const auto& [file, what] :
        {std::pair{"views.arrow", "view_bytes (binary_view), price (decimal), both (union), pairs (map)"},
         {"long_rows.parquet", "raw (binary), when (time or decimal)"}}) {
