@@ -32,6 +32,7 @@ void Hasher::mix_block(Lanes& lanes, const std::byte* block) {
 }
 
 void Hasher::add(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return;
   const std::size_t held = size_ % kBlock;
   size_ += bytes.size();
   if (held > 0) {

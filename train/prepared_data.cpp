@@ -141,8 +141,16 @@ Dataset DataPreparation::rows(Split split, std::int64_t max_rows) {
     build_dataset({.rows = rows, .options = options, .tools = tools()}, pool_, into);
   };
   try {
-    if (cache_)
-      return cache_->get({.key = key_of(split, max_rows), .build = build, .while_waiting = throw_if_stopped}, log_);
+    if (cache_) {
+      const Digest key = key_of(split, max_rows);
+      const auto build_unchanged = [&](DatasetBuilder& into) {
+        build(into);
+        if (!(key_of(split, max_rows) == key))
+          fail(ErrorKind::input, {.cause = "files of the rows or of the tokenizer changed while they were read",
+                                  .remedy = "Start again when they are written."});
+      };
+      return cache_->get({.key = key, .build = build_unchanged, .while_waiting = throw_if_stopped}, log_);
+    }
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::disk || config_.data.token_cache_dir) throw;
     log_.info("no token cache: {}", e.what());

@@ -120,8 +120,9 @@ class ArrowRows final : public BatchedRows {
     const auto field = dictionary_fields_.find(id);
     require_message(data && field != dictionary_fields_.end(), "a dictionary that no column uses");
     if (message.header.scalar<std::uint8_t>(2, 0) != 0)
-      fail(ErrorKind::input, {.cause = "the file adds to its dictionaries, which is not read",
-                              .remedy = "Write it again with emit_dictionary_deltas=False, as pyarrow and datasets do unless told."});
+      fail(ErrorKind::input,
+           {.cause = "the file adds to its dictionaries, which is not read",
+            .remedy = "Write it again with emit_dictionary_deltas=False, as pyarrow and datasets do unless told."});
     auto read =
         std::make_shared<ArrowColumns>(read_arrow_columns(field->second, {*data, message.body}, *dictionaries_));
     auto now = std::make_shared<ArrowDictionaries>(*dictionaries_);
