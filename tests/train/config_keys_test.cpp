@@ -150,6 +150,8 @@ TEST(ConfigQuantisation, TheComputeTypeDecidesWhereNothingElseDoes) {
   EXPECT_TRUE(training("null").bf16) << "the default";
   EXPECT_TRUE(training(R"("float16", "bf16": true)").bf16) << "what is given for all products counts";
   EXPECT_FALSE(training(R"("float16", "bf16": true)").fp16);
+  EXPECT_THAT(parse_config(R"({"load_in_4bit": true, "bnb_4bit_compute_dtype": "float32", "bf16": true})", "c").notes,
+              testing::Contains(testing::HasSubstr("bnb_4bit_compute_dtype float32 has no effect")));
   EXPECT_THAT(parse_config(R"({"bnb_4bit_compute_dtype": "float16"})", "c").notes,
               testing::Contains(testing::HasSubstr("bnb_4bit_compute_dtype has no effect without load_in_4bit")));
 }

@@ -71,8 +71,8 @@ void remark_quantisation(ResolvedConfig& config) {
     return;
   }
   const std::string compute = q.bnb_4bit_compute_dtype.value_or("");
-  if (config.given("bnb_4bit_compute_dtype") &&
-      ((compute == "bfloat16" && !t.bf16) || (compute == "float16" && !t.fp16)))
+  const std::string_view used = t.bf16 ? "bfloat16" : t.fp16 ? "float16" : "float32";
+  if (config.given("bnb_4bit_compute_dtype") && !compute.empty() && compute != used)
     config.notes.push_back(
         fmt::format("bnb_4bit_compute_dtype {} has no effect: products are computed as bf16 and fp16 say", compute));
 }

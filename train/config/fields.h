@@ -135,11 +135,11 @@ void quant_fields(V& visit, S& s) {
   visit("load_in_8bit", s.load_in_8bit, {"Hold frozen weights in 8 bits."});
   visit("bnb_4bit_quant_type", s.bnb_4bit_quant_type, {"The 4-bit code.", kAny, kQuantTypes});
   visit("bnb_4bit_use_double_quant", s.bnb_4bit_use_double_quant, {"Quantise the scales of the blocks as well."});
-  visit("bnb_4bit_compute_dtype", s.bnb_4bit_compute_dtype,
-        {"Type of the products with 4-bit weights, and here of all, where bf16 and fp16 are not given; float32 turns "
-         "both "
-         "off. null: as bf16 and fp16 say. That of a quantised folder's config.json is not used.",
-         kAny, kQuantDtypes});
+  visit(
+      "bnb_4bit_compute_dtype", s.bnb_4bit_compute_dtype,
+      {"Type of the products with 4-bit weights, and here of all, where neither bf16 nor fp16 is given. null: as bf16 "
+       "and fp16 say. That of a quantised folder's config.json is not used.",
+       kAny, kQuantDtypes});
   visit("bnb_4bit_blocksize", s.bnb_4bit_blocksize,
         {"Weights that share a scale: a power of two from 32 to 4096.", {.low = 32, .high = 4096}});
   visit("llm_int8_skip_modules", s.llm_int8_skip_modules,
