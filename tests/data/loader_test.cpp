@@ -123,5 +123,14 @@ TEST(Loader, DropLastLeavesOutTheShortBatch) {
   test::error_of(ErrorKind::usage, [&] { Loader(data, {.batch_size = 0}); });
 }
 
+TEST(Loader, IdsThatNoRowHadAreRefused) {
+  DatasetBuilder builder;
+  add(builder, {1, 2, 9}, {1, 2, 9});
+  Dataset data = std::move(builder).finish();
+  EXPECT_EQ(make_batch(data, {0}).size(), 3);
+  data.statistics().max_token_id = 8;  // as if the 9 came from a damaged file
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { make_batch(data, {0}); }), ::testing::HasSubstr("damaged"));
+}
+
 }  // namespace
 }  // namespace qtrain
