@@ -5,7 +5,7 @@
 #include <system_error>
 #include <utility>
 
-#include "data/reader.h"
+#include "data/source/reader.h"
 
 namespace qtrain {
 namespace {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "core/json.h"
-#include "data/reader.h"
 #include "data/shapes.h"
+#include "data/source/reader.h"
 
 namespace qtrain {
 

@@ -7,7 +7,7 @@
 
 #include "core/parallel.h"
 #include "data/packing.h"
-#include "data/reader.h"
+#include "data/source/reader.h"
 #include "data/token_rows.h"
 
 namespace qtrain {

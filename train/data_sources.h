@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "data/mixture.h"
+#include "data/source/mixture.h"
 #include "train/config/config.h"
 
 namespace qtrain {

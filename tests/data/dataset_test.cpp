@@ -2,26 +2,13 @@
 
 #include <set>
 
-#include "data/rows.h"
-#include "data/template/chat_template.h"
-#include "data/tokenizer/tokenizer.h"
-#include "tests/data/support.h"
+#include "tests/data/dataset_support.h"
 
 namespace qtrain {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-/// A tokenizer of the goldens with its template.
-struct Text {
-  explicit Text(const std::string& name)
-      : tokenizer(load_tokenizer(test::golden_folder() / name)),
-        chat(ChatTemplate::load(test::golden_folder() / name)) {}
-  std::unique_ptr<Tokenizer> tokenizer;
-  ChatTemplate chat;
-  TextTools tools() const { return {.tokenizer = *tokenizer, .chat_template = &chat}; }
-};
 
 DatasetOptions options_of(const Json& json) {
   DatasetOptions o;
@@ -40,7 +27,7 @@ TEST(DatasetGolden, RowsAreThoseOfTrl) {
   ThreadPool pool(2);
   for (const Json& golden : read_json(test::golden_folder() / "cases.json")) {
     SCOPED_TRACE(golden["name"].get<std::string>());
-    const Text text(golden["tokenizer"].get<std::string>());
+    const test::GoldenText text(golden["tokenizer"].get<std::string>());
     DatasetOptions options = options_of(golden["options"]);
     options.files = {(test::golden_folder() / "inputs" / golden["file"].get<std::string>()).string()};
     const Dataset data = build_dataset(options, text.tools(), pool);
@@ -51,65 +38,7 @@ TEST(DatasetGolden, RowsAreThoseOfTrl) {
   }
 }
 
-/// Bytes as tokens; it finds no special tokens in text, as sentencepiece does not.
-class ByteTokenizer : public Tokenizer {
- public:
-  explicit ByteTokenizer(bool add_eos) {
-    special_.named = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};
-    special_.bos_id = 1;
-    special_.eos_id = 2;
-    special_.add_bos = true;
-    special_.add_eos = add_eos;
-  }
-  std::vector<std::int32_t> encode(std::string_view text, EncodeOptions options) const override {
-    std::vector<std::int32_t> ids;
-    if (options.add_special) ids.push_back(1);
-    for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
-    if (options.add_special && special_.add_eos) ids.push_back(2);
-    return ids;
-  }
-  Encoding encode_with_offsets(std::string_view text, EncodeOptions options) const override {
-    Encoding encoding{encode(text, options), {}};
-    const std::size_t before = options.add_special ? 1 : 0;
-    for (std::size_t t = 0; t < encoding.ids.size(); ++t) {
-      const bool of_text = t >= before && t - before < text.size();
-      encoding.offsets.emplace_back(of_text ? std::pair{t - before, t - before + 1}
-                                            : std::pair<std::size_t, std::size_t>{});
-    }
-    return encoding;
-  }
-  std::string decode(std::span<const std::int32_t>, DecodeOptions) const override { return {}; }
-  std::int32_t size() const override { return 256; }
-  std::optional<std::int32_t> id_of(std::string_view) const override { return std::nullopt; }
-  std::string token(std::int32_t id) const override { return id == 1 ? "<s>" : "</s>"; }
-  bool is_special(std::int32_t id) const override { return id < 3; }
-  const SpecialTokens& special() const override { return special_; }
-
- private:
-  SpecialTokens special_;
-};
-
-class Datasets : public test::DataFolder {
- protected:
-  Dataset build(std::string_view rows, DatasetOptions options = {}) {
-    options.files = {write("rows.jsonl", rows)};
-    return build_dataset(options, chatml_.tools(), pool_);
-  }
-  std::string text_of(const Dataset& data, std::int64_t row) const {
-    const RowView view = data.row(row);
-    return chatml_.tokenizer->decode(view.input_ids);
-  }
-  /// The text of a row's targets.
-  std::string targets_of(const Dataset& data, std::int64_t row) const {
-    std::vector<std::int32_t> targets;
-    for (const std::int32_t label : data.row(row).labels)
-      if (label != kNoTarget) targets.push_back(label);
-    return chatml_.tokenizer->decode(targets);
-  }
-
-  Text chatml_{"chatml"};
-  ThreadPool pool_{2};
-};
+class Datasets : public test::DatasetFolder {};
 
 std::string numbered_rows(int count) {
   std::string rows;
@@ -177,26 +106,6 @@ TEST_F(Datasets, DocumentsOfTokenRowsSurviveBlocksAndTruncation) {
   EXPECT_THAT(build(rows).row(0).document_starts, ElementsAre(0));
 }
 
-TEST_F(Datasets, MasksOfTokenRowsApplyWhereThereAreNoLabels) {
-  const std::string rows =
-      "{\"input_ids\":[1,2,3,4],\"assistant_masks\":[0,1,1,0],\"completion_mask\":[0,0,1,1]}\n"
-      "{\"input_ids\":[1,2,3,4],\"assistant_masks\":[0,0,0,0],\"labels\":[1,2,3,4]}\n";
-  EXPECT_THAT(build(rows).row(0).labels, ElementsAre(-100, 2, 3, -100));
-  EXPECT_THAT(build(rows, {.completion_only_loss = true}).row(0).labels, ElementsAre(-100, -100, 3, -100));
-  EXPECT_THAT(build(rows).row(1).labels, ElementsAre(1, 2, 3, 4));
-  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { build("{\"input_ids\":[1,2],\"labels\":[1,-7]}\n"); }),
-              HasSubstr("-100 for none"));
-}
-
-TEST_F(Datasets, RowsWithoutTargetsAreDroppedOnlyWhereRowsAreCut) {
-  const std::string rows = "{\"input_ids\":[1,2],\"labels\":[-100,-100]}\n{\"input_ids\":[1,2]}\n";
-  EXPECT_EQ(build(rows).size(), 1);
-  EXPECT_EQ(build(rows).statistics().dropped_rows, 1);
-  EXPECT_EQ(build(rows, {.max_length = std::nullopt}).size(), 2);
-  EXPECT_EQ(build(rows, {.max_length = std::nullopt}).statistics().untargeted_rows, 1);
-  EXPECT_EQ(build(rows, {.max_length = 4, .packing = Packing::bfd}).length(0), 4);
-}
-
 TEST_F(Datasets, TheFingerprintSeesLabelsAndBorders) {
   const auto print = [&](const char* rest) {
     return build("{\"input_ids\":[1,2,3]" + std::string(rest) + "}\n").fingerprint();
@@ -208,7 +117,7 @@ TEST_F(Datasets, TheFingerprintSeesLabelsAndBorders) {
 }
 
 TEST_F(Datasets, BosIsNeverDoubled) {
-  const Text inst("inst");
+  const test::GoldenText inst("inst");
   const std::int32_t bos = *inst.tokenizer->special().bos_id;
   const DatasetOptions options{
       .files = {write(
@@ -236,64 +145,10 @@ TEST_F(Datasets, EosIsATargetAlthoughItIsAlsoThePadding) {
 TEST_F(Datasets, EosIsAppendedOnceWhereTheTokenizerFindsNoneInText) {
   const DatasetOptions options{.files = {write("rows.jsonl", "{\"text\":\"a\"}\n{\"text\":\"a</s>\"}\n")}};
   for (const bool add_eos : {false, true}) {
-    const ByteTokenizer tokenizer(add_eos);
+    const test::ByteTokenizer tokenizer(add_eos);
     const Dataset data = build_dataset(options, {.tokenizer = tokenizer}, pool_);
     for (std::int64_t i = 0; i < 2; ++i) EXPECT_THAT(data.row(i).input_ids, ElementsAre(1, 'a', 2)) << add_eos;
   }
-}
-
-TEST_F(Datasets, AssistantOnlyLossLearnsTheAnswersAndTheirEnd) {
-  const Dataset data = build(
-      R"({"conversations":[{"from":"human","value":"q1"},{"from":"gpt","value":"first"},{"from":"human","value":"q2"},{"from":"gpt","value":"日本 🦊"}]})",
-      {.assistant_only_loss = true});
-  EXPECT_EQ(targets_of(data, 0), "first<|im_end|>日本 🦊<|im_end|>");
-}
-
-constexpr const char* kTwoTurns =
-    R"({"messages":[{"role":"user","content":"q1"},{"role":"assistant","content":"first"},{"role":"user","content":"q2"},{"role":"assistant","content":"last"}]})";
-
-TEST_F(Datasets, LastTurnOnlyLossLearnsTheLastAnswer) {
-  EXPECT_EQ(targets_of(build(kTwoTurns, {.last_turn_only_loss = true}), 0), "last<|im_end|>");
-  EXPECT_THAT(test::error_of(ErrorKind::usage, [&] { build("{\"text\":\"a\"}", {.last_turn_only_loss = true}); }),
-              HasSubstr("last_turn_only_loss"));
-}
-
-TEST_F(Datasets, ResponseAndInstructionTemplatesSayWhatIsLearnt) {
-  DatasetOptions options{.response_template = "assistant\n"};
-  EXPECT_EQ(targets_of(build(kTwoTurns, options), 0), "last<|im_end|>\n");
-  options.instruction_template = "<|im_start|>user";
-  EXPECT_EQ(targets_of(build(kTwoTurns, options), 0), "first<|im_end|>\nlast<|im_end|>\n");
-  const std::string alpaca = "{\"text\":\"### Ask: 1\\n### Say: x y### Ask: 2\\n### Say: zoë\"}\n";
-  options = {.response_template = "### Say:", .instruction_template = "### Ask:"};
-  EXPECT_EQ(targets_of(build(alpaca, options), 0), " x y zoë<|im_end|>");
-}
-
-TEST_F(Datasets, RowsWithoutAResponseTemplateAreDroppedAndCounted) {
-  const std::string rows = "{\"text\":\"no answer\"}\n{\"text\":\"Say: this\"}\n";
-  const Dataset data = build(rows, {.response_template = "Say:"});
-  EXPECT_EQ(data.size(), 1);
-  EXPECT_EQ(data.statistics().dropped_rows, 1);
-  EXPECT_EQ(targets_of(data, 0), " this<|im_end|>");
-}
-
-TEST_F(Datasets, EosIsLearntBehindAResponseTemplateWhateverTheTokenizerDoesWithIt) {
-  const DatasetOptions options{.files = {write("rows.jsonl", "{\"text\":\"q:a\"}\n{\"text\":\"q:a</s>\"}\n")},
-                               .response_template = ":"};
-  for (const bool add_eos : {false, true}) {
-    const ByteTokenizer tokenizer(add_eos);
-    const Dataset data = build_dataset(options, {.tokenizer = tokenizer}, pool_);
-    for (std::int64_t i = 0; i < 2; ++i)
-      EXPECT_THAT(data.row(i).labels, ElementsAre(-100, -100, -100, 'a', 2)) << add_eos;
-  }
-}
-
-TEST_F(Datasets, ATemplateForAnswersExcludesOtherWaysToFindThem) {
-  for (const DatasetOptions& options : {DatasetOptions{.assistant_only_loss = true, .response_template = "a"},
-                                        DatasetOptions{.last_turn_only_loss = true, .response_template = "a"},
-                                        DatasetOptions{.instruction_template = "a"}})
-    EXPECT_THAT(test::error_of(ErrorKind::usage, [&] { build(kTwoTurns, options); }), HasSubstr("response_template"));
-  EXPECT_THAT(test::error_of(ErrorKind::usage, [&] { build("{\"input_ids\":[1,2]}", {.response_template = "a"}); }),
-              HasSubstr("holds tokens"));
 }
 
 TEST_F(Datasets, TheEndOfARowIsKeptWhereThatIsAskedFor) {
@@ -301,19 +156,6 @@ TEST_F(Datasets, TheEndOfARowIsKeptWhereThatIsAskedFor) {
   const Dataset data = build(rows, {.max_length = 4, .kept_end = KeptEnd::end});
   EXPECT_THAT(data.row(0).input_ids, ElementsAre(3, 4, 5, 6));
   EXPECT_THAT(data.row(0).document_starts, ElementsAre(0, 1, 2));
-}
-
-TEST_F(Datasets, WithoutGenerationTagsTheAnswersAreFoundByPrefix) {
-  std::string source = chatml_.chat.source();
-  for (const std::string tag : {"{%- generation %}", "{% endgeneration %}"}) source.erase(source.find(tag), tag.size());
-  const ChatTemplate plain(source, "plain", {});
-  const DatasetOptions options{
-      .files = {write("rows.jsonl",
-                      R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a b"}]})")},
-      .assistant_only_loss = true};
-  const Dataset data = build_dataset(options, {.tokenizer = *chatml_.tokenizer, .chat_template = &plain}, pool_);
-  EXPECT_THAT(targets_of(data, 0), ::testing::StartsWith("a b<|im_end|>"));
-  EXPECT_THAT(targets_of(data, 0), ::testing::Not(HasSubstr("user")));
 }
 
 TEST_F(Datasets, OptionsThatDoNotFitTheRowsAreRefused) {

@@ -1,4 +1,4 @@
-#include "data/reader.h"
+#include "data/source/reader.h"
 #include "train/answers.h"
 #include "train/cli/arguments.h"
 #include "train/commands/sampling_flags.h"

@@ -2,7 +2,7 @@
 #include <functional>
 #include <iostream>
 
-#include "data/reader.h"
+#include "data/source/reader.h"
 #include "train/cli/arguments.h"
 #include "train/setup.h"
 #include "train/stop.h"

@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
-#include "data/mix_strategy.h"
 #include "data/packing.h"
 #include "data/sampler.h"
+#include "data/source/mix_strategy.h"
 
 namespace qtrain {
 

@@ -1,0 +1,77 @@
+#include "data/source/batched_rows.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "data/source/reader.h"
+
+namespace qtrain {
+
+void BatchedRows::add_batch(std::int64_t rows, std::uint64_t bytes) {
+  constexpr std::uint64_t kMostBelieved = std::uint64_t{1} << 40;
+  ends_.push_back(size() + rows);
+  bytes_.push_back(static_cast<std::int64_t>(std::min(bytes, kMostBelieved)));
+}
+
+std::size_t BatchedRows::batch_of(std::int64_t row) const {
+  check(row >= 0 && row < size(), "a row that is not there");
+  return static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), row) - ends_.begin());
+}
+
+std::int64_t BatchedRows::bytes(std::int64_t row) const {
+  const std::size_t batch = batch_of(row);
+  return 1 + bytes_[batch] / (ends_[batch] - (batch == 0 ? 0 : ends_[batch - 1]));
+}
+
+// Rows are read in their order: a batch is done with when its last row is.
+void BatchedRows::release(std::int64_t first, std::int64_t last) const {
+  auto end = std::upper_bound(ends_.begin(), ends_.end(), first);
+  for (; end != ends_.end() && *end <= last + 1; ++end) release_batch(static_cast<std::size_t>(end - ends_.begin()));
+}
+
+Json BatchedRows::parse(std::int64_t row) const {
+  const std::size_t batch = batch_of(row);
+  const std::int64_t begin = batch == 0 ? 0 : ends_[batch - 1];
+  return with_place(place(row), [&] { return batch_at(batch)->row(row - begin); });
+}
+
+std::shared_ptr<const RowBatch> BatchedRows::batch_at(std::size_t batch) const {
+  const std::shared_ptr<Slot> slot = slot_of(batch);
+  const std::lock_guard lock(slot->decoding);
+  if (slot->error) std::rethrow_exception(slot->error);
+  if (slot->rows) return slot->rows;
+  try {
+    return slot->rows = load(batch);
+  } catch (const Error&) {  // the same for every row
+    slot->error = std::current_exception();
+    throw;
+  }
+}
+
+std::shared_ptr<BatchedRows::Slot> BatchedRows::slot_of(std::size_t batch) const {
+  const std::lock_guard lock(mutex_);
+  auto at = std::find_if(slots_.begin(), slots_.end(), [&](const auto& s) { return s->batch == batch; });
+  if (at != slots_.end()) {
+    std::rotate(slots_.begin(), at, at + 1);
+  } else {
+    slots_.insert(slots_.begin(), std::make_shared<Slot>());
+    slots_.front()->batch = batch;
+    drop_old_slots();
+  }
+  return slots_.front();
+}
+
+// Threads work at neighbouring rows: with large batches at those of two, with small ones each at one or two.
+void BatchedRows::drop_old_slots() const {
+  constexpr std::size_t kFewest = 2;
+  constexpr std::int64_t kKeptBytes = std::int64_t{1} << 28;
+  const std::size_t most = std::max<std::size_t>(8, 2 * std::thread::hardware_concurrency());
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    bytes += bytes_[slots_[i]->batch];
+    if (i < kFewest || (i < most && bytes <= kKeptBytes)) continue;
+    slots_.resize(i);
+  }
+}
+
+}  // namespace qtrain

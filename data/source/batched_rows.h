@@ -1,0 +1,62 @@
+#pragma once
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "data/source/row_source.h"
+
+namespace qtrain {
+
+/// Decoded rows of a columnar file.
+class RowBatch {
+ public:
+  virtual ~RowBatch() = default;
+  /// Row of the batch, an object. Errors (ErrorKind::input, without a place).
+  virtual Json row(std::int64_t row) const = 0;
+};
+
+/// Rows that lie in batches; a batch is decoded when one of its rows is asked for, and the last ones stay: enough for
+/// all threads, or what fits into some memory.
+class BatchedRows : public RowSource {
+ public:
+  using RowSource::RowSource;
+  std::int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
+  std::string place(std::int64_t row) const override { return name() + ":row " + std::to_string(row + 1); }
+  Json parse(std::int64_t row) const override;
+  std::int64_t bytes(std::int64_t row) const override;
+  void release(std::int64_t first, std::int64_t last) const override;
+
+ protected:
+  /// `bytes` are about those that it takes when it is decoded.
+  void add_batch(std::int64_t rows, std::uint64_t bytes);
+  /// Gives back the memory of the file behind a batch.
+  virtual void release_batch(std::size_t batch) const = 0;
+  /// Decodes a batch. Called from several threads, for one batch at a time by one of them.
+  virtual std::shared_ptr<const RowBatch> load(std::size_t batch) const = 0;
+
+  /// Adds to a list as of unread_columns().
+  static void list_column(std::string& list, const std::string& name, const std::string& type) {
+    list += (list.empty() ? "" : ", ") + name + " (" + type + ")";
+  }
+
+ private:
+  /// A batch that is there or being decoded.
+  struct Slot {
+    std::size_t batch;
+    std::mutex decoding;
+    std::shared_ptr<const RowBatch> rows;
+    std::exception_ptr error;  // of a damaged batch, which is not decoded again for each of its rows
+  };
+  std::shared_ptr<const RowBatch> batch_at(std::size_t batch) const;
+  std::shared_ptr<Slot> slot_of(std::size_t batch) const;
+  std::size_t batch_of(std::int64_t row) const;
+  void drop_old_slots() const;
+
+  std::vector<std::int64_t> ends_, bytes_;  // of each batch
+  mutable std::mutex mutex_;
+  mutable std::vector<std::shared_ptr<Slot>> slots_;  // the one used last comes first
+};
+
+}  // namespace qtrain

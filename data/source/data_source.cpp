@@ -1,0 +1,93 @@
+// Entries of the config key `datasets`.
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <utility>
+
+#include "data/source/mixture.h"
+
+namespace qtrain {
+namespace {
+
+[[noreturn]] void bad_entry(std::string cause, std::string remedy = "") {
+  fail(ErrorKind::usage, {.cause = std::move(cause), .remedy = std::move(remedy)});
+}
+
+std::vector<std::string> strings_at(const Json& entry, const char* key) {
+  std::vector<std::string> out;
+  const Json value = entry.value(key, Json());
+  const bool strings =
+      value.is_array() && std::all_of(value.begin(), value.end(), [](const Json& v) { return v.is_string(); });
+  if (value.is_string())
+    out.push_back(value.get<std::string>());
+  else if (strings)
+    for (const Json& v : value) out.push_back(v.get<std::string>());
+  else if (!value.is_null())
+    bad_entry(std::string("'") + key + "' is neither a string nor a list of strings");
+  return out;
+}
+
+std::string string_member(const Json& entry, const char* key) {
+  const Json value = entry.value(key, Json());
+  if (!value.is_null() && !value.is_string()) bad_entry(std::string("'") + key + "' is no string");
+  return value.is_null() ? std::string() : value.get<std::string>();
+}
+
+std::optional<double> number_member(const Json& entry, const char* key) {
+  const Json value = entry.value(key, Json());
+  if (value.is_null()) return std::nullopt;
+  if (!value.is_number() || !(value.get<double>() >= 0)) bad_entry(std::string("'") + key + "' is no number from 0");
+  return value.get<double>();
+}
+
+std::optional<Split> split_member(const Json& entry) {
+  const std::string name = string_member(entry, "split");
+  if (name.empty()) return std::nullopt;
+  if (name == "train") return Split::train;
+  for (const char* other : {"validation", "valid", "val", "dev", "eval", "test"})
+    if (name == other) return Split::evaluation;
+  bad_entry("split \"" + name + "\" is not known", "Use train, validation or test, or name the files.");
+}
+
+/// Files as datasets.load_dataset takes them: `path` may name a format, with the files in data_files.
+std::vector<std::string> files_member(const Json& entry) {
+  constexpr std::array<std::string_view, 4> kBuilders = {"json", "csv", "parquet", "arrow"};
+  const std::string path = string_member(entry, "path"), folder = string_member(entry, "data_dir");
+  std::vector<std::string> files = strings_at(entry, "data_files");
+  const bool builder =
+      std::find(kBuilders.begin(), kBuilders.end(), path) != kBuilders.end() && !(files.empty() && folder.empty());
+  std::filesystem::path base = builder ? "" : path;
+  if (!folder.empty()) base /= folder;
+  if (files.empty()) return {base.string()};
+  for (std::string& file : files) file = (base / file).string();
+  return files;
+}
+
+}  // namespace
+
+DataSource read_data_source(const Json& entry, const ColumnMap& columns) {
+  if (entry.is_string()) return {.files = {entry.get<std::string>()}, .columns = columns};
+  if (!entry.is_object()) bad_entry("an entry is neither a path nor an object");
+  constexpr std::array<std::string_view, 10> kKeys = {
+      "path",         "data_files", "data_dir", "split", "columns", "column_mapping", "message_property_mappings",
+      "role_mapping", "fraction",   "weight"};
+  for (const auto& [key, value] : entry.items())
+    if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end() && !(key == "name" && value.is_null()))
+      bad_entry("unknown key \"" + key + "\"",
+                "An entry has path or data_files, data_dir, split, columns, column_mapping, "
+                "message_property_mappings, role_mapping, fraction, weight.");
+  DataSource source{.files = files_member(entry),
+                    .split = split_member(entry),
+                    .columns = columns,
+                    .fraction = number_member(entry, "fraction"),
+                    .weight = number_member(entry, "weight")};
+  if (source.files[0].empty()) bad_entry("neither 'path' nor 'data_files' is given");
+  const ColumnMap own = read_column_map(entry);
+  if (!own.columns.empty()) source.columns.columns = own.columns;
+  if (!own.message_keys.empty()) source.columns.message_keys = own.message_keys;
+  if (!own.roles.empty()) source.columns.roles = own.roles;
+  source.columns.keep = strings_at(entry, "columns");
+  return source;
+}
+
+}  // namespace qtrain

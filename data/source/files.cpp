@@ -1,0 +1,241 @@
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "data/source/reader.h"
+#include "data/source/split_choice.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+using Paths = std::vector<fs::path>;
+
+/// Endings of data files by format; .gz, .zst or .zstd may follow those of text.
+struct DataFormat {
+  std::string_view name;
+  std::array<std::string_view, 3> endings;
+  bool is_text;
+};
+constexpr std::array<DataFormat, 4> kFormats = {{{"json", {".json", ".jsonl", ".ndjson"}, true},
+                                                 {"csv", {".csv", ".tsv"}, true},
+                                                 {"parquet", {".parquet"}, false},
+                                                 {"arrow", {".arrow"}, false}}};
+constexpr std::array<std::string_view, 3> kPacked = {".gz", ".zst", ".zstd"};
+constexpr std::array<std::string_view, 14> kNotRead = {".txt", ".md",  ".xlsx", ".pkl", ".pt", ".bin",         ".npy",
+                                                       ".zip", ".tar", ".bz2",  ".xz",  ".7z", ".safetensors", ".gguf"};
+/// JSON that the datasets library writes beside its data.
+constexpr std::array<std::string_view, 4> kAbout = {"dataset_info.json", "dataset_infos.json", "dataset_dict.json",
+                                                    "state.json"};
+
+bool ends_with_any(std::string_view name, auto& endings) {
+  return std::any_of(endings.begin(), endings.end(), [&](std::string_view e) { return name.ends_with(e); });
+}
+
+const DataFormat* format_of_name(std::string_view name) {
+  std::string_view plain = name;
+  for (const std::string_view packed : kPacked)
+    if (name.ends_with(packed)) plain = name.substr(0, name.size() - packed.size());
+  for (const DataFormat& format : kFormats)
+    for (const std::string_view ending : format.endings)
+      if (!ending.empty() && (format.is_text ? plain : name).ends_with(ending)) return &format;
+  return nullptr;
+}
+
+Paths children(const fs::path& folder) {
+  Paths all;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    all.push_back(it->path());
+  if (error) fail(ErrorKind::input, {.cause = "cannot list the folder: " + error.message(), .place = folder.string()});
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+bool is_folder(const fs::path& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+Paths data_files_in(const fs::path& folder) {
+  Paths files;
+  for (const fs::path& child : children(folder))
+    if (is_data_file(child) && !is_folder(child)) files.push_back(child);
+  return files;
+}
+
+/// The files of the format that most of them have: the same rows may lie there in several.
+Paths of_one_format(const Paths& files) {
+  std::map<const DataFormat*, Paths> by_format;
+  for (const fs::path& file : files) by_format[format_of_name(file.filename().string())].push_back(file);
+  const auto fewer = [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); };
+  return files.empty() ? files : std::max_element(by_format.begin(), by_format.end(), fewer)->second;
+}
+
+/// An object that the datasets library wrote.
+Json saved_object(const fs::path& file) {
+  Json json = read_json(file, {.max_bytes = 1u << 26});
+  if (!json.is_object()) fail(ErrorKind::input, {.cause = "it holds no JSON object", .place = file.string()});
+  return json;
+}
+
+/// Whether a value is the name of a file, not a path to one elsewhere.
+bool is_plain_name(const Json& value) {
+  if (!value.is_string()) return false;
+  const fs::path name = value.get<std::string>();
+  return !name.empty() && name.filename() == name;
+}
+
+/// The files of a folder that Dataset.save_to_disk wrote, in its order.
+Paths from_saved(const fs::path& folder) {
+  const fs::path state = folder / "state.json";
+  const Json json = saved_object(state);
+  Paths files;
+  for (const Json& file : json.value("_data_files", Json::array())) {
+    if (!file.is_object() || !is_plain_name(file.value("filename", Json())))
+      fail(ErrorKind::input, {.cause = "_data_files does not name files of the folder", .place = state.string()});
+    files.push_back(folder / file["filename"].get<std::string>());
+  }
+  return files;
+}
+
+/// The files of one split of a folder that DatasetDict.save_to_disk wrote.
+Paths from_saved_dict(const fs::path& folder, Split split) {
+  const fs::path file = folder / "dataset_dict.json";
+  const Json json = saved_object(file);
+  Paths names, files;
+  for (const Json& name : json.value("splits", Json::array())) {
+    if (!is_plain_name(name))
+      fail(ErrorKind::input, {.cause = "'splits' does not name folders beside it", .place = file.string()});
+    names.emplace_back(name.get<std::string>());
+  }
+  for (const fs::path& name : choose_split(folder, names, split)) {
+    const Paths saved = from_saved(folder / name);
+    files.insert(files.end(), saved.begin(), saved.end());
+  }
+  return files;
+}
+
+Paths from_folder(const fs::path& folder, Split split) {
+  if (is_there(folder / "dataset_dict.json")) return from_saved_dict(folder, split);
+  if (is_saved_folder(folder)) return from_saved(folder);
+  Paths files = of_one_format(data_files_in(folder));
+  if (files.empty()) {
+    for (const fs::path& child : children(folder))
+      if (is_folder(child)) {
+        const Paths below = data_files_in(child);
+        files.insert(files.end(), below.begin(), below.end());
+      }
+    files = of_one_format(files);
+  }
+  if (files.empty())
+    fail(ErrorKind::input, {.cause = "no JSON, JSONL, CSV, Parquet or Arrow file in the folder",
+                            .place = folder.string(),
+                            .remedy = "Name a folder with data files, or a file."});
+  Paths names;
+  for (const fs::path& file : files) names.push_back(file.lexically_relative(folder));
+  Paths chosen;
+  for (const fs::path& name : choose_split(folder, names, split)) chosen.push_back(folder / name);
+  return chosen;
+}
+
+bool has_wildcard(std::string_view text) {
+  return text.find_first_of("*?[") != std::string_view::npos;
+}
+
+void folders_below(const fs::path& folder, Paths& out) {
+  out.push_back(folder);
+  for (const fs::path& child : children(folder))
+    if (is_folder(child) && !fs::is_symlink(child)) folders_below(child, out);
+}
+
+/// Paths that match a pattern, one component after the other.
+Paths expand(const fs::path& pattern) {
+  Paths found = {pattern.is_absolute() ? pattern.root_path() : fs::path()};
+  for (const fs::path& component : pattern.relative_path()) {
+    const std::string part = component.string();
+    Paths next;
+    for (const fs::path& base : found) {
+      const fs::path folder = base.empty() ? fs::path(".") : base;
+      if (part == "**") {
+        Paths below;
+        if (is_folder(folder)) folders_below(folder, below);
+        for (const fs::path& f : below) next.push_back(base.empty() ? f.lexically_relative(".") : f);
+      } else if (is_there(base / part)) {
+        next.push_back(base / part);
+      } else if (has_wildcard(part) && is_folder(folder)) {
+        for (const fs::path& child : children(folder))
+          if (fnmatch(part.c_str(), child.filename().c_str(), FNM_PERIOD) == 0) next.push_back(base / child.filename());
+      }
+    }
+    found = std::move(next);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+[[noreturn]] void fail_missing(const std::string& entry) {
+  std::error_code error;
+  const std::string here = fs::current_path(error).string();
+  fail(ErrorKind::input,
+       {.cause = has_wildcard(entry) ? "no file matches" : "no such file or folder",
+        .place = entry,
+        .remedy = "Relative paths start at " + here +
+                  ". Data sets are not downloaded: save one there first, with datasets.save_to_disk or as files."});
+}
+
+Paths files_of_entry(const std::string& entry, Split split) {
+  const fs::path path(entry);
+  if (is_folder(path)) return from_folder(path, split);
+  if (is_there(path)) {
+    if (ends_with_any(entry, kNotRead))
+      fail(ErrorKind::input, {.cause = "this file format is not read as data",
+                              .place = entry,
+                              .remedy = "Convert it to JSON Lines: one JSON object per line."});
+    return {path};
+  }
+  Paths files;
+  if (has_wildcard(entry))
+    for (const fs::path& match : expand(path))
+      if (!is_folder(match)) files.push_back(match);
+  if (files.empty()) fail_missing(entry);
+  return files;
+}
+
+}  // namespace
+
+bool is_data_file(const fs::path& path) {
+  const std::string name = path.filename().string();
+  const bool of_cache = name.starts_with("cache-") && name.ends_with(".arrow");  // what datasets.map left
+  return !name.starts_with('.') && !of_cache && format_of_name(name) != nullptr &&
+         std::find(kAbout.begin(), kAbout.end(), name) == kAbout.end();
+}
+
+bool is_saved_folder(const fs::path& folder) {
+  return is_there(folder / "state.json") && is_there(folder / "dataset_info.json");
+}
+
+Paths resolve_data_files(const std::vector<std::string>& entries, Split split) {
+  if (entries.empty())
+    fail(ErrorKind::usage, {.cause = "no data file given", .remedy = "Set dataset_name to a file, glob or folder."});
+  Paths files;
+  std::set<fs::path> seen;
+  for (const std::string& entry : entries)
+    for (const fs::path& file : files_of_entry(entry, split)) {
+      std::error_code error;
+      const fs::path same = fs::weakly_canonical(file, error);
+      if (seen.insert(error ? file : same).second) files.push_back(file);
+    }
+  return files;
+}
+
+}  // namespace qtrain

@@ -1,0 +1,52 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+#include "data/source/mix_strategy.h"
+#include "data/source/reader.h"
+
+namespace qtrain {
+
+struct MixRules {
+  MixStrategy strategy = MixStrategy::concatenate;
+  std::vector<double> probabilities;  ///< of each source; empty: they take turns
+  std::uint64_t seed = 42;            ///< of the choice by probability
+};
+
+/// Which rows of the concatenated sources come in which order, for sources of these sizes.
+/// Errors (ErrorKind::usage): probabilities that are negative, all zero or not one for each source; an empty source.
+std::vector<std::int64_t> mixed_order(const std::vector<std::int64_t>& sizes, const MixRules& rules);
+
+/// How many rows of each source make up the largest mixture with these shares that needs no row twice, as TRL's
+/// `fraction`: the first round(share * total) ones.
+std::vector<std::int64_t> fraction_sizes(const std::vector<std::int64_t>& sizes, const std::vector<double>& fractions);
+
+/// One source of a mixture: an entry of the config key `datasets`.
+struct DataSource {
+  std::vector<std::string> files;  ///< files, globs, folders
+  std::optional<Split> split;      ///< part of a folder; none: as its use asks
+  ColumnMap columns;
+  std::optional<double> fraction, weight;
+};
+
+/// A path, or an object with `path` or `data_files` (of `data_dir`), `split`, `columns` (a list of those to keep),
+/// `column_mapping`, `message_property_mappings`, `role_mapping`, `fraction` and `weight`. What it does not say about
+/// columns it has from `columns`. Errors (ErrorKind::usage, without a place): other keys or types.
+DataSource read_data_source(const Json& entry, const ColumnMap& columns);
+
+/// The rows of each source under the names that the program looks for; `split` for those that do not say.
+/// Errors as of resolve_data_files and RawRows.
+std::vector<RawRows> source_rows(const std::vector<DataSource>& sources, Split split);
+
+struct MixRequest {
+  const std::vector<DataSource>& sources;
+  std::optional<MixStrategy> strategy;  ///< none: interleaved if the sources have weights
+  std::uint64_t seed = 42;
+};
+/// The rows of all sources as one: `parts` are those of each. Errors as of mixed_order.
+RawRows mixed_rows(std::vector<RawRows> parts, const MixRequest& request);
+
+}  // namespace qtrain

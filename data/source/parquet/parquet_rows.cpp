@@ -1,0 +1,175 @@
+#include <algorithm>
+#include <utility>
+
+#include "data/source/batched_rows.h"
+#include "data/source/parquet/encodings.h"
+#include "data/source/parquet/leaf.h"
+#include "data/source/reader.h"
+#include "data/tokenizer/unicode.h"
+
+namespace qtrain {
+namespace {
+
+/// Where the reading of a row stands in a leaf.
+struct LeafCursor {
+  std::uint32_t level = 0, value = 0;
+};
+
+/// Puts a row together out of its leaves' levels.
+class RecordAssembly {
+ public:
+  RecordAssembly(const ParquetFile& file, const std::vector<LeafValues>& leaves, std::size_t row)
+      : file_(file), leaves_(leaves), row_(row), cursors_(leaves.size()) {
+    for (std::size_t i = 0; i < leaves.size(); ++i)
+      if (!leaves[i].row_levels.empty()) cursors_[i] = {leaves[i].row_levels[row], leaves[i].row_values[row]};
+  }
+
+  Json row() {
+    Json out = Json::object();
+    for (const ParquetNode& column : file_.columns)
+      if (column.is_read) out[column.name] = value(column);
+    for (std::size_t i = 0; i < leaves_.size(); ++i)
+      require_page(leaves_[i].row_levels.empty() || at_row_end(i), "columns of one list differ in length");
+    return out;
+  }
+
+ private:
+  bool at_row_end(std::size_t leaf) const { return cursors_[leaf].level == leaves_[leaf].row_levels[row_ + 1]; }
+  int definition(std::size_t leaf) const {
+    require_page(!at_row_end(leaf), "columns of one list differ in length");
+    const LeafValues& values = leaves_[leaf];
+    return values.definition.empty() ? 0 : values.definition[cursors_[leaf].level];
+  }
+
+  Json value(const ParquetNode& node) {
+    const int level = definition(node.leaf);
+    if (node.kind == ParquetNode::Kind::leaf) return leaf_value(node, level);
+    if (level < node.definition) {
+      pass(node);
+      return nullptr;
+    }
+    return node.kind == ParquetNode::Kind::group ? group(node) : list(node, level);
+  }
+
+  /// Passes the one entry that each leaf below has for a value that is not there.
+  void pass(const ParquetNode& node) {
+    if (!node.is_read) return;
+    if (node.kind == ParquetNode::Kind::leaf) {
+      definition(node.leaf);
+      ++cursors_[node.leaf].level;
+    }
+    for (const ParquetNode& child : node.children) pass(child);
+  }
+
+  Json group(const ParquetNode& node) {
+    Json out = Json::object();
+    for (const ParquetNode& child : node.children)
+      if (child.is_read) out[child.name] = value(child);
+    return out;
+  }
+
+  Json list(const ParquetNode& node, int level) {
+    Json out = Json::array();
+    if (level < node.item_definition) {
+      pass(node);
+      return out;
+    }
+    do out.push_back(value(node.children[0]));
+    while (!at_row_end(node.leaf) && leaves_[node.leaf].repetition[cursors_[node.leaf].level] == node.repetition);
+    return out;
+  }
+
+  Json leaf_value(const ParquetNode& node, int level) {
+    LeafCursor& cursor = cursors_[node.leaf];
+    ++cursor.level;
+    if (level < node.definition) return nullptr;
+    const LeafValues& values = leaves_[node.leaf];
+    const std::uint32_t i = cursor.value++;
+    switch (file_.leaves[node.leaf].kind) {
+      case LeafKind::boolean: return values.integers[i] != 0;
+      case LeafKind::integer: return values.integers[i];
+      case LeafKind::unsigned_integer: return static_cast<std::uint64_t>(values.integers[i]);
+      case LeafKind::real: return values.reals[i];
+      default: break;
+    }
+    require_page(is_utf8(values.texts[i]), "text is not UTF-8");
+    if (file_.leaves[node.leaf].kind == LeafKind::json) return parse_json(values.texts[i], node.name);
+    return std::string(values.texts[i]);
+  }
+
+  const ParquetFile& file_;
+  const std::vector<LeafValues>& leaves_;
+  std::size_t row_;
+  std::vector<LeafCursor> cursors_;
+};
+
+class ParquetBatch final : public RowBatch {
+ public:
+  ParquetBatch(const ParquetFile& file, std::vector<LeafValues> leaves) : file_(file), leaves_(std::move(leaves)) {}
+  Json row(std::int64_t row) const override {
+    return RecordAssembly(file_, leaves_, static_cast<std::size_t>(row)).row();
+  }
+
+ private:
+  const ParquetFile& file_;
+  std::vector<LeafValues> leaves_;
+};
+
+/// A batch is a row group.
+class ParquetRows final : public BatchedRows {
+ public:
+  explicit ParquetRows(FileBytesPtr bytes) : BatchedRows(bytes->name()), bytes_(std::move(bytes)) {
+    file_ = with_place(name(), [&] { return read_parquet_metadata(bytes_->text()); });
+    for (const ParquetRowGroup& group : file_.groups) add_batch(group.rows, bytes_of(group));
+  }
+
+  std::string_view format() const override { return "parquet"; }
+  std::string unread_columns() const override {
+    std::string list;
+    for (const ParquetNode& column : file_.columns)
+      if (!column.is_read) list_column(list, column.name, column.type);
+    return list;
+  }
+
+ protected:
+  std::shared_ptr<const RowBatch> load(std::size_t batch) const override {
+    const ParquetRowGroup& group = file_.groups[batch];
+    std::vector<LeafValues> leaves(file_.leaves.size());
+    for (const ParquetNode& column : file_.columns) read_below(column, group, leaves);
+    return std::make_shared<ParquetBatch>(file_, std::move(leaves));
+  }
+  void release_batch(std::size_t batch) const override {
+    for (const ParquetChunk& chunk : file_.groups[batch].chunks)
+      bytes_->release(bytes_->text().substr(chunk.begin, chunk.size));
+  }
+
+ private:
+  static std::uint64_t bytes_of(const ParquetRowGroup& group) {
+    std::uint64_t packed = 0;
+    for (const ParquetChunk& chunk : group.chunks) packed += chunk.size;
+    return std::max(packed, static_cast<std::uint64_t>(std::max<std::int64_t>(group.bytes, 0)));
+  }
+
+  void read_below(const ParquetNode& node, const ParquetRowGroup& group, std::vector<LeafValues>& leaves) const {
+    if (!node.is_read) return;
+    if (node.kind == ParquetNode::Kind::leaf)
+      leaves[node.leaf] = with_place("column '" + node.name + "'", [&] {
+        return read_leaf({.file = bytes_->text(),
+                          .leaf = file_.leaves[node.leaf],
+                          .chunk = group.chunks[node.leaf],
+                          .rows = group.rows});
+      });
+    for (const ParquetNode& child : node.children) read_below(child, group, leaves);
+  }
+
+  FileBytesPtr bytes_;
+  ParquetFile file_;
+};
+
+}  // namespace
+
+RowSourcePtr open_parquet_rows(FileBytesPtr file) {
+  return std::make_shared<ParquetRows>(std::move(file));
+}
+
+}  // namespace qtrain

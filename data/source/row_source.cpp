@@ -1,0 +1,77 @@
+#include "data/source/row_source.h"
+
+#include <array>
+
+#include "data/source/inflate.h"
+
+namespace qtrain {
+namespace {
+
+constexpr std::string_view kBlanks = " \t\r\n";
+constexpr std::uint64_t kBeginning = std::uint64_t{64} << 20;
+
+std::string_view without_mark(std::string_view text, const std::string& name) {
+  if (text.starts_with("\xef\xbb\xbf")) return text.substr(3);
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
+    fail(ErrorKind::input, {.cause = "the file is UTF-16", .place = name, .remedy = "Save it as UTF-8."});
+  return text;
+}
+
+bool is_parquet(std::string_view text) {
+  return text.starts_with("PAR1");
+}
+bool is_columnar(std::string_view text) {
+  return is_parquet(text) || text.starts_with("ARROW1") || text.starts_with("\xff\xff\xff\xff");
+}
+
+/// The ending of a name without that of the compression: ".csv" of "rows.csv.gz".
+std::string inner_extension(const std::filesystem::path& file) {
+  constexpr std::array<std::string_view, 3> kCompressed = {".gz", ".zst", ".zstd"};
+  std::string extension = file.extension().string();
+  for (const std::string_view compressed : kCompressed)
+    if (extension == compressed) extension = file.stem().extension().string();
+  return extension;
+}
+
+}  // namespace
+
+FileBytes::FileBytes(const std::filesystem::path& file, FilePart part)
+    : name_(file.string()), mapped_(file), text_(mapped_.text()) {
+  if (part == FilePart::beginning && text_.size() > kBeginning) leave_beginning();
+  if (is_compressed(text_)) {
+    inflated_ = inflate_bytes(text_, name_);
+    mapped_ = MappedFile();
+    text_ = inflated_;
+  }
+  text_ = without_mark(text_, name_);
+  if (text_.find_first_not_of(kBlanks) == std::string_view::npos)
+    fail(ErrorKind::input, {.cause = "the file is empty", .place = name_, .remedy = "Give it rows."});
+}
+
+/// Whole lines of text; other formats have their beginning at their end.
+void FileBytes::leave_beginning() {
+  if (is_columnar(text_)) return;
+  if (is_compressed(text_))
+    fail(ErrorKind::input, {.cause = "large and compressed, so it is not looked into", .place = name_});
+  const std::size_t first = text_.find_first_not_of(kBlanks), last = text_.rfind('\n', kBeginning);
+  if (first == std::string_view::npos || text_[first] == '[' || last == std::string_view::npos) return;
+  text_ = text_.substr(0, last + 1);
+  is_whole_ = false;
+}
+
+RowSourcePtr open_rows(const std::filesystem::path& file, FilePart part) {
+  FileBytesPtr bytes = std::make_shared<FileBytes>(file, part);
+  const std::string_view text = bytes->text();
+  if (is_columnar(text))
+    return is_parquet(text) ? open_parquet_rows(std::move(bytes)) : open_arrow_rows(std::move(bytes));
+  const std::string extension = inner_extension(file);
+  if (extension == ".parquet" || extension == ".arrow")
+    fail(ErrorKind::input, {.cause = "the file does not begin as its name says",
+                            .place = bytes->name(),
+                            .remedy = "Check that it was copied whole and as it is."});
+  if (extension == ".csv") return open_csv_rows(std::move(bytes), ',');
+  if (extension == ".tsv") return open_csv_rows(std::move(bytes), '\t');
+  return open_json_rows(std::move(bytes));
+}
+
+}  // namespace qtrain
