@@ -42,6 +42,12 @@ struct Point {
       std::make_shared<std::chrono::steady_clock::time_point>();
 };
 
+/// Waits of streams for events. One of them can be left out, as by a program with that mistake.
+struct Waits {
+  std::uint64_t asked_for = 0;
+  std::uint64_t left_out = 0;  ///< its number, from 1; 0: none
+};
+
 /// Streams, events and pinned memory of the process, as the driver of a GPU has them.
 class Driver {
  public:
@@ -139,6 +145,12 @@ class Driver {
     traffic_.forget(oldest);
   }
   Traffic& traffic() { return traffic_; }
+  Waits& waits() { return waits_; }
+  /// Counts a wait.
+  bool leaves_out_wait() {
+    const std::lock_guard lock(mutex_);
+    return ++waits_.asked_for == waits_.left_out;
+  }
   const Stamp*& running() { return running_; }
   bool coin() {
     state_ = state_ * 6364136223846793005u + settings().seed * 2 + 1;
@@ -153,6 +165,7 @@ class Driver {
   std::map<void*, std::shared_ptr<Record>> graphs_;
   std::unique_ptr<Recording> recording_;
   Traffic traffic_;
+  Waits waits_;
   const Stamp* running_ = nullptr;
   std::uint64_t state_ = 1, numbers_ = 0, sequence_ = 0;
 };

@@ -60,13 +60,13 @@ struct Reserved {
   void check_operands(MatmulPrecision matmul, const Gemm& g) const {
     if (!memory || g.a.dtype == DType::f64) return;
     const DType type = gemm_operand_type(matmul, g.a.dtype, g.b.dtype);
-    const auto converted = [&](ConstTensor t) {
-      return t.dtype == type ? 0 : static_cast<std::size_t>(t.numel()) * size_of(type);
+    const auto converted = [&](ConstTensor t, std::int64_t stride) {
+      return t.dtype == type ? 0 : static_cast<std::size_t>(stretch(t, stride)) * size_of(type);
     };
     const DType result = g.c.t.dtype;
     check(result == DType::f32 || result == type, "a product of a model is f32 or has the type of its operands");
     const std::size_t bias = g.bias.dtype == result ? 0 : static_cast<std::size_t>(g.bias.numel()) * size_of(result);
-    check(converted(g.a) <= memory->converted_a && converted(g.b) <= memory->converted_b &&
+    check(converted(g.a, g.a_stride) <= memory->converted_a && converted(g.b, g.b_stride) <= memory->converted_b &&
               (!g.bias || bias <= memory->converted_bias),
           "a product converts more than was reserved");
   }

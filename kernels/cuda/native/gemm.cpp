@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace {
 using cuda::Blaslt;
 using cuda::ProductKey;
 using cuda::ProductPlan;
+using cuda::Workspace;
 
 std::uint32_t alignment_of(const void* p) {
   return std::uint32_t{1} << std::min(8, std::countr_zero(reinterpret_cast<std::uintptr_t>(p)));
@@ -40,6 +42,12 @@ class Converted {
   Device device_;
   DeviceMemory memory_;
   std::vector<DeviceMemory> outgrown_;  ///< recorded products may read it
+};
+
+/// A product whose result nobody needs, and the memory that the library may use for it.
+struct Trial {
+  Gemm g;
+  Workspace workspace;
 };
 
 /// What products need from one to the next.
@@ -67,8 +75,9 @@ class Products {
   void compute(Ctx& ctx, const Gemm& g);
   ProductPlan& plan_for(Ctx& ctx, const ProductKey& key, const Gemm& g);
   cublasLtMatmulAlgo_t fastest(Ctx& ctx, ProductPlan& plan, const Gemm& g);
-  Tensor spare_result(const Gemm& g) const;
-  double milliseconds(Ctx& ctx, ProductPlan& plan, const cublasLtMatmulAlgo_t& algorithm, const Gemm& g);
+  std::optional<Trial> trial_of(const Gemm& g) const;
+  double milliseconds(Ctx& ctx, ProductPlan& plan, const cublasLtMatmulAlgo_t& algorithm, const Trial& trial);
+  Workspace workspace() const { return {workspace_.data(), workspace_.bytes()}; }
 
   DeviceInfo info_;
   Blaslt library_;
@@ -125,10 +134,11 @@ void Products::compute(Ctx& ctx, const Gemm& g) {
                        .tf32 = ctx.matmul() == MatmulPrecision::tf32,
                        .align_a = alignment_of(g.a.data),
                        .align_b = alignment_of(g.b.data),
-                       .align_c = alignment_of(g.c.t.data)};
+                       .align_c = alignment_of(g.c.t.data),
+                       .align_bias = alignment_of(g.bias.data)};
   ProductPlan& plan = plan_for(ctx, key, g);
   ctx.stream().launched("gemm");
-  Blaslt::verify(plan.run(*plan.algorithm, g, workspace_, static_cast<cudaStream_t>(ctx.stream().handle())),
+  Blaslt::verify(plan.run(*plan.algorithm, g, workspace(), static_cast<cudaStream_t>(ctx.stream().handle())),
                  "cublasLtMatmul");
 }
 
@@ -146,48 +156,52 @@ ProductPlan& Products::plan_for(Ctx& ctx, const ProductKey& key, const Gemm& g) 
   return *plan;
 }
 
-/// A result like that of `g` in memory that nothing needs now; without data where none is large enough.
-Tensor Products::spare_result(const Gemm& g) const {
-  Tensor result = g.c.t;
-  result.data = nullptr;
+/// A product that adds cannot be repeated on its own result: it is tried on memory that nothing needs now, that of
+/// converted operands, which is planned for the largest weight, or for a small one on the end of the workspace.
+std::optional<Trial> Products::trial_of(const Gemm& g) const {
+  Trial trial{g, workspace()};
+  if (!g.c.adds()) return trial;
+  Tensor& result = trial.g.c.t;
   const std::size_t needed = static_cast<std::size_t>(stretch(result, g.c_stride)) * size_of(result.dtype);
   for (const Converted* converted : {&a_, &b_, &c_}) {
     const DeviceMemory& memory = converted->memory();
-    if (memory.data() == g.a.data || memory.data() == g.b.data || memory.bytes() < needed) continue;
     result.data = memory.data();
-    break;
+    if (result.data != g.a.data && result.data != g.b.data && memory.bytes() >= needed) return trial;
   }
-  return result;
+  constexpr std::size_t kAlign = 256;
+  const std::size_t taken = (needed + kAlign - 1) / kAlign * kAlign;
+  if (taken > workspace_.bytes() / 4) return {};
+  trial.workspace.bytes -= taken;
+  result.data = trial.workspace.data + trial.workspace.bytes;
+  return trial;
 }
 
-/// A product that adds is tried on another result, since it cannot be repeated on its own: on the memory for converted
-/// operands, which is planned for the largest weight. Where that is too small, the library's favourite is taken.
+/// The library's favourite, unless another is faster.
 cublasLtMatmulAlgo_t Products::fastest(Ctx& ctx, ProductPlan& plan, const Gemm& g) {
   constexpr double kWorthIt = 0.97;  // of the favourite's time: below that it is no noise
   const std::vector<cublasLtMatmulAlgo_t> candidates = plan.candidates(workspace_.bytes());
-  Gemm trial = g;
-  if (g.c.adds()) trial.c.t = spare_result(g);
-  if (!trial.c.t.data || candidates.size() == 1) return candidates.front();
+  const std::optional<Trial> trial = trial_of(g);
+  if (!trial || candidates.size() == 1) return candidates.front();
   const cublasLtMatmulAlgo_t* best = &candidates.front();
-  double least = kWorthIt * milliseconds(ctx, plan, *best, trial);
+  double least = kWorthIt * milliseconds(ctx, plan, *best, *trial);
   for (std::size_t i = 1; i < candidates.size(); ++i)
-    if (const double time = milliseconds(ctx, plan, candidates[i], trial); time < least) {
+    if (const double time = milliseconds(ctx, plan, candidates[i], *trial); time < least) {
       best = &candidates[i];
       least = time;
     }
   return *best;
 }
 
-/// The least of three runs of three products each.
-double Products::milliseconds(Ctx& ctx, ProductPlan& plan, const cublasLtMatmulAlgo_t& algorithm, const Gemm& g) {
-  constexpr int kRuns = 3, kProducts = 3;
+/// The least of three runs of two products each, after one product.
+double Products::milliseconds(Ctx& ctx, ProductPlan& plan, const cublasLtMatmulAlgo_t& algorithm, const Trial& trial) {
+  constexpr int kRuns = 3, kProducts = 2;
   const auto stream = static_cast<cudaStream_t>(ctx.stream().handle());
   Event begin(ctx.device()), end(ctx.device());
   double least = 1e30;
   for (int run = 0; run <= kRuns; ++run) {  // the first warms up
     ctx.stream().record(begin);
-    for (int i = 0; i < kProducts; ++i)
-      if (plan.run(algorithm, g, workspace_, stream) != CUBLAS_STATUS_SUCCESS) return 1e30;
+    for (int i = 0; i < (run == 0 ? 1 : kProducts); ++i)
+      if (plan.run(algorithm, trial.g, trial.workspace, stream) != CUBLAS_STATUS_SUCCESS) return 1e30;
     ctx.stream().record(end);
     end.synchronize();
     if (run > 0) least = std::min(least, end.milliseconds_since(begin));
@@ -197,11 +211,12 @@ double Products::milliseconds(Ctx& ctx, ProductPlan& plan, const cublasLtMatmulA
 
 /// Without an inner dimension the product is zero.
 void only_bias(Ctx& ctx, const Gemm& g) {
-  if (!g.c.adds()) fill(ctx, {.y = g.c.t, .value = 0});
-  if (!g.bias) return;
-  for (std::int64_t row = 0; row < g.c.t.shape[0]; ++row) {
-    const Tensor to = g.c.t.slice(row, 1);
-    copy(ctx, {.y = accumulate(to), .x = g.bias.reshaped(to.shape)});
+  Tensor row = g.c.t;
+  row.shape = {1, g.c.t.shape[1]};
+  const std::size_t step = static_cast<std::size_t>(row_step(g.c.t, g.c_stride)) * size_of(row.dtype);
+  for (std::int64_t i = 0; i < g.c.t.shape[0]; ++i, row.data += step) {
+    if (!g.c.adds()) fill(ctx, {.y = row, .value = 0});
+    if (g.bias) copy(ctx, {.y = accumulate(row), .x = g.bias.reshaped(row.shape)});
   }
 }
 

@@ -23,7 +23,7 @@ std::string to_string(const ProductKey& key) {
   if (key.stride_a != dense_a || key.stride_b != dense_b || key.stride_c != key.n)
     s += " rows " + std::to_string(key.stride_a) + "/" + std::to_string(key.stride_b) + "/" +
          std::to_string(key.stride_c);
-  if (key.bias) s += " bias";
+  if (key.bias) s += " bias " + std::to_string(key.align_bias);
   s += key.adds ? " adds " : " stores ";
   return s + std::to_string(key.align_a) + "/" + std::to_string(key.align_b) + "/" + std::to_string(key.align_c);
 }
@@ -62,16 +62,16 @@ void ProductPlan::add_bias(ConstTensor bias) {
                  "cublasLtMatmulDescSetAttribute");
 }
 
-cublasStatus_t ProductPlan::run(const cublasLtMatmulAlgo_t& chosen, const ops::Gemm& g, const DeviceMemory& workspace,
+cublasStatus_t ProductPlan::run(const cublasLtMatmulAlgo_t& chosen, const ops::Gemm& g, Workspace workspace,
                                 cudaStream_t stream) {
   const float alpha = static_cast<float>(g.alpha), beta = g.c.adds() ? 1.0f : 0.0f;
   add_bias(g.bias);
   return library_->matmul(library_.handle(), desc_, &alpha, g.b.data, first_, g.a.data, second_, &beta, g.c.t.data,
-                          result_, g.c.t.data, result_, &chosen, workspace.data(), workspace.bytes(), stream);
+                          result_, g.c.t.data, result_, &chosen, workspace.data, workspace.bytes, stream);
 }
 
 std::vector<cublasLtMatmulAlgo_t> ProductPlan::candidates(std::size_t workspace_bytes) const {
-  constexpr int kMost = 6;
+  constexpr int kMost = 16;
   cublasLtMatmulPreference_t preference = nullptr;
   Blaslt::verify(library_->preference_create(&preference), "cublasLtMatmulPreferenceCreate");
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -79,6 +79,10 @@ std::vector<cublasLtMatmulAlgo_t> ProductPlan::candidates(std::size_t workspace_
                    "cublasLtMatmulPreferenceSetAttribute");
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
+  // Parts of a sum that are added up in 16 bits would lose digits.
+  const std::uint32_t sums =
+      key_.result == DType::f32 ? CUBLASLT_REDUCTION_SCHEME_MASK : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, sums);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key_.align_b);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key_.align_a);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key_.align_c);

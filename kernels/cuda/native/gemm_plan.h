@@ -19,12 +19,18 @@ struct ProductKey {
   std::int64_t stride_a = 0, stride_b = 0, stride_c = 0;  ///< elements between rows
   DType operands = DType::f32, result = DType::f32;
   bool transpose_a = false, transpose_b = false, bias = false, adds = false, tf32 = false;
-  std::uint32_t align_a = 16, align_b = 16, align_c = 16;  ///< bytes, a power of two up to 256
+  std::uint32_t align_a = 16, align_b = 16, align_c = 16, align_bias = 16;  ///< bytes, a power of two up to 256
 
   auto operator<=>(const ProductKey&) const = default;
 };
-/// "m512 n576 k1536 bf16>f32 nt+ 256/256/256": the name of a product in the file of choices.
+/// "m512 n576 k1536 bf16>f32 nt adds 256/256/256": the name of a product in the file of choices.
 std::string to_string(const ProductKey& key);
+
+/// Device memory that the library may use during a product.
+struct Workspace {
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+};
 
 /// The descriptors of one product and the algorithm that computes it. Row-major C = A·B is the library's column-major
 /// Cᵀ = Bᵀ·Aᵀ, so its first operand is B.
@@ -38,7 +44,7 @@ class ProductPlan {
   /// Of the next product; nothing where the product has none.
   void add_bias(ConstTensor bias);
   /// Queues the product; the status of the library.
-  cublasStatus_t run(const cublasLtMatmulAlgo_t& algorithm, const ops::Gemm& g, const DeviceMemory& workspace,
+  cublasStatus_t run(const cublasLtMatmulAlgo_t& algorithm, const ops::Gemm& g, Workspace workspace,
                      cudaStream_t stream);
   /// The library's candidates, its favourite first.
   std::vector<cublasLtMatmulAlgo_t> candidates(std::size_t workspace_bytes) const;

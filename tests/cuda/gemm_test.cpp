@@ -1,0 +1,184 @@
+// Matrix products as layers and their adapters ask a CUDA device for them, against plain loops in f64.
+#include "kernels/gemm.h"
+
+#include "tests/cuda/schedules.h"
+#include "tests/kernels/op_run.h"
+
+namespace qtrain::testing {
+namespace {
+
+using ops::Transpose;
+using enum ops::Transpose;
+
+/// Some columns of a matrix, or all of them.
+struct Columns {
+  Array all;
+  std::int64_t first = 0, count = all.shape()[1];
+
+  std::int64_t width() const { return all.shape()[1]; }
+  Tensor view() {
+    Tensor part = all.tensor();
+    part.data += static_cast<std::size_t>(first) * size_of(part.dtype);
+    part.shape = {all.shape()[0], count};
+    return part;
+  }
+  double get(std::int64_t row, std::int64_t column) const { return all.get(row * width() + first + column); }
+};
+
+struct Operand {
+  Columns part;
+  Transpose transpose = no;
+
+  double get(std::int64_t row, std::int64_t column) const {
+    return transpose == yes ? part.get(column, row) : part.get(row, column);
+  }
+};
+
+struct Pair {
+  Operand a, b;
+
+  ops::Factors factors() {
+    return {.a = a.part.view(),
+            .b = b.part.view(),
+            .transpose_a = a.transpose,
+            .transpose_b = b.transpose,
+            .a_stride = a.part.width(),
+            .b_stride = b.part.width()};
+  }
+};
+
+/// C = or += alpha * (the sum of up to four products) + bias.
+struct Sum {
+  std::vector<Pair> pairs;
+  double alpha = 1;
+  std::optional<Columns> bias = {};  ///< of one row
+
+  ops::Gemm gemm(Sink c, std::int64_t stride) {
+    const ops::Factors f = pairs.front().factors();
+    ops::Gemm g{.c = c,
+                .a = f.a,
+                .b = f.b,
+                .transpose_a = f.transpose_a,
+                .transpose_b = f.transpose_b,
+                .alpha = alpha,
+                .a_stride = f.a_stride,
+                .b_stride = f.b_stride,
+                .c_stride = stride};
+    if (bias) g.bias = bias->view().reshaped({bias->count});
+    for (std::size_t i = 1; i < pairs.size(); ++i) g.added.at(i - 1) = pairs[i].factors();
+    return g;
+  }
+  double get(std::int64_t row, std::int64_t column) {
+    double sum = 0;
+    for (Pair& p : pairs)
+      for (std::int64_t k = 0; k < p.factors().depth(); ++k) sum += p.a.get(row, k) * p.b.get(k, column);
+    return alpha * sum + (bias ? bias->get(0, column) : 0);
+  }
+};
+
+class CudaGemm : public ::testing::Test {
+ protected:
+  /// What is next to the result stays. Each product runs twice: as it is tried when it is new, and as it was chosen.
+  void expect(Sum sum, const Columns& before, const std::string& what) {
+    std::vector<double> product;
+    for (std::int64_t i = 0; i < before.all.size(); ++i) {
+      const std::int64_t column = i % before.width() - before.first;
+      const bool inside = column >= 0 && column < before.count;
+      product.push_back(inside ? sum.get(i / before.width(), column) : std::nan(""));
+    }
+    const OnDevice device;
+    for (const Sink::Mode mode :
+         {Sink::Mode::store, Sink::Mode::store, Sink::Mode::accumulate, Sink::Mode::accumulate}) {
+      Columns c = before;
+      ops::gemm(ctx_, sum.gemm({c.view(), mode}, c.width()));
+      ctx_.synchronize();
+      std::vector<double> want = before.all.values();
+      for (std::size_t i = 0; i < want.size(); ++i)
+        if (!std::isnan(product[i])) want[i] = product[i] + (mode == Sink::Mode::accumulate ? want[i] : 0);
+      expect_close(c.all.values(), want, tolerance_of(c.all.dtype()), what);
+    }
+  }
+
+  Ctx ctx_{kCuda, MatmulPrecision::bf16, 1};
+};
+
+std::string name(DType operands, DType result, const Shape& mnk) {
+  std::string s = std::string(name_of(operands)) + " to " + std::string(name_of(result));
+  for (int i = 0; i < 3; ++i) s += " " + std::to_string(mnk[i]);
+  return s;
+}
+
+TEST_F(CudaGemm, TakesEveryOrientationTypeAndShape) {
+  for (const Shape& n : {Shape{19, 11, 23}, Shape{64, 48, 32}, Shape{1, 64, 16}, Shape{33, 1, 8}, Shape{5, 7, 1}})
+    for (const DType d : {DType::bf16, DType::f16})
+      for (const DType c : {d, DType::f32})
+        for (const Transpose ta : {no, yes})
+          for (const Transpose tb : {no, yes}) {
+            const Array a = random(d, ta == yes ? Shape{n[2], n[0]} : Shape{n[0], n[2]}, 1),
+                        b = random(d, tb == yes ? Shape{n[1], n[2]} : Shape{n[2], n[1]}, 2);
+            expect({.pairs = {{{{a}, ta}, {{b}, tb}}}, .alpha = -0.5, .bias = Columns{random(c, {1, n[1]}, 3)}},
+                   {random(c, {n[0], n[1]}, 4)}, name(d, c, n) + (ta == yes ? " ta" : "") + (tb == yes ? " tb" : ""));
+          }
+}
+
+// Beside an operand in bf16 they are rounded to it.
+TEST_F(CudaGemm, TakesOperandsInF32) {
+  const Array x = random(DType::f32, {37, 40}, 1), w = random(DType::f32, {24, 40}, 2);
+  expect({{{{{x.as(DType::bf16)}}, {{w}, yes}}}}, {random(DType::bf16, {37, 24}, 3)}, "weight");
+  expect({{{{{x}}, {{w.as(DType::bf16)}, yes}}}}, {random(DType::f32, {37, 24}, 3)}, "input");
+  expect({{{{{x, 7, 16}}, {{w.as(DType::bf16), 24, 16}, yes}}}}, {random(DType::f32, {37, 24}, 3)}, "columns");
+  expect({{{{{x}}, {{w}, yes}}}}, {random(DType::f32, {37, 24}, 3)}, "both");
+}
+
+// From places that are aligned for packs of eight, of four, of two, and not at all; the bias as well.
+TEST_F(CudaGemm, ReadsAndWritesColumnsOfWiderMatrices) {
+  for (const DType c : {DType::bf16, DType::f32})
+    for (const std::int64_t first : {8, 4, 2, 1}) {
+      const Columns a{random(DType::bf16, {32, 48}, 1), first, 16}, b{random(DType::bf16, {40, 64}, 2), first, 16},
+          place{random(c, {32, 72}, 3), first, 40};
+      const Columns bias{random(c, {1, 64}, 4), first, 40};
+      expect({.pairs = {{{a}, {b, yes}}}, .bias = bias}, place, std::to_string(first) + " " + std::string(name_of(c)));
+    }
+}
+
+TEST_F(CudaGemm, AddsProducts) {
+  for (const DType c : {DType::bf16, DType::f32}) {
+    const auto columns = [](std::int64_t rows, std::int64_t first, std::uint64_t seed) {
+      return Columns{random(DType::bf16, {rows, 48}, seed), first, 16};
+    };
+    Sum sum{.pairs = {{{{random(DType::bf16, {24, 64}, 1)}}, {{random(DType::bf16, {32, 64}, 2)}, yes}},
+                      {{columns(24, 0, 3)}, {columns(32, 16, 4), yes}},
+                      {{columns(16, 8, 5)}, {{random(DType::f32, {16, 32}, 6)}}},
+                      {{{random(DType::bf16, {5, 24}, 7)}, yes}, {{random(DType::bf16, {5, 32}, 8)}}}},
+            .alpha = 0.5,
+            .bias = Columns{random(c, {1, 32}, 9)}};
+    sum.pairs[2].a = {columns(24, 32, 5)};
+    expect(sum, {random(c, {24, 32}, 10)}, std::string(name_of(c)));
+  }
+}
+
+// Adapters of three layers that read one input: A one below the other, what they give side by side.
+TEST_F(CudaGemm, ServesStackedAdapters) {
+  constexpr std::int64_t kTokens = 72, kIn = 64, kOut = 96, kRank = 16, kRanks = 3 * kRank;
+  const Array x = random(DType::bf16, {kTokens, kIn}, 1), dy = random(DType::bf16, {kTokens, kOut}, 2),
+              stack = random(DType::f32, {kRanks, kIn}, 3), b = random(DType::f32, {kOut, kRank}, 4),
+              side_by_side = random(DType::bf16, {kTokens, kRanks}, 5);
+  expect({{{{{x}}, {{stack}, yes}}}, 2.0}, {side_by_side}, "x A");
+  expect({{{{{x}}, {{random(DType::bf16, {kOut, kIn}, 6)}, yes}}, {{{side_by_side, kRank, kRank}}, {{b}, yes}}}},
+         {random(DType::bf16, {kTokens, kOut}, 7)}, "y");
+  expect({{{{{dy}}, {{b}}}}, 2.0}, {side_by_side, kRank, kRank}, "gradient of x A");
+  expect({{{{{dy}, yes}, {{side_by_side, kRank, kRank}}}}}, {random(DType::f32, {kOut, kRank}, 8)}, "gradient of B");
+  expect({{{{{side_by_side}, yes}, {{x}}}}}, {random(DType::f32, {kRanks, kIn}, 9)}, "gradient of A");
+  expect({{{{{dy}}, {{random(DType::bf16, {kOut, kIn}, 6)}}}, {{{side_by_side}}, {{stack}}}}},
+         {random(DType::bf16, {kTokens, kIn}, 10)}, "gradient of x");
+}
+
+TEST_F(CudaGemm, HasZerosAndABiasWithoutAnInnerDimension) {
+  const Array a(DType::bf16, {6, 0}), b(DType::bf16, {9, 0});
+  expect({.pairs = {{{{a}}, {{b}, yes}}}, .bias = Columns{random(DType::f32, {1, 9}, 1)}},
+         {random(DType::f32, {6, 20}, 2), 3, 9}, "bias");
+  expect({{{{{a}}, {{b}, yes}}}}, {random(DType::bf16, {6, 20}, 2), 3, 9}, "nothing");
+}
+
+}  // namespace
+}  // namespace qtrain::testing
