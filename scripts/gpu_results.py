@@ -30,8 +30,8 @@ def read(file):
 def machine():
     found = dict(gpu=None, driver=None, nvcc=None)
     if shutil.which("nvidia-smi"):
-        text = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
-                              capture_output=True, text=True).stdout
+        command = ["timeout", "20", "nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+        text = subprocess.run(command, capture_output=True, text=True).stdout
         words = [w.strip() for w in text.splitlines()[0].split(",")] if text.strip() else []
         if len(words) == 2:
             found.update(gpu=words[0], driver=words[1])

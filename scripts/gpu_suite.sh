@@ -149,7 +149,7 @@ check() { # check TOOL BUDGET FILTER
 
 part "doctor" "$(scaled 10)" "${own[@]}" "$prebuilt/bin/qtrain" doctor
 if [ "$dry" = 0 ]; then
-  gpu="$("${own[@]}" "$prebuilt/bin/qtrain" doctor 2>>"$log" | sed -nE 's/^CUDA {2,}//p' | head -n 1)"
+  gpu="$(timeout 20 "${own[@]}" "$prebuilt/bin/qtrain" doctor 2>>"$log" | sed -nE 's/^CUDA {2,}//p' | head -n 1)"
   [[ "$gpu" == *"compute capability"* ]] || die "no GPU can be used: ${gpu:-qtrain doctor ends with an error, see $log}"
 fi
 part "test_cuda" "$(scaled 50)" "${own[@]}" "$tests" "--gtest_filter=$test_filter" \

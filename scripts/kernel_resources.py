@@ -3,10 +3,11 @@
 docs/kernel_resources.csv.
 
     scripts/kernel_resources.py --check [--arch 90a]     # ends with 1 on a spill, a warning or another table
-    scripts/kernel_resources.py --write                  # all architectures; writes the table
+    scripts/kernel_resources.py --write                  # the architectures of the table; writes it
 
-Needs nvcc and c++filt. Registers depend on the compiler: with another nvcc than the table's only spills and warnings
-count. Shared memory that is asked for at launch is not in the compiler's report.
+Without --arch a check compiles for every architecture of a release; the table has some of them. Needs nvcc and c++filt.
+Registers depend on the compiler: with another nvcc than the table's only spills and warnings count. Shared memory that
+is asked for at launch is not in the compiler's report.
 """
 
 import argparse
@@ -22,12 +23,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "docs/kernel_resources.csv"
-ARCHITECTURES = ("80", "90a", "120")
+ARCHITECTURES = ("75", "80", "86", "89", "90a", "100", "120")  # as QTRAIN_CUDA_ARCHS=all (cmake/cuda.cmake)
+IN_TABLE = ("80", "90a", "120")
 COLUMNS = ("source", "kernel", "arch", "registers", "static_shared", "stack", "spill_stores", "spill_loads")
 FLAGS = ("-std=c++20", "-O3", "-DNDEBUG", "-DQTRAIN_HAS_CUDA=1", "-I.", "-Ikernels/cuda/native",
          "--expt-relaxed-constexpr", "--diag-suppress=554", "-lineinfo", "-Xptxas=-v", "-cubin")
 # (kernel, arch): why its spills cannot be avoided.
-ALLOWED_SPILLS = {}
+NARROW = "for rows that packs do not divide; 1,024 threads leave 64 registers"
+ALLOWED_SPILLS = {("rms_norm_rows_grad<F16, 1>", "75"): NARROW, ("rms_norm_rows_grad<float, 1>", "75"): NARROW}
 
 REPORT = re.compile(
     r"Compiling entry function '(?P<kernel>\w+)' for 'sm_\w+'\n"
@@ -46,7 +49,7 @@ def parse():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args()
     if args.write and args.arch:
-        parser.error("--write takes all architectures")
+        parser.error("--write takes all architectures of the table")
     return args
 
 
@@ -132,7 +135,7 @@ def write_table(version, rows):
 def differences(rows, architectures):
     _, known = read_table()
     known = {row for row in known if row[2] in architectures}
-    new = set(rows)
+    new = {row for row in rows if row[2] in IN_TABLE}
     show = lambda row: ", ".join(f"{c} {v}" for c, v in zip(COLUMNS, row))
     return ([f"not in the table: {show(r)}" for r in sorted(new - known)] +
             [f"only in the table: {show(r)}" for r in sorted(known - new)])
@@ -141,7 +144,7 @@ def differences(rows, architectures):
 def main():
     args = parse()
     nvcc = find_nvcc()
-    version, architectures = version_of(nvcc), tuple(args.arch or ARCHITECTURES)
+    version, architectures = version_of(nvcc), tuple(args.arch or (IN_TABLE if args.write else ARCHITECTURES))
     rows, problems = compile_all(nvcc, architectures, args.jobs)
     problems += spills(rows)
     if args.write and not problems:
