@@ -153,7 +153,7 @@ TEST_F(CudaGemm, AddsProducts) {
             .alpha = 0.5,
             .bias = Columns{random(c, {1, 32}, 9)}};
     sum.pairs[2].a = {columns(24, 32, 5)};
-    expect(sum, {random(c, {24, 32}, 10)}, std::string(name_of(c)));
+    expect(sum, {random(c, {24, 48}, 10), 8, 32}, std::string(name_of(c)));
   }
 }
 
