@@ -91,6 +91,7 @@ std::vector<Case> cases() {
   const auto muon = [](Nesterov nesterov) {
     return [=](Ctx& ctx, Update& u) {
       Array squares = scalars({1.5e4});
+      ops::scaled_copy(ctx, {.y = u.two, .x = u.x, .alpha = 3.5});  // of what no device has rounded
       ops::muon_momentum(ctx, {.momentum_buffer = u.one,
                                .y = u.x,
                                .grad = u.grad,
@@ -100,7 +101,6 @@ std::vector<Case> cases() {
       ops::muon_normalise(ctx, {.x = u.x, .squares = squares});
       ops::muon_apply(ctx,
                       {.param = u.param, .x = u.x, .control = u.control, .factor = u.factor, .scale = 2, .decay = 0.1});
-      ops::scaled_copy(ctx, {.y = u.two, .x = u.x, .alpha = 3.5});
     };
   };
   return {
