@@ -191,7 +191,8 @@ EncodedRow RowEncoder::encode_chat(const Sample& sample) const {
   const bool pair = sample.form == RowForm::chat_pair;
   Json messages = sample.messages;
   if (pair) messages.insert(messages.end(), sample.completion.begin(), sample.completion.end());
-  const RenderInput input{.messages = &messages, .tools = &sample.tools, .extra = &sample.template_kwargs};
+  const RenderInput input{
+      .messages = &messages, .tools = &sample.tools, .extra = &sample.template_kwargs, .now = tools_.template_clock};
   const Rendered rendered = assistant_only_ ? render_with_assistant_ranges(*chat, input) : chat->render(input);
   const Tokenizer::Encoding encoding = encode(rendered.text, {.add_special = false});
 
@@ -210,7 +211,8 @@ EncodedRow RowEncoder::encode_chat(const Sample& sample) const {
     const RenderInput prompt{.messages = &sample.messages,
                              .tools = &sample.tools,
                              .add_generation_prompt = true,
-                             .extra = &sample.template_kwargs};
+                             .extra = &sample.template_kwargs,
+                             .now = tools_.template_clock};
     apply_prompt_mask(row, tools_.tokenizer.encode(chat->render(prompt).text, {.add_special = false}));
   }
   return row;

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <ctime>
 #include <functional>
 #include <optional>
 #include <string>
@@ -44,6 +45,7 @@ struct DatasetOptions {
 struct TextTools {
   const Tokenizer& tokenizer;
   const ChatTemplate* chat_template = nullptr;
+  std::optional<std::time_t> template_clock = {};  ///< what the template's clock shows; the time if absent
 };
 
 /// Reads, tokenises, masks, truncates and packs. The same for any number of threads.

@@ -66,7 +66,8 @@ std::vector<std::int32_t> encode_chat(const TextFolder& text, const ChatPrompt& 
   const Rendered r = text.chat_template->render({.messages = &prompt.messages,
                                                  .tools = prompt.tools.is_null() ? nullptr : &prompt.tools,
                                                  .add_generation_prompt = true,
-                                                 .extra = prompt.extra.is_null() ? nullptr : &prompt.extra});
+                                                 .extra = prompt.extra.is_null() ? nullptr : &prompt.extra,
+                                                 .now = text.template_clock});
   return text.tokenizer->encode(r.text, {.add_special = false});
 }
 

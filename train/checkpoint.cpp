@@ -107,6 +107,21 @@ std::vector<fs::path> find_checkpoints(const fs::path& output) {
   return paths;
 }
 
+std::optional<std::string> saved_template_date(const std::vector<fs::path>& checkpoints) {
+  for (const fs::path& checkpoint : checkpoints) {
+    try {
+      const Json state = read_json(checkpoint / kState);
+      const Json identity = state.is_object() ? state.value("identity", Json()) : Json();
+      const auto date = identity.find(kTemplateDate);
+      if (date == identity.end() || !date->is_string()) return {};
+      return date->get<std::string>();
+    } catch (const Error& e) {  // load_first_whole tells what is wrong with it
+      if (e.kind() != ErrorKind::input) throw;
+    }
+  }
+  return {};
+}
+
 void load_checkpoint(TrainingObjects& run, const fs::path& checkpoint) {
   const fs::path file = checkpoint / kState;
   if (!fs::exists(file))

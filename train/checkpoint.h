@@ -9,6 +9,9 @@
 
 namespace qtrain {
 
+/// The day that the chat template writes, among what a resume must agree with.
+inline constexpr const char* kTemplateDate = "template_date";
+
 /// What a checkpoint saves and restores; nothing here is owned.
 struct TrainingObjects {
   Ctx& ctx;
@@ -30,6 +33,9 @@ std::filesystem::path save_checkpoint(const TrainingObjects& run, const std::fil
 
 /// The whole checkpoints below `output`, by step, oldest first.
 std::vector<std::filesystem::path> find_checkpoints(const std::filesystem::path& output);
+
+/// The day that the chat template wrote in the run of the first readable one of `checkpoints`, where it writes it.
+std::optional<std::string> saved_template_date(const std::vector<std::filesystem::path>& checkpoints);
 
 /// Restores state, weights and optimizer. ErrorKind::usage when the checkpoint belongs to another run (names the first
 /// value that differs); ErrorKind::input when it is damaged.

@@ -42,23 +42,23 @@ std::vector<DataSource> training_sources(const DataSection& data) {
   return sources;
 }
 
-std::vector<std::vector<std::filesystem::path>> data_files(const DataSection& data, Split split) {
-  std::vector<std::vector<std::filesystem::path>> files;
-  const Split part = part_of_files(data, split);
-  const std::vector<DataSource> sources = sources_of(data, split);
-  for (const DataSource& source : sources)
-    files.push_back(resolve_data_files(source.files, source.split.value_or(part)));
-  return files;
+SourceFiles data_files(const DataSection& data, Split split) {
+  if (split == Split::evaluation && data.eval_dataset_name.empty() && data.eval_split <= 0) return {};
+  return source_files(sources_of(data, split), part_of_files(data, split));
+}
+
+RawRows data_rows(const Config& config, Split split) {
+  return data_rows(config, split, data_files(config.data, split));
 }
 
 // Rows are held out of each source before they are mixed: a mixture may use a row twice.
-RawRows data_rows(const Config& config, Split split) {
+RawRows data_rows(const Config& config, Split split, const SourceFiles& files) {
   const DataSection& d = config.data;
   const bool own_rows = !d.eval_dataset_name.empty();
-  if (split == Split::evaluation && !own_rows && d.eval_split <= 0) return {};
+  if (files.empty()) return {};
   const std::uint64_t seed = dataset_options(config, Split::train).seed;
   const std::vector<DataSource> sources = sources_of(d, split);
-  std::vector<RawRows> parts = source_rows(sources, part_of_files(d, split));
+  std::vector<RawRows> parts = source_rows(sources, files);
   if (!own_rows && d.eval_split >= 1 && parts.size() > 1)
     fail(ErrorKind::usage,
          {.cause = fmt::format("eval_split {} is a number of rows, of {} sources", d.eval_split, parts.size()),

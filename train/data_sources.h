@@ -1,5 +1,4 @@
 #pragma once
-#include <filesystem>
 #include <vector>
 
 #include "data/source/mixture.h"
@@ -13,7 +12,9 @@ std::vector<DataSource> training_sources(const DataSection& data);
 
 /// The files behind the rows of a part of the data, of each source, before anything is held out. Errors as of
 /// resolve_data_files.
-std::vector<std::vector<std::filesystem::path>> data_files(const DataSection& data, Split split);
+SourceFiles data_files(const DataSection& data, Split split);
+/// Training or evaluation rows of a config in these files, as the other data_rows.
+RawRows data_rows(const Config& config, Split split, const SourceFiles& files);
 
 /// What the rows are, for people: "3 parquet files, 12000 rows of messages". Reads the first row.
 std::string describe_rows(const RawRows& rows, const DataSection& data);

@@ -12,6 +12,7 @@
 #include "train/data_sources.h"
 #include "train/metrics.h"
 #include "train/stop.h"
+#include "train/template_date.h"
 
 namespace qtrain {
 namespace {
@@ -72,10 +73,6 @@ std::string template_text(const ModelSection& model) {
   return fs::exists(chosen, absent) ? "" : chosen;
 }
 
-bool has_rows(const Config& config, Split split) {
-  return split == Split::train || !config.data.eval_dataset_name.empty() || config.data.eval_split > 0;
-}
-
 }  // namespace
 
 fs::path token_cache_folder(const Config& config) {
@@ -87,7 +84,7 @@ fs::path token_cache_folder(const Config& config) {
 }
 
 DataPreparation::DataPreparation(const Config& config, ThreadPool& pool, Log& log)
-    : config_(config), pool_(pool), log_(log) {
+    : config_(config), pool_(pool), log_(log), date_(config.model.template_date.value_or(today())) {
   open_cache();
 }
 
@@ -104,22 +101,26 @@ void DataPreparation::open_cache() {
   }
 }
 
-TextTools DataPreparation::tools() {
-  if (!text_) text_ = load_text_folder(config_);
-  return text_->tools();
+/// Without a tokenizer, which takes long to load.
+TextFolder& DataPreparation::text() {
+  if (!text_) text_ = load_template_folder(config_);
+  text_->template_clock = clock_on(date_);
+  return *text_;
 }
 
-// Everything that rows depend on: the program, the section of the config, the contents of the files.
-Digest DataPreparation::key_of(Split split, std::int64_t max_rows) {
+// Everything that rows depend on: the program, the section of the config, the contents of the files, the day where a
+// template writes it.
+Digest DataPreparation::key_of(const Part& part) {
   const DataSection& d = config_.data;
   Json made_of{{"program", cache_->digest_of_file("/proc/self/exe", pool_).hex()},
-               {"split", split == Split::train ? "train" : "evaluation"},
+               {"split", part.split == Split::train ? "train" : "evaluation"},
                {"data", rows_json(d)},
                {"template", template_text(config_.model)},
+               {"date", text().reads_clock() ? date_ : ""},
                {"held out", d.eval_dataset_name.empty() ? d.eval_split : 0.0},
-               {"max_rows", max_rows},
-               {"seed", dataset_options(config_, split).seed}};
-  for (const std::vector<fs::path>& files : data_files(d, split)) {
+               {"max_rows", part.max_rows},
+               {"seed", dataset_options(config_, part.split).seed}};
+  for (const std::vector<fs::path>& files : part.files) {
     Json digests = Json::array();
     for (const fs::path& file : files)
       digests.push_back({file.extension().string(), cache_->digest_of_file(file, pool_).hex()});
@@ -130,22 +131,25 @@ Digest DataPreparation::key_of(Split split, std::int64_t max_rows) {
   return digest_of(dump_json(made_of));
 }
 
+void DataPreparation::build(const Part& part, DatasetBuilder& into) {
+  DatasetOptions options = dataset_options(config_, part.split);
+  if (part.max_rows > 0) options.max_rows = part.max_rows;
+  options.progress = RowProgress(log_);
+  const RawRows rows = data_rows(config_, part.split, part.files);
+  log_.info("{} rows: {}", part.split == Split::train ? "training" : "evaluation", describe_rows(rows, config_.data));
+  if (!text().tokenizer) text_ = with_tokenizer(std::move(*text_));
+  build_dataset({.rows = rows, .options = options, .tools = text().tools()}, pool_, into);
+}
+
 Dataset DataPreparation::rows(Split split, std::int64_t max_rows) {
-  if (!has_rows(config_, split)) return {};
-  const auto build = [&](DatasetBuilder& into) {
-    DatasetOptions options = dataset_options(config_, split);
-    if (max_rows > 0) options.max_rows = max_rows;
-    options.progress = RowProgress(log_);
-    const RawRows rows = data_rows(config_, split);
-    log_.info("{} rows: {}", split == Split::train ? "training" : "evaluation", describe_rows(rows, config_.data));
-    build_dataset({.rows = rows, .options = options, .tools = tools()}, pool_, into);
-  };
+  const Part part{.split = split, .max_rows = max_rows, .files = data_files(config_.data, split)};
+  if (part.files.empty()) return {};
   try {
     if (cache_) {
-      const Digest key = key_of(split, max_rows);
+      const Digest key = key_of(part);
       const auto build_unchanged = [&](DatasetBuilder& into) {
-        build(into);
-        if (!(key_of(split, max_rows) == key))
+        build(part, into);
+        if (!(key_of(part) == key))
           fail(ErrorKind::input, {.cause = "files of the rows or of the tokenizer changed while they were read",
                                   .remedy = "Start again when they are written."});
       };
@@ -157,7 +161,7 @@ Dataset DataPreparation::rows(Split split, std::int64_t max_rows) {
     cache_.reset();
   }
   DatasetBuilder builder;
-  build(builder);
+  build(part, builder);
   return std::move(builder).finish();
 }
 

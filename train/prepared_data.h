@@ -1,8 +1,11 @@
 #pragma once
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "core/log.h"
 #include "core/parallel.h"
+#include "data/source/mixture.h"
 #include "data/token_cache.h"
 #include "train/setup.h"
 
@@ -24,16 +27,28 @@ class DataPreparation {
   /// Where the rows are kept; empty: nowhere.
   std::filesystem::path kept_in() const { return cache_ ? token_cache_folder(config_) : std::filesystem::path(); }
 
+  /// The day that templates write: template_date of the config, else today, unless it is set.
+  const std::string& date() const { return date_; }
+  void set_date(std::string date) { date_ = std::move(date); }
+
  private:
+  struct Part {
+    Split split;
+    std::int64_t max_rows;
+    SourceFiles files;
+  };
+
   void open_cache();
-  Digest key_of(Split split, std::int64_t max_rows);
-  TextTools tools();
+  Digest key_of(const Part& part);
+  void build(const Part& part, DatasetBuilder& into);
+  TextFolder& text();
 
   const Config& config_;
   ThreadPool& pool_;
   Log& log_;
   std::optional<TokenCache> cache_;
   std::optional<TextFolder> text_;
+  std::string date_;
 };
 
 }  // namespace qtrain

@@ -6,6 +6,7 @@
 #include "kernels/processor.h"
 #include "model/hf_folder.h"
 #include "train/stop.h"
+#include "train/template_date.h"
 
 namespace qtrain {
 namespace {
@@ -265,6 +266,7 @@ TextFolder load_template_folder(const Config& config) {
       load_template_folder(model_path(config.model.tokenizer_name_or_path.value_or(config.model.model_name_or_path)));
   text.replaced_template = config.model.chat_template_path.has_value();
   if (text.replaced_template) text.chat_template = ChatTemplate::named(*config.model.chat_template_path, text.folder);
+  if (config.model.template_date) text.template_clock = clock_on(*config.model.template_date);
   return text;
 }
 

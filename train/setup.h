@@ -51,9 +51,11 @@ struct TextFolder {
   std::filesystem::path folder;
   std::unique_ptr<Tokenizer> tokenizer = {};
   std::optional<ChatTemplate> chat_template = {};
-  bool replaced_template = false;  ///< it is not the folder's own
+  bool replaced_template = false;                  ///< it is not the folder's own
+  std::optional<std::time_t> template_clock = {};  ///< what the template's clock shows; the time if absent
 
-  TextTools tools() const { return {*tokenizer, chat_template ? &*chat_template : nullptr}; }
+  TextTools tools() const { return {*tokenizer, chat_template ? &*chat_template : nullptr, template_clock}; }
+  bool reads_clock() const { return chat_template && chat_template->reads_clock(); }
 };
 TextFolder load_text_folder(const std::filesystem::path& folder);
 TextFolder load_text_folder(const Config& config);

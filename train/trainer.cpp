@@ -9,6 +9,7 @@
 #include "train/advice.h"
 #include "train/prepared_data.h"
 #include "train/stop.h"
+#include "train/template_date.h"
 
 namespace qtrain {
 namespace {
@@ -20,10 +21,20 @@ Json finite_or_null(double x) {
   return std::isfinite(x) ? Json(x) : Json();
 }
 
+/// Where a run may go on from, the newest first.
+std::vector<fs::path> checkpoints_for(const std::string& resume, const fs::path& output) {
+  if (resume == "never") return {};
+  if (resume != "auto") return {resume};
+  std::vector<fs::path> found = find_checkpoints(output);
+  std::reverse(found.begin(), found.end());
+  return found;
+}
+
 }  // namespace
 
 struct Trainer::Data {
-  TextFolder text;  // without a tokenizer
+  TextFolder text;            // without a tokenizer
+  std::string template_date;  // empty: the template has no clock
   Dataset train, evaluation;
   std::unique_ptr<Loader> train_loader, evaluation_loader;
 };
@@ -34,12 +45,15 @@ Trainer::Trainer(const ResolvedConfig& config, const std::string& resume, Log& l
       log_(log),
       output_(t_.output_dir),
       lock_(output_),
-      ctx_(make_context(compute_choice(config.value), log)) {
+      ctx_(make_context(compute_choice(config.value), log)),
+      checkpoints_(checkpoints_for(resume, output_)),
+      goes_on_by_itself_(resume == "auto") {
   load_data();
   load_model();
   set_schedule();
   allocate();
-  resume_from(resume);
+  if (resume == "never") start_over();
+  go_on();
 }
 
 Trainer::~Trainer() = default;
@@ -52,6 +66,7 @@ void Trainer::load_data() {
   data_->text = load_template_folder(c);
   Stopwatch watch;
   DataPreparation preparation(c, ctx_.pool(), log_);
+  set_template_date(preparation);
   data_->train = preparation.rows(Split::train);
   data_->evaluation = preparation.rows(Split::evaluation);
   const DatasetStatistics& s = data_->train.statistics();
@@ -70,6 +85,16 @@ void Trainer::load_data() {
       LoaderOptions{.batch_size = t_.per_device_eval_batch_size, .sampler = {.sampling = Sampling::sequential}});
   plan_ = make_step_plan(t_, data_->train_loader->batches_per_epoch());
   for (const std::string& advice : data_advice(config_, s, plan_)) log_.info("{}", advice);
+}
+
+// A run that goes on tomorrow has the rows of today.
+void Trainer::set_template_date(DataPreparation& preparation) {
+  if (!data_->text.reads_clock()) return;
+  const auto saved = saved_template_date(checkpoints_);
+  const bool keeps = saved && clock_on(*saved) && !config_.value.model.template_date;
+  if (keeps) preparation.set_date(*saved);
+  data_->template_date = preparation.date();
+  log_.info("the chat template writes the date: {}{}", data_->template_date, keeps ? ", as in the checkpoint" : "");
 }
 
 void Trainer::load_model() {
@@ -131,13 +156,15 @@ void Trainer::allocate() {
 
 Json Trainer::identity() const {
   const ModelConfig& c = setup_.model->config();
-  Json id{{"seed", t_.seed},
-          {"per_device_train_batch_size", t_.per_device_train_batch_size},
-          {"gradient_accumulation_steps", t_.gradient_accumulation_steps},
-          {"training data", fmt::format("{:016x}", data_->train.fingerprint())},
-          {"optim", optimizer_identity(optimizer_options(t_))},
-          {"train_sampling_strategy", std::string(name_of_enum(t_.train_sampling_strategy))},
-          {"model", fmt::format("{} {}x{} vocabulary {}", c.model_type, c.layers, c.hidden_size, c.vocab_size)}};
+  Json id = Json::object();  // what differs first is named
+  if (!data_->template_date.empty()) id[kTemplateDate] = data_->template_date;
+  id.update({{"seed", t_.seed},
+             {"per_device_train_batch_size", t_.per_device_train_batch_size},
+             {"gradient_accumulation_steps", t_.gradient_accumulation_steps},
+             {"training data", fmt::format("{:016x}", data_->train.fingerprint())},
+             {"optim", optimizer_identity(optimizer_options(t_))},
+             {"train_sampling_strategy", std::string(name_of_enum(t_.train_sampling_strategy))},
+             {"model", fmt::format("{} {}x{} vocabulary {}", c.model_type, c.layers, c.hidden_size, c.vocab_size)}});
   if (const auto& how = setup_.model->options().quantisation) id["quantisation"] = how->describe();
   if (const auto& lora = setup_.model->options().lora) {
     id["lora_r"] = lora->r;
@@ -160,21 +187,16 @@ TrainingObjects Trainer::objects() {
           .identity = identity()};
 }
 
-void Trainer::resume_from(const std::string& resume) {
-  std::vector<fs::path> checkpoints;
-  if (resume == "auto") {
-    checkpoints = find_checkpoints(output_);
-    std::reverse(checkpoints.begin(), checkpoints.end());
-  } else if (resume != "never") {
-    checkpoints = {resume};
-  } else if (const auto old = set_aside_checkpoints(output_); old > 0) {
+void Trainer::start_over() {
+  if (const auto old = set_aside_checkpoints(output_); old > 0)
     log_.warn("starting over: {} checkpoints of an earlier run are now called *.superseded", old);
-  }
-  goes_on_by_itself_ = resume == "auto";
+}
+
+void Trainer::go_on() {
   // Frozen base weights are in no checkpoint of an adapter run.
   load_weights(ctx_, setup_, {.seed = static_cast<std::uint64_t>(t_.seed)}, log_);
   TrainingObjects run = objects();
-  if (const auto from = load_first_whole(run, checkpoints, log_)) {
+  if (const auto from = load_first_whole(run, checkpoints_, log_)) {
     relocate_best(*from);
     saved_step_ = state_.step;
     log_.info("resumed from {} at step {} of {}", from->string(), state_.step, plan_.max_steps);

@@ -20,6 +20,8 @@
 
 namespace qtrain {
 
+class DataPreparation;
+
 /// One training run: data and model of a config, driven to its last step.
 class Trainer {
  public:
@@ -40,10 +42,12 @@ class Trainer {
   };
 
   void load_data();
+  void set_template_date(DataPreparation& preparation);
   void load_model();
   void set_schedule();
   void allocate();
-  void resume_from(const std::string& resume);
+  void start_over();
+  void go_on();
   Json identity() const;
   TrainingObjects objects();
 
@@ -75,6 +79,7 @@ class Trainer {
   std::filesystem::path output_;
   OutputLock lock_;
   Ctx ctx_;
+  std::vector<std::filesystem::path> checkpoints_;  // to go on from, the newest first
   std::unique_ptr<Data> data_;
   ModelSetup setup_;
   std::vector<Param*> trained_;
@@ -91,8 +96,8 @@ class Trainer {
   std::int64_t tokens_since_log_ = 0, tokens_at_start_ = 0;
   double data_wait_ = 0;
   std::int64_t best_saved_step_ = -1, saved_step_ = -1;
-  bool scales_loss_ = false;       ///< float16
-  bool goes_on_by_itself_ = true;  ///< the same command resumes
+  bool scales_loss_ = false;  ///< float16
+  bool goes_on_by_itself_;    ///< the same command resumes
   Json results_ = Json::object();
 };
 

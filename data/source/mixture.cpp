@@ -109,11 +109,16 @@ Counts fraction_sizes(const Counts& sizes, const std::vector<double>& fractions)
   return taken;
 }
 
-std::vector<RawRows> source_rows(const std::vector<DataSource>& sources, Split split) {
-  std::vector<RawRows> parts;
+SourceFiles source_files(const std::vector<DataSource>& sources, Split split) {
+  SourceFiles files;
   for (const DataSource& source : sources)
-    parts.push_back(
-        RawRows(resolve_data_files(source.files, source.split.value_or(split))).with_columns(source.columns));
+    files.push_back(resolve_data_files(source.files, source.split.value_or(split)));
+  return files;
+}
+
+std::vector<RawRows> source_rows(const std::vector<DataSource>& sources, const SourceFiles& files) {
+  std::vector<RawRows> parts;
+  for (std::size_t s = 0; s < sources.size(); ++s) parts.push_back(RawRows(files[s]).with_columns(sources[s].columns));
   return parts;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,9 +38,12 @@ struct DataSource {
 /// columns it has from `columns`. Errors (ErrorKind::usage, without a place): other keys or types.
 DataSource read_data_source(const Json& entry, const ColumnMap& columns);
 
-/// The rows of each source under the names that the program looks for; `split` for those that do not say.
-/// Errors as of resolve_data_files and RawRows.
-std::vector<RawRows> source_rows(const std::vector<DataSource>& sources, Split split);
+using SourceFiles = std::vector<std::vector<std::filesystem::path>>;
+/// The files of each source; `split` for those that do not say. Errors as of resolve_data_files.
+SourceFiles source_files(const std::vector<DataSource>& sources, Split split);
+
+/// The rows of each source, in its files, under the names that the program looks for. Errors as of RawRows.
+std::vector<RawRows> source_rows(const std::vector<DataSource>& sources, const SourceFiles& files);
 
 struct MixRequest {
   const std::vector<DataSource>& sources;

@@ -91,6 +91,11 @@ bool ChatTemplate::has_generation_tags(const Json* tools) const {
   return program_for(tools).parsed.has_generation;
 }
 
+bool ChatTemplate::reads_clock() const {
+  return std::any_of(programs_.begin(), programs_.end(),
+                     [](const auto& named) { return named.second->source.find("strftime_now") != std::string::npos; });
+}
+
 const std::string& ChatTemplate::source(const Json* tools) const {
   return program_for(tools).source;
 }

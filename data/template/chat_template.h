@@ -46,6 +46,8 @@ class ChatTemplate {
 
   /// Whether the template that rows with such tools take has {% generation %} blocks.
   bool has_generation_tags(const Json* tools = nullptr) const;
+  /// Whether what is rendered may depend on `RenderInput::now`.
+  bool reads_clock() const;
   /// The source of the template that rows with such tools take.
   const std::string& source(const Json* tools = nullptr) const;
 

@@ -13,6 +13,7 @@
 #include "quant/bnb.h"
 #include "train/config/keys.h"
 #include "train/data_sources.h"
+#include "train/template_date.h"
 
 namespace qtrain {
 namespace {
@@ -182,6 +183,13 @@ void check_sources(Checks& c) {
   }
 }
 
+void check_template(Checks& c) {
+  const auto& date = c.config.value.model.template_date;
+  c.require(!date || clock_on(*date), "template_date",
+            fmt::format("template_date \"{}\" is not a day of the calendar", date.value_or("")),
+            "write it as 2026-07-26");
+}
+
 void check_precision(Checks& c) {
   const TrainingSection& t = c.config.value.training;
   c.require(!(t.bf16 && t.fp16), "fp16", "bf16 and fp16 are both true", "keep one of them");
@@ -267,6 +275,7 @@ void complete_config(ResolvedConfig& config) {
 
 std::vector<ErrorText> contradictions(const ResolvedConfig& config) {
   Checks checks{config};
+  check_template(checks);
   check_precision(checks);
   check_adapter(checks);
   check_quantisation(checks);

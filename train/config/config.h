@@ -25,6 +25,7 @@ struct ModelSection {
   std::optional<std::string> tokenizer_name_or_path;
   std::string dtype = "float32";  ///< "float32", "bfloat16", "float16" or "auto"
   std::optional<std::string> chat_template_path;
+  std::optional<std::string> template_date;
   bool random_init = false;
 };
 

@@ -44,6 +44,9 @@ void model_fields(V& visit, S& s) {
   visit("chat_template_path", s.chat_template_path,
         {"The chat template, if it is not the model's: a Jinja file or a folder with one, or the name of a format "
          "(chatml, llama3, mistral, gemma, phi3, phi4, zephyr, deepseek, command_r, alpaca, vicuna)."});
+  visit("template_date", s.template_date,
+        {"The day that a chat template with a clock (strftime_now) writes, as 2026-07-26. By default the day on which "
+         "the run begins; a run that is resumed keeps it."});
 }
 
 template <class V, class S>
