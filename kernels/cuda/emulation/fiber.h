@@ -31,6 +31,7 @@ struct Fiber : Context {
   Block* block = nullptr;
   Index3 index;
   unsigned number = 0, lane = 0, warp = 0;
+  unsigned restarts = 0;
   FiberState state = FiberState::ready;
   const void* pc = nullptr;  ///< of the last access that the compiler's instrumentation reported
   std::uint16_t epoch = 1;   ///< of the warp, when this thread last met others
