@@ -51,6 +51,21 @@ class ProcessLock {
   Descriptor file_;
 };
 
+/// Held by every process from before it writes a file until it has it mapped. The last one makes room.
+class WriterLock {
+ public:
+  explicit WriterLock(const fs::path& file) : file_(::open(file.c_str(), O_CREAT | O_RDONLY | O_CLOEXEC, 0666)) {
+    if (file_.get() < 0) fail_cache(file, errno);
+    while (::flock(file_.get(), LOCK_SH) != 0)
+      if (errno != EINTR) fail_cache(file, errno);
+  }
+  /// Whether no other process writes, which then none begins until this one is done.
+  bool alone() const { return ::flock(file_.get(), LOCK_EX | LOCK_NB) == 0; }
+
+ private:
+  Descriptor file_;
+};
+
 /// What tells whether a file has changed.
 struct FileState {
   std::string path;
@@ -143,10 +158,11 @@ Dataset TokenCache::get(const Recipe& recipe, Log& log) {
     if (recipe.while_waiting) recipe.while_waiting();
   });
   if (auto found = open_if_whole(file, recipe.key, log)) return *std::move(found);
+  const WriterLock writing(options_.folder / ".lock-room");
   write_token_file(file, recipe.key, recipe.build);
-  auto made = open_token_file(file, recipe.key);  // before anybody may evict it
+  auto made = open_token_file(file, recipe.key);
   if (!made) fail_cache(file, ENOENT);
-  evict(file, log);
+  if (writing.alone()) evict(file, log);
   return *std::move(made);
 }
 

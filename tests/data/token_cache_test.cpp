@@ -182,6 +182,24 @@ TEST_F(TokenCaches, OfSeveralProcessesOneMakesTheRows) {
   EXPECT_EQ(read_text(made), "x");
 }
 
+TEST_F(TokenCaches, AProcessThatMakesRoomTakesNoRowsFromOthers) {
+  constexpr int kProcesses = 4, kKeys = 20;
+  for (int p = 0; p < kProcesses; ++p) {
+    if (const pid_t child = ::fork(); child != 0) continue;
+    TokenCache cache({.folder = folder_, .limit = 0});
+    int found = 0;
+    for (int k = 0; k < kKeys; ++k)
+      found +=
+          get(cache, std::to_string(p) + "," + std::to_string(k), 3).fingerprint() == random_rows(5, 3).fingerprint();
+    ::_exit(found == kKeys ? 0 : 1);
+  }
+  for (int p = 0; p < kProcesses; ++p) {
+    int status = -1;
+    ::wait(&status);
+    EXPECT_EQ(status, 0);
+  }
+}
+
 TEST_F(TokenCaches, AFileThatChangedIsReadAgain) {
   TokenCache cache({.folder = folder_ / "cache", .limit = 1 << 20});
   ThreadPool pool(2);

@@ -126,10 +126,11 @@ TEST(YamlConfig, NoIsAStrategy) {
 TEST(YamlConfig, DataSetsOfTrl) {
   const Config c = parse_config(
                        "datasets:\n  - path: json\n    data_files: [a.jsonl, b.jsonl]\n  - path: rows\n"
+                       "  - path: json\n    data_files: {train: c.jsonl, test: d.jsonl}\n"
                        "test_split_size: 0.1\n",
                        "c.yaml")
                        .value;
-  EXPECT_THAT(c.data.dataset_name, ::testing::ElementsAre("a.jsonl", "b.jsonl", "rows"));
+  EXPECT_THAT(c.data.dataset_name, ::testing::ElementsAre("a.jsonl", "b.jsonl", "rows", "c.jsonl"));
   EXPECT_EQ(c.data.eval_split, 0.1);
 }
 

@@ -41,6 +41,8 @@ constexpr auto kAxolotlInert = std::to_array<InertKey>({
     {"fix_untrained_tokens", kRefusedKey, "[false,0]", "the vocabulary stays as it is"},
     {"experimental_skip_move_to_device", kRemarkedKey, "[true,false]", "weights are always mapped"},
     {"gptq", kRefusedKey, "[false]", "only bitsandbytes quantisation is known"},
+    {"gptq_*", kRefusedKey, "[]", "only bitsandbytes quantisation is known"},
+    {"max_packed_sequence_len", kRefusedKey, "[]", "use sequence_len and sample_packing"},
     {"plugins", kRemarkedKey, "[[]]", "there is no Python to load"},
     {"cut_cross_entropy", kRemarkedKey, "[true,false]", "the loss is always fused"},
     {"liger_*", kRemarkedKey, "[false]", "the loss and the norms are always fused"},
@@ -53,7 +55,6 @@ constexpr auto kAxolotlInert = std::to_array<InertKey>({
     // data
     {"default_system_message", kRefusedKey, "[]", "a system message belongs into the rows or the chat template"},
     {"eot_tokens", kRemarkedKey, "[]", "answers end as the chat template ends them"},
-    {"pretraining_dataset", kRefusedKey, "[]", "give datasets with type completion"},
     {"streaming", kRemarkedKey, "[false]", "files are mapped, never held whole"},
     {"dataset_processes", kRemarkedKey, "[]", "rows are tokenised by all threads"},
     {"dataset_keep_in_memory", kRemarkedKey, "[true,false]", "files are mapped, never held whole"},
@@ -75,6 +76,7 @@ constexpr auto kAxolotlInert = std::to_array<InertKey>({
     {"use_pose", kRefusedKey, "[false]", "positions are those of the rows"},
     {"pose_*", kRemarkedKey, "[]", "positions are those of the rows"},
     // how it is computed
+    {"attention", kRemarkedKey, "[\"flash\",\"sdpa\",\"eager\",\"xformers\"]", "there is one attention kernel"},
     {"flash_attention", kRemarkedKey, "[true,false]", "there is one attention kernel"},
     {"xformers_attention", kRemarkedKey, "[true,false]", "there is one attention kernel"},
     {"sdp_attention", kRemarkedKey, "[true,false]", "there is one attention kernel"},
@@ -218,6 +220,7 @@ std::vector<Rewrite> axolotl_rewrites() {
           {"peft_trainable_token_indices", "trainable_token_indices", as_key("trainable_token_indices")},
           {"peft_ensure_weight_tying", "ensure_weight_tying", as_key("ensure_weight_tying")},
           {"datasets", "dataset_name, or dataset_mixture", training_datasets},
+          {"pretraining_dataset", "dataset_name, of plain texts", pretraining_datasets},
           {"test_datasets", "eval_dataset_name", evaluation_datasets},
           {"dataset_prepared_path", "token_cache_dir", as_key("token_cache_dir")},
           {"val_set_size", "eval_split", as_key("eval_split")},

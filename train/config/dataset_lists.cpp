@@ -76,6 +76,9 @@ constexpr auto kSourceMembers = std::to_array<SourceMember>({
     {"message_field_content", "message_property_mappings", "content"},
 });
 
+/// Fields of such rows whose names a type may give.
+constexpr std::array<std::string_view, 4> kInstructionFields{"system", "instruction", "input", "output"};
+
 /// Kinds of rows of axolotl that are recognised by their fields.
 constexpr std::array<std::string_view, 5> kRowTypes{"alpaca", "chat_template", "completion", "sharegpt", "pretrain"};
 
@@ -88,6 +91,14 @@ std::vector<std::string> strings_in(const Json& v) {
   return out;
 }
 
+/// The data files of an entry; where they are given by split those of its split, or of the training one.
+std::vector<std::string> data_files_of(const Json& entry) {
+  const Json files = entry.value("data_files", Json());
+  if (!files.is_object()) return strings_in(files);
+  const Json split = entry.value("split", Json());
+  return strings_in(files.value(split.is_string() ? split.get<std::string>() : "train", Json()));
+}
+
 /// The files of an entry: its path; of a builder such as json its data_files; else those in the folder `path`.
 std::vector<std::string> files_of(const Json& entry) {
   constexpr std::array<std::string_view, 4> kBuilders{"json", "csv", "parquet", "arrow"};
@@ -95,7 +106,7 @@ std::vector<std::string> files_of(const Json& entry) {
   const bool builder = std::find(kBuilders.begin(), kBuilders.end(), path) != kBuilders.end();
   std::string folder = builder ? "" : path;
   if (entry.contains("data_dir") && entry["data_dir"].is_string()) folder = entry["data_dir"].get<std::string>();
-  std::vector<std::string> files = strings_in(entry.value("data_files", Json()));
+  std::vector<std::string> files = data_files_of(entry);
   if (files.empty()) return {folder};
   const bool beside = !folder.empty() && folder != files[0];
   for (std::string& file : files)
@@ -130,6 +141,7 @@ struct DatasetList {
 
   void read_entry(const Json& entry) {
     const std::vector<std::string> named = files_of(entry);
+    if (named[0].empty()) problem(fmt::format("{} names no files", show(entry)));
     for (const std::string& file : named) files.push_back(file);
     Json source{{"data_files", named}};
     for (const auto& [member, value] : entry.items()) {
@@ -147,8 +159,32 @@ struct DatasetList {
       else if (!is_neutral(*known, value))
         out.remarks.push_back(fmt::format("{} {} has no effect: {}", member, show(value), known->why));
     }
+    const Json type = entry.value("type", Json());
+    if (type.is_object())
+      read_fields(source, type);
+    else
+      read_type(type);
     sources.push_back(std::move(source));
-    read_type(entry.value("type", Json()));
+  }
+
+  /// A type that says where rows keep instruction, input and output. What it says about their text is the chat
+  /// template's matter here.
+  void read_fields(Json& source, const Json& type) {
+    texts_only = false;
+    for (const auto& [member, value] : type.items()) {
+      if (value.is_null() || value == "") continue;
+      const std::string field = member.starts_with("field_") ? member.substr(6) : "";
+      if (std::find(kInstructionFields.begin(), kInstructionFields.end(), field) == kInstructionFields.end())
+        problem(
+            fmt::format("type.{} {} cannot be honoured: rows are rendered with the chat template; keep prompt and "
+                        "completion in the rows",
+                        member, show(value)));
+      else if (value != field && !trains)
+        problem(fmt::format("type.{} {} cannot be honoured: rename the field in the rows", member, show(value)));
+      else if (value != field)
+        source["column_mapping"][field] = value, is_mixture = true;
+    }
+    out.remarks.push_back("type: rows of instruction, input and output are rendered with the chat template");
   }
 
   /// Whether the member is one that a training source has.
@@ -188,6 +224,16 @@ Rewritten read_list(std::string_view key, const Json& v) {
 
 Rewritten training_datasets(const Json& v) {
   return read_list("dataset_name", v);
+}
+
+Rewritten pretraining_datasets(const Json& v) {
+  Json list = v.is_string() || v.is_object() ? Json::array({v}) : v;
+  if (list.is_array())
+    for (Json& entry : list) {
+      if (entry.is_string()) entry = {{"path", entry}};
+      if (entry.is_object() && entry.value("type", Json()).is_null()) entry["type"] = "pretrain";
+    }
+  return training_datasets(list);
 }
 
 Rewritten evaluation_datasets(const Json& v) {

@@ -36,6 +36,8 @@ Rewritten loss_on_prompt(const Json& v);
 
 /// The lists of data sets of trl (path, data_files, split, ...) and of axolotl (path, type, field_messages, ...).
 Rewritten training_datasets(const Json& v);
+/// One, or a list of them, whose rows are plain texts.
+Rewritten pretraining_datasets(const Json& v);
 Rewritten evaluation_datasets(const Json& v);
 
 /// The parts between commas, without blanks around them.
