@@ -107,7 +107,7 @@ if [ "$full" = 1 ]; then
     configure "emulated-$sanitizer"
     check "emulated-$sanitizer build" cmake --build --preset "emulated-$sanitizer" --target test_harness test_cuda test_e2e_cuda
     # Where a kernel is stopped, what its threads held is lost.
-    ASAN_OPTIONS=detect_leaks=0 suite "emulated-$sanitizer" "build/emulated-$sanitizer" -L harness -LE slow \
+    ASAN_OPTIONS=detect_leaks=0 suite "emulated-$sanitizer" "build/emulated-$sanitizer" -L harness -LE slow --timeout 900 \
       -E 'Cuda(Run|Offload|Estimate|Bench)|Float16Run'
   done
 fi

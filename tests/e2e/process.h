@@ -6,7 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "core/build.h"
+
 namespace qtrain::e2e {
+
+/// Longer than any program of a test takes, also with the thread sanitizer.
+inline constexpr std::chrono::seconds kLongest{kThreadSanitizer ? 600 : 60};
 
 /// How a program is started.
 struct Launch {
@@ -34,7 +39,7 @@ class Process {
   void signal(int number) const;
   bool running();
   /// Waits until it has ended, and kills it after `limit`.
-  Outcome wait(std::chrono::seconds limit = std::chrono::seconds(60));
+  Outcome wait(std::chrono::seconds limit = kLongest);
 
  private:
   bool reap();
