@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 #include <utility>
@@ -46,6 +47,16 @@ std::pair<int, std::uint64_t> open_regular(const std::filesystem::path& file) {
        {.cause = S_ISDIR(info.st_mode) ? "is a folder, not a file" : "is not a regular file", .place = file.string()});
 }
 
+std::filesystem::path parent_of(const std::filesystem::path& file) {
+  return file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
+}
+
+void sync_folder(const std::filesystem::path& path) {
+  const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.get() < 0) fail_write(path, "opening the folder", errno);
+  if (::fsync(folder.get()) != 0 && errno != EINVAL) fail_write(path, "fsync of the folder", errno);
+}
+
 /// A file under a temporary name that either becomes `target` as a whole or vanishes.
 class PendingFile {
  public:
@@ -74,10 +85,7 @@ class PendingFile {
     if (const int error = out_.close()) fail_write(target_, "close", error);
     if (::rename(pending_.c_str(), target_.c_str()) != 0) fail_write(target_, "rename", errno);
     committed_ = true;
-    const auto parent = target_.has_parent_path() ? target_.parent_path() : std::filesystem::path(".");
-    const Descriptor folder(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (folder.get() < 0) fail_write(parent, "opening the folder", errno);
-    if (::fsync(folder.get()) != 0 && errno != EINVAL) fail_write(parent, "fsync of the folder", errno);
+    sync_folder(parent_of(target_));
   }
 
  private:
@@ -153,6 +161,17 @@ std::string read_text(const std::filesystem::path& file, std::uint64_t max_bytes
   return text;
 }
 
+void for_each_piece(const std::filesystem::path& file, const std::function<void(std::span<const std::byte>)>& take) {
+  constexpr std::size_t kPiece = std::size_t{1} << 22;
+  const MappedFile mapped(file);
+  for (auto left = mapped.bytes(); !left.empty();) {
+    const auto piece = left.first(std::min(kPiece, left.size()));
+    take(piece);
+    mapped.release(piece);
+    left = left.subspan(piece.size());
+  }
+}
+
 void write_file(const std::filesystem::path& file,
                 const std::function<void(const std::function<void(std::span<const std::byte>)>&)>& produce) {
   PendingFile pending(file);
@@ -164,6 +183,18 @@ void write_file(const std::filesystem::path& file, std::string_view contents) {
   PendingFile pending(file);
   pending.append(std::as_bytes(std::span(contents)));
   pending.commit();
+}
+
+bool is_pending_file(const std::filesystem::path& name) {
+  const std::string process = name.stem().extension().string();  // ".NAME.PROCESS.tmp"
+  return name.string().starts_with('.') && name.extension() == ".tmp" && process.size() > 1 &&
+         process.find_first_not_of("0123456789", 1) == std::string::npos;
+}
+
+void rename_synced(const std::filesystem::path& from, const std::filesystem::path& to) {
+  sync_folder(from);
+  if (::rename(from.c_str(), to.c_str()) != 0) fail_write(to, "rename", errno);
+  sync_folder(parent_of(to));
 }
 
 }  // namespace qtrain

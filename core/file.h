@@ -34,11 +34,20 @@ class MappedFile {
 /// The whole of a regular file of at most max_bytes.
 std::string read_text(const std::filesystem::path& file, std::uint64_t max_bytes = std::uint64_t{1} << 32);
 
+/// Hands out the contents of a file piece by piece; memory holds one of them.
+void for_each_piece(const std::filesystem::path& file, const std::function<void(std::span<const std::byte>)>& take);
+
 /// Writes `file` through a temporary name in the same folder, fsync and rename: it is whole or not there.
 /// Errors (ErrorKind::disk) name the file and errno.
 void write_file(const std::filesystem::path& file, std::string_view contents);
 /// The same with the contents produced piecewise: `produce` is handed a function that appends bytes.
 void write_file(const std::filesystem::path& file,
                 const std::function<void(const std::function<void(std::span<const std::byte>)>& append)>& produce);
+
+/// Whether write_file gives such a name to a file until it is finished; one that stays was interrupted.
+bool is_pending_file(const std::filesystem::path& name);
+
+/// Gives a finished folder its final name in the same parent: syncs it, renames, syncs the parent.
+void rename_synced(const std::filesystem::path& from, const std::filesystem::path& to);
 
 }  // namespace qtrain

@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
+#include "core/file.h"
 #include "core/safetensors.h"
 #include "model/hf_folder.h"
+#include "train/manifest.h"
 
 namespace qtrain {
 namespace {
@@ -16,16 +17,6 @@ namespace fs = std::filesystem;
 constexpr const char* kState = "training_state.json";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kMasters = "master_weights.safetensors";
-
-std::optional<std::int64_t> step_of(const fs::path& folder) {
-  const std::string name = folder.filename().string();
-  constexpr std::string_view kPrefix = "checkpoint-";
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  std::int64_t step = 0;
-  const char *begin = name.data() + kPrefix.size(), *end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(begin, end, step);
-  return error == std::errc() && stop == end && begin != end ? std::optional(step) : std::nullopt;
-}
 
 // A folder goes away under another name first, so that a checkpoint is whole or not there.
 void remove_folder(const fs::path& folder) {
@@ -53,6 +44,18 @@ void write_parts(const TrainingObjects& run, const fs::path& folder) {
   state["resumable"] = !run.training.save_only_model;
   state["identity"] = run.identity;
   write_file(folder / kState, dump_json(state, 2) + "\n");
+  write_manifest(folder, run.state.step);
+}
+
+// Sizes only: contents are looked at by the run that goes on from them.
+bool is_whole(const fs::path& checkpoint) {
+  try {
+    check_manifest(checkpoint, ManifestCheck::sizes);
+    return true;
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::input) throw;
+    return false;
+  }
 }
 
 void require_same_run(const Json& saved, const Json& now, const std::string& place) {
@@ -81,16 +84,21 @@ void save_final(const TrainingObjects& run, const fs::path& folder) {
 fs::path save_checkpoint(const TrainingObjects& run, const fs::path& output) {
   const fs::path final = output / fmt::format("checkpoint-{}", run.state.step);
   const fs::path temporary = final.string() + ".tmp";
+  std::error_code ignored;
   try {
     fs::remove_all(temporary);
     fs::create_directories(temporary);
     write_parts(run, temporary);
     if (fs::exists(final)) remove_folder(final);
-    fs::rename(temporary, final);
+    rename_synced(temporary, final);
   } catch (const fs::filesystem_error& e) {
+    fs::remove_all(temporary, ignored);
     fail(ErrorKind::disk, {.cause = e.code().message(),
                            .place = e.path1().string(),
                            .remedy = "the last whole checkpoint is still there"});
+  } catch (const Error&) {  // a full disk gets back what could not be finished
+    fs::remove_all(temporary, ignored);
+    throw;
   }
   return final;
 }
@@ -99,8 +107,8 @@ std::vector<fs::path> find_checkpoints(const fs::path& output) {
   std::vector<std::pair<std::int64_t, fs::path>> found;
   std::error_code missing;
   for (const auto& entry : fs::directory_iterator(output, missing))
-    if (const auto step = step_of(entry.path()); step && fs::is_regular_file(entry.path() / kState))
-      found.emplace_back(*step, entry.path());
+    if (const auto step = step_of_checkpoint(entry.path()); step >= 0 && fs::is_regular_file(entry.path() / kManifest))
+      found.emplace_back(step, entry.path());
   std::sort(found.begin(), found.end());
   std::vector<fs::path> paths;
   for (auto& f : found) paths.push_back(std::move(f.second));
@@ -127,6 +135,7 @@ void load_checkpoint(TrainingObjects& run, const fs::path& checkpoint) {
   if (!fs::exists(file))
     fail(ErrorKind::input,
          {.cause = "not a checkpoint of qtrain", .place = checkpoint.string(), .remedy = "name a checkpoint-N folder"});
+  check_manifest(checkpoint, ManifestCheck::hashes);
   const Json json = read_json(file);
   if (json.value("format_version", 0) != 1)
     fail(ErrorKind::input, {.cause = "a checkpoint of another format version", .place = file.string()});
@@ -163,7 +172,8 @@ std::optional<fs::path> load_first_whole(TrainingObjects& run, const std::vector
 }
 
 void rotate_checkpoints(const fs::path& output, const Rotation& rotation) {
-  const std::vector<fs::path> all = find_checkpoints(output);
+  std::vector<fs::path> all = find_checkpoints(output);
+  std::erase_if(all, [](const fs::path& checkpoint) { return !is_whole(checkpoint); });
   const auto limit = static_cast<std::size_t>(std::max<std::int64_t>(rotation.limit, 1));
   std::size_t excess = all.size() > limit ? all.size() - limit : 0;
   for (const fs::path& checkpoint : all) {
@@ -172,6 +182,16 @@ void rotate_checkpoints(const fs::path& output, const Rotation& rotation) {
     remove_folder(checkpoint);
     --excess;
   }
+}
+
+void remove_leftovers(const fs::path& output) {
+  std::vector<fs::path> leftovers;
+  for (const auto& entry : fs::directory_iterator(output)) {
+    const fs::path name = entry.path().filename(), ending = name.extension();
+    const bool folder = step_of_checkpoint(name.stem()) >= 0 && (ending == ".tmp" || ending == ".removed");
+    if (folder || is_pending_file(name)) leftovers.push_back(entry.path());
+  }
+  for (const fs::path& leftover : leftovers) fs::remove_all(leftover);
 }
 
 std::int64_t set_aside_checkpoints(const fs::path& output) {

@@ -27,18 +27,18 @@ struct TrainingObjects {
 /// The model or adapter as transformers / PEFT write it, into `folder`.
 void save_final(const TrainingObjects& run, const std::filesystem::path& folder);
 
-/// Writes checkpoint-<step> below `output`: into a temporary folder, then one rename. Everything that continues the run
-/// bit for bit is in it. Returns its path. Errors: ErrorKind::disk.
+/// Writes checkpoint-<step> below `output`: into a temporary folder, the manifest last, then one rename. Everything
+/// that continues the run bit for bit is in it. Returns its path. Errors: ErrorKind::disk.
 std::filesystem::path save_checkpoint(const TrainingObjects& run, const std::filesystem::path& output);
 
-/// The whole checkpoints below `output`, by step, oldest first.
+/// The checkpoints below `output` that have a manifest, by step, oldest first.
 std::vector<std::filesystem::path> find_checkpoints(const std::filesystem::path& output);
 
 /// The day that the chat template wrote in the run of the first readable one of `checkpoints`, where it writes it.
 std::optional<std::string> saved_template_date(const std::vector<std::filesystem::path>& checkpoints);
 
 /// Restores state, weights and optimizer. ErrorKind::usage when the checkpoint belongs to another run (names the first
-/// value that differs); ErrorKind::input when it is damaged.
+/// value that differs); ErrorKind::input when a file is not the one that its manifest names.
 void load_checkpoint(TrainingObjects& run, const std::filesystem::path& checkpoint);
 
 /// Restores the first of `checkpoints` that is not damaged and says which; a warning names each damaged one before it.
@@ -46,12 +46,16 @@ void load_checkpoint(TrainingObjects& run, const std::filesystem::path& checkpoi
 std::optional<std::filesystem::path> load_first_whole(TrainingObjects& run,
                                                       const std::vector<std::filesystem::path>& checkpoints, Log& log);
 
-/// Removes the oldest checkpoints beyond `limit`, never those named in `keep` (the one just written, the best).
+/// Removes the oldest checkpoints beyond `limit`, never those named in `keep` (the one just written, the best). Damaged
+/// ones neither count nor go.
 struct Rotation {
   std::int64_t limit = 1;
   std::vector<std::filesystem::path> keep;  ///< folder names
 };
 void rotate_checkpoints(const std::filesystem::path& output, const Rotation& rotation);
+
+/// Removes what interrupted saves and removals have left; the output directory has to be locked.
+void remove_leftovers(const std::filesystem::path& output);
 
 /// Renames the checkpoints of an earlier run, so that nothing goes on from them nor rotates them. Returns how many.
 std::int64_t set_aside_checkpoints(const std::filesystem::path& output);

@@ -25,6 +25,11 @@ std::string kept_lines(const std::filesystem::path& file, std::int64_t step) {
   return kept;
 }
 
+const std::filesystem::path& cut_file(const std::filesystem::path& file, std::int64_t resumed_step) {
+  write_file(file, resumed_step > 0 ? kept_lines(file, resumed_step) : "");
+  return file;
+}
+
 }  // namespace
 
 ResidentMemory resident_memory() {
@@ -37,22 +42,26 @@ ResidentMemory resident_memory() {
   return m;
 }
 
-MetricsFile::MetricsFile(const std::filesystem::path& file, std::int64_t resumed_step) : path_(file) {
-  write_file(file, resumed_step > 0 ? kept_lines(file, resumed_step) : "");
-  file_ = std::fopen(file.c_str(), "a");
+double unix_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+AppendedFile::AppendedFile(const std::filesystem::path& file) : path_(file), file_(std::fopen(file.c_str(), "a")) {
   if (!file_) fail(ErrorKind::disk, {.cause = std::strerror(errno), .place = file.string()});
 }
 
-MetricsFile::~MetricsFile() {
+AppendedFile::~AppendedFile() {
   if (file_) std::fclose(file_);
 }
 
-void MetricsFile::append(const Json& row) {
-  const std::string line = dump_json(row) + "\n";
-  if (std::fwrite(line.data(), 1, line.size(), file_) != line.size() || std::fflush(file_) != 0)
+void AppendedFile::append(std::string_view bytes) {
+  if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size() || std::fflush(file_) != 0)
     fail(ErrorKind::disk, {.cause = std::strerror(errno),
                            .place = path_.string(),
                            .remedy = "the last checkpoint is whole; free some space and run again"});
 }
+
+MetricsFile::MetricsFile(const std::filesystem::path& file, std::int64_t resumed_step)
+    : file_(cut_file(file, resumed_step)) {}
 
 }  // namespace qtrain

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "core/json.h"
 
@@ -14,19 +15,32 @@ struct ResidentMemory {
 };
 ResidentMemory resident_memory();
 
-/// metrics.jsonl: every logged row as it happens. On a resume rows of later steps and a torn last line are cut off.
-class MetricsFile {
+/// Seconds since 1970.
+double unix_time();
+
+/// A file that grows at its end and is flushed at once. Errors: ErrorKind::disk.
+class AppendedFile {
  public:
-  MetricsFile(const std::filesystem::path& file, std::int64_t resumed_step);
-  ~MetricsFile();
-  MetricsFile(const MetricsFile&) = delete;
-  MetricsFile& operator=(const MetricsFile&) = delete;
-  /// Errors: ErrorKind::disk.
-  void append(const Json& row);
+  explicit AppendedFile(const std::filesystem::path& file);
+  ~AppendedFile();
+  AppendedFile(const AppendedFile&) = delete;
+  AppendedFile& operator=(const AppendedFile&) = delete;
+  void append(std::string_view bytes);
 
  private:
   std::filesystem::path path_;
   std::FILE* file_ = nullptr;
+};
+
+/// metrics.jsonl: every logged row as it happens. On a resume rows of later steps and a torn last line are cut off.
+class MetricsFile {
+ public:
+  MetricsFile(const std::filesystem::path& file, std::int64_t resumed_step);
+  /// Errors: ErrorKind::disk.
+  void append(const Json& row) { file_.append(dump_json(row) + "\n"); }
+
+ private:
+  AppendedFile file_;
 };
 
 /// Seconds since construction or the last lap.

@@ -47,6 +47,8 @@ std::int64_t begun_epochs(const StepPlan& plan) {
 }
 
 Json trainer_state_json(const RunState& s, const TrainingSection& t, const StepPlan& plan) {
+  constexpr double kUnusedEvalSteps = 500;  // transformers' default, which only eval_strategy steps replaces
+  const bool by_steps = t.eval_strategy == EvalStrategy::steps;
   const Json none;
   const auto interval = [&](double steps) { return interval_steps(steps, plan.max_steps); };
   // Keys in the order of transformers' sorted dump.
@@ -54,7 +56,7 @@ Json trainer_state_json(const RunState& s, const TrainingSection& t, const StepP
           {"best_metric", s.best_metric ? Json(*s.best_metric) : none},
           {"best_model_checkpoint", s.best_checkpoint.empty() ? none : Json(s.best_checkpoint)},
           {"epoch", plan.epochs_after(s.step)},
-          {"eval_steps", interval(t.eval_steps.value_or(t.logging_steps))},
+          {"eval_steps", interval(t.eval_steps.value_or(by_steps ? t.logging_steps : kUnusedEvalSteps))},
           {"global_step", s.step},
           {"is_hyper_param_search", false},
           {"is_local_process_zero", true},

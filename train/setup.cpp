@@ -259,11 +259,23 @@ TextFolder load_template_folder(const fs::path& path) {
   return text;
 }
 
+// transformers and generate take the end token from the folder's files, so the config may only say it again.
+void require_eos_token(const std::string& wanted, const fs::path& folder) {
+  const auto tokens = special_tokens(folder);
+  const auto own = tokens.find("eos_token");
+  if (own != tokens.end() && own->second == wanted) return;
+  fail(ErrorKind::usage,
+       {.cause = fmt::format("eos_token is \"{}\", but {} says {}", wanted, (folder / "tokenizer_config.json").string(),
+                             own == tokens.end() ? "none" : '"' + own->second + '"'),
+        .remedy = "change it there, and eos_token_id in config.json"});
+}
+
 }  // namespace
 
 TextFolder load_template_folder(const Config& config) {
   TextFolder text =
       load_template_folder(model_path(config.model.tokenizer_name_or_path.value_or(config.model.model_name_or_path)));
+  if (config.model.eos_token) require_eos_token(*config.model.eos_token, text.folder);
   text.replaced_template = config.model.chat_template_path.has_value();
   if (text.replaced_template) text.chat_template = ChatTemplate::named(*config.model.chat_template_path, text.folder);
   if (config.model.template_date) text.template_clock = clock_on(*config.model.template_date);

@@ -8,6 +8,7 @@
 #include "model/hf_folder.h"
 #include "train/advice.h"
 #include "train/prepared_data.h"
+#include "train/provenance.h"
 #include "train/stop.h"
 #include "train/template_date.h"
 
@@ -48,6 +49,7 @@ Trainer::Trainer(const ResolvedConfig& config, const std::string& resume, Log& l
       ctx_(make_context(compute_choice(config.value), log)),
       checkpoints_(checkpoints_for(resume, output_)),
       goes_on_by_itself_(resume == "auto") {
+  remove_leftovers(output_);
   load_data();
   load_model();
   set_schedule();
@@ -176,6 +178,19 @@ Json Trainer::identity() const {
   return id;
 }
 
+Json Trainer::circumstances() const {
+  const auto& model = config_.value.model;
+  std::vector<fs::path> folders{model.model_name_or_path};
+  for (const auto& folder : {model.tokenizer_name_or_path, model.adapter_name_or_path})
+    if (folder) folders.emplace_back(*folder);
+  Json run = provenance(ctx_.device(), folders);
+  run["seed"] = t_.seed;
+  run["data_seed"] = t_.data_seed.value_or(t_.seed);
+  run["training_data"] = fmt::format("{:016x}", data_->train.fingerprint());
+  if (evaluator_) run["evaluation_data"] = fmt::format("{:016x}", data_->evaluation.fingerprint());
+  return run;
+}
+
 TrainingObjects Trainer::objects() {
   return {.ctx = ctx_,
           .setup = setup_,
@@ -202,7 +217,10 @@ void Trainer::go_on() {
     log_.info("resumed from {} at step {} of {}", from->string(), state_.step, plan_.max_steps);
   }
   metrics_ = std::make_unique<MetricsFile>(output_ / "metrics.jsonl", state_.step);
-  write_file(output_ / "resolved_config.json", dump_json(resolved_json(config_), 2) + "\n");
+  events_ = std::make_unique<EventFile>(output_ / "runs", state_.step);
+  Json resolved = resolved_json(config_);
+  resolved["run"] = circumstances();
+  write_file(output_ / "resolved_config.json", dump_json(resolved, 2) + "\n");
 }
 
 void Trainer::run_window(StepResult& r, std::int64_t targets) {
@@ -283,8 +301,9 @@ void Trainer::add_row(Json row, const Json& extra) {
   row["step"] = state_.step;
   state_.log_history.push_back(row);
   if (!extra.is_null()) row.update(extra);
-  row["time"] = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  row["time"] = unix_time();
   metrics_->append(row);
+  events_->append(row);
 }
 
 void Trainer::log_row(const StepResult& r) {

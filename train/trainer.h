@@ -10,6 +10,7 @@
 #include "optim/schedule.h"
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
+#include "train/event_file.h"
 #include "train/memory_plan.h"
 #include "train/metrics.h"
 #include "train/output_lock.h"
@@ -49,6 +50,7 @@ class Trainer {
   void start_over();
   void go_on();
   Json identity() const;
+  Json circumstances() const;
   TrainingObjects objects();
 
   void start_prefetching();
@@ -62,6 +64,7 @@ class Trainer {
   void run_events();
   bool evaluation_due() const;
   bool evaluate_now();
+  bool chooses_best() const;
   void track_best(double metric);
   void save_now();
   int stop(std::int64_t first_step);
@@ -92,6 +95,7 @@ class Trainer {
   RunState state_;
   std::unique_ptr<Prefetcher> prefetcher_;
   std::unique_ptr<MetricsFile> metrics_;
+  std::unique_ptr<EventFile> events_;
   Stopwatch log_watch_, run_watch_;
   std::int64_t tokens_since_log_ = 0, tokens_at_start_ = 0;
   double data_wait_ = 0;

@@ -59,7 +59,13 @@ bool Trainer::evaluate_now() {
   return true;
 }
 
+// As transformers, which knows a best checkpoint only where the config asks for one.
+bool Trainer::chooses_best() const {
+  return t_.metric_for_best_model || t_.save_strategy == SaveStrategy::best;
+}
+
 void Trainer::track_best(double metric) {
+  if (!chooses_best()) return;
   const bool greater = t_.greater_is_better.value_or(false);
   if (state_.best_metric && (greater ? metric <= *state_.best_metric : metric >= *state_.best_metric)) return;
   state_.best_metric = metric;
@@ -73,9 +79,7 @@ void Trainer::save_now() {
   saved_step_ = state_.step;
   log_.info("saved {}", saved.string());
   if (!t_.save_total_limit) return;
-  // As transformers, which knows a best checkpoint only where the config asks for one.
-  const bool chosen = t_.metric_for_best_model || t_.save_strategy == SaveStrategy::best;
-  const fs::path best = chosen ? state_.best_checkpoint : "";
+  const fs::path best = state_.best_checkpoint;
   rotate_checkpoints(output_, {.limit = *t_.save_total_limit, .keep = {saved.filename(), best.filename()}});
 }
 

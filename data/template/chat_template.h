@@ -67,6 +67,9 @@ class ChatTemplate {
   std::string name_;
 };
 
+/// The special tokens that a model folder names (bos_token, eos_token, ...): text by name.
+std::map<std::string, std::string> special_tokens(const std::filesystem::path& model_folder);
+
 /// The templates of a model folder by name ("default" for the unnamed one) as `ChatTemplate::load` finds them, unread;
 /// empty where there is none.
 std::map<std::string, std::string> chat_template_sources(const std::filesystem::path& model_folder);

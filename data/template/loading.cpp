@@ -38,13 +38,6 @@ void add_tokens(std::map<std::string, std::string>& tokens, const Json& config) 
   }
 }
 
-std::map<std::string, std::string> special_tokens(const fs::path& folder) {
-  std::map<std::string, std::string> tokens;
-  add_tokens(tokens, read_object(folder / "tokenizer_config.json"));
-  add_tokens(tokens, read_object(folder / "special_tokens_map.json"));
-  return tokens;
-}
-
 struct NamedSource {
   std::string name, source;
   fs::path file;
@@ -88,6 +81,13 @@ std::vector<NamedSource> find_templates(const fs::path& folder) {
 }
 
 }  // namespace
+
+std::map<std::string, std::string> special_tokens(const fs::path& folder) {
+  std::map<std::string, std::string> tokens;
+  add_tokens(tokens, read_object(folder / "tokenizer_config.json"));
+  add_tokens(tokens, read_object(folder / "special_tokens_map.json"));
+  return tokens;
+}
 
 bool ChatTemplate::exists(const fs::path& model_folder) {
   return !find_templates(model_folder).empty();

@@ -273,6 +273,26 @@ TEST(Resume, goes_back_to_the_newest_whole_checkpoint) {
   expect_same_end(folder / "output", folder / "whole", s);
 }
 
+TEST(Resume, sees_a_flipped_bit_in_any_file_of_a_checkpoint) {
+  const TempFolder folder;
+  const Json config = config_of({.name = "", .lora = true, .changes = {{"max_steps", 2}}}, folder / "output");
+  train_ok(folder.path(), config);
+  const fs::path newest = folder / "output" / checkpoint(2);
+  qtrain_ok({.words = {"inspect", newest.string(), "--verify"}});
+  for (const auto& entry : fs::directory_iterator(newest)) {
+    const fs::path& file = entry.path();
+    const std::string whole = bytes_of(file);
+    std::string damaged = whole;
+    damaged[damaged.size() / 2] = static_cast<char>(damaged[damaged.size() / 2] ^ 4);
+    write_file(file, damaged);
+    const Outcome looked = qtrain({.words = {"inspect", newest.string(), "--verify"}});
+    EXPECT_EQ(looked.code, 3) << file << looked.err;
+    const Outcome outcome = train_ok(folder.path(), config);
+    EXPECT_THAT(outcome.err, HasSubstr(checkpoint(2) + " is damaged")) << file;
+    EXPECT_THAT(outcome.err, HasSubstr("at step 1 of 2")) << file;
+  }
+}
+
 TEST(Resume, a_checkpoint_of_another_run_is_refused) {
   const TempFolder folder;
   Json config = config_of({.name = "", .lora = false}, folder / "output");
@@ -302,8 +322,13 @@ TEST(Resume, what_is_no_checkpoint_is_ignored_or_refused) {
   Json config = config_of({.name = "", .lora = false, .changes = {{"max_steps", 2}}}, folder / "output");
   fs::create_directories(folder / "output/checkpoint-9.tmp");
   fs::create_directories(folder / "output/checkpoint-8");
-  write_file(folder / "output/checkpoint-9.tmp/training_state.json", "{}");
+  write_file(folder / "output/checkpoint-9.tmp/manifest.json", "{}");
+  write_file(folder / "output/.model.safetensors.77.tmp", "x");
+  write_file(folder / "output/.notes.tmp", "of somebody else");
   EXPECT_THAT(train_ok(folder.path(), config).err, Not(HasSubstr("resumed from")));
+  EXPECT_FALSE(fs::exists(folder / "output/checkpoint-9.tmp")) << "what an interrupted save has left";
+  EXPECT_FALSE(fs::exists(folder / "output/.model.safetensors.77.tmp"));
+  EXPECT_TRUE(fs::exists(folder / "output/.notes.tmp"));
   const Outcome outcome =
       qtrain({.words = {(folder / "config.json").string(), "--resume", (folder / "output/checkpoint-8").string()}});
   EXPECT_EQ(outcome.code, 3) << outcome.err;

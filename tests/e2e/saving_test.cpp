@@ -39,8 +39,10 @@ TEST(Saving, the_tokenizer_and_the_template_of_the_run_are_saved) {
   const TempFolder folder;
   write_untrained_model(folder / "text");
   Json config = tiny_run(folder / "out");
-  config.update(
-      {{"max_steps", 1}, {"tokenizer_name_or_path", (folder / "text").string()}, {"chat_template_path", "zephyr"}});
+  config.update({{"max_steps", 1},
+                 {"tokenizer_name_or_path", (folder / "text").string()},
+                 {"chat_template_path", "zephyr"},
+                 {"eos_token", "<|im_end|>"}});
   train_ok(folder.path(), config);
   EXPECT_EQ(bytes_of(folder / "out/tokenizer.json"), bytes_of(folder / "text/tokenizer.json"));
   write_file(folder / "rows.jsonl", R"({"messages":[{"role":"user","content":"hi"}]})"
@@ -109,8 +111,12 @@ TEST(Saving, trainer_state_and_metrics_have_what_transformers_logs) {
   double sum = 0;
   for (const double loss : column(rows, "loss")) sum += loss;
   EXPECT_NEAR(read_json(folder / "out/train_results.json").at("train_loss").get<double>(), sum / 8, 1e-12);
-  const Json resolved = read_json(folder / "out/resolved_config.json").at("values");
-  EXPECT_EQ(resolved.at("learning_rate").at("value"), 0.005);
+  const Json resolved = read_json(folder / "out/resolved_config.json");
+  EXPECT_EQ(resolved.at("values").at("learning_rate").at("value"), 0.005);
+  const Json run = resolved.at("run");
+  EXPECT_THAT(keys_of(run), ElementsAre("version", "device", "files", "seed", "data_seed", "training_data"));
+  EXPECT_THAT(keys_of(run.at("files")), Contains((kGoldens / "llama_gqa3_tied/model.safetensors").string()));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder / "out/runs"), fs::directory_iterator()), 1);
 }
 
 TEST(Saving, trainer_state_counts_whole_steps_and_epochs) {
@@ -122,6 +128,7 @@ TEST(Saving, trainer_state_counts_whole_steps_and_epochs) {
   EXPECT_EQ(state.at("num_train_epochs").dump(), "2");
   EXPECT_EQ(state.at("logging_steps").dump(), "2");
   EXPECT_EQ(state.at("save_steps").dump(), "3");
+  EXPECT_EQ(state.at("eval_steps").dump(), "500") << "transformers' default where eval_strategy is not steps";
 }
 
 TEST(Saving, evaluation_waits_for_eval_delay_in_the_unit_of_its_strategy) {
@@ -198,6 +205,17 @@ TEST(Best, stays_also_where_it_does_not_become_the_final_model) {
   train_ok(folder.path(), config);
   const std::string name = "checkpoint-" + std::to_string(best_step(folder / "out"));
   EXPECT_THAT(checkpoints(folder / "out"), ElementsAre(name, "checkpoint-8"));
+}
+
+TEST(Best, is_not_chosen_where_no_metric_is_asked_for) {
+  const TempFolder folder;
+  Json config = worsening(folder / "out");
+  config.update({{"save_total_limit", 1}, {"load_best_model_at_end", false}});
+  train_ok(folder.path(), config);
+  EXPECT_THAT(checkpoints(folder / "out"), ElementsAre("checkpoint-8"));
+  const Json state = read_json(folder / "out/trainer_state.json");
+  for (const char* key : {"best_metric", "best_global_step", "best_model_checkpoint"})
+    EXPECT_TRUE(state.at(key).is_null()) << key;
 }
 
 TEST(Best, adapter_becomes_the_final_adapter) {

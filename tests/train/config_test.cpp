@@ -312,5 +312,20 @@ TEST(ConfigReference, IsTheCommittedPage) {
   EXPECT_EQ(config_reference(), read_text(std::string(QTRAIN_SOURCE_DIR) + "/docs/config.md"));
 }
 
+TEST(ConfigOverrides, AKeyOfAnotherDialectIsNotItsOwnSuggestion) {
+  EXPECT_THAT(complaint_about("{}", {{"early_stopping_patience", "3"}}), HasSubstr("a key of another dialect"));
+}
+
+TEST(ConfigOverrides, NullTakesBackWhatTheFileSays) {
+  const char* file = R"({"learning_rate": 1, "eval_file": "e.jsonl", "max_seq_length": 7, "lora_rank": 3})";
+  const Config c = value_of(
+      file, {{"learning_rate", "null"}, {"eval_dataset_name", "null"}, {"max_seq_length", "null"}, {"r", "null"}});
+  const Config plain = value_of("{}");
+  EXPECT_EQ(c.training.learning_rate, plain.training.learning_rate);
+  EXPECT_EQ(c.data.eval_dataset_name, plain.data.eval_dataset_name);
+  EXPECT_EQ(c.data.max_length, plain.data.max_length);
+  EXPECT_EQ(c.lora.lora_r, plain.lora.lora_r);
+}
+
 }  // namespace
 }  // namespace qtrain

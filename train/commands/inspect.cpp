@@ -1,15 +1,19 @@
 #include "train/inspect/inspect.h"
 
 #include "train/cli/arguments.h"
+#include "train/manifest.h"
 
 namespace qtrain {
 
 int run_inspect(const Arguments& args) {
   const std::filesystem::path path = args.operand(0);
   const bool list = args.has("tensors") || args.json();
-  const auto report = inspect_path(path, list ? TensorList::include : TensorList::leave_out);
-  if (args.has("verify"))
-    fail(ErrorKind::usage, {.cause = "has no manifest.json, so there are no hashes to check", .place = path.string()});
+  auto report = inspect_path(path, list ? TensorList::include : TensorList::leave_out);
+  if (args.has("verify")) {
+    check_manifest(path, ManifestCheck::hashes);
+    report["verified"] = true;
+    args.log().info("{}: all files are what was saved", path.string());
+  }
   if (args.json()) {
     args.log().result(dump_json(report));
   } else {

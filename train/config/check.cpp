@@ -40,8 +40,9 @@ void expand_paths(Config& c) {
 void remark(ResolvedConfig& config) {
   const Config& c = config.value;
   for (const std::string& target : c.training.report_to)
-    config.notes.push_back(
-        fmt::format("report_to: \"{}\" has no effect: metrics are in output_dir/metrics.jsonl", target));
+    if (target != "tensorboard")
+      config.notes.push_back(
+          fmt::format("report_to: \"{}\" has no effect: metrics are in output_dir/metrics.jsonl", target));
   const bool adapts = c.lora.use_peft || c.model.adapter_name_or_path;
   if (!adapts && (config.given("lora_r") || config.given("lora_alpha") || config.given("lora_target_modules") ||
                   config.given("loraplus_lr_ratio") || config.given("lora_modules_to_save")))

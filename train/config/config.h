@@ -26,6 +26,7 @@ struct ModelSection {
   std::string dtype = "float32";  ///< "float32", "bfloat16", "float16" or "auto"
   std::optional<std::string> chat_template_path;
   std::optional<std::string> template_date;
+  std::optional<std::string> eos_token;
   bool random_init = false;
 };
 

@@ -47,6 +47,7 @@ void model_fields(V& visit, S& s) {
   visit("template_date", s.template_date,
         {"The day that a chat template with a clock (strftime_now) writes, as 2026-07-26. By default the day on which "
          "the run begins; a run that is resumed keeps it."});
+  visit("eos_token", s.eos_token, {"The end token. It has to be the one of tokenizer_config.json; change it there."});
 }
 
 template <class V, class S>
@@ -210,7 +211,7 @@ void event_fields(V& visit, S& s) {
   visit("logging_steps", s.logging_steps, {"Log every so many updates; below 1 a share of all updates.", kNotNegative});
   visit("logging_first_step", s.logging_first_step, {"Log the first update too."});
   visit("report_to", s.report_to,
-        {"Accepted, but metrics only go to metrics.jsonl and trainer_state.json in output_dir."});
+        {"Accepted, but metrics only go to output_dir: metrics.jsonl, trainer_state.json, runs/ (TensorBoard)."});
   visit("disable_tqdm", s.disable_tqdm, {"No progress line."});
   visit("eval_strategy", s.eval_strategy, {"When to evaluate."});
   visit("eval_steps", s.eval_steps,

@@ -73,7 +73,6 @@ constexpr auto kInertKeys = std::to_array<InertKey>({
     {"dataset_kwargs", kRefused, "[{}]", "rows of input_ids are recognised as prepared"},
     {"dataset_train_split", kRemarked, "[\"train\"]", "splits are told apart by the names of files"},
     {"dataset_test_split", kRemarked, "[\"test\"]", "splits are told apart by the names of files"},
-    {"eos_token", kRefused, "[]", "the end token is the one of tokenizer_config.json: change it there"},
     // the loss
     {"average_tokens_across_devices", kRemarked, "[true]", "the loss is always averaged over all tokens of all ranks"},
     {"loss_type", kRefused, "[\"nll\",\"chunked_nll\"]", "only the negative log-likelihood is available"},

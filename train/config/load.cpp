@@ -73,7 +73,9 @@ class Loading {
     if (const InertKey* inert = find_inert(key)) return take_inert(*inert, raw);
     const std::string near = draft_.problems.size() < kMostSuggestions ? nearest_key(name) : "";
     draft_.problem(raw.place, fmt::format("unknown key \"{}\"", raw.written),
-                   near.empty() ? "qtrain config lists all keys" : fmt::format("did you mean \"{}\"?", near));
+                   near.empty()   ? "qtrain config lists all keys"
+                   : near == name ? "it is a key of another dialect: see docs/config.md"
+                                  : fmt::format("did you mean \"{}\"?", near));
   }
 
   void rewrite(Settings& settings, const Rewrite& rewrite, const Setting& raw) {
@@ -113,6 +115,7 @@ class Loading {
   void override_with(const Dialect& dialect, const std::string& path, const std::string& text) {
     Json value = Json::parse(text, nullptr, false);
     if (value.is_discarded()) value = text;
+    if (value.is_null()) forget(path);
     const bool nested = path.find('.') != std::string::npos;
     Json document = nest(path, std::move(value));
     for (auto& [key, setting] : settings_of(dialect, document, [](auto&) { return std::string(kCommandLine); })) {
@@ -124,6 +127,14 @@ class Loading {
       }
       draft_.settings[key] = setting;
     }
+  }
+
+  /// null on the command line takes back what the file says.
+  void forget(const std::string& name) {
+    const Alias* alias = find_alias(name);
+    std::erase_if(draft_.settings, [&, key = alias ? std::string(alias->key) : name](const auto& setting) {
+      return setting.first == key || setting.second.written == name;
+    });
   }
 
   /// {"a": {"b": value}} for "a.b".

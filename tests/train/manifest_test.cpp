@@ -1,0 +1,95 @@
+#include "train/manifest.h"
+
+#include <gmock/gmock.h>
+
+#include "core/file.h"
+#include "core/json.h"
+#include "core/sha256.h"
+#include "tests/core/temp_folder.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+using qtrain::testing::error_of;
+using qtrain::testing::TempFolder;
+using ::testing::HasSubstr;
+
+class Manifests : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directories(checkpoint_);
+    write_file(checkpoint_ / "a.json", "abc");
+    write_file(checkpoint_ / "empty", "");
+    write_manifest(checkpoint_, 7);
+  }
+
+  std::string complaint(ManifestCheck check = ManifestCheck::sizes) const {
+    const Error error = error_of([&] { check_manifest(checkpoint_, check); });
+    EXPECT_EQ(error.kind(), ErrorKind::input);
+    return error.what();
+  }
+
+  TempFolder folder_;
+  fs::path checkpoint_ = folder_ / "checkpoint-7";
+};
+
+TEST_F(Manifests, NameSizeAndHashOfEachFile) {
+  check_manifest(checkpoint_, ManifestCheck::hashes);
+  Json manifest = read_json(checkpoint_ / kManifest);
+  EXPECT_EQ(
+      manifest["files"],
+      Json({{"a.json", {{"sha256", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"}, {"size", 3}}},
+            {"empty", {{"sha256", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}, {"size", 0}}}}));
+  EXPECT_EQ(manifest["step"], 7);
+  EXPECT_EQ(manifest["format_version"], 1);
+  EXPECT_EQ(manifest["world_size"], 1);
+  const std::string own = manifest["sha256"];
+  manifest.erase("sha256");
+  EXPECT_EQ(own, sha256_of(dump_json(manifest)));
+}
+
+TEST_F(Manifests, SeeAChangedFile) {
+  write_file(checkpoint_ / "a.json", "abd");
+  check_manifest(checkpoint_, ManifestCheck::sizes);
+  EXPECT_THAT(complaint(ManifestCheck::hashes), HasSubstr("a.json: is not what was saved"));
+  write_file(checkpoint_ / "a.json", "ab");
+  EXPECT_THAT(complaint(), HasSubstr("a.json: has 2 bytes, 3 were saved"));
+  fs::remove(checkpoint_ / "a.json");
+  EXPECT_THAT(complaint(), HasSubstr("a.json: is missing"));
+}
+
+TEST_F(Manifests, SeeTheirOwnDamage) {
+  const std::string whole = read_text(checkpoint_ / kManifest);
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    if (whole[at] == ' ' || whole[at] == '\n') continue;  // layout is not hashed
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    write_file(checkpoint_ / kManifest, damaged);
+    EXPECT_NE(complaint(), "") << at;
+  }
+  for (const char* other : {"", "[]", "{}", R"({"sha256": 1, "files": [], "step": "x"})"}) {
+    write_file(checkpoint_ / kManifest, other);
+    EXPECT_NE(complaint(), "") << other;
+  }
+  fs::remove(checkpoint_ / kManifest);
+  EXPECT_THAT(complaint(), HasSubstr("has no manifest.json"));
+}
+
+TEST_F(Manifests, BelongToTheStepOfTheirFolder) {
+  fs::rename(checkpoint_, folder_ / "checkpoint-8");
+  checkpoint_ = folder_ / "checkpoint-8";
+  EXPECT_THAT(complaint(), HasSubstr("its manifest is that of step 7"));
+}
+
+TEST_F(Manifests, NameNothingOutsideTheirFolder) {
+  Json manifest = read_json(checkpoint_ / kManifest);
+  manifest["files"] = {{"../a", {{"size", 0}, {"sha256", ""}}}};
+  manifest.erase("sha256");
+  manifest["sha256"] = sha256_of(dump_json(manifest));
+  write_file(checkpoint_ / kManifest, dump_json(manifest));
+  EXPECT_THAT(complaint(), HasSubstr("is no file of a checkpoint"));
+}
+
+}  // namespace
+}  // namespace qtrain

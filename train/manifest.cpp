@@ -1,0 +1,84 @@
+#include "train/manifest.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <map>
+
+#include "core/file.h"
+#include "core/json.h"
+#include "core/sha256.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kFormatVersion = 1;
+
+// Of `json.dumps` of the members but "sha256".
+std::string own_hash(Json manifest) {
+  manifest.erase("sha256");
+  return sha256_of(dump_json(manifest));
+}
+
+[[noreturn]] void fail_damaged(const fs::path& place, std::string cause) {
+  fail(ErrorKind::input,
+       {.cause = std::move(cause), .place = place.string(), .remedy = "go on from another checkpoint"});
+}
+
+Json read_manifest(const fs::path& folder) {
+  const fs::path file = folder / kManifest;
+  if (!fs::exists(file)) fail_damaged(folder, fmt::format("has no {}: it was not saved as a whole", kManifest));
+  Json manifest = read_json(file);
+  const auto is = [&](const char* key, auto type) { return manifest.contains(key) && (manifest[key].*type)(); };
+  if (!manifest.is_object() || !is("sha256", &Json::is_string) || !is("files", &Json::is_object) ||
+      !is("step", &Json::is_number_integer) || manifest["sha256"] != own_hash(manifest))
+    fail_damaged(file, "is damaged: it does not have the SHA-256 that it names");
+  if (manifest.value("format_version", 0) != kFormatVersion) fail_damaged(file, "is of another format version");
+  return manifest;
+}
+
+}  // namespace
+
+std::int64_t step_of_checkpoint(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  constexpr std::string_view kPrefix = "checkpoint-";
+  if (!name.starts_with(kPrefix)) return -1;
+  std::int64_t step = 0;
+  const char *begin = name.data() + kPrefix.size(), *end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(begin, end, step);
+  return error == std::errc() && stop == end && begin != end ? step : -1;
+}
+
+void write_manifest(const fs::path& folder, std::int64_t step) {
+  std::map<std::string, fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder)) files[entry.path().filename().string()] = entry.path();
+  // Keys in the order of a sorted dump.
+  Json manifest{
+      {"files", Json::object()}, {"format_version", kFormatVersion}, {"sha256", ""}, {"step", step}, {"world_size", 1}};
+  for (const auto& [name, file] : files)
+    manifest["files"][name] = {{"sha256", sha256_of_file(file)}, {"size", fs::file_size(file)}};
+  manifest["sha256"] = own_hash(manifest);
+  write_file(folder / kManifest, dump_json(manifest, 2) + "\n");
+}
+
+void check_manifest(const fs::path& folder, ManifestCheck check) {
+  const Json manifest = read_manifest(folder);
+  if (const std::int64_t step = step_of_checkpoint(folder); step >= 0 && manifest["step"] != step)
+    fail_damaged(folder, fmt::format("its manifest is that of step {}", manifest["step"].dump()));
+  for (const auto& [name, expected] : manifest["files"].items()) {
+    if (fs::path(name).filename() != name || !expected.is_object())
+      fail_damaged(folder / kManifest, fmt::format("what it says of \"{}\" is no file of a checkpoint", name));
+    const fs::path file = folder / name;
+    std::error_code missing;
+    const std::uint64_t size = fs::file_size(file, missing);
+    if (missing) fail_damaged(file, "is missing");
+    if (const Json saved = expected.value("size", Json()); saved != size)
+      fail_damaged(file, fmt::format("has {} bytes, {} were saved", size, saved.dump()));
+    if (check == ManifestCheck::hashes && expected.value("sha256", Json()) != sha256_of_file(file))
+      fail_damaged(file, "is not what was saved: its SHA-256 is another one");
+  }
+}
+
+}  // namespace qtrain
