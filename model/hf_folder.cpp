@@ -13,6 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kNamedTemplates = "additional_chat_templates";
 constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
                                            "tokenizer_config.json",
                                            "tokenizer.model",
@@ -247,6 +248,12 @@ void copy_tokenizer_files(const fs::path& from, const fs::path& to) {
   if (fs::equivalent(from, to, same)) return;
   for (const char* name : kTokenizerFiles)
     if (fs::is_regular_file(from / name)) write_file(to / name, read_text(from / name));
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(from / kNamedTemplates, none)) {
+    if (entry.path().extension() != ".jinja" || !entry.is_regular_file()) continue;
+    fs::create_directories(to / kNamedTemplates);
+    write_file(to / kNamedTemplates / entry.path().filename(), read_text(entry.path()));
+  }
 }
 
 void save_model(Ctx& ctx, Transformer& model, const ModelFolder& to) {

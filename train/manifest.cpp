@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 
@@ -20,6 +21,10 @@ constexpr int kFormatVersion = 1;
 std::string own_hash(Json manifest) {
   manifest.erase("sha256");
   return sha256_of(dump_json(manifest));
+}
+
+bool is_inside(const fs::path& name) {
+  return name.is_relative() && std::ranges::find(name, "..") == name.end();
 }
 
 [[noreturn]] void fail_damaged(const fs::path& place, std::string cause) {
@@ -53,7 +58,9 @@ std::int64_t step_of_checkpoint(const fs::path& folder) {
 
 void write_manifest(const fs::path& folder, std::int64_t step) {
   std::map<std::string, fs::path> files;
-  for (const auto& entry : fs::directory_iterator(folder)) files[entry.path().filename().string()] = entry.path();
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (!entry.is_directory() && entry.path() != folder / kManifest)
+      files[entry.path().lexically_relative(folder).string()] = entry.path();
   // Keys in the order of a sorted dump.
   Json manifest{
       {"files", Json::object()}, {"format_version", kFormatVersion}, {"sha256", ""}, {"step", step}, {"world_size", 1}};
@@ -68,7 +75,7 @@ void check_manifest(const fs::path& folder, ManifestCheck check) {
   if (const std::int64_t step = step_of_checkpoint(folder); step >= 0 && manifest["step"] != step)
     fail_damaged(folder, fmt::format("its manifest is that of step {}", manifest["step"].dump()));
   for (const auto& [name, expected] : manifest["files"].items()) {
-    if (fs::path(name).filename() != name || !expected.is_object())
+    if (!is_inside(name) || !expected.is_object())
       fail_damaged(folder / kManifest, fmt::format("what it says of \"{}\" is no file of a checkpoint", name));
     const fs::path file = folder / name;
     std::error_code missing;

@@ -38,13 +38,18 @@ TEST(Saving, a_full_run_leaves_a_model_folder) {
 TEST(Saving, the_tokenizer_and_the_template_of_the_run_are_saved) {
   const TempFolder folder;
   write_untrained_model(folder / "text");
+  fs::create_directories(folder / "text/additional_chat_templates");
+  write_file(folder / "text/additional_chat_templates/tool_use.jinja", "with tools");
   Json config = tiny_run(folder / "out");
   config.update({{"max_steps", 1},
+                 {"save_strategy", "steps"},
                  {"tokenizer_name_or_path", (folder / "text").string()},
                  {"chat_template_path", "zephyr"},
                  {"eos_token", "<|im_end|>"}});
   train_ok(folder.path(), config);
   EXPECT_EQ(bytes_of(folder / "out/tokenizer.json"), bytes_of(folder / "text/tokenizer.json"));
+  EXPECT_EQ(bytes_of(folder / "out/additional_chat_templates/tool_use.jinja"), "with tools");
+  qtrain_ok({.words = {"inspect", (folder / "out/checkpoint-1").string(), "--verify"}});
   write_file(folder / "rows.jsonl", R"({"messages":[{"role":"user","content":"hi"}]})"
                                     "\n");
   const Outcome rendered = qtrain_ok({.words = {"render", "--model", (folder / "out").string(), "--input",

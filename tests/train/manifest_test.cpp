@@ -82,13 +82,24 @@ TEST_F(Manifests, BelongToTheStepOfTheirFolder) {
   EXPECT_THAT(complaint(), HasSubstr("its manifest is that of step 7"));
 }
 
+TEST_F(Manifests, HoldFilesOfFoldersToo) {
+  fs::create_directories(checkpoint_ / "templates");
+  write_file(checkpoint_ / "templates/tools", "abc");
+  write_manifest(checkpoint_, 7);
+  check_manifest(checkpoint_, ManifestCheck::hashes);
+  write_file(checkpoint_ / "templates/tools", "abd");
+  EXPECT_THAT(complaint(ManifestCheck::hashes), HasSubstr("templates/tools: is not what was saved"));
+}
+
 TEST_F(Manifests, NameNothingOutsideTheirFolder) {
-  Json manifest = read_json(checkpoint_ / kManifest);
-  manifest["files"] = {{"../a", {{"size", 0}, {"sha256", ""}}}};
-  manifest.erase("sha256");
-  manifest["sha256"] = sha256_of(dump_json(manifest));
-  write_file(checkpoint_ / kManifest, dump_json(manifest));
-  EXPECT_THAT(complaint(), HasSubstr("is no file of a checkpoint"));
+  for (const char* name : {"../a", "/etc/hostname", "x/../../a"}) {
+    Json manifest = read_json(checkpoint_ / kManifest);
+    manifest["files"] = {{name, {{"size", 0}, {"sha256", ""}}}};
+    manifest.erase("sha256");
+    manifest["sha256"] = sha256_of(dump_json(manifest));
+    write_file(checkpoint_ / kManifest, dump_json(manifest));
+    EXPECT_THAT(complaint(), HasSubstr("is no file of a checkpoint")) << name;
+  }
 }
 
 }  // namespace
