@@ -34,6 +34,12 @@ Shape slot_shape(Slot slot, const ActivationPlan& plan, std::int64_t tokens) {
   }
 }
 
+// Rows of the loss head that are computed at a time.
+std::int64_t head_rows(const ActivationPlan& plan, Pass pass, std::int64_t targets) {
+  if (pass == Pass::decode) return targets;
+  return std::clamp<std::int64_t>(targets, 1, plan_head_chunk(plan, pass).rows);
+}
+
 struct Builder {
   Arena& arena;
   const ActivationPlan& plan;
@@ -100,8 +106,8 @@ struct Builder {
   void add_head(Activations& a, Pass pass, std::int64_t targets) const {
     const ModelConfig& c = *plan.config;
     const DType statistics = plan.dtype == DType::f64 ? DType::f64 : DType::f32;
-    const auto [logits, most] = plan_head_chunk(plan, pass);
-    const std::int64_t rows = pass == Pass::decode ? targets : std::clamp<std::int64_t>(targets, 1, most);
+    const DType logits = plan_head_chunk(plan, pass).logits;
+    const std::int64_t rows = head_rows(plan, pass, targets);
     a.head.hidden = arena.take(plan.dtype, {rows, c.hidden_size});
     a.head.normed = arena.take(plan.dtype, {rows, c.hidden_size});
     a.head.inv_rms = arena.take(statistics, {rows});
@@ -128,6 +134,29 @@ HeadChunk plan_head_chunk(const ActivationPlan& plan, Pass pass) {
   return chunk;
 }
 
+namespace {
+
+std::int64_t scratch_elements(const ActivationPlan& plan, Pass pass, const BatchSize& size) {
+  const ModelConfig& c = *plan.config;
+  const std::int64_t ranks = std::max(plan.lora_ranks.most(), plan.head_rank);
+  const bool train = pass == Pass::train;
+  if (ranks == 0) return 0;
+  const std::int64_t blocks =
+      projection_scratch({.tokens = size.tokens,
+                          .in = std::max({c.hidden_size, c.intermediate_size, c.heads * c.head_dim}),
+                          .ranks = ranks,
+                          .decomposed = train ? plan.widest_decomposed : 0},
+                         plan.lora_dropout);
+  if (!train || !plan.head_decomposed) return blocks;
+  return std::max(blocks, projection_scratch({.tokens = head_rows(plan, pass, size.targets),
+                                              .in = c.hidden_size,
+                                              .ranks = plan.head_rank,
+                                              .decomposed = c.vocab_size},
+                                             plan.lora_dropout));
+}
+
+}  // namespace
+
 void ActivationArenas::reset() {
   device.reset();
   pinned.reset();
@@ -150,10 +179,8 @@ Activations lay_out_activations(ActivationArenas& arenas, const ActivationPlan& 
   if (pass == Pass::train && plan.inputs == BlockInputs::host)
     for (std::int64_t l = 0; l < c.layers; l += plan.recompute.group)
       a.host_inputs.push_back(arenas.pinned.take(plan.dtype, {size.tokens, c.hidden_size}));
-  if (const std::int64_t ranks = std::max(plan.lora_ranks.most(), plan.head_rank); ranks > 0) {
-    const std::int64_t widest = std::max({c.hidden_size, c.intermediate_size, c.heads * c.head_dim});
-    a.scratch = arena.take(plan.dtype, {projection_scratch(size.tokens, widest, ranks, plan.lora_dropout)});
-  }
+  if (const std::int64_t elements = scratch_elements(plan, pass, size); elements > 0)
+    a.scratch = arena.take(plan.dtype, {elements});
   if (plan.embedding_rank > 0) a.lora_rows = arena.take(plan.dtype, {size.tokens, plan.embedding_rank});
   if (plan.dense.elements > 0) a.dense = arena.take(plan.dense.dtype, {plan.dense.elements});
   if (pass == Pass::train) b.add_grads(a);

@@ -55,6 +55,8 @@ struct ActivationPlan {
   DType dtype;  ///< f32, bf16, f16, or f64 in gradient checks; statistics have at least f32
   LoraRanks lora_ranks = {};
   double lora_dropout = 0;
+  std::int64_t widest_decomposed = 0;  ///< results of a layer with a magnitude, the head not counted
+  bool head_decomposed = false;
   std::int64_t embedding_rank = 0, head_rank = 0;  ///< of adapters on them
   RecomputePlan recompute;
   BlockInputs inputs = BlockInputs::device;

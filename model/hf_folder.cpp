@@ -185,6 +185,7 @@ std::vector<std::string> load_parameters(Ctx& ctx, ParamStore& store, const fs::
 
 std::vector<std::string> load_adapter(Ctx& ctx, Transformer& model, const fs::path& path) {
   std::vector<std::string> names = load_parameters(ctx, model.adapter(), path);
+  model.measure_rows(ctx);
   if (saved_tied_head(model)) std::erase(names, kSavedHead);
   // PEFT saves an embedding beside the adapter on it; a head too.
   std::erase_if(names, [](const std::string& name) { return name.ends_with(".base_layer.weight"); });

@@ -17,11 +17,11 @@ bool is_empty(const Json& v) {
 }
 
 void refuse_variants(const ConfigReader& r) {
-  constexpr const char* kRemedy = "only plain LoRA is";
+  constexpr const char* kRemedy = "only LoRA and DoRA are";
   for (const char* key :
-       {"use_dora", "layers_to_transform", "bias", "fan_in_fan_out", "lora_bias", "target_parameters",
-        "exclude_modules", "trainable_token_indices", "alora_invocation_tokens", "use_qalora", "use_bdlora",
-        "layer_replication", "arrow_config", "megatron_config", "monteclora_config", "velora_config", "kasa_config"})
+       {"layers_to_transform", "bias", "fan_in_fan_out", "lora_bias", "target_parameters", "exclude_modules",
+        "trainable_token_indices", "alora_invocation_tokens", "use_qalora", "use_bdlora", "layer_replication",
+        "arrow_config", "megatron_config", "monteclora_config", "velora_config", "kasa_config"})
     if (r.get(key) && !is_empty(*r.get(key)))
       r.refuse(fmt::format("\"{}\" is not supported in an adapter", key), kRemedy);
   const Json* init = r.get("init_lora_weights");
@@ -154,6 +154,7 @@ LoraConfig parse_lora_config(const Json& json, const std::string& name) {
   lora.dropout = r.number("lora_dropout", 0);
   if (!(lora.dropout >= 0 && lora.dropout < 1)) r.refuse("\"lora_dropout\" must be in [0, 1)");
   lora.rslora = r.flag("use_rslora", false);
+  lora.dora = r.flag("use_dora", false);
   lora.targets = read_targets(r);
   lora.rank_pattern = read_pattern<std::int64_t>(r, "rank_pattern");
   lora.alpha_pattern = read_pattern<double>(r, "alpha_pattern");
@@ -188,7 +189,7 @@ Json lora_config_json(const LoraConfig& lora) {
           {"rank_pattern", pattern_json(lora.rank_pattern)},
           {"target_modules", targets_json(lora.targets)},
           {"task_type", "CAUSAL_LM"},
-          {"use_dora", false},
+          {"use_dora", lora.dora},
           {"use_rslora", lora.rslora}};
 }
 

@@ -19,6 +19,7 @@ struct LoraConfig {
   double alpha = 8;
   double dropout = 0;
   bool rslora = false;
+  bool dora = false;  ///< a magnitude for each output of a layer; its norms are constants for gradients
   /// Names of linear layers; {"all-linear"} for all but the head. One entry with regex characters is matched against
   /// the whole module name, as PEFT does with a string.
   std::vector<std::string> targets = {"q_proj", "v_proj"};
@@ -56,7 +57,7 @@ inline constexpr std::string_view kEmbeddingName = "model.embed_tokens", kHeadNa
 /// What PEFT puts in front of the names of a model's modules.
 inline constexpr std::string_view kPeftPrefix = "base_model.model.";
 
-/// adapter_config.json of PEFT. What is not here (DoRA, bias, layers_to_transform, ...) is an input error naming the
+/// adapter_config.json of PEFT. What is not here (bias, layers_to_transform, ...) is an input error naming the
 /// key.
 LoraConfig parse_lora_config(const Json& json, const std::string& name);
 LoraConfig load_lora_config(const std::filesystem::path& folder);

@@ -8,15 +8,21 @@
 namespace qtrain {
 
 /// A low-rank adapter of a linear layer: y += scale * B (A dropout(x)); A [r, in], B [out, r]. Layers that read the
-/// same input see the same dropout, that of the first stream among them.
+/// same input see the same dropout, that of the first stream among them. With a magnitude m [out] (DoRA), norms being
+/// the lengths of the rows of V = W + scale * B A, y = W x + (m / norm - 1) W dropout(x) + m / norm scale * B A
+/// dropout(x)
+/// + bias, as in PEFT: without dropout m / norm V x + bias.
 struct LoraWeights {
   ConstTensor a = {}, b = {};
-  Sink da = discard(), db = discard();
+  ConstTensor magnitude = {}, norm = {};
+  Sink da = discard(), db = discard(), dmagnitude = discard();
   double scale = 1;
   double dropout = 0;
   std::uint64_t stream = 0;  ///< of the dropout mask
 
   bool present() const { return a.shape.rank == 2; }
+  std::int64_t rank() const { return present() ? a.shape[0] : 0; }
+  bool decomposed() const { return magnitude.shape.rank == 1; }
 };
 
 /// LLM.int8: codes i8 [out, in], a scale f32 for each row.
@@ -69,7 +75,14 @@ void project(Ctx& ctx, const ProjectionForward& f);
 /// dx and every wanted weight gradient.
 void project_grad(Ctx& ctx, const ProjectionBackward& b);
 
-/// Scratch elements that either call needs for T tokens of layers with `in` inputs and R ranks in all.
-std::int64_t projection_scratch(std::int64_t tokens, std::int64_t in, std::int64_t ranks, double dropout);
+/// Fills `norm` [out] with the lengths of the rows of W + scale * B A as they are now; `dense` as in ProjectionForward.
+void measure_rows(Ctx& ctx, const Projection& p, Tensor norm, Tensor dense);
+
+/// Scratch elements that either call needs in training, for T tokens of layers with at most so many inputs, ranks in
+/// all, and results of a layer with a magnitude.
+struct ProjectionSizes {
+  std::int64_t tokens, in, ranks, decomposed = 0;
+};
+std::int64_t projection_scratch(const ProjectionSizes& sizes, double dropout);
 
 }  // namespace qtrain

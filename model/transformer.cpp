@@ -49,6 +49,7 @@ Transformer::Transformer(Device device, TransformerOptions options)
       weights_("weights", device),
       adapter_("adapter", device),
       copies_("dense copies", device),
+      norms_("row norms", device),
       arenas_(device) {
   const ModelConfig& c = options_.config;
   const Init normal{Init::Kind::normal, c.initializer_range};
@@ -90,6 +91,8 @@ ActivationPlan Transformer::activation_plan() const {
           .dtype = options_.activation_dtype,
           .lora_ranks = lora_ranks(),
           .lora_dropout = options_.lora ? options_.lora->dropout : 0,
+          .widest_decomposed = widest_decomposed(),
+          .head_decomposed = head_.magnitude != nullptr,
           .embedding_rank = embedding_.a ? embedding_.a->spec.shape[1] : 0,
           .head_rank = head_.a ? head_.a->spec.shape[0] : 0,
           .recompute = recompute_,
@@ -141,6 +144,7 @@ void Transformer::commit() {
   weights_.allocate();
   adapter_.allocate();
   copies_.allocate();
+  norms_.allocate();
   arenas_.commit();
   if (options_.block_inputs == BlockInputs::host) offload_ = std::make_unique<InputOffload>(device(), groups());
 }

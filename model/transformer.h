@@ -123,6 +123,13 @@ class Transformer {
   std::size_t quantisation_bytes() const;
   /// Fills the copies, if they are kept, from the quantised weights.
   void fill_dense_copies(Ctx& ctx);
+  /// Lengths of the rows of adapted weights, which an adapter with magnitudes (DoRA) divides by; empty without.
+  const ParamStore& row_norms() const { return norms_; }
+  /// Measures those of W + scale * B A: after the base weights or the adapter have changed. Uses memory of the
+  /// activations.
+  void measure_rows(Ctx& ctx);
+  /// Begins a new adapter's magnitudes with the lengths of the rows of W, which are there.
+  void initialise_magnitudes(Ctx& ctx);
   /// Random weights, with the distribution of transformers.
   void initialise_weights(Ctx& ctx, std::uint64_t seed);
   const Arena& activations() const { return arenas_.device; }
@@ -142,9 +149,10 @@ class Transformer {
  private:
   struct ProjectionParams {
     Param *weight = nullptr, *bias = nullptr, *a = nullptr, *b = nullptr;
-    const QuantisedLinear* quantised = nullptr;  ///< instead of weight
-    Param* copy = nullptr;                       ///< of it
-    double scale = 1;                            ///< of the adapter
+    Param *magnitude = nullptr, *norm = nullptr;  ///< with DoRA
+    const QuantisedLinear* quantised = nullptr;   ///< instead of weight
+    Param* copy = nullptr;                        ///< of it
+    double scale = 1;                             ///< of the adapter
     std::uint64_t stream = 0;
 
     Shape shape() const { return quantised ? quantised->shape() : weight->spec.shape; }
@@ -174,6 +182,8 @@ class Transformer {
   LoraRanks lora_ranks() const;
   std::int64_t largest_stack() const;
   Param* declare_factor(const std::string& name, Shape shape, Init init);
+  void declare_magnitude(const std::string& module, ProjectionParams& p);
+  std::int64_t widest_decomposed() const;
   void declare_head_adapter(Shape shape);
   void declare_embedding_adapter(Shape shape);
   void embed(Ctx& ctx, ConstTensor tokens);
@@ -195,7 +205,7 @@ class Transformer {
   void head_chunk(Ctx& ctx, const HeadChunkInput& chunk, const ForwardRun& run);
 
   TransformerOptions options_;
-  ParamStore weights_, adapter_, copies_;
+  ParamStore weights_, adapter_, copies_, norms_;
   std::deque<QuantisedLinear> quantised_;
   std::vector<SavedWeight> saved_;
   ProjectionParams embedding_;  ///< its adapter: A [rows, r] and B [width, r]

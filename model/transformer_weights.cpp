@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/elementwise.h"
 #include "model/transformer.h"
 
 namespace qtrain {
@@ -131,6 +132,13 @@ Param* Transformer::declare_factor(const std::string& name, Shape shape, Init in
                             .update = options_.adapter});
 }
 
+void Transformer::declare_magnitude(const std::string& module, ProjectionParams& p) {
+  if (!options_.lora->dora) return;
+  const Shape out{p.b->spec.shape[0]};
+  p.magnitude = declare_factor(module + ".lora_magnitude_vector", out, {Init::Kind::ones, 0});
+  p.norm = &norms_.declare({.name = module + ".weight", .shape = out, .dtype = p.b->spec.dtype, .init = {}});
+}
+
 // Of layers that read the same input, first all A and then all B, so that each kind is one matrix in memory.
 void Transformer::declare_adapters(std::int64_t layer, BlockParams& block) {
   const auto declare_part = [&](const char* part, int i) {
@@ -147,6 +155,8 @@ void Transformer::declare_adapters(std::int64_t layer, BlockParams& block) {
   for (const Group& group : kGroups)
     for (const char* part : {".lora_A.weight", ".lora_B.weight"})
       for (int i = group.first; i < group.end(); ++i) declare_part(part, i);
+  for (int i = 0; i < static_cast<int>(std::size(kLinearNames)); ++i)
+    if (block.linear[i].b) declare_magnitude(module_name(layer, i), block.linear[i]);
 }
 
 void Transformer::declare_head_adapter(Shape shape) {
@@ -155,6 +165,7 @@ void Transformer::declare_head_adapter(Shape shape) {
   head_.scale = options_.lora->scale_of(module);
   head_.a = declare_factor(module + ".lora_A.weight", {r, shape[1]}, kaiming_uniform(shape[1]));
   head_.b = declare_factor(module + ".lora_B.weight", {shape[0], r}, {});
+  declare_magnitude(module, head_);
 }
 
 LoraRanks Transformer::lora_ranks() const {
@@ -183,6 +194,10 @@ std::int64_t Transformer::largest_stack() const {
 
 // As PEFT begins: A is zero and B normal.
 void Transformer::declare_embedding_adapter(Shape table) {
+  if (options_.lora->dora)
+    fail(ErrorKind::usage, {.cause = "use_dora is for linear layers, the adapter is on embed_tokens too",
+                            .remedy = "leave embed_tokens out of lora_target_modules, or train it whole "
+                                      "(lora_modules_to_save)"});
   const std::string module(kEmbeddingName);
   const std::int64_t r = options_.lora->rank_of(module);
   embedding_.scale = options_.lora->scale_of(module);
@@ -245,8 +260,11 @@ Projection Transformer::acquire_linear(const ProjectionParams& p) const {
   if (p.a)
     out.lora = {.a = p.a->value,
                 .b = p.b->value,
+                .magnitude = value_of(p.magnitude),
+                .norm = value_of(p.norm),
                 .da = sink_of(p.a),
                 .db = sink_of(p.b),
+                .dmagnitude = sink_of(p.magnitude),
                 .scale = p.scale,
                 .dropout = options_.lora->dropout,
                 .stream = p.stream};
@@ -322,6 +340,14 @@ std::size_t Transformer::largest_dense_bytes() const {
   return static_cast<std::size_t>(largest_quantised()) * size_of(options_.dense_dtype);
 }
 
+std::int64_t Transformer::widest_decomposed() const {
+  std::int64_t widest = 0;
+  for (const BlockParams& block : blocks_)
+    for (const ProjectionParams& p : block.linear)
+      if (p.magnitude) widest = std::max(widest, p.magnitude->spec.shape[0]);
+  return widest;
+}
+
 std::int64_t Transformer::largest_quantised() const {
   std::int64_t most = 0;
   for (const QuantisedLinear& q : quantised_) most = std::max(most, q.shape().numel());
@@ -337,6 +363,28 @@ std::size_t Transformer::quantisation_bytes() const {
 void Transformer::fill_dense_copies(Ctx& ctx) {
   if (!keeps_dense_copies()) return;
   for (const QuantisedLinear& q : quantised_) q.expand(ctx, copies_.find(q.name())->value);
+}
+
+void Transformer::measure_rows(Ctx& ctx) {
+  if (norms_.all().empty()) return;
+  const bool expands = !quantised_.empty() && !keeps_dense_copies();
+  if (expands && !act_.dense) begin(ctx, planned_.front().pass, planned_.front().largest);
+  const auto measure = [&](const ProjectionParams& p) {
+    if (p.norm) qtrain::measure_rows(ctx, acquire_linear(p), p.norm->value, act_.dense);
+  };
+  for (const BlockParams& block : blocks_)
+    for (const ProjectionParams& p : block.linear) measure(p);
+  measure(head_);
+}
+
+void Transformer::initialise_magnitudes(Ctx& ctx) {
+  measure_rows(ctx);
+  const auto begin = [&](const ProjectionParams& p) {
+    if (p.magnitude) ops::copy(ctx, {.y = store(p.magnitude->value), .x = p.norm->value});
+  };
+  for (const BlockParams& block : blocks_)
+    for (const ProjectionParams& p : block.linear) begin(p);
+  begin(head_);
 }
 
 void Transformer::initialise_weights(Ctx& ctx, std::uint64_t seed) {

@@ -206,7 +206,7 @@ MemoryPlan memory_plan(const PlannedRun& run, const std::string& recompute) {
   return {{{"weights", model.weights().values().planned() - state_of_codes},
            {"quantisation_state", state_of_codes},
            {"dequantised_weights", model.dense_copies().values().planned() + activations.dense},
-           {"adapters", model.adapter().values().planned()},
+           {"adapters", model.adapter().values().planned() + model.row_norms().values().planned()},
            {"gradients", model.weights().grads().planned() + model.adapter().grads().planned()},
            {"optimizer", run.optimizer.on_device() + run.optimizer.memory.other},
            {"activations", activations.total - activations.head - activations.dense},

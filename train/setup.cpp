@@ -21,7 +21,8 @@ bool has_weights(const fs::path& folder) {
 }
 
 LoraConfig lora_from(const LoraSection& s) {
-  LoraConfig lora{.r = s.lora_r, .alpha = s.lora_alpha, .dropout = s.lora_dropout, .rslora = s.use_rslora};
+  LoraConfig lora{
+      .r = s.lora_r, .alpha = s.lora_alpha, .dropout = s.lora_dropout, .rslora = s.use_rslora, .dora = s.use_dora};
   if (!s.lora_target_modules.empty()) lora.targets = s.lora_target_modules;
   lora.modules_to_save = s.lora_modules_to_save;
   lora.ensure_weight_tying = s.ensure_weight_tying;
@@ -185,6 +186,7 @@ void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter)
   require_same("lora_alpha", config.given("lora_alpha"), s.lora_alpha == adapter.alpha);
   require_same("lora_dropout", config.given("lora_dropout"), s.lora_dropout == adapter.dropout);
   require_same("use_rslora", config.given("use_rslora"), s.use_rslora == adapter.rslora);
+  require_same("use_dora", config.given("use_dora"), s.use_dora == adapter.dora);
   require_same("lora_modules_to_save", config.given("lora_modules_to_save"),
                s.lora_modules_to_save == adapter.modules_to_save);
 }
@@ -403,6 +405,7 @@ void load_weights(Ctx& ctx, ModelSetup& setup, const WeightSource& source, Log& 
     warn(path, load_base_weights(ctx, *setup.model, path));
   }
   setup.model->fill_dense_copies(ctx);
+  if (!adapter) setup.model->initialise_magnitudes(ctx);
   if (adapter && setup.model->options().lora) warn(*adapter, load_adapter(ctx, *setup.model, *adapter));
 }
 

@@ -171,6 +171,7 @@ Json Trainer::identity() const {
   if (const auto& lora = setup_.model->options().lora) {
     id["lora_r"] = lora->r;
     id["lora_target_modules"] = lora->targets;
+    if (lora->dora) id["use_dora"] = true;
     if (!lora->rank_pattern.empty()) id["rank_pattern"] = lora->rank_pattern;
     if (!lora->modules_to_save.empty()) id["lora_modules_to_save"] = lora->modules_to_save;
     if (const auto ratio = config_.value.lora.loraplus_lr_ratio) id["loraplus_lr_ratio"] = *ratio;

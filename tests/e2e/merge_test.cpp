@@ -92,18 +92,19 @@ TEST(Merge, the_merged_model_has_the_loss_of_the_adapter) {
   EXPECT_EQ(largest_difference(folder / "base", kModel), 0);
 }
 
-/// An adapter of PEFT that changes embedding, head or norms, and whether head and embedding are one afterwards.
+/// An adapter of PEFT that changes embedding, head, norms or the lengths of rows, and whether head and embedding are
+/// one afterwards.
 struct OuterAdapter {
   const char *model, *name;
   bool tied;
 };
-constexpr OuterAdapter kOuterAdapters[] = {{"qwen3_hd8", "lora_saved_modules", false},
-                                           {"qwen3_hd8", "lora_embeddings", false},
-                                           {"qwen3_gqa7_tied", "lora_saved_head_tied", false},
-                                           {"qwen3_gqa7_tied", "lora_saved_embedding_tied", true},
-                                           {"qwen3_gqa7_tied", "lora_embedding_tied", false}};
+constexpr OuterAdapter kOuterAdapters[] = {
+    {"qwen3_hd8", "lora_saved_modules", false},         {"qwen3_hd8", "lora_embeddings", false},
+    {"qwen3_gqa7_tied", "lora_saved_head_tied", false}, {"qwen3_gqa7_tied", "lora_saved_embedding_tied", true},
+    {"qwen3_gqa7_tied", "lora_embedding_tied", false},  {"llama_gqa3_tied", "lora_dora_llama", true},
+    {"qwen3_hd8", "lora_dora_qwen3_head", false}};
 
-TEST(Merge, of_whole_modules_and_embeddings_keeps_the_loss) {
+TEST(Merge, of_whole_modules_embeddings_and_magnitudes_keeps_the_loss) {
   for (const OuterAdapter& a : kOuterAdapters) {
     const TempFolder folder;
     const std::string said =
@@ -115,6 +116,26 @@ TEST(Merge, of_whole_modules_and_embeddings_keeps_the_loss) {
     EXPECT_EQ(read_json(folder / "merged/config.json").at("tie_word_embeddings"), a.tied) << a.name;
     EXPECT_EQ(SafetensorsReader(folder / "merged").contains("lm_head.weight"), !a.tied) << a.name;
   }
+}
+
+TEST(Merge, takes_an_adapter_with_magnitudes_alone_and_whole) {
+  const TempFolder folder;
+  const fs::path dora = kGoldens / "lora_dora_llama/adapter";
+  const auto refused = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"merge", "--model", kModel, "--output", folder / "merged", "--adapter", dora});
+    const Outcome outcome = qtrain({.words = words});
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("DoRA"));
+  };
+  refused({"--adapter", kAdapter});
+  refused({"--weights", "0.5"});
+  fs::create_directories(folder / "plain");
+  fs::copy_file(kAdapter / "adapter_model.safetensors", folder / "plain/adapter_model.safetensors");
+  fs::copy_file(dora / "adapter_config.json", folder / "plain/adapter_config.json");
+  const Outcome bare =
+      qtrain({.words = {"merge", "--model", kModel, "--output", folder / "merged", "--adapter", folder / "plain"}});
+  EXPECT_EQ(bare.code, 3);
+  EXPECT_THAT(bare.err, HasSubstr("lora_magnitude_vector"));
 }
 
 TEST(Merge, replaces_whole_modules_by_their_share) {

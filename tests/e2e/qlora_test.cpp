@@ -48,9 +48,12 @@ TEST_F(Qlora, a_folder_in_4_bits_gives_the_curve_of_one_that_is_quantised_while_
 }
 
 TEST_F(Qlora, every_policy_and_dense_copies_give_the_same_curve) {
-  const std::vector<double> expected = losses(config({{"gradient_checkpointing", false}}));
-  EXPECT_EQ(losses(config({{"gradient_checkpointing", true}})), expected);
-  EXPECT_EQ(losses(config({{"dequantised_copy", true}})), expected);
+  for (const bool dora : {false, true}) {
+    const auto with = [&](const char* key, bool value) { return losses(config({{"use_dora", dora}, {key, value}})); };
+    const std::vector<double> expected = with("gradient_checkpointing", false);
+    EXPECT_EQ(with("gradient_checkpointing", true), expected) << "DoRA " << dora;
+    EXPECT_EQ(with("dequantised_copy", true), expected) << "DoRA " << dora;
+  }
 }
 
 TEST_F(Qlora, goes_on_from_a_checkpoint_with_the_same_bits) {
@@ -70,6 +73,8 @@ TEST_F(Qlora, goes_on_from_a_checkpoint_with_the_same_bits) {
 TEST_F(Qlora, estimate_says_what_a_run_uses) {
   for (const Json& kind : std::vector<Json>{{{"load_in_4bit", true}},
                                             {{"dequantised_copy", true}},
+                                            {{"use_dora", true}},
+                                            {{"use_dora", true}, {"lora_target_modules", {"v_proj", "lm_head"}}},
                                             {{"load_in_4bit", false}, {"load_in_8bit", true}},
                                             {{"load_in_4bit", false}}}) {
     const Json c = config(kind);

@@ -39,6 +39,7 @@ Json with_evaluation() {
 std::vector<Scenario> scenarios() {
   return {{.name = "full"},
           {.name = "lora_dropout", .lora = true},
+          {"dora_dropout", true, {{"use_dora", true}}},
           {"bf16_weights", false, {{"dtype", "bfloat16"}}},
           {"stochastic_rounding", false, {{"optim_args", "stochastic_rounding=true"}, {"dtype", "bfloat16"}}},
           {"sgd_dampened", false, {{"optim", "sgd"}, {"optim_args", "momentum=0.9,dampening=0.5"}}},

@@ -269,7 +269,7 @@ TEST(Adapter, refuses_settings_that_disagree) {
   Json config = tiny_run(folder / "second");
   config["adapter_name_or_path"] = (folder / "first").string();
   write_file(folder / "config.json", dump_json(config));
-  for (const char* key : {"lora_r=16", "lora_alpha=32", "lora_dropout=0.5", "use_rslora=true"}) {
+  for (const char* key : {"lora_r=16", "lora_alpha=32", "lora_dropout=0.5", "use_rslora=true", "use_dora=true"}) {
     const Outcome outcome = qtrain({.words = {(folder / "config.json").string(), key}});
     EXPECT_EQ(outcome.code, 2) << key << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("disagrees with the adapter")) << key;

@@ -128,6 +128,11 @@ CASES = [
          lora=dict(LORA_ALL, target_modules=["q_proj", "embed_tokens", "lm_head"], rank_pattern={"lm_head": 3})),
     Case("lora_embedding_tied", QWEN3_GQA7, link="qwen3_gqa7_tied",
          lora=dict(LORA_RS, target_modules=["embed_tokens", "o_proj"])),
+    Case("lora_dora_llama", LLAMA_GQA3, link="llama_gqa3_tied", lora=dict(LORA_ALL, use_dora=True)),
+    Case("lora_dora_qwen2_bias", v4(dict(QWEN2, use_sliding_window=False)), raw_config=True, link="qwen2_full",
+         lora=dict(LORA_RS, use_dora=True, target_modules=["k_proj", "o_proj", "down_proj"])),
+    Case("lora_dora_qwen3_head", QWEN3, link="qwen3_hd8",
+         lora=dict(LORA_ALL, use_dora=True, target_modules=["q_proj", "up_proj", "lm_head"])),
 ]
 
 

@@ -72,7 +72,8 @@ def loss_sum(logits, labels):
 
 def plain(name):
     """A parameter's name as the files have it."""
-    return name.replace("modules_to_save.default.", "").replace(".default", "")
+    name = name.replace("modules_to_save.default.", "").replace(".default", "")
+    return name.replace("lora_magnitude_vector.weight", "lora_magnitude_vector")
 
 
 def run(model, rows, precision):
@@ -135,7 +136,9 @@ def write_adapter(case, folder):
 @torch.no_grad()
 def fill_adapter(model, salt, b_scale=0.3):
     for name, p in model.named_parameters():
-        if "lora_" in name:
+        if "lora_magnitude_vector" in name:
+            p.mul_(1 + 0.2 * gm.numbers(f"{salt}/{plain(name)}", p.shape))
+        elif "lora_" in name:
             scale = p.shape[1] ** -0.5 if "lora_A" in name else b_scale
             p.copy_(scale * gm.numbers(f"{salt}/{plain(name)}", p.shape))
         elif "modules_to_save" in name:

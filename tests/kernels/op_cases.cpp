@@ -5,6 +5,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
 #include "kernels/gemm.h"
+#include "kernels/magnitude.h"
 #include "kernels/reduce.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
@@ -332,6 +333,48 @@ OpCase gemm_case() {
               }};
 }
 
+// Lengths of rows, one of them 0: what no direction has is scaled to nothing.
+Array norms_of(DType d, std::int64_t N) {
+  Array norm(arithmetic_of(d), {N});
+  for (std::int64_t j = 0; j < N; ++j) norm.set(j, N > 2 && j == 1 ? 0 : 0.5 + static_cast<double>(j % 5) / 4);
+  return norm;
+}
+
+OpCase magnitude_case(Shape shape, double shift) {
+  const std::int64_t N = shape[1];
+  return {.name = std::string("magnitude") + (shift == 0 ? "" : "_shifted") + shape_name(shape),
+          .inputs = {{"x", shape}, {"magnitude", {N}, Storage::arithmetic}, {"bias", {N}, Storage::arithmetic}},
+          .forward =
+              [=](Ctx& ctx, DType d, Arrays& in) {
+                Arrays out{Array(d, shape)};
+                Array norm = norms_of(d, N);
+                ops::scale_to_magnitude(
+                    ctx,
+                    {.y = store(out[0]), .x = in[0], .magnitude = in[1], .norm = norm, .bias = in[2], .shift = shift});
+                return out;
+              },
+          .formula =
+              [=](const Arrays& in) {
+                Values y;
+                const Array norm = norms_of(DType::f64, N);
+                for (std::int64_t i = 0; i < shape.numel(); ++i) {
+                  const std::int64_t j = i % N;
+                  const double share = norm.get(j) > 0 ? in[1].get(j) / norm.get(j) : 0;
+                  y.push_back((share + shift) * in[0].get(i) + in[2].get(j));
+                }
+                return y;
+              },
+          .backward =
+              [=](Ctx& ctx, DType d, const OpCase::Backward& b) {
+                Array norm = norms_of(d, N);
+                if (b.gradients[0].wanted())
+                  ops::scale_to_magnitude(
+                      ctx, {.y = b.gradients[0], .x = b.dy, .magnitude = b.inputs[1], .norm = norm, .shift = shift});
+                ops::magnitude_grad(ctx, {.dmagnitude = b.gradients[1], .dy = b.dy, .v = b.inputs[0], .norm = norm});
+                ops::column_sum(ctx, {.y = b.gradients[2], .x = b.dy});
+              }};
+}
+
 }  // namespace
 
 OpCase attention_case(const AttentionSizes& n) {
@@ -383,6 +426,9 @@ std::vector<OpCase> op_cases() {
     cases.push_back(cross_entropy_case(s));
   for (const EmbeddingSizes& n : {EmbeddingSizes{1, 1, 1}, EmbeddingSizes{60, 9, 7}, EmbeddingSizes{200, 40, 576}})
     cases.push_back(embedding_case(n));
+  cases.push_back(magnitude_case({1, 1}, 0));
+  cases.push_back(magnitude_case({37, 19}, -1));
+  cases.push_back(magnitude_case({70, 576}, 0));
   cases.push_back(gather_rows_case(1, 3));
   cases.push_back(gather_rows_case(50, 77));
   for (const AttentionSizes& n : std::vector<AttentionSizes>{

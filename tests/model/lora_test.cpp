@@ -28,6 +28,8 @@ TEST(LoraConfig, ReadsTheFields) {
   EXPECT_EQ(l.alpha, 32.5);
   EXPECT_EQ(l.dropout, 0.05);
   EXPECT_FALSE(l.rslora);
+  EXPECT_FALSE(l.dora);
+  EXPECT_TRUE(parse({{"use_dora", true}}).dora);
   EXPECT_EQ(l.base_model, "base");
   EXPECT_THAT(l.targets, ElementsAre("q_proj", "v_proj"));
   EXPECT_THAT(parse({{"target_modules", "all-linear"}}).targets, ElementsAre("all-linear"));
@@ -70,7 +72,7 @@ TEST(LoraConfig, RefusalsNameFileAndKey) {
       {"target_modules", 5},
       {"target_modules", {"q_proj", 5}},
       {"base_model_name_or_path", 1},
-      {"use_dora", true},
+      {"use_dora", "yes"},
       {"use_qalora", true},
       {"use_bdlora", {{"nblocks", 2}}},
       {"rank_pattern", {{"q_proj", 0}}},
@@ -182,12 +184,14 @@ TEST(LoraConfig, IsWrittenAsPeftWritesIt) {
 TEST(LoraConfig, SurvivesWritingAndReading) {
   for (const std::vector<std::string>& targets :
        {std::vector<std::string>{"q_proj", "v_proj"}, {".*q_proj"}, {"model.layers.0.mlp.up_proj"}}) {
-    const LoraConfig l{.r = 3, .alpha = 1.5, .dropout = 0.25, .rslora = true, .targets = targets, .base_model = "b"};
+    const LoraConfig l{
+        .r = 3, .alpha = 1.5, .dropout = 0.25, .rslora = true, .dora = true, .targets = targets, .base_model = "b"};
     const LoraConfig back = parse_lora_config(lora_config_json(l), "a");
     EXPECT_EQ(back.r, l.r);
     EXPECT_EQ(back.alpha, l.alpha);
     EXPECT_EQ(back.dropout, l.dropout);
     EXPECT_EQ(back.rslora, l.rslora);
+    EXPECT_EQ(back.dora, l.dora);
     EXPECT_EQ(back.targets, l.targets);
     EXPECT_EQ(back.base_model, l.base_model);
   }

@@ -1,5 +1,6 @@
 #include "model/projection.h"
 
+#include "kernels/elementwise.h"
 #include "tests/kernels/support.h"
 
 namespace qtrain::testing {
@@ -115,6 +116,44 @@ TEST(Projection, DoesNotDependOnWhereAdaptersLie) {
       }
       row += TwoLayers::kParts[i].rank;
     }
+  }
+}
+
+// With magnitudes: W x + bias + (m / norm - 1) W d + m / norm scale B A d, where d is x as dropout leaves it.
+TEST(Projection, WithMagnitudesIsThatOfPeft) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  for (const double dropout : {0.0, 0.4}) {
+    TwoLayers l(TwoLayers::Memory::stacked, dropout);
+    Array m[2], norm[2], bias[2], scratch{DType::f64, {kRows * (5 + kIn + 7)}};
+    for (std::size_t i = 0; i < 2; ++i) {
+      const std::int64_t out = TwoLayers::kParts[i].out;
+      m[i] = random(DType::f64, {out}, 40 + i);
+      bias[i] = random(DType::f64, {out}, 50 + i);
+      norm[i] = Array(DType::f64, {out});
+      measure_rows(ctx, l.layers[i], norm[i], {});
+      l.layers[i].lora.magnitude = m[i];
+      l.layers[i].lora.norm = norm[i];
+      l.layers[i].bias = bias[i];
+    }
+    l.scratch = std::move(scratch);
+    l.run(ctx);
+    Array dropped = l.x;
+    if (dropout > 0) ops::dropout(ctx, {.y = store(dropped), .x = l.x, .seed = l.seed, .stream = 3, .p = dropout});
+    for (std::size_t i = 0; i < 2; ++i)
+      for (std::int64_t o = 0; o < TwoLayers::kParts[i].out; ++o) {
+        double squares = 0;
+        for (std::int64_t k = 0; k < kIn; ++k) squares += l.merged(i, o, k) * l.merged(i, o, k);
+        EXPECT_NEAR(norm[i].get(o), std::sqrt(squares), 1e-12);
+        const double share = m[i].get(o) / std::sqrt(squares);
+        for (std::int64_t t = 0; t < kRows; ++t) {
+          double want = bias[i].get(o);
+          for (std::int64_t k = 0; k < kIn; ++k) {
+            const double w = l.w[i].get(o * kIn + k), d = dropped.get(t * kIn + k);
+            want += w * l.x.get(t * kIn + k) + (share - 1) * w * d + share * (l.merged(i, o, k) - w) * d;
+          }
+          EXPECT_NEAR(l.y[i].get(t * TwoLayers::kParts[i].out + o), want, 1e-12) << "dropout " << dropout;
+        }
+      }
   }
 }
 

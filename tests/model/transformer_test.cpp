@@ -29,9 +29,10 @@ LoraConfig adapter_on(std::vector<std::string> targets) {
 }
 
 std::vector<Feature> features() {
-  LoraConfig dropout = adapter_on({"all-linear"}), rs = adapter_on({"q_proj", "v_proj"});
-  dropout.dropout = 0.3;
-  rs.rslora = true;
+  LoraConfig dropout = adapter_on({"all-linear"}), rs = adapter_on({"q_proj", "v_proj"}),
+             dora = adapter_on({".*proj|lm_head"}), dora_dropout = adapter_on({"k_proj", "up_proj", "lm_head"});
+  dropout.dropout = dora_dropout.dropout = 0.3;
+  rs.rslora = dora.dora = dora_dropout.dora = true;
   const Json qwen3{{"model_type", "qwen3"}};
   return {
       {"llama"},
@@ -53,6 +54,8 @@ std::vector<Feature> features() {
       {"lora_all_with_head_norms", qwen3, adapter_on({"all-linear"})},
       {"lora_dropout", {{"model_type", "qwen2"}}, dropout},
       {"rslora", Json::object(), rs},
+      {"dora", {{"attention_bias", true}}, dora},
+      {"dora_dropout", {{"model_type", "qwen2"}}, dora_dropout},
       {"lora_in_the_last_layer", Json::object(),
        adapter_on({"model.layers.1.self_attn.k_proj", "model.layers.1.mlp.down_proj"})},
   };
@@ -85,6 +88,7 @@ std::unique_ptr<Transformer> random_model(Ctx& ctx, TransformerOptions options, 
   auto model = planned_model(ctx, std::move(options), batch.size());
   randomise(model->weights(), 0.3);
   randomise(model->adapter(), 0.4);
+  model->measure_rows(ctx);
   return model;
 }
 

@@ -226,7 +226,7 @@ TEST(Axolotl, WhatIsNotAvailableIsNamed) {
   EXPECT_THAT(refused("test_datasets: [{path: d, type: chat_template, field_messages: turns}]"),
               HasSubstr("field_messages"));
   EXPECT_THAT(refused("datasets: [{path: d, typ: alpaca}]"), HasSubstr("unknown member \"typ\""));
-  EXPECT_THAT(refused("peft_use_dora: true"), HasSubstr("\"peft_use_dora\": true cannot be honoured"));
+  EXPECT_THAT(refused("lora_fan_in_fan_out: true"), HasSubstr("\"lora_fan_in_fan_out\": true cannot be honoured"));
   EXPECT_THAT(refused("tokens: ['<x>']"), HasSubstr("the vocabulary stays"));
   EXPECT_THAT(refused("adapter: qlora\nload_in_4bit: false"), HasSubstr("already set load_in_4bit"));
   EXPECT_THAT(refused("micro_batch_size: 4\nbatch_size: 6"), HasSubstr("no multiple of micro_batch_size"));

@@ -81,6 +81,7 @@ TEST(ReferenceKeys, AdapterDefaultsAreThoseOfLoraConfig) {
   EXPECT_EQ(ours.lora.lora_alpha, lora.at("lora_alpha"));
   EXPECT_EQ(ours.lora.lora_dropout, lora.at("lora_dropout"));
   EXPECT_EQ(ours.lora.use_rslora, lora.at("use_rslora"));
+  EXPECT_EQ(ours.lora.use_dora, lora.at("use_dora"));
 }
 
 TEST(ReferenceKeys, NamesOfChoicesAreThoseOfTransformers) {

@@ -136,9 +136,9 @@ TEST(ConfigErrors, ScheduleArgumentsAreCheckedAtTheStart) {
 TEST(ConfigErrors, RefusedKeysOnlyWithValuesThatMatter) {
   EXPECT_THAT(complaint_about("{\n\"neftune_noise_alpha\": 5}"),
               StartsWith("c.json:2: \"neftune_noise_alpha\": 5 cannot be honoured"));
-  EXPECT_THAT(complaint_about(R"({"use_dora": true})"), HasSubstr("only plain LoRA"));
+  EXPECT_THAT(complaint_about(R"({"use_qalora": true})"), HasSubstr("only LoRA and DoRA"));
   EXPECT_THAT(complaint_about(R"({"save_safetensors": false})"), HasSubstr("only written as safetensors"));
-  EXPECT_EQ(complaint_about(R"({"deepspeed": null, "use_dora": false, "fsdp": "", "neftune_noise_alpha": null})"),
+  EXPECT_EQ(complaint_about(R"({"deepspeed": null, "use_qalora": false, "fsdp": "", "neftune_noise_alpha": null})"),
             "no error");
 }
 

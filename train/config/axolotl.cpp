@@ -108,7 +108,7 @@ constexpr auto kAxolotlInert = std::to_array<InertKey>({
     // adapters and optimizer
     {"lora_on_cpu", kRemarkedKey, "[false]", "adapters stay where the model is"},
     {"qlora_sharded_model_loading", kRemarkedKey, "[false]", "weights are always mapped"},
-    {"peft", kRefusedKey, "[{}]", "only plain LoRA is available"},
+    {"peft", kRefusedKey, "[{}]", "only LoRA and DoRA are available"},
     {"peft_autocast_adapter_dtype", kRemarkedKey, "[true,false]", "adapters are float32"},
     {"relora*", kRefusedKey, "[false,0]", "ReLoRA is not available"},
     {"merge_lora", kRemarkedKey, "[false]", "see qtrain merge"},

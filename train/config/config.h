@@ -69,6 +69,7 @@ struct LoraSection {
   std::vector<std::string> lora_target_modules;
   Json rank_pattern = Json::object(), alpha_pattern = Json::object();  ///< numbers by pattern of module names
   bool use_rslora = false;
+  bool use_dora = false;
   std::vector<std::string> lora_modules_to_save;
   bool ensure_weight_tying = false;
   std::optional<double> loraplus_lr_ratio;

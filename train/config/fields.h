@@ -119,6 +119,8 @@ void lora_fields(V& visit, S& s) {
          "name."});
   visit("alpha_pattern", s.alpha_pattern, {"Other values of lora_alpha for some layers, as in rank_pattern."});
   visit("use_rslora", s.use_rslora, {"Scale by lora_alpha / sqrt(lora_r)."});
+  visit("use_dora", s.use_dora,
+        {"DoRA: train the lengths of a weight's rows apart from their directions, which the adapter changes."});
   visit(
       "lora_modules_to_save", s.lora_modules_to_save,
       {"Layers that are trained whole beside the adapter and saved with it, by the ends of their names: embed_tokens, "

@@ -125,8 +125,9 @@ void put_tokenizer(Json& report, const fs::path& folder) {
 bool put_adapter(Json& report, const fs::path& folder, TensorList list) {
   const auto config = read_object(folder / "adapter_config.json");
   if (!config) return false;
-  report["adapter"] = chosen(*config, {"peft_type", "r", "lora_alpha", "lora_dropout", "use_rslora", "target_modules",
-                                       "modules_to_save", "bias", "base_model_name_or_path", "task_type"});
+  report["adapter"] =
+      chosen(*config, {"peft_type", "r", "lora_alpha", "lora_dropout", "use_rslora", "use_dora", "target_modules",
+                       "modules_to_save", "bias", "base_model_name_or_path", "task_type"});
   if (fs::exists(folder / "adapter_model.safetensors"))
     put_safetensors(report, folder / "adapter_model.safetensors", list);
   return true;

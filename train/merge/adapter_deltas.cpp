@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "kernels/elementwise.h"
@@ -18,6 +19,7 @@ struct FactorNames {
 };
 constexpr FactorNames kLinearFactors{".lora_A.weight", ".lora_B.weight"},
     kEmbeddingFactors{".lora_embedding_A", ".lora_embedding_B"};
+constexpr std::string_view kMagnitude = ".lora_magnitude_vector";
 // The embedding itself, which PEFT saves beside an adapter on it.
 constexpr std::string_view kBaseLayer = ".base_layer.weight";
 
@@ -36,6 +38,18 @@ Matrix in_f32(Ctx& ctx, ConstTensor t) {
   Matrix m{.values = std::vector<float>(static_cast<std::size_t>(t.numel())), .shape = t.shape};
   ops::run_cpu(ctx, ops::Copy{.y = store(view_of(std::span(m.values), m.shape)), .x = t});
   return m;
+}
+
+// w [out, in] with rows of the lengths m [out].
+void set_row_lengths(Tensor w, const Matrix& m) {
+  const std::int64_t in = w.shape[1];
+  for (std::int64_t row = 0; row < w.shape[0]; ++row) {
+    float* const begin = w.as<float>() + row * in;
+    double squares = 0;
+    for (std::int64_t i = 0; i < in; ++i) squares += static_cast<double>(begin[i]) * begin[i];
+    const double factor = squares > 0 ? m.values[static_cast<std::size_t>(row)] / std::sqrt(squares) : 0;
+    for (std::int64_t i = 0; i < in; ++i) begin[i] = static_cast<float>(factor * begin[i]);
+  }
 }
 
 }  // namespace
@@ -65,6 +79,10 @@ void AdapterDeltas::read_tensor(const std::string& name, ConstTensor tensor) {
       return;
     }
   }
+  if (config_.dora && inner.ends_with(kMagnitude)) {
+    pairs_[inner.substr(0, inner.size() - kMagnitude.size()) + ".weight"].magnitude = tensor;
+    return;
+  }
   if (inner.ends_with(kBaseLayer)) return;
   const std::string module = module_of_weight(inner);
   const bool tied_head = config_.ensure_weight_tying && module == kHeadName && is_saved(config_, kEmbeddingName);
@@ -81,6 +99,8 @@ void AdapterDeltas::check_pair(const std::string& weight, const Pair& pair) {
   if (const std::int64_t rank = config_.rank_of(module); pair.a.shape[0] != rank)
     refuse(module, fmt::format("has rank {}, adapter_config.json says {}", pair.a.shape[0], rank));
   const std::int64_t in = pair.a.shape[1], out = pair.b.shape[0];
+  if (config_.dora && (pair.embedding || !(pair.magnitude.shape == Shape{out})))
+    refuse(module, fmt::format("has no lora_magnitude_vector of {} lengths, adapter_config.json says use_dora", out));
   shapes_[weight] = pair.embedding ? Shape{in, out} : Shape{out, in};
 }
 
@@ -109,6 +129,7 @@ void AdapterDeltas::add_to(Ctx& ctx, const std::string& weight, Tensor w, double
                   .transpose_a = transpose,
                   .transpose_b = transpose,
                   .alpha = factor * config_.scale_of(module_of_weight(weight))});
+  if (found->second.magnitude) set_row_lengths(w, in_f32(ctx, found->second.magnitude));
 }
 
 }  // namespace qtrain

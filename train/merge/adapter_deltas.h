@@ -13,7 +13,8 @@ namespace qtrain {
 /// ("model.layers.0.self_attn.q_proj.weight").
 class AdapterDeltas {
  public:
-  /// ErrorKind::input for a folder that holds anything but pairs of A [r, in] and B [out, r] and whole weights.
+  /// ErrorKind::input for a folder that holds anything but pairs of A [r, in] and B [out, r], with DoRA a magnitude
+  /// [out] to each, and whole weights.
   explicit AdapterDeltas(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const { return folder_; }
@@ -25,12 +26,13 @@ class AdapterDeltas {
   bool targets(const std::string& weight) const;
   /// Whether it holds the weight itself instead of what is added to it.
   bool replaces(const std::string& weight) const { return whole_.contains(weight); }
-  /// Adds `factor` times what it holds to w, f32 on the processor: the weight itself, or scale * B A.
+  /// Adds `factor` times what it holds to w, f32 on the processor: the weight itself, or scale * B A. With DoRA the
+  /// rows of the sum are then given their magnitudes as lengths.
   void add_to(Ctx& ctx, const std::string& weight, Tensor w, double factor) const;
 
  private:
   struct Pair {
-    ConstTensor a, b;
+    ConstTensor a, b, magnitude;
     bool embedding = false;
   };
   void read_tensor(const std::string& name, ConstTensor tensor);

@@ -119,6 +119,15 @@ void require_fit(const MergedModel& model, const AdapterDeltas& deltas) {
   require_whole(model, deltas);
 }
 
+// The lengths that DoRA gives rows are those of one adapter's sum.
+void require_addable(const std::deque<WeightedDeltas>& adapters) {
+  for (const WeightedDeltas& a : adapters)
+    if (a.deltas.config().dora && (adapters.size() > 1 || a.weight != 1))
+      fail(ErrorKind::usage, {.cause = "an adapter with DoRA is merged alone and with weight 1",
+                              .place = a.deltas.folder().string(),
+                              .remedy = "merge it first, then train or merge on the result"});
+}
+
 // W with everything that adapters make of it, rounded to its own type.
 void append_merged(Ctx& ctx, const MergedWeight& w, const std::deque<WeightedDeltas>& adapters, const Append& append) {
   std::vector<float> sum(static_cast<std::size_t>(w.base.numel()));
@@ -164,6 +173,7 @@ void merge_adapters(Ctx& ctx, const MergeOptions& options) {
   check_folders(options);
   std::deque<WeightedDeltas> adapters;
   for (const MergedAdapter& a : options.adapters) adapters.push_back({AdapterDeltas(a.folder), a.weight});
+  require_addable(adapters);
   const MergedModel model(options.model, adapters);
   for (const WeightedDeltas& a : adapters) require_fit(model, a.deltas);
   const MergeRun run{ctx, model, adapters};

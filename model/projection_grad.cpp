@@ -1,0 +1,136 @@
+#include <array>
+
+#include "kernels/gemm.h"
+#include "kernels/reduce.h"
+#include "model/projection_parts.h"
+
+namespace qtrain {
+namespace {
+
+using ops::Transpose;
+
+// Gradients of layers that read one input, some with adapters.
+class AdaptersGrad {
+ public:
+  AdaptersGrad(Ctx& ctx, const ProjectionBackward& b, const Adapters& adapters)
+      : ctx_(ctx),
+        b_(b),
+        adapters_(adapters),
+        input_(adapters, b.dropout_seed, b.scratch),
+        gradients_(b.scratch, b.x.shape[0], adapters.ranks()) {}
+
+  void run() {
+    const ConstTensor x = adapters_.first().da.wanted() ? input_.of(ctx_, b_.x) : b_.x;
+    lora_x_grad(x);
+    for (const Stack& s : adapters_.stacks()) {
+      const Tensor part = gradients_.columns(s.first, s.ranks());
+      ops::gemm(ctx_, {.c = s.da, .a = part, .b = x, .transpose_a = Transpose::yes, .a_stride = gradients_.stride()});
+      into_x_.at(stacks_++) = {.a = part, .b = s.a, .a_stride = gradients_.stride()};
+    }
+    if (!b_.dx.wanted()) return;
+    input_grad();
+    if (input_.drops()) dropped_input_grad();
+  }
+
+ private:
+  // What reaches W and B: dy, times m / norm with a magnitude.
+  ConstTensor inner_grad(const ProjectionBackward::Layer& l, double shift = 0) const {
+    if (!l.layer.lora.decomposed()) return l.dy;
+    const Tensor scaled = input_.results(l.dy.shape);
+    ops::ScaleToMagnitude scale = scaling(l.layer.lora, store(scaled), l.dy);
+    scale.shift = shift;
+    ops::scale_to_magnitude(ctx_, scale);
+    return scaled;
+  }
+
+  // For which V x is computed again: y would have to be kept, and with dropout is another sum.
+  void magnitude_grad(const ProjectionBackward::Layer& l, ConstTensor x, const ops::Factors& adapter) const {
+    if (!l.layer.lora.dmagnitude.wanted()) return;
+    const Tensor v = input_.results(l.dy.shape);
+    ops::gemm(ctx_, {.c = store(v),
+                     .a = x,
+                     .b = dense_weight(ctx_, l.layer, b_.dense),
+                     .transpose_b = Transpose::yes,
+                     .added = {adapter}});
+    ops::magnitude_grad(ctx_, {.dmagnitude = l.layer.lora.dmagnitude, .dy = l.dy, .v = v, .norm = l.layer.lora.norm});
+  }
+
+  // dlora_x [T, R] = scale * dy B, and the gradients of each B and magnitude.
+  void lora_x_grad(ConstTensor x) const {
+    const RankColumns lora_x(b_.lora_x, b_.x.shape[0], adapters_.ranks());
+    std::int64_t first = 0;
+    for (const auto& l : b_.layers) {
+      const LoraWeights& lora = l.layer.lora;
+      if (!lora.present()) continue;
+      magnitude_grad(l, x, lora_x.times_b(first, lora));
+      const ConstTensor dy = inner_grad(l);
+      if (lora.db.wanted())
+        ops::gemm(ctx_, {.c = lora.db,
+                         .a = dy,
+                         .b = lora_x.columns(first, lora.rank()),
+                         .transpose_a = Transpose::yes,
+                         .b_stride = lora_x.stride()});
+      ops::gemm(ctx_, {.c = store(gradients_.columns(first, lora.rank())),
+                       .a = dy,
+                       .b = lora.b,
+                       .alpha = lora.scale,
+                       .c_stride = gradients_.stride()});
+      first += lora.rank();
+    }
+  }
+
+  // dx += dy W of every layer, with the last also what comes through the adapters, unless they read dropout(x).
+  void input_grad() const {
+    Sink dx = b_.dx;
+    for (const auto& l : b_.layers) {
+      const ConstTensor dy = input_.drops() ? l.dy : inner_grad(l);
+      ops::Gemm g{.c = dx, .a = dy, .b = dense_weight(ctx_, l.layer, b_.dense)};
+      if (&l == &b_.layers.back() && !input_.drops()) g.added = into_x_;
+      ops::gemm(ctx_, g);
+      dx = accumulate(dx.t);
+    }
+  }
+
+  // What comes through dropout(x): through the adapters, and (m / norm - 1) dy W.
+  void dropped_input_grad() const {
+    const Tensor dropped = input_.memory(b_.dx.t.shape);
+    ops::Gemm through{.c = store(dropped), .a = into_x_[0].a, .b = into_x_[0].b, .a_stride = into_x_[0].a_stride};
+    through.added = {into_x_[1], into_x_[2]};
+    ops::gemm(ctx_, through);
+    for (const auto& l : b_.layers)
+      if (l.layer.lora.decomposed())
+        ops::gemm(ctx_, {.c = accumulate(dropped), .a = inner_grad(l, -1), .b = dense_weight(ctx_, l.layer, b_.dense)});
+    input_.drop(ctx_, accumulate(b_.dx.t), dropped);
+  }
+
+  Ctx& ctx_;
+  const ProjectionBackward& b_;
+  const Adapters& adapters_;
+  AdapterInput input_;
+  RankColumns<Tensor> gradients_;
+  std::array<ops::Factors, 3> into_x_;  // products of what reaches A x with A
+  std::size_t stacks_ = 0;
+};
+
+// dx += dy W of every layer.
+void input_grad(Ctx& ctx, const ProjectionBackward& b) {
+  Sink dx = b.dx;
+  for (const auto& [layer, dy] : b.layers) {
+    ops::gemm(ctx, {.c = dx, .a = dy, .b = dense_weight(ctx, layer, b.dense)});
+    dx = accumulate(dx.t);
+  }
+}
+
+}  // namespace
+
+void project_grad(Ctx& ctx, const ProjectionBackward& b) {
+  for (const auto& [layer, dy] : b.layers) {
+    ops::column_sum(ctx, {.y = layer.dbias, .x = dy});
+    ops::gemm(ctx, {.c = layer.dweight, .a = dy, .b = b.x, .transpose_a = Transpose::yes});
+  }
+  const Adapters adapters(b.layers);
+  if (!adapters.empty()) return AdaptersGrad(ctx, b, adapters).run();
+  if (b.dx.wanted()) input_grad(ctx, b);
+}
+
+}  // namespace qtrain
