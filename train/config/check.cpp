@@ -44,8 +44,9 @@ void remark(ResolvedConfig& config) {
       config.notes.push_back(
           fmt::format("report_to: \"{}\" has no effect: metrics are in output_dir/metrics.jsonl", target));
   const bool adapts = c.lora.use_peft || c.model.adapter_name_or_path;
-  if (!adapts && (config.given("lora_r") || config.given("lora_alpha") || config.given("lora_target_modules") ||
-                  config.given("loraplus_lr_ratio") || config.given("lora_modules_to_save")))
+  if (!adapts &&
+      (config.given("lora_r") || config.given("lora_alpha") || config.given("lora_target_modules") ||
+       config.given("use_dora") || config.given("loraplus_lr_ratio") || config.given("lora_modules_to_save")))
     config.notes.push_back("LoRA keys are given but use_peft is not true: all weights will be trained");
   const auto kind = c.training.lr_scheduler_type;
   if ((kind == ScheduleKind::constant || kind == ScheduleKind::constant_with_warmup) &&
