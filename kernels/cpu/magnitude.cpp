@@ -13,7 +13,7 @@ using simd::Vec;
 
 // Sum of squares of a row of W + scale * B A, a piece at a time that stays in the first cache.
 template <class W, class A>
-double squares_of_row(const RowNorms& n, std::int64_t row) {
+double squares_of_sum(const RowNorms& n, std::int64_t row) {
   constexpr std::int64_t kPiece = 512;
   const std::int64_t in = n.w.shape[1], ranks = n.a.shape[0];
   const W* w = n.w.as<W>() + row * in;
@@ -36,12 +36,12 @@ void row_norms_as(Ctx& ctx, const RowNorms& n) {
   const std::int64_t work = n.w.shape[1] * (n.a.shape[0] + 1);
   for_rows(ctx, n.w.shape[0], work, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row)
-      norm[row] = static_cast<A>(std::sqrt(squares_of_row<W, A>(n, row)));
+      norm[row] = static_cast<A>(std::sqrt(squares_of_sum<W, A>(n, row)));
   });
 }
 
 template <class A>
-A share_of(A value, A norm) {
+A relative_to(A value, A norm) {
   return norm > 0 ? value / norm : A{};
 }
 
@@ -55,7 +55,7 @@ void scale_as(Ctx& ctx, const ScaleToMagnitude& s) {
   // Factors are the same for all rows, so that they are divided once.
   A* factors = reinterpret_cast<A*>(ctx.workspace(0).data());
   check(static_cast<std::size_t>(N) * sizeof(A) <= Ctx::kWorkspaceBytes, "a row is longer than the workspace");
-  for (std::int64_t j = 0; j < N; ++j) factors[j] = share_of(m[j], norm[j]) + static_cast<A>(s.shift);
+  for (std::int64_t j = 0; j < N; ++j) factors[j] = relative_to(m[j], norm[j]) + static_cast<A>(s.shift);
   for_rows(ctx, s.x.shape.rows(), N, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row)
       each<A>(N, [&](std::int64_t j, auto lanes) {
@@ -80,7 +80,7 @@ void magnitude_grad_as(Ctx& ctx, const MagnitudeGrad& g) {
         const Vec<A> product = simd::load<A>(dy + r + j, lanes) * simd::load<A>(v + r + j, lanes);
         simd::store<A>(part + j, simd::load<A>(part + j, lanes) + product, lanes);
       });
-    for (std::int64_t j = 0; j < N; ++j) part[j] = share_of(part[j], norm[j]);
+    for (std::int64_t j = 0; j < N; ++j) part[j] = relative_to(part[j], norm[j]);
   });
   sums.finish(g.dmagnitude.t.as<A>(), g.dmagnitude.mode);
 }

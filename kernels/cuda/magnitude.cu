@@ -11,7 +11,7 @@ constexpr unsigned kThreads = 256;
 /// Rows of W that a block takes together: what it reads of A serves them all.
 constexpr int kRows = 8;
 
-__device__ __forceinline__ float share_of(float value, float norm) {
+__device__ __forceinline__ float relative_to(float value, float norm) {
   return norm > 0 ? value / norm : 0.0f;
 }
 
@@ -69,7 +69,7 @@ struct Scaler {
     load_floats(v, x + i);
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      v[j] *= share_of(magnitude[column + j], norm[column + j]) + shift;
+      v[j] *= relative_to(magnitude[column + j], norm[column + j]) + shift;
       if (bias) v[j] += bias[column + j];
     }
     y.template put_pack<N>(i, v);
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kThreads)
   float sum = 0;
   for (std::int64_t r = blockIdx.y; r < rows; r += gridDim.y)
     sum += to_float(dy[r * out.width + column]) * to_float(v[r * out.width + column]);
-  out.data[blockIdx.y * std::int64_t{out.width} + column] = share_of(sum, norm[column]);
+  out.data[blockIdx.y * std::int64_t{out.width} + column] = relative_to(sum, norm[column]);
 }
 
 }  // namespace
