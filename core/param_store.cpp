@@ -87,8 +87,10 @@ void ParamStore::initialise(Ctx& ctx, std::uint64_t seed) {
 }
 
 void ParamStore::zero_grads(Ctx& ctx) {
+  std::vector<Tensor> grads;
   for (const Param& p : params_)
-    if (p.trained()) ctx.stream().fill(p.grad.data, 0, p.grad.bytes());
+    if (p.trained()) grads.push_back(p.grad);
+  for (const Tensor& run : joined(grads)) ctx.stream().fill(run.data, 0, run.bytes());
 }
 
 Param* ParamStore::named(std::string_view name) const {

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "core/error.h"
 #include "core/half.h"
@@ -154,6 +155,22 @@ struct View {
 };
 using Tensor = View<std::byte>;
 using ConstTensor = View<const std::byte>;
+
+/// Whether `next` begins in memory where `t` ends, in the same type.
+inline bool adjoins(const ConstTensor& t, const ConstTensor& next) {
+  return t.data && t.data + t.bytes() == next.data && t.dtype == next.dtype;
+}
+/// The same memory in as few flat views as possible: those that adjoin are one.
+template <class Byte>
+std::vector<View<Byte>> joined(const std::vector<View<Byte>>& tensors) {
+  std::vector<View<Byte>> runs;
+  for (const View<Byte>& t : tensors)
+    if (!runs.empty() && adjoins(runs.back(), t))
+      runs.back().shape = {runs.back().numel() + t.numel()};
+    else
+      runs.push_back(t.reshaped({t.numel()}));
+  return runs;
+}
 
 /// A view of host memory held by a container.
 template <class T>

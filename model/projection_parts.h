@@ -18,11 +18,8 @@ struct Stack {
 
   std::int64_t ranks() const { return a.shape[0]; }
   bool continues_with(const LoraWeights& lora) const {
-    const auto follows = [](const ConstTensor& above, const ConstTensor& below) {
-      return above.data + above.bytes() == below.data && above.dtype == below.dtype;
-    };
-    if (!follows(a, lora.a) || scale != lora.scale || da.mode != lora.da.mode) return false;
-    return !da.wanted() || follows(da.t, lora.da.t);
+    if (!adjoins(a, lora.a) || scale != lora.scale || da.mode != lora.da.mode) return false;
+    return !da.wanted() || adjoins(da.t, lora.da.t);
   }
   void add(const LoraWeights& lora) {
     a.shape.dims[0] += lora.a.shape[0];

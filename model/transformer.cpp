@@ -50,6 +50,7 @@ Transformer::Transformer(Device device, TransformerOptions options)
       adapter_("adapter", device),
       copies_("dense copies", device),
       norms_("row norms", device),
+      operands_(device),
       arenas_(device) {
   const ModelConfig& c = options_.config;
   const Init normal{Init::Kind::normal, c.initializer_range};
@@ -145,6 +146,7 @@ void Transformer::commit() {
   adapter_.allocate();
   copies_.allocate();
   norms_.allocate();
+  operands_.allocate();
   arenas_.commit();
   if (options_.block_inputs == BlockInputs::host) offload_ = std::make_unique<InputOffload>(device(), groups());
 }
@@ -203,7 +205,7 @@ void Transformer::embed(Ctx& ctx, ConstTensor tokens) {
   ops::embedding(ctx, {.y = act_.lora_rows, .table = embedding_.a->value, .tokens = tokens});
   ops::gemm(ctx, {.c = accumulate(y),
                   .a = act_.lora_rows,
-                  .b = embedding_.b->value,
+                  .b = operand(embedding_.b),
                   .transpose_b = ops::Transpose::yes,
                   .alpha = embedding_.scale});
 }
@@ -219,7 +221,7 @@ void Transformer::embed_grad(Ctx& ctx, ConstTensor tokens) {
                   .transpose_a = ops::Transpose::yes,
                   .alpha = embedding_.scale});
   const Tensor rows = act_.lora_rows;  // read for the last time: their gradient takes their place
-  ops::gemm(ctx, {.c = store(rows), .a = dy, .b = embedding_.b->value, .alpha = embedding_.scale});
+  ops::gemm(ctx, {.c = store(rows), .a = dy, .b = operand(embedding_.b), .alpha = embedding_.scale});
   ops::embedding_grad(ctx, {.dtable = embedding_.a->grad_sink(), .dy = rows, .tokens = tokens, .padding = padding});
 }
 

@@ -12,6 +12,7 @@
 #include "model/activations.h"
 #include "model/lora.h"
 #include "model/model_config.h"
+#include "model/operand_copies.h"
 #include "model/quantised_linear.h"
 #include "model/recompute.h"
 
@@ -117,12 +118,21 @@ class Transformer {
   bool keeps_dense_copies() const { return !copies_.all().empty(); }
   /// Bytes that they take, or would.
   std::size_t dense_copy_bytes() const;
+  /// Keeps copies of float32 weights in the 16-bit type of the products; nothing where they multiply in float32. Before
+  /// anything is planned.
+  void keep_operand_copies();
+  const OperandCopies& operand_copies() const { return operands_; }
+  /// Bytes that those take, or would.
+  std::size_t operand_copy_bytes() const;
+  /// After an update: the copies of trained weights become theirs again.
+  void refresh_operand_copies(Ctx& ctx) { operands_.refresh(ctx); }
   /// Bytes of the memory in which one quantised weight at a time becomes dense, where no copies are kept.
   std::size_t largest_dense_bytes() const;
   /// Bytes of scales and maps of quantised weights.
   std::size_t quantisation_bytes() const;
-  /// Fills the copies, if they are kept, from the quantised weights.
+  /// Fills the copies that are kept: of quantised weights after the base was loaded, of operands after the adapter too.
   void fill_dense_copies(Ctx& ctx);
+  void fill_operand_copies(Ctx& ctx) { operands_.fill(ctx); }
   /// Lengths of the rows of adapted weights, which an adapter with magnitudes (DoRA) divides by; empty without.
   const ParamStore& row_norms() const { return norms_; }
   /// Measures those of W + scale * B A: after the base weights or the adapter have changed. Uses memory of the
@@ -191,6 +201,9 @@ class Transformer {
   BlockWeights acquire(std::int64_t layer) const;
   BlockWeights widest_training() const;
   Projection acquire_linear(const ProjectionParams& p) const;
+  Projection exact_linear(const ProjectionParams& p) const;  ///< of a layer with an adapter, without copies of operands
+  ConstTensor operand(const Param* p) const { return p ? operands_.of(*p) : Tensor{}; }
+  void declare_operand_copies(OperandCopies& copies) const;
   std::int64_t largest_quantised() const;
   RecomputePlan recompute_plan(const RecomputeChoice& choice) const;
   ActivationPlan activation_plan() const;
@@ -206,6 +219,7 @@ class Transformer {
 
   TransformerOptions options_;
   ParamStore weights_, adapter_, copies_, norms_;
+  OperandCopies operands_;
   std::deque<QuantisedLinear> quantised_;
   std::vector<SavedWeight> saved_;
   ProjectionParams embedding_;  ///< its adapter: A [rows, r] and B [width, r]

@@ -255,11 +255,11 @@ std::vector<Param*> Transformer::trained() {
 Projection Transformer::acquire_linear(const ProjectionParams& p) const {
   const Param* dense = p.copy ? p.copy : p.weight;
   Projection out{
-      .weight = value_of(dense), .bias = value_of(p.bias), .dweight = sink_of(p.weight), .dbias = sink_of(p.bias)};
+      .weight = operand(dense), .bias = operand(p.bias), .dweight = sink_of(p.weight), .dbias = sink_of(p.bias)};
   if (!dense) out.quantised = p.quantised->weight();
   if (p.a)
-    out.lora = {.a = p.a->value,
-                .b = p.b->value,
+    out.lora = {.a = operand(p.a),
+                .b = operand(p.b),
                 .magnitude = value_of(p.magnitude),
                 .norm = value_of(p.norm),
                 .da = sink_of(p.a),
@@ -304,6 +304,14 @@ bool Transformer::is_quantised_part(const Param& p) const {
   return std::any_of(quantised_.begin(), quantised_.end(), [&](const QuantisedLinear& q) { return q.owns(p); });
 }
 
+std::int64_t Transformer::widest_decomposed() const {
+  std::int64_t widest = 0;
+  for (const BlockParams& block : blocks_)
+    for (const ProjectionParams& p : block.linear)
+      if (p.magnitude) widest = std::max(widest, p.magnitude->spec.shape[0]);
+  return widest;
+}
+
 std::int64_t Transformer::linear_parameters() const {
   std::int64_t n = 0;
   for (const BlockParams& block : blocks_)
@@ -321,70 +329,10 @@ std::int64_t Transformer::parameters() const {
   return n + weights_.elements();
 }
 
-void Transformer::keep_dense_copies() {
-  check(planned_.empty(), "dense copies are chosen before activations are planned");
-  for (BlockParams& block : blocks_)
-    for (ProjectionParams& p : block.linear)
-      if (p.quantised && !p.copy)
-        p.copy = &copies_.declare(
-            {.name = p.quantised->name(), .shape = p.quantised->shape(), .dtype = options_.dense_dtype, .init = {}});
-}
-
-std::size_t Transformer::dense_copy_bytes() const {
-  Arena measured("dense copies", device());
-  for (const QuantisedLinear& q : quantised_) measured.take(options_.dense_dtype, q.shape());
-  return measured.planned();
-}
-
-std::size_t Transformer::largest_dense_bytes() const {
-  return static_cast<std::size_t>(largest_quantised()) * size_of(options_.dense_dtype);
-}
-
-std::int64_t Transformer::widest_decomposed() const {
-  std::int64_t widest = 0;
-  for (const BlockParams& block : blocks_)
-    for (const ProjectionParams& p : block.linear)
-      if (p.magnitude) widest = std::max(widest, p.magnitude->spec.shape[0]);
-  return widest;
-}
-
-std::int64_t Transformer::largest_quantised() const {
-  std::int64_t most = 0;
-  for (const QuantisedLinear& q : quantised_) most = std::max(most, q.shape().numel());
-  return most;
-}
-
 std::size_t Transformer::quantisation_bytes() const {
   std::size_t bytes = 0;
   for (const QuantisedLinear& q : quantised_) bytes += q.state_bytes();
   return bytes;
-}
-
-void Transformer::fill_dense_copies(Ctx& ctx) {
-  if (!keeps_dense_copies()) return;
-  for (const QuantisedLinear& q : quantised_) q.expand(ctx, copies_.find(q.name())->value);
-}
-
-void Transformer::measure_rows(Ctx& ctx) {
-  if (norms_.all().empty()) return;
-  const bool expands = !quantised_.empty() && !keeps_dense_copies();
-  if (expands && !act_.dense) begin(ctx, planned_.front().pass, planned_.front().largest);
-  const auto measure = [&](const ProjectionParams& p) {
-    if (p.norm) qtrain::measure_rows(ctx, acquire_linear(p), p.norm->value, act_.dense);
-  };
-  for (const BlockParams& block : blocks_)
-    for (const ProjectionParams& p : block.linear) measure(p);
-  measure(head_);
-}
-
-void Transformer::initialise_magnitudes(Ctx& ctx) {
-  measure_rows(ctx);
-  const auto begin = [&](const ProjectionParams& p) {
-    if (p.magnitude) ops::copy(ctx, {.y = store(p.magnitude->value), .x = p.norm->value});
-  };
-  for (const BlockParams& block : blocks_)
-    for (const ProjectionParams& p : block.linear) begin(p);
-  begin(head_);
 }
 
 void Transformer::initialise_weights(Ctx& ctx, std::uint64_t seed) {

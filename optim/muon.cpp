@@ -109,6 +109,7 @@ class Muon final : public UpdateRule {
   std::array<double, 4> control(double learning_rate, std::int64_t t) const override {
     return adamw_->control(learning_rate, t);
   }
+  std::int64_t grain(const ParamSpec& param) const override { return is_orthogonal(param) ? 0 : adamw_->grain(param); }
   void update(Ctx& ctx, const UpdatePart& part) const override {
     if (!is_orthogonal(part.spec)) return adamw_->update(ctx, part);
     const Work w(memory_, part.spec.shape);

@@ -19,6 +19,13 @@ std::vector<double> rates_of(std::span<Param* const> params) {
   return rates;
 }
 
+/// The elements of a piece, which may go on behind `first`.
+Tensor run_of(Tensor first, const StatePiece& piece) {
+  first.data += static_cast<std::size_t>(piece.begin) * size_of(first.dtype);
+  first.shape = {piece.count};
+  return first;
+}
+
 }  // namespace
 
 Optimizer::Optimizer(Ctx& ctx, std::unique_ptr<UpdateRule> rule, std::vector<Param*> params, Placement placement)
@@ -40,7 +47,7 @@ void Optimizer::allocate(Ctx& ctx) {
   if (hosted && state_.store().values().planned() > 0)
     offload_ = std::make_unique<StateOffload>(ctx.device(), state_.pieces(rule_->cut()));
   else
-    whole_ = state_.pieces(Cut::never);
+    whole_ = joined(state_.pieces(Cut::never));
   if (const std::size_t bytes = rule_->work_bytes(params_); bytes > 0) {
     work_ = DeviceMemory(ctx.device(), bytes, "work of the optimizer");
     rule_->prepare(ctx, {work_.data(), DType::u8, {static_cast<std::int64_t>(bytes)}, ctx.device()});
@@ -61,11 +68,35 @@ void Optimizer::update(Ctx& ctx, ConstTensor sums) {
   for (const StatePiece& piece : whole_) update_part(ctx, piece);
 }
 
+// Whether what comes next in memory is updated alike.
+bool Optimizer::continues(const StatePiece& piece, const StatePiece& next) const {
+  const Param &p = *params_[piece.param], &q = *params_[next.param];
+  const std::int64_t grain = rule_->grain(p.spec);
+  if (grain == 0 || grain != rule_->grain(q.spec) || piece.count % grain != 0) return false;
+  if (rule_->decay(p.spec) != rule_->decay(q.spec) || rate_of_[piece.param] != rate_of_[next.param]) return false;
+  if (!adjoins(run_of(p.value, piece), q.value) || !adjoins(run_of(p.grad, piece), q.grad)) return false;
+  return std::equal(piece.state.begin(), piece.state.end(), next.state.begin(), next.state.end(), adjoins);
+}
+
+std::vector<StatePiece> Optimizer::joined(const std::vector<StatePiece>& pieces) const {
+  std::vector<StatePiece> runs;
+  for (const StatePiece& next : pieces) {
+    if (runs.empty() || !continues(runs.back(), next)) {
+      runs.push_back(next);
+      continue;
+    }
+    StatePiece& run = runs.back();
+    run.count += next.count;
+    for (std::size_t i = 0; i < run.state.size(); ++i)
+      run.state[i].shape = {run.state[i].numel() + next.state[i].numel()};
+  }
+  return runs;
+}
+
 void Optimizer::update_part(Ctx& ctx, const StatePiece& piece) {
   const Param& p = *params_[piece.param];
-  const std::int64_t n = p.value.numel();
-  const bool whole = piece.count == n;
-  const auto part = [&](Tensor t) { return whole ? t : t.reshaped({n}).slice(piece.begin, piece.count); };
+  const bool whole = piece.count == p.value.numel();
+  const auto part = [&](Tensor t) { return whole ? t : run_of(t, piece); };
   rule_->update(ctx, {.spec = p.spec,
                       .param = part(p.value),
                       .grad = part(p.grad),
@@ -84,7 +115,9 @@ OptimizerMemory optimizer_memory(const UpdateRule& rule, std::span<Param* const>
 }
 
 void add_squares(Ctx& ctx, std::span<Param* const> params, Tensor total) {
-  for (const Param* p : params) ops::sum_squares(ctx, {.out = accumulate(total), .x = p->grad});
+  std::vector<Tensor> grads;
+  for (const Param* p : params) grads.push_back(p->grad);
+  for (const Tensor& run : joined(grads)) ops::sum_squares(ctx, {.out = accumulate(total), .x = run});
 }
 
 }  // namespace qtrain

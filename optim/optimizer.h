@@ -44,11 +44,13 @@ class UpdateRule {
 
   /// Whether parts of a parameter can be updated by themselves.
   virtual Cut cut() const { return Cut::anywhere; }
+  /// Parameters that lie one behind the other can be updated as one where their lengths are multiples of this: 1 where
+  /// each element is updated by itself. 0: never.
+  virtual std::int64_t grain(const ParamSpec& /*param*/) const { return 0; }
   /// Bytes of the device that updates of these parameters need beside their state, and what is there before the first.
   virtual std::size_t work_bytes(std::span<Param* const> /*params*/) const { return 0; }
   virtual void prepare(Ctx& /*ctx*/, Tensor /*work*/) {}
 
- protected:
   /// Weight decay of a parameter.
   double decay(const ParamSpec& param) const { return param.decay == Decay::yes ? weight_decay_ : 0; }
 
@@ -73,6 +75,8 @@ class Optimizer {
   void update(Ctx& ctx, ConstTensor sums);
 
   ParamStore& state() { return state_.store(); }
+  /// Passes of an update over parameters that are on the device with their state: one for all that are updated as one.
+  std::size_t passes() const { return whole_.size(); }
   /// Updates that took place: the host counts them when it knows.
   std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t n) { updates_ = n; }
@@ -83,12 +87,14 @@ class Optimizer {
   static constexpr std::size_t kRateBytes = 64;
 
  private:
+  bool continues(const StatePiece& piece, const StatePiece& next) const;
+  std::vector<StatePiece> joined(const std::vector<StatePiece>& pieces) const;
   void update_part(Ctx& ctx, const StatePiece& piece);
 
   std::unique_ptr<UpdateRule> rule_;
   std::vector<Param*> params_;
   OptimizerState state_;
-  std::vector<StatePiece> whole_;          ///< every parameter, where the state is on the device
+  std::vector<StatePiece> whole_;          ///< all parameters, where the state is on the device
   std::unique_ptr<StateOffload> offload_;  ///< where it is on the host
   DeviceMemory work_;                      ///< of the rule
   Mailbox inputs_;
@@ -113,7 +119,8 @@ struct OptimizerMemory {
 /// Of an optimizer for these parameters, which need no memory.
 OptimizerMemory optimizer_memory(const UpdateRule& rule, std::span<Param* const> params, Device device);
 
-/// Adds the squares of all gradients to `total` (f64 [1] on the device), in the order of `params`.
+/// Adds the squares of all gradients to `total` (f64 [1] on the device), in the order of `params`. Gradients that lie
+/// one behind the other are one sum.
 void add_squares(Ctx& ctx, std::span<Param* const> params, Tensor total);
 
 }  // namespace qtrain

@@ -11,17 +11,24 @@ constexpr std::int64_t kPieceElements = std::int64_t{1} << 22;  // a multiple of
 
 }  // namespace
 
+// The first tensors of all parameters, then the second of all: what lies one behind the other can be updated as one.
 OptimizerState::OptimizerState(const UpdateRule& rule, std::span<Param* const> params, const Place& place)
     : store_("optimizer", place.device, place.placement) {
+  std::vector<std::vector<StateSpec>> specs;
+  std::size_t most = 0;
   for (const Param* p : params) {
-    Group group{.elements = p->spec.shape.numel(), .tensors = {}, .units = {}};
-    for (const StateSpec& s : rule.state_of(p->spec)) {
-      group.tensors.push_back(
-          &store_.declare({.name = s.name + "." + p->spec.name, .shape = s.shape, .dtype = s.dtype, .init = {}}));
-      group.units.push_back(s.unit);
-    }
-    groups_.push_back(std::move(group));
+    groups_.push_back({.elements = p->spec.shape.numel(), .tensors = {}, .units = {}});
+    specs.push_back(rule.state_of(p->spec));
+    most = std::max(most, specs.back().size());
   }
+  for (std::size_t i = 0; i < most; ++i)
+    for (std::size_t p = 0; p < params.size(); ++p) {
+      if (i >= specs[p].size()) continue;
+      const StateSpec& s = specs[p][i];
+      groups_[p].tensors.push_back(&store_.declare(
+          {.name = s.name + "." + params[p]->spec.name, .shape = s.shape, .dtype = s.dtype, .init = {}}));
+      groups_[p].units.push_back(s.unit);
+    }
 }
 
 StatePiece OptimizerState::piece_of(const Group& group, std::int64_t begin, std::int64_t count) {

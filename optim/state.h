@@ -21,11 +21,11 @@ struct StateSpec {
 /// Whether a parameter and its state can be cut into parts.
 enum class Cut : std::uint8_t { anywhere, never };
 
-/// Elements of a parameter with their state.
+/// Elements of a parameter, or of several that lie one behind the other, with their state.
 struct StatePiece {
-  std::size_t param;  ///< its number
+  std::size_t param;  ///< its number, or that of the first
   std::int64_t begin, count;
-  std::vector<Tensor> state;  ///< flat where the parameter is cut
+  std::vector<Tensor> state;  ///< flat, but for whole parameters
 };
 
 /// The state of an optimizer, declared by its rule: zeros at first.

@@ -153,6 +153,7 @@ void load_checkpoint(TrainingObjects& run, const fs::path& checkpoint) {
     load_adapter(run.ctx, model, checkpoint / "adapter_model.safetensors");
   else
     load_parameters(run.ctx, model.weights(), has_masters(run) ? checkpoint / kMasters : checkpoint);
+  model.fill_operand_copies(run.ctx);
 }
 
 std::optional<fs::path> load_first_whole(TrainingObjects& run, const std::vector<fs::path>& checkpoints, Log& log) {

@@ -155,7 +155,7 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
   PlannedRun run = planned_run(config, model, e.work, e.target);
   e.recompute = settle_policy(run, config.training.gradient_checkpointing.policy);
   for (const std::string& policy : policies_of(run)) e.policies.emplace_back(policy, memory_plan(run, policy));
-  choose_dense_copies(run, e.recompute);
+  choose_copies(run, e.recompute);
   model.recompute_with({e.recompute, run.inputs});
   e.memory = memory_plan(run, e.recompute);
   if (!fits(e.memory, e.target)) e.problem = does_not_fit(run);

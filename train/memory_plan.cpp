@@ -79,6 +79,8 @@ std::vector<Remedy> remedies(const PlannedRun& run) {
   if (run.model.keeps_dense_copies())
     found.push_back({"dequantised_copy=false", memory_plan(run, policy).total() - run.model.dense_copy_bytes() +
                                                    run.model.largest_dense_bytes()});
+  if (const std::size_t bytes = run.model.operand_copies().bytes(); bytes > 0)
+    found.push_back({"operand_copies=false", memory_plan(run, policy).total() - bytes});
   if (run.work.evaluation) {
     PlannedRun other = run;
     other.work.evaluation = smaller(*run.work.evaluation, 1);
@@ -195,7 +197,8 @@ PlannedRun planned_run(const Config& config, Transformer& model, Workload work, 
           .work = work,
           .target = std::move(target),
           .inputs = on_host ? BlockInputs::host : BlockInputs::device,
-          .copies = config.quant.dequantised_copy};
+          .dense_copies = config.quant.dequantised_copy,
+          .operand_copies = t.operand_copies};
 }
 
 MemoryPlan memory_plan(const PlannedRun& run, const std::string& recompute) {
@@ -206,6 +209,7 @@ MemoryPlan memory_plan(const PlannedRun& run, const std::string& recompute) {
   return {{{"weights", model.weights().values().planned() - state_of_codes},
            {"quantisation_state", state_of_codes},
            {"dequantised_weights", model.dense_copies().values().planned() + activations.dense},
+           {"operand_copies", model.operand_copies().bytes()},
            {"adapters", model.adapter().values().planned() + model.row_norms().values().planned()},
            {"gradients", model.weights().grads().planned() + model.adapter().grads().planned()},
            {"optimizer", run.optimizer.on_device() + run.optimizer.memory.other},
@@ -275,18 +279,21 @@ ErrorText does_not_fit(const PlannedRun& run) {
           .remedy = fmt::format("{}", fmt::join(ways, "; "))};
 }
 
-void choose_dense_copies(const PlannedRun& run, const std::string& recompute) {
+// Those of operands first: they cost less for what they save.
+void choose_copies(const PlannedRun& run, const std::string& recompute) {
   Transformer& model = run.model;
-  if (model.quantised().empty() || run.copies == DenseCopies::never) return;
-  if (run.copies == DenseCopies::always) return model.keep_dense_copies();
-  if (run.target.device.kind == DeviceKind::cpu || run.target.memory == 0) return;
-  const std::size_t total = memory_plan(run, recompute).total() + model.dense_copy_bytes();
-  if (total <= run.target.memory) model.keep_dense_copies();
+  const bool known_gpu = run.target.device.kind == DeviceKind::cuda && run.target.memory > 0;
+  const auto wanted = [&](KeptCopies copies, bool useful, std::size_t bytes) {
+    if (copies != KeptCopies::automatic) return copies == KeptCopies::always;
+    return useful && known_gpu && memory_plan(run, recompute).total() + bytes <= run.target.memory;
+  };
+  if (wanted(run.operand_copies, run.target.converts, model.operand_copy_bytes())) model.keep_operand_copies();
+  if (wanted(run.dense_copies, !model.quantised().empty(), model.dense_copy_bytes())) model.keep_dense_copies();
 }
 
 MemoryPlan plan_run(PlannedRun& run, const std::string& wanted) {
   const std::string recompute = settle_policy(run, wanted);
-  choose_dense_copies(run, recompute);
+  choose_copies(run, recompute);
   run.model.recompute_with({recompute, run.inputs});
   MemoryPlan plan = memory_plan(run, run.model.options().recompute);
   if (!fits(plan, run.target)) fail(ErrorKind::memory, does_not_fit(run));

@@ -80,7 +80,7 @@ struct PlannedRun {
   Workload work;
   TargetDevice target;
   BlockInputs inputs = BlockInputs::device;  ///< as the config asks
-  DenseCopies copies = DenseCopies::automatic;
+  KeptCopies dense_copies = KeptCopies::automatic, operand_copies = KeptCopies::automatic;
 };
 /// The run of a config with a model that was declared for it.
 PlannedRun planned_run(const Config& config, Transformer& model, Workload work, TargetDevice target);
@@ -88,9 +88,9 @@ MemoryPlan memory_plan(const PlannedRun& run, const std::string& recompute);
 /// Whether a plan fits, as far as that is known.
 bool fits(const MemoryPlan& plan, const TargetDevice& target);
 
-/// Keeps dense copies of quantised weights where the config asks for them or, on a GPU whose memory is known, where
-/// they fit beside the run under this recompute policy. Before anything is planned.
-void choose_dense_copies(const PlannedRun& run, const std::string& recompute);
+/// Keeps 16-bit copies of float32 weights and dense copies of quantised ones where the config asks for them or, on a
+/// GPU whose memory is known, where they fit beside the run under this recompute policy. Before anything is planned.
+void choose_copies(const PlannedRun& run, const std::string& recompute);
 
 /// The policies that a run can choose from, the fastest first.
 std::vector<std::string> policies_of(const PlannedRun& run);

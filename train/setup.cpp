@@ -407,6 +407,7 @@ void load_weights(Ctx& ctx, ModelSetup& setup, const WeightSource& source, Log& 
   setup.model->fill_dense_copies(ctx);
   if (!adapter) setup.model->initialise_magnitudes(ctx);
   if (adapter && setup.model->options().lora) warn(*adapter, load_adapter(ctx, *setup.model, *adapter));
+  setup.model->fill_operand_copies(ctx);
 }
 
 }  // namespace qtrain

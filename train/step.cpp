@@ -44,6 +44,7 @@ TrainStep::Sums TrainStep::finish(const UpdateInput& input) {
   graphs_.run(ctx_.stream(), "update", {}, [&] {
     add_squares(ctx_, trained_, sums_[kSquares]);
     optimizer_.update(ctx_, sums_.all());
+    model_.refresh_operand_copies(ctx_);
     model_.measure_rows(ctx_);
   });
   const std::vector<double> sums = sums_.read(ctx_);

@@ -83,7 +83,7 @@ struct QuantSection {
   std::optional<std::string> bnb_4bit_compute_dtype;
   std::int64_t bnb_4bit_blocksize = 64;
   std::vector<std::string> llm_int8_skip_modules;
-  DenseCopies dequantised_copy = DenseCopies::automatic;
+  KeptCopies dequantised_copy = KeptCopies::automatic;
 };
 
 struct TrainingSection {
@@ -102,6 +102,7 @@ struct TrainingSection {
   double max_grad_norm = 1;
   bool bf16 = true, fp16 = false;
   std::optional<bool> tf32;
+  KeptCopies operand_copies = KeptCopies::automatic;
   Recompute gradient_checkpointing;
   bool activation_offloading = false, optimizer_offload = false;
   EvalStrategy logging_strategy = EvalStrategy::steps;

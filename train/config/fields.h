@@ -187,6 +187,9 @@ void step_fields(V& visit, S& s) {
         {"Compute in bfloat16 where the device has it; weights stay in `dtype`. Default: unless fp16."});
   visit("fp16", s.fp16, {"Compute in float16 with loss scaling, on a GPU; a CPU computes in float32."});
   visit("tf32", s.tf32, {"Let float32 products of a GPU run in TF32; without effect on a CPU."});
+  visit("operand_copies", s.operand_copies,
+        {"Keep float32 weights also in the 16-bit type of the products, converted once for each update instead of for "
+         "each product; \"auto\": on a GPU, where it fits into memory."});
   visit("gradient_checkpointing", s.gradient_checkpointing,
         {"Compute intermediates again in the backward pass to save memory: false, \"selective\" (norms and "
          "activations), true (whole blocks), \"blocks:N\" (only every N-th block keeps its input); \"auto\": the "

@@ -69,11 +69,10 @@ struct Recompute {
   friend bool operator==(const Recompute&, const Recompute&) = default;
 };
 
-/// Whether quantised weights are kept dense as well, instead of being made dense for each product. In JSON false and
-/// true are "never" and "always".
-enum class DenseCopies : std::uint8_t { never, always, automatic };
+/// Whether weights are kept a second time, as products read them. In JSON false and true are "never" and "always".
+enum class KeptCopies : std::uint8_t { never, always, automatic };
 template <>
-struct EnumNames<DenseCopies> {
+struct EnumNames<KeptCopies> {
   static constexpr std::array<std::string_view, 3> values{"false", "true", "auto"};
 };
 

@@ -168,17 +168,15 @@ struct JsonValue<Recompute> {
 };
 
 template <>
-struct JsonValue<DenseCopies> {
+struct JsonValue<KeptCopies> {
   static std::string type(const Spec&) { return R"(true, false or "auto")"; }
-  static bool read(const Json& j, DenseCopies& out) {
-    if (j.is_boolean()) return out = j.get<bool>() ? DenseCopies::always : DenseCopies::never, true;
+  static bool read(const Json& j, KeptCopies& out) {
+    if (j.is_boolean()) return out = j.get<bool>() ? KeptCopies::always : KeptCopies::never, true;
     if (j != "auto") return false;
-    out = DenseCopies::automatic;
+    out = KeptCopies::automatic;
     return true;
   }
-  static Json write(DenseCopies v) {
-    return v == DenseCopies::automatic ? Json("auto") : Json(v == DenseCopies::always);
-  }
+  static Json write(KeptCopies v) { return v == KeptCopies::automatic ? Json("auto") : Json(v == KeptCopies::always); }
 };
 
 template <class T>

@@ -1,0 +1,89 @@
+// What a model derives from its weights: copies that products read, and the lengths of rows.
+#include "kernels/elementwise.h"
+#include "model/transformer.h"
+
+namespace qtrain {
+
+Projection Transformer::exact_linear(const ProjectionParams& p) const {
+  Projection out = acquire_linear(p);
+  if (p.weight) out.weight = p.weight->value;
+  out.lora.a = p.a->value;
+  out.lora.b = p.b->value;
+  return out;
+}
+
+void Transformer::keep_dense_copies() {
+  check(planned_.empty(), "dense copies are chosen before activations are planned");
+  for (BlockParams& block : blocks_)
+    for (ProjectionParams& p : block.linear)
+      if (p.quantised && !p.copy)
+        p.copy = &copies_.declare(
+            {.name = p.quantised->name(), .shape = p.quantised->shape(), .dtype = options_.dense_dtype, .init = {}});
+}
+
+std::size_t Transformer::dense_copy_bytes() const {
+  Arena measured("dense copies", device());
+  for (const QuantisedLinear& q : quantised_) measured.take(options_.dense_dtype, q.shape());
+  return measured.planned();
+}
+
+std::size_t Transformer::largest_dense_bytes() const {
+  return static_cast<std::size_t>(largest_quantised()) * size_of(options_.dense_dtype);
+}
+
+std::int64_t Transformer::largest_quantised() const {
+  std::int64_t most = 0;
+  for (const QuantisedLinear& q : quantised_) most = std::max(most, q.shape().numel());
+  return most;
+}
+
+// What products read, and trained vectors between them.
+void Transformer::declare_operand_copies(OperandCopies& copies) const {
+  if (size_of(options_.activation_dtype) != 2) return;
+  for (const ParamStore* store : {&weights_, &adapter_})
+    for (const Param& p : store->all()) {
+      const bool operand = p.spec.shape.rank == 2 || p.spec.name.ends_with(".bias");
+      if (p.spec.dtype == DType::f32 && (operand || p.trained()) && !is_quantised_part(p))
+        copies.keep(p, options_.activation_dtype);
+    }
+}
+
+void Transformer::keep_operand_copies() {
+  check(planned_.empty(), "copies of weights are chosen before activations are planned");
+  if (operands_.bytes() == 0) declare_operand_copies(operands_);
+}
+
+std::size_t Transformer::operand_copy_bytes() const {
+  OperandCopies measured(device());
+  declare_operand_copies(measured);
+  return measured.bytes();
+}
+
+void Transformer::fill_dense_copies(Ctx& ctx) {
+  if (!keeps_dense_copies()) return;
+  for (const QuantisedLinear& q : quantised_) q.expand(ctx, copies_.find(q.name())->value);
+}
+
+void Transformer::measure_rows(Ctx& ctx) {
+  if (norms_.all().empty()) return;
+  const bool expands = !quantised_.empty() && !keeps_dense_copies();
+  if (expands && !act_.dense) begin(ctx, planned_.front().pass, planned_.front().largest);
+  const auto measure = [&](const ProjectionParams& p) {
+    if (p.norm) qtrain::measure_rows(ctx, exact_linear(p), p.norm->value, act_.dense);
+  };
+  for (const BlockParams& block : blocks_)
+    for (const ProjectionParams& p : block.linear) measure(p);
+  measure(head_);
+}
+
+void Transformer::initialise_magnitudes(Ctx& ctx) {
+  measure_rows(ctx);
+  const auto begin = [&](const ProjectionParams& p) {
+    if (p.magnitude) ops::copy(ctx, {.y = store(p.magnitude->value), .x = p.norm->value});
+  };
+  for (const BlockParams& block : blocks_)
+    for (const ProjectionParams& p : block.linear) begin(p);
+  begin(head_);
+}
+
+}  // namespace qtrain

@@ -1,0 +1,84 @@
+// Float32 weights that products read from copies in bfloat16: as weights that are rounded to it.
+#include "model/operand_copies.h"
+
+#include "tests/model/support.h"
+
+namespace qtrain::testing {
+namespace {
+
+class OperandCopiesOf : public ::testing::TestWithParam<const char*> {
+ protected:
+  TransformerOptions options() const {
+    const bool adapter = GetParam() == std::string("adapter");
+    const Json qwen2{{"model_type", "qwen2"}, {"tie_word_embeddings", true}};
+    TransformerOptions o{.config = parse_model_config(small_config(qwen2), "qwen2"),
+                         .activation_dtype = DType::bf16,
+                         .base = adapter ? Update::frozen : Update::trained};
+    if (adapter) o.lora = LoraConfig{.r = 3, .alpha = 5, .dropout = 0.25, .targets = {"all-linear", "embed_tokens"}};
+    return o;
+  }
+  /// Normal values by `seed`; norms are ones.
+  void draw(Transformer& model, std::uint64_t seed) {
+    for (ParamStore* store : {&model.weights(), &model.adapter()})
+      for (Param& p : store->all())
+        if (p.spec.init.kind != Init::Kind::ones) p.spec.init = {Init::Kind::normal, 0.3};
+    model.weights().initialise(ctx_, seed);
+    model.adapter().initialise(ctx_, seed + 1);
+  }
+  std::unique_ptr<Transformer> with_copies() {
+    auto model = std::make_unique<Transformer>(ctx_, options());
+    model->keep_operand_copies();
+    model->plan(Pass::train, batch_.size());
+    model->commit();
+    return model;
+  }
+  /// A step of a model whose weights have only the digits of bfloat16.
+  Outcome rounded_step(std::uint64_t seed) {
+    const auto model = planned_model(ctx_, options(), batch_.size());
+    draw(*model, seed);
+    for (const ParamStore* store : {&model->weights(), &model->adapter()})
+      for (const Param& p : store->all())
+        for (float& v : p.value.span<float>()) v = static_cast<float>(Bf16(v));
+    return step(*model);
+  }
+  Outcome step(Transformer& model) { return train_step(ctx_, model, {batch_}, {.dropout_seed = 9}); }
+
+  Ctx ctx_{{}, MatmulPrecision::bf16, 1};
+  Ragged batch_{small_rows()};
+};
+
+TEST_P(OperandCopiesOf, AreTheWeightsRounded) {
+  const auto model = with_copies();
+  draw(*model, 5);
+  model->fill_operand_copies(ctx_);
+  EXPECT_TRUE(step(*model) == rounded_step(5));
+}
+
+TEST_P(OperandCopiesOf, FollowTheTrainedWeights) {
+  const auto model = with_copies();
+  draw(*model, 5);
+  model->fill_operand_copies(ctx_);
+  for (const Param* p : model->trained())
+    for (float& v : p->value.span<float>()) v *= 1.5F;
+  const Outcome changed = step(*model);
+  model->refresh_operand_copies(ctx_);
+  const Outcome refreshed = step(*model);
+  EXPECT_FALSE(refreshed == changed);
+  model->fill_operand_copies(ctx_);
+  EXPECT_TRUE(step(*model) == refreshed) << "weights that do not train have not changed";
+}
+
+TEST_P(OperandCopiesOf, TakeTheBytesThatWereNamed) {
+  const auto model = with_copies();
+  EXPECT_GT(model->operand_copies().bytes(), 0u);
+  EXPECT_EQ(model->operand_copies().bytes(), Transformer(ctx_, options()).operand_copy_bytes());
+  TransformerOptions wide = options();
+  wide.activation_dtype = DType::f32;
+  EXPECT_EQ(Transformer(ctx_, wide).operand_copy_bytes(), 0u) << "products in float32 read the weights themselves";
+}
+
+INSTANTIATE_TEST_SUITE_P(Stores, OperandCopiesOf, ::testing::Values("base", "adapter"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace qtrain::testing
