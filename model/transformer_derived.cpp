@@ -42,8 +42,9 @@ void Transformer::declare_operand_copies(OperandCopies& copies) const {
   if (size_of(options_.activation_dtype) != 2) return;
   for (const ParamStore* store : {&weights_, &adapter_})
     for (const Param& p : store->all()) {
+      const bool looked_up = &p == embedding_.a || (&p == embedding_.weight && !has_tied_head());
       const bool operand = p.spec.shape.rank == 2 || p.spec.name.ends_with(".bias");
-      if (p.spec.dtype == DType::f32 && (operand || p.trained()) && !is_quantised_part(p))
+      if (p.spec.dtype == DType::f32 && (operand || p.trained()) && !looked_up && !is_quantised_part(p))
         copies.keep(p, options_.activation_dtype);
     }
 }

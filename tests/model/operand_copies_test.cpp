@@ -72,6 +72,10 @@ TEST_P(OperandCopiesOf, TakeTheBytesThatWereNamed) {
   const auto model = with_copies();
   EXPECT_GT(model->operand_copies().bytes(), 0u);
   EXPECT_EQ(model->operand_copies().bytes(), Transformer(ctx_, options()).operand_copy_bytes());
+  TransformerOptions untied = options();
+  untied.config.tie_word_embeddings = false;
+  EXPECT_EQ(Transformer(ctx_, untied).operand_copy_bytes(), model->operand_copies().bytes())
+      << "products read the head, and nothing the embedding";
   TransformerOptions wide = options();
   wide.activation_dtype = DType::f32;
   EXPECT_EQ(Transformer(ctx_, wide).operand_copy_bytes(), 0u) << "products in float32 read the weights themselves";

@@ -15,13 +15,16 @@ fs::path cache_folder() {
   return home && *home ? fs::path(home) / ".cache" / "qtrain" : fs::path{};
 }
 
+constexpr int kVersion = 2;  ///< of what an algorithm is chosen by
+
 }  // namespace
 
 ProductChoices::ProductChoices(const std::string& gpu, std::size_t library_version) {
   const fs::path folder = cache_folder();
   std::error_code problem;
   if (folder.empty() || (fs::create_directories(folder, problem), problem)) return;
-  std::string name = "gemm " + gpu + " cublaslt " + std::to_string(library_version) + ".json";
+  std::string name =
+      "gemm " + std::to_string(kVersion) + " " + gpu + " cublaslt " + std::to_string(library_version) + ".json";
   for (char& c : name)
     if (c == ' ' || c == '/') c = '_';
   file_ = folder / name;
