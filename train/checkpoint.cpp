@@ -1,8 +1,11 @@
 #include "train/checkpoint.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <initializer_list>
 
 #include "core/file.h"
 #include "core/safetensors.h"
@@ -18,12 +21,46 @@ constexpr const char* kState = "training_state.json";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kMasters = "master_weights.safetensors";
 
+fs::path doomed_name(const fs::path& folder) {
+  return folder.string() + ".removed";
+}
+
 // A folder goes away under another name first, so that a checkpoint is whole or not there.
 void remove_folder(const fs::path& folder) {
-  const fs::path doomed = folder.string() + ".removed";
+  const fs::path doomed = doomed_name(folder);
   fs::remove_all(doomed);
   fs::rename(folder, doomed);
   fs::remove_all(doomed);
+}
+
+// Gives a finished folder its final name. One that has this name goes once the new one has it for good.
+void replace_folder(const fs::path& from, const fs::path& to) {
+  if (!fs::exists(to)) return rename_synced(from, to);
+  const fs::path doomed = doomed_name(to);
+  fs::remove_all(doomed);
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
+    rename_synced(from, doomed);
+  } else {  // not on every file system; clear_leftovers mends what is interrupted here
+    rename_synced(to, doomed);
+    rename_synced(from, to);
+  }
+  std::error_code later;  // by the next run
+  fs::remove_all(doomed, later);
+}
+
+struct Member {
+  const char* key;
+  bool (Json::*is)() const noexcept;
+};
+
+// An object with these members of these types.
+Json read_members(const fs::path& file, std::initializer_list<Member> members) {
+  Json object = read_json(file);
+  for (const auto& [key, is] : members)
+    if (!object.contains(key) || !(object[key].*is)())
+      fail(ErrorKind::input,
+           {.cause = fmt::format("\"{}\" is missing or of another type", key), .place = file.string()});
+  return object;
 }
 
 // Trained base weights that the model files hold rounded.
@@ -47,6 +84,19 @@ void write_parts(const TrainingObjects& run, const fs::path& folder) {
   write_manifest(folder, run.state.step);
 }
 
+// A full disk gets back what could not be finished.
+void write_checkpoint(const TrainingObjects& run, const fs::path& folder) {
+  try {
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+    write_parts(run, folder);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+    throw;
+  }
+}
+
 // Sizes only: contents are looked at by the run that goes on from them.
 bool is_whole(const fs::path& checkpoint) {
   try {
@@ -56,6 +106,21 @@ bool is_whole(const fs::path& checkpoint) {
     if (e.kind() != ErrorKind::input) throw;
     return false;
   }
+}
+
+// Gives a whole checkpoint the name back that an interrupted save or removal took from it. False: there is nothing to
+// keep.
+bool put_back(const fs::path& leftover, Log& log) {
+  fs::path checkpoint = leftover;
+  checkpoint.replace_extension();
+  if (step_of_checkpoint(checkpoint) < 0 || fs::exists(checkpoint) || !is_whole(leftover)) return false;
+  std::error_code error;
+  fs::rename(leftover, checkpoint, error);
+  if (error)
+    log.warn("{} is whole but cannot be renamed: {}", leftover.string(), error.message());
+  else
+    log.info("{} was left by an interrupted run and has its name again", checkpoint.string());
+  return true;
 }
 
 void require_same_run(const Json& saved, const Json& now, const std::string& place) {
@@ -84,21 +149,13 @@ void save_final(const TrainingObjects& run, const fs::path& folder) {
 fs::path save_checkpoint(const TrainingObjects& run, const fs::path& output) {
   const fs::path final = output / fmt::format("checkpoint-{}", run.state.step);
   const fs::path temporary = final.string() + ".tmp";
-  std::error_code ignored;
   try {
-    fs::remove_all(temporary);
-    fs::create_directories(temporary);
-    write_parts(run, temporary);
-    if (fs::exists(final)) remove_folder(final);
-    rename_synced(temporary, final);
+    write_checkpoint(run, temporary);
+    replace_folder(temporary, final);
   } catch (const fs::filesystem_error& e) {
-    fs::remove_all(temporary, ignored);
     fail(ErrorKind::disk, {.cause = e.code().message(),
                            .place = e.path1().string(),
                            .remedy = "the last whole checkpoint is still there"});
-  } catch (const Error&) {  // a full disk gets back what could not be finished
-    fs::remove_all(temporary, ignored);
-    throw;
   }
   return final;
 }
@@ -118,8 +175,8 @@ std::vector<fs::path> find_checkpoints(const fs::path& output) {
 std::optional<std::string> saved_template_date(const std::vector<fs::path>& checkpoints) {
   for (const fs::path& checkpoint : checkpoints) {
     try {
-      const Json state = read_json(checkpoint / kState);
-      const Json identity = state.is_object() ? state.value("identity", Json()) : Json();
+      check_file(checkpoint, kState);
+      const Json identity = read_members(checkpoint / kState, {{"identity", &Json::is_object}})["identity"];
       const auto date = identity.find(kTemplateDate);
       if (date == identity.end() || !date->is_string()) return {};
       return date->get<std::string>();
@@ -136,17 +193,21 @@ void load_checkpoint(TrainingObjects& run, const fs::path& checkpoint) {
     fail(ErrorKind::input,
          {.cause = "not a checkpoint of qtrain", .place = checkpoint.string(), .remedy = "name a checkpoint-N folder"});
   check_manifest(checkpoint, ManifestCheck::hashes);
-  const Json json = read_json(file);
-  if (json.value("format_version", 0) != 1)
+  const Json json = read_members(file, {{"format_version", &Json::is_number},
+                                        {"resumable", &Json::is_boolean},
+                                        {"updates", &Json::is_number_unsigned},
+                                        {"identity", &Json::is_object}});
+  if (json["format_version"] != 1)
     fail(ErrorKind::input, {.cause = "a checkpoint of another format version", .place = file.string()});
-  if (!json.value("resumable", false))
+  if (json["resumable"] == false)
     fail(ErrorKind::usage, {.cause = "the checkpoint was saved with save_only_model",
                             .place = checkpoint.string(),
                             .remedy = "start over with --resume never"});
-  require_same_run(json.value("identity", Json::object()), run.identity, checkpoint.string());
+  require_same_run(json["identity"], run.identity, checkpoint.string());
   run.state = RunState::from_json(json, file.string());
-  run.state.log_history = read_json(checkpoint / "trainer_state.json").value("log_history", Json::array());
-  run.optimizer.set_updates(json.value("updates", run.state.step));
+  run.state.log_history =
+      read_members(checkpoint / "trainer_state.json", {{"log_history", &Json::is_array}})["log_history"];
+  run.optimizer.set_updates(json["updates"]);
   load_parameters(run.ctx, run.optimizer.state(), checkpoint / kOptimizer);
   Transformer& model = *run.setup.model;
   if (model.options().lora)
@@ -185,14 +246,20 @@ void rotate_checkpoints(const fs::path& output, const Rotation& rotation) {
   }
 }
 
-void remove_leftovers(const fs::path& output) {
+void clear_leftovers(const fs::path& output, const fs::path& named, Log& log) {
   std::vector<fs::path> leftovers;
-  for (const auto& entry : fs::directory_iterator(output)) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(output, error)) {
     const fs::path name = entry.path().filename(), ending = name.extension();
     const bool folder = step_of_checkpoint(name.stem()) >= 0 && (ending == ".tmp" || ending == ".removed");
     if (folder || is_pending_file(name)) leftovers.push_back(entry.path());
   }
-  for (const fs::path& leftover : leftovers) fs::remove_all(leftover);
+  std::sort(leftovers.rbegin(), leftovers.rend());  // ".tmp" first: newer than ".removed"
+  for (const fs::path& leftover : leftovers) {
+    if (fs::equivalent(leftover, named, error) || put_back(leftover, log)) continue;
+    fs::remove_all(leftover, error);
+    if (error) log.warn("{} cannot be removed: {}", leftover.string(), error.message());
+  }
 }
 
 std::int64_t set_aside_checkpoints(const fs::path& output) {

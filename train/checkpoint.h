@@ -27,14 +27,16 @@ struct TrainingObjects {
 /// The model or adapter as transformers / PEFT write it, into `folder`.
 void save_final(const TrainingObjects& run, const std::filesystem::path& folder);
 
-/// Writes checkpoint-<step> below `output`: into a temporary folder, the manifest last, then one rename. Everything
-/// that continues the run bit for bit is in it. Returns its path. Errors: ErrorKind::disk.
+/// Writes checkpoint-<step> below `output`: into a temporary folder, the manifest last, then one rename; an older one
+/// of the same step goes only then. Everything that continues the run bit for bit is in it. Returns its path. Errors:
+/// ErrorKind::disk.
 std::filesystem::path save_checkpoint(const TrainingObjects& run, const std::filesystem::path& output);
 
 /// The checkpoints below `output` that have a manifest, by step, oldest first.
 std::vector<std::filesystem::path> find_checkpoints(const std::filesystem::path& output);
 
-/// The day that the chat template wrote in the run of the first readable one of `checkpoints`, where it writes it.
+/// The day that the chat template wrote in the run of the first of `checkpoints` whose state is whole, where it writes
+/// it.
 std::optional<std::string> saved_template_date(const std::vector<std::filesystem::path>& checkpoints);
 
 /// Restores state, weights and optimizer. ErrorKind::usage when the checkpoint belongs to another run (names the first
@@ -54,8 +56,9 @@ struct Rotation {
 };
 void rotate_checkpoints(const std::filesystem::path& output, const Rotation& rotation);
 
-/// Removes what interrupted saves and removals have left; the output directory has to be locked.
-void remove_leftovers(const std::filesystem::path& output);
+/// Removes what interrupted saves and removals have left, but never `named`; a whole checkpoint gets its name again
+/// where no other has it. What cannot be removed is a warning. The output directory has to be locked.
+void clear_leftovers(const std::filesystem::path& output, const std::filesystem::path& named, Log& log);
 
 /// Renames the checkpoints of an earlier run, so that nothing goes on from them nor rotates them. Returns how many.
 std::int64_t set_aside_checkpoints(const std::filesystem::path& output);

@@ -34,20 +34,50 @@ bool is_inside(const fs::path& name) {
 
 Json read_manifest(const fs::path& folder) {
   const fs::path file = folder / kManifest;
-  if (!fs::exists(file)) fail_damaged(folder, fmt::format("has no {}: it was not saved as a whole", kManifest));
+  std::error_code ignored;
+  if (!fs::exists(file, ignored))
+    fail_damaged(folder, fmt::format("has no {}: it was not saved as a whole", kManifest));
   Json manifest = read_json(file);
   const auto is = [&](const char* key, auto type) { return manifest.contains(key) && (manifest[key].*type)(); };
   if (!manifest.is_object() || !is("sha256", &Json::is_string) || !is("files", &Json::is_object) ||
       !is("step", &Json::is_number_integer) || manifest["sha256"] != own_hash(manifest))
     fail_damaged(file, "is damaged: it does not have the SHA-256 that it names");
-  if (manifest.value("format_version", 0) != kFormatVersion) fail_damaged(file, "is of another format version");
+  if (manifest.value("format_version", Json()) != kFormatVersion) fail_damaged(file, "is of another format version");
   return manifest;
+}
+
+// All but the manifest, by the names that it uses.
+std::map<std::string, fs::path> files_within(const fs::path& folder) {
+  std::map<std::string, fs::path> files;
+  std::error_code ignored;
+  for (const auto& entry :
+       fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied, ignored))
+    if (entry.is_symlink() || !entry.is_directory())
+      files[entry.path().lexically_relative(folder).string()] = entry.path();
+  files.erase(kManifest);
+  return files;
+}
+
+void compare(const fs::path& file, const Json& saved, ManifestCheck check) {
+  if (!saved.is_object()) fail_damaged(file, "has neither size nor hash in the manifest");
+  std::error_code missing;
+  const std::uint64_t size = fs::file_size(file, missing);
+  if (missing) fail_damaged(file, "is missing");
+  if (const Json expected = saved.value("size", Json()); expected != size)
+    fail_damaged(file, fmt::format("has {} bytes, {} were saved", size, expected.dump()));
+  if (check == ManifestCheck::hashes && saved.value("sha256", Json()) != sha256_of_file(file))
+    fail_damaged(file, "is not what was saved: its SHA-256 is another one");
 }
 
 }  // namespace
 
+fs::path full_path(const fs::path& folder) {
+  const fs::path path = (fs::current_path() / folder).lexically_normal();
+  return path.has_filename() ? path : path.parent_path();
+}
+
 std::int64_t step_of_checkpoint(const fs::path& folder) {
-  const std::string name = folder.filename().string();
+  const std::string name = full_path(folder).filename().string();
   constexpr std::string_view kPrefix = "checkpoint-";
   if (!name.starts_with(kPrefix)) return -1;
   std::int64_t step = 0;
@@ -57,14 +87,10 @@ std::int64_t step_of_checkpoint(const fs::path& folder) {
 }
 
 void write_manifest(const fs::path& folder, std::int64_t step) {
-  std::map<std::string, fs::path> files;
-  for (const auto& entry : fs::recursive_directory_iterator(folder))
-    if (!entry.is_directory() && entry.path() != folder / kManifest)
-      files[entry.path().lexically_relative(folder).string()] = entry.path();
   // Keys in the order of a sorted dump.
   Json manifest{
       {"files", Json::object()}, {"format_version", kFormatVersion}, {"sha256", ""}, {"step", step}, {"world_size", 1}};
-  for (const auto& [name, file] : files)
+  for (const auto& [name, file] : files_within(folder))
     manifest["files"][name] = {{"sha256", sha256_of_file(file)}, {"size", fs::file_size(file)}};
   manifest["sha256"] = own_hash(manifest);
   write_file(folder / kManifest, dump_json(manifest, 2) + "\n");
@@ -74,18 +100,19 @@ void check_manifest(const fs::path& folder, ManifestCheck check) {
   const Json manifest = read_manifest(folder);
   if (const std::int64_t step = step_of_checkpoint(folder); step >= 0 && manifest["step"] != step)
     fail_damaged(folder, fmt::format("its manifest is that of step {}", manifest["step"].dump()));
-  for (const auto& [name, expected] : manifest["files"].items()) {
-    if (!is_inside(name) || !expected.is_object())
+  const Json& files = manifest["files"];
+  for (const auto& [name, saved] : files.items()) {
+    if (!is_inside(name))
       fail_damaged(folder / kManifest, fmt::format("what it says of \"{}\" is no file of a checkpoint", name));
-    const fs::path file = folder / name;
-    std::error_code missing;
-    const std::uint64_t size = fs::file_size(file, missing);
-    if (missing) fail_damaged(file, "is missing");
-    if (const Json saved = expected.value("size", Json()); saved != size)
-      fail_damaged(file, fmt::format("has {} bytes, {} were saved", size, saved.dump()));
-    if (check == ManifestCheck::hashes && expected.value("sha256", Json()) != sha256_of_file(file))
-      fail_damaged(file, "is not what was saved: its SHA-256 is another one");
+    compare(folder / name, saved, check);
   }
+  for (const auto& [name, file] : files_within(folder))
+    if (!files.contains(name)) fail_damaged(file, "is not among the files that were saved");
+}
+
+void check_file(const fs::path& folder, const std::string& name) {
+  const Json manifest = read_manifest(folder);
+  compare(folder / name, manifest["files"].value(name, Json()), ManifestCheck::hashes);
 }
 
 }  // namespace qtrain

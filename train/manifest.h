@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <string>
 
 namespace qtrain {
 
@@ -16,8 +17,14 @@ enum class ManifestCheck : std::uint8_t {
 };
 
 /// Errors (ErrorKind::input) name the file: no manifest, one that is damaged or of another step than the folder's name
-/// says, a file that is missing or not the one that was saved.
+/// says, a file that is missing, not the one that was saved, or not among those that were saved.
 void check_manifest(const std::filesystem::path& folder, ManifestCheck check);
+
+/// The same with ManifestCheck::hashes about one file, which the manifest has to name.
+void check_file(const std::filesystem::path& folder, const std::string& name);
+
+/// The path in full, without "." and without a slash at its end.
+std::filesystem::path full_path(const std::filesystem::path& folder);
 
 /// The N of a folder named checkpoint-N; below 0: another name.
 std::int64_t step_of_checkpoint(const std::filesystem::path& folder);

@@ -47,9 +47,9 @@ Trainer::Trainer(const ResolvedConfig& config, const std::string& resume, Log& l
       output_(t_.output_dir),
       lock_(output_),
       ctx_(make_context(compute_choice(config.value), log)),
-      checkpoints_(checkpoints_for(resume, output_)),
       goes_on_by_itself_(resume == "auto") {
-  remove_leftovers(output_);
+  clear_leftovers(output_, resume, log);
+  checkpoints_ = checkpoints_for(resume, output_);
   load_data();
   load_model();
   set_schedule();

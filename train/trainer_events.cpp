@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "train/manifest.h"
 #include "train/stop.h"
 #include "train/trainer.h"
 
@@ -87,7 +88,7 @@ void Trainer::save_now() {
 void Trainer::relocate_best(const fs::path& resumed) {
   if (state_.best_checkpoint.empty()) return;
   const fs::path name = fs::path(state_.best_checkpoint).filename();
-  const fs::path here = output_ / name, beside = fs::absolute(resumed).lexically_normal().parent_path() / name;
+  const fs::path here = output_ / name, beside = full_path(resumed).parent_path() / name;
   if (fs::exists(here) || !fs::exists(beside))
     state_.best_checkpoint = here.string();
   else
@@ -99,6 +100,12 @@ void Trainer::restore_best() {
   const fs::path best = state_.best_checkpoint;
   if (!fs::exists(best))
     return log_.warn("{} is gone: the final model is that of the last step, not the best one", best.string());
+  try {
+    check_manifest(best, ManifestCheck::hashes);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::input) throw;
+    return log_.warn("the final model is that of the last step, not the best one: {}", e.what());
+  }
   load_weights(ctx_, setup_,
                {.weights = setup_.model->options().lora ? std::nullopt : std::optional(best), .adapter = best}, log_);
   log_.info("the final model is the best one, of step {}", state_.best_step);

@@ -55,11 +55,12 @@ class Float16Run : public CudaRun {
   }
   void start_with(double scale, std::int64_t clean_steps) const {
     trained(config16(1));
-    const fs::path file = folder_ / "out/checkpoint-1/training_state.json";
-    Json state = read_json(file);
+    const fs::path checkpoint = folder_ / "out/checkpoint-1";
+    Json state = read_json(checkpoint / "training_state.json");
     state["loss_scale"] = scale;
     state["loss_scale_clean_steps"] = clean_steps;
-    write_file(file, dump_json(state));
+    write_file(checkpoint / "training_state.json", dump_json(state));
+    reseal(checkpoint, "training_state.json");
   }
   void go_on(int steps) const { train_ok(folder_.path(), config16(steps)); }
   std::string weights(int step) const {

@@ -7,6 +7,7 @@
 
 #include "core/file.h"
 #include "core/safetensors.h"
+#include "core/sha256.h"
 
 namespace qtrain::e2e {
 namespace {
@@ -83,6 +84,14 @@ Outcome train_ok(const fs::path& folder, const Json& config, const std::vector<s
   std::vector<std::string> words{(folder / "config.json").string()};
   words.insert(words.end(), more.begin(), more.end());
   return qtrain_ok({.words = words});
+}
+
+void reseal(const fs::path& checkpoint, const std::string& name) {
+  Json manifest = read_json(checkpoint / "manifest.json");
+  manifest["files"][name] = {{"sha256", sha256_of_file(checkpoint / name)}, {"size", fs::file_size(checkpoint / name)}};
+  manifest.erase("sha256");
+  manifest["sha256"] = sha256_of(dump_json(manifest));
+  write_file(checkpoint / "manifest.json", dump_json(manifest));
 }
 
 std::vector<Json> history(const fs::path& output, const char* key) {

@@ -45,6 +45,9 @@ std::vector<std::string> overrides(const Json& values);
 /// Trains with `config` (written into `folder` as config.json) and expects success.
 Outcome train_ok(const fs::path& folder, const Json& config, const std::vector<std::string>& more = {});
 
+/// Lets the manifest of a checkpoint say what its file `name` holds now.
+void reseal(const fs::path& checkpoint, const std::string& name);
+
 /// Rows of `log_history` in a trainer_state.json that have this key.
 std::vector<Json> history(const fs::path& output, const char* key);
 /// One value of each of those rows.

@@ -29,6 +29,11 @@ class Manifests : public ::testing::Test {
     EXPECT_EQ(error.kind(), ErrorKind::input);
     return error.what();
   }
+  void seal(Json manifest) const {
+    manifest.erase("sha256");
+    manifest["sha256"] = sha256_of(dump_json(manifest));
+    write_file(checkpoint_ / kManifest, dump_json(manifest));
+  }
 
   TempFolder folder_;
   fs::path checkpoint_ = folder_ / "checkpoint-7";
@@ -80,6 +85,41 @@ TEST_F(Manifests, BelongToTheStepOfTheirFolder) {
   fs::rename(checkpoint_, folder_ / "checkpoint-8");
   checkpoint_ = folder_ / "checkpoint-8";
   EXPECT_THAT(complaint(), HasSubstr("its manifest is that of step 7"));
+  for (const char* same : {"checkpoint-8/", "checkpoint-8//", "checkpoint-8/."}) {
+    checkpoint_ = folder_ / same;
+    EXPECT_THAT(complaint(), HasSubstr("its manifest is that of step 7")) << same;
+  }
+}
+
+TEST_F(Manifests, NameAllFiles) {
+  write_file(checkpoint_ / "more", "");
+  EXPECT_THAT(complaint(), HasSubstr("more: is not among the files that were saved"));
+  fs::remove(checkpoint_ / "more");
+  fs::create_symlink("/", checkpoint_ / "link");
+  EXPECT_THAT(complaint(), HasSubstr("link: is not among"));
+  fs::remove(checkpoint_ / "link");
+  check_manifest(checkpoint_ / "", ManifestCheck::hashes);
+  Json manifest = read_json(checkpoint_ / kManifest);
+  manifest["files"] = Json::object();
+  seal(manifest);
+  EXPECT_THAT(complaint(), HasSubstr("is not among"));
+}
+
+TEST_F(Manifests, OfAnotherFormatAreRefused) {
+  for (const Json& version : {Json(2), Json("1"), Json(), Json::array({1})}) {
+    Json manifest = read_json(checkpoint_ / kManifest);
+    manifest["format_version"] = version;
+    seal(manifest);
+    EXPECT_THAT(complaint(), HasSubstr("is of another format version")) << version;
+  }
+}
+
+TEST_F(Manifests, CheckOneFileOfMany) {
+  write_file(checkpoint_ / "empty", "x");
+  check_file(checkpoint_, "a.json");
+  write_file(checkpoint_ / "a.json", "abd");
+  for (const char* file : {"a.json", "empty", "more"})
+    EXPECT_EQ(error_of([&] { check_file(checkpoint_, file); }).kind(), ErrorKind::input) << file;
 }
 
 TEST_F(Manifests, HoldFilesOfFoldersToo) {
@@ -95,9 +135,7 @@ TEST_F(Manifests, NameNothingOutsideTheirFolder) {
   for (const char* name : {"../a", "/etc/hostname", "x/../../a"}) {
     Json manifest = read_json(checkpoint_ / kManifest);
     manifest["files"] = {{name, {{"size", 0}, {"sha256", ""}}}};
-    manifest.erase("sha256");
-    manifest["sha256"] = sha256_of(dump_json(manifest));
-    write_file(checkpoint_ / kManifest, dump_json(manifest));
+    seal(manifest);
     EXPECT_THAT(complaint(), HasSubstr("is no file of a checkpoint")) << name;
   }
 }

@@ -10,6 +10,9 @@ int run_inspect(const Arguments& args) {
   const bool list = args.has("tensors") || args.json();
   auto report = inspect_path(path, list ? TensorList::include : TensorList::leave_out);
   if (args.has("verify")) {
+    if (!std::filesystem::exists(path / kManifest))
+      fail(ErrorKind::usage,
+           {.cause = "has no manifest.json, so there are no hashes to check", .place = path.string()});
     check_manifest(path, ManifestCheck::hashes);
     report["verified"] = true;
     args.log().info("{}: all files are what was saved", path.string());
