@@ -13,16 +13,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kTemplate = "chat_template.jinja";
 constexpr const char* kNamedTemplates = "additional_chat_templates";
-constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
-                                           "tokenizer_config.json",
-                                           "tokenizer.model",
-                                           "special_tokens_map.json",
-                                           "added_tokens.json",
-                                           "vocab.json",
-                                           "merges.txt",
-                                           "chat_template.jinja",
-                                           "generation_config.json"};
+constexpr const char* kGenerationConfig = "generation_config.json";
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json",    "tokenizer_config.json",
+                                           "tokenizer.model",   "special_tokens_map.json",
+                                           "added_tokens.json", "vocab.json",
+                                           "merges.txt"};
 
 bool expected_extra(const std::string& name) {
   return name.ends_with("rotary_emb.inv_freq") || name == "lm_head.weight";
@@ -156,6 +153,14 @@ void produce_transposed(Ctx& ctx, const Param& p, DType dtype,
   append({turned.y.data, turned.y.bytes()});
 }
 
+// A file of one folder to another, where it is there.
+void copy_file_of(const fs::path& from, const fs::path& to, const fs::path& name) {
+  std::error_code absent;
+  if (!fs::is_regular_file(from / name) || fs::equivalent(from / name, to / name, absent)) return;
+  fs::create_directories((to / name).parent_path());
+  write_file(to / name, read_text(from / name));
+}
+
 TensorSource source_of(Ctx& ctx, const Param& p, DType dtype) {
   return {.name = p.spec.name,
           .dtype = dtype,
@@ -245,16 +250,28 @@ std::vector<TensorSource> tensors_of(Ctx& ctx, const ParamStore& store) {
 }
 
 void copy_tokenizer_files(const fs::path& from, const fs::path& to) {
-  std::error_code same;
-  if (fs::equivalent(from, to, same)) return;
-  for (const char* name : kTokenizerFiles)
-    if (fs::is_regular_file(from / name)) write_file(to / name, read_text(from / name));
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(from / kNamedTemplates, none)) {
-    if (entry.path().extension() != ".jinja" || !entry.is_regular_file()) continue;
-    fs::create_directories(to / kNamedTemplates);
-    write_file(to / kNamedTemplates / entry.path().filename(), read_text(entry.path()));
+  for (const char* name : kTokenizerFiles) copy_file_of(from, to, name);
+}
+
+void copy_chat_templates(const fs::path& from, const fs::path& to) {
+  copy_file_of(from, to, kTemplate);
+  std::error_code error;
+  for (fs::directory_iterator it(from / kNamedTemplates, error), end; !error && it != end; it.increment(error))
+    if (it->path().extension() == ".jinja") copy_file_of(from, to, kNamedTemplates / it->path().filename());
+}
+
+void write_chat_templates(const std::map<std::string, std::string>& sources, const fs::path& to) {
+  for (const auto& [name, source] : sources) {
+    const fs::path file = name == "default" ? fs::path(kTemplate) : fs::path(kNamedTemplates) / (name + ".jinja");
+    fs::create_directories((to / file).parent_path());
+    write_file(to / file, source);
   }
+}
+
+void copy_companions(const fs::path& from, const fs::path& to) {
+  copy_file_of(from, to, kGenerationConfig);
+  copy_tokenizer_files(from, to);
+  copy_chat_templates(from, to);
 }
 
 void save_model(Ctx& ctx, Transformer& model, const ModelFolder& to) {
@@ -268,7 +285,7 @@ void save_model(Ctx& ctx, Transformer& model, const ModelFolder& to) {
   std::vector<TensorSource> sources;
   for (const Param& p : model.weights().all()) sources.push_back(source_of(ctx, p, to.dtype));
   write_sharded(to.folder, sources);
-  copy_tokenizer_files(to.source, to.folder);
+  copy_file_of(to.source, to.folder, kGenerationConfig);
 }
 
 void save_adapter(Ctx& ctx, Transformer& model, const ModelFolder& to) {
@@ -281,7 +298,7 @@ void save_adapter(Ctx& ctx, Transformer& model, const ModelFolder& to) {
     sources.back().name = kSavedHead;
   }
   write_safetensors(to.folder / "adapter_model.safetensors", sources);
-  copy_tokenizer_files(to.source, to.folder);
+  copy_file_of(to.source, to.folder, kGenerationConfig);
 }
 
 }  // namespace qtrain

@@ -1,5 +1,6 @@
 #pragma once
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,21 +33,25 @@ std::vector<std::string> load_adapter(Ctx& ctx, Transformer& model, const std::f
 std::optional<Quantisation> quantisation_of_folder(const ModelConfig& config, const std::filesystem::path& path);
 
 /// The model as transformers' save_pretrained writes it: config.json (the source's, with the saved dtype),
-/// model*.safetensors in `dtype`, and generation_config.json and tokenizer files copied from `source` where it has
-/// them.
+/// model*.safetensors in `dtype`, and generation_config.json copied from `source` where it has one.
 struct ModelFolder {
   std::filesystem::path folder, source;
   DType dtype;
 };
 void save_model(Ctx& ctx, Transformer& model, const ModelFolder& to);
 
-/// adapter_config.json and adapter_model.safetensors (f32) as PEFT writes them, and the tokenizer files of `source`.
+/// adapter_config.json and adapter_model.safetensors (f32) as PEFT writes them, and `source`'s generation_config.json.
 void save_adapter(Ctx& ctx, Transformer& model, const ModelFolder& to);
 
 /// The values of every parameter under its name and in its dtype. Store and context must outlive the sources.
 std::vector<TensorSource> tensors_of(Ctx& ctx, const ParamStore& store);
 
-/// Files of a model folder that describe its tokenizer and template; copied unchanged beside new weights.
+/// Files of a model folder, copied unchanged beside new weights where they are there: of its tokenizer; of its chat
+/// templates; both and generation_config.json.
 void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to);
+void copy_chat_templates(const std::filesystem::path& from, const std::filesystem::path& to);
+void copy_companions(const std::filesystem::path& from, const std::filesystem::path& to);
+/// Chat templates by name ("default" is the unnamed one) as such files.
+void write_chat_templates(const std::map<std::string, std::string>& sources, const std::filesystem::path& to);
 
 }  // namespace qtrain

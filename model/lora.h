@@ -57,8 +57,7 @@ inline constexpr std::string_view kEmbeddingName = "model.embed_tokens", kHeadNa
 /// What PEFT puts in front of the names of a model's modules.
 inline constexpr std::string_view kPeftPrefix = "base_model.model.";
 
-/// adapter_config.json of PEFT. What is not here (bias, layers_to_transform, ...) is an input error naming the
-/// key.
+/// adapter_config.json of PEFT. What is not here (bias, layers_to_transform, ...) is an input error naming the key.
 LoraConfig parse_lora_config(const Json& json, const std::string& name);
 LoraConfig load_lora_config(const std::filesystem::path& folder);
 /// As PEFT writes it: sorted keys.

@@ -8,10 +8,10 @@
 namespace qtrain {
 
 /// A low-rank adapter of a linear layer: y += scale * B (A dropout(x)); A [r, in], B [out, r]. Layers that read the
-/// same input see the same dropout, that of the first stream among them. With a magnitude m [out] (DoRA), norms being
-/// the lengths of the rows of V = W + scale * B A, y = W x + (m / norm - 1) W dropout(x) + m / norm scale * B A
-/// dropout(x)
-/// + bias, as in PEFT: without dropout m / norm V x + bias.
+/// same input see the same dropout, that of the first stream among them. With a magnitude m [out] (DoRA), norm [out]
+/// being the lengths of the rows of V = W + scale * B A,
+///   y = W x + (m / norm - 1) W dropout(x) + m / norm scale * B A dropout(x) + bias,
+/// as in PEFT: without dropout m / norm V x + bias.
 struct LoraWeights {
   ConstTensor a = {}, b = {};
   ConstTensor magnitude = {}, norm = {};

@@ -88,14 +88,11 @@ std::string tag(const std::string& key) {
 
 }  // namespace
 
-EventFile::EventFile(const fs::path& folder, std::int64_t resumed_step) : file_(new_file(folder)) {
+EventFile::EventFile(const fs::path& folder, std::int64_t first_step) : file_(new_file(folder)) {
   file_.append(record(Message().number(1, unix_time()).text(3, "brain.Event:2")));
-  if (resumed_step == 0) return;
   const Message session = Message().integer(1, 1);  // SessionLog {status: START}
-  file_.append(record(Message()
-                          .number(1, unix_time())
-                          .integer(2, static_cast<std::uint64_t>(resumed_step + 1))
-                          .text(7, session.bytes())));
+  file_.append(record(
+      Message().number(1, unix_time()).integer(2, static_cast<std::uint64_t>(first_step)).text(7, session.bytes())));
 }
 
 // Event {1: wall_time, 2: step, 5: Summary {1: Value {1: tag, 2: simple_value}, ...}}

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "train/config/check.h"
 #include "train/data_sources.h"
 #include "train/metrics.h"
+#include "train/provenance.h"
 #include "train/stop.h"
 #include "train/template_date.h"
 
@@ -38,33 +38,6 @@ class RowProgress {
   Stopwatch watch_;
   int reports_ = 0;
 };
-
-/// The files that decide what a tokenizer and its template make of a row.
-std::vector<fs::path> text_files(const Config& config) {
-  std::vector<fs::path> files;
-  const auto add_folder = [&](const fs::path& folder) {
-    std::error_code error;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-      const std::string name = entry.path().filename().string();
-      for (const char* part : {"token", "chat_template"})
-        if (name.find(part) != std::string::npos && !name.ends_with(".safetensors") && entry.is_regular_file(error))
-          files.push_back(entry.path());
-    }
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder / "additional_chat_templates", error))
-      if (entry.is_regular_file(error)) files.push_back(entry.path());
-  };
-  const fs::path model = model_path(config.model.tokenizer_name_or_path.value_or(config.model.model_name_or_path));
-  add_folder(fs::is_directory(model) ? model : model.parent_path());
-  if (config.model.chat_template_path) {
-    const fs::path chosen = *config.model.chat_template_path;
-    std::error_code absent;
-    if (fs::is_directory(chosen, absent)) add_folder(chosen);
-    if (fs::is_regular_file(chosen, absent)) files.push_back(chosen);  // else it is the name of a template, or its text
-  }
-  std::sort(files.begin(), files.end());
-  files.erase(std::unique(files.begin(), files.end()), files.end());
-  return files;
-}
 
 /// The name of a template or its text; empty where it is in a file.
 std::string template_text(const ModelSection& model) {

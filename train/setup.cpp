@@ -301,7 +301,10 @@ TextFolder load_text_folder(const Config& config) {
 
 void save_text_folder(const TextFolder& text, const fs::path& to) {
   copy_tokenizer_files(text.folder, to);
-  if (text.replaced_template) write_file(to / "chat_template.jinja", text.chat_template->source());
+  if (text.replaced_template)
+    write_chat_templates(text.chat_template->sources(), to);
+  else
+    copy_chat_templates(text.folder, to);
 }
 
 DatasetOptions dataset_options(const Config& config, Split split) {

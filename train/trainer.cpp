@@ -91,7 +91,11 @@ void Trainer::load_data() {
 
 // A run that goes on tomorrow has the rows of today.
 void Trainer::set_template_date(DataPreparation& preparation) {
-  if (!data_->text.reads_clock()) return;
+  if (!data_->text.reads_clock()) {
+    if (config_.value.model.template_date)
+      log_.info("template_date has no effect: the chat template does not write the date");
+    return;
+  }
   const auto saved = saved_template_date(checkpoints_);
   const bool keeps = saved && clock_on(*saved) && !config_.value.model.template_date;
   if (keeps) preparation.set_date(*saved);
@@ -131,6 +135,8 @@ void Trainer::allocate() {
   memory_ = plan_run(run, t_.gradient_checkpointing.policy);
   log_.info("memory: {:.0f} MiB ({}); recomputation: {}", static_cast<double>(memory_.total()) / kMib, memory_.table(),
             setup_.model->options().recompute);
+  if (t_.operand_copies == KeptCopies::always && setup_.model->operand_copies().bytes() == 0)
+    log_.info("operand_copies has no effect: it is about float32 weights in 16-bit products on a GPU");
   if (run.optimizer.pages == Pages::where_needed)
     log_.info("optimizer state: {}", run.optimizer.placement == Placement::pinned
                                          ? "in the host's memory, copies run beside the work"
@@ -180,11 +186,9 @@ Json Trainer::identity() const {
 }
 
 Json Trainer::circumstances() const {
-  const auto& model = config_.value.model;
-  std::vector<fs::path> folders{model.model_name_or_path};
-  for (const auto& folder : {model.tokenizer_name_or_path, model.adapter_name_or_path})
-    if (folder) folders.emplace_back(*folder);
-  Json run = provenance(ctx_.device(), folders);
+  std::vector<fs::path> files = model_files(setup_);
+  for (fs::path& file : text_files(config_.value)) files.push_back(std::move(file));
+  Json run = provenance(ctx_.device(), files);
   run["seed"] = t_.seed;
   run["data_seed"] = t_.data_seed.value_or(t_.seed);
   run["training_data"] = fmt::format("{:016x}", data_->train.fingerprint());
@@ -218,7 +222,8 @@ void Trainer::go_on() {
     log_.info("resumed from {} at step {} of {}", from->string(), state_.step, plan_.max_steps);
   }
   metrics_ = std::make_unique<MetricsFile>(output_ / "metrics.jsonl", state_.step);
-  events_ = std::make_unique<EventFile>(output_ / "runs", state_.step);
+  // A run that goes on keeps what was logged at the step of its checkpoint.
+  events_ = std::make_unique<EventFile>(output_ / "runs", state_.step == 0 ? 0 : state_.step + 1);
   Json resolved = resolved_json(config_);
   resolved["run"] = circumstances();
   write_file(output_ / "resolved_config.json", dump_json(resolved, 2) + "\n");

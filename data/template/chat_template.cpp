@@ -100,6 +100,13 @@ const std::string& ChatTemplate::source(const Json* tools) const {
   return program_for(tools).source;
 }
 
+std::map<std::string, std::string> ChatTemplate::sources() const {
+  std::map<std::string, std::string> found;
+  for (const char* key : {"default", "tool_use"})
+    if (const auto named = programs_.find(key); named != programs_.end()) found.emplace(key, named->second->source);
+  return found;
+}
+
 Rendered ChatTemplate::render(const RenderInput& input) const {
   const Program& program = program_for(input.tools);
   TemplateRun run(program.parsed, input.now.value_or(std::time(nullptr)));

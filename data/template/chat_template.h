@@ -50,6 +50,8 @@ class ChatTemplate {
   bool reads_clock() const;
   /// The source of the template that rows with such tools take.
   const std::string& source(const Json* tools = nullptr) const;
+  /// Those of the templates that rows take: "default", "tool_use", where there are such.
+  std::map<std::string, std::string> sources() const;
 
   /// Safe to call from several threads at once.
   /// Errors (ErrorKind::input, with template name and line): empty or malformed messages, `raise_exception`, every

@@ -35,6 +35,15 @@ TEST(Saving, a_full_run_leaves_a_model_folder) {
   EXPECT_EQ(SafetensorsReader(folder / "out").metadata().at("format"), "pt");
 }
 
+/// Rows with and without tools as the templates of a folder render them.
+Outcome rendered(const fs::path& model, const fs::path& scratch) {
+  const Json messages{{{"role", "user"}, {"content", "hi"}}};
+  const Json tools{{{"type", "function"}, {"function", {{"name", "f"}}}}};
+  write_file(scratch, jsonl({{{"messages", messages}}, {{"messages", messages}, {"tools", tools}}}));
+  return qtrain(
+      {.words = {"render", "--model", model.string(), "--input", scratch.string(), "--add_generation_prompt"}});
+}
+
 TEST(Saving, the_tokenizer_and_the_template_of_the_run_are_saved) {
   const TempFolder folder;
   write_untrained_model(folder / "text");
@@ -48,14 +57,36 @@ TEST(Saving, the_tokenizer_and_the_template_of_the_run_are_saved) {
                  {"eos_token", "<|im_end|>"}});
   train_ok(folder.path(), config);
   EXPECT_EQ(bytes_of(folder / "out/tokenizer.json"), bytes_of(folder / "text/tokenizer.json"));
-  EXPECT_EQ(bytes_of(folder / "out/additional_chat_templates/tool_use.jinja"), "with tools");
   qtrain_ok({.words = {"inspect", (folder / "out/checkpoint-1").string(), "--verify"}});
-  write_file(folder / "rows.jsonl", R"({"messages":[{"role":"user","content":"hi"}]})"
-                                    "\n");
-  const Outcome rendered = qtrain_ok({.words = {"render", "--model", (folder / "out").string(), "--input",
-                                                (folder / "rows.jsonl").string(), "--add_generation_prompt"}});
-  EXPECT_EQ(rendered.out, R"("<|user|>\nhi<|im_end|>\n<|assistant|>\n")"
-                          "\n");
+  const Outcome result = rendered(folder / "out", folder / "rows.jsonl");
+  EXPECT_EQ(result.out, R"("<|user|>\nhi<|im_end|>\n<|assistant|>\n")"
+                        "\n");
+  EXPECT_THAT(result.err, HasSubstr("this chat format has no tools"))
+      << "the folder's template for tools is not in use";
+}
+
+TEST(Saving, named_templates_are_those_of_the_run) {
+  const TempFolder folder;
+  for (const char* name : {"model", "text"}) {
+    write_untrained_model(folder / name);
+    fs::create_directories(folder / name / "additional_chat_templates");
+    for (const char* file : {"chat_template", "additional_chat_templates/tool_use", "additional_chat_templates/rag"})
+      write_file(folder / name / (file + std::string(".jinja")), std::string(name) + " " + file);
+    write_file(folder / name / "generation_config.json", dump_json({{"of", name}}));
+  }
+  fs::remove(folder / "text/additional_chat_templates/rag.jinja");
+  for (const char* key : {"tokenizer_name_or_path", "chat_template_path"}) {
+    Json config = tiny_run(folder / key);
+    config.update({{"model_name_or_path", (folder / "model").string()},
+                   {"random_init", true},
+                   {"max_steps", 1},
+                   {key, (folder / "text").string()}});
+    train_ok(folder.path(), config);
+    EXPECT_EQ(rendered(folder / key, folder / "rows.jsonl").out,
+              "\"text chat_template\"\n\"text additional_chat_templates/tool_use\"\n");
+    EXPECT_FALSE(fs::exists(folder / key / "additional_chat_templates/rag.jinja")) << key;
+    EXPECT_EQ(read_json(folder / key / "generation_config.json").at("of"), "model") << key;
+  }
 }
 
 TEST(Saving, weights_keep_the_dtype_of_the_config) {
@@ -122,6 +153,35 @@ TEST(Saving, trainer_state_and_metrics_have_what_transformers_logs) {
   EXPECT_THAT(keys_of(run), ElementsAre("version", "device", "files", "seed", "data_seed", "training_data"));
   EXPECT_THAT(keys_of(run.at("files")), Contains((kGoldens / "llama_gqa3_tied/model.safetensors").string()));
   EXPECT_EQ(std::distance(fs::directory_iterator(folder / "out/runs"), fs::directory_iterator()), 1);
+}
+
+TEST(Saving, the_resolved_config_has_hashes_of_all_files_that_were_read) {
+  const TempFolder folder;
+  write_untrained_model(folder / "model");
+  fs::create_directories(folder / "model/additional_chat_templates");
+  const fs::path own = folder / "model", chosen = folder / "chosen.jinja";
+  write_file(own / "additional_chat_templates/tool_use.jinja", "with tools");
+  write_file(own / "special_tokens_map.json", "{}");
+  write_file(own / "generation_config.json", "{}");
+  write_file(chosen, bytes_of(own / "chat_template.jinja"));
+  fs::create_symlink("nowhere", own / "tokenizer.gone");
+  Json config = tiny_run(folder / "out");
+  config.update({{"model_name_or_path", (own / "config.json").string()},
+                 {"chat_template_path", chosen.string()},
+                 {"template_date", "2024-02-29"},
+                 {"operand_copies", true},
+                 {"max_steps", 1}});
+  const Outcome o = train_ok(folder.path(), config);
+  for (const char* key : {"template_date", "operand_copies"})
+    EXPECT_THAT(o.err, HasSubstr(std::string(key) + " has no effect"));
+  const Json files = read_json(folder / "out/resolved_config.json").at("run").at("files");
+  std::vector<std::string> expected{chosen};
+  for (const char* name :
+       {"additional_chat_templates/tool_use.jinja", "chat_template.jinja", "config.json", "generation_config.json",
+        "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json"})
+    expected.push_back(own / name);
+  EXPECT_THAT(keys_of(files), ::testing::UnorderedElementsAreArray(expected));
+  EXPECT_EQ(files.at(chosen.string()), files.at((own / "chat_template.jinja").string()));
 }
 
 TEST(Saving, trainer_state_counts_whole_steps_and_epochs) {

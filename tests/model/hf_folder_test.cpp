@@ -178,7 +178,7 @@ TEST_F(HfFolder, AdaptersComeBackBitForBit) {
   EXPECT_NE(back->adapter().find("base_model.model.model.layers.1.mlp.down_proj.lora_B.weight"), nullptr);
 }
 
-TEST_F(HfFolder, TokenizerFilesAreCopiedUnchanged) {
+TEST_F(HfFolder, CompanionsAreCopiedUnchanged) {
   fs::create_directory(folder_ / "source");
   const std::string odd("{\"\xC3\xA9\": 1}\r\n\0x", 14);
   write_file(folder_ / "source" / "tokenizer.json", odd);
@@ -186,10 +186,14 @@ TEST_F(HfFolder, TokenizerFilesAreCopiedUnchanged) {
   write_file(folder_ / "source" / "notes.txt", "mine");
   const auto model = initialised(config_of({}));
   save(*model, folder_ / "out");
-  EXPECT_EQ(read_text(folder_ / "out" / "tokenizer.json"), odd);
   EXPECT_EQ(read_text(folder_ / "out" / "generation_config.json"), "{\"top_k\": 20}");
-  EXPECT_FALSE(exists(folder_ / "out" / "notes.txt"));
-  EXPECT_NO_THROW(copy_tokenizer_files(folder_ / "out", folder_ / "out")) << "onto itself";
+  EXPECT_FALSE(exists(folder_ / "out" / "tokenizer.json")) << "it may be that of another folder";
+  fs::create_directory(folder_ / "copy");
+  copy_companions(folder_ / "source", folder_ / "copy");
+  EXPECT_EQ(read_text(folder_ / "copy" / "tokenizer.json"), odd);
+  EXPECT_EQ(read_text(folder_ / "copy" / "generation_config.json"), "{\"top_k\": 20}");
+  EXPECT_FALSE(exists(folder_ / "copy" / "notes.txt"));
+  EXPECT_NO_THROW(copy_companions(folder_ / "copy", folder_ / "copy")) << "onto itself";
 }
 
 }  // namespace

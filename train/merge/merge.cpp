@@ -182,7 +182,7 @@ void merge_adapters(Ctx& ctx, const MergeOptions& options) {
   fs::create_directories(options.output);
   write_sharded(options.output, tensors);
   write_file(options.output / "config.json", model.config_text(options.model));
-  copy_tokenizer_files(options.model, options.output);
+  copy_companions(options.model, options.output);
 }
 
 }  // namespace qtrain

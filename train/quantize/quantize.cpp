@@ -163,7 +163,7 @@ QuantizeReport quantize_folder(Ctx& ctx, const QuantizeOptions& options) {
                             .remedy = "name fewer layers in --skip_modules"});
   fs::create_directories(options.output);
   write_sharded(options.output, conversion.tensors());
-  copy_tokenizer_files(options.model, options.output);
+  copy_companions(options.model, options.output);
   write_file(options.output / "config.json", dump_json(with_quantisation(model.json, bnb), 2) + "\n");
   return conversion.report();
 }
