@@ -67,6 +67,23 @@ TEST_F(TemplateDate, ARunThatGoesOnKeepsItsDay) {
   EXPECT_THAT(other.err, HasSubstr("template_date = \"2024-02-29\", the config says \"2024-03-01\""));
 }
 
+// The run goes on from the checkpoint before, whose day counts.
+TEST_F(TemplateDate, ADamagedCheckpointHasNoSay) {
+  const Json run = config("out", {{"template_date", "2024-02-29"}});
+  const fs::path state = folder_ / "out/checkpoint-4/training_state.json";
+  for (const Json& identity : {Json{{"template_date", "2024-03-01"}}, Json(4)}) {
+    fs::remove_all(folder_ / "out");
+    train_ok(folder_.path(), run);
+    Json changed = read_json(state);
+    changed["identity"] = identity;
+    write_file(state, dump_json(changed));
+    if (!identity.is_object()) reseal(state.parent_path(), "training_state.json");
+    const Outcome o = train_ok(folder_.path(), config("out", Json::object()));
+    EXPECT_THAT(o.err, HasSubstr("the date: 2024-02-29, as in the checkpoint")) << identity;
+    EXPECT_THAT(o.err, HasSubstr("at step 2 of")) << identity;
+  }
+}
+
 TEST_F(TemplateDate, RowsOfAnotherDayAreOthersWhereTheTemplateWritesIt) {
   const std::string leap_day = fingerprint({{"template_date", "2024-02-29"}});
   EXPECT_EQ(fingerprint({{"template_date", "2024-02-29"}}), leap_day);
