@@ -95,7 +95,7 @@ configure asan
 check "sanitizer build" cmake --build --preset asan --target unit_tests
 # Left to --full: what takes minutes without optimisation (every character there is, templates up to the limit of their
 # steps), and what is about results or time and touches the same memory as other tests.
-long='UnicodeClasses|Template.HostileTemplatesEnd|SameBitsForAnyNumberOfThreads|LongWordsTakeLittleTime'
+long='UnicodeClasses|Template.HostileTemplatesEnd|SameBitsForAnyNumberOfThreads|LongWordsTakeLittleTime|LargeObjectsTakeLinearTime'
 [ "$full" = 0 ] || long='^$'
 suite asan build/asan -L unit -LE slow -E "$long|^test_style"
 

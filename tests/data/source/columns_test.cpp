@@ -60,7 +60,8 @@ class MixedFiles : public test::DataFolder {
       entry["path"] = at(entry["path"]);
       sources.push_back(read_data_source(entry, {}));
     }
-    return mixed_rows(source_rows(sources, source_files(sources, Split::train)), {.sources = sources, .strategy = strategy});
+    return mixed_rows(source_rows(sources, source_files(sources, Split::train)),
+                      {.sources = sources, .strategy = strategy});
   }
   static std::vector<int> values(const RawRows& rows) {
     std::vector<int> out;
