@@ -23,6 +23,11 @@ std::string own_hash(Json manifest) {
   return sha256_of(dump_json(manifest));
 }
 
+// Whether a run or another program would read it as a part of the checkpoint; notes of the user may lie there.
+bool is_read(const fs::path& file) {
+  return file.extension() == ".safetensors" || file.extension() == ".json";
+}
+
 bool is_inside(const fs::path& name) {
   return name.is_relative() && std::ranges::find(name, "..") == name.end();
 }
@@ -107,7 +112,7 @@ void check_manifest(const fs::path& folder, ManifestCheck check) {
     compare(folder / name, saved, check);
   }
   for (const auto& [name, file] : files_within(folder))
-    if (!files.contains(name)) fail_damaged(file, "is not among the files that were saved");
+    if (is_read(file) && !files.contains(name)) fail_damaged(file, "is not among the files that were saved");
 }
 
 void check_file(const fs::path& folder, const std::string& name) {

@@ -91,13 +91,14 @@ TEST_F(Manifests, BelongToTheStepOfTheirFolder) {
   }
 }
 
-TEST_F(Manifests, NameAllFiles) {
-  write_file(checkpoint_ / "more", "");
-  EXPECT_THAT(complaint(), HasSubstr("more: is not among the files that were saved"));
-  fs::remove(checkpoint_ / "more");
-  fs::create_symlink("/", checkpoint_ / "link");
-  EXPECT_THAT(complaint(), HasSubstr("link: is not among"));
-  fs::remove(checkpoint_ / "link");
+TEST_F(Manifests, NameAllFilesThatAreRead) {
+  write_file(checkpoint_ / "more.json", "");
+  EXPECT_THAT(complaint(), HasSubstr("more.json: is not among the files that were saved"));
+  fs::remove(checkpoint_ / "more.json");
+  fs::create_symlink("/", checkpoint_ / "link.safetensors");
+  EXPECT_THAT(complaint(), HasSubstr("link.safetensors: is not among"));
+  fs::remove(checkpoint_ / "link.safetensors");
+  write_file(checkpoint_ / "note.md", "the good one");
   check_manifest(checkpoint_ / "", ManifestCheck::hashes);
   Json manifest = read_json(checkpoint_ / kManifest);
   manifest["files"] = Json::object();
