@@ -17,8 +17,7 @@ enum class ManifestCheck : std::uint8_t {
 };
 
 /// Errors (ErrorKind::input) name the file: no manifest, one that is damaged or of another step than the folder's name
-/// says, a file that is missing or not the one that was saved, a .json or .safetensors that is not among those that were
-/// saved.
+/// says; a file that is missing or not the one that was saved; a .json or .safetensors that it does not name.
 void check_manifest(const std::filesystem::path& folder, ManifestCheck check);
 
 /// The same with ManifestCheck::hashes about one file, which the manifest has to name.
