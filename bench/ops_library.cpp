@@ -6,7 +6,9 @@
 
 #include "kernels/adamw.h"
 #include "kernels/attention.h"
+#include "kernels/code_table.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/dynamic_map.h"
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
 #include "kernels/quantise.h"
@@ -40,6 +42,8 @@ class Arguments {
     if (!at(i).data) return discard();
     return at(i).adds ? accumulate(tensor(i)) : store(tensor(i));
   }
+  bool has(int i) const { return i < call_->tensor_count && at(i).data; }
+  double number(int i, double otherwise) const { return i < call_->number_count ? number(i) : otherwise; }
   double number(int i) const {
     check(i < call_->number_count, "the op takes more numbers");
     return call_->numbers[i];
@@ -58,6 +62,29 @@ class Arguments {
   }
   const QtrainCall* call_;
   Device device_;
+};
+
+/// The maps of 8-bit state, on the session's device.
+class StateMaps {
+ public:
+  explicit StateMaps(Device device)
+      : device_(device), memory_(device, kMaps * sizeof(ops::CodeTable), "maps of codes") {
+    Stream stream(device);
+    for (const Signedness s : {Signedness::with_sign, Signedness::without_sign}) {
+      const ops::CodeTable table = ops::make_code_table(dynamic_map(s));
+      stream.copy(at(s), &table, sizeof(table));
+      stream.synchronize();
+    }
+  }
+  ConstTensor of(Signedness s) const { return {at(s), DType::u8, {sizeof(ops::CodeTable)}, device_}; }
+
+ private:
+  static constexpr std::size_t kMaps = 2;
+  std::byte* at(Signedness s) const {
+    return memory_.data() + (s == Signedness::with_sign ? 0 : sizeof(ops::CodeTable));
+  }
+  Device device_;
+  DeviceMemory memory_;
 };
 
 using Run = void (*)(Ctx&, const Arguments&);
@@ -125,6 +152,17 @@ const std::map<std::string, Run, std::less<>>& table() {
                         .factor = a.tensor(5),
                         .decay = a.number(0)});
        }},
+      {"adamw_8bit",
+       [](Ctx& c, const Arguments& a) {
+         const auto& maps = c.kept<StateMaps>();
+         ops::adamw_8bit(c, {.param = a.tensor(0),
+                             .m = {a.tensor(1), a.tensor(2), maps.of(Signedness::with_sign)},
+                             .v = {a.tensor(3), a.tensor(4), maps.of(Signedness::without_sign)},
+                             .grad = a.tensor(5),
+                             .control = a.tensor(6),
+                             .factor = a.tensor(7),
+                             .decay = a.number(0)});
+       }},
       {"attention",
        [](Ctx& c, const Arguments& a) {
          ops::attention(c, {.y = a.tensor(0),
@@ -149,13 +187,18 @@ const std::map<std::string, Run, std::less<>>& table() {
                                  .cu_seqlens = a.tensor(9),
                                  .scale = a.number(0)});
        }},
-      {"gemm",
+      {"gemm",  // and a second product, of tensors 3 and 4, for the same sums; alpha is number 2
        [](Ctx& c, const Arguments& a) {
-         ops::gemm(c, {.c = a.sink(0),
-                       .a = a.tensor(1),
-                       .b = a.tensor(2),
-                       .transpose_a = transpose_of(a.number(0)),
-                       .transpose_b = transpose_of(a.number(1))});
+         ops::Gemm g{.c = a.sink(0),
+                     .a = a.tensor(1),
+                     .b = a.tensor(2),
+                     .transpose_a = transpose_of(a.number(0)),
+                     .transpose_b = transpose_of(a.number(1)),
+                     .alpha = a.number(2, 1)};
+         if (a.has(3))
+           g.added[0] = {
+               .a = a.tensor(3), .b = a.tensor(4), .transpose_a = g.transpose_a, .transpose_b = g.transpose_b};
+         ops::gemm(c, g);
        }},
       {"dequantise4",
        [](Ctx& c, const Arguments& a) {

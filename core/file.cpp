@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -23,9 +24,10 @@ std::string errno_text(int error) {
 
 [[noreturn]] void fail_read(const std::filesystem::path& file, int error) {
   const bool missing = error == ENOENT || error == ENOTDIR;
-  fail(ErrorKind::input, {.cause = missing ? "no such file" : "cannot be read: " + errno_text(error),
-                          .place = file.string(),
-                          .remedy = missing ? "check the path" : ""});
+  fail(error == ENOMEM ? ErrorKind::memory : ErrorKind::input,
+       {.cause = missing ? "no such file" : "cannot be read: " + errno_text(error),
+        .place = file.string(),
+        .remedy = missing ? "check the path" : ""});
 }
 
 [[noreturn]] void fail_write(const std::filesystem::path& file, std::string_view action, int error) {
@@ -49,12 +51,6 @@ std::pair<int, std::uint64_t> open_regular(const std::filesystem::path& file) {
 
 std::filesystem::path parent_of(const std::filesystem::path& file) {
   return file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
-}
-
-void sync_folder(const std::filesystem::path& path) {
-  const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.get() < 0) fail_write(path, "opening the folder", errno);
-  if (::fsync(folder.get()) != 0 && errno != EINVAL) fail_write(path, "fsync of the folder", errno);
 }
 
 /// A file under a temporary name that either becomes `target` as a whole or vanishes.
@@ -141,6 +137,16 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   return *this;
 }
 
+bool is_lfs_pointer(std::string_view contents) {
+  return contents.starts_with("version https://git-lfs.github.com/spec/");
+}
+
+void fail_lfs_pointer(const std::filesystem::path& file) {
+  fail(ErrorKind::input, {.cause = "is a pointer of git-lfs, not the file itself",
+                          .place = file.string(),
+                          .remedy = "fetch the file: git lfs pull, in its repository"});
+}
+
 std::string read_text(const std::filesystem::path& file, std::uint64_t max_bytes) {
   const auto [fd, size] = open_regular(file);
   const Descriptor in(fd);
@@ -189,6 +195,22 @@ bool is_pending_file(const std::filesystem::path& name) {
   const std::string process = name.stem().extension().string();  // ".NAME.PROCESS.tmp"
   return name.string().starts_with('.') && name.extension() == ".tmp" && process.size() > 1 &&
          process.find_first_not_of("0123456789", 1) == std::string::npos;
+}
+
+std::filesystem::path user_cache_folder() {
+  const auto folder = [](const char* variable) {
+    const char* path = std::getenv(variable);
+    return path != nullptr && *path == '/' ? std::filesystem::path(path) : std::filesystem::path();
+  };
+  if (const auto caches = folder("XDG_CACHE_HOME"); !caches.empty()) return caches / "qtrain";
+  const auto home = folder("HOME");
+  return home.empty() ? home : home / ".cache" / "qtrain";
+}
+
+void sync_folder(const std::filesystem::path& path) {
+  const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.get() < 0) fail_write(path, "opening the folder", errno);
+  if (::fsync(folder.get()) != 0 && errno != EINVAL) fail_write(path, "fsync of the folder", errno);
 }
 
 void rename_synced(const std::filesystem::path& from, const std::filesystem::path& to) {

@@ -34,6 +34,11 @@ class MappedFile {
 /// The whole of a regular file of at most max_bytes.
 std::string read_text(const std::filesystem::path& file, std::uint64_t max_bytes = std::uint64_t{1} << 32);
 
+/// Whether a file is what git leaves in the place of a large one that git-lfs has not fetched; and the input error that
+/// says so.
+bool is_lfs_pointer(std::string_view contents);
+[[noreturn]] void fail_lfs_pointer(const std::filesystem::path& file);
+
 /// Hands out the contents of a file piece by piece; memory holds one of them.
 void for_each_piece(const std::filesystem::path& file, const std::function<void(std::span<const std::byte>)>& take);
 
@@ -46,6 +51,13 @@ void write_file(const std::filesystem::path& file,
 
 /// Whether write_file gives such a name to a file until it is finished; one that stays was interrupted.
 bool is_pending_file(const std::filesystem::path& name);
+
+/// Where programs keep what they can make again: qtrain in $XDG_CACHE_HOME, else in ~/.cache; empty where neither is an
+/// absolute path.
+std::filesystem::path user_cache_folder();
+
+/// Lets the names that lie in a folder survive a loss of power. Errors: ErrorKind::disk.
+void sync_folder(const std::filesystem::path& folder);
 
 /// Gives a finished folder its final name in the same parent: syncs it, renames, syncs the parent.
 void rename_synced(const std::filesystem::path& from, const std::filesystem::path& to);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/file.h"
+#include "core/json_items.h"
 
 namespace qtrain {
 namespace {
@@ -33,6 +34,16 @@ std::string place_of(std::string_view name, Position at) {
   const bool has_line = at.line == 1 && colon != std::string_view::npos && colon + 1 < name.size() &&
                         name.find_first_not_of("0123456789", colon + 1) == std::string_view::npos;
   return has_line ? fmt::format("{}:{}", name, at.column) : fmt::format("{}:{}:{}", name, at.line, at.column);
+}
+
+constexpr std::size_t kFewKeys = 12;  // up to which comparing all pairs beats a table
+
+bool all_differ(const std::vector<std::string>& keys) {
+  for (std::size_t i = 1; i < keys.size(); ++i)
+    if (std::find(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(i), keys[i]) !=
+        keys.begin() + static_cast<std::ptrdiff_t>(i))
+      return false;
+  return true;
 }
 
 /// Bytes of the text, counted as the parser takes them, so that a callback knows where it is.
@@ -67,8 +78,13 @@ class CountingIterator {
 /// every key up linearly and copies all members whenever it grows, which a vocabulary of 150,000 entries can't bear.
 class Builder {
  public:
-  Builder(std::string_view text, std::string_view name, const JsonRules& rules)
-      : text_(text), name_(name), rules_(rules), seen_(text.data()) {}
+  struct Input {
+    std::string_view text, name;
+    const JsonRules& rules;
+    const JsonItems* items;
+  };
+  explicit Builder(const Input& in)
+      : text_(in.text), name_(in.name), rules_(in.rules), items_(in.items), seen_(in.text.data()) {}
 
   const char** seen() { return &seen_; }
   Json take() { return std::move(root_); }
@@ -80,8 +96,10 @@ class Builder {
   bool number_float(double value, const std::string&) { return add(value); }
   bool string(std::string& value) { return add(std::move(value)); }
   bool binary(Json::binary_t&) { return false; }
-  bool start_object(std::size_t) { return open(); }
-  bool start_array(std::size_t) { return open(); }
+  bool start_object(std::size_t) { return open(false); }
+  bool start_array(std::size_t) {
+    return open(items_ && stack_.size() == 1 && !stack_[0].keys.empty() && stack_[0].keys.back() == items_->list);
+  }
 
   bool key(std::string& name) {
     auto& frame = stack_.back();
@@ -123,11 +141,12 @@ class Builder {
     fail(rules_.blame, {.cause = std::move(cause), .place = place_of(name_, position_of(text_, offset))});
   }
 
-  bool open() {
+  bool open(bool hands_over) {
     if (static_cast<int>(stack_.size()) >= rules_.max_depth)
       fail_at(static_cast<std::size_t>(seen_ - text_.data()) - 1,
               fmt::format("JSON is nested deeper than {} levels", rules_.max_depth));
     stack_.emplace_back();
+    if (stack_.size() == 2) hands_over_ = hands_over;
     return true;
   }
 
@@ -138,6 +157,8 @@ class Builder {
               fmt::format("JSON holds more than {} values", rules_.max_values));
     if (stack_.empty()) {
       root_ = Json(std::forward<T>(value));
+    } else if (hands_over_ && stack_.size() == 2) {
+      items_->take(Json(std::forward<T>(value)));
     } else {
       stack_.back().values.emplace_back(std::forward<T>(value));
     }
@@ -147,6 +168,7 @@ class Builder {
   /// As Python's dict: the first occurrence keeps its place, the last one its value.
   void drop_duplicates(Frame& frame) const {
     const std::size_t count = frame.keys.size();
+    if (count <= kFewKeys && all_differ(frame.keys)) return;
     std::unordered_map<std::string_view, std::size_t> first;
     first.reserve(count);
     std::vector<std::size_t> kept;
@@ -191,8 +213,10 @@ class Builder {
 
   std::string_view text_, name_;
   const JsonRules& rules_;
+  const JsonItems* items_;
   const char* seen_;
   std::uint64_t values_ = 0;
+  bool hands_over_ = false;  // the list on level 2
   std::vector<Frame> stack_;
   Json root_;
 };
@@ -297,21 +321,19 @@ class Dumper {
   std::string out_;
 };
 
-}  // namespace
-
-Json parse_json(std::string_view text, std::string_view name, const JsonRules& rules) {
-  if (text.size() > rules.max_bytes)
-    fail(rules.blame,
-         {.cause = fmt::format("has {} bytes, more than the {} allowed for its kind", text.size(), rules.max_bytes),
-          .place = std::string(name)});
-  Builder builder(text, name, rules);
-  const CountingIterator begin(text.data(), builder.seen()), end(text.data() + text.size(), builder.seen());
-  const bool whole = Json::sax_parse(begin, end, &builder, Json::input_format_t::json, true, rules.comments);
+Json build_json(const Builder::Input& in) {
+  if (in.text.size() > in.rules.max_bytes)
+    fail(in.rules.blame, {.cause = fmt::format("has {} bytes, more than the {} allowed for its kind", in.text.size(),
+                                               in.rules.max_bytes),
+                          .place = std::string(in.name)});
+  Builder builder(in);
+  const CountingIterator begin(in.text.data(), builder.seen()), end(in.text.data() + in.text.size(), builder.seen());
+  const bool whole = Json::sax_parse(begin, end, &builder, Json::input_format_t::json, true, in.rules.comments);
   check(whole, "the JSON parser stopped without an error");
   return builder.take();
 }
 
-Json read_json(const std::filesystem::path& file, const JsonRules& rules) {
+std::string json_text(const std::filesystem::path& file, const JsonRules& rules) {
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored))
     fail(ErrorKind::input, {.cause = "no such file", .place = file.string(), .remedy = "check the path"});
@@ -321,7 +343,23 @@ Json read_json(const std::filesystem::path& file, const JsonRules& rules) {
   } catch (const Error& error) {
     fail(rules.blame, error.text());
   }
-  return parse_json(text, file.string(), rules);
+  if (is_lfs_pointer(text)) fail_lfs_pointer(file);
+  return text;
+}
+
+}  // namespace
+
+Json parse_json(std::string_view text, std::string_view name, const JsonRules& rules) {
+  return build_json({.text = text, .name = name, .rules = rules, .items = nullptr});
+}
+
+Json read_json(const std::filesystem::path& file, const JsonRules& rules) {
+  return parse_json(json_text(file, rules), file.string(), rules);
+}
+
+Json read_json_items(const std::filesystem::path& file, const JsonItems& items, const JsonRules& rules) {
+  const std::string text = json_text(file, rules), name = file.string();
+  return build_json({.text = text, .name = name, .rules = rules, .items = &items});
 }
 
 std::string dump_json(const Json& value, int indent) {

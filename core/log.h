@@ -5,28 +5,19 @@
 #include <cstdint>
 #include <cstdio>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "core/progress.h"
+#include "core/terminal.h"
 
 namespace qtrain {
 
 enum class LogLevel : std::uint8_t { debug, info, warning, error, silent };
 
-/// One state of a long job, for the progress line. Missing values are left out.
-struct Progress {
-  std::int64_t step = 0, total = 0;
-  std::optional<double> loss, learning_rate, tokens_per_second, eta_seconds;
-  std::string_view unit = "step";
-  bool logged = false;  ///< worth a line of its own where the output is not a terminal
-};
-
-/// "1:02:03", "4:05": a duration for people.
-std::string format_duration(double seconds);
-
-/// The line for a Progress, without a line end.
-std::string format_progress(const Progress& p);
+/// What goes to stdout: lines for people, or one JSON document.
+enum class ResultForm : std::uint8_t { lines, document };
 
 /// Everything the program says: messages for people on stderr, results on stdout. Nothing else prints.
 class Log {
@@ -43,8 +34,10 @@ class Log {
 
   void set_level(LogLevel level) { level_ = level; }
   LogLevel level() const { return level_; }
-  /// False turns the progress line off (`disable_tqdm`); messages still come.
+  /// False turns the live line off (`disable_tqdm`); lines that stay still come.
   void show_progress(bool shown) { progress_shown_ = shown; }
+  void set_result_form(ResultForm form) { form_ = form; }
+  ResultForm result_form() const { return form_; }
 
   template <class... A>
   void debug(fmt::format_string<A...> f, A&&... a) {
@@ -63,27 +56,42 @@ class Log {
     say(LogLevel::error, fmt::format(f, std::forward<A>(a)...));
   }
 
-  /// A terminal shows one line that is redrawn (at most ten times a second); elsewhere each `logged` state and the
-  /// last one become a line.
+  /// Each `logged` state and the last one become a line that stays; below them a terminal shows every state on one line
+  /// that is drawn again, at most ten times a second.
   void progress(const Progress& p);
+  /// A state for that line only.
+  void live(const Progress& p);
+  /// Takes the line away.
+  void end_live();
+  /// Whether there is one.
+  bool shows_live() const { return terminal_.redraws && progress_shown_ && level_ <= LogLevel::info; }
 
   /// Text for people on stderr as it is, at once, without a line end (streamed answers of `chat`).
   void stream(std::string_view text);
 
-  /// A line of the command's result on stdout. Throws ErrorKind::disk when stdout cannot be written (a closed pipe).
+  /// A line of the command's result on stdout; nothing where the result is one document. Throws ErrorKind::disk when
+  /// stdout cannot be written; `reader_gone` tells that nobody reads it any more (`| head`).
   void result(std::string_view line);
   /// The same without a line end, flushed.
   void result_stream(std::string_view text);
+  /// The result as one JSON document, given at most once; nothing where the result is lines.
+  void document(std::string_view json);
+  bool document_given() const { return document_given_; }
+  bool reader_gone() const { return reader_gone_; }
 
  private:
   void say(LogLevel level, std::string_view message);
-  void clear_line();
+  int width() const;
+  void show(std::string_view text, std::string live);
   void write_result(std::string_view text, std::string_view end);
 
   std::mutex mutex_;
   LogLevel level_;
   Sinks sinks_;
-  bool terminal_ = false, line_shown_ = false, progress_shown_ = true;
+  Terminal terminal_;
+  ResultForm form_ = ResultForm::lines;
+  bool progress_shown_ = true, document_given_ = false, reader_gone_ = false;
+  std::string live_line_;  // as it stands on the terminal; empty: there is none
   std::chrono::steady_clock::time_point drawn_{};
 };
 

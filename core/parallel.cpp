@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/error.h"
+
 namespace qtrain {
 namespace {
 
@@ -42,6 +44,15 @@ struct ThreadPool::State {
     for (int spin = 0; spin < 2000 && waiting(); ++spin) __builtin_ia32_pause();
   }
 
+  void stop() {
+    {
+      const std::lock_guard lock(mutex);
+      quit = true;
+    }
+    wake.notify_all();
+    for (std::thread& t : workers) t.join();
+  }
+
   void drain(int worker) {
     for (std::int64_t t; (t = next.fetch_add(1)) < tasks;) {
       try {
@@ -70,18 +81,23 @@ struct ThreadPool::State {
   }
 };
 
+void fail_thread(const std::system_error& reason) {
+  fail(ErrorKind::memory, {.cause = "cannot start a thread: " + reason.code().message(),
+                           .remedy = "raise the limit of memory or processes (ulimit -v, -u), or lower \"threads\""});
+}
+
 ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   const int n = threads > 0 ? threads : usable_processors();
-  for (int i = 1; i < n; ++i) state_->workers.emplace_back([s = state_.get(), i] { s->work(i); });
+  try {
+    for (int i = 1; i < n; ++i) state_->workers.emplace_back([s = state_.get(), i] { s->work(i); });
+  } catch (const std::system_error& e) {
+    state_->stop();
+    fail_thread(e);
+  }
 }
 
 ThreadPool::~ThreadPool() {
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->quit = true;
-  }
-  state_->wake.notify_all();
-  for (std::thread& t : state_->workers) t.join();
+  state_->stop();
 }
 
 int ThreadPool::size() const {

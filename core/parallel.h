@@ -2,13 +2,18 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <system_error>
 
 namespace qtrain {
+
+/// What ends a program that gets no further thread, which takes addresses for its stack: ErrorKind::memory.
+[[noreturn]] void fail_thread(const std::system_error& reason);
 
 /// A fixed set of worker threads. Work is cut by shape, never by the number of threads, so results do not depend on it.
 class ThreadPool {
  public:
-  /// `threads` <= 0: one per processor the process may run on. The caller's thread is one of them.
+  /// `threads` <= 0: one per processor the process may run on. The caller's thread is one of them. Errors:
+  /// ErrorKind::memory.
   explicit ThreadPool(int threads = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -9,6 +9,7 @@
 
 #include "core/json.h"
 #include "core/safetensors_dtypes.h"
+#include "core/weight_files.h"
 
 namespace qtrain {
 
@@ -107,6 +108,7 @@ std::map<std::string, std::string> parse_metadata(const std::filesystem::path& f
 
 /// The header's text; its length field is checked against the file first.
 std::string_view header_of(const std::filesystem::path& file, std::span<const std::byte> bytes) {
+  if (is_lfs_pointer({reinterpret_cast<const char*>(bytes.data()), bytes.size()})) fail_lfs_pointer(file);
   if (bytes.size() < 8) fail_file(file, fmt::format("{} bytes are too few for a safetensors file", bytes.size()));
   std::uint64_t length = 0;
   for (int i = 7; i >= 0; --i)
@@ -133,32 +135,16 @@ std::filesystem::path shard_path(const std::filesystem::path& index, const std::
   const auto root = shard_root(folder);
   std::error_code error;
   const auto real = std::filesystem::canonical(file, error);
-  if (error) fail_file(index, fmt::format("shard \"{}\" is missing or unreadable: {}", name, error.message()));
+  if (error)
+    fail(ErrorKind::input, {.cause = fmt::format("shard \"{}\" is missing or unreadable: {}", name, error.message()),
+                            .place = index.string(),
+                            .remedy = "fetch it: a download may be incomplete"});
   const auto [end, ignored] = std::mismatch(root.begin(), root.end(), real.begin(), real.end());
   if (end != root.end())
     fail(ErrorKind::input, {.cause = fmt::format("shard \"{}\" is a link out of the model folder", name),
                             .place = index.string(),
                             .remedy = "put the file itself into the folder"});
   return file;
-}
-
-std::filesystem::path weights_in(const std::filesystem::path& folder) {
-  for (const auto* name : {"model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors"})
-    if (std::filesystem::exists(folder / name)) return folder / name;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    const auto extension = entry.path().extension();
-    if (extension == ".bin" || extension == ".pt" || extension == ".pth")
-      fail(ErrorKind::input,
-           {.cause = "only has weights as " + entry.path().filename().string() +
-                     ": such files are Python pickles, which run code when they are read",
-            .place = folder.string(),
-            .remedy = "convert them: in Python, save_pretrained(DIR) with a current transformers writes safetensors"});
-  }
-  fail(ErrorKind::input,
-       {.cause = "has no model.safetensors, model.safetensors.index.json or adapter_model.safetensors",
-        .place = folder.string(),
-        .remedy = "check the path; a download may be incomplete"});
 }
 
 }  // namespace

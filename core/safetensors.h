@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,5 +72,8 @@ void write_sharded(const std::filesystem::path& folder, const NamedTensors& tens
                    std::uint64_t shard_bytes = 50'000'000'000);
 void write_sharded(const std::filesystem::path& folder, const std::vector<TensorSource>& tensors,
                    std::uint64_t shard_bytes = 50'000'000'000);
+
+/// Removes weight files of a model that `names` does not have; none where no weight file is among those.
+void remove_other_weights(const std::filesystem::path& folder, const std::set<std::string>& names);
 
 }  // namespace qtrain

@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "core/json.h"
 #include "core/safetensors.h"
 #include "core/safetensors_dtypes.h"
+#include "core/weight_names.h"
 
 namespace qtrain {
 namespace {
@@ -87,23 +87,6 @@ Shards split(const std::vector<TensorSource>& tensors, std::uint64_t shard_bytes
   return shards;
 }
 
-bool is_weight_file(const std::string& name) {
-  return name == "model.safetensors" || name == "model.safetensors.index.json" ||
-         (name.starts_with("model-") && name.ends_with(".safetensors") && name.find("-of-") != std::string::npos);
-}
-
-void remove_stale(const std::filesystem::path& folder, const std::set<std::string>& written) {
-  std::vector<std::filesystem::path> stale;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    const auto name = entry.path().filename().string();
-    if (is_weight_file(name) && !written.contains(name)) stale.push_back(entry.path());
-  }
-  for (const auto& file : stale)
-    if (!std::filesystem::remove(file, error))
-      fail(ErrorKind::disk, {.cause = "the old file cannot be removed: " + error.message(), .place = file.string()});
-}
-
 void write_index(const std::filesystem::path& file, const std::map<std::string, std::string>& weight_map,
                  std::uint64_t total) {
   Json json;
@@ -147,11 +130,24 @@ void write_sharded(const std::filesystem::path& folder, const std::vector<Tensor
     write_index(folder / "model.safetensors.index.json", weight_map, total);
     written.insert("model.safetensors.index.json");
   }
-  remove_stale(folder, written);
+  remove_other_weights(folder, written);
 }
 
 void write_sharded(const std::filesystem::path& folder, const NamedTensors& tensors, std::uint64_t shard_bytes) {
   write_sharded(folder, sources_of(tensors), shard_bytes);
+}
+
+void remove_other_weights(const std::filesystem::path& folder, const std::set<std::string>& names) {
+  if (std::ranges::none_of(names, is_weight_file)) return;
+  std::vector<std::filesystem::path> stale;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const auto name = entry.path().filename().string();
+    if (is_weight_file(name) && !names.contains(name)) stale.push_back(entry.path());
+  }
+  for (const auto& file : stale)
+    if (!std::filesystem::remove(file, error))
+      fail(ErrorKind::disk, {.cause = "the old file cannot be removed: " + error.message(), .place = file.string()});
 }
 
 }  // namespace qtrain

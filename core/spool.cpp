@@ -16,9 +16,10 @@ namespace {
 constexpr std::size_t kWriteBuffer = std::size_t{1} << 20;
 
 [[noreturn]] void fail_spool(const std::filesystem::path& folder, const char* action, int error) {
-  fail(ErrorKind::disk, {.cause = std::string(action) + " failed: " + std::generic_category().message(error),
-                         .place = folder.string(),
-                         .remedy = error == ENOSPC || error == EDQUOT ? "free some space and run again" : ""});
+  fail(error == ENOMEM ? ErrorKind::memory : ErrorKind::disk,
+       {.cause = std::string(action) + " failed: " + std::generic_category().message(error),
+        .place = folder.string(),
+        .remedy = error == ENOSPC || error == EDQUOT ? "free some space and run again" : ""});
 }
 
 }  // namespace

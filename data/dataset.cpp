@@ -30,8 +30,24 @@ void check_options(const DatasetOptions& o) {
     fail(ErrorKind::usage, {.cause = "a number of rows must not be negative"});
 }
 
+/// The files behind rows: "a.jsonl", or "a.jsonl and 2 more".
+std::string names_of(const RawRows& rows) {
+  const std::vector<RowSourcePtr> sources = rows.sources();
+  if (sources.empty()) return {};
+  return sources[0]->name() + (sources.size() > 1 ? fmt::format(" and {} more", sources.size() - 1) : "");
+}
+
 void check_result(const DatasetStatistics& statistics, const RawRows& rows) {
-  if (rows.size() == 0) fail(ErrorKind::input, {.cause = "the data has no rows", .remedy = "Check dataset_name."});
+  if (rows.size() == 0)
+    fail(ErrorKind::input, {.cause = "the data has no rows", .place = names_of(rows), .remedy = "Check dataset_name."});
+  const LeftOutRows& unplaced = statistics.unplaced;
+  if (2 * unplaced.count > statistics.source_rows)
+    fail(ErrorKind::input,
+         {.cause = fmt::format("{} of {} rows have no loss on the assistant's turns; of the first: {}", unplaced.count,
+                               statistics.source_rows, unplaced.reason),
+          .place = unplaced.place,
+          .remedy = "Put {% generation %} ... {% endgeneration %} around what the assistant says in the chat template "
+                    "(chat_template_path), or train on all tokens (assistant_only_loss: false)."});
   if (statistics.target_tokens == 0)
     fail(ErrorKind::input,
          {.cause = "no token of the data is a target: masks or max_length leave nothing to learn from",

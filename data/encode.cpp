@@ -35,8 +35,7 @@ std::vector<std::int32_t> starts_of(const std::vector<std::int32_t>& positions) 
   return starts;
 }
 
-/// Which tokens touch one of the byte ranges, as transformers counts a token that reaches over the beginning of what
-/// the assistant says.
+/// Which tokens touch one of the byte ranges.
 std::vector<bool> tokens_in(const Tokenizer::Encoding& encoding, const TextRanges& ranges) {
   std::vector<bool> inside(encoding.ids.size());
   std::size_t range = 0;
@@ -46,6 +45,17 @@ std::vector<bool> tokens_in(const Tokenizer::Encoding& encoding, const TextRange
     inside[t] = range < ranges.size() && end > ranges[range].first && end > begin;
   }
   return inside;
+}
+
+/// transformers marks an answer from the token with its first character to the first one with its last: of the tokens
+/// that the last character is cut into only one.
+TextRanges to_last_character(TextRanges ranges, const std::string& text) {
+  for (auto& [begin, end] : ranges) {
+    std::size_t last = end;
+    while (last > begin && (static_cast<unsigned char>(text[last - 1]) & 0xc0) == 0x80) --last;
+    if (last > begin) end = last;  // behind the first byte of the character
+  }
+  return ranges;
 }
 
 bool has_assistant(const Json& messages) {
@@ -61,6 +71,8 @@ RowEncoder::RowEncoder(const DatasetOptions& options, const TextTools& tools)
       assistant_only_(options.assistant_only_loss || options.last_turn_only_loss),
       last_turn_only_(options.last_turn_only_loss),
       append_eos_(options.append_eos),
+      assistant_required_(options.assistant_only_loss),
+      skip_empty_(options.skip_empty_answers),
       completion_only_(options.completion_only_loss),
       response_(options.response_template),
       instruction_(options.instruction_template) {
@@ -71,6 +83,9 @@ RowEncoder::RowEncoder(const DatasetOptions& options, const TextTools& tools)
 EncodedRow RowEncoder::encode(const Json& row) const {
   Sample sample = read_sample(row, rules_);
   check_masks(sample.form);
+  if (skip_empty_)
+    if (std::string reason = empty_answer(sample); !reason.empty())
+      return {.lacks = EncodedRow::Lack::answer, .reason = std::move(reason)};
   switch (sample.form) {
     case RowForm::tokens: return encode_tokens(std::move(sample));
     case RowForm::text: return text_row("", sample.text);
@@ -166,6 +181,7 @@ Tokenizer::Encoding RowEncoder::tokens_with_eos(const std::string& text) const {
 EncodedRow RowEncoder::encode_text_pair(const Sample& sample) const {
   EncodedRow row = text_row(sample.prompt, sample.text);
   apply_prompt_mask(row, tokens_of(sample.prompt).ids);
+  row.joined_pair = true;
   return row;
 }
 
@@ -180,7 +196,19 @@ void RowEncoder::apply_prompt_mask(EncodedRow& row, const std::vector<std::int32
 TextRanges RowEncoder::learnt_turns(const Rendered& rendered) const {
   TextRanges turns = rendered.generated;
   if (last_turn_only_ && turns.size() > 1) turns.erase(turns.begin(), turns.end() - 1);
-  return turns;
+  return to_last_character(std::move(turns), rendered.text);
+}
+
+/// The template has marks, but none in this row.
+void RowEncoder::check_marked(const Json& messages) const {
+  if (has_assistant(messages))
+    fail(ErrorKind::input,
+         {.cause = "assistant_only_loss is set, but the chat template marks nothing that the assistant "
+                   "says in this row",
+          .remedy = "Check the template's {% generation %} blocks."});
+  if (assistant_required_)
+    fail(ErrorKind::input, {.cause = "assistant_only_loss is set, but no message of the row is the assistant's",
+                            .remedy = "Remove the row, or train on all tokens (assistant_only_loss: false)."});
 }
 
 EncodedRow RowEncoder::encode_chat(const Sample& sample) const {
@@ -194,15 +222,17 @@ EncodedRow RowEncoder::encode_chat(const Sample& sample) const {
   const RenderInput input{
       .messages = &messages, .tools = &sample.tools, .extra = &sample.template_kwargs, .now = tools_.template_clock};
   const Rendered rendered = assistant_only_ ? render_with_assistant_ranges(*chat, input) : chat->render(input);
+  if (!rendered.unplaced.empty()) return {.lacks = EncodedRow::Lack::place, .reason = rendered.unplaced};
   const Tokenizer::Encoding encoding = encode(rendered.text, {.add_special = false});
 
   EncodedRow row{.input_ids = encoding.ids, .labels = encoding.ids};
   if (assistant_only_) {
     const std::vector<bool> said = tokens_in(encoding, learnt_turns(rendered));
-    if (has_assistant(messages) && std::find(said.begin(), said.end(), true) == said.end())
-      fail(ErrorKind::input, {.cause = "assistant_only_loss is set, but the chat template marks nothing that the "
-                                       "assistant says in this row",
-                              .remedy = "Check the template's {% generation %} blocks."});
+    if (std::find(said.begin(), said.end(), true) == said.end()) {
+      if (!chat->has_generation_tags(&sample.tools))
+        return {.lacks = EncodedRow::Lack::place, .reason = "the assistant says nothing in it"};
+      check_marked(messages);
+    }
     mask_where_not(row.labels, said);
   }
   if (!response_.empty())

@@ -14,10 +14,15 @@ namespace qtrain {
 
 /// A row as tokens, before truncation and packing.
 struct EncodedRow {
+  /// Why it is left out: it cannot be told where the assistant speaks; an answer is empty.
+  enum class Lack : std::uint8_t { nothing, place, answer };
   std::vector<std::int32_t> input_ids;
   std::vector<std::int32_t> labels;           ///< same length, kNoTarget where masked
   std::vector<std::int32_t> document_starts;  ///< only where a row of tokens came with position_ids
   bool prompt_mismatch = false;               ///< the prompt's tokens are no prefix of prompt + completion
+  bool joined_pair = false;                   ///< of a prompt and a completion as texts
+  Lack lacks = Lack::nothing;                 ///< what it would need to be a training row; it has no tokens then
+  std::string reason = {};                    ///< in words, where it lacks something
 };
 
 /// Turns rows into tokens and masks as TRL's SFTTrainer does. Safe to use from several threads.
@@ -39,12 +44,15 @@ class RowEncoder {
   Tokenizer::Encoding tokens_of(const std::string& text) const;
   Tokenizer::Encoding tokens_with_eos(const std::string& text) const;
   TextRanges learnt_turns(const Rendered& rendered) const;
+  void check_marked(const Json& messages) const;
   EncodedRow text_row(const std::string& prompt, const std::string& answer) const;
   void apply_prompt_mask(EncodedRow& row, const std::vector<std::int32_t>& prompt) const;
 
   TextTools tools_;
   ShapeRules rules_;
   bool assistant_only_, last_turn_only_, append_eos_;
+  bool assistant_required_;  // a row without the assistant is an error
+  bool skip_empty_;
   std::optional<bool> completion_only_;
   std::string response_, instruction_;  // markers; "" if not asked for
   std::string eos_;                     // "" if the tokenizer has none

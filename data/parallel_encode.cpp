@@ -18,10 +18,16 @@ constexpr int kWaveBlocks = 16;  // for each thread
 void EncodedBlock::clear(std::int64_t first_row) {
   first = first_row;
   for (auto* numbers : {&tokens, &lengths, &starts}) numbers->clear();
-  prompt_mismatches = 0;
+  left_out.clear();
+  prompt_mismatches = joined_pairs = 0;
 }
 
 void EncodedBlock::append(const EncodedRow& row) {
+  if (row.lacks != EncodedRow::Lack::nothing) {
+    lengths.push_back(kLeftOut);
+    left_out.push_back({row.lacks, row.reason});
+    return;
+  }
   tokens.insert(tokens.end(), row.input_ids.begin(), row.input_ids.end());
   tokens.insert(tokens.end(), row.labels.begin(), row.labels.end());
   if (row.document_starts.size() > 1) {
@@ -31,6 +37,7 @@ void EncodedBlock::append(const EncodedRow& row) {
   }
   lengths.push_back(static_cast<std::int32_t>(row.input_ids.size()));
   prompt_mismatches += row.prompt_mismatch;
+  joined_pairs += row.joined_pair;
 }
 
 void ParallelEncoder::cut(Wave& wave, std::int64_t begin) {

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/parallel.h"
@@ -13,10 +14,17 @@ namespace qtrain {
 struct EncodedBlock {
   std::int64_t first = 0;             ///< number of the first row
   std::vector<std::int32_t> tokens;   ///< of each row its input_ids, then its labels
-  std::vector<std::int32_t> lengths;  ///< tokens of each row
+  std::vector<std::int32_t> lengths;  ///< tokens of each row; kLeftOut of one that is left out
   /// Document starts of the rows that have several: row (counted from `first`), how many, the starts.
   std::vector<std::int32_t> starts;
-  std::int64_t prompt_mismatches = 0;
+  struct LeftOut {
+    EncodedRow::Lack lacks;
+    std::string reason;
+  };
+  std::vector<LeftOut> left_out;  ///< in the order of the rows
+  std::int64_t prompt_mismatches = 0, joined_pairs = 0;
+
+  static constexpr std::int32_t kLeftOut = -1;
 
   void clear(std::int64_t first_row);
   void append(const EncodedRow& row);

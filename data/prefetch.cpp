@@ -4,15 +4,25 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/parallel.h"
 
 namespace qtrain {
 
 Prefetcher::Prefetcher(const Loader& loader, const Options& options, Places places)
     : loader_(loader), ahead_(static_cast<std::size_t>(std::max(options.ahead, 1))), places_(std::move(places)) {
-  for (int i = 0; i < std::max(options.threads, 1); ++i) threads_.emplace_back([this] { work(); });
+  try {
+    for (int i = 0; i < std::max(options.threads, 1); ++i) threads_.emplace_back([this] { work(); });
+  } catch (const std::system_error& e) {
+    stop();
+    fail_thread(e);
+  }
 }
 
 Prefetcher::~Prefetcher() {
+  stop();
+}
+
+void Prefetcher::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -21,7 +31,19 @@ Prefetcher::~Prefetcher() {
   for (std::thread& thread : threads_) thread.join();
 }
 
+// A thread that has no memory for its work ends the run like one that cannot read its rows.
 void Prefetcher::work() {
+  try {
+    prepare();
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::current_exception();
+    ended_ = true;
+    ready_.notify_all();
+  }
+}
+
+void Prefetcher::prepare() {
   for (std::unique_lock lock(mutex_);;) {
     room_.wait(lock, [&] { return stopping_ || ended_ || slots_.size() < ahead_; });
     if (stopping_ || ended_) return;
@@ -46,6 +68,7 @@ void Prefetcher::work() {
 Batch Prefetcher::take(const BatchPlace& place) {
   std::unique_lock lock(mutex_);
   ready_.wait(lock, [&] { return slots_.empty() ? ended_ : slots_.front()->ready; });
+  if (slots_.empty() && error_) std::rethrow_exception(error_);
   check(!slots_.empty(), "a batch behind the end of the run");
   const std::shared_ptr<Slot> slot = std::move(slots_.front());
   slots_.pop_front();

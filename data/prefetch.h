@@ -47,6 +47,8 @@ class Prefetcher {
     std::exception_ptr error;
   };
   void work();
+  void prepare();
+  void stop();
 
   const Loader& loader_;
   std::size_t ahead_;
@@ -54,6 +56,7 @@ class Prefetcher {
   std::mutex mutex_;
   std::condition_variable room_, ready_;
   std::deque<std::shared_ptr<Slot>> slots_;
+  std::exception_ptr error_;  // of a thread, not of a batch
   bool stopping_ = false, ended_ = false;
   std::vector<std::thread> threads_;
 };

@@ -56,7 +56,12 @@ RowAssembly::RowAssembly(const RawRows& rows, const DatasetOptions& options, Dat
 
 void RowAssembly::add(const EncodedBlock& block) {
   std::span<const std::int32_t> tokens = block.tokens, starts = block.starts;
+  auto left_out = block.left_out.begin();
   for (std::size_t i = 0; i < block.lengths.size(); ++i) {
+    if (block.lengths[i] == EncodedBlock::kLeftOut) {
+      leave_out(block.first + static_cast<std::int64_t>(i), *left_out++);
+      continue;
+    }
     const auto size = idx(block.lengths[i]);
     RowView row{.input_ids = tokens.first(size), .labels = tokens.subspan(size, size)};
     tokens = tokens.subspan(2 * size);
@@ -67,6 +72,14 @@ void RowAssembly::add(const EncodedBlock& block) {
     add_row(block.first + static_cast<std::int64_t>(i), row);
   }
   into_.statistics().prompt_mismatches += block.prompt_mismatches;
+  into_.statistics().joined_pairs += block.joined_pairs;
+}
+
+void RowAssembly::leave_out(std::int64_t row, const EncodedBlock::LeftOut& why) {
+  DatasetStatistics& s = into_.statistics();
+  ++s.source_rows;
+  LeftOutRows& rows = why.lacks == EncodedRow::Lack::place ? s.unplaced : s.unanswered;
+  if (rows.count++ == 0) rows = {.count = 1, .place = rows_.place(row), .reason = why.reason};
 }
 
 void RowAssembly::add_row(std::int64_t row, const RowView& view) {

@@ -272,6 +272,19 @@ bool is_assistant(const Json& message) {
   return role != message.end() && *role == "assistant";
 }
 
+std::string empty_answer(const Sample& sample) {
+  const auto blank = [](const std::string& text) { return text.find_first_not_of(" \t\r\n") == text.npos; };
+  if (sample.form == RowForm::text_pair) return blank(sample.text) ? "the completion is empty" : "";
+  for (const Json* messages : {&sample.messages, &sample.completion})
+    for (std::size_t i = 0; i < messages->size(); ++i) {
+      const Json& message = (*messages)[i];
+      const auto calls = message.find("tool_calls");
+      if (is_assistant(message) && blank(content_text(message)) && (calls == message.end() || calls->empty()))
+        return fmt::format("the assistant's message {} is empty", i);
+    }
+  return {};
+}
+
 std::string content_text(const Json& message) {
   const auto content = message.find("content");
   if (content == message.end()) return {};

@@ -48,5 +48,8 @@ std::string_view shape_name(const Json& row, const ShapeRules& rules);
 std::string content_text(const Json& message);
 /// Whether the message is a turn of the assistant.
 bool is_assistant(const Json& message);
+/// Which answer of a row is empty, in words; "" if none is: a completion of white space, or an assistant's turn without
+/// text and tool calls.
+std::string empty_answer(const Sample& sample);
 
 }  // namespace qtrain

@@ -19,7 +19,7 @@ constexpr std::uint64_t kReadAtOpening = std::uint64_t{256} << 20;  // bytes of 
 struct Footer {
   std::uint64_t format = kFormat;
   Digest key;
-  std::uint64_t tokens = 0, rows = 0, documents = 0, source_rows = 0, text_bytes = 0;  // text: the statistics
+  std::uint64_t tokens = 0, rows = 0, documents = 0, lengths = 0, text_bytes = 0;  // text: the statistics
   std::uint64_t fingerprint = 0;
   Digest ids;    // of the tokens
   Digest index;  // of all other sections
@@ -37,14 +37,26 @@ Digest self_of(const Footer& footer) {
   return hasher.digest();
 }
 
+Json left_out_json(const LeftOutRows& rows) {
+  return {rows.count, rows.place, rows.reason};
+}
+
+LeftOutRows left_out_from(const Json& json) {
+  return {.count = json.at(0), .place = json.at(1), .reason = json.at(2)};
+}
+
 Json statistics_json(const DatasetStatistics& s) {
   Json truncated = Json::array();
   for (const TruncatedRow& row : s.first_truncated) truncated.push_back({row.place, row.length});
-  return {{"target_tokens", s.target_tokens},
+  return {{"source_rows", s.source_rows},
+          {"target_tokens", s.target_tokens},
           {"longest", s.longest},
           {"truncated_rows", s.truncated_rows},
           {"truncated_tokens", s.truncated_tokens},
           {"dropped_rows", s.dropped_rows},
+          {"unplaced", left_out_json(s.unplaced)},
+          {"unanswered", left_out_json(s.unanswered)},
+          {"joined_pairs", s.joined_pairs},
           {"untargeted_rows", s.untargeted_rows},
           {"prompt_mismatches", s.prompt_mismatches},
           {"max_token_id", s.max_token_id},
@@ -52,10 +64,14 @@ Json statistics_json(const DatasetStatistics& s) {
 }
 
 DatasetStatistics statistics_from(const Json& json) {
-  DatasetStatistics s{.target_tokens = json.at("target_tokens"),
+  DatasetStatistics s{.source_rows = json.at("source_rows"),
+                      .target_tokens = json.at("target_tokens"),
                       .truncated_rows = json.at("truncated_rows"),
                       .truncated_tokens = json.at("truncated_tokens"),
                       .dropped_rows = json.at("dropped_rows"),
+                      .unplaced = left_out_from(json.at("unplaced")),
+                      .unanswered = left_out_from(json.at("unanswered")),
+                      .joined_pairs = json.at("joined_pairs"),
                       .untargeted_rows = json.at("untargeted_rows"),
                       .prompt_mismatches = json.at("prompt_mismatches"),
                       .max_token_id = json.at("max_token_id")};
@@ -113,7 +129,7 @@ std::uint64_t filled(std::uint64_t size) {
 
 /// Bytes of the sections behind the tokens. Counts are at most the size of the file.
 std::uint64_t index_bytes(const Footer& f) {
-  return 2 * 8 * (f.rows + 1) + filled(4 * f.rows) + filled(4 * f.documents) + filled(4 * f.source_rows) +
+  return 2 * 8 * (f.rows + 1) + filled(4 * f.rows) + filled(4 * f.documents) + filled(4 * f.lengths) +
          filled(f.text_bytes);
 }
 
@@ -123,7 +139,7 @@ Footer read_footer(const std::filesystem::path& file, std::span<const std::byte>
   std::memcpy(&footer, bytes.data() + bytes.size() - sizeof footer, sizeof footer);
   if (footer.format != kFormat || !(footer.self == self_of(footer))) fail_damaged(file, "the footer is not whole");
   if (!(footer.key == key)) fail_damaged(file, "it holds other rows than its name says");
-  for (const std::uint64_t n : {footer.tokens, footer.rows, footer.documents, footer.source_rows, footer.text_bytes})
+  for (const std::uint64_t n : {footer.tokens, footer.rows, footer.documents, footer.lengths, footer.text_bytes})
     if (n > bytes.size()) fail_damaged(file, "counts that cannot be");
   if (8 * footer.tokens + index_bytes(footer) + sizeof footer != bytes.size()) fail_damaged(file, "cut short");
   return footer;
@@ -164,7 +180,7 @@ void write_token_file(const std::filesystem::path& file, const Digest& key,
                   .tokens = static_cast<std::uint64_t>(statistics.tokens),
                   .rows = rows.targets.size(),
                   .documents = rows.document_starts.size(),
-                  .source_rows = statistics.lengths.size(),
+                  .lengths = statistics.lengths.size(),
                   .text_bytes = text.size(),
                   .fingerprint = builder.fingerprint(),
                   .ids = tokens.digest(),
@@ -200,14 +216,13 @@ std::optional<Dataset> open_token_file(const std::filesystem::path& file, const 
   rows.document_starts = sections.take<std::int32_t>(footer.documents);
   if (!are_offsets(rows.row_offsets, footer.tokens) || !are_offsets(rows.document_offsets, footer.documents))
     fail_damaged(file, "offsets that cannot be");
-  const auto lengths = sections.take<std::int32_t>(footer.source_rows);
+  const auto lengths = sections.take<std::int32_t>(footer.lengths);
   const auto text = sections.take<char>(footer.text_bytes);
 
   Dataset dataset(rows, mapped);
   dataset.set_fingerprint(footer.fingerprint);
   DatasetStatistics& s = dataset.statistics();
   s = statistics_from(parse_json({text.data(), text.size()}, file.string()));
-  s.source_rows = static_cast<std::int64_t>(footer.source_rows);
   s.rows = dataset.size();
   s.tokens = static_cast<std::int64_t>(footer.tokens);
   s.documents = static_cast<std::int64_t>(footer.documents);

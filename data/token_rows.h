@@ -31,6 +31,12 @@ struct TruncatedRow {
   std::int64_t length = 0;  ///< in tokens, before
 };
 
+/// Source rows that make no training row, and why the first of them does not.
+struct LeftOutRows {
+  std::int64_t count = 0;
+  std::string place, reason;  ///< of the first: "file:line"
+};
+
 /// What the rows looked like before packing; lengths are in tokens, before truncation.
 struct DatasetStatistics {
   std::int64_t source_rows = 0;               ///< rows in the files
@@ -42,10 +48,13 @@ struct DatasetStatistics {
   std::int64_t truncated_rows = 0;            ///< rows that lost tokens to max_length
   std::int64_t truncated_tokens = 0;          ///< tokens lost to max_length
   std::int64_t dropped_rows = 0;              ///< rows left out because truncation or masks left no target
+  LeftOutRows unplaced;                       ///< the assistant's text cannot be told from the rest
+  LeftOutRows unanswered;                     ///< an answer is empty, and such rows are skipped
+  std::int64_t joined_pairs = 0;              ///< rows of a prompt and a completion as texts
   std::int64_t untargeted_rows = 0;           ///< rows kept without any target
   std::int64_t prompt_mismatches = 0;         ///< prompts whose tokens are no prefix of prompt + completion
   std::int32_t max_token_id = -1;             ///< to be held against the model's vocabulary
-  std::vector<std::int32_t> lengths;          ///< per source row, in file order
+  std::vector<std::int32_t> lengths;          ///< per source row that is not left out, in file order
   std::vector<TruncatedRow> first_truncated;  ///< the first kListedRows of them
 
   static constexpr std::size_t kListedRows = 10;

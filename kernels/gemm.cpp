@@ -13,20 +13,25 @@ void check_factors(const Factors& f, const Gemm& g) {
 
 }  // namespace
 
+Gemm added_to(Tensor c, const Factors& f, double alpha) {
+  return {.c = accumulate(c),
+          .a = f.a,
+          .b = f.b,
+          .transpose_a = f.transpose_a,
+          .transpose_b = f.transpose_b,
+          .alpha = alpha,
+          .a_stride = f.a_stride,
+          .b_stride = f.b_stride};
+}
+
 std::vector<Gemm> one_by_one(const Gemm& g) {
   std::vector<Gemm> products{g};
   products.front().added = {};
   for (const Factors& f : g.added)
-    if (f.present())
-      products.push_back({.c = accumulate(g.c.t),
-                          .a = f.a,
-                          .b = f.b,
-                          .transpose_a = f.transpose_a,
-                          .transpose_b = f.transpose_b,
-                          .alpha = g.alpha,
-                          .a_stride = f.a_stride,
-                          .b_stride = f.b_stride,
-                          .c_stride = g.c_stride});
+    if (f.present()) {
+      products.push_back(added_to(g.c.t, f, g.alpha));
+      products.back().c_stride = g.c_stride;
+    }
   return products;
 }
 

@@ -23,9 +23,10 @@ struct Factors {
 
 /// C [M, N] = or += alpha * (op(A) · op(B) + every product in `added`) + bias [N]. The operands are as in Factors.
 /// A and B: f64 all, or any mix of f32 and bf16 (CUDA: and f16), rank 2. C: f64, f32 or a 16-bit type. The result
-/// depends on shapes and values only, never on the number of threads. Multiplies in ctx.matmul(); on a processor where
-/// bf16 products are not faster (see kernels/cpu/isa.h) and for a few rows (M <= 8 with a transposed B)
-/// MatmulPrecision::bf16 computes in f32 without rounding the operands. K = 0 gives alpha-free zeros (plus bias).
+/// depends on shapes and values only, never on the number of threads; on a processor a row of C has the same bits
+/// whatever the number of rows. Multiplies in ctx.matmul(); on a processor where bf16 products are not faster (see
+/// kernels/cpu/isa.h) MatmulPrecision::bf16 computes in f32 without rounding the operands. K = 0 gives alpha-free zeros
+/// (plus bias).
 struct Gemm {
   Sink c;
   ConstTensor a, b;
@@ -47,6 +48,8 @@ inline std::int64_t stretch(const ConstTensor& matrix, std::int64_t stride) {
   const Shape& s = matrix.shape;
   return s.numel() == 0 ? 0 : (s[0] - 1) * row_step(matrix, stride) + s[1];
 }
+/// c += alpha * the product of `f`.
+Gemm added_to(Tensor c, const Factors& f, double alpha);
 /// The same as one product after the other, each adding to the one before.
 std::vector<Gemm> one_by_one(const Gemm& g);
 void run_cpu(Ctx&, const Gemm&);
@@ -71,6 +74,9 @@ inline void reserve(Ctx& ctx, const GemmMemory& memory) {
 inline std::size_t gemm_workspace(int compute_capability_major) {
   return (compute_capability_major >= 9 ? std::size_t{32} : std::size_t{8}) << 20;
 }
+
+/// Bytes that it may take while a product whose sums are added to something is tried for the first time.
+inline constexpr std::size_t kGemmTrialBytes = std::size_t{64} << 20;
 
 /// The type that a GPU multiplies both operands in.
 inline DType gemm_operand_type(MatmulPrecision matmul, DType a, DType b) {

@@ -2,6 +2,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/dynamic_map.h"
 #include "kernels/four_bit.h"
+#include "kernels/gemm.h"
 
 /// Weights and optimizer states in blocks of codes, bit for bit as bitsandbytes computes them on the CPU: a block of
 /// `blocksize` neighbouring elements has a scale, the largest magnitude in it (absmax). The last block may be shorter.
@@ -94,8 +95,9 @@ struct DequantiseRows8 {
   Tensor y;
   ConstTensor codes, scale;
 };
-/// C [M, N] = or += alpha * A [M, K] · W [N, K]^T + bias [N] for few rows (M <= kFewRows) without writing W down: what
-/// Dequantise4 to f32 and Gemm give, up to the order of sums. A and C: f32, bf16 (CUDA: and f16).
+/// C [M, N] = or += alpha * (A [M, K] · W [N, K]^T + the product `added`) + bias [N] for few rows (M <= kFewRows)
+/// without writing W down: what Dequantise4 and Gemm give, on a GPU up to the order of sums. A and C: f32, bf16 (CUDA:
+/// and f16).
 struct Gemm4 {
   static constexpr std::int64_t kFewRows = 8;
   Sink c;
@@ -103,6 +105,7 @@ struct Gemm4 {
   Blocks4 w;
   double alpha = 1;
   ConstTensor bias = {};
+  Factors added = {};
 };
 
 void run_cpu(Ctx&, const Dequantise4&);
@@ -118,7 +121,7 @@ void run_cuda(Ctx&, const Dequantise8&);
 void run_cpu(Ctx&, const DequantiseRows8&);
 void run_cuda(Ctx&, const DequantiseRows8&);
 void run_cpu(Ctx&, const Gemm4&);
-void run_cuda(Ctx&, const Gemm4&);
+void run_cuda(Ctx&, const Gemm4&);  ///< without `added`
 
 inline void dequantise4(Ctx& ctx, const Dequantise4& a) {
   check_blocks(a.w);
@@ -165,7 +168,9 @@ inline void gemm4(Ctx& ctx, const Gemm4& g) {
   check(g.a.shape[1] == g.w.shape[1] && g.c.t.shape[0] == g.a.shape[0] && g.c.t.shape[1] == g.w.shape[0],
         "gemm4: shapes differ");
   check(!g.bias || g.bias.numel() == g.w.shape[0], "gemm4: bias has another length");
-  if (g.c.t.numel() > 0) dispatch(ctx, g);
+  if (g.c.t.numel() == 0) return;
+  dispatch(ctx, g);
+  if (ctx.device().kind == DeviceKind::cuda && g.added.present()) gemm(ctx, added_to(g.c.t, g.added, g.alpha));
 }
 
 }  // namespace ops

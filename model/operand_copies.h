@@ -18,6 +18,7 @@ class OperandCopies {
   void allocate() { copies_.allocate(); }
   std::size_t bytes() const { return copies_.values().planned(); }
 
+  bool has(const Param& p) const { return copy_of_.contains(&p); }
   /// The copy of a parameter, or its own value where none is kept.
   Tensor of(const Param& p) const;
   void fill(Ctx& ctx) const { convert(ctx, originals_); }

@@ -25,13 +25,7 @@ void project_sum(Ctx& ctx, const ProjectionForward& f, const ProjectionForward::
                            .transpose_b = Transpose::yes,
                            .bias = bias,
                            .added = {adapter}});
-  ops::gemm4(ctx, {.c = store(l.y), .a = f.x, .w = *blocks, .bias = bias});
-  if (adapter.present())
-    ops::gemm(ctx, {.c = accumulate(l.y),
-                    .a = adapter.a,
-                    .b = adapter.b,
-                    .transpose_b = Transpose::yes,
-                    .a_stride = adapter.a_stride});
+  ops::gemm4(ctx, {.c = store(l.y), .a = f.x, .w = *blocks, .bias = bias, .added = adapter});
 }
 
 // The same, with a magnitude: m / norm times the sums, + bias.

@@ -118,29 +118,6 @@ ActivationBytes Transformer::activation_bytes(std::vector<PlannedPass> passes, c
   return lay_out(measured, plan, std::move(passes));
 }
 
-// There activations have the type of the operands; weights and logits may have another.
-ops::GemmMemory Transformer::product_memory(const std::vector<PlannedPass>& passes) const {
-  const DType type = options_.activation_dtype;
-  ops::GemmMemory memory;
-  for (const ParamStore* store : {&weights_, &adapter_})
-    for (const Param& p : store->all()) {
-      if (p.spec.dtype == type || !is_float(p.spec.dtype)) continue;
-      std::size_t& most = p.spec.shape.rank == 2 ? memory.converted_b : memory.converted_bias;
-      const bool operand = p.spec.shape.rank == 2 || p.spec.name.ends_with(".bias");
-      if (operand) most = std::max(most, static_cast<std::size_t>(p.spec.shape.numel()) * size_of(type));
-    }
-  if (type != DType::f32 && type != DType::f64)
-    memory.converted_b = std::max(memory.converted_b, static_cast<std::size_t>(largest_stack()) * size_of(type));
-  const HeadChunk chunk = plan_head_chunk(activation_plan(), Pass::train);
-  if (chunk.logits == type) return memory;
-  for (const PlannedPass& p : passes)
-    if (p.pass == Pass::train)
-      memory.converted_a = std::max(
-          memory.converted_a,
-          static_cast<std::size_t>(std::min(chunk.rows, p.largest.targets) * config().vocab_size) * size_of(type));
-  return memory;
-}
-
 void Transformer::commit() {
   weights_.allocate();
   adapter_.allocate();

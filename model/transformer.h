@@ -203,6 +203,8 @@ class Transformer {
   Projection acquire_linear(const ProjectionParams& p) const;
   Projection exact_linear(const ProjectionParams& p) const;  ///< of a layer with an adapter, without copies of operands
   ConstTensor operand(const Param* p) const { return p ? operands_.of(*p) : Tensor{}; }
+  bool is_looked_up(const Param& p) const;  ///< a table that no product reads
+  bool is_operand(const Param& p) const;    ///< of products, in the type that it is held in
   void declare_operand_copies(OperandCopies& copies) const;
   std::int64_t largest_quantised() const;
   RecomputePlan recompute_plan(const RecomputeChoice& choice) const;

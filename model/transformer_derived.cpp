@@ -1,4 +1,6 @@
 // What a model derives from its weights: copies that products read, and the lengths of rows.
+#include <algorithm>
+
 #include "kernels/elementwise.h"
 #include "model/transformer.h"
 
@@ -37,16 +39,47 @@ std::int64_t Transformer::largest_quantised() const {
   return most;
 }
 
+bool Transformer::is_looked_up(const Param& p) const {
+  return &p == embedding_.a || (&p == embedding_.weight && !has_tied_head());
+}
+
+// Biases are added by the products.
+bool Transformer::is_operand(const Param& p) const {
+  const bool multiplied = p.spec.shape.rank == 2 || p.spec.name.ends_with(".bias");
+  return multiplied && is_float(p.spec.dtype) && !is_looked_up(p) && !is_quantised_part(p);
+}
+
 // What products read, and trained vectors between them.
 void Transformer::declare_operand_copies(OperandCopies& copies) const {
   if (size_of(options_.activation_dtype) != 2) return;
   for (const ParamStore* store : {&weights_, &adapter_})
     for (const Param& p : store->all()) {
-      const bool looked_up = &p == embedding_.a || (&p == embedding_.weight && !has_tied_head());
-      const bool operand = p.spec.shape.rank == 2 || p.spec.name.ends_with(".bias");
-      if (p.spec.dtype == DType::f32 && (operand || p.trained()) && !looked_up && !is_quantised_part(p))
-        copies.keep(p, options_.activation_dtype);
+      const bool between = p.trained() && !is_looked_up(p);
+      if (p.spec.dtype == DType::f32 && (is_operand(p) || between)) copies.keep(p, options_.activation_dtype);
     }
+}
+
+// There activations have the type of the operands; weights and logits may have another. What is copied is not
+// converted.
+ops::GemmMemory Transformer::product_memory(const std::vector<PlannedPass>& passes) const {
+  const DType type = options_.activation_dtype;
+  const auto bytes = [&](std::int64_t elements) { return static_cast<std::size_t>(elements) * size_of(type); };
+  ops::GemmMemory memory;
+  for (const ParamStore* store : {&weights_, &adapter_})
+    for (const Param& p : store->all()) {
+      if (p.spec.dtype == type || !is_operand(p) || operands_.has(p)) continue;
+      std::size_t& most = p.spec.shape.rank == 2 ? memory.converted_b : memory.converted_bias;
+      most = std::max(most, bytes(p.spec.shape.numel()));
+    }
+  if (type != DType::f32 && type != DType::f64)
+    memory.converted_b = std::max(memory.converted_b, bytes(largest_stack()));
+  const HeadChunk chunk = plan_head_chunk(activation_plan(), Pass::train);
+  if (chunk.logits == type) return memory;
+  for (const PlannedPass& p : passes)
+    if (p.pass == Pass::train)
+      memory.converted_a =
+          std::max(memory.converted_a, bytes(std::min(chunk.rows, p.largest.targets) * config().vocab_size));
+  return memory;
 }
 
 void Transformer::keep_operand_copies() {

@@ -179,14 +179,14 @@ LoraRanks Transformer::lora_ranks() const {
   return {.qkv = most[0], .o = most[1], .gate_up = most[2], .down = most[3]};
 }
 
-// Elements of the A of adapters that read one input, which are one operand.
+// Elements of the A of adapters that read one input, which are one operand, where no copy of it is kept.
 std::int64_t Transformer::largest_stack() const {
   std::int64_t most = 0;
   for (const BlockParams& block : blocks_)
     for (const Group& group : kGroups) {
       std::int64_t elements = 0;
       for (int i = group.first; i < group.end(); ++i)
-        if (const Param* a = block.linear[i].a) elements += a->spec.shape.numel();
+        if (const Param* a = block.linear[i].a; a && !operands_.has(*a)) elements += a->spec.shape.numel();
       most = std::max(most, elements);
     }
   return most;

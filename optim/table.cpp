@@ -97,6 +97,19 @@ std::vector<std::string_view> available_optimizers() {
   return names;
 }
 
+std::string_view optimizer_summary() {
+  static const std::string kSummary = [] {
+    std::vector<std::string_view> first;
+    std::string_view rule;
+    for (const NamedOptimizer& o : kOptimizers) {
+      if (!o.rule.empty() && o.rule != rule) first.push_back(o.name);
+      rule = o.rule;
+    }
+    return fmt::format("{} (other names of these are in docs/optimizers.md)", fmt::join(first, ", "));
+  }();
+  return kSummary;
+}
+
 std::span<const std::string_view> optimizer_names() {
   return kNames;
 }
@@ -134,7 +147,7 @@ std::unique_ptr<UpdateRule> make_rule(const OptimizerOptions& options) {
       }
   fail(ErrorKind::usage, {.cause = fmt::format("optim \"{}\" is not available", options.name),
                           .place = "optim",
-                          .remedy = fmt::format("use one of {}", fmt::join(available_optimizers(), ", "))});
+                          .remedy = fmt::format("use one of {}", optimizer_summary())});
 }
 
 }  // namespace qtrain

@@ -29,6 +29,8 @@ struct NamedOptimizer {
 std::span<const std::string_view> optimizer_names();
 /// Those that are here.
 std::vector<std::string_view> available_optimizers();
+/// The same for messages: one name of each rule, and where the others are.
+std::string_view optimizer_summary();
 /// Null for an unknown name.
 const NamedOptimizer* find_optimizer(std::string_view name);
 

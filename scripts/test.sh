@@ -90,12 +90,26 @@ check "build" cmake --build --preset emulated
 heading "Tests"
 if [ "$full" = 1 ]; then suite all build/emulated; else suite all build/emulated -LE slow; fi
 
+# Whole runs choose the instruction set of the processor; here each that it has. A short set of them is in every run.
+if [ "$full" = 1 ]; then
+  while IFS='|' read -r isa part; do
+    heading "Whole runs on $isa"
+    if build/emulated/bin/qtrain doctor | grep -q "^$part  *yes"; then
+      QTRAIN_CPU_ISA="$isa" suite "e2e-$isa" build/emulated -L e2e
+    else
+      skip_check "this processor has no $isa: whole runs on it"
+    fi
+  done <<<"avx2|AVX2 + FMA
+avx512|AVX-512
+avx512_bf16|bfloat16 dot products"
+fi
+
 heading "Unit tests under the address and undefined-behaviour sanitizers"
 configure asan
 check "sanitizer build" cmake --build --preset asan --target unit_tests
 # Left to --full: what takes minutes without optimisation (every character there is, templates up to the limit of their
 # steps), and what is about results or time and touches the same memory as other tests.
-long='UnicodeClasses|Template.HostileTemplatesEnd|SameBitsForAnyNumberOfThreads|LongWordsTakeLittleTime|LargeObjectsTakeLinearTime'
+long='UnicodeClasses|Dropout.IsAnotherInEachChunkOfTheHead|Template.HostileTemplatesEnd|SameBitsForAnyNumberOfThreads|LongWordsTakeLittleTime|LargeObjectsTakeLinearTime'
 [ "$full" = 0 ] || long='^$'
 suite asan build/asan -L unit -LE slow -E "$long|^test_style"
 

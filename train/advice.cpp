@@ -48,13 +48,30 @@ void advise_events(const ResolvedConfig& config, const StepPlan& plan, std::vect
                               plan.max_steps));
 }
 
+// Full fine-tuning wants about a tenth of what an adapter does, and SFTConfig's default is made for it. Other rules
+// than AdamW have scales of their own.
+void advise_adapter_rate(const Config& config, std::vector<std::string>& out) {
+  constexpr double kLow = 5e-5, kHigh = 5e-3;
+  const TrainingSection& t = config.training;
+  const bool adapts = config.lora.use_peft || config.model.adapter_name_or_path;
+  if (!adapts || !find_optimizer(t.optim)->rule.starts_with("adamw") || t.learning_rate == 0) return;
+  const double fastest = t.learning_rate * config.lora.loraplus_lr_ratio.value_or(1);
+  if (fastest >= kLow && t.learning_rate <= kHigh) return;
+  out.push_back(fmt::format("learning_rate {} is {} for LoRA: 1e-4 to 5e-4 is usual{}", t.learning_rate,
+                            fastest < kLow ? "low" : "high",
+                            fastest < kLow ? ", about ten times that of training all weights" : ""));
+}
+
 }  // namespace
 
 std::vector<std::string> model_advice(const Config& config, const ModelConfig& model) {
-  if (!config.training.fp16 || model.dtype != DType::bf16) return {};
-  return {
-      "fp16, but the folder's config.json says bfloat16: activations of such a model can exceed what float16 holds; "
-      "bf16 is safe"};
+  std::vector<std::string> out;
+  if (config.training.fp16 && model.dtype == DType::bf16)
+    out.emplace_back(
+        "fp16, but the folder's config.json says bfloat16: activations of such a model can exceed what float16 holds; "
+        "bf16 is safe");
+  advise_adapter_rate(config, out);
+  return out;
 }
 
 std::vector<std::string> data_advice(const ResolvedConfig& config, const DatasetStatistics& rows,

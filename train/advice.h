@@ -9,7 +9,8 @@
 
 namespace qtrain {
 
-/// What only the model shows about a config: 16-bit products of another kind than those it was trained with.
+/// What is said about a config beside its model: 16-bit products of another kind than those it was trained with, a
+/// learning rate far from what an adapter wants.
 std::vector<std::string> model_advice(const Config& config, const ModelConfig& model);
 
 /// What only the rows show: a max_length far above their lengths, steps that do not match their number.

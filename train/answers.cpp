@@ -1,7 +1,9 @@
 #include "train/answers.h"
 
 #include <algorithm>
+#include <limits>
 
+#include "core/json_view.h"
 #include "train/stop.h"
 
 namespace qtrain {
@@ -9,27 +11,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// generation_config.json beats config.json for the end tokens, as in transformers.
-void read_generation_config(const fs::path& folder, AnswerModel& m) {
-  m.stop_tokens = m.setup.model->config().eos_token_ids;
-  m.sampling.greedy = true;
-  const fs::path file = folder / "generation_config.json";
-  if (!fs::exists(file)) return;
-  const Json json = read_json(file);
-  try {
-    if (json.contains("eos_token_id") && !json["eos_token_id"].is_null()) {
-      const Json& eos = json["eos_token_id"];
-      m.stop_tokens = eos.is_array() ? eos.get<std::vector<std::int32_t>>() : std::vector{eos.get<std::int32_t>()};
-    }
-    m.sampling.greedy = !json.value("do_sample", false);
-    m.sampling.temperature = json.value("temperature", 1.0);
-    m.sampling.top_k = json.value("top_k", std::int64_t{50});
-    m.sampling.top_p = json.value("top_p", 1.0);
-    m.sampling.min_p = json.contains("min_p") && json["min_p"].is_number() ? json["min_p"].get<double>() : 0.0;
-    m.sampling.repetition_penalty = json.value("repetition_penalty", 1.0);
-  } catch (const nlohmann::json::exception& e) {
-    fail(ErrorKind::input, {.cause = std::string("a value of the wrong type: ") + e.what(), .place = file.string()});
-  }
+constexpr std::int64_t kMostTokens = std::numeric_limits<std::int32_t>::max();
+
+// One id, or a list of them.
+std::vector<std::int32_t> token_ids(const JsonView& value) {
+  const auto one = [](const JsonView& id) { return static_cast<std::int32_t>(id.integer({0, kMostTokens})); };
+  if (!value.json().is_array()) return {one(value)};
+  std::vector<std::int32_t> ids;
+  value.each([&](const JsonView& id) { ids.push_back(one(id)); });
+  return ids;
 }
 
 // The first place where one of the stop strings begins.
@@ -41,6 +31,32 @@ std::size_t find_stop(const std::string& text, const std::vector<std::string>& s
 
 }  // namespace
 
+ComputeChoice answer_compute(const AnswerModelRequest& request, ComputeChoice choice) {
+  const DType weights =
+      request.dtype == "auto" ? load_model_config(model_path(request.model)).dtype : dtype_named(request.dtype);
+  choice.bf16 = weights == DType::bf16;
+  choice.fp16 = weights == DType::f16;
+  return choice;
+}
+
+GenerationDefaults load_generation_defaults(const fs::path& file) {
+  GenerationDefaults d{.sampling = {.greedy = true}};
+  if (!fs::exists(file)) return d;
+  return reading(file, [&] {
+    const Json json = read_json(file);
+    const JsonView config(json);
+    if (const auto eos = config.find("eos_token_id")) d.stop_tokens = token_ids(*eos);
+    d.sampling.greedy = !config.flag("do_sample", false);
+    d.sampling.temperature = config.number("temperature", 1.0);
+    const auto top_k = config.find("top_k");
+    d.sampling.top_k = top_k ? top_k->integer({0, kMostTokens}) : 50;
+    d.sampling.top_p = config.number("top_p", 1.0);
+    d.sampling.min_p = config.number("min_p", 0.0);
+    d.sampling.repetition_penalty = config.number("repetition_penalty", 1.0);
+    return d;
+  });
+}
+
 AnswerModel declare_answer_model(Ctx& ctx, const AnswerModelRequest& request) {
   AnswerModel m;
   m.setup = set_up_model(ctx, {.model = request.model,
@@ -48,11 +64,12 @@ AnswerModel declare_answer_model(Ctx& ctx, const AnswerModelRequest& request) {
                                .adapter = request.adapter,
                                .random_init = request.config && request.config->model.random_init,
                                .quantisation = request.quantisation});
-  m.text = request.config ? load_text_folder(*request.config) : load_text_folder(m.setup.source);
+  advice_on_weights(m.setup);
+  m.text = request.config ? load_text_folder(*request.config) : load_text_folder(m.setup);
   if (request.config) m.seed = static_cast<std::uint64_t>(request.config->training.seed);
-  if (m.setup.random_init && !request.config)
-    fail(ErrorKind::input, {.cause = "no model.safetensors in the folder", .place = m.setup.source.string()});
-  read_generation_config(m.setup.source, m);
+  GenerationDefaults defaults = load_generation_defaults(m.setup.source / "generation_config.json");
+  m.sampling = defaults.sampling;
+  m.stop_tokens = std::move(defaults.stop_tokens).value_or(m.setup.model->config().eos_token_ids);
   if (const auto eos = m.text.tokenizer->special().eos_id;
       eos && std::find(m.stop_tokens.begin(), m.stop_tokens.end(), *eos) == m.stop_tokens.end())
     m.stop_tokens.push_back(*eos);
@@ -75,13 +92,6 @@ std::vector<std::int32_t> encode_raw(const TextFolder& text, const std::string& 
   return text.tokenizer->encode(prompt);
 }
 
-Generator::OnToken go_on_unless_stopped() {
-  return [](std::size_t, const std::vector<std::int32_t>&) {
-    throw_if_stopped();
-    return false;
-  };
-}
-
 void Answerer::prepare(std::int64_t longest, const GeneratorOptions& options) {
   if (ready_) return;
   Generator generator(ctx_, *model_.setup.model, options);
@@ -94,8 +104,11 @@ void Answerer::prepare(std::int64_t longest, const GeneratorOptions& options) {
 std::vector<Answer> Answerer::answer(const std::vector<std::vector<std::int32_t>>& prompts, const AnswerOptions& o) {
   std::vector<GenerationRequest> requests;
   for (const auto& ids : prompts) requests.push_back({.prompt = ids, .max_new_tokens = o.max_new_tokens});
-  const GeneratorOptions options{.batch = o.batch, .stop_tokens = model_.stop_tokens, .sampling = o.sampling};
+  GeneratorOptions options{.batch = o.batch, .stop_tokens = model_.stop_tokens, .sampling = o.sampling};
   prepare(longest_sequence(requests, model_.setup.model->config()), options);
+  std::optional<ProgressBar> bar;  // several answers are waited for, a single one is read as it grows
+  if (requests.size() > 1) bar.emplace(log_, ProgressBar::Job{"answering", static_cast<std::int64_t>(requests.size())});
+  if (bar) options.on_finished = [&] { bar->advance(); };
   const Tokenizer& tokenizer = *model_.text.tokenizer;
   const auto stops = [&](std::size_t request, const std::vector<std::int32_t>& tokens) {
     const bool asked = o.on_token && o.on_token(request, tokens);
@@ -112,6 +125,12 @@ std::vector<Answer> Answerer::answer(const std::vector<std::vector<std::int32_t>
                        .tokens = static_cast<std::int64_t>(r.tokens.size())});
   }
   return answers;
+}
+
+std::vector<Answer> Answerer::answer_all(const std::vector<std::vector<std::int32_t>>& prompts,
+                                         const AnswerOptions& options) {
+  const StopsAtOnce stops;
+  return answer(prompts, options);
 }
 
 }  // namespace qtrain

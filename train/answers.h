@@ -1,4 +1,5 @@
 #pragma once
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -7,6 +8,14 @@
 #include "train/setup.h"
 
 namespace qtrain {
+
+/// What a generation_config.json says, or would say if it were there. Its end tokens go before those of config.json, as
+/// in transformers.
+struct GenerationDefaults {
+  std::optional<std::vector<std::int32_t>> stop_tokens = {};
+  SamplingOptions sampling;
+};
+GenerationDefaults load_generation_defaults(const std::filesystem::path& file);
 
 /// A model folder (and adapter) ready to answer, with the defaults of its generation_config.json.
 struct AnswerModel {
@@ -24,6 +33,9 @@ struct AnswerModelRequest {
   std::optional<Quantisation> quantisation = {};
   const Config* config = nullptr;  ///< whose tokenizer, template and random_init count, instead of the folder's alone
 };
+/// How its answers are computed where `choice` leaves that open: in the type of the weights, whatever the training was
+/// in. A float32 model answers in float32.
+ComputeChoice answer_compute(const AnswerModelRequest& request, ComputeChoice choice);
 /// The model is declared; `commit_for_answers` gives it memory and weights.
 AnswerModel declare_answer_model(Ctx& ctx, const AnswerModelRequest& request);
 
@@ -54,14 +66,13 @@ struct AnswerOptions {
   Generator::OnToken on_token = {};
 };
 
-/// For commands that write their answers at the end: a stop ends them with ErrorKind::stopped.
-Generator::OnToken go_on_unless_stopped();
-
 /// Answers to all prompts, in order. Plans, commits and fills the model on the first call.
 class Answerer {
  public:
   Answerer(Ctx& ctx, AnswerModel model, Log& log) : ctx_(ctx), model_(std::move(model)), log_(log) {}
   std::vector<Answer> answer(const std::vector<std::vector<std::int32_t>>& prompts, const AnswerOptions& options);
+  /// The same for commands that write their answers at the end: a stop ends the program at once.
+  std::vector<Answer> answer_all(const std::vector<std::vector<std::int32_t>>& prompts, const AnswerOptions& options);
   const AnswerModel& model() const { return model_; }
 
   /// Plans for answers of sequences up to `longest` tokens, if the model has no memory yet.

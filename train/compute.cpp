@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/plural.h"
 #include "kernels/processor.h"
 
 namespace qtrain {
@@ -30,7 +31,7 @@ Ctx cpu_context(const ComputeChoice& choice, Log& log) {
   if (choice.offload)
     log.info("activation_offloading and optimizer_offload have no effect: they are about a GPU's memory");
   Ctx ctx({}, precision, choice.threads);
-  log.info("device: {}, {} threads, matrix products in {}", describe_cpu(), ctx.pool().size(),
+  log.info("device: {}, {}, matrix products in {}", describe_cpu(), counted(ctx.pool().size(), "thread"),
            bf16 ? "bfloat16 with float32 sums" : "float32");
   return ctx;
 }

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/plural.h"
 #include "data/loader.h"
 
 namespace qtrain {
@@ -101,6 +102,8 @@ Json DataReport::json() const {
           {"target_tokens", s.target_tokens},
           {"documents", s.documents},
           {"dropped_rows", s.dropped_rows},
+          {"unplaced_rows", s.unplaced.count},
+          {"empty_answers", s.unanswered.count},
           {"untargeted_rows", s.untargeted_rows},
           {"prompt_mismatches", s.prompt_mismatches},
           {"padding_waste", padding_waste},
@@ -119,13 +122,20 @@ std::vector<std::string> DataReport::lines() const {
   for (const Bar& bar : histogram)
     out.push_back(fmt::format("  {:>7} to {:>7}  {:>9}  {}", bar.from, bar.to - 1, bar.rows,
                               std::string(static_cast<std::size_t>(bar.rows * 40 / most), '#')));
-  out.push_back(fmt::format("cut to max_length     {} rows ({:.2f} %), {} tokens lost", s.truncated_rows,
-                            100 * share_of(s.truncated_rows, count), s.truncated_tokens));
+  out.push_back(fmt::format("cut to max_length     {} ({:.2f} %), {} lost", counted(s.truncated_rows, "row"),
+                            100 * share_of(s.truncated_rows, count), counted(s.truncated_tokens, "token")));
   for (const TruncatedRow& row : s.first_truncated)
     out.push_back(fmt::format("  {}: {} tokens", row.place, row.length));
   out.push_back(
       fmt::format("training rows         {}, {} tokens, {} of them targets", s.rows, s.tokens, s.target_tokens));
-  if (s.dropped_rows > 0) out.push_back(fmt::format("dropped               {} rows without a target", s.dropped_rows));
+  if (s.dropped_rows > 0)
+    out.push_back(fmt::format("dropped               {} without a target", counted(s.dropped_rows, "row")));
+  if (s.unplaced.count > 0)
+    out.push_back(fmt::format("left out              {} rows without a known answer, the first {}: {}",
+                              s.unplaced.count, s.unplaced.place, s.unplaced.reason));
+  if (s.unanswered.count > 0)
+    out.push_back(fmt::format("skipped               {} rows with an empty answer, the first {}: {}",
+                              s.unanswered.count, s.unanswered.place, s.unanswered.reason));
   out.push_back(packing_density ? fmt::format("packing density       {:.2f} %", 100 * *packing_density)
                                 : fmt::format("padding, if padded    {:.2f} %", 100 * padding_waste));
   return out;

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "core/plural.h"
 #include "data/shapes.h"
 #include "train/setup.h"
 
@@ -13,9 +14,11 @@ namespace qtrain {
 namespace {
 
 ColumnMap columns_of(const DataSection& d) {
-  return read_column_map({{"column_mapping", d.column_mapping},
-                          {"message_property_mappings", d.message_property_mappings},
-                          {"role_mapping", d.role_mapping}});
+  ColumnMap map = read_column_map({{"column_mapping", d.column_mapping},
+                                   {"message_property_mappings", d.message_property_mappings},
+                                   {"role_mapping", d.role_mapping}});
+  require_known_columns(map, d.dataset_text_field);
+  return map;
 }
 
 DataSource source_of(const std::vector<std::string>& files, const DataSection& data) {
@@ -38,7 +41,10 @@ std::vector<DataSource> training_sources(const DataSection& data) {
   if (data.dataset_mixture.empty()) return {source_of(data.dataset_name, data)};
   const ColumnMap columns = columns_of(data);
   std::vector<DataSource> sources;
-  for (const Json& entry : data.dataset_mixture) sources.push_back(read_data_source(entry, columns));
+  for (const Json& entry : data.dataset_mixture) {
+    sources.push_back(read_data_source(entry, columns));
+    require_known_columns(sources.back().columns, data.dataset_text_field);
+  }
   return sources;
 }
 
@@ -77,11 +83,11 @@ std::string describe_rows(const RawRows& rows, const DataSection& data) {
   const std::vector<RowSourcePtr> sources = rows.sources();
   for (const RowSourcePtr& source : sources) ++formats[source->format()];
   std::vector<std::string> files;
-  for (const auto& [format, count] : formats)
-    files.push_back(fmt::format("{} {} file{}", count, format, count == 1 ? "" : "s"));
+  for (const auto& [format, count] : formats) files.push_back(counted(count, fmt::format("{} file", format)));
   const std::string_view shape =
       rows.size() > 0 ? shape_name(rows.parse(0), {.text_field = data.dataset_text_field}) : std::string_view();
-  return fmt::format("{} rows{}{} in {}", rows.size(), shape.empty() ? "" : " of ", shape, fmt::join(files, ", "));
+  return fmt::format("{}{}{} in {}", counted(rows.size(), "row"), shape.empty() ? "" : " of ", shape,
+                     fmt::join(files, ", "));
 }
 
 }  // namespace qtrain

@@ -40,10 +40,10 @@ Place place_of(const Config& config, const EstimateOptions& options, int threads
   return {compute, target_here(compute.device, threads)};
 }
 
-SplitRows read_splits(const ModelConfig& model, DataPreparation&& preparation) {
+SplitRows read_splits(const Config& config, DataPreparation&& preparation) {
   SplitRows rows{preparation.rows(Split::train), preparation.rows(Split::evaluation)};
-  require_vocabulary(model, rows.train, Split::train);
-  require_vocabulary(model, rows.evaluation, Split::evaluation);
+  require_vocabulary(config, rows.train, Split::train);
+  require_vocabulary(config, rows.evaluation, Split::evaluation);
   return rows;
 }
 
@@ -132,6 +132,25 @@ std::optional<double> flops_per_second(const Place& place, const EstimateOptions
   return gpu->teraflops * 1e12 * share * options.mfu;
 }
 
+bool can_multiply(const GpuModel& gpu, MatmulPrecision matmul) {
+  try {
+    require_precision(matmul, gpu.name, gpu.major);
+    return true;
+  } catch (const Error&) {  // what it says is for a run on that GPU
+    return false;
+  }
+}
+
+/// The keys of copies that the plan chose by itself.
+std::vector<std::string> chosen_copies(const Config& config, const Transformer& model) {
+  std::vector<std::string> keys;
+  if (model.operand_copies().bytes() > 0 && config.training.operand_copies == KeptCopies::automatic)
+    keys.emplace_back("operand_copies");
+  if (model.keeps_dense_copies() && config.quant.dequantised_copy == KeptCopies::automatic)
+    keys.emplace_back("dequantised_copy");
+  return keys;
+}
+
 }  // namespace
 
 std::optional<double> Estimate::seconds() const {
@@ -150,14 +169,20 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
   Estimate e{.target = place.target};
   const bool read = options.data == DataUse::read && config.data.has_training_rows();
   const std::int64_t longest = config.data.max_length.value_or(model.config().max_position_embeddings);
-  const Course course = read ? follow_data(e, config, read_splits(model.config(), DataPreparation(config, pool, log)))
+  const Course course = read ? follow_data(e, config, read_splits(config, DataPreparation(config, pool, log)))
                              : follow_limits(e, config, longest);
   PlannedRun run = planned_run(config, model, e.work, e.target);
   e.recompute = settle_policy(run, config.training.gradient_checkpointing.policy);
   for (const std::string& policy : policies_of(run)) e.policies.emplace_back(policy, memory_plan(run, policy));
+  const std::size_t plain = memory_plan(run, e.recompute).total();
   choose_copies(run, e.recompute);
   model.recompute_with({e.recompute, run.inputs});
   e.memory = memory_plan(run, e.recompute);
+  e.copies = chosen_copies(config, model);
+  e.least = e.copies.empty() ? e.memory.total() : plain;
+  if (e.target.device.kind == DeviceKind::cuda)
+    for (const GpuModel& gpu : gpu_models())
+      e.gpus.emplace_back(gpu.name, e.least <= usable_memory(gpu) && can_multiply(gpu, place.compute.matmul));
   if (!fits(e.memory, e.target)) e.problem = does_not_fit(run);
   e.flops_per_token = flops_per_token(model, course, e.recompute);
   e.flops_per_second = flops_per_second(place, options, pool.size());

@@ -28,6 +28,9 @@ struct Estimate {
   std::string recompute;  ///< the policy of the run
   MemoryPlan memory;
   std::vector<std::pair<std::string, MemoryPlan>> policies;  ///< under every recompute policy
+  std::vector<std::string> copies;                           ///< keys of copies that are kept because there is room
+  std::size_t least = 0;                                     ///< bytes without them
+  std::vector<std::pair<std::string_view, bool>> gpus;       ///< whether each kind can do it; none for a processor
   std::optional<ErrorText> problem;                          ///< where the run does not fit
   Workload work;
   bool from_data = false;                  ///< whether the batches are those of the data

@@ -1,4 +1,5 @@
 #pragma once
+#include "core/log.h"
 #include "train/device_batch.h"
 
 namespace qtrain {
@@ -17,7 +18,7 @@ class Evaluator {
  public:
   Evaluator(Device device, const Loader& loader);
   /// Ends early when a stop is asked for.
-  Evaluation run(Ctx& ctx, Transformer& model);
+  Evaluation run(Ctx& ctx, Transformer& model, Log& log);
   /// Of the device, for batches of up to so many tokens.
   static std::size_t bytes(std::int64_t most_tokens) { return BatchFeed::bytes(most_tokens) + DeviceNumbers::bytes(1); }
 

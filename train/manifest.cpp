@@ -33,8 +33,7 @@ bool is_inside(const fs::path& name) {
 }
 
 [[noreturn]] void fail_damaged(const fs::path& place, std::string cause) {
-  fail(ErrorKind::input,
-       {.cause = std::move(cause), .place = place.string(), .remedy = "go on from another checkpoint"});
+  fail(ErrorKind::input, {.cause = std::move(cause), .place = place.string()});
 }
 
 Json read_manifest(const fs::path& folder) {
@@ -101,18 +100,28 @@ void write_manifest(const fs::path& folder, std::int64_t step) {
   write_file(folder / kManifest, dump_json(manifest, 2) + "\n");
 }
 
-void check_manifest(const fs::path& folder, ManifestCheck check) {
+std::int64_t check_manifest(const fs::path& folder, ManifestCheck check, Beside beside) {
   const Json manifest = read_manifest(folder);
-  if (const std::int64_t step = step_of_checkpoint(folder); step >= 0 && manifest["step"] != step)
+  const bool checkpoint = beside == Beside::notes;
+  if (const std::int64_t step = step_of_checkpoint(folder); checkpoint && step >= 0 && manifest["step"] != step)
     fail_damaged(folder, fmt::format("its manifest is that of step {}", manifest["step"].dump()));
   const Json& files = manifest["files"];
   for (const auto& [name, saved] : files.items()) {
     if (!is_inside(name))
-      fail_damaged(folder / kManifest, fmt::format("what it says of \"{}\" is no file of a checkpoint", name));
+      fail_damaged(folder / kManifest, fmt::format("what it says of \"{}\" is no file of this folder", name));
     compare(folder / name, saved, check);
   }
-  for (const auto& [name, file] : files_within(folder))
-    if (is_read(file) && !files.contains(name)) fail_damaged(file, "is not among the files that were saved");
+  if (checkpoint)
+    for (const auto& [name, file] : files_within(folder))
+      if (is_read(file) && !files.contains(name)) fail_damaged(file, "is not among the files that were saved");
+  return manifest["step"];
+}
+
+std::vector<std::string> sealed_files(const fs::path& folder) {
+  const Json manifest = read_manifest(folder);
+  std::vector<std::string> names;
+  for (const auto& [name, saved] : manifest["files"].items()) names.push_back(name);
+  return names;
 }
 
 void check_file(const fs::path& folder, const std::string& name) {

@@ -2,13 +2,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace qtrain {
 
-/// What seals a checkpoint: size and SHA-256 of each file in its folder, and of itself.
+/// What seals a checkpoint, or the final model in an output directory: size and SHA-256 of each of its files, and of
+/// itself.
 inline constexpr const char* kManifest = "manifest.json";
 
-/// Writes `folder`/manifest.json about the files that are there: the last file of a checkpoint.
+/// Writes `folder`/manifest.json about the files that are there: the last one to be written.
 void write_manifest(const std::filesystem::path& folder, std::int64_t step);
 
 enum class ManifestCheck : std::uint8_t {
@@ -16,9 +18,19 @@ enum class ManifestCheck : std::uint8_t {
   hashes,  ///< contents too, which reads every byte
 };
 
-/// Errors (ErrorKind::input) name the file: no manifest, one that is damaged or of another step than the folder's name
-/// says; a file that is missing or not the one that was saved; a .json or .safetensors that it does not name.
-void check_manifest(const std::filesystem::path& folder, ManifestCheck check);
+/// What may lie in a folder beside the files that its manifest names.
+enum class Beside : std::uint8_t {
+  notes,    ///< in a checkpoint: no .json and no .safetensors; its name, if checkpoint-N, has to be that of its step
+  anything  ///< in an output directory
+};
+
+/// Returns the step of the manifest. Errors (ErrorKind::input) name the file: no manifest, one that is damaged or of
+/// another step than the folder's name says; a file that is missing or not the one that was saved; one that may not lie
+/// there.
+std::int64_t check_manifest(const std::filesystem::path& folder, ManifestCheck check, Beside beside = Beside::notes);
+
+/// The names of the files that the manifest of `folder` is about.
+std::vector<std::string> sealed_files(const std::filesystem::path& folder);
 
 /// The same with ManifestCheck::hashes about one file, which the manifest has to name.
 void check_file(const std::filesystem::path& folder, const std::string& name);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/gemm.h"
 #include "model/recompute.h"
@@ -116,7 +117,9 @@ std::string MemoryPlan::table() const {
   for (Part& p : sorted) {
     if (p.bytes == 0) continue;
     std::replace(p.name.begin(), p.name.end(), '_', ' ');
-    text += fmt::format("{}{} {:.0f} MiB", text.empty() ? "" : ", ", p.name, mib(p.bytes));
+    const bool small = p.bytes < kMib;
+    text += fmt::format("{}{} {:.0f} {}", text.empty() ? "" : ", ", p.name,
+                        small ? std::ceil(static_cast<double>(p.bytes) / 1024) : mib(p.bytes), small ? "KiB" : "MiB");
   }
   return text;
 }
@@ -151,7 +154,7 @@ TargetDevice target_gpu(std::string name, int major, std::size_t memory) {
   return {.device = {.kind = DeviceKind::cuda},
           .name = std::move(name),
           .memory = memory,
-          .workspace = Ctx::kScratchBytes + ops::gemm_workspace(major),
+          .workspace = Ctx::kScratchBytes + ops::gemm_workspace(major) + ops::kGemmTrialBytes,
           .converts = true};
 }
 

@@ -25,9 +25,13 @@ std::string kept_lines(const std::filesystem::path& file, std::int64_t step) {
   return kept;
 }
 
-const std::filesystem::path& cut_file(const std::filesystem::path& file, std::int64_t resumed_step) {
-  write_file(file, resumed_step > 0 ? kept_lines(file, resumed_step) : "");
-  return file;
+// The last of the lines, where it tells the totals of a run of `step` steps.
+std::optional<Json> totals_of(std::string_view lines, std::int64_t step) {
+  if (lines.empty()) return {};
+  lines.remove_suffix(1);
+  Json row = Json::parse(lines.substr(lines.rfind('\n') + 1));
+  if (!row.contains("train_runtime") || row["step"] != step) return {};
+  return row;
 }
 
 }  // namespace
@@ -61,7 +65,11 @@ void AppendedFile::append(std::string_view bytes) {
                            .remedy = "the last checkpoint is whole; free some space and run again"});
 }
 
-MetricsFile::MetricsFile(const std::filesystem::path& file, std::int64_t resumed_step)
-    : file_(cut_file(file, resumed_step)) {}
+MetricsFile::MetricsFile(const std::filesystem::path& file, std::int64_t resumed_step) {
+  const std::string kept = resumed_step > 0 ? kept_lines(file, resumed_step) : "";
+  totals_ = totals_of(kept, resumed_step);
+  write_file(file, kept);
+  file_.emplace(file);
+}
 
 }  // namespace qtrain

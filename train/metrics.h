@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -36,11 +37,14 @@ class AppendedFile {
 class MetricsFile {
  public:
   MetricsFile(const std::filesystem::path& file, std::int64_t resumed_step);
+  /// The totals that an earlier part of the run logged after its last step, which was the resumed one.
+  const std::optional<Json>& totals() const { return totals_; }
   /// Errors: ErrorKind::disk.
-  void append(const Json& row) { file_.append(dump_json(row) + "\n"); }
+  void append(const Json& row) { file_->append(dump_json(row) + "\n"); }
 
  private:
-  AppendedFile file_;
+  std::optional<Json> totals_;
+  std::optional<AppendedFile> file_;
 };
 
 /// Seconds since construction or the last lap.

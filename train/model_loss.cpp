@@ -16,10 +16,12 @@ ModelLoss model_loss(Ctx& ctx, const LossRequest& request, Log& log) {
                                         .adapter = request.adapter,
                                         .random_init = c.model.random_init,
                                         .quantisation = quantisation_asked(c.quant)});
+  advice_on_weights(setup);
+  const StopsAtOnce stops;
   setup.model->plan(Pass::evaluate, largest_batch(loader, data));
   setup.model->commit();
   load_weights(ctx, setup, {.seed = static_cast<std::uint64_t>(c.training.seed)}, log);
-  ModelLoss found{.evaluation = Evaluator(ctx.device(), loader).run(ctx, *setup.model),
+  ModelLoss found{.evaluation = Evaluator(ctx.device(), loader).run(ctx, *setup.model, log),
                   .source_rows = data.statistics().source_rows};
   throw_if_stopped();
   return found;

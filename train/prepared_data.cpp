@@ -9,7 +9,6 @@
 #include "core/error.h"
 #include "train/config/check.h"
 #include "train/data_sources.h"
-#include "train/metrics.h"
 #include "train/provenance.h"
 #include "train/stop.h"
 #include "train/template_date.h"
@@ -18,26 +17,6 @@ namespace qtrain {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr double kReportSeconds = 10;
-
-/// Says now and then how far the rows are, and stops when asked to.
-class RowProgress {
- public:
-  explicit RowProgress(Log& log) : log_(log) {}
-  void operator()(std::int64_t done, std::int64_t rows) {
-    throw_if_stopped();
-    if (watch_.seconds() < kReportSeconds * static_cast<double>(reports_ + 1) || done == rows) return;
-    ++reports_;
-    const double seconds = watch_.seconds(), share = static_cast<double>(done) / static_cast<double>(rows);
-    log_.info("data: {} of {} rows tokenised, about {} left", done, rows, format_duration(seconds / share - seconds));
-  }
-
- private:
-  Log& log_;
-  Stopwatch watch_;
-  int reports_ = 0;
-};
 
 /// The name of a template or its text; empty where it is in a file.
 std::string template_text(const ModelSection& model) {
@@ -50,10 +29,8 @@ std::string template_text(const ModelSection& model) {
 
 fs::path token_cache_folder(const Config& config) {
   if (config.data.token_cache_dir) return *config.data.token_cache_dir;
-  if (const char* caches = std::getenv("XDG_CACHE_HOME"); caches != nullptr && *caches == '/')
-    return fs::path(caches) / "qtrain" / "tokens";
-  const char* home = std::getenv("HOME");
-  return home != nullptr && *home == '/' ? fs::path(home) / ".cache" / "qtrain" / "tokens" : fs::path();
+  const fs::path caches = user_cache_folder();
+  return caches.empty() ? caches : caches / "tokens";
 }
 
 DataPreparation::DataPreparation(const Config& config, ThreadPool& pool, Log& log)
@@ -89,6 +66,7 @@ Digest DataPreparation::key_of(const Part& part) {
                {"split", part.split == Split::train ? "train" : "evaluation"},
                {"data", rows_json(d)},
                {"template", template_text(config_.model)},
+               {"tokens", text().named_tokens},
                {"date", text().reads_clock() ? date_ : ""},
                {"held out", d.eval_dataset_name.empty() ? d.eval_split : 0.0},
                {"max_rows", part.max_rows},
@@ -104,17 +82,47 @@ Digest DataPreparation::key_of(const Part& part) {
   return digest_of(dump_json(made_of));
 }
 
+/// What a user has to know of how rows were made, also where they come from the cache.
+void DataPreparation::report(const Dataset& rows) {
+  if (const auto& form = text().training_template; form && !std::exchange(named_form_, true))
+    log_.info("data: rows are tokenised with {}, as TRL does; the template that is saved stays as it is", form->name());
+  const DatasetStatistics& s = rows.statistics();
+  const LeftOutRows &unplaced = s.unplaced, &unanswered = s.unanswered;
+  if (unplaced.count > 0)
+    log_.warn("{} of {} rows are left out, as it cannot be told what the assistant says in them; the first is {}: {}",
+              unplaced.count, s.source_rows, unplaced.place, unplaced.reason);
+  if (unanswered.count > 0)
+    log_.info("data: {} of {} rows are left out: skip_empty_answers; the first is {}: {}", unanswered.count,
+              s.source_rows, unanswered.place, unanswered.reason);
+  if (s.joined_pairs > 0 && text().chat_template && !std::exchange(warned_of_pairs_, true))
+    log_.warn(
+        "prompt and completion of {} rows are texts: they are joined as they are, without the chat template and "
+        "without a separator, as TRL does. For a model that answers chats give lists of messages, "
+        "{{\"prompt\": [{{\"role\": \"user\", \"content\": ...}}], \"completion\": [...]}}, or instruction and output",
+        s.joined_pairs);
+}
+
 void DataPreparation::build(const Part& part, DatasetBuilder& into) {
   DatasetOptions options = dataset_options(config_, part.split);
   if (part.max_rows > 0) options.max_rows = part.max_rows;
-  options.progress = RowProgress(log_);
   const RawRows rows = data_rows(config_, part.split, part.files);
   log_.info("{} rows: {}", part.split == Split::train ? "training" : "evaluation", describe_rows(rows, config_.data));
   if (!text().tokenizer) text_ = with_tokenizer(std::move(*text_));
+  ProgressBar bar(log_, {.unit = "tokenizing", .total = rows.size()});
+  options.progress = [&](std::int64_t done, std::int64_t) {
+    throw_if_stopped();
+    bar.set(done);
+  };
   build_dataset({.rows = rows, .options = options, .tools = text().tools()}, pool_, into);
 }
 
 Dataset DataPreparation::rows(Split split, std::int64_t max_rows) {
+  Dataset made = prepared(split, max_rows);
+  if (made.size() > 0) report(made);
+  return made;
+}
+
+Dataset DataPreparation::prepared(Split split, std::int64_t max_rows) {
   const Part part{.split = split, .max_rows = max_rows, .files = data_files(config_.data, split)};
   if (part.files.empty()) return {};
   try {

@@ -40,6 +40,8 @@ class DataPreparation {
 
   void open_cache();
   Digest key_of(const Part& part);
+  Dataset prepared(Split split, std::int64_t max_rows);
+  void report(const Dataset& rows);
   void build(const Part& part, DatasetBuilder& into);
   TextFolder& text();
 
@@ -49,6 +51,7 @@ class DataPreparation {
   std::optional<TokenCache> cache_;
   std::optional<TextFolder> text_;
   std::string date_;
+  bool named_form_ = false, warned_of_pairs_ = false;  // the log has it
 };
 
 }  // namespace qtrain

@@ -1,10 +1,24 @@
 #include "train/run_state.h"
 
+#include <cmath>
+#include <limits>
+
+#include "core/json_view.h"
+
 namespace qtrain {
+
+void RunState::add_loss(double loss) {
+  if (!std::isfinite(loss)) return;
+  loss_since_log += loss;
+  loss_total += loss;
+  ++steps_since_log;
+  ++loss_steps;
+}
 
 Json RunState::to_json() const {
   return {{"step", step},
           {"tokens", tokens},
+          {"total_flos", flos},
           {"loss_since_log", loss_since_log},
           {"steps_since_log", steps_since_log},
           {"loss_total", loss_total},
@@ -20,25 +34,28 @@ Json RunState::to_json() const {
 }
 
 RunState RunState::from_json(const Json& json, const std::string& place) {
-  try {
+  return reading(place, [&] {
+    const JsonView v(json);
+    const auto count = [&](const char* key) {
+      return v.at(key).integer({0, std::numeric_limits<std::int64_t>::max()});
+    };
     RunState s;
-    s.step = json.at("step");
-    s.tokens = json.at("tokens");
-    s.loss_since_log = json.at("loss_since_log");
-    s.steps_since_log = json.at("steps_since_log");
-    s.loss_total = json.at("loss_total");
-    s.loss_steps = json.at("loss_steps");
-    s.events_pending = json.at("events_pending");
-    s.nonfinite_in_row = json.at("nonfinite_in_row");
-    s.loss_scale = {.value = json.at("loss_scale"), .clean_steps = json.at("loss_scale_clean_steps")};
-    s.overflows = json.at("overflows");
-    if (!json.at("best_metric").is_null()) s.best_metric = json.at("best_metric").get<double>();
-    s.best_step = json.at("best_step");
-    s.best_checkpoint = json.at("best_checkpoint");
+    s.step = count("step");
+    s.tokens = count("tokens");
+    s.flos = v.at("total_flos").number();
+    s.loss_since_log = v.at("loss_since_log").number();
+    s.steps_since_log = count("steps_since_log");
+    s.loss_total = v.at("loss_total").number();
+    s.loss_steps = count("loss_steps");
+    s.events_pending = v.at("events_pending").flag();
+    s.nonfinite_in_row = count("nonfinite_in_row");
+    s.loss_scale = {.value = v.at("loss_scale").number(), .clean_steps = count("loss_scale_clean_steps")};
+    s.overflows = count("overflows");
+    if (const auto best = v.find("best_metric")) s.best_metric = best->number();
+    s.best_step = count("best_step");
+    s.best_checkpoint = v.at("best_checkpoint").text();
     return s;
-  } catch (const nlohmann::json::exception& e) {
-    fail(ErrorKind::input, {.cause = std::string("not a training state of qtrain: ") + e.what(), .place = place});
-  }
+  });
 }
 
 // As transformers counts: whole epochs, the last one perhaps cut short.
@@ -68,7 +85,7 @@ Json trainer_state_json(const RunState& s, const TrainingSection& t, const StepP
           {"num_train_epochs", begun_epochs(plan)},
           {"save_steps", interval(t.save_steps)},
           {"stateful_callbacks", Json::object()},
-          {"total_flos", 0.0},
+          {"total_flos", s.flos},
           {"train_batch_size", t.per_device_train_batch_size},
           {"trial_name", none},
           {"trial_params", none}};

@@ -15,6 +15,7 @@ namespace qtrain {
 struct RunState {
   std::int64_t step = 0;      ///< updates done
   std::int64_t tokens = 0;    ///< input tokens seen
+  double flos = 0;            ///< floating-point operations, as transformers estimates them
   double loss_since_log = 0;  ///< sum of the finite step losses since the last logged row
   std::int64_t steps_since_log = 0;
   double loss_total = 0;  ///< sum of all finite step losses, for train_loss
@@ -27,6 +28,13 @@ struct RunState {
   std::int64_t best_step = 0;
   std::string best_checkpoint;
   Json log_history = Json::array();
+
+  /// Counts the loss of a step, unless it is not finite.
+  void add_loss(double loss);
+  /// The mean of the finite losses since the last logged row; NaN where there are none.
+  double mean_loss() const { return loss_since_log / static_cast<double>(steps_since_log); }
+  /// A row has been logged.
+  void begin_row() { loss_since_log = 0, steps_since_log = 0; }
 
   Json to_json() const;
   static RunState from_json(const Json& json, const std::string& place);

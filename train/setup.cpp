@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include "core/file.h"
+#include "core/weight_files.h"
 #include "model/hf_folder.h"
+#include "train/adapter_names.h"
 #include "train/stop.h"
 #include "train/template_date.h"
 
@@ -11,13 +13,6 @@ namespace qtrain {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool has_weights(const fs::path& folder) {
-  for (const char* name :
-       {"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"})
-    if (fs::exists(folder / name)) return true;
-  return false;
-}
 
 LoraConfig lora_from(const LoraSection& s) {
   LoraConfig lora{
@@ -137,20 +132,6 @@ void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter)
                s.lora_modules_to_save == adapter.modules_to_save);
 }
 
-fs::path model_path(const std::string& name) {
-  if (name.empty())
-    fail(ErrorKind::usage, {.cause = "\"model_name_or_path\" is missing", .remedy = "name a model folder"});
-  const fs::path path = name;
-  if (!fs::exists(path))
-    fail(ErrorKind::input,
-         {.cause = "no such model folder",
-          .place = name,
-          .remedy = "models are not fetched from a hub: name a local folder (huggingface-cli download makes one)"});
-  if (fs::is_directory(path) && !fs::exists(path / "config.json"))
-    fail(ErrorKind::input, {.cause = "no config.json in the folder", .place = name});
-  return path;
-}
-
 namespace {
 
 TextFolder load_template_folder(const fs::path& path) {
@@ -159,32 +140,29 @@ TextFolder load_template_folder(const fs::path& path) {
   return text;
 }
 
-// transformers and generate take the end token from the folder's files, so the config may only say it again.
-void require_eos_token(const std::string& wanted, const fs::path& folder) {
-  const auto tokens = special_tokens(folder);
-  const auto own = tokens.find("eos_token");
-  if (own != tokens.end() && own->second == wanted) return;
-  fail(ErrorKind::usage,
-       {.cause = fmt::format("eos_token is \"{}\", but {} says {}", wanted, (folder / "tokenizer_config.json").string(),
-                             own == tokens.end() ? "none" : '"' + own->second + '"'),
-        .remedy = "change it there, and eos_token_id in config.json"});
-}
-
 }  // namespace
 
 TextFolder load_template_folder(const Config& config) {
   TextFolder text =
       load_template_folder(model_path(config.model.tokenizer_name_or_path.value_or(config.model.model_name_or_path)));
-  if (config.model.eos_token) require_eos_token(*config.model.eos_token, text.folder);
+  text.named_tokens = named_tokens(config.model);
   text.replaced_template = config.model.chat_template_path.has_value();
   if (text.replaced_template) text.chat_template = ChatTemplate::named(*config.model.chat_template_path, text.folder);
+  for (const auto& [name, token] : text.named_tokens)
+    if (text.chat_template) text.chat_template->set_special_token(name, token);
+  if (config.data.assistant_only_loss && text.chat_template)
+    text.training_template = text.chat_template->for_training();
   if (config.model.template_date) text.template_clock = clock_on(*config.model.template_date);
+  if (text.named_tokens.empty()) return text;
+  text = with_tokenizer(std::move(text));
+  require_tokens(text.named_tokens, *text.tokenizer);
   return text;
 }
 
 TextFolder with_tokenizer(TextFolder text) {
+  if (text.tokenizer) return text;
   if (has_tokenizer(text.folder))
-    text.tokenizer = load_tokenizer(text.folder);
+    text.tokenizer = load_tokenizer(text.folder, text.named_tokens);
   else
     text.tokenizer = std::make_unique<AbsentTokenizer>(text.folder);
   return text;
@@ -192,6 +170,9 @@ TextFolder with_tokenizer(TextFolder text) {
 
 TextFolder load_text_folder(const fs::path& path) {
   return with_tokenizer(load_template_folder(path));
+}
+TextFolder load_text_folder(const ModelSetup& setup) {
+  return load_text_folder(setup.adapter && has_tokenizer(*setup.adapter) ? *setup.adapter : setup.source);
 }
 TextFolder load_text_folder(const Config& config) {
   return with_tokenizer(load_template_folder(config));
@@ -203,6 +184,7 @@ void save_text_folder(const TextFolder& text, const fs::path& to) {
     write_chat_templates(text.chat_template->sources(), to);
   else
     copy_chat_templates(text.folder, to);
+  write_named_tokens(text.named_tokens, *text.tokenizer, to);
 }
 
 DatasetOptions dataset_options(const Config& config, Split split) {
@@ -216,6 +198,7 @@ DatasetOptions dataset_options(const Config& config, Split split) {
           .assistant_only_loss = d.assistant_only_loss,
           .completion_only_loss = d.completion_only_loss,
           .last_turn_only_loss = d.last_turn_only_loss,
+          .skip_empty_answers = d.skip_empty_answers,
           .response_template = d.response_template,
           .instruction_template = d.instruction_template,
           .dataset_text_field = d.dataset_text_field,
@@ -225,15 +208,6 @@ DatasetOptions dataset_options(const Config& config, Split split) {
           .seed = static_cast<std::uint64_t>(config.training.data_seed.value_or(config.training.seed)),
           .max_rows = d.max_samples.value_or(0),
           .progress = [](std::int64_t, std::int64_t) { throw_if_stopped(); }};
-}
-
-void require_vocabulary(const ModelConfig& model, const Dataset& rows, Split split) {
-  const std::int32_t id = rows.statistics().max_token_id;
-  if (id < model.vocab_size) return;
-  fail(ErrorKind::input,
-       {.cause = fmt::format("there is token id {}, the model's vocabulary has {} entries", id, model.vocab_size),
-        .place = split == Split::train ? "training rows" : "evaluation rows",
-        .remedy = "the tokenizer does not belong to this model"});
 }
 
 ModelRequest training_request(const Config& config) {
@@ -274,6 +248,7 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
                        .adapter = request.adapter_update,
                        .recompute = request.recompute};
   ModelSetup setup{.source = fs::is_directory(path) ? path : path.parent_path()};
+  setup.random_asked = request.random_init;
   setup.random_init = request.random_init || !fs::is_directory(path) || !has_weights(path);
   setup.saved_dtype = request.dtype == "auto" ? o.config.dtype : dtype_named(request.dtype);
   o.quantisation = quantisation_for(request, setup, o.config);
@@ -284,10 +259,23 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
     setup.adapter = *request.adapter;
     o.lora = load_lora_config(*setup.adapter);
   }
+  if (request.lora) require_adapter_names(*request.lora, o.config);
   if (o.lora && o.lora->base_model.empty()) o.lora->base_model = request.model;
   setup.model = std::make_unique<Transformer>(compute.device, std::move(o));
   if (request.rates) set_rates(setup.model->adapter(), *request.rates);
   return setup;
+}
+
+std::optional<std::string> advice_on_weights(const ModelSetup& setup) {
+  if (!setup.random_init || setup.random_asked) return {};
+  if (setup.model->options().base == Update::frozen)
+    fail(ErrorKind::input, {.cause = "the model has no weights, and only training of all weights can do without",
+                            .place = setup.source.string(),
+                            .remedy = "fetch model.safetensors, which an incomplete download lacks; in a config "
+                                      "random_init=true takes random weights"});
+  return fmt::format(
+      "{} has no weights: the model starts from random weights; random_init=true says that this is meant",
+      setup.source.string());
 }
 
 void load_weights(Ctx& ctx, ModelSetup& setup, const WeightSource& source, Log& log) {
@@ -299,6 +287,7 @@ void load_weights(Ctx& ctx, ModelSetup& setup, const WeightSource& source, Log& 
   const std::optional<fs::path> adapter = source.adapter ? source.adapter : setup.adapter;
   if (!adapter) setup.model->adapter().initialise(ctx, source.seed);
   if (!source.weights && setup.random_init) {
+    if (const auto advice = advice_on_weights(setup)) log.warn("{}", *advice);
     log.info("the model starts from random weights, seed {}", source.seed);
     setup.model->initialise_weights(ctx, source.seed);
   } else {

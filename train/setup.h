@@ -13,21 +13,26 @@
 #include "model/transformer.h"
 #include "train/compute.h"
 #include "train/config/config.h"
+#include "train/model_source.h"
+#include "train/named_tokens.h"
 
 namespace qtrain {
-
-/// The model folder (or config.json) that a run names: an input error if it is not there.
-std::filesystem::path model_path(const std::string& name);
 
 /// Tokenizer and chat template of a model folder; the template is absent where the folder has none.
 struct TextFolder {
   std::filesystem::path folder;
   std::unique_ptr<Tokenizer> tokenizer = {};
   std::optional<ChatTemplate> chat_template = {};
-  bool replaced_template = false;                  ///< it is not the folder's own
-  std::optional<std::time_t> template_clock = {};  ///< what the template's clock shows; the time if absent
+  std::optional<ChatTemplate> training_template = {};  ///< in its place where rows are tokenised
+  NamedTokens named_tokens = {};                       ///< in place of the folder's
+  bool replaced_template = false;                      ///< it is not the folder's own
+  std::optional<std::time_t> template_clock = {};      ///< what the template's clock shows; the time if absent
 
-  TextTools tools() const { return {*tokenizer, chat_template ? &*chat_template : nullptr, template_clock}; }
+  /// What rows are made with.
+  TextTools tools() const {
+    const std::optional<ChatTemplate>& used = training_template ? training_template : chat_template;
+    return {*tokenizer, used ? &*used : nullptr, template_clock};
+  }
   bool reads_clock() const { return chat_template && chat_template->reads_clock(); }
 };
 TextFolder load_text_folder(const std::filesystem::path& folder);
@@ -49,8 +54,11 @@ struct ModelSetup {
   std::filesystem::path source;                  ///< folder of the base model
   std::optional<std::filesystem::path> adapter;  ///< folder to start the adapter from
   DType saved_dtype = DType::f32;
-  bool random_init = false;
+  bool random_init = false;   ///< it begins with random weights
+  bool random_asked = false;  ///< because random_init says so, not because there are no others
 };
+/// Tokenizer and template that were saved with the adapter, else those of the base model.
+TextFolder load_text_folder(const ModelSetup& setup);
 /// Learning rates of LoRA+, as shares of that of the run.
 struct LoraPlusRates {
   double b = 1, embedding = 1;
@@ -72,10 +80,14 @@ inline ModelSetup set_up_model(const Ctx& ctx, const ModelRequest& request) {
   return set_up_model(ComputePlan{ctx.device(), ctx.matmul()}, request);
 }
 ModelRequest training_request(const Config& config);
-/// An input error where rows have token ids that the model has no embedding for.
-void require_vocabulary(const ModelConfig& model, const Dataset& rows, Split split);
+/// An input error where rows of a config have ids or labels that its model has no embedding for: names the first row.
+void require_vocabulary(const Config& config, const Dataset& rows, Split split);
 /// What load_in_4bit, load_in_8bit and the keys of bitsandbytes ask for.
 std::optional<Quantisation> quantisation_asked(const QuantSection& section);
+
+/// What is to be said where a model without weights begins with random ones though nothing asks for that; an input
+/// error where its weights are frozen: an adapter on them, or an evaluation, would come to nothing.
+std::optional<std::string> advice_on_weights(const ModelSetup& setup);
 
 /// A run that goes on from an adapter takes its settings; a usage error for keys of the config that disagree with them.
 void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter);

@@ -1,23 +1,59 @@
 #include "train/stop.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
+#include <cerrno>
 #include <initializer_list>
 
 #include "core/error.h"
+#include "core/terminal.h"
 
 namespace qtrain {
 namespace {
 
 constexpr int kSecondInterrupt = 130;
+constexpr char kSignal = 's', kEnd = 'e';
+constexpr const char* kUsualAnswer = "stopping; again leaves at once";
 
 // A signal handler can only reach static storage; nothing else in the program is static and mutable.
-volatile sig_atomic_t asked = 0;
+std::atomic<bool> asked = false, at_once = false;
+std::atomic<int> asked_by = 0;           // the signal
+std::atomic<std::int64_t> asked_at = 0;  // milliseconds
+std::atomic<int> bell = -1;              // where StopAnswers listens
+std::atomic<bool> erases = false;        // there is a line that can be drawn again
+std::atomic<const char*> answer_text = kUsualAnswer;
 
-extern "C" void on_stop_signal(int) {
-  if (asked) _exit(kSecondInterrupt);
-  asked = 1;
+std::int64_t now_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+}
+
+bool is_second(int signal) {
+  return signal == SIGINT || (signal != SIGHUP && now_ms() - asked_at > 1000);
+}
+
+void ring(int descriptor, char what) {
+  [[maybe_unused]] const ssize_t written = ::write(descriptor, &what, 1);
+}
+
+extern "C" void on_stop_signal(int signal) {
+  const int error = errno;
+  if (!asked.exchange(true)) {
+    asked_by = signal;
+    asked_at = now_ms();
+    if (bell >= 0) ring(bell, kSignal);
+  } else if (is_second(signal)) {
+    if (erases) [[maybe_unused]]
+      const ssize_t written = ::write(STDERR_FILENO, kEraseBelow.data(), kEraseBelow.size());
+    _exit(kSecondInterrupt);
+  }
+  errno = error;
 }
 
 void handle(int signal, void (*handler)(int)) {
@@ -27,22 +63,68 @@ void handle(int signal, void (*handler)(int)) {
   sigaction(signal, &action, nullptr);  // without SA_RESTART: a blocking read of a terminal returns
 }
 
+bool is_ignored(int signal) {
+  struct sigaction action = {};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 }  // namespace
 
 void install_stop_handlers() {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) handle(signal, on_stop_signal);
+  if (!is_ignored(SIGHUP)) handle(SIGHUP, on_stop_signal);
   for (const int signal : {SIGPIPE, SIGXFSZ}) handle(signal, SIG_IGN);
 }
 
 bool stop_requested() {
-  return asked != 0;
+  return asked;
+}
+bool interrupted() {
+  return asked && asked_by == SIGINT;
 }
 void throw_if_stopped() {
   if (stop_requested())
     fail(ErrorKind::stopped, {.cause = "stopped by a signal", .remedy = "run the same command again"});
 }
+void set_stop_answer(const char* text) {
+  answer_text = text;
+}
 void set_stop_requested(bool value) {
-  asked = value ? 1 : 0;
+  asked = value;
+  asked_by = value ? SIGINT : 0;
+}
+
+StopsAtOnce::StopsAtOnce() {
+  at_once = true;
+  throw_if_stopped();
+}
+StopsAtOnce::~StopsAtOnce() {
+  at_once = false;
+}
+
+StopAnswers::StopAnswers(Log& log, std::function<int()> leave) : log_(log), leave_(std::move(leave)) {
+  std::array<int, 2> ends{};
+  check(::pipe2(ends.data(), O_CLOEXEC) == 0, "no pipe");
+  heard_ = Descriptor(ends[0]);
+  bell_ = Descriptor(ends[1]);
+  thread_ = std::thread([this] { answer(); });
+  bell = bell_.get();
+  erases = terminal_of(STDERR_FILENO).redraws;
+}
+
+StopAnswers::~StopAnswers() {
+  bell = -1;
+  ring(bell_.get(), kEnd);
+  thread_.join();
+}
+
+void StopAnswers::answer() {
+  for (char what = 0; ::read(heard_.get(), &what, 1) != 0 && what != kEnd;) {
+    if (what != kSignal) continue;  // a read that a signal interrupted
+    if (at_once) _exit(leave_());
+    log_.warn("{}", answer_text.load());
+    what = 0;
+  }
 }
 
 }  // namespace qtrain

@@ -1,18 +1,58 @@
 #pragma once
+#include <functional>
+#include <thread>
+
+#include "core/descriptor.h"
+#include "core/log.h"
 
 namespace qtrain {
 
-/// SIGINT, SIGTERM and SIGUSR1 from now on ask to stop: the first is remembered, the second ends the process at once
-/// with exit code 130. SIGPIPE and SIGXFSZ are ignored, so that a failed write is an error and not a death.
+/// SIGINT, SIGTERM, SIGUSR1 and SIGHUP (unless it is ignored, as under nohup) from now on ask to stop: the first is
+/// remembered, a later one ends the process at once with exit code 130. A later SIGHUP does not, and a SIGTERM or
+/// SIGUSR1 only after a second: shells and `timeout` send them twice. SIGPIPE and SIGXFSZ are ignored, so that a failed
+/// write is an error and not a death.
 void install_stop_handlers();
 
 /// Whether a stop was asked for. Read it between steps, rows and files.
 bool stop_requested();
 
+/// Whether what asked was Ctrl-C: a program that talks to its user stops its answer then, and goes on.
+bool interrupted();
+
 /// Throws ErrorKind::stopped when a stop was asked for: for work that leaves nothing behind.
 void throw_if_stopped();
 
-/// For tests: as if a signal had come, or had not.
+/// What a stop leads to from now on, for people; a text that lives as long as the program.
+void set_stop_answer(const char* text);
+
+/// As if a signal had come, or had not.
 void set_stop_requested(bool asked);
+
+/// As long as this lives, a stop ends the process at once: for work that has nothing to put away.
+class StopsAtOnce {
+ public:
+  StopsAtOnce();
+  ~StopsAtOnce();
+  StopsAtOnce(const StopsAtOnce&) = delete;
+  StopsAtOnce& operator=(const StopsAtOnce&) = delete;
+};
+
+/// A thread that answers the first signal as soon as it comes, whatever the program is busy with.
+class StopAnswers {
+ public:
+  /// `leave` tells of a stop in the end and returns the exit code, for StopsAtOnce.
+  StopAnswers(Log& log, std::function<int()> leave);
+  ~StopAnswers();
+  StopAnswers(const StopAnswers&) = delete;
+  StopAnswers& operator=(const StopAnswers&) = delete;
+
+ private:
+  void answer();
+
+  Log& log_;
+  std::function<int()> leave_;
+  Descriptor heard_, bell_;
+  std::thread thread_;
+};
 
 }  // namespace qtrain

@@ -7,8 +7,12 @@
 
 #include "model/hf_folder.h"
 #include "train/advice.h"
+#include "train/disk_plan.h"
+#include "train/machine.h"
 #include "train/prepared_data.h"
 #include "train/provenance.h"
+#include "train/run_identity.h"
+#include "train/run_progress.h"
 #include "train/stop.h"
 #include "train/template_date.h"
 
@@ -20,6 +24,14 @@ namespace fs = std::filesystem;
 // JSON has no NaN.
 Json finite_or_null(double x) {
   return std::isfinite(x) ? Json(x) : Json();
+}
+
+// transformers' estimate of forward and backward: 6 for each weight that is no embedding's, an adapter's included.
+double flos_per_token(Transformer& model) {
+  std::int64_t weights = model.parameters() - model.config().vocab_size * model.config().hidden_size;
+  for (const Param& p : model.adapter().all())
+    if (!p.spec.name.ends_with("embed_tokens.weight")) weights += p.value.numel();
+  return 6.0 * static_cast<double>(weights);
 }
 
 /// Where a run may go on from, the newest first.
@@ -52,8 +64,10 @@ Trainer::Trainer(const ResolvedConfig& config, const std::string& resume, Log& l
   checkpoints_ = checkpoints_for(resume, output_);
   load_data();
   load_model();
+  require_room();
   set_schedule();
   allocate();
+  identify();
   if (resume == "never") start_over();
   go_on();
 }
@@ -86,7 +100,7 @@ void Trainer::load_data() {
       data_->evaluation,
       LoaderOptions{.batch_size = t_.per_device_eval_batch_size, .sampler = {.sampling = Sampling::sequential}});
   plan_ = make_step_plan(t_, data_->train_loader->batches_per_epoch());
-  for (const std::string& advice : data_advice(config_, s, plan_)) log_.info("{}", advice);
+  for (const std::string& advice : data_advice(config_, s, plan_)) log_.warn("{}", advice);
 }
 
 // A run that goes on tomorrow has the rows of today.
@@ -106,10 +120,12 @@ void Trainer::set_template_date(DataPreparation& preparation) {
 void Trainer::load_model() {
   require_optimizer(config_.value, ctx_.device());
   setup_ = set_up_model(ctx_, training_request(config_.value));
+  advice_on_weights(setup_);
   if (setup_.adapter) check_adapter_keys(config_, *setup_.model->options().lora);
-  require_vocabulary(setup_.model->config(), data_->train, Split::train);
-  require_vocabulary(setup_.model->config(), data_->evaluation, Split::evaluation);
+  require_vocabulary(config_.value, data_->train, Split::train);
+  require_vocabulary(config_.value, data_->evaluation, Split::evaluation);
   for (const std::string& advice : model_advice(config_.value, setup_.model->config())) log_.warn("{}", advice);
+  flos_per_token_ = flos_per_token(*setup_.model);
   trained_ = setup_.model->trained();
   std::int64_t trained = 0;
   for (const Param* p : trained_) trained += p->value.numel();
@@ -118,6 +134,14 @@ void Trainer::load_model() {
   if (const auto& how = setup_.model->options().quantisation)
     log_.info("quantisation: {:.1f} M of them in {}", static_cast<double>(setup_.model->linear_parameters()) / 1e6,
               how->describe());
+}
+
+// Hours of training are lost where the result cannot be written.
+void Trainer::require_room() const {
+  std::optional<ErrorText> problem = disk_problem(plan_disk(t_, setup_, plan_.max_steps), free_disk(output_));
+  if (!problem) return;
+  problem->place = output_.string();
+  fail(ErrorKind::disk, *problem);
 }
 
 void Trainer::set_schedule() {
@@ -162,33 +186,21 @@ void Trainer::allocate() {
   optimizer_->state().initialise(ctx_, 0);
 }
 
-Json Trainer::identity() const {
-  const ModelConfig& c = setup_.model->config();
-  Json id = Json::object();  // what differs first is named
-  if (!data_->template_date.empty()) id[kTemplateDate] = data_->template_date;
-  id.update({{"seed", t_.seed},
-             {"per_device_train_batch_size", t_.per_device_train_batch_size},
-             {"gradient_accumulation_steps", t_.gradient_accumulation_steps},
-             {"training data", fmt::format("{:016x}", data_->train.fingerprint())},
-             {"optim", optimizer_identity(optimizer_options(t_))},
-             {"train_sampling_strategy", std::string(name_of_enum(t_.train_sampling_strategy))},
-             {"model", fmt::format("{} {}x{} vocabulary {}", c.model_type, c.layers, c.hidden_size, c.vocab_size)}});
-  if (const auto& how = setup_.model->options().quantisation) id["quantisation"] = how->describe();
-  if (const auto& lora = setup_.model->options().lora) {
-    id["lora_r"] = lora->r;
-    id["lora_target_modules"] = lora->targets;
-    if (lora->dora) id["use_dora"] = true;
-    if (!lora->rank_pattern.empty()) id["rank_pattern"] = lora->rank_pattern;
-    if (!lora->modules_to_save.empty()) id["lora_modules_to_save"] = lora->modules_to_save;
-    if (const auto ratio = config_.value.lora.loraplus_lr_ratio) id["loraplus_lr_ratio"] = *ratio;
-  }
-  return id;
+void Trainer::identify() {
+  std::vector<fs::path> files = model_files(setup_);
+  for (fs::path& file : text_files(config_.value)) files.push_back(std::move(file));
+  provenance_ = provenance(ctx_.device(), files);
+  identity_ = run_identity({.config = config_.value,
+                            .setup = setup_,
+                            .train = data_->train,
+                            .evaluation = data_->evaluation,
+                            .template_date = data_->template_date,
+                            .provenance = provenance_},
+                           ctx_.matmul());
 }
 
 Json Trainer::circumstances() const {
-  std::vector<fs::path> files = model_files(setup_);
-  for (fs::path& file : text_files(config_.value)) files.push_back(std::move(file));
-  Json run = provenance(ctx_.device(), files);
+  Json run = provenance_;
   run["seed"] = t_.seed;
   run["data_seed"] = t_.data_seed.value_or(t_.seed);
   run["training_data"] = fmt::format("{:016x}", data_->train.fingerprint());
@@ -204,7 +216,7 @@ TrainingObjects Trainer::objects() {
           .state = state_,
           .training = t_,
           .plan = plan_,
-          .identity = identity()};
+          .identity = identity_};
 }
 
 void Trainer::start_over() {
@@ -219,6 +231,7 @@ void Trainer::go_on() {
   if (const auto from = load_first_whole(run, checkpoints_, log_)) {
     relocate_best(*from);
     saved_step_ = state_.step;
+    if (goes_on_by_itself_) rotate(*from);  // what a kill between a save and its rotation has left
     log_.info("resumed from {} at step {} of {}", from->string(), state_.step, plan_.max_steps);
   }
   metrics_ = std::make_unique<MetricsFile>(output_ / "metrics.jsonl", state_.step);
@@ -314,7 +327,6 @@ void Trainer::add_row(Json row, const Json& extra) {
 
 void Trainer::log_row(const StepResult& r) {
   const double seconds = log_watch_.lap();
-  const double loss = state_.loss_since_log / static_cast<double>(state_.steps_since_log);
   const ResidentMemory memory = resident_memory();
   Json more{{"tokens_per_second", static_cast<double>(tokens_since_log_) / seconds},
             {"data_wait", data_wait_ / seconds},
@@ -326,11 +338,10 @@ void Trainer::log_row(const StepResult& r) {
   add_row({{"epoch", plan_.epochs_after(state_.step)},
            {"grad_norm", finite_or_null(r.grad_norm)},
            {"learning_rate", r.learning_rate},
-           {"loss", finite_or_null(loss)},
+           {"loss", finite_or_null(state_.mean_loss())},
            {"num_tokens", static_cast<double>(state_.tokens)}},
           more);
-  state_.loss_since_log = 0;
-  state_.steps_since_log = 0;
+  state_.begin_row();
   tokens_since_log_ = 0;
   data_wait_ = 0;
 }
@@ -338,25 +349,17 @@ void Trainer::log_row(const StepResult& r) {
 void Trainer::finish_step(const StepResult& r) {
   ++state_.step;
   state_.tokens += r.tokens;
+  state_.flos += flos_per_token_ * static_cast<double>(r.tokens);
   tokens_since_log_ += r.tokens;
-  if (std::isfinite(r.loss)) {
-    state_.loss_since_log += r.loss;
-    state_.loss_total += r.loss;
-    ++state_.steps_since_log;
-    ++state_.loss_steps;
-  }
-  const double seconds = run_watch_.seconds();
-  const auto seen = static_cast<double>(state_.tokens - tokens_at_start_);
-  const bool logged = due(t_.logging_strategy, t_.logging_steps) || (t_.logging_first_step && state_.step == 1);
-  log_.progress({.step = state_.step,
-                 .total = plan_.max_steps,
-                 .loss = r.loss,
-                 .learning_rate = r.learning_rate,
-                 .tokens_per_second = seen / seconds,
-                 .eta_seconds = seconds / seen * static_cast<double>(r.tokens) *
-                                static_cast<double>(plan_.max_steps - state_.step),
-                 .logged = logged});
-  if (logged) log_row(r);
+  state_.add_loss(r.loss);
+  Progress progress = progress_of(state_, plan_.max_steps,
+                                  {.seconds = run_watch_.seconds(),
+                                   .steps = state_.step - first_step_,
+                                   .tokens = state_.tokens - tokens_at_start_});
+  progress.learning_rate = r.learning_rate;
+  progress.logged = due(t_.logging_strategy, t_.logging_steps) || (t_.logging_first_step && state_.step == 1);
+  log_.progress(progress);
+  if (progress.logged) log_row(r);
 }
 
 // From the next step on.
@@ -373,9 +376,9 @@ void Trainer::start_prefetching() {
 }
 
 int Trainer::run() {
-  const std::int64_t first_step = state_.step;
+  first_step_ = state_.step;
   tokens_at_start_ = state_.tokens;
-  log_.show_progress(!t_.disable_tqdm);
+  set_stop_answer("stopping after this step; again leaves without saving");
   log_.info("training: {} steps of {} x {} rows, {:.2f} epochs", plan_.max_steps, t_.per_device_train_batch_size,
             t_.gradient_accumulation_steps,
             static_cast<double>(plan_.max_steps) / static_cast<double>(plan_.updates_per_epoch));
@@ -389,53 +392,10 @@ int Trainer::run() {
     run_events();
   }
   results_ = {{"output_dir", output_.string()}, {"step", state_.step}, {"max_steps", plan_.max_steps}};
-  if (!last_step() || state_.events_pending) return stop(first_step);
-  finish(run_watch_.seconds(), first_step);
+  if (!last_step() || state_.events_pending) return stop();
+  set_stop_answer("the last step is done, the model is being saved; again leaves without saving");
+  finish(run_watch_.seconds());
   return 0;
-}
-
-int Trainer::stop(std::int64_t first_step) {
-  if (state_.step > first_step && (saved_step_ != state_.step || state_.events_pending)) save_now();
-  log_.warn("stopped at step {} of {}; run the same command {}to go on", state_.step, plan_.max_steps,
-            goes_on_by_itself_ ? "" : "with --resume auto ");
-  return static_cast<int>(ErrorKind::stopped);
-}
-
-void Trainer::finish(double seconds, std::int64_t first_step) {
-  restore_best();
-  const fs::path results_file = output_ / "train_results.json";
-  if (first_step == state_.step && fs::exists(results_file)) {  // the figures of the run itself stay
-    save_final(objects(), output_);
-    results_.update(read_json(results_file));
-    return log_.info("all {} steps were done before; the model is in {}", state_.step, output_.string());
-  }
-  const double steps = static_cast<double>(state_.step - first_step);
-  const double tokens = static_cast<double>(state_.tokens - tokens_at_start_);
-  const Json results{
-      {"train_runtime", seconds},
-      {"train_samples_per_second",
-       steps * static_cast<double>(t_.per_device_train_batch_size * t_.gradient_accumulation_steps) / seconds},
-      {"train_steps_per_second", steps / seconds},
-      {"total_flos", 0.0},
-      {"train_loss", state_.loss_total / static_cast<double>(std::max<std::int64_t>(state_.loss_steps, 1))},
-      {"epoch", plan_.epochs_after(state_.step)}};
-  if (first_step < state_.step) add_row(results, {});
-  save_final(objects(), output_);
-  write_file(output_ / "trainer_state.json", dump_json(trainer_state_json(state_, t_, plan_), 2) + "\n");
-  Json summary = results;
-  summary["tokens_per_second"] = tokens / seconds;
-  summary["peak_rss_mb"] = resident_memory().peak_mb;
-  const std::size_t used = allocated_bytes(ctx_.device().kind).most, planned = memory_.total();
-  if (used > planned)
-    log_.warn("memory: {:.1f} MiB more were used than planned", static_cast<double>(used - planned) / kMib);
-  summary["memory"] = {{"planned", memory_.json()}, {"pinned", memory_.pinned_json()}, {"allocated", used}};
-  if (step_->graphs().replays() > 0)
-    summary["cuda_graphs"] = {{"kept", step_->graphs().size()}, {"replays", step_->graphs().replays()}};
-  write_file(results_file, dump_json(summary, 2) + "\n");
-  results_.update(summary);
-  log_.info("done: {} steps in {}, {:.0f} tokens/s, train_loss {:.4f}, peak {:.0f} MiB; saved to {}",
-            state_.step - first_step, format_duration(seconds), tokens / seconds, results["train_loss"].get<double>(),
-            resident_memory().peak_mb, output_.string());
 }
 
 }  // namespace qtrain

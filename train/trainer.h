@@ -9,6 +9,7 @@
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "train/checkpoint.h"
+#include "train/checkpoint_folders.h"
 #include "train/evaluate.h"
 #include "train/event_file.h"
 #include "train/memory_plan.h"
@@ -34,6 +35,8 @@ class Trainer {
   int run();
   /// What the run came to, for --json: output_dir, step, and after the last step the contents of train_results.json.
   const Json& results() const { return results_; }
+  /// The same in a line for people, after the last step.
+  const std::string& summary() const { return summary_; }
 
  private:
   struct Data;
@@ -45,11 +48,12 @@ class Trainer {
   void load_data();
   void set_template_date(DataPreparation& preparation);
   void load_model();
+  void require_room() const;
   void set_schedule();
   void allocate();
+  void identify();
   void start_over();
   void go_on();
-  Json identity() const;
   Json circumstances() const;
   TrainingObjects objects();
 
@@ -67,9 +71,12 @@ class Trainer {
   bool chooses_best() const;
   void track_best(double metric);
   void save_now();
-  int stop(std::int64_t first_step);
+  int stop();
   void restore_best();
-  void finish(double seconds, std::int64_t first_step);
+  void finish(double seconds);
+  Json log_totals(double seconds);
+  Json earlier_totals();
+  void rotate(const std::filesystem::path& newest);
   void relocate_best(const std::filesystem::path& resumed);
   bool due(EvalStrategy strategy, double every) const;
   bool save_due() const;
@@ -93,16 +100,20 @@ class Trainer {
   Schedule schedule_;
   StepPlan plan_;
   RunState state_;
+  Json provenance_, identity_;  ///< of the files that the run began with; what a resume is compared with
   std::unique_ptr<Prefetcher> prefetcher_;
   std::unique_ptr<MetricsFile> metrics_;
   std::unique_ptr<EventFile> events_;
   Stopwatch log_watch_, run_watch_;
-  std::int64_t tokens_since_log_ = 0, tokens_at_start_ = 0;
+  double flos_per_token_ = 0;
+  std::int64_t tokens_since_log_ = 0;
+  std::int64_t first_step_ = 0, tokens_at_start_ = 0;  ///< of this start of the program
   double data_wait_ = 0;
   std::int64_t best_saved_step_ = -1, saved_step_ = -1;
   bool scales_loss_ = false;  ///< float16
   bool goes_on_by_itself_;    ///< the same command resumes
   Json results_ = Json::object();
+  std::string summary_;
 };
 
 }  // namespace qtrain

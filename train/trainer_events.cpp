@@ -46,7 +46,7 @@ void Trainer::run_events() {
 bool Trainer::evaluate_now() {
   if (!evaluator_) return true;
   Stopwatch watch;
-  const Evaluation e = evaluator_->run(ctx_, *setup_.model);
+  const Evaluation e = evaluator_->run(ctx_, *setup_.model, log_);
   if (stop_requested()) return false;
   const double seconds = watch.seconds();
   log_.info("step {}: eval_loss {:.4f} over {} targets in {:.1f} s", state_.step, e.loss(), e.target_tokens, seconds);
@@ -79,9 +79,13 @@ void Trainer::save_now() {
   const fs::path saved = save_checkpoint(objects(), output_);
   saved_step_ = state_.step;
   log_.info("saved {}", saved.string());
+  rotate(saved);
+}
+
+void Trainer::rotate(const fs::path& newest) {
   if (!t_.save_total_limit) return;
   const fs::path best = state_.best_checkpoint;
-  rotate_checkpoints(output_, {.limit = *t_.save_total_limit, .keep = {saved.filename(), best.filename()}});
+  rotate_checkpoints(output_, {.limit = *t_.save_total_limit, .keep = {newest.filename(), best.filename()}});
 }
 
 // The best checkpoint where it lies now: beside the one that the run goes on from.

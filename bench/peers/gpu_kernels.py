@@ -19,11 +19,16 @@ import sys
 import time
 import traceback
 
-STARTED = time.monotonic()  # before PyTorch is loaded, which takes its time
-
-import torch  # noqa: E402
+import torch
 import torch._functorch.config
 import torch.nn.functional as F
+
+try:
+    import bitsandbytes
+except ImportError:  # its figures are left out
+    bitsandbytes = None
+
+STARTED = time.monotonic()  # PyTorch is loaded, which takes its time
 
 DTYPES = {torch.float32: b"float32", torch.bfloat16: b"bfloat16", torch.float16: b"float16", torch.int32: b"int32",
           torch.int64: b"int64", torch.float64: b"float64", torch.uint8: b"uint8"}
@@ -92,6 +97,7 @@ class Bench:
         self.ops = Ops(args.library, args.device)
         self.generator = torch.Generator(self.device).manual_seed(1)
         self.deadline = STARTED + args.seconds
+        self.flops_per_second = None  # of the largest product
 
     def random(self, *shape, dtype=torch.bfloat16):
         return torch.randn(*shape, device=self.device, dtype=torch.float32, generator=self.generator).to(dtype)
@@ -135,6 +141,12 @@ class Bench:
                 measured[name].append(self.once(runs[rounds % len(runs)]))
             rounds += 1
         return {name: statistics.median(t) for name, t in measured.items()}
+
+    def copy_time(self, size):
+        """Milliseconds of a copy that reads and writes `size` bytes in all: what a kernel that only moves them takes."""
+        n = max(size // 4, 1)
+        sets = self.copies(lambda: (self.empty(n), self.empty(n)))
+        return self.times({"copy": [self.ops.prepare("copy", (y, x)) for x, y in sets]})["copy"]
 
     def report(self, figure, times, goals, errors=None, **more):
         """One figure for each reference: `goals` is {reference: ratio}."""
@@ -321,7 +333,164 @@ def adamw_case(b):
     ours()
     errors = errors_of([param], [theirs.detach()], [exact_param.detach()])
     times = b.times({"ours": [ours], "torch fused": [optimizer.step]})
-    b.report(f"AdamW {n}", times, {"torch fused": 1.05}, errors, bytes_per_second=28 * n / times["ours"] * 1e3)
+    times["copy of as many bytes"] = b.copy_time(28 * n)
+    b.report(f"AdamW {n}", times, {"torch fused": 1.05, "copy of as many bytes": 0.9}, errors,
+             bytes_per_second=28 * n / times["ours"] * 1e3)
+
+
+def adamw8_case(b):
+    n = 1024 if b.args.small else 1 << 27
+    lr, decay = 1e-3, 0.01
+    param, grad = (b.random(n, dtype=torch.float32) for _ in range(2))
+    exact_param = torch.nn.Parameter(param.double())
+    exact_param.grad = grad.double()
+    torch.optim.AdamW([exact_param], lr=lr, weight_decay=decay).step()
+    ours_param = param.clone()
+    codes = [torch.zeros(n, device=b.device, dtype=torch.uint8) for _ in range(2)]
+    scales = [torch.zeros(n // 256, device=b.device) for _ in range(2)]
+    control = torch.tensor([lr, 1 - 0.9, 1 - 0.999], device=b.device, dtype=torch.float64)
+    factor = torch.ones(2, device=b.device, dtype=torch.float64)
+    ours = b.ops.prepare("adamw_8bit", (ours_param, codes[0], scales[0], codes[1], scales[1], grad, control, factor),
+                         (decay,))
+    ours()
+    first = ours_param.clone()  # of a first step, whose update no code has rounded
+    variants, goals = {"ours": [ours]}, {"copy of as many bytes": 0.85}
+    theirs = None
+    if bitsandbytes is not None:
+        theirs = torch.nn.Parameter(param.clone())
+        theirs.grad = grad
+        optimizer = bitsandbytes.optim.AdamW8bit([theirs], lr=lr, weight_decay=decay)
+        optimizer.step()
+        errors = errors_of([first], [theirs.detach()], [exact_param.detach()])
+        variants["bitsandbytes"] = [optimizer.step]
+        goals["bitsandbytes"] = 1.5
+    else:
+        errors = [(error(first, exact_param.detach()), 1e-6)]
+    times = b.times(variants)
+    times["copy of as many bytes"] = b.copy_time(16 * n)
+    b.report(f"8-bit AdamW {n}", times, goals, errors, bytes_per_second=16 * n / times["ours"] * 1e3)
+
+
+NF4 = (-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
+       -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634,
+       0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0)
+
+
+def nf4_case(b):
+    """A matrix of the largest layer of an 8B model becomes dense; blocks of 64 with scales in float32."""
+    shape, block = ((8, 128) if b.args.small else (14336, 4096)), 64
+    n = shape[0] * shape[1]
+    table = torch.tensor(NF4, device=b.device)
+
+    def coded():
+        x, codes = b.random(*shape), torch.empty(n // 2, 1, device=b.device, dtype=torch.uint8)
+        scales = b.empty(n // block, dtype=torch.float32)
+        b.ops.call("quantise4", (codes, scales, x), (block, 0))
+        return codes, scales, b.empty(*shape)
+    sets = b.copies(coded)
+    ours = [b.ops.prepare("dequantise4", (y, codes, scales, table), (block,)) for codes, scales, y in sets]
+    codes, scales, y = sets[0]
+    ours[0]()
+    wide = codes.view(-1).int()
+    exact = (table[torch.stack((wide >> 4, wide & 15), -1).view(-1, block).long()] * scales[:, None]).view(shape)
+    errors = errors_of([y], [exact.bfloat16()], [exact])
+    variants, goals = {"ours": ours}, {"copy of as many bytes": 0.85}
+    if bitsandbytes is not None:
+        functions = bitsandbytes.functional
+        state = lambda scales: functions.QuantState(absmax=scales, shape=torch.Size(shape), code=table, blocksize=block,
+                                                    quant_type="nf4", dtype=torch.bfloat16)
+        variants["bitsandbytes"] = [lambda q=q, s=state(q[1]): functions.dequantize_4bit(q[0], s) for q in sets]
+        goals["bitsandbytes"] = 1.3
+    times = b.times(variants)
+    moved = int(2.5625 * n)
+    times["copy of as many bytes"] = b.copy_time(moved)
+    b.report(f"NF4 to bfloat16 {shape[0]}x{shape[1]}", times, goals, errors,
+             bytes_per_second=moved / times["ours"] * 1e3)
+
+
+def linear_loss_case(b):
+    """The head of the 0.6B model with its loss and both gradients, in chunks of 1 GiB of logits, as a step runs it."""
+    T, d, V, chunk = (16, 32, 96, 6) if b.args.small else (16384, 1024, 151936, 3533)
+    h, w = b.random(T, d), b.random(V, d).mul_(d ** -0.5)
+    dh, dw = b.empty(T, d), torch.zeros(V, d, device=b.device)
+    logits, loss = b.empty(chunk, V), b.empty(T, dtype=torch.float32)
+    targets = torch.randint(V, (T,), device=b.device, generator=b.generator)
+    scale = torch.full((1,), 1 / T, device=b.device, dtype=torch.float64)
+    calls = []
+    for first in range(0, T, chunk):
+        rows, part = slice(first, min(first + chunk, T)), logits[:min(chunk, T - first)]
+        calls += [b.ops.prepare("gemm", (part, h[rows], w), (0, 1)),
+                  b.ops.prepare("cross_entropy", (part, loss[rows], targets[rows].int(), scale)),
+                  b.ops.prepare("gemm", (dh[rows], part, w), (0, 0)),
+                  b.ops.prepare("gemm", (dw, part, h[rows]), (1, 0), adds=(0,))]
+
+    def ours():
+        for call in calls:
+            call()
+
+    def both(h, w):
+        h, w = h.detach().requires_grad_(), w.detach().requires_grad_()
+        value = F.cross_entropy((h @ w.t()).float(), targets)
+        return (value, *torch.autograd.grad(value, (h, w)))
+    ours()
+    some = slice(0, min(T, 512))  # whose gradients of h do not depend on the others
+
+    def of_some(h, w):
+        h = h[some].detach().requires_grad_()
+        values = F.cross_entropy((h @ w.t()).float(), targets[some], reduction="none")
+        return values.detach(), torch.autograd.grad(values.sum() / T, h)[0]
+    errors = errors_of([loss[some], dh[some]], of_some(h, w), of_some(h.float(), w.float()))
+    variants, goals = {"ours": [ours]}, {"the largest product": 0.75}
+    try:
+        both(h, w)
+        variants["transformers"] = [lambda: both(h, w)]
+        goals["transformers"] = 1.6
+    except torch.OutOfMemoryError as problem:
+        print(f"linear + cross-entropy by PyTorch: {str(problem).splitlines()[0]}")
+    times = b.times(variants)
+    flops = 6 * T * d * V
+    if b.flops_per_second:
+        times["the largest product"] = flops / b.flops_per_second * 1e3
+    b.report(f"linear + cross-entropy fwd+bwd {T}x{d}x{V}", times, goals, errors,
+             flops_per_second=flops / times["ours"] * 1e3)
+
+
+def lora_case(b):
+    """The seven linear layers of a block of the 8B model with adapters of rank 16 over frozen weights, fwd and bwd."""
+    m, T, r, s = MODELS["8B"], 8 if b.args.small else 4096, 16, 2.0
+    shrink = 64 if b.args.small else 1
+    d, q, k, f = (m[key] // shrink for key in ("d", "q", "k", "f"))
+    layers = [dict(w=b.random(n, c).mul_(c ** -0.5), a=b.random(r, c).mul_(c ** -0.5), b=b.random(n, r),
+                   x=b.random(T, c), dy=b.random(T, n), y=b.empty(T, n), dx=b.empty(T, c), xa=b.empty(T, r),
+                   dxa=b.empty(T, r), da=torch.zeros(r, c, device=b.device), db=torch.zeros(n, r, device=b.device))
+              for n, c in ((q, d), (k, d), (k, d), (d, q), (f, d), (f, d), (d, f))]
+    calls = []
+    for p in layers:
+        calls += [b.ops.prepare("gemm", (p["xa"], p["x"], p["a"]), (0, 1, s)),
+                  b.ops.prepare("gemm", (p["y"], p["x"], p["w"], p["xa"], p["b"]), (0, 1)),
+                  b.ops.prepare("gemm", (p["db"], p["dy"], p["xa"]), (1, 0), adds=(0,)),
+                  b.ops.prepare("gemm", (p["dxa"], p["dy"], p["b"]), (0, 0, s)),
+                  b.ops.prepare("gemm", (p["da"], p["dxa"], p["x"]), (1, 0), adds=(0,)),
+                  b.ops.prepare("gemm", (p["dx"], p["dy"], p["w"], p["dxa"], p["a"]), (0, 0))]
+
+    def ours():
+        for call in calls:
+            call()
+
+    def peft(p, dtype=torch.bfloat16):
+        """As peft.tuners.lora.Linear computes it."""
+        w, x, a, c, dy = (p[key].to(dtype) for key in ("w", "x", "a", "b", "dy"))
+        x, a, c = (t.detach().requires_grad_() for t in (x, a, c))
+        y = F.linear(x, w) + F.linear(F.linear(x, a), c) * s
+        return (y.detach(), *torch.autograd.grad(y, (x, a, c), dy))
+    ours()
+    errors = []
+    for p in (layers[1], layers[-1]):
+        errors += errors_of([p["y"], p["dx"], p["da"], p["db"]], peft(p), peft(p, torch.float32))
+    times = b.times({"ours": [ours], "PEFT's formula": [lambda: [peft(p) for p in layers]]})
+    flops = 4 * T * sum(p["w"].numel() for p in layers)
+    b.report(f"LoRA r={r} block 8B fwd+bwd T={T}", times, {"PEFT's formula": 1.5}, errors,
+             flops_per_second=flops / times["ours"] * 1e3)
 
 
 @contextlib.contextmanager
@@ -495,25 +664,30 @@ def gemm_list_case(b, name):
 def peak_case(b):
     n = 64 if b.args.small else 8192
     times, errors = gemm_case(b, n, n, n, ("y",))["y"]
-    b.report(f"GEMM {n}^3", times, {"torch.matmul": 1.0}, errors, flops_per_second=2 * n ** 3 / times["ours"] * 1e3,
+    b.flops_per_second = 2 * n ** 3 / times["ours"] * 1e3
+    b.report(f"GEMM {n}^3", times, {"torch.matmul": 1.0}, errors, flops_per_second=b.flops_per_second,
              torch_flops_per_second=2 * n ** 3 / times["torch.matmul"] * 1e3)
 
 
 def cases(b):
-    """In the order of what is asked first, as time may run out."""
+    """In the order of what is asked first, as time may run out; compilers take their time, so theirs come last."""
     lengths = (32,) if b.args.small else (2048, 4096, 8192, 16384)
     yield "copy", lambda: copy_case(b)
     yield "peak", lambda: peak_case(b)
+    for name in MODELS:
+        yield f"gemm {name}", lambda: gemm_list_case(b, name)
     for T in lengths:
         yield f"attention hd128 {T}", lambda: attention_case(b, T, 128)
     yield "adamw", lambda: adamw_case(b)
+    yield "linear_loss", lambda: linear_loss_case(b)
+    yield "lora", lambda: lora_case(b)
+    yield "nf4", lambda: nf4_case(b)
+    yield "adamw8", lambda: adamw8_case(b)
+    yield "packed", lambda: packed_case(b)
     yield "cross_entropy", lambda: cross_entropy_case(b)
     yield "add_rms_norm", lambda: add_rms_norm_cases(b)
     yield "rope", lambda: rope_case(b)
     yield "swiglu", lambda: swiglu_cases(b)
-    yield "packed", lambda: packed_case(b)
-    for name in MODELS:
-        yield f"gemm {name}", lambda: gemm_list_case(b, name)
     for T in lengths:
         yield f"attention hd64 {T}", lambda: attention_case(b, T, 64)
 
@@ -534,21 +708,22 @@ def main():
     parser.add_argument("--json")
     parser.add_argument("--small", action="store_true", help="tiny shapes, one round")
     parser.add_argument("--no_compile", action="store_true", help="eager functions in the place of torch.compile's")
-    parser.add_argument("--seconds", type=float, default=150, help="start no case later than so many after the start of the program")
+    parser.add_argument("--seconds", type=float, default=150,
+                        help="start no case later than so many after PyTorch is imported")
     parser.add_argument("--case_seconds", type=float, default=0.4, help="of measuring a case, about")
     parser.add_argument("--filter", default="")
     args = parser.parse_args()
     # Compiled gradients are computed again and again from one forward pass, whose buffers must stay.
     torch._functorch.config.donated_buffer = False
     b = Bench(args)
-    result = dict(environment=environment(args), figures=b.figures, problems=[])
+    result = dict(environment=environment(args), figures=b.figures, problems=[], notes=[])
     stream = contextlib.nullcontext() if args.device == "cpu" else torch.cuda.stream(torch.cuda.ExternalStream(b.ops.stream()))
     with stream:
         for name, run in cases(b):
             if args.filter not in name:
                 continue
             if time.monotonic() > b.deadline:
-                result["problems"].append(f"{name}: no time was left")
+                result["notes"].append(f"{name}: no time was left")
                 continue
             try:
                 run()
@@ -561,7 +736,7 @@ def main():
                 with open(args.json, "w", encoding="utf-8") as file:
                     json.dump(result, file, indent=1)
     wrong = [f["figure"] for f in b.figures if not f["right"]]
-    for line in result["problems"] + [f"wrong: {w}" for w in wrong]:
+    for line in result["problems"] + result["notes"] + [f"wrong: {w}" for w in wrong]:
         print(line)
     sys.exit(bool(result["problems"] or wrong))
 

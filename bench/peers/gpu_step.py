@@ -5,10 +5,13 @@
     python3 gpu_step.py --qtrain ... --case llama-3.1-8b --device cpu --small    # shows that everything runs
 
 qwen3-0.6b trains all weights (float32 weights, products and activations in bfloat16, fused AdamW on PyTorch's side);
-llama-3.1-8b trains LoRA r=16 on all linear layers over a bfloat16 base. 16,384 tokens an update, rows of 2,048. Each
-program has the device to itself; the median over steps leaves out the first ones. Where PyTorch runs out of memory it
-repeats with half the rows in twice the micro-batches; `smaller_batch` says so. The JSON has figures as
-gpu_kernels.py's: tokens a second and their ratio, peak memory.
+qwen3-8b-adamw8bit all weights with 8-bit AdamW (bitsandbytes' in bfloat16 on PyTorch's side); llama-3.1-8b trains LoRA
+r=16 on all linear layers over a bfloat16 base, the cases with qlora over one in 4 bits (nf4, double quantisation;
+bitsandbytes' on PyTorch's side). 16,384 tokens an update, rows of 2,048. Each program has the device to itself; the
+median over steps leaves out the first ones. Where PyTorch runs out of memory it repeats with half the rows in twice the
+micro-batches; `smaller_batch` says so. Where it cannot run at all, this program is measured alone, and `notes` says so.
+The JSON has figures as gpu_kernels.py's: tokens a second and their ratio, peak memory. Ends with 0 where this program's
+steps were measured and are right.
 """
 
 import argparse
@@ -31,14 +34,29 @@ MODELS = {
     "llama-3.1-8b": dict(
         architectures=["LlamaForCausalLM"], model_type="llama", vocab_size=128256, hidden_size=4096,
         intermediate_size=14336, num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8, head_dim=128,
-        max_position_embeddings=131072, rope_theta=500000.0, rms_norm_eps=1e-5, tie_word_embeddings=False)}
+        max_position_embeddings=131072, rope_theta=500000.0, rms_norm_eps=1e-5, tie_word_embeddings=False),
+    "qwen3-8b": dict(
+        architectures=["Qwen3ForCausalLM"], model_type="qwen3", vocab_size=151936, hidden_size=4096,
+        intermediate_size=12288, num_hidden_layers=36, num_attention_heads=32, num_key_value_heads=8, head_dim=128,
+        max_position_embeddings=40960, rope_theta=1000000.0, rms_norm_eps=1e-6, tie_word_embeddings=False)}
 COMMON = dict(hidden_act="silu", initializer_range=0.02, attention_bias=False, bos_token_id=0, eos_token_id=1,
               attention_dropout=0.0)
 SMALL = dict(vocab_size=512, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, head_dim=16)
-# Rows of a micro-batch, micro-batches of an update, LoRA; what is asked of tokens a second and of the ratio.
-CASES = {"qwen3-0.6b": dict(batch=8, accumulation=1, lora=False, tokens_per_second=105e3, ratio=2.2),
-         "llama-3.1-8b": dict(batch=4, accumulation=2, lora=True, tokens_per_second=17e3, ratio=2.2)}
+# Rows of a micro-batch, micro-batches of an update, steps, what is trained; what is asked of tokens a second and of the
+# ratio. Large models take fewer steps: their random weights are drawn on the processor, which takes most of the time.
+CASES = {
+    "qwen3-0.6b": dict(model="qwen3-0.6b", batch=8, accumulation=1, steps=8, tokens_per_second=105e3, ratio=2.2),
+    "qwen3-0.6b-qlora": dict(model="qwen3-0.6b", batch=8, accumulation=1, steps=8, lora=True, four_bit=True,
+                             tokens_per_second=115e3, ratio=4.0),
+    "llama-3.1-8b": dict(model="llama-3.1-8b", batch=4, accumulation=2, steps=6, lora=True, tokens_per_second=17e3,
+                         ratio=2.2),
+    "llama-3.1-8b-qlora": dict(model="llama-3.1-8b", batch=4, accumulation=2, steps=6, lora=True, four_bit=True,
+                               tokens_per_second=17e3, ratio=2.2),
+    "qwen3-8b-adamw8bit": dict(model="qwen3-8b", batch=2, accumulation=4, steps=6, eight_bit_adam=True,
+                               tokens_per_second=12.4e3, ratio=1.0)}
+DEFAULTS = dict(lora=False, four_bit=False, eight_bit_adam=False)
+IMPORTED = "imported"
 WARM_UP = 3  # steps: kernels are chosen in the first, graphs recorded in the second
 
 
@@ -48,18 +66,22 @@ def parse():
     parser.add_argument("--case", choices=CASES, required=True)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--small", action="store_true", help="a tiny model of the same family")
-    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--steps", type=int, help="of an update; as the case says")
     parser.add_argument("--json")
     parser.add_argument("--set", action="append", default=[], metavar="key=value", help="more keys for qtrain")
-    parser.add_argument("--seconds", type=float, default=100, help="most time of either program")
+    parser.add_argument("--seconds", type=float, default=100,
+                        help="most time of either program; PyTorch's begins when it is imported")
     parser.add_argument("--torch_only", help=argparse.SUPPRESS)  # the folder, in a process of its own
-    return parser.parse_args()
+    args = parser.parse_args()
+    args.what = DEFAULTS | CASES[args.case]
+    args.steps = args.steps or args.what["steps"]
+    return args
 
 
 def write_case(args, folder):
     """A model folder without weights, and rows of random tokens."""
-    config = MODELS[args.case] | COMMON | (SMALL if args.small else {})
-    length, rows = 32 if args.small else 2048, args.steps * CASES[args.case]["batch"] * CASES[args.case]["accumulation"]
+    config = MODELS[args.what["model"]] | COMMON | (SMALL if args.small else {})
+    length, rows = 32 if args.small else 2048, args.steps * args.what["batch"] * args.what["accumulation"]
     (folder / "model").mkdir()
     (folder / "model/config.json").write_text(json.dumps(config, indent=1))
     draw = random.Random(1)
@@ -70,25 +92,46 @@ def write_case(args, folder):
     return length
 
 
+def logged(folder):
+    """The rows of steps so far; the last line may be half of one."""
+    file = folder / "out/metrics.jsonl"
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.exists() else []
+    rows = [json.loads(line) for line in lines if line.endswith("\n")]
+    return [r for r in rows if "loss" in r]
+
+
 def run_qtrain(args, folder, length):
-    case = CASES[args.case]
+    """Ends the program behind its last step: saving a large model would take longer than all of them."""
+    case = args.what
     config = dict(
         model_name_or_path=str(folder / "model"), dataset_name=str(folder / "rows.jsonl"), device=args.device,
         output_dir=str(folder / "out"), bf16=args.device == "cuda", max_length=length, max_steps=args.steps,
-        dtype="bfloat16" if case["lora"] else "float32",
+        dtype="bfloat16" if case["lora"] else "float32", random_init=True,
         per_device_train_batch_size=case["batch"], gradient_accumulation_steps=case["accumulation"],
         gradient_checkpointing=False, learning_rate=1e-4, logging_steps=1, save_strategy="no", seed=1)
     if case["lora"]:
         config |= dict(use_peft=True, lora_r=16, lora_alpha=32, lora_dropout=0.0, lora_target_modules="all-linear")
+    if case["four_bit"]:
+        config |= dict(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True)
+    if case["eight_bit_adam"]:  # activations of a step beside 8 bits of state and gradients in float32
+        config |= dict(optim="adamw_8bit", gradient_checkpointing="auto")
     (folder / "config.json").write_text(json.dumps(config, indent=1))
     begin = time.monotonic()
-    subprocess.run([args.qtrain, str(folder / "config.json"), *args.set], check=True, timeout=args.seconds)
-    rows = [json.loads(line) for line in open(folder / "out/metrics.jsonl", encoding="utf-8")]
-    rows = [r for r in rows if "loss" in r]
-    results = json.loads((folder / "out/train_results.json").read_text())
+    process = subprocess.Popen([args.qtrain, str(folder / "config.json"), *args.set], stdin=subprocess.DEVNULL)
+    try:
+        while len(logged(folder)) < args.steps:
+            if process.poll() is not None and len(logged(folder)) < args.steps:
+                raise subprocess.SubprocessError(f"ended with {process.returncode}")
+            if time.monotonic() - begin > args.seconds:
+                raise subprocess.TimeoutExpired(args.qtrain, args.seconds)
+            time.sleep(0.05)
+    finally:
+        process.kill()
+        process.wait()
+    rows = logged(folder)[:args.steps]
     skipped = min(WARM_UP, len(rows) - 1)
     return dict(tokens_per_second=statistics.median(r["tokens_per_second"] for r in rows[skipped:]),
-                losses=[r["loss"] for r in rows], memory_bytes=results["memory"]["allocated"],
+                losses=[r["loss"] for r in rows], memory_bytes=max(r["device_mb"] for r in rows) * 2**20,
                 total_seconds=time.monotonic() - begin)
 
 
@@ -96,8 +139,14 @@ def run_torch(args, folder):
     """In a process of its own: prints one JSON document. Where the memory does not hold a micro-batch, halves it and
     doubles their number, so that an update keeps its tokens."""
     import torch
+    import transformers  # noqa: F401
+    if args.what["lora"]:
+        import peft  # noqa: F401
+    if args.what["four_bit"] or args.what["eight_bit_adam"]:
+        import bitsandbytes  # noqa: F401
+    print(IMPORTED, flush=True)
 
-    case, smaller = dict(CASES[args.case]), []
+    case, smaller = dict(args.what), []
     while True:
         try:
             result = train_torch(args, folder, case)
@@ -114,22 +163,49 @@ def run_torch(args, folder):
     print(json.dumps(result | dict(batch=case["batch"], accumulation=case["accumulation"], smaller_batch=smaller)))
 
 
+def quantise(model):
+    """Linear layers of the blocks as load_in_4bit makes them of a folder, one after the other."""
+    import bitsandbytes
+    import torch
+
+    for name, layer in list(model.named_modules()):
+        if not isinstance(layer, torch.nn.Linear) or name == "lm_head":
+            continue
+        coded = bitsandbytes.nn.Linear4bit(layer.in_features, layer.out_features, bias=False, quant_type="nf4",
+                                           compute_dtype=torch.bfloat16, compress_statistics=True, device="meta")
+        coded.weight = bitsandbytes.nn.Params4bit(layer.weight.detach().cpu(), requires_grad=False, quant_type="nf4",
+                                                  compress_statistics=True)
+        parent = model.get_submodule(name.rpartition(".")[0])
+        setattr(parent, name.rpartition(".")[2], coded.to(layer.weight.device))
+    model.is_loaded_in_4bit = True
+    for p in model.parameters():
+        p.requires_grad = False
+
+
 def train_torch(args, folder, case):
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
     torch.manual_seed(1)
-    dtype = torch.bfloat16 if case["lora"] else torch.float32
+    dtype = torch.bfloat16 if case["lora"] or case["eight_bit_adam"] else torch.float32
     with torch.device(args.device):
         model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder / "model"), dtype=dtype,
                                                  attn_implementation="sdpa")
+    if case["four_bit"]:
+        quantise(model)
     if case["lora"]:
         from peft import LoraConfig, get_peft_model
         model = get_peft_model(model, LoraConfig(r=16, lora_alpha=32, lora_dropout=0.0, target_modules="all-linear",
                                                  task_type="CAUSAL_LM"))
+    if case["eight_bit_adam"]:
+        model.gradient_checkpointing_enable()
     model.train()
     trained = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=1e-4, weight_decay=0.0, fused=args.device == "cuda")
+    if case["eight_bit_adam"]:
+        from bitsandbytes.optim import AdamW8bit
+        optimizer = AdamW8bit(trained, lr=1e-4, weight_decay=0.0)
+    else:
+        optimizer = torch.optim.AdamW(trained, lr=1e-4, weight_decay=0.0, fused=args.device == "cuda")
     rows = torch.tensor([json.loads(line)["input_ids"] for line in open(folder / "rows.jsonl", encoding="utf-8")])
     micro_batches = rows.to(args.device).split(case["batch"])
     wait = torch.cuda.synchronize if args.device == "cuda" else lambda: None
@@ -160,7 +236,7 @@ def expected_loss(config):
 
 
 def compare(args, result, config):
-    case, ours, theirs = CASES[args.case], result["ours"], result["torch"]
+    case, ours, theirs = args.what, result["ours"], result["torch"]
     right = abs(ours["losses"][0] - expected_loss(config)) < 0.3
     figures = [dict(figure=f"{args.case} tokens/s", value=ours["tokens_per_second"], goal=case["tokens_per_second"])]
     if theirs:
@@ -173,11 +249,32 @@ def compare(args, result, config):
     return [f | dict(right=right) for f in figures]
 
 
+def write(args, result):
+    if args.json:
+        Path(args.json).write_text(json.dumps(result, indent=1) + "\n")
+
+
+def measured_torch(args, folder):
+    """The clock starts when PyTorch and its friends are imported."""
+    process = subprocess.Popen([sys.executable, *sys.argv, "--torch_only", folder], stdout=subprocess.PIPE, text=True,
+                               stdin=subprocess.DEVNULL)
+    try:
+        while (line := process.stdout.readline()) and line.strip() != IMPORTED:
+            pass
+        text, _ = process.communicate(timeout=args.seconds)
+    finally:
+        process.kill()
+        process.wait()
+    if process.returncode != 0 or not text.strip():
+        raise subprocess.SubprocessError(f"ended with {process.returncode}: see the log")
+    return json.loads(text.splitlines()[-1])
+
+
 def main():
     args = parse()
     if args.torch_only:
         return run_torch(args, Path(args.torch_only))
-    result = dict(case=args.case, argv=sys.argv, problems=[], figures=[], ours=None, torch=None)
+    result = dict(case=args.case, argv=sys.argv, problems=[], notes=[], figures=[], ours=None, torch=None)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         length = write_case(args, folder)
@@ -186,18 +283,15 @@ def main():
             result["ours"] = run_qtrain(args, folder, length)
         except (subprocess.SubprocessError, OSError, ValueError, KeyError) as problem:
             result["problems"].append(f"qtrain: {problem}")
+        write(args, result)
         try:
-            done = subprocess.run([sys.executable, *sys.argv, "--torch_only", name], stdout=subprocess.PIPE, check=True,
-                                  timeout=args.seconds)
-            result["torch"] = json.loads(done.stdout.splitlines()[-1])
-        except (subprocess.SubprocessError, OSError, ValueError, IndexError) as problem:
-            result["problems"].append(f"torch: {problem}")
+            result["torch"] = measured_torch(args, name)
+        except (subprocess.SubprocessError, OSError, ValueError) as problem:
+            result["notes"].append(f"ours alone; torch: {problem}")
     if result["ours"]:
         result["figures"] = compare(args, result, config)
-    text = json.dumps(result, indent=1)
-    print(text)
-    if args.json:
-        Path(args.json).write_text(text + "\n")
+    write(args, result)
+    print(json.dumps(result, indent=1))
     sys.exit(bool(result["problems"] or not all(f["right"] for f in result["figures"])))
 
 

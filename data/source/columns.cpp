@@ -1,17 +1,45 @@
 #include "data/source/columns.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <set>
+#include <span>
 #include <utility>
+
+#include "data/source/reader.h"
 
 namespace qtrain {
 namespace {
 
 /// Columns that may hold lists of messages.
 constexpr std::array<std::string_view, 4> kTalks = {"messages", "conversations", "prompt", "completion"};
+
+/// Names on the program's side: what rows, messages and speakers are looked through for.
+constexpr std::array<std::string_view, 17> kColumns = {"messages",       "prompt",
+                                                       "completion",     "text",
+                                                       "conversations",  "instruction",
+                                                       "input",          "output",
+                                                       "system",         "history",
+                                                       "tools",          "input_ids",
+                                                       "labels",         "chat_template_kwargs",
+                                                       "position_ids",   "assistant_masks",
+                                                       "completion_mask"};
+constexpr std::array<std::string_view, 11> kMessageKeys = {
+    "role",         "content",           "from",     "value",     "name",  "tool_calls",
+    "tool_call_id", "reasoning_content", "thinking", "reasoning", "weight"};
+constexpr std::array<std::string_view, 8> kRoleNames = {"system",    "user",     "assistant",     "tool",
+                                                        "developer", "function", "function_call", "ipython"};
+
+constexpr const char *kColumnKey = "column_mapping", *kMessageKey = "message_property_mappings",
+                     *kRoleKey = "role_mapping";
+
+using NameList = std::span<const std::string_view>;
+bool holds(NameList names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 using KeyNames = std::map<std::string, std::string>;
 
@@ -40,6 +68,20 @@ Json only(Json row, const std::vector<std::string>& keep) {
   return out;
 }
 
+/// Sets the columns that are texts of others, which have their names in `row` as it was.
+void add_texts(const std::map<std::string, std::vector<RowText>>& texts, const Json& row, Json& out) {
+  for (const auto& [name, alternatives] : texts) {
+    const auto filled = std::find_if(alternatives.begin(), alternatives.end(), [&](auto& t) { return t.filled(row); });
+    const RowText& text = filled == alternatives.end() ? alternatives.back() : *filled;
+    if (!text.fits(row))
+      fail(ErrorKind::input,
+           {.cause = fmt::format("column_mapping: the row does not have all of {}, of which '{}' is made",
+                                 fmt::join(text.columns(), ", "), name),
+            .remedy = "Give a list of texts: the first one is taken whose columns are there."});
+    out[name] = text.of(row);
+  }
+}
+
 [[noreturn]] void bad_map(const char* key, const std::string& cause) {
   fail(ErrorKind::usage,
        {.cause = cause,
@@ -55,11 +97,49 @@ const Json& object_at(const Json& settings, const char* key) {
   return *at;
 }
 
+/// A map whose names on our side are not ours, but whose names on the other side are.
+void require_direction(const Json& settings, const char* key, NameList known) {
+  Json turned = Json::object();
+  std::string swapped;
+  for (const auto& [ours, theirs] : object_at(settings, key).items())
+    for (const Json& name : theirs.is_array() ? theirs : Json::array({theirs})) {
+      if (!name.is_string()) continue;
+      turned[name.get<std::string>()] = ours;
+      if (!holds(known, ours) && holds(known, name.get<std::string>())) swapped = ours;
+    }
+  if (!swapped.empty())
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("it is written the wrong way round: '{}' is what the rows say", swapped),
+          .place = key,
+          .remedy = fmt::format("Write what the program calls it first: {}", dump_json(turned))});
+}
+
+bool is_text(const Json& theirs) {
+  return theirs.is_array() || (theirs.is_string() && RowText::has_columns(theirs.get_ref<const std::string&>()));
+}
+
+std::map<std::string, std::vector<RowText>> texts_at(const Json& settings, const char* key) {
+  std::map<std::string, std::vector<RowText>> texts;
+  for (const auto& [ours, theirs] : object_at(settings, key).items()) {
+    if (!is_text(theirs)) continue;
+    for (const Json& text : theirs.is_array() ? theirs : Json::array({theirs})) {
+      if (!text.is_string()) bad_map(key, "a text for '" + ours + "' is no string");
+      try {
+        texts[ours].emplace_back(text.get_ref<const std::string&>());
+      } catch (const Error& e) {  // adds the key
+        fail(ErrorKind::usage, {.cause = e.text().cause, .place = key, .remedy = e.text().remedy});
+      }
+    }
+    if (theirs.empty()) bad_map(key, "the list for '" + ours + "' is empty");
+  }
+  return texts;
+}
+
 KeyNames names_at(const Json& settings, const char* key) {
   KeyNames names;
   std::set<std::string> used;
   for (const auto& [ours, theirs] : object_at(settings, key).items()) {
-    if (theirs.is_null()) continue;
+    if (theirs.is_null() || (key == kColumnKey && is_text(theirs))) continue;
     if (!theirs.is_string()) bad_map(key, "the name for '" + ours + "' is no string");
     if (!used.insert(theirs.get<std::string>()).second)
       bad_map(key, fmt::format("'{}' stands for more than one column", theirs.get<std::string>()));
@@ -80,11 +160,66 @@ Json renamed_message(Json message, const ColumnMap& map) {
   return message;
 }
 
+/// Looks for all that a map names.
+class MapSearch {
+ public:
+  explicit MapSearch(const ColumnMap& map) : map_(map) {
+    for (const auto& [ours, theirs] : map.columns) columns_[theirs] = ours;
+    for (const auto& [ours, theirs] : map.message_keys) keys_[theirs] = ours;
+    for (const auto& [ours, texts] : map.texts) texts_.insert(ours);
+  }
+
+  bool found_all() const { return columns_.empty() && texts_.empty() && (keys_.empty() || !saw_messages_); }
+
+  void look_at(const Json& whole) {
+    const Json row = map_.keep.empty() ? whole : only(whole, map_.keep);
+    for (const auto& [name, value] : row.items()) columns_.erase(name), names_.insert(name);
+    std::erase_if(texts_, [&](const std::string& ours) {
+      const std::vector<RowText>& texts = map_.texts.at(ours);
+      return std::any_of(texts.begin(), texts.end(), [&](const RowText& text) { return text.fits(row); });
+    });
+    const Json named = with_keys(row, map_.columns);
+    for (const std::string_view key : kTalks)
+      if (const auto talk = named.find(key); talk != named.end() && talk->is_array()) look_at_messages(*talk);
+  }
+
+  /// What is missing in all rows that were looked at, with the key that names it.
+  std::string missing() const {
+    const auto named = [](const char* key, const std::map<std::string, std::string>& absent) {
+      return fmt::format("{} names '{}' for {}", key, absent.begin()->first, absent.begin()->second);
+    };
+    if (!columns_.empty()) return named(kColumnKey, columns_) + found("column", names_);
+    if (texts_.empty()) return named(kMessageKey, keys_) + found("key of a message", message_keys_);
+    const std::vector<std::string>& wanted = map_.texts.at(*texts_.begin()).back().columns();
+    return fmt::format("{} makes {} of {}", kColumnKey, *texts_.begin(), fmt::join(wanted, ", ")) +
+           found("column", names_);
+  }
+
+ private:
+  static std::string found(const char* what, const std::set<std::string>& names) {
+    return fmt::format(", and the first rows have no such {}: they have {}", what, fmt::join(names, ", "));
+  }
+  void look_at_messages(const Json& talk) {
+    for (const Json& message : talk)
+      if (message.is_object())
+        for (const auto& [name, value] : message.items())
+          keys_.erase(name), message_keys_.insert(name), saw_messages_ = true;
+  }
+
+  const ColumnMap& map_;
+  std::map<std::string, std::string> columns_, keys_;  ///< those not found yet, with what they are for
+  std::set<std::string> texts_;
+  std::set<std::string> names_, message_keys_;  ///< what rows and their messages have
+  bool saw_messages_ = false;
+};
+
 }  // namespace
 
 Json ColumnMap::renamed(Json row) const {
   if (!keep.empty()) row = only(std::move(row), keep);
+  const Json own = texts.empty() ? Json() : row;
   row = with_keys(std::move(row), columns);
+  add_texts(texts, own, row);
   if (message_keys.empty() && roles.empty()) return row;
   for (const std::string_view key : kTalks) {
     const auto talk = row.find(key);
@@ -95,16 +230,42 @@ Json ColumnMap::renamed(Json row) const {
 }
 
 ColumnMap read_column_map(const Json& settings) {
-  constexpr const char* kRoles = "role_mapping";
-  ColumnMap map{.columns = names_at(settings, "column_mapping"),
-                .message_keys = names_at(settings, "message_property_mappings")};
-  for (const auto& [ours, theirs] : object_at(settings, kRoles).items())
+  require_direction(settings, kColumnKey, kColumns);
+  require_direction(settings, kMessageKey, kMessageKeys);
+  require_direction(settings, kRoleKey, kRoleNames);
+  ColumnMap map{.columns = names_at(settings, kColumnKey),
+                .texts = texts_at(settings, kColumnKey),
+                .message_keys = names_at(settings, kMessageKey)};
+  for (const auto& [ours, theirs] : object_at(settings, kRoleKey).items())
     for (const Json& name : theirs.is_array() ? theirs : Json::array({theirs})) {
-      if (!name.is_string()) bad_map(kRoles, "a name for '" + ours + "' is no string");
+      if (!name.is_string()) bad_map(kRoleKey, "a name for '" + ours + "' is no string");
       const auto [known, is_new] = map.roles.emplace(name.get<std::string>(), ours);
-      if (!is_new && known->second != ours) bad_map(kRoles, "'" + known->first + "' stands for two roles");
+      if (!is_new && known->second != ours) bad_map(kRoleKey, "'" + known->first + "' stands for two roles");
     }
   return map;
+}
+
+void require_known_columns(const ColumnMap& map, std::string_view text_field) {
+  const auto require = [&](const std::string& ours) {
+    if (holds(kColumns, ours) || ours == text_field) return;
+    fail(ErrorKind::usage, {.cause = fmt::format("'{}' is no column that the program reads", ours),
+                            .place = kColumnKey,
+                            .remedy = fmt::format("It reads {}.", fmt::join(kColumns, ", "))});
+  };
+  for (const auto& [ours, theirs] : map.columns) require(ours);
+  for (const auto& [ours, texts] : map.texts) require(ours);
+}
+
+void require_mapped_columns(const ColumnMap& map, const RawRows& rows) {
+  constexpr std::int64_t kLooked = 1000;
+  if (rows.size() == 0) return;
+  MapSearch search(map);
+  for (std::int64_t i = 0; i < std::min(rows.size(), kLooked) && !search.found_all(); ++i)
+    search.look_at(rows.parse(i));
+  if (!search.found_all())
+    fail(ErrorKind::input, {.cause = search.missing(),
+                            .place = rows.place(0),
+                            .remedy = "Name it as the rows do, or leave the mapping out."});
 }
 
 }  // namespace qtrain

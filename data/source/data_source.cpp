@@ -83,7 +83,10 @@ DataSource read_data_source(const Json& entry, const ColumnMap& columns) {
                     .weight = number_member(entry, "weight")};
   if (source.files[0].empty()) bad_entry("neither 'path' nor 'data_files' is given");
   const ColumnMap own = read_column_map(entry);
-  if (!own.columns.empty()) source.columns.columns = own.columns;
+  if (!own.columns.empty() || !own.texts.empty()) {
+    source.columns.columns = own.columns;
+    source.columns.texts = own.texts;
+  }
   if (!own.message_keys.empty()) source.columns.message_keys = own.message_keys;
   if (!own.roles.empty()) source.columns.roles = own.roles;
   source.columns.keep = strings_at(entry, "columns");

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "data/source/reader.h"
+#include "data/source/row_source.h"
 #include "data/source/split_choice.h"
 
 namespace qtrain {
@@ -27,8 +28,8 @@ constexpr std::array<DataFormat, 4> kFormats = {{{"json", {".json", ".jsonl", ".
                                                  {"parquet", {".parquet"}, false},
                                                  {"arrow", {".arrow"}, false}}};
 constexpr std::array<std::string_view, 3> kPacked = {".gz", ".zst", ".zstd"};
-constexpr std::array<std::string_view, 14> kNotRead = {".txt", ".md",  ".xlsx", ".pkl", ".pt", ".bin",         ".npy",
-                                                       ".zip", ".tar", ".bz2",  ".xz",  ".7z", ".safetensors", ".gguf"};
+constexpr std::array<std::string_view, 13> kNotRead = {".md",  ".xlsx", ".pkl", ".pt", ".bin",         ".npy", ".zip",
+                                                       ".tar", ".bz2",  ".xz",  ".7z", ".safetensors", ".gguf"};
 /// JSON that the datasets library writes beside its data.
 constexpr std::array<std::string_view, 4> kAbout = {"dataset_info.json", "dataset_infos.json", "dataset_dict.json",
                                                     "state.json"};
@@ -70,6 +71,14 @@ Paths data_files_in(const fs::path& folder) {
   Paths files;
   for (const fs::path& child : children(folder))
     if (is_data_file(child) && !is_folder(child)) files.push_back(child);
+  return files;
+}
+
+/// Plain texts in a folder, which count where there is no other data: notes and licences have this ending, too.
+Paths text_files_in(const fs::path& folder) {
+  Paths files;
+  for (const fs::path& child : children(folder))
+    if (is_text_file(child) && !child.filename().string().starts_with('.') && !is_folder(child)) files.push_back(child);
   return files;
 }
 
@@ -137,8 +146,9 @@ Paths from_folder(const fs::path& folder, Split split) {
       }
     files = of_one_format(files);
   }
+  if (files.empty()) files = text_files_in(folder);
   if (files.empty())
-    fail(ErrorKind::input, {.cause = "no JSON, JSONL, CSV, Parquet or Arrow file in the folder",
+    fail(ErrorKind::input, {.cause = "no JSON, JSONL, CSV, Parquet, Arrow or text file in the folder",
                             .place = folder.string(),
                             .remedy = "Name a folder with data files, or a file."});
   Paths names;
@@ -190,7 +200,8 @@ Paths expand(const fs::path& pattern) {
        {.cause = has_wildcard(entry) ? "no file matches" : "no such file or folder",
         .place = entry,
         .remedy = "Relative paths start at " + here +
-                  ". Data sets are not downloaded: save one there first, with datasets.save_to_disk or as files."});
+                  ". Data sets are not downloaded: fetch one there first, with hf "
+                  "download OWNER/NAME --repo-type dataset --local-dir DIR or datasets.save_to_disk."});
 }
 
 Paths files_of_entry(const std::string& entry, Split split) {

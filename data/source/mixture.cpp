@@ -118,7 +118,11 @@ SourceFiles source_files(const std::vector<DataSource>& sources, Split split) {
 
 std::vector<RawRows> source_rows(const std::vector<DataSource>& sources, const SourceFiles& files) {
   std::vector<RawRows> parts;
-  for (std::size_t s = 0; s < sources.size(); ++s) parts.push_back(RawRows(files[s]).with_columns(sources[s].columns));
+  for (std::size_t s = 0; s < sources.size(); ++s) {
+    const RawRows rows(files[s]);
+    require_mapped_columns(sources[s].columns, rows);
+    parts.push_back(rows.with_columns(sources[s].columns));
+  }
   return parts;
 }
 

@@ -37,7 +37,8 @@ Json RawRows::parse(std::int64_t row) const {
   const Row& at = rows_.at(idx(row));
   const Source& source = sources_[at.source];
   Json json = source.rows->parse(at.row);
-  return source.columns ? source.columns->renamed(std::move(json)) : json;
+  if (!source.columns) return json;
+  return with_place(source.rows->place(at.row), [&] { return source.columns->renamed(std::move(json)); });
 }
 
 const RowSource& RawRows::source_of(std::int64_t row) const {

@@ -24,7 +24,8 @@ bool is_columnar(std::string_view text) {
   return is_parquet(text) || text.starts_with("ARROW1") || text.starts_with("\xff\xff\xff\xff");
 }
 
-/// The ending of a name without that of the compression: ".csv" of "rows.csv.gz".
+}  // namespace
+
 std::string inner_extension(const std::filesystem::path& file) {
   constexpr std::array<std::string_view, 3> kCompressed = {".gz", ".zst", ".zstd"};
   std::string extension = file.extension().string();
@@ -32,8 +33,9 @@ std::string inner_extension(const std::filesystem::path& file) {
     if (extension == compressed) extension = file.stem().extension().string();
   return extension;
 }
-
-}  // namespace
+bool is_text_file(const std::filesystem::path& file) {
+  return inner_extension(file) == ".txt";
+}
 
 FileBytes::FileBytes(const std::filesystem::path& file, FilePart part)
     : name_(file.string()), mapped_(file), text_(mapped_.text()) {
@@ -71,6 +73,7 @@ RowSourcePtr open_rows(const std::filesystem::path& file, FilePart part) {
                             .remedy = "Check that it was copied whole and as it is."});
   if (extension == ".csv") return open_csv_rows(std::move(bytes), ',');
   if (extension == ".tsv") return open_csv_rows(std::move(bytes), '\t');
+  if (is_text_file(file)) return open_text_rows(std::move(bytes));
   return open_json_rows(std::move(bytes));
 }
 

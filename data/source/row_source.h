@@ -21,7 +21,7 @@ class RowSource {
 
   /// The file, as the user named it.
   const std::string& name() const { return name_; }
-  virtual std::string_view format() const = 0;  ///< "json", "jsonl", "csv", "arrow", "parquet"
+  virtual std::string_view format() const = 0;  ///< "jsonl", "csv", "text", ...
   virtual std::int64_t size() const = 0;
   /// "file:line", or "file:row 7" for formats without lines.
   virtual std::string place(std::int64_t row) const = 0;
@@ -49,7 +49,12 @@ enum class FilePart : std::uint8_t {
   beginning,  ///< of large JSON Lines or CSV files the first rows; large compressed files are refused
 };
 
-/// Opens a file of rows; what it is shows in its first bytes or, for CSV and TSV, in its name.
+/// The ending of a name without that of the compression: ".csv" of "rows.csv.gz".
+std::string inner_extension(const std::filesystem::path& file);
+/// Whether a file is named as one of plain text.
+bool is_text_file(const std::filesystem::path& file);
+
+/// Opens a file of rows; what it is shows in its first bytes or, for CSV, TSV and plain text, in its name.
 /// Errors (ErrorKind::input): missing or empty file, not a regular file, damaged.
 RowSourcePtr open_rows(const std::filesystem::path& file, FilePart part = FilePart::all);
 
@@ -82,6 +87,7 @@ using FileBytesPtr = std::shared_ptr<const FileBytes>;
 /// The formats, once it is known which.
 RowSourcePtr open_json_rows(FileBytesPtr file);
 RowSourcePtr open_csv_rows(FileBytesPtr file, char delimiter);
+RowSourcePtr open_text_rows(FileBytesPtr file);
 RowSourcePtr open_arrow_rows(FileBytesPtr file);
 RowSourcePtr open_parquet_rows(FileBytesPtr file);
 

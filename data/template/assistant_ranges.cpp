@@ -1,4 +1,7 @@
-#include <algorithm>
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
 
 #include "data/shapes.h"
 #include "data/template/chat_template.h"
@@ -14,35 +17,44 @@ class TurnFinder {
   TurnFinder(const ChatTemplate& chat_template, const RenderInput& input) : template_(chat_template), input_(input) {}
 
   Rendered run() {
-    Rendered whole = template_.render(input_);
-    text_ = whole.text;
-    whole.generated.clear();
+    whole_ = template_.render(input_);
+    whole_.generated.clear();
     const Json& messages = *input_.messages;
-    for (std::size_t i = 0; i < messages.size(); ++i) {
-      if (!is_assistant(messages[i])) continue;
-      const std::size_t begin = find_begin(i), end = find_end(i);
-      const std::size_t last = whole.generated.empty() ? 0 : whole.generated.back().second;
-      if (begin < last || end < begin) cannot(i, "its place in the text overlaps another turn");
-      whole.generated.emplace_back(begin, end);
-    }
-    return whole;
+    for (std::size_t i = 0; i < messages.size(); ++i)
+      if (is_assistant(messages[i]) && !add_turn(i)) break;
+    if (!whole_.unplaced.empty()) whole_.generated.clear();
+    return std::move(whole_);
   }
 
  private:
   enum class Prompt : std::uint8_t { none, added, as_given };
+  using Place = std::optional<std::size_t>;
 
-  [[noreturn]] void cannot(std::size_t i, const std::string& why) const {
-    fail(ErrorKind::input,
-         {.cause = "cannot tell which text the assistant says in message " + std::to_string(i) + ": " + why,
-          .remedy = "Put {% generation %} ... {% endgeneration %} around it in the chat template, or train on all "
-                    "tokens (assistant_only_loss: false)."});
+  bool add_turn(std::size_t i) {
+    const Place begin = find_begin(i), end = begin ? find_end(i) : Place();
+    if (!begin || !end) return false;
+    const std::size_t last = whole_.generated.empty() ? 0 : whole_.generated.back().second;
+    if (*begin < last || *end < *begin) return cannot(i, "its place in the text overlaps another turn").has_value();
+    whole_.generated.emplace_back(*begin, *end);
+    return true;
   }
 
-  std::string render(const Json& messages, Prompt prompt) const {
+  Place cannot(std::size_t i, const char* why) {
+    whole_.unplaced = fmt::format("cannot tell which text the assistant says in message {}: {}", i, why);
+    return {};
+  }
+
+  /// None where the template refuses the messages.
+  std::optional<std::string> render(const Json& messages, Prompt prompt) const {
     RenderInput input = input_;
     input.messages = &messages;
     if (prompt != Prompt::as_given) input.add_generation_prompt = prompt == Prompt::added;
-    return template_.render(input).text;
+    try {
+      return template_.render(input).text;
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::input) throw;
+      return {};
+    }
   }
 
   Json first(std::size_t count) const {
@@ -58,40 +70,42 @@ class TurnFinder {
   }
 
   /// Behind the generation prompt, if the whole text begins like the prompt of this turn; else where its content does.
-  std::size_t find_begin(std::size_t i) const {
+  Place find_begin(std::size_t i) {
     if (i > 0) {
-      const std::string prompt = render(first(i), Prompt::added);
-      if (text_.starts_with(prompt)) return prompt.size();
+      const std::optional<std::string> prompt = render(first(i), Prompt::added);
+      if (prompt && whole_.text.starts_with(*prompt)) return prompt->size();
     }
     Json messages = *input_.messages;
     Json* content = markable(messages[i]);
-    if (!content) cannot(i, "the text in front of it depends on what follows");
+    if (!content) return cannot(i, "the text in front of it depends on what follows");
     *content = std::string(kMark) + content->get<std::string>();
-    const std::string marked = render(messages, Prompt::as_given);
+    const std::string marked = render(messages, Prompt::as_given).value_or("");
     const std::size_t at = marked.find(kMark);
-    if (at == std::string::npos || marked.substr(0, at) + marked.substr(at + kMark.size()) != text_)
-      cannot(i, "the template changes its beginning");
+    if (at == std::string::npos || marked.substr(0, at) + marked.substr(at + kMark.size()) != whole_.text)
+      return cannot(i, "the template changes its beginning");
     return at;
   }
 
   /// The end of the conversation up to and with this turn, if the whole text begins like it. Templates that render
   /// earlier turns in another way (without their reasoning) need the end of the content, and what closes the turn.
-  std::size_t find_end(std::size_t i) const {
-    if (i + 1 == input_.messages->size() && !input_.add_generation_prompt) return text_.size();
+  Place find_end(std::size_t i) {
+    const std::string& text = whole_.text;
+    if (i + 1 == input_.messages->size() && !input_.add_generation_prompt) return text.size();
     const Json turn = first(i + 1);
-    const std::string upto = render(turn, Prompt::none);
-    if (text_.starts_with(upto)) return upto.size();
+    const std::optional<std::string> upto = render(turn, Prompt::none);
+    if (upto && text.starts_with(*upto)) return upto->size();
 
     Json all = *input_.messages, alone = turn;
     Json *content = markable(all[i]), *content_alone = markable(alone[i]);
-    if (!content) cannot(i, "it is rendered in another way when it is the last one");
+    if (!content) return cannot(i, "it is rendered in another way when it is the last one");
     for (Json* c : {content, content_alone}) *c = trimmed(c->get<std::string>()) + std::string(kMark);
-    const std::string rest = behind_mark(render(all, Prompt::as_given), i);
-    if (!text_.ends_with(rest)) cannot(i, "what follows it depends on its content");
-    const std::size_t content_end = text_.size() - rest.size();
-    const std::string closing = behind_mark(render(alone, Prompt::none), i);
-    if (text_.compare(content_end, closing.size(), closing) != 0) cannot(i, "its end depends on what follows");
-    return content_end + closing.size();
+    const std::optional<std::string> rest = behind_mark(render(all, Prompt::as_given)),
+                                     closing = behind_mark(render(alone, Prompt::none));
+    if (!rest || !closing) return cannot(i, "the template does not render its content once");
+    if (!text.ends_with(*rest)) return cannot(i, "what follows it depends on its content");
+    const std::size_t content_end = text.size() - rest->size();
+    if (text.compare(content_end, closing->size(), *closing) != 0) return cannot(i, "its end depends on what follows");
+    return content_end + closing->size();
   }
 
   static std::string trimmed(std::string text) {
@@ -99,17 +113,16 @@ class TurnFinder {
     return text.substr(0, end == std::string::npos ? 0 : end + 1);
   }
 
-  /// What follows the mark.
-  std::string behind_mark(const std::string& marked, std::size_t i) const {
-    const std::size_t at = marked.find(kMark);
-    if (at == std::string::npos || marked.find(kMark, at + 1) != std::string::npos)
-      cannot(i, "the template does not render its content once");
-    return marked.substr(at + kMark.size());
+  /// What follows the mark, if it is there once.
+  static std::optional<std::string> behind_mark(const std::optional<std::string>& marked) {
+    const std::size_t at = marked ? marked->find(kMark) : std::string::npos;
+    if (at == std::string::npos || marked->find(kMark, at + 1) != std::string::npos) return {};
+    return marked->substr(at + kMark.size());
   }
 
   const ChatTemplate& template_;
   const RenderInput& input_;
-  std::string text_;
+  Rendered whole_;
 };
 
 }  // namespace

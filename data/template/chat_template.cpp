@@ -1,12 +1,17 @@
 #include "data/template/chat_template.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <string_view>
+#include <utility>
 
 #include "data/template/ast.h"
 #include "data/template/from_json.h"
 #include "data/template/interpreter.h"
 #include "data/template/program.h"
+#include "data/template/training_forms.h"
 
 namespace qtrain {
 namespace {
@@ -18,8 +23,25 @@ const Json* present(const Json* json) {
   return json && !json->is_null() ? json : nullptr;
 }
 
+constexpr std::string_view kGeneration = "generation";
+
 PyValue value_or_none(const Json* json) {
   return present(json) ? py_from_json(*json) : PyValue();
+}
+
+/// {% generation %} with or without the dashes that trim.
+bool names_generation_tag(std::string_view source) {
+  for (std::size_t at = source.find("{%"); at != source.npos; at = source.find("{%", at + 2)) {
+    std::string_view rest = source.substr(at + 2);
+    const auto skip_space = [&] { rest.remove_prefix(std::min(rest.find_first_not_of(" \t\r\n\f\v"), rest.size())); };
+    if (rest.starts_with('-')) rest.remove_prefix(1);
+    skip_space();
+    if (!rest.starts_with(kGeneration)) continue;
+    rest.remove_prefix(kGeneration.size());
+    skip_space();
+    if (rest.starts_with("%}") || rest.starts_with("-%}")) return true;
+  }
+  return false;
 }
 
 [[noreturn]] void refuse(const std::string& name, const std::string& cause) {
@@ -68,6 +90,7 @@ void ChatTemplate::add(const std::string& key, std::string source) {
   const std::string where = programs_.empty() && key == "default" ? name_ : name_ + " (" + key + ")";
   try {
     ParsedTemplate parsed = parse_template(source);
+    parsed.has_generation = parsed.has_generation || names_generation_tag(source);
     programs_[key] = std::make_shared<const Program>(Program{std::move(source), where, std::move(parsed)});
   } catch (const Error& e) {
     ErrorText text = e.text();
@@ -89,6 +112,15 @@ const ChatTemplate::Program& ChatTemplate::program_for(const Json* tools) const 
 
 bool ChatTemplate::has_generation_tags(const Json* tools) const {
   return program_for(tools).parsed.has_generation;
+}
+
+std::optional<ChatTemplate> ChatTemplate::for_training() const {
+  const auto stock = programs_.find("default");
+  if (stock == programs_.end() || has_generation_tags()) return {};
+  std::optional<TrainingForm> form = training_form(stock->second->source);
+  if (!form) return {};
+  return ChatTemplate(std::move(form->source), fmt::format("{} (training form of {})", name_, form->family),
+                      special_tokens_);
 }
 
 bool ChatTemplate::reads_clock() const {

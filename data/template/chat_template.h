@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "core/json.h"
 #include "data/template/rendered.h"
@@ -41,13 +42,21 @@ class ChatTemplate {
   /// folder's named templates, or one of `named_templates`; with the special tokens of the folder.
   /// Errors (ErrorKind::input): none of these, a syntax error.
   static ChatTemplate named(const std::string& name, const std::filesystem::path& model_folder);
+  /// Sets the variable of a special token ("eos_token").
+  void set_special_token(const std::string& name, std::string token) { special_tokens_[name] = std::move(token); }
   /// Whether a model folder has a chat template.
   static bool exists(const std::filesystem::path& model_folder);
 
-  /// Whether the template that rows with such tools take has {% generation %} blocks.
+  /// Whether the template that rows with such tools take has {% generation %} blocks: whether a tag stands in its text,
+  /// which is what TRL asks (a comment counts too).
   bool has_generation_tags(const Json* tools = nullptr) const;
+  /// The template that takes the place of this one while rows for assistant_only_loss are tokenised: the training form
+  /// of `default`, for rows with tools too. None if that has generation tags or is not a stock text with such a form.
+  std::optional<ChatTemplate> for_training() const;
   /// Whether what is rendered may depend on `RenderInput::now`.
   bool reads_clock() const;
+  /// What messages call it: a file, and what was made of it.
+  const std::string& name() const { return name_; }
   /// The source of the template that rows with such tools take.
   const std::string& source(const Json* tools = nullptr) const;
   /// Those of the templates that rows take: "default", "tool_use", where there are such.
@@ -79,7 +88,7 @@ std::map<std::string, std::string> chat_template_sources(const std::filesystem::
 /// As `render`, with `generated` filled also where the template has no {% generation %} tags: an assistant turn then
 /// reaches from the end of the generation prompt to the end of the turn, its end-of-turn token (and, as in TRL's
 /// templates, what the template writes behind it) included. It is found by rendering prefixes of the conversation.
-/// Errors (ErrorKind::input): a turn cannot be located exactly; nothing is ever guessed.
+/// Nothing is guessed: where a turn cannot be located exactly, `unplaced` says why. Errors: those of `render`.
 Rendered render_with_assistant_ranges(const ChatTemplate& chat_template, const RenderInput& input);
 
 }  // namespace qtrain

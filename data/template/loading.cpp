@@ -38,6 +38,17 @@ void add_tokens(std::map<std::string, std::string>& tokens, const Json& config) 
   }
 }
 
+/// Lines of a file end in \n, as Python reads text: a stock template is one whatever its line ends.
+std::string read_lines(const fs::path& file) {
+  const std::string text = read_text(file, kMaxFile);
+  std::string lines;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n') continue;
+    lines += text[i] == '\r' ? '\n' : text[i];
+  }
+  return lines;
+}
+
 struct NamedSource {
   std::string name, source;
   fs::path file;
@@ -47,12 +58,12 @@ struct NamedSource {
 std::vector<NamedSource> template_files(const fs::path& folder) {
   std::vector<NamedSource> found;
   if (const fs::path main = folder / "chat_template.jinja"; fs::exists(main))
-    found.push_back({"default", read_text(main, kMaxFile), main});
+    found.push_back({"default", read_lines(main), main});
   const fs::path others = folder / "additional_chat_templates";
   if (!fs::is_directory(others)) return found;
   for (const auto& entry : fs::directory_iterator(others))
     if (entry.path().extension() == ".jinja")
-      found.push_back({entry.path().stem().string(), read_text(entry.path(), kMaxFile), entry.path()});
+      found.push_back({entry.path().stem().string(), read_lines(entry.path()), entry.path()});
   return found;
 }
 
@@ -122,7 +133,7 @@ ChatTemplate ChatTemplate::load(const fs::path& path, const fs::path& tokens_fol
   if (!tokens_folder.empty()) made.special_tokens_ = special_tokens(tokens_folder);
   if (!fs::is_directory(path)) {
     made.name_ = path.string();
-    made.add("default", read_text(path, kMaxFile));
+    made.add("default", read_lines(path));
     return made;
   }
   const std::vector<NamedSource> found = find_templates(path);

@@ -15,6 +15,8 @@ struct Rendered {
   TextRanges generated;  ///< what the assistant says: the {% generation %} blocks
   /// False if a block stood in a macro, `set` or `filter` block, so that its place in `text` is not known.
   bool ranges_known = true;
+  /// Why it cannot be told where the assistant speaks, in a template without blocks; empty if it can.
+  std::string unplaced = {};
 };
 
 }  // namespace qtrain

@@ -32,45 +32,51 @@ bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
 
 }  // namespace
 
-AddedToken parse_added_token(const Json& json) {
+AddedToken parse_added_token(const JsonView& json) {
   AddedToken t;
-  t.content = json.at("content");
-  t.special = json.value("special", false);
-  t.normalized = json.value("normalized", !t.special);
-  t.single_word = json.value("single_word", false);
-  t.lstrip = json.value("lstrip", false);
-  t.rstrip = json.value("rstrip", false);
+  t.content = json.at("content").text();
+  t.special = json.flag("special", false);
+  t.normalized = json.flag("normalized", !t.special);
+  t.single_word = json.flag("single_word", false);
+  t.lstrip = json.flag("lstrip", false);
+  t.rstrip = json.flag("rstrip", false);
   return t;
 }
 
-void AddedTokenFinder::add(const AddedToken& token, const std::string& content) {
-  if (content.empty()) return;
-  Bucket& bucket = buckets_[static_cast<unsigned char>(content.front())];
-  const auto longer = [&](std::uint32_t i) { return entries_[i].content.size() >= content.size(); };
-  bucket.entries.insert(std::partition_point(bucket.entries.begin(), bucket.entries.end(), longer),
-                        static_cast<std::uint32_t>(entries_.size()));
-  if (content.size() == 1)
-    bucket.second.set();
-  else
-    bucket.second.set(static_cast<unsigned char>(content[1]));
-  entries_.push_back({content, token});
+AddedTokenFinder::AddedTokenFinder(std::vector<Entry> entries) : entries_(std::move(entries)) {
+  std::erase_if(entries_, [](const Entry& e) { return e.content.empty(); });
+  const auto before = [](const Entry& a, const Entry& b) { return a.content < b.content; };
+  const auto same = [](const Entry& a, const Entry& b) { return a.content == b.content; };
+  std::stable_sort(entries_.begin(), entries_.end(), before);
+  entries_.erase(std::unique(entries_.begin(), entries_.end(), same), entries_.end());
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const std::string_view content = entries_[i].content;
+    Bucket& bucket = buckets_[static_cast<unsigned char>(content.front())];
+    if (bucket.end == 0) bucket.begin = i;
+    bucket.end = i + 1;
+    if (content.size() == 1)
+      bucket.second.set();
+    else
+      bucket.second.set(static_cast<unsigned char>(content[1]));
+  }
 }
 
-void AddedTokenFinder::remove(std::int32_t id) {
-  for (std::uint32_t i = 0; i < entries_.size(); ++i)
-    if (entries_[i].token.id == id) {
-      auto& bucket = buckets_[static_cast<unsigned char>(entries_[i].content.front())].entries;
-      bucket.erase(std::remove(bucket.begin(), bucket.end(), i), bucket.end());
-    }
-}
-
+// Of the entries in order, those that go on as the text does are one range, which each byte narrows.
 const AddedTokenFinder::Entry* AddedTokenFinder::longest_at(std::string_view text, std::size_t at) const {
   const Bucket& bucket = buckets_[static_cast<unsigned char>(text[at])];
-  if (bucket.entries.empty() || (at + 1 < text.size() && !bucket.second[static_cast<unsigned char>(text[at + 1])]))
+  if (bucket.end == 0 || (at + 1 < text.size() && !bucket.second[static_cast<unsigned char>(text[at + 1])]))
     return nullptr;
-  for (const std::uint32_t i : bucket.entries)
-    if (text.substr(at).starts_with(entries_[i].content)) return &entries_[i];
-  return nullptr;
+  const Entry* longest = nullptr;
+  const Entry *first = entries_.data() + bucket.begin, *last = entries_.data() + bucket.end;
+  for (std::size_t size = 1; first != last; ++size) {
+    if (first->content.size() == size) longest = first++;
+    if (at + size == text.size()) break;
+    const auto wanted = static_cast<unsigned char>(text[at + size]);
+    const auto byte = [&](const Entry& e) { return static_cast<unsigned char>(e.content[size]); };
+    first = std::partition_point(first, last, [&](const Entry& e) { return byte(e) < wanted; });
+    last = std::partition_point(first, last, [&](const Entry& e) { return byte(e) == wanted; });
+  }
+  return longest;
 }
 
 // Blanks that rstrip takes are searched again, as the library does: a token among them is found too.
@@ -86,11 +92,11 @@ std::vector<AddedMatch> AddedTokenFinder::find(std::string_view text) const {
     }
     std::size_t begin = at, end = at + e->content.size();
     at = end;
-    if (e->token.single_word && !stands_alone(text, begin, end)) continue;
-    if (e->token.lstrip) begin = std::max(blanks_before(text, begin), last);
-    if (e->token.rstrip)
+    if (e->token->single_word && !stands_alone(text, begin, end)) continue;
+    if (e->token->lstrip) begin = std::max(blanks_before(text, begin), last);
+    if (e->token->rstrip)
       while (end < text.size() && is_white_space(utf8_at(text, end).value)) end += utf8_at(text, end).size;
-    found.push_back({begin, end, e->token.id});
+    found.push_back({begin, end, e->token->id});
     last = end;
   }
   return found;

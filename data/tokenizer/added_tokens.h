@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/json.h"
+#include "core/json_view.h"
 
 namespace qtrain {
 
@@ -17,7 +17,7 @@ struct AddedToken {
   bool by_name = false;  ///< only a name like eos_token stands for it, so that attributes known otherwise hold
 };
 /// From an entry of `added_tokens` (tokenizer.json) or `added_tokens_decoder` (tokenizer_config.json).
-AddedToken parse_added_token(const Json& json);
+AddedToken parse_added_token(const JsonView& json);
 
 /// An added token found in a text: its bytes, blanks taken by lstrip and rstrip included.
 struct AddedMatch {
@@ -25,26 +25,27 @@ struct AddedMatch {
   std::int32_t id;
 };
 
-/// Finds added tokens: leftmost, longest first, as the tokenizers library.
+/// Finds added tokens: leftmost, longest first, as the tokenizers library. A text takes time by its length and that of
+/// the tokens, not by their number.
 class AddedTokenFinder {
  public:
-  /// `content` as it is to be found (normalised or not).
-  void add(const AddedToken& token, const std::string& content);
-  void remove(std::int32_t id);
+  /// What is looked for (normalised or not) and the token that it stands for; both have to outlive the finder.
+  struct Entry {
+    std::string_view content;
+    const AddedToken* token;
+  };
+  /// Of equal contents the first counts.
+  explicit AddedTokenFinder(std::vector<Entry> entries = {});
   bool empty() const { return entries_.empty(); }
   std::vector<AddedMatch> find(std::string_view text) const;
 
  private:
-  struct Entry {
-    std::string content;
-    AddedToken token;
-  };
   const Entry* longest_at(std::string_view text, std::size_t at) const;
 
-  std::vector<Entry> entries_;
-  // By first byte, longest first, and which second bytes there are (all, where a token has one byte only).
+  std::vector<Entry> entries_;  // in the order of their contents
+  // By first byte: which entries, and which second bytes there are (all, where a token has one byte only).
   struct Bucket {
-    std::vector<std::uint32_t> entries;
+    std::size_t begin = 0, end = 0;
     std::bitset<256> second;
   };
   std::array<Bucket, 256> buckets_;

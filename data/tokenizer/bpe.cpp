@@ -26,10 +26,6 @@ std::vector<std::pair<std::string_view, std::int64_t>> bpe_entries(const Json& v
   return entries;
 }
 
-bool non_empty(const Json& json, const char* key) {
-  return json.contains(key) && json[key].is_string() && !json[key].get_ref<const std::string&>().empty();
-}
-
 // A merge as "a b" or ["a", "b"].
 std::pair<std::string_view, std::string_view> merge_pair(const Json& merge) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
@@ -43,18 +39,18 @@ std::pair<std::string_view, std::string_view> merge_pair(const Json& merge) {
 
 }  // namespace
 
-Bpe::Bpe(const Json& json, Alphabet alphabet) : alphabet_(alphabet), vocabulary_(bpe_entries(json.at("vocab"))) {
+Bpe::Bpe(const JsonView& json, Alphabet alphabet)
+    : alphabet_(alphabet), vocabulary_(bpe_entries(json.at("vocab").json())) {
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
-    if (non_empty(json, key)) refuse_model(fmt::format("\"{}\" is not supported", key));
-  if (json.contains("dropout") && json["dropout"].is_number() && json["dropout"].get<double>() != 0.0)
-    refuse_model("dropout of merges is not supported");
-  byte_fallback_ = json.value("byte_fallback", false);
-  fuse_unk_ = json.value("fuse_unk", false);
-  ignore_merges_ = json.value("ignore_merges", false);
+    if (!json.text(key, "").empty()) refuse_model(fmt::format("\"{}\" is not supported", key));
+  if (json.number("dropout", 0) != 0) refuse_model("dropout of merges is not supported");
+  byte_fallback_ = json.flag("byte_fallback", false);
+  fuse_unk_ = json.flag("fuse_unk", false);
+  ignore_merges_ = json.flag("ignore_merges", false);
   read_texts();
-  read_merges(json.at("merges"));
-  if (non_empty(json, "unk_token")) {
-    unk_ = vocabulary_.find(json["unk_token"].get_ref<const std::string&>());
+  read_merges(json.at("merges").json());
+  if (const std::string unknown = json.text("unk_token", ""); !unknown.empty()) {
+    unk_ = vocabulary_.find(unknown);
     if (unk_ < 0) refuse_model("the unk_token is not in the vocabulary");
   }
   cut_words_ =

@@ -13,7 +13,7 @@ namespace qtrain {
 class Bpe final : public TokenModel {
  public:
   /// Errors (ErrorKind::input): merges of unknown tokens, unsupported options.
-  Bpe(const Json& json, Alphabet alphabet);
+  Bpe(const JsonView& json, Alphabet alphabet);
 
   void encode(std::string_view piece, std::vector<PieceToken>& out) const override;
   std::int32_t count() const override { return vocabulary_.count(); }

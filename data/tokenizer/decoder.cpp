@@ -1,6 +1,7 @@
 #include "data/tokenizer/decoder.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "data/tokenizer/split.h"
@@ -66,7 +67,8 @@ class Fuse final : public Decoder {
 
 class ReplaceDecoder final : public Decoder {
  public:
-  explicit ReplaceDecoder(const Json& json) : finder_(find_pattern(json.at("pattern"))), content_(json.at("content")) {}
+  explicit ReplaceDecoder(const JsonView& json)
+      : finder_(find_pattern(json.at("pattern"))), content_(json.at("content").text()) {}
   void apply(std::vector<std::string>& tokens) const override {
     for (std::string& t : tokens) {
       std::string out;
@@ -86,26 +88,33 @@ class ReplaceDecoder final : public Decoder {
 
 class StripDecoder final : public Decoder {
  public:
-  explicit StripDecoder(const Json& json)
-      : content_(json.at("content")), start_(json.value("start", 0)), stop_(json.value("stop", 0)) {}
+  explicit StripDecoder(const JsonView& json)
+      : content_(json.at("content").text()), start_(times(json, "start")), stop_(times(json, "stop")) {}
   void apply(std::vector<std::string>& tokens) const override {
     for (std::string& t : tokens) {
-      for (int i = 0; i < start_ && t.starts_with(content_); ++i) t.erase(0, content_.size());
-      for (int i = 0; i < stop_ && t.ends_with(content_); ++i) t.resize(t.size() - content_.size());
+      for (std::int64_t i = 0; i < start_ && !t.empty() && t.starts_with(content_); ++i) t.erase(0, content_.size());
+      for (std::int64_t i = 0; i < stop_ && !t.empty() && t.ends_with(content_); ++i)
+        t.resize(t.size() - content_.size());
     }
   }
 
  private:
+  static std::int64_t times(const JsonView& json, const char* key) {
+    const auto value = json.find(key);
+    return value ? value->integer({0, std::numeric_limits<std::int32_t>::max()}) : 0;
+  }
   std::string content_;
-  int start_, stop_;
+  std::int64_t start_, stop_;
 };
 
 class MetaspaceDecoder final : public Decoder {
  public:
-  explicit MetaspaceDecoder(const Json& json)
-      : replacement_(json.value("replacement", "\xE2\x96\x81")),
-        strips_(json.contains("prepend_scheme") ? json["prepend_scheme"] != "never"
-                                                : json.value("add_prefix_space", true)) {}
+  explicit MetaspaceDecoder(const JsonView& json)
+      : replacement_(json.text("replacement", "\xE2\x96\x81")),
+        strips_(json.find("prepend_scheme") ? json.at("prepend_scheme").text() != "never"
+                                            : json.flag("add_prefix_space", true)) {
+    if (replacement_.empty()) json.at("replacement").refuse("must not be empty");
+  }
   // The first token loses every replacement character, as in the library.
   void apply(std::vector<std::string>& tokens) const override {
     std::string_view space = strips_ ? "" : " ";
@@ -126,9 +135,10 @@ class MetaspaceDecoder final : public Decoder {
 
 class SequenceDecoder final : public Decoder {
  public:
-  explicit SequenceDecoder(const Json& list) {
-    for (const Json& step : list)
+  explicit SequenceDecoder(const JsonView& list) {
+    list.each([&](const JsonView& step) {
       if (auto d = make_decoder(step)) steps_.push_back(std::move(d));
+    });
   }
   void apply(std::vector<std::string>& tokens) const override {
     for (const auto& step : steps_) step->apply(tokens);
@@ -140,9 +150,9 @@ class SequenceDecoder final : public Decoder {
 
 }  // namespace
 
-std::unique_ptr<Decoder> make_decoder(const Json& json) {
+std::unique_ptr<Decoder> make_decoder(const JsonView& json) {
   if (json.is_null()) return nullptr;
-  const std::string type = json.at("type");
+  const std::string& type = json.at("type").text();
   if (type == "ByteLevel") return std::make_unique<ByteLevelDecoder>();
   if (type == "ByteFallback") return std::make_unique<ByteFallback>();
   if (type == "Fuse") return std::make_unique<Fuse>();

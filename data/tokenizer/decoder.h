@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "core/json.h"
+#include "core/json_view.h"
 
 namespace qtrain {
 
@@ -14,6 +14,6 @@ class Decoder {
   virtual void apply(std::vector<std::string>& tokens) const = 0;
 };
 /// From the `decoder` of a tokenizer.json; null for none (tokens are then joined by spaces). Unknown types are errors.
-std::unique_ptr<Decoder> make_decoder(const Json& json);
+std::unique_ptr<Decoder> make_decoder(const JsonView& json);
 
 }  // namespace qtrain

@@ -9,15 +9,16 @@ namespace {
 
 constexpr std::size_t kMaxText = std::size_t{1} << 31;  // offsets are kept in 32 bits
 
-Json part(const Json& json, const char* key) {
-  return json.contains(key) ? json[key] : Json();
+JsonView part(const JsonView& json, const char* key) {
+  static const Json none;
+  return json.find(key).value_or(JsonView(none, key));
 }
 
 // Bytes stand for themselves where each has a token and no option speaks of unknown characters.
-Alphabet alphabet_for(const Json& json) {
-  const Json& model = json.at("model");
+Alphabet alphabet_for(const JsonView& json) {
+  const JsonView model = json.at("model");
   for (const char* option : {"byte_fallback", "fuse_unk"})
-    if (model.value(option, false)) return Alphabet::characters;
+    if (model.flag(option, false)) return Alphabet::characters;
   return alphabet_of(part(json, "pre_tokenizer"));
 }
 
@@ -40,17 +41,20 @@ TrackedText valid_text(std::string_view given) {
 
 }  // namespace
 
-JsonTokenizer::JsonTokenizer(const Json& json, const std::vector<AddedToken>& extra)
+JsonTokenizer::JsonTokenizer(const JsonView& json, std::vector<AddedToken> listed, const std::vector<AddedToken>& extra)
     : model_(make_token_model(json.at("model"), alphabet_for(json))),
       normalizer_(make_normalizer(part(json, "normalizer"))),
       pre_tokenizer_(make_pre_tokenizer(part(json, "pre_tokenizer"), alphabet_for(json))),
       decoder_(make_decoder(part(json, "decoder"))),
       frame_(make_special_frame(part(json, "post_processor"))),
+      added_ids_(listed.size()),
       size_(model_->end_id()),
       next_id_(model_->count()) {
-  for (const Json& t : part(json, "added_tokens")) add_token(parse_added_token(t));
+  added_.reserve(listed.size());
+  for (AddedToken& t : listed) add_token(std::move(t));
   for (const AddedToken& t : extra)
-    if (!t.by_name || !added_ids_.contains(t.content)) add_token(t);
+    if (!t.by_name || added_ids_.find(t.content) < 0) add_token(t);
+  make_finders();
 }
 
 // The library numbers tokens outside the vocabulary by their order; a token that comes again changes its attributes.
@@ -59,27 +63,46 @@ void JsonTokenizer::add_token(AddedToken t) {
   const auto known = id_of(t.content);
   t.id = known ? *known : next_id_++;
   size_ = std::max(size_, t.id + 1);
-  TrackedText content{.text = t.content};
-  if (t.normalized && normalizer_) normalizer_->apply(content);
-  if (added_.contains(t.id)) {
-    raw_finder_.remove(t.id);
-    normalized_finder_.remove(t.id);
-  }
+  added_with_.resize(static_cast<std::size_t>(size_), -1);
   normalized_.erase(t.id);
-  if (content.text != t.content) normalized_.emplace(t.id, content.text);
-  (t.normalized ? normalized_finder_ : raw_finder_).add(t, content.text);
-  added_ids_.insert_or_assign(t.content, t.id);
-  added_.insert_or_assign(t.id, std::move(t));
+  if (t.normalized && normalizer_) {
+    TrackedText content{.text = t.content};
+    normalizer_->apply(content);
+    if (content.text != t.content) normalized_.emplace(t.id, content.text);
+  }
+  std::int32_t& with = added_with_[static_cast<std::size_t>(t.id)];
+  if (with >= 0) added_[static_cast<std::size_t>(with)].content.clear();
+  with = static_cast<std::int32_t>(added_.size());
+  added_ids_.insert(t.content, t.id);
+  added_.push_back(std::move(t));
+}
+
+void JsonTokenizer::make_finders() {
+  std::vector<AddedTokenFinder::Entry> raw, normalized;
+  for (const AddedToken& t : added_) {
+    const auto changed = normalized_.find(t.id);
+    if (t.content.empty()) continue;
+    const std::string_view content = changed != normalized_.end() ? changed->second : t.content;
+    (t.normalized ? normalized : raw).push_back({content, &t});
+  }
+  raw_finder_ = AddedTokenFinder(std::move(raw));
+  normalized_finder_ = AddedTokenFinder(std::move(normalized));
+}
+
+const AddedToken* JsonTokenizer::added(std::int32_t id) const {
+  if (id < 0 || static_cast<std::size_t>(id) >= added_with_.size()) return nullptr;
+  const std::int32_t with = added_with_[static_cast<std::size_t>(id)];
+  return with < 0 ? nullptr : &added_[static_cast<std::size_t>(with)];
 }
 
 std::optional<std::int32_t> JsonTokenizer::id_of(std::string_view token) const {
-  const auto it = added_ids_.find(std::string(token));
-  return it != added_ids_.end() ? std::optional(it->second) : model_->id_of(token);
+  const std::int32_t id = added_ids_.find(token);
+  return id >= 0 ? std::optional(id) : model_->id_of(token);
 }
 
 std::string JsonTokenizer::token(std::int32_t id) const {
-  const auto it = added_.find(id);
-  return it != added_.end() ? it->second.content : std::string(model_->token(id).value_or(""));
+  const AddedToken* t = added(id);
+  return t ? t->content : std::string(model_->token(id).value_or(""));
 }
 
 // What the decoder gets: as in the library, a token that is found in normalised text stands there normalised.
@@ -89,8 +112,8 @@ std::string JsonTokenizer::shown(std::int32_t id) const {
 }
 
 bool JsonTokenizer::is_special(std::int32_t id) const {
-  const auto it = added_.find(id);
-  return it != added_.end() && it->second.special;
+  const AddedToken* t = added(id);
+  return t && t->special;
 }
 
 void JsonTokenizer::encode_plain(TrackedText text, Encoding& out) const {
@@ -160,7 +183,7 @@ std::string JsonTokenizer::decode(std::span<const std::int32_t> ids, DecodeOptio
     if (id < 0 || id >= size_)
       fail(ErrorKind::input, {.cause = "token id " + std::to_string(id) + " is not in the vocabulary of " +
                                        std::to_string(size_) + " tokens"});
-    const bool gap = !added_.contains(id) && !model_->token(id);
+    const bool gap = !added(id) && !model_->token(id);
     if (!gap && !(options.skip_special && is_special(id))) tokens.push_back(shown(id));
   }
   if (decoder_) decoder_->apply(tokens);

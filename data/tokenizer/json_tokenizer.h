@@ -1,9 +1,10 @@
 #pragma once
 #include <unordered_map>
 
-#include "core/json.h"
+#include "core/json_view.h"
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/decoder.h"
+#include "data/tokenizer/flat_tables.h"
 #include "data/tokenizer/model.h"
 #include "data/tokenizer/normalizer.h"
 #include "data/tokenizer/post_processor.h"
@@ -16,8 +17,9 @@ namespace qtrain {
 /// Its `truncation` and `padding` are left out, as transformers leaves them out.
 class JsonTokenizer final : public Tokenizer {
  public:
-  /// `extra`: what the other files of the folder name; tokens without an id get the next free ones.
-  JsonTokenizer(const Json& json, const std::vector<AddedToken>& extra);
+  /// `listed`: the file's `added_tokens`, which `json` need not have any more. `extra`: what the other files of the
+  /// folder name. Tokens without an id get the next free ones.
+  JsonTokenizer(const JsonView& json, std::vector<AddedToken> listed, const std::vector<AddedToken>& extra);
 
   std::vector<std::int32_t> encode(std::string_view text, EncodeOptions options) const override;
   Encoding encode_with_offsets(std::string_view text, EncodeOptions options) const override;
@@ -32,6 +34,8 @@ class JsonTokenizer final : public Tokenizer {
 
  private:
   void add_token(AddedToken token);
+  void make_finders();
+  const AddedToken* added(std::int32_t id) const;
   std::string shown(std::int32_t id) const;
   void encode_text(TrackedText text, Encoding& out) const;
   void encode_plain(TrackedText text, Encoding& out) const;
@@ -43,8 +47,9 @@ class JsonTokenizer final : public Tokenizer {
   std::unique_ptr<Decoder> decoder_;
   SpecialFrame frame_;
   AddedTokenFinder raw_finder_, normalized_finder_;
-  std::unordered_map<std::int32_t, AddedToken> added_;
-  std::unordered_map<std::string, std::int32_t> added_ids_;
+  std::vector<AddedToken> added_;         // in the order in which they came; replaced ones have no content
+  std::vector<std::int32_t> added_with_;  // by id: the index in added_, or -1
+  StringIds added_ids_;
   std::unordered_map<std::int32_t, std::string> normalized_;  // added tokens that the normalizer changes
   std::int32_t size_ = 0, next_id_ = 0;
   SpecialTokens special_;

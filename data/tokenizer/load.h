@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/json.h"
+#include "core/json_view.h"
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/tokenizer.h"
 
@@ -11,6 +11,9 @@ namespace qtrain {
 
 /// How a tokenizer.json is read: of bounded size, and of keys given twice the last counts.
 inline constexpr JsonRules kTokenizerRules{.duplicate_keys = true, .max_bytes = std::uint64_t{256} << 20};
+
+/// A tokenizer.json without its added tokens, which go to `added`: there may be a million of them.
+Json read_tokenizer_file(const std::filesystem::path& file, std::vector<AddedToken>& added);
 
 /// What the JSON files beside the vocabulary say.
 struct TokenizerSettings {

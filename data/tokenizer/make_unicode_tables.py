@@ -55,6 +55,62 @@ def table(name: str, comment: str, rows: list) -> None:
     print(line + "\n  };\n  return kRows;\n}\n")
 
 
+def pairs(name: str, kind: str, rows: list) -> None:
+    print(f"const std::vector<std::pair<char32_t, {kind}>>& {name}() {{")
+    print(f"  static const std::vector<std::pair<char32_t, {kind}>> kRows = {{")
+    line = "     "
+    for c, value in rows:
+        text = f" {{{hex(c)}, {value}}},"
+        if len(line) + len(text) > 118:
+            print(line)
+            line = "     "
+        line += text
+    print(line + "\n  };\n  return kRows;\n}\n")
+
+
+def nfkd(c: int) -> str:
+    return normalizers.NFKD().normalize_str(chr(c))
+
+
+def known_to_normal_forms() -> list:
+    """Ranges that hold characters with a class, a decomposition or a composition in the library, and no others that
+    have one in any later Unicode: what is unassigned here may get one."""
+    formed, others = set(), set()
+    for c in POINTS:
+        here, there, category = unicodedata.normalize("NFKD", chr(c)), nfkd(c), unicodedata.category(chr(c))
+        sorts = c == 0x345 or normalizers.NFD().normalize_str("a\u0345" + chr(c))[1] != "\u0345"
+        if sorts or there != chr(c):
+            formed |= {c} | {ord(p) for p in normalizers.NFD().normalize_str(chr(c))}
+        elif here != there:
+            others |= {c} | {ord(p) for p in unicodedata.normalize("NFD", chr(c))}
+        elif unicodedata.combining(chr(c)) or category == "Cn":
+            others.add(c)
+    return [(a, b) for a, b in ranges(set(POINTS) - (others - formed)) if not formed.isdisjoint(range(a, b + 1))]
+
+
+def scripts() -> list:
+    """First character and number of each run of one script; 0 joins the script in front."""
+    step = pre_tokenizers.UnicodeScripts()
+    cuts = lambda text: len(step.pre_tokenize_str(text)) > 1
+    known = [c for c in POINTS if cuts("a" + chr(c)) or cuts("\u6f22" + chr(c))]
+    ends = {b for _, (_, b) in step.pre_tokenize_str("".join(map(chr, known)))}
+    firsts = [known[i] for i in range(len(known)) if i == 0 or i in ends]
+    classes, rows = [], {}
+    for first in firsts:
+        number = next((i for i, c in enumerate(classes) if not cuts(chr(c) + chr(first))), len(classes))
+        if number == len(classes):
+            classes.append(first)
+        rows[first] = number + 1
+    out, joined, current, last = [], set(known), 0, None
+    for c in range(0x110000):
+        current = rows.get(c, current)
+        number = current if c in joined else 0
+        if number != last:
+            out.append((c, number))
+        last = number
+    return out
+
+
 def lower_changes() -> list:
     rows = []
     for c in POINTS:
@@ -84,16 +140,12 @@ def main() -> None:
           ranges(every - punctuation))
     table("once_punctuation", "The other way round (ASCII left out).",
           ranges({c for c in punctuation - every if c > 0x7F}))
-    kept = {c for c in POINTS if normalizers.NFKD().normalize_str(chr(c)) == chr(c)}
-    newer = {c for c in kept if unicodedata.normalize("NFKD", chr(c)) != chr(c)}
-    newer |= {*range(0x1E030, 0x1E06E)} & kept  # Unicode 15
-    table("not_decomposed", "Compatibility decompositions that the library does not know.", ranges(newer))
-    print("const std::vector<std::pair<char32_t, std::int32_t>>& lowercase_since_unicode_14() {")
-    print("  static const std::vector<std::pair<char32_t, std::int32_t>> kRows = {")
-    changes = [f"{{{hex(c)}, {d}}}" for c, d in lower_changes()]
-    for i in range(0, len(changes), 6):
-        print("      " + ", ".join(changes[i:i + 6]) + ",")
-    print("  };\n  return kRows;\n}\n\n}  // namespace qtrain")
+    table("normal_form_characters", "Characters that the normal forms know (others stay).", known_to_normal_forms())
+    strip = normalizers.StripAccents()
+    table("accent_characters", "What StripAccents takes away.", ranges({c for c in POINTS if not strip.normalize_str(chr(c))}))
+    pairs("script_runs", "std::uint8_t", scripts())
+    pairs("lowercase_since_unicode_14", "std::int32_t", lower_changes())
+    print("}  // namespace qtrain")
 
 
 if __name__ == "__main__":

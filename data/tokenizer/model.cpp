@@ -9,9 +9,9 @@ void refuse_model(const std::string& cause) {
   fail(ErrorKind::input, {.cause = cause, .place = "model"});
 }
 
-std::unique_ptr<TokenModel> make_token_model(const Json& json, Alphabet alphabet) {
+std::unique_ptr<TokenModel> make_token_model(const JsonView& json, Alphabet alphabet) {
   // Files of old versions leave the type out.
-  const std::string type = json.value("type", json.contains("merges") ? "BPE" : "Unigram");
+  const std::string type = json.text("type", json.find("merges") ? "BPE" : "Unigram");
   if (type == "BPE") return std::make_unique<Bpe>(json, alphabet);
   if (type == "Unigram") return std::make_unique<Unigram>(json, alphabet);
   fail(ErrorKind::input,

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/json.h"
+#include "core/json_view.h"
 
 namespace qtrain {
 
@@ -42,6 +42,6 @@ class TokenModel {
 [[noreturn]] void refuse_model(const std::string& cause);
 
 /// BPE or Unigram; anything else is an input error.
-std::unique_ptr<TokenModel> make_token_model(const Json& json, Alphabet alphabet);
+std::unique_ptr<TokenModel> make_token_model(const JsonView& json, Alphabet alphabet);
 
 }  // namespace qtrain

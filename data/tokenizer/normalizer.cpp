@@ -32,7 +32,8 @@ class Prepend final : public Normalizer {
 
 class Replace final : public Normalizer {
  public:
-  explicit Replace(const Json& json) : finder_(find_pattern(json.at("pattern"))), content_(json.at("content")) {}
+  explicit Replace(const JsonView& json)
+      : finder_(find_pattern(json.at("pattern"))), content_(json.at("content").text()) {}
   void apply(TrackedText& text) const override {
     std::optional<TrackedBuilder> out;
     std::size_t last = 0;
@@ -54,6 +55,59 @@ class Replace final : public Normalizer {
  private:
   Finder finder_;
   std::string content_;
+};
+
+/// What becomes of each character: nothing (it goes), another one, or itself.
+class MapCharacters final : public Normalizer {
+ public:
+  using Map = std::optional<char32_t> (*)(char32_t);
+  explicit MapCharacters(Map map) : map_(map) {}
+  void apply(TrackedText& text) const override {
+    TrackedBuilder out(text);
+    for (std::size_t i = 0; i < text.text.size();) {
+      const Utf8Char c = utf8_at(text.text, i);
+      const auto mapped = map_(c.value);
+      std::string other;
+      if (mapped && *mapped != c.value) append_utf8(other, *mapped);
+      if (!other.empty())
+        out.replace(i, i + c.size, other);
+      else if (mapped)
+        out.keep(i, i + c.size);
+      i += c.size;
+    }
+    TrackedText result = out.take();
+    text = std::move(result);
+  }
+
+ private:
+  Map map_;
+};
+
+std::optional<char32_t> without_accents(char32_t c) {
+  return is_accent(c) ? std::nullopt : std::optional(c);
+}
+
+// Controls go, what is blank in some way becomes a space.
+std::optional<char32_t> nmt(char32_t c) {
+  if ((c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F) return {};
+  const bool blank = (c >= 9 && c <= 0xD) || c == 0x1680 || (c >= 0x200B && c <= 0x200F) || c == 0x2028 ||
+                     c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
+  return blank ? U' ' : c;
+}
+
+/// Each byte as a character, as the pre-tokenizer of that name shows it.
+class ByteLevelNormalizer final : public Normalizer {
+ public:
+  void apply(TrackedText& text) const override {
+    TrackedBuilder out(text);
+    for (std::size_t i = 0; i < text.text.size(); ++i) {
+      std::string shown;
+      append_utf8(shown, printable_of_byte(static_cast<unsigned char>(text.text[i])));
+      out.replace(i, i + 1, shown);
+    }
+    TrackedText result = out.take();
+    text = std::move(result);
+  }
 };
 
 class Lowercase final : public Normalizer {
@@ -119,9 +173,10 @@ class Strip final : public Normalizer {
 
 class NormalizerSequence final : public Normalizer {
  public:
-  explicit NormalizerSequence(const Json& list) {
-    for (const Json& step : list)
+  explicit NormalizerSequence(const JsonView& list) {
+    list.each([&](const JsonView& step) {
       if (auto n = make_normalizer(step)) steps_.push_back(std::move(n));
+    });
   }
   void apply(TrackedText& text) const override {
     for (const auto& step : steps_) step->apply(text);
@@ -133,18 +188,22 @@ class NormalizerSequence final : public Normalizer {
 
 }  // namespace
 
-std::unique_ptr<Normalizer> make_normalizer(const Json& json) {
+std::unique_ptr<Normalizer> make_normalizer(const JsonView& json) {
   if (json.is_null()) return nullptr;
-  const std::string type = json.at("type");
+  const std::string& type = json.at("type").text();
   if (type == "NFC" || type == "NFD" || type == "NFKC" || type == "NFKD") return std::make_unique<UnicodeForm>(type);
-  if (type == "Prepend") return std::make_unique<Prepend>(json.at("prepend"));
+  if (type == "Prepend") return std::make_unique<Prepend>(json.at("prepend").text());
   if (type == "Replace") return std::make_unique<Replace>(json);
   if (type == "Lowercase") return std::make_unique<Lowercase>();
+  if (type == "StripAccents") return std::make_unique<MapCharacters>(without_accents);
+  if (type == "Nmt") return std::make_unique<MapCharacters>(nmt);
+  if (type == "ByteLevel") return std::make_unique<ByteLevelNormalizer>();
   if (type == "Strip")
-    return std::make_unique<Strip>(Strip::Sides{json.value("strip_left", true), json.value("strip_right", true)});
+    return std::make_unique<Strip>(Strip::Sides{json.flag("strip_left", true), json.flag("strip_right", true)});
   if (type == "Sequence") return std::make_unique<NormalizerSequence>(json.at("normalizers"));
   fail(ErrorKind::input, {.cause = "normalizer \"" + type + "\" is not supported",
-                          .remedy = "supported: NFC, NFD, NFKC, NFKD, Prepend, Replace, Lowercase, Strip, Sequence"});
+                          .remedy = "supported: NFC, NFD, NFKC, NFKD, Prepend, Replace, Lowercase, Strip, "
+                                    "StripAccents, Nmt, ByteLevel, Sequence"});
 }
 
 }  // namespace qtrain

@@ -1,7 +1,7 @@
 #pragma once
 #include <memory>
 
-#include "core/json.h"
+#include "core/json_view.h"
 #include "data/tokenizer/pieces.h"
 
 namespace qtrain {
@@ -13,6 +13,6 @@ class Normalizer {
   virtual void apply(TrackedText& text) const = 0;
 };
 /// From the `normalizer` of a tokenizer.json; null for none. Unknown types are input errors.
-std::unique_ptr<Normalizer> make_normalizer(const Json& json);
+std::unique_ptr<Normalizer> make_normalizer(const JsonView& json);
 
 }  // namespace qtrain

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/json.h"
+#include "core/json_view.h"
 
 namespace qtrain {
 
@@ -10,8 +10,8 @@ namespace qtrain {
 struct SpecialFrame {
   std::vector<std::int32_t> before, after;
 };
-/// From the `post_processor` of a tokenizer.json: TemplateProcessing, ByteLevel (which adds nothing) and sequences of
-/// them. Unknown types are input errors.
-SpecialFrame make_special_frame(const Json& json);
+/// From the `post_processor` of a tokenizer.json: TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel
+/// (which adds nothing) and sequences of them. Unknown types are input errors.
+SpecialFrame make_special_frame(const JsonView& json);
 
 }  // namespace qtrain

@@ -1,5 +1,6 @@
 #include "data/tokenizer/pre_tokenizer.h"
 
+#include <limits>
 #include <optional>
 
 #include "data/tokenizer/split.h"
@@ -28,9 +29,9 @@ constexpr const char* kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\
 
 class ByteLevel final : public PreTokenizer {
  public:
-  ByteLevel(const Json& json, Alphabet alphabet)
-      : prefix_space_(json.value("add_prefix_space", true)), alphabet_(alphabet) {
-    if (json.value("use_regex", true)) split_.emplace(Splitter::Rule{.finder = find_regex(kGpt2)});
+  ByteLevel(const JsonView& json, Alphabet alphabet)
+      : prefix_space_(json.flag("add_prefix_space", true)), alphabet_(alphabet) {
+    if (json.flag("use_regex", true)) split_.emplace(Splitter::Rule{.finder = find_regex(kGpt2)});
   }
   void apply(PreTokens& tokens) const override {
     if (prefix_space_) add_spaces(tokens);
@@ -62,11 +63,11 @@ class ByteLevel final : public PreTokenizer {
 
 class Metaspace final : public PreTokenizer {
  public:
-  explicit Metaspace(const Json& json)
-      : replacement_(json.value("replacement", "\xE2\x96\x81")),
+  explicit Metaspace(const JsonView& json)
+      : replacement_(json.text("replacement", "\xE2\x96\x81")),
         scheme_(scheme_of(json)),
         split_({.finder = find_literal(replacement_), .behavior = Behavior::merged_with_next}),
-        splits_(json.value("split", true)) {
+        splits_(json.flag("split", true)) {
     if (scheme_ != "always" && scheme_ != "first" && scheme_ != "never")
       fail(ErrorKind::input, {.cause = "prepend_scheme \"" + scheme_ + "\" is not known"});
   }
@@ -89,9 +90,8 @@ class Metaspace final : public PreTokenizer {
 
  private:
   // Older files say add_prefix_space instead of prepend_scheme.
-  static std::string scheme_of(const Json& json) {
-    if (json.contains("prepend_scheme")) return json["prepend_scheme"].get<std::string>();
-    return json.value("add_prefix_space", true) ? "always" : "never";
+  static std::string scheme_of(const JsonView& json) {
+    return json.text("prepend_scheme", json.flag("add_prefix_space", true) ? "always" : "never");
   }
   std::string replacement_, scheme_;
   Splitter split_;
@@ -100,9 +100,10 @@ class Metaspace final : public PreTokenizer {
 
 class PreTokenizerSequence final : public PreTokenizer {
  public:
-  PreTokenizerSequence(const Json& list, Alphabet alphabet) {
-    for (const Json& step : list)
+  PreTokenizerSequence(const JsonView& list, Alphabet alphabet) {
+    list.each([&](const JsonView& step) {
       if (auto p = make_pre_tokenizer(step, alphabet)) steps_.push_back(std::move(p));
+    });
   }
   void apply(PreTokens& tokens) const override {
     for (const auto& step : steps_) step->apply(tokens);
@@ -134,48 +135,95 @@ Splitter::Rule whitespace_rule() {
           .invert = true};
 }
 
-}  // namespace
-
-Alphabet alphabet_of(const Json& pre_tokenizer) {
-  const Json* last = &pre_tokenizer;
-  int seen = 0;  // ByteLevel steps
-  const auto count = [&](const auto& self, const Json& step) -> void {
-    if (!step.is_object()) return;
-    seen += step.value("type", "") == "ByteLevel" ? 1 : 0;
-    if (step.contains("pretokenizers"))
-      for (const Json& inner : step["pretokenizers"]) self(self, inner);
-  };
-  count(count, pre_tokenizer);
-  while (last->is_object() && last->contains("pretokenizers") && !(*last)["pretokenizers"].empty())
-    last = &(*last)["pretokenizers"].back();
-  return seen == 1 && last->is_object() && last->value("type", "") == "ByteLevel" ? Alphabet::bytes
-                                                                                  : Alphabet::characters;
+// Runs of one script with what has none; as in the library, what has none at the beginning is lost.
+Splitter::Rule scripts_rule() {
+  return {.finder =
+              [](std::string_view text, const Regex::OnMatch& on_match) {
+                std::size_t begin = 0;
+                int run = 0;
+                for (std::size_t i = 0; i < text.size();) {
+                  const Utf8Char c = utf8_at(text, i);
+                  if (const int script = script_of(c.value); script != 0 && script != run) {
+                    if (run != 0) on_match(begin, i);
+                    begin = i;
+                    run = script;
+                  }
+                  i += c.size;
+                }
+                if (run != 0) on_match(begin, text.size());
+              },
+          .behavior = Behavior::removed,
+          .invert = true};
 }
 
-std::unique_ptr<PreTokenizer> make_pre_tokenizer(const Json& json, Alphabet alphabet) {
+Splitter::Rule fixed_length_rule(const JsonView& json) {
+  const auto given = json.find("length");
+  const std::int64_t length = given ? given->integer({1, std::numeric_limits<std::int32_t>::max()}) : 5;
+  return {.finder = [length](std::string_view text, const Regex::OnMatch& on_match) {
+    for (std::size_t i = 0, begin = 0; i < text.size(); begin = i) {
+      for (std::int64_t n = 0; n < length && i < text.size(); ++n) i += utf8_at(text, i).size;
+      on_match(begin, i);
+    }
+  }};
+}
+
+std::string delimiter_of(const JsonView& delimiter) {
+  const std::string& text = delimiter.text();
+  if (text.empty() || utf8_at(text, 0).size != text.size()) delimiter.refuse("must be one character");
+  return text;
+}
+
+}  // namespace
+
+Alphabet alphabet_of(const JsonView& pre_tokenizer) {
+  int byte_levels = 0;
+  const auto last_is_byte_level = [&](const auto& self, const JsonView& step) -> bool {
+    if (step.is_null()) return false;
+    const bool here = step.text("type", "") == "ByteLevel";
+    byte_levels += here ? 1 : 0;
+    const auto inner = step.find("pretokenizers");
+    if (!inner) return here;
+    bool last = false;
+    inner->each([&](const JsonView& one) { last = self(self, one); });
+    return last;
+  };
+  const bool last = last_is_byte_level(last_is_byte_level, pre_tokenizer);
+  return last && byte_levels == 1 ? Alphabet::bytes : Alphabet::characters;
+}
+
+std::unique_ptr<PreTokenizer> make_pre_tokenizer(const JsonView& json, Alphabet alphabet) {
   if (json.is_null()) return nullptr;
-  const std::string type = json.at("type");
+  const std::string& type = json.at("type").text();
   const auto splitter = [](Splitter::Rule rule) { return std::make_unique<Splitter>(std::move(rule)); };
   if (type == "ByteLevel") return std::make_unique<ByteLevel>(json, alphabet);
   if (type == "Metaspace") return std::make_unique<Metaspace>(json);
   if (type == "Sequence") return std::make_unique<PreTokenizerSequence>(json.at("pretokenizers"), alphabet);
   if (type == "Split")
     return splitter({.finder = find_pattern(json.at("pattern")),
-                     .behavior = behavior_named(json.at("behavior")),
-                     .invert = json.value("invert", false)});
+                     .behavior = behavior_named(json.at("behavior").text()),
+                     .invert = json.flag("invert", false)});
   if (type == "Digits") {
-    const bool each = json.value("individual_digits", false);
+    const bool each = json.flag("individual_digits", false);
     return splitter({.finder = find_characters(is_numeric, each ? Grouping::single : Grouping::runs)});
   }
   if (type == "Punctuation")
     return splitter({.finder = find_characters(is_punctuation, Grouping::single),
-                     .behavior = behavior_named(json.value("behavior", "Isolated"))});
+                     .behavior = behavior_named(json.text("behavior", "Isolated"))});
   if (type == "Whitespace") return splitter(whitespace_rule());
   if (type == "WhitespaceSplit")
     return splitter({.finder = find_characters(is_white_space, Grouping::single), .behavior = Behavior::removed});
+  if (type == "BertPreTokenizer") {
+    static const Json both = Json::parse(R"([{"type": "WhitespaceSplit"}, {"type": "Punctuation"}])");
+    return std::make_unique<PreTokenizerSequence>(both, alphabet);
+  }
+  if (type == "CharDelimiterSplit")
+    return splitter({.finder = find_literal(delimiter_of(json.at("delimiter"))), .behavior = Behavior::removed});
+  if (type == "UnicodeScripts") return splitter(scripts_rule());
+  if (type == "FixedLength") return splitter(fixed_length_rule(json));
   fail(ErrorKind::input, {.cause = "pre-tokenizer \"" + type + "\" is not supported",
                           .remedy = "supported: ByteLevel, Split, Digits, Punctuation, Metaspace, Whitespace, "
-                                    "WhitespaceSplit, Sequence"});
+                                    "WhitespaceSplit, BertPreTokenizer, CharDelimiterSplit, UnicodeScripts, "
+                                    "FixedLength, Sequence"});
 }
 
 }  // namespace qtrain

@@ -2,7 +2,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/json.h"
+#include "core/json_view.h"
 #include "data/tokenizer/model.h"
 #include "data/tokenizer/pieces.h"
 
@@ -22,10 +22,10 @@ class PreTokenizer {
 };
 
 /// Whether the model can work on bytes: ByteLevel is the last step, so its printable characters need not be written.
-Alphabet alphabet_of(const Json& pre_tokenizer);
+Alphabet alphabet_of(const JsonView& pre_tokenizer);
 
 /// From the `pre_tokenizer` of a tokenizer.json; null for none. Unknown types are input errors. Under Alphabet::bytes
 /// ByteLevel leaves bytes as they are.
-std::unique_ptr<PreTokenizer> make_pre_tokenizer(const Json& json, Alphabet alphabet);
+std::unique_ptr<PreTokenizer> make_pre_tokenizer(const JsonView& json, Alphabet alphabet);
 
 }  // namespace qtrain

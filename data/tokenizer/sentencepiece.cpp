@@ -17,6 +17,9 @@ class SentencePieceTokenizer final : public Tokenizer {
       fail(ErrorKind::input, {.cause = "not a sentencepiece model: " + status.ToString(), .place = file.string()});
     size_ = processor_.GetPieceSize();
     for (AddedToken& t : added) add_token(std::move(t));
+    std::vector<AddedTokenFinder::Entry> entries;
+    for (const auto& [id, token] : added_) entries.push_back({token.content, &token});
+    finder_ = AddedTokenFinder(std::move(entries));
   }
 
   std::vector<std::int32_t> encode(std::string_view text, EncodeOptions options) const override {
@@ -91,9 +94,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     if (t.id >= kMaxTokenId)
       fail(ErrorKind::input, {.cause = "the id of the added token \"" + t.content + "\" is out of range"});
     size_ = std::max(size_, t.id + 1);
-    if (!added_.emplace(t.id, t).second) return;
-    finder_.add(t, t.content);
-    added_ids_.emplace(t.content, t.id);
+    if (added_.emplace(t.id, t).second) added_ids_.emplace(t.content, t.id);
   }
   static void put(std::int32_t id, std::size_t begin, std::size_t end, Encoding& out) {
     out.ids.push_back(id);

@@ -114,9 +114,9 @@ Finder find_regex(const std::string& pattern) {
   };
 }
 
-Finder find_pattern(const Json& pattern) {
-  if (pattern.contains("Regex")) return find_regex(pattern["Regex"].get<std::string>());
-  return find_literal(pattern.at("String").get<std::string>());
+Finder find_pattern(const JsonView& pattern) {
+  if (const auto regex = pattern.find("Regex")) return find_regex(regex->text());
+  return find_literal(pattern.at("String").text());
 }
 
 Behavior behavior_named(const std::string& name) {

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/json.h"
+#include "core/json_view.h"
 #include "data/tokenizer/pre_tokenizer.h"
 #include "data/tokenizer/regex.h"
 
@@ -19,7 +19,7 @@ Finder find_characters(bool (*matches)(char32_t), Grouping grouping);
 Finder find_literal(std::string pattern);
 Finder find_regex(const std::string& pattern);
 /// {"String": ...} or {"Regex": ...}.
-Finder find_pattern(const Json& pattern);
+Finder find_pattern(const JsonView& pattern);
 
 /// What becomes of the text that matched.
 enum class Behavior : std::uint8_t { removed, isolated, merged_with_previous, merged_with_next, contiguous };

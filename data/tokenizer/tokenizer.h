@@ -52,8 +52,10 @@ class Tokenizer {
 };
 
 /// The tokenizer of a model folder: tokenizer.json where it is, else tokenizer.model (sentencepiece).
+/// `named`: special tokens in place of those that the folder names.
 /// Errors (ErrorKind::input): neither file, or a component that is not supported.
-std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& folder);
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& folder,
+                                          const std::map<std::string, std::string>& named = {});
 
 /// Turns ids that arrive one by one into text; holds back bytes of an unfinished character.
 class StreamDecoder {

@@ -181,8 +181,19 @@ bool is_punctuation(char32_t c) {
   return find_range(once_punctuation(), c);
 }
 
-bool is_never_decomposed(char32_t c) {
-  return find_range(not_decomposed(), c);
+bool known_to_normal_forms(char32_t c) {
+  return find_range(normal_form_characters(), c);
+}
+
+bool is_accent(char32_t c) {
+  return find_range(accent_characters(), c);
+}
+
+int script_of(char32_t c) {
+  const auto& runs = script_runs();
+  const auto behind =
+      std::upper_bound(runs.begin(), runs.end(), c, [](char32_t value, const auto& run) { return value < run.first; });
+  return std::prev(behind)->second;
 }
 
 char32_t printable_of_byte(unsigned char byte) {

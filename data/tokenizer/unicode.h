@@ -28,7 +28,11 @@ bool is_word_char(char32_t c);    ///< \w of the regex crates: letters, marks, d
 bool is_numeric(char32_t c);      ///< general category N*
 bool is_punctuation(char32_t c);  ///< general category P*, or ASCII punctuation
 
-bool is_never_decomposed(char32_t c);  ///< no compatibility decomposition to the tokenizers library
+/// Whether the library's NFC, NFD, NFKC and NFKD know the character. Those assigned after Unicode 9 have no class, no
+/// decomposition and no composition there: they stay, and nothing is moved or composed across them.
+bool known_to_normal_forms(char32_t c);
+bool is_accent(char32_t c);  ///< for StripAccents
+int script_of(char32_t c);   ///< a number for each script of UnicodeScripts, 0 for none
 
 /// The byte that stands behind a character of GPT-2's printable byte alphabet, or -1.
 int byte_of_printable(char32_t c);

@@ -30,6 +30,7 @@ std::size_t decompose(char32_t c, int options, std::array<utf8proc_int32_t, 32>&
 }
 
 int combining_class(char32_t c) {
+  if (!known_to_normal_forms(c)) return 0;
   return utf8proc_get_property(static_cast<utf8proc_int32_t>(c))->combining_class;
 }
 
@@ -39,6 +40,7 @@ UnicodeForm::UnicodeForm(std::string_view name) : options_(options_of(name)), in
   const int options = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (options_ & UTF8PROC_COMPAT);
   std::array<utf8proc_int32_t, 32> parts{};
   for (char32_t c = 0x80; c < kTableEnd; ++c) {
+    if (!known_to_normal_forms(c)) continue;
     const std::size_t n = decompose(c, options, parts);
     const bool composed = n > 1 || (n == 1 && parts[0] != static_cast<utf8proc_int32_t>(c));
     if (combining_class(c) != 0 || n == 0) inert_[c] = false;
@@ -66,12 +68,11 @@ void UnicodeForm::append_part(std::string_view given, std::string& out) const {
   std::free(result);
 }
 
-// Some decompositions are younger than the library: those characters stay.
 void UnicodeForm::append_form(std::string_view stretch, std::string& out) const {
   std::size_t last = 0;
   for (std::size_t i = 0; i < stretch.size();) {
     const Utf8Char c = utf8_at(stretch, i);
-    if (c.value > 0x7F && (options_ & (UTF8PROC_COMPAT | UTF8PROC_DECOMPOSE)) && is_never_decomposed(c.value)) {
+    if (c.value > 0x7F && !known_to_normal_forms(c.value)) {
       append_part(stretch.substr(last, i - last), out);
       out += stretch.substr(i, c.size);
       last = i + c.size;
@@ -95,7 +96,7 @@ std::vector<UnicodeForm::Part> UnicodeForm::parts_of(std::string_view text) cons
   for (std::size_t i = 0; i < text.size();) {
     const Utf8Char c = utf8_at(text, i);
     i += c.size;
-    std::size_t n = is_never_decomposed(c.value) ? 0 : decompose(c.value, options, values);
+    std::size_t n = !known_to_normal_forms(c.value) ? 0 : decompose(c.value, options, values);
     if (n == 0) values[0] = static_cast<utf8proc_int32_t>(c.value);
     n = std::max<std::size_t>(n, 1);
     for (std::size_t k = 0; k < n; ++k) parts.push_back({static_cast<char32_t>(values[k]), k == 0 ? 1u : 0u});

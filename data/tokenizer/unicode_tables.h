@@ -19,7 +19,10 @@ const std::vector<CodePointRange>& han_characters();
 const std::vector<CodePointRange>& numeric_since_unicode_14();
 const std::vector<CodePointRange>& not_yet_punctuation();
 const std::vector<CodePointRange>& once_punctuation();
-const std::vector<CodePointRange>& not_decomposed();
+const std::vector<CodePointRange>& normal_form_characters();
+const std::vector<CodePointRange>& accent_characters();
+/// First character and number of a run of one script; 0: of none.
+const std::vector<std::pair<char32_t, std::uint8_t>>& script_runs();
 /// Character and distance to its lowercase.
 const std::vector<std::pair<char32_t, std::int32_t>>& lowercase_since_unicode_14();
 

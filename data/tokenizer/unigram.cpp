@@ -1,7 +1,11 @@
 #include "data/tokenizer/unigram.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <cstdlib>
 
 #include "data/tokenizer/unicode.h"
 
@@ -22,18 +26,44 @@ std::vector<std::pair<std::string_view, std::int64_t>> unigram_entries(const Jso
   return entries;
 }
 
+double power_of_ten(int exponent) {
+  return std::strtod(fmt::format("1e{}", exponent).c_str(), nullptr);
+}
+
+// The library does not round a decimal number once, to the nearest double, but twice: its digits, and these times or
+// over a power of ten. Where paths would be equal the last bit decides. (Files hold the shortest digits of a double.)
+double score_as_the_library_reads_it(double exact) {
+  char text[32];
+  const char* const end = std::to_chars(text, text + sizeof text, exact, std::chars_format::scientific).ptr;
+  std::uint64_t digits = 0;
+  int exponent = 0, behind_point = 0;
+  bool point = false;
+  for (const char* c = text; c != end; ++c) {
+    if (*c == 'e') {
+      std::from_chars(c[1] == '+' ? c + 2 : c + 1, end, exponent);
+      break;
+    }
+    point = point || *c == '.';
+    if (*c < '0' || *c > '9') continue;
+    digits = 10 * digits + static_cast<std::uint64_t>(*c - '0');
+    behind_point += point ? 1 : 0;
+  }
+  exponent -= behind_point;
+  if (exponent < -308) return exact;
+  const auto whole = static_cast<double>(digits);
+  return std::copysign(exponent < 0 ? whole / power_of_ten(-exponent) : whole * power_of_ten(exponent), exact);
+}
+
 }  // namespace
 
-Unigram::Unigram(const Json& json, Alphabet alphabet) : vocabulary_(unigram_entries(json.at("vocab"))) {
+Unigram::Unigram(const JsonView& json, Alphabet alphabet) : vocabulary_(unigram_entries(json.at("vocab").json())) {
   if (alphabet == Alphabet::bytes) refuse_model("Unigram over bytes is not supported");
-  for (const Json& row : json["vocab"]) scores_.push_back(row[1].get<double>());
+  for (const Json& row : json.at("vocab").list())
+    scores_.push_back(score_as_the_library_reads_it(row[1].get<double>()));
   unk_score_ = *std::min_element(scores_.begin(), scores_.end()) - kUnknownPenalty;
-  byte_fallback_ = json.value("byte_fallback", false);
-  if (json.contains("unk_id") && json["unk_id"].is_number_integer()) {
-    const auto id = json["unk_id"].get<std::int64_t>();
-    if (id < 0 || id >= vocabulary_.end_id()) refuse_model("unk_id is outside the vocabulary");
-    unk_ = static_cast<std::int32_t>(id);
-  }
+  byte_fallback_ = json.flag("byte_fallback", false);
+  if (const auto unknown = json.find("unk_id"))
+    unk_ = static_cast<std::int32_t>(unknown->integer({0, vocabulary_.end_id() - 1}));
   std::int32_t nodes = 1;
   for (std::int32_t id = 0; id < vocabulary_.end_id(); ++id) {
     PairTable::Value* at = nullptr;
@@ -58,8 +88,11 @@ std::vector<Unigram::Node> Unigram::best_path(std::string_view piece) const {
   std::vector<Node> best(piece.size() + 1);
   const auto offer = [&](std::size_t begin, std::size_t end, std::int32_t id, double score) {
     const double path = best[begin].score + score;
-    if (best[end].begin == kNowhere || path > best[end].score)
-      best[end] = {path, id, static_cast<std::uint32_t>(begin)};
+    if (best[end].begin != kNowhere && path <= best[end].score) return;
+    if (id < 0)
+      fail(ErrorKind::input, {.cause = "the text has a character that is not in the vocabulary, and there is no "
+                                       "unknown token"});
+    best[end] = {path, id, static_cast<std::uint32_t>(begin)};
   };
   for (std::size_t begin = 0; begin < piece.size();) {
     const std::size_t character = utf8_at(piece, begin).size;
@@ -74,12 +107,7 @@ std::vector<Unigram::Node> Unigram::best_path(std::string_view piece) const {
       offer(begin, end, v->second, scores_[static_cast<std::size_t>(v->second)]);
       single = single || end - begin == character;
     }
-    if (!single) {
-      if (unk_ < 0)
-        fail(ErrorKind::input, {.cause = "the text has a character that is not in the vocabulary, and there is no "
-                                         "unknown token"});
-      offer(begin, begin + character, unk_, unk_score_);
-    }
+    if (!single) offer(begin, begin + character, unk_, unk_score_);
     begin += character;
   }
   return best;

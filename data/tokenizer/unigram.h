@@ -9,7 +9,7 @@ namespace qtrain {
 /// The unigram language model of the tokenizers library: the cheapest path through a piece.
 class Unigram final : public TokenModel {
  public:
-  Unigram(const Json& json, Alphabet alphabet);
+  Unigram(const JsonView& json, Alphabet alphabet);
 
   void encode(std::string_view piece, std::vector<PieceToken>& out) const override;
   std::int32_t count() const override { return vocabulary_.count(); }

@@ -21,8 +21,9 @@ Vocabulary::Vocabulary(const std::vector<std::pair<std::string_view, std::int64_
   for (const auto& [token, id] : entries) {
     tokens_[static_cast<std::size_t>(id)] = token;
     known_[static_cast<std::size_t>(id)] = true;
-    ids_.insert(token, static_cast<std::int32_t>(id));
   }
+  for (auto it = entries.rbegin(); it != entries.rend(); ++it)  // a token listed again has its last id
+    ids_.insert(it->first, static_cast<std::int32_t>(it->second));
   count_ = static_cast<std::int32_t>(n);
 }
 

@@ -1,5 +1,5 @@
 // Writes the data of the example: questions about people, films, companies and books with the Cypher query that answers
-// each. The same bytes on every run. Usage: cypher_dataset --output DIR [--seed N]
+// each; held-out rows twice, from two seeds. The same bytes on every run. Usage: cypher_dataset --output DIR [--seed N]
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,15 +32,28 @@ struct Row {
   std::string question, query;
 };
 
-/// Draws rows shape by shape in turn, so that every shape has its share. No question comes twice, and a query that was
-/// reserved never comes again: a held-out query is not in the training rows under any wording.
+/// The shapes that rows are drawn from in turn.
+using Turns = std::vector<const Shape*>;
+Turns each_once() {
+  Turns turns;
+  for (const Shape& shape : kShapes) turns.push_back(&shape);
+  return turns;
+}
+Turns by_share() {
+  Turns turns;
+  for (const Shape& shape : kShapes) turns.insert(turns.end(), shape.share, &shape);
+  return turns;
+}
+
+/// Draws rows. No question comes twice, and a query that was reserved never comes again: a held-out query is not in the
+/// training rows under any wording.
 class Generator {
  public:
   explicit Generator(std::uint64_t seed) : draw_(seed) {}
 
-  std::vector<Row> rows(std::size_t count) {
+  std::vector<Row> rows(std::size_t count, const Turns& turns) {
     std::vector<Row> out;
-    while (out.size() < count) out.push_back(fresh_row(kShapes[out.size() % kShapes.size()]));
+    while (out.size() < count) out.push_back(fresh_row(*turns[out.size() % turns.size()]));
     for (std::size_t i = count; i > 1; --i) std::swap(out[i - 1], out[draw_.below(i)]);
     return out;
   }
@@ -106,12 +119,15 @@ Options parse(const std::vector<std::string>& arguments) {
 
 void write_dataset(const Options& options, Log& log) {
   Generator generator(options.seed);
-  const std::vector<Row> held_out = generator.rows(kHeldOutRows);
+  const std::vector<Row> held_out = generator.rows(kHeldOutRows, each_once());
+  const std::vector<Row> others = Generator(options.seed + 1).rows(kHeldOutRows, each_once());
   generator.reserve(held_out);
-  const std::vector<Row> training = generator.rows(kTrainingRows);
+  generator.reserve(others);
+  const std::vector<Row> training = generator.rows(kTrainingRows, by_share());
   std::filesystem::create_directories(options.output);
   write_file(options.output / "train.jsonl", chat_lines(training));
   write_file(options.output / "eval.jsonl", chat_lines(held_out));
+  write_file(options.output / "eval_other_seed.jsonl", chat_lines(others));
   write_file(options.output / "questions.jsonl", question_lines(held_out));
   log.info("{} training and {} held-out rows of {} shapes in {}", training.size(), held_out.size(), kShapes.size(),
            options.output.string());

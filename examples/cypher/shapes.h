@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <cstddef>
 #include <string_view>
 
 namespace qtrain::cypher {
@@ -9,6 +10,7 @@ namespace qtrain::cypher {
 struct Shape {
   std::array<std::string_view, 3> questions;
   std::string_view query;
+  std::size_t share = 1;  ///< of the training rows: more where a single word tells the meaning from another's
 };
 
 /// The graph: (:Person {name, born, city}), (:Film {title, year, genre, rating}), (:Company {name, city}),
@@ -76,10 +78,12 @@ inline constexpr auto kShapes = std::to_array<Shape>({
     // Filters.
     {{"Which <genre> films were released in <year>?", "List the <genre> films released in <year>.",
       "Show <genre> films from the year <year>."},
-     "MATCH (f:Film {genre: '<genre>', year: <year>}) RETURN f.title"},
+     "MATCH (f:Film {genre: '<genre>', year: <year>}) RETURN f.title",
+     4},
     {{"Which <genre> films were released <side> <year>?", "List the <genre> films released <side> <year>.",
       "Show <genre> films from <side> <year>."},
-     "MATCH (f:Film {genre: '<genre>'}) WHERE f.year <sign> <year> RETURN f.title"},
+     "MATCH (f:Film {genre: '<genre>'}) WHERE f.year <sign> <year> RETURN f.title",
+     3},
     {{"Which <genre> films have a rating above <rating>?", "List the <genre> films rated above <rating>.",
       "Show <genre> films with a rating above <rating>."},
      "MATCH (f:Film {genre: '<genre>'}) WHERE f.rating > <rating> RETURN f.title"},
@@ -88,13 +92,16 @@ inline constexpr auto kShapes = std::to_array<Shape>({
      "MATCH (b:Book) WHERE b.pages > <pages> RETURN b.title"},
     {{"Which people in <city> were born <side> <year>?", "List the people in <city> born <side> <year>.",
       "Show people from <city> who were born <side> <year>."},
-     "MATCH (p:Person {city: '<city>'}) WHERE p.born <sign> <year> RETURN p.name"},
+     "MATCH (p:Person {city: '<city>'}) WHERE p.born <sign> <year> RETURN p.name",
+     2},
     {{"Which films did <person> act in <side> <year>?", "List the films that <person> acted in <side> <year>.",
       "In which films did <person> act <side> <year>?"},
-     "MATCH (p:Person {name: '<person>'})-[:ACTED_IN]->(f:Film) WHERE f.year <sign> <year> RETURN f.title"},
+     "MATCH (p:Person {name: '<person>'})-[:ACTED_IN]->(f:Film) WHERE f.year <sign> <year> RETURN f.title",
+     2},
     {{"Which books did <person> write <side> <year>?", "List the books that <person> wrote <side> <year>.",
       "Which books were written by <person> <side> <year>?"},
-     "MATCH (p:Person {name: '<person>'})-[:WROTE]->(b:Book) WHERE b.year <sign> <year> RETURN b.title"},
+     "MATCH (p:Person {name: '<person>'})-[:WROTE]->(b:Book) WHERE b.year <sign> <year> RETURN b.title",
+     2},
     // Aggregates.
     {{"How many films did <person> act in?", "Count the films that <person> acted in.",
       "In how many films did <person> act?"},
@@ -121,10 +128,12 @@ inline constexpr auto kShapes = std::to_array<Shape>({
      "MATCH (p:Person {name: '<person>'})-[:WROTE]->(b:Book) RETURN b.title ORDER BY b.pages DESC LIMIT <n>"},
     {{"What is the latest film that <person> directed?", "Show the latest film directed by <person>.",
       "Which is the latest film directed by <person>?"},
-     "MATCH (p:Person {name: '<person>'})-[:DIRECTED]->(f:Film) RETURN f.title ORDER BY f.year DESC LIMIT 1"},
+     "MATCH (p:Person {name: '<person>'})-[:DIRECTED]->(f:Film) RETURN f.title ORDER BY f.year DESC LIMIT 1",
+     2},
     {{"List the films that <company> produced, ordered by year.",
       "Show the films produced by <company>, ordered by year.", "Which films did <company> produce, ordered by year?"},
-     "MATCH (c:Company {name: '<company>'})-[:PRODUCED]->(f:Film) RETURN f.title ORDER BY f.year"},
+     "MATCH (c:Company {name: '<company>'})-[:PRODUCED]->(f:Film) RETURN f.title ORDER BY f.year",
+     2},
     // Two relations.
     {{"Who acted in films based on the book <book>?", "List the people who acted in films based on the book <book>.",
       "Which actors are in films based on the book <book>?"},

@@ -76,7 +76,7 @@ inline void multiply(const TileKernel& kernel, const Left& left, const Right& ri
       call.a = left.data + row * left.row_step;
       call.rows = std::min<std::int64_t>(kernel.mr, n.rows - row);
       call.tile = result.data + row * result.row_step + column;
-      kernel.run[vectors - 1](call);
+      tile_function(kernel, call.rows, vectors)(call);
     }
   }
 }

@@ -258,19 +258,20 @@ class Blocked {
     const std::int64_t columns = std::min<std::int64_t>(kernel_.nr, block_.columns.size - column);
     const std::int64_t vectors = ceil_div(columns, kernel_.lanes);
     const auto width = static_cast<int>(vectors * kernel_.lanes);
-    TileCall call{.b_group = width, .tile_row = kernel_.nr, .add = !block_.first};
+    TileCall call{.rows = rows, .b_group = width, .tile_row = kernel_.nr, .add = !block_.first};
+    const MultiplyTile run = tile_function(kernel_, rows, vectors);
     call.tile = block_.first && block_.last ? once : tile_at(row, column);
     for (const Segment& s : block_.segments) {
       call.groups = ceil_div(s.k.size, kernel_.k_group);
       call.b = panels.columns + offset(s, width);
       if (panels.rows) {
         call.a = panels.rows + offset(s, kernel_.mr);
-        call.a_row = 1, call.a_group = kernel_.mr, call.rows = kernel_.mr;
+        call.a_row = 1, call.a_group = kernel_.mr;
       } else {
         call.a = in_place(s, row);
-        call.a_row = s.term->a.lane_stride, call.a_group = 1, call.rows = rows;
+        call.a_row = s.term->a.lane_stride, call.a_group = 1;
       }
-      kernel_.run[vectors - 1](call);
+      run(call);
       call.add = true;
     }
     if (block_.last)
@@ -305,6 +306,11 @@ const TileKernel& tile_kernel(MatmulPrecision precision) {
   const CpuIsa isa = cpu_isa();
   if (isa == CpuIsa::avx2) return kTileAvx2;
   return precision == MatmulPrecision::bf16 && isa == CpuIsa::avx512_bf16 ? kTileAvx512Bf16 : kTileAvx512;
+}
+
+MultiplyTile tile_function(const TileKernel& kernel, std::int64_t rows, std::int64_t vectors) {
+  const int* const height = std::lower_bound(kernel.heights, kernel.heights + TileKernel::kHeights, rows);
+  return kernel.run[height - kernel.heights][vectors - 1];
 }
 
 void gemm_blocked(Ctx& ctx, const Gemm& g) {

@@ -6,12 +6,10 @@ namespace qtrain::ops {
 
 /// The tile kernel of cpu_isa() for f32 operands, or for operands rounded to bf16 where the processor has that.
 const TileKernel& tile_kernel(MatmulPrecision precision);
+/// The one that makes `rows` <= mr rows of `vectors` * lanes columns.
+MultiplyTile tile_function(const TileKernel& kernel, std::int64_t rows, std::int64_t vectors);
 
 /// Products of f32 and bf16 matrices on the vector units of cpu_isa(), in packed panels.
 void gemm_blocked(Ctx& ctx, const Gemm& g);
-
-/// The same for a few rows times a transposed B ([N, K], as weights lie), which is read once and not packed.
-inline constexpr std::int64_t kFewRows = 8;
-void gemm_few_rows(Ctx& ctx, const Gemm& g);
 
 }  // namespace qtrain::ops

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/gemm_transpose.h"
 #include "kernels/cpu/simd.h"
 
 namespace qtrain::ops {
@@ -12,28 +13,6 @@ using simd::load;
 
 /// Both storage types of the panel are written as 32-bit words: an f32, or two bf16 with the lower k in the low half.
 using Words = __m256i;
-
-/// Rows 0..7 of an 8 x 8 block of words become its columns.
-[[gnu::always_inline]] inline void transpose(Words (&r)[8]) {
-  Words t[8], u[8];
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; i += 2) {
-    t[i] = _mm256_unpacklo_epi32(r[i], r[i + 1]);
-    t[i + 1] = _mm256_unpackhi_epi32(r[i], r[i + 1]);
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; i += 4)
-#pragma GCC unroll 8
-    for (int j = 0; j < 2; ++j) {
-      u[i + 2 * j] = _mm256_unpacklo_epi64(t[i + j], t[i + 2 + j]);
-      u[i + 2 * j + 1] = _mm256_unpackhi_epi64(t[i + j], t[i + 2 + j]);
-    }
-#pragma GCC unroll 8
-  for (int i = 0; i < 4; ++i) {
-    r[i] = _mm256_permute2x128_si256(u[i], u[i + 4], 0x20);
-    r[i + 4] = _mm256_permute2x128_si256(u[i], u[i + 4], 0x31);
-  }
-}
 
 /// Eight words of one lane from k on, `valid` values of k of which exist.
 template <class T, int Group, class Valid>
@@ -109,7 +88,7 @@ class Packer {
       for (; k + kBlock <= depth; k += kBlock, to += 8 * width) {
 #pragma GCC unroll 8
         for (int i = 0; i < 8; ++i) block[i] = lane_words<T, Group>(from + i * stride + k, FullLanes<float>{});
-        transpose(block);
+        transpose_words(block);
 #pragma GCC unroll 8
         for (int g = 0; g < 8; ++g) put(to + g * width, block[g]);
       }
@@ -117,7 +96,7 @@ class Packer {
     for (; k < depth; k += kBlock, to += 8 * width) {
       const int left = static_cast<int>(std::min<std::int64_t>(kBlock, depth - k));
       for (int i = 0; i < 8; ++i) block[i] = i < count ? words_at(from + i * stride + k, left) : Words{};
-      transpose(block);
+      transpose_words(block);
       for (int g = 0; g < (left + Group - 1) / Group; ++g) put(to + g * width, block[g]);
     }
   }
@@ -131,7 +110,7 @@ class Packer {
     for (; k + 16 <= depth; k += 16, to += 16 * width) {
 #pragma GCC unroll 8
       for (int i = 0; i < 8; ++i) block[i] = _mm256_loadu_si256(reinterpret_cast<const Words*>(from + i * stride + k));
-      transpose(block);
+      transpose_words(block);
 #pragma GCC unroll 8
       for (int g = 0; g < 8; ++g) {
         put(to + 2 * g * width, _mm256_slli_epi32(block[g], 16));

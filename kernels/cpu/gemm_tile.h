@@ -1,11 +1,12 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 
 // Only plain declarations here: this header is compiled for several instruction sets, and an inline function of it
 // could be linked from the widest of them into the others.
 namespace qtrain::ops {
 
-/// tile [mr, columns] = or += sum over k of a[0..mr, k] x b[k, 0..columns), in f32; tile rows are `tile_row` apart.
+/// tile [rows, columns] = or += sum over k of a[0..mr, k] x b[k, 0..columns), in f32; tile rows are `tile_row` apart.
 /// The operands are 32-bit words, one per row (column) and group of `k_group` consecutive k: an f32 (k_group 1), or a
 /// pair of bf16 (k_group 2) with the lower k in the low half. Word (row, group) of a is a[row * a_row + group *
 /// a_group], word (group, column) of b is b[group * b_group + column]. Only `rows` rows of a are read, yet mr rows of
@@ -21,13 +22,34 @@ struct TileCall {
   bool add;
 };
 
-/// One way to multiply tiles. run[v - 1] makes v * lanes columns.
+using MultiplyTile = void (*)(const TileCall&);
+
+/// tile [rows, kStreamed] += the same sum for one or two rows, b read where it lies: column c begins at b + c *
+/// b_column bytes, k running fastest. `depth` is a multiple of kStreamedDepth.
+inline constexpr int kStreamed = 16, kStreamedDepth = 32;
+struct StreamCall {
+  std::int64_t depth;
+  const void* a;
+  std::int64_t a_row, a_group, rows;
+  const std::byte* b;
+  std::int64_t b_column;
+  float* tile;
+  std::int64_t tile_row;
+};
+using StreamTile = void (*)(const StreamCall&);
+
+/// One way to multiply tiles. run[h][v - 1] makes heights[h] rows of v * lanes columns: an element's sum is the same in
+/// a tile of any size.
 struct TileKernel {
-  int mr, nr, lanes;  // nr is 1 to 3 times lanes
+  static constexpr int kHeights = 4;
+
+  int mr, nr, lanes;  // nr is 1 to 3 times lanes, mr the last of the heights
   int k_group;
   int k_block;  // a sum over k is cut into pieces of at most this length
   int strip;    // columns a task packs: with k_block, a part of a level-2 cache
-  void (*run[3])(const TileCall&);
+  int heights[kHeights];
+  MultiplyTile run[kHeights][3];
+  StreamTile stream_f32[2], stream_bf16[2];  // of b in f32 or bf16, for one row and for two, or null
 };
 
 extern const TileKernel kTileAvx2, kTileAvx512, kTileAvx512Bf16;

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <string_view>
-#include <thread>
 
 #include "core/error.h"
 
@@ -56,8 +55,7 @@ bool has_bf16_matmul() {
 }
 
 std::string describe_cpu() {
-  return model_name() + ", " + std::to_string(std::thread::hardware_concurrency()) + " threads, " +
-         std::string(kNames[static_cast<std::size_t>(cpu_isa())]);
+  return model_name() + ", " + std::string(kNames[static_cast<std::size_t>(cpu_isa())]);
 }
 
 }  // namespace qtrain

@@ -135,6 +135,7 @@ std::vector<GenerationResult> Generator::run(const std::vector<GenerationRequest
       if (s.finished) {
         free_rows.push_back(s.cache_row);
         results[s.request] = std::move(s.result);
+        if (options_.on_finished) options_.on_finished();
       }
     std::erase_if(active, [](const Sequence& s) { return s.finished; });
   }

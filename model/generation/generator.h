@@ -29,6 +29,7 @@ struct GeneratorOptions {
   std::int64_t prefill_tokens = 512;  ///< prompt tokens run at a time
   std::vector<std::int32_t> stop_tokens;
   SamplingOptions sampling;
+  std::function<void()> on_finished = {};  ///< called after each answer
 };
 
 /// Decodes sequences with a key/value cache. A finished sequence gives its place in the batch to the next request, so a

@@ -1,4 +1,5 @@
-#include "core/json.h"
+#include "core/json_items.h"
+#include "core/json_view.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -111,6 +112,38 @@ TEST(Json, LargeObjectsTakeLinearTime) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));  // quadratic: minutes
   EXPECT_EQ(json["model"]["vocab"].size(), 200'000u);
   EXPECT_EQ(json["model"]["vocab"].back(), 199'999);
+}
+
+TEST(Json, HandsOverTheValuesOfOneListOneByOne) {
+  std::vector<std::string> taken;
+  const JsonItems items{.list = "many", .take = [&](const Json& value) { taken.push_back(dump_json(value)); }};
+  const TempFolder folder;
+  const auto parse = [&](const char* text) {
+    write_file(folder / "a.json", text);
+    return read_json_items(folder / "a.json", items);
+  };
+  const Json json = parse(R"({"few": [1], "many": [{"a": [2, {"many": [3]}]}, 4, []], "in": {"many": [5]}})");
+  EXPECT_EQ(taken, (std::vector<std::string>{R"({"a": [2, {"many": [3]}]})", "4", "[]"}));
+  EXPECT_EQ(dump_json(json), R"({"few": [1], "many": [], "in": {"many": [5]}})");
+  parse(R"([["many", [1]]])");
+  EXPECT_EQ(taken.size(), 3u);
+}
+
+TEST(JsonView, NamesThePlaceOfWhatIsMissingOrOfAnotherType) {
+  const Json json = parse_json(R"({"a": {"b": [1, "x", 18446744073709551615, 0.5]}, "none": null})", "x");
+  const JsonView view(json);
+  EXPECT_EQ(view.at("a").at("b").entry(0).integer({0, 1}), 1);
+  EXPECT_EQ(view.text("none", "otherwise"), "otherwise");
+  const auto said = [](auto&& f) { return std::string(error_of(f).what()); };
+  EXPECT_THAT(said([&] { view.at("a").at("b").entry(1).number(); }), HasSubstr("a.b[1]: must be a number, not \"x\""));
+  EXPECT_THAT(said([&] { view.at("a").at("b").entry(2).integer({0, 9}); }), HasSubstr("a.b[2]: must be an integer"));
+  EXPECT_THAT(said([&] { view.at("a").at("b").entry(3).integer({0, 9}); }), HasSubstr("not 0.5"));
+  EXPECT_THAT(said([&] { view.at("a").at("b").entry(4); }), HasSubstr("more than 4"));
+  EXPECT_THAT(said([&] { view.at("a").flag(); }), HasSubstr("a: must be true or false, not an object"));
+  EXPECT_THAT(said([&] { view.at("none"); }), HasSubstr("\"none\" is missing"));
+  const auto raw = error_of([&] { reading("f.json", [&] { return json["a"]["b"].get<int>(); }); });
+  EXPECT_EQ(raw.kind(), ErrorKind::input);
+  EXPECT_THAT(raw.what(), ::testing::AllOf(HasSubstr("f.json"), ::testing::Not(HasSubstr("json.exception"))));
 }
 
 TEST(Json, ReadsRegularFilesOnly) {

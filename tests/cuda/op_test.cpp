@@ -11,10 +11,11 @@ class CudaOp : public ::testing::TestWithParam<OpCase> {
     Ctx cpu({}, MatmulPrecision::storage, 1);
     return run(GetParam(), DType::f64, cpu, Sink::Mode::store);
   }
-  Pass on_cuda(DType d, Sink::Mode mode) const {
+  Pass on_cuda(DType d, Sink::Mode mode) const { return on_cuda(GetParam(), d, mode); }
+  static Pass on_cuda(const OpCase& op, DType d, Sink::Mode mode) {
     const OnDevice device;
     Ctx ctx(kCuda, MatmulPrecision::storage, 1);
-    Pass p = run(GetParam(), d, ctx, mode);
+    Pass p = run(op, d, ctx, mode);
     ctx.synchronize();
     for (const Arrays* list : {&p.outputs, &p.gradients})
       for (const Array& a : *list) a.bytes();
@@ -37,14 +38,16 @@ TEST_P(CudaOp, FollowsDouble) {
 }
 
 TEST_P(CudaOp, SameBitsInEveryOrder) {
-  const DType d = DType::bf16;
-  const Pass want = on_cuda(d, Sink::Mode::store);
-  for_each_schedule([&] {
-    const Pass got = on_cuda(d, Sink::Mode::store);
-    for (std::size_t i = 0; i < want.outputs.size(); ++i) EXPECT_EQ(got.outputs[i].bytes(), want.outputs[i].bytes());
-    for (std::size_t i = 0; i < want.gradients.size(); ++i)
-      EXPECT_EQ(got.gradients[i].bytes(), want.gradients[i].bytes()) << "d" << GetParam().inputs[i].name;
-  });
+  const OpCase op = with_all_digits(GetParam());
+  for (const DType d : {DType::bf16, DType::f32}) {
+    const Pass want = on_cuda(op, d, Sink::Mode::store);
+    for_each_schedule([&] {
+      const Pass got = on_cuda(op, d, Sink::Mode::store);
+      for (std::size_t i = 0; i < want.outputs.size(); ++i) EXPECT_EQ(got.outputs[i].bytes(), want.outputs[i].bytes());
+      for (std::size_t i = 0; i < want.gradients.size(); ++i)
+        EXPECT_EQ(got.gradients[i].bytes(), want.gradients[i].bytes()) << "d" << op.inputs[i].name;
+    });
+  }
 }
 
 TEST_P(CudaOp, SinksAddOrLeaveAlone) {

@@ -183,7 +183,14 @@ class CudaUpdate : public ::testing::TestWithParam<Case> {
   }
 };
 
+// Values that are rounded by chance have the bits of the processor. A GPU may contract other products: where the last
+// bit of a float32 decides, its value becomes the neighbor.
+std::int64_t rarely(const Shape& shape) {
+  return cuda_info().emulated ? 0 : shape.numel() / 1000;
+}
+
 TEST_P(CudaUpdate, IsThatOfTheCpu) {
+  const bool stochastic = GetParam().name == "adamw_bf16";
   for (const Shape& shape : GetParam().shapes) {
     Ctx cpu({}, MatmulPrecision::storage, 1);
     Update want(shape);
@@ -191,10 +198,15 @@ TEST_P(CudaUpdate, IsThatOfTheCpu) {
     const Update got = on_cuda(shape);
     for (std::size_t i = 0; i < want.outputs().size(); ++i) {
       const Array &a = *got.outputs()[i], &b = *want.outputs()[i];
-      const bool half = b.dtype() == DType::bf16 || GetParam().name == "adamw_bf16";
-      const double rounding = half ? 0x1p-7 : 4e-6;
-      for (std::int64_t j = 0; j < a.size(); ++j)
+      const double rounding = b.dtype() == DType::bf16 || stochastic ? 0x1p-7 : 4e-6;
+      std::int64_t other = 0;
+      for (std::int64_t j = 0; j < a.size(); ++j) {
         ASSERT_NEAR(a.get(j), b.get(j), rounding * (std::abs(b.get(j)) + 0.1)) << i << " " << to_string(shape) << j;
+        other += a.get(j) != b.get(j);
+      }
+      if (stochastic) {
+        EXPECT_LE(other, rarely(shape)) << i << " " << to_string(shape);
+      }
     }
     for (int k = 0; k < 2; ++k) {  // the two round differently: now and then another of two codes is next
       std::int64_t other = 0;

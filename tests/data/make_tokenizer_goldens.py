@@ -13,8 +13,11 @@ import argparse
 import base64
 import io
 import json
+import random
+import struct
 import sys
 import tempfile
+import unicodedata
 import zlib
 from pathlib import Path
 
@@ -220,6 +223,9 @@ def small_cases():
     yield "added_tokens", added()
     yield "normalizers", normalised()
     yield "bos_and_eos", bos_and_eos()
+    t = with_steps(byte_bpe(), PLAIN_BYTES)
+    t.post_processor = processors.RobertaProcessing(("b", 66), ("a", 65))
+    yield "roberta_frame", t
     yield "unigram", unigram()
     yield "unigram_first", unigram(prepend_scheme="first")
     yield "unigram_bytes", unigram_bytes()
@@ -306,6 +312,75 @@ def sentencepiece_cases():
                                         "bos": s.bos_id(), "eos": s.eos_id(), "results": rows}
 
 
+# Characters that normal forms move, take apart and put together; some of them younger than the library's tables.
+MARKS = [c for c in range(0x20000) if unicodedata.combining(chr(c))]
+COMPOSED = [c for c in range(0x30000) if unicodedata.decomposition(chr(c))]
+YOUNG = [0xD3C, 0x897, 0x8D3, 0x1DF9, 0x1E2EC, 0x10F48, 0x11838, 0x11930, 0x11935, 0x11938, 0x11390, 0x113C9, 0x16121,
+         0x1611F, 0x16D63, 0x1E030, 0x1E4EC, 0x10EFD, 0x1B4B]
+JAMO = [*range(0x1100, 0x1113), *range(0x1161, 0x1176), *range(0x11A7, 0x11C3), 0xAC00, 0xAC01, 0xD7A3]
+EMOJI = [0x200D, 0x1F469, 0x1F468, 0x1F3FB, 0xFE0F, 0x1F3F3, 0x1F308, 0x20E3, 0x31]
+PLAIN = [*map(ord, "aeoAEuy sSdD<>=.1"), 0x3A9, 0x4E2D, 0x30AB, 0x30FC, 0x431, 0xF71, 0xF73, 0x958, 0x344, 0x1D15E]
+
+
+def random_text(draw):
+    pools = draw.choice([[MARKS, COMPOSED, YOUNG, PLAIN, JAMO], [MARKS, MARKS, PLAIN, YOUNG], [JAMO], [EMOJI], [PLAIN]])
+    return "".join(chr(draw.choice(draw.choice(pools))) for _ in range(draw.randint(1, 16)))
+
+
+def steps_on_random_texts():
+    draw = random.Random(1)
+    known = {"normalizers": [], "pre_tokenizers": []}
+    all_forms = [normalizers.NFC(), normalizers.NFD(), normalizers.NFKC(), normalizers.NFKD()]
+    for step in all_forms + [normalizers.StripAccents(), normalizers.Nmt(), normalizers.ByteLevel(),
+                             normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents(), normalizers.NFC()])]:
+        texts = [random_text(draw) for _ in range(120 if step in all_forms else 30)]
+        known["normalizers"].append({"step": json.loads(step.__getstate__()),
+                                     "rows": [[t, step.normalize_str(t)] for t in texts]})
+    for step in [pre_tokenizers.UnicodeScripts(), pre_tokenizers.CharDelimiterSplit("e"),
+                 pre_tokenizers.BertPreTokenizer(), pre_tokenizers.FixedLength(3)]:
+        texts = ["", " ", "  a", "a b  \u6f22\u5b57 \u30ab\u30fc1", "eee", *(random_text(draw) for _ in range(40))]
+        known["pre_tokenizers"].append({"step": json.loads(step.__getstate__()),
+                                        "rows": [[t, [p for p, _ in step.pre_tokenize_str(t)]] for t in texts]})
+    return known
+
+
+def unigram_vocabulary(draw, kind, letters):
+    """Scores that make ties: of equal paths the order, and the last bit of a sum, decide."""
+    as_float32 = lambda x: struct.unpack("f", struct.pack("f", x))[0]
+    scores = {"equal": lambda t: -1.0, "by_length": lambda t: -1.1 * len(t),
+              "few": lambda t: as_float32(draw.choice([-1.2345678, -2.7182817, -9.876543]))}
+    score = scores.get(kind, lambda t: as_float32(-15 * draw.random()))
+    tokens = sorted({"".join(draw.choices(letters, k=draw.choice([1, 1, 2, 2, 3, 4, 5]))) for _ in range(40)})
+    vocab = [[t, score(t)] for t in tokens]
+    if kind == "no_unknown":
+        return [["ab", -1.0], ["a", -2.0], ["abc", -2.5], ["c", -1.0], ["ca", -1.0]], None
+    if kind == "twice":
+        vocab += [[t, score(t)] for t in draw.sample(tokens, 6)]
+    unknown = draw.randrange(len(vocab))
+    vocab.insert(unknown, ["<unk>", 0.0])
+    return vocab, unknown
+
+
+def unigrams_on_random_texts():
+    draw = random.Random(2)
+    rows = []
+    for kind in ["equal", "by_length", "few", "float32", "float32", "twice", "bytes", "bytes_missing", "no_unknown"]:
+        letters = draw.choice(["ab", "abc", "a\u00e9\u6f22", "ab\U0001f600"])
+        vocab, unknown = unigram_vocabulary(draw, kind, letters)
+        missing = draw.sample(range(256), 20) if kind == "bytes_missing" else []
+        if kind.startswith("bytes"):
+            vocab += [[f"<0x{b:02X}>", -5.5] for b in range(256) if b not in missing]
+        model = {"type": "Unigram", "unk_id": unknown, "vocab": vocab, "byte_fallback": kind.startswith("bytes")}
+        t = Tokenizer.from_str(json.dumps({"version": "1.0", "added_tokens": [], "model": model}))
+        others = "" if unknown is None else draw.choice(["xyz", "\u00e9\u0301", "<unk>", "\U0001f642z"])
+        texts = ["".join(draw.choices(letters + others, k=draw.randint(1, 30))) for _ in range(40)]
+        texts += [letters[0] * n for n in range(2, 30, 3)] + ["<unk>" * 3, letters[0] + "<unk><unk>"]
+        if unknown is None:
+            texts = ["ab", "abc", "aab", "caab", "cabcab", "a"]
+        rows.append({"name": kind, "model": model, "rows": [[x, t.encode(x).ids] for x in texts]})
+    return rows
+
+
 def digest(text):
     return zlib.crc32(text.encode())
 
@@ -318,13 +393,15 @@ def every_character():
                 r"\p{Z}", r"\d", r"\s", r"\S", r"\w", r"\W", r"\h", r"\p{Han}", r"[^\s\p{L}\p{N}]", r"\P{L}",
                 r"(?i:['](s|k|i|é))a"]
     steps = [split(Regex(p), "isolated") for p in patterns]
-    steps += [pre_tokenizers.Digits(True), pre_tokenizers.Punctuation(), pre_tokenizers.Whitespace(), pre_tokenizers.WhitespaceSplit()]
+    steps += [pre_tokenizers.Digits(True), pre_tokenizers.Punctuation(), pre_tokenizers.Whitespace(), pre_tokenizers.WhitespaceSplit(),
+              pre_tokenizers.BertPreTokenizer(), pre_tokenizers.UnicodeScripts()]
     texts = ["".join(f"'{chr(c)}a{chr(c)}\x00" for c in points[i:i + 8192]) for i in range(0, len(points), 8192)]
     for step in steps:
         ends = [end for text in texts for _, (_, end) in step.pre_tokenize_str(text)]
         known["pre_tokenizers"].append({"step": json.loads(step.__getstate__()), "pieces": len(ends), 
                                        "digest": digest(" ".join(map(str, ends)))})
-    for step in [normalizers.NFC(), normalizers.NFD(), normalizers.NFKC(), normalizers.NFKD(), normalizers.Lowercase()]:
+    for step in [normalizers.NFC(), normalizers.NFD(), normalizers.NFKC(), normalizers.NFKD(), normalizers.Lowercase(),
+                 normalizers.StripAccents(), normalizers.Nmt()]:
         out = "".join(step.normalize_str(t) for t in texts)
         known["normalizers"].append({"step": json.loads(step.__getstate__()), "characters": len(out),
                                      "digest": digest(out)})
@@ -348,6 +425,8 @@ def files(train):
     for name, case in sentencepiece_cases():
         yield f"{name}.json", case
     yield "every_character.json", every_character()
+    yield "random_steps.json", steps_on_random_texts()
+    yield "random_unigrams.json", unigrams_on_random_texts()
 
 
 def main() -> None:

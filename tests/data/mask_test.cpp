@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include "data/encode.h"
 #include "tests/data/dataset_support.h"
 
 namespace qtrain {
@@ -39,6 +40,44 @@ TEST_F(Masks, AssistantOnlyLossLearnsTheAnswersAndTheirEnd) {
 
 constexpr const char* kTwoTurns =
     R"({"messages":[{"role":"user","content":"q1"},{"role":"assistant","content":"first"},{"role":"user","content":"q2"},{"role":"assistant","content":"last"}]})";
+
+/// Two bytes a token, whatever they are.
+class PairTokenizer : public test::ByteTokenizer {
+ public:
+  PairTokenizer() : ByteTokenizer(false) {}
+  Encoding encode_with_offsets(std::string_view text, EncodeOptions) const override {
+    Encoding encoding;
+    for (std::size_t at = 0; at < text.size(); at += 2) {
+      encoding.ids.push_back(static_cast<unsigned char>(text[at]));
+      encoding.offsets.emplace_back(at, std::min(at + 2, text.size()));
+    }
+    return encoding;
+  }
+};
+
+TEST_F(Masks, ATokenAcrossTheBeginningOrEndOfAnAnswerIsLearntWhole) {
+  const ChatTemplate tagged(
+      "{% for m in messages %}{% if m.role == 'assistant' %}:{% generation %}{{ m.content }}"
+      "{% endgeneration %};{% else %}{{ m.content }}{% endif %}{% endfor %}",
+      "tagged", {});
+  const auto learned = [&](const Tokenizer& tokenizer, const std::string& question, const std::string& answer) {
+    const Json row = {
+        {"messages", {{{"role", "user"}, {"content", question}}, {{"role", "assistant"}, {"content", answer}}}}};
+    const RowEncoder encoder({.assistant_only_loss = true}, {.tokenizer = tokenizer, .chat_template = &tagged});
+    std::string flags;
+    for (const std::int32_t label : encoder.encode(row).labels) flags += label == kNoTarget ? '.' : 'x';
+    return flags;
+  };
+  const PairTokenizer pairs;
+  EXPECT_EQ(learned(pairs, "q", "abcd"), ".xx.") << "q: ab cd ;";
+  EXPECT_EQ(learned(pairs, "qq", "abc"), ".xx.") << "qq :a bc ;";
+  EXPECT_EQ(learned(pairs, "qq", "ab"), ".xx") << "qq :a b;";
+  EXPECT_EQ(learned(pairs, "q", "a"), ".x") << "q: a;";
+  // Of a last character in several tokens transformers marks the first token alone.
+  const test::ByteTokenizer bytes(false);
+  EXPECT_EQ(learned(bytes, "q", "é"), "..x..") << "q : 2 bytes ;";
+  EXPECT_EQ(learned(bytes, "q", "éa"), "..xxx.");
+}
 
 TEST_F(Masks, LastTurnOnlyLossLearnsTheLastAnswer) {
   EXPECT_EQ(targets_of(build(kTwoTurns, {.last_turn_only_loss = true}), 0), "last<|im_end|>");
@@ -95,6 +134,73 @@ TEST_F(Masks, WithoutGenerationTagsTheAnswersAreFoundByPrefix) {
   const Dataset data = build_dataset(options, {.tokenizer = *chatml_.tokenizer, .chat_template = &plain}, pool_);
   EXPECT_THAT(targets_of(data, 0), ::testing::StartsWith("a b<|im_end|>"));
   EXPECT_THAT(targets_of(data, 0), ::testing::Not(HasSubstr("user")));
+}
+
+/// A template whose answers are found by prefix, unless one says "odd": then its length stands in front.
+const char* const kOddTemplate =
+    "{% for m in messages if 'odd' in m.content %}{{ m.content | length }}|{% endfor %}"
+    "{% for m in messages %}{{ m.role }}:{{ m.content }}|{% endfor %}"
+    "{% if add_generation_prompt %}assistant:{% endif %}";
+
+std::string answered(const std::string& answer) {
+  return dump_json(
+             {{"messages", {{{"role", "user"}, {"content", "q"}}, {{"role", "assistant"}, {"content", answer}}}}}) +
+         "\n";
+}
+
+TEST_F(Masks, RowsWhoseAnswersCannotBeToldAreLeftOutCountedAndNamed) {
+  const ChatTemplate odd(kOddTemplate, "odd", {});
+  const auto build_odd = [&](const std::string& rows, DatasetOptions options = {.assistant_only_loss = true}) {
+    options.files = {write("rows.jsonl", rows)};
+    return build_dataset(options, {.tokenizer = *chatml_.tokenizer, .chat_template = &odd}, pool_);
+  };
+  const std::string no_answer = "{\"messages\":[{\"role\":\"user\",\"content\":\"q\"}]}\n";
+  const std::string rows = answered("a") + answered("odd") + answered("b") + no_answer;
+  for (const Packing packing : {Packing::none, Packing::bfd}) {
+    const Dataset data = build_odd(rows, {.packing = packing, .assistant_only_loss = true});
+    EXPECT_EQ(data.statistics().unplaced.count, 2);
+    EXPECT_THAT(data.statistics().unplaced.place, ::testing::EndsWith("rows.jsonl:2"));
+    EXPECT_THAT(data.statistics().unplaced.reason, HasSubstr("in message 1"));
+    EXPECT_EQ(data.statistics().source_rows, 4);
+    EXPECT_EQ(data.statistics().documents, 2);
+    EXPECT_THAT(targets_of(data, 0), ::testing::StartsWith("a|"));
+  }
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { build_odd(answered("odd") + answered("a") + answered("odd")); }),
+              ::testing::AllOf(HasSubstr("2 of 3 rows"), HasSubstr("rows.jsonl:1"), HasSubstr("generation")));
+}
+
+TEST_F(Masks, ARowWithoutTheAssistantIsAnErrorWhereTheTemplateMarksAnswers) {
+  const std::string rows = answered("a") + "{\"messages\":[{\"role\":\"user\",\"content\":\"q\"}]}\n";
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { build(rows, {.assistant_only_loss = true}); }),
+              ::testing::AllOf(HasSubstr("rows.jsonl:2"), HasSubstr("no message of the row is the assistant's")));
+  EXPECT_EQ(build(rows).size(), 2);
+}
+
+TEST_F(Masks, EmptyAnswersAreLeftOutAndCountedOnlyWhereThatIsAskedFor) {
+  const std::string rows =
+      answered("a") + answered(" \n") + answered("") +
+      R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":""},{"role":"user","content":"q"},{"role":"assistant","content":"b"}]})"
+      "\n"
+      R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"","tool_calls":[{"function":{"name":"f","arguments":{}}}]}]})"
+      "\n"
+      R"({"prompt":[{"role":"user","content":"q"}],"completion":[{"role":"assistant","content":""}]})"
+      "\n"
+      R"({"prompt":"q","completion":"\t"})"
+      "\n"
+      R"({"prompt":"q","completion":"a"})"
+      "\n"
+      R"({"text":""})"
+      "\n";
+  EXPECT_EQ(build(rows).statistics().unanswered.count, 0);
+  const DatasetStatistics all = build(rows).statistics(),
+                          skipped = build(rows, {.skip_empty_answers = true}).statistics();
+  EXPECT_EQ(all.rows, 9);
+  EXPECT_EQ(skipped.rows, 4);
+  EXPECT_EQ(skipped.source_rows, 9);
+  EXPECT_EQ(skipped.unanswered.count, 5);
+  EXPECT_THAT(skipped.unanswered.place, ::testing::EndsWith("rows.jsonl:2"));
+  EXPECT_EQ(all.joined_pairs, 2);
+  EXPECT_EQ(skipped.joined_pairs, 1);
 }
 
 }  // namespace

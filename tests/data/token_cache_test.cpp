@@ -217,6 +217,46 @@ TEST_F(TokenCaches, AFileThatChangedIsReadAgain) {
   test::error_of(ErrorKind::input, [&] { cache.digest_of_file(at("missing"), pool); });
 }
 
+/// Changes a file in place: its inode and size stay.
+void overwrite(const fs::path& file, std::string_view contents) {
+  std::ofstream(file, std::ios::binary | std::ios::in | std::ios::out) << contents;
+}
+
+// The clock of many file systems ticks every few milliseconds, or seconds: edits can leave the times as they were.
+// Where they never do, what tells is that nothing is kept of a file this young.
+TEST_F(TokenCaches, AFileThatIsEditedToTheSameSizeAtOnceIsReadAgain) {
+  TokenCache cache({.folder = folder_ / "cache", .limit = 1 << 20});
+  ThreadPool pool(2);
+  const fs::path file = write("rows.jsonl", "000");
+  for (int edit = 100; edit < 200; ++edit) {
+    const std::string contents = std::to_string(edit);
+    overwrite(file, contents);
+    write("same", contents);
+    ASSERT_EQ(cache.digest_of_file(file, pool), digest_contents(at("same"), pool)) << contents;
+  }
+  EXPECT_TRUE(fs::is_empty(folder_ / "cache/files"));
+}
+
+TEST_F(TokenCaches, ADigestIsKeptOnceAFileIsOldEnoughAndDroppedWithTheNextEdit) {
+  TokenCache cache({.folder = folder_ / "cache", .limit = 1 << 20});
+  ThreadPool pool(2);
+  const fs::path file = write("rows.jsonl", "one");
+  std::this_thread::sleep_for(std::chrono::milliseconds(2100));
+  const Digest one = cache.digest_of_file(file, pool);
+  const auto memos = fs::directory_iterator(folder_ / "cache/files");
+  ASSERT_NE(memos, fs::directory_iterator());
+  const fs::path memo = memos->path();
+  Json kept = read_json(memo);
+  EXPECT_EQ(kept["low"], one.low);
+  kept["low"] = 7;  // shows that it is what is read
+  write_file(memo, dump_json(kept));
+  EXPECT_EQ(cache.digest_of_file(file, pool).low, 7u);
+  const auto modified = fs::last_write_time(file);
+  overwrite(file, "two");
+  fs::last_write_time(file, modified);
+  EXPECT_EQ(cache.digest_of_file(file, pool), digest_contents(file, pool));
+}
+
 TEST(Prefetch, GivesTheBatchesOfTheLoaderInTheirOrder) {
   const Dataset rows = random_rows(3, 100);
   const Loader loader(rows, {.batch_size = 3, .sampler = {.sampling = Sampling::random, .seed = 9}});

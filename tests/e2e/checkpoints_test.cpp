@@ -10,9 +10,9 @@ using ::testing::HasSubstr;
 class Checkpoints : public ::testing::Test {
  protected:
   /// A run of two steps with a checkpoint after each.
-  Json config(Json more = Json::object()) const {
+  Json config(const Json& more = Json::object()) const {
     Json config = tiny_run(output_);
-    more.update({{"max_steps", 2}, {"save_strategy", "steps"}, {"save_steps", 1}});
+    config.update({{"max_steps", 2}, {"save_strategy", "steps"}, {"save_steps", 1}});
     config.update(more);
     return config;
   }
@@ -66,6 +66,138 @@ TEST_F(Checkpoints, that_are_damaged_do_not_become_the_final_model) {
   write_file(best / "model.safetensors", damaged);
   EXPECT_THAT(train_ok(folder_.path(), config(evaluated)).err, HasSubstr("is that of the last step, not the best one"));
   EXPECT_TRUE(bytes_of(output_ / "model.safetensors") == last);
+}
+
+/// The files of a folder and those of folders in it.
+std::vector<fs::path> files_of(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  return files;
+}
+
+void flip_a_bit(const fs::path& file) {
+  std::string bytes = bytes_of(file);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 4);
+  write_file(file, bytes);
+}
+
+TEST_F(Checkpoints, with_a_flipped_bit_in_any_file_are_passed_over) {
+  write_untrained_model(folder_ / "model");
+  fs::create_directories(folder_ / "model/additional_chat_templates");
+  write_file(folder_ / "model/additional_chat_templates/tools.jinja", "with tools");
+  for (const Json& kind : {Json::object(), Json{{"use_peft", true}, {"lora_target_modules", "all-linear"}}}) {
+    Json run = config({{"model_name_or_path", (folder_ / "model").string()}, {"random_init", true}});
+    run.update(kind);
+    fs::remove_all(output_);
+    train_ok(folder_.path(), run);
+    qtrain_ok({.words = {"inspect", newest_.string(), "--verify"}});
+    const auto files = files_of(newest_);
+    EXPECT_THAT(files, ::testing::IsSupersetOf({newest_ / "chat_template.jinja", newest_ / "tokenizer.json",
+                                                newest_ / "additional_chat_templates/tools.jinja"}));
+    for (const fs::path& file : files) {
+      flip_a_bit(file);
+      EXPECT_EQ(qtrain({.words = {"inspect", newest_.string(), "--verify"}}).code, 3) << file;
+      const Outcome outcome = train_ok(folder_.path(), run);
+      EXPECT_THAT(outcome.err, HasSubstr("checkpoint-2 is damaged")) << file;
+      EXPECT_THAT(outcome.err, HasSubstr("at step 1 of 2")) << file;
+    }
+  }
+}
+
+TEST_F(Checkpoints, under_the_names_of_others_are_passed_over) {
+  train_ok(folder_.path(), config({{"max_steps", 3}}));
+  fs::rename(newest_, output_ / "x");
+  fs::rename(output_ / "checkpoint-3", newest_);
+  fs::rename(output_ / "x", output_ / "checkpoint-3");
+  const Outcome outcome = train_ok(folder_.path(), config({{"max_steps", 3}}));
+  for (const char* text : {"checkpoint-2: its manifest is that of step 3",
+                           "checkpoint-3: its manifest is that of step 2", "at step 1 of 3"})
+    EXPECT_THAT(outcome.err, HasSubstr(text));
+}
+
+TEST_F(Checkpoints, of_which_a_part_is_of_another_step_are_passed_over) {
+  train_ok(folder_.path(), config());
+  for (const char* part : {"training_state.json", "trainer_state.json"}) {
+    fs::copy_file(output_ / "checkpoint-1" / part, newest_ / part, fs::copy_options::overwrite_existing);
+    reseal(newest_, part);
+    const Outcome outcome = train_ok(folder_.path(), config());
+    EXPECT_THAT(outcome.err, HasSubstr(std::string(part) + ": is of step 1, the manifest of step 2"));
+    EXPECT_THAT(outcome.err, HasSubstr("at step 1 of 2"));
+  }
+}
+
+TEST_F(Checkpoints, that_are_all_damaged_end_the_run_with_what_to_do) {
+  train_ok(folder_.path(), config());
+  const std::vector<std::string> words{(folder_ / "config.json").string()};
+  for (const char* name : {"checkpoint-1", "checkpoint-2"}) flip_a_bit(output_ / name / "model.safetensors");
+  Outcome outcome = qtrain({.words = words});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("no checkpoint is whole; name another one with --resume DIR, or start over with "
+                                     "--resume never"));
+  fs::remove_all(newest_);
+  outcome = qtrain({.words = words});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("start over with --resume never"));
+  train_ok(folder_.path(), config(), {"--resume", "never"});
+}
+
+TEST_F(Checkpoints, beyond_the_limit_go_when_a_run_goes_on) {
+  train_ok(folder_.path(), config({{"max_steps", 3}}));
+  for (const char* name : {"checkpoint-1", "checkpoint-2"}) ASSERT_TRUE(fs::exists(output_ / name));
+  train_ok(folder_.path(), config({{"max_steps", 3}, {"save_total_limit", 1}}));
+  for (const char* name : {"checkpoint-1", "checkpoint-2"}) EXPECT_FALSE(fs::exists(output_ / name)) << name;
+  EXPECT_TRUE(fs::exists(output_ / "checkpoint-3"));
+}
+
+TEST_F(Checkpoints, of_earlier_runs_are_listed_and_removed_by_clean) {
+  train_ok(folder_.path(), config());
+  train_ok(folder_.path(), config(), {"--resume", "never"});
+  const fs::path old = output_ / "checkpoint-1.superseded";
+  Outcome outcome = qtrain_ok({.words = {"clean", output_.string()}});
+  EXPECT_THAT(outcome.out, HasSubstr(old.string()));
+  EXPECT_THAT(outcome.out, HasSubstr("2 superseded checkpoints listed; --yes removes them"));
+  ASSERT_TRUE(fs::exists(old));
+  outcome = qtrain_ok({.words = {"clean", output_.string(), "--yes", "--json"}});
+  const Json report = parse_json(outcome.out, "clean");
+  EXPECT_EQ(report.at("removed"), true);
+  ASSERT_EQ(report.at("folders").size(), 2u);
+  EXPECT_EQ(report.at("folders")[0].at("path"), old.string());
+  EXPECT_GT(report.at("folders")[0].at("bytes"), fs::file_size(output_ / "checkpoint-1/model.safetensors"));
+  EXPECT_FALSE(fs::exists(old));
+  for (const fs::path& kept : {output_ / "checkpoint-1", newest_, output_})
+    qtrain_ok({.words = {"inspect", kept.string(), "--verify"}});
+  EXPECT_THAT(qtrain_ok({.words = {"clean", output_.string()}}).out, HasSubstr("0 superseded checkpoints"));
+  EXPECT_EQ(qtrain({.words = {"clean", (folder_ / "none").string()}}).code, 3);
+  EXPECT_FALSE(fs::exists(folder_ / "none"));
+}
+
+TEST_F(Checkpoints, seal_the_final_model_likewise) {
+  write_untrained_model(folder_ / "model");
+  const Json run = config({{"model_name_or_path", (folder_ / "model").string()}, {"random_init", true}});
+  fs::create_directories(output_);
+  write_file(output_ / "notes.json", "of somebody else");
+  train_ok(folder_.path(), run);
+  const std::vector<std::string> verify{"inspect", output_.string() + "/", "--verify"};
+  qtrain_ok({.words = verify});
+  const Json manifest = read_json(output_ / "manifest.json");
+  EXPECT_EQ(manifest.at("step"), 2);
+  EXPECT_THAT(
+      keys_of(manifest.at("files")),
+      ::testing::UnorderedElementsAre("chat_template.jinja", "config.json", "model.safetensors", "tokenizer.json",
+                                      "tokenizer_config.json", "train_results.json", "trainer_state.json"));
+  for (const auto& [name, ignored] : manifest.at("files").items()) {
+    const std::string whole = bytes_of(output_ / name);
+    flip_a_bit(output_ / name);
+    const Outcome outcome = qtrain({.words = verify});
+    EXPECT_EQ(outcome.code, 3) << name;
+    EXPECT_THAT(outcome.err, HasSubstr(name + ": is not what was saved"));
+    write_file(output_ / name, whole);
+  }
+  flip_a_bit(output_ / "model.safetensors");
+  train_ok(folder_.path(), run);
+  qtrain_ok({.words = verify});
+  EXPECT_EQ(bytes_of(output_ / "notes.json"), "of somebody else");
 }
 
 TEST_F(Checkpoints, are_what_has_hashes_to_check) {

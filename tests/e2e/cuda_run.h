@@ -25,6 +25,7 @@ class CudaRun : public ::testing::Test {
            {"dataset_name", (folder_ / "data.jsonl").string()},
            {"output_dir", (folder_ / "out").string()},
            {"device", "cuda"},
+           {"random_init", true},
            {"bf16", false},
            {"threads", 1},
            {"max_steps", 2},

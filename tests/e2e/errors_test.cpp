@@ -41,20 +41,30 @@ TEST_P(WrongConfig, ends_with_its_code_and_says_why) {
 
 std::vector<Wrong> wrong_configs() {
   const std::string missing = "/nowhere/at/all";
-  return {{"unknown_key", {{"learning_rat", 1}}, 2, {"run.json:", "learning_rat", "did you mean \"learning_rate\""}},
-          {"wrong_type", {{"max_steps", "many"}}, 2, {"max_steps"}},
-          {"out_of_range", {{"per_device_train_batch_size", 0}}, 2, {"per_device_train_batch_size"}},
-          {"contradiction", {{"bf16", true}, {"fp16", true}}, 2, {"fp16"}},
-          {"other_end_token", {{"eos_token", "</x>"}}, 2, {"eos_token is \"</x>\", but", "says none"}},
-          {"no_eval_rows", {{"eval_strategy", "steps"}}, 2, {"eval_dataset_name"}},
-          {"trained_in_4_bits", {{"load_in_4bit", true}}, 2, {"load_in_4bit", "use_peft"}},
-          {"missing_model", {{"model_name_or_path", missing}}, 3, {missing}},
-          {"folder_without_model", {{"model_name_or_path", kGoldens.string()}}, 3, {"config.json"}},
-          {"missing_data", {{"dataset_name", missing + ".jsonl"}}, 3, {missing}},
-          {"missing_eval_data", {{"eval_dataset_name", missing + ".jsonl"}, {"eval_strategy", "epoch"}}, 3, {missing}},
-          {"missing_adapter", {{"adapter_name_or_path", missing}}, 3, {missing}},
-          {"no_such_layer", {{"use_peft", true}, {"lora_target_modules", "w_proj"}}, 2, {"lora_target_modules"}},
-          {"not_rows", {{"dataset_name", (kGoldens / "llama_gqa3_tied/config.json").string()}}, 3, {"config.json"}}};
+  return {
+      {"unknown_key", {{"learning_rat", 1}}, 2, {"run.json:", "learning_rat", "did you mean \"learning_rate\""}},
+      {"wrong_type", {{"max_steps", "many"}}, 2, {"max_steps"}},
+      {"out_of_range", {{"per_device_train_batch_size", 0}}, 2, {"per_device_train_batch_size"}},
+      {"contradiction", {{"bf16", true}, {"fp16", true}}, 2, {"fp16"}},
+      {"other_end_token", {{"eos_token", "</x>"}}, 2, {"\"eos_token\" is \"</x>\"", "no token"}},
+      {"no_eval_rows", {{"eval_strategy", "steps"}}, 2, {"eval_dataset_name"}},
+      {"trained_in_4_bits", {{"load_in_4bit", true}}, 2, {"load_in_4bit", "use_peft"}},
+      {"missing_model", {{"model_name_or_path", missing}}, 3, {missing}},
+      {"folder_without_model", {{"model_name_or_path", kGoldens.string()}}, 3, {"config.json"}},
+      {"missing_data", {{"dataset_name", missing + ".jsonl"}}, 3, {missing}},
+      {"missing_eval_data", {{"eval_dataset_name", missing + ".jsonl"}, {"eval_strategy", "epoch"}}, 3, {missing}},
+      {"missing_adapter", {{"adapter_name_or_path", missing}}, 3, {missing}},
+      {"no_such_layer_beside_others",
+       {{"use_peft", true},
+        {"lora_target_modules", {"q_proj", "k_prj", "c_attn"}},
+        {"rank_pattern", {{"q_proj", 4}, {"v_proj", 2}}},
+        {"alpha_pattern", {{"layers.1.self_attn.q_proj", 4}, {"layers.2.self_attn.q_proj", 2}}}},
+       2,
+       {"lora_target_modules: \"k_prj\" matches no layer of the model (\"k_proj\" is one)",
+        "lora_target_modules: \"c_attn\" matches no layer", "rank_pattern: \"v_proj\" matches no layer with an adapter",
+        "alpha_pattern: \"layers.2.self_attn.q_proj\" matches no layer with"}},
+      {"no_such_layer", {{"use_peft", true}, {"lora_target_modules", "w_proj"}}, 2, {"lora_target_modules"}},
+      {"not_rows", {{"dataset_name", (kGoldens / "llama_gqa3_tied/config.json").string()}}, 3, {"config.json"}}};
 }
 
 INSTANTIATE_TEST_SUITE_P(All, WrongConfig, ::testing::ValuesIn(wrong_configs()),
@@ -73,6 +83,39 @@ class Errors : public ::testing::Test {
   }
   TempFolder folder_;
 };
+
+TEST_F(Errors, data_without_rows_is_named) {
+  const Outcome outcome = run_over("[]");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr((folder_ / "rows.jsonl").string() + ": the data has no rows"));
+}
+
+TEST_F(Errors, the_threads_are_told_once) {
+  const Outcome outcome = run_over(R"({"input_ids": [5, 6, 7]})", {{"max_steps", 1}});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const std::string device = outcome.err.substr(outcome.err.find("device: "));
+  const std::string line = device.substr(0, device.find('\n'));
+  EXPECT_EQ(line.find("threads"), line.rfind("threads")) << line;
+  EXPECT_THAT(line, HasSubstr(" 1 thread"));
+}
+
+// On a file system of its own, where this machine lets a test have one.
+TEST_F(Errors, a_disk_too_small_for_the_result_is_told_before_the_first_step) {
+  const std::string disk = (folder_ / "disk").string();
+  fs::create_directory(disk);
+  Json config = tiny_run(disk + "/out");
+  write_file(folder_ / "run.json", dump_json(config, 2));
+  const auto on_disk = [&](const std::string& command) {
+    Process process({.argv = {"/usr/bin/unshare", "-rm", "/bin/sh", "-c",
+                              "mount -t tmpfs -o size=16k none " + disk + " && " + command}});
+    return process.wait();
+  };
+  if (!fs::exists("/usr/bin/unshare") || on_disk("true").code != 0) GTEST_SKIP() << "no file system can be mounted";
+  const Outcome outcome = on_disk(std::string(QTRAIN_PROGRAM) + " " + (folder_ / "run.json").string());
+  EXPECT_EQ(outcome.code, 6) << outcome.err;
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr(disk + "/out: the result takes"), HasSubstr("MB are free")));
+  EXPECT_EQ(outcome.err.find("step 1"), std::string::npos) << "nothing is trained";
+}
 
 TEST_F(Errors, a_broken_line_is_named) {
   const std::string good = R"({"input_ids": [5, 6, 7]})";
@@ -110,6 +153,64 @@ TEST_F(Errors, text_needs_a_tokenizer_and_chat_a_template) {
                      {{"model_name_or_path", (folder_ / "model").string()}});
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, HasSubstr("chat template"));
+}
+
+TEST_F(Errors, only_training_of_all_weights_can_begin_without_them) {
+  write_untrained_model(folder_ / "model");
+  const std::string row = "{\"input_ids\": [5, 6, 7]}\n";
+  const Json model{{"model_name_or_path", (folder_ / "model").string()}, {"max_steps", 1}};
+  for (const Json& kind : {Json{{"use_peft", true}}, Json{{"use_peft", true}, {"load_in_4bit", true}}}) {
+    Json changes = model;
+    changes.update(kind);
+    const Outcome outcome = run_over(row, changes);
+    EXPECT_EQ(outcome.code, 3) << kind << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("the model has no weights"));
+    EXPECT_EQ(qtrain({.words = {"validate", (folder_ / "run.json").string()}}).code, 3) << kind;
+    changes["random_init"] = true;
+    EXPECT_EQ(run_over(row, changes).code, 0) << kind;
+  }
+  Json adapter = model;
+  fs::copy(folder_ / "out", folder_ / "adapter");
+  adapter["adapter_name_or_path"] = (folder_ / "adapter").string();
+  EXPECT_EQ(run_over(row, adapter).code, 3);
+  EXPECT_EQ(qtrain({.words = {"generate", "--model", (folder_ / "model").string(), "--prompt", "a"}}).code, 3);
+
+  const Outcome full = run_over(row, model);
+  EXPECT_EQ(full.code, 0) << full.err;
+  EXPECT_THAT(full.err, HasSubstr("has no weights: the model starts from random weights"));
+  Json asked = model;
+  asked["random_init"] = true;
+  EXPECT_THAT(run_over(row, asked).err, ::testing::Not(HasSubstr("has no weights")));
+}
+
+TEST_F(Errors, what_an_incomplete_download_leaves_is_named) {
+  struct Case {
+    std::string file, contents, said;
+  };
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
+  const std::string index = R"({"weight_map": {"model.norm.weight": "model-00002-of-00002.safetensors"}})";
+  const std::vector<Case> cases{
+      {"model.safetensors.index.json", index, "\"model-00002-of-00002.safetensors\" is missing"},
+      {"model-00001-of-00002.safetensors", "", "only model-00001-of-00002.safetensors: model.safetensors.index.json"},
+      {"model.safetensors", pointer, "model.safetensors: is a pointer of git-lfs"},
+      {"model.safetensors.index.json", pointer, "is a pointer of git-lfs"},
+      {"model.safetensors.3f.incomplete", "", "model.safetensors.3f.incomplete: a download did not finish it"},
+      {".cache/huggingface/download/3f.incomplete", "", "3f.incomplete: a download did not finish it"},
+      {"pytorch_model.bin", "", "Python pickles"},
+      {"model.Q8_0.gguf", "", "qtrain import"}};
+  for (const Case& c : cases) {
+    fs::remove_all(folder_ / "model");
+    write_untrained_model(folder_ / "model");
+    fs::create_directories((folder_ / "model" / c.file).parent_path());
+    write_file(folder_ / "model" / c.file, c.contents);
+    const Outcome outcome =
+        run_over("{\"input_ids\": [5, 6, 7]}\n", {{"model_name_or_path", (folder_ / "model").string()}});
+    EXPECT_EQ(outcome.code, 3) << c.file << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(c.said)) << c.file;
+    const Outcome checked = qtrain({.words = {"validate", (folder_ / "run.json").string()}});
+    EXPECT_EQ(checked.code, 3) << c.file;
+    EXPECT_THAT(checked.out + checked.err, HasSubstr(c.said)) << c.file;
+  }
 }
 
 TEST_F(Errors, damaged_weights_are_refused) {

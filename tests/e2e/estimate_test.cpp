@@ -87,6 +87,26 @@ TEST_F(EstimateOf, refuses_muon_on_a_card_without_bfloat16) {
   EXPECT_EQ(estimate(c, {"--no_data", "--gpu", "A10"}).code, 0);
 }
 
+TEST_F(EstimateOf, explains_copies_and_names_the_cards_that_fit) {
+  const Json c = config({{"bf16", true}, {"max_length", 200}, {"per_device_train_batch_size", 8000}});
+  const Json with = json(c, {"--no_data", "--gpu", "H200"});
+  EXPECT_EQ(with.at("optional_copies").at("keys"), Json::array({"operand_copies"}));
+  const auto total = with.at("memory").at("total").get<std::int64_t>(),
+             least = total - with.at("optional_copies").at("bytes").get<std::int64_t>();
+  Json plain = c;
+  plain["operand_copies"] = false;
+  const Json without = json(plain, {"--no_data", "--gpu", "H200"});
+  EXPECT_EQ(without.at("memory").at("total"), least);
+  EXPECT_EQ(without.at("optional_copies").at("bytes"), 0);
+  for (const auto& [gpu, fits] : with.at("gpus").items())
+    EXPECT_EQ(fits.get<bool>(), estimate(plain, {"--no_data", "--gpu", gpu}).code == 0) << gpu;
+  const std::string text = estimate(c, {"--no_data", "--gpu", "H200"}).out;
+  EXPECT_THAT(text, HasSubstr("operand_copies=false leaves them out"));
+  EXPECT_THAT(text, HasSubstr("\nfits "));
+  EXPECT_THAT(text, HasSubstr("\ndoes not fit "));
+  EXPECT_EQ(text.find(" 0.00 MiB"), std::string::npos) << text;
+}
+
 TEST_F(EstimateOf, names_the_cards_it_knows) {
   const Outcome outcome = estimate(config(Json::object()), {"--gpu", "abacus"});
   EXPECT_EQ(outcome.code, 2);

@@ -35,17 +35,19 @@ class Eval : public ::testing::Test {
 TEST_F(Eval, is_the_loss_of_transformers) {
   for (const char* name : {"llama_gqa3_tied", "mistral_window", "qwen3_hd8", "qwen2_full", "rope_yarn"}) {
     const Json result = evaluated(config(name)), expected = read_json(kGoldens / name / "expected.json");
-    EXPECT_THAT(keys_of(result), ElementsAre("eval_loss", "perplexity", "tokens", "target_tokens", "rows")) << name;
+    EXPECT_THAT(keys_of(result), ElementsAre("measured", "model", "adapter", "eval_loss", "perplexity", "tokens",
+                                             "target_tokens", "rows"))
+        << name;
     // float32 here, float64 there: a few times what transformers itself differs by.
     const double spread = expected.at("spread").at("loss_mean").at("f32");
-    EXPECT_NEAR(result["eval_loss"], expected.at("loss_mean"), 4 * spread + 1e-6) << name;
-    EXPECT_EQ(result["target_tokens"], expected.at("count")) << name;
-    EXPECT_DOUBLE_EQ(result["perplexity"], std::exp(result["eval_loss"].get<double>()));
+    EXPECT_NEAR(result.at("eval_loss"), expected.at("loss_mean"), 4 * spread + 1e-6) << name;
+    EXPECT_EQ(result.at("target_tokens"), expected.at("count")) << name;
+    EXPECT_DOUBLE_EQ(result.at("perplexity"), std::exp(result.at("eval_loss").get<double>()));
     const auto rows = read_jsonl(folder_ / "rows.jsonl");
-    EXPECT_EQ(result["rows"], rows.size());
+    EXPECT_EQ(result.at("rows"), rows.size());
     std::size_t tokens = 0;
     for (const Json& row : rows) tokens += row["input_ids"].size();
-    EXPECT_EQ(result["tokens"], tokens);
+    EXPECT_EQ(result.at("tokens"), tokens);
   }
 }
 
@@ -58,6 +60,97 @@ TEST_F(Eval, counts_the_adapter) {
   c["adapter_name_or_path"] = adapter;
   EXPECT_NEAR(evaluated(c)["eval_loss"], loss, 5e-6);
   EXPECT_GT(std::abs(without - loss), 1e-3);
+}
+
+/// A config that trains an adapter, or all weights, and evaluates on its training rows.
+class EvalOfARun : public Eval {
+ protected:
+  Json run(const Json& changes = Json::object()) const {
+    Json c = tiny_run(folder_ / "out");
+    c.update({{"eval_dataset_name", c["dataset_name"]},
+              {"eval_strategy", "epoch"},
+              {"save_strategy", "steps"},
+              {"save_steps", 2}});
+    c.update(changes);
+    return c;
+  }
+  Json lora(Json changes = Json::object()) const {
+    changes.update({{"use_peft", true}, {"lora_r", 4}});
+    return run(changes);
+  }
+  Outcome eval_of(const Json& config, const std::vector<std::string>& more = {}) const {
+    write_file(folder_ / "config.json", dump_json(config));
+    std::vector<std::string> words{"eval", (folder_ / "config.json").string()};
+    words.insert(words.end(), more.begin(), more.end());
+    return qtrain_ok({.words = words});
+  }
+  double last_eval_loss() const { return history(folder_ / "out", "eval_loss").back().at("eval_loss"); }
+};
+
+TEST_F(EvalOfARun, measures_what_was_trained) {
+  for (const Json& c : {lora(), run()}) {
+    fs::remove_all(folder_ / "out");
+    const Json before = evaluated(c);
+    EXPECT_EQ(before.at("measured"), "start");
+    train_ok(folder_.path(), c);
+    const Json result = evaluated(c);
+    EXPECT_EQ(result.at("measured"), "result");
+    // Adapters are saved as they are trained, weights in float32.
+    EXPECT_NEAR(result.at("eval_loss"), last_eval_loss(), 1e-9);
+    EXPECT_GT(before.at("eval_loss").get<double>() - result.at("eval_loss").get<double>(), 0.01);
+    const Json base = evaluated(c, {"--base"});
+    EXPECT_EQ(base, before);
+    const bool adapts = c.contains("use_peft");
+    EXPECT_EQ(result.at("model"), adapts ? c["model_name_or_path"] : c["output_dir"]);
+    EXPECT_EQ(result.at("adapter"), adapts ? c["output_dir"] : Json());
+  }
+}
+
+TEST_F(EvalOfARun, says_what_it_measures_first_and_the_result_on_stdout) {
+  const Json c = lora();
+  train_ok(folder_.path(), c);
+  for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"--quiet"}}) {
+    const Outcome outcome = eval_of(c, more);
+    EXPECT_THAT(outcome.out, ::testing::StartsWith("measured: the adapter in " + (folder_ / "out").string() +
+                                                   ", the result of this config, on "));
+    EXPECT_THAT(outcome.out, HasSubstr("\neval_loss "));
+    const bool told = outcome.err.starts_with("measured: the adapter in ");
+    EXPECT_EQ(told, more.empty()) << outcome.err;
+  }
+  EXPECT_THAT(eval_of(c, {"--base"}).out, HasSubstr("llama_gqa3_tied, which the config begins with\n"));
+}
+
+TEST_F(EvalOfARun, without_a_result_takes_the_newest_whole_checkpoint) {
+  for (const Json& c : {lora(), run()}) {
+    fs::remove_all(folder_ / "out");
+    train_ok(folder_.path(), c);
+    const bool adapts = c.contains("use_peft");
+    const char* weights = adapts ? "adapter_model.safetensors" : "model.safetensors";
+    for (const char* file : {weights, "adapter_config.json", "config.json"}) fs::remove(folder_ / "out" / file);
+    const Json newest = evaluated(c);
+    EXPECT_EQ(newest.at("measured"), "checkpoint");
+    EXPECT_NEAR(newest.at("eval_loss"), last_eval_loss(), 1e-9);
+    fs::resize_file(folder_ / "out/checkpoint-8" / weights, 100);
+    const Outcome passed = eval_of(c);
+    EXPECT_THAT(passed.err, HasSubstr("checkpoint-8 is not measured: "));
+    EXPECT_THAT(passed.out, HasSubstr("checkpoint-6"));
+  }
+}
+
+TEST_F(EvalOfARun, what_another_config_trained_is_not_taken_for_its_result) {
+  train_ok(folder_.path(), lora());
+  struct Case {
+    Json config;
+    std::string said;
+  };
+  for (const Case& c :
+       {Case{lora({{"use_rslora", true}}), "use_rslora is false there and true in the config"},
+        Case{run(), "it is an adapter, and the config trains all weights"},
+        Case{lora({{"model_name_or_path", (kGoldens / "rope_yarn").string()}}), "it was trained from"}}) {
+    const Outcome outcome = eval_of(c.config, {"--json"});
+    EXPECT_EQ(parse_json(outcome.out, "stdout")["measured"], "start") << c.said;
+    EXPECT_THAT(outcome.err, HasSubstr(c.said));
+  }
 }
 
 TEST_F(Eval, does_not_depend_on_the_batch_size) {
@@ -85,8 +178,8 @@ TEST_F(Eval, a_split_holds_rows_out_of_training) {
   c.update({{"eval_split", 0.25}, {"eval_strategy", "epoch"}, {"learning_rate", 0.0}, {"max_steps", 1}});
   train_ok(folder_.path(), c);
   const Json result = evaluated(c);
-  EXPECT_EQ(result["rows"], 6);  // ceil(21 / 4)
-  EXPECT_NEAR(result["eval_loss"], history(folder_ / "out", "eval_loss").back().at("eval_loss"), 1e-9);
+  EXPECT_EQ(result.at("rows"), 6);  // ceil(21 / 4)
+  EXPECT_NEAR(result.at("eval_loss"), history(folder_ / "out", "eval_loss").back().at("eval_loss"), 1e-9);
 }
 
 TEST_F(Eval, limit_takes_the_first_rows) {
@@ -118,7 +211,7 @@ TEST_F(Eval, generates_answers_and_counts_the_exact_ones) {
   c["model_name_or_path"] = (folder_ / "out").string();
   const fs::path answers = folder_ / "answers.jsonl";
   const Json result = evaluated(c, {"--generate", "--rows", answers.string(), "--max_new_tokens", "16"});
-  EXPECT_EQ(result["exact_match"], 0.75);
+  EXPECT_EQ(result.at("exact_match"), 0.75);
   const auto written = read_jsonl(answers);
   ASSERT_EQ(written.size(), 4u);
   EXPECT_EQ(written[1]["completion"], "Rome");

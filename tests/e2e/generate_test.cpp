@@ -211,5 +211,84 @@ TEST_F(Generate, chat_keeps_the_turns) {
   EXPECT_NE(two.out.substr(first.size()), fresh) << "the second answer does not know the first turn";
 }
 
+TEST_F(Generate, chat_ignores_empty_lines_and_marks_cut_answers) {
+  const std::vector<std::string> words{"chat", "--model", chat_model(), "--greedy", "--max_new_tokens", "3"};
+  const Outcome plain = qtrain_ok({.words = words, .input = "hello\nagain\n"});
+  const Outcome gaps = qtrain_ok({.words = words, .input = "\nhello\n  \n\nagain\n"});
+  EXPECT_EQ(gaps.out, plain.out);
+  EXPECT_THAT(plain.err, HasSubstr("[cut at 3 tokens; --max_new_tokens]"));
+}
+
+TEST_F(Generate, chat_takes_commands) {
+  const std::vector<std::string> words{"chat", "--model", chat_model(), "--greedy", "--max_new_tokens", "5"};
+  const auto said = [&](const std::string& input) { return qtrain_ok({.words = words, .input = input}); };
+  const std::string first = said("hello\n").out;
+  EXPECT_EQ(said("hello\n/reset\nhello\n").out, first + first);
+  const std::string with_system = said("/system Be odd.\nhello\n").out;
+  EXPECT_NE(with_system, first);
+  EXPECT_EQ(said("/system Be odd.\n/reset\nhello\n").out, with_system);
+  EXPECT_EQ(said("/system Be odd.\n/system\nhello\n").out, first);
+  const Outcome help = said("/help\n/unheard\n/save\n");
+  EXPECT_EQ(help.out, "");
+  EXPECT_THAT(help.err, ::testing::AllOf(HasSubstr("/reset"), HasSubstr("/system TEXT"), HasSubstr("/save FILE"),
+                                         HasSubstr("no command /unheard"), HasSubstr("needs the name of a file")));
+  const fs::path file = folder_ / "saved.jsonl";
+  said("/system s\nhello\n/save " + file.string() + "\n/reset\n//a\n/save " + file.string() + "\n/save /nowhere/x\n");
+  const auto rows = read_jsonl(file);
+  ASSERT_EQ(rows.size(), 2u);
+  ASSERT_EQ(rows[0]["messages"].size(), 3u);
+  EXPECT_EQ(rows[0]["messages"][0], (Json{{"role", "system"}, {"content", "s"}}));
+  EXPECT_EQ(rows[0]["messages"][1]["content"], "hello");
+  EXPECT_EQ(rows[0]["messages"][2]["role"], "assistant");
+  EXPECT_EQ(rows[1]["messages"][1]["content"], "/a");
+}
+
+TEST_F(Generate, chat_on_a_terminal_edits_lines_stops_answers_and_remembers) {
+  const std::string folder = chat_model();
+  Json config = read_json(fs::path(folder) / "config.json");
+  config["max_position_embeddings"] = 4096;  // a long answer, to be stopped
+  write_file(fs::path(folder) / "config.json", dump_json(config));
+  const Launch launch{.argv = {program(), "chat", "--model", folder, "--greedy", "--max_new_tokens", "4000"},
+                      .environment = {"XDG_STATE_HOME=" + (folder_ / "state").string(), "TERM=xterm", "NO_COLOR=1"},
+                      .columns = 100};
+  {
+    Process chat(launch);
+    ASSERT_TRUE(chat.waits_for("Ctrl-D ends\r\n")) << chat.said();
+    chat.type("/hexp\x7f\x7flp\r");  // a line with a slip, corrected
+    ASSERT_TRUE(chat.waits_for("forget all turns")) << chat.said();
+    chat.type("\x03");
+    ASSERT_TRUE(chat.waits_for("warning: Ctrl-D ends")) << "Ctrl-C ended the program: " << chat.said();
+    bool stopped = false;  // one of these has an answer that takes longer than the time until it is stopped
+    for (const char* message : {"hello", "a", "what is this", "tell me more", "and then", "once upon a time"}) {
+      chat.type(std::string(message) + "\r");
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      chat.type("\x03");
+      stopped = chat.waits_for("[stopped after", std::chrono::seconds(1));
+      if (stopped) break;
+    }
+    ASSERT_TRUE(stopped) << chat.said();
+    chat.type("/unheard\r");
+    ASSERT_TRUE(chat.waits_for("no command /unheard")) << chat.said();
+    chat.type("/reset\r");
+    chat.type("\x04");
+    const Outcome o = chat.wait();
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_GT(o.out.size(), 10u);
+    EXPECT_THAT(o.err, ::testing::Not(HasSubstr("[cut at")));
+  }
+  Process again(launch);
+  ASSERT_TRUE(again.waits_for("Ctrl-D ends\r\n")) << again.said();
+  again.type("\x1b[A\x1b[A\r");  // up, up: the line before the last
+  EXPECT_TRUE(again.waits_for("no command /unheard")) << again.said();
+  again.type("\x04");
+  EXPECT_EQ(again.wait().code, 0) << again.said();
+}
+
+TEST_F(Generate, without_arguments_it_names_the_model_that_is_missing) {
+  const Outcome o = qtrain({.words = {"generate"}});
+  EXPECT_EQ(o.code, 2);
+  EXPECT_THAT(o.err, HasSubstr("--model"));
+}
+
 }  // namespace
 }  // namespace qtrain::e2e

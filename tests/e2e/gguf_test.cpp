@@ -17,7 +17,7 @@ TEST(Gguf, a_model_goes_there_and_back_and_answers_the_same) {
                     again = (folder / "again").string();
   qtrain_ok({.words = {"import", (kGgufFiles / "gguf/smollm.gguf").string(), "--output", model}});
   const Outcome out = qtrain_ok({.words = {"export", "--model", model, "--output", file, "--type", "f32"}});
-  EXPECT_THAT(out.err, HasSubstr("tensors 11 F32"));
+  EXPECT_THAT(out.out, HasSubstr("tensors 11 F32"));
   qtrain_ok({.words = {"import", file, "--output", again}});
   EXPECT_EQ(read_text(folder / "again/model.safetensors"), read_text(folder / "model/model.safetensors"));
   const auto answer = [](const std::string& from) {

@@ -25,6 +25,7 @@ class Invariance : public ::testing::Test {
     return {{"model_name_or_path", (folder_ / "model").string()},
             {"dataset_name", (folder_ / "data.jsonl").string()},
             {"output_dir", (folder_ / output).string()},
+            {"random_init", true},
             {"bf16", false},
             {"threads", 1},
             {"max_steps", 4},

@@ -78,6 +78,61 @@ TEST(Merge, adds_up_several_adapters_by_weight) {
   expect_merged(out, kModel, {{kAdapter, 0.75}, {second, -0.5}}, 0x1p-24);
 }
 
+/// The golden model in bfloat16, and an adapter that changes it by little.
+struct SmallUpdate {
+  explicit SmallUpdate(const TempFolder& folder) : model(folder / "bf16"), adapter(folder / "small") {
+    qtrain_ok({.words = {"merge", "--model", kModel, "--adapter", kAdapter, "--weights", "0", "--dtype", "bfloat16",
+                         "--output", model}});
+    Json run = tiny_lora_run(adapter);
+    run.update({{"model_name_or_path", model.string()}, {"max_steps", 4}, {"learning_rate", 1e-3}});
+    train_ok(folder.path(), run);
+  }
+  fs::path model, adapter;
+};
+
+// How much of the update the merged weights have lost, from the files alone.
+double lost_share(const fs::path& merged, const fs::path& exact, const fs::path& model) {
+  const auto rounded = tensors_of(merged), whole = tensors_of(exact), before = tensors_of(model);
+  double lost = 0, update = 0;
+  for (const auto& [name, values] : whole)
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      lost += std::pow(rounded.at(name)[i] - values[i], 2);
+      update += std::pow(values[i] - before.at(name)[i], 2);
+    }
+  return std::sqrt(lost / update);
+}
+
+TEST(Merge, writes_the_type_that_is_asked_for_and_says_what_rounding_loses) {
+  const TempFolder folder;
+  const SmallUpdate small(folder);
+  const auto merged = [&](const char* dtype) {
+    const fs::path to = folder / dtype;
+    const Outcome outcome = qtrain_ok({.words = {"merge", "--model", small.model, "--adapter", small.adapter, "--dtype",
+                                                 dtype, "--output", to, "--json"}});
+    return std::pair{parse_json(outcome.out, "merge").at("rounding").get<double>(), outcome.err};
+  };
+  const auto [none, quiet] = merged("float32");
+  const auto [much, warning] = merged("bfloat16");
+  EXPECT_EQ(SafetensorsReader(folder / "float32").at("model.norm.weight").dtype, DType::f32);
+  EXPECT_EQ(SafetensorsReader(folder / "bfloat16").at("model.norm.weight").dtype, DType::bf16);
+  const Json config = read_json(folder / "float32/config.json");
+  EXPECT_EQ(config.at(config.contains("dtype") ? "dtype" : "torch_dtype"), "float32");
+  EXPECT_EQ(none, 0);
+  EXPECT_GT(much, 0.1) << "the update is small beside the last bits of the weights";
+  EXPECT_NEAR(much, lost_share(folder / "bfloat16", folder / "float32", small.model), 1e-4 * much);
+  EXPECT_THAT(warning, HasSubstr("--dtype float32"));
+  EXPECT_EQ(quiet.find("--dtype float32"), quiet.npos);
+  expect_merged(folder / "float32", small.model, {{small.adapter}}, 0x1p-24);
+}
+
+TEST(Merge, keeps_the_type_of_the_model_unless_asked) {
+  const TempFolder folder;
+  const SmallUpdate small(folder);
+  qtrain_ok({.words = {"merge", "--model", small.model, "--adapter", small.adapter, "--output", folder / "merged"}});
+  EXPECT_EQ(SafetensorsReader(folder / "merged").at("model.norm.weight").dtype, DType::bf16);
+  EXPECT_EQ(bytes_of(folder / "merged/config.json"), bytes_of(small.model / "config.json"));
+}
+
 TEST(Merge, the_merged_model_has_the_loss_of_the_adapter) {
   const TempFolder folder;
   const std::string said =

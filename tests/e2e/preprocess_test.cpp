@@ -35,6 +35,23 @@ class Preprocess : public ::testing::Test {
   TempFolder folder_;
 };
 
+TEST_F(Preprocess, ids_and_labels_beyond_the_vocabulary_are_named_with_their_row) {
+  write_file(folder_ / "rows.jsonl",
+             jsonl({{{"input_ids", {1, 2}}}, {{"input_ids", {1, 2}}, {"labels", {1, 400}}}, {{"input_ids", {401}}}}));
+  const Json config{{"model_name_or_path", (folder_ / "model").string()},
+                    {"dataset_name", (folder_ / "rows.jsonl").string()},
+                    {"output_dir", (folder_ / "out").string()},
+                    {"token_cache_dir", (folder_ / "cache").string()}};
+  write_file(folder_ / "run.json", dump_json(config));
+  for (const char* command : {"preprocess", "train", "validate"}) {
+    const Outcome outcome = qtrain({.words = {command, (folder_ / "run.json").string()}});
+    EXPECT_EQ(outcome.code, 3) << command;
+    EXPECT_THAT(outcome.err + outcome.out,
+                HasSubstr("rows.jsonl:2: there is token id 400, the model's vocabulary has 400"))
+        << command;
+  }
+}
+
 TEST_F(Preprocess, DumpsTheRowsThatTrlMakes) {
   const fs::path golden = source_folder() / "tests/data/golden";
   for (const char* name : {"messages-assistant-bfd", "text_pair-none", "messages-wrapped"}) {

@@ -1,14 +1,22 @@
 #include "tests/e2e/process.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <thread>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
 
 #include "core/error.h"
 
@@ -18,12 +26,6 @@ namespace qtrain::e2e {
 namespace {
 
 constexpr auto kPoll = std::chrono::milliseconds(1);
-
-int memory_file(const char* name) {
-  const int fd = ::memfd_create(name, MFD_CLOEXEC);
-  check(fd >= 0, "no memory file");
-  return fd;
-}
 
 int input_file(const std::string& text) {
   const int fd = memory_file("stdin");
@@ -36,31 +38,76 @@ int input_file(const std::string& text) {
   return fd;
 }
 
-std::string contents(int fd) {
-  std::string text;
-  std::array<char, 1 << 16> buffer;
-  ::lseek(fd, 0, SEEK_SET);
-  for (ssize_t n; (n = ::read(fd, buffer.data(), buffer.size())) > 0;)
-    text.append(buffer.data(), static_cast<std::size_t>(n));
-  return text;
+/// The writing end of a pipe that nobody reads.
+int broken_pipe() {
+  std::array<int, 2> ends{};
+  check(::pipe2(ends.data(), O_CLOEXEC) == 0, "no pipe");
+  ::close(ends[0]);
+  return ends[1];
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& words) {
+  std::vector<char*> all;
+  for (const std::string& word : words) all.push_back(const_cast<char*>(word.c_str()));
+  all.push_back(nullptr);
+  return all;
+}
+
+std::vector<std::string> environment_with(const std::vector<std::string>& changes) {
+  const auto name_of = [](std::string_view entry) { return entry.substr(0, entry.find('=') + 1); };
+  std::vector<std::string> all = changes;
+  for (char** entry = environ; *entry != nullptr; ++entry)
+    if (std::none_of(changes.begin(), changes.end(), [&](const auto& c) { return name_of(c) == name_of(*entry); }))
+      all.emplace_back(*entry);
+  return all;
 }
 
 }  // namespace
 
-Process::Process(const Launch& launch) : out_(memory_file("stdout")), err_(memory_file("stderr")) {
-  const int in = input_file(launch.input);
+int memory_file(const char* name) {
+  const int fd = ::memfd_create(name, MFD_CLOEXEC);
+  check(fd >= 0, "no memory file");
+  return fd;
+}
+
+// Without touching the offset at which the program writes.
+std::string contents(int fd) {
+  std::string text;
+  std::array<char, 1 << 16> buffer;
+  for (ssize_t n; (n = ::pread(fd, buffer.data(), buffer.size(), static_cast<off_t>(text.size()))) > 0;)
+    text.append(buffer.data(), static_cast<std::size_t>(n));
+  return text;
+}
+
+int exit_code(int status) {
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+Process::Process(const Launch& launch) : out_(launch.reader_gone ? broken_pipe() : memory_file("stdout")) {
+  int in = -1;
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  if (launch.columns) {  // a session of its own, whose terminal becomes the first that is opened
+    open_terminal(*launch.columns);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, terminal_name_.c_str(), O_RDWR, 0);
+    posix_spawn_file_actions_adddup2(&actions, STDIN_FILENO, STDERR_FILENO);
+  } else {
+    in = input_file(launch.input);
+    err_ = memory_file("stderr");
+    posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, err_, STDERR_FILENO);
+  }
   posix_spawn_file_actions_adddup2(&actions, out_, STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, err_, STDERR_FILENO);
   if (!launch.folder.empty()) posix_spawn_file_actions_addchdir_np(&actions, launch.folder.c_str());
-  std::vector<char*> argv;
-  for (const std::string& word : launch.argv) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  const int failed = ::posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ);
+  const std::vector<std::string> environment = environment_with(launch.environment);
+  const int failed = ::posix_spawn(&pid_, launch.argv[0].c_str(), &actions, &attributes, pointers(launch.argv).data(),
+                                   pointers(environment).data());
   posix_spawn_file_actions_destroy(&actions);
-  ::close(in);
+  posix_spawnattr_destroy(&attributes);
+  if (in >= 0) ::close(in);
   check(failed == 0, "the program does not start");
 }
 
@@ -69,8 +116,57 @@ Process::~Process() {
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, &status_, 0);
   }
+  close_terminal();
   ::close(out_);
-  ::close(err_);
+  if (err_ >= 0) ::close(err_);
+}
+
+void Process::open_terminal(int columns) {
+  terminal_ = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  check(terminal_ >= 0 && ::grantpt(terminal_) == 0 && ::unlockpt(terminal_) == 0, "no terminal");
+  terminal_name_ = ::ptsname(terminal_);
+  resize(columns);
+  wake_ = ::eventfd(0, EFD_CLOEXEC);
+  reader_ = std::thread([this] {
+    std::array<pollfd, 2> ends{
+        {{.fd = terminal_, .events = POLLIN, .revents = 0}, {.fd = wake_, .events = POLLIN, .revents = 0}}};
+    std::array<char, 4096> buffer;
+    while (::poll(ends.data(), ends.size(), -1) > 0) {
+      const ssize_t n = (ends[0].revents & POLLIN) != 0 ? ::read(terminal_, buffer.data(), buffer.size()) : 0;
+      if (n > 0) {
+        const std::lock_guard lock(shown_mutex_);
+        shown_.append(buffer.data(), static_cast<std::size_t>(n));
+      } else if (ends[1].revents != 0) {
+        return;
+      } else {
+        std::this_thread::sleep_for(kPoll);  // the program has not opened it yet, or has ended
+      }
+    }
+  });
+}
+
+// What was written before is still read.
+void Process::close_terminal() {
+  if (terminal_ < 0) return;
+  const std::uint64_t one = 1;
+  check(::write(wake_, &one, sizeof one) == sizeof one, "cannot wake the reader");
+  reader_.join();
+  ::close(terminal_);
+  ::close(wake_);
+  terminal_ = -1;
+}
+
+void Process::type(const std::string& text) const {
+  check(::write(terminal_, text.data(), text.size()) == static_cast<ssize_t>(text.size()), "cannot type");
+}
+
+void Process::resize(int columns) const {
+  const winsize size{.ws_row = 24, .ws_col = static_cast<unsigned short>(columns), .ws_xpixel = 0, .ws_ypixel = 0};
+  check(::ioctl(terminal_, TIOCSWINSZ, &size) == 0, "cannot resize");
+}
+
+void Process::hang_up() {
+  close_terminal();
 }
 
 void Process::signal(int number) const {
@@ -78,12 +174,31 @@ void Process::signal(int number) const {
 }
 
 bool Process::reap() {
-  if (!ended_) ended_ = ::waitpid(pid_, &status_, WNOHANG) == pid_;
-  return ended_;
+  rusage used{};
+  if (ended_ || ::wait4(pid_, &status_, WNOHANG, &used) != pid_) return ended_;
+  peak_kib_ = used.ru_maxrss;
+  return ended_ = true;
 }
 
 bool Process::running() {
   return !reap();
+}
+
+std::string Process::said() {
+  if (err_ >= 0) return contents(err_);
+  const std::lock_guard lock(shown_mutex_);
+  return shown_;
+}
+
+bool Process::waits_for(const std::string& text, std::chrono::seconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (std::chrono::steady_clock::now() < deadline) {
+    const bool over = reap();
+    if (said().find(text) != std::string::npos) return true;
+    if (over) return false;
+    std::this_thread::sleep_for(kPoll);
+  }
+  return false;
 }
 
 Outcome Process::wait(std::chrono::seconds limit) {
@@ -96,9 +211,11 @@ Outcome Process::wait(std::chrono::seconds limit) {
     }
     std::this_thread::sleep_for(kPoll);
   }
-  outcome.code = WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
+  close_terminal();
+  outcome.code = exit_code(status_);
   outcome.out = contents(out_);
-  outcome.err = contents(err_);
+  outcome.err = said();
+  outcome.peak_kib = peak_kib_;
   return outcome;
 }
 

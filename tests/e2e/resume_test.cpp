@@ -196,6 +196,26 @@ INSTANTIATE_TEST_SUITE_P(All, StoppedBySignal,
                                            Stop{"while_evaluating", SIGTERM, mostly_evaluating()}),
                          [](const auto& info) { return info.param.name; });
 
+TEST(Killed, a_run_goes_on_from_its_last_checkpoint_to_the_same_bits) {
+  const TempFolder folder;
+  constexpr int kLong = 150;
+  const Scenario s{.name = "", .lora = true};
+  Json config = config_of(s, folder / "whole");
+  config.update({{"max_steps", kLong}, {"save_steps", 10}, {"save_total_limit", 2}});
+  train_ok(folder.path(), config);
+  const fs::path output = folder / "output";
+  config["output_dir"] = output.string();
+  write_file(folder / "config.json", dump_json(config));
+  Process process(launch_of({.words = {(folder / "config.json").string()}}));
+  while (process.running() && !fs::exists(output / checkpoint(20)))
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  process.signal(SIGKILL);
+  EXPECT_EQ(process.wait().code, 128 + SIGKILL);
+  EXPECT_THAT(train_ok(folder.path(), config).err, HasSubstr("resumed from"));
+  expect_same_end(output, folder / "whole", s);
+  expect_each_step_once(output / "metrics.jsonl", 1, kLong);
+}
+
 TEST(Stopped, a_second_signal_leaves_at_once) {
   const TempFolder folder;
   Json config = config_of({.name = "", .lora = true}, folder / "output");
@@ -274,37 +294,101 @@ TEST(Resume, goes_back_to_the_newest_whole_checkpoint) {
   expect_same_end(folder / "output", folder / "whole", s);
 }
 
-TEST(Resume, sees_a_flipped_bit_in_any_file_of_a_checkpoint) {
-  const TempFolder folder;
-  const Json config = config_of({.name = "", .lora = true, .changes = {{"max_steps", 2}}}, folder / "output");
-  train_ok(folder.path(), config);
-  const fs::path newest = folder / "output" / checkpoint(2);
-  qtrain_ok({.words = {"inspect", newest.string(), "--verify"}});
-  for (const auto& entry : fs::directory_iterator(newest)) {
-    const fs::path& file = entry.path();
-    const std::string whole = bytes_of(file);
-    std::string damaged = whole;
-    damaged[damaged.size() / 2] = static_cast<char>(damaged[damaged.size() / 2] ^ 4);
-    write_file(file, damaged);
-    const Outcome looked = qtrain({.words = {"inspect", newest.string(), "--verify"}});
-    EXPECT_EQ(looked.code, 3) << file << looked.err;
-    const Outcome outcome = train_ok(folder.path(), config);
-    EXPECT_THAT(outcome.err, HasSubstr(checkpoint(2) + " is damaged")) << file;
-    EXPECT_THAT(outcome.err, HasSubstr("at step 1 of 2")) << file;
+/// A finished LoRA run on a model, rows and a tokenizer of its own.
+class ResumeOfAnother : public ::testing::Test {
+ protected:
+  ResumeOfAnother() {
+    fs::copy(kGoldens / "llama_gqa3_tied", folder_ / "model", fs::copy_options::recursive);
+    fs::copy(kGoldens / "curves/cosine/data.jsonl", folder_ / "rows.jsonl");
+    const Json own{{"model_name_or_path", (folder_ / "model").string()},
+                   {"dataset_name", (folder_ / "rows.jsonl").string()}};
+    train_ok(folder_.path(), config_of({.name = "", .lora = true, .changes = own}, folder_ / "output"));
+  }
+  Outcome with(const Json& changes) const {
+    std::vector<std::string> words{(folder_ / "config.json").string()};
+    for (const std::string& word : overrides(changes)) words.push_back(word);
+    return qtrain({.words = words});
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(ResumeOfAnother, is_refused_by_the_keys_that_differ) {
+  struct Case {
+    Json changes;
+    std::string said;
+  };
+  const std::vector<Case> cases{
+      {{{"seed", 7}}, "seed = 42, the config says 7"},
+      {{{"data_seed", 7}}, "data_seed = 42, the config says 7"},
+      {{{"gradient_accumulation_steps", 1}}, "gradient_accumulation_steps = 2, the config says 1"},
+      {{{"max_length", 5}}, "max_length = 1024, the config says 5"},
+      {{{"lora_alpha", 64}, {"use_rslora", true}},
+       "lora_alpha = 8.0, the config says 64.0; use_rslora = false, the config says true"},
+      {{{"lora_dropout", 0}}, "lora_dropout = 0.2, the config says 0.0"}};
+  for (const Case& c : cases) {
+    const Outcome outcome = with(c.changes);
+    EXPECT_EQ(outcome.code, 2) << c.said << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("the checkpoint was made with " + c.said));
   }
 }
 
-TEST(Resume, a_checkpoint_of_another_run_is_refused) {
+TEST_F(ResumeOfAnother, learning_rate_and_length_are_told) {
+  const Outcome outcome = with({{"learning_rate", 0.001}, {"max_steps", 8}, {"gradient_checkpointing", true}});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("resumed with max_steps 8 (was 6), learning_rate 0.001 (was 0.005)\n"));
+}
+
+TEST_F(ResumeOfAnother, moved_files_are_the_same_and_changed_ones_are_not) {
+  fs::rename(folder_ / "model", folder_ / "moved");
+  fs::rename(folder_ / "rows.jsonl", folder_ / "moved.jsonl");
+  const Json moved{{"model_name_or_path", (folder_ / "moved").string()},
+                   {"dataset_name", (folder_ / "moved.jsonl").string()},
+                   {"max_steps", 7}};
+  EXPECT_EQ(with(moved).code, 0);
+
+  fs::rename(folder_ / "moved", folder_ / "model");
+  std::string rows = bytes_of(folder_ / "moved.jsonl");
+  write_file(folder_ / "rows.jsonl", rows.substr(rows.find('\n') + 1));
+  Outcome outcome = with({{"max_steps", 9}});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("rows.jsonl"));
+
+  write_file(folder_ / "rows.jsonl", rows);
+  std::string weights = bytes_of(folder_ / "model/model.safetensors");
+  weights[weights.size() - 1] ^= 1;
+  write_file(folder_ / "model/model.safetensors", weights);
+  outcome = with({{"max_steps", 9}});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("other weights to begin with: model.safetensors"));
+}
+
+TEST_F(ResumeOfAnother, version_is_refused) {
+  const fs::path newest = folder_ / "output" / checkpoint(kSteps);
+  Json state = read_json(newest / "training_state.json");
+  state["format_version"] = 1;
+  write_file(newest / "training_state.json", dump_json(state));
+  reseal(newest, "training_state.json");
+  const Outcome outcome = with({{"max_steps", 9}});
+  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("the checkpoint has format version 1, this program reads 2"));
+}
+
+// Without an update the losses of the steps show which rows each of them had.
+TEST(DataSeed, orders_the_rows_and_nothing_else) {
   const TempFolder folder;
-  Json config = config_of({.name = "", .lora = false}, folder / "output");
-  train_ok(folder.path(), config);
-  for (const Json& other : {Json{{"seed", 7}}, Json{{"gradient_accumulation_steps", 1}}, Json{{"max_length", 5}}}) {
-    std::vector<std::string> words{(folder / "config.json").string()};
-    for (const std::string& word : overrides(other)) words.push_back(word);
-    const Outcome outcome = qtrain({.words = words});
-    EXPECT_EQ(outcome.code, 2) << other << outcome.err;
-    EXPECT_THAT(outcome.err, HasSubstr("the checkpoint was made with")) << other;
-  }
+  const auto losses = [&](const Json& seeds) {
+    Json config = tiny_run(folder / "output");
+    config.update({{"learning_rate", 0.0}, {"warmup_steps", 0}});
+    config.update(seeds);
+    fs::remove_all(folder / "output");
+    train_ok(folder.path(), config);
+    return column(history(folder / "output", "loss"), "loss");
+  };
+  const auto usual = losses({{"seed", 42}}), other = losses({{"seed", 42}, {"data_seed", 7}});
+  EXPECT_NE(other, usual);
+  EXPECT_EQ(losses({{"seed", 7}}), other) << "the seed of the order, where there is no other";
+  EXPECT_EQ(losses({{"seed", 7}, {"data_seed", 42}}), usual);
 }
 
 TEST(Resume, a_checkpoint_of_the_model_only_cannot_go_on) {

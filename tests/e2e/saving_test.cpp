@@ -1,4 +1,6 @@
 // What a run leaves behind: files, layouts, which checkpoints stay, and that others can go on from them.
+#include <fmt/format.h>
+
 #include "core/file.h"
 #include "core/safetensors.h"
 #include "tests/e2e/support.h"
@@ -86,6 +88,102 @@ TEST(Saving, named_templates_are_those_of_the_run) {
               "\"text chat_template\"\n\"text additional_chat_templates/tool_use\"\n");
     EXPECT_FALSE(fs::exists(folder / key / "additional_chat_templates/rag.jinja")) << key;
     EXPECT_EQ(read_json(folder / key / "generation_config.json").at("of"), "model") << key;
+  }
+}
+
+/// The answer of a model to "x".
+Json answer_to_x(const fs::path& scratch, std::vector<std::string> model) {
+  write_file(scratch / "prompts.jsonl", jsonl({{{"prompt", "x"}}}));
+  const fs::path output = scratch / "answers.jsonl";
+  std::vector<std::string> words{"generate", "--raw", "--greedy", "--max_new_tokens", "5"};
+  words.insert(words.end(), model.begin(), model.end());
+  for (const std::string& word :
+       {std::string("--input"), (scratch / "prompts.jsonl").string(), std::string("--output"), output.string()})
+    words.push_back(word);
+  qtrain_ok({.words = words});
+  return read_jsonl(output).at(0);
+}
+
+// The second run teaches an adapter another end than the base model has, which only its own tokenizer files name.
+TEST(Saving, answers_of_a_run_end_at_the_end_token_of_its_config) {
+  const TempFolder folder;
+  write_untrained_model(folder / "model");
+  write_file(folder / "rows.jsonl", jsonl({{{"text", "x"}}, {{"text", "x"}}}));
+  Json config = tiny_run(folder / "full");
+  config.update({{"model_name_or_path", (folder / "model").string()},
+                 {"random_init", true},
+                 {"dataset_name", (folder / "rows.jsonl").string()},
+                 {"max_steps", 30},
+                 {"learning_rate", 0.02},
+                 {"eos_token", "<|im_start|>"}});
+  train_ok(folder.path(), config);
+  EXPECT_EQ(read_json(folder / "full/config.json").at("eos_token_id"), 1);
+  EXPECT_EQ(read_json(folder / "full/generation_config.json").at("eos_token_id"), Json::array({1, 2}));
+  Json answer = answer_to_x(folder.path(), {"--model", (folder / "full").string()});
+  EXPECT_EQ(answer.at("finish_reason"), "stop") << answer;
+  EXPECT_EQ(answer.at("completion"), "");
+
+  Json adapter = tiny_lora_run(folder / "adapter");
+  adapter.update({{"model_name_or_path", (folder / "full").string()},
+                  {"dataset_name", (folder / "rows.jsonl").string()},
+                  {"max_steps", 60},
+                  {"learning_rate", 0.05},
+                  {"eos_token", "<|endoftext|>"}});
+  train_ok(folder.path(), adapter);
+  EXPECT_EQ(read_json(folder / "adapter/tokenizer_config.json").at("eos_token"), "<|endoftext|>");
+  answer =
+      answer_to_x(folder.path(), {"--model", (folder / "full").string(), "--adapter", (folder / "adapter").string()});
+  EXPECT_EQ(answer.at("finish_reason"), "stop") << answer;
+}
+
+// 6 operations for each token and each weight that transformers counts with num_parameters(exclude_embeddings=True),
+// on this model and with peft's adapters of rank 4 on it: transformers 5.23, peft 0.21.
+TEST(Saving, operations_are_counted_as_transformers_does) {
+  struct Case {
+    Json changes;
+    double weights;
+  };
+  const Json q{{"use_peft", true}, {"lora_r", 4}, {"lora_target_modules", {"q_proj"}}};
+  const auto saving = [&](const Json& modules) {
+    Json changes = q;
+    changes["lora_modules_to_save"] = modules;
+    return changes;
+  };
+  for (const Case& c :
+       {Case{Json::object(), 4194},
+        Case{{{"use_peft", true}, {"lora_r", 4}, {"lora_target_modules", "all-linear"}}, 6114},
+        Case{saving({"lm_head"}), 5634}, Case{saving({"norm", "embed_tokens"}), 4572},
+        Case{{{"use_peft", true}, {"lora_r", 4}, {"lora_target_modules", {"q_proj", "embed_tokens"}}}, 4810}}) {
+    const TempFolder folder;
+    Json config = tiny_run(folder / "out");
+    config.update({{"save_strategy", "steps"}, {"save_steps", 3}, {"max_steps", 3}});
+    config.update(c.changes);
+    for (const int steps : {3, 5}) {  // the second goes on from the first
+      config["max_steps"] = steps;
+      train_ok(folder.path(), config);
+      const Json state = read_json(folder / "out/trainer_state.json");
+      const double expected = 6 * c.weights * state.at("num_input_tokens_seen").get<double>();
+      EXPECT_GT(expected, 0);
+      EXPECT_EQ(state.at("total_flos"), expected) << c.changes;
+      EXPECT_EQ(history(folder / "out", "total_flos").back().at("total_flos"), expected) << c.changes;
+      EXPECT_EQ(read_json(folder / "out/train_results.json").at("total_flos"), expected) << c.changes;
+    }
+  }
+}
+
+TEST(Saving, the_loss_on_screen_is_that_of_the_logged_row) {
+  const TempFolder folder;
+  Json config = tiny_run(folder / "out");
+  config["logging_steps"] = 4;
+  const Outcome outcome = train_ok(folder.path(), config);
+  const auto rows = history(folder / "out", "loss");
+  ASSERT_EQ(rows.size(), 2u);
+  for (const Json& row : rows) {
+    const std::string line = fmt::format("step {}/8", row.at("step").get<int>());
+    const std::size_t begin = outcome.err.find(line);
+    ASSERT_NE(begin, std::string::npos) << outcome.err;
+    EXPECT_THAT(outcome.err.substr(begin, outcome.err.find('\n', begin) - begin),
+                HasSubstr(fmt::format("loss {:.4f} ", row.at("loss").get<double>())));
   }
 }
 

@@ -243,6 +243,7 @@ void expect_estimates_to_hold(const std::string& device) {
     Json config = tiny_run(output);
     config.update({{"model_name_or_path", (folder / "model").string()},
                    {"dataset_name", rows},
+                   {"random_init", true},
                    {"device", device},
                    {"max_length", 24},
                    {"max_steps", 1}});

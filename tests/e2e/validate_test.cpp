@@ -42,11 +42,39 @@ TEST_F(Validate, a_good_run_is_valid) {
   EXPECT_EQ(validate().code, 0);
   EXPECT_EQ(report_.at("valid"), true);
   EXPECT_THAT(report_.at("problems"), IsEmpty());
-  EXPECT_THAT(report_.at("checked").at("training rows").get<std::string>(), HasSubstr("21 rows of 21"));
+  EXPECT_THAT(report_.at("checked").at("training rows").get<std::string>(), HasSubstr("21 rows, "));
   EXPECT_THAT(report_.at("checked").at("memory and disk").get<std::string>(), HasSubstr("8 updates"));
   const Outcome text = qtrain({.words = {"validate", (folder_ / "run.json").string()}});
   EXPECT_EQ(text.code, 0);
   EXPECT_TRUE(text.out.ends_with("\nvalid\n")) << text.out;
+}
+
+TEST_F(Validate, tries_the_output_folder) {
+  Json config = tiny_lora_run(folder_ / "taken" / "out");
+  write(config);
+  EXPECT_EQ(validate().code, 0);
+  EXPECT_FALSE(fs::exists(folder_ / "taken")) << "nothing is left behind";
+  write_file(folder_ / "taken", "a file");
+  EXPECT_EQ(validate().code, 6);
+  EXPECT_THAT(problems(), ::testing::ElementsAre(HasSubstr("taken is a file")));
+  config["output_dir"] = "/proc/qtrain/out";  // where nobody makes folders, whoever it is
+  write(config);
+  EXPECT_EQ(validate().code, 6);
+  EXPECT_THAT(problems(),
+              ::testing::ElementsAre(HasSubstr("disk /proc/qtrain/out cannot write to the output directory")));
+}
+
+TEST_F(Validate, tells_rows_and_what_packing_makes_of_them) {
+  std::string lines;
+  for (int i = 0; i < 3; ++i)
+    lines += R"({"input_ids": [5, 6, 7, 8, 9, 5, 6, 7, 8]})"
+             "\n";
+  Json config = rows(lines);
+  config.update({{"packing", true}, {"packing_strategy", "bfd_split"}, {"max_length", 4}, {"max_steps", 1}});
+  write(config);
+  EXPECT_EQ(validate().code, 0);
+  EXPECT_THAT(report_.at("checked").at("training rows").get<std::string>(),
+              ::testing::StartsWith("3 rows, 7 after filters and packing, 27 tokens"));
 }
 
 TEST_F(Validate, takes_yaml_and_says_what_does_not_match) {
@@ -159,6 +187,7 @@ TEST_F(Validate, tokens_must_fit_the_vocabulary) {
   write_file(folder_ / "model/config.json", dump_json(model));
   Json config = rows("{\"input_ids\": [5, 64, 7]}\n");
   config["model_name_or_path"] = (folder_ / "model").string();
+  config["random_init"] = true;
   write(config);
   EXPECT_EQ(validate().code, 0);
   EXPECT_THAT(report_.at("warnings").at(0).get<std::string>(), HasSubstr("390"));

@@ -1,6 +1,6 @@
 #include "kernels/gemm.h"
 
-#include "kernels/cpu/isa.h"
+#include "tests/kernels/each_isa.h"
 #include "tests/kernels/support.h"
 
 namespace qtrain {
@@ -75,15 +75,8 @@ void expect_product(const Case& t, const Array& result) {
   EXPECT_EQ(wrong, 0) << describe(t);
 }
 
-class GemmIsa : public ::testing::TestWithParam<const char*> {
+class GemmIsa : public testing::IsaTest {
  protected:
-  void SetUp() override {
-    ::setenv("QTRAIN_CPU_ISA", GetParam(), 1);
-    static constexpr std::array names{"avx2", "avx512", "avx512_bf16"};
-    if (std::string(names[static_cast<std::size_t>(cpu_isa())]) != GetParam()) GTEST_SKIP() << "not on this processor";
-  }
-  void TearDown() override { ::unsetenv("QTRAIN_CPU_ISA"); }
-
   // Operands hold bf16 values, so that both precisions multiply the same numbers.
   Ctx ctx_{{}, std::string(GetParam()) == "avx512_bf16" ? MatmulPrecision::bf16 : MatmulPrecision::storage, 1};
 };
@@ -210,8 +203,7 @@ TEST_P(GemmIsa, SumsOfProductsGoToColumnsOfAWiderMatrix) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, GemmIsa, ::testing::Values("avx2", "avx512", "avx512_bf16"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Isa, GemmIsa, ::testing::ValuesIn(testing::kIsas), testing::isa_name);
 
 TEST(Gemm, DoubleIsExactToDouble) {
   Ctx ctx;

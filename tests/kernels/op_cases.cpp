@@ -416,21 +416,20 @@ OpCase attention_case(const AttentionSizes& n) {
 
 std::vector<OpCase> op_cases() {
   std::vector<OpCase> cases{gemm_case()};
-  for (const Shape& s : {Shape{1, 1}, Shape{5, 7}, Shape{3, 2, 80}, Shape{70, 576}}) cases.push_back(rms_norm_case(s));
-  for (const Shape& s : {Shape{1, 1, 2}, Shape{9, 3, 10}, Shape{40, 9, 64}}) {
+  for (const Shape& s : {Shape{1, 1}, Shape{5, 7}, Shape{3, 2, 80}, Shape{70, 576}, Shape{33, 1032}})
+    cases.push_back(rms_norm_case(s));
+  for (const Shape& s : {Shape{1, 1, 2}, Shape{9, 3, 10}, Shape{40, 9, 64}, Shape{13, 5, 90}}) {
     cases.push_back(rope_case(s));
     cases.push_back(normed_rope_case(s));
   }
-  for (const Shape& s : {Shape{1, 1}, Shape{7, 11}, Shape{33, 1536}}) cases.push_back(swiglu_case(s));
+  for (const Shape& s : {Shape{1, 1}, Shape{7, 11}, Shape{33, 1536}, Shape{5, 1531}}) cases.push_back(swiglu_case(s));
   for (const Shape& s : {Shape{1, 1}, Shape{5, 3}, Shape{6, 2051}, Shape{3, 151936}})
     cases.push_back(cross_entropy_case(s));
-  for (const EmbeddingSizes& n : {EmbeddingSizes{1, 1, 1}, EmbeddingSizes{60, 9, 7}, EmbeddingSizes{200, 40, 576}})
+  for (const EmbeddingSizes& n : {EmbeddingSizes{1, 1, 1}, EmbeddingSizes{60, 9, 7}, EmbeddingSizes{200, 40, 1032}})
     cases.push_back(embedding_case(n));
-  cases.push_back(magnitude_case({1, 1}, 0));
+  for (const Shape& s : {Shape{1, 1}, Shape{70, 576}}) cases.push_back(magnitude_case(s, 0));
   cases.push_back(magnitude_case({37, 19}, -1));
-  cases.push_back(magnitude_case({70, 576}, 0));
-  cases.push_back(gather_rows_case(1, 3));
-  cases.push_back(gather_rows_case(50, 77));
+  for (const Shape& s : {Shape{1, 3}, Shape{50, 77}}) cases.push_back(gather_rows_case(s[0], s[1]));
   for (const AttentionSizes& n : std::vector<AttentionSizes>{
            {.name = "one_token", .cu = {0, 1}, .Hq = 1, .Hkv = 1, .D = 2},
            {.name = "tiny_segments", .cu = {0, 1, 2, 2, 7, 8}, .Hq = 6, .Hkv = 2, .D = 6},
@@ -440,8 +439,10 @@ std::vector<OpCase> op_cases() {
            {.name = "window_of_one", .cu = {0, 20}, .Hq = 2, .Hkv = 1, .D = 4, .window = 1},
            // More than one block of keys and of queries, in one task and in tasks of their own, which wide heads need.
            {.name = "long", .cu = {0, 10, 420}, .Hq = 2, .Hkv = 1, .D = 16},
-           {.name = "long_window", .cu = {0, 390}, .Hq = 1, .Hkv = 1, .D = 18, .window = 170},
-           {.name = "wide_heads", .cu = {0, 270}, .Hq = 2, .Hkv = 1, .D = 256}})
+           {.name = "long_window", .cu = {0, 7, 390}, .Hq = 1, .Hkv = 1, .D = 18, .window = 170},
+           {.name = "wide_heads", .cu = {0, 2, 270}, .Hq = 2, .Hkv = 1, .D = 256},
+           // Tiles of keys begin with the document: their last key is the one behind the first query of a tile.
+           {.name = "second_document", .cu = {0, 2, 200}, .Hq = 1, .Hkv = 1, .D = 64}})
     cases.push_back(attention_case(n));
   return cases;
 }

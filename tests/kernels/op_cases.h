@@ -22,6 +22,9 @@ struct Input {
 
 using Arrays = std::vector<Array>;
 
+/// What inputs are drawn from: values that every dtype holds, or such that no other order of a sum has the same bits.
+enum class Digits : std::uint8_t { of_bf16, of_dtype };
+
 /// An op with its gradient as one row of the test table. The first output is the one that is differentiated.
 struct OpCase {
   std::string name;
@@ -38,7 +41,12 @@ struct OpCase {
   };
   std::function<void(Ctx&, DType, const Backward&)> backward;
   bool equal_dy = false;  ///< the gradient takes one factor for all rows (cross-entropy)
+  Digits digits = Digits::of_bf16;
 };
+inline OpCase with_all_digits(OpCase op) {
+  op.digits = Digits::of_dtype;
+  return op;
+}
 
 inline void PrintTo(const OpCase& op, std::ostream* out) {
   *out << op.name;

@@ -33,15 +33,19 @@ inline void expect_close(const std::vector<double>& result, const std::vector<do
         << what << "[" << i << "] is " << result[i] << ", not " << reference[i];
 }
 
+inline Array drawn(const OpCase& op, DType d, const Shape& shape, std::uint64_t seed) {
+  return op.digits == Digits::of_bf16 ? random(d, shape, seed) : irregular(d, shape, seed);
+}
+
 inline Arrays inputs_of(const OpCase& op, DType d) {
   Arrays in;
   for (std::size_t i = 0; i < op.inputs.size(); ++i)
-    in.push_back(random(op.inputs[i].storage == Storage::same ? d : arithmetic_of(d), op.inputs[i].shape, i + 1));
+    in.push_back(drawn(op, op.inputs[i].storage == Storage::same ? d : arithmetic_of(d), op.inputs[i].shape, i + 1));
   return in;
 }
 
 inline Array dy_of(const OpCase& op, DType d, const Array& y) {
-  if (!op.equal_dy) return random(d, y.shape(), 99);
+  if (!op.equal_dy) return drawn(op, d, y.shape(), 99);
   Array dy(d, y.shape());
   for (std::int64_t i = 0; i < dy.size(); ++i) dy.set(i, 0.25);
   return dy;

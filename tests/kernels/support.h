@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <memory>
+#include <numbers>
 #include <span>
 #include <string>
 #include <vector>
@@ -120,6 +121,14 @@ inline Array random(DType dtype, Shape shape, std::uint64_t seed) {
       a.set(i + j, static_cast<float>(
                        Bf16(static_cast<float>(normal_pair(words[at(j & 2)], words[at((j & 2) + 1)])[at(j & 1)]))));
   }
+  return a;
+}
+
+/// Values with all the digits of their type and of unequal sizes: another order of a sum of them has other bits.
+inline Array irregular(DType dtype, Shape shape, std::uint64_t seed) {
+  Array a = random(dtype, shape, seed);
+  for (std::int64_t i = 0; i < a.size(); ++i)
+    a.set(i, a.get(i) * std::numbers::pi * static_cast<double>(3 + i % 97) / 300);
   return a;
 }
 

@@ -45,6 +45,18 @@ TEST(LoraConfig, ScaleIsAlphaOverRankOrItsRoot) {
               1 / std::sqrt(3.0), 1e-15);
 }
 
+// PEFT: alpha / sqrt(r) with the rank and the alpha of the module, not those of the config.
+TEST(LoraConfig, RsLoraScalesByTheRankOfTheModule) {
+  const LoraConfig lora = parse({{"r", 8},
+                                 {"lora_alpha", 16},
+                                 {"use_rslora", true},
+                                 {"rank_pattern", {{"q_proj", 4}, {"up_proj", 16}}},
+                                 {"alpha_pattern", {{"up_proj", 2}}}});
+  EXPECT_EQ(lora.scale_of("model.layers.0.self_attn.q_proj"), 8);
+  EXPECT_DOUBLE_EQ(lora.scale_of("model.layers.0.self_attn.k_proj"), 16 / std::sqrt(8.0));
+  EXPECT_EQ(lora.scale_of("model.layers.0.mlp.up_proj"), 0.5);
+}
+
 TEST(LoraConfig, AcceptsEmptyVariants) {
   EXPECT_NO_THROW(parse({{"use_dora", false},
                          {"rank_pattern", Json::object()},

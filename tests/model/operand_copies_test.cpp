@@ -81,8 +81,32 @@ TEST_P(OperandCopiesOf, TakeTheBytesThatWereNamed) {
   EXPECT_EQ(Transformer(ctx_, wide).operand_copy_bytes(), 0u) << "products in float32 read the weights themselves";
 }
 
+TEST_P(OperandCopiesOf, LeaveNothingToConvert) {
+  const auto memory = [&](const Transformer& model) { return model.product_memory({{Pass::train, batch_.size()}}); };
+  EXPECT_GT(memory(Transformer(ctx_, options())).total(), 0u);
+  EXPECT_EQ(memory(*with_copies()).total(), 0u);
+}
+
 INSTANTIATE_TEST_SUITE_P(Stores, OperandCopiesOf, ::testing::Values("base", "adapter"),
                          [](const auto& info) { return std::string(info.param); });
+
+// An embedding that is trained beside an adapter is the largest float32 weight, and no product reads it.
+TEST(ProductMemory, HoldsNoTableThatIsOnlyLookedUp) {
+  TransformerOptions o{.config = parse_model_config(small_config({{"tie_word_embeddings", false}}), "llama"),
+                       .weight_dtype = DType::bf16,
+                       .activation_dtype = DType::bf16,
+                       .base = Update::frozen,
+                       .lora = LoraConfig{.r = 2, .targets = {"q_proj"}, .modules_to_save = {"embed_tokens"}}};
+  const auto converted = [&] {
+    return Transformer(Device{}, o).product_memory({{Pass::train, {.tokens = 8, .positions = 8, .targets = 8}}});
+  };
+  const auto stack = static_cast<std::size_t>(2 * o.config.hidden_size) * size_of(DType::bf16);
+  EXPECT_GE(converted().converted_b, stack);
+  EXPECT_LT(converted().converted_b, static_cast<std::size_t>(o.config.vocab_size * o.config.hidden_size));
+  o.lora->modules_to_save = {"lm_head"};
+  EXPECT_GE(converted().converted_b,
+            static_cast<std::size_t>(o.config.vocab_size * o.config.hidden_size) * size_of(DType::bf16));
+}
 
 }  // namespace
 }  // namespace qtrain::testing

@@ -222,7 +222,7 @@ TEST(OptimizerTable, KnowsWhatIsHere) {
     EXPECT_EQ(complaint({.name = std::string(name)}), "") << name;
   const std::string galore = complaint({.name = "galore_adamw"});
   EXPECT_THAT(galore, HasSubstr("\"galore_adamw\" is not available"));
-  EXPECT_THAT(galore, HasSubstr("adamw_bnb_8bit"));
+  EXPECT_THAT(galore, HasSubstr("adamw_8bit"));
   EXPECT_EQ(find_optimizer("adam"), nullptr);
   EXPECT_EQ(find_optimizer("paged_lion_8bit")->pages, Pages::where_needed);
   EXPECT_EQ(find_optimizer("paged_lion_8bit")->rule, find_optimizer("lion_8bit")->rule);

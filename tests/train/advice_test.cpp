@@ -42,6 +42,18 @@ TEST(ModelAdvice, Float16OfABfloat16Model) {
   EXPECT_THAT(model_advice(config(R"({"fp16": true})"), model), IsEmpty());
 }
 
+TEST(ModelAdvice, ALearningRateFarFromWhatLoraWants) {
+  const auto said = [](const std::string& keys) {
+    return model_advice(parse_config("{" + keys + "}", "c").value, ModelConfig{});
+  };
+  EXPECT_THAT(said(R"("use_peft": true)"), ElementsAre(HasSubstr("learning_rate 2e-05 is low for LoRA: 1e-4 to 5e-4")));
+  EXPECT_THAT(said(R"("use_peft": true, "learning_rate": 0.05)"), ElementsAre(HasSubstr("0.05 is high for LoRA")));
+  EXPECT_THAT(said(R"("adapter_name_or_path": "a")"), ElementsAre(HasSubstr("is low for LoRA")));
+  for (const char* fine : {R"("learning_rate": 2e-5)", R"("use_peft": true, "learning_rate": 2e-4)",
+                           R"("use_peft": true, "loraplus_lr_ratio": 16)", R"("use_peft": true, "optim": "sgd")"})
+    EXPECT_THAT(said(fine), IsEmpty()) << fine;
+}
+
 /// Advice on 1,000 rows of 1 to 100 tokens.
 std::vector<std::string> advice_on(const char* json) {
   const ResolvedConfig config = parse_config(json, "c.json");

@@ -147,14 +147,15 @@ TEST(Program, DoctorSaysWhatTheMachineHas) {
 }
 
 TEST(Completion, KnowsEveryCommandAndFlag) {
-  for (const char* shell : {"bash", "zsh"}) {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
     const std::string script = completion_script(shell);
     for (const Command& c : commands()) {
       EXPECT_THAT(script, HasSubstr(std::string(c.name)));
-      for (const Flag& f : c.flags) EXPECT_THAT(script, HasSubstr("--" + std::string(f.name)));
+      for (const Flag& f : c.flags)
+        EXPECT_THAT(script, HasSubstr((shell == std::string("fish") ? "-l " : "--") + std::string(f.name)));
     }
   }
-  EXPECT_THROW(completion_script("fish"), Error);
+  EXPECT_THROW(completion_script("tcsh"), Error);
 }
 
 TEST(Stop, TheFirstSignalIsRememberedTheSecondEnds) {

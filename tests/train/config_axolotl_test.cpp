@@ -2,7 +2,11 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "core/file.h"
+#include "data/shapes.h"
+#include "tests/core/temp_folder.h"
 #include "tests/train/recipes.h"
+#include "train/setup.h"
 
 namespace qtrain {
 namespace {
@@ -203,8 +207,49 @@ TEST(Axolotl, ATypeMayNameTheFieldsOfInstructions) {
   EXPECT_EQ(Json(c.data.dataset_mixture),
             Json::parse(R"([{"data_files": ["d"], "column_mapping": {"instruction": "ask", "output": "answer"}}])"));
   EXPECT_THAT(recipe(with("{field_instruction: instruction}")).value.data.dataset_name, ElementsAre("d"));
-  EXPECT_THAT(refusal_of_recipe(with("{format: 'Q: {instruction}'}")), HasSubstr("type.format"));
   EXPECT_THAT(refusal_of_recipe(with("{system_prompt: Be brief.}")), HasSubstr("type.system_prompt"));
+}
+
+/// The text that a row becomes: prompt and completion with a bar between them.
+std::string text_of(const Config& config, std::string_view row) {
+  const RawRows rows = data_rows(config, Split::train);
+  for (std::int64_t i = 0; i < rows.size(); ++i) {
+    const Sample sample = read_sample(rows.parse(i), {});
+    EXPECT_EQ(sample.form, RowForm::text_pair);
+    if (rows.parse(i)["id"] == row) return sample.prompt + "|" + sample.text;
+  }
+  return "no such row";
+}
+
+// The example of its page on instruction tuning, whose format has no system prompt; and all that a type may say.
+TEST(Axolotl, AFormatMakesPromptsOfSeveralColumns) {
+  const qtrain::testing::TempFolder folder;
+  write_file(folder / "d.jsonl", R"({"id": "both", "question": "q {x}", "context": "c", "answer": "a", "sys": "s"}
+{"id": "no input", "question": "q", "context": "", "answer": "a", "sys": "s"}
+{"id": "no system", "question": "q", "context": "c", "answer": "a"}
+{"id": "neither", "question": "q", "answer": "a", "sys": null}
+)");
+  const auto config = [&](const std::string& type) {
+    return recipe(fmt::format("base_model: m\nmicro_batch_size: 1\nval_set_size: 0\ndatasets:\n"
+                              "  - path: {}\n    type:\n      field_instruction: question\n      field_input: context\n"
+                              "      field_output: answer\n{}",
+                              (folder / "d.jsonl").string(), type))
+        .value;
+  };
+  const Config plain = config("      format: \"[INST] {instruction} [/INST]\"\n");
+  EXPECT_EQ(text_of(plain, "both"), "[INST] q {x} [/INST]|a");
+  EXPECT_FALSE(plain.data.assistant_only_loss) << "a text has no roles";
+  EXPECT_EQ(plain.data.completion_only_loss, true);
+  const Config full = config(
+      "      format: |-\n        User: {instruction} {input}\n        Assistant:\n"
+      "      no_input_format: \"User: {instruction}\\nAssistant:\"\n"
+      "      field_system: sys\n      system_format: \"{{system}}: {system}\\n\"\n");
+  EXPECT_EQ(text_of(full, "both"), "{system}: s\nUser: q {x} c\nAssistant:|a");
+  EXPECT_EQ(text_of(full, "no input"), "{system}: s\nUser: q\nAssistant:|a");
+  EXPECT_EQ(text_of(full, "no system"), "User: q c\nAssistant:|a");
+  EXPECT_EQ(text_of(full, "neither"), "User: q\nAssistant:|a");
+  const Config constant = config("      format: \"{instruction}\"\n      system_prompt: \"Be {brief}. \"\n");
+  EXPECT_EQ(text_of(constant, "both"), "Be {brief}. q {x}|a");
 }
 
 TEST(Axolotl, PretrainingRowsAreTexts) {

@@ -1,6 +1,9 @@
 // Files of other programs in JSON: expert manifests and ModelForge.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "tests/train/config_support.h"
 
@@ -17,7 +20,8 @@ TEST(ConfigDialects, EachHasItsOwnDefaults) {
   EXPECT_EQ(hf.training.max_grad_norm, 1.0);
   EXPECT_EQ(hf.training.optim, "adamw_torch_fused");
   EXPECT_EQ(hf.training.lr_scheduler_type, ScheduleKind::linear);
-  EXPECT_EQ(hf.lora.lora_alpha, 8);
+  EXPECT_EQ(hf.lora.lora_alpha, 32);
+  EXPECT_EQ(parse_config(R"({"epochs": 1})", "c.json").value.lora.lora_alpha, 8);
 
   const ResolvedConfig forge = parse_config(
       R"({"provider": "huggingface", "model_name": "m", "dataset": "d.jsonl", "use_4bit": false, "lora_r": 64})",
@@ -76,6 +80,126 @@ TEST(ConfigDialects, ExpertManifest) {
   EXPECT_EQ(r.origin.at("num_train_epochs"), "c.json:8 (training.config.epochs)");
   EXPECT_THAT(r.notes, Contains(HasSubstr("\"training.config.use_unsloth\" has no effect")));
   EXPECT_THAT(r.notes, Contains(HasSubstr("\"training.config.use_sdpa\" has no effect")));
+}
+
+// As the manifests of published experts are: comments beside most keys, and what is told about data and results.
+constexpr std::string_view kPublishedManifest = R"({
+  "name": "expert-poems", "version": "0.1.0", "schema_version": "2.0", "author": "somebody", "homepage": "a",
+  "base_models": [{
+    "name": "models/Qwen3-0.6B", "sha256": "", "quantization": "int4", "prompt_template": "chatml",
+    "rope_scaling": {"type": "ntk-by-parts", "factor": 8.0, "_comment": "as the runtime has it"},
+    "adapters": [{"type": "dora", "r": 12, "alpha": 24, "path": "final", "_comment": "what was trained"}]
+  }],
+  "soft_prompts": [], "capabilities": ["task:poems"], "limitations": [{"pattern": "sonnets", "workaround": "none"}],
+  "quality_metrics": {"benchmark_score": 8.9, "_comment": "18 questions"}, "routing": {"keywords": ["poem"]},
+  "constraints": {"max_chain": 10}, "perf": {"vram_mb_overhead": 18}, "runtime": {"attention_kernel": "flash-v2"},
+  "training": {
+    "dataset": {
+      "path": "datasets/train.jsonl", "format": "jsonl", "streaming": false, "source": "multi-source",
+      "sources": [{"name": "somebody/poems", "processed_examples": 99}],
+      "preprocessing": {"total_examples": 120, "deduplication": "by_question", "splits": {"train": 99}},
+      "splits": {"train": 99, "validation": 0}, "task_distribution": {"poem": 99},
+      "format_distribution": {"chatml": 99}, "_comment": "counted", "field_mapping": {"text": "text", "_comment": ""}
+    },
+    "config": {
+      "method": "sft", "adapter_type": "dora", "use_unsloth": true, "_unsloth_comment": "twice as fast",
+      "rank": 12, "alpha": 24, "dropout": 0.1, "target_modules": ["q_proj", "v_proj"], "epochs": 1.5,
+      "learning_rate": 5e-5, "batch_size": 2, "gradient_accumulation_steps": 45, "warmup_steps": 0,
+      "warmup_ratio": 0.1, "lr_scheduler": "cosine", "max_seq_length": 1024, "dataloader_prefetch_factor": 1,
+      "fp16": false, "bf16": true, "use_tf32": true, "use_sdpa": true, "flash_attention_2": false, "packing": true,
+      "memory_efficient_attention": true, "memory_clear_every": 100, "torch_compile": false,
+      "torch_compile_backend": "inductor", "optim": "adamw_bnb_8bit", "group_by_length": false, "logging_steps": 10,
+      "save_strategy": "steps", "save_steps": 250, "save_total_limit": null, "evaluation_strategy": "steps",
+      "eval_steps": 250, "load_best_model_at_end": true, "metric_for_best_model": "eval_loss",
+      "greater_is_better": false, "gradient_checkpointing": false, "activation_checkpointing": "attention_only",
+      "use_cuda_graphs": false, "cuda_graph_warmup_steps": 100
+    },
+    "decoding": {"use_grammar": true, "temperature": 0.7}, "trained_on": "2025-11-06", "checkpoint": "checkpoint-1000",
+    "packaging_checkpoint": "checkpoint-1000", "base_model_version": "qwen3-0.6b-int4",
+    "alternative_checkpoints": {"checkpoint-1250": {"step": 1250, "_comment": "also good"}}
+  },
+  "license": "apache-2.0", "tags": ["dora"]
+})";
+
+TEST(ConfigDialects, AManifestAsTheyArePublished) {
+  const ResolvedConfig r = parse_config(kPublishedManifest, "m.json");
+  const Config& c = r.value;
+  EXPECT_EQ(r.dialect, "expert");
+  EXPECT_EQ(c.model.model_name_or_path, "models/Qwen3-0.6B");
+  EXPECT_TRUE(c.lora.use_peft && c.lora.use_dora);
+  EXPECT_EQ(c.lora.lora_r, 12);
+  EXPECT_EQ(c.training.gradient_checkpointing.policy, "selective");
+  EXPECT_EQ(c.training.eval_strategy, EvalStrategy::no) << "there is nothing to evaluate on";
+  EXPECT_FALSE(c.training.load_best_model_at_end);
+  EXPECT_EQ(c.training.save_total_limit, std::nullopt);
+  EXPECT_THAT(r.notes, Contains(HasSubstr("(training.config.evaluation_strategy): there are no evaluation rows")));
+  const Json why = r.inert.at("training.config.memory_clear_every");
+  EXPECT_EQ(why,
+            (Json{{"value", 100}, {"origin", "m.json:25"}, {"reason", "memory is planned before the first step"}}));
+  for (const char* told : {"base_models.rope_scaling", "base_models.prompt_template", "training.config.use_sdpa"})
+    EXPECT_EQ(std::count_if(r.notes.begin(), r.notes.end(),
+                            [&](const std::string& n) { return n.find(told) != std::string::npos; }),
+              1)
+        << told;
+  for (const auto& [key, entry] : r.inert.items()) EXPECT_EQ(key.find("_comment"), std::string::npos) << key;
+}
+
+TEST(ConfigDialects, MembersThatBeginWithAnUnderscoreAreComments) {
+  const Config c = value_of(R"({"_why": {"seed": 3}, "lr_scheduler_type": "cosine_with_min_lr",
+      "lr_scheduler_kwargs": {"min_lr": 1e-6, "_note": "floor"}, "dataset_mixture": [{"path": "a", "_n": 1}]})");
+  EXPECT_EQ(c.training.lr_scheduler_kwargs, (Json{{"min_lr", 1e-6}}));
+  EXPECT_EQ(c.training.seed, 42);
+  EXPECT_THAT(complaint_about(R"({"training": {"dataset": {"path": "a", "scource": "b"}}})"),
+              HasSubstr("\"training.dataset.scource\": unknown key"));
+}
+
+TEST(ConfigDialects, AttentionAloneIsLessThanBlocksAndMoreThanNothing) {
+  const auto policy = [](const char* keys) {
+    return value_of(fmt::format("{{\"activation_checkpointing\": {}}}", keys)).training.gradient_checkpointing.policy;
+  };
+  EXPECT_EQ(policy(R"("attention_only", "gradient_checkpointing": false)"), "selective");
+  EXPECT_EQ(policy(R"("attention_only")"), "selective");
+  EXPECT_EQ(policy(R"("attention_only", "gradient_checkpointing": true)"), "block");
+  EXPECT_EQ(policy("true"), "block");
+}
+
+// Files that are given in the place of a config, by the keys that their examples have.
+TEST(ConfigErrors, OtherFilesSayWhatTheyAre) {
+  EXPECT_EQ(complaint_about(R"({"train_micro_batch_size_per_gpu": "auto", "gradient_clipping": "auto",
+      "zero_optimization": {"stage": 2, "overlap_comm": true}, "bf16": {"enabled": "auto"}})"),
+            "c.json: this is a DeepSpeed configuration, which does not say what is trained on what\n"
+            "  write a config that names it: {\"model_name_or_path\": ..., \"dataset_name\": ..., \"deepspeed\": "
+            "\"c.json\"}");
+  EXPECT_THAT(complaint_about(R"({"compute_environment": "LOCAL_MACHINE", "distributed_type": "FSDP"})"),
+              HasSubstr("\"accelerate_config\": \"c.json\""));
+  EXPECT_THAT(complaint_about(R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64})"),
+              HasSubstr("a model's config.json"));
+  EXPECT_THAT(complaint_about(R"({"peft_type": "LORA", "base_model_name_or_path": "m", "r": 8})"),
+              HasSubstr("\"adapter_name_or_path\": \".\""));
+  EXPECT_EQ(complaint_about(R"({"peft_type": "LORA", "task_type": "CAUSAL_LM", "output_dir": "o"})"), "no error");
+}
+
+// As alignment-handbook and open-r1 write it, and as TRL does.
+TEST(ConfigMixture, AnObjectAroundTheListOfDatasets) {
+  const Config c = value_of(R"({"dataset_mixture": {"seed": 0, "test_split_size": 0.1, "datasets": [
+      {"id": "rows/a", "config": "default", "split": "train", "columns": ["messages"], "weight": 1.0},
+      {"id": "rows/b"}]}})");
+  EXPECT_EQ(Json(c.data.dataset_mixture), Json::parse(R"([{"data_files": ["rows/a"], "columns": ["messages"]},
+                            {"data_files": ["rows/b"]}])"));
+  EXPECT_EQ(c.data.eval_split, 0.1);
+  EXPECT_THAT(value_of(R"({"dataset_mixture": {"datasets": [{"path": "a"}]}})").data.dataset_name, ElementsAre("a"));
+  EXPECT_THAT(complaint_about(R"({"dataset_mixture": {"datasets": [{"id": "a", "weight": 0.5}]}})"),
+              HasSubstr("is a share of the source's own rows"));
+  EXPECT_THAT(complaint_about(R"({"dataset_mixture": {"datsets": []}})"), HasSubstr("unknown member \"datsets\""));
+}
+
+TEST(ConfigDialects, DefaultsThatNobodyWroteAreNotRemarkedOn) {
+  const ResolvedConfig r = parse_config(
+      R"({"provider": "huggingface", "model_name": "m", "dataset": "d.jsonl", "use_4bit": false, "packing": true})",
+      "c");
+  EXPECT_EQ(r.value.training.train_sampling_strategy, Sampling::group_by_length);
+  for (const std::string& note : r.notes)
+    EXPECT_EQ(note.find("train_sampling_strategy group"), std::string::npos) << note;
 }
 
 TEST(ConfigDialects, ExpertKeysMayStandAtTheTop) {

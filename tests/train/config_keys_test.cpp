@@ -74,14 +74,32 @@ TEST(ReferenceKeys, DefaultsAreThoseOfSftConfig) {
   EXPECT_EQ(ours.at("dtype"), reference().at("ModelConfig").at("dtype"));
 }
 
-TEST(ReferenceKeys, AdapterDefaultsAreThoseOfLoraConfig) {
-  const Config ours = parse_config("{}", "c.json").value;
-  const Json& lora = reference().at("LoraConfig");
-  EXPECT_EQ(ours.lora.lora_r, lora.at("r"));
-  EXPECT_EQ(ours.lora.lora_alpha, lora.at("lora_alpha"));
-  EXPECT_EQ(ours.lora.lora_dropout, lora.at("lora_dropout"));
-  EXPECT_EQ(ours.lora.use_rslora, lora.at("use_rslora"));
-  EXPECT_EQ(ours.lora.use_dora, lora.at("use_dora"));
+TEST(ReferenceKeys, AdapterDefaultsAreThoseOfTheClassWhoseNamesAreUsed) {
+  const Json &trl = reference().at("ModelConfig"), &peft = reference().at("LoraConfig");
+  const auto expect = [](const char* config, const Json& of, const char* origin) {
+    const ResolvedConfig r = parse_config(config, "c.json");
+    const Config& ours = r.value;
+    for (const auto& [key, value, theirs] :
+         {std::tuple("lora_r", double(ours.lora.lora_r), of.contains("r") ? "r" : "lora_r"),
+          std::tuple("lora_alpha", ours.lora.lora_alpha, "lora_alpha"),
+          std::tuple("lora_dropout", ours.lora.lora_dropout, "lora_dropout")}) {
+      if (r.given(key)) continue;
+      EXPECT_EQ(value, of.at(theirs)) << key << " of " << config;
+      EXPECT_EQ(r.origin.at(key), origin) << key << " of " << config;
+    }
+    EXPECT_EQ(ours.lora.use_rslora, of.at("use_rslora"));
+    EXPECT_EQ(ours.lora.use_dora, of.at("use_dora"));
+  };
+  for (const char* config : {"{}", R"({"use_peft": true})", R"({"use_peft": true, "lora_r": 4})",
+                             R"({"lora_alpha": 7})", R"({"lora_r": 4, "target_modules": ["q_proj"]})"})
+    expect(config, trl, "default (trl sft)");
+  for (const char* config : {R"({"use_peft": true, "r": 4})", R"({"r": 4, "lora_alpha": 7})",
+                             R"({"use_peft": true, "target_modules": ["q_proj"]})", R"({"peft_config": {}})",
+                             R"({"lora_config": {"lora_alpha": 7}})"})
+    expect(config, peft, "default (LoraConfig)");
+  const Config overridden = parse_config(R"({"r": 4})", "c.json", {{"lora_r", "6"}}).value;
+  EXPECT_EQ(overridden.lora.lora_r, 6);
+  EXPECT_EQ(overridden.lora.lora_alpha, peft.at("lora_alpha")) << "the file decides";
 }
 
 TEST(ReferenceKeys, NamesOfChoicesAreThoseOfTransformers) {
@@ -152,9 +170,9 @@ TEST(ConfigQuantisation, TheComputeTypeDecidesWhereNothingElseDoes) {
   EXPECT_TRUE(training(R"("float16", "bf16": true)").bf16) << "what is given for all products counts";
   EXPECT_FALSE(training(R"("float16", "bf16": true)").fp16);
   EXPECT_THAT(parse_config(R"({"load_in_4bit": true, "bnb_4bit_compute_dtype": "float32", "bf16": true})", "c").notes,
-              testing::Contains(testing::HasSubstr("bnb_4bit_compute_dtype float32 has no effect")));
+              ::testing::Contains(::testing::HasSubstr("bnb_4bit_compute_dtype float32 has no effect")));
   EXPECT_THAT(parse_config(R"({"bnb_4bit_compute_dtype": "float16"})", "c").notes,
-              testing::Contains(testing::HasSubstr("bnb_4bit_compute_dtype has no effect without load_in_4bit")));
+              ::testing::Contains(::testing::HasSubstr("bnb_4bit_compute_dtype has no effect without load_in_4bit")));
 }
 
 }  // namespace

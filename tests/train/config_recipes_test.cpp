@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "core/file.h"
+#include "data/shapes.h"
 #include "tests/core/temp_folder.h"
 #include "tests/train/recipes.h"
+#include "train/setup.h"
 
 namespace qtrain {
 namespace {
@@ -178,6 +180,35 @@ TEST(LlamaFactory, DataSetsOfTheRegistry) {
                    {"column_mapping", {{"instruction", "question"}, {"messages", "turns"}}},
                    {"message_property_mappings", {{"role", "who"}}},
                    {"role_mapping", {{"assistant", "bot"}}}}}));
+}
+
+// The columns of its data/README.md and data/dataset_info.json.
+TEST(LlamaFactory, RowsAreMadeOfTheColumnsThatTheRegistryNames) {
+  const qtrain::testing::TempFolder folder;
+  std::filesystem::create_directory(folder / "data");
+  write_file(folder / "data" / "dataset_info.json", R"({
+    "all": {"file_name": "all.json", "columns": {"prompt": "question", "query": "context", "response": "answer",
+                                                 "system": "system_prompt", "history": "turns"}},
+    "orca": {"file_name": "orca.jsonl", "columns": {"prompt": "question", "response": "answer"}},
+    "wiki": {"file_name": "wiki.txt", "columns": {"prompt": "text"}},
+    "web": {"file_name": "web.jsonl", "columns": {"prompt": "content"}}})");
+  write_file(folder / "data" / "all.json", R"([{"question": "q", "context": "c", "answer": "a", "system_prompt": "s",
+                                               "turns": [["q0", "a0"]]}])");
+  write_file(folder / "data" / "orca.jsonl", R"({"question": "q", "answer": "a", "input": "not named"})");
+  write_file(folder / "data" / "wiki.txt", "one\ntwo\n");
+  write_file(folder / "data" / "web.jsonl", R"({"content": "page", "url": "u"})");
+  const auto first = [&](const char* name) {
+    write_file(folder / "c.yaml", fmt::format("finetuning_type: lora\ndataset: {}\n", name));
+    const RawRows rows = data_rows(load_config(folder / "c.yaml").value, Split::train);
+    return read_sample(rows.parse(rows.size() - 1), {});
+  };
+  const Sample all = first("all"), orca = first("orca");
+  EXPECT_EQ(dump_json(all.messages), R"([{"role": "system", "content": "s"}, {"role": "user", "content": "q0"}, )"
+                                     R"({"role": "assistant", "content": "a0"}, {"role": "user", "content": "q\nc"}])");
+  EXPECT_EQ(all.completion[0]["content"], "a");
+  EXPECT_EQ(dump_json(orca.messages), R"([{"role": "user", "content": "q"}])") << "a query is used only if it is named";
+  EXPECT_EQ(first("wiki").text, "two");
+  EXPECT_EQ(first("web").text, "page");
 }
 
 // Rows of a base model have no roles: then the mask of completions is all there is.

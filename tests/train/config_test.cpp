@@ -89,6 +89,16 @@ TEST(ConfigErrors, ChoicesNameTheNearest) {
   EXPECT_THAT(complaint_about(R"({"eval_strategy": "step"})"), HasSubstr("did you mean \"steps\"?"));
 }
 
+TEST(ConfigErrors, AnUnknownOptimizerNamesThoseThatWork) {
+  EXPECT_EQ(complaint_about(R"({"optim": "adm"})"),
+            "c.json:1: \"optim\" expected one of adamw_torch_fused, adamw_8bit, lion_32bit, lion_8bit, sgd, adafactor, "
+            "muon (other names of these are in docs/optimizers.md), got \"adm\"");
+  for (const char* near : {"adagrade", "rmsprob", "galore_adam"})
+    for (const char* absent : {"adagrad\"", "rmsprop\"", "galore"})
+      EXPECT_EQ(complaint_about(fmt::format(R"({{"optim": "{}"}})", near)).find(fmt::format("mean \"{}", absent)),
+                std::string::npos);
+}
+
 TEST(ConfigErrors, Ranges) {
   EXPECT_THAT(complaint_about(R"({"learning_rate": -1})"), HasSubstr("\"learning_rate\" must be at least 0, got -1"));
   EXPECT_THAT(complaint_about(R"({"lora_dropout": 1})"), HasSubstr("must be in [0, 1), got 1"));
@@ -265,12 +275,16 @@ TEST(ConfigOverrides, DotsReachIntoObjects) {
 TEST(ConfigNotes, WarnOfAForgottenUsePeft) {
   EXPECT_THAT(parse_config(R"({"lora_r": 8})", "c").notes, Contains(HasSubstr("all weights will be trained")));
   EXPECT_THAT(parse_config(R"({"lora_r": 8, "use_peft": true})", "c").notes, Not(Contains(HasSubstr("all weights"))));
-  EXPECT_THAT(parse_config(R"({"report_to": "wandb"})", "c").notes, Contains(HasSubstr("\"wandb\" has no effect")));
 }
 
 TEST(ConfigSupport, WhatIsMissingIsSaid) {
   EXPECT_THAT(refusals(R"({"model_name_or_path": "m"})"), IsEmpty());
   EXPECT_THAT(refusals("{}"), ElementsAre("model_name_or_path is missing"));
+  for (const char* accepted : {R"("none")", R"("tensorboard")", R"("all")", R"(["tensorboard"])", "null"})
+    EXPECT_THAT(refusals(fmt::format(R"({{"model_name_or_path": "m", "report_to": {}}})", accepted)), IsEmpty());
+  EXPECT_THAT(
+      refusals(R"({"model_name_or_path": "m", "report_to": ["wandb", "tensorboard", "mlflow"]})"),
+      ElementsAre("report_to \"wandb\": nothing can be sent there", "report_to \"mlflow\": nothing can be sent there"));
   EXPECT_THAT(refusals(R"({"model_name_or_path": "m", "optim": "lomo", "fp16": true, "nproc": 2})"),
               ::testing::SizeIs(2));
   EXPECT_THAT(refusals(R"({"model_name_or_path": "m", "device": "cuda"})"),

@@ -45,6 +45,41 @@ TEST_F(DataSources, ColumnsUnderOtherNamesAreTheRowsOfARun) {
   EXPECT_THAT(prompts(rows), ElementsAre("1", "2", "3"));
   EXPECT_EQ(describe_rows(rows, c.data), "3 rows of prompt+completion in 1 jsonl file");
   EXPECT_EQ(data_rows(c, Split::evaluation).size(), 0);
+  EXPECT_EQ(describe_rows(rows.slice(0, 1), c.data), "1 row of prompt+completion in 1 jsonl file");
+}
+
+TEST_F(DataSources, AMappingThatTheRowsDoNotHaveIsNamedWithThem) {
+  const auto complaint = [&](const char* key, const char* map) {
+    try {
+      data_rows(config({{"dataset_name", path("talks.jsonl")}, {key, parse_json(map, "map")}}), Split::train);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.exit_code(), 3);
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  write_file(folder_ / "talks.jsonl",
+             R"({"id": 1, "talk": [{"who": "user", "words": "q"}, {"who": "assistant", "words": "a"}]}
+{"id": 2, "talk": [{"who": "user", "words": "q"}], "note": "later"})");
+  EXPECT_EQ(complaint("column_mapping", R"({"messages": "tlak"})"),
+            path("talks.jsonl") +
+                ":1: column_mapping names 'tlak' for messages, and the first rows have no such column: they have id, "
+                "note, talk\n  Name it as the rows do, or leave the mapping out.");
+  EXPECT_THAT(complaint("column_mapping", R"({"text": "{title}: {id}"})"),
+              HasSubstr("column_mapping makes text of title, id"));
+  EXPECT_EQ(complaint("column_mapping", R"({"messages": "talk", "tools": "note"})"), "no error");
+  EXPECT_EQ(complaint("column_mapping", R"({"text": ["{title}: {id}", "{id}"]})"), "no error");
+  Json settings{{"dataset_name", path("talks.jsonl")}, {"column_mapping", {{"messages", "talk"}}}};
+  settings["message_property_mappings"] = {{"role", "speaker"}, {"content", "words"}};
+  try {
+    data_rows(config(settings), Split::train);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    EXPECT_THAT(
+        e.what(),
+        HasSubstr("message_property_mappings names 'speaker' for role, and the first rows have no such key of a "
+                  "message: they have who, words"));
+  }
 }
 
 TEST_F(DataSources, AMixtureIsMixedAndHeldOutFrom) {
@@ -85,6 +120,11 @@ TEST_F(DataSources, ContradictionsAreToldWithTheConfig) {
       complaint({{"dataset_mixture", mixture(R"([{"path": "a", "weight": 1}])")}, {"mix_strategy", "concatenate"}}),
       HasSubstr("no effect"));
   EXPECT_THAT(complaint({{"column_mapping", {{"prompt", 3}}}}), HasSubstr("column_mapping"));
+  EXPECT_THAT(complaint({{"column_mapping", {{"promt", "q"}}}}),
+              HasSubstr("'promt' is no column that the program reads"));
+  EXPECT_EQ(complaint({{"column_mapping", {{"body", "q"}}}, {"dataset_text_field", "body"}}), "no error");
+  EXPECT_THAT(complaint({{"dataset_mixture", mixture(R"([{"path": "a", "column_mapping": {"question": "prompt"}}])")}}),
+              HasSubstr("the wrong way round"));
 }
 
 }  // namespace

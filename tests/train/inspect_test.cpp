@@ -11,6 +11,7 @@ namespace {
 
 using qtrain::testing::error_of;
 using qtrain::testing::TempFolder;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 const std::filesystem::path kGoldens = QTRAIN_SOURCE_DIR "/tests";
@@ -81,6 +82,8 @@ TEST(Inspect, ARunFolderAndItsCheckpoint) {
   EXPECT_EQ(report["kind"], "checkpoint");
   EXPECT_EQ(report["checkpoint"]["global_step"], 100);
   EXPECT_EQ(report["checkpoint"]["last_log"]["step"], 100);
+  const std::string text = inspect_text(report), last = text.substr(text.find("last_log"));
+  EXPECT_THAT(last.substr(0, last.find('\n')), AllOf(HasSubstr("step 100"), ::testing::Not(HasSubstr("{"))));
   EXPECT_EQ(report["adapter"]["r"], 4);
   EXPECT_EQ(report["weights"]["parameters"], 12);
   EXPECT_EQ(report["state_files"]["optimizer.safetensors"]["parameters"], 1);

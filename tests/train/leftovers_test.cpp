@@ -1,9 +1,11 @@
 // What interrupted saves and removals leave in an output folder.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "core/file.h"
 #include "tests/core/temp_folder.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint_folders.h"
 #include "train/manifest.h"
 
 namespace qtrain {
@@ -14,13 +16,15 @@ using qtrain::testing::TempFolder;
 
 class Leftovers : public ::testing::Test {
  protected:
-  /// A whole checkpoint of step 8 that holds this text.
-  fs::path checkpoint(const char* name, const char* text) const {
+  /// A whole checkpoint that holds this text.
+  fs::path checkpoint(const std::string& name, const char* text, std::int64_t step = 8) const {
     fs::create_directories(folder_ / name);
     write_file(folder_ / name / "state", text);
-    write_manifest(folder_ / name, 8);
+    write_manifest(folder_ / name, step);
     return folder_ / name;
   }
+  /// A whole checkpoint of this step under its name.
+  fs::path of_step(std::int64_t step) const { return checkpoint("checkpoint-" + std::to_string(step), "", step); }
   void clear(const fs::path& named = "auto") {
     Log silent(LogLevel::silent);
     clear_leftovers(folder_.path(), named, silent);
@@ -28,6 +32,7 @@ class Leftovers : public ::testing::Test {
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(folder_.path())) names.push_back(entry.path().filename());
+    std::ranges::sort(names);
     return names;
   }
   std::string kept() const { return read_text(folder_ / "checkpoint-8/state"); }
@@ -68,6 +73,93 @@ TEST_F(Leftovers, StayWhereARunGoesOnFromThem) {
   const fs::path named = checkpoint("checkpoint-8.removed", "removed");
   clear(named / "");
   EXPECT_EQ(read_text(named / "state"), "removed");
+}
+
+TEST_F(Leftovers, OfAFinalModelGo) {
+  fs::create_directories(folder_ / ".final.tmp/additional_chat_templates");
+  write_file(folder_ / ".final.tmp/config.json", "{}");
+  clear();
+  EXPECT_TRUE(names().empty());
+}
+
+TEST_F(Leftovers, CheckpointsAreInTheOrderOfTheirSteps) {
+  for (const std::int64_t step : {10, 9, 100, 1}) of_step(step);
+  checkpoint("checkpoint-11.superseded", "", 11);
+  checkpoint("checkpoint-x", "", 12);
+  fs::create_directories(folder_ / "checkpoint-13");
+  EXPECT_EQ(find_checkpoints(folder_.path()),
+            (std::vector<fs::path>{folder_ / "checkpoint-1", folder_ / "checkpoint-9", folder_ / "checkpoint-10",
+                                   folder_ / "checkpoint-100"}));
+}
+
+TEST_F(Leftovers, RotationRemovesTheOldestBeyondTheLimit) {
+  for (const std::int64_t step : {8, 9, 10, 11, 12}) of_step(step);
+  fs::remove(folder_ / "checkpoint-12/state");  // damaged: neither counts nor goes
+  rotate_checkpoints(folder_.path(), {.limit = 2, .keep = {"checkpoint-8"}});
+  EXPECT_THAT(names(), ::testing::ElementsAre("checkpoint-11", "checkpoint-12", "checkpoint-8"));
+  rotate_checkpoints(folder_.path(), {.limit = 0, .keep = {"checkpoint-11"}});
+  EXPECT_THAT(names(), ::testing::ElementsAre("checkpoint-11", "checkpoint-12"));
+}
+
+TEST_F(Leftovers, CheckpointsOfAnEarlierRunAreSetAside) {
+  for (const std::int64_t step : {9, 10}) of_step(step);
+  checkpoint("checkpoint-10.superseded", "of a run before", 10);
+  fs::create_directories(folder_ / "notes.superseded");
+  EXPECT_EQ(set_aside_checkpoints(folder_.path()), 2);
+  EXPECT_TRUE(find_checkpoints(folder_.path()).empty());
+  EXPECT_EQ(superseded_checkpoints(folder_.path()),
+            (std::vector<fs::path>{folder_ / "checkpoint-9.superseded", folder_ / "checkpoint-10.superseded"}));
+  EXPECT_EQ(read_text(folder_ / "checkpoint-10.superseded/state"), "");
+}
+
+TEST_F(Leftovers, OfASaveThatFailsThereAreNone) {
+  of_step(8);
+  const auto fails = [](const fs::path& folder) {
+    write_file(folder / "state", "x");
+    fail(ErrorKind::disk, {.cause = "full"});
+  };
+  for (const auto save : {save_sealed, save_sealed_into}) {
+    EXPECT_THROW(save({.target = folder_ / "checkpoint-8", .step = 8, .write = fails}), Error);
+    EXPECT_THAT(names(), ::testing::ElementsAre("checkpoint-8"));
+    EXPECT_THAT(sealed_files(folder_ / "checkpoint-8"), ::testing::ElementsAre("state"));
+    EXPECT_EQ(kept(), "");
+  }
+}
+
+TEST_F(Leftovers, AFinalModelOfTwoRunsHasNoManifest) {
+  const auto save = [&](const char* text) {
+    save_sealed_into({.target = folder_.path(), .step = 3, .write = [&](const fs::path& folder) {
+                        write_file(folder / "adapter_config.json", text);
+                        write_file(folder / "adapter_model.safetensors", text);
+                      }});
+  };
+  save("first");
+  fs::remove(folder_ / "adapter_model.safetensors");
+  fs::create_directories(folder_ / "adapter_model.safetensors/in_the_way");
+  EXPECT_THROW(save("second"), Error);
+  EXPECT_EQ(read_text(folder_ / "adapter_config.json"), "second");
+  EXPECT_FALSE(fs::exists(folder_ / kManifest));
+}
+
+TEST_F(Leftovers, ANewFinalModelReplacesTheOldOneAndNoOtherFile) {
+  const auto save = [&](const std::vector<std::string>& files) {
+    save_sealed_into({.target = folder_.path(), .step = 3, .write = [&](const fs::path& folder) {
+                        fs::create_directories(folder / "templates");
+                        for (const std::string& file : files) write_file(folder / file, files.front());
+                      }});
+    EXPECT_EQ(check_manifest(folder_.path(), ManifestCheck::hashes, Beside::anything), 3);
+    EXPECT_EQ(sealed_files(folder_.path()).size(), files.size());
+  };
+  write_file(folder_ / "notes.json", "mine");
+  save({"model.safetensors", "config.json", "templates/tools.jinja"});
+  save({"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json"});
+  EXPECT_FALSE(fs::exists(folder_ / "model.safetensors")) << "readers would take it for the model";
+  save({"adapter_model.safetensors"});
+  EXPECT_TRUE(fs::exists(folder_ / "model.safetensors.index.json")) << "perhaps the base model of the adapter";
+  EXPECT_EQ(read_text(folder_ / "config.json"), "model.safetensors");
+  EXPECT_EQ(read_text(folder_ / "templates/tools.jinja"), "model.safetensors");
+  EXPECT_EQ(read_text(folder_ / "notes.json"), "mine");
+  EXPECT_FALSE(fs::exists(folder_ / ".final.tmp"));
 }
 
 }  // namespace

@@ -6,8 +6,9 @@ expected.json   {"texts": [...], "ids": {NAME: [[...], ...]}}: llama.cpp's .inp 
 
 An excerpt gives the ids of the whole: every merge that the whole vocabulary applies to a string leads to a token of it.
 
-Run from the repository root with gguf and tokenizers, and the folder models/ of llama.cpp (its release archives and the
-source archive of the Python package llama-cpp-python have it):
+Run from the repository root with gguf and tokenizers, and llama.cpp's folder models/ with its vocabulary files
+(ggml-vocab-NAME.gguf, .inp, .out): vendor/llama.cpp/models in the source archive of the Python package llama-cpp-python
+0.3.36 (`pip download --no-deps --no-binary llama-cpp-python llama-cpp-python==0.3.36`):
     python tests/train/make_gguf_vocab_goldens.py PATH/TO/llama.cpp/models
 """
 import json

@@ -106,6 +106,20 @@ TEST_F(Manifests, NameAllFilesThatAreRead) {
   EXPECT_THAT(complaint(), HasSubstr("is not among"));
 }
 
+TEST_F(Manifests, OfAFinalModelLeaveOtherFilesAlone) {
+  write_file(checkpoint_ / "more.json", "");
+  write_manifest(checkpoint_, 3);
+  fs::rename(checkpoint_ / "more.json", checkpoint_ / "other.json");
+  EXPECT_THAT(error_of([&] { check_manifest(checkpoint_, ManifestCheck::sizes, Beside::anything); }).what(),
+              HasSubstr("more.json: is missing"));
+  fs::rename(checkpoint_ / "other.json", checkpoint_ / "more.json");
+  fs::create_directories(checkpoint_ / "checkpoint-3");
+  write_file(checkpoint_ / "checkpoint-3/config.json", "");
+  write_file(checkpoint_ / "notes.safetensors", "");
+  EXPECT_EQ(check_manifest(checkpoint_, ManifestCheck::hashes, Beside::anything), 3) << "the folder's name is its own";
+  EXPECT_THAT(sealed_files(checkpoint_), ::testing::ElementsAre("a.json", "empty", "more.json"));
+}
+
 TEST_F(Manifests, OfAnotherFormatAreRefused) {
   for (const Json& version : {Json(2), Json("1"), Json(), Json::array({1})}) {
     Json manifest = read_json(checkpoint_ / kManifest);
@@ -137,7 +151,7 @@ TEST_F(Manifests, NameNothingOutsideTheirFolder) {
     Json manifest = read_json(checkpoint_ / kManifest);
     manifest["files"] = {{name, {{"size", 0}, {"sha256", ""}}}};
     seal(manifest);
-    EXPECT_THAT(complaint(), HasSubstr("is no file of a checkpoint")) << name;
+    EXPECT_THAT(complaint(), HasSubstr("is no file of this folder")) << name;
   }
 }
 

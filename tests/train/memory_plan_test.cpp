@@ -30,6 +30,11 @@ class Planned : public ::testing::Test {
   Transformer model_;
 };
 
+TEST(MemoryTable, SmallPartsAreNot0MiB) {
+  EXPECT_EQ((MemoryPlan{{{"inputs", 300}, {"none", 0}, {"model_weights", 5 << 20}, {"logits", 700 << 10}}}.table()),
+            "model weights 5 MiB, logits 700 KiB, inputs 1 KiB");
+}
+
 TEST_F(Planned, EachPolicyOfTheListNeedsLess) {
   EXPECT_LT(bytes("selective"), bytes("none"));
   EXPECT_LT(bytes("block"), bytes("selective"));

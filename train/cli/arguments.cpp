@@ -100,7 +100,9 @@ void Arguments::take_flag(std::span<const std::string> words, std::size_t& at) {
       remedy = fmt::format("config keys are given as {}=VALUE", name);
     refuse(*command_, fmt::format("qtrain {} has no flag {}", command_->name, word.substr(0, equals)), remedy);
   }
-  if (flag->kind == FlagKind::present) {
+  const bool alone = flag->kind == FlagKind::file_or_stdout && equals == std::string::npos &&
+                     (at + 1 == words.size() || words[at + 1].starts_with("-"));
+  if (flag->kind == FlagKind::present || alone) {
     if (equals != std::string::npos) refuse(*command_, fmt::format("--{} takes no value", flag->name));
     values_[std::string(flag->name)];
     return;
@@ -155,6 +157,16 @@ std::vector<std::string> Arguments::all(std::string_view flag) const {
   check(find(flag) != nullptr, "a command asks for a flag that it does not have");
   const auto it = values_.find(flag);
   return it == values_.end() ? std::vector<std::string>{} : it->second;
+}
+
+bool Arguments::json() const {
+  const auto it = values_.find("json");
+  return it != values_.end() && it->second.empty();
+}
+
+void Arguments::give(const CommandResult& result) const {
+  if (!result.text.empty()) log_->result_stream(result.text + (result.text.ends_with('\n') ? "" : "\n"));
+  log_->document(dump_json(result.json));
 }
 
 std::string Arguments::required(std::string_view flag) const {

@@ -13,7 +13,8 @@
 
 namespace qtrain {
 
-enum class FlagKind : std::uint8_t { present, text, integer, number, choice, repeated };
+/// `file_or_stdout` may stand without a value.
+enum class FlagKind : std::uint8_t { present, text, integer, number, choice, repeated, file_or_stdout };
 
 struct Flag {
   std::string_view name;  ///< without dashes; `_` and `-` are the same on the command line
@@ -32,7 +33,15 @@ struct Command {
   std::vector<Flag> flags;
   int min_operands = 0, max_operands = 0;  ///< key=value pairs not counted
   bool overrides = false;                  ///< key=value pairs are config overrides
+  bool has_result = true;                  ///< takes --json
+  bool only_reads = false;                 ///< a stop ends it at once: there is no file to put away
   RunCommand run = nullptr;
+};
+
+/// What a command found out: text for people (lines that came earlier are not in it), and one JSON document.
+struct CommandResult {
+  std::string text;
+  Json json;
 };
 
 /// What the user typed, checked against the command's flags: only known flags, values of the right type.
@@ -60,7 +69,10 @@ class Arguments {
   /// The value of a flag that the command cannot do without; ErrorKind::usage when missing.
   std::string required(std::string_view flag) const;
 
-  bool json() const { return has("json"); }
+  /// Whether the result is one JSON document on stdout.
+  bool json() const;
+  /// Hands over what the command found out, also with --quiet: its document with --json, else its text.
+  void give(const CommandResult& result) const;
   /// --device, or "auto".
   std::string device() const { return text("device").value_or("auto"); }
 
@@ -84,10 +96,20 @@ const Command* find_command(std::string_view name);
 /// Text of `qtrain --help` and of `qtrain COMMAND --help`.
 std::string general_help();
 std::string command_help(const Command& command);
-/// Completion script for "bash" or "zsh".
+/// Completion script for "bash", "zsh" or "fish".
 std::string completion_script(std::string_view shell);
 
 /// Runs the program on its words (without the program name) and returns its exit code. Throws what a command throws.
 int run_program(std::span<const std::string> words, std::shared_ptr<Log> log);
+
+/// The kind in a word, for programs: "usage".
+std::string name_of(ErrorKind kind);
+/// {"kind", "exit_code", "cause", "place", "remedy"}.
+Json error_json(const Error& error);
+/// Tells what ended the program, where --json was given also as a document {"error": error_json}, and returns the exit
+/// code.
+int report_error(const Error& error, Log& log);
+/// The same for a stop that was asked for.
+int report_stop(Log& log);
 
 }  // namespace qtrain

@@ -1,13 +1,18 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <csignal>
 #include <filesystem>
 
 #include "train/cli/arguments.h"
 #include "train/config/keys.h"
+#include "train/stop.h"
 #include "train/version.h"
 
 namespace qtrain {
 namespace {
+
+constexpr int kReaderGone = 128 + SIGPIPE;  // as if that signal had ended the process
 
 /// Whether a first word that is no command names a config: then it stands for `train`.
 bool looks_like_config(const std::string& word) {
@@ -26,19 +31,28 @@ bool looks_like_config(const std::string& word) {
         .remedy = near.empty() ? "qtrain --help lists the commands" : fmt::format("did you mean \"{}\"?", near)});
 }
 
+/// Whether the words ask for a document, for what goes wrong before they are understood.
+bool asks_for_document(std::span<const std::string> words) {
+  return std::any_of(words.begin(), words.end(), [](const std::string& w) { return w == "--json" || w == "-json"; });
+}
+
 int run_command(const Command& command, std::span<const std::string> words, std::shared_ptr<Log> log) {
   const Arguments arguments(command, words, log);
+  log->set_result_form(arguments.json() && !arguments.has("help") ? ResultForm::document : ResultForm::lines);
   if (arguments.has("help")) {
     log->result(command_help(command));
     return 0;
   }
   if (arguments.has("quiet")) log->set_level(LogLevel::warning);
+  std::optional<StopsAtOnce> stops;
+  if (command.only_reads) stops.emplace();
   return command.run(arguments);
 }
 
 }  // namespace
 
 int run_program(std::span<const std::string> words, std::shared_ptr<Log> log) {
+  if (asks_for_document(words)) log->set_result_form(ResultForm::document);
   if (words.empty()) fail(ErrorKind::usage, {.cause = "nothing to do", .place = {}, .remedy = general_help()});
   const std::string& first = words[0];
   if (first == "--help" || first == "-h" || first == "help") {
@@ -54,6 +68,53 @@ int run_program(std::span<const std::string> words, std::shared_ptr<Log> log) {
   const Command* train = find_command("train");
   if (!train || first.starts_with("-") || !looks_like_config(first)) refuse_command(first);
   return run_command(*train, words, log);
+}
+
+std::string name_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::internal: return "internal";
+    case ErrorKind::usage: return "usage";
+    case ErrorKind::input: return "input";
+    case ErrorKind::memory: return "memory";
+    case ErrorKind::non_finite: return "non_finite";
+    case ErrorKind::disk: return "disk";
+    case ErrorKind::peer: return "peer";
+    case ErrorKind::stopped: return "stopped";
+  }
+  return "internal";
+}
+
+Json error_json(const Error& error) {
+  return {{"kind", name_of(error.kind())},
+          {"exit_code", error.exit_code()},
+          {"cause", error.text().cause},
+          {"place", error.text().place},
+          {"remedy", error.text().remedy}};
+}
+
+int report_error(const Error& error, Log& log) {
+  if (log.reader_gone()) return kReaderGone;
+  if (error.kind() == ErrorKind::stopped)
+    log.warn("{}", error.what());
+  else
+    log.error("{}", error.what());
+  if (log.document_given()) return error.exit_code();
+  try {
+    log.document(dump_json({{"error", error_json(error)}}));
+  } catch (const Error& unwritten) {  // stdout was what went wrong
+    if (!log.reader_gone()) log.error("{}", unwritten.what());
+  }
+  return error.exit_code();
+}
+
+int report_stop(Log& log) {
+  log.end_live();
+  try {
+    throw_if_stopped();
+  } catch (const Error& stopped) {
+    return report_error(stopped, log);
+  }
+  return 0;
 }
 
 }  // namespace qtrain

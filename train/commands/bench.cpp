@@ -7,6 +7,7 @@
 #include "kernels/cpu/isa.h"
 #include "train/bench/measure.h"
 #include "train/cli/arguments.h"
+#include "train/stop.h"
 #include "train/version.h"
 
 namespace qtrain {
@@ -105,7 +106,11 @@ int run_bench(const Arguments& args) {
   };
   report(copy);
   report(product);
-  for (const Case& c : cases) report(measure(ctx, c, effort));
+  for (const Case& c : cases) {
+    throw_if_stopped();
+    report(measure(ctx, c, effort));
+  }
+  args.give({.text = "", .json = std::move(json)});
   return 0;
 }
 

@@ -2,7 +2,7 @@
 
 namespace qtrain {
 
-/// `qtrain completion bash|zsh`.
+/// `qtrain completion bash|zsh|fish`.
 int run_completion(const Arguments& arguments) {
   arguments.log().result_stream(completion_script(arguments.operand(0)));
   return 0;

@@ -6,29 +6,30 @@
 namespace qtrain {
 namespace {
 
-void print_table(const ResolvedConfig& config, Log& log) {
-  const Json json = resolved_json(config);
-  log.result(fmt::format("dialect: {}", config.dialect));
-  for (const auto& [key, entry] : json.at("values").items())
-    log.result(
-        fmt::format("{:<32} {:<28} {}", key, dump_json(entry.at("value")), entry.at("origin").get<std::string>()));
+std::string table_of(const Json& resolved) {
+  std::string table = fmt::format("dialect: {}\n", resolved.at("dialect").get<std::string>());
+  for (const auto& [key, entry] : resolved.at("values").items())
+    table +=
+        fmt::format("{:<32} {:<28} {}\n", key, dump_json(entry.at("value")), entry.at("origin").get<std::string>());
+  if (!resolved.at("inert").empty()) table += "without effect:\n";
+  for (const auto& [key, entry] : resolved.at("inert").items())
+    table += fmt::format("{:<32} {:<28} {}: {}\n", key, dump_json(entry.at("value")),
+                         entry.at("origin").get<std::string>(), entry.at("reason").get<std::string>());
+  return table;
 }
 
 }  // namespace
 
 /// `qtrain config`: the reference page, or a config with the origin of each value.
 int run_config(const Arguments& arguments) {
-  Log& log = arguments.log();
   if (arguments.operands().empty()) {
-    log.result_stream(config_reference());
+    arguments.give({.text = config_reference(), .json = config_keys_json()});
     return 0;
   }
   const ResolvedConfig config = load_config(arguments.operand(0), arguments.overrides());
-  for (const std::string& note : config.notes) log.info("{}", note);
-  if (arguments.json())
-    log.result(dump_json(resolved_json(config), 2));
-  else
-    print_table(config, log);
+  for (const std::string& note : config.notes) arguments.log().info("{}", note);
+  const Json resolved = resolved_json(config);
+  arguments.give({.text = table_of(resolved), .json = resolved});
   return 0;
 }
 

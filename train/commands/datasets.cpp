@@ -43,15 +43,14 @@ std::string line_of(const ListedData& data, std::size_t width) {
 int run_datasets(const Arguments& args) {
   const std::vector<ListedData> all =
       list_data(args.operand(0), {.text_field = args.text("text_field").value_or("text")});
-  if (args.json()) {
-    Json list = Json::array();
-    for (const ListedData& data : all) list.push_back(json_of(data));
-    args.log().result(dump_json(list));
-    return 0;
-  }
+  CommandResult result{.text = "", .json = Json::array()};
   std::size_t width = 0;
   for (const ListedData& data : all) width = std::max(width, data.path.string().size());
-  for (const ListedData& data : all) args.log().result(line_of(data, width));
+  for (const ListedData& data : all) {
+    result.text += line_of(data, width) + "\n";
+    result.json.push_back(json_of(data));
+  }
+  args.give(result);
   if (all.empty()) args.log().info("no training data below {}", args.operand(0));
   return 0;
 }

@@ -128,14 +128,13 @@ int run_doctor(const Arguments& arguments) {
   std::vector<Finding> all{{"qtrain", std::string(kVersion)}};
   for (const auto& part : {processor(), memory_and_disk(), libraries(), devices(), cuda_findings()})
     all.insert(all.end(), part.begin(), part.end());
-  Json json = Json::object();
+  CommandResult result{.text = "", .json = Json::object()};
   for (const Finding& f : all) {
-    json[f.subject] = {{"value", f.value}, {"cost", f.cost.empty() ? Json(nullptr) : Json(f.cost)}};
-    if (arguments.json()) continue;
-    arguments.log().result(fmt::format("{:<30} {}", f.subject, f.value));
-    if (!f.cost.empty()) arguments.log().result(fmt::format("{:<30}   costs: {}", "", f.cost));
+    result.json[f.subject] = {{"value", f.value}, {"cost", f.cost.empty() ? Json(nullptr) : Json(f.cost)}};
+    result.text += fmt::format("{:<30} {}\n", f.subject, f.value);
+    if (!f.cost.empty()) result.text += fmt::format("{:<30}   costs: {}\n", "", f.cost);
   }
-  if (arguments.json()) arguments.log().result(dump_json(json, 2));
+  arguments.give(result);
   return 0;
 }
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
+
 #include "train/cli/arguments.h"
 
 namespace qtrain {
@@ -62,40 +64,66 @@ Json json_of(const Estimate& e, const Price& price) {
             {"seconds", or_null(e.seconds())},
             {"price_per_hour", or_null(price.per_hour)},
             {"cost", or_null(price.of(e))}};
+  json["optional_copies"] = {{"bytes", e.memory.total() - e.least}, {"keys", e.copies}};
+  for (const auto& [gpu, can] : e.gpus) json["gpus"][std::string(gpu)] = can;
   for (const auto& [name, plan] : e.policies)
     json["policies"].push_back(
         {{"gradient_checkpointing", name}, {"total", plan.total()}, {"fits", fits_json(plan, e.target)}});
-  if (e.problem) json["remedy"] = e.problem->remedy;
+  if (e.problem) {
+    json["remedy"] = e.problem->remedy;
+    json["error"] = error_json({ErrorKind::memory, *e.problem});
+  }
   return json;
 }
 
-void print_memory(const Estimate& e, Log& log) {
-  log.result(e.target.memory == 0 ? fmt::format("device                {} (its memory is not known)", e.target.name)
-                                  : fmt::format("device                {}, {:.1f} GiB for a run", e.target.name,
-                                                static_cast<double>(e.target.memory) / kGib));
-  log.result(fmt::format("largest micro-batch   {} tokens, from {}", e.work.train.tokens,
-                         e.from_data ? "the data" : "max_length"));
-  log.result(fmt::format("recomputation         {}", e.recompute));
+std::string memory_text(const Estimate& e) {
+  const auto mib = [](std::string_view name, std::size_t bytes, std::string_view remark) {
+    const bool small = bytes < kMib / 100;
+    const double kib = std::ceil(static_cast<double>(bytes) / 1024);
+    return fmt::format("  {:<19} {:>11.2f} {}{}\n", name, small ? kib : static_cast<double>(bytes) / kMib,
+                       small ? "KiB" : "MiB", remark);
+  };
+  std::string text = e.target.memory == 0
+                         ? fmt::format("device                {} (its memory is not known)\n", e.target.name)
+                         : fmt::format("device                {}, {:.1f} GiB for a run\n", e.target.name,
+                                       static_cast<double>(e.target.memory) / kGib);
+  text += fmt::format("largest micro-batch   {} tokens, from {}\n", e.work.train.tokens,
+                      e.from_data ? "the data" : "max_length");
+  text += fmt::format("recomputation         {}\n", e.recompute);
   for (const MemoryPlan::Part& p : e.memory.parts)
-    log.result(fmt::format("  {:<19} {:>11.2f} MiB", p.name, static_cast<double>(p.bytes) / kMib));
-  log.result(fmt::format("  {:<19} {:>11.2f} MiB", "total", static_cast<double>(e.memory.total()) / kMib));
+    if (p.bytes > 0) text += mib(p.name, p.bytes, "");
+  text += mib("total", e.memory.total(), "");
+  if (!e.copies.empty())
+    text += mib("without copies", e.least,
+                fmt::format(": copies of weights are kept only because there is room ({}=false leaves them out)",
+                            fmt::join(e.copies, "=false ")));
   for (const MemoryPlan::Part& p : e.memory.pinned)
-    if (p.bytes > 0)
-      log.result(
-          fmt::format("  {:<19} {:>11.2f} MiB in the host's memory", p.name, static_cast<double>(p.bytes) / kMib));
-  log.result("total under each recompute policy");
+    if (p.bytes > 0) text += mib(p.name, p.bytes, " in the host's memory");
+  text += "total under each recompute policy\n";
   for (const auto& [name, plan] : e.policies)
-    log.result(fmt::format("  {:<19} {:>11.2f} MiB{}", name, static_cast<double>(plan.total()) / kMib,
-                           fits(plan, e.target) ? "" : ", does not fit"));
+    text += mib(name, plan.total(), fits(plan, e.target) ? "" : ", does not fit");
+  return text;
 }
 
-void print_time(const Estimate& e, const Price& price, Log& log) {
-  if (!e.steps) return log.result("steps and time        unknown without data and max_steps");
-  log.result(fmt::format("steps                 {}, {:.0f} tokens", *e.steps, *e.tokens));
-  if (!e.seconds()) return log.result("time                  unknown for this device");
-  log.result(fmt::format("time                  about {} (an estimate: {:.2f} GFLOP a token at {:.2f} TFLOP/s)",
-                         format_duration(*e.seconds()), e.flops_per_token / 1e9, *e.flops_per_second / 1e12));
-  if (const auto cost = price.of(e)) log.result(fmt::format("cost                  about {:.2f}", *cost));
+/// "fits" and "does not fit" for each kind of GPU, where the run is one for a GPU.
+std::string gpus_text(const Estimate& e) {
+  if (e.gpus.empty()) return {};
+  std::vector<std::string_view> fit, not_fit;
+  for (const auto& [gpu, can] : e.gpus) (can ? fit : not_fit).push_back(gpu);
+  const auto list = [](const char* label, const std::vector<std::string_view>& names) {
+    return fmt::format("{:<21} {}\n", label, names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+  };
+  return list("fits", fit) + list("does not fit", not_fit);
+}
+
+std::string time_text(const Estimate& e, const Price& price) {
+  if (!e.steps) return "steps and time        unknown without data and max_steps\n";
+  std::string text = fmt::format("steps                 {}, {:.0f} tokens\n", *e.steps, *e.tokens);
+  if (!e.seconds()) return text + "time                  unknown for this device\n";
+  text += fmt::format("time                  about {} (an estimate: {:.2f} GFLOP a token at {:.2f} TFLOP/s)\n",
+                      format_duration(*e.seconds()), e.flops_per_token / 1e9, *e.flops_per_second / 1e12);
+  if (const auto cost = price.of(e)) text += fmt::format("cost                  about {:.2f}\n", *cost);
+  return text;
 }
 
 }  // namespace
@@ -109,12 +137,7 @@ int run_estimate(const Arguments& args) {
   require_supported(anywhere);
   const Price price{args.number("price_per_hour")};
   const Estimate e = estimate_run(config, options_of(args), args.log());
-  if (args.json()) {
-    args.log().result(dump_json(json_of(e, price), 2));
-  } else {
-    print_memory(e, args.log());
-    print_time(e, price, args.log());
-  }
+  args.give({.text = memory_text(e) + gpus_text(e) + time_text(e, price), .json = json_of(e, price)});
   if (!e.problem) return 0;
   args.log().error("{}\n  {}", e.problem->cause, e.problem->remedy);
   return static_cast<int>(ErrorKind::memory);

@@ -8,15 +8,15 @@
 #include "train/cli/arguments.h"
 #include "train/metrics.h"
 #include "train/model_loss.h"
-#include "train/stop.h"
+#include "train/trained_result.h"
 
 namespace qtrain {
 namespace {
 
 struct EvalRun {
   const Arguments& args;
-  ResolvedConfig config;
-  std::optional<std::string> adapter;
+  Config config;  ///< with the model that is measured
+  Measured measured;
 };
 
 // The answer of a row, as it stands in the data: without the blanks around it that templates strip.
@@ -28,16 +28,25 @@ std::string stripped(const std::string& s) {
 Json loss_of(Ctx& ctx, const EvalRun& run) {
   Stopwatch watch;
   const ModelLoss found = model_loss(
-      ctx, {.config = run.config.value, .adapter = run.adapter, .max_rows = run.args.integer("limit").value_or(0)},
+      ctx, {.config = run.config, .adapter = run.measured.adapter, .max_rows = run.args.integer("limit").value_or(0)},
       run.args.log());
   const Evaluation& e = found.evaluation;
-  run.args.log().info("eval_loss {:.4f}, perplexity {:.3f} over {} targets of {} rows in {:.1f} s", e.loss(),
-                      std::exp(e.loss()), e.target_tokens, e.rows, watch.seconds());
-  return {{"eval_loss", e.loss()},
+  run.args.log().info("evaluated in {:.1f} s", watch.seconds());
+  return {{"measured", run.measured.kind_name()},
+          {"model", run.measured.model},
+          {"adapter", run.measured.adapter ? Json(*run.measured.adapter) : Json()},
+          {"eval_loss", e.loss()},
           {"perplexity", std::exp(e.loss())},
           {"tokens", e.tokens},
           {"target_tokens", e.target_tokens},
           {"rows", found.source_rows}};
+}
+
+void print_loss(const EvalRun& run, const Json& result) {
+  run.args.log().result(fmt::format("measured: {}", run.measured.describe()));
+  run.args.log().result(fmt::format("eval_loss {:.4f}, perplexity {:.3f} over {} targets of {} rows",
+                                    result["eval_loss"].get<double>(), result["perplexity"].get<double>(),
+                                    result["target_tokens"].get<std::int64_t>(), result["rows"].get<std::int64_t>()));
 }
 
 struct Cases {
@@ -46,8 +55,8 @@ struct Cases {
 };
 
 Cases read_cases(const EvalRun& run, const TextFolder& text) {
-  const DatasetOptions o = dataset_options(run.config.value, Split::evaluation);
-  const RawRows rows = data_rows(run.config.value, Split::evaluation);
+  const DatasetOptions o = dataset_options(run.config, Split::evaluation);
+  const RawRows rows = data_rows(run.config, Split::evaluation);
   Cases out;
   const std::int64_t limit = run.args.integer("limit").value_or(rows.size());
   for (std::int64_t i = 0; i < std::min(rows.size(), limit); ++i) {
@@ -67,22 +76,24 @@ Cases read_cases(const EvalRun& run, const TextFolder& text) {
 }
 
 // Greedy answers against the references; every row goes to --rows.
-void add_answers(Ctx& ctx, const EvalRun& run, Json& result) {
-  const Config& c = run.config.value;
-  Answerer answerer(ctx,
-                    declare_answer_model(ctx, {.model = c.model.model_name_or_path,
-                                               .adapter = run.adapter,
-                                               .dtype = c.model.dtype,
-                                               .quantisation = quantisation_asked(c.quant),
-                                               .config = &c}),
-                    run.args.log());
+void add_answers(Ctx& training, const EvalRun& run, Json& result) {
+  const Config& c = run.config;
+  const AnswerModelRequest request{.model = c.model.model_name_or_path,
+                                   .adapter = run.measured.adapter,
+                                   .dtype = c.model.dtype,
+                                   .quantisation = quantisation_asked(c.quant),
+                                   .config = &c};
+  const ComputeChoice choice = answer_compute(request, compute_choice(c));
+  std::optional<Ctx> own;
+  if (plan_compute(choice).matmul != training.matmul()) own.emplace(make_context(choice, run.args.log()));
+  Ctx& ctx = own ? *own : training;
+  Answerer answerer(ctx, declare_answer_model(ctx, request), run.args.log());
   const Cases cases = read_cases(run, answerer.model().text);
   Stopwatch watch;
   const auto answers =
-      answerer.answer(cases.prompts, {.sampling = {.greedy = true},
-                                      .max_new_tokens = run.args.integer("max_new_tokens").value_or(256),
-                                      .batch = run.args.integer("batch_size").value_or(64),
-                                      .on_token = go_on_unless_stopped()});
+      answerer.answer_all(cases.prompts, {.sampling = {.greedy = true},
+                                          .max_new_tokens = run.args.integer("max_new_tokens").value_or(256),
+                                          .batch = run.args.integer("batch_size").value_or(64)});
   std::int64_t exact = 0, tokens = 0;
   std::string rows;
   for (std::size_t i = 0; i < answers.size(); ++i) {
@@ -101,25 +112,32 @@ void add_answers(Ctx& ctx, const EvalRun& run, Json& result) {
   const double rate = static_cast<double>(exact) / static_cast<double>(answers.size());
   result["exact_match"] = rate;
   result["generated_rows"] = answers.size();
-  run.args.log().info("exact_match {:.4f}: {} of {} answers, {:.0f} tokens/s", rate, exact, answers.size(),
-                      static_cast<double>(tokens) / watch.seconds());
+  run.args.log().info("answered with {:.0f} tokens/s", static_cast<double>(tokens) / watch.seconds());
+  run.args.log().result(fmt::format("exact_match {:.4f}: {} of {} answers", rate, exact, answers.size()));
   if (const auto file = run.args.text("rows")) write_file(*file, rows);
 }
 
 }  // namespace
 
 int run_eval(const Arguments& args) {
-  EvalRun run{.args = args, .config = load_config(args.operand(0), args.overrides()), .adapter = args.text("adapter")};
-  if (!run.adapter) run.adapter = run.config.value.model.adapter_name_or_path;
-  require_supported(run.config);
-  if (const DataSection& d = run.config.value.data; d.eval_dataset_name.empty() && d.eval_split <= 0)
+  const ResolvedConfig config = load_config(args.operand(0), args.overrides());
+  require_supported(config);
+  if (const DataSection& d = config.value.data; d.eval_dataset_name.empty() && d.eval_split <= 0)
     fail(ErrorKind::usage, {.cause = "\"eval_dataset_name\" is missing",
                             .place = args.operand(0),
                             .remedy = "name the evaluation rows in the config, or with eval_dataset_name=FILE"});
-  Ctx ctx = make_context(compute_choice(run.config.value), args.log());
+  if (args.has("base") && args.has("adapter"))
+    fail(ErrorKind::usage, {.cause = "--base and --adapter ask for different weights", .remedy = "keep one of them"});
+  args.log().show_progress(!config.value.training.disable_tqdm);
+  Measured measured = choose_measured(config.value, {.adapter = args.text("adapter"), .start = args.has("base")});
+  args.log().info("measured: {}", measured.describe());
+  for (const std::string& text : measured.passed_over) args.log().warn("{}", text);
+  const EvalRun run{.args = args, .config = config_of(config.value, measured), .measured = std::move(measured)};
+  Ctx ctx = make_context(compute_choice(run.config), args.log());
   Json result = loss_of(ctx, run);
+  print_loss(run, result);
   if (args.has("generate")) add_answers(ctx, run, result);
-  if (args.json()) args.log().result(dump_json(result));
+  args.give({.text = "", .json = std::move(result)});
   return 0;
 }
 

@@ -1,3 +1,4 @@
+#include "core/json_view.h"
 #include "data/source/reader.h"
 #include "train/answers.h"
 #include "train/cli/arguments.h"
@@ -11,7 +12,8 @@ std::vector<std::int32_t> encode_row(const TextFolder& text, const Json& row, bo
   for (const char* key : {"messages", "prompt"})
     if (row.contains(key) && row[key].is_array()) {
       Json messages = row[key];
-      if (!messages.empty() && messages.back().value("role", "") == "assistant") messages.erase(messages.size() - 1);
+      if (!messages.empty() && JsonView(messages.back()).text("role", "") == "assistant")
+        messages.erase(messages.size() - 1);
       return encode_chat(text, {.messages = messages, .tools = row.contains("tools") ? row["tools"] : Json()});
     }
   for (const char* key : {"prompt", "text"})
@@ -49,23 +51,17 @@ PromptRows read_prompts(const Arguments& args, const TextFolder& text) {
 }  // namespace
 
 int run_generate(const Arguments& args) {
+  const AnswerModelRequest request = answer_request(args);
   if (args.has("prompt") == args.has("input"))
     fail(ErrorKind::usage, {.cause = "give either --prompt TEXT or --input FILE.jsonl"});
-  Ctx ctx = make_context({.device = args.device(),
-                          .bf16 = args.text("dtype").value_or("auto") != "float32",
-                          .threads = static_cast<int>(args.integer("threads").value_or(0))},
+  Ctx ctx = make_context(answer_compute(request, {.device = args.device(),
+                                                  .threads = static_cast<int>(args.integer("threads").value_or(0))}),
                          args.log());
-  AnswerModel model =
-      declare_answer_model(ctx, {.model = args.required("model"),
-                                 .adapter = args.text("adapter"),
-                                 .dtype = args.text("dtype").value_or("auto"),
-                                 .quantisation = quantisation_asked({.load_in_4bit = args.has("load_in_4bit"),
-                                                                     .load_in_8bit = args.has("load_in_8bit")})});
-  AnswerOptions options = answer_options(args, model);
-  options.on_token = go_on_unless_stopped();
+  AnswerModel model = declare_answer_model(ctx, request);
+  const AnswerOptions options = answer_options(args, model);
   PromptRows rows = read_prompts(args, model.text);
   Answerer answerer(ctx, std::move(model), args.log());
-  const auto answers = answerer.answer(rows.prompts, options);
+  const auto answers = answerer.answer_all(rows.prompts, options);
   std::string lines;
   for (std::size_t i = 0; i < answers.size(); ++i) {
     rows.rows[i].update({{"completion", answers[i].completion},
@@ -73,11 +69,14 @@ int run_generate(const Arguments& args) {
                          {"tokens", answers[i].tokens}});
     lines += dump_json(rows.rows[i]) + "\n";
   }
-  const bool text_only = args.has("prompt") && !args.json() && !args.has("output");
-  if (const auto file = args.text("output"))
+  if (const auto file = args.text("output")) {
     write_file(*file, lines);
-  else
-    args.log().result_stream(text_only ? answers.front().completion + "\n" : lines);
+    args.give({.text = "", .json = {{"output", *file}, {"rows", answers.size()}}});
+  } else if (args.has("prompt")) {
+    args.give({.text = answers.front().completion + "\n", .json = rows.rows.front()});
+  } else {
+    args.give({.text = lines, .json = rows.rows});
+  }
   return 0;
 }
 

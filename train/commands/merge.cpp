@@ -32,7 +32,7 @@ std::vector<double> read_weights(const std::string& text) {
 }
 
 MergeOptions merge_options(const Arguments& args) {
-  MergeOptions options{.model = args.required("model"), .output = args.required("output")};
+  MergeOptions options{.model = args.required("model"), .output = args.required("output"), .log = &args.log()};
   (void)args.required("adapter");
   const std::vector<std::string> folders = args.all("adapter");
   std::vector<double> weights(folders.size(), 1.0);
@@ -40,8 +40,19 @@ MergeOptions merge_options(const Arguments& args) {
   if (weights.size() != folders.size())
     fail(ErrorKind::usage, {.cause = fmt::format("{} weights for {} adapters", weights.size(), folders.size()),
                             .remedy = "give one number in --weights for each --adapter"});
+  if (const auto dtype = args.text("dtype"); dtype && *dtype != "auto") options.dtype = dtype_named(*dtype);
   for (std::size_t i = 0; i < folders.size(); ++i) options.adapters.push_back({folders[i], weights[i]});
   return options;
+}
+
+// A weight of bfloat16 has 8 bits: what an adapter adds to it can be less than half of the last.
+void say_rounding(Log& log, const MergeReport& report) {
+  constexpr double kMuch = 0.1;
+  if (report.lost() < kMuch)
+    log.info("rounding the weights changed {:.2g} % of what the adapter adds", 100 * report.lost());
+  else
+    log.warn("rounding the weights changed {:.0f} % of what the adapter adds: --dtype float32 keeps it",
+             100 * report.lost());
 }
 
 struct LossOf {
@@ -62,7 +73,6 @@ Json compare_losses(Ctx& ctx, const Arguments& args, const MergeOptions& options
   if (options.adapters.size() == 1 && first.weight == 1)
     losses["adapter_eval_loss"] =
         loss_on(ctx, args, {.model = options.model.string(), .adapter = first.folder.string()});
-  for (const auto& [name, loss] : losses.items()) args.log().info("{} {:.6f}", name, loss.get<double>());
   return losses;
 }
 
@@ -72,11 +82,17 @@ int run_merge(const Arguments& args) {
   const MergeOptions options = merge_options(args);
   const int threads = static_cast<int>(args.integer("threads").value_or(0));
   Ctx ctx = make_context({.device = "cpu", .compute = "float32", .threads = threads}, args.log());
-  merge_adapters(ctx, options);
-  args.log().info("merged {} into {}", fmt::join(args.all("adapter"), ", "), options.output.string());
-  Json result{{"output", options.output.string()}};
-  if (args.has("data")) result.update(compare_losses(ctx, args, options));
-  if (args.json()) args.log().result(dump_json(result));
+  const MergeReport report = merge_adapters(ctx, options);
+  say_rounding(args.log(), report);
+  CommandResult result{
+      .text = fmt::format("merged {} into {}\n", fmt::join(args.all("adapter"), ", "), options.output.string()),
+      .json = {{"output", options.output.string()}, {"rounding", report.lost()}}};
+  if (args.has("data")) {
+    const Json losses = compare_losses(ctx, args, options);
+    for (const auto& [name, loss] : losses.items()) result.text += fmt::format("{} {:.6f}\n", name, loss.get<double>());
+    result.json.update(losses);
+  }
+  args.give(result);
   return 0;
 }
 

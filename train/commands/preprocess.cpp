@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/file.h"
 #include "train/cli/arguments.h"
@@ -20,9 +21,8 @@ void write_dump(const Dataset& rows, const std::string& file) {
   });
 }
 
-void print_split(const char* title, const DataReport& report, Log& log) {
-  log.result(title);
-  for (const std::string& line : report.lines()) log.result("  " + line);
+std::string split_text(const char* title, const DataReport& report) {
+  return fmt::format("{}\n  {}\n", title, fmt::join(report.lines(), "\n  "));
 }
 
 }  // namespace
@@ -32,31 +32,37 @@ int run_preprocess(const Arguments& args) {
   const ResolvedConfig config = load_config(args.operand(0), args.overrides());
   for (const std::string& note : config.notes) args.log().info("{}", note);
   const Config& c = config.value;
+  args.log().show_progress(!c.training.disable_tqdm);
   if (!c.data.has_training_rows())
     fail(ErrorKind::usage, {.cause = "\"dataset_name\" is missing", .remedy = "name a JSONL file, a glob or a folder"});
   ThreadPool pool(static_cast<int>(c.run.threads));
   Stopwatch watch;
   DataPreparation preparation(c, pool, args.log());
   const Dataset train = preparation.rows(Split::train), evaluation = preparation.rows(Split::evaluation);
+  if (!c.model.model_name_or_path.empty()) {  // a tokenizer alone is enough to prepare rows
+    require_vocabulary(c, train, Split::train);
+    require_vocabulary(c, evaluation, Split::evaluation);
+  }
   const double seconds = watch.seconds();
   if (const auto file = args.text("dump")) write_dump(train, *file);
 
   const DataReport report = report_on(train, c, Split::train);
   const std::string folder = preparation.kept_in().string();
-  if (args.json()) {
-    Json json = report.json();
-    json["evaluation"] = evaluation.size() > 0 ? report_on(evaluation, c, Split::evaluation).json() : Json();
-    json["max_length"] = c.data.max_length ? Json(*c.data.max_length) : Json();
-    json["fingerprint"] = fmt::format("{:016x}", train.fingerprint());
-    json["token_cache"] = folder;
-    json["seconds"] = seconds;
-    json["peak_rss_mb"] = resident_memory().peak_mb;
-    args.log().result(dump_json(json, 2));
-    return 0;
+  CommandResult result{.text = split_text("training", report), .json = report.json()};
+  Json& json = result.json;
+  json["evaluation"] = Json();
+  if (evaluation.size() > 0) {
+    const DataReport held_out = report_on(evaluation, c, Split::evaluation);
+    json["evaluation"] = held_out.json();
+    result.text += split_text("evaluation", held_out);
   }
-  print_split("training", report, args.log());
-  if (evaluation.size() > 0) print_split("evaluation", report_on(evaluation, c, Split::evaluation), args.log());
+  json["max_length"] = c.data.max_length ? Json(*c.data.max_length) : Json();
+  json["fingerprint"] = fmt::format("{:016x}", train.fingerprint());
+  json["token_cache"] = folder;
+  json["seconds"] = seconds;
+  json["peak_rss_mb"] = resident_memory().peak_mb;
   args.log().info("{:.2f} s; {}", seconds, folder.empty() ? "not kept: there is no token cache" : "kept in " + folder);
+  args.give(result);
   return 0;
 }
 

@@ -19,6 +19,7 @@ QuantizeOptions quantize_options(const Arguments& args) {
   options.matrices.blocksize = static_cast<int>(blocksize);
   if (const auto dtype = args.text("compute_dtype")) options.compute_dtype = dtype_named(*dtype);
   options.skip_modules = args.all("skip_modules");
+  options.log = &args.log();
   return options;
 }
 
@@ -30,15 +31,15 @@ int run_quantize(const Arguments& args) {
   Ctx ctx = make_context({.device = "cpu", .compute = "float32", .threads = threads}, args.log());
   const QuantizeReport report = quantize_folder(ctx, options);
   constexpr double kMegabyte = 1e6;
-  args.log().info("quantised {} matrices of {} into {}: {:.1f} MB of tensors instead of {:.1f} MB", report.matrices,
-                  options.model.string(), options.output.string(), static_cast<double>(report.bytes_after) / kMegabyte,
-                  static_cast<double>(report.bytes_before) / kMegabyte);
-  if (args.json())
-    args.log().result(dump_json({{"output", options.output.string()},
-                                 {"matrices", report.matrices},
-                                 {"parameters", report.parameters},
-                                 {"bytes_before", report.bytes_before},
-                                 {"bytes_after", report.bytes_after}}));
+  args.give({.text = fmt::format("quantised {} matrices of {} into {}: {:.1f} MB of tensors instead of {:.1f} MB",
+                                 report.matrices, options.model.string(), options.output.string(),
+                                 static_cast<double>(report.bytes_after) / kMegabyte,
+                                 static_cast<double>(report.bytes_before) / kMegabyte),
+             .json = {{"output", options.output.string()},
+                      {"matrices", report.matrices},
+                      {"parameters", report.parameters},
+                      {"bytes_before", report.bytes_before},
+                      {"bytes_after", report.bytes_after}}});
   return 0;
 }
 

@@ -15,6 +15,7 @@ int run_render(const Arguments& args) {
   const std::filesystem::path folder = args.required("model");
   const RawRows rows(resolve_data_files({args.required("input")}, Split::evaluation));
   const ChatTemplate chat = ChatTemplate::load(folder);
+  Json texts = Json::array();
   for (std::int64_t i = 0; i < rows.size(); ++i) {
     const Json row = rows.parse(i);
     const Json messages = or_null(row, "messages"), tools = or_null(row, "tools"),
@@ -30,7 +31,9 @@ int run_render(const Arguments& args) {
                           .extra = &extra});
     });
     args.log().result(dump_json(Json(r.text)));
+    if (args.json()) texts.push_back(r.text);
   }
+  args.give({.text = "", .json = std::move(texts)});
   return 0;
 }
 

@@ -4,6 +4,15 @@
 
 namespace qtrain {
 
+/// The model that the flags of `generate` and `chat` name.
+inline AnswerModelRequest answer_request(const Arguments& args) {
+  return {.model = args.required("model"),
+          .adapter = args.text("adapter"),
+          .dtype = args.text("dtype").value_or("auto"),
+          .quantisation =
+              quantisation_asked({.load_in_4bit = args.has("load_in_4bit"), .load_in_8bit = args.has("load_in_8bit")})};
+}
+
 /// Sampling as the flags of `generate` and `chat` say; what they leave open comes from generation_config.json.
 inline AnswerOptions answer_options(const Arguments& args, const AnswerModel& model) {
   AnswerOptions o{.sampling = model.sampling,

@@ -5,17 +5,16 @@
 #include "data/source/reader.h"
 #include "train/cli/arguments.h"
 #include "train/setup.h"
-#include "train/stop.h"
 
 namespace qtrain {
 namespace {
 
-std::string encode_line(const Tokenizer& tokenizer, const Json& value, const Arguments& args) {
+Json encode_line(const Tokenizer& tokenizer, const Json& value, const Arguments& args) {
   if (!value.is_string()) fail(ErrorKind::input, {.cause = "expected one JSON string per line"});
-  return dump_json(tokenizer.encode(value.get<std::string>(), {.add_special = !args.has("no_special")}));
+  return tokenizer.encode(value.get<std::string>(), {.add_special = !args.has("no_special")});
 }
 
-std::string decode_line(const Tokenizer& tokenizer, const Json& value, const Arguments& args) {
+Json decode_line(const Tokenizer& tokenizer, const Json& value, const Arguments& args) {
   if (!value.is_array()) fail(ErrorKind::input, {.cause = "expected one JSON array of token ids per line"});
   std::vector<std::int32_t> ids;
   for (const Json& id : value) {
@@ -24,13 +23,13 @@ std::string decode_line(const Tokenizer& tokenizer, const Json& value, const Arg
            {.cause = "token id " + id.dump() + " is not in the vocabulary of " + std::to_string(tokenizer.size())});
     ids.push_back(id.get<std::int32_t>());
   }
-  return dump_json(tokenizer.decode(ids, {.skip_special = args.has("no_special")}));
+  return tokenizer.decode(ids, {.skip_special = args.has("no_special")});
 }
 
 void each_line(std::istream& in, const std::string& name,
                const std::function<void(const std::string&, const std::string&)>& f) {
   std::int64_t number = 0;
-  for (std::string line; std::getline(in, line) && !stop_requested();) {
+  for (std::string line; std::getline(in, line);) {
     ++number;
     if (line.find_first_not_of(" \t\r") != std::string::npos) f(line, name + ":" + std::to_string(number));
   }
@@ -40,21 +39,24 @@ void each_line(std::istream& in, const std::string& name,
 
 int run_tokenize(const Arguments& args) {
   const auto tokenizer = load_tokenizer(args.required("model"));
+  Json all = Json::array();
   const auto convert = [&](const std::string& line, const std::string& place) {
     const Json value = parse_json(line, place);
-    args.log().result(with_place(place, [&] {
+    Json converted = with_place(place, [&] {
       return args.has("decode") ? decode_line(*tokenizer, value, args) : encode_line(*tokenizer, value, args);
-    }));
+    });
+    args.log().result(dump_json(converted));
+    if (args.json()) all.push_back(std::move(converted));
   };
-  const auto file = args.text("input");
-  if (!file) {
+  if (const auto file = args.text("input")) {
+    std::ifstream in(*file);
+    if (!in || !std::filesystem::is_regular_file(*file))
+      fail(ErrorKind::input, {.cause = "cannot read the file", .place = *file});
+    each_line(in, *file, convert);
+  } else {
     each_line(std::cin, "standard input", convert);
-    return 0;
   }
-  std::ifstream in(*file);
-  if (!in || !std::filesystem::is_regular_file(*file))
-    fail(ErrorKind::input, {.cause = "cannot read the file", .place = *file});
-  each_line(in, *file, convert);
+  args.give({.text = "", .json = std::move(all)});
   return 0;
 }
 

@@ -7,9 +7,10 @@ int run_train(const Arguments& args) {
   const ResolvedConfig config = load_config(args.operand(0), args.overrides());
   for (const std::string& note : config.notes) args.log().info("{}", note);
   require_supported(config);
+  args.log().show_progress(!config.value.training.disable_tqdm);
   Trainer trainer(config, args.text("resume").value_or(config.value.training.resume_from_checkpoint), args.log());
   const int code = trainer.run();
-  if (args.json()) args.log().result(dump_json(trainer.results()));
+  args.give({.text = trainer.summary(), .json = trainer.results()});
   return code;
 }
 

@@ -1,14 +1,18 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
+#include "core/plural.h"
 #include "core/safetensors.h"
 #include "data/encode.h"
 #include "model/hf_folder.h"
 #include "train/advice.h"
 #include "train/cli/arguments.h"
+#include "train/disk_plan.h"
 #include "train/machine.h"
 #include "train/memory_plan.h"
+#include "train/output_lock.h"
 #include "train/setup.h"
 #include "train/step_plan.h"
 #include "train/stop.h"
@@ -20,16 +24,6 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMostRowProblems = 20;  // per file
 constexpr double kMb = 1e6;
-
-const char* kind_name(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::usage: return "config";
-    case ErrorKind::input: return "input";
-    case ErrorKind::memory: return "memory";
-    case ErrorKind::disk: return "disk";
-    default: return "other";
-  }
-}
 
 /// What is wrong, and what was looked at and is fine.
 class Findings {
@@ -57,10 +51,7 @@ class Findings {
 
   /// Says it all; the exit code is that of the first problem, and those of the config come first.
   int report(const Arguments& args) const {
-    if (args.json())
-      args.log().result(dump_json(json(), 2));
-    else
-      for (const std::string& line : lines()) args.log().result(line);
+    args.give({.text = fmt::format("{}\n", fmt::join(lines(), "\n")), .json = json()});
     return problems_.empty() ? 0 : problems_.front().exit_code();
   }
 
@@ -69,7 +60,7 @@ class Findings {
     Json json{
         {"valid", problems_.empty()}, {"problems", Json::array()}, {"warnings", warnings_}, {"checked", checked_}};
     for (const Error& e : problems_)
-      json["problems"].push_back({{"kind", kind_name(e.kind())},
+      json["problems"].push_back({{"kind", e.kind() == ErrorKind::usage ? "config" : name_of(e.kind())},
                                   {"where", e.text().place},
                                   {"cause", e.text().cause},
                                   {"remedy", e.text().remedy},
@@ -84,7 +75,7 @@ class Findings {
     for (const std::string& text : warnings_) out.push_back(fmt::format("warning  {}", text));
     for (const Error& e : problems_) out.push_back(fmt::format("problem  {}", e.what()));
     const std::size_t n = problems_.size();
-    out.push_back(n == 0 ? "valid" : fmt::format("{} problem{}", n, n == 1 ? "" : "s"));
+    out.push_back(n == 0 ? "valid" : counted(static_cast<std::int64_t>(n), "problem"));
     return out;
   }
 
@@ -144,7 +135,7 @@ class RowProblems {
 
   void flush() {
     for (Problem& p : problems_) {
-      if (p.more > 0) p.text.cause += fmt::format(" (and {} more rows)", p.more);
+      if (p.more > 0) p.text.cause += fmt::format(" (and {})", counted(p.more, "more row"));
       findings_.add(p.kind, std::move(p.text));
     }
     if (unlisted_ > 0)
@@ -177,6 +168,7 @@ class Validation {
       findings_.add(
           ErrorKind::usage,
           {.cause = "dataset_name is missing", .place = args_.operand(0), .remedy = "name the training rows"});
+    findings_.attempt("output_dir", [&] { return check_output(); });
     findings_.attempt("machine", [&] { return check_machine(); });
     if (!c.model.model_name_or_path.empty()) {
       findings_.attempt("model", [&] { return check_model(); });
@@ -195,6 +187,11 @@ class Validation {
   }
 
  private:
+  std::string check_output() const {
+    try_output(config_.value.training.output_dir);
+    return {};
+  }
+
   std::string check_machine() {
     ComputeChoice choice = compute_choice(config_.value);
     if (choice.device == "cuda" && !cuda_problem().empty()) choice.device = "cpu";  // told by `unsupported`
@@ -214,6 +211,7 @@ class Validation {
 
   std::string check_model() {
     setup_ = set_up_model(compute_, training_request(config_.value));
+    if (auto advice = advice_on_weights(setup_)) findings_.warn(std::move(*advice));
     for (std::string& advice : model_advice(config_.value, setup_.model->config())) findings_.warn(std::move(advice));
     if (setup_.adapter) check_adapter_keys(config_, *setup_.model->options().lora);
     if (setup_.adapter) check_tensors(setup_.model->adapter(), *setup_.adapter);
@@ -267,10 +265,14 @@ class Validation {
       if (!RowProblems(findings_).collect(rows, [&](const Json& row) { encoder.encode(row); })) throw;
       return {};
     }
-    if (setup_.model) require_vocabulary(setup_.model->config(), into, split);
+    if (setup_.model) require_vocabulary(config_.value, into, split);
     const DatasetStatistics& s = into.statistics();
-    return fmt::format("{} rows of {}, {} tokens, {} targets, {} rows cut", s.rows, s.source_rows, s.tokens,
-                       s.target_tokens, s.truncated_rows);
+    if (s.unplaced.count > 0)
+      findings_.warn(fmt::format("{} of {} rows would be left out; the first is {}: {}", s.unplaced.count,
+                                 s.source_rows, s.unplaced.place, s.unplaced.reason));
+    const std::string made = s.rows == s.source_rows ? "" : fmt::format(", {} after filters and packing", s.rows);
+    return fmt::format("{}{}, {} tokens, {} targets, {} cut", counted(s.source_rows, "row"), made, s.tokens,
+                       s.target_tokens, counted(s.truncated_rows, "row"));
   }
 
   StepPlan step_plan() const {
@@ -291,35 +293,18 @@ class Validation {
     PlannedRun run = planned_run(config_.value, *setup_.model, workload_of(t, train_, evaluation_),
                                  target_here(compute_.device, pool_.size()));
     const MemoryPlan memory = plan_run(run, t.gradient_checkpointing.policy);
-    return fmt::format("{} updates, {:.0f} MiB of memory: {}", max_steps(),
+    return fmt::format("{}, {:.0f} MiB of memory: {}", counted(max_steps(), "update"),
                        static_cast<double>(memory.total()) / (1 << 20), memory.table());
   }
 
-  /// A checkpoint holds the trained weights and the optimizer's state; checkpoints that are kept, one in the making,
-  /// the result.
   std::string check_disk() {
-    const TrainingSection& t = config_.value.training;
-    const std::int64_t steps = max_steps();
-    double weights = 0, trained = 0;
-    for (const ParamStore* store : {&setup_.model->weights(), &setup_.model->adapter()})
-      for (const Param& p : store->all()) {
-        const double bytes = static_cast<double>(p.spec.shape.numel()) * static_cast<double>(size_of(p.spec.dtype));
-        weights += bytes;
-        if (p.trained()) trained += bytes;
-      }
-    std::int64_t kept = 0;
-    if (t.save_strategy == SaveStrategy::steps)
-      kept = steps / std::max<std::int64_t>(1, interval_steps(t.save_steps, steps)) + 1;
-    if (t.save_strategy == SaveStrategy::epoch) kept = static_cast<std::int64_t>(t.num_train_epochs) + 1;
-    if (t.save_total_limit) kept = std::min(kept, *t.save_total_limit + 1);
-    const double result = setup_.model->options().lora ? trained : weights;
-    const auto state = static_cast<double>(
-        optimizer_memory(*make_rule(optimizer_options(t)), setup_.model->trained(), Device{}).state);
-    const double needed = result + static_cast<double>(kept) * (result + state), there = free_disk(t.output_dir);
-    if (there <= 0 || needed <= there) return {};
+    const std::string& output = config_.value.training.output_dir;
+    const DiskPlan plan = plan_disk(config_.value.training, setup_, max_steps());
+    const double there = free_disk(output);
+    if (there <= 0 || plan.total() <= there) return {};
     findings_.add(ErrorKind::disk, {.cause = fmt::format("about {:.0f} MB will be written, {:.0f} MB are free",
-                                                         needed / kMb, there / kMb),
-                                    .place = t.output_dir,
+                                                         plan.total() / kMb, there / kMb),
+                                    .place = output,
                                     .remedy = "set save_total_limit, or another output_dir"});
     return {};
   }

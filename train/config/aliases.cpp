@@ -56,7 +56,6 @@ constexpr auto kAliases = std::to_array<Alias>({
     {"num_epochs", "num_train_epochs"},
     {"lr_scheduler", "lr_scheduler_type"},
     {"use_tf32", "tf32"},
-    {"activation_checkpointing", "gradient_checkpointing"},
     {"use_gradient_checkpointing", "gradient_checkpointing"},
     {"evaluation_strategy", "eval_strategy"},
     {"resume_checkpoint", "resume_from_checkpoint"},

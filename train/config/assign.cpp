@@ -7,6 +7,14 @@
 namespace qtrain {
 namespace {
 
+/// Words that may be meant by another one: names of optimizers that are not here are none.
+template <class T>
+std::vector<std::string_view> offered(const Spec& spec) {
+  const std::span<const std::string_view> words = words_of<T>(spec);
+  if (words.data() == optimizer_names().data()) return available_optimizers();
+  return {words.begin(), words.end()};
+}
+
 struct AssignVisitor {
   std::string_view key;
   const Json& value;
@@ -18,7 +26,7 @@ struct AssignVisitor {
   void operator()(std::string_view name, T& member, const Spec& spec) {
     if (name != key || (value.is_null() && !IsOptional<T>::value)) return;
     error = assign(value, member, spec);
-    if (error && value.is_string()) near = nearest(value.get_ref<const std::string&>(), words_of<T>(spec));
+    if (error && value.is_string()) near = nearest(value.get_ref<const std::string&>(), offered<T>(spec));
   }
 };
 

@@ -39,10 +39,6 @@ void expand_paths(Config& c) {
 
 void remark(ResolvedConfig& config) {
   const Config& c = config.value;
-  for (const std::string& target : c.training.report_to)
-    if (target != "tensorboard")
-      config.notes.push_back(
-          fmt::format("report_to: \"{}\" has no effect: metrics are in output_dir/metrics.jsonl", target));
   const bool adapts = c.lora.use_peft || c.model.adapter_name_or_path;
   if (!adapts &&
       (config.given("lora_r") || config.given("lora_alpha") || config.given("lora_target_modules") ||
@@ -303,10 +299,14 @@ std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
   need(c.run.nproc == 1, "nproc", "more than one process is not available yet", "set nproc to 1");
   need(!find_optimizer(c.training.optim)->rule.empty(), "optim",
        fmt::format("optim \"{}\" is not available", c.training.optim),
-       fmt::format("use one of {}", fmt::join(available_optimizers(), ", ")));
+       fmt::format("use one of {}", optimizer_summary()));
   const std::string metric = c.training.metric_for_best_model.value_or("loss");
   need(metric == "loss" || metric == "eval_loss", "metric_for_best_model",
        fmt::format("metric \"{}\" is not available", metric), "use eval_loss");
+  for (const std::string& tracker : c.training.report_to)
+    need(tracker == "tensorboard", "report_to", fmt::format("report_to \"{}\": nothing can be sent there", tracker),
+         "set report_to to tensorboard or none: metrics are in output_dir either way, in metrics.jsonl and as event "
+         "files in runs/");
   return std::move(checks.problems);
 }
 

@@ -16,8 +16,8 @@
 
 namespace qtrain {
 
-/// Defaults written here are those of the canonical dialect: SFTConfig (TRL 1.16), TrainingArguments (transformers
-/// 5.23) and LoraConfig (PEFT 0.21). What a key means stands once, beside its name in fields.h.
+/// Defaults written here are those of the canonical dialect: SFTConfig and ModelConfig (TRL 1.16) and TrainingArguments
+/// (transformers 5.23). What a key means stands once, beside its name in fields.h.
 
 struct ModelSection {
   std::string model_name_or_path;
@@ -26,7 +26,7 @@ struct ModelSection {
   std::string dtype = "float32";  ///< "float32", "bfloat16", "float16" or "auto"
   std::optional<std::string> chat_template_path;
   std::optional<std::string> template_date;
-  std::optional<std::string> eos_token;
+  std::optional<std::string> eos_token, pad_token;
   bool random_init = false;
 };
 
@@ -50,7 +50,7 @@ struct DataSection {
   bool packing_isolate = false;
   std::optional<bool> eval_packing;
   std::optional<bool> completion_only_loss;
-  bool assistant_only_loss = false, last_turn_only_loss = false;
+  bool assistant_only_loss = false, last_turn_only_loss = false, skip_empty_answers = false;
   std::string response_template, instruction_template;
   std::optional<std::string> token_cache_dir;
   double token_cache_gb = 50;
@@ -62,9 +62,9 @@ struct DataSection {
 
 struct LoraSection {
   bool use_peft = false;
-  std::int64_t lora_r = 8;
-  double lora_alpha = 8;
-  double lora_dropout = 0;
+  std::int64_t lora_r = 16;
+  double lora_alpha = 32;
+  double lora_dropout = 0.05;
   /// Module names ("q_proj"), "all-linear", or a regular expression; empty: PEFT's default for the architecture.
   std::vector<std::string> lora_target_modules;
   Json rank_pattern = Json::object(), alpha_pattern = Json::object();  ///< numbers by pattern of module names
@@ -153,7 +153,7 @@ struct ResolvedConfig {
   std::string dialect;                        ///< "hf", "expert" or "modelforge"
   std::map<std::string, std::string> origin;  ///< canonical key -> "default (hf)", "config.json:12", "command line"
   std::vector<std::string> notes;             ///< lines for the user at start: dialect, keys without effect, ...
-  Json inert = Json::object();                ///< keys that were given and have no effect, with their values
+  Json inert = Json::object();  ///< keys that were given and have no effect: {key: {value, origin, reason}}
 
   /// Whether the user gave this canonical key (under any of its names) instead of leaving its default.
   bool given(const std::string& key) const {
@@ -193,6 +193,8 @@ Json resolved_json(const ResolvedConfig& config);
 
 /// The reference page of all keys, in Markdown.
 std::string config_reference();
+/// {"keys": {key: {"section", "default", "type", "also": [other names], "meaning"}}}
+Json config_keys_json();
 
 /// The canonical key, alias or other known key nearest to an unknown one; empty when nothing is near.
 std::string nearest_key(std::string_view key);

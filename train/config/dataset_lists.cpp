@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "train/config/prompt_format.h"
 #include "train/config/rewrite_rules.h"
 
 /// Lists of data sets as trl and axolotl write them, as files.
@@ -22,6 +23,7 @@ constexpr auto kDatasetMembers = std::to_array<InertKey>({
     {"split", kRefusedMember, "[\"train\",\"test\",\"validation\"]", "files are read whole"},
     {"columns", kRemarkedMember, "[]", "only the fields of the row's shape are read"},
     {"fraction", kRefusedMember, "[1]", "files are read whole"},
+    {"own_share", kRefusedMember, "[1]", "`weight` beside `id` is a share of the source's own rows, and all are read"},
     {"shards", kRefusedMember, "[1]", "files are read whole"},
     {"shards_idx", kRemarkedMember, "[0]", "files are read whole"},
     {"preprocess_shards", kRemarkedMember, "[]", "files are mapped, never held whole"},
@@ -114,11 +116,28 @@ std::vector<std::string> files_of(const Json& entry) {
   return files;
 }
 
+/// An entry of alignment-handbook or open-r1 as the others write it: `id`, and a `weight` that is a share of its own
+/// rows, which says nothing where it is all of them.
+Json with_path(const Json& entry) {
+  Json out = Json::object();
+  for (const auto& [member, value] : entry.items())
+    if (member == "id")
+      out["path"] = value;
+    else if (member == "config")
+      out["name"] = value;
+    else if (member == "weight")
+      out["own_share"] = value;
+    else
+      out[member] = value;
+  return out;
+}
+
 /// Reads one list into a key for files; training rows of which more is said, into dataset_mixture.
 struct DatasetList {
   std::string_view key;
   bool trains = false;
-  bool texts_only = true;  ///< whether all entries are plain texts
+  bool texts_only = true;       ///< whether all entries are plain texts
+  bool formatted_rows = false;  ///< whether some are prompts and answers in a format of their own
   Json files = Json::array();
   Json sources = Json::array();  ///< the same for dataset_mixture
   bool is_mixture = false;
@@ -135,11 +154,13 @@ struct DatasetList {
         problem(fmt::format("expected a data set, got {}", show(entry)));
     }
     out.settings.emplace_back(is_mixture ? "dataset_mixture" : std::string(key), is_mixture ? sources : files);
-    if (texts_only && !files.empty())
+    if (formatted_rows && texts_only) out.settings.emplace_back("assistant_only_loss", false);
+    if (texts_only && !formatted_rows && !files.empty())
       out.settings.insert(out.settings.end(), {{"assistant_only_loss", false}, {"completion_only_loss", false}});
   }
 
   void read_entry(const Json& entry) {
+    if (entry.contains("id")) return read_entry(with_path(entry));
     const std::vector<std::string> named = files_of(entry);
     if (named[0].empty()) problem(fmt::format("{} names no files", show(entry)));
     for (const std::string& file : named) files.push_back(file);
@@ -167,9 +188,22 @@ struct DatasetList {
     sources.push_back(std::move(source));
   }
 
-  /// A type that says where rows keep instruction, input and output. What it says about their text is the chat
-  /// template's matter here.
+  /// A type that says where rows keep instruction, input and output, and perhaps how they become a text. Without a
+  /// format that is the chat template's matter here.
   void read_fields(Json& source, const Json& type) {
+    has_prompt_format(type) ? read_format(source, type) : read_names(source, type);
+  }
+
+  /// Rows that are texts, prompt and answer, whatever the chat template.
+  void read_format(Json& source, const Json& type) {
+    const PromptFormat format = read_prompt_format(type);
+    if (!format.problem.empty()) return problem(format.problem);
+    if (!trains) return problem("type.format of evaluation rows is not available: hold rows out with val_set_size");
+    source["column_mapping"] = format.columns;
+    is_mixture = formatted_rows = true;
+  }
+
+  void read_names(Json& source, const Json& type) {
     texts_only = false;
     for (const auto& [member, value] : type.items()) {
       if (value.is_null() || value == "") continue;

@@ -18,6 +18,30 @@ struct DumpVisitor {
   }
 };
 
+template <class T>
+struct Held {
+  using type = T;
+};
+template <class T>
+struct Held<std::optional<T>> {
+  using type = T;
+};
+
+struct WordsVisitor {
+  std::vector<KeyWords> keys = {};
+  void section(std::string_view) {}
+  template <class T>
+  void operator()(std::string_view name, const T&, const Spec& spec) {
+    using Value = typename Held<T>::type;
+    constexpr bool truth =
+        std::is_same_v<Value, bool> || std::is_same_v<Value, Recompute> || std::is_same_v<Value, KeptCopies>;
+    const auto words = words_of<Value>(spec);
+    KeyWords key{.key = name, .words = {words.begin(), words.end()}};
+    if (truth) key.words = {"true", "false"};
+    keys.push_back(std::move(key));
+  }
+};
+
 std::string escaped(std::string text) {
   for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
   return text;
@@ -29,6 +53,34 @@ std::string row(std::initializer_list<std::string> cells) {
   return line + "\n";
 }
 
+template <class T>
+std::string type_of(const Spec& spec) {
+  const std::string type = JsonValue<T>::type(spec);
+  return spec.range.low > -std::numeric_limits<double>::infinity() ? type + ", " + describe(spec.range) : type;
+}
+
+std::vector<std::string_view> aliases_of(std::string_view key) {
+  std::vector<std::string_view> names;
+  for (const Alias& a : aliases())
+    if (a.key == key) names.push_back(a.name);
+  return names;
+}
+
+struct KeysVisitor {
+  Json keys = Json::object();
+  std::string_view title = {};
+
+  void section(std::string_view name) { title = name; }
+  template <class T>
+  void operator()(std::string_view name, const T& member, const Spec& spec) {
+    keys[std::string(name)] = {{"section", title},
+                               {"default", JsonValue<T>::write(member)},
+                               {"type", type_of<T>(spec)},
+                               {"also", aliases_of(name)},
+                               {"meaning", spec.doc}};
+  }
+};
+
 struct ReferenceVisitor {
   std::string out = {};
 
@@ -37,12 +89,8 @@ struct ReferenceVisitor {
   }
   template <class T>
   void operator()(std::string_view name, const T& member, const Spec& spec) {
-    std::string type = JsonValue<T>::type(spec);
-    if (spec.choices.size() > 8) type = "a name from the list below";
-    if (spec.range.low > -std::numeric_limits<double>::infinity()) type += ", " + describe(spec.range);
-    std::vector<std::string_view> also;
-    for (const Alias& a : aliases())
-      if (a.key == name) also.push_back(a.name);
+    const std::string type = spec.choices.size() > 8 ? "a name from the list below" : type_of<T>(spec);
+    const std::vector<std::string_view> also = aliases_of(name);
     const std::string names = also.empty() ? "" : fmt::format(" Also `{}`.", fmt::join(also, "`, `"));
     out += row({fmt::format("`{}`", name), fmt::format("`{}`", JsonValue<T>::write(member).dump()),
                 fmt::format("{} ({}){}", spec.doc, type, names)});
@@ -131,6 +179,13 @@ Json resolved_json(const ResolvedConfig& config) {
   return {{"dialect", config.dialect}, {"values", std::move(values)}, {"inert", config.inert}, {"notes", config.notes}};
 }
 
+Json config_keys_json() {
+  KeysVisitor visit;
+  const Config config;
+  config_fields(visit, config);
+  return {{"keys", std::move(visit.keys)}};
+}
+
 std::string config_reference() {
   std::string out =
       "# Configuration\n\nThis page is printed by `qtrain config`. A config is a JSON object, in which `//` and `/* "
@@ -141,8 +196,9 @@ std::string config_reference() {
       " string. Unknown keys, keys given twice, values of another type or out of range are errors. `qtrain config "
       "FILE` shows"
       " every value and where it came from.\n\nDefaults in the tables are those of the dialect `hf`: SFTConfig, and "
-      "LoraConfig"
-      " for the adapter.\n";
+      "ModelConfig (`trl sft`) for the adapter. Where a config uses the names that are LoraConfig's alone (`r`, "
+      "`target_modules`, `modules_to_save`, `peft_config`) and not `lora_r`, what it leaves open has LoraConfig's "
+      "defaults: `lora_r` 8, `lora_alpha` 8, `lora_dropout` 0. The origin says which.\n";
   ReferenceVisitor visit;
   const Config config;
   config_fields(visit, config);
@@ -153,6 +209,13 @@ std::string config_reference() {
   out += fmt::format("\nValues of `optim` ([what they do](optimizers.md)): `{}`. Known and refused: `{}`.\n",
                      fmt::join(here, "`, `"), fmt::join(others, "`, `"));
   return out + dialect_part() + other_names_part() + inert_part();
+}
+
+std::vector<KeyWords> key_words() {
+  const Config config;
+  WordsVisitor visit;
+  config_fields(visit, config);
+  return std::move(visit.keys);
 }
 
 }  // namespace qtrain

@@ -15,11 +15,27 @@ bool evaluates(const ResolvedConfig& c) {
   return !c.value.data.eval_dataset_name.empty() || c.value.data.eval_split > 0;
 }
 
+/// What manifests say of their base model beside its name.
+constexpr InertKey kExpertInert[] = {
+    {"rope_scaling", false, "[]", "the model's config.json says how positions are scaled"}};
+
+/// Manifests say how to evaluate also where there are no evaluation rows.
+void leave_out_evaluation(ResolvedConfig& c) {
+  auto& t = c.value.training;
+  if (t.eval_strategy == EvalStrategy::no && !t.load_best_model_at_end) return;
+  c.notes.push_back(
+      fmt::format("{}: there are no evaluation rows (validation_path), so nothing is evaluated and the last "
+                  "weights are the result",
+                  c.origin.at(c.given("eval_strategy") ? "eval_strategy" : "load_best_model_at_end")));
+  t.eval_strategy = EvalStrategy::no;
+  t.load_best_model_at_end = false;
+}
+
 /// The expert trainer evaluates and keeps the best epoch as soon as it has evaluation rows.
 void complete_expert(ResolvedConfig& c) {
   auto& t = c.value.training;
   if (!c.given("per_device_eval_batch_size")) t.per_device_eval_batch_size = t.per_device_train_batch_size;
-  if (!evaluates(c)) return;
+  if (!evaluates(c)) return leave_out_evaluation(c);
   if (!c.given("eval_strategy")) t.eval_strategy = EvalStrategy::epoch;
   const bool same = name_of_enum(t.eval_strategy) == name_of_enum(t.save_strategy);
   if (!c.given("load_best_model_at_end") && same && t.eval_strategy == EvalStrategy::epoch)
@@ -35,7 +51,9 @@ void complete_modelforge(ResolvedConfig& c) {
 
 Dialect hf() {
   return {.name = "hf",
-          .about = "names and defaults of SFTConfig (TRL), TrainingArguments (transformers) and LoraConfig (PEFT)",
+          .about =
+              "names and defaults of SFTConfig and ModelConfig (TRL), TrainingArguments (transformers) and, where its "
+              "names are used, LoraConfig (PEFT)",
           .sure = {},
           .usual = {},
           .ignored = {},
@@ -50,9 +68,11 @@ Dialect expert() {
       .usual = {"base_model", "use_tf32", "use_sdpa", "pretokenized_cache", "use_unsloth", "use_cuda_graphs",
                 "quantization", "dataset_path"},
       .ignored = {"name", "version", "schema_version", "description", "author", "homepage", "repository", "adapters",
-                  "capabilities", "routing", "constraints", "perf", "runtime", "evaluation", "integrity", "license",
-                  "tags"},
+                  "capabilities", "limitations", "quality_metrics", "routing", "constraints", "perf", "runtime",
+                  "evaluation", "integrity", "license", "tags"},
       .defaults = {{"use_peft", "true"},
+                   {"lora_r", "8"},
+                   {"lora_alpha", "8"},
                    {"lora_dropout", "0.1"},
                    {"max_length", "2048"},
                    {"learning_rate", "5e-5"},
@@ -61,6 +81,7 @@ Dialect expert() {
                    {"gradient_checkpointing", "false"},
                    {"save_strategy", "\"epoch\""},
                    {"save_total_limit", "3"}},
+      .inert = kExpertInert,
       .complete = complete_expert};
 }
 
@@ -118,6 +139,15 @@ struct DialectClaim {
   const Dialect* dialect;
   std::vector<std::string_view> keys;
 };
+
+/// Members of a manifest's `training` and `dataset` that tell of what has been: nothing is trained by them.
+const std::vector<std::string_view> kOfTraining{
+    "decoding",   "metadata",           "packaging_checkpoint",   "checkpoint",
+    "trained_on", "base_model_version", "alternative_checkpoints"};
+const std::vector<std::string_view> kOfDataset{"generation",        "type",          "format",  "source",
+                                               "sources",           "preprocessing", "splits",  "statistics",
+                                               "task_distribution", "description",   "license", "format_distribution",
+                                               "total_examples"};
 
 bool lists(const std::vector<std::string_view>& keys, std::string_view key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
@@ -196,13 +226,14 @@ struct Flattener {
 
   void training(const std::string& path, const Json& object) {
     for (const auto& [key, value] : object.items())
-      if (key != "decoding" && key != "metadata" && key != "packaging_checkpoint") member(key, path + key, value);
+      if (!lists(kOfTraining, key)) member(key, path + key, value);
   }
 
   void base_model(const std::string& path, const Json& value) {
     if (!value.is_object()) return add("model_name_or_path", path, value);
     if (const auto it = value.find("name"); it != value.end()) add("model_name_or_path", path + ".name", *it);
-    if (const auto it = value.find("quantization"); it != value.end()) add("quantization", path + ".quantization", *it);
+    for (const char* key : {"quantization", "prompt_template", "rope_scaling"})
+      if (const auto it = value.find(key); it != value.end()) add(key, fmt::format("{}.{}", path, key), *it);
   }
 
   void base_models(const std::string& path, const Json& value) {
@@ -213,6 +244,8 @@ struct Flattener {
   }
 
   void dataset(const std::string& path, const Json& object) {
+    static const std::vector<std::string_view> kRead{
+        "validation_path", "test_path", "text_field", "streaming", "max_in_memory_samples", "use_pretokenized"};
     for (const auto& [key, value] : object.items()) {
       if (key == "path")
         add("dataset_name", path + key, value);
@@ -220,10 +253,9 @@ struct Flattener {
         field_mapping(path + key, value);
       else if (key == "tasks" && !value.is_null())
         problem(path + key, "multi-task datasets are not available");
-      else if (key == "validation_path" || key == "test_path" || key == "text_field" || key == "streaming" ||
-               key == "max_in_memory_samples" || key == "use_pretokenized")
+      else if (lists(kRead, key))
         add(key, path + key, value);
-      else if (key != "generation" && key != "type" && key != "format" && key != "tasks")
+      else if (key != "tasks" && !lists(kOfDataset, key))
         problem(path + key, fmt::format("unknown key \"{}\"", key));
     }
   }

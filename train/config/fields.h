@@ -23,6 +23,7 @@ struct Spec {
   std::string_view doc;
   Range range = kAny;
   std::span<const std::string_view> choices = {};  ///< of a string; enumerations have theirs in EnumNames
+  std::string_view summary = {};                   ///< of many choices, for messages
 };
 
 inline constexpr std::string_view kDtypes[] = {"float32", "bfloat16", "float16", "auto"};
@@ -35,19 +36,26 @@ inline constexpr std::string_view kComputeDtypes[] = {"auto", "float32", "bfloat
 template <class V, class S>
 void model_fields(V& visit, S& s) {
   visit("model_name_or_path", s.model_name_or_path,
-        {"Folder of the model: config.json, safetensors and tokenizer files. Without weights it starts at random."});
+        {"Folder of the model: config.json, safetensors and tokenizer files."});
   visit("adapter_name_or_path", s.adapter_name_or_path, {"Folder of a PEFT LoRA adapter to go on from."});
   visit("tokenizer_name_or_path", s.tokenizer_name_or_path, {"Folder of the tokenizer, if it is not the model's."});
   visit("dtype", s.dtype,
         {"Type in which weights are held and saved; auto: as the folder's config.json says.", kAny, kDtypes});
-  visit("random_init", s.random_init, {"Start from random weights also where the folder has weights."});
+  visit("random_init", s.random_init,
+        {"Start from random weights. Without it a folder that has none is an error for adapters and quantised models, "
+         "and a warning where all weights are trained."});
   visit("chat_template_path", s.chat_template_path,
         {"The chat template, if it is not the model's: a Jinja file or a folder with one, or the name of a format "
          "(chatml, llama3, mistral, gemma, phi3, phi4, zephyr, deepseek, command_r, alpaca, vicuna)."});
   visit("template_date", s.template_date,
         {"The day that a chat template with a clock (strftime_now) writes, as 2026-07-26. By default the day on which "
          "the run begins; a run that is resumed keeps it."});
-  visit("eos_token", s.eos_token, {"The end token. It has to be the one of tokenizer_config.json; change it there."});
+  visit(
+      "eos_token", s.eos_token,
+      {"The end token, if it is not the one of tokenizer_config.json: one token of the vocabulary, as <|im_end|> for a "
+       "base model that learns to chat. The saved tokenizer and model have it."});
+  visit("pad_token", s.pad_token,
+        {"The padding token of the saved tokenizer and model, likewise; batches here are never padded."});
 }
 
 template <class V, class S>
@@ -69,8 +77,11 @@ void data_fields(V& visit, S& s) {
   visit("mix_strategy", s.mix_strategy,
         {"How dataset_mixture is mixed: one source behind the other, or interleaved as datasets.interleave_datasets "
          "does it. null: first_exhausted if there are weights, else concatenate."});
-  visit("column_mapping", s.column_mapping,
-        {"Columns under other names: {\"prompt\": \"question\", \"messages\": \"dialogue\"}."});
+  visit(
+      "column_mapping", s.column_mapping,
+      {"Columns under other names: {\"prompt\": \"question\", \"messages\": \"dialogue\"}; or texts made of several "
+       "columns: {\"prompt\": \"[INST] {title}: {question} [/INST]\"}, of a list of texts the first whose columns all "
+       "hold something."});
   visit("message_property_mappings", s.message_property_mappings,
         {"Keys of a message under other names: {\"role\": \"speaker\", \"content\": \"words\"}."});
   visit("role_mapping", s.role_mapping,
@@ -95,6 +106,10 @@ void data_fields(V& visit, S& s) {
         {"Loss on the completion only. null: on for prompt + completion rows."});
   visit("assistant_only_loss", s.assistant_only_loss, {"Loss on the assistant's turns only."});
   visit("last_turn_only_loss", s.last_turn_only_loss, {"Loss on the assistant's last turn only."});
+  visit(
+      "skip_empty_answers", s.skip_empty_answers,
+      {"Leave out, and count, rows in which an answer is empty: a completion, or an assistant's turn without text and "
+       "tool calls."});
   visit("response_template", s.response_template,
         {"Text behind which answers begin, where roles are not known: loss on what follows it only."});
   visit("instruction_template", s.instruction_template,
@@ -175,7 +190,7 @@ void step_fields(V& visit, S& s) {
       "optim", s.optim,
       {"Optimizer. Names that differ only in how they are computed mean the same here; the state of paged ones goes to "
        "the host's memory where a GPU has no room for it.",
-       kAny, optimizer_names()});
+       kAny, optimizer_names(), optimizer_summary()});
   visit("optim_args", s.optim_args, {"Arguments of the optimizer, such as \"momentum=0.9,nesterov=true\" of sgd."});
   visit("weight_decay", s.weight_decay,
         {"Weight decay, decoupled but for sgd; not for biases and norms.", kNotNegative});
@@ -216,7 +231,9 @@ void event_fields(V& visit, S& s) {
   visit("logging_steps", s.logging_steps, {"Log every so many updates; below 1 a share of all updates.", kNotNegative});
   visit("logging_first_step", s.logging_first_step, {"Log the first update too."});
   visit("report_to", s.report_to,
-        {"Accepted, but metrics only go to output_dir: metrics.jsonl, trainer_state.json, runs/ (TensorBoard)."});
+        {"tensorboard, none or all, which mean the same: metrics go to output_dir, into metrics.jsonl, "
+         "trainer_state.json "
+         "and runs/ (TensorBoard). Others are refused, since nothing is sent over the network."});
   visit("disable_tqdm", s.disable_tqdm, {"No progress line."});
   visit("eval_strategy", s.eval_strategy, {"When to evaluate."});
   visit("eval_steps", s.eval_steps,

@@ -108,10 +108,12 @@ void LauncherReader::tell_ignored(const LauncherPart& part, std::string_view wha
   for (const auto& [key, value] : ignored_.items()) names.push_back(key);
   const std::size_t more = names.size() > kShown ? names.size() - kShown : 0;
   names.resize(names.size() - more);
-  draft_.remarks.push_back(fmt::format("{}: {} {} of {} without effect here, on one device: {}{}", part.document.name,
-                                       ignored_.size(), ignored_.size() == 1 ? "key" : "keys", what,
-                                       fmt::join(names, ", "), more ? fmt::format(" and {} more", more) : ""));
-  draft_.inert[std::string(what)].update(ignored_);
+  const std::string why = fmt::format("{} without effect here, on one device", what);
+  draft_.remarks.push_back(fmt::format("{}: {} {} of {}: {}{}", part.document.name, ignored_.size(),
+                                       ignored_.size() == 1 ? "key" : "keys", why, fmt::join(names, ", "),
+                                       more ? fmt::format(" and {} more", more) : ""));
+  for (const auto& [key, value] : ignored_.items())
+    draft_.inert[key] = {{"value", value}, {"origin", part.document.place_of(key)}, {"reason", why}};
   ignored_ = Json::object();
 }
 

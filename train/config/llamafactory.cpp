@@ -16,7 +16,8 @@ constexpr bool kRefusedThere = true, kRemarkedThere = false;
 constexpr auto kFactoryInert = std::to_array<InertKey>({
     {"tool_format", kRemarkedThere, "[]", "tools are rendered by the chat template of the model's folder"},
     {"default_system", kRefusedThere, "[]", "a system message belongs into the rows or the chat template"},
-    {"enable_thinking", kRemarkedThere, "[true]", "the chat template decides"},
+    {"enable_thinking", kRefusedThere, "[true]",
+     "a row's own chat_template_kwargs say it: {\"enable_thinking\": false} as a column of the rows"},
     {"flash_attn", kRemarkedThere, "[\"auto\"]", "there is one attention kernel"},
     {"shift_attn", kRefusedThere, "[false]", "shifted attention is not available"},
     {"enable_liger_kernel", kRemarkedThere, "[false]", "the loss and the norms are always fused"},
@@ -169,10 +170,9 @@ constexpr std::array<std::array<std::string_view, 2>, 3> kRefusedEntry{
 std::optional<Json> registered_source(Draft& draft, const std::filesystem::path& registry, const Json& entry,
                                       const std::string& name) {
   using Name = std::array<std::string_view, 3>;  // theirs, ours, another that is known
-  constexpr std::array<Name, 4> kAlpaca{{{"prompt", "instruction", "text"},
-                                         {"query", "input", ""},
-                                         {"response", "output", ""},
-                                         {"history", "history", ""}}};
+  constexpr std::array<Name, 1> kTexts{{{"prompt", "text", ""}}};
+  constexpr std::array<Name, 4> kAlpaca{
+      {{"prompt", "instruction", ""}, {"query", "input", ""}, {"response", "output", ""}, {"history", "history", ""}}};
   constexpr std::array<Name, 3> kBoth{
       {{"messages", "messages", "conversations"}, {"system", "system", ""}, {"tools", "tools", ""}}};
   constexpr std::array<Name, 2> kMessage{{{"role_tag", "role", "from"}, {"content_tag", "content", "value"}}};
@@ -190,12 +190,15 @@ std::optional<Json> registered_source(Draft& draft, const std::filesystem::path&
       draft.problem(registry.string(), fmt::format("\"{}\": {} {}", name, member, show(*it)), std::string(why));
   const std::string file = (registry.parent_path() / entry["file_name"].get<std::string>()).string();
   const Json columns = entry.value("columns", Json::object()), tags = entry.value("tags", Json::object());
-  Json source{{"path", file}, {"column_mapping", other_names(columns, kAlpaca)}};
+  const bool texts = columns.contains("prompt") && !columns.contains("response") && !columns.contains("messages");
+  Json source{{"path", file}, {"column_mapping", texts ? other_names(columns, kTexts) : other_names(columns, kAlpaca)}};
   source["column_mapping"].update(other_names(columns, kBoth));
   source["message_property_mappings"] = other_names(tags, kMessage);
   source["role_mapping"] = other_names(tags, kRoles);
   for (const char* map : {"column_mapping", "message_property_mappings", "role_mapping"})
     if (source[map].empty()) source.erase(map);
+  if (columns.contains("response") && !columns.contains("query"))  // where columns are named, no others count
+    for (const auto& [ours, theirs] : columns.items()) source["columns"].push_back(theirs);
   return source.size() == 1 ? Json(file) : source;
 }
 
@@ -255,6 +258,7 @@ Dialect llamafactory_dialect() {
           .defaults = {{"use_peft", "true"},
                        {"lora_r", "8"},
                        {"lora_alpha", "16"},
+                       {"lora_dropout", "0"},
                        {"lora_target_modules", "\"all-linear\""},
                        {"bnb_4bit_use_double_quant", "true"},
                        {"dtype", "\"auto\""},

@@ -2,16 +2,30 @@
 
 #include <algorithm>
 
+#include "train/config/adapter_defaults.h"
 #include "train/config/assign.h"
 #include "train/config/check.h"
 #include "train/config/dialect.h"
 #include "train/config/document.h"
+#include "train/config/foreign_files.h"
 #include "train/config/keys.h"
 
 namespace qtrain {
 namespace {
 
 constexpr std::size_t kMostSuggestions = 20;  // each takes a look at all names
+
+/// The value without the members whose names begin with _, which are comments.
+Json without_comments(const Json& value) {
+  if (!value.is_structured()) return value;
+  Json out = value.is_object() ? Json::object() : Json::array();
+  for (const auto& [key, member] : value.items())
+    if (value.is_array())
+      out.push_back(without_comments(member));
+    else if (!key.starts_with('_'))
+      out[key] = without_comments(member);
+  return out;
+}
 
 /// One config on its way from text to ResolvedConfig. Problems are collected, so that all can be told at once.
 class Loading {
@@ -23,12 +37,15 @@ class Loading {
       fail(ErrorKind::usage,
            {.cause = fmt::format("a config is an object of keys and values, not {}", show(document_.value)),
             .place = name_});
+    require_config(document_.value, name_);
+    document_.value = without_comments(document_.value);
     const Dialect& dialect = choose_dialect(overrides);
     out_.dialect = dialect.name;
     draft_.folder = std::filesystem::path(name_).parent_path();
     draft_.settings = settings_of(dialect, document_.value, [&](auto& path) { return document_.place_of(path); });
     for (const auto& [key, value] : overrides) override_with(dialect, key, value);
     if (dialect.settle) dialect.settle(draft_);
+    settle_checkpointing();
     add_launcher_settings(draft_, document_);
     std::erase_if(draft_.settings, [](const auto& entry) { return entry.first.front() == kPending; });
     out_.inert = draft_.inert;
@@ -58,9 +75,16 @@ class Loading {
     const auto raw = flatten(dialect, document, [&](const std::string& path, std::string text) {
       draft_.problem(place(path), fmt::format("\"{}\": {}", path, text));
     });
-    for (const RawSetting& r : raw) take(settings, dialect, {r.path, place(r.path), r.value}, r.key);
+    std::vector<std::string> names;
+    for (const RawSetting& r : raw) {
+      take(settings, dialect, {r.path, place(r.path), r.value}, r.key);
+      names.push_back(last_name(r.path));
+    }
+    if (adapter_class_ == nullptr) adapter_class_ = adapter_class(names);
     return settings;
   }
+
+  static std::string last_name(const std::string& path) { return path.substr(path.rfind('.') + 1); }
 
   /// A dialect's own meaning of a key goes before what it means elsewhere.
   void take(Settings& settings, const Dialect& dialect, const Setting& raw, const std::string& name) {
@@ -96,8 +120,7 @@ class Loading {
       return draft_.problem(raw.place,
                             fmt::format("\"{}\": {} cannot be honoured: {}", raw.written, show(raw.value), inert.why),
                             "remove the key");
-    const auto dot = raw.written.rfind('.');
-    draft_.inert[dot == std::string::npos ? raw.written : raw.written.substr(dot + 1)] = raw.value;
+    draft_.inert[raw.written] = {{"value", raw.value}, {"origin", raw.place}, {"reason", inert.why}};
     draft_.remarks.push_back(fmt::format("{}: \"{}\" has no effect: {}", raw.place, raw.written, inert.why));
   }
 
@@ -148,11 +171,28 @@ class Loading {
     return object;
   }
 
-  void apply(const Dialect& dialect) {
-    for (const auto name : field_names()) out_.origin[std::string(name)] = fmt::format("default ({})", dialect.name);
-    for (const DialectDefault& d : dialect.defaults) {
+  void set_defaults(std::span<const DialectDefault> defaults, std::string_view whose) {
+    for (const DialectDefault& d : defaults) {
       const bool possible = assign_field(out_.value, d.key, Json::parse(d.json)).error.empty();
       check(possible, "a dialect has an impossible default");
+      out_.origin[std::string(d.key)] = fmt::format("default ({})", whose);
+    }
+  }
+
+  /// What is recomputed in attention alone: whole blocks hold it anyway.
+  void settle_checkpointing() {
+    const Setting* attention = draft_.find("~attention_checkpointing");
+    const Setting* blocks = draft_.find("gradient_checkpointing");
+    if (attention == nullptr || (blocks && (blocks->value == true || blocks->overrides()))) return;
+    draft_.settings["gradient_checkpointing"] = *attention;
+  }
+
+  void apply(const Dialect& dialect) {
+    for (const auto name : field_names()) out_.origin[std::string(name)] = fmt::format("default ({})", dialect.name);
+    set_defaults(dialect.defaults, dialect.name);
+    if (dialect.name == "hf") {
+      const AdapterClass& adapter = adapter_class_ ? *adapter_class_ : usual_adapter_class();
+      set_defaults(adapter.defaults, adapter.name);
     }
     for (const auto& [key, setting] : draft_.settings) {
       const auto [error, remedy] = assign_field(out_.value, key, setting.value);
@@ -184,6 +224,7 @@ class Loading {
   ConfigDocument document_;
   std::string name_;
   Draft draft_;
+  const AdapterClass* adapter_class_ = nullptr;  ///< whose names are used, those of the file first
   ResolvedConfig out_;
 };
 

@@ -11,7 +11,8 @@ void remark_combinations(ResolvedConfig& config) {
   if (t.tf32.value_or(false) && (t.bf16 || t.fp16))
     say(fmt::format("tf32 has no effect: it is about products in float32, and {} makes them 16-bit ones",
                     t.bf16 ? "bf16" : "fp16"));
-  if (t.train_sampling_strategy == Sampling::group_by_length && config.value.data.packing)
+  if (t.train_sampling_strategy == Sampling::group_by_length && config.value.data.packing &&
+      config.given("train_sampling_strategy"))
     say("train_sampling_strategy group_by_length has no use with packing: packed rows are all about as long");
   if (config.given("dataloader_prefetch_factor") && t.dataloader_prefetch_factor && t.dataloader_num_workers == 0)
     say("dataloader_prefetch_factor is given but dataloader_num_workers is 0, which transformers refuses: one thread "

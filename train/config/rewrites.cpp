@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/tensor.h"
@@ -64,6 +66,27 @@ Rewritten pretokenized_cache(const Json& v) {
 const std::vector<std::pair<std::string, Json>> kInt4 = {
     {"load_in_4bit", true}, {"bnb_4bit_use_double_quant", true}, {"bnb_4bit_compute_dtype", "bfloat16"}};
 
+/// transformers 5 calls gradient_checkpointing so; manifests have it beside that key.
+Rewritten activation_checkpointing(const Json& v) {
+  if (v == "attention_only") return set("~attention_checkpointing", "selective");
+  return set("gradient_checkpointing", v);
+}
+
+/// A list, or an object around it as alignment-handbook and open-r1 write it.
+Rewritten dataset_mixture(const Json& v) {
+  if (!v.is_object()) return set("dataset_mixture", v);
+  Rewritten out = training_datasets(v.value("datasets", Json::array()));
+  for (const auto& [key, value] : v.items()) {
+    if (key == "test_split_size" && !value.is_null())
+      out.settings.emplace_back("eval_split", value);
+    else if (key == "seed" || key == "streaming")
+      out.remarks.push_back(key + " has no effect: rows are shuffled by data_seed, and files are mapped");
+    else if (key != "datasets" && key != "test_split_size")
+      out.problem += fmt::format("unknown member \"{}\"", key);
+  }
+  return out;
+}
+
 /// YAML reads `no` as a boolean.
 RewriteRule strategy(std::string key) {
   return [key = std::move(key)](const Json& v) { return set(key, v == false ? Json("no") : v); };
@@ -91,6 +114,10 @@ std::vector<Rewrite> make_rewrites() {
       {"adafactor", "true: optim adafactor", when_true("optim", "adafactor")},
       {"datasets", "a list of {path, data_files, ...}: dataset_name, or dataset_mixture", training_datasets},
       {"test_split_size", "eval_split", as_key("eval_split")},
+      {"dataset_mixture", "", dataset_mixture},
+      {"activation_checkpointing",
+       "gradient_checkpointing; \"attention_only\" is \"selective\" and goes before gradient_checkpointing false",
+       activation_checkpointing},
       {"deepspeed", "a DeepSpeed JSON or object: its batch, clipping, precision, optimizer, schedule and offload",
        pending("deepspeed")},
       {"fsdp", "true or words: offload is optimizer_offload", pending("fsdp")},
@@ -98,8 +125,9 @@ std::vector<Rewrite> make_rewrites() {
        pending("fsdp_config")},
       {"accelerate_config", "an accelerate file: its mixed_precision, use_cpu and DeepSpeed or FSDP part",
        pending("accelerate_config")},
-      {"adapter_type", "lora or qlora: use_peft; none or full: all weights",
+      {"adapter_type", "lora, dora or qlora: use_peft; none or full: all weights",
        word_among({{"lora", {{"use_peft", true}}},
+                   {"dora", {{"use_peft", true}, {"use_dora", true}}},
                    {"qlora", {{"use_peft", true}, {"load_in_4bit", true}}},
                    {"none", {{"use_peft", false}}},
                    {"full", {{"use_peft", false}}}})},

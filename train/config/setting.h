@@ -31,7 +31,7 @@ struct Draft {
   std::filesystem::path folder = {};  ///< of the config file
   std::vector<ErrorText> problems = {};
   std::vector<std::string> remarks = {};
-  Json inert = Json::object();  ///< keys that were given and have no effect, with their values
+  Json inert = Json::object();  ///< keys that were given and have no effect: {key: {value, origin, reason}}
 
   const Setting* find(const std::string& key) const {
     const auto it = settings.find(key);

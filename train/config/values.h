@@ -55,6 +55,7 @@ struct JsonValue<double> {
 template <>
 struct JsonValue<std::string> {
   static std::string type(const Spec& spec) {
+    if (!spec.summary.empty()) return fmt::format("one of {}", spec.summary);
     return spec.choices.empty() ? "a string" : fmt::format("one of {}", fmt::join(spec.choices, ", "));
   }
   static bool read(const Json& j, std::string& out) {

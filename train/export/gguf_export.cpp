@@ -13,6 +13,7 @@
 #include "quant/gguf_quantize.h"
 #include "train/export/gguf_metadata.h"
 #include "train/export/gguf_vocabulary.h"
+#include "train/stoppable_job.h"
 
 namespace qtrain {
 namespace {
@@ -208,17 +209,26 @@ std::string name_of_folder(const fs::path& folder) {
   return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 
+std::int64_t bytes_of(const std::vector<GgufTensorSource>& tensors) {
+  std::uint64_t bytes = 0;
+  for (const GgufTensorSource& t : tensors) {
+    std::uint64_t values = 1;
+    for (const std::int64_t extent : t.shape) values *= static_cast<std::uint64_t>(extent);
+    bytes += values / gguf_block(t.type)->values * gguf_block(t.type)->bytes;
+  }
+  return static_cast<std::int64_t>(bytes);
+}
+
 GgufMetadata metadata_of(const GgufExportOptions& options, const ModelConfig& config, GgufExportReport& report) {
   const auto tokenizer = load_tokenizer(options.model);
   const auto vocabulary = gguf_vocabulary({options.model, *tokenizer, config.vocab_size});
   report.notes = vocabulary.notes;
   const auto wanted = options.type.value_or(type_for(config.dtype));
-  const auto* type = std::find_if(std::begin(kTypes), std::end(kTypes), [&](auto& t) { return t.type == wanted; });
   GgufMetadata metadata;
   metadata.put_text("general.architecture", gguf_model_of(config, "").architecture);
   metadata.put_text("general.type", "model");
-  metadata.put_text("general.name", name_of_folder(options.model));
-  metadata.put_integer("general.file_type", type->file_type);
+  metadata.put_text("general.name", name_of_folder(options.name.empty() ? options.model : options.name));
+  metadata.put_integer("general.file_type", gguf_file_type(wanted));
   if (is_quantised(wanted)) metadata.put_integer("general.quantization_version", 2);
   put_model(metadata, config, report.notes);
   put_vocabulary(metadata, vocabulary);
@@ -236,10 +246,18 @@ GgufType gguf_export_type(std::string_view name) {
                           .remedy = "choose f32, f16, bf16, q8_0, q4_0 or q4_k"});
 }
 
+std::uint32_t gguf_file_type(GgufType type) {
+  return std::find_if(std::begin(kTypes), std::end(kTypes), [&](auto& t) { return t.type == type; })->file_type;
+}
+
+GgufType gguf_type_of_model(const std::filesystem::path& folder) {
+  return type_for(config_of(folder).dtype);
+}
+
 GgufExportReport export_gguf(Ctx& ctx, const GgufExportOptions& options) {
   const ModelConfig config = config_of(options.model);
   const GgufModel model = gguf_model_of(config, (options.model / "config.json").string());
-  const auto wanted = options.type.value_or(type_for(config.dtype));
+  const auto wanted = options.type.value_or(gguf_type_of_model(options.model));
   GgufExportReport report;
   const auto metadata = metadata_of(options, config, report);
   Weights weights(ctx, options.model);
@@ -249,7 +267,8 @@ GgufExportReport export_gguf(Ctx& ctx, const GgufExportOptions& options) {
     sources.push_back(gguf_source_of(ctx.pool(), weights, weights.take(weight, type_of_weight(weight, wanted))));
   weights.check_all_taken();
   for (const auto& s : sources) ++report.tensors[s.type];
-  write_gguf(options.output, metadata, sources);
+  StoppableJob job(options.log, {.unit = "exporting", .total = bytes_of(sources), .counted = false});
+  write_gguf(options.output, metadata, watched(std::move(sources), job));
   return report;
 }
 

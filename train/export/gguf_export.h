@@ -8,6 +8,7 @@
 
 #include "core/context.h"
 #include "core/gguf.h"
+#include "core/log.h"
 
 namespace qtrain {
 
@@ -15,6 +16,8 @@ struct GgufExportOptions {
   std::filesystem::path model, output;
   /// f32, f16, bf16, q8_0, q4_0 or q4_k; without one the dtype of the weights.
   std::optional<GgufType> type = {};
+  std::filesystem::path name = {};  ///< general.name is that of this folder; of `model` where it is empty
+  Log* log = nullptr;               ///< where to show how far it is
 };
 
 struct GgufExportReport {
@@ -24,6 +27,11 @@ struct GgufExportReport {
 
 /// "q4_k"; ErrorKind::usage for a type that weights are not exported in.
 GgufType gguf_export_type(std::string_view name);
+
+/// The type that a model folder is exported in where nothing else is said.
+GgufType gguf_type_of_model(const std::filesystem::path& folder);
+/// llama.cpp's number of a mixture of weights in mostly this type.
+std::uint32_t gguf_file_type(GgufType type);
 
 /// Writes a model folder as one GGUF file that llama.cpp loads: weights tensor by tensor, hyper-parameters, tokenizer,
 /// chat templates. Matrices that bitsandbytes quantised are exported as the values that they stand for. Vectors stay

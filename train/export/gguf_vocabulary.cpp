@@ -26,7 +26,7 @@ constexpr std::string_view kSpace = "\u2581";
 }
 
 /// Texts and types by row, added tokens of the settings and of a tokenizer.json among them.
-void fill_tokens(const VocabularySource& from, const Json& added_of_json, GgufVocabulary& v) {
+void fill_tokens(const VocabularySource& from, const std::vector<AddedToken>& added_of_json, GgufVocabulary& v) {
   const Tokenizer& tokenizer = from.tokenizer;
   if (tokenizer.size() > from.rows)
     fail(ErrorKind::input,
@@ -40,7 +40,7 @@ void fill_tokens(const VocabularySource& from, const Json& added_of_json, GgufVo
     v.types.push_back(static_cast<std::int32_t>(gap ? Kind::unused : Kind::normal));
   }
   auto added = read_tokenizer_settings(from.folder).added;
-  for (const Json& token : added_of_json) added.push_back(parse_added_token(token));
+  added.insert(added.end(), added_of_json.begin(), added_of_json.end());
   for (const AddedToken& token : added) {
     const auto id = tokenizer.id_of(token.content);
     if (!id) continue;
@@ -189,8 +189,9 @@ void fill_sentencepiece(const fs::path& file, const Json& json, GgufVocabulary& 
 
 void fill_from_json(const VocabularySource& from, GgufVocabulary& v) {
   const auto file = from.folder / "tokenizer.json";
-  const Json json = read_json(file, kTokenizerRules);
-  fill_tokens(from, part(json, "added_tokens"), v);
+  std::vector<AddedToken> added;
+  const Json json = read_tokenizer_file(file, added);
+  fill_tokens(from, added, v);
   const Json& model = json.at("model");
   const auto type = model.value("type", "");
   if (!type.empty() && type != "BPE") refuse_tokenizer(file, fmt::format("its model is {}", type));
@@ -209,7 +210,7 @@ void fill_from_pieces(const VocabularySource& from, GgufVocabulary& v) {
     refuse_tokenizer(file, "it is not a BPE but a Unigram model");
   if (model.normalises) refuse_tokenizer(file, "it replaces characters before it cuts");
   if (model.remove_extra_whitespaces) refuse_tokenizer(file, "it removes blanks that stand together");
-  fill_tokens(from, Json::array(), v);
+  fill_tokens(from, {}, v);
   v.model = "llama";
   v.pre = "default";
   v.add_space_prefix = model.add_dummy_prefix;
@@ -234,15 +235,11 @@ void check_frame(const VocabularySource& from) {
 
 GgufVocabulary gguf_vocabulary(const VocabularySource& source) {
   GgufVocabulary v;
-  try {
-    if (fs::exists(source.folder / "tokenizer.json"))
-      fill_from_json(source, v);
-    else
-      fill_from_pieces(source, v);
-  } catch (const nlohmann::json::exception& e) {
-    fail(ErrorKind::input,
-         {.cause = std::string("not what a tokenizer file holds: ") + e.what(), .place = source.folder.string()});
-  }
+  const auto file = source.folder / "tokenizer.json";
+  if (fs::exists(file))
+    reading(file, [&] { fill_from_json(source, v); });
+  else
+    fill_from_pieces(source, v);
   check_frame(source);
   return v;
 }

@@ -11,6 +11,8 @@
 #include "core/safetensors.h"
 #include "quant/gguf_blocks.h"
 #include "train/import/gguf_model.h"
+#include "train/pending_model.h"
+#include "train/stoppable_job.h"
 
 namespace qtrain {
 namespace {
@@ -37,6 +39,7 @@ void for_rows(const ImportedTensor& tensor, Use&& use) {
       dequantize_gguf(source.type, source.data.subspan(at, row_bytes),
                       std::span(values).subspan(static_cast<std::size_t>(r * width), static_cast<std::size_t>(width)));
     }
+    throw_if_stopped();
     use(std::span<const float>(values));
   }
 }
@@ -102,9 +105,6 @@ void write_json(const std::filesystem::path& file, const Json& json) {
 }
 
 void write_tokenizer(const std::filesystem::path& folder, const TokenizerFiles& files) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) fail(ErrorKind::disk, {.cause = "cannot be created: " + error.message(), .place = folder.string()});
   write_json(folder / "tokenizer.json", files.tokenizer);
   write_json(folder / "tokenizer_config.json", files.config);
   write_json(folder / "special_tokens_map.json", files.special_tokens);
@@ -116,7 +116,9 @@ ImportedParts import_gguf(const ImportOptions& options) {
   const GgufFile file(options.gguf);
   const auto tokenizer = gguf_tokenizer(file);
   if (file.tensors().empty()) {
-    write_tokenizer(options.output, tokenizer);
+    PendingModel output(options.output);
+    write_tokenizer(output.folder(), tokenizer);
+    output.commit();
     return ImportedParts::tokenizer;
   }
   const auto model = gguf_model(file);
@@ -131,10 +133,13 @@ ImportedParts import_gguf(const ImportOptions& options) {
   sources.reserve(tensors.size());
   for (const auto& t : tensors) sources.push_back(converted(t, dtype));
 
-  write_tokenizer(options.output, tokenizer);
-  write_json(options.output / "generation_config.json", gguf_generation_config(file));
-  write_sharded(options.output, sources, kShardBytes);
-  write_json(options.output / "config.json", gguf_config(file, model, dtype));  // last: the folder is whole with it
+  PendingModel output(options.output);
+  write_tokenizer(output.folder(), tokenizer);
+  write_json(output.folder() / "generation_config.json", gguf_generation_config(file));
+  StoppableJob job(options.log, {.unit = "importing", .total = bytes_of(sources), .counted = false});
+  write_sharded(output.folder(), watched(std::move(sources), job), kShardBytes);
+  write_json(output.folder() / "config.json", gguf_config(file, model, dtype));
+  output.commit();
   return ImportedParts::model;
 }
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "core/log.h"
 #include "core/tensor.h"
 
 namespace qtrain {
@@ -12,6 +13,7 @@ struct ImportOptions {
   /// float32, float16 or bfloat16. By default the narrowest that holds every value exactly; quantised weights become
   /// float32.
   std::optional<DType> dtype = {};
+  Log* log = nullptr;  ///< where to show how far it is
 };
 
 enum class ImportedParts : std::uint8_t {

@@ -26,12 +26,20 @@ std::string weights_text(const Json& w) {
   return text;
 }
 
+/// A value for people: the members of an object one behind the other.
+std::string value_words(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_object()) return dump_json(value);
+  std::string text;
+  for (const auto& [key, member] : value.items())
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", key, value_words(member));
+  return text;
+}
+
 class Lines {
  public:
   void add(std::string_view label, std::string_view text) { out_ += fmt::format("  {:<32} {}\n", label, text); }
-  void add_value(std::string_view label, const Json& value) {
-    add(label, value.is_string() ? value.get<std::string>() : dump_json(value));
-  }
+  void add_value(std::string_view label, const Json& value) { add(label, value_words(value)); }
   void members(const Json& report, const char* section) {
     if (!report.contains(section)) return;
     for (const auto& [key, value] : report[section].items()) add_value(key, value);

@@ -73,7 +73,7 @@ void AdapterDeltas::read_tensor(const std::string& name, ConstTensor tensor) {
     for (const bool first : {true, false}) {
       const std::string_view end = first ? names.a : names.b;
       if (!inner.ends_with(end)) continue;
-      Pair& pair = pairs_[inner.substr(0, inner.size() - end.size()) + ".weight"];
+      AdapterFactors& pair = pairs_[inner.substr(0, inner.size() - end.size()) + ".weight"];
       (first ? pair.a : pair.b) = tensor;
       pair.embedding = embedding;
       return;
@@ -91,7 +91,7 @@ void AdapterDeltas::read_tensor(const std::string& name, ConstTensor tensor) {
   shapes_[inner] = tensor.shape;
 }
 
-void AdapterDeltas::check_pair(const std::string& weight, const Pair& pair) {
+void AdapterDeltas::check_pair(const std::string& weight, const AdapterFactors& pair) {
   const std::string module = module_of_weight(weight);
   if (!pair.a || !pair.b) refuse(module, fmt::format("has no {}", pair.a ? "lora_B" : "lora_A"));
   if (pair.a.shape.rank != 2 || pair.b.shape.rank != 2 || pair.a.shape[0] != pair.b.shape[1])

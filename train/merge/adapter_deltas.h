@@ -9,6 +9,13 @@
 
 namespace qtrain {
 
+/// A [r, in] and B [out, r] of a linear layer's weight [out, in], or A [r, rows] and B [width, r] of an embedding's
+/// [rows, width]; with DoRA a magnitude [out].
+struct AdapterFactors {
+  ConstTensor a, b, magnitude;
+  bool embedding = false;
+};
+
 /// What the adapter of a folder makes of the weights of its base model, by their names there
 /// ("model.layers.0.self_attn.q_proj.weight").
 class AdapterDeltas {
@@ -22,6 +29,9 @@ class AdapterDeltas {
   bool changes(const std::string& weight) const { return shapes_.contains(weight); }
   /// The shape of every weight that it changes.
   const std::map<std::string, Shape>& shapes() const { return shapes_; }
+  /// Its factors by the weights that they change, and the weights that it holds themselves.
+  const std::map<std::string, AdapterFactors>& factors() const { return pairs_; }
+  const std::map<std::string, ConstTensor>& whole() const { return whole_; }
   /// Whether adapter_config.json says that it changes the weight of this shape.
   bool targets(const std::string& weight) const;
   /// Whether it holds the weight itself instead of what is added to it.
@@ -31,18 +41,14 @@ class AdapterDeltas {
   void add_to(Ctx& ctx, const std::string& weight, Tensor w, double factor) const;
 
  private:
-  struct Pair {
-    ConstTensor a, b, magnitude;
-    bool embedding = false;
-  };
   void read_tensor(const std::string& name, ConstTensor tensor);
-  void check_pair(const std::string& weight, const Pair& pair);
+  void check_pair(const std::string& weight, const AdapterFactors& pair);
   [[noreturn]] void refuse(const std::string& name, const std::string& why) const;
 
   std::filesystem::path folder_;
   LoraConfig config_;
   SafetensorsReader reader_;
-  std::map<std::string, Pair> pairs_;
+  std::map<std::string, AdapterFactors> pairs_;
   std::map<std::string, ConstTensor> whole_;
   std::map<std::string, Shape> shapes_;
 };

@@ -4,13 +4,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <map>
 
-#include "core/json.h"
+#include "core/json_view.h"
 #include "kernels/elementwise.h"
 #include "model/hf_folder.h"
 #include "train/merge/adapter_deltas.h"
+#include "train/pending_model.h"
+#include "train/stoppable_job.h"
 
 namespace qtrain {
 namespace {
@@ -32,7 +35,8 @@ void check_folders(const MergeOptions& options) {
     fail(ErrorKind::usage, {.cause = "the output is the model's own folder",
                             .place = options.output.string(),
                             .remedy = "name another folder: the unmerged weights would be lost"});
-  if (!read_json(options.model / "config.json").value("quantization_config", Json()).is_null())
+  const Json config = read_json(options.model / "config.json");
+  if (reading(options.model / "config.json", [&] { return JsonView(config).find("quantization_config").has_value(); }))
     fail(ErrorKind::input,
          {.cause = "the weights are quantised: a merge into them would be rounded to their few values",
           .place = options.model.string(),
@@ -60,7 +64,8 @@ class MergedModel {
   MergedModel(const fs::path& folder, const std::deque<WeightedDeltas>& adapters)
       : config_(read_json(folder / "config.json")), source_(folder) {
     if (!source_.unusable().empty()) (void)source_.at(source_.unusable().begin()->first);  // says why
-    const bool tied = config_.value("tie_word_embeddings", false);
+    const bool tied =
+        reading(folder / "config.json", [&] { return JsonView(config_).flag("tie_word_embeddings", false); });
     untied_ = tied && std::any_of(adapters.begin(), adapters.end(),
                                   [](const WeightedDeltas& a) { return changes_apart(a.deltas); });
     for (const auto& [name, tensor] : source_.tensors())
@@ -73,8 +78,12 @@ class MergedModel {
   const SafetensorsReader& source() const { return source_; }
   const std::vector<MergedWeight>& weights() const { return weights_; }
   /// config.json as it was where nothing in it changes.
-  std::string config_text(const fs::path& folder) const {
-    return untied_ ? dump_json(config_, 2) + "\n" : read_text(folder / "config.json");
+  std::string config_text(const MergeOptions& options) const {
+    Json config = config_;
+    const char* key = config.contains("dtype") ? "dtype" : "torch_dtype";
+    if (options.dtype) config[key] = name_of(*options.dtype);
+    const bool changed = untied_ || config != config_;
+    return changed ? dump_json(config, 2) + "\n" : read_text(options.model / "config.json");
   }
 
  private:
@@ -128,39 +137,71 @@ void require_addable(const std::deque<WeightedDeltas>& adapters) {
                               .remedy = "merge it first, then train or merge on the result"});
 }
 
-// W with everything that adapters make of it, rounded to its own type.
-void append_merged(Ctx& ctx, const MergedWeight& w, const std::deque<WeightedDeltas>& adapters, const Append& append) {
-  std::vector<float> sum(static_cast<std::size_t>(w.base.numel()));
-  const Tensor in_f32 = view_of(std::span(sum), w.base.shape);
-  ops::run_cpu(ctx, ops::Copy{.y = store(in_f32), .x = w.base});
-  double kept = 1;  // of W: whole weights take its place by their share
-  for (const WeightedDeltas& a : adapters)
-    if (a.deltas.replaces(w.full)) kept -= a.weight;
-  if (kept != 1)
-    for (float& v : sum) v = kept == 0 ? 0 : static_cast<float>(kept) * v;
-  for (const WeightedDeltas& a : adapters) a.deltas.add_to(ctx, w.full, in_f32, a.weight);
-  if (w.base.dtype == DType::f32) return append({in_f32.data, in_f32.bytes()});
-  std::vector<std::byte> memory(w.base.bytes());
-  const Tensor rounded{memory.data(), w.base.dtype, w.base.shape, {}};
-  ops::run_cpu(ctx, ops::Copy{.y = store(rounded), .x = in_f32});
-  append(memory);
-}
-
 struct MergeRun {
   Ctx& ctx;
   const MergedModel& model;
   const std::deque<WeightedDeltas>& adapters;
+  std::optional<DType> dtype;
+  MergeReport squares = {};  // sums of squares, until the end
+
+  bool changes(const MergedWeight& w) const {
+    return std::any_of(adapters.begin(), adapters.end(),
+                       [&](const WeightedDeltas& a) { return a.deltas.changes(w.full); });
+  }
 };
 
-TensorSource merged_source(const MergeRun& run, const MergedWeight& w) {
-  const bool changed = std::any_of(run.adapters.begin(), run.adapters.end(),
-                                   [&](const WeightedDeltas& a) { return a.deltas.changes(w.full); });
-  return {.name = w.name,
-          .dtype = w.base.dtype,
-          .shape = w.base.shape,
-          .produce = [&run, &w, changed](const Append& append) {
-            if (changed)
-              append_merged(run.ctx, w, run.adapters, append);
+std::vector<float> values_of(Ctx& ctx, ConstTensor t) {
+  std::vector<float> values(static_cast<std::size_t>(t.numel()));
+  ops::run_cpu(ctx, ops::Copy{.y = store(view_of(std::span(values), t.shape)), .x = t});
+  return values;
+}
+
+double squared_difference(std::span<const float> a, std::span<const float> b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    sum += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
+  return sum;
+}
+
+// W with everything that adapters make of it.
+std::vector<float> merged_values(const MergeRun& run, const MergedWeight& w, std::vector<float> sum) {
+  const Tensor in_f32 = view_of(std::span(sum), w.base.shape);
+  double kept = 1;  // of W: whole weights take its place by their share
+  for (const WeightedDeltas& a : run.adapters)
+    if (a.deltas.replaces(w.full)) kept -= a.weight;
+  if (kept != 1)
+    for (float& v : sum) v = kept == 0 ? 0 : static_cast<float>(kept) * v;
+  for (const WeightedDeltas& a : run.adapters) a.deltas.add_to(run.ctx, w.full, in_f32, a.weight);
+  return sum;
+}
+
+void require_finite(const MergedWeight& w, std::span<const float> exact, std::span<const float> rounded) {
+  for (std::size_t i = 0; i < exact.size(); ++i)
+    if (std::isfinite(exact[i]) && !std::isfinite(rounded[i]))
+      fail(ErrorKind::input, {.cause = fmt::format("{} is out of range for the type of the merged weights", exact[i]),
+                              .place = w.full,
+                              .remedy = "choose --dtype bfloat16 or float32"});
+}
+
+void append_merged(MergeRun& run, const MergedWeight& w, DType dtype, const Append& append) {
+  const std::vector<float> base = values_of(run.ctx, w.base);
+  std::vector<float> sum = run.changes(w) ? merged_values(run, w, base) : base;
+  run.squares.update += squared_difference(sum, base);
+  if (dtype == DType::f32) return append(std::as_bytes(std::span(sum)));
+  std::vector<std::byte> memory(sum.size() * size_of(dtype));
+  const Tensor rounded{memory.data(), dtype, w.base.shape, {}};
+  ops::run_cpu(run.ctx, ops::Copy{.y = store(rounded), .x = view_of(std::span(sum), w.base.shape)});
+  const std::vector<float> kept = values_of(run.ctx, rounded);
+  require_finite(w, sum, kept);
+  if (run.changes(w)) run.squares.rounding += squared_difference(kept, sum);
+  append(memory);
+}
+
+TensorSource merged_source(MergeRun& run, const MergedWeight& w) {
+  const DType dtype = is_float(w.base.dtype) ? run.dtype.value_or(w.base.dtype) : w.base.dtype;
+  return {.name = w.name, .dtype = dtype, .shape = w.base.shape, .produce = [&run, &w, dtype](const Append& append) {
+            if (run.changes(w) || dtype != w.base.dtype)
+              append_merged(run, w, dtype, append);
             else
               append({w.base.data, w.base.bytes()});
             run.model.source().release(w.base);
@@ -169,20 +210,23 @@ TensorSource merged_source(const MergeRun& run, const MergedWeight& w) {
 
 }  // namespace
 
-void merge_adapters(Ctx& ctx, const MergeOptions& options) {
+MergeReport merge_adapters(Ctx& ctx, const MergeOptions& options) {
   check_folders(options);
   std::deque<WeightedDeltas> adapters;
   for (const MergedAdapter& a : options.adapters) adapters.push_back({AdapterDeltas(a.folder), a.weight});
   require_addable(adapters);
   const MergedModel model(options.model, adapters);
   for (const WeightedDeltas& a : adapters) require_fit(model, a.deltas);
-  const MergeRun run{ctx, model, adapters};
+  MergeRun run{ctx, model, adapters, options.dtype};
   std::vector<TensorSource> tensors;
   for (const MergedWeight& w : model.weights()) tensors.push_back(merged_source(run, w));
-  fs::create_directories(options.output);
-  write_sharded(options.output, tensors);
-  write_file(options.output / "config.json", model.config_text(options.model));
-  copy_companions(options.model, options.output);
+  PendingModel output(options.output);
+  StoppableJob job(options.log, {.unit = "merging", .total = bytes_of(tensors), .counted = false});
+  write_sharded(output.folder(), watched(std::move(tensors), job));
+  write_file(output.folder() / "config.json", model.config_text(options));
+  copy_companions(options.model, output.folder());
+  output.commit();
+  return {std::sqrt(run.squares.update), std::sqrt(run.squares.rounding)};
 }
 
 }  // namespace qtrain

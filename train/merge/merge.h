@@ -1,8 +1,10 @@
 #pragma once
 #include <filesystem>
+#include <optional>
 #include <vector>
 
 #include "core/context.h"
+#include "core/log.h"
 
 namespace qtrain {
 
@@ -16,13 +18,24 @@ struct MergeOptions {
   std::filesystem::path model;  ///< folder with 32- or 16-bit weights
   std::filesystem::path output;
   std::vector<MergedAdapter> adapters;
+  std::optional<DType> dtype = {};  ///< of all weights; without one each keeps its own
+  Log* log = nullptr;               ///< where to show how far it is
+};
+
+/// What rounding did to a merge: Frobenius norms over all weights W that change by D, of D and of round(W + D) - (W +
+/// D).
+struct MergeReport {
+  double update = 0, rounding = 0;
+
+  /// 0: everything that the adapters say is in the weights; 1 and more: as much was lost as they said.
+  double lost() const { return update > 0 ? rounding / update : 0; }
 };
 
 /// Writes `model` with W + sum of weight * scale * B A in place of every weight W that an adapter changes: computed in
-/// f32 and rounded once, to the type that W has in the file. With DoRA, which is for one adapter of weight 1, the rows
-/// have its magnitudes as lengths. Other tensors, config.json and tokenizer files are copied. Holds one weight at a
-/// time. Errors (ErrorKind::input): a quantised model, an adapter that changes what the model does not have or has
-/// another shape for.
-void merge_adapters(Ctx& ctx, const MergeOptions& options);
+/// f32 and rounded once, to the type of the option or that W has in the file. With DoRA, which is for one adapter of
+/// weight 1, the rows have its magnitudes as lengths. Other tensors, config.json and tokenizer files are copied. Holds
+/// one weight at a time. Errors (ErrorKind::input): a quantised model, an adapter that changes what the model does not
+/// have or has another shape for.
+MergeReport merge_adapters(Ctx& ctx, const MergeOptions& options);
 
 }  // namespace qtrain

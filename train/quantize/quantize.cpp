@@ -7,6 +7,8 @@
 #include "model/hf_folder.h"
 #include "model/lora.h"
 #include "model/model_config.h"
+#include "train/pending_model.h"
+#include "train/stoppable_job.h"
 
 namespace qtrain {
 namespace {
@@ -75,7 +77,7 @@ class Conversion {
   }
   void copy(const std::string& name, ConstTensor tensor) { add(tensor, copied(reader_, name, tensor)); }
 
-  const std::vector<TensorSource>& tensors() const { return tensors_; }
+  std::vector<TensorSource> take_tensors() { return std::move(tensors_); }
   const QuantizeReport& report() const { return report_; }
 
  private:
@@ -130,6 +132,12 @@ Json with_quantisation(const Json& config, const BnbConfig& bnb) {
   return out;
 }
 
+std::int64_t bytes_in(const SafetensorsReader& reader) {
+  std::int64_t bytes = 0;
+  for (const auto& [name, tensor] : reader.tensors()) bytes += static_cast<std::int64_t>(tensor.bytes());
+  return bytes;
+}
+
 void check_folders(const QuantizeOptions& options, const ModelConfig& model) {
   std::error_code same;
   if (fs::equivalent(options.model, options.output, same))
@@ -150,7 +158,9 @@ QuantizeReport quantize_folder(Ctx& ctx, const QuantizeOptions& options) {
   const SafetensorsReader reader(options.model);
   const BnbConfig bnb = bnb_config_of(options, model);
   Conversion conversion(ctx, reader, options);
+  std::optional<StoppableJob> job(std::in_place, options.log, ProgressBar::Job{"quantizing", bytes_in(reader), false});
   for (const auto& [name, tensor] : reader.tensors()) {
+    job->advance(static_cast<std::int64_t>(tensor.bytes()));
     const std::string module = linear_module(reader, name);
     if (module.empty() || bnb.skips(module) || tensor.shape.rank != 2)
       conversion.copy(name, tensor);
@@ -161,10 +171,14 @@ QuantizeReport quantize_folder(Ctx& ctx, const QuantizeOptions& options) {
     fail(ErrorKind::usage, {.cause = "no linear layer is left to quantise",
                             .place = options.model.string(),
                             .remedy = "name fewer layers in --skip_modules"});
-  fs::create_directories(options.output);
-  write_sharded(options.output, conversion.tensors());
-  copy_companions(options.model, options.output);
-  write_file(options.output / "config.json", dump_json(with_quantisation(model.json, bnb), 2) + "\n");
+  PendingModel output(options.output);
+  job.reset();
+  job.emplace(options.log,
+              ProgressBar::Job{"writing", static_cast<std::int64_t>(conversion.report().bytes_after), false});
+  write_sharded(output.folder(), watched(conversion.take_tensors(), *job));
+  copy_companions(options.model, output.folder());
+  write_file(output.folder() / "config.json", dump_json(with_quantisation(model.json, bnb), 2) + "\n");
+  output.commit();
   return conversion.report();
 }
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "core/context.h"
+#include "core/log.h"
 #include "quant/bnb.h"
 
 namespace qtrain {
@@ -12,6 +13,7 @@ struct QuantizeOptions {
   Quantise4Options matrices;
   std::optional<DType> compute_dtype = {};     ///< in the config that is written; default: the folder's
   std::vector<std::string> skip_modules = {};  ///< linear layers that stay as they are, as llm_int8_skip_modules
+  Log* log = nullptr;                          ///< where to show how far it is
 };
 
 struct QuantizeReport {

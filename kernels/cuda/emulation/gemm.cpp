@@ -6,6 +6,8 @@
 
 #include "core/device/emulated.h"
 #include "core/half.h"
+#include "kernels/product_choices.h"
+#include "kernels/product_key.h"
 
 /// Products are the CPU's: what the harness checks is the order of the work and the memory that it touches.
 namespace qtrain::ops {
@@ -52,10 +54,18 @@ class WidenedProduct {
   std::vector<float> a_, b_, bias_, c_;
 };
 
-/// Nothing is converted here; what a GPU would convert is held against what was reserved for it.
+/// Nothing is converted and nothing tried here; what a GPU would convert is held against what was reserved for it, and
+/// what it would choose is remembered.
 struct Reserved {
-  explicit Reserved(Device) {}
+  explicit Reserved(Device) : choices("execution harness", {}) {}
   std::optional<GemmMemory> memory;
+  ProductChoices choices;
+
+  /// Every product has the one algorithm that there is.
+  void choose(MatmulPrecision matmul, const Gemm& g) {
+    const std::string product = to_string(class_of(key_of(g, matmul)));
+    if (!choices.find(product)) choices.remember(product, {});
+  }
 
   void check_operands(MatmulPrecision matmul, const Gemm& g) const {
     if (!memory || g.a.dtype == DType::f64) return;
@@ -79,7 +89,9 @@ void run_cuda(Ctx& ctx, const GemmMemory& memory) {
 }
 
 void run_cuda(Ctx& ctx, const Gemm& g) {
-  ctx.kept<Reserved>().check_operands(ctx.matmul(), g);
+  auto& reserved = ctx.kept<Reserved>();
+  reserved.check_operands(ctx.matmul(), g);
+  reserved.choose(ctx.matmul(), g);
   ctx.stream().launched("gemm");
   const auto run = [&ctx, g] {
     const auto each_row = [](ConstTensor t, std::int64_t stride, const auto& act) {
@@ -118,3 +130,11 @@ void run_cuda(Ctx& ctx, const Gemm& g) {
 }
 
 }  // namespace qtrain::ops
+
+namespace qtrain::cuda {
+
+ProductChoices& product_choices(Ctx& ctx) {
+  return ctx.kept<ops::Reserved>().choices;
+}
+
+}  // namespace qtrain::cuda

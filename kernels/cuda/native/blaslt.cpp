@@ -13,10 +13,11 @@ std::string file_name() {
   return "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
 }
 
-/// nullptr, and the loader's reason, where there is none.
+/// nullptr, and the loader's reason, where there is none. It stays loaded until the program ends: threads and recorded
+/// work of CUDA may still be in its code when the last context has gone.
 void* find_library(std::string& reason) {
   for (const std::string& name : {file_name(), "/usr/local/cuda/lib64/" + file_name()}) {
-    if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+    if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) return library;
     reason = dlerror();
   }
   return nullptr;
@@ -38,27 +39,27 @@ void load(void* library, const char* name, F& function) {
 
 }  // namespace
 
-Blaslt::Blaslt() : library_(open_library()) {
-  load(library_, "cublasLtCreate", functions_.create);
-  load(library_, "cublasLtDestroy", functions_.destroy);
-  load(library_, "cublasLtGetVersion", functions_.version);
-  load(library_, "cublasLtMatmul", functions_.matmul);
-  load(library_, "cublasLtMatmulDescCreate", functions_.desc_create);
-  load(library_, "cublasLtMatmulDescDestroy", functions_.desc_destroy);
-  load(library_, "cublasLtMatmulDescSetAttribute", functions_.desc_set);
-  load(library_, "cublasLtMatrixLayoutCreate", functions_.layout_create);
-  load(library_, "cublasLtMatrixLayoutDestroy", functions_.layout_destroy);
-  load(library_, "cublasLtMatmulPreferenceCreate", functions_.preference_create);
-  load(library_, "cublasLtMatmulPreferenceDestroy", functions_.preference_destroy);
-  load(library_, "cublasLtMatmulPreferenceSetAttribute", functions_.preference_set);
-  load(library_, "cublasLtMatmulAlgoGetHeuristic", functions_.heuristic);
-  load(library_, "cublasLtMatmulAlgoCheck", functions_.algo_check);
+Blaslt::Blaslt() {
+  void* library = open_library();
+  load(library, "cublasLtCreate", functions_.create);
+  load(library, "cublasLtDestroy", functions_.destroy);
+  load(library, "cublasLtGetVersion", functions_.version);
+  load(library, "cublasLtMatmul", functions_.matmul);
+  load(library, "cublasLtMatmulDescCreate", functions_.desc_create);
+  load(library, "cublasLtMatmulDescDestroy", functions_.desc_destroy);
+  load(library, "cublasLtMatmulDescSetAttribute", functions_.desc_set);
+  load(library, "cublasLtMatrixLayoutCreate", functions_.layout_create);
+  load(library, "cublasLtMatrixLayoutDestroy", functions_.layout_destroy);
+  load(library, "cublasLtMatmulPreferenceCreate", functions_.preference_create);
+  load(library, "cublasLtMatmulPreferenceDestroy", functions_.preference_destroy);
+  load(library, "cublasLtMatmulPreferenceSetAttribute", functions_.preference_set);
+  load(library, "cublasLtMatmulAlgoGetHeuristic", functions_.heuristic);
+  load(library, "cublasLtMatmulAlgoCheck", functions_.algo_check);
   verify(functions_.create(&handle_), "cublasLtCreate");
 }
 
 Blaslt::~Blaslt() {
   if (handle_) functions_.destroy(handle_);
-  if (library_) dlclose(library_);
 }
 
 void Blaslt::verify(cublasStatus_t status, const char* what) {
@@ -81,10 +82,7 @@ namespace qtrain {
 
 std::vector<CudaLibrary> cuda_libraries() {
   CudaLibrary found{.name = "cuBLASLt", .file = cuda::file_name()};
-  if (void* library = cuda::find_library(found.problem)) {
-    dlclose(library);
-    found.problem.clear();
-  }
+  if (cuda::find_library(found.problem)) found.problem.clear();
   return {found};
 }
 

@@ -43,7 +43,6 @@ class Blaslt {
   static void verify(cublasStatus_t status, const char* what);
 
  private:
-  void* library_ = nullptr;
   BlasltFunctions functions_{};
   cublasLtHandle_t handle_ = nullptr;
 };

@@ -2,12 +2,14 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <bit>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "core/file.h"
 #include "kernels/cuda/native/gemm_plan.h"
 #include "kernels/elementwise.h"
 
@@ -15,13 +17,8 @@ namespace qtrain::ops {
 namespace {
 
 using cuda::Blaslt;
-using cuda::ProductKey;
 using cuda::ProductPlan;
 using cuda::Workspace;
-
-std::uint32_t alignment_of(const void* p) {
-  return std::uint32_t{1} << std::min(8, std::countr_zero(reinterpret_cast<std::uintptr_t>(p)));
-}
 
 /// Device memory that grows: operands and results in another type than they are stored in.
 class Converted {
@@ -36,7 +33,6 @@ class Converted {
     DeviceMemory larger(device_, bytes, "operands of another type");
     outgrown_.push_back(std::exchange(memory_, std::move(larger)));
   }
-  const DeviceMemory& memory() const { return memory_; }
 
  private:
   Device device_;
@@ -48,6 +44,7 @@ class Converted {
 struct Trial {
   Gemm g;
   Workspace workspace;
+  DeviceMemory sums = {};  ///< where it is not a part of the workspace
 };
 
 /// What products need from one to the next.
@@ -56,7 +53,7 @@ class Products {
   explicit Products(Device device)
       : info_(cuda_info(device.index)),
         workspace_(device, gemm_workspace(info_.major), "workspace of matrix products"),
-        choices_(info_.name, library_.version()),
+        choices_(info_.name + ", cuBLASLt " + std::to_string(library_.version()), user_cache_folder()),
         a_(device),
         b_(device),
         bias_(device),
@@ -68,13 +65,15 @@ class Products {
     b_.reserve(memory.converted_b);
     bias_.reserve(memory.converted_bias);
   }
+  ProductChoices& choices() { return choices_; }
 
  private:
   Gemm with_converted_operands(Ctx& ctx, const Gemm& g);
   void convert(Ctx& ctx, ConstTensor& operand, Tensor to);
   void compute(Ctx& ctx, const Gemm& g);
   ProductPlan& plan_for(Ctx& ctx, const ProductKey& key, const Gemm& g);
-  cublasLtMatmulAlgo_t fastest(Ctx& ctx, ProductPlan& plan, const Gemm& g);
+  cublasLtMatmulAlgo_t chosen(Ctx& ctx, const ProductPlan& plan, const Gemm& g);
+  cublasLtMatmulAlgo_t fastest(Ctx& ctx, const std::vector<cublasLtMatmulAlgo_t>& candidates, const Trial& trial);
   std::optional<Trial> trial_of(const Gemm& g) const;
   double milliseconds(Ctx& ctx, ProductPlan& plan, const cublasLtMatmulAlgo_t& algorithm, const Trial& trial);
   Workspace workspace() const { return {workspace_.data(), workspace_.bytes()}; }
@@ -82,7 +81,7 @@ class Products {
   DeviceInfo info_;
   Blaslt library_;
   DeviceMemory workspace_;
-  cuda::ProductChoices choices_;
+  ProductChoices choices_;
   Converted a_, b_, bias_, c_;
   std::map<ProductKey, std::unique_ptr<ProductPlan>> plans_;
 };
@@ -119,24 +118,7 @@ void Products::run(Ctx& ctx, const Gemm& g) {
 }
 
 void Products::compute(Ctx& ctx, const Gemm& g) {
-  const ProductKey key{.m = g.c.t.shape[0],
-                       .n = g.c.t.shape[1],
-                       .k = g.first().depth(),
-                       .stride_a = row_step(g.a, g.a_stride),
-                       .stride_b = row_step(g.b, g.b_stride),
-                       .stride_c = row_step(g.c.t, g.c_stride),
-                       .operands = g.a.dtype,
-                       .result = g.c.t.dtype,
-                       .transpose_a = g.transpose_a == Transpose::yes,
-                       .transpose_b = g.transpose_b == Transpose::yes,
-                       .bias = static_cast<bool>(g.bias),
-                       .adds = g.c.adds(),
-                       .tf32 = ctx.matmul() == MatmulPrecision::tf32,
-                       .align_a = alignment_of(g.a.data),
-                       .align_b = alignment_of(g.b.data),
-                       .align_c = alignment_of(g.c.t.data),
-                       .align_bias = alignment_of(g.bias.data)};
-  ProductPlan& plan = plan_for(ctx, key, g);
+  ProductPlan& plan = plan_for(ctx, key_of(g, ctx.matmul()), g);
   ctx.stream().launched("gemm");
   Blaslt::verify(plan.run(*plan.algorithm, g, workspace(), static_cast<cudaStream_t>(ctx.stream().handle())),
                  "cublasLtMatmul");
@@ -147,45 +129,66 @@ ProductPlan& Products::plan_for(Ctx& ctx, const ProductKey& key, const Gemm& g) 
   if (plan) return *plan;
   auto made = std::make_unique<ProductPlan>(library_, key);
   made->add_bias(g.bias);  // whose alignment counts in the choice
-  made->algorithm = choices_.find(key);
-  if (!made->algorithm || !made->usable(*made->algorithm, workspace_.bytes())) {
-    made->algorithm = fastest(ctx, *made, g);
-    choices_.remember(key, *made->algorithm);
-  }
+  made->algorithm = chosen(ctx, *made, g);
   plan = std::move(made);
   return *plan;
 }
 
-/// A product that adds cannot be repeated on its own result: it is tried on memory that nothing needs now, that of
-/// converted operands, which is planned for the largest weight, or for a small one on the end of the workspace.
+/// What was chosen for the class. Where this one of its sizes cannot be computed so, and where nothing is tried, the
+/// library's favorite: a choice that hangs on nothing else.
+cublasLtMatmulAlgo_t Products::chosen(Ctx& ctx, const ProductPlan& plan, const Gemm& g) {
+  const auto favorite = [&] { return plan.candidates(workspace_.bytes()).front(); };
+  const ProductKey key = key_of(g, ctx.matmul());
+  if (!is_tried(key)) return favorite();
+  const std::string product = to_string(class_of(key));
+  if (const auto known = choices_.find(product)) {
+    const cublasLtMatmulAlgo_t algorithm = cuda::algorithm_of(*known);
+    return plan.usable(algorithm, workspace_.bytes()) ? algorithm : favorite();
+  }
+  const std::vector<cublasLtMatmulAlgo_t> candidates = plan.candidates(workspace_.bytes());
+  const std::optional<Trial> trial = trial_of(g);
+  const cublasLtMatmulAlgo_t algorithm = trial ? fastest(ctx, candidates, *trial) : candidates.front();
+  using Found = ProductChoices::Found;
+  choices_.remember(product, cuda::words_of(algorithm), trial ? Found::by_trial : Found::without_trial);
+  return algorithm;
+}
+
+/// A product that adds is tried on memory that nothing needs: the end of the workspace, or some of its own.
 std::optional<Trial> Products::trial_of(const Gemm& g) const {
   Trial trial{g, workspace()};
   if (!g.c.adds()) return trial;
-  Tensor& result = trial.g.c.t;
-  const std::size_t needed = static_cast<std::size_t>(stretch(result, g.c_stride)) * size_of(result.dtype);
-  for (const Converted* converted : {&a_, &b_, &c_}) {
-    const DeviceMemory& memory = converted->memory();
-    result.data = memory.data();
-    if (result.data != g.a.data && result.data != g.b.data && memory.bytes() >= needed) return trial;
-  }
   constexpr std::size_t kAlign = 256;
-  const std::size_t taken = (needed + kAlign - 1) / kAlign * kAlign;
-  if (taken > workspace_.bytes() / 4) return {};
-  trial.workspace.bytes -= taken;
-  result.data = trial.workspace.data + trial.workspace.bytes;
+  Tensor result = g.c.t;
+  const std::size_t needed = static_cast<std::size_t>(stretch(result, g.c_stride)) * size_of(result.dtype);
+  std::size_t bytes = std::min((needed + kAlign - 1) / kAlign * kAlign, kGemmTrialBytes);
+  if (bytes <= workspace_.bytes() / 4) {
+    trial.workspace.bytes -= bytes;
+    result.data = trial.workspace.data + trial.workspace.bytes;
+  } else {
+    try {
+      trial.sums = DeviceMemory(workspace_.device(), bytes, "trials of products");
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::memory) throw;
+      return {};
+    }
+    result.data = trial.sums.data();
+  }
+  result.shape = {static_cast<std::int64_t>(bytes / size_of(result.dtype))};
+  const auto part = repeatable(g, result);
+  if (!part) return {};
+  trial.g = *part;
   return trial;
 }
 
-/// The library's favourite, unless another is faster.
-cublasLtMatmulAlgo_t Products::fastest(Ctx& ctx, ProductPlan& plan, const Gemm& g) {
-  constexpr double kWorthIt = 0.97;  // of the favourite's time: below that it is no noise
-  const std::vector<cublasLtMatmulAlgo_t> candidates = plan.candidates(workspace_.bytes());
-  const std::optional<Trial> trial = trial_of(g);
-  if (!trial || candidates.size() == 1) return candidates.front();
+/// The library's favorite, unless another is faster.
+cublasLtMatmulAlgo_t Products::fastest(Ctx& ctx, const std::vector<cublasLtMatmulAlgo_t>& candidates,
+                                       const Trial& trial) {
+  constexpr double kWorthIt = 0.97;  // of the favorite's time: below that it is no noise
+  ProductPlan plan(library_, key_of(trial.g, ctx.matmul()));
   const cublasLtMatmulAlgo_t* best = &candidates.front();
-  double least = kWorthIt * milliseconds(ctx, plan, *best, *trial);
+  double least = kWorthIt * milliseconds(ctx, plan, *best, trial);
   for (std::size_t i = 1; i < candidates.size(); ++i)
-    if (const double time = milliseconds(ctx, plan, candidates[i], *trial); time < least) {
+    if (const double time = milliseconds(ctx, plan, candidates[i], trial); time < least) {
       best = &candidates[i];
       least = time;
     }
@@ -232,3 +235,11 @@ void run_cuda(Ctx& ctx, const GemmMemory& memory) {
 }
 
 }  // namespace qtrain::ops
+
+namespace qtrain::cuda {
+
+ProductChoices& product_choices(Ctx& ctx) {
+  return ctx.kept<ops::Products>().choices();
+}
+
+}  // namespace qtrain::cuda

@@ -1,5 +1,6 @@
 #include "kernels/cuda/native/gemm_plan.h"
 
+#include <algorithm>
 #include <array>
 
 namespace qtrain::cuda {
@@ -15,17 +16,10 @@ cublasComputeType_t compute_type(const ProductKey& key) {
 
 }  // namespace
 
-std::string to_string(const ProductKey& key) {
-  std::string s = "m" + std::to_string(key.m) + " n" + std::to_string(key.n) + " k" + std::to_string(key.k) + " ";
-  s += std::string(name_of(key.operands)) + (key.tf32 ? " tf32>" : ">") + std::string(name_of(key.result)) + " ";
-  s += std::string(key.transpose_a ? "t" : "n") + (key.transpose_b ? "t" : "n");
-  const std::int64_t dense_a = key.transpose_a ? key.m : key.k, dense_b = key.transpose_b ? key.k : key.n;
-  if (key.stride_a != dense_a || key.stride_b != dense_b || key.stride_c != key.n)
-    s += " rows " + std::to_string(key.stride_a) + "/" + std::to_string(key.stride_b) + "/" +
-         std::to_string(key.stride_c);
-  if (key.bias) s += " bias " + std::to_string(key.align_bias);
-  s += key.adds ? " adds " : " stores ";
-  return s + std::to_string(key.align_a) + "/" + std::to_string(key.align_b) + "/" + std::to_string(key.align_c);
+cublasLtMatmulAlgo_t algorithm_of(const ProductChoices::Algorithm& words) {
+  cublasLtMatmulAlgo_t algorithm;
+  std::copy(words.begin(), words.end(), algorithm.data);
+  return algorithm;
 }
 
 ProductPlan::ProductPlan(const Blaslt& library, const ProductKey& key) : library_(library), key_(key) {
@@ -86,7 +80,7 @@ std::vector<cublasLtMatmulAlgo_t> ProductPlan::candidates(std::size_t workspace_
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key_.align_b);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key_.align_a);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key_.align_c);
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key_.align_c);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key_.align_written());
   std::array<cublasLtMatmulHeuristicResult_t, kMost> results{};
   int found = 0;
   const cublasStatus_t status = library_->heuristic(library_.handle(), desc_, first_, second_, result_, result_,

@@ -51,6 +51,40 @@ TEST(Columns, MapsThatSayTwoThingsAreRefused) {
         << settings;
 }
 
+TEST(Columns, TextsAreMadeOfSeveralColumns) {
+  constexpr const char* kTwo =
+      R"({"column_mapping": {"prompt": ["{title}: {question} #{n}", "{question}"], "completion": "a"}})";
+  EXPECT_EQ(dump_json(renamed(kTwo, R"({"title": "t", "question": "q", "n": 1.5, "a": "x", "prompt": "old"})")),
+            R"({"title": "t", "question": "q", "n": 1.5, "completion": "x", "prompt": "t: q #1.5"})");
+  for (const char* row : {R"({"title": "", "question": "q", "n": 1})", R"({"question": "q", "n": 1})"})
+    EXPECT_EQ(renamed(kTwo, row)["prompt"], "q") << row;
+  EXPECT_EQ(
+      renamed(R"({"column_mapping": {"text": "{{{a}}} {b}", "prompt": "c"}})", R"({"a": "{b}", "b": ""})")["text"],
+      "{{b}} ");
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { renamed(kTwo, R"({"title": "t"})"); }),
+              HasSubstr("the row does not have all of question, of which 'prompt' is made"));
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { renamed(kTwo, R"({"question": [1]})"); }),
+              HasSubstr("column 'question' is no text but array"));
+  for (const char* text : {"{a", "a}", "{}", "{a{b}}", "{a!r}", "{0.x}"})
+    EXPECT_THAT(test::error_of(ErrorKind::usage,
+                               [&] {
+                                 read_column_map({{"column_mapping", {{"prompt", text}}}});
+                               }),
+                HasSubstr("Name columns in braces"))
+        << text;
+}
+
+TEST(Columns, AMapWrittenTheWrongWayRoundIsNamed) {
+  const auto complaint = [](const char* settings) {
+    return test::error_of(ErrorKind::usage, [&] { read_column_map(parse_json(settings, "s")); });
+  };
+  EXPECT_THAT(complaint(R"({"column_mapping": {"question": "prompt", "answer": "completion"}})"),
+              HasSubstr(R"(the wrong way round: 'answer' is what the rows say
+  Write what the program calls it first: {"prompt": "question", "completion": "answer"})"));
+  EXPECT_THAT(complaint(R"({"message_property_mappings": {"speaker": "role"}})"), HasSubstr(R"({"role": "speaker"})"));
+  EXPECT_THAT(complaint(R"({"role_mapping": {"gpt": ["assistant"]}})"), HasSubstr(R"({"assistant": "gpt"})"));
+}
+
 class MixedFiles : public test::DataFolder {
  protected:
   RawRows mixed(const char* entries, std::optional<MixStrategy> strategy = {}) const {

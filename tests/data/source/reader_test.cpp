@@ -100,6 +100,30 @@ TEST_F(Reader, CompressedCsvIsCsv) {
     EXPECT_EQ(dump_json(RawRows({name}).parse(0)), R"({"a": "1", "b": "x"})") << name;
 }
 
+// The rows that load_dataset("text") makes of the same bytes.
+TEST_F(Reader, APlainTextHasARowForEachLine) {
+  const std::string text = "one\r\ntwo\rthree\n\n four \xe2\x80\xa8x\nlast";
+  for (const std::string& name : {write("t.txt", text), write("t.txt.gz", gzip(text))}) {
+    const RawRows r({name});
+    std::vector<std::string> lines;
+    for (std::int64_t i = 0; i < r.size(); ++i) lines.push_back(r.parse(i)["text"]);
+    EXPECT_THAT(lines, ElementsAre("one", "two", "three", "", " four \xe2\x80\xa8x", "last"));
+    EXPECT_THAT(r.place(4), HasSubstr(":5"));
+  }
+  EXPECT_EQ(RawRows({write("end.txt", "a\n")}).size(), 1) << "the last line end ends a row";
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { RawRows({write("bad.txt", "a\n\xff\n")}).parse(1); }),
+              HasSubstr("bad.txt:2: the line is not UTF-8"));
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { RawRows({write("j.txt", "{\"text\": \"a\"}\n")}); }),
+              HasSubstr("j.txt:1: the file is named as plain text, but its lines are JSON objects"));
+}
+
+TEST_F(Reader, PlainTextsOfAFolderCountWhereThereIsNoOtherData) {
+  for (const char* name : {"only/a.txt", "only/b.txt", "both/LICENSE.txt", "both/README.txt", "both/rows.jsonl"})
+    write(name, "x");
+  EXPECT_THAT(names({at("only")}), ElementsAre("only/a.txt", "only/b.txt"));
+  EXPECT_THAT(names({at("both")}), ElementsAre("both/rows.jsonl"));
+}
+
 TEST_F(Reader, FilesThatCannotBeDataAreRefused) {
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { rows(" \n \n"); }), HasSubstr("empty"));
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { rows("\xff\xfe{\0}\0"); }), HasSubstr("UTF-16"));

@@ -80,27 +80,34 @@ TEST(AssistantRanges, AreEmptyWithoutAnAssistant) {
 }
 
 TEST(AssistantRanges, AreNeverGuessed) {
-  const auto refuses = [](const char* source, const Json& messages) {
-    try {
-      spoken(ChatTemplate(source, "t", {}), messages);
-      return std::string("not refused");
-    } catch (const Error& e) {
-      return e.kind() == ErrorKind::input ? std::string(e.what()) : "another kind";
-    }
+  const auto unplaced = [](const char* source) {
+    const Rendered r = render_with_assistant_ranges(ChatTemplate(source, "t", {}), {.messages = &kTurns});
+    EXPECT_TRUE(r.generated.empty());
+    return r.unplaced;
   };
   // What the assistant says stands in front of the questions.
-  EXPECT_THAT(
-      refuses("{% for m in messages | sort(attribute='role') %}{{ m.role }}:{{ m.content }};{% endfor %}", kTurns),
-      testing::HasSubstr("cannot tell which text"));
+  EXPECT_THAT(unplaced("{% for m in messages | sort(attribute='role') %}{{ m.role }}:{{ m.content }};{% endfor %}"),
+              testing::HasSubstr("cannot tell which text the assistant says in message 2"));
   // The length of the conversation is written first.
-  EXPECT_THAT(
-      refuses(
-          "{{ messages | map(attribute='content') | join | length }}{% for m in messages %}{{ m.content }}{% endfor %}",
-          kTurns),
-      testing::HasSubstr("cannot tell which text"));
-  // A block in a macro has no known place.
-  EXPECT_THAT(refuses("{% macro m(x) %}:{% generation %}{{ x }}{% endgeneration %}{% endmacro %}{{ m('a') }}", kTurns),
-              testing::HasSubstr("inside a macro"));
+  EXPECT_THAT(unplaced("{{ messages | map(attribute='content') | join | length }}{% for m in messages %}{{ m.content "
+                       "}}{% endfor %}"),
+              testing::HasSubstr("cannot tell which text the assistant says in message 2"));
+  // The template refuses the beginnings of this conversation.
+  EXPECT_THAT(unplaced("{% if messages | length < 5 %}{{ raise_exception('short') }}{% endif %}"
+                       "{% for m in messages %}{{ m.content | upper }}{% endfor %}"),
+              testing::HasSubstr("the template changes its beginning"));
+}
+
+TEST(AssistantRanges, HaveNoKnownPlaceInAMacro) {
+  try {
+    spoken(
+        ChatTemplate("{% macro m(x) %}:{% generation %}{{ x }}{% endgeneration %}{% endmacro %}{{ m('a') }}", "t", {}),
+        kTurns);
+    ADD_FAILURE() << "not refused";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::input);
+    EXPECT_THAT(e.what(), testing::HasSubstr("inside a macro"));
+  }
 }
 
 }  // namespace

@@ -158,11 +158,14 @@ TEST(Template, ExtraVariablesComeBeforeSpecialTokensButNotBeforeMessages) {
   EXPECT_EQ(t.render({.messages = &messages, .extra = &extra}).text, "mine 2 False");
 }
 
-TEST(Template, GenerationTagsAreParsedNotSearched) {
+TEST(Template, GenerationTagsAreSearchedForAsTrlDoes) {
   const auto tags = [](const char* source) { return ChatTemplate(source, "t", {}).has_generation_tags(); };
   EXPECT_TRUE(tags("{%-   generation   -%}a{%+ endgeneration %}"));
   EXPECT_FALSE(tags("{% if add_generation_prompt %}{% endif %}"));
-  EXPECT_FALSE(tags("{# {% generation %} #}{% raw %}{% generation %}{% endgeneration %}{% endraw %}"));
+  EXPECT_FALSE(tags("{# generation %} {% generations %} {% generation #}"));
+  // In a comment too, so that such a template marks nothing.
+  EXPECT_TRUE(tags("{# {%generation -%} #}"));
+  EXPECT_TRUE(tags("{% raw %}{%- generation %}{% endgeneration %}{% endraw %}"));
 }
 
 TEST(Template, HostileTemplatesEnd) {

@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "data/tokenizer/model.h"
 #include "data/tokenizer/normalizer.h"
 #include "data/tokenizer/pre_tokenizer.h"
 #include "data/tokenizer/tokenizer.h"
@@ -232,6 +233,56 @@ TEST(UnicodeClasses, NormalizersChangeEveryCharacterAsTheLibrary) {
     }
     EXPECT_EQ(digest(all), row["digest"].get<std::uint32_t>()) << row["step"];
   }
+}
+
+TEST(RandomTexts, NormalizersGiveWhatTheLibraryGives) {
+  const Json golden = read_json(golden_file("random_steps"));
+  for (const Json& row : golden.at("normalizers")) {
+    const auto step = make_normalizer(row["step"]);
+    for (const Json& pair : row["rows"]) {
+      TrackedText text{.text = pair[0]};
+      step->apply(text);
+      EXPECT_EQ(text.text, pair[1].get<std::string>()) << row["step"] << " of " << pair[0].dump(-1, ' ', true);
+    }
+  }
+}
+
+TEST(RandomTexts, PreTokenizersCutWhereTheLibraryCuts) {
+  const Json golden = read_json(golden_file("random_steps"));
+  for (const Json& row : golden.at("pre_tokenizers")) {
+    const auto step = make_pre_tokenizer(row["step"], Alphabet::bytes);
+    for (const Json& pair : row["rows"]) {
+      const std::string text = pair[0];
+      PreTokens tokens{.text = {.text = text}, .pieces = {}};
+      if (!text.empty()) tokens.pieces.push_back({0, text.size()});
+      step->apply(tokens);
+      std::vector<std::string> pieces;
+      for (const Piece& p : tokens.pieces) pieces.push_back(text.substr(p.begin, p.end - p.begin));
+      EXPECT_EQ(pieces, pair[1].get<std::vector<std::string>>()) << row["step"] << " of " << pair[0];
+    }
+  }
+}
+
+TEST(RandomTexts, UnigramsBreakTiesAndFuseUnknownsAsTheLibrary) {
+  for (const Json& row : read_json(golden_file("random_unigrams"))) {
+    const auto model = make_token_model(row["model"], Alphabet::characters);
+    for (const Json& pair : row["rows"]) {
+      std::vector<PieceToken> tokens;
+      model->encode(pair[0].get_ref<const std::string&>(), tokens);
+      Ids ids;
+      for (const PieceToken& t : tokens) ids.push_back(t.id);
+      EXPECT_EQ(ids, pair[1].get<Ids>()) << row["name"] << ": " << pair[0];
+    }
+  }
+}
+
+TEST(Unigram, RefusesACharacterWithoutTokenWhereNoUnknownTokenIs) {
+  const Json json = Json::parse(R"({"type": "Unigram", "vocab": [["ab", -1.0], ["a", -1.0]]})");
+  const auto model = make_token_model(json, Alphabet::characters);
+  std::vector<PieceToken> tokens;
+  model->encode("aab", tokens);
+  EXPECT_EQ(tokens.size(), 2u);
+  EXPECT_THROW(model->encode("ba", tokens), Error);
 }
 
 }  // namespace

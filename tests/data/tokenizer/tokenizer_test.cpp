@@ -51,14 +51,49 @@ TEST_F(TokenizerFiles, AFolderWithoutTokenizerIsNamed) {
 
 TEST_F(TokenizerFiles, UnknownComponentsAreRefusedByName) {
   EXPECT_THAT(refusal("normalizer", R"({"type":"Precompiled","precompiled_charsmap":""})"), HasSubstr("Precompiled"));
-  EXPECT_THAT(refusal("normalizer", R"({"type":"Sequence","normalizers":[{"type":"Nmt"}]})"), HasSubstr("Nmt"));
-  EXPECT_THAT(refusal("pre_tokenizer", R"({"type":"UnicodeScripts"})"), HasSubstr("UnicodeScripts"));
+  EXPECT_THAT(refusal("normalizer", R"({"type":"Sequence","normalizers":[{"type":"BertNormalizer"}]})"),
+              HasSubstr("BertNormalizer"));
+  EXPECT_THAT(refusal("pre_tokenizer", R"({"type":"Clauses"})"), HasSubstr("Clauses"));
+  EXPECT_THAT(refusal("pre_tokenizer", R"({"type":"CharDelimiterSplit","delimiter":"ab"})"),
+              HasSubstr("one character"));
+  EXPECT_THAT(refusal("pre_tokenizer", R"({"type":"FixedLength","length":0})"), HasSubstr("pre_tokenizer.length"));
   EXPECT_THAT(refusal("pre_tokenizer", R"({"type":"Split","pattern":{"String":"a"},"behavior":"Odd"})"),
               HasSubstr("Odd"));
-  EXPECT_THAT(refusal("post_processor", R"({"type":"BertProcessing"})"), HasSubstr("BertProcessing"));
+  EXPECT_THAT(refusal("post_processor", R"({"type":"PairProcessing"})"), HasSubstr("PairProcessing"));
   EXPECT_THAT(refusal("decoder", R"({"type":"WordPiece"})"), HasSubstr("WordPiece"));
   EXPECT_THAT(refusal("model", R"({"type":"WordLevel","vocab":{}})"), HasSubstr("WordLevel"));
   EXPECT_THAT(refusal("model", R"({"type":"WordLevel","vocab":{}})"), HasSubstr("tokenizer.json"));
+}
+
+// Looking each of them up at each place took a thousand times as long.
+TEST_F(TokenizerFiles, ATextTakesNoLongerWhereThereAreManyAddedTokens) {
+  std::string text;
+  for (int i = 0; i < 3000; ++i) text += "<|extra_?" + std::to_string(i);
+  const auto time_with = [&](int tokens) {
+    Json json = bytes_;
+    for (int i = 0; i < tokens; ++i)
+      json["added_tokens"].push_back({{"content", "<|extra_" + std::to_string(i) + "|>"}, {"special", true}});
+    const auto tokenizer = load(json);
+    EXPECT_EQ(tokenizer->encode("<|extra_7|>").size(), 1u);
+    const auto begin = std::chrono::steady_clock::now();
+    tokenizer->encode(text);
+    return std::chrono::steady_clock::now() - begin;
+  };
+  const auto few = time_with(100), many = time_with(50'000);
+  EXPECT_LT(many, 20 * few + std::chrono::milliseconds(20));
+}
+
+TEST_F(TokenizerFiles, OfAddedTokensWithOneBeginningTheLongestIsFound) {
+  Json json = bytes_;
+  for (const char* content : {"<a", "<ab>", "<", "<abc", "<ab", "<ab>"})
+    json["added_tokens"].push_back({{"content", content}, {"special", true}});
+  const auto tokenizer = load(json);
+  const auto tokens = [&](const char* text) {
+    std::string found;
+    for (const auto id : tokenizer->encode(text)) found += tokenizer->token(id) + " ";
+    return found;
+  };
+  EXPECT_EQ(tokens("<ab><abc<abd<<a"), "<ab> <abc <ab d < <a ");
 }
 
 TEST_F(TokenizerFiles, ModelOptionsThatChangeIdsAreRefused) {

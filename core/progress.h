@@ -1,0 +1,57 @@
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace qtrain {
+
+class Log;
+
+/// One state of a long job, for the progress line. Missing values are left out.
+struct Progress {
+  std::int64_t step = 0, total = 0;
+  std::optional<double> loss, learning_rate, tokens_per_second, eta_seconds;
+  std::string_view unit = "step";
+  bool logged = false;  ///< worth a line that stays
+  bool counted = true;  ///< false: steps are bytes or the like, of which only the share is told
+};
+
+/// "1:02:03", "4:05": a duration for people.
+std::string format_duration(double seconds);
+
+/// The line for a Progress, without a line end.
+std::string format_progress(const Progress& p);
+/// The same in at most `width` columns: what matters least is left out first.
+std::string format_progress(const Progress& p, int width);
+/// With a bar, for a line that is drawn again.
+std::string format_live(const Progress& p, int width);
+
+/// A job of `total` steps on the progress line of a terminal, for as long as this lives; elsewhere a line now and then.
+class ProgressBar {
+ public:
+  struct Job {
+    std::string unit;  ///< what is done: "tokenizing"
+    std::int64_t total = 0;
+    bool counted = true;  ///< as in Progress
+  };
+  ProgressBar(Log& log, Job job);
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  void advance(std::int64_t steps = 1) { set(done_ + steps); }
+  /// So many steps are done.
+  void set(std::int64_t done);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  Log& log_;
+  Job job_;
+  std::int64_t done_ = 0;
+  Clock::time_point begin_ = Clock::now(), told_ = begin_;
+};
+
+}  // namespace qtrain

@@ -1,0 +1,23 @@
+#pragma once
+#include <string_view>
+
+namespace qtrain {
+
+/// What may be written to a stream beside plain lines.
+struct Terminal {
+  bool redraws = false;  ///< a line can be drawn again: a terminal that is not TERM=dumb
+  bool colors = false;   ///< also NO_COLOR (no-color.org) is not set
+};
+
+/// Of a file descriptor, by what it is and by the environment.
+Terminal terminal_of(int descriptor);
+
+/// Columns of the terminal as it is now (it may have been resized), else COLUMNS, else 80.
+int terminal_width(int descriptor);
+
+/// Escape sequences. A line that can be drawn again leaves the cursor at its beginning: where the terminal becomes
+/// narrower and wraps it, everything from there on is what has to be erased.
+inline constexpr std::string_view kEraseBelow = "\r\x1b[J", kRed = "\x1b[1;31m", kYellow = "\x1b[1;33m",
+                                  kPlain = "\x1b[0m";
+
+}  // namespace qtrain

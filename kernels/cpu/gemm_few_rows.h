@@ -1,0 +1,32 @@
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "kernels/cpu/gemm_pack.h"
+#include "kernels/gemm.h"
+
+namespace qtrain::ops {
+
+/// Up to so many rows are multiplied here: columns are read once, and packed, where they have to be, no further ahead
+/// than the first-level cache holds. Every row gets the bits that gemm_blocked gives it among many.
+inline constexpr std::int64_t kFewRows = 8;
+/// The longest sums: rows of f32, packed, fill the workspace.
+inline constexpr std::int64_t kMostFewRowsDepth = static_cast<std::int64_t>(Ctx::kWorkspaceBytes) / (16 * 4);
+
+/// Columns that come in another form than an operand: writes [range.count, range.depth] as f32, rows kWrittenDepth
+/// apart, for at most kWrittenDepth values of k.
+inline constexpr std::int64_t kWrittenDepth = 256;
+using WriteColumns = std::function<void(float* to, const PanelRange& range)>;
+
+/// One of the products whose sum is computed.
+struct FewRowsTerm {
+  Operand rows;
+  Operand columns;
+  WriteColumns write = {};  ///< instead of `columns`
+};
+FewRowsTerm few_rows_term(const Factors& f);
+
+/// C = or += alpha * (the sum of the terms) + bias as `g` says, whose own products are not looked at.
+void gemm_few_rows(Ctx& ctx, const Gemm& g, const std::vector<FewRowsTerm>& terms);
+
+}  // namespace qtrain::ops

@@ -1,0 +1,120 @@
+#include "kernels/product_choices.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "core/descriptor.h"
+#include "core/file.h"
+#include "kernels/dispatch.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kRules = 3;  ///< of what an algorithm is chosen by
+constexpr const char *kMadeBy = "made_by", *kChoices = "choices";
+
+std::string file_name(std::string made_by) {
+  for (char& c : made_by)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return "gemm_" + std::to_string(kRules) + "_" + made_by + ".json";
+}
+
+}  // namespace
+
+ProductChoices::ProductChoices(std::string made_by, const fs::path& folder) : made_by_(std::move(made_by)) {
+  if (folder.empty()) return;
+  file_ = folder / file_name(made_by_);
+  shared_ = shared_now();
+}
+
+ProductChoices::~ProductChoices() {
+  share();
+}
+
+std::optional<ProductChoices::Table> ProductChoices::table_of(const Json& document) {
+  if (!document.is_object() || !document.contains(kChoices) || !document[kChoices].is_object()) return {};
+  Table table;
+  for (const auto& [product, words] : document[kChoices].items()) {
+    Algorithm algorithm;
+    if (!words.is_array() || words.size() != algorithm.size()) return {};
+    for (std::size_t i = 0; i < algorithm.size(); ++i) {
+      if (!words[i].is_number_unsigned()) return {};
+      algorithm[i] = words[i].get<std::uint64_t>();
+    }
+    table.emplace(product, algorithm);
+  }
+  return table;
+}
+
+Json ProductChoices::document(const Table& table) const {
+  Json choices = Json::object();
+  for (const auto& [product, algorithm] : table) choices[product] = algorithm;
+  return {{kMadeBy, made_by_}, {kChoices, choices}};
+}
+
+ProductChoices::Table ProductChoices::shared_now() const {
+  std::error_code absent;
+  if (!fs::is_regular_file(file_, absent)) return {};
+  try {
+    return table_of(read_json(file_)).value_or(Table{});
+  } catch (const Error&) {  // half a file of a full disk: written anew
+    return {};
+  }
+}
+
+std::optional<ProductChoices::Algorithm> ProductChoices::find(const std::string& product) {
+  asked_ = true;
+  for (const Table* table : {&used_, &shared_})
+    if (const auto at = table->find(product); at != table->end()) {
+      used_.insert(*at);
+      return at->second;
+    }
+  return {};
+}
+
+void ProductChoices::remember(const std::string& product, const Algorithm& algorithm, Found how) {
+  used_[product] = algorithm;
+  if (how == Found::by_trial) new_[product] = algorithm;
+}
+
+void ProductChoices::share() {
+  if (file_.empty() || new_.empty()) return;
+  try {
+    fs::create_directories(file_.parent_path());
+    const Descriptor lock(::open((file_.string() + ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
+    if (::flock(lock.get(), LOCK_EX) != 0) return;
+    Table all = shared_now();
+    all.merge(Table(new_));
+    write_file(file_, dump_json(document(all), 1) + "\n");
+  } catch (const Error&) {  // read-only or full: other runs choose for themselves
+  } catch (const fs::filesystem_error&) {
+  }
+  new_.clear();
+}
+
+Json ProductChoices::used() const {
+  return document(used_);
+}
+
+bool ProductChoices::restore(const Json& used, const std::string& place) {
+  check(!asked_, "choices of products are restored before the first product");
+  std::optional<Table> table = table_of(used);
+  if (!table || !used.contains(kMadeBy) || !used[kMadeBy].is_string())
+    fail(ErrorKind::input, {.cause = "does not hold the algorithms of products", .place = place});
+  if (used[kMadeBy] != made_by_) return false;
+  used_ = std::move(*table);
+  return true;
+}
+
+ProductChoices* product_choices(Ctx& ctx) {
+  if constexpr (ops::kHasCuda)
+    if (ctx.device().kind == DeviceKind::cuda) return &cuda::product_choices(ctx);
+  return nullptr;
+}
+
+}  // namespace qtrain

@@ -1,0 +1,63 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "core/context.h"
+#include "core/json.h"
+
+namespace qtrain {
+
+/// Algorithms of matrix products that were found by timing, by the names of the products (kernels/product_key.h). What
+/// is chosen decides the last bits of results, so it is kept: in a file that runs share, and in checkpoints, whose own
+/// choices come first.
+class ProductChoices {
+ public:
+  /// An algorithm in the words of its library.
+  using Algorithm = std::array<std::uint64_t, 8>;
+
+  /// `made_by`: the GPU and the version of the library, outside which choices mean nothing. `folder`: of the shared
+  /// file; empty: none. A file that cannot be read or written is done without.
+  ProductChoices(std::string made_by, const std::filesystem::path& folder);
+  /// Shares what is new.
+  ~ProductChoices();
+  ProductChoices(const ProductChoices&) = delete;
+  ProductChoices& operator=(const ProductChoices&) = delete;
+
+  std::optional<Algorithm> find(const std::string& product);
+  /// For this run, and for others where it was tried: they may have the memory for it.
+  enum class Found : std::uint8_t { by_trial, without_trial };
+  void remember(const std::string& product, const Algorithm& algorithm, Found how = Found::by_trial);
+  /// Writes what this run has chosen beside what others wrote since, whose choices stay: they have computed with them.
+  void share();
+
+  /// What the products of this run are computed with.
+  Json used() const;
+  /// Goes on with the choices that a run has used, before the first product. False: they are another GPU's or library's
+  /// and were left alone. ErrorKind::input for anything else, with `place`.
+  bool restore(const Json& used, const std::string& place);
+  const std::string& made_by() const { return made_by_; }
+
+ private:
+  using Table = std::map<std::string, Algorithm>;
+  static std::optional<Table> table_of(const Json& document);
+  Json document(const Table& table) const;
+  Table shared_now() const;
+
+  std::string made_by_;
+  std::filesystem::path file_;
+  Table shared_, used_, new_;
+  bool asked_ = false;
+};
+
+/// Those of the products of a context; none on a processor, which has one algorithm.
+ProductChoices* product_choices(Ctx& ctx);
+
+namespace cuda {
+ProductChoices& product_choices(Ctx& ctx);
+}
+
+}  // namespace qtrain

@@ -1,0 +1,32 @@
+#include "core/progress.h"
+
+#include <gmock/gmock.h>
+
+namespace qtrain {
+namespace {
+
+const Progress kState{
+    .step = 12, .total = 300, .loss = 2.25, .learning_rate = 1e-4, .tokens_per_second = 812.4, .eta_seconds = 61};
+
+TEST(FormatProgress, leaves_out_what_matters_least) {
+  EXPECT_EQ(format_progress(kState), "step 12/300   4%  loss 2.2500  lr 0.0001  812 tokens/s  ETA 1:01");
+  EXPECT_EQ(format_progress(kState, 60), "step 12/300   4%  loss 2.2500  812 tokens/s  ETA 1:01");
+  EXPECT_EQ(format_progress(kState, 40), "step 12/300   4%  loss 2.2500  ETA 1:01");
+  EXPECT_EQ(format_progress(kState, 38), "step 12/300  loss 2.2500  ETA 1:01");
+  EXPECT_EQ(format_progress(kState, 30), "step 12/300  loss 2.2500");
+  EXPECT_EQ(format_progress(kState, 12), "step 12/300");
+  EXPECT_EQ(format_progress(kState, 5), "step");
+  EXPECT_EQ(format_progress(kState, 2), "st");
+}
+
+TEST(FormatProgress, fills_the_rest_of_a_live_line_with_a_bar) {
+  const Progress half{.step = 50, .total = 100, .unit = "exporting", .counted = false};
+  EXPECT_EQ(format_live(half, 26), "exporting  50%  [####----]");
+  EXPECT_EQ(format_live(half, 23), "exporting  50%");
+  EXPECT_EQ(format_live(half, 200), "exporting  50%  [###########-----------]");
+  EXPECT_EQ(format_live({.step = 7, .unit = "row"}, 80), "row 7");  // of how many is not known
+  EXPECT_EQ(format_live({.step = 9, .total = 3}, 30), "step 9/3 100%  [#############]");
+}
+
+}  // namespace
+}  // namespace qtrain

@@ -1,0 +1,92 @@
+// What attention must not see. Tolerances hide one key too many among a hundred; bits do not.
+#include "kernels/attention.h"
+#include "tests/cuda/schedules.h"
+
+namespace qtrain::testing {
+namespace {
+
+constexpr std::int64_t kTokens = 200;
+const std::vector<std::int32_t> kBorders{0, 2, kTokens};  // tiles of keys begin with the second document
+
+struct AttentionInputs {
+  Array q, k, v, dy;
+
+  explicit AttentionInputs(std::int64_t width) {
+    std::uint64_t seed = 0;
+    for (Array* a : {&q, &k, &v, &dy}) *a = random(DType::bf16, {kTokens, 1, width}, ++seed);
+  }
+};
+
+/// Other values for the tokens from `first` to before `end`.
+void replace(Array& a, std::int64_t first, std::int64_t end) {
+  const std::int64_t width = a.size() / kTokens;
+  for (std::int64_t i = first * width; i < end * width; ++i) a.set(i, -8 * a.get(i) - 1);
+}
+
+struct AttentionResults {
+  Array y, dq, dk, dv;
+};
+AttentionResults attention_of(AttentionInputs in) {
+  const OnDevice device;
+  Ctx ctx(kCuda, MatmulPrecision::storage, 1);
+  const Shape shape = in.q.shape();
+  AttentionResults r{
+      .y = {DType::bf16, shape}, .dq = {DType::bf16, shape}, .dk = {DType::bf16, shape}, .dv = {DType::bf16, shape}};
+  Array lse(DType::f32, {1, kTokens}), borders = integers(kBorders);
+  const double scale = 0.125;
+  ops::attention(ctx, {.y = r.y, .lse = lse, .q = in.q, .k = in.k, .v = in.v, .cu_seqlens = borders, .scale = scale});
+  ops::attention_grad(ctx, {.dq = store(r.dq),
+                            .dk = store(r.dk),
+                            .dv = store(r.dv),
+                            .dy = in.dy,
+                            .y = r.y,
+                            .q = in.q,
+                            .k = in.k,
+                            .v = in.v,
+                            .lse = lse,
+                            .cu_seqlens = borders,
+                            .scale = scale});
+  ctx.synchronize();
+  for (const Array* a : {&r.y, &r.dq, &r.dk, &r.dv}) a->bytes();
+  return r;
+}
+
+void expect_same_tokens(const Array& a, const Array& b, std::int64_t first, std::int64_t end) {
+  const std::int64_t width = a.size() / kTokens;
+  for (std::int64_t i = first * width; i < end * width; ++i)
+    ASSERT_EQ(a.get(i), b.get(i)) << "token " << i / width << " of width " << width;
+}
+
+class CausalMask : public ::testing::TestWithParam<std::int64_t> {};
+
+// Queries and their gradients do not depend on later keys, keys' gradients not on earlier queries.
+TEST_P(CausalMask, HidesWhatComesLater) {
+  const AttentionInputs in(GetParam());
+  const AttentionResults want = attention_of(in);
+  for (const std::int64_t next : {3, 33, 65, 97, 129, 193}) {
+    AttentionInputs later = in, earlier = in;
+    for (Array* a : {&later.k, &later.v}) replace(*a, next, kTokens);
+    for (Array* a : {&earlier.q, &earlier.dy}) replace(*a, 2, next);
+    const AttentionResults of_earlier = attention_of(later), of_later = attention_of(earlier);
+    expect_same_tokens(of_earlier.y, want.y, 0, next);
+    expect_same_tokens(of_earlier.dq, want.dq, 0, next);
+    expect_same_tokens(of_later.dk, want.dk, next, kTokens);
+    expect_same_tokens(of_later.dv, want.dv, next, kTokens);
+  }
+}
+
+TEST_P(CausalMask, HidesTheOtherDocument) {
+  const AttentionInputs in(GetParam());
+  const AttentionResults want = attention_of(in);
+  AttentionInputs other = in;
+  for (Array* a : {&other.q, &other.k, &other.v, &other.dy}) replace(*a, 0, 2);
+  const AttentionResults got = attention_of(other);
+  for (const auto member : {&AttentionResults::y, &AttentionResults::dq, &AttentionResults::dk, &AttentionResults::dv})
+    expect_same_tokens(got.*member, want.*member, 2, kTokens);
+}
+
+INSTANTIATE_TEST_SUITE_P(Widths, CausalMask, ::testing::Values(64, 128),
+                         [](const auto& info) { return std::to_string(info.param); });
+
+}  // namespace
+}  // namespace qtrain::testing

@@ -1,0 +1,110 @@
+// What shells offer, asked of the shells themselves.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/file.h"
+#include "tests/e2e/support.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::Not;
+using ::testing::UnorderedElementsAre;
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+/// A shell with the program's script for it, in a folder with some files.
+class Shell : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write_file(folder_ / "run.json", "{}");
+    write_file(folder_ / "notes.txt", "");
+    fs::create_directory(folder_ / "model");
+  }
+  std::string script(const std::string& shell) {
+    write_file(folder_ / "script", qtrain_ok({.words = {"completion", shell}}).out);
+    return (folder_ / "script").string();
+  }
+  Outcome run(std::vector<std::string> argv) {
+    return Process({.argv = std::move(argv), .folder = folder_.path()}).wait();
+  }
+  /// The first of the places where a shell usually is, or nothing.
+  static std::string path_of(const std::string& shell) {
+    for (const char* folder : {"/bin/", "/usr/bin/", "/usr/local/bin/"})
+      if (fs::exists(folder + shell)) return folder + shell;
+    return {};
+  }
+  TempFolder folder_;
+};
+
+TEST_F(Shell, bash_completes_commands_flags_keys_and_values) {
+  const std::string bash = path_of("bash");
+  if (bash.empty()) GTEST_SKIP() << "bash is not installed";
+  const std::string file = script("bash");
+  const auto offered = [&](const std::vector<std::string>& words) {
+    const Outcome o = run({bash, "--noprofile", "--norc", "-c",
+                           fmt::format("source {}; COMP_WORDS=('{}'); COMP_CWORD={}; _qtrain; printf '%s\\n' "
+                                       "\"${{COMPREPLY[@]}}\"",
+                                       file, fmt::join(words, "' '"), words.size() - 1)});
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_EQ(o.err, "");
+    return lines_of(o.out);
+  };
+  EXPECT_THAT(offered({"qtrain", "gen"}), ElementsAre("generate"));
+  EXPECT_THAT(offered({"qtrain", ""}),
+              AllOf(Contains("train"), Contains("run.json"), Contains("model"), Not(Contains("notes.txt"))));
+  EXPECT_THAT(offered({"qtrain", "generate", "--load"}), UnorderedElementsAre("--load_in_4bit", "--load_in_8bit"));
+  EXPECT_THAT(offered({"qtrain", "generate", "--device", "c"}), UnorderedElementsAre("cpu", "cuda"));
+  EXPECT_THAT(offered({"qtrain", "generate", "--device", "=", "a"}), ElementsAre("auto"));
+  EXPECT_THAT(offered({"qtrain", "chat", "--model", ""}), ElementsAre("model"));
+  EXPECT_THAT(offered({"qtrain", "generate", "--model", "model", "--input", "no"}), ElementsAre("notes.txt"));
+  EXPECT_THAT(offered({"qtrain", "validate", "ru"}), ElementsAre("run.json"));
+  EXPECT_THAT(offered({"qtrain", "eval", "run.json", "lr_sch"}), Contains("lr_scheduler_type="));
+  EXPECT_THAT(offered({"qtrain", "run.json", "lr_scheduler_type", "=", "inv"}), ElementsAre("inverse_sqrt"));
+  EXPECT_THAT(offered({"qtrain", "run.json", "bf16", "="}), UnorderedElementsAre("true", "false"));
+  EXPECT_THAT(offered({"qtrain", "run.json", "output_dir", "=", "mo"}), ElementsAre("model"));
+  EXPECT_THAT(offered({"qtrain", "run.json", "--resu"}), ElementsAre("--resume"));
+  EXPECT_THAT(offered({"qtrain", "completion", ""}), UnorderedElementsAre("bash", "zsh", "fish"));
+}
+
+TEST_F(Shell, zsh_reads_its_script) {
+  const std::string zsh = path_of("zsh");
+  if (zsh.empty()) GTEST_SKIP() << "zsh is not installed";
+  const std::string file = script("zsh");
+  const Outcome o =
+      run({zsh, "-f", "-c",
+           fmt::format("autoload -Uz compinit && compinit -D -u && source {} && print ${{_comps[qtrain]}}", file)});
+  EXPECT_EQ(o.out, "_qtrain\n") << o.err;
+}
+
+TEST_F(Shell, fish_completes_commands_flags_keys_and_values) {
+  const std::string fish = path_of("fish");
+  if (fish.empty()) GTEST_SKIP() << "fish is not installed";
+  const std::string file = script("fish");
+  const auto offered = [&](const std::string& line) {
+    const Outcome o = run({fish, "--no-config", "-c", fmt::format("source {}; complete -C '{}'", file, line)});
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_EQ(o.err, "");
+    std::vector<std::string> words;
+    for (const std::string& l : lines_of(o.out)) words.push_back(l.substr(0, l.find('\t')));
+    return words;
+  };
+  EXPECT_THAT(offered("qtrain gen"), Contains("generate"));
+  EXPECT_THAT(offered("qtrain generate --load_in"), UnorderedElementsAre("--load_in_4bit", "--load_in_8bit"));
+  EXPECT_THAT(offered("qtrain generate --device c"), UnorderedElementsAre("cpu", "cuda"));
+  EXPECT_THAT(offered("qtrain chat --model "), ElementsAre("model/"));
+  EXPECT_THAT(offered("qtrain run.json lr_sch"), Contains("lr_scheduler_type="));
+  EXPECT_THAT(offered("qtrain eval run.json lr_scheduler_type=inv"), Contains("lr_scheduler_type=inverse_sqrt"));
+  EXPECT_THAT(offered("qtrain completion "), UnorderedElementsAre("bash", "zsh", "fish"));
+}
+
+}  // namespace
+}  // namespace qtrain::e2e

@@ -1,0 +1,223 @@
+// Ctrl-C, a closed window and a closed pipe, in every command.
+#include <signal.h>
+
+#include "core/file.h"
+#include "core/safetensors.h"
+#include "tests/e2e/support.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+// A second is long for an answer and short for the jobs below.
+constexpr std::chrono::seconds kAtOnce{kThreadSanitizer ? 20 : 3};
+
+std::vector<std::string> files_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Launch launch_typed(const std::vector<std::string>& words) {
+  Launch launch = launch_of({.words = words});
+  launch.columns = 80;
+  launch.environment = {"TERM=xterm"};
+  return launch;
+}
+
+class Interrupted : public ::testing::Test {
+ protected:
+  fs::path at(const std::string& name) const { return folder_ / name; }
+  /// A run whose steps are `batches` micro-batches long.
+  std::vector<std::string> training(int batches, int steps) {
+    Json config = tiny_lora_run(at("out"));
+    config.update({{"max_steps", steps}, {"gradient_accumulation_steps", batches}, {"save_strategy", "no"}});
+    write_file(at("run.json"), dump_json(config));
+    return {at("run.json").string()};
+  }
+  void write_rows(int count) {
+    std::string rows;
+    for (int i = 0; i < count; ++i) rows += "{\"input_ids\": [5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]}\n";
+    write_file(at("rows.jsonl"), rows);
+  }
+  /// A model of about 100 MB with random weights, a tokenizer and a template.
+  void write_large_model(const fs::path& folder) {
+    write_untrained_model(folder);
+    Json config = read_json(folder / "config.json");
+    config.update({{"hidden_size", 512},
+                   {"intermediate_size", 4096},
+                   {"num_hidden_layers", 4},
+                   {"num_attention_heads", 8},
+                   {"num_key_value_heads", 8},
+                   {"head_dim", 64}});
+    write_file(folder / "config.json", dump_json(config));
+    Json run = tiny_run(at("made"));
+    run.update({{"model_name_or_path", folder.string()},
+                {"random_init", true},
+                {"max_steps", 1},
+                {"use_peft", false},
+                {"optim", "sgd"},
+                {"save_strategy", "no"}});
+    write_file(at("made.json"), dump_json(run));
+    qtrain_ok({.words = {at("made.json").string()}});
+    fs::rename(at("made/model.safetensors"), folder / "model.safetensors");
+  }
+  TempFolder folder_;
+};
+
+TEST_F(Interrupted, training_answers_at_once_and_again_leaves_without_saving) {
+  write_rows(200'000);
+  std::vector<std::string> words = training(100'000, 5);
+  words.push_back("dataset_name=" + at("rows.jsonl").string());
+  Process process(launch_typed(words));  // in a step of half a minute
+  ASSERT_TRUE(process.waits_for("training:"));
+  process.type("\x03");
+  ASSERT_TRUE(process.waits_for("stopping after this step; again leaves without saving", kAtOnce)) << process.said();
+  EXPECT_TRUE(process.running());
+  process.type("\x03");
+  const Outcome outcome = process.wait(kAtOnce);
+  EXPECT_EQ(outcome.code, 130) << outcome.err;
+  EXPECT_FALSE(fs::exists(at("out/checkpoint-1")));
+}
+
+TEST_F(Interrupted, a_closed_window_saves) {
+  Process process(launch_typed(training(1, 100'000)));
+  ASSERT_TRUE(process.waits_for("step 3/"));
+  process.hang_up();
+  process.signal(SIGHUP);  // shells send it as well
+  const Outcome outcome = process.wait();
+  EXPECT_EQ(outcome.code, 75) << outcome.err;
+  EXPECT_THAT(files_in(at("out")), ::testing::Contains(::testing::StartsWith("checkpoint-")));
+}
+
+TEST_F(Interrupted, a_terminate_signal_that_is_sent_twice_still_saves) {
+  Process process(launch_of({.words = training(1, 100'000)}));
+  ASSERT_TRUE(process.waits_for("step 3/"));
+  process.signal(SIGTERM);
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  process.signal(SIGTERM);
+  EXPECT_EQ(process.wait().code, 75);
+  EXPECT_THAT(files_in(at("out")), ::testing::Contains(::testing::StartsWith("checkpoint-")));
+}
+
+TEST_F(Interrupted, nohup_outlives_the_window) {
+  std::vector<std::string> words = training(1, 40);
+  Launch launch = launch_of({.words = words});
+  launch.argv = {"/usr/bin/env", "sh", "-c", "trap '' HUP; exec \"$0\" \"$1\"", program(), words[0]};
+  Process process(launch);
+  ASSERT_TRUE(process.waits_for("step 3/"));
+  process.signal(SIGHUP);
+  EXPECT_EQ(process.wait().code, 0);
+}
+
+TEST_F(Interrupted, every_command_ends_at_once_and_leaves_nothing) {
+  const fs::path model = at("model");
+  write_large_model(model);
+  fs::create_directories(at("inputs"));
+  fs::create_directories(at("outputs"));
+  Json lora = tiny_lora_run(at("inputs/adapter"));
+  lora.update({{"model_name_or_path", model.string()}, {"max_steps", 1}, {"save_strategy", "no"}});
+  write_file(at("inputs/lora.json"), dump_json(lora));
+  qtrain_ok({.words = {at("inputs/lora.json").string()}});
+  const std::string gguf = at("inputs/model.gguf").string(), out = at("outputs/result").string();
+  qtrain_ok({.words = {"export", "--model", model.string(), "--output", gguf, "--type", "f32"}});
+  write_rows(20'000);
+  std::string prompts;
+  for (int i = 0; i < 200; ++i) prompts += "{\"prompt\": \"hello\"}\n";
+  write_file(at("inputs/prompts.jsonl"), prompts);
+  Json eval = lora;
+  eval.update({{"eval_dataset_name", at("rows.jsonl").string()}, {"packing", false}});
+  write_file(at("inputs/eval.json"), dump_json(eval));
+  struct Job {
+    std::string bar;
+    std::vector<std::string> words;
+  };
+  for (const Job& job : std::vector<Job>{
+           {"evaluating", {"eval", at("inputs/eval.json").string()}},
+           {"answering",
+            {"generate", "--model", model.string(), "--input", at("inputs/prompts.jsonl").string(), "--output", out,
+             "--max_new_tokens", "60"}},
+           {"quantizing", {"quantize", "--model", model.string(), "--output", out}},
+           {"writing", {"quantize", "--model", model.string(), "--output", out}},
+           {"merging",
+            {"merge", "--model", model.string(), "--adapter", at("inputs/adapter").string(), "--output", out}},
+           {"exporting", {"export", "--model", model.string(), "--output", out, "--type", "q4_k"}},
+           {"importing", {"import", gguf, "--output", out, "--dtype", "bfloat16"}}}) {
+    Process process(launch_typed(job.words));
+    ASSERT_TRUE(process.waits_for(job.bar)) << job.bar << process.said();
+    process.type("\x03");
+    const Outcome outcome = process.wait(kAtOnce);
+    EXPECT_EQ(outcome.code, 75) << job.bar << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("stopped by a signal")) << job.bar;
+    EXPECT_THAT(files_in(at("outputs")), IsEmpty()) << job.bar;
+  }
+}
+
+TEST_F(Interrupted, tokenizing_leaves_no_cache_and_no_dump) {
+  std::string rows;
+  for (int i = 0; i < 400'000; ++i) rows += "{\"text\": \"a few words to be read " + std::to_string(i) + "\"}\n";
+  write_file(at("rows.jsonl"), rows);
+  Json config = tiny_run(at("out"));
+  write_untrained_model(at("model"));
+  config.update({{"model_name_or_path", at("model").string()},
+                 {"dataset_name", at("rows.jsonl").string()},
+                 {"token_cache_dir", at("cache").string()}});
+  write_file(at("run.json"), dump_json(config));
+  fs::create_directories(at("outputs"));
+  Process process(launch_typed({"preprocess", at("run.json").string(), "--dump", at("outputs/dump.jsonl").string()}));
+  ASSERT_TRUE(process.waits_for("tokenizing"));
+  process.type("\x03");
+  const Outcome outcome = process.wait(kAtOnce);
+  EXPECT_EQ(outcome.code, 75) << outcome.err;
+  EXPECT_THAT(files_in(at("outputs")), IsEmpty());
+  for (const auto& entry : fs::recursive_directory_iterator(at("cache")))
+    EXPECT_THAT(entry.path().filename().string(), AllOf(Not(HasSubstr("tmp")), Not(HasSubstr("tokens"))))
+        << entry.path();
+}
+
+TEST_F(Interrupted, a_stop_is_a_document_with_json) {
+  write_large_model(at("model"));
+  std::vector<std::string> words{"quantize", "--model", at("model").string(), "--output", at("out").string(), "--json"};
+  Process process(launch_typed(words));
+  ASSERT_TRUE(process.waits_for("quantizing"));
+  process.type("\x03");
+  const Outcome outcome = process.wait(kAtOnce);
+  EXPECT_EQ(parse_json(outcome.out, "stdout").at("error").at("kind"), "stopped");
+}
+
+TEST_F(Interrupted, a_reader_that_is_gone_ends_a_command_quietly) {
+  write_file(at("strings"), "\"a\"\n\"b\"\n");
+  write_file(at("rows.jsonl"), R"({"messages": [{"role": "user", "content": "hi"}]})"
+                               "\n");
+  const std::string run = training(1, 2)[0], chat = kChatml.string();
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"tokenize", "--model", chat, "--input", at("strings").string()},
+        {"render", "--model", chat, "--input", at("rows.jsonl").string()},
+        {"config"},
+        {"config", run},
+        {"config", run, "--json"},
+        {"validate", run},
+        {"estimate", run},
+        {"datasets", folder_.path().string()},
+        {"inspect", (kGoldens / "llama_gqa3_tied").string()},
+        {"completion", "bash"},
+        {"doctor"},
+        {"bench", "copy/", "--device", "cpu", "--small"},
+        {"--help"},
+        {"no_such_command", "--json"}}) {
+    Launch launch = launch_of({.words = words});
+    launch.reader_gone = true;
+    const Outcome outcome = Process(launch).wait();
+    const bool wrong = words[0] == "no_such_command";
+    EXPECT_EQ(outcome.code, wrong ? 2 : 141) << words[0] << outcome.err;
+    EXPECT_EQ(outcome.err.find("error") != std::string::npos, wrong) << words[0] << outcome.err;
+  }
+}
+
+}  // namespace
+}  // namespace qtrain::e2e

@@ -1,0 +1,138 @@
+// A row of a product has the same bits alone and among many: answers must not depend on what is decoded beside them.
+#include "kernels/elementwise.h"
+#include "tests/kernels/each_isa.h"
+#include "tests/kernels/quantise_cases.h"
+
+namespace qtrain {
+namespace {
+
+using ops::Transpose;
+using testing::Array;
+using testing::random;
+
+constexpr std::int64_t kMany = 23, kRank = 5, kWide = 9;
+
+struct RowsCase {
+  std::int64_t N, K;
+  DType a = DType::f32, b = DType::f32, c = DType::f32;
+  Transpose tb = Transpose::yes;
+  Sink::Mode mode = Sink::Mode::store;
+  bool adapter = false;
+};
+
+std::string describe(const RowsCase& t) {
+  return "N=" + std::to_string(t.N) + " K=" + std::to_string(t.K) + " " + std::string(name_of(t.a)) + " x " +
+         std::string(name_of(t.b)) + " -> " + std::string(name_of(t.c)) + (t.tb == Transpose::yes ? " tb" : "") +
+         (t.mode == Sink::Mode::accumulate ? " accumulate" : "") + (t.adapter ? " adapter" : "");
+}
+
+/// A layer's operands for kMany rows; the adapter's rows are columns of a wider matrix.
+struct Layer {
+  Array a, b, c, bias, lora_x, lora_b;
+
+  explicit Layer(const RowsCase& t)
+      : a(random(t.a, {kMany, t.K}, 1)),
+        b(random(t.b, t.tb == Transpose::yes ? Shape(t.N, t.K) : Shape(t.K, t.N), 2)),
+        c(random(t.c, {kMany, t.N}, 3)),
+        bias(random(DType::f32, {t.N}, 4)),
+        lora_x(random(DType::f32, {kMany, kWide}, 5)),
+        lora_b(random(DType::f32, {t.N, kRank}, 6)) {}
+
+  ops::Factors adapter(std::int64_t first, std::int64_t rows) {
+    ConstTensor x = lora_x.tensor().slice(first, rows);
+    x.data += 2 * sizeof(float);
+    x.shape = {rows, kRank};
+    return {.a = x, .b = lora_b, .transpose_b = Transpose::yes, .a_stride = kWide};
+  }
+};
+
+std::vector<std::byte> rows_of(const Array& c, std::int64_t first, std::int64_t rows) {
+  const std::size_t width = c.bytes().size() / kMany;
+  const auto begin = c.bytes().begin() + static_cast<std::ptrdiff_t>(width) * first;
+  return {begin, begin + static_cast<std::ptrdiff_t>(width) * rows};
+}
+
+/// product(layer, first, rows) computes rows [first, first + rows) of c. All at once, they are the same as in any
+/// pieces.
+template <class Product>
+void expect_rows_stand_alone(const RowsCase& t, const Product& product) {
+  const Layer start(t);
+  Layer all = start;
+  product(all, 0, kMany);
+  for (const std::int64_t rows : {1, 2, 3, 5, 7, 8, 9, 16}) {
+    const std::int64_t first = (rows * 7) % (kMany - rows + 1);
+    Layer some = start;
+    product(some, first, rows);
+    ASSERT_EQ(rows_of(some.c, first, rows), rows_of(all.c, first, rows)) << describe(t) << ", " << rows << " rows";
+  }
+}
+
+class GemmRows : public testing::IsaTest {
+ protected:
+  void expect_same_bits(const RowsCase& t) {
+    for (const MatmulPrecision precision : {MatmulPrecision::storage, MatmulPrecision::bf16}) {
+      Ctx ctx({}, precision, 2);
+      expect_rows_stand_alone(t, [&](Layer& l, std::int64_t first, std::int64_t rows) {
+        ops::Gemm g{.c = {l.c.tensor().slice(first, rows), t.mode},
+                    .a = l.a.tensor().slice(first, rows),
+                    .b = l.b,
+                    .transpose_b = t.tb,
+                    .alpha = 0.75,
+                    .bias = l.bias};
+        if (t.adapter) g.added[0] = l.adapter(first, rows);
+        ops::gemm(ctx, g);
+      });
+    }
+  }
+};
+
+TEST_P(GemmRows, have_the_same_bits_alone_and_among_many) {
+  for (const DType a : {DType::f32, DType::bf16})
+    for (const DType b : {DType::f32, DType::bf16})
+      for (const DType c : {DType::f32, DType::bf16})
+        for (const bool adapter : {false, true}) {
+          expect_same_bits({.N = 75, .K = 203, .a = a, .b = b, .c = c, .adapter = adapter});
+          expect_same_bits({.N = 33, .K = 64, .a = a, .b = b, .c = c, .mode = Sink::Mode::accumulate});
+          expect_same_bits({.N = 41, .K = 30, .a = a, .b = b, .c = c, .tb = Transpose::no, .adapter = adapter});
+        }
+}
+
+// Sums that are cut into pieces where there are many rows.
+TEST_P(GemmRows, have_the_same_bits_in_long_sums) {
+  for (const DType b : {DType::f32, DType::bf16}) {
+    expect_same_bits({.N = 50, .K = 1601, .b = b, .adapter = true});
+    expect_same_bits({.N = 17, .K = 3300, .b = b, .adapter = true});
+  }
+}
+
+// Layers in 4 bits become dense for many rows, in the type they are multiplied in, and are read as codes for few.
+TEST_P(GemmRows, of_4_bit_layers_have_the_bits_of_dense_ones) {
+  for (const testing::QuantiseCase& c : {testing::QuantiseCase{DType::f32, 70 * 192, FourBit::nf4, 64},
+                                         testing::QuantiseCase{DType::f32, 35 * 301, FourBit::fp4, 1024}}) {
+    const std::int64_t N = c.blocksize == 64 ? 70 : 35;
+    const RowsCase t{.N = N, .K = c.n / N, .adapter = true};
+    const bool bf16 = std::string(GetParam()) == "avx512_bf16";
+    Ctx ctx({}, bf16 ? MatmulPrecision::bf16 : MatmulPrecision::storage, 2);
+    testing::QuantisedArrays q(ctx, c);
+    expect_rows_stand_alone(t, [&](Layer& l, std::int64_t first, std::int64_t rows) {
+      const ConstTensor a = l.a.tensor().slice(first, rows);
+      const Sink to = store(l.c.tensor().slice(first, rows));
+      const ops::Blocks4 w = q.nested(c, {t.N, t.K});
+      if (rows <= ops::Gemm4::kFewRows)
+        return ops::gemm4(ctx, {.c = to, .a = a, .w = w, .bias = l.bias, .added = l.adapter(first, rows)});
+      Array dense(bf16 ? DType::bf16 : DType::f32, {t.N, t.K});
+      ops::dequantise4(ctx, {.y = dense, .w = w});
+      ops::gemm(ctx, {.c = to,
+                      .a = a,
+                      .b = dense,
+                      .transpose_b = Transpose::yes,
+                      .bias = l.bias,
+                      .added = {l.adapter(first, rows)}});
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, GemmRows, ::testing::ValuesIn(testing::kIsas), testing::isa_name);
+
+}  // namespace
+}  // namespace qtrain

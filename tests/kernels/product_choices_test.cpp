@@ -1,0 +1,191 @@
+#include "kernels/product_choices.h"
+
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "core/file.h"
+#include "tests/core/temp_folder.h"
+
+namespace qtrain::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Algorithm = ProductChoices::Algorithm;
+using ::testing::Optional;
+
+constexpr Algorithm kOne{1, 2, 3, 4, 5, 6, 7, ~std::uint64_t{0}}, kOther{9};
+
+class SharedChoices : public ::testing::Test {
+ protected:
+  std::vector<fs::path> files() const {
+    std::vector<fs::path> found;
+    for (const auto& entry : fs::directory_iterator(folder_ / "cache"))
+      if (entry.path().extension() == ".json") found.push_back(entry.path());
+    return found;
+  }
+  ProductChoices choices(const std::string& made_by = "A GPU, library 13") const {
+    return {made_by, folder_ / "cache"};
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(SharedChoices, AreFoundByTheNextRunOfTheSameGpuAndLibrary) {
+  {
+    ProductChoices first = choices();
+    EXPECT_EQ(first.find("m1"), std::nullopt);
+    first.remember("m1", kOne);
+    EXPECT_THAT(first.find("m1"), Optional(kOne));
+  }
+  EXPECT_THAT(choices().find("m1"), Optional(kOne));
+  EXPECT_EQ(choices("A GPU, library 14").find("m1"), std::nullopt);
+}
+
+// Each write is two fsyncs.
+TEST_F(SharedChoices, AreWrittenOnceAtTheEnd) {
+  {
+    ProductChoices run = choices();
+    for (int i = 0; i < 9; ++i) run.remember("m" + std::to_string(i), kOne);
+    EXPECT_FALSE(fs::exists(folder_ / "cache"));
+  }
+  ASSERT_EQ(files().size(), 1u);
+  const fs::path file = files().front();
+  fs::remove(file);
+  { EXPECT_EQ(choices().find("m1"), std::nullopt); }
+  EXPECT_FALSE(fs::exists(file)) << "nothing was new";
+}
+
+TEST_F(SharedChoices, OfRunsBesideEachOtherAreAllKept) {
+  constexpr int kRuns = 12;
+  {
+    std::vector<std::thread> runs;
+    for (int i = 0; i < kRuns; ++i)
+      runs.emplace_back([this, i] {
+        ProductChoices run = choices();
+        run.remember("m" + std::to_string(i), kOne);
+        run.share();
+      });
+    for (std::thread& run : runs) run.join();
+  }
+  ProductChoices all = choices();
+  for (int i = 0; i < kRuns; ++i) EXPECT_THAT(all.find("m" + std::to_string(i)), Optional(kOne)) << i;
+}
+
+// Others have computed with it, and may resume.
+TEST_F(SharedChoices, WhoComesLaterReplacesNone) {
+  {
+    ProductChoices later = choices();
+    later.remember("m1", kOther);
+    ProductChoices earlier = choices();
+    earlier.remember("m1", kOne);
+    earlier.share();
+    EXPECT_THAT(later.find("m1"), Optional(kOther)) << "a run stays with its own";
+  }
+  EXPECT_THAT(choices().find("m1"), Optional(kOne));
+}
+
+TEST_F(SharedChoices, ThatWereNotTriedAreOfOneRun) {
+  {
+    ProductChoices run = choices();
+    run.remember("m1", kOne, ProductChoices::Found::without_trial);
+    run.remember("m2", kOne);
+    EXPECT_THAT(run.find("m1"), Optional(kOne));
+    EXPECT_EQ(run.used().at("choices").size(), 2u);
+  }
+  EXPECT_EQ(choices().find("m1"), std::nullopt);
+  EXPECT_THAT(choices().find("m2"), Optional(kOne));
+}
+
+TEST_F(SharedChoices, OfADamagedFileAreDoneWithout) {
+  { choices().remember("m1", kOne); }
+  const fs::path file = files().front();
+  for (const char* text : {"", "{\"made_by\": \"A GPU", "[]", R"({"choices": {"m1": [1, 2]}})",
+                           R"({"choices": {"m1": [1, 2, 3, 4, 5, 6, 7, -8]}})"}) {
+    write_file(file, text);
+    EXPECT_EQ(choices().find("m1"), std::nullopt) << text;
+  }
+  { choices().remember("m2", kOne); }
+  EXPECT_THAT(choices().find("m2"), Optional(kOne)) << "the file is written anew";
+}
+
+TEST_F(SharedChoices, AFolderThatCannotBeWrittenIsDoneWithout) {
+  write_file(folder_ / "cache", "a file");
+  ProductChoices run = choices();
+  run.remember("m1", kOne);
+  run.share();
+  EXPECT_THAT(run.find("m1"), Optional(kOne));
+}
+
+TEST(RestoredChoices, ComeBeforeThoseThatAreShared) {
+  const TempFolder folder;
+  Json used;
+  {
+    ProductChoices run("A GPU", folder / "one");
+    run.remember("m1", kOne);
+    run.remember("m2", kOne);
+    used = run.used();
+  }
+  {
+    ProductChoices other("A GPU", folder / "other");
+    other.remember("m1", kOther);
+    other.remember("m3", kOther);
+  }
+  ProductChoices resumed("A GPU", folder / "other");
+  EXPECT_TRUE(resumed.restore(used, "the file"));
+  EXPECT_THAT(resumed.find("m1"), Optional(kOne));
+  EXPECT_THAT(resumed.find("m2"), Optional(kOne));
+  EXPECT_THAT(resumed.find("m3"), Optional(kOther));
+  // What is used is what was restored and what was found since.
+  ProductChoices again("A GPU", {});
+  EXPECT_TRUE(again.restore(resumed.used(), "the file"));
+  EXPECT_EQ(again.used(), resumed.used());
+  EXPECT_EQ(again.used().at("choices").size(), 3u);
+}
+
+TEST(RestoredChoices, HoldTheChoicesThatWereUsedAlone) {
+  const TempFolder folder;
+  {
+    ProductChoices run("A GPU", folder.path());
+    run.remember("m1", kOne);
+    run.remember("m2", kOne);
+  }
+  ProductChoices run("A GPU", folder.path());
+  run.find("m2");
+  EXPECT_EQ(run.used().at("choices"), Json({{"m2", kOne}}));
+}
+
+TEST(RestoredChoices, OfAnotherGpuAreLeftAlone) {
+  ProductChoices run("A GPU", {});
+  run.remember("m1", kOne);
+  ProductChoices other("Another GPU", {});
+  EXPECT_FALSE(other.restore(run.used(), "the file"));
+  EXPECT_EQ(other.find("m1"), std::nullopt);
+}
+
+TEST(RestoredChoices, AreRefusedWhereTheyAreNone) {
+  for (const Json& damaged :
+       {Json(), Json::array(), Json{{"made_by", "A GPU"}}, Json{{"made_by", "A GPU"}, {"choices", {{"m1", {1, 2}}}}},
+        Json{{"made_by", 1}, {"choices", Json::object()}}}) {
+    ProductChoices run("A GPU", {});
+    const Error error = error_of([&] { run.restore(damaged, "the file"); });
+    EXPECT_EQ(error.kind(), ErrorKind::input) << damaged;
+    EXPECT_EQ(error.text().place, "the file");
+  }
+}
+
+TEST(RestoredChoices, AreRefusedAfterTheFirstProduct) {
+  ProductChoices run("A GPU", {});
+  const Json used = run.used();
+  EXPECT_TRUE(run.restore(used, ""));
+  run.find("m1");
+  EXPECT_EQ(error_of([&] { run.restore(used, ""); }).kind(), ErrorKind::internal);
+}
+
+TEST(ProductChoicesOf, AProcessorAreNone) {
+  Ctx ctx;
+  EXPECT_EQ(product_choices(ctx), nullptr);
+}
+
+}  // namespace
+}  // namespace qtrain::testing

@@ -1,0 +1,84 @@
+#include "train/adapter_names.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "train/config/keys.h"
+
+namespace qtrain {
+namespace {
+
+/// Modules that can have an adapter.
+std::vector<std::string> adaptable_modules(const ModelConfig& model) {
+  std::vector<std::string> modules{std::string(kEmbeddingName), std::string(kHeadName)};
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    for (const std::string_view name : kLinearNames) modules.push_back(fmt::format("model.layers.{}.{}", layer, name));
+  return modules;
+}
+
+/// The ends of such names, from each dot on: what a name in a config may be.
+std::vector<std::string_view> name_ends(const std::vector<std::string>& modules) {
+  std::set<std::string_view> ends;
+  for (const std::string& module : modules)
+    for (std::string_view end = module;; end.remove_prefix(end.find('.') + 1)) {
+      ends.insert(end);
+      if (end.find('.') == std::string_view::npos) break;
+    }
+  return {ends.begin(), ends.end()};
+}
+
+class NameCheck {
+ public:
+  NameCheck(const LoraConfig& lora, const ModelConfig& model) : lora_(lora), modules_(adaptable_modules(model)) {}
+
+  void run() {
+    if (lora_.targets.size() > 1)
+      for (const std::string& name : lora_.targets)
+        if (!is_target_of_its_own(name)) complain("lora_target_modules", name, "layer of the model");
+    for (const auto& [pattern, rank] : lora_.rank_pattern)
+      if (!matches_target(pattern)) complain("rank_pattern", pattern, "layer with an adapter");
+    for (const auto& [pattern, alpha] : lora_.alpha_pattern)
+      if (!matches_target(pattern)) complain("alpha_pattern", pattern, "layer with an adapter");
+    if (problems_.empty()) return;
+    fail(ErrorKind::usage, {.cause = fmt::format("{}", fmt::join(problems_, "; ")),
+                            .remedy = "correct the name or leave it out: it would have no effect"});
+  }
+
+ private:
+  // Whether the name is that of a layer, be it one that is trained whole.
+  bool is_target_of_its_own(const std::string& name) const {
+    const LoraConfig alone{.targets = {name}};
+    return std::ranges::any_of(modules_, [&](const std::string& module) { return is_target(alone, module); });
+  }
+
+  // Whether a pattern would give a target another rank.
+  bool matches_target(const std::string& pattern) const {
+    const LoraConfig alone{.r = 1, .rank_pattern = {{pattern, 2}}};
+    return std::ranges::any_of(
+        modules_, [&](const std::string& module) { return is_target(lora_, module) && alone.rank_of(module) == 2; });
+  }
+
+  void complain(const char* key, const std::string& name, const char* what) {
+    const std::string_view near = nearest(name, name_ends(modules_));
+    const std::string hint = near.empty() || near == name ? "" : fmt::format(" (\"{}\" is one)", near);
+    problems_.push_back(fmt::format("{}: \"{}\" matches no {}{}", key, name, what, hint));
+  }
+
+  const LoraConfig& lora_;
+  std::vector<std::string> modules_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace
+
+void require_adapter_names(const LoraConfig& lora, const ModelConfig& model) {
+  NameCheck(lora, model).run();
+}
+
+}  // namespace qtrain

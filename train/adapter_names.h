@@ -1,0 +1,11 @@
+#pragma once
+#include "model/lora.h"
+#include "model/model_config.h"
+
+namespace qtrain {
+
+/// A usage error that lists every name in lora_target_modules, and every pattern in rank_pattern and alpha_pattern,
+/// that matches no layer of the model, each with the nearest name that does: PEFT drops them without a word.
+void require_adapter_names(const LoraConfig& lora, const ModelConfig& model);
+
+}  // namespace qtrain

@@ -1,0 +1,46 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <vector>
+
+#include "core/log.h"
+
+/// The folders of an output directory as a whole: what is a checkpoint, which ones stay, and what interruptions left.
+namespace qtrain {
+
+/// The checkpoints below `output` that have a manifest, by step, oldest first.
+std::vector<std::filesystem::path> find_checkpoints(const std::filesystem::path& output);
+
+/// Writes a sealed folder `target`: `write` fills a folder of another name beside it, whose manifest comes last; then
+/// one rename, and an older `target` goes only then. Errors: ErrorKind::disk; nothing unfinished stays.
+struct SealedFolder {
+  std::filesystem::path target;
+  std::int64_t step = 0;
+  std::function<void(const std::filesystem::path& folder)> write;
+};
+void save_sealed(const SealedFolder& folder);
+
+/// The same into a directory where other files lie too: those that `write` makes take their places there one by one,
+/// between the removal of the old manifest and the new one. Until then nothing that lies there is touched.
+void save_sealed_into(const SealedFolder& folder);
+
+/// Removes the oldest checkpoints beyond `limit`, never those named in `keep` (the one just written, the best). Damaged
+/// ones neither count nor go. Errors: ErrorKind::disk.
+struct Rotation {
+  std::int64_t limit = 1;
+  std::vector<std::filesystem::path> keep;  ///< folder names
+};
+void rotate_checkpoints(const std::filesystem::path& output, const Rotation& rotation);
+
+/// Removes what interrupted saves and removals have left, but never `named`; a whole checkpoint gets its name again
+/// where no other has it. What cannot be removed is a warning. The output directory has to be locked.
+void clear_leftovers(const std::filesystem::path& output, const std::filesystem::path& named, Log& log);
+
+/// Renames the checkpoints of an earlier run, so that nothing goes on from them nor rotates them. Returns how many.
+std::int64_t set_aside_checkpoints(const std::filesystem::path& output);
+
+/// What set_aside_checkpoints has left in `output`, by step.
+std::vector<std::filesystem::path> superseded_checkpoints(const std::filesystem::path& output);
+
+}  // namespace qtrain

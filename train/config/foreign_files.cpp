@@ -1,0 +1,61 @@
+#include "train/config/foreign_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace qtrain {
+namespace {
+
+/// Files that lie beside configs and are given in their place.
+struct ForeignFile {
+  std::string_view what;
+  std::array<std::string_view, 6> keys;  ///< two of these say so
+  std::string_view key;                  ///< of a config, that names such a file or its folder
+};
+constexpr auto kForeignFiles = std::to_array<ForeignFile>({
+    {"a DeepSpeed configuration",
+     {"zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", "wall_clock_breakdown",
+      "gradient_clipping", "steps_per_print"},
+     "deepspeed"},
+    {"a configuration of accelerate",
+     {"compute_environment", "distributed_type", "num_machines", "machine_rank", "main_training_function",
+      "rdzv_backend"},
+     "accelerate_config"},
+    {"a model's config.json",
+     {"architectures", "model_type", "hidden_size", "num_hidden_layers", "vocab_size", "transformers_version"},
+     "model_name_or_path"},
+    {"the configuration of an adapter that was trained",
+     {"peft_type", "peft_version", "auto_mapping", "inference_mode", "base_model_name_or_path", "task_type"},
+     "adapter_name_or_path"},
+});
+
+bool says_what_is_trained(const Json& document) {
+  constexpr std::array<std::string_view, 8> kOfConfigs{"model_name_or_path", "dataset_name", "train_file",
+                                                       "datasets",           "base_model",   "model_name",
+                                                       "training",           "output_dir"};
+  return std::any_of(kOfConfigs.begin(), kOfConfigs.end(),
+                     [&](std::string_view key) { return document.contains(std::string(key)); });
+}
+
+}  // namespace
+
+void require_config(const Json& document, std::string_view name) {
+  if (says_what_is_trained(document)) return;
+  for (const ForeignFile& file : kForeignFiles) {
+    const auto held = std::count_if(file.keys.begin(), file.keys.end(),
+                                    [&](std::string_view key) { return document.contains(std::string(key)); });
+    if (held < 2) continue;
+    const std::string folder(name.substr(0, name.find_last_of('/') == name.npos ? 0 : name.find_last_of('/')));
+    const bool whole = file.key.ends_with("_path");  // the folder is named, not the file
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("this is {}, which does not say what is trained on what", file.what),
+          .place = std::string(name),
+          .remedy = fmt::format("write a config that names it: {{\"model_name_or_path\": ..., \"dataset_name\": ..., "
+                                "\"{}\": \"{}\"}}",
+                                file.key, whole ? (folder.empty() ? "." : folder) : std::string(name))});
+  }
+}
+
+}  // namespace qtrain

@@ -1,0 +1,27 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace qtrain {
+
+/// What another value of a config key means for a run that goes on from a checkpoint.
+enum class OnResume : std::uint8_t {
+  refused,  ///< the rest of the run would not fit what is in the checkpoint
+  rows,     ///< names the cause where the training rows have become others, which is refused; else without effect
+  told,     ///< a change that people make on purpose: one line says it
+  silent,   ///< results do not depend on it
+};
+
+/// The keys of one kind.
+struct ResumeRule {
+  OnResume kind;
+  std::span<const std::string_view> keys;
+};
+/// Every key of config_fields once.
+std::span<const ResumeRule> resume_rules();
+
+/// That of one key; `refused` for a key that no rule names.
+OnResume on_resume(std::string_view key);
+
+}  // namespace qtrain

@@ -1,0 +1,28 @@
+#pragma once
+#include <filesystem>
+
+namespace qtrain {
+
+/// A model folder in the making: it lies under a temporary name until `commit`, and vanishes without it.
+class PendingModel {
+ public:
+  /// Errors: ErrorKind::disk.
+  explicit PendingModel(const std::filesystem::path& target);
+  ~PendingModel();
+  PendingModel(const PendingModel&) = delete;
+  PendingModel& operator=(const PendingModel&) = delete;
+
+  /// Where to write.
+  const std::filesystem::path& folder() const { return folder_; }
+  /// Gives it its name. In a folder that was there before, files of the same names are replaced, config.json last, and
+  /// its other weights removed; files beside them stay.
+  void commit();
+
+ private:
+  void move_into_target() const;
+
+  std::filesystem::path target_, folder_;
+  bool replaces_;
+};
+
+}  // namespace qtrain

@@ -1,0 +1,59 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/progress.h"
+#include "core/safetensors.h"
+#include "train/stop.h"
+
+namespace qtrain {
+
+/// A job that leaves nothing behind when it is stopped: a bar, and the places where ErrorKind::stopped is thrown.
+class StoppableJob {
+ public:
+  /// Without a log there is no bar.
+  StoppableJob(Log* log, ProgressBar::Job job) {
+    if (log != nullptr) bar_.emplace(*log, std::move(job));
+  }
+  void advance(std::int64_t steps = 1) {
+    throw_if_stopped();
+    if (bar_) bar_->advance(steps);
+  }
+
+ private:
+  std::optional<ProgressBar> bar_;
+};
+
+/// Of all tensors that are to be written.
+inline std::int64_t bytes_of(const std::vector<TensorSource>& tensors) {
+  std::int64_t bytes = 0;
+  for (const TensorSource& t : tensors) bytes += t.shape.numel() * static_cast<std::int64_t>(size_of(t.dtype));
+  return bytes;
+}
+
+inline constexpr std::size_t kWatchedPiece = std::size_t{1} << 22;
+
+/// Tensors for a writer (TensorSource, GgufTensorSource) whose bytes move `job` on, a few MB at a time.
+template <class Source>
+std::vector<Source> watched(std::vector<Source> tensors, StoppableJob& job) {
+  using Append = std::function<void(std::span<const std::byte>)>;
+  for (Source& tensor : tensors)
+    tensor.produce = [produce = std::move(tensor.produce), &job](const Append& append) {
+      produce([&](std::span<const std::byte> bytes) {
+        while (!bytes.empty()) {
+          const auto piece = bytes.first(std::min(kWatchedPiece, bytes.size()));
+          job.advance(static_cast<std::int64_t>(piece.size()));
+          append(piece);
+          bytes = bytes.subspan(piece.size());
+        }
+      });
+    };
+  return tensors;
+}
+
+}  // namespace qtrain
