@@ -56,9 +56,14 @@ suite() {
   passed=$((passed + total - bad - left))
   failed=$((failed + bad))
   skipped=$((skipped + left))
-  [ "$bad" = 0 ] || failures+=("$name: $bad of $total")
+  if [ "$bad" != 0 ]; then
+    failures+=("$name: $bad of $total")
+    # The lines above may be gone from a log that keeps its end alone.
+    while read -r case; do failures+=("  $case"); done < <(failed_cases <"$report")
+  fi
   if [ "$total" = 0 ] || { [ "$status" != 0 ] && [ "$bad" = 0 ]; }; then fail_check "$name: ctest ended with $status"; fi
 }
+failed_cases() { sed -nE 's/.*<testcase name="([^"]*)".* status="fail".*/\1/p'; }
 attribute() { sed -nE 's/.* '"$1"'="([0-9]+)".*/\1/p' <<<"$2" | grep . || echo 0; }
 
 finish() {
