@@ -37,17 +37,26 @@ std::string names_of(const RawRows& rows) {
   return sources[0]->name() + (sources.size() > 1 ? fmt::format(" and {} more", sources.size() - 1) : "");
 }
 
-void check_result(const DatasetStatistics& statistics, const RawRows& rows) {
+void check_result(const DatasetStatistics& statistics, const DatasetOptions& options, const RawRows& rows) {
   if (rows.size() == 0)
     fail(ErrorKind::input, {.cause = "the data has no rows", .place = names_of(rows), .remedy = "Check dataset_name."});
+  const LeftOutRows& unanswered = statistics.unanswered;
+  if (unanswered.count == statistics.source_rows)
+    fail(ErrorKind::input, {.cause = fmt::format("an answer is empty in each of the {} rows; in the first: {}",
+                                                 unanswered.count, unanswered.reason),
+                            .place = unanswered.place,
+                            .remedy = "Check where the rows keep their answers (column_mapping), or keep empty ones "
+                                      "(skip_empty_answers: false)."});
   const LeftOutRows& unplaced = statistics.unplaced;
   if (2 * unplaced.count > statistics.source_rows)
-    fail(ErrorKind::input,
-         {.cause = fmt::format("{} of {} rows have no loss on the assistant's turns; of the first: {}", unplaced.count,
-                               statistics.source_rows, unplaced.reason),
-          .place = unplaced.place,
-          .remedy = "Put {% generation %} ... {% endgeneration %} around what the assistant says in the chat template "
-                    "(chat_template_path), or train on all tokens (assistant_only_loss: false)."});
+    fail(
+        ErrorKind::input,
+        {.cause = fmt::format("{} of {} rows have no loss on the assistant's turns; of the first: {}", unplaced.count,
+                              statistics.source_rows, unplaced.reason),
+         .place = unplaced.place,
+         .remedy = fmt::format("Put {{% generation %}} ... {{% endgeneration %}} around what the assistant says in the "
+                               "chat template (chat_template_path), or train on all tokens ({}: false).",
+                               turns_key(options))});
   if (statistics.target_tokens == 0)
     fail(ErrorKind::input,
          {.cause = "no token of the data is a target: masks or max_length leave nothing to learn from",
@@ -68,7 +77,7 @@ void build_dataset(const DatasetSource& source, ThreadPool& pool, DatasetBuilder
   RowAssembly assembly(rows, options, into);
   ParallelEncoder(rows, encoder, pool).run([&](const EncodedBlock& block) { assembly.add(block); }, options.progress);
   assembly.finish();
-  check_result(into.statistics(), rows);
+  check_result(into.statistics(), options, rows);
 }
 
 Dataset build_dataset(const RawRows& rows, const DatasetOptions& options, const TextTools& tools, ThreadPool& pool) {

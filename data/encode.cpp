@@ -65,6 +65,10 @@ bool has_assistant(const Json& messages) {
 
 }  // namespace
 
+const char* turns_key(const DatasetOptions& options) {
+  return options.assistant_only_loss ? "assistant_only_loss" : "last_turn_only_loss";
+}
+
 RowEncoder::RowEncoder(const DatasetOptions& options, const TextTools& tools)
     : tools_(tools),
       rules_{.text_field = options.dataset_text_field, .chat_template = tools.chat_template != nullptr},
@@ -72,6 +76,7 @@ RowEncoder::RowEncoder(const DatasetOptions& options, const TextTools& tools)
       last_turn_only_(options.last_turn_only_loss),
       append_eos_(options.append_eos),
       assistant_required_(options.assistant_only_loss),
+      turns_key_(turns_key(options)),
       skip_empty_(options.skip_empty_answers),
       completion_only_(options.completion_only_loss),
       response_(options.response_template),
@@ -97,14 +102,13 @@ EncodedRow RowEncoder::encode(const Json& row) const {
 }
 
 void RowEncoder::check_masks(RowForm form) const {
-  const char* key = last_turn_only_ ? "last_turn_only_loss" : "assistant_only_loss";
   if (assistant_only_ && (form == RowForm::text || form == RowForm::text_pair))
-    fail(ErrorKind::usage, {.cause = fmt::format("{} is set, but the row is text without roles", key),
-                            .remedy = fmt::format("Turn {} off, or give messages.", key)});
+    fail(ErrorKind::usage, {.cause = fmt::format("{} is set, but the row is text without roles", turns_key_),
+                            .remedy = fmt::format("Turn {} off, or give messages.", turns_key_)});
   if (form != RowForm::tokens) return;
   if (last_turn_only_ || !response_.empty())
     fail(ErrorKind::usage, {.cause = fmt::format("{} is set, but the row holds tokens, not text",
-                                                 last_turn_only_ ? key : "response_template"),
+                                                 last_turn_only_ ? "last_turn_only_loss" : "response_template"),
                             .remedy = "Give labels beside input_ids."});
 }
 
@@ -185,11 +189,16 @@ EncodedRow RowEncoder::encode_text_pair(const Sample& sample) const {
   return row;
 }
 
+/// Where a row has one.
+bool RowEncoder::masks_prompts() const {
+  return completion_only_.value_or(true);
+}
+
 /// The completion begins where the tokens of the prompt alone and of the whole row part.
 void RowEncoder::apply_prompt_mask(EncodedRow& row, const std::vector<std::int32_t>& prompt) const {
   const std::size_t shared = common_prefix(prompt, row.input_ids);
   row.prompt_mismatch = shared < prompt.size();
-  if (completion_only_.value_or(true)) std::fill_n(row.labels.begin(), shared, kNoTarget);
+  if (masks_prompts()) std::fill_n(row.labels.begin(), shared, kNoTarget);
 }
 
 /// What the assistant says: all of it, or its last turn.
@@ -203,12 +212,23 @@ TextRanges RowEncoder::learnt_turns(const Rendered& rendered) const {
 void RowEncoder::check_marked(const Json& messages) const {
   if (has_assistant(messages))
     fail(ErrorKind::input,
-         {.cause = "assistant_only_loss is set, but the chat template marks nothing that the assistant "
-                   "says in this row",
+         {.cause = fmt::format("{} is set, but the chat template marks nothing that the assistant says in this row",
+                               turns_key_),
           .remedy = "Check the template's {% generation %} blocks."});
   if (assistant_required_)
     fail(ErrorKind::input, {.cause = "assistant_only_loss is set, but no message of the row is the assistant's",
                             .remedy = "Remove the row, or train on all tokens (assistant_only_loss: false)."});
+}
+
+/// The first message of which it has to be known what the assistant says: of a prompt nothing is learnt, nor with
+/// last_turn_only_loss of any turn but the last.
+std::size_t RowEncoder::first_learnt(const Sample& sample, const Json& messages) const {
+  std::size_t last = messages.size();
+  while (last > 0 && !is_assistant(messages[last - 1])) --last;
+  if (last == 0) return 0;
+  if (last_turn_only_) return last - 1;
+  const bool of_completion = sample.form == RowForm::chat_pair && masks_prompts();
+  return of_completion ? std::min(sample.messages.size(), last - 1) : 0;
 }
 
 EncodedRow RowEncoder::encode_chat(const Sample& sample) const {
@@ -221,7 +241,8 @@ EncodedRow RowEncoder::encode_chat(const Sample& sample) const {
   if (pair) messages.insert(messages.end(), sample.completion.begin(), sample.completion.end());
   const RenderInput input{
       .messages = &messages, .tools = &sample.tools, .extra = &sample.template_kwargs, .now = tools_.template_clock};
-  const Rendered rendered = assistant_only_ ? render_with_assistant_ranges(*chat, input) : chat->render(input);
+  const Rendered rendered = assistant_only_ ? render_with_assistant_ranges(*chat, input, first_learnt(sample, messages))
+                                            : chat->render(input);
   if (!rendered.unplaced.empty()) return {.lacks = EncodedRow::Lack::place, .reason = rendered.unplaced};
   const Tokenizer::Encoding encoding = encode(rendered.text, {.add_special = false});
 

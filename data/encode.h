@@ -25,6 +25,9 @@ struct EncodedRow {
   std::string reason = {};                    ///< in words, where it lacks something
 };
 
+/// The key that restricts the loss to what the assistant says.
+const char* turns_key(const DatasetOptions& options);
+
 /// Turns rows into tokens and masks as TRL's SFTTrainer does. Safe to use from several threads.
 class RowEncoder {
  public:
@@ -36,6 +39,8 @@ class RowEncoder {
 
  private:
   void check_masks(RowForm form) const;
+  bool masks_prompts() const;
+  std::size_t first_learnt(const Sample& sample, const Json& messages) const;
   EncodedRow encode_tokens(Sample sample) const;
   EncodedRow encode_text_pair(const Sample& sample) const;
   EncodedRow encode_chat(const Sample& sample) const;
@@ -52,6 +57,7 @@ class RowEncoder {
   ShapeRules rules_;
   bool assistant_only_, last_turn_only_, append_eos_;
   bool assistant_required_;  // a row without the assistant is an error
+  const char* turns_key_;    // of the two
   bool skip_empty_;
   std::optional<bool> completion_only_;
   std::string response_, instruction_;  // markers; "" if not asked for

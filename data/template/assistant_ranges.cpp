@@ -16,11 +16,11 @@ class TurnFinder {
  public:
   TurnFinder(const ChatTemplate& chat_template, const RenderInput& input) : template_(chat_template), input_(input) {}
 
-  Rendered run() {
+  Rendered run(std::size_t first_message) {
     whole_ = template_.render(input_);
     whole_.generated.clear();
     const Json& messages = *input_.messages;
-    for (std::size_t i = 0; i < messages.size(); ++i)
+    for (std::size_t i = first_message; i < messages.size(); ++i)
       if (is_assistant(messages[i]) && !add_turn(i)) break;
     if (!whole_.unplaced.empty()) whole_.generated.clear();
     return std::move(whole_);
@@ -127,8 +127,8 @@ class TurnFinder {
 
 }  // namespace
 
-Rendered render_with_assistant_ranges(const ChatTemplate& chat_template, const RenderInput& input) {
-  if (!chat_template.has_generation_tags(input.tools)) return TurnFinder(chat_template, input).run();
+Rendered render_with_assistant_ranges(const ChatTemplate& chat_template, const RenderInput& input, std::size_t first) {
+  if (!chat_template.has_generation_tags(input.tools)) return TurnFinder(chat_template, input).run(first);
   Rendered rendered = chat_template.render(input);
   if (!rendered.ranges_known)
     fail(ErrorKind::input,

@@ -88,7 +88,9 @@ std::map<std::string, std::string> chat_template_sources(const std::filesystem::
 /// As `render`, with `generated` filled also where the template has no {% generation %} tags: an assistant turn then
 /// reaches from the end of the generation prompt to the end of the turn, its end-of-turn token (and, as in TRL's
 /// templates, what the template writes behind it) included. It is found by rendering prefixes of the conversation.
-/// Nothing is guessed: where a turn cannot be located exactly, `unplaced` says why. Errors: those of `render`.
-Rendered render_with_assistant_ranges(const ChatTemplate& chat_template, const RenderInput& input);
+/// Turns before message `first` are then not looked for. Nothing is guessed: where one of the others cannot be located
+/// exactly, `unplaced` says why. Errors: those of `render`.
+Rendered render_with_assistant_ranges(const ChatTemplate& chat_template, const RenderInput& input,
+                                      std::size_t first = 0);
 
 }  // namespace qtrain

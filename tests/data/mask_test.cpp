@@ -85,6 +85,20 @@ TEST_F(Masks, LastTurnOnlyLossLearnsTheLastAnswer) {
               HasSubstr("last_turn_only_loss"));
 }
 
+TEST_F(Masks, TheKeyThatIsSetIsNamedWhereATemplateDoesNotTellTurnsApart) {
+  const auto complaint = [&](const char* source, DatasetOptions options) {
+    options.files = {write("rows.jsonl", kTwoTurns)};
+    const ChatTemplate chat(source, "t", {});
+    const TextTools tools{.tokenizer = *chatml_.tokenizer, .chat_template = &chat};
+    return test::error_of(ErrorKind::input, [&] { build_dataset(options, tools, pool_); });
+  };
+  const char *sorted = "{% for m in messages | sort(attribute='role') %}{{ m.role }}:{{ m.content }};{% endfor %}",
+             *unmarked = "{#{% generation %}#}{% for m in messages %}{{ m.content }}{% endfor %}";
+  EXPECT_THAT(complaint(sorted, {.assistant_only_loss = true}), HasSubstr("(assistant_only_loss: false)"));
+  EXPECT_THAT(complaint(unmarked, {.last_turn_only_loss = true}), HasSubstr("last_turn_only_loss is set"));
+  EXPECT_THAT(complaint(unmarked, {.assistant_only_loss = true}), HasSubstr("assistant_only_loss is set"));
+}
+
 TEST_F(Masks, ResponseAndInstructionTemplatesSayWhatIsLearnt) {
   DatasetOptions options{.response_template = "assistant\n"};
   EXPECT_EQ(targets_of(build(kTwoTurns, options), 0), "last<|im_end|>\n");

@@ -116,6 +116,36 @@ TEST_F(StockTemplates, AloneAreReplaced) {
   expect_rows_of_trl("own", {{*tokenizer, &own}, {*tokenizer, &own}});
 }
 
+TEST_F(StockTemplates, AreThoseOfTheGoldens) {
+  std::vector<std::string> families;
+  for (const fs::directory_entry& file : fs::directory_iterator(kForms / "rows"))
+    if (file.path().stem() != "own") families.push_back(file.path().stem());
+  const std::vector<std::string_view> known = training_form_families();
+  EXPECT_THAT(families, ::testing::UnorderedElementsAreArray(known.begin(), known.end()));
+}
+
+TEST_F(StockTemplates, NeedTheLastTurnAloneWhereItAloneIsLearned) {
+  const Json turn = {{"role", "user"}, {"content", "q"}};
+  const Json row = {
+      {"messages", {turn, {{"role", "assistant"}, {"content", "a"}}, turn, {{"role", "assistant"}, {"content", "b"}}}}};
+  const Json with_history = {{"instruction", "q"}, {"output", "b"}, {"history", Json::array({{"q", "a"}})}};
+  for (const auto& [family, last] : std::map<std::string, std::string>{
+           {"gptoss", "<|channel|>final<|message|>b<|return|>"}, {"phi3", "b<|end|><|endoftext|>"}}) {
+    const std::unique_ptr<Tokenizer> tokenizer = form_tokenizer(folder_, family == "phi3");
+    const ChatTemplate stock(stock_text(family), family, tokenizer->special().named);
+    const TextTools tools{*tokenizer, &stock, kGoldenClock};
+    const auto learned = [&](const DatasetOptions& options, const Json& of) {
+      const EncodedRow made = RowEncoder(options, tools).encode(of);
+      EXPECT_EQ(made.lacks, EncodedRow::Lack::nothing) << family << ": " << made.reason;
+      const Json parts = parts_of(made, *tokenizer);
+      return parts.size() < 2 ? Json() : parts[1];
+    };
+    EXPECT_EQ(learned({.last_turn_only_loss = true}, row), last);
+    EXPECT_EQ(learned({.assistant_only_loss = true}, with_history), last) << "of a prompt nothing is learned";
+    EXPECT_EQ(RowEncoder({.assistant_only_loss = true}, tools).encode(row).lacks, EncodedRow::Lack::place) << family;
+  }
+}
+
 TEST_F(StockTemplates, AreKnownByEveryCharacter) {
   for (const std::string_view family : training_form_families()) {
     const std::string stock = stock_text(family);
