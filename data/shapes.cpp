@@ -275,12 +275,13 @@ bool is_assistant(const Json& message) {
 std::string empty_answer(const Sample& sample) {
   const auto blank = [](const std::string& text) { return text.find_first_not_of(" \t\r\n") == text.npos; };
   if (sample.form == RowForm::text_pair) return blank(sample.text) ? "the completion is empty" : "";
+  std::size_t number = 0;  // in the row: a completion's come behind the prompt's
   for (const Json* messages : {&sample.messages, &sample.completion})
-    for (std::size_t i = 0; i < messages->size(); ++i) {
-      const Json& message = (*messages)[i];
+    for (const Json& message : *messages) {
       const auto calls = message.find("tool_calls");
       if (is_assistant(message) && blank(content_text(message)) && (calls == message.end() || calls->empty()))
-        return fmt::format("the assistant's message {} is empty", i);
+        return fmt::format("the assistant's message {} is empty", number);
+      ++number;
     }
   return {};
 }
