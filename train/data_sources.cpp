@@ -21,12 +21,11 @@ ColumnMap columns_of(const DataSection& d) {
   return map;
 }
 
-DataSource source_of(const std::vector<std::string>& files, const DataSection& data) {
-  return {.files = files, .columns = columns_of(data)};
-}
-
 std::vector<DataSource> sources_of(const DataSection& data, Split split) {
-  if (split == Split::evaluation && !data.eval_dataset_name.empty()) return {source_of(data.eval_dataset_name, data)};
+  if (split == Split::evaluation && !data.eval_dataset_name.empty())
+    return {{.files = data.eval_dataset_name,
+             .columns = columns_of(data),
+             .shared = {.columns = true, .message_keys = true}}};
   return training_sources(data);
 }
 
@@ -38,7 +37,7 @@ Split part_of_files(const DataSection& data, Split split) {
 }  // namespace
 
 std::vector<DataSource> training_sources(const DataSection& data) {
-  if (data.dataset_mixture.empty()) return {source_of(data.dataset_name, data)};
+  if (data.dataset_mixture.empty()) return {{.files = data.dataset_name, .columns = columns_of(data)}};
   const ColumnMap columns = columns_of(data);
   std::vector<DataSource> sources;
   for (const Json& entry : data.dataset_mixture) {

@@ -97,21 +97,28 @@ const Json& object_at(const Json& settings, const char* key) {
   return *at;
 }
 
-/// A map whose names on our side are not ours, but whose names on the other side are.
+/// A map none of whose names on our side are ours, while all on the other side are.
 void require_direction(const Json& settings, const char* key, NameList known) {
   Json turned = Json::object();
-  std::string swapped;
-  for (const auto& [ours, theirs] : object_at(settings, key).items())
+  std::string ours_last, theirs_last;
+  for (const auto& [ours, theirs] : object_at(settings, key).items()) {
+    if (holds(known, ours)) return;
     for (const Json& name : theirs.is_array() ? theirs : Json::array({theirs})) {
       if (!name.is_string()) continue;
-      turned[name.get<std::string>()] = ours;
-      if (!holds(known, ours) && holds(known, name.get<std::string>())) swapped = ours;
+      if (!holds(known, name.get<std::string>())) return;
+      turned[name.get<std::string>()] = ours_last = ours;
+      theirs_last = name;
     }
-  if (!swapped.empty())
-    fail(ErrorKind::usage,
-         {.cause = fmt::format("it is written the wrong way round: '{}' is what the rows say", swapped),
-          .place = key,
-          .remedy = fmt::format("Write what the program calls it first: {}", dump_json(turned))});
+  }
+  if (turned.empty()) return;
+  const std::string meant =
+      key == kColumnKey
+          ? ""
+          : fmt::format(", or, if it is meant, a name that stays as well: {{\"{0}\": \"{0}\"}}", theirs_last);
+  fail(ErrorKind::usage,
+       {.cause = fmt::format("it is written the wrong way round: '{}' is what the rows say", ours_last),
+        .place = key,
+        .remedy = fmt::format("Write what the program calls it first: {}{}", dump_json(turned), meant)});
 }
 
 bool is_text(const Json& theirs) {
@@ -163,7 +170,7 @@ Json renamed_message(Json message, const ColumnMap& map) {
 /// Looks for all that a map names.
 class MapSearch {
  public:
-  explicit MapSearch(const ColumnMap& map) : map_(map) {
+  MapSearch(const ColumnMap& map, SharedMaps shared) : map_(map), shared_(shared) {
     for (const auto& [ours, theirs] : map.columns) columns_[theirs] = ours;
     for (const auto& [ours, theirs] : map.message_keys) keys_[theirs] = ours;
     for (const auto& [ours, texts] : map.texts) texts_.insert(ours);
@@ -174,6 +181,7 @@ class MapSearch {
   void look_at(const Json& whole) {
     const Json row = map_.keep.empty() ? whole : only(whole, map_.keep);
     for (const auto& [name, value] : row.items()) columns_.erase(name), names_.insert(name);
+    if (shared_.columns) std::erase_if(columns_, [&](const auto& column) { return row.contains(column.second); });
     std::erase_if(texts_, [&](const std::string& ours) {
       const std::vector<RowText>& texts = map_.texts.at(ours);
       return std::any_of(texts.begin(), texts.end(), [&](const RowText& text) { return text.fits(row); });
@@ -181,6 +189,15 @@ class MapSearch {
     const Json named = with_keys(row, map_.columns);
     for (const std::string_view key : kTalks)
       if (const auto talk = named.find(key); talk != named.end() && talk->is_array()) look_at_messages(*talk);
+  }
+
+  /// Texts that none of the rows has what it takes for, but a column of their name; they are looked for no more.
+  std::vector<std::string> texts_there_already() {
+    std::vector<std::string> there;
+    for (const std::string& ours : texts_)
+      if (shared_.columns && names_.contains(ours)) there.push_back(ours);
+    for (const std::string& ours : there) texts_.erase(ours);
+    return there;
   }
 
   /// What is missing in all rows that were looked at, with the key that names it.
@@ -201,12 +218,15 @@ class MapSearch {
   }
   void look_at_messages(const Json& talk) {
     for (const Json& message : talk)
-      if (message.is_object())
+      if (message.is_object()) {
         for (const auto& [name, value] : message.items())
           keys_.erase(name), message_keys_.insert(name), saw_messages_ = true;
+        if (shared_.message_keys) std::erase_if(keys_, [&](const auto& key) { return message.contains(key.second); });
+      }
   }
 
   const ColumnMap& map_;
+  SharedMaps shared_;
   std::map<std::string, std::string> columns_, keys_;  ///< those not found yet, with what they are for
   std::set<std::string> texts_;
   std::set<std::string> names_, message_keys_;  ///< what rows and their messages have
@@ -256,16 +276,19 @@ void require_known_columns(const ColumnMap& map, std::string_view text_field) {
   for (const auto& [ours, texts] : map.texts) require(ours);
 }
 
-void require_mapped_columns(const ColumnMap& map, const RawRows& rows) {
+ColumnMap map_for(ColumnMap map, const RawRows& rows, SharedMaps shared) {
   constexpr std::int64_t kLooked = 1000;
-  if (rows.size() == 0) return;
-  MapSearch search(map);
+  if (rows.size() == 0) return map;
+  MapSearch search(map, shared);
   for (std::int64_t i = 0; i < std::min(rows.size(), kLooked) && !search.found_all(); ++i)
     search.look_at(rows.parse(i));
+  const std::vector<std::string> unneeded = search.texts_there_already();
   if (!search.found_all())
     fail(ErrorKind::input, {.cause = search.missing(),
                             .place = rows.place(0),
                             .remedy = "Name it as the rows do, or leave the mapping out."});
+  for (const std::string& ours : unneeded) map.texts.erase(ours);
+  return map;
 }
 
 }  // namespace qtrain

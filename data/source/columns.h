@@ -38,16 +38,22 @@ struct ColumnMap {
 /// `message_property_mappings` (ours -> theirs) and `role_mapping` (ours -> theirs, one or a list) of an object; absent
 /// or null ones are empty.
 /// Errors (ErrorKind::usage): other types, one name of theirs for two of ours, a map that is written the wrong way
-/// round.
+/// round: none of its names on our side are known, and all on theirs are.
 ColumnMap read_column_map(const Json& settings);
 
 /// An error (ErrorKind::usage) for names on our side that no row shape has; `text_field` is one more that has a
 /// meaning.
 void require_known_columns(const ColumnMap& map, std::string_view text_field);
 
+/// Parts of a map that were not given for the rows at hand alone: these may have our names already.
+struct SharedMaps {
+  bool columns = false, message_keys = false;
+};
+
 class RawRows;
+/// The map for these rows: of a shared one, without texts in whose place they have a column under our name.
 /// An error (ErrorKind::input) where none of the first rows, as the files have them, has a column or a key of a message
-/// that the map names.
-void require_mapped_columns(const ColumnMap& map, const RawRows& rows);
+/// that the map names, nor, where that is shared, our name for it.
+ColumnMap map_for(ColumnMap map, const RawRows& rows, SharedMaps shared);
 
 }  // namespace qtrain

@@ -66,7 +66,8 @@ std::vector<std::string> files_member(const Json& entry) {
 }  // namespace
 
 DataSource read_data_source(const Json& entry, const ColumnMap& columns) {
-  if (entry.is_string()) return {.files = {entry.get<std::string>()}, .columns = columns};
+  if (entry.is_string())
+    return {.files = {entry.get<std::string>()}, .columns = columns, .shared = {.columns = true, .message_keys = true}};
   if (!entry.is_object()) bad_entry("an entry is neither a path nor an object");
   constexpr std::array<std::string_view, 10> kKeys = {
       "path",         "data_files", "data_dir", "split", "columns", "column_mapping", "message_property_mappings",
@@ -83,12 +84,14 @@ DataSource read_data_source(const Json& entry, const ColumnMap& columns) {
                     .weight = number_member(entry, "weight")};
   if (source.files[0].empty()) bad_entry("neither 'path' nor 'data_files' is given");
   const ColumnMap own = read_column_map(entry);
-  if (!own.columns.empty() || !own.texts.empty()) {
+  const auto gives = [&](const char* key) { return !entry.value(key, Json()).is_null(); };
+  source.shared = {.columns = !gives("column_mapping"), .message_keys = !gives("message_property_mappings")};
+  if (!source.shared.columns) {
     source.columns.columns = own.columns;
     source.columns.texts = own.texts;
   }
-  if (!own.message_keys.empty()) source.columns.message_keys = own.message_keys;
-  if (!own.roles.empty()) source.columns.roles = own.roles;
+  if (!source.shared.message_keys) source.columns.message_keys = own.message_keys;
+  if (gives("role_mapping")) source.columns.roles = own.roles;
   source.columns.keep = strings_at(entry, "columns");
   return source;
 }

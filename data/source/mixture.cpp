@@ -120,8 +120,7 @@ std::vector<RawRows> source_rows(const std::vector<DataSource>& sources, const S
   std::vector<RawRows> parts;
   for (std::size_t s = 0; s < sources.size(); ++s) {
     const RawRows rows(files[s]);
-    require_mapped_columns(sources[s].columns, rows);
-    parts.push_back(rows.with_columns(sources[s].columns));
+    parts.push_back(rows.with_columns(map_for(sources[s].columns, rows, sources[s].shared)));
   }
   return parts;
 }

@@ -82,6 +82,45 @@ TEST_F(DataSources, AMappingThatTheRowsDoNotHaveIsNamedWithThem) {
   }
 }
 
+TEST_F(DataSources, EvaluationRowsMayHaveTheNamesThatTheProgramLooksFor) {
+  Json settings{{"dataset_name", path("a.jsonl")},
+                {"eval_dataset_name", path("b.csv")},
+                {"column_mapping", {{"prompt", "q"}, {"completion", "{r}!"}}}};
+  EXPECT_THAT(prompts(data_rows(config(settings), Split::train)), ElementsAre("1", "2", "3"));
+  const RawRows evaluated = data_rows(config(settings), Split::evaluation);
+  EXPECT_THAT(prompts(evaluated), ElementsAre("b one", "b two"));
+  EXPECT_EQ(evaluated.parse(0)["completion"], "b");
+  settings["eval_dataset_name"] = path("a.jsonl");
+  EXPECT_EQ(data_rows(config(settings), Split::evaluation).parse(0)["completion"], "x!");
+  settings["eval_dataset_name"] = path("c.jsonl");
+  write_file(folder_ / "c.jsonl", "{\"question\":\"1\",\"r\":\"x\"}\n");
+  EXPECT_THROW(data_rows(config(settings), Split::evaluation), Error) << "neither name";
+  settings["dataset_name"] = path("b.csv");
+  EXPECT_THROW(data_rows(config(settings), Split::train), Error) << "the rows that the mapping is for";
+
+  write_file(folder_ / "ours.jsonl", R"({"messages": [{"role": "user", "content": "q"}]})");
+  write_file(folder_ / "theirs.jsonl", R"({"messages": [{"who": "user", "content": "q"}]})");
+  settings = {{"dataset_name", path("theirs.jsonl")},
+              {"eval_dataset_name", path("ours.jsonl")},
+              {"message_property_mappings", {{"role", "who"}}}};
+  for (const Split split : {Split::train, Split::evaluation})
+    EXPECT_EQ(data_rows(config(settings), split).parse(0)["messages"][0]["role"], "user");
+}
+
+TEST_F(DataSources, ASourceTakesOrReplacesTheMappingOfAll) {
+  Json settings{{"dataset_mixture", {path("a.jsonl"), path("b.csv")}},
+                {"column_mapping", {{"prompt", "q"}, {"completion", "r"}}}};
+  EXPECT_THAT(prompts(data_rows(config(settings), Split::train)), ElementsAre("1", "2", "3", "b one", "b two"));
+  write_file(folder_ / "both.jsonl", "{\"prompt\":\"own\",\"completion\":\"c\",\"q\":\"other\",\"r\":\"d\"}\n");
+  for (const char* own : {R"({"prompt": "prompt"})", "{}"}) {
+    settings["dataset_mixture"] =
+        Json::array({{{"path", path("both.jsonl")}, {"column_mapping", parse_json(own, "")}}});
+    EXPECT_THAT(prompts(data_rows(config(settings), Split::train)), ElementsAre("own")) << own;
+  }
+  settings["dataset_mixture"] = Json::array({{{"path", path("both.jsonl")}, {"column_mapping", nullptr}}});
+  EXPECT_THAT(prompts(data_rows(config(settings), Split::train)), ElementsAre("other"));
+}
+
 TEST_F(DataSources, AMixtureIsMixedAndHeldOutFrom) {
   Json settings{{"dataset_mixture", Json::array({renamed(), path("b.csv")})}};
   EXPECT_THAT(prompts(data_rows(config(settings), Split::train)), ElementsAre("1", "2", "3", "b one", "b two"));

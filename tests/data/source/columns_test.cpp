@@ -83,6 +83,16 @@ TEST(Columns, AMapWrittenTheWrongWayRoundIsNamed) {
   Write what the program calls it first: {"prompt": "question", "completion": "answer"})"));
   EXPECT_THAT(complaint(R"({"message_property_mappings": {"speaker": "role"}})"), HasSubstr(R"({"role": "speaker"})"));
   EXPECT_THAT(complaint(R"({"role_mapping": {"gpt": ["assistant"]}})"), HasSubstr(R"({"assistant": "gpt"})"));
+  EXPECT_THAT(complaint(R"({"role_mapping": {"model": "assistant"}})"),
+              HasSubstr(R"(or, if it is meant, a name that stays as well: {"assistant": "assistant"})"));
+}
+
+TEST(Columns, NamesOfTheTemplatesOwnAreMeantBesideKnownOnes) {
+  const ColumnMap map = read_column_map(parse_json(R"({"role_mapping": {"user": "user", "critic": "tool"},
+      "message_property_mappings": {"content": "text", "speaker": "name"}})",
+                                                   "s"));
+  EXPECT_EQ(map.roles, (std::map<std::string, std::string>{{"user", "user"}, {"tool", "critic"}}));
+  EXPECT_EQ(map.message_keys, (std::map<std::string, std::string>{{"content", "text"}, {"speaker", "name"}}));
 }
 
 class MixedFiles : public test::DataFolder {
