@@ -191,7 +191,10 @@ TEST(LlamaFactory, RowsAreMadeOfTheColumnsThatTheRegistryNames) {
                                                  "system": "system_prompt", "history": "turns"}},
     "orca": {"file_name": "orca.jsonl", "columns": {"prompt": "question", "response": "answer"}},
     "wiki": {"file_name": "wiki.txt", "columns": {"prompt": "text"}},
-    "web": {"file_name": "web.jsonl", "columns": {"prompt": "content"}}})");
+    "web": {"file_name": "web.jsonl", "columns": {"prompt": "content"}},
+    "plain": {"file_name": "plain.jsonl", "columns": {"prompt": "instruction", "query": "", "response": "output"}}})");
+  write_file(folder / "data" / "plain.jsonl", R"({"instruction": "q", "output": "a", "input": "not named", )"
+                                              R"("chat_template_kwargs": {"enable_thinking": false}})");
   write_file(folder / "data" / "all.json", R"([{"question": "q", "context": "c", "answer": "a", "system_prompt": "s",
                                                "turns": [["q0", "a0"]]}])");
   write_file(folder / "data" / "orca.jsonl", R"({"question": "q", "answer": "a", "input": "not named"})");
@@ -207,8 +210,27 @@ TEST(LlamaFactory, RowsAreMadeOfTheColumnsThatTheRegistryNames) {
                                      R"({"role": "assistant", "content": "a0"}, {"role": "user", "content": "q\nc"}])");
   EXPECT_EQ(all.completion[0]["content"], "a");
   EXPECT_EQ(dump_json(orca.messages), R"([{"role": "user", "content": "q"}])") << "a query is used only if it is named";
+  const Sample plain = first("plain");
+  EXPECT_EQ(dump_json(plain.messages), R"([{"role": "user", "content": "q"}])") << "an empty name is none";
+  EXPECT_EQ(plain.template_kwargs["enable_thinking"], false);
   EXPECT_EQ(first("wiki").text, "two");
   EXPECT_EQ(first("web").text, "page");
+}
+
+TEST(LlamaFactory, EvaluationRowsOfTheRegistryHaveTheUsualNames) {
+  const qtrain::testing::TempFolder folder;
+  std::filesystem::create_directory(folder / "data");
+  write_file(folder / "data" / "dataset_info.json", R"({
+    "plain": {"file_name": "plain.json", "columns": {"prompt": "instruction", "response": "output"}},
+    "named": {"file_name": "named.json", "columns": {"prompt": "question", "response": "output"}}})");
+  write_file(folder / "c.yaml", "finetuning_type: lora\ndataset: plain\neval_dataset: plain\n");
+  const ResolvedConfig plain = load_config(folder / "c.yaml");
+  EXPECT_THAT(plain.value.data.eval_dataset_name, ElementsAre((folder / "data/plain.json").string()));
+  EXPECT_THAT(plain.notes, Contains(HasSubstr("of evaluation rows all columns count")));
+  write_file(folder / "c.yaml", "finetuning_type: lora\ndataset: plain\neval_dataset: named\n");
+  const auto problems = config_problems(folder / "c.yaml");
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_THAT(problems[0].cause, HasSubstr("columns of evaluation rows have names of their own"));
 }
 
 // Rows of a base model have no roles: then the mask of completions is all there is.

@@ -148,14 +148,18 @@ std::vector<Rewrite> factory_rewrites() {
           {"adapter_folder", "", as_key("adapter_name_or_path")}};
 }
 
+/// Whether a data set gives a name; an empty one stands for none.
+bool names_one(const Json& given, std::string_view key) {
+  const auto at = given.find(key);
+  return at != given.end() && at->is_string() && *at != "";
+}
+
 /// Names that a data set gives to `known` ones, without those that rows may have anyway.
 Json other_names(const Json& given, std::span<const std::array<std::string_view, 3>> known) {
   Json names = Json::object();
-  for (const auto& [key, ours, usual] : known) {
-    const auto at = given.find(key);
-    if (at == given.end() || !at->is_string() || *at == ours || *at == usual) continue;
-    names[std::string(ours)] = *at;
-  }
+  for (const auto& [key, ours, usual] : known)
+    if (names_one(given, key) && given.at(key) != ours && given.at(key) != usual)
+      names[std::string(ours)] = given.at(key);
   return names;
 }
 
@@ -190,22 +194,38 @@ std::optional<Json> registered_source(Draft& draft, const std::filesystem::path&
       draft.problem(registry.string(), fmt::format("\"{}\": {} {}", name, member, show(*it)), std::string(why));
   const std::string file = (registry.parent_path() / entry["file_name"].get<std::string>()).string();
   const Json columns = entry.value("columns", Json::object()), tags = entry.value("tags", Json::object());
-  const bool texts = columns.contains("prompt") && !columns.contains("response") && !columns.contains("messages");
+  const bool texts = names_one(columns, "prompt") && !names_one(columns, "response") && !names_one(columns, "messages");
   Json source{{"path", file}, {"column_mapping", texts ? other_names(columns, kTexts) : other_names(columns, kAlpaca)}};
   source["column_mapping"].update(other_names(columns, kBoth));
   source["message_property_mappings"] = other_names(tags, kMessage);
   source["role_mapping"] = other_names(tags, kRoles);
   for (const char* map : {"column_mapping", "message_property_mappings", "role_mapping"})
     if (source[map].empty()) source.erase(map);
-  if (columns.contains("response") && !columns.contains("query"))  // where columns are named, no others count
-    for (const auto& [ours, theirs] : columns.items()) source["columns"].push_back(theirs);
+  if (names_one(columns, "response") && !names_one(columns, "query")) {  // where columns are named, no others count
+    source["columns"] = Json::array({"chat_template_kwargs"});
+    for (const auto& [ours, theirs] : columns.items())
+      if (names_one(columns, ours)) source["columns"].push_back(theirs);
+  }
   return source.size() == 1 ? Json(file) : source;
+}
+
+/// What is read of a source for evaluation, which has no columns of its own.
+Json evaluation_source(Draft& draft, const Setting& names, const Json& source) {
+  for (const char* map : {"column_mapping", "message_property_mappings", "role_mapping"})
+    if (source.is_object() && source.contains(map)) {
+      draft.problem(names.place, "columns of evaluation rows have names of their own", "rename the fields");
+      return source;
+    }
+  if (source.is_string()) return source;
+  draft.remarks.push_back(fmt::format("{}: of evaluation rows all columns count that the program knows", names.place));
+  return source.at("path");
 }
 
 /// Names of data sets as files.
 void settle_datasets(Draft& draft, const char* pending_key, const char* key) {
   const Setting* names = draft.find(pending_key);
   if (!names || !names->value.is_array()) return;
+  const bool evaluates = std::string_view(key) != "dataset_name";
   const Setting* dir = draft.find("~dataset_dir");
   const std::string folder = dir && dir->value.is_string() ? dir->value.get<std::string>() : "data";
   Json registry = Json::object();
@@ -218,11 +238,10 @@ void settle_datasets(Draft& draft, const char* pending_key, const char* key) {
     if (!registry.is_object() || entry == registry.end())
       files.push_back(text);
     else if (const auto found = registered_source(draft, *file, *entry, text))
-      files.push_back(*found);
+      files.push_back(evaluates ? evaluation_source(draft, *names, *found) : *found);
   }
   const bool mixture = std::any_of(files.begin(), files.end(), [](const Json& source) { return source.is_object(); });
-  if (mixture && std::string_view(key) != "dataset_name")
-    return draft.problem(names->place, "columns of evaluation rows have names of their own", "rename the fields");
+  if (mixture && evaluates) return;
   draft.offer(mixture ? "dataset_mixture" : key, {names->written, names->place, files});
 }
 
