@@ -132,7 +132,7 @@ TEST(Axolotl, AQloraRecipe) {
   EXPECT_EQ(r.origin.at("eval_steps"), "r.yaml:69 (evals_per_epoch)");
   EXPECT_EQ(r.origin.at("optim"), "r.yaml:47 (optimizer)");
   EXPECT_EQ(r.origin.at("max_grad_norm"), "default (axolotl)");
-  EXPECT_THAT(r.notes, Contains(HasSubstr("\"special_tokens\": the special tokens are those of the model's folder")));
+  EXPECT_EQ(c.model.pad_token, "<|end_of_text|>");
 }
 
 TEST(Axolotl, DefaultsAreTheToolsOwn) {
@@ -250,6 +250,29 @@ TEST(Axolotl, AFormatMakesPromptsOfSeveralColumns) {
   EXPECT_EQ(text_of(full, "neither"), "User: q\nAssistant:|a");
   const Config constant = config("      format: \"{instruction}\"\n      system_prompt: \"Be {brief}. \"\n");
   EXPECT_EQ(text_of(constant, "both"), "Be {brief}. q {x}|a");
+}
+
+TEST(Axolotl, AColumnOfAFormatMayBeCalledAsAnotherField) {
+  const qtrain::testing::TempFolder folder;
+  write_file(folder / "d.jsonl", R"({"id": "one", "input": "what", "context": "where", "output": "a"})");
+  const Config c = recipe(fmt::format("base_model: m\nmicro_batch_size: 1\nval_set_size: 0\ndatasets:\n"
+                                      "  - path: {}\n    type:\n      field_instruction: input\n"
+                                      "      field_input: context\n      format: \"{{instruction}} / {{input}}\"\n",
+                                      (folder / "d.jsonl").string()))
+                       .value;
+  EXPECT_EQ(text_of(c, "one"), "what / where|a");
+}
+
+TEST(Axolotl, SpecialTokensAreThoseOfTheRun) {
+  const ResolvedConfig r = recipe(
+      "base_model: m\nmicro_batch_size: 1\nval_set_size: 0\nspecial_tokens:\n  eos_token: <|im_end|>\n"
+      "  pad_token: <pad>\n  bos_token: <s>\n  unk_token:\n");
+  EXPECT_EQ(r.value.model.eos_token, "<|im_end|>");
+  EXPECT_EQ(r.value.model.pad_token, "<pad>");
+  EXPECT_THAT(r.notes, Contains(HasSubstr("bos_token \"<s>\" has no effect")));
+  EXPECT_THAT(r.notes, ::testing::Not(Contains(HasSubstr("unk_token"))));
+  EXPECT_THAT(refusal_of_recipe("base_model: m\nval_set_size: 0\nspecial_tokens: </s>\n"),
+              HasSubstr("expected an object"));
 }
 
 TEST(Axolotl, PretrainingRowsAreTexts) {

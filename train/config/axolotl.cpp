@@ -198,8 +198,17 @@ Rewritten axolotl_optim_args(const Json& v) {
 }
 
 Rewritten axolotl_special_tokens(const Json& v) {
-  if (v.is_null() || (v.is_object() && v.empty())) return {};
-  return {.settings = {}, .remarks = {"the special tokens are those of the model's folder"}};
+  Rewritten out;
+  if (v.is_null()) return out;
+  if (!v.is_object()) return {.settings = {}, .problem = fmt::format("expected an object, got {}", show(v))};
+  for (const auto& [name, token] : v.items()) {
+    if (token.is_null()) continue;
+    if (name == "eos_token" || name == "pad_token")
+      out.settings.emplace_back(name, token);
+    else
+      out.remarks.push_back(fmt::format("{} {} has no effect: it is that of the model's folder", name, show(token)));
+  }
+  return out;
 }
 
 std::vector<Rewrite> axolotl_rewrites() {
@@ -235,7 +244,7 @@ std::vector<Rewrite> axolotl_rewrites() {
                            {"llama3", "llama3"},
                            {"phi_3", "phi3"}})},
           {"chat_template_jinja", "chat_template_path", as_key("chat_template_path")},
-          {"special_tokens", "", axolotl_special_tokens},
+          {"special_tokens", "eos_token and pad_token; others are those of the model's folder", axolotl_special_tokens},
           {"eval_batch_size", "per_device_eval_batch_size", as_key("per_device_eval_batch_size")},
           {"batch_size", "rows of an update: gives gradient_accumulation_steps", pending("batch_size")},
           {"optimizer", "optim", as_key("optim")},

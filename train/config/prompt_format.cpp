@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -31,15 +32,19 @@ std::string replaced(std::string text, std::string_view what, const std::string&
 std::string literally(const std::string& text) {
   return replaced(replaced(text, "{", "{{"), "}", "}}");
 }
-/// The text with the field of one name under another; {{ and }} are no fields.
-std::string with_field(std::string_view text, std::string_view name, std::string_view column) {
+/// Columns of rows by the names that fields of a text have.
+using FieldColumns = std::map<std::string, std::string, std::less<>>;
+/// The text with its fields under the names of columns, all at once: a column may be called as another field is. {{ and
+/// }} are no fields.
+std::string with_fields(std::string_view text, const FieldColumns& columns) {
   std::string out;
-  const std::string field = fmt::format("{{{}}}", name);
   for (std::size_t at = 0; at < text.size();) {
     const std::string_view rest = text.substr(at);
-    const bool brace = rest.starts_with("{{") || rest.starts_with("}}"), found = !brace && rest.starts_with(field);
-    const std::size_t taken = brace ? 2 : found ? field.size() : 1;
-    out += found ? fmt::format("{{{}}}", column) : std::string(rest.substr(0, taken));
+    const bool brace = rest.starts_with("{{") || rest.starts_with("}}");
+    const std::size_t end = !brace && rest[0] == '{' ? rest.find('}') : rest.npos;
+    const auto column = end == rest.npos ? columns.end() : columns.find(rest.substr(1, end - 1));
+    const std::size_t taken = brace ? 2 : column != columns.end() ? end + 1 : 1;
+    out += column != columns.end() ? fmt::format("{{{}}}", column->second) : std::string(rest.substr(0, taken));
     at += taken;
   }
   return out;
@@ -56,12 +61,11 @@ std::string problem_with(const Json& type) {
 
 /// The question with an input and without, in the names that rows have.
 std::vector<std::string> turns_of(const Json& type) {
-  const std::string instruction = text_of(type, "field_instruction", "instruction"),
-                    input = text_of(type, "field_input", "input");
+  const FieldColumns columns{{"instruction", text_of(type, "field_instruction", "instruction")},
+                             {"input", text_of(type, "field_input", "input")}};
   std::vector<std::string> turns;
   for (const char* member : {"format", "no_input_format"})
-    if (is_said(type, member))
-      turns.push_back(with_field(with_field(text_of(type, member, ""), "instruction", instruction), "input", input));
+    if (is_said(type, member)) turns.push_back(with_fields(text_of(type, member, ""), columns));
   return turns;
 }
 
@@ -78,7 +82,7 @@ PromptFormat read_prompt_format(const Json& type) {
   std::vector<std::string> turns = turns_of(type);
   Json texts = Json::array();
   if (!column.empty())
-    for (const std::string& turn : turns) texts.push_back(with_field(system, "system", column) + turn);
+    for (const std::string& turn : turns) texts.push_back(with_fields(system, {{"system", column}}) + turn);
   else if (!words.empty())
     for (std::string& turn : turns) turn = replaced(system, "{system}", literally(words)) + turn;
   for (const std::string& turn : turns) texts.push_back(turn);
