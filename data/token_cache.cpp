@@ -185,8 +185,9 @@ Digest TokenCache::digest_of_file(const fs::path& file, ThreadPool& pool) {
   const FileState state(file);
   const fs::path memo = options_.folder / "files" / (digest_of(state.path).hex() + ".json");
   if (const auto known = remembered(memo, state)) return *known;
+  const bool recent = state.recent();  // now: while it is read it may change, and reading may take long
   const Digest digest = digest_contents(file, pool);
-  if (!state.recent() && FileState(file).json() == state.json()) remember(memo, state, digest);
+  if (!recent && FileState(file).json() == state.json()) remember(memo, state, digest);
   return digest;
 }
 
