@@ -1,6 +1,7 @@
 #include "data/listing.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -12,7 +13,7 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-/// Data files and saved folders below a folder.
+/// Data files and saved folders below a folder; plain texts where there is no other data in their folder and below it.
 class DataSearch {
  public:
   std::vector<stdfs::path> found;
@@ -21,21 +22,33 @@ class DataSearch {
     std::error_code error;
     const stdfs::path real = stdfs::canonical(folder, error);
     if (error || !seen_.insert(real).second) return;
-    if (is_saved_folder(folder)) return found.push_back(folder);
+    if (is_saved_folder(folder)) return add(folder);
+    const std::int64_t before = data_;
+    std::vector<stdfs::path> texts;
     for (stdfs::directory_iterator at(folder, stdfs::directory_options::skip_permission_denied, error), end;
          !error && at != end; at.increment(error))
-      take(at->path());
+      take(at->path(), texts);
+    if (data_ == before) found.insert(found.end(), texts.begin(), texts.end());
   }
 
  private:
-  void take(const stdfs::path& path) {
+  void take(const stdfs::path& path, std::vector<stdfs::path>& texts) {
     std::error_code error;
     if (path.filename().string().starts_with('.')) return;
     if (stdfs::is_directory(path, error)) return search(path);
-    if (stdfs::is_regular_file(path, error) && is_data_file(path)) found.push_back(path);
+    if (!stdfs::is_regular_file(path, error)) return;
+    if (is_data_file(path))
+      add(path);
+    else if (is_text_file(path))
+      texts.push_back(path);
+  }
+  void add(const stdfs::path& path) {
+    found.push_back(path);
+    ++data_;
   }
 
   std::set<stdfs::path> seen_;
+  std::int64_t data_ = 0;  // what was found that is no plain text
 };
 
 /// Whether a .json file holds a document about something rather than rows: an object over several lines, or values.
@@ -54,8 +67,9 @@ std::int64_t estimated_rows(const RowSource& rows, const stdfs::path& file, List
   std::error_code error;
   const std::uint64_t bytes = stdfs::file_size(file, error);
   out.bytes += error ? 0 : bytes;
-  const bool text = rows.format() == "jsonl" || rows.format() == "csv" || rows.format() == "tsv";
-  if (!text || error || bytes <= kWhole) return rows.size();
+  constexpr std::array<std::string_view, 4> kOfLines = {"jsonl", "csv", "tsv", "text"};
+  const bool lines = std::find(kOfLines.begin(), kOfLines.end(), rows.format()) != kOfLines.end();
+  if (!lines || error || bytes <= kWhole) return rows.size();
   out.estimated = true;
   return static_cast<std::int64_t>(static_cast<double>(rows.size()) * static_cast<double>(bytes) / kWhole);
 }

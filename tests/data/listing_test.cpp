@@ -51,6 +51,18 @@ TEST_F(Listing, FindsEveryFormatOnceAndSaysWhatIsWrong) {
                   "saved: arrow messages 25"));
 }
 
+TEST_F(Listing, PlainTextsAreDataWhereThereIsNoOther) {
+  write("texts/a.txt", "one\ntwo\n");
+  write("texts/more/b.txt", "three\n");
+  write("texts/.hidden.txt", "no\n");
+  write("rows/data/rows.jsonl", "{\"text\":\"a\"}\n");
+  write("rows/notes.txt", "about them");
+  write("model/tokenizer.json", "{\n \"a\": 1\n}");
+  write("model/merges.txt", "a b\n");
+  EXPECT_THAT(lines(), ElementsAre("rows/data/rows.jsonl: jsonl text 1", "texts/a.txt: text text 2",
+                                   "texts/more/b.txt: text text 1"));
+}
+
 TEST_F(Listing, LargeFilesAreOnlyBegun) {
   std::string rows;
   const std::string row = "{\"text\":\"" + std::string(1 << 20, 'a') + "\"}\n";
