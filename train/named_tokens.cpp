@@ -62,7 +62,6 @@ void require_tokens(const NamedTokens& named, const Tokenizer& tokenizer) {
 }
 
 void write_named_tokens(const NamedTokens& named, const Tokenizer& tokenizer, const fs::path& folder) {
-  if (named.empty()) return;
   const fs::path map = folder / "special_tokens_map.json", config = folder / "config.json",
                  generation = folder / "generation_config.json";
   for (const fs::path& file : {folder / "tokenizer_config.json", map}) {
@@ -73,7 +72,8 @@ void write_named_tokens(const NamedTokens& named, const Tokenizer& tokenizer, co
   }
   if (!fs::exists(config)) return;  // an adapter has no ids
   Json model = read_json(config, kAsTransformersReads);
-  Json answers = read_or(generation, {{"eos_token_id", end_tokens(model)}});
+  const Json ends = end_tokens(model);
+  Json answers = read_or(generation, ends.empty() ? Json::object() : Json{{"eos_token_id", ends}});
   for (const auto& [name, text] : named) {
     const std::int32_t id = *tokenizer.id_of(text);
     model[name + "_id"] = id;

@@ -33,6 +33,12 @@ void require_same(const std::string& key, bool given, bool same) {
           .remedy = "leave the key out, or start a new adapter"});
 }
 
+[[noreturn]] void fail_without_tokenizer(const fs::path& folder) {
+  fail(ErrorKind::input, {.cause = "no tokenizer.json and no tokenizer.model",
+                          .place = folder.string(),
+                          .remedy = "put the model's tokenizer files into the folder"});
+}
+
 // Rows of input_ids need no tokenizer: a folder without one is an error only when text has to become tokens.
 class AbsentTokenizer final : public Tokenizer {
  public:
@@ -47,11 +53,7 @@ class AbsentTokenizer final : public Tokenizer {
   const SpecialTokens& special() const override { return special_; }
 
  private:
-  [[noreturn]] void refuse() const {
-    fail(ErrorKind::input, {.cause = "no tokenizer.json and no tokenizer.model",
-                            .place = folder_.string(),
-                            .remedy = "put the model's tokenizer files into the folder"});
-  }
+  [[noreturn]] void refuse() const { fail_without_tokenizer(folder_); }
   fs::path folder_;
   SpecialTokens special_;
 };
@@ -154,6 +156,7 @@ TextFolder load_template_folder(const Config& config) {
     text.training_template = text.chat_template->for_training();
   if (config.model.template_date) text.template_clock = clock_on(*config.model.template_date);
   if (text.named_tokens.empty()) return text;
+  if (!has_tokenizer(text.folder)) fail_without_tokenizer(text.folder);
   text = with_tokenizer(std::move(text));
   require_tokens(text.named_tokens, *text.tokenizer);
   return text;
@@ -184,7 +187,7 @@ void save_text_folder(const TextFolder& text, const fs::path& to) {
     write_chat_templates(text.chat_template->sources(), to);
   else
     copy_chat_templates(text.folder, to);
-  write_named_tokens(text.named_tokens, *text.tokenizer, to);
+  if (!text.named_tokens.empty()) write_named_tokens(text.named_tokens, *text.tokenizer, to);
 }
 
 DatasetOptions dataset_options(const Config& config, Split split) {

@@ -95,5 +95,37 @@ TEST(NamedTokens, AnAdapterFolderHasNoIds) {
             Json({{"eos_token", "<|endoftext|>"}, {"unk_token", "?"}}));
 }
 
+TEST(NamedTokens, APadTokenDoesNotMakeAnEndOfAnswers) {
+  const testing::TempFolder folder;
+  write_base({{"model", nullptr}, {"generation", ""}}, folder / "base");
+  const Config config = parse_config(dump_json({{"model_name_or_path", (folder / "base").string()},
+                                                {"dataset_name", "d"},
+                                                {"output_dir", "o"},
+                                                {"pad_token", "<|endoftext|>"}}),
+                                     "c.json")
+                            .value;
+  save_run(load_text_folder(config), folder / "base", folder / "out");
+  EXPECT_EQ(read_json(folder / "out/generation_config.json"), Json({{"pad_token_id", 0}}));
+}
+
+TEST(NamedTokens, AMissingTokenizerIsNotABadToken) {
+  const testing::TempFolder folder;
+  write_base({{"model", 2}, {"generation", ""}}, folder / "base");
+  fs::remove(folder / "base/tokenizer.json");
+  const Config config = parse_config(dump_json({{"model_name_or_path", (folder / "base").string()},
+                                                {"dataset_name", "d"},
+                                                {"output_dir", "o"},
+                                                {"eos_token", "<|endoftext|>"}}),
+                                     "c.json")
+                            .value;
+  try {
+    load_text_folder(config);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::input);
+    EXPECT_THAT(e.what(), HasSubstr("base: no tokenizer.json and no tokenizer.model"));
+  }
+}
+
 }  // namespace
 }  // namespace qtrain

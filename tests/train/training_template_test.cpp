@@ -103,6 +103,9 @@ TEST_F(TrainingTemplate, IsNeitherSavedNorAnsweredWith) {
   save_text_folder(text, folder_ / "out");
   EXPECT_EQ(read_text(folder_ / "out/chat_template.jinja"), stock);
 }
+  fs::create_directories(folder_ / "of tokens");
+  save_text_folder(load_template_folder(config(Json::object())), folder_ / "of tokens");
+  EXPECT_EQ(read_text(folder_ / "of tokens/chat_template.jinja"), stock) << "needs no tokenizer";
 
 TEST_F(TrainingTemplate, RowsThatDoNotFitAnUnknownTemplateAreNamedInTheLog) {
   write_file(folder_ / "model/chat_template.jinja",
