@@ -82,24 +82,10 @@ Digest DataPreparation::key_of(const Part& part) {
   return digest_of(dump_json(made_of));
 }
 
-/// What a user has to know of how rows were made, also where they come from the cache.
+/// Also where rows come from the cache.
 void DataPreparation::report(const Dataset& rows) {
-  if (const auto& form = text().training_template; form && !std::exchange(named_form_, true))
-    log_.info("data: rows are tokenised with {}, as TRL does; the template that is saved stays as it is", form->name());
-  const DatasetStatistics& s = rows.statistics();
-  const LeftOutRows &unplaced = s.unplaced, &unanswered = s.unanswered;
-  if (unplaced.count > 0)
-    log_.warn("{} of {} rows are left out, as it cannot be told what the assistant says in them; the first is {}: {}",
-              unplaced.count, s.source_rows, unplaced.place, unplaced.reason);
-  if (unanswered.count > 0)
-    log_.info("data: {} of {} rows are left out: skip_empty_answers; the first is {}: {}", unanswered.count,
-              s.source_rows, unanswered.place, unanswered.reason);
-  if (s.joined_pairs > 0 && text().chat_template && !std::exchange(warned_of_pairs_, true))
-    log_.warn(
-        "prompt and completion of {} rows are texts: they are joined as they are, without the chat template and "
-        "without a separator, as TRL does. For a model that answers chats give lists of messages, "
-        "{{\"prompt\": [{{\"role\": \"user\", \"content\": ...}}], \"completion\": [...]}}, or instruction and output",
-        s.joined_pairs);
+  for (const RowNotes::Note& note : notes_.of(rows.statistics(), text()))
+    note.warns ? log_.warn("{}", note.text) : log_.info("{}", note.text);
 }
 
 void DataPreparation::build(const Part& part, DatasetBuilder& into) {

@@ -7,6 +7,7 @@
 #include "core/parallel.h"
 #include "data/source/mixture.h"
 #include "data/token_cache.h"
+#include "train/row_notes.h"
 #include "train/setup.h"
 
 namespace qtrain {
@@ -51,7 +52,7 @@ class DataPreparation {
   std::optional<TokenCache> cache_;
   std::optional<TextFolder> text_;
   std::string date_;
-  bool named_form_ = false, warned_of_pairs_ = false;  // the log has it
+  RowNotes notes_;
 };
 
 }  // namespace qtrain

@@ -52,6 +52,18 @@ TEST_F(Preprocess, ids_and_labels_beyond_the_vocabulary_are_named_with_their_row
   }
 }
 
+TEST_F(Preprocess, rows_with_empty_answers_that_are_skipped_are_counted) {
+  write_file(folder_ / "rows.jsonl",
+             jsonl({{{"prompt", "q"}, {"completion", "a"}}, {{"prompt", "q"}, {"completion", ""}}}));
+  const Json config{{"dataset_name", (folder_ / "rows.jsonl").string()},
+                    {"output_dir", (folder_ / "out").string()},
+                    {"skip_empty_answers", true}};
+  for (const char* from : {"made", "cached"}) EXPECT_EQ(run(config).at("empty_answers"), 1) << from;
+  const Outcome text = qtrain_ok({.words = {"preprocess", (folder_ / "run.json").string()}});
+  EXPECT_THAT(text.out, HasSubstr("skipped               1 rows with an empty answer, the first "));
+  EXPECT_THAT(text.out, HasSubstr("rows.jsonl:2: the completion is empty"));
+}
+
 TEST_F(Preprocess, DumpsTheRowsThatTrlMakes) {
   const fs::path golden = source_folder() / "tests/data/golden";
   for (const char* name : {"messages-assistant-bfd", "text_pair-none", "messages-wrapped"}) {

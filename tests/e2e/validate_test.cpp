@@ -176,6 +176,17 @@ TEST_F(Validate, chat_rows_need_a_template) {
   EXPECT_THAT(problems()[0], HasSubstr("chat template"));
 }
 
+TEST_F(Validate, says_of_rows_what_a_run_would_say) {
+  write_untrained_model(folder_ / "model");
+  Json config = rows("{\"prompt\": \"q\", \"completion\": \"a\"}\n{\"prompt\": \"q\", \"completion\": \"\"}\n");
+  config.update({{"model_name_or_path", (folder_ / "model").string()}, {"skip_empty_answers", true}});
+  write(config);
+  const Outcome outcome = validate();
+  EXPECT_EQ(outcome.code, 0) << report_;
+  EXPECT_THAT(report_.at("warnings").dump(), HasSubstr("prompt and completion of 1 rows are texts"));
+  EXPECT_THAT(outcome.err, HasSubstr("1 of 2 rows are left out: skip_empty_answers"));
+}
+
 TEST_F(Validate, tokens_must_fit_the_vocabulary) {
   write(rows("{\"input_ids\": [5, 64, 7]}\n"));
   EXPECT_EQ(validate().code, 3);

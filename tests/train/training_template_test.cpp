@@ -1,4 +1,5 @@
 // How a run uses the training form of a stock chat template.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "core/file.h"
@@ -102,10 +103,10 @@ TEST_F(TrainingTemplate, IsNeitherSavedNorAnsweredWith) {
   fs::create_directories(folder_ / "out");
   save_text_folder(text, folder_ / "out");
   EXPECT_EQ(read_text(folder_ / "out/chat_template.jinja"), stock);
-}
   fs::create_directories(folder_ / "of tokens");
   save_text_folder(load_template_folder(config(Json::object())), folder_ / "of tokens");
   EXPECT_EQ(read_text(folder_ / "of tokens/chat_template.jinja"), stock) << "needs no tokenizer";
+}
 
 TEST_F(TrainingTemplate, RowsThatDoNotFitAnUnknownTemplateAreNamedInTheLog) {
   write_file(folder_ / "model/chat_template.jinja",
@@ -123,6 +124,17 @@ TEST_F(TrainingTemplate, RowsThatDoNotFitAnUnknownTemplateAreNamedInTheLog) {
     EXPECT_EQ(learned(config({{"assistant_only_loss", true}})), "x;") << from;
     EXPECT_THAT(said_, HasSubstr("1 of 3 rows are left out")) << from;
     EXPECT_THAT(said_, HasSubstr("rows.jsonl:3: the assistant says nothing")) << from;
+  }
+}
+
+TEST_F(TrainingTemplate, RowsWithEmptyAnswersThatAreSkippedAreNamedInTheLog) {
+  const auto row = [](const char* answer) { return dump_json({{"prompt", "q"}, {"completion", answer}}) + "\n"; };
+  write_file(rows_, row("a") + row("") + row("b"));
+  for (const char* from : {"made", "cached"}) {
+    EXPECT_EQ(learned(config({{"skip_empty_answers", true}})), "a<|endoftext|>") << from;
+    EXPECT_THAT(said_, HasSubstr("1 of 3 rows are left out: skip_empty_answers; the first is ")) << from;
+    EXPECT_THAT(said_, HasSubstr("rows.jsonl:2: the completion is empty")) << from;
+    EXPECT_EQ(times_said("prompt and completion of 2 rows are texts"), 1) << from;
   }
 }
 

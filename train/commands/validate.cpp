@@ -13,6 +13,7 @@
 #include "train/machine.h"
 #include "train/memory_plan.h"
 #include "train/output_lock.h"
+#include "train/row_notes.h"
 #include "train/setup.h"
 #include "train/step_plan.h"
 #include "train/stop.h"
@@ -267,9 +268,8 @@ class Validation {
     }
     if (setup_.model) require_vocabulary(config_.value, into, split);
     const DatasetStatistics& s = into.statistics();
-    if (s.unplaced.count > 0)
-      findings_.warn(fmt::format("{} of {} rows would be left out; the first is {}: {}", s.unplaced.count,
-                                 s.source_rows, s.unplaced.place, s.unplaced.reason));
+    for (RowNotes::Note& note : notes_.of(s, *text_))
+      note.warns ? findings_.warn(std::move(note.text)) : args_.log().info("{}", note.text);
     const std::string made = s.rows == s.source_rows ? "" : fmt::format(", {} after filters and packing", s.rows);
     return fmt::format("{}{}, {} tokens, {} targets, {} cut", counted(s.source_rows, "row"), made, s.tokens,
                        s.target_tokens, counted(s.truncated_rows, "row"));
@@ -315,6 +315,7 @@ class Validation {
   ComputePlan compute_;
   ThreadPool pool_;
   std::unique_ptr<TextFolder> text_;
+  RowNotes notes_;
   ModelSetup setup_;
   Dataset train_, evaluation_;
 };
