@@ -249,6 +249,10 @@ std::vector<TensorSource> tensors_of(Ctx& ctx, const ParamStore& store) {
   return sources;
 }
 
+void copy_generation_config(const fs::path& from, const fs::path& to) {
+  copy_file_of(from, to, kGenerationConfig);
+}
+
 void copy_tokenizer_files(const fs::path& from, const fs::path& to) {
   for (const char* name : kTokenizerFiles) copy_file_of(from, to, name);
 }
@@ -269,7 +273,7 @@ void write_chat_templates(const std::map<std::string, std::string>& sources, con
 }
 
 void copy_companions(const fs::path& from, const fs::path& to) {
-  copy_file_of(from, to, kGenerationConfig);
+  copy_generation_config(from, to);
   copy_tokenizer_files(from, to);
   copy_chat_templates(from, to);
 }

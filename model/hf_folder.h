@@ -46,8 +46,9 @@ void save_adapter(Ctx& ctx, Transformer& model, const ModelFolder& to);
 /// The values of every parameter under its name and in its dtype. Store and context must outlive the sources.
 std::vector<TensorSource> tensors_of(Ctx& ctx, const ParamStore& store);
 
-/// Files of a model folder, copied unchanged beside new weights where they are there: of its tokenizer; of its chat
-/// templates; both and generation_config.json.
+/// Files of a model folder, copied unchanged beside new weights where they are there: generation_config.json; those of
+/// its tokenizer; of its chat templates; all of these.
+void copy_generation_config(const std::filesystem::path& from, const std::filesystem::path& to);
 void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to);
 void copy_chat_templates(const std::filesystem::path& from, const std::filesystem::path& to);
 void copy_companions(const std::filesystem::path& from, const std::filesystem::path& to);

@@ -58,10 +58,6 @@ class AbsentTokenizer final : public Tokenizer {
   SpecialTokens special_;
 };
 
-bool has_tokenizer(const fs::path& folder) {
-  return fs::exists(folder / "tokenizer.json") || fs::exists(folder / "tokenizer.model");
-}
-
 // On a GPU activations are stored as they are multiplied; a processor gains little from narrow ones.
 DType activation_dtype(const ComputePlan& compute) {
   if (compute.device.kind == DeviceKind::cpu) return DType::f32;
@@ -122,6 +118,10 @@ void set_rates(ParamStore& adapter, const LoraPlusRates& rates) {
 }
 
 }  // namespace
+
+bool has_tokenizer(const fs::path& folder) {
+  return fs::exists(folder / "tokenizer.json") || fs::exists(folder / "tokenizer.model");
+}
 
 void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter) {
   const LoraSection& s = config.value.lora;

@@ -40,6 +40,8 @@ TextFolder load_text_folder(const Config& config);
 /// The same without a tokenizer, which takes longest to load, and with it.
 TextFolder load_template_folder(const Config& config);
 TextFolder with_tokenizer(TextFolder text);
+/// Whether a folder has a tokenizer's vocabulary.
+bool has_tokenizer(const std::filesystem::path& folder);
 /// Writes the files of the tokenizer and of the template that are in use.
 void save_text_folder(const TextFolder& text, const std::filesystem::path& to);
 

@@ -268,5 +268,40 @@ TEST(Merge, refuses_an_adapter_without_some_of_its_layers) {
   EXPECT_FALSE(fs::exists(folder / "out"));
 }
 
+TEST(Merge, takes_tokenizer_and_template_that_the_adapter_was_trained_with) {
+  const TempFolder folder;
+  const fs::path model = folder / "model", trained = folder / "trained";
+  fs::create_directories(model);
+  for (const char* name : {"config.json", "model.safetensors"}) fs::copy_file(kModel / name, model / name);
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})
+    fs::copy_file(kChatml / name, model / name);
+  write_file(model / "generation_config.json", R"({"eos_token_id": 2, "temperature": 0.5})");
+  fs::copy(kAdapter, trained);
+  fs::copy_file(kChatml / "tokenizer.json", trained / "tokenizer.json");
+  Json text = read_json(kChatml / "tokenizer_config.json");
+  text["eos_token"] = "<|endoftext|>";
+  write_file(trained / "tokenizer_config.json", dump_json(text));
+  write_file(trained / "chat_template.jinja", "of the adapter");
+  const auto merge = [&](const std::vector<fs::path>& adapters, const char* to) {
+    std::vector<std::string> words{"merge", "--model", model, "--output", folder / to};
+    for (const fs::path& adapter : adapters) words.insert(words.end(), {"--adapter", adapter});
+    qtrain_ok({.words = words});
+  };
+  merge({kAdapter, trained}, "own");
+  EXPECT_EQ(bytes_of(folder / "own/chat_template.jinja"), "of the adapter");
+  EXPECT_EQ(read_json(folder / "own/tokenizer_config.json").at("eos_token"), "<|endoftext|>");
+  EXPECT_EQ(read_json(folder / "own/config.json").at("eos_token_id"), 0);
+  EXPECT_EQ(read_json(folder / "own/generation_config.json"), Json({{"eos_token_id", {0, 2}}, {"temperature", 0.5}}));
+
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"}) fs::remove(trained / name);
+  merge({trained}, "template");
+  EXPECT_EQ(bytes_of(folder / "template/chat_template.jinja"), "of the adapter");
+  merge({kAdapter}, "none");
+  EXPECT_EQ(bytes_of(folder / "none/chat_template.jinja"), bytes_of(model / "chat_template.jinja"));
+  for (const char* to : {"template", "none"})
+    for (const char* name : {"config.json", "generation_config.json", "tokenizer_config.json"})
+      EXPECT_EQ(bytes_of(folder / to / name), bytes_of(model / name)) << to;
+}
+
 }  // namespace
 }  // namespace qtrain::e2e

@@ -9,10 +9,14 @@
 #include <map>
 
 #include "core/json_view.h"
+#include "data/template/chat_template.h"
+#include "data/tokenizer/tokenizer.h"
 #include "kernels/elementwise.h"
 #include "model/hf_folder.h"
 #include "train/merge/adapter_deltas.h"
+#include "train/named_tokens.h"
 #include "train/pending_model.h"
+#include "train/setup.h"
 #include "train/stoppable_job.h"
 
 namespace qtrain {
@@ -208,6 +212,42 @@ TensorSource merged_source(MergeRun& run, const MergedWeight& w) {
           }};
 }
 
+/// The first adapter's folder of which that is true, else the model's.
+template <class Has>
+fs::path first_with(const MergeOptions& options, const Has& has) {
+  for (const MergedAdapter& a : options.adapters)
+    if (has(a.folder)) return a.folder;
+  return options.model;
+}
+
+/// Special tokens of a folder that the model's own folder has not, or others in their place.
+NamedTokens other_tokens(const fs::path& folder, const fs::path& model) {
+  const NamedTokens theirs = special_tokens(folder), before = special_tokens(model);
+  NamedTokens others;
+  for (const char* name : {"eos_token", "pad_token"})
+    if (const auto it = theirs.find(name);
+        it != theirs.end() && (!before.contains(name) || before.at(name) != it->second))
+      others.insert(*it);
+  return others;
+}
+
+// Beside the weights: what the model's folder has, with tokenizer and chat template as an adapter was trained with
+// them.
+void write_companions(const MergeOptions& options, const fs::path& to) {
+  const fs::path words = first_with(options, has_tokenizer), chat = first_with(options, ChatTemplate::exists);
+  copy_generation_config(options.model, to);
+  copy_tokenizer_files(words, to);
+  if (chat == words)
+    copy_chat_templates(chat, to);
+  else
+    write_chat_templates(chat_template_sources(chat), to);
+  NamedTokens others = other_tokens(words, options.model);
+  if (others.empty()) return;
+  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(words);
+  std::erase_if(others, [&](const auto& token) { return !tokenizer->id_of(token.second); });
+  write_named_tokens(others, *tokenizer, to);
+}
+
 }  // namespace
 
 MergeReport merge_adapters(Ctx& ctx, const MergeOptions& options) {
@@ -224,7 +264,7 @@ MergeReport merge_adapters(Ctx& ctx, const MergeOptions& options) {
   StoppableJob job(options.log, {.unit = "merging", .total = bytes_of(tensors), .counted = false});
   write_sharded(output.folder(), watched(std::move(tensors), job));
   write_file(output.folder() / "config.json", model.config_text(options));
-  copy_companions(options.model, output.folder());
+  write_companions(options, output.folder());
   output.commit();
   return {std::sqrt(run.squares.update), std::sqrt(run.squares.rounding)};
 }
