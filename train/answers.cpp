@@ -79,6 +79,7 @@ AnswerModel declare_answer_model(Ctx& ctx, const AnswerModelRequest& request) {
 std::vector<std::int32_t> encode_chat(const TextFolder& text, const ChatPrompt& prompt) {
   if (!text.chat_template)
     fail(ErrorKind::input, {.cause = "the model folder has no chat template",
+                            .place = text.folder.string(),
                             .remedy = "use --raw, or put a chat_template.jinja into the folder"});
   const Rendered r = text.chat_template->render({.messages = &prompt.messages,
                                                  .tools = prompt.tools.is_null() ? nullptr : &prompt.tools,

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -26,7 +27,9 @@ std::atomic<int> asked_by = 0;           // the signal
 std::atomic<std::int64_t> asked_at = 0;  // milliseconds
 std::atomic<int> bell = -1;              // where StopAnswers listens
 std::atomic<bool> erases = false;        // there is a line that can be drawn again
-std::atomic<const char*> answer_text = kUsualAnswer;
+std::atomic<const char*> answer_text = kUsualAnswer, interrupt_text = nullptr;
+std::atomic<bool> terminal_kept = false;
+termios kept_terminal;  // where terminal_kept is set
 
 std::int64_t now_ms() {
   timespec now{};
@@ -42,6 +45,10 @@ void ring(int descriptor, char what) {
   [[maybe_unused]] const ssize_t written = ::write(descriptor, &what, 1);
 }
 
+void give_terminal_back() {
+  if (terminal_kept) tcsetattr(STDIN_FILENO, TCSANOW, &kept_terminal);
+}
+
 extern "C" void on_stop_signal(int signal) {
   const int error = errno;
   if (!asked.exchange(true)) {
@@ -51,6 +58,7 @@ extern "C" void on_stop_signal(int signal) {
   } else if (is_second(signal)) {
     if (erases) [[maybe_unused]]
       const ssize_t written = ::write(STDERR_FILENO, kEraseBelow.data(), kEraseBelow.size());
+    give_terminal_back();
     _exit(kSecondInterrupt);
   }
   errno = error;
@@ -86,8 +94,9 @@ void throw_if_stopped() {
   if (stop_requested())
     fail(ErrorKind::stopped, {.cause = "stopped by a signal", .remedy = "run the same command again"});
 }
-void set_stop_answer(const char* text) {
+void set_stop_answer(const char* text, const char* on_interrupt) {
   answer_text = text;
+  interrupt_text = on_interrupt;
 }
 void set_stop_requested(bool value) {
   asked = value;
@@ -100,6 +109,13 @@ StopsAtOnce::StopsAtOnce() {
 }
 StopsAtOnce::~StopsAtOnce() {
   at_once = false;
+}
+
+TerminalSettings::TerminalSettings() {
+  terminal_kept = tcgetattr(STDIN_FILENO, &kept_terminal) == 0;
+}
+TerminalSettings::~TerminalSettings() {
+  terminal_kept = false;
 }
 
 StopAnswers::StopAnswers(Log& log, std::function<int()> leave) : log_(log), leave_(std::move(leave)) {
@@ -122,7 +138,8 @@ void StopAnswers::answer() {
   for (char what = 0; ::read(heard_.get(), &what, 1) != 0 && what != kEnd;) {
     if (what != kSignal) continue;  // a read that a signal interrupted
     if (at_once) _exit(leave_());
-    log_.warn("{}", answer_text.load());
+    const char* on_interrupt = interrupted() ? interrupt_text.load() : nullptr;
+    log_.warn("{}", on_interrupt != nullptr ? on_interrupt : answer_text.load());
     what = 0;
   }
 }

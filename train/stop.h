@@ -22,8 +22,9 @@ bool interrupted();
 /// Throws ErrorKind::stopped when a stop was asked for: for work that leaves nothing behind.
 void throw_if_stopped();
 
-/// What a stop leads to from now on, for people; a text that lives as long as the program.
-void set_stop_answer(const char* text);
+/// What a stop leads to from now on, for people, and what Ctrl-C does where that is something else; texts that live as
+/// long as the program.
+void set_stop_answer(const char* text, const char* on_interrupt = nullptr);
 
 /// As if a signal had come, or had not.
 void set_stop_requested(bool asked);
@@ -35,6 +36,16 @@ class StopsAtOnce {
   ~StopsAtOnce();
   StopsAtOnce(const StopsAtOnce&) = delete;
   StopsAtOnce& operator=(const StopsAtOnce&) = delete;
+};
+
+/// As long as this lives, a process that a stop ends at once gives the terminal on standard input the settings back
+/// that it has now: for a line editor, which turns echo off. One at a time.
+class TerminalSettings {
+ public:
+  TerminalSettings();
+  ~TerminalSettings();
+  TerminalSettings(const TerminalSettings&) = delete;
+  TerminalSettings& operator=(const TerminalSettings&) = delete;
 };
 
 /// A thread that answers the first signal as soon as it comes, whatever the program is busy with.

@@ -1,6 +1,7 @@
 #include "train/cli/line_editor.h"
 
 #include <histedit.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -24,12 +25,22 @@ const char* prompt_of(EditLine*) {
   return kPrompt;
 }
 
+// Returns also when a stop was asked for, if that came just before the wait then a moment later.
+void wait_for_input() {
+  constexpr int kMilliseconds = 250;
+  pollfd in{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+  while (!stop_requested() && ::poll(&in, 1, kMilliseconds) == 0) {
+  }
+}
+
 // One character of the terminal, as the editor wants it; unlike its own way, a signal that asks to stop ends it.
 int read_character(EditLine*, wchar_t* character) {
   std::mbstate_t state{};
   for (char byte = 0;;) {
+    wait_for_input();
+    if (stop_requested()) return -1;
     const ssize_t n = ::read(STDIN_FILENO, &byte, 1);
-    if (n < 0 && errno == EINTR && !stop_requested()) continue;
+    if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return static_cast<int>(n);
     const std::size_t used = std::mbrtowc(character, &byte, 1, &state);
     if (used != static_cast<std::size_t>(-2))
@@ -69,7 +80,7 @@ class LineEditor::Terminal {
     el_resize(editor_.get());
     int size = 0;
     const char* text = el_gets(editor_.get(), &size);
-    if (interrupted()) return {Event::interrupted};
+    if (stop_requested()) return {interrupted() ? Event::interrupted : Event::end};
     if (!text || size <= 0) return {Event::end};
     std::string line(text, static_cast<std::size_t>(size));
     while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.pop_back();
@@ -84,6 +95,7 @@ class LineEditor::Terminal {
     if (!file_.empty()) history(history_.get(), &event_, H_SAVE, file_.c_str());
   }
 
+  const TerminalSettings settings_;
   fs::path file_;
   HistEvent event_{};
   std::unique_ptr<History, EndHistory> history_;

@@ -2,6 +2,7 @@
 
 #include <fstream>
 
+#include "core/plural.h"
 #include "train/answers.h"
 #include "train/cli/arguments.h"
 #include "train/cli/line_editor.h"
@@ -11,11 +12,18 @@
 namespace qtrain {
 namespace {
 
-/// A conversation and the commands about it.
+constexpr std::int64_t kMostRoom = 32768;  // tokens of a conversation; rotary tables are made for all of them
+
+/// A conversation of up to `room` tokens and the commands about it.
 class ChatSession {
  public:
-  ChatSession(Answerer& answerer, AnswerOptions options, Log& log)
-      : answerer_(answerer), options_(std::move(options)), log_(log) {}
+  struct Parts {
+    Answerer& answerer;
+    AnswerOptions options;
+    std::int64_t room;
+  };
+  ChatSession(Parts parts, Log& log)
+      : answerer_(parts.answerer), options_(std::move(parts.options)), room_(parts.room), log_(log) {}
 
   void set_system(const std::string& text) {
     system_ = text;
@@ -30,36 +38,67 @@ class ChatSession {
   void answer(const std::string& question);
 
  private:
+  std::string answer_to_all();
+  void say_why_cut(const Answer& given, std::int64_t most) const;
+
   Answerer& answerer_;
   AnswerOptions options_;
+  std::int64_t room_;
   Log& log_;
   Json messages_ = Json::array();
   std::string system_;
 };
 
-// Prints the answer as it grows.
+// A message that cannot be answered is taken back, so that the turns before it can still be saved.
 void ChatSession::answer(const std::string& question) {
   messages_.push_back({{"role", "user"}, {"content", question}});
+  try {
+    messages_.push_back({{"role", "assistant"}, {"content", answer_to_all()}});
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::input) throw;
+    messages_.erase(messages_.size() - 1);
+    log_.error("{}\n  the message is left out; /save FILE.jsonl keeps the conversation, /reset begins a new one",
+               e.what());
+  }
+}
+
+// Prints the answer as it grows.
+std::string ChatSession::answer_to_all() {
   const TextFolder& text = answerer_.model().text;
+  const std::vector<std::int32_t> prompt = encode_chat(text, {.messages = messages_});
+  const auto size = static_cast<std::int64_t>(prompt.size());
+  if (size >= room_)
+    fail(ErrorKind::input, {.cause = fmt::format("the conversation has {} tokens with this message, and there is room "
+                                                 "for {}",
+                                                 size, room_)});
+  AnswerOptions options = options_;
+  options.max_new_tokens = std::min(options.max_new_tokens, room_ - size);
   StreamDecoder decoder(*text.tokenizer, {.skip_special = true});
   std::string answer;
   const auto show = [&](const std::string& piece) {
     answer += piece;
     log_.result_stream(piece);
   };
-  set_stop_answer("stopping this answer; again leaves at once");
-  options_.on_token = [&](std::size_t, const std::vector<std::int32_t>& tokens) {
+  set_stop_answer("stopping; again leaves at once", "stopping this answer; again leaves at once");
+  options.on_token = [&](std::size_t, const std::vector<std::int32_t>& tokens) {
     show(decoder.push(tokens.back()));
     return stop_requested();
   };
-  const Answer given = answerer_.answer({encode_chat(text, {.messages = messages_})}, options_).front();
+  const Answer given = answerer_.answer({prompt}, options).front();
   show(decoder.finish());
   log_.result_stream("\n");
-  messages_.push_back({{"role", "assistant"}, {"content", answer}});
+  say_why_cut(given, options.max_new_tokens);
+  return answer;
+}
+
+void ChatSession::say_why_cut(const Answer& given, std::int64_t most) const {
   if (stop_requested())
-    log_.info("[stopped after {} tokens]", given.tokens);
+    log_.info("[stopped after {}]", counted(given.tokens, "token"));
+  else if (std::string_view(given.finish_reason) == "length" && most == options_.max_new_tokens)
+    log_.info("[cut at {}; --max_new_tokens]", counted(given.tokens, "token"));
   else if (std::string_view(given.finish_reason) == "length")
-    log_.info("[cut at {} tokens; --max_new_tokens]", given.tokens);
+    log_.info("[cut at {}: the conversation has the {} that there is room for; /reset begins a new one]",
+              counted(given.tokens, "token"), room_);
 }
 
 // One more row, as training reads them.
@@ -108,24 +147,32 @@ void run_chat_command(const std::string& line, ChatSession& session, Log& log) {
 }  // namespace
 
 int run_chat(const Arguments& args) {
+  std::optional<StopsAtOnce> loading(std::in_place);
   const AnswerModelRequest request = answer_request(args);
   Ctx ctx = make_context(answer_compute(request, {.device = args.device(),
                                                   .threads = static_cast<int>(args.integer("threads").value_or(0))}),
                          args.log());
   AnswerModel model = declare_answer_model(ctx, request);
   AnswerOptions options = answer_options(args, model);
+  if (!model.text.chat_template)
+    fail(ErrorKind::input, {.cause = "the model folder has no chat template",
+                            .place = request.model,
+                            .remedy = "put a chat_template.jinja into the folder, or use generate --raw"});
   Answerer answerer(ctx, std::move(model), args.log());
-  // The whole context: memory for later turns is planned at the first.
-  answerer.prepare(std::min<std::int64_t>(answerer.model().setup.model->config().max_position_embeddings, 4096),
-                   {.batch = 1});
-  ChatSession session(answerer, std::move(options), args.log());
+  // Memory for later turns is planned at the first.
+  const std::int64_t room = std::min(answerer.model().setup.model->config().max_position_embeddings, kMostRoom);
+  answerer.prepare(room, {.batch = 1});
+  loading.reset();
+  throw_if_stopped();  // in the last moment
+  ChatSession session({.answerer = answerer, .options = std::move(options), .room = room}, args.log());
   session.set_system(args.text("system").value_or(""));
   LineEditor lines(args.log(), state_file("chat_history"));
   args.log().info("type a message; /help lists commands, Ctrl-D ends");
   for (;;) {
-    set_stop_answer("Ctrl-D ends");
+    set_stop_answer("stopping; again leaves at once", "Ctrl-D ends");
     const LineEditor::Input input = lines.read();
-    if (input.event == LineEditor::Event::end || (stop_requested() && !interrupted())) break;
+    if (stop_requested() && !interrupted()) break;
+    if (input.event == LineEditor::Event::end) break;
     if (input.event == LineEditor::Event::interrupted) {
       set_stop_requested(false);
       args.log().stream("\n");
@@ -136,8 +183,10 @@ int run_chat(const Arguments& args) {
       run_chat_command(input.text, session, args.log());
     else
       session.answer(input.text.starts_with("//") ? input.text.substr(1) : input.text);
+    if (stop_requested() && !interrupted()) break;
     if (interrupted()) set_stop_requested(false);
   }
+  throw_if_stopped();
   return 0;
 }
 

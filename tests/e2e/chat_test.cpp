@@ -1,0 +1,128 @@
+// Conversations that end otherwise than by Ctrl-D.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <cstring>
+
+#include "core/file.h"
+#include "tests/e2e/support.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr std::chrono::seconds kSoon{kThreadSanitizer ? 20 : 5};
+
+/// A model that answers noise.
+class Chat : public ::testing::Test {
+ protected:
+  std::string model(int positions) {
+    write_untrained_model(folder_ / "random");
+    Json config = read_json(folder_ / "random/config.json");
+    config.update({{"initializer_range", 0.6}, {"tie_word_embeddings", false}, {"max_position_embeddings", positions}});
+    write_file(folder_ / "random/config.json", dump_json(config));
+    Json run = tiny_run(folder_ / "model");
+    run.update({{"model_name_or_path", (folder_ / "random").string()},
+                {"random_init", true},
+                {"max_steps", 1},
+                {"learning_rate", 0.0}});
+    train_ok(folder_.path(), run);
+    return (folder_ / "model").string();
+  }
+  Launch on_a_terminal(const std::string& folder) const {
+    return {.argv = {program(), "chat", "--model", folder, "--greedy", "--max_new_tokens", "30000"},
+            .environment = {"XDG_STATE_HOME=" + (folder_ / "state").string(), "TERM=xterm", "NO_COLOR=1"},
+            .columns = 100};
+  }
+  Outcome piped(const std::string& folder, const std::string& input, const std::string& longest = "5") const {
+    return qtrain({.words = {"chat", "--model", folder, "--greedy", "--max_new_tokens", longest}, .input = input});
+  }
+  TempFolder folder_;
+};
+
+/// Takes the end token's row out of the head: it is never the most likely one.
+void let_answers_never_end(const fs::path& folder) {
+  constexpr std::size_t kEnd = 2, kHidden = 48;
+  std::string bytes = bytes_of(folder / "model.safetensors");
+  std::uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const Json tensors = parse_json(bytes.substr(sizeof header, header), "header");
+  const std::size_t head = tensors.at("lm_head.weight").at("data_offsets")[0], row = kHidden * sizeof(float);
+  bytes.replace(sizeof header + header + head + kEnd * row, row, row, '\0');
+  write_file(folder / "model.safetensors", bytes);
+}
+
+TEST_F(Chat, a_terminate_signal_ends_it_at_the_prompt_and_in_an_answer) {
+  const std::string folder = model(32768);
+  for (const int number : {SIGTERM, SIGHUP, SIGUSR1}) {
+    Process chat(on_a_terminal(folder));
+    ASSERT_TRUE(chat.waits_for("Ctrl-D ends\r\n")) << chat.said();
+    chat.signal(number);
+    const Outcome outcome = chat.wait(kSoon);
+    EXPECT_EQ(outcome.code, 75) << outcome.err;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("stopped by a signal"), Not(HasSubstr("warning: Ctrl-D ends"))));
+  }
+  let_answers_never_end(folder);
+  Process chat(on_a_terminal(folder));
+  ASSERT_TRUE(chat.waits_for("Ctrl-D ends\r\n")) << chat.said();
+  chat.type("hello\r");
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  chat.signal(SIGTERM);
+  const Outcome outcome = chat.wait(kSoon);
+  EXPECT_EQ(outcome.code, 75) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("[stopped after"));
+}
+
+TEST_F(Chat, an_interrupt_while_the_model_loads_ends_it) {
+  const std::string folder = model(64);
+  const fs::path file = fs::path(folder) / "tokenizer.json";
+  std::string text = bytes_of(file), many;
+  for (int i = 0; i < 500'000; ++i)  // which take seconds to read
+    many += fmt::format(R"({{"id":{},"content":"<|{}|>","single_word":false,"lstrip":false,"rstrip":false,)"
+                        R"("normalized":false,"special":true}},)",
+                        400 + i, i);
+  const std::string before = "\"added_tokens\":";
+  text.insert(text.find('[', text.find(before)) + 1, many);
+  write_file(file, text);
+  Process chat(on_a_terminal(folder));
+  ASSERT_TRUE(chat.waits_for("device: ")) << chat.said();
+  chat.type("\x03");
+  const Outcome outcome = chat.wait(kSoon);
+  EXPECT_EQ(outcome.code, 75) << outcome.err;
+  EXPECT_THAT(outcome.err, Not(HasSubstr("Ctrl-D ends")));
+}
+
+TEST_F(Chat, a_message_without_room_is_left_out_and_the_conversation_stays) {
+  const std::string folder = model(96), file = (folder_ / "saved.jsonl").string(), words(200, 'q');
+  const Outcome outcome = piped(folder, "hello\n" + words + "\nagain\n/save " + file + "\n");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("and there is room for 96"), HasSubstr("/save FILE.jsonl"),
+                                 HasSubstr("/reset"), HasSubstr("4 messages added")));
+  const Json messages = read_jsonl(file).at(0).at("messages");
+  EXPECT_EQ(messages[0].at("content"), "hello");
+  EXPECT_EQ(messages[2].at("content"), "again");
+  EXPECT_THAT(piped(folder, "hello\n", "500").err, HasSubstr("the conversation has the 96 that there is room for"));
+}
+
+TEST_F(Chat, has_room_beyond_4096_tokens) {
+  const std::string folder = model(16384);
+  std::string message;
+  for (int i = 0; i < 1300; ++i) message += std::to_string(i * 7919 % 1000) + " ";
+  const Outcome outcome = piped(folder, message + "\n");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("[cut at 5 tokens"));
+}
+
+TEST_F(Chat, needs_a_template) {
+  const std::string folder = model(64);
+  fs::remove(fs::path(folder) / "chat_template.jinja");
+  const Outcome outcome = piped(folder, "");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr(folder), HasSubstr("no chat template")));
+}
+
+}  // namespace
+}  // namespace qtrain::e2e
