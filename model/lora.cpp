@@ -166,6 +166,12 @@ LoraConfig parse_lora_config(const Json& json, const std::string& name) {
 
 LoraConfig load_lora_config(const std::filesystem::path& folder) {
   const auto file = folder / "adapter_config.json";
+  if (!exists(folder))
+    fail(ErrorKind::input,
+         {.cause = "no such adapter folder",
+          .place = folder.string(),
+          .remedy = "adapters are not fetched from a hub: hf download OWNER/NAME --local-dir DIR makes "
+                    "a folder to name here"});
   if (!exists(file))
     fail(ErrorKind::input, {.cause = "no adapter_config.json",
                             .place = folder.string(),

@@ -84,17 +84,51 @@ void require_config_file(const fs::path& folder) {
   fail(ErrorKind::input, {.cause = "no config.json in the folder", .place = folder.string()});
 }
 
-}  // namespace
-
-fs::path model_path(const std::string& name) {
+/// What is named, unless it is not there or a file of weights.
+fs::path path_of(const std::string& name) {
   if (name.empty())
     fail(ErrorKind::usage, {.cause = "\"model_name_or_path\" is missing", .remedy = "name a model folder"});
   const fs::path path = name;
   if (!fs::exists(path)) refuse_missing(name);
-  if (fs::is_directory(path))
-    require_config_file(path);
-  else if (const WeightFile* known = weight_file(path))
-    refuse(path, *known);
+  if (const WeightFile* known = weight_file(path); known && !fs::is_directory(path)) refuse(path, *known);
+  return path;
+}
+
+/// The folder itself, or that of one of its files.
+fs::path folder_of(const fs::path& path) {
+  if (fs::is_directory(path)) return path;
+  constexpr std::array<std::string_view, 3> kEndings{".json", ".model", ".jinja"};
+  const std::string ending = path.extension().string();
+  if (std::find(kEndings.begin(), kEndings.end(), ending) == kEndings.end())
+    fail(ErrorKind::input, {.cause = "this is a file, not a model folder",
+                            .place = path.string(),
+                            .remedy = "name the folder with config.json, weights and tokenizer"});
+  return path.has_parent_path() ? path.parent_path() : ".";
+}
+
+bool holds_text(const fs::path& folder) {
+  constexpr std::array<const char*, 4> kFiles{"tokenizer.json", "tokenizer.model", "tokenizer_config.json",
+                                              "chat_template.jinja"};
+  return std::any_of(kFiles.begin(), kFiles.end(), [&](const char* file) { return fs::exists(folder / file); });
+}
+
+}  // namespace
+
+fs::path model_path(const std::string& name) {
+  const fs::path path = path_of(name);
+  if (fs::is_directory(path)) require_config_file(path);
+  return path;
+}
+
+fs::path model_folder(const std::string& name) {
+  return folder_of(model_path(name));
+}
+
+fs::path text_folder(const std::string& name) {
+  const fs::path path = path_of(name);
+  if (!fs::is_directory(path)) return folder_of(path);
+  const auto weights = unread_weights(path);
+  if (weights && !holds_text(path)) refuse(weights->first, *weights->second);
   return path;
 }
 

@@ -8,4 +8,11 @@ namespace qtrain {
 /// else: a GGUF file, an adapter, weights in a form that is not read. They say what, and the command for it.
 std::filesystem::path model_path(const std::string& name);
 
+/// The same for commands that read the folder's weights: the folder, also where its config.json was named.
+std::filesystem::path model_folder(const std::string& name);
+
+/// The same for commands that read tokenizer and chat template alone: an adapter or a folder without config.json will
+/// do.
+std::filesystem::path text_folder(const std::string& name);
+
 }  // namespace qtrain

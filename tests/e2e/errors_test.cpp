@@ -183,6 +183,54 @@ TEST_F(Errors, only_training_of_all_weights_can_begin_without_them) {
   EXPECT_THAT(run_over(row, asked).err, ::testing::Not(HasSubstr("has no weights")));
 }
 
+TEST_F(Errors, every_command_says_what_was_given_as_a_model) {
+  const auto make = [&](const char* folder, const char* file) {
+    fs::create_directories(folder_ / folder);
+    write_file(folder_ / folder / file, "x");
+    return (folder_ / folder / file).string();
+  };
+  const std::string gguf = make("gguf", "m.gguf"), pickled = make("pickled", "pytorch_model.bin"),
+                    adapter = fs::path(make("adapter", "adapter_config.json")).parent_path(),
+                    out = (folder_ / "result").string(), rows = make("rows", "rows.jsonl");
+  struct Given {
+    std::string model, said;
+  };
+  const std::vector<Given> any{{gguf, "qtrain import " + gguf},
+                               {"Qwen/Qwen3-0.6B", "hf download Qwen/Qwen3-0.6B"},
+                               {pickled, "pickled by PyTorch"},
+                               {(folder_ / "pickled").string(), "pickled by PyTorch"},
+                               {(folder_ / "gguf").string(), "qtrain import " + gguf}};
+  std::vector<Given> models = any;
+  models.push_back({adapter, "this is an adapter, not a model folder"});
+  const auto try_all = [&](const std::vector<Given>& all, std::vector<std::string> words) {
+    for (const Given& given : all) {
+      std::vector<std::string> filled = words;
+      std::replace(filled.begin(), filled.end(), std::string("MODEL"), given.model);
+      const Outcome outcome = qtrain({.words = filled});
+      EXPECT_EQ(outcome.code, 3) << words[0] << " " << given.model << outcome.err;
+      EXPECT_THAT(outcome.err, HasSubstr(given.said)) << words[0] << " " << given.model;
+    }
+  };
+  try_all(models, {"generate", "--model", "MODEL", "--prompt", "a"});
+  try_all(models, {"generate", "--model", "MODEL", "--prompt", "a", "--dtype", "float32"});
+  try_all(models, {"chat", "--model", "MODEL"});
+  try_all(models, {"quantize", "--model", "MODEL", "--output", out});
+  try_all(models, {"merge", "--model", "MODEL", "--adapter", adapter, "--output", out});
+  try_all(models, {"export", "--model", "MODEL", "--output", out});
+  try_all(models, {"export", "--model", "MODEL", "--adapter", adapter, "--output", out});
+  try_all(models, {"export", "--model", "MODEL", "--adapter", adapter, "--merge", "--output", out});
+  try_all(any, {"tokenize", "--model", "MODEL"});
+  try_all(any, {"render", "--model", "MODEL", "--input", rows});
+  write_file(folder_ / "m.json", dump_json(tiny_run(folder_ / "out")));
+  for (const Given& given : models)
+    for (const char* command : {"train", "estimate"})
+      try_all({given}, {command, (folder_ / "m.json").string(), "model_name_or_path=" + given.model});
+  EXPECT_FALSE(fs::exists(out));
+  const Outcome missing = qtrain({.words = {"generate", "--model", (kGoldens / "llama_gqa3_tied").string(), "--adapter",
+                                            "owner/name", "--prompt", "a"}});
+  EXPECT_THAT(missing.err, AllOf(HasSubstr("no such adapter folder"), HasSubstr("hf download")));
+}
+
 TEST_F(Errors, what_an_incomplete_download_leaves_is_named) {
   struct Case {
     std::string file, contents, said;

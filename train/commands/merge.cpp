@@ -32,7 +32,8 @@ std::vector<double> read_weights(const std::string& text) {
 }
 
 MergeOptions merge_options(const Arguments& args) {
-  MergeOptions options{.model = args.required("model"), .output = args.required("output"), .log = &args.log()};
+  MergeOptions options{
+      .model = model_folder(args.required("model")), .output = args.required("output"), .log = &args.log()};
   (void)args.required("adapter");
   const std::vector<std::string> folders = args.all("adapter");
   std::vector<double> weights(folders.size(), 1.0);

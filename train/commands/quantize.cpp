@@ -9,7 +9,7 @@ namespace qtrain {
 namespace {
 
 QuantizeOptions quantize_options(const Arguments& args) {
-  QuantizeOptions options{.model = args.required("model"), .output = args.required("output")};
+  QuantizeOptions options{.model = model_folder(args.required("model")), .output = args.required("output")};
   options.matrices.type = args.text("quant_type").value_or("nf4") == "nf4" ? FourBit::nf4 : FourBit::fp4;
   options.matrices.nested = args.text("double_quant").value_or("true") == "true";
   const std::int64_t blocksize = args.integer("blocksize").value_or(options.matrices.blocksize);

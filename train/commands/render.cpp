@@ -12,7 +12,7 @@ Json or_null(const Json& row, const char* key) {
 }  // namespace
 
 int run_render(const Arguments& args) {
-  const std::filesystem::path folder = args.required("model");
+  const std::filesystem::path folder = text_folder(args.required("model"));
   const RawRows rows(resolve_data_files({args.required("input")}, Split::evaluation));
   const ChatTemplate chat = ChatTemplate::load(folder);
   Json texts = Json::array();
