@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/gguf_write.h"
 #include "core/progress.h"
 #include "core/safetensors.h"
 #include "train/stop.h"
@@ -34,6 +35,16 @@ inline std::int64_t bytes_of(const std::vector<TensorSource>& tensors) {
   std::int64_t bytes = 0;
   for (const TensorSource& t : tensors) bytes += t.shape.numel() * static_cast<std::int64_t>(size_of(t.dtype));
   return bytes;
+}
+
+inline std::int64_t bytes_of(const std::vector<GgufTensorSource>& tensors) {
+  std::uint64_t bytes = 0;
+  for (const GgufTensorSource& t : tensors) {
+    std::uint64_t values = 1;
+    for (const std::int64_t extent : t.shape) values *= static_cast<std::uint64_t>(extent);
+    bytes += values / gguf_block(t.type)->values * gguf_block(t.type)->bytes;
+  }
+  return static_cast<std::int64_t>(bytes);
 }
 
 inline constexpr std::size_t kWatchedPiece = std::size_t{1} << 22;

@@ -173,6 +173,9 @@ TEST_F(OnATerminal, every_long_job_has_a_bar) {
                          {"merge", "--model", base.string(), "--adapter", (base / "adapter").string(), "--output",
                           (folder_ / "merged").string()}},
                         {"exporting", {"export", "--model", model, "--output", gguf}},
+                        {"exporting",
+                         {"export", "--model", base.string(), "--adapter", (base / "adapter").string(), "--output",
+                          (folder_ / "adapter.gguf").string()}},
                         {"importing", {"import", gguf, "--output", (folder_ / "back").string()}}}) {
     const Outcome outcome = seen(job.words);
     EXPECT_EQ(outcome.code, 0) << outcome.err;

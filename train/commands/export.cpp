@@ -4,6 +4,7 @@
 #include "train/export/gguf_adapter.h"
 #include "train/export/gguf_export.h"
 #include "train/merge/merge.h"
+#include "train/model_source.h"
 
 namespace qtrain {
 namespace {
@@ -50,13 +51,14 @@ GgufExportReport export_as_asked(Ctx& ctx, const Arguments& args, const GgufExpo
   return export_gguf_adapter({.model = options.model,
                               .adapter = adapters.front(),
                               .output = options.output,
-                              .type = options.type.value_or(GgufType::f32)});
+                              .type = options.type.value_or(GgufType::f32),
+                              .log = options.log});
 }
 
 }  // namespace
 
 int run_export(const Arguments& args) {
-  GgufExportOptions options{.model = args.required("model"), .output = args.required("output")};
+  GgufExportOptions options{.model = model_folder(args.required("model")), .output = args.required("output")};
   options.log = &args.log();
   if (const auto type = args.text("type"); type && *type != "auto") options.type = gguf_export_type(*type);
   Ctx ctx({}, MatmulPrecision::storage, static_cast<int>(args.integer("threads").value_or(0)));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "core/gguf_write.h"
@@ -10,6 +11,7 @@
 #include "quant/gguf_quantize.h"
 #include "train/export/gguf_metadata.h"
 #include "train/merge/adapter_deltas.h"
+#include "train/stoppable_job.h"
 
 namespace qtrain {
 namespace {
@@ -47,9 +49,17 @@ Rows transposed(ConstTensor t) {
   return rows;
 }
 
-GgufTensorSource source_of_rows(std::string name, GgufType type, Rows rows) {
-  GgufTensorSource source{.name = std::move(name), .type = type, .shape = {rows.height, rows.width}};
-  source.produce = [type, rows = std::move(rows)](const auto& append) {
+/// What a tensor will be, and how its rows are made when they are written.
+struct RowSource {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::function<Rows()> rows;
+};
+
+GgufTensorSource source_of(RowSource from, GgufType type) {
+  GgufTensorSource source{.name = std::move(from.name), .type = type, .shape = std::move(from.shape)};
+  source.produce = [type, make = std::move(from.rows)](const auto& append) {
+    const Rows rows = make();
     std::vector<std::byte> bytes(rows.values.size() * gguf_block(type)->bytes);
     quantize_gguf(type, rows.values, bytes);
     append(bytes);
@@ -77,6 +87,7 @@ class AdapterFile {
     return m;
   }
 
+  /// They read the adapter, which lives as long as this.
   std::vector<GgufTensorSource> tensors() const {
     std::vector<GgufTensorSource> sources;
     std::set<std::string> left;
@@ -118,9 +129,12 @@ class AdapterFile {
     const std::string module = w.name.substr(0, w.name.rfind('.'));
     const double factor = deltas_.config().scale_of(module) * static_cast<double>(rank) / alpha();
     const RotaryRows order{w.rotary_heads > 0 ? w.shape[0] / w.rotary_heads : 0};
-    sources.push_back(
-        source_of_rows(w.gguf + ".lora_a", options_.type, f.embedding ? transposed(f.a) : rows_in_order(f.a, {}, 1)));
-    sources.push_back(source_of_rows(w.gguf + ".lora_b", options_.type, rows_in_order(f.b, order, factor)));
+    const std::vector<std::int64_t> a{f.a.shape[0], f.a.shape[1]}, b{f.b.shape[0], f.b.shape[1]};
+    const auto a_rows = [&f] { return f.embedding ? transposed(f.a) : rows_in_order(f.a, {}, 1); };
+    const auto b_rows = [&f, order, factor] { return rows_in_order(f.b, order, factor); };
+    const std::vector<std::int64_t> turned{a[1], a[0]};
+    sources.push_back(source_of({w.gguf + ".lora_a", f.embedding ? turned : a, a_rows}, options_.type));
+    sources.push_back(source_of({w.gguf + ".lora_b", b, b_rows}, options_.type));
   }
 
   const GgufAdapterOptions& options_;
@@ -136,10 +150,11 @@ GgufExportReport export_gguf_adapter(const GgufAdapterOptions& options) {
     fail(ErrorKind::usage, {.cause = fmt::format("an adapter is not exported as {}", name_of(options.type)),
                             .remedy = "choose --type f32, f16 or bf16"});
   const AdapterFile file(options);
-  const std::vector<GgufTensorSource> tensors = file.tensors();
+  std::vector<GgufTensorSource> tensors = file.tensors();
   GgufExportReport report;
   for (const auto& t : tensors) ++report.tensors[t.type];
-  write_gguf(options.output, file.metadata(), tensors);
+  StoppableJob job(options.log, {.unit = "exporting", .total = bytes_of(tensors), .counted = false});
+  write_gguf(options.output, file.metadata(), watched(std::move(tensors), job));
   return report;
 }
 

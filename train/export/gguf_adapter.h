@@ -6,6 +6,7 @@ namespace qtrain {
 struct GgufAdapterOptions {
   std::filesystem::path model, adapter, output;  ///< of the model config.json alone is read
   GgufType type = GgufType::f32;                 ///< f32, f16 or bf16
+  Log* log = nullptr;                            ///< where to show how far it is
 };
 
 /// Writes a LoRA adapter as the GGUF file that llama.cpp adds to a base model (--lora): A and B of every weight under

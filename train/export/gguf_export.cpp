@@ -209,16 +209,6 @@ std::string name_of_folder(const fs::path& folder) {
   return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 
-std::int64_t bytes_of(const std::vector<GgufTensorSource>& tensors) {
-  std::uint64_t bytes = 0;
-  for (const GgufTensorSource& t : tensors) {
-    std::uint64_t values = 1;
-    for (const std::int64_t extent : t.shape) values *= static_cast<std::uint64_t>(extent);
-    bytes += values / gguf_block(t.type)->values * gguf_block(t.type)->bytes;
-  }
-  return static_cast<std::int64_t>(bytes);
-}
-
 GgufMetadata metadata_of(const GgufExportOptions& options, const ModelConfig& config, GgufExportReport& report) {
   const auto tokenizer = load_tokenizer(options.model);
   const auto vocabulary = gguf_vocabulary({options.model, *tokenizer, config.vocab_size});
