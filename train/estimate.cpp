@@ -14,6 +14,8 @@
 namespace qtrain {
 namespace {
 
+constexpr int kUnknownGpu = 9;  // its compute capability
+
 struct SplitRows {
   Dataset train, evaluation;
 };
@@ -32,7 +34,6 @@ Place place_of(const Config& config, const EstimateOptions& options, int threads
     require_optimizer(optimizer_options(config.training), gpu->name, gpu->major);
     return {compute, target_gpu(std::string(gpu->name), gpu->major, usable_memory(*gpu))};
   }
-  constexpr int kUnknownGpu = 9;
   if (choice.device == "cuda" && !cuda_problem().empty())
     return {plan_compute_on_gpu(choice), target_gpu("a GPU that is not here", kUnknownGpu, 0)};
   const ComputePlan compute = plan_compute(choice);
@@ -132,13 +133,32 @@ std::optional<double> flops_per_second(const Place& place, const EstimateOptions
   return gpu->teraflops * 1e12 * share * options.mfu;
 }
 
-bool can_multiply(const GpuModel& gpu, MatmulPrecision matmul) {
+bool can_multiply(const GpuModel& gpu, const Config& config, MatmulPrecision matmul) {
   try {
     require_precision(matmul, gpu.name, gpu.major);
+    require_optimizer(optimizer_options(config.training), gpu.name, gpu.major);
     return true;
   } catch (const Error&) {  // what it says is for a run on that GPU
     return false;
   }
+}
+
+/// Whether each kind of GPU can do the run, by the plan that it would have there; wherever it runs now.
+std::vector<GpuVerdict> gpus_for(const Config& config, const Workload& work) {
+  const ComputePlan compute = plan_compute_on_gpu(compute_choice(config));
+  const ModelSetup setup = set_up_model(compute, training_request(config));
+  const std::string& wanted = config.training.gradient_checkpointing.policy;
+  const TargetDevice unknown = target_gpu("", kUnknownGpu, 0);  // where only copies that are asked for are kept
+  choose_copies(planned_run(config, *setup.model, work, unknown), wanted);
+  std::vector<GpuVerdict> gpus;
+  for (const GpuModel& gpu : gpu_models()) {
+    PlannedRun run =
+        planned_run(config, *setup.model, work, target_gpu(std::string(gpu.name), gpu.major, usable_memory(gpu)));
+    gpus.push_back({.name = gpu.name,
+                    .has_types = can_multiply(gpu, config, compute.matmul),
+                    .fits = fits(memory_plan(run, settle_policy(run, wanted)), run.target)});
+  }
+  return gpus;
 }
 
 /// The keys of copies that the plan chose by itself.
@@ -180,9 +200,7 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
   e.memory = memory_plan(run, e.recompute);
   e.copies = chosen_copies(config, model);
   e.least = e.copies.empty() ? e.memory.total() : plain;
-  if (e.target.device.kind == DeviceKind::cuda)
-    for (const GpuModel& gpu : gpu_models())
-      e.gpus.emplace_back(gpu.name, e.least <= usable_memory(gpu) && can_multiply(gpu, place.compute.matmul));
+  e.gpus = gpus_for(config, e.work);
   if (!fits(e.memory, e.target)) e.problem = does_not_fit(run);
   e.flops_per_token = flops_per_token(model, course, e.recompute);
   e.flops_per_second = flops_per_second(place, options, pool.size());

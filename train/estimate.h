@@ -22,6 +22,15 @@ struct EstimateOptions {
   double mfu = 0.4;  ///< share of a GPU's peak that a run reaches
 };
 
+/// Whether a kind of GPU can do a run.
+struct GpuVerdict {
+  std::string_view name;
+  bool has_types;  ///< it multiplies in the types of the run; T4 has no bfloat16
+  bool fits;
+
+  bool can() const { return has_types && fits; }
+};
+
 /// What training needs. Memory is that of a run, byte for byte; time is an estimate.
 struct Estimate {
   TargetDevice target;
@@ -30,7 +39,7 @@ struct Estimate {
   std::vector<std::pair<std::string, MemoryPlan>> policies;  ///< under every recompute policy
   std::vector<std::string> copies;                           ///< keys of copies that are kept because there is room
   std::size_t least = 0;                                     ///< bytes without them
-  std::vector<std::pair<std::string_view, bool>> gpus;       ///< whether each kind can do it; none for a processor
+  std::vector<GpuVerdict> gpus;                              ///< whether each kind can do it alone
   std::optional<ErrorText> problem;                          ///< where the run does not fit
   Workload work;
   bool from_data = false;                  ///< whether the batches are those of the data

@@ -107,6 +107,29 @@ TEST_F(EstimateOf, explains_copies_and_names_the_cards_that_fit) {
   EXPECT_EQ(text.find(" 0.00 MiB"), std::string::npos) << text;
 }
 
+// People without a GPU ask which one they need.
+TEST_F(EstimateOf, of_a_run_on_the_processor_names_the_cards_too) {
+  for (const Json& change : {Json::object(), Json{{"bf16", true}}, Json{{"gradient_checkpointing", "auto"}},
+                             Json{{"optim", "paged_adamw_8bit"}, {"bf16", true}}}) {
+    Json c = config({{"device", "cpu"}, {"max_length", 200}, {"per_device_train_batch_size", 40'000}});
+    c.update(change);
+    const Json gpus = json(c, {"--no_data"}).at("gpus");
+    EXPECT_GT(gpus.size(), 20u);
+    c.erase("device");
+    int can = 0;
+    for (const auto& [gpu, fits] : gpus.items()) {
+      EXPECT_EQ(fits.get<bool>(), estimate(c, {"--no_data", "--gpu", gpu}).code == 0) << gpu << change;
+      can += fits.get<bool>() ? 1 : 0;
+    }
+    EXPECT_GT(can, 0) << change;
+    EXPECT_LT(can, static_cast<int>(gpus.size())) << change;
+  }
+  const std::string text = estimate(config({{"device", "cpu"}}), {"--no_data"}).out;
+  EXPECT_THAT(text, ::testing::AllOf(HasSubstr("\nfits on "), HasSubstr(" H200"), HasSubstr("\ndoes not fit on ")));
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LT(line.size(), 80u) << line;
+}
+
 TEST_F(EstimateOf, names_the_cards_it_knows) {
   const Outcome outcome = estimate(config(Json::object()), {"--gpu", "abacus"});
   EXPECT_EQ(outcome.code, 2);

@@ -65,7 +65,7 @@ Json json_of(const Estimate& e, const Price& price) {
             {"price_per_hour", or_null(price.per_hour)},
             {"cost", or_null(price.of(e))}};
   json["optional_copies"] = {{"bytes", e.memory.total() - e.least}, {"keys", e.copies}};
-  for (const auto& [gpu, can] : e.gpus) json["gpus"][std::string(gpu)] = can;
+  for (const GpuVerdict& gpu : e.gpus) json["gpus"][std::string(gpu.name)] = gpu.can();
   for (const auto& [name, plan] : e.policies)
     json["policies"].push_back(
         {{"gradient_checkpointing", name}, {"total", plan.total()}, {"fits", fits_json(plan, e.target)}});
@@ -105,22 +105,34 @@ std::string memory_text(const Estimate& e) {
   return text;
 }
 
-/// "fits" and "does not fit" for each kind of GPU, where the run is one for a GPU.
+/// Names behind a label, on lines of a terminal.
+std::string list_text(std::string_view label, const std::vector<std::string>& names) {
+  constexpr std::size_t kWidth = 79;
+  std::string text, line = fmt::format("{:<21}", label);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::string word = fmt::format(" {}{}", names[i], i + 1 < names.size() ? "," : "");
+    if (line.size() + word.size() > kWidth) {
+      text += line + "\n";
+      line = std::string(21, ' ');
+    }
+    line += word;
+  }
+  return text + line + (names.empty() ? " none\n" : "\n");
+}
+
+/// Which kinds of GPU can do the run, also where it is one for a processor: people ask what to buy or rent.
 std::string gpus_text(const Estimate& e) {
-  if (e.gpus.empty()) return {};
-  std::vector<std::string_view> fit, not_fit;
-  for (const auto& [gpu, can] : e.gpus) (can ? fit : not_fit).push_back(gpu);
-  const auto list = [](const char* label, const std::vector<std::string_view>& names) {
-    return fmt::format("{:<21} {}\n", label, names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
-  };
-  return list("fits", fit) + list("does not fit", not_fit);
+  std::vector<std::string> fit, not_fit;
+  for (const GpuVerdict& gpu : e.gpus)
+    (gpu.can() ? fit : not_fit).push_back(fmt::format("{}{}", gpu.name, gpu.has_types ? "" : " (no bfloat16)"));
+  return list_text("fits on", fit) + list_text("does not fit on", not_fit);
 }
 
 std::string time_text(const Estimate& e, const Price& price) {
   if (!e.steps) return "steps and time        unknown without data and max_steps\n";
   std::string text = fmt::format("steps                 {}, {:.0f} tokens\n", *e.steps, *e.tokens);
   if (!e.seconds()) return text + "time                  unknown for this device\n";
-  text += fmt::format("time                  about {} (an estimate: {:.2f} GFLOP a token at {:.2f} TFLOP/s)\n",
+  text += fmt::format("time                  about {} ({:.2g} GFLOP a token at {:.3g} TFLOP/s)\n",
                       format_duration(*e.seconds()), e.flops_per_token / 1e9, *e.flops_per_second / 1e12);
   if (const auto cost = price.of(e)) text += fmt::format("cost                  about {:.2f}\n", *cost);
   return text;
