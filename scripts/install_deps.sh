@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what a build of qtrain needs from the distribution's packages (Debian 12, Ubuntu 22.04 or newer).
 # Usage: scripts/install_deps.sh [--dev]
-#   --dev   also what scripts/test.sh checks with: clang-format and clang-tidy
+#   --dev   also what scripts/test.sh checks with: clang-format, clang-tidy, and the shells whose completion is tested
 # Nothing is changed where everything is there. Safe to run again.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -49,6 +49,8 @@ fi
 if [ "$dev" = 1 ]; then
   has_program clang-format || missing+=(clang-format)
   has_program clang-tidy || missing+=(clang-tidy)
+  has_program zsh || missing+=(zsh)
+  has_program fish || missing+=(fish)
 fi
 
 if ! has_program dpkg-query; then

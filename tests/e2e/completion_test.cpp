@@ -21,6 +21,8 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+constexpr std::chrono::seconds kShellAnswers{10};
+
 /// A shell with the program's script for it, in a folder with some files.
 class Shell : public ::testing::Test {
  protected:
@@ -83,6 +85,28 @@ TEST_F(Shell, zsh_reads_its_script) {
       run({zsh, "-f", "-c",
            fmt::format("autoload -Uz compinit && compinit -D -u && source {} && print ${{_comps[qtrain]}}", file)});
   EXPECT_EQ(o.out, "_qtrain\n") << o.err;
+}
+
+// As a user does it: a file in $fpath, which zsh reads at the first TAB.
+TEST_F(Shell, zsh_completes_from_a_file_in_fpath_at_the_first_tab) {
+  const std::string zsh = path_of("zsh");
+  if (zsh.empty()) GTEST_SKIP() << "zsh is not installed";
+  fs::create_directory(folder_ / "functions");
+  write_file(folder_ / "functions/_qtrain", qtrain_ok({.words = {"completion", "zsh"}}).out);
+  Process process({.argv = {zsh, "-f", "-i"}, .folder = folder_.path(), .environment = {"TERM=xterm"}, .columns = 120});
+  process.type("fpath=(functions $fpath); autoload -Uz compinit; compinit -D -u\r");
+  process.type("show() { print -u2 \"<$BUFFER>\"; BUFFER= }; zle -N show; bindkey '^O' show; print -u2 re''ady\r");
+  ASSERT_TRUE(process.waits_for("ready")) << process.said();
+  for (const auto& [typed, completed] : std::vector<std::pair<std::string, std::string>>{
+           {"gen", "generate "},
+           {"chat --mo", "chat --model "},
+           {"chat --model mo", "chat --model model/"},
+           {"run.json lr_scheduler_t", "run.json lr_scheduler_type="},
+           {"run.json lr_scheduler_type=inv", "run.json lr_scheduler_type=inverse_sqrt "},
+           {"validate ru", "validate run.json "}}) {
+    process.type("qtrain " + typed + "\t\x0f");
+    EXPECT_TRUE(process.waits_for("<qtrain " + completed + ">", kShellAnswers)) << typed << "\n" << process.said();
+  }
 }
 
 TEST_F(Shell, fish_completes_commands_flags_keys_and_values) {

@@ -35,8 +35,9 @@ std::string zsh_flags(const Command& c) {
     cases += fmt::format(
         " \\\n      '{}--{}[{}]{}'", f.kind == FlagKind::repeated ? "*" : "", f.name, zsh_quoted(f.doc),
         f.kind == FlagKind::present ? "" : fmt::format(":{}:{}", zsh_quoted(f.value), zsh_action(hint_of(f))));
-  return cases + fmt::format(" \\\n      '*:operand:{}' ;;\n",
-                             c.overrides ? "_qtrain_config" : zsh_action(hint_of_operands(c)));
+  // Where an operand could be anything, saying so would keep flags from being completed.
+  const std::string operand = c.overrides ? "_qtrain_config" : zsh_action(hint_of_operands(c));
+  return cases + (operand == " " ? " ;;\n" : fmt::format(" \\\n      '*:operand:{}' ;;\n", operand));
 }
 
 std::string zsh_values() {
@@ -78,7 +79,11 @@ _qtrain() {{
   case "$name" in
 {cases}  esac
 }}
-compdef _qtrain qtrain
+if [[ "$funcstack[1]" == _qtrain ]]; then
+  _qtrain "$@"
+else
+  compdef _qtrain qtrain
+fi
 )script";
 
 }  // namespace
