@@ -1,5 +1,7 @@
 #include "core/log.h"
 
+#include <stdio_ext.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -16,8 +18,8 @@ struct Prefix {
 constexpr std::array<Prefix, 4> kPrefixes{{{"debug:", ""}, {"", ""}, {"warning:", kYellow}, {"error:", kRed}}};
 constexpr auto kRedrawInterval = std::chrono::milliseconds(100);
 
-void put(std::FILE* file, std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), file);
+bool put(std::FILE* file, std::string_view text) {
+  return std::fwrite(text.data(), 1, text.size(), file) == text.size();
 }
 
 std::string message_line(const Prefix& prefix, std::string_view message, const Terminal& terminal) {
@@ -98,11 +100,11 @@ void Log::document(std::string_view json) {
 
 void Log::write_result(std::string_view text, std::string_view end) {
   end_live();
-  const std::lock_guard lock(mutex_);
-  put(sinks_.result, text);
-  put(sinks_.result, end);
-  if (std::fflush(sinks_.result) == 0 && !std::ferror(sinks_.result)) return;
+  const std::lock_guard lock(result_mutex_);
+  if (put(sinks_.result, text) && put(sinks_.result, end) && std::fflush(sinks_.result) == 0) return;
   const int why = errno;
+  __fpurge(sinks_.result);  // else the end of the program would try to write it once more
+  if (why == EINTR) fail(ErrorKind::stopped, {.cause = "stopped by a signal", .place = "standard output"});
   reader_gone_ = why == EPIPE;
   fail(ErrorKind::disk, {.cause = std::generic_category().message(why), .place = "standard output"});
 }

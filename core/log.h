@@ -1,6 +1,7 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -85,12 +86,14 @@ class Log {
   void show(std::string_view text, std::string live);
   void write_result(std::string_view text, std::string_view end);
 
-  std::mutex mutex_;
+  std::mutex mutex_;         // of what people see
+  std::mutex result_mutex_;  // apart: a reader of stdout that waits must not keep messages back
   LogLevel level_;
   Sinks sinks_;
   Terminal terminal_;
   ResultForm form_ = ResultForm::lines;
-  bool progress_shown_ = true, document_given_ = false, reader_gone_ = false;
+  bool progress_shown_ = true;
+  std::atomic<bool> document_given_ = false, reader_gone_ = false;
   std::string live_line_;  // as it stands on the terminal; empty: there is none
   std::chrono::steady_clock::time_point drawn_{};
 };

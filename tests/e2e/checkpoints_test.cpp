@@ -168,6 +168,10 @@ TEST_F(Checkpoints, of_earlier_runs_are_listed_and_removed_by_clean) {
   for (const fs::path& kept : {output_ / "checkpoint-1", newest_, output_})
     qtrain_ok({.words = {"inspect", kept.string(), "--verify"}});
   EXPECT_THAT(qtrain_ok({.words = {"clean", output_.string()}}).out, HasSubstr("0 superseded checkpoints"));
+  for (const char* yes : {"--quiet", "--yes"}) {
+    qtrain_ok({.words = {"clean", folder_.path().string(), yes}});
+    EXPECT_FALSE(fs::exists(folder_ / ".lock")) << "no run has ever written there";
+  }
   EXPECT_EQ(qtrain({.words = {"clean", (folder_ / "none").string()}}).code, 3);
   EXPECT_FALSE(fs::exists(folder_ / "none"));
 }

@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <string_view>
 
 #include "core/error.h"
@@ -38,11 +39,28 @@ int input_file(const std::string& text) {
   return fd;
 }
 
-/// The writing end of a pipe that nobody reads.
-int broken_pipe() {
+std::array<int, 2> pipe_ends() {
   std::array<int, 2> ends{};
   check(::pipe2(ends.data(), O_CLOEXEC) == 0, "no pipe");
+  return ends;
+}
+
+/// The writing end of a pipe that nobody reads.
+int broken_pipe() {
+  const std::array<int, 2> ends = pipe_ends();
   ::close(ends[0]);
+  return ends[1];
+}
+
+/// The writing end of a pipe that holds as much as it can; the other is `unread`.
+int full_pipe(int& unread) {
+  const std::array<int, 2> ends = pipe_ends();
+  ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  const std::array<char, 4096> page{};
+  while (::write(ends[1], page.data(), page.size()) > 0) {
+  }
+  ::fcntl(ends[1], F_SETFL, 0);
+  unread = ends[0];
   return ends[1];
 }
 
@@ -83,7 +101,8 @@ int exit_code(int status) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-Process::Process(const Launch& launch) : out_(launch.reader_gone ? broken_pipe() : memory_file("stdout")) {
+Process::Process(const Launch& launch) {
+  out_ = launch.reader_gone ? broken_pipe() : launch.reader_waits ? full_pipe(unread_) : memory_file("stdout");
   int in = -1;
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -118,6 +137,7 @@ Process::~Process() {
   }
   close_terminal();
   ::close(out_);
+  if (unread_ >= 0) ::close(unread_);
   if (err_ >= 0) ::close(err_);
 }
 
@@ -171,6 +191,15 @@ void Process::hang_up() {
 
 void Process::signal(int number) const {
   if (!ended_) ::kill(pid_, number);
+}
+
+bool Process::handles(int number) const {
+  std::ifstream status("/proc/" + std::to_string(pid_) + "/status");
+  constexpr std::string_view kCaught = "SigCgt:";
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with(kCaught))
+      return (std::strtoull(line.c_str() + kCaught.size(), nullptr, 16) >> (number - 1) & 1) != 0;
+  return false;
 }
 
 bool Process::reap() {

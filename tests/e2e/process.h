@@ -25,7 +25,8 @@ struct Launch {
   std::vector<std::string> environment = {};
   /// Standard input and error are a terminal of its own, of so many columns.
   std::optional<int> columns = {};
-  bool reader_gone = false;  ///< whoever read its standard output has closed it
+  /// What became of whoever read its standard output: it has closed it, or it reads no more and the pipe is full.
+  bool reader_gone = false, reader_waits = false;
 };
 
 /// How it ended.
@@ -54,6 +55,8 @@ class Process {
 
   void signal(int number) const;
   bool running();
+  /// Whether it has a handler for this signal by now.
+  bool handles(int number) const;
   /// Waits until it has ended, and kills it after `limit`.
   Outcome wait(std::chrono::seconds limit = kLongest);
 
@@ -74,6 +77,7 @@ class Process {
 
   pid_t pid_ = -1;
   int out_ = -1, err_ = -1, status_ = 0;
+  int unread_ = -1;  // the other end of its standard output, where that is a full pipe
   std::int64_t peak_kib_ = 0;
   bool ended_ = false;
   int terminal_ = -1, wake_ = -1;

@@ -1,4 +1,5 @@
 // Ctrl-C, a closed window and a closed pipe, in every command.
+#include <fmt/format.h>
 #include <signal.h>
 
 #include "core/file.h"
@@ -67,6 +68,27 @@ class Interrupted : public ::testing::Test {
     qtrain_ok({.words = {at("made.json").string()}});
     fs::rename(at("made/model.safetensors"), folder / "model.safetensors");
   }
+  /// An adapter of about 150 MB for that model; its settings are those of `like` but for the rank.
+  static void write_large_adapter(const fs::path& like, const fs::path& folder) {
+    constexpr std::int64_t kRank = 1024, kInner = 512, kOuter = 4096;
+    fs::create_directories(folder);
+    Json config = read_json(like / "adapter_config.json");
+    config.update({{"r", kRank}, {"target_modules", Json::array({"down_proj", "up_proj"})}});
+    write_file(folder / "adapter_config.json", dump_json(config));
+    const std::vector<float> values(kRank * kOuter);
+    const auto zeros = [&](std::int64_t rows, std::int64_t columns) {
+      return view_of(std::span(values).first(static_cast<std::size_t>(rows * columns)), {rows, columns});
+    };
+    NamedTensors tensors;
+    for (int layer = 0; layer < 4; ++layer)
+      for (const bool up : {true, false}) {
+        const std::string name = fmt::format("base_model.model.model.layers.{}.mlp.{}_proj", layer, up ? "up" : "down");
+        const std::int64_t in = up ? kInner : kOuter, out = up ? kOuter : kInner;
+        tensors.emplace_back(name + ".lora_A.weight", zeros(kRank, in));
+        tensors.emplace_back(name + ".lora_B.weight", zeros(out, kRank));
+      }
+    write_safetensors(folder / "adapter_model.safetensors", tensors);
+  }
   TempFolder folder_;
 };
 
@@ -89,7 +111,6 @@ TEST_F(Interrupted, a_closed_window_saves) {
   Process process(launch_typed(training(1, 100'000)));
   ASSERT_TRUE(process.waits_for("step 3/"));
   process.hang_up();
-  process.signal(SIGHUP);  // shells send it as well
   const Outcome outcome = process.wait();
   EXPECT_EQ(outcome.code, 75) << outcome.err;
   EXPECT_THAT(files_in(at("out")), ::testing::Contains(::testing::StartsWith("checkpoint-")));
@@ -130,6 +151,7 @@ TEST_F(Interrupted, every_command_ends_at_once_and_leaves_nothing) {
   std::string prompts;
   for (int i = 0; i < 200; ++i) prompts += "{\"prompt\": \"hello\"}\n";
   write_file(at("inputs/prompts.jsonl"), prompts);
+  write_large_adapter(at("inputs/adapter"), at("inputs/large_adapter"));
   Json eval = lora;
   eval.update({{"eval_dataset_name", at("rows.jsonl").string()}, {"packing", false}});
   write_file(at("inputs/eval.json"), dump_json(eval));
@@ -147,6 +169,8 @@ TEST_F(Interrupted, every_command_ends_at_once_and_leaves_nothing) {
            {"merging",
             {"merge", "--model", model.string(), "--adapter", at("inputs/adapter").string(), "--output", out}},
            {"exporting", {"export", "--model", model.string(), "--output", out, "--type", "q4_k"}},
+           {"exporting",
+            {"export", "--model", model.string(), "--adapter", at("inputs/large_adapter").string(), "--output", out}},
            {"importing", {"import", gguf, "--output", out, "--dtype", "bfloat16"}}}) {
     Process process(launch_typed(job.words));
     ASSERT_TRUE(process.waits_for(job.bar)) << job.bar << process.said();
@@ -178,6 +202,79 @@ TEST_F(Interrupted, tokenizing_leaves_no_cache_and_no_dump) {
   for (const auto& entry : fs::recursive_directory_iterator(at("cache")))
     EXPECT_THAT(entry.path().filename().string(), AllOf(Not(HasSubstr("tmp")), Not(HasSubstr("tokens"))))
         << entry.path();
+}
+
+/// Ctrl-C once it can be answered and has been given the time to begin.
+Outcome interrupted(Process& process, std::chrono::milliseconds after) {
+  const auto deadline = std::chrono::steady_clock::now() + kLongest;
+  while (process.running() && !process.handles(SIGINT) && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(after);
+  process.type("\x03");
+  return process.wait(kAtOnce);
+}
+
+TEST_F(Interrupted, commands_that_only_read_end_at_once) {
+  write_untrained_model(at("model"));
+  std::string rows;
+  for (int i = 0; i < 400'000; ++i)
+    rows += fmt::format(R"({{"messages": [{{"role": "user", "content": "words to be read {}"}}]}})", i) + "\n";
+  write_file(at("rows.jsonl"), rows);
+  Json config = tiny_run(at("out"));
+  config.update({{"model_name_or_path", at("model").string()}, {"dataset_name", at("rows.jsonl").string()}});
+  write_file(at("run.json"), dump_json(config));
+  const std::string model = at("model").string(), data = at("rows.jsonl").string();
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"validate", at("run.json").string()},
+                                                {"render", "--model", model, "--input", data},
+                                                {"tokenize", "--model", model}}) {
+    Process process(launch_typed(words));
+    const Outcome outcome = interrupted(process, std::chrono::milliseconds(100));
+    EXPECT_EQ(outcome.code, 75) << words[0] << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("stopped by a signal")) << words[0];
+  }
+}
+
+TEST_F(Interrupted, a_command_whose_reader_waits_ends_at_once) {
+  write_file(at("strings"), "\"a\"\n");
+  write_file(at("rows.jsonl"), R"({"messages": [{"role": "user", "content": "hi"}]})"
+                               "\n");
+  fs::create_directories(at("out/checkpoint-1.superseded"));
+  const std::string run = training(1, 2)[0], chat = kChatml.string(), model = (kGoldens / "llama_gqa3_tied").string();
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"tokenize", "--model", chat, "--input", at("strings").string()},
+        {"render", "--model", chat, "--input", at("rows.jsonl").string()},
+        {"config"},
+        {"config", run},
+        {"config", run, "--json"},
+        {"validate", run},
+        {"estimate", run},
+        {"preprocess", run},
+        {"datasets", folder_.path().string()},
+        {"inspect", model},
+        {"clean", at("out").string()},
+        {"clean", at("out").string(), "--yes"},
+        {"completion", "bash"},
+        {"doctor"},
+        {"bench", "copy/", "--device", "cpu", "--small"},
+        {"--help"}}) {
+    Launch launch = launch_typed(words);
+    launch.reader_waits = true;
+    Process process(launch);
+    const Outcome outcome = interrupted(process, std::chrono::milliseconds(400));
+    EXPECT_EQ(outcome.code, 75) << words[0] << outcome.err;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("stopped by a signal"), Not(HasSubstr("error")))) << words[0];
+  }
+}
+
+TEST_F(Interrupted, bench_keeps_what_it_has_measured) {
+  Process process(launch_typed({"bench", "--device", "cpu", "--json", at("bench.json").string()}));
+  const auto deadline = std::chrono::steady_clock::now() + kLongest;
+  while (!fs::exists(at("bench.json")) && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  process.type("\x03");
+  const Outcome outcome = process.wait();
+  EXPECT_EQ(outcome.code, 75) << outcome.err;
+  EXPECT_GE(read_json(at("bench.json")).at("results").size(), 1u);
 }
 
 TEST_F(Interrupted, a_stop_is_a_document_with_json) {

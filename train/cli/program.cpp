@@ -46,14 +46,19 @@ int run_command(const Command& command, std::span<const std::string> words, std:
   if (arguments.has("quiet")) log->set_level(LogLevel::warning);
   std::optional<StopsAtOnce> stops;
   if (command.only_reads) stops.emplace();
-  return command.run(arguments);
+  const int code = command.run(arguments);
+  if (stops) throw_if_stopped();  // the command may have taken input that a signal cut off for its end
+  return code;
 }
 
 }  // namespace
 
 int run_program(std::span<const std::string> words, std::shared_ptr<Log> log) {
   if (asks_for_document(words)) log->set_result_form(ResultForm::document);
-  if (words.empty()) fail(ErrorKind::usage, {.cause = "nothing to do", .place = {}, .remedy = general_help()});
+  if (words.empty()) {
+    log->info("{}\n", general_help());
+    fail(ErrorKind::usage, {.cause = "nothing to do", .remedy = "give a config file or a command"});
+  }
   const std::string& first = words[0];
   if (first == "--help" || first == "-h" || first == "help") {
     const Command* about = words.size() > 1 ? find_command(words[1]) : nullptr;

@@ -3,6 +3,7 @@
 #include "train/checkpoint_folders.h"
 #include "train/cli/arguments.h"
 #include "train/output_lock.h"
+#include "train/stop.h"
 
 namespace qtrain {
 namespace {
@@ -30,9 +31,11 @@ int run_clean(const Arguments& args) {
   const fs::path output = args.operand(0);
   std::error_code error;
   if (!fs::is_directory(output, error)) fail(ErrorKind::input, {.cause = "is no folder", .place = output.string()});
-  const OutputLock lock(output);
+  const StopsAtOnce stops;  // a folder of which a part is removed is still one to remove
   const std::vector<fs::path> folders = superseded_checkpoints(output);
   const bool remove = args.has("yes");
+  std::optional<OutputLock> lock;  // which makes a file: not in a folder where there is nothing to remove
+  if (remove && !folders.empty()) lock.emplace(output);
   CommandResult result{.text = "", .json = {{"removed", remove}, {"folders", Json::array()}}};
   for (const fs::path& folder : folders) {
     const std::uintmax_t bytes = bytes_below(folder);

@@ -42,8 +42,16 @@ Json loss_of(Ctx& ctx, const EvalRun& run) {
           {"rows", found.source_rows}};
 }
 
+// The first line of the result, said before the wait; for people where the result is a document.
+void print_measured(Log& log, const Measured& measured) {
+  const std::string line = fmt::format("measured: {}", measured.describe());
+  if (log.result_form() == ResultForm::lines)
+    log.result(line);
+  else
+    log.info("{}", line);
+}
+
 void print_loss(const EvalRun& run, const Json& result) {
-  run.args.log().result(fmt::format("measured: {}", run.measured.describe()));
   run.args.log().result(fmt::format("eval_loss {:.4f}, perplexity {:.3f} over {} targets of {} rows",
                                     result["eval_loss"].get<double>(), result["perplexity"].get<double>(),
                                     result["target_tokens"].get<std::int64_t>(), result["rows"].get<std::int64_t>()));
@@ -130,7 +138,7 @@ int run_eval(const Arguments& args) {
     fail(ErrorKind::usage, {.cause = "--base and --adapter ask for different weights", .remedy = "keep one of them"});
   args.log().show_progress(!config.value.training.disable_tqdm);
   Measured measured = choose_measured(config.value, {.adapter = args.text("adapter"), .start = args.has("base")});
-  args.log().info("measured: {}", measured.describe());
+  print_measured(args.log(), measured);
   for (const std::string& text : measured.passed_over) args.log().warn("{}", text);
   const EvalRun run{.args = args, .config = config_of(config.value, measured), .measured = std::move(measured)};
   Ctx ctx = make_context(compute_choice(run.config), args.log());

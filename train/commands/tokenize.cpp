@@ -5,6 +5,7 @@
 #include "data/source/reader.h"
 #include "train/cli/arguments.h"
 #include "train/setup.h"
+#include "train/stop.h"
 
 namespace qtrain {
 namespace {
@@ -38,7 +39,7 @@ void each_line(std::istream& in, const std::string& name,
 }  // namespace
 
 int run_tokenize(const Arguments& args) {
-  const auto tokenizer = load_tokenizer(args.required("model"));
+  const auto tokenizer = load_tokenizer(text_folder(args.required("model")));
   Json all = Json::array();
   const auto convert = [&](const std::string& line, const std::string& place) {
     const Json value = parse_json(line, place);
@@ -55,6 +56,7 @@ int run_tokenize(const Arguments& args) {
     each_line(in, *file, convert);
   } else {
     each_line(std::cin, "standard input", convert);
+    throw_if_stopped();
   }
   args.give({.text = "", .json = std::move(all)});
   return 0;
