@@ -170,6 +170,22 @@ TEST(Results, that_say_no_end_with_one_document_and_their_code) {
   EXPECT_EQ(document.at("error").at("exit_code"), 4);
 }
 
+TEST(Results, of_the_data_are_told_before_and_after_packing) {
+  const TempFolder folder;
+  std::string rows;
+  for (int i = 0; i < 3; ++i) rows += "{\"input_ids\": [5, 6, 7, 8, 9]}\n";
+  write_file(folder / "rows.jsonl", rows);
+  Json run = tiny_run(folder / "out");
+  run.update({{"dataset_name", (folder / "rows.jsonl").string()},
+              {"packing", true},
+              {"max_length", 10},
+              {"per_device_train_batch_size", 1},
+              {"max_steps", 1}});
+  write_file(folder / "run.json", dump_json(run));
+  EXPECT_THAT(qtrain_ok({.words = {(folder / "run.json").string()}}).err,
+              HasSubstr("data: 3 rows, after filters and packing 2 (15 tokens, "));
+}
+
 TEST(Results, bench_writes_its_document_where_it_is_told) {
   const TempFolder folder;
   const Outcome outcome = qtrain_ok(

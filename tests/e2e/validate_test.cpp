@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include "core/file.h"
 #include "core/safetensors.h"
 #include "tests/e2e/support.h"
@@ -62,6 +64,23 @@ TEST_F(Validate, tries_the_output_folder) {
   EXPECT_EQ(validate().code, 6);
   EXPECT_THAT(problems(),
               ::testing::ElementsAre(HasSubstr("disk /proc/qtrain/out cannot write to the output directory")));
+}
+
+TEST_F(Validate, an_output_folder_without_permission_is_told) {
+  fs::create_directories(folder_ / "locked");
+  fs::permissions(folder_ / "locked", fs::perms::owner_read | fs::perms::owner_exec);
+  write(tiny_lora_run(folder_ / "locked/out"));
+  Launch launch = launch_of({.words = {"validate", (folder_ / "run.json").string(), "--json"}});
+  if (::geteuid() == 0) {  // whom permissions do not bind, unless it gives that up
+    const std::string setpriv = "/usr/bin/setpriv";
+    if (!fs::exists(setpriv)) GTEST_SKIP() << "runs as root, and setpriv is not installed";
+    launch.argv.insert(launch.argv.begin(), {setpriv, "--bounding-set", "-dac_override"});
+  }
+  const Outcome outcome = Process(launch).wait();
+  if (outcome.err.starts_with("setpriv")) GTEST_SKIP() << "runs as root, and " << outcome.err;
+  EXPECT_EQ(outcome.code, 6) << outcome.err;
+  report_ = parse_json(outcome.out, "stdout");
+  EXPECT_THAT(problems(), ::testing::ElementsAre(HasSubstr("Permission denied")));
 }
 
 TEST_F(Validate, tells_rows_and_what_packing_makes_of_them) {
