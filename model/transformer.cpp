@@ -36,7 +36,7 @@ ActivationBytes lay_out(ActivationArenas& arenas, const ActivationPlan& plan, st
     p.largest.positions = positions;
     const Activations a = lay_out_activations(arenas, plan, p.pass, p.largest);
     if (const std::size_t used = arenas.device.used(); used > most.total)
-      most = {.total = used, .head = a.head.bytes, .dense = a.dense.bytes()};
+      most = {.total = used, .head = a.head.bytes, .dense = a.dense ? a.dense.bytes() : 0};
   }
   most.pinned = arenas.pinned.planned();
   return most;

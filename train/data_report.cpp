@@ -119,7 +119,8 @@ std::vector<std::string> DataReport::lines() const {
       fmt::format("recommended           max_length {} (p99.5 rounded up to {})", recommended_max_length, kMultiple)};
   std::int64_t most = 1;
   for (const Bar& bar : histogram) most = std::max(most, bar.rows);
-  for (const Bar& bar : histogram)
+  const auto first = std::find_if(histogram.begin(), histogram.end(), [](const Bar& bar) { return bar.rows > 0; });
+  for (const Bar& bar : std::span(first, histogram.end()))
     out.push_back(fmt::format("  {:>7} to {:>7}  {:>9}  {}", bar.from, bar.to - 1, bar.rows,
                               std::string(static_cast<std::size_t>(bar.rows * 40 / most), '#')));
   out.push_back(fmt::format("cut to max_length     {} ({:.2f} %), {} lost", counted(s.truncated_rows, "row"),
@@ -127,7 +128,7 @@ std::vector<std::string> DataReport::lines() const {
   for (const TruncatedRow& row : s.first_truncated)
     out.push_back(fmt::format("  {}: {} tokens", row.place, row.length));
   out.push_back(
-      fmt::format("training rows         {}, {} tokens, {} of them targets", s.rows, s.tokens, s.target_tokens));
+      fmt::format("prepared rows         {}, {} tokens, {} of them targets", s.rows, s.tokens, s.target_tokens));
   if (s.dropped_rows > 0)
     out.push_back(fmt::format("dropped               {} without a target", counted(s.dropped_rows, "row")));
   if (s.unplaced.count > 0)

@@ -61,7 +61,8 @@ int run_preprocess(const Arguments& args) {
   json["token_cache"] = folder;
   json["seconds"] = seconds;
   json["peak_rss_mb"] = resident_memory().peak_mb;
-  args.log().info("{:.2f} s; {}", seconds, folder.empty() ? "not kept: there is no token cache" : "kept in " + folder);
+  args.log().info("prepared in {:.2f} s; {}", seconds,
+                  folder.empty() ? "not kept: there is no token cache" : "kept in " + folder);
   args.give(result);
   return 0;
 }

@@ -207,7 +207,8 @@ class Loading {
         "learning_rate", "lr_scheduler_type", "optim", "num_train_epochs",      "per_device_train_batch_size",
         "max_length",    "max_grad_norm",     "bf16",  "gradient_checkpointing"};
     const Json values = values_json(out_.value);
-    std::string line = fmt::format("{}: dialect {} ({})", name_, dialect.name, dialect.about);
+    std::string line = fmt::format("{}: dialect {}", name_, dialect.name);
+    if (dialect.name != "hf") line += fmt::format(" ({})", dialect.about);  // of the usual one the reference tells
     std::string sep = "; defaults in use: ";
     const auto tell = [&](std::string_view key) {
       if (out_.given(std::string(key))) return;

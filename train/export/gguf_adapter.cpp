@@ -56,7 +56,7 @@ struct RowSource {
   std::function<Rows()> rows;
 };
 
-GgufTensorSource source_of(RowSource from, GgufType type) {
+GgufTensorSource adapter_source(RowSource from, GgufType type) {
   GgufTensorSource source{.name = std::move(from.name), .type = type, .shape = std::move(from.shape)};
   source.produce = [type, make = std::move(from.rows)](const auto& append) {
     const Rows rows = make();
@@ -133,8 +133,8 @@ class AdapterFile {
     const auto a_rows = [&f] { return f.embedding ? transposed(f.a) : rows_in_order(f.a, {}, 1); };
     const auto b_rows = [&f, order, factor] { return rows_in_order(f.b, order, factor); };
     const std::vector<std::int64_t> turned{a[1], a[0]};
-    sources.push_back(source_of({w.gguf + ".lora_a", f.embedding ? turned : a, a_rows}, options_.type));
-    sources.push_back(source_of({w.gguf + ".lora_b", b, b_rows}, options_.type));
+    sources.push_back(adapter_source({w.gguf + ".lora_a", f.embedding ? turned : a, a_rows}, options_.type));
+    sources.push_back(adapter_source({w.gguf + ".lora_b", b, b_rows}, options_.type));
   }
 
   const GgufAdapterOptions& options_;

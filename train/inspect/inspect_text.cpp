@@ -29,6 +29,7 @@ std::string weights_text(const Json& w) {
 /// A value for people: the members of an object one behind the other.
 std::string value_words(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
+  if (value.is_number_float()) return fmt::format("{:.7g}", value.get<double>());
   if (!value.is_object()) return dump_json(value);
   std::string text;
   for (const auto& [key, member] : value.items())
@@ -61,6 +62,7 @@ std::string inspect_text(const Json& report) {
     if (report["weights"].contains("unsupported"))
       for (const auto& [name, why] : report["weights"]["unsupported"].items()) lines.add_value(name, why);
   }
+  if (report["kind"] == "model folder" && !report.contains("weights")) lines.add("weights", "none");
   if (report.contains("tokenizer")) lines.add_value("tokenizer", report["tokenizer"]);
   lines.members(report, "checkpoint");
   lines.members(report, "metadata");
