@@ -32,7 +32,7 @@ ConstTensor dense_tensor(const SafetensorsReader& reader, const std::string& nam
   if (!is_float(found.dtype))
     fail(ErrorKind::input, {.cause = fmt::format("has dtype {}, which is no float", name_of(found.dtype)),
                             .place = place,
-                            .remedy = "use the folder with the unquantised weights"});
+                            .remedy = "use the folder with the unquantized weights"});
   if (!(found.shape == shape))
     fail(ErrorKind::input,
          {.cause = fmt::format("has shape {}, the config asks for {}", to_string(found.shape), to_string(shape)),
@@ -206,7 +206,7 @@ std::optional<Quantisation> quantisation_of_folder(const ModelConfig& config, co
   if (!first || has_matrix4(reader, *first) != four)
     fail(ErrorKind::input,
          {.cause =
-              fmt::format("config.json says that the weights are quantised to {} bits, and they are not", four ? 4 : 8),
+              fmt::format("config.json says that the weights are quantized to {} bits, and they are not", four ? 4 : 8),
           .place = path.string(),
           .remedy = "remove quantization_config from config.json if the weights are dense"});
   if (!four) return how;

@@ -157,7 +157,7 @@ void QuantisedLinear::load4(Ctx& ctx, const Matrix4& m, const std::string& place
     fail(ErrorKind::input, {.cause = fmt::format("is {} {}, where {} {} is expected", to_string(s.shape), found,
                                                  to_string(shape_), how_.describe()),
                             .place = place,
-                            .remedy = "all matrices of a folder must be quantised in one way, the one of config.json"});
+                            .remedy = "all matrices of a folder must be quantized in one way, the one of config.json"});
   send(ctx, *codes_, m.codes);
   send(ctx, *scales_, m.absmax);
   send(ctx, *map_, m.map);
@@ -181,7 +181,7 @@ void QuantisedLinear::load(Ctx& ctx, const SafetensorsReader& reader, const std:
   const std::string place = fmt::format("{}: {}", reader.path().string(), name);
   const bool eight = how_.bnb.bits == BnbConfig::Bits::eight;
   if (eight ? !has_matrix8(reader, name) : !has_matrix4(reader, name))
-    fail(ErrorKind::input, {.cause = "is not quantised as config.json says",
+    fail(ErrorKind::input, {.cause = "is not quantized as config.json says",
                             .place = place,
                             .remedy = "layers that are left as they are must be named in its llm_int8_skip_modules"});
   if (eight)

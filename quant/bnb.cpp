@@ -11,7 +11,7 @@ namespace {
 constexpr const char *kStateKey = ".quant_state.bitsandbytes__", *kWeightState = ".weight.quant_state.bitsandbytes__";
 
 [[noreturn]] void refuse(const std::string& place, const std::string& cause) {
-  fail(ErrorKind::input, {.cause = cause, .place = place, .remedy = "quantise the model again, or download it again"});
+  fail(ErrorKind::input, {.cause = cause, .place = place, .remedy = "quantize the model again, or download it again"});
 }
 
 std::string_view name_of(FourBit type) {
@@ -93,7 +93,7 @@ void check_finite(ConstTensor x, std::span<const float> absmax, const std::strin
   const auto report = [&]<class T>() {
     const auto values = x.span<T>();
     const auto bad = std::find_if(values.begin(), values.end(), [](T v) { return !std::isfinite(float(v)); });
-    fail(ErrorKind::input, {.cause = fmt::format("element {} is {}: such a tensor cannot be quantised",
+    fail(ErrorKind::input, {.cause = fmt::format("element {} is {}: such a tensor cannot be quantized",
                                                  bad - values.begin(), float(*bad)),
                             .place = name,
                             .remedy = "the weights are damaged; get the model again"});
@@ -185,7 +185,7 @@ Matrix4 Quantised4::view() const {
 Quantised4 quantise_matrix(Ctx& ctx, ConstTensor x, const Quantise4Options& options, const std::string& name) {
   if (x.dtype != DType::f32 && x.dtype != DType::f16 && x.dtype != DType::bf16)
     fail(ErrorKind::input,
-         {.cause = fmt::format("has dtype {}: only float32, float16 and bfloat16 can be quantised", name_of(x.dtype)),
+         {.cause = fmt::format("has dtype {}: only float32, float16 and bfloat16 can be quantized", name_of(x.dtype)),
           .place = name});
   Quantised4 q{.state = {.type = options.type, .blocksize = options.blocksize, .dtype = x.dtype, .shape = x.shape}};
   if (options.nested) q.state.nested = QuantState::Nested{};

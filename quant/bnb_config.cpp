@@ -12,7 +12,7 @@ constexpr const char* kKey = "quantization_config";
 [[noreturn]] void refuse_config(const std::string& file, const std::string& cause) {
   fail(ErrorKind::input, {.cause = cause,
                           .place = fmt::format("{}: {}", file, kKey),
-                          .remedy = "use a model in 16 bits, or one that bitsandbytes quantised"});
+                          .remedy = "use a model in 16 bits, or one that bitsandbytes quantized"});
 }
 
 /// The members that matter here; unknown ones are other programs' business.

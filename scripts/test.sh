@@ -109,10 +109,10 @@ avx512|AVX-512
 avx512_bf16|bfloat16 dot products"
 fi
 
-heading "Unit tests under the address and undefined-behaviour sanitizers"
+heading "Unit tests under the address and undefined-behavior sanitizers"
 configure asan
 check "sanitizer build" cmake --build --preset asan --target unit_tests
-# Left to --full: what takes minutes without optimisation (every character there is, templates up to the limit of their
+# Left to --full: what takes minutes without optimization (every character there is, templates up to the limit of their
 # steps), and what is about results or time and touches the same memory as other tests.
 long='UnicodeClasses|Dropout.IsAnotherInEachChunkOfTheHead|Template.HostileTemplatesEnd|SameBitsForAnyNumberOfThreads|LongWordsTakeLittleTime|LargeObjectsTakeLinearTime'
 [ "$full" = 0 ] || long='^$'

@@ -11,7 +11,7 @@ namespace {
 std::vector<RowNotes::Note> notes_on_template(const TextFolder& text) {
   std::vector<RowNotes::Note> notes;
   if (const auto& form = text.training_template)
-    notes.push_back({false, fmt::format("data: rows are tokenised with {}, as TRL does; the template that is saved "
+    notes.push_back({false, fmt::format("data: rows are tokenized with {}, as TRL does; the template that is saved "
                                         "stays as it is",
                                         form->name())});
   return notes;

@@ -86,15 +86,15 @@ std::optional<Quantisation> quantisation_for(const ModelRequest& request, const 
   if (config.quantisation) {
     if (how && how->bnb.bits != config.quantisation->bits)
       fail(ErrorKind::usage,
-           {.cause = "the weights of the folder are quantised in another way than the config asks for",
+           {.cause = "the weights of the folder are quantized in another way than the config asks for",
             .place = setup.source.string(),
             .remedy = "leave load_in_4bit and load_in_8bit out: the folder decides"});
     how = setup.random_init ? Quantisation{.bnb = *config.quantisation} : quantisation_of_folder(config, setup.source);
   }
   if (how && request.base == Update::trained)
-    fail(ErrorKind::usage, {.cause = "quantised weights cannot be trained",
+    fail(ErrorKind::usage, {.cause = "quantized weights cannot be trained",
                             .place = setup.source.string(),
-                            .remedy = "train an adapter (use_peft=true), or do not quantise (load_in_4bit=false, a "
+                            .remedy = "train an adapter (use_peft=true), or do not quantize (load_in_4bit=false, a "
                                       "folder with dense weights)"});
   return how;
 }

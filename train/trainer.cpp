@@ -132,7 +132,7 @@ void Trainer::load_model() {
   log_.info("model: {} with {:.1f} M parameters, {:.2f} M trained", setup_.model->config().model_type,
             static_cast<double>(setup_.model->parameters()) / 1e6, static_cast<double>(trained) / 1e6);
   if (const auto& how = setup_.model->options().quantisation)
-    log_.info("quantisation: {:.1f} M of them in {}", static_cast<double>(setup_.model->linear_parameters()) / 1e6,
+    log_.info("quantization: {:.1f} M of them in {}", static_cast<double>(setup_.model->linear_parameters()) / 1e6,
               how->describe());
 }
 

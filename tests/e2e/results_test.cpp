@@ -78,7 +78,7 @@ std::vector<Example> examples(const World& w) {
        {"output", "merged_eval_loss", "adapter_eval_loss"}},
       {"quantize",
        {"quantize", "--model", model, "--output", w.path("four_bits")},
-       "quantised",
+       "quantized",
        {"output", "matrices"}},
       {"export", {"export", "--model", model, "--output", gguf}, "exported", {"output", "tensors", "notes"}},
       {"import", {"import", gguf, "--output", w.path("imported")}, "imported", {"output", "parts"}},

@@ -108,7 +108,7 @@ TEST_F(ExportedVocabulary, SaysWhatIsLost) {
   use_json("case_o200k_style");
   const Json token{{"id", 0}, {"content", "x<y>"}, {"special", true}, {"rstrip", true}};
   change({{"normalizer", normalizer}, {"added_tokens", Json::array({token})}});
-  EXPECT_THAT(vocabulary().notes, ElementsAre(HasSubstr("\"x<y>\" takes the blanks"), HasSubstr("normalised (NFC)")));
+  EXPECT_THAT(vocabulary().notes, ElementsAre(HasSubstr("\"x<y>\" takes the blanks"), HasSubstr("normalized (NFC)")));
 }
 
 TEST_F(ExportedVocabulary, RefusesByName) {

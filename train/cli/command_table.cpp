@@ -16,8 +16,8 @@ constexpr Flag kModel{"model", text, "DIR", "folder of the model"};
 constexpr Flag kAdapter{"adapter", text, "DIR", "folder of a LoRA adapter"};
 constexpr Flag kDtype{"dtype", choice, "auto|float32|bfloat16|float16",
                       "type of the weights in memory and of products (default: the folder's)"};
-constexpr Flag kLoadIn4Bit{"load_in_4bit", present, "", "quantise the weights to 4 bits (nf4) while loading"};
-constexpr Flag kLoadIn8Bit{"load_in_8bit", present, "", "quantise the weights to 8 bits while loading"};
+constexpr Flag kLoadIn4Bit{"load_in_4bit", present, "", "quantize the weights to 4 bits (nf4) while loading"};
+constexpr Flag kLoadIn8Bit{"load_in_8bit", present, "", "quantize the weights to 8 bits while loading"};
 constexpr Flag kThreads{"threads", integer, "N", "worker threads (default: one per processor)"};
 constexpr std::string_view kConfig = "CONFIG.json [key=value ...]";
 
@@ -174,7 +174,7 @@ std::vector<Command> model_commands() {
                  {"output", text, "DIR", "the folder to write"},
                  {"quant_type", choice, "nf4|fp4", "values that a code has (default: nf4)"},
                  {"blocksize", integer, "N", "values with one scale: 32, 64, ..., 4096 (default: 64)"},
-                 {"double_quant", choice, "true|false", "quantise the scales too (default: true)"},
+                 {"double_quant", choice, "true|false", "quantize the scales too (default: true)"},
                  {"compute_dtype", choice, "float32|bfloat16|float16",
                   "type that transformers shall compute in (default: the folder's)"},
                  {"skip_modules", repeated, "NAME", "a linear layer, or part of its name, that stays as it is"}}},

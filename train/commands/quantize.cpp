@@ -31,7 +31,7 @@ int run_quantize(const Arguments& args) {
   Ctx ctx = make_context({.device = "cpu", .compute = "float32", .threads = threads}, args.log());
   const QuantizeReport report = quantize_folder(ctx, options);
   constexpr double kMegabyte = 1e6;
-  args.give({.text = fmt::format("quantised {} matrices of {} into {}: {:.1f} MB of tensors instead of {:.1f} MB",
+  args.give({.text = fmt::format("quantized {} matrices of {} into {}: {:.1f} MB of tensors instead of {:.1f} MB",
                                  report.matrices, options.model.string(), options.output.string(),
                                  static_cast<double>(report.bytes_after) / kMegabyte,
                                  static_cast<double>(report.bytes_before) / kMegabyte),

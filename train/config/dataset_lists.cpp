@@ -28,7 +28,7 @@ constexpr auto kDatasetMembers = std::to_array<InertKey>({
     {"shards_idx", kRemarkedMember, "[0]", "files are read whole"},
     {"preprocess_shards", kRemarkedMember, "[]", "files are mapped, never held whole"},
     {"input_transform", kRefusedMember, "[]", "rows are taken as they are"},
-    {"input_format", kRemarkedMember, "[]", "rows are recognised by their fields"},
+    {"input_format", kRemarkedMember, "[]", "rows are recognized by their fields"},
     {"conversation", kRemarkedMember, "[]", "rows are rendered with the chat template of the model's folder"},
     {"chat_template", kRemarkedMember, "[\"tokenizer_default\"]",
      "rows are rendered with the chat template of the model's folder"},
@@ -240,7 +240,7 @@ struct DatasetList {
       out.remarks.push_back(
           "type alpaca: rows are rendered with the chat template; chat_template_path=alpaca has ### Instruction");
     if (type.is_null() || std::find(kRowTypes.begin(), kRowTypes.end(), base) != kRowTypes.end()) return;
-    problem(fmt::format("type {} is not available: rows are recognised by their fields (types {})", show(type),
+    problem(fmt::format("type {} is not available: rows are recognized by their fields (types {})", show(type),
                         fmt::join(kRowTypes, ", ")));
   }
 

@@ -42,7 +42,7 @@ void model_fields(V& visit, S& s) {
   visit("dtype", s.dtype,
         {"Type in which weights are held and saved; auto: as the folder's config.json says.", kAny, kDtypes});
   visit("random_init", s.random_init,
-        {"Start from random weights. Without it a folder that has none is an error for adapters and quantised models, "
+        {"Start from random weights. Without it a folder that has none is an error for adapters and quantized models, "
          "and a warning where all weights are trained."});
   visit("chat_template_path", s.chat_template_path,
         {"The chat template, if it is not the model's: a Jinja file or a folder with one, or the name of a format "
@@ -155,18 +155,18 @@ void quant_fields(V& visit, S& s) {
   visit("load_in_4bit", s.load_in_4bit, {"Hold frozen weights in 4 bits (QLoRA)."});
   visit("load_in_8bit", s.load_in_8bit, {"Hold frozen weights in 8 bits."});
   visit("bnb_4bit_quant_type", s.bnb_4bit_quant_type, {"The 4-bit code.", kAny, kQuantTypes});
-  visit("bnb_4bit_use_double_quant", s.bnb_4bit_use_double_quant, {"Quantise the scales of the blocks as well."});
+  visit("bnb_4bit_use_double_quant", s.bnb_4bit_use_double_quant, {"Quantize the scales of the blocks as well."});
   visit(
       "bnb_4bit_compute_dtype", s.bnb_4bit_compute_dtype,
       {"Type of the products with 4-bit weights, and here of all, where neither bf16 nor fp16 is given. null: as bf16 "
-       "and fp16 say. That of a quantised folder's config.json is not used.",
+       "and fp16 say. That of a quantized folder's config.json is not used.",
        kAny, kQuantDtypes});
   visit("bnb_4bit_blocksize", s.bnb_4bit_blocksize,
         {"Weights that share a scale: a power of two from 32 to 4096.", {.low = 32, .high = 4096}});
   visit("llm_int8_skip_modules", s.llm_int8_skip_modules,
         {"Linear layers that stay as they are (names or prefixes); the head always does."});
   visit("dequantised_copy", s.dequantised_copy,
-        {"Keep quantised weights dense too, which saves making them so for each product; \"auto\": on a GPU, where it "
+        {"Keep quantized weights dense too, which saves making them so for each product; \"auto\": on a GPU, where it "
          "fits into memory."});
 }
 
@@ -279,7 +279,7 @@ void config_fields(V& visit, C& c) {
   data_fields(visit, c.data);
   visit.section("LoRA");
   lora_fields(visit, c.lora);
-  visit.section("Quantisation");
+  visit.section("Quantization");
   quant_fields(visit, c.quant);
   visit.section("Training");
   step_fields(visit, c.training);

@@ -53,7 +53,7 @@ constexpr auto kInertKeys = std::to_array<InertKey>({
     {"torch_empty_cache_steps", kRemarked, "[]", "memory is planned before the first step"},
     {"skip_memory_metrics", kRemarked, "[true,false]", "memory is always measured"},
     // reading the data
-    {"dataset_num_proc", kRemarked, "[]", "rows are tokenised by all threads"},
+    {"dataset_num_proc", kRemarked, "[]", "rows are tokenized by all threads"},
     {"dataset_streaming", kRemarked, "[false]", "files are mapped, never held whole"},
     {"dataset_config", kRemarked, "[]", "datasets are local files"},
     {"remove_unused_columns", kRemarked, "[true,false]", "only the fields of the row's shape are read"},
@@ -64,12 +64,12 @@ constexpr auto kInertKeys = std::to_array<InertKey>({
     {"dataloader_in_order", kRemarked, "[true]", "batches always come in order"},
     {"dispatch_batches", kRemarked, "[false]", "each rank cuts its own batches"},
     {"split_batches", kRefused, "[false]", "per_device_train_batch_size is that of one rank"},
-    {"dataset_batch_size", kRemarked, "[1000]", "rows are tokenised one by one"},
+    {"dataset_batch_size", kRemarked, "[1000]", "rows are tokenized one by one"},
     {"num_of_sequences", kRemarked, "[1024]", "rows are packed as packing_strategy says"},
     {"chars_per_token", kRemarked, "[3.6]", "tokens are counted"},
     {"label_names", kRemarked, "[]", "labels are always `labels`"},
     {"ignore_bias_buffers", kRemarked, "[false]", "models have no such buffers"},
-    {"dataset_kwargs", kRefused, "[{}]", "rows of input_ids are recognised as prepared"},
+    {"dataset_kwargs", kRefused, "[{}]", "rows of input_ids are recognized as prepared"},
     {"dataset_train_split", kRemarked, "[\"train\"]", "splits are told apart by the names of files"},
     {"dataset_test_split", kRemarked, "[\"test\"]", "splits are told apart by the names of files"},
     // the loss
@@ -184,7 +184,7 @@ constexpr auto kInertKeys = std::to_array<InertKey>({
     {"kasa_config", kRefused, "[]", "only LoRA and DoRA are available"},
     {"feedforward_modules", kRefused, "[[]]", "only LoRA adapters are available"},
     // bitsandbytes
-    {"quant_method", kRefused, "[\"bitsandbytes\"]", "only bitsandbytes quantisation is known"},
+    {"quant_method", kRefused, "[\"bitsandbytes\"]", "only bitsandbytes quantization is known"},
     {"bnb_4bit_quant_storage", kRemarked, "[\"uint8\"]", "codes are stored as bytes"},
     {"llm_int8_threshold", kRemarked, "[6.0]", "8-bit inference is not available"},
     {"llm_int8_enable_fp32_cpu_offload", kRemarked, "[false]", "offloading is not available"},
@@ -194,7 +194,7 @@ constexpr auto kInertKeys = std::to_array<InertKey>({
     {"streaming", kRemarked, "[false]", "files are mapped, never held whole"},
     {"memory_clear_every", kRemarked, "[]", "memory is planned before the first step"},
     {"max_in_memory_samples", kRemarked, "[]", "files are mapped, never held whole"},
-    {"use_pretokenized", kRemarked, "[true,false]", "rows of input_ids are recognised"},
+    {"use_pretokenized", kRemarked, "[true,false]", "rows of input_ids are recognized"},
     {"prompt_template", kRemarked, "[]", "the model's chat template is used"},
 });
 

@@ -286,7 +286,7 @@ void require_trainable(const ResolvedConfig& config) {
   for (const auto& [wanted, key] :
        {std::pair(c.quant.load_in_4bit, "load_in_4bit"), std::pair(c.quant.load_in_8bit, "load_in_8bit")})
     if (wanted && !c.lora.use_peft && !c.model.adapter_name_or_path)
-      problems.push_back({.cause = fmt::format("{} is true, and quantised weights cannot be trained", key),
+      problems.push_back({.cause = fmt::format("{} is true, and quantized weights cannot be trained", key),
                           .place = config.origin.at(key),
                           .remedy = "train an adapter (use_peft=true)"});
   if (!problems.empty()) fail_with(problems, "config");

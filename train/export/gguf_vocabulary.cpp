@@ -108,7 +108,7 @@ void fill_byte_level(const fs::path& file, const Json& json, GgufVocabulary& v) 
   if (pre == nullptr && nfc) {
     rules.nfc = false;
     pre = gguf_pre_tokenizer_of(rules);
-    v.notes.emplace_back("GGUF cannot say that text is normalised (NFC) before it is cut into tokens");
+    v.notes.emplace_back("GGUF cannot say that text is normalized (NFC) before it is cut into tokens");
   }
   if (pre == nullptr)
     refuse_tokenizer(file, fmt::format("its pre-tokenizer{} is {}", rules.ignore_merges ? " (with ignore_merges)" : "",

@@ -42,7 +42,7 @@ void check_folders(const MergeOptions& options) {
   const Json config = read_json(options.model / "config.json");
   if (reading(options.model / "config.json", [&] { return JsonView(config).find("quantization_config").has_value(); }))
     fail(ErrorKind::input,
-         {.cause = "the weights are quantised: a merge into them would be rounded to their few values",
+         {.cause = "the weights are quantized: a merge into them would be rounded to their few values",
           .place = options.model.string(),
           .remedy = "name the 32- or 16-bit model that they were made from with --model"});
 }

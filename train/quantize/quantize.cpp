@@ -143,9 +143,9 @@ void check_folders(const QuantizeOptions& options, const ModelConfig& model) {
   if (fs::equivalent(options.model, options.output, same))
     fail(ErrorKind::usage, {.cause = "the output is the model's own folder",
                             .place = options.output.string(),
-                            .remedy = "name another folder: the unquantised weights would be lost"});
+                            .remedy = "name another folder: the unquantized weights would be lost"});
   if (bnb_config(model.json, options.model.string()))
-    fail(ErrorKind::input, {.cause = "the weights are quantised already",
+    fail(ErrorKind::input, {.cause = "the weights are quantized already",
                             .place = options.model.string(),
                             .remedy = "name the 32- or 16-bit model that they were made from with --model"});
 }
@@ -168,7 +168,7 @@ QuantizeReport quantize_folder(Ctx& ctx, const QuantizeOptions& options) {
       conversion.quantise(name, tensor);
   }
   if (conversion.report().matrices == 0)
-    fail(ErrorKind::usage, {.cause = "no linear layer is left to quantise",
+    fail(ErrorKind::usage, {.cause = "no linear layer is left to quantize",
                             .place = options.model.string(),
                             .remedy = "name fewer layers in --skip_modules"});
   PendingModel output(options.output);
