@@ -80,6 +80,28 @@ TEST(Safetensors, SplitsShardsAsTheHubDoes) {
     EXPECT_TRUE(read_text(folder / name) == read_text(kGoldens / "sharded" / name)) << name;
 }
 
+TEST(Safetensors, HeadersArePaddedToAMultipleOf8) {
+  const SafetensorsReader reader(kGoldens / "sharded");
+  TempFolder folder;
+  for (std::size_t letters = 1; letters <= 8; ++letters) {  // every remainder
+    write_safetensors(folder / "x.safetensors", {{std::string(letters, 'n'), reader.at("big")}});
+    const std::string bytes = read_text(folder / "x.safetensors");
+    const std::size_t length = bytes.size() - 8 - reader.at("big").bytes(), text = bytes.rfind('}', 8 + length) + 1;
+    EXPECT_EQ(length % 8, 0u);
+    EXPECT_LT(8 + length - text, 8u) << "spaces";
+  }
+}
+
+TEST(Safetensors, AShardIsFilledToItsLimit) {
+  const SafetensorsReader reader(kGoldens / "sharded");
+  const Tensor w = reader.at("layers.0.w");
+  const NamedTensors tensors{{"a", w}, {"b", w}, {"c", w}};
+  TempFolder folder;
+  write_sharded(folder.path(), tensors, 2 * w.bytes());
+  EXPECT_TRUE(std::filesystem::exists(folder / "model-00002-of-00002.safetensors"));
+  EXPECT_EQ(SafetensorsReader(folder / "model-00001-of-00002.safetensors").tensors().size(), 2u);
+}
+
 TEST(Safetensors, WeightFilesOfAnEarlierModelGo) {
   const SafetensorsReader reader(kGoldens / "sharded");
   const NamedTensors tensors(reader.tensors().begin(), reader.tensors().end());

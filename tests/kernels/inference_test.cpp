@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "kernels/attention.h"
+#include "kernels/embedding.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "tests/kernels/support.h"
@@ -101,6 +102,16 @@ TEST(Rope, RefusesPositionsOutsideTheTables) {
   Ctx ctx;
   Array x = random(DType::f32, {1, 1, 4}, 1), cos = random(DType::f32, {3, 2}, 2), positions = integers({3});
   EXPECT_THROW(ops::rope(ctx, {.y = x, .x = x, .cos = cos, .sin = cos, .positions = positions}), Error);
+}
+
+TEST(Rows, OutsideTheTableAreRefused) {
+  Ctx ctx;
+  Array table = random(DType::f32, {3, 4}, 1), y(DType::f32, {1, 4});
+  for (const std::int32_t row : {3, -2}) {
+    Array rows = integers({row});
+    EXPECT_THROW(ops::gather_rows(ctx, {.y = y, .x = table, .rows = rows}), Error) << row;
+    EXPECT_THROW(ops::scatter_rows(ctx, {.y = store(table), .x = y, .rows = rows}), Error) << row;
+  }
 }
 
 }  // namespace

@@ -185,6 +185,8 @@ def result_of(tree, mutant, number):
         except subprocess.TimeoutExpired:
             return "killed", "it does not end"
         said = done.stdout.decode(errors="replace")
+        if "] 0 tests from" in said:
+            fail(f"{mutant.name}: {program} has no test {chosen}")
         if done.returncode != 0:
             return "killed", said
         passed = re.search(r"\[  PASSED  \] (\d+)", said)

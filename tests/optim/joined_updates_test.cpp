@@ -94,6 +94,31 @@ INSTANTIATE_TEST_SUITE_P(
                       JoinedCase{"adafactor", DType::f32, 11}, JoinedCase{"muon", DType::f32, 9}),
     [](const auto& info) { return std::string(info.param.optim) + "_" + std::string(name_of(info.param.dtype)); });
 
+TEST(Rates, MultiplyThatOfTheRun) {
+  Ctx ctx;
+  ParamStore store("weights");
+  std::vector<Param*> params;
+  for (const double rate : {1.0, 4.0}) {
+    ParamSpec spec{.name = "w" + std::to_string(rate), .shape = {16}, .dtype = DType::f32, .update = Update::trained};
+    spec.learning_rate = rate;
+    params.push_back(&store.declare(std::move(spec)));
+  }
+  store.allocate();
+  Optimizer optimizer(ctx, make_rule({.name = "sgd"}), params);
+  optimizer.allocate(ctx);
+  optimizer.state().initialise(ctx, 0);
+  DeviceNumbers sums({}, 2);
+  sums.clear(ctx);
+  for (Param* p : params)
+    for (std::int64_t i = 0; i < 16; ++i) p->value.as<float>()[i] = 0, p->grad.as<float>()[i] = 1;
+  optimizer.send(ctx, {.learning_rate = 0.25});
+  optimizer.update(ctx, sums.all());
+  for (std::int64_t i = 0; i < 16; ++i) {
+    EXPECT_EQ(params[0]->value.as<float>()[i], -0.25F);
+    EXPECT_EQ(params[1]->value.as<float>()[i], -1.0F);
+  }
+}
+
 TEST(ZeroGrads, ReachesEveryGradient) {
   Ctx ctx;
   ParamStore store("weights");

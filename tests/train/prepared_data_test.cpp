@@ -114,7 +114,7 @@ class TokenCacheKey : public ::testing::Test {
                                        "\n");
   }
   /// How many sets of rows the cache holds once those of the config are prepared.
-  int kept(const Json& more, Split split = Split::train) {
+  int kept(const Json& more, Split split = Split::train, std::int64_t max_rows = 0) {
     Json all = {{"model_name_or_path", (folder_ / "model").string()},
                 {"dataset_name", (folder_ / "rows.jsonl").string()},
                 {"output_dir", "o"},
@@ -124,7 +124,7 @@ class TokenCacheKey : public ::testing::Test {
       if (value.is_null()) all.erase(key);
     Log silent(LogLevel::silent);
     const Config c = parse_config(dump_json(all), "c.json").value;
-    DataPreparation(c, pool_, silent).rows(split);
+    DataPreparation(c, pool_, silent).rows(split, max_rows);
     int files = 0;
     for (const auto& entry : fs::directory_iterator(folder_ / "cache")) files += entry.path().extension() == ".tokens";
     return files;
@@ -200,6 +200,11 @@ TEST_F(TokenCacheKey, HoldsWhatIsNotAmongTheKeysOfRows) {
   write_file(folder_ / "model/chat_template.jinja", kClock);
   expect_new({{"template_date", "2024-07-25"}});
   expect_new({{"template_date", "2024-07-26"}});
+}
+
+TEST_F(TokenCacheKey, HoldsHowManyRowsAreWanted) {
+  expect_new(Json::object());
+  EXPECT_EQ(kept(Json::object(), Split::train, 2), files_ + 1);
 }
 
 TEST_F(TokenCacheKey, HoldsTheContentsOfFiles) {

@@ -250,6 +250,10 @@ TEST(RunIdentity, OtherFilesAreRefusedByName) {
   EXPECT_THAT(refused("/models/one/model.safetensors", "w2", 1), ElementsAre(HasSubstr("model.safetensors")));
   EXPECT_THAT(refused("/models/one/tokenizer.json", "t2", 2), ElementsAre(HasSubstr("another tokenizer.json")));
   EXPECT_THAT(refused("/models/one/chat_template.jinja", "j2", 2), ElementsAre(HasSubstr("chat_template.jinja")));
+  OneRun without;
+  without.provenance["files"].erase("/models/one/tokenizer.json");
+  without.train.set_fingerprint(2);
+  EXPECT_THAT(run_changes(was.identity(), without.identity()).refused, ElementsAre(HasSubstr("tokenizer.json")));
   EXPECT_THAT(refused("/models/one/config.json", "c1", 2), ElementsAre(HasSubstr("those of [\"rows.jsonl\"] have")));
 }
 
