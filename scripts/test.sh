@@ -2,8 +2,8 @@
 # Builds qtrain and runs every test and check. The last line is "N passed, N failed, N skipped".
 # Usage: scripts/test.sh [--no-install] [--full]
 #   --no-install  do not look for missing packages
-#   --full        also the long suites (label slow), the CUDA backend under sanitizers, the kernels for every architecture
-#                 that is promised, and clang-tidy over every file
+#   --full        also the long suites (label slow), the CUDA backend under sanitizers, the planted mistakes, the kernels
+#                 for every architecture that is promised, and clang-tidy over every file
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -129,6 +129,12 @@ if [ "$full" = 1 ]; then
     ASAN_OPTIONS=detect_leaks=0 suite "emulated-$sanitizer" "build/emulated-$sanitizer" -L harness -LE slow --timeout 900 \
       -E 'Cuda(Run|Offload|Estimate|Bench)|Float16Run'
   done
+fi
+
+# The planted mistakes, each against the tests that have to see it.
+if [ "$full" = 1 ]; then
+  heading "Planted mistakes"
+  check "planted mistakes" tests/mutants/run.py
 fi
 
 # Every kernel as a compiler for GPUs sees it: warnings, spills and resources.
