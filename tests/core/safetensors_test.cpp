@@ -94,7 +94,7 @@ TEST(Safetensors, HeadersArePaddedToAMultipleOf8) {
 
 TEST(Safetensors, AShardIsFilledToItsLimit) {
   const SafetensorsReader reader(kGoldens / "sharded");
-  const Tensor w = reader.at("layers.0.w");
+  const ConstTensor w = reader.at("layers.0.w");
   const NamedTensors tensors{{"a", w}, {"b", w}, {"c", w}};
   TempFolder folder;
   write_sharded(folder.path(), tensors, 2 * w.bytes());
