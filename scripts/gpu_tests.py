@@ -5,8 +5,8 @@
 
 After an error of a GPU nothing works in its process: a process ends with its first failure, and another one goes on
 behind it. Tests that match --last run when all others are through. The report has every test that ended, also when this
-program is told to stop: {tests, passed, skipped, failed: [names], not_run: [names]}. Ends with 0 if nothing failed and
-all ran."""
+program is told to stop: {tests, passed, skipped, failed: [names], not_run: [names]}. A process that ends badly although
+none of its tests failed counts as a failure too. Ends with 0 if nothing failed and all ran."""
 
 import argparse
 import fnmatch
@@ -28,7 +28,7 @@ def parse():
     parser.add_argument("--report", required=True)
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--last", default="", help="a pattern of tests that run after all others")
-    parser.add_argument("--cache", help="XDG_CACHE_HOME of the first process; the others have their own beside it")
+    parser.add_argument("--cache", help="XDG_CACHE_HOME of the processes, each its own: CACHE.0, CACHE.1, ...")
     parser.add_argument("command", nargs="+")
     return parser.parse_args()
 
@@ -53,12 +53,12 @@ class Run:
 
     def __init__(self, args, names):
         self.args, self.names = args, names
-        self.states, self.processes, self.stopped = {}, set(), False
+        self.states, self.bad_ends, self.processes, self.stopped = {}, [], set(), False
         self.lock = threading.Lock()
 
     def in_one_process(self, names, environment):
         """Runs tests up to the first that fails, and returns how many of them ended or broke off."""
-        running, before = None, len([n for n in names if n in self.states])
+        running, last, failed, before = None, "its start", False, len([n for n in names if n in self.states])
         with tempfile.NamedTemporaryFile("r", prefix="tests.", suffix=".log") as log:
             with self.lock:
                 if self.stopped:
@@ -77,11 +77,14 @@ class Run:
                     running = line[len(RUNNING):]
                 state = next((s for mark, s in STATES.items() if line.startswith(mark)), None)
                 if state and running and line[13:].split(" ")[0].rstrip(",") == running:
-                    self.states[running], running = state, None
-                if state == "failed":
+                    self.states[running], last, running = state, running, None
+                failed = failed or state == "failed"
+                if failed:
                     break  # the rest is said to be skipped
             if running and not self.stopped:
                 self.states[running] = f"broke off ({status})"
+            elif status != 0 and not failed and not self.stopped:
+                self.bad_ends.append(f"ended with {status} after {last}")
             sys.stdout.write(text)
             sys.stdout.flush()
         return len([n for n in names if n in self.states]) - before
@@ -111,7 +114,8 @@ class Run:
         of = lambda state: [n for n in self.names if self.states.get(n) == state]
         others = [f"{n} {s}" for n, s in self.states.items() if s.startswith("broke off")]
         return dict(tests=len(self.names), passed=len(of("passed")), skipped=len(of("skipped")),
-                    failed=of("failed") + others, not_run=[n for n in self.names if n not in self.states])
+                    failed=of("failed") + others + self.bad_ends,
+                    not_run=[n for n in self.names if n not in self.states])
 
 
 def main():

@@ -137,6 +137,13 @@ if [ "$full" = 1 ]; then
   check "planted mistakes" tests/mutants/run.py
 fi
 
+heading "Scripts"
+if command -v python3 >/dev/null; then
+  for test in tests/scripts/*_test.py; do check "$(basename "$test")" python3 "$test"; done
+else
+  skip_check "python3 is not installed: tests/scripts"
+fi
+
 # Every kernel as a compiler for GPUs sees it: warnings, spills and resources.
 heading "CUDA kernels under nvcc"
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
