@@ -50,6 +50,8 @@ log="$OUT/suite.log"
 : >"$log"
 last_second=525 # no part runs longer: the whole stays below nine minutes
 
+parts=("doctor" "test_cuda" "test_e2e_cuda" "kernels" "qtrain bench" "step qwen3-0.6b" "step qwen3-0.6b-qlora"
+  "step llama-3.1-8b-qlora" "step llama-3.1-8b" "step qwen3-8b-adamw8bit" "memcheck" "racecheck")
 # Parts that take long and are not asked for by default.
 rare=("step llama-3.1-8b" "step qwen3-8b-adamw8bit")
 # wanted NAME: whether --only, or the default, has this part.
@@ -66,10 +68,22 @@ wanted() {
   done
   return 1
 }
+if [ -n "$only" ]; then
+  IFS=, read -ra patterns <<<"$only"
+  for pattern in "${patterns[@]}"; do
+    found=0
+    for name in "${parts[@]}"; do
+      # shellcheck disable=SC2053  # a pattern is meant
+      [[ "$name" != $pattern ]] || found=1
+    done
+    [ "$found" = 1 ] || die "--only: no part is called '$pattern'; there are: $(printf "'%s' " "${parts[@]}")"
+  done
+fi
 # part NAME BUDGET COMMAND...: runs it for at most BUDGET seconds and writes down how it ended.
+kept=0 # seconds that are left to the parts that come last
 part() {
   wanted "$1" || return 0
-  local name="$1" budget="$2" left=$((last_second - SECONDS)) begin=$SECONDS status=0 state=passed
+  local name="$1" budget="$2" left=$((last_second - kept - SECONDS)) begin=$SECONDS status=0 state=passed
   shift 2
   if [ "$left" -lt 5 ]; then
     printf '%s\t%s\t%s\n' "$name" "no time left" 0 >>"$work/parts.tsv"
@@ -134,15 +148,20 @@ fi
 quick_filter='Ptx.*:*FollowsDouble/*-*gemm*:*Gemm*' # under which cuBLASLt takes minutes, and is not ours to check
 # Only kernels that use shared memory, one size of each: racecheck looks at nothing else, and is slow.
 shared_filter='Ptx.*Shared*:Ptx.Asynchronous*:Ptx.NamedBarriers*:*FollowsDouble/rms_norm_70x576'
-shared_filter+=':*FollowsDouble/embedding_200x40x576:*FollowsDouble/normed_rope_40x9x64'
+shared_filter+=':*FollowsDouble/embedding_200x*:*FollowsDouble/normed_rope_40x9x64'
 shared_filter+=':*FollowsDouble/cross_entropy_6x2051:*FollowsDouble/attention_*'
 
-# The budgets of what runs by default add up to 515 s; after a build on the spot each is smaller by the same factor.
+# The budgets of what runs by default add up to 515 s. In them are the imports of PyTorch in three steps and the least time
+# of the two sanitizers, which stay; after a build on the spot all else is smaller by the same factor.
 planned=515
+imports=25
+checks=26
+fixed=$((3 * imports + checks))
 room=$((last_second - SECONDS))
 scaled() { # scaled SECONDS
-  if [ "$room" -ge "$planned" ]; then echo "$1"; else echo $(($1 * room / planned)); fi
+  if [ "$room" -ge "$planned" ]; then echo "$1"; else echo $(($1 * (room - fixed) / (planned - fixed))); fi
 }
+if wanted memcheck || wanted racecheck; then kept=$checks; fi
 tests_of() { # tests_of NAME BUDGET LAST COMMAND...: in several processes; those that match LAST when all else is through
   local name="$1" budget="$2" last="$3"
   shift 3
@@ -150,15 +169,30 @@ tests_of() { # tests_of NAME BUDGET LAST COMMAND...: in several processes; those
     --cache "$work/cache" -- "$@"
 }
 step() { # step CASE SECONDS_OF_EACH_PROGRAM
-  part "step $1" $((2 * $2 + 25)) "${own[@]}" python3 bench/peers/gpu_step.py --qtrain "$prebuilt/bin/qtrain" --case "$1" \
-    "${device[@]}" --seconds "$2" --json "$work/step_$1.json"
+  part "step $1" $((2 * $2 + imports)) "${own[@]}" python3 bench/peers/gpu_step.py --qtrain "$prebuilt/bin/qtrain" \
+    --case "$1" "${device[@]}" --seconds "$2" --json "$work/step_$1.json"
 }
+# The tests of a filter, each of whose patterns has some; what the sanitizer says goes into a file of its own, as it alone
+# tells what was found where the time was up.
 check() { # check TOOL BUDGET FILTER
-  if [ -n "$sanitizer" ]; then
-    part "$1" "$2" "${own[@]}" "$sanitizer" --tool "$1" --error-exitcode 9 "$tests" "--gtest_filter=$3"
-  else
+  local pattern patterns listed
+  wanted "$1" || return 0
+  IFS=: read -ra patterns <<<"${3%%-*}"
+  for pattern in "${patterns[@]}"; do
+    listed="$("${own[@]}" "$tests" --gtest_list_tests "--gtest_filter=$pattern" 2>>"$log")"
+    if [[ "$listed" != *$'\n  '* ]]; then
+      printf '%s\t%s\t0\n' "$1" "failed: no test is called $pattern" >>"$work/parts.tsv"
+      say "== $1: no test is called $pattern"
+      return
+    fi
+  done
+  if [ -z "$sanitizer" ]; then
     absent "$1" "there is no compute-sanitizer"
+    return
   fi
+  part "$1" "$2" "${own[@]}" "$sanitizer" --tool "$1" --error-exitcode 9 --log-file "$work/$1.found" "$tests" \
+    "--gtest_filter=$3"
+  cat "$work/$1.found" >>"$log" 2>/dev/null
 }
 
 part "doctor" "$(scaled 10)" "${own[@]}" "$prebuilt/bin/qtrain" doctor
@@ -177,7 +211,8 @@ step qwen3-0.6b-qlora "$(scaled 16)"   # 57 s
 step llama-3.1-8b-qlora "$(scaled 35)" # 95 s
 step llama-3.1-8b "$(scaled 45)"
 step qwen3-8b-adamw8bit "$(scaled 60)"
-# They have at least 26 s together, and what the others have left.
+# They share what the others have left.
+kept=0
 check memcheck $(((last_second - SECONDS) * 6 / 10)) "$quick_filter"
 check racecheck $((last_second - SECONDS)) "$shared_filter"
 
