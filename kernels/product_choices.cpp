@@ -15,18 +15,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kRules = 3;  ///< of what an algorithm is chosen by
+constexpr int kRules = 3;  ///< of what products share a choice and what it is chosen by (kernels/product_key.h)
 constexpr const char *kMadeBy = "made_by", *kChoices = "choices";
 
 std::string file_name(std::string made_by) {
   for (char& c : made_by)
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-  return "gemm_" + std::to_string(kRules) + "_" + made_by + ".json";
+  return "gemm_" + made_by + ".json";
 }
 
 }  // namespace
 
-ProductChoices::ProductChoices(std::string made_by, const fs::path& folder) : made_by_(std::move(made_by)) {
+ProductChoices::ProductChoices(std::string made_by, const fs::path& folder)
+    : made_by_(std::move(made_by) + ", rules " + std::to_string(kRules)) {
   if (folder.empty()) return;
   file_ = folder / file_name(made_by_);
   shared_ = shared_now();
@@ -77,9 +78,9 @@ std::optional<ProductChoices::Algorithm> ProductChoices::find(const std::string&
   return {};
 }
 
-void ProductChoices::remember(const std::string& product, const Algorithm& algorithm, Found how) {
+void ProductChoices::remember(const std::string& product, const Algorithm& algorithm) {
   used_[product] = algorithm;
-  if (how == Found::by_trial) new_[product] = algorithm;
+  new_[product] = algorithm;
 }
 
 void ProductChoices::share() {

@@ -19,8 +19,9 @@ class ProductChoices {
   /// An algorithm in the words of its library.
   using Algorithm = std::array<std::uint64_t, 8>;
 
-  /// `made_by`: the GPU and the version of the library, outside which choices mean nothing. `folder`: of the shared
-  /// file; empty: none. A file that cannot be read or written is done without.
+  /// `made_by`: the GPU and the version of the library, outside which choices mean nothing; so they do under other
+  /// rules of naming and choosing. `folder`: of the shared file; empty: none. A file that cannot be read or written is
+  /// done without.
   ProductChoices(std::string made_by, const std::filesystem::path& folder);
   /// Shares what is new.
   ~ProductChoices();
@@ -28,16 +29,15 @@ class ProductChoices {
   ProductChoices& operator=(const ProductChoices&) = delete;
 
   std::optional<Algorithm> find(const std::string& product);
-  /// For this run, and for others where it was tried: they may have the memory for it.
-  enum class Found : std::uint8_t { by_trial, without_trial };
-  void remember(const std::string& product, const Algorithm& algorithm, Found how = Found::by_trial);
+  /// For this run and for others.
+  void remember(const std::string& product, const Algorithm& algorithm);
   /// Writes what this run has chosen beside what others wrote since, whose choices stay: they have computed with them.
   void share();
 
   /// What the products of this run are computed with.
   Json used() const;
   /// Goes on with the choices that a run has used, before the first product. False: they are another GPU's or library's
-  /// and were left alone. ErrorKind::input for anything else, with `place`.
+  /// or follow other rules, and were left alone. ErrorKind::input for anything else, with `place`.
   bool restore(const Json& used, const std::string& place);
   const std::string& made_by() const { return made_by_; }
 

@@ -82,8 +82,10 @@ void restore_choices(Ctx& ctx, const fs::path& checkpoint, Log& log) {
   const fs::path file = checkpoint / kProducts;
   if (!choices || !fs::exists(file)) return;
   if (!choices->restore(read_json(file), file.string()))
-    log.warn("the products of {} were computed by another GPU or library: results may differ in their last bits",
-             checkpoint.string());
+    log.warn(
+        "the products of {} were computed by another GPU or library, or chosen by other rules: results may differ in "
+        "their last bits",
+        checkpoint.string());
 }
 
 void require_same_run(const RunChanges& changes, const fs::path& checkpoint) {
