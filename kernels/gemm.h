@@ -75,7 +75,7 @@ inline std::size_t gemm_workspace(int compute_capability_major) {
   return (compute_capability_major >= 9 ? std::size_t{32} : std::size_t{8}) << 20;
 }
 
-/// Bytes that it may take while a product whose sums are added to something is tried for the first time.
+/// Bytes in which a product whose sums are added to something is tried when it is new.
 inline constexpr std::size_t kGemmTrialBytes = std::size_t{64} << 20;
 
 /// The type that a GPU multiplies both operands in.

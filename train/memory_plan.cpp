@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/gemm.h"
+#include "kernels/product_memory.h"
 #include "model/recompute.h"
 #include "train/evaluate.h"
 #include "train/machine.h"
@@ -143,10 +143,7 @@ TargetDevice target_here(Device device, int threads) {
   const std::size_t there = gpu.free_bytes + own, kept = gpu.emulated ? 0 : kDriverBytes;
   TargetDevice target = target_gpu(gpu.name, gpu.major, there > kept ? there - kept : 1);
   target.device = device;
-  if (gpu.emulated) {  // its products are the CPU's
-    target.workspace = Ctx::kScratchBytes;
-    target.converts = false;
-  }
+  if (gpu.emulated) target.converts = false;  // its products are the CPU's
   return target;
 }
 
@@ -154,7 +151,7 @@ TargetDevice target_gpu(std::string name, int major, std::size_t memory) {
   return {.device = {.kind = DeviceKind::cuda},
           .name = std::move(name),
           .memory = memory,
-          .workspace = Ctx::kScratchBytes + ops::gemm_workspace(major) + ops::kGemmTrialBytes,
+          .workspace = Ctx::kScratchBytes + ProductMemory::bytes(major),
           .converts = true};
 }
 

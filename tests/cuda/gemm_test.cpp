@@ -1,6 +1,10 @@
 // Matrix products as layers and their adapters ask a CUDA device for them, against plain loops in f64.
 #include "kernels/gemm.h"
 
+#include <cstdlib>
+
+#include "kernels/product_choices.h"
+#include "tests/core/temp_folder.h"
 #include "tests/cuda/schedules.h"
 #include "tests/kernels/op_run.h"
 
@@ -71,14 +75,30 @@ struct Sum {
   double get(std::int64_t row, std::int64_t column) {
     double sum = 0;
     for (Pair& p : pairs)
-      for (std::int64_t k = 0; k < p.factors().depth(); ++k) sum += p.a.get(row, k) * p.b.get(k, column);
+      for (std::int64_t k = 0, depth = p.factors().depth(); k < depth; ++k) sum += p.a.get(row, k) * p.b.get(k, column);
     return alpha * sum + (bias ? bias->get(0, column) : 0);
   }
 };
 
+/// No algorithms that earlier runs have chosen: each test tries them.
+class OwnCache {
+ public:
+  OwnCache() : before_(std::getenv(kVariable) ? std::getenv(kVariable) : "") {
+    setenv(kVariable, folder_.path().c_str(), 1);
+  }
+  ~OwnCache() { before_.empty() ? unsetenv(kVariable) : setenv(kVariable, before_.c_str(), 1); }
+  OwnCache(const OwnCache&) = delete;
+  OwnCache& operator=(const OwnCache&) = delete;
+
+ private:
+  static constexpr const char* kVariable = "XDG_CACHE_HOME";
+  std::string before_;
+  TempFolder folder_;
+};
+
 class CudaGemm : public ::testing::Test {
  protected:
-  /// What is next to the result stays. Each product runs twice: as it is tried when it is new, and as it was chosen.
+  /// What is next to the result stays. Each product runs twice: when it is new, and as it was planned then.
   void expect(Sum sum, const Columns& before, const std::string& what) {
     std::vector<double> product;
     for (std::int64_t i = 0; i < before.all.size(); ++i) {
@@ -99,6 +119,10 @@ class CudaGemm : public ::testing::Test {
     }
   }
 
+  /// Products whose algorithms were chosen.
+  std::size_t chosen() { return product_choices(ctx_)->used().at("choices").size(); }
+
+  const OwnCache cache_;
   Ctx ctx_{kCuda, MatmulPrecision::bf16, 1};
 };
 
@@ -171,6 +195,50 @@ TEST_F(CudaGemm, ServesStackedAdapters) {
   expect({{{{{side_by_side}, yes}, {{x}}}}}, {random(DType::f32, {kRanks, kIn}, 9)}, "gradient of A");
   expect({{{{{dy}}, {{random(DType::bf16, {kOut, kIn}, 6)}}}, {{{side_by_side}}, {{stack}}}}},
          {random(DType::bf16, {kTokens, kIn}, 10)}, "gradient of x");
+}
+
+// More than 256 rows: on a GPU the algorithms are tried, those of sums that are added to on other memory. The other
+// size is of the same class and takes what was chosen.
+TEST_F(CudaGemm, TriesProductsOfManyRows) {
+  for (const std::int64_t rows : {300, 310}) {
+    const Array x = random(DType::bf16, {rows, 40}, 1), w = random(DType::bf16, {24, 40}, 2);
+    for (const DType c : {DType::bf16, DType::f32}) {
+      const std::string what = std::to_string(rows) + " " + std::string(name_of(c));
+      const Sum sum{.pairs = {{{{x}}, {{w}, yes}}}, .bias = Columns{random(c, {1, 24}, 3)}};
+      expect(sum, {random(c, {rows, 24}, 4)}, what);
+      expect(sum, {random(c, {rows, 56}, 5), 8, 24}, what + ", columns of a wider result");
+    }
+  }
+  EXPECT_EQ(chosen(), 8u) << "of two types, dense or not, stored or added";
+}
+
+// Of large weights, by 300 tokens: columns of a wider matrix of more than 8 MiB; on a GPU also of more than the 64 MiB
+// on which products are tried, so that a part of its rows is.
+TEST_F(CudaGemm, AddsToLargeGradients) {
+  constexpr std::int64_t kTokens = 300, kBeside = 24, kFirst = 8;
+  std::vector<Shape> sizes{{1100, 2000}};
+  if (!cuda_info().emulated) sizes.push_back({4200, 4100});  // takes the harness too long
+  for (const Shape& n : sizes) {
+    const Columns before{random(DType::f32, {n[0], n[1] + kBeside}, 1), kFirst, n[1]};
+    Sum sum{{{{{random(DType::bf16, {kTokens, n[0]}, 2)}, yes}, {{random(DType::bf16, {kTokens, n[1]}, 3)}}}}};
+    Columns c = before;
+    {
+      const OnDevice device;
+      Sum there = sum;
+      for (int run = 0; run < 2; ++run) ops::gemm(ctx_, there.gemm(accumulate(c.view()), c.width()));
+      ctx_.synchronize();
+      c.all.bytes();
+    }
+    std::vector<double> got, want;
+    for (std::int64_t i = 0; i < n[0]; i += 37)
+      for (std::int64_t j = 0; j < c.width(); j += j < 2 * kFirst || j >= n[1] ? 1 : 53) {
+        const bool inside = j >= kFirst && j < kFirst + n[1];
+        got.push_back(c.all.get(i * c.width() + j));
+        want.push_back(before.all.get(i * c.width() + j) + (inside ? 2 * sum.get(i, j - kFirst) : 0));
+      }
+    expect_close(got, want, tolerance_of(DType::f32), to_string(n));
+  }
+  EXPECT_EQ(chosen(), sizes.size());
 }
 
 TEST_F(CudaGemm, HasZerosAndABiasWithoutAnInnerDimension) {

@@ -8,6 +8,7 @@
 #include "core/half.h"
 #include "kernels/product_choices.h"
 #include "kernels/product_key.h"
+#include "kernels/product_memory.h"
 
 /// Products are the CPU's: what the harness checks is the order of the work and the memory that it touches.
 namespace qtrain::ops {
@@ -54,10 +55,11 @@ class WidenedProduct {
   std::vector<float> a_, b_, bias_, c_;
 };
 
-/// Nothing is converted and nothing tried here; what a GPU would convert is held against what was reserved for it, and
-/// what it would choose is remembered.
+/// Nothing is converted and nothing tried here; the memory of a GPU for it is there, what a GPU would convert is held
+/// against what was reserved for it, and what it would choose is remembered.
 struct Reserved {
-  explicit Reserved(Device) : choices("execution harness", {}) {}
+  explicit Reserved(Device device) : library(device), choices("execution harness", {}) {}
+  ProductMemory library;
   std::optional<GemmMemory> memory;
   ProductChoices choices;
 

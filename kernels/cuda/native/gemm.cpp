@@ -2,7 +2,6 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +11,8 @@
 #include "core/file.h"
 #include "kernels/cuda/native/gemm_plan.h"
 #include "kernels/elementwise.h"
+#include "kernels/product_memory.h"
+#include "kernels/recent.h"
 
 namespace qtrain::ops {
 namespace {
@@ -40,19 +41,12 @@ class Converted {
   std::vector<DeviceMemory> outgrown_;  ///< recorded products may read it
 };
 
-/// A product whose result nobody needs, and the memory that the library may use for it.
-struct Trial {
-  Gemm g;
-  Workspace workspace;
-  DeviceMemory sums = {};  ///< where it is not a part of the workspace
-};
-
 /// What products need from one to the next.
 class Products {
  public:
   explicit Products(Device device)
       : info_(cuda_info(device.index)),
-        workspace_(device, gemm_workspace(info_.major), "workspace of matrix products"),
+        memory_(device),
         choices_(info_.name + ", cuBLASLt " + std::to_string(library_.version()), user_cache_folder()),
         a_(device),
         b_(device),
@@ -71,19 +65,23 @@ class Products {
   Gemm with_converted_operands(Ctx& ctx, const Gemm& g);
   void convert(Ctx& ctx, ConstTensor& operand, Tensor to);
   void compute(Ctx& ctx, const Gemm& g);
+  void compute_apart(Ctx& ctx, const Gemm& g);
   ProductPlan& plan_for(Ctx& ctx, const ProductKey& key, const Gemm& g);
-  cublasLtMatmulAlgo_t chosen(Ctx& ctx, const ProductPlan& plan, const Gemm& g);
-  cublasLtMatmulAlgo_t fastest(Ctx& ctx, const std::vector<cublasLtMatmulAlgo_t>& candidates, const Trial& trial);
-  std::optional<Trial> trial_of(const Gemm& g) const;
-  double milliseconds(Ctx& ctx, ProductPlan& plan, const cublasLtMatmulAlgo_t& algorithm, const Trial& trial);
-  Workspace workspace() const { return {workspace_.data(), workspace_.bytes()}; }
+  std::optional<cublasLtMatmulAlgo_t> chosen(Ctx& ctx, const ProductPlan& plan, const Gemm& g);
+  cublasLtMatmulAlgo_t fastest(Ctx& ctx, const std::vector<cublasLtMatmulAlgo_t>& candidates, const Gemm& trial);
+  std::optional<Gemm> trial_of(const Gemm& g) const;
+  double milliseconds(Ctx& ctx, ProductPlan& plan, const cublasLtMatmulAlgo_t& algorithm, const Gemm& trial);
+  Workspace workspace() const { return {memory_.workspace.data(), memory_.workspace.bytes()}; }
+
+  /// Those of a step many times over; evaluation alone asks for thousands of sizes. What is recorded needs no plan.
+  static constexpr std::size_t kMostPlans = 4096;
 
   DeviceInfo info_;
   Blaslt library_;
-  DeviceMemory workspace_;
+  ProductMemory memory_;
   ProductChoices choices_;
   Converted a_, b_, bias_, c_;
-  std::map<ProductKey, std::unique_ptr<ProductPlan>> plans_;
+  Recent<ProductKey, std::unique_ptr<ProductPlan>> plans_{kMostPlans};
 };
 
 Gemm Products::with_converted_operands(Ctx& ctx, const Gemm& g) {
@@ -117,74 +115,74 @@ void Products::run(Ctx& ctx, const Gemm& g) {
   copy(ctx, {.y = g.c, .x = h.c.t});
 }
 
+/// Row by row.
+void add_bias(Ctx& ctx, const Gemm& g) {
+  Tensor row = g.c.t;
+  row.shape = {1, g.c.t.shape[1]};
+  const std::size_t step = static_cast<std::size_t>(row_step(g.c.t, g.c_stride)) * size_of(row.dtype);
+  for (std::int64_t i = 0; i < g.c.t.shape[0]; ++i, row.data += step)
+    copy(ctx, {.y = accumulate(row), .x = g.bias.reshaped(row.shape)});
+}
+
 void Products::compute(Ctx& ctx, const Gemm& g) {
   ProductPlan& plan = plan_for(ctx, key_of(g, ctx.matmul()), g);
+  if (!plan.algorithm) return compute_apart(ctx, g);
   ctx.stream().launched("gemm");
   Blaslt::verify(plan.run(*plan.algorithm, g, workspace(), static_cast<cudaStream_t>(ctx.stream().handle())),
                  "cublasLtMatmul");
 }
 
+/// Of a result or a bias at odd places: the library has products for those, but may have none that add a bias as well.
+void Products::compute_apart(Ctx& ctx, const Gemm& g) {
+  if (!g.bias)
+    fail(ErrorKind::usage,
+         {.cause = "cuBLASLt has no algorithm on this GPU for the product " + to_string(key_of(g, ctx.matmul())),
+          .remedy = "train in another type (bf16, fp16 or float32), or with --device cpu"});
+  Gemm product = g;
+  product.bias = {};
+  compute(ctx, product);
+  add_bias(ctx, g);
+}
+
 ProductPlan& Products::plan_for(Ctx& ctx, const ProductKey& key, const Gemm& g) {
-  std::unique_ptr<ProductPlan>& plan = plans_[key];
-  if (plan) return *plan;
+  if (std::unique_ptr<ProductPlan>* plan = plans_.find(key)) return **plan;
   auto made = std::make_unique<ProductPlan>(library_, key);
   made->add_bias(g.bias);  // whose alignment counts in the choice
   made->algorithm = chosen(ctx, *made, g);
-  plan = std::move(made);
-  return *plan;
+  return *plans_.add(key, std::move(made));
 }
 
 /// What was chosen for the class. Where this one of its sizes cannot be computed so, and where nothing is tried, the
-/// library's favorite: a choice that hangs on nothing else.
-cublasLtMatmulAlgo_t Products::chosen(Ctx& ctx, const ProductPlan& plan, const Gemm& g) {
-  const auto favorite = [&] { return plan.candidates(workspace_.bytes()).front(); };
+/// library's favorite: a choice that hangs on nothing else. Nothing where there is no algorithm.
+std::optional<cublasLtMatmulAlgo_t> Products::chosen(Ctx& ctx, const ProductPlan& plan, const Gemm& g) {
   const ProductKey key = key_of(g, ctx.matmul());
-  if (!is_tried(key)) return favorite();
   const std::string product = to_string(class_of(key));
-  if (const auto known = choices_.find(product)) {
-    const cublasLtMatmulAlgo_t algorithm = cuda::algorithm_of(*known);
-    return plan.usable(algorithm, workspace_.bytes()) ? algorithm : favorite();
-  }
-  const std::vector<cublasLtMatmulAlgo_t> candidates = plan.candidates(workspace_.bytes());
-  const std::optional<Trial> trial = trial_of(g);
+  const bool tried = is_tried(key);
+  const auto known = tried ? choices_.find(product) : std::nullopt;
+  if (known && plan.usable(cuda::algorithm_of(*known), workspace().bytes)) return cuda::algorithm_of(*known);
+  const std::vector<cublasLtMatmulAlgo_t> candidates = plan.candidates(workspace().bytes);
+  if (candidates.empty()) return {};
+  if (known || !tried) return candidates.front();
+  const std::optional<Gemm> trial = trial_of(g);
   const cublasLtMatmulAlgo_t algorithm = trial ? fastest(ctx, candidates, *trial) : candidates.front();
-  using Found = ProductChoices::Found;
-  choices_.remember(product, cuda::words_of(algorithm), trial ? Found::by_trial : Found::without_trial);
+  choices_.remember(product, cuda::words_of(algorithm));
   return algorithm;
 }
 
-/// A product that adds is tried on memory that nothing needs: the end of the workspace, or some of its own.
-std::optional<Trial> Products::trial_of(const Gemm& g) const {
-  Trial trial{g, workspace()};
-  if (!g.c.adds()) return trial;
-  constexpr std::size_t kAlign = 256;
-  Tensor result = g.c.t;
-  const std::size_t needed = static_cast<std::size_t>(stretch(result, g.c_stride)) * size_of(result.dtype);
-  std::size_t bytes = std::min((needed + kAlign - 1) / kAlign * kAlign, kGemmTrialBytes);
-  if (bytes <= workspace_.bytes() / 4) {
-    trial.workspace.bytes -= bytes;
-    result.data = trial.workspace.data + trial.workspace.bytes;
-  } else {
-    try {
-      trial.sums = DeviceMemory(workspace_.device(), bytes, "trials of products");
-    } catch (const Error& e) {
-      if (e.kind() != ErrorKind::memory) throw;
-      return {};
-    }
-    result.data = trial.sums.data();
-  }
-  result.shape = {static_cast<std::int64_t>(bytes / size_of(result.dtype))};
-  const auto part = repeatable(g, result);
-  if (!part) return {};
-  trial.g = *part;
-  return trial;
+/// The product itself, or one that adds to memory that nothing needs; none where a tile of it has no room there.
+std::optional<Gemm> Products::trial_of(const Gemm& g) const {
+  if (!g.c.adds()) return g;
+  Tensor sums = g.c.t;
+  sums.data = memory_.trials.data();
+  sums.shape = {static_cast<std::int64_t>(memory_.trials.bytes() / size_of(sums.dtype))};
+  return repeatable(g, sums);
 }
 
 /// The library's favorite, unless another is faster.
 cublasLtMatmulAlgo_t Products::fastest(Ctx& ctx, const std::vector<cublasLtMatmulAlgo_t>& candidates,
-                                       const Trial& trial) {
+                                       const Gemm& trial) {
   constexpr double kWorthIt = 0.97;  // of the favorite's time: below that it is no noise
-  ProductPlan plan(library_, key_of(trial.g, ctx.matmul()));
+  ProductPlan plan(library_, key_of(trial, ctx.matmul()));
   const cublasLtMatmulAlgo_t* best = &candidates.front();
   double least = kWorthIt * milliseconds(ctx, plan, *best, trial);
   for (std::size_t i = 1; i < candidates.size(); ++i)
@@ -196,7 +194,7 @@ cublasLtMatmulAlgo_t Products::fastest(Ctx& ctx, const std::vector<cublasLtMatmu
 }
 
 /// The least of three runs of two products each, after one product.
-double Products::milliseconds(Ctx& ctx, ProductPlan& plan, const cublasLtMatmulAlgo_t& algorithm, const Trial& trial) {
+double Products::milliseconds(Ctx& ctx, ProductPlan& plan, const cublasLtMatmulAlgo_t& algorithm, const Gemm& trial) {
   constexpr int kRuns = 3, kProducts = 2;
   const auto stream = static_cast<cudaStream_t>(ctx.stream().handle());
   Event begin(ctx.device()), end(ctx.device());
@@ -204,7 +202,7 @@ double Products::milliseconds(Ctx& ctx, ProductPlan& plan, const cublasLtMatmulA
   for (int run = 0; run <= kRuns; ++run) {  // the first warms up
     ctx.stream().record(begin);
     for (int i = 0; i < (run == 0 ? 1 : kProducts); ++i)
-      if (plan.run(algorithm, trial.g, trial.workspace, stream) != CUBLAS_STATUS_SUCCESS) return 1e30;
+      if (plan.run(algorithm, trial, workspace(), stream) != CUBLAS_STATUS_SUCCESS) return 1e30;
     ctx.stream().record(end);
     end.synchronize();
     if (run > 0) least = std::min(least, end.milliseconds_since(begin));
@@ -217,10 +215,8 @@ void only_bias(Ctx& ctx, const Gemm& g) {
   Tensor row = g.c.t;
   row.shape = {1, g.c.t.shape[1]};
   const std::size_t step = static_cast<std::size_t>(row_step(g.c.t, g.c_stride)) * size_of(row.dtype);
-  for (std::int64_t i = 0; i < g.c.t.shape[0]; ++i, row.data += step) {
-    if (!g.c.adds()) fill(ctx, {.y = row, .value = 0});
-    if (g.bias) copy(ctx, {.y = accumulate(row), .x = g.bias.reshaped(row.shape)});
-  }
+  for (std::int64_t i = 0; !g.c.adds() && i < g.c.t.shape[0]; ++i, row.data += step) fill(ctx, {.y = row, .value = 0});
+  if (g.bias) add_bias(ctx, g);
 }
 
 }  // namespace

@@ -86,14 +86,12 @@ std::vector<cublasLtMatmulAlgo_t> ProductPlan::candidates(std::size_t workspace_
   const cublasStatus_t status = library_->heuristic(library_.handle(), desc_, first_, second_, result_, result_,
                                                     preference, kMost, results.data(), &found);
   library_->preference_destroy(preference);
-  if (status != CUBLAS_STATUS_SUCCESS || found == 0)
-    fail(ErrorKind::internal, {.cause = "cuBLASLt has no algorithm for the product " + to_string(key_) + " (status " +
-                                        std::to_string(status) + ")"});
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+  Blaslt::verify(status, "cublasLtMatmulAlgoGetHeuristic");
   std::vector<cublasLtMatmulAlgo_t> algorithms;
   for (int i = 0; i < found; ++i)
     if (results[static_cast<std::size_t>(i)].state == CUBLAS_STATUS_SUCCESS)
       algorithms.push_back(results[static_cast<std::size_t>(i)].algo);
-  check(!algorithms.empty(), "cuBLASLt offers algorithms that it cannot run");
   return algorithms;
 }
 

@@ -28,11 +28,11 @@ class ProductPlan {
   /// Queues the product; the status of the library.
   cublasStatus_t run(const cublasLtMatmulAlgo_t& algorithm, const ops::Gemm& g, Workspace workspace,
                      cudaStream_t stream);
-  /// The library's candidates, its favorite first.
+  /// The library's candidates, its favorite first; none where it has no algorithm.
   std::vector<cublasLtMatmulAlgo_t> candidates(std::size_t workspace_bytes) const;
   bool usable(const cublasLtMatmulAlgo_t& algorithm, std::size_t workspace_bytes) const;
 
-  std::optional<cublasLtMatmulAlgo_t> algorithm;  ///< the chosen one
+  std::optional<cublasLtMatmulAlgo_t> algorithm;  ///< the chosen one, if there is any
 
  private:
   const Blaslt& library_;
