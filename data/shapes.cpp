@@ -193,7 +193,6 @@ void set_question(Sample& sample, const ShapeRules& rules, std::pair<std::string
     sample.form = RowForm::chat_pair;
     sample.messages.push_back(message("user", std::move(turn.first)));
     sample.completion = Json::array({message("assistant", std::move(turn.second))});
-    sample.template_kwargs = Json::object();
   } else {
     sample.form = RowForm::text_pair;
     sample.prompt = std::move(turn.first) + "\n\n";
@@ -217,11 +216,13 @@ void read_alpaca(const Json& row, const ShapeRules& rules, Sample& sample) {
     }
   }
   set_question(sample, rules, {std::move(question), string_at(row, "output")});
+  if (rules.chat_template) read_chat_extras(row, sample);
 }
 
 void read_input_output(const Json& row, const ShapeRules& rules, Sample& sample) {
   sample.messages = Json::array();
   set_question(sample, rules, {string_at(row, "input"), string_at(row, "output")});
+  if (rules.chat_template) read_chat_extras(row, sample);
 }
 
 struct Shape {
