@@ -18,7 +18,7 @@ namespace qtrain {
 namespace {
 
 constexpr int kSecondInterrupt = 130;
-constexpr char kSignal = 's', kEnd = 'e';
+constexpr char kSignal = 's', kInterrupt = 'i', kEnd = 'e';
 constexpr const char* kUsualAnswer = "stopping; again leaves at once";
 
 // A signal handler can only reach static storage; nothing else in the program is static and mutable.
@@ -54,7 +54,7 @@ extern "C" void on_stop_signal(int signal) {
   if (!asked.exchange(true)) {
     asked_by = signal;
     asked_at = now_ms();
-    if (bell >= 0) ring(bell, kSignal);
+    if (bell >= 0) ring(bell, signal == SIGINT ? kInterrupt : kSignal);
   } else if (is_second(signal)) {
     if (erases) [[maybe_unused]]
       const ssize_t written = ::write(STDERR_FILENO, kEraseBelow.data(), kEraseBelow.size());
@@ -136,9 +136,9 @@ StopAnswers::~StopAnswers() {
 
 void StopAnswers::answer() {
   for (char what = 0; ::read(heard_.get(), &what, 1) != 0 && what != kEnd;) {
-    if (what != kSignal) continue;  // a read that a signal interrupted
+    if (what != kSignal && what != kInterrupt) continue;  // a read that a signal interrupted
     if (at_once) _exit(leave_());
-    const char* on_interrupt = interrupted() ? interrupt_text.load() : nullptr;
+    const char* on_interrupt = what == kInterrupt ? interrupt_text.load() : nullptr;
     log_.warn("{}", on_interrupt != nullptr ? on_interrupt : answer_text.load());
     what = 0;
   }
