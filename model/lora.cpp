@@ -50,8 +50,10 @@ std::vector<std::string> read_targets(const ConfigReader& r) {
   return v->is_string() ? std::vector{v->get<std::string>()} : read_names(r, "target_modules");
 }
 
+constexpr std::string_view kAllLinear = "all-linear";
+
 bool is_pattern(const std::vector<std::string>& targets) {
-  return targets.size() == 1 && targets.front().find_first_of("*()[]|\\^$+?{") != std::string::npos;
+  return targets.size() == 1 && is_module_pattern(targets.front());
 }
 
 // Whole numbers without a fraction: PEFT declares lora_alpha as an int.
@@ -91,17 +93,9 @@ Json pattern_json(const Pattern<T>& pattern) {
   return out;
 }
 
-// A list, as PEFT writes it: all-linear as the names it stands for; a pattern as a string, since a list holds names
-// only.
+// As PEFT writes it: a pattern as a string, since a list holds names only.
 Json targets_json(const std::vector<std::string>& targets) {
-  if (is_pattern(targets)) return targets.front();
-  std::vector<std::string> names = targets;
-  if (targets.size() == 1 && targets.front() == "all-linear") {
-    names.clear();
-    for (const std::string_view module : kLinearNames) names.emplace_back(module.substr(module.find('.') + 1));
-  }
-  std::sort(names.begin(), names.end());
-  return names;
+  return is_pattern(targets) ? Json(targets.front()) : Json(expanded_targets(targets));
 }
 
 }  // namespace
@@ -132,13 +126,32 @@ bool is_saved(const LoraConfig& lora, std::string_view module) {
   return std::any_of(ends.begin(), ends.end(), [&](const std::string& end) { return module.ends_with(end); });
 }
 
+bool is_module_pattern(std::string_view target) {
+  return target.find_first_of("*()[]|\\^$+?{") != std::string_view::npos;
+}
+
+bool means_module(std::string_view target, std::string_view module) {
+  if (target == kAllLinear) return is_linear_layer(module);
+  return module == target || (module.ends_with(target) && module[module.size() - target.size() - 1] == '.');
+}
+
 bool is_target(const LoraConfig& lora, std::string_view module) {
   if (is_saved(lora, module)) return false;
-  if (lora.targets.size() == 1 && lora.targets.front() == "all-linear") return is_linear_layer(module);
   if (is_pattern(lora.targets)) return matches_whole(lora.targets.front(), module);
-  return std::any_of(lora.targets.begin(), lora.targets.end(), [&](const std::string& t) {
-    return module == t || (module.ends_with(t) && module[module.size() - t.size() - 1] == '.');
-  });
+  return std::any_of(lora.targets.begin(), lora.targets.end(),
+                     [&](const std::string& target) { return means_module(target, module); });
+}
+
+std::vector<std::string> expanded_targets(const std::vector<std::string>& targets) {
+  std::vector<std::string> names;
+  for (const std::string& target : targets) {
+    if (target != kAllLinear) names.push_back(target);
+    if (target == kAllLinear)
+      for (const std::string_view module : kLinearNames) names.emplace_back(module.substr(module.find('.') + 1));
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
 }
 
 LoraConfig parse_lora_config(const Json& json, const std::string& name) {

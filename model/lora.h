@@ -20,8 +20,8 @@ struct LoraConfig {
   double dropout = 0;
   bool rslora = false;
   bool dora = false;  ///< a magnitude for each output of a layer; its norms are constants for gradients
-  /// Names of linear layers; {"all-linear"} for all but the head. One entry with regex characters is matched against
-  /// the whole module name, as PEFT does with a string.
+  /// Names of layers or their ends; "all-linear", alone or among them, for all linear ones but the head. A single entry
+  /// with regex characters is matched against the whole module name, as PEFT does with a string.
   std::vector<std::string> targets = {"q_proj", "v_proj"};
   /// Other ranks and alphas for some modules: the first entry whose regular expression matches the end of a module's
   /// name, from its beginning or from a dot on, as in PEFT.
@@ -50,6 +50,13 @@ inline constexpr std::string_view kLinearNames[] = {
 bool is_linear_layer(std::string_view module);
 /// Whether the module "model.layers.3.self_attn.q_proj" is a target; one that is trained whole is none.
 bool is_target(const LoraConfig& lora, std::string_view module);
+/// Whether an entry of a list of several targets means the module: its name, the end of it from a dot on, or
+/// "all-linear". Regular expressions are none there.
+bool means_module(std::string_view target, std::string_view module);
+/// Whether a target has characters of regular expressions.
+bool is_module_pattern(std::string_view target);
+/// Targets as adapter_config.json has them: "all-linear" as the names it stands for, sorted, each once.
+std::vector<std::string> expanded_targets(const std::vector<std::string>& targets);
 /// Whether modules_to_save names it.
 bool is_saved(const LoraConfig& lora, std::string_view module);
 

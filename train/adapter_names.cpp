@@ -40,7 +40,7 @@ class NameCheck {
   void run() {
     if (lora_.targets.size() > 1)
       for (const std::string& name : lora_.targets)
-        if (!is_target_of_its_own(name)) complain("lora_target_modules", name, "layer of the model");
+        if (!means_layer(name)) complain("lora_target_modules", name, "layer of the model");
     for (const auto& [pattern, rank] : lora_.rank_pattern)
       if (!matches_target(pattern)) complain("rank_pattern", pattern, "layer with an adapter");
     for (const auto& [pattern, alpha] : lora_.alpha_pattern)
@@ -51,10 +51,9 @@ class NameCheck {
   }
 
  private:
-  // Whether the name is that of a layer, be it one that is trained whole.
-  bool is_target_of_its_own(const std::string& name) const {
-    const LoraConfig alone{.targets = {name}};
-    return std::ranges::any_of(modules_, [&](const std::string& module) { return is_target(alone, module); });
+  // Whether an entry of the list is that of a layer, be it one that is trained whole.
+  bool means_layer(const std::string& name) const {
+    return std::ranges::any_of(modules_, [&](const std::string& module) { return means_module(name, module); });
   }
 
   // Whether a pattern would give a target another rank.
@@ -64,9 +63,15 @@ class NameCheck {
         modules_, [&](const std::string& module) { return is_target(lora_, module) && alone.rank_of(module) == 2; });
   }
 
-  void complain(const char* key, const std::string& name, const char* what) {
+  std::string hint_for(const char* key, const std::string& name) const {
+    if (std::string_view(key) == "lora_target_modules" && is_module_pattern(name))
+      return " (a list holds names; a regular expression is given alone, as a string)";
     const std::string_view near = nearest(name, name_ends(modules_));
-    const std::string hint = near.empty() || near == name ? "" : fmt::format(" (\"{}\" is one)", near);
+    return near.empty() || near == name ? "" : fmt::format(" (\"{}\" is one)", near);
+  }
+
+  void complain(const char* key, const std::string& name, const char* what) {
+    const std::string hint = hint_for(key, name);
     problems_.push_back(fmt::format("{}: \"{}\" matches no {}{}", key, name, what, hint));
   }
 

@@ -164,6 +164,17 @@ TEST(LoraConfig, TargetsMatchAsInPeft) {
   EXPECT_THAT(targets_among({"layers.[01].self_attn"}, all), ElementsAre()) << "a pattern matches the whole name";
 }
 
+TEST(LoraConfig, AllLinearStandsInAListAndPatternsDoNot) {
+  const std::string q = "model.layers.0.self_attn.q_proj", d = "model.layers.1.mlp.down_proj",
+                    embedding = "model.embed_tokens", head = "lm_head";
+  const std::vector<std::string> all{embedding, q, d, head};
+  EXPECT_THAT(targets_among({"all-linear", "embed_tokens"}, all), ElementsAre(embedding, q, d));
+  EXPECT_THAT(targets_among({"lm_head", "all-linear"}, all), ElementsAre(q, d, head));
+  EXPECT_THAT(targets_among({"lm_head", ".*q_proj"}, all), ElementsAre(head));
+  EXPECT_THAT(expanded_targets({"up_proj", "all-linear", "embed_tokens"}),
+              ElementsAre("down_proj", "embed_tokens", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"));
+}
+
 TEST(LoraConfig, RefusesPatternsThatDoNotCompileOrEnd) {
   const std::string module = "model.layers.0.self_attn.q_proj";
   const Error broken = error_of([&] { is_target({.targets = {"(q_proj"}}, module); });
@@ -213,6 +224,7 @@ TEST(LoraConfig, WritesTargetsInAFormThatPeftReads) {
   EXPECT_EQ(lora_config_json({.targets = {"all-linear"}})["target_modules"],
             (Json{"down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"}))
       << "a list with all-linear in it would name a module";
+  EXPECT_EQ(lora_config_json({.targets = {"lm_head", "all-linear"}})["target_modules"].size(), 8u);
   EXPECT_EQ(lora_config_json({.targets = {".*q_proj"}})["target_modules"], Json(".*q_proj"))
       << "in a list it were a name";
 }

@@ -41,6 +41,15 @@ TEST(AdapterSetup, LoraPlusHasTheRatesOfPeft) {
   EXPECT_EQ(seen.size(), rates.size());
 }
 
+TEST(AdapterSetup, AllLinearLayersBesideOthersInAList) {
+  ModelSetup setup;
+  std::set<std::string> adapted;
+  for (const Param& p : adapter_of(setup, {{"lora_target_modules", {"embed_tokens", "all-linear"}}}).all())
+    if (const auto end = p.spec.name.find(".lora_"); end != std::string::npos)
+      adapted.insert(p.spec.name.substr(0, end));
+  EXPECT_EQ(std::ssize(adapted), 7 * setup.model->config().layers + 1);
+}
+
 TEST(AdapterSetup, DropoutIsAnotherInEveryMicroBatchOfEveryStep) {
   std::set<std::int64_t> seeds;
   for (const std::int64_t seed : {0, 1, 42})

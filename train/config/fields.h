@@ -128,7 +128,10 @@ void lora_fields(V& visit, S& s) {
   visit("lora_alpha", s.lora_alpha, {"The adapter is scaled by lora_alpha / lora_r.", kPositive});
   visit("lora_dropout", s.lora_dropout, {"Dropout on the adapter's input.", kShare});
   visit("lora_target_modules", s.lora_target_modules,
-        {"Linear layers to adapt: names, \"all-linear\" or one regular expression. Empty: q_proj and v_proj."});
+        {"Layers to adapt: a list of names or ends of names, in which \"all-linear\" stands for all linear layers but "
+         "the "
+         "head; or, alone, one regular expression for the whole name. An entry of a list that matches no layer is an "
+         "error. Empty: q_proj and v_proj."});
   visit("rank_pattern", s.rank_pattern,
         {"Other ranks for some layers: {\"layers.0.mlp.up_proj\": 16}; a key is a regular expression for the end of a "
          "name."});
