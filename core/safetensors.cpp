@@ -147,19 +147,8 @@ std::filesystem::path shard_path(const std::filesystem::path& index, const std::
   return file;
 }
 
-}  // namespace
-
-SafetensorsReader::SafetensorsReader(const std::filesystem::path& path) {
-  std::error_code ignored;
-  path_ = std::filesystem::is_directory(path, ignored) ? weights_in(path) : path;
-  if (path_.extension() == ".json") {
-    read_index(path_);
-  } else {
-    read_one(path_);
-  }
-}
-
-void SafetensorsReader::read_index(const std::filesystem::path& index) {
+/// The tensors of each shard of an index.
+std::map<std::string, std::set<std::string>> shards_of(const std::filesystem::path& index) {
   const auto json = read_json(index);
   const auto map = json.find("weight_map");
   if (map == json.end() || !map->is_object()) fail_file(index, "has no weight_map");
@@ -168,7 +157,35 @@ void SafetensorsReader::read_index(const std::filesystem::path& index) {
     if (!shard.is_string()) fail_file(index, fmt::format("weight_map entry \"{}\" is not a file name", tensor));
     shards[shard.get<std::string>()].insert(tensor);
   }
-  for (const auto& [shard, names] : shards) {
+  return shards;
+}
+
+std::filesystem::path file_or_index(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored) ? weights_in(path) : path;
+}
+
+}  // namespace
+
+std::vector<std::filesystem::path> safetensors_files(const std::filesystem::path& path) {
+  const auto file = file_or_index(path);
+  if (file.extension() != ".json") return {file};
+  std::vector<std::filesystem::path> files;
+  for (const auto& [shard, tensors] : shards_of(file)) files.push_back(shard_path(file, shard));
+  return files;
+}
+
+SafetensorsReader::SafetensorsReader(const std::filesystem::path& path) {
+  path_ = file_or_index(path);
+  if (path_.extension() == ".json") {
+    read_index(path_);
+  } else {
+    read_one(path_);
+  }
+}
+
+void SafetensorsReader::read_index(const std::filesystem::path& index) {
+  for (const auto& [shard, names] : shards_of(index)) {
     for (const auto& name : names)
       if (contains(name)) fail_file(index, fmt::format("tensor \"{}\" is in two shards", name));
     read_one(shard_path(index, shard));

@@ -49,6 +49,9 @@ class SafetensorsReader {
   std::map<std::string, std::string> metadata_;
 };
 
+/// The files that a reader of `path` would map: one, or the shards that an index names. Errors as those of the reader.
+std::vector<std::filesystem::path> safetensors_files(const std::filesystem::path& path);
+
 using NamedTensors = std::vector<std::pair<std::string, ConstTensor>>;
 
 /// A tensor whose bytes are produced when it is written, so that a model need not fit in memory as a whole.

@@ -6,6 +6,7 @@
 
 #include "core/file.h"
 #include "core/hash.h"
+#include "core/safetensors.h"
 #include "kernels/processor.h"
 #include "train/version.h"
 
@@ -72,6 +73,9 @@ std::vector<fs::path> model_files(const ModelSetup& setup) {
   std::vector<fs::path> files;
   add_files(files, setup.source, is_of_model);
   if (setup.adapter) add_files(files, *setup.adapter, is_of_model);
+  if (setup.random_init) return files;
+  for (const fs::path& shard : safetensors_files(setup.source))  // an index may call them otherwise
+    if (!is_weights(shard.filename().string())) files.push_back(shard);
   return files;
 }
 

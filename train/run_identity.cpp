@@ -3,14 +3,19 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <set>
 
+#include "core/safetensors.h"
 #include "optim/arguments.h"
 #include "train/config/check.h"
 #include "train/config/resume_rules.h"
 
 namespace qtrain {
 namespace {
+
+namespace fs = std::filesystem;
 
 /// Those of config.json that no result depends on.
 constexpr std::string_view kWithoutInfluence[] = {"_name_or_path", "transformers_version", "use_cache"};
@@ -77,17 +82,28 @@ std::string describe_products(MatmulPrecision precision) {
   }
 }
 
+// The files of weights that the run begins with.
+std::set<fs::path> weights_read(const ModelSetup& setup) {
+  std::set<fs::path> files;
+  if (!setup.random_init)
+    for (const fs::path& file : safetensors_files(setup.source)) files.insert(file.lexically_normal());
+  if (setup.adapter)
+    for (const fs::path& file : safetensors_files(*setup.adapter)) files.insert(file.lexically_normal());
+  return files;
+}
+
 // Hashes by the names of the files, which may lie in another folder now.
 void add_hashes(const RunParts& run, Json& identity) {
   identity["weights"] = identity["text"] = Json::object();
+  const std::set<fs::path> weights = weights_read(run.setup);
   for (const auto& [path, hash] : run.provenance.at("files").items()) {
-    const std::filesystem::path file = path;
+    const fs::path file = path;
     const std::string name = file.filename().string();
-    const bool weights = name.ends_with(".safetensors");
-    const bool read = name.starts_with("adapter_model") || (name.starts_with("model") && !run.setup.random_init);
-    if (weights && read) identity["weights"][name] = hash;
     const bool text = file.extension() != ".json" || name.find("token") != std::string::npos;
-    if (!weights && text) identity["text"][name] = hash;
+    if (weights.contains(file.lexically_normal()))
+      identity["weights"][name] = hash;
+    else if (text && file.extension() != ".safetensors")
+      identity["text"][name] = hash;
   }
 }
 
@@ -101,7 +117,7 @@ class Comparison {
   Comparison(const Json& saved, const Json& now) : saved_(saved), now_(now), defaults_(compared_keys(Config{})) {}
 
   RunChanges run() {
-    keys(OnResume::refused, [&](const std::string& text) { out_.refused.push_back(text); });
+    keys({OnResume::refused}, [&](const std::string& text) { out_.refused.push_back(text); });
     model();
     weights();
     rows();
@@ -116,9 +132,12 @@ class Comparison {
   }
 
   template <class F>
-  void keys(OnResume kind, F&& take) {
-    for (const auto& [key, is] : now_.at("keys").items())
-      if (const Json was = saved_key(key); on_resume(key) == kind && was != is) take(differs(key, was, is));
+  void keys(std::initializer_list<OnResume> kinds, F&& take) {
+    for (const auto& [key, is] : now_.at("keys").items()) {
+      if (std::ranges::find(kinds, on_resume(key)) == kinds.end()) continue;
+      const Json was = saved_key(key);
+      if (comparable_value(key, was) != comparable_value(key, is)) take(differs(key, was, is));
+    }
   }
 
   void model() {
@@ -152,8 +171,8 @@ class Comparison {
 
   // Told by the first of these that is a reason: keys, files of the tokenizer and the template, the rows themselves.
   void rows() {
-    if (saved_.at("rows") == now_.at("rows")) return;
-    keys(OnResume::rows, [&](const std::string& text) { out_.refused.push_back(text); });
+    if (saved_.at("rows") == now_.at("rows")) return saved_text();
+    keys({OnResume::rows, OnResume::saved}, [&](const std::string& text) { out_.refused.push_back(text); });
     if (!out_.refused.empty()) return;
     if (const auto names = changed_files("text"); !names.empty()) {
       out_.refused.push_back(fmt::format("another {}, which makes other rows", fmt::join(names, ", ")));
@@ -162,6 +181,23 @@ class Comparison {
     const Json& keys = now_.at("keys");
     const Json& files = keys.at("dataset_name").empty() ? keys.at("dataset_mixture") : keys.at("dataset_name");
     out_.refused.push_back(fmt::format("other rows: those of {} have changed", dump_json(files)));
+  }
+
+  // What makes the same rows is in the saved model all the same.
+  void saved_text() {
+    for (const auto& [key, is] : now_.at("keys").items())
+      if (const Json was = saved_key(key); on_resume(key) == OnResume::saved && !is_same_file(was, is))
+        tell(key, was, is);
+    for (const std::string& name : changed_files("text")) out_.told.push_back(fmt::format("another {}", name));
+  }
+
+  // Whether two values name files, wherever they lie, of the same contents.
+  bool is_same_file(const Json& was, const Json& is) const {
+    const auto hash = [](const Json& value, const Json& files) {
+      return value.is_string() ? files.value(fs::path(value.get<std::string>()).filename().string(), Json()) : Json();
+    };
+    const Json before = hash(was, saved_.at("text"));
+    return !before.is_null() && before == hash(is, now_.at("text"));
   }
 
   void tell(const std::string& what, const Json& was, const Json& is) {
@@ -209,6 +245,20 @@ void require_identity(const Json& identity, const std::string& place) {
 
 RunChanges run_changes(const Json& saved, const Json& now) {
   return Comparison(saved, now).run();
+}
+
+Json comparable_value(std::string_view key, const Json& value) {
+  if (key == "optim" && value.is_string()) {
+    const NamedOptimizer* optimizer = find_optimizer(value.get<std::string>());
+    return optimizer && !optimizer->rule.empty() ? Json(optimizer->rule) : value;
+  }
+  const bool targets = key == "lora_target_modules";
+  if ((!targets && key != "lora_modules_to_save") || !value.is_array()) return value;
+  if (!std::all_of(value.begin(), value.end(), [](const Json& name) { return name.is_string(); })) return value;
+  auto names = value.get<std::vector<std::string>>();
+  if (targets) return expanded_targets(names);
+  std::ranges::sort(names);
+  return names;
 }
 
 std::optional<std::string> template_date_of(const Json& identity) {

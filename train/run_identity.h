@@ -36,6 +36,10 @@ struct RunChanges {
 /// Both have to be whole.
 RunChanges run_changes(const Json& saved, const Json& now);
 
+/// A value of a key in the one of the forms that mean the same: targets of LoRA expanded, lists of modules sorted, an
+/// optimizer by its rule.
+Json comparable_value(std::string_view key, const Json& value);
+
 /// The day that an identity holds, if any.
 std::optional<std::string> template_date_of(const Json& identity);
 

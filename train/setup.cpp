@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/file.h"
 #include "core/weight_files.h"
 #include "model/hf_folder.h"
@@ -131,7 +133,7 @@ void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter)
   require_same("use_rslora", config.given("use_rslora"), s.use_rslora == adapter.rslora);
   require_same("use_dora", config.given("use_dora"), s.use_dora == adapter.dora);
   require_same("lora_modules_to_save", config.given("lora_modules_to_save"),
-               s.lora_modules_to_save == adapter.modules_to_save);
+               std::ranges::is_permutation(s.lora_modules_to_save, adapter.modules_to_save));
 }
 
 namespace {
@@ -290,8 +292,8 @@ void load_weights(Ctx& ctx, ModelSetup& setup, const WeightSource& source, Log& 
   const std::optional<fs::path> adapter = source.adapter ? source.adapter : setup.adapter;
   if (!adapter) setup.model->adapter().initialise(ctx, source.seed);
   if (!source.weights && setup.random_init) {
-    if (const auto advice = advice_on_weights(setup)) log.warn("{}", *advice);
-    log.info("the model starts from random weights, seed {}", source.seed);
+    if (setup.model->options().base == Update::frozen)
+      log.info("the model starts from random weights, seed {}", source.seed);
     setup.model->initialise_weights(ctx, source.seed);
   } else {
     const fs::path path = source.weights.value_or(setup.source);

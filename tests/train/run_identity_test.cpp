@@ -6,6 +6,9 @@
 
 #include <map>
 
+#include "core/file.h"
+#include "core/safetensors.h"
+#include "tests/core/temp_folder.h"
 #include "train/config/keys.h"
 #include "train/config/resume_rules.h"
 
@@ -20,6 +23,7 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 const std::string kModel = std::string(QTRAIN_SOURCE_DIR) + "/tests/golden/data/llama_gqa3_tied";
+const std::string kAdapter = std::string(QTRAIN_SOURCE_DIR) + "/tests/golden/data/lora_llama_all/adapter";
 
 /// A run of that model and what it is compared by.
 struct OneRun {
@@ -31,10 +35,12 @@ struct OneRun {
     train.set_fingerprint(1);
     provenance = {{"device", "a processor"},
                   {"files",
-                   {{"/models/one/model.safetensors", "w1"},
+                   {{kModel + "/model.safetensors", "w1"},
+                    {kModel + "/model.other.safetensors", "o1"},
                     {"/models/one/config.json", "c1"},
                     {"/models/one/tokenizer.json", "t1"},
                     {"/models/one/chat_template.jinja", "j1"}}}};
+    if (setup.adapter) provenance["files"][(*setup.adapter / "adapter_model.safetensors").string()] = "a1";
   }
   Json identity() const {
     return run_identity({.config = config,
@@ -60,19 +66,20 @@ struct Change {
   Json both = Json::object();
 };
 
-constexpr auto kRefuse = OnResume::refused, kRows = OnResume::rows, kSay = OnResume::told, kNothing = OnResume::silent;
+constexpr auto kRefuse = OnResume::refused, kRows = OnResume::rows, kSaved = OnResume::saved, kSay = OnResume::told,
+               kNothing = OnResume::silent;
 
 const std::map<std::string, Change>& changes() {
   const Json four{{"load_in_4bit", true}}, eight{{"load_in_8bit", true}}, evaluated{{"eval_dataset_name", "e.jsonl"}};
   static const std::map<std::string, Change> kChanges{
       {"model_name_or_path", {kModel + "/.", kNothing}},
-      {"adapter_name_or_path", {nullptr, kNothing}},
+      {"adapter_name_or_path", {kAdapter + "/.", kNothing, {{"adapter_name_or_path", kAdapter}}}},
       {"tokenizer_name_or_path", {kModel + "/.", kRows}},
       {"dtype", {"bfloat16", kRefuse}},
       {"random_init", {true, kRefuse}},
-      {"chat_template_path", {"chatml", kRows}},
+      {"chat_template_path", {"chatml", kSaved}},
       {"template_date", {"2024-02-29", kRefuse}},
-      {"eos_token", {"</s>", kRows}},
+      {"eos_token", {"</s>", kSaved}},
       {"pad_token", {"</s>", kSay}},
       {"dataset_name", {"others.jsonl", kRows}},
       {"eval_dataset_name", {"e.jsonl", kSay}},
@@ -204,13 +211,14 @@ TEST(RunIdentity, AnotherValueIsRefusedOrToldByTheNameOfItsKey) {
     OneRun is(other);
     RunChanges found = run_changes(was.identity(), is.identity());
     using Texts = ::testing::Matcher<std::vector<std::string>>;
-    const bool refused = change.expected == OnResume::refused, told = change.expected == OnResume::told;
+    const bool refused = change.expected == OnResume::refused;
+    const bool told = change.expected == OnResume::told || change.expected == OnResume::saved;
     EXPECT_THAT(found.refused, refused ? Texts(Contains(StartsWith(key + " = "))) : Texts(IsEmpty())) << key;
     EXPECT_THAT(found.told, told ? Texts(Contains(StartsWith(key + " "))) : Texts(IsEmpty())) << key;
 
     is.train.set_fingerprint(2);  // now the rows are others too
     found = run_changes(was.identity(), is.identity());
-    const bool named = change.expected == OnResume::rows;
+    const bool named = change.expected == OnResume::rows || change.expected == OnResume::saved;
     EXPECT_THAT(found.refused, named ? Texts(ElementsAre(StartsWith(key + " = "))) : Texts(Not(IsEmpty()))) << key;
   }
 }
@@ -235,19 +243,30 @@ TEST(RunIdentity, ValuesThatMeanTheSameAreTheSame) {
   expect_same({{"dtype", "auto"}}, {{"dtype", "float32"}});
   expect_same({{"use_peft", false}, {"lora_alpha", 8}}, {{"use_peft", false}, {"lora_alpha", 64}});
   expect_same({{"bnb_4bit_quant_type", "nf4"}}, {{"bnb_4bit_quant_type", "fp4"}});
+  expect_same({{"lora_target_modules", {"v_proj", "q_proj"}}}, {{"lora_target_modules", {"q_proj", "v_proj"}}});
+  expect_same({{"lora_target_modules", "all-linear"}},
+              {{"lora_target_modules", {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}}});
+  expect_same({{"lora_modules_to_save", {"norm", "embed_tokens"}}},
+              {{"lora_modules_to_save", {"embed_tokens", "norm"}}});
 }
 
 TEST(RunIdentity, OtherFilesAreRefusedByName) {
   const OneRun was;
-  const auto refused = [&](const char* path, const char* hash, std::uint64_t rows) {
+  const auto changes = [&](const std::string& path, const char* hash, std::uint64_t rows) {
     OneRun is;
     is.provenance["files"][path] = hash;
     is.train.set_fingerprint(rows);
-    return run_changes(was.identity(), is.identity()).refused;
+    return run_changes(was.identity(), is.identity());
+  };
+  const auto refused = [&](const std::string& path, const char* hash, std::uint64_t rows) {
+    return changes(path, hash, rows).refused;
   };
   EXPECT_THAT(refused("/models/one/config.json", "c2", 1), IsEmpty()) << "its values are compared";
   EXPECT_THAT(refused("/models/one/tokenizer.json", "t2", 1), IsEmpty()) << "it makes the same rows";
-  EXPECT_THAT(refused("/models/one/model.safetensors", "w2", 1), ElementsAre(HasSubstr("model.safetensors")));
+  EXPECT_THAT(changes("/models/one/tokenizer.json", "t2", 1).told, ElementsAre("another tokenizer.json"))
+      << "but it is saved with the model";
+  EXPECT_THAT(refused(kModel + "/model.safetensors", "w2", 1), ElementsAre(HasSubstr("model.safetensors")));
+  EXPECT_THAT(refused(kModel + "/model.other.safetensors", "o2", 1), IsEmpty()) << "it is not read";
   EXPECT_THAT(refused("/models/one/tokenizer.json", "t2", 2), ElementsAre(HasSubstr("another tokenizer.json")));
   EXPECT_THAT(refused("/models/one/chat_template.jinja", "j2", 2), ElementsAre(HasSubstr("chat_template.jinja")));
   OneRun without;
@@ -255,6 +274,48 @@ TEST(RunIdentity, OtherFilesAreRefusedByName) {
   without.train.set_fingerprint(2);
   EXPECT_THAT(run_changes(was.identity(), without.identity()).refused, ElementsAre(HasSubstr("tokenizer.json")));
   EXPECT_THAT(refused("/models/one/config.json", "c1", 2), ElementsAre(HasSubstr("those of [\"rows.jsonl\"] have")));
+}
+
+TEST(RunIdentity, AnAdaptersWeightsAreCompared) {
+  const Json from{{"adapter_name_or_path", kAdapter}};
+  OneRun is(from);
+  is.provenance["files"][kAdapter + "/adapter_model.safetensors"] = "a2";
+  EXPECT_THAT(run_changes(OneRun(from).identity(), is.identity()).refused,
+              ElementsAre(HasSubstr("adapter_model.safetensors")));
+}
+
+// Shards may have any plain name; what else lies there is not read.
+TEST(RunIdentity, WeightsAreTheFilesThatTheIndexNames) {
+  namespace fs = std::filesystem;
+  const testing::TempFolder folder;
+  fs::copy_file(kModel + "/config.json", folder / "config.json");
+  fs::copy_file(kModel + "/model.safetensors", folder / "part.safetensors");
+  fs::copy_file(kModel + "/model.safetensors", folder / "model-00009.safetensors");
+  Json index{{"weight_map", Json::object()}};
+  for (const auto& [name, tensor] : SafetensorsReader(folder / "part.safetensors").tensors())
+    index["weight_map"][name] = "part.safetensors";
+  write_file(folder / "model.safetensors.index.json", dump_json(index));
+  const auto identity = [&](const char* part, const char* other) {
+    OneRun run(Json{{"model_name_or_path", folder.path().string()}});
+    run.provenance["files"] = {{(folder / "part.safetensors").string(), part},
+                               {(folder / "model-00009.safetensors").string(), other}};
+    return run.identity();
+  };
+  EXPECT_THAT(run_changes(identity("p1", "o1"), identity("p2", "o1")).refused,
+              ElementsAre(HasSubstr("part.safetensors of model_name_or_path")));
+  EXPECT_THAT(run_changes(identity("p1", "o1"), identity("p1", "o2")).refused, IsEmpty());
+}
+
+TEST(RunIdentity, AChatTemplateThatWasMovedIsTheSame) {
+  const auto identity = [](const char* path, const char* hash) {
+    OneRun run;
+    run.config.model.chat_template_path = path;
+    run.provenance["files"][path] = hash;
+    return run.identity();
+  };
+  EXPECT_THAT(run_changes(identity("/a/t.jinja", "h1"), identity("/b/t.jinja", "h1")).told, IsEmpty());
+  EXPECT_THAT(run_changes(identity("/a/t.jinja", "h1"), identity("/a/t.jinja", "h2")).told,
+              ElementsAre("another t.jinja"));
 }
 
 TEST(RunIdentity, TheModelsOwnConfigIsComparedByKey) {

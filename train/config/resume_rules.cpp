@@ -18,13 +18,14 @@ constexpr std::string_view kRefusedKeys[] = {
 
 constexpr std::string_view kRowKeys[] = {
     // texts and tokens
-    "tokenizer_name_or_path", "chat_template_path", "eos_token", "dataset_name", "eval_split", "max_samples",
-    "dataset_mixture", "mix_strategy", "column_mapping", "message_property_mappings", "role_mapping",
-    "dataset_text_field",
+    "tokenizer_name_or_path", "dataset_name", "eval_split", "max_samples", "dataset_mixture", "mix_strategy",
+    "column_mapping", "message_property_mappings", "role_mapping", "dataset_text_field",
     // lengths, packing, masks
     "max_length", "truncation_mode", "shuffle_dataset", "packing", "packing_strategy", "packing_scope",
     "packing_isolate", "completion_only_loss", "assistant_only_loss", "last_turn_only_loss", "skip_empty_answers",
     "response_template", "instruction_template"};
+
+constexpr std::string_view kSavedKeys[] = {"chat_template_path", "eos_token"};
 
 constexpr std::string_view kToldKeys[] = {
     // the schedule and the update
@@ -52,6 +53,7 @@ constexpr std::string_view kSilentKeys[] = {
 
 constexpr ResumeRule kResumeRules[] = {{OnResume::refused, kRefusedKeys},
                                        {OnResume::rows, kRowKeys},
+                                       {OnResume::saved, kSavedKeys},
                                        {OnResume::told, kToldKeys},
                                        {OnResume::silent, kSilentKeys}};
 

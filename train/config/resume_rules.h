@@ -9,6 +9,7 @@ namespace qtrain {
 enum class OnResume : std::uint8_t {
   refused,  ///< the rest of the run would not fit what is in the checkpoint
   rows,     ///< names the cause where the training rows have become others, which is refused; else without effect
+  saved,    ///< likewise; where the rows are the same, one line says it: the saved tokenizer or template has it
   told,     ///< a change that people make on purpose: one line says it
   silent,   ///< results do not depend on it
 };
