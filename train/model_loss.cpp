@@ -9,6 +9,7 @@ namespace qtrain {
 ModelLoss model_loss(Ctx& ctx, const LossRequest& request, Log& log) {
   const Config& c = request.config;
   const Dataset data = DataPreparation(c, ctx.pool(), log).rows(Split::evaluation, request.max_rows);
+  require_vocabulary(c, data, Split::evaluation);
   const Loader loader(
       data, {.batch_size = c.training.per_device_eval_batch_size, .sampler = {.sampling = Sampling::sequential}});
   ModelSetup setup = set_up_model(ctx, {.model = c.model.model_name_or_path,

@@ -20,7 +20,7 @@ struct ModelLoss {
 };
 
 /// Loads a model (with its adapter) and evaluates it on the evaluation rows of a config. ErrorKind::stopped if a stop
-/// was asked for.
+/// was asked for, ErrorKind::input for rows with ids beyond its vocabulary.
 ModelLoss model_loss(Ctx& ctx, const LossRequest& request, Log& log);
 
 }  // namespace qtrain

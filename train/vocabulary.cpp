@@ -11,6 +11,7 @@ namespace {
 struct IdInRow {
   std::int32_t id;
   std::string place;
+  bool given = false;  ///< the row itself says it, not the tokenizer
 };
 
 // Encodes the rows once more, up to the first that has an id beyond the vocabulary.
@@ -20,10 +21,11 @@ std::optional<IdInRow> first_beyond(const Config& config, Split split, std::int6
   const RowEncoder encoder(options, text.tools());
   const RawRows rows = data_rows(config, split);
   for (std::int64_t i = 0; i < rows.size(); ++i) {
-    const EncodedRow row = encoder.encode(rows.parse(i));
+    const Json parsed = rows.parse(i);
+    const EncodedRow row = encoder.encode(parsed);
     for (const auto* ids : {&row.input_ids, &row.labels})
       if (const auto id = std::ranges::find_if(*ids, [&](std::int32_t v) { return v >= vocabulary; }); id != ids->end())
-        return IdInRow{.id = *id, .place = rows.place(i)};
+        return IdInRow{.id = *id, .place = rows.place(i), .given = parsed.contains("input_ids")};
   }
   return {};
 }
@@ -39,7 +41,8 @@ void require_vocabulary(const Config& config, const Dataset& rows, Split split) 
   fail(ErrorKind::input,
        {.cause = fmt::format("there is token id {}, the model's vocabulary has {} entries", found.id, vocabulary),
         .place = found.place,
-        .remedy = "the tokenizer does not belong to this model"});
+        .remedy = found.given ? "the row gives its ids itself: make them with the tokenizer of this model"
+                              : "the tokenizer does not belong to this model"});
 }
 
 }  // namespace qtrain

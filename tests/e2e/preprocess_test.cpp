@@ -40,11 +40,13 @@ TEST_F(Preprocess, ids_and_labels_beyond_the_vocabulary_are_named_with_their_row
              jsonl({{{"input_ids", {1, 2}}}, {{"input_ids", {1, 2}}, {"labels", {1, 400}}}, {{"input_ids", {401}}}}));
   const Json config{{"model_name_or_path", (folder_ / "model").string()},
                     {"dataset_name", (folder_ / "rows.jsonl").string()},
+                    {"eval_dataset_name", (folder_ / "rows.jsonl").string()},
                     {"output_dir", (folder_ / "out").string()},
                     {"token_cache_dir", (folder_ / "cache").string()}};
   write_file(folder_ / "run.json", dump_json(config));
-  for (const char* command : {"preprocess", "train", "validate"}) {
+  for (const char* command : {"preprocess", "train", "validate", "eval"}) {
     const Outcome outcome = qtrain({.words = {command, (folder_ / "run.json").string()}});
+    EXPECT_THAT(outcome.err + outcome.out, HasSubstr("make them with the tokenizer of this model")) << command;
     EXPECT_EQ(outcome.code, 3) << command;
     EXPECT_THAT(outcome.err + outcome.out,
                 HasSubstr("rows.jsonl:2: there is token id 400, the model's vocabulary has 400"))
