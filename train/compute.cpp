@@ -4,6 +4,7 @@
 
 #include "core/plural.h"
 #include "kernels/processor.h"
+#include "train/config/remarks.h"
 
 namespace qtrain {
 namespace {
@@ -26,10 +27,6 @@ Ctx cpu_context(const ComputeChoice& choice, Log& log) {
   const bool bf16 = precision == MatmulPrecision::bf16;
   if (choice.compute == "bfloat16" && !bf16)
     log.warn("compute_dtype bfloat16: this processor multiplies it no faster than float32, which is used instead");
-  if (choice.fp16) log.info("fp16 has no effect: it is about GPUs, a processor computes in float32");
-  if (choice.tf32) log.info("tf32 has no effect: it is about products on a GPU");
-  if (choice.offload)
-    log.info("activation_offloading and optimizer_offload have no effect: they are about a GPU's memory");
   Ctx ctx({}, precision, choice.threads);
   log.info("device: {}, {}, matrix products in {}", describe_cpu(), counted(ctx.pool().size(), "thread"),
            bf16 ? "bfloat16 with float32 sums" : "float32");
@@ -65,6 +62,16 @@ Ctx cuda_context(const ComputeChoice& choice, Log& log) {
 
 Ctx make_context(const ComputeChoice& choice, Log& log) {
   return wants_cuda(choice) ? cuda_context(choice, log) : cpu_context(choice, log);
+}
+
+void remark_on_device(ResolvedConfig& config) {
+  const TrainingSection& t = config.value.training;
+  if (config.value.run.device == DeviceChoice::cuda || wants_cuda(compute_choice(config.value))) return;
+  if (t.fp16) no_effect(config, "fp16", "it is about GPUs, a processor computes in float32");
+  if (t.tf32.value_or(false) && !config.inert.contains("tf32"))
+    no_effect(config, "tf32", "it is about products on a GPU");
+  if (t.activation_offloading) no_effect(config, "activation_offloading", "it is about a GPU's memory");
+  if (t.optimizer_offload) no_effect(config, "optimizer_offload", "it is about a GPU's memory");
 }
 
 void require_precision(MatmulPrecision precision, std::string_view gpu, int major) {
@@ -107,8 +114,7 @@ ComputeChoice compute_choice(const Config& config) {
           .bf16 = config.training.bf16,
           .fp16 = config.training.fp16,
           .tf32 = config.training.tf32.value_or(false),
-          .threads = static_cast<int>(config.run.threads),
-          .offload = config.training.activation_offloading || config.training.optimizer_offload};
+          .threads = static_cast<int>(config.run.threads)};
 }
 
 }  // namespace qtrain

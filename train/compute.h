@@ -17,9 +17,10 @@ struct ComputeChoice {
   bool fp16 = false;             ///< or float16, on a GPU
   bool tf32 = false;             ///< whether a GPU may multiply float32 in TF32
   int threads = 0;
-  bool offload = false;  ///< whether anything is to be kept on the host of a GPU
 };
 Ctx make_context(const ComputeChoice& choice, Log& log);
+/// Notes on keys about GPUs, where a run with this config would be on a processor.
+void remark_on_device(ResolvedConfig& config);
 
 /// Where and how products are computed, known without a device.
 struct ComputePlan {

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "train/compute.h"
+
 namespace qtrain {
 namespace {
 
@@ -14,13 +16,15 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 std::vector<std::string> notes_on(const char* json) {
   return parse_config(json, "c.json").notes;
 }
 
 TEST(ConfigRemarks, ValuesThatGoTogetherWithoutEffect) {
-  EXPECT_THAT(notes_on(R"({"tf32": true, "bf16": true})"), Contains(HasSubstr("tf32 has no effect")));
+  EXPECT_THAT(notes_on("{\"seed\": 1,\n\"use_tf32\": true, \"bf16\": true}"),
+              Contains(HasSubstr("c.json:2 (use_tf32): \"tf32\" has no effect")));
   EXPECT_THAT(notes_on(R"({"tf32": true, "bf16": false})"), Not(Contains(HasSubstr("tf32"))));
   EXPECT_THAT(notes_on(R"({"group_by_length": true, "packing": true})"), Contains(HasSubstr("no use with packing")));
   EXPECT_THAT(notes_on(R"({"group_by_length": true})"), Not(Contains(HasSubstr("no use with packing"))));
@@ -29,7 +33,35 @@ TEST(ConfigRemarks, ValuesThatGoTogetherWithoutEffect) {
               Not(Contains(HasSubstr("one thread prepares batches"))));
   EXPECT_THAT(notes_on(R"({"max_steps": 10, "warmup_steps": 10})"), Contains(HasSubstr("never reaches its peak")));
   EXPECT_THAT(notes_on(R"({"warmup_steps": 3, "warmup_ratio": 0.1})"),
-              Contains(HasSubstr("warmup_ratio has no effect")));
+              Contains(HasSubstr("\"warmup_ratio\" has no effect")));
+  EXPECT_THAT(notes_on(R"({"lr_scheduler_type": "constant", "lr_scheduler_kwargs": {"num_cycles": 2}})"),
+              Contains(HasSubstr("\"lr_scheduler_kwargs\" has no effect: the schedule is constant")));
+  for (const char* key : {"tf32", "warmup_ratio"})
+    EXPECT_TRUE(parse_config(R"({"tf32": true, "warmup_steps": 3, "warmup_ratio": 0.1})", "c").inert.contains(key));
+}
+
+TEST(ConfigRemarks, EachHasThePlaceOfItsKey) {
+  for (const char* json : {R"({"group_by_length": true, "packing": true})", R"({"dataloader_prefetch_factor": 4})",
+                           R"({"max_steps": 10, "warmup_steps": 10})"})
+    EXPECT_THAT(notes_on(json), ElementsAre(HasSubstr("dialect hf"), StartsWith("c.json:1"))) << json;
+}
+
+TEST(ConfigRemarks, KeysAboutGpusOnAProcessor) {
+  const auto remarked = [](const char* json) {
+    ResolvedConfig config = parse_config(json, "c.json");
+    remark_on_device(config);
+    return config;
+  };
+  const ResolvedConfig c = remarked(R"({"device": "cpu", "bf16": false, "tf32": true, "gradient_checkpointing": true,
+                   "activation_offloading": true, "optimizer_offload": true})");
+  for (const char* key : {"tf32", "activation_offloading", "optimizer_offload"}) {
+    EXPECT_THAT(c.notes, Contains(HasSubstr(std::string("\"") + key + "\" has no effect: it is about"))) << key;
+    EXPECT_TRUE(c.inert.contains(key)) << key;
+  }
+  EXPECT_TRUE(remarked(R"({"device": "cpu", "fp16": true})").inert.contains("fp16"));
+  const ResolvedConfig both = remarked(R"({"device": "cpu", "tf32": true})");  // and 16-bit products
+  EXPECT_EQ(std::ranges::count_if(both.notes, [](const auto& n) { return n.find("\"tf32\"") != n.npos; }), 1);
+  EXPECT_TRUE(remarked(R"({"device": "cuda", "fp16": true})").inert.empty());
 }
 
 TEST(ModelAdvice, Float16OfABfloat16Model) {

@@ -96,6 +96,36 @@ special_tokens:
   pad_token: "<|end_of_text|>"
 )";
 
+TEST(Axolotl, AllLinearLayersComeBesideThoseThatAreNamed) {
+  const auto targets = [](const char* named, const Overrides& overrides = {}) {
+    return recipe(fmt::format("base_model: m\nadapter: lora\nlora_target_linear: true\n{}", named), overrides)
+        .value.lora.lora_target_modules;
+  };
+  EXPECT_THAT(targets(""), ElementsAre("all-linear"));
+  EXPECT_THAT(targets("lora_target_modules: [embed_tokens, lm_head]\n"),
+              ElementsAre("embed_tokens", "lm_head", "all-linear"));
+  EXPECT_THAT(targets("lora_target_modules: lm_head\n"), ElementsAre("lm_head", "all-linear"));
+  EXPECT_THAT(targets("lora_target_modules: [embed_tokens]\n", {{"lora_target_linear", "false"}}),
+              ElementsAre("embed_tokens"));
+  EXPECT_THAT(refusal_of_recipe("lora_target_linear: true\nlora_target_modules: 5\n"),
+              HasSubstr("lora_target_modules"));
+}
+
+TEST(Axolotl, ATrackerIsAWarning) {
+  for (const char* on : {"wandb_project: p", "use_wandb: true", "mlflow_tracking_uri: u", "use_mlflow: true",
+                         "comet_project_name: c", "use_comet: true"}) {
+    const ResolvedConfig r = recipe(fmt::format("val_set_size: 0\n{}\n", on));
+    EXPECT_THAT(r.warnings, ElementsAre(HasSubstr("nothing is sent to a tracker; losses and metrics go to output_dir")))
+        << on;
+    EXPECT_EQ(r.inert.size(), 1u) << on;
+  }
+  for (const char* off : {"wandb_project: ''", "use_wandb: false", "wandb_project:", "mlflow_tracking_uri: ''",
+                          "hf_mlflow_log_artifacts:", "use_comet: false"}) {
+    const ResolvedConfig r = recipe(fmt::format("val_set_size: 0\n{}\n", off));
+    EXPECT_TRUE(r.warnings.empty() && r.inert.empty()) << off;
+  }
+}
+
 TEST(Axolotl, AQloraRecipe) {
   const ResolvedConfig r = recipe(kAxolotlQlora);
   const Config& c = r.value;

@@ -144,6 +144,23 @@ TEST(ConfigDialects, AManifestAsTheyArePublished) {
   for (const auto& [key, entry] : r.inert.items()) EXPECT_EQ(key.find("_comment"), std::string::npos) << key;
 }
 
+TEST(ConfigDialects, WhatOnlyDescribesIsListedWithItsReasonAndNotToldAtStart) {
+  const ResolvedConfig r = parse_config(R"({"name": "sql", "description": null, "base_model": "m", "training": {
+      "dataset": {"path": "d", "source": "web", "statistics": {"rows": 3}}, "trained_on": "2024-01-01",
+      "config": {"epochs": 1}}})",
+                                        "m.json");
+  EXPECT_EQ(r.inert.at("name").at("value"), "sql");
+  EXPECT_EQ(r.inert.at("training.trained_on"),
+            (Json{{"value", "2024-01-01"},
+                  {"origin", "m.json:2"},
+                  {"reason", "it tells of a training that has been: nothing is trained by it"}}));
+  EXPECT_EQ(r.inert.at("training.dataset.statistics").at("reason"),
+            "it describes the rows, which are read as they are");
+  EXPECT_TRUE(r.inert.contains("training.dataset.source"));
+  EXPECT_FALSE(r.inert.contains("description"));
+  EXPECT_EQ(r.notes.size(), 1u) << r.notes.back();
+}
+
 TEST(ConfigDialects, MembersThatBeginWithAnUnderscoreAreComments) {
   const Config c = value_of(R"({"_why": {"seed": 3}, "lr_scheduler_type": "cosine_with_min_lr",
       "lr_scheduler_kwargs": {"min_lr": 1e-6, "_note": "floor"}, "dataset_mixture": [{"path": "a", "_n": 1}]})");
@@ -161,6 +178,15 @@ TEST(ConfigDialects, AttentionAloneIsLessThanBlocksAndMoreThanNothing) {
   EXPECT_EQ(policy(R"("attention_only")"), "selective");
   EXPECT_EQ(policy(R"("attention_only", "gradient_checkpointing": true)"), "block");
   EXPECT_EQ(policy("true"), "block");
+  // The command line goes before the file, whichever of the keys it has.
+  const Overrides attention{{"activation_checkpointing", "attention_only"}}, blocks{{"gradient_checkpointing", "true"}};
+  const ResolvedConfig later = parse_config(R"({"gradient_checkpointing": true})", "c.json", attention);
+  EXPECT_EQ(later.value.training.gradient_checkpointing.policy, "selective");
+  EXPECT_THAT(later.notes, Contains(HasSubstr("c.json:1: \"gradient_checkpointing\" true has no effect: "
+                                              "\"activation_checkpointing\" is given on the command line")));
+  EXPECT_EQ(parse_config(R"({"activation_checkpointing": "attention_only"})", "c.json", blocks)
+                .value.training.gradient_checkpointing.policy,
+            "block");
 }
 
 // Files that are given in the place of a config, by the keys that their examples have.
@@ -176,7 +202,13 @@ TEST(ConfigErrors, OtherFilesSayWhatTheyAre) {
               HasSubstr("a model's config.json"));
   EXPECT_THAT(complaint_about(R"({"peft_type": "LORA", "base_model_name_or_path": "m", "r": 8})"),
               HasSubstr("\"adapter_name_or_path\": \".\""));
-  EXPECT_EQ(complaint_about(R"({"peft_type": "LORA", "task_type": "CAUSAL_LM", "output_dir": "o"})"), "no error");
+  // What names a model or rows, under whatever name, is a config.
+  for (const char* key : {"output_dir", "model", "base_model_name", "dataset", "train_dataset", "dataset_path"})
+    EXPECT_EQ(complaint_about(Json{{"peft_type", "LORA"}, {"task_type", "CAUSAL_LM"}, {key, "o"}}.dump()), "no error")
+        << key;
+  for (const char* other : {R"("base_models": [{"name": "a"}])", R"("dataset_mixture": ["a"])"})
+    EXPECT_EQ(complaint_about(fmt::format(R"({{"peft_type": "LORA", "task_type": "CAUSAL_LM", {}}})", other)),
+              "no error");
 }
 
 // As alignment-handbook and open-r1 write it, and as TRL does.
@@ -190,7 +222,13 @@ TEST(ConfigMixture, AnObjectAroundTheListOfDatasets) {
   EXPECT_THAT(value_of(R"({"dataset_mixture": {"datasets": [{"path": "a"}]}})").data.dataset_name, ElementsAre("a"));
   EXPECT_THAT(complaint_about(R"({"dataset_mixture": {"datasets": [{"id": "a", "weight": 0.5}]}})"),
               HasSubstr("is a share of the source's own rows"));
-  EXPECT_THAT(complaint_about(R"({"dataset_mixture": {"datsets": []}})"), HasSubstr("unknown member \"datsets\""));
+  EXPECT_THAT(complaint_about(R"({"dataset_mixture": {"datsets": [], "sede": 1}})"),
+              HasSubstr("unknown member \"datsets\"; unknown member \"sede\""));
+  // A whole fraction says nothing, but beside others it is one.
+  EXPECT_EQ(Json(value_of(R"({"datasets": [{"path": "a", "fraction": 1}, {"path": "b", "fraction": 0.5}]})")
+                     .data.dataset_mixture),
+            Json::parse(R"([{"data_files": ["a"], "fraction": 1}, {"data_files": ["b"], "fraction": 0.5}])"));
+  EXPECT_THAT(value_of(R"({"datasets": [{"path": "a", "fraction": 1}]})").data.dataset_name, ElementsAre("a"));
 }
 
 TEST(ConfigDialects, DefaultsThatNobodyWroteAreNotRemarkedOn) {

@@ -202,6 +202,16 @@ tpu_use_sudo: false
 use_cpu: false
 )";
 
+TEST(Launchers, MembersThatBeginWithAnUnderscoreAreCommentsInTheirFilesToo) {
+  const qtrain::testing::TempFolder folder;
+  write_file(folder / "ds.json", R"({"_note": "of ours", "gradient_clipping": 0.5, "zero_optimization": {"_why": 2}})");
+  write_file(folder / "acc.yaml", "_note: of ours\nmixed_precision: bf16\n");
+  write_file(folder / "c.json", R"({"deepspeed": "ds.json", "accelerate_config": "acc.yaml"})");
+  const ResolvedConfig c = load_config(folder / "c.json");
+  EXPECT_EQ(c.value.training.max_grad_norm, 0.5);
+  for (const auto& [key, entry] : c.inert.items()) EXPECT_EQ(key.find("_note"), key.npos) << key;
+}
+
 TEST(Accelerate, ItsDeepspeedPartAndPrecisionCount) {
   const qtrain::testing::TempFolder folder;
   write_file(folder / "acc.yaml", kAccelerateFile);

@@ -111,6 +111,19 @@ TEST(LlamaFactory, DefaultsAreTheToolsOwn) {
   EXPECT_EQ(recipe("finetuning_type: lora").value.lora.lora_alpha, 16);
 }
 
+TEST(LlamaFactory, ATrackerIsAWarning) {
+  EXPECT_THAT(recipe("stage: sft\nuse_swanlab: true\n").warnings,
+              ElementsAre(HasSubstr("nothing is sent to a tracker")));
+  EXPECT_THAT(recipe("stage: sft\nuse_swanlab: false\n").warnings, ElementsAre());
+}
+
+TEST(LlamaFactory, AnswersWithoutThoughtsAreAColumnOfTheRows) {
+  const std::string said = refusal_of_recipe("stage: sft\nenable_thinking: false\n");
+  EXPECT_THAT(said, HasSubstr("\"enable_thinking\": false cannot be honoured"));
+  EXPECT_THAT(said, HasSubstr("{\"enable_thinking\": false} as a column of the rows"));
+  EXPECT_TRUE(recipe("stage: sft\nenable_thinking: true\n").inert.empty());
+}
+
 TEST(LlamaFactory, Qlora) {
   const Config c = recipe(
                        "model_name_or_path: m\nfinetuning_type: lora\nquantization_bit: 4\nquantization_method: bnb\n"

@@ -273,8 +273,39 @@ TEST(ConfigOverrides, DotsReachIntoObjects) {
 }
 
 TEST(ConfigNotes, WarnOfAForgottenUsePeft) {
-  EXPECT_THAT(parse_config(R"({"lora_r": 8})", "c").notes, Contains(HasSubstr("all weights will be trained")));
-  EXPECT_THAT(parse_config(R"({"lora_r": 8, "use_peft": true})", "c").notes, Not(Contains(HasSubstr("all weights"))));
+  const ResolvedConfig c = parse_config("{\"seed\": 1,\n\"lora_r\": 8, \"lora_dropout\": 0.1}", "c");
+  EXPECT_THAT(c.warnings, ElementsAre("c:2: LoRA keys are given but use_peft is not true: all weights will be trained "
+                                      "(lora_r, lora_dropout)"));
+  EXPECT_EQ(c.inert.at("lora_r"), (Json{{"value", 8}, {"origin", "c:2"}, {"reason", "use_peft is not true"}}));
+  EXPECT_TRUE(c.inert.contains("lora_dropout"));
+  for (const char* fine : {R"({"lora_r": 8, "use_peft": true})", R"({"lora_r": 8, "use_peft": false})",
+                           R"({"lora_r": 8, "adapter_name_or_path": "a"})", R"({"use_dora": false})"}) {
+    EXPECT_THAT(parse_config(fine, "c").warnings, IsEmpty()) << fine;
+    EXPECT_THAT(parse_config(fine, "c").inert, IsEmpty()) << fine;
+  }
+}
+
+TEST(ConfigNotes, AKeyWithoutEffectIsToldOnceAndTakenBackOnTheCommandLine) {
+  const auto told = [](const Overrides& overrides) {
+    const ResolvedConfig c = parse_config(R"({"use_unsloth": true, "use_sdpa": true})", "c.json", overrides);
+    std::vector<std::string> lines;
+    for (const std::string& note : c.notes)
+      if (note.find("\"use_unsloth\"") != std::string::npos) lines.push_back(note);
+    EXPECT_EQ(c.inert.contains("use_unsloth"), !lines.empty());
+    EXPECT_TRUE(c.inert.contains("use_sdpa"));
+    return lines;
+  };
+  EXPECT_THAT(told({}), ElementsAre(StartsWith("c.json:1: \"use_unsloth\" has no effect: ")));
+  EXPECT_THAT(told({{"use_unsloth", "4"}}), ElementsAre(StartsWith("command line: \"use_unsloth\"")));
+  EXPECT_THAT(told({{"use_unsloth", "null"}}), IsEmpty());
+  EXPECT_THAT(told({{"use_unsloth", "false"}}), IsEmpty()) << "what the program does anyway";
+  // A value that is refused can be taken back as well, and so can a remark on one that is rewritten.
+  const std::string refused = R"({"push_to_hub": true})", rewritten = "special_tokens: {pad_token: x}\nadapter: lora\n";
+  EXPECT_THAT(complaint_about(refused), HasSubstr("cannot be honoured"));
+  EXPECT_EQ(complaint_about(refused, {{"push_to_hub", "null"}}), "no error");
+  EXPECT_THAT(parse_config(rewritten, "c.yaml").notes, Contains(HasSubstr("\"special_tokens\"")));
+  EXPECT_THAT(parse_config(rewritten, "c.yaml", {{"special_tokens", "null"}}).notes,
+              Not(Contains(HasSubstr("\"special_tokens\""))));
 }
 
 TEST(ConfigSupport, WhatIsMissingIsSaid) {

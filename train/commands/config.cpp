@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 
 #include "train/cli/arguments.h"
+#include "train/compute.h"
 #include "train/config/config.h"
+#include "train/config/keys.h"
+#include "train/config/remarks.h"
 
 namespace qtrain {
 namespace {
@@ -13,8 +16,8 @@ std::string table_of(const Json& resolved) {
         fmt::format("{:<32} {:<28} {}\n", key, dump_json(entry.at("value")), entry.at("origin").get<std::string>());
   if (!resolved.at("inert").empty()) table += "without effect:\n";
   for (const auto& [key, entry] : resolved.at("inert").items())
-    table += fmt::format("{:<32} {:<28} {}: {}\n", key, dump_json(entry.at("value")),
-                         entry.at("origin").get<std::string>(), entry.at("reason").get<std::string>());
+    table += fmt::format("{:<32} {:<28} {}: {}\n", key, show(entry.at("value")), entry.at("origin").get<std::string>(),
+                         entry.at("reason").get<std::string>());
   return table;
 }
 
@@ -26,8 +29,9 @@ int run_config(const Arguments& arguments) {
     arguments.give({.text = config_reference(), .json = config_keys_json()});
     return 0;
   }
-  const ResolvedConfig config = load_config(arguments.operand(0), arguments.overrides());
-  for (const std::string& note : config.notes) arguments.log().info("{}", note);
+  ResolvedConfig config = load_config(arguments.operand(0), arguments.overrides());
+  remark_on_device(config);
+  tell_remarks(config, arguments.log());
   const Json resolved = resolved_json(config);
   arguments.give({.text = table_of(resolved), .json = resolved});
   return 0;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "train/cli/arguments.h"
+#include "train/config/remarks.h"
 
 namespace qtrain {
 namespace {
@@ -143,7 +144,7 @@ std::string time_text(const Estimate& e, const Price& price) {
 /// `qtrain estimate`: memory by component, steps, tokens, time and cost, without touching a device.
 int run_estimate(const Arguments& args) {
   ResolvedConfig config = load_config(args.operand(0), args.overrides());
-  for (const std::string& note : config.notes) args.log().info("{}", note);
+  tell_remarks(config, args.log());
   ResolvedConfig anywhere = config;
   anywhere.value.run.device = DeviceChoice::automatic;  // the device need not be here
   require_supported(anywhere);

@@ -3,6 +3,7 @@
 
 #include "core/file.h"
 #include "train/cli/arguments.h"
+#include "train/config/remarks.h"
 #include "train/data_report.h"
 #include "train/metrics.h"
 #include "train/prepared_data.h"
@@ -30,7 +31,7 @@ std::string split_text(const char* title, const DataReport& report) {
 /// `qtrain preprocess`: puts the rows of a config into the token cache and tells about them.
 int run_preprocess(const Arguments& args) {
   const ResolvedConfig config = load_config(args.operand(0), args.overrides());
-  for (const std::string& note : config.notes) args.log().info("{}", note);
+  tell_remarks(config, args.log());
   const Config& c = config.value;
   args.log().show_progress(!c.training.disable_tqdm);
   if (!c.data.has_training_rows())

@@ -1,11 +1,14 @@
 #include "train/cli/arguments.h"
+#include "train/compute.h"
+#include "train/config/remarks.h"
 #include "train/trainer.h"
 
 namespace qtrain {
 
 int run_train(const Arguments& args) {
-  const ResolvedConfig config = load_config(args.operand(0), args.overrides());
-  for (const std::string& note : config.notes) args.log().info("{}", note);
+  ResolvedConfig config = load_config(args.operand(0), args.overrides());
+  remark_on_device(config);
+  tell_remarks(config, args.log());
   require_supported(config);
   args.log().show_progress(!config.value.training.disable_tqdm);
   Trainer trainer(config, args.text("resume").value_or(config.value.training.resume_from_checkpoint), args.log());

@@ -9,6 +9,7 @@
 #include "model/hf_folder.h"
 #include "train/advice.h"
 #include "train/cli/arguments.h"
+#include "train/config/remarks.h"
 #include "train/disk_plan.h"
 #include "train/machine.h"
 #include "train/memory_plan.h"
@@ -327,8 +328,11 @@ int run_validate(const Arguments& args) {
   CheckedConfig checked = check_config(args.operand(0), args.overrides());
   Findings findings;
   for (ErrorText& e : checked.problems) findings.add(ErrorKind::usage, std::move(e));
-  if (checked.config)
+  if (checked.config) {
+    remark_on_device(*checked.config);
     for (const std::string& note : checked.config->notes) args.log().info("{}", note);
+    for (const std::string& warning : checked.config->warnings) findings.warn(warning);
+  }
   if (checked.config) Validation(args, std::move(*checked.config), findings).run();
   return findings.report(args);
 }

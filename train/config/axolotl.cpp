@@ -12,7 +12,7 @@
 namespace qtrain {
 namespace {
 
-constexpr bool kRefusedKey = true, kRemarkedKey = false;
+constexpr bool kRefusedKey = true, kRemarkedKey = false, kWarned = true;
 
 constexpr auto kAxolotlInert = std::to_array<InertKey>({
     // model and tokenizer
@@ -146,14 +146,15 @@ constexpr auto kAxolotlInert = std::to_array<InertKey>({
     {"generate_samples", kRemarkedKey, "[false]", "see qtrain eval --generate"},
     {"save_first_step", kRemarkedKey, "[false]", "qtrain validate checks that checkpoints can be written"},
     {"profiler_steps*", kRemarkedKey, "[]", "see qtrain bench"},
-    {"wandb_*", kRemarkedKey, "[]", "metrics stay in output_dir"},
-    {"mlflow_*", kRemarkedKey, "[]", "metrics stay in output_dir"},
+    {"wandb_project", kRemarkedKey, "[\"\"]", kNotSent, kWarned},
+    {"wandb_*", kRemarkedKey, "[\"\"]", "metrics stay in output_dir"},
+    {"mlflow_*", kRemarkedKey, "[\"\",false]", kNotSent, kWarned},
     {"hf_mlflow_log_artifacts", kRemarkedKey, "[]", "metrics stay in output_dir"},
-    {"comet_*", kRemarkedKey, "[]", "metrics stay in output_dir"},
+    {"comet_*", kRemarkedKey, "[\"\",false]", kNotSent, kWarned},
     {"gradio_*", kRemarkedKey, "[]", "see qtrain serve"},
-    {"use_wandb", kRemarkedKey, "[false]", "metrics stay in output_dir"},
-    {"use_mlflow", kRemarkedKey, "[false]", "metrics stay in output_dir"},
-    {"use_comet", kRemarkedKey, "[false]", "metrics stay in output_dir"},
+    {"use_wandb", kRemarkedKey, "[\"\",false]", kNotSent, kWarned},
+    {"use_mlflow", kRemarkedKey, "[\"\",false]", kNotSent, kWarned},
+    {"use_comet", kRemarkedKey, "[\"\",false]", kNotSent, kWarned},
     {"use_otel_metrics", kRemarkedKey, "[false]", "metrics stay in output_dir"},
     {"otel_*", kRemarkedKey, "[]", "metrics stay in output_dir"},
     {"image_*", kRemarkedKey, "[]", "models take text only"},
@@ -218,7 +219,7 @@ std::vector<Rewrite> axolotl_rewrites() {
                        {"", {{"use_peft", false}}}})},
           {"lora_model_dir", "adapter_name_or_path", as_key("adapter_name_or_path")},
           {"tokenizer_config", "tokenizer_name_or_path", as_key("tokenizer_name_or_path")},
-          {"lora_target_linear", "true: lora_target_modules all-linear", pending("lora_target_linear")},
+          {"lora_target_linear", "true: all-linear beside lora_target_modules", pending("lora_target_linear")},
           {"peft_use_rslora", "use_rslora", as_key("use_rslora")},
           {"lora_fan_in_fan_out", "fan_in_fan_out", as_key("fan_in_fan_out")},
           {"peft_use_dora", "use_dora", as_key("use_dora")},
@@ -306,12 +307,24 @@ void settle_batch(Draft& draft) {
   draft.offer("gradient_accumulation_steps", {total->written, total->place, static_cast<std::int64_t>(windows)});
 }
 
+/// All linear layers beside those that lora_target_modules names.
+void settle_targets(Draft& draft) {
+  const Setting* linear = draft.find("~lora_target_linear");
+  if (!linear || linear->value != true) return;
+  const Setting* named = draft.find("lora_target_modules");
+  Json targets = named ? named->value : Json::array();
+  if (targets.is_string()) targets = Json::array({targets});
+  if (!targets.is_array()) return;  // an error of lora_target_modules
+  targets.push_back("all-linear");
+  const std::string written = named ? fmt::format("{} and {}", named->written, linear->written) : linear->written;
+  draft.settings["lora_target_modules"] = {written, linear->place, std::move(targets)};
+}
+
 void settle_axolotl(Draft& draft) {
   settle_events(draft, {"~evals_per_epoch", "eval_steps", "eval_strategy"});
   settle_events(draft, {"~saves_per_epoch", "save_steps", "save_strategy"});
   settle_batch(draft);
-  if (const Setting* linear = draft.find("~lora_target_linear"); linear && linear->value == true)
-    draft.settings["lora_target_modules"] = {linear->written, linear->place, "all-linear"};
+  settle_targets(draft);
   const Setting* floor = draft.find("~cosine_min_lr_ratio");
   const Setting* schedule = draft.find("lr_scheduler_type");
   if (!number_of(draft, "~cosine_min_lr_ratio") || (schedule && schedule->value != "cosine")) return;

@@ -12,6 +12,7 @@
 #include "model/recompute.h"
 #include "quant/bnb.h"
 #include "train/config/keys.h"
+#include "train/config/remarks.h"
 #include "train/data_sources.h"
 #include "train/template_date.h"
 
@@ -37,19 +38,6 @@ void expand_paths(Config& c) {
     if (*path) **path = expand_home(**path);
 }
 
-void remark(ResolvedConfig& config) {
-  const Config& c = config.value;
-  const bool adapts = c.lora.use_peft || c.model.adapter_name_or_path;
-  if (!adapts &&
-      (config.given("lora_r") || config.given("lora_alpha") || config.given("lora_target_modules") ||
-       config.given("use_dora") || config.given("loraplus_lr_ratio") || config.given("lora_modules_to_save")))
-    config.notes.push_back("LoRA keys are given but use_peft is not true: all weights will be trained");
-  const auto kind = c.training.lr_scheduler_type;
-  if ((kind == ScheduleKind::constant || kind == ScheduleKind::constant_with_warmup) &&
-      !c.training.lr_scheduler_kwargs.empty())
-    config.notes.push_back("lr_scheduler_kwargs has no effect on a constant schedule");
-}
-
 /// bnb_4bit_compute_dtype is the type of all products where bf16 and fp16 are not given.
 void follow_compute_dtype(ResolvedConfig& config) {
   const QuantSection& q = config.value.quant;
@@ -58,22 +46,6 @@ void follow_compute_dtype(ResolvedConfig& config) {
   if (!asked || config.given("bf16") || config.given("fp16")) return;
   t.bf16 = *q.bnb_4bit_compute_dtype == "bfloat16";
   t.fp16 = *q.bnb_4bit_compute_dtype == "float16";
-}
-
-void remark_quantisation(ResolvedConfig& config) {
-  const QuantSection& q = config.value.quant;
-  const TrainingSection& t = config.value.training;
-  if (!q.load_in_4bit) {
-    for (const char* key :
-         {"bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "bnb_4bit_blocksize", "bnb_4bit_compute_dtype"})
-      if (config.given(key)) config.notes.push_back(fmt::format("{} has no effect without load_in_4bit", key));
-    return;
-  }
-  const std::string compute = q.bnb_4bit_compute_dtype.value_or("");
-  const std::string_view used = t.bf16 ? "bfloat16" : t.fp16 ? "float16" : "float32";
-  if (config.given("bnb_4bit_compute_dtype") && !compute.empty() && compute != used)
-    config.notes.push_back(
-        fmt::format("bnb_4bit_compute_dtype {} has no effect: products are computed as bf16 and fp16 say", compute));
 }
 
 /// Collects contradictions; a place is where the user wrote the (first) key.
@@ -266,9 +238,7 @@ void complete_config(ResolvedConfig& config) {
     c.training.eval_steps = c.training.logging_steps;
   if (c.training.load_best_model_at_end && !c.training.metric_for_best_model) c.training.metric_for_best_model = "loss";
   expand_paths(c);
-  remark(config);
-  remark_quantisation(config);
-  remark_combinations(config);
+  add_remarks(config);
 }
 
 std::vector<ErrorText> contradictions(const ResolvedConfig& config) {

@@ -8,9 +8,6 @@ namespace qtrain {
 /// Sets the values that follow from others (bf16 from fp16, eval_steps from logging_steps, paths with ~, ...).
 void complete_config(ResolvedConfig& config);
 
-/// Notes on values that go together without effect: TF32 with 16-bit products, group_by_length with packing, ...
-void remark_combinations(ResolvedConfig& config);
-
 /// Combinations of values that mean nothing, one entry each.
 std::vector<ErrorText> contradictions(const ResolvedConfig& config);
 

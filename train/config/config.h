@@ -65,7 +65,7 @@ struct LoraSection {
   std::int64_t lora_r = 16;
   double lora_alpha = 32;
   double lora_dropout = 0.05;
-  /// Module names ("q_proj"), "all-linear", or a regular expression; empty: PEFT's default for the architecture.
+  /// Module names ("q_proj") and "all-linear", or one regular expression; empty: PEFT's default for the architecture.
   std::vector<std::string> lora_target_modules;
   Json rank_pattern = Json::object(), alpha_pattern = Json::object();  ///< numbers by pattern of module names
   bool use_rslora = false;
@@ -153,6 +153,7 @@ struct ResolvedConfig {
   std::string dialect;                        ///< "hf", "expert" or "modelforge"
   std::map<std::string, std::string> origin;  ///< canonical key -> "default (hf)", "config.json:12", "command line"
   std::vector<std::string> notes;             ///< lines for the user at start: dialect, keys without effect, ...
+  std::vector<std::string> warnings;          ///< likewise, where it is likely that something else was meant
   Json inert = Json::object();  ///< keys that were given and have no effect: {key: {value, origin, reason}}
 
   /// Whether the user gave this canonical key (under any of its names) instead of leaving its default.
@@ -188,7 +189,8 @@ void require_supported(const ResolvedConfig& config);
 /// The same for training: dataset_name has to be there as well.
 void require_trainable(const ResolvedConfig& config);
 
-/// {"dialect": ..., "values": {key: {"value": ..., "origin": ...}}, "notes": [...]}
+/// {"dialect": ..., "values": {key: {"value": ..., "origin": ...}}, "inert": {key: {"value", "origin", "reason"}},
+/// "notes": [...], "warnings": [...]}
 Json resolved_json(const ResolvedConfig& config);
 
 /// The reference page of all keys, in Markdown.

@@ -172,12 +172,14 @@ struct DatasetList {
         continue;
       }
       const InertKey* known = find_inert_in(kDatasetMembers, member);
-      if (known && !is_neutral(*known, value) && set_of_source(source, member, value)) continue;
+      const bool neutral = known && is_neutral(*known, value);
+      if (neutral && trains && member == "fraction" && !value.is_null()) source[member] = value;  // others have one
+      if (known && !neutral && set_of_source(source, member, value)) continue;
       if (!known)
         problem(fmt::format("unknown member \"{}\"", member));
-      else if (!is_neutral(*known, value) && known->refused)
+      else if (!neutral && known->refused)
         problem(fmt::format("{} {} cannot be honoured: {}", member, show(value), known->why));
-      else if (!is_neutral(*known, value))
+      else if (!neutral)
         out.remarks.push_back(fmt::format("{} {} has no effect: {}", member, show(value), known->why));
     }
     const Json type = entry.value("type", Json());

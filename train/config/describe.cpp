@@ -103,10 +103,12 @@ std::string own_keys(const Dialect& d) {
   if (!d.rewrites.empty()) out += "\n| key | meaning |\n|---|---|\n";
   for (const Rewrite& r : d.rewrites)
     if (!r.doc.empty()) out += row({fmt::format("`{}`", r.name), std::string(r.doc)});
-  std::vector<std::string_view> inert, refused;
-  for (const InertKey& k : d.inert) (k.refused ? refused : inert).push_back(k.name);
+  std::vector<std::string_view> inert, warned, refused;
+  for (const InertKey& k : d.inert) (k.refused ? refused : k.warns ? warned : inert).push_back(k.name);
   if (!inert.empty())
     out += fmt::format("\nAccepted without effect, with one line at start: `{}`.\n", fmt::join(inert, "`, `"));
+  if (!warned.empty())
+    out += fmt::format("\nAccepted without effect, with a warning: `{}`.\n", fmt::join(warned, "`, `"));
   if (!refused.empty())
     out += fmt::format("\nRefused where they would change a result: `{}`.\n", fmt::join(refused, "`, `"));
   return out;
@@ -176,7 +178,11 @@ Json resolved_json(const ResolvedConfig& config) {
   Json values = Json::object();
   const Json plain = values_json(config.value);
   for (const auto& [key, value] : plain.items()) values[key] = {{"value", value}, {"origin", config.origin.at(key)}};
-  return {{"dialect", config.dialect}, {"values", std::move(values)}, {"inert", config.inert}, {"notes", config.notes}};
+  return {{"dialect", config.dialect},
+          {"values", std::move(values)},
+          {"inert", config.inert},
+          {"notes", config.notes},
+          {"warnings", config.warnings}};
 }
 
 Json config_keys_json() {

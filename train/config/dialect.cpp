@@ -140,7 +140,7 @@ struct DialectClaim {
   std::vector<std::string_view> keys;
 };
 
-/// Members of a manifest's `training` and `dataset` that tell of what has been: nothing is trained by them.
+/// Members of a manifest's `training` and `dataset` that tell of what has been.
 const std::vector<std::string_view> kOfTraining{
     "decoding",   "metadata",           "packaging_checkpoint",   "checkpoint",
     "trained_on", "base_model_version", "alternative_checkpoints"};
@@ -148,6 +148,10 @@ const std::vector<std::string_view> kOfDataset{"generation",        "type",     
                                                "sources",           "preprocessing", "splits",  "statistics",
                                                "task_distribution", "description",   "license", "format_distribution",
                                                "total_examples"};
+
+constexpr std::string_view kOfManifest = "it describes the result: nothing is trained by it",
+                           kOfPast = "it tells of a training that has been: nothing is trained by it",
+                           kOfRows = "it describes the rows, which are read as they are";
 
 bool lists(const std::vector<std::string_view>& keys, std::string_view key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
@@ -199,6 +203,10 @@ struct Flattener {
     out.push_back({std::string(key), path, value});
   }
 
+  void describe(const std::string& path, const Json& value, std::string_view what) {
+    if (!value.is_null()) out.push_back({{}, path, value, what});
+  }
+
   void members(const Json& object, const std::string& path) {
     for (const auto& [key, value] : object.items()) member(key, path + key, value);
   }
@@ -226,7 +234,7 @@ struct Flattener {
 
   void training(const std::string& path, const Json& object) {
     for (const auto& [key, value] : object.items())
-      if (!lists(kOfTraining, key)) member(key, path + key, value);
+      lists(kOfTraining, key) ? describe(path + key, value, kOfPast) : member(key, path + key, value);
   }
 
   void base_model(const std::string& path, const Json& value) {
@@ -255,7 +263,9 @@ struct Flattener {
         problem(path + key, "multi-task datasets are not available");
       else if (lists(kRead, key))
         add(key, path + key, value);
-      else if (key != "tasks" && !lists(kOfDataset, key))
+      else if (lists(kOfDataset, key))
+        describe(path + key, value, kOfRows);
+      else if (key != "tasks")
         problem(path + key, fmt::format("unknown key \"{}\"", key));
     }
   }
@@ -329,7 +339,10 @@ std::vector<RawSetting> flatten(const Dialect& dialect, const Json& document,
   Flattener f{dialect, problem};
   for (const auto& [key, value] : document.items()) {
     const bool ignored = std::find(dialect.ignored.begin(), dialect.ignored.end(), key) != dialect.ignored.end();
-    if (!ignored && key != "dialect" && key != "$schema") f.member(key, key, value);
+    if (ignored)
+      f.describe(key, value, kOfManifest);
+    else if (key != "dialect" && key != "$schema")
+      f.member(key, key, value);
   }
   return std::move(f.out);
 }

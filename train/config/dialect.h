@@ -16,6 +16,7 @@ namespace qtrain {
 struct RawSetting {
   std::string key, path;
   Json value;
+  std::string_view described = {};  ///< why nothing is set by it, of what only describes; empty: it is a setting
 };
 
 /// A default of a dialect that is not the canonical one.

@@ -21,6 +21,17 @@ std::string ConfigDocument::place_of(std::string_view path) const {
   return name;
 }
 
+Json without_comments(const Json& value) {
+  if (!value.is_structured()) return value;
+  Json out = value.is_object() ? Json::object() : Json::array();
+  for (const auto& [key, member] : value.items())
+    if (value.is_array())
+      out.push_back(without_comments(member));
+    else if (!key.starts_with('_'))
+      out[key] = without_comments(member);
+  return out;
+}
+
 ConfigDocument parse_config_document(std::string_view text, std::string_view name) {
   if (name.ends_with(".yaml") || name.ends_with(".yml")) return parse_yaml(text, name);
   return {

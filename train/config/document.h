@@ -21,6 +21,9 @@ struct ConfigDocument {
   std::string place_of(std::string_view path) const;
 };
 
+/// The value without the members whose names begin with _, which are comments.
+Json without_comments(const Json& value);
+
 /// Parses YAML where the name ends in .yaml or .yml, else JSON with comments. Errors: ErrorKind::usage with the line.
 ConfigDocument parse_config_document(std::string_view text, std::string_view name);
 /// Reads and parses a file; a missing one is ErrorKind::usage, too.

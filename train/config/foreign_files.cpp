@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "train/config/keys.h"
+
 namespace qtrain {
 namespace {
 
@@ -31,12 +33,20 @@ constexpr auto kForeignFiles = std::to_array<ForeignFile>({
      "adapter_name_or_path"},
 });
 
+/// Whether a key is one of a config that names a model, rows or an output directory, under any of its names.
+bool is_of_configs(std::string_view name) {
+  constexpr std::array<std::string_view, 9> kOfConfigs{"model_name_or_path", "dataset_name", "dataset_mixture",
+                                                       "output_dir",         "datasets",     "base_model",
+                                                       "base_models",        "training",     "pretraining_dataset"};
+  if (name == "base_model_name_or_path") return false;  // adapters that were trained have it too
+  const Alias* alias = find_alias(name);
+  return std::find(kOfConfigs.begin(), kOfConfigs.end(), alias ? alias->key : name) != kOfConfigs.end();
+}
+
 bool says_what_is_trained(const Json& document) {
-  constexpr std::array<std::string_view, 8> kOfConfigs{"model_name_or_path", "dataset_name", "train_file",
-                                                       "datasets",           "base_model",   "model_name",
-                                                       "training",           "output_dir"};
-  return std::any_of(kOfConfigs.begin(), kOfConfigs.end(),
-                     [&](std::string_view key) { return document.contains(std::string(key)); });
+  for (const auto& [key, value] : document.items())
+    if (is_of_configs(key)) return true;
+  return false;
 }
 
 }  // namespace

@@ -21,7 +21,11 @@ struct InertKey {
   bool refused = false;      ///< a value that is not in `neutral` is an error; otherwise it is only remarked on
   std::string_view neutral;  ///< JSON list of values that mean what the program does anyway
   std::string_view why;      ///< what is said about another value
+  bool warns = false;        ///< what is remarked on is a warning
 };
+/// Why a tracker's keys have no effect.
+inline constexpr std::string_view kNotSent =
+    "nothing is sent to a tracker; losses and metrics go to output_dir, into metrics.jsonl and runs/ (TensorBoard)";
 std::span<const InertKey> inert_keys();
 bool is_neutral(const InertKey& key, const Json& value);
 

@@ -66,7 +66,7 @@ void LauncherReader::open(const Setting& setting, const ConfigDocument& config, 
                           "paths are looked for as they stand and beside the config");
   try {
     const ConfigDocument document = read_config_document(*file);
-    if (document.value.is_object()) return read({document, document.value});
+    if (document.value.is_object()) return read({document, without_comments(document.value)});
     draft_.problem(document.name,
                    fmt::format("{} is an object of keys and values, not {}", what, show(document.value)));
   } catch (const Error& e) {  // one problem among others

@@ -11,7 +11,7 @@
 namespace qtrain {
 namespace {
 
-constexpr bool kRefusedThere = true, kRemarkedThere = false;
+constexpr bool kRefusedThere = true, kRemarkedThere = false, kWarnedThere = true;
 
 constexpr auto kFactoryInert = std::to_array<InertKey>({
     {"tool_format", kRemarkedThere, "[]", "tools are rendered by the chat template of the model's folder"},
@@ -80,7 +80,7 @@ constexpr auto kFactoryInert = std::to_array<InertKey>({
     {"dpo_*", kRemarkedThere, "[]", "they are about preferences, and the stage is sft"},
     {"ref_model*", kRemarkedThere, "[]", "they are about preferences, and the stage is sft"},
     {"reward_model*", kRemarkedThere, "[]", "they are about preferences, and the stage is sft"},
-    {"use_swanlab", kRemarkedThere, "[false]", "metrics stay in output_dir"},
+    {"use_swanlab", kRemarkedThere, "[\"\",false]", kNotSent, kWarnedThere},
     {"swanlab_*", kRemarkedThere, "[]", "metrics stay in output_dir"},
     {"ray_*", kRemarkedThere, "[]", "ranks are started by nproc"},
     {"resources_per_worker", kRemarkedThere, "[]", "ranks are started by nproc"},

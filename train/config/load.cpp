@@ -15,17 +15,13 @@ namespace {
 
 constexpr std::size_t kMostSuggestions = 20;  // each takes a look at all names
 
-/// The value without the members whose names begin with _, which are comments.
-Json without_comments(const Json& value) {
-  if (!value.is_structured()) return value;
-  Json out = value.is_object() ? Json::object() : Json::array();
-  for (const auto& [key, member] : value.items())
-    if (value.is_array())
-      out.push_back(without_comments(member));
-    else if (!key.starts_with('_'))
-      out[key] = without_comments(member);
-  return out;
-}
+/// A key without effect that was given, or a remark that a rewrite has made about one.
+struct Remarked {
+  std::string key;  ///< under its canonical name
+  Setting raw;
+  const InertKey* inert = nullptr;  ///< null: the remark
+  std::string remark = {};
+};
 
 /// One config on its way from text to ResolvedConfig. Problems are collected, so that all can be told at once.
 class Loading {
@@ -48,6 +44,7 @@ class Loading {
     settle_checkpointing();
     add_launcher_settings(draft_, document_);
     std::erase_if(draft_.settings, [](const auto& entry) { return entry.first.front() == kPending; });
+    settle_remarked();
     out_.inert = draft_.inert;
     apply(dialect);
     if (draft_.problems.empty() && dialect.complete) dialect.complete(out_);
@@ -77,6 +74,10 @@ class Loading {
     });
     std::vector<std::string> names;
     for (const RawSetting& r : raw) {
+      if (!r.described.empty()) {
+        draft_.inert[r.path] = {{"value", r.value}, {"origin", place(r.path)}, {"reason", r.described}};
+        continue;
+      }
       take(settings, dialect, {r.path, place(r.path), r.value}, r.key);
       names.push_back(last_name(r.path));
     }
@@ -88,10 +89,10 @@ class Loading {
 
   /// A dialect's own meaning of a key goes before what it means elsewhere.
   void take(Settings& settings, const Dialect& dialect, const Setting& raw, const std::string& name) {
+    if (raw.overrides()) retract(name);
     if (const Rewrite* own = dialect.own_rewrite(name)) return rewrite(settings, *own, raw);
     if (const InertKey* own = dialect.own_inert(name); own && !is_field(name)) return take_inert(*own, raw);
-    const Alias* alias = find_alias(name);
-    const std::string key(alias ? alias->key : name);
+    const std::string key = canonical(name);
     if (const Rewrite* translation = find_rewrite(key)) return rewrite(settings, *translation, raw);
     if (is_field(key)) return add(settings, key, raw);
     if (const InertKey* inert = find_inert(key)) return take_inert(*inert, raw);
@@ -106,7 +107,7 @@ class Loading {
     const Rewritten made = rewrite.apply(raw.value);
     if (!made.problem.empty()) draft_.problem(raw.place, fmt::format("\"{}\": {}", raw.written, made.problem));
     for (const std::string& remark : made.remarks)
-      draft_.remarks.push_back(fmt::format("{}: \"{}\": {}", raw.place, raw.written, remark));
+      remarked_.push_back({canonical(last_name(raw.written)), raw, nullptr, remark});
     for (const auto& [target, value] : made.settings) {
       const InertKey* inert = is_field(target) ? nullptr : find_inert(target);
       inert ? take_inert(*inert, {raw.written, raw.place, value})
@@ -115,13 +116,35 @@ class Loading {
   }
 
   void take_inert(const InertKey& inert, const Setting& raw) {
-    if (is_neutral(inert, raw.value)) return;
-    if (inert.refused)
-      return draft_.problem(raw.place,
-                            fmt::format("\"{}\": {} cannot be honoured: {}", raw.written, show(raw.value), inert.why),
-                            "remove the key");
-    draft_.inert[raw.written] = {{"value", raw.value}, {"origin", raw.place}, {"reason", inert.why}};
-    draft_.remarks.push_back(fmt::format("{}: \"{}\" has no effect: {}", raw.place, raw.written, inert.why));
+    if (!is_neutral(inert, raw.value)) remarked_.push_back({canonical(last_name(raw.written)), raw, &inert});
+  }
+
+  static std::string canonical(const std::string& name) {
+    const Alias* alias = find_alias(name);
+    return std::string(alias ? alias->key : name);
+  }
+
+  /// What was remarked of a key that is given anew, or taken back.
+  void retract(const std::string& name) {
+    std::erase_if(remarked_, [key = canonical(name)](const Remarked& said) { return said.key == key; });
+  }
+
+  void settle_remarked() {
+    for (const auto& [key, raw, inert, remark] : remarked_) {
+      if (inert == nullptr) {
+        draft_.remarks.push_back(fmt::format("{}: \"{}\": {}", raw.place, raw.written, remark));
+        continue;
+      }
+      if (inert->refused) {
+        draft_.problem(raw.place,
+                       fmt::format("\"{}\": {} cannot be honoured: {}", raw.written, show(raw.value), inert->why),
+                       "remove the key");
+        continue;
+      }
+      draft_.inert[raw.written] = {{"value", raw.value}, {"origin", raw.place}, {"reason", inert->why}};
+      (inert->warns ? out_.warnings : draft_.remarks)
+          .push_back(fmt::format("{}: \"{}\" has no effect: {}", raw.place, raw.written, inert->why));
+    }
   }
 
   /// Adds a setting unless the same document already gave the key another value.
@@ -154,8 +177,8 @@ class Loading {
 
   /// null on the command line takes back what the file says.
   void forget(const std::string& name) {
-    const Alias* alias = find_alias(name);
-    std::erase_if(draft_.settings, [&, key = alias ? std::string(alias->key) : name](const auto& setting) {
+    retract(last_name(name));
+    std::erase_if(draft_.settings, [&, key = canonical(name)](const auto& setting) {
       return setting.first == key || setting.second.written == name;
     });
   }
@@ -179,11 +202,16 @@ class Loading {
     }
   }
 
-  /// What is recomputed in attention alone: whole blocks hold it anyway.
+  /// What is recomputed in attention alone: whole blocks hold it anyway. The command line goes before the file.
   void settle_checkpointing() {
     const Setting* attention = draft_.find("~attention_checkpointing");
     const Setting* blocks = draft_.find("gradient_checkpointing");
-    if (attention == nullptr || (blocks && (blocks->value == true || blocks->overrides()))) return;
+    if (attention == nullptr) return;
+    const bool later = blocks && attention->overrides() && !blocks->overrides();
+    if (blocks && !later && (blocks->value == true || blocks->overrides())) return;
+    if (later)
+      draft_.remarks.push_back(fmt::format("{}: \"{}\" {} has no effect: \"{}\" is given on the command line",
+                                           blocks->place, blocks->written, show(blocks->value), attention->written));
     draft_.settings["gradient_checkpointing"] = *attention;
   }
 
@@ -225,6 +253,7 @@ class Loading {
   ConfigDocument document_;
   std::string name_;
   Draft draft_;
+  std::vector<Remarked> remarked_;
   const AdapterClass* adapter_class_ = nullptr;  ///< whose names are used, those of the file first
   ResolvedConfig out_;
 };

@@ -82,7 +82,7 @@ Rewritten dataset_mixture(const Json& v) {
     else if (key == "seed" || key == "streaming")
       out.remarks.push_back(key + " has no effect: rows are shuffled by data_seed, and files are mapped");
     else if (key != "datasets" && key != "test_split_size")
-      out.problem += fmt::format("unknown member \"{}\"", key);
+      out.problem += fmt::format("{}unknown member \"{}\"", out.problem.empty() ? "" : "; ", key);
   }
   return out;
 }
