@@ -165,6 +165,13 @@ void save_sealed_into(const SealedFolder& folder) {
   });
 }
 
+bool unseal(const fs::path& output) {
+  if (!manifest_step(output)) return false;
+  on_disk([&] { fs::remove(output / kManifest); });
+  sync_folder(output);
+  return true;
+}
+
 void rotate_checkpoints(const fs::path& output, const Rotation& rotation) {
   std::vector<fs::path> all = find_checkpoints(output);
   std::erase_if(all, [](const fs::path& checkpoint) { return !is_whole(checkpoint); });

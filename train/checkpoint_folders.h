@@ -25,6 +25,10 @@ void save_sealed(const SealedFolder& folder);
 /// between the removal of the old manifest and the new one. Until then nothing that lies there is touched.
 void save_sealed_into(const SealedFolder& folder);
 
+/// Takes the manifest away, where there is a whole one: the files are of a run that another one has followed. Returns
+/// whether there was. Errors: ErrorKind::disk.
+bool unseal(const std::filesystem::path& output);
+
 /// Removes the oldest checkpoints beyond `limit`, never those named in `keep` (the one just written, the best). Damaged
 /// ones neither count nor go. Errors: ErrorKind::disk.
 struct Rotation {

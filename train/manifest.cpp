@@ -117,6 +117,15 @@ std::int64_t check_manifest(const fs::path& folder, ManifestCheck check, Beside 
   return manifest["step"];
 }
 
+std::optional<std::int64_t> manifest_step(const fs::path& folder) {
+  try {
+    return read_manifest(folder)["step"].get<std::int64_t>();
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::input) throw;
+    return {};
+  }
+}
+
 std::vector<std::string> sealed_files(const fs::path& folder) {
   const Json manifest = read_manifest(folder);
   std::vector<std::string> names;

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,9 @@ enum class Beside : std::uint8_t {
 /// another step than the folder's name says; a file that is missing or not the one that was saved; one that may not lie
 /// there.
 std::int64_t check_manifest(const std::filesystem::path& folder, ManifestCheck check, Beside beside = Beside::notes);
+
+/// The step of the manifest of `folder`, whatever its files are; none where there is no whole manifest of this program.
+std::optional<std::int64_t> manifest_step(const std::filesystem::path& folder);
 
 /// The names of the files that the manifest of `folder` is about.
 std::vector<std::string> sealed_files(const std::filesystem::path& folder);

@@ -94,7 +94,8 @@ std::optional<std::string> advice_on_weights(const ModelSetup& setup);
 /// A run that goes on from an adapter takes its settings; a usage error for keys of the config that disagree with them.
 void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter);
 
-/// Fills the weights after Transformer::commit: from the folders, or at random by `seed`. Warns of unused tensors.
+/// Fills the weights after Transformer::commit: from the folders, or at random by `seed`, which the caller says where
+/// they are trained. Warns of unused tensors.
 struct WeightSource {
   std::uint64_t seed = 42;
   std::optional<std::filesystem::path> weights = {};  ///< instead of the base model's folder (a checkpoint)

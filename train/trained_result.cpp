@@ -7,7 +7,11 @@
 #include "core/file.h"
 #include "core/weight_files.h"
 #include "train/checkpoint_folders.h"
+#include "train/config/check.h"
+#include "train/config/keys.h"
+#include "train/config/resume_rules.h"
 #include "train/manifest.h"
+#include "train/run_identity.h"
 #include "train/setup.h"
 
 namespace qtrain {
@@ -19,7 +23,7 @@ constexpr const char* kAdapterConfig = "adapter_config.json";
 
 bool same_place(const fs::path& a, const fs::path& b) {
   std::error_code missing;
-  return a == b || fs::equivalent(a, b, missing);
+  return full_path(a) == full_path(b) || fs::equivalent(a, b, missing);
 }
 
 /// Whether a config names the result itself, or a checkpoint, as its model.
@@ -28,20 +32,85 @@ bool names_result(const fs::path& model, const fs::path& output) {
          (step_of_checkpoint(model) >= 0 && same_place(full_path(model).parent_path(), output));
 }
 
-/// The model that the last run in an output directory began with, as its config named it.
-std::optional<std::string> model_of_run(const fs::path& output) {
-  const fs::path file = output / "resolved_config.json";
-  if (!fs::exists(file)) return {};
-  const Json resolved = read_json(file);
-  const Json::json_pointer name("/values/model_name_or_path/value");
-  if (!resolved.contains(name) || !resolved[name].is_string()) return {};
-  return resolved[name].get<std::string>();
+/// What resolved_config.json says of the last run in an output directory.
+class EarlierRun {
+ public:
+  explicit EarlierRun(const fs::path& output) {
+    if (const fs::path file = output / "resolved_config.json"; fs::exists(file)) resolved_ = read_json(file);
+    folder_ = text("/run/folder").value_or("");
+  }
+
+  std::optional<std::string> model() const { return text("/values/model_name_or_path/value"); }
+  std::optional<Json> value(const std::string& key) const { return find(pointer("/values", key, "/value")); }
+  bool had_no_effect(const std::string& key) const { return find(pointer("/inert", key, "")).has_value(); }
+
+  /// Whether a name that was given there means the same place as one that is given here. Names that were moved together
+  /// with the folder that they are relative to do.
+  bool same_name(const std::string& was, const std::string& is) const {
+    std::error_code missing;
+    const fs::path then = fs::path(folder_) / was;
+    return same_place(then, is) || (was == is && (folder_.empty() || !fs::exists(then, missing)));
+  }
+
+  /// The same of all texts in a value.
+  bool same_names(const Json& was, const Json& is) const {
+    if (was.is_string() && is.is_string()) return same_name(was.get<std::string>(), is.get<std::string>());
+    if (was.type() != is.type() || !was.is_structured() || was.size() != is.size()) return was == is;
+    if (was.is_array()) {
+      for (std::size_t i = 0; i < was.size(); ++i)
+        if (!same_names(was[i], is[i])) return false;
+      return true;
+    }
+    for (const auto& [key, value] : was.items())
+      if (!is.contains(key) || !same_names(value, is[key])) return false;
+    return true;
+  }
+
+ private:
+  static Json::json_pointer pointer(const char* before, const std::string& key, const char* behind) {
+    return Json::json_pointer(before) / key / Json::json_pointer(behind);
+  }
+  std::optional<Json> find(const Json::json_pointer& at) const {
+    return resolved_.contains(at) ? std::optional(resolved_[at]) : std::nullopt;
+  }
+  std::optional<std::string> text(const char* at) const {
+    const auto found = find(Json::json_pointer(at));
+    return found && found->is_string() ? std::optional(found->get<std::string>()) : std::nullopt;
+  }
+
+  Json resolved_ = Json::object();
+  std::string folder_;  ///< that it ran in; empty where it does not say
+};
+
+/// Keys whose values name files.
+constexpr std::string_view kKeysOfNames[] = {"tokenizer_name_or_path", "chat_template_path", "dataset_name",
+                                             "dataset_mixture"};
+
+bool decides_result(std::string_view key) {
+  const OnResume kind = on_resume(key);
+  return kind == OnResume::refused || kind == OnResume::rows || kind == OnResume::saved;
+}
+
+/// Values that decide what a run comes to and were others there.
+std::vector<std::string> other_settings(const EarlierRun& run, const ResolvedConfig& config) {
+  std::vector<std::string> out;
+  const Json values = values_json(config.value);
+  for (const auto& [key, is] : values.items()) {
+    const auto was = run.value(key);
+    if (!was || !decides_result(key) || run.had_no_effect(key) || config.inert.contains(key)) continue;
+    if (key == "eval_split" && !config.value.data.eval_dataset_name.empty()) continue;  // other rows are measured on
+    const bool names = std::ranges::find(kKeysOfNames, key) != std::end(kKeysOfNames);
+    if (names ? run.same_names(*was, is) : comparable_value(key, *was) == comparable_value(key, is)) continue;
+    out.push_back(fmt::format("{} = {}, the config says {}", key, show(*was), show(is)));
+  }
+  return out;
 }
 
 /// An adapter's settings without the names of folders.
 Json shape_of(const LoraConfig& lora) {
   Json shape = lora_config_json(lora);
   shape.erase("base_model_name_or_path");
+  shape["modules_to_save"] = comparable_value("lora_modules_to_save", shape["modules_to_save"]);
   return shape;
 }
 
@@ -55,8 +124,12 @@ std::string differing_key(const Json& a, const Json& b) {
 /// Looks for what a config has trained.
 class Search {
  public:
-  explicit Search(const Config& config)
-      : config_(config), request_(training_request(config)), output_(config.training.output_dir) {}
+  explicit Search(const ResolvedConfig& config)
+      : resolved_(config),
+        config_(config.value),
+        request_(training_request(config.value)),
+        output_(config.value.training.output_dir),
+        run_(output_) {}
 
   Measured run() {
     for (const fs::path& folder : candidates()) {
@@ -64,6 +137,7 @@ class Search {
       const std::string reason = reason_against(folder);
       if (reason.empty()) return found(folder);
       passed_over_.push_back(fmt::format("{} is not measured: {}", folder.string(), reason));
+      if (folder == output_) beside_ = fmt::format("{} is not measured", output_.string());
     }
     Measured start{.model = config_.model.model_name_or_path, .adapter = config_.model.adapter_name_or_path};
     start.passed_over = std::move(passed_over_);
@@ -73,11 +147,13 @@ class Search {
  private:
   bool adapts() const { return request_.lora || request_.adapter; }
 
-  /// The output directory, then its checkpoints from the newest on.
+  /// The checkpoints from the newest on; among them the output directory, before those that are no newer.
   std::vector<fs::path> candidates() const {
     std::vector<fs::path> folders = find_checkpoints(output_);
-    folders.push_back(output_);
     std::reverse(folders.begin(), folders.end());
+    const auto step = manifest_step(output_);
+    const auto older = [&](const fs::path& checkpoint) { return !step || step_of_checkpoint(checkpoint) <= *step; };
+    folders.insert(std::ranges::find_if(folders, older), output_);
     return folders;
   }
 
@@ -91,11 +167,13 @@ class Search {
     if (adapter != adapts())
       return adapter ? "it is an adapter, and the config trains all weights"
                      : "it is a whole model, and the config trains an adapter";
-    const auto base = model_of_run(output_);
-    if (base && !same_place(*base, config_.model.model_name_or_path))
+    if (folder == output_ && !manifest_step(output_))
+      return fmt::format("it has no {} of its own: it is of an earlier run, or was not written as a whole", kManifest);
+    const auto base = run_.model();
+    if (base && !run_.same_name(*base, config_.model.model_name_or_path))
       return fmt::format("it was trained from {}, and the config says {}", *base, config_.model.model_name_or_path);
     try {
-      if (folder != output_) check_manifest(folder, ManifestCheck::hashes);
+      check_manifest(folder, ManifestCheck::hashes, folder == output_ ? Beside::anything : Beside::notes);
       if (adapter) return differing_key(shape_of(expected_adapter()), shape_of(load_lora_config(folder)));
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::input) throw;
@@ -109,7 +187,12 @@ class Search {
   Measured found(const fs::path& folder) {
     Measured m{.kind = folder == output_ ? Measured::Kind::result : Measured::Kind::checkpoint,
                .model = config_.model.model_name_or_path,
-               .passed_over = std::move(passed_over_)};
+               .passed_over = std::move(passed_over_),
+               .other_settings = other_settings(run_, resolved_)};
+    if (folder != output_ && beside_.empty())
+      beside_ =
+          holds_result(output_) ? fmt::format("the result in {} is older", output_.string()) : "there is no result yet";
+    m.beside = std::move(beside_);
     if (adapts())
       m.adapter = folder.string();
     else
@@ -117,10 +200,13 @@ class Search {
     return m;
   }
 
+  const ResolvedConfig& resolved_;
   const Config& config_;
   ModelRequest request_;
   fs::path output_;
+  EarlierRun run_;
   std::vector<std::string> passed_over_;
+  std::string beside_;
 };
 
 }  // namespace
@@ -140,17 +226,20 @@ std::string Measured::describe() const {
   switch (kind) {
     case Kind::start: return fmt::format("{}{}, which the config begins with", what, on);
     case Kind::adapter: return what + on;
-    case Kind::result: return fmt::format("{}, the result of this config{}", what, on.empty() ? on : "," + on);
-    case Kind::checkpoint: return fmt::format("{}{}, the newest checkpoint: there is no result yet", what, on);
+    case Kind::result:
+      return fmt::format("{}, the result of {}{}", what,
+                         other_settings.empty() ? "this config" : "a config with other settings",
+                         on.empty() ? on : "," + on);
+    case Kind::checkpoint: return fmt::format("{}{}, the newest checkpoint: {}", what, on, beside);
   }
   return {};
 }
 
-Measured choose_measured(const Config& config, const MeasureChoice& choice) {
-  const ModelSection& m = config.model;
+Measured choose_measured(const ResolvedConfig& config, const MeasureChoice& choice) {
+  const ModelSection& m = config.value.model;
   if (choice.adapter)
     return {.kind = Measured::Kind::adapter, .model = m.model_name_or_path, .adapter = choice.adapter};
-  if (choice.start || names_result(m.model_name_or_path, config.training.output_dir))
+  if (choice.start || names_result(m.model_name_or_path, config.value.training.output_dir))
     return {.model = m.model_name_or_path, .adapter = m.adapter_name_or_path};
   return Search(config).run();
 }

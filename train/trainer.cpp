@@ -7,8 +7,10 @@
 
 #include "model/hf_folder.h"
 #include "train/advice.h"
+#include "train/config/remarks.h"
 #include "train/disk_plan.h"
 #include "train/machine.h"
+#include "train/manifest.h"
 #include "train/prepared_data.h"
 #include "train/provenance.h"
 #include "train/run_identity.h"
@@ -106,8 +108,7 @@ void Trainer::load_data() {
 // A run that goes on tomorrow has the rows of today.
 void Trainer::set_template_date(DataPreparation& preparation) {
   if (!data_->text.reads_clock()) {
-    if (config_.value.model.template_date)
-      log_.info("template_date has no effect: the chat template does not write the date");
+    if (config_.value.model.template_date) say_no_effect("template_date", "the chat template does not write the date");
     return;
   }
   const auto saved = saved_template_date(checkpoints_);
@@ -160,7 +161,7 @@ void Trainer::allocate() {
   log_.info("memory: {:.0f} MiB ({}); recomputation: {}", static_cast<double>(memory_.total()) / kMib, memory_.table(),
             setup_.model->options().recompute);
   if (t_.operand_copies == KeptCopies::always && setup_.model->operand_copies().bytes() == 0)
-    log_.info("operand_copies has no effect: it is about float32 weights in 16-bit products on a GPU");
+    say_no_effect("operand_copies", "it is about float32 weights in 16-bit products on a GPU");
   if (run.optimizer.pages == Pages::where_needed)
     log_.info("optimizer state: {}", run.optimizer.placement == Placement::pinned
                                          ? "in the host's memory, copies run beside the work"
@@ -201,6 +202,7 @@ void Trainer::identify() {
 
 Json Trainer::circumstances() const {
   Json run = provenance_;
+  run["folder"] = fs::current_path().string();  // that relative names are about
   run["seed"] = t_.seed;
   run["data_seed"] = t_.data_seed.value_or(t_.seed);
   run["training_data"] = fmt::format("{:016x}", data_->train.fingerprint());
@@ -228,18 +230,44 @@ void Trainer::go_on() {
   // Frozen base weights are in no checkpoint of an adapter run.
   load_weights(ctx_, setup_, {.seed = static_cast<std::uint64_t>(t_.seed)}, log_);
   TrainingObjects run = objects();
-  if (const auto from = load_first_whole(run, checkpoints_, log_)) {
+  const auto from = load_first_whole(run, checkpoints_, log_);
+  if (from) {
     relocate_best(*from);
     saved_step_ = state_.step;
     if (goes_on_by_itself_) rotate(*from);  // what a kill between a save and its rotation has left
     log_.info("resumed from {} at step {} of {}", from->string(), state_.step, plan_.max_steps);
   }
+  if (!from) say_random_weights();
+  disown_result(from);
   metrics_ = std::make_unique<MetricsFile>(output_ / "metrics.jsonl", state_.step);
   // A run that goes on keeps what was logged at the step of its checkpoint.
   events_ = std::make_unique<EventFile>(output_ / "runs", state_.step == 0 ? 0 : state_.step + 1);
   Json resolved = resolved_json(config_);
+  resolved["inert"].update(inert_);
   resolved["run"] = circumstances();
   write_file(output_ / "resolved_config.json", dump_json(resolved, 2) + "\n");
+}
+
+// Weights of a run that goes on are those of its checkpoint.
+void Trainer::say_random_weights() const {
+  if (!setup_.random_init || setup_.model->options().base == Update::frozen) return;
+  if (const auto advice = advice_on_weights(setup_)) log_.warn("{}", *advice);
+  log_.info("the model starts from random weights, seed {}", t_.seed);
+}
+
+// A final model that lies in the output directory is what this run has come to only where the run goes on behind it.
+void Trainer::disown_result(const std::optional<fs::path>& from) {
+  const auto step = manifest_step(output_);
+  std::error_code ignored;
+  const bool from_here = from && fs::equivalent(full_path(*from).parent_path(), output_, ignored);
+  if (from_here && step && *step <= state_.step) return;
+  if (unseal(output_)) log_.info("{} holds the model of an earlier run until this one is done", output_.string());
+}
+
+void Trainer::say_no_effect(const std::string& key, const std::string& reason) {
+  if (!config_.given(key)) return;
+  inert_[key] = no_effect_entry(config_, key, reason);
+  log_.info("{}", no_effect_note(config_, key, reason));
 }
 
 void Trainer::run_window(StepResult& r, std::int64_t targets) {
@@ -353,7 +381,7 @@ void Trainer::finish_step(const StepResult& r) {
   tokens_since_log_ += r.tokens;
   state_.add_loss(r.loss);
   Progress progress = progress_of(state_, plan_.max_steps,
-                                  {.seconds = run_watch_.seconds(),
+                                  {.seconds = step_watch_.seconds(),
                                    .steps = state_.step - first_step_,
                                    .tokens = state_.tokens - tokens_at_start_});
   progress.learning_rate = r.learning_rate;
@@ -387,6 +415,7 @@ int Trainer::run() {
   start_prefetching();
   if (t_.eval_on_start && state_.step == 0) evaluate_now();
   if (state_.events_pending) run_events();
+  step_watch_ = {};
   while (!last_step() && !stop_requested()) {
     finish_step(train_step());
     run_events();

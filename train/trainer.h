@@ -54,6 +54,9 @@ class Trainer {
   void identify();
   void start_over();
   void go_on();
+  void say_random_weights() const;
+  void disown_result(const std::optional<std::filesystem::path>& from);
+  void say_no_effect(const std::string& key, const std::string& reason);
   Json circumstances() const;
   TrainingObjects objects();
 
@@ -100,11 +103,12 @@ class Trainer {
   Schedule schedule_;
   StepPlan plan_;
   RunState state_;
-  Json provenance_, identity_;  ///< of the files that the run began with; what a resume is compared with
+  Json provenance_, identity_;   ///< of the files that the run began with; what a resume is compared with
+  Json inert_ = Json::object();  ///< keys that turned out to have no effect on this model or device
   std::unique_ptr<Prefetcher> prefetcher_;
   std::unique_ptr<MetricsFile> metrics_;
   std::unique_ptr<EventFile> events_;
-  Stopwatch log_watch_, run_watch_;
+  Stopwatch log_watch_, run_watch_, step_watch_;  ///< the last since the first step of this start begins
   double flos_per_token_ = 0;
   std::int64_t tokens_since_log_ = 0;
   std::int64_t first_step_ = 0, tokens_at_start_ = 0;  ///< of this start of the program

@@ -63,6 +63,11 @@ std::vector<Wrong> wrong_configs() {
        {"lora_target_modules: \"k_prj\" matches no layer of the model (\"k_proj\" is one)",
         "lora_target_modules: \"c_attn\" matches no layer", "rank_pattern: \"v_proj\" matches no layer with an adapter",
         "alpha_pattern: \"layers.2.self_attn.q_proj\" matches no layer with"}},
+      {"a_regular_expression_among_names",
+       {{"use_peft", true}, {"lora_target_modules", {"q_proj", ".*v_proj", "all-linear"}}},
+       2,
+       {"lora_target_modules: \".*v_proj\" matches no layer of the model (a list holds names; a regular expression is "
+        "given alone, as a string)"}},
       {"no_such_layer", {{"use_peft", true}, {"lora_target_modules", "w_proj"}}, 2, {"lora_target_modules"}},
       {"not_rows", {{"dataset_name", (kGoldens / "llama_gqa3_tied/config.json").string()}}, 3, {"config.json"}}};
 }
@@ -178,6 +183,13 @@ TEST_F(Errors, only_training_of_all_weights_can_begin_without_them) {
   const Outcome full = run_over(row, model);
   EXPECT_EQ(full.code, 0) << full.err;
   EXPECT_THAT(full.err, HasSubstr("has no weights: the model starts from random weights"));
+  Json saved = model;
+  saved.update({{"save_strategy", "steps"}, {"output_dir", (folder_ / "saved").string()}});
+  EXPECT_EQ(run_over(row, saved).code, 0);
+  saved["max_steps"] = 2;
+  const Outcome resumed = run_over(row, saved);
+  EXPECT_THAT(resumed.err, HasSubstr("resumed from"));
+  EXPECT_THAT(resumed.err, ::testing::Not(HasSubstr("random weights"))) << "they are those of the checkpoint";
   Json asked = model;
   asked["random_init"] = true;
   EXPECT_THAT(run_over(row, asked).err, ::testing::Not(HasSubstr("has no weights")));

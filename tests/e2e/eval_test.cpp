@@ -1,4 +1,5 @@
 #include <cmath>
+#include <csignal>
 
 #include "core/file.h"
 #include "tests/e2e/support.h"
@@ -151,6 +152,88 @@ TEST_F(EvalOfARun, what_another_config_trained_is_not_taken_for_its_result) {
     EXPECT_EQ(parse_json(outcome.out, "stdout")["measured"], "start") << c.said;
     EXPECT_THAT(outcome.err, HasSubstr(c.said));
   }
+}
+
+// A finished run of 8 steps that is to go on, and is stopped behind a checkpoint.
+TEST_F(EvalOfARun, a_checkpoint_that_is_newer_than_the_result_is_measured) {
+  const fs::path out = folder_ / "out";
+  train_ok(folder_.path(), lora());
+  const Json result = evaluated(lora()), longer = lora({{"max_steps", 100000}});
+  write_file(folder_ / "run.json", dump_json(longer));
+  Process process(launch_of({.words = {"train", (folder_ / "run.json").string()}}));
+  ASSERT_TRUE(process.waits_for("step 12/"));
+  process.signal(SIGTERM);
+  EXPECT_EQ(process.wait().code, 75);
+  const Json newer = evaluated(longer);
+  EXPECT_EQ(newer.at("measured"), "checkpoint");
+  EXPECT_NE(newer.at("eval_loss"), result.at("eval_loss"));
+  const Outcome told = eval_of(longer);
+  EXPECT_THAT(told.out, HasSubstr("the newest checkpoint: the result in " + out.string() + " is older"));
+  // One that is no newer than the result is not.
+  for (const auto& entry : fs::directory_iterator(out))
+    if (entry.path().filename().string().starts_with("checkpoint-") && entry.path().filename() != "checkpoint-8")
+      fs::remove_all(entry.path());
+  EXPECT_EQ(evaluated(longer), result);
+}
+
+TEST_F(EvalOfARun, a_result_that_a_new_run_has_followed_is_not_measured) {
+  const fs::path out = folder_ / "out", manifest = out / "manifest.json";
+  train_ok(folder_.path(), lora());
+  write_file(folder_ / "run.json", dump_json(lora({{"max_steps", 100000}, {"save_strategy", "no"}})));
+  Process process(launch_of({.words = {"train", (folder_ / "run.json").string(), "--resume", "never"}}));
+  ASSERT_TRUE(process.waits_for("step 2/"));
+  EXPECT_FALSE(fs::exists(manifest));
+  process.signal(SIGKILL);
+  process.wait();
+  EXPECT_EQ(evaluated(lora()).at("measured"), "start");
+  const Outcome told = eval_of(lora());
+  EXPECT_THAT(told.err, HasSubstr("out is not measured: it has no manifest.json of its own: it is of an earlier run"));
+}
+
+TEST_F(EvalOfARun, a_result_that_is_not_whole_is_not_measured) {
+  train_ok(folder_.path(), run());
+  fs::resize_file(folder_ / "out/model.safetensors", fs::file_size(folder_ / "out/model.safetensors") - 4);
+  const Outcome told = eval_of(run());
+  EXPECT_THAT(told.err, HasSubstr("out is not measured: "));
+  EXPECT_THAT(told.out,
+              HasSubstr("checkpoint-8, the newest checkpoint: " + (folder_ / "out").string() + " is not measured"));
+}
+
+TEST_F(EvalOfARun, a_result_of_other_settings_is_measured_and_called_so) {
+  train_ok(folder_.path(), lora({{"seed", 7}}));
+  write_file(folder_ / "rows.jsonl", bytes_of(lora()["dataset_name"].get<std::string>()));
+  const Json other = lora({{"dataset_name", (folder_ / "rows.jsonl").string()}, {"learning_rate", 0.5}});
+  const Json result = evaluated(other);
+  EXPECT_EQ(result.at("measured"), "result");
+  EXPECT_EQ(result.at("other_settings").size(), 2u) << result;
+  const Outcome told = eval_of(other);
+  EXPECT_THAT(told.out, HasSubstr("the result of a config with other settings"));
+  EXPECT_THAT(told.err, HasSubstr("seed = 7, the config says 42"));
+  EXPECT_THAT(told.err, HasSubstr("dataset_name = "));
+  EXPECT_EQ(told.err.find("learning_rate ="), std::string::npos) << "what a run may change as it goes on";
+  // Another way to say the same is no other setting.
+  Json same = lora({{"seed", 7}, {"learning_rate", 0.5}, {"optim", "adamw_torch"}});
+  EXPECT_FALSE(evaluated(same).contains("other_settings"));
+}
+
+TEST_F(EvalOfARun, relative_names_are_those_of_the_folder_that_it_ran_in) {
+  const fs::path project = folder_ / "project", elsewhere = folder_ / "elsewhere";
+  for (const fs::path& made : {project, elsewhere}) fs::create_directory(made);
+  fs::copy(kGoldens / "llama_gqa3_tied", project / "base");
+  Json c = lora();
+  fs::copy_file(c["dataset_name"].get<std::string>(), project / "rows.jsonl");
+  c.update({{"model_name_or_path", "base"}, {"dataset_name", "rows.jsonl"}, {"eval_dataset_name", "rows.jsonl"}});
+  write_file(project / "run.json", dump_json(c));
+  qtrain_ok({.words = {"run.json"}, .folder = project});
+  for (const char* key : {"model_name_or_path", "dataset_name", "eval_dataset_name"})
+    c[key] = "../project/" + c[key].get<std::string>();
+  write_file(elsewhere / "run.json", dump_json(c));
+  const Outcome told = qtrain_ok({.words = {"eval", "run.json"}, .folder = elsewhere});
+  EXPECT_THAT(told.out, HasSubstr("the result of this config")) << told.err;
+  // The whole project under another name.
+  fs::rename(project, folder_ / "moved");
+  const Outcome moved = qtrain_ok({.words = {"eval", "run.json"}, .folder = folder_ / "moved"});
+  EXPECT_THAT(moved.out, HasSubstr("the result of this config")) << moved.err;
 }
 
 TEST_F(Eval, does_not_depend_on_the_batch_size) {

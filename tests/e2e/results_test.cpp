@@ -186,6 +186,28 @@ TEST(Results, of_the_data_are_told_before_and_after_packing) {
               HasSubstr("data: 3 rows, after filters and packing 2 (15 tokens, "));
 }
 
+// An evaluation of many rows in front of 100 short steps.
+TEST(Results, the_time_left_does_not_count_the_evaluation_before_the_first_step) {
+  const TempFolder folder;
+  Json config = tiny_run(folder / "out");
+  std::string rows;
+  for (int i = 0; i < 100; ++i) rows += bytes_of(config["dataset_name"].get<std::string>());
+  write_file(folder / "eval.jsonl", rows);
+  config.update({{"eval_dataset_name", (folder / "eval.jsonl").string()},
+                 {"per_device_eval_batch_size", 1},
+                 {"eval_on_start", true},
+                 {"max_steps", 100}});
+  const std::string said = train_ok(folder.path(), config).err;
+  std::istringstream first(said.substr(said.find("step 1/100")));
+  std::string line;
+  std::getline(first, line);
+  std::int64_t left = 0, part = 0;  // "ETA 1:02:03"
+  std::istringstream time(line.substr(line.find("ETA ") + 4));
+  for (char colon; time >> part; time >> colon) left = 60 * left + part;
+  const double evaluation = history(folder / "out", "eval_loss").front().at("eval_runtime");
+  EXPECT_LT(static_cast<double>(left), 50 * evaluation) << line;
+}
+
 TEST(Results, bench_writes_its_document_where_it_is_told) {
   const TempFolder folder;
   const Outcome outcome = qtrain_ok(

@@ -248,7 +248,7 @@ TEST(Saving, trainer_state_and_metrics_have_what_transformers_logs) {
   const Json resolved = read_json(folder / "out/resolved_config.json");
   EXPECT_EQ(resolved.at("values").at("learning_rate").at("value"), 0.005);
   const Json run = resolved.at("run");
-  EXPECT_THAT(keys_of(run), ElementsAre("version", "device", "files", "seed", "data_seed", "training_data"));
+  EXPECT_THAT(keys_of(run), ElementsAre("version", "device", "files", "folder", "seed", "data_seed", "training_data"));
   EXPECT_THAT(keys_of(run.at("files")), Contains((kGoldens / "llama_gqa3_tied/model.safetensors").string()));
   EXPECT_EQ(std::distance(fs::directory_iterator(folder / "out/runs"), fs::directory_iterator()), 1);
 }
@@ -271,8 +271,10 @@ TEST(Saving, the_resolved_config_has_hashes_of_all_files_that_were_read) {
                  {"max_steps", 1}});
   const Outcome o = train_ok(folder.path(), config);
   for (const char* key : {"template_date", "operand_copies"})
-    EXPECT_THAT(o.err, HasSubstr(std::string(key) + " has no effect"));
-  const Json files = read_json(folder / "out/resolved_config.json").at("run").at("files");
+    EXPECT_THAT(o.err, HasSubstr("config.json:1: \"" + std::string(key) + "\" has no effect"));
+  const Json resolved = read_json(folder / "out/resolved_config.json");
+  EXPECT_EQ(resolved.at("inert").at("template_date").at("reason"), "the chat template does not write the date");
+  const Json files = resolved.at("run").at("files");
   std::vector<std::string> expected{chosen};
   for (const char* name :
        {"additional_chat_templates/tool_use.jinja", "chat_template.jinja", "config.json", "generation_config.json",

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -6,6 +7,7 @@
 #include "data/prompts.h"
 #include "train/answers.h"
 #include "train/cli/arguments.h"
+#include "train/config/remarks.h"
 #include "train/metrics.h"
 #include "train/model_loss.h"
 #include "train/trained_result.h"
@@ -128,7 +130,7 @@ void add_answers(Ctx& training, const EvalRun& run, Json& result) {
 }  // namespace
 
 int run_eval(const Arguments& args) {
-  const ResolvedConfig config = load_config(args.operand(0), args.overrides());
+  ResolvedConfig config = load_config(args.operand(0), args.overrides());
   require_supported(config);
   if (const DataSection& d = config.value.data; d.eval_dataset_name.empty() && d.eval_split <= 0)
     fail(ErrorKind::usage, {.cause = "\"eval_dataset_name\" is missing",
@@ -137,12 +139,18 @@ int run_eval(const Arguments& args) {
   if (args.has("base") && args.has("adapter"))
     fail(ErrorKind::usage, {.cause = "--base and --adapter ask for different weights", .remedy = "keep one of them"});
   args.log().show_progress(!config.value.training.disable_tqdm);
-  Measured measured = choose_measured(config.value, {.adapter = args.text("adapter"), .start = args.has("base")});
+  Measured measured = choose_measured(config, {.adapter = args.text("adapter"), .start = args.has("base")});
   print_measured(args.log(), measured);
   for (const std::string& text : measured.passed_over) args.log().warn("{}", text);
+  if (!measured.other_settings.empty())
+    args.log().warn("it was trained with other settings than the config has: {}",
+                    fmt::join(measured.other_settings, "; "));
+  remark_on_device(config);
+  tell_remarks(config, args.log());
   const EvalRun run{.args = args, .config = config_of(config.value, measured), .measured = std::move(measured)};
   Ctx ctx = make_context(compute_choice(run.config), args.log());
   Json result = loss_of(ctx, run);
+  if (!run.measured.other_settings.empty()) result["other_settings"] = run.measured.other_settings;
   print_loss(run, result);
   if (args.has("generate")) add_answers(ctx, run, result);
   args.give({.text = "", .json = std::move(result)});
