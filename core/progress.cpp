@@ -30,13 +30,14 @@ Parts parts_of(const Progress& p) {
   const auto number = [](const std::optional<double>& x, const char* format) {
     return x ? fmt::format(fmt::runtime(format), *x) : std::string();
   };
+  const bool loss = !p.loss || std::isfinite(*p.loss);
   const int digits = p.tokens_per_second.value_or(0) < 100 ? 1 : 0;
   return {{{0, std::string(p.unit)},
            {1, !p.counted ? ""
                : total    ? fmt::format(" {}/{}", p.step, p.total)
                           : fmt::format(" {}", p.step)},
            {4, total ? fmt::format(" {:3.0f}%", std::floor(share_of(p) * 100)) : ""},
-           {2, number(p.loss, "  loss {:.4f}")},
+           {2, loss ? number(p.loss, "  loss {:.4f}") : "  loss not finite"},
            {6, number(p.learning_rate, "  lr {:.3g}")},
            {5, p.tokens_per_second ? fmt::format("  {:.{}f} tokens/s", *p.tokens_per_second, digits) : ""},
            {3, p.eta_seconds ? "  ETA " + format_duration(*p.eta_seconds) : ""}}};

@@ -1,6 +1,10 @@
 #include "train/metrics.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <string_view>
@@ -48,6 +52,15 @@ ResidentMemory resident_memory() {
 
 double unix_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+Json finite_or_null(double x) {
+  return std::isfinite(x) ? Json(x) : Json();
+}
+
+std::string finite_or_words(const Json& x, int digits) {
+  const bool finite = x.is_number() && std::isfinite(x.get<double>());
+  return finite ? fmt::format("{:.{}f}", x.get<double>(), digits) : "not finite";
 }
 
 AppendedFile::AppendedFile(const std::filesystem::path& file) : path_(file), file_(std::fopen(file.c_str(), "a")) {

@@ -19,6 +19,11 @@ ResidentMemory resident_memory();
 /// Seconds since 1970.
 double unix_time();
 
+/// A measured number in a document: JSON has neither NaN nor infinity, null takes their place.
+Json finite_or_null(double x);
+/// The same for people, of a number or such a null: with so many digits behind the point, or "not finite".
+std::string finite_or_words(const Json& x, int digits);
+
 /// A file that grows at its end and is flushed at once. Errors: ErrorKind::disk.
 class AppendedFile {
  public:

@@ -6,14 +6,9 @@
 
 namespace qtrain {
 
-/// What this start of the program has done of a run.
-struct Pace {
-  double seconds = 0;                  ///< since its first step, with evaluations and saves
-  std::int64_t steps = 0, tokens = 0;  ///< in that time
-};
-
-/// The progress line of a run: the loss is the mean since the last logged row, as in that row; the time left is that of
-/// as many steps at the mean pace, so that long and short steps, and evaluations now and then, do not move it much.
+/// The progress line of a run, at the pace of this start of the program, evaluations and saves included: the loss is
+/// the mean since the last logged row, as in that row (NaN where none was finite); the time left is that of as many
+/// steps at the mean pace, so that long and short steps, and evaluations now and then, do not move it much.
 Progress progress_of(const RunState& state, std::int64_t max_steps, const Pace& pace);
 
 }  // namespace qtrain

@@ -15,6 +15,16 @@ void RunState::add_loss(double loss) {
   ++loss_steps;
 }
 
+std::optional<double> RunState::mean_loss() const {
+  if (steps_since_log == 0) return {};
+  return loss_since_log / static_cast<double>(steps_since_log);
+}
+
+std::optional<double> RunState::mean_loss_of_all() const {
+  if (loss_steps == 0) return {};
+  return loss_total / static_cast<double>(loss_steps);
+}
+
 Json RunState::to_json() const {
   return {{"step", step},
           {"tokens", tokens},

@@ -31,8 +31,10 @@ struct RunState {
 
   /// Counts the loss of a step, unless it is not finite.
   void add_loss(double loss);
-  /// The mean of the finite losses since the last logged row; NaN where there are none.
-  double mean_loss() const { return loss_since_log / static_cast<double>(steps_since_log); }
+  /// The mean of the finite losses since the last logged row; none where no loss was finite.
+  std::optional<double> mean_loss() const;
+  /// The same of all steps.
+  std::optional<double> mean_loss_of_all() const;
   /// A row has been logged.
   void begin_row() { loss_since_log = 0, steps_since_log = 0; }
 

@@ -23,11 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// JSON has no NaN.
-Json finite_or_null(double x) {
-  return std::isfinite(x) ? Json(x) : Json();
-}
-
 // transformers' estimate of forward and backward: 6 for each weight that is no embedding's, an adapter's included.
 double flos_per_token(Transformer& model) {
   std::int64_t weights = model.parameters() - model.config().vocab_size * model.config().hidden_size;
@@ -366,7 +361,7 @@ void Trainer::log_row(const StepResult& r) {
   add_row({{"epoch", plan_.epochs_after(state_.step)},
            {"grad_norm", finite_or_null(r.grad_norm)},
            {"learning_rate", r.learning_rate},
-           {"loss", finite_or_null(state_.mean_loss())},
+           {"loss", state_.mean_loss() ? Json(*state_.mean_loss()) : Json()},
            {"num_tokens", static_cast<double>(state_.tokens)}},
           more);
   state_.begin_row();

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <string_view>
 
+#include "core/plural.h"
 #include "train/trainer.h"
 
 /// How a run ends: with a checkpoint to go on from, or with its totals and the final model.
@@ -25,15 +25,18 @@ int Trainer::stop() {
 
 // Totals of the steps since the run began or went on, as train_results.json has them.
 Json Trainer::log_totals(double seconds) {
-  const double steps = static_cast<double>(state_.step - first_step_);
-  const double tokens = static_cast<double>(state_.tokens - tokens_at_start_);
-  Json totals{{"train_runtime", seconds},
-              {"train_samples_per_second",
-               steps * static_cast<double>(t_.per_device_train_batch_size * t_.gradient_accumulation_steps) / seconds},
-              {"train_steps_per_second", steps / seconds},
-              {"total_flos", state_.flos},
-              {"train_loss", state_.loss_total / static_cast<double>(std::max<std::int64_t>(state_.loss_steps, 1))},
-              {"epoch", plan_.epochs_after(state_.step)}};
+  Pace pace{.seconds = seconds, .steps = state_.step - first_step_, .tokens = state_.tokens - tokens_at_start_};
+  if (pace.steps == 0 && metrics_->logged().seconds > 0) pace = metrics_->logged();
+  const double steps = static_cast<double>(pace.steps), tokens = static_cast<double>(pace.tokens);
+  const std::optional<double> loss = state_.mean_loss_of_all();
+  Json totals{
+      {"train_runtime", pace.seconds},
+      {"train_samples_per_second",
+       steps * static_cast<double>(t_.per_device_train_batch_size * t_.gradient_accumulation_steps) / pace.seconds},
+      {"train_steps_per_second", steps / pace.seconds},
+      {"total_flos", state_.flos},
+      {"train_loss", loss ? Json(*loss) : Json()},
+      {"epoch", plan_.epochs_after(state_.step)}};
   const std::size_t used = allocated_bytes(ctx_.device().kind).most, planned = memory_.total();
   if (used > planned)
     log_.warn("memory: {:.1f} MiB more were used than planned", static_cast<double>(used - planned) / kMib);
@@ -63,12 +66,13 @@ void Trainer::finish(double seconds) {
   const Json totals = done_before ? earlier_totals() : log_totals(seconds);
   save_final(objects(), output_, totals);
   results_.update(totals);
-  summary_ =
-      done_before
-          ? fmt::format("all {} steps were done before; the model is in {}", state_.step, output_.string())
-          : fmt::format("done: {} steps in {}, {:.0f} tokens/s, train_loss {:.4f}, peak {:.0f} MiB; saved to {}",
-                        state_.step - first_step_, format_duration(seconds), totals["tokens_per_second"].get<double>(),
-                        totals["train_loss"].get<double>(), totals["peak_rss_mb"].get<double>(), output_.string());
+  summary_ = done_before
+                 ? fmt::format("{} of {} done before; the model is in {}", state_.step,
+                               counted(plan_.max_steps, "step"), output_.string())
+                 : fmt::format("done: {} in {}, {:.0f} tokens/s, train_loss {}, peak {:.0f} MiB; saved to {}",
+                               counted(state_.step - first_step_, "step"), format_duration(seconds),
+                               totals["tokens_per_second"].get<double>(), finite_or_words(totals["train_loss"], 4),
+                               totals["peak_rss_mb"].get<double>(), output_.string());
 }
 
 }  // namespace qtrain

@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <cmath>
+
+#include "core/plural.h"
 #include "train/manifest.h"
 #include "train/stop.h"
 #include "train/trainer.h"
@@ -49,9 +52,10 @@ bool Trainer::evaluate_now() {
   const Evaluation e = evaluator_->run(ctx_, *setup_.model, log_);
   if (stop_requested()) return false;
   const double seconds = watch.seconds();
-  log_.info("step {}: eval_loss {:.4f} over {} targets in {:.1f} s", state_.step, e.loss(), e.target_tokens, seconds);
+  log_.info("step {}: eval_loss {} over {} in {:.1f} s", state_.step, finite_or_words(e.loss(), 4),
+            counted(e.target_tokens, "target"), seconds);
   add_row({{"epoch", plan_.epochs_after(state_.step)},
-           {"eval_loss", e.loss()},
+           {"eval_loss", finite_or_null(e.loss())},
            {"eval_runtime", seconds},
            {"eval_samples_per_second", static_cast<double>(e.rows) / seconds},
            {"eval_steps_per_second", static_cast<double>(e.batches) / seconds}},
@@ -66,7 +70,7 @@ bool Trainer::chooses_best() const {
 }
 
 void Trainer::track_best(double metric) {
-  if (!chooses_best()) return;
+  if (!chooses_best() || !std::isfinite(metric)) return;
   const bool greater = t_.greater_is_better.value_or(false);
   if (state_.best_metric && (greater ? metric <= *state_.best_metric : metric >= *state_.best_metric)) return;
   state_.best_metric = metric;

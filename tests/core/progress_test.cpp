@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 namespace qtrain {
 namespace {
 
@@ -17,6 +19,11 @@ TEST(FormatProgress, leaves_out_what_matters_least) {
   EXPECT_EQ(format_progress(kState, 12), "step 12/300");
   EXPECT_EQ(format_progress(kState, 5), "step");
   EXPECT_EQ(format_progress(kState, 2), "st");
+}
+
+TEST(FormatProgress, tells_a_loss_that_is_no_number_in_words) {
+  EXPECT_EQ(format_progress({.step = 1, .total = 3, .loss = -std::nan(""), .learning_rate = 1e-4}),
+            "step 1/3  33%  loss not finite  lr 0.0001");
 }
 
 TEST(FormatProgress, fills_the_rest_of_a_live_line_with_a_bar) {

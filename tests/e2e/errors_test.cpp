@@ -3,9 +3,6 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <cmath>
-#include <limits>
-
 #include "core/device.h"
 #include "core/file.h"
 #include "core/safetensors.h"
@@ -314,60 +311,6 @@ TEST_F(Errors, a_directory_that_cannot_be_written_is_a_disk_error) {
   const Outcome outcome = run_over("{\"input_ids\": [5, 6, 7]}\n");
   EXPECT_EQ(outcome.code, 6);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("/out: "), HasSubstr("irectory: "), HasSubstr("output_dir")));
-}
-
-TEST_F(Errors, a_loss_that_stays_non_finite_stops_the_run) {
-  const Outcome outcome =
-      run_over("{\"input_ids\": [5, 6, 7]}\n{\"input_ids\": [8, 9, 7]}\n",
-               {{"learning_rate", 1e30}, {"warmup_steps", 0}, {"save_strategy", "steps"}, {"save_steps", 1}});
-  EXPECT_EQ(outcome.code, 5) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("not finite"));
-  EXPECT_FALSE(fs::exists(folder_ / "out/model.safetensors"));
-}
-
-/// A golden model in which the embedding of token 63 is not a number.
-void write_poisoned_model(const fs::path& folder) {
-  fs::create_directories(folder);
-  const fs::path source = kGoldens / "llama_mha_untied";
-  fs::copy_file(source / "config.json", folder / "config.json");
-  const SafetensorsReader reader(source);
-  NamedTensors tensors(reader.tensors().begin(), reader.tensors().end());
-  const ConstTensor embedding = reader.at("model.embed_tokens.weight");
-  std::vector<float> values(embedding.as<float>(), embedding.as<float>() + embedding.numel());
-  const auto hidden = static_cast<std::size_t>(embedding.shape[1]);
-  std::fill_n(values.begin() + 63 * hidden, hidden, std::numeric_limits<float>::quiet_NaN());
-  for (auto& [name, tensor] : tensors)
-    if (name == "model.embed_tokens.weight") tensor = view_of(std::span<const float>(values), embedding.shape);
-  write_safetensors(folder / "model.safetensors", tensors);
-}
-
-TEST_F(Errors, one_bad_step_is_skipped_told_and_resumed_over) {
-  write_poisoned_model(folder_ / "model");
-  std::string rows;
-  for (int i = 0; i < 4; ++i) rows += i == 1 ? "{\"input_ids\": [63, 5, 6]}\n" : "{\"input_ids\": [7, 8, 9]}\n";
-  const Json change{{"model_name_or_path", (folder_ / "model").string()},
-                    {"per_device_train_batch_size", 1},
-                    {"gradient_accumulation_steps", 1},
-                    {"train_sampling_strategy", "sequential"},
-                    {"use_peft", true},
-                    {"warmup_steps", 0},
-                    {"save_strategy", "steps"},
-                    {"save_steps", 1},
-                    {"max_steps", 3}};
-  const Outcome outcome = run_over(rows, change);
-  ASSERT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("step 2"), HasSubstr("skipped")));
-  const auto log = history(folder_ / "out", "loss");
-  ASSERT_EQ(log.size(), 3u);
-  EXPECT_TRUE(log[1].at("loss").is_null());  // not 0 and not an average: there is none
-  EXPECT_TRUE(log[1].at("grad_norm").is_null());
-  EXPECT_TRUE(log[2].at("loss").is_number());
-  EXPECT_EQ(bytes_of(folder_ / "out/checkpoint-1/adapter_model.safetensors"),
-            bytes_of(folder_ / "out/checkpoint-2/adapter_model.safetensors"));
-  // A history with such a row can be read again.
-  Json longer = change;
-  longer["max_steps"] = 4;
-  EXPECT_EQ(run_over(rows, longer).code, 0);
 }
 
 TEST_F(Errors, a_device_that_is_not_there) {

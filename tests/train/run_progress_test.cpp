@@ -19,6 +19,15 @@ TEST(RunProgress, TheLossIsTheMeanSinceTheLastRow) {
   state.add_loss(std::nan(""));
   EXPECT_EQ(state.mean_loss(), 0.5) << "steps that are not finite do not count";
   EXPECT_EQ(state.loss_steps, 4);
+  EXPECT_EQ(state.mean_loss_of_all(), 6.5 / 4);
+}
+
+TEST(RunProgress, WhereNoLossIsFiniteThereIsNoMean) {
+  RunState state;
+  state.add_loss(std::nan(""));
+  EXPECT_EQ(state.mean_loss(), std::nullopt);
+  EXPECT_EQ(state.mean_loss_of_all(), std::nullopt);
+  EXPECT_TRUE(std::isnan(progress_of(state, 10, {.seconds = 1, .steps = 1, .tokens = 3}).loss.value()));
 }
 
 // 100 steps that take 0.1 s with short rows and 1.9 s with long ones, in turns.

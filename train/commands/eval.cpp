@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/plural.h"
 #include "data/prompts.h"
 #include "train/answers.h"
 #include "train/cli/arguments.h"
@@ -37,8 +38,8 @@ Json loss_of(Ctx& ctx, const EvalRun& run) {
   return {{"measured", run.measured.kind_name()},
           {"model", run.measured.model},
           {"adapter", run.measured.adapter ? Json(*run.measured.adapter) : Json()},
-          {"eval_loss", e.loss()},
-          {"perplexity", std::exp(e.loss())},
+          {"eval_loss", finite_or_null(e.loss())},
+          {"perplexity", finite_or_null(std::exp(e.loss()))},
           {"tokens", e.tokens},
           {"target_tokens", e.target_tokens},
           {"rows", found.source_rows}};
@@ -54,9 +55,10 @@ void print_measured(Log& log, const Measured& measured) {
 }
 
 void print_loss(const EvalRun& run, const Json& result) {
-  run.args.log().result(fmt::format("eval_loss {:.4f}, perplexity {:.3f} over {} targets of {} rows",
-                                    result["eval_loss"].get<double>(), result["perplexity"].get<double>(),
-                                    result["target_tokens"].get<std::int64_t>(), result["rows"].get<std::int64_t>()));
+  run.args.log().result(fmt::format("eval_loss {}, perplexity {} over {} of {}",
+                                    finite_or_words(result["eval_loss"], 4), finite_or_words(result["perplexity"], 3),
+                                    counted(result["target_tokens"].get<std::int64_t>(), "target"),
+                                    counted(result["rows"].get<std::int64_t>(), "row")));
 }
 
 struct Cases {

@@ -5,6 +5,7 @@
 
 #include "train/cli/arguments.h"
 #include "train/merge/merge.h"
+#include "train/metrics.h"
 #include "train/model_loss.h"
 #include "train/setup.h"
 
@@ -61,10 +62,10 @@ struct LossOf {
   std::optional<std::string> adapter = {};
 };
 
-double loss_on(Ctx& ctx, const Arguments& args, const LossOf& of) {
+Json loss_on(Ctx& ctx, const Arguments& args, const LossOf& of) {
   const Json keys{{"model_name_or_path", of.model}, {"eval_dataset_name", args.required("data")}};
   const ResolvedConfig config = parse_config(dump_json(keys), "--data");
-  return model_loss(ctx, {.config = config.value, .adapter = of.adapter}, args.log()).evaluation.loss();
+  return finite_or_null(model_loss(ctx, {.config = config.value, .adapter = of.adapter}, args.log()).evaluation.loss());
 }
 
 // The loss of the merged model beside that of the adapter on its base, on the rows of --data.
@@ -90,7 +91,8 @@ int run_merge(const Arguments& args) {
       .json = {{"output", options.output.string()}, {"rounding", report.lost()}}};
   if (args.has("data")) {
     const Json losses = compare_losses(ctx, args, options);
-    for (const auto& [name, loss] : losses.items()) result.text += fmt::format("{} {:.6f}\n", name, loss.get<double>());
+    for (const auto& [name, loss] : losses.items())
+      result.text += fmt::format("{} {}\n", name, finite_or_words(loss, 6));
     result.json.update(losses);
   }
   args.give(result);
