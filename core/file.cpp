@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/descriptor.h"
+#include "core/pending.h"
 
 namespace qtrain {
 namespace {
@@ -56,11 +57,11 @@ std::filesystem::path parent_of(const std::filesystem::path& file) {
 /// A file under a temporary name that either becomes `target` as a whole or vanishes.
 class PendingFile {
  public:
-  explicit PendingFile(std::filesystem::path target)
-      : target_(std::move(target)),
-        pending_(target_.parent_path() / fmt::format(".{}.{}.tmp", target_.filename().string(), ::getpid())),
-        out_(::open(pending_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666)) {
+  explicit PendingFile(std::filesystem::path target) : target_(std::move(target)), pending_(pending_name(target_)) {
+    remove_abandoned(target_.parent_path(), target_.filename());
+    out_ = Descriptor(::open(pending_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
     if (out_.get() < 0) fail_write(target_, "creating the file", errno);
+    lock_pending(out_.get());
     buffer_.reserve(kBuffer);
   }
   ~PendingFile() {

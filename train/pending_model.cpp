@@ -1,13 +1,12 @@
 #include "train/pending_model.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/pending.h"
 #include "core/weight_names.h"
 
 namespace qtrain {
@@ -21,11 +20,21 @@ fs::path without_slash(const fs::path& path) {
   return full.has_filename() ? full : full.parent_path();
 }
 
-std::vector<fs::path> names_in(const fs::path& folder) {
+// Files below a folder by their names in it, config.json last.
+std::vector<fs::path> files_in(const fs::path& folder) {
   std::vector<fs::path> names;
-  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename());
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (!entry.is_directory()) names.push_back(entry.path().lexically_relative(folder));
   std::sort(names.begin(), names.end());
   std::stable_partition(names.begin(), names.end(), [](const fs::path& name) { return name != "config.json"; });
+  return names;
+}
+
+// Weight files that lie in a folder itself.
+std::vector<fs::path> weights_in(const fs::path& folder) {
+  std::vector<fs::path> names;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (is_weight_file(entry.path().filename().string())) names.push_back(entry.path().filename());
   return names;
 }
 
@@ -34,10 +43,16 @@ std::vector<fs::path> names_in(const fs::path& folder) {
 PendingModel::PendingModel(const fs::path& target) : target_(without_slash(target)) {
   std::error_code error;
   replaces_ = fs::exists(target_, error);
-  const std::string own = fmt::format(".{}.{}.tmp", target_.filename().string(), ::getpid());
-  folder_ = (replaces_ ? target_ : target_.parent_path()) / own;
-  fs::create_directories(folder_, error);
+  for (const fs::path& folder : {target_.parent_path(), target_}) remove_abandoned(folder, target_.filename());
+  folder_ = pending_name(replaces_ ? target_ / target_.filename() : target_);
+  fs::create_directories(folder_.parent_path(), error);
+  const bool created = fs::create_directory(folder_, error);
   if (error) fail(ErrorKind::disk, {.cause = "cannot be created: " + error.message(), .place = target.string()});
+  if (!created)
+    fail(ErrorKind::disk, {.cause = "another process is writing it",
+                           .place = target.string(),
+                           .remedy = "wait for it, or name another folder"});
+  lock_ = lock_pending_folder(folder_);
 }
 
 PendingModel::~PendingModel() {
@@ -46,21 +61,29 @@ PendingModel::~PendingModel() {
 }
 
 void PendingModel::commit() {
+  unlock_pending_folder(folder_, lock_);
   try {
     replaces_ ? move_into_target() : rename_synced(folder_, target_);
   } catch (const fs::filesystem_error& e) {
-    fail(ErrorKind::disk, {.cause = e.code().message(), .place = target_.string()});
+    fail(ErrorKind::disk, {.cause = e.code().message(), .place = (e.path2().empty() ? target_ : e.path2()).string()});
   }
 }
 
 void PendingModel::move_into_target() const {
-  const std::vector<fs::path> written = names_in(folder_);
-  std::vector<fs::path> stale = names_in(target_);
-  std::erase_if(stale, [&](const fs::path& name) {
-    return !is_weight_file(name.string()) || std::find(written.begin(), written.end(), name) != written.end();
-  });
-  for (const fs::path& name : written) fs::rename(folder_ / name, target_ / name);
+  const std::vector<fs::path> written = files_in(folder_);
+  std::vector<fs::path> stale = weights_in(target_);
+  std::erase_if(stale,
+                [&](const fs::path& name) { return std::find(written.begin(), written.end(), name) != written.end(); });
+  std::set<fs::path> folders;
+  for (const fs::path& name : written) {
+    const fs::path to = target_ / name;
+    fs::create_directories(to.parent_path());
+    fs::rename(folder_ / name, to);
+    folders.insert(to.parent_path());
+  }
   for (const fs::path& name : stale) fs::remove(target_ / name);
+  for (const fs::path& folder : folders) sync_folder(folder);
+  sync_folder(target_);
 }
 
 }  // namespace qtrain

@@ -1,12 +1,15 @@
 #pragma once
 #include <filesystem>
 
+#include "core/descriptor.h"
+
 namespace qtrain {
 
-/// A model folder in the making: it lies under a temporary name until `commit`, and vanishes without it.
+/// A model folder in the making: it lies under a temporary name until `commit`, and vanishes without it. What a process
+/// that was killed has left of the same folder goes first.
 class PendingModel {
  public:
-  /// Errors: ErrorKind::disk.
+  /// Errors: ErrorKind::disk; also where another process is writing the same folder.
   explicit PendingModel(const std::filesystem::path& target);
   ~PendingModel();
   PendingModel(const PendingModel&) = delete;
@@ -23,6 +26,7 @@ class PendingModel {
 
   std::filesystem::path target_, folder_;
   bool replaces_;
+  Descriptor lock_;
 };
 
 }  // namespace qtrain

@@ -1,14 +1,18 @@
 #include "core/file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <fstream>
 #include <iterator>
 
+#include "core/pending.h"
 #include "tests/core/temp_folder.h"
 
 namespace qtrain {
@@ -66,6 +70,43 @@ TEST(File, AFailedWriteLeavesTheOldFileAlone) {
                std::runtime_error);
   EXPECT_EQ(contents(folder / "x"), "old");
   EXPECT_EQ(entries(folder.path()), 1u);
+}
+
+/// The number of a process that has ended.
+pid_t ended_process() {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  ::waitpid(child, nullptr, 0);
+  return child;
+}
+
+TEST(File, WhatEndedProcessesHaveLeftOfItGoes) {
+  TempFolder folder;
+  const std::string gone = std::to_string(ended_process()), parent = std::to_string(::getppid());
+  for (const std::string& name :
+       std::vector<std::string>{".x." + gone + ".tmp", ".x." + parent + ".tmp", ".y." + gone + ".tmp",
+                                ".x." + gone + ".tmp.txt", ".x.1a.tmp", ".x.tmp"})
+    std::ofstream(folder / name) << "left";
+  write_file(folder / "x", "text");
+  EXPECT_FALSE(std::filesystem::exists(folder / (".x." + gone + ".tmp")));
+  EXPECT_EQ(entries(folder.path()), 6u) << "of a process that runs, of another file, of another form";
+}
+
+TEST(File, WhatIsLockedStays) {
+  TempFolder folder;
+  const auto left = folder / (".x." + std::to_string(ended_process()) + ".tmp");  // of another machine, perhaps
+  const Descriptor file(::open(left.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  lock_pending(file.get());
+  write_file(folder / "x", "text");
+  EXPECT_TRUE(std::filesystem::exists(left));
+}
+
+TEST(File, IsLockedWhileItIsWritten) {
+  TempFolder folder;
+  write_file(folder / "x", [&](const auto&) {
+    const Descriptor file(::open(pending_name(folder / "x").c_str(), O_RDONLY | O_CLOEXEC));
+    EXPECT_NE(::flock(file.get(), LOCK_SH | LOCK_NB), 0);
+  });
 }
 
 TEST(File, ADiskErrorNamesFileAndReason) {

@@ -182,6 +182,25 @@ TEST_F(Interrupted, every_command_ends_at_once_and_leaves_nothing) {
   }
 }
 
+TEST_F(Interrupted, what_a_killed_command_left_goes_when_it_runs_again) {
+  write_large_model(at("model"));
+  fs::create_directories(at("outputs"));
+  const std::string out = at("outputs/result").string();
+  for (const auto& [bar, words] : std::map<std::string, std::vector<std::string>>{
+           {"writing", {"quantize", "--model", at("model").string(), "--output", out}},
+           {"exporting", {"export", "--model", at("model").string(), "--output", out + ".gguf", "--type", "q4_k"}}}) {
+    Process process(launch_typed(words));
+    ASSERT_TRUE(process.waits_for(bar)) << process.said();
+    while (process.running() && files_in(at("outputs")).empty()) std::this_thread::yield();
+    process.signal(SIGKILL);
+    ASSERT_EQ(process.wait().code, 128 + SIGKILL);
+    EXPECT_THAT(files_in(at("outputs")), ::testing::ElementsAre(::testing::StartsWith(".result"))) << bar;
+    qtrain_ok({.words = words});
+    EXPECT_THAT(files_in(at("outputs")), ::testing::ElementsAre(fs::path(words.at(4)).filename().string())) << bar;
+    fs::remove_all(words.at(4));
+  }
+}
+
 TEST_F(Interrupted, tokenizing_leaves_no_cache_and_no_dump) {
   std::string rows;
   for (int i = 0; i < 400'000; ++i) rows += "{\"text\": \"a few words to be read " + std::to_string(i) + "\"}\n";
