@@ -103,6 +103,13 @@ void require_step(std::int64_t step, const std::vector<std::pair<fs::path, Json>
            {.cause = fmt::format("is of step {}, the manifest of step {}", its.dump(), step), .place = file.string()});
 }
 
+// What to do where no checkpoint can be gone on from.
+std::string other_starts(const ResumeFrom& where) {
+  if (where.named) return "--resume auto takes the newest whole checkpoint of output_dir, --resume never starts over";
+  return fmt::format("{}; name another one with --resume DIR, or start over with --resume never",
+                     where.checkpoints.size() > 1 ? "no checkpoint is whole" : "this is the only checkpoint");
+}
+
 }  // namespace
 
 fs::path save_checkpoint(const TrainingObjects& run, const fs::path& output) {
@@ -136,8 +143,9 @@ std::optional<std::string> saved_template_date(const std::vector<fs::path>& chec
 void load_checkpoint(TrainingObjects& run, const fs::path& checkpoint, Log& log) {
   const fs::path file = checkpoint / kState;
   if (!fs::exists(file))
-    fail(ErrorKind::input,
-         {.cause = "not a checkpoint of qtrain", .place = checkpoint.string(), .remedy = "name a checkpoint-N folder"});
+    fail(ErrorKind::input, {.cause = fs::exists(checkpoint) ? "not a checkpoint of qtrain" : "no such folder",
+                            .place = checkpoint.string(),
+                            .remedy = "name a checkpoint-N folder"});
   const std::int64_t step = check_manifest(checkpoint, ManifestCheck::hashes);
   const Json json = read_members(file, {{"format_version", &Json::is_number},
                                         {"resumable", &Json::is_boolean},
@@ -172,25 +180,26 @@ void load_checkpoint(TrainingObjects& run, const fs::path& checkpoint, Log& log)
   if (!changes.told.empty()) log.info("resumed with {}", fmt::join(changes.told, ", "));
 }
 
-std::optional<fs::path> load_first_whole(TrainingObjects& run, const std::vector<fs::path>& checkpoints, Log& log) {
+std::optional<Resumed> load_first_whole(TrainingObjects& run, const ResumeFrom& where, Log& log) {
   std::optional<Error> first;
-  for (const fs::path& checkpoint : checkpoints) {
+  Resumed resumed;
+  for (const fs::path& checkpoint : where.checkpoints) {
     try {
       load_checkpoint(run, checkpoint, log);
       restore_choices(run.ctx, checkpoint, log);
-      return checkpoint;
+      resumed.from = checkpoint;
+      return resumed;
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::input) throw;
-      if (checkpoints.size() > 1) log.warn("{} is damaged and left alone: {}", checkpoint.string(), e.what());
+      if (where.checkpoints.size() > 1) log.warn("{} is damaged and left alone: {}", checkpoint.string(), e.what());
       if (!first) first = e;
+      resumed.damaged.push_back(checkpoint.filename());
     }
   }
   if (!first) return {};
-  fail(ErrorKind::input,
-       {.cause = first->text().cause,
-        .place = first->text().place,
-        .remedy = fmt::format("{}; name another one with --resume DIR, or start over with --resume never",
-                              checkpoints.size() > 1 ? "no checkpoint is whole" : "this is the only checkpoint")});
+  ErrorText text = first->text();
+  text.remedy += (text.remedy.empty() ? "" : "; ") + other_starts(where);
+  fail(ErrorKind::input, std::move(text));
 }
 
 }  // namespace qtrain

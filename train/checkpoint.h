@@ -39,9 +39,18 @@ std::optional<std::string> saved_template_date(const std::vector<std::filesystem
 /// ErrorKind::input when a file is not the one that its manifest names, or of another step.
 void load_checkpoint(TrainingObjects& run, const std::filesystem::path& checkpoint, Log& log);
 
-/// Restores the first of `checkpoints` that is not damaged and says which; a warning names each damaged one before it.
-/// None for an empty list. ErrorKind::input when all are damaged.
-std::optional<std::filesystem::path> load_first_whole(TrainingObjects& run,
-                                                      const std::vector<std::filesystem::path>& checkpoints, Log& log);
+/// Where a run may go on from, the newest first, or the one that the user has named.
+struct ResumeFrom {
+  std::vector<std::filesystem::path> checkpoints;
+  bool named = false;
+};
+/// Where it goes on from, and the names of the damaged ones before it.
+struct Resumed {
+  std::filesystem::path from;
+  std::vector<std::filesystem::path> damaged;
+};
+/// Restores the first checkpoint that is not damaged; a warning names each damaged one before it. None for an empty
+/// list. ErrorKind::input when all are damaged: the first one's error, and what else can be done.
+std::optional<Resumed> load_first_whole(TrainingObjects& run, const ResumeFrom& where, Log& log);
 
 }  // namespace qtrain

@@ -11,9 +11,12 @@ namespace qtrain {
 
 /// The checkpoints below `output` that have a manifest, by step, oldest first.
 std::vector<std::filesystem::path> find_checkpoints(const std::filesystem::path& output);
+/// Folders that are called so without one: of other programs, or damaged. No run goes on from them.
+std::vector<std::filesystem::path> unsealed_checkpoints(const std::filesystem::path& output);
 
 /// Writes a sealed folder `target`: `write` fills a folder of another name beside it, whose manifest comes last; then
-/// one rename, and an older `target` goes only then. Errors: ErrorKind::disk; nothing unfinished stays.
+/// one rename, and an older `target` goes only then; one without a manifest becomes `target`.superseded. Errors:
+/// ErrorKind::disk; nothing unfinished stays.
 struct SealedFolder {
   std::filesystem::path target;
   std::int64_t step = 0;
@@ -22,7 +25,8 @@ struct SealedFolder {
 void save_sealed(const SealedFolder& folder);
 
 /// The same into a directory where other files lie too: those that `write` makes take their places there one by one,
-/// between the removal of the old manifest and the new one. Until then nothing that lies there is touched.
+/// between the removal of the old manifest and the new one. Until then nothing that lies there is touched. Where one
+/// cannot take its place the rest stays, and the error says where.
 void save_sealed_into(const SealedFolder& folder);
 
 /// Takes the manifest away, where there is a whole one: the files are of a run that another one has followed. Returns
@@ -30,21 +34,24 @@ void save_sealed_into(const SealedFolder& folder);
 bool unseal(const std::filesystem::path& output);
 
 /// Removes the oldest checkpoints beyond `limit`, never those named in `keep` (the one just written, the best). Damaged
-/// ones neither count nor go. Errors: ErrorKind::disk.
+/// ones neither count nor go: those whose sizes are wrong, and those named in `damaged`. Errors: ErrorKind::disk.
 struct Rotation {
   std::int64_t limit = 1;
-  std::vector<std::filesystem::path> keep;  ///< folder names
+  std::vector<std::filesystem::path> keep;          ///< folder names
+  std::vector<std::filesystem::path> damaged = {};  ///< folder names
 };
 void rotate_checkpoints(const std::filesystem::path& output, const Rotation& rotation);
 
 /// Removes what interrupted saves and removals have left, but never `named`; a whole checkpoint gets its name again
-/// where no other has it. What cannot be removed is a warning. The output directory has to be locked.
+/// where no other has it, and a whole final model its place. What cannot be removed or moved is a warning. The output
+/// directory has to be locked.
 void clear_leftovers(const std::filesystem::path& output, const std::filesystem::path& named, Log& log);
 
-/// Renames the checkpoints of an earlier run, so that nothing goes on from them nor rotates them. Returns how many.
+/// Renames the checkpoints of an earlier run, so that nothing goes on from them nor rotates them: "checkpoint-N" and
+/// ".superseded", with a number behind it where a run before has left one. Returns how many.
 std::int64_t set_aside_checkpoints(const std::filesystem::path& output);
 
-/// What set_aside_checkpoints has left in `output`, by step.
+/// What set_aside_checkpoints and save_sealed have left in `output` under such names, by step.
 std::vector<std::filesystem::path> superseded_checkpoints(const std::filesystem::path& output);
 
 }  // namespace qtrain

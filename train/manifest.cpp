@@ -36,6 +36,11 @@ bool is_inside(const fs::path& name) {
   fail(ErrorKind::input, {.cause = std::move(cause), .place = place.string()});
 }
 
+void require_inside(const fs::path& name, const fs::path& folder) {
+  if (!is_inside(name))
+    fail_damaged(folder / kManifest, fmt::format("what it says of \"{}\" is no file of this folder", name.string()));
+}
+
 Json read_manifest(const fs::path& folder) {
   const fs::path file = folder / kManifest;
   std::error_code ignored;
@@ -107,8 +112,7 @@ std::int64_t check_manifest(const fs::path& folder, ManifestCheck check, Beside 
     fail_damaged(folder, fmt::format("its manifest is that of step {}", manifest["step"].dump()));
   const Json& files = manifest["files"];
   for (const auto& [name, saved] : files.items()) {
-    if (!is_inside(name))
-      fail_damaged(folder / kManifest, fmt::format("what it says of \"{}\" is no file of this folder", name));
+    require_inside(name, folder);
     compare(folder / name, saved, check);
   }
   if (checkpoint)
@@ -124,6 +128,15 @@ std::optional<std::int64_t> manifest_step(const fs::path& folder) {
     if (e.kind() != ErrorKind::input) throw;
     return {};
   }
+}
+
+std::int64_t check_moving(const fs::path& from, const fs::path& to) {
+  const Json manifest = read_manifest(from);
+  for (const auto& [name, saved] : manifest["files"].items()) {
+    require_inside(name, from);
+    compare((fs::exists(from / name) ? from : to) / name, saved, ManifestCheck::hashes);
+  }
+  return manifest["step"];
 }
 
 std::vector<std::string> sealed_files(const fs::path& folder) {

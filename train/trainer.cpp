@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -58,6 +59,7 @@ Trainer::Trainer(const ResolvedConfig& config, const std::string& resume, Log& l
       ctx_(make_context(compute_choice(config.value), log)),
       goes_on_by_itself_(resume == "auto") {
   clear_leftovers(output_, resume, log);
+  warn_of_unsealed();
   checkpoints_ = checkpoints_for(resume, output_);
   load_data();
   load_model();
@@ -216,6 +218,14 @@ TrainingObjects Trainer::objects() {
           .identity = identity_};
 }
 
+void Trainer::warn_of_unsealed() const {
+  std::vector<std::string> names;
+  for (const fs::path& folder : unsealed_checkpoints(output_)) names.push_back(folder.filename().string());
+  if (names.empty()) return;
+  log_.warn("{}: no run goes on from {} without a manifest.json, which this program writes last ({})", output_.string(),
+            names.size() == 1 ? "a folder" : "folders", fmt::join(names, ", "));
+}
+
 void Trainer::start_over() {
   if (const auto old = set_aside_checkpoints(output_); old > 0)
     log_.warn("starting over: {} checkpoints of an earlier run are now called *.superseded", old);
@@ -225,15 +235,16 @@ void Trainer::go_on() {
   // Frozen base weights are in no checkpoint of an adapter run.
   load_weights(ctx_, setup_, {.seed = static_cast<std::uint64_t>(t_.seed)}, log_);
   TrainingObjects run = objects();
-  const auto from = load_first_whole(run, checkpoints_, log_);
-  if (from) {
-    relocate_best(*from);
+  const auto resumed = load_first_whole(run, {checkpoints_, !goes_on_by_itself_}, log_);
+  if (resumed) {
+    relocate_best(resumed->from);
     saved_step_ = state_.step;
-    if (goes_on_by_itself_) rotate(*from);  // what a kill between a save and its rotation has left
-    log_.info("resumed from {} at step {} of {}", from->string(), state_.step, plan_.max_steps);
+    damaged_ = resumed->damaged;
+    if (goes_on_by_itself_) rotate(resumed->from);  // what a kill between a save and its rotation has left
+    log_.info("resumed from {} at step {} of {}", resumed->from.string(), state_.step, plan_.max_steps);
   }
-  if (!from) say_random_weights();
-  disown_result(from);
+  if (!resumed) say_random_weights();
+  disown_result(resumed ? std::optional(resumed->from) : std::nullopt);
   metrics_ = std::make_unique<MetricsFile>(output_ / "metrics.jsonl", state_.step);
   // A run that goes on keeps what was logged at the step of its checkpoint.
   events_ = std::make_unique<EventFile>(output_ / "runs", state_.step == 0 ? 0 : state_.step + 1);

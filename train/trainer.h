@@ -52,6 +52,7 @@ class Trainer {
   void set_schedule();
   void allocate();
   void identify();
+  void warn_of_unsealed() const;
   void start_over();
   void go_on();
   void say_random_weights() const;
@@ -93,6 +94,7 @@ class Trainer {
   OutputLock lock_;
   Ctx ctx_;
   std::vector<std::filesystem::path> checkpoints_;  // to go on from, the newest first
+  std::vector<std::filesystem::path> damaged_;      // names of those that the run did not go on from
   std::unique_ptr<Data> data_;
   ModelSetup setup_;
   std::vector<Param*> trained_;

@@ -82,6 +82,7 @@ void Trainer::save_now() {
     state_.best_checkpoint = (output_ / fmt::format("checkpoint-{}", state_.step)).string();
   const fs::path saved = save_checkpoint(objects(), output_);
   saved_step_ = state_.step;
+  std::erase(damaged_, saved.filename());
   log_.info("saved {}", saved.string());
   rotate(saved);
 }
@@ -89,7 +90,8 @@ void Trainer::save_now() {
 void Trainer::rotate(const fs::path& newest) {
   if (!t_.save_total_limit) return;
   const fs::path best = state_.best_checkpoint;
-  rotate_checkpoints(output_, {.limit = *t_.save_total_limit, .keep = {newest.filename(), best.filename()}});
+  rotate_checkpoints(
+      output_, {.limit = *t_.save_total_limit, .keep = {newest.filename(), best.filename()}, .damaged = damaged_});
 }
 
 // The best checkpoint where it lies now: beside the one that the run goes on from.

@@ -35,6 +35,17 @@ class Leftovers : public ::testing::Test {
     std::ranges::sort(names);
     return names;
   }
+  /// A finished final model of step 3 that is not yet in its place.
+  fs::path final_model() const {
+    fs::create_directories(folder_ / ".final.tmp");
+    write_final_model(folder_ / ".final.tmp");
+    write_manifest(folder_ / ".final.tmp", 3);
+    return folder_ / ".final.tmp";
+  }
+  static void write_final_model(const fs::path& folder) {
+    fs::create_directories(folder / "templates");
+    for (const char* name : {"config.json", "templates/tools.jinja"}) write_file(folder / name, "new");
+  }
   std::string kept() const { return read_text(folder_ / "checkpoint-8/state"); }
 
   TempFolder folder_;
@@ -82,6 +93,45 @@ TEST_F(Leftovers, OfAFinalModelGo) {
   EXPECT_TRUE(names().empty());
 }
 
+TEST_F(Leftovers, AWholeFinalModelTakesItsPlace) {
+  write_file(folder_ / "config.json", "of a run before");
+  write_file(folder_ / kManifest, "likewise");
+  const fs::path staged = final_model();
+  fs::rename(staged / "config.json", folder_ / "config.json");  // a kill came after this one
+  clear();
+  EXPECT_FALSE(fs::exists(staged));
+  EXPECT_EQ(check_manifest(folder_.path(), ManifestCheck::hashes, Beside::anything), 3);
+  EXPECT_EQ(read_text(folder_ / "config.json"), "new");
+}
+
+TEST_F(Leftovers, AFinalModelThatIsNotWholeGoes) {
+  for (const char* damaged : {"config.json", "templates/tools.jinja"}) {
+    write_file(folder_ / "config.json", "old");
+    const fs::path staged = final_model();
+    write_file(staged / damaged, "two");  // of the same size
+    clear();
+    EXPECT_FALSE(fs::exists(staged));
+    EXPECT_EQ(read_text(folder_ / "config.json"), "old");
+  }
+}
+
+TEST_F(Leftovers, AFinalModelStaysWhereItCannotTakeItsPlace) {
+  const fs::path in_the_way = folder_ / "templates/tools.jinja/x";
+  fs::create_directories(in_the_way);
+  const auto error = testing::error_of([&] {
+    save_sealed_into(
+        {.target = folder_.path(), .step = 3, .write = [&](const fs::path& to) { write_final_model(to); }});
+  });
+  EXPECT_EQ(error.kind(), ErrorKind::disk);
+  EXPECT_THAT(error.text().remedy, ::testing::HasSubstr((folder_ / ".final.tmp").string()));
+  clear();
+  ASSERT_TRUE(fs::exists(folder_ / ".final.tmp"));
+  fs::remove_all(in_the_way.parent_path());
+  clear();
+  EXPECT_EQ(check_manifest(folder_.path(), ManifestCheck::hashes, Beside::anything), 3);
+  EXPECT_FALSE(fs::exists(folder_ / ".final.tmp"));
+}
+
 TEST_F(Leftovers, CheckpointsAreInTheOrderOfTheirSteps) {
   for (const std::int64_t step : {10, 9, 100, 1}) of_step(step);
   checkpoint("checkpoint-11.superseded", "", 11);
@@ -101,6 +151,14 @@ TEST_F(Leftovers, RotationRemovesTheOldestBeyondTheLimit) {
   EXPECT_THAT(names(), ::testing::ElementsAre("checkpoint-11", "checkpoint-12"));
 }
 
+TEST_F(Leftovers, RotationLeavesOutWhatItIsToldIsDamaged) {
+  for (const std::int64_t step : {3, 5, 10}) of_step(step);
+  rotate_checkpoints(folder_.path(), {.limit = 2, .keep = {"checkpoint-5"}, .damaged = {"checkpoint-10"}});
+  EXPECT_THAT(names(), ::testing::ElementsAre("checkpoint-10", "checkpoint-3", "checkpoint-5"));
+  rotate_checkpoints(folder_.path(), {.limit = 1, .keep = {"checkpoint-5"}, .damaged = {"checkpoint-10"}});
+  EXPECT_THAT(names(), ::testing::ElementsAre("checkpoint-10", "checkpoint-5"));
+}
+
 TEST_F(Leftovers, CheckpointsOfAnEarlierRunAreSetAside) {
   for (const std::int64_t step : {9, 10}) of_step(step);
   checkpoint("checkpoint-10.superseded", "of a run before", 10);
@@ -108,8 +166,24 @@ TEST_F(Leftovers, CheckpointsOfAnEarlierRunAreSetAside) {
   EXPECT_EQ(set_aside_checkpoints(folder_.path()), 2);
   EXPECT_TRUE(find_checkpoints(folder_.path()).empty());
   EXPECT_EQ(superseded_checkpoints(folder_.path()),
-            (std::vector<fs::path>{folder_ / "checkpoint-9.superseded", folder_ / "checkpoint-10.superseded"}));
-  EXPECT_EQ(read_text(folder_ / "checkpoint-10.superseded/state"), "");
+            (std::vector<fs::path>{folder_ / "checkpoint-9.superseded", folder_ / "checkpoint-10.superseded",
+                                   folder_ / "checkpoint-10.superseded.2"}));
+  EXPECT_EQ(read_text(folder_ / "checkpoint-10.superseded/state"), "of a run before");
+  EXPECT_EQ(read_text(folder_ / "checkpoint-10.superseded.2/state"), "");
+}
+
+TEST_F(Leftovers, ASaveSetsAsideWhatHasNoManifest) {
+  fs::create_directories(folder_ / "checkpoint-8");
+  write_file(folder_ / "checkpoint-8/state", "of another program");
+  EXPECT_EQ(unsealed_checkpoints(folder_.path()), std::vector<fs::path>{folder_ / "checkpoint-8"});
+  for (const char* text : {"first", "second"})
+    save_sealed({.target = folder_ / "checkpoint-8", .step = 8, .write = [&](const fs::path& folder) {
+                   write_file(folder / "state", text);
+                 }});
+  EXPECT_THAT(names(), ::testing::ElementsAre("checkpoint-8", "checkpoint-8.superseded"));
+  EXPECT_EQ(kept(), "second");
+  EXPECT_EQ(read_text(folder_ / "checkpoint-8.superseded/state"), "of another program");
+  EXPECT_TRUE(unsealed_checkpoints(folder_.path()).empty());
 }
 
 TEST_F(Leftovers, OfASaveThatFailsThereAreNone) {
