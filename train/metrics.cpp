@@ -38,6 +38,20 @@ std::optional<Json> totals_of(std::string_view lines, std::int64_t step) {
   return row;
 }
 
+// From row to row the tokens, and how many of them were done in a second.
+Pace pace_of(std::string_view lines) {
+  Pace pace;
+  for (std::size_t begin = 0, end; (end = lines.find('\n', begin)) != std::string_view::npos; begin = end + 1) {
+    const Json row = Json::parse(lines.substr(begin, end - begin));
+    const Json tokens = row.value("num_tokens", Json()), speed = row.value("tokens_per_second", Json());
+    if (!tokens.is_number() || !speed.is_number() || speed <= 0) continue;
+    pace.seconds += (tokens.get<double>() - static_cast<double>(pace.tokens)) / speed.get<double>();
+    pace.tokens = tokens.get<std::int64_t>();
+    pace.steps = row["step"].get<std::int64_t>();
+  }
+  return pace;
+}
+
 }  // namespace
 
 ResidentMemory resident_memory() {
@@ -71,16 +85,24 @@ AppendedFile::~AppendedFile() {
   if (file_) std::fclose(file_);
 }
 
+void AppendedFile::fail_write() const {
+  fail(ErrorKind::disk, {.cause = std::strerror(errno),
+                         .place = path_.string(),
+                         .remedy = "the last checkpoint is whole; free some space and run again"});
+}
+
 void AppendedFile::append(std::string_view bytes) {
-  if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size() || std::fflush(file_) != 0)
-    fail(ErrorKind::disk, {.cause = std::strerror(errno),
-                           .place = path_.string(),
-                           .remedy = "the last checkpoint is whole; free some space and run again"});
+  if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size() || std::fflush(file_) != 0) fail_write();
+}
+
+void AppendedFile::sync() {
+  if (::fsync(::fileno(file_)) != 0) fail_write();
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& file, std::int64_t resumed_step) {
   const std::string kept = resumed_step > 0 ? kept_lines(file, resumed_step) : "";
   totals_ = totals_of(kept, resumed_step);
+  logged_ = pace_of(kept);
   write_file(file, kept);
   file_.emplace(file);
 }

@@ -32,10 +32,20 @@ class AppendedFile {
   AppendedFile(const AppendedFile&) = delete;
   AppendedFile& operator=(const AppendedFile&) = delete;
   void append(std::string_view bytes);
+  /// Returns when all of it is on the disk.
+  void sync();
 
  private:
+  [[noreturn]] void fail_write() const;
+
   std::filesystem::path path_;
   std::FILE* file_ = nullptr;
+};
+
+/// So much work in so much time.
+struct Pace {
+  double seconds = 0;
+  std::int64_t steps = 0, tokens = 0;
 };
 
 /// metrics.jsonl: every logged row as it happens. On a resume rows of later steps and a torn last line are cut off.
@@ -44,11 +54,16 @@ class MetricsFile {
   MetricsFile(const std::filesystem::path& file, std::int64_t resumed_step);
   /// The totals that an earlier part of the run logged after its last step, which was the resumed one.
   const std::optional<Json>& totals() const { return totals_; }
+  /// What the rows of earlier parts of the run say of the time that it took.
+  const Pace& logged() const { return logged_; }
   /// Errors: ErrorKind::disk.
   void append(const Json& row) { file_->append(dump_json(row) + "\n"); }
+  /// Before a checkpoint or a final model has its name: what they say was logged survives a loss of power.
+  void sync() { file_->sync(); }
 
  private:
   std::optional<Json> totals_;
+  Pace logged_;
   std::optional<AppendedFile> file_;
 };
 

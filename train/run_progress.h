@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "core/log.h"
+#include "train/metrics.h"
 #include "train/run_state.h"
 
 namespace qtrain {

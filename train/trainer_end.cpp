@@ -23,7 +23,8 @@ int Trainer::stop() {
   return static_cast<int>(ErrorKind::stopped);
 }
 
-// Totals of the steps since the run began or went on, as train_results.json has them.
+// Totals of the steps since the run began or went on, as train_results.json has them; of all that is logged where there
+// was none any more.
 Json Trainer::log_totals(double seconds) {
   Pace pace{.seconds = seconds, .steps = state_.step - first_step_, .tokens = state_.tokens - tokens_at_start_};
   if (pace.steps == 0 && metrics_->logged().seconds > 0) pace = metrics_->logged();
@@ -40,7 +41,7 @@ Json Trainer::log_totals(double seconds) {
   const std::size_t used = allocated_bytes(ctx_.device().kind).most, planned = memory_.total();
   if (used > planned)
     log_.warn("memory: {:.1f} MiB more were used than planned", static_cast<double>(used - planned) / kMib);
-  Json more{{"tokens_per_second", tokens / seconds},
+  Json more{{"tokens_per_second", tokens / pace.seconds},
             {"peak_rss_mb", resident_memory().peak_mb},
             {"memory", {{"planned", memory_.json()}, {"pinned", memory_.pinned_json()}, {"allocated", used}}}};
   if (step_->graphs().replays() > 0)
@@ -62,8 +63,9 @@ Json Trainer::earlier_totals() {
 
 void Trainer::finish(double seconds) {
   restore_best();
-  const bool done_before = first_step_ == state_.step && metrics_->totals();
-  const Json totals = done_before ? earlier_totals() : log_totals(seconds);
+  const bool done_before = first_step_ == state_.step;
+  const Json totals = done_before && metrics_->totals() ? earlier_totals() : log_totals(seconds);
+  metrics_->sync();
   save_final(objects(), output_, totals);
   results_.update(totals);
   summary_ = done_before

@@ -80,6 +80,7 @@ void Trainer::track_best(double metric) {
 void Trainer::save_now() {
   if (state_.best_metric && state_.best_step == state_.step)
     state_.best_checkpoint = (output_ / fmt::format("checkpoint-{}", state_.step)).string();
+  metrics_->sync();
   const fs::path saved = save_checkpoint(objects(), output_);
   saved_step_ = state_.step;
   std::erase(damaged_, saved.filename());

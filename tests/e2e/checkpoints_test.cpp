@@ -142,6 +142,67 @@ TEST_F(Checkpoints, that_are_all_damaged_end_the_run_with_what_to_do) {
   train_ok(folder_.path(), config(), {"--resume", "never"});
 }
 
+TEST_F(Checkpoints, that_were_passed_over_neither_count_nor_go) {
+  train_ok(folder_.path(), config({{"max_steps", 4}}));
+  fs::remove_all(output_ / "checkpoint-1");
+  flip_a_bit(output_ / "checkpoint-4/model.safetensors");
+  const std::string damaged = bytes_of(output_ / "checkpoint-4/model.safetensors");
+  for (const int limit : {2, 1}) {  // 2 and 3 are whole
+    train_ok(folder_.path(), config({{"max_steps", 3}, {"save_total_limit", limit}}));
+    EXPECT_EQ(fs::exists(newest_), limit == 2);
+    EXPECT_TRUE(fs::exists(output_ / "checkpoint-3"));
+    EXPECT_TRUE(bytes_of(output_ / "checkpoint-4/model.safetensors") == damaged);
+  }
+  train_ok(folder_.path(), config({{"max_steps", 5}, {"save_total_limit", 2}}));  // 4 is made again
+  for (const char* name : {"checkpoint-4", "checkpoint-5"})
+    qtrain_ok({.words = {"inspect", (output_ / name).string(), "--verify"}});
+  EXPECT_FALSE(fs::exists(output_ / "checkpoint-3"));
+}
+
+TEST_F(Checkpoints, that_are_named_and_cannot_be_read_are_not_called_the_only_ones) {
+  train_ok(folder_.path(), config());
+  flip_a_bit(newest_ / "model.safetensors");
+  const auto resume = [&](const fs::path& from) {
+    const Outcome outcome = qtrain({.words = {(folder_ / "config.json").string(), "--resume", from.string()}});
+    EXPECT_EQ(outcome.code, 3) << outcome.err;
+    EXPECT_EQ(outcome.err.find("only checkpoint"), std::string::npos) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("--resume auto takes the newest whole checkpoint of output_dir"));
+    return outcome.err;
+  };
+  EXPECT_THAT(resume(newest_), HasSubstr("model.safetensors: is not what was saved"));
+  EXPECT_THAT(resume(output_), HasSubstr("not a checkpoint of qtrain\n  name a checkpoint-N folder"));
+  EXPECT_THAT(resume(output_ / "checkpoint-7"),
+              HasSubstr("checkpoint-7: no such folder\n  name a checkpoint-N folder"));
+}
+
+TEST_F(Checkpoints, of_another_program_are_told_and_set_aside) {
+  for (const char* name : {"checkpoint-2", "checkpoint-10"}) {
+    fs::create_directories(output_ / name);
+    write_file(output_ / name / "model.safetensors", "of another program");
+  }
+  const Outcome outcome = train_ok(folder_.path(), config());
+  EXPECT_THAT(outcome.err, HasSubstr("no run goes on from folders without a manifest.json, which this program writes "
+                                     "last (checkpoint-2, checkpoint-10)"));
+  qtrain_ok({.words = {"inspect", newest_.string(), "--verify"}});
+  for (const char* name : {"checkpoint-2.superseded", "checkpoint-10"})
+    EXPECT_EQ(bytes_of(output_ / name / "model.safetensors"), "of another program") << name;
+  EXPECT_THAT(qtrain_ok({.words = {"clean", output_.string()}}).out, HasSubstr("1 superseded checkpoint listed"));
+}
+
+// A kill between the last checkpoint and the totals.
+TEST_F(Checkpoints, of_a_last_step_without_totals_have_those_of_the_log) {
+  train_ok(folder_.path(), config({{"max_steps", 100}, {"save_steps", 100}}));
+  const Json whole = read_json(output_ / "train_results.json");
+  const std::string log = bytes_of(output_ / "metrics.jsonl");
+  write_file(output_ / "metrics.jsonl", log.substr(0, log.rfind('\n', log.size() - 2) + 1));
+  train_ok(folder_.path(), config({{"max_steps", 100}, {"save_steps", 100}}));
+  const Json again = read_json(output_ / "train_results.json");
+  for (const char* key : {"train_runtime", "tokens_per_second", "train_steps_per_second"}) {
+    EXPECT_GT(again.at(key).get<double>(), whole.at(key).get<double>() / 10) << key;
+    EXPECT_LT(again.at(key).get<double>(), whole.at(key).get<double>() * 10) << key;
+  }
+}
+
 TEST_F(Checkpoints, beyond_the_limit_go_when_a_run_goes_on) {
   train_ok(folder_.path(), config({{"max_steps", 3}}));
   for (const char* name : {"checkpoint-1", "checkpoint-2"}) ASSERT_TRUE(fs::exists(output_ / name));
