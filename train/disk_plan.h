@@ -1,9 +1,11 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "core/error.h"
 #include "train/setup.h"
+#include "train/step_plan.h"
 
 namespace qtrain {
 
@@ -11,13 +13,22 @@ namespace qtrain {
 struct DiskPlan {
   double result = 0;             ///< the final model or adapter
   double checkpoint = 0;         ///< one checkpoint
-  std::int64_t checkpoints = 0;  ///< that are there at once at the most
+  std::int64_t checkpoints = 0;  ///< that are there at once at the most, the one in the making among them
 
   double total() const { return result + static_cast<double>(checkpoints) * checkpoint; }
+  /// The result, and where checkpoints are saved the first of them.
+  double least() const { return result + (checkpoints > 0 ? checkpoint : 0); }
 };
-DiskPlan plan_disk(const TrainingSection& t, const ModelSetup& setup, std::int64_t steps);
+DiskPlan plan_disk(const TrainingSection& t, const ModelSetup& setup, const StepPlan& steps);
 
-/// What is wrong where only so many bytes are free: the run could not even write its result. `free` 0: not known.
-std::optional<ErrorText> disk_problem(const DiskPlan& plan, double free);
+/// How many checkpoints of a run are there at once at the most, the one in the making among them; 0: it saves none.
+std::int64_t most_checkpoints(const TrainingSection& t, const StepPlan& steps);
+
+/// What is said of a plan where so many bytes are `free` (none: not known).
+struct DiskVerdict {
+  std::optional<ErrorText> problem;    ///< the run could not even write `least`
+  std::optional<std::string> warning;  ///< it could not keep all that it wants to keep
+};
+DiskVerdict judge_disk(const DiskPlan& plan, std::optional<double> free);
 
 }  // namespace qtrain

@@ -40,13 +40,13 @@ MachineMemory machine_memory() {
   return {kilobytes_of(memory, "MemTotal"), kilobytes_of(memory, "MemAvailable"), cgroup_limit()};
 }
 
-double free_disk(std::filesystem::path path) {
+std::optional<double> free_disk(std::filesystem::path path) {
   std::error_code ignored;
   path = std::filesystem::absolute(path, ignored);
   while (!std::filesystem::exists(path, ignored) && path.has_parent_path() && path != path.parent_path())
     path = path.parent_path();
   struct statvfs disk = {};
-  if (statvfs(path.c_str(), &disk) != 0) return 0;
+  if (statvfs(path.c_str(), &disk) != 0 || disk.f_blocks == 0) return {};  // 0: no disk
   return static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
 }
 

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 
 namespace qtrain {
@@ -19,7 +20,7 @@ struct MachineMemory {
 };
 MachineMemory machine_memory();
 
-/// Bytes that may still be written below `path`, or below the nearest folder above it that is there.
-double free_disk(std::filesystem::path path);
+/// Bytes that may still be written below `path`, or below the nearest folder above it that is there; none: not known.
+std::optional<double> free_disk(std::filesystem::path path);
 
 }  // namespace qtrain

@@ -136,10 +136,15 @@ void Trainer::load_model() {
 
 // Hours of training are lost where the result cannot be written.
 void Trainer::require_room() const {
-  std::optional<ErrorText> problem = disk_problem(plan_disk(t_, setup_, plan_.max_steps), free_disk(output_));
-  if (!problem) return;
-  problem->place = output_.string();
-  fail(ErrorKind::disk, *problem);
+  DiskPlan plan = plan_disk(t_, setup_, plan_);
+  const auto there = static_cast<std::int64_t>(checkpoints_.size());  // the next one is written beside them
+  if (goes_on_by_itself_ && plan.checkpoints > 0)
+    plan.checkpoints = std::max<std::int64_t>(plan.checkpoints - there, 1);
+  DiskVerdict verdict = judge_disk(plan, free_disk(output_));
+  if (verdict.warning) log_.warn("{}: {}", output_.string(), *verdict.warning);
+  if (!verdict.problem) return;
+  verdict.problem->place = output_.string();
+  fail(ErrorKind::disk, std::move(*verdict.problem));
 }
 
 void Trainer::set_schedule() {

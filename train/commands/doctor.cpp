@@ -51,7 +51,7 @@ std::vector<Finding> memory_and_disk() {
   std::vector<Finding> findings{
       {"memory", fmt::format("{} of {} available", gigabytes(memory.available), gigabytes(memory.total))}};
   if (memory.limit > 0) findings.push_back({"memory limit of the container", gigabytes(memory.limit)});
-  findings.push_back({"free disk here", gigabytes(free_disk("."))});
+  findings.push_back({"free disk here", gigabytes(free_disk(".").value_or(0))});
   return findings;
 }
 

@@ -300,13 +300,11 @@ class Validation {
 
   std::string check_disk() {
     const std::string& output = config_.value.training.output_dir;
-    const DiskPlan plan = plan_disk(config_.value.training, setup_, max_steps());
-    const double there = free_disk(output);
-    if (there <= 0 || plan.total() <= there) return {};
-    findings_.add(ErrorKind::disk, {.cause = fmt::format("about {:.0f} MB will be written, {:.0f} MB are free",
-                                                         plan.total() / kMb, there / kMb),
-                                    .place = output,
-                                    .remedy = "set save_total_limit, or another output_dir"});
+    DiskVerdict verdict = judge_disk(plan_disk(config_.value.training, setup_, step_plan()), free_disk(output));
+    if (verdict.warning) findings_.warn(fmt::format("{}: {}", output, *verdict.warning));
+    if (!verdict.problem) return {};
+    verdict.problem->place = output;
+    findings_.add(ErrorKind::disk, std::move(*verdict.problem));
     return {};
   }
 
