@@ -66,8 +66,8 @@ class Regex::Matcher {
                        limits_.get());
     if (rc == PCRE2_ERROR_NOMATCH) return false;
     if (rc < 0)
-      fail(ErrorKind::input,
-           {.cause = "the tokenizer's regular expression " + code_.pattern + " gave up on a text: " + error_text(rc)});
+      fail(ErrorKind::input, {.cause = "the regular expression " + code_.pattern +
+                                       " of tokenizer.json gave up on a text: " + error_text(rc)});
     return true;
   }
   std::size_t begin() const { return pcre2_get_ovector_pointer(match_.get())[0]; }

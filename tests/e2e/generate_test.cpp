@@ -199,6 +199,33 @@ TEST_F(Generate, refuses_what_it_cannot_answer) {
   EXPECT_EQ(code({"--raw", "--prompt", letters({5})}).code, 3);
 }
 
+// An expression that runs away on many a's, in every place where a text is encoded.
+TEST_F(Generate, says_which_text_an_expression_gives_up_on) {
+  const std::string model = chat_model(), text(2000, 'a'), rows = (folder_ / "rows.jsonl").string();
+  Json json = read_json(fs::path(model) / "tokenizer.json");
+  const Json split{
+      {"type", "Split"}, {"pattern", {{"Regex", "(?:a|aa|a(?=a))+[bc]"}}}, {"behavior", "Isolated"}, {"invert", false}};
+  const Json bytes{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+  json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {split, bytes}}};
+  write_file(fs::path(model) / "tokenizer.json", json.dump());
+  write_file(rows, jsonl({{{"prompt", "b"}, {"completion", "c"}}, {{"prompt", text}, {"completion", "c"}}}));
+  Json config = tiny_run(folder_ / "out");
+  config.update({{"model_name_or_path", model}, {"dataset_name", rows}, {"eval_dataset_name", rows}});
+  write_file(folder_ / "run.json", dump_json(config));
+  const std::string run = (folder_ / "run.json").string();
+  for (const auto& [place, call] : std::vector<std::pair<std::string, Call>>{
+           {"--prompt: ", {.words = {"generate", "--model", model, "--prompt", text}}},
+           {"rows.jsonl:2", {.words = {"generate", "--model", model, "--input", rows}}},
+           {"rows.jsonl:2", {.words = {"eval", run, "--base", "--generate"}}},
+           {"rows.jsonl:2", {.words = {run}}},
+           {"the conversation: ", {.words = {"chat", "--model", model}, .input = text + "\n"}}}) {
+    const Outcome outcome = qtrain(call);
+    EXPECT_EQ(outcome.code, 3) << place << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(place));
+    EXPECT_THAT(outcome.err, HasSubstr("of tokenizer.json gave up on a text")) << place;
+  }
+}
+
 TEST_F(Generate, chat_keeps_the_turns) {
   const std::string folder = chat_model();
   const std::vector<std::string> words{"chat", "--model", folder, "--greedy", "--max_new_tokens", "5"};

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/core/temp_folder.h"
+
 namespace qtrain {
 namespace {
 
@@ -32,6 +34,16 @@ TEST(StepPlan, TheLastEpochMayBeCutShort) {
   EXPECT_EQ(plan.end_batch(5) - plan.first_batch(5), 1) << "11 is odd";
   EXPECT_DOUBLE_EQ(plan.epochs_after(6), 1);
   EXPECT_DOUBLE_EQ(plan.epochs_after(plan.max_steps), 1 + 6.0 / 11);
+}
+
+TEST(StepPlan, WithoutABatchTheMessageSaysWhatLeftNone) {
+  TrainingSection t;
+  t.per_device_train_batch_size = 1;
+  const auto text = [&] { return testing::error_of([&] { make_step_plan(t, 0); }).text(); };
+  EXPECT_EQ(text().cause, "the training data has no rows");
+  t.dataloader_drop_last = true;
+  EXPECT_EQ(text().cause, "the training data has no batch of 1 row, and dataloader_drop_last leaves out smaller ones");
+  EXPECT_NE(text().remedy.find("dataloader_drop_last to false"), std::string::npos);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "core/plural.h"
+#include "data/source/reader.h"
 #include "train/answers.h"
 #include "train/cli/arguments.h"
 #include "train/cli/line_editor.h"
@@ -65,7 +66,7 @@ void ChatSession::answer(const std::string& question) {
 // Prints the answer as it grows.
 std::string ChatSession::answer_to_all() {
   const TextFolder& text = answerer_.model().text;
-  const std::vector<std::int32_t> prompt = encode_chat(text, {.messages = messages_});
+  const auto prompt = with_place("the conversation", [&] { return encode_chat(text, {.messages = messages_}); });
   const auto size = static_cast<std::int64_t>(prompt.size());
   if (size >= room_)
     fail(ErrorKind::input, {.cause = fmt::format("the conversation has {} tokens with this message, and there is room "

@@ -6,6 +6,7 @@
 
 #include "core/plural.h"
 #include "data/prompts.h"
+#include "data/source/reader.h"
 #include "train/answers.h"
 #include "train/cli/arguments.h"
 #include "train/config/remarks.h"
@@ -75,10 +76,11 @@ Cases read_cases(const EvalRun& run, const TextFolder& text) {
     auto one =
         prompt_case(rows, i, {.text_field = o.dataset_text_field, .chat_template = text.chat_template.has_value()});
     if (!one) continue;
-    out.prompts.push_back(
-        one->messages.is_null()
-            ? encode_raw(text, one->prompt)
-            : encode_chat(text, {.messages = one->messages, .tools = one->tools, .extra = one->template_kwargs}));
+    out.prompts.push_back(with_place(rows.place(i), [&] {
+      return one->messages.is_null()
+                 ? encode_raw(text, one->prompt)
+                 : encode_chat(text, {.messages = one->messages, .tools = one->tools, .extra = one->template_kwargs});
+    }));
     out.cases.push_back(std::move(*one));
   }
   if (out.cases.empty())

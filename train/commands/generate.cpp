@@ -37,7 +37,9 @@ PromptRows read_prompts(const Arguments& args, const TextFolder& text) {
     Json messages = Json::array({{{"role", "user"}, {"content", *prompt}}});
     if (const auto system = args.text("system"))
       messages.insert(messages.begin(), Json{{"role", "system"}, {"content", *system}});
-    out.prompts.push_back(args.has("raw") ? encode_raw(text, *prompt) : encode_chat(text, {.messages = messages}));
+    out.prompts.push_back(with_place("--prompt", [&] {
+      return args.has("raw") ? encode_raw(text, *prompt) : encode_chat(text, {.messages = messages});
+    }));
     return out;
   }
   const RawRows raw(resolve_data_files({args.required("input")}, Split::evaluation));
