@@ -206,6 +206,7 @@ bool Process::reap() {
   rusage used{};
   if (ended_ || ::wait4(pid_, &status_, WNOHANG, &used) != pid_) return ended_;
   peak_kib_ = used.ru_maxrss;
+  cpu_seconds_ = static_cast<double>(used.ru_utime.tv_sec) + static_cast<double>(used.ru_utime.tv_usec) * 1e-6;
   return ended_ = true;
 }
 
@@ -245,6 +246,7 @@ Outcome Process::wait(std::chrono::seconds limit) {
   outcome.out = contents(out_);
   outcome.err = said();
   outcome.peak_kib = peak_kib_;
+  outcome.cpu_seconds = cpu_seconds_;
   return outcome;
 }
 

@@ -35,6 +35,7 @@ struct Outcome {
   std::string out, err;       ///< what it wrote; `err` with the escape sequences of a terminal
   bool timed_out = false;     ///< it was killed for taking too long
   std::int64_t peak_kib = 0;  ///< most memory that it had
+  double cpu_seconds = 0;     ///< processor time of its own code, of all threads
 };
 
 /// An open file in memory, and all that is in it.
@@ -79,6 +80,7 @@ class Process {
   int out_ = -1, err_ = -1, status_ = 0;
   int unread_ = -1;  // the other end of its standard output, where that is a full pipe
   std::int64_t peak_kib_ = 0;
+  double cpu_seconds_ = 0;
   bool ended_ = false;
   int terminal_ = -1, wake_ = -1;
   std::string terminal_name_, shown_;
