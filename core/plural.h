@@ -7,9 +7,9 @@
 
 namespace qtrain {
 
-/// "1 row", "2 rows".
-inline std::string counted(std::int64_t n, std::string_view one) {
-  return fmt::format("{} {}{}", n, one, n == 1 ? "" : "s");
+/// "1 row", "2 rows"; "2 matrices" where `many` says how they are called.
+inline std::string counted(std::int64_t n, std::string_view one, std::string_view many = {}) {
+  return n != 1 && !many.empty() ? fmt::format("{} {}", n, many) : fmt::format("{} {}{}", n, one, n == 1 ? "" : "s");
 }
 
 }  // namespace qtrain

@@ -126,17 +126,17 @@ std::vector<std::string> DataReport::lines() const {
   out.push_back(fmt::format("cut to max_length     {} ({:.2f} %), {} lost", counted(s.truncated_rows, "row"),
                             100 * share_of(s.truncated_rows, count), counted(s.truncated_tokens, "token")));
   for (const TruncatedRow& row : s.first_truncated)
-    out.push_back(fmt::format("  {}: {} tokens", row.place, row.length));
-  out.push_back(
-      fmt::format("prepared rows         {}, {} tokens, {} of them targets", s.rows, s.tokens, s.target_tokens));
+    out.push_back(fmt::format("  {}: {}", row.place, counted(row.length, "token")));
+  out.push_back(fmt::format("prepared rows         {}, {}, {} of them {}", s.rows, counted(s.tokens, "token"),
+                            s.target_tokens, s.target_tokens == 1 ? "a target" : "targets"));
   if (s.dropped_rows > 0)
     out.push_back(fmt::format("dropped               {} without a target", counted(s.dropped_rows, "row")));
   if (s.unplaced.count > 0)
-    out.push_back(fmt::format("left out              {} rows without a known answer, the first {}: {}",
-                              s.unplaced.count, s.unplaced.place, s.unplaced.reason));
+    out.push_back(fmt::format("left out              {} without a known answer, the first {}: {}",
+                              counted(s.unplaced.count, "row"), s.unplaced.place, s.unplaced.reason));
   if (s.unanswered.count > 0)
-    out.push_back(fmt::format("skipped               {} rows with an empty answer, the first {}: {}",
-                              s.unanswered.count, s.unanswered.place, s.unanswered.reason));
+    out.push_back(fmt::format("skipped               {} with an empty answer, the first {}: {}",
+                              counted(s.unanswered.count, "row"), s.unanswered.place, s.unanswered.reason));
   out.push_back(packing_density ? fmt::format("packing density       {:.2f} %", 100 * *packing_density)
                                 : fmt::format("padding, if padded    {:.2f} %", 100 * padding_waste));
   return out;

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "core/plural.h"
+
 namespace qtrain {
 namespace {
 
@@ -25,22 +27,21 @@ std::vector<RowNotes::Note> RowNotes::of(const DatasetStatistics& s, const TextF
   const LeftOutRows &unplaced = s.unplaced, &unanswered = s.unanswered;
   if (unplaced.count > 0)
     notes.push_back(
-        {true,
-         fmt::format(
-             "{} of {} rows are left out, as it cannot be told what the assistant says in them; the first is {}: {}",
-             unplaced.count, s.source_rows, unplaced.place, unplaced.reason)});
+        {true, fmt::format("{} of {} left out, as it cannot be told what the assistant says there; the first is {}: {}",
+                           unplaced.count, counted(s.source_rows, "row"), unplaced.place, unplaced.reason)});
   if (unanswered.count > 0)
-    notes.push_back({false, fmt::format("data: {} of {} rows are left out: skip_empty_answers; the first is {}: {}",
-                                        unanswered.count, s.source_rows, unanswered.place, unanswered.reason)});
+    notes.push_back(
+        {false, fmt::format("data: {} of {} left out: skip_empty_answers; the first is {}: {}", unanswered.count,
+                            counted(s.source_rows, "row"), unanswered.place, unanswered.reason)});
   if (s.joined_pairs > 0 && text.chat_template && !std::exchange(said_of_pairs_, true))
     notes.push_back(
         {true,
          fmt::format(
-             "prompt and completion of {} rows are texts: they are joined as they are, without the chat template and "
+             "prompt and completion of {} are texts: they are joined as they are, without the chat template and "
              "without a separator, as TRL does. For a model that answers chats give lists of messages, "
              "{{\"prompt\": [{{\"role\": \"user\", \"content\": ...}}], \"completion\": [...]}}, or instruction and "
              "output",
-             s.joined_pairs)});
+             counted(s.joined_pairs, "row"))});
   return notes;
 }
 

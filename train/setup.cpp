@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/file.h"
+#include "core/plural.h"
 #include "core/weight_files.h"
 #include "model/hf_folder.h"
 #include "train/adapter_names.h"
@@ -286,8 +287,9 @@ std::optional<std::string> advice_on_weights(const ModelSetup& setup) {
 void load_weights(Ctx& ctx, ModelSetup& setup, const WeightSource& source, Log& log) {
   const auto warn = [&](const fs::path& path, const std::vector<std::string>& unused) {
     if (!unused.empty())
-      log.warn("{}: {} tensors are not part of the model and were ignored, {} among them", path.string(), unused.size(),
-               unused.front());
+      log.warn("{}: {} ignored, not being part of the model: {}{}", path.string(),
+               counted(static_cast<std::int64_t>(unused.size()), "tensor"), unused.front(),
+               unused.size() == 1 ? "" : " and others");
   };
   const std::optional<fs::path> adapter = source.adapter ? source.adapter : setup.adapter;
   if (!adapter) setup.model->adapter().initialise(ctx, source.seed);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/plural.h"
 #include "model/hf_folder.h"
 #include "train/advice.h"
 #include "train/config/remarks.h"
@@ -85,8 +86,8 @@ void Trainer::load_data() {
   data_->train = preparation.rows(Split::train);
   data_->evaluation = preparation.rows(Split::evaluation);
   const DatasetStatistics& s = data_->train.statistics();
-  log_.info("data: {} rows, after filters and packing {} ({} tokens, {} targets, {} cut) in {:.1f} s", s.source_rows,
-            s.rows, s.tokens, s.target_tokens, s.truncated_rows, watch.seconds());
+  log_.info("data: {}, after filters and packing {} ({}, {}, {} cut) in {:.1f} s", counted(s.source_rows, "row"),
+            s.rows, counted(s.tokens, "token"), counted(s.target_tokens, "target"), s.truncated_rows, watch.seconds());
   const auto seed = static_cast<std::uint64_t>(t_.data_seed.value_or(t_.seed));
   data_->train_loader = std::make_unique<Loader>(
       data_->train,
@@ -233,7 +234,8 @@ void Trainer::warn_of_unsealed() const {
 
 void Trainer::start_over() {
   if (const auto old = set_aside_checkpoints(output_); old > 0)
-    log_.warn("starting over: {} checkpoints of an earlier run are now called *.superseded", old);
+    log_.warn("starting over: {} of an earlier run {} now called *.superseded", counted(old, "checkpoint"),
+              old == 1 ? "is" : "are");
 }
 
 void Trainer::go_on() {
@@ -418,8 +420,9 @@ int Trainer::run() {
   first_step_ = state_.step;
   tokens_at_start_ = state_.tokens;
   set_stop_answer("stopping after this step; again leaves without saving");
-  log_.info("training: {} steps of {} x {} rows, {:.2f} epochs", plan_.max_steps, t_.per_device_train_batch_size,
-            t_.gradient_accumulation_steps,
+  const std::int64_t batch = t_.per_device_train_batch_size, batches = t_.gradient_accumulation_steps;
+  log_.info("training: {} of {} x {} {}, {:.2f} epochs", counted(plan_.max_steps, "step"), batch, batches,
+            batch * batches == 1 ? "row" : "rows",
             static_cast<double>(plan_.max_steps) / static_cast<double>(plan_.updates_per_epoch));
   run_watch_ = {};
   log_watch_ = {};

@@ -202,8 +202,8 @@ TEST_F(Validate, says_of_rows_what_a_run_would_say) {
   write(config);
   const Outcome outcome = validate();
   EXPECT_EQ(outcome.code, 0) << report_;
-  EXPECT_THAT(report_.at("warnings").dump(), HasSubstr("prompt and completion of 1 rows are texts"));
-  EXPECT_THAT(outcome.err, HasSubstr("1 of 2 rows are left out: skip_empty_answers"));
+  EXPECT_THAT(report_.at("warnings").dump(), HasSubstr("prompt and completion of 1 row are texts"));
+  EXPECT_THAT(outcome.err, HasSubstr("1 of 2 rows left out: skip_empty_answers"));
 }
 
 TEST_F(Validate, tokens_must_fit_the_vocabulary) {

@@ -122,7 +122,7 @@ TEST_F(TrainingTemplate, RowsThatDoNotFitAnUnknownTemplateAreNamedInTheLog) {
   write_file(rows_, row("x") + row("y") + "{\"messages\":[{\"role\":\"user\",\"content\":\"q\"}]}\n");
   for (const char* from : {"made", "cached"}) {
     EXPECT_EQ(learned(config({{"assistant_only_loss", true}})), "x;") << from;
-    EXPECT_THAT(said_, HasSubstr("1 of 3 rows are left out")) << from;
+    EXPECT_THAT(said_, HasSubstr("1 of 3 rows left out")) << from;
     EXPECT_THAT(said_, HasSubstr("rows.jsonl:3: the assistant says nothing")) << from;
   }
 }
@@ -132,7 +132,7 @@ TEST_F(TrainingTemplate, RowsWithEmptyAnswersThatAreSkippedAreNamedInTheLog) {
   write_file(rows_, row("a") + row("") + row("b"));
   for (const char* from : {"made", "cached"}) {
     EXPECT_EQ(learned(config({{"skip_empty_answers", true}})), "a<|endoftext|>") << from;
-    EXPECT_THAT(said_, HasSubstr("1 of 3 rows are left out: skip_empty_answers; the first is ")) << from;
+    EXPECT_THAT(said_, HasSubstr("1 of 3 rows left out: skip_empty_answers; the first is ")) << from;
     EXPECT_THAT(said_, HasSubstr("rows.jsonl:2: the completion is empty")) << from;
     EXPECT_EQ(times_said("prompt and completion of 2 rows are texts"), 1) << from;
   }

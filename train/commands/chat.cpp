@@ -107,7 +107,7 @@ void ChatSession::save(const std::string& file) const {
   std::ofstream out(file, std::ios::app);
   out << dump_json({{"messages", messages_}}) << "\n" << std::flush;
   if (out)
-    log_.info("{} messages added to {} as one row", messages_.size(), file);
+    log_.info("{} added to {} as one row", counted(static_cast<std::int64_t>(messages_.size()), "message"), file);
   else
     log_.error("{}: cannot be written", file);
 }

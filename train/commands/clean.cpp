@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "core/plural.h"
 #include "train/checkpoint_folders.h"
 #include "train/cli/arguments.h"
 #include "train/output_lock.h"
@@ -43,7 +44,7 @@ int run_clean(const Arguments& args) {
     result.json["folders"].push_back({{"path", folder.string()}, {"bytes", bytes}});
   }
   if (remove) remove_all_of(folders);
-  result.text += fmt::format("{} superseded checkpoint{} {}\n", folders.size(), folders.size() == 1 ? "" : "s",
+  result.text += fmt::format("{} {}\n", counted(static_cast<std::int64_t>(folders.size()), "superseded checkpoint"),
                              remove            ? "removed"
                              : folders.empty() ? "in " + output.string()
                                                : "listed; --yes removes them");

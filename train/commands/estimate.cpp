@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "core/plural.h"
 #include "train/cli/arguments.h"
 #include "train/config/remarks.h"
 
@@ -88,7 +89,7 @@ std::string memory_text(const Estimate& e) {
                          ? fmt::format("device                {} (its memory is not known)\n", e.target.name)
                          : fmt::format("device                {}, {:.1f} GiB for a run\n", e.target.name,
                                        static_cast<double>(e.target.memory) / kGib);
-  text += fmt::format("largest micro-batch   {} tokens, from {}\n", e.work.train.tokens,
+  text += fmt::format("largest micro-batch   {}, from {}\n", counted(e.work.train.tokens, "token"),
                       e.from_data ? "the data" : "max_length");
   text += fmt::format("recomputation         {}\n", e.recompute);
   for (const MemoryPlan::Part& p : e.memory.parts)
@@ -131,7 +132,8 @@ std::string gpus_text(const Estimate& e) {
 
 std::string time_text(const Estimate& e, const Price& price) {
   if (!e.steps) return "steps and time        unknown without data and max_steps\n";
-  std::string text = fmt::format("steps                 {}, {:.0f} tokens\n", *e.steps, *e.tokens);
+  std::string text =
+      fmt::format("steps                 {}, {:.0f} {}\n", *e.steps, *e.tokens, *e.tokens == 1 ? "token" : "tokens");
   if (!e.seconds()) return text + "time                  unknown for this device\n";
   text += fmt::format("time                  about {} ({:.2g} GFLOP a token at {:.3g} TFLOP/s)\n",
                       format_duration(*e.seconds()), e.flops_per_token / 1e9, *e.flops_per_second / 1e12);

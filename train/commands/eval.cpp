@@ -127,7 +127,8 @@ void add_answers(Ctx& training, const EvalRun& run, Json& result) {
   result["exact_match"] = rate;
   result["generated_rows"] = answers.size();
   run.args.log().info("answered with {:.0f} tokens/s", static_cast<double>(tokens) / watch.seconds());
-  run.args.log().result(fmt::format("exact_match {:.4f}: {} of {} answers", rate, exact, answers.size()));
+  run.args.log().result(fmt::format("exact_match {:.4f}: {} of {}", rate, exact,
+                                    counted(static_cast<std::int64_t>(answers.size()), "answer")));
   if (const auto file = run.args.text("rows")) write_file(*file, rows);
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/plural.h"
 #include "train/cli/arguments.h"
 #include "train/setup.h"
 
@@ -31,9 +32,9 @@ int run_quantize(const Arguments& args) {
   Ctx ctx = make_context({.device = "cpu", .compute = "float32", .threads = threads}, args.log());
   const QuantizeReport report = quantize_folder(ctx, options);
   constexpr double kMegabyte = 1e6;
-  args.give({.text = fmt::format("quantized {} matrices of {} into {}: {:.1f} MB of tensors instead of {:.1f} MB",
-                                 report.matrices, options.model.string(), options.output.string(),
-                                 static_cast<double>(report.bytes_after) / kMegabyte,
+  args.give({.text = fmt::format("quantized {} of {} into {}: {:.1f} MB of tensors instead of {:.1f} MB",
+                                 counted(report.matrices, "matrix", "matrices"), options.model.string(),
+                                 options.output.string(), static_cast<double>(report.bytes_after) / kMegabyte,
                                  static_cast<double>(report.bytes_before) / kMegabyte),
              .json = {{"output", options.output.string()},
                       {"matrices", report.matrices},

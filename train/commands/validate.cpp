@@ -272,8 +272,8 @@ class Validation {
     for (RowNotes::Note& note : notes_.of(s, *text_))
       note.warns ? findings_.warn(std::move(note.text)) : args_.log().info("{}", note.text);
     const std::string made = s.rows == s.source_rows ? "" : fmt::format(", {} after filters and packing", s.rows);
-    return fmt::format("{}{}, {} tokens, {} targets, {} cut", counted(s.source_rows, "row"), made, s.tokens,
-                       s.target_tokens, counted(s.truncated_rows, "row"));
+    return fmt::format("{}{}, {}, {}, {} cut", counted(s.source_rows, "row"), made, counted(s.tokens, "token"),
+                       counted(s.target_tokens, "target"), counted(s.truncated_rows, "row"));
   }
 
   StepPlan step_plan() const {

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "core/plural.h"
 #include "train/inspect/inspect.h"
 
 namespace qtrain {
@@ -19,8 +20,9 @@ std::string size_text(double bytes) {
 }
 
 std::string weights_text(const Json& w) {
-  std::string text = fmt::format("{} parameters in {} tensors, {}", grouped(w["parameters"].get<std::int64_t>()),
-                                 w["tensors"].get<std::int64_t>(), size_text(w["bytes"].get<double>()));
+  std::string text =
+      fmt::format("{} parameters in {}, {}", grouped(w["parameters"].get<std::int64_t>()),
+                  counted(w["tensors"].get<std::int64_t>(), "tensor"), size_text(w["bytes"].get<double>()));
   for (const auto& [dtype, of] : w["dtypes"].items())
     text += fmt::format("; {} {}", of["tensors"].get<std::int64_t>(), dtype);
   return text;
