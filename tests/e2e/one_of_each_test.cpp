@@ -32,7 +32,11 @@ TEST(OneOfEach, is_not_called_several) {
                  {"gradient_accumulation_steps", 1},
                  {"max_steps", 1},
                  {"save_strategy", "epoch"}});
-  std::string said = train_ok(folder.path(), config).err + train_ok(folder.path(), config, {"--resume", "never"}).err;
+  std::string said;
+  for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"--resume", "never"}}) {
+    const Outcome outcome = train_ok(folder.path(), config, more);
+    said += outcome.err + outcome.out;
+  }
   for (const char* text : {"data: 1 row, after", "1 target", "training: 1 step of 1 x 1 row,", "step 1: eval_loss",
                            "done: 1 step in", "starting over: 1 checkpoint of an earlier run is now"})
     EXPECT_THAT(said, ::testing::HasSubstr(text));

@@ -9,27 +9,26 @@
 namespace qtrain {
 namespace {
 
-using ::testing::HasSubstr;
-
-constexpr const char* kConfig = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 400,
+constexpr const char* kTinyModel = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 400,
   "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
   "num_key_value_heads": 2, "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "hidden_act": "silu"})";
 constexpr StepPlan kTenSteps{.batches = 4, .accumulation = 1, .updates_per_epoch = 4, .max_steps = 10};
 
 TEST(DiskPlan, ACheckpointHoldsWeightsStateAndMasters) {
-  ModelSetup setup{.model = std::make_unique<Transformer>(
-                       Device{}, TransformerOptions{.config = parse_model_config(parse_json(kConfig, "config"), "")}),
-                   .saved_dtype = DType::f32};
+  ModelSetup setup{
+      .model = std::make_unique<Transformer>(
+          Device{}, TransformerOptions{.config = parse_model_config(parse_json(kTinyModel, "config"), "")}),
+      .saved_dtype = DType::f32};
   const double weights = 4.0 * static_cast<double>(setup.model->parameters());
   TrainingSection t;
   t.optim = "adamw_torch";
   DiskPlan plan = plan_disk(t, setup, kTenSteps);
   EXPECT_EQ(plan.result, weights);
-  EXPECT_EQ(plan.checkpoint, 3 * weights) << "two moments";
+  EXPECT_NEAR(plan.checkpoint, 3 * weights, 1000) << "two moments, aligned";
   setup.saved_dtype = DType::bf16;
   plan = plan_disk(t, setup, kTenSteps);
   EXPECT_EQ(plan.result, weights / 2);
-  EXPECT_EQ(plan.checkpoint, weights / 2 + 3 * weights);
+  EXPECT_NEAR(plan.checkpoint, weights / 2 + 3 * weights, 1000);
   t.save_only_model = true;
   EXPECT_EQ(plan_disk(t, setup, kTenSteps).checkpoint, weights / 2);
 }
