@@ -10,7 +10,8 @@ namespace qtrain {
 namespace {
 
 /// Marks the end (or begin) of what a message says; private-use characters that no conversation has.
-constexpr std::string_view kMark = "\xee\x80\x80qtrain-turn\xee\x80\x81";
+constexpr std::string_view kMark = "\xee\x80\x80qtrain-turn\xee\x80\x81",
+                           kOwnMark = "\xee\x80\x80qtrain-own-turn\xee\x80\x81";
 
 class TurnFinder {
  public:
@@ -73,7 +74,8 @@ class TurnFinder {
   Place find_begin(std::size_t i) {
     if (i > 0) {
       const std::optional<std::string> prompt = render(first(i), Prompt::added);
-      if (prompt && whole_.text.starts_with(*prompt)) return prompt->size();
+      begins_with_content_ = !prompt || !whole_.text.starts_with(*prompt);
+      if (!begins_with_content_) return prompt->size();
     }
     Json messages = *input_.messages;
     Json* content = markable(messages[i]);
@@ -90,7 +92,10 @@ class TurnFinder {
   /// earlier turns in another way (without their reasoning) need the end of the content, and what closes the turn.
   Place find_end(std::size_t i) {
     const std::string& text = whole_.text;
-    if (i + 1 == input_.messages->size() && !input_.add_generation_prompt) return text.size();
+    if (i + 1 == input_.messages->size() && !input_.add_generation_prompt) {
+      if (begins_with_content_ && stands_before_others(i)) return cannot(i, "earlier messages stand behind it");
+      return text.size();
+    }
     const Json turn = first(i + 1);
     const std::optional<std::string> upto = render(turn, Prompt::none);
     if (upto && text.starts_with(*upto)) return upto->size();
@@ -108,6 +113,17 @@ class TurnFinder {
     return content_end + closing->size();
   }
 
+  /// Whether the content of a message before it is rendered behind its own.
+  bool stands_before_others(std::size_t i) const {
+    Json messages = *input_.messages;
+    for (std::size_t m = 0; m < i; ++m)
+      if (Json* content = markable(messages[m])) *content = content->get<std::string>() + std::string(kMark);
+    *markable(messages[i]) = kOwnMark;
+    const std::string marked = render(messages, Prompt::as_given).value_or("");
+    const std::size_t earlier = marked.rfind(kMark);
+    return earlier != std::string::npos && earlier > marked.find(kOwnMark);
+  }
+
   static std::string trimmed(std::string text) {
     const std::size_t end = text.find_last_not_of(" \t\r\n");
     return text.substr(0, end == std::string::npos ? 0 : end + 1);
@@ -123,6 +139,7 @@ class TurnFinder {
   const ChatTemplate& template_;
   const RenderInput& input_;
   Rendered whole_;
+  bool begins_with_content_ = false;  ///< of the turn that is looked at, where its prompt does not tell
 };
 
 }  // namespace

@@ -94,6 +94,7 @@ TEST_F(Masks, TheKeyThatIsSetIsNamedWhereATemplateDoesNotTellTurnsApart) {
   };
   const char *sorted = "{% for m in messages | sort(attribute='role') %}{{ m.role }}:{{ m.content }};{% endfor %}",
              *unmarked = "{#{% generation %}#}{% for m in messages %}{{ m.content }}{% endfor %}";
+  EXPECT_THAT(complaint(sorted, {.last_turn_only_loss = true}), HasSubstr("(last_turn_only_loss: false)"));
   EXPECT_THAT(complaint(sorted, {.assistant_only_loss = true}), HasSubstr("(assistant_only_loss: false)"));
   EXPECT_THAT(complaint(unmarked, {.last_turn_only_loss = true}), HasSubstr("last_turn_only_loss is set"));
   EXPECT_THAT(complaint(unmarked, {.assistant_only_loss = true}), HasSubstr("assistant_only_loss is set"));

@@ -98,6 +98,19 @@ TEST(AssistantRanges, AreNeverGuessed) {
               testing::HasSubstr("the template changes its beginning"));
 }
 
+TEST(AssistantRanges, OfEarlierMessagesNeedNotBeFound) {
+  const auto last = [](const char* source) {
+    return render_with_assistant_ranges(ChatTemplate(source, "t", {}), {.messages = &kTurns}, 4);
+  };
+  const Rendered found =
+      last("{% for m in messages %}{{ m.content if loop.last else m.content | length }};{% endfor %}");
+  ASSERT_EQ(found.generated.size(), 1u) << found.unplaced;
+  EXPECT_EQ(found.text.substr(found.generated[0].first), "A2;");
+  EXPECT_THAT(
+      last("{% for m in messages | sort(attribute='role') %}{{ m.role }}:{{ m.content }};{% endfor %}").unplaced,
+      testing::HasSubstr("in message 4: earlier messages stand behind it"));
+}
+
 TEST(AssistantRanges, HaveNoKnownPlaceInAMacro) {
   try {
     spoken(
