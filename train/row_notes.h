@@ -15,10 +15,13 @@ class RowNotes {
     std::string text;
   };
 
-  std::vector<Note> of(const DatasetStatistics& rows, const TextFolder& text);
+  std::vector<Note> of(const DatasetStatistics& rows, const TextFolder& text, const DataSection& data);
 
  private:
   bool said_of_all_ = false, said_of_pairs_ = false;
 };
+
+/// Whether the {% generation %} blocks of a chat template end before what closes an assistant's turn.
+bool leaves_ends_out(const ChatTemplate& chat_template, std::optional<std::time_t> clock);
 
 }  // namespace qtrain

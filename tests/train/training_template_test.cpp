@@ -138,6 +138,22 @@ TEST_F(TrainingTemplate, RowsWithEmptyAnswersThatAreSkippedAreNamedInTheLog) {
   }
 }
 
+TEST_F(TrainingTemplate, ThatLeavesTheEndOfTurnsOutIsToldOnce) {
+  const auto tagged = [](const char* inside, const char* behind) {
+    return fmt::format(
+        "{{% for m in messages %}}{{{{ m.role }}}}{{% generation %}}{{{{ m.content{} }}}}{{% endgeneration %}}{}{{% "
+        "endfor %}}",
+        inside, behind);
+  };
+  const auto said = [&](const std::string& chat, const char* key) {
+    learned(config({{key, true}, {"chat_template_path", chat}}));
+    return times_said("end before the end of the assistant's turn");
+  };
+  EXPECT_EQ(said(tagged("", "<|im_end|>"), "assistant_only_loss"), 1);
+  EXPECT_EQ(said(tagged(" + '<|im_end|>'", ""), "assistant_only_loss"), 0);
+  EXPECT_EQ(said(tagged("", "<|im_end|>"), "last_turn_only_loss"), 0) << "not asked for by TRL";
+}
+
 TEST_F(TrainingTemplate, IsMissedWherePromptAndCompletionAreTexts) {
   write_file(rows_, "{\"prompt\":\"q\",\"completion\":\"a\"}\n{\"prompt\":\"r\",\"completion\":\"b\"}\n");
   for (const char* from : {"made", "cached"}) {
