@@ -65,7 +65,7 @@ std::vector<RowNotes::Note> RowNotes::of(const DatasetStatistics& s, const TextF
     notes.push_back(
         {true,
          fmt::format(
-             "prompt and completion of {} are texts: they are joined as they are, without the chat template and "
+             "prompt and completion are texts in {}: they are joined as they are, without the chat template and "
              "without a separator, as TRL does. For a model that answers chats give lists of messages, "
              "{{\"prompt\": [{{\"role\": \"user\", \"content\": ...}}], \"completion\": [...]}}, or instruction and "
              "output",

@@ -121,7 +121,9 @@ TEST_F(CudaRun, learns_the_same_with_operand_copies_and_without) {
   const std::vector<double> expected = losses();
   changes["operand_copies"] = true;
   const std::string with = trained(config(changes));
-  if (!cuda_info().emulated) EXPECT_TRUE(with == without);
+  if (!cuda_info().emulated) {
+    EXPECT_TRUE(with == without);
+  }
   ASSERT_EQ(expected.size(), 2u);
   EXPECT_GT(expected[0] - expected[1], 0.1);
   EXPECT_NEAR(losses().at(1), expected[1], 0.02);

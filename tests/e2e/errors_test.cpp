@@ -43,7 +43,7 @@ std::vector<Wrong> wrong_configs() {
       {"wrong_type", {{"max_steps", "many"}}, 2, {"max_steps"}},
       {"out_of_range", {{"per_device_train_batch_size", 0}}, 2, {"per_device_train_batch_size"}},
       {"contradiction", {{"bf16", true}, {"fp16", true}}, 2, {"fp16"}},
-      {"other_end_token", {{"eos_token", "</x>"}}, 2, {"\"eos_token\" is \"</x>\"", "no token"}},
+      {"end_token_without_tokenizer", {{"eos_token", "</x>"}}, 3, {"no tokenizer.json"}},
       {"no_eval_rows", {{"eval_strategy", "steps"}}, 2, {"eval_dataset_name"}},
       {"trained_in_4_bits", {{"load_in_4bit", true}}, 2, {"load_in_4bit", "use_peft"}},
       {"missing_model", {{"model_name_or_path", missing}}, 3, {missing}},

@@ -202,7 +202,7 @@ TEST_F(Validate, says_of_rows_what_a_run_would_say) {
   write(config);
   const Outcome outcome = validate();
   EXPECT_EQ(outcome.code, 0) << report_;
-  EXPECT_THAT(report_.at("warnings").dump(), HasSubstr("prompt and completion of 1 row are texts"));
+  EXPECT_THAT(report_.at("warnings").dump(), HasSubstr("prompt and completion are texts in 1 row"));
   EXPECT_THAT(outcome.err, HasSubstr("1 of 2 rows left out: skip_empty_answers"));
 }
 

@@ -30,6 +30,23 @@ LoraConfig halving(std::vector<std::string> targets) {
   return {.r = 3, .alpha = 5, .dropout = 0.5, .targets = std::move(targets)};
 }
 
+TEST(Dropout, IsForTrainingOnlyAndFollowsItsSeed) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  const Ragged batch(small_rows());
+  LoraConfig lora = halving({"all-linear"});
+  const auto with = dropping_model(ctx, Json::object(), lora, batch);
+  lora.dropout = 0;
+  const auto without = dropping_model(ctx, Json::object(), lora, batch);
+  const double plain = loss_of(ctx, *without, batch.batch());
+  const std::int64_t seed = 1;
+  EXPECT_EQ(loss_of(ctx, *with, batch.batch(), {.dropout_seed = view_of(std::span(&seed, 1), {1})}), plain);
+  const Outcome a = train_step(ctx, *with, {batch}, {.dropout_seed = 1}),
+                b = train_step(ctx, *with, {batch}, {.dropout_seed = 2});
+  EXPECT_NE(a.loss_sum, b.loss_sum);
+  EXPECT_NE(a.loss_sum, plain);
+  EXPECT_TRUE(train_step(ctx, *with, {batch}, {.dropout_seed = 1}) == a);
+}
+
 // With one token that has a gradient, the columns of A's gradient that are zero are what dropout took from its input.
 TEST(Dropout, IsAnotherInEachLayerAndForEachInput) {
   Ctx ctx({}, MatmulPrecision::storage, 1);

@@ -281,24 +281,6 @@ TEST(Transformer, RowsDoNotSeeEachOther) {
   EXPECT_NEAR(together, loss_of(ctx, *model, alone.batch()) + loss_of(ctx, *model, first.batch()), 1e-12);
 }
 
-TEST(Transformer, DropoutIsForTrainingOnlyAndFollowsItsSeed) {
-  Ctx ctx({}, MatmulPrecision::storage, 1);
-  const Ragged batch(small_rows());
-  Feature feature{"dropout", Json::object(), adapter_on({"all-linear"})};
-  feature.lora->dropout = 0.5;
-  const auto with = random_model(ctx, options_of(feature), batch);
-  feature.lora->dropout = 0;
-  const auto without = random_model(ctx, options_of(feature), batch);
-  const double plain = loss_of(ctx, *without, batch.batch());
-  const std::int64_t seed = 1;
-  EXPECT_EQ(loss_of(ctx, *with, batch.batch(), {.dropout_seed = view_of(std::span(&seed, 1), {1})}), plain);
-  const Outcome a = train_step(ctx, *with, {batch}, {.dropout_seed = 1}),
-                b = train_step(ctx, *with, {batch}, {.dropout_seed = 2});
-  EXPECT_NE(a.loss_sum, b.loss_sum);
-  EXPECT_NE(a.loss_sum, plain);
-  EXPECT_TRUE(train_step(ctx, *with, {batch}, {.dropout_seed = 1}) == a);
-}
-
 TEST(Transformer, ReportsLayersAsTheyFinish) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   const Ragged batch(small_rows());

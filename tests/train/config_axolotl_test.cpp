@@ -144,7 +144,7 @@ TEST(Axolotl, AQloraRecipe) {
   EXPECT_EQ(c.data.token_cache_dir, "last_run_prepared");
   EXPECT_TRUE(c.lora.use_peft);
   EXPECT_EQ(c.lora.lora_r, 32);
-  EXPECT_THAT(c.lora.lora_target_modules, ElementsAre("all-linear"));
+  EXPECT_THAT(c.lora.lora_target_modules, ElementsAre("gate_proj", "q_proj", "all-linear"));
   EXPECT_EQ(c.training.per_device_train_batch_size, 2);
   EXPECT_EQ(c.training.per_device_eval_batch_size, 2);  // as micro_batch_size
   EXPECT_EQ(c.training.gradient_accumulation_steps, 4);

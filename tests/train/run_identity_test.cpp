@@ -292,8 +292,8 @@ TEST(RunIdentity, WeightsAreTheFilesThatTheIndexNames) {
   fs::copy_file(kModel + "/model.safetensors", folder / "part.safetensors");
   fs::copy_file(kModel + "/model.safetensors", folder / "model-00009.safetensors");
   Json index{{"weight_map", Json::object()}};
-  for (const auto& [name, tensor] : SafetensorsReader(folder / "part.safetensors").tensors())
-    index["weight_map"][name] = "part.safetensors";
+  const SafetensorsReader reader(folder / "part.safetensors");
+  for (const auto& [name, tensor] : reader.tensors()) index["weight_map"][name] = "part.safetensors";
   write_file(folder / "model.safetensors.index.json", dump_json(index));
   const auto identity = [&](const char* part, const char* other) {
     OneRun run(Json{{"model_name_or_path", folder.path().string()}});

@@ -134,7 +134,7 @@ TEST_F(TrainingTemplate, RowsWithEmptyAnswersThatAreSkippedAreNamedInTheLog) {
     EXPECT_EQ(learned(config({{"skip_empty_answers", true}})), "a<|endoftext|>") << from;
     EXPECT_THAT(said_, HasSubstr("1 of 3 rows left out: skip_empty_answers; the first is ")) << from;
     EXPECT_THAT(said_, HasSubstr("rows.jsonl:2: the completion is empty")) << from;
-    EXPECT_EQ(times_said("prompt and completion of 2 rows are texts"), 1) << from;
+    EXPECT_EQ(times_said("prompt and completion are texts in 2 rows"), 1) << from;
   }
 }
 
@@ -158,7 +158,7 @@ TEST_F(TrainingTemplate, IsMissedWherePromptAndCompletionAreTexts) {
   write_file(rows_, "{\"prompt\":\"q\",\"completion\":\"a\"}\n{\"prompt\":\"r\",\"completion\":\"b\"}\n");
   for (const char* from : {"made", "cached"}) {
     EXPECT_EQ(learned(config(Json::object())), "a<|endoftext|>") << from;
-    EXPECT_EQ(times_said("prompt and completion of 2 rows are texts"), 1) << from << ": " << said_;
+    EXPECT_EQ(times_said("prompt and completion are texts in 2 rows"), 1) << from << ": " << said_;
     EXPECT_THAT(said_, HasSubstr("\"role\": \"user\"")) << from;
   }
   fs::remove(folder_ / "model/chat_template.jinja");

@@ -96,6 +96,7 @@ void LauncherReader::ignore(const Leaf& leaf) {
 void LauncherReader::unknown(const Leaf& leaf, std::span<const std::string_view> known) {
   constexpr std::size_t kMostHints = 20;  // each takes a look at all names
   const auto near = draft_.problems.size() < kMostHints ? nearest(leaf.key, known) : std::string_view();
+  if (near == leaf.key && leaf.value.is_object() && leaf.value.empty()) return;  // a part that asks for nothing
   draft_.problem(leaf.place, fmt::format("unknown key \"{}\"", leaf.written),
                  near.empty() ? "remove the key" : fmt::format("did you mean \"{}\"?", near));
 }
