@@ -218,10 +218,21 @@ TEST(Killed, a_run_goes_on_from_its_last_checkpoint_to_the_same_bits) {
 
 TEST(Stopped, a_second_signal_leaves_at_once) {
   const TempFolder folder;
+  constexpr int kRows = 100'000;  // of one step, which takes many seconds
+  std::string rows;
+  for (int i = 0; i < kRows; ++i) rows += "{\"input_ids\": [1, 2, 3]}\n";
+  write_file(folder / "rows.jsonl", rows);
   Json config = config_of({.name = "", .lora = true}, folder / "output");
-  config.update({{"max_steps", 100'000}, {"save_strategy", "no"}});
+  config.update({{"dataset_name", (folder / "rows.jsonl").string()},
+                 {"per_device_train_batch_size", 1},
+                 {"gradient_accumulation_steps", kRows}});
   write_file(folder / "config.json", dump_json(config));
-  EXPECT_EQ(interrupted(folder.path(), folder / "output", {SIGTERM, SIGINT}).code, 130);
+  Process process(launch_of({.words = {(folder / "config.json").string()}}));
+  ASSERT_TRUE(process.waits_for("training: ")) << process.said();
+  process.signal(SIGTERM);
+  ASSERT_TRUE(process.waits_for("stopping after this step")) << process.said();
+  process.signal(SIGINT);
+  EXPECT_EQ(process.wait().code, 130);
 }
 
 TEST(Resume, a_moved_output_folder_keeps_its_best_checkpoint) {
