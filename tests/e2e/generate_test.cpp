@@ -294,9 +294,10 @@ TEST_F(Generate, chat_on_a_terminal_edits_lines_stops_answers_and_remembers) {
       if (stopped) break;
     }
     ASSERT_TRUE(stopped) << chat.said();
-    chat.type("/unheard\r");
-    ASSERT_TRUE(chat.waits_for("no command /unheard")) << chat.said();
     chat.type("/reset\r");
+    chat.type("/unheard\r");
+    // Ctrl-D means the end where lines are edited, not while one is worked on.
+    ASSERT_TRUE(chat.waits_for("no command /unheard; /help lists them\r\n> ")) << chat.said();
     chat.type("\x04");
     const Outcome o = chat.wait();
     EXPECT_EQ(o.code, 0) << o.err;
@@ -305,8 +306,9 @@ TEST_F(Generate, chat_on_a_terminal_edits_lines_stops_answers_and_remembers) {
   }
   Process again(launch);
   ASSERT_TRUE(again.waits_for("Ctrl-D ends\r\n")) << again.said();
-  again.type("\x1b[A\x1b[A\r");  // up, up: the line before the last
-  EXPECT_TRUE(again.waits_for("no command /unheard")) << again.said();
+  ASSERT_TRUE(again.waits_for("> ")) << again.said();
+  again.type("\x1b[A\r");  // up: the last line
+  EXPECT_TRUE(again.waits_for("no command /unheard; /help lists them\r\n> ")) << again.said();
   again.type("\x04");
   EXPECT_EQ(again.wait().code, 0) << again.said();
 }
