@@ -198,6 +198,24 @@ TEST_F(Durability, names_are_given_to_what_is_on_the_disk) {
   EXPECT_EQ(removed, kSteps - 1);
 }
 
+TEST_F(Durability, a_file_by_itself_keeps_its_name) {
+  if (!can_trace()) GTEST_SKIP() << "programs cannot be traced here (ptrace)";
+  const fs::path folder = folder_ / "exported";
+  fs::create_directories(folder);
+  Unsynced unsynced;
+  int renamed = 0;
+  const Launch command = launch_of(
+      {.words = {"export", "--model", whole_.string(), "--output", (folder / "model.gguf").string(), "--type", "f32"}});
+  const Outcome outcome = run_traced(command, [&](const FileCall& call) {
+    if (call.path == folder || is_inside(call.path, folder)) unsynced.take(call);
+    renamed += call.name == "rename" ? 1 : 0;
+    return 0;
+  });
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(renamed, 1);
+  EXPECT_THAT(unsynced.within(folder), IsEmpty());
+}
+
 /// The program under `ulimit`.
 Outcome limited(const std::string& limit, const Launch& launch) {
   Launch shell{.argv = {"/bin/sh", "-c", "ulimit " + limit + " && exec \"$@\"", "sh"}, .folder = {}};
