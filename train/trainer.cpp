@@ -1,7 +1,6 @@
 #include "train/trainer.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +11,6 @@
 #include "train/config/remarks.h"
 #include "train/disk_plan.h"
 #include "train/machine.h"
-#include "train/manifest.h"
 #include "train/prepared_data.h"
 #include "train/provenance.h"
 #include "train/run_identity.h"
@@ -222,59 +220,6 @@ TrainingObjects Trainer::objects() {
           .training = t_,
           .plan = plan_,
           .identity = identity_};
-}
-
-void Trainer::warn_of_unsealed() const {
-  std::vector<std::string> names;
-  for (const fs::path& folder : unsealed_checkpoints(output_)) names.push_back(folder.filename().string());
-  if (names.empty()) return;
-  log_.warn("{}: no run goes on from {} without a manifest.json, which this program writes last ({})", output_.string(),
-            names.size() == 1 ? "a folder" : "folders", fmt::join(names, ", "));
-}
-
-void Trainer::start_over() {
-  if (const auto old = set_aside_checkpoints(output_); old > 0)
-    log_.warn("starting over: {} of an earlier run {} now called *.superseded", counted(old, "checkpoint"),
-              old == 1 ? "is" : "are");
-}
-
-void Trainer::go_on() {
-  // Frozen base weights are in no checkpoint of an adapter run.
-  load_weights(ctx_, setup_, {.seed = static_cast<std::uint64_t>(t_.seed)}, log_);
-  TrainingObjects run = objects();
-  const auto resumed = load_first_whole(run, {checkpoints_, !goes_on_by_itself_}, log_);
-  if (resumed) {
-    relocate_best(resumed->from);
-    saved_step_ = state_.step;
-    damaged_ = resumed->damaged;
-    if (goes_on_by_itself_) rotate(resumed->from);  // what a kill between a save and its rotation has left
-    log_.info("resumed from {} at step {} of {}", resumed->from.string(), state_.step, plan_.max_steps);
-  }
-  if (!resumed) say_random_weights();
-  disown_result(resumed ? std::optional(resumed->from) : std::nullopt);
-  metrics_ = std::make_unique<MetricsFile>(output_ / "metrics.jsonl", state_.step);
-  // A run that goes on keeps what was logged at the step of its checkpoint.
-  events_ = std::make_unique<EventFile>(output_ / "runs", state_.step == 0 ? 0 : state_.step + 1);
-  Json resolved = resolved_json(config_);
-  resolved["inert"].update(inert_);
-  resolved["run"] = circumstances();
-  write_file(output_ / "resolved_config.json", dump_json(resolved, 2) + "\n");
-}
-
-// Weights of a run that goes on are those of its checkpoint.
-void Trainer::say_random_weights() const {
-  if (!setup_.random_init || setup_.model->options().base == Update::frozen) return;
-  if (const auto advice = advice_on_weights(setup_)) log_.warn("{}", *advice);
-  log_.info("the model starts from random weights, seed {}", t_.seed);
-}
-
-// A final model that lies in the output directory is what this run has come to only where the run goes on behind it.
-void Trainer::disown_result(const std::optional<fs::path>& from) {
-  const auto step = manifest_step(output_);
-  std::error_code ignored;
-  const bool from_here = from && fs::equivalent(full_path(*from).parent_path(), output_, ignored);
-  if (from_here && step && *step <= state_.step) return;
-  if (unseal(output_)) log_.info("{} holds the model of an earlier run until this one is done", output_.string());
 }
 
 void Trainer::say_no_effect(const std::string& key, const std::string& reason) {
