@@ -58,8 +58,10 @@ struct Claim {
 
 /// Throws an internal error naming the call site unless the claim holds: for conditions that only a bug can break.
 inline void check(Claim claim, const char* why) {
-  if (!claim.holds)
-    fail(ErrorKind::internal, {.cause = why, .place = std::string(claim.file) + ":" + std::to_string(claim.line)});
+  if (claim.holds) return;
+  std::string place = claim.file;  // appended to, because GCC 12 warns of a sum of strings here without a cause
+  place.append(":").append(std::to_string(claim.line));
+  fail(ErrorKind::internal, {.cause = why, .place = std::move(place)});
 }
 
 }  // namespace qtrain
