@@ -190,6 +190,14 @@ TEST_F(Checkpoints, of_another_program_are_told_and_set_aside) {
 }
 
 // A kill between the last checkpoint and the totals.
+TEST_F(Checkpoints, of_a_finished_run_keep_its_totals) {
+  train_ok(folder_.path(), config());
+  const std::string log = bytes_of(output_ / "metrics.jsonl"), totals = bytes_of(output_ / "train_results.json");
+  train_ok(folder_.path(), config());
+  EXPECT_EQ(bytes_of(output_ / "metrics.jsonl"), log);
+  EXPECT_EQ(bytes_of(output_ / "train_results.json"), totals);
+}
+
 TEST_F(Checkpoints, of_a_last_step_without_totals_have_those_of_the_log) {
   train_ok(folder_.path(), config({{"max_steps", 100}, {"save_steps", 100}}));
   const Json whole = read_json(output_ / "train_results.json");
