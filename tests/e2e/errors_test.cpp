@@ -72,19 +72,7 @@ std::vector<Wrong> wrong_configs() {
 INSTANTIATE_TEST_SUITE_P(All, WrongConfig, ::testing::ValuesIn(wrong_configs()),
                          [](const auto& info) { return info.param.name; });
 
-class Errors : public ::testing::Test {
- protected:
-  /// The outcome of a tiny run over these lines.
-  Outcome run_over(const std::string& lines, const Json& change = Json::object()) {
-    write_file(folder_ / "rows.jsonl", lines);
-    Json config = tiny_run(folder_ / "out");
-    config["dataset_name"] = (folder_ / "rows.jsonl").string();
-    config.update(change);
-    write_file(folder_ / "run.json", dump_json(config, 2));
-    return qtrain({.words = {(folder_ / "run.json").string()}});
-  }
-  TempFolder folder_;
-};
+class Errors : public RunOver {};
 
 TEST_F(Errors, data_without_rows_is_named) {
   const Outcome outcome = run_over("[]");

@@ -28,17 +28,8 @@ void write_poisoned_model(const fs::path& folder) {
   write_safetensors(folder / "model.safetensors", tensors);
 }
 
-class NonFinite : public ::testing::Test {
+class NonFinite : public RunOver {
  protected:
-  /// The outcome of a tiny run over these lines.
-  Outcome run_over(const std::string& lines, const Json& change = Json::object()) {
-    write_file(folder_ / "rows.jsonl", lines);
-    Json config = tiny_run(folder_ / "out");
-    config["dataset_name"] = (folder_ / "rows.jsonl").string();
-    config.update(change);
-    write_file(folder_ / "run.json", dump_json(config, 2));
-    return qtrain({.words = {(folder_ / "run.json").string()}});
-  }
   /// Steps of one row each of a model for which token 63 is poison, with a checkpoint after each.
   Json poisoned(int steps) {
     if (!fs::exists(folder_ / "model")) write_poisoned_model(folder_ / "model");
@@ -52,7 +43,6 @@ class NonFinite : public ::testing::Test {
             {"save_steps", 1},
             {"max_steps", steps}};
   }
-  TempFolder folder_;
 };
 
 const std::string kGood = "{\"input_ids\": [7, 8, 9]}\n", kBad = "{\"input_ids\": [63, 5, 6]}\n";
@@ -67,19 +57,8 @@ TEST_F(NonFinite, a_loss_that_stays_non_finite_stops_the_run) {
 }
 
 TEST_F(NonFinite, one_bad_step_is_skipped_told_and_resumed_over) {
-  write_poisoned_model(folder_ / "model");
-  std::string rows;
-  for (int i = 0; i < 4; ++i) rows += i == 1 ? "{\"input_ids\": [63, 5, 6]}\n" : "{\"input_ids\": [7, 8, 9]}\n";
-  const Json change{{"model_name_or_path", (folder_ / "model").string()},
-                    {"per_device_train_batch_size", 1},
-                    {"gradient_accumulation_steps", 1},
-                    {"train_sampling_strategy", "sequential"},
-                    {"use_peft", true},
-                    {"warmup_steps", 0},
-                    {"save_strategy", "steps"},
-                    {"save_steps", 1},
-                    {"max_steps", 3}};
-  const Outcome outcome = run_over(rows, change);
+  const std::string rows = kGood + kBad + kGood + kGood;
+  const Outcome outcome = run_over(rows, poisoned(3));
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("step 2"), HasSubstr("skipped")));
   const auto log = history(folder_ / "out", "loss");
@@ -90,9 +69,7 @@ TEST_F(NonFinite, one_bad_step_is_skipped_told_and_resumed_over) {
   EXPECT_EQ(bytes_of(folder_ / "out/checkpoint-1/adapter_model.safetensors"),
             bytes_of(folder_ / "out/checkpoint-2/adapter_model.safetensors"));
   // A history with such a row can be read again.
-  Json longer = change;
-  longer["max_steps"] = 4;
-  EXPECT_EQ(run_over(rows, longer).code, 0);
+  EXPECT_EQ(run_over(rows, poisoned(4)).code, 0);
 }
 
 TEST_F(NonFinite, evaluations_leave_checkpoints_that_can_be_read) {

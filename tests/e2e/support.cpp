@@ -193,6 +193,15 @@ Json tiny_lora_run(const fs::path& output) {
   return config;
 }
 
+Outcome RunOver::run_over(const std::string& lines, const Json& change) {
+  write_file(folder_ / "rows.jsonl", lines);
+  Json config = tiny_run(folder_ / "out");
+  config["dataset_name"] = (folder_ / "rows.jsonl").string();
+  config.update(change);
+  write_file(folder_ / "run.json", dump_json(config, 2));
+  return qtrain({.words = {(folder_ / "run.json").string()}});
+}
+
 void write_untrained_model(const fs::path& folder) {
   fs::create_directories(folder);
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})

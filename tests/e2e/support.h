@@ -73,6 +73,14 @@ Json tiny_run(const fs::path& output);
 /// The same with an adapter on all linear layers, with dropout.
 Json tiny_lora_run(const fs::path& output);
 
+/// Tests of tiny runs over rows of their own.
+class RunOver : public ::testing::Test {
+ protected:
+  /// The outcome of a tiny run over these lines, in a folder that a test keeps.
+  Outcome run_over(const std::string& lines, const Json& change = Json::object());
+  TempFolder folder_;
+};
+
 /// Writes a model folder without weights: a Llama of 2 layers for the ChatML tokenizer, with its files.
 void write_untrained_model(const fs::path& folder);
 
