@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "train/config/keys.h"
+#include "train/setup.h"
 
 namespace qtrain {
 namespace {
@@ -80,10 +81,42 @@ class NameCheck {
   std::vector<std::string> problems_;
 };
 
+bool same_on_layers(const LoraConfig& a, const LoraConfig& b, const ModelConfig& model) {
+  return std::ranges::all_of(adaptable_modules(model), [&](const std::string& module) {
+    if (!is_target(a, module) && !is_target(b, module)) return true;
+    return is_target(a, module) == is_target(b, module) && a.rank_of(module) == b.rank_of(module) &&
+           a.scale_of(module) == b.scale_of(module);
+  });
+}
+
 }  // namespace
 
 void require_adapter_names(const LoraConfig& lora, const ModelConfig& model) {
   NameCheck(lora, model).run();
+}
+
+void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter, const ModelConfig& model) {
+  const LoraConfig asked = lora_from(config.value.lora);
+  const auto require = [&](const char* key, bool same) {
+    if (config.given(key) && !same)
+      fail(ErrorKind::usage,
+           {.cause = fmt::format("\"{}\" disagrees with the adapter that adapter_name_or_path names", key),
+            .remedy = "leave the key out, or start a new adapter"});
+  };
+  const auto require_on_layers = [&](const char* key, auto LoraConfig::*setting) {
+    LoraConfig changed = adapter;
+    changed.*setting = asked.*setting;
+    require(key, same_on_layers(changed, adapter, model));
+  };
+  require("lora_r", asked.r == adapter.r);
+  require("lora_alpha", asked.alpha == adapter.alpha);
+  require("lora_dropout", asked.dropout == adapter.dropout);
+  require("use_rslora", asked.rslora == adapter.rslora);
+  require("use_dora", asked.dora == adapter.dora);
+  require("lora_modules_to_save", std::ranges::is_permutation(asked.modules_to_save, adapter.modules_to_save));
+  require_on_layers("lora_target_modules", &LoraConfig::targets);
+  require_on_layers("rank_pattern", &LoraConfig::rank_pattern);
+  require_on_layers("alpha_pattern", &LoraConfig::alpha_pattern);
 }
 
 }  // namespace qtrain

@@ -6,6 +6,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
 #include "model/recompute.h"
+#include "train/adapter_names.h"
 #include "train/metrics.h"
 #include "train/prepared_data.h"
 #include "train/setup.h"
@@ -183,7 +184,7 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
   ThreadPool pool(static_cast<int>(config.run.threads));
   const Place place = place_of(config, options, pool.size());
   const ModelSetup setup = set_up_model(place.compute, training_request(config));
-  if (setup.adapter) check_adapter_keys(resolved, *setup.model->options().lora);
+  if (setup.adapter) check_adapter_keys(resolved, *setup.model->options().lora, setup.model->config());
   Transformer& model = *setup.model;
 
   Estimate e{.target = place.target};

@@ -17,25 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-LoraConfig lora_from(const LoraSection& s) {
-  LoraConfig lora{
-      .r = s.lora_r, .alpha = s.lora_alpha, .dropout = s.lora_dropout, .rslora = s.use_rslora, .dora = s.use_dora};
-  if (!s.lora_target_modules.empty()) lora.targets = s.lora_target_modules;
-  lora.modules_to_save = s.lora_modules_to_save;
-  lora.ensure_weight_tying = s.ensure_weight_tying;
-  for (const auto& [module, rank] : s.rank_pattern.items()) lora.rank_pattern.emplace_back(module, rank);
-  for (const auto& [module, alpha] : s.alpha_pattern.items()) lora.alpha_pattern.emplace_back(module, alpha);
-  return lora;
-}
-
-// A run that goes on from an adapter takes the adapter's settings; a key that says otherwise is a mistake.
-void require_same(const std::string& key, bool given, bool same) {
-  if (given && !same)
-    fail(ErrorKind::usage,
-         {.cause = fmt::format("\"{}\" disagrees with the adapter that adapter_name_or_path names", key),
-          .remedy = "leave the key out, or start a new adapter"});
-}
-
 [[noreturn]] void fail_without_tokenizer(const fs::path& folder) {
   fail(ErrorKind::input, {.cause = "no tokenizer.json and no tokenizer.model",
                           .place = folder.string(),
@@ -126,15 +107,15 @@ bool has_tokenizer(const fs::path& folder) {
   return fs::exists(folder / "tokenizer.json") || fs::exists(folder / "tokenizer.model");
 }
 
-void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter) {
-  const LoraSection& s = config.value.lora;
-  require_same("lora_r", config.given("lora_r"), s.lora_r == adapter.r);
-  require_same("lora_alpha", config.given("lora_alpha"), s.lora_alpha == adapter.alpha);
-  require_same("lora_dropout", config.given("lora_dropout"), s.lora_dropout == adapter.dropout);
-  require_same("use_rslora", config.given("use_rslora"), s.use_rslora == adapter.rslora);
-  require_same("use_dora", config.given("use_dora"), s.use_dora == adapter.dora);
-  require_same("lora_modules_to_save", config.given("lora_modules_to_save"),
-               std::ranges::is_permutation(s.lora_modules_to_save, adapter.modules_to_save));
+LoraConfig lora_from(const LoraSection& s) {
+  LoraConfig lora{
+      .r = s.lora_r, .alpha = s.lora_alpha, .dropout = s.lora_dropout, .rslora = s.use_rslora, .dora = s.use_dora};
+  if (!s.lora_target_modules.empty()) lora.targets = s.lora_target_modules;
+  lora.modules_to_save = s.lora_modules_to_save;
+  lora.ensure_weight_tying = s.ensure_weight_tying;
+  for (const auto& [module, rank] : s.rank_pattern.items()) lora.rank_pattern.emplace_back(module, rank);
+  for (const auto& [module, alpha] : s.alpha_pattern.items()) lora.alpha_pattern.emplace_back(module, alpha);
+  return lora;
 }
 
 namespace {

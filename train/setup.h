@@ -82,6 +82,8 @@ inline ModelSetup set_up_model(const Ctx& ctx, const ModelRequest& request) {
   return set_up_model(ComputePlan{ctx.device(), ctx.matmul()}, request);
 }
 ModelRequest training_request(const Config& config);
+/// A new adapter as the keys of PEFT describe it.
+LoraConfig lora_from(const LoraSection& section);
 /// An input error where rows of a config have ids or labels that its model has no embedding for: names the first row.
 void require_vocabulary(const Config& config, const Dataset& rows, Split split);
 /// What load_in_4bit, load_in_8bit and the keys of bitsandbytes ask for.
@@ -90,9 +92,6 @@ std::optional<Quantisation> quantisation_asked(const QuantSection& section);
 /// What is to be said where a model without weights begins with random ones though nothing asks for that; an input
 /// error where its weights are frozen: an adapter on them, or an evaluation, would come to nothing.
 std::optional<std::string> advice_on_weights(const ModelSetup& setup);
-
-/// A run that goes on from an adapter takes its settings; a usage error for keys of the config that disagree with them.
-void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter);
 
 /// Fills the weights after Transformer::commit: from the folders, or at random by `seed`, which the caller says where
 /// they are trained. Warns of unused tensors.

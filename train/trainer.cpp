@@ -7,6 +7,7 @@
 
 #include "core/plural.h"
 #include "model/hf_folder.h"
+#include "train/adapter_names.h"
 #include "train/advice.h"
 #include "train/config/remarks.h"
 #include "train/disk_plan.h"
@@ -118,7 +119,7 @@ void Trainer::load_model() {
   require_optimizer(config_.value, ctx_.device());
   setup_ = set_up_model(ctx_, training_request(config_.value));
   advice_on_weights(setup_);
-  if (setup_.adapter) check_adapter_keys(config_, *setup_.model->options().lora);
+  if (setup_.adapter) check_adapter_keys(config_, *setup_.model->options().lora, setup_.model->config());
   require_vocabulary(config_.value, data_->train, Split::train);
   require_vocabulary(config_.value, data_->evaluation, Split::evaluation);
   for (const std::string& advice : model_advice(config_.value, setup_.model->config())) log_.warn("{}", advice);
@@ -367,8 +368,7 @@ int Trainer::run() {
   set_stop_answer("stopping after this step; again leaves without saving");
   const std::int64_t batch = t_.per_device_train_batch_size, batches = t_.gradient_accumulation_steps;
   log_.info("training: {} of {} x {} {}, {:.2f} epochs", counted(plan_.max_steps, "step"), batch, batches,
-            batch * batches == 1 ? "row" : "rows",
-            static_cast<double>(plan_.max_steps) / static_cast<double>(plan_.updates_per_epoch));
+            batch * batches == 1 ? "row" : "rows", plan_.epochs_after(plan_.max_steps));
   run_watch_ = {};
   log_watch_ = {};
   start_prefetching();

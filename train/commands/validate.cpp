@@ -7,6 +7,7 @@
 #include "core/safetensors.h"
 #include "data/encode.h"
 #include "model/hf_folder.h"
+#include "train/adapter_names.h"
 #include "train/advice.h"
 #include "train/cli/arguments.h"
 #include "train/config/remarks.h"
@@ -215,7 +216,7 @@ class Validation {
     setup_ = set_up_model(compute_, training_request(config_.value));
     if (auto advice = advice_on_weights(setup_)) findings_.warn(std::move(*advice));
     for (std::string& advice : model_advice(config_.value, setup_.model->config())) findings_.warn(std::move(advice));
-    if (setup_.adapter) check_adapter_keys(config_, *setup_.model->options().lora);
+    if (setup_.adapter) check_adapter_keys(config_, *setup_.model->options().lora, setup_.model->config());
     if (setup_.adapter) check_tensors(setup_.model->adapter(), *setup_.adapter);
     if (!setup_.random_init) check_tensors(setup_.model->weights(), setup_.source);
     if (!setup_.random_init) check_quantised(*setup_.model, setup_.source);
