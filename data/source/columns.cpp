@@ -176,6 +176,8 @@ class MapSearch {
     for (const auto& [ours, texts] : map.texts) texts_.insert(ours);
   }
 
+  bool nothing_left() const { return columns_.empty() && texts_.empty() && keys_.empty(); }
+  /// Whether the rows that were looked at have all; keys of messages only where there are messages.
   bool found_all() const { return columns_.empty() && texts_.empty() && (keys_.empty() || !saw_messages_); }
 
   void look_at(const Json& whole) {
@@ -280,7 +282,7 @@ ColumnMap map_for(ColumnMap map, const RawRows& rows, SharedMaps shared) {
   constexpr std::int64_t kLooked = 1000;
   if (rows.size() == 0) return map;
   MapSearch search(map, shared);
-  for (std::int64_t i = 0; i < std::min(rows.size(), kLooked) && !search.found_all(); ++i)
+  for (std::int64_t i = 0; i < std::min(rows.size(), kLooked) && !search.nothing_left(); ++i)
     search.look_at(rows.parse(i));
   const std::vector<std::string> unneeded = search.texts_there_already();
   if (!search.found_all())

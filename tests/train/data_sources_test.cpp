@@ -10,6 +10,7 @@
 namespace qtrain {
 namespace {
 
+using qtrain::testing::error_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -80,6 +81,17 @@ TEST_F(DataSources, AMappingThatTheRowsDoNotHaveIsNamedWithThem) {
         HasSubstr("message_property_mappings names 'speaker' for role, and the first rows have no such key of a "
                   "message: they have who, words"));
   }
+}
+
+TEST_F(DataSources, KeysOfMessagesAreLookedForWithoutAnyColumnToFind) {
+  write_file(folder_ / "chats.jsonl", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"translated\":\"b\"}]}\n");
+  const auto error = error_of([&] {
+    data_rows(
+        config({{"dataset_name", path("chats.jsonl")}, {"message_property_mappings", {{"content", "transalted"}}}}),
+        Split::train);
+  });
+  EXPECT_THAT(error.what(), HasSubstr("message_property_mappings names 'transalted' for content"));
+  EXPECT_THAT(error.what(), HasSubstr("they have content, role, translated"));
 }
 
 TEST_F(DataSources, EvaluationRowsMayHaveTheNamesThatTheProgramLooksFor) {
