@@ -39,7 +39,8 @@ class NameCheck {
   NameCheck(const LoraConfig& lora, const ModelConfig& model) : lora_(lora), modules_(adaptable_modules(model)) {}
 
   void run() {
-    if (lora_.targets.size() > 1)
+    const bool pattern = lora_.targets.size() == 1 && is_module_pattern(lora_.targets.front());
+    if (!pattern)
       for (const std::string& name : lora_.targets)
         if (!means_layer(name)) complain("lora_target_modules", name, "layer of the model");
     for (const auto& [pattern, rank] : lora_.rank_pattern)
@@ -97,6 +98,11 @@ void require_adapter_names(const LoraConfig& lora, const ModelConfig& model) {
 
 void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter, const ModelConfig& model) {
   const LoraConfig asked = lora_from(config.value.lora);
+  if (config.given("lora_target_modules") || config.given("rank_pattern") || config.given("alpha_pattern"))
+    require_adapter_names({.targets = config.given("lora_target_modules") ? asked.targets : adapter.targets,
+                           .rank_pattern = asked.rank_pattern,
+                           .alpha_pattern = asked.alpha_pattern},
+                          model);
   const auto require = [&](const char* key, bool same) {
     if (config.given(key) && !same)
       fail(ErrorKind::usage,

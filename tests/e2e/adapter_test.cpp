@@ -31,6 +31,12 @@ TEST(Adapter, refuses_settings_that_disagree) {
     EXPECT_EQ(outcome.code, 2) << key << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("disagrees with the adapter")) << key;
   }
+  for (const char* key :
+       {"lora_target_modules=q_prj", R"(rank_pattern={"q_prj": 3})", R"(alpha_pattern={"q_prj": 3})"}) {
+    const Outcome outcome = qtrain({.words = {(folder / "config.json").string(), key}});
+    EXPECT_EQ(outcome.code, 2) << key << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("\"q_prj\" matches no layer")) << key;
+  }
   EXPECT_EQ(qtrain({.words = {(folder / "config.json").string(), "lora_r=4", "lora_target_modules=all-linear"}}).code,
             0);
 }

@@ -65,7 +65,10 @@ std::vector<Wrong> wrong_configs() {
        2,
        {"lora_target_modules: \".*v_proj\" matches no layer of the model (a list holds names; a regular expression is "
         "given alone, as a string)"}},
-      {"no_such_layer", {{"use_peft", true}, {"lora_target_modules", "w_proj"}}, 2, {"lora_target_modules"}},
+      {"no_such_layer",
+       {{"use_peft", true}, {"lora_target_modules", "q_prj"}},
+       2,
+       {"\"q_prj\" matches no layer", "\"q_proj\" is one"}},
       {"not_rows", {{"dataset_name", (kGoldens / "llama_gqa3_tied/config.json").string()}}, 3, {"config.json"}}};
 }
 
