@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/plural.h"
 #include "data/index.h"
 #include "data/parallel_encode.h"
 #include "data/row_assembly.h"
@@ -42,8 +43,8 @@ void check_result(const DatasetStatistics& statistics, const DatasetOptions& opt
     fail(ErrorKind::input, {.cause = "the data has no rows", .place = names_of(rows), .remedy = "Check dataset_name."});
   const LeftOutRows& unanswered = statistics.unanswered;
   if (unanswered.count == statistics.source_rows)
-    fail(ErrorKind::input, {.cause = fmt::format("an answer is empty in each of the {} rows; in the first: {}",
-                                                 unanswered.count, unanswered.reason),
+    fail(ErrorKind::input, {.cause = fmt::format("an answer is empty in every row ({}); in the first: {}",
+                                                 counted(unanswered.count, "row"), unanswered.reason),
                             .place = unanswered.place,
                             .remedy = "Check where the rows keep their answers (column_mapping), or keep empty ones "
                                       "(skip_empty_answers: false)."});

@@ -10,6 +10,7 @@ namespace {
 
 struct IdInRow {
   std::int32_t id;
+  const char* what = "token id";
   std::string place;
   bool given = false;  ///< the row itself says it, not the tokenizer
 };
@@ -25,7 +26,10 @@ std::optional<IdInRow> first_beyond(const Config& config, Split split, std::int6
     const EncodedRow row = encoder.encode(parsed);
     for (const auto* ids : {&row.input_ids, &row.labels})
       if (const auto id = std::ranges::find_if(*ids, [&](std::int32_t v) { return v >= vocabulary; }); id != ids->end())
-        return IdInRow{.id = *id, .place = rows.place(i), .given = parsed.contains("input_ids")};
+        return IdInRow{.id = *id,
+                       .what = ids == &row.labels ? "label" : "token id",
+                       .place = rows.place(i),
+                       .given = parsed.contains("input_ids")};
   }
   return {};
 }
@@ -39,7 +43,7 @@ void require_vocabulary(const Config& config, const Dataset& rows, Split split) 
   const char* all = split == Split::train ? "training rows" : "evaluation rows";
   const IdInRow found = first_beyond(config, split, vocabulary).value_or(IdInRow{.id = largest, .place = all});
   fail(ErrorKind::input,
-       {.cause = fmt::format("there is token id {}, the model's vocabulary has {} entries", found.id, vocabulary),
+       {.cause = fmt::format("there is {} {}, the model's vocabulary has {} entries", found.what, found.id, vocabulary),
         .place = found.place,
         .remedy = found.given ? "the row gives its ids itself: make them with the tokenizer of this model"
                               : "the tokenizer does not belong to this model"});

@@ -224,7 +224,7 @@ TEST_F(Masks, DataWhoseAnswersAreAllEmptySaysSo) {
       "\n";
   const std::string complaint =
       test::error_of(ErrorKind::input, [&] { build(row + row, {.skip_empty_answers = true}); });
-  EXPECT_THAT(complaint, HasSubstr("rows.jsonl:1: an answer is empty in each of the 2 rows"));
+  EXPECT_THAT(complaint, HasSubstr("rows.jsonl:1: an answer is empty in every row (2 rows)"));
   EXPECT_THAT(complaint, HasSubstr("the assistant's message 1 is empty")) << "behind the prompt's message 0";
   EXPECT_THAT(complaint, HasSubstr("skip_empty_answers: false"));
 }
