@@ -206,7 +206,8 @@ class Comparison {
 
   void told() {
     for (const auto& [key, is] : now_.at("keys").items())
-      if (on_resume(key) == OnResume::told) tell(key, saved_key(key), is);
+      if (const OnResume kind = on_resume(key); kind == OnResume::update || kind == OnResume::told)
+        tell(key, saved_key(key), is);
     tell("products in", saved_.at("products"), now_.at("products"));
     tell("device", saved_.at("device"), now_.at("device"));
     const bool same_files = saved_key("eval_dataset_name") == now_.at("keys").at("eval_dataset_name");

@@ -27,10 +27,13 @@ constexpr std::string_view kRowKeys[] = {
 
 constexpr std::string_view kSavedKeys[] = {"chat_template_path", "eos_token"};
 
+constexpr std::string_view kUpdateKeys[] = {
+    "max_steps",    "num_train_epochs", "learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs",
+    "warmup_steps", "warmup_ratio",     "weight_decay",  "adam_epsilon",      "max_grad_norm"};
+
 constexpr std::string_view kToldKeys[] = {
-    // the schedule and the update
-    "max_steps", "num_train_epochs", "learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps",
-    "warmup_ratio", "weight_decay", "adam_epsilon", "max_grad_norm", "max_nonfinite_steps",
+    // when a run gives up
+    "max_nonfinite_steps",
     // how precisely it is computed
     "bf16", "fp16", "tf32", "bnb_4bit_compute_dtype", "compute_dtype",
     // what is logged, evaluated and saved
@@ -51,11 +54,9 @@ constexpr std::string_view kSilentKeys[] = {
     // what is shown
     "report_to", "disable_tqdm"};
 
-constexpr ResumeRule kResumeRules[] = {{OnResume::refused, kRefusedKeys},
-                                       {OnResume::rows, kRowKeys},
-                                       {OnResume::saved, kSavedKeys},
-                                       {OnResume::told, kToldKeys},
-                                       {OnResume::silent, kSilentKeys}};
+constexpr ResumeRule kResumeRules[] = {{OnResume::refused, kRefusedKeys}, {OnResume::rows, kRowKeys},
+                                       {OnResume::saved, kSavedKeys},     {OnResume::update, kUpdateKeys},
+                                       {OnResume::told, kToldKeys},       {OnResume::silent, kSilentKeys}};
 
 }  // namespace
 
