@@ -68,7 +68,8 @@ void remove_folder(const fs::path& folder) {
 // Gives a finished folder its final name. One that has this name goes once the new one has it for good; what this
 // program has not sealed is set aside instead.
 void replace_folder(const fs::path& from, const fs::path& to) {
-  if (fs::exists(to) && !is_sealed(to)) rename_synced(to, superseded_name(to));
+  const bool taken = fs::exists(fs::symlink_status(to));  // a link to nothing too
+  if (taken && !is_sealed(to)) fs::rename(to, superseded_name(to));
   if (!fs::exists(to)) return rename_synced(from, to);
   const fs::path doomed = doomed_name(to);
   fs::remove_all(doomed);
@@ -259,8 +260,9 @@ void clear_leftovers(const fs::path& output, const fs::path& named, Log& log) {
   }
 }
 
-std::int64_t set_aside_checkpoints(const fs::path& output) {
-  const std::vector<fs::path> all = find_checkpoints(output);
+std::int64_t set_aside_checkpoints(const fs::path& output, std::int64_t step) {
+  std::vector<fs::path> all = find_checkpoints(output);
+  std::erase_if(all, [&](const fs::path& checkpoint) { return step_of_checkpoint(checkpoint) <= step; });
   on_disk([&] {
     for (const fs::path& checkpoint : all) fs::rename(checkpoint, superseded_name(checkpoint));
   });

@@ -47,9 +47,10 @@ void rotate_checkpoints(const std::filesystem::path& output, const Rotation& rot
 /// directory has to be locked.
 void clear_leftovers(const std::filesystem::path& output, const std::filesystem::path& named, Log& log);
 
-/// Renames the checkpoints of an earlier run, so that nothing goes on from them nor rotates them: "checkpoint-N" and
-/// ".superseded", with a number behind it where a run before has left one. Returns how many.
-std::int64_t set_aside_checkpoints(const std::filesystem::path& output);
+/// Renames the checkpoints of an earlier run that are of later steps than `step`, so that nothing goes on from them nor
+/// rotates them: "checkpoint-N" and ".superseded", with a number behind it where a run before has left one. Returns how
+/// many.
+std::int64_t set_aside_checkpoints(const std::filesystem::path& output, std::int64_t step = -1);
 
 /// What set_aside_checkpoints and save_sealed have left in `output` under such names, by step.
 std::vector<std::filesystem::path> superseded_checkpoints(const std::filesystem::path& output);

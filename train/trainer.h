@@ -54,6 +54,8 @@ class Trainer {
   void identify();
   void warn_of_unsealed() const;
   void start_over();
+  void leave_branch();
+  bool is_here(const std::filesystem::path& checkpoint) const;
   void go_on();
   void say_random_weights() const;
   void disown_result(const std::optional<std::filesystem::path>& from);

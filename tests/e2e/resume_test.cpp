@@ -289,6 +289,35 @@ TEST(Resume, from_a_named_checkpoint_leaves_it_untouched) {
   expect_same_end(folder / "one", folder / "two", {.name = "", .lora = true});
 }
 
+TEST(Resume, from_a_named_checkpoint_of_its_own_sets_later_ones_aside) {
+  const TempFolder folder;
+  const Scenario s{.name = "", .lora = false};
+  Json config = config_of(s, folder / "output");
+  train_ok(folder.path(), config);
+  config["learning_rate"] = 0.02;
+  config["max_steps"] = kSteps - 1;  // as far as a signal lets it come
+  const fs::path named = folder / "output" / checkpoint(2);
+  const Outcome outcome = train_ok(folder.path(), config, {"--resume", named.string()});
+  EXPECT_THAT(outcome.err, HasSubstr("of later steps"));
+  for (int step = 3; step <= kSteps; ++step)
+    EXPECT_TRUE(fs::exists((folder / "output" / checkpoint(step)).string() + ".superseded")) << step;
+  EXPECT_FALSE(fs::exists(folder / "output" / checkpoint(kSteps)));
+  // What goes on by itself goes on from the new steps.
+  config["max_steps"] = kSteps;
+  EXPECT_THAT(train_ok(folder.path(), config).err, HasSubstr("at step " + std::to_string(kSteps - 1)));
+  EXPECT_GT(largest_difference(folder / "output" / checkpoint(kSteps),
+                               (folder / "output" / checkpoint(kSteps)).string() + ".superseded"),
+            0);
+}
+
+TEST(Resume, to_fewer_steps_than_are_done_is_told) {
+  const TempFolder folder;
+  Json config = config_of({.name = "", .lora = true}, folder / "output");
+  train_ok(folder.path(), config);
+  config["max_steps"] = 1;
+  EXPECT_THAT(train_ok(folder.path(), config).err, HasSubstr("the config ends at step 1, and "));
+}
+
 TEST(Resume, goes_back_to_the_newest_whole_checkpoint) {
   const TempFolder folder;
   const Scenario s{.name = "", .lora = false};

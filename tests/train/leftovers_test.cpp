@@ -25,6 +25,11 @@ class Leftovers : public ::testing::Test {
   }
   /// A whole checkpoint of this step under its name.
   fs::path of_step(std::int64_t step) const { return checkpoint("checkpoint-" + std::to_string(step), "", step); }
+  void save(std::int64_t step, const std::string& text) const {
+    save_sealed({.target = folder_ / ("checkpoint-" + std::to_string(step)),
+                 .step = step,
+                 .write = [&](const fs::path& folder) { write_file(folder / "state", text); }});
+  }
   void clear(const fs::path& named = "auto") {
     Log silent(LogLevel::silent);
     clear_leftovers(folder_.path(), named, silent);
@@ -176,14 +181,20 @@ TEST_F(Leftovers, ASaveSetsAsideWhatHasNoManifest) {
   fs::create_directories(folder_ / "checkpoint-8");
   write_file(folder_ / "checkpoint-8/state", "of another program");
   EXPECT_EQ(unsealed_checkpoints(folder_.path()), std::vector<fs::path>{folder_ / "checkpoint-8"});
-  for (const char* text : {"first", "second"})
-    save_sealed({.target = folder_ / "checkpoint-8", .step = 8, .write = [&](const fs::path& folder) {
-                   write_file(folder / "state", text);
-                 }});
+  for (const char* text : {"first", "second"}) save(8, text);
   EXPECT_THAT(names(), ::testing::ElementsAre("checkpoint-8", "checkpoint-8.superseded"));
   EXPECT_EQ(kept(), "second");
   EXPECT_EQ(read_text(folder_ / "checkpoint-8.superseded/state"), "of another program");
   EXPECT_TRUE(unsealed_checkpoints(folder_.path()).empty());
+}
+
+TEST_F(Leftovers, ASaveSetsAsideFilesAndLinksOfItsName) {
+  write_file(folder_ / "checkpoint-8", "a file");
+  fs::create_symlink("nowhere", folder_ / "checkpoint-9");
+  for (const std::int64_t step : {8, 9}) save(step, "saved");
+  EXPECT_THAT(names(), ::testing::ElementsAre("checkpoint-8", "checkpoint-8.superseded", "checkpoint-9",
+                                              "checkpoint-9.superseded"));
+  EXPECT_EQ(kept(), "saved");
 }
 
 TEST_F(Leftovers, OfASaveThatFailsThereAreNone) {
