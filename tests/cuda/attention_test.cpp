@@ -6,7 +6,6 @@ namespace qtrain::testing {
 namespace {
 
 constexpr std::int64_t kTokens = 200;
-const std::vector<std::int32_t> kBorders{0, 2, kTokens};  // tiles of keys begin with the second document
 
 struct AttentionInputs {
   Array q, k, v, dy;
@@ -26,13 +25,14 @@ void replace(Array& a, std::int64_t first, std::int64_t end) {
 struct AttentionResults {
   Array y, dq, dk, dv;
 };
-AttentionResults attention_of(AttentionInputs in) {
+/// Of two documents, the second of which begins at `border`.
+AttentionResults attention_of(AttentionInputs in, std::int32_t border) {
   const OnDevice device;
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
   const Shape shape = in.q.shape();
   AttentionResults r{
       .y = {DType::bf16, shape}, .dq = {DType::bf16, shape}, .dk = {DType::bf16, shape}, .dv = {DType::bf16, shape}};
-  Array lse(DType::f32, {1, kTokens}), borders = integers(kBorders);
+  Array lse(DType::f32, {1, kTokens}), borders = integers({0, border, kTokens});
   const double scale = 0.125;
   ops::attention(ctx, {.y = r.y, .lse = lse, .q = in.q, .k = in.k, .v = in.v, .cu_seqlens = borders, .scale = scale});
   ops::attention_grad(ctx, {.dq = store(r.dq),
@@ -61,13 +61,14 @@ class CausalMask : public ::testing::TestWithParam<std::int64_t> {};
 
 // Queries and their gradients do not depend on later keys, keys' gradients not on earlier queries.
 TEST_P(CausalMask, HidesWhatComesLater) {
+  constexpr std::int32_t kBorder = 2;  // tiles of keys begin with the second document
   const AttentionInputs in(GetParam());
-  const AttentionResults want = attention_of(in);
+  const AttentionResults want = attention_of(in, kBorder);
   for (const std::int64_t next : {3, 33, 65, 97, 129, 193}) {
     AttentionInputs later = in, earlier = in;
     for (Array* a : {&later.k, &later.v}) replace(*a, next, kTokens);
-    for (Array* a : {&earlier.q, &earlier.dy}) replace(*a, 2, next);
-    const AttentionResults of_earlier = attention_of(later), of_later = attention_of(earlier);
+    for (Array* a : {&earlier.q, &earlier.dy}) replace(*a, kBorder, next);
+    const AttentionResults of_earlier = attention_of(later, kBorder), of_later = attention_of(earlier, kBorder);
     expect_same_tokens(of_earlier.y, want.y, 0, next);
     expect_same_tokens(of_earlier.dq, want.dq, 0, next);
     expect_same_tokens(of_later.dk, want.dk, next, kTokens);
@@ -75,14 +76,22 @@ TEST_P(CausalMask, HidesWhatComesLater) {
   }
 }
 
+// Borders one token behind those of tiles and one before them.
 TEST_P(CausalMask, HidesTheOtherDocument) {
   const AttentionInputs in(GetParam());
-  const AttentionResults want = attention_of(in);
-  AttentionInputs other = in;
-  for (Array* a : {&other.q, &other.k, &other.v, &other.dy}) replace(*a, 0, 2);
-  const AttentionResults got = attention_of(other);
-  for (const auto member : {&AttentionResults::y, &AttentionResults::dq, &AttentionResults::dk, &AttentionResults::dv})
-    expect_same_tokens(got.*member, want.*member, 2, kTokens);
+  for (const std::int32_t border : {1, 2, 95, 127}) {
+    SCOPED_TRACE(border);
+    const AttentionResults want = attention_of(in, border);
+    AttentionInputs first = in, second = in;
+    for (Array* a : {&first.q, &first.k, &first.v, &first.dy}) replace(*a, 0, border);
+    for (Array* a : {&second.q, &second.k, &second.v, &second.dy}) replace(*a, border, kTokens);
+    const AttentionResults of_second = attention_of(first, border), of_first = attention_of(second, border);
+    for (const auto member :
+         {&AttentionResults::y, &AttentionResults::dq, &AttentionResults::dk, &AttentionResults::dv}) {
+      expect_same_tokens(of_first.*member, want.*member, 0, border);
+      expect_same_tokens(of_second.*member, want.*member, border, kTokens);
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Widths, CausalMask, ::testing::Values(64, 128),
