@@ -188,7 +188,7 @@ LoraConfig load_lora_config(const std::filesystem::path& folder) {
   if (!exists(file))
     fail(ErrorKind::input, {.cause = "no adapter_config.json",
                             .place = folder.string(),
-                            .remedy = "name a folder that PEFT or qtrain wrote"});
+                            .remedy = "name a folder that PEFT or qtrain wrote, not a file in it"});
   return parse_lora_config(read_json(file), file.string());
 }
 

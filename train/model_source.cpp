@@ -80,7 +80,7 @@ void require_config_file(const fs::path& folder) {
          {.cause = "this is an adapter, not a model folder",
           .place = folder.string(),
           .remedy = "name its base model, and the adapter as adapter_name_or_path (of a command: --adapter)"});
-  if (const auto found = unread_weights(folder)) refuse(found->first, *found->second);
+  refuse_weights(folder);
   fail(ErrorKind::input, {.cause = "no config.json in the folder", .place = folder.string()});
 }
 
@@ -90,7 +90,7 @@ fs::path path_of(const std::string& name) {
     fail(ErrorKind::usage, {.cause = "\"model_name_or_path\" is missing", .remedy = "name a model folder"});
   const fs::path path = name;
   if (!fs::exists(path)) refuse_missing(name);
-  if (const WeightFile* known = weight_file(path); known && !fs::is_directory(path)) refuse(path, *known);
+  if (!fs::is_directory(path)) refuse_weights(path);
   return path;
 }
 
@@ -113,6 +113,15 @@ bool holds_text(const fs::path& folder) {
 }
 
 }  // namespace
+
+void refuse_weights(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    if (const auto found = unread_weights(path)) refuse(found->first, *found->second);
+  } else if (const WeightFile* known = weight_file(path)) {
+    refuse(path, *known);
+  }
+}
 
 fs::path model_path(const std::string& name) {
   const fs::path path = path_of(name);

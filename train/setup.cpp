@@ -234,9 +234,9 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
                        .lora = request.lora,
                        .adapter = request.adapter_update,
                        .recompute = request.recompute};
-  ModelSetup setup{.source = fs::is_directory(path) ? path : path.parent_path()};
+  ModelSetup setup{.source = model_folder(request.model)};
   setup.random_asked = request.random_init;
-  setup.random_init = request.random_init || !fs::is_directory(path) || !has_weights(path);
+  setup.random_init = request.random_init || !has_weights(setup.source);
   setup.saved_dtype = request.dtype == "auto" ? o.config.dtype : dtype_named(request.dtype);
   o.quantisation = quantisation_for(request, setup, o.config);
   o.dense_dtype = dense_dtype(compute);

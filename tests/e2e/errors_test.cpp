@@ -225,10 +225,26 @@ TEST_F(Errors, every_command_says_what_was_given_as_a_model) {
   for (const Given& given : models)
     for (const char* command : {"train", "estimate"})
       try_all({given}, {command, (folder_ / "m.json").string(), "model_name_or_path=" + given.model});
+  for (const std::string& path : {pickled, (folder_ / "pickled").string()})
+    try_all({{path, "pickled by PyTorch"}}, {"inspect", "MODEL"});
+  const Outcome config = qtrain({.words = {gguf}});
+  EXPECT_EQ(config.code, 2);
+  EXPECT_THAT(config.err, HasSubstr("qtrain import " + gguf));
+  EXPECT_THAT(qtrain({.words = {"gguf"}, .folder = folder_.path()}).err,
+              HasSubstr("gguf: this is a folder, not a config"));
   EXPECT_FALSE(fs::exists(out));
   const Outcome missing = qtrain({.words = {"generate", "--model", (kGoldens / "llama_gqa3_tied").string(), "--adapter",
                                             "owner/name", "--prompt", "a"}});
   EXPECT_THAT(missing.err, AllOf(HasSubstr("no such adapter folder"), HasSubstr("hf download")));
+}
+
+TEST_F(Errors, a_model_named_by_its_config_file_has_the_weights_beside_it) {
+  const std::string model = (kGoldens / "llama_gqa3_tied").string(), row = "{\"input_ids\": [5, 6, 7]}\n";
+  const Json change{{"learning_rate", 0.0}, {"max_steps", 1}};
+  Json by_file = change;
+  by_file.update({{"model_name_or_path", model + "/config.json"}});
+  ASSERT_EQ(run_over(row, by_file).code, 0);
+  EXPECT_EQ(largest_difference(model, folder_ / "out"), 0);
 }
 
 TEST_F(Errors, what_an_incomplete_download_leaves_is_named) {

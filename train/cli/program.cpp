@@ -24,6 +24,11 @@ bool looks_like_config(const std::string& word) {
 [[noreturn]] void refuse_command(const std::string& word) {
   std::vector<std::string_view> names;
   for (const Command& c : commands()) names.push_back(c.name);
+  std::error_code ignored;
+  if (std::filesystem::is_directory(word, ignored))
+    fail(ErrorKind::usage, {.cause = "this is a folder, not a config file",
+                            .place = word,
+                            .remedy = "name the config; qtrain inspect tells what is in the folder"});
   const auto near = nearest(word, names);
   fail(ErrorKind::usage,
        {.cause = fmt::format("there is no command or config file \"{}\"", word),

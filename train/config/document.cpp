@@ -4,6 +4,7 @@
 
 #include "core/file.h"
 #include "train/config/key_lines.h"
+#include "train/model_source.h"
 
 namespace qtrain {
 namespace {
@@ -47,6 +48,7 @@ ConfigDocument read_config_document(const std::filesystem::path& file) {
   if (!std::filesystem::exists(file, ignored))
     fail(ErrorKind::usage, {.cause = "no such config file", .place = file.string()});
   try {
+    refuse_weights(file);
     return parse_config_document(read_text(file, kMaxConfigBytes), file.string());
   } catch (const Error& e) {  // a config that cannot be read is a wrong use
     fail(ErrorKind::usage, e.text());

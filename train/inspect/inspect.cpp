@@ -9,6 +9,7 @@
 
 #include "core/gguf.h"
 #include "core/safetensors.h"
+#include "train/model_source.h"
 
 namespace qtrain {
 namespace {
@@ -182,10 +183,12 @@ Json inspect_folder(const fs::path& folder, TensorList list) {
   put_checkpoints(report, folder);
   const bool state = put_checkpoint(report, folder);
   const bool content = adapter || report.contains("model") || report.contains("weights");
-  if (!content && !state && !report.contains("checkpoints"))
+  if (!content && !state && !report.contains("checkpoints")) {
+    refuse_weights(folder);
     fail(ErrorKind::input, {.cause = "is not a model, adapter or checkpoint: no config.json, adapter_config.json, "
                                      "trainer_state.json or safetensors file is in it",
                             .place = folder.string()});
+  }
   const bool checkpoint = state && folder.filename().string().starts_with("checkpoint-");
   report["kind"] = checkpoint                                ? "checkpoint"
                    : state || report.contains("checkpoints") ? "run folder"
@@ -223,6 +226,7 @@ Json inspect_path(const fs::path& path, TensorList list) {
     return report;
   }
   const bool exists = fs::exists(path, ignored);
+  if (exists) refuse_weights(path);
   fail(ErrorKind::input,
        {.cause = exists ? "is neither a folder nor a .safetensors or .gguf file" : "no such file or folder",
         .place = path.string()});
