@@ -196,6 +196,9 @@ TEST(ConfigErrors, OtherFilesSayWhatTheyAre) {
             "c.json: this is a DeepSpeed configuration, which does not say what is trained on what\n"
             "  write a config that names it: {\"model_name_or_path\": ..., \"dataset_name\": ..., \"deepspeed\": "
             "\"c.json\"}");
+  for (const char* text :
+       {R"({"zero_optimization": {"stage": 3}})", R"({"fp16": {"enabled": true}, "optimizer": {"type": "AdamW"}})"})
+    EXPECT_THAT(complaint_about(text), HasSubstr("this is a DeepSpeed configuration"));
   EXPECT_THAT(complaint_about(R"({"compute_environment": "LOCAL_MACHINE", "distributed_type": "FSDP"})"),
               HasSubstr("\"accelerate_config\": \"c.json\""));
   EXPECT_THAT(complaint_about(R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64})"),

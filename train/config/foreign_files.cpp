@@ -13,14 +13,16 @@ namespace {
 /// Files that lie beside configs and are given in their place.
 struct ForeignFile {
   std::string_view what;
-  std::array<std::string_view, 6> keys;  ///< two of these say so
-  std::string_view key;                  ///< of a config, that names such a file or its folder
+  std::array<std::string_view, 6> keys;          ///< two of these say so
+  std::string_view key;                          ///< of a config, that names such a file or its folder
+  std::array<std::string_view, 5> objects = {};  ///< keys that count too where they hold objects
 };
 constexpr auto kForeignFiles = std::to_array<ForeignFile>({
     {"a DeepSpeed configuration",
      {"zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", "wall_clock_breakdown",
       "gradient_clipping", "steps_per_print"},
-     "deepspeed"},
+     "deepspeed",
+     {"zero_optimization", "fp16", "bf16", "optimizer", "scheduler"}},
     {"a configuration of accelerate",
      {"compute_environment", "distributed_type", "num_machines", "machine_rank", "main_training_function",
       "rdzv_backend"},
@@ -56,7 +58,11 @@ void require_config(const Json& document, std::string_view name) {
   for (const ForeignFile& file : kForeignFiles) {
     const auto held = std::count_if(file.keys.begin(), file.keys.end(),
                                     [&](std::string_view key) { return document.contains(std::string(key)); });
-    if (held < 2) continue;
+    const auto objects = std::count_if(file.objects.begin(), file.objects.end(), [&](std::string_view key) {
+      const auto at = document.find(std::string(key));
+      return at != document.end() && at->is_object();
+    });
+    if (held + objects < 2) continue;
     const std::string folder(name.substr(0, name.find_last_of('/') == name.npos ? 0 : name.find_last_of('/')));
     const bool whole = file.key.ends_with("_path");  // the folder is named, not the file
     fail(ErrorKind::usage,
