@@ -74,6 +74,8 @@ TEST_F(Shell, bash_completes_commands_flags_keys_and_values) {
   EXPECT_THAT(offered({"qtrain", "run.json", "bf16", "="}), UnorderedElementsAre("true", "false"));
   EXPECT_THAT(offered({"qtrain", "run.json", "output_dir", "=", "mo"}), ElementsAre("model"));
   EXPECT_THAT(offered({"qtrain", "run.json", "--resu"}), ElementsAre("--resume"));
+  EXPECT_THAT(offered({"qtrain", "run.json", "--resume", ""}), UnorderedElementsAre("auto", "never", "model"));
+  EXPECT_THAT(offered({"qtrain", "eval", "run.json", "--limit", ""}), ElementsAre(""));  // no keys
   EXPECT_THAT(offered({"qtrain", "completion", ""}), UnorderedElementsAre("bash", "zsh", "fish"));
 }
 
@@ -103,6 +105,7 @@ TEST_F(Shell, zsh_completes_from_a_file_in_fpath_at_the_first_tab) {
            {"chat --model mo", "chat --model model/"},
            {"run.json lr_scheduler_t", "run.json lr_scheduler_type="},
            {"run.json lr_scheduler_type=inv", "run.json lr_scheduler_type=inverse_sqrt "},
+           {"run.json --resume ne", "run.json --resume never "},
            {"validate ru", "validate run.json "}}) {
     process.type("qtrain " + typed + "\t\x0f");
     EXPECT_TRUE(process.waits_for("<qtrain " + completed + ">", kShellAnswers)) << typed << "\n" << process.said();
@@ -125,6 +128,7 @@ TEST_F(Shell, fish_completes_commands_flags_keys_and_values) {
   EXPECT_THAT(offered("qtrain generate --load_in"), UnorderedElementsAre("--load_in_4bit", "--load_in_8bit"));
   EXPECT_THAT(offered("qtrain generate --device c"), UnorderedElementsAre("cpu", "cuda"));
   EXPECT_THAT(offered("qtrain chat --model "), ElementsAre("model/"));
+  EXPECT_THAT(offered("qtrain train run.json --resume "), UnorderedElementsAre("auto", "never", "model/"));
   EXPECT_THAT(offered("qtrain run.json lr_sch"), Contains("lr_scheduler_type="));
   EXPECT_THAT(offered("qtrain eval run.json lr_scheduler_type=inv"), Contains("lr_scheduler_type=inverse_sqrt"));
   EXPECT_THAT(offered("qtrain completion "), UnorderedElementsAre("bash", "zsh", "fish"));

@@ -32,6 +32,8 @@ void add_word(std::string& words, std::string_view word) {
 
 Hint hint_of(const Flag& flag) {
   if (flag.kind == FlagKind::choice) return {Hint::Kind::words, spaced(flag.value)};
+  if (flag.value.ends_with("|DIR"))
+    return {Hint::Kind::words_and_folders, spaced(flag.value.substr(0, flag.value.rfind('|')))};
   if (flag.value == "DIR") return {Hint::Kind::folders};
   if (flag.value.starts_with("FILE")) return {Hint::Kind::files};
   return {};

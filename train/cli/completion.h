@@ -7,9 +7,9 @@
 
 namespace qtrain {
 
-/// What a shell offers in a place: words, the names of folders or of files, or nothing.
+/// What a shell offers in a place: words, the names of folders or of files, words and folders, or nothing.
 struct Hint {
-  enum class Kind : std::uint8_t { nothing, words, folders, files };
+  enum class Kind : std::uint8_t { nothing, words, folders, files, words_and_folders };
   Kind kind = Kind::nothing;
   std::string words = {};  ///< with blanks between
 };

@@ -11,6 +11,8 @@ namespace {
 std::string bash_hint(const Hint& hint) {
   if (hint.kind == Hint::Kind::folders) return "@folders";
   if (hint.kind == Hint::Kind::files) return "@files";
+  if (hint.kind == Hint::Kind::words_and_folders) return "@folders " + hint.words;
+  if (hint.kind == Hint::Kind::nothing) return "@nothing";
   return hint.words;
 }
 
@@ -18,7 +20,6 @@ std::string bash_hint(const Hint& hint) {
 std::string bash_cases(const std::vector<std::pair<std::string, Hint>>& hints) {
   std::map<std::string, std::string> patterns;
   for (const auto& [pattern, hint] : hints) {
-    if (hint.kind == Hint::Kind::nothing) continue;
     std::string& all = patterns[bash_hint(hint)];
     all += (all.empty() ? "" : "|") + pattern;
   }
@@ -36,14 +37,18 @@ std::string flag_cases() {
 std::string value_cases() {
   std::vector<std::pair<std::string, Hint>> hints;
   for (const Command& c : commands())
-    for (const Flag& f : c.flags) hints.emplace_back(fmt::format("{}:--{}", c.name, f.name), hint_of(f));
-  for (const KeyHint& k : key_hints()) hints.emplace_back(fmt::format("*:{}", k.key), k.hint);
+    for (const Flag& f : c.flags)
+      if (f.kind != FlagKind::present) hints.emplace_back(fmt::format("{}:--{}", c.name, f.name), hint_of(f));
+  for (const KeyHint& k : key_hints())
+    if (k.hint.kind != Hint::Kind::nothing) hints.emplace_back(fmt::format("*:{}", k.key), k.hint);
   return bash_cases(hints);
 }
 
 std::string operand_cases() {
   std::vector<std::pair<std::string, Hint>> hints;
-  for (const Command& c : commands()) hints.emplace_back(std::string(c.name), hint_of_operands(c));
+  for (const Command& c : commands())
+    if (const Hint hint = hint_of_operands(c); hint.kind != Hint::Kind::nothing)
+      hints.emplace_back(std::string(c.name), hint);
   return bash_cases(hints);
 }
 
@@ -70,7 +75,10 @@ _qtrain_operand() {{
 }}
 _qtrain_offer() {{
   case "$1" in
-    @folders) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$2") ;;
+    @nothing) ;;
+    @folders*)
+      compopt -o filenames 2>/dev/null
+      mapfile -t COMPREPLY < <(compgen -W "${{1#@folders}}" -- "$2"; compgen -d -- "$2") ;;
     @files) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$2") ;;
     *) mapfile -t COMPREPLY < <(compgen -W "$1" -- "$2") ;;
   esac

@@ -18,6 +18,7 @@ std::string fish_value(const Hint& hint) {
   switch (hint.kind) {
     case Hint::Kind::words: return " -x -a " + fish_quoted(hint.words);
     case Hint::Kind::folders: return " -x -a '(__fish_complete_directories)'";
+    case Hint::Kind::words_and_folders: return fmt::format(" -x -a '{} (__fish_complete_directories)'", hint.words);
     case Hint::Kind::files: return " -r -F";
     case Hint::Kind::nothing: break;
   }

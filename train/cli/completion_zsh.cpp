@@ -23,6 +23,7 @@ std::string zsh_action(const Hint& hint) {
   switch (hint.kind) {
     case Hint::Kind::words: return "(" + hint.words + ")";
     case Hint::Kind::folders: return "_files -/";
+    case Hint::Kind::words_and_folders: return fmt::format("{{compadd {}; _files -/}}", hint.words);
     case Hint::Kind::files: return "_files";
     case Hint::Kind::nothing: break;
   }
