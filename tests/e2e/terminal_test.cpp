@@ -166,6 +166,7 @@ TEST_F(OnATerminal, every_long_job_has_a_bar) {
   };
   for (const Job& job :
        std::vector<Job>{{"tokenizing", {"preprocess", (folder_ / "eval.json").string()}},
+                        {"tokenizing", {"validate", (folder_ / "eval.json").string()}},
                         {"evaluating", {"eval", (folder_ / "eval.json").string()}},
                         {"answering", {"generate", "--model", model, "--input", (folder_ / "prompts.jsonl").string()}},
                         {"quantizing", {"quantize", "--model", model, "--output", (folder_ / "four").string()}},

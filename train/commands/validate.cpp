@@ -255,13 +255,15 @@ class Validation {
   }
 
   std::string check_rows(Split split, Dataset& into) {
-    const DatasetOptions options = dataset_options(config_.value, split);
+    DatasetOptions options = dataset_options(config_.value, split);
     const RawRows rows = data_rows(config_.value, split);
     if (!text_) {
       RowProblems(findings_).collect(rows, [](const Json&) {});
       return {};
     }
     try {
+      ProgressBar bar(args_.log(), {.unit = "tokenizing", .total = rows.size()});
+      options.progress = [&](std::int64_t done, std::int64_t) { bar.set(done); };
       into = build_dataset(rows, options, text_->tools(), pool_);
     } catch (const Error&) {  // the first of perhaps many
       const RowEncoder encoder(options, text_->tools());
@@ -328,6 +330,7 @@ int run_validate(const Arguments& args) {
   Findings findings;
   for (ErrorText& e : checked.problems) findings.add(ErrorKind::usage, std::move(e));
   if (checked.config) {
+    args.log().show_progress(!checked.config->value.training.disable_tqdm);
     remark_on_device(*checked.config);
     for (const std::string& note : checked.config->notes) args.log().info("{}", note);
     for (const std::string& warning : checked.config->warnings) findings.warn(warning);
