@@ -60,6 +60,9 @@ GgufExportReport export_as_asked(Ctx& ctx, const Arguments& args, const GgufExpo
 int run_export(const Arguments& args) {
   GgufExportOptions options{.model = model_folder(args.required("model")), .output = args.required("output")};
   options.log = &args.log();
+  if (fs::is_directory(options.output))
+    fail(ErrorKind::usage,
+         {.cause = "is a folder", .place = options.output.string(), .remedy = "name a file to write: MODEL.gguf"});
   if (const auto type = args.text("type"); type && *type != "auto") options.type = gguf_export_type(*type);
   Ctx ctx({}, MatmulPrecision::storage, static_cast<int>(args.integer("threads").value_or(0)));
   const auto report = export_as_asked(ctx, args, options);
