@@ -139,7 +139,8 @@ void StopAnswers::answer() {
     if (what != kSignal && what != kInterrupt) continue;  // a read that a signal interrupted
     if (at_once) _exit(leave_());
     const char* on_interrupt = what == kInterrupt ? interrupt_text.load() : nullptr;
-    log_.warn("{}", on_interrupt != nullptr ? on_interrupt : answer_text.load());
+    const std::string_view text = on_interrupt != nullptr ? on_interrupt : answer_text.load();
+    if (!text.empty()) log_.warn("{}", text);
     what = 0;
   }
 }

@@ -116,6 +116,22 @@ TEST_F(Chat, has_room_beyond_4096_tokens) {
   EXPECT_THAT(outcome.err, HasSubstr("[cut at 5 tokens"));
 }
 
+TEST_F(Chat, saves_nothing_without_an_answer) {
+  const std::string file = (folder_ / "saved.jsonl").string();
+  const Outcome outcome = piped(model(64), "/save " + file + "\n/system be kind\n/save " + file + "\n/help\n");
+  EXPECT_THAT(outcome.err, HasSubstr("there is no answer to save yet"));
+  EXPECT_FALSE(fs::exists(file));
+}
+
+TEST_F(Chat, answers_its_commands_with_quiet_too) {
+  const std::string folder = model(64), file = (folder_ / "saved.jsonl").string();
+  const Outcome outcome = qtrain({.words = {"chat", "--model", folder, "--greedy", "--max_new_tokens", "2", "--quiet"},
+                                  .input = "/help\nhello\n/save " + file + "\n"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("forget all turns"), HasSubstr("[cut at 2 tokens"),
+                                 HasSubstr("2 messages added to " + file)));
+}
+
 TEST_F(Chat, needs_a_template) {
   const std::string folder = model(64);
   fs::remove(fs::path(folder) / "chat_template.jinja");

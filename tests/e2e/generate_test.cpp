@@ -284,7 +284,7 @@ TEST_F(Generate, chat_on_a_terminal_edits_lines_stops_answers_and_remembers) {
     chat.type("/hexp\x7f\x7flp\r");  // a line with a slip, corrected
     ASSERT_TRUE(chat.waits_for("forget all turns")) << chat.said();
     chat.type("\x03");
-    ASSERT_TRUE(chat.waits_for("warning: Ctrl-D ends")) << "Ctrl-C ended the program: " << chat.said();
+    ASSERT_TRUE(chat.waits_for("warning: Ctrl-D ends\r\n> ")) << "Ctrl-C ended the program: " << chat.said();
     bool stopped = false;  // one of these has an answer that takes longer than the time until it is stopped
     for (const char* message : {"hello", "a", "what is this", "tell me more", "and then", "once upon a time"}) {
       chat.type(std::string(message) + "\r");

@@ -15,6 +15,11 @@ namespace {
 
 constexpr std::int64_t kMostRoom = 32768;  // tokens of a conversation; rotary tables are made for all of them
 
+// What a user waits for is told with --quiet too.
+void tell(Log& log, const std::string& line) {
+  log.stream(line + "\n");
+}
+
 /// A conversation of up to `room` tokens and the commands about it.
 class ChatSession {
  public:
@@ -94,20 +99,22 @@ std::string ChatSession::answer_to_all() {
 
 void ChatSession::say_why_cut(const Answer& given, std::int64_t most) const {
   if (stop_requested())
-    log_.info("[stopped after {}]", counted(given.tokens, "token"));
+    tell(log_, fmt::format("[stopped after {}]", counted(given.tokens, "token")));
   else if (std::string_view(given.finish_reason) == "length" && most == options_.max_new_tokens)
-    log_.info("[cut at {}; --max_new_tokens]", counted(given.tokens, "token"));
+    tell(log_, fmt::format("[cut at {}; --max_new_tokens]", counted(given.tokens, "token")));
   else if (std::string_view(given.finish_reason) == "length")
-    log_.info("[cut at {}: the conversation has the {} that there is room for; /reset begins a new one]",
-              counted(given.tokens, "token"), room_);
+    tell(log_, fmt::format("[cut at {}: the conversation has the {} that there is room for; /reset begins a new one]",
+                           counted(given.tokens, "token"), room_));
 }
 
 // One more row, as training reads them.
 void ChatSession::save(const std::string& file) const {
+  if (messages_.empty() || messages_.back()["role"] != "assistant") return log_.error("there is no answer to save yet");
   std::ofstream out(file, std::ios::app);
   out << dump_json({{"messages", messages_}}) << "\n" << std::flush;
   if (out)
-    log_.info("{} added to {} as one row", counted(static_cast<std::int64_t>(messages_.size()), "message"), file);
+    tell(log_, fmt::format("{} added to {} as one row", counted(static_cast<std::int64_t>(messages_.size()), "message"),
+                           file));
   else
     log_.error("{}: cannot be written", file);
 }
@@ -136,7 +143,7 @@ void run_chat_command(const std::string& line, ChatSession& session, Log& log) {
   const std::string name = line.substr(0, space);
   const auto begin = std::min(line.find_first_not_of(' ', space), line.size());
   const std::string operand = line.substr(begin, line.find_last_not_of(' ') + 1 - begin);
-  if (name == "/help") return log.info("{}", chat_help());
+  if (name == "/help") return tell(log, chat_help());
   for (const ChatCommand& c : kCommands)
     if (c.name == name) {
       if (name == "/save" && operand.empty()) return log.error("/save needs the name of a file");
@@ -170,13 +177,14 @@ int run_chat(const Arguments& args) {
   LineEditor lines(args.log(), state_file("chat_history"));
   args.log().info("type a message; /help lists commands, Ctrl-D ends");
   for (;;) {
-    set_stop_answer("stopping; again leaves at once", "Ctrl-D ends");
+    set_stop_answer("stopping; again leaves at once", "");  // an interrupt is answered before the next prompt
     const LineEditor::Input input = lines.read();
     if (stop_requested() && !interrupted()) break;
     if (input.event == LineEditor::Event::end) break;
     if (input.event == LineEditor::Event::interrupted) {
       set_stop_requested(false);
       args.log().stream("\n");
+      args.log().warn("Ctrl-D ends");
       continue;
     }
     if (input.text.find_first_not_of(" \t") == std::string::npos) continue;
