@@ -108,9 +108,14 @@ Process::Process(const Launch& launch) {
   posix_spawn_file_actions_init(&actions);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
+  sigset_t hangup;  // which tests that run under nohup have ignored, and hand on
+  sigemptyset(&hangup);
+  sigaddset(&hangup, SIGHUP);
+  posix_spawnattr_setsigdefault(&attributes, &hangup);
+  short flags = POSIX_SPAWN_SETSIGDEF;
   if (launch.columns) {  // a session of its own, whose terminal becomes the first that is opened
     open_terminal(*launch.columns);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
+    flags |= POSIX_SPAWN_SETSID;
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, terminal_name_.c_str(), O_RDWR, 0);
     posix_spawn_file_actions_adddup2(&actions, STDIN_FILENO, STDERR_FILENO);
   } else {
@@ -122,6 +127,7 @@ Process::Process(const Launch& launch) {
   posix_spawn_file_actions_adddup2(&actions, out_, STDOUT_FILENO);
   if (!launch.folder.empty()) posix_spawn_file_actions_addchdir_np(&actions, launch.folder.c_str());
   const std::vector<std::string> environment = environment_with(launch.environment);
+  posix_spawnattr_setflags(&attributes, flags);
   const int failed = ::posix_spawn(&pid_, launch.argv[0].c_str(), &actions, &attributes, pointers(launch.argv).data(),
                                    pointers(environment).data());
   posix_spawn_file_actions_destroy(&actions);
