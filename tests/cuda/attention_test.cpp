@@ -25,16 +25,18 @@ void replace(Array& a, std::int64_t first, std::int64_t end) {
 struct AttentionResults {
   Array y, dq, dk, dv;
 };
-/// Of two documents, the second of which begins at `border`.
-AttentionResults attention_of(AttentionInputs in, std::int32_t border) {
+/// Of two documents, the second of which begins at `border`; 0: of one.
+AttentionResults attention_of(AttentionInputs in, std::int32_t border, std::int64_t window = 0) {
   const OnDevice device;
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
   const Shape shape = in.q.shape();
   AttentionResults r{
       .y = {DType::bf16, shape}, .dq = {DType::bf16, shape}, .dk = {DType::bf16, shape}, .dv = {DType::bf16, shape}};
-  Array lse(DType::f32, {1, kTokens}), borders = integers({0, border, kTokens});
+  Array lse(DType::f32, {1, kTokens}), borders = border > 0 ? integers({0, border, kTokens}) : integers({0, kTokens});
   const double scale = 0.125;
-  ops::attention(ctx, {.y = r.y, .lse = lse, .q = in.q, .k = in.k, .v = in.v, .cu_seqlens = borders, .scale = scale});
+  ops::attention(
+      ctx,
+      {.y = r.y, .lse = lse, .q = in.q, .k = in.k, .v = in.v, .cu_seqlens = borders, .window = window, .scale = scale});
   ops::attention_grad(ctx, {.dq = store(r.dq),
                             .dk = store(r.dk),
                             .dv = store(r.dv),
@@ -45,6 +47,7 @@ AttentionResults attention_of(AttentionInputs in, std::int32_t border) {
                             .v = in.v,
                             .lse = lse,
                             .cu_seqlens = borders,
+                            .window = window,
                             .scale = scale});
   ctx.synchronize();
   for (const Array* a : {&r.y, &r.dq, &r.dk, &r.dv}) a->bytes();
@@ -91,6 +94,24 @@ TEST_P(CausalMask, HidesTheOtherDocument) {
       expect_same_tokens(of_first.*member, want.*member, 0, border);
       expect_same_tokens(of_second.*member, want.*member, border, kTokens);
     }
+  }
+}
+
+// A window whose end is that of a tile of queries but one, for the first keys of some warp at either width.
+TEST_P(CausalMask, HidesWhatIsBehindTheWindow) {
+  constexpr std::int64_t kWindow = 127;
+  const AttentionInputs in(GetParam());
+  const AttentionResults want = attention_of(in, 0, kWindow);
+  for (const std::int64_t query : {kWindow, kWindow + 16, kWindow + 33}) {
+    const std::int64_t key = query - kWindow;  // the last that no query from here on sees
+    AttentionInputs later = in, earlier = in;
+    for (Array* a : {&later.q, &later.dy}) replace(*a, query, kTokens);
+    for (Array* a : {&earlier.k, &earlier.v}) replace(*a, 0, key + 1);
+    const AttentionResults of_earlier = attention_of(later, 0, kWindow), of_later = attention_of(earlier, 0, kWindow);
+    expect_same_tokens(of_earlier.dk, want.dk, 0, key + 1);
+    expect_same_tokens(of_earlier.dv, want.dv, 0, key + 1);
+    expect_same_tokens(of_later.y, want.y, query, kTokens);
+    expect_same_tokens(of_later.dq, want.dq, query, kTokens);
   }
 }
 

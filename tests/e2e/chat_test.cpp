@@ -1,9 +1,13 @@
 // Conversations that end otherwise than by Ctrl-D.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstring>
 
+#include "core/descriptor.h"
 #include "core/file.h"
 #include "tests/e2e/support.h"
 
@@ -69,6 +73,26 @@ TEST_F(Chat, a_terminate_signal_ends_it_at_the_prompt_and_in_an_answer) {
   Process chat(on_a_terminal(folder));
   ASSERT_TRUE(chat.waits_for("Ctrl-D ends\r\n")) << chat.said();
   chat.type("hello\r");
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  chat.signal(SIGTERM);
+  const Outcome outcome = chat.wait(kSoon);
+  EXPECT_EQ(outcome.code, 75) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("[stopped after"));
+}
+
+TEST_F(Chat, a_terminate_signal_in_an_answer_ends_it_while_messages_come_from_a_pipe) {
+  const std::string folder = model(32768);
+  let_answers_never_end(folder);
+  const fs::path pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const Descriptor end(::open(pipe.c_str(), O_RDWR | O_CLOEXEC));  // stays open: the next message may still come
+  const std::string message = "hello\n";
+  ASSERT_EQ(::write(end.get(), message.data(), message.size()), static_cast<ssize_t>(message.size()));
+  Launch launch = on_a_terminal(folder);
+  launch.columns.reset();
+  launch.argv.insert(launch.argv.begin(), {"/bin/sh", "-c", "exec \"$0\" \"$@\" < " + pipe.string()});
+  Process chat(launch);
+  ASSERT_TRUE(chat.waits_for("Ctrl-D ends")) << chat.said();
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   chat.signal(SIGTERM);
   const Outcome outcome = chat.wait(kSoon);
