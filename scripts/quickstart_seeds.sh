@@ -33,6 +33,14 @@ number() { sed -nE 's/.*"'"$1"'": *(-?[0-9.eE+-]+).*/\1/p' "$2" | head -n 1; }
 mkdir -p "$RUNS"
 : >"$RESULTS"
 for compute in $computes; do
+  unset QTRAIN_CPU_ISA
+  if [ "$compute" = bfloat16 ]; then
+    if ! "$QTRAIN" doctor | grep -q '^bfloat16 dot products  *yes'; then
+      say "bfloat16: this processor does not multiply it"
+      continue
+    fi
+    export QTRAIN_CPU_ISA=avx512_bf16 # also where it is no faster than float32
+  fi
   for seed in $seeds; do
     out="$RUNS/$compute-$seed"
     keys=(compute_dtype="$compute" seed="$seed" output_dir="$out" ${overrides[@]+"${overrides[@]}"})
