@@ -20,10 +20,10 @@ constexpr std::array<std::string_view, 12> kScheduleNames{"linear",
                                                           "constant",
                                                           "constant_with_warmup",
                                                           "inverse_sqrt",
-                                                          "reduce_lr_on_plateau",
                                                           "cosine_with_min_lr",
                                                           "cosine_warmup_with_min_lr",
                                                           "warmup_stable_decay",
+                                                          "reduce_lr_on_plateau",
                                                           "greedy"};
 constexpr std::array<std::string_view, 3> kRampNames{"linear", "cosine", "1-sqrt"};
 
@@ -199,6 +199,10 @@ double inverse_sqrt(const Schedule& s, std::int64_t step) {
 
 std::span<const std::string_view> schedule_names() {
   return kScheduleNames;
+}
+
+std::span<const std::string_view> available_schedules() {
+  return schedule_names().first(static_cast<std::size_t>(ScheduleKind::reduce_lr_on_plateau));
 }
 
 Schedule make_schedule(const ScheduleRequest& request) {

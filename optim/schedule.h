@@ -16,15 +16,17 @@ enum class ScheduleKind : std::uint8_t {
   constant,
   constant_with_warmup,
   inverse_sqrt,
-  reduce_lr_on_plateau,
   cosine_with_min_lr,
   cosine_warmup_with_min_lr,
   warmup_stable_decay,
+  reduce_lr_on_plateau,  // here and below: not available
   greedy,
 };
 
 /// The names of `lr_scheduler_type`, in the order of ScheduleKind.
 std::span<const std::string_view> schedule_names();
+/// Those that there are here.
+std::span<const std::string_view> available_schedules();
 
 /// The shape of a ramp of warmup_stable_decay.
 enum class Ramp : std::uint8_t { linear, cosine, one_minus_sqrt };

@@ -15,6 +15,7 @@
 namespace qtrain {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -140,6 +141,8 @@ TEST(ConfigErrors, ScheduleArgumentsAreCheckedAtTheStart) {
   EXPECT_THAT(complaint_about("{\"lr_scheduler_type\": \"cosine\",\n\"lr_scheduler_kwargs\": {\"cycles\": 2}}"),
               StartsWith("c.json:2: lr_scheduler_kwargs: schedule cosine has no argument \"cycles\""));
   EXPECT_THAT(complaint_about(R"({"lr_scheduler_type": "reduce_lr_on_plateau"})"), HasSubstr("not available"));
+  EXPECT_THAT(complaint_about(R"({"lr_scheduler_type": "cosin"})"),
+              AllOf(HasSubstr("warmup_stable_decay"), Not(HasSubstr("reduce_lr_on_plateau"))));
   EXPECT_THAT(complaint_about(R"({"lr_scheduler_type": "cosine_with_min_lr"})"), HasSubstr("needs min_lr"));
 }
 

@@ -128,10 +128,19 @@ std::span<const std::string_view> enum_names() {
     return EnumNames<E>::values;
 }
 
+/// Those that are offered: a schedule that is not here has an error of its own.
+template <class E>
+std::span<const std::string_view> offered_names() {
+  if constexpr (std::is_same_v<E, ScheduleKind>)
+    return available_schedules();
+  else
+    return EnumNames<E>::values;
+}
+
 template <class E>
 requires std::is_enum_v<E>
 struct JsonValue<E> {
-  static std::string type(const Spec&) { return fmt::format("one of {}", fmt::join(enum_names<E>(), ", ")); }
+  static std::string type(const Spec&) { return fmt::format("one of {}", fmt::join(offered_names<E>(), ", ")); }
   static bool read(const Json& j, E& out) {
     if (!j.is_string()) return false;
     const auto names = enum_names<E>();
@@ -146,7 +155,7 @@ struct JsonValue<E> {
 /// The words that a field takes, if it takes only some.
 template <class T>
 std::span<const std::string_view> words_of(const Spec& spec) {
-  if constexpr (std::is_enum_v<T>) return enum_names<T>();
+  if constexpr (std::is_enum_v<T>) return offered_names<T>();
   return spec.choices;
 }
 
