@@ -11,12 +11,12 @@ std::filesystem::path model_path(const std::string& name);
 /// The same for commands that read the folder's weights: the folder, also where its config.json was named.
 std::filesystem::path model_folder(const std::string& name);
 
-/// An input error where this is a file of weights that no command of its kind reads, or a folder of such: it says what
-/// it is, and the command for it.
-void refuse_weights(const std::filesystem::path& path);
-
 /// The same for commands that read tokenizer and chat template alone: an adapter or a folder without config.json will
 /// do.
 std::filesystem::path text_folder(const std::string& name);
+
+/// An input error where this is a file of weights that no command of its kind reads, or a folder of such: it says what
+/// it is, and the command for it.
+void refuse_weights(const std::filesystem::path& path);
 
 }  // namespace qtrain

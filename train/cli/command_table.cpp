@@ -189,7 +189,7 @@ std::vector<Command> model_commands() {
        .only_reads = true},
       {.name = "clean",
        .operands = "OUTPUT_DIR",
-       .summary = "List the checkpoints that a run with --resume never has set aside; with --yes remove them",
+       .summary = "List the checkpoints of earlier runs that a run has set aside; with --yes remove them",
        .flags = {{"yes", present, "", "remove what is listed"}},
        .min_operands = 1,
        .max_operands = 1},
