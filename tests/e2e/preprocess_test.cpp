@@ -49,7 +49,7 @@ TEST_F(Preprocess, ids_and_labels_beyond_the_vocabulary_are_named_with_their_row
     EXPECT_THAT(outcome.err + outcome.out, HasSubstr("make them with the tokenizer of this model")) << command;
     EXPECT_EQ(outcome.code, 3) << command;
     EXPECT_THAT(outcome.err + outcome.out,
-                HasSubstr("rows.jsonl:2: there is token id 400, the model's vocabulary has 400"))
+                HasSubstr("rows.jsonl:2: there is label 400, the model's vocabulary has 400"))
         << command;
   }
 }
