@@ -247,6 +247,13 @@ TEST_F(Errors, a_model_named_by_its_config_file_has_the_weights_beside_it) {
   EXPECT_EQ(largest_difference(model, folder_ / "out"), 0);
 }
 
+TEST_F(Errors, an_export_to_a_folder_is_refused_before_the_work) {
+  const std::string model = (kGoldens / "llama_gqa3_tied").string(), out = folder_.path().string();
+  const Outcome outcome = qtrain({.words = {"export", "--model", model, "--output", out}});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr(out + ": is a folder"), HasSubstr("MODEL.gguf")));
+}
+
 TEST_F(Errors, what_an_incomplete_download_leaves_is_named) {
   struct Case {
     std::string file, contents, said;
