@@ -134,7 +134,7 @@ std::span<const std::string_view> offered_names() {
   if constexpr (std::is_same_v<E, ScheduleKind>)
     return available_schedules();
   else
-    return EnumNames<E>::values;
+    return enum_names<E>();
 }
 
 template <class E>
