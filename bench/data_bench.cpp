@@ -1,4 +1,4 @@
-// Preparing rows: packing by lengths, and tokenising a text on one thread. The latter needs a tokenizer and a file with
+// Preparing rows: packing by lengths, and tokenizing a text on one thread. The latter needs a tokenizer and a file with
 // one JSON string per line: QTRAIN_TOKENIZER=DIR QTRAIN_TEXT=FILE.jsonl bench_data.
 #include <benchmark/benchmark.h>
 
@@ -10,7 +10,7 @@
 #include "core/json.h"
 #include "core/rng.h"
 #include "data/packing.h"
-#include "data/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace qtrain {
 namespace {

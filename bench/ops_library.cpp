@@ -11,7 +11,7 @@
 #include "kernels/dynamic_map.h"
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
-#include "kernels/quantise.h"
+#include "kernels/quantize.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/swiglu.h"
@@ -200,19 +200,19 @@ const std::map<std::string, Run, std::less<>>& table() {
                .a = a.tensor(3), .b = a.tensor(4), .transpose_a = g.transpose_a, .transpose_b = g.transpose_b};
          ops::gemm(c, g);
        }},
-      {"dequantise4",
+      {"dequantize4",
        [](Ctx& c, const Arguments& a) {
          const Tensor y = a.tensor(0);
-         ops::dequantise4(c, {.y = y,
+         ops::dequantize4(c, {.y = y,
                               .w = {.codes = a.tensor(1),
                                     .absmax = a.tensor(2),
                                     .map = a.tensor(3),
                                     .shape = y.shape,
                                     .blocksize = static_cast<int>(a.number(0))}});
        }},
-      {"quantise4",
+      {"quantize4",
        [](Ctx& c, const Arguments& a) {
-         ops::quantise4(c, {.codes = a.tensor(0),
+         ops::quantize4(c, {.codes = a.tensor(0),
                             .absmax = a.tensor(1),
                             .x = a.tensor(2),
                             .type = a.number(1) != 0 ? FourBit::fp4 : FourBit::nf4,

@@ -64,12 +64,12 @@ function(qtrain_cuda_sources target)
     set(flags --expt-relaxed-constexpr --diag-suppress=554 -lineinfo -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers)
     set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${flags}")
   else()
-    target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/kernels/cuda/emulation)
+    target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/emulator)
     set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "${QTRAIN_EMULATED_FLAGS}")
   endif()
 endfunction()
 
-# The compiler's instrumentation calls the harness for every access to memory (kernels/cuda/emulation/access.cpp). The
+# The compiler's instrumentation calls the harness for every access to memory (emulator/instrumentation.cpp). The
 # sanitizer builds keep the instrumentation of the sanitizer instead.
 set(QTRAIN_EMULATED_FLAGS -x c++ -O2 -g1 -march=x86-64-v3 -fno-strict-aliasing -Wno-unknown-pragmas)
 if(NOT QTRAIN_SANITIZE)

@@ -57,9 +57,17 @@ function(qtrain_library name)
   target_link_libraries(qtrain_${name} PUBLIC qtrain_flags fmt::fmt nlohmann_json::nlohmann_json Threads::Threads ${ARG_DEPENDS})
   if(NOT name STREQUAL "kernels")  # whose files have flags of their own
     set_target_properties(qtrain_${name} PROPERTIES UNITY_BUILD ${QTRAIN_UNITY} UNITY_BUILD_BATCH_SIZE 12)
+    # No loop over tensors or tokens is in these folders, and they are much to compile.
+    if(name MATCHES "^(config|train|convert|app)$")
+      target_compile_options(qtrain_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+    endif()
     # What most files include, parsed once.
-    target_precompile_headers(qtrain_${name} PRIVATE <fmt/format.h> <algorithm> <filesystem> <functional> <map>
-                              ${CMAKE_SOURCE_DIR}/core/json.h)
+    if(name MATCHES "^(train|convert|app)$")
+      target_precompile_headers(qtrain_${name} REUSE_FROM qtrain_config)
+    else()
+      target_precompile_headers(qtrain_${name} PRIVATE <fmt/format.h> <algorithm> <filesystem> <functional> <map>
+                                ${CMAKE_SOURCE_DIR}/core/json.h)
+    endif()
     target_compile_options(qtrain_${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # for ccache
   endif()
 endfunction()

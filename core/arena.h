@@ -24,7 +24,7 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  /// A tensor aligned to 64 bytes (256 on a CUDA device); uninitialised. Without storage while measuring. Pinned
+  /// A tensor aligned to 64 bytes (256 on a CUDA device); uninitialized. Without storage while measuring. Pinned
   /// tensors are tensors of the host.
   Tensor take(DType dtype, Shape shape);
 

@@ -37,7 +37,7 @@ class Ctx {
   Stream& stream() { return stream_; }
   /// Waits for all of it and throws what went wrong.
   void synchronize() { stream_.synchronize(); }
-  /// Memory of the device for one op: uninitialised, aligned to 256 bytes, at most kScratchBytes.
+  /// Memory of the device for one op: uninitialized, aligned to 256 bytes, at most kScratchBytes.
   std::byte* scratch(std::size_t bytes);
 
   static constexpr std::size_t kScratchBytes = std::size_t{16} << 20;

@@ -38,7 +38,7 @@ struct AllocatedBytes {
 };
 AllocatedBytes allocated_bytes(DeviceKind kind);
 
-/// Uninitialised memory of a device. Freeing it waits for the work that is queued on the device.
+/// Uninitialized memory of a device. Freeing it waits for the work that is queued on the device.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
@@ -67,7 +67,7 @@ class DeviceMemory {
   std::size_t bytes_ = 0;
 };
 
-/// Page-locked host memory: only copies from and to such memory run beside the host. Uninitialised.
+/// Page-locked host memory: only copies from and to such memory run beside the host. Uninitialized.
 class PinnedMemory {
  public:
   PinnedMemory() = default;

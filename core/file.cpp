@@ -125,7 +125,7 @@ MappedFile::~MappedFile() {
 void MappedFile::release(std::span<const std::byte> part) const {
   if (part.data() < bytes_.data() || part.data() + part.size() > bytes_.data() + bytes_.size()) return;
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  // Only whole pages: those at the ends may hold a neighbour that is still read.
+  // Only whole pages: those at the ends may hold a neighbor that is still read.
   const auto offset = static_cast<std::size_t>(part.data() - bytes_.data());
   const std::size_t begin = (offset + page - 1) / page * page, end = (offset + part.size()) / page * page;
   if (begin < end) ::madvise(const_cast<std::byte*>(bytes_.data()) + begin, end - begin, MADV_DONTNEED);

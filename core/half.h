@@ -20,7 +20,7 @@ struct Bf16 {
   }
 };
 
-/// IEEE binary16, converted in software (compilers vectorise neither direction; used for files, not in loops).
+/// IEEE binary16, converted in software (compilers vectorize neither direction; used for files, not in loops).
 struct F16 {
   std::uint16_t bits = 0;
 

@@ -66,7 +66,7 @@ void ParamStore::allocate() {
     check(arena->used() == arena->planned(), "a store uses other memory than was planned");
 }
 
-void ParamStore::initialise(Ctx& ctx, std::uint64_t seed) {
+void ParamStore::initialize(Ctx& ctx, std::uint64_t seed) {
   for (const Param& p : params_) {
     if (p.spec.init.kind == Init::Kind::zeros) {
       if (p.value.device.kind == DeviceKind::cpu)

@@ -57,10 +57,10 @@ class ParamStore {
 
   /// Before `allocate`. A name is declared once.
   Param& declare(ParamSpec spec);
-  /// Gives every parameter its memory; values and gradients are uninitialised.
+  /// Gives every parameter its memory; values and gradients are uninitialized.
   void allocate();
   /// Random values by `spec.init`: element i of a parameter depends on seed, its name and i only.
-  void initialise(Ctx& ctx, std::uint64_t seed);
+  void initialize(Ctx& ctx, std::uint64_t seed);
   void zero_grads(Ctx& ctx);
 
   Param* find(std::string_view name) { return named(name); }

@@ -13,7 +13,7 @@
 
 namespace qtrain {
 
-/// One tensor of a header, checked on its own but not yet against its neighbours.
+/// One tensor of a header, checked on its own but not yet against its neighbors.
 struct SafetensorsEntry {
   std::string dtype;
   std::vector<std::int64_t> shape;

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "core/plural.h"
+#include "data/dataset.h"
 #include "data/index.h"
 #include "data/parallel_encode.h"
 #include "data/row_assembly.h"
-#include "data/rows.h"
 #include "data/sampler.h"
 
 namespace qtrain {

@@ -6,7 +6,8 @@
 #include <utility>
 
 #include "data/markers.h"
-#include "data/template/chat_template.h"
+#include "text/template/chat_template.h"
+#include "text/template/message.h"
 
 namespace qtrain {
 namespace {
@@ -121,10 +122,10 @@ EncodedRow RowEncoder::encode_tokens(Sample sample) const {
            {.cause = "labels holds " + std::to_string(label), .remedy = "A label is a token id, or -100 for none."});
   EncodedRow row;
   row.document_starts = starts_of(sample.position_ids);
-  const bool labelled = !sample.labels.empty();
-  row.labels = labelled ? std::move(sample.labels) : sample.input_ids;
+  const bool labeled = !sample.labels.empty();
+  row.labels = labeled ? std::move(sample.labels) : sample.input_ids;
   row.input_ids = std::move(sample.input_ids);
-  if (labelled) return row;  // as they are
+  if (labeled) return row;  // as they are
   mask_where_not(row.labels, sample.assistant_mask);
   if (completion_only_.value_or(false)) mask_where_not(row.labels, sample.completion_mask);
   return row;

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "core/json.h"
-#include "data/rows.h"
+#include "data/dataset.h"
 #include "data/shapes.h"
-#include "data/template/rendered.h"
-#include "data/tokenizer/tokenizer.h"
+#include "text/template/rendered.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace qtrain {
 

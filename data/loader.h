@@ -5,7 +5,7 @@
 #include <mutex>
 #include <vector>
 
-#include "data/rows.h"
+#include "data/dataset.h"
 #include "data/sampler.h"
 
 namespace qtrain {

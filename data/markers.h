@@ -1,7 +1,7 @@
 #pragma once
 #include <string_view>
 
-#include "data/template/rendered.h"
+#include "text/template/rendered.h"
 
 namespace qtrain {
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "data/shapes.h"
+#include "text/template/message.h"
 
 namespace qtrain {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/spool.h"
+#include "data/dataset.h"
 #include "data/parallel_encode.h"
-#include "data/rows.h"
 
 namespace qtrain {
 

@@ -7,7 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "data/rows.h"
+#include "data/dataset.h"
+#include "text/template/message.h"
 
 namespace qtrain {
 namespace {
@@ -268,11 +269,6 @@ std::string_view shape_name(const Json& row, const ShapeRules& rules) {
   return shape ? shape->name : std::string_view();
 }
 
-bool is_assistant(const Json& message) {
-  const auto role = message.find("role");
-  return role != message.end() && *role == "assistant";
-}
-
 std::string empty_answer(const Sample& sample) {
   const auto blank = [](const std::string& text) { return text.find_first_not_of(" \t\r\n") == text.npos; };
   if (sample.form == RowForm::text_pair) return blank(sample.text) ? "the completion is empty" : "";
@@ -285,18 +281,6 @@ std::string empty_answer(const Sample& sample) {
       ++number;
     }
   return {};
-}
-
-std::string content_text(const Json& message) {
-  const auto content = message.find("content");
-  if (content == message.end()) return {};
-  if (content->is_string()) return content->get<std::string>();
-  std::string text;
-  if (content->is_array())
-    for (const Json& part : *content)
-      if (part.is_object() && part.value("type", "") == "text" && part.contains("text") && part["text"].is_string())
-        text += part["text"].get_ref<const std::string&>();
-  return text;
 }
 
 }  // namespace qtrain

@@ -35,7 +35,7 @@ struct ShapeRules {
   bool chat_template = true;
 };
 
-/// Recognises a row's shape, the first of: input_ids (+ labels); prompt + completion; messages; conversations
+/// Recognizes a row's shape, the first of: input_ids (+ labels); prompt + completion; messages; conversations
 /// (from/value, as ShareGPT has them); the text field; instruction (+ input, output, system, history), as Alpaca has
 /// them; input + output. Keys whose value is null count as absent.
 /// Errors (ErrorKind::input, without a place): no known shape, a field of the wrong type, an empty conversation.
@@ -44,10 +44,6 @@ Sample read_sample(const Json& row, const ShapeRules& rules);
 /// The name of a row's shape, "" if it has none: for listings.
 std::string_view shape_name(const Json& row, const ShapeRules& rules);
 
-/// The text of a message's content: the string itself, or the text parts of a list one behind the other.
-std::string content_text(const Json& message);
-/// Whether the message is a turn of the assistant.
-bool is_assistant(const Json& message);
 /// Which answer of a row is empty, in words; "" if none is: a completion of white space, or an assistant's turn without
 /// text and tool calls.
 std::string empty_answer(const Sample& sample);

@@ -33,7 +33,7 @@ constexpr const std::array<float, 16>& map_of(FourBit type) {
   return type == FourBit::nf4 ? kNf4Map : kFp4Map;
 }
 
-/// How codes are found: the number of `bounds` (midpoints between neighbouring values, ascending) below a value is its
+/// How codes are found: the number of `bounds` (midpoints between neighboring values, ascending) below a value is its
 /// place among the values in ascending order, and `order` has the code at each place.
 struct FourBitOrder {
   std::array<float, 15> bounds;

@@ -15,7 +15,7 @@ struct MuonMomentum {
   Nesterov nesterov = Nesterov::yes;
 };
 /// x = x / max(sqrt(squares), eps), the norm rounded to bf16. x bf16 [n]; squares f64 [1] on the device.
-struct MuonNormalise {
+struct MuonNormalize {
   Tensor x;
   ConstTensor squares;
   double eps = 1e-7;
@@ -34,8 +34,8 @@ struct MuonApply {
 };
 void run_cpu(Ctx&, const MuonMomentum&);
 void run_cuda(Ctx&, const MuonMomentum&);
-void run_cpu(Ctx&, const MuonNormalise&);
-void run_cuda(Ctx&, const MuonNormalise&);
+void run_cpu(Ctx&, const MuonNormalize&);
+void run_cuda(Ctx&, const MuonNormalize&);
 void run_cpu(Ctx&, const ScaledCopy&);
 void run_cuda(Ctx&, const ScaledCopy&);
 void run_cpu(Ctx&, const MuonApply&);
@@ -45,7 +45,7 @@ inline void muon_momentum(Ctx& ctx, const MuonMomentum& a) {
   check(a.momentum_buffer.numel() == a.grad.numel() && a.y.numel() == a.grad.numel(), "muon_momentum: lengths differ");
   dispatch(ctx, a);
 }
-inline void muon_normalise(Ctx& ctx, const MuonNormalise& a) {
+inline void muon_normalize(Ctx& ctx, const MuonNormalize& a) {
   dispatch(ctx, a);
 }
 inline void scaled_copy(Ctx& ctx, const ScaledCopy& a) {

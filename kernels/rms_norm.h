@@ -5,7 +5,7 @@ namespace qtrain::ops {
 
 /// y = x * inv_rms * weight, inv_rms = 1 / sqrt(mean(x^2) + eps) per row.
 /// x, y [..., C]; weight [C] and inv_rms [rows] in f32 (f64 with f64 x).
-/// With `residual` (same shape as x) it normalises sum = x + residual and writes `sum`, saving one pass.
+/// With `residual` (same shape as x) it normalizes sum = x + residual and writes `sum`, saving one pass.
 struct RmsNorm {
   Tensor y, inv_rms;
   ConstTensor x, weight;

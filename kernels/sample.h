@@ -68,7 +68,7 @@ constexpr std::int32_t number_of_key(std::uint64_t key) {
 }
 
 /// A logit after the penalty for tokens that were seen.
-constexpr float penalised(float logit, double penalty) {
+constexpr float penalized(float logit, double penalty) {
   return static_cast<float>(logit < 0 ? logit * penalty : logit / penalty);
 }
 

@@ -30,13 +30,13 @@ struct PlannedPass {
   BatchSize largest;
 };
 
-/// Bytes of the memory that passes share, how many of them the loss head and the dense form of a quantised weight take,
+/// Bytes of the memory that passes share, how many of them the loss head and the dense form of a quantized weight take,
 /// and those of pinned memory.
 struct ActivationBytes {
   std::size_t total = 0, head = 0, dense = 0, pinned = 0;
 };
 
-/// The memory in which a quantised weight becomes dense: that of the largest.
+/// The memory in which a quantized weight becomes dense: that of the largest.
 struct DenseWeight {
   std::int64_t elements = 0;
   DType dtype = DType::f32;

@@ -121,8 +121,8 @@ std::vector<std::string> unused(const SafetensorsReader& reader, std::vector<std
   return names;
 }
 
-// The first matrix that bitsandbytes quantised.
-std::optional<std::string> quantised_tensor(const SafetensorsReader& reader) {
+// The first matrix that bitsandbytes quantized.
+std::optional<std::string> quantized_tensor(const SafetensorsReader& reader) {
   for (const auto& [name, tensor] : reader.tensors())
     if (has_matrix4(reader, name) || has_matrix8(reader, name)) return name;
   return {};
@@ -197,11 +197,11 @@ std::vector<std::string> load_adapter(Ctx& ctx, Transformer& model, const fs::pa
   return names;
 }
 
-std::optional<Quantisation> quantisation_of_folder(const ModelConfig& config, const fs::path& path) {
-  if (!config.quantisation) return {};
-  Quantisation how{.bnb = *config.quantisation, .source = config.dtype};
+std::optional<Quantization> quantization_of_folder(const ModelConfig& config, const fs::path& path) {
+  if (!config.quantization) return {};
+  Quantization how{.bnb = *config.quantization, .source = config.dtype};
   const SafetensorsReader reader(path);
-  const auto first = quantised_tensor(reader);
+  const auto first = quantized_tensor(reader);
   const bool four = how.bnb.bits == BnbConfig::Bits::four;
   if (!first || has_matrix4(reader, *first) != four)
     fail(ErrorKind::input,
@@ -220,26 +220,26 @@ std::optional<Quantisation> quantisation_of_folder(const ModelConfig& config, co
 
 std::vector<std::string> load_base_weights(Ctx& ctx, Transformer& model, const fs::path& path) {
   const SafetensorsReader reader(path);
-  const bool serialised = quantised_tensor(reader).has_value();
+  const bool serialized = quantized_tensor(reader).has_value();
   std::vector<std::string> used;
   for (Param& p : model.weights().all())
-    if (!model.is_quantised_part(p)) used.push_back(load_one(ctx, reader, p));
+    if (!model.is_quantized_part(p)) used.push_back(load_one(ctx, reader, p));
   for (const SavedWeight& s : model.saved_weights()) used.push_back(load_from(ctx, reader, s));
   std::optional<HostContext> host;
-  if (!model.quantised().empty() && !serialised) host.emplace(ctx);
-  for (const QuantisedLinear& q : model.quantised()) {
+  if (!model.quantized().empty() && !serialized) host.emplace(ctx);
+  for (const QuantizedLinear& q : model.quantized()) {
     used.push_back(name_in(reader, q.name()));
-    if (serialised) {
+    if (serialized) {
       q.load(ctx, reader, used.back());
       reader.release(reader.at(used.back()));
       continue;
     }
     const ConstTensor dense = dense_tensor(reader, used.back(), q.shape());
-    q.quantise(ctx, host->get(), dense, fmt::format("{}: {}", reader.path().string(), used.back()));
+    q.quantize(ctx, host->get(), dense, fmt::format("{}: {}", reader.path().string(), used.back()));
     reader.release(dense);
   }
   std::vector<std::string> names = unused(reader, std::move(used));
-  if (!model.quantised().empty()) std::erase_if(names, is_quant_part);
+  if (!model.quantized().empty()) std::erase_if(names, is_quant_part);
   return names;
 }
 
@@ -279,7 +279,7 @@ void copy_companions(const fs::path& from, const fs::path& to) {
 }
 
 void save_model(Ctx& ctx, Transformer& model, const ModelFolder& to) {
-  check(model.quantised().empty(), "save_model: quantised weights are not written");
+  check(model.quantized().empty(), "save_model: quantized weights are not written");
   fs::create_directories(to.folder);
   Json config = model.config().json;
   config.erase("torch_dtype");

@@ -20,17 +20,17 @@ std::string full_name(const SafetensorsReader& reader, const std::string& name);
 /// parameter asked for, without rotary buffers and the head of a tied model.
 std::vector<std::string> load_parameters(Ctx& ctx, ParamStore& store, const std::filesystem::path& path);
 
-/// The same for the base model. Quantised linear layers are read as bitsandbytes serialised them, or quantised tensor
+/// The same for the base model. Quantized linear layers are read as bitsandbytes serialized them, or quantized tensor
 /// by tensor from a folder with dense weights, so that no more than one of those is in memory.
 std::vector<std::string> load_base_weights(Ctx& ctx, Transformer& model, const std::filesystem::path& path);
 
 /// The adapter of a folder or file.
 std::vector<std::string> load_adapter(Ctx& ctx, Transformer& model, const std::filesystem::path& path);
 
-/// How the linear layers of a model folder are quantised, by its config.json and the first quantised tensor; nothing
+/// How the linear layers of a model folder are quantized, by its config.json and the first quantized tensor; nothing
 /// for a folder with dense weights. Input errors name the file: other methods than bitsandbytes, values that are not
 /// understood, no weights.
-std::optional<Quantisation> quantisation_of_folder(const ModelConfig& config, const std::filesystem::path& path);
+std::optional<Quantization> quantization_of_folder(const ModelConfig& config, const std::filesystem::path& path);
 
 /// The model as transformers' save_pretrained writes it: config.json (the source's, with the saved dtype),
 /// model*.safetensors in `dtype`, and generation_config.json copied from `source` where it has one.

@@ -153,7 +153,7 @@ ModelConfig parse_model_config(const Json& json, const std::string& name) {
   c.tie_word_embeddings = r.flag("tie_word_embeddings", false);
   c.rope = read_rope(r, c);
   c.dtype = weight_dtype(r);
-  c.quantisation = bnb_config(json, name);
+  c.quantization = bnb_config(json, name);
   c.eos_token_ids = r.tokens("eos_token_id");
   c.bos_token_id = first(r.tokens("bos_token_id"));
   c.pad_token_id = first(r.tokens("pad_token_id"));

@@ -40,7 +40,7 @@ struct ModelConfig {
   DType dtype = DType::f32;  ///< of the weights in the folder
   std::vector<std::int32_t> eos_token_ids;
   std::optional<std::int32_t> bos_token_id, pad_token_id;
-  std::optional<BnbConfig> quantisation;  ///< of the weights in the folder
+  std::optional<BnbConfig> quantization;  ///< of the weights in the folder
   Json json;                              ///< the file as it was, to be written beside new weights
 
   std::int64_t group_size() const { return heads / kv_heads; }
@@ -49,8 +49,8 @@ struct ModelConfig {
   std::int64_t padding_row() const;
 };
 
-/// Reads a config.json. What cannot be honoured exactly (unknown model type, rope type or activation, attention
-/// dropout, partial rotary, weights quantised by anything but bitsandbytes, ...) is an input error that names the key.
+/// Reads a config.json. What cannot be honored exactly (unknown model type, rope type or activation, attention
+/// dropout, partial rotary, weights quantized by anything but bitsandbytes, ...) is an input error that names the key.
 ModelConfig parse_model_config(const Json& json, const std::string& name);
 ModelConfig load_model_config(const std::filesystem::path& folder_or_file);
 

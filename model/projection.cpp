@@ -8,7 +8,7 @@ namespace {
 
 using ops::Transpose;
 
-Shape shape_of(const QuantisedWeight& w) {
+Shape shape_of(const QuantizedWeight& w) {
   if (const auto* rows = std::get_if<Rows8>(&w)) return rows->codes.shape;
   return std::get<ops::Blocks4>(w).shape;
 }
@@ -17,7 +17,7 @@ Shape shape_of(const QuantisedWeight& w) {
 void project_sum(Ctx& ctx, const ProjectionForward& f, const ProjectionForward::Layer& l, const ops::Factors& adapter) {
   const Projection& p = l.layer;
   const ConstTensor bias = p.lora.decomposed() ? ConstTensor{} : p.bias;
-  const auto* blocks = p.quantised ? std::get_if<ops::Blocks4>(&*p.quantised) : nullptr;
+  const auto* blocks = p.quantized ? std::get_if<ops::Blocks4>(&*p.quantized) : nullptr;
   if (!blocks || f.x.shape[0] > ops::Gemm4::kFewRows)
     return ops::gemm(ctx, {.c = store(l.y),
                            .a = f.x,
@@ -59,18 +59,18 @@ void project_dropped(Ctx& ctx, const ProjectionForward& f, const ProjectionForwa
 
 }  // namespace
 
-void expand(Ctx& ctx, const QuantisedWeight& w, Tensor y) {
+void expand(Ctx& ctx, const QuantizedWeight& w, Tensor y) {
   if (const auto* rows = std::get_if<Rows8>(&w))
-    ops::dequantise_rows8(ctx, {.y = y, .codes = rows->codes, .scale = rows->scale});
+    ops::dequantize_rows8(ctx, {.y = y, .codes = rows->codes, .scale = rows->scale});
   else
-    ops::dequantise4(ctx, {.y = y, .w = std::get<ops::Blocks4>(w)});
+    ops::dequantize4(ctx, {.y = y, .w = std::get<ops::Blocks4>(w)});
 }
 
 ConstTensor dense_weight(Ctx& ctx, const Projection& p, Tensor memory) {
-  if (!p.quantised) return p.weight;
-  const Shape shape = shape_of(*p.quantised);
+  if (!p.quantized) return p.weight;
+  const Shape shape = shape_of(*p.quantized);
   const Tensor dense = memory.slice(0, shape.numel()).reshaped(shape);
-  expand(ctx, *p.quantised, dense);
+  expand(ctx, *p.quantized, dense);
   return dense;
 }
 

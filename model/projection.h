@@ -3,7 +3,7 @@
 #include <variant>
 #include <vector>
 
-#include "kernels/quantise.h"
+#include "kernels/quantize.h"
 
 namespace qtrain {
 
@@ -30,14 +30,14 @@ struct Rows8 {
   ConstTensor codes, scale;
 };
 /// A frozen weight in codes; it becomes dense for the time of a product, in memory of the caller.
-using QuantisedWeight = std::variant<ops::Blocks4, Rows8>;
+using QuantizedWeight = std::variant<ops::Blocks4, Rows8>;
 /// y [out, in], f32 or a 16-bit type, becomes the dense weight.
-void expand(Ctx& ctx, const QuantisedWeight& w, Tensor y);
+void expand(Ctx& ctx, const QuantizedWeight& w, Tensor y);
 
-/// A linear layer y = x W^T + bias with an optional adapter. W [out, in], dense or quantised.
+/// A linear layer y = x W^T + bias with an optional adapter. W [out, in], dense or quantized.
 struct Projection {
   ConstTensor weight = {}, bias = {};
-  std::optional<QuantisedWeight> quantised = {};  ///< instead of `weight`
+  std::optional<QuantizedWeight> quantized = {};  ///< instead of `weight`
   Sink dweight = discard(), dbias = discard();
   LoraWeights lora = {};
 
@@ -56,7 +56,7 @@ struct ProjectionForward {
   ConstTensor x;   ///< [T, in]
   Tensor scratch;  ///< for dropped inputs and gradients of lora_x
   ConstTensor dropout_seed = {};
-  Tensor dense = {};  ///< at least out * in elements, for a quantised weight
+  Tensor dense = {};  ///< at least out * in elements, for a quantized weight
 };
 struct ProjectionBackward {
   struct Layer {

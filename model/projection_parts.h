@@ -113,7 +113,7 @@ struct DroppedAdapter {
   const AdapterInput& input;
 };
 
-/// W as products read it; a quantised one in `memory`.
+/// W as products read it; a quantized one in `memory`.
 ConstTensor dense_weight(Ctx& ctx, const Projection& p, Tensor memory);
 
 /// y = m / norm * x, or that and more.

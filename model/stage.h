@@ -100,7 +100,7 @@ struct BlockRun {
   Slots& s;
   Slots& d;
   Tensor scratch;   ///< for projections: see projection_scratch
-  Tensor dense;     ///< for a quantised weight while it is multiplied
+  Tensor dense;     ///< for a quantized weight while it is multiplied
   SlotSet touched;  ///< gradients that already hold a value
   double eps;
   std::int64_t window;

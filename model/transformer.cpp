@@ -99,7 +99,7 @@ ActivationPlan Transformer::activation_plan() const {
           .recompute = recompute_,
           .inputs = options_.block_inputs,
           .device = device().kind,
-          .dense = {.elements = keeps_dense_copies() ? 0 : largest_quantised(), .dtype = options_.dense_dtype}};
+          .dense = {.elements = keeps_dense_copies() ? 0 : largest_quantized(), .dtype = options_.dense_dtype}};
 }
 
 void Transformer::plan(Pass pass, BatchSize largest) {

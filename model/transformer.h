@@ -13,7 +13,7 @@
 #include "model/lora.h"
 #include "model/model_config.h"
 #include "model/operand_copies.h"
-#include "model/quantised_linear.h"
+#include "model/quantized_linear.h"
 #include "model/recompute.h"
 
 namespace qtrain {
@@ -28,8 +28,8 @@ struct TransformerOptions {
   Update adapter = Update::trained;
   std::string recompute = "none";  ///< see recompute_policy
   BlockInputs block_inputs = BlockInputs::device;
-  std::optional<Quantisation> quantisation = {};  ///< of frozen linear layers in the blocks
-  DType dense_dtype = DType::f32;                 ///< of quantised weights while they are multiplied
+  std::optional<Quantization> quantization = {};  ///< of frozen linear layers in the blocks
+  DType dense_dtype = DType::f32;                 ///< of quantized weights while they are multiplied
 };
 
 /// One micro-batch on the device: ragged rows one after the other, no padding. All i32.
@@ -91,14 +91,14 @@ class Transformer {
   const TransformerOptions& options() const { return options_; }
   ParamStore& weights() { return weights_; }
   ParamStore& adapter() { return adapter_; }
-  /// Dense copies of quantised weights; empty unless they are kept.
+  /// Dense copies of quantized weights; empty unless they are kept.
   ParamStore& dense_copies() { return copies_; }
-  const std::deque<QuantisedLinear>& quantised() const { return quantised_; }
+  const std::deque<QuantizedLinear>& quantized() const { return quantized_; }
   const std::vector<SavedWeight>& saved_weights() const { return saved_; }
   /// Whether the head is the embedding.
   bool has_tied_head() const { return head_.weight == embedding_.weight; }
   /// Whether a weight is a part of one of those.
-  bool is_quantised_part(const Param& p) const;
+  bool is_quantized_part(const Param& p) const;
   std::vector<Param*> trained();
   /// Elements of the base model's weights, however they are held; and of them those of linear layers in the blocks.
   std::int64_t parameters() const;
@@ -113,7 +113,7 @@ class Transformer {
   ops::GemmMemory product_memory(const std::vector<PlannedPass>& passes) const;
   /// Another choice than that of the options, before anything is planned.
   void recompute_with(const RecomputeChoice& choice);
-  /// Keeps dense copies of quantised weights instead of making them dense for each product: before anything is planned.
+  /// Keeps dense copies of quantized weights instead of making them dense for each product: before anything is planned.
   void keep_dense_copies();
   bool keeps_dense_copies() const { return !copies_.all().empty(); }
   /// Bytes that they take, or would.
@@ -126,11 +126,11 @@ class Transformer {
   std::size_t operand_copy_bytes() const;
   /// After an update: the copies of trained weights become theirs again.
   void refresh_operand_copies(Ctx& ctx) { operands_.refresh(ctx); }
-  /// Bytes of the memory in which one quantised weight at a time becomes dense, where no copies are kept.
+  /// Bytes of the memory in which one quantized weight at a time becomes dense, where no copies are kept.
   std::size_t largest_dense_bytes() const;
-  /// Bytes of scales and maps of quantised weights.
-  std::size_t quantisation_bytes() const;
-  /// Fills the copies that are kept: of quantised weights after the base was loaded, of operands after the adapter too.
+  /// Bytes of scales and maps of quantized weights.
+  std::size_t quantization_bytes() const;
+  /// Fills the copies that are kept: of quantized weights after the base was loaded, of operands after the adapter too.
   void fill_dense_copies(Ctx& ctx);
   void fill_operand_copies(Ctx& ctx) { operands_.fill(ctx); }
   /// Lengths of the rows of adapted weights, which an adapter with magnitudes (DoRA) divides by; empty without.
@@ -139,9 +139,9 @@ class Transformer {
   /// activations.
   void measure_rows(Ctx& ctx);
   /// Begins a new adapter's magnitudes with the lengths of the rows of W, which are there.
-  void initialise_magnitudes(Ctx& ctx);
+  void initialize_magnitudes(Ctx& ctx);
   /// Random weights, with the distribution of transformers.
-  void initialise_weights(Ctx& ctx, std::uint64_t seed);
+  void initialize_weights(Ctx& ctx, std::uint64_t seed);
   const Arena& activations() const { return arenas_.device; }
   Device device() const { return arenas_.device.device(); }
 
@@ -160,12 +160,12 @@ class Transformer {
   struct ProjectionParams {
     Param *weight = nullptr, *bias = nullptr, *a = nullptr, *b = nullptr;
     Param *magnitude = nullptr, *norm = nullptr;  ///< with DoRA
-    const QuantisedLinear* quantised = nullptr;   ///< instead of weight
+    const QuantizedLinear* quantized = nullptr;   ///< instead of weight
     Param* copy = nullptr;                        ///< of it
     double scale = 1;                             ///< of the adapter
     std::uint64_t stream = 0;
 
-    Shape shape() const { return quantised ? quantised->shape() : weight->spec.shape; }
+    Shape shape() const { return quantized ? quantized->shape() : weight->spec.shape; }
     std::int64_t rank() const { return a ? a->spec.shape[0] : 0; }
   };
   /// Targets of a batch, and the number of the first.
@@ -186,7 +186,7 @@ class Transformer {
   void require_matches() const;
   Param* declare_vector(const std::string& name, std::int64_t size, Init init);
   void declare_block(std::int64_t layer);
-  void initialise_quantised(Ctx& ctx, std::uint64_t seed);
+  void initialize_quantized(Ctx& ctx, std::uint64_t seed);
   ProjectionParams declare_linear(std::int64_t layer, int which, Shape shape, bool bias);
   void declare_adapters(std::int64_t layer, BlockParams& block);
   LoraRanks lora_ranks() const;
@@ -206,7 +206,7 @@ class Transformer {
   bool is_looked_up(const Param& p) const;  ///< a table that no product reads
   bool is_operand(const Param& p) const;    ///< of products, in the type that it is held in
   void declare_operand_copies(OperandCopies& copies) const;
-  std::int64_t largest_quantised() const;
+  std::int64_t largest_quantized() const;
   RecomputePlan recompute_plan(const RecomputeChoice& choice) const;
   ActivationPlan activation_plan() const;
   void begin(Ctx& ctx, Pass pass, BatchSize size);
@@ -222,7 +222,7 @@ class Transformer {
   TransformerOptions options_;
   ParamStore weights_, adapter_, copies_, norms_;
   OperandCopies operands_;
-  std::deque<QuantisedLinear> quantised_;
+  std::deque<QuantizedLinear> quantized_;
   std::vector<SavedWeight> saved_;
   ProjectionParams embedding_;  ///< its adapter: A [rows, r] and B [width, r]
   Param* final_norm_ = nullptr;

@@ -18,24 +18,24 @@ void Transformer::keep_dense_copies() {
   check(planned_.empty(), "dense copies are chosen before activations are planned");
   for (BlockParams& block : blocks_)
     for (ProjectionParams& p : block.linear)
-      if (p.quantised && !p.copy)
+      if (p.quantized && !p.copy)
         p.copy = &copies_.declare(
-            {.name = p.quantised->name(), .shape = p.quantised->shape(), .dtype = options_.dense_dtype, .init = {}});
+            {.name = p.quantized->name(), .shape = p.quantized->shape(), .dtype = options_.dense_dtype, .init = {}});
 }
 
 std::size_t Transformer::dense_copy_bytes() const {
   Arena measured("dense copies", device());
-  for (const QuantisedLinear& q : quantised_) measured.take(options_.dense_dtype, q.shape());
+  for (const QuantizedLinear& q : quantized_) measured.take(options_.dense_dtype, q.shape());
   return measured.planned();
 }
 
 std::size_t Transformer::largest_dense_bytes() const {
-  return static_cast<std::size_t>(largest_quantised()) * size_of(options_.dense_dtype);
+  return static_cast<std::size_t>(largest_quantized()) * size_of(options_.dense_dtype);
 }
 
-std::int64_t Transformer::largest_quantised() const {
+std::int64_t Transformer::largest_quantized() const {
   std::int64_t most = 0;
-  for (const QuantisedLinear& q : quantised_) most = std::max(most, q.shape().numel());
+  for (const QuantizedLinear& q : quantized_) most = std::max(most, q.shape().numel());
   return most;
 }
 
@@ -46,7 +46,7 @@ bool Transformer::is_looked_up(const Param& p) const {
 // Biases are added by the products.
 bool Transformer::is_operand(const Param& p) const {
   const bool multiplied = p.spec.shape.rank == 2 || p.spec.name.ends_with(".bias");
-  return multiplied && is_float(p.spec.dtype) && !is_looked_up(p) && !is_quantised_part(p);
+  return multiplied && is_float(p.spec.dtype) && !is_looked_up(p) && !is_quantized_part(p);
 }
 
 // What products read, and trained vectors between them.
@@ -95,12 +95,12 @@ std::size_t Transformer::operand_copy_bytes() const {
 
 void Transformer::fill_dense_copies(Ctx& ctx) {
   if (!keeps_dense_copies()) return;
-  for (const QuantisedLinear& q : quantised_) q.expand(ctx, copies_.find(q.name())->value);
+  for (const QuantizedLinear& q : quantized_) q.expand(ctx, copies_.find(q.name())->value);
 }
 
 void Transformer::measure_rows(Ctx& ctx) {
   if (norms_.all().empty()) return;
-  const bool expands = !quantised_.empty() && !keeps_dense_copies();
+  const bool expands = !quantized_.empty() && !keeps_dense_copies();
   if (expands && !act_.dense) begin(ctx, planned_.front().pass, planned_.front().largest);
   const auto measure = [&](const ProjectionParams& p) {
     if (p.norm) qtrain::measure_rows(ctx, exact_linear(p), p.norm->value, act_.dense);
@@ -110,7 +110,7 @@ void Transformer::measure_rows(Ctx& ctx) {
   measure(head_);
 }
 
-void Transformer::initialise_magnitudes(Ctx& ctx) {
+void Transformer::initialize_magnitudes(Ctx& ctx) {
   measure_rows(ctx);
   const auto begin = [&](const ProjectionParams& p) {
     if (p.magnitude) ops::copy(ctx, {.y = store(p.magnitude->value), .x = p.norm->value});

@@ -210,8 +210,8 @@ void Transformer::declare_embedding_adapter(Shape table) {
 Transformer::ProjectionParams Transformer::declare_linear(std::int64_t layer, int which, Shape shape, bool bias) {
   const std::string module = module_name(layer, which);
   ProjectionParams p;
-  if (options_.quantisation && !options_.quantisation->bnb.skips(module) && !trains_whole(module))
-    p.quantised = &quantised_.emplace_back(weights_, module + ".weight", shape, *options_.quantisation);
+  if (options_.quantization && !options_.quantization->bnb.skips(module) && !trains_whole(module))
+    p.quantized = &quantized_.emplace_back(weights_, module + ".weight", shape, *options_.quantization);
   else
     p.weight =
         declare_base(weight_spec(module + ".weight", shape, {Init::Kind::normal, options_.config.initializer_range}));
@@ -256,7 +256,7 @@ Projection Transformer::acquire_linear(const ProjectionParams& p) const {
   const Param* dense = p.copy ? p.copy : p.weight;
   Projection out{
       .weight = operand(dense), .bias = operand(p.bias), .dweight = sink_of(p.weight), .dbias = sink_of(p.bias)};
-  if (!dense) out.quantised = p.quantised->weight();
+  if (!dense) out.quantized = p.quantized->weight();
   if (p.a)
     out.lora = {.a = operand(p.a),
                 .b = operand(p.b),
@@ -300,8 +300,8 @@ BlockWeights Transformer::widest_training() const {
   return all;
 }
 
-bool Transformer::is_quantised_part(const Param& p) const {
-  return std::any_of(quantised_.begin(), quantised_.end(), [&](const QuantisedLinear& q) { return q.owns(p); });
+bool Transformer::is_quantized_part(const Param& p) const {
+  return std::any_of(quantized_.begin(), quantized_.end(), [&](const QuantizedLinear& q) { return q.owns(p); });
 }
 
 std::int64_t Transformer::widest_decomposed() const {
@@ -321,7 +321,7 @@ std::int64_t Transformer::linear_parameters() const {
 
 std::int64_t Transformer::parameters() const {
   std::int64_t n = 0;
-  for (const QuantisedLinear& q : quantised_) n += q.shape().numel() - q.part_elements();
+  for (const QuantizedLinear& q : quantized_) n += q.shape().numel() - q.part_elements();
   for (const SavedWeight& s : saved_) {
     const bool copied = &s != &saved_.front() && s.base == saved_.front().base;  // a tied head by itself
     if (!weights_.find(s.base) && !copied) n += s.param->spec.shape.numel();
@@ -329,15 +329,15 @@ std::int64_t Transformer::parameters() const {
   return n + weights_.elements();
 }
 
-std::size_t Transformer::quantisation_bytes() const {
+std::size_t Transformer::quantization_bytes() const {
   std::size_t bytes = 0;
-  for (const QuantisedLinear& q : quantised_) bytes += q.state_bytes();
+  for (const QuantizedLinear& q : quantized_) bytes += q.state_bytes();
   return bytes;
 }
 
-void Transformer::initialise_weights(Ctx& ctx, std::uint64_t seed) {
-  weights_.initialise(ctx, seed);
-  initialise_quantised(ctx, seed);
+void Transformer::initialize_weights(Ctx& ctx, std::uint64_t seed) {
+  weights_.initialize(ctx, seed);
+  initialize_quantized(ctx, seed);
   const std::int64_t row = config().padding_row();
   if (row < 0) return;
   const auto row_bytes = static_cast<std::int64_t>(embedding_.weight->value.bytes()) / config().vocab_size;
@@ -346,18 +346,18 @@ void Transformer::initialise_weights(Ctx& ctx, std::uint64_t seed) {
 }
 
 // Each as a dense weight of its name would be, on the host.
-void Transformer::initialise_quantised(Ctx& ctx, std::uint64_t seed) {
-  if (quantised_.empty()) return;
+void Transformer::initialize_quantized(Ctx& ctx, std::uint64_t seed) {
+  if (quantized_.empty()) return;
   HostContext host(ctx);
-  for (const QuantisedLinear& q : quantised_) {
+  for (const QuantizedLinear& q : quantized_) {
     ParamStore one("a weight");
     const Param& dense = one.declare({.name = q.name(),
                                       .shape = q.shape(),
                                       .dtype = DType::f32,
                                       .init = {Init::Kind::normal, config().initializer_range}});
     one.allocate();
-    one.initialise(host.get(), seed);
-    q.quantise(ctx, host.get(), dense.value, q.name());
+    one.initialize(host.get(), seed);
+    q.quantize(ctx, host.get(), dense.value, q.name());
   }
 }
 

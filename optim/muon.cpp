@@ -120,7 +120,7 @@ class Muon final : public UpdateRule {
                              .momentum = momentum_,
                              .nesterov = nesterov_});
     ops::sum_squares(ctx, {.out = store(w.squares), .x = w.x});
-    ops::muon_normalise(ctx, {.x = w.x, .squares = w.squares, .eps = kEps});
+    ops::muon_normalize(ctx, {.x = w.x, .squares = w.squares, .eps = kEps});
     for (int i = 0; i < steps_; ++i) iterate(ctx, w);
     ops::muon_apply(ctx, {.param = part.param,
                           .x = w.x,

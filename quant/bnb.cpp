@@ -173,7 +173,7 @@ std::size_t Sizes4::bytes() const {
   return static_cast<std::size_t>(codes + scales + kFloat * kMap);
 }
 
-Matrix4 Quantised4::view() const {
+Matrix4 Quantized4::view() const {
   return {.state = state,
           .codes = tensor_of(codes),
           .absmax = state.nested ? tensor_of(absmax_codes) : tensor_of(absmax),
@@ -182,18 +182,18 @@ Matrix4 Quantised4::view() const {
           .nested_map = state.nested ? tensor_of(nested_map) : ConstTensor{}};
 }
 
-Quantised4 quantise_matrix(Ctx& ctx, ConstTensor x, const Quantise4Options& options, const std::string& name) {
+Quantized4 quantize_matrix(Ctx& ctx, ConstTensor x, const Quantize4Options& options, const std::string& name) {
   if (x.dtype != DType::f32 && x.dtype != DType::f16 && x.dtype != DType::bf16)
     fail(ErrorKind::input,
          {.cause = fmt::format("has dtype {}: only float32, float16 and bfloat16 can be quantized", name_of(x.dtype)),
           .place = name});
-  Quantised4 q{.state = {.type = options.type, .blocksize = options.blocksize, .dtype = x.dtype, .shape = x.shape}};
+  Quantized4 q{.state = {.type = options.type, .blocksize = options.blocksize, .dtype = x.dtype, .shape = x.shape}};
   if (options.nested) q.state.nested = QuantState::Nested{};
   const Sizes4 sizes = sizes4(q.state);
   const auto count = [](std::int64_t n) { return static_cast<std::size_t>(n); };
   q.codes.resize(count(sizes.codes));
   q.absmax.resize(count(sizes.absmax));
-  ops::quantise4(ctx, {.codes = tensor_of(q.codes),
+  ops::quantize4(ctx, {.codes = tensor_of(q.codes),
                        .absmax = tensor_of(q.absmax),
                        .x = x,
                        .type = options.type,

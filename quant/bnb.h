@@ -6,9 +6,9 @@
 
 #include "core/json.h"
 #include "core/safetensors.h"
-#include "kernels/quantise.h"
+#include "kernels/quantize.h"
 
-/// Model folders that bitsandbytes quantised: the tensors of a 4-bit or 8-bit matrix, and `quantization_config`.
+/// Model folders that bitsandbytes quantized: the tensors of a 4-bit or 8-bit matrix, and `quantization_config`.
 namespace qtrain {
 
 /// What lies beside the codes of a 4-bit matrix (the JSON in X.weight.quant_state.bitsandbytes__nf4).
@@ -29,7 +29,7 @@ struct QuantState {
 std::string quant_state_json(const QuantState& state);
 QuantState parse_quant_state(std::string_view json, FourBit type, const std::string& place);
 
-/// A 4-bit matrix in host memory that something else owns: a mapped file or a Quantised4.
+/// A 4-bit matrix in host memory that something else owns: a mapped file or a Quantized4.
 struct Matrix4 {
   QuantState state;
   ConstTensor codes, absmax, map;         ///< u8 [ceil(n/2)], f32 or u8 [blocks], f32 [16]
@@ -49,14 +49,14 @@ struct Sizes4 {
 };
 Sizes4 sizes4(const QuantState& state);
 
-struct Quantise4Options {
+struct Quantize4Options {
   FourBit type = FourBit::nf4;
   int blocksize = 64;
   bool nested = true;
 };
 
 /// A 4-bit matrix that owns its parts.
-struct Quantised4 {
+struct Quantized4 {
   QuantState state;
   std::vector<std::uint8_t> codes, absmax_codes;  ///< absmax_codes if nested
   std::vector<float> absmax;                      ///< if not
@@ -64,9 +64,9 @@ struct Quantised4 {
 
   Matrix4 view() const;
 };
-/// Quantises a host matrix (f32, bf16 or f16) with the threads of `ctx`, a context of the CPU. `name` is the tensor's
-/// in errors: NaN and infinity are an input error, and so is a dtype that cannot be quantised.
-Quantised4 quantise_matrix(Ctx& ctx, ConstTensor x, const Quantise4Options& options, const std::string& name);
+/// Quantizes a host matrix (f32, bf16 or f16) with the threads of `ctx`, a context of the CPU. `name` is the tensor's
+/// in errors: NaN and infinity are an input error, and so is a dtype that cannot be quantized.
+Quantized4 quantize_matrix(Ctx& ctx, ConstTensor x, const Quantize4Options& options, const std::string& name);
 
 /// Whether the file has `weight` ("model.layers.0.mlp.up_proj.weight") as a 4-bit matrix.
 bool has_matrix4(const SafetensorsReader& reader, const std::string& weight);

@@ -1,7 +1,8 @@
 #include "train/model_loss.h"
 
-#include "train/prepared_data.h"
-#include "train/setup.h"
+#include "train/setup/model_setup.h"
+#include "train/setup/prepared_data.h"
+#include "train/setup/vocabulary.h"
 #include "train/stop.h"
 
 namespace qtrain {
@@ -16,7 +17,7 @@ ModelLoss model_loss(Ctx& ctx, const LossRequest& request, Log& log) {
                                         .dtype = c.model.dtype,
                                         .adapter = request.adapter,
                                         .random_init = c.model.random_init,
-                                        .quantisation = quantisation_asked(c.quant)});
+                                        .quantization = quantization_asked(c.quant)});
   advice_on_weights(setup);
   const StopsAtOnce stops;
   setup.model->plan(Pass::evaluate, largest_batch(loader, data));

@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 
+#include "config/config.h"
 #include "core/log.h"
-#include "train/config/config.h"
 #include "train/evaluate.h"
 
 namespace qtrain {

@@ -1,23 +1,27 @@
 #include "train/trainer.h"
 
+#include "train/plan/compute.h"
+#include "train/setup/text_folder.h"
+#include "train/setup/vocabulary.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "config/remarks.h"
 #include "core/plural.h"
 #include "model/hf_folder.h"
-#include "train/adapter_names.h"
-#include "train/advice.h"
-#include "train/config/remarks.h"
-#include "train/disk_plan.h"
-#include "train/machine.h"
-#include "train/prepared_data.h"
-#include "train/provenance.h"
-#include "train/run_identity.h"
-#include "train/run_progress.h"
+#include "text/template/date.h"
+#include "train/checkpoint/provenance.h"
+#include "train/checkpoint/run_identity.h"
+#include "train/plan/disk_plan.h"
+#include "train/plan/machine.h"
+#include "train/report/advice.h"
+#include "train/report/run_progress.h"
+#include "train/setup/adapter_names.h"
+#include "train/setup/prepared_data.h"
 #include "train/stop.h"
-#include "train/template_date.h"
 
 namespace qtrain {
 namespace {
@@ -129,7 +133,7 @@ void Trainer::load_model() {
   for (const Param* p : trained_) trained += p->value.numel();
   log_.info("model: {} with {:.1f} M parameters, {:.2f} M trained", setup_.model->config().model_type,
             static_cast<double>(setup_.model->parameters()) / 1e6, static_cast<double>(trained) / 1e6);
-  if (const auto& how = setup_.model->options().quantisation)
+  if (const auto& how = setup_.model->options().quantization)
     log_.info("quantization: {:.1f} M of them in {}", static_cast<double>(setup_.model->linear_parameters()) / 1e6,
               how->describe());
 }
@@ -186,7 +190,7 @@ void Trainer::allocate() {
     if (fits(memory_plan(run, setup_.model->options().recompute), run.target)) throw;  // memory of the host
     fail(ErrorKind::memory, does_not_fit(run));
   }
-  optimizer_->state().initialise(ctx_, 0);
+  optimizer_->state().initialize(ctx_, 0);
 }
 
 void Trainer::identify() {

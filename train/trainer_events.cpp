@@ -3,7 +3,8 @@
 #include <cmath>
 
 #include "core/plural.h"
-#include "train/manifest.h"
+#include "train/checkpoint/manifest.h"
+#include "train/setup/model_setup.h"
 #include "train/stop.h"
 #include "train/trainer.h"
 

@@ -3,9 +3,10 @@
 
 #include "core/file.h"
 #include "core/plural.h"
-#include "train/advice.h"
-#include "train/manifest.h"
-#include "train/run_identity.h"
+#include "train/checkpoint/manifest.h"
+#include "train/checkpoint/run_identity.h"
+#include "train/report/advice.h"
+#include "train/setup/model_setup.h"
 #include "train/trainer.h"
 
 /// Where a run begins: at its first step, or at a checkpoint of the same run.

@@ -398,10 +398,10 @@ def nf4_case(b):
     def coded():
         x, codes = b.random(*shape), torch.empty(n // 2, 1, device=b.device, dtype=torch.uint8)
         scales = b.empty(n // block, dtype=torch.float32)
-        b.ops.call("quantise4", (codes, scales, x), (block, 0))
+        b.ops.call("quantize4", (codes, scales, x), (block, 0))
         return codes, scales, b.empty(*shape)
     sets = b.copies(coded)
-    ours = [b.ops.prepare("dequantise4", (y, codes, scales, table), (block,)) for codes, scales, y in sets]
+    ours = [b.ops.prepare("dequantize4", (y, codes, scales, table), (block,)) for codes, scales, y in sets]
     codes, scales, y = sets[0]
     ours[0]()
     wide = codes.view(-1).int()

@@ -6,7 +6,7 @@
 
 qwen3-0.6b trains all weights (float32 weights, products and activations in bfloat16, fused AdamW on PyTorch's side);
 qwen3-8b-adamw8bit all weights with 8-bit AdamW (bitsandbytes' in bfloat16 on PyTorch's side); llama-3.1-8b trains LoRA
-r=16 on all linear layers over a bfloat16 base, the cases with qlora over one in 4 bits (nf4, double quantisation;
+r=16 on all linear layers over a bfloat16 base, the cases with qlora over one in 4 bits (nf4, double quantization;
 bitsandbytes' on PyTorch's side). llama-3.1-8b-qlora has 12 of the 32 layers in both programs, as random weights are drawn
 on the processor: its tokens a second are what all layers would give by their operations, and say so; its ratio and
 memory are those of 12 layers. 16,384 tokens an update, rows of 2,048. Each program has the device to itself; the
@@ -170,7 +170,7 @@ def run_torch(args, folder):
     print(json.dumps(result | dict(batch=case["batch"], accumulation=case["accumulation"], smaller_batch=smaller)))
 
 
-def quantise(model):
+def quantize(model):
     """Linear layers of the blocks as load_in_4bit makes them of a folder, one after the other."""
     import bitsandbytes
     import torch
@@ -199,7 +199,7 @@ def train_torch(args, folder, case):
         model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder / "model"), dtype=dtype,
                                                  attn_implementation="sdpa")
     if case["four_bit"]:
-        quantise(model)
+        quantize(model)
     if case["lora"]:
         from peft import LoraConfig, get_peft_model
         model = get_peft_model(model, LoraConfig(r=16, lora_alpha=32, lora_dropout=0.0, target_modules="all-linear",

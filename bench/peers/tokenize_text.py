@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tokenising a text on one thread by this program and by the tokenizers library, in turns, and the ratio.
+"""Tokenizing a text on one thread by this program and by the tokenizers library, in turns, and the ratio.
 
     python tokenize_text.py --bench ../../build/release/bin/bench_data --tokenizer DIR --text strings.jsonl [--rounds 3]
 
@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import time
 
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["TOKENIZERS_PARALLELIZM"] = "false"
 os.environ["RAYON_NUM_THREADS"] = "1"
 
 

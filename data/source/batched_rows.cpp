@@ -61,7 +61,7 @@ std::shared_ptr<BatchedRows::Slot> BatchedRows::slot_of(std::size_t batch) const
   return slots_.front();
 }
 
-// Threads work at neighbouring rows: with large batches at those of two, with small ones each at one or two.
+// Threads work at neighboring rows: with large batches at those of two, with small ones each at one or two.
 void BatchedRows::drop_old_slots() const {
   constexpr std::size_t kFewest = 2;
   constexpr std::int64_t kKeptBytes = std::int64_t{1} << 28;

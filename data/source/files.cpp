@@ -74,7 +74,7 @@ Paths data_files_in(const fs::path& folder) {
   return files;
 }
 
-/// Plain texts in a folder, which count where there is no other data: notes and licences have this ending, too.
+/// Plain texts in a folder, which count where there is no other data: notes and licenses have this ending, too.
 Paths text_files_in(const fs::path& folder) {
   Paths files;
   for (const fs::path& child : children(folder))

@@ -21,7 +21,7 @@ enum class Split : std::uint8_t { train, evaluation };
 /// list, each pattern's matches sorted by name, none twice. A folder that `datasets` saved stands for its data (of a
 /// DatasetDict one part); another one for its .json, .jsonl, .ndjson, .csv, .tsv (also .gz, .zst), .parquet or .arrow
 /// files, of these formats the most frequent one, and if it has none for those of the folders below it.
-/// Errors (ErrorKind::input): an entry that matches nothing, formats that are recognised but not read here.
+/// Errors (ErrorKind::input): an entry that matches nothing, formats that are recognized but not read here.
 std::vector<std::filesystem::path> resolve_data_files(const std::vector<std::string>& entries, Split split);
 
 /// Whether a file is named as data files are.

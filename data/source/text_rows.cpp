@@ -4,7 +4,7 @@
 
 #include "data/index.h"
 #include "data/source/row_source.h"
-#include "data/tokenizer/unicode.h"
+#include "text/tokenizer/unicode.h"
 
 namespace qtrain {
 namespace {

@@ -1,5 +1,5 @@
 #include "kernels/cpu/gemm_few_rows.h"
-#include "kernels/cpu/quantise4.h"
+#include "kernels/cpu/quantize4.h"
 
 namespace qtrain::ops {
 

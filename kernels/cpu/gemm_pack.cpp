@@ -100,7 +100,7 @@ class Packer {
       for (int g = 0; g < (left + Group - 1) / Group; ++g) put(to + g * width, block[g]);
     }
   }
-  /// bf16 to f32: pairs of neighbouring k are turned as one word and come apart afterwards. Returns how many k are
+  /// bf16 to f32: pairs of neighboring k are turned as one word and come apart afterwards. Returns how many k are
   /// done.
   std::int64_t eight_lanes_in_pairs(std::uint32_t* to, const T* from, std::int64_t depth) const {
     const std::int64_t stride = lane_stride_, width = width_;

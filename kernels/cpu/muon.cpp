@@ -34,7 +34,7 @@ void run_cpu(Ctx& ctx, const MuonMomentum& a) {
   });
 }
 
-void run_cpu(Ctx& ctx, const MuonNormalise& a) {
+void run_cpu(Ctx& ctx, const MuonNormalize& a) {
   const auto norm = static_cast<float>(Bf16(static_cast<float>(std::sqrt(a.squares.as<double>()[0]))));
   const float divisor = std::max(norm, static_cast<float>(a.eps));
   Bf16* x = a.x.as<Bf16>();

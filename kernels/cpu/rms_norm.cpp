@@ -35,7 +35,7 @@ void forward(Ctx& ctx, const RmsNorm& a) {
         row = sum + r * C;
       }
       inv_rms[r] = inverse_rms<T>(row, C, a.eps);
-      normalise<T>(y + r * C, row, weight, {.inv_rms = inv_rms[r], .n = C});
+      normalize<T>(y + r * C, row, weight, {.inv_rms = inv_rms[r], .n = C});
     }
   });
 }
@@ -51,7 +51,7 @@ void backward(Ctx& ctx, const RmsNormGrad& a) {
   const auto one_row = [&](std::int64_t r, A* dweight) {
     const NormRow<A> row{.inv_rms = inv_rms[r], .n = C};
     if (dweight) add_weight_grad<T>(dweight, dy + r * C, x + r * C, row);
-    if (dx) normalise_grad<T>({dx + r * C, a.dx.mode}, dy + r * C, {x + r * C, weight, row});
+    if (dx) normalize_grad<T>({dx + r * C, a.dx.mode}, dy + r * C, {x + r * C, weight, row});
   };
   if (!a.dweight.wanted())
     return for_rows(ctx, rows, C, [&](std::int64_t begin, std::int64_t end) {

@@ -19,7 +19,7 @@ simd::Acc<T> inverse_rms(const T* x, std::int64_t n, double eps) {
 
 /// y = x * inv_rms * weight
 template <class T>
-void normalise(T* y, const T* x, const simd::Acc<T>* weight, const NormRow<simd::Acc<T>>& row) {
+void normalize(T* y, const T* x, const simd::Acc<T>* weight, const NormRow<simd::Acc<T>>& row) {
   using A = simd::Acc<T>;
   const simd::Vec<A> scale = simd::broadcast(row.inv_rms);
   simd::each<A>(row.n, [&](std::int64_t i, auto lanes) {
@@ -52,7 +52,7 @@ struct NormInput {
 
 /// dx (+)= inv_rms * (dy*weight - x * inv_rms^2 * mean(dy*weight*x)); dx may be dy.
 template <class T>
-void normalise_grad(const RowSink<T>& dx, const T* dy, const NormInput<T>& in) {
+void normalize_grad(const RowSink<T>& dx, const T* dy, const NormInput<T>& in) {
   using A = simd::Acc<T>;
   const std::int64_t n = in.row.n;
   simd::Vec<A> dots{};

@@ -77,7 +77,7 @@ void forward(Ctx& ctx, const Rope& a) {
         const T* in = x + i * D;
         if (weight) {
           inv_rms[i] = inverse_rms<T>(in, D, a.eps);
-          normalise<T>(y + i * D, in, weight, {.inv_rms = inv_rms[i], .n = D});
+          normalize<T>(y + i * D, in, weight, {.inv_rms = inv_rms[i], .n = D});
           in = y + i * D;
         }
         rotate<T>(y + i * D, in, angles, row);
@@ -102,7 +102,7 @@ void backward_norm(Ctx& ctx, const RopeGrad& a) {
       const NormRow<A> row{.inv_rms = inv_rms[i], .n = D};
       rotate_back<T, T>({turned.data(), Sink::Mode::store}, dy + i * D, angles, angles.row(i / H));
       add_weight_grad<T>(part, turned.data(), x + i * D, row);
-      if (dx) normalise_grad<T>({dx + i * D, a.dx.mode}, turned.data(), {x + i * D, weight, row});
+      if (dx) normalize_grad<T>({dx + i * D, a.dx.mode}, turned.data(), {x + i * D, weight, row});
     }
   });
   if (a.dweight.wanted())

@@ -55,7 +55,7 @@ std::uint64_t key_at(const Keys& keys, const SampleWeights<double>& weights, std
 std::int32_t draw(const Row& row, const SampleRule& rule) {
   for (const std::int32_t id : row.seen) {
     float& logit = row.logits[static_cast<std::size_t>(id)];
-    logit = penalised(logit, rule.repetition_penalty);
+    logit = penalized(logit, rule.repetition_penalty);
   }
   Keys keys = keys_of(row.logits);
   const std::uint64_t first = *std::max_element(keys.begin(), keys.end());

@@ -19,7 +19,7 @@ __host__ __device__ constexpr auto ceil_div(A a, B b) {
   return (a + b - 1) / b;
 }
 
-/// N neighbouring elements that are loaded and stored at once.
+/// N neighboring elements that are loaded and stored at once.
 template <class T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
   T v[N];

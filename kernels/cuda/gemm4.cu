@@ -1,5 +1,5 @@
-#include "kernels/cuda/quantise.cuh"
-#include "kernels/quantise.h"
+#include "kernels/cuda/quantize.cuh"
+#include "kernels/quantize.h"
 
 namespace qtrain::ops {
 namespace {
@@ -18,7 +18,7 @@ struct FewRows {
   float alpha;
 };
 
-/// A warp per row of W: lanes take N neighbouring elements in turn and multiply them with all rows of A, the sums of
+/// A warp per row of W: lanes take N neighboring elements in turn and multiply them with all rows of A, the sums of
 /// lanes are folded at the end.
 template <class C, class A, int N>
 __global__ void __launch_bounds__(kThreads, 8) gemm4_rows(FewRows<C, A> g, FourBitParts w) {

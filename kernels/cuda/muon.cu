@@ -31,7 +31,7 @@ struct Momentum {
   }
 };
 
-struct Normalise {
+struct Normalize {
   Bf16* x;
   const double* squares;
   float eps;
@@ -96,10 +96,10 @@ void run_cuda(Ctx& ctx, const MuonMomentum& a) {
   dispatch_packs<float>(aligned<float>(body.buffer, body.y, body.grad),
                         [&]<int N>() { launch_elements<N>(ctx, "muon_momentum", a.grad.numel(), body); });
 }
-void run_cuda(Ctx& ctx, const MuonNormalise& a) {
-  const Normalise body{a.x.as<Bf16>(), a.squares.as<double>(), static_cast<float>(a.eps)};
+void run_cuda(Ctx& ctx, const MuonNormalize& a) {
+  const Normalize body{a.x.as<Bf16>(), a.squares.as<double>(), static_cast<float>(a.eps)};
   dispatch_packs<Bf16>(aligned<Bf16>(body.x),
-                       [&]<int N>() { launch_elements<N>(ctx, "muon_normalise", a.x.numel(), body); });
+                       [&]<int N>() { launch_elements<N>(ctx, "muon_normalize", a.x.numel(), body); });
 }
 void run_cuda(Ctx& ctx, const ScaledCopy& a) {
   const Scaled body{a.y.as<float>(), a.x.as<Bf16>(), static_cast<float>(a.alpha)};

@@ -18,7 +18,7 @@ struct Args {
   std::int32_t* tokens;
   float* logits;
   const std::int64_t* place;
-  const std::int32_t *seen, *ends;  ///< null: nothing is penalised
+  const std::int32_t *seen, *ends;  ///< null: nothing is penalized
   SampleRule rule;
   int width;
 };
@@ -67,7 +67,7 @@ __device__ std::uint64_t key_at(Shared& s, const Args& a, const float* logits, W
   for (int shift = kKeyBits - kDigitBits; shift >= 0; shift -= kDigitBits) {
     for (int i = static_cast<int>(threadIdx.x); i < kDigits; i += static_cast<int>(blockDim.x)) s.sums[i] = 0;
     __syncthreads();
-    // Neighbours often have the same digit: few sums go through shared memory.
+    // Neighbors often have the same digit: few sums go through shared memory.
     int digit = 0;
     Weight sum = 0;
     for_keys(logits, a.width, [&](std::uint64_t key) {
@@ -98,11 +98,11 @@ __device__ Weight total(Shared& s, const Args& a, const float* logits, const Mea
   return block_sum(sum, s.partials);
 }
 
-__device__ void penalise(const Args& a, float* logits) {
+__device__ void penalize(const Args& a, float* logits) {
   if (!a.ends) return;
   const int row = static_cast<int>(blockIdx.x), begin = row > 0 ? a.ends[row - 1] : 0;
   for (int i = begin + static_cast<int>(threadIdx.x); i < a.ends[row]; i += static_cast<int>(blockDim.x))
-    logits[a.seen[i]] = penalised(logits[a.seen[i]], a.rule.repetition_penalty);
+    logits[a.seen[i]] = penalized(logits[a.seen[i]], a.rule.repetition_penalty);
   __syncthreads();
 }
 
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kThreads) sample_rows(Args a) {
   Shared& s = shared_memory<Shared>();
   const int row = static_cast<int>(blockIdx.x);
   float* logits = a.logits + std::int64_t{row} * a.width;
-  penalise(a, logits);
+  penalize(a, logits);
   Weight first = 0;
   for_keys(logits, a.width, [&](std::uint64_t key) { first = Most{}(first, key); });
   std::uint64_t chosen = block_reduce(first, s.partials, Most{}, Weight{0});
@@ -133,12 +133,12 @@ __global__ void __launch_bounds__(kThreads) sample_rows(Args a) {
 }  // namespace
 
 void run_cuda(Ctx& ctx, const Sample& a) {
-  const bool penalises = a.rule.repetition_penalty != 1 && a.seen.numel() > 0;
+  const bool penalizes = a.rule.repetition_penalty != 1 && a.seen.numel() > 0;
   const Args args{.tokens = a.tokens.as<std::int32_t>(),
                   .logits = a.logits.as<float>(),
                   .place = a.place.as<std::int64_t>(),
-                  .seen = penalises ? a.seen.as<std::int32_t>() : nullptr,
-                  .ends = penalises ? a.ends.as<std::int32_t>() : nullptr,
+                  .seen = penalizes ? a.seen.as<std::int32_t>() : nullptr,
+                  .ends = penalizes ? a.ends.as<std::int32_t>() : nullptr,
                   .rule = a.rule,
                   .width = static_cast<int>(a.logits.shape[1])};
   launch(ctx, "sample", sample_rows, {static_cast<unsigned>(a.tokens.numel()), kThreads, sizeof(Shared)}, args);

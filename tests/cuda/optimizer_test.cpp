@@ -107,7 +107,7 @@ std::vector<Case> cases() {
                                .factor = u.factor,
                                .momentum = 0.9,
                                .nesterov = nesterov});
-      ops::muon_normalise(ctx, {.x = u.x, .squares = squares});
+      ops::muon_normalize(ctx, {.x = u.x, .squares = squares});
       ops::muon_apply(ctx,
                       {.param = u.param, .x = u.x, .control = u.control, .factor = u.factor, .scale = 2, .decay = 0.1});
     };

@@ -1,6 +1,6 @@
 #include <utility>
 
-#include "core/device/emulated.h"
+#include "emulator/device.h"
 #include "tests/cuda/schedules.h"
 
 namespace qtrain::testing {

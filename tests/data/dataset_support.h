@@ -2,10 +2,10 @@
 #include <memory>
 #include <string>
 
-#include "data/rows.h"
-#include "data/template/chat_template.h"
-#include "data/tokenizer/tokenizer.h"
+#include "data/dataset.h"
 #include "tests/data/support.h"
+#include "text/template/chat_template.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace qtrain::test {
 

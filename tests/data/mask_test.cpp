@@ -2,6 +2,8 @@
 
 #include "data/encode.h"
 #include "tests/data/dataset_support.h"
+#include "text/template/chat_template.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace qtrain {
 namespace {

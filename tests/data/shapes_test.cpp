@@ -15,7 +15,7 @@ Sample read(std::string_view json, const ShapeRules& rules = {}) {
   return read_sample(parse_json(json, "row"), rules);
 }
 
-TEST(Shapes, EachShapeIsRecognisedAndNullKeysCountAsAbsent) {
+TEST(Shapes, EachShapeIsRecognizedAndNullKeysCountAsAbsent) {
   const std::pair<const char*, RowForm> rows[] = {
       {R"({"messages":[{"role":"user","content":"a"}],"prompt":"unused","text":"t"})", RowForm::chat},
       {R"({"messages":null,"text":"t"})", RowForm::text},

@@ -47,11 +47,11 @@ INSTANTIATE_TEST_SUITE_P(All, CudaCurve,
 // Copies are what a GPU chooses where they fit.
 TEST(CudaQlora, gives_the_same_bits_with_dense_copies_and_without) {
   const TempFolder kept, without;
-  const char* name = "qlora_fp4_serialised";
+  const char* name = "qlora_fp4_serialized";
   const fs::path copies = run_curve(name, kept, {"max_steps=3"}),
-                 scratch = run_curve(name, without, {"max_steps=3", "dequantised_copy=false"});
+                 scratch = run_curve(name, without, {"max_steps=3", "dequantized_copy=false"});
   EXPECT_EQ(history_without_times(copies), history_without_times(scratch));
-  const auto dense = [](const fs::path& output) { return planned_bytes(output, "dequantised_weights"); };
+  const auto dense = [](const fs::path& output) { return planned_bytes(output, "dequantized_weights"); };
   EXPECT_GT(dense(copies), 4 * dense(scratch));
 }
 

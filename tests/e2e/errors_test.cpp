@@ -297,7 +297,7 @@ TEST_F(Errors, damaged_weights_are_refused) {
   }
 }
 
-TEST_F(Errors, a_model_that_cannot_be_honoured_is_refused_with_the_reason) {
+TEST_F(Errors, a_model_that_cannot_be_honored_is_refused_with_the_reason) {
   fs::create_directories(folder_ / "model");
   Json config = read_json(kGoldens / "llama_gqa3_tied/config.json");
   config["hidden_act"] = "gelu";

@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const fs::path kSmallModel = source_folder() / "tests/train/goldens/gguf/smollm.gguf";
+const fs::path kSmallModel = source_folder() / "tests/convert/goldens/gguf/smollm.gguf";
 
 /// The values of a matrix in f32, outermost first.
 struct GgufMatrix {

@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::filesystem::path kGgufFiles = QTRAIN_SOURCE_DIR "/tests/train/goldens";
+const std::filesystem::path kGgufFiles = QTRAIN_SOURCE_DIR "/tests/convert/goldens";
 
 TEST(Gguf, a_model_goes_there_and_back_and_answers_the_same) {
   const TempFolder folder;
@@ -51,9 +51,9 @@ TEST(Gguf, what_cannot_be_exported_is_said_before_anything_is_written) {
   auto config = read_text(folder / "model/config.json");
   config.insert(config.find('{') + 1, R"("quantization_config": {"quant_method": "gptq"},)");
   std::ofstream(folder / "model/config.json") << config;
-  const Outcome quantised = with_type("q8_0");
-  EXPECT_EQ(quantised.code, 3);
-  EXPECT_THAT(quantised.err, HasSubstr("gptq"));
+  const Outcome quantized = with_type("q8_0");
+  EXPECT_EQ(quantized.code, 3);
+  EXPECT_THAT(quantized.err, HasSubstr("gptq"));
   EXPECT_FALSE(std::filesystem::exists(file));
 }
 

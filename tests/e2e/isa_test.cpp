@@ -47,7 +47,7 @@ struct Answering {
 };
 
 // Sampled at a temperature where the last bit of a logit decides now and then; prompts of 1 to 25 tokens, so that long
-// ones are read beside answers; more prompts than rows, so that neighbours change.
+// ones are read beside answers; more prompts than rows, so that neighbors change.
 TEST_P(EachIsa, answers_do_not_depend_on_the_batch) {
   std::vector<Json> prompts;
   for (int i = 0; i < 13; ++i)

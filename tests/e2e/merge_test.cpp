@@ -242,10 +242,10 @@ TEST(Merge, says_what_does_not_fit) {
   const Outcome other = merge(kGoldens / "qwen3_hd8", kAdapter);
   EXPECT_EQ(other.code, 3);
   EXPECT_THAT(other.err, HasSubstr("must belong together"));
-  const fs::path quantised = folder / "quantised";
-  fs::create_directories(quantised);
-  write_file(quantised / "config.json", R"({"quantization_config": {"quant_method": "bitsandbytes"}})");
-  const Outcome four_bit = merge(quantised, kAdapter);
+  const fs::path quantized = folder / "quantized";
+  fs::create_directories(quantized);
+  write_file(quantized / "config.json", R"({"quantization_config": {"quant_method": "bitsandbytes"}})");
+  const Outcome four_bit = merge(quantized, kAdapter);
   EXPECT_EQ(four_bit.code, 3);
   EXPECT_THAT(four_bit.err, HasSubstr("16-bit model that they were made from"));
   EXPECT_FALSE(fs::exists(folder / "out"));

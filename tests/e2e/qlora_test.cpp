@@ -1,4 +1,4 @@
-// Adapters on quantised bases, through the program.
+// Adapters on quantized bases, through the program.
 #include "core/file.h"
 #include "tests/e2e/support.h"
 
@@ -7,14 +7,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const fs::path kQuantised = source_folder() / "tests/quant/goldens";
+const fs::path kQuantized = source_folder() / "tests/quant/goldens";
 
 class Qlora : public ::testing::Test {
  protected:
   /// Over rows of ids on the small model of tests/quant, in 4 bits.
   Json config(const Json& changes = Json::object()) const {
     Json c = tiny_lora_run(folder_ / "out");
-    c.update({{"model_name_or_path", (kQuantised / "bnb_model").string()},
+    c.update({{"model_name_or_path", (kQuantized / "bnb_model").string()},
               {"dataset_name", (folder_ / "rows.jsonl").string()},
               {"max_steps", 4},
               {"load_in_4bit", true},
@@ -37,10 +37,10 @@ class Qlora : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(Qlora, a_folder_in_4_bits_gives_the_curve_of_one_that_is_quantised_while_loading) {
+TEST_F(Qlora, a_folder_in_4_bits_gives_the_curve_of_one_that_is_quantized_while_loading) {
   const std::vector<double> loading = losses(config());
   const std::vector<double> folder =
-      losses(config({{"model_name_or_path", (kQuantised / "bnb_model_nf4").string()}, {"load_in_4bit", false}}));
+      losses(config({{"model_name_or_path", (kQuantized / "bnb_model_nf4").string()}, {"load_in_4bit", false}}));
   ASSERT_EQ(loading.size(), folder.size());
   ASSERT_GE(loading.size(), 2u);
   for (std::size_t i = 0; i < folder.size(); ++i) EXPECT_NEAR(loading[i], folder[i], 1e-5);
@@ -52,7 +52,7 @@ TEST_F(Qlora, every_policy_and_dense_copies_give_the_same_curve) {
     const auto with = [&](const char* key, bool value) { return losses(config({{"use_dora", dora}, {key, value}})); };
     const std::vector<double> expected = with("gradient_checkpointing", false);
     EXPECT_EQ(with("gradient_checkpointing", true), expected) << "DoRA " << dora;
-    EXPECT_EQ(with("dequantised_copy", true), expected) << "DoRA " << dora;
+    EXPECT_EQ(with("dequantized_copy", true), expected) << "DoRA " << dora;
   }
 }
 
@@ -72,7 +72,7 @@ TEST_F(Qlora, goes_on_from_a_checkpoint_with_the_same_bits) {
 
 TEST_F(Qlora, estimate_says_what_a_run_uses) {
   for (const Json& kind : std::vector<Json>{{{"load_in_4bit", true}},
-                                            {{"dequantised_copy", true}},
+                                            {{"dequantized_copy", true}},
                                             {{"use_dora", true}},
                                             {{"use_dora", true}, {"lora_target_modules", {"v_proj", "lm_head"}}},
                                             {{"load_in_4bit", false}, {"load_in_8bit", true}},
@@ -84,8 +84,8 @@ TEST_F(Qlora, estimate_says_what_a_run_uses) {
     const Json estimated = parse_json(said, "estimate").at("memory");
     EXPECT_EQ(estimated, memory.at("planned")) << kind;
     EXPECT_EQ(estimated.at("total"), memory.at("allocated")) << kind;
-    const bool quantised = c.value("load_in_4bit", false) || c.value("load_in_8bit", false);
-    EXPECT_EQ(estimated.at("quantisation_state") > 0, quantised) << kind;
+    const bool quantized = c.value("load_in_4bit", false) || c.value("load_in_8bit", false);
+    EXPECT_EQ(estimated.at("quantization_state") > 0, quantized) << kind;
   }
 }
 
@@ -101,7 +101,7 @@ TEST_F(Qlora, contradictions_are_said_before_anything_is_read) {
   EXPECT_THAT(refused({{"load_in_8bit", true}}), HasSubstr("both true"));
   EXPECT_THAT(refused({{"bnb_4bit_blocksize", 65}}), HasSubstr("power of two"));
   EXPECT_THAT(refused({{"llm_int8_skip_modules", {".*up_proj"}}}), HasSubstr("no name of a module"));
-  const Json folder{{"model_name_or_path", (kQuantised / "bnb_model_nf4").string()}};
+  const Json folder{{"model_name_or_path", (kQuantized / "bnb_model_nf4").string()}};
   Json eight = folder, full = folder;
   eight.update({{"load_in_4bit", false}, {"load_in_8bit", true}});
   full.update({{"load_in_4bit", false}, {"use_peft", false}});
@@ -109,7 +109,7 @@ TEST_F(Qlora, contradictions_are_said_before_anything_is_read) {
   EXPECT_THAT(refused(full), HasSubstr("use_peft=true"));
 }
 
-TEST_F(Qlora, validate_and_eval_take_quantised_bases) {
+TEST_F(Qlora, validate_and_eval_take_quantized_bases) {
   losses(config());
   const std::string file = (folder_ / "config.json").string(), rows = (folder_ / "rows.jsonl").string();
   qtrain_ok({.words = {"validate", file}});
@@ -120,8 +120,8 @@ TEST_F(Qlora, validate_and_eval_take_quantised_bases) {
   };
   const double base = loss(""), dense = loss("load_in_4bit=false");
   EXPECT_NE(base, dense);
-  const std::string serialised = (kQuantised / "bnb_model_nf4").string();
-  EXPECT_NEAR(loss("model_name_or_path=" + serialised), base, 1e-5);
+  const std::string serialized = (kQuantized / "bnb_model_nf4").string();
+  EXPECT_NEAR(loss("model_name_or_path=" + serialized), base, 1e-5);
 }
 
 }  // namespace

@@ -123,7 +123,7 @@ TEST(Inspect, tells_each_kind_in_json) {
   EXPECT_EQ(kind(kGoldens / "lora_llama_all/adapter"), "adapter");
   EXPECT_EQ(kind(folder / "out/checkpoint-4"), "checkpoint");
   EXPECT_EQ(kind(folder / "out/adapter_model.safetensors"), "safetensors file");
-  EXPECT_EQ(kind(QTRAIN_SOURCE_DIR "/tests/train/goldens/gguf/smollm.gguf"), "GGUF file");
+  EXPECT_EQ(kind(QTRAIN_SOURCE_DIR "/tests/convert/goldens/gguf/smollm.gguf"), "GGUF file");
   EXPECT_THAT(qtrain_ok({.words = {"inspect", (kGoldens / "llama_gqa3_tied").string()}}).out, HasSubstr("llama"));
   EXPECT_EQ(qtrain({.words = {"inspect", "/nowhere/at/all"}}).code, 3);
   write_file(folder / "notes.txt", "hello");

@@ -118,8 +118,8 @@ TEST_F(Validate, finds_the_tensors_of_a_bare_model) {
   write_safetensors(model / "model.safetensors", tensors);
   Json config = tiny_lora_run(folder_ / "out");
   config["model_name_or_path"] = model.string();
-  for (const bool quantised : {false, true}) {
-    config["load_in_4bit"] = quantised;
+  for (const bool quantized : {false, true}) {
+    config["load_in_4bit"] = quantized;
     write(config);
     EXPECT_EQ(validate().code, 0) << report_;
   }

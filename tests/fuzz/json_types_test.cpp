@@ -5,18 +5,19 @@
 #include <algorithm>
 #include <fstream>
 
+#include "app/answers.h"
+#include "config/config.h"
 #include "core/file.h"
 #include "core/safetensors.h"
-#include "data/template/chat_template.h"
-#include "data/tokenizer/tokenizer.h"
 #include "model/lora.h"
 #include "model/model_config.h"
 #include "quant/bnb.h"
 #include "tests/core/temp_folder.h"
-#include "train/answers.h"
-#include "train/config/config.h"
-#include "train/manifest.h"
-#include "train/run_state.h"
+#include "text/template/chat_template.h"
+#include "text/tokenizer/load.h"
+#include "text/tokenizer/tokenizer.h"
+#include "train/checkpoint/manifest.h"
+#include "train/checkpoint/run_state.h"
 
 namespace qtrain {
 namespace {
@@ -89,7 +90,7 @@ void write_safetensors(const fs::path& file, const std::string& header) {
 
 std::vector<JsonFile> json_files() {
   const std::string tokenizer(kTokenizer);
-  const std::string quantised = "tests/quant/goldens/bnb_model_fp4/config.json";
+  const std::string quantized = "tests/quant/goldens/bnb_model_fp4/config.json";
   return {
       {"tokenizer.json", tokenizer, read_tokenizer},
       {"tokenizer.json", std::string(kUnigram), read_tokenizer},
@@ -100,7 +101,7 @@ std::vector<JsonFile> json_files() {
        [](const fs::path& folder) { load_lora_config(folder); }},
       {"config.json", repository_file("tests/golden/data/rope_llama3/config.json"),
        [](const fs::path& folder) { load_model_config(folder / "config.json"); }},
-      {"config.json", repository_file(quantised),
+      {"config.json", repository_file(quantized),
        [](const fs::path& folder) {
          const fs::path file = folder / "config.json";
          bnb_config(read_json(file), file.string());

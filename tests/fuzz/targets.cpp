@@ -1,24 +1,26 @@
 #include "tests/fuzz/targets.h"
 
+#include "text/tokenizer/load.h"
+
 #include <zlib.h>
 
 #include <fstream>
 
+#include "config/config.h"
+#include "convert/gguf/import_model.h"
 #include "core/error.h"
 #include "core/gguf.h"
 #include "core/json.h"
 #include "core/safetensors.h"
 #include "data/shapes.h"
 #include "data/source/reader.h"
-#include "data/template/chat_template.h"
-#include "data/tokenizer/sentencepiece_model.h"
-#include "data/tokenizer/tokenizer.h"
 #include "model/model_config.h"
 #include "quant/bnb.h"
 #include "quant/gguf_blocks.h"
 #include "tests/core/temp_folder.h"
-#include "train/config/config.h"
-#include "train/import/gguf_model.h"
+#include "text/template/chat_template.h"
+#include "text/tokenizer/sentencepiece_model.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace qtrain::fuzz {
 namespace {
@@ -65,8 +67,8 @@ void safetensors(std::string_view bytes) {
   check(sum < ~std::uint64_t{0}, "never, but so the bytes are read");
 }
 
-/// Every matrix that claims to be quantised, to its last value.
-void quantised(std::string_view bytes) {
+/// Every matrix that claims to be quantized, to its last value.
+void quantized(std::string_view bytes) {
   const OneFile file("model.safetensors", bytes);
   const SafetensorsReader reader(file.path());
   static Ctx ctx({}, MatmulPrecision::storage, 1);
@@ -80,12 +82,12 @@ void quantised(std::string_view bytes) {
     check(shape.numel() <= kMost, "a matrix is larger than its file");
     std::vector<float> values(static_cast<std::size_t>(shape.numel()));
     const Tensor y = view_of(std::span(values), shape);
-    if (four) ops::dequantise4(ctx, {.y = y, .w = m4.blocks()});
-    if (eight) ops::dequantise_rows8(ctx, {.y = y, .codes = m8.codes, .scale = m8.scale});
+    if (four) ops::dequantize4(ctx, {.y = y, .w = m4.blocks()});
+    if (eight) ops::dequantize_rows8(ctx, {.y = y, .codes = m8.codes, .scale = m8.scale});
   }
 }
 
-void quantised_config(std::string_view bytes) {
+void quantized_config(std::string_view bytes) {
   if (const auto config = bnb_config(parse_json(bytes, "fuzz.json"), "fuzz.json")) bnb_config_json(*config);
 }
 
@@ -163,18 +165,18 @@ const std::vector<Target>& targets() {
   static const std::vector<Target> all{
       {"json", json, {"tests/data/golden/chatml/tokenizer_config.json"}},
       {"config", config, {"examples/cypher/config.json", "tests/golden/data/curves/llama_lora_all/config.json"}},
-      {"yaml_config", yaml_config, {"tests/train/data/recipe.yaml"}},
+      {"yaml_config", yaml_config, {"tests/config/data/recipe.yaml"}},
       {"model_config",
        model_config,
        {"tests/golden/data/rope_llama3/config.json", "tests/golden/data/qwen2_window/config.json"}},
       {"safetensors", safetensors, {"tests/golden/data/lora_qwen3_rs/adapter/adapter_model.safetensors"}},
-      {"quantised", quantised, {"tests/quant/goldens/bnb_model_nf4/model.safetensors"}},
-      {"quantised_config", quantised_config, {"tests/quant/goldens/bnb_model_fp4/config.json"}},
+      {"quantized", quantized, {"tests/quant/goldens/bnb_model_nf4/model.safetensors"}},
+      {"quantized_config", quantized_config, {"tests/quant/goldens/bnb_model_fp4/config.json"}},
       {"gguf",
        gguf,
-       {"tests/train/goldens/gguf/smollm.gguf", "tests/train/goldens/gguf/spm.gguf",
-        "tests/train/goldens/gguf_vocab/gpt-2.gguf"}},
-      {"sentencepiece", sentencepiece, {"tests/train/goldens/gguf/spm.model"}},
+       {"tests/convert/goldens/gguf/smollm.gguf", "tests/convert/goldens/gguf/spm.gguf",
+        "tests/convert/goldens/gguf_vocab/gpt-2.gguf"}},
+      {"sentencepiece", sentencepiece, {"tests/convert/goldens/gguf/spm.model"}},
       {"tokenizer_file", tokenizer_file, {"tests/data/golden/chatml/tokenizer.json"}},
       {"tokenizer_text", tokenizer_text, {"README.md"}},
       {"chat_template", chat_template, {"tests/data/golden/chatml/chat_template.jinja"}},

@@ -25,7 +25,7 @@ from transformers.utils import logging
 TALKS = [
     ("What is the capital of France?", "The capital of France is Paris."),
     ("Write one sentence about the sea.", "The sea is wide, deep and never quite still."),
-    ("Name three colours.", "Red, green and blue."),
+    ("Name three colors.", "Red, green and blue."),
     ("Translate to Spanish: good morning, my friend", "Buenos días, mi amigo."),
     ("How many days are in a week? Answer with a number.", "7"),
     ("def add(a, b):\n    # complete this Python function", "    return a + b"),

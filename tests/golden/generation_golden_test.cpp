@@ -3,6 +3,7 @@
 
 #include "model/generation/generator.h"
 #include "model/hf_folder.h"
+#include "model/model_config.h"
 #include "tests/golden/data.h"
 #include "tests/model/support.h"
 

@@ -39,7 +39,7 @@ class Curve:
     b_scale: float = 0.0
     keep_final: bool = True
     no_targets_in: tuple = ()  # rows without any target
-    serialised: dict | None = None  # the base is quantised in its folder
+    serialized: dict | None = None  # the base is quantized in its folder
 
 
 CURVES = [
@@ -52,7 +52,7 @@ CURVES = [
                                                           loraplus_lr_embedding=1e-3),
           dict(gm.LORA_RS, target_modules=["q_proj", "embed_tokens"], modules_to_save=["lm_head"])),
     Curve("qlora_nf4", "llama_gqa3_tied", LORA_RUN | NF4, gm.LORA_ALL),
-    Curve("qlora_fp4_serialised", "llama_gqa3_tied", LORA_RUN, gm.LORA_ALL, b_scale=0.3, serialised=FP4),
+    Curve("qlora_fp4_serialized", "llama_gqa3_tied", LORA_RUN, gm.LORA_ALL, b_scale=0.3, serialized=FP4),
     Curve("llama_dora", "llama_gqa3_tied", LORA_RUN, dict(gm.LORA_ALL, use_dora=True)),
     Curve("qwen3_dora_rs", "qwen3_hd8", LORA_RUN, dict(gm.LORA_RS, use_dora=True), b_scale=0.3),
     Curve("qlora_dora_nf4", "llama_gqa3_tied", LORA_RUN | NF4, dict(gm.LORA_ALL, use_dora=True), b_scale=0.3),
@@ -87,7 +87,7 @@ def arguments(config, output):
 
 def load(folder, config, precision="f32"):
     adapter = folder / config["adapter_name_or_path"] if "adapter_name_or_path" in config else None
-    if gq.is_quantised(folder, config):
+    if gq.is_quantized(folder, config):
         return gq.load(folder, config, precision)
     return gr.load(folder / "model", precision, adapter)
 
@@ -180,8 +180,8 @@ def write_inputs(curve, root, folder, config):
     rows = make_data(curve, vocab)
     (folder / "data.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     gm.write_json(folder / "config.json", config)
-    if curve.serialised:
-        gq.serialise(folder, curve.serialised)
+    if curve.serialized:
+        gq.serialize(folder, curve.serialized)
     if curve.lora:
         base = AutoModelForCausalLM.from_pretrained(folder / "model")
         model = get_peft_model(base, LoraConfig(task_type="CAUSAL_LM", **curve.lora))

@@ -1,7 +1,7 @@
 """Base models in bitsandbytes' 4-bit blocks, and the dense models of the same values.
 
 Only for models whose rows are a multiple of the block size (64), or no multiple of 16: of others the CPU library of
-bitsandbytes 0.50 takes scales of the wrong blocks when it dequantises."""
+bitsandbytes 0.50 takes scales of the wrong blocks when it dequantizes."""
 
 import json
 
@@ -15,7 +15,7 @@ import golden_reference as gr
 KEYS = ("load_in_4bit", "bnb_4bit_quant_type", "bnb_4bit_use_double_quant")
 
 
-def is_quantised(folder, config):
+def is_quantized(folder, config):
     return config.get("load_in_4bit") or "quantization_config" in json.loads((folder / "model" / "config.json").read_text())
 
 
@@ -27,7 +27,7 @@ def load_base(folder, config):
                                                 device_map="cpu", **more)
 
 
-def dequantised(model):
+def dequantized(model):
     """The same model with dense layers."""
     for name, module in list(model.named_modules()):
         if not isinstance(module, bnb.nn.Linear4bit):
@@ -47,14 +47,14 @@ def load(folder, config, precision):
     if precision == "f32":
         model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
         return PeftModel.from_pretrained(model, adapter, is_trainable=True).train()  # in eval it packs weights anew
-    model = dequantised(model)
+    model = dequantized(model)
     gr.widen(model)
     model = PeftModel.from_pretrained(model, adapter, is_trainable=True, autocast_adapter_dtype=False)
     return model.double().eval()
 
 
-def serialise(folder, keys):
-    """Quantises the model of a run in its folder, as save_pretrained writes it."""
+def serialize(folder, keys):
+    """Quantizes the model of a run in its folder, as save_pretrained writes it."""
     model = load_base(folder, keys | dict(load_in_4bit=True))
     for name in ("config.json", "model.safetensors"):
         (folder / "model" / name).unlink()

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "model/hf_folder.h"
+#include "model/model_config.h"
 #include "tests/golden/data.h"
 #include "tests/model/support.h"
 
@@ -44,8 +45,8 @@ std::vector<std::string> case_names() {
   return names;
 }
 
-std::vector<LabelledRow> read_rows(const fs::path& folder) {
-  std::vector<LabelledRow> rows;
+std::vector<LabeledRow> read_rows(const fs::path& folder) {
+  std::vector<LabeledRow> rows;
   const Json batch = read_json(folder / "batch.json");
   for (const Json& row : batch["rows"])
     rows.push_back({row["input_ids"].get<std::vector<std::int32_t>>(), row["labels"].get<std::vector<std::int32_t>>()});
@@ -83,7 +84,7 @@ struct Case {
   }
 
   fs::path folder;
-  std::vector<LabelledRow> rows;
+  std::vector<LabeledRow> rows;
   Json expected;
   SafetensorsReader tensors;
 };

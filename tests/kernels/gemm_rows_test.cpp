@@ -1,7 +1,7 @@
 // A row of a product has the same bits alone and among many: answers must not depend on what is decoded beside them.
 #include "kernels/elementwise.h"
 #include "tests/kernels/each_isa.h"
-#include "tests/kernels/quantise_cases.h"
+#include "tests/kernels/quantize_cases.h"
 
 namespace qtrain {
 namespace {
@@ -107,13 +107,13 @@ TEST_P(GemmRows, have_the_same_bits_in_long_sums) {
 
 // Layers in 4 bits become dense for many rows, in the type they are multiplied in, and are read as codes for few.
 TEST_P(GemmRows, of_4_bit_layers_have_the_bits_of_dense_ones) {
-  for (const testing::QuantiseCase& c : {testing::QuantiseCase{DType::f32, 70 * 192, FourBit::nf4, 64},
-                                         testing::QuantiseCase{DType::f32, 35 * 301, FourBit::fp4, 1024}}) {
+  for (const testing::QuantizeCase& c : {testing::QuantizeCase{DType::f32, 70 * 192, FourBit::nf4, 64},
+                                         testing::QuantizeCase{DType::f32, 35 * 301, FourBit::fp4, 1024}}) {
     const std::int64_t N = c.blocksize == 64 ? 70 : 35;
     const RowsCase t{.N = N, .K = c.n / N, .adapter = true};
     const bool bf16 = std::string(GetParam()) == "avx512_bf16";
     Ctx ctx({}, bf16 ? MatmulPrecision::bf16 : MatmulPrecision::storage, 2);
-    testing::QuantisedArrays q(ctx, c);
+    testing::QuantizedArrays q(ctx, c);
     expect_rows_stand_alone(t, [&](Layer& l, std::int64_t first, std::int64_t rows) {
       const ConstTensor a = l.a.tensor().slice(first, rows);
       const Sink to = store(l.c.tensor().slice(first, rows));
@@ -121,7 +121,7 @@ TEST_P(GemmRows, of_4_bit_layers_have_the_bits_of_dense_ones) {
       if (rows <= ops::Gemm4::kFewRows)
         return ops::gemm4(ctx, {.c = to, .a = a, .w = w, .bias = l.bias, .added = l.adapter(first, rows)});
       Array dense(bf16 ? DType::bf16 : DType::f32, {t.N, t.K});
-      ops::dequantise4(ctx, {.y = dense, .w = w});
+      ops::dequantize4(ctx, {.y = dense, .w = w});
       ops::gemm(ctx, {.c = to,
                       .a = a,
                       .b = dense,

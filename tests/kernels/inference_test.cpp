@@ -72,7 +72,7 @@ TEST(CachedAttention, RefusesPlacesOutsideTheCache) {
   EXPECT_THROW(ops::cache_append(ctx, {.cache = cache, .x = x, .rows = row, .positions = position}), Error);
 }
 
-TEST(RmsNorm, WithResidualNormalisesTheStoredSum) {
+TEST(RmsNorm, WithResidualNormalizesTheStoredSum) {
   for (const DType d : {DType::f64, DType::f32, DType::bf16}) {
     Ctx ctx;
     const Shape shape{37, 50};

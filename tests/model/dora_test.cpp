@@ -18,9 +18,9 @@ TransformerOptions with_magnitudes(bool dora, std::vector<std::string> targets) 
 
 std::unique_ptr<Transformer> begun(Ctx& ctx, const Ragged& batch, bool dora) {
   auto model = planned_model(ctx, with_magnitudes(dora, {"all-linear"}), batch.size());
-  model->initialise_weights(ctx, 1);
-  model->adapter().initialise(ctx, 2);
-  model->initialise_magnitudes(ctx);
+  model->initialize_weights(ctx, 1);
+  model->adapter().initialize(ctx, 2);
+  model->initialize_magnitudes(ctx);
   return model;
 }
 

@@ -19,7 +19,7 @@ std::unique_ptr<Transformer> dropping_model(Ctx& ctx, const Json& config, const 
                               .base = Update::frozen,
                               .lora = lora},
                              batch.size());
-  model->initialise_weights(ctx, 1);
+  model->initialize_weights(ctx, 1);
   for (const Param& p : model->adapter().all())  // also B, which would begin with zeros
     for (std::int64_t i = 0; i < p.value.numel(); ++i)
       p.value.as<double>()[i] = uniform(philox(1, 2, static_cast<std::uint64_t>(i))[0]) - 0.5;
@@ -73,9 +73,7 @@ TEST(Dropout, IsAnotherInEachLayerAndForEachInput) {
 TEST(Dropout, IsAnotherInEachChunkOfTheHead) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   constexpr std::int64_t kVocabulary = (std::int64_t{64} << 20) / 8 / 32;
-  const auto rows = [](std::size_t n) {
-    return Ragged(std::vector<LabelledRow>(n, {.ids = {3, 4}, .labels = {3, 4}}));
-  };
+  const auto rows = [](std::size_t n) { return Ragged(std::vector<LabeledRow>(n, {.ids = {3, 4}, .labels = {3, 4}})); };
   const auto model =
       dropping_model(ctx, {{"vocab_size", kVocabulary}, {"num_hidden_layers", 1}}, halving({"lm_head"}), rows(64));
   const double one = train_step(ctx, *model, {rows(32)}, {.dropout_seed = 1}).loss_sum;

@@ -29,7 +29,7 @@ std::vector<GenerationResult> run(const Run& r) {
   Generator generator(ctx, model, r.options);
   model.plan(Pass::decode, generator.largest(longest_sequence(requests, model.config())));
   model.commit();
-  model.weights().initialise(ctx, 5);
+  model.weights().initialize(ctx, 5);
   return generator.run(requests, r.on_token);
 }
 

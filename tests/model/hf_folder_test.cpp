@@ -1,4 +1,5 @@
 #include "model/hf_folder.h"
+#include "model/model_config.h"
 
 #include <gmock/gmock.h>
 
@@ -30,10 +31,10 @@ NamedValues contents(ParamStore& store) {
 
 class HfFolder : public ::testing::Test {
  protected:
-  std::unique_ptr<Transformer> initialised(const ModelConfig& config, std::optional<LoraConfig> lora = {}) {
+  std::unique_ptr<Transformer> initialized(const ModelConfig& config, std::optional<LoraConfig> lora = {}) {
     auto model = model_of(ctx_, config, std::move(lora));
-    model->weights().initialise(ctx_, 1);
-    model->adapter().initialise(ctx_, 2);
+    model->weights().initialize(ctx_, 1);
+    model->adapter().initialize(ctx_, 2);
     return model;
   }
   std::unique_ptr<Transformer> loaded(const fs::path& folder) {
@@ -62,7 +63,7 @@ class HfFolder : public ::testing::Test {
 TEST_F(HfFolder, SavedModelsComeBackBitForBit) {
   for (const Json& more :
        {Json{{"tie_word_embeddings", true}}, Json{{"model_type", "qwen3"}, {"attention_bias", true}}}) {
-    const auto model = initialised(config_of(more));
+    const auto model = initialized(config_of(more));
     save(*model, folder_ / "out");
     EXPECT_EQ(contents(loaded(folder_ / "out")->weights()), contents(model->weights()));
     EXPECT_EQ(SafetensorsReader(folder_ / "out").contains("lm_head.weight"), !more.contains("tie_word_embeddings"));
@@ -70,7 +71,7 @@ TEST_F(HfFolder, SavedModelsComeBackBitForBit) {
 }
 
 TEST_F(HfFolder, NarrowTypesRoundOnce) {
-  const auto model = initialised(config_of({}));
+  const auto model = initialized(config_of({}));
   for (const DType d : {DType::bf16, DType::f16}) {
     save(*model, folder_ / "out", d);
     EXPECT_EQ(load_model_config(folder_ / "out").dtype, d);
@@ -87,7 +88,7 @@ TEST_F(HfFolder, NarrowTypesRoundOnce) {
 
 TEST_F(HfFolder, ConfigKeepsTheSourcesFieldsAndSaysTheSavedType) {
   Json source = small_config({{"torch_dtype", "float16"}, {"my_field", {1, 2}}, {"rope_scaling", nullptr}});
-  const auto model = initialised(parse_model_config(source, "c"));
+  const auto model = initialized(parse_model_config(source, "c"));
   save(*model, folder_ / "out", DType::bf16);
   Json written = read_json(folder_ / "out" / "config.json");
   EXPECT_EQ(written["dtype"], "bfloat16");
@@ -99,7 +100,7 @@ TEST_F(HfFolder, ConfigKeepsTheSourcesFieldsAndSaysTheSavedType) {
 }
 
 TEST_F(HfFolder, ShardsAreReadAsOneModel) {
-  const auto model = initialised(config_of({}));
+  const auto model = initialized(config_of({}));
   NamedTensors tensors;
   for (const Param& p : model->weights().all()) tensors.emplace_back(p.spec.name, p.value);
   fs::create_directory(folder_ / "out");
@@ -111,7 +112,7 @@ TEST_F(HfFolder, ShardsAreReadAsOneModel) {
 }
 
 TEST_F(HfFolder, ModelsWithoutTheirHeadHaveNoPrefix) {
-  const auto model = initialised(config_of({{"tie_word_embeddings", true}}));
+  const auto model = initialized(config_of({{"tie_word_embeddings", true}}));
   save(*model, folder_ / "out");
   rewrite(folder_ / "out", [](NamedTensors& tensors) {
     for (auto& [name, tensor] : tensors) name = name.substr(std::string("model.").size());
@@ -120,7 +121,7 @@ TEST_F(HfFolder, ModelsWithoutTheirHeadHaveNoPrefix) {
 }
 
 TEST_F(HfFolder, AMissingTensorIsNamed) {
-  const auto model = initialised(config_of({}));
+  const auto model = initialized(config_of({}));
   save(*model, folder_ / "out");
   const std::string gone = "model.layers.1.mlp.up_proj.weight";
   rewrite(folder_ / "out", [&](NamedTensors& t) { std::erase_if(t, [&](const auto& n) { return n.first == gone; }); });
@@ -130,7 +131,7 @@ TEST_F(HfFolder, AMissingTensorIsNamed) {
 }
 
 TEST_F(HfFolder, AnotherShapeIsRefusedWithBoth) {
-  const auto model = initialised(config_of({}));
+  const auto model = initialized(config_of({}));
   save(*model, folder_ / "out");
   rewrite(folder_ / "out", [](NamedTensors& tensors) {
     for (auto& [name, tensor] : tensors)
@@ -143,7 +144,7 @@ TEST_F(HfFolder, AnotherShapeIsRefusedWithBoth) {
 }
 
 TEST_F(HfFolder, WeightsThatAreNoFloatsAreRefused) {
-  const auto model = initialised(config_of({}));
+  const auto model = initialized(config_of({}));
   save(*model, folder_ / "out");
   rewrite(folder_ / "out", [](NamedTensors& tensors) {
     for (auto& [name, tensor] : tensors)
@@ -154,7 +155,7 @@ TEST_F(HfFolder, WeightsThatAreNoFloatsAreRefused) {
 }
 
 TEST_F(HfFolder, ReturnsTensorsThatTheModelDoesNotHave) {
-  const auto model = initialised(config_of({{"tie_word_embeddings", true}}));
+  const auto model = initialized(config_of({{"tie_word_embeddings", true}}));
   save(*model, folder_ / "out");
   const std::vector<float> extra(4, 1.0f);
   const ConstTensor tensor = view_of(std::span<const float>(extra), {4});
@@ -168,7 +169,7 @@ TEST_F(HfFolder, ReturnsTensorsThatTheModelDoesNotHave) {
 
 TEST_F(HfFolder, AdaptersComeBackBitForBit) {
   const LoraConfig lora{.r = 2, .alpha = 6, .targets = {"q_proj", "down_proj"}, .base_model = "base"};
-  const auto model = initialised(config_of({}), lora);
+  const auto model = initialized(config_of({}), lora);
   for (Param& p : model->adapter().all()) p.value.as<float>()[0] = 0.75f;
   save_adapter(ctx_, *model, {.folder = folder_ / "out", .source = folder_ / "source", .dtype = DType::f32});
   const auto back = model_of(ctx_, config_of({}), load_lora_config(folder_ / "out"));
@@ -184,7 +185,7 @@ TEST_F(HfFolder, CompanionsAreCopiedUnchanged) {
   write_file(folder_ / "source" / "tokenizer.json", odd);
   write_file(folder_ / "source" / "generation_config.json", "{\"top_k\": 20}");
   write_file(folder_ / "source" / "notes.txt", "mine");
-  const auto model = initialised(config_of({}));
+  const auto model = initialized(config_of({}));
   save(*model, folder_ / "out");
   EXPECT_EQ(read_text(folder_ / "out" / "generation_config.json"), "{\"top_k\": 20}");
   EXPECT_FALSE(exists(folder_ / "out" / "tokenizer.json")) << "it may be that of another folder";

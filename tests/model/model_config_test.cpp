@@ -26,7 +26,7 @@ Json rope(Json fields) {
   return {{"rope_parameters", std::move(fields)}};
 }
 
-/// Fields that cannot be honoured, and the key that the message must name.
+/// Fields that cannot be honored, and the key that the message must name.
 struct Refusal {
   Json config;
   const char* key;

@@ -22,8 +22,8 @@ class OperandCopiesOf : public ::testing::TestWithParam<const char*> {
     for (ParamStore* store : {&model.weights(), &model.adapter()})
       for (Param& p : store->all())
         if (p.spec.init.kind != Init::Kind::ones) p.spec.init = {Init::Kind::normal, 0.3};
-    model.weights().initialise(ctx_, seed);
-    model.adapter().initialise(ctx_, seed + 1);
+    model.weights().initialize(ctx_, seed);
+    model.adapter().initialize(ctx_, seed + 1);
   }
   std::unique_ptr<Transformer> with_copies() {
     auto model = std::make_unique<Transformer>(ctx_, options());

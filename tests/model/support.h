@@ -16,15 +16,15 @@ namespace qtrain::testing {
 constexpr std::int32_t kNoLabel = -100;
 
 /// A row as data sets have it: labels are not shifted, kNoLabel is no target.
-struct LabelledRow {
+struct LabeledRow {
   std::vector<std::int32_t> ids, labels;
 };
 
 /// Rows one after the other as a TokenBatch; holds the memory.
 class Ragged {
  public:
-  explicit Ragged(const std::vector<LabelledRow>& rows) {
-    for (const LabelledRow& row : rows) add(row);
+  explicit Ragged(const std::vector<LabeledRow>& rows) {
+    for (const LabeledRow& row : rows) add(row);
   }
 
   TokenBatch batch() const {
@@ -43,7 +43,7 @@ class Ragged {
   static ConstTensor view(const std::vector<std::int32_t>& v) {
     return view_of(std::span<const std::int32_t>(v), {length(v)});
   }
-  void add(const LabelledRow& row) {
+  void add(const LabeledRow& row) {
     for (std::size_t i = 0; i < row.ids.size(); ++i) {
       if (i + 1 < row.ids.size() && row.labels[i + 1] != kNoLabel) {
         target_rows_.push_back(static_cast<std::int32_t>(tokens_.size()));
@@ -145,7 +145,7 @@ inline Json small_config(const Json& more) {
 }
 
 /// Ragged rows with every oddity: one token, no target, a label at the first position.
-inline std::vector<LabelledRow> small_rows() {
+inline std::vector<LabeledRow> small_rows() {
   constexpr std::int32_t n = kNoLabel;
   return {{{3, 7, 7, 1, 28, 5, 9}, {3, 7, 7, 1, 28, 5, 9}},
           {{4}, {4}},

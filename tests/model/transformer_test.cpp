@@ -69,7 +69,7 @@ TransformerOptions options_of(const Feature& f) {
 }
 
 /// Every element standard normal times `scale`, norm weights around 1, so that no gradient is zero by accident.
-void randomise(ParamStore& store, double scale) {
+void randomize(ParamStore& store, double scale) {
   for (const Param& p : store.all()) {
     std::uint64_t stream = 17;
     for (const char c : p.spec.name) stream = stream * 131 + static_cast<unsigned char>(c);
@@ -86,8 +86,8 @@ void randomise(ParamStore& store, double scale) {
 
 std::unique_ptr<Transformer> random_model(Ctx& ctx, TransformerOptions options, const Ragged& batch) {
   auto model = planned_model(ctx, std::move(options), batch.size());
-  randomise(model->weights(), 0.3);
-  randomise(model->adapter(), 0.4);
+  randomize(model->weights(), 0.3);
+  randomize(model->adapter(), 0.4);
   model->measure_rows(ctx);
   return model;
 }
@@ -250,7 +250,7 @@ TEST(Transformer, ThePaddingRowOfTheEmbeddingStartsAtZero) {
   const Ragged batch(small_rows());
   const auto zero_rows = [&](const Json& pad) {
     const auto model = planned_model(ctx, small_options({{"pad_token_id", pad}}), batch.size());
-    model->initialise_weights(ctx, 1);
+    model->initialize_weights(ctx, 1);
     const Values table = values_of(model->weights().find("model.embed_tokens.weight")->value);
     std::vector<std::size_t> zero;
     for (std::size_t row = 0; row < 29; ++row)
@@ -308,7 +308,7 @@ TEST(Transformer, PlansInAnyOrder) {
     model.plan(Pass::train, batch.size());
     if (!longer_first) model.plan(Pass::evaluate, longer);
     model.commit();
-    randomise(model.weights(), 0.3);
+    randomize(model.weights(), 0.3);
     EXPECT_GT(train_step(ctx, model, {batch}, {}).loss_sum, 0);
     EXPECT_LE(model.activations().used(), model.activations().planned());
   }
@@ -324,7 +324,7 @@ TEST(Transformer, UsesWhatItPlanned) {
     model.plan(Pass::train, batch.size());
     const std::size_t planned = model.activations().planned();
     model.commit();
-    randomise(model.weights(), 0.3);
+    randomize(model.weights(), 0.3);
     train_step(ctx, model, {batch}, {});
     EXPECT_EQ(model.activations().used(), planned) << policy;
     EXPECT_EQ(model.activations().planned(), planned) << policy;
@@ -405,8 +405,8 @@ TEST(Transformer, BeginsAsTransformersDoes) {
             adapter_on({"all-linear"})};
   f.lora->r = 32;
   const auto model = planned_model(ctx, options_of(f), {.tokens = 1, .positions = 1, .targets = 1});
-  model->weights().initialise(ctx, 3);
-  model->adapter().initialise(ctx, 3);
+  model->weights().initialize(ctx, 3);
+  model->adapter().initialize(ctx, 3);
   const auto values = [&](const char* name) {
     const Param* p = model->weights().find(name);
     return values_of((p ? p : model->adapter().find(name))->value);

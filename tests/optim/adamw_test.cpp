@@ -51,7 +51,7 @@ class Updates {
                                                         .weight_decay = golden["weight_decay"]}),
                                              params_);
     optimizer_->allocate(ctx_);
-    optimizer_->state().initialise(ctx_, 0);
+    optimizer_->state().initialize(ctx_, 0);
   }
 
   void step(const UpdateInput& input, double loss) {

@@ -54,7 +54,7 @@ Updated updated(const std::string& optim, DType dtype, Stores stores) {
   const std::string arguments = dtype == DType::bf16 ? "stochastic_rounding=true" : "";
   Optimizer optimizer(ctx, make_rule({.name = optim, .arguments = arguments, .weight_decay = 0.1}), params);
   optimizer.allocate(ctx);
-  optimizer.state().initialise(ctx, 0);
+  optimizer.state().initialize(ctx, 0);
   DeviceNumbers sums({}, 2);
   for (std::size_t i = 0; i < params.size(); ++i) fill(params[i]->value, i, 0);
   for (std::size_t step = 1; step <= 3; ++step) {
@@ -106,7 +106,7 @@ TEST(Rates, MultiplyThatOfTheRun) {
   store.allocate();
   Optimizer optimizer(ctx, make_rule({.name = "sgd"}), params);
   optimizer.allocate(ctx);
-  optimizer.state().initialise(ctx, 0);
+  optimizer.state().initialize(ctx, 0);
   DeviceNumbers sums({}, 2);
   sums.clear(ctx);
   for (Param* p : params)

@@ -57,7 +57,7 @@ class GoldenRun {
                                                         .weight_decay = settings["weight_decay"]}),
                                              params_);
     optimizer_->allocate(ctx_);
-    optimizer_->state().initialise(ctx_, 0);
+    optimizer_->state().initialize(ctx_, 0);
     draw(0);
   }
 

@@ -22,10 +22,10 @@ std::string after_updates(Placement placement, const char* optim, const std::vec
   for (std::size_t i = 0; i < sizes.size(); ++i)
     params.push_back(&store.declare({.name = std::to_string(i), .shape = {sizes[i]}, .update = Update::trained}));
   store.allocate();
-  store.initialise(ctx, 0);
+  store.initialize(ctx, 0);
   Optimizer optimizer(ctx, make_rule({.name = optim}), params, placement);
   optimizer.allocate(ctx);
-  optimizer.state().initialise(ctx, 0);
+  optimizer.state().initialize(ctx, 0);
   DeviceNumbers sums(ctx.device(), 2);
   sums.clear(ctx);
   for (int step = 1; step <= 2; ++step) {

@@ -3,7 +3,7 @@
 #include <bit>
 
 #include "core/safetensors.h"
-#include "kernels/quantise.h"
+#include "kernels/quantize.h"
 #include "tests/quant/support.h"
 
 /// The ops on the CPU against what bitsandbytes computed: every bit.
@@ -54,17 +54,17 @@ ConstTensor map_view(FourBit type) {
   return view_of(std::span<const float>(map_of(type)), {16});
 }
 
-void expect_quantised_as_golden(const BlocksCase& c, int threads) {
+void expect_quantized_as_golden(const BlocksCase& c, int threads) {
   Ctx ctx({}, MatmulPrecision::storage, threads);
   const std::int64_t n = c.x.numel();
   Held codes(DType::u8, (n + 1) / 2), absmax(DType::f32, blocks_of(n, c.blocksize));
-  ops::quantise4(ctx, {.codes = codes, .absmax = absmax, .x = c.x, .type = c.type, .blocksize = c.blocksize});
+  ops::quantize4(ctx, {.codes = codes, .absmax = absmax, .x = c.x, .type = c.type, .blocksize = c.blocksize});
   expect_same_bytes(absmax, golden_blocks().at(c.name + ".absmax"), c.name + " absmax");
   expect_same_bytes(codes, golden_blocks().at(c.name + ".codes"), c.name + " codes");
   for (const auto& [label, dtype] : {std::pair{"f32", DType::f32}, {"bf16", DType::bf16}, {"f16", DType::f16}}) {
     if (!golden_blocks().contains(c.name + ".y." + label)) continue;
     Held y(dtype, n);
-    ops::dequantise4(
+    ops::dequantize4(
         ctx,
         {.y = y,
          .w = {.codes = codes, .absmax = absmax, .map = map_view(c.type), .shape = {n}, .blocksize = c.blocksize}});
@@ -83,21 +83,21 @@ TEST_P(FourBits, MapIsTheReferences) {
 
 TEST_P(FourBits, ZerosSubnormalsAndHugeValuesAreTheReferences) {
   const std::string what = std::string("special.") + name();
-  expect_quantised_as_golden({.name = what, .x = golden_blocks().at(what + ".x"), .type = GetParam(), .blocksize = 64},
+  expect_quantized_as_golden({.name = what, .x = golden_blocks().at(what + ".x"), .type = GetParam(), .blocksize = 64},
                              1);
 }
 
 /// Full blocks are multiplied by the inverse of the scale, a short one is divided.
 TEST_P(FourBits, ValuesBetweenCodesAreTheReferences) {
   const std::string what = std::string("midpoints.") + name();
-  expect_quantised_as_golden({.name = what, .x = golden_blocks().at(what + ".x"), .type = GetParam(), .blocksize = 32},
+  expect_quantized_as_golden({.name = what, .x = golden_blocks().at(what + ".x"), .type = GetParam(), .blocksize = 32},
                              1);
 }
 
 TEST_P(FourBits, EveryDtypeIsTheReferences) {
   for (const char* dtype : {"f32", "bf16", "f16"}) {
     const std::string what = std::string("small.") + name() + "." + dtype;
-    expect_quantised_as_golden(
+    expect_quantized_as_golden(
         {.name = what, .x = golden_blocks().at(what + ".x"), .type = GetParam(), .blocksize = 32}, 2);
   }
 }
@@ -105,7 +105,7 @@ TEST_P(FourBits, EveryDtypeIsTheReferences) {
 TEST_P(FourBits, EveryBlockSizeIsTheReferences) {
   for (const int size : {32, 64, 128, 256, 512, 1024, 2048, 4096}) {
     Held x = sequence(DType::bf16, 2 * size + 77);
-    expect_quantised_as_golden({.name = std::string("size.") + name() + "." + std::to_string(size),
+    expect_quantized_as_golden({.name = std::string("size.") + name() + "." + std::to_string(size),
                                 .x = x,
                                 .type = GetParam(),
                                 .blocksize = size},
@@ -125,7 +125,7 @@ TEST_P(FourBits, LargeAndUnalignedResultsAreTheSame) {
   for (std::int64_t b = 0; b < blocks_of(kLarge, 64); ++b) scale[b] = 0.01F + 0.001F * static_cast<float>(b % 99);
   for (const std::int64_t shift : {0, 1}) {
     Tensor out = y.tensor().slice(shift, kLarge);
-    ops::dequantise4(
+    ops::dequantize4(
         ctx, {.y = out, .w = {.codes = codes, .absmax = absmax, .map = map_view(GetParam()), .shape = {kLarge}}});
     std::int64_t wrong = 0;
     const Bf16* got = out.as<Bf16>();
@@ -145,7 +145,7 @@ TEST_P(FourBits, NaNAndInfinityShowInTheScale) {
     x.tensor().as<Bf16>()[70] = bad;
     x.tensor().as<Bf16>()[64 * 3 + 4] = bad;
     Held codes(DType::u8, 99), absmax(DType::f32, 4);
-    ops::quantise4(ctx, {.codes = codes, .absmax = absmax, .x = x, .type = GetParam()});
+    ops::quantize4(ctx, {.codes = codes, .absmax = absmax, .x = x, .type = GetParam()});
     const float* scales = absmax.tensor().as<float>();
     EXPECT_TRUE(std::isfinite(scales[0]) && std::isfinite(scales[2]));
     EXPECT_FALSE(std::isfinite(scales[1]) || std::isfinite(scales[3]));
@@ -183,10 +183,10 @@ TEST(EightBits, AreTheReferences) {
   Ctx ctx({}, MatmulPrecision::storage, 2);
   const ConstTensor x = golden_blocks().at("eight.x"), map = golden_blocks().at("map.signed");
   Held codes(DType::u8, x.numel()), absmax(DType::f32, blocks_of(x.numel(), 256)), y(DType::f32, x.numel());
-  ops::quantise8(ctx, {.codes = codes, .absmax = absmax, .x = x, .map = map});
+  ops::quantize8(ctx, {.codes = codes, .absmax = absmax, .x = x, .map = map});
   expect_same_bytes(absmax, golden_blocks().at("eight.absmax"), "absmax");
   expect_same_bytes(codes, golden_blocks().at("eight.codes"), "codes");
-  ops::dequantise8(ctx, {.y = y, .codes = codes, .absmax = absmax, .map = map});
+  ops::dequantize8(ctx, {.y = y, .codes = codes, .absmax = absmax, .map = map});
   expect_same_bytes(y, golden_blocks().at("eight.y"), "y");
 }
 
@@ -195,7 +195,7 @@ TEST(EightBits, RowsAreTheReferences) {
   const ConstTensor codes = golden_blocks().at("rows.codes"), scale = golden_blocks().at("rows.scale");
   for (const auto& [label, dtype] : {std::pair{"f32", DType::f32}, {"bf16", DType::bf16}}) {
     Held y(dtype, codes.numel());
-    ops::dequantise_rows8(ctx, {.y = y, .codes = codes, .scale = scale});
+    ops::dequantize_rows8(ctx, {.y = y, .codes = codes, .scale = scale});
     const ConstTensor want = golden_blocks().at(std::string("rows.") + label);
     expect_same_bytes(y, want.reshaped({want.numel()}), label);
   }

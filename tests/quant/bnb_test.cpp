@@ -23,16 +23,16 @@ std::string text_of(ConstTensor bytes) {
 
 const std::string kWeight = "model.layers.0.mlp.gate_proj.weight";
 
-TEST(Bnb, QuantisedMatrixIsTheReferences) {
+TEST(Bnb, QuantizedMatrixIsTheReferences) {
   Ctx ctx;
   const SafetensorsReader source(kFolders + "bnb_model");
-  for (const auto& [folder, options] : {std::pair{"bnb_model_nf4", Quantise4Options{}},
-                                        {"bnb_model_fp4", Quantise4Options{.type = FourBit::fp4, .nested = false}}}) {
+  for (const auto& [folder, options] : {std::pair{"bnb_model_nf4", Quantize4Options{}},
+                                        {"bnb_model_fp4", Quantize4Options{.type = FourBit::fp4, .nested = false}}}) {
     const SafetensorsReader golden(kFolders + folder);
     ASSERT_TRUE(has_matrix4(golden, kWeight));
     const Matrix4 want = read_matrix4(golden, kWeight);
-    const Quantised4 quantised = quantise_matrix(ctx, source.at(kWeight), options, kWeight);
-    const Matrix4 got = quantised.view();
+    const Quantized4 quantized = quantize_matrix(ctx, source.at(kWeight), options, kWeight);
+    const Matrix4 got = quantized.view();
     expect_same_bytes(got.codes, want.codes, "codes");
     expect_same_bytes(got.absmax, want.absmax, "absmax");
     expect_same_bytes(got.map, golden.at(kWeight + ".quant_map"), "map");
@@ -45,13 +45,13 @@ TEST(Bnb, QuantisedMatrixIsTheReferences) {
 }
 
 /// 301 scales: two blocks of nested ones. Torch's mean may round otherwise on another machine; the codes are then those
-/// of neighbouring values.
+/// of neighboring values.
 TEST(Bnb, ManyNestedScalesAreTheReferences) {
   Ctx ctx;
   const SafetensorsReader golden(kFolders + "bnb.safetensors");
   std::vector<Bf16> x;
   for (const float v : testing::uniform_values(64 * 300 + 10)) x.emplace_back(v);
-  const Quantised4 q = quantise_matrix(ctx, view_of(std::span<const Bf16>(x), {64 * 300 + 10, 1}), {}, "x");
+  const Quantized4 q = quantize_matrix(ctx, view_of(std::span<const Bf16>(x), {64 * 300 + 10, 1}), {}, "x");
   const Json state = parse_json(text_of(golden.at("nested.quant_state.bitsandbytes__nf4")), "golden");
   const float offset = state["nested_offset"].get<float>();
   EXPECT_NEAR(q.state.nested->offset, offset, 4e-7F * offset);
@@ -66,7 +66,7 @@ TEST(Bnb, NestedScalesAreDecodedAsTheReferenceDoes) {
   const SafetensorsReader golden(kFolders + "bnb_model_nf4");
   const Matrix4 m = read_matrix4(golden, kWeight);
   std::vector<float> y(static_cast<std::size_t>(m.state.shape.numel()));
-  ops::dequantise4(ctx, {.y = view_of(std::span(y), m.state.shape), .w = m.blocks()});
+  ops::dequantize4(ctx, {.y = view_of(std::span(y), m.state.shape), .w = m.blocks()});
   for (std::size_t i = 0; i < y.size(); ++i) {
     const float *map = m.nested_map.as<float>(), *scales = m.nested_absmax.as<float>();
     const volatile float product = map[m.absmax.as<std::uint8_t>()[i / 64]] * scales[0];
@@ -92,21 +92,21 @@ TEST(Bnb, EightBitMatrixIsRead) {
   EXPECT_FALSE(has_matrix8(golden, "lm_head.weight"));
   const Matrix8 m = read_matrix8(golden, kWeight);
   std::vector<float> y(static_cast<std::size_t>(m.codes.numel()));
-  ops::dequantise_rows8(ctx, {.y = view_of(std::span(y), m.codes.shape), .codes = m.codes, .scale = m.scale});
+  ops::dequantize_rows8(ctx, {.y = view_of(std::span(y), m.codes.shape), .codes = m.codes, .scale = m.scale});
   const Bf16* x = source.at(kWeight).as<Bf16>();
   for (std::size_t i = 0; i < y.size(); ++i) ASSERT_NEAR(y[i], x[i], m.scale.as<float>()[i / 32] / 127 * 0.51F) << i;
 }
 
-TEST(Bnb, ValuesThatCannotBeQuantisedAreNamed) {
+TEST(Bnb, ValuesThatCannotBeQuantizedAreNamed) {
   Ctx ctx;
   std::vector<float> x(300, 1.0F);
   x[207] = INFINITY;
-  const Error error = error_of([&] { quantise_matrix(ctx, view_of(std::span<const float>(x), {3, 100}), {}, "f: w"); });
+  const Error error = error_of([&] { quantize_matrix(ctx, view_of(std::span<const float>(x), {3, 100}), {}, "f: w"); });
   EXPECT_EQ(error.kind(), ErrorKind::input);
   EXPECT_THAT(error.what(), AllOf(HasSubstr("f: w"), HasSubstr("element 207 is inf")));
   const std::vector<double> wide(64);
   const Error dtype = error_of([&] {
-    quantise_matrix(ctx, view_of(std::span<const double>(wide), {8, 8}), {}, "f: w");
+    quantize_matrix(ctx, view_of(std::span<const double>(wide), {8, 8}), {}, "f: w");
   });
   EXPECT_THAT(dtype.what(), HasSubstr("float64"));
 }

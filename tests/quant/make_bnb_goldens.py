@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Goldens of block-quantised tensors and of a quantised model, made by bitsandbytes on the CPU:
+"""Goldens of block-quantized tensors and of a quantized model, made by bitsandbytes on the CPU:
 
     python tests/quant/make_bnb_goldens.py        # writes tests/quant/goldens/bnb*
 
@@ -94,9 +94,9 @@ def tensors():
     out |= {"eight.x": eight, "eight.codes": codes, "eight.absmax": state.absmax,
             "eight.y": F.dequantize_blockwise(codes, state)}
     rows = uniform(5 * 37).reshape(5, 37)
-    quantised, scale, _ = torch.ops.bitsandbytes.int8_vectorwise_quant(rows.half(), 0.0)
-    y = F.int8_vectorwise_dequant(quantised, scale)
-    out |= {"rows.codes": quantised, "rows.scale": scale, "rows.f32": y, "rows.bf16": y.bfloat16()}
+    quantized, scale, _ = torch.ops.bitsandbytes.int8_vectorwise_quant(rows.half(), 0.0)
+    y = F.int8_vectorwise_dequant(quantized, scale)
+    out |= {"rows.codes": quantized, "rows.scale": scale, "rows.f32": y, "rows.bf16": y.bfloat16()}
     save_file({k: v.contiguous().clone() for k, v in out.items()}, GOLDENS / "bnb.safetensors")
 
 

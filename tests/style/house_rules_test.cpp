@@ -135,7 +135,7 @@ TEST(HouseRules, the_texts_keep_them) {
 TEST(HouseRules, a_name_means_one_type) {
   std::map<std::string, std::filesystem::path> defined;
   for (const SourceFile& f : code_files()) {
-    if (f.path.string().find("/native/") != std::string::npos) continue;  // twins of kernels/cuda/emulation
+    if (f.path.string().find("/native/") != std::string::npos) continue;  // twins of emulator
     for (const std::string& type : types_of(f)) {
       const auto [first, is_new] = defined.emplace(type, f.path);
       EXPECT_TRUE(is_new) << type << " is defined in " << first->second << " and in " << f.path;

@@ -17,18 +17,27 @@ using testing::IsEmpty;
 
 // Which folders the files of a folder may include, beside their own.
 const std::map<std::string, std::set<std::string>>& layers() {
-  static const std::set<std::string> library{"core", "kernels", "quant", "data", "optim", "dist", "model"};
-  static const std::set<std::string> all{"core", "kernels", "quant", "data",    "optim",
-                                         "dist", "model",   "train", "examples"};
+  static const std::set<std::string> model{"core", "kernels", "quant"};
+  static const std::set<std::string> config{"core", "kernels", "quant", "text", "data", "optim", "dist", "model"};
+  const auto with = [](std::set<std::string> folders, std::initializer_list<const char*> more) {
+    for (const char* folder : more) folders.insert(folder);
+    return folders;
+  };
+  static const std::set<std::string> all = with(config, {"emulator", "config", "train", "convert", "app", "examples"});
   static const std::map<std::string, std::set<std::string>> table{
       {"core", {}},
       {"kernels", {"core"}},
+      {"emulator", {"core", "kernels"}},
       {"quant", {"core", "kernels"}},
-      {"data", {"core"}},
+      {"text", {"core"}},
+      {"data", {"core", "text"}},
       {"optim", {"core", "kernels", "quant"}},
       {"dist", {"core"}},
-      {"model", {"core", "kernels", "quant"}},
-      {"train", library},
+      {"model", model},
+      {"config", config},
+      {"train", with(config, {"config"})},
+      {"convert", with(config, {"config", "train"})},
+      {"app", with(config, {"config", "train", "convert"})},
       {"examples", {"core"}},
       {"tests", all},
       {"bench", all},

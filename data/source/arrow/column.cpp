@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "core/half.h"
-#include "data/tokenizer/unicode.h"
+#include "text/tokenizer/unicode.h"
 
 namespace qtrain {
 namespace {

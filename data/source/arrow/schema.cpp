@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "data/tokenizer/unicode.h"
+#include "text/tokenizer/unicode.h"
 
 namespace qtrain {
 namespace {

@@ -5,7 +5,7 @@
 #include "data/source/parquet/encodings.h"
 #include "data/source/parquet/leaf.h"
 #include "data/source/reader.h"
-#include "data/tokenizer/unicode.h"
+#include "text/tokenizer/unicode.h"
 
 namespace qtrain {
 namespace {

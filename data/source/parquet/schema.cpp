@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "data/source/parquet/metadata.h"
-#include "data/tokenizer/unicode.h"
+#include "text/tokenizer/unicode.h"
 
 namespace qtrain {
 namespace {

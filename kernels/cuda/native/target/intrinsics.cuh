@@ -8,12 +8,12 @@
 
 #include "core/half.h"
 
-/// What a kernel needs beyond the CUDA language. Twin of kernels/cuda/emulation/target/intrinsics.cuh.
+/// What a kernel needs beyond the CUDA language. Twin of emulator/target/intrinsics.cuh.
 namespace qtrain {
 
 extern __shared__ __align__(1024) unsigned char dynamic_shared_memory[];
 
-/// The block's shared memory as a T, uninitialised. Launch with sizeof(T).
+/// The block's shared memory as a T, uninitialized. Launch with sizeof(T).
 template <class T>
 __device__ __forceinline__ T& shared_memory() {
   static_assert(std::is_trivially_destructible_v<T>);

@@ -1,0 +1,142 @@
+#include "app/answers.h"
+
+#include "model/model_config.h"
+#include "model/model_source.h"
+#include "text/template/rendered.h"
+#include "text/tokenizer/tokenizer.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/json_view.h"
+#include "train/stop.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kMostTokens = std::numeric_limits<std::int32_t>::max();
+
+// One id, or a list of them.
+std::vector<std::int32_t> token_ids(const JsonView& value) {
+  const auto one = [](const JsonView& id) { return static_cast<std::int32_t>(id.integer({0, kMostTokens})); };
+  if (!value.json().is_array()) return {one(value)};
+  std::vector<std::int32_t> ids;
+  value.each([&](const JsonView& id) { ids.push_back(one(id)); });
+  return ids;
+}
+
+// The first place where one of the stop strings begins.
+std::size_t find_stop(const std::string& text, const std::vector<std::string>& stop) {
+  std::size_t first = std::string::npos;
+  for (const std::string& s : stop) first = std::min(first, s.empty() ? std::string::npos : text.find(s));
+  return first;
+}
+
+}  // namespace
+
+ComputeChoice answer_compute(const AnswerModelRequest& request, ComputeChoice choice) {
+  const DType weights =
+      request.dtype == "auto" ? load_model_config(model_path(request.model)).dtype : dtype_named(request.dtype);
+  choice.bf16 = weights == DType::bf16;
+  choice.fp16 = weights == DType::f16;
+  return choice;
+}
+
+GenerationDefaults load_generation_defaults(const fs::path& file) {
+  GenerationDefaults d{.sampling = {.greedy = true}};
+  if (!fs::exists(file)) return d;
+  return reading(file, [&] {
+    const Json json = read_json(file);
+    const JsonView config(json);
+    if (const auto eos = config.find("eos_token_id")) d.stop_tokens = token_ids(*eos);
+    d.sampling.greedy = !config.flag("do_sample", false);
+    d.sampling.temperature = config.number("temperature", 1.0);
+    const auto top_k = config.find("top_k");
+    d.sampling.top_k = top_k ? top_k->integer({0, kMostTokens}) : 50;
+    d.sampling.top_p = config.number("top_p", 1.0);
+    d.sampling.min_p = config.number("min_p", 0.0);
+    d.sampling.repetition_penalty = config.number("repetition_penalty", 1.0);
+    return d;
+  });
+}
+
+AnswerModel declare_answer_model(Ctx& ctx, const AnswerModelRequest& request) {
+  AnswerModel m;
+  m.setup = set_up_model(ctx, {.model = request.model,
+                               .dtype = request.dtype,
+                               .adapter = request.adapter,
+                               .random_init = request.config && request.config->model.random_init,
+                               .quantization = request.quantization});
+  advice_on_weights(m.setup);
+  m.text = request.config ? load_text_folder(*request.config) : load_text_folder(m.setup);
+  if (request.config) m.seed = static_cast<std::uint64_t>(request.config->training.seed);
+  GenerationDefaults defaults = load_generation_defaults(m.setup.source / "generation_config.json");
+  m.sampling = defaults.sampling;
+  m.stop_tokens = std::move(defaults.stop_tokens).value_or(m.setup.model->config().eos_token_ids);
+  if (const auto eos = m.text.tokenizer->special().eos_id;
+      eos && std::find(m.stop_tokens.begin(), m.stop_tokens.end(), *eos) == m.stop_tokens.end())
+    m.stop_tokens.push_back(*eos);
+  return m;
+}
+
+std::vector<std::int32_t> encode_chat(const TextFolder& text, const ChatPrompt& prompt) {
+  if (!text.chat_template)
+    fail(ErrorKind::input, {.cause = "the model folder has no chat template",
+                            .place = text.folder.string(),
+                            .remedy = "use --raw, or put a chat_template.jinja into the folder"});
+  const Rendered r = text.chat_template->render({.messages = &prompt.messages,
+                                                 .tools = prompt.tools.is_null() ? nullptr : &prompt.tools,
+                                                 .add_generation_prompt = true,
+                                                 .extra = prompt.extra.is_null() ? nullptr : &prompt.extra,
+                                                 .now = text.template_clock});
+  return text.tokenizer->encode(r.text, {.add_special = false});
+}
+
+std::vector<std::int32_t> encode_raw(const TextFolder& text, const std::string& prompt) {
+  return text.tokenizer->encode(prompt);
+}
+
+void Answerer::prepare(std::int64_t longest, const GeneratorOptions& options) {
+  if (ready_) return;
+  Generator generator(ctx_, *model_.setup.model, options);
+  model_.setup.model->plan(Pass::decode, generator.largest(longest));
+  model_.setup.model->commit();
+  load_weights(ctx_, model_.setup, {.seed = model_.seed}, log_);
+  ready_ = true;
+}
+
+std::vector<Answer> Answerer::answer(const std::vector<std::vector<std::int32_t>>& prompts, const AnswerOptions& o) {
+  std::vector<GenerationRequest> requests;
+  for (const auto& ids : prompts) requests.push_back({.prompt = ids, .max_new_tokens = o.max_new_tokens});
+  GeneratorOptions options{.batch = o.batch, .stop_tokens = model_.stop_tokens, .sampling = o.sampling};
+  prepare(longest_sequence(requests, model_.setup.model->config()), options);
+  std::optional<ProgressBar> bar;  // several answers are waited for, a single one is read as it grows
+  if (requests.size() > 1) bar.emplace(log_, ProgressBar::Job{"answering", static_cast<std::int64_t>(requests.size())});
+  if (bar) options.on_finished = [&] { bar->advance(); };
+  const Tokenizer& tokenizer = *model_.text.tokenizer;
+  const auto stops = [&](std::size_t request, const std::vector<std::int32_t>& tokens) {
+    const bool asked = o.on_token && o.on_token(request, tokens);
+    return asked || (!o.stop.empty() &&
+                     find_stop(tokenizer.decode(tokens, {.skip_special = true}), o.stop) != std::string::npos);
+  };
+  Generator generator(ctx_, *model_.setup.model, options);
+  std::vector<Answer> answers;
+  for (const GenerationResult& r : generator.run(requests, stops)) {
+    std::string text = tokenizer.decode(r.tokens, {.skip_special = true});
+    text.resize(std::min(text.size(), find_stop(text, o.stop)));
+    answers.push_back({.completion = std::move(text),
+                       .finish_reason = name_of_finish(r.finish),
+                       .tokens = static_cast<std::int64_t>(r.tokens.size())});
+  }
+  return answers;
+}
+
+std::vector<Answer> Answerer::answer_all(const std::vector<std::vector<std::int32_t>>& prompts,
+                                         const AnswerOptions& options) {
+  const StopsAtOnce stops;
+  return answer(prompts, options);
+}
+
+}  // namespace qtrain

@@ -1,0 +1,266 @@
+#include "app/cli/command_table.h"
+
+#include <algorithm>
+
+#include "app/commands/commands.h"
+
+namespace qtrain {
+namespace {
+
+using enum FlagKind;
+
+constexpr Flag kHelp{"help", present, "", "show this help"};
+constexpr Flag kJson{"json", present, "", "one JSON document on stdout"};
+constexpr Flag kDevice{"device", choice, "cpu|cuda|auto", "where to run"};
+constexpr Flag kQuiet{"quiet", present, "", "warnings and errors only"};
+constexpr Flag kModel{"model", text, "DIR", "folder of the model"};
+constexpr Flag kAdapter{"adapter", text, "DIR", "folder of a LoRA adapter"};
+constexpr Flag kDtype{"dtype", choice, "auto|float32|bfloat16|float16",
+                      "type of the weights in memory and of products (default: the folder's)"};
+constexpr Flag kLoadIn4Bit{"load_in_4bit", present, "", "quantize the weights to 4 bits (nf4) while loading"};
+constexpr Flag kLoadIn8Bit{"load_in_8bit", present, "", "quantize the weights to 8 bits while loading"};
+constexpr Flag kThreads{"threads", integer, "N", "worker threads (default: one per processor)"};
+constexpr std::string_view kConfig = "CONFIG.json [key=value ...]";
+
+std::vector<Flag> sampling_flags() {
+  return {{"max_new_tokens", integer, "N", "stop after so many tokens"},
+          {"temperature", number, "T", "0: greedy"},
+          {"top_p", number, "P", "sample from the most likely tokens that make up this probability"},
+          {"top_k", integer, "K", "sample from the K most likely tokens; 0: all"},
+          {"min_p", number, "P", "drop tokens less likely than this share of the most likely one"},
+          {"repetition_penalty", number, "X", "above 1: tokens seen before become less likely"},
+          {"seed", integer, "N", "seed of the sampling"},
+          {"greedy", present, "", "always the most likely token"},
+          {"stop", repeated, "TEXT", "end at this text; may be given more than once"},
+          {"batch_size", integer, "N", "rows generated together"}};
+}
+
+std::vector<Flag> with_sampling(std::vector<Flag> flags) {
+  const auto sampling = sampling_flags();
+  flags.insert(flags.end(), sampling.begin(), sampling.end());
+  return flags;
+}
+
+std::vector<Command> training_commands() {
+  return {
+      {.name = "train",
+       .operands = kConfig,
+       .summary = "Train as the config says; `qtrain CONFIG.json` is the same",
+       .flags = {{"resume", text, "auto|never|DIR",
+                  "auto (default): go on from the newest valid checkpoint in output_dir"}},
+       .min_operands = 1,
+       .max_operands = 1,
+       .overrides = true,
+       .run = run_train},
+      {.name = "eval",
+       .operands = kConfig,
+       .summary = "Loss and perplexity over the evaluation rows, of what the config has trained where it is there",
+       .flags = {kAdapter,
+                 {"base", present, "", "measure what the config begins with, not what it has trained"},
+                 {"generate", present, "", "also answer each row greedily and count exact matches"},
+                 {"rows", text, "FILE.jsonl", "with --generate: write every row's answer here"},
+                 {"max_new_tokens", integer, "N", "with --generate: longest answer"},
+                 {"limit", integer, "N", "only the first N rows"},
+                 {"batch_size", integer, "N", "with --generate: rows generated together"}},
+       .min_operands = 1,
+       .max_operands = 1,
+       .overrides = true,
+       .run = run_eval},
+      {.name = "validate",
+       .operands = kConfig,
+       .summary = "Check everything that can be checked without training; list all problems",
+       .flags = {},
+       .min_operands = 1,
+       .max_operands = 1,
+       .overrides = true,
+       .only_reads = true,
+       .run = run_validate},
+      {.name = "estimate",
+       .operands = kConfig,
+       .summary = "Memory by component, steps, tokens, time and cost of a run, without touching its device",
+       .flags = {{"gpu", text, "NAME", "for this card, which need not be here"},
+                 {"price_per_hour", number, "X", "of the device: adds the cost"},
+                 {"mfu", number, "X", "share of a GPU's peak that the run reaches (default: 0.4)"},
+                 {"no_data", present, "", "do not read the rows: all are as long as max_length"}},
+       .min_operands = 1,
+       .max_operands = 1,
+       .overrides = true,
+       .run = run_estimate},
+      {.name = "config",
+       .operands = "[CONFIG.json [key=value ...]]",
+       .summary = "The resolved config with the origin of each value; without a file, the reference of all keys",
+       .flags = {},
+       .min_operands = 0,
+       .max_operands = 1,
+       .overrides = true,
+       .only_reads = true,
+       .run = run_config},
+      {.name = "preprocess",
+       .operands = kConfig,
+       .summary = "Prepare the training rows and tell about their lengths",
+       .flags = {{"dump", text, "FILE.jsonl", "write every training row here"}},
+       .min_operands = 1,
+       .max_operands = 1,
+       .overrides = true,
+       .run = run_preprocess},
+  };
+}
+
+std::vector<Command> model_commands() {
+  return {
+      {.name = "generate",
+       .operands = "--model DIR (--prompt TEXT | --input FILE.jsonl)",
+       .summary = "Complete prompts",
+       .flags = with_sampling({kModel,
+                               kAdapter,
+                               kDtype,
+                               kLoadIn4Bit,
+                               kLoadIn8Bit,
+                               {"prompt", text, "TEXT", "one prompt"},
+                               {"input", text, "FILE.jsonl", "rows with prompt or messages"},
+                               {"output", text, "FILE.jsonl", "where rows go (default: stdout)"},
+                               {"system", text, "TEXT", "system message before --prompt"},
+                               {"raw", present, "", "no chat template"}}),
+       .run = run_generate},
+      {.name = "chat",
+       .operands = "--model DIR",
+       .summary = "Talk to a model",
+       .flags = with_sampling(
+           {kModel, kAdapter, kDtype, kLoadIn4Bit, kLoadIn8Bit, {"system", text, "TEXT", "system message"}}),
+       .has_result = false,
+       .run = run_chat},
+      {.name = "tokenize",
+       .operands = "--model DIR",
+       .summary = "Strings to token ids: one JSON string per line in, one JSON array per line out",
+       .flags = {kModel,
+                 {"input", text, "FILE", "read this file instead of stdin"},
+                 {"no_special", present, "", "add no special tokens; with --decode leave them out"},
+                 {"decode", present, "", "the other way: arrays of ids in, strings out"}},
+       .only_reads = true,
+       .run = run_tokenize},
+      {.name = "render",
+       .operands = "--model DIR --input FILE.jsonl",
+       .summary = "The chat template's text of each row, one JSON string per line",
+       .flags = {kModel,
+                 {"input", text, "FILE.jsonl", "rows with messages"},
+                 {"add_generation_prompt", present, "", "end with the start of an answer"}},
+       .only_reads = true,
+       .run = run_render},
+      {.name = "datasets",
+       .operands = "DIR",
+       .summary = "Training data below a folder: format, row shape, rows, size, readable or why not",
+       .flags = {{"text_field", text, "NAME", "the column that holds the text of `text` rows"}},
+       .min_operands = 1,
+       .max_operands = 1,
+       .only_reads = true,
+       .run = run_datasets},
+      {.name = "import",
+       .operands = "FILE.gguf --output DIR",
+       .summary = "Turn a GGUF file into a Hugging Face folder",
+       .flags = {{"output", text, "DIR", "the folder to write"},
+                 {"dtype", choice, "auto|float32|bfloat16|float16", "type of the weights written"}},
+       .min_operands = 1,
+       .max_operands = 1,
+       .run = run_import},
+      {.name = "merge",
+       .operands = "--model DIR --adapter DIR --output DIR",
+       .summary = "Put LoRA adapters into the 32- or 16-bit weights of their model",
+       .flags = {kModel,
+                 {"adapter", repeated, "DIR", "folder of a LoRA adapter; more than one are added up"},
+                 {"weights", text, "X,...", "how much of each adapter (default: 1)"},
+                 {"dtype", choice, "auto|float32|bfloat16|float16",
+                  "type of the merged weights (default: the folder's); what rounding loses is said"},
+                 {"output", text, "DIR", "the folder to write"},
+                 {"data", text, "FILE.jsonl", "rows to compare the loss of adapter and merged model on"}},
+       .run = run_merge},
+      {.name = "export",
+       .operands = "--model DIR --output FILE.gguf",
+       .summary = "Turn a Hugging Face folder, or an adapter, into a GGUF file",
+       .flags = {kModel,
+                 {"adapter", repeated, "DIR", "write this LoRA adapter of the model instead, for llama.cpp's --lora"},
+                 {"merge", present, "", "with --adapter: write the model with the adapter in its weights"},
+                 {"output", text, "FILE.gguf", "the file to write"},
+                 {"type", choice, "auto|f32|f16|bf16|q8_0|q4_0|q4_k", "type of the matrices (default: the folder's)"}},
+       .run = run_export},
+      {.name = "quantize",
+       .operands = "--model DIR --output DIR",
+       .summary = "Write a model in 4 bits, as bitsandbytes does",
+       .flags = {kModel,
+                 {"output", text, "DIR", "the folder to write"},
+                 {"quant_type", choice, "nf4|fp4", "values that a code has (default: nf4)"},
+                 {"blocksize", integer, "N", "values with one scale: 32, 64, ..., 4096 (default: 64)"},
+                 {"double_quant", choice, "true|false", "quantize the scales too (default: true)"},
+                 {"compute_dtype", choice, "float32|bfloat16|float16",
+                  "type that transformers shall compute in (default: the folder's)"},
+                 {"skip_modules", repeated, "NAME", "a linear layer, or part of its name, that stays as it is"}},
+       .run = run_quantize},
+      {.name = "inspect",
+       .operands = "PATH",
+       .summary = "What is in a model folder, adapter, checkpoint, safetensors or GGUF file",
+       .flags = {{"verify", present, "",
+                  "check the hashes of a checkpoint, or of the final model in an output directory"},
+                 {"tensors", present, "", "list every tensor"}},
+       .min_operands = 1,
+       .max_operands = 1,
+       .only_reads = true,
+       .run = run_inspect},
+      {.name = "clean",
+       .operands = "OUTPUT_DIR",
+       .summary = "List the checkpoints of earlier runs that a run has set aside; with --yes remove them",
+       .flags = {{"yes", present, "", "remove what is listed"}},
+       .min_operands = 1,
+       .max_operands = 1,
+       .run = run_clean},
+      {.name = "bench",
+       .operands = "[FILTER]",
+       .summary = "Measure single ops: bytes, FLOPs, and the share of what the device reaches in a copy and a product",
+       .flags = {{"json", file_or_stdout, "[FILE]", "one JSON document in this file, or on stdout"},
+                 {"small", present, "", "tiny shapes, one round: shows that everything runs, not how fast"}},
+       .min_operands = 0,
+       .max_operands = 1,
+       .run = run_bench},
+      {.name = "doctor",
+       .operands = "",
+       .summary = "Processor, memory, libraries, devices, and what each missing part costs",
+       .flags = {},
+       .only_reads = true,
+       .run = run_doctor},
+      {.name = "completion",
+       .operands = "bash|zsh|fish",
+       .summary = "Print a completion script for the shell",
+       .flags = {},
+       .min_operands = 1,
+       .max_operands = 1,
+       .has_result = false,
+       .run = run_completion},
+  };
+}
+
+bool has_flag(const Command& c, std::string_view name) {
+  return std::any_of(c.flags.begin(), c.flags.end(), [&](const Flag& f) { return f.name == name; });
+}
+
+/// All commands, with the flags that they share.
+std::vector<Command> make_commands() {
+  std::vector<Command> all = training_commands();
+  for (Command& c : model_commands()) all.push_back(std::move(c));
+  for (Command& c : all)
+    for (const Flag& f : {kThreads, kDevice, kJson, kQuiet, kHelp})
+      if (!has_flag(c, f.name) && (c.has_result || f.name != kJson.name)) c.flags.push_back(f);
+  return all;
+}
+
+}  // namespace
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> table = make_commands();
+  return table;
+}
+
+const Command* find_command(std::string_view name) {
+  const auto& table = commands();
+  const auto at = std::find_if(table.begin(), table.end(), [&](const Command& c) { return c.name == name; });
+  return at == table.end() ? nullptr : &*at;
+}
+
+}  // namespace qtrain

@@ -1,0 +1,134 @@
+#include "app/cli/program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+
+#include "app/cli/arguments.h"
+#include "app/cli/command_table.h"
+#include "app/cli/help.h"
+#include "config/keys.h"
+#include "core/version.h"
+#include "train/stop.h"
+
+namespace qtrain {
+namespace {
+
+constexpr int kReaderGone = 128 + SIGPIPE;  // as if that signal had ended the process
+
+/// Whether a first word that is no command names a config: then it stands for `train`.
+bool looks_like_config(const std::string& word) {
+  std::error_code ignored;
+  return word.ends_with(".json") || word.ends_with(".jsonc") || word.ends_with(".yaml") || word.ends_with(".yml") ||
+         word.find('/') != std::string::npos || std::filesystem::is_regular_file(word, ignored);
+}
+
+[[noreturn]] void refuse_command(const std::string& word) {
+  std::vector<std::string_view> names;
+  for (const Command& c : commands()) names.push_back(c.name);
+  std::error_code ignored;
+  if (std::filesystem::is_directory(word, ignored))
+    fail(ErrorKind::usage, {.cause = "this is a folder, not a config file",
+                            .place = word,
+                            .remedy = "name the config; qtrain inspect tells what is in the folder"});
+  const auto near = nearest(word, names);
+  fail(ErrorKind::usage,
+       {.cause = fmt::format("there is no command or config file \"{}\"", word),
+        .place = {},
+        .remedy = near.empty() ? "qtrain --help lists the commands" : fmt::format("did you mean \"{}\"?", near)});
+}
+
+/// Whether the words ask for a document, for what goes wrong before they are understood.
+bool asks_for_document(std::span<const std::string> words) {
+  return std::any_of(words.begin(), words.end(), [](const std::string& w) { return w == "--json" || w == "-json"; });
+}
+
+int run_command(const Command& command, std::span<const std::string> words, std::shared_ptr<Log> log) {
+  const Arguments arguments(command, words, log);
+  log->set_result_form(arguments.json() && !arguments.has("help") ? ResultForm::document : ResultForm::lines);
+  if (arguments.has("help")) {
+    log->result(command_help(command));
+    return 0;
+  }
+  if (arguments.has("quiet")) log->set_level(LogLevel::warning);
+  std::optional<StopsAtOnce> stops;
+  if (command.only_reads) stops.emplace();
+  const int code = command.run(arguments);
+  if (stops) throw_if_stopped();  // the command may have taken input that a signal cut off for its end
+  return code;
+}
+
+}  // namespace
+
+int run_program(std::span<const std::string> words, std::shared_ptr<Log> log) {
+  if (asks_for_document(words)) log->set_result_form(ResultForm::document);
+  if (words.empty()) {
+    log->info("{}\n", general_help());
+    fail(ErrorKind::usage, {.cause = "nothing to do", .remedy = "give a config file or a command"});
+  }
+  const std::string& first = words[0];
+  if (first == "--help" || first == "-h" || first == "help") {
+    const Command* about = words.size() > 1 ? find_command(words[1]) : nullptr;
+    log->result(about ? command_help(*about) : general_help());
+    return 0;
+  }
+  if (first == "--version" || first == "version") {
+    log->result(fmt::format("qtrain {}", kVersion));
+    return 0;
+  }
+  if (const Command* command = find_command(first)) return run_command(*command, words.subspan(1), log);
+  const Command* train = find_command("train");
+  if (!train || first.starts_with("-") || !looks_like_config(first)) refuse_command(first);
+  return run_command(*train, words, log);
+}
+
+std::string name_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::internal: return "internal";
+    case ErrorKind::usage: return "usage";
+    case ErrorKind::input: return "input";
+    case ErrorKind::memory: return "memory";
+    case ErrorKind::non_finite: return "non_finite";
+    case ErrorKind::disk: return "disk";
+    case ErrorKind::peer: return "peer";
+    case ErrorKind::stopped: return "stopped";
+  }
+  return "internal";
+}
+
+Json error_json(const Error& error) {
+  return {{"kind", name_of(error.kind())},
+          {"exit_code", error.exit_code()},
+          {"cause", error.text().cause},
+          {"place", error.text().place},
+          {"remedy", error.text().remedy}};
+}
+
+int report_error(const Error& error, Log& log) {
+  if (log.reader_gone()) return kReaderGone;
+  if (error.kind() == ErrorKind::stopped)
+    log.warn("{}", error.what());
+  else
+    log.error("{}", error.what());
+  if (log.document_given()) return error.exit_code();
+  try {
+    log.document(dump_json({{"error", error_json(error)}}));
+  } catch (const Error& unwritten) {  // stdout was what went wrong
+    if (!log.reader_gone()) log.error("{}", unwritten.what());
+  }
+  return error.exit_code();
+}
+
+int report_stop(Log& log) {
+  log.end_live();
+  try {
+    throw_if_stopped();
+  } catch (const Error& stopped) {
+    return report_error(stopped, log);
+  }
+  return 0;
+}
+
+}  // namespace qtrain

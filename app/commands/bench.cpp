@@ -1,0 +1,117 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/bench/measure.h"
+#include "app/commands/commands.h"
+#include "core/file.h"
+#include "core/json.h"
+#include "core/version.h"
+#include "kernels/cpu/isa.h"
+#include "train/stop.h"
+
+namespace qtrain {
+namespace {
+
+using bench::Case;
+
+/// Bytes and FLOPs a second that this device was seen to reach; 0: unknown.
+struct Limits {
+  double bytes = 0, flops = 0;
+};
+
+struct Result {
+  std::string name;
+  double seconds, bytes, flops;
+};
+
+Device device_named(const std::string& name) {
+  if (name == "cpu" || (name == "auto" && !cuda_problem().empty())) return {};
+  if (const std::string problem = cuda_problem(); !problem.empty())
+    fail(ErrorKind::usage, {.cause = problem, .remedy = "use --device cpu"});
+  return {DeviceKind::cuda, 0};
+}
+
+Result measure(Ctx& ctx, const Case& c, const bench::Effort& effort) {
+  return {c.name, bench::median_seconds(ctx, c, effort), c.bytes, c.flops};
+}
+
+/// The cases whose name contains the filter; none is a usage error, unless it names a limit, which is always measured.
+std::vector<Case> chosen_cases(const bench::Sizes& sizes, const std::string& filter) {
+  std::vector<Case> all = bench::op_cases(sizes);
+  const auto named = [&](const std::string& name) { return name.find(filter) != std::string::npos; };
+  std::string some;
+  for (std::size_t i = 0; i < all.size(); i += std::max<std::size_t>(all.size() / 5, 1))
+    some += (some.empty() ? "" : ", ") + all[i].name;
+  std::erase_if(all, [&](const Case& c) { return !named(c.name); });
+  if (all.empty() && !named(bench::copy_case(sizes).name) && !named(bench::product_case(sizes).name))
+    fail(ErrorKind::usage, {.cause = "no case is named like \"" + filter + "\"",
+                            .remedy = "give a part of a name, or nothing for all of them; some names: " + some});
+  return all;
+}
+
+Json json_of(const Result& r, const Limits& limits) {
+  const auto share = [&](double work, double limit) {
+    return work > 0 && limit > 0 ? Json(work / r.seconds / limit) : Json(nullptr);
+  };
+  return {{"name", r.name},
+          {"seconds", r.seconds},
+          {"bytes", r.bytes},
+          {"flops", r.flops},
+          {"bytes_per_second", r.bytes / r.seconds},
+          {"flops_per_second", r.flops / r.seconds},
+          {"share_of_copy", share(r.bytes, limits.bytes)},
+          {"share_of_gemm", share(r.flops, limits.flops)}};
+}
+
+std::string line_of(const Result& r, const Limits& limits) {
+  std::string line = fmt::format("{:<46} {:>12.1f} us", r.name, r.seconds * 1e6);
+  if (r.bytes > 0)
+    line += fmt::format(" {:>10.2f} GB/s  {:>4.0f} % of copy", r.bytes / r.seconds / 1e9,
+                        100 * r.bytes / r.seconds / limits.bytes);
+  if (r.flops > 0)
+    line += fmt::format(" {:>10.3f} TFLOP/s {:>3.0f} % of gemm", r.flops / r.seconds / 1e12,
+                        100 * r.flops / r.seconds / limits.flops);
+  return line;
+}
+
+}  // namespace
+
+/// `qtrain bench [FILTER]`: single ops in the shapes of a training step, against what the device reaches in a copy and
+/// in a large product.
+int run_bench(const Arguments& args) {
+  const Device device = device_named(args.device());
+  const bool small = args.has("small");
+  const bench::Sizes sizes = small ? bench::small_sizes(device) : bench::sizes_for(device);
+  const bench::Effort effort = small ? bench::Effort{0, 0} : bench::effort_for(device);
+  const std::string filter = args.operands().empty() ? "" : args.operand(0);
+  const std::vector<Case> cases = chosen_cases(sizes, filter);
+  Ctx ctx(device, MatmulPrecision::storage, static_cast<int>(args.integer("threads").value_or(0)));
+
+  const Result copy = measure(ctx, bench::copy_case(sizes), effort);
+  const Result product = measure(ctx, bench::product_case(sizes), effort);
+  const Limits limits{copy.bytes / copy.seconds, product.flops / product.seconds};
+  const std::string name = device.kind == DeviceKind::cuda ? cuda_info().name : describe_cpu();
+  args.log().result(fmt::format("{}, operands in {}", name, name_of(sizes.dtype)));
+  Json json{{"version", kVersion},
+            {"device", name},
+            {"dtype", name_of(sizes.dtype)},
+            {"filter", filter},
+            {"results", Json::array()}};
+  const auto file = args.text("json");
+  const auto report = [&](const Result& r) {  // written each time: a run that is stopped keeps what it has measured
+    args.log().result(line_of(r, limits));
+    json["results"].push_back(json_of(r, limits));
+    if (file) write_file(*file, dump_json(json, 2) + "\n");
+  };
+  report(copy);
+  report(product);
+  for (const Case& c : cases) {
+    throw_if_stopped();
+    report(measure(ctx, c, effort));
+  }
+  args.give({.text = "", .json = std::move(json)});
+  return 0;
+}
+
+}  // namespace qtrain

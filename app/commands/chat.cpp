@@ -1,0 +1,204 @@
+#include <fmt/format.h>
+
+#include <fstream>
+
+#include "app/answers.h"
+#include "app/cli/line_editor.h"
+#include "app/commands/commands.h"
+#include "app/commands/sampling_flags.h"
+#include "core/plural.h"
+#include "data/source/reader.h"
+#include "train/plan/compute.h"
+#include "train/setup/text_folder.h"
+#include "train/stop.h"
+
+namespace qtrain {
+namespace {
+
+constexpr std::int64_t kMostRoom = 32768;  // tokens of a conversation; rotary tables are made for all of them
+
+// What a user waits for is told with --quiet too.
+void tell(Log& log, const std::string& line) {
+  log.stream(line + "\n");
+}
+
+/// A conversation of up to `room` tokens and the commands about it.
+class ChatSession {
+ public:
+  struct Parts {
+    Answerer& answerer;
+    AnswerOptions options;
+    std::int64_t room;
+  };
+  ChatSession(Parts parts, Log& log)
+      : answerer_(parts.answerer), options_(std::move(parts.options)), room_(parts.room), log_(log) {}
+
+  void set_system(const std::string& text) {
+    system_ = text;
+    if (!messages_.empty() && messages_[0]["role"] == "system") messages_.erase(0);
+    if (!text.empty()) messages_.insert(messages_.begin(), Json{{"role", "system"}, {"content", text}});
+  }
+  void reset() {
+    messages_ = Json::array();
+    set_system(system_);
+  }
+  void save(const std::string& file) const;
+  void answer(const std::string& question);
+
+ private:
+  std::string answer_to_all();
+  void say_why_cut(const Answer& given, std::int64_t most) const;
+
+  Answerer& answerer_;
+  AnswerOptions options_;
+  std::int64_t room_;
+  Log& log_;
+  Json messages_ = Json::array();
+  std::string system_;
+};
+
+// A message that cannot be answered is taken back, so that the turns before it can still be saved.
+void ChatSession::answer(const std::string& question) {
+  messages_.push_back({{"role", "user"}, {"content", question}});
+  try {
+    messages_.push_back({{"role", "assistant"}, {"content", answer_to_all()}});
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::input) throw;
+    messages_.erase(messages_.size() - 1);
+    log_.error("{}\n  the message is left out; /save FILE.jsonl keeps the conversation, /reset begins a new one",
+               e.what());
+  }
+}
+
+// Prints the answer as it grows.
+std::string ChatSession::answer_to_all() {
+  const TextFolder& text = answerer_.model().text;
+  const auto prompt = with_place("the conversation", [&] { return encode_chat(text, {.messages = messages_}); });
+  const auto size = static_cast<std::int64_t>(prompt.size());
+  if (size >= room_)
+    fail(ErrorKind::input, {.cause = fmt::format("the conversation has {} tokens with this message, and there is room "
+                                                 "for {}",
+                                                 size, room_)});
+  AnswerOptions options = options_;
+  options.max_new_tokens = std::min(options.max_new_tokens, room_ - size);
+  StreamDecoder decoder(*text.tokenizer, {.skip_special = true});
+  std::string answer;
+  const auto show = [&](const std::string& piece) {
+    answer += piece;
+    log_.result_stream(piece);
+  };
+  set_stop_answer("stopping; again leaves at once", "stopping this answer; again leaves at once");
+  options.on_token = [&](std::size_t, const std::vector<std::int32_t>& tokens) {
+    show(decoder.push(tokens.back()));
+    return stop_requested();
+  };
+  const Answer given = answerer_.answer({prompt}, options).front();
+  show(decoder.finish());
+  log_.result_stream("\n");
+  say_why_cut(given, options.max_new_tokens);
+  return answer;
+}
+
+void ChatSession::say_why_cut(const Answer& given, std::int64_t most) const {
+  if (stop_requested())
+    tell(log_, fmt::format("[stopped after {}]", counted(given.tokens, "token")));
+  else if (std::string_view(given.finish_reason) == "length" && most == options_.max_new_tokens)
+    tell(log_, fmt::format("[cut at {}; --max_new_tokens]", counted(given.tokens, "token")));
+  else if (std::string_view(given.finish_reason) == "length")
+    tell(log_, fmt::format("[cut at {}: the conversation has the {} that there is room for; /reset begins a new one]",
+                           counted(given.tokens, "token"), room_));
+}
+
+// One more row, as training reads them.
+void ChatSession::save(const std::string& file) const {
+  if (messages_.empty() || messages_.back()["role"] != "assistant") return log_.error("there is no answer to save yet");
+  std::ofstream out(file, std::ios::app);
+  out << dump_json({{"messages", messages_}}) << "\n" << std::flush;
+  if (out)
+    tell(log_, fmt::format("{} added to {} as one row", counted(static_cast<std::int64_t>(messages_.size()), "message"),
+                           file));
+  else
+    log_.error("{}: cannot be written", file);
+}
+
+struct ChatCommand {
+  std::string_view name, operand, doc;
+  void (*run)(ChatSession&, const std::string& operand);
+};
+constexpr ChatCommand kCommands[] = {
+    {"/reset", "", "forget all turns", [](ChatSession& s, const std::string&) { s.reset(); }},
+    {"/system", "TEXT", "the system message from now on; none without TEXT",
+     [](ChatSession& s, const std::string& text) { s.set_system(text); }},
+    {"/save", "FILE.jsonl", "add the conversation to a file, as a row to train on",
+     [](ChatSession& s, const std::string& file) { s.save(file); }},
+};
+
+std::string chat_help() {
+  std::string out = fmt::format("  {:<18} {}\n", "/help", "these lines");
+  for (const ChatCommand& c : kCommands)
+    out += fmt::format("  {:<18} {}\n", fmt::format("{} {}", c.name, c.operand), c.doc);
+  return out + "  Ctrl-C stops an answer, Ctrl-D ends; a line that begins with // is a message that begins with /";
+}
+
+void run_chat_command(const std::string& line, ChatSession& session, Log& log) {
+  const auto space = std::min(line.find(' '), line.size());
+  const std::string name = line.substr(0, space);
+  const auto begin = std::min(line.find_first_not_of(' ', space), line.size());
+  const std::string operand = line.substr(begin, line.find_last_not_of(' ') + 1 - begin);
+  if (name == "/help") return tell(log, chat_help());
+  for (const ChatCommand& c : kCommands)
+    if (c.name == name) {
+      if (name == "/save" && operand.empty()) return log.error("/save needs the name of a file");
+      return c.run(session, operand);
+    }
+  log.error("there is no command {}; /help lists them", name);
+}
+
+}  // namespace
+
+int run_chat(const Arguments& args) {
+  std::optional<StopsAtOnce> loading(std::in_place);
+  const AnswerModelRequest request = answer_request(args);
+  Ctx ctx = make_context(answer_compute(request, {.device = args.device(),
+                                                  .threads = static_cast<int>(args.integer("threads").value_or(0))}),
+                         args.log());
+  AnswerModel model = declare_answer_model(ctx, request);
+  AnswerOptions options = answer_options(args, model);
+  if (!model.text.chat_template)
+    fail(ErrorKind::input, {.cause = "the model folder has no chat template",
+                            .place = request.model,
+                            .remedy = "put a chat_template.jinja into the folder, or use generate --raw"});
+  Answerer answerer(ctx, std::move(model), args.log());
+  // Memory for later turns is planned at the first.
+  const std::int64_t room = std::min(answerer.model().setup.model->config().max_position_embeddings, kMostRoom);
+  answerer.prepare(room, {.batch = 1});
+  loading.reset();
+  throw_if_stopped();  // in the last moment
+  ChatSession session({.answerer = answerer, .options = std::move(options), .room = room}, args.log());
+  session.set_system(args.text("system").value_or(""));
+  LineEditor lines(args.log(), state_file("chat_history"));
+  args.log().info("type a message; /help lists commands, Ctrl-D ends");
+  for (;;) {
+    set_stop_answer("stopping; again leaves at once", "");  // an interrupt is answered before the next prompt
+    const LineEditor::Input input = lines.read();
+    if (stop_requested() && !interrupted()) break;
+    if (input.event == LineEditor::Event::end) break;
+    if (input.event == LineEditor::Event::interrupted) {
+      set_stop_requested(false);
+      args.log().stream("\n");
+      args.log().warn("Ctrl-D ends");
+      continue;
+    }
+    if (input.text.find_first_not_of(" \t") == std::string::npos) continue;
+    if (input.text.starts_with('/') && !input.text.starts_with("//"))
+      run_chat_command(input.text, session, args.log());
+    else
+      session.answer(input.text.starts_with("//") ? input.text.substr(1) : input.text);
+    if (stop_requested() && !interrupted()) break;
+    if (interrupted()) set_stop_requested(false);
+  }
+  throw_if_stopped();
+  return 0;
+}
+
+}  // namespace qtrain

@@ -1,0 +1,28 @@
+#pragma once
+#include "app/cli/arguments.h"
+
+namespace qtrain {
+
+/// The commands, each in the file of its name: what it does, and the exit code. Rows of command_table.cpp name them.
+int run_bench(const Arguments& arguments);
+int run_chat(const Arguments& arguments);
+int run_clean(const Arguments& arguments);
+int run_completion(const Arguments& arguments);
+int run_config(const Arguments& arguments);
+int run_datasets(const Arguments& arguments);
+int run_doctor(const Arguments& arguments);
+int run_estimate(const Arguments& arguments);
+int run_eval(const Arguments& arguments);
+int run_export(const Arguments& arguments);
+int run_generate(const Arguments& arguments);
+int run_import(const Arguments& arguments);
+int run_inspect(const Arguments& arguments);
+int run_merge(const Arguments& arguments);
+int run_preprocess(const Arguments& arguments);
+int run_quantize(const Arguments& arguments);
+int run_render(const Arguments& arguments);
+int run_tokenize(const Arguments& arguments);
+int run_train(const Arguments& arguments);
+int run_validate(const Arguments& arguments);
+
+}  // namespace qtrain

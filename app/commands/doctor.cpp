@@ -1,0 +1,141 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "app/commands/commands.h"
+#include "core/device.h"
+#include "core/file.h"
+#include "core/parallel.h"
+#include "core/version.h"
+#include "kernels/dispatch.h"
+#include "kernels/libraries.h"
+#include "train/plan/machine.h"
+
+namespace qtrain {
+namespace {
+
+/// One line of the report.
+struct Finding {
+  std::string subject, value;
+  std::string cost = {};  ///< what a missing part costs; empty: nothing is missing
+};
+
+std::string gigabytes(double bytes) {
+  return fmt::format("{:.1f} GB", bytes / 1e9);
+}
+
+std::vector<Finding> processor() {
+  const auto cpu = proc_values("/proc/cpuinfo");
+  const auto get = [&](const char* key) { return cpu.contains(key) ? cpu.at(key) : std::string("unknown"); };
+  std::istringstream words(get("flags"));
+  const std::set<std::string> flags{std::istream_iterator<std::string>(words), {}};
+  const bool avx2 = flags.contains("avx2") && flags.contains("fma"), avx512 = flags.contains("avx512f");
+  const bool bf16 = flags.contains("avx512_bf16") || flags.contains("amx_bf16");
+  return {{"processor", get("model name")},
+          {"usable cores", fmt::format("{} of {}", ThreadPool(0).size(), sysconf(_SC_NPROCESSORS_ONLN))},
+          {"AVX2 + FMA", avx2 ? "yes" : "no", avx2 ? "" : "training is about 8 times slower without"},
+          {"AVX-512", avx512 ? "yes" : "no", avx512 ? "" : "products of matrices take up to twice as long as with it"},
+          {"bfloat16 dot products", bf16 ? "yes" : "no",
+           bf16 ? "" : "bf16 computes in float32 here; with AVX512-BF16 or AMX training is 2 to 3 times faster"}};
+}
+
+std::vector<Finding> memory_and_disk() {
+  const MachineMemory memory = machine_memory();
+  std::vector<Finding> findings{
+      {"memory", fmt::format("{} of {} available", gigabytes(memory.available), gigabytes(memory.total))}};
+  if (memory.limit > 0) findings.push_back({"memory limit of the container", gigabytes(memory.limit)});
+  findings.push_back({"free disk here", gigabytes(free_disk(".").value_or(0))});
+  return findings;
+}
+
+/// File names of the shared libraries that this process has loaded: "libpcre2-8.so.0.11.2", ...
+std::set<std::string> loaded_libraries() {
+  std::set<std::string> names;
+  std::ifstream in("/proc/self/maps");
+  for (std::string line; std::getline(in, line);) {
+    const auto slash = line.rfind('/');
+    if (slash == std::string::npos || line.find(".so") == std::string::npos) continue;
+    names.insert(line.substr(slash + 1));
+  }
+  return names;
+}
+
+std::vector<Finding> libraries() {
+  struct Wanted {
+    std::string_view file, name, cost;
+  };
+  constexpr Wanted kWanted[] = {
+      {"libpcre2", "PCRE2", "tokenizers with a regular expression cannot be used"},
+      {"libsentencepiece", "sentencepiece", "folders with only a tokenizer.model cannot be used"},
+      {"libyaml-cpp", "yaml-cpp", "configs in YAML cannot be read"}};
+  std::vector<Finding> findings;
+  const auto loaded = loaded_libraries();
+  for (const Wanted& w : kWanted) {
+    const auto it =
+        std::find_if(loaded.begin(), loaded.end(), [&](const std::string& s) { return s.starts_with(w.file); });
+    const bool there = it != loaded.end();
+    findings.push_back({std::string(w.name), there ? *it : "not linked", there ? "" : std::string(w.cost)});
+  }
+  findings.push_back({"zlib", zlibVersion()});
+  findings.push_back({"zstd", ZSTD_versionString()});
+  return findings;
+}
+
+std::vector<Finding> cuda_findings() {
+  std::vector<Finding> findings;
+  if constexpr (ops::kHasCuda)
+    for (const CudaLibrary& l : cuda_libraries())
+      findings.push_back({l.name, l.problem.empty() ? l.file : l.problem,
+                          l.problem.empty() ? "" : "no GPU can be used: put " + l.file + " on LD_LIBRARY_PATH"});
+  return findings;
+}
+
+std::vector<Finding> devices() {
+  if (std::string problem = cuda_problem(); !problem.empty()) {
+    if (std::filesystem::exists("/proc/driver/nvidia/version")) problem += "; an NVIDIA driver is there";
+    return {{"CUDA", problem,
+             "everything runs on the processor: small models and adapters train in minutes, models above a few billion "
+             "parameters are not practical"}};
+  }
+  const auto version = [](int v) { return fmt::format("{}.{}", v / 1000, v % 1000 / 10); };
+  std::vector<Finding> findings;
+  for (int i = 0; i < cuda_device_count(); ++i) {
+    const DeviceInfo d = cuda_info(i);
+    const bool bf16 = d.major >= 8;
+    findings.push_back({i == 0 ? "CUDA" : fmt::format("CUDA device {}", i),
+                        fmt::format("{}, {} of {} free, compute capability {}.{}, {} multiprocessors", d.name,
+                                    gigabytes(static_cast<double>(d.free_bytes)),
+                                    gigabytes(static_cast<double>(d.total_bytes)), d.major, d.minor, d.multiprocessors),
+                        bf16 ? "" : "no bfloat16 on this GPU: float16 (fp16=true) or float32 trains here"});
+    if (i == 0)
+      findings.push_back(
+          {"CUDA versions", fmt::format("driver {}, toolkit {}", version(d.driver), version(d.runtime))});
+  }
+  return findings;
+}
+
+}  // namespace
+
+/// `qtrain doctor`: what this machine has, and what each missing part costs.
+int run_doctor(const Arguments& arguments) {
+  std::vector<Finding> all{{"qtrain", std::string(kVersion)}};
+  for (const auto& part : {processor(), memory_and_disk(), libraries(), devices(), cuda_findings()})
+    all.insert(all.end(), part.begin(), part.end());
+  CommandResult result{.text = "", .json = Json::object()};
+  for (const Finding& f : all) {
+    result.json[f.subject] = {{"value", f.value}, {"cost", f.cost.empty() ? Json(nullptr) : Json(f.cost)}};
+    result.text += fmt::format("{:<30} {}\n", f.subject, f.value);
+    if (!f.cost.empty()) result.text += fmt::format("{:<30}   costs: {}\n", "", f.cost);
+  }
+  arguments.give(result);
+  return 0;
+}
+
+}  // namespace qtrain

@@ -1,0 +1,162 @@
+#include "train/plan/estimate.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "app/cli/program.h"
+#include "app/commands/commands.h"
+#include "config/remarks.h"
+#include "core/plural.h"
+
+namespace qtrain {
+namespace {
+
+constexpr double kGib = 1 << 30;
+
+EstimateOptions options_of(const Arguments& args) {
+  EstimateOptions o{.data = args.has("no_data") ? DataUse::ignore : DataUse::read,
+                    .mfu = args.number("mfu").value_or(0.4)};
+  if (o.mfu <= 0 || o.mfu > 1)
+    fail(ErrorKind::usage, {.cause = fmt::format("--mfu is {}", o.mfu), .remedy = "give a share above 0 and up to 1"});
+  const auto name = args.text("gpu");
+  if (!name) return o;
+  o.gpu = find_gpu(*name);
+  if (o.gpu) return o;
+  std::vector<std::string_view> known;
+  for (const GpuModel& gpu : gpu_models()) known.push_back(gpu.name);
+  fail(ErrorKind::usage, {.cause = fmt::format("--gpu \"{}\" is not known", *name),
+                          .remedy = fmt::format("known are {}", fmt::join(known, ", "))});
+}
+
+Json or_null(std::optional<double> x) {
+  return x ? Json(*x) : Json();
+}
+
+/// What the figures of time and cost are made of.
+struct Price {
+  std::optional<double> per_hour;
+
+  std::optional<double> of(const Estimate& e) const {
+    const auto seconds = e.seconds();
+    if (!per_hour || !seconds) return {};
+    return *seconds / 3600 * *per_hour;
+  }
+};
+
+/// Null where the memory of the device is not known.
+Json fits_json(const MemoryPlan& plan, const TargetDevice& target) {
+  return target.memory > 0 ? Json(fits(plan, target)) : Json();
+}
+
+Json json_of(const Estimate& e, const Price& price) {
+  Json json{{"device", e.target.name},
+            {"device_memory", e.target.memory > 0 ? Json(e.target.memory) : Json()},
+            {"ranks", 1},
+            {"gradient_checkpointing", e.recompute},
+            {"memory", e.memory.json()},
+            {"pinned_memory", e.memory.pinned_json()},
+            {"fits", fits_json(e.memory, e.target)},
+            {"policies", Json::array()},
+            {"largest_batch", {{"tokens", e.work.train.tokens}, {"from", e.from_data ? "data" : "max_length"}}},
+            {"steps", e.steps ? Json(*e.steps) : Json()},
+            {"tokens", or_null(e.tokens)},
+            {"flops_per_token", e.flops_per_token},
+            {"flops_per_second", or_null(e.flops_per_second)},
+            {"seconds", or_null(e.seconds())},
+            {"price_per_hour", or_null(price.per_hour)},
+            {"cost", or_null(price.of(e))}};
+  json["optional_copies"] = {{"bytes", e.memory.total() - e.least}, {"keys", e.copies}};
+  for (const GpuVerdict& gpu : e.gpus) json["gpus"][std::string(gpu.name)] = gpu.can();
+  for (const auto& [name, plan] : e.policies)
+    json["policies"].push_back(
+        {{"gradient_checkpointing", name}, {"total", plan.total()}, {"fits", fits_json(plan, e.target)}});
+  if (e.problem) {
+    json["remedy"] = e.problem->remedy;
+    json["error"] = error_json({ErrorKind::memory, *e.problem});
+  }
+  return json;
+}
+
+std::string memory_text(const Estimate& e) {
+  const auto mib = [](std::string_view name, std::size_t bytes, std::string_view remark) {
+    const bool small = bytes < kMib / 100;
+    const double kib = std::ceil(static_cast<double>(bytes) / 1024);
+    return fmt::format("  {:<19} {:>11.2f} {}{}\n", name, small ? kib : static_cast<double>(bytes) / kMib,
+                       small ? "KiB" : "MiB", remark);
+  };
+  std::string text = e.target.memory == 0
+                         ? fmt::format("device                {} (its memory is not known)\n", e.target.name)
+                         : fmt::format("device                {}, {:.1f} GiB for a run\n", e.target.name,
+                                       static_cast<double>(e.target.memory) / kGib);
+  text += fmt::format("largest micro-batch   {}, from {}\n", counted(e.work.train.tokens, "token"),
+                      e.from_data ? "the data" : "max_length");
+  text += fmt::format("recomputation         {}\n", e.recompute);
+  for (const MemoryPlan::Part& p : e.memory.parts)
+    if (p.bytes > 0) text += mib(p.name, p.bytes, "");
+  text += mib("total", e.memory.total(), "");
+  if (!e.copies.empty())
+    text += mib("without copies", e.least,
+                fmt::format(": copies of weights are kept only because there is room ({}=false leaves them out)",
+                            fmt::join(e.copies, "=false ")));
+  for (const MemoryPlan::Part& p : e.memory.pinned)
+    if (p.bytes > 0) text += mib(p.name, p.bytes, " in the host's memory");
+  text += "total under each recompute policy\n";
+  for (const auto& [name, plan] : e.policies)
+    text += mib(name, plan.total(), fits(plan, e.target) ? "" : ", does not fit");
+  return text;
+}
+
+/// Names behind a label, on lines of a terminal.
+std::string list_text(std::string_view label, const std::vector<std::string>& names) {
+  constexpr std::size_t kWidth = 79;
+  std::string text, line = fmt::format("{:<21}", label);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::string word = fmt::format(" {}{}", names[i], i + 1 < names.size() ? "," : "");
+    if (line.size() + word.size() > kWidth) {
+      text += line + "\n";
+      line = std::string(21, ' ');
+    }
+    line += word;
+  }
+  return text + line + (names.empty() ? " none\n" : "\n");
+}
+
+/// Which kinds of GPU can do the run, also where it is one for a processor: people ask what to buy or rent.
+std::string gpus_text(const Estimate& e) {
+  std::vector<std::string> fit, not_fit;
+  for (const GpuVerdict& gpu : e.gpus)
+    (gpu.can() ? fit : not_fit).push_back(fmt::format("{}{}", gpu.name, gpu.has_types ? "" : " (no bfloat16)"));
+  return list_text("fits on", fit) + list_text("does not fit on", not_fit);
+}
+
+std::string time_text(const Estimate& e, const Price& price) {
+  if (!e.steps) return "steps and time        unknown without data and max_steps\n";
+  std::string text =
+      fmt::format("steps                 {}, {:.0f} {}\n", *e.steps, *e.tokens, *e.tokens == 1 ? "token" : "tokens");
+  if (!e.seconds()) return text + "time                  unknown for this device\n";
+  text += fmt::format("time                  about {} ({:.2g} GFLOP a token at {:.3g} TFLOP/s)\n",
+                      format_duration(*e.seconds()), e.flops_per_token / 1e9, *e.flops_per_second / 1e12);
+  if (const auto cost = price.of(e)) text += fmt::format("cost                  about {:.2f}\n", *cost);
+  return text;
+}
+
+}  // namespace
+
+/// `qtrain estimate`: memory by component, steps, tokens, time and cost, without touching a device.
+int run_estimate(const Arguments& args) {
+  ResolvedConfig config = load_config(args.operand(0), args.overrides());
+  tell_remarks(config, args.log());
+  ResolvedConfig anywhere = config;
+  anywhere.value.run.device = DeviceChoice::automatic;  // the device need not be here
+  require_supported(anywhere);
+  const Price price{args.number("price_per_hour")};
+  const Estimate e = estimate_run(config, options_of(args), args.log());
+  args.give({.text = memory_text(e) + gpus_text(e) + time_text(e, price), .json = json_of(e, price)});
+  if (!e.problem) return 0;
+  args.log().error("{}\n  {}", e.problem->cause, e.problem->remedy);
+  return static_cast<int>(ErrorKind::memory);
+}
+
+}  // namespace qtrain

@@ -1,0 +1,83 @@
+#include <fmt/format.h>
+
+#include "app/commands/commands.h"
+#include "convert/gguf/export.h"
+#include "convert/gguf/export_adapter.h"
+#include "convert/merge.h"
+#include "model/model_source.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder beside the output for as long as it is needed.
+class FolderBeside {
+ public:
+  explicit FolderBeside(const fs::path& output) : path_(output.string() + ".merging") { fs::remove_all(path_); }
+  ~FolderBeside() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  FolderBeside(const FolderBeside&) = delete;
+  FolderBeside& operator=(const FolderBeside&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+// In float32, so that the sums are rounded once, to the type of the file.
+GgufExportReport export_merged(Ctx& ctx, GgufExportOptions options, const std::vector<std::string>& adapters) {
+  if (!options.type) options.type = gguf_type_of_model(options.model);
+  const FolderBeside merged(options.output);
+  MergeOptions merge{.model = options.model, .output = merged.path(), .dtype = DType::f32, .log = options.log};
+  for (const std::string& folder : adapters) merge.adapters.push_back({folder});
+  merge_adapters(ctx, merge);
+  options.name = options.model;
+  options.model = merged.path();
+  return export_gguf(ctx, options);
+}
+
+GgufExportReport export_as_asked(Ctx& ctx, const Arguments& args, const GgufExportOptions& options) {
+  const std::vector<std::string> adapters = args.all("adapter");
+  if (args.has("merge") && adapters.empty())
+    fail(ErrorKind::usage, {.cause = "--merge without --adapter", .remedy = "name the adapter to merge"});
+  if (args.has("merge")) return export_merged(ctx, options, adapters);
+  if (adapters.empty()) return export_gguf(ctx, options);
+  if (adapters.size() > 1)
+    fail(ErrorKind::usage,
+         {.cause = "a file holds one adapter", .remedy = "export each to a file of its own, or --merge"});
+  return export_gguf_adapter({.model = options.model,
+                              .adapter = adapters.front(),
+                              .output = options.output,
+                              .type = options.type.value_or(GgufType::f32),
+                              .log = options.log});
+}
+
+}  // namespace
+
+int run_export(const Arguments& args) {
+  GgufExportOptions options{.model = model_folder(args.required("model")), .output = args.required("output")};
+  options.log = &args.log();
+  if (fs::is_directory(options.output))
+    fail(ErrorKind::usage,
+         {.cause = "is a folder", .place = options.output.string(), .remedy = "name a file to write: MODEL.gguf"});
+  if (const auto type = args.text("type"); type && *type != "auto") options.type = gguf_export_type(*type);
+  Ctx ctx({}, MatmulPrecision::storage, static_cast<int>(args.integer("threads").value_or(0)));
+  const auto report = export_as_asked(ctx, args, options);
+  for (const auto& note : report.notes) args.log().warn("{}", note);
+  std::string tensors;
+  Json by_type = Json::object();
+  for (const auto& [type, count] : report.tensors) {
+    tensors += fmt::format("{}{} {}", tensors.empty() ? "" : ", ", count, name_of(type));
+    by_type[std::string(name_of(type))] = count;
+  }
+  const std::string what =
+      args.has("adapter") && !args.has("merge") ? args.all("adapter").front() : options.model.string();
+  args.give({.text = fmt::format("exported {} into {}: tensors {}", what, options.output.string(), tensors),
+             .json = {{"output", options.output.string()}, {"tensors", by_type}, {"notes", report.notes}}});
+  return 0;
+}
+
+}  // namespace qtrain

@@ -1,0 +1,87 @@
+#include "app/answers.h"
+#include "app/commands/commands.h"
+#include "app/commands/sampling_flags.h"
+#include "core/json_view.h"
+#include "data/source/reader.h"
+#include "train/plan/compute.h"
+#include "train/setup/text_folder.h"
+
+namespace qtrain {
+namespace {
+
+// A row's prompt: a conversation (its last assistant turn left out), or a text.
+std::vector<std::int32_t> encode_row(const TextFolder& text, const Json& row, bool raw) {
+  for (const char* key : {"messages", "prompt"})
+    if (row.contains(key) && row[key].is_array()) {
+      Json messages = row[key];
+      if (!messages.empty() && JsonView(messages.back()).text("role", "") == "assistant")
+        messages.erase(messages.size() - 1);
+      return encode_chat(text, {.messages = messages, .tools = row.contains("tools") ? row["tools"] : Json()});
+    }
+  for (const char* key : {"prompt", "text"})
+    if (row.contains(key) && row[key].is_string()) {
+      const std::string prompt = row[key];
+      return raw ? encode_raw(text, prompt)
+                 : encode_chat(text, {.messages = Json::array({{{"role", "user"}, {"content", prompt}}})});
+    }
+  fail(ErrorKind::input, {.cause = "a row without \"messages\", \"prompt\" or \"text\""});
+}
+
+struct PromptRows {
+  std::vector<Json> rows;
+  std::vector<std::vector<std::int32_t>> prompts;
+};
+
+PromptRows read_prompts(const Arguments& args, const TextFolder& text) {
+  PromptRows out;
+  if (const auto prompt = args.text("prompt")) {
+    out.rows.push_back({{"prompt", *prompt}});
+    Json messages = Json::array({{{"role", "user"}, {"content", *prompt}}});
+    if (const auto system = args.text("system"))
+      messages.insert(messages.begin(), Json{{"role", "system"}, {"content", *system}});
+    out.prompts.push_back(with_place("--prompt", [&] {
+      return args.has("raw") ? encode_raw(text, *prompt) : encode_chat(text, {.messages = messages});
+    }));
+    return out;
+  }
+  const RawRows raw(resolve_data_files({args.required("input")}, Split::evaluation));
+  for (std::int64_t i = 0; i < raw.size(); ++i) {
+    out.rows.push_back(raw.parse(i));
+    out.prompts.push_back(with_place(raw.place(i), [&] { return encode_row(text, out.rows.back(), args.has("raw")); }));
+  }
+  return out;
+}
+
+}  // namespace
+
+int run_generate(const Arguments& args) {
+  const AnswerModelRequest request = answer_request(args);
+  if (args.has("prompt") == args.has("input"))
+    fail(ErrorKind::usage, {.cause = "give either --prompt TEXT or --input FILE.jsonl"});
+  Ctx ctx = make_context(answer_compute(request, {.device = args.device(),
+                                                  .threads = static_cast<int>(args.integer("threads").value_or(0))}),
+                         args.log());
+  AnswerModel model = declare_answer_model(ctx, request);
+  const AnswerOptions options = answer_options(args, model);
+  PromptRows rows = read_prompts(args, model.text);
+  Answerer answerer(ctx, std::move(model), args.log());
+  const auto answers = answerer.answer_all(rows.prompts, options);
+  std::string lines;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    rows.rows[i].update({{"completion", answers[i].completion},
+                         {"finish_reason", answers[i].finish_reason},
+                         {"tokens", answers[i].tokens}});
+    lines += dump_json(rows.rows[i]) + "\n";
+  }
+  if (const auto file = args.text("output")) {
+    write_file(*file, lines);
+    args.give({.text = "", .json = {{"output", *file}, {"rows", answers.size()}}});
+  } else if (args.has("prompt")) {
+    args.give({.text = answers.front().completion + "\n", .json = rows.rows.front()});
+  } else {
+    args.give({.text = lines, .json = rows.rows});
+  }
+  return 0;
+}
+
+}  // namespace qtrain

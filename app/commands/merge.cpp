@@ -1,0 +1,103 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "app/commands/commands.h"
+#include "convert/merge.h"
+#include "model/model_source.h"
+#include "train/model_loss.h"
+#include "train/plan/compute.h"
+#include "train/report/metrics.h"
+
+namespace qtrain {
+namespace {
+
+// --weights 0.7,0.3: one for each --adapter.
+std::vector<double> read_weights(const std::string& text) {
+  std::vector<double> weights;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    std::size_t used = 0;
+    try {
+      weights.push_back(std::stod(word, &used));
+    } catch (const std::logic_error&) {
+      used = 0;
+    }
+    if (word.empty() || used != word.size() || !std::isfinite(weights.back()))
+      fail(ErrorKind::usage, {.cause = fmt::format("--weights: \"{}\" is not a number", word),
+                              .remedy = "give numbers with commas between them: --weights 0.7,0.3"});
+    begin = end + 1;
+  }
+  return weights;
+}
+
+MergeOptions merge_options(const Arguments& args) {
+  MergeOptions options{
+      .model = model_folder(args.required("model")), .output = args.required("output"), .log = &args.log()};
+  (void)args.required("adapter");
+  const std::vector<std::string> folders = args.all("adapter");
+  std::vector<double> weights(folders.size(), 1.0);
+  if (const auto text = args.text("weights")) weights = read_weights(*text);
+  if (weights.size() != folders.size())
+    fail(ErrorKind::usage, {.cause = fmt::format("{} weights for {} adapters", weights.size(), folders.size()),
+                            .remedy = "give one number in --weights for each --adapter"});
+  if (const auto dtype = args.text("dtype"); dtype && *dtype != "auto") options.dtype = dtype_named(*dtype);
+  for (std::size_t i = 0; i < folders.size(); ++i) options.adapters.push_back({folders[i], weights[i]});
+  return options;
+}
+
+// A weight of bfloat16 has 8 bits: what an adapter adds to it can be less than half of the last.
+void say_rounding(Log& log, const MergeReport& report) {
+  constexpr double kMuch = 0.1;
+  if (report.lost() < kMuch)
+    log.info("rounding the weights changed {:.2g} % of what the adapter adds", 100 * report.lost());
+  else
+    log.warn("rounding the weights changed {:.0f} % of what the adapter adds: --dtype float32 keeps it",
+             100 * report.lost());
+}
+
+struct LossOf {
+  std::string model;
+  std::optional<std::string> adapter = {};
+};
+
+Json loss_on(Ctx& ctx, const Arguments& args, const LossOf& of) {
+  const Json keys{{"model_name_or_path", of.model}, {"eval_dataset_name", args.required("data")}};
+  const ResolvedConfig config = parse_config(dump_json(keys), "--data");
+  return finite_or_null(model_loss(ctx, {.config = config.value, .adapter = of.adapter}, args.log()).evaluation.loss());
+}
+
+// The loss of the merged model beside that of the adapter on its base, on the rows of --data.
+Json compare_losses(Ctx& ctx, const Arguments& args, const MergeOptions& options) {
+  Json losses{{"merged_eval_loss", loss_on(ctx, args, {.model = options.output.string()})}};
+  const MergedAdapter& first = options.adapters.front();
+  if (options.adapters.size() == 1 && first.weight == 1)
+    losses["adapter_eval_loss"] =
+        loss_on(ctx, args, {.model = options.model.string(), .adapter = first.folder.string()});
+  return losses;
+}
+
+}  // namespace
+
+int run_merge(const Arguments& args) {
+  const MergeOptions options = merge_options(args);
+  const int threads = static_cast<int>(args.integer("threads").value_or(0));
+  Ctx ctx = make_context({.device = "cpu", .compute = "float32", .threads = threads}, args.log());
+  const MergeReport report = merge_adapters(ctx, options);
+  say_rounding(args.log(), report);
+  CommandResult result{
+      .text = fmt::format("merged {} into {}\n", fmt::join(args.all("adapter"), ", "), options.output.string()),
+      .json = {{"output", options.output.string()}, {"rounding", report.lost()}}};
+  if (args.has("data")) {
+    const Json losses = compare_losses(ctx, args, options);
+    for (const auto& [name, loss] : losses.items())
+      result.text += fmt::format("{} {}\n", name, finite_or_words(loss, 6));
+    result.json.update(losses);
+  }
+  args.give(result);
+  return 0;
+}
+
+}  // namespace qtrain

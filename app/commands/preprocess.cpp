@@ -1,0 +1,72 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "app/commands/commands.h"
+#include "config/remarks.h"
+#include "core/file.h"
+#include "train/report/data_report.h"
+#include "train/report/metrics.h"
+#include "train/setup/prepared_data.h"
+#include "train/setup/vocabulary.h"
+#include "train/stop.h"
+
+namespace qtrain {
+namespace {
+
+void write_dump(const Dataset& rows, const std::string& file) {
+  write_file(file, [&](const std::function<void(std::span<const std::byte>)>& append) {
+    for (std::int64_t i = 0; i < rows.size(); ++i) {
+      const std::string line = dump_line(rows, i);
+      append(std::as_bytes(std::span(line)));
+      throw_if_stopped();
+    }
+  });
+}
+
+std::string split_text(const char* title, const DataReport& report) {
+  return fmt::format("{}\n  {}\n", title, fmt::join(report.lines(), "\n  "));
+}
+
+}  // namespace
+
+/// `qtrain preprocess`: puts the rows of a config into the token cache and tells about them.
+int run_preprocess(const Arguments& args) {
+  const ResolvedConfig config = load_config(args.operand(0), args.overrides());
+  tell_remarks(config, args.log());
+  const Config& c = config.value;
+  args.log().show_progress(!c.training.disable_tqdm);
+  if (!c.data.has_training_rows())
+    fail(ErrorKind::usage, {.cause = "\"dataset_name\" is missing", .remedy = "name a JSONL file, a glob or a folder"});
+  ThreadPool pool(static_cast<int>(c.run.threads));
+  Stopwatch watch;
+  DataPreparation preparation(c, pool, args.log());
+  const Dataset train = preparation.rows(Split::train), evaluation = preparation.rows(Split::evaluation);
+  if (!c.model.model_name_or_path.empty()) {  // a tokenizer alone is enough to prepare rows
+    require_vocabulary(c, train, Split::train);
+    require_vocabulary(c, evaluation, Split::evaluation);
+  }
+  const double seconds = watch.seconds();
+  if (const auto file = args.text("dump")) write_dump(train, *file);
+
+  const DataReport report = report_on(train, c, Split::train);
+  const std::string folder = preparation.kept_in().string();
+  CommandResult result{.text = split_text("training", report), .json = report.json()};
+  Json& json = result.json;
+  json["evaluation"] = Json();
+  if (evaluation.size() > 0) {
+    const DataReport held_out = report_on(evaluation, c, Split::evaluation);
+    json["evaluation"] = held_out.json();
+    result.text += split_text("evaluation", held_out);
+  }
+  json["max_length"] = c.data.max_length ? Json(*c.data.max_length) : Json();
+  json["fingerprint"] = fmt::format("{:016x}", train.fingerprint());
+  json["token_cache"] = folder;
+  json["seconds"] = seconds;
+  json["peak_rss_mb"] = resident_memory().peak_mb;
+  args.log().info("prepared in {:.2f} s; {}", seconds,
+                  folder.empty() ? "not kept: there is no token cache" : "kept in " + folder);
+  args.give(result);
+  return 0;
+}
+
+}  // namespace qtrain

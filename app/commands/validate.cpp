@@ -1,0 +1,347 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "app/cli/program.h"
+#include "app/commands/commands.h"
+#include "config/remarks.h"
+#include "core/plural.h"
+#include "core/safetensors.h"
+#include "data/encode.h"
+#include "model/hf_folder.h"
+#include "train/checkpoint/output_lock.h"
+#include "train/plan/compute.h"
+#include "train/plan/disk_plan.h"
+#include "train/plan/machine.h"
+#include "train/plan/memory_plan.h"
+#include "train/plan/step_plan.h"
+#include "train/report/advice.h"
+#include "train/report/row_notes.h"
+#include "train/setup/adapter_names.h"
+#include "train/setup/dataset_setup.h"
+#include "train/setup/model_setup.h"
+#include "train/setup/text_folder.h"
+#include "train/setup/vocabulary.h"
+#include "train/stop.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostRowProblems = 20;  // per file
+constexpr double kMb = 1e6;
+
+/// What is wrong, and what was looked at and is fine.
+class Findings {
+ public:
+  /// Two parts may meet the same problem; it is listed once.
+  void add(ErrorKind kind, ErrorText text) {
+    Error problem(kind, std::move(text));
+    const auto same = [&](const Error& e) { return std::string_view(e.what()) == problem.what(); };
+    if (std::none_of(problems_.begin(), problems_.end(), same)) problems_.push_back(std::move(problem));
+  }
+  void warn(std::string text) { warnings_.push_back(std::move(text)); }
+
+  /// Runs one part and notes what it found, or its error: this command is where errors are collected.
+  template <class F>
+  void attempt(const char* part, F&& check) {
+    const std::size_t before = problems_.size();
+    try {
+      const std::string found = check();
+      if (problems_.size() == before && !found.empty()) checked_[part] = found;
+    } catch (const Error& e) {  // listed with the others
+      if (e.kind() == ErrorKind::stopped) throw;
+      add(e.kind(), e.text());
+    }
+  }
+
+  /// Says it all; the exit code is that of the first problem, and those of the config come first.
+  int report(const Arguments& args) const {
+    args.give({.text = fmt::format("{}\n", fmt::join(lines(), "\n")), .json = json()});
+    return problems_.empty() ? 0 : problems_.front().exit_code();
+  }
+
+ private:
+  Json json() const {
+    Json json{
+        {"valid", problems_.empty()}, {"problems", Json::array()}, {"warnings", warnings_}, {"checked", checked_}};
+    for (const Error& e : problems_)
+      json["problems"].push_back({{"kind", e.kind() == ErrorKind::usage ? "config" : name_of(e.kind())},
+                                  {"where", e.text().place},
+                                  {"cause", e.text().cause},
+                                  {"remedy", e.text().remedy},
+                                  {"exit_code", e.exit_code()}});
+    return json;
+  }
+
+  std::vector<std::string> lines() const {
+    std::vector<std::string> out;
+    for (const auto& [part, found] : checked_.items())
+      out.push_back(fmt::format("ok       {}: {}", part, found.get<std::string>()));
+    for (const std::string& text : warnings_) out.push_back(fmt::format("warning  {}", text));
+    for (const Error& e : problems_) out.push_back(fmt::format("problem  {}", e.what()));
+    const std::size_t n = problems_.size();
+    out.push_back(n == 0 ? "valid" : counted(static_cast<std::int64_t>(n), "problem"));
+    return out;
+  }
+
+  std::vector<Error> problems_;
+  std::vector<std::string> warnings_;
+  Json checked_ = Json::object();
+};
+
+/// Every row that cannot be read or encoded, file by file: equal complaints as one, the first kMostRowProblems of each
+/// file.
+class RowProblems {
+ public:
+  explicit RowProblems(Findings& findings) : findings_(findings) {}
+
+  /// Runs `check` on every row. Whether any was bad.
+  template <class F>
+  bool collect(const RawRows& rows, F&& check) {
+    bool any = false;
+    for (std::int64_t i = 0; i < rows.size(); ++i) {
+      throw_if_stopped();
+      try {
+        check(rows.parse(i));
+      } catch (const Error& e) {  // listed with the others
+        take(e, rows.place(i));
+        any = true;
+      }
+    }
+    flush();
+    return any;
+  }
+
+ private:
+  struct Problem {
+    ErrorKind kind;
+    ErrorText text;
+    std::int64_t more = 0;  ///< further rows with the same complaint
+  };
+
+  void take(const Error& e, const std::string& place) {
+    const std::string file = place.substr(0, place.rfind(':'));
+    if (file != file_) flush();
+    file_ = file;
+    const auto same = std::find_if(problems_.begin(), problems_.end(), [&](const Problem& p) {
+      return p.text.cause == e.text().cause && p.text.remedy == e.text().remedy;
+    });
+    ++bad_rows_;
+    if (same != problems_.end()) {
+      ++same->more;
+    } else if (problems_.size() < kMostRowProblems) {
+      problems_.push_back({.kind = e.kind(), .text = e.text()});
+      ErrorText& text = problems_.back().text;
+      if (!text.place.starts_with(place)) text.place = text.place.empty() ? place : place + ", " + text.place;
+    } else {
+      ++unlisted_;
+    }
+  }
+
+  void flush() {
+    for (Problem& p : problems_) {
+      if (p.more > 0) p.text.cause += fmt::format(" (and {})", counted(p.more, "more row"));
+      findings_.add(p.kind, std::move(p.text));
+    }
+    if (unlisted_ > 0)
+      findings_.add(
+          ErrorKind::input,
+          {.cause = fmt::format("{} of the {} bad rows are not listed", unlisted_, bad_rows_), .place = file_});
+    problems_.clear();
+    bad_rows_ = unlisted_ = 0;
+  }
+
+  Findings& findings_;
+  std::string file_;
+  std::vector<Problem> problems_;
+  std::int64_t bad_rows_ = 0, unlisted_ = 0;
+};
+
+/// The checks of one config, in order; each part is tried though others failed, where it can be.
+class Validation {
+ public:
+  Validation(const Arguments& args, ResolvedConfig config, Findings& findings)
+      : args_(args),
+        config_(std::move(config)),
+        findings_(findings),
+        pool_(static_cast<int>(config_.value.run.threads)) {}
+
+  void run() {
+    const Config& c = config_.value;
+    for (ErrorText& e : unsupported(config_)) findings_.add(ErrorKind::usage, std::move(e));
+    if (!c.data.has_training_rows())
+      findings_.add(
+          ErrorKind::usage,
+          {.cause = "dataset_name is missing", .place = args_.operand(0), .remedy = "name the training rows"});
+    findings_.attempt("output_dir", [&] { return check_output(); });
+    findings_.attempt("machine", [&] { return check_machine(); });
+    if (!c.model.model_name_or_path.empty()) {
+      findings_.attempt("model", [&] { return check_model(); });
+      if (fs::exists(c.model.tokenizer_name_or_path.value_or(c.model.model_name_or_path)))
+        findings_.attempt("tokenizer", [&] { return check_text(); });
+    }
+    if (c.data.has_training_rows())
+      findings_.attempt("training rows", [&] { return check_rows(Split::train, train_); });
+    if (!c.data.eval_dataset_name.empty() || (c.data.eval_split > 0 && c.data.has_training_rows()))
+      findings_.attempt("evaluation rows", [&] { return check_rows(Split::evaluation, evaluation_); });
+    const bool updates = !find_optimizer(c.training.optim)->rule.empty();  // else told by `unsupported`
+    if (!setup_.model || train_.size() == 0 || !updates) return;
+    findings_.attempt("steps", [&] { return check_steps(); });
+    findings_.attempt("memory and disk", [&] { return check_memory(); });
+    findings_.attempt("disk", [&] { return check_disk(); });
+  }
+
+ private:
+  std::string check_output() const {
+    try_output(config_.value.training.output_dir);
+    return {};
+  }
+
+  std::string check_machine() {
+    ComputeChoice choice = compute_choice(config_.value);
+    if (choice.device == "cuda" && !cuda_problem().empty()) choice.device = "cpu";  // told by `unsupported`
+    compute_ = plan_compute(choice);
+    require_optimizer(config_.value, compute_.device);
+    return {};
+  }
+
+  std::string check_text() {
+    text_ = std::make_unique<TextFolder>(load_text_folder(config_.value));
+    const std::int32_t size = text_->tokenizer->size();
+    if (setup_.model && size > setup_.model->config().vocab_size)
+      findings_.warn(fmt::format("the tokenizer has {} entries, the model's vocabulary {}: some tokens cannot be used",
+                                 size, setup_.model->config().vocab_size));
+    return fmt::format("{} tokens, {}", size, text_->chat_template ? "a chat template" : "no chat template");
+  }
+
+  std::string check_model() {
+    setup_ = set_up_model(compute_, training_request(config_.value));
+    if (auto advice = advice_on_weights(setup_)) findings_.warn(std::move(*advice));
+    for (std::string& advice : model_advice(config_.value, setup_.model->config())) findings_.warn(std::move(advice));
+    if (setup_.adapter) check_adapter_keys(config_, *setup_.model->options().lora, setup_.model->config());
+    if (setup_.adapter) check_tensors(setup_.model->adapter(), *setup_.adapter);
+    if (!setup_.random_init) check_tensors(setup_.model->weights(), setup_.source);
+    if (!setup_.random_init) check_quantized(*setup_.model, setup_.source);
+    return fmt::format("{}, {:.1f} M parameters, {}", setup_.model->config().model_type,
+                       static_cast<double>(setup_.model->parameters()) / 1e6,
+                       setup_.random_init ? "starting at random" : "all tensors there");
+  }
+
+  /// Every parameter has a tensor of its shape in the files.
+  void check_tensors(const ParamStore& store, const fs::path& path) {
+    const SafetensorsReader reader(path);
+    for (const Param& p : store.all()) {
+      if (setup_.model->is_quantized_part(p)) continue;
+      const std::string name = name_in(reader, p.spec.name);
+      if (!reader.contains(name)) {
+        findings_.add(ErrorKind::input,
+                      {.cause = fmt::format("tensor {} is missing", p.spec.name), .place = path.string()});
+        continue;
+      }
+      const Shape shape = reader.at(name).shape;
+      if (shape == p.spec.shape) continue;
+      findings_.add(ErrorKind::input, {.cause = fmt::format("tensor {} is {}, the config makes it {}", p.spec.name,
+                                                            to_string(shape), to_string(p.spec.shape)),
+                                       .place = path.string()});
+    }
+  }
+
+  /// Layers that are quantized, in the files or by this run, are in the files.
+  void check_quantized(const Transformer& model, const fs::path& path) {
+    if (model.quantized().empty()) return;
+    const SafetensorsReader reader(path);
+    for (const QuantizedLinear& q : model.quantized())
+      if (!reader.contains(name_in(reader, q.name())))
+        findings_.add(ErrorKind::input,
+                      {.cause = fmt::format("tensor {} is missing", q.name()), .place = path.string()});
+  }
+
+  std::string check_rows(Split split, Dataset& into) {
+    DatasetOptions options = dataset_options(config_.value, split);
+    const RawRows rows = data_rows(config_.value, split);
+    if (!text_) {
+      RowProblems(findings_).collect(rows, [](const Json&) {});
+      return {};
+    }
+    try {
+      ProgressBar bar(args_.log(), {.unit = "tokenizing", .total = rows.size()});
+      options.progress = [&](std::int64_t done, std::int64_t) { bar.set(done); };
+      into = build_dataset(rows, options, text_->tools(), pool_);
+    } catch (const Error&) {  // the first of perhaps many
+      const RowEncoder encoder(options, text_->tools());
+      if (!RowProblems(findings_).collect(rows, [&](const Json& row) { encoder.encode(row); })) throw;
+      return {};
+    }
+    if (setup_.model) require_vocabulary(config_.value, into, split);
+    const DatasetStatistics& s = into.statistics();
+    for (RowNotes::Note& note : notes_.of(s, *text_, config_.value.data))
+      note.warns ? findings_.warn(std::move(note.text)) : args_.log().info("{}", note.text);
+    const std::string made = s.rows == s.source_rows ? "" : fmt::format(", {} after filters and packing", s.rows);
+    return fmt::format("{}{}, {}, {}, {} cut", counted(s.source_rows, "row"), made, counted(s.tokens, "token"),
+                       counted(s.target_tokens, "target"), counted(s.truncated_rows, "row"));
+  }
+
+  StepPlan step_plan() const {
+    const TrainingSection& t = config_.value.training;
+    const Loader loader(train_, {.batch_size = t.per_device_train_batch_size, .drop_last = t.dataloader_drop_last});
+    return make_step_plan(t, loader.batches_per_epoch());
+  }
+  std::int64_t max_steps() const { return step_plan().max_steps; }
+
+  std::string check_steps() {
+    for (std::string& advice : data_advice(config_, train_.statistics(), step_plan()))
+      findings_.warn(std::move(advice));
+    return {};
+  }
+
+  std::string check_memory() {
+    const TrainingSection& t = config_.value.training;
+    PlannedRun run = planned_run(config_.value, *setup_.model, workload_of(t, train_, evaluation_),
+                                 target_here(compute_.device, pool_.size()));
+    const MemoryPlan memory = plan_run(run, t.gradient_checkpointing.policy);
+    return fmt::format("{}, {:.0f} MiB of memory: {}", counted(max_steps(), "update"),
+                       static_cast<double>(memory.total()) / (1 << 20), memory.table());
+  }
+
+  std::string check_disk() {
+    const std::string& output = config_.value.training.output_dir;
+    DiskVerdict verdict = judge_disk(plan_disk(config_.value.training, setup_, step_plan()), free_disk(output));
+    if (verdict.warning) findings_.warn(fmt::format("{}: {}", output, *verdict.warning));
+    if (!verdict.problem) return {};
+    verdict.problem->place = output;
+    findings_.add(ErrorKind::disk, std::move(*verdict.problem));
+    return {};
+  }
+
+  const Arguments& args_;
+  ResolvedConfig config_;
+  Findings& findings_;
+  ComputePlan compute_;
+  ThreadPool pool_;
+  std::unique_ptr<TextFolder> text_;
+  RowNotes notes_;
+  ModelSetup setup_;
+  Dataset train_, evaluation_;
+};
+
+}  // namespace
+
+/// `qtrain validate`: everything that can be checked without training; all problems, not the first.
+int run_validate(const Arguments& args) {
+  CheckedConfig checked = check_config(args.operand(0), args.overrides());
+  Findings findings;
+  for (ErrorText& e : checked.problems) findings.add(ErrorKind::usage, std::move(e));
+  if (checked.config) {
+    args.log().show_progress(!checked.config->value.training.disable_tqdm);
+    remark_on_device(*checked.config);
+    for (const std::string& note : checked.config->notes) args.log().info("{}", note);
+    for (const std::string& warning : checked.config->warnings) findings.warn(warning);
+  }
+  if (checked.config) Validation(args, std::move(*checked.config), findings).run();
+  return findings.report(args);
+}
+
+}  // namespace qtrain

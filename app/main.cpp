@@ -1,0 +1,35 @@
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "app/cli/arguments.h"
+#include "app/cli/program.h"
+#include "core/error.h"
+#include "core/json_view.h"
+#include "core/log.h"
+#include "train/stop.h"
+
+int main(int argc, char** argv) try {
+  qtrain::install_stop_handlers();
+  const auto log = std::make_shared<qtrain::Log>();
+  try {
+    const std::vector<std::string> words(argv + 1, argv + (argc > 0 ? argc : 1));
+    const qtrain::StopAnswers answers(*log, [&] { return qtrain::report_stop(*log); });
+    return qtrain::run_program(words, log);
+  } catch (const qtrain::Error& e) {
+    return qtrain::report_error(e, *log);
+  } catch (const nlohmann::json::exception& e) {
+    return qtrain::report_error({qtrain::ErrorKind::input,
+                                 {.cause = "a file holds something else than was expected: " + qtrain::plain_text(e)}},
+                                *log);
+  } catch (const std::bad_alloc&) {
+    return qtrain::report_error({qtrain::ErrorKind::memory, {.cause = "out of memory"}}, *log);
+  } catch (const std::exception& e) {
+    return qtrain::report_error({qtrain::ErrorKind::internal, {.cause = std::string("internal error: ") + e.what()}},
+                                *log);
+  }
+} catch (const std::bad_alloc&) {  // not even what is wrong could be put into words
+  return static_cast<int>(qtrain::ErrorKind::memory);
+}

@@ -1,0 +1,279 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "config/prompt_format.h"
+#include "config/rewrite_rules.h"
+
+/// Lists of data sets as trl and axolotl write them, as files.
+namespace qtrain {
+namespace {
+
+constexpr bool kRefusedMember = true, kRemarkedMember = false;
+
+/// Members of an entry that say nothing about which rows there are, or that cannot be honored.
+constexpr auto kDatasetMembers = std::to_array<InertKey>({
+    {"name", kRemarkedMember, "[\"default\",\"main\"]", "datasets are local files"},
+    {"ds_type", kRemarkedMember, "[\"json\",\"csv\",\"parquet\",\"arrow\"]",
+     "formats are told apart by the names of files"},
+    {"revision", kRemarkedMember, "[\"main\"]", "datasets are local files"},
+    {"trust_remote_code", kRemarkedMember, "[true,false]", "code in a data folder is never run"},
+    {"split", kRefusedMember, "[\"train\",\"test\",\"validation\"]", "files are read whole"},
+    {"columns", kRemarkedMember, "[]", "only the fields of the row's shape are read"},
+    {"fraction", kRefusedMember, "[1]", "files are read whole"},
+    {"own_share", kRefusedMember, "[1]", "`weight` beside `id` is a share of the source's own rows, and all are read"},
+    {"shards", kRefusedMember, "[1]", "files are read whole"},
+    {"shards_idx", kRemarkedMember, "[0]", "files are read whole"},
+    {"preprocess_shards", kRemarkedMember, "[]", "files are mapped, never held whole"},
+    {"input_transform", kRefusedMember, "[]", "rows are taken as they are"},
+    {"input_format", kRemarkedMember, "[]", "rows are recognized by their fields"},
+    {"conversation", kRemarkedMember, "[]", "rows are rendered with the chat template of the model's folder"},
+    {"chat_template", kRemarkedMember, "[\"tokenizer_default\"]",
+     "rows are rendered with the chat template of the model's folder"},
+    {"chat_template_jinja", kRefusedMember, "[]", "set chat_template_path"},
+    {"field_messages", kRefusedMember, "[\"messages\",\"conversations\"]", "rename the field in the rows"},
+    {"field_tools", kRefusedMember, "[\"tools\"]", "rename the field in the rows"},
+    {"weight", kRefusedMember, "[]", "evaluation rows are read whole"},
+    {"column_mapping", kRefusedMember, "[{}]", "evaluation rows have the columns of column_mapping"},
+    {"role_mapping", kRefusedMember, "[{}]", "evaluation rows have the roles of role_mapping"},
+    {"field_thinking", kRefusedMember, "[\"reasoning_content\"]", "rename the field in the rows"},
+    {"template_thinking_key", kRemarkedMember, "[\"reasoning_content\"]", "templates are given both usual names"},
+    {"field_human", kRefusedMember, "[\"human\"]", "rename the field in the rows"},
+    {"field_model", kRefusedMember, "[\"gpt\"]", "rename the field in the rows"},
+    {"message_field_role", kRefusedMember, "[\"role\",\"from\"]", "rename the field in the rows"},
+    {"message_field_content", kRefusedMember, "[\"content\",\"value\"]", "rename the field in the rows"},
+    {"message_property_mappings", kRefusedMember,
+     "[{},{\"role\":\"role\",\"content\":\"content\"},{\"role\":\"from\",\"content\":\"value\"}]",
+     "rename the fields in the rows"},
+    {"message_field_training", kRefusedMember, "[]", "turns are learnt by their role"},
+    {"message_field_training_detail", kRefusedMember, "[]", "turns are learnt by their role"},
+    {"split_thinking", kRemarkedMember, "[true,false]", "the chat template decides"},
+    {"logprobs_field", kRefusedMember, "[]", "distillation is not available"},
+    {"temperature", kRemarkedMember, "[]", "distillation is not available"},
+    {"roles", kRemarkedMember, "[]", "human, gpt, observation and function_call have their usual roles"},
+    {"roles_to_train", kRefusedMember, "[[\"assistant\"],[\"gpt\"],[\"gpt\",\"assistant\"],[\"assistant\",\"gpt\"]]",
+     "answers are learnt: all of the assistant's turns"},
+    {"train_on_eos", kRemarkedMember, "[\"turn\"]", "the end of each answer is learnt"},
+    {"drop_system_message", kRefusedMember, "[false]", "rows are taken as they are"},
+});
+
+/// Members that a source of dataset_mixture has: under which name, and as what of an object there.
+struct SourceMember {
+  std::string_view name, member, as;
+};
+constexpr auto kSourceMembers = std::to_array<SourceMember>({
+    {"split", "split", ""},
+    {"columns", "columns", ""},
+    {"fraction", "fraction", ""},
+    {"weight", "weight", ""},
+    {"column_mapping", "column_mapping", ""},
+    {"message_property_mappings", "message_property_mappings", ""},
+    {"role_mapping", "role_mapping", ""},
+    {"roles", "role_mapping", ""},
+    {"field_messages", "column_mapping", "messages"},
+    {"field_tools", "column_mapping", "tools"},
+    {"message_field_role", "message_property_mappings", "role"},
+    {"message_field_content", "message_property_mappings", "content"},
+});
+
+/// Fields of such rows whose names a type may give.
+constexpr std::array<std::string_view, 4> kInstructionFields{"system", "instruction", "input", "output"};
+
+/// Kinds of rows of axolotl that are recognized by their fields.
+constexpr std::array<std::string_view, 5> kRowTypes{"alpaca", "chat_template", "completion", "sharegpt", "pretrain"};
+
+std::vector<std::string> strings_in(const Json& v) {
+  std::vector<std::string> out;
+  if (v.is_string()) out.push_back(v.get<std::string>());
+  if (v.is_array())
+    for (const Json& item : v)
+      if (item.is_string()) out.push_back(item.get<std::string>());
+  return out;
+}
+
+/// The data files of an entry; where they are given by split those of its split, or of the training one.
+std::vector<std::string> data_files_of(const Json& entry) {
+  const Json files = entry.value("data_files", Json());
+  if (!files.is_object()) return strings_in(files);
+  const Json split = entry.value("split", Json());
+  return strings_in(files.value(split.is_string() ? split.get<std::string>() : "train", Json()));
+}
+
+/// The files of an entry: its path; of a builder such as json its data_files; else those in the folder `path`.
+std::vector<std::string> files_of(const Json& entry) {
+  constexpr std::array<std::string_view, 4> kBuilders{"json", "csv", "parquet", "arrow"};
+  const std::string path = entry.contains("path") && entry["path"].is_string() ? entry["path"].get<std::string>() : "";
+  const bool builder = std::find(kBuilders.begin(), kBuilders.end(), path) != kBuilders.end();
+  std::string folder = builder ? "" : path;
+  if (entry.contains("data_dir") && entry["data_dir"].is_string()) folder = entry["data_dir"].get<std::string>();
+  std::vector<std::string> files = data_files_of(entry);
+  if (files.empty()) return {folder};
+  const bool beside = !folder.empty() && folder != files[0];
+  for (std::string& file : files)
+    if (beside && !file.starts_with('/') && !file.starts_with(folder)) file = folder + "/" + file;
+  return files;
+}
+
+/// An entry of alignment-handbook or open-r1 as the others write it: `id`, and a `weight` that is a share of its own
+/// rows, which says nothing where it is all of them.
+Json with_path(const Json& entry) {
+  Json out = Json::object();
+  for (const auto& [member, value] : entry.items())
+    if (member == "id")
+      out["path"] = value;
+    else if (member == "config")
+      out["name"] = value;
+    else if (member == "weight")
+      out["own_share"] = value;
+    else
+      out[member] = value;
+  return out;
+}
+
+/// Reads one list into a key for files; training rows of which more is said, into dataset_mixture.
+struct DatasetList {
+  std::string_view key;
+  bool trains = false;
+  bool texts_only = true;       ///< whether all entries are plain texts
+  bool formatted_rows = false;  ///< whether some are prompts and answers in a format of their own
+  Json files = Json::array();
+  Json sources = Json::array();  ///< the same for dataset_mixture
+  bool is_mixture = false;
+  Rewritten out = {};
+
+  void read(const Json& list) {
+    if (!list.is_array()) return problem(fmt::format("expected a list of data sets, got {}", show(list)));
+    for (const Json& entry : list) {
+      if (entry.is_string())
+        files.push_back(entry), sources.push_back(entry), texts_only = false;
+      else if (entry.is_object())
+        read_entry(entry);
+      else
+        problem(fmt::format("expected a data set, got {}", show(entry)));
+    }
+    out.settings.emplace_back(is_mixture ? "dataset_mixture" : std::string(key), is_mixture ? sources : files);
+    if (formatted_rows && texts_only) out.settings.emplace_back("assistant_only_loss", false);
+    if (texts_only && !formatted_rows && !files.empty())
+      out.settings.insert(out.settings.end(), {{"assistant_only_loss", false}, {"completion_only_loss", false}});
+  }
+
+  void read_entry(const Json& entry) {
+    if (entry.contains("id")) return read_entry(with_path(entry));
+    const std::vector<std::string> named = files_of(entry);
+    if (named[0].empty()) problem(fmt::format("{} names no files", show(entry)));
+    for (const std::string& file : named) files.push_back(file);
+    Json source{{"data_files", named}};
+    for (const auto& [member, value] : entry.items()) {
+      if (member == "path" || member == "data_files" || member == "data_dir" || member == "type") continue;
+      if (member == "field") {
+        if (value.is_string()) out.settings.emplace_back("dataset_text_field", value);
+        continue;
+      }
+      const InertKey* known = find_inert_in(kDatasetMembers, member);
+      const bool neutral = known && is_neutral(*known, value);
+      if (neutral && trains && member == "fraction" && !value.is_null()) source[member] = value;  // others have one
+      if (known && !neutral && set_of_source(source, member, value)) continue;
+      if (!known)
+        problem(fmt::format("unknown member \"{}\"", member));
+      else if (!neutral && known->refused)
+        problem(fmt::format("{} {} cannot be honored: {}", member, show(value), known->why));
+      else if (!neutral)
+        out.remarks.push_back(fmt::format("{} {} has no effect: {}", member, show(value), known->why));
+    }
+    const Json type = entry.value("type", Json());
+    if (type.is_object())
+      read_fields(source, type);
+    else
+      read_type(type);
+    sources.push_back(std::move(source));
+  }
+
+  /// A type that says where rows keep instruction, input and output, and perhaps how they become a text. Without a
+  /// format that is the chat template's matter here.
+  void read_fields(Json& source, const Json& type) {
+    has_prompt_format(type) ? read_format(source, type) : read_names(source, type);
+  }
+
+  /// Rows that are texts, prompt and answer, whatever the chat template.
+  void read_format(Json& source, const Json& type) {
+    const PromptFormat format = read_prompt_format(type);
+    if (!format.problem.empty()) return problem(format.problem);
+    if (!trains) return problem("type.format of evaluation rows is not available: hold rows out with val_set_size");
+    source["column_mapping"] = format.columns;
+    is_mixture = formatted_rows = true;
+  }
+
+  void read_names(Json& source, const Json& type) {
+    texts_only = false;
+    for (const auto& [member, value] : type.items()) {
+      if (value.is_null() || value == "") continue;
+      const std::string field = member.starts_with("field_") ? member.substr(6) : "";
+      if (std::find(kInstructionFields.begin(), kInstructionFields.end(), field) == kInstructionFields.end())
+        problem(
+            fmt::format("type.{} {} cannot be honored: rows are rendered with the chat template; keep prompt and "
+                        "completion in the rows",
+                        member, show(value)));
+      else if (value != field && !trains)
+        problem(fmt::format("type.{} {} cannot be honored: rename the field in the rows", member, show(value)));
+      else if (value != field)
+        source["column_mapping"][field] = value, is_mixture = true;
+    }
+    out.remarks.push_back("type: rows of instruction, input and output are rendered with the chat template");
+  }
+
+  /// Whether the member is one that a training source has.
+  bool set_of_source(Json& source, const std::string& member, const Json& value) {
+    for (const SourceMember& known : kSourceMembers) {
+      if (!trains || value.is_null() || known.name != member) continue;
+      Json& place = source[std::string(known.member)];
+      (known.as.empty() ? place : place[std::string(known.as)]) = value;
+      return is_mixture = true;
+    }
+    return false;
+  }
+
+  void read_type(const Json& type) {
+    const std::string name = type.is_string() ? type.get<std::string>() : "";
+    const std::string base = name.substr(0, name.find_first_of(".:"));
+    texts_only = texts_only && (base == "completion" || base == "pretrain");
+    if (base == "alpaca")
+      out.remarks.push_back(
+          "type alpaca: rows are rendered with the chat template; chat_template_path=alpaca has ### Instruction");
+    if (type.is_null() || std::find(kRowTypes.begin(), kRowTypes.end(), base) != kRowTypes.end()) return;
+    problem(fmt::format("type {} is not available: rows are recognized by their fields (types {})", show(type),
+                        fmt::join(kRowTypes, ", ")));
+  }
+
+  void problem(std::string text) { out.problem += (out.problem.empty() ? "" : "; ") + std::move(text); }
+};
+
+Rewritten read_list(std::string_view key, const Json& v) {
+  if (v.is_null()) return {};
+  DatasetList list{.key = key, .trains = key == "dataset_name"};
+  list.read(v);
+  return std::move(list.out);
+}
+
+}  // namespace
+
+Rewritten training_datasets(const Json& v) {
+  return read_list("dataset_name", v);
+}
+
+Rewritten pretraining_datasets(const Json& v) {
+  Json list = v.is_string() || v.is_object() ? Json::array({v}) : v;
+  if (list.is_array())
+    for (Json& entry : list) {
+      if (entry.is_string()) entry = {{"path", entry}};
+      if (entry.is_object() && entry.value("type", Json()).is_null()) entry["type"] = "pretrain";
+    }
+  return training_datasets(list);
+}
+
+Rewritten evaluation_datasets(const Json& v) {
+  return read_list("eval_dataset_name", v);
+}
+
+}  // namespace qtrain

@@ -1,0 +1,227 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "config/check.h"
+#include "config/dialect.h"
+#include "config/keys.h"
+#include "config/values.h"
+
+namespace qtrain {
+namespace {
+
+struct DumpVisitor {
+  Json values = Json::object();
+  void section(std::string_view) {}
+  template <class T>
+  void operator()(std::string_view name, const T& member, const Spec&) {
+    values[std::string(name)] = JsonValue<T>::write(member);
+  }
+};
+
+template <class T>
+struct Held {
+  using type = T;
+};
+template <class T>
+struct Held<std::optional<T>> {
+  using type = T;
+};
+
+struct WordsVisitor {
+  std::vector<KeyWords> keys = {};
+  void section(std::string_view) {}
+  template <class T>
+  void operator()(std::string_view name, const T&, const Spec& spec) {
+    using Value = typename Held<T>::type;
+    constexpr bool truth =
+        std::is_same_v<Value, bool> || std::is_same_v<Value, Recompute> || std::is_same_v<Value, KeptCopies>;
+    const auto words = words_of<Value>(spec);
+    KeyWords key{.key = name, .words = {words.begin(), words.end()}};
+    if (truth) key.words = {"true", "false"};
+    keys.push_back(std::move(key));
+  }
+};
+
+std::string escaped(std::string text) {
+  for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
+  return text;
+}
+
+std::string row(std::initializer_list<std::string> cells) {
+  std::string line = "|";
+  for (const std::string& cell : cells) line += " " + escaped(cell) + " |";
+  return line + "\n";
+}
+
+template <class T>
+std::string type_of(const Spec& spec) {
+  const std::string type = JsonValue<T>::type(spec);
+  return spec.range.low > -std::numeric_limits<double>::infinity() ? type + ", " + describe(spec.range) : type;
+}
+
+std::vector<std::string_view> aliases_of(std::string_view key) {
+  std::vector<std::string_view> names;
+  for (const Alias& a : aliases())
+    if (a.key == key) names.push_back(a.name);
+  return names;
+}
+
+struct KeysVisitor {
+  Json keys = Json::object();
+  std::string_view title = {};
+
+  void section(std::string_view name) { title = name; }
+  template <class T>
+  void operator()(std::string_view name, const T& member, const Spec& spec) {
+    keys[std::string(name)] = {{"section", title},
+                               {"default", JsonValue<T>::write(member)},
+                               {"type", type_of<T>(spec)},
+                               {"also", aliases_of(name)},
+                               {"meaning", spec.doc}};
+  }
+};
+
+struct ReferenceVisitor {
+  std::string out = {};
+
+  void section(std::string_view title) {
+    out += fmt::format("\n## {}\n\n| key | default | meaning |\n|---|---|---|\n", title);
+  }
+  template <class T>
+  void operator()(std::string_view name, const T& member, const Spec& spec) {
+    const std::string type = spec.choices.size() > 8 ? "a name from the list below" : type_of<T>(spec);
+    const std::vector<std::string_view> also = aliases_of(name);
+    const std::string names = also.empty() ? "" : fmt::format(" Also `{}`.", fmt::join(also, "`, `"));
+    out += row({fmt::format("`{}`", name), fmt::format("`{}`", JsonValue<T>::write(member).dump()),
+                fmt::format("{} ({}){}", spec.doc, type, names)});
+  }
+};
+
+/// Keys that only this dialect has.
+std::string own_keys(const Dialect& d) {
+  std::string out;
+  if (!d.rewrites.empty()) out += "\n| key | meaning |\n|---|---|\n";
+  for (const Rewrite& r : d.rewrites)
+    if (!r.doc.empty()) out += row({fmt::format("`{}`", r.name), std::string(r.doc)});
+  std::vector<std::string_view> inert, warned, refused;
+  for (const InertKey& k : d.inert) (k.refused ? refused : k.warns ? warned : inert).push_back(k.name);
+  if (!inert.empty())
+    out += fmt::format("\nAccepted without effect, with one line at start: `{}`.\n", fmt::join(inert, "`, `"));
+  if (!warned.empty())
+    out += fmt::format("\nAccepted without effect, with a warning: `{}`.\n", fmt::join(warned, "`, `"));
+  if (!refused.empty())
+    out += fmt::format("\nRefused where they would change a result: `{}`.\n", fmt::join(refused, "`, `"));
+  return out;
+}
+
+std::string dialect_part() {
+  std::string out =
+      "\n## Dialects\n\nA file is read in one dialect: by the keys it has, or by `\"dialect\"`. Names of all dialects"
+      " are understood in each; what differs is the defaults and the nesting.\n";
+  for (const Dialect& d : dialects()) {
+    out += fmt::format("\n### {}\n\n{}{}.\n", d.name, static_cast<char>(std::toupper(d.about[0])), d.about.substr(1));
+    if (!d.sure.empty()) out += fmt::format("One of `{}` says so.\n", fmt::join(d.sure, "`, `"));
+    if (!d.usual.empty())
+      out += fmt::format("So do two of `{}` without `model_name_or_path`.\n", fmt::join(d.usual, "`, `"));
+    if (!d.defaults.empty()) out += "\n| key | default |\n|---|---|\n";
+    for (const DialectDefault& v : d.defaults) out += row({fmt::format("`{}`", v.key), fmt::format("`{}`", v.json)});
+    out += own_keys(d);
+  }
+  return out;
+}
+
+std::string other_names_part() {
+  std::string out = "\n## Keys that stand for others\n\n| key | meaning |\n|---|---|\n";
+  for (const Rewrite& r : rewrites())
+    if (!r.doc.empty()) out += row({fmt::format("`{}`", r.name), std::string(r.doc)});
+  out +=
+      "\nThe configuration of DeepSpeed, FSDP or accelerate is an object, or a file: as its name stands or beside the"
+      " config. It sets what the config leaves open; a number there that is not the one given here is an error, and"
+      " `\"auto\"` leaves it to the config. What is about several devices is named once.\n";
+  out +=
+      fmt::format("\nMembers of `{}` count as if they stood at the top.\n", fmt::join(transparent_objects(), "`, `"));
+  return out;
+}
+
+std::string inert_part() {
+  std::string out =
+      "\n## Keys without effect\n\nThey are accepted; a value that would have changed something elsewhere gets one"
+      " line at start.\n\n| key | because |\n|---|---|\n";
+  for (const InertKey& k : inert_keys())
+    if (!k.refused) out += row({fmt::format("`{}`", k.name), std::string(k.why)});
+  out +=
+      "\n## Keys that are refused\n\nOnly these values are accepted (and null); another one ends the program, because "
+      "it could"
+      " not be honored.\n\n| key | accepted | because |\n|---|---|---|\n";
+  for (const InertKey& k : inert_keys())
+    if (k.refused) out += row({fmt::format("`{}`", k.name), fmt::format("`{}`", k.neutral), std::string(k.why)});
+  return out;
+}
+
+}  // namespace
+
+Json values_json(const Config& config) {
+  DumpVisitor visit;
+  config_fields(visit, config);
+  return std::move(visit.values);
+}
+
+Json rows_json(const DataSection& section) {
+  DumpVisitor visit;
+  data_fields(visit, section);
+  for (const char* elsewhere : {"dataset_name", "eval_dataset_name", "eval_split", "token_cache_dir", "token_cache_gb"})
+    visit.values.erase(elsewhere);
+  return std::move(visit.values);
+}
+
+Json resolved_json(const ResolvedConfig& config) {
+  Json values = Json::object();
+  const Json plain = values_json(config.value);
+  for (const auto& [key, value] : plain.items()) values[key] = {{"value", value}, {"origin", config.origin.at(key)}};
+  return {{"dialect", config.dialect},
+          {"values", std::move(values)},
+          {"inert", config.inert},
+          {"notes", config.notes},
+          {"warnings", config.warnings}};
+}
+
+Json config_keys_json() {
+  KeysVisitor visit;
+  const Config config;
+  config_fields(visit, config);
+  return {{"keys", std::move(visit.keys)}};
+}
+
+std::string config_reference() {
+  std::string out =
+      "# Configuration\n\nThis page is printed by `qtrain config`. A config is a JSON object, in which `//` and `/* "
+      "*/` "
+      "comments are allowed, or YAML where the file's name ends in `.yaml` or `.yml`. On the command line `key=value` "
+      "overrides any key, with dots for nesting; a value is JSON if it "
+      "parses, else a"
+      " string. Unknown keys, keys given twice, values of another type or out of range are errors. `qtrain config "
+      "FILE` shows"
+      " every value and where it came from.\n\nDefaults in the tables are those of the dialect `hf`: SFTConfig, and "
+      "ModelConfig (`trl sft`) for the adapter. Where a config uses the names that are LoraConfig's alone (`r`, "
+      "`target_modules`, `modules_to_save`, `peft_config`) and not `lora_r`, what it leaves open has LoraConfig's "
+      "defaults: `lora_r` 8, `lora_alpha` 8, `lora_dropout` 0. The origin says which.\n";
+  ReferenceVisitor visit;
+  const Config config;
+  config_fields(visit, config);
+  out += visit.out;
+  std::vector<std::string_view> here = available_optimizers(), others;
+  for (const std::string_view name : optimizer_names())
+    if (find_optimizer(name)->rule.empty()) others.push_back(name);
+  out += fmt::format("\nValues of `optim` ([what they do](optimizers.md)): `{}`. Known and refused: `{}`.\n",
+                     fmt::join(here, "`, `"), fmt::join(others, "`, `"));
+  return out + dialect_part() + other_names_part() + inert_part();
+}
+
+std::vector<KeyWords> key_words() {
+  const Config config;
+  WordsVisitor visit;
+  config_fields(visit, config);
+  return std::move(visit.keys);
+}
+
+}  // namespace qtrain

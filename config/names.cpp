@@ -1,0 +1,112 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "config/dialect.h"
+#include "config/keys.h"
+#include "config/values.h"
+
+namespace qtrain {
+namespace {
+
+/// Edits (insert, delete, replace, swap neighbors) from a to b.
+std::size_t edits(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
+  for (std::size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i)
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t other = a[i - 1] == b[j - 1] ? 0 : 1;
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + other});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+    }
+  return d[a.size()][b.size()];
+}
+
+struct NamesVisitor {
+  std::vector<std::string_view> names = {};
+  void section(std::string_view) {}
+  template <class T>
+  void operator()(std::string_view name, const T&, const Spec&) {
+    names.push_back(name);
+  }
+};
+
+std::vector<std::string_view> all_names() {
+  std::vector<std::string_view> names = field_names();
+  for (const Alias& a : aliases()) names.push_back(a.name);
+  for (const Rewrite& r : rewrites()) names.push_back(r.name);
+  for (const InertKey& k : inert_keys()) names.push_back(k.name);
+  for (const Dialect& d : dialects()) {
+    names.insert(names.end(), d.ignored.begin(), d.ignored.end());
+    for (const Rewrite& r : d.rewrites) names.push_back(r.name);
+    for (const InertKey& k : d.inert) names.push_back(k.name);
+  }
+  std::erase_if(names, [](std::string_view name) { return name.ends_with('*'); });
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string_view> field_names() {
+  NamesVisitor visit;
+  const Config config;
+  config_fields(visit, config);
+  return std::move(visit.names);
+}
+
+bool is_field(std::string_view name) {
+  const auto names = field_names();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string_view nearest(std::string_view word, std::span<const std::string_view> names) {
+  if (word.size() > 64) return {};
+  std::string_view best;
+  std::size_t fewest = word.size() / 3 + 1;  // a third of the letters may differ
+  for (const auto name : names) {
+    const std::size_t n = edits(word, name);
+    if (n < fewest) fewest = n, best = name;
+  }
+  if (!best.empty() || word.size() < 4) return best;
+  for (const auto name : names) {  // the beginning of a longer name
+    const std::size_t n = edits(word, name.substr(0, word.size()));
+    if (n < fewest) fewest = n, best = name;
+  }
+  return best;
+}
+
+std::string nearest_key(std::string_view key) {
+  return std::string(nearest(key, all_names()));
+}
+
+bool is_config_key(std::string_view key) {
+  return is_field(key) || find_alias(key) || find_rewrite(key) || find_inert(key);
+}
+
+std::string show(const Json& value) {
+  constexpr std::size_t kLongest = 80;
+  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
+  return text;
+}
+
+std::string describe(const Range& r) {
+  const bool low = r.low > -std::numeric_limits<double>::infinity(),
+             high = r.high < std::numeric_limits<double>::infinity();
+  if (low && high)
+    return r.high >= 1 << 20
+               ? fmt::format("at least {:.15g} and at most {:.15g}", r.low, r.high)
+               : fmt::format("in {}{}, {}{}", r.low_open ? '(' : '[', r.low, r.high, r.high_open ? ')' : ']');
+  if (low) return r.low_open ? fmt::format("greater than {}", r.low) : fmt::format("at least {}", r.low);
+  return fmt::format("at most {}", r.high);
+}
+
+bool contains(const Range& r, double v) {
+  return (r.low_open ? v > r.low : v >= r.low) && (r.high_open ? v < r.high : v <= r.high);
+}
+
+}  // namespace qtrain

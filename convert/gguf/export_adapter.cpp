@@ -1,0 +1,161 @@
+#include "convert/gguf/export_adapter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "convert/adapter_deltas.h"
+#include "convert/gguf/export_metadata.h"
+#include "core/gguf_write.h"
+#include "model/model_config.h"
+#include "quant/gguf_quantize.h"
+#include "train/stoppable_job.h"
+
+namespace qtrain {
+namespace {
+
+/// A matrix of the adapter as f32, in the order of the file.
+struct Rows {
+  std::int64_t height, width;
+  std::vector<float> values;
+
+  Rows(std::int64_t h, std::int64_t w) : height(h), width(w), values(static_cast<std::size_t>(h * w)) {}
+  float& at(std::int64_t row, std::int64_t column) { return values[static_cast<std::size_t>(row * width + column)]; }
+};
+
+float value_of(ConstTensor t, std::int64_t i) {
+  switch (t.dtype) {
+    case DType::bf16: return static_cast<float>(t.as<Bf16>()[i]);
+    case DType::f16: return static_cast<float>(t.as<F16>()[i]);
+    case DType::f64: return static_cast<float>(t.as<double>()[i]);
+    default: return t.as<float>()[i];
+  }
+}
+
+Rows rows_in_order(ConstTensor t, const RotaryRows& order, double factor) {
+  Rows rows(t.shape[0], t.shape[1]);
+  for (std::int64_t r = 0; r < rows.height; ++r)
+    for (std::int64_t c = 0; c < rows.width; ++c)
+      rows.at(r, c) = static_cast<float>(factor * value_of(t, order.in_hf(r) * rows.width + c));
+  return rows;
+}
+
+Rows transposed(ConstTensor t) {
+  Rows rows(t.shape[1], t.shape[0]);
+  for (std::int64_t r = 0; r < rows.height; ++r)
+    for (std::int64_t c = 0; c < rows.width; ++c) rows.at(r, c) = value_of(t, c * rows.height + r);
+  return rows;
+}
+
+/// What a tensor will be, and how its rows are made when they are written.
+struct RowSource {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::function<Rows()> rows;
+};
+
+GgufTensorSource adapter_source(RowSource from, GgufType type) {
+  GgufTensorSource source{.name = std::move(from.name), .type = type, .shape = std::move(from.shape)};
+  source.produce = [type, make = std::move(from.rows)](const auto& append) {
+    const Rows rows = make();
+    std::vector<std::byte> bytes(rows.values.size() * gguf_block(type)->bytes);
+    quantize_gguf(type, rows.values, bytes);
+    append(bytes);
+  };
+  return source;
+}
+
+class AdapterFile {
+ public:
+  explicit AdapterFile(const GgufAdapterOptions& options)
+      : options_(options),
+        config_(load_model_config(options.model)),
+        model_(gguf_model_of(config_, (options.model / "config.json").string())),
+        deltas_(options.adapter) {
+    require_expressible();
+  }
+
+  GgufMetadata metadata() const {
+    GgufMetadata m;
+    m.put_text("general.architecture", model_.architecture);
+    m.put_text("general.type", "adapter");
+    m.put_integer("general.file_type", gguf_file_type(options_.type));
+    m.put_text("adapter.type", "lora");
+    m.put_number("adapter.lora.alpha", static_cast<float>(alpha()));
+    return m;
+  }
+
+  /// They read the adapter, which lives as long as this.
+  std::vector<GgufTensorSource> tensors() const {
+    std::vector<GgufTensorSource> sources;
+    std::set<std::string> left;
+    for (const auto& [name, factors] : deltas_.factors()) left.insert(name);
+    for (const GgufWeight& w : gguf_layout(model_)) {
+      if (left.erase(w.name) == 1)
+        add(sources, w);
+      else if (deltas_.targets(w.name))
+        refuse(w.name, "is named by adapter_config.json, and the adapter has nothing for it", "save or copy it again");
+    }
+    if (!left.empty())
+      refuse(*left.begin(), "is changed, and the model does not have it", "adapter and model must belong together");
+    return sources;
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what, const char* why, const char* remedy) const {
+    fail(ErrorKind::input,
+         {.cause = fmt::format("{} {}", what, why), .place = options_.adapter.string(), .remedy = remedy});
+  }
+  void require_expressible() const {
+    constexpr const char *kWhy = "cannot be said in an adapter of GGUF", *kRemedy = "export the merged model: --merge";
+    if (deltas_.config().dora) refuse("use_dora", kWhy, kRemedy);
+    if (!deltas_.whole().empty()) refuse(deltas_.whole().begin()->first, kWhy, kRemedy);
+    for (const auto& [name, factors] : deltas_.factors())
+      if (model_.tied && (factors.embedding || name == "lm_head.weight"))
+        refuse(name + " of a model whose head is its embedding", kWhy, kRemedy);
+  }
+
+  // Readers take alpha 0 as a scale of 1.
+  double alpha() const { return deltas_.config().alpha != 0 ? deltas_.config().alpha : 1; }
+
+  void add(std::vector<GgufTensorSource>& sources, const GgufWeight& w) const {
+    const AdapterFactors& f = deltas_.factors().at(w.name);
+    const Shape& shape = deltas_.shapes().at(w.name);
+    if (w.shape != std::vector<std::int64_t>{shape[0], shape[1]})
+      refuse(w.name, "has another shape in the model", "adapter and model must belong together");
+    const std::int64_t rank = f.a.shape[0];
+    const std::string module = w.name.substr(0, w.name.rfind('.'));
+    const double factor = deltas_.config().scale_of(module) * static_cast<double>(rank) / alpha();
+    const RotaryRows order{w.rotary_heads > 0 ? w.shape[0] / w.rotary_heads : 0};
+    const std::vector<std::int64_t> a{f.a.shape[0], f.a.shape[1]}, b{f.b.shape[0], f.b.shape[1]};
+    const auto a_rows = [&f] { return f.embedding ? transposed(f.a) : rows_in_order(f.a, {}, 1); };
+    const auto b_rows = [&f, order, factor] { return rows_in_order(f.b, order, factor); };
+    const std::vector<std::int64_t> turned{a[1], a[0]};
+    sources.push_back(adapter_source({w.gguf + ".lora_a", f.embedding ? turned : a, a_rows}, options_.type));
+    sources.push_back(adapter_source({w.gguf + ".lora_b", b, b_rows}, options_.type));
+  }
+
+  const GgufAdapterOptions& options_;
+  ModelConfig config_;
+  GgufModel model_;
+  AdapterDeltas deltas_;
+};
+
+}  // namespace
+
+GgufExportReport export_gguf_adapter(const GgufAdapterOptions& options) {
+  if (gguf_block(options.type)->values > 1)
+    fail(ErrorKind::usage, {.cause = fmt::format("an adapter is not exported as {}", name_of(options.type)),
+                            .remedy = "choose --type f32, f16 or bf16"});
+  const AdapterFile file(options);
+  std::vector<GgufTensorSource> tensors = file.tensors();
+  GgufExportReport report;
+  for (const auto& t : tensors) ++report.tensors[t.type];
+  StoppableJob job(options.log, {.unit = "exporting", .total = bytes_of(tensors), .counted = false});
+  write_gguf(options.output, file.metadata(), watched(std::move(tensors), job));
+  return report;
+}
+
+}  // namespace qtrain

@@ -1,0 +1,143 @@
+#include "convert/gguf/export_metadata.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/rope_tables.h"
+#include "text/template/chat_template.h"
+
+namespace qtrain {
+namespace {
+
+using Rope = RopeConfig::Type;
+
+[[noreturn]] void refuse_key(const std::string& place, std::string_view key) {
+  fail(ErrorKind::input, {.cause = fmt::format("a GGUF file cannot say \"{}\" of config.json", key),
+                          .place = place,
+                          .remedy = "the model cannot be exported without changing what it computes"});
+}
+
+std::uint32_t u32(std::int64_t value) {
+  return static_cast<std::uint32_t>(value);
+}
+
+/// What yarn multiplies cos and sin by where nothing else is said; llama.cpp always does.
+double usual_attention_factor(const RopeConfig& rope) {
+  return 1 + 0.1 * std::log(rope.factor);
+}
+
+void put_rope_scaling(GgufMetadata& metadata, const ModelConfig& config, std::vector<std::string>& notes) {
+  const auto prefix = gguf_model_of(config, "").architecture + ".rope.scaling.";
+  const RopeConfig& rope = config.rope;
+  // llama3 scaling is in a tensor; llama.cpp reads this length for yarn only, an import needs it to find the others.
+  if (rope.type == Rope::llama3)
+    metadata.put_integer(prefix + "original_context_length", u32(std::llround(rope.original_max_position)));
+  if (rope.type != Rope::linear && rope.type != Rope::yarn) return;
+  metadata.put_text(prefix + "type", rope.type == Rope::yarn ? "yarn" : "linear");
+  metadata.put_number(prefix + "factor", static_cast<float>(rope.factor));
+  if (rope.type == Rope::linear) return;
+  metadata.put_integer(prefix + "original_context_length", u32(std::llround(rope.original_max_position)));
+  const double attention = rope_frequencies(config, 1).attention_factor;
+  if (std::abs(attention / usual_attention_factor(rope) - 1) > 1e-6) {
+    metadata.put_number(prefix + "yarn_attn_factor", static_cast<float>(attention));
+    metadata.put_number(prefix + "attn_factor", static_cast<float>(attention / usual_attention_factor(rope)));
+  }
+  if (rope.beta_fast == 32 && rope.beta_slow == 1) return;
+  metadata.put_number(prefix + "yarn_beta_fast", static_cast<float>(rope.beta_fast));
+  metadata.put_number(prefix + "yarn_beta_slow", static_cast<float>(rope.beta_slow));
+  notes.emplace_back("llama.cpp does not read yarn's beta_fast and beta_slow: it takes 32 and 1");
+}
+
+}  // namespace
+
+GgufModel gguf_model_of(const ModelConfig& config, const std::string& place) {
+  const auto window = config.windows.empty() ? 0 : config.windows.front();
+  if (std::any_of(config.windows.begin(), config.windows.end(), [&](auto w) { return w != window; }))
+    refuse_key(place, "max_window_layers");
+  if (config.rope.type == Rope::dynamic) refuse_key(place, "rope_type: dynamic");
+  if (config.rope.type == Rope::yarn && !config.rope.truncate) refuse_key(place, "truncate: false");
+  if (config.mlp_bias) refuse_key(place, "mlp_bias");
+  if (config.model_type == "qwen3" && config.qkv_bias) refuse_key(place, "attention_bias");
+  return {.architecture = config.model_type == "mistral" ? "llama" : config.model_type,
+          .hidden = config.hidden_size,
+          .ffn = config.intermediate_size,
+          .layers = config.layers,
+          .heads = config.heads,
+          .kv_heads = config.kv_heads,
+          .head_dim = config.head_dim,
+          .vocab = config.vocab_size,
+          .context = config.max_position_embeddings,
+          .sliding_window = window,
+          .tied = config.tie_word_embeddings,
+          .attention_bias = config.o_bias};
+}
+
+void put_model(GgufMetadata& metadata, const ModelConfig& config, std::vector<std::string>& notes) {
+  const GgufModel m = gguf_model_of(config, "");
+  const auto prefix = m.architecture + ".";
+  metadata.put_integer(prefix + "block_count", u32(m.layers));
+  metadata.put_integer(prefix + "context_length", u32(m.context));
+  metadata.put_integer(prefix + "embedding_length", u32(m.hidden));
+  metadata.put_integer(prefix + "feed_forward_length", u32(m.ffn));
+  metadata.put_integer(prefix + "attention.head_count", u32(m.heads));
+  metadata.put_integer(prefix + "attention.head_count_kv", u32(m.kv_heads));
+  metadata.put_integer(prefix + "attention.key_length", u32(m.head_dim));
+  metadata.put_integer(prefix + "attention.value_length", u32(m.head_dim));
+  metadata.put_number(prefix + "attention.layer_norm_rms_epsilon", static_cast<float>(config.rms_norm_eps));
+  metadata.put_integer(prefix + "vocab_size", u32(m.vocab));
+  metadata.put_integer(prefix + "rope.dimension_count", u32(m.head_dim));
+  metadata.put_number(prefix + "rope.freq_base", static_cast<float>(config.rope.theta));
+  put_rope_scaling(metadata, config, notes);
+  if (m.sliding_window == 0) return;
+  metadata.put_integer(prefix + "attention.sliding_window", u32(m.sliding_window));
+  notes.push_back(
+      fmt::format("llama.cpp attends to all tokens: answers differ beyond the window of {} tokens", m.sliding_window));
+}
+
+std::vector<float> rope_divisors(const ModelConfig& config) {
+  if (config.rope.type != Rope::llama3) return {};
+  ModelConfig plain = config;
+  plain.rope.type = Rope::standard;
+  const auto before = rope_frequencies(plain, 1).inv_freq, after = rope_frequencies(config, 1).inv_freq;
+  std::vector<float> divisors;
+  for (std::size_t i = 0; i < before.size(); ++i) divisors.push_back(static_cast<float>(before[i] / after[i]));
+  return divisors;
+}
+
+void put_special_tokens(GgufMetadata& metadata, const SpecialTokenSource& from) {
+  const auto& special = from.tokenizer.special();
+  const auto& eos_ids = from.config.eos_token_ids;
+  const auto put = [&](const char* name, std::optional<std::int32_t> id, std::optional<std::int32_t> otherwise) {
+    if (!id) id = otherwise;
+    if (id && *id >= 0) metadata.put_integer(fmt::format("tokenizer.ggml.{}_token_id", name), u32(*id));
+    return id;
+  };
+  const auto first_eos = eos_ids.empty() ? std::nullopt : std::optional(eos_ids.front());
+  put("bos", special.bos_id, from.config.bos_token_id);
+  const auto eos = put("eos", special.eos_id, first_eos);
+  put("unknown", special.unk_id, {});
+  put("padding", special.pad_id, from.config.pad_token_id);
+  metadata.put_flag("tokenizer.ggml.add_bos_token", special.add_bos);
+  metadata.put_flag("tokenizer.ggml.add_eos_token", special.add_eos);
+  // A turn may end with a token of its own: one more of those that end an answer.
+  const Json ends = from.generation.contains("eos_token_id") ? from.generation["eos_token_id"] : Json(eos_ids);
+  if (!ends.is_array()) return;
+  for (const Json& id : ends)
+    if (id.is_number_integer() && id >= 0 && id < from.tokenizer.size() && id != eos.value_or(-1)) {
+      metadata.put_integer("tokenizer.ggml.eot_token_id", id.get<std::uint32_t>());
+      return;
+    }
+}
+
+void put_templates(GgufMetadata& metadata, const std::filesystem::path& folder) {
+  std::vector<std::string> others;
+  for (const auto& [name, source] : chat_template_sources(folder)) {
+    metadata.put_text(name == "default" ? "tokenizer.chat_template" : "tokenizer.chat_template." + name, source);
+    if (name != "default") others.push_back(name);
+  }
+  if (!others.empty()) metadata.put_texts("tokenizer.chat_templates", others);
+}
+
+}  // namespace qtrain

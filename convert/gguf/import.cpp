@@ -1,0 +1,146 @@
+#include "convert/gguf/import.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "convert/gguf/import_model.h"
+#include "core/file.h"
+#include "core/json.h"
+#include "core/safetensors.h"
+#include "quant/gguf_blocks.h"
+#include "train/checkpoint/pending_model.h"
+#include "train/stoppable_job.h"
+
+namespace qtrain {
+namespace {
+
+constexpr std::uint64_t kShardBytes = 5'000'000'000;
+constexpr std::int64_t kRowsValues = 1 << 16;
+
+/// Calls `use` with the values in Hugging Face order, some rows at a time.
+template <class Use>
+void for_rows(const ImportedTensor& tensor, Use&& use) {
+  const auto& source = *tensor.source;
+  const bool vector = source.shape.size() == 1;
+  const std::int64_t width = vector && tensor.rows.head_dim == 0 ? source.row() : vector ? 1 : source.row();
+  const std::int64_t rows = width == 0 ? 0 : source.numel() / width;
+  const auto& block = *gguf_block(source.type);
+  const auto row_bytes = static_cast<std::size_t>(width) / block.values * block.bytes;
+  const std::int64_t chunk = std::max<std::int64_t>(1, kRowsValues / std::max<std::int64_t>(1, width));
+  std::vector<float> values;
+  for (std::int64_t begin = 0; begin < rows; begin += chunk) {
+    const std::int64_t count = std::min(chunk, rows - begin);
+    values.resize(static_cast<std::size_t>(count * width));
+    for (std::int64_t r = 0; r < count; ++r) {
+      const auto at = static_cast<std::size_t>(tensor.rows.in_gguf(begin + r)) * row_bytes;
+      dequantize_gguf(source.type, source.data.subspan(at, row_bytes),
+                      std::span(values).subspan(static_cast<std::size_t>(r * width), static_cast<std::size_t>(width)));
+    }
+    throw_if_stopped();
+    use(std::span<const float>(values));
+  }
+}
+
+template <class T>
+bool holds_exactly(const ImportedTensor& tensor) {
+  bool exact = true;
+  for_rows(tensor, [&](std::span<const float> values) {
+    exact =
+        exact && std::all_of(values.begin(), values.end(), [](float x) { return float(T(x)) == x || std::isnan(x); });
+  });
+  return exact;
+}
+
+/// float16 or bfloat16 where every value fits one of them, else float32.
+DType exact_dtype(const std::vector<ImportedTensor>& tensors) {
+  bool f16 = true, bf16 = true, has_bf16 = false;
+  for (const auto& t : tensors) {
+    const auto type = t.source->type;
+    if (type != GgufType::f32 && type != GgufType::f16 && type != GgufType::bf16) return DType::f32;
+    has_bf16 = has_bf16 || type == GgufType::bf16;
+  }
+  for (const auto& t : tensors) {
+    f16 = f16 && (t.source->type == GgufType::f16 || holds_exactly<F16>(t));
+    bf16 = bf16 && (t.source->type == GgufType::bf16 || holds_exactly<Bf16>(t));
+    if (!f16 && !bf16) return DType::f32;
+  }
+  return bf16 && (has_bf16 || !f16) ? DType::bf16 : DType::f16;
+}
+
+template <class T>
+TensorSource converted(const ImportedTensor& tensor) {
+  TensorSource out{.name = tensor.name, .dtype = dtype_of<T>};
+  for (const auto extent : tensor.source->shape) out.shape.dims[static_cast<std::size_t>(out.shape.rank++)] = extent;
+  out.produce = [tensor](const std::function<void(std::span<const std::byte>)>& append) {
+    std::vector<T> narrow;
+    for_rows(tensor, [&](std::span<const float> values) {
+      narrow.assign(values.begin(), values.end());
+      for (std::size_t i = 0; i < values.size(); ++i)
+        if (std::isfinite(values[i]) && !std::isfinite(static_cast<float>(narrow[i])))
+          fail(ErrorKind::usage, {.cause = fmt::format("{} of tensor {} is out of range for {}", values[i], tensor.name,
+                                                       name_of(dtype_of<T>)),
+                                  .remedy = "choose --dtype bfloat16 or float32"});
+      append(std::as_bytes(std::span(narrow)));
+    });
+  };
+  return out;
+}
+
+TensorSource converted(const ImportedTensor& tensor, DType dtype) {
+  switch (dtype) {
+    case DType::f32: return converted<float>(tensor);
+    case DType::f16: return converted<F16>(tensor);
+    case DType::bf16: return converted<Bf16>(tensor);
+    default:
+      fail(ErrorKind::usage, {.cause = fmt::format("weights cannot be written as {}", name_of(dtype)),
+                              .remedy = "choose --dtype float32, float16 or bfloat16"});
+  }
+}
+
+void write_json(const std::filesystem::path& file, const Json& json) {
+  write_file(file, dump_json(json, 2) + "\n");
+}
+
+void write_tokenizer(const std::filesystem::path& folder, const TokenizerFiles& files) {
+  write_json(folder / "tokenizer.json", files.tokenizer);
+  write_json(folder / "tokenizer_config.json", files.config);
+  write_json(folder / "special_tokens_map.json", files.special_tokens);
+}
+
+}  // namespace
+
+ImportedParts import_gguf(const ImportOptions& options) {
+  const GgufFile file(options.gguf);
+  const auto tokenizer = gguf_tokenizer(file);
+  if (file.tensors().empty()) {
+    PendingModel output(options.output);
+    write_tokenizer(output.folder(), tokenizer);
+    output.commit();
+    return ImportedParts::tokenizer;
+  }
+  const auto model = gguf_model(file);
+  if (tokenizer.tokens > model.vocab)
+    fail(ErrorKind::input, {.cause = fmt::format("{} tokens, but embeddings for {}", tokenizer.tokens, model.vocab),
+                            .place = file.path().string()});
+  const auto tensors = gguf_weights(file, model);
+  for (const auto& t : tensors)
+    if (!can_dequantize(t.source->type)) dequantize_gguf(t.source->type, {}, {});  // says which types can be read
+  const auto dtype = options.dtype ? *options.dtype : exact_dtype(tensors);
+  std::vector<TensorSource> sources;
+  sources.reserve(tensors.size());
+  for (const auto& t : tensors) sources.push_back(converted(t, dtype));
+
+  PendingModel output(options.output);
+  write_tokenizer(output.folder(), tokenizer);
+  write_json(output.folder() / "generation_config.json", gguf_generation_config(file));
+  StoppableJob job(options.log, {.unit = "importing", .total = bytes_of(sources), .counted = false});
+  write_sharded(output.folder(), watched(std::move(sources), job), kShardBytes);
+  write_json(output.folder() / "config.json", gguf_config(file, model, dtype));
+  output.commit();
+  return ImportedParts::model;
+}
+
+}  // namespace qtrain

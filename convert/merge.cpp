@@ -1,0 +1,274 @@
+#include "convert/merge.h"
+
+#include "text/tokenizer/load.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <map>
+
+#include "convert/adapter_deltas.h"
+#include "core/json_view.h"
+#include "kernels/elementwise.h"
+#include "model/hf_folder.h"
+#include "text/template/chat_template.h"
+#include "text/tokenizer/tokenizer.h"
+#include "train/checkpoint/pending_model.h"
+#include "train/setup/named_tokens.h"
+#include "train/setup/text_folder.h"
+#include "train/stoppable_job.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Append = std::function<void(std::span<const std::byte>)>;
+
+struct WeightedDeltas {
+  AdapterDeltas deltas;
+  double weight;
+};
+
+void check_folders(const MergeOptions& options) {
+  if (!fs::exists(options.model / "config.json"))
+    fail(ErrorKind::input, {.cause = "no config.json in the folder", .place = options.model.string()});
+  std::error_code same;
+  if (fs::equivalent(options.model, options.output, same))
+    fail(ErrorKind::usage, {.cause = "the output is the model's own folder",
+                            .place = options.output.string(),
+                            .remedy = "name another folder: the unmerged weights would be lost"});
+  const Json config = read_json(options.model / "config.json");
+  if (reading(options.model / "config.json", [&] { return JsonView(config).find("quantization_config").has_value(); }))
+    fail(ErrorKind::input,
+         {.cause = "the weights are quantized: a merge into them would be rounded to their few values",
+          .place = options.model.string(),
+          .remedy = "name the 32- or 16-bit model that they were made from with --model"});
+}
+
+/// A weight of the merged model: its name in the file and its full one, and what adapters start from.
+struct MergedWeight {
+  std::string name, full;
+  ConstTensor base;
+};
+
+constexpr const char *kEmbeddingWeight = "model.embed_tokens.weight", *kHeadWeight = "lm_head.weight";
+
+bool changes_apart(const AdapterDeltas& deltas) {
+  const bool embedding = deltas.changes(kEmbeddingWeight), head = deltas.changes(kHeadWeight);
+  if (embedding && head) return !deltas.config().ensure_weight_tying;
+  return embedding || head;
+}
+
+/// The weights of a model folder as a merge needs them. A tied head that adapters change without the embedding, or the
+/// other way round, becomes a weight of its own.
+class MergedModel {
+ public:
+  MergedModel(const fs::path& folder, const std::deque<WeightedDeltas>& adapters)
+      : config_(read_json(folder / "config.json")), source_(folder) {
+    if (!source_.unusable().empty()) (void)source_.at(source_.unusable().begin()->first);  // says why
+    const bool tied =
+        reading(folder / "config.json", [&] { return JsonView(config_).flag("tie_word_embeddings", false); });
+    untied_ = tied && std::any_of(adapters.begin(), adapters.end(),
+                                  [](const WeightedDeltas& a) { return changes_apart(a.deltas); });
+    for (const auto& [name, tensor] : source_.tensors())
+      if (!tied || name != kHeadWeight) weights_.push_back({name, full_name(source_, name), tensor});
+    if (!untied_) return;
+    weights_.push_back({kHeadWeight, kHeadWeight, source_.at(name_in(source_, kEmbeddingWeight))});
+    config_["tie_word_embeddings"] = false;
+  }
+
+  const SafetensorsReader& source() const { return source_; }
+  const std::vector<MergedWeight>& weights() const { return weights_; }
+  /// config.json as it was where nothing in it changes.
+  std::string config_text(const MergeOptions& options) const {
+    Json config = config_;
+    const char* key = config.contains("dtype") ? "dtype" : "torch_dtype";
+    if (options.dtype) config[key] = name_of(*options.dtype);
+    const bool changed = untied_ || config != config_;
+    return changed ? dump_json(config, 2) + "\n" : read_text(options.model / "config.json");
+  }
+
+ private:
+  Json config_;
+  SafetensorsReader source_;
+  std::vector<MergedWeight> weights_;
+  bool untied_ = false;
+};
+
+// A file that was cut off, or saved without some layers, would be merged in part.
+void require_whole(const MergedModel& model, const AdapterDeltas& deltas) {
+  std::vector<std::string> missing;
+  for (const MergedWeight& w : model.weights())
+    if (deltas.targets(w.full) && !deltas.changes(w.full)) missing.push_back(w.full);
+  if (missing.empty()) return;
+  constexpr std::size_t kNamed = 4;
+  const std::string more = missing.size() > kNamed ? fmt::format(" and {} more", missing.size() - kNamed) : "";
+  missing.resize(std::min(missing.size(), kNamed));
+  fail(ErrorKind::input, {.cause = fmt::format("the adapter has nothing for {}{}, which its config names",
+                                               fmt::join(missing, ", "), more),
+                          .place = deltas.folder().string(),
+                          .remedy = "the adapter was not saved whole: save or copy it again"});
+}
+
+void require_fit(const MergedModel& model, const AdapterDeltas& deltas) {
+  constexpr const char* kRemedy = "adapter and model must belong together";
+  std::map<std::string, Shape> shapes;
+  for (const MergedWeight& w : model.weights()) shapes[w.full] = w.base.shape;
+  for (const auto& [name, shape] : deltas.shapes()) {
+    const auto weight = shapes.find(name);
+    if (weight == shapes.end() && name == kHeadWeight) continue;  // tied, and the same as the embedding
+    if (weight == shapes.end())
+      fail(ErrorKind::input, {.cause = fmt::format("the adapter changes {}, which the model does not have", name),
+                              .place = deltas.folder().string(),
+                              .remedy = kRemedy});
+    if (!(weight->second == shape))
+      fail(ErrorKind::input, {.cause = fmt::format("the adapter changes a weight of shape {}, the model's is {}",
+                                                   to_string(shape), to_string(weight->second)),
+                              .place = fmt::format("{}: {}", deltas.folder().string(), name),
+                              .remedy = kRemedy});
+  }
+  require_whole(model, deltas);
+}
+
+// The lengths that DoRA gives rows are those of one adapter's sum.
+void require_addable(const std::deque<WeightedDeltas>& adapters) {
+  for (const WeightedDeltas& a : adapters)
+    if (a.deltas.config().dora && (adapters.size() > 1 || a.weight != 1))
+      fail(ErrorKind::usage, {.cause = "an adapter with DoRA is merged alone and with weight 1",
+                              .place = a.deltas.folder().string(),
+                              .remedy = "merge it first, then train or merge on the result"});
+}
+
+struct MergeRun {
+  Ctx& ctx;
+  const MergedModel& model;
+  const std::deque<WeightedDeltas>& adapters;
+  std::optional<DType> dtype;
+  MergeReport squares = {};  // sums of squares, until the end
+
+  bool changes(const MergedWeight& w) const {
+    return std::any_of(adapters.begin(), adapters.end(),
+                       [&](const WeightedDeltas& a) { return a.deltas.changes(w.full); });
+  }
+};
+
+std::vector<float> values_of(Ctx& ctx, ConstTensor t) {
+  std::vector<float> values(static_cast<std::size_t>(t.numel()));
+  ops::run_cpu(ctx, ops::Copy{.y = store(view_of(std::span(values), t.shape)), .x = t});
+  return values;
+}
+
+double squared_difference(std::span<const float> a, std::span<const float> b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    sum += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
+  return sum;
+}
+
+// W with everything that adapters make of it.
+std::vector<float> merged_values(const MergeRun& run, const MergedWeight& w, std::vector<float> sum) {
+  const Tensor in_f32 = view_of(std::span(sum), w.base.shape);
+  double kept = 1;  // of W: whole weights take its place by their share
+  for (const WeightedDeltas& a : run.adapters)
+    if (a.deltas.replaces(w.full)) kept -= a.weight;
+  if (kept != 1)
+    for (float& v : sum) v = kept == 0 ? 0 : static_cast<float>(kept) * v;
+  for (const WeightedDeltas& a : run.adapters) a.deltas.add_to(run.ctx, w.full, in_f32, a.weight);
+  return sum;
+}
+
+void require_finite(const MergedWeight& w, std::span<const float> exact, std::span<const float> rounded) {
+  for (std::size_t i = 0; i < exact.size(); ++i)
+    if (std::isfinite(exact[i]) && !std::isfinite(rounded[i]))
+      fail(ErrorKind::input, {.cause = fmt::format("{} is out of range for the type of the merged weights", exact[i]),
+                              .place = w.full,
+                              .remedy = "choose --dtype bfloat16 or float32"});
+}
+
+void append_merged(MergeRun& run, const MergedWeight& w, DType dtype, const Append& append) {
+  const std::vector<float> base = values_of(run.ctx, w.base);
+  std::vector<float> sum = run.changes(w) ? merged_values(run, w, base) : base;
+  run.squares.update += squared_difference(sum, base);
+  if (dtype == DType::f32) return append(std::as_bytes(std::span(sum)));
+  std::vector<std::byte> memory(sum.size() * size_of(dtype));
+  const Tensor rounded{memory.data(), dtype, w.base.shape, {}};
+  ops::run_cpu(run.ctx, ops::Copy{.y = store(rounded), .x = view_of(std::span(sum), w.base.shape)});
+  const std::vector<float> kept = values_of(run.ctx, rounded);
+  require_finite(w, sum, kept);
+  if (run.changes(w)) run.squares.rounding += squared_difference(kept, sum);
+  append(memory);
+}
+
+TensorSource merged_source(MergeRun& run, const MergedWeight& w) {
+  const DType dtype = is_float(w.base.dtype) ? run.dtype.value_or(w.base.dtype) : w.base.dtype;
+  return {.name = w.name, .dtype = dtype, .shape = w.base.shape, .produce = [&run, &w, dtype](const Append& append) {
+            if (run.changes(w) || dtype != w.base.dtype)
+              append_merged(run, w, dtype, append);
+            else
+              append({w.base.data, w.base.bytes()});
+            run.model.source().release(w.base);
+          }};
+}
+
+/// The first adapter's folder of which that is true, else the model's.
+template <class Has>
+fs::path first_with(const MergeOptions& options, const Has& has) {
+  for (const MergedAdapter& a : options.adapters)
+    if (has(a.folder)) return a.folder;
+  return options.model;
+}
+
+/// Special tokens of a folder that the model's own folder has not, or others in their place.
+NamedTokens other_tokens(const fs::path& folder, const fs::path& model) {
+  const NamedTokens theirs = special_tokens(folder), before = special_tokens(model);
+  NamedTokens others;
+  for (const char* name : {"eos_token", "pad_token"})
+    if (const auto it = theirs.find(name);
+        it != theirs.end() && (!before.contains(name) || before.at(name) != it->second))
+      others.insert(*it);
+  return others;
+}
+
+// Beside the weights: what the model's folder has, with tokenizer and chat template as an adapter was trained with
+// them.
+void write_companions(const MergeOptions& options, const fs::path& to) {
+  const fs::path words = first_with(options, has_tokenizer), chat = first_with(options, ChatTemplate::exists);
+  copy_generation_config(options.model, to);
+  copy_tokenizer_files(words, to);
+  if (chat == words)
+    copy_chat_templates(chat, to);
+  else
+    write_chat_templates(chat_template_sources(chat), to);
+  NamedTokens others = other_tokens(words, options.model);
+  if (others.empty()) return;
+  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(words);
+  std::erase_if(others, [&](const auto& token) { return !tokenizer->id_of(token.second); });
+  write_named_tokens(others, *tokenizer, to);
+}
+
+}  // namespace
+
+MergeReport merge_adapters(Ctx& ctx, const MergeOptions& options) {
+  check_folders(options);
+  std::deque<WeightedDeltas> adapters;
+  for (const MergedAdapter& a : options.adapters) adapters.push_back({AdapterDeltas(a.folder), a.weight});
+  require_addable(adapters);
+  const MergedModel model(options.model, adapters);
+  for (const WeightedDeltas& a : adapters) require_fit(model, a.deltas);
+  MergeRun run{ctx, model, adapters, options.dtype};
+  std::vector<TensorSource> tensors;
+  for (const MergedWeight& w : model.weights()) tensors.push_back(merged_source(run, w));
+  PendingModel output(options.output);
+  StoppableJob job(options.log, {.unit = "merging", .total = bytes_of(tensors), .counted = false});
+  write_sharded(output.folder(), watched(std::move(tensors), job));
+  write_file(output.folder() / "config.json", model.config_text(options));
+  write_companions(options, output.folder());
+  output.commit();
+  return {std::sqrt(run.squares.update), std::sqrt(run.squares.rounding)};
+}
+
+}  // namespace qtrain

@@ -1,0 +1,42 @@
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "core/context.h"
+#include "core/log.h"
+
+namespace qtrain {
+
+/// A LoRA adapter that goes into a merged model, and how much of it.
+struct MergedAdapter {
+  std::filesystem::path folder;  ///< as PEFT or qtrain wrote it
+  double weight = 1;
+};
+
+struct MergeOptions {
+  std::filesystem::path model;  ///< folder with 32- or 16-bit weights
+  std::filesystem::path output;
+  std::vector<MergedAdapter> adapters;
+  std::optional<DType> dtype = {};  ///< of all weights; without one each keeps its own
+  Log* log = nullptr;               ///< where to show how far it is
+};
+
+/// What rounding did to a merge: Frobenius norms over all weights W that change by D, of D and of round(W + D) - (W +
+/// D).
+struct MergeReport {
+  double update = 0, rounding = 0;
+
+  /// 0: everything that the adapters say is in the weights; 1 and more: as much was lost as they said.
+  double lost() const { return update > 0 ? rounding / update : 0; }
+};
+
+/// Writes `model` with W + sum of weight * scale * B A in place of every weight W that an adapter changes: computed in
+/// f32 and rounded once, to the type of the option or that W has in the file. With DoRA, which is for one adapter of
+/// weight 1, the rows have its magnitudes as lengths. Other tensors and config.json are copied; tokenizer and chat
+/// template are those of the first adapter that has them, else the model's. Holds one weight at a time. Errors
+/// (ErrorKind::input): a quantized model, an adapter that changes what the model does not have or has another shape
+/// for.
+MergeReport merge_adapters(Ctx& ctx, const MergeOptions& options);
+
+}  // namespace qtrain

@@ -1,0 +1,348 @@
+#include "emulator/block.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <cstring>
+#include <map>
+
+extern "C" {
+extern const char __executable_start[];  // of the linker
+}
+
+namespace qtrain::emulation {
+namespace {
+
+std::string file_name(const char* path) {
+  const char* slash = std::strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+std::string describe(const Place& place) {
+  return file_name(place.file_name()) + ":" + std::to_string(place.line());
+}
+std::string describe(const Index3& i) {
+  return "(" + std::to_string(i.x) + ", " + std::to_string(i.y) + ", " + std::to_string(i.z) + ")";
+}
+bool same(const Place& a, const Place& b) {
+  return a.line() == b.line() && std::strcmp(a.file_name(), b.file_name()) == 0;
+}
+std::string hex(std::uint32_t mask) {
+  constexpr const char* kDigits = "0123456789abcdef";
+  std::string text = "0x";
+  for (int shift = 28; shift >= 0; shift -= 4) text += kDigits[mask >> shift & 15];
+  return text;
+}
+Index3 index_in(std::uint64_t i, const Index3& extent) {
+  return {static_cast<unsigned>(i % extent.x), static_cast<unsigned>(i / extent.x % extent.y),
+          static_cast<unsigned>(i / extent.x / extent.y)};
+}
+/// "rms_norm.cu:31" from the line table of the program; empty where it cannot be read.
+std::string source_line(const void* pc) {
+  if (!pc) return {};
+  const auto offset = static_cast<const char*>(pc) - __executable_start - 1;
+  const std::string command = fmt::format("addr2line -e /proc/{}/exe {:#x} 2>&1", getpid(), offset);
+  std::FILE* pipe = popen(command.c_str(), "r");
+  if (!pipe) return {};
+  char line[512] = "";
+  const bool read = std::fgets(line, sizeof line, pipe) != nullptr;
+  pclose(pipe);
+  const std::string text = read ? file_name(line) : std::string{};
+  return text.find(':') == text.npos || text.find('?') != text.npos ? std::string{}
+                                                                    : text.substr(0, text.find_first_of(" \n"));
+}
+unsigned lowest(std::uint32_t mask) {
+  return static_cast<unsigned>(std::countr_zero(mask));
+}
+unsigned highest(std::uint32_t mask) {
+  return 31u - static_cast<unsigned>(std::countl_zero(mask));
+}
+
+}  // namespace
+
+Block::Block(int host_thread)
+    : host_thread_(host_thread),
+      shared_(reinterpret_cast<std::byte*>(kSharedBase + static_cast<std::size_t>(host_thread) * kSharedStretch)) {}
+
+std::uint64_t Block::random() {
+  random_ ^= random_ << 13;
+  random_ ^= random_ >> 7;
+  random_ ^= random_ << 17;
+  return random_;
+}
+
+void Block::enter() {
+  Fiber& self = current();
+  Block& block = *self.block;
+  entered(block.host_);
+  self.inside = 0;
+  block.launch_->kernel.run(block.launch_->kernel.arguments);
+  self.inside = 1;
+  if (!self.copies.empty()) block.fault(self, "leaves the kernel with cp.async copies nobody waited for", self.place);
+  block.finish(self);
+}
+
+void Block::finish(Fiber& self) {
+  suspend(self, FiberState::finished);
+  --alive_;
+  warps_[self.warp].alive &= ~(1u << self.lane);
+  for (int id = 0; id < kBarriers; ++id)
+    if (barriers_[static_cast<std::size_t>(id)].arrived > 0) release(id);
+  schedule(self);
+}
+
+void Block::reset_shared() {
+  const std::size_t bytes = launch_->extents.shared_bytes;
+  mark(shared_, bytes, State::uninitialized);
+  if (bytes != open_shared_) mark(shared_ + bytes, kSharedStretch - bytes, State::fenced);
+  open_shared_ = bytes;
+}
+
+void Block::prepare(const Launch& launch, std::uint64_t number) {
+  launch_ = &launch;
+  number_ = number;
+  index_ = index_in(number, launch.extents.blocks);
+  const Index3& extent = launch.extents.threads;
+  threads_ = alive_ = static_cast<int>(extent.x * extent.y * extent.z);
+  random_ = (settings().seed + 1) * 0x9E3779B97F4A7C15u ^ (number + launch.serial) * 0xD1B54A32D192ED03u;
+  if (random_ == 0) random_ = 1;
+  reset_shared();
+  clocks_.reset();
+  for (Barrier& b : barriers_) b = {};
+  count_ = last_count_ = 0;
+  faulted_ = false;
+  while (static_cast<int>(fibers_.size()) < threads_)
+    fibers_.push_back(make_fiber(host_thread_, static_cast<int>(fibers_.size())));
+  warps_.assign(static_cast<std::size_t>(threads_ + kWarpSize - 1) / kWarpSize, {});
+  for (unsigned i = 0; i < static_cast<unsigned>(threads_); ++i) {
+    Fiber& f = *fibers_[i];
+    f.block = this;
+    f.index = index_in(i, extent);
+    f.number = i;
+    f.lane = i % kWarpSize;
+    f.warp = i / kWarpSize;
+    f.state = FiberState::ready;
+    f.epoch = 1;
+    f.arrived = 0;
+    f.copies.clear();
+    f.copy_group = 0;
+    f.place = {};
+    restart(f, &Block::enter);
+    Warp& warp = warps_[f.warp];
+    warp.lanes = warp.ready = warp.alive |= 1u << f.lane;
+  }
+  warp_hint_ = settings().order == Order::reverse ? warps_.size() - 1 : 0;
+}
+
+void Block::run(const Launch& launch, std::uint64_t number) {
+  adopt(host_);
+  prepare(launch, number);
+  switch_context(host_, *next());
+  if (!faulted_) return;
+  if (error_.place.empty()) error_.place = source_line(fault_pc_);
+  fail(ErrorKind::internal, error_);
+}
+
+void Block::fault(Fiber& self, const std::string& what, Place place) {
+  error_ = {.cause = std::string("kernel ") + launch_->kernel.name + ": block " + describe(index_) + " thread " +
+                     describe(self.index) + " " + what,
+            .place = place.line() > 0 ? describe(place) : std::string{},
+            .remedy = states()};
+  fault_pc_ = self.pc;
+  faulted_ = true;
+  switch_context(self, host_);
+  __builtin_unreachable();
+}
+
+std::string Block::states() const {
+  std::map<std::string, std::vector<unsigned>> groups;
+  for (int i = 0; i < threads_; ++i) {
+    const Fiber& f = *fibers_[static_cast<std::size_t>(i)];
+    std::string state = f.state == FiberState::ready ? "running" : "finished";
+    if (f.state == FiberState::in_exchange || f.state == FiberState::at_barrier)
+      state = "waiting in " + std::string(f.waits_in) + " at " + describe(f.place);
+    groups[state].push_back(f.number);
+  }
+  std::string text = "threads";
+  for (const auto& [state, numbers] : groups) {
+    text += text == "threads" ? " " : "; ";
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      if (i > 0 && i + 1 < numbers.size() && numbers[i] == numbers[i - 1] + 1 && numbers[i + 1] == numbers[i] + 1)
+        continue;
+      const bool range = i > 0 && numbers[i] == numbers[i - 1] + 1;
+      text += fmt::format("{}{}", i == 0 ? "" : range ? "-" : ",", numbers[i]);
+    }
+    text += " " + state;
+  }
+  return text;
+}
+
+Fiber* Block::next_at_random() {
+  const std::size_t first = random() % warps_.size();
+  for (std::size_t i = 0; i < warps_.size(); ++i) {
+    const std::size_t w = (first + i) % warps_.size();
+    if (!warps_[w].ready) continue;
+    const int turn = static_cast<int>(random() % kWarpSize);
+    const unsigned lane = (lowest(std::rotr(warps_[w].ready, turn)) + static_cast<unsigned>(turn)) % kWarpSize;
+    return fibers_[w * kWarpSize + lane];
+  }
+  return nullptr;
+}
+
+Fiber* Block::next() {
+  if (settings().order == Order::random) return next_at_random();
+  const bool forward = settings().order == Order::forward;
+  for (std::size_t i = 0; i < warps_.size(); ++i) {
+    const std::size_t w = (warp_hint_ + (forward ? i : warps_.size() - i)) % warps_.size();
+    const std::uint32_t ready = warps_[w].ready;
+    if (!ready) continue;
+    warp_hint_ = w;
+    return fibers_[w * kWarpSize + (forward ? lowest(ready) : highest(ready))];
+  }
+  return nullptr;
+}
+
+void Block::schedule(Fiber& self) {
+  Fiber* to = next();
+  if (to == &self) return;
+  if (to) return switch_context(self, *to);
+  if (alive_ > 0) {
+    const auto stuck = std::find_if(fibers_.begin(), fibers_.begin() + threads_,
+                                    [](const Fiber* f) { return f->state != FiberState::finished; });
+    fault(self.state == FiberState::finished ? **stuck : self, "waits for ever: no thread of the block can run",
+          (*stuck)->place);
+  }
+  switch_context(self, host_);
+}
+
+void Block::make_ready(Fiber& fiber) {
+  fiber.state = FiberState::ready;
+  warps_[fiber.warp].ready |= 1u << fiber.lane;
+}
+void Block::suspend(Fiber& fiber, FiberState state) {
+  fiber.state = state;
+  warps_[fiber.warp].ready &= ~(1u << fiber.lane);
+}
+
+void Block::yield(Fiber& self) {
+  const int step = settings().order == Order::reverse ? threads_ - 1 : 1;
+  int i = settings().order == Order::random ? static_cast<int>(random() % static_cast<unsigned>(threads_))
+                                            : static_cast<int>(self.number);
+  do {
+    i = (i + step) % threads_;
+  } while (fibers_[static_cast<std::size_t>(i)]->state != FiberState::ready);
+  Fiber& to = *fibers_[static_cast<std::size_t>(i)];
+  warp_hint_ = to.warp;
+  if (&to != &self) switch_context(self, to);
+}
+
+void Block::barrier(Fiber& self, const BarrierCall& call, Place place) {
+  if (call.id < 0 || call.id >= kBarriers || call.threads % kWarpSize != 0)
+    fault(self, "uses barrier " + std::to_string(call.id) + " for " + std::to_string(call.threads) + " threads", place);
+  Barrier& b = barriers_[static_cast<std::size_t>(call.id)];
+  if (b.arrived > 0 && b.threads != call.threads)
+    fault(self, "expects another number of threads at a barrier than those at " + describe(b.place), place);
+  if (b.arrived > 0 && call.threads == 0 && !same(b.place, place))
+    fault(self, "is at another __syncthreads than the threads that wait at " + describe(b.place), place);
+  if (self.arrived >> call.id & 1)
+    fault(self, "arrives twice at barrier " + std::to_string(call.id) + " before it is complete", place);
+  self.arrived |= 1u << call.id;
+  b.place = place;
+  b.threads = call.threads;
+  b.arrived_warps |= 1u << self.warp;
+  b.all.push_back(&self);
+  ++b.arrived;
+  self.waits_in = call.threads == 0 ? "__syncthreads" : "bar.sync";
+  self.place = place;
+  self.barrier = call.id;
+  if (call.arrival == Arrival::waits) {
+    b.waiting.push_back(&self);
+    suspend(self, FiberState::at_barrier);
+  }
+  release(call.id);
+  if (call.arrival == Arrival::waits) schedule(self);
+}
+
+void Block::release(int id) {
+  Barrier& b = barriers_[static_cast<std::size_t>(id)];
+  if (b.arrived < (b.threads > 0 ? b.threads : alive_)) return;
+  if (b.threads == 0 && alive_ < threads_)
+    fault(*b.all.front(),
+          "waits for threads that have left the kernel: " + std::to_string(threads_ - alive_) + " of " +
+              std::to_string(threads_),
+          b.place);
+  std::uint32_t leaving = 0;
+  for (const Fiber* f : b.waiting) leaving |= 1u << f->warp;
+  clocks_.join(b.arrived_warps, leaving);
+  for (unsigned w = 0; w < warps_.size(); ++w)
+    if (b.arrived_warps >> w & 1) clocks_.advance(w);
+  for (Fiber* f : b.all) {
+    f->epoch = clocks_.epoch(f->warp);
+    f->arrived &= ~(1u << id);
+  }
+  for (Fiber* f : b.waiting) make_ready(*f);
+  if (id == 0) last_count_ = std::exchange(count_, 0);
+  b.arrived = 0;
+  b.arrived_warps = 0;
+  b.waiting.clear();
+  b.all.clear();
+  warp_hint_ = settings().order == Order::reverse ? warps_.size() - 1 : 0;
+}
+
+int Block::count(Fiber& self, int predicate, Place place) {
+  count_ += predicate != 0;
+  barrier(self, {}, place);
+  return last_count_;
+}
+
+void Block::check_exchange(Fiber& self, std::uint32_t mask, const ExchangeCall& call) {
+  const Warp& warp = warps_[self.warp];
+  const std::string name = call.name;
+  if (!(mask >> self.lane & 1))
+    fault(self, "calls " + name + " with mask " + hex(mask) + ", which lacks its own lane", self.place);
+  if (mask & ~warp.lanes)
+    fault(self, "calls " + name + " with mask " + hex(mask) + ", which names lanes that do not exist", self.place);
+  if (mask & ~warp.alive)
+    fault(self, "calls " + name + " with mask " + hex(mask) + ", which names lanes that have left the kernel",
+          self.place);
+  const std::uint32_t others = warp.exchanging & mask & ~(1u << self.lane);
+  for (std::uint32_t rest = others; rest; rest &= rest - 1) {
+    const Fiber& other = *fibers_[self.warp * kWarpSize + lowest(rest)];
+    if (other.act != call.act || other.mask != mask || !same(other.place, self.place))
+      fault(self,
+            "calls " + name + " with mask " + hex(mask) + " while lane " + std::to_string(other.lane) + " is in " +
+                other.waits_in + " with mask " + hex(other.mask) + " at " + describe(other.place),
+            self.place);
+  }
+}
+
+void Block::exchange(Fiber& self, std::uint32_t mask, const ExchangeCall& call, Place place) {
+  Warp& warp = warps_[self.warp];
+  if (mask == ~0u) mask &= warp.lanes;
+  self.place = place;
+  check_exchange(self, mask, call);
+  self.waits_in = call.name;
+  self.mask = mask;
+  self.act = call.act;
+  self.argument = call.argument;
+  warp.exchanging |= 1u << self.lane;
+  suspend(self, FiberState::in_exchange);
+  if ((warp.exchanging & mask) == mask) {
+    void* arguments[kWarpSize] = {};
+    for (std::uint32_t rest = mask; rest; rest &= rest - 1)
+      arguments[lowest(rest)] = fibers_[self.warp * kWarpSize + lowest(rest)]->argument;
+    call.act(arguments, mask);
+    warp.exchanging &= ~mask;
+    for (std::uint32_t rest = mask; rest; rest &= rest - 1) make_ready(*fibers_[self.warp * kWarpSize + lowest(rest)]);
+  }
+  schedule(self);
+}
+
+void Block::join_lanes(unsigned warp, std::uint32_t mask) {
+  const std::uint16_t epoch = clocks_.advance(warp);
+  for (std::uint32_t rest = mask; rest; rest &= rest - 1) fibers_[warp * kWarpSize + lowest(rest)]->epoch = epoch;
+}
+
+}  // namespace qtrain::emulation

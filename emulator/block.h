@@ -1,0 +1,98 @@
+#pragma once
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "emulator/clocks.h"
+#include "emulator/fiber.h"
+#include "emulator/grid.h"
+
+namespace qtrain::emulation {
+
+inline constexpr int kWarpSize = 32;
+inline constexpr int kBarriers = 16;
+
+/// A place that is not known.
+inline Place no_place() {
+  return {};
+}
+
+/// A launch as its blocks see it.
+struct Launch {
+  Kernel kernel;
+  Extents extents;
+  std::uint32_t serial;  ///< never 0
+  std::vector<NamedTouch> beside = {};
+};
+
+/// Runs blocks one after the other on one host thread. Which thread runs next is a matter of the settings; a thread
+/// runs until it has to wait.
+class Block {
+ public:
+  explicit Block(int host_thread);
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+  /// Throws the fault of a thread.
+  void run(const Launch& launch, std::uint64_t number);
+
+  const Launch& launch() const { return *launch_; }
+  std::uint64_t number() const { return number_; }
+  const Index3& index() const { return index_; }
+  std::byte* shared() const { return shared_; }
+  std::uint64_t random();
+  const Clocks& clocks() const { return clocks_; }
+
+  void barrier(Fiber& self, const BarrierCall& call, Place place);
+  int count(Fiber& self, int predicate, Place place);
+  void exchange(Fiber& self, std::uint32_t mask, const ExchangeCall& call, Place place);
+  void yield(Fiber& self);
+  /// The lanes of `mask` have met.
+  void join_lanes(unsigned warp, std::uint32_t mask);
+  [[noreturn]] void fault(Fiber& self, const std::string& what, Place place);
+
+ private:
+  struct Warp {
+    std::uint32_t ready = 0, alive = 0, exchanging = 0, lanes = 0;
+  };
+  struct Barrier {
+    int arrived = 0, threads = 0;
+    std::uint32_t arrived_warps = 0;
+    std::vector<Fiber*> waiting, all;
+    Place place;
+  };
+
+  static void enter();
+  void prepare(const Launch& launch, std::uint64_t number);
+  void reset_shared();
+  void schedule(Fiber& self);
+  Fiber* next();
+  Fiber* next_at_random();
+  void make_ready(Fiber& fiber);
+  void suspend(Fiber& fiber, FiberState state);
+  void finish(Fiber& self);
+  void release(int id);
+  void check_exchange(Fiber& self, std::uint32_t mask, const ExchangeCall& call);
+  std::string states() const;
+
+  int host_thread_;
+  Context host_;
+  std::byte* shared_;
+  std::size_t open_shared_ = kSharedStretch;
+  std::vector<Fiber*> fibers_;
+  const Launch* launch_ = nullptr;
+  std::uint64_t number_ = 0, random_ = 1;
+  Index3 index_;
+  int threads_ = 0, alive_ = 0;
+  std::size_t warp_hint_ = 0;
+  std::vector<Warp> warps_;
+  std::array<Barrier, kBarriers> barriers_;
+  int count_ = 0, last_count_ = 0;
+  Clocks clocks_;
+  bool faulted_ = false;
+  const void* fault_pc_ = nullptr;
+  ErrorText error_;
+};
+
+}  // namespace qtrain::emulation

@@ -1,0 +1,180 @@
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "emulator/device.h"
+#include "emulator/order.h"
+#include "emulator/record.h"
+
+/// What the driver of an emulated device keeps: streams with their queued work, events, pinned memory, graphs.
+namespace qtrain::emulation {
+
+struct Queued {
+  std::function<void()> run;
+  Stamp at;
+};
+struct Queue {
+  std::deque<Queued> work;
+  std::uint64_t number = 0, queued = 0, done = 0;
+  Progress seen;  ///< of other streams, by what is queued next
+
+  Progress reached() const {
+    Progress all = seen;
+    all.see(number, queued);
+    return all;
+  }
+};
+
+struct Point {
+  Recording::Mark mark;  ///< of a recording, whose event it then is
+  std::shared_ptr<Queue> queue;
+  std::uint64_t ticket = 0;
+  Progress reached;
+  std::shared_ptr<std::chrono::steady_clock::time_point> time =
+      std::make_shared<std::chrono::steady_clock::time_point>();
+};
+
+/// Waits of streams for events. One of them can be left out, as by a program with that mistake.
+struct Waits {
+  std::uint64_t asked_for = 0;
+  std::uint64_t left_out = 0;  ///< its number, from 1; 0: none
+};
+
+/// Streams, events and pinned memory of the process, as the driver of a GPU has them.
+class Driver {
+ public:
+  static Driver& instance() {
+    static Driver driver;
+    return driver;
+  }
+
+  std::shared_ptr<Queue> queue(void* stream) {
+    const std::lock_guard lock(mutex_);
+    return queues_.at(stream);
+  }
+  void* add_queue() {
+    const std::lock_guard lock(mutex_);
+    auto queue = std::make_shared<Queue>();
+    queue->number = ++numbers_;
+    queues_.emplace(queue.get(), queue);
+    return queue.get();
+  }
+  void remove_queue(void* stream) {
+    const std::lock_guard lock(mutex_);
+    queues_.erase(stream);
+  }
+  Point& point(void* event) {
+    const std::lock_guard lock(mutex_);
+    return *points_.at(event);
+  }
+  void* add_point() {
+    const std::lock_guard lock(mutex_);
+    auto point = std::make_unique<Point>();
+    void* handle = point.get();
+    points_.emplace(handle, std::move(point));
+    return handle;
+  }
+  void remove_point(void* event) {
+    const std::lock_guard lock(mutex_);
+    points_.erase(event);
+  }
+  std::vector<std::shared_ptr<Queue>> all() {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::shared_ptr<Queue>> list;
+    for (const auto& [handle, queue] : queues_) list.push_back(queue);
+    return list;
+  }
+
+  void* pin(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    auto memory = std::make_unique<std::byte[]>(bytes);
+    void* p = memory.get();
+    std::memset(p, 0xff, bytes);
+    pinned_.emplace(p, std::pair{std::move(memory), bytes});
+    return p;
+  }
+  void unpin(void* p) {
+    const std::lock_guard lock(mutex_);
+    pinned_.erase(p);
+  }
+  bool is_pinned(const void* p) {
+    const std::lock_guard lock(mutex_);
+    auto it = pinned_.upper_bound(const_cast<void*>(p));
+    if (it == pinned_.begin()) return false;
+    --it;
+    return static_cast<const std::byte*>(p) < static_cast<const std::byte*>(it->first) + it->second.second;
+  }
+  void* keep(std::shared_ptr<Record> graph) {
+    const std::lock_guard lock(mutex_);
+    void* handle = graph.get();
+    graphs_.emplace(handle, std::move(graph));
+    return handle;
+  }
+  std::shared_ptr<Record> graph(void* handle) {
+    const std::lock_guard lock(mutex_);
+    return graphs_.at(handle);
+  }
+  void forget(void* graph) {
+    const std::lock_guard lock(mutex_);
+    graphs_.erase(graph);
+  }
+  std::unique_ptr<Recording>& recording() { return recording_; }
+  /// Ends with an error what must not happen while the calling thread records.
+  void outside_of_records(const char* what) const {
+    if (recording_) recording_->refuse(what);
+  }
+  Stamp stamp(const Queue& queue) {
+    const std::lock_guard lock(mutex_);
+    return {.stream = queue.number, .ticket = queue.queued + 1, .sequence = ++sequence_, .before = queue.seen};
+  }
+  /// The host has waited for what was reached.
+  void settle(const Progress& reached) {
+    const std::lock_guard lock(mutex_);
+    traffic_.settle(reached, ++sequence_);
+    std::uint64_t oldest = sequence_;
+    for (const auto& [handle, queue] : queues_)
+      if (!queue->work.empty()) oldest = std::min(oldest, queue->work.front().at.sequence);
+    traffic_.forget(oldest);
+  }
+  Traffic& traffic() { return traffic_; }
+  Waits& waits() { return waits_; }
+  /// Counts a wait.
+  bool leaves_out_wait() {
+    const std::lock_guard lock(mutex_);
+    return ++waits_.asked_for == waits_.left_out;
+  }
+  const Stamp*& running() { return running_; }
+  bool coin() {
+    state_ = state_ * 6364136223846793005u + settings().seed * 2 + 1;
+    return state_ >> 63;
+  }
+
+ private:
+  std::recursive_mutex mutex_;
+  std::map<void*, std::shared_ptr<Queue>> queues_;
+  std::map<void*, std::unique_ptr<Point>> points_;
+  std::map<void*, std::pair<std::unique_ptr<std::byte[]>, std::size_t>> pinned_;
+  std::map<void*, std::shared_ptr<Record>> graphs_;
+  std::unique_ptr<Recording> recording_;
+  Traffic traffic_;
+  Waits waits_;
+  const Stamp* running_ = nullptr;
+  std::uint64_t state_ = 1, numbers_ = 0, sequence_ = 0;
+};
+
+/// Runs what is queued up to a ticket. An error ends the work of every stream.
+void drain(Queue& queue, std::uint64_t ticket);
+/// What the host does when it waits for a stream.
+void drain_for_host(Queue& queue, std::uint64_t ticket, const Progress& reached);
+/// Destructors wait without reporting: the error belongs to whoever synchronizes.
+void drain_quietly(Queue& queue);
+
+}  // namespace qtrain::emulation

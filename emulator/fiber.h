@@ -1,0 +1,102 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "emulator/device.h"
+#include "emulator/thread.h"
+
+namespace qtrain::emulation {
+
+class Block;
+
+enum class FiberState : std::uint8_t { ready, in_exchange, at_barrier, finished };
+
+/// A context that can be switched away from.
+struct Context {
+  void* stack_pointer = nullptr;
+  void* fake_stack = nullptr;  ///< of the address sanitizer
+  void* tsan = nullptr;
+  const void* stack_bottom = nullptr;
+  std::size_t stack_bytes = 0;
+};
+
+struct PendingCopy {
+  AsyncCopy copy;
+  unsigned group;
+};
+
+/// One CUDA thread. It lies at the top of its own stack, so that a thread finds itself by its stack pointer.
+struct Fiber : Context {
+  Block* block = nullptr;
+  Index3 index;
+  unsigned number = 0, lane = 0, warp = 0;
+  unsigned restarts = 0;
+  FiberState state = FiberState::ready;
+  const void* pc = nullptr;  ///< of the last access that the compiler's instrumentation reported
+  std::uint16_t epoch = 1;   ///< of the warp, when this thread last met others
+
+  const char* waits_in = "";
+  Place place;
+  int barrier = 0;
+  std::uint32_t arrived = 0;  ///< barriers that it counts at
+  std::uint32_t mask = 0;
+  Exchange act = nullptr;
+  void* argument = nullptr;
+
+  /// While it runs code of the harness, which shares library functions with instrumented files.
+  int inside = 0;
+
+  std::vector<PendingCopy> copies;
+  unsigned copy_group = 0;
+};
+
+inline constexpr int kMaxThreads = 1024;
+inline constexpr std::size_t kStackSlot = std::size_t{256} << 10;
+inline constexpr std::size_t kFiberBytes = 1024;
+inline constexpr std::size_t kStackStretch = kMaxThreads * kStackSlot;
+inline constexpr std::uintptr_t kStackBase = kRegion - kMaxHostThreads * kStackStretch;
+static_assert(sizeof(Fiber) <= kFiberBytes);
+
+inline bool is_fiber_stack(std::uintptr_t address) {
+  return address - kStackBase < kMaxHostThreads * kStackStretch;
+}
+inline std::uintptr_t slot_of(std::uintptr_t address) {
+  return address & ~(kStackSlot - 1);
+}
+inline Fiber* fiber_at(std::uintptr_t address) {
+  return reinterpret_cast<Fiber*>(slot_of(address) + kStackSlot - kFiberBytes);
+}
+/// The calling thread; only within a kernel.
+[[gnu::always_inline]] inline Fiber& current() {
+  return *fiber_at(reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)));
+}
+[[gnu::always_inline]] inline bool in_fiber() {
+  return is_fiber_stack(reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)));
+}
+
+/// A stay of the calling thread in the harness.
+class Stay {
+ public:
+  Stay() : fiber_(current()) { ++fiber_.inside; }
+  ~Stay() { --fiber_.inside; }
+  Stay(const Stay&) = delete;
+  Stay& operator=(const Stay&) = delete;
+  Fiber& fiber() const { return fiber_; }
+
+ private:
+  Fiber& fiber_;
+};
+
+/// Makes the fibers of one host thread, with guard pages; their memory stays reserved.
+Fiber* make_fiber(int host_thread, int number);
+/// The next switch to it calls entry() on an empty stack.
+void restart(Fiber& fiber, void (*entry)());
+/// Leaves `from` and goes on with `to`.
+void switch_context(Context& from, Context& to);
+/// First thing a new fiber does; `from` learns its stack.
+void entered(Context& from);
+/// Makes the calling host thread a context.
+void adopt(Context& host);
+
+}  // namespace qtrain::emulation

@@ -1,0 +1,142 @@
+#include "kernels/gemm.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "core/half.h"
+#include "emulator/device.h"
+#include "kernels/product_choices.h"
+#include "kernels/product_key.h"
+#include "kernels/product_memory.h"
+
+/// Products are the CPU's: what the harness checks is the order of the work and the memory that it touches.
+namespace qtrain::ops {
+namespace {
+
+ConstTensor on_host(ConstTensor t) {
+  t.device = {};
+  return t;
+}
+
+/// The CPU multiplies no float16: there the product is one in f32, of operands that are rounded to float16.
+class WidenedProduct {
+ public:
+  WidenedProduct(const Gemm& g, DType operands) : product_(g) {
+    product_.a = widened(g.a, stretch(g.a, g.a_stride), operands, a_);
+    product_.b = widened(g.b, stretch(g.b, g.b_stride), operands, b_);
+    if (g.bias) product_.bias = widened(g.bias, g.bias.numel(), g.bias.dtype, bias_);
+    if (g.c.t.dtype == DType::f16) product_.c.t = {c_from(g), DType::f32, g.c.t.shape};
+  }
+  void run(Ctx& ctx, const Tensor& result) {
+    run_cpu(ctx, product_);
+    if (result.dtype == DType::f16) std::copy(c_.begin(), c_.end(), result.as<F16>());
+  }
+
+ private:
+  static ConstTensor widened(ConstTensor t, std::int64_t elements, DType operands, std::vector<float>& values) {
+    if (operands != DType::f16) return t;
+    values.resize(static_cast<std::size_t>(elements));
+    const auto round = [](auto x) { return static_cast<float>(F16(static_cast<float>(x))); };
+    const auto convert = [&]<class T>() { std::transform(t.as<T>(), t.as<T>() + elements, values.begin(), round); };
+    if (t.dtype == DType::f16)
+      convert.template operator()<F16>();
+    else
+      dispatch_float(t.dtype, convert);
+    return {reinterpret_cast<const std::byte*>(values.data()), DType::f32, t.shape};
+  }
+  std::byte* c_from(const Gemm& g) {
+    const F16* c = g.c.t.as<F16>();
+    c_.assign(c, c + stretch(g.c.t, g.c_stride));
+    return reinterpret_cast<std::byte*>(c_.data());
+  }
+
+  Gemm product_;
+  std::vector<float> a_, b_, bias_, c_;
+};
+
+/// Nothing is converted and nothing tried here; the memory of a GPU for it is there, what a GPU would convert is held
+/// against what was reserved for it, and what it would choose is remembered.
+struct Reserved {
+  explicit Reserved(Device device) : library(device), choices("execution harness", {}) {}
+  ProductMemory library;
+  std::optional<GemmMemory> memory;
+  ProductChoices choices;
+
+  /// Every product has the one algorithm that there is.
+  void choose(MatmulPrecision matmul, const Gemm& g) {
+    const std::string product = to_string(class_of(key_of(g, matmul)));
+    if (!choices.find(product)) choices.remember(product, {});
+  }
+
+  void check_operands(MatmulPrecision matmul, const Gemm& g) const {
+    if (!memory || g.a.dtype == DType::f64) return;
+    const DType type = gemm_operand_type(matmul, g.a.dtype, g.b.dtype);
+    const auto converted = [&](ConstTensor t, std::int64_t stride) {
+      return t.dtype == type ? 0 : static_cast<std::size_t>(stretch(t, stride)) * size_of(type);
+    };
+    const DType result = g.c.t.dtype;
+    check(result == DType::f32 || result == type, "a product of a model is f32 or has the type of its operands");
+    const std::size_t bias = g.bias.dtype == result ? 0 : static_cast<std::size_t>(g.bias.numel()) * size_of(result);
+    check(converted(g.a, g.a_stride) <= memory->converted_a && converted(g.b, g.b_stride) <= memory->converted_b &&
+              (!g.bias || bias <= memory->converted_bias),
+          "a product converts more than was reserved");
+  }
+};
+
+}  // namespace
+
+void run_cuda(Ctx& ctx, const GemmMemory& memory) {
+  ctx.kept<Reserved>().memory = memory;
+}
+
+void run_cuda(Ctx& ctx, const Gemm& g) {
+  auto& reserved = ctx.kept<Reserved>();
+  reserved.check_operands(ctx.matmul(), g);
+  reserved.choose(ctx.matmul(), g);
+  ctx.stream().launched("gemm");
+  const auto run = [&ctx, g] {
+    const auto each_row = [](ConstTensor t, std::int64_t stride, const auto& act) {
+      const std::size_t width = static_cast<std::size_t>(t.shape[1]) * size_of(t.dtype);
+      const std::size_t step = static_cast<std::size_t>(row_step(t, stride)) * size_of(t.dtype);
+      for (std::int64_t row = 0; row < t.shape[0]; ++row) act(t.data + static_cast<std::size_t>(row) * step, width);
+    };
+    const auto readable = [&](ConstTensor t, std::int64_t stride, std::string_view what) {
+      each_row(t, stride, [&](const std::byte* p, std::size_t n) { emulation::check_readable(p, n, what); });
+    };
+    readable(g.a, g.a_stride, "gemm: the first operand");
+    readable(g.b, g.b_stride, "gemm: the second operand");
+    if (g.bias) emulation::check_readable(g.bias.data, g.bias.bytes(), "gemm: the bias");
+    if (g.c.adds()) readable(g.c.t, g.c_stride, "gemm: the result that is added to");
+    each_row(g.c.t, g.c_stride,
+             [](const std::byte* p, std::size_t n) { emulation::check_writable(p, n, "gemm: the result"); });
+    Gemm host = g;
+    host.a = on_host(g.a);
+    host.b = on_host(g.b);
+    host.bias = on_host(g.bias);
+    host.c.t.device = {};
+    WidenedProduct(host, gemm_operand_type(ctx.matmul(), g.a.dtype, g.b.dtype)).run(ctx, host.c.t);
+    each_row(g.c.t, g.c_stride, [&](const std::byte* p, std::size_t n) {
+      emulation::mark(g.c.t.data + (p - g.c.t.data), n, emulation::State::initialized);
+    });
+  };
+  const auto touched = [](ConstTensor t, std::int64_t stride) {
+    return static_cast<std::size_t>(stretch(t, stride)) * size_of(t.dtype);
+  };
+  emulation::enqueue(ctx.stream().handle(), {.run = run,
+                                             .name = "gemm",
+                                             .inputs = emulation::bytes_of(g),
+                                             .touches = {emulation::reads(g.a.data, touched(g.a, g.a_stride)),
+                                                         emulation::reads(g.b.data, touched(g.b, g.b_stride)),
+                                                         emulation::writes(g.c.t.data, touched(g.c.t, g.c_stride))}});
+}
+
+}  // namespace qtrain::ops
+
+namespace qtrain::cuda {
+
+ProductChoices& product_choices(Ctx& ctx) {
+  return ctx.kept<ops::Reserved>().choices;
+}
+
+}  // namespace qtrain::cuda

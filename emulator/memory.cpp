@@ -1,0 +1,299 @@
+#include "emulator/memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "emulator/block.h"
+
+extern "C" {
+extern const char __executable_start[], _end[];  // of the linker
+}
+
+namespace qtrain::emulation {
+namespace {
+
+struct Record {
+  std::uint32_t serial, block;
+  unsigned thread;
+  std::uint16_t epoch;
+};
+
+std::uint64_t pack(const Record& r) {
+  return std::uint64_t{r.serial} << (kBlockBits + kThreadBits + kEpochBits) |
+         std::uint64_t{r.block} << (kThreadBits + kEpochBits) | std::uint64_t{r.thread} << kEpochBits | r.epoch;
+}
+Record unpack(std::uint64_t cell) {
+  return {.serial = static_cast<std::uint32_t>(cell >> (kBlockBits + kThreadBits + kEpochBits)),
+          .block = static_cast<std::uint32_t>(cell >> (kThreadBits + kEpochBits)) & ((1u << kBlockBits) - 1),
+          .thread = static_cast<unsigned>(cell >> kEpochBits) & ((1u << kThreadBits) - 1),
+          .epoch = static_cast<std::uint16_t>(cell)};
+}
+
+std::uint64_t* cells(std::uintptr_t base, std::uintptr_t address) {
+  return reinterpret_cast<std::uint64_t*>(base + ((address - kDeviceBase) & ~std::uintptr_t{1}) * 4);
+}
+
+std::string name_of(std::uintptr_t address) {
+  return address >= kSharedBase ? "shared memory at byte " + std::to_string((address - kSharedBase) % kSharedStretch)
+                                : std::string("device memory");
+}
+const char* verb(AccessKind kind) {
+  return kind == AccessKind::read ? "reads " : kind == AccessKind::write ? "writes " : "updates ";
+}
+
+/// Whether the recorded access and one of `self` now may happen at the same time.
+bool races(const Fiber& self, const Record& r, bool shared) {
+  const Block& block = *self.block;
+  if (r.serial != block.launch().serial) return false;
+  if (r.block != block.number()) return !shared;  // shared memory passes from block to block
+  if (r.thread == self.number || r.epoch == Clocks::kLast) return false;
+  const unsigned warp = r.thread / kWarpSize;
+  return warp == self.warp ? r.epoch >= self.epoch : !block.clocks().saw(self.warp, warp, r.epoch);
+}
+
+[[noreturn]] void report_race(Fiber& self, std::uintptr_t address, AccessKind kind, const Record& r, Place place) {
+  const bool other_block = r.block != self.block->number();
+  self.block->fault(self,
+                    std::string("race: ") + verb(kind) + name_of(address) + ", which " +
+                        (other_block ? "block " + std::to_string(r.block) + " " : "") + "thread " +
+                        std::to_string(r.thread) + " uses at the same time",
+                    place);
+}
+
+void judge_races(Fiber& self, std::uintptr_t address, std::size_t bytes, AccessKind kind, Place place) {
+  const Launch& launch = self.block->launch();
+  const bool shared = address >= kSharedBase;
+  const bool recordable = bytes > 1 && self.block->number() < (1u << kBlockBits);
+  if (!recordable) return;
+  const std::uint64_t mine = pack({.serial = launch.serial,
+                                   .block = static_cast<std::uint32_t>(self.block->number()),
+                                   .thread = self.number,
+                                   .epoch = self.epoch});
+  // Most records are of earlier launches or the thread's own: a look tells.
+  const auto judge = [&](std::uint64_t last, std::size_t i) {
+    if ((last ^ mine) >> (64 - kSerialBits) != 0 || last == mine) return;
+    if (races(self, unpack(last), shared)) report_race(self, address + 2 * i, kind, unpack(last), place);
+  };
+  std::uint64_t* writes = cells(kWriteBase, address);
+  const std::size_t count = (bytes + 1) / 2;
+  for (std::size_t i = 0; i < count; ++i) {
+    judge(__atomic_load_n(writes + i, __ATOMIC_RELAXED), i);
+    if (kind == AccessKind::write) __atomic_store_n(writes + i, mine, __ATOMIC_RELAXED);
+  }
+  if (!shared) return;
+  std::uint64_t* reads = cells(kReadBase, address);
+  for (std::size_t i = 0; i < count; ++i)
+    if (kind == AccessKind::read)
+      reads[i] = mine;
+    else
+      judge(reads[i], i);
+}
+
+/// The state of a byte, with `untouched` told apart.
+State settled(const State* s) {
+  if (*s != State::untouched) return *s;
+  const auto* p = reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(s) - kStateBase + kDeviceBase);
+  return is_allocated(p, 1) ? State::uninitialized : State::fenced;
+}
+
+[[noreturn]] void report_state(Fiber& self, std::uintptr_t address, AccessKind kind, State state, Place place) {
+  const std::string where = verb(kind) + name_of(address);
+  if (state == State::fenced) self.block->fault(self, "out of bounds: " + where + ", which belongs to nothing", place);
+  if (state == State::in_flight)
+    self.block->fault(self, "too early: " + where + ", into which a cp.async copy is under way", place);
+  self.block->fault(self, "uninitialized: " + where + ", which nothing has been written to", place);
+}
+
+void judge_states(Fiber& self, std::uintptr_t address, std::size_t bytes, AccessKind kind, Place place) {
+  State* s = state_of(reinterpret_cast<void*>(address));
+  if (kind == AccessKind::write && *s == State::untouched && is_allocated(reinterpret_cast<void*>(address), bytes))
+    std::fill_n(s, bytes, State::initialized);
+  for (std::size_t i = 0; i < bytes; ++i) {
+    const State state = settled(s + i);
+    const bool allowed = state == State::initialized || (kind == AccessKind::write && state == State::uninitialized);
+    if (!allowed) report_state(self, address + i, kind, state, place);
+  }
+  if (kind == AccessKind::write) std::fill_n(s, bytes, State::initialized);
+}
+
+/// Whether `Word` worth of states are all `initialized`.
+template <class Word>
+bool all_initialized_in(const State* s) {
+  constexpr Word kAll = static_cast<Word>(0x0202020202020202u);
+  static_assert(static_cast<int>(State::initialized) == 2);
+  Word word;
+  std::memcpy(&word, s, sizeof word);
+  return word == kAll;
+}
+/// The usual case at once.
+bool all_initialized(std::uintptr_t address, std::size_t bytes) {
+  const State* s = state_of(reinterpret_cast<const void*>(address));
+  switch (bytes) {
+    case 2: return all_initialized_in<std::uint16_t>(s);
+    case 4: return all_initialized_in<std::uint32_t>(s);
+    case 8: return all_initialized_in<std::uint64_t>(s);
+    case 16: return all_initialized_in<std::uint64_t>(s) && all_initialized_in<std::uint64_t>(s + 8);
+    default: return std::all_of(s, s + bytes, [](State x) { return x == State::initialized; });
+  }
+}
+
+/// Against copies, fills and products of other streams.
+void judge_streams(Fiber& self, std::uintptr_t address, std::size_t bytes, AccessKind kind, Place place) {
+  for (const NamedTouch& other : self.block->launch().beside)
+    if ((other.touch.writes || kind != AccessKind::read) &&
+        overlaps(other.touch, reinterpret_cast<const void*>(address), bytes))
+      self.block->fault(self,
+                        std::string("race of streams: ") + verb(kind) + "device memory that '" + other.name +
+                            "' of another stream " + (other.touch.writes ? "writes" : "reads") +
+                            ", and neither waits for the other",
+                        place);
+}
+
+void watch_device(Fiber& self, std::uintptr_t address, std::size_t bytes, AccessKind kind, Place place) {
+  if (address >= kSharedBase && address - reinterpret_cast<std::uintptr_t>(self.block->shared()) >= kSharedStretch)
+    self.block->fault(self, std::string("out of bounds: ") + verb(kind) + "shared memory of another block", place);
+  if (!self.block->launch().beside.empty()) judge_streams(self, address, bytes, kind, place);
+  if (!all_initialized(address, bytes)) judge_states(self, address, bytes, kind, place);
+  judge_races(self, address, bytes, kind, place);
+}
+
+bool within(std::uintptr_t address, const void* begin, const void* end) {
+  return address >= reinterpret_cast<std::uintptr_t>(begin) && address < reinterpret_cast<std::uintptr_t>(end);
+}
+
+}  // namespace
+
+void forget_accesses() {
+  if (!kStates) return;
+  madvise(reinterpret_cast<void*>(kWriteBase), 4 * kDeviceBytes, MADV_DONTNEED);
+  madvise(reinterpret_cast<void*>(kReadBase), 4 * kDeviceBytes, MADV_DONTNEED);
+}
+
+void watch_access(Fiber& self, std::uintptr_t address, std::size_t bytes, AccessKind kind, Place place) {
+  if (address - kDeviceBase < kDeviceBytes) return watch_device(self, address, bytes, kind, place);
+  if (is_fiber_stack(address)) {
+    if (slot_of(address) == slot_of(reinterpret_cast<std::uintptr_t>(&self))) return;
+    self.block->fault(self, std::string(verb(kind)) + "a local variable of another thread", place);
+  }
+  if (within(address, __executable_start, _end)) return;  // constants
+  const Kernel& kernel = self.block->launch().kernel;
+  const auto* arguments = static_cast<const std::byte*>(kernel.arguments);
+  if (within(address, arguments, arguments + kernel.argument_bytes)) return;
+  self.block->fault(self, address < 4096 ? "follows a null pointer" : std::string(verb(kind)) + "memory of the host",
+                    place);
+}
+
+void watch(const void* p, std::size_t bytes, AccessKind kind, Place place) {
+  if constexpr (!kStates) return;
+  const Stay stay;
+  watch_access(stay.fiber(), reinterpret_cast<std::uintptr_t>(p), bytes, kind, place);
+}
+
+void check_shared(const void* p, std::size_t bytes, const char* what, Place place) {
+  const Stay stay;
+  Fiber& self = stay.fiber();
+  const auto address = reinterpret_cast<std::uintptr_t>(p);
+  if (address % bytes != 0)
+    self.block->fault(self, std::string(what) + ": a shared address that is no multiple of " + std::to_string(bytes),
+                      place);
+  const std::byte* shared = self.block->shared();
+  if (!within(address, shared, shared + self.block->launch().extents.shared_bytes) ||
+      !within(address + bytes - 1, shared, shared + self.block->launch().extents.shared_bytes))
+    self.block->fault(self, std::string(what) + ": out of bounds: not an address in the block's shared memory", place);
+}
+
+namespace {
+
+void land(const AsyncCopy& c) {
+  std::memset(c.to, 0, c.bytes);
+  std::memcpy(c.to, c.from, c.taken);
+}
+
+bool lands_at_once(Block& block) {
+  const Timing timing = settings().copies;
+  return timing == Timing::early || (timing == Timing::random && (block.random() & 1));
+}
+
+}  // namespace
+
+void copy_async(const AsyncCopy& copy, Place place) {
+  require_capability(80, "cp.async", place);
+  const Stay stay;
+  Fiber& self = stay.fiber();
+  check_shared(copy.to, copy.bytes, "cp.async", place);
+  if (reinterpret_cast<std::uintptr_t>(copy.from) % copy.bytes != 0)
+    self.block->fault(self, "cp.async: a global address that is no multiple of " + std::to_string(copy.bytes), place);
+  self.place = place;
+  if (copy.taken > 0) watch(copy.from, copy.taken, AccessKind::read, place);
+  watch(copy.to, copy.bytes, AccessKind::write, place);
+  if (lands_at_once(*self.block)) return land(copy);
+  mark(copy.to, copy.bytes, State::in_flight);
+  self.copies.push_back({.copy = copy, .group = self.copy_group});
+}
+
+void commit_copies() {
+  const Stay stay;
+  ++stay.fiber().copy_group;
+}
+
+void wait_copies(int pending) {
+  const Stay stay;
+  Fiber& self = stay.fiber();
+  std::erase_if(self.copies, [&](const PendingCopy& p) {
+    if (self.copy_group - p.group <= static_cast<unsigned>(pending)) return false;
+    mark(p.copy.to, p.copy.bytes, State::uninitialized);
+    land(p.copy);
+    watch(p.copy.to, p.copy.bytes, AccessKind::write, self.place);
+    return true;
+  });
+}
+
+namespace {
+
+template <class T>
+T applied(T old, AtomicOp op, T value) {
+  switch (op) {
+    case AtomicOp::add: return old + value;
+    case AtomicOp::max: return std::max(old, value);
+    case AtomicOp::min: return std::min(old, value);
+    case AtomicOp::exchange: return value;
+    default: break;
+  }
+  if constexpr (std::is_integral_v<T>) return op == AtomicOp::bit_or ? old | value : old & value;
+  return old;
+}
+
+}  // namespace
+
+template <class T>
+T atomic(T* p, AtomicOp op, T value, Place place) {
+  const Stay stay;
+  watch(p, sizeof(T), AccessKind::atomic, place);
+  T old;
+  __atomic_load(p, &old, __ATOMIC_RELAXED);
+  for (T next = applied(old, op, value);
+       !__atomic_compare_exchange(p, &old, &next, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);)
+    next = applied(old, op, value);
+  return old;
+}
+
+template <class T>
+T compare_and_swap(T* p, T expected, T desired, Place place) {
+  const Stay stay;
+  watch(p, sizeof(T), AccessKind::atomic, place);
+  __atomic_compare_exchange(p, &expected, &desired, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+  return expected;
+}
+
+template int atomic(int*, AtomicOp, int, Place);
+template unsigned atomic(unsigned*, AtomicOp, unsigned, Place);
+template unsigned long long atomic(unsigned long long*, AtomicOp, unsigned long long, Place);
+template float atomic(float*, AtomicOp, float, Place);
+template double atomic(double*, AtomicOp, double, Place);
+template int compare_and_swap(int*, int, int, Place);
+template unsigned compare_and_swap(unsigned*, unsigned, unsigned, Place);
+template unsigned long long compare_and_swap(unsigned long long*, unsigned long long, unsigned long long, Place);
+
+}  // namespace qtrain::emulation

@@ -1,0 +1,69 @@
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+#include "emulator/thread.h"
+
+/// Twin of kernels/cuda/native/target/ptx.cuh, where each instruction is described.
+namespace qtrain::ptx {
+
+using emulation::Place;
+
+inline void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], const float (&c)[4],
+                     Place place = Place::current()) {
+  emulation::Mma args{.kind = emulation::MmaKind::bf16_k16, .d = d, .a = a, .b = b, .c = c};
+  emulation::mma(args, place);
+}
+inline void mma_f16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], const float (&c)[4],
+                    Place place = Place::current()) {
+  emulation::Mma args{.kind = emulation::MmaKind::f16_k16, .d = d, .a = a, .b = b, .c = c};
+  emulation::mma(args, place);
+}
+inline void mma_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], const float (&c)[4],
+                     Place place = Place::current()) {
+  emulation::Mma args{.kind = emulation::MmaKind::tf32_k8, .d = d, .a = a, .b = b, .c = c};
+  emulation::mma(args, place);
+}
+inline std::uint32_t to_tf32(float x) {
+  const std::uint32_t u = __float_as_uint(x);
+  return (u & 0x7f800000u) == 0x7f800000u ? u : (u + 0x1000u) & 0xffffe000u;
+}
+
+template <int N>
+void ldmatrix(std::uint32_t (&r)[N], const void* row, Place place = Place::current()) {
+  emulation::LoadMatrix args{.registers = r, .count = N, .transposed = false, .row = row};
+  emulation::load_matrix(args, place);
+}
+template <int N>
+void ldmatrix_transposed(std::uint32_t (&r)[N], const void* row, Place place = Place::current()) {
+  emulation::LoadMatrix args{.registers = r, .count = N, .transposed = true, .row = row};
+  emulation::load_matrix(args, place);
+}
+
+template <int Bytes>
+void cp_async(void* shared, const void* global, unsigned taken = Bytes, Place place = Place::current()) {
+  static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16);
+  emulation::copy_async({.to = shared, .from = global, .bytes = Bytes, .taken = taken}, place);
+}
+inline void cp_async_commit() {
+  emulation::commit_copies();
+}
+template <int Pending>
+void cp_async_wait() {
+  emulation::wait_copies(Pending);
+}
+
+inline float exp2(float x) {
+  return std::exp2(x);
+}
+
+inline void opaque(int&) {}
+
+inline void bar_sync(int id, int threads, Place place = Place::current()) {
+  emulation::barrier({.id = id, .threads = threads}, place);
+}
+inline void bar_arrive(int id, int threads, Place place = Place::current()) {
+  emulation::barrier({.id = id, .threads = threads, .arrival = emulation::Arrival::passes}, place);
+}
+
+}  // namespace qtrain::ptx

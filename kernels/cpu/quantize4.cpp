@@ -1,0 +1,150 @@
+#include "kernels/cpu/quantize4.h"
+
+// Compiled without contraction: products are rounded before they are added.
+namespace qtrain::ops {
+
+float Scales::operator[](std::int64_t block) const {
+  return codes_ ? map_[codes_[block]] * absmax_[block / size_] + offset_ : absmax_[block];
+}
+
+namespace {
+
+using simd::Vec;
+
+template <class F>
+void dispatch_storage(DType d, F&& f) {
+  switch (d) {
+    case DType::f32: return f.template operator()<float>();
+    case DType::bf16: return f.template operator()<Bf16>();
+    case DType::f16: return f.template operator()<F16>();
+    default: fail(ErrorKind::internal, {.cause = "4-bit blocks are of f32, bf16 or f16"});
+  }
+}
+
+/// Results that no cache holds are written past them: a store would read the line first.
+constexpr std::size_t kStreamBytes = std::size_t{8} << 20;
+
+template <class T>
+void dequantize_as(Ctx& ctx, const Dequantize4& a) {
+  const Expansion<T> elements(a.w);
+  T* y = a.y.as<T>();
+  const bool streams = a.y.bytes() >= kStreamBytes && reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
+  const std::int64_t n = a.y.numel(), size = a.w.blocksize;
+  for_ranges(ctx, blocks_of(n, size), kGrain / size, [&](std::int64_t first, std::int64_t last) {
+    const std::int64_t begin = first * size, end = std::min(n, last * size);
+    if (!streams) return elements.range(begin, end, y + begin);
+    elements.template range<Stores::streamed>(begin, end, y + begin);
+    _mm_sfence();
+  });
+}
+
+/// Bits of the largest magnitude: those of a NaN are larger than any other's.
+template <class T>
+std::int32_t largest_bits(const T* x, std::int64_t n) {
+  __m256i largest = _mm256_setzero_si256();
+  simd::each<float>(n, [&](std::int64_t i, auto lanes) {
+    const __m256i bits = _mm256_castps_si256(simd::load<float>(x + i, lanes));
+    largest = _mm256_max_epi32(largest, _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff)));
+  });
+  alignas(32) std::int32_t lanes[8];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), largest);
+  return *std::max_element(lanes, lanes + 8);
+}
+
+/// Finds codes by halving: eight values at a time with four comparisons.
+class Coder {
+ public:
+  explicit Coder(FourBit type) : order_(order_of(type)) {
+    const auto& b = order_.bounds;
+    for (std::size_t i = 0; i < 8; ++i) {
+      pairs_[i] = b[2 * i];
+      quarters_[i] = b[4 * (i % 4) + 1];
+    }
+  }
+
+  std::uint8_t one(float v) const {
+    v = std::clamp(v, -1.0F, 1.0F);
+    std::size_t place = 0;
+    for (const float bound : order_.bounds) place += bound < v ? 1 : 0;
+    return order_.order[place];
+  }
+  /// Eight bytes of codes of the sixteen values in a and b.
+  void sixteen(Vec<float> a, Vec<float> b, std::uint8_t* codes) const {
+    const __m256i mixed = _mm256_packus_epi32(places(a), places(b));  // 16-bit numbers, by lanes
+    const __m256i numbers = _mm256_permute4x64_epi64(mixed, 0b1101'1000);
+    const __m256i order =
+        _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(order_.order.data())));
+    const __m256i code = _mm256_and_si256(_mm256_shuffle_epi8(order, numbers), _mm256_set1_epi16(15));
+    const __m256i bytes = _mm256_madd_epi16(code, _mm256_set1_epi32(0x0001'0010));  // 16 even + odd
+    const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(codes), _mm_packus_epi16(words, words));
+  }
+
+ private:
+  __m256i places(Vec<float> v) const {
+    v = _mm256_min_ps(_mm256_max_ps(v, _mm256_set1_ps(-1)), _mm256_set1_ps(1));
+    const auto above = [&](__m256 bound) { return _mm256_castps_si256(_mm256_cmp_ps(v, bound, _CMP_GT_OQ)); };
+    const auto bit = [](__m256i mask, int value) { return _mm256_and_si256(mask, _mm256_set1_epi32(value)); };
+    const __m256i half = above(_mm256_set1_ps(order_.bounds[7]));
+    const __m256 second = _mm256_blendv_ps(_mm256_set1_ps(order_.bounds[3]), _mm256_set1_ps(order_.bounds[11]),
+                                           _mm256_castsi256_ps(half));
+    __m256i place = _mm256_or_si256(bit(half, 8), bit(above(second), 4));
+    const __m256 third = _mm256_permutevar8x32_ps(simd::load<float>(quarters_), _mm256_srli_epi32(place, 2));
+    place = _mm256_or_si256(place, bit(above(third), 2));
+    const __m256 fourth = _mm256_permutevar8x32_ps(simd::load<float>(pairs_), _mm256_srli_epi32(place, 1));
+    return _mm256_or_si256(place, bit(above(fourth), 1));
+  }
+
+  FourBitOrder order_;
+  float pairs_[8], quarters_[8];
+};
+
+template <class T>
+void code_full_block(const Coder& coder, const T* x, float inverse, std::int64_t n, std::uint8_t* codes) {
+  const Vec<float> scale = simd::broadcast(inverse);
+  for (std::int64_t i = 0; i < n; i += 16)
+    coder.sixteen(simd::load<float>(x + i) * scale, simd::load<float>(x + i + 8) * scale, codes + i / 2);
+}
+
+/// The last block, which is shorter, divides.
+template <class T>
+void code_last_block(const Coder& coder, const T* x, float scale, std::int64_t n, std::uint8_t* codes) {
+  const std::uint8_t zero = coder.one(0);
+  for (std::int64_t i = 0; i < n; i += 2) {
+    const std::uint8_t odd = i + 1 < n ? coder.one(float(x[i + 1]) / scale) : zero;
+    codes[i / 2] = static_cast<std::uint8_t>(coder.one(float(x[i]) / scale) << 4 | odd);
+  }
+}
+
+template <class T>
+void quantize_as(Ctx& ctx, const Quantize4& a) {
+  const T* x = a.x.as<T>();
+  auto* codes = a.codes.as<std::uint8_t>();
+  auto* absmax = a.absmax.as<float>();
+  const std::int64_t n = a.x.numel(), size = a.blocksize;
+  const Coder coder(a.type);
+  for_ranges(ctx, blocks_of(n, size), kGrain / size, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t b = first; b < last; ++b) {
+      const std::int64_t begin = b * size, count = std::min(n - begin, size);
+      absmax[b] = std::bit_cast<float>(largest_bits(x + begin, count));
+      const float scale = absmax[b] < kLeastScale ? kLeastScale : absmax[b];
+      if (count == size) {
+        code_full_block(coder, x + begin, 1.0F / scale, size, codes + begin / 2);
+      } else {
+        absmax[b] = scale;
+        code_last_block(coder, x + begin, scale, count, codes + begin / 2);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void run_cpu(Ctx& ctx, const Dequantize4& a) {
+  dispatch_storage(a.y.dtype, [&]<class T>() { dequantize_as<T>(ctx, a); });
+}
+void run_cpu(Ctx& ctx, const Quantize4& a) {
+  dispatch_storage(a.x.dtype, [&]<class T>() { quantize_as<T>(ctx, a); });
+}
+
+}  // namespace qtrain::ops

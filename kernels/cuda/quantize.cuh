@@ -1,0 +1,63 @@
+#pragma once
+#include <bit>
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/quantize.h"
+
+/// 4-bit blocks inside kernels.
+namespace qtrain {
+
+struct MapOfFour {
+  float values[16];
+};
+
+/// ops::Blocks4 as a kernel's parameter.
+struct FourBitParts {
+  const std::uint8_t *codes, *absmax_codes;  ///< absmax_codes null: scales are not nested
+  const float *absmax, *map, *nested_map, *offset;
+  int block_bits, nested_bits;  ///< block sizes are 2 to the power of these
+
+  explicit FourBitParts(const ops::Blocks4& w)
+      : codes(w.codes.as<std::uint8_t>()),
+        absmax_codes(w.nested() ? w.absmax.as<std::uint8_t>() : nullptr),
+        absmax(w.nested() ? w.nested_absmax.as<float>() : w.absmax.as<float>()),
+        map(w.map.as<float>()),
+        nested_map(w.nested() ? w.nested_map.as<float>() : nullptr),
+        offset(w.nested() ? w.offset.as<float>() : nullptr),
+        block_bits(std::countr_zero(static_cast<unsigned>(w.blocksize))),
+        nested_bits(std::countr_zero(static_cast<unsigned>(w.nested_blocksize))) {}
+
+  /// The scale of element i.
+  __device__ __forceinline__ float scale(std::int64_t i) const {
+    const std::int64_t block = i >> block_bits;
+    if (!absmax_codes) return absmax[block];
+    return rounded_product(nested_map[absmax_codes[block]], absmax[block >> nested_bits]) + *offset;
+  }
+  __device__ __forceinline__ unsigned code(std::int64_t i) const {
+    return i % 2 == 0 ? codes[i / 2] >> 4 : codes[i / 2] & 15;
+  }
+};
+
+/// The map in shared memory, for all threads of the block, which call it together.
+__device__ __forceinline__ const float* load_map(const FourBitParts& w) {
+  auto& map = shared_memory<MapOfFour>();
+  if (threadIdx.x < 16) map.values[threadIdx.x] = w.map[threadIdx.x];
+  __syncthreads();
+  return map.values;
+}
+
+/// The bytes of N elements; for 8 of them at a multiple of 4.
+template <int N>
+__device__ __forceinline__ Pack<std::uint8_t, N / 2> load_codes(const std::uint8_t* p) {
+  if constexpr (N == 2)
+    return {{*p}};
+  else
+    return load_pack<N / 2>(p);
+}
+
+struct Most {
+  __device__ __forceinline__ std::uint32_t operator()(std::uint32_t a, std::uint32_t b) const { return a > b ? a : b; }
+};
+
+}  // namespace qtrain

@@ -1,0 +1,177 @@
+#pragma once
+#include "kernels/dispatch.h"
+#include "kernels/dynamic_map.h"
+#include "kernels/four_bit.h"
+#include "kernels/gemm.h"
+
+/// Weights and optimizer states in blocks of codes, bit for bit as bitsandbytes computes them on the CPU: a block of
+/// `blocksize` neighboring elements has a scale, the largest magnitude in it (absmax). The last block may be shorter.
+namespace qtrain {
+
+/// The least that values are divided by: absmax of a block of zeros is 0.
+inline constexpr float kLeastScale = 1e-38F;
+/// Whether bitsandbytes has 4-bit blocks of this size: a power of two from 32 to 4096.
+constexpr bool is_blocksize4(std::int64_t size) {
+  return size >= 32 && size <= 4096 && (size & (size - 1)) == 0;
+}
+/// Blocks that n elements take.
+constexpr std::int64_t blocks_of(std::int64_t n, std::int64_t blocksize) {
+  return (n + blocksize - 1) / blocksize;
+}
+
+namespace ops {
+
+/// A 4-bit tensor of n = shape.numel() elements; all parts on one device, any alignment.
+/// The scale of block b is absmax[b], or, where absmax is nested (u8), the scale of scales
+///   nested_map[absmax[b]] * nested_absmax[b / nested_blocksize] + offset[0],  each operation rounded to f32.
+struct Blocks4 {
+  ConstTensor codes;   ///< u8 [ceil(n / 2)]: element 2j in the high half of byte j, 2j + 1 in the low half
+  ConstTensor absmax;  ///< f32 [blocks], or u8 [blocks]
+  ConstTensor map;     ///< f32 [16]
+  ConstTensor nested_absmax = {}, nested_map = {}, offset = {};  ///< f32 [ceil(blocks / nested_blocksize)], [256], [1]
+  Shape shape;
+  int blocksize = 64, nested_blocksize = 256;
+
+  bool nested() const { return absmax.dtype == DType::u8; }
+};
+/// An internal error unless the parts fit each other.
+inline void check_blocks(const Blocks4& w) {
+  const std::int64_t n = w.shape.numel(), blocks = blocks_of(n, w.blocksize);
+  check(is_blocksize4(w.blocksize), "4-bit blocks: sizes are powers of two from 32 to 4096");
+  check(w.codes.dtype == DType::u8 && w.codes.numel() == (n + 1) / 2, "4-bit blocks: codes have another size");
+  check(w.absmax.numel() == blocks && w.map.numel() == 16, "4-bit blocks: absmax or map have another size");
+  if (!w.nested()) return;
+  check(w.nested_blocksize > 0 && (w.nested_blocksize & (w.nested_blocksize - 1)) == 0 &&
+            w.nested_absmax.numel() == blocks_of(blocks, w.nested_blocksize) && w.nested_map.numel() == 256 &&
+            w.offset.numel() == 1,
+        "4-bit blocks: the nested scales have another size");
+}
+
+/// y = w, in f32, bf16 or f16: the f32 product of map value and scale, rounded once.
+struct Dequantize4 {
+  Tensor y;
+  Blocks4 w;
+};
+/// codes and absmax f32 of x (f32, bf16, f16; n elements, computed in f32) in blocks of `blocksize`. A full block is
+/// multiplied by 1 / max(absmax, 1e-38); a shorter last one is divided by max(absmax, 1e-38), which is then its scale.
+/// A block with a NaN or an infinity gets a NaN or infinite scale, and codes that mean nothing.
+struct Quantize4 {
+  Tensor codes, absmax;
+  ConstTensor x;
+  FourBit type = FourBit::nf4;
+  int blocksize = 64;
+};
+/// Scales of scales: offset[0] = mean(absmax), then codes u8 [n] and nested_absmax f32 of absmax - offset on the map
+/// (f32 [256]). The mean is the exact one rounded; torch's differs from it in the last bits. absmax is overwritten.
+struct NestAbsmax {
+  Tensor codes, nested_absmax, offset;
+  Tensor absmax;
+  ConstTensor map;
+  int blocksize = 256;
+};
+
+/// How a code of the 8-bit map is found.
+enum class CodeRule : std::uint8_t {
+  nearest,  ///< the nearest value: what the GPUs of bitsandbytes do
+  grid,     ///< that of the value on_grid: what its CPU library does
+};
+/// codes u8 [n] and absmax f32 [blocks] of x f32 [n]: the code of x * (1 / absmax). A block of zeros has codes 0 and
+/// absmax 0 (NaN counts as 0 in absmax and gets code 0).
+struct Quantize8 {
+  Tensor codes, absmax;
+  ConstTensor x, map;  ///< map f32 [256], ascending
+  int blocksize = 256;
+  CodeRule rule = CodeRule::grid;
+};
+/// y[i] = map[codes[i]] * absmax[i / blocksize], y f32 [n].
+struct Dequantize8 {
+  Tensor y;
+  ConstTensor codes, absmax, map;
+  int blocksize = 256;
+};
+/// LLM.int8 weights: y[r, c] = codes[r, c] * scale[r] * f32(1 / 127), each operation rounded to f32 and the result to
+/// y's f32, bf16 or f16. codes i8 [N, K], scale f32 [N].
+struct DequantizeRows8 {
+  Tensor y;
+  ConstTensor codes, scale;
+};
+/// C [M, N] = or += alpha * (A [M, K] · W [N, K]^T + the product `added`) + bias [N] for few rows (M <= kFewRows)
+/// without writing W down: what Dequantize4 and Gemm give, on a GPU up to the order of sums. A and C: f32, bf16 (CUDA:
+/// and f16).
+struct Gemm4 {
+  static constexpr std::int64_t kFewRows = 8;
+  Sink c;
+  ConstTensor a;
+  Blocks4 w;
+  double alpha = 1;
+  ConstTensor bias = {};
+  Factors added = {};
+};
+
+void run_cpu(Ctx&, const Dequantize4&);
+void run_cuda(Ctx&, const Dequantize4&);
+void run_cpu(Ctx&, const Quantize4&);
+void run_cuda(Ctx&, const Quantize4&);
+void run_cpu(Ctx&, const NestAbsmax&);
+void run_cuda(Ctx&, const NestAbsmax&);
+void run_cpu(Ctx&, const Quantize8&);
+void run_cuda(Ctx&, const Quantize8&);
+void run_cpu(Ctx&, const Dequantize8&);
+void run_cuda(Ctx&, const Dequantize8&);
+void run_cpu(Ctx&, const DequantizeRows8&);
+void run_cuda(Ctx&, const DequantizeRows8&);
+void run_cpu(Ctx&, const Gemm4&);
+void run_cuda(Ctx&, const Gemm4&);  ///< without `added`
+
+inline void dequantize4(Ctx& ctx, const Dequantize4& a) {
+  check_blocks(a.w);
+  check(a.y.numel() == a.w.shape.numel(), "dequantize4: y has another size");
+  dispatch(ctx, a);
+}
+inline void quantize4(Ctx& ctx, const Quantize4& a) {
+  const std::int64_t n = a.x.numel();
+  check(is_blocksize4(a.blocksize), "quantize4: block sizes are powers of two from 32 to 4096");
+  check(a.codes.numel() == (n + 1) / 2 && a.absmax.numel() == blocks_of(n, a.blocksize),
+        "quantize4: codes or absmax have another size");
+  dispatch(ctx, a);
+}
+inline void nest_absmax(Ctx& ctx, const NestAbsmax& a) {
+  const std::int64_t n = a.absmax.numel();
+  check(a.codes.numel() == n && a.nested_absmax.numel() == blocks_of(n, a.blocksize) && a.offset.numel() == 1,
+        "nest_absmax: sizes differ");
+  dispatch(ctx, a);
+}
+inline void quantize8(Ctx& ctx, const Quantize8& a) {
+  const std::int64_t n = a.x.numel();
+  check(
+      a.blocksize > 0 && a.codes.numel() == n && a.absmax.numel() == blocks_of(n, a.blocksize) && a.map.numel() == 256,
+      "quantize8: sizes differ");
+  dispatch(ctx, a);
+}
+inline void dequantize8(Ctx& ctx, const Dequantize8& a) {
+  const std::int64_t n = a.y.numel();
+  check(
+      a.blocksize > 0 && a.codes.numel() == n && a.absmax.numel() == blocks_of(n, a.blocksize) && a.map.numel() == 256,
+      "dequantize8: sizes differ");
+  dispatch(ctx, a);
+}
+inline void dequantize_rows8(Ctx& ctx, const DequantizeRows8& a) {
+  check(a.codes.shape.rank == 2 && a.y.numel() == a.codes.numel() && a.scale.numel() == a.codes.shape[0],
+        "dequantize_rows8: shapes differ");
+  dispatch(ctx, a);
+}
+inline void gemm4(Ctx& ctx, const Gemm4& g) {
+  if (!g.c.wanted()) return;
+  check_blocks(g.w);
+  check(g.a.shape.rank == 2 && g.c.t.shape.rank == 2 && g.w.shape.rank == 2, "gemm4: operands are matrices");
+  check(g.a.shape[0] <= Gemm4::kFewRows, "gemm4: too many rows");
+  check(g.a.shape[1] == g.w.shape[1] && g.c.t.shape[0] == g.a.shape[0] && g.c.t.shape[1] == g.w.shape[0],
+        "gemm4: shapes differ");
+  check(!g.bias || g.bias.numel() == g.w.shape[0], "gemm4: bias has another length");
+  if (g.c.t.numel() == 0) return;
+  dispatch(ctx, g);
+  if (ctx.device().kind == DeviceKind::cuda && g.added.present()) gemm(ctx, added_to(g.c.t, g.added, g.alpha));
+}
+
+}  // namespace ops
+}  // namespace qtrain

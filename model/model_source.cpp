@@ -1,0 +1,144 @@
+#include "model/model_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kToSafetensors =
+    "save it again as safetensors with transformers: AutoModelForCausalLM.from_pretrained(...).save_pretrained(...)";
+
+/// Files of weights that are no model folder, by the end of their names.
+struct WeightFile {
+  std::string_view ending, what, remedy;
+};
+constexpr auto kWeightFiles = std::to_array<WeightFile>({
+    {".gguf", "a GGUF file", "make a model folder of it: qtrain import {} --output DIR"},
+    {".safetensors", "a file of weights without their config.json", "name the folder that it lies in"},
+    {".bin", "weights pickled by PyTorch", kToSafetensors},
+    {".pt", "weights pickled by PyTorch", kToSafetensors},
+    {".pth", "weights in the form that Meta publishes",
+     "convert them to a Hugging Face folder first (transformers' convert_llama_weights_to_hf.py)"},
+});
+
+const WeightFile* weight_file(const fs::path& file) {
+  const std::string name = file.filename().string();
+  for (const WeightFile& known : kWeightFiles)
+    if (name.ends_with(known.ending) && name != "training_args.bin") return &known;
+  return nullptr;
+}
+
+/// The first file of weights in a folder, with what it is.
+std::optional<std::pair<fs::path, const WeightFile*>> unread_weights(const fs::path& folder) {
+  std::optional<std::pair<fs::path, const WeightFile*>> first;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored))
+    if (const WeightFile* known = weight_file(entry.path()); known && (!first || entry.path() < first->first))
+      first = {entry.path(), known};
+  return first;
+}
+
+[[noreturn]] void refuse(const fs::path& file, const WeightFile& known) {
+  fail(ErrorKind::input, {.cause = fmt::format("this is {}, not a model folder", known.what),
+                          .place = file.string(),
+                          .remedy = known.remedy.find("{}") == std::string_view::npos
+                                        ? std::string(known.remedy)
+                                        : fmt::format(fmt::runtime(known.remedy), file.string())});
+}
+
+/// Whether a name looks like one of the hub: "Qwen/Qwen3-0.6B".
+bool is_hub_name(const std::string& name) {
+  const auto slash = name.find('/');
+  const bool two = slash != std::string::npos && slash > 0 && slash + 1 < name.size() && slash == name.rfind('/');
+  std::error_code ignored;
+  return two && name[0] != '.' && name[0] != '~' && !fs::exists(name.substr(0, slash), ignored);
+}
+
+[[noreturn]] void refuse_missing(const std::string& name) {
+  const std::string remedy = is_hub_name(name)
+                                 ? fmt::format(
+                                       "models are not fetched from a hub; this fetches it into a folder to name here: "
+                                       "hf download {} --local-dir {}",
+                                       name, name.substr(name.find('/') + 1))
+                                 : "name a model folder; hf download OWNER/NAME --local-dir DIR makes one";
+  fail(ErrorKind::input, {.cause = "no such model folder", .place = name, .remedy = remedy});
+}
+
+void require_config_file(const fs::path& folder) {
+  if (fs::exists(folder / "config.json")) return;
+  if (fs::exists(folder / "adapter_config.json"))
+    fail(ErrorKind::input,
+         {.cause = "this is an adapter, not a model folder",
+          .place = folder.string(),
+          .remedy = "name its base model, and the adapter as adapter_name_or_path (of a command: --adapter)"});
+  refuse_weights(folder);
+  fail(ErrorKind::input, {.cause = "no config.json in the folder", .place = folder.string()});
+}
+
+/// What is named, unless it is not there or a file of weights.
+fs::path path_of(const std::string& name) {
+  if (name.empty())
+    fail(ErrorKind::usage, {.cause = "\"model_name_or_path\" is missing", .remedy = "name a model folder"});
+  const fs::path path = name;
+  if (!fs::exists(path)) refuse_missing(name);
+  if (!fs::is_directory(path)) refuse_weights(path);
+  return path;
+}
+
+/// The folder itself, or that of one of its files.
+fs::path folder_of(const fs::path& path) {
+  if (fs::is_directory(path)) return path;
+  constexpr std::array<std::string_view, 3> kEndings{".json", ".model", ".jinja"};
+  const std::string ending = path.extension().string();
+  if (std::find(kEndings.begin(), kEndings.end(), ending) == kEndings.end())
+    fail(ErrorKind::input, {.cause = "this is a file, not a model folder",
+                            .place = path.string(),
+                            .remedy = "name the folder with config.json, weights and tokenizer"});
+  return path.has_parent_path() ? path.parent_path() : ".";
+}
+
+bool holds_text(const fs::path& folder) {
+  constexpr std::array<const char*, 4> kFiles{"tokenizer.json", "tokenizer.model", "tokenizer_config.json",
+                                              "chat_template.jinja"};
+  return std::any_of(kFiles.begin(), kFiles.end(), [&](const char* file) { return fs::exists(folder / file); });
+}
+
+}  // namespace
+
+void refuse_weights(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    if (const auto found = unread_weights(path)) refuse(found->first, *found->second);
+  } else if (const WeightFile* known = weight_file(path)) {
+    refuse(path, *known);
+  }
+}
+
+fs::path model_path(const std::string& name) {
+  const fs::path path = path_of(name);
+  if (fs::is_directory(path)) require_config_file(path);
+  return path;
+}
+
+fs::path model_folder(const std::string& name) {
+  return folder_of(model_path(name));
+}
+
+fs::path text_folder(const std::string& name) {
+  const fs::path path = path_of(name);
+  if (!fs::is_directory(path)) return folder_of(path);
+  const auto weights = unread_weights(path);
+  if (weights && !holds_text(path)) refuse(weights->first, *weights->second);
+  return path;
+}
+
+}  // namespace qtrain

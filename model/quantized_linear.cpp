@@ -1,0 +1,208 @@
+#include "model/quantized_linear.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "core/transfer.h"
+#include "kernels/elementwise.h"
+
+namespace qtrain {
+namespace {
+
+constexpr const char* kFourBitNames[] = {"nf4", "fp4"};
+
+const char* name_of_code(FourBit type) {
+  return kFourBitNames[static_cast<int>(type)];
+}
+
+QuantState state_of(const Quantization& how, Shape shape) {
+  QuantState state{.type = how.bnb.quant_type, .blocksize = static_cast<int>(how.blocksize), .shape = shape};
+  if (how.bnb.double_quant) state.nested = {.blocksize = static_cast<int>(how.nested_blocksize)};
+  return state;
+}
+
+std::string describe4(FourBit type, std::int64_t blocksize, std::optional<std::int64_t> nested_blocksize) {
+  const std::string nested =
+      nested_blocksize ? fmt::format(", nested scales in blocks of {}", *nested_blocksize) : std::string();
+  return fmt::format("{} in blocks of {}{}", name_of_code(type), blocksize, nested);
+}
+
+void send(Ctx& ctx, const Param& to, ConstTensor from) {
+  check(to.spec.dtype == from.dtype && to.value.numel() == from.numel(), "a part of a quantized matrix does not fit");
+  const std::size_t element = size_of(from.dtype);
+  write_pieces(ctx, to.value, [&](std::int64_t first, Tensor piece) {
+    if (piece.numel() > 0)
+      std::memcpy(piece.data, from.data + static_cast<std::size_t>(first) * element, piece.bytes());
+  });
+}
+
+/// Values in a type that they are rounded to; `dense` itself where nothing is lost.
+ConstTensor rounded(Ctx& ctx, ConstTensor dense, DType dtype, std::vector<std::byte>& memory) {
+  const bool holds = dtype == dense.dtype || dtype == DType::f32;
+  if (holds && dense.dtype != DType::f64) return dense;
+  memory.resize(static_cast<std::size_t>(dense.numel()) * size_of(dtype));
+  const Tensor out{memory.data(), dtype, dense.shape, {}};
+  ops::run_cpu(ctx, ops::Copy{.y = store(out), .x = dense});
+  return out;
+}
+
+struct QuantizedRows {
+  std::vector<std::int8_t> codes;
+  std::vector<float> scale;
+};
+
+// As bitsandbytes: the matrix in float16, each row times 127 / its largest magnitude, rounded to even.
+QuantizedRows quantize_rows(Ctx& host, ConstTensor dense, const std::string& place) {
+  std::vector<std::byte> memory;
+  const ConstTensor half = rounded(host, dense, DType::f16, memory);
+  const std::int64_t rows = dense.shape[0], width = dense.shape[1];
+  QuantizedRows out{.codes = std::vector<std::int8_t>(static_cast<std::size_t>(rows * width)),
+                    .scale = std::vector<float>(static_cast<std::size_t>(rows))};
+  host.pool().run(rows, [&](std::int64_t r, int) {
+    const std::span<const F16> row = half.slice(r, 1).span<F16>();
+    float most = 0;
+    for (const F16 v : row) {
+      const float magnitude = std::abs(static_cast<float>(v));
+      most = std::isnan(magnitude) ? std::numeric_limits<float>::infinity() : std::max(most, magnitude);
+    }
+    const float factor = most > 0 ? 1.0F / most * 127.0F : 0;  // in two roundings, as torch
+    out.scale[static_cast<std::size_t>(r)] = most;
+    if (std::isinf(most)) return;
+    std::int8_t* codes = out.codes.data() + r * width;
+    for (const F16 v : row) *codes++ = static_cast<std::int8_t>(std::nearbyint(static_cast<float>(v) * factor));
+  });
+  if (std::any_of(out.scale.begin(), out.scale.end(), [](float scale) { return std::isinf(scale); }))
+    fail(ErrorKind::input, {.cause = "has a value that float16, from which 8-bit weights are made, cannot hold",
+                            .place = place,
+                            .remedy = "use load_in_4bit, or none"});
+  return out;
+}
+
+}  // namespace
+
+std::string Quantization::describe() const {
+  if (bnb.bits == BnbConfig::Bits::eight) return "int8";
+  return describe4(bnb.quant_type, blocksize, bnb.double_quant ? std::optional(nested_blocksize) : std::nullopt);
+}
+
+QuantizedLinear::QuantizedLinear(ParamStore& store, std::string name, Shape shape, const Quantization& how)
+    : name_(std::move(name)), shape_(shape), how_(how) {
+  const auto part = [&](const std::string& of, DType dtype, Shape extents) {
+    return &store.declare({.name = of, .shape = extents, .dtype = dtype, .init = {}});
+  };
+  if (how.bnb.bits == BnbConfig::Bits::eight) {
+    codes_ = part(name_, DType::i8, shape);
+    scales_ = part(name_.substr(0, name_.rfind('.')) + ".SCB", DType::f32, {shape[0]});
+    return;
+  }
+  const Sizes4 sizes = sizes4(state_of(how, shape));
+  const bool nested = how.bnb.double_quant;
+  codes_ = part(name_, DType::u8, {sizes.codes, 1});
+  scales_ = part(name_ + ".absmax", nested ? DType::u8 : DType::f32, {sizes.absmax});
+  map_ = part(name_ + ".quant_map", DType::f32, {16});
+  if (!nested) return;
+  nested_absmax_ = part(name_ + ".nested_absmax", DType::f32, {sizes.nested_absmax});
+  nested_map_ = part(name_ + ".nested_quant_map", DType::f32, {256});
+  offset_ = part(name_ + ".nested_offset", DType::f32, {1});
+}
+
+bool QuantizedLinear::owns(const Param& p) const {
+  for (const Param* part : {codes_, scales_, map_, nested_absmax_, nested_map_, offset_})
+    if (part == &p) return true;
+  return false;
+}
+
+std::size_t QuantizedLinear::state_bytes() const {
+  std::size_t bytes = 0;
+  for (const Param* part : {scales_, map_, nested_absmax_, nested_map_, offset_})
+    if (part) bytes += part->value.bytes();
+  return bytes;
+}
+
+std::int64_t QuantizedLinear::part_elements() const {
+  std::int64_t n = 0;
+  for (const Param* part : {codes_, scales_, map_, nested_absmax_, nested_map_, offset_})
+    if (part) n += part->value.numel();
+  return n;
+}
+
+QuantizedWeight QuantizedLinear::weight() const {
+  if (how_.bnb.bits == BnbConfig::Bits::eight) return Rows8{.codes = codes_->value, .scale = scales_->value};
+  ops::Blocks4 blocks{.codes = codes_->value,
+                      .absmax = scales_->value,
+                      .map = map_->value,
+                      .shape = shape_,
+                      .blocksize = static_cast<int>(how_.blocksize)};
+  if (!offset_) return blocks;
+  blocks.nested_absmax = nested_absmax_->value;
+  blocks.nested_map = nested_map_->value;
+  blocks.offset = offset_->value;
+  blocks.nested_blocksize = static_cast<int>(how_.nested_blocksize);
+  return blocks;
+}
+
+void QuantizedLinear::expand(Ctx& ctx, Tensor dense) const {
+  qtrain::expand(ctx, weight(), dense);
+}
+
+void QuantizedLinear::load4(Ctx& ctx, const Matrix4& m, const std::string& place) const {
+  const QuantState& s = m.state;
+  const auto found = describe4(s.type, s.blocksize, s.nested ? std::optional(s.nested->blocksize) : std::nullopt);
+  if (!(s.shape == shape_) || found != how_.describe())
+    fail(ErrorKind::input, {.cause = fmt::format("is {} {}, where {} {} is expected", to_string(s.shape), found,
+                                                 to_string(shape_), how_.describe()),
+                            .place = place,
+                            .remedy = "all matrices of a folder must be quantized in one way, the one of config.json"});
+  send(ctx, *codes_, m.codes);
+  send(ctx, *scales_, m.absmax);
+  send(ctx, *map_, m.map);
+  if (!s.nested) return;
+  send(ctx, *nested_absmax_, m.nested_absmax);
+  send(ctx, *nested_map_, m.nested_map);
+  send(ctx, *offset_, view_of(std::span<const float>(&s.nested->offset, 1), {1}));
+}
+
+void QuantizedLinear::load8(Ctx& ctx, const Matrix8& m, const std::string& place) const {
+  if (!(m.codes.shape == shape_))
+    fail(ErrorKind::input,
+         {.cause = fmt::format("has shape {}, the config asks for {}", to_string(m.codes.shape), to_string(shape_)),
+          .place = place,
+          .remedy = "config.json and the weights must belong together"});
+  send(ctx, *codes_, m.codes);
+  send(ctx, *scales_, m.scale);
+}
+
+void QuantizedLinear::load(Ctx& ctx, const SafetensorsReader& reader, const std::string& name) const {
+  const std::string place = fmt::format("{}: {}", reader.path().string(), name);
+  const bool eight = how_.bnb.bits == BnbConfig::Bits::eight;
+  if (eight ? !has_matrix8(reader, name) : !has_matrix4(reader, name))
+    fail(ErrorKind::input, {.cause = "is not quantized as config.json says",
+                            .place = place,
+                            .remedy = "layers that are left as they are must be named in its llm_int8_skip_modules"});
+  if (eight)
+    load8(ctx, read_matrix8(reader, name), place);
+  else
+    load4(ctx, read_matrix4(reader, name), place);
+}
+
+void QuantizedLinear::quantize(Ctx& ctx, Ctx& host, ConstTensor dense, const std::string& place) const {
+  std::vector<std::byte> memory;
+  const ConstTensor from = rounded(host, dense, how_.source, memory);
+  if (how_.bnb.bits == BnbConfig::Bits::eight) {
+    const QuantizedRows rows = quantize_rows(host, from, place);
+    send(ctx, *codes_, {reinterpret_cast<const std::byte*>(rows.codes.data()), DType::i8, shape_, {}});
+    return send(ctx, *scales_, view_of(std::span<const float>(rows.scale), {shape_[0]}));
+  }
+  const Quantized4 q = quantize_matrix(
+      host, from,
+      {.type = how_.bnb.quant_type, .blocksize = static_cast<int>(how_.blocksize), .nested = how_.bnb.double_quant},
+      place);
+  load4(ctx, q.view(), place);
+}
+
+}  // namespace qtrain

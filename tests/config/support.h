@@ -1,0 +1,26 @@
+#pragma once
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+
+#include "config/config.h"
+
+namespace qtrain {
+
+inline Config value_of(std::string_view text, const Overrides& overrides = {}) {
+  return parse_config(text, "c.json", overrides).value;
+}
+
+/// The message of the usage error that a config ends in.
+inline std::string complaint_about(std::string_view text, const Overrides& overrides = {}) {
+  try {
+    parse_config(text, "c.json", overrides);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.exit_code(), 2) << e.what();
+    return e.what();
+  }
+  return "no error";
+}
+
+}  // namespace qtrain

@@ -1,0 +1,253 @@
+#include <cstring>
+
+#include "core/arena.h"
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "tests/emulator/planted.h"
+
+/// Mistakes in what kernels, copies and streams do to memory.
+namespace qtrain::testing {
+namespace {
+
+constexpr int kThreads = 64;
+
+__global__ void add_one(float* y, const float* x, int n) {
+  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i < n) y[i] = x[i] + 1;
+}
+__global__ void add_one_tail(float* y, const float* x, int n) {
+  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i <= n) y[i] = x[i] + 1;
+}
+
+/// Moves packs of four from an odd beginning in the wrong variant.
+template <Variant V>
+__global__ void copy_packs(float* y, const float* x) {
+  const int i = 4 * static_cast<int>(threadIdx.x) + (V == Variant::right ? 0 : 1);
+  store_pack<4>(y + 4 * threadIdx.x, load_pack<4>(x + i));
+}
+
+/// Every block adds to the same place.
+template <Variant V>
+__global__ void total(float* y, const float* x) {
+  const float v = x[blockIdx.x * blockDim.x + threadIdx.x];
+  if (threadIdx.x != 0) return;
+  if constexpr (V == Variant::right)
+    y[blockIdx.x] = v;
+  else
+    y[0] = v;
+}
+
+struct Args {
+  float* y;
+  const float* x;
+};
+__global__ void add_one_by_struct(Args a) {
+  a.y[threadIdx.x] = a.x[threadIdx.x] + 1;
+}
+
+struct Pair {
+  float first[8], second[8];
+};
+template <Variant V>
+__global__ void index_array(float* y, const float* x) {
+  Pair& pair = shared_memory<Pair>();
+  const unsigned n = V == Variant::right ? 8 : 9;
+  if (threadIdx.x < n) pair.first[threadIdx.x] = x[threadIdx.x];
+  __syncthreads();
+  if (threadIdx.x < 8) y[threadIdx.x] = pair.first[threadIdx.x];
+}
+
+std::vector<float> plus_one(std::size_t n) {
+  std::vector<float> v = counting(n);
+  for (float& x : v) x += 1;
+  return v;
+}
+
+std::vector<float> tail(Ctx& ctx, Variant v) {
+  Floats x(ctx, counting(100)), y(ctx, 100);
+  launch(ctx, "tail", v == Variant::right ? add_one : add_one_tail, {2, kThreads}, y.data(), x.data(), 100);
+  return y.values();
+}
+
+/// Two tensors of one arena, behind the first of which the wrong variant writes.
+std::vector<float> tail_in_arena(Ctx& ctx, Variant v) {
+  Arena arena("tensors", ctx.device());
+  arena.take(DType::f32, {64});
+  arena.take(DType::f32, {64});
+  arena.commit();
+  const Tensor y = arena.take(DType::f32, {64}), other = arena.take(DType::f32, {64});
+  Floats x(ctx, counting(65));
+  ctx.stream().fill(other.data, 0, other.bytes());
+  launch(ctx, "tail_in_arena", v == Variant::right ? add_one : add_one_tail, {2, kThreads}, y.as<float>(), x.data(),
+         64);
+  std::vector<float> result(64);
+  ctx.stream().copy(result.data(), y.data, y.bytes());
+  ctx.synchronize();
+  return result;
+}
+
+std::vector<float> misaligned(Ctx& ctx, Variant v) {
+  Floats x(ctx, counting(41)), y(ctx, 40);
+  launch(ctx, "misaligned", v == Variant::right ? copy_packs<Variant::right> : copy_packs<Variant::wrong>, {1, 10},
+         y.data(), x.data());
+  return y.values();
+}
+
+std::vector<float> blocks_race(Ctx& ctx, Variant v) {
+  Floats x(ctx, counting(4 * kThreads)), y(ctx, std::vector<float>(4));
+  launch(ctx, "blocks_race", v == Variant::right ? total<Variant::right> : total<Variant::wrong>, {4, kThreads},
+         y.data(), x.data());
+  return y.values();
+}
+
+std::vector<float> uninitialized(Ctx& ctx, Variant v) {
+  Floats x(ctx, counting(kThreads)), empty(ctx, kThreads), y(ctx, kThreads);
+  launch(ctx, "uninitialized", add_one, {1, kThreads}, y.data(), v == Variant::right ? x.data() : empty.data(),
+         kThreads);
+  return y.values();
+}
+
+std::vector<float> host_argument(Ctx& ctx, Variant v) {
+  const std::vector<float> host = counting(kThreads);
+  Floats x(ctx, host), y(ctx, kThreads);
+  launch(ctx, "host_argument", add_one, {1, kThreads}, y.data(), v == Variant::right ? x.data() : host.data(),
+         kThreads);
+  return y.values();
+}
+
+std::vector<float> host_in_struct(Ctx& ctx, Variant v) {
+  const std::vector<float> host = counting(kThreads);
+  Floats x(ctx, host), y(ctx, kThreads);
+  launch(ctx, "host_in_struct", add_one_by_struct, {1, kThreads},
+         Args{y.data(), v == Variant::right ? x.data() : host.data()});
+  return y.values();
+}
+
+std::vector<float> null_in_struct(Ctx& ctx, Variant v) {
+  Floats x(ctx, counting(kThreads)), y(ctx, kThreads);
+  launch(ctx, "null_in_struct", add_one_by_struct, {1, kThreads},
+         Args{y.data(), v == Variant::right ? x.data() : nullptr});
+  return y.values();
+}
+
+std::vector<float> freed(Ctx& ctx, Variant v) {
+  Floats x(ctx, counting(kThreads)), y(ctx, kThreads);
+  const float* gone = Floats(ctx, counting(kThreads)).data();
+  launch(ctx, "freed", add_one, {1, kThreads}, y.data(), v == Variant::right ? x.data() : gone, kThreads);
+  return y.values();
+}
+
+std::vector<float> array_index(Ctx& ctx, Variant v) {
+  Floats x(ctx, counting(kThreads)), y(ctx, 8);
+  launch(ctx, "array_index", v == Variant::right ? index_array<Variant::right> : index_array<Variant::wrong>,
+         {1, kThreads, sizeof(Pair)}, y.data(), x.data());
+  return y.values();
+}
+
+std::vector<float> shared_too_small(Ctx& ctx, Variant v) {
+  Floats x(ctx, counting(kThreads)), y(ctx, 8);
+  launch(ctx, "shared_too_small", index_array<Variant::right>,
+         {1, kThreads, v == Variant::right ? sizeof(Pair) : sizeof(Pair) / 2}, y.data(), x.data());
+  return y.values();
+}
+
+/// The second stream doubles what the first one has computed.
+std::vector<float> stream_wait(Ctx& ctx, Variant v) {
+  Floats x(ctx, counting(kThreads)), y(ctx, std::vector<float>(kThreads)), z(ctx, kThreads);
+  ctx.synchronize();
+  Ctx second(ctx.device());
+  Event computed(ctx.device());
+  launch(ctx, "stream_wait", add_one, {1, kThreads}, y.data(), x.data(), kThreads);
+  ctx.stream().record(computed);
+  if (v == Variant::right) second.stream().wait(computed);
+  launch(second, "stream_wait_next", add_one, {1, kThreads}, z.data(), y.data(), kThreads);
+  second.synchronize();
+  return z.values();
+}
+
+/// Page-locked memory that is written again while a copy may still read it.
+std::vector<float> pinned_source(Ctx& ctx, Variant v) {
+  Floats y(ctx, kThreads);
+  PinnedMemory pinned(ctx.device(), kThreads * sizeof(float));
+  std::memcpy(pinned.data(), counting(kThreads).data(), pinned.bytes());
+  ctx.stream().copy(y.data(), pinned.data(), pinned.bytes());
+  if (v == Variant::right) ctx.synchronize();
+  std::memset(pinned.data(), 0, pinned.bytes());
+  return y.values();
+}
+
+/// The host reads a result that may still be under way.
+std::vector<float> early_result(Ctx& ctx, Variant v) {
+  Floats x(ctx, counting(kThreads)), y(ctx, kThreads);
+  PinnedMemory pinned(ctx.device(), kThreads * sizeof(float));
+  launch(ctx, "early_result", add_one, {1, kThreads}, y.data(), x.data(), kThreads);
+  ctx.stream().copy(pinned.data(), y.data(), pinned.bytes());
+  if (v == Variant::right) ctx.synchronize();
+  std::vector<float> result(kThreads);
+  std::memcpy(result.data(), pinned.data(), pinned.bytes());
+  ctx.synchronize();
+  return result;
+}
+
+/// An op that reads scratch of the op before.
+std::vector<float> stale_scratch(Ctx& ctx, Variant v) {
+  Floats x(ctx, counting(kThreads)), y(ctx, kThreads);
+  auto* scratch = reinterpret_cast<float*>(ctx.scratch(kThreads * sizeof(float)));
+  launch(ctx, "fill_scratch", add_one, {1, kThreads}, scratch, x.data(), kThreads);
+  if (v == Variant::wrong) scratch = reinterpret_cast<float*>(ctx.scratch(kThreads * sizeof(float)));
+  launch(ctx, "stale_scratch", add_one, {1, kThreads}, y.data(), scratch, kThreads);
+  return y.values();
+}
+
+/// Shapes that a GPU refuses.
+template <class Wrong>
+std::vector<float> shaped(Ctx& ctx, Variant v, const Wrong& wrong) {
+  Floats x(ctx, counting(1)), y(ctx, std::vector<float>(1));
+  Grid grid{1, kThreads};
+  if (v == Variant::wrong) wrong(grid);
+  launch(ctx, "shape", add_one, grid, y.data(), x.data(), 1);
+  return y.values();
+}
+
+std::vector<float> plus(std::size_t n, float x) {
+  std::vector<float> v = counting(n);
+  for (float& value : v) value += x;
+  return v;
+}
+
+}  // namespace
+
+std::vector<Planted> planted_in_memory() {
+  return {
+      {"off_by_one_tail", tail, plus_one(100), "kernel tail: block (1, 0, 0) thread (36, 0, 0) out of bounds"},
+      {"off_by_one_in_arena", tail_in_arena, plus_one(64), "out of bounds: writes device memory"},
+      {"misaligned_packs", misaligned, counting(40), "misaligned"},
+      {"race_of_blocks", blocks_race, {0, 64, 128, 192}, "race: writes device memory, which block"},
+      {"uninitialized_input", uninitialized, plus_one(kThreads), "uninitialized: reads device memory"},
+      {"host_memory_as_argument", host_argument, plus_one(kThreads), "an argument points to memory of the host"},
+      {"host_memory_in_a_struct", host_in_struct, plus_one(kThreads), "reads memory of the host"},
+      {"null_in_a_struct", null_in_struct, plus_one(kThreads), "follows a null pointer"},
+      {"freed_memory", freed, plus_one(kThreads), "out of bounds: reads device memory"},
+      {"index_of_shared_array", array_index, counting(8), "out of bounds: index 8 of 'float [8]'"},
+      {"shared_memory_too_small", shared_too_small, counting(8), "uses 64 bytes of shared memory"},
+      {"missing_stream_wait", stream_wait, plus(kThreads, 2), ""},
+      {"pinned_source_reused", pinned_source, counting(kThreads), ""},
+      {"result_read_early", early_result, plus_one(kThreads), ""},
+      {"scratch_of_another_op", stale_scratch, plus(kThreads, 2), "uninitialized: reads device memory"},
+      {"too_many_threads",
+       [](Ctx& ctx, Variant v) { return shaped(ctx, v, [](Grid& g) { g.threads = 1056; }); },
+       {1},
+       "1056 threads; 1 to 1024"},
+      {"grid_too_high",
+       [](Ctx& ctx, Variant v) { return shaped(ctx, v, [](Grid& g) { g.blocks = dim3(1, 65536); }); },
+       {1},
+       "the y and z extents end at 65535"},
+      {"too_much_shared_memory",
+       [](Ctx& ctx, Variant v) { return shaped(ctx, v, [](Grid& g) { g.shared_bytes = 300000; }); },
+       {1},
+       "300000 bytes of shared memory"},
+  };
+}
+
+}  // namespace qtrain::testing

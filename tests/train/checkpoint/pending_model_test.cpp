@@ -1,0 +1,101 @@
+// Model folders that come into being beside or inside a folder of the same name.
+#include "train/checkpoint/pending_model.h"
+
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "core/file.h"
+#include "core/pending.h"
+#include "tests/core/temp_folder.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+using qtrain::testing::TempFolder;
+
+class PendingModels : public ::testing::Test {
+ protected:
+  /// Files below the scratch folder, by their names in it.
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::recursive_directory_iterator(scratch_.path()))
+      if (!entry.is_directory()) names.push_back(entry.path().lexically_relative(scratch_.path()));
+    std::ranges::sort(names);
+    return names;
+  }
+  /// A model with templates in a folder of their own.
+  static void write_model(const fs::path& folder, const std::string& text) {
+    fs::create_directories(folder / "additional_chat_templates");
+    for (const char* name : {"config.json", "model.safetensors", "additional_chat_templates/tools.jinja"})
+      write_file(folder / name, text);
+  }
+  void make(const std::string& text) const {
+    PendingModel model(target_);
+    write_model(model.folder(), text);
+    model.commit();
+  }
+
+  TempFolder scratch_;
+  fs::path target_ = scratch_ / "out";
+};
+
+TEST_F(PendingModels, ReplaceOneFileByFile) {
+  for (const char* text : {"first", "second", "third"}) {
+    make(text);
+    EXPECT_THAT(names(), ::testing::ElementsAre("out/additional_chat_templates/tools.jinja", "out/config.json",
+                                                "out/model.safetensors"));
+    for (const std::string& name : names()) EXPECT_EQ(read_text(scratch_ / name), text) << name;
+  }
+}
+
+TEST_F(PendingModels, LeaveOtherFilesAndRemoveOtherWeights) {
+  write_model(target_, "old");
+  for (const char* name : {"notes.txt", "model-00001-of-00002.safetensors", "additional_chat_templates/rag.jinja"})
+    write_file(target_ / name, "old");
+  make("new");
+  EXPECT_THAT(names(), ::testing::ElementsAre("out/additional_chat_templates/rag.jinja",
+                                              "out/additional_chat_templates/tools.jinja", "out/config.json",
+                                              "out/model.safetensors", "out/notes.txt"));
+}
+
+TEST_F(PendingModels, VanishWithoutACommit) {
+  { write_model(PendingModel(target_).folder(), "x"); }
+  EXPECT_TRUE(names().empty());
+}
+
+// A process that is killed: it runs no destructors.
+TEST_F(PendingModels, TakeNothingFromOneThatWasKilled) {
+  for (const bool replaces : {false, true}) {
+    fs::remove_all(target_);
+    if (replaces) make("old");
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const PendingModel model(target_);
+      write_model(model.folder(), "killed");
+      write_file(model.folder() / "left.txt", "killed");
+      ::_exit(0);
+    }
+    ::waitpid(child, nullptr, 0);
+    const fs::path beside = replaces ? target_ / "out" : target_;
+    const fs::path left = beside.parent_path() / (".out." + std::to_string(child) + ".tmp");
+    ASSERT_TRUE(fs::exists(left / "left.txt"));
+    fs::create_directories(pending_name(beside));  // of a process that had our number
+    write_file(pending_name(beside) / "left.txt", "killed");
+    make("new");
+    EXPECT_THAT(names(), ::testing::ElementsAre("out/additional_chat_templates/tools.jinja", "out/config.json",
+                                                "out/model.safetensors"));
+  }
+}
+
+TEST_F(PendingModels, AreNotMadeTwiceAtOnce) {
+  const PendingModel first(target_);
+  EXPECT_EQ(testing::error_of([&] { PendingModel second(target_); }).kind(), ErrorKind::disk);
+  EXPECT_TRUE(fs::exists(first.folder()));
+}
+
+}  // namespace
+}  // namespace qtrain

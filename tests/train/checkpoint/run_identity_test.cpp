@@ -1,0 +1,367 @@
+// What another value of each config key does to a run that goes on from a checkpoint.
+#include "train/checkpoint/run_identity.h"
+#include "train/plan/compute.h"
+#include "train/setup/model_setup.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "config/keys.h"
+#include "config/resume_rules.h"
+#include "core/file.h"
+#include "core/safetensors.h"
+#include "tests/core/temp_folder.h"
+
+namespace qtrain {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+const std::string kModel = std::string(QTRAIN_SOURCE_DIR) + "/tests/golden/data/llama_gqa3_tied";
+const std::string kAdapter = std::string(QTRAIN_SOURCE_DIR) + "/tests/golden/data/lora_llama_all/adapter";
+
+/// A run of that model and what it is compared by.
+struct OneRun {
+  explicit OneRun(const Json& changes = Json::object()) {
+    Json values{{"model_name_or_path", kModel}, {"use_peft", true}, {"dataset_name", "rows.jsonl"}};
+    values.update(changes);
+    config = parse_config(values.dump(), "c.json").value;
+    setup = set_up_model(ComputePlan{}, training_request(config));
+    train.set_fingerprint(1);
+    provenance = {{"device", "a processor"},
+                  {"files",
+                   {{kModel + "/model.safetensors", "w1"},
+                    {kModel + "/model.other.safetensors", "o1"},
+                    {"/models/one/config.json", "c1"},
+                    {"/models/one/tokenizer.json", "t1"},
+                    {"/models/one/chat_template.jinja", "j1"}}}};
+    if (setup.adapter) provenance["files"][(*setup.adapter / "adapter_model.safetensors").string()] = "a1";
+  }
+  Json identity() const {
+    return run_identity({.config = config,
+                         .setup = setup,
+                         .train = train,
+                         .evaluation = evaluation,
+                         .template_date = config.model.template_date.value_or(""),
+                         .provenance = provenance},
+                        products);
+  }
+
+  Config config;
+  ModelSetup setup;
+  Dataset train, evaluation;
+  Json provenance;
+  MatmulPrecision products = MatmulPrecision::storage;
+};
+
+/// Another value of a key, beside what both runs have.
+struct Change {
+  Json value;
+  OnResume expected;
+  Json both = Json::object();
+};
+
+constexpr auto kRefuse = OnResume::refused, kRows = OnResume::rows, kSaved = OnResume::saved,
+               kUpdate = OnResume::update, kSay = OnResume::told, kNothing = OnResume::silent;
+
+const std::map<std::string, Change>& changes() {
+  const Json four{{"load_in_4bit", true}}, eight{{"load_in_8bit", true}}, evaluated{{"eval_dataset_name", "e.jsonl"}};
+  static const std::map<std::string, Change> kChanges{
+      {"model_name_or_path", {kModel + "/.", kNothing}},
+      {"adapter_name_or_path", {kAdapter + "/.", kNothing, {{"adapter_name_or_path", kAdapter}}}},
+      {"tokenizer_name_or_path", {kModel + "/.", kRows}},
+      {"dtype", {"bfloat16", kRefuse}},
+      {"random_init", {true, kRefuse}},
+      {"chat_template_path", {"chatml", kSaved}},
+      {"template_date", {"2024-02-29", kRefuse}},
+      {"eos_token", {"</s>", kSaved}},
+      {"pad_token", {"</s>", kSay}},
+      {"dataset_name", {"others.jsonl", kRows}},
+      {"eval_dataset_name", {"e.jsonl", kSay}},
+      {"eval_split", {0.5, kRows}},
+      {"max_samples", {7, kRows}},
+      {"dataset_mixture", {Json::array({"a.jsonl"}), kRows, {{"dataset_name", nullptr}}}},
+      {"mix_strategy", {"concatenate", kRows}},
+      {"column_mapping", {{{"prompt", "question"}}, kRows}},
+      {"message_property_mappings", {{{"role", "speaker"}}, kRows}},
+      {"role_mapping", {{{"user", "human"}}, kRows}},
+      {"dataset_text_field", {"content", kRows}},
+      {"max_length", {77, kRows}},
+      {"truncation_mode", {"keep_end", kRows}},
+      {"shuffle_dataset", {true, kRows}},
+      {"packing", {true, kRows}},
+      {"packing_strategy", {"wrapped", kRows}},
+      {"packing_scope", {"dataset", kRows}},
+      {"packing_isolate", {true, kRows}},
+      {"eval_packing", {true, kSay}},
+      {"completion_only_loss", {true, kRows}},
+      {"assistant_only_loss", {true, kRows}},
+      {"last_turn_only_loss", {true, kRows}},
+      {"skip_empty_answers", {true, kRows}},
+      {"response_template", {"answer:", kRows}},
+      {"instruction_template", {"question:", kRows}},
+      {"token_cache_dir", {"cache", kNothing}},
+      {"token_cache_gb", {3, kNothing}},
+      {"use_peft", {false, kRefuse}},
+      {"lora_r", {4, kRefuse}},
+      {"lora_alpha", {64, kRefuse}},
+      {"lora_dropout", {0.25, kRefuse}},
+      {"lora_target_modules", {Json::array({"k_proj"}), kRefuse}},
+      {"rank_pattern", {{{"q_proj", 2}}, kRefuse}},
+      {"alpha_pattern", {{{"q_proj", 2}}, kRefuse}},
+      {"use_rslora", {true, kRefuse}},
+      {"use_dora", {true, kRefuse}},
+      {"lora_modules_to_save", {Json::array({"norm"}), kRefuse}},
+      {"ensure_weight_tying", {true, kRefuse}},
+      {"loraplus_lr_ratio", {16, kRefuse}},
+      {"loraplus_lr_embedding", {0.5, kRefuse}},
+      {"load_in_4bit", {true, kRefuse}},
+      {"load_in_8bit", {true, kRefuse}},
+      {"bnb_4bit_quant_type", {"fp4", kRefuse, four}},
+      {"bnb_4bit_use_double_quant", {true, kRefuse, four}},
+      {"bnb_4bit_compute_dtype", {"float16", kSay, four}},
+      {"bnb_4bit_blocksize", {128, kRefuse, four}},
+      {"llm_int8_skip_modules", {Json::array({"q_proj"}), kRefuse, eight}},
+      {"dequantized_copy", {true, kNothing, four}},
+      {"output_dir", {"elsewhere", kNothing}},
+      {"per_device_train_batch_size", {3, kRefuse}},
+      {"per_device_eval_batch_size", {3, kSay}},
+      {"gradient_accumulation_steps", {5, kRefuse}},
+      {"num_train_epochs", {9, kUpdate}},
+      {"max_steps", {9, kUpdate}},
+      {"learning_rate", {0.5, kUpdate}},
+      {"lr_scheduler_type", {"cosine", kUpdate}},
+      {"lr_scheduler_kwargs", {{{"num_cycles", 2}}, kUpdate, {{"lr_scheduler_type", "cosine"}}}},
+      {"warmup_steps", {7, kUpdate}},
+      {"warmup_ratio", {0.5, kUpdate}},
+      {"optim", {"sgd", kRefuse}},
+      {"optim_args", {"momentum=0.5", kRefuse, {{"optim", "sgd"}}}},
+      {"weight_decay", {0.5, kUpdate}},
+      {"adam_beta1", {0.5, kRefuse}},
+      {"adam_beta2", {0.5, kRefuse}},
+      {"adam_epsilon", {0.5, kUpdate}},
+      {"max_grad_norm", {0.5, kUpdate}},
+      {"bf16", {false, kSay}},
+      {"fp16", {true, kSay, {{"bf16", false}}}},
+      {"tf32", {true, kSay}},
+      {"operand_copies", {true, kNothing}},
+      {"gradient_checkpointing", {"selective", kNothing}},
+      {"activation_offloading", {true, kNothing, {{"gradient_checkpointing", true}}}},
+      {"optimizer_offload", {true, kNothing}},
+      {"seed", {7, kRefuse}},
+      {"data_seed", {7, kRefuse}},
+      {"train_sampling_strategy", {"sequential", kRefuse}},
+      {"dataloader_drop_last", {true, kRefuse}},
+      {"dataloader_num_workers", {3, kNothing}},
+      {"dataloader_prefetch_factor", {3, kNothing}},
+      {"logging_strategy", {"epoch", kSay}},
+      {"logging_steps", {3, kSay}},
+      {"logging_first_step", {true, kSay}},
+      {"report_to", {"tensorboard", kNothing}},
+      {"disable_tqdm", {true, kNothing}},
+      {"eval_strategy", {"epoch", kSay, evaluated}},
+      {"eval_steps", {3, kSay}},
+      {"eval_delay", {3, kSay}},
+      {"eval_on_start", {true, kSay}},
+      {"save_strategy", {"epoch", kSay}},
+      {"save_steps", {3, kSay}},
+      {"save_total_limit", {3, kSay}},
+      {"save_only_model", {true, kSay}},
+      {"load_best_model_at_end",
+       {true, kSay, {{"eval_dataset_name", "e.jsonl"}, {"eval_strategy", "epoch"}, {"save_strategy", "epoch"}}}},
+      {"metric_for_best_model", {"eval_loss", kSay}},
+      {"greater_is_better", {true, kSay}},
+      {"resume_from_checkpoint", {"never", kNothing}},
+      {"device", {"cpu", kNothing}},
+      {"nproc", {2, kRefuse}},
+      {"threads", {3, kNothing}},
+      {"compute_dtype", {"float32", kSay}},
+      {"max_nonfinite_steps", {7, kSay}},
+      {"use_cuda_graphs", {false, kNothing}},
+  };
+  return kChanges;
+}
+
+TEST(ResumeRules, NameEveryKeyOnce) {
+  std::map<std::string_view, int> named;
+  for (const ResumeRule& rule : resume_rules())
+    for (const std::string_view key : rule.keys) ++named[key];
+  for (const auto& [key, times] : named) {
+    EXPECT_TRUE(is_field(key)) << key << " is no key";
+    EXPECT_EQ(times, 1) << key;
+  }
+  for (const std::string_view key : field_names())
+    EXPECT_TRUE(named.contains(key)) << key << " is in no rule: say what another value does to a resumed run";
+}
+
+TEST(RunIdentity, TheTableOfChangesHasEveryKey) {
+  for (const std::string_view key : field_names()) EXPECT_TRUE(changes().contains(std::string(key))) << key;
+}
+
+TEST(RunIdentity, AnotherValueIsRefusedOrToldByTheNameOfItsKey) {
+  for (const auto& [key, change] : changes()) {
+    const OneRun was(change.both);
+    Json other = change.both;
+    other[key] = change.value;
+    OneRun is(other);
+    RunChanges found = run_changes(was.identity(), is.identity());
+    using Texts = ::testing::Matcher<std::vector<std::string>>;
+    const bool refused = change.expected == OnResume::refused;
+    const bool told =
+        change.expected == OnResume::update || change.expected == OnResume::told || change.expected == OnResume::saved;
+    EXPECT_THAT(found.refused, refused ? Texts(Contains(StartsWith(key + " = "))) : Texts(IsEmpty())) << key;
+    EXPECT_THAT(found.told, told ? Texts(Contains(StartsWith(key + " "))) : Texts(IsEmpty())) << key;
+
+    is.train.set_fingerprint(2);  // now the rows are others too
+    found = run_changes(was.identity(), is.identity());
+    const bool named = change.expected == OnResume::rows || change.expected == OnResume::saved;
+    EXPECT_THAT(found.refused, named ? Texts(ElementsAre(StartsWith(key + " = "))) : Texts(Not(IsEmpty()))) << key;
+  }
+}
+
+TEST(RunIdentity, BothValuesAreNamed) {
+  const RunChanges found = run_changes(OneRun({{"lora_alpha", 8}, {"learning_rate", 2e-5}}).identity(),
+                                       OneRun({{"lora_alpha", 64}, {"learning_rate", 1e-4}}).identity());
+  EXPECT_THAT(found.refused, ElementsAre("lora_alpha = 8.0, the config says 64.0"));
+  EXPECT_THAT(found.told, ElementsAre("learning_rate 0.0001 (was 2e-05)"));
+}
+
+TEST(RunIdentity, ValuesThatMeanTheSameAreTheSame) {
+  const auto expect_same = [](const Json& a, const Json& b) {
+    const RunChanges found = run_changes(OneRun(a).identity(), OneRun(b).identity());
+    EXPECT_THAT(found.refused, IsEmpty()) << a << b;
+    EXPECT_THAT(found.told, IsEmpty()) << a << b;
+  };
+  expect_same({{"seed", 7}}, {{"seed", 7}, {"data_seed", 7}});
+  expect_same({{"optim", "adamw_8bit"}}, {{"optim", "paged_adamw_8bit"}});
+  expect_same({{"optim", "sgd"}, {"optim_args", "momentum=0.5,nesterov=true"}},
+              {{"optim", "sgd"}, {"optim_args", "nesterov=true, momentum=0.50"}});
+  expect_same({{"dtype", "auto"}}, {{"dtype", "float32"}});
+  expect_same({{"use_peft", false}, {"lora_alpha", 8}}, {{"use_peft", false}, {"lora_alpha", 64}});
+  expect_same({{"bnb_4bit_quant_type", "nf4"}}, {{"bnb_4bit_quant_type", "fp4"}});
+  expect_same({{"lora_target_modules", {"v_proj", "q_proj"}}}, {{"lora_target_modules", {"q_proj", "v_proj"}}});
+  expect_same({{"lora_target_modules", "all-linear"}},
+              {{"lora_target_modules", {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}}});
+  expect_same({{"lora_modules_to_save", {"norm", "embed_tokens"}}},
+              {{"lora_modules_to_save", {"embed_tokens", "norm"}}});
+}
+
+TEST(RunIdentity, OtherFilesAreRefusedByName) {
+  const OneRun was;
+  const auto changes = [&](const std::string& path, const char* hash, std::uint64_t rows) {
+    OneRun is;
+    is.provenance["files"][path] = hash;
+    is.train.set_fingerprint(rows);
+    return run_changes(was.identity(), is.identity());
+  };
+  const auto refused = [&](const std::string& path, const char* hash, std::uint64_t rows) {
+    return changes(path, hash, rows).refused;
+  };
+  EXPECT_THAT(refused("/models/one/config.json", "c2", 1), IsEmpty()) << "its values are compared";
+  EXPECT_THAT(refused("/models/one/tokenizer.json", "t2", 1), IsEmpty()) << "it makes the same rows";
+  EXPECT_THAT(changes("/models/one/tokenizer.json", "t2", 1).told, ElementsAre("another tokenizer.json"))
+      << "but it is saved with the model";
+  EXPECT_THAT(refused(kModel + "/model.safetensors", "w2", 1), ElementsAre(HasSubstr("model.safetensors")));
+  EXPECT_THAT(refused(kModel + "/model.other.safetensors", "o2", 1), IsEmpty()) << "it is not read";
+  EXPECT_THAT(refused("/models/one/tokenizer.json", "t2", 2), ElementsAre(HasSubstr("another tokenizer.json")));
+  EXPECT_THAT(refused("/models/one/chat_template.jinja", "j2", 2), ElementsAre(HasSubstr("chat_template.jinja")));
+  OneRun without;
+  without.provenance["files"].erase("/models/one/tokenizer.json");
+  without.train.set_fingerprint(2);
+  EXPECT_THAT(run_changes(was.identity(), without.identity()).refused, ElementsAre(HasSubstr("tokenizer.json")));
+  EXPECT_THAT(refused("/models/one/config.json", "c1", 2), ElementsAre(HasSubstr("those of [\"rows.jsonl\"] have")));
+}
+
+TEST(RunIdentity, AnAdaptersWeightsAreCompared) {
+  const Json from{{"adapter_name_or_path", kAdapter}};
+  OneRun is(from);
+  is.provenance["files"][kAdapter + "/adapter_model.safetensors"] = "a2";
+  EXPECT_THAT(run_changes(OneRun(from).identity(), is.identity()).refused,
+              ElementsAre(HasSubstr("adapter_model.safetensors")));
+}
+
+// Shards may have any plain name; what else lies there is not read.
+TEST(RunIdentity, WeightsAreTheFilesThatTheIndexNames) {
+  namespace fs = std::filesystem;
+  const testing::TempFolder folder;
+  fs::copy_file(kModel + "/config.json", folder / "config.json");
+  fs::copy_file(kModel + "/model.safetensors", folder / "part.safetensors");
+  fs::copy_file(kModel + "/model.safetensors", folder / "model-00009.safetensors");
+  Json index{{"weight_map", Json::object()}};
+  const SafetensorsReader reader(folder / "part.safetensors");
+  for (const auto& [name, tensor] : reader.tensors()) index["weight_map"][name] = "part.safetensors";
+  write_file(folder / "model.safetensors.index.json", dump_json(index));
+  const auto identity = [&](const char* part, const char* other) {
+    OneRun run(Json{{"model_name_or_path", folder.path().string()}});
+    run.provenance["files"] = {{(folder / "part.safetensors").string(), part},
+                               {(folder / "model-00009.safetensors").string(), other}};
+    return run.identity();
+  };
+  EXPECT_THAT(run_changes(identity("p1", "o1"), identity("p2", "o1")).refused,
+              ElementsAre(HasSubstr("part.safetensors of model_name_or_path")));
+  EXPECT_THAT(run_changes(identity("p1", "o1"), identity("p1", "o2")).refused, IsEmpty());
+}
+
+TEST(RunIdentity, AChatTemplateThatWasMovedIsTheSame) {
+  const auto identity = [](const char* path, const char* hash) {
+    OneRun run;
+    run.config.model.chat_template_path = path;
+    run.provenance["files"][path] = hash;
+    return run.identity();
+  };
+  EXPECT_THAT(run_changes(identity("/a/t.jinja", "h1"), identity("/b/t.jinja", "h1")).told, IsEmpty());
+  EXPECT_THAT(run_changes(identity("/a/t.jinja", "h1"), identity("/a/t.jinja", "h2")).told,
+              ElementsAre("another t.jinja"));
+}
+
+TEST(RunIdentity, TheModelsOwnConfigIsComparedByKey) {
+  const OneRun was;
+  Json now = was.identity();
+  now["model"]["rope_theta"] = 12345;
+  EXPECT_THAT(run_changes(was.identity(), now).refused, ElementsAre(HasSubstr("config.json, which says 12345 now")));
+  now = was.identity();
+  now["model"].erase("hidden_size");
+  EXPECT_THAT(run_changes(was.identity(), now).refused, ElementsAre(StartsWith("hidden_size = ")));
+}
+
+TEST(RunIdentity, AnotherProcessorIsTold) {
+  const OneRun was;
+  OneRun is;
+  is.products = MatmulPrecision::bf16;
+  is.provenance["device"] = "another processor";
+  is.evaluation.set_fingerprint(3);
+  const RunChanges found = run_changes(was.identity(), is.identity());
+  EXPECT_THAT(found.refused, IsEmpty());
+  EXPECT_THAT(found.told, ElementsAre("products in \"bfloat16\" (was \"float32\")",
+                                      "device \"another processor\" (was \"a processor\")", "other evaluation rows"));
+}
+
+TEST(RunIdentity, AKeyThatIsYoungerThanTheCheckpointHadItsDefault) {
+  Json saved = OneRun().identity();
+  saved["keys"].erase("use_rslora");
+  EXPECT_THAT(run_changes(saved, OneRun().identity()).refused, IsEmpty());
+  EXPECT_THAT(run_changes(saved, OneRun(Json{{"use_rslora", true}}).identity()).refused,
+              ElementsAre("use_rslora = false, the config says true"));
+}
+
+TEST(RunIdentity, IsRefusedWhereAPartIsMissing) {
+  const Json whole = OneRun().identity();
+  require_identity(whole, "here");
+  for (const auto& [part, value] : whole.items()) {
+    Json damaged = whole;
+    damaged[part] = 4;
+    EXPECT_THROW(require_identity(damaged, "here"), Error) << part;
+    damaged.erase(part);
+    EXPECT_THROW(require_identity(damaged, "here"), Error) << part;
+  }
+}
+
+}  // namespace
+}  // namespace qtrain

@@ -1,0 +1,181 @@
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/file.h"
+#include "tests/core/temp_folder.h"
+#include "train/setup/dataset_setup.h"
+
+namespace qtrain {
+namespace {
+
+using qtrain::testing::error_of;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class DataSources : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write_file(folder_ / "a.jsonl",
+               "{\"q\":\"1\",\"r\":\"x\"}\n{\"q\":\"2\",\"r\":\"y\"}\n{\"q\":\"3\",\"r\":\"z\"}\n");
+    write_file(folder_ / "b.csv", "prompt,completion\nb one,b\nb two,b\n");
+  }
+  Config config(Json settings) const {
+    settings["model_name_or_path"] = "m";
+    settings["output_dir"] = "o";
+    return parse_config(dump_json(settings), "c.json").value;
+  }
+  std::string path(const char* name) const { return (folder_ / name).string(); }
+  static std::vector<std::string> prompts(const RawRows& rows) {
+    std::vector<std::string> out;
+    for (std::int64_t i = 0; i < rows.size(); ++i) out.push_back(rows.parse(i)["prompt"]);
+    return out;
+  }
+  Json renamed() const {
+    return {{"path", path("a.jsonl")}, {"column_mapping", {{"prompt", "q"}, {"completion", "r"}}}};
+  }
+
+  testing::TempFolder folder_;
+};
+
+TEST_F(DataSources, ColumnsUnderOtherNamesAreTheRowsOfARun) {
+  const Config c =
+      config({{"dataset_name", path("a.jsonl")}, {"column_mapping", {{"prompt", "q"}, {"completion", "r"}}}});
+  const RawRows rows = data_rows(c, Split::train);
+  EXPECT_THAT(prompts(rows), ElementsAre("1", "2", "3"));
+  EXPECT_EQ(describe_rows(rows, c.data), "3 rows of prompt+completion in 1 jsonl file");
+  EXPECT_EQ(data_rows(c, Split::evaluation).size(), 0);
+  EXPECT_EQ(describe_rows(rows.slice(0, 1), c.data), "1 row of prompt+completion in 1 jsonl file");
+}
+
+TEST_F(DataSources, AMappingThatTheRowsDoNotHaveIsNamedWithThem) {
+  const auto complaint = [&](const char* key, const char* map) {
+    try {
+      data_rows(config({{"dataset_name", path("talks.jsonl")}, {key, parse_json(map, "map")}}), Split::train);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.exit_code(), 3);
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  write_file(folder_ / "talks.jsonl",
+             R"({"id": 1, "talk": [{"who": "user", "words": "q"}, {"who": "assistant", "words": "a"}]}
+{"id": 2, "talk": [{"who": "user", "words": "q"}], "note": "later"})");
+  EXPECT_EQ(complaint("column_mapping", R"({"messages": "tlak"})"),
+            path("talks.jsonl") +
+                ":1: column_mapping names 'tlak' for messages, and the first rows have no such column: they have id, "
+                "note, talk\n  Name it as the rows do, or leave the mapping out.");
+  EXPECT_THAT(complaint("column_mapping", R"({"text": "{title}: {id}"})"),
+              HasSubstr("column_mapping makes text of title, id"));
+  EXPECT_EQ(complaint("column_mapping", R"({"messages": "talk", "tools": "note"})"), "no error");
+  EXPECT_EQ(complaint("column_mapping", R"({"text": ["{title}: {id}", "{id}"]})"), "no error");
+  Json settings{{"dataset_name", path("talks.jsonl")}, {"column_mapping", {{"messages", "talk"}}}};
+  settings["message_property_mappings"] = {{"role", "speaker"}, {"content", "words"}};
+  try {
+    data_rows(config(settings), Split::train);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    EXPECT_THAT(
+        e.what(),
+        HasSubstr("message_property_mappings names 'speaker' for role, and the first rows have no such key of a "
+                  "message: they have who, words"));
+  }
+}
+
+TEST_F(DataSources, KeysOfMessagesAreLookedForWithoutAnyColumnToFind) {
+  write_file(folder_ / "chats.jsonl", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"translated\":\"b\"}]}\n");
+  const auto error = error_of([&] {
+    data_rows(
+        config({{"dataset_name", path("chats.jsonl")}, {"message_property_mappings", {{"content", "transalted"}}}}),
+        Split::train);
+  });
+  EXPECT_THAT(error.what(), HasSubstr("message_property_mappings names 'transalted' for content"));
+  EXPECT_THAT(error.what(), HasSubstr("they have content, role, translated"));
+}
+
+TEST_F(DataSources, EvaluationRowsMayHaveTheNamesThatTheProgramLooksFor) {
+  Json settings{{"dataset_name", path("a.jsonl")},
+                {"eval_dataset_name", path("b.csv")},
+                {"column_mapping", {{"prompt", "q"}, {"completion", "{r}!"}}}};
+  EXPECT_THAT(prompts(data_rows(config(settings), Split::train)), ElementsAre("1", "2", "3"));
+  const RawRows evaluated = data_rows(config(settings), Split::evaluation);
+  EXPECT_THAT(prompts(evaluated), ElementsAre("b one", "b two"));
+  EXPECT_EQ(evaluated.parse(0)["completion"], "b");
+  settings["eval_dataset_name"] = path("a.jsonl");
+  EXPECT_EQ(data_rows(config(settings), Split::evaluation).parse(0)["completion"], "x!");
+  settings["eval_dataset_name"] = path("c.jsonl");
+  write_file(folder_ / "c.jsonl", "{\"question\":\"1\",\"r\":\"x\"}\n");
+  EXPECT_THROW(data_rows(config(settings), Split::evaluation), Error) << "neither name";
+  settings["dataset_name"] = path("b.csv");
+  EXPECT_THROW(data_rows(config(settings), Split::train), Error) << "the rows that the mapping is for";
+
+  write_file(folder_ / "ours.jsonl", R"({"messages": [{"role": "user", "content": "q"}]})");
+  write_file(folder_ / "theirs.jsonl", R"({"messages": [{"who": "user", "content": "q"}]})");
+  settings = {{"dataset_name", path("theirs.jsonl")},
+              {"eval_dataset_name", path("ours.jsonl")},
+              {"message_property_mappings", {{"role", "who"}}}};
+  for (const Split split : {Split::train, Split::evaluation})
+    EXPECT_EQ(data_rows(config(settings), split).parse(0)["messages"][0]["role"], "user");
+}
+
+TEST_F(DataSources, ASourceTakesOrReplacesTheMappingOfAll) {
+  Json settings{{"dataset_mixture", {path("a.jsonl"), path("b.csv")}},
+                {"column_mapping", {{"prompt", "q"}, {"completion", "r"}}}};
+  EXPECT_THAT(prompts(data_rows(config(settings), Split::train)), ElementsAre("1", "2", "3", "b one", "b two"));
+  write_file(folder_ / "both.jsonl", "{\"prompt\":\"own\",\"completion\":\"c\",\"q\":\"other\",\"r\":\"d\"}\n");
+  for (const char* own : {R"({"prompt": "prompt"})", "{}"}) {
+    settings["dataset_mixture"] =
+        Json::array({{{"path", path("both.jsonl")}, {"column_mapping", parse_json(own, "")}}});
+    EXPECT_THAT(prompts(data_rows(config(settings), Split::train)), ElementsAre("own")) << own;
+  }
+  settings["dataset_mixture"] = Json::array({{{"path", path("both.jsonl")}, {"column_mapping", nullptr}}});
+  EXPECT_THAT(prompts(data_rows(config(settings), Split::train)), ElementsAre("other"));
+}
+
+TEST_F(DataSources, AMixtureIsMixedAndHeldOutFrom) {
+  Json settings{{"dataset_mixture", Json::array({renamed(), path("b.csv")})}};
+  EXPECT_THAT(prompts(data_rows(config(settings), Split::train)), ElementsAre("1", "2", "3", "b one", "b two"));
+  EXPECT_EQ(describe_rows(data_rows(config(settings), Split::train), {}),
+            "5 rows of prompt+completion in 1 csv file, 1 jsonl file");
+  EXPECT_THAT(data_files(config(settings).data, Split::train),
+              ElementsAre(ElementsAre(path("a.jsonl")), ElementsAre(path("b.csv"))));
+  settings["mix_strategy"] = "first_exhausted";
+  EXPECT_THAT(prompts(data_rows(config(settings), Split::train)), ElementsAre("1", "b one", "2", "b two"));
+  settings["mix_strategy"] = "all_exhausted";
+  settings["eval_split"] = 0.25;
+  const std::vector<std::string> held = prompts(data_rows(config(settings), Split::evaluation));
+  const std::vector<std::string> train = prompts(data_rows(config(settings), Split::train));
+  EXPECT_EQ(held.size(), 2u) << "of each source";
+  EXPECT_EQ(train.size(), 4u) << "the smaller source begins again";
+  for (const std::string& row : held) EXPECT_THAT(train, ::testing::Not(::testing::Contains(row)));
+}
+
+TEST_F(DataSources, ContradictionsAreToldWithTheConfig) {
+  const auto complaint = [&](const Json& settings) {
+    try {
+      config(settings);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.exit_code(), 2);
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  const auto mixture = [](const char* entries) { return parse_json(entries, "entries"); };
+  EXPECT_THAT(complaint({{"dataset_name", "a"}, {"dataset_mixture", mixture(R"(["b"])")}}),
+              HasSubstr("keep one of them"));
+  EXPECT_THAT(complaint({{"dataset_mixture", mixture(R"([{"path": "a", "wieght": 1}])")}}), HasSubstr("\"wieght\""));
+  EXPECT_THAT(complaint({{"dataset_mixture", mixture(R"([{"path": "a", "weight": 1}, "b"])")}}),
+              HasSubstr("give it to all"));
+  EXPECT_THAT(
+      complaint({{"dataset_mixture", mixture(R"([{"path": "a", "weight": 1}])")}, {"mix_strategy", "concatenate"}}),
+      HasSubstr("no effect"));
+  EXPECT_THAT(complaint({{"column_mapping", {{"prompt", 3}}}}), HasSubstr("column_mapping"));
+  EXPECT_THAT(complaint({{"column_mapping", {{"promt", "q"}}}}),
+              HasSubstr("'promt' is no column that the program reads"));
+  EXPECT_EQ(complaint({{"column_mapping", {{"body", "q"}}}, {"dataset_text_field", "body"}}), "no error");
+  EXPECT_THAT(complaint({{"dataset_mixture", mixture(R"([{"path": "a", "column_mapping": {"question": "prompt"}}])")}}),
+              HasSubstr("the wrong way round"));
+}
+
+}  // namespace
+}  // namespace qtrain

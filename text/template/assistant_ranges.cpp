@@ -1,0 +1,157 @@
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
+#include "text/template/chat_template.h"
+#include "text/template/message.h"
+
+namespace qtrain {
+namespace {
+
+/// Marks the end (or begin) of what a message says; private-use characters that no conversation has.
+constexpr std::string_view kMark = "\xee\x80\x80qtrain-turn\xee\x80\x81",
+                           kOwnMark = "\xee\x80\x80qtrain-own-turn\xee\x80\x81";
+
+class TurnFinder {
+ public:
+  TurnFinder(const ChatTemplate& chat_template, const RenderInput& input) : template_(chat_template), input_(input) {}
+
+  Rendered run(std::size_t first_message) {
+    whole_ = template_.render(input_);
+    whole_.generated.clear();
+    const Json& messages = *input_.messages;
+    for (std::size_t i = first_message; i < messages.size(); ++i)
+      if (is_assistant(messages[i]) && !add_turn(i)) break;
+    if (!whole_.unplaced.empty()) whole_.generated.clear();
+    return std::move(whole_);
+  }
+
+ private:
+  enum class Prompt : std::uint8_t { none, added, as_given };
+  using Place = std::optional<std::size_t>;
+
+  bool add_turn(std::size_t i) {
+    const Place begin = find_begin(i), end = begin ? find_end(i) : Place();
+    if (!begin || !end) return false;
+    const std::size_t last = whole_.generated.empty() ? 0 : whole_.generated.back().second;
+    if (*begin < last || *end < *begin) return cannot(i, "its place in the text overlaps another turn").has_value();
+    whole_.generated.emplace_back(*begin, *end);
+    return true;
+  }
+
+  Place cannot(std::size_t i, const char* why) {
+    whole_.unplaced = fmt::format("cannot tell which text the assistant says in message {}: {}", i, why);
+    return {};
+  }
+
+  /// None where the template refuses the messages.
+  std::optional<std::string> render(const Json& messages, Prompt prompt) const {
+    RenderInput input = input_;
+    input.messages = &messages;
+    if (prompt != Prompt::as_given) input.add_generation_prompt = prompt == Prompt::added;
+    try {
+      return template_.render(input).text;
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::input) throw;
+      return {};
+    }
+  }
+
+  Json first(std::size_t count) const {
+    return Json(Json::array_t(input_.messages->begin(), input_.messages->begin() + static_cast<std::ptrdiff_t>(count)));
+  }
+
+  /// A message whose content a mark can be put into.
+  Json* markable(Json& message) const {
+    const auto content = message.find("content");
+    return content != message.end() && content->is_string() && !content->get_ref<const std::string&>().empty()
+               ? &*content
+               : nullptr;
+  }
+
+  /// Behind the generation prompt, if the whole text begins like the prompt of this turn; else where its content does.
+  Place find_begin(std::size_t i) {
+    if (i > 0) {
+      const std::optional<std::string> prompt = render(first(i), Prompt::added);
+      begins_with_content_ = !prompt || !whole_.text.starts_with(*prompt);
+      if (!begins_with_content_) return prompt->size();
+    }
+    Json messages = *input_.messages;
+    Json* content = markable(messages[i]);
+    if (!content) return cannot(i, "the text in front of it depends on what follows");
+    *content = std::string(kMark) + content->get<std::string>();
+    const std::string marked = render(messages, Prompt::as_given).value_or("");
+    const std::size_t at = marked.find(kMark);
+    if (at == std::string::npos || marked.substr(0, at) + marked.substr(at + kMark.size()) != whole_.text)
+      return cannot(i, "the template changes its beginning");
+    return at;
+  }
+
+  /// The end of the conversation up to and with this turn, if the whole text begins like it. Templates that render
+  /// earlier turns in another way (without their reasoning) need the end of the content, and what closes the turn.
+  Place find_end(std::size_t i) {
+    const std::string& text = whole_.text;
+    if (i + 1 == input_.messages->size() && !input_.add_generation_prompt) {
+      if (begins_with_content_ && stands_before_others(i)) return cannot(i, "earlier messages stand behind it");
+      return text.size();
+    }
+    const Json turn = first(i + 1);
+    const std::optional<std::string> upto = render(turn, Prompt::none);
+    if (upto && text.starts_with(*upto)) return upto->size();
+
+    Json all = *input_.messages, alone = turn;
+    Json *content = markable(all[i]), *content_alone = markable(alone[i]);
+    if (!content) return cannot(i, "it is rendered in another way when it is the last one");
+    for (Json* c : {content, content_alone}) *c = trimmed(c->get<std::string>()) + std::string(kMark);
+    const std::optional<std::string> rest = behind_mark(render(all, Prompt::as_given)),
+                                     closing = behind_mark(render(alone, Prompt::none));
+    if (!rest || !closing) return cannot(i, "the template does not render its content once");
+    if (!text.ends_with(*rest)) return cannot(i, "what follows it depends on its content");
+    const std::size_t content_end = text.size() - rest->size();
+    if (text.compare(content_end, closing->size(), *closing) != 0) return cannot(i, "its end depends on what follows");
+    return content_end + closing->size();
+  }
+
+  /// Whether the content of a message before it is rendered behind its own.
+  bool stands_before_others(std::size_t i) const {
+    Json messages = *input_.messages;
+    for (std::size_t m = 0; m < i; ++m)
+      if (Json* content = markable(messages[m])) *content = content->get<std::string>() + std::string(kMark);
+    *markable(messages[i]) = kOwnMark;
+    const std::string marked = render(messages, Prompt::as_given).value_or("");
+    const std::size_t earlier = marked.rfind(kMark);
+    return earlier != std::string::npos && earlier > marked.find(kOwnMark);
+  }
+
+  static std::string trimmed(std::string text) {
+    const std::size_t end = text.find_last_not_of(" \t\r\n");
+    return text.substr(0, end == std::string::npos ? 0 : end + 1);
+  }
+
+  /// What follows the mark, if it is there once.
+  static std::optional<std::string> behind_mark(const std::optional<std::string>& marked) {
+    const std::size_t at = marked ? marked->find(kMark) : std::string::npos;
+    if (at == std::string::npos || marked->find(kMark, at + 1) != std::string::npos) return {};
+    return marked->substr(at + kMark.size());
+  }
+
+  const ChatTemplate& template_;
+  const RenderInput& input_;
+  Rendered whole_;
+  bool begins_with_content_ = false;  ///< of the turn that is looked at, where its prompt does not tell
+};
+
+}  // namespace
+
+Rendered render_with_assistant_ranges(const ChatTemplate& chat_template, const RenderInput& input, std::size_t first) {
+  if (!chat_template.has_generation_tags(input.tools)) return TurnFinder(chat_template, input).run(first);
+  Rendered rendered = chat_template.render(input);
+  if (!rendered.ranges_known)
+    fail(ErrorKind::input,
+         {.cause = "the chat template has a {% generation %} block inside a macro, set or filter block",
+          .remedy = "Move the block out, so that its place in the text is known."});
+  return rendered;
+}
+
+}  // namespace qtrain

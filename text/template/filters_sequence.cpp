@@ -1,0 +1,275 @@
+#include <algorithm>
+#include <array>
+
+#include "text/template/filters.h"
+#include "text/template/py_objects.h"
+#include "text/template/py_ops.h"
+#include "text/template/py_text.h"
+
+namespace qtrain {
+namespace {
+
+using Run = TemplateRun;
+
+PyValue default_value(Run&, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("default", args, {"default_value", "boolean"});
+  const bool replace = subject.is(PyKind::undefined) || (a.truth(1, false) && !py_truth(subject));
+  return replace ? a.value(0, "") : subject;
+}
+
+PyValue length(Run&, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("length", args, {});
+  const auto n = py_length(subject);
+  if (!n) py_fail("object of type '" + py_type_name(subject) + "' has no len()");
+  return *n;
+}
+
+PyValue first(Run& run, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("first", args, {});
+  const auto item = py_iterate(run.work(), subject)();
+  return item ? *item : PyValue::undefined("No first item, sequence was empty.");
+}
+
+/// Items from the last to the first, of what Python's reversed() takes.
+PyItems reversed(Run& run, const PyValue& subject) {
+  const bool view = subject.as<PyView>() != nullptr;
+  if (!subject.is(PyKind::dict) && !view && !subject.is(PyKind::undefined) &&
+      (!py_length(subject) || (subject.is(PyKind::object) && !subject.as<PyRange>())))
+    py_fail("'" + py_type_name(subject) + "' object is not reversible");
+  PyItems items = py_list(run.work(), subject);
+  std::reverse(items.begin(), items.end());
+  return items;
+}
+
+PyValue last(Run& run, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("last", args, {});
+  if (subject.is_sequence() || subject.is_string()) {
+    const auto item = py_at(subject, -1);
+    return item ? *item : PyValue::undefined("No last item, sequence was empty.");
+  }
+  const PyItems items = reversed(run, subject);
+  return items.empty() ? PyValue::undefined("No last item, sequence was empty.") : items.front();
+}
+
+PyValue list(Run& run, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("list", args, {});
+  return PyValue::list(py_list(run.work(), subject));
+}
+
+PyNext yielding(PyItems items) {
+  return [items = std::move(items), at = std::size_t{0}]() mutable -> std::optional<PyValue> {
+    return at < items.size() ? std::optional(items[at++]) : std::nullopt;
+  };
+}
+
+PyValue reverse(Run& run, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("reverse", args, {});
+  if (subject.is_string()) return py_slice(run.work(), subject, {{}, {}, -1});
+  PyItems items = py_list(run.work(), subject);
+  std::reverse(items.begin(), items.end());
+  // What has no order from the end is turned around as a list.
+  if (subject.as<PyGenerator>()) return PyValue::list(std::move(items));
+  return make_generator(yielding(std::move(items)), "list_reverseiterator");
+}
+
+PyValue join(Run& run, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("join", args, {"d", "attribute"});
+  const PyGetter get = attribute_getter(run, a.value(1), Folding::none);
+  const std::string separator = py_str(run.work(), a.value(0, ""));
+  const PyNext next = py_iterate(run.work(), subject);
+  std::string text;
+  for (bool begun = false; auto item = next(); begun = true) {
+    const std::string piece = py_str(run.work(), get(*item));
+    run.work().make((begun ? separator.size() : 0) + piece.size());
+    PyWork::require_fits(text.size());
+    text += (begun ? separator : "") + piece;
+  }
+  return text;
+}
+
+PyValue items(Run&, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("items", args, {});
+  if (subject.is(PyKind::undefined)) return make_generator(yielding({}));
+  if (!subject.is(PyKind::dict)) py_fail("Can only get item pairs from a mapping.");
+  return make_generator([subject, at = std::size_t{0}]() mutable -> std::optional<PyValue> {
+    const auto& entries = subject.dict().entries;
+    if (at >= entries.size()) return std::nullopt;
+    const auto& [key, value] = entries[at++];
+    return PyValue::tuple({key, value});
+  });
+}
+
+/// Of the argument `case_sensitive`, of the argument `reverse`; null if not given.
+Folding folding(const PyValue* sensitive) {
+  return sensitive && py_truth(*sensitive) ? Folding::none : Folding::ignore_case;
+}
+SortOrder order(const PyValue* reverse) {
+  return reverse && py_truth(*reverse) ? SortOrder::descending : SortOrder::ascending;
+}
+
+PyValue dictsort(Run& run, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("dictsort", args, {"case_sensitive", "by", "reverse"});
+  const std::string by = a[1] ? a.text(1) : "key";
+  if (by != "key" && by != "value") py_fail("You can only sort by either \"key\" or \"value\"");
+  if (subject.is(PyKind::undefined)) py_fail(subject.undefined_message());
+  if (!subject.is(PyKind::dict)) py_fail("'" + py_type_name(subject) + "' object has no attribute 'items'");
+  PyItems pairs;
+  for (const auto& [key, value] : subject.dict().entries) pairs.push_back(PyValue::tuple({key, value}));
+  const PyGetter get = attribute_getter(run, by == "key" ? 0 : 1, folding(a[0]));
+  return PyValue::list(sorted_by(run, std::move(pairs), get, order(a[2])));
+}
+
+PyValue sort(Run& run, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("sort", args, {"reverse", "case_sensitive", "attribute"});
+  std::vector<PyGetter> getters;
+  const PyValue attribute = a.value(2);
+  if (attribute.is_string())
+    for (const std::string& part : py_split(attribute.text(), ",", -1))
+      getters.push_back(attribute_getter(run, part, folding(a[1])));
+  else
+    getters.push_back(attribute_getter(run, attribute, folding(a[1])));
+  const PyGetter key = [&](const PyValue& value) {
+    PyItems parts;
+    for (const PyGetter& get : getters) parts.push_back(get(value));
+    return PyValue::list(std::move(parts));
+  };
+  return PyValue::list(sorted_by(run, py_list(run.work(), subject), key, order(a[0])));
+}
+
+PyValue unique(Run& run, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("unique", args, {"case_sensitive", "attribute"});
+  const PyGetter get = attribute_getter(run, a.value(1), folding(a[0]));
+  PyNext next = py_iterate(run.work(), subject);
+  return make_generator([&run, get, next, seen = PyDict()]() mutable -> std::optional<PyValue> {
+    while (auto item = next()) {
+      const PyValue key = get(*item);
+      if (seen.find(run.work(), key)) continue;
+      seen.set(run.work(), key, true);
+      return item;
+    }
+    return std::nullopt;
+  });
+}
+
+enum class Wanted : std::uint8_t { smallest, largest };
+template <Wanted wanted>
+PyValue extreme(Run& run, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("min or max", args, {"case_sensitive", "attribute"});
+  const PyGetter get = attribute_getter(run, a.value(1), folding(a[0]));
+  const PyNext next = py_iterate(run.work(), subject);
+  std::optional<PyValue> best = next();
+  if (!best) return PyValue::undefined("No aggregated item, sequence was empty.");
+  PyValue best_key = get(*best);
+  while (auto item = next()) {
+    PyValue key = get(*item);
+    const bool better =
+        wanted == Wanted::smallest ? py_less(run.work(), key, best_key, "<") : py_less(run.work(), best_key, key, ">");
+    if (!better) continue;
+    best = std::move(item);
+    best_key = std::move(key);
+  }
+  return *best;
+}
+
+PyValue sum(Run& run, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("sum", args, {"attribute", "start"});
+  PyValue total = a.value(1, 0);
+  if (total.is_string()) py_fail("sum() can't sum strings [use ''.join(seq) instead]");
+  const PyGetter get = attribute_getter(run, a.value(0), Folding::none);
+  const PyNext next = py_iterate(run.work(), subject);
+  while (auto item = next()) total = py_binary(run.work(), PyOp::add, total, get(*item));
+  return total;
+}
+
+PyValue batch(Run& run, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("batch", args, {"linecount", "fill_with"}, 1);
+  const auto size = static_cast<std::size_t>(std::clamp<PyInt>(a.integer(0), 1, 1 << 20));
+  const PyItems all = py_list(run.work(), subject);
+  PyItems rows;
+  for (std::size_t at = 0; at < all.size(); at += size) {
+    PyItems row(all.begin() + static_cast<std::ptrdiff_t>(at),
+                all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), at + size)));
+    run.work().make(size * sizeof(PyValue));
+    if (!a.value(1).is(PyKind::none)) row.resize(size, a.value(1));
+    rows.push_back(PyValue::list(std::move(row)));
+  }
+  return make_generator(yielding(std::move(rows)));
+}
+
+PyValue slice(Run& run, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("slice", args, {"slices", "fill_with"}, 1);
+  const auto count = static_cast<std::size_t>(std::clamp<PyInt>(a.integer(0), 0, 100'000));
+  if (a.integer(0) == 0) py_fail("integer division or modulo by zero");
+  const PyItems all = py_list(run.work(), subject);
+  const std::size_t size = count ? all.size() / count : 0, longer = count ? all.size() % count : 0;
+  PyItems columns;
+  auto at = all.begin();
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto end = at + static_cast<std::ptrdiff_t>(size + (i < longer ? 1 : 0));
+    PyItems column(at, end);
+    if (i >= longer && !a.value(1).is(PyKind::none)) column.push_back(a.value(1));
+    columns.push_back(PyValue::list(std::move(column)));
+    at = end;
+  }
+  return make_generator(yielding(std::move(columns)));
+}
+
+PyValue groupby(Run& run, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("groupby", args, {"attribute", "default", "case_sensitive"}, 1);
+  const PyGetter key = attribute_getter(run, *a[0], folding(a[2]), a[1]);
+  const PyGetter shown = attribute_getter(run, *a[0], Folding::none, a[1]);
+  const PyItems sorted = sorted_by(run, py_list(run.work(), subject), key);
+  PyItems groups;
+  for (std::size_t begin = 0, end = 0; begin < sorted.size(); begin = end) {
+    const PyValue first_key = key(sorted[begin]);
+    PyItems members;
+    while (end < sorted.size() && py_equal(run.work(), first_key, key(sorted[end]))) members.push_back(sorted[end++]);
+    if (end == begin) members.push_back(sorted[end++]);  // NaN equals nothing, not even itself
+    groups.push_back(PyValue::group(shown(members.front()), PyValue::list(members)));
+  }
+  return PyValue::list(std::move(groups));
+}
+
+PyValue attr(Run& run, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("attr", args, {"name"}, 1);
+  if (subject.is(PyKind::undefined)) py_fail(subject.undefined_message());
+  const std::string& name = a.text(0);
+  // Unlike subject.name, a key of a dict is no attribute.
+  if (subject.is(PyKind::dict) && !py_hidden_attribute(subject, name) && !py_method(subject, name))
+    return PyValue::undefined("'dict object' has no attribute " + py_quote(name));
+  return run.attribute(subject, name);
+}
+
+PyValue pprint(Run& run, const PyValue& subject, const PyArgs&) {
+  return py_repr(run.work(), subject);
+}
+
+constexpr auto kSequenceFilters = std::to_array<FilterEntry>({{"default", default_value},
+                                                              {"d", default_value},
+                                                              {"length", length},
+                                                              {"count", length},
+                                                              {"first", first},
+                                                              {"last", last},
+                                                              {"list", list},
+                                                              {"reverse", reverse},
+                                                              {"join", join},
+                                                              {"items", items},
+                                                              {"dictsort", dictsort},
+                                                              {"sort", sort},
+                                                              {"unique", unique},
+                                                              {"min", extreme<Wanted::smallest>},
+                                                              {"max", extreme<Wanted::largest>},
+                                                              {"sum", sum},
+                                                              {"batch", batch},
+                                                              {"slice", slice},
+                                                              {"groupby", groupby},
+                                                              {"attr", attr},
+                                                              {"pprint", pprint}});
+
+}  // namespace
+
+std::span<const FilterEntry> sequence_filters() {
+  return kSequenceFilters;
+}
+
+}  // namespace qtrain

@@ -1,0 +1,150 @@
+#include <array>
+#include <cmath>
+
+#include "text/template/filters.h"
+#include "text/template/py_args.h"
+#include "text/template/py_objects.h"
+#include "text/template/py_ops.h"
+#include "text/template/py_text.h"
+
+namespace qtrain {
+namespace {
+
+using Run = TemplateRun;
+using Test = bool (*)(Run& run, const PyValue& value, const PyArgs& args);
+struct TestEntry {
+  std::string_view name;
+  Test test;
+};
+
+template <PyKind kind>
+bool is_kind(Run&, const PyValue& v, const PyArgs&) {
+  return v.is(kind);
+}
+
+bool defined(Run&, const PyValue& v, const PyArgs&) {
+  return !v.is(PyKind::undefined);
+}
+bool is_true(Run&, const PyValue& v, const PyArgs&) {
+  return v.is(PyKind::boolean) && v.boolean();
+}
+bool is_false(Run&, const PyValue& v, const PyArgs&) {
+  return v.is(PyKind::boolean) && !v.boolean();
+}
+bool number(Run&, const PyValue& v, const PyArgs&) {
+  return v.is(PyKind::real) || v.integer().has_value();
+}
+bool iterable(Run&, const PyValue& v, const PyArgs&) {
+  return py_is_iterable(v);
+}
+bool escaped(Run&, const PyValue& v, const PyArgs&) {
+  return v.is_markup();
+}
+bool lower(Run& run, const PyValue& v, const PyArgs&) {
+  return py_is_lower(py_str(run.work(), v));
+}
+bool upper(Run& run, const PyValue& v, const PyArgs&) {
+  return py_is_upper(py_str(run.work(), v));
+}
+bool callable(Run&, const PyValue& v, const PyArgs&) {
+  return v.is(PyKind::undefined) || (v.is(PyKind::object) && v.object().callable());
+}
+
+/// Has a length and items.
+bool sequence(Run&, const PyValue& v, const PyArgs&) {
+  if (!v.is(PyKind::object)) return py_length(v).has_value();
+  return v.as<PyRange>() != nullptr;
+}
+
+PyValue modulo(Run& run, const PyValue& v, const PyValue& by) {
+  return py_binary(run.work(), PyOp::mod, v, by);
+}
+
+bool odd(Run& run, const PyValue& v, const PyArgs&) {
+  return py_equal(run.work(), modulo(run, v, 2), 1);
+}
+bool even(Run& run, const PyValue& v, const PyArgs&) {
+  return py_equal(run.work(), modulo(run, v, 2), 0);
+}
+bool divisible(Run& run, const PyValue& v, const PyArgs& args) {
+  const PyBound a("divisibleby", args, {"num"}, 1);
+  return py_equal(run.work(), modulo(run, v, *a[0]), 0);
+}
+
+bool same(Run&, const PyValue& v, const PyArgs& args) {
+  const PyBound a("sameas", args, {"other"}, 1);
+  // Small integers are one object in Python, too.
+  const auto i = v.integer(), j = a[0]->integer();
+  if (i && j && v.kind() == a[0]->kind()) return *i == *j;
+  return v.same_object(*a[0]);
+}
+
+template <PyCompare op>
+bool compares(Run& run, const PyValue& v, const PyArgs& args) {
+  const PyBound a("test", args, {"other"}, 1);
+  return py_compare(run.work(), op, v, *a[0]);
+}
+
+bool filter_exists(Run&, const PyValue& v, const PyArgs&) {
+  return v.is_string() && find_filter(v.text()) != nullptr;
+}
+bool test_exists(Run&, const PyValue& v, const PyArgs&) {
+  return v.is_string() && is_test_name(v.text());
+}
+
+constexpr auto kTests = std::to_array<TestEntry>({{"defined", defined},
+                                                  {"undefined", is_kind<PyKind::undefined>},
+                                                  {"none", is_kind<PyKind::none>},
+                                                  {"boolean", is_kind<PyKind::boolean>},
+                                                  {"integer", is_kind<PyKind::integer>},
+                                                  {"float", is_kind<PyKind::real>},
+                                                  {"string", is_kind<PyKind::string>},
+                                                  {"mapping", is_kind<PyKind::dict>},
+                                                  {"true", is_true},
+                                                  {"false", is_false},
+                                                  {"number", number},
+                                                  {"sequence", sequence},
+                                                  {"iterable", iterable},
+                                                  {"callable", callable},
+                                                  {"escaped", escaped},
+                                                  {"lower", lower},
+                                                  {"upper", upper},
+                                                  {"odd", odd},
+                                                  {"even", even},
+                                                  {"divisibleby", divisible},
+                                                  {"sameas", same},
+                                                  {"filter", filter_exists},
+                                                  {"test", test_exists},
+                                                  {"in", compares<PyCompare::in>},
+                                                  {"==", compares<PyCompare::eq>},
+                                                  {"eq", compares<PyCompare::eq>},
+                                                  {"equalto", compares<PyCompare::eq>},
+                                                  {"!=", compares<PyCompare::ne>},
+                                                  {"ne", compares<PyCompare::ne>},
+                                                  {">", compares<PyCompare::gt>},
+                                                  {"gt", compares<PyCompare::gt>},
+                                                  {"greaterthan", compares<PyCompare::gt>},
+                                                  {">=", compares<PyCompare::ge>},
+                                                  {"ge", compares<PyCompare::ge>},
+                                                  {"<", compares<PyCompare::lt>},
+                                                  {"lt", compares<PyCompare::lt>},
+                                                  {"lessthan", compares<PyCompare::lt>},
+                                                  {"<=", compares<PyCompare::le>},
+                                                  {"le", compares<PyCompare::le>}});
+
+}  // namespace
+
+bool is_test_name(std::string_view name) {
+  for (const TestEntry& t : kTests)
+    if (t.name == name) return true;
+  return false;
+}
+
+bool TemplateRun::apply_test(const std::string& name, const PyValue& subject, const PyArgs& args) {
+  work_.step();
+  for (const TestEntry& t : kTests)
+    if (t.name == name) return t.test(*this, subject, args);
+  py_fail("No test named '" + name + "'");
+}
+
+}  // namespace qtrain

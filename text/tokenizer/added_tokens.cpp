@@ -1,0 +1,105 @@
+#include "text/tokenizer/added_tokens.h"
+
+#include <algorithm>
+
+#include "text/tokenizer/unicode.h"
+
+namespace qtrain {
+namespace {
+
+// Where the character begins that ends at `at`.
+std::size_t char_before(std::string_view text, std::size_t at) {
+  std::size_t begin = at - 1;
+  while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
+  return begin;
+}
+
+// Where the white space begins that ends at `at`.
+std::size_t blanks_before(std::string_view text, std::size_t at) {
+  while (at > 0) {
+    const std::size_t begin = char_before(text, at);
+    if (!is_white_space(utf8_at(text, begin).value)) break;
+    at = begin;
+  }
+  return at;
+}
+
+bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
+  const bool before = begin > 0 && is_word_char(utf8_at(text, char_before(text, begin)).value);
+  const bool after = end < text.size() && is_word_char(utf8_at(text, end).value);
+  return !before && !after;
+}
+
+}  // namespace
+
+AddedToken parse_added_token(const JsonView& json) {
+  AddedToken t;
+  t.content = json.at("content").text();
+  t.special = json.flag("special", false);
+  t.normalized = json.flag("normalized", !t.special);
+  t.single_word = json.flag("single_word", false);
+  t.lstrip = json.flag("lstrip", false);
+  t.rstrip = json.flag("rstrip", false);
+  return t;
+}
+
+AddedTokenFinder::AddedTokenFinder(std::vector<Entry> entries) : entries_(std::move(entries)) {
+  std::erase_if(entries_, [](const Entry& e) { return e.content.empty(); });
+  const auto before = [](const Entry& a, const Entry& b) { return a.content < b.content; };
+  const auto same = [](const Entry& a, const Entry& b) { return a.content == b.content; };
+  std::stable_sort(entries_.begin(), entries_.end(), before);
+  entries_.erase(std::unique(entries_.begin(), entries_.end(), same), entries_.end());
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const std::string_view content = entries_[i].content;
+    Bucket& bucket = buckets_[static_cast<unsigned char>(content.front())];
+    if (bucket.end == 0) bucket.begin = i;
+    bucket.end = i + 1;
+    if (content.size() == 1)
+      bucket.second.set();
+    else
+      bucket.second.set(static_cast<unsigned char>(content[1]));
+  }
+}
+
+// Of the entries in order, those that go on as the text does are one range, which each byte narrows.
+const AddedTokenFinder::Entry* AddedTokenFinder::longest_at(std::string_view text, std::size_t at) const {
+  const Bucket& bucket = buckets_[static_cast<unsigned char>(text[at])];
+  if (bucket.end == 0 || (at + 1 < text.size() && !bucket.second[static_cast<unsigned char>(text[at + 1])]))
+    return nullptr;
+  const Entry* longest = nullptr;
+  const Entry *first = entries_.data() + bucket.begin, *last = entries_.data() + bucket.end;
+  for (std::size_t size = 1; first != last; ++size) {
+    if (first->content.size() == size) longest = first++;
+    if (at + size == text.size()) break;
+    const auto wanted = static_cast<unsigned char>(text[at + size]);
+    const auto byte = [&](const Entry& e) { return static_cast<unsigned char>(e.content[size]); };
+    first = std::partition_point(first, last, [&](const Entry& e) { return byte(e) < wanted; });
+    last = std::partition_point(first, last, [&](const Entry& e) { return byte(e) == wanted; });
+  }
+  return longest;
+}
+
+// Blanks that rstrip takes are searched again, as the library does: a token among them is found too.
+std::vector<AddedMatch> AddedTokenFinder::find(std::string_view text) const {
+  std::vector<AddedMatch> found;
+  if (empty()) return found;
+  std::size_t last = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const Entry* e = longest_at(text, at);
+    if (!e) {
+      ++at;
+      continue;
+    }
+    std::size_t begin = at, end = at + e->content.size();
+    at = end;
+    if (e->token->single_word && !stands_alone(text, begin, end)) continue;
+    if (e->token->lstrip) begin = std::max(blanks_before(text, begin), last);
+    if (e->token->rstrip)
+      while (end < text.size() && is_white_space(utf8_at(text, end).value)) end += utf8_at(text, end).size;
+    found.push_back({begin, end, e->token->id});
+    last = end;
+  }
+  return found;
+}
+
+}  // namespace qtrain

@@ -1,0 +1,58 @@
+#pragma once
+#include <unordered_map>
+
+#include "core/json_view.h"
+#include "text/tokenizer/added_tokens.h"
+#include "text/tokenizer/decoder.h"
+#include "text/tokenizer/flat_tables.h"
+#include "text/tokenizer/model.h"
+#include "text/tokenizer/normalizer.h"
+#include "text/tokenizer/post_processor.h"
+#include "text/tokenizer/pre_tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace qtrain {
+
+/// A tokenizer.json of the tokenizers library: added tokens, normalizer, pre-tokenizer, model, post-processor, decoder.
+/// Its `truncation` and `padding` are left out, as transformers leaves them out.
+class JsonTokenizer final : public Tokenizer {
+ public:
+  /// `listed`: the file's `added_tokens`, which `json` need not have any more. `extra`: what the other files of the
+  /// folder name. Tokens without an id get the next free ones.
+  JsonTokenizer(const JsonView& json, std::vector<AddedToken> listed, const std::vector<AddedToken>& extra);
+
+  std::vector<std::int32_t> encode(std::string_view text, EncodeOptions options) const override;
+  Encoding encode_with_offsets(std::string_view text, EncodeOptions options) const override;
+  std::string decode(std::span<const std::int32_t> ids, DecodeOptions options) const override;
+  std::int32_t size() const override { return size_; }
+  std::optional<std::int32_t> id_of(std::string_view token) const override;
+  std::string token(std::int32_t id) const override;
+  bool is_special(std::int32_t id) const override;
+  const SpecialTokens& special() const override { return special_; }
+  void set_special(SpecialTokens special) { special_ = std::move(special); }
+  const SpecialFrame& frame() const { return frame_; }
+
+ private:
+  void add_token(AddedToken token);
+  void make_finders();
+  const AddedToken* added(std::int32_t id) const;
+  std::string shown(std::int32_t id) const;
+  void encode_text(TrackedText text, Encoding& out) const;
+  void encode_plain(TrackedText text, Encoding& out) const;
+  static void add_frame(const std::vector<std::int32_t>& ids, std::size_t at, Encoding& out);
+
+  std::unique_ptr<TokenModel> model_;
+  std::unique_ptr<Normalizer> normalizer_;
+  std::unique_ptr<PreTokenizer> pre_tokenizer_;
+  std::unique_ptr<Decoder> decoder_;
+  SpecialFrame frame_;
+  AddedTokenFinder raw_finder_, normalized_finder_;
+  std::vector<AddedToken> added_;         // in the order in which they came; replaced ones have no content
+  std::vector<std::int32_t> added_with_;  // by id: the index in added_, or -1
+  StringIds added_ids_;
+  std::unordered_map<std::int32_t, std::string> normalized_;  // added tokens that the normalizer changes
+  std::int32_t size_ = 0, next_id_ = 0;
+  SpecialTokens special_;
+};
+
+}  // namespace qtrain

@@ -1,0 +1,35 @@
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "core/json_view.h"
+#include "text/tokenizer/added_tokens.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace qtrain {
+
+/// How a tokenizer.json is read: of bounded size, and of keys given twice the last counts.
+inline constexpr JsonRules kTokenizerRules{.duplicate_keys = true, .max_bytes = std::uint64_t{256} << 20};
+
+/// A tokenizer.json without its added tokens, which go to `added`: there may be a million of them.
+Json read_tokenizer_file(const std::filesystem::path& file, std::vector<AddedToken>& added);
+
+/// What the JSON files beside the vocabulary say.
+struct TokenizerSettings {
+  std::filesystem::path folder;
+  Json config;                               ///< tokenizer_config.json, or {}
+  std::map<std::string, std::string> named;  ///< special tokens by name
+  /// Tokens that the files name, in the order in which those that have no id yet get the next free ones.
+  std::vector<AddedToken> added;
+};
+/// As transformers reads them: `added_tokens_decoder` of tokenizer_config.json, or, in folders without it,
+/// added_tokens.json and special_tokens_map.json, which goes before tokenizer_config.json.
+TokenizerSettings read_tokenizer_settings(const std::filesystem::path& folder);
+
+/// The ids of the named special tokens.
+SpecialTokens resolve_special(const TokenizerSettings& settings, const Tokenizer& tokenizer);
+
+std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerSettings& settings);
+
+}  // namespace qtrain

@@ -1,0 +1,137 @@
+#include <sentencepiece_processor.h>
+
+#include "text/tokenizer/added_tokens.h"
+#include "text/tokenizer/load.h"
+#include "text/tokenizer/model.h"
+#include "text/tokenizer/unicode.h"
+
+namespace qtrain {
+namespace {
+
+/// A tokenizer.model through libsentencepiece, with the added tokens of tokenizer_config.json cut out first.
+class SentencePieceTokenizer final : public Tokenizer {
+ public:
+  SentencePieceTokenizer(const std::filesystem::path& file, std::vector<AddedToken> added) {
+    const auto status = processor_.Load(file.string());
+    if (!status.ok())
+      fail(ErrorKind::input, {.cause = "not a sentencepiece model: " + status.ToString(), .place = file.string()});
+    size_ = processor_.GetPieceSize();
+    for (AddedToken& t : added) add_token(std::move(t));
+    std::vector<AddedTokenFinder::Entry> entries;
+    for (const auto& [id, token] : added_) entries.push_back({token.content, &token});
+    finder_ = AddedTokenFinder(std::move(entries));
+  }
+
+  std::vector<std::int32_t> encode(std::string_view text, EncodeOptions options) const override {
+    return encode_with_offsets(text, options).ids;
+  }
+
+  Encoding encode_with_offsets(std::string_view text, EncodeOptions options) const override {
+    Encoding out;
+    if (options.add_special && special_.add_bos && special_.bos_id) put(*special_.bos_id, 0, 0, out);
+    std::size_t last = 0;
+    for (const AddedMatch& m : finder_.find(text)) {
+      encode_plain(text.substr(last, m.begin - last), last, out);
+      put(m.id, m.begin, m.end, out);
+      last = m.end;
+    }
+    encode_plain(text.substr(last), last, out);
+    if (options.add_special && special_.add_eos && special_.eos_id)
+      put(*special_.eos_id, text.size(), text.size(), out);
+    return out;
+  }
+
+  // Runs of ordinary pieces go through sentencepiece, added tokens stand between them as they are.
+  std::string decode(std::span<const std::int32_t> ids, DecodeOptions options) const override {
+    std::string text;
+    std::vector<int> run;
+    const auto flush = [&] {
+      std::string part;
+      if (!run.empty()) processor_.Decode(run, &part).IgnoreError();
+      text += part;
+      run.clear();
+    };
+    for (const std::int32_t id : ids) {
+      if (id < 0 || id >= size_)
+        fail(ErrorKind::input,
+             {.cause = "token id " + std::to_string(id) + " is not in the vocabulary of " + std::to_string(size_)});
+      if (id < processor_.GetPieceSize() && !added_.contains(id) && !processor_.IsControl(id)) {
+        run.push_back(id);
+        continue;
+      }
+      flush();
+      if (!options.skip_special || !is_special(id)) text += token(id);
+    }
+    flush();
+    return text;
+  }
+
+  std::int32_t size() const override { return size_; }
+  std::optional<std::int32_t> id_of(std::string_view token) const override {
+    if (const auto it = added_ids_.find(std::string(token)); it != added_ids_.end()) return it->second;
+    const int id = processor_.PieceToId(std::string(token));
+    return processor_.IdToPiece(id) == token ? std::optional(id) : std::nullopt;
+  }
+  std::string token(std::int32_t id) const override {
+    const auto it = added_.find(id);
+    if (it != added_.end()) return it->second.content;
+    return id >= 0 && id < processor_.GetPieceSize() ? processor_.IdToPiece(id) : "";
+  }
+  bool is_special(std::int32_t id) const override {
+    const auto it = added_.find(id);
+    if (it != added_.end()) return it->second.special;
+    return id >= 0 && id < processor_.GetPieceSize() && processor_.IsControl(id);
+  }
+  const SpecialTokens& special() const override { return special_; }
+  void set_special(SpecialTokens special) { special_ = std::move(special); }
+
+ private:
+  void add_token(AddedToken t) {
+    if (const auto known = id_of(t.content))
+      t.id = *known;
+    else if (t.id < 0)
+      t.id = size_;
+    if (t.id >= kMaxTokenId)
+      fail(ErrorKind::input, {.cause = "the id of the added token \"" + t.content + "\" is out of range"});
+    size_ = std::max(size_, t.id + 1);
+    if (added_.emplace(t.id, t).second) added_ids_.emplace(t.content, t.id);
+  }
+  static void put(std::int32_t id, std::size_t begin, std::size_t end, Encoding& out) {
+    out.ids.push_back(id);
+    out.offsets.emplace_back(begin, end);
+  }
+  void encode_plain(std::string_view text, std::size_t base, Encoding& out) const {
+    if (text.empty()) return;
+    const auto pieces = processor_.EncodeAsImmutableProto(std::string(text));
+    for (std::size_t i = 0; i < pieces.pieces_size(); ++i) {
+      const auto p = pieces.pieces(static_cast<int>(i));
+      put(static_cast<std::int32_t>(p.id()), base + p.begin(), base + p.end(), out);
+    }
+  }
+
+  sentencepiece::SentencePieceProcessor processor_;
+  AddedTokenFinder finder_;
+  std::map<std::int32_t, AddedToken> added_;
+  std::map<std::string, std::int32_t> added_ids_;
+  std::int32_t size_ = 0;
+  SpecialTokens special_;
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerSettings& settings) {
+  auto tokenizer = std::make_unique<SentencePieceTokenizer>(settings.folder / "tokenizer.model", settings.added);
+  SpecialTokens special = resolve_special(settings, *tokenizer);
+  const Json& config = settings.config;
+  const auto flag = [&](const char* key, bool otherwise) {
+    return config.contains(key) && config[key].is_boolean() ? config[key].get<bool>() : otherwise;
+  };
+  special.add_bos = flag("add_bos_token", true);
+  special.add_eos = flag("add_eos_token", false);
+  if (!special.named.contains("bos_token")) special.bos_id = tokenizer->id_of("<s>");
+  if (!special.named.contains("eos_token")) special.eos_id = tokenizer->id_of("</s>");
+  tokenizer->set_special(std::move(special));
+  return tokenizer;
+}
+
+}  // namespace qtrain

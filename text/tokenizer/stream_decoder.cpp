@@ -1,0 +1,61 @@
+#include <algorithm>
+
+#include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/unicode.h"
+
+namespace qtrain {
+namespace {
+
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // stands for bytes that are no whole character (yet)
+constexpr std::size_t kMostHeldBack = 16;                  // ids
+constexpr std::size_t kMostBytes = 8;                      // ids of whole characters spelled in bytes
+
+// <0x0A>. Decoders may judge a run of these as a whole, so that a broken byte changes the characters before it.
+bool is_byte_token(std::string_view token) {
+  return token.size() == 6 && token.starts_with("<0x") && token.ends_with('>');
+}
+
+bool is_blank(std::string_view text) {
+  for (std::size_t i = 0; i < text.size(); i += utf8_at(text, i).size)
+    if (!is_white_space(utf8_at(text, i).value)) return false;
+  return true;
+}
+
+// What `all` has behind the text it shares with `shown`, in whole characters.
+std::string_view rest(std::string_view all, std::string_view shown) {
+  const auto differs = std::mismatch(all.begin(), all.end(), shown.begin(), shown.end()).first;
+  auto at = static_cast<std::size_t>(differs - all.begin());
+  while (at > 0 && at < all.size() && (static_cast<unsigned char>(all[at]) & 0xC0) == 0x80) --at;
+  return all.substr(at);
+}
+
+}  // namespace
+
+// Decoders look at neighbors (a leading space goes, bytes join to characters), so the ids whose text came last are
+// decoded again in front of the new ones: the first `context_` of ids_. As blanks at the beginning may go all together,
+// the context begins with ids that have more than blanks, the first `visible_`, as soon as there were any.
+std::string StreamDecoder::push(std::int32_t id) {
+  ids_.push_back(id);
+  const std::size_t held = ids_.size() - context_;
+  const std::string shown = tokenizer_.decode(std::span(ids_).first(context_), options_);
+  const std::string all = tokenizer_.decode(ids_, options_);
+  const bool unfinished = all.size() <= shown.size() || all.ends_with(kReplacement);
+  if (unfinished && held < kMostHeldBack) return {};
+  if (held < kMostBytes && is_byte_token(tokenizer_.token(id))) return {};
+  std::string text(rest(all, shown));
+  const std::size_t keep = is_blank(text) ? visible_ : 0;
+  ids_.erase(ids_.begin() + static_cast<std::ptrdiff_t>(keep), ids_.begin() + static_cast<std::ptrdiff_t>(context_));
+  context_ = ids_.size();
+  visible_ = is_blank(text) ? visible_ : context_;
+  return text;
+}
+
+std::string StreamDecoder::finish() {
+  const std::string shown = tokenizer_.decode(std::span(ids_).first(context_), options_);
+  const std::string all = tokenizer_.decode(ids_, options_);
+  ids_.clear();
+  context_ = visible_ = 0;
+  return std::string(rest(all, shown));
+}
+
+}  // namespace qtrain

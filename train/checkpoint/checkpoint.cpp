@@ -1,0 +1,205 @@
+#include "train/checkpoint/checkpoint.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <initializer_list>
+
+#include "core/file.h"
+#include "core/safetensors.h"
+#include "kernels/product_choices.h"
+#include "model/hf_folder.h"
+#include "train/checkpoint/checkpoint_folders.h"
+#include "train/checkpoint/manifest.h"
+#include "train/checkpoint/run_identity.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kState = "training_state.json";
+constexpr const char* kOptimizer = "optimizer.safetensors";
+constexpr const char* kTrainerState = "trainer_state.json";
+constexpr const char* kTrainResults = "train_results.json";
+constexpr const char* kMasters = "master_weights.safetensors";
+constexpr int kStateVersion = 2;                           // 1: without what it takes to see whether a config fits
+constexpr const char* kProducts = "product_choices.json";  // of a GPU's matrix products: they decide the last bits
+
+struct Member {
+  const char* key;
+  bool (Json::*is)() const noexcept;
+};
+
+// An object with these members of these types.
+Json read_members(const fs::path& file, std::initializer_list<Member> members) {
+  Json object = read_json(file);
+  for (const auto& [key, is] : members)
+    if (!object.contains(key) || !(object[key].*is)())
+      fail(ErrorKind::input,
+           {.cause = fmt::format("\"{}\" is missing or of another type", key), .place = file.string()});
+  return object;
+}
+
+// Trained base weights that the model files hold rounded.
+bool has_masters(const TrainingObjects& run) {
+  return run.setup.model->options().base == Update::trained && run.setup.saved_dtype != DType::f32;
+}
+
+void write_model(const TrainingObjects& run, const fs::path& folder) {
+  const ModelFolder to{.folder = folder, .source = run.setup.source, .dtype = run.setup.saved_dtype};
+  if (run.setup.model->options().lora)
+    save_adapter(run.ctx, *run.setup.model, to);
+  else
+    save_model(run.ctx, *run.setup.model, to);
+  save_text_folder(run.text, folder);
+}
+
+void write_trainer_state(const TrainingObjects& run, const fs::path& folder) {
+  write_file(folder / kTrainerState, dump_json(trainer_state_json(run.state, run.training, run.plan), 2) + "\n");
+}
+
+void write_parts(const TrainingObjects& run, const fs::path& folder) {
+  write_model(run, folder);
+  if (!run.training.save_only_model) {
+    write_safetensors(folder / kOptimizer, tensors_of(run.ctx, run.optimizer.state()));
+    if (has_masters(run)) write_safetensors(folder / kMasters, tensors_of(run.ctx, run.setup.model->weights()));
+    if (const ProductChoices* choices = product_choices(run.ctx))
+      write_file(folder / kProducts, dump_json(choices->used(), 1) + "\n");
+  }
+  write_trainer_state(run, folder);
+  Json state = run.state.to_json();
+  state["format_version"] = kStateVersion;
+  state["updates"] = run.optimizer.updates();
+  state["resumable"] = !run.training.save_only_model;
+  state["identity"] = run.identity;
+  write_file(folder / kState, dump_json(state, 2) + "\n");
+}
+
+// After the checkpoint was found to be whole.
+void restore_choices(Ctx& ctx, const fs::path& checkpoint, Log& log) {
+  ProductChoices* choices = product_choices(ctx);
+  const fs::path file = checkpoint / kProducts;
+  if (!choices || !fs::exists(file)) return;
+  if (!choices->restore(read_json(file), file.string()))
+    log.warn(
+        "the products of {} were computed by another GPU or library, or chosen by other rules: results may differ in "
+        "their last bits",
+        checkpoint.string());
+}
+
+void require_same_run(const RunChanges& changes, const fs::path& checkpoint) {
+  if (changes.refused.empty()) return;
+  fail(ErrorKind::usage, {.cause = fmt::format("the checkpoint was made with {}", fmt::join(changes.refused, "; ")),
+                          .place = checkpoint.string(),
+                          .remedy = "use the config of that run, another output_dir, or --resume never to start over"});
+}
+
+// Files of a checkpoint and the steps that they say.
+void require_step(std::int64_t step, const std::vector<std::pair<fs::path, Json>>& said) {
+  for (const auto& [file, its] : said)
+    if (its != step)
+      fail(ErrorKind::input,
+           {.cause = fmt::format("is of step {}, the manifest of step {}", its.dump(), step), .place = file.string()});
+}
+
+// What to do where no checkpoint can be gone on from.
+std::string other_starts(const ResumeFrom& where) {
+  if (where.named) return "--resume auto takes the newest whole checkpoint of output_dir, --resume never starts over";
+  return fmt::format("{}; name another one with --resume DIR, or start over with --resume never",
+                     where.checkpoints.size() > 1 ? "no checkpoint is whole" : "this is the only checkpoint");
+}
+
+}  // namespace
+
+fs::path save_checkpoint(const TrainingObjects& run, const fs::path& output) {
+  const fs::path final = output / fmt::format("checkpoint-{}", run.state.step);
+  save_sealed(
+      {.target = final, .step = run.state.step, .write = [&](const fs::path& folder) { write_parts(run, folder); }});
+  return final;
+}
+
+void save_final(const TrainingObjects& run, const fs::path& output, const Json& results) {
+  save_sealed_into({.target = output, .step = run.state.step, .write = [&](const fs::path& folder) {
+                      write_model(run, folder);
+                      write_trainer_state(run, folder);
+                      write_file(folder / kTrainResults, dump_json(results, 2) + "\n");
+                    }});
+}
+
+std::optional<std::string> saved_template_date(const std::vector<fs::path>& checkpoints) {
+  for (const fs::path& checkpoint : checkpoints) {
+    try {
+      check_file(checkpoint, kState);
+      const Json identity = read_members(checkpoint / kState, {{"identity", &Json::is_object}})["identity"];
+      return template_date_of(identity);
+    } catch (const Error& e) {  // load_first_whole tells what is wrong with it
+      if (e.kind() != ErrorKind::input) throw;
+    }
+  }
+  return {};
+}
+
+void load_checkpoint(TrainingObjects& run, const fs::path& checkpoint, Log& log) {
+  const fs::path file = checkpoint / kState;
+  if (!fs::exists(file))
+    fail(ErrorKind::input, {.cause = fs::exists(checkpoint) ? "not a checkpoint of qtrain" : "no such folder",
+                            .place = checkpoint.string(),
+                            .remedy = "name a checkpoint-N folder"});
+  const std::int64_t step = check_manifest(checkpoint, ManifestCheck::hashes);
+  const Json json = read_members(file, {{"format_version", &Json::is_number},
+                                        {"resumable", &Json::is_boolean},
+                                        {"updates", &Json::is_number_unsigned},
+                                        {"identity", &Json::is_object}});
+  if (json["format_version"] != kStateVersion)
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("the checkpoint has format version {}, this program reads {}",
+                               json["format_version"].dump(), kStateVersion),
+          .place = file.string(),
+          .remedy = "finish the run with the version of qtrain that began it, or start over with --resume never"});
+  if (json["resumable"] == false)
+    fail(ErrorKind::usage, {.cause = "the checkpoint was saved with save_only_model",
+                            .place = checkpoint.string(),
+                            .remedy = "start over with --resume never"});
+  require_identity(json["identity"], file.string());
+  const RunChanges changes = run_changes(json["identity"], run.identity);
+  require_same_run(changes, checkpoint);
+  run.state = RunState::from_json(json, file.string());
+  const Json logged =
+      read_members(checkpoint / kTrainerState, {{"log_history", &Json::is_array}, {"global_step", &Json::is_number}});
+  require_step(step, {{file, run.state.step}, {checkpoint / kTrainerState, logged["global_step"]}});
+  run.state.log_history = logged["log_history"];
+  run.optimizer.set_updates(json["updates"]);
+  load_parameters(run.ctx, run.optimizer.state(), checkpoint / kOptimizer);
+  Transformer& model = *run.setup.model;
+  if (model.options().lora)
+    load_adapter(run.ctx, model, checkpoint / "adapter_model.safetensors");
+  else
+    load_parameters(run.ctx, model.weights(), has_masters(run) ? checkpoint / kMasters : checkpoint);
+  model.fill_operand_copies(run.ctx);
+  if (!changes.told.empty()) log.info("resumed with {}", fmt::join(changes.told, ", "));
+}
+
+std::optional<Resumed> load_first_whole(TrainingObjects& run, const ResumeFrom& where, Log& log) {
+  std::optional<Error> first;
+  Resumed resumed;
+  for (const fs::path& checkpoint : where.checkpoints) {
+    try {
+      load_checkpoint(run, checkpoint, log);
+      restore_choices(run.ctx, checkpoint, log);
+      resumed.from = checkpoint;
+      return resumed;
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::input) throw;
+      if (where.checkpoints.size() > 1) log.warn("{} is damaged and left alone: {}", checkpoint.string(), e.what());
+      if (!first) first = e;
+      resumed.damaged.push_back(checkpoint.filename());
+    }
+  }
+  if (!first) return {};
+  ErrorText text = first->text();
+  text.remedy += (text.remedy.empty() ? "" : "; ") + other_starts(where);
+  fail(ErrorKind::input, std::move(text));
+}
+
+}  // namespace qtrain

@@ -1,0 +1,57 @@
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "optim/optimizer.h"
+#include "train/checkpoint/run_state.h"
+#include "train/setup/model_setup.h"
+#include "train/setup/text_folder.h"
+
+namespace qtrain {
+
+/// What a checkpoint saves and restores; nothing here is owned.
+struct TrainingObjects {
+  Ctx& ctx;
+  ModelSetup& setup;
+  const TextFolder& text;
+  Optimizer& optimizer;
+  RunState& state;
+  const TrainingSection& training;
+  const StepPlan& plan;
+  const Json& identity;  ///< run_identity: what a resume is compared with
+};
+
+/// Writes checkpoint-<step> below `output`: into a temporary folder, the manifest last, then one rename; an older one
+/// of the same step goes only then. Everything that continues the run bit for bit is in it. Returns its path. Errors:
+/// ErrorKind::disk.
+std::filesystem::path save_checkpoint(const TrainingObjects& run, const std::filesystem::path& output);
+
+/// Writes what a run comes to into `output`, sealed by a manifest of its own: the model or adapter as transformers /
+/// PEFT write it, trainer_state.json, and `results` as train_results.json. Errors: ErrorKind::disk.
+void save_final(const TrainingObjects& run, const std::filesystem::path& output, const Json& results);
+
+/// The day that the chat template wrote in the run of the first of `checkpoints` whose state is whole, where it writes
+/// it.
+std::optional<std::string> saved_template_date(const std::vector<std::filesystem::path>& checkpoints);
+
+/// Restores state, weights and optimizer, and says what the run does differently from here on. ErrorKind::usage when
+/// the checkpoint belongs to another run (names every value that differs) or to an earlier version of the program;
+/// ErrorKind::input when a file is not the one that its manifest names, or of another step.
+void load_checkpoint(TrainingObjects& run, const std::filesystem::path& checkpoint, Log& log);
+
+/// Where a run may go on from, the newest first, or the one that the user has named.
+struct ResumeFrom {
+  std::vector<std::filesystem::path> checkpoints;
+  bool named = false;
+};
+/// Where it goes on from, and the names of the damaged ones before it.
+struct Resumed {
+  std::filesystem::path from;
+  std::vector<std::filesystem::path> damaged;
+};
+/// Restores the first checkpoint that is not damaged; a warning names each damaged one before it. None for an empty
+/// list. ErrorKind::input when all are damaged: the first one's error, and what else can be done.
+std::optional<Resumed> load_first_whole(TrainingObjects& run, const ResumeFrom& where, Log& log);
+
+}  // namespace qtrain

@@ -1,0 +1,276 @@
+#include "train/checkpoint/checkpoint_folders.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "core/file.h"
+#include "core/safetensors.h"
+#include "train/checkpoint/manifest.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kSuperseded = ".superseded";
+constexpr const char* kStaged = ".final.tmp";  // below the output directory
+
+fs::path doomed_name(const fs::path& folder) {
+  return folder.string() + ".removed";
+}
+
+bool is_sealed(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::is_regular_file(folder / kManifest, ignored);
+}
+
+// "checkpoint-N.superseded", or with a number behind it where that is taken.
+fs::path superseded_name(const fs::path& checkpoint) {
+  const std::string first = checkpoint.string() + std::string(kSuperseded);
+  fs::path name = first;
+  for (int number = 2; fs::exists(name); ++number) name = fmt::format("{}.{}", first, number);
+  return name;
+}
+
+// What std::filesystem throws is a disk error.
+template <class Work>
+void on_disk(const Work& work) {
+  try {
+    work();
+  } catch (const fs::filesystem_error& e) {
+    fail(ErrorKind::disk, {.cause = e.code().message(),
+                           .place = e.path1().string(),
+                           .remedy = "the last whole checkpoint is still there"});
+  }
+}
+
+// Whether superseded_name puts this behind a checkpoint's name.
+bool ends_superseded(std::string_view ending) {
+  if (!ending.starts_with(kSuperseded)) return false;
+  ending.remove_prefix(kSuperseded.size());
+  return ending.empty() || (ending[0] == '.' && ending.find_first_not_of("0123456789", 1) == std::string_view::npos);
+}
+
+// A folder goes away under another name first, so that a checkpoint is whole or not there.
+void remove_folder(const fs::path& folder) {
+  const fs::path doomed = doomed_name(folder);
+  fs::remove_all(doomed);
+  rename_synced(folder, doomed);
+  fs::remove_all(doomed);
+}
+
+// Gives a finished folder its final name. One that has this name goes once the new one has it for good; what this
+// program has not sealed is set aside instead.
+void replace_folder(const fs::path& from, const fs::path& to) {
+  const bool taken = fs::exists(fs::symlink_status(to));  // a link to nothing too
+  if (taken && !is_sealed(to)) fs::rename(to, superseded_name(to));
+  if (!fs::exists(to)) return rename_synced(from, to);
+  const fs::path doomed = doomed_name(to);
+  fs::remove_all(doomed);
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
+    rename_synced(from, doomed);
+  } else {  // not on every file system; clear_leftovers mends what is interrupted here
+    rename_synced(to, doomed);
+    rename_synced(from, to);
+  }
+  std::error_code later;  // by the next run
+  fs::remove_all(doomed, later);
+}
+
+// A full disk gets back what could not be finished.
+void write_sealed(const SealedFolder& what, const fs::path& folder) {
+  try {
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+    what.write(folder);
+    write_manifest(folder, what.step);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+    throw;
+  }
+}
+
+// The files of a sealed folder take their places in `target`, the manifest last. Those that an interruption has left
+// behind are there already.
+void move_into(const fs::path& staged, const fs::path& target) {
+  const std::vector<std::string> names = sealed_files(staged);
+  fs::remove(target / kManifest);
+  sync_folder(target);
+  remove_other_weights(target, {names.begin(), names.end()});
+  std::set<fs::path> folders{target};
+  for (const std::string& name : names) {
+    const fs::path to = target / name;
+    fs::create_directories(to.parent_path());
+    if (fs::exists(staged / name)) fs::rename(staged / name, to);
+    folders.insert(to.parent_path());
+  }
+  for (const fs::path& folder : folders) sync_folder(folder);
+  fs::rename(staged / kManifest, target / kManifest);
+  sync_folder(target);
+}
+
+// Sizes only: contents are looked at by the run that goes on from them.
+bool is_whole(const fs::path& checkpoint) {
+  try {
+    check_manifest(checkpoint, ManifestCheck::sizes);
+    return true;
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::input) throw;
+    return false;
+  }
+}
+
+bool is_one_of(const std::vector<fs::path>& names, const fs::path& checkpoint) {
+  return std::find(names.begin(), names.end(), checkpoint.filename()) != names.end();
+}
+
+// Gives a whole checkpoint the name back that an interrupted save or removal took from it. False: there is nothing to
+// keep.
+bool put_back(const fs::path& leftover, Log& log) {
+  fs::path checkpoint = leftover;
+  checkpoint.replace_extension();
+  if (step_of_checkpoint(checkpoint) < 0 || fs::exists(checkpoint) || !is_whole(leftover)) return false;
+  std::error_code error;
+  fs::rename(leftover, checkpoint, error);
+  if (error)
+    log.warn("{} is whole but cannot be renamed: {}", leftover.string(), error.message());
+  else
+    log.info("{} was left by an interrupted run and has its name again", checkpoint.string());
+  return true;
+}
+
+// Puts the final model where it belongs that a run had finished and could not move any more. False: it is not whole.
+bool finish_moving(const fs::path& staged, Log& log) {
+  const fs::path target = staged.parent_path();
+  try {
+    const std::int64_t step = check_moving(staged, target);
+    on_disk([&] {
+      move_into(staged, target);
+      fs::remove_all(staged);
+    });
+    log.info("the model of step {} that an interrupted run had finished is in {} now", step, target.string());
+    return true;
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::disk) return false;
+    log.warn("{} holds a finished model, which cannot be moved: {}", staged.string(), e.what());
+    return true;
+  }
+}
+
+// Entries of `output` called checkpoint-N and then what `is_ending` takes, by N.
+template <class IsEnding>
+std::vector<fs::path> by_step(const fs::path& output, const IsEnding& is_ending) {
+  std::vector<std::pair<std::int64_t, fs::path>> found;
+  std::error_code missing;
+  for (const auto& entry : fs::directory_iterator(output, missing)) {
+    const std::string name = entry.path().filename().string();
+    const std::size_t end = std::min(name.find('.'), name.size());
+    const std::int64_t step = step_of_checkpoint(name.substr(0, end));
+    if (step >= 0 && is_ending(name.substr(end))) found.emplace_back(step, entry.path());
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<fs::path> paths;
+  for (auto& f : found) paths.push_back(std::move(f.second));
+  return paths;
+}
+
+}  // namespace
+
+std::vector<fs::path> find_checkpoints(const fs::path& output) {
+  std::vector<fs::path> found = by_step(output, [](const std::string& ending) { return ending.empty(); });
+  std::erase_if(found, [](const fs::path& folder) { return !is_sealed(folder); });
+  return found;
+}
+
+std::vector<fs::path> unsealed_checkpoints(const fs::path& output) {
+  std::vector<fs::path> found = by_step(output, [](const std::string& ending) { return ending.empty(); });
+  std::erase_if(found, [](const fs::path& folder) { return is_sealed(folder) || !fs::is_directory(folder); });
+  return found;
+}
+
+void save_sealed(const SealedFolder& folder) {
+  const fs::path temporary = folder.target.string() + ".tmp";
+  on_disk([&] {
+    write_sealed(folder, temporary);
+    replace_folder(temporary, folder.target);
+  });
+}
+
+void save_sealed_into(const SealedFolder& folder) {
+  const fs::path staged = folder.target / kStaged;
+  on_disk([&] { write_sealed(folder, staged); });
+  try {
+    on_disk([&] {
+      move_into(staged, folder.target);
+      fs::remove_all(staged);
+    });
+  } catch (const Error& e) {
+    if (!is_sealed(staged)) throw;
+    fail(e.kind(),
+         {.cause = e.text().cause,
+          .place = e.text().place,
+          .remedy = fmt::format("the finished model is in {}: what is not yet in {} can be moved there, {} last; "
+                                "the next run does so too",
+                                staged.string(), folder.target.string(), kManifest)});
+  }
+}
+
+bool unseal(const fs::path& output) {
+  if (!manifest_step(output)) return false;
+  on_disk([&] { fs::remove(output / kManifest); });
+  sync_folder(output);
+  return true;
+}
+
+void rotate_checkpoints(const fs::path& output, const Rotation& rotation) {
+  std::vector<fs::path> all = find_checkpoints(output);
+  std::erase_if(all, [&](const fs::path& checkpoint) { return is_one_of(rotation.damaged, checkpoint); });
+  std::erase_if(all, [](const fs::path& checkpoint) { return !is_whole(checkpoint); });
+  const auto limit = static_cast<std::size_t>(std::max<std::int64_t>(rotation.limit, 1));
+  std::size_t excess = all.size() > limit ? all.size() - limit : 0;
+  for (const fs::path& checkpoint : all) {
+    if (excess == 0) break;
+    if (is_one_of(rotation.keep, checkpoint)) continue;
+    on_disk([&] { remove_folder(checkpoint); });
+    --excess;
+  }
+}
+
+void clear_leftovers(const fs::path& output, const fs::path& named, Log& log) {
+  std::vector<fs::path> leftovers;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(output, error)) {
+    const fs::path name = entry.path().filename(), ending = name.extension();
+    const bool folder = step_of_checkpoint(name.stem()) >= 0 && (ending == ".tmp" || ending == ".removed");
+    if (folder || name == kStaged || is_pending_file(name)) leftovers.push_back(entry.path());
+  }
+  std::sort(leftovers.rbegin(), leftovers.rend());  // ".tmp" first: newer than ".removed"
+  for (const fs::path& leftover : leftovers) {
+    if (fs::equivalent(leftover, named, error) || put_back(leftover, log)) continue;
+    if (leftover.filename() == kStaged && finish_moving(leftover, log)) continue;
+    fs::remove_all(leftover, error);
+    if (error) log.warn("{} cannot be removed: {}", leftover.string(), error.message());
+  }
+}
+
+std::int64_t set_aside_checkpoints(const fs::path& output, std::int64_t step) {
+  std::vector<fs::path> all = find_checkpoints(output);
+  std::erase_if(all, [&](const fs::path& checkpoint) { return step_of_checkpoint(checkpoint) <= step; });
+  on_disk([&] {
+    for (const fs::path& checkpoint : all) fs::rename(checkpoint, superseded_name(checkpoint));
+  });
+  return static_cast<std::int64_t>(all.size());
+}
+
+std::vector<fs::path> superseded_checkpoints(const fs::path& output) {
+  return by_step(output, ends_superseded);
+}
+
+}  // namespace qtrain

@@ -1,0 +1,52 @@
+#include "train/checkpoint/output_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <system_error>
+
+#include "core/error.h"
+
+namespace qtrain {
+namespace {
+
+[[noreturn]] void cannot_write(const std::filesystem::path& output, const std::string& reason) {
+  fail(ErrorKind::disk, {.cause = "cannot write to the output directory: " + reason,
+                         .place = output.string(),
+                         .remedy = "name another folder with output_dir"});
+}
+
+}  // namespace
+
+void try_output(const std::filesystem::path& output) {
+  std::error_code ignored;
+  std::filesystem::path there = std::filesystem::absolute(output);
+  while (!std::filesystem::exists(there, ignored) && there != there.parent_path()) there = there.parent_path();
+  if (!std::filesystem::is_directory(there, ignored)) cannot_write(output, there.string() + " is a file");
+  std::string name = (there / ".qtrain-XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) cannot_write(output, std::generic_category().message(errno));
+  ::rmdir(name.c_str());
+}
+
+OutputLock::OutputLock(const std::filesystem::path& output) {
+  std::error_code error;
+  std::filesystem::create_directories(output, error);
+  file_ = ::open((output / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+  if (file_ < 0) {
+    cannot_write(output, error ? error.message() : std::generic_category().message(errno));
+  }
+  if (::flock(file_, LOCK_EX | LOCK_NB) == 0) return;
+  ::close(file_);
+  fail(ErrorKind::usage, {.cause = "another run is writing to this output directory",
+                          .place = output.string(),
+                          .remedy = "wait for it, or use another output_dir"});
+}
+
+OutputLock::~OutputLock() {
+  ::close(file_);
+}
+
+}  // namespace qtrain

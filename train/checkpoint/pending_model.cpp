@@ -1,0 +1,89 @@
+#include "train/checkpoint/pending_model.h"
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/pending.h"
+#include "core/weight_names.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// "out" of "out/" as well.
+fs::path without_slash(const fs::path& path) {
+  const fs::path full = fs::absolute(path).lexically_normal();
+  return full.has_filename() ? full : full.parent_path();
+}
+
+// Files below a folder by their names in it, config.json last.
+std::vector<fs::path> files_in(const fs::path& folder) {
+  std::vector<fs::path> names;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (!entry.is_directory()) names.push_back(entry.path().lexically_relative(folder));
+  std::sort(names.begin(), names.end());
+  std::stable_partition(names.begin(), names.end(), [](const fs::path& name) { return name != "config.json"; });
+  return names;
+}
+
+// Weight files that lie in a folder itself.
+std::vector<fs::path> weights_in(const fs::path& folder) {
+  std::vector<fs::path> names;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (is_weight_file(entry.path().filename().string())) names.push_back(entry.path().filename());
+  return names;
+}
+
+}  // namespace
+
+PendingModel::PendingModel(const fs::path& target) : target_(without_slash(target)) {
+  std::error_code error;
+  replaces_ = fs::exists(target_, error);
+  for (const fs::path& folder : {target_.parent_path(), target_}) remove_abandoned(folder, target_.filename());
+  folder_ = pending_name(replaces_ ? target_ / target_.filename() : target_);
+  fs::create_directories(folder_.parent_path(), error);
+  const bool created = fs::create_directory(folder_, error);
+  if (error) fail(ErrorKind::disk, {.cause = "cannot be created: " + error.message(), .place = target.string()});
+  if (!created)
+    fail(ErrorKind::disk, {.cause = "another process is writing it",
+                           .place = target.string(),
+                           .remedy = "wait for it, or name another folder"});
+  lock_ = lock_pending_folder(folder_);
+}
+
+PendingModel::~PendingModel() {
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);
+}
+
+void PendingModel::commit() {
+  unlock_pending_folder(folder_, lock_);
+  try {
+    replaces_ ? move_into_target() : rename_synced(folder_, target_);
+  } catch (const fs::filesystem_error& e) {
+    fail(ErrorKind::disk, {.cause = e.code().message(), .place = (e.path2().empty() ? target_ : e.path2()).string()});
+  }
+}
+
+void PendingModel::move_into_target() const {
+  const std::vector<fs::path> written = files_in(folder_);
+  std::vector<fs::path> stale = weights_in(target_);
+  std::erase_if(stale,
+                [&](const fs::path& name) { return std::find(written.begin(), written.end(), name) != written.end(); });
+  std::set<fs::path> folders;
+  for (const fs::path& name : written) {
+    const fs::path to = target_ / name;
+    fs::create_directories(to.parent_path());
+    fs::rename(folder_ / name, to);
+    folders.insert(to.parent_path());
+  }
+  for (const fs::path& name : stale) fs::remove(target_ / name);
+  for (const fs::path& folder : folders) sync_folder(folder);
+  sync_folder(target_);
+}
+
+}  // namespace qtrain

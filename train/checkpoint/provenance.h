@@ -1,0 +1,21 @@
+#pragma once
+#include <filesystem>
+#include <vector>
+
+#include "core/device.h"
+#include "core/json.h"
+#include "train/setup/model_setup.h"
+
+namespace qtrain {
+
+/// The files that decide what a tokenizer and its template make of a row, sorted. Those that cannot be listed are left
+/// out: reading them says what is wrong.
+std::vector<std::filesystem::path> text_files(const Config& config);
+/// Those that decide what a model and the adapter it starts from are.
+std::vector<std::filesystem::path> model_files(const ModelSetup& setup);
+
+/// What a run depends on beside its config: version of the program, device, and hashes of `files` (equal hashes: equal
+/// contents).
+Json provenance(Device device, const std::vector<std::filesystem::path>& files);
+
+}  // namespace qtrain

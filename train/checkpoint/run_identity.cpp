@@ -1,0 +1,273 @@
+#include "train/checkpoint/run_identity.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "config/check.h"
+#include "config/resume_rules.h"
+#include "core/safetensors.h"
+#include "optim/arguments.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Those of config.json that no result depends on.
+constexpr std::string_view kWithoutInfluence[] = {"_name_or_path", "transformers_version", "use_cache"};
+
+LoraSection section_of(const LoraConfig& lora, LoraSection s) {
+  s.use_peft = true;
+  s.lora_r = lora.r;
+  s.lora_alpha = lora.alpha;
+  s.lora_dropout = lora.dropout;
+  s.lora_target_modules = lora.targets;
+  s.rank_pattern = s.alpha_pattern = Json::object();
+  for (const auto& [module, rank] : lora.rank_pattern) s.rank_pattern[module] = rank;
+  for (const auto& [module, alpha] : lora.alpha_pattern) s.alpha_pattern[module] = alpha;
+  s.use_rslora = lora.rslora;
+  s.use_dora = lora.dora;
+  s.lora_modules_to_save = lora.modules_to_save;
+  s.ensure_weight_tying = lora.ensure_weight_tying;
+  return s;
+}
+
+QuantSection section_of(const Quantization& how, QuantSection s) {
+  const bool four = how.bnb.bits == BnbConfig::Bits::four;
+  s.load_in_4bit = four;
+  s.load_in_8bit = !four;
+  s.llm_int8_skip_modules = how.bnb.skip_modules;
+  if (!four) return s;
+  s.bnb_4bit_quant_type = how.bnb.quant_type == FourBit::nf4 ? "nf4" : "fp4";
+  s.bnb_4bit_use_double_quant = how.bnb.double_quant;
+  s.bnb_4bit_blocksize = how.blocksize;
+  return s;
+}
+
+// What holds in this run: an adapter's or a folder's own settings, and defaults where a key has no effect.
+Config in_force(const RunParts& run) {
+  Config c = run.config;
+  const TransformerOptions& model = run.setup.model->options();
+  c.model.dtype = std::string(name_of(run.setup.saved_dtype));
+  c.model.random_init = run.setup.random_init;
+  c.model.template_date = run.template_date.empty() ? std::nullopt : std::optional(run.template_date);
+  c.lora = model.lora ? section_of(*model.lora, c.lora) : LoraSection{};
+  c.quant = model.quantization ? section_of(*model.quantization, c.quant) : QuantSection{};
+  if (!c.data.eval_dataset_name.empty()) c.data.eval_split = 0;
+  TrainingSection& t = c.training;
+  t.data_seed = t.data_seed.value_or(t.seed);
+  t.optim_args = OptimizerArguments(t.optim_args.value_or("")).text();
+  t.optim = std::string(find_optimizer(t.optim)->rule);
+  return c;
+}
+
+Json compared_keys(const Config& config) {
+  Json keys = Json::object();
+  const Json values = values_json(config);
+  for (const auto& [key, value] : values.items())
+    if (on_resume(key) != OnResume::silent) keys[key] = value;
+  return keys;
+}
+
+std::string describe_products(MatmulPrecision precision) {
+  switch (precision) {
+    case MatmulPrecision::bf16: return "bfloat16";
+    case MatmulPrecision::f16: return "float16";
+    case MatmulPrecision::tf32: return "TF32";
+    default: return "float32";
+  }
+}
+
+// The files of weights that the run begins with.
+std::set<fs::path> weights_read(const ModelSetup& setup) {
+  std::set<fs::path> files;
+  if (!setup.random_init)
+    for (const fs::path& file : safetensors_files(setup.source)) files.insert(file.lexically_normal());
+  if (setup.adapter)
+    for (const fs::path& file : safetensors_files(*setup.adapter)) files.insert(file.lexically_normal());
+  return files;
+}
+
+// Hashes by the names of the files, which may lie in another folder now.
+void add_hashes(const RunParts& run, Json& identity) {
+  identity["weights"] = identity["text"] = Json::object();
+  const std::set<fs::path> weights = weights_read(run.setup);
+  for (const auto& [path, hash] : run.provenance.at("files").items()) {
+    const fs::path file = path;
+    const std::string name = file.filename().string();
+    const bool text = file.extension() != ".json" || name.find("token") != std::string::npos;
+    if (weights.contains(file.lexically_normal()))
+      identity["weights"][name] = hash;
+    else if (text && file.extension() != ".safetensors")
+      identity["text"][name] = hash;
+  }
+}
+
+std::string differs(std::string_view what, const Json& was, const Json& is) {
+  return fmt::format("{} = {}, the config says {}", what, dump_json(was), dump_json(is));
+}
+
+/// Compares two identities part by part.
+class Comparison {
+ public:
+  Comparison(const Json& saved, const Json& now) : saved_(saved), now_(now), defaults_(compared_keys(Config{})) {}
+
+  RunChanges run() {
+    keys({OnResume::refused}, [&](const std::string& text) { out_.refused.push_back(text); });
+    model();
+    weights();
+    rows();
+    told();
+    return std::move(out_);
+  }
+
+ private:
+  Json saved_key(const std::string& key) const {
+    const Json& keys = saved_.at("keys");
+    return keys.contains(key) ? keys[key] : defaults_.value(key, Json());  // a key that is younger than the checkpoint
+  }
+
+  template <class F>
+  void keys(std::initializer_list<OnResume> kinds, F&& take) {
+    for (const auto& [key, is] : now_.at("keys").items()) {
+      if (std::ranges::find(kinds, on_resume(key)) == kinds.end()) continue;
+      const Json was = saved_key(key);
+      if (comparable_value(key, was) != comparable_value(key, is)) take(differs(key, was, is));
+    }
+  }
+
+  void model() {
+    const Json &was = saved_.at("model"), &is = now_.at("model");
+    for (const Json* side : {&is, &was})
+      for (const auto& [key, ignored] : side->items()) {
+        const Json before = was.value(key, Json()), after = is.value(key, Json());
+        if (before == after || (side == &was && is.contains(key))) continue;
+        out_.refused.push_back(fmt::format("{} = {} in the model's config.json, which says {} now", key,
+                                           dump_json(before), dump_json(after)));
+      }
+  }
+
+  // Names of the files that are others, gone or new.
+  std::vector<std::string> changed_files(const char* part) const {
+    std::vector<std::string> names;
+    const Json &was = saved_.at(part), &is = now_.at(part);
+    for (const auto& [name, hash] : is.items())
+      if (was.value(name, Json()) != hash) names.push_back(name);
+    for (const auto& [name, hash] : was.items())
+      if (!is.contains(name)) names.push_back(name);
+    return names;
+  }
+
+  void weights() {
+    if (const auto names = changed_files("weights"); !names.empty())
+      out_.refused.push_back(
+          fmt::format("other weights to begin with: {} of model_name_or_path or adapter_name_or_path is another file",
+                      fmt::join(names, ", ")));
+  }
+
+  // Told by the first of these that is a reason: keys, files of the tokenizer and the template, the rows themselves.
+  void rows() {
+    if (saved_.at("rows") == now_.at("rows")) return saved_text();
+    keys({OnResume::rows, OnResume::saved}, [&](const std::string& text) { out_.refused.push_back(text); });
+    if (!out_.refused.empty()) return;
+    if (const auto names = changed_files("text"); !names.empty()) {
+      out_.refused.push_back(fmt::format("another {}, which makes other rows", fmt::join(names, ", ")));
+      return;
+    }
+    const Json& keys = now_.at("keys");
+    const Json& files = keys.at("dataset_name").empty() ? keys.at("dataset_mixture") : keys.at("dataset_name");
+    out_.refused.push_back(fmt::format("other rows: those of {} have changed", dump_json(files)));
+  }
+
+  // What makes the same rows is in the saved model all the same.
+  void saved_text() {
+    for (const auto& [key, is] : now_.at("keys").items())
+      if (const Json was = saved_key(key); on_resume(key) == OnResume::saved && !is_same_file(was, is))
+        tell(key, was, is);
+    for (const std::string& name : changed_files("text")) out_.told.push_back(fmt::format("another {}", name));
+  }
+
+  // Whether two values name files, wherever they lie, of the same contents.
+  bool is_same_file(const Json& was, const Json& is) const {
+    const auto hash = [](const Json& value, const Json& files) {
+      return value.is_string() ? files.value(fs::path(value.get<std::string>()).filename().string(), Json()) : Json();
+    };
+    const Json before = hash(was, saved_.at("text"));
+    return !before.is_null() && before == hash(is, now_.at("text"));
+  }
+
+  void tell(const std::string& what, const Json& was, const Json& is) {
+    if (was != is) out_.told.push_back(fmt::format("{} {} (was {})", what, dump_json(is), dump_json(was)));
+  }
+
+  void told() {
+    for (const auto& [key, is] : now_.at("keys").items())
+      if (const OnResume kind = on_resume(key); kind == OnResume::update || kind == OnResume::told)
+        tell(key, saved_key(key), is);
+    tell("products in", saved_.at("products"), now_.at("products"));
+    tell("device", saved_.at("device"), now_.at("device"));
+    const bool same_files = saved_key("eval_dataset_name") == now_.at("keys").at("eval_dataset_name");
+    if (same_files && saved_.at("evaluation rows") != now_.at("evaluation rows"))
+      out_.told.push_back("other evaluation rows");
+  }
+
+  const Json &saved_, &now_;
+  Json defaults_;
+  RunChanges out_;
+};
+
+}  // namespace
+
+Json run_identity(const RunParts& parts, MatmulPrecision products) {
+  Json model = parts.setup.model->config().json;
+  for (const std::string_view key : kWithoutInfluence) model.erase(std::string(key));
+  Json identity{{"keys", compared_keys(in_force(parts))},
+                {"model", std::move(model)},
+                {"rows", fmt::format("{:016x}", parts.train.fingerprint())},
+                {"evaluation rows", fmt::format("{:016x}", parts.evaluation.fingerprint())},
+                {"products", describe_products(products)},
+                {"device", parts.provenance.at("device")}};
+  add_hashes(parts, identity);
+  return identity;
+}
+
+void require_identity(const Json& identity, const std::string& place) {
+  for (const char* part : {"keys", "model", "weights", "text"})
+    if (!identity.contains(part) || !identity[part].is_object())
+      fail(ErrorKind::input, {.cause = fmt::format("\"identity\" has no object \"{}\"", part), .place = place});
+  for (const char* part : {"rows", "evaluation rows", "products", "device"})
+    if (!identity.contains(part) || !identity[part].is_string())
+      fail(ErrorKind::input, {.cause = fmt::format("\"identity\" has no string \"{}\"", part), .place = place});
+}
+
+RunChanges run_changes(const Json& saved, const Json& now) {
+  return Comparison(saved, now).run();
+}
+
+Json comparable_value(std::string_view key, const Json& value) {
+  if (key == "optim" && value.is_string()) {
+    const NamedOptimizer* optimizer = find_optimizer(value.get<std::string>());
+    return optimizer && !optimizer->rule.empty() ? Json(optimizer->rule) : value;
+  }
+  const bool targets = key == "lora_target_modules";
+  if ((!targets && key != "lora_modules_to_save") || !value.is_array()) return value;
+  if (!std::all_of(value.begin(), value.end(), [](const Json& name) { return name.is_string(); })) return value;
+  auto names = value.get<std::vector<std::string>>();
+  if (targets) return expanded_targets(names);
+  std::ranges::sort(names);
+  return names;
+}
+
+std::optional<std::string> template_date_of(const Json& identity) {
+  const auto keys = identity.find("keys");
+  if (keys == identity.end() || !keys->is_object()) return {};
+  const auto date = keys->find(kTemplateDate);
+  if (date == keys->end() || !date->is_string()) return {};
+  return date->get<std::string>();
+}
+
+}  // namespace qtrain

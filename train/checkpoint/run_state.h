@@ -1,0 +1,48 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "config/config.h"
+#include "core/json.h"
+#include "optim/loss_scale.h"
+#include "train/plan/step_plan.h"
+
+namespace qtrain {
+
+/// Everything a run must remember besides weights and optimizer state. Random numbers and data order are functions of
+/// (seed, step), so there is no generator to save.
+struct RunState {
+  std::int64_t step = 0;      ///< updates done
+  std::int64_t tokens = 0;    ///< input tokens seen
+  double flos = 0;            ///< floating-point operations, as transformers estimates them
+  double loss_since_log = 0;  ///< sum of the finite step losses since the last logged row
+  std::int64_t steps_since_log = 0;
+  double loss_total = 0;  ///< sum of all finite step losses, for train_loss
+  std::int64_t loss_steps = 0;
+  bool events_pending = false;  ///< a stop came before the evaluation or save that is due after this step
+  std::int64_t nonfinite_in_row = 0;
+  LossScale loss_scale;        ///< of a run in float16
+  std::int64_t overflows = 0;  ///< updates that were skipped for it
+  std::optional<double> best_metric;
+  std::int64_t best_step = 0;
+  std::string best_checkpoint;
+  Json log_history = Json::array();
+
+  /// Counts the loss of a step, unless it is not finite.
+  void add_loss(double loss);
+  /// The mean of the finite losses since the last logged row; none where no loss was finite.
+  std::optional<double> mean_loss() const;
+  /// The same of all steps.
+  std::optional<double> mean_loss_of_all() const;
+  /// A row has been logged.
+  void begin_row() { loss_since_log = 0, steps_since_log = 0; }
+
+  Json to_json() const;
+  static RunState from_json(const Json& json, const std::string& place);
+};
+
+/// trainer_state.json as transformers writes it.
+Json trainer_state_json(const RunState& state, const TrainingSection& t, const StepPlan& plan);
+
+}  // namespace qtrain

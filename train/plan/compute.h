@@ -1,0 +1,41 @@
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "config/config.h"
+#include "core/context.h"
+#include "core/log.h"
+#include "optim/table.h"
+
+namespace qtrain {
+
+/// Where and how precisely to compute. Says what was chosen and why.
+struct ComputeChoice {
+  std::string device = "auto";   ///< auto, cpu, cuda
+  std::string compute = "auto";  ///< auto, float32, bfloat16
+  bool bf16 = true;              ///< what auto is: bfloat16 where it pays
+  bool fp16 = false;             ///< or float16, on a GPU
+  bool tf32 = false;             ///< whether a GPU may multiply float32 in TF32
+  int threads = 0;
+};
+Ctx make_context(const ComputeChoice& choice, Log& log);
+/// Notes on keys about GPUs, where a run with this config would be on a processor.
+void remark_on_device(ResolvedConfig& config);
+
+/// Where and how products are computed, known without a device.
+struct ComputePlan {
+  Device device;
+  MatmulPrecision matmul = MatmulPrecision::storage;
+};
+/// What make_context would choose.
+ComputePlan plan_compute(const ComputeChoice& choice);
+/// A usage error where a GPU of this compute capability does not multiply in that way.
+void require_precision(MatmulPrecision precision, std::string_view gpu, int major);
+/// The same for the products of an optimizer.
+void require_optimizer(const OptimizerOptions& optimizer, std::string_view gpu, int major);
+void require_optimizer(const Config& config, Device device);
+/// What it would choose if a GPU were here.
+ComputePlan plan_compute_on_gpu(const ComputeChoice& choice);
+ComputeChoice compute_choice(const Config& config);
+
+}  // namespace qtrain

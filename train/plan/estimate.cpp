@@ -1,0 +1,214 @@
+#include "train/plan/estimate.h"
+
+#include "train/plan/compute.h"
+
+#include <algorithm>
+
+#include "core/parallel.h"
+#include "kernels/elementwise.h"
+#include "kernels/gemm.h"
+#include "model/recompute.h"
+#include "train/plan/step_plan.h"
+#include "train/report/metrics.h"
+#include "train/setup/adapter_names.h"
+#include "train/setup/model_setup.h"
+#include "train/setup/prepared_data.h"
+#include "train/setup/vocabulary.h"
+
+namespace qtrain {
+namespace {
+
+constexpr int kUnknownGpu = 9;  // its compute capability
+
+struct SplitRows {
+  Dataset train, evaluation;
+};
+
+/// Where the run computes, asking no device that need not be here.
+struct Place {
+  ComputePlan compute;
+  TargetDevice target;
+};
+
+Place place_of(const Config& config, const EstimateOptions& options, int threads) {
+  const ComputeChoice choice = compute_choice(config);
+  if (const GpuModel* gpu = options.gpu) {
+    const ComputePlan compute = plan_compute_on_gpu(choice);
+    require_precision(compute.matmul, gpu->name, gpu->major);
+    require_optimizer(optimizer_options(config.training), gpu->name, gpu->major);
+    return {compute, target_gpu(std::string(gpu->name), gpu->major, usable_memory(*gpu))};
+  }
+  if (choice.device == "cuda" && !cuda_problem().empty())
+    return {plan_compute_on_gpu(choice), target_gpu("a GPU that is not here", kUnknownGpu, 0)};
+  const ComputePlan compute = plan_compute(choice);
+  require_optimizer(config, compute.device);
+  return {compute, target_here(compute.device, threads)};
+}
+
+SplitRows read_splits(const Config& config, DataPreparation&& preparation) {
+  SplitRows rows{preparation.rows(Split::train), preparation.rows(Split::evaluation)};
+  require_vocabulary(config, rows.train, Split::train);
+  require_vocabulary(config, rows.evaluation, Split::evaluation);
+  return rows;
+}
+
+/// Steps and tokens of the run, and what its tokens are like.
+struct Course {
+  double context = 0;       ///< mean tokens of a document
+  double target_share = 1;  ///< of the tokens, that reach the head
+};
+
+Course follow_data(Estimate& e, const Config& config, const SplitRows& rows) {
+  const TrainingSection& t = config.training;
+  const Loader loader(rows.train, {.batch_size = t.per_device_train_batch_size, .drop_last = t.dataloader_drop_last});
+  const StepPlan plan = make_step_plan(t, loader.batches_per_epoch());
+  const DatasetStatistics& s = rows.train.statistics();
+  const auto tokens = static_cast<double>(s.tokens);
+  e.from_data = true;
+  e.work = workload_of(t, rows.train, rows.evaluation);
+  e.steps = plan.max_steps;
+  e.tokens = tokens * plan.epochs_after(plan.max_steps);
+  return {.context = tokens / static_cast<double>(std::max<std::int64_t>(s.source_rows, 1)),
+          .target_share = static_cast<double>(s.target_tokens) / std::max(tokens, 1.0)};
+}
+
+Course follow_limits(Estimate& e, const Config& config, std::int64_t longest) {
+  const TrainingSection& t = config.training;
+  e.work = longest_workload(config, longest);
+  if (t.max_steps > 0) {
+    e.steps = t.max_steps;
+    e.tokens = static_cast<double>(t.max_steps * t.gradient_accumulation_steps * e.work.train.tokens);
+  }
+  return {.context = static_cast<double>(longest), .target_share = 1};
+}
+
+/// 6 per weight and token where it trains, 4 where it is frozen (2 forward, 2 for each gradient), the products of
+/// causal attention three times, and 2 per weight for each time that a block is computed again.
+double flops_per_token(Transformer& model, const Course& course, const std::string& recompute) {
+  const ModelConfig& c = model.config();
+  const double head = static_cast<double>(c.vocab_size * c.hidden_size) * course.target_share;
+  const auto blocks = static_cast<double>(model.linear_parameters());
+  double adapters = 0;
+  for (const Param& p : model.adapter().all())
+    if (p.spec.role == Role::weight) adapters += static_cast<double>(p.spec.shape.numel());
+  const double attention = 2 * course.context * static_cast<double>(c.layers * c.heads * c.head_dim);
+  const bool frozen = model.options().base == Update::frozen;
+  const RecomputePolicy policy = recompute_policy(recompute).value();
+  const auto group = static_cast<double>(policy.group);
+  const double again = policy.whole_blocks() ? 1 + (group - 1) / group : 0;
+  return (frozen ? 4 : 6) * (blocks + head) + 6 * adapters + 3 * attention +
+         again * (2 * (blocks + adapters) + attention);
+}
+
+/// What products of this size reach on the processor now.
+double measured_flops(MatmulPrecision matmul, int threads) {
+  constexpr std::int64_t kRows = 512, kWidth = 1024;
+  constexpr int kRuns = 4;
+  Ctx ctx({}, matmul, threads);
+  const auto matrix = [&](const DeviceMemory& memory, std::int64_t rows) {
+    const Tensor t{memory.data(), DType::f32, {rows, kWidth}, {}};
+    ops::fill(ctx, {.y = t, .value = 0.5});
+    return t;
+  };
+  const auto memory_of = [](std::int64_t rows) {
+    return DeviceMemory(Device{}, static_cast<std::size_t>(rows * kWidth) * sizeof(float), "a measured product");
+  };
+  const DeviceMemory a_memory = memory_of(kRows), b_memory = memory_of(kWidth), c_memory = memory_of(kRows);
+  const Tensor a = matrix(a_memory, kRows), b = matrix(b_memory, kWidth), c = matrix(c_memory, kRows);
+  double least = 1e9;
+  for (int run = 0; run < kRuns; ++run) {
+    Stopwatch watch;
+    ops::gemm(ctx, {.c = store(c), .a = a, .b = b, .transpose_b = ops::Transpose::yes});
+    least = std::min(least, watch.seconds());
+  }
+  return 2.0 * kRows * kWidth * kWidth / least;
+}
+
+std::optional<double> flops_per_second(const Place& place, const EstimateOptions& options, int threads) {
+  constexpr double kProcessorShare = 0.6;  // of a step is spent in products
+  if (place.compute.device.kind == DeviceKind::cpu)
+    return kProcessorShare * measured_flops(place.compute.matmul, threads);
+  const GpuModel* gpu = options.gpu ? options.gpu : find_gpu(place.target.name);
+  if (!gpu) return {};
+  // Products of f32 run at half the rate of 16-bit floats in TF32, and far below it without.
+  const double share = place.compute.matmul == MatmulPrecision::tf32      ? 0.5
+                       : place.compute.matmul == MatmulPrecision::storage ? 0.07
+                                                                          : 1;
+  return gpu->teraflops * 1e12 * share * options.mfu;
+}
+
+bool can_multiply(const GpuModel& gpu, const Config& config, MatmulPrecision matmul) {
+  try {
+    require_precision(matmul, gpu.name, gpu.major);
+    require_optimizer(optimizer_options(config.training), gpu.name, gpu.major);
+    return true;
+  } catch (const Error&) {  // what it says is for a run on that GPU
+    return false;
+  }
+}
+
+/// Whether each kind of GPU can do the run, by the plan that it would have there; wherever it runs now.
+std::vector<GpuVerdict> gpus_for(const Config& config, const Workload& work) {
+  const ComputePlan compute = plan_compute_on_gpu(compute_choice(config));
+  const ModelSetup setup = set_up_model(compute, training_request(config));
+  const std::string& wanted = config.training.gradient_checkpointing.policy;
+  const TargetDevice unknown = target_gpu("", kUnknownGpu, 0);  // where only copies that are asked for are kept
+  choose_copies(planned_run(config, *setup.model, work, unknown), wanted);
+  std::vector<GpuVerdict> gpus;
+  for (const GpuModel& gpu : gpu_models()) {
+    PlannedRun run =
+        planned_run(config, *setup.model, work, target_gpu(std::string(gpu.name), gpu.major, usable_memory(gpu)));
+    gpus.push_back({.name = gpu.name,
+                    .has_types = can_multiply(gpu, config, compute.matmul),
+                    .fits = fits(memory_plan(run, settle_policy(run, wanted)), run.target)});
+  }
+  return gpus;
+}
+
+/// The keys of copies that the plan chose by itself.
+std::vector<std::string> chosen_copies(const Config& config, const Transformer& model) {
+  std::vector<std::string> keys;
+  if (model.operand_copies().bytes() > 0 && config.training.operand_copies == KeptCopies::automatic)
+    keys.emplace_back("operand_copies");
+  if (model.keeps_dense_copies() && config.quant.dequantized_copy == KeptCopies::automatic)
+    keys.emplace_back("dequantized_copy");
+  return keys;
+}
+
+}  // namespace
+
+std::optional<double> Estimate::seconds() const {
+  if (!tokens || !flops_per_second) return {};
+  return *tokens * flops_per_token / *flops_per_second;
+}
+
+Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& options, Log& log) {
+  const Config& config = resolved.value;
+  ThreadPool pool(static_cast<int>(config.run.threads));
+  const Place place = place_of(config, options, pool.size());
+  const ModelSetup setup = set_up_model(place.compute, training_request(config));
+  if (setup.adapter) check_adapter_keys(resolved, *setup.model->options().lora, setup.model->config());
+  Transformer& model = *setup.model;
+
+  Estimate e{.target = place.target};
+  const bool read = options.data == DataUse::read && config.data.has_training_rows();
+  const std::int64_t longest = config.data.max_length.value_or(model.config().max_position_embeddings);
+  const Course course = read ? follow_data(e, config, read_splits(config, DataPreparation(config, pool, log)))
+                             : follow_limits(e, config, longest);
+  PlannedRun run = planned_run(config, model, e.work, e.target);
+  e.recompute = settle_policy(run, config.training.gradient_checkpointing.policy);
+  for (const std::string& policy : policies_of(run)) e.policies.emplace_back(policy, memory_plan(run, policy));
+  const std::size_t plain = memory_plan(run, e.recompute).total();
+  choose_copies(run, e.recompute);
+  model.recompute_with({e.recompute, run.inputs});
+  e.memory = memory_plan(run, e.recompute);
+  e.copies = chosen_copies(config, model);
+  e.least = e.copies.empty() ? e.memory.total() : plain;
+  e.gpus = gpus_for(config, e.work);
+  if (!fits(e.memory, e.target)) e.problem = does_not_fit(run);
+  e.flops_per_token = flops_per_token(model, course, e.recompute);
+  e.flops_per_second = flops_per_second(place, options, pool.size());
+  return e;
+}
+
+}  // namespace qtrain

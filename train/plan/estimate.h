@@ -1,0 +1,58 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "core/log.h"
+#include "train/plan/gpus.h"
+#include "train/plan/memory_plan.h"
+
+namespace qtrain {
+
+enum class DataUse : std::uint8_t {
+  read,    ///< as a run would
+  ignore,  ///< rows are taken to be as long as max_length
+};
+
+struct EstimateOptions {
+  const GpuModel* gpu = nullptr;  ///< a card that need not be here; null: the device of the config
+  DataUse data = DataUse::read;
+  double mfu = 0.4;  ///< share of a GPU's peak that a run reaches
+};
+
+/// Whether a kind of GPU can do a run.
+struct GpuVerdict {
+  std::string_view name;
+  bool has_types;  ///< it multiplies in the types of the run; T4 has no bfloat16
+  bool fits;
+
+  bool can() const { return has_types && fits; }
+};
+
+/// What training needs. Memory is that of a run, byte for byte; time is an estimate.
+struct Estimate {
+  TargetDevice target;
+  std::string recompute;  ///< the policy of the run
+  MemoryPlan memory;
+  std::vector<std::pair<std::string, MemoryPlan>> policies;  ///< under every recompute policy
+  std::vector<std::string> copies;                           ///< keys of copies that are kept because there is room
+  std::size_t least = 0;                                     ///< bytes without them
+  std::vector<GpuVerdict> gpus;                              ///< whether each kind can do it alone
+  std::optional<ErrorText> problem;                          ///< where the run does not fit
+  Workload work;
+  bool from_data = false;                  ///< whether the batches are those of the data
+  std::optional<std::int64_t> steps;       ///< unknown without data and max_steps
+  std::optional<double> tokens;            ///< of the whole run
+  double flops_per_token = 0;              ///< of training, what is computed again included
+  std::optional<double> flops_per_second;  ///< that the device is taken to reach
+
+  std::optional<double> seconds() const;
+};
+
+/// Plans the run of a config without touching its device or reading weights: only config.json, and rows and tokenizer.
+/// Errors: those of a run that does not get as far as allocating its memory.
+Estimate estimate_run(const ResolvedConfig& config, const EstimateOptions& options, Log& log);
+
+}  // namespace qtrain

@@ -1,0 +1,304 @@
+#include "train/plan/memory_plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/product_memory.h"
+#include "model/recompute.h"
+#include "train/evaluate.h"
+#include "train/plan/machine.h"
+#include "train/step.h"
+
+namespace qtrain {
+namespace {
+
+// For what a driver loads when it is first used: kernels, libraries, recorded work.
+constexpr std::size_t kDriverBytes = std::size_t{512} << 20;
+
+double mib(std::size_t bytes) {
+  return static_cast<double>(bytes) / kMib;
+}
+
+// Rows of unequal length: a micro-batch of fewer rows may hold the longest ones.
+BatchSize smaller(const BatchSize& largest, std::int64_t rows) {
+  const std::int64_t tokens = std::min(largest.tokens, rows * largest.positions);
+  return {.tokens = tokens, .positions = largest.positions, .targets = std::min(largest.targets, tokens)};
+}
+
+// What is sent to the device for each step, and what comes back.
+std::size_t input_bytes(const Workload& work) {
+  std::size_t bytes = TrainStep::bytes(work.train.tokens);
+  if (work.evaluation) bytes += Evaluator::bytes(work.evaluation->tokens);
+  return bytes;
+}
+
+/// One way to save memory.
+struct Remedy {
+  std::string setting;
+  std::size_t bytes;  ///< of the run with it
+};
+
+// Of the same run with its frozen weights in 4 bits, if they can be.
+std::optional<std::size_t> quantized_bytes(const PlannedRun& run) {
+  TransformerOptions options = run.model.options();
+  if (!options.lora || options.quantization) return {};
+  options.quantization = Quantization{.bnb = {.quant_type = FourBit::nf4}};
+  Transformer model(run.model.device(), options);
+  return memory_plan(
+             {.model = model, .optimizer = run.optimizer, .work = run.work, .target = run.target, .inputs = run.inputs},
+             options.recompute)
+      .total();
+}
+
+std::vector<Remedy> remedies(const PlannedRun& run) {
+  std::vector<Remedy> found;
+  for (const std::string& policy : policies_of(run))
+    found.push_back({fmt::format("gradient_checkpointing={}", policy == "block" ? "true" : policy),
+                     memory_plan(run, policy).total()});
+  const std::string& policy = run.model.options().recompute;
+  if (run.target.device.kind == DeviceKind::cuda && run.optimizer.placement == Placement::device) {
+    PlannedRun other = run;
+    other.optimizer.placement = Placement::pinned;
+    found.push_back({"optimizer_offload=true", memory_plan(other, policy).total()});
+  }
+  PlannedRun coded = run;
+  coded.optimizer.memory =
+      optimizer_memory(*make_rule({.name = "adamw_8bit"}), run.model.trained(), run.model.device());
+  found.push_back({"optim=adamw_8bit", memory_plan(coded, policy).total()});
+  if (run.target.device.kind == DeviceKind::cuda && run.inputs == BlockInputs::device) {
+    PlannedRun other = run;
+    other.inputs = BlockInputs::host;
+    const bool blocks = recompute_policy(policy)->whole_blocks();
+    found.push_back(
+        {blocks ? "activation_offloading=true" : "activation_offloading=true with gradient_checkpointing=true",
+         memory_plan(other, blocks ? policy : "block").total()});
+  }
+  if (const auto bytes = quantized_bytes(run)) found.push_back({"load_in_4bit=true", *bytes});
+  if (run.model.keeps_dense_copies())
+    found.push_back({"dequantized_copy=false", memory_plan(run, policy).total() - run.model.dense_copy_bytes() +
+                                                   run.model.largest_dense_bytes()});
+  if (const std::size_t bytes = run.model.operand_copies().bytes(); bytes > 0)
+    found.push_back({"operand_copies=false", memory_plan(run, policy).total() - bytes});
+  if (run.work.evaluation) {
+    PlannedRun other = run;
+    other.work.evaluation = smaller(*run.work.evaluation, 1);
+    found.push_back({"per_device_eval_batch_size=1", memory_plan(other, run.model.options().recompute).total()});
+  }
+  std::stable_sort(found.begin(), found.end(), [](const Remedy& a, const Remedy& b) { return a.bytes < b.bytes; });
+  return found;
+}
+
+std::size_t sum_of(const std::vector<MemoryPlan::Part>& parts) {
+  std::size_t sum = 0;
+  for (const MemoryPlan::Part& p : parts) sum += p.bytes;
+  return sum;
+}
+
+Json json_of(const std::vector<MemoryPlan::Part>& parts) {
+  Json json = Json::object();
+  for (const MemoryPlan::Part& p : parts) json[p.name] = p.bytes;
+  json["total"] = sum_of(parts);
+  return json;
+}
+
+}  // namespace
+
+std::size_t MemoryPlan::total() const {
+  return sum_of(parts);
+}
+
+std::string MemoryPlan::table() const {
+  std::vector<Part> sorted = parts;
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Part& a, const Part& b) { return a.bytes > b.bytes; });
+  std::string text;
+  for (Part& p : sorted) {
+    if (p.bytes == 0) continue;
+    std::replace(p.name.begin(), p.name.end(), '_', ' ');
+    const bool small = p.bytes < kMib;
+    text += fmt::format("{}{} {:.0f} {}", text.empty() ? "" : ", ", p.name,
+                        small ? std::ceil(static_cast<double>(p.bytes) / 1024) : mib(p.bytes), small ? "KiB" : "MiB");
+  }
+  return text;
+}
+
+Json MemoryPlan::json() const {
+  return json_of(parts);
+}
+
+Json MemoryPlan::pinned_json() const {
+  return json_of(pinned);
+}
+
+TargetDevice target_here(Device device, int threads) {
+  const std::size_t own = allocated_bytes(device.kind).now;
+  if (device.kind == DeviceKind::cpu)
+    return {.device = device,
+            .name = "cpu",
+            .memory = static_cast<std::size_t>(machine_memory().usable()) + own,
+            .workspace = Ctx::kWorkspaceBytes * static_cast<std::size_t>(threads)};
+  const DeviceInfo gpu = cuda_info(device.index);
+  const std::size_t there = gpu.free_bytes + own, kept = gpu.emulated ? 0 : kDriverBytes;
+  TargetDevice target = target_gpu(gpu.name, gpu.major, there > kept ? there - kept : 1);
+  target.device = device;
+  if (gpu.emulated) target.converts = false;  // its products are the CPU's
+  return target;
+}
+
+TargetDevice target_gpu(std::string name, int major, std::size_t memory) {
+  return {.device = {.kind = DeviceKind::cuda},
+          .name = std::move(name),
+          .memory = memory,
+          .workspace = Ctx::kScratchBytes + ProductMemory::bytes(major),
+          .converts = true};
+}
+
+std::vector<PlannedPass> Workload::passes() const {
+  std::vector<PlannedPass> all{{Pass::train, train}};
+  if (evaluation) all.push_back({Pass::evaluate, *evaluation});
+  return all;
+}
+
+Workload workload_of(const TrainingSection& t, const Dataset& train, const Dataset& evaluation) {
+  Workload work{.train = largest_batch(Loader(train, {.batch_size = t.per_device_train_batch_size}), train),
+                .window = {t.per_device_train_batch_size, t.gradient_accumulation_steps}};
+  if (evaluation.size() > 0)
+    work.evaluation = largest_batch(Loader(evaluation, {.batch_size = t.per_device_eval_batch_size}), evaluation);
+  return work;
+}
+
+Workload longest_workload(const Config& config, std::int64_t longest) {
+  const TrainingSection& t = config.training;
+  const auto batch = [&](std::int64_t rows) {
+    return BatchSize{.tokens = rows * longest, .positions = longest, .targets = rows * longest};
+  };
+  Workload work{.train = batch(t.per_device_train_batch_size),
+                .window = {t.per_device_train_batch_size, t.gradient_accumulation_steps}};
+  if (!config.data.eval_dataset_name.empty() || config.data.eval_split > 0)
+    work.evaluation = batch(t.per_device_eval_batch_size);
+  return work;
+}
+
+PlannedState plan_state(const TrainingSection& t, const UpdateRule& rule, Transformer& model) {
+  PlannedState state{.memory = optimizer_memory(rule, model.trained(), model.device())};
+  if (model.device().kind == DeviceKind::cpu) return state;
+  if (t.optimizer_offload) state.placement = Placement::pinned;
+  state.pages = find_optimizer(t.optim)->pages;
+  return state;
+}
+
+PlannedRun planned_run(const Config& config, Transformer& model, Workload work, TargetDevice target) {
+  const TrainingSection& t = config.training;
+  const bool on_host = t.activation_offloading && target.device.kind != DeviceKind::cpu;
+  return {.model = model,
+          .optimizer = plan_state(t, *make_rule(optimizer_options(t)), model),
+          .work = work,
+          .target = std::move(target),
+          .inputs = on_host ? BlockInputs::host : BlockInputs::device,
+          .dense_copies = config.quant.dequantized_copy,
+          .operand_copies = t.operand_copies};
+}
+
+MemoryPlan memory_plan(const PlannedRun& run, const std::string& recompute) {
+  Transformer& model = run.model;
+  const ActivationBytes activations = model.activation_bytes(run.work.passes(), {recompute, run.inputs});
+  const ops::GemmMemory products = model.product_memory(run.work.passes());
+  const std::size_t converted = run.target.converts ? products.total() : 0, state_of_codes = model.quantization_bytes();
+  return {{{"weights", model.weights().values().planned() - state_of_codes},
+           {"quantization_state", state_of_codes},
+           {"dequantized_weights", model.dense_copies().values().planned() + activations.dense},
+           {"operand_copies", model.operand_copies().bytes()},
+           {"adapters", model.adapter().values().planned() + model.row_norms().values().planned()},
+           {"gradients", model.weights().grads().planned() + model.adapter().grads().planned()},
+           {"optimizer", run.optimizer.on_device() + run.optimizer.memory.other},
+           {"activations", activations.total - activations.head - activations.dense},
+           {"logits", activations.head},
+           {"inputs", input_bytes(run.work)},
+           {"workspace", run.target.workspace + converted},
+           {"communication", 0}},
+          {{"optimizer", run.optimizer.memory.on_host(run.optimizer.placement)}, {"activations", activations.pinned}}};
+}
+
+bool fits(const MemoryPlan& plan, const TargetDevice& target) {
+  return target.memory == 0 || plan.total() <= target.memory;
+}
+
+std::vector<std::string> policies_of(const PlannedRun& run) {
+  std::vector<std::string> names = recompute_policies(run.model.config().layers);
+  if (run.inputs == BlockInputs::host)
+    std::erase_if(names, [](const std::string& name) { return !recompute_policy(name)->whole_blocks(); });
+  return names;
+}
+
+std::string fastest_policy(const PlannedRun& run) {
+  std::string smallest;
+  std::size_t least = 0;
+  for (std::string& policy : policies_of(run)) {
+    const MemoryPlan plan = memory_plan(run, policy);
+    if (fits(plan, run.target)) return policy;
+    if (!smallest.empty() && plan.total() >= least) continue;
+    smallest = std::move(policy);
+    least = plan.total();
+  }
+  return smallest;
+}
+
+std::string settle_policy(PlannedRun& run, const std::string& wanted) {
+  const auto policy = [&] { return wanted == Recompute::kCheapest ? fastest_policy(run) : wanted; };
+  if (run.optimizer.pages == Pages::where_needed && !fits(memory_plan(run, policy()), run.target))
+    run.optimizer.placement = Placement::pinned;
+  return policy();
+}
+
+Window fitting_window(const PlannedRun& run) {
+  const std::int64_t rows = run.work.window.batch_size * run.work.window.accumulation;
+  for (std::int64_t batch = run.work.window.batch_size - 1; batch > 0; --batch) {
+    if (rows % batch != 0) continue;
+    PlannedRun other = run;
+    other.work.train = smaller(run.work.train, batch);
+    if (fits(memory_plan(other, run.model.options().recompute), run.target)) return {batch, rows / batch};
+  }
+  return {1, 0};
+}
+
+ErrorText does_not_fit(const PlannedRun& run) {
+  const MemoryPlan plan = memory_plan(run, run.model.options().recompute);
+  std::vector<std::string> ways;
+  if (const Window w = fitting_window(run); w.accumulation > 0)
+    ways.push_back(fmt::format("per_device_train_batch_size={} with gradient_accumulation_steps={} fits", w.batch_size,
+                               w.accumulation));
+  for (const Remedy& r : remedies(run))
+    if (r.bytes < plan.total())
+      ways.push_back(fmt::format("{} saves {:.0f} MiB{}", r.setting, mib(plan.total() - r.bytes),
+                                 r.bytes <= run.target.memory ? " and fits" : ""));
+  ways.emplace_back(run.model.options().lora ? "lower max_length" : "lower max_length, or train an adapter (use_peft)");
+  return {.cause = fmt::format("the run does not fit into memory: {:.0f} MiB needed ({}), {:.0f} MiB there",
+                               mib(plan.total()), plan.table(), mib(run.target.memory)),
+          .remedy = fmt::format("{}", fmt::join(ways, "; "))};
+}
+
+// Those of operands first: they cost less for what they save.
+void choose_copies(const PlannedRun& run, const std::string& recompute) {
+  Transformer& model = run.model;
+  const bool known_gpu = run.target.device.kind == DeviceKind::cuda && run.target.memory > 0;
+  const auto wanted = [&](KeptCopies copies, bool useful, std::size_t bytes) {
+    if (copies != KeptCopies::automatic) return copies == KeptCopies::always;
+    return useful && known_gpu && memory_plan(run, recompute).total() + bytes <= run.target.memory;
+  };
+  if (wanted(run.operand_copies, run.target.converts, model.operand_copy_bytes())) model.keep_operand_copies();
+  if (wanted(run.dense_copies, !model.quantized().empty(), model.dense_copy_bytes())) model.keep_dense_copies();
+}
+
+MemoryPlan plan_run(PlannedRun& run, const std::string& wanted) {
+  const std::string recompute = settle_policy(run, wanted);
+  choose_copies(run, recompute);
+  run.model.recompute_with({recompute, run.inputs});
+  MemoryPlan plan = memory_plan(run, run.model.options().recompute);
+  if (!fits(plan, run.target)) fail(ErrorKind::memory, does_not_fit(run));
+  for (const PlannedPass& p : run.work.passes()) run.model.plan(p.pass, p.largest);
+  return plan;
+}
+
+}  // namespace qtrain

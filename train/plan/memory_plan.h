@@ -1,0 +1,112 @@
+#pragma once
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "core/error.h"
+#include "core/json.h"
+#include "data/loader.h"
+#include "model/transformer.h"
+#include "optim/table.h"
+
+namespace qtrain {
+
+inline constexpr double kMib = 1 << 20;
+
+/// What a run puts into the memory of its device, in bytes.
+struct MemoryPlan {
+  struct Part {
+    std::string name;
+    std::size_t bytes;
+  };
+  std::vector<Part> parts;
+  std::vector<Part> pinned = {};  ///< page-locked memory of the host, for what is kept there instead
+
+  std::size_t total() const;
+  /// "weights 12 MiB, gradients 12 MiB, ...", largest first, without empty parts.
+  std::string table() const;
+  /// Every part and "total", in bytes; `pinned_json` those of the host.
+  Json json() const;
+  Json pinned_json() const;
+};
+
+/// The device that a run is planned for; it need not be here.
+struct TargetDevice {
+  Device device;
+  std::string name;
+  std::size_t memory = 0;     ///< bytes that a run may take; 0: unknown
+  std::size_t workspace = 0;  ///< bytes that ops take, whatever the model is
+  bool converts = false;      ///< operands of products are converted in memory of their own (cuBLASLt)
+};
+/// This machine's processor or GPU, with what is free on it and what this process has already.
+TargetDevice target_here(Device device, int threads);
+/// A GPU that has so many bytes for a run.
+TargetDevice target_gpu(std::string name, int major, std::size_t memory);
+
+/// What a window of updates is made of: micro-batches of so many rows.
+struct Window {
+  std::int64_t batch_size = 1, accumulation = 1;
+};
+/// The batches of a run.
+struct Workload {
+  BatchSize train;  ///< the largest micro-batch
+  std::optional<BatchSize> evaluation = {};
+  Window window;  ///< that the config asks for
+
+  std::vector<PlannedPass> passes() const;
+};
+/// Of these rows; without evaluation rows nothing is evaluated.
+Workload workload_of(const TrainingSection& t, const Dataset& train, const Dataset& evaluation);
+/// Of rows that are not known: all as long as `longest`.
+Workload longest_workload(const Config& config, std::int64_t longest);
+
+/// The state of a run's optimizer.
+struct PlannedState {
+  OptimizerMemory memory;
+  Placement placement = Placement::device;
+  Pages pages = Pages::never;  ///< whether it may go to the host
+
+  std::size_t on_device() const { return memory.on_device(placement); }
+};
+/// As the config asks; on a processor it is all one.
+PlannedState plan_state(const TrainingSection& t, const UpdateRule& rule, Transformer& model);
+
+/// A run whose model is declared; it need not have memory.
+struct PlannedRun {
+  Transformer& model;
+  PlannedState optimizer;
+  Workload work;
+  TargetDevice target;
+  BlockInputs inputs = BlockInputs::device;  ///< as the config asks
+  KeptCopies dense_copies = KeptCopies::automatic, operand_copies = KeptCopies::automatic;
+};
+/// The run of a config with a model that was declared for it.
+PlannedRun planned_run(const Config& config, Transformer& model, Workload work, TargetDevice target);
+MemoryPlan memory_plan(const PlannedRun& run, const std::string& recompute);
+/// Whether a plan fits, as far as that is known.
+bool fits(const MemoryPlan& plan, const TargetDevice& target);
+
+/// Keeps 16-bit copies of float32 weights and dense copies of quantized ones where the config asks for them or, on a
+/// GPU whose memory is known, where they fit beside the run under this recompute policy. Before anything is planned.
+void choose_copies(const PlannedRun& run, const std::string& recompute);
+
+/// The policies that a run can choose from, the fastest first.
+std::vector<std::string> policies_of(const PlannedRun& run);
+/// The fastest recompute policy that fits; the one that needs least where none does.
+std::string fastest_policy(const PlannedRun& run);
+/// A window of as many rows that fits: the one with the largest batch size below that of the config. Accumulation 0 if
+/// there is none.
+Window fitting_window(const PlannedRun& run);
+/// What to say where the plan is larger than the memory: the table, a window that fits, and what else saves memory.
+ErrorText does_not_fit(const PlannedRun& run);
+
+/// The policy that `wanted` stands for: itself, or for Recompute::kCheapest the fastest that fits. Where no such plan
+/// fits, the state of a paged optimizer goes to the host first.
+std::string settle_policy(PlannedRun& run, const std::string& wanted);
+
+/// Takes that policy and plans the model's activations. Throws ErrorKind::memory where the run does not fit.
+MemoryPlan plan_run(PlannedRun& run, const std::string& wanted);
+
+}  // namespace qtrain

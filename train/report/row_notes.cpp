@@ -1,0 +1,79 @@
+#include "train/report/row_notes.h"
+
+#include "text/template/chat_template.h"
+#include "text/template/rendered.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "core/error.h"
+#include "core/plural.h"
+
+namespace qtrain {
+
+bool leaves_ends_out(const ChatTemplate& chat_template, std::optional<std::time_t> clock) {
+  constexpr std::string_view kAnswer = "qtrain-answer";
+  if (!chat_template.has_generation_tags()) return false;
+  const Json messages = {{{"role", "user"}, {"content", "question"}},
+                         {{"role", "assistant"}, {"content", kAnswer}},
+                         {{"role", "user"}, {"content", "question"}}};
+  try {
+    const Rendered rendered = chat_template.render({.messages = &messages, .now = clock});
+    const std::size_t answer = rendered.text.find(kAnswer);
+    for (const auto& [begin, end] : rendered.generated)
+      if (rendered.ranges_known && begin <= answer && answer < end)
+        return rendered.text.find_first_not_of(" \t\r\n", answer + kAnswer.size()) >= end;
+    return false;
+  } catch (const Error& e) {  // a template for other conversations
+    if (e.kind() != ErrorKind::input) throw;
+    return false;
+  }
+}
+
+namespace {
+
+/// Of all rows that are made with this text.
+std::vector<RowNotes::Note> notes_on_template(const TextFolder& text, const DataSection& data) {
+  std::vector<RowNotes::Note> notes;
+  if (const auto& form = text.training_template)
+    notes.push_back({false, fmt::format("data: rows are tokenized with {}, as TRL does; the template that is saved "
+                                        "stays as it is",
+                                        form->name())});
+  if (data.assistant_only_loss && text.chat_template && !text.training_template &&
+      leaves_ends_out(*text.chat_template, text.template_clock))
+    notes.push_back(
+        {true,
+         "the {% generation %} blocks of the chat template end before the end of the assistant's turn, which "
+         "is not learned then: the model may not stop where it should. Put the token that ends a turn into "
+         "them"});
+  return notes;
+}
+
+}  // namespace
+
+std::vector<RowNotes::Note> RowNotes::of(const DatasetStatistics& s, const TextFolder& text, const DataSection& data) {
+  std::vector<Note> notes;
+  if (!std::exchange(said_of_all_, true)) notes = notes_on_template(text, data);
+  const LeftOutRows &unplaced = s.unplaced, &unanswered = s.unanswered;
+  if (unplaced.count > 0)
+    notes.push_back(
+        {true, fmt::format("{} of {} left out, as it cannot be told what the assistant says there; the first is {}: {}",
+                           unplaced.count, counted(s.source_rows, "row"), unplaced.place, unplaced.reason)});
+  if (unanswered.count > 0)
+    notes.push_back(
+        {false, fmt::format("data: {} of {} left out: skip_empty_answers; the first is {}: {}", unanswered.count,
+                            counted(s.source_rows, "row"), unanswered.place, unanswered.reason)});
+  if (s.joined_pairs > 0 && text.chat_template && !std::exchange(said_of_pairs_, true))
+    notes.push_back(
+        {true,
+         fmt::format(
+             "prompt and completion are texts in {}: they are joined as they are, without the chat template and "
+             "without a separator, as TRL does. For a model that answers chats give lists of messages, "
+             "{{\"prompt\": [{{\"role\": \"user\", \"content\": ...}}], \"completion\": [...]}}, or instruction and "
+             "output",
+             counted(s.joined_pairs, "row"))});
+  return notes;
+}
+
+}  // namespace qtrain

@@ -1,0 +1,128 @@
+#include "train/setup/adapter_names.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "config/keys.h"
+#include "core/error.h"
+#include "train/setup/model_setup.h"
+
+namespace qtrain {
+namespace {
+
+/// Modules that can have an adapter.
+std::vector<std::string> adaptable_modules(const ModelConfig& model) {
+  std::vector<std::string> modules{std::string(kEmbeddingName), std::string(kHeadName)};
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    for (const std::string_view name : kLinearNames) modules.push_back(fmt::format("model.layers.{}.{}", layer, name));
+  return modules;
+}
+
+/// The ends of such names, from each dot on: what a name in a config may be.
+std::vector<std::string_view> name_ends(const std::vector<std::string>& modules) {
+  std::set<std::string_view> ends;
+  for (const std::string& module : modules)
+    for (std::string_view end = module;; end.remove_prefix(end.find('.') + 1)) {
+      ends.insert(end);
+      if (end.find('.') == std::string_view::npos) break;
+    }
+  return {ends.begin(), ends.end()};
+}
+
+class NameCheck {
+ public:
+  NameCheck(const LoraConfig& lora, const ModelConfig& model) : lora_(lora), modules_(adaptable_modules(model)) {}
+
+  void run() {
+    const bool pattern = lora_.targets.size() == 1 && is_module_pattern(lora_.targets.front());
+    if (!pattern)
+      for (const std::string& name : lora_.targets)
+        if (!means_layer(name)) complain("lora_target_modules", name, "layer of the model");
+    for (const auto& [pattern, rank] : lora_.rank_pattern)
+      if (!matches_target(pattern)) complain("rank_pattern", pattern, "layer with an adapter");
+    for (const auto& [pattern, alpha] : lora_.alpha_pattern)
+      if (!matches_target(pattern)) complain("alpha_pattern", pattern, "layer with an adapter");
+    if (problems_.empty()) return;
+    fail(ErrorKind::usage, {.cause = fmt::format("{}", fmt::join(problems_, "; ")),
+                            .remedy = "correct the name or leave it out: it would have no effect"});
+  }
+
+ private:
+  // Whether an entry of the list is that of a layer, be it one that is trained whole.
+  bool means_layer(const std::string& name) const {
+    return std::ranges::any_of(modules_, [&](const std::string& module) { return means_module(name, module); });
+  }
+
+  // Whether a pattern would give a target another rank.
+  bool matches_target(const std::string& pattern) const {
+    const LoraConfig alone{.r = 1, .rank_pattern = {{pattern, 2}}};
+    return std::ranges::any_of(
+        modules_, [&](const std::string& module) { return is_target(lora_, module) && alone.rank_of(module) == 2; });
+  }
+
+  std::string hint_for(const char* key, const std::string& name) const {
+    if (std::string_view(key) == "lora_target_modules" && is_module_pattern(name))
+      return " (a list holds names; a regular expression is given alone, as a string)";
+    const std::string_view near = nearest(name, name_ends(modules_));
+    return near.empty() || near == name ? "" : fmt::format(" (\"{}\" is one)", near);
+  }
+
+  void complain(const char* key, const std::string& name, const char* what) {
+    const std::string hint = hint_for(key, name);
+    problems_.push_back(fmt::format("{}: \"{}\" matches no {}{}", key, name, what, hint));
+  }
+
+  const LoraConfig& lora_;
+  std::vector<std::string> modules_;
+  std::vector<std::string> problems_;
+};
+
+bool same_on_layers(const LoraConfig& a, const LoraConfig& b, const ModelConfig& model) {
+  return std::ranges::all_of(adaptable_modules(model), [&](const std::string& module) {
+    if (!is_target(a, module) && !is_target(b, module)) return true;
+    return is_target(a, module) == is_target(b, module) && a.rank_of(module) == b.rank_of(module) &&
+           a.scale_of(module) == b.scale_of(module);
+  });
+}
+
+}  // namespace
+
+void require_adapter_names(const LoraConfig& lora, const ModelConfig& model) {
+  NameCheck(lora, model).run();
+}
+
+void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter, const ModelConfig& model) {
+  const LoraConfig asked = lora_from(config.value.lora);
+  if (config.given("lora_target_modules") || config.given("rank_pattern") || config.given("alpha_pattern"))
+    require_adapter_names({.targets = config.given("lora_target_modules") ? asked.targets : adapter.targets,
+                           .rank_pattern = asked.rank_pattern,
+                           .alpha_pattern = asked.alpha_pattern},
+                          model);
+  const auto require = [&](const char* key, bool same) {
+    if (config.given(key) && !same)
+      fail(ErrorKind::usage,
+           {.cause = fmt::format("\"{}\" disagrees with the adapter that adapter_name_or_path names", key),
+            .remedy = "leave the key out, or start a new adapter"});
+  };
+  const auto require_on_layers = [&](const char* key, auto LoraConfig::*setting) {
+    LoraConfig changed = adapter;
+    changed.*setting = asked.*setting;
+    require(key, same_on_layers(changed, adapter, model));
+  };
+  require("lora_r", asked.r == adapter.r);
+  require("lora_alpha", asked.alpha == adapter.alpha);
+  require("lora_dropout", asked.dropout == adapter.dropout);
+  require("use_rslora", asked.rslora == adapter.rslora);
+  require("use_dora", asked.dora == adapter.dora);
+  require("lora_modules_to_save", std::ranges::is_permutation(asked.modules_to_save, adapter.modules_to_save));
+  require_on_layers("lora_target_modules", &LoraConfig::targets);
+  require_on_layers("rank_pattern", &LoraConfig::rank_pattern);
+  require_on_layers("alpha_pattern", &LoraConfig::alpha_pattern);
+}
+
+}  // namespace qtrain

@@ -1,0 +1,185 @@
+#include "train/setup/model_setup.h"
+
+#include "model/model_config.h"
+
+#include <fmt/format.h>
+
+#include "core/plural.h"
+#include "core/weight_files.h"
+#include "model/hf_folder.h"
+#include "model/model_source.h"
+#include "train/setup/adapter_names.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+// On a GPU activations are stored as they are multiplied; a processor gains little from narrow ones.
+DType activation_dtype(const ComputePlan& compute) {
+  if (compute.device.kind == DeviceKind::cpu) return DType::f32;
+  if (compute.matmul == MatmulPrecision::f16) return DType::f16;
+  return compute.matmul == MatmulPrecision::bf16 ? DType::bf16 : DType::f32;
+}
+
+DType memory_dtype(const ModelRequest& request, const TransformerOptions& o) {
+  DType wanted = request.dtype == "auto" ? o.config.dtype : dtype_named(request.dtype);
+  // What is not quantized keeps the folder's type: a wider one would only take memory.
+  if (o.quantization && size_of(o.config.dtype) < size_of(wanted)) wanted = o.config.dtype;
+  const bool wider = wanted == DType::f16 && o.activation_dtype != DType::f16;  // only then it is multiplied as it is
+  return wider ? DType::f32 : wanted;
+}
+
+// Quantized weights become dense in the type that they are multiplied in.
+DType dense_dtype(const ComputePlan& compute) {
+  if (compute.device.kind == DeviceKind::cuda) return activation_dtype(compute);
+  return compute.matmul == MatmulPrecision::bf16 ? DType::bf16 : DType::f32;
+}
+
+std::optional<Quantization> quantization_for(const ModelRequest& request, const ModelSetup& setup,
+                                             const ModelConfig& config) {
+  std::optional<Quantization> how = request.quantization;
+  if (how) how->source = setup.saved_dtype;
+  if (config.quantization) {
+    if (how && how->bnb.bits != config.quantization->bits)
+      fail(ErrorKind::usage,
+           {.cause = "the weights of the folder are quantized in another way than the config asks for",
+            .place = setup.source.string(),
+            .remedy = "leave load_in_4bit and load_in_8bit out: the folder decides"});
+    how = setup.random_init ? Quantization{.bnb = *config.quantization} : quantization_of_folder(config, setup.source);
+  }
+  if (how && request.base == Update::trained)
+    fail(ErrorKind::usage, {.cause = "quantized weights cannot be trained",
+                            .place = setup.source.string(),
+                            .remedy = "train an adapter (use_peft=true), or do not quantize (load_in_4bit=false, a "
+                                      "folder with dense weights)"});
+  return how;
+}
+
+std::optional<LoraPlusRates> loraplus_rates(const Config& config) {
+  const LoraSection& s = config.lora;
+  const double peak = config.training.learning_rate;
+  if (!s.loraplus_lr_ratio) return {};
+  return LoraPlusRates{.b = *s.loraplus_lr_ratio, .embedding = peak > 0 ? s.loraplus_lr_embedding / peak : 1};
+}
+
+// Those of PEFT's create_loraplus_optimizer.
+void set_rates(ParamStore& adapter, const LoraPlusRates& rates) {
+  for (Param& p : adapter.all()) {
+    const std::string& name = p.spec.name;
+    if (name.find(".lora_embedding_") != std::string::npos)
+      p.spec.learning_rate = rates.embedding;
+    else if (name.find(".lora_B.") != std::string::npos || p.spec.shape.rank == 1)
+      p.spec.learning_rate = rates.b;
+  }
+}
+
+}  // namespace
+
+LoraConfig lora_from(const LoraSection& s) {
+  LoraConfig lora{
+      .r = s.lora_r, .alpha = s.lora_alpha, .dropout = s.lora_dropout, .rslora = s.use_rslora, .dora = s.use_dora};
+  if (!s.lora_target_modules.empty()) lora.targets = s.lora_target_modules;
+  lora.modules_to_save = s.lora_modules_to_save;
+  lora.ensure_weight_tying = s.ensure_weight_tying;
+  for (const auto& [module, rank] : s.rank_pattern.items()) lora.rank_pattern.emplace_back(module, rank);
+  for (const auto& [module, alpha] : s.alpha_pattern.items()) lora.alpha_pattern.emplace_back(module, alpha);
+  return lora;
+}
+
+TextFolder load_text_folder(const ModelSetup& setup) {
+  return load_text_folder(setup.adapter && has_tokenizer(*setup.adapter) ? *setup.adapter : setup.source);
+}
+
+ModelRequest training_request(const Config& config) {
+  const std::string& chosen = config.training.gradient_checkpointing.policy;
+  ModelRequest r{.model = config.model.model_name_or_path,
+                 .dtype = config.model.dtype,
+                 .recompute = chosen == Recompute::kCheapest ? "none" : chosen,
+                 .random_init = config.model.random_init,
+                 .quantization = quantization_asked(config.quant)};
+  if (config.model.adapter_name_or_path)
+    r.adapter = *config.model.adapter_name_or_path;
+  else if (config.lora.use_peft)
+    r.lora = lora_from(config.lora);
+  const bool adapter = r.adapter || r.lora;
+  r.base = adapter ? Update::frozen : Update::trained;
+  r.adapter_update = Update::trained;
+  r.rates = loraplus_rates(config);
+  if (trains_bf16(optimizer_options(config.training))) r.trained_dtype = DType::bf16;
+  return r;
+}
+
+std::optional<Quantization> quantization_asked(const QuantSection& section) {
+  if (!section.load_in_4bit && !section.load_in_8bit) return {};
+  Quantization how{.blocksize = section.bnb_4bit_blocksize};
+  how.bnb.bits = section.load_in_4bit ? BnbConfig::Bits::four : BnbConfig::Bits::eight;
+  how.bnb.quant_type = section.bnb_4bit_quant_type == "nf4" ? FourBit::nf4 : FourBit::fp4;
+  how.bnb.double_quant = section.bnb_4bit_use_double_quant;
+  how.bnb.skip_modules = section.llm_int8_skip_modules;
+  return how;
+}
+
+ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request) {
+  const fs::path path = model_path(request.model);
+  TransformerOptions o{.config = load_model_config(path),
+                       .activation_dtype = activation_dtype(compute),
+                       .base = request.base,
+                       .lora = request.lora,
+                       .adapter = request.adapter_update,
+                       .recompute = request.recompute};
+  ModelSetup setup{.source = model_folder(request.model)};
+  setup.random_asked = request.random_init;
+  setup.random_init = request.random_init || !has_weights(setup.source);
+  setup.saved_dtype = request.dtype == "auto" ? o.config.dtype : dtype_named(request.dtype);
+  o.quantization = quantization_for(request, setup, o.config);
+  o.dense_dtype = dense_dtype(compute);
+  o.weight_dtype = memory_dtype(request, o);
+  o.trained_dtype = request.trained_dtype;
+  if (request.adapter) {
+    setup.adapter = *request.adapter;
+    o.lora = load_lora_config(*setup.adapter);
+  }
+  if (request.lora) require_adapter_names(*request.lora, o.config);
+  if (o.lora && o.lora->base_model.empty()) o.lora->base_model = request.model;
+  setup.model = std::make_unique<Transformer>(compute.device, std::move(o));
+  if (request.rates) set_rates(setup.model->adapter(), *request.rates);
+  return setup;
+}
+
+std::optional<std::string> advice_on_weights(const ModelSetup& setup) {
+  if (!setup.random_init || setup.random_asked) return {};
+  if (setup.model->options().base == Update::frozen)
+    fail(ErrorKind::input, {.cause = "the model has no weights, and only training of all weights can do without",
+                            .place = setup.source.string(),
+                            .remedy = "fetch model.safetensors, which an incomplete download lacks; training can "
+                                      "begin with random weights (random_init=true)"});
+  return fmt::format(
+      "{} has no weights: the model starts from random weights; random_init=true says that this is meant",
+      setup.source.string());
+}
+
+void load_weights(Ctx& ctx, ModelSetup& setup, const WeightSource& source, Log& log) {
+  const auto warn = [&](const fs::path& path, const std::vector<std::string>& unused) {
+    if (!unused.empty())
+      log.warn("{}: {} ignored, not being part of the model: {}{}", path.string(),
+               counted(static_cast<std::int64_t>(unused.size()), "tensor"), unused.front(),
+               unused.size() == 1 ? "" : " and others");
+  };
+  const std::optional<fs::path> adapter = source.adapter ? source.adapter : setup.adapter;
+  if (!adapter) setup.model->adapter().initialize(ctx, source.seed);
+  if (!source.weights && setup.random_init) {
+    if (setup.model->options().base == Update::frozen)
+      log.info("the model starts from random weights, seed {}", source.seed);
+    setup.model->initialize_weights(ctx, source.seed);
+  } else {
+    const fs::path path = source.weights.value_or(setup.source);
+    warn(path, load_base_weights(ctx, *setup.model, path));
+  }
+  setup.model->fill_dense_copies(ctx);
+  if (!adapter) setup.model->initialize_magnitudes(ctx);
+  if (adapter && setup.model->options().lora) warn(*adapter, load_adapter(ctx, *setup.model, *adapter));
+  setup.model->fill_operand_copies(ctx);
+}
+
+}  // namespace qtrain

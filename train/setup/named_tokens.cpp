@@ -1,0 +1,86 @@
+#include "train/setup/named_tokens.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/json.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr JsonRules kAsTransformersReads{.duplicate_keys = true};
+
+Json read_or(const fs::path& file, Json otherwise) {
+  return fs::exists(file) ? read_json(file, kAsTransformersReads) : std::move(otherwise);
+}
+
+void write_values(const fs::path& file, const Json& json) {
+  write_file(file, dump_json(json, 2) + "\n");
+}
+
+/// `eos_token_id` of a file: a number, a list, or nothing.
+Json end_tokens(const Json& json) {
+  const auto ids = json.find("eos_token_id");
+  if (ids == json.end() || ids->is_null()) return Json::array();
+  return ids->is_array() ? *ids : Json::array({*ids});
+}
+
+/// Any of several end tokens halts a generation, so those that were there stay.
+void set_ids(Json& generation, const std::string& key, std::int32_t id) {
+  if (key != "eos_token_id") {
+    generation[key] = id;
+    return;
+  }
+  Json ids = end_tokens(generation);
+  if (std::find(ids.begin(), ids.end(), Json(id)) != ids.end()) return;
+  ids.insert(ids.begin(), id);
+  generation[key] = std::move(ids);
+}
+
+}  // namespace
+
+NamedTokens named_tokens(const ModelSection& model) {
+  NamedTokens named;
+  if (model.eos_token) named.emplace("eos_token", *model.eos_token);
+  if (model.pad_token) named.emplace("pad_token", *model.pad_token);
+  return named;
+}
+
+void require_tokens(const NamedTokens& named, const Tokenizer& tokenizer) {
+  for (const auto& [name, text] : named)
+    if (!tokenizer.id_of(text))
+      fail(ErrorKind::usage,
+           {.cause = fmt::format("\"{}\" is \"{}\", which is no token of the tokenizer", name, text),
+            .remedy =
+                "name one token of its vocabulary (qtrain tokenize shows how a text is cut), or leave the key out"});
+}
+
+void write_named_tokens(const NamedTokens& named, const Tokenizer& tokenizer, const fs::path& folder) {
+  const fs::path map = folder / "special_tokens_map.json", config = folder / "config.json",
+                 generation = folder / "generation_config.json";
+  for (const fs::path& file : {folder / "tokenizer_config.json", map}) {
+    if (file == map && !fs::exists(file)) continue;
+    Json texts = read_or(file, Json::object());
+    texts.update(named);
+    write_values(file, texts);
+  }
+  if (!fs::exists(config)) return;  // an adapter has no ids
+  Json model = read_json(config, kAsTransformersReads);
+  const Json ends = end_tokens(model);
+  Json answers = read_or(generation, ends.empty() ? Json::object() : Json{{"eos_token_id", ends}});
+  for (const auto& [name, text] : named) {
+    const std::int32_t id = *tokenizer.id_of(text);
+    model[name + "_id"] = id;
+    set_ids(answers, name + "_id", id);
+  }
+  write_values(config, model);
+  write_values(generation, answers);
+}
+
+}  // namespace qtrain

@@ -1,0 +1,23 @@
+#pragma once
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "config/config.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace qtrain {
+
+/// Special tokens by name ("eos_token", "pad_token") that a config sets in place of the tokenizer folder's.
+using NamedTokens = std::map<std::string, std::string>;
+NamedTokens named_tokens(const ModelSection& model);
+
+/// A usage error for one that is not a token of the vocabulary.
+void require_tokens(const NamedTokens& named, const Tokenizer& tokenizer);
+
+/// Puts them into the files of a folder as TRL saves them: their texts into tokenizer_config.json (and
+/// special_tokens_map.json, if it is there); of a model their ids into config.json and generation_config.json, where an
+/// end token stands before the ones that there were.
+void write_named_tokens(const NamedTokens& named, const Tokenizer& tokenizer, const std::filesystem::path& folder);
+
+}  // namespace qtrain
