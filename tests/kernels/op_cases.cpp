@@ -5,11 +5,11 @@
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
 #include "kernels/gemm.h"
+#include "kernels/glu.h"
 #include "kernels/magnitude.h"
 #include "kernels/reduce.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
-#include "kernels/swiglu.h"
 
 namespace qtrain::testing {
 namespace {
@@ -150,29 +150,36 @@ OpCase normed_rope_case(Shape shape) {
           }};
 }
 
-OpCase swiglu_case(Shape shape) {
-  return {
-      .name = "swiglu" + shape_name(shape),
-      .inputs = {{"gate", shape}, {"up", shape}},
-      .forward =
-          [shape](Ctx& ctx, DType d, Arrays& in) {
-            Arrays out{Array(d, shape)};
-            ops::swiglu(ctx, {.y = out[0], .gate = in[0], .up = in[1]});
-            return out;
-          },
-      .formula =
-          [](const Arrays& in) {
-            Values y = in[0].values();
-            for (std::size_t i = 0; i < y.size(); ++i)
-              y[i] = y[i] / (1 + std::exp(-y[i])) * in[1].get(static_cast<std::int64_t>(i));
-            return y;
-          },
-      .backward =
-          [](Ctx& ctx, DType, const OpCase::Backward& b) {
-            ops::swiglu_grad(
-                ctx,
-                {.dgate = b.gradients[0], .dup = b.gradients[1], .dy = b.dy, .gate = b.inputs[0], .up = b.inputs[1]});
-          }};
+double activated(double g, ops::Activation activation) {
+  if (activation == ops::Activation::silu) return g / (1 + std::exp(-g));
+  return 0.5 * g * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (g + 0.044715 * g * g * g)));
+}
+
+OpCase glu_case(Shape shape, ops::Activation activation) {
+  return {.name = (activation == ops::Activation::silu ? "swiglu" : "geglu") + shape_name(shape),
+          .inputs = {{"gate", shape}, {"up", shape}},
+          .forward =
+              [=](Ctx& ctx, DType d, Arrays& in) {
+                Arrays out{Array(d, shape)};
+                ops::glu(ctx, {.y = out[0], .gate = in[0], .up = in[1], .activation = activation});
+                return out;
+              },
+          .formula =
+              [=](const Arrays& in) {
+                Values y = in[0].values();
+                for (std::size_t i = 0; i < y.size(); ++i)
+                  y[i] = activated(y[i], activation) * in[1].get(static_cast<std::int64_t>(i));
+                return y;
+              },
+          .backward =
+              [=](Ctx& ctx, DType, const OpCase::Backward& b) {
+                ops::glu_grad(ctx, {.dgate = b.gradients[0],
+                                    .dup = b.gradients[1],
+                                    .dy = b.dy,
+                                    .gate = b.inputs[0],
+                                    .up = b.inputs[1],
+                                    .activation = activation});
+              }};
 }
 
 Array some_targets(std::int64_t n, std::int64_t V) {
@@ -422,7 +429,9 @@ std::vector<OpCase> op_cases() {
     cases.push_back(rope_case(s));
     cases.push_back(normed_rope_case(s));
   }
-  for (const Shape& s : {Shape{1, 1}, Shape{7, 11}, Shape{33, 1536}, Shape{5, 1531}}) cases.push_back(swiglu_case(s));
+  for (const Shape& s : {Shape{1, 1}, Shape{7, 11}, Shape{33, 1536}, Shape{5, 1531}})
+    for (const auto activation : {ops::Activation::silu, ops::Activation::gelu_tanh})
+      cases.push_back(glu_case(s, activation));
   for (const Shape& s : {Shape{1, 1}, Shape{5, 3}, Shape{6, 2051}, Shape{3, 151936}})
     cases.push_back(cross_entropy_case(s));
   for (const EmbeddingSizes& n : {EmbeddingSizes{1, 1, 1}, EmbeddingSizes{60, 9, 7}, EmbeddingSizes{200, 40, 1032}})

@@ -1,4 +1,4 @@
-#include "kernels/swiglu.h"
+#include "kernels/glu.h"
 
 #include "kernels/cuda/elements.cuh"
 
@@ -10,10 +10,21 @@ __device__ __forceinline__ float sigmoid(float x) {
   return 1.0f / (1.0f + exp_for<T>(-x));
 }
 
+/// z(g) = 2 sqrt(2/pi) (g + 0.044715 g^3), and its slope.
+constexpr float kLinear = 1.5957691216057308f, kCubic = 0.044715f;
+__device__ __forceinline__ float gelu_polynomial(float g) {
+  return kLinear * g * (1.0f + kCubic * (g * g));
+}
+__device__ __forceinline__ float gelu_polynomial_slope(float g) {
+  return kLinear * (1.0f + 3.0f * kCubic * (g * g));
+}
+
+/// The activation is a branch that all threads take alike: these kernels wait for memory.
 template <class T>
 struct Forward {
   T* y;
   const T *gate, *up;
+  Activation activation;
 
   template <int N>
   __device__ void at(std::int64_t i) const {
@@ -21,7 +32,10 @@ struct Forward {
     load_floats(g, gate + i);
     load_floats(u, up + i);
 #pragma unroll
-    for (int j = 0; j < N; ++j) u[j] *= g[j] * sigmoid<T>(g[j]);
+    for (int j = 0; j < N; ++j) {
+      const float z = activation == Activation::silu ? g[j] : gelu_polynomial(g[j]);
+      u[j] *= g[j] * sigmoid<T>(z);
+    }
     Target<T>{y}.template put_pack<N>(i, u);
   }
 };
@@ -31,6 +45,7 @@ template <class T>
 struct Backward {
   Target<T> dgate, dup;
   const T *dy, *gate, *up;
+  Activation activation;
 
   template <int N>
   __device__ void at(std::int64_t i) const {
@@ -40,7 +55,9 @@ struct Backward {
     load_floats(u, up + i);
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      const float s = sigmoid<T>(g[j]), slope = s * (1.0f + g[j] * (1.0f - s));
+      float z = g[j], turn = g[j];
+      if (activation != Activation::silu) z = gelu_polynomial(z), turn *= gelu_polynomial_slope(g[j]);
+      const float s = sigmoid<T>(z), slope = s * (1.0f + turn * (1.0f - s));
       u[j] *= d[j] * slope;
       d[j] *= g[j] * s;
     }
@@ -51,23 +68,24 @@ struct Backward {
 
 }  // namespace
 
-void run_cuda(Ctx& ctx, const SwiGlu& a) {
+void run_cuda(Ctx& ctx, const Glu& a) {
   dispatch_storage(a.y.dtype, [&]<class T>() {
-    const Forward<T> body{.y = a.y.as<T>(), .gate = a.gate.as<T>(), .up = a.up.as<T>()};
+    const Forward<T> body{.y = a.y.as<T>(), .gate = a.gate.as<T>(), .up = a.up.as<T>(), .activation = a.activation};
     dispatch_packs<T>(aligned<T>(body.y, body.gate, body.up),
-                      [&]<int N>() { launch_elements<N>(ctx, "swiglu", a.y.numel(), body); });
+                      [&]<int N>() { launch_elements<N>(ctx, "glu", a.y.numel(), body); });
   });
 }
 
-void run_cuda(Ctx& ctx, const SwiGluGrad& a) {
+void run_cuda(Ctx& ctx, const GluGrad& a) {
   dispatch_storage(a.dy.dtype, [&]<class T>() {
     const Backward<T> body{.dgate = target_of<T>(a.dgate),
                            .dup = target_of<T>(a.dup),
                            .dy = a.dy.as<T>(),
                            .gate = a.gate.as<T>(),
-                           .up = a.up.as<T>()};
+                           .up = a.up.as<T>(),
+                           .activation = a.activation};
     dispatch_packs<T>(aligned<T>(body.dgate.data, body.dup.data, body.dy, body.gate, body.up),
-                      [&]<int N>() { launch_elements<N>(ctx, "swiglu_grad", a.dy.numel(), body); });
+                      [&]<int N>() { launch_elements<N>(ctx, "glu_grad", a.dy.numel(), body); });
   });
 }
 
