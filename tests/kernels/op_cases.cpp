@@ -26,37 +26,45 @@ std::string shape_name(const Shape& s) {
   return name;
 }
 
-Values rms_norm_formula(const Values& x, const Values& weight) {
+Values rms_norm_formula(const Values& x, const Values& weight, double offset) {
   const std::size_t C = weight.size();
   Values y(x.size());
   for (std::size_t r = 0; r < x.size(); r += C) {
     double squares = 0;
     for (std::size_t c = 0; c < C; ++c) squares += x[r + c] * x[r + c];
     for (std::size_t c = 0; c < C; ++c)
-      y[r + c] = x[r + c] / std::sqrt(squares / static_cast<double>(C) + 1e-6) * weight[c];
+      y[r + c] = x[r + c] / std::sqrt(squares / static_cast<double>(C) + 1e-6) * (weight[c] + offset);
   }
   return y;
 }
 
-OpCase rms_norm_case(Shape shape) {
-  return {.name = "rms_norm" + shape_name(shape),
-          .inputs = {{"x", shape}, {"weight", {shape[-1]}, Storage::arithmetic}},
-          .forward =
-              [shape](Ctx& ctx, DType d, Arrays& in) {
-                Arrays out{Array(d, shape), Array(arithmetic_of(d), {shape.rows()})};
-                ops::rms_norm(ctx, {.y = out[0], .inv_rms = out[1], .x = in[0], .weight = in[1], .eps = 1e-6});
-                return out;
-              },
-          .formula = [](const Arrays& in) { return rms_norm_formula(in[0].values(), in[1].values()); },
-          .backward =
-              [](Ctx& ctx, DType, const OpCase::Backward& b) {
-                ops::rms_norm_grad(ctx, {.dx = b.gradients[0],
-                                         .dweight = b.gradients[1],
-                                         .dy = b.dy,
-                                         .x = b.inputs[0],
-                                         .weight = b.inputs[1],
-                                         .inv_rms = b.outputs[1]});
-              }};
+std::string offset_name(double offset) {
+  return offset == 0 ? "" : "_offset";
+}
+
+OpCase rms_norm_case(Shape shape, double offset) {
+  return {
+      .name = "rms_norm" + offset_name(offset) + shape_name(shape),
+      .inputs = {{"x", shape}, {"weight", {shape[-1]}, Storage::arithmetic}},
+      .forward =
+          [=](Ctx& ctx, DType d, Arrays& in) {
+            Arrays out{Array(d, shape), Array(arithmetic_of(d), {shape.rows()})};
+            ops::rms_norm(
+                ctx,
+                {.y = out[0], .inv_rms = out[1], .x = in[0], .weight = in[1], .eps = 1e-6, .weight_offset = offset});
+            return out;
+          },
+      .formula = [=](const Arrays& in) { return rms_norm_formula(in[0].values(), in[1].values(), offset); },
+      .backward =
+          [=](Ctx& ctx, DType, const OpCase::Backward& b) {
+            ops::rms_norm_grad(ctx, {.dx = b.gradients[0],
+                                     .dweight = b.gradients[1],
+                                     .dy = b.dy,
+                                     .x = b.inputs[0],
+                                     .weight = b.inputs[1],
+                                     .inv_rms = b.outputs[1],
+                                     .weight_offset = offset});
+          }};
 }
 
 /// cos and sin of a table of `count` positions.
@@ -113,41 +121,44 @@ OpCase rope_case(Shape shape) {
               }};
 }
 
-OpCase normed_rope_case(Shape shape) {
-  return {
-      .name = "normed_rope" + shape_name(shape),
-      .inputs = {{"x", shape}, {"weight", {shape[2]}, Storage::arithmetic}},
-      .forward =
-          [shape](Ctx& ctx, DType d, Arrays& in) {
-            Arrays tables = rope_tables(d, 7, shape[2] / 2);
-            Arrays out{Array(d, shape), Array(arithmetic_of(d), {shape[0], shape[1]})};
-            Array positions = rope_positions(shape[0]);
-            ops::rope(ctx, {.y = out[0],
-                            .x = in[0],
-                            .cos = tables[0],
-                            .sin = tables[1],
-                            .positions = positions,
-                            .weight = in[1],
-                            .inv_rms = out[1],
-                            .eps = 1e-6});
-            return out;
-          },
-      .formula =
-          [shape](const Arrays& in) { return rope_formula(rms_norm_formula(in[0].values(), in[1].values()), shape); },
-      .backward =
-          [shape](Ctx& ctx, DType d, const OpCase::Backward& b) {
-            Arrays tables = rope_tables(d, 7, shape[2] / 2);
-            Array positions = rope_positions(shape[0]);
-            ops::rope_grad(ctx, {.dx = b.gradients[0],
-                                 .dy = b.dy,
-                                 .cos = tables[0],
-                                 .sin = tables[1],
-                                 .positions = positions,
-                                 .x = b.inputs[0],
-                                 .weight = b.inputs[1],
-                                 .inv_rms = b.outputs[1],
-                                 .dweight = b.gradients[1]});
-          }};
+OpCase normed_rope_case(Shape shape, double offset) {
+  return {.name = "normed_rope" + offset_name(offset) + shape_name(shape),
+          .inputs = {{"x", shape}, {"weight", {shape[2]}, Storage::arithmetic}},
+          .forward =
+              [=](Ctx& ctx, DType d, Arrays& in) {
+                Arrays tables = rope_tables(d, 7, shape[2] / 2);
+                Arrays out{Array(d, shape), Array(arithmetic_of(d), {shape[0], shape[1]})};
+                Array positions = rope_positions(shape[0]);
+                ops::rope(ctx, {.y = out[0],
+                                .x = in[0],
+                                .cos = tables[0],
+                                .sin = tables[1],
+                                .positions = positions,
+                                .weight = in[1],
+                                .inv_rms = out[1],
+                                .eps = 1e-6,
+                                .weight_offset = offset});
+                return out;
+              },
+          .formula =
+              [=](const Arrays& in) {
+                return rope_formula(rms_norm_formula(in[0].values(), in[1].values(), offset), shape);
+              },
+          .backward =
+              [=](Ctx& ctx, DType d, const OpCase::Backward& b) {
+                Arrays tables = rope_tables(d, 7, shape[2] / 2);
+                Array positions = rope_positions(shape[0]);
+                ops::rope_grad(ctx, {.dx = b.gradients[0],
+                                     .dy = b.dy,
+                                     .cos = tables[0],
+                                     .sin = tables[1],
+                                     .positions = positions,
+                                     .x = b.inputs[0],
+                                     .weight = b.inputs[1],
+                                     .inv_rms = b.outputs[1],
+                                     .dweight = b.gradients[1],
+                                     .weight_offset = offset});
+              }};
 }
 
 double activated(double g, ops::Activation activation) {
@@ -424,10 +435,10 @@ OpCase attention_case(const AttentionSizes& n) {
 std::vector<OpCase> op_cases() {
   std::vector<OpCase> cases{gemm_case()};
   for (const Shape& s : {Shape{1, 1}, Shape{5, 7}, Shape{3, 2, 80}, Shape{70, 576}, Shape{33, 1032}})
-    cases.push_back(rms_norm_case(s));
+    for (const double offset : {0.0, 1.0}) cases.push_back(rms_norm_case(s, offset));
   for (const Shape& s : {Shape{1, 1, 2}, Shape{9, 3, 10}, Shape{40, 9, 64}, Shape{13, 5, 90}}) {
     cases.push_back(rope_case(s));
-    cases.push_back(normed_rope_case(s));
+    for (const double offset : {0.0, 1.0}) cases.push_back(normed_rope_case(s, offset));
   }
   for (const Shape& s : {Shape{1, 1}, Shape{7, 11}, Shape{33, 1536}, Shape{5, 1531}})
     for (const auto activation : {ops::Activation::silu, ops::Activation::gelu_tanh})
