@@ -3,10 +3,10 @@
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
+#include "kernels/glu.h"
 #include "kernels/reduce.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
-#include "kernels/swiglu.h"
 
 /// Bytes are those that must move: each input read once, each output written once. SmolLM2-135M's sizes, 1,024 tokens.
 namespace qtrain::bench {
@@ -69,7 +69,7 @@ void swiglu(benchmark::State& state) {
   Ctx ctx;
   const Shape shape{kTokens, kHidden};
   Buffer<T> gate(shape), up(shape), y(shape);
-  for (auto _ : state) ops::swiglu(ctx, {.y = y, .gate = gate, .up = up});
+  for (auto _ : state) ops::glu(ctx, {.y = y, .gate = gate, .up = up});
   count_bytes(state, 3 * bytes_of<T>(shape.numel()));
 }
 
@@ -78,8 +78,7 @@ void swiglu_grad(benchmark::State& state) {
   Ctx ctx;
   const Shape shape{kTokens, kHidden};
   Buffer<T> gate(shape), up(shape), dy(shape), dgate(shape), dup(shape);
-  for (auto _ : state)
-    ops::swiglu_grad(ctx, {.dgate = store(dgate), .dup = store(dup), .dy = dy, .gate = gate, .up = up});
+  for (auto _ : state) ops::glu_grad(ctx, {.dgate = store(dgate), .dup = store(dup), .dy = dy, .gate = gate, .up = up});
   count_bytes(state, 5 * bytes_of<T>(shape.numel()));
 }
 

@@ -11,10 +11,10 @@
 #include "kernels/dynamic_map.h"
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
+#include "kernels/glu.h"
 #include "kernels/quantize.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
-#include "kernels/swiglu.h"
 
 namespace qtrain::bench {
 namespace {
@@ -128,10 +128,10 @@ const std::map<std::string, Run, std::less<>>& table() {
                        .eps = a.number(0)});
        }},
       {"swiglu",
-       [](Ctx& c, const Arguments& a) { ops::swiglu(c, {.y = a.tensor(0), .gate = a.tensor(1), .up = a.tensor(2)}); }},
+       [](Ctx& c, const Arguments& a) { ops::glu(c, {.y = a.tensor(0), .gate = a.tensor(1), .up = a.tensor(2)}); }},
       {"swiglu_grad",
        [](Ctx& c, const Arguments& a) {
-         ops::swiglu_grad(
+         ops::glu_grad(
              c, {.dgate = a.sink(0), .dup = a.sink(1), .dy = a.tensor(2), .gate = a.tensor(3), .up = a.tensor(4)});
        }},
       {"cross_entropy",

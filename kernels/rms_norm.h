@@ -3,20 +3,24 @@
 
 namespace qtrain::ops {
 
-/// y = x * inv_rms * weight, inv_rms = 1 / sqrt(mean(x^2) + eps) per row.
-/// x, y [..., C]; weight [C] and inv_rms [rows] in f32 (f64 with f64 x).
-/// With `residual` (same shape as x) it normalizes sum = x + residual and writes `sum`, saving one pass.
+/// y = x * inv_rms * (weight + weight_offset), inv_rms = 1 / sqrt(mean(x^2) + eps) per row.
+/// x, y [..., C]; weight [C] and inv_rms [rows] in f32 (f64 with f64 x). An offset of 1 is for weights that are stored
+/// as their distance from one (Gemma). With `residual` (same shape as x) it normalizes sum = x + residual and writes
+/// `sum`, saving one pass.
 struct RmsNorm {
   Tensor y, inv_rms;
   ConstTensor x, weight;
   double eps;
   ConstTensor residual = {};
   Tensor sum = {};
+  double weight_offset = 0;
 };
-/// dx (+)= inv_rms * (dy*weight - x * inv_rms^2 * mean(dy*weight*x)); dweight (+)= sum over rows of dy * x * inv_rms.
+/// dx (+)= inv_rms * (dy*w - x * inv_rms^2 * mean(dy*w*x)), w = weight + weight_offset;
+/// dweight (+)= sum over rows of dy * x * inv_rms. dx may be dy.
 struct RmsNormGrad {
   Sink dx, dweight;
   ConstTensor dy, x, weight, inv_rms;
+  double weight_offset = 0;
 };
 void run_cpu(Ctx&, const RmsNorm&);
 void run_cuda(Ctx&, const RmsNorm&);

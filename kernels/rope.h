@@ -4,14 +4,14 @@
 namespace qtrain::ops {
 
 /// Rotary position embedding of x [T, H, D] (pairs (i, i + D/2), as in transformers), after an RMS norm over D where
-/// `weight` [D] is given (qk-norm). cos, sin [P, D/2] in f32 (f64 with f64 x); positions i32 [T], all < P.
-/// inv_rms [T, H] is written when `weight` is given. y may be x.
+/// `weight` [D] is given (qk-norm), by weight + weight_offset as in rms_norm. cos, sin [P, D/2] in f32 (f64 with f64
+/// x); positions i32 [T], all < P. inv_rms [T, H] is written when `weight` is given. y may be x.
 struct Rope {
   Tensor y;
   ConstTensor x, cos, sin, positions;
   ConstTensor weight = {};
   Tensor inv_rms = {};
-  double eps = 0;
+  double eps = 0, weight_offset = 0;
 };
 /// The adjoint: the inverse rotation, then the norm's gradient. x, weight and inv_rms only with a norm.
 struct RopeGrad {
@@ -19,6 +19,7 @@ struct RopeGrad {
   ConstTensor dy, cos, sin, positions;
   ConstTensor x = {}, weight = {}, inv_rms = {};
   Sink dweight = discard();
+  double weight_offset = 0;
 };
 void run_cpu(Ctx&, const Rope&);
 void run_cuda(Ctx&, const Rope&);

@@ -3,9 +3,9 @@
 
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
+#include "kernels/glu.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
-#include "kernels/swiglu.h"
 #include "model/stage.h"
 
 namespace qtrain {
@@ -192,11 +192,11 @@ inline constexpr Stage swiglu_stage{
     .adjoint_reads = {gate, up},
     .weight_reads = {},
     .trains = trains_nothing,
-    .forward = [](BlockRun& r) { ops::swiglu(r.ctx, {.y = r.s[act], .gate = r.s[gate], .up = r.s[up]}); },
+    .forward = [](BlockRun& r) { ops::glu(r.ctx, {.y = r.s[act], .gate = r.s[gate], .up = r.s[up]}); },
     .backward =
         [](BlockRun& r) {
-          ops::swiglu_grad(
-              r.ctx, {.dgate = r.grad(gate), .dup = r.grad(up), .dy = r.d[act], .gate = r.s[gate], .up = r.s[up]});
+          ops::glu_grad(r.ctx,
+                        {.dgate = r.grad(gate), .dup = r.grad(up), .dy = r.d[act], .gate = r.s[gate], .up = r.s[up]});
         }};
 
 /// Out = Residual + Branch. The gradient of the residual stream is one buffer that all three share (see Activations),

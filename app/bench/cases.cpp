@@ -8,9 +8,9 @@
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
+#include "kernels/glu.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
-#include "kernels/swiglu.h"
 
 namespace qtrain::bench {
 namespace {
@@ -116,13 +116,13 @@ void add_swiglu(std::vector<Case>& cases, const Sizes& s, const Model& m) {
   const Operand x{rows, s.dtype};
   cases.push_back({.name = "swiglu/" + size,
                    .operands = {x, x, x},
-                   .run = [](Ctx& ctx, Tensors t) { ops::swiglu(ctx, {.y = t[0], .gate = t[1], .up = t[2]}); },
+                   .run = [](Ctx& ctx, Tensors t) { ops::glu(ctx, {.y = t[0], .gate = t[1], .up = t[2]}); },
                    .bytes = 3 * bytes_of(rows, s.dtype)});
   cases.push_back({.name = "swiglu_grad/" + size,
                    .operands = {x, x, x, x, x},
                    .run =
                        [](Ctx& ctx, Tensors t) {
-                         ops::swiglu_grad(
+                         ops::glu_grad(
                              ctx, {.dgate = store(t[0]), .dup = store(t[1]), .dy = t[2], .gate = t[3], .up = t[4]});
                        },
                    .bytes = 5 * bytes_of(rows, s.dtype)});

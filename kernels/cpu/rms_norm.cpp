@@ -24,7 +24,7 @@ void forward(Ctx& ctx, const RmsNorm& a) {
   T* y = a.y.as<T>();
   A* inv_rms = a.inv_rms.as<A>();
   const T* x = a.x.as<T>();
-  const A* weight = a.weight.as<A>();
+  const OffsetWeight<A> weight(a.weight, a.weight_offset);
   const T* residual = a.residual ? a.residual.as<T>() : nullptr;
   T* sum = residual ? a.sum.as<T>() : nullptr;
   for_rows(ctx, a.x.shape.rows(), C, [&](std::int64_t begin, std::int64_t end) {
@@ -35,7 +35,7 @@ void forward(Ctx& ctx, const RmsNorm& a) {
         row = sum + r * C;
       }
       inv_rms[r] = inverse_rms<T>(row, C, a.eps);
-      normalize<T>(y + r * C, row, weight, {.inv_rms = inv_rms[r], .n = C});
+      normalize<T>(y + r * C, row, weight.data(), {.inv_rms = inv_rms[r], .n = C});
     }
   });
 }
@@ -45,13 +45,14 @@ void backward(Ctx& ctx, const RmsNormGrad& a) {
   using A = Acc<T>;
   const std::int64_t C = a.x.shape[-1], rows = a.x.shape.rows();
   const T *dy = a.dy.as<T>(), *x = a.x.as<T>();
-  const A *weight = a.weight.as<A>(), *inv_rms = a.inv_rms.as<A>();
+  const OffsetWeight<A> weight(a.weight, a.weight_offset);
+  const A* inv_rms = a.inv_rms.as<A>();
   T* dx = a.dx.wanted() ? a.dx.t.as<T>() : nullptr;
   // dweight before dx in each row: dx may be dy.
   const auto one_row = [&](std::int64_t r, A* dweight) {
     const NormRow<A> row{.inv_rms = inv_rms[r], .n = C};
     if (dweight) add_weight_grad<T>(dweight, dy + r * C, x + r * C, row);
-    if (dx) normalize_grad<T>({dx + r * C, a.dx.mode}, dy + r * C, {x + r * C, weight, row});
+    if (dx) normalize_grad<T>({dx + r * C, a.dx.mode}, dy + r * C, {x + r * C, weight.data(), row});
   };
   if (!a.dweight.wanted())
     return for_rows(ctx, rows, C, [&](std::int64_t begin, std::int64_t end) {

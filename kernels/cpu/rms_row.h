@@ -1,8 +1,29 @@
 #pragma once
+#include <vector>
+
 #include "kernels/cpu/loops.h"
 
 /// The RMS norm of one row and its adjoint, shared by rms_norm and rope (norm per head).
 namespace qtrain::ops {
+
+/// weight + offset for the time of an op; the weight itself where there is no offset.
+template <class A>
+class OffsetWeight {
+ public:
+  OffsetWeight(ConstTensor weight, double offset) : data_(weight ? weight.as<A>() : nullptr) {
+    if (!data_ || offset == 0) return;
+    sums_.assign(data_, data_ + weight.numel());
+    for (A& w : sums_) w += static_cast<A>(offset);
+    data_ = sums_.data();
+  }
+  OffsetWeight(const OffsetWeight&) = delete;
+  OffsetWeight& operator=(const OffsetWeight&) = delete;
+  const A* data() const { return data_; }
+
+ private:
+  std::vector<A> sums_;
+  const A* data_;
+};
 
 template <class A>
 struct NormRow {

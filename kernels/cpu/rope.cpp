@@ -68,7 +68,8 @@ void forward(Ctx& ctx, const Rope& a) {
   T* y = a.y.as<T>();
   const T* x = a.x.as<T>();
   const Angles<T> angles = angles_of<T>(a);
-  const A* weight = a.weight ? a.weight.as<A>() : nullptr;
+  const OffsetWeight<A> offset_weight(a.weight, a.weight_offset);
+  const A* weight = offset_weight.data();
   A* inv_rms = weight ? a.inv_rms.as<A>() : nullptr;
   for_rows(ctx, a.x.shape[0], H * D, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
@@ -92,7 +93,8 @@ void backward_norm(Ctx& ctx, const RopeGrad& a) {
   using A = Acc<T>;
   const std::int64_t H = a.dy.shape[1], D = a.dy.shape[2];
   const T *dy = a.dy.as<T>(), *x = a.x.as<T>();
-  const A *weight = a.weight.as<A>(), *inv_rms = a.inv_rms.as<A>();
+  const OffsetWeight<A> weight(a.weight, a.weight_offset);
+  const A* inv_rms = a.inv_rms.as<A>();
   T* dx = a.dx.wanted() ? a.dx.t.as<T>() : nullptr;
   const Angles<T> angles = angles_of<T>(a);
   RowSums<A> dweight(ctx, a.dy.shape[0] * H, D);
@@ -102,7 +104,7 @@ void backward_norm(Ctx& ctx, const RopeGrad& a) {
       const NormRow<A> row{.inv_rms = inv_rms[i], .n = D};
       rotate_back<T, T>({turned.data(), Sink::Mode::store}, dy + i * D, angles, angles.row(i / H));
       add_weight_grad<T>(part, turned.data(), x + i * D, row);
-      if (dx) normalize_grad<T>({dx + i * D, a.dx.mode}, turned.data(), {x + i * D, weight, row});
+      if (dx) normalize_grad<T>({dx + i * D, a.dx.mode}, turned.data(), {x + i * D, weight.data(), row});
     }
   });
   if (a.dweight.wanted())

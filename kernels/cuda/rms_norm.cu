@@ -2,8 +2,8 @@
 
 #include "kernels/cuda/column_parts.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/norm_weight.cuh"
 #include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/rows.cuh"
 
 namespace qtrain::ops {
 namespace {
@@ -15,7 +15,7 @@ struct Forward {
   const T *x, *residual;
   const float* weight;
   int width;
-  float eps;
+  float eps, weight_offset;
 };
 
 /// A block per row.
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(1024) rms_norm_rows(Forward<T> a) {
   if (threadIdx.x == 0) a.inv_rms[blockIdx.x] = inv;
   for_packs<N>(a.width, [&](int slot, int column) {
     float w[N];
-    load_floats(w, a.weight + column);
+    load_weights(w, a.weight + column, a.weight_offset);
     Pack<T, N> out;
 #pragma unroll
     for (int j = 0; j < N; ++j) out.v[j] = from_float<T>(v[slot][j] * inv * w[j]);
@@ -58,6 +58,7 @@ struct Backward {
   const float *weight, *inv_rms;
   ColumnParts dweight;  ///< data null: not wanted
   int rows;
+  float weight_offset;
 };
 
 /// Block b does rows b, b + blocks, ... and keeps its share of dweight in registers.
@@ -74,7 +75,7 @@ __global__ void __launch_bounds__(1024) rms_norm_rows_grad(Backward<T> a) {
       float g[N], x[N], w[N];
       load_floats(g, a.dy + begin + column);
       load_floats(x, a.x + begin + column);
-      load_floats(w, a.weight + column);
+      load_weights(w, a.weight + column, a.weight_offset);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
         dot += g[j] * w[j] * x[j];
@@ -87,7 +88,7 @@ __global__ void __launch_bounds__(1024) rms_norm_rows_grad(Backward<T> a) {
       float g[N], x[N], w[N];
       load_floats(g, a.dy + begin + column);
       load_floats(x, a.x + begin + column);
-      load_floats(w, a.weight + column);
+      load_weights(w, a.weight + column, a.weight_offset);
 #pragma unroll
       for (int j = 0; j < N; ++j) g[j] = inv * (g[j] * w[j] - pull * x[j]);
       a.dx.template put_pack<N>(begin + column, g);
@@ -110,7 +111,8 @@ void forward(Ctx& ctx, const RmsNorm& a) {
                         .residual = a.residual ? a.residual.as<T>() : nullptr,
                         .weight = a.weight.as<float>(),
                         .width = static_cast<int>(C),
-                        .eps = static_cast<float>(a.eps)};
+                        .eps = static_cast<float>(a.eps),
+                        .weight_offset = added_to_weights(a.weight_offset)};
   const auto run = [&]<int N>() {
     launch(ctx, "rms_norm", rms_norm_rows<T, N>,
            {static_cast<unsigned>(a.x.shape.rows()), row_threads<N>(C), sizeof(BlockPartials<float>)}, args);
@@ -130,7 +132,8 @@ void backward(Ctx& ctx, const RmsNormGrad& a) {
                          .weight = a.weight.as<float>(),
                          .inv_rms = a.inv_rms.as<float>(),
                          .dweight = parts,
-                         .rows = static_cast<int>(rows)};
+                         .rows = static_cast<int>(rows),
+                         .weight_offset = added_to_weights(a.weight_offset)};
   const auto run = [&]<int N>() {
     launch(ctx, "rms_norm_grad", rms_norm_rows_grad<T, N>,
            {static_cast<unsigned>(blocks), row_threads<N>(C), sizeof(BlockPartials<float>)}, args);

@@ -1,6 +1,7 @@
 #include "kernels/rope.h"
 
 #include "kernels/cuda/column_parts.cuh"
+#include "kernels/cuda/norm_weight.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 namespace qtrain::ops {
@@ -40,7 +41,9 @@ struct Forward {
   Angles angles;
   std::int64_t rows;
   int heads, half;
-  float eps;
+  float eps, weight_offset;
+
+  __device__ __forceinline__ float weight_of(int i) const { return weight[i] + weight_offset; }
 };
 
 template <class T>
@@ -60,8 +63,8 @@ __global__ void __launch_bounds__(kWarps* kWarp) rope_rows(Forward<T> a) {
     const float inv = rsqrtf(warp_sum(squares) / static_cast<float>(2 * a.half) + a.eps);
     if (row.lane == 0) a.inv_rms[r] = inv;
     row.each([&](int s, int i) {
-      u[s] *= inv * a.weight[i];
-      v[s] *= inv * a.weight[a.half + i];
+      u[s] *= inv * a.weight_of(i);
+      v[s] *= inv * a.weight_of(a.half + i);
     });
   }
   const std::int64_t table = std::int64_t{a.angles.positions[r / a.heads]} * a.half;
@@ -81,6 +84,9 @@ struct Backward {
   ColumnParts dweight;  ///< of width 2 half; data null: not wanted
   std::int64_t rows;
   int heads, half;
+  float weight_offset;
+
+  __device__ __forceinline__ float weight_of(int i) const { return weight[i] + weight_offset; }
 };
 
 /// g = dy rotated back, for the elements of the lane.
@@ -131,13 +137,13 @@ __global__ void __launch_bounds__(kWarps* kWarp, 5) normed_rope_rows_grad(Backwa
       const float x1 = to_float(x[i]), x2 = to_float(x[a.half + i]);
       du[s] += u[s] * x1 * inv;
       dv[s] += v[s] * x2 * inv;
-      dot += u[s] * a.weight[i] * x1 + v[s] * a.weight[a.half + i] * x2;
+      dot += u[s] * a.weight_of(i) * x1 + v[s] * a.weight_of(a.half + i) * x2;
     });
     if (!a.dx.data) continue;
     const float pull = warp_sum(dot) / static_cast<float>(width) * inv * inv;
     row.each([&](int s, int i) {
-      a.dx.put(r * width + i, inv * (u[s] * a.weight[i] - pull * to_float(x[i])));
-      a.dx.put(r * width + a.half + i, inv * (v[s] * a.weight[a.half + i] - pull * to_float(x[a.half + i])));
+      a.dx.put(r * width + i, inv * (u[s] * a.weight_of(i) - pull * to_float(x[i])));
+      a.dx.put(r * width + a.half + i, inv * (v[s] * a.weight_of(a.half + i) - pull * to_float(x[a.half + i])));
     });
   }
   if (!a.dweight.data) return;
@@ -169,7 +175,8 @@ void forward(Ctx& ctx, const Rope& a) {
                         .rows = a.x.shape[0] * a.x.shape[1],
                         .heads = static_cast<int>(a.x.shape[1]),
                         .half = static_cast<int>(a.x.shape[2] / 2),
-                        .eps = static_cast<float>(a.eps)};
+                        .eps = static_cast<float>(a.eps),
+                        .weight_offset = added_to_weights(a.weight_offset)};
   launch(ctx, "rope", rope_rows<T>, {blocks_for(args.rows), kWarps * kWarp}, args);
 }
 
@@ -187,7 +194,8 @@ void backward(Ctx& ctx, const RopeGrad& a) {
                    .dweight = {},
                    .rows = rows,
                    .heads = static_cast<int>(a.dy.shape[1]),
-                   .half = static_cast<int>(D / 2)};
+                   .half = static_cast<int>(D / 2),
+                   .weight_offset = added_to_weights(a.weight_offset)};
   if (!a.weight) return launch(ctx, "rope_grad", rope_rows_grad<T>, {blocks_for(rows), kWarps * kWarp}, args);
   args.x = a.x.as<T>();
   args.weight = a.weight.as<float>();

@@ -5,11 +5,11 @@
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
 #include "kernels/gemm.h"
+#include "kernels/glu.h"
 #include "kernels/magnitude.h"
 #include "kernels/reduce.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
-#include "kernels/swiglu.h"
 
 namespace qtrain::testing {
 namespace {
@@ -26,37 +26,45 @@ std::string shape_name(const Shape& s) {
   return name;
 }
 
-Values rms_norm_formula(const Values& x, const Values& weight) {
+Values rms_norm_formula(const Values& x, const Values& weight, double offset) {
   const std::size_t C = weight.size();
   Values y(x.size());
   for (std::size_t r = 0; r < x.size(); r += C) {
     double squares = 0;
     for (std::size_t c = 0; c < C; ++c) squares += x[r + c] * x[r + c];
     for (std::size_t c = 0; c < C; ++c)
-      y[r + c] = x[r + c] / std::sqrt(squares / static_cast<double>(C) + 1e-6) * weight[c];
+      y[r + c] = x[r + c] / std::sqrt(squares / static_cast<double>(C) + 1e-6) * (weight[c] + offset);
   }
   return y;
 }
 
-OpCase rms_norm_case(Shape shape) {
-  return {.name = "rms_norm" + shape_name(shape),
-          .inputs = {{"x", shape}, {"weight", {shape[-1]}, Storage::arithmetic}},
-          .forward =
-              [shape](Ctx& ctx, DType d, Arrays& in) {
-                Arrays out{Array(d, shape), Array(arithmetic_of(d), {shape.rows()})};
-                ops::rms_norm(ctx, {.y = out[0], .inv_rms = out[1], .x = in[0], .weight = in[1], .eps = 1e-6});
-                return out;
-              },
-          .formula = [](const Arrays& in) { return rms_norm_formula(in[0].values(), in[1].values()); },
-          .backward =
-              [](Ctx& ctx, DType, const OpCase::Backward& b) {
-                ops::rms_norm_grad(ctx, {.dx = b.gradients[0],
-                                         .dweight = b.gradients[1],
-                                         .dy = b.dy,
-                                         .x = b.inputs[0],
-                                         .weight = b.inputs[1],
-                                         .inv_rms = b.outputs[1]});
-              }};
+std::string offset_name(double offset) {
+  return offset == 0 ? "" : "_offset";
+}
+
+OpCase rms_norm_case(Shape shape, double offset) {
+  return {
+      .name = "rms_norm" + offset_name(offset) + shape_name(shape),
+      .inputs = {{"x", shape}, {"weight", {shape[-1]}, Storage::arithmetic}},
+      .forward =
+          [=](Ctx& ctx, DType d, Arrays& in) {
+            Arrays out{Array(d, shape), Array(arithmetic_of(d), {shape.rows()})};
+            ops::rms_norm(
+                ctx,
+                {.y = out[0], .inv_rms = out[1], .x = in[0], .weight = in[1], .eps = 1e-6, .weight_offset = offset});
+            return out;
+          },
+      .formula = [=](const Arrays& in) { return rms_norm_formula(in[0].values(), in[1].values(), offset); },
+      .backward =
+          [=](Ctx& ctx, DType, const OpCase::Backward& b) {
+            ops::rms_norm_grad(ctx, {.dx = b.gradients[0],
+                                     .dweight = b.gradients[1],
+                                     .dy = b.dy,
+                                     .x = b.inputs[0],
+                                     .weight = b.inputs[1],
+                                     .inv_rms = b.outputs[1],
+                                     .weight_offset = offset});
+          }};
 }
 
 /// cos and sin of a table of `count` positions.
@@ -113,66 +121,76 @@ OpCase rope_case(Shape shape) {
               }};
 }
 
-OpCase normed_rope_case(Shape shape) {
-  return {
-      .name = "normed_rope" + shape_name(shape),
-      .inputs = {{"x", shape}, {"weight", {shape[2]}, Storage::arithmetic}},
-      .forward =
-          [shape](Ctx& ctx, DType d, Arrays& in) {
-            Arrays tables = rope_tables(d, 7, shape[2] / 2);
-            Arrays out{Array(d, shape), Array(arithmetic_of(d), {shape[0], shape[1]})};
-            Array positions = rope_positions(shape[0]);
-            ops::rope(ctx, {.y = out[0],
-                            .x = in[0],
-                            .cos = tables[0],
-                            .sin = tables[1],
-                            .positions = positions,
-                            .weight = in[1],
-                            .inv_rms = out[1],
-                            .eps = 1e-6});
-            return out;
-          },
-      .formula =
-          [shape](const Arrays& in) { return rope_formula(rms_norm_formula(in[0].values(), in[1].values()), shape); },
-      .backward =
-          [shape](Ctx& ctx, DType d, const OpCase::Backward& b) {
-            Arrays tables = rope_tables(d, 7, shape[2] / 2);
-            Array positions = rope_positions(shape[0]);
-            ops::rope_grad(ctx, {.dx = b.gradients[0],
-                                 .dy = b.dy,
-                                 .cos = tables[0],
-                                 .sin = tables[1],
-                                 .positions = positions,
-                                 .x = b.inputs[0],
-                                 .weight = b.inputs[1],
-                                 .inv_rms = b.outputs[1],
-                                 .dweight = b.gradients[1]});
-          }};
+OpCase normed_rope_case(Shape shape, double offset) {
+  return {.name = "normed_rope" + offset_name(offset) + shape_name(shape),
+          .inputs = {{"x", shape}, {"weight", {shape[2]}, Storage::arithmetic}},
+          .forward =
+              [=](Ctx& ctx, DType d, Arrays& in) {
+                Arrays tables = rope_tables(d, 7, shape[2] / 2);
+                Arrays out{Array(d, shape), Array(arithmetic_of(d), {shape[0], shape[1]})};
+                Array positions = rope_positions(shape[0]);
+                ops::rope(ctx, {.y = out[0],
+                                .x = in[0],
+                                .cos = tables[0],
+                                .sin = tables[1],
+                                .positions = positions,
+                                .weight = in[1],
+                                .inv_rms = out[1],
+                                .eps = 1e-6,
+                                .weight_offset = offset});
+                return out;
+              },
+          .formula =
+              [=](const Arrays& in) {
+                return rope_formula(rms_norm_formula(in[0].values(), in[1].values(), offset), shape);
+              },
+          .backward =
+              [=](Ctx& ctx, DType d, const OpCase::Backward& b) {
+                Arrays tables = rope_tables(d, 7, shape[2] / 2);
+                Array positions = rope_positions(shape[0]);
+                ops::rope_grad(ctx, {.dx = b.gradients[0],
+                                     .dy = b.dy,
+                                     .cos = tables[0],
+                                     .sin = tables[1],
+                                     .positions = positions,
+                                     .x = b.inputs[0],
+                                     .weight = b.inputs[1],
+                                     .inv_rms = b.outputs[1],
+                                     .dweight = b.gradients[1],
+                                     .weight_offset = offset});
+              }};
 }
 
-OpCase swiglu_case(Shape shape) {
-  return {
-      .name = "swiglu" + shape_name(shape),
-      .inputs = {{"gate", shape}, {"up", shape}},
-      .forward =
-          [shape](Ctx& ctx, DType d, Arrays& in) {
-            Arrays out{Array(d, shape)};
-            ops::swiglu(ctx, {.y = out[0], .gate = in[0], .up = in[1]});
-            return out;
-          },
-      .formula =
-          [](const Arrays& in) {
-            Values y = in[0].values();
-            for (std::size_t i = 0; i < y.size(); ++i)
-              y[i] = y[i] / (1 + std::exp(-y[i])) * in[1].get(static_cast<std::int64_t>(i));
-            return y;
-          },
-      .backward =
-          [](Ctx& ctx, DType, const OpCase::Backward& b) {
-            ops::swiglu_grad(
-                ctx,
-                {.dgate = b.gradients[0], .dup = b.gradients[1], .dy = b.dy, .gate = b.inputs[0], .up = b.inputs[1]});
-          }};
+double activated(double g, ops::Activation activation) {
+  if (activation == ops::Activation::silu) return g / (1 + std::exp(-g));
+  return 0.5 * g * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (g + 0.044715 * g * g * g)));
+}
+
+OpCase glu_case(Shape shape, ops::Activation activation) {
+  return {.name = (activation == ops::Activation::silu ? "swiglu" : "geglu") + shape_name(shape),
+          .inputs = {{"gate", shape}, {"up", shape}},
+          .forward =
+              [=](Ctx& ctx, DType d, Arrays& in) {
+                Arrays out{Array(d, shape)};
+                ops::glu(ctx, {.y = out[0], .gate = in[0], .up = in[1], .activation = activation});
+                return out;
+              },
+          .formula =
+              [=](const Arrays& in) {
+                Values y = in[0].values();
+                for (std::size_t i = 0; i < y.size(); ++i)
+                  y[i] = activated(y[i], activation) * in[1].get(static_cast<std::int64_t>(i));
+                return y;
+              },
+          .backward =
+              [=](Ctx& ctx, DType, const OpCase::Backward& b) {
+                ops::glu_grad(ctx, {.dgate = b.gradients[0],
+                                    .dup = b.gradients[1],
+                                    .dy = b.dy,
+                                    .gate = b.inputs[0],
+                                    .up = b.inputs[1],
+                                    .activation = activation});
+              }};
 }
 
 Array some_targets(std::int64_t n, std::int64_t V) {
@@ -417,12 +435,14 @@ OpCase attention_case(const AttentionSizes& n) {
 std::vector<OpCase> op_cases() {
   std::vector<OpCase> cases{gemm_case()};
   for (const Shape& s : {Shape{1, 1}, Shape{5, 7}, Shape{3, 2, 80}, Shape{70, 576}, Shape{33, 1032}})
-    cases.push_back(rms_norm_case(s));
+    for (const double offset : {0.0, 1.0}) cases.push_back(rms_norm_case(s, offset));
   for (const Shape& s : {Shape{1, 1, 2}, Shape{9, 3, 10}, Shape{40, 9, 64}, Shape{13, 5, 90}}) {
     cases.push_back(rope_case(s));
-    cases.push_back(normed_rope_case(s));
+    for (const double offset : {0.0, 1.0}) cases.push_back(normed_rope_case(s, offset));
   }
-  for (const Shape& s : {Shape{1, 1}, Shape{7, 11}, Shape{33, 1536}, Shape{5, 1531}}) cases.push_back(swiglu_case(s));
+  for (const Shape& s : {Shape{1, 1}, Shape{7, 11}, Shape{33, 1536}, Shape{5, 1531}})
+    for (const auto activation : {ops::Activation::silu, ops::Activation::gelu_tanh})
+      cases.push_back(glu_case(s, activation));
   for (const Shape& s : {Shape{1, 1}, Shape{5, 3}, Shape{6, 2051}, Shape{3, 151936}})
     cases.push_back(cross_entropy_case(s));
   for (const EmbeddingSizes& n : {EmbeddingSizes{1, 1, 1}, EmbeddingSizes{60, 9, 7}, EmbeddingSizes{200, 40, 1032}})
