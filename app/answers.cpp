@@ -101,8 +101,7 @@ std::vector<std::int32_t> encode_raw(const TextFolder& text, const std::string& 
 void Answerer::prepare(std::int64_t longest, const GeneratorOptions& options) {
   if (ready_) return;
   Generator generator(ctx_, *model_.setup.model, options);
-  model_.setup.model->plan(Pass::decode, generator.largest(longest));
-  model_.setup.model->commit();
+  model_.setup.model->commit({}, {{Pass::decode, generator.largest(longest)}});
   load_weights(ctx_, model_.setup, {.seed = model_.seed}, log_);
   ready_ = true;
 }

@@ -7,6 +7,7 @@
 
 #include "core/transfer.h"
 #include "kernels/elementwise.h"
+#include "model/families/family.h"
 
 namespace qtrain {
 namespace {
@@ -109,7 +110,7 @@ constexpr const char* kSavedHead = "base_model.model.lm_head.weight";
 
 // A trained embedding that is the head too: PEFT writes it under both names.
 Param* saved_tied_head(Transformer& model) {
-  return model.has_tied_head() ? model.adapter().find("base_model.model.model.embed_tokens.weight") : nullptr;
+  return model.params().has_tied_head() ? model.adapter().find("base_model.model.model.embed_tokens.weight") : nullptr;
 }
 
 // Tensors of the file that were not asked for.
@@ -223,8 +224,8 @@ std::vector<std::string> load_base_weights(Ctx& ctx, Transformer& model, const f
   const bool serialized = quantized_tensor(reader).has_value();
   std::vector<std::string> used;
   for (Param& p : model.weights().all())
-    if (!model.is_quantized_part(p)) used.push_back(load_one(ctx, reader, p));
-  for (const SavedWeight& s : model.saved_weights()) used.push_back(load_from(ctx, reader, s));
+    if (!model.params().is_quantized_part(p)) used.push_back(load_one(ctx, reader, p));
+  for (const SavedWeight& s : model.params().saved()) used.push_back(load_from(ctx, reader, s));
   std::optional<HostContext> host;
   if (!model.quantized().empty() && !serialized) host.emplace(ctx);
   for (const QuantizedLinear& q : model.quantized()) {
@@ -295,7 +296,7 @@ void save_model(Ctx& ctx, Transformer& model, const ModelFolder& to) {
 void save_adapter(Ctx& ctx, Transformer& model, const ModelFolder& to) {
   fs::create_directories(to.folder);
   check(model.options().lora.has_value(), "save_adapter: the model has no adapter");
-  write_file(to.folder / "adapter_config.json", dump_json(lora_config_json(*model.options().lora), 2) + "\n");
+  write_file(to.folder / "adapter_config.json", dump_json(lora_config_json(*model.options().lora, linear_names(model.config())), 2) + "\n");
   std::vector<TensorSource> sources = tensors_of(ctx, model.adapter());
   if (const Param* embedding = saved_tied_head(model)) {
     sources.push_back(source_of(ctx, *embedding, embedding->spec.dtype));

@@ -94,8 +94,8 @@ Json pattern_json(const Pattern<T>& pattern) {
 }
 
 // As PEFT writes it: a pattern as a string, since a list holds names only.
-Json targets_json(const std::vector<std::string>& targets) {
-  return is_pattern(targets) ? Json(targets.front()) : Json(expanded_targets(targets));
+Json targets_json(const std::vector<std::string>& targets, const std::vector<std::string>& linear_names) {
+  return is_pattern(targets) ? Json(targets.front()) : Json(expanded_targets(targets, linear_names));
 }
 
 }  // namespace
@@ -116,9 +116,7 @@ std::int64_t LoraConfig::largest_rank() const {
 }
 
 bool is_linear_layer(std::string_view module) {
-  return std::any_of(std::begin(kLinearNames), std::end(kLinearNames), [&](std::string_view name) {
-    return module.ends_with(name) && module.substr(0, module.size() - name.size()).ends_with('.');
-  });
+  return module.find("layers.") != std::string_view::npos && module.ends_with("_proj");
 }
 
 bool is_saved(const LoraConfig& lora, std::string_view module) {
@@ -142,12 +140,16 @@ bool is_target(const LoraConfig& lora, std::string_view module) {
                      [&](const std::string& target) { return means_module(target, module); });
 }
 
-std::vector<std::string> expanded_targets(const std::vector<std::string>& targets) {
+std::vector<std::string> common_linear_names() {
+  return {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
+}
+
+std::vector<std::string> expanded_targets(const std::vector<std::string>& targets,
+                                          const std::vector<std::string>& linear_names) {
   std::vector<std::string> names;
   for (const std::string& target : targets) {
     if (target != kAllLinear) names.push_back(target);
-    if (target == kAllLinear)
-      for (const std::string_view module : kLinearNames) names.emplace_back(module.substr(module.find('.') + 1));
+    if (target == kAllLinear) names.insert(names.end(), linear_names.begin(), linear_names.end());
   }
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
@@ -192,7 +194,7 @@ LoraConfig load_lora_config(const std::filesystem::path& folder) {
   return parse_lora_config(read_json(file), file.string());
 }
 
-Json lora_config_json(const LoraConfig& lora) {
+Json lora_config_json(const LoraConfig& lora, const std::vector<std::string>& linear_names) {
   return {{"alpha_pattern", pattern_json(lora.alpha_pattern)},
           {"base_model_name_or_path", lora.base_model},
           {"bias", "none"},
@@ -206,7 +208,7 @@ Json lora_config_json(const LoraConfig& lora) {
           {"peft_type", "LORA"},
           {"r", lora.r},
           {"rank_pattern", pattern_json(lora.rank_pattern)},
-          {"target_modules", targets_json(lora.targets)},
+          {"target_modules", targets_json(lora.targets, linear_names)},
           {"task_type", "CAUSAL_LM"},
           {"use_dora", lora.dora},
           {"use_rslora", lora.rslora}};

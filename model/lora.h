@@ -40,13 +40,8 @@ struct LoraConfig {
   std::int64_t largest_rank() const;
 };
 
-/// Linear layers of a decoder block in file order, without the layer: "self_attn.q_proj", ...
-inline constexpr std::string_view kLinearNames[] = {
-    "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
-    "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj",
-};
-
-/// Whether a module is one of those ("model.layers.0.self_attn.q_proj", also without "model.").
+/// Whether a module is a linear layer of a decoder layer by its name ("model.layers.0.self_attn.q_proj", also without
+/// "model."): those of transformers end in _proj.
 bool is_linear_layer(std::string_view module);
 /// Whether the module "model.layers.3.self_attn.q_proj" is a target; one that is trained whole is none.
 bool is_target(const LoraConfig& lora, std::string_view module);
@@ -55,8 +50,12 @@ bool is_target(const LoraConfig& lora, std::string_view module);
 bool means_module(std::string_view target, std::string_view module);
 /// Whether a target has characters of regular expressions.
 bool is_module_pattern(std::string_view target);
-/// Targets as adapter_config.json has them: "all-linear" as the names it stands for, sorted, each once.
-std::vector<std::string> expanded_targets(const std::vector<std::string>& targets);
+/// The linear layers of a decoder layer in most families.
+std::vector<std::string> common_linear_names();
+/// Targets as adapter_config.json has them: "all-linear" as the names it stands for, those of the model's linear
+/// layers; sorted, each once.
+std::vector<std::string> expanded_targets(const std::vector<std::string>& targets,
+                                          const std::vector<std::string>& linear_names = common_linear_names());
 /// Whether modules_to_save names it.
 bool is_saved(const LoraConfig& lora, std::string_view module);
 
@@ -67,7 +66,8 @@ inline constexpr std::string_view kPeftPrefix = "base_model.model.";
 /// adapter_config.json of PEFT. What is not here (bias, layers_to_transform, ...) is an input error naming the key.
 LoraConfig parse_lora_config(const Json& json, const std::string& name);
 LoraConfig load_lora_config(const std::filesystem::path& folder);
-/// As PEFT writes it: sorted keys.
-Json lora_config_json(const LoraConfig& lora);
+/// As PEFT writes it: sorted keys. `linear_names` as in expanded_targets.
+Json lora_config_json(const LoraConfig& lora,
+                      const std::vector<std::string>& linear_names = common_linear_names());
 
 }  // namespace qtrain

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "model/config_reader.h"
 #include "model/families/family.h"
 
@@ -103,7 +105,8 @@ void read_sizes(const ConfigReader& r, ModelConfig& c) {
   c.kv_heads = r.positive("num_key_value_heads", c.heads);
   if (!r.get("head_dim") && c.hidden_size % c.heads != 0)
     r.refuse("\"hidden_size\" is not a multiple of \"num_attention_heads\" and \"head_dim\" is missing");
-  const std::int64_t head_dim = c.model_type == "qwen3" ? 128 : std::max<std::int64_t>(1, c.hidden_size / c.heads);
+  const std::int64_t head_dim =
+      c.family->head_dim > 0 ? c.family->head_dim : std::max<std::int64_t>(1, c.hidden_size / c.heads);
   c.head_dim = r.positive("head_dim", head_dim);
   c.vocab_size = r.positive("vocab_size");
   c.max_position_embeddings = r.positive("max_position_embeddings", 2048);
@@ -115,10 +118,15 @@ void read_sizes(const ConfigReader& r, ModelConfig& c) {
   if (c.layers > 10000) r.refuse("\"num_hidden_layers\" is out of range");
 }
 
+ops::Activation read_activation(const ConfigReader& r, const Family& family) {
+  const char* key = r.get("hidden_activation") ? "hidden_activation" : "hidden_act";
+  const std::string name = r.text(key, family.activation);
+  if (name == "silu" || name == "swish") return ops::Activation::silu;
+  if (name == "gelu_pytorch_tanh") return ops::Activation::gelu_tanh;
+  r.refuse(fmt::format("{} \"{}\" is not supported", key, name), "supported: silu, gelu_pytorch_tanh");
+}
+
 void refuse_unsupported(const ConfigReader& r) {
-  const std::string act = r.text("hidden_act", "silu");
-  if (act != "silu" && act != "swish")
-    r.refuse(fmt::format("hidden_act \"{}\" is not supported", act), "supported: silu");
   if (r.number("attention_dropout", 0) != 0)
     r.refuse("\"attention_dropout\" other than 0 is not supported", "set it to 0.0 in config.json");
   if (r.number("partial_rotary_factor", 1) != 1) r.refuse("\"partial_rotary_factor\" other than 1 is not supported");
@@ -144,23 +152,29 @@ ModelConfig parse_model_config(const Json& json, const std::string& name) {
   if (!json.is_object()) r.refuse("a model config must be a JSON object");
   ModelConfig c;
   const Family& family = family_of(r);
+  c.family = &family;
   c.model_type = family.model_type;
   c.architecture = family.architecture;
   read_sizes(r, c);
   refuse_unsupported(r);
+  c.activation = read_activation(r, family);
   c.rms_norm_eps = r.magnitude("rms_norm_eps", 1e-6);
   c.initializer_range = r.number("initializer_range", 0.02);
-  c.tie_word_embeddings = r.flag("tie_word_embeddings", false);
-  c.rope = read_rope(r, c);
+  c.tie_word_embeddings = r.flag("tie_word_embeddings", family.ties_head);
+  c.ropes = {read_rope(r, c)};
   c.dtype = weight_dtype(r);
   c.quantization = bnb_config(json, name);
   c.eos_token_ids = r.tokens("eos_token_id");
   c.bos_token_id = first(r.tokens("bos_token_id"));
   c.pad_token_id = first(r.tokens("pad_token_id"));
-  c.windows.assign(static_cast<std::size_t>(c.layers), 0);
+  c.attention.resize(static_cast<std::size_t>(c.layers));
   family.read(r, c);
   c.json = json;
   return c;
+}
+
+double ModelConfig::score_scale() const {
+  return attention_scale != 0 ? attention_scale : 1 / std::sqrt(static_cast<double>(head_dim));
 }
 
 std::int64_t ModelConfig::padding_row() const {

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "core/json.h"
+#include "core/param_store.h"
 #include "core/tensor.h"
+#include "kernels/glu.h"
 #include "quant/bnb.h"
 
 namespace qtrain {
@@ -25,18 +27,42 @@ struct RopeConfig {
   bool truncate = true;                              ///< yarn: round the correction range to whole dimensions
 };
 
-/// What a decoder of the Llama family is, from a Hugging Face config.json.
+struct Family;
+
+/// RMS norms of queries and keys before the rotation.
+enum class QkNorm : std::uint8_t {
+  none,
+  per_head,   ///< weight [head_dim]
+  all_heads,  ///< weight [heads * head_dim]
+};
+
+/// What the layers of one model do differently in attention.
+struct LayerAttention {
+  static constexpr int kNoRotation = -1;
+
+  std::int64_t window = 0;  ///< sliding window in tokens, 0: full attention
+  int rope = 0;             ///< number of its rotary embedding
+};
+
+/// What a decoder is, from a Hugging Face config.json: sizes, and the choices that families differ in.
 struct ModelConfig {
+  const Family* family = nullptr;
   std::string model_type, architecture;
   std::int64_t hidden_size = 0, intermediate_size = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0;
   std::int64_t vocab_size = 0, max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
   double initializer_range = 0.02;
   bool tie_word_embeddings = false;
-  bool qk_norm = false;  ///< RMS norm of each query and key head before the rotation
+  QkNorm qk_norm = QkNorm::none;
   bool qkv_bias = false, o_bias = false, mlp_bias = false;
-  std::vector<std::int64_t> windows;  ///< per layer: sliding window in tokens, 0 = full attention
-  RopeConfig rope;
+  ops::Activation activation = ops::Activation::silu;  ///< of the gate in the MLP
+  double norm_offset = 0;                              ///< norms multiply by weight + offset
+  double attention_scale = 0;                          ///< of scores; 0: 1 / sqrt(head_dim)
+  double attention_softcap = 0;                        ///< of scores; 0: none
+  double embedding_scale = 1, residual_scale = 1;      ///< of embeddings, and of what is added to the residual stream
+  double logit_scale = 1, logit_softcap = 0;           ///< of logits: softcap tanh(scale z / softcap); 0: no cap
+  std::vector<LayerAttention> attention;               ///< of each layer
+  std::vector<RopeConfig> ropes;                       ///< rotary embeddings, which layers name by number
   DType dtype = DType::f32;  ///< of the weights in the folder
   std::vector<std::int32_t> eos_token_ids;
   std::optional<std::int32_t> bos_token_id, pad_token_id;
@@ -44,6 +70,9 @@ struct ModelConfig {
   Json json;                              ///< the file as it was, to be written beside new weights
 
   std::int64_t group_size() const { return heads / kv_heads; }
+  double score_scale() const;
+  /// With which a model's norms begin: so that they multiply by 1.
+  Init norm_init() const { return {norm_offset == 0 ? Init::Kind::ones : Init::Kind::zeros, 0}; }
   /// Row of the embedding that starts at zero and gets no gradient from the input, or -1: transformers makes the
   /// embedding with padding_idx = pad_token_id, where -1 is the last row.
   std::int64_t padding_row() const;

@@ -1,43 +1,81 @@
 #include "model/recompute.h"
 
+#include <algorithm>
 #include <charconv>
 
 namespace qtrain {
 namespace {
 
-using enum Slot;
-
-struct Named {
-  std::string_view name;
-  SlotSet drop;
-};
-// What each policy gives up; everything else follows from the table of stages.
-constexpr Named kPolicies[] = {
-    {"none", {}},
-    {"selective", {norm1, norm2, act, q, k}},
-    {"block", kAllSlots - SlotSet{x, out}},
-};
+constexpr std::string_view kNames[] = {"none", "selective", "block"};
 constexpr std::string_view kBlocks = "blocks:";
 
 }  // namespace
 
-std::optional<RecomputePolicy> recompute_policy(std::string_view name) {
-  for (const Named& p : kPolicies)
-    if (p.name == name) return RecomputePolicy{.drop = p.drop};
+std::optional<RecomputePolicy> RecomputePolicy::parse(std::string_view name) {
+  for (std::size_t i = 0; i < std::size(kNames); ++i)
+    if (kNames[i] == name) return RecomputePolicy(static_cast<Kind>(i));
   if (!name.starts_with(kBlocks)) return {};
   const std::string_view number = name.substr(kBlocks.size());
   std::int64_t n = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), n);
   if (error != std::errc() || end != number.data() + number.size() || n < 2) return {};
-  return RecomputePolicy{.drop = recompute_policy("block")->drop, .group = n};
+  return RecomputePolicy(Kind::block, n);
 }
 
-std::vector<std::string> recompute_policies(std::int64_t layers) {
-  std::vector<std::string> names;
-  for (const Named& p : kPolicies) names.emplace_back(p.name);
-  // layers / N + N inputs are kept: larger groups than the square root of layers save nothing.
-  for (std::int64_t n = 2; n * n <= 2 * layers; n *= 2) names.push_back(std::string(kBlocks) + std::to_string(n));
-  return names;
+RecomputePolicy RecomputePolicy::named(std::string_view name) {
+  const auto policy = parse(name);
+  if (!policy)
+    fail(ErrorKind::usage, {.cause = "unknown recompute policy \"" + std::string(name) + "\"",
+                            .remedy = "use none, selective, block or blocks:N (N from 2 on)"});
+  return *policy;
+}
+
+std::vector<RecomputePolicy> RecomputePolicy::choices(std::int64_t layers) {
+  std::vector<RecomputePolicy> all;
+  for (std::size_t i = 0; i < std::size(kNames); ++i) all.emplace_back(static_cast<Kind>(i));
+  // layers / N + N inputs are saved: larger groups than the square root of layers save nothing.
+  for (std::int64_t n = 2; n * n <= 2 * layers; n *= 2) all.emplace_back(Kind::block, n);
+  return all;
+}
+
+std::string RecomputePolicy::name() const {
+  if (group_ > 1) return std::string(kBlocks) + std::to_string(group_);
+  return std::string(kNames[static_cast<std::size_t>(kind_)]);
+}
+
+TensorSet RecomputePolicy::recomputed(const Layer& layer) const {
+  if (kind_ == Kind::block) return layer.all() - TensorSet{layer.input, layer.output};
+  TensorSet set;
+  if (kind_ == Kind::selective)
+    for (std::size_t t = 0; t < layer.tensors.size(); ++t)
+      if (layer.tensors[t].selective == Selective::recompute) set.add(static_cast<TensorId>(t));
+  return set;
+}
+
+RecomputePlan plan_recompute(const Layer& layer, TensorSet drop, const LayerWeights& weights) {
+  const TensorSet input{layer.input};
+  TensorSet needed;
+  for (const auto& stage : layer.stages) {
+    needed = needed | stage->adjoint_reads;
+    if (stage->trains(weights)) needed = needed | stage->weight_reads;
+  }
+  RecomputePlan plan;
+  TensorSet missing = (needed & drop) - input;
+  for (std::size_t i = layer.stages.size(); i-- > 0;) {
+    const Stage& stage = *layer.stages[i];
+    if ((stage.writes & missing).empty()) continue;
+    plan.rerun.push_back(static_cast<int>(i));
+    needed = needed | stage.reads;
+    missing = missing | ((stage.reads & drop) - input);
+  }
+  std::reverse(plan.rerun.begin(), plan.rerun.end());
+  plan.saved = (needed - drop) | input;
+  return plan;
+}
+
+void run_backward(const Layer& layer, const RecomputePlan& plan, LayerRun& run) {
+  for (const int i : plan.rerun) layer.stages[static_cast<std::size_t>(i)]->forward(run);
+  for (std::size_t i = layer.stages.size(); i-- > 0;) layer.stages[i]->backward(run);
 }
 
 }  // namespace qtrain

@@ -90,18 +90,17 @@ void fill_both(Ctx& ctx, const RopeFrequencies& f, const RopeTables& tables) {
 
 }  // namespace
 
-RopeFrequencies rope_frequencies(const ModelConfig& config, std::int64_t longest) {
+RopeFrequencies rope_frequencies(const RopeConfig& r, std::int64_t head_dim, std::int64_t longest) {
   using Type = RopeConfig::Type;
-  const RopeConfig& r = config.rope;
   RopeFrequencies out;
-  const double theta = r.type == Type::dynamic ? dynamic_theta(r, config.head_dim, longest) : r.theta;
-  out.inv_freq = plain(theta, config.head_dim);
+  const double theta = r.type == Type::dynamic ? dynamic_theta(r, head_dim, longest) : r.theta;
+  out.inv_freq = plain(theta, head_dim);
   if (r.type == Type::linear)
     for (double& f : out.inv_freq) f /= r.factor;
   if (r.type == Type::llama3)
     for (double& f : out.inv_freq) f = llama3(r, f);
   if (r.type == Type::yarn) {
-    apply_yarn(r, config.head_dim, out.inv_freq);
+    apply_yarn(r, head_dim, out.inv_freq);
     out.attention_factor = yarn_attention(r);
   }
   return out;

@@ -13,7 +13,7 @@ struct RopeFrequencies {
   std::vector<double> inv_freq;
   double attention_factor = 1;
 };
-RopeFrequencies rope_frequencies(const ModelConfig& config, std::int64_t longest);
+RopeFrequencies rope_frequencies(const RopeConfig& rope, std::int64_t head_dim, std::int64_t longest);
 
 /// cos and sin [positions, D/2] of every angle, phases in f32 as transformers (f64 for f64 tables).
 struct RopeTables {

@@ -20,8 +20,7 @@ ModelLoss model_loss(Ctx& ctx, const LossRequest& request, Log& log) {
                                         .quantization = quantization_asked(c.quant)});
   advice_on_weights(setup);
   const StopsAtOnce stops;
-  setup.model->plan(Pass::evaluate, largest_batch(loader, data));
-  setup.model->commit();
+  setup.model->commit({}, {{Pass::evaluate, largest_batch(loader, data)}});
   load_weights(ctx, setup, {.seed = static_cast<std::uint64_t>(c.training.seed)}, log);
   ModelLoss found{.evaluation = Evaluator(ctx.device(), loader).run(ctx, *setup.model, log),
                   .source_rows = data.statistics().source_rows};

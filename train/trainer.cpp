@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 
 // transformers' estimate of forward and backward: 6 for each weight that is no embedding's, an adapter's included.
 double flos_per_token(Transformer& model) {
-  std::int64_t weights = model.parameters() - model.config().vocab_size * model.config().hidden_size;
+  std::int64_t weights = model.params().elements() - model.config().vocab_size * model.config().hidden_size;
   for (const Param& p : model.adapter().all())
     if (!p.spec.name.ends_with("embed_tokens.weight")) weights += p.value.numel();
   return 6.0 * static_cast<double>(weights);
@@ -132,9 +132,9 @@ void Trainer::load_model() {
   std::int64_t trained = 0;
   for (const Param* p : trained_) trained += p->value.numel();
   log_.info("model: {} with {:.1f} M parameters, {:.2f} M trained", setup_.model->config().model_type,
-            static_cast<double>(setup_.model->parameters()) / 1e6, static_cast<double>(trained) / 1e6);
+            static_cast<double>(setup_.model->params().elements()) / 1e6, static_cast<double>(trained) / 1e6);
   if (const auto& how = setup_.model->options().quantization)
-    log_.info("quantization: {:.1f} M of them in {}", static_cast<double>(setup_.model->linear_parameters()) / 1e6,
+    log_.info("quantization: {:.1f} M of them in {}", static_cast<double>(setup_.model->params().linear_elements()) / 1e6,
               how->describe());
 }
 
@@ -165,8 +165,8 @@ void Trainer::allocate() {
                                target_here(ctx_.device(), ctx_.pool().size()));
   memory_ = plan_run(run, t_.gradient_checkpointing.policy);
   log_.info("memory: {:.0f} MiB ({}); recomputation: {}", static_cast<double>(memory_.total()) / kMib, memory_.table(),
-            setup_.model->options().recompute);
-  if (t_.operand_copies == KeptCopies::always && setup_.model->operand_copies().bytes() == 0)
+            run.policy().name());
+  if (t_.operand_copies == KeptCopies::always && memory_.bytes_of("operand_copies") == 0)
     say_no_effect("operand_copies", "it is about float32 weights in 16-bit products on a GPU");
   if (run.optimizer.pages == Pages::where_needed)
     log_.info("optimizer state: {}", run.optimizer.placement == Placement::pinned
@@ -176,10 +176,10 @@ void Trainer::allocate() {
   const bool graphs = ctx_.device().kind == DeviceKind::cuda && config_.value.run.use_cuda_graphs.value_or(true);
   if (graphs) log_.info("CUDA graphs: on, for the {} sizes of micro-batches that were used last", kKeptGraphs);
   try {
-    setup_.model->commit();
+    setup_.model->commit(run.choice, run.work.passes());
     optimizer_ = std::make_unique<Optimizer>(ctx_, make_rule(optimizer_options(t_)), trained_, run.optimizer.placement);
     optimizer_->allocate(ctx_);
-    ops::reserve(ctx_, setup_.model->product_memory(run.work.passes()));
+    ops::reserve(ctx_, setup_.model->plan().gemm_memory(setup_.model->copies().operands()));
     step_ = std::make_unique<TrainStep>(
         ctx_, *setup_.model, *optimizer_,
         TrainStep::Options{.most_tokens = run.work.train.tokens, .graphs = graphs ? kKeptGraphs : 0});
@@ -187,7 +187,7 @@ void Trainer::allocate() {
   } catch (const Error& e) {  // others took what was there
     if (e.kind() != ErrorKind::memory) throw;
     run.target = target_here(ctx_.device(), ctx_.pool().size());
-    if (fits(memory_plan(run, setup_.model->options().recompute), run.target)) throw;  // memory of the host
+    if (fits(memory_plan(run), run.target)) throw;  // memory of the host
     fail(ErrorKind::memory, does_not_fit(run));
   }
   optimizer_->state().initialize(ctx_, 0);

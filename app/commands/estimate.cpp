@@ -54,7 +54,7 @@ Json json_of(const Estimate& e, const Price& price) {
   Json json{{"device", e.target.name},
             {"device_memory", e.target.memory > 0 ? Json(e.target.memory) : Json()},
             {"ranks", 1},
-            {"gradient_checkpointing", e.recompute},
+            {"gradient_checkpointing", e.recompute.name()},
             {"memory", e.memory.json()},
             {"pinned_memory", e.memory.pinned_json()},
             {"fits", fits_json(e.memory, e.target)},
@@ -69,9 +69,9 @@ Json json_of(const Estimate& e, const Price& price) {
             {"cost", or_null(price.of(e))}};
   json["optional_copies"] = {{"bytes", e.memory.total() - e.least}, {"keys", e.copies}};
   for (const GpuVerdict& gpu : e.gpus) json["gpus"][std::string(gpu.name)] = gpu.can();
-  for (const auto& [name, plan] : e.policies)
+  for (const auto& [policy, plan] : e.policies)
     json["policies"].push_back(
-        {{"gradient_checkpointing", name}, {"total", plan.total()}, {"fits", fits_json(plan, e.target)}});
+        {{"gradient_checkpointing", policy.name()}, {"total", plan.total()}, {"fits", fits_json(plan, e.target)}});
   if (e.problem) {
     json["remedy"] = e.problem->remedy;
     json["error"] = error_json({ErrorKind::memory, *e.problem});
@@ -92,7 +92,7 @@ std::string memory_text(const Estimate& e) {
                                        static_cast<double>(e.target.memory) / kGib);
   text += fmt::format("largest micro-batch   {}, from {}\n", counted(e.work.train.tokens, "token"),
                       e.from_data ? "the data" : "max_length");
-  text += fmt::format("recomputation         {}\n", e.recompute);
+  text += fmt::format("recomputation         {}\n", e.recompute.name());
   for (const MemoryPlan::Part& p : e.memory.parts)
     if (p.bytes > 0) text += mib(p.name, p.bytes, "");
   text += mib("total", e.memory.total(), "");
@@ -103,8 +103,8 @@ std::string memory_text(const Estimate& e) {
   for (const MemoryPlan::Part& p : e.memory.pinned)
     if (p.bytes > 0) text += mib(p.name, p.bytes, " in the host's memory");
   text += "total under each recompute policy\n";
-  for (const auto& [name, plan] : e.policies)
-    text += mib(name, plan.total(), fits(plan, e.target) ? "" : ", does not fit");
+  for (const auto& [policy, plan] : e.policies)
+    text += mib(policy.name(), plan.total(), fits(plan, e.target) ? "" : ", does not fit");
   return text;
 }
 

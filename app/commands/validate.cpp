@@ -226,7 +226,7 @@ class Validation {
     if (!setup_.random_init) check_tensors(setup_.model->weights(), setup_.source);
     if (!setup_.random_init) check_quantized(*setup_.model, setup_.source);
     return fmt::format("{}, {:.1f} M parameters, {}", setup_.model->config().model_type,
-                       static_cast<double>(setup_.model->parameters()) / 1e6,
+                       static_cast<double>(setup_.model->params().elements()) / 1e6,
                        setup_.random_init ? "starting at random" : "all tensors there");
   }
 
@@ -234,7 +234,7 @@ class Validation {
   void check_tensors(const ParamStore& store, const fs::path& path) {
     const SafetensorsReader reader(path);
     for (const Param& p : store.all()) {
-      if (setup_.model->is_quantized_part(p)) continue;
+      if (setup_.model->params().is_quantized_part(p)) continue;
       const std::string name = name_in(reader, p.spec.name);
       if (!reader.contains(name)) {
         findings_.add(ErrorKind::input,

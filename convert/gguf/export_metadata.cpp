@@ -30,7 +30,7 @@ double usual_attention_factor(const RopeConfig& rope) {
 
 void put_rope_scaling(GgufMetadata& metadata, const ModelConfig& config, std::vector<std::string>& notes) {
   const auto prefix = gguf_model_of(config, "").architecture + ".rope.scaling.";
-  const RopeConfig& rope = config.rope;
+  const RopeConfig& rope = config.ropes.front();
   // llama3 scaling is in a tensor; llama.cpp reads this length for yarn only, an import needs it to find the others.
   if (rope.type == Rope::llama3)
     metadata.put_integer(prefix + "original_context_length", u32(std::llround(rope.original_max_position)));
@@ -39,7 +39,7 @@ void put_rope_scaling(GgufMetadata& metadata, const ModelConfig& config, std::ve
   metadata.put_number(prefix + "factor", static_cast<float>(rope.factor));
   if (rope.type == Rope::linear) return;
   metadata.put_integer(prefix + "original_context_length", u32(std::llround(rope.original_max_position)));
-  const double attention = rope_frequencies(config, 1).attention_factor;
+  const double attention = rope_frequencies(rope, config.head_dim, 1).attention_factor;
   if (std::abs(attention / usual_attention_factor(rope) - 1) > 1e-6) {
     metadata.put_number(prefix + "yarn_attn_factor", static_cast<float>(attention));
     metadata.put_number(prefix + "attn_factor", static_cast<float>(attention / usual_attention_factor(rope)));
@@ -53,11 +53,11 @@ void put_rope_scaling(GgufMetadata& metadata, const ModelConfig& config, std::ve
 }  // namespace
 
 GgufModel gguf_model_of(const ModelConfig& config, const std::string& place) {
-  const auto window = config.windows.empty() ? 0 : config.windows.front();
-  if (std::any_of(config.windows.begin(), config.windows.end(), [&](auto w) { return w != window; }))
+  const std::int64_t window = config.attention.front().window;
+  if (std::ranges::any_of(config.attention, [&](const LayerAttention& layer) { return layer.window != window; }))
     refuse_key(place, "max_window_layers");
-  if (config.rope.type == Rope::dynamic) refuse_key(place, "rope_type: dynamic");
-  if (config.rope.type == Rope::yarn && !config.rope.truncate) refuse_key(place, "truncate: false");
+  if (config.ropes.front().type == Rope::dynamic) refuse_key(place, "rope_type: dynamic");
+  if (config.ropes.front().type == Rope::yarn && !config.ropes.front().truncate) refuse_key(place, "truncate: false");
   if (config.mlp_bias) refuse_key(place, "mlp_bias");
   if (config.model_type == "qwen3" && config.qkv_bias) refuse_key(place, "attention_bias");
   return {.architecture = config.model_type == "mistral" ? "llama" : config.model_type,
@@ -88,7 +88,7 @@ void put_model(GgufMetadata& metadata, const ModelConfig& config, std::vector<st
   metadata.put_number(prefix + "attention.layer_norm_rms_epsilon", static_cast<float>(config.rms_norm_eps));
   metadata.put_integer(prefix + "vocab_size", u32(m.vocab));
   metadata.put_integer(prefix + "rope.dimension_count", u32(m.head_dim));
-  metadata.put_number(prefix + "rope.freq_base", static_cast<float>(config.rope.theta));
+  metadata.put_number(prefix + "rope.freq_base", static_cast<float>(config.ropes.front().theta));
   put_rope_scaling(metadata, config, notes);
   if (m.sliding_window == 0) return;
   metadata.put_integer(prefix + "attention.sliding_window", u32(m.sliding_window));
@@ -97,10 +97,12 @@ void put_model(GgufMetadata& metadata, const ModelConfig& config, std::vector<st
 }
 
 std::vector<float> rope_divisors(const ModelConfig& config) {
-  if (config.rope.type != Rope::llama3) return {};
-  ModelConfig plain = config;
-  plain.rope.type = Rope::standard;
-  const auto before = rope_frequencies(plain, 1).inv_freq, after = rope_frequencies(config, 1).inv_freq;
+  const RopeConfig& rope = config.ropes.front();
+  if (rope.type != Rope::llama3) return {};
+  RopeConfig plain = rope;
+  plain.type = Rope::standard;
+  const auto before = rope_frequencies(plain, config.head_dim, 1).inv_freq,
+             after = rope_frequencies(rope, config.head_dim, 1).inv_freq;
   std::vector<float> divisors;
   for (std::size_t i = 0; i < before.size(); ++i) divisors.push_back(static_cast<float>(before[i] / after[i]));
   return divisors;

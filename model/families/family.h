@@ -1,23 +1,44 @@
 #pragma once
+#include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "model/config_reader.h"
+#include "model/layer/layer.h"
 #include "model/model_config.h"
 
 namespace qtrain {
 
-/// A model type of transformers: its config fields beyond the common ones. All families share one block (stages.h);
-/// what differs is data: biases, head norms, windows.
+/// How files of llama.cpp hold a family's weights.
+struct GgufFamily {
+  std::string_view architecture = {};  ///< empty: there is none
+  /// Rows of what is rotated lie with both halves of a head interleaved.
+  bool interleaves_rotary = false;
+};
+
+/// A model type of transformers: its fields of config.json beyond the common ones, and its layers.
 struct Family {
   std::string_view model_type;
   std::string_view architecture;
   void (*read)(const ConfigReader& fields, ModelConfig& config);
+  Layer (*layer)(const ModelConfig& config, std::int64_t index);
+  // Defaults of transformers for what a config.json leaves out.
+  std::int64_t head_dim = 0;  ///< 0: hidden_size / heads
+  const char* activation = "silu";
+  bool ties_head = false;
+  GgufFamily gguf = {};
 };
 
 std::span<const Family* const> families();
 
-extern const Family kLlama, kMistral, kQwen2, kQwen3;
+/// The tables of all layers of a model.
+std::vector<Layer> make_layers(const ModelConfig& config);
+
+/// The modules of all linear layers ("model.layers.0.self_attn.q_proj", ...), and the ends of their names, each once.
+std::vector<std::string> linear_modules(const ModelConfig& config);
+std::vector<std::string> linear_names(const ModelConfig& config);
 
 /// Windows of every layer from `layer_types`, or `window` on the layers from `first` on. Other kinds of layers than
 /// full_attention and sliding_attention are an input error.

@@ -1,11 +1,16 @@
+#include "model/families/blocks.h"
 #include "model/families/family.h"
 
 namespace qtrain {
 
-const Family kLlama{
-    .model_type = "llama", .architecture = "LlamaForCausalLM", .read = [](const ConfigReader& r, ModelConfig& c) {
-      c.qkv_bias = c.o_bias = r.flag("attention_bias", false);
-      c.mlp_bias = r.flag("mlp_bias", false);
-    }};
+extern const Family kLlama{.model_type = "llama",
+                           .architecture = "LlamaForCausalLM",
+                           .read =
+                               [](const ConfigReader& r, ModelConfig& c) {
+                                 c.qkv_bias = c.o_bias = r.flag("attention_bias", false);
+                                 c.mlp_bias = r.flag("mlp_bias", false);
+                               },
+                           .layer = blocks::pre_norm_layer,
+                           .gguf = {.architecture = "llama", .interleaves_rotary = true}};
 
 }  // namespace qtrain

@@ -1,3 +1,4 @@
+#include "model/families/blocks.h"
 #include "model/families/family.h"
 
 namespace qtrain {
@@ -14,17 +15,26 @@ void read_windows(const ConfigReader& r, ModelConfig& c) {
 
 }  // namespace
 
-const Family kQwen2{
-    .model_type = "qwen2", .architecture = "Qwen2ForCausalLM", .read = [](const ConfigReader& r, ModelConfig& c) {
-      c.qkv_bias = true;
-      read_windows(r, c);
-    }};
+extern const Family kQwen2{.model_type = "qwen2",
+                           .architecture = "Qwen2ForCausalLM",
+                           .read =
+                               [](const ConfigReader& r, ModelConfig& c) {
+                                 c.qkv_bias = true;
+                                 read_windows(r, c);
+                               },
+                           .layer = blocks::pre_norm_layer,
+                           .gguf = {.architecture = "qwen2"}};
 
-const Family kQwen3{
-    .model_type = "qwen3", .architecture = "Qwen3ForCausalLM", .read = [](const ConfigReader& r, ModelConfig& c) {
-      c.qk_norm = true;
-      c.qkv_bias = c.o_bias = r.flag("attention_bias", false);
-      read_windows(r, c);
-    }};
+extern const Family kQwen3{.model_type = "qwen3",
+                           .architecture = "Qwen3ForCausalLM",
+                           .read =
+                               [](const ConfigReader& r, ModelConfig& c) {
+                                 c.qk_norm = QkNorm::per_head;
+                                 c.qkv_bias = c.o_bias = r.flag("attention_bias", false);
+                                 read_windows(r, c);
+                               },
+                           .layer = blocks::pre_norm_layer,
+                           .head_dim = 128,
+                           .gguf = {.architecture = "qwen3"}};
 
 }  // namespace qtrain

@@ -105,7 +105,7 @@ std::vector<GenerationResult> Generator::run(const std::vector<GenerationRequest
   const std::int64_t limit = model_.config().max_position_embeddings;
   const std::int64_t longest = longest_sequence(requests, model_.config());
   const auto batch = std::min<std::int64_t>(options_.batch, static_cast<std::int64_t>(requests.size()));
-  KvCache cache(model_, std::max<std::int64_t>(batch, 1), longest);
+  KvCache cache(model_.parts(), std::max<std::int64_t>(batch, 1), longest);
   TokenSampler sampler(ctx_.device(), {.rows = std::max<std::int64_t>(batch, 1), .tokens = longest});
   on_token_ = on_token;
   std::vector<GenerationResult> results(requests.size());

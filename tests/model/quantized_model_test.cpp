@@ -64,8 +64,8 @@ TEST_P(QuantizedModel, LearnsAsTheDenseModelOfTheSameValues) {
   const Outcome after = step(*dense);
   EXPECT_NE(after.loss_sum, before.loss_sum) << "quantization changes values";
   EXPECT_TRUE(step(*model) == after);
-  EXPECT_EQ(model->parameters(), dense->parameters());
-  EXPECT_EQ(model->linear_parameters(), dense->linear_parameters());
+  EXPECT_EQ(model->params().elements(), dense->params().elements());
+  EXPECT_EQ(model->params().linear_elements(), dense->params().linear_elements());
 }
 
 TEST_P(QuantizedModel, IsTheOneThatTransformersSaved) {

@@ -84,17 +84,16 @@ Course follow_limits(Estimate& e, const Config& config, std::int64_t longest) {
 
 /// 6 per weight and token where it trains, 4 where it is frozen (2 forward, 2 for each gradient), the products of
 /// causal attention three times, and 2 per weight for each time that a block is computed again.
-double flops_per_token(Transformer& model, const Course& course, const std::string& recompute) {
+double flops_per_token(Transformer& model, const Course& course, const RecomputePolicy& policy) {
   const ModelConfig& c = model.config();
   const double head = static_cast<double>(c.vocab_size * c.hidden_size) * course.target_share;
-  const auto blocks = static_cast<double>(model.linear_parameters());
+  const auto blocks = static_cast<double>(model.params().linear_elements());
   double adapters = 0;
   for (const Param& p : model.adapter().all())
     if (p.spec.role == Role::weight) adapters += static_cast<double>(p.spec.shape.numel());
   const double attention = 2 * course.context * static_cast<double>(c.layers * c.heads * c.head_dim);
   const bool frozen = model.options().base == Update::frozen;
-  const RecomputePolicy policy = recompute_policy(recompute).value();
-  const auto group = static_cast<double>(policy.group);
+  const auto group = static_cast<double>(policy.group());
   const double again = policy.whole_blocks() ? 1 + (group - 1) / group : 0;
   return (frozen ? 4 : 6) * (blocks + head) + 6 * adapters + 3 * attention +
          again * (2 * (blocks + adapters) + attention);
@@ -153,11 +152,13 @@ std::vector<GpuVerdict> gpus_for(const Config& config, const Workload& work) {
   const ModelSetup setup = set_up_model(compute, training_request(config));
   const std::string& wanted = config.training.gradient_checkpointing.policy;
   const TargetDevice unknown = target_gpu("", kUnknownGpu, 0);  // where only copies that are asked for are kept
-  choose_copies(planned_run(config, *setup.model, work, unknown), wanted);
+  PlannedRun asked = planned_run(config, *setup.model, work, unknown);
+  choose_copies(asked, {});
   std::vector<GpuVerdict> gpus;
   for (const GpuModel& gpu : gpu_models()) {
     PlannedRun run =
         planned_run(config, *setup.model, work, target_gpu(std::string(gpu.name), gpu.major, usable_memory(gpu)));
+    run.choice = asked.choice;
     gpus.push_back({.name = gpu.name,
                     .has_types = can_multiply(gpu, config, compute.matmul),
                     .fits = fits(memory_plan(run, settle_policy(run, wanted)), run.target)});
@@ -166,11 +167,11 @@ std::vector<GpuVerdict> gpus_for(const Config& config, const Workload& work) {
 }
 
 /// The keys of copies that the plan chose by itself.
-std::vector<std::string> chosen_copies(const Config& config, const Transformer& model) {
+std::vector<std::string> chosen_copies(const Config& config, const PlannedRun& run) {
   std::vector<std::string> keys;
-  if (model.operand_copies().bytes() > 0 && config.training.operand_copies == KeptCopies::automatic)
+  if (run.choice.operand_copies == KeepCopies::yes && config.training.operand_copies == KeptCopies::automatic)
     keys.emplace_back("operand_copies");
-  if (model.keeps_dense_copies() && config.quant.dequantized_copy == KeptCopies::automatic)
+  if (run.choice.dense_copies == KeepCopies::yes && config.quant.dequantized_copy == KeptCopies::automatic)
     keys.emplace_back("dequantized_copy");
   return keys;
 }
@@ -197,12 +198,12 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
                              : follow_limits(e, config, longest);
   PlannedRun run = planned_run(config, model, e.work, e.target);
   e.recompute = settle_policy(run, config.training.gradient_checkpointing.policy);
-  for (const std::string& policy : policies_of(run)) e.policies.emplace_back(policy, memory_plan(run, policy));
+  for (const RecomputePolicy& policy : policies_of(run)) e.policies.emplace_back(policy, memory_plan(run, policy));
   const std::size_t plain = memory_plan(run, e.recompute).total();
   choose_copies(run, e.recompute);
-  model.recompute_with({e.recompute, run.inputs});
-  e.memory = memory_plan(run, e.recompute);
-  e.copies = chosen_copies(config, model);
+  run.choice.recompute = {e.recompute, run.inputs};
+  e.memory = memory_plan(run);
+  e.copies = chosen_copies(config, run);
   e.least = e.copies.empty() ? e.memory.total() : plain;
   e.gpus = gpus_for(config, e.work);
   if (!fits(e.memory, e.target)) e.problem = does_not_fit(run);

@@ -34,9 +34,9 @@ struct GpuVerdict {
 /// What training needs. Memory is that of a run, byte for byte; time is an estimate.
 struct Estimate {
   TargetDevice target;
-  std::string recompute;  ///< the policy of the run
+  RecomputePolicy recompute;  ///< of the run
   MemoryPlan memory;
-  std::vector<std::pair<std::string, MemoryPlan>> policies;  ///< under every recompute policy
+  std::vector<std::pair<RecomputePolicy, MemoryPlan>> policies;  ///< under every recompute policy
   std::vector<std::string> copies;                           ///< keys of copies that are kept because there is room
   std::size_t least = 0;                                     ///< bytes without them
   std::vector<GpuVerdict> gpus;                              ///< whether each kind can do it alone

@@ -49,16 +49,17 @@ std::optional<std::size_t> quantized_bytes(const PlannedRun& run) {
   Transformer model(run.model.device(), options);
   return memory_plan(
              {.model = model, .optimizer = run.optimizer, .work = run.work, .target = run.target, .inputs = run.inputs},
-             options.recompute)
+             run.policy())
       .total();
 }
 
 std::vector<Remedy> remedies(const PlannedRun& run) {
   std::vector<Remedy> found;
-  for (const std::string& policy : policies_of(run))
-    found.push_back({fmt::format("gradient_checkpointing={}", policy == "block" ? "true" : policy),
+  const RecomputePolicy block(RecomputePolicy::Kind::block);
+  for (const RecomputePolicy& policy : policies_of(run))
+    found.push_back({fmt::format("gradient_checkpointing={}", policy == block ? "true" : policy.name()),
                      memory_plan(run, policy).total()});
-  const std::string& policy = run.model.options().recompute;
+  const RecomputePolicy& policy = run.policy();
   if (run.target.device.kind == DeviceKind::cuda && run.optimizer.placement == Placement::device) {
     PlannedRun other = run;
     other.optimizer.placement = Placement::pinned;
@@ -71,21 +72,26 @@ std::vector<Remedy> remedies(const PlannedRun& run) {
   if (run.target.device.kind == DeviceKind::cuda && run.inputs == BlockInputs::device) {
     PlannedRun other = run;
     other.inputs = BlockInputs::host;
-    const bool blocks = recompute_policy(policy)->whole_blocks();
+    const bool blocks = policy.whole_blocks();
     found.push_back(
         {blocks ? "activation_offloading=true" : "activation_offloading=true with gradient_checkpointing=true",
-         memory_plan(other, blocks ? policy : "block").total()});
+         memory_plan(other, blocks ? policy : block).total()});
   }
   if (const auto bytes = quantized_bytes(run)) found.push_back({"load_in_4bit=true", *bytes});
-  if (run.model.keeps_dense_copies())
-    found.push_back({"dequantized_copy=false", memory_plan(run, policy).total() - run.model.dense_copy_bytes() +
-                                                   run.model.largest_dense_bytes()});
-  if (const std::size_t bytes = run.model.operand_copies().bytes(); bytes > 0)
-    found.push_back({"operand_copies=false", memory_plan(run, policy).total() - bytes});
+  if (run.choice.dense_copies == KeepCopies::yes && !run.model.quantized().empty()) {
+    PlannedRun other = run;
+    other.choice.dense_copies = KeepCopies::no;
+    found.push_back({"dequantized_copy=false", memory_plan(other).total()});
+  }
+  if (run.choice.operand_copies == KeepCopies::yes) {
+    PlannedRun other = run;
+    other.choice.operand_copies = KeepCopies::no;
+    found.push_back({"operand_copies=false", memory_plan(other).total()});
+  }
   if (run.work.evaluation) {
     PlannedRun other = run;
     other.work.evaluation = smaller(*run.work.evaluation, 1);
-    found.push_back({"per_device_eval_batch_size=1", memory_plan(other, run.model.options().recompute).total()});
+    found.push_back({"per_device_eval_batch_size=1", memory_plan(other).total()});
   }
   std::stable_sort(found.begin(), found.end(), [](const Remedy& a, const Remedy& b) { return a.bytes < b.bytes; });
   return found;
@@ -108,6 +114,12 @@ Json json_of(const std::vector<MemoryPlan::Part>& parts) {
 
 std::size_t MemoryPlan::total() const {
   return sum_of(parts);
+}
+
+std::size_t MemoryPlan::bytes_of(std::string_view name) const {
+  const auto part = std::ranges::find(parts, name, &Part::name);
+  check(part != parts.end(), "a part of a memory plan is asked for that there is not");
+  return part->bytes;
 }
 
 std::string MemoryPlan::table() const {
@@ -201,17 +213,21 @@ PlannedRun planned_run(const Config& config, Transformer& model, Workload work, 
           .operand_copies = t.operand_copies};
 }
 
-MemoryPlan memory_plan(const PlannedRun& run, const std::string& recompute) {
-  Transformer& model = run.model;
-  const ActivationBytes activations = model.activation_bytes(run.work.passes(), {recompute, run.inputs});
-  const ops::GemmMemory products = model.product_memory(run.work.passes());
-  const std::size_t converted = run.target.converts ? products.total() : 0, state_of_codes = model.quantization_bytes();
-  return {{{"weights", model.weights().values().planned() - state_of_codes},
+MemoryPlan memory_plan(const PlannedRun& run, const RecomputePolicy& policy) {
+  ExecutionChoice choice = run.choice;
+  choice.recompute = {policy, run.inputs};
+  const ExecutionMemory execution = run.model.measure(choice, run.work.passes());
+  const ActivationBytes& activations = execution.activations;
+  const Parameters& params = run.model.params();
+  const std::size_t converted = run.target.converts ? execution.gemm.total() : 0;
+  const std::size_t state_of_codes = params.quantization_bytes();
+  const AdapterParams& adapter = params.adapter();
+  return {{{"weights", params.weights().values().planned() - state_of_codes},
            {"quantization_state", state_of_codes},
-           {"dequantized_weights", model.dense_copies().values().planned() + activations.dense},
-           {"operand_copies", model.operand_copies().bytes()},
-           {"adapters", model.adapter().values().planned() + model.row_norms().values().planned()},
-           {"gradients", model.weights().grads().planned() + model.adapter().grads().planned()},
+           {"dequantized_weights", execution.dense_copies + activations.dense},
+           {"operand_copies", execution.operand_copies},
+           {"adapters", adapter.store().values().planned() + adapter.norms().values().planned()},
+           {"gradients", params.weights().grads().planned() + adapter.store().grads().planned()},
            {"optimizer", run.optimizer.on_device() + run.optimizer.memory.other},
            {"activations", activations.total - activations.head - activations.dense},
            {"logits", activations.head},
@@ -221,32 +237,38 @@ MemoryPlan memory_plan(const PlannedRun& run, const std::string& recompute) {
           {{"optimizer", run.optimizer.memory.on_host(run.optimizer.placement)}, {"activations", activations.pinned}}};
 }
 
+MemoryPlan memory_plan(const PlannedRun& run) {
+  return memory_plan(run, run.policy());
+}
+
 bool fits(const MemoryPlan& plan, const TargetDevice& target) {
   return target.memory == 0 || plan.total() <= target.memory;
 }
 
-std::vector<std::string> policies_of(const PlannedRun& run) {
-  std::vector<std::string> names = recompute_policies(run.model.config().layers);
+std::vector<RecomputePolicy> policies_of(const PlannedRun& run) {
+  std::vector<RecomputePolicy> policies = RecomputePolicy::choices(run.model.config().layers);
   if (run.inputs == BlockInputs::host)
-    std::erase_if(names, [](const std::string& name) { return !recompute_policy(name)->whole_blocks(); });
-  return names;
+    std::erase_if(policies, [](const RecomputePolicy& policy) { return !policy.whole_blocks(); });
+  return policies;
 }
 
-std::string fastest_policy(const PlannedRun& run) {
-  std::string smallest;
-  std::size_t least = 0;
-  for (std::string& policy : policies_of(run)) {
+RecomputePolicy fastest_policy(const PlannedRun& run) {
+  RecomputePolicy smallest;
+  std::optional<std::size_t> least;
+  for (const RecomputePolicy& policy : policies_of(run)) {
     const MemoryPlan plan = memory_plan(run, policy);
     if (fits(plan, run.target)) return policy;
-    if (!smallest.empty() && plan.total() >= least) continue;
-    smallest = std::move(policy);
+    if (least && plan.total() >= *least) continue;
+    smallest = policy;
     least = plan.total();
   }
   return smallest;
 }
 
-std::string settle_policy(PlannedRun& run, const std::string& wanted) {
-  const auto policy = [&] { return wanted == Recompute::kCheapest ? fastest_policy(run) : wanted; };
+RecomputePolicy settle_policy(PlannedRun& run, const std::string& wanted) {
+  const auto policy = [&] {
+    return wanted == Recompute::kCheapest ? fastest_policy(run) : RecomputePolicy::named(wanted);
+  };
   if (run.optimizer.pages == Pages::where_needed && !fits(memory_plan(run, policy()), run.target))
     run.optimizer.placement = Placement::pinned;
   return policy();
@@ -258,13 +280,13 @@ Window fitting_window(const PlannedRun& run) {
     if (rows % batch != 0) continue;
     PlannedRun other = run;
     other.work.train = smaller(run.work.train, batch);
-    if (fits(memory_plan(other, run.model.options().recompute), run.target)) return {batch, rows / batch};
+    if (fits(memory_plan(other), run.target)) return {batch, rows / batch};
   }
   return {1, 0};
 }
 
 ErrorText does_not_fit(const PlannedRun& run) {
-  const MemoryPlan plan = memory_plan(run, run.model.options().recompute);
+  const MemoryPlan plan = memory_plan(run);
   std::vector<std::string> ways;
   if (const Window w = fitting_window(run); w.accumulation > 0)
     ways.push_back(fmt::format("per_device_train_batch_size={} with gradient_accumulation_steps={} fits", w.batch_size,
@@ -280,24 +302,26 @@ ErrorText does_not_fit(const PlannedRun& run) {
 }
 
 // Those of operands first: they cost less for what they save.
-void choose_copies(const PlannedRun& run, const std::string& recompute) {
-  Transformer& model = run.model;
+void choose_copies(PlannedRun& run, const RecomputePolicy& policy) {
   const bool known_gpu = run.target.device.kind == DeviceKind::cuda && run.target.memory > 0;
-  const auto wanted = [&](KeptCopies copies, bool useful, std::size_t bytes) {
-    if (copies != KeptCopies::automatic) return copies == KeptCopies::always;
-    return useful && known_gpu && memory_plan(run, recompute).total() + bytes <= run.target.memory;
+  const auto choose = [&](KeptCopies wanted, KeepCopies ExecutionChoice::*copies, bool useful) {
+    PlannedRun with = run;
+    with.choice.*copies = KeepCopies::yes;
+    const bool keeps = wanted == KeptCopies::automatic
+                           ? useful && known_gpu && memory_plan(with, policy).total() <= run.target.memory
+                           : wanted == KeptCopies::always;
+    if (keeps) run.choice = with.choice;
   };
-  if (wanted(run.operand_copies, run.target.converts, model.operand_copy_bytes())) model.keep_operand_copies();
-  if (wanted(run.dense_copies, !model.quantized().empty(), model.dense_copy_bytes())) model.keep_dense_copies();
+  choose(run.operand_copies, &ExecutionChoice::operand_copies, run.target.converts);
+  choose(run.dense_copies, &ExecutionChoice::dense_copies, !run.model.quantized().empty());
 }
 
 MemoryPlan plan_run(PlannedRun& run, const std::string& wanted) {
-  const std::string recompute = settle_policy(run, wanted);
-  choose_copies(run, recompute);
-  run.model.recompute_with({recompute, run.inputs});
-  MemoryPlan plan = memory_plan(run, run.model.options().recompute);
+  const RecomputePolicy policy = settle_policy(run, wanted);
+  choose_copies(run, policy);
+  run.choice.recompute = {policy, run.inputs};
+  MemoryPlan plan = memory_plan(run);
   if (!fits(plan, run.target)) fail(ErrorKind::memory, does_not_fit(run));
-  for (const PlannedPass& p : run.work.passes()) run.model.plan(p.pass, p.largest);
   return plan;
 }
 

@@ -27,6 +27,8 @@ struct MemoryPlan {
   std::size_t total() const;
   /// "weights 12 MiB, gradients 12 MiB, ...", largest first, without empty parts.
   std::string table() const;
+  /// Of the part of that name.
+  std::size_t bytes_of(std::string_view name) const;
   /// Every part and "total", in bytes; `pinned_json` those of the host.
   Json json() const;
   Json pinned_json() const;
@@ -81,21 +83,26 @@ struct PlannedRun {
   TargetDevice target;
   BlockInputs inputs = BlockInputs::device;  ///< as the config asks
   KeptCopies dense_copies = KeptCopies::automatic, operand_copies = KeptCopies::automatic;
+  ExecutionChoice choice = {};  ///< what became of that: see plan_run
+
+  const RecomputePolicy& policy() const { return choice.recompute.policy; }
 };
 /// The run of a config with a model that was declared for it.
 PlannedRun planned_run(const Config& config, Transformer& model, Workload work, TargetDevice target);
-MemoryPlan memory_plan(const PlannedRun& run, const std::string& recompute);
+/// With the copies of the run's choice, under this recompute policy; or under its own.
+MemoryPlan memory_plan(const PlannedRun& run, const RecomputePolicy& policy);
+MemoryPlan memory_plan(const PlannedRun& run);
 /// Whether a plan fits, as far as that is known.
 bool fits(const MemoryPlan& plan, const TargetDevice& target);
 
-/// Keeps 16-bit copies of float32 weights and dense copies of quantized ones where the config asks for them or, on a
-/// GPU whose memory is known, where they fit beside the run under this recompute policy. Before anything is planned.
-void choose_copies(const PlannedRun& run, const std::string& recompute);
+/// Chooses to keep 16-bit copies of float32 weights and dense copies of quantized ones where the config asks for them
+/// or, on a GPU whose memory is known, where they fit beside the run under this recompute policy.
+void choose_copies(PlannedRun& run, const RecomputePolicy& policy);
 
 /// The policies that a run can choose from, the fastest first.
-std::vector<std::string> policies_of(const PlannedRun& run);
+std::vector<RecomputePolicy> policies_of(const PlannedRun& run);
 /// The fastest recompute policy that fits; the one that needs least where none does.
-std::string fastest_policy(const PlannedRun& run);
+RecomputePolicy fastest_policy(const PlannedRun& run);
 /// A window of as many rows that fits: the one with the largest batch size below that of the config. Accumulation 0 if
 /// there is none.
 Window fitting_window(const PlannedRun& run);
@@ -104,9 +111,9 @@ ErrorText does_not_fit(const PlannedRun& run);
 
 /// The policy that `wanted` stands for: itself, or for Recompute::kCheapest the fastest that fits. Where no such plan
 /// fits, the state of a paged optimizer goes to the host first.
-std::string settle_policy(PlannedRun& run, const std::string& wanted);
+RecomputePolicy settle_policy(PlannedRun& run, const std::string& wanted);
 
-/// Takes that policy and plans the model's activations. Throws ErrorKind::memory where the run does not fit.
+/// Makes the run's choice: that policy, and copies. Throws ErrorKind::memory where the run does not fit.
 MemoryPlan plan_run(PlannedRun& run, const std::string& wanted);
 
 }  // namespace qtrain

@@ -10,6 +10,7 @@
 
 #include "config/keys.h"
 #include "core/error.h"
+#include "model/families/family.h"
 #include "train/setup/model_setup.h"
 
 namespace qtrain {
@@ -18,8 +19,7 @@ namespace {
 /// Modules that can have an adapter.
 std::vector<std::string> adaptable_modules(const ModelConfig& model) {
   std::vector<std::string> modules{std::string(kEmbeddingName), std::string(kHeadName)};
-  for (std::int64_t layer = 0; layer < model.layers; ++layer)
-    for (const std::string_view name : kLinearNames) modules.push_back(fmt::format("model.layers.{}.{}", layer, name));
+  for (std::string& module : linear_modules(model)) modules.push_back(std::move(module));
   return modules;
 }
 

@@ -92,10 +92,8 @@ TextFolder load_text_folder(const ModelSetup& setup) {
 }
 
 ModelRequest training_request(const Config& config) {
-  const std::string& chosen = config.training.gradient_checkpointing.policy;
   ModelRequest r{.model = config.model.model_name_or_path,
                  .dtype = config.model.dtype,
-                 .recompute = chosen == Recompute::kCheapest ? "none" : chosen,
                  .random_init = config.model.random_init,
                  .quantization = quantization_asked(config.quant)};
   if (config.model.adapter_name_or_path)
@@ -126,8 +124,7 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
                        .activation_dtype = activation_dtype(compute),
                        .base = request.base,
                        .lora = request.lora,
-                       .adapter = request.adapter_update,
-                       .recompute = request.recompute};
+                       .adapter = request.adapter_update};
   ModelSetup setup{.source = model_folder(request.model)};
   setup.random_asked = request.random_init;
   setup.random_init = request.random_init || !has_weights(setup.source);

@@ -36,7 +36,6 @@ struct ModelRequest {
   std::optional<LoraConfig> lora;  ///< a new adapter
   Update base = Update::frozen, adapter_update = Update::frozen;
   DType trained_dtype = DType::f32;  ///< of the base model's weights, if trained
-  std::string recompute = "none";
   bool random_init = false;
   std::optional<Quantization> quantization = {};  ///< of a base model that is not quantized in its folder
   std::optional<LoraPlusRates> rates = {};

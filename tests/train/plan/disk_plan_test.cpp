@@ -20,7 +20,7 @@ TEST(DiskPlan, ACheckpointHoldsWeightsStateAndMasters) {
       .model = std::make_unique<Transformer>(
           Device{}, TransformerOptions{.config = parse_model_config(parse_json(kTinyModel, "config"), "")}),
       .saved_dtype = DType::f32};
-  const double weights = 4.0 * static_cast<double>(setup.model->parameters());
+  const double weights = 4.0 * static_cast<double>(setup.model->params().elements());
   TrainingSection t;
   t.optim = "adamw_torch";
   DiskPlan plan = plan_disk(t, setup, kTenSteps);

@@ -1,0 +1,221 @@
+#include "model/activation_layout.h"
+
+#include <algorithm>
+#include <map>
+
+namespace qtrain {
+namespace {
+
+/// Tensors that all layers hold in the same memory, by name: each as large as the largest of its name.
+class SharedTensors {
+ public:
+  struct Wanted {
+    DType dtype;
+    std::int64_t elements;
+  };
+  void want(const std::string& name, DType dtype, const Shape& shape) {
+    const auto [at, is_new] = wanted_.try_emplace(name, Wanted{dtype, shape.numel()});
+    if (is_new) order_.push_back(name);
+    at->second.elements = std::max(at->second.elements, shape.numel());
+  }
+  void take(Arena& arena) {
+    for (const std::string& name : order_) {
+      const Wanted& w = wanted_.at(name);
+      memory_.emplace(name, arena.take(w.dtype, {w.elements}));
+    }
+  }
+  Tensor of(const std::string& name, const Shape& shape) const {
+    Tensor t = memory_.at(name);
+    t.shape = shape;
+    return t;
+  }
+
+ private:
+  std::map<std::string, Wanted> wanted_;
+  std::map<std::string, Tensor> memory_;
+  std::vector<std::string> order_;
+};
+
+TensorId id_of(std::size_t t) {
+  return static_cast<TensorId>(t);
+}
+
+}  // namespace
+
+DType ActivationLayout::dtype(Precision precision) const {
+  if (precision == Precision::index) return DType::i32;
+  return precision == Precision::full ? parts_.options.full_dtype() : parts_.options.activation_dtype;
+}
+
+std::int64_t ActivationLayout::ranks(std::size_t layer, const LinearGroup& group) const {
+  std::int64_t sum = 0;
+  for (const LinearId id : group.layers)
+    sum += parts_.params.layers()[layer].linears[static_cast<std::size_t>(id)].rank();
+  return sum;
+}
+
+Shape ActivationLayout::shape(std::size_t layer, TensorId t) const {
+  const Layer& table = parts_.layers[layer];
+  for (const LinearGroup& group : table.groups)
+    if (group.lora == t) return {size_.tokens, ranks(layer, group)};
+  return table.spec(t).shape_for(size_.tokens);
+}
+
+std::int64_t ActivationLayout::most_ranks() const {
+  std::int64_t most = 0;
+  for (std::size_t l = 0; l < parts_.layers.size(); ++l)
+    for (const LinearGroup& group : parts_.layers[l].groups) most = std::max(most, ranks(l, group));
+  return most;
+}
+
+std::int64_t ActivationLayout::widest_input() const {
+  std::int64_t widest = parts_.config().hidden_size;
+  for (const Layer& layer : parts_.layers)
+    for (const LinearSpec& linear : layer.linears) widest = std::max(widest, linear.in);
+  return widest;
+}
+
+// Rows of the loss head that are computed at a time.
+std::int64_t ActivationLayout::head_rows() const {
+  if (pass_ == Pass::decode) return size_.targets;
+  return std::clamp<std::int64_t>(size_.targets, 1, plan_.head_chunk(pass_).rows);
+}
+
+std::int64_t ActivationLayout::scratch_elements() const {
+  const LinearParams& head = parts_.params.head();
+  const std::int64_t ranks = std::max(most_ranks(), head.rank());
+  const bool train = pass_ == Pass::train;
+  if (ranks == 0) return 0;
+  const std::int64_t blocks = projection_scratch({.tokens = size_.tokens,
+                                                  .in = widest_input(),
+                                                  .ranks = ranks,
+                                                  .decomposed = train ? parts_.params.widest_decomposed() : 0},
+                                                 parts_.dropout());
+  if (!train || !head.magnitude) return blocks;
+  return std::max(blocks, projection_scratch({.tokens = head_rows(),
+                                              .in = parts_.config().hidden_size,
+                                              .ranks = head.rank(),
+                                              .decomposed = parts_.config().vocab_size},
+                                             parts_.dropout()));
+}
+
+Tensor ActivationLayout::stream_tensor(Arena& arena) const {
+  return arena.take(parts_.options.activation_dtype, {size_.tokens, parts_.config().hidden_size});
+}
+
+// The input of each block, and the output of the last. In training the first block of a group has its own (one of two
+// in turn, where they travel to the host) and the others share theirs with those of other groups; else only two are in
+// use at a time.
+std::vector<Tensor> ActivationLayout::residual_stream(Arena& arena) const {
+  const bool train = pass_ == Pass::train;
+  const std::int64_t layers = parts_.config().layers, period = train ? plan_.group() : 2;
+  const std::int64_t turn = train && plan_.offloads_inputs() ? 2 * period : layers;
+  std::vector<Tensor> stream;
+  const auto at = [&](std::int64_t l) { return stream[static_cast<std::size_t>(l)]; };
+  for (std::int64_t l = 0; l <= layers; ++l) {
+    if (train && l == layers)
+      stream.push_back(stream_tensor(arena));
+    else if (train && l % period == 0)
+      stream.push_back(l < turn ? stream_tensor(arena) : at(l - turn));
+    else
+      stream.push_back(l < period ? stream_tensor(arena) : at(l % period));
+  }
+  return stream;
+}
+
+void ActivationLayout::add_layers(Arena& arena, Activations& a) const {
+  SharedTensors shared;
+  const auto has_own = [&](std::size_t l, TensorId t) {
+    return pass_ == Pass::train && plan_.recompute(static_cast<std::int64_t>(l)).saved.has(t);
+  };
+  const auto each = [&](std::size_t l, const auto& act) {
+    const Layer& layer = parts_.layers[l];
+    for (std::size_t t = 0; t < layer.tensors.size(); ++t)
+      if (id_of(t) != layer.input && id_of(t) != layer.output) act(t, layer.tensors[t], shape(l, id_of(t)));
+  };
+  for (std::size_t l = 0; l < parts_.layers.size(); ++l)
+    each(l, [&](std::size_t t, const TensorSpec& spec, const Shape& shape) {
+      if (!has_own(l, id_of(t))) shared.want(spec.name, dtype(spec.precision), shape);
+    });
+  shared.take(arena);
+  const std::vector<Tensor> stream = residual_stream(arena);
+  for (std::size_t l = 0; l < parts_.layers.size(); ++l) {
+    const Layer& layer = parts_.layers[l];
+    std::vector<Tensor> s(layer.tensors.size());
+    each(l, [&](std::size_t t, const TensorSpec& spec, const Shape& shape) {
+      s[t] = has_own(l, id_of(t)) ? arena.take(dtype(spec.precision), shape) : shared.of(spec.name, shape);
+    });
+    s[static_cast<std::size_t>(layer.input)] = stream[l];
+    s[static_cast<std::size_t>(layer.output)] = stream[l + 1];
+    a.layers.push_back(std::move(s));
+  }
+  a.final_hidden = stream.back();
+}
+
+void ActivationLayout::add_grads(Arena& arena, Activations& a) const {
+  a.residual_grad = stream_tensor(arena);
+  SharedTensors shared;
+  const auto is_apart = [](const Layer& layer, std::size_t t) {
+    return layer.tensors[t].gradient == HasGradient::yes && !layer.residual.has(id_of(t));
+  };
+  for (std::size_t l = 0; l < parts_.layers.size(); ++l)
+    for (std::size_t t = 0; t < parts_.layers[l].tensors.size(); ++t)
+      if (const Layer& layer = parts_.layers[l]; is_apart(layer, t))
+        shared.want(layer.tensors[t].name, dtype(layer.tensors[t].precision), shape(l, id_of(t)));
+  shared.take(arena);
+  for (std::size_t l = 0; l < parts_.layers.size(); ++l) {
+    const Layer& layer = parts_.layers[l];
+    std::vector<Tensor> d(layer.tensors.size());
+    for (std::size_t t = 0; t < d.size(); ++t) {
+      if (layer.residual.has(id_of(t))) d[t] = a.residual_grad;
+      if (is_apart(layer, t)) d[t] = shared.of(layer.tensors[t].name, shape(l, id_of(t)));
+    }
+    a.grads.push_back(std::move(d));
+  }
+}
+
+void ActivationLayout::add_head(Arena& arena, Activations& a) const {
+  const std::int64_t hidden = parts_.config().hidden_size, rows = head_rows();
+  const DType type = parts_.options.activation_dtype, full = parts_.options.full_dtype();
+  a.head.hidden = arena.take(type, {rows, hidden});
+  a.head.normed = arena.take(type, {rows, hidden});
+  a.head.inv_rms = arena.take(full, {rows});
+  a.head.logits = arena.take(plan_.head_chunk(pass_).logits, {rows, parts_.config().vocab_size});
+  if (const std::int64_t rank = parts_.params.head().rank(); rank > 0) a.head.lora_x = arena.take(type, {rows, rank});
+  if (pass_ == Pass::decode) return;
+  a.head.loss = arena.take(full, {rows});
+  if (pass_ != Pass::train) return;
+  a.head.d_hidden = arena.take(type, {rows, hidden});
+  a.head.d_normed = arena.take(type, {rows, hidden});
+}
+
+Activations ActivationLayout::lay_out(ActivationArenas& arenas) const {
+  Arena& arena = arenas.device;
+  Activations a;
+  const ModelConfig& c = parts_.config();
+  const DType type = parts_.options.activation_dtype;
+  for (std::size_t i = 0; i < c.ropes.size(); ++i) {
+    const Tensor cos = arena.take(parts_.options.full_dtype(), {size_.positions, c.head_dim / 2});
+    a.rotary.push_back({cos, arena.take(parts_.options.full_dtype(), cos.shape)});
+  }
+  add_layers(arena, a);
+  if (pass_ == Pass::train && plan_.offloads_inputs())
+    for (std::int64_t group = 0; group < plan_.groups(); ++group)
+      a.host_inputs.push_back(arenas.pinned.take(type, {size_.tokens, c.hidden_size}));
+  if (const std::int64_t elements = scratch_elements(); elements > 0) a.scratch = arena.take(type, {elements});
+  if (const Param* embedding = parts_.params.embedding().a)
+    a.lora_rows = arena.take(type, {size_.tokens, embedding->spec.shape[1]});
+  if (plan_.choice().dense_copies == KeepCopies::no)
+    if (const std::int64_t largest = parts_.params.largest_quantized(); largest > 0)
+      a.dense = arena.take(parts_.options.dense_dtype, {largest});
+  if (pass_ == Pass::train)
+    add_grads(arena, a);
+  else
+    a.grads.resize(a.layers.size());
+  const std::size_t before = arena.used();
+  add_head(arena, a);
+  a.head.bytes = arena.used() - before;
+  return a;
+}
+
+}  // namespace qtrain

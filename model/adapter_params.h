@@ -1,0 +1,58 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/param_store.h"
+#include "model/quantized_linear.h"
+#include "model/transformer_options.h"
+
+namespace qtrain {
+
+/// A linear layer and its adapter as parameters.
+struct LinearParams {
+  std::string module = {};  ///< its whole name
+  Param *weight = nullptr, *bias = nullptr, *a = nullptr, *b = nullptr;
+  Param *magnitude = nullptr, *norm = nullptr;  ///< with DoRA
+  const QuantizedLinear* quantized = nullptr;   ///< instead of weight
+  double scale = 1;                             ///< of the adapter
+  std::uint64_t stream = 0;                     ///< of its dropout
+
+  Shape shape() const { return quantized ? quantized->shape() : weight->spec.shape; }
+  std::int64_t rank() const { return a ? a->spec.shape[0] : 0; }
+};
+
+/// The parameters that a LoRA adapter adds to a model, under PEFT's names; none without an adapter.
+class AdapterParams {
+ public:
+  AdapterParams(Device device, const TransformerOptions& options)
+      : options_(options), store_("adapter", device), norms_("row norms", device) {}
+
+  ParamStore& store() { return store_; }
+  const ParamStore& store() const { return store_; }
+  /// L2 norms of the rows of adapted weights, which DoRA divides by; empty without it.
+  const ParamStore& norms() const { return norms_; }
+
+  /// Whether modules_to_save trains a module whole; head and embedding are named together where they stay one.
+  bool trains_whole(std::string_view module) const;
+  /// Whether a module gets factors.
+  bool adapts(std::string_view module) const;
+
+  /// Layers that read one input: first all A and then all B, so that each kind is one matrix in memory.
+  void declare_factors(std::span<LinearParams* const> layers);
+  /// The magnitude of a layer with factors, with DoRA.
+  void declare_magnitude(LinearParams& layer);
+  /// As PEFT begins: A is zero and B normal. A usage error with DoRA.
+  void declare_embedding(LinearParams& embedding, Shape table);
+
+  void allocate();
+
+ private:
+  Param* declare(const std::string& name, Shape shape, Init init);
+
+  const TransformerOptions& options_;
+  ParamStore store_, norms_;
+};
+
+}  // namespace qtrain

@@ -1,0 +1,99 @@
+#include "model/execution_plan.h"
+
+#include <algorithm>
+
+#include "model/activation_layout.h"
+
+namespace qtrain {
+namespace {
+
+// Elements of the A of adapters that read one input, which are one operand, where no copy of it is kept.
+std::int64_t largest_stack(const ModelParts& parts, const OperandCopies& operands) {
+  std::int64_t most = 0;
+  for (std::size_t l = 0; l < parts.layers.size(); ++l)
+    for (const LinearGroup& group : parts.layers[l].groups) {
+      std::int64_t elements = 0;
+      for (const LinearId id : group.layers)
+        if (const Param* a = parts.params.layers()[l].linears[static_cast<std::size_t>(id)].a; a && !operands.has(*a))
+          elements += a->spec.shape.numel();
+      most = std::max(most, elements);
+    }
+  return most;
+}
+
+}  // namespace
+
+ExecutionPlan::ExecutionPlan(const ModelParts& parts, const ExecutionChoice& choice, std::vector<PlannedPass> passes)
+    : parts_(parts), choice_(choice), passes_(std::move(passes)) {
+  const RecomputePolicy& policy = choice.recompute.policy;
+  if (offloads_inputs() && !policy.whole_blocks())
+    fail(ErrorKind::usage,
+         {.cause = "recompute policy " + policy.name() + " keeps more than the inputs of blocks on the device",
+          .remedy = "use block or blocks:N to keep those on the host"});
+  for (const PlannedPass& p : passes_) longest_ = std::max(longest_, p.largest.positions);
+  const WeightCopies none(parts.device);
+  for (std::size_t l = 0; l < parts.layers.size(); ++l) {
+    const Layer& layer = parts.layers[l];
+    recompute_.push_back(plan_recompute(layer, policy.recomputed(layer),
+                                        none.acquire(parts.params.layers()[l], parts.dropout())));
+  }
+}
+
+std::int64_t ExecutionPlan::groups() const {
+  return (parts_.config().layers + group() - 1) / group();
+}
+
+// Each chunk reads the head's weight and adds to its gradient, which on a GPU takes longer than the GEMMs of a few
+// rows; on a processor a small chunk stays in its caches.
+HeadChunk ExecutionPlan::head_chunk(Pass pass) const {
+  const DType dtype = parts_.options.activation_dtype;
+  HeadChunk chunk{.logits = parts_.options.full_dtype()};
+  if (dtype == DType::bf16 && pass == Pass::train) chunk.logits = DType::bf16;
+  const std::int64_t bytes = std::int64_t{parts_.device.kind == DeviceKind::cuda ? 1024 : 64} << 20;
+  const std::int64_t row = parts_.config().vocab_size * static_cast<std::int64_t>(size_of(chunk.logits));
+  chunk.rows = std::max<std::int64_t>(bytes / row, 32);
+  return chunk;
+}
+
+Activations ExecutionPlan::lay_out(ActivationArenas& arenas, Pass pass, BatchSize size) const {
+  check(size.positions <= longest_, "a sequence is longer than planned");
+  size.positions = longest_;
+  return ActivationLayout(parts_, *this, {pass, size}).lay_out(arenas);
+}
+
+ActivationBytes ExecutionPlan::lay_out_all(ActivationArenas& arenas) const {
+  ActivationBytes most;
+  for (const PlannedPass& p : passes_) {
+    arenas.reset();
+    const Activations a = lay_out(arenas, p.pass, p.largest);
+    if (const std::size_t used = arenas.device.used(); used > most.total)
+      most = {.total = used, .head = a.head.bytes, .dense = a.dense ? a.dense.bytes() : 0};
+  }
+  most.pinned = arenas.pinned.planned();
+  return most;
+}
+
+// There activations have the type of the operands; weights and logits may have another. What is copied is not
+// converted.
+ops::GemmMemory ExecutionPlan::gemm_memory(const OperandCopies& operands) const {
+  const DType type = parts_.options.activation_dtype;
+  const auto bytes = [&](std::int64_t elements) { return static_cast<std::size_t>(elements) * size_of(type); };
+  ops::GemmMemory memory;
+  for (const ParamStore* store : {&parts_.params.weights(), &parts_.params.adapter().store()})
+    for (const Param& p : store->all()) {
+      if (p.spec.dtype == type || !parts_.params.is_operand(p) || operands.has(p)) continue;
+      std::size_t& most = p.spec.shape.rank == 2 ? memory.converted_b : memory.converted_bias;
+      most = std::max(most, bytes(p.spec.shape.numel()));
+    }
+  if (type != DType::f32 && type != DType::f64)
+    memory.converted_b = std::max(memory.converted_b, bytes(largest_stack(parts_, operands)));
+  const HeadChunk chunk = head_chunk(Pass::train);
+  if (chunk.logits == type) return memory;
+  for (const PlannedPass& p : passes_)
+    if (p.pass == Pass::train)
+      memory.converted_a =
+          std::max(memory.converted_a, bytes(std::min(chunk.rows, p.largest.targets) * parts_.config().vocab_size));
+  return memory;
+}
+
+}  // namespace qtrain

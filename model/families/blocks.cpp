@@ -1,0 +1,92 @@
+#include "model/families/blocks.h"
+
+#include "model/stages/add.h"
+#include "model/stages/attention.h"
+#include "model/stages/glu.h"
+#include "model/stages/linear.h"
+#include "model/stages/norm.h"
+#include "model/stages/rotary.h"
+
+namespace qtrain::blocks {
+namespace {
+
+Bias bias(bool has) {
+  return has ? Bias::yes : Bias::no;
+}
+
+VectorId head_norm(LayerBuilder& b, const std::string& which) {
+  if (b.config().qk_norm != QkNorm::per_head) return VectorId::none;
+  return b.vector({.name = "self_attn." + which + "_norm.weight",
+                   .size = b.config().head_dim,
+                   .init = b.config().norm_init(),
+                   .gguf = "attn_" + which + "_norm.weight"});
+}
+
+}  // namespace
+
+TensorId self_attention(LayerBuilder& b, TensorId x) {
+  const ModelConfig& c = b.config();
+  const LayerAttention& here = c.attention[static_cast<std::size_t>(b.index())];
+  const std::int64_t hidden = b.width(x);
+  const auto projection = [&](const std::string& which, std::int64_t heads) {
+    const bool rotates = which != "v";
+    return b.linear({.module = "self_attn." + which + "_proj",
+                     .out = heads * c.head_dim,
+                     .in = hidden,
+                     .bias = bias(c.qkv_bias),
+                     .gguf = "attn_" + which,
+                     .rotary_heads = rotates ? heads : 0});
+  };
+  const LinearId wq = projection("q", c.heads), wk = projection("k", c.kv_heads), wv = projection("v", c.kv_heads);
+  const LinearId wo = b.linear({.module = "self_attn.o_proj",
+                                .out = c.hidden_size,
+                                .in = c.heads * c.head_dim,
+                                .bias = bias(c.o_bias),
+                                .gguf = "attn_output"});
+  const VectorId q_norm = head_norm(b, "q"), k_norm = head_norm(b, "k");
+  const auto qkv = stages::linear(b, x, {wq, wk, wv});
+  TensorId q = qkv[0], k = qkv[1];
+  if (c.qk_norm == QkNorm::all_heads) {
+    q = stages::norm(b, {.x = q, .name = "self_attn.q_norm", .gguf = "attn_q_norm"});
+    k = stages::norm(b, {.x = k, .name = "self_attn.k_norm", .gguf = "attn_k_norm"});
+  }
+  if (here.rope != LayerAttention::kNoRotation) {
+    const auto table = static_cast<std::size_t>(here.rope);
+    q = stages::rotary(b, {.x = q, .weight = q_norm, .head_dim = c.head_dim, .table = table});
+    k = stages::rotary(b, {.x = k, .weight = k_norm, .head_dim = c.head_dim, .table = table});
+  }
+  const TensorId y = stages::attention(b, {.q = q,
+                                           .k = k,
+                                           .v = qkv[2],
+                                           .head_dim = c.head_dim,
+                                           .window = here.window,
+                                           .scale = c.score_scale(),
+                                           .softcap = c.attention_softcap});
+  return stages::linear(b, y, {wo}).front();
+}
+
+TensorId gated_mlp(LayerBuilder& b, TensorId x) {
+  const ModelConfig& c = b.config();
+  const std::int64_t hidden = b.width(x), inner = c.intermediate_size;
+  const LinearId wg = b.linear(
+      {.module = "mlp.gate_proj", .out = inner, .in = hidden, .bias = bias(c.mlp_bias), .gguf = "ffn_gate"});
+  const LinearId wu =
+      b.linear({.module = "mlp.up_proj", .out = inner, .in = hidden, .bias = bias(c.mlp_bias), .gguf = "ffn_up"});
+  const LinearId wd = b.linear(
+      {.module = "mlp.down_proj", .out = c.hidden_size, .in = inner, .bias = bias(c.mlp_bias), .gguf = "ffn_down"});
+  const auto both = stages::linear(b, x, {wg, wu});
+  return stages::linear(b, stages::glu(b, both[0], both[1]), {wd}).front();
+}
+
+Layer pre_norm_layer(const ModelConfig& config, std::int64_t index) {
+  LayerBuilder b(config, index);
+  const TensorId x = b.input();
+  const TensorId attended =
+      self_attention(b, stages::norm(b, {.x = x, .name = "input_layernorm", .gguf = "attn_norm"}));
+  const TensorId mid = stages::add(b, x, attended);
+  const TensorId fed =
+      gated_mlp(b, stages::norm(b, {.x = mid, .name = "post_attention_layernorm", .gguf = "ffn_norm"}));
+  return b.finish(stages::add(b, mid, fed));
+}
+
+}  // namespace qtrain::blocks

@@ -1,0 +1,59 @@
+#include "model/layer/builder.h"
+
+namespace qtrain {
+
+LayerBuilder::LayerBuilder(const ModelConfig& config, std::int64_t index) : config_(config), index_(index) {
+  layer_.input = tensor({.name = "input", .shape = {kTokens, {.fixed = config.hidden_size}}});
+  layer_.residual = {layer_.input};
+}
+
+VectorId LayerBuilder::vector(VectorSpec spec) {
+  layer_.vectors.push_back(std::move(spec));
+  const auto id = static_cast<VectorId>(layer_.vectors.size() - 1);
+  layer_.order.emplace_back(id);
+  return id;
+}
+
+LinearId LayerBuilder::linear(LinearSpec spec) {
+  layer_.linears.push_back(std::move(spec));
+  const auto id = static_cast<LinearId>(layer_.linears.size() - 1);
+  layer_.order.emplace_back(id);
+  return id;
+}
+
+TensorId LayerBuilder::tensor(TensorSpec spec) {
+  check(layer_.tensors.size() < TensorSet::kCapacity, "a layer has more tensors than a TensorSet holds");
+  layer_.tensors.push_back(std::move(spec));
+  return static_cast<TensorId>(layer_.tensors.size() - 1);
+}
+
+// Its width is the sum of the ranks, which the layout knows.
+TensorId LayerBuilder::lora(std::span<const LinearId> layers) {
+  const TensorId t = tensor({.name = spec(layers.front()).module + ".lora",
+                             .shape = {kTokens, {}},
+                             .gradient = HasGradient::no});
+  layer_.groups.push_back({.layers = {layers.begin(), layers.end()}, .lora = t});
+  return t;
+}
+
+void LayerBuilder::share_residual_gradient(std::initializer_list<TensorId> tensors) {
+  for (const TensorId t : tensors) layer_.residual.add(t);
+}
+
+Layer LayerBuilder::finish(TensorId output) {
+  layer_.output = output;
+  check(layer_.residual.has(output), "the result of a layer is a sum on the residual stream");
+  require_order(layer_);
+  return std::move(layer_);
+}
+
+void require_order(const Layer& layer) {
+  TensorSet written{layer.input};
+  for (const auto& stage : layer.stages) {
+    check((written & stage->writes).empty(), "a tensor has two writers");
+    check((stage->reads - written).empty(), "a stage reads a tensor that nobody wrote");
+    written = written | stage->writes;
+  }
+}
+
+}  // namespace qtrain

@@ -1,0 +1,54 @@
+#pragma once
+#include <string>
+
+#include "model/layer/layer.h"
+#include "model/model_config.h"
+
+namespace qtrain {
+
+/// What a family writes a layer with: functions of model/stages/ declare parameters and tensors here and append the
+/// stages that read and write them. Parameters are in files in the order of their declaration.
+class LayerBuilder {
+ public:
+  /// Layer `index` of the model; its input is the residual stream [T, hidden_size].
+  LayerBuilder(const ModelConfig& config, std::int64_t index);
+
+  const ModelConfig& config() const { return config_; }
+  std::int64_t index() const { return index_; }
+  TensorId input() const { return layer_.input; }
+  /// Elements of a row of `t`.
+  std::int64_t width(TensorId t) const { return layer_.spec(t).shape.back().fixed; }
+  const std::string& name(TensorId t) const { return layer_.spec(t).name; }
+
+  VectorId vector(VectorSpec spec);
+  LinearId linear(LinearSpec spec);
+  const LinearSpec& spec(LinearId id) const { return layer_.spec(id); }
+  const VectorSpec& spec(VectorId id) const { return layer_.spec(id); }
+  TensorId tensor(TensorSpec spec);
+  /// The A x of the adapters of layers that read one input.
+  TensorId lora(std::span<const LinearId> layers);
+  /// `a` and `b` share the gradient of the residual stream, as the operands and the result of a sum do.
+  void share_residual_gradient(std::initializer_list<TensorId> tensors);
+  void set_key_value(KeyValueShape shape) { layer_.key_value = shape; }
+  /// What the recompute policy "selective" computes again.
+  void recompute_selectively(TensorId t) { layer_.tensors[static_cast<std::size_t>(t)].selective = Selective::recompute; }
+
+  template <class S>
+  void stage(std::unique_ptr<S> stage) {
+    layer_.stages.push_back(std::move(stage));
+  }
+
+  /// The layer whose result is `output`. Throws an internal error when a tensor has two writers or a stage reads what
+  /// nobody wrote.
+  Layer finish(TensorId output);
+
+ private:
+  const ModelConfig& config_;
+  std::int64_t index_;
+  Layer layer_;
+};
+
+/// Throws an internal error when a tensor has two writers or a stage reads what nobody wrote.
+void require_order(const Layer& layer);
+
+}  // namespace qtrain

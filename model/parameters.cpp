@@ -1,0 +1,232 @@
+#include "model/parameters.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernels/elementwise.h"
+
+namespace qtrain {
+namespace {
+
+constexpr const char *kEmbeddingWeight = "model.embed_tokens.weight", *kHeadWeight = "lm_head.weight";
+
+std::string_view module_of(std::string_view name) {
+  return name.substr(0, name.rfind('.'));
+}
+
+}  // namespace
+
+Parameters::Parameters(Device device, const TransformerOptions& options, const std::vector<Layer>& layers)
+    : options_(options), weights_("weights", device), adapter_(device, options) {
+  const ModelConfig& c = options_.config;
+  const Shape table{c.vocab_size, c.hidden_size};
+  embedding_.module = kEmbeddingName;
+  embedding_.weight = declare_base(weight_spec(kEmbeddingWeight, table));
+  embedding_.weight->spec.role = Role::embedding;
+  if (adapter_.adapts(kEmbeddingName)) adapter_.declare_embedding(embedding_, table);
+  for (std::size_t l = 0; l < layers.size(); ++l) declare_layer(static_cast<std::int64_t>(l), layers[l]);
+  final_norm_ = declare_vector("model.norm.weight", c.hidden_size, c.norm_init());
+  head_.module = kHeadName;
+  head_.weight = declare_head();
+  if (!has_tied_head()) head_.weight->spec.role = Role::head;
+  for (const Layer& layer : layers) head_.stream += layer.linears.size();
+  LinearParams* const head[] = {&head_};
+  adapter_.declare_factors(head);
+  adapter_.declare_magnitude(head_);
+  if (options_.lora) require_matches();
+}
+
+// A weight of the base model, or the one that is trained in its place.
+Param* Parameters::declare_base(ParamSpec spec) {
+  if (!adapter_.trains_whole(module_of(spec.name))) return &weights_.declare(std::move(spec));
+  const std::string base = spec.drawn_as.empty() ? spec.name : spec.drawn_as;
+  spec.name = std::string(kPeftPrefix) + spec.name;
+  spec.drawn_as = base;
+  spec.dtype = options_.full_dtype();
+  spec.update = options_.adapter;
+  spec.grad_dtype.reset();
+  return saved_.emplace_back(&adapter_.store().declare(std::move(spec)), base).param;
+}
+
+ParamSpec Parameters::weight_spec(const std::string& name, Shape shape) const {
+  const bool wide = options_.activation_dtype == DType::f64;
+  const DType trained = wide ? DType::f64 : options_.trained_dtype;
+  const DType frozen = wide ? DType::f64 : options_.weight_dtype;
+  return {.name = name,
+          .shape = shape,
+          .dtype = options_.base == Update::trained ? trained : frozen,
+          .init = {Init::Kind::normal, options_.config.initializer_range},
+          .update = options_.base,
+          .decay = Decay::yes,
+          .grad_dtype = options_.full_dtype()};
+}
+
+// Norm weights and biases: small, so kept in the precision of the sums; never decayed.
+Param* Parameters::declare_vector(const std::string& name, std::int64_t size, Init init) {
+  return declare_base({.name = name,
+                       .shape = {size},
+                       .dtype = options_.full_dtype(),
+                       .init = init,
+                       .update = options_.base,
+                       .decay = Decay::no});
+}
+
+// A tied head is the embedding, unless one of them is trained without the other, or each for itself.
+Param* Parameters::declare_head() {
+  const ModelConfig& c = options_.config;
+  ParamSpec spec = weight_spec(c.tie_word_embeddings ? kEmbeddingWeight : kHeadWeight, {c.vocab_size, c.hidden_size});
+  if (!c.tie_word_embeddings) return declare_base(std::move(spec));
+  const bool with_embedding = adapter_.trains_whole(kEmbeddingName), whole = adapter_.trains_whole(kHeadName);
+  if (whole ? with_embedding && options_.lora->ensure_weight_tying : !with_embedding) return embedding_.weight;
+  if (!whole) return &weights_.declare(std::move(spec));
+  spec.drawn_as = spec.name;
+  spec.name = kHeadWeight;
+  return declare_base(std::move(spec));
+}
+
+// What the config names has to be there.
+void Parameters::require_matches() const {
+  for (const std::string& end : options_.lora->modules_to_save)
+    if (std::none_of(saved_.begin(), saved_.end(), [&](const SavedWeight& s) {
+          return module_of(s.param->spec.name).ends_with(end) || (has_tied_head() && kHeadName.ends_with(end));
+        }))
+      fail(ErrorKind::usage, {.cause = fmt::format("modules_to_save: \"{}\" is no layer of the model", end),
+                              .remedy = "name layers such as embed_tokens, lm_head, norm"});
+  if (adapter_.store().all().size() == saved_.size())
+    fail(ErrorKind::usage, {.cause = "lora_target_modules matches no layer of the model",
+                            .remedy = "use all-linear, or names such as q_proj, k_proj, v_proj, o_proj, gate_proj, "
+                                      "up_proj, down_proj, embed_tokens, lm_head"});
+  if (options_.config.tie_word_embeddings && options_.lora->ensure_weight_tying && (embedding_.a || head_.a))
+    fail(ErrorKind::usage,
+         {.cause = "ensure_weight_tying is about lora_modules_to_save: adapters on a tied embedding or "
+                   "head are not tied",
+          .remedy = "leave it out"});
+}
+
+LinearParams Parameters::declare_linear(const std::string& module, const LinearSpec& spec) {
+  LinearParams p{.module = module};
+  const Shape shape{spec.out, spec.in};
+  if (options_.quantization && !options_.quantization->bnb.skips(module) && !adapter_.trains_whole(module))
+    p.quantized = &quantized_.emplace_back(weights_, module + ".weight", shape, *options_.quantization);
+  else
+    p.weight = declare_base(weight_spec(module + ".weight", shape));
+  if (spec.bias == Bias::yes) p.bias = declare_vector(module + ".bias", spec.out, {Init::Kind::zeros, 0});
+  return p;
+}
+
+void Parameters::declare_layer(std::int64_t index, const Layer& layer) {
+  const std::string prefix = fmt::format("model.layers.{}.", index);
+  LayerParams p;
+  p.vectors.resize(layer.vectors.size());
+  p.linears.resize(layer.linears.size());
+  for (const ParamId& id : layer.order) {
+    if (const auto* v = std::get_if<VectorId>(&id)) {
+      const VectorSpec& spec = layer.spec(*v);
+      p.vectors[static_cast<std::size_t>(*v)] = declare_vector(prefix + spec.name, spec.size, spec.init);
+    } else {
+      const auto l = std::get<LinearId>(id);
+      LinearParams& linear = p.linears[static_cast<std::size_t>(l)];
+      linear = declare_linear(prefix + layer.spec(l).module, layer.spec(l));
+      linear.stream = static_cast<std::uint64_t>(index) * layer.linears.size() + static_cast<std::uint64_t>(l);
+    }
+  }
+  for (const LinearGroup& group : layer.groups) {
+    std::vector<LinearParams*> linears;
+    for (const LinearId l : group.layers) linears.push_back(&p.linears[static_cast<std::size_t>(l)]);
+    adapter_.declare_factors(linears);
+  }
+  for (LinearParams& linear : p.linears) adapter_.declare_magnitude(linear);
+  layers_.push_back(std::move(p));
+}
+
+std::vector<Param*> Parameters::trained() {
+  std::vector<Param*> out;
+  for (ParamStore* store : {&weights_, &adapter_.store()})
+    for (Param& p : store->all())
+      if (p.trained()) out.push_back(&p);
+  return out;
+}
+
+bool Parameters::is_quantized_part(const Param& p) const {
+  return std::any_of(quantized_.begin(), quantized_.end(), [&](const QuantizedLinear& q) { return q.owns(p); });
+}
+
+bool Parameters::is_looked_up(const Param& p) const {
+  return &p == embedding_.a || (&p == embedding_.weight && !has_tied_head());
+}
+
+bool Parameters::is_operand(const Param& p) const {
+  const bool multiplied = p.spec.shape.rank == 2 || p.spec.name.ends_with(".bias");
+  return multiplied && is_float(p.spec.dtype) && !is_looked_up(p) && !is_quantized_part(p);
+}
+
+std::int64_t Parameters::widest_decomposed() const {
+  std::int64_t widest = 0;
+  for (const LayerParams& layer : layers_)
+    for (const LinearParams& p : layer.linears)
+      if (p.magnitude) widest = std::max(widest, p.magnitude->spec.shape[0]);
+  return widest;
+}
+
+std::int64_t Parameters::linear_elements() const {
+  std::int64_t n = 0;
+  for (const LayerParams& layer : layers_)
+    for (const LinearParams& p : layer.linears) n += p.shape().numel();
+  return n;
+}
+
+std::int64_t Parameters::elements() const {
+  std::int64_t n = 0;
+  for (const QuantizedLinear& q : quantized_) n += q.shape().numel() - q.part_elements();
+  for (const SavedWeight& s : saved_) {
+    const bool copied = &s != &saved_.front() && s.base == saved_.front().base;  // a tied head by itself
+    if (!weights_.find(s.base) && !copied) n += s.param->spec.shape.numel();
+  }
+  return n + weights_.elements();
+}
+
+std::size_t Parameters::quantization_bytes() const {
+  std::size_t bytes = 0;
+  for (const QuantizedLinear& q : quantized_) bytes += q.state_bytes();
+  return bytes;
+}
+
+std::int64_t Parameters::largest_quantized() const {
+  std::int64_t most = 0;
+  for (const QuantizedLinear& q : quantized_) most = std::max(most, q.shape().numel());
+  return most;
+}
+
+void Parameters::allocate() {
+  weights_.allocate();
+  adapter_.allocate();
+}
+
+void Parameters::initialize(Ctx& ctx, std::uint64_t seed) {
+  weights_.initialize(ctx, seed);
+  initialize_quantized(ctx, seed);
+  const std::int64_t row = options_.config.padding_row();
+  if (row < 0) return;
+  const auto row_bytes = static_cast<std::int64_t>(embedding_.weight->value.bytes()) / options_.config.vocab_size;
+  ctx.stream().fill(static_cast<std::byte*>(embedding_.weight->value.data) + row * row_bytes, 0,
+                    static_cast<std::size_t>(row_bytes));
+}
+
+// Each as a dense weight of its name would be, on the host.
+void Parameters::initialize_quantized(Ctx& ctx, std::uint64_t seed) {
+  if (quantized_.empty()) return;
+  HostContext host(ctx);
+  for (const QuantizedLinear& q : quantized_) {
+    ParamStore one("a weight");
+    const Param& dense = one.declare({.name = q.name(),
+                                      .shape = q.shape(),
+                                      .dtype = DType::f32,
+                                      .init = {Init::Kind::normal, options_.config.initializer_range}});
+    one.allocate();
+    one.initialize(host.get(), seed);
+    q.quantize(ctx, host.get(), dense.value, q.name());
+  }
+}
+
+}  // namespace qtrain

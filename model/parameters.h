@@ -1,0 +1,87 @@
+#pragma once
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/adapter_params.h"
+#include "model/layer/layer.h"
+#include "model/quantized_linear.h"
+#include "model/transformer_options.h"
+
+namespace qtrain {
+
+/// A weight of the base model that an adapter trains whole, in the adapter's store.
+struct SavedWeight {
+  Param* param;
+  std::string base;  ///< its name in the base model, where its first values are
+};
+
+/// The parameters of one layer, by their ids.
+struct LayerParams {
+  std::vector<Param*> vectors;
+  std::vector<LinearParams> linears;
+};
+
+/// Every parameter of a model, declared from the tables of its layers: base weights in one store, what an adapter
+/// trains in a second one.
+class Parameters {
+ public:
+  Parameters(Device device, const TransformerOptions& options, const std::vector<Layer>& layers);
+
+  ParamStore& weights() { return weights_; }
+  const ParamStore& weights() const { return weights_; }
+  AdapterParams& adapter() { return adapter_; }
+  const AdapterParams& adapter() const { return adapter_; }
+  const std::deque<QuantizedLinear>& quantized() const { return quantized_; }
+  const std::vector<SavedWeight>& saved() const { return saved_; }
+
+  const LinearParams& embedding() const { return embedding_; }  ///< its adapter: A [rows, r] and B [width, r]
+  const LinearParams& head() const { return head_; }
+  const Param& final_norm() const { return *final_norm_; }
+  const LayerParams& layer(std::int64_t l) const { return layers_[static_cast<std::size_t>(l)]; }
+  const std::vector<LayerParams>& layers() const { return layers_; }
+
+  /// Whether the head is the embedding.
+  bool has_tied_head() const { return head_.weight == embedding_.weight; }
+  /// Whether a weight is a part of a quantized one.
+  bool is_quantized_part(const Param& p) const;
+  /// A table that no GEMM reads.
+  bool is_looked_up(const Param& p) const;
+  /// Whether GEMMs read it, in the type that it is held in; biases are added by them.
+  bool is_operand(const Param& p) const;
+  std::vector<Param*> trained();
+  /// Elements of the base model's weights, however they are held; and of them those of linear layers in the blocks.
+  std::int64_t elements() const;
+  std::int64_t linear_elements() const;
+  /// Bytes of scales and maps of quantized weights, and elements of the largest of these.
+  std::size_t quantization_bytes() const;
+  std::int64_t largest_quantized() const;
+  /// Results of the widest layer in a block that has a magnitude.
+  std::int64_t widest_decomposed() const;
+
+  void allocate();
+  /// Random weights of the base model, with the distribution of transformers.
+  void initialize(Ctx& ctx, std::uint64_t seed);
+
+ private:
+  Param* declare_base(ParamSpec spec);
+  ParamSpec weight_spec(const std::string& name, Shape shape) const;
+  Param* declare_vector(const std::string& name, std::int64_t size, Init init);
+  Param* declare_head();
+  LinearParams declare_linear(const std::string& module, const LinearSpec& spec);
+  void declare_layer(std::int64_t index, const Layer& layer);
+  void require_matches() const;
+  void initialize_quantized(Ctx& ctx, std::uint64_t seed);
+
+  const TransformerOptions& options_;
+  ParamStore weights_;
+  AdapterParams adapter_;
+  std::deque<QuantizedLinear> quantized_;
+  std::vector<SavedWeight> saved_;
+  LinearParams embedding_, head_;
+  Param* final_norm_ = nullptr;
+  std::vector<LayerParams> layers_;
+};
+
+}  // namespace qtrain

@@ -1,0 +1,252 @@
+#include "model/runner.h"
+
+#include <algorithm>
+
+#include "kernels/cross_entropy.h"
+#include "kernels/elementwise.h"
+#include "kernels/embedding.h"
+#include "kernels/reduce.h"
+#include "kernels/rms_norm.h"
+#include "model/rope_tables.h"
+
+namespace qtrain {
+
+Runner::Runner(const ModelParts& parts, const WeightCopies& copies, const ExecutionPlan& plan)
+    : parts_(parts), copies_(copies), plan_(plan), arenas_(parts.device) {
+  plan_.lay_out_all(arenas_);
+  arenas_.commit();
+  if (plan_.offloads_inputs()) offload_ = std::make_unique<InputOffload>(parts.device, plan_.groups());
+}
+
+void Runner::begin(Ctx& ctx, Pass pass, const BatchSize& size) {
+  arenas_.reset();
+  act_ = plan_.lay_out(arenas_, pass, size);
+  prepare(ctx, size.positions);
+}
+
+void Runner::prepare(Ctx& ctx, std::int64_t longest) {
+  check(longest <= plan_.longest(), "a sequence is longer than planned");
+  if (act_.rotary.empty()) return;  // before the first pass
+  // Only dynamic NTK depends on the sequence; every other table is filled once.
+  const bool dynamic = std::ranges::any_of(
+      config().ropes, [](const RopeConfig& rope) { return rope.type == RopeConfig::Type::dynamic; });
+  const std::int64_t depends = dynamic ? longest : plan_.longest();
+  if (rope_rows_ == depends) return;
+  for (std::size_t i = 0; i < act_.rotary.size(); ++i)
+    fill_rope_tables(ctx, rope_frequencies(config().ropes[i], config().head_dim, depends),
+                     {act_.rotary[i].cos, act_.rotary[i].sin});
+  rope_rows_ = depends;
+}
+
+Tensor Runner::dense_memory(Ctx& ctx) {
+  if (!act_.dense) begin(ctx, plan_.passes().front().pass, plan_.passes().front().largest);
+  return act_.dense;
+}
+
+LayerRun Runner::layer_run(Ctx& ctx, std::int64_t layer, const LayerWeights& w) {
+  const auto l = static_cast<std::size_t>(layer);
+  return {.ctx = ctx,
+          .w = w,
+          .tokens = tokens_,
+          .s = act_.layers[l],
+          .d = act_.grads[l],
+          .scratch = act_.scratch,
+          .dense = act_.dense,
+          .touched = parts_.layers[l].residual};
+}
+
+void Runner::run_layer(Ctx& ctx, std::int64_t layer) {
+  const LayerWeights w = acquire(layer);
+  LayerRun run = layer_run(ctx, layer, w);
+  run_forward(parts_.layers[static_cast<std::size_t>(layer)], run);
+}
+
+void Runner::forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run) {
+  begin(ctx, run.pass,
+        {.tokens = batch.tokens.numel(), .positions = batch.longest, .targets = batch.target_rows.numel()});
+  tokens_ = {.positions = batch.positions,
+             .cu_seqlens = batch.cu_seqlens,
+             .rotary = act_.rotary,
+             .dropout_seed = run.pass == Pass::train ? run.dropout_seed : ConstTensor{}};
+  embed(ctx, batch.tokens);
+  for (std::int64_t l = 0; l < config().layers; ++l) {
+    if (offload_ && run.pass == Pass::train) stash_input(ctx, l);
+    run_layer(ctx, l);
+  }
+  head_loss(ctx, batch, run);
+}
+
+void Runner::embed(Ctx& ctx, ConstTensor tokens) {
+  const LinearParams& e = parts_.params.embedding();
+  const Tensor y = act_.layers.front()[static_cast<std::size_t>(parts_.layers.front().input)];
+  const double scale = config().embedding_scale;
+  ops::embedding(ctx, {.y = y, .table = e.weight->value, .tokens = tokens});
+  if (!e.a) return;
+  ops::embedding(ctx, {.y = act_.lora_rows, .table = e.a->value, .tokens = tokens});
+  ops::gemm(ctx, {.c = accumulate(y),
+                  .a = act_.lora_rows,
+                  .b = copies_.operand(e.b),
+                  .transpose_b = ops::Transpose::yes,
+                  .alpha = scale * e.scale});
+}
+
+void Runner::embed_grad(Ctx& ctx, ConstTensor tokens) {
+  const LinearParams& e = parts_.params.embedding();
+  const ConstTensor dy = act_.residual_grad;
+  const std::int64_t padding = config().padding_row();
+  const double scale = config().embedding_scale;
+  ops::embedding_grad(
+      ctx, {.dtable = e.weight->grad_sink(), .dy = dy, .tokens = tokens, .padding = padding});
+  if (!e.a) return;
+  ops::gemm(ctx, {.c = e.b->grad_sink(),
+                  .a = dy,
+                  .b = act_.lora_rows,
+                  .transpose_a = ops::Transpose::yes,
+                  .alpha = scale * e.scale});
+  const Tensor rows = act_.lora_rows;  // read for the last time: their gradient takes their place
+  ops::gemm(ctx, {.c = store(rows), .a = dy, .b = copies_.operand(e.b), .alpha = scale * e.scale});
+  ops::embedding_grad(ctx, {.dtable = e.a->grad_sink(), .dy = rows, .tokens = tokens, .padding = padding});
+}
+
+// The final norm of the rows that reach the head.
+void Runner::normalize_head(Ctx& ctx, std::int64_t rows, ConstTensor which) {
+  const HeadBuffers& h = act_.head;
+  ops::gather_rows(ctx, {.y = h.hidden.slice(0, rows), .x = act_.final_hidden, .rows = which});
+  ops::rms_norm(ctx, {.y = h.normed.slice(0, rows),
+                      .inv_rms = h.inv_rms.slice(0, rows),
+                      .x = h.hidden.slice(0, rows),
+                      .weight = parts_.params.final_norm().value,
+                      .eps = config().rms_norm_eps,
+                      .weight_offset = config().norm_offset});
+}
+
+void Runner::head_chunk(Ctx& ctx, const HeadChunkInput& chunk, const ForwardRun& run) {
+  const HeadBuffers& h = act_.head;
+  const std::int64_t count = chunk.rows.numel();
+  const Tensor logits = h.logits.slice(0, count), loss = h.loss.slice(0, count);
+  Projection head = copies_.acquire(parts_.params.head(), parts_.dropout());
+  head.lora.stream += static_cast<std::uint64_t>(chunk.first);  // each chunk its own mask
+  normalize_head(ctx, count, chunk.rows);
+  project(ctx, {.layers = {{head, logits}},
+                .lora_x = h.lora_x,
+                .x = h.normed.slice(0, count),
+                .scratch = act_.scratch,
+                .dropout_seed = tokens_.dropout_seed});
+  const bool train = run.pass == Pass::train;
+  ops::cross_entropy(ctx, {.logits = logits,
+                           .loss = loss,
+                           .targets = chunk.ids,
+                           .gradient = train ? ops::Gradient::in_place : ops::Gradient::none,
+                           .scale = run.scale});
+  if (run.loss_sum.wanted()) ops::sum(ctx, {.out = accumulate(run.loss_sum.t), .x = loss});
+  if (train) head_chunk_grad(ctx, chunk, head);
+}
+
+void Runner::head_chunk_grad(Ctx& ctx, const HeadChunkInput& chunk, const Projection& head) {
+  const HeadBuffers& h = act_.head;
+  const auto part = [&](const Tensor& t) { return t.slice(0, chunk.rows.numel()); };
+  project_grad(ctx, {.layers = {{head, part(h.logits)}},
+                     .dx = store(part(h.d_normed)),
+                     .x = part(h.normed),
+                     .lora_x = h.lora_x,
+                     .scratch = act_.scratch,
+                     .dropout_seed = tokens_.dropout_seed});
+  ops::rms_norm_grad(ctx, {.dx = store(part(h.d_hidden)),
+                           .dweight = parts_.params.final_norm().grad_sink(),
+                           .dy = part(h.d_normed),
+                           .x = part(h.hidden),
+                           .weight = parts_.params.final_norm().value,
+                           .inv_rms = part(h.inv_rms),
+                           .weight_offset = config().norm_offset});
+  ops::scatter_rows(ctx, {.y = accumulate(act_.residual_grad), .x = part(h.d_hidden), .rows = chunk.rows});
+}
+
+void Runner::head_loss(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run) {
+  if (run.loss_sum.mode == Sink::Mode::store) ops::fill(ctx, {.y = run.loss_sum.t, .value = 0});
+  if (run.pass == Pass::train) ops::fill(ctx, {.y = act_.residual_grad, .value = 0});
+  const std::int64_t n = batch.target_rows.numel(), rows = act_.head.hidden.shape[0];
+  for (std::int64_t begin = 0; begin < n; begin += rows) {
+    const std::int64_t count = std::min(rows, n - begin);
+    head_chunk(
+        ctx,
+        {.rows = batch.target_rows.slice(begin, count), .ids = batch.target_ids.slice(begin, count), .first = begin},
+        run);
+  }
+}
+
+Tensor Runner::group_input(std::int64_t group) const {
+  const auto l = static_cast<std::size_t>(group * plan_.group());
+  return act_.layers[l][static_cast<std::size_t>(parts_.layers[l].input)];
+}
+
+// Before a block of the forward pass: the input of its group leaves, and the next block may write into a buffer that
+// another one leaves.
+void Runner::stash_input(Ctx& ctx, std::int64_t layer) {
+  const std::int64_t size = plan_.group(), group = layer / size;
+  if (layer % size == 0)
+    offload_->store(ctx, group, group_input(group), act_.host_inputs[static_cast<std::size_t>(group)]);
+  if (layer % size == size - 1) offload_->make_room(ctx, group + 1);
+}
+
+// Before the last block of a group in the backward pass: the inputs of the group from that of its first block. Those of
+// the last group are still there.
+void Runner::find_inputs(Ctx& ctx, std::int64_t layer) {
+  const std::int64_t size = plan_.group(), group = layer / size;
+  const bool last = layer == config().layers - 1;
+  if (layer % size != size - 1 && !last) return;
+  if (offload_) {
+    offload_->await(ctx, group);
+    if (group > 0)
+      offload_->fetch(ctx, group - 1, group_input(group - 1), act_.host_inputs[static_cast<std::size_t>(group - 1)]);
+  }
+  if (last) return;
+  for (std::int64_t l = group * size; l < layer; ++l) run_layer(ctx, l);
+}
+
+void Runner::backward(Ctx& ctx, const TokenBatch& batch, const std::function<void(std::int64_t)>& on_layer_done) {
+  for (std::int64_t l = config().layers; l-- > 0;) {
+    find_inputs(ctx, l);
+    const LayerWeights w = acquire(l);
+    LayerRun run = layer_run(ctx, l, w);
+    run_backward(parts_.layers[static_cast<std::size_t>(l)], plan_.recompute(l), run);
+    if (on_layer_done) on_layer_done(l);
+  }
+  embed_grad(ctx, batch.tokens);
+}
+
+Tensor Runner::decode(Ctx& ctx, const DecodeBatch& batch, const KvCache& cache) {
+  begin(ctx, Pass::decode,
+        {.tokens = batch.tokens.numel(), .positions = batch.longest, .targets = batch.wanted.numel()});
+  tokens_ = {.positions = batch.positions, .rotary = act_.rotary, .cache_rows = batch.cache_rows};
+  embed(ctx, batch.tokens);
+  for (std::int64_t l = 0; l < config().layers; ++l) {
+    tokens_.key_cache = cache.keys(l);
+    tokens_.value_cache = cache.values(l);
+    run_layer(ctx, l);
+  }
+  const std::int64_t n = batch.wanted.numel();
+  check(n <= act_.head.hidden.shape[0], "decode: more logits wanted than planned");
+  normalize_head(ctx, n, batch.wanted);
+  const Tensor logits = act_.head.logits.slice(0, n);
+  const Projection head = copies_.acquire(parts_.params.head(), 0);
+  project(ctx, {.layers = {{head, logits}},
+                .lora_x = act_.head.lora_x,
+                .x = act_.head.normed.slice(0, n),
+                .scratch = act_.scratch});
+  return logits;
+}
+
+KvCache::KvCache(const ModelParts& model, std::int64_t rows, std::int64_t capacity)
+    : rows_(rows), capacity_(capacity), arena_("key/value cache", model.device) {
+  for (int pass = 0; pass < 2; ++pass) {
+    layers_.clear();
+    for (const Layer& layer : model.layers) {
+      const Shape shape{rows, capacity, layer.key_value.heads, layer.key_value.head_dim};
+      const Tensor keys = arena_.take(model.options.activation_dtype, shape);
+      layers_.emplace_back(keys, arena_.take(model.options.activation_dtype, shape));
+    }
+    if (pass == 0) arena_.commit();
+  }
+}
+
+}  // namespace qtrain

@@ -1,0 +1,99 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "model/execution_plan.h"
+
+namespace qtrain {
+
+/// One micro-batch on the device: ragged rows one after the other, no padding. All i32.
+struct TokenBatch {
+  ConstTensor tokens, positions;        ///< [T]
+  ConstTensor cu_seqlens;               ///< [n+1]: attention segments
+  ConstTensor target_rows, target_ids;  ///< [m]: which tokens predict a target, and which
+  std::int64_t longest = 0;             ///< 1 + the largest position
+};
+
+/// What a forward pass is for, and where its result goes.
+struct ForwardRun {
+  Pass pass = Pass::evaluate;
+  Sink loss_sum = discard();  ///< f64 [1] on the device: the sum of the cross-entropy over all targets
+  ConstTensor scale = {};     ///< f64 [1] on the device, for Pass::train: gradients are those of scale[0] * loss sum
+  ConstTensor dropout_seed = {};  ///< i64 [1] on the device, for Pass::train; absent: no dropout
+};
+
+/// Key/value cache of a batch of sequences: per layer keys and values [rows, capacity, kv_heads, head_dim].
+class KvCache {
+ public:
+  /// In the type of the model's activations, on its device.
+  KvCache(const ModelParts& model, std::int64_t rows, std::int64_t capacity);
+  Tensor keys(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].first; }
+  Tensor values(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].second; }
+  std::int64_t rows() const { return rows_; }
+  std::int64_t capacity() const { return capacity_; }
+
+ private:
+  std::int64_t rows_, capacity_;
+  Arena arena_;
+  std::vector<std::pair<Tensor, Tensor>> layers_;
+};
+
+/// Tokens to run against a cache: token t goes to cache row cache_rows[t] at positions[t]; logits are computed for the
+/// tokens named in `wanted`. All i32.
+struct DecodeBatch {
+  ConstTensor tokens, positions, cache_rows, wanted;
+  std::int64_t longest = 0;
+};
+
+/// Executes a plan: owns the memory of activations and queues the work of every pass.
+class Runner {
+ public:
+  Runner(const ModelParts& parts, const WeightCopies& copies, const ExecutionPlan& plan);
+
+  const Arena& activations() const { return arenas_.device; }
+  /// Fills tables for sequences of up to `longest` tokens where they depend on that. `forward` does it too, but cannot
+  /// while its work is recorded.
+  void prepare(Ctx& ctx, std::int64_t longest);
+  /// Memory in which one quantized weight becomes dense, for work between passes.
+  Tensor dense_memory(Ctx& ctx);
+
+  void forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run);
+  void backward(Ctx& ctx, const TokenBatch& batch, const std::function<void(std::int64_t layer)>& on_layer_done);
+  Tensor decode(Ctx& ctx, const DecodeBatch& batch, const KvCache& cache);
+
+ private:
+  /// Targets of a batch, and the number of the first.
+  struct HeadChunkInput {
+    ConstTensor rows, ids;
+    std::int64_t first;
+  };
+
+  const ModelConfig& config() const { return parts_.config(); }
+  void begin(Ctx& ctx, Pass pass, const BatchSize& size);
+  LayerWeights acquire(std::int64_t layer) const { return copies_.acquire(parts_.params.layer(layer), parts_.dropout()); }
+  LayerRun layer_run(Ctx& ctx, std::int64_t layer, const LayerWeights& w);
+  void run_layer(Ctx& ctx, std::int64_t layer);
+  void embed(Ctx& ctx, ConstTensor tokens);
+  void embed_grad(Ctx& ctx, ConstTensor tokens);
+  Tensor group_input(std::int64_t group) const;
+  void stash_input(Ctx& ctx, std::int64_t layer);
+  void find_inputs(Ctx& ctx, std::int64_t layer);
+  void normalize_head(Ctx& ctx, std::int64_t rows, ConstTensor which);
+  void head_loss(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run);
+  void head_chunk(Ctx& ctx, const HeadChunkInput& chunk, const ForwardRun& run);
+  void head_chunk_grad(Ctx& ctx, const HeadChunkInput& chunk, const Projection& head);
+
+  ModelParts parts_;
+  const WeightCopies& copies_;
+  const ExecutionPlan& plan_;
+  ActivationArenas arenas_;
+  Activations act_;
+  std::unique_ptr<InputOffload> offload_;  ///< with BlockInputs::host
+  std::int64_t rope_rows_ = 0;             ///< rows of the rotary tables that are filled
+  TokenContext tokens_;
+};
+
+}  // namespace qtrain

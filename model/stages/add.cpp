@@ -1,0 +1,46 @@
+#include "model/stages/add.h"
+
+#include "kernels/elementwise.h"
+
+namespace qtrain::stages {
+namespace {
+
+struct Tensors {
+  TensorId residual, branch, y;
+};
+
+// The gradient of the residual stream is one buffer, which a branch that is added as it is shares: then the adjoint has
+// nothing to do.
+class AddStage final : public Stage {
+ public:
+  AddStage(Tensors t, double scale) : t_(t), scale_(scale) {
+    name = "add";
+    reads = {t.residual, t.branch};
+    writes = {t.y};
+  }
+  void forward(LayerRun& r) const override {
+    ops::add(r.ctx, {.y = r.value(t_.y), .a = r.value(t_.residual), .b = r.value(t_.branch)});
+  }
+  void backward(LayerRun& r) const override {
+    check(scale_ == 1, "scaled sums are to come");
+    (void)r;
+  }
+
+ private:
+  Tensors t_;
+  double scale_;
+};
+
+}  // namespace
+
+TensorId add(LayerBuilder& b, TensorId residual, TensorId branch) {
+  const double scale = b.config().residual_scale;
+  const TensorId y =
+      b.tensor({.name = b.name(branch) + ".added", .shape = {kTokens, {.fixed = b.width(residual)}}});
+  b.share_residual_gradient({residual, y});
+  if (scale == 1) b.share_residual_gradient({branch});
+  b.stage(std::make_unique<AddStage>(Tensors{residual, branch, y}, scale));
+  return y;
+}
+
+}  // namespace qtrain::stages

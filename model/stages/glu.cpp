@@ -1,0 +1,46 @@
+#include "model/stages/glu.h"
+
+namespace qtrain::stages {
+namespace {
+
+struct Tensors {
+  TensorId gate, up, y;
+};
+
+class GluStage final : public Stage {
+ public:
+  GluStage(Tensors t, ops::Activation activation) : t_(t), activation_(activation) {
+    name = "glu";
+    reads = {t.gate, t.up};
+    writes = {t.y};
+    adjoint_reads = {t.gate, t.up};
+  }
+  void forward(LayerRun& r) const override {
+    ops::glu(r.ctx,
+             {.y = r.value(t_.y), .gate = r.value(t_.gate), .up = r.value(t_.up), .activation = activation_});
+  }
+  void backward(LayerRun& r) const override {
+    const Sink dgate = r.grad(t_.gate), dup = r.grad(t_.up);
+    ops::glu_grad(r.ctx, {.dgate = dgate,
+                          .dup = dup,
+                          .dy = r.gradient(t_.y),
+                          .gate = r.value(t_.gate),
+                          .up = r.value(t_.up),
+                          .activation = activation_});
+  }
+
+ private:
+  Tensors t_;
+  ops::Activation activation_;
+};
+
+}  // namespace
+
+TensorId glu(LayerBuilder& b, TensorId gate, TensorId up) {
+  const TensorId y =
+      b.tensor({.name = "glu", .shape = {kTokens, {.fixed = b.width(gate)}}, .selective = Selective::recompute});
+  b.stage(std::make_unique<GluStage>(Tensors{gate, up, y}, b.config().activation));
+  return y;
+}
+
+}  // namespace qtrain::stages

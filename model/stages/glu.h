@@ -1,0 +1,10 @@
+#pragma once
+#include "kernels/glu.h"
+#include "model/layer/builder.h"
+
+namespace qtrain::stages {
+
+/// y = activation(gate) * up, with the activation of the model.
+TensorId glu(LayerBuilder& b, TensorId gate, TensorId up);
+
+}  // namespace qtrain::stages

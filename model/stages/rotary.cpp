@@ -1,0 +1,74 @@
+#include "model/stages/rotary.h"
+
+#include "kernels/rope.h"
+#include "model/stages/heads.h"
+
+namespace qtrain::stages {
+namespace {
+
+struct Tensors {
+  TensorId x, y, inv_rms;
+};
+
+// Its adjoint reads x and the statistics only for the head norm.
+class RotaryStage final : public Stage {
+ public:
+  RotaryStage(Tensors t, const Rotary& o, const ModelConfig& c)
+      : t_(t), o_(o), eps_(c.rms_norm_eps), offset_(c.norm_offset) {
+    name = "rotary";
+    reads = {t.x};
+    writes = {t.y, t.inv_rms};
+    weight_reads = {t.x, t.inv_rms};
+  }
+  bool trains(const LayerWeights& w) const override { return w[o_.weight].present(); }
+  void forward(LayerRun& r) const override {
+    const RotaryTable& table = r.tokens.rotary[o_.table];
+    ops::rope(r.ctx, {.y = as_heads(r.value(t_.y), o_.head_dim),
+                      .x = as_heads(r.value(t_.x), o_.head_dim),
+                      .cos = table.cos,
+                      .sin = table.sin,
+                      .positions = r.tokens.positions,
+                      .weight = r.w[o_.weight].weight,
+                      .inv_rms = r.value(t_.inv_rms),
+                      .eps = eps_,
+                      .weight_offset = offset_});
+  }
+  void backward(LayerRun& r) const override {
+    const RotaryTable& table = r.tokens.rotary[o_.table];
+    Sink dx = r.grad(t_.x);
+    dx.t = as_heads(dx.t, o_.head_dim);
+    ops::rope_grad(r.ctx, {.dx = dx,
+                           .dy = as_heads(r.gradient(t_.y), o_.head_dim),
+                           .cos = table.cos,
+                           .sin = table.sin,
+                           .positions = r.tokens.positions,
+                           .x = as_heads(r.value(t_.x), o_.head_dim),
+                           .weight = r.w[o_.weight].weight,
+                           .inv_rms = r.value(t_.inv_rms),
+                           .dweight = r.w[o_.weight].grad,
+                           .weight_offset = offset_});
+  }
+
+ private:
+  Tensors t_;
+  Rotary o_;
+  double eps_, offset_;
+};
+
+}  // namespace
+
+TensorId rotary(LayerBuilder& b, Rotary r) {
+  const std::int64_t width = b.width(r.x);
+  const std::string name = b.name(r.x);
+  const TensorId y = b.tensor({.name = name + ".rotated", .shape = {kTokens, {.fixed = width}}});
+  const Extent rows = r.weight == VectorId::none ? Extent{} : kTokens;
+  const TensorId inv_rms = b.tensor({.name = name + ".inv_rms",
+                                     .shape = {rows, {.fixed = width / r.head_dim}},
+                                     .precision = Precision::full,
+                                     .gradient = HasGradient::no});
+  b.recompute_selectively(r.x);
+  b.stage(std::make_unique<RotaryStage>(Tensors{r.x, y, inv_rms}, r, b.config()));
+  return y;
+}
+
+}  // namespace qtrain::stages
