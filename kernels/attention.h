@@ -6,19 +6,23 @@ namespace qtrain::ops {
 /// Causal attention within segments of a ragged batch. q, y [T, Hq, D]; k, v [T, Hkv, D]; Hq a multiple of Hkv, query
 /// head h reads key head h / (Hq/Hkv). cu_seqlens i32 [n+1]: segment s is tokens [cu[s], cu[s+1]); attention never
 /// crosses segments. window > 0: token i sees keys j with i - j < window. lse [Hq, T]: log-sum-exp of the scaled
-/// scores, f32 (f64 with f64 q). Never stores a T x T matrix.
+/// scores, f32 (f64 with f64 q). Never stores a T x T matrix. The score of a query and a key is scale * q . k, or with
+/// a softcap > 0 softcap * tanh(scale * q . k / softcap) (Gemma 2), which comes before mask and softmax.
 struct Attention {
   Tensor y, lse;
   ConstTensor q, k, v, cu_seqlens;
   std::int64_t window = 0;
   double scale;
+  double softcap = 0;
 };
-/// Gradients of the same. Deterministic: each output element has one writer and a fixed order of summation.
+/// Gradients of the same, with the same window, scale and softcap: that of a score times 1 - tanh^2 where it is capped.
+/// Deterministic: each output element has one writer and a fixed order of summation.
 struct AttentionGrad {
   Sink dq, dk, dv;
   ConstTensor dy, y, q, k, v, lse, cu_seqlens;
   std::int64_t window = 0;
   double scale;
+  double softcap = 0;
 };
 /// Attention against a key/value cache (generation). q, y [T, Hq, D]; keys, values [rows, capacity, Hkv, D];
 /// token t belongs to cache row rows[t] (i32 [T]) and sees keys 0..positions[t] there (i32 [T]), fewer with a window.
@@ -27,6 +31,7 @@ struct CachedAttention {
   ConstTensor q, keys, values, rows, positions;
   std::int64_t window = 0;
   double scale;
+  double softcap = 0;
 };
 /// cache[rows[t], positions[t]] = x[t]; x [T, Hkv, D], cache [rows, capacity, Hkv, D].
 struct CacheAppend {
@@ -46,6 +51,7 @@ inline void attention(Ctx& ctx, const Attention& a) {
   check(a.q.shape.rank == 3 && a.k.shape == a.v.shape && a.y.shape == a.q.shape, "attention: tensors are [T, H, D]");
   check(a.q.shape[0] == a.k.shape[0] && a.q.shape[2] == a.k.shape[2], "attention: q and k differ in T or D");
   check(a.q.shape[1] % a.k.shape[1] == 0, "attention: query heads must be a multiple of key heads");
+  check(a.softcap >= 0, "attention: a softcap is positive, or 0 for none");
   dispatch(ctx, a);
 }
 inline void attention_grad(Ctx& ctx, const AttentionGrad& a) {

@@ -24,7 +24,13 @@ class Backward {
       : ctx_(ctx),
         a_(a),
         kernel_(tile_kernel(MatmulPrecision::storage)),
-        n_{a.q.shape[0], a.q.shape[1], a.k.shape[1], a.q.shape[2], a.window, static_cast<float>(a.scale)},
+        n_{a.q.shape[0],
+           a.q.shape[1],
+           a.k.shape[1],
+           a.q.shape[2],
+           a.window,
+           static_cast<float>(a.scale),
+           static_cast<float>(a.softcap)},
         q_(a.q.as<T>()),
         k_(a.k.as<T>()),
         v_(a.v.as<T>()),
@@ -182,8 +188,15 @@ class Backward<T>::Sweep {
     float *p, *ds;
     float lse, delta;
   };
-  /// Scores become p = e^(scale * score - lse), dp becomes ds = scale * p * (dp - delta); both 0 where not visible.
+  /// Products become p = e^(score - lse), dp becomes ds = scale * p * (dp - delta); both 0 where not visible.
   void differentiate(const ScoreRow& row, const Visible& range, std::int64_t all) const {
+    n_.capped() ? differentiate_capped(row, range) : differentiate_plain(row, range);
+    for (float* x : {row.p, row.ds}) {
+      std::fill(x, x + range.first, 0.F);
+      std::fill(x + range.last, x + all, 0.F);
+    }
+  }
+  void differentiate_plain(const ScoreRow& row, const Visible& range) const {
     const simd::Vec<float> scale = simd::broadcast(n_.scale), lse = simd::broadcast(row.lse),
                            delta = simd::broadcast(row.delta);
     for (std::int64_t j = range.begin(); j < range.end(); j += 8) {
@@ -191,9 +204,16 @@ class Backward<T>::Sweep {
       simd::store<float>(row.p + j, e);
       simd::store<float>(row.ds + j, scale * e * (simd::load<float>(row.ds + j) - delta));
     }
-    for (float* x : {row.p, row.ds}) {
-      std::fill(x, x + range.first, 0.F);
-      std::fill(x + range.last, x + all, 0.F);
+  }
+  /// With the slope of tanh.
+  void differentiate_capped(const ScoreRow& row, const Visible& range) const {
+    const simd::Vec<float> cap = simd::broadcast(n_.softcap), inner = simd::broadcast(n_.tanh_scale()),
+                           scale = simd::broadcast(n_.scale), lse = simd::broadcast(row.lse),
+                           delta = simd::broadcast(row.delta);
+    for (std::int64_t j = range.begin(); j < range.end(); j += 8) {
+      const simd::Vec<float> t = simd::tanh(simd::load<float>(row.p + j) * inner), e = simd::exp(t * cap - lse);
+      simd::store<float>(row.p + j, e);
+      simd::store<float>(row.ds + j, scale * e * (simd::load<float>(row.ds + j) - delta) * (1 - t * t));
     }
   }
 

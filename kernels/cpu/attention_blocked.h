@@ -4,6 +4,7 @@
 #include "kernels/cpu/gemm_blocked.h"
 #include "kernels/cpu/gemm_pack.h"
 #include "kernels/cpu/loops.h"
+#include "kernels/cpu/softcap.h"
 
 /// Attention in blocks of queries and keys whose products run on the matrix product's tile kernels, in f32 for f32 and
 /// bf16 tensors. A block of scores is kQueries x kKeys; nothing grows with the square of a segment.
@@ -133,8 +134,12 @@ Right columns_of(const HeadRows<T>& x, float* to) {
 /// What all tasks of one call share.
 struct Heads {
   std::int64_t T, Hq, Hkv, D, window;
-  float scale;
+  float scale, softcap;
 
+  bool capped() const { return softcap > 0; }
+  /// Scores are score_scale() times q . k, or times tanh(tanh_scale() q . k) where they are capped.
+  float tanh_scale() const { return scale / softcap; }
+  float score_scale() const { return capped() ? softcap : scale; }
   std::int64_t group() const { return Hq / Hkv; }
   std::int64_t width() const { return round_up(D, kPanel); }
   template <class T>

@@ -2,6 +2,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/cpu/loops.h"
+#include "kernels/cpu/softcap.h"
 
 namespace qtrain::ops {
 namespace {
@@ -58,7 +59,9 @@ struct Decode {
     const K *key = a.keys.as<K>() + n.at(row, first, g), *value = a.values.as<K>() + n.at(row, first, g);
     for (std::int64_t j = 0; j < keys; ++j)
       for (std::int64_t h = 0; h < group; ++h) scores[h * keys + j] = simd::dot<A>(q + h * n.D, key + j * step, n.D);
-    for (std::int64_t h = 0; h < group; ++h) softmax(scores + h * keys, keys, static_cast<A>(a.scale));
+    if (a.softcap > 0) simd::tanh_of(scores, group * keys, static_cast<A>(a.scale / a.softcap));
+    const A score_scale = static_cast<A>(a.softcap > 0 ? a.softcap : a.scale);
+    for (std::int64_t h = 0; h < group; ++h) softmax(scores + h * keys, keys, score_scale);
     std::fill_n(sums, group * n.D, A{});
     for (std::int64_t j = 0; j < keys; ++j)
       for (std::int64_t h = 0; h < group; ++h)

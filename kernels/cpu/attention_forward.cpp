@@ -28,7 +28,13 @@ class Forward {
       : ctx_(ctx),
         a_(a),
         kernel_(tile_kernel(MatmulPrecision::storage)),
-        n_{a.q.shape[0], a.q.shape[1], a.k.shape[1], a.q.shape[2], a.window, static_cast<float>(a.scale)},
+        n_{a.q.shape[0],
+           a.q.shape[1],
+           a.k.shape[1],
+           a.q.shape[2],
+           a.window,
+           static_cast<float>(a.scale),
+           static_cast<float>(a.softcap)},
         q_(a.q.as<T>()),
         k_(a.k.as<T>()),
         v_(a.v.as<T>()),
@@ -116,16 +122,17 @@ class Forward {
     Visible seen;
     std::int64_t padded;
   };
-  /// Scores become e^(scale * score - max), 0 where not visible; sum and values are rescaled to the new maximum.
+  /// Products become e^(score - max), 0 where not visible; sum and values are rescaled to the new maximum.
   void continue_row(float* scores, const RowRange& range, const Running& state, std::int64_t row) const {
     const Visible& seen = range.seen;
     if (seen.first == seen.last) return std::fill(scores, scores + range.padded, 0.F);
+    if (n_.capped()) simd::tanh_of(scores + seen.begin(), seen.end() - seen.begin(), n_.tanh_scale());
     std::fill(scores + seen.begin(), scores + seen.first, kNone);
     std::fill(scores + seen.last, scores + seen.end(), kNone);
     simd::Vec<float> top = simd::broadcast(kNone), sums{};
     for (std::int64_t j = seen.begin(); j < seen.end(); j += 8) top = simd::max(simd::load<float>(scores + j), top);
-    const float max = std::max(state.max[row], simd::max_lane<float>(top) * n_.scale);
-    const simd::Vec<float> scale = simd::broadcast(n_.scale), shift = simd::broadcast(max);
+    const float max = std::max(state.max[row], simd::max_lane<float>(top) * n_.score_scale());
+    const simd::Vec<float> scale = simd::broadcast(n_.score_scale()), shift = simd::broadcast(max);
     for (std::int64_t j = seen.begin(); j < seen.end(); j += 8) {
       const simd::Vec<float> p = simd::exp(simd::load<float>(scores + j) * scale - shift);
       simd::store<float>(scores + j, p);

@@ -52,7 +52,14 @@ struct Query {
   std::int64_t i, head;
 };
 
-/// y_i = sum_j p_ij v_j, p_i = softmax(scale * q_i . k_j)
+/// softcap * tanh(scale * product / softcap)
+template <class A, class Op>
+A capped_score(const Op& a, A product) {
+  const A cap = static_cast<A>(a.softcap);
+  return cap * std::tanh(static_cast<A>(a.scale) * product / cap);
+}
+
+/// y_i = sum_j p_ij v_j, p_ij = softmax_j(score_ij)
 template <class T>
 void attend(const Query<T>& query, const Scratch<Acc<T>>& scratch) {
   using A = Acc<T>;
@@ -63,7 +70,8 @@ void attend(const Query<T>& query, const Scratch<Acc<T>>& scratch) {
   const T *q = a.q.as<T>() + n.q(i, h), *k = a.k.as<T>(), *v = a.v.as<T>();
   A max = -std::numeric_limits<A>::infinity(), sum = 0;
   for (std::int64_t j = first; j <= i; ++j) {
-    const A score = static_cast<A>(a.scale) * dot<A>(q, k + n.kv(j, g), n.D);
+    const A product = dot<A>(q, k + n.kv(j, g), n.D);
+    const A score = a.softcap > 0 ? capped_score(a, product) : static_cast<A>(a.scale) * product;
     scratch.scores[j - first] = score;
     max = std::max(max, score);
   }
@@ -102,14 +110,19 @@ struct Backward {
   struct Pair {
     std::int64_t i, j, h;
   };
-  /// p_ij = exp(scale q_i . k_j - lse_i)
+  A product(const Pair& p) const { return dot<A>(q + n.q(p.i, p.h), k + n.kv(p.j, p.h / n.group()), n.D); }
+  /// p_ij = exp(score_ij - lse_i)
   A probability(const Pair& p) const {
-    const A score = scale * dot<A>(q + n.q(p.i, p.h), k + n.kv(p.j, p.h / n.group()), n.D);
-    return std::exp(score - lse[p.h * n.T + p.i]);
+    const A of_query = lse[p.h * n.T + p.i];
+    if (a.softcap > 0) return std::exp(capped_score(a, product(p)) - of_query);
+    return std::exp(scale * product(p) - of_query);
   }
-  /// ds_ij = scale p_ij (dy_i . v_j - delta_i): the gradient of q_i . k_j.
+  /// ds_ij = scale p_ij (dy_i . v_j - delta_i), times 1 - tanh^2 of a capped score: the gradient of q_i . k_j.
   A score_grad(const Pair& p, A probability, A delta) const {
-    return scale * probability * (dot<A>(dy + n.q(p.i, p.h), v + n.kv(p.j, p.h / n.group()), n.D) - delta);
+    const A ds = scale * probability * (dot<A>(dy + n.q(p.i, p.h), v + n.kv(p.j, p.h / n.group()), n.D) - delta);
+    if (a.softcap == 0) return ds;
+    const A t = capped_score(a, product(p)) / static_cast<A>(a.softcap);
+    return ds * (1 - t * t);
   }
 
   /// dq_i = sum_j ds_ij k_j

@@ -1,7 +1,5 @@
 #include "kernels/cuda/attention.cuh"
 
-#include "kernels/cuda/elements.cuh"
-
 /// Chooses the kernels, and does what all gradients begin with.
 namespace qtrain::ops {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 #include "kernels/attention.h"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/elements.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 /// What the attention kernels share. Implementations stand in files of their own: attention_plain.cu for any head,
@@ -15,13 +15,22 @@ struct TokenSpan {
   int begin, end;
 };
 
+/// Whether scores go through tanh. A parameter of kernels, whose registers are all in use without it.
+enum class Scores : std::uint8_t { plain, capped };
+
 /// Sizes of a batch, and which tokens see each other. Tokens that are in no segment (behind the last one of a packed
 /// batch of fixed capacity) see nothing: their y, lse and gradients are zero.
 struct AttentionBatch {
   const std::int32_t* cu;
   int segments, tokens, heads, groups, width, window;  ///< groups: key heads; width: of a head
-  float scale;
+  float scale, softcap;
+  float tanh_scale;  ///< scale / softcap: capped scores are softcap tanh(tanh_scale q . k)
 
+  /// Scores are this times q . k, or times tanh of it where they are capped.
+  template <Scores S>
+  __device__ __forceinline__ float score_scale() const {
+    return S == Scores::capped ? softcap : scale;
+  }
   __device__ TokenSpan segment(int t) const {
     int low = 0, high = segments;
     while (high - low > 1) {
@@ -58,7 +67,18 @@ AttentionBatch batch_of(const Op& a) {
           .groups = static_cast<int>(a.k.shape[1]),
           .width = static_cast<int>(a.q.shape[2]),
           .window = static_cast<int>(a.window),
-          .scale = static_cast<float>(a.scale)};
+          .scale = static_cast<float>(a.scale),
+          .softcap = static_cast<float>(a.softcap),
+          .tanh_scale = static_cast<float>(a.softcap > 0 ? a.scale / a.softcap : 0)};
+}
+
+/// Calls f.operator()<S>().
+template <class F>
+void dispatch_scores(const AttentionBatch& batch, const F& f) {
+  if (batch.softcap > 0)
+    f.template operator()<Scores::capped>();
+  else
+    f.template operator()<Scores::plain>();
 }
 
 template <class T>

@@ -16,7 +16,7 @@ struct Args {
   const T *q, *keys, *values;
   const std::int32_t *rows, *positions;
   int capacity, heads, groups, width, window;  ///< groups: heads of the cache; width: of a head
-  float scale;
+  float scale, softcap;
 };
 
 struct Shared {
@@ -42,6 +42,7 @@ __global__ void __launch_bounds__(kThreads) cached_attention_head(Args<T> a) {
       const T* k = a.keys + cache + (j0 + lane) * stride;
       score = 0;
       for (int d = 0; d < a.width; ++d) score += s.q[d] * to_float(k[d]);
+      if (a.softcap > 0) score = a.softcap * tanhf(score / a.softcap);
     }
     const float larger = Larger{}(max, block_reduce(score, s.partials, Larger{}, -INFINITY));
     const float p = expf(score - larger), fade = expf(max - larger);
@@ -98,7 +99,8 @@ void run_cuda(Ctx& ctx, const CachedAttention& a) {
                        .groups = static_cast<int>(a.keys.shape[2]),
                        .width = static_cast<int>(a.q.shape[2]),
                        .window = static_cast<int>(a.window),
-                       .scale = static_cast<float>(a.scale)};
+                       .scale = static_cast<float>(a.scale),
+                       .softcap = static_cast<float>(a.softcap)};
     const dim3 blocks(static_cast<unsigned>(a.q.shape[0]), static_cast<unsigned>(a.q.shape[1]));
     launch(ctx, "cached_attention", cached_attention_head<T>, {blocks, kThreads, sizeof(Shared)}, args);
   });

@@ -101,46 +101,61 @@ __device__ __forceinline__ void differentiate(float (&dp)[N][4], const float (&p
   }
 }
 
-template <class T, int Width, Part P>
+/// ds of capped scores, for 16 rows. What tanh gave comes from p = e^(softcap * tanh - lse): to keep it would take
+/// registers that there are not. Its error is that of the logarithm over softcap.
+template <int N>
+__device__ __forceinline__ void differentiate_cap(float (&ds)[N][4], const float (&p)[N][4], const float* lse,
+                                                  float softcap) {
+  const float factor = 1.0f / softcap;
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    const Pack<float, 2> of = load_pack<2>(lse + 8 * j + lane_id() % 4 * 2);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) ds[j][e] *= tanh_slope((__logf(p[j][e]) + of.v[e % 2]) * factor);
+  }
+}
+
+template <class T, int Width, Part P, Scores S>
 __global__ void __launch_bounds__(kAttentionThreads) attention_dkdv_tile(AttentionBatch n, GradientTensors<T> x) {
-  using S = Shape<Width>;
-  constexpr int kM = S::kFragments, kQueries = S::kQueries, kColumns = Width / 8;
+  using Sizes = Shape<Width>;
+  constexpr int kM = Sizes::kFragments, kQueries = Sizes::kQueries, kColumns = Width / 8;
   auto& s = shared_memory<Shared<T, Width>>();
   const int group = x.first_group + static_cast<int>(blockIdx.x) % x.pass_groups, share = n.heads / n.groups;
-  const int first = static_cast<int>(blockIdx.x) / x.pass_groups * S::kKeys, row = warp_id() * 16 * kM;
+  const int first = static_cast<int>(blockIdx.x) / x.pass_groups * Sizes::kKeys, row = warp_id() * 16 * kM;
   const std::int64_t stride = std::int64_t{n.groups} * n.width;
   copy_rows(s.k, {x.k + n.key(0, group), stride, n.tokens, n.width}, first);
   if constexpr (P != Part::values) copy_rows(s.v, {x.v + n.key(0, group), stride, n.tokens, n.width}, first);
 
   // Behind the last segment no query sees a key, so the last key that is in one sees the last queries.
-  const int last_key = min(min(first + S::kKeys, n.tokens), n.cu[n.segments]) - 1;
+  const int last_key = min(min(first + Sizes::kKeys, n.tokens), n.cu[n.segments]) - 1;
   const int end = last_key < first ? first : n.last_query(last_key) + 1;
   Walk at{first, group * share};
   if (first < end) copy_queries(s.queries[0], n, x, at, end);
   ptx::cp_async_commit();
 
   const TokenSpan segment = n.segment(first);
-  if (static_cast<int>(threadIdx.x) < S::kKeys) {
+  if (static_cast<int>(threadIdx.x) < Sizes::kKeys) {
     const int t = first + static_cast<int>(threadIdx.x);
     s.last[threadIdx.x] = t < n.tokens ? n.last_query(t, t < segment.end ? segment : n.segment(t)) : t - 1;
   }
   if (threadIdx.x == 0) s.bounds = Bounds{first, end, group * share + share - 1}, s.group = group;
   __syncthreads();
   const int lane_row = row + lane_id() / 4, warp_last = first + row + 16 * kM - 1, warp_end = s.last[row];
-  const float scale = n.scale * kLog2e;
+  const float scale = n.score_scale<S>() * kLog2e;
   float dk[kM][P == Part::values ? 1 : kColumns][4] = {}, dv[kM][P == Part::keys ? 1 : kColumns][4] = {};
-  for (int stage = 0; !at.done(s.bounds); stage = S::kStages - 1 - stage) {
+  for (int stage = 0; !at.done(s.bounds); stage = Sizes::kStages - 1 - stage) {
     const Walk next = at.next(s.bounds, kQueries);
-    if constexpr (S::kStages == 2) {
+    if constexpr (Sizes::kStages == 2) {
       if (!next.done(s.bounds)) copy_queries(s.queries[1 - stage], n, x, next, s.bounds.end);
       ptx::cp_async_commit();
     }
-    ptx::cp_async_wait<S::kStages - 1>();
+    ptx::cp_async_wait<Sizes::kStages - 1>();
     __syncthreads();
     const Queries<T, Width>& tile = s.queries[stage];
     float p[kM][kQueries / 8][4] = {};
     std::uint32_t fragments[kM][kQueries / 16][4];
     multiply_rows(p, s.k, row, tile.q);
+    if constexpr (S == Scores::capped) cap_scores<T>(p, n.tanh_scale);
     if (at.query < warp_last || at.query + kQueries - 1 > warp_end)
       mask(p, s.last + lane_row, first + lane_row, at.query);
     weigh(p, tile.lse, scale);
@@ -154,12 +169,13 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dkdv_tile(Attenti
         float dp[1][kQueries / 8][4] = {};
         multiply_rows(dp, s.v, row + 16 * i, tile.dy);
         differentiate(dp[0], p[i], tile.delta);
+        if constexpr (S == Scores::capped) differentiate_cap(dp[0], p[i], tile.lse, n.softcap);
         fragments_of<T, kQueries / 8>(fragments[i], dp[0]);
       }
       multiply(dk, fragments, tile.q);
     }
     __syncthreads();
-    if constexpr (S::kStages == 1) {
+    if constexpr (Sizes::kStages == 1) {
       if (!next.done(s.bounds)) copy_queries(s.queries[0], n, x, next, s.bounds.end);
       ptx::cp_async_commit();
     }
@@ -176,10 +192,10 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dkdv_tile(Attenti
   });
 }
 
-template <class T, int Width, Part P>
+template <class T, int Width, Part P, Scores S>
 void run_part(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x) {
   const int tiles = ceil_div(batch.tokens, Shape<Width>::kKeys);
-  launch(ctx, "attention_dkdv", attention_dkdv_tile<T, Width, P>,
+  launch(ctx, "attention_dkdv", attention_dkdv_tile<T, Width, P, S>,
          {static_cast<unsigned>(tiles * x.pass_groups), kAttentionThreads, sizeof(Shared<T, Width>)}, batch, x);
 }
 
@@ -187,12 +203,12 @@ void run_part(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x
 
 template <class T>
 void attention_dkdv_mma(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x) {
-  dispatch_width(batch.width, [&]<int Width>() {
+  dispatch_tiles(batch, [&]<int Width, Scores S>() {
     if constexpr (Width <= 128) {
-      run_part<T, Width, Part::both>(ctx, batch, x);
+      run_part<T, Width, Part::both, S>(ctx, batch, x);
     } else {
-      if (x.dk.data) run_part<T, Width, Part::keys>(ctx, batch, x);
-      if (x.dv.data) run_part<T, Width, Part::values>(ctx, batch, x);
+      if (x.dk.data) run_part<T, Width, Part::keys, S>(ctx, batch, x);
+      if (x.dv.data) run_part<T, Width, Part::values, S>(ctx, batch, x);
     }
   });
 }

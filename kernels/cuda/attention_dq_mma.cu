@@ -1,7 +1,8 @@
 #include "kernels/cuda/attention_mma.cuh"
 
-/// dq_i = scale sum_j ds_ij k_j with ds = p (dp - delta), p_ij = e^(scale q_i . k_j - lse_i), dp_ij = dy_i . v_j and
-/// delta_i = dy_i . y_i: a tile of queries of one head in each block, over tiles of keys.
+/// dq_i = scale sum_j ds_ij k_j with ds = p (dp - delta), p_ij = e^(score_ij - lse_i), dp_ij = dy_i . v_j and
+/// delta_i = dy_i . y_i, and ds times the slope of tanh where scores are capped: a tile of queries of one head in each
+/// block, over tiles of keys.
 namespace qtrain::ops {
 namespace {
 
@@ -69,16 +70,27 @@ __device__ __forceinline__ void differentiate(float (&dp)[M][N][4], const float 
   });
 }
 
-template <class T, int Width>
+/// ds of capped scores from that of what tanh gave, in `s`.
+template <int M, int N>
+__device__ __forceinline__ void differentiate_cap(float (&ds)[M][N][4], const float (&s)[M][N][4]) {
+#pragma unroll
+  for (int i = 0; i < M; ++i)
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) ds[i][j][e] *= tanh_slope(s[i][j][e]);
+}
+
+template <class T, int Width, Scores S>
 __global__ void __launch_bounds__(kAttentionThreads) attention_dq_tile(AttentionBatch n, GradientTensors<T> x) {
-  using S = Shape<Width>;
-  constexpr int kM = S::kFragments, kKeys = S::kKeys;
+  using Sizes = Shape<Width>;
+  constexpr int kM = Sizes::kFragments, kKeys = Sizes::kKeys;
   auto& s = shared_memory<Shared<T, Width>>();
   // The last tiles see most keys and start first.
   const int share = n.heads / n.groups, heads = x.pass_groups * share;
   const int head = x.first_group * share + static_cast<int>(blockIdx.x) % heads, group = n.group_of(head);
-  const int first = (static_cast<int>(gridDim.x - 1 - blockIdx.x) / heads) * S::kQueries;
-  const int row = warp_id() * 16 * kM, end = min(first + S::kQueries, n.tokens);
+  const int first = (static_cast<int>(gridDim.x - 1 - blockIdx.x) / heads) * Sizes::kQueries;
+  const int row = warp_id() * 16 * kM, end = min(first + Sizes::kQueries, n.tokens);
   const std::int64_t q_stride = std::int64_t{n.heads} * n.width, k_stride = std::int64_t{n.groups} * n.width;
   const HeadRows<T> k{x.k + n.key(0, group), k_stride, end, n.width}, v{x.v + n.key(0, group), k_stride, end, n.width};
   const TokenSpan segment = n.segment(first);
@@ -93,29 +105,31 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dq_tile(Attention
   if (threadIdx.x == 0) s.first = first, s.head = head;
   __syncthreads();
   const int lane_row = row + lane_id() / 4, warp_first = first + row, warp_begin = s.rows.begin[row + 16 * kM - 1];
-  const float scale = n.scale * kLog2e;
+  const float scale = n.score_scale<S>() * kLog2e;
   float out[kM][Width / 8][4] = {};
-  for (int stage = 0; key < end; key += kKeys, stage = S::kStages - 1 - stage) {
-    const int next = S::kStages - 1 - stage;
-    if constexpr (S::kStages == 2) {
+  for (int stage = 0; key < end; key += kKeys, stage = Sizes::kStages - 1 - stage) {
+    const int next = Sizes::kStages - 1 - stage;
+    if constexpr (Sizes::kStages == 2) {
       if (key + kKeys < end) {
         copy_rows(s.k[next], k, key + kKeys);
         copy_rows(s.v[next], v, key + kKeys);
       }
       ptx::cp_async_commit();
     }
-    ptx::cp_async_wait<S::kStages - 1>();
+    ptx::cp_async_wait<Sizes::kStages - 1>();
     __syncthreads();
     float scores[kM][kKeys / 8][4] = {}, dp[kM][kKeys / 8][4] = {};
     multiply_rows(scores, s.q, row, s.k[stage]);
     multiply_rows(dp, s.dy, row, s.v[stage]);
+    if constexpr (S == Scores::capped) cap_scores<T>(scores, n.tanh_scale);
     if (key + kKeys - 1 > warp_first || key < warp_begin) mask(scores, s.rows.begin + lane_row, first + lane_row, key);
     differentiate(dp, scores, s.rows.lse + lane_row, s.rows.delta + lane_row, scale);
+    if constexpr (S == Scores::capped) differentiate_cap(dp, scores);
     std::uint32_t ds[kM][kKeys / 16][4];
     fragments_of<T>(ds, dp);
     multiply(out, ds, s.k[stage]);
     __syncthreads();
-    if constexpr (S::kStages == 1) {
+    if constexpr (Sizes::kStages == 1) {
       if (key + kKeys < end) {
         copy_rows(s.k[0], k, key + kKeys);
         copy_rows(s.v[0], v, key + kKeys);
@@ -134,10 +148,10 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dq_tile(Attention
 
 template <class T>
 void attention_dq_mma(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x) {
-  dispatch_width(batch.width, [&]<int Width>() {
+  dispatch_tiles(batch, [&]<int Width, Scores S>() {
     const int tiles = ceil_div(batch.tokens, Shape<Width>::kQueries);
     const auto blocks = static_cast<unsigned>(tiles * x.pass_groups * (batch.heads / batch.groups));
-    launch(ctx, "attention_dq", attention_dq_tile<T, Width>, {blocks, kAttentionThreads, sizeof(Shared<T, Width>)},
+    launch(ctx, "attention_dq", attention_dq_tile<T, Width, S>, {blocks, kAttentionThreads, sizeof(Shared<T, Width>)},
            batch, x);
   });
 }

@@ -85,15 +85,15 @@ struct Softmax {
   }
 };
 
-template <class T, int Width>
+template <class T, int Width, Scores S>
 __global__ void __launch_bounds__(kAttentionThreads) attention_tile(AttentionBatch n, AttentionTensors<T> x) {
-  using S = Shape<Width>;
-  constexpr int kM = S::kFragments, kKeys = S::kKeys;
+  using Sizes = Shape<Width>;
+  constexpr int kM = Sizes::kFragments, kKeys = Sizes::kKeys;
   auto& s = shared_memory<Shared<T, Width>>();
   // The last tiles see most keys and start first.
   const int head = static_cast<int>(blockIdx.x) % n.heads, group = n.group_of(head);
-  const int first = (static_cast<int>(gridDim.x - 1 - blockIdx.x) / n.heads) * S::kQueries;
-  const int row = warp_id() * 16 * kM, end = min(first + S::kQueries, n.tokens);
+  const int first = (static_cast<int>(gridDim.x - 1 - blockIdx.x) / n.heads) * Sizes::kQueries;
+  const int row = warp_id() * 16 * kM, end = min(first + Sizes::kQueries, n.tokens);
   const HeadRows<T> q{x.q + n.query(0, head), std::int64_t{n.heads} * n.width, n.tokens, n.width};
   const HeadRows<T> k{x.k + n.key(0, group), std::int64_t{n.groups} * n.width, end, n.width};
   HeadRows<T> v = k;
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_tile(AttentionBat
   Softmax<kM, kKeys, Width> state{};
   state.row = first + row + lane_id() / 4;
   for_rows<kM>([&](int i, int h) { state.max[i][h] = -INFINITY; });
-  if (static_cast<int>(threadIdx.x) < S::kQueries) {
+  if (static_cast<int>(threadIdx.x) < Sizes::kQueries) {
     const int t = first + static_cast<int>(threadIdx.x);
     s.begin[threadIdx.x] = t < n.tokens ? n.first_key(t, t < segment.end ? segment : n.segment(t)) : t + 1;
   }
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_tile(AttentionBat
   __syncthreads();
   const int* begin = s.begin + row + lane_id() / 4;
   const int warp_first = first + row, warp_begin = s.begin[row + 16 * kM - 1];
-  const float scale = n.scale * kLog2e;
+  const float scale = n.score_scale<S>() * kLog2e;
 
   for (; key < end; key += kKeys) {
     ptx::cp_async_wait<0>();
@@ -128,6 +128,7 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_tile(AttentionBat
     __syncthreads();
     if (key + kKeys < end) copy_rows(s.k, k, key + kKeys);
     ptx::cp_async_commit();
+    if constexpr (S == Scores::capped) cap_scores<T>(scores, n.tanh_scale);
     if (key + kKeys - 1 > warp_first || key < warp_begin) state.mask(scores, key, begin);
     state.weigh(scores, scale);
     std::uint32_t p[kM][kKeys / 16][4];
@@ -143,7 +144,7 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_tile(AttentionBat
     const bool sees = sum != 0;  // the first weight that counted was 1
     put_row(Target<T>{x.y}, n.query(t, s.head), state.out[i], h, sees ? 1 / sum : 0, n.width);
     if (lane_id() % 4 == 0)
-      x.lse[std::int64_t{s.head} * n.tokens + t] = sees ? state.max[i][h] * n.scale + logf(sum) : 0;
+      x.lse[std::int64_t{s.head} * n.tokens + t] = sees ? state.max[i][h] * n.score_scale<S>() + logf(sum) : 0;
   });
 }
 
@@ -152,9 +153,9 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_tile(AttentionBat
 void attention_mma(Ctx& ctx, const Attention& a) {
   const AttentionBatch batch = batch_of(a);
   const auto run = [&]<class T>() {
-    dispatch_width(batch.width, [&]<int Width>() {
+    dispatch_tiles(batch, [&]<int Width, Scores S>() {
       const int tiles = ceil_div(batch.tokens, Shape<Width>::kQueries);
-      launch(ctx, "attention", attention_tile<T, Width>,
+      launch(ctx, "attention", attention_tile<T, Width, S>,
              {static_cast<unsigned>(tiles * batch.heads), kAttentionThreads, sizeof(Shared<T, Width>)}, batch,
              tensors_of<T>(a));
     });

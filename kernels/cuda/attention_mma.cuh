@@ -160,6 +160,21 @@ __device__ __forceinline__ void put_row(const Target<T>& to, std::int64_t at, co
   }
 }
 
+/// Products become tanh(factor * product): scores over score_scale where they are capped.
+template <class T, int M, int N>
+__device__ __forceinline__ void cap_scores(float (&s)[M][N][4], float factor) {
+#pragma unroll
+  for (int i = 0; i < M; ++i)
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) s[i][j][e] = tanh_for<T>(factor * s[i][j][e]);
+}
+/// The slope of tanh where it is t, 0 for the -infinity of a hidden pair.
+__device__ __forceinline__ float tanh_slope(float t) {
+  return fmaxf(1.0f - t * t, 0.0f);
+}
+
 /// Sum or maximum over the four lanes that share a row.
 template <class Op>
 __device__ __forceinline__ float row_reduce(float v, Op op) {
@@ -167,17 +182,20 @@ __device__ __forceinline__ float row_reduce(float v, Op op) {
   return op(v, __shfl_xor_sync(kAllLanes, v, 2));
 }
 
-/// Calls f.operator()<Width>() with the width of the tiles for heads of `width` elements.
+/// Calls f.operator()<Width, S>() with the width of the tiles for the heads of a batch. Heads with capped scores are of
+/// 128 or 256 elements (Gemma 2); others take the next tiles, so that there are fewer kernels to compile.
 template <class F>
-void dispatch_width(int width, const F& f) {
-  if (width <= 64)
-    f.template operator()<64>();
-  else if (width <= 96)
-    f.template operator()<96>();
-  else if (width <= 128)
-    f.template operator()<128>();
+void dispatch_tiles(const AttentionBatch& batch, const F& f) {
+  if (batch.softcap > 0)
+    batch.width <= 128 ? f.template operator()<128, Scores::capped>() : f.template operator()<256, Scores::capped>();
+  else if (batch.width <= 64)
+    f.template operator()<64, Scores::plain>();
+  else if (batch.width <= 96)
+    f.template operator()<96, Scores::plain>();
+  else if (batch.width <= 128)
+    f.template operator()<128, Scores::plain>();
   else
-    f.template operator()<256>();
+    f.template operator()<256, Scores::plain>();
 }
 
 }  // namespace qtrain::ops

@@ -64,7 +64,13 @@ struct LaneRow {
   }
 };
 
-template <class T>
+/// The score of a query and a key over score_scale.
+template <Scores S>
+__device__ __forceinline__ float unscaled_score(const AttentionBatch& n, float product) {
+  return S == Scores::capped ? tanhf(n.tanh_scale * product) : product;
+}
+
+template <class T, Scores S>
 __global__ void __launch_bounds__(kWarps* kWarp) attention_rows(AttentionBatch n, AttentionTensors<T> x) {
   const Place p = place();
   if (p.task >= std::int64_t{n.tokens} * n.heads) return;
@@ -76,7 +82,9 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_rows(AttentionBatch n
   float max = -INFINITY, sum = 0;
   for (int j0 = begin; j0 <= t; j0 += kWarp) {
     const int j = j0 + p.lane, count = min(kWarp, t + 1 - j0);
-    const float score = p.lane < count ? dot(p.rows.a, x.k + n.key(j, group), n.width) * n.scale : -INFINITY;
+    const float score = p.lane < count
+                            ? unscaled_score<S>(n, dot(p.rows.a, x.k + n.key(j, group), n.width)) * n.score_scale<S>()
+                            : -INFINITY;
     const float larger = Larger{}(max, warp_reduce(score, Larger{}));
     const float weight = p.lane < count ? expf(score - larger) : 0, fade = expf(max - larger);
     sum = sum * fade + warp_sum(weight);
@@ -94,17 +102,19 @@ struct Weights {
   float p, ds;
 };
 struct PairOf {
-  float score, dp;  ///< q_i . k_j, dy_i . v_j
+  float product, dp;  ///< q_i . k_j, dy_i . v_j
   int i, head;
 };
-template <class T>
+template <Scores S, class T>
 __device__ __forceinline__ Weights weights(const AttentionBatch& n, const GradientTensors<T>& x, const PairOf& pair) {
   const int first_head = x.first_group * (n.heads / n.groups);
-  const float p = expf(pair.score * n.scale - x.lse[std::int64_t{pair.head} * n.tokens + pair.i]);
-  return {p, p * (pair.dp - x.delta[std::int64_t{pair.head - first_head} * n.tokens + pair.i]) * n.scale};
+  const float score = unscaled_score<S>(n, pair.product);
+  const float p = expf(score * n.score_scale<S>() - x.lse[std::int64_t{pair.head} * n.tokens + pair.i]);
+  const float ds = p * (pair.dp - x.delta[std::int64_t{pair.head - first_head} * n.tokens + pair.i]) * n.scale;
+  return {p, S == Scores::capped ? ds * (1.0f - score * score) : ds};
 }
 
-template <class T>
+template <class T, Scores S>
 __global__ void __launch_bounds__(kWarps* kWarp) attention_dq_rows(AttentionBatch n, GradientTensors<T> x) {
   const Place p = place();
   const int share = n.heads / n.groups, heads = x.pass_groups * share;
@@ -120,14 +130,14 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_dq_rows(AttentionBatc
     Weights w{0, 0};
     if (p.lane < count) {
       const std::int64_t at = n.key(j0 + p.lane, group);
-      w = weights(n, x, {dot(p.rows.a, x.k + at, n.width), dot(p.rows.b, x.v + at, n.width), i, head});
+      w = weights<S>(n, x, {dot(p.rows.a, x.k + at, n.width), dot(p.rows.b, x.v + at, n.width), i, head});
     }
     for (int l = 0; l < count; ++l) out.add(__shfl_sync(kAllLanes, w.ds, l), x.k + n.key(j0 + l, group), n.width);
   }
   out.put(x.dq, n.query(i, head), n.width);
 }
 
-template <class T>
+template <class T, Scores S>
 // Of which 6 blocks run at a time: to make room for more, the compiler would spill.
 __global__ void __launch_bounds__(kWarps* kWarp, 6) attention_dkdv_rows(AttentionBatch n, GradientTensors<T> x) {
   const Place p = place();
@@ -144,7 +154,7 @@ __global__ void __launch_bounds__(kWarps* kWarp, 6) attention_dkdv_rows(Attentio
       Weights w{0, 0};
       if (p.lane < count) {
         const std::int64_t at = n.query(i0 + p.lane, head);
-        w = weights(n, x, {dot(p.rows.a, x.q + at, n.width), dot(p.rows.b, x.dy + at, n.width), i0 + p.lane, head});
+        w = weights<S>(n, x, {dot(p.rows.a, x.q + at, n.width), dot(p.rows.b, x.dy + at, n.width), i0 + p.lane, head});
       }
       for (int l = 0; l < count; ++l) {
         const std::int64_t at = n.query(i0 + l, head);
@@ -165,17 +175,21 @@ Grid grid_for(std::int64_t warps) {
 void attention_plain(Ctx& ctx, const Attention& a) {
   const AttentionBatch batch = batch_of(a);
   dispatch_storage(a.q.dtype, [&]<class T>() {
-    launch(ctx, "attention", attention_rows<T>, grid_for(std::int64_t{batch.tokens} * batch.heads), batch,
-           tensors_of<T>(a));
+    dispatch_scores(batch, [&]<Scores S>() {
+      launch(ctx, "attention", attention_rows<T, S>, grid_for(std::int64_t{batch.tokens} * batch.heads), batch,
+             tensors_of<T>(a));
+    });
   });
 }
 
 template <class T>
 void attention_grad_plain(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x) {
   const std::int64_t rows = std::int64_t{batch.tokens} * x.pass_groups;
-  if (x.dk.data || x.dv.data) launch(ctx, "attention_dkdv", attention_dkdv_rows<T>, grid_for(rows), batch, x);
-  if (x.dq.data)
-    launch(ctx, "attention_dq", attention_dq_rows<T>, grid_for(rows * (batch.heads / batch.groups)), batch, x);
+  dispatch_scores(batch, [&]<Scores S>() {
+    if (x.dk.data || x.dv.data) launch(ctx, "attention_dkdv", attention_dkdv_rows<T, S>, grid_for(rows), batch, x);
+    if (x.dq.data)
+      launch(ctx, "attention_dq", attention_dq_rows<T, S>, grid_for(rows * (batch.heads / batch.groups)), batch, x);
+  });
 }
 template void attention_grad_plain(Ctx&, const AttentionBatch&, const GradientTensors<float>&);
 template void attention_grad_plain(Ctx&, const AttentionBatch&, const GradientTensors<Bf16>&);

@@ -115,6 +115,39 @@ TEST_P(CausalMask, HidesWhatIsBehindTheWindow) {
   }
 }
 
+/// What three tokens see of a cache of two rows: 5, 150 and 1 keys, fewer with a window.
+std::vector<double> cached_attention_of(Ctx& ctx, DType d, std::int64_t window, double softcap) {
+  Array q = random(d, {3, 4, 80}, 1), keys = random(d, {2, 160, 2, 80}, 2), values = random(d, {2, 160, 2, 80}, 3);
+  Array y(d, {3, 4, 80}), rows = integers({1, 0, 1}), positions = integers({4, 149, 0});
+  ops::cached_attention(ctx, {.y = y,
+                              .q = q,
+                              .keys = keys,
+                              .values = values,
+                              .rows = rows,
+                              .positions = positions,
+                              .window = window,
+                              .scale = 0.2,
+                              .softcap = softcap});
+  ctx.synchronize();
+  return y.values();
+}
+
+TEST(CachedAttentionOnCuda, FollowsTheProcessor) {
+  for (const double softcap : {0.0, 1.5})
+    for (const std::int64_t window : {0, 37}) {
+      Ctx cpu({}, MatmulPrecision::storage, 1);
+      const std::vector<double> want = cached_attention_of(cpu, DType::f64, window, softcap);
+      for (const DType d : {DType::f32, DType::bf16, DType::f16}) {
+        const OnDevice device;
+        Ctx cuda(kCuda, MatmulPrecision::storage, 1);
+        const std::vector<double> got = cached_attention_of(cuda, d, window, softcap);
+        const double tolerance = d == DType::f32 ? 1e-5 : 0.03;  // of sums of random values; y has 8 bits in bfloat16
+        for (std::size_t i = 0; i < want.size(); ++i)
+          ASSERT_NEAR(got[i], want[i], tolerance) << name_of(d) << " softcap " << softcap << " " << i;
+      }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Widths, CausalMask, ::testing::Values(64, 128),
                          [](const auto& info) { return std::to_string(info.param); });
 

@@ -299,7 +299,7 @@ OpCase gather_rows_case(std::int64_t T, std::int64_t C) {
               }};
 }
 
-/// y_i = sum_j softmax_j(scale q_i . k_j) v_j over the keys of i's segment and window.
+/// y_i = sum_j softmax_j(scale q_i . k_j, capped) v_j over the keys of i's segment and window.
 Values attention_formula(const AttentionSizes& n, const Arrays& in) {
   Values y(at(n.T() * n.Hq * n.D));
   for (std::size_t s = 0; s + 1 < n.cu.size(); ++s)
@@ -313,7 +313,9 @@ Values attention_formula(const AttentionSizes& n, const Arrays& in) {
           double score = 0;
           for (std::int64_t d = 0; d < n.D; ++d)
             score += in[0].get((i * n.Hq + h) * n.D + d) * in[1].get((j * n.Hkv + g) * n.D + d);
-          const double p = std::exp(score * n.scale());
+          score *= n.scale();
+          if (n.softcap > 0) score = n.softcap * std::tanh(score / n.softcap);
+          const double p = std::exp(score);
           sum += p;
           for (std::int64_t d = 0; d < n.D; ++d) row[d] += p * in[2].get((j * n.Hkv + g) * n.D + d);
         }
@@ -410,7 +412,8 @@ OpCase attention_case(const AttentionSizes& n) {
                                      .v = in[2],
                                      .cu_seqlens = cu,
                                      .window = n.window,
-                                     .scale = n.scale()});
+                                     .scale = n.scale(),
+                                     .softcap = n.softcap});
                 return out;
               },
           .formula = [=](const Arrays& in) { return attention_formula(n, in); },
@@ -428,7 +431,8 @@ OpCase attention_case(const AttentionSizes& n) {
                                           .lse = b.outputs[1],
                                           .cu_seqlens = cu,
                                           .window = n.window,
-                                          .scale = n.scale()});
+                                          .scale = n.scale(),
+                                          .softcap = n.softcap});
               }};
 }
 
@@ -456,6 +460,10 @@ std::vector<OpCase> op_cases() {
            {.name = "odd_heads", .cu = {0, 5, 50}, .Hq = 7, .Hkv = 7, .D = 10},
            {.name = "grouped", .cu = {0, 64, 67, 200}, .Hq = 9, .Hkv = 3, .D = 64},
            {.name = "window", .cu = {0, 33, 170}, .Hq = 4, .Hkv = 2, .D = 80, .window = 37},
+           // Caps at which many scores are bent, and where tanh is near its ends and near 0.
+           {.name = "softcap", .cu = {0, 33, 170}, .Hq = 4, .Hkv = 2, .D = 80, .window = 37, .softcap = 1.5},
+           {.name = "softcap_wide_heads", .cu = {0, 2, 70}, .Hq = 2, .Hkv = 1, .D = 256, .softcap = 0.25},
+           {.name = "softcap_odd_heads", .cu = {0, 5, 50}, .Hq = 7, .Hkv = 7, .D = 10, .softcap = 50},
            {.name = "window_of_one", .cu = {0, 20}, .Hq = 2, .Hkv = 1, .D = 4, .window = 1},
            // More than one block of keys and of queries, in one task and in tasks of their own, which wide heads need.
            {.name = "long", .cu = {0, 10, 420}, .Hq = 2, .Hkv = 1, .D = 16},

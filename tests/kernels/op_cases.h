@@ -60,6 +60,7 @@ struct AttentionSizes {
   std::string name;
   std::vector<std::int32_t> cu;
   std::int64_t Hq, Hkv, D, window = 0;
+  double softcap = 0;
 
   std::int64_t T() const { return cu.back(); }
   double scale() const { return 1 / std::sqrt(static_cast<double>(D)); }
