@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "kernels/expert_rows.h"
+#include "kernels/grouped_gemm.h"
 #include "kernels/router.h"
 
 namespace qtrain::testing {
@@ -222,6 +223,58 @@ OpCase combine_rows_case(const Choices& n, std::int64_t C, Weighted weighted) {
               }};
 }
 
+struct GroupedSizes {
+  std::int64_t N, K;
+};
+
+/// The rows of all choices times the matrices of their experts.
+OpCase grouped_gemm_case(const Choices& n, const GroupedSizes& s, ops::Transpose tb) {
+  const bool transposed = tb == ops::Transpose::yes;
+  const std::int64_t R = n.count(), N = s.N, K = s.K;
+  const Shape weight = transposed ? Shape{n.E, N, K} : Shape{n.E, K, N};
+  return {
+      .name = "grouped_gemm_" + n.name + "_" + std::to_string(N) + "x" + std::to_string(K) + (transposed ? "_t" : ""),
+      .inputs = {{"x", {R, K}}, {"weight", weight}},
+      .forward =
+          [=](Ctx& ctx, DType d, Arrays& in) {
+            Arrays out{Array(d, {R, N})};
+            Array offsets = integers(n.offsets());
+            ops::grouped_gemm(
+                ctx, {.c = store(out[0]), .a = in[0], .b = in[1], .offsets = offsets, .transpose_b = tb, .alpha = 0.5});
+            return out;
+          },
+      .formula =
+          [=](const Arrays& in) {
+            std::vector<double> y;
+            const std::vector<std::int32_t> slots = n.slots();
+            for (std::int64_t r = 0; r < R; ++r)
+              for (std::int64_t i = 0; i < N; ++i) {
+                const std::int64_t e = n.expert(slots[index(r)]);
+                double sum = 0;
+                for (std::int64_t k = 0; k < K; ++k)
+                  sum += in[0].get(r * K + k) * in[1].get(e * N * K + (transposed ? i * K + k : k * N + i));
+                y.push_back(sum / 2);
+              }
+            return y;
+          },
+      .backward =
+          [=](Ctx& ctx, DType, const OpCase::Backward& b) {
+            Array offsets = integers(n.offsets());
+            ops::grouped_gemm(ctx, {.c = b.gradients[0],
+                                    .a = b.dy,
+                                    .b = b.inputs[1],
+                                    .offsets = offsets,
+                                    .transpose_b = transposed ? ops::Transpose::no : ops::Transpose::yes,
+                                    .alpha = 0.5});
+            Tensor dy = b.dy, x = b.inputs[0];
+            ops::grouped_gemm_grad(ctx, {.c = b.gradients[1],
+                                         .a = transposed ? dy : x,
+                                         .b = transposed ? x : dy,
+                                         .offsets = offsets,
+                                         .alpha = 0.5});
+          }};
+}
+
 }  // namespace
 
 Array Choices::experts() const {
@@ -249,7 +302,7 @@ std::vector<Choices> expert_choices() {
   return {{"one_token", 1, 5, 3, [](std::int64_t i) { return 4 - 2 * i; }},
           {"one_expert", 3, 1, 1, [](std::int64_t) { return 0; }},
           {"all_to_one", 37, 5, 3, [](std::int64_t) { return 3; }},
-          {"some_empty", 70, 5, 3, [](std::int64_t i) { return i % 7 < 3 ? 1 : 4; }},
+          {"some_empty", 70, 5, 3, [](std::int64_t i) { return i % 7 < 3 ? 0 : 3; }},
           {"many", 29, 128, 8, scattered(128)}};
 }
 
@@ -274,6 +327,13 @@ std::vector<OpCase> expert_op_cases() {
       cases.push_back(combine_rows_case(n, C, Weighted::yes));
     }
   cases.push_back(combine_rows_case(expert_choices()[3], 24, Weighted::no));
+  for (const Choices& n : expert_choices()) {
+    if (n.offsets()[1] == 0) continue;  // the first weight must be seen
+    for (const ops::Transpose tb : {ops::Transpose::no, ops::Transpose::yes}) {
+      cases.push_back(grouped_gemm_case(n, {7, 11}, tb));
+      if (n.E < 128) cases.push_back(grouped_gemm_case(n, {136, 72}, tb));  // more than a tile of a GPU
+    }
+  }
   return cases;
 }
 
