@@ -174,19 +174,19 @@ struct BalanceArgs {
   float* factor;
   const double *counts, *sums, *scale;
   int count;
-  double rows, coefficient;
+  double loss_scale, factor_scale;  ///< E / rows^2, and that times the coefficient
 };
 /// One block.
 __global__ void __launch_bounds__(kRouteThreads) balance_experts(BalanceArgs a) {
   auto& partials = shared_memory<BlockPartials<double>>();
-  const double experts = a.count, scale = a.scale ? *a.scale : 1.0;
+  const double scale = a.factor_scale * (a.scale ? *a.scale : 1.0);
   double total = 0;
   for (int e = static_cast<int>(threadIdx.x); e < a.count; e += static_cast<int>(kRouteThreads)) {
-    total += a.counts[e] / a.rows * (a.sums[e] / a.rows);
-    a.factor[e] = static_cast<float>(scale * a.coefficient * experts * a.counts[e] / (a.rows * a.rows));
+    total += a.counts[e] * a.sums[e];
+    a.factor[e] = static_cast<float>(scale * a.counts[e]);
   }
   total = block_sum(total, partials);
-  if (threadIdx.x == 0 && a.loss) *a.loss = (a.adds ? *a.loss : 0.0) + experts * total;
+  if (threadIdx.x == 0 && a.loss) *a.loss = (a.adds ? *a.loss : 0.0) + a.loss_scale * total;
 }
 
 }  // namespace
@@ -237,6 +237,7 @@ void run_cuda(Ctx& ctx, const RouterLoad& a) {
 }
 
 void run_cuda(Ctx& ctx, const RouterBalance& a) {
+  const auto E = static_cast<double>(a.counts.numel()), rows = static_cast<double>(a.rows);
   const BalanceArgs args{.loss = a.loss.wanted() ? a.loss.t.as<double>() : nullptr,
                          .adds = a.loss.adds(),
                          .factor = a.factor.as<float>(),
@@ -244,8 +245,8 @@ void run_cuda(Ctx& ctx, const RouterBalance& a) {
                          .sums = a.sums.as<double>(),
                          .scale = a.scale ? a.scale.as<double>() : nullptr,
                          .count = static_cast<int>(a.counts.numel()),
-                         .rows = static_cast<double>(a.rows),
-                         .coefficient = a.coefficient};
+                         .loss_scale = E / (rows * rows),
+                         .factor_scale = a.coefficient * E / (rows * rows)};
   launch(ctx, "router_balance", balance_experts, {1, kRouteThreads, sizeof(BlockPartials<double>)}, args);
 }
 
