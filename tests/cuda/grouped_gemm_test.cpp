@@ -114,19 +114,19 @@ std::vector<Choices> few_choices() {
           {"first_empty", 40, 6, 2, [](std::int64_t i) { return i % 5 == 0 ? 2 : 5; }}};
 }
 
-TEST(CudaGroupedGemm, TakesEveryLayoutAndType) {
+TEST(CudaExpertProducts, TakesEveryLayoutAndType) {
   for (const Choices& n : few_choices())
     for (const DType d : {DType::bf16, DType::f16})
       for (const DType c : {d, DType::f32}) expect_all_ways({.choices = n, .N = 24, .K = 40, .a = d, .b = d, .c = c});
 }
 
-TEST(CudaGroupedGemm, TakesMoreThanATile) {
+TEST(CudaExpertProducts, TakesMoreThanATile) {
   expect_all_ways({.choices = few_choices()[1], .N = 136, .K = 200});
   expect_all_ways({.choices = few_choices()[2], .N = 264, .K = 72, .c = DType::f32});
 }
 
 // Adapters in f32 beside activations in 16 bits; plain kernels where nothing is to be rounded.
-TEST(CudaGroupedGemm, TakesOperandsInF32) {
+TEST(CudaExpertProducts, TakesOperandsInF32) {
   for (const MatmulPrecision matmul : {MatmulPrecision::bf16, MatmulPrecision::f16, MatmulPrecision::storage})
     for (const DType c : {DType::bf16, DType::f32}) {
       const GroupedProduct p{.choices = few_choices()[2], .N = 16, .K = 48, .c = c, .matmul = matmul};
@@ -140,7 +140,7 @@ TEST(CudaGroupedGemm, TakesOperandsInF32) {
     }
 }
 
-TEST(CudaGroupedGemm, RoundsOperandsInF32) {
+TEST(CudaExpertProducts, RoundsOperandsInF32) {
   const GroupedProduct p{.choices = few_choices()[1], .N = 24, .K = 40, .a = DType::f32, .b = DType::f32};
   GroupedArrays exact = forward_arrays(p);
   exact.a = irregular(DType::f32, exact.a.shape(), 1);
@@ -154,7 +154,7 @@ TEST(CudaGroupedGemm, RoundsOperandsInF32) {
 }
 
 // Places that cp.async cannot read from, and widths that it cannot read.
-TEST(CudaGroupedGemm, ReadsFromAnyAddress) {
+TEST(CudaExpertProducts, ReadsFromAnyAddress) {
   for (const std::int64_t first : {4, 1}) {
     expect_all_ways({.choices = few_choices()[1], .N = 24, .K = 40, .first = first});
     expect_all_ways({.choices = few_choices()[2], .N = 21, .K = 35, .first = first, .c = DType::f32});
@@ -163,13 +163,13 @@ TEST(CudaGroupedGemm, ReadsFromAnyAddress) {
   expect_all_ways({.choices = few_choices()[1], .N = 22, .K = 40, .c = DType::f32});
 }
 
-TEST(CudaGroupedGemm, NeedsNoTensorCores) {
+TEST(CudaExpertProducts, NeedsNoTensorCores) {
   with_capability(75, [] {
     expect_all_ways({.choices = few_choices()[1], .N = 24, .K = 40, .a = DType::f16, .b = DType::f16, .c = DType::f16});
   });
 }
 
-TEST(CudaGroupedGemm, HasTheSameBitsInEveryOrder) {
+TEST(CudaExpertProducts, HasTheSameBitsInEveryOrder) {
   const GroupedProduct p{.choices = few_choices()[1], .N = 136, .K = 72};
   const auto bits = [&] {
     const OnDevice device;

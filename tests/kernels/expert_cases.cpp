@@ -233,7 +233,8 @@ OpCase grouped_gemm_case(const Choices& n, const GroupedSizes& s, ops::Transpose
   const std::int64_t R = n.count(), N = s.N, K = s.K;
   const Shape weight = transposed ? Shape{n.E, N, K} : Shape{n.E, K, N};
   return {
-      .name = "grouped_gemm_" + n.name + "_" + std::to_string(N) + "x" + std::to_string(K) + (transposed ? "_t" : ""),
+      .name =
+          "expert_products_" + n.name + "_" + std::to_string(N) + "x" + std::to_string(K) + (transposed ? "_t" : ""),
       .inputs = {{"x", {R, K}}, {"weight", weight}},
       .forward =
           [=](Ctx& ctx, DType d, Arrays& in) {
@@ -314,8 +315,7 @@ OrderedChoices::OrderedChoices(Ctx& ctx, const Choices& choices)
   ops::expert_order(ctx, {.offsets = offsets, .slots = slots, .places = places, .experts = experts});
 }
 
-std::vector<OpCase> expert_op_cases() {
-  std::vector<OpCase> cases;
+std::vector<OpCase> with_expert_cases(std::vector<OpCase> cases) {
   for (const RouteSizes& n : {RouteSizes{1, 5, 3}, RouteSizes{9, 5, 3, TopKNorm::none}, RouteSizes{3, 1, 1},
                               RouteSizes{7, 4, 4}, RouteSizes{6, 128, 8}, RouteSizes{3, 300, 8, TopKNorm::none}})
     cases.push_back(route_case(n));

@@ -28,7 +28,4 @@ struct OrderedChoices {
   OrderedChoices(Ctx& ctx, const Choices& choices);
 };
 
-/// The rows of expert_choices() of the ops of mixtures of experts.
-std::vector<OpCase> expert_op_cases();
-
 }  // namespace qtrain::testing

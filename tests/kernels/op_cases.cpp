@@ -10,7 +10,6 @@
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/swiglu.h"
-#include "tests/kernels/expert_cases.h"
 
 namespace qtrain::testing {
 namespace {
@@ -445,8 +444,7 @@ std::vector<OpCase> op_cases() {
            // Tiles of keys begin with the document: their last key is the one behind the first query of a tile.
            {.name = "second_document", .cu = {0, 2, 200}, .Hq = 1, .Hkv = 1, .D = 64}})
     cases.push_back(attention_case(n));
-  for (OpCase& op : expert_op_cases()) cases.push_back(std::move(op));
-  return cases;
+  return with_expert_cases(std::move(cases));
 }
 
 }  // namespace qtrain::testing
