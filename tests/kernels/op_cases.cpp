@@ -472,7 +472,7 @@ std::vector<OpCase> op_cases() {
            // Tiles of keys begin with the document: their last key is the one behind the first query of a tile.
            {.name = "second_document", .cu = {0, 2, 200}, .Hq = 1, .Hkv = 1, .D = 64}})
     cases.push_back(attention_case(n));
-  return cases;
+  return with_expert_cases(std::move(cases));
 }
 
 }  // namespace qtrain::testing

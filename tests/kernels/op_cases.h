@@ -66,6 +66,8 @@ struct AttentionSizes {
   double scale() const { return 1 / std::sqrt(static_cast<double>(D)); }
 };
 OpCase attention_case(const AttentionSizes& n);
+/// And the ops of mixtures of experts.
+std::vector<OpCase> with_expert_cases(std::vector<OpCase> cases);
 
 /// Every op that has a gradient, at ordinary and odd shapes.
 std::vector<OpCase> op_cases();

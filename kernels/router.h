@@ -1,0 +1,94 @@
+#pragma once
+#include "kernels/dispatch.h"
+
+namespace qtrain::ops {
+
+/// The most experts that the kernels of a GPU choose from, and the most that a token may get.
+inline constexpr std::int64_t kMostExperts = 512, kMostChoices = 32;
+
+/// Whether a token's weights are divided by their sum (`norm_topk_prob` of transformers).
+enum class TopKNorm : std::uint8_t { none, sum_to_one };
+
+/// Which k of E experts a token goes to, and what each of them counts:
+/// probs[t] = softmax(logits[t]) over all experts, in f32 (f64 with f64); experts[t] = the k experts with the largest
+/// logits, the largest first, of equal ones that with the lower index first, a NaN before any number;
+/// weights[t, j] = probs[t, experts[t, j]], divided by the sum of the k with TopKNorm::sum_to_one.
+/// With sum_to_one this is also a softmax over the chosen logits alone (Mixtral, gpt-oss).
+/// logits [T, E] of any float type; experts i32 [T, k]; weights [T, k] and probs [T, E] f32, or f64 with f64 logits.
+struct Route {
+  Tensor experts, weights, probs;
+  ConstTensor logits;
+  TopKNorm norm = TopKNorm::sum_to_one;
+};
+
+/// The gradient of Route and of the auxiliary loss. With g[e] = factor[e] + (the gradient of probs[e] through weights):
+/// dlogits[t, e] (+)= probs[t, e] * (g[e] - sum over e' of probs[t, e'] * g[e']).
+/// Through weights: dweights[j] at e = experts[j]; with sum_to_one (dweights[j] - dweights . weights) / S, S the sum of
+/// the k probs. dlogits [T, E] of any float type; dweights [T, k] may be empty, as may factor [E] (see RouterBalance):
+/// nothing comes from there.
+struct RouteGrad {
+  Sink dlogits;
+  ConstTensor dweights, experts, weights, probs;
+  ConstTensor factor = {};
+  TopKNorm norm = TopKNorm::sum_to_one;
+};
+
+/// counts[e] (+)= number of (t, j) with experts[t, j] == e; sums[e] (+)= sum over t of probs[t, e]; both f64 [E] with
+/// one mode: stored by the first layer of a batch, added to by the others. experts i32 [T, k], probs f32 or f64 [T, E].
+struct RouterLoad {
+  Sink counts, sums;
+  ConstTensor experts, probs;
+};
+
+/// The load-balancing loss of Switch Transformers (Fedus et al. 2021, eq. 4-6) as transformers computes it
+/// (load_balancing_loss_func without padding), over `rows` = layers * tokens rows of router logits:
+/// loss = E * sum over e of (counts[e] / rows) * (sums[e] / rows); its gradient takes counts as constant:
+/// factor[e] = scale * coefficient * E * counts[e] / rows^2, for RouteGrad of every layer.
+/// loss f64 [1] without coefficient; factor f32 or f64 [E]; counts, sums f64 [E]; scale f64 [1], read on the device, or
+/// empty for 1.
+struct RouterBalance {
+  Sink loss;
+  Tensor factor;
+  ConstTensor counts, sums;
+  std::int64_t rows = 0;
+  double coefficient = 1;
+  ConstTensor scale = {};
+};
+void run_cpu(Ctx&, const Route&);
+void run_cuda(Ctx&, const Route&);
+void run_cpu(Ctx&, const RouteGrad&);
+void run_cuda(Ctx&, const RouteGrad&);
+void run_cpu(Ctx&, const RouterLoad&);
+void run_cuda(Ctx&, const RouterLoad&);
+void run_cpu(Ctx&, const RouterBalance&);
+void run_cuda(Ctx&, const RouterBalance&);
+
+inline void route(Ctx& ctx, const Route& a) {
+  const std::int64_t T = a.logits.shape.rows(), E = a.logits.shape[-1], k = a.experts.shape[-1];
+  check(E <= kMostExperts && k >= 1 && k <= E && k <= kMostChoices, "route: too many experts or choices");
+  check(a.experts.numel() == T * k && a.weights.numel() == T * k && a.probs.numel() == T * E, "route: shapes differ");
+  if (T > 0) dispatch(ctx, a);
+}
+inline void route_grad(Ctx& ctx, const RouteGrad& a) {
+  if (!a.dlogits.wanted()) return;
+  const std::int64_t T = a.probs.shape.rows(), E = a.probs.shape[-1], k = a.experts.shape[-1];
+  check(a.dlogits.t.numel() == T * E && a.experts.numel() == T * k && a.weights.numel() == T * k,
+        "route_grad: shapes differ");
+  check(!a.dweights || a.dweights.numel() == T * k, "route_grad: one gradient per weight");
+  check(!a.factor || a.factor.numel() == E, "route_grad: one factor per expert");
+  if (T > 0) dispatch(ctx, a);
+}
+inline void router_load(Ctx& ctx, const RouterLoad& a) {
+  const std::int64_t E = a.probs.shape[-1];
+  check(a.counts.mode == a.sums.mode && a.counts.t.numel() == E && a.sums.t.numel() == E && E <= kMostExperts,
+        "router_load: one count and one sum per expert");
+  check(a.experts.shape.rows() == a.probs.shape.rows(), "router_load: shapes differ");
+  if (a.counts.wanted()) dispatch(ctx, a);
+}
+inline void router_balance(Ctx& ctx, const RouterBalance& a) {
+  const std::int64_t E = a.counts.numel();
+  check(a.sums.numel() == E && a.factor.numel() == E && a.rows > 0, "router_balance: shapes differ");
+  dispatch(ctx, a);
+}
+
+}  // namespace qtrain::ops
