@@ -34,8 +34,8 @@ ExecutionPlan::ExecutionPlan(const ModelParts& parts, const ExecutionChoice& cho
   const WeightCopies none(parts.device);
   for (std::size_t l = 0; l < parts.layers.size(); ++l) {
     const Layer& layer = parts.layers[l];
-    recompute_.push_back(plan_recompute(layer, policy.recomputed(layer),
-                                        none.acquire(parts.params.layers()[l], parts.dropout())));
+    recompute_.push_back(
+        plan_recompute(layer, policy.recomputed(layer), none.acquire(parts.params.layers()[l], parts.dropout())));
   }
 }
 

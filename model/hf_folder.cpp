@@ -296,7 +296,8 @@ void save_model(Ctx& ctx, Transformer& model, const ModelFolder& to) {
 void save_adapter(Ctx& ctx, Transformer& model, const ModelFolder& to) {
   fs::create_directories(to.folder);
   check(model.options().lora.has_value(), "save_adapter: the model has no adapter");
-  write_file(to.folder / "adapter_config.json", dump_json(lora_config_json(*model.options().lora, linear_names(model.config())), 2) + "\n");
+  write_file(to.folder / "adapter_config.json",
+             dump_json(lora_config_json(*model.options().lora, linear_names(model.config())), 2) + "\n");
   std::vector<TensorSource> sources = tensors_of(ctx, model.adapter());
   if (const Param* embedding = saved_tied_head(model)) {
     sources.push_back(source_of(ctx, *embedding, embedding->spec.dtype));

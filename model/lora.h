@@ -67,7 +67,6 @@ inline constexpr std::string_view kPeftPrefix = "base_model.model.";
 LoraConfig parse_lora_config(const Json& json, const std::string& name);
 LoraConfig load_lora_config(const std::filesystem::path& folder);
 /// As PEFT writes it: sorted keys. `linear_names` as in expanded_targets.
-Json lora_config_json(const LoraConfig& lora,
-                      const std::vector<std::string>& linear_names = common_linear_names());
+Json lora_config_json(const LoraConfig& lora, const std::vector<std::string>& linear_names = common_linear_names());
 
 }  // namespace qtrain

@@ -63,7 +63,7 @@ struct ModelConfig {
   double logit_scale = 1, logit_softcap = 0;           ///< of logits: softcap tanh(scale z / softcap); 0: no cap
   std::vector<LayerAttention> attention;               ///< of each layer
   std::vector<RopeConfig> ropes;                       ///< rotary embeddings, which layers name by number
-  DType dtype = DType::f32;  ///< of the weights in the folder
+  DType dtype = DType::f32;                            ///< of the weights in the folder
   std::vector<std::int32_t> eos_token_ids;
   std::optional<std::int32_t> bos_token_id, pad_token_id;
   std::optional<BnbConfig> quantization;  ///< of the weights in the folder

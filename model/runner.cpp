@@ -95,8 +95,7 @@ void Runner::embed_grad(Ctx& ctx, ConstTensor tokens) {
   const ConstTensor dy = act_.residual_grad;
   const std::int64_t padding = config().padding_row();
   const double scale = config().embedding_scale;
-  ops::embedding_grad(
-      ctx, {.dtable = e.weight->grad_sink(), .dy = dy, .tokens = tokens, .padding = padding});
+  ops::embedding_grad(ctx, {.dtable = e.weight->grad_sink(), .dy = dy, .tokens = tokens, .padding = padding});
   if (!e.a) return;
   ops::gemm(ctx, {.c = e.b->grad_sink(),
                   .a = dy,

@@ -58,9 +58,8 @@ void Transformer::measure_rows(Ctx& ctx) {
 
 void Transformer::initialize_magnitudes(Ctx& ctx) {
   measure_rows(ctx);
-  for_each_adapted([&](const LinearParams& p) {
-    ops::copy(ctx, {.y = store(p.magnitude->value), .x = p.norm->value});
-  });
+  for_each_adapted(
+      [&](const LinearParams& p) { ops::copy(ctx, {.y = store(p.magnitude->value), .x = p.norm->value}); });
 }
 
 }  // namespace qtrain

@@ -68,8 +68,8 @@ TensorId self_attention(LayerBuilder& b, TensorId x) {
 TensorId gated_mlp(LayerBuilder& b, TensorId x) {
   const ModelConfig& c = b.config();
   const std::int64_t hidden = b.width(x), inner = c.intermediate_size;
-  const LinearId wg = b.linear(
-      {.module = "mlp.gate_proj", .out = inner, .in = hidden, .bias = bias(c.mlp_bias), .gguf = "ffn_gate"});
+  const LinearId wg =
+      b.linear({.module = "mlp.gate_proj", .out = inner, .in = hidden, .bias = bias(c.mlp_bias), .gguf = "ffn_gate"});
   const LinearId wu =
       b.linear({.module = "mlp.up_proj", .out = inner, .in = hidden, .bias = bias(c.mlp_bias), .gguf = "ffn_up"});
   const LinearId wd = b.linear(

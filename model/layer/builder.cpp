@@ -29,9 +29,8 @@ TensorId LayerBuilder::tensor(TensorSpec spec) {
 
 // Its width is the sum of the ranks, which the layout knows.
 TensorId LayerBuilder::lora(std::span<const LinearId> layers) {
-  const TensorId t = tensor({.name = spec(layers.front()).module + ".lora",
-                             .shape = {kTokens, {}},
-                             .gradient = HasGradient::no});
+  const TensorId t =
+      tensor({.name = spec(layers.front()).module + ".lora", .shape = {kTokens, {}}, .gradient = HasGradient::no});
   layer_.groups.push_back({.layers = {layers.begin(), layers.end()}, .lora = t});
   return t;
 }

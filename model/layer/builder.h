@@ -31,7 +31,9 @@ class LayerBuilder {
   void share_residual_gradient(std::initializer_list<TensorId> tensors);
   void set_key_value(KeyValueShape shape) { layer_.key_value = shape; }
   /// What the recompute policy "selective" computes again.
-  void recompute_selectively(TensorId t) { layer_.tensors[static_cast<std::size_t>(t)].selective = Selective::recompute; }
+  void recompute_selectively(TensorId t) {
+    layer_.tensors[static_cast<std::size_t>(t)].selective = Selective::recompute;
+  }
 
   template <class S>
   void stage(std::unique_ptr<S> stage) {

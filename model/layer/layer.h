@@ -64,7 +64,7 @@ enum class HasGradient : std::uint8_t { no, yes };
 enum class Selective : std::uint8_t { keep, recompute };
 
 struct TensorSpec {
-  std::string name;            ///< unique in its layer: the module that writes it, or what it is to that module
+  std::string name;  ///< unique in its layer: the module that writes it, or what it is to that module
   std::vector<Extent> shape;
   Precision precision = Precision::activation;
   HasGradient gradient = HasGradient::yes;
@@ -88,8 +88,8 @@ struct LinearSpec {
   std::string module;  ///< behind "model.layers.N.": "self_attn.q_proj"
   std::int64_t out = 0, in = 0;
   Bias bias = Bias::no;
-  std::string gguf = {};              ///< "attn_q"
-  std::int64_t rotary_heads = 0;      ///< heads that its results are rotated in, 0: none
+  std::string gguf = {};          ///< "attn_q"
+  std::int64_t rotary_heads = 0;  ///< heads that its results are rotated in, 0: none
 };
 
 /// A norm weight [C] in f32 and where its gradient goes.

@@ -27,7 +27,8 @@ class AttentionStage final : public Stage {
                            .v = heads(r.value(o_.v)),
                            .cu_seqlens = r.tokens.cu_seqlens,
                            .window = o_.window,
-                           .scale = o_.scale});
+                           .scale = o_.scale,
+                           .softcap = o_.softcap});
   }
   void backward(LayerRun& r) const override {
     check(!r.tokens.key_cache, "generation has no backward pass");
@@ -47,7 +48,8 @@ class AttentionStage final : public Stage {
                                 .lse = r.value(out_.lse),
                                 .cu_seqlens = r.tokens.cu_seqlens,
                                 .window = o_.window,
-                                .scale = o_.scale});
+                                .scale = o_.scale,
+                                .softcap = o_.softcap});
   }
 
  private:
@@ -56,8 +58,8 @@ class AttentionStage final : public Stage {
   void extend_cache(LayerRun& r) const {
     const TokenContext& t = r.tokens;
     const auto append = [&](const Tensor& cache, TensorId x) {
-      ops::cache_append(
-          r.ctx, {.cache = cache, .x = heads(r.value(x)), .rows = t.cache_rows, .positions = t.positions});
+      ops::cache_append(r.ctx,
+                        {.cache = cache, .x = heads(r.value(x)), .rows = t.cache_rows, .positions = t.positions});
     };
     append(t.key_cache, o_.k);
     append(t.value_cache, o_.v);
@@ -68,7 +70,8 @@ class AttentionStage final : public Stage {
                                   .rows = t.cache_rows,
                                   .positions = t.positions,
                                   .window = o_.window,
-                                  .scale = o_.scale});
+                                  .scale = o_.scale,
+                                  .softcap = o_.softcap});
   }
 
   Attention o_;

@@ -16,8 +16,7 @@ class GluStage final : public Stage {
     adjoint_reads = {t.gate, t.up};
   }
   void forward(LayerRun& r) const override {
-    ops::glu(r.ctx,
-             {.y = r.value(t_.y), .gate = r.value(t_.gate), .up = r.value(t_.up), .activation = activation_});
+    ops::glu(r.ctx, {.y = r.value(t_.y), .gate = r.value(t_.gate), .up = r.value(t_.up), .activation = activation_});
   }
   void backward(LayerRun& r) const override {
     const Sink dgate = r.grad(t_.gate), dup = r.grad(t_.up);

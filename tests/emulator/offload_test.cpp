@@ -120,9 +120,9 @@ ModelConfig model_of(int count) {
 /// Two training passes of a model whose blocks' inputs wait on the host.
 void train_twice(const std::string& recompute) {
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
-  Transformer model(kCuda, {.config = model_of(5), .recompute = recompute, .block_inputs = BlockInputs::host});
-  model.plan(Pass::train, {.tokens = 3, .positions = 3, .targets = 2});
-  model.commit();
+  Transformer model(kCuda, {.config = model_of(5)});
+  model.commit({.recompute = {RecomputePolicy::named(recompute), BlockInputs::host}},
+               {{Pass::train, {.tokens = 3, .positions = 3, .targets = 2}}});
   model.initialize_weights(ctx, 1);
   model.weights().zero_grads(ctx);
   const Integers tokens(ctx, {3, 9, 4}), positions(ctx, {0, 1, 2}), starts(ctx, {0, 3}), rows(ctx, {0, 1}),

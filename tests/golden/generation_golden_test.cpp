@@ -55,8 +55,7 @@ std::vector<GenerationResult> answer(const Goldens& g, const std::vector<Row>& r
   options.stop_tokens = {g.stop};
   options.sampling = {.greedy = true, .repetition_penalty = rows.front().penalty};
   Generator generator(ctx, model, options);
-  model.plan(Pass::decode, generator.largest(longest_sequence(requests, g.config)));
-  model.commit();
+  model.commit({}, {{Pass::decode, generator.largest(longest_sequence(requests, g.config))}});
   load_parameters(ctx, model.weights(), g.folder);
   return generator.run(requests);
 }

@@ -97,15 +97,12 @@ struct ModelChoice {
 };
 
 std::unique_ptr<Transformer> load(Ctx& ctx, const Case& c, const ModelChoice& choice) {
-  TransformerOptions o{.config = load_model_config(c.folder),
-                       .weight_dtype = choice.frozen,
-                       .activation_dtype = choice.activations,
-                       .recompute = choice.recompute};
+  TransformerOptions o{
+      .config = load_model_config(c.folder), .weight_dtype = choice.frozen, .activation_dtype = choice.activations};
   if (c.has_adapter()) o.lora = load_lora_config(c.folder / "adapter");
   if (o.lora || choice.pass == Pass::decode) o.base = Update::frozen;
   auto model = std::make_unique<Transformer>(ctx, std::move(o));
-  model->plan(choice.pass, Ragged(c.rows).size());
-  model->commit();
+  model->commit({.recompute = {RecomputePolicy::named(choice.recompute)}}, {{choice.pass, Ragged(c.rows).size()}});
   EXPECT_THAT(load_base_weights(ctx, *model, c.folder), ::testing::IsEmpty());
   if (c.has_adapter()) {
     EXPECT_THAT(load_adapter(ctx, *model, c.folder / "adapter"), ::testing::IsEmpty());
@@ -171,7 +168,7 @@ TEST_P(ModelGolden, RecomputePoliciesAndThreadsGiveTheSameBits) {
 }
 
 TEST_P(ModelGolden, MicroBatchesAddUpToTheBatch) {
-  if (load_model_config(case_.folder).rope.type == RopeConfig::Type::dynamic)
+  if (load_model_config(case_.folder).ropes.front().type == RopeConfig::Type::dynamic)
     GTEST_SKIP() << "dynamic frequencies are those of the longest row of a micro-batch";
   Ctx ctx({}, MatmulPrecision::storage, 2);
   const StepInput in{.scale = 1 / case_.expected["count"].get<double>()};
@@ -189,7 +186,7 @@ Values cached_logits(Ctx& ctx, const Case& c, std::int64_t piece) {
   const auto model = load(ctx, c, {.activations = DType::f32, .pass = Pass::decode});
   const auto& ids = c.rows[c.expected["logits_row"].get<std::size_t>()].ids;
   const auto longest = Ragged(c.rows).size().positions, n = static_cast<std::int64_t>(ids.size());
-  KvCache cache(*model, 2, longest);
+  KvCache cache(model->parts(), 2, longest);
   Values out;
   for (std::int64_t begin = 0; begin < n; begin += piece) {
     std::vector<std::int32_t> tokens, positions, rows, wanted;
@@ -266,7 +263,7 @@ TEST(ModelGoldens, FrozenWeightsInTheirOwnTypeAreExact) {
                           .cache_rows = view(rows),
                           .wanted = view(wanted),
                           .longest = 3};
-  KvCache a(*narrow, 1, 4), b(*wide, 1, 4);
+  KvCache a(narrow->parts(), 1, 4), b(wide->parts(), 1, 4);
   EXPECT_THAT(distance(values_of(narrow->decode(ctx, batch, a)), values_of(wide->decode(ctx, batch, b))),
               ::testing::Le(2e-6));
 }

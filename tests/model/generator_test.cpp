@@ -27,8 +27,7 @@ std::vector<GenerationResult> run(const Run& r) {
   std::vector<GenerationRequest> requests;
   for (const auto& p : r.prompts) requests.push_back({p, r.most});
   Generator generator(ctx, model, r.options);
-  model.plan(Pass::decode, generator.largest(longest_sequence(requests, model.config())));
-  model.commit();
+  model.commit({}, {{Pass::decode, generator.largest(longest_sequence(requests, model.config()))}});
   model.weights().initialize(ctx, 5);
   return generator.run(requests, r.on_token);
 }

@@ -140,7 +140,7 @@ TEST(ModelConfig, FillsInWhatTransformersFillsIn) {
   EXPECT_EQ(c.max_position_embeddings, 2048);
   EXPECT_EQ(c.rms_norm_eps, 1e-6);
   EXPECT_FALSE(c.tie_word_embeddings);
-  EXPECT_EQ(c.rope.theta, 10000);
+  EXPECT_EQ(c.ropes.front().theta, 10000);
   json["model_type"] = "qwen3";
   EXPECT_EQ(parse_model_config(json, "c").head_dim, 128);
 }
@@ -148,7 +148,7 @@ TEST(ModelConfig, FillsInWhatTransformersFillsIn) {
 TEST(ModelConfig, FamiliesDifferInBiasesAndHeadNorms) {
   const auto describe = [](const Json& more) {
     const ModelConfig c = parse_model(more);
-    return std::vector<bool>{c.qkv_bias, c.o_bias, c.mlp_bias, c.qk_norm};
+    return std::vector<bool>{c.qkv_bias, c.o_bias, c.mlp_bias, c.qk_norm == QkNorm::per_head};
   };
   EXPECT_THAT(describe({}), ElementsAre(false, false, false, false));
   EXPECT_THAT(describe({{"attention_bias", true}}), ElementsAre(true, true, false, false));
@@ -162,7 +162,9 @@ TEST(ModelConfig, FamiliesDifferInBiasesAndHeadNorms) {
 TEST(ModelConfig, WindowsOfEachLayer) {
   const auto windows = [](Json more) {
     more["num_hidden_layers"] = 3;
-    return parse_model(more).windows;
+    std::vector<std::int64_t> windows;
+    for (const LayerAttention& layer : parse_model(more).attention) windows.push_back(layer.window);
+    return windows;
   };
   EXPECT_THAT(windows({{"sliding_window", 4}}), ElementsAre(0, 0, 0));  // llama has none
   EXPECT_THAT(windows({{"model_type", "mistral"}}), ElementsAre(4096, 4096, 4096));
@@ -194,7 +196,7 @@ TEST(ModelConfig, ReadsRotaryParametersOfBothVersions) {
   before["type"] = "llama3";
   for (const Json& more : {Json{{"rope_parameters", now}}, Json{{"rope_scaling", before}, {"rope_theta", 5e5}},
                            Json{{"rope_parameters", nullptr}, {"rope_scaling", before}, {"rope_theta", 5e5}}}) {
-    const RopeConfig r = parse_model(more).rope;
+    const RopeConfig r = parse_model(more).ropes.front();
     EXPECT_EQ(r.type, RopeConfig::Type::llama3);
     EXPECT_EQ(r.theta, 5e5);
     EXPECT_EQ(r.factor, 8);
@@ -208,7 +210,7 @@ TEST(ModelConfig, OriginalLengthOfRotaryParameters) {
   const auto length = [](const char* type, Json outer, Json inner) {
     inner.update({{"rope_type", type}, {"factor", 2.0}});
     outer["rope_parameters"] = inner;
-    return parse_model(outer).rope.original_max_position;
+    return parse_model(outer).ropes.front().original_max_position;
   };
   const Json key16{{"original_max_position_embeddings", 16}}, key8{{"original_max_position_embeddings", 8}};
   for (const char* type : {"yarn", "llama3"}) {
@@ -219,7 +221,8 @@ TEST(ModelConfig, OriginalLengthOfRotaryParameters) {
   EXPECT_EQ(length("dynamic", key8, key16), 64) << "dynamic ignores it";
   // yarn without a factor: the ratio of both lengths.
   EXPECT_EQ(parse_model(rope({{"rope_type", "yarn"}, {"factor", nullptr}, {"original_max_position_embeddings", 16}}))
-                .rope.factor,
+                .ropes.front()
+                .factor,
             4);
 }
 

@@ -27,9 +27,7 @@ class OperandCopiesOf : public ::testing::TestWithParam<const char*> {
   }
   std::unique_ptr<Transformer> with_copies() {
     auto model = std::make_unique<Transformer>(ctx_, options());
-    model->keep_operand_copies();
-    model->plan(Pass::train, batch_.size());
-    model->commit();
+    model->commit(kKept, {{Pass::train, batch_.size()}});
     return model;
   }
   /// A step of a model whose weights have only the digits of bfloat16.
@@ -43,6 +41,12 @@ class OperandCopiesOf : public ::testing::TestWithParam<const char*> {
   }
   Outcome step(Transformer& model) { return train_step(ctx_, model, {batch_}, {.dropout_seed = 9}); }
 
+  /// What a plan with copies would take.
+  ExecutionMemory measured(const TransformerOptions& o) {
+    return Transformer(ctx_, o).measure(kKept, {{Pass::train, batch_.size()}});
+  }
+
+  static constexpr ExecutionChoice kKept{.operand_copies = KeepCopies::yes};
   Ctx ctx_{{}, MatmulPrecision::bf16, 1};
   Ragged batch_{small_rows()};
 };
@@ -70,21 +74,20 @@ TEST_P(OperandCopiesOf, FollowTheTrainedWeights) {
 
 TEST_P(OperandCopiesOf, TakeTheBytesThatWereNamed) {
   const auto model = with_copies();
-  EXPECT_GT(model->operand_copies().bytes(), 0u);
-  EXPECT_EQ(model->operand_copies().bytes(), Transformer(ctx_, options()).operand_copy_bytes());
+  const std::size_t kept = model->copies().operands().bytes();
+  EXPECT_GT(kept, 0u);
+  EXPECT_EQ(kept, measured(options()).operand_copies);
   TransformerOptions untied = options();
   untied.config.tie_word_embeddings = false;
-  EXPECT_EQ(Transformer(ctx_, untied).operand_copy_bytes(), model->operand_copies().bytes())
-      << "products read the head, and nothing the embedding";
+  EXPECT_EQ(measured(untied).operand_copies, kept) << "products read the head, and nothing the embedding";
   TransformerOptions wide = options();
   wide.activation_dtype = DType::f32;
-  EXPECT_EQ(Transformer(ctx_, wide).operand_copy_bytes(), 0u) << "products in float32 read the weights themselves";
+  EXPECT_EQ(measured(wide).operand_copies, 0u) << "products in float32 read the weights themselves";
 }
 
 TEST_P(OperandCopiesOf, LeaveNothingToConvert) {
-  const auto memory = [&](const Transformer& model) { return model.product_memory({{Pass::train, batch_.size()}}); };
-  EXPECT_GT(memory(Transformer(ctx_, options())).total(), 0u);
-  EXPECT_EQ(memory(*with_copies()).total(), 0u);
+  EXPECT_GT(Transformer(ctx_, options()).measure({}, {{Pass::train, batch_.size()}}).gemm.total(), 0u);
+  EXPECT_EQ(measured(options()).gemm.total(), 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Stores, OperandCopiesOf, ::testing::Values("base", "adapter"),
@@ -98,7 +101,8 @@ TEST(ProductMemory, HoldsNoTableThatIsOnlyLookedUp) {
                        .base = Update::frozen,
                        .lora = LoraConfig{.r = 2, .targets = {"q_proj"}, .modules_to_save = {"embed_tokens"}}};
   const auto converted = [&] {
-    return Transformer(Device{}, o).product_memory({{Pass::train, {.tokens = 8, .positions = 8, .targets = 8}}});
+    const BatchSize size{.tokens = 8, .positions = 8, .targets = 8};
+    return Transformer(Device{}, o).measure({}, {{Pass::train, size}}).gemm;
   };
   const auto stack = static_cast<std::size_t>(2 * o.config.hidden_size) * size_of(DType::bf16);
   EXPECT_GE(converted().converted_b, stack);

@@ -35,8 +35,9 @@ TransformerOptions options_for(std::optional<Quantization> how) {
 
 class QuantizedModel : public ::testing::TestWithParam<std::string> {
  protected:
-  std::unique_ptr<Transformer> loaded(TransformerOptions options, const fs::path& folder) {
-    auto model = planned_model(ctx_, std::move(options), batch_.size());
+  std::unique_ptr<Transformer> loaded(TransformerOptions options, const fs::path& folder,
+                                      const ExecutionChoice& choice = {}) {
+    auto model = planned_model(ctx_, std::move(options), batch_.size(), choice);
     EXPECT_THAT(load_base_weights(ctx_, *model, folder), IsEmpty());
     fill(*model);
     return model;
@@ -84,18 +85,20 @@ TEST_P(QuantizedModel, IsTheOneThatTransformersSaved) {
 TEST_P(QuantizedModel, HasTheSameGradientsUnderEveryPolicyAndWithDenseCopies) {
   const Outcome expected = step(*quantized());
   for (const char* policy : {"selective", "block", "blocks:2"}) {
-    TransformerOptions options = options_for(in_code(GetParam()));
-    options.recompute = policy;
-    EXPECT_TRUE(step(*loaded(std::move(options), kFolders / "bnb_model")) == expected) << policy;
+    EXPECT_TRUE(step(*loaded(options_for(in_code(GetParam())), kFolders / "bnb_model", recomputing(policy))) ==
+                expected)
+        << policy;
   }
   Transformer copies(ctx_, options_for(in_code(GetParam())));
-  copies.keep_dense_copies();
-  copies.plan(Pass::train, batch_.size());
-  copies.commit();
+  const ExecutionChoice dense{.dense_copies = KeepCopies::yes};
+  const std::vector<PlannedPass> passes{{Pass::train, batch_.size()}};
+  const std::size_t planned = copies.measure(dense, passes).dense_copies;
+  copies.commit(dense, passes);
   load_base_weights(ctx_, copies, kFolders / "bnb_model");
   fill(copies);
   EXPECT_TRUE(step(copies) == expected);
-  EXPECT_EQ(copies.dense_copies().values().planned(), copies.dense_copy_bytes());
+  EXPECT_EQ(copies.copies().dense().values().planned(), planned);
+  EXPECT_GT(planned, 0u);
 }
 
 TEST_P(QuantizedModel, LeavesLayersThatAreNamedAsTheyAre) {
@@ -137,8 +140,8 @@ TEST(QuantizedFolder, IsRefusedWhereItIsNotWhatItsConfigSays) {
   EXPECT_THAT(complaint([&] { quantization_of_folder(nf4, kFolders / "bnb_model"); }),
               HasSubstr("quantization_config"));
   Transformer eight(ctx, options_for(in_code("int8"))), dense(ctx, options_for({}));
-  eight.commit();
-  dense.commit();
+  eight.commit({}, {});
+  dense.commit({}, {});
   EXPECT_THAT(complaint([&] { load_base_weights(ctx, eight, kFolders / "bnb_model_nf4"); }),
               HasSubstr("q_proj.weight"));
   EXPECT_THAT(complaint([&] { load_base_weights(ctx, dense, kFolders / "bnb_model_nf4"); }), HasSubstr("no float"));

@@ -18,7 +18,8 @@ TEST(RopeTables, FrequenciesAreThoseOfTransformers) {
   for (const Json& golden : goldens) {
     SCOPED_TRACE(golden["name"].get<std::string>());
     const ModelConfig config = parse_model_config(golden["config"], "config.json");
-    const RopeFrequencies f = rope_frequencies(config, golden["longest"].get<std::int64_t>());
+    const RopeFrequencies f =
+        rope_frequencies(config.ropes.front(), config.head_dim, golden["longest"].get<std::int64_t>());
     EXPECT_NEAR(f.attention_factor, golden["attention_factor"].get<double>(), 1e-12);
     ASSERT_EQ(f.inv_freq.size(), golden["inv_freq"].size());
     for (std::size_t i = 0; i < f.inv_freq.size(); ++i) {

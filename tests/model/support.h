@@ -125,13 +125,17 @@ inline Outcome train_step(Ctx& ctx, Transformer& model, const std::vector<Ragged
   return out;
 }
 
-/// A model planned for `size` in training and evaluation; its values are not set.
-inline std::unique_ptr<Transformer> planned_model(Ctx& ctx, TransformerOptions options, BatchSize size) {
+/// A model committed for `size` in training and evaluation; its values are not set.
+inline std::unique_ptr<Transformer> planned_model(Ctx& ctx, TransformerOptions options, BatchSize size,
+                                                  const ExecutionChoice& choice = {}) {
   auto model = std::make_unique<Transformer>(ctx, std::move(options));
-  model->plan(Pass::train, size);
-  model->plan(Pass::evaluate, size);
-  model->commit();
+  model->commit(choice, {{Pass::train, size}, {Pass::evaluate, size}});
   return model;
+}
+
+/// The choice of a recompute policy by its name.
+inline ExecutionChoice recomputing(std::string_view policy, BlockInputs inputs = BlockInputs::device) {
+  return {.recompute = {RecomputePolicy::named(policy), inputs}};
 }
 
 /// A small model of the given family; `more` overrides fields of its config.json.

@@ -84,8 +84,9 @@ void randomize(ParamStore& store, double scale) {
   }
 }
 
-std::unique_ptr<Transformer> random_model(Ctx& ctx, TransformerOptions options, const Ragged& batch) {
-  auto model = planned_model(ctx, std::move(options), batch.size());
+std::unique_ptr<Transformer> random_model(Ctx& ctx, TransformerOptions options, const Ragged& batch,
+                                          const ExecutionChoice& choice = {}) {
+  auto model = planned_model(ctx, std::move(options), batch.size(), choice);
   randomize(model->weights(), 0.3);
   randomize(model->adapter(), 0.4);
   model->measure_rows(ctx);
@@ -131,8 +132,7 @@ TEST_P(FamilyFeature, RecomputePoliciesThreadsAndMicroBatchesAgree) {
     const Ragged batch(small_rows());
     const auto step = [&](const char* recompute, int threads) {
       Ctx ctx({}, MatmulPrecision::storage, threads);
-      options.recompute = recompute;
-      const auto model = random_model(ctx, options, batch);
+      const auto model = random_model(ctx, options, batch, recomputing(recompute));
       return train_step(ctx, *model, {batch}, {.dropout_seed = 11});
     };
     const Outcome reference = step("none", 1);
@@ -156,8 +156,7 @@ TEST(Transformer, GroupsOfBlocksGiveTheSameBits) {
     TransformerOptions options = small_options({{"num_hidden_layers", layers}});
     const auto step = [&](const std::string& policy) {
       Ctx ctx({}, MatmulPrecision::storage, 1);
-      options.recompute = policy;
-      const auto model = random_model(ctx, options, batch);
+      const auto model = random_model(ctx, options, batch, recomputing(policy));
       return train_step(ctx, *model, {batch}, {});
     };
     const Outcome reference = step("none");
@@ -173,9 +172,7 @@ TEST(Transformer, InputsThatWaitOnTheHostGiveTheSameBits) {
     TransformerOptions options = small_options({{"num_hidden_layers", layers}});
     const auto step = [&](const std::string& policy, BlockInputs inputs) {
       Ctx ctx({}, MatmulPrecision::storage, 1);
-      options.recompute = policy;
-      options.block_inputs = inputs;
-      const auto model = random_model(ctx, options, batch);
+      const auto model = random_model(ctx, options, batch, recomputing(policy, inputs));
       return train_step(ctx, *model, {batch, batch}, {});
     };
     const Outcome reference = step("none", BlockInputs::device);
@@ -188,13 +185,15 @@ TEST(Transformer, InputsThatWaitOnTheHostLeaveTwoOnTheDevice) {
   const BatchSize size{.tokens = 64, .positions = 64, .targets = 8};
   TransformerOptions options = small_options({{"num_hidden_layers", 8}});
   Transformer model(Device{}, options);
-  const ActivationBytes kept = model.activation_bytes({{Pass::train, size}}, {"block", BlockInputs::device}),
-                        sent = model.activation_bytes({{Pass::train, size}}, {"block", BlockInputs::host});
+  const auto bytes = [&](BlockInputs inputs) {
+    return model.measure(recomputing("block", inputs), {{Pass::train, size}}).activations;
+  };
+  const ActivationBytes kept = bytes(BlockInputs::device), sent = bytes(BlockInputs::host);
   const std::size_t input = 64 * options.config.hidden_size * sizeof(double);
   EXPECT_EQ(kept.total - sent.total, 6 * input);
   EXPECT_EQ(sent.pinned, 8 * input);
   EXPECT_EQ(kept.pinned, 0u);
-  EXPECT_EQ(error_of([&] { model.recompute_with({"selective", BlockInputs::host}); }).kind(), ErrorKind::usage);
+  EXPECT_EQ(error_of([&] { model.commit(recomputing("selective", BlockInputs::host), {}); }).kind(), ErrorKind::usage);
 }
 
 TEST(Transformer, ForgetsTheLastBatch) {
@@ -298,16 +297,15 @@ TEST(Transformer, ReportsLayersAsTheyFinish) {
 }
 
 TEST(Transformer, PlansInAnyOrder) {
-  // Each pass has rotary tables for the longest row of all passes: a later, longer plan makes the earlier ones grow.
+  // Each pass has rotary tables for the longest row of all passes: a longer one makes the others grow.
   const Ragged batch(small_rows());
   const BatchSize longer{.tokens = 4, .positions = 60, .targets = 1};
   for (const bool longer_first : {false, true}) {
     Ctx ctx({}, MatmulPrecision::storage, 1);
     Transformer model(ctx, small_options());
-    if (longer_first) model.plan(Pass::evaluate, longer);
-    model.plan(Pass::train, batch.size());
-    if (!longer_first) model.plan(Pass::evaluate, longer);
-    model.commit();
+    std::vector<PlannedPass> passes{{Pass::train, batch.size()}, {Pass::evaluate, longer}};
+    if (longer_first) std::swap(passes[0], passes[1]);
+    model.commit({}, passes);
     randomize(model.weights(), 0.3);
     EXPECT_GT(train_step(ctx, model, {batch}, {}).loss_sum, 0);
     EXPECT_LE(model.activations().used(), model.activations().planned());
@@ -318,12 +316,10 @@ TEST(Transformer, UsesWhatItPlanned) {
   for (const char* policy : {"none", "selective", "block", "blocks:2"}) {
     Ctx ctx({}, MatmulPrecision::storage, 1);
     const Ragged batch(small_rows());
-    TransformerOptions options = small_options();
-    options.recompute = policy;
-    Transformer model(ctx, options);
-    model.plan(Pass::train, batch.size());
-    const std::size_t planned = model.activations().planned();
-    model.commit();
+    Transformer model(ctx, small_options());
+    const std::vector<PlannedPass> passes{{Pass::train, batch.size()}};
+    const std::size_t planned = model.measure(recomputing(policy), passes).activations.total;
+    model.commit(recomputing(policy), passes);
     randomize(model.weights(), 0.3);
     train_step(ctx, model, {batch}, {});
     EXPECT_EQ(model.activations().used(), planned) << policy;
@@ -333,11 +329,7 @@ TEST(Transformer, UsesWhatItPlanned) {
 
 std::size_t planned_bytes(const Feature& f, const char* policy, BatchSize size) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
-  TransformerOptions options = options_of(f);
-  options.recompute = policy;
-  Transformer model(ctx, options);
-  model.plan(Pass::train, size);
-  return model.activations().planned();
+  return Transformer(ctx, options_of(f)).measure(recomputing(policy), {{Pass::train, size}}).activations.total;
 }
 
 TEST(Transformer, RecomputationAndFrozenWeightsSaveMemory) {
@@ -363,9 +355,7 @@ TEST(Transformer, RefusesABatchLargerThanItsPlan) {
 
 TEST(Transformer, NamesWhatCannotBeBuilt) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
-  TransformerOptions options = small_options();
-  options.recompute = "some";
-  const Error policy = error_of([&] { Transformer(ctx, options); });
+  const Error policy = error_of([&] { RecomputePolicy::named("some"); });
   EXPECT_EQ(policy.kind(), ErrorKind::usage);
   EXPECT_THAT(policy.what(), ::testing::AllOf(HasSubstr("\"some\""), HasSubstr("selective")));
   const Error targets = error_of([&] { Transformer(ctx, options_of({"x", Json::object(), adapter_on({"query"})})); });

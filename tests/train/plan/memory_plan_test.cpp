@@ -25,7 +25,7 @@ class Planned : public ::testing::Test {
             .work = {.train = largest, .window = {8, 2}},
             .target = {.memory = memory}};
   }
-  std::size_t bytes(const char* policy) { return memory_plan(run(0), policy).total(); }
+  std::size_t bytes(const char* policy) { return memory_plan(run(0), RecomputePolicy::named(policy)).total(); }
 
   Transformer model_;
 };
@@ -43,18 +43,18 @@ TEST_F(Planned, EachPolicyOfTheListNeedsLess) {
 }
 
 TEST_F(Planned, TakesTheFastestPolicyThatFits) {
-  EXPECT_EQ(fastest_policy(run(0)), "none") << "unknown memory";
-  EXPECT_EQ(fastest_policy(run(bytes("none"))), "none");
-  EXPECT_EQ(fastest_policy(run(bytes("none") - 1)), "selective");
-  EXPECT_EQ(fastest_policy(run(bytes("block"))), "block");
-  EXPECT_EQ(fastest_policy(run(bytes("block") - 1)), "blocks:2");
-  EXPECT_EQ(fastest_policy(run(1)), "blocks:4") << "the smallest, where none fits";
+  EXPECT_EQ(fastest_policy(run(0)).name(), "none") << "unknown memory";
+  EXPECT_EQ(fastest_policy(run(bytes("none"))).name(), "none");
+  EXPECT_EQ(fastest_policy(run(bytes("none") - 1)).name(), "selective");
+  EXPECT_EQ(fastest_policy(run(bytes("block"))).name(), "block");
+  EXPECT_EQ(fastest_policy(run(bytes("block") - 1)).name(), "blocks:2");
+  EXPECT_EQ(fastest_policy(run(1)).name(), "blocks:4") << "the smallest, where none fits";
 }
 
 TEST_F(Planned, AutoPlansWhatItChose) {
   PlannedRun planned = run(bytes("block"));
   const MemoryPlan plan = plan_run(planned, "auto");
-  EXPECT_EQ(model_.options().recompute, "block");
+  EXPECT_EQ(planned.policy().name(), "block");
   EXPECT_EQ(plan.total(), bytes("block"));
 }
 
@@ -63,12 +63,12 @@ TEST_F(Planned, StateIsPagedOnlyWhereNoPolicyFitsWithIt) {
     PlannedRun planned = run(memory);
     planned.optimizer.memory = {.state = 10'000'000, .pinned = 10'000'000, .pieces = 1'000'000};
     planned.optimizer.pages = pages;
-    const std::string policy = settle_policy(planned, "auto");
+    const std::string policy = settle_policy(planned, "auto").name();
     return std::pair(policy, planned.optimizer.placement);
   };
   PlannedRun whole = run(0);
   whole.optimizer.memory = {.state = 10'000'000, .pinned = 10'000'000, .pieces = 1'000'000};
-  const std::size_t least = memory_plan(whole, "blocks:4").total();
+  const std::size_t least = memory_plan(whole, RecomputePolicy::named("blocks:4")).total();
   EXPECT_EQ(settled(0, Pages::where_needed), std::pair(std::string("none"), Placement::device));
   EXPECT_EQ(settled(least, Pages::where_needed), std::pair(std::string("blocks:4"), Placement::device));
   EXPECT_EQ(settled(least - 1, Pages::where_needed).second, Placement::pinned);
@@ -85,7 +85,7 @@ TEST_F(Planned, FindsALargestWindowOfAsManyRows) {
   // Between a batch of 2 and one of 4 rows.
   PlannedRun two = run(0);
   two.work.train = {.tokens = 256, .positions = 128, .targets = 256};
-  EXPECT_EQ(window(memory_plan(two, "none").total()), (std::pair<std::int64_t, std::int64_t>(2, 8)));
+  EXPECT_EQ(window(memory_plan(two).total()), (std::pair<std::int64_t, std::int64_t>(2, 8)));
   EXPECT_EQ(window(1).second, 0);
 }
 
