@@ -3,15 +3,25 @@
 
 namespace qtrain::ops {
 
-/// y = a + b, same shapes and dtypes. y may be a or b.
+/// y = a + scale * b, rounded once (Granite scales what a branch adds to the residual stream); same shapes and dtypes.
+/// y may be a or b. The adjoint of b is a Copy with the same scale.
 struct Add {
   Tensor y;
   ConstTensor a, b;
+  double scale = 1;
 };
-/// y = or += x, converting between any two float dtypes (f64, f32, f16, bf16), rounding to nearest even.
+/// y = or += scale * x, converting between any two float dtypes (f64, f32, f16, bf16), rounding to nearest even.
 struct Copy {
   Sink y;
   ConstTensor x;
+  double scale = 1;
+};
+/// y = softcap * tanh(scale * x / softcap), or scale * x where softcap is 0: logits as CrossEntropy sees them, for
+/// decoding. Same dtypes; y may be x.
+struct CapLogits {
+  Tensor y;
+  ConstTensor x;
+  double scale = 1, softcap = 0;
 };
 /// Every element becomes `value`.
 struct Fill {
@@ -30,6 +40,8 @@ void run_cpu(Ctx&, const Add&);
 void run_cuda(Ctx&, const Add&);
 void run_cpu(Ctx&, const Copy&);
 void run_cuda(Ctx&, const Copy&);
+void run_cpu(Ctx&, const CapLogits&);
+void run_cuda(Ctx&, const CapLogits&);
 void run_cpu(Ctx&, const Fill&);
 void run_cuda(Ctx&, const Fill&);
 void run_cpu(Ctx&, const Dropout&);
@@ -42,6 +54,11 @@ inline void add(Ctx& ctx, const Add& a) {
 inline void copy(Ctx& ctx, const Copy& a) {
   if (!a.y.wanted()) return;
   check(a.y.t.numel() == a.x.numel(), "copy: shapes differ");
+  dispatch(ctx, a);
+}
+inline void cap_logits(Ctx& ctx, const CapLogits& a) {
+  check(a.y.numel() == a.x.numel() && a.y.dtype == a.x.dtype, "cap_logits: shapes or dtypes differ");
+  check(a.softcap >= 0, "cap_logits: a softcap is positive, or 0 for none");
   dispatch(ctx, a);
 }
 inline void fill(Ctx& ctx, const Fill& a) {

@@ -6,16 +6,19 @@ namespace qtrain::ops {
 /// A row index that names none: batches of a fixed number of rows are filled up with it.
 inline constexpr std::int32_t kNoRow = -1;
 
-/// y[t] = table[tokens[t]]; y [T, C], table [V, C] of any float dtype, tokens i32 [T] in [0, V).
+/// y[t] = scale * table[tokens[t]]; y [T, C], table [V, C] of any float dtype, tokens i32 [T] in [0, V). Rows are
+/// scaled in f32 (f64 with f64) and rounded once (Gemma: sqrt(C), Granite: embedding_multiplier).
 struct Embedding {
   Tensor y;
   ConstTensor table, tokens;
+  double scale = 1;
 };
-/// dtable[v] (+)= sum of dy[t] over the t with tokens[t] == v, in order of t; nothing for v == padding.
+/// dtable[v] (+)= scale * sum of dy[t] over the t with tokens[t] == v, in order of t; nothing for v == padding.
 struct EmbeddingGrad {
   Sink dtable;
   ConstTensor dy, tokens;
   std::int64_t padding = -1;  ///< the row that is not learned, as padding_idx of torch.nn.Embedding; -1: none
+  double scale = 1;
 };
 /// y[i] = x[rows[i]], 0 where rows[i] is kNoRow; x [T, C], rows i32 [n].
 struct GatherRows {

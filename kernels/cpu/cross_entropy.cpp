@@ -3,12 +3,16 @@
 #include <limits>
 
 #include "kernels/cpu/loops.h"
+#include "kernels/cpu/softcap.h"
 
 namespace qtrain::ops {
 namespace {
 
 using simd::Acc;
+using simd::LogitCap;
 using simd::Vec;
+
+constexpr std::int64_t kBlock = 2048;
 
 /// A running log-sum-exp: log(sum e^x) = max + log(sum e^(x - max)).
 template <class A>
@@ -40,9 +44,24 @@ void add_block(LogSumExp<Acc<T>>& total, const T* x, std::int64_t n) {
 
 template <class T>
 Acc<T> log_sum_exp(const T* x, std::int64_t n) {
-  constexpr std::int64_t kBlock = 2048;
   LogSumExp<Acc<T>> total;
   for (std::int64_t i = 0; i < n; i += kBlock) add_block(total, x + i, std::min(kBlock, n - i));
+  return total.value();
+}
+
+/// The same of capped logits.
+template <class T>
+Acc<T> capped_log_sum_exp(const T* x, std::int64_t n, const LogitCap<Acc<T>>& cap) {
+  using A = Acc<T>;
+  LogSumExp<A> total;
+  A block[kBlock];
+  for (std::int64_t i = 0; i < n; i += kBlock) {
+    const std::int64_t count = std::min(kBlock, n - i);
+    simd::each<A>(count, [&](std::int64_t j, auto lanes) {
+      simd::store<A>(block + j, cap.value(simd::load<A>(x + i + j, lanes)), lanes);
+    });
+    add_block(total, block, count);
+  }
   return total.value();
 }
 
@@ -56,6 +75,29 @@ void scaled_softmax(T* x, std::int64_t n, Acc<T> lse, Acc<T> scale) {
   });
 }
 
+template <class A>
+struct CappedRow {
+  std::int64_t width, target;
+  A scale;
+  Gradient gradient;
+};
+/// The loss of a row whose logits z are capped; x = scale * (softmax(z) - onehot) * dz/dx.
+template <class T>
+Acc<T> capped_row(T* x, const CappedRow<Acc<T>>& row, const LogitCap<Acc<T>>& cap) {
+  using A = Acc<T>;
+  const A lse = capped_log_sum_exp(x, row.width, cap);
+  const Vec<A> of_target = cap.value(simd::broadcast(static_cast<A>(x[row.target])));
+  const A logit = of_target[0];
+  if (row.gradient == Gradient::none) return lse - logit;
+  const Vec<A> shift = simd::broadcast(lse), factor = simd::broadcast(row.scale);
+  simd::each<A>(row.width, [&](std::int64_t i, auto lanes) {
+    const Vec<A> z = cap.value(simd::load<A>(x + i, lanes));
+    simd::store<A>(x + i, factor * simd::exp(z - shift) * cap.slope(z), lanes);
+  });
+  x[row.target] = static_cast<T>(row.scale * std::expm1(logit - lse) * cap.slope(of_target)[0]);
+  return lse - logit;
+}
+
 template <class T>
 void cross_entropy_as(Ctx& ctx, const CrossEntropy& a) {
   using A = Acc<T>;
@@ -64,6 +106,7 @@ void cross_entropy_as(Ctx& ctx, const CrossEntropy& a) {
   A* loss = a.loss.as<A>();
   const std::int32_t* targets = a.targets.as<std::int32_t>();
   const A scale = a.gradient == Gradient::in_place ? static_cast<A>(*a.scale.as<double>()) : A{0};
+  const LogitCap<A> cap = simd::logit_cap<A>(a.logit_scale, a.softcap);
   for_rows(ctx, a.logits.shape[0], V, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       T* row = logits + r * V;
@@ -74,6 +117,10 @@ void cross_entropy_as(Ctx& ctx, const CrossEntropy& a) {
         continue;
       }
       check(target >= 0 && target < V, "cross_entropy: a target is outside the vocabulary");
+      if (!cap.changes_nothing()) {
+        loss[r] = capped_row(row, {.width = V, .target = target, .scale = scale, .gradient = a.gradient}, cap);
+        continue;
+      }
       const A lse = log_sum_exp(row, V), logit = static_cast<A>(row[target]);
       loss[r] = lse - logit;
       if (a.gradient == Gradient::none) continue;

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/loops.h"
 #include "kernels/cpu/philox_lanes.h"
+#include "kernels/cpu/softcap.h"
 
 namespace qtrain::ops {
 namespace {
@@ -15,10 +16,11 @@ void add_as(Ctx& ctx, const Add& a) {
   using A = Acc<T>;
   T* y = a.y.as<T>();
   const T *x0 = a.a.as<T>(), *x1 = a.b.as<T>();
+  const Vec<A> scale = simd::broadcast(static_cast<A>(a.scale));
   for_ranges(ctx, a.y.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
     each<A>(end - begin, [&](std::int64_t j, auto lanes) {
       const std::int64_t i = begin + j;
-      simd::store<A>(y + i, simd::load<A>(x0 + i, lanes) + simd::load<A>(x1 + i, lanes), lanes);
+      simd::store<A>(y + i, simd::load<A>(x0 + i, lanes) + scale * simd::load<A>(x1 + i, lanes), lanes);
     });
   });
 }
@@ -34,9 +36,23 @@ void copy_as(Ctx& ctx, const Copy& a) {
   using A = std::conditional_t<std::is_same_v<Ty, double> || std::is_same_v<Tx, double>, double, float>;
   Ty* y = a.y.t.as<Ty>();
   const Tx* x = a.x.as<Tx>();
+  const Vec<A> scale = simd::broadcast(static_cast<A>(a.scale));
   for_ranges(ctx, a.x.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
     each<A>(end - begin, [&](std::int64_t j, auto lanes) {
-      write<A>(y + begin + j, simd::load<A>(x + begin + j, lanes), lanes, a.y.mode);
+      write<A>(y + begin + j, scale * simd::load<A>(x + begin + j, lanes), lanes, a.y.mode);
+    });
+  });
+}
+
+template <class T>
+void cap_as(Ctx& ctx, const CapLogits& a) {
+  using A = Acc<T>;
+  T* y = a.y.as<T>();
+  const T* x = a.x.as<T>();
+  const simd::LogitCap<A> cap = simd::logit_cap<A>(a.scale, a.softcap);
+  for_ranges(ctx, a.x.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    each<A>(end - begin, [&](std::int64_t j, auto lanes) {
+      simd::store<A>(y + begin + j, cap.value(simd::load<A>(x + begin + j, lanes)), lanes);
     });
   });
 }
@@ -74,6 +90,10 @@ void run_cpu(Ctx& ctx, const Add& a) {
 void run_cpu(Ctx& ctx, const Copy& a) {
   dispatch_storage(a.y.t.dtype,
                    [&]<class Ty>() { dispatch_storage(a.x.dtype, [&]<class Tx>() { copy_as<Ty, Tx>(ctx, a); }); });
+}
+
+void run_cpu(Ctx& ctx, const CapLogits& a) {
+  dispatch_float(a.y.dtype, [&]<class T>() { cap_as<T>(ctx, a); });
 }
 
 void run_cpu(Ctx& ctx, const Fill& a) {

@@ -19,15 +19,21 @@ void dispatch_storage(DType d, F&& f) {
   return dispatch_float(d, f);
 }
 
-/// y[i] = x[rows[i]] with conversion.
+struct Rows {
+  ConstTensor x, rows;
+  double scale = 1;
+};
+
+/// y[i] = scale * x[rows[i]] with conversion.
 template <class Y, class X>
-void gather(Ctx& ctx, Tensor y, ConstTensor x, ConstTensor rows) {
+void gather(Ctx& ctx, Tensor y, const Rows& rows) {
   using A = std::conditional_t<std::is_same_v<Y, double> || std::is_same_v<X, double>, double, float>;
-  const std::int64_t C = y.shape[-1], height = x.shape.rows();
+  const std::int64_t C = y.shape[-1], height = rows.x.shape.rows();
   Y* to = y.as<Y>();
-  const X* from = x.as<X>();
-  const std::int32_t* index = rows.as<std::int32_t>();
-  for_rows(ctx, rows.numel(), C, [&](std::int64_t begin, std::int64_t end) {
+  const X* from = rows.x.as<X>();
+  const std::int32_t* index = rows.rows.as<std::int32_t>();
+  const Vec<A> scale = simd::broadcast(static_cast<A>(rows.scale));
+  for_rows(ctx, rows.rows.numel(), C, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t row = index[i];
       if (row == kNoRow) {
@@ -36,7 +42,7 @@ void gather(Ctx& ctx, Tensor y, ConstTensor x, ConstTensor rows) {
       }
       check(row >= 0 && row < height, "a row index is outside the table");
       simd::each<A>(C, [&](std::int64_t c, auto lanes) {
-        simd::store<A>(to + i * C + c, simd::load<A>(from + row * C + c, lanes), lanes);
+        simd::store<A>(to + i * C + c, scale * simd::load<A>(from + row * C + c, lanes), lanes);
       });
     }
   });
@@ -69,6 +75,7 @@ void embedding_backward(Ctx& ctx, const EmbeddingGrad& a) {
   W* table = a.dtable.t.as<W>();
   const T* dy = a.dy.as<T>();
   const auto tokens = a.tokens.span<std::int32_t>();
+  const Vec<A> scale = simd::broadcast(static_cast<A>(a.scale));
   const TokenRuns runs(tokens);
   if (!a.dtable.adds()) clear(ctx, table, a.dtable.t.numel());
   for_rows(ctx, static_cast<std::int64_t>(runs.starts.size()) - 1, C, [&](std::int64_t begin, std::int64_t end) {
@@ -82,7 +89,7 @@ void embedding_backward(Ctx& ctx, const EmbeddingGrad& a) {
         Vec<A> sum{};
         for (std::int64_t i = first; i < last; ++i)
           sum += simd::load<A>(dy + runs.order[static_cast<std::size_t>(i)] * C + c, lanes);
-        write<A>(table + token * C + c, sum, lanes, a.dtable.mode);
+        write<A>(table + token * C + c, scale * sum, lanes, a.dtable.mode);
       });
     }
   });
@@ -111,7 +118,8 @@ void scatter(Ctx& ctx, const ScatterRows& a) {
 
 void run_cpu(Ctx& ctx, const Embedding& a) {
   dispatch_float(a.y.dtype, [&]<class Y>() {
-    dispatch_storage(a.table.dtype, [&]<class X>() { gather<Y, X>(ctx, a.y, a.table, a.tokens); });
+    dispatch_storage(a.table.dtype,
+                     [&]<class X>() { gather<Y, X>(ctx, a.y, {.x = a.table, .rows = a.tokens, .scale = a.scale}); });
   });
 }
 void run_cpu(Ctx& ctx, const EmbeddingGrad& a) {
@@ -119,7 +127,7 @@ void run_cpu(Ctx& ctx, const EmbeddingGrad& a) {
                  [&]<class W>() { dispatch_float(a.dy.dtype, [&]<class T>() { embedding_backward<W, T>(ctx, a); }); });
 }
 void run_cpu(Ctx& ctx, const GatherRows& a) {
-  dispatch_float(a.y.dtype, [&]<class T>() { gather<T, T>(ctx, a.y, a.x, a.rows); });
+  dispatch_float(a.y.dtype, [&]<class T>() { gather<T, T>(ctx, a.y, {.x = a.x, .rows = a.rows}); });
 }
 void run_cpu(Ctx& ctx, const ScatterRows& a) {
   if (!a.y.wanted()) return;

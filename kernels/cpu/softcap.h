@@ -16,7 +16,8 @@ inline Vec<float> tanh(Vec<float> x) {
   q = _mm256_fmadd_ps(q, square, _mm256_set1_ps(-0.33333281942F));
   const __m256 small = _mm256_fmadd_ps(_mm256_mul_ps(x, square), q, x);
   const Vec<float> large = 1.F - 2.F / (exp(size + size) + 1.F);
-  return _mm256_blendv_ps(_mm256_or_ps(large, sign), small, _mm256_cmp_ps(size, _mm256_set1_ps(0.625F), _CMP_LT_OQ));
+  const __m256 is_small = _mm256_cmp_ps(size, _mm256_set1_ps(0.625F), _CMP_LT_OQ);
+  return _mm256_or_ps(_mm256_blendv_ps(large, small, is_small), sign);
 }
 inline Vec<double> tanh(Vec<double> x) {
   for (int i = 0; i < 4; ++i) x[i] = std::tanh(x[i]);
@@ -28,6 +29,25 @@ template <class A>
 inline void tanh_of(A* x, std::int64_t n, A factor) {
   const Vec<A> f = broadcast(factor);
   each<A>(n, [&](std::int64_t i, auto lanes) { store<A>(x + i, tanh(load<A>(x + i, lanes) * f), lanes); });
+}
+
+/// Logits as a loss or a sampler sees them: cap * tanh(scale * z / cap), scale * z where cap is 0.
+template <class A>
+struct LogitCap {
+  A scale, cap;
+
+  bool changes_nothing() const { return scale == 1 && cap == 0; }
+  Vec<A> value(Vec<A> z) const { return cap > 0 ? cap * tanh(z * (scale / cap)) : z * scale; }
+  /// Of the value by z.
+  Vec<A> slope(Vec<A> value) const {
+    if (!(cap > 0)) return broadcast(scale);
+    const Vec<A> t = value / cap;
+    return scale * (1 - t * t);
+  }
+};
+template <class A>
+LogitCap<A> logit_cap(double scale, double softcap) {
+  return {static_cast<A>(scale), static_cast<A>(softcap)};
 }
 
 }  // namespace qtrain::simd

@@ -1,7 +1,7 @@
 #include "kernels/elementwise.h"
 
 #include "core/rng.h"
-#include "kernels/cuda/elements.cuh"
+#include "kernels/cuda/softcap.cuh"
 
 namespace qtrain::ops {
 namespace {
@@ -10,6 +10,7 @@ template <class T>
 struct Adder {
   T* y;
   const T *a, *b;
+  float scale;
 
   template <int N>
   __device__ void at(std::int64_t i) const {
@@ -17,7 +18,7 @@ struct Adder {
     load_floats(u, a + i);
     load_floats(v, b + i);
 #pragma unroll
-    for (int j = 0; j < N; ++j) u[j] += v[j];
+    for (int j = 0; j < N; ++j) u[j] += scale * v[j];
     Target<T>{y}.template put_pack<N>(i, u);
   }
 };
@@ -26,12 +27,31 @@ template <class To, class From>
 struct Converter {
   Target<To> y;
   const From* x;
+  float scale;
 
   template <int N>
   __device__ void at(std::int64_t i) const {
     float v[N];
     load_floats(v, x + i);
+#pragma unroll
+    for (float& value : v) value *= scale;
     y.template put_pack<N>(i, v);
+  }
+};
+
+template <class T>
+struct Capper {
+  T* y;
+  const T* x;
+  LogitCap cap;
+
+  template <int N>
+  __device__ void at(std::int64_t i) const {
+    float v[N];
+    load_floats(v, x + i);
+#pragma unroll
+    for (float& z : v) z = cap.value<T>(z);
+    Target<T>{y}.template put_pack<N>(i, v);
   }
 };
 
@@ -72,7 +92,7 @@ struct Dropper {
 
 template <class To, class From>
 void convert(Ctx& ctx, const Copy& a) {
-  const Converter<To, From> body{.y = target_of<To>(a.y), .x = a.x.as<From>()};
+  const Converter<To, From> body{.y = target_of<To>(a.y), .x = a.x.as<From>(), .scale = static_cast<float>(a.scale)};
   using Wider = std::conditional_t<(sizeof(To) > sizeof(From)), To, From>;
   dispatch_packs<Wider>(aligned<Wider>(body.y.data, body.x),
                         [&]<int N>() { launch_elements<N>(ctx, "copy", a.x.numel(), body); });
@@ -82,17 +102,25 @@ void convert(Ctx& ctx, const Copy& a) {
 
 void run_cuda(Ctx& ctx, const Add& a) {
   dispatch_storage(a.y.dtype, [&]<class T>() {
-    const Adder<T> body{.y = a.y.as<T>(), .a = a.a.as<T>(), .b = a.b.as<T>()};
+    const Adder<T> body{.y = a.y.as<T>(), .a = a.a.as<T>(), .b = a.b.as<T>(), .scale = static_cast<float>(a.scale)};
     dispatch_packs<T>(aligned<T>(body.y, body.a, body.b),
                       [&]<int N>() { launch_elements<N>(ctx, "add", a.y.numel(), body); });
   });
 }
 
 void run_cuda(Ctx& ctx, const Copy& a) {
-  if (a.y.t.dtype == DType::f64 && a.x.dtype == DType::f64 && !a.y.adds())
+  if (a.y.t.dtype == DType::f64 && a.x.dtype == DType::f64 && !a.y.adds() && a.scale == 1)
     return ctx.stream().copy(a.y.t.data, a.x.data, a.x.bytes());
   dispatch_storage(a.y.t.dtype,
                    [&]<class To>() { dispatch_storage(a.x.dtype, [&]<class From>() { convert<To, From>(ctx, a); }); });
+}
+
+void run_cuda(Ctx& ctx, const CapLogits& a) {
+  dispatch_storage(a.y.dtype, [&]<class T>() {
+    const Capper<T> body{.y = a.y.as<T>(), .x = a.x.as<T>(), .cap = {a.scale, a.softcap}};
+    dispatch_packs<T>(aligned<T>(body.y, body.x),
+                      [&]<int N>() { launch_elements<N>(ctx, "cap_logits", a.x.numel(), body); });
+  });
 }
 
 void run_cuda(Ctx& ctx, const Fill& a) {

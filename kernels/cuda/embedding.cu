@@ -10,21 +10,21 @@ constexpr unsigned kThreads = 128;
 
 enum class Index : std::uint8_t { source, destination };
 
-/// y[i] = x[rows[i]], or y[rows[i]] = or += x[i]: a block per row.
+/// y[i] = scale * x[rows[i]], or y[rows[i]] = or += scale * x[i]: a block per row.
 template <class To, class From, Index K>
 __global__ void __launch_bounds__(kThreads)
-    move_rows(Target<To> y, const From* x, const std::int32_t* rows, int width) {
+    move_rows(Target<To> y, const From* x, const std::int32_t* rows, int width, float scale) {
   const std::int64_t i = blockIdx.x, row = rows[i];
   const std::int64_t to = (K == Index::source ? i : row) * width, from = (K == Index::source ? row : i) * width;
   if (K == Index::destination && row == kNoRow) return;
   for (int c = static_cast<int>(threadIdx.x); c < width; c += static_cast<int>(blockDim.x))
-    y.put(to + c, row == kNoRow ? 0.0f : to_float(x[from + c]));
+    y.put(to + c, row == kNoRow ? 0.0f : scale * to_float(x[from + c]));
 }
 
 /// The same in packs of 16 bytes.
 template <class T, Index K>
 __global__ void __launch_bounds__(kThreads)
-    move_row_packs(Target<T> y, const T* x, const std::int32_t* rows, int width) {
+    move_row_packs(Target<T> y, const T* x, const std::int32_t* rows, int width, float scale) {
   constexpr int N = kPackOf<T>;
   const std::int64_t i = blockIdx.x, row = rows[i];
   const std::int64_t to = (K == Index::source ? i : row) * width, from = (K == Index::source ? row : i) * width;
@@ -32,6 +32,8 @@ __global__ void __launch_bounds__(kThreads)
   for (int c = static_cast<int>(threadIdx.x) * N; c < width; c += static_cast<int>(blockDim.x) * N) {
     float v[N] = {};
     if (row != kNoRow) load_floats(v, x + from + c);
+#pragma unroll
+    for (float& value : v) value *= scale;
     y.template put_pack<N>(to + c, v);
   }
 }
@@ -39,6 +41,7 @@ __global__ void __launch_bounds__(kThreads)
 struct Rows {
   const char* name;
   ConstTensor x, rows;
+  double scale = 1;
 };
 
 template <class To, class From, Index K>
@@ -47,11 +50,12 @@ void move(Ctx& ctx, const Sink& y, const Rows& a) {
   const From* x = a.x.as<From>();
   const auto* rows = a.rows.as<std::int32_t>();
   const std::int64_t width = y.t.shape[-1];
+  const auto scale = static_cast<float>(a.scale);
   const Grid grid{static_cast<unsigned>(a.rows.numel()), kThreads};
   if constexpr (std::is_same_v<To, From>)
     if (packable<To>(width, to.data, x) == Packs::yes)
-      return launch(ctx, a.name, move_row_packs<To, K>, grid, to, x, rows, width);
-  launch(ctx, a.name, move_rows<To, From, K>, grid, to, x, rows, width);
+      return launch(ctx, a.name, move_row_packs<To, K>, grid, to, x, rows, width, scale);
+  launch(ctx, a.name, move_rows<To, From, K>, grid, to, x, rows, width, scale);
 }
 
 struct Matches {
@@ -63,7 +67,7 @@ struct Matches {
 template <class W, class T>
 __global__ void __launch_bounds__(kThreads)
     embedding_rows_grad(Target<W> table, const T* dy, const std::int32_t* tokens, int count, int width,
-                        std::int64_t padding) {
+                        std::int64_t padding, float scale) {
   constexpr int kColumns = 8;  ///< of a thread at a time
   Matches& matches = shared_memory<Matches>();
   const int first = static_cast<int>(blockIdx.x), lane = static_cast<int>(threadIdx.x);
@@ -93,7 +97,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int k = 0; k < kColumns; ++k) {
       const int c = base + k * static_cast<int>(kThreads) + lane;
-      if (c < width) table.put(std::int64_t{token} * width + c, sums[k]);
+      if (c < width) table.put(std::int64_t{token} * width + c, scale * sums[k]);
     }
   }
 }
@@ -107,7 +111,8 @@ void clear_unless_adding(Ctx& ctx, const Sink& y) {
 void run_cuda(Ctx& ctx, const Embedding& a) {
   dispatch_storage(a.y.dtype, [&]<class To>() {
     dispatch_storage(a.table.dtype, [&]<class From>() {
-      move<To, From, Index::source>(ctx, store(a.y), {.name = "embedding", .x = a.table, .rows = a.tokens});
+      move<To, From, Index::source>(ctx, store(a.y),
+                                    {.name = "embedding", .x = a.table, .rows = a.tokens, .scale = a.scale});
     });
   });
 }
@@ -118,7 +123,7 @@ void run_cuda(Ctx& ctx, const EmbeddingGrad& a) {
     dispatch_storage(a.dy.dtype, [&]<class T>() {
       launch(ctx, "embedding_grad", embedding_rows_grad<W, T>,
              {static_cast<unsigned>(a.tokens.numel()), kThreads, sizeof(Matches)}, target_of<W>(a.dtable), a.dy.as<T>(),
-             a.tokens.as<std::int32_t>(), a.tokens.numel(), a.dy.shape[-1], a.padding);
+             a.tokens.as<std::int32_t>(), a.tokens.numel(), a.dy.shape[-1], a.padding, static_cast<float>(a.scale));
     });
   });
 }

@@ -49,6 +49,19 @@ TEST_P(Elementwise, CopyRoundsToNearestEven) {
   }
 }
 
+TEST_P(Elementwise, CapKeepsItsSignAndNan) {
+  const double inf = std::numeric_limits<double>::infinity();
+  Array x(GetParam(), {5});
+  const std::vector<double> values{inf, -inf, -0.0, std::nan(""), -1e30};
+  for (std::size_t i = 0; i < values.size(); ++i) x.set(static_cast<std::int64_t>(i), values[i]);
+  ops::cap_logits(ctx_, {.y = x, .x = x, .softcap = 30});
+  EXPECT_EQ(x.get(0), 30);
+  EXPECT_EQ(x.get(1), -30);
+  EXPECT_TRUE(std::signbit(x.get(2)) && x.get(2) == 0);
+  EXPECT_TRUE(std::isnan(x.get(3)));
+  EXPECT_EQ(x.get(4), -30);
+}
+
 TEST_P(Elementwise, CopyKeepsSpecialValues) {
   const double inf = std::numeric_limits<double>::infinity();
   Array x(DType::f32, {9});
@@ -62,6 +75,22 @@ TEST_P(Elementwise, CopyKeepsSpecialValues) {
   EXPECT_TRUE(std::isnan(y.get(4)));
   EXPECT_EQ(y.get(7), -1);
   EXPECT_EQ(y.get(8), 2);
+}
+
+TEST_P(Elementwise, CapsLogitsAlsoInPlace) {
+  for (const double cap : {0.0, 0.5, 30.0}) {
+    const double scale = 1.75;
+    Array x = random(GetParam(), {kLength}, 1), y(GetParam(), {kLength});
+    ops::cap_logits(ctx_, {.y = y, .x = x, .scale = scale, .softcap = cap});
+    for (std::int64_t i = 0; i < kLength; ++i) {
+      const double z = scale * x.get(i), want = cap > 0 ? cap * std::tanh(z / cap) : z;
+      // tanh to 2 ulp of float32, and the rounding of the result.
+      const double of = GetParam() == DType::f64 ? 1e-15 : GetParam() == DType::f32 ? 5e-7 : 4e-3;
+      ASSERT_NEAR(y.get(i), want, of * std::abs(want)) << cap << " " << i;
+    }
+    ops::cap_logits(ctx_, {.y = x, .x = x, .scale = scale, .softcap = cap});
+    EXPECT_EQ(x.bytes(), y.bytes());
+  }
 }
 
 TEST_P(Elementwise, Fills) {

@@ -200,37 +200,51 @@ Array some_targets(std::int64_t n, std::int64_t V) {
   return integers(t);
 }
 
-OpCase cross_entropy_case(Shape shape) {
-  return {.name = "cross_entropy" + shape_name(shape),
+/// What logits become before the loss.
+struct LogitForm {
+  double scale = 1, softcap = 0;
+
+  double operator()(double z) const { return softcap > 0 ? softcap * std::tanh(scale * z / softcap) : scale * z; }
+  std::string name() const { return std::string(scale == 1 ? "" : "_scaled") + (softcap > 0 ? "_capped" : ""); }
+};
+
+OpCase cross_entropy_case(Shape shape, LogitForm form) {
+  return {.name = "cross_entropy" + form.name() + shape_name(shape),
           .inputs = {{"logits", shape}},
           .forward =
-              [shape](Ctx& ctx, DType d, Arrays& in) {
+              [=](Ctx& ctx, DType d, Arrays& in) {
                 Arrays out{Array(arithmetic_of(d), {shape[0]})};
                 Array targets = some_targets(shape[0], shape[1]);
-                ops::cross_entropy(ctx, {.logits = in[0], .loss = out[0], .targets = targets});
+                ops::cross_entropy(ctx, {.logits = in[0],
+                                         .loss = out[0],
+                                         .targets = targets,
+                                         .logit_scale = form.scale,
+                                         .softcap = form.softcap});
                 return out;
               },
           .formula =
-              [shape](const Arrays& in) {
+              [=](const Arrays& in) {
                 Array targets = some_targets(shape[0], shape[1]);
                 Values loss;
                 for (std::int64_t r = 0; r < shape[0]; ++r) {
                   double sum = 0;
-                  for (std::int64_t c = 0; c < shape[1]; ++c) sum += std::exp(in[0].get(r * shape[1] + c));
+                  for (std::int64_t c = 0; c < shape[1]; ++c) sum += std::exp(form(in[0].get(r * shape[1] + c)));
                   const std::int32_t target = targets.tensor().as<std::int32_t>()[r];
-                  loss.push_back(target == ops::kNoClass ? 0 : std::log(sum) - in[0].get(r * shape[1] + target));
+                  loss.push_back(target == ops::kNoClass ? 0 : std::log(sum) - form(in[0].get(r * shape[1] + target)));
                 }
                 return loss;
               },
           .backward =
-              [shape](Ctx& ctx, DType d, const OpCase::Backward& b) {
+              [=](Ctx& ctx, DType d, const OpCase::Backward& b) {
                 Array loss(arithmetic_of(d), {shape[0]}), scale = scalars({b.dy.get(0)}), logits = b.inputs[0];
                 Array targets = some_targets(shape[0], shape[1]);
                 ops::cross_entropy(ctx, {.logits = logits,
                                          .loss = loss,
                                          .targets = targets,
                                          .gradient = ops::Gradient::in_place,
-                                         .scale = scale});
+                                         .scale = scale,
+                                         .logit_scale = form.scale,
+                                         .softcap = form.softcap});
                 ops::copy(ctx, {.y = b.gradients[0], .x = logits});
               },
           .equal_dy = true};
@@ -245,27 +259,49 @@ Array some_tokens(std::int64_t T, std::int64_t V) {
 struct EmbeddingSizes {
   std::int64_t T, V, C;
 };
-OpCase embedding_case(EmbeddingSizes n) {
-  return {.name = "embedding" + shape_name({n.T, n.V, n.C}),
+OpCase embedding_case(EmbeddingSizes n, double scale) {
+  return {.name = std::string("embedding") + (scale == 1 ? "" : "_scaled") + shape_name({n.T, n.V, n.C}),
           .inputs = {{"table", {n.V, n.C}}},
           .forward =
-              [n](Ctx& ctx, DType d, Arrays& in) {
+              [=](Ctx& ctx, DType d, Arrays& in) {
                 Arrays out{Array(d, {n.T, n.C})};
                 Array tokens = some_tokens(n.T, n.V);
-                ops::embedding(ctx, {.y = out[0], .table = in[0], .tokens = tokens});
+                ops::embedding(ctx, {.y = out[0], .table = in[0], .tokens = tokens, .scale = scale});
                 return out;
               },
           .formula =
-              [n](const Arrays& in) {
+              [=](const Arrays& in) {
                 Values y;
                 for (std::int64_t t = 0; t < n.T; ++t)
-                  for (std::int64_t c = 0; c < n.C; ++c) y.push_back(in[0].get(t * t % n.V * n.C + c));
+                  for (std::int64_t c = 0; c < n.C; ++c) y.push_back(scale * in[0].get(t * t % n.V * n.C + c));
                 return y;
               },
           .backward =
-              [n](Ctx& ctx, DType, const OpCase::Backward& b) {
+              [=](Ctx& ctx, DType, const OpCase::Backward& b) {
                 Array tokens = some_tokens(n.T, n.V);
-                ops::embedding_grad(ctx, {.dtable = b.gradients[0], .dy = b.dy, .tokens = tokens});
+                ops::embedding_grad(ctx, {.dtable = b.gradients[0], .dy = b.dy, .tokens = tokens, .scale = scale});
+              }};
+}
+
+OpCase add_case(Shape shape, double scale) {
+  return {.name = "add" + shape_name(shape),
+          .inputs = {{"a", shape}, {"b", shape}},
+          .forward =
+              [=](Ctx& ctx, DType d, Arrays& in) {
+                Arrays out{Array(d, shape)};
+                ops::add(ctx, {.y = out[0], .a = in[0], .b = in[1], .scale = scale});
+                return out;
+              },
+          .formula =
+              [=](const Arrays& in) {
+                Values y = in[0].values();
+                for (std::size_t i = 0; i < y.size(); ++i) y[i] += scale * in[1].get(static_cast<std::int64_t>(i));
+                return y;
+              },
+          .backward =
+              [=](Ctx& ctx, DType, const OpCase::Backward& b) {
+                ops::copy(ctx, {.y = b.gradients[0], .x = b.dy});
+                ops::copy(ctx, {.y = b.gradients[1], .x = b.dy, .scale = scale});
               }};
 }
 
@@ -448,9 +484,16 @@ std::vector<OpCase> op_cases() {
     for (const auto activation : {ops::Activation::silu, ops::Activation::gelu_tanh})
       cases.push_back(glu_case(s, activation));
   for (const Shape& s : {Shape{1, 1}, Shape{5, 3}, Shape{6, 2051}, Shape{3, 151936}})
-    cases.push_back(cross_entropy_case(s));
+    cases.push_back(cross_entropy_case(s, {}));
+  cases.push_back(cross_entropy_case({6, 2051}, {.softcap = 1.5}));
+  cases.push_back(cross_entropy_case({5, 3}, {.scale = 0.125}));
+  cases.push_back(cross_entropy_case({4, 4104}, {.scale = 2.5, .softcap = 4}));
   for (const EmbeddingSizes& n : {EmbeddingSizes{1, 1, 1}, EmbeddingSizes{60, 9, 7}, EmbeddingSizes{200, 40, 1032}})
-    cases.push_back(embedding_case(n));
+    cases.push_back(embedding_case(n, 1));
+  cases.push_back(embedding_case({60, 9, 7}, 12.0625));
+  cases.push_back(embedding_case({50, 40, 1032}, 0.375));
+  cases.push_back(add_case({3, 5}, 0.22));
+  cases.push_back(add_case({7, 1032}, 0.22));
   for (const Shape& s : {Shape{1, 1}, Shape{70, 576}}) cases.push_back(magnitude_case(s, 0));
   cases.push_back(magnitude_case({37, 19}, -1));
   for (const Shape& s : {Shape{1, 3}, Shape{50, 77}}) cases.push_back(gather_rows_case(s[0], s[1]));
