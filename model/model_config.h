@@ -60,6 +60,7 @@ struct ModelConfig {
   double attention_scale = 0;                          ///< of scores; 0: 1 / sqrt(head_dim)
   double attention_softcap = 0;                        ///< of scores; 0: none
   double embedding_scale = 1, residual_scale = 1;      ///< of embeddings, and of what is added to the residual stream
+  bool rounds_embedding_scale = false;                 ///< to the type of activations
   double logit_scale = 1, logit_softcap = 0;           ///< of logits: softcap tanh(scale z / softcap); 0: no cap
   std::vector<LayerAttention> attention;               ///< of each layer
   std::vector<RopeConfig> ropes;                       ///< rotary embeddings, which layers name by number

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/half.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
@@ -76,11 +77,21 @@ void Runner::forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run) {
   head_loss(ctx, batch, run);
 }
 
+double Runner::embedding_scale() const {
+  const double scale = config().embedding_scale;
+  if (!config().rounds_embedding_scale) return scale;
+  switch (parts_.options.activation_dtype) {
+    case DType::bf16: return static_cast<double>(static_cast<float>(Bf16(static_cast<float>(scale))));
+    case DType::f16: return static_cast<double>(static_cast<float>(F16(static_cast<float>(scale))));
+    default: return scale;
+  }
+}
+
 void Runner::embed(Ctx& ctx, ConstTensor tokens) {
   const LinearParams& e = parts_.params.embedding();
   const Tensor y = act_.layers.front()[static_cast<std::size_t>(parts_.layers.front().input)];
-  const double scale = config().embedding_scale;
-  ops::embedding(ctx, {.y = y, .table = e.weight->value, .tokens = tokens});
+  const double scale = embedding_scale();
+  ops::embedding(ctx, {.y = y, .table = e.weight->value, .tokens = tokens, .scale = scale});
   if (!e.a) return;
   ops::embedding(ctx, {.y = act_.lora_rows, .table = e.a->value, .tokens = tokens});
   ops::gemm(ctx, {.c = accumulate(y),
@@ -94,8 +105,9 @@ void Runner::embed_grad(Ctx& ctx, ConstTensor tokens) {
   const LinearParams& e = parts_.params.embedding();
   const ConstTensor dy = act_.residual_grad;
   const std::int64_t padding = config().padding_row();
-  const double scale = config().embedding_scale;
-  ops::embedding_grad(ctx, {.dtable = e.weight->grad_sink(), .dy = dy, .tokens = tokens, .padding = padding});
+  const double scale = embedding_scale();
+  ops::embedding_grad(
+      ctx, {.dtable = e.weight->grad_sink(), .dy = dy, .tokens = tokens, .padding = padding, .scale = scale});
   if (!e.a) return;
   ops::gemm(ctx, {.c = e.b->grad_sink(),
                   .a = dy,
@@ -136,7 +148,9 @@ void Runner::head_chunk(Ctx& ctx, const HeadChunkInput& chunk, const ForwardRun&
                            .loss = loss,
                            .targets = chunk.ids,
                            .gradient = train ? ops::Gradient::in_place : ops::Gradient::none,
-                           .scale = run.scale});
+                           .scale = run.scale,
+                           .logit_scale = config().logit_scale,
+                           .softcap = config().logit_softcap});
   if (run.loss_sum.wanted()) ops::sum(ctx, {.out = accumulate(run.loss_sum.t), .x = loss});
   if (train) head_chunk_grad(ctx, chunk, head);
 }
@@ -232,6 +246,9 @@ Tensor Runner::decode(Ctx& ctx, const DecodeBatch& batch, const KvCache& cache) 
                 .lora_x = act_.head.lora_x,
                 .x = act_.head.normed.slice(0, n),
                 .scratch = act_.scratch});
+  if (config().logit_scale != 1 || config().logit_softcap != 0)
+    ops::cap_logits(
+        ctx, {.y = logits, .x = logits, .scale = config().logit_scale, .softcap = config().logit_softcap});
   return logits;
 }
 

@@ -73,11 +73,10 @@ class Runner {
 
   const ModelConfig& config() const { return parts_.config(); }
   void begin(Ctx& ctx, Pass pass, const BatchSize& size);
-  LayerWeights acquire(std::int64_t layer) const {
-    return copies_.acquire(parts_.params.layer(layer), parts_.dropout());
-  }
+  LayerWeights acquire(std::int64_t layer) const { return copies_.acquire(parts_.params.layer(layer), parts_.dropout()); }
   LayerRun layer_run(Ctx& ctx, std::int64_t layer, const LayerWeights& w);
   void run_layer(Ctx& ctx, std::int64_t layer);
+  double embedding_scale() const;
   void embed(Ctx& ctx, ConstTensor tokens);
   void embed_grad(Ctx& ctx, ConstTensor tokens);
   Tensor group_input(std::int64_t group) const;

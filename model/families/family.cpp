@@ -6,10 +6,10 @@
 
 namespace qtrain {
 
-extern const Family kLlama, kMistral, kQwen2, kQwen3;
+extern const Family kLlama, kMistral, kQwen2, kQwen3, kGemma2;
 
 std::span<const Family* const> families() {
-  static constexpr const Family* kAll[] = {&kLlama, &kMistral, &kQwen2, &kQwen3};
+  static constexpr const Family* kAll[] = {&kLlama, &kMistral, &kQwen2, &kQwen3, &kGemma2};
   return kAll;
 }
 

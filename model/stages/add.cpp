@@ -19,11 +19,10 @@ class AddStage final : public Stage {
     writes = {t.y};
   }
   void forward(LayerRun& r) const override {
-    ops::add(r.ctx, {.y = r.value(t_.y), .a = r.value(t_.residual), .b = r.value(t_.branch)});
+    ops::add(r.ctx, {.y = r.value(t_.y), .a = r.value(t_.residual), .b = r.value(t_.branch), .scale = scale_});
   }
   void backward(LayerRun& r) const override {
-    check(scale_ == 1, "scaled sums are to come");
-    (void)r;
+    if (scale_ != 1) ops::copy(r.ctx, {.y = r.grad(t_.branch), .x = r.gradient(t_.y), .scale = scale_});
   }
 
  private:
@@ -35,7 +34,8 @@ class AddStage final : public Stage {
 
 TensorId add(LayerBuilder& b, TensorId residual, TensorId branch) {
   const double scale = b.config().residual_scale;
-  const TensorId y = b.tensor({.name = b.name(branch) + ".added", .shape = {kTokens, {.fixed = b.width(residual)}}});
+  const TensorId y =
+      b.tensor({.name = b.name(branch) + ".added", .shape = {kTokens, {.fixed = b.width(residual)}}});
   b.share_residual_gradient({residual, y});
   if (scale == 1) b.share_residual_gradient({branch});
   b.stage(std::make_unique<AddStage>(Tensors{residual, branch, y}, scale));

@@ -48,12 +48,23 @@ QWEN3 = dict(model_type="qwen3", vocab_size=64, hidden_size=16, intermediate_siz
              rope_parameters=dict(rope_type="default", rope_theta=1000000.0), **SMALL)
 QWEN3_GQA7 = dict(QWEN3, vocab_size=97, num_attention_heads=7, head_dim=4, tie_word_embeddings=True)
 
+# Caps so low that they bend, and a window that rows exceed.
+GEMMA2 = dict(model_type="gemma2", vocab_size=64, hidden_size=18, intermediate_size=20, num_attention_heads=3,
+              num_key_value_heads=1, head_dim=8, query_pre_attn_scalar=6, sliding_window=4, attn_logit_softcapping=1.5,
+              final_logit_softcapping=2.5, tie_word_embeddings=True, rms_norm_eps=1e-6, rope_parameters=DEFAULT_ROPE,
+              hidden_activation="gelu_pytorch_tanh", **SMALL)
+# One layer without experts; fewer rows than experts in some batches.
+QWEN3_MOE = dict(model_type="qwen3_moe", vocab_size=64, hidden_size=16, intermediate_size=20, num_attention_heads=3,
+                 num_key_value_heads=1, head_dim=8, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=10,
+                 norm_topk_prob=True, mlp_only_layers=[1], decoder_sparse_step=1, tie_word_embeddings=False,
+                 rms_norm_eps=1e-6, rope_parameters=DEFAULT_ROPE, **(SMALL | dict(num_hidden_layers=3)))
+
 LLAMA3_ROPE = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                    original_max_position_embeddings=64)
 YARN_ROPE = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64)
 YARN_FULL = dict(YARN_ROPE, beta_fast=4.0, beta_slow=1.0, attention_factor=1.3, truncate=False)
 ARCHITECTURE = dict(llama="LlamaForCausalLM", mistral="MistralForCausalLM", qwen2="Qwen2ForCausalLM",
-                    qwen3="Qwen3ForCausalLM")
+                    qwen3="Qwen3ForCausalLM", gemma2="Gemma2ForCausalLM", qwen3_moe="Qwen3MoeForCausalLM")
 
 
 def v4(config, rope_scaling=None, **extra):
@@ -95,6 +106,14 @@ CASES = [
     Case("qwen2_window_v4", v4(QWEN2), raw_config=True, link="qwen2_full", same_as="qwen2_window"),
     Case("qwen3_hd8", QWEN3, every_gradient=False),
     Case("qwen3_gqa7_tied", QWEN3_GQA7),
+    Case("gemma2", GEMMA2),
+    Case("gemma2_no_caps", dict(GEMMA2, attn_logit_softcapping=None, final_logit_softcapping=None, sliding_window=6),
+         link="gemma2", every_gradient=False),
+    Case("lora_gemma2", GEMMA2, link="gemma2", lora=LORA_ALL),
+    Case("qwen3_moe", QWEN3_MOE),
+    Case("qwen3_moe_unnormalized", dict(QWEN3_MOE, norm_topk_prob=False, num_experts_per_tok=3), link="qwen3_moe",
+         every_gradient=False),
+    Case("lora_qwen3_moe", QWEN3_MOE, link="qwen3_moe", lora=LORA_ALL),
     rope_case("rope_linear", with_rope(LLAMA_MHA, dict(rope_type="linear", factor=2.5)), "llama_mha_untied"),
     Case("rope_linear_v4", v4(LLAMA_MHA, dict(type="linear", factor=2.5)), raw_config=True, link="llama_mha_untied",
          same_as="rope_linear"),
@@ -150,11 +169,11 @@ def fill(model, salt, tied=False):
         if name.endswith("bias"):
             z = 0.3 * z
         elif p.ndim == 1:
-            z = 1 + 0.2 * z
+            z = (0 if "gemma" in model.config.model_type else 1) + 0.2 * z  # theirs are added to 1
         elif "embed_tokens" in name:
             z = (0.3 if tied else 0.7) * z
         else:
-            z = z / p.shape[1] ** 0.5
+            z = z / p.shape[-1] ** 0.5
         p.copy_(z)
 
 

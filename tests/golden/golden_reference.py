@@ -29,7 +29,8 @@ def wide():
 
 def load(folder, precision, adapter=None):
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager")
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager",
+                                                 experts_implementation="eager")
     if precision == "f64":
         widen(model)
     if adapter:
@@ -76,6 +77,15 @@ def plain(name):
     return name.replace("lora_magnitude_vector.weight", "lora_magnitude_vector")
 
 
+def in_files(name, grad):
+    """A gradient under the names that files have: each expert's matrices by themselves, gate and up apart."""
+    if ".experts." not in name or "lora" in name:
+        return {name: grad}
+    module, part = name.rsplit(".", 1)
+    parts = dict(zip(("gate_proj", "up_proj"), grad.chunk(2, 1))) if part == "gate_up_proj" else {part: grad}
+    return {f"{module}.{e}.{p}.weight": g[e].contiguous() for p, g in parts.items() for e in range(len(g))}
+
+
 def run(model, rows, precision):
     """{loss_sum, count, grads of loss_sum / count, logits} of one padded batch."""
     inputs, labels = pad(rows)
@@ -84,7 +94,10 @@ def run(model, rows, precision):
         logits = model(**inputs, use_cache=False).logits
         total, count = loss_sum(logits, labels)
         (total / count).backward()
-    grads = {plain(n): p.grad.double() for n, p in model.named_parameters() if p.requires_grad}
+    grads = {}
+    for name, p in model.named_parameters():
+        if p.requires_grad:
+            grads |= in_files(plain(name), p.grad.double())
     return dict(loss_sum=total.item(), count=count, grads=grads, logits=logits.detach().double())
 
 
@@ -116,7 +129,7 @@ def write_expectations(path, values):
     path.write_text("{\n" + front + ' "spread": {\n  ' + lines + "}}\n")
 
 
-KEPT = ("q_proj", "k_proj", "q_norm", "k_norm", "input_layernorm", "bias")
+KEPT = ("mlp.gate.", "q_proj", "k_proj", "q_norm", "k_norm", "input_layernorm", "bias")
 
 
 def kept(case, grads):
@@ -190,7 +203,7 @@ def check_same(case, root):
 
 
 PROMPTS = ([5], [7, 11, 3], [20, 21, 22, 23, 24, 25, 26], [9, 40, 9, 41, 9, 42, 9, 43, 9, 44, 9])
-GENERATION = ("llama_gqa3_tied", "mistral_window", "qwen3_gqa7_tied")
+GENERATION = ("llama_gqa3_tied", "mistral_window", "qwen3_gqa7_tied", "gemma2", "qwen3_moe")
 
 
 def greedy(model, prompt, penalty):
