@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "core/arena.h"
 #include "core/context.h"
@@ -35,6 +36,9 @@ struct ParamSpec {
   std::optional<DType> grad_dtype = {};  ///< if it is not that of the value
   std::string drawn_as = {};             ///< the name that random values depend on, if it is not `name`
   bool transposed_in_files = false;      ///< a matrix [R, C] is stored as [C, R]
+  /// Names of the equal slices along the first dimension that files hold as tensors of their own, in order; empty: the
+  /// whole tensor is one, under `name`.
+  std::vector<std::string> slices_in_files = {};
   double learning_rate = 1;              ///< times that of the run
 };
 

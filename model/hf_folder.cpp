@@ -84,6 +84,23 @@ struct Transposed {
   std::vector<std::byte> converted_, memory_;
 };
 
+// From the tensors of the slices of a parameter: their names.
+std::vector<std::string> load_slices(Ctx& ctx, const SafetensorsReader& reader, const Param& p) {
+  std::vector<std::string> names;
+  const auto count = static_cast<std::int64_t>(p.spec.slices_in_files.size());
+  const Shape slice{p.spec.shape[1], p.spec.shape[2]};
+  for (std::int64_t i = 0; i < count; ++i) {
+    names.push_back(name_in(reader, p.spec.slices_in_files[static_cast<std::size_t>(i)]));
+    const ConstTensor values = dense_tensor(reader, names.back(), slice);
+    const ConstTensor flat = values.reshaped({values.numel()});
+    write_pieces(ctx, p.value.slice(i, 1), [&](std::int64_t first, Tensor piece) {
+      ops::run_cpu(ctx, ops::Copy{.y = store(piece), .x = flat.slice(first, piece.numel())});
+    });
+    reader.release(values);
+  }
+  return names;
+}
+
 // From the tensor of this name, or that which it has in the file: that name.
 std::string load_from(Ctx& ctx, const SafetensorsReader& reader, const SavedWeight& from) {
   const Param& p = *from.param;
@@ -102,8 +119,9 @@ std::string load_from(Ctx& ctx, const SafetensorsReader& reader, const SavedWeig
   reader.release(values);
   return name;
 }
-std::string load_one(Ctx& ctx, const SafetensorsReader& reader, Param& p) {
-  return load_from(ctx, reader, {&p, p.spec.name});
+void load_one(Ctx& ctx, const SafetensorsReader& reader, Param& p, std::vector<std::string>& used) {
+  if (p.spec.slices_in_files.empty()) return used.push_back(load_from(ctx, reader, {&p, p.spec.name}));
+  for (std::string& name : load_slices(ctx, reader, p)) used.push_back(std::move(name));
 }
 
 constexpr const char* kSavedHead = "base_model.model.lm_head.weight";
@@ -129,8 +147,8 @@ std::optional<std::string> quantized_tensor(const SafetensorsReader& reader) {
   return {};
 }
 
-// Hands over a parameter in the dtype of the file, a piece at a time.
-void produce(Ctx& ctx, const Param& p, DType dtype, const std::function<void(std::span<const std::byte>)>& append) {
+// Hands over a tensor in the dtype of the file, a piece at a time.
+void produce(Ctx& ctx, ConstTensor values, DType dtype, const std::function<void(std::span<const std::byte>)>& append) {
   constexpr std::int64_t kPiece = std::int64_t{1} << 20;
   std::vector<std::byte> memory;
   const auto convert = [&](ConstTensor part) {
@@ -139,7 +157,7 @@ void produce(Ctx& ctx, const Param& p, DType dtype, const std::function<void(std
     ops::run_cpu(ctx, ops::Copy{.y = store(converted), .x = part});
     append(memory);
   };
-  read_pieces(ctx, p.value, [&](ConstTensor piece) {
+  read_pieces(ctx, values, [&](ConstTensor piece) {
     if (piece.dtype == dtype) return append({piece.data, piece.bytes()});
     for (std::int64_t begin = 0; begin < piece.numel(); begin += kPiece)
       convert(piece.slice(begin, std::min(kPiece, piece.numel() - begin)));
@@ -149,7 +167,8 @@ void produce(Ctx& ctx, const Param& p, DType dtype, const std::function<void(std
 void produce_transposed(Ctx& ctx, const Param& p, DType dtype,
                         const std::function<void(std::span<const std::byte>)>& append) {
   std::vector<std::byte> whole;
-  produce(ctx, p, dtype, [&](std::span<const std::byte> part) { whole.insert(whole.end(), part.begin(), part.end()); });
+  produce(ctx, p.value, dtype,
+          [&](std::span<const std::byte> part) { whole.insert(whole.end(), part.begin(), part.end()); });
   const Transposed turned(ctx, {whole.data(), dtype, p.spec.shape, {}}, dtype);
   append({turned.y.data, turned.y.bytes()});
 }
@@ -167,8 +186,21 @@ TensorSource source_of(Ctx& ctx, const Param& p, DType dtype) {
           .dtype = dtype,
           .shape = shape_in_files(p.spec),
           .produce = [&ctx, &p, dtype](const auto& append) {
-            p.spec.transposed_in_files ? produce_transposed(ctx, p, dtype, append) : produce(ctx, p, dtype, append);
+            p.spec.transposed_in_files ? produce_transposed(ctx, p, dtype, append)
+                                       : produce(ctx, p.value, dtype, append);
           }};
+}
+
+void add_sources(Ctx& ctx, const Param& p, DType dtype, std::vector<TensorSource>& sources) {
+  const std::vector<std::string>& slices = p.spec.slices_in_files;
+  if (slices.empty()) sources.push_back(source_of(ctx, p, dtype));
+  for (std::size_t i = 0; i < slices.size(); ++i)
+    sources.push_back({.name = slices[i],
+                       .dtype = dtype,
+                       .shape = {p.spec.shape[1], p.spec.shape[2]},
+                       .produce = [&ctx, &p, i, dtype](const auto& append) {
+                         produce(ctx, p.value.slice(static_cast<std::int64_t>(i), 1), dtype, append);
+                       }});
 }
 
 }  // namespace
@@ -185,7 +217,7 @@ std::string full_name(const SafetensorsReader& reader, const std::string& name) 
 std::vector<std::string> load_parameters(Ctx& ctx, ParamStore& store, const fs::path& path) {
   const SafetensorsReader reader(path);
   std::vector<std::string> used;
-  for (Param& p : store.all()) used.push_back(load_one(ctx, reader, p));
+  for (Param& p : store.all()) load_one(ctx, reader, p, used);
   return unused(reader, std::move(used));
 }
 
@@ -224,7 +256,7 @@ std::vector<std::string> load_base_weights(Ctx& ctx, Transformer& model, const f
   const bool serialized = quantized_tensor(reader).has_value();
   std::vector<std::string> used;
   for (Param& p : model.weights().all())
-    if (!model.params().is_quantized_part(p)) used.push_back(load_one(ctx, reader, p));
+    if (!model.params().is_quantized_part(p)) load_one(ctx, reader, p, used);
   for (const SavedWeight& s : model.params().saved()) used.push_back(load_from(ctx, reader, s));
   std::optional<HostContext> host;
   if (!model.quantized().empty() && !serialized) host.emplace(ctx);
@@ -246,7 +278,7 @@ std::vector<std::string> load_base_weights(Ctx& ctx, Transformer& model, const f
 
 std::vector<TensorSource> tensors_of(Ctx& ctx, const ParamStore& store) {
   std::vector<TensorSource> sources;
-  for (const Param& p : store.all()) sources.push_back(source_of(ctx, p, p.spec.dtype));
+  for (const Param& p : store.all()) add_sources(ctx, p, p.spec.dtype, sources);
   return sources;
 }
 
@@ -288,7 +320,7 @@ void save_model(Ctx& ctx, Transformer& model, const ModelFolder& to) {
   config["architectures"] = Json::array({model.config().architecture});
   write_file(to.folder / "config.json", dump_json(config, 2) + "\n");
   std::vector<TensorSource> sources;
-  for (const Param& p : model.weights().all()) sources.push_back(source_of(ctx, p, to.dtype));
+  for (const Param& p : model.weights().all()) add_sources(ctx, p, to.dtype, sources);
   write_sharded(to.folder, sources);
   copy_file_of(to.source, to.folder, kGenerationConfig);
 }

@@ -9,6 +9,7 @@
 #include "core/param_store.h"
 #include "core/tensor.h"
 #include "kernels/glu.h"
+#include "kernels/router.h"
 #include "quant/bnb.h"
 
 namespace qtrain {
@@ -44,6 +45,13 @@ struct LayerAttention {
   int rope = 0;             ///< number of its rotary embedding
 };
 
+/// A mixture of experts in place of an MLP.
+struct ExpertsConfig {
+  std::int64_t count = 0, per_token = 0, intermediate_size = 0;
+  ops::TopKNorm norm = ops::TopKNorm::sum_to_one;
+  std::vector<bool> layers;  ///< which have one
+};
+
 /// What a decoder is, from a Hugging Face config.json: sizes, and the choices that families differ in.
 struct ModelConfig {
   const Family* family = nullptr;
@@ -62,9 +70,10 @@ struct ModelConfig {
   double embedding_scale = 1, residual_scale = 1;      ///< of embeddings, and of what is added to the residual stream
   bool rounds_embedding_scale = false;                 ///< to the type of activations
   double logit_scale = 1, logit_softcap = 0;           ///< of logits: softcap tanh(scale z / softcap); 0: no cap
-  std::vector<LayerAttention> attention;               ///< of each layer
-  std::vector<RopeConfig> ropes;                       ///< rotary embeddings, which layers name by number
-  DType dtype = DType::f32;                            ///< of the weights in the folder
+  std::optional<ExpertsConfig> experts;
+  std::vector<LayerAttention> attention;  ///< of each layer
+  std::vector<RopeConfig> ropes;          ///< rotary embeddings, which layers name by number
+  DType dtype = DType::f32;               ///< of the weights in the folder
   std::vector<std::int32_t> eos_token_ids;
   std::optional<std::int32_t> bos_token_id, pad_token_id;
   std::optional<BnbConfig> quantization;  ///< of the weights in the folder

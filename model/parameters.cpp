@@ -107,12 +107,22 @@ void Parameters::require_matches() const {
 LinearParams Parameters::declare_linear(const std::string& module, const LinearSpec& spec) {
   LinearParams p{.module = module};
   const Shape shape{spec.out, spec.in};
-  if (options_.quantization && !options_.quantization->bnb.skips(module) && !adapter_.trains_whole(module))
+  const bool quantizes = options_.quantization && spec.adaptable == Adaptable::yes &&
+                         !options_.quantization->bnb.skips(module) && !adapter_.trains_whole(module);
+  if (quantizes)
     p.quantized = &quantized_.emplace_back(weights_, module + ".weight", shape, *options_.quantization);
   else
     p.weight = declare_base(weight_spec(module + ".weight", shape));
   if (spec.bias == Bias::yes) p.bias = declare_vector(module + ".bias", spec.out, {Init::Kind::zeros, 0});
   return p;
+}
+
+Param* Parameters::declare_experts(const std::string& prefix, const ExpertsSpec& spec) {
+  ParamSpec weight =
+      weight_spec(fmt::format("{}{}.{}.weight", prefix, spec.module, spec.part), {spec.count, spec.out, spec.in});
+  for (std::int64_t e = 0; e < spec.count; ++e)
+    weight.slices_in_files.push_back(fmt::format("{}{}.{}.{}.weight", prefix, spec.module, e, spec.part));
+  return &weights_.declare(std::move(weight));
 }
 
 void Parameters::declare_layer(std::int64_t index, const Layer& layer) {
@@ -124,6 +134,8 @@ void Parameters::declare_layer(std::int64_t index, const Layer& layer) {
     if (const auto* v = std::get_if<VectorId>(&id)) {
       const VectorSpec& spec = layer.spec(*v);
       p.vectors[static_cast<std::size_t>(*v)] = declare_vector(prefix + spec.name, spec.size, spec.init);
+    } else if (const auto* e = std::get_if<ExpertsId>(&id)) {
+      p.experts.push_back(declare_experts(prefix, layer.spec(*e)));
     } else {
       const auto l = std::get<LinearId>(id);
       LinearParams& linear = p.linears[static_cast<std::size_t>(l)];
@@ -133,7 +145,8 @@ void Parameters::declare_layer(std::int64_t index, const Layer& layer) {
   }
   for (const LinearGroup& group : layer.groups) {
     std::vector<LinearParams*> linears;
-    for (const LinearId l : group.layers) linears.push_back(&p.linears[static_cast<std::size_t>(l)]);
+    for (const LinearId l : group.layers)
+      if (layer.spec(l).adaptable == Adaptable::yes) linears.push_back(&p.linears[static_cast<std::size_t>(l)]);
     adapter_.declare_factors(linears);
   }
   for (LinearParams& linear : p.linears) adapter_.declare_magnitude(linear);
@@ -173,6 +186,13 @@ std::int64_t Parameters::linear_elements() const {
   std::int64_t n = 0;
   for (const LayerParams& layer : layers_)
     for (const LinearParams& p : layer.linears) n += p.shape().numel();
+  return n;
+}
+
+std::int64_t Parameters::expert_elements() const {
+  std::int64_t n = 0;
+  for (const LayerParams& layer : layers_)
+    for (const Param* p : layer.experts) n += p->spec.shape.numel();
   return n;
 }
 

@@ -21,6 +21,7 @@ struct SavedWeight {
 struct LayerParams {
   std::vector<Param*> vectors;
   std::vector<LinearParams> linears;
+  std::vector<Param*> experts;
 };
 
 /// Every parameter of a model, declared from the tables of its layers: base weights in one store, what an adapter
@@ -51,9 +52,11 @@ class Parameters {
   /// Whether GEMMs read it, in the type that it is held in; biases are added by them.
   bool is_operand(const Param& p) const;
   std::vector<Param*> trained();
-  /// Elements of the base model's weights, however they are held; and of them those of linear layers in the blocks.
+  /// Elements of the base model's weights, however they are held; and of them those of linear layers in the blocks, and
+  /// of experts.
   std::int64_t elements() const;
   std::int64_t linear_elements() const;
+  std::int64_t expert_elements() const;
   /// Bytes of scales and maps of quantized weights, and elements of the largest of these.
   std::size_t quantization_bytes() const;
   std::int64_t largest_quantized() const;
@@ -70,6 +73,7 @@ class Parameters {
   Param* declare_vector(const std::string& name, std::int64_t size, Init init);
   Param* declare_head();
   LinearParams declare_linear(const std::string& module, const LinearSpec& spec);
+  Param* declare_experts(const std::string& prefix, const ExpertsSpec& spec);
   void declare_layer(std::int64_t index, const Layer& layer);
   void require_matches() const;
   void initialize_quantized(Ctx& ctx, std::uint64_t seed);

@@ -247,8 +247,7 @@ Tensor Runner::decode(Ctx& ctx, const DecodeBatch& batch, const KvCache& cache) 
                 .x = act_.head.normed.slice(0, n),
                 .scratch = act_.scratch});
   if (config().logit_scale != 1 || config().logit_softcap != 0)
-    ops::cap_logits(
-        ctx, {.y = logits, .x = logits, .scale = config().logit_scale, .softcap = config().logit_softcap});
+    ops::cap_logits(ctx, {.y = logits, .x = logits, .scale = config().logit_scale, .softcap = config().logit_softcap});
   return logits;
 }
 

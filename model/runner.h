@@ -73,7 +73,9 @@ class Runner {
 
   const ModelConfig& config() const { return parts_.config(); }
   void begin(Ctx& ctx, Pass pass, const BatchSize& size);
-  LayerWeights acquire(std::int64_t layer) const { return copies_.acquire(parts_.params.layer(layer), parts_.dropout()); }
+  LayerWeights acquire(std::int64_t layer) const {
+    return copies_.acquire(parts_.params.layer(layer), parts_.dropout());
+  }
   LayerRun layer_run(Ctx& ctx, std::int64_t layer, const LayerWeights& w);
   void run_layer(Ctx& ctx, std::int64_t layer);
   double embedding_scale() const;

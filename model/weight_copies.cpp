@@ -67,6 +67,7 @@ LayerWeights WeightCopies::acquire(const LayerParams& layer, double dropout) con
   LayerWeights w;
   for (const Param* p : layer.vectors) w.vectors.push_back({.weight = value_of(p), .grad = sink_of(p)});
   for (const LinearParams& p : layer.linears) w.linears.push_back(acquire(p, dropout));
+  for (const Param* p : layer.experts) w.experts.push_back({.weight = operand(p), .dweight = sink_of(p)});
   return w;
 }
 

@@ -2,6 +2,7 @@
 
 #include "model/stages/add.h"
 #include "model/stages/attention.h"
+#include "model/stages/experts.h"
 #include "model/stages/glu.h"
 #include "model/stages/linear.h"
 #include "model/stages/norm.h"
@@ -78,15 +79,38 @@ TensorId gated_mlp(LayerBuilder& b, TensorId x) {
   return stages::linear(b, stages::glu(b, both[0], both[1]), {wd}).front();
 }
 
+TensorId sparse_mlp(LayerBuilder& b, TensorId x) {
+  const ModelConfig& c = b.config();
+  const ExpertsConfig& e = *c.experts;
+  const LinearId router = b.linear(
+      {.module = "mlp.gate", .out = e.count, .in = c.hidden_size, .gguf = "ffn_gate_inp", .adaptable = Adaptable::no});
+  const auto matrices = [&](const std::string& which, Shape shape) {
+    return b.experts({.module = "mlp.experts",
+                      .part = which + "_proj",
+                      .count = e.count,
+                      .out = shape[0],
+                      .in = shape[1],
+                      .gguf = "ffn_" + which + "_exps"});
+  };
+  const Shape wide{e.intermediate_size, c.hidden_size}, back{c.hidden_size, e.intermediate_size};
+  const ExpertsId gate = matrices("gate", wide), up = matrices("up", wide), down = matrices("down", back);
+  const stages::Routing routing = stages::route(b, stages::linear(b, x, {router}).front());
+  const TensorId rows = stages::dispatch(b, x, routing);
+  const auto both = stages::grouped_linear(b, rows, {.offsets = routing.offsets, .layers = {gate, up}});
+  const TensorId inner = stages::glu(b, both[0], both[1]);
+  const auto results = stages::grouped_linear(b, inner, {.offsets = routing.offsets, .layers = {down}});
+  return stages::combine(b, results.front(), routing);
+}
+
 Layer pre_norm_layer(const ModelConfig& config, std::int64_t index) {
   LayerBuilder b(config, index);
   const TensorId x = b.input();
   const TensorId attended =
       self_attention(b, stages::norm(b, {.x = x, .name = "input_layernorm", .gguf = "attn_norm"}));
   const TensorId mid = stages::add(b, x, attended);
-  const TensorId fed =
-      gated_mlp(b, stages::norm(b, {.x = mid, .name = "post_attention_layernorm", .gguf = "ffn_norm"}));
-  return b.finish(stages::add(b, mid, fed));
+  const TensorId normed = stages::norm(b, {.x = mid, .name = "post_attention_layernorm", .gguf = "ffn_norm"});
+  const bool sparse = config.experts && config.experts->layers[static_cast<std::size_t>(index)];
+  return b.finish(stages::add(b, mid, sparse ? sparse_mlp(b, normed) : gated_mlp(b, normed)));
 }
 
 }  // namespace qtrain::blocks

@@ -11,7 +11,11 @@ TensorId self_attention(LayerBuilder& b, TensorId x);
 /// mlp: down_proj(activation(gate_proj x) * up_proj x).
 TensorId gated_mlp(LayerBuilder& b, TensorId x);
 
-/// x + self_attention(norm(x)), then the same with gated_mlp: Llama and most of its kin.
+/// mlp: the same by experts in layers that have them. Each token goes to a few of them, which a router chooses and
+/// weighs.
+TensorId sparse_mlp(LayerBuilder& b, TensorId x);
+
+/// x + self_attention(norm(x)), then the same with gated_mlp or sparse_mlp: Llama and most of its kin.
 Layer pre_norm_layer(const ModelConfig& config, std::int64_t index);
 
 }  // namespace qtrain::blocks

@@ -6,10 +6,10 @@
 
 namespace qtrain {
 
-extern const Family kLlama, kMistral, kQwen2, kQwen3, kGemma2;
+extern const Family kLlama, kMistral, kQwen2, kQwen3, kGemma2, kQwen3Moe;
 
 std::span<const Family* const> families() {
-  static constexpr const Family* kAll[] = {&kLlama, &kMistral, &kQwen2, &kQwen3, &kGemma2};
+  static constexpr const Family* kAll[] = {&kLlama, &kMistral, &kQwen2, &kQwen3, &kGemma2, &kQwen3Moe};
   return kAll;
 }
 

@@ -18,8 +18,8 @@ Layer gemma2_layer(const ModelConfig& config, std::int64_t index) {
       b, x, stages::norm(b, {.x = attended, .name = "post_attention_layernorm", .gguf = "post_attention_norm"}));
   const TensorId fed =
       blocks::gated_mlp(b, stages::norm(b, {.x = mid, .name = "pre_feedforward_layernorm", .gguf = "ffn_norm"}));
-  return b.finish(stages::add(
-      b, mid, stages::norm(b, {.x = fed, .name = "post_feedforward_layernorm", .gguf = "post_ffw_norm"})));
+  return b.finish(
+      stages::add(b, mid, stages::norm(b, {.x = fed, .name = "post_feedforward_layernorm", .gguf = "post_ffw_norm"})));
 }
 
 // null: none.

@@ -21,6 +21,13 @@ LinearId LayerBuilder::linear(LinearSpec spec) {
   return id;
 }
 
+ExpertsId LayerBuilder::experts(ExpertsSpec spec) {
+  layer_.experts.push_back(std::move(spec));
+  const auto id = static_cast<ExpertsId>(layer_.experts.size() - 1);
+  layer_.order.emplace_back(id);
+  return id;
+}
+
 TensorId LayerBuilder::tensor(TensorSpec spec) {
   check(layer_.tensors.size() < TensorSet::kCapacity, "a layer has more tensors than a TensorSet holds");
   layer_.tensors.push_back(std::move(spec));

@@ -18,11 +18,14 @@ class LayerBuilder {
   TensorId input() const { return layer_.input; }
   /// Elements of a row of `t`.
   std::int64_t width(TensorId t) const { return layer_.spec(t).shape.back().fixed; }
+  const std::vector<Extent>& shape(TensorId t) const { return layer_.spec(t).shape; }
   const std::string& name(TensorId t) const { return layer_.spec(t).name; }
 
   VectorId vector(VectorSpec spec);
   LinearId linear(LinearSpec spec);
+  ExpertsId experts(ExpertsSpec spec);
   const LinearSpec& spec(LinearId id) const { return layer_.spec(id); }
+  const ExpertsSpec& spec(ExpertsId id) const { return layer_.spec(id); }
   const VectorSpec& spec(VectorId id) const { return layer_.spec(id); }
   TensorId tensor(TensorSpec spec);
   /// The A x of the adapters of layers that read one input.

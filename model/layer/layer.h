@@ -16,10 +16,11 @@ namespace qtrain {
 
 /// A tensor of a layer: its index in Layer::tensors.
 enum class TensorId : std::int32_t {};
-/// A parameter of a layer: its index in Layer::vectors or Layer::linears.
+/// A parameter of a layer: its index in Layer::vectors, Layer::linears or Layer::experts.
 enum class VectorId : std::int32_t { none = -1 };
 enum class LinearId : std::int32_t {};
-using ParamId = std::variant<VectorId, LinearId>;
+enum class ExpertsId : std::int32_t {};
+using ParamId = std::variant<VectorId, LinearId, ExpertsId>;
 
 /// Tensors of one layer.
 class TensorSet {
@@ -82,6 +83,9 @@ struct VectorSpec {
 };
 
 enum class Bias : std::uint8_t { no, yes };
+/// Whether a linear layer may be quantized and adapted: transformers' routers are no linear layers to bitsandbytes and
+/// PEFT.
+enum class Adaptable : std::uint8_t { no, yes };
 
 /// A linear layer [out, in]: quantized where that is asked for, and a target of adapters.
 struct LinearSpec {
@@ -90,6 +94,14 @@ struct LinearSpec {
   Bias bias = Bias::no;
   std::string gguf = {};          ///< "attn_q"
   std::int64_t rotary_heads = 0;  ///< heads that its results are rotated in, 0: none
+  Adaptable adaptable = Adaptable::yes;
+};
+
+/// The matrices [out, in] of all experts, one tensor [count, out, in]; in files each is one of its own.
+struct ExpertsSpec {
+  std::string module, part;  ///< "mlp.experts" and "gate_proj": files have mlp.experts.N.gate_proj.weight
+  std::int64_t count = 0, out = 0, in = 0;
+  std::string gguf = {};  ///< "ffn_gate_exps"
 };
 
 /// A norm weight [C] in f32 and where its gradient goes.
@@ -100,13 +112,21 @@ struct NormWeight {
   bool present() const { return weight.shape.rank > 0; }
 };
 
+/// The matrices of experts [E, out, in] and where their gradients go.
+struct ExpertsWeight {
+  ConstTensor weight = {};
+  Sink dweight = discard();
+};
+
 /// The parameters of one layer while they are acquired, by their ids.
 struct LayerWeights {
   std::vector<NormWeight> vectors;
   std::vector<Projection> linears;
+  std::vector<ExpertsWeight> experts;
 
   const NormWeight& operator[](VectorId id) const;
   const Projection& operator[](LinearId id) const { return linears[static_cast<std::size_t>(id)]; }
+  const ExpertsWeight& operator[](ExpertsId id) const { return experts[static_cast<std::size_t>(id)]; }
 };
 
 /// Angles of a rotary embedding: cos and sin [positions, D/2].
@@ -181,6 +201,7 @@ struct Layer {
   std::vector<TensorSpec> tensors;
   std::vector<VectorSpec> vectors;
   std::vector<LinearSpec> linears;
+  std::vector<ExpertsSpec> experts;
   std::vector<ParamId> order;  ///< of all parameters, as files have them
   std::vector<LinearGroup> groups;
   std::vector<std::unique_ptr<const Stage>> stages;
@@ -191,6 +212,7 @@ struct Layer {
   const TensorSpec& spec(TensorId t) const { return tensors[static_cast<std::size_t>(t)]; }
   const VectorSpec& spec(VectorId v) const { return vectors[static_cast<std::size_t>(v)]; }
   const LinearSpec& spec(LinearId l) const { return linears[static_cast<std::size_t>(l)]; }
+  const ExpertsSpec& spec(ExpertsId e) const { return experts[static_cast<std::size_t>(e)]; }
   TensorSet all() const;
 };
 

@@ -34,8 +34,7 @@ class AddStage final : public Stage {
 
 TensorId add(LayerBuilder& b, TensorId residual, TensorId branch) {
   const double scale = b.config().residual_scale;
-  const TensorId y =
-      b.tensor({.name = b.name(branch) + ".added", .shape = {kTokens, {.fixed = b.width(residual)}}});
+  const TensorId y = b.tensor({.name = b.name(branch) + ".added", .shape = {kTokens, {.fixed = b.width(residual)}}});
   b.share_residual_gradient({residual, y});
   if (scale == 1) b.share_residual_gradient({branch});
   b.stage(std::make_unique<AddStage>(Tensors{residual, branch, y}, scale));

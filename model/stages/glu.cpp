@@ -36,8 +36,7 @@ class GluStage final : public Stage {
 }  // namespace
 
 TensorId glu(LayerBuilder& b, TensorId gate, TensorId up) {
-  const TensorId y =
-      b.tensor({.name = "glu", .shape = {kTokens, {.fixed = b.width(gate)}}, .selective = Selective::recompute});
+  const TensorId y = b.tensor({.name = "glu", .shape = b.shape(gate), .selective = Selective::recompute});
   b.stage(std::make_unique<GluStage>(Tensors{gate, up, y}, b.config().activation));
   return y;
 }

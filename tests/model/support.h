@@ -82,6 +82,17 @@ inline Values grad_of(const Param& p) {
   return out;
 }
 
+/// The gradients of a parameter under the names that files have.
+inline void add_grads(const Param& p, NamedValues& grads) {
+  const Values all = grad_of(p);
+  const std::vector<std::string>& slices = p.spec.slices_in_files;
+  if (slices.empty()) grads.emplace(p.spec.name, all);
+  const std::size_t size = slices.empty() ? 0 : all.size() / slices.size();
+  for (std::size_t i = 0; i < slices.size(); ++i)
+    grads.emplace(slices[i], Values(all.begin() + static_cast<std::ptrdiff_t>(i * size),
+                                    all.begin() + static_cast<std::ptrdiff_t>((i + 1) * size)));
+}
+
 /// What one step leaves behind. Compared with ==, so equal means every bit.
 struct Outcome {
   double loss_sum = 0;
@@ -121,7 +132,7 @@ inline Outcome train_step(Ctx& ctx, Transformer& model, const std::vector<Ragged
     out.loss_sum += loss_of(ctx, model, m.batch(), {.pass = Pass::train, .scale = scale, .dropout_seed = seed});
     model.backward(ctx, m.batch());
   }
-  for (const Param* p : model.trained()) out.grads.emplace(p->spec.name, grad_of(*p));
+  for (const Param* p : model.trained()) add_grads(*p, out.grads);
   return out;
 }
 

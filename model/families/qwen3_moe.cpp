@@ -1,0 +1,51 @@
+#include <algorithm>
+
+#include "model/families/blocks.h"
+#include "model/families/family.h"
+
+namespace qtrain {
+namespace {
+
+// Layers have experts but for those of mlp_only_layers and those that decoder_sparse_step leaves out.
+std::vector<bool> sparse_layers(const ConfigReader& r, const ModelConfig& c) {
+  const std::int64_t step = r.positive("decoder_sparse_step", 1);
+  std::vector<bool> layers;
+  for (std::int64_t l = 0; l < c.layers; ++l) layers.push_back((l + 1) % step == 0);
+  const Json* dense = r.get("mlp_only_layers");
+  if (!dense) return layers;
+  if (!dense->is_array()) r.refuse("\"mlp_only_layers\" must be a list of layers");
+  for (const Json& layer : *dense) {
+    if (!layer.is_number_integer()) r.refuse("\"mlp_only_layers\" must hold numbers of layers");
+    if (layer >= 0 && layer < c.layers) layers[layer.get<std::size_t>()] = false;
+  }
+  return layers;
+}
+
+void read_qwen3_moe(const ConfigReader& r, ModelConfig& c) {
+  c.qk_norm = QkNorm::per_head;
+  c.qkv_bias = c.o_bias = r.flag("attention_bias", false);
+  if (r.flag("use_sliding_window", false))
+    for (LayerAttention& layer : c.attention) layer.window = r.positive("sliding_window", 4096);
+  if (r.flag("output_router_logits", false) && r.number("router_aux_loss_coef", 0.001) != 0)
+    r.refuse("the auxiliary loss of routers (\"output_router_logits\") is not supported",
+             "set \"output_router_logits\" to false in config.json");
+  const char* count = r.get("num_local_experts") ? "num_local_experts" : "num_experts";  // since version 5, before it
+  ExpertsConfig e{.count = r.positive(count, 128),
+                  .per_token = r.positive("num_experts_per_tok", 8),
+                  .intermediate_size = r.positive("moe_intermediate_size", 768),
+                  .norm = r.flag("norm_topk_prob", false) ? ops::TopKNorm::sum_to_one : ops::TopKNorm::none,
+                  .layers = sparse_layers(r, c)};
+  if (e.count > ops::kMostExperts || e.per_token > std::min(e.count, ops::kMostChoices))
+    r.refuse("\"num_experts\" or \"num_experts_per_tok\" is out of range");
+  c.experts = std::move(e);
+}
+
+}  // namespace
+
+extern const Family kQwen3Moe{.model_type = "qwen3_moe",
+                              .architecture = "Qwen3MoeForCausalLM",
+                              .read = read_qwen3_moe,
+                              .layer = blocks::pre_norm_layer,
+                              .gguf = {.architecture = "qwen3moe"}};
+
+}  // namespace qtrain

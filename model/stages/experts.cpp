@@ -1,0 +1,213 @@
+#include "model/stages/experts.h"
+
+#include <algorithm>
+
+#include "kernels/expert_order.h"
+#include "kernels/expert_rows.h"
+#include "kernels/grouped_gemm.h"
+
+namespace qtrain::stages {
+namespace {
+
+struct Choice {
+  TensorId logits, experts, weights, probs;
+};
+
+class RouteStage final : public Stage {
+ public:
+  RouteStage(Choice t, ops::TopKNorm norm) : t_(t), norm_(norm) {
+    name = "route";
+    reads = {t.logits};
+    writes = {t.experts, t.weights, t.probs};
+    adjoint_reads = writes;
+  }
+  void forward(LayerRun& r) const override {
+    ops::route(r.ctx, {.experts = r.value(t_.experts),
+                       .weights = r.value(t_.weights),
+                       .probs = r.value(t_.probs),
+                       .logits = r.value(t_.logits),
+                       .norm = norm_});
+  }
+  void backward(LayerRun& r) const override {
+    ops::route_grad(r.ctx, {.dlogits = r.grad(t_.logits),
+                            .dweights = r.gradient(t_.weights),
+                            .experts = r.value(t_.experts),
+                            .weights = r.value(t_.weights),
+                            .probs = r.value(t_.probs),
+                            .norm = norm_});
+  }
+
+ private:
+  Choice t_;
+  ops::TopKNorm norm_;
+};
+
+struct Order {
+  TensorId experts, offsets, slots, places;
+};
+
+class OrderStage final : public Stage {
+ public:
+  explicit OrderStage(Order t) : t_(t) {
+    name = "expert_order";
+    reads = {t.experts};
+    writes = {t.offsets, t.slots, t.places};
+  }
+  void forward(LayerRun& r) const override {
+    ops::expert_order(r.ctx, {.offsets = r.value(t_.offsets),
+                              .slots = r.value(t_.slots),
+                              .places = r.value(t_.places),
+                              .experts = r.value(t_.experts)});
+  }
+  void backward(LayerRun&) const override {}
+
+ private:
+  Order t_;
+};
+
+struct Rows {
+  TensorId x, y;
+  Routing routing;
+  std::int64_t per_token;
+};
+
+class DispatchStage final : public Stage {
+ public:
+  explicit DispatchStage(const Rows& t) : t_(t) {
+    name = "dispatch";
+    reads = {t.x, t.routing.slots};
+    writes = {t.y};
+    adjoint_reads = {t.routing.places};
+  }
+  void forward(LayerRun& r) const override {
+    ops::dispatch_rows(r.ctx,
+                       {.y = r.value(t_.y), .x = r.value(t_.x), .slots = r.value(t_.routing.slots), .k = t_.per_token});
+  }
+  void backward(LayerRun& r) const override {
+    ops::combine_rows(r.ctx, {.y = r.grad(t_.x), .x = r.gradient(t_.y), .places = r.value(t_.routing.places)});
+  }
+
+ private:
+  Rows t_;
+};
+
+class GroupedLinearStage final : public Stage {
+ public:
+  GroupedLinearStage(TensorId x, GroupedLinear g, std::vector<TensorId> results)
+      : x_(x), g_(std::move(g)), results_(std::move(results)) {
+    name = "grouped_linear";
+    reads = {x, g_.offsets};
+    writes = TensorSet(std::span<const TensorId>(results_));
+    adjoint_reads = {g_.offsets};
+    weight_reads = {x};
+  }
+  bool trains(const LayerWeights& w) const override {
+    return std::ranges::any_of(g_.layers, [&](ExpertsId e) { return w[e].dweight.wanted(); });
+  }
+  void forward(LayerRun& r) const override {
+    for (std::size_t i = 0; i < results_.size(); ++i)
+      ops::grouped_gemm(r.ctx, {.c = store(r.value(results_[i])),
+                                .a = r.value(x_),
+                                .b = r.w[g_.layers[i]].weight,
+                                .offsets = r.value(g_.offsets),
+                                .transpose_b = ops::Transpose::yes});
+  }
+  void backward(LayerRun& r) const override {
+    for (std::size_t i = 0; i < results_.size(); ++i) {
+      const ExpertsWeight& w = r.w[g_.layers[i]];
+      const Tensor dy = r.gradient(results_[i]);
+      ops::grouped_gemm(r.ctx, {.c = r.grad(x_), .a = dy, .b = w.weight, .offsets = r.value(g_.offsets)});
+      if (w.dweight.wanted())
+        ops::grouped_gemm_grad(r.ctx, {.c = w.dweight, .a = dy, .b = r.value(x_), .offsets = r.value(g_.offsets)});
+    }
+  }
+
+ private:
+  TensorId x_;
+  GroupedLinear g_;
+  std::vector<TensorId> results_;
+};
+
+class CombineStage final : public Stage {
+ public:
+  explicit CombineStage(const Rows& t) : t_(t) {
+    name = "combine";
+    reads = {t.x, t.routing.places, t.routing.weights};
+    writes = {t.y};
+    adjoint_reads = {t.x, t.routing.slots, t.routing.places, t.routing.weights};
+  }
+  void forward(LayerRun& r) const override {
+    ops::combine_rows(r.ctx, {.y = store(r.value(t_.y)),
+                              .x = r.value(t_.x),
+                              .places = r.value(t_.routing.places),
+                              .weights = r.value(t_.routing.weights)});
+  }
+  void backward(LayerRun& r) const override {
+    const Sink dx = r.grad(t_.x), dweights = r.grad(t_.routing.weights);
+    ops::combine_rows_grad(r.ctx, {.dx = dx,
+                                   .dweights = dweights,
+                                   .dy = r.gradient(t_.y),
+                                   .x = r.value(t_.x),
+                                   .slots = r.value(t_.routing.slots),
+                                   .places = r.value(t_.routing.places),
+                                   .weights = r.value(t_.routing.weights)});
+  }
+
+ private:
+  Rows t_;
+};
+
+const ExpertsConfig& experts_of(const LayerBuilder& b) {
+  return *b.config().experts;
+}
+
+/// So many rows as tokens have experts.
+std::vector<Extent> rows_of(const LayerBuilder& b, std::int64_t width) {
+  return {{.per_token = experts_of(b).per_token}, {.fixed = width}};
+}
+
+}  // namespace
+
+Routing route(LayerBuilder& b, TensorId logits) {
+  const ExpertsConfig& e = experts_of(b);
+  const std::vector<Extent> chosen{kTokens, {.fixed = e.per_token}};
+  const auto index = [&](const char* name, std::vector<Extent> shape) {
+    return b.tensor(
+        {.name = name, .shape = std::move(shape), .precision = Precision::index, .gradient = HasGradient::no});
+  };
+  const TensorId experts = index("route.experts", chosen);
+  const TensorId weights = b.tensor({.name = "route.weights", .shape = chosen, .precision = Precision::full});
+  const TensorId probs = b.tensor({.name = "route.probs",
+                                   .shape = {kTokens, {.fixed = e.count}},
+                                   .precision = Precision::full,
+                                   .gradient = HasGradient::no});
+  b.stage(std::make_unique<RouteStage>(Choice{logits, experts, weights, probs}, e.norm));
+  const Routing routing{.weights = weights,
+                        .offsets = index("route.offsets", {{.fixed = e.count + 1}}),
+                        .slots = index("route.slots", chosen),
+                        .places = index("route.places", chosen)};
+  b.stage(std::make_unique<OrderStage>(Order{experts, routing.offsets, routing.slots, routing.places}));
+  return routing;
+}
+
+TensorId dispatch(LayerBuilder& b, TensorId x, const Routing& routing) {
+  const TensorId y = b.tensor({.name = "dispatch", .shape = rows_of(b, b.width(x)), .selective = Selective::recompute});
+  b.stage(std::make_unique<DispatchStage>(Rows{x, y, routing, experts_of(b).per_token}));
+  return y;
+}
+
+std::vector<TensorId> grouped_linear(LayerBuilder& b, TensorId x, const GroupedLinear& g) {
+  std::vector<TensorId> results;
+  for (const ExpertsId e : g.layers)
+    results.push_back(b.tensor({.name = b.spec(e).module + "." + b.spec(e).part, .shape = rows_of(b, b.spec(e).out)}));
+  b.stage(std::make_unique<GroupedLinearStage>(x, g, results));
+  return results;
+}
+
+TensorId combine(LayerBuilder& b, TensorId x, const Routing& routing) {
+  const TensorId y = b.tensor({.name = "combine", .shape = {kTokens, {.fixed = b.width(x)}}});
+  b.stage(std::make_unique<CombineStage>(Rows{x, y, routing, experts_of(b).per_token}));
+  return y;
+}
+
+}  // namespace qtrain::stages
