@@ -66,6 +66,7 @@ struct AttentionSizes {
   double scale() const { return 1 / std::sqrt(static_cast<double>(D)); }
 };
 OpCase attention_case(const AttentionSizes& n);
+std::vector<OpCase> attention_cases();
 
 /// Every op that has a gradient, at ordinary and odd shapes.
 std::vector<OpCase> op_cases();
