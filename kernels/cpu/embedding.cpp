@@ -19,14 +19,14 @@ void dispatch_storage(DType d, F&& f) {
   return dispatch_float(d, f);
 }
 
-struct Rows {
+struct GatheredRows {
   ConstTensor x, rows;
   double scale = 1;
 };
 
 /// y[i] = scale * x[rows[i]] with conversion.
 template <class Y, class X>
-void gather(Ctx& ctx, Tensor y, const Rows& rows) {
+void gather(Ctx& ctx, Tensor y, const GatheredRows& rows) {
   using A = std::conditional_t<std::is_same_v<Y, double> || std::is_same_v<X, double>, double, float>;
   const std::int64_t C = y.shape[-1], height = rows.x.shape.rows();
   Y* to = y.as<Y>();

@@ -72,10 +72,10 @@ AttentionBatch batch_of(const Op& a) {
           .tanh_scale = static_cast<float>(a.softcap > 0 ? a.scale / a.softcap : 0)};
 }
 
-/// Calls f.operator()<S>().
+/// Calls f.operator()<S>() for a softcap, 0: none.
 template <class F>
-void dispatch_scores(const AttentionBatch& batch, const F& f) {
-  if (batch.softcap > 0)
+void dispatch_scores(double softcap, const F& f) {
+  if (softcap > 0)
     f.template operator()<Scores::capped>();
   else
     f.template operator()<Scores::plain>();

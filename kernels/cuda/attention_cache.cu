@@ -1,14 +1,10 @@
-#include "kernels/attention.h"
-
-#include "kernels/cuda/elements.cuh"
-#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/attention.cuh"
 
 /// Attention of single tokens against a cache of keys and values, for generation.
 namespace qtrain::ops {
 namespace {
 
 constexpr unsigned kThreads = 128;
-constexpr int kMaxHead = 256;
 
 template <class T>
 struct Args {
@@ -16,7 +12,7 @@ struct Args {
   const T *q, *keys, *values;
   const std::int32_t *rows, *positions;
   int capacity, heads, groups, width, window;  ///< groups: heads of the cache; width: of a head
-  float scale, softcap;
+  float scale, softcap, inverse_cap;
 };
 
 struct Shared {
@@ -25,7 +21,7 @@ struct Shared {
 };
 
 /// A block per token and head: scores of kThreads keys at a time, then thread d adds up element d of the values.
-template <class T>
+template <class T, Scores S>
 __global__ void __launch_bounds__(kThreads) cached_attention_head(Args<T> a) {
   Shared& s = shared_memory<Shared>();
   const int t = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y), lane = static_cast<int>(threadIdx.x);
@@ -42,7 +38,7 @@ __global__ void __launch_bounds__(kThreads) cached_attention_head(Args<T> a) {
       const T* k = a.keys + cache + (j0 + lane) * stride;
       score = 0;
       for (int d = 0; d < a.width; ++d) score += s.q[d] * to_float(k[d]);
-      if (a.softcap > 0) score = a.softcap * tanhf(score / a.softcap);
+      if constexpr (S == Scores::capped) score = a.softcap * tanhf(score * a.inverse_cap);
     }
     const float larger = Larger{}(max, block_reduce(score, s.partials, Larger{}, -INFINITY));
     const float p = expf(score - larger), fade = expf(max - larger);
@@ -100,9 +96,12 @@ void run_cuda(Ctx& ctx, const CachedAttention& a) {
                        .width = static_cast<int>(a.q.shape[2]),
                        .window = static_cast<int>(a.window),
                        .scale = static_cast<float>(a.scale),
-                       .softcap = static_cast<float>(a.softcap)};
+                       .softcap = static_cast<float>(a.softcap),
+                       .inverse_cap = static_cast<float>(a.softcap > 0 ? 1 / a.softcap : 0)};
     const dim3 blocks(static_cast<unsigned>(a.q.shape[0]), static_cast<unsigned>(a.q.shape[1]));
-    launch(ctx, "cached_attention", cached_attention_head<T>, {blocks, kThreads, sizeof(Shared)}, args);
+    dispatch_scores(a.softcap, [&]<Scores S>() {
+      launch(ctx, "cached_attention", cached_attention_head<T, S>, {blocks, kThreads, sizeof(Shared)}, args);
+    });
   });
 }
 

@@ -175,7 +175,7 @@ Grid grid_for(std::int64_t warps) {
 void attention_plain(Ctx& ctx, const Attention& a) {
   const AttentionBatch batch = batch_of(a);
   dispatch_storage(a.q.dtype, [&]<class T>() {
-    dispatch_scores(batch, [&]<Scores S>() {
+    dispatch_scores(batch.softcap, [&]<Scores S>() {
       launch(ctx, "attention", attention_rows<T, S>, grid_for(std::int64_t{batch.tokens} * batch.heads), batch,
              tensors_of<T>(a));
     });
@@ -185,7 +185,7 @@ void attention_plain(Ctx& ctx, const Attention& a) {
 template <class T>
 void attention_grad_plain(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x) {
   const std::int64_t rows = std::int64_t{batch.tokens} * x.pass_groups;
-  dispatch_scores(batch, [&]<Scores S>() {
+  dispatch_scores(batch.softcap, [&]<Scores S>() {
     if (x.dk.data || x.dv.data) launch(ctx, "attention_dkdv", attention_dkdv_rows<T, S>, grid_for(rows), batch, x);
     if (x.dq.data)
       launch(ctx, "attention_dq", attention_dq_rows<T, S>, grid_for(rows * (batch.heads / batch.groups)), batch, x);

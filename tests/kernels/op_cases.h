@@ -66,6 +66,7 @@ struct AttentionSizes {
   double scale() const { return 1 / std::sqrt(static_cast<double>(D)); }
 };
 OpCase attention_case(const AttentionSizes& n);
+std::vector<OpCase> attention_cases();
 /// And the ops of mixtures of experts.
 std::vector<OpCase> with_expert_cases(std::vector<OpCase> cases);
 
