@@ -9,6 +9,7 @@
 
 #include "core/arena.h"
 #include "core/context.h"
+#include "core/file_order.h"
 #include "core/tensor.h"
 
 namespace qtrain {
@@ -35,7 +36,7 @@ struct ParamSpec {
   Role role = Role::weight;
   std::optional<DType> grad_dtype = {};  ///< if it is not that of the value
   std::string drawn_as = {};             ///< the name that random values depend on, if it is not `name`
-  bool transposed_in_files = false;      ///< a matrix [R, C] is stored as [C, R]
+  std::optional<FileOrder> file_order = {};  ///< if files hold its values in another order
   /// Names of the equal slices along the first dimension that files hold as tensors of their own, in order; empty: the
   /// whole tensor is one, under `name`.
   std::vector<std::string> slices_in_files = {};

@@ -54,11 +54,18 @@ std::int64_t ActivationLayout::ranks(std::size_t layer, const LinearGroup& group
   return sum;
 }
 
+std::int64_t ActivationLayout::ranks(std::size_t layer, const ExpertsGroup& group) const {
+  return parts_.params.layers()[layer].experts[static_cast<std::size_t>(group.layers.front())].rank();
+}
+
 Shape ActivationLayout::shape(std::size_t layer, TensorId t) const {
   const Layer& table = parts_.layers[layer];
   for (const LinearGroup& group : table.groups)
     if (group.lora == t) return {size_.tokens, ranks(layer, group)};
-  return table.spec(t).shape_for(size_.tokens);
+  Shape shape = table.spec(t).shape_for(size_.tokens);
+  for (const ExpertsGroup& group : table.expert_groups)
+    if (group.lora == t) shape.dims[1] = ranks(layer, group);
+  return shape;
 }
 
 std::int64_t ActivationLayout::most_ranks() const {

@@ -17,6 +17,7 @@ class ActivationLayout {
   DType dtype(Precision precision) const;
   Shape shape(std::size_t layer, TensorId t) const;
   std::int64_t ranks(std::size_t layer, const LinearGroup& group) const;
+  std::int64_t ranks(std::size_t layer, const ExpertsGroup& group) const;
   std::int64_t most_ranks() const;
   std::int64_t widest_input() const;
   std::int64_t head_rows() const;

@@ -1,5 +1,6 @@
 #include "model/adapter_params.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace qtrain {
@@ -22,6 +23,7 @@ bool AdapterParams::trains_whole(std::string_view module) const {
 }
 
 bool AdapterParams::adapts(std::string_view module) const {
+  if (adapts_parameter(std::string(module) + ".weight")) return true;
   return options_.lora && is_target(*options_.lora, module) && !trains_whole(module);
 }
 
@@ -44,6 +46,38 @@ void AdapterParams::declare_factors(std::span<LinearParams* const> layers) {
     if (p->a) p->b = declare(p->module + ".lora_B.weight", {p->shape()[0], p->rank()}, {});
 }
 
+bool AdapterParams::adapts_parameter(std::string_view parameter) const {
+  if (!options_.lora) return false;
+  return std::ranges::any_of(options_.lora->target_parameters, [&](const std::string& target) {
+    return parameter == target ||
+           (parameter.ends_with(target) && parameter[parameter.size() - target.size() - 1] == '.');
+  });
+}
+
+// PEFT has B of all experts as [parts * out, r * E]: the experts of a rank side by side.
+void AdapterParams::declare_factors(const ExpertFactors& f) {
+  if (!adapts_parameter(f.parameter)) return;
+  if (options_.lora->dropout != 0 || options_.lora->dora)
+    fail(ErrorKind::usage, {.cause = "adapters of experts have neither dropout nor magnitudes (DoRA)",
+                            .remedy = "set lora_dropout to 0 and use_dora to false, or name no experts in "
+                                      "lora_target_modules"});
+  const Shape& w = f.layers.front()->weight->spec.shape;
+  const auto parts = static_cast<std::int64_t>(f.layers.size());
+  const std::int64_t E = w[0], out = w[1], in = w[2], r = options_.lora->rank_of(f.parameter);
+  const std::string module = f.parameter.substr(0, f.parameter.rfind('.')) + (f.outer ? "" : ".base_layer");
+  Param* a = declare(module + ".lora_A.weight", {E * r, in}, kaiming_uniform(in));
+  Param* b = declare(module + ".lora_B.weight", {parts * E * out, r}, {});
+  b->spec.file_order = FileOrder{.shape = {parts, E, out, r}, .axes = {0, 2, 3, 1}, .in_files = {parts * out, r * E}};
+  for (std::int64_t i = 0; i < parts; ++i) {
+    ExpertsParams& p = *f.layers[static_cast<std::size_t>(i)];
+    p.a = a;
+    p.b = b;
+    p.part = i;
+    p.parts = parts;
+    p.scale = options_.lora->scale_of(f.parameter);
+  }
+}
+
 void AdapterParams::declare_magnitude(LinearParams& layer) {
   if (!layer.b || !options_.lora->dora) return;
   const Shape out{layer.b->spec.shape[0]};
@@ -61,7 +95,7 @@ void AdapterParams::declare_embedding(LinearParams& embedding, Shape table) {
   embedding.scale = options_.lora->scale_of(embedding.module);
   embedding.a = declare(embedding.module + ".lora_embedding_A", {table[0], r}, {});
   embedding.b = declare(embedding.module + ".lora_embedding_B", {table[1], r}, {Init::Kind::normal, 1});
-  embedding.a->spec.transposed_in_files = true;
+  embedding.a->spec.file_order = FileOrder::transposed(table[0], r);
   for (Param* p : {embedding.a, embedding.b}) p->spec.role = Role::embedding;
 }
 

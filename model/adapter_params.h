@@ -23,6 +23,16 @@ struct LinearParams {
   std::int64_t rank() const { return a ? a->spec.shape[0] : 0; }
 };
 
+/// The matrices of experts and their adapter as parameters: A of all that read one input is one.
+struct ExpertsParams {
+  Param *weight = nullptr, *a = nullptr, *b = nullptr;
+  std::int64_t part = 0, parts = 1;  ///< which part of B is theirs, [parts, E, out, r]
+  double scale = 1;
+
+  std::int64_t count() const { return weight->spec.shape[0]; }
+  std::int64_t rank() const { return a ? a->spec.shape[0] / count() : 0; }
+};
+
 /// The parameters that a LoRA adapter adds to a model, under PEFT's names; none without an adapter.
 class AdapterParams {
  public:
@@ -43,6 +53,15 @@ class AdapterParams {
   void declare_factors(std::span<LinearParams* const> layers);
   /// The magnitude of a layer with factors, with DoRA.
   void declare_magnitude(LinearParams& layer);
+  /// Of the matrices of experts that are one parameter of transformers, where target_parameters names it. `outer`: of
+  /// those of the module that have an adapter it is the last, which PEFT wraps around the others.
+  struct ExpertFactors {
+    std::string parameter;  ///< "model.layers.0.mlp.experts.gate_up_proj"
+    std::span<ExpertsParams* const> layers;
+    bool outer = true;
+  };
+  bool adapts_parameter(std::string_view parameter) const;
+  void declare_factors(const ExpertFactors& f);
   /// As PEFT begins: A is zero and B normal. A usage error with DoRA.
   void declare_embedding(LinearParams& embedding, Shape table);
 

@@ -57,26 +57,17 @@ void load_codes(Ctx& ctx, const SafetensorsReader& reader, const Param& p) {
 }
 
 Shape shape_in_files(const ParamSpec& spec) {
-  return spec.transposed_in_files ? Shape{spec.shape[1], spec.shape[0]} : spec.shape;
+  return spec.file_order ? spec.file_order->in_files : spec.shape;
 }
 
-// y [C, R] from x [R, C], elements of the same type.
-void transpose(ConstTensor x, Tensor y) {
-  const std::size_t size = size_of(x.dtype);
-  const auto rows = static_cast<std::size_t>(x.shape[0]), columns = static_cast<std::size_t>(x.shape[1]);
-  for (std::size_t r = 0; r < rows; ++r)
-    for (std::size_t c = 0; c < columns; ++c)
-      std::memcpy(y.data + (c * rows + r) * size, x.data + (r * columns + c) * size, size);
-}
-
-/// The values of a tensor in another order and perhaps another type.
-struct Transposed {
-  Transposed(Ctx& ctx, ConstTensor x, DType dtype)
-      : converted_(static_cast<std::size_t>(x.numel()) * size_of(dtype)), memory_(converted_.size()) {
-    const Tensor same{converted_.data(), dtype, x.shape, {}};
-    ops::run_cpu(ctx, ops::Copy{.y = store(same), .x = x});
-    y = {memory_.data(), dtype, {x.shape[1], x.shape[0]}, {}};
-    transpose(same, y);
+/// The values of a tensor of a file, in the order and the type of memory.
+struct Reordered {
+  Reordered(Ctx& ctx, ConstTensor file, const ParamSpec& spec)
+      : converted_(static_cast<std::size_t>(file.numel()) * size_of(spec.dtype)), memory_(converted_.size()) {
+    const Tensor same{converted_.data(), spec.dtype, file.shape, {}};
+    ops::run_cpu(ctx, ops::Copy{.y = store(same), .x = file});
+    y = {memory_.data(), spec.dtype, spec.shape, {}};
+    from_file_order(*spec.file_order, same, y);
   }
   Tensor y;
 
@@ -110,9 +101,9 @@ std::string load_from(Ctx& ctx, const SafetensorsReader& reader, const SavedWeig
     return name;
   }
   const ConstTensor values = dense_tensor(reader, name, shape_in_files(p.spec));
-  std::optional<Transposed> turned;
-  if (p.spec.transposed_in_files) turned.emplace(ctx, values, p.spec.dtype);
-  const ConstTensor flat = (turned ? ConstTensor(turned->y) : values).reshaped({values.numel()});
+  std::optional<Reordered> reordered;
+  if (p.spec.file_order) reordered.emplace(ctx, values, p.spec);
+  const ConstTensor flat = (reordered ? ConstTensor(reordered->y) : values).reshaped({values.numel()});
   write_pieces(ctx, p.value, [&](std::int64_t first, Tensor piece) {
     ops::run_cpu(ctx, ops::Copy{.y = store(piece), .x = flat.slice(first, piece.numel())});
   });
@@ -164,13 +155,14 @@ void produce(Ctx& ctx, ConstTensor values, DType dtype, const std::function<void
   });
 }
 
-void produce_transposed(Ctx& ctx, const Param& p, DType dtype,
-                        const std::function<void(std::span<const std::byte>)>& append) {
+void produce_reordered(Ctx& ctx, const Param& p, DType dtype,
+                       const std::function<void(std::span<const std::byte>)>& append) {
   std::vector<std::byte> whole;
   produce(ctx, p.value, dtype,
           [&](std::span<const std::byte> part) { whole.insert(whole.end(), part.begin(), part.end()); });
-  const Transposed turned(ctx, {whole.data(), dtype, p.spec.shape, {}}, dtype);
-  append({turned.y.data, turned.y.bytes()});
+  std::vector<std::byte> file(whole.size());
+  to_file_order(*p.spec.file_order, {whole.data(), dtype, p.spec.shape, {}}, {file.data(), dtype, p.spec.shape, {}});
+  append(file);
 }
 
 // A file of one folder to another, where it is there.
@@ -186,7 +178,7 @@ TensorSource source_of(Ctx& ctx, const Param& p, DType dtype) {
           .dtype = dtype,
           .shape = shape_in_files(p.spec),
           .produce = [&ctx, &p, dtype](const auto& append) {
-            p.spec.transposed_in_files ? produce_transposed(ctx, p, dtype, append)
+            p.spec.file_order ? produce_reordered(ctx, p, dtype, append)
                                        : produce(ctx, p.value, dtype, append);
           }};
 }

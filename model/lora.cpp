@@ -19,9 +19,9 @@ bool is_empty(const Json& v) {
 void refuse_variants(const ConfigReader& r) {
   constexpr const char* kRemedy = "only LoRA and DoRA are";
   for (const char* key :
-       {"layers_to_transform", "bias", "fan_in_fan_out", "lora_bias", "target_parameters", "exclude_modules",
-        "trainable_token_indices", "alora_invocation_tokens", "use_qalora", "use_bdlora", "layer_replication",
-        "arrow_config", "megatron_config", "monteclora_config", "velora_config", "kasa_config"})
+       {"layers_to_transform", "bias", "fan_in_fan_out", "lora_bias", "exclude_modules", "trainable_token_indices",
+        "alora_invocation_tokens", "use_qalora", "use_bdlora", "layer_replication", "arrow_config", "megatron_config",
+        "monteclora_config", "velora_config", "kasa_config"})
     if (r.get(key) && !is_empty(*r.get(key)))
       r.refuse(fmt::format("\"{}\" is not supported in an adapter", key), kRemedy);
   const Json* init = r.get("init_lora_weights");
@@ -171,6 +171,7 @@ LoraConfig parse_lora_config(const Json& json, const std::string& name) {
   lora.rslora = r.flag("use_rslora", false);
   lora.dora = r.flag("use_dora", false);
   lora.targets = read_targets(r);
+  if (r.get("target_parameters")) lora.target_parameters = read_names(r, "target_parameters");
   lora.rank_pattern = read_pattern<std::int64_t>(r, "rank_pattern");
   lora.alpha_pattern = read_pattern<double>(r, "alpha_pattern");
   if (r.get("modules_to_save")) lora.modules_to_save = read_names(r, "modules_to_save");
@@ -209,6 +210,7 @@ Json lora_config_json(const LoraConfig& lora, const std::vector<std::string>& li
           {"r", lora.r},
           {"rank_pattern", pattern_json(lora.rank_pattern)},
           {"target_modules", targets_json(lora.targets, linear_names)},
+          {"target_parameters", lora.target_parameters.empty() ? Json() : Json(lora.target_parameters)},
           {"task_type", "CAUSAL_LM"},
           {"use_dora", lora.dora},
           {"use_rslora", lora.rslora}};

@@ -23,6 +23,9 @@ struct LoraConfig {
   /// Names of layers or their ends; "all-linear", alone or among them, for all linear ones but the head. A single entry
   /// with regex characters is matched against the whole module name, as PEFT does with a string.
   std::vector<std::string> targets = {"q_proj", "v_proj"};
+  /// Names of parameters, or their ends, that have an adapter without being linear layers: routers ("gate.weight") and
+  /// experts ("gate_up_proj", "down_proj").
+  std::vector<std::string> target_parameters = {};
   /// Other ranks and alphas for some modules: the first entry whose regular expression matches the end of a module's
   /// name, from its beginning or from a dot on, as in PEFT.
   std::vector<std::pair<std::string, std::int64_t>> rank_pattern = {};

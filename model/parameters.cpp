@@ -135,7 +135,7 @@ void Parameters::declare_layer(std::int64_t index, const Layer& layer) {
       const VectorSpec& spec = layer.spec(*v);
       p.vectors[static_cast<std::size_t>(*v)] = declare_vector(prefix + spec.name, spec.size, spec.init);
     } else if (const auto* e = std::get_if<ExpertsId>(&id)) {
-      p.experts.push_back(declare_experts(prefix, layer.spec(*e)));
+      p.experts.push_back({.weight = declare_experts(prefix, layer.spec(*e))});
     } else {
       const auto l = std::get<LinearId>(id);
       LinearParams& linear = p.linears[static_cast<std::size_t>(l)];
@@ -145,12 +145,24 @@ void Parameters::declare_layer(std::int64_t index, const Layer& layer) {
   }
   for (const LinearGroup& group : layer.groups) {
     std::vector<LinearParams*> linears;
-    for (const LinearId l : group.layers)
-      if (layer.spec(l).adaptable == Adaptable::yes) linears.push_back(&p.linears[static_cast<std::size_t>(l)]);
+    for (const LinearId l : group.layers) linears.push_back(&p.linears[static_cast<std::size_t>(l)]);
     adapter_.declare_factors(linears);
   }
   for (LinearParams& linear : p.linears) adapter_.declare_magnitude(linear);
+  declare_expert_factors(prefix, layer, p);
   layers_.push_back(std::move(p));
+}
+
+void Parameters::declare_expert_factors(const std::string& prefix, const Layer& layer, LayerParams& p) {
+  std::vector<const ExpertsGroup*> adapted;
+  for (const ExpertsGroup& group : layer.expert_groups)
+    if (adapter_.adapts_parameter(prefix + group.parameter)) adapted.push_back(&group);
+  for (const ExpertsGroup* group : adapted) {
+    std::vector<ExpertsParams*> layers;
+    for (const ExpertsId e : group->layers) layers.push_back(&p.experts[static_cast<std::size_t>(e)]);
+    adapter_.declare_factors(
+        {.parameter = prefix + group->parameter, .layers = layers, .outer = group == adapted.back()});
+  }
 }
 
 std::vector<Param*> Parameters::trained() {
@@ -192,7 +204,7 @@ std::int64_t Parameters::linear_elements() const {
 std::int64_t Parameters::expert_elements() const {
   std::int64_t n = 0;
   for (const LayerParams& layer : layers_)
-    for (const Param* p : layer.experts) n += p->spec.shape.numel();
+    for (const ExpertsParams& p : layer.experts) n += p.weight->spec.shape.numel();
   return n;
 }
 

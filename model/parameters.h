@@ -21,7 +21,7 @@ struct SavedWeight {
 struct LayerParams {
   std::vector<Param*> vectors;
   std::vector<LinearParams> linears;
-  std::vector<Param*> experts;
+  std::vector<ExpertsParams> experts;
 };
 
 /// Every parameter of a model, declared from the tables of its layers: base weights in one store, what an adapter
@@ -75,6 +75,7 @@ class Parameters {
   LinearParams declare_linear(const std::string& module, const LinearSpec& spec);
   Param* declare_experts(const std::string& prefix, const ExpertsSpec& spec);
   void declare_layer(std::int64_t index, const Layer& layer);
+  void declare_expert_factors(const std::string& prefix, const Layer& layer, LayerParams& p);
   void require_matches() const;
   void initialize_quantized(Ctx& ctx, std::uint64_t seed);
 

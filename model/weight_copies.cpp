@@ -63,11 +63,25 @@ Projection WeightCopies::acquire_exact(const LinearParams& p, double dropout) co
   return out;
 }
 
+ExpertsWeight WeightCopies::acquire(const ExpertsParams& p) const {
+  ExpertsWeight out{.weight = operand(p.weight), .dweight = sink_of(p.weight)};
+  if (!p.a) return out;
+  const std::int64_t E = p.count(), r = p.rank(), rows = p.b->spec.shape[0] / p.parts;
+  const auto matrices = [&](Tensor a) { return a.reshaped({E, r, a.shape[1]}); };
+  const auto part = [&](Tensor b) { return b.slice(p.part * rows, rows).reshaped({E, rows / E, r}); };
+  out.a = matrices(p.a->value);
+  out.b = part(p.b->value);
+  if (p.a->trained()) out.da = accumulate(matrices(p.a->grad));
+  if (p.b->trained()) out.db = accumulate(part(p.b->grad));
+  out.scale = p.scale;
+  return out;
+}
+
 LayerWeights WeightCopies::acquire(const LayerParams& layer, double dropout) const {
   LayerWeights w;
   for (const Param* p : layer.vectors) w.vectors.push_back({.weight = value_of(p), .grad = sink_of(p)});
   for (const LinearParams& p : layer.linears) w.linears.push_back(acquire(p, dropout));
-  for (const Param* p : layer.experts) w.experts.push_back({.weight = operand(p), .dweight = sink_of(p)});
+  for (const ExpertsParams& p : layer.experts) w.experts.push_back(acquire(p));
   return w;
 }
 

@@ -33,6 +33,7 @@ class WeightCopies {
   Projection acquire(const LinearParams& p, double dropout) const;
   /// The same without copies of operands, of a layer with an adapter.
   Projection acquire_exact(const LinearParams& p, double dropout) const;
+  ExpertsWeight acquire(const ExpertsParams& p) const;
   LayerWeights acquire(const LayerParams& layer, double dropout) const;
   ConstTensor operand(const Param* p) const { return p ? operands_.of(*p) : Tensor{}; }
 

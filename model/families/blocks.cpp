@@ -96,9 +96,11 @@ TensorId sparse_mlp(LayerBuilder& b, TensorId x) {
   const ExpertsId gate = matrices("gate", wide), up = matrices("up", wide), down = matrices("down", back);
   const stages::Routing routing = stages::route(b, stages::linear(b, x, {router}).front());
   const TensorId rows = stages::dispatch(b, x, routing);
-  const auto both = stages::grouped_linear(b, rows, {.offsets = routing.offsets, .layers = {gate, up}});
+  const auto both = stages::grouped_linear(
+      b, rows, {.parameter = "mlp.experts.gate_up_proj", .offsets = routing.offsets, .layers = {gate, up}});
   const TensorId inner = stages::glu(b, both[0], both[1]);
-  const auto results = stages::grouped_linear(b, inner, {.offsets = routing.offsets, .layers = {down}});
+  const auto results = stages::grouped_linear(
+      b, inner, {.parameter = "mlp.experts.down_proj", .offsets = routing.offsets, .layers = {down}});
   return stages::combine(b, results.front(), routing);
 }
 

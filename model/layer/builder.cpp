@@ -42,6 +42,12 @@ TensorId LayerBuilder::lora(std::span<const LinearId> layers) {
   return t;
 }
 
+TensorId LayerBuilder::lora(const std::string& parameter, std::span<const ExpertsId> layers) {
+  const TensorId t = tensor({.name = parameter + ".lora", .shape = {{.per_token = config_.experts->per_token}, {}}});
+  layer_.expert_groups.push_back({.parameter = parameter, .layers = {layers.begin(), layers.end()}, .lora = t});
+  return t;
+}
+
 void LayerBuilder::share_residual_gradient(std::initializer_list<TensorId> tensors) {
   for (const TensorId t : tensors) layer_.residual.add(t);
 }

@@ -30,6 +30,7 @@ class LayerBuilder {
   TensorId tensor(TensorSpec spec);
   /// The A x of the adapters of layers that read one input.
   TensorId lora(std::span<const LinearId> layers);
+  TensorId lora(const std::string& parameter, std::span<const ExpertsId> layers);
   /// `a` and `b` share the gradient of the residual stream, as the operands and the result of a sum do.
   void share_residual_gradient(std::initializer_list<TensorId> tensors);
   void set_key_value(KeyValueShape shape) { layer_.key_value = shape; }

@@ -112,10 +112,14 @@ struct NormWeight {
   bool present() const { return weight.shape.rank > 0; }
 };
 
-/// The matrices of experts [E, out, in] and where their gradients go.
+/// The matrices of experts [E, out, in] and where their gradients go. With an adapter W_e + scale * B_e A_e: A
+/// [E, r, in], which matrices that read one input share, and B [E, out, r].
 struct ExpertsWeight {
-  ConstTensor weight = {};
-  Sink dweight = discard();
+  ConstTensor weight = {}, a = {}, b = {};
+  Sink dweight = discard(), da = discard(), db = discard();
+  double scale = 1;
+
+  bool adapted() const { return a.shape.rank == 3; }
 };
 
 /// The parameters of one layer while they are acquired, by their ids.
@@ -190,6 +194,13 @@ struct LinearGroup {
   TensorId lora;  ///< A x of all adapters [T, ranks]
 };
 
+/// Matrices of experts that read one input: transformers holds them as one parameter, and PEFT adapts them as one.
+struct ExpertsGroup {
+  std::string parameter;  ///< "mlp.experts.gate_up_proj"
+  std::vector<ExpertsId> layers;
+  TensorId lora;  ///< A_e x of every row [T k, r]
+};
+
 /// Sizes of a layer's keys and values, for generation.
 struct KeyValueShape {
   std::int64_t heads = 0, head_dim = 0;
@@ -204,6 +215,7 @@ struct Layer {
   std::vector<ExpertsSpec> experts;
   std::vector<ParamId> order;  ///< of all parameters, as files have them
   std::vector<LinearGroup> groups;
+  std::vector<ExpertsGroup> expert_groups;
   std::vector<std::unique_ptr<const Stage>> stages;
   TensorId input{}, output{};
   TensorSet residual;  ///< tensors whose gradient is that of the residual stream, one buffer for all

@@ -93,39 +93,66 @@ class DispatchStage final : public Stage {
 
 class GroupedLinearStage final : public Stage {
  public:
-  GroupedLinearStage(TensorId x, GroupedLinear g, std::vector<TensorId> results)
-      : x_(x), g_(std::move(g)), results_(std::move(results)) {
+  struct Tensors {
+    TensorId x, lora;
+    std::vector<TensorId> results;
+  };
+  GroupedLinearStage(Tensors t, GroupedLinear g) : t_(std::move(t)), g_(std::move(g)) {
     name = "grouped_linear";
-    reads = {x, g_.offsets};
-    writes = TensorSet(std::span<const TensorId>(results_));
+    reads = {t_.x, g_.offsets};
+    writes = TensorSet(std::span<const TensorId>(t_.results)) | TensorSet{t_.lora};
     adjoint_reads = {g_.offsets};
-    weight_reads = {x};
+    weight_reads = {t_.x, t_.lora};
   }
   bool trains(const LayerWeights& w) const override {
-    return std::ranges::any_of(g_.layers, [&](ExpertsId e) { return w[e].dweight.wanted(); });
+    return std::ranges::any_of(g_.layers, [&](ExpertsId e) { return w[e].dweight.wanted() || w[e].da.wanted(); });
   }
   void forward(LayerRun& r) const override {
-    for (std::size_t i = 0; i < results_.size(); ++i)
-      ops::grouped_gemm(r.ctx, {.c = store(r.value(results_[i])),
-                                .a = r.value(x_),
-                                .b = r.w[g_.layers[i]].weight,
-                                .offsets = r.value(g_.offsets),
-                                .transpose_b = ops::Transpose::yes});
+    const ExpertsWeight& first = r.w[g_.layers.front()];
+    if (first.adapted()) multiply(r, store(r.value(t_.lora)), {.a = r.value(t_.x), .b = first.a});
+    for (std::size_t i = 0; i < t_.results.size(); ++i) {
+      const ExpertsWeight& w = r.w[g_.layers[i]];
+      const Tensor& y = r.value(t_.results[i]);
+      multiply(r, store(y), {.a = r.value(t_.x), .b = w.weight});
+      if (w.adapted()) multiply(r, accumulate(y), {.a = r.value(t_.lora), .b = w.b, .alpha = w.scale});
+    }
   }
   void backward(LayerRun& r) const override {
-    for (std::size_t i = 0; i < results_.size(); ++i) {
+    for (std::size_t i = 0; i < t_.results.size(); ++i) {
       const ExpertsWeight& w = r.w[g_.layers[i]];
-      const Tensor dy = r.gradient(results_[i]);
-      ops::grouped_gemm(r.ctx, {.c = r.grad(x_), .a = dy, .b = w.weight, .offsets = r.value(g_.offsets)});
+      const Tensor& dy = r.gradient(t_.results[i]);
+      ops::grouped_gemm(r.ctx, {.c = r.grad(t_.x), .a = dy, .b = w.weight, .offsets = offsets(r)});
       if (w.dweight.wanted())
-        ops::grouped_gemm_grad(r.ctx, {.c = w.dweight, .a = dy, .b = r.value(x_), .offsets = r.value(g_.offsets)});
+        ops::grouped_gemm_grad(r.ctx, {.c = w.dweight, .a = dy, .b = r.value(t_.x), .offsets = offsets(r)});
+      if (!w.adapted()) continue;
+      ops::grouped_gemm(r.ctx, {.c = r.grad(t_.lora), .a = dy, .b = w.b, .offsets = offsets(r), .alpha = w.scale});
+      if (w.db.wanted())
+        ops::grouped_gemm_grad(r.ctx,
+                               {.c = w.db, .a = dy, .b = r.value(t_.lora), .offsets = offsets(r), .alpha = w.scale});
     }
+    const ExpertsWeight& first = r.w[g_.layers.front()];
+    if (!first.adapted()) return;
+    const Tensor& dlora = r.gradient(t_.lora);
+    if (first.da.wanted())
+      ops::grouped_gemm_grad(r.ctx, {.c = first.da, .a = dlora, .b = r.value(t_.x), .offsets = offsets(r)});
+    ops::grouped_gemm(r.ctx, {.c = r.grad(t_.x), .a = dlora, .b = first.a, .offsets = offsets(r)});
   }
 
  private:
-  TensorId x_;
+  struct Operands {
+    ConstTensor a, b;
+    double alpha = 1;
+  };
+  const Tensor& offsets(const LayerRun& r) const { return r.value(g_.offsets); }
+  // Rows times the transposed matrices of their experts.
+  void multiply(LayerRun& r, Sink c, const Operands& o) const {
+    ops::grouped_gemm(
+        r.ctx,
+        {.c = c, .a = o.a, .b = o.b, .offsets = offsets(r), .transpose_b = ops::Transpose::yes, .alpha = o.alpha});
+  }
+
+  Tensors t_;
   GroupedLinear g_;
-  std::vector<TensorId> results_;
 };
 
 class CombineStage final : public Stage {
@@ -200,7 +227,8 @@ std::vector<TensorId> grouped_linear(LayerBuilder& b, TensorId x, const GroupedL
   std::vector<TensorId> results;
   for (const ExpertsId e : g.layers)
     results.push_back(b.tensor({.name = b.spec(e).module + "." + b.spec(e).part, .shape = rows_of(b, b.spec(e).out)}));
-  b.stage(std::make_unique<GroupedLinearStage>(x, g, results));
+  const TensorId lora = b.lora(g.parameter, g.layers);
+  b.stage(std::make_unique<GroupedLinearStage>(GroupedLinearStage::Tensors{x, lora, results}, g));
   return results;
 }
 

@@ -74,11 +74,11 @@ inline Values values_of(ConstTensor t) {
 
 /// The gradient of a parameter as files have it.
 inline Values grad_of(const Param& p) {
-  const Values g = values_of(p.grad);
-  if (!p.spec.transposed_in_files) return g;
-  const auto rows = static_cast<std::size_t>(p.spec.shape[0]), columns = static_cast<std::size_t>(p.spec.shape[1]);
+  Values g = values_of(p.grad);
+  if (!p.spec.file_order) return g;
   Values out(g.size());
-  for (std::size_t i = 0; i < g.size(); ++i) out[i % columns * rows + i / columns] = g[i];
+  const auto view = [](Values& v) { return view_of(std::span<double>(v), {static_cast<std::int64_t>(v.size())}); };
+  to_file_order(*p.spec.file_order, view(g), view(out));
   return out;
 }
 
