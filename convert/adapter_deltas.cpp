@@ -57,6 +57,10 @@ void set_row_lengths(Tensor w, const Matrix& m) {
 AdapterDeltas::AdapterDeltas(const std::filesystem::path& folder)
     : folder_(folder), config_(load_lora_config(folder)), reader_(folder) {
   if (!reader_.unusable().empty()) refuse(reader_.unusable().begin()->first, reader_.unusable().begin()->second);
+  if (!config_.target_parameters.empty())
+    fail(ErrorKind::input, {.cause = "an adapter on routers or experts (\"target_parameters\") cannot be merged yet",
+                            .place = reader_.path().string(),
+                            .remedy = "load it with PEFT, and merge_and_unload there"});
   for (const auto& [name, tensor] : reader_.tensors()) read_tensor(name, tensor);
   for (const auto& [weight, pair] : pairs_) check_pair(weight, pair);
 }

@@ -178,8 +178,7 @@ TensorSource source_of(Ctx& ctx, const Param& p, DType dtype) {
           .dtype = dtype,
           .shape = shape_in_files(p.spec),
           .produce = [&ctx, &p, dtype](const auto& append) {
-            p.spec.file_order ? produce_reordered(ctx, p, dtype, append)
-                                       : produce(ctx, p.value, dtype, append);
+            p.spec.file_order ? produce_reordered(ctx, p, dtype, append) : produce(ctx, p.value, dtype, append);
           }};
 }
 

@@ -50,6 +50,16 @@ std::vector<std::string> read_targets(const ConfigReader& r) {
   return v->is_string() ? std::vector{v->get<std::string>()} : read_names(r, "target_modules");
 }
 
+// Those of mixtures of experts.
+std::vector<std::string> read_parameters(const ConfigReader& r) {
+  std::vector<std::string> names = read_names(r, "target_parameters");
+  for (const std::string& name : names)
+    if (!name.ends_with("gate.weight") && !name.ends_with("gate_up_proj") && !name.ends_with("down_proj"))
+      r.refuse(fmt::format("\"target_parameters\" \"{}\" is not supported", name),
+               "supported: gate.weight, gate_up_proj and down_proj of mixtures of experts");
+  return names;
+}
+
 constexpr std::string_view kAllLinear = "all-linear";
 
 bool is_pattern(const std::vector<std::string>& targets) {
@@ -140,6 +150,40 @@ bool is_target(const LoraConfig& lora, std::string_view module) {
                      [&](const std::string& target) { return means_module(target, module); });
 }
 
+LoraConfig with_experts(LoraConfig lora) {
+  if (is_pattern(lora.targets)) return lora;
+  constexpr std::string_view kGateUp = "gate_up_proj";
+  constexpr std::pair<std::string_view, std::string_view> kParameters[] = {
+      {"gate", "gate.weight"}, {"gate_proj", kGateUp}, {"up_proj", kGateUp}, {"down_proj", "down_proj"}};
+  std::vector<std::string> targets = expanded_targets(lora.targets);
+  if (std::ranges::find(lora.targets, kAllLinear) != lora.targets.end()) targets.emplace_back("gate");
+  lora.targets.clear();
+  int halves = 0;
+  for (const std::string& target : targets) {
+    const auto* known = std::ranges::find_if(kParameters, [&](const auto& entry) {
+      return target == entry.first || target.ends_with("." + std::string(entry.first));
+    });
+    if (known == std::end(kParameters)) {
+      lora.targets.push_back(target);
+      continue;
+    }
+    halves += known->second == kGateUp ? 1 : 0;
+    if (std::ranges::find(lora.target_parameters, known->second) == lora.target_parameters.end())
+      lora.target_parameters.emplace_back(known->second);
+  }
+  if (halves == 1)
+    fail(ErrorKind::usage,
+         {.cause = "lora_target_modules names one of gate_proj and up_proj, which are one parameter of "
+                   "the experts",
+          .remedy = "name both or neither"});
+  if (halves == 2) {
+    const std::string both = ".*\\." + std::string(kGateUp);
+    lora.rank_pattern.emplace_back(both, 2 * lora.r);
+    lora.alpha_pattern.emplace_back(both, 2 * lora.alpha);
+  }
+  return lora;
+}
+
 std::vector<std::string> common_linear_names() {
   return {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
 }
@@ -171,7 +215,7 @@ LoraConfig parse_lora_config(const Json& json, const std::string& name) {
   lora.rslora = r.flag("use_rslora", false);
   lora.dora = r.flag("use_dora", false);
   lora.targets = read_targets(r);
-  if (r.get("target_parameters")) lora.target_parameters = read_names(r, "target_parameters");
+  if (const Json* v = r.get("target_parameters"); v && !is_empty(*v)) lora.target_parameters = read_parameters(r);
   lora.rank_pattern = read_pattern<std::int64_t>(r, "rank_pattern");
   lora.alpha_pattern = read_pattern<double>(r, "alpha_pattern");
   if (r.get("modules_to_save")) lora.modules_to_save = read_names(r, "modules_to_save");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/families/family.h"
 #include "model/rope_tables.h"
 #include "text/template/chat_template.h"
 
@@ -53,6 +54,11 @@ void put_rope_scaling(GgufMetadata& metadata, const ModelConfig& config, std::ve
 }  // namespace
 
 GgufModel gguf_model_of(const ModelConfig& config, const std::string& place) {
+  const GgufFamily& gguf = config.family->gguf;
+  if (gguf.architecture.empty())
+    fail(ErrorKind::input, {.cause = fmt::format("models of type \"{}\" cannot be exported yet", config.model_type),
+                            .place = place,
+                            .remedy = "convert the Hugging Face folder with llama.cpp's convert_hf_to_gguf.py"});
   const std::int64_t window = config.attention.front().window;
   if (std::ranges::any_of(config.attention, [&](const LayerAttention& layer) { return layer.window != window; }))
     refuse_key(place, "max_window_layers");
@@ -60,7 +66,7 @@ GgufModel gguf_model_of(const ModelConfig& config, const std::string& place) {
   if (config.ropes.front().type == Rope::yarn && !config.ropes.front().truncate) refuse_key(place, "truncate: false");
   if (config.mlp_bias) refuse_key(place, "mlp_bias");
   if (config.model_type == "qwen3" && config.qkv_bias) refuse_key(place, "attention_bias");
-  return {.architecture = config.model_type == "mistral" ? "llama" : config.model_type,
+  return {.architecture = std::string(gguf.architecture),
           .hidden = config.hidden_size,
           .ffn = config.intermediate_size,
           .layers = config.layers,

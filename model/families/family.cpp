@@ -23,7 +23,19 @@ std::vector<std::string> linear_modules(const ModelConfig& config) {
   std::vector<std::string> modules;
   for (std::int64_t l = 0; l < config.layers; ++l)
     for (const LinearSpec& linear : config.family->layer(config, l).linears)
-      modules.push_back(fmt::format("model.layers.{}.{}", l, linear.module));
+      if (linear.adaptable == Adaptable::yes) modules.push_back(fmt::format("model.layers.{}.{}", l, linear.module));
+  return modules;
+}
+
+std::vector<std::string> expert_modules(const ModelConfig& config) {
+  std::vector<std::string> modules;
+  for (std::int64_t l = 0; l < config.layers; ++l) {
+    const Layer layer = config.family->layer(config, l);
+    for (const LinearSpec& linear : layer.linears)
+      if (linear.adaptable == Adaptable::no) modules.push_back(fmt::format("model.layers.{}.{}", l, linear.module));
+    for (const ExpertsSpec& e : layer.experts)
+      modules.push_back(fmt::format("model.layers.{}.{}.{}", l, e.module, e.part));
+  }
   return modules;
 }
 

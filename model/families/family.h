@@ -39,6 +39,9 @@ std::vector<Layer> make_layers(const ModelConfig& config);
 /// The modules of all linear layers ("model.layers.0.self_attn.q_proj", ...), and the ends of their names, each once.
 std::vector<std::string> linear_modules(const ModelConfig& config);
 std::vector<std::string> linear_names(const ModelConfig& config);
+/// Routers and experts, which adapters reach as parameters: "model.layers.0.mlp.gate",
+/// "model.layers.0.mlp.experts.gate_proj".
+std::vector<std::string> expert_modules(const ModelConfig& config);
 
 /// Windows of every layer from `layer_types`, or `window` on the layers from `first` on. Other kinds of layers than
 /// full_attention and sliding_attention are an input error.

@@ -56,7 +56,6 @@ extern const Family kGemma2{.model_type = "gemma2",
                             .layer = gemma2_layer,
                             .head_dim = 256,
                             .activation = "gelu_pytorch_tanh",
-                            .ties_head = true,
-                            .gguf = {.architecture = "gemma2"}};
+                            .ties_head = true};
 
 }  // namespace qtrain

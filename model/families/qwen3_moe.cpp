@@ -45,7 +45,6 @@ void read_qwen3_moe(const ConfigReader& r, ModelConfig& c) {
 extern const Family kQwen3Moe{.model_type = "qwen3_moe",
                               .architecture = "Qwen3MoeForCausalLM",
                               .read = read_qwen3_moe,
-                              .layer = blocks::pre_norm_layer,
-                              .gguf = {.architecture = "qwen3moe"}};
+                              .layer = blocks::pre_norm_layer};
 
 }  // namespace qtrain

@@ -36,7 +36,8 @@ struct Kind {
 };
 std::vector<Kind> kinds() {
   return {{"llama", {{"attention_bias", true}, {"mlp_bias", true}}},
-          {"qwen3", {{"model_type", "qwen3"}, {"head_dim", 6}}}};
+          {"qwen3", {{"model_type", "qwen3"}, {"head_dim", 6}}},
+          {"gemma2", {{"model_type", "gemma2"}, {"query_pre_attn_scalar", 6}}}};
 }
 
 ModelConfig config_of(const Json& more) {

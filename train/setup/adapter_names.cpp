@@ -20,6 +20,7 @@ namespace {
 std::vector<std::string> adaptable_modules(const ModelConfig& model) {
   std::vector<std::string> modules{std::string(kEmbeddingName), std::string(kHeadName)};
   for (std::string& module : linear_modules(model)) modules.push_back(std::move(module));
+  for (std::string& module : expert_modules(model)) modules.push_back(std::move(module));
   return modules;
 }
 

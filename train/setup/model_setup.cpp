@@ -138,6 +138,7 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
     o.lora = load_lora_config(*setup.adapter);
   }
   if (request.lora) require_adapter_names(*request.lora, o.config);
+  if (request.lora && o.config.experts) o.lora = with_experts(*request.lora);
   if (o.lora && o.lora->base_model.empty()) o.lora->base_model = request.model;
   setup.model = std::make_unique<Transformer>(compute.device, std::move(o));
   if (request.rates) set_rates(setup.model->adapter(), *request.rates);
