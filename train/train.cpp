@@ -3,12 +3,12 @@
 #include <filesystem>
 
 #include "core/file.h"
+#include "core/stop.h"
 #include "train/plan/compute.h"
 #include "train/run/final_result.h"
 #include "train/run/prepared_run.h"
 #include "train/run/resume.h"
 #include "train/run/training_loop.h"
-#include "train/stop.h"
 
 namespace qtrain {
 namespace {

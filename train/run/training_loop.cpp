@@ -1,6 +1,6 @@
 #include "train/run/training_loop.h"
 
-#include "train/stop.h"
+#include "core/stop.h"
 
 namespace qtrain {
 
