@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "core/json_view.h"
-#include "train/stop.h"
+#include "core/stop.h"
 
 namespace qtrain {
 namespace {

@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/json_view.h"
 #include "core/log.h"
-#include "train/stop.h"
+#include "core/stop.h"
 
 int main(int argc, char** argv) try {
   qtrain::install_stop_handlers();

@@ -104,13 +104,13 @@ void adamw(benchmark::State& state) {
   const std::int64_t n = std::int64_t{1} << 24;
   Buffer param(n), m(n), v(n), grad(n);
   for (std::int64_t i = 0; i < n; ++i) v.data()[i] *= v.data()[i];
-  std::vector<double> control{1e-9, 0.1, 0.001}, factor{1, 1};
+  std::vector<double> hyperparameters{1e-9, 0.1, 0.001}, factor{1, 1};
   for (auto _ : state)
     ops::adamw(ctx, {.param = param,
                      .m = m,
                      .v = v,
                      .grad = grad,
-                     .control = view_of(std::span(control), {3}),
+                     .hyperparameters = view_of(std::span(hyperparameters), {3}),
                      .factor = view_of(std::span(factor), {2}),
                      .decay = 0.01});
   count_bytes(state, 28.0 * static_cast<double>(n));

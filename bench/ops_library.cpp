@@ -148,7 +148,7 @@ const std::map<std::string, Run, std::less<>>& table() {
                         .m = a.tensor(1),
                         .v = a.tensor(2),
                         .grad = a.tensor(3),
-                        .control = a.tensor(4),
+                        .hyperparameters = a.tensor(4),
                         .factor = a.tensor(5),
                         .decay = a.number(0)});
        }},
@@ -159,7 +159,7 @@ const std::map<std::string, Run, std::less<>>& table() {
                              .m = {a.tensor(1), a.tensor(2), maps.of(Signedness::with_sign)},
                              .v = {a.tensor(3), a.tensor(4), maps.of(Signedness::without_sign)},
                              .grad = a.tensor(5),
-                             .control = a.tensor(6),
+                             .hyperparameters = a.tensor(6),
                              .factor = a.tensor(7),
                              .decay = a.number(0)});
        }},

@@ -11,6 +11,7 @@
 #include <map>
 
 #include "convert/adapter_deltas.h"
+#include "convert/stoppable_job.h"
 #include "core/json_view.h"
 #include "kernels/elementwise.h"
 #include "model/hf_folder.h"
@@ -19,7 +20,6 @@
 #include "train/checkpoint/pending_model.h"
 #include "train/setup/named_tokens.h"
 #include "train/setup/text_folder.h"
-#include "train/stoppable_job.h"
 
 namespace qtrain {
 namespace {

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
+#include "convert/stoppable_job.h"
 #include "model/hf_folder.h"
 #include "model/lora.h"
 #include "model/model_config.h"
 #include "train/checkpoint/pending_model.h"
-#include "train/stoppable_job.h"
 
 namespace qtrain {
 namespace {

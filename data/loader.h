@@ -33,7 +33,7 @@ struct LoaderOptions {
 
 /// Batches of a data set; the next batch is a pure function of (seed, epoch, index, rank, world), so its place in a run
 /// is two numbers. Micro-batch `index` of all ranks together holds the rows [index, index + 1) * batch_size * world of
-/// the epoch's order, rank after rank; at another number of ranks a window of equal size holds the same rows.
+/// the epoch's order, rank after rank; at another number of ranks an optimizer step of equal size holds the same rows.
 class Loader {
  public:
   /// The data set must outlive the loader. A usage error for a batch size or world below 1.
@@ -47,7 +47,7 @@ class Loader {
   std::vector<std::int64_t> rows_of(std::int64_t epoch, std::int64_t index) const;
   /// Tokens of a batch over all ranks without building it (for `num_tokens` of a resumed run).
   std::int64_t global_tokens(std::int64_t epoch, std::int64_t index) const;
-  /// Targets of a batch over all ranks (for the denominator of a window without a reduction).
+  /// Targets of a batch over all ranks (for the denominator of an optimizer step without a reduction).
   std::int64_t global_targets(std::int64_t epoch, std::int64_t index) const;
   /// The largest number of tokens that any batch of one rank can have: the batch_size longest rows.
   std::int64_t max_batch_tokens() const;

@@ -4,17 +4,18 @@
 namespace qtrain::ops {
 
 /// One Adafactor step (Shazeer and Stern 2018, as transformers.Adafactor without relative steps), all tensors f32:
-///   g = grad * factor[0]; b = control[1]; every square is g^2 + eps
+///   g = grad * factor[0]; b = hyperparameters[1]; every square is g^2 + eps
 ///   param [R, C]: row [R] = b row + (1-b) mean of squares over C; column [C] likewise over R
 ///                 u = g / sqrt(row / mean(row)) / sqrt(column)
 ///   param [n]:    square [n] = b square + (1-b) (g^2 + eps); u = g / sqrt(square)
 ///   param -= lr * decay * param; param -= lr * u / max(1, rms(u) / clip)
-/// On the device: control f64 = {lr, b}; factor f64 [2] as Clip leaves it: nothing changes where factor[1] is 0.
+/// On the device: hyperparameters f64 = {lr, b}; factor f64 [2] as Clip leaves it: nothing changes where factor[1] is
+/// 0.
 struct Adafactor {
   Tensor param;
   Tensor row = {}, column = {};  ///< of a matrix
   Tensor square = {};            ///< of a vector
-  ConstTensor grad, control, factor;
+  ConstTensor grad, hyperparameters, factor;
   double eps = 1e-30, clip = 1, decay = 0;
 };
 void run_cpu(Ctx&, const Adafactor&);

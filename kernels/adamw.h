@@ -6,12 +6,12 @@ namespace qtrain::ops {
 
 /// One AdamW step (Loshchilov and Hutter 2019, as torch.optim.AdamW), all tensors [n] in f32 (or all f64):
 ///   g = grad * factor[0]; param -= lr * decay * param; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
-///   param -= lr / control[1] * m / (sqrt(v) / sqrt(control[2]) + eps)
-/// On the device: control f64 [3] = {lr, 1 - b1^t, 1 - b2^t}; factor f64 [2] as Clip leaves it: nothing changes where
-/// factor[1] is 0.
+///   param -= lr / hyperparameters[1] * m / (sqrt(v) / sqrt(hyperparameters[2]) + eps)
+/// On the device: hyperparameters f64 [3] = {lr, 1 - b1^t, 1 - b2^t}; factor f64 [2] as Clip leaves it: nothing changes
+/// where factor[1] is 0.
 struct AdamW {
   Tensor param, m, v;
-  ConstTensor grad, control, factor;
+  ConstTensor grad, hyperparameters, factor;
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = 0;
 };
 /// The same with both moments in 8 bits (Dettmers et al. 2022, as bitsandbytes.optim.AdamW8bit): they are decoded, the
@@ -19,16 +19,16 @@ struct AdamW {
 struct AdamW8bit {
   Tensor param;
   CodedState m, v;
-  ConstTensor grad, control, factor;
+  ConstTensor grad, hyperparameters, factor;
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = 0;
 };
 /// The same where param, m and v are bf16 and there is no more exact copy of them: m is rounded to the nearest, param
 /// and v up or down at random, so that they are right on average. grad is f32. Element i has word (i % 4) of
-/// philox(seed, stream, control[3] * 2^40 + (first + i) / 4), whose lower half decides on param and whose upper half on
-/// v; control f64 [4], the last is t; first is a multiple of 64.
+/// philox(seed, stream, hyperparameters[3] * 2^40 + (first + i) / 4), whose lower half decides on param and whose upper
+/// half on v; hyperparameters f64 [4], the last is t; first is a multiple of 64.
 struct AdamWBf16 {
   Tensor param, m, v;
-  ConstTensor grad, control, factor;
+  ConstTensor grad, hyperparameters, factor;
   std::uint64_t seed = 0, stream = 0;
   std::int64_t first = 0;
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = 0;
@@ -53,7 +53,8 @@ inline void adamw(Ctx& ctx, const AdamW& a) {
 inline void adamw_bf16(Ctx& ctx, const AdamWBf16& a) {
   const std::int64_t n = a.param.numel();
   check(a.grad.numel() == n && a.m.numel() == n && a.v.numel() == n, "adamw_bf16: all tensors have the same length");
-  check(a.first % 64 == 0 && a.control.numel() == 4, "adamw_bf16: first is a multiple of 64, control has four numbers");
+  check(a.first % 64 == 0 && a.hyperparameters.numel() == 4,
+        "adamw_bf16: first is a multiple of 64, hyperparameters are four numbers");
   dispatch(ctx, a);
 }
 inline void adamw_8bit(Ctx& ctx, const AdamW8bit& a) {

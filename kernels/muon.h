@@ -26,10 +26,11 @@ struct ScaledCopy {
   ConstTensor x;
   double alpha = 1;
 };
-/// param = param (1 - lr * decay) - lr * scale * x; param f32 [n], x bf16 [n]. control f64 on the device, lr first.
+/// param = param (1 - lr * decay) - lr * scale * x; param f32 [n], x bf16 [n]. hyperparameters f64 on the device, lr
+/// first.
 struct MuonApply {
   Tensor param;
-  ConstTensor x, control, factor;
+  ConstTensor x, hyperparameters, factor;
   double scale = 1, decay = 0;
 };
 void run_cpu(Ctx&, const MuonMomentum&);

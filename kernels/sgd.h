@@ -7,13 +7,13 @@ enum class Nesterov : std::uint8_t { no, yes };
 
 /// One step of stochastic gradient descent as torch.optim.SGD, all tensors [n] in f32 (or all f64):
 ///   g = grad * factor[0] + decay * param
-///   with `momentum_buffer`: b = momentum b + control[1] g; g = nesterov ? g + momentum b : b
+///   with `momentum_buffer`: b = momentum b + hyperparameters[1] g; g = nesterov ? g + momentum b : b
 ///   param -= lr g
-/// On the device: control f64 = {lr, 1 - dampening, or 1 in the first step}; factor f64 [2] as Clip leaves it: nothing
-/// changes where factor[1] is 0.
+/// On the device: hyperparameters f64 = {lr, 1 - dampening, or 1 in the first step}; factor f64 [2] as Clip leaves it:
+/// nothing changes where factor[1] is 0.
 struct Sgd {
   Tensor param, momentum_buffer = {};
-  ConstTensor grad, control, factor;
+  ConstTensor grad, hyperparameters, factor;
   double momentum = 0, decay = 0;
   Nesterov nesterov = Nesterov::no;
 };

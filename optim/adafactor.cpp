@@ -18,7 +18,7 @@ class Adafactor final : public UpdateRule {
     return {{.name = "exp_avg_sq_row", .shape = {param.shape[0]}},
             {.name = "exp_avg_sq_col", .shape = {param.shape[1]}}};
   }
-  std::array<double, 4> control(double learning_rate, std::int64_t t) const override {
+  std::array<double, 4> hyperparameters(double learning_rate, std::int64_t t) const override {
     constexpr double kDecayRate = -0.8;
     return {learning_rate, 1 - std::pow(static_cast<double>(t), kDecayRate)};
   }
@@ -29,7 +29,7 @@ class Adafactor final : public UpdateRule {
                          .column = matrix ? part.state[1] : Tensor{},
                          .square = matrix ? Tensor{} : part.state[0],
                          .grad = part.grad,
-                         .control = part.control,
+                         .hyperparameters = part.hyperparameters,
                          .factor = part.factor,
                          .decay = decay(part.spec)});
   }

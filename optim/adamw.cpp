@@ -17,7 +17,7 @@ class AdamW : public UpdateRule {
     return {{.name = "exp_avg", .shape = param.shape, .dtype = param.dtype},
             {.name = "exp_avg_sq", .shape = param.shape, .dtype = param.dtype}};
   }
-  std::array<double, 4> control(double learning_rate, std::int64_t t) const override {
+  std::array<double, 4> hyperparameters(double learning_rate, std::int64_t t) const override {
     const auto steps = static_cast<double>(t);
     return {learning_rate, 1 - std::pow(options_.beta1, steps), 1 - std::pow(options_.beta2, steps), steps};
   }
@@ -27,7 +27,7 @@ class AdamW : public UpdateRule {
                      .m = part.state[0],
                      .v = part.state[1],
                      .grad = part.grad,
-                     .control = part.control,
+                     .hyperparameters = part.hyperparameters,
                      .factor = part.factor,
                      .beta1 = options_.beta1,
                      .beta2 = options_.beta2,
@@ -52,7 +52,7 @@ class AdamWBf16 final : public AdamW {
                           .m = part.state[0],
                           .v = part.state[1],
                           .grad = part.grad,
-                          .control = part.control,
+                          .hyperparameters = part.hyperparameters,
                           .factor = part.factor,
                           .seed = options_.seed,
                           .stream = stream_of(part.spec.name),
@@ -82,7 +82,7 @@ class AdamW8bit final : public AdamW {
                           .m = tables_.coded(part.state, 0),
                           .v = tables_.coded(part.state, 1),
                           .grad = part.grad,
-                          .control = part.control,
+                          .hyperparameters = part.hyperparameters,
                           .factor = part.factor,
                           .beta1 = options_.beta1,
                           .beta2 = options_.beta2,

@@ -13,13 +13,13 @@ class Lion : public UpdateRule {
   std::vector<StateSpec> state_of(const ParamSpec& param) const override {
     return {{.name = "exp_avg", .shape = param.shape, .dtype = param.dtype}};
   }
-  std::array<double, 4> control(double learning_rate, std::int64_t) const override { return {learning_rate}; }
+  std::array<double, 4> hyperparameters(double learning_rate, std::int64_t) const override { return {learning_rate}; }
   std::int64_t grain(const ParamSpec&) const override { return 1; }
   void update(Ctx& ctx, const UpdatePart& part) const override {
     ops::lion(ctx, {.param = part.param,
                     .m = part.state[0],
                     .grad = part.grad,
-                    .control = part.control,
+                    .hyperparameters = part.hyperparameters,
                     .factor = part.factor,
                     .beta1 = options_.beta1,
                     .beta2 = options_.beta2,
@@ -46,7 +46,7 @@ class Lion8bit final : public Lion {
     ops::lion_8bit(ctx, {.param = part.param,
                          .m = tables_.coded(part.state, 0),
                          .grad = part.grad,
-                         .control = part.control,
+                         .hyperparameters = part.hyperparameters,
                          .factor = part.factor,
                          .beta1 = options_.beta1,
                          .beta2 = options_.beta2,

@@ -106,8 +106,8 @@ class Muon final : public UpdateRule {
     check(param.dtype == DType::f32, "muon: parameters are f32");
     return {{.name = "momentum_buffer", .shape = param.shape}};
   }
-  std::array<double, 4> control(double learning_rate, std::int64_t t) const override {
-    return adamw_->control(learning_rate, t);
+  std::array<double, 4> hyperparameters(double learning_rate, std::int64_t t) const override {
+    return adamw_->hyperparameters(learning_rate, t);
   }
   std::int64_t grain(const ParamSpec& param) const override { return is_orthogonal(param) ? 0 : adamw_->grain(param); }
   void update(Ctx& ctx, const UpdatePart& part) const override {
@@ -124,7 +124,7 @@ class Muon final : public UpdateRule {
     for (int i = 0; i < steps_; ++i) iterate(ctx, w);
     ops::muon_apply(ctx, {.param = part.param,
                           .x = w.x,
-                          .control = part.control,
+                          .hyperparameters = part.hyperparameters,
                           .factor = part.factor,
                           .scale = adjusted(part.spec.shape),
                           .decay = decay(part.spec)});

@@ -35,7 +35,7 @@ Optimizer::Optimizer(Ctx& ctx, std::unique_ptr<UpdateRule> rule, std::vector<Par
       inputs_(ctx.device(), kLimitBytes + rates_of(params_).size() * kRateBytes),
       factor_(ctx.device(), kFactors),
       rates_(rates_of(params_)),
-      controls_(rates_.size()) {
+      hyperparameters_(rates_.size()) {
   for (const Param* p : params_)
     rate_of_.push_back(
         static_cast<std::size_t>(std::find(rates_.begin(), rates_.end(), p->spec.learning_rate) - rates_.begin()));
@@ -57,7 +57,8 @@ void Optimizer::allocate(Ctx& ctx) {
 void Optimizer::send(Ctx& ctx, const UpdateInput& input) {
   const double limits[] = {input.max_grad_norm, input.loss_scale};
   for (std::size_t i = 0; i < rates_.size(); ++i)
-    controls_[i] = inputs_.put(std::span<const double>(rule_->control(input.learning_rate * rates_[i], updates() + 1)));
+    hyperparameters_[i] =
+        inputs_.put(std::span<const double>(rule_->hyperparameters(input.learning_rate * rates_[i], updates() + 1)));
   limits_ = inputs_.put(std::span<const double>(limits));
   inputs_.send(ctx);
 }
@@ -102,7 +103,7 @@ void Optimizer::update_part(Ctx& ctx, const StatePiece& piece) {
                       .grad = part(p.grad),
                       .begin = piece.begin,
                       .state = piece.state,
-                      .control = controls_[rate_of_[piece.param]],
+                      .hyperparameters = hyperparameters_[rate_of_[piece.param]],
                       .factor = factor_.all()});
 }
 

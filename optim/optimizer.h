@@ -25,9 +25,9 @@ struct UpdatePart {
   const ParamSpec& spec;
   Tensor param;
   ConstTensor grad;
-  std::int64_t begin;             ///< where it begins in the parameter
-  std::span<const Tensor> state;  ///< in the order of state_of
-  ConstTensor control, factor;    ///< f64 on the device: what the rule sent; as ops::Clip leaves it
+  std::int64_t begin;                   ///< where it begins in the parameter
+  std::span<const Tensor> state;        ///< in the order of state_of
+  ConstTensor hyperparameters, factor;  ///< f64 on the device: what the rule sent; as ops::Clip leaves it
 };
 
 /// How one parameter is updated. It holds options, and what it needs on the device beside the state.
@@ -38,7 +38,7 @@ class UpdateRule {
 
   virtual std::vector<StateSpec> state_of(const ParamSpec& param) const = 0;
   /// What is sent to the device for update number `t`, the first is 1.
-  virtual std::array<double, 4> control(double learning_rate, std::int64_t t) const = 0;
+  virtual std::array<double, 4> hyperparameters(double learning_rate, std::int64_t t) const = 0;
   /// Queues the update of a part; nothing changes where factor[1] is 0. It queues the same work every time.
   virtual void update(Ctx& ctx, const UpdatePart& part) const = 0;
 
@@ -99,9 +99,9 @@ class Optimizer {
   DeviceMemory work_;                      ///< of the rule
   Mailbox inputs_;
   DeviceNumbers factor_;
-  std::vector<double> rates_;          ///< that parameters have beside that of the run
-  std::vector<std::size_t> rate_of_;   ///< of each parameter
-  std::vector<ConstTensor> controls_;  ///< by rate: what was sent last
+  std::vector<double> rates_;                 ///< that parameters have beside that of the run
+  std::vector<std::size_t> rate_of_;          ///< of each parameter
+  std::vector<ConstTensor> hyperparameters_;  ///< by rate: what was sent last
   ConstTensor limits_;
   std::int64_t updates_ = 0;
 };

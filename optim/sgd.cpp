@@ -23,7 +23,7 @@ class Sgd final : public UpdateRule {
     if (momentum_ == 0) return {};
     return {{.name = "momentum_buffer", .shape = param.shape, .dtype = param.dtype}};
   }
-  std::array<double, 4> control(double learning_rate, std::int64_t t) const override {
+  std::array<double, 4> hyperparameters(double learning_rate, std::int64_t t) const override {
     return {learning_rate, t == 1 ? 1 : 1 - dampening_};
   }
   std::int64_t grain(const ParamSpec&) const override { return 1; }
@@ -31,7 +31,7 @@ class Sgd final : public UpdateRule {
     ops::sgd(ctx, {.param = part.param,
                    .momentum_buffer = part.state.empty() ? Tensor{} : part.state[0],
                    .grad = part.grad,
-                   .control = part.control,
+                   .hyperparameters = part.hyperparameters,
                    .factor = part.factor,
                    .momentum = momentum_,
                    .decay = decay(part.spec),

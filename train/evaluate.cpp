@@ -1,6 +1,6 @@
 #include "train/evaluate.h"
 
-#include "train/stop.h"
+#include "core/stop.h"
 
 namespace qtrain {
 

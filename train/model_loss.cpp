@@ -1,9 +1,9 @@
 #include "train/model_loss.h"
 
+#include "core/stop.h"
 #include "train/setup/model_setup.h"
 #include "train/setup/prepared_data.h"
 #include "train/setup/vocabulary.h"
-#include "train/stop.h"
 
 namespace qtrain {
 

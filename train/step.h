@@ -8,8 +8,8 @@ namespace qtrain {
 /// Records of different sizes of micro-batches that a run keeps: about as many as occur often.
 inline constexpr std::size_t kKeptGraphs = 32;
 
-/// The device's part of training steps: forward and backward of each micro-batch of a window, then clipping and the
-/// optimizer. On a CUDA device this work is recorded and replayed where `graphs` is not 0 (see GraphCache).
+/// The device's part of training steps: forward and backward of each micro-batch, then clipping and the optimizer. On a
+/// CUDA device this work is recorded and replayed where `graphs` is not 0 (see GraphCache).
 class TrainStep {
  public:
   struct Options {
@@ -23,17 +23,17 @@ class TrainStep {
     return BatchFeed::bytes(most_tokens) + DeviceNumbers::bytes(kSums);
   }
 
-  /// Begins a window: gradients and sums become 0.
+  /// Begins an optimizer step: gradients and sums become 0.
   void begin();
   /// Queues forward and backward of a micro-batch that has targets.
   void add(const Batch& batch, const MicroStep& step);
-  /// Queues the update, which changes nothing unless both sums are finite. Waits for the window's work.
+  /// Queues the update, which changes nothing unless both sums are finite. Waits for the step's work.
   struct Sums {
     double loss = 0;     ///< over all targets
     double squares = 0;  ///< of all gradients
   };
   Sums finish(const UpdateInput& input);
-  /// Whether the gradient that the last window left is finite. Waits for it.
+  /// Whether the gradient that the last step left is finite. Waits for it.
   bool has_finite_gradient(Param& param);
   const GraphCache& graphs() const { return graphs_; }
 

@@ -14,7 +14,7 @@ namespace {
 using Tensors = std::span<const Tensor>;
 
 /// lr, and what AdamW and others divide by.
-const Operand kControl{{3}, DType::f64, Contents::given, 0, {1e-6, 0.1, 0.001}};
+const Operand kHyperparameters{{3}, DType::f64, Contents::given, 0, {1e-6, 0.1, 0.001}};
 const Operand kFactor{{2}, DType::f64, Contents::given, 0, {1.0, 1.0}};
 
 Operand table(Signedness sign) {
@@ -30,28 +30,34 @@ constexpr double kCodedBytes = 2 * (1 + 4.0 / static_cast<double>(ops::kCodeBloc
 void add_adamw(std::vector<Case>& cases, std::int64_t n) {
   const Operand x = f32({n}), squares = f32({n}, Contents::positive);
   const auto size = static_cast<double>(n);
-  cases.push_back(
-      {.name = fmt::format("adamw/{}", n),
-       .operands = {x, x, squares, x, kControl, kFactor},
-       .run =
-           [](Ctx& ctx, Tensors t) {
-             ops::adamw(
-                 ctx,
-                 {.param = t[0], .m = t[1], .v = t[2], .grad = t[3], .control = t[4], .factor = t[5], .decay = 0.01});
-           },
-       .bytes = 28 * size});
+  cases.push_back({.name = fmt::format("adamw/{}", n),
+                   .operands = {x, x, squares, x, kHyperparameters, kFactor},
+                   .run =
+                       [](Ctx& ctx, Tensors t) {
+                         ops::adamw(ctx, {.param = t[0],
+                                          .m = t[1],
+                                          .v = t[2],
+                                          .grad = t[3],
+                                          .hyperparameters = t[4],
+                                          .factor = t[5],
+                                          .decay = 0.01});
+                       },
+                   .bytes = 28 * size});
   const Operand half{{n}, DType::bf16}, half_squares{{n}, DType::bf16, Contents::positive};
   const Operand with_step{{4}, DType::f64, Contents::given, 0, {1e-6, 0.1, 0.001, 1.0}};
-  cases.push_back(
-      {.name = fmt::format("adamw_bf16/{}", n),
-       .operands = {half, half, half_squares, x, with_step, kFactor},
-       .run =
-           [](Ctx& ctx, Tensors t) {
-             ops::adamw_bf16(
-                 ctx,
-                 {.param = t[0], .m = t[1], .v = t[2], .grad = t[3], .control = t[4], .factor = t[5], .decay = 0.01});
-           },
-       .bytes = 16 * size});
+  cases.push_back({.name = fmt::format("adamw_bf16/{}", n),
+                   .operands = {half, half, half_squares, x, with_step, kFactor},
+                   .run =
+                       [](Ctx& ctx, Tensors t) {
+                         ops::adamw_bf16(ctx, {.param = t[0],
+                                               .m = t[1],
+                                               .v = t[2],
+                                               .grad = t[3],
+                                               .hyperparameters = t[4],
+                                               .factor = t[5],
+                                               .decay = 0.01});
+                       },
+                   .bytes = 16 * size});
 }
 
 void add_one_state(std::vector<Case>& cases, std::int64_t n) {
@@ -59,20 +65,21 @@ void add_one_state(std::vector<Case>& cases, std::int64_t n) {
   const auto size = static_cast<double>(n);
   cases.push_back(
       {.name = fmt::format("lion/{}", n),
-       .operands = {x, x, x, kControl, kFactor},
+       .operands = {x, x, x, kHyperparameters, kFactor},
        .run =
            [](Ctx& ctx, Tensors t) {
-             ops::lion(ctx, {.param = t[0], .m = t[1], .grad = t[2], .control = t[3], .factor = t[4], .decay = 0.01});
+             ops::lion(
+                 ctx, {.param = t[0], .m = t[1], .grad = t[2], .hyperparameters = t[3], .factor = t[4], .decay = 0.01});
            },
        .bytes = 20 * size});
   cases.push_back({.name = fmt::format("sgd_momentum/{}", n),
-                   .operands = {x, x, x, kControl, kFactor},
+                   .operands = {x, x, x, kHyperparameters, kFactor},
                    .run =
                        [](Ctx& ctx, Tensors t) {
                          ops::sgd(ctx, {.param = t[0],
                                         .momentum_buffer = t[1],
                                         .grad = t[2],
-                                        .control = t[3],
+                                        .hyperparameters = t[3],
                                         .factor = t[4],
                                         .momentum = 0.9});
                        },
@@ -85,26 +92,26 @@ void add_coded(std::vector<Case>& cases, std::int64_t n) {
   const Operand with_sign = table(Signedness::with_sign), without = table(Signedness::without_sign);
   const auto size = static_cast<double>(n);
   cases.push_back({.name = fmt::format("adamw_8bit/{}", n),
-                   .operands = {x, codes, absmax, codes, absmax, x, kControl, kFactor, with_sign, without},
+                   .operands = {x, codes, absmax, codes, absmax, x, kHyperparameters, kFactor, with_sign, without},
                    .run =
                        [](Ctx& ctx, Tensors t) {
                          ops::adamw_8bit(ctx, {.param = t[0],
                                                .m = {t[1], t[2], t[8]},
                                                .v = {t[3], t[4], t[9]},
                                                .grad = t[5],
-                                               .control = t[6],
+                                               .hyperparameters = t[6],
                                                .factor = t[7],
                                                .decay = 0.01});
                        },
                    .bytes = (12 + 2 * kCodedBytes) * size});
   cases.push_back({.name = fmt::format("lion_8bit/{}", n),
-                   .operands = {x, codes, absmax, x, kControl, kFactor, with_sign},
+                   .operands = {x, codes, absmax, x, kHyperparameters, kFactor, with_sign},
                    .run =
                        [](Ctx& ctx, Tensors t) {
                          ops::lion_8bit(ctx, {.param = t[0],
                                               .m = {t[1], t[2], t[6]},
                                               .grad = t[3],
-                                              .control = t[4],
+                                              .hyperparameters = t[4],
                                               .factor = t[5],
                                               .decay = 0.01});
                        },
@@ -120,11 +127,12 @@ void add_of_matrices(std::vector<Case>& cases, const Shape& matrix) {
   const auto n = static_cast<double>(matrix.numel());
   cases.push_back(
       {.name = "adafactor/" + size,
-       .operands = {x, row, column, x, kControl, kFactor},
+       .operands = {x, row, column, x, kHyperparameters, kFactor},
        .run =
            [](Ctx& ctx, Tensors t) {
              ops::adafactor(
-                 ctx, {.param = t[0], .row = t[1], .column = t[2], .grad = t[3], .control = t[4], .factor = t[5]});
+                 ctx,
+                 {.param = t[0], .row = t[1], .column = t[2], .grad = t[3], .hyperparameters = t[4], .factor = t[5]});
            },
        .bytes = 12 * n});
   cases.push_back({.name = "muon_momentum/" + size,
@@ -135,11 +143,11 @@ void add_of_matrices(std::vector<Case>& cases, const Shape& matrix) {
                        },
                    .bytes = 14 * n});
   cases.push_back({.name = "muon_apply/" + size,
-                   .operands = {x, half, kControl, kFactor},
+                   .operands = {x, half, kHyperparameters, kFactor},
                    .run =
                        [](Ctx& ctx, Tensors t) {
-                         ops::muon_apply(ctx,
-                                         {.param = t[0], .x = t[1], .control = t[2], .factor = t[3], .decay = 0.01});
+                         ops::muon_apply(
+                             ctx, {.param = t[0], .x = t[1], .hyperparameters = t[2], .factor = t[3], .decay = 0.01});
                        },
                    .bytes = 10 * n});
 }

@@ -11,7 +11,7 @@
 #include <iostream>
 
 #include "core/error.h"
-#include "train/stop.h"
+#include "core/stop.h"
 
 namespace qtrain {
 namespace {

@@ -10,8 +10,8 @@
 #include "app/cli/command_table.h"
 #include "app/cli/help.h"
 #include "config/keys.h"
+#include "core/stop.h"
 #include "core/version.h"
-#include "train/stop.h"
 
 namespace qtrain {
 namespace {

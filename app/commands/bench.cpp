@@ -6,9 +6,9 @@
 #include "app/commands/commands.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "core/stop.h"
 #include "core/version.h"
 #include "kernels/cpu/isa.h"
-#include "train/stop.h"
 
 namespace qtrain {
 namespace {

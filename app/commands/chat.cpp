@@ -7,10 +7,10 @@
 #include "app/commands/commands.h"
 #include "app/commands/sampling_flags.h"
 #include "core/plural.h"
+#include "core/stop.h"
 #include "data/source/reader.h"
 #include "train/plan/compute.h"
 #include "train/setup/text_folder.h"
-#include "train/stop.h"
 
 namespace qtrain {
 namespace {

@@ -2,9 +2,9 @@
 
 #include "app/commands/commands.h"
 #include "core/plural.h"
+#include "core/stop.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/output_lock.h"
-#include "train/stop.h"
 
 namespace qtrain {
 namespace {

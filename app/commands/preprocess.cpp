@@ -4,11 +4,11 @@
 #include "app/commands/commands.h"
 #include "config/remarks.h"
 #include "core/file.h"
+#include "core/stop.h"
 #include "train/report/data_report.h"
 #include "train/report/metrics.h"
 #include "train/setup/prepared_data.h"
 #include "train/setup/vocabulary.h"
-#include "train/stop.h"
 
 namespace qtrain {
 namespace {

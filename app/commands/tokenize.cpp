@@ -3,11 +3,11 @@
 #include <iostream>
 
 #include "app/commands/commands.h"
+#include "core/stop.h"
 #include "data/source/reader.h"
 #include "model/model_source.h"
 #include "text/tokenizer/load.h"
 #include "text/tokenizer/tokenizer.h"
-#include "train/stop.h"
 
 namespace qtrain {
 namespace {

@@ -1,7 +1,7 @@
+#include "train/train.h"
 #include "app/commands/commands.h"
 #include "config/remarks.h"
 #include "train/plan/compute.h"
-#include "train/trainer.h"
 
 namespace qtrain {
 
@@ -11,10 +11,10 @@ int run_train(const Arguments& args) {
   tell_remarks(config, args.log());
   require_supported(config);
   args.log().show_progress(!config.value.training.disable_tqdm);
-  Trainer trainer(config, args.text("resume").value_or(config.value.training.resume_from_checkpoint), args.log());
-  const int code = trainer.run();
-  args.give({.text = trainer.summary(), .json = trainer.results()});
-  return code;
+  const std::string resume = args.text("resume").value_or(config.value.training.resume_from_checkpoint);
+  const TrainingResult result = train(config, resume, args.log());
+  args.give({.text = result.summary, .json = result.json});
+  return result.exit_code;
 }
 
 }  // namespace qtrain

@@ -8,6 +8,7 @@
 #include "config/remarks.h"
 #include "core/plural.h"
 #include "core/safetensors.h"
+#include "core/stop.h"
 #include "data/encode.h"
 #include "model/hf_folder.h"
 #include "train/checkpoint/output_lock.h"
@@ -23,7 +24,6 @@
 #include "train/setup/model_setup.h"
 #include "train/setup/text_folder.h"
 #include "train/setup/vocabulary.h"
-#include "train/stop.h"
 
 namespace qtrain {
 namespace {

@@ -10,12 +10,12 @@
 
 #include "convert/gguf/export_metadata.h"
 #include "convert/gguf/export_vocabulary.h"
+#include "convert/stoppable_job.h"
 #include "core/gguf_write.h"
 #include "core/safetensors.h"
 #include "model/hf_folder.h"
 #include "quant/bnb.h"
 #include "quant/gguf_quantize.h"
-#include "train/stoppable_job.h"
 
 namespace qtrain {
 namespace {

@@ -8,10 +8,10 @@
 
 #include "convert/adapter_deltas.h"
 #include "convert/gguf/export_metadata.h"
+#include "convert/stoppable_job.h"
 #include "core/gguf_write.h"
 #include "model/model_config.h"
 #include "quant/gguf_quantize.h"
-#include "train/stoppable_job.h"
 
 namespace qtrain {
 namespace {

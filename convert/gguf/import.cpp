@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "convert/gguf/import_model.h"
+#include "convert/stoppable_job.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/safetensors.h"
 #include "quant/gguf_blocks.h"
 #include "train/checkpoint/pending_model.h"
-#include "train/stoppable_job.h"
 
 namespace qtrain {
 namespace {

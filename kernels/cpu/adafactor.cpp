@@ -11,7 +11,7 @@ struct Numbers {
   float scale, rate, keep, b, c, eps;
 
   explicit Numbers(const Adafactor& a) : scale(static_cast<float>(a.factor.as<double>()[0])) {
-    const double lr = a.control.as<double>()[0], beta = a.control.as<double>()[1];
+    const double lr = a.hyperparameters.as<double>()[0], beta = a.hyperparameters.as<double>()[1];
     rate = static_cast<float>(lr);
     keep = static_cast<float>(1 - lr * a.decay);
     b = static_cast<float>(beta);

@@ -20,10 +20,10 @@ struct AdamWStep {
         b2(static_cast<A>(a.beta2)),
         c2(static_cast<A>(1 - a.beta2)),
         eps(static_cast<A>(a.eps)) {
-    const double* control = a.control.template as<double>();
-    keep = static_cast<A>(1 - control[0] * a.decay);
-    rate = static_cast<A>(control[0] / control[1]);
-    unbias = static_cast<A>(1 / std::sqrt(control[2]));
+    const double* hyperparameters = a.hyperparameters.template as<double>();
+    keep = static_cast<A>(1 - hyperparameters[0] * a.decay);
+    rate = static_cast<A>(hyperparameters[0] / hyperparameters[1]);
+    unbias = static_cast<A>(1 / std::sqrt(hyperparameters[2]));
   }
 
   Vec<A> operator()(Vec<A> param, Vec<A> grad, Lanes<A, 2>& state) const {
@@ -78,7 +78,7 @@ void step_rounded(const AdamWBf16& a, const AdamWStep<float>& step, const Rounde
 void run_cpu(Ctx& ctx, const AdamWBf16& a) {
   if (a.factor.as<double>()[1] == 0) return;
   const AdamWStep<float> step(a);
-  const double t = a.control.as<double>()[3];
+  const double t = a.hyperparameters.as<double>()[3];
   for_ranges(ctx, a.param.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
     std::uint32_t words[simd::kPhiloxWords];
     for (std::int64_t i = begin; i < end; i += simd::kPhiloxWords) {

@@ -18,8 +18,8 @@ struct LionStep {
         c1(static_cast<A>(1 - a.beta1)),
         b2(static_cast<A>(a.beta2)),
         c2(static_cast<A>(1 - a.beta2)),
-        rate(static_cast<A>(a.control.template as<double>()[0])) {
-    keep = static_cast<A>(1 - a.control.template as<double>()[0] * a.decay);
+        rate(static_cast<A>(a.hyperparameters.template as<double>()[0])) {
+    keep = static_cast<A>(1 - a.hyperparameters.template as<double>()[0] * a.decay);
   }
 
   Vec<A> operator()(Vec<A> param, Vec<A> grad, Lanes<A, 1>& state) const {

@@ -54,7 +54,7 @@ void run_cpu(Ctx& ctx, const ScaledCopy& a) {
 
 void run_cpu(Ctx& ctx, const MuonApply& a) {
   if (a.factor.as<double>()[1] == 0) return;
-  const double lr = a.control.as<double>()[0];
+  const double lr = a.hyperparameters.as<double>()[0];
   const auto keep = static_cast<float>(1 - lr * a.decay), rate = static_cast<float>(lr * a.scale);
   const Bf16* x = a.x.as<Bf16>();
   float* param = a.param.as<float>();

@@ -15,9 +15,9 @@ struct SgdStep {
   explicit SgdStep(const Sgd& a)
       : scale(static_cast<A>(a.factor.as<double>()[0])),
         decay(static_cast<A>(a.decay)),
-        rate(static_cast<A>(a.control.as<double>()[0])),
+        rate(static_cast<A>(a.hyperparameters.as<double>()[0])),
         momentum(static_cast<A>(a.momentum)),
-        taken(static_cast<A>(a.control.as<double>()[1])),
+        taken(static_cast<A>(a.hyperparameters.as<double>()[1])),
         nesterov(a.nesterov) {}
 
   Vec<A> operator()(Vec<A> param, Vec<A> grad, Lanes<A, 0>&) const {

@@ -14,14 +14,14 @@ constexpr std::size_t kShared = sizeof(BlockPartials<double>);
 struct Step {
   const float* grad;
   float *row, *column, *square;
-  const double *control, *factor;
+  const double *hyperparameters, *factor;
   std::int64_t rows, width;  ///< a vector has one row
   float eps;
 
   __device__ bool applied() const { return factor[1] != 0; }
   __device__ float scaled(std::int64_t i) const { return grad[i] * static_cast<float>(factor[0]); }
   __device__ float moved(float state, float square) const {
-    return static_cast<float>(control[1]) * state + static_cast<float>(1 - control[1]) * (square + eps);
+    return static_cast<float>(hyperparameters[1]) * state + static_cast<float>(1 - hyperparameters[1]) * (square + eps);
   }
   /// The update of entry i before it is clipped; `mean` of all rows' state.
   __device__ float update(std::int64_t i, const double* mean) const {
@@ -107,7 +107,7 @@ struct Apply {
   __device__ void at(std::int64_t i) const {
     static_assert(N == 1);
     if (!step.applied()) return;
-    const double lr = step.control[0], over = sqrt(*square) / clip;
+    const double lr = step.hyperparameters[0], over = sqrt(*square) / clip;
     const float rate = static_cast<float>(lr) / static_cast<float>(over > 1 ? over : 1);
     param[i] = param[i] * static_cast<float>(1 - lr * decay) - step.update(i, mean) * rate;
   }
@@ -132,7 +132,7 @@ void run_cuda(Ctx& ctx, const Adafactor& a) {
                   .row = matrix ? a.row.as<float>() : nullptr,
                   .column = matrix ? a.column.as<float>() : nullptr,
                   .square = matrix ? nullptr : a.square.as<float>(),
-                  .control = a.control.as<double>(),
+                  .hyperparameters = a.hyperparameters.as<double>(),
                   .factor = a.factor.as<double>(),
                   .rows = rows,
                   .width = n / rows,

@@ -8,7 +8,7 @@ namespace {
 
 struct AdamWRule {
   static constexpr int kStates = 2;
-  const double *control, *factor;
+  const double *hyperparameters, *factor;
   float b1, c1, b2, c2, eps;
   double decay;
 
@@ -23,11 +23,11 @@ struct AdamWRule {
     }
   };
   __device__ Step step() const {
-    const double lr = control[0];
+    const double lr = hyperparameters[0];
     return {static_cast<float>(factor[0]),
             static_cast<float>(1 - lr * decay),
-            static_cast<float>(lr / control[1]),
-            static_cast<float>(1 / sqrt(control[2])),
+            static_cast<float>(lr / hyperparameters[1]),
+            static_cast<float>(1 / sqrt(hyperparameters[2])),
             b1,
             c1,
             b2,
@@ -38,7 +38,7 @@ struct AdamWRule {
 
 template <class Args>
 AdamWRule rule_of(const Args& a) {
-  return {.control = a.control.template as<double>(),
+  return {.hyperparameters = a.hyperparameters.template as<double>(),
           .factor = a.factor.template as<double>(),
           .b1 = static_cast<float>(a.beta1),
           .c1 = static_cast<float>(1 - a.beta1),
@@ -67,7 +67,7 @@ struct RoundedUpdate {
   __device__ void at(std::int64_t i) const {
     if (rule.factor[1] == 0) return;
     const AdamWRule::Step step = rule.step();
-    const auto words = philox(seed, stream, rounding_counter(rule.control[3], first + i));
+    const auto words = philox(seed, stream, rounding_counter(rule.hyperparameters[3], first + i));
     float g[N], mean[N];
     Pack<Bf16, N> p = load_pack<N>(param + i), square = load_pack<N>(v + i);
     load_floats(g, grad + i);

@@ -7,7 +7,7 @@ namespace {
 
 struct LionRule {
   static constexpr int kStates = 1;
-  const double *control, *factor;
+  const double *hyperparameters, *factor;
   float b1, c1, b2, c2;
   double decay;
 
@@ -21,14 +21,14 @@ struct LionRule {
     }
   };
   __device__ Step step() const {
-    const double lr = control[0];
+    const double lr = hyperparameters[0];
     return {static_cast<float>(factor[0]), static_cast<float>(1 - lr * decay), static_cast<float>(lr), b1, c1, b2, c2};
   }
 };
 
 template <class Args>
 LionRule rule_of(const Args& a) {
-  return {.control = a.control.template as<double>(),
+  return {.hyperparameters = a.hyperparameters.template as<double>(),
           .factor = a.factor.template as<double>(),
           .b1 = static_cast<float>(a.beta1),
           .c1 = static_cast<float>(1 - a.beta1),

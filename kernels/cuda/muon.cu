@@ -66,13 +66,13 @@ struct Scaled {
 struct Applied {
   float* param;
   const Bf16* x;
-  const double *control, *factor;
+  const double *hyperparameters, *factor;
   double scale, decay;
 
   template <int N>
   __device__ void at(std::int64_t i) const {
     if (factor[1] == 0) return;
-    const double lr = control[0];
+    const double lr = hyperparameters[0];
     const float keep = static_cast<float>(1 - lr * decay), rate = static_cast<float>(lr * scale);
     float p[N], v[N];
     load_floats(p, param + i);
@@ -109,7 +109,7 @@ void run_cuda(Ctx& ctx, const ScaledCopy& a) {
 void run_cuda(Ctx& ctx, const MuonApply& a) {
   const Applied body{.param = a.param.as<float>(),
                      .x = a.x.as<Bf16>(),
-                     .control = a.control.as<double>(),
+                     .hyperparameters = a.hyperparameters.as<double>(),
                      .factor = a.factor.as<double>(),
                      .scale = a.scale,
                      .decay = a.decay};

@@ -6,7 +6,7 @@
 #include "kernels/cuda/reduce.cuh"
 
 /// The loops of optimizers. A rule is a struct with
-///   static constexpr int kStates; const double *control, *factor;
+///   static constexpr int kStates; const double *hyperparameters, *factor;
 ///   struct Step with float operator()(float param, float grad, float (&state)[kStates]) const
 ///   __device__ Step step() const, from what is on the device
 /// that gives the new parameter and changes the state. Nothing changes where factor[1] is 0.

@@ -8,7 +8,7 @@ namespace {
 template <int States>
 struct SgdRule {
   static constexpr int kStates = States;
-  const double *control, *factor;
+  const double *hyperparameters, *factor;
   float momentum, decay;
   bool nesterov;
 
@@ -27,8 +27,8 @@ struct SgdRule {
   };
   __device__ Step step() const {
     return {static_cast<float>(factor[0]),
-            static_cast<float>(control[0]),
-            static_cast<float>(control[1]),
+            static_cast<float>(hyperparameters[0]),
+            static_cast<float>(hyperparameters[1]),
             momentum,
             decay,
             nesterov};
@@ -37,7 +37,7 @@ struct SgdRule {
 
 template <int States>
 void run(Ctx& ctx, const Sgd& a) {
-  const SgdRule<States> rule{.control = a.control.as<double>(),
+  const SgdRule<States> rule{.hyperparameters = a.hyperparameters.as<double>(),
                              .factor = a.factor.as<double>(),
                              .momentum = static_cast<float>(a.momentum),
                              .decay = static_cast<float>(a.decay),

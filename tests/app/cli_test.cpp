@@ -8,7 +8,7 @@
 #include "app/cli/command_table.h"
 #include "app/cli/completion.h"
 #include "app/cli/program.h"
-#include "train/stop.h"
+#include "core/stop.h"
 
 namespace qtrain {
 namespace {

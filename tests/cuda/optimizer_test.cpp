@@ -15,7 +15,7 @@ namespace {
 
 /// What an update reads and writes. `one` and `two` are its state in f32.
 struct Update {
-  Array param, grad, control, factor, one, two, x;
+  Array param, grad, hyperparameters, factor, one, two, x;
   Array codes[2], absmax[2], tables[2];
 
   struct With {
@@ -26,7 +26,7 @@ struct Update {
   Update(Shape shape, const With& with)
       : param(drawn(with.digits, shape, 1)),
         grad(drawn(with.digits, shape, 2)),
-        control(scalars({1e-2, 0.3, 0.2})),
+        hyperparameters(scalars({1e-2, 0.3, 0.2})),
         factor(scalars({0.25, with.applied})),
         one(drawn(with.digits, shape, 3)),
         two(squares(with.digits, shape)),
@@ -76,7 +76,7 @@ std::vector<Case> cases() {
       ops::sgd(ctx, {.param = u.param,
                      .momentum_buffer = momentum > 0 ? u.one.tensor() : Tensor{},
                      .grad = u.grad,
-                     .control = u.control,
+                     .hyperparameters = u.hyperparameters,
                      .factor = u.factor,
                      .momentum = momentum,
                      .decay = 0.1,
@@ -92,7 +92,7 @@ std::vector<Case> cases() {
                          .column = matrix ? u.two.tensor().reshaped({u.two.size()}).slice(rows, columns) : Tensor{},
                          .square = matrix ? Tensor{} : first(u.two.size()),
                          .grad = u.grad,
-                         .control = u.control,
+                         .hyperparameters = u.hyperparameters,
                          .factor = u.factor,
                          .clip = 0.5,
                          .decay = 0.1});
@@ -108,69 +108,75 @@ std::vector<Case> cases() {
                                .momentum = 0.9,
                                .nesterov = nesterov});
       ops::muon_normalize(ctx, {.x = u.x, .squares = squares});
-      ops::muon_apply(ctx,
-                      {.param = u.param, .x = u.x, .control = u.control, .factor = u.factor, .scale = 2, .decay = 0.1});
+      ops::muon_apply(ctx, {.param = u.param,
+                            .x = u.x,
+                            .hyperparameters = u.hyperparameters,
+                            .factor = u.factor,
+                            .scale = 2,
+                            .decay = 0.1});
     };
   };
-  return {
-      {"adamw_8bit", kCoded,
-       [](Ctx& ctx, Update& u) {
-         ops::adamw_8bit(ctx, {.param = u.param,
-                               .m = u.coded(0),
-                               .v = u.coded(1),
-                               .grad = u.grad,
-                               .control = u.control,
-                               .factor = u.factor,
-                               .eps = 1e-3,
-                               .decay = 0.1});
-       }},
-      {"lion_8bit", kCoded,
-       [](Ctx& ctx, Update& u) {
-         ops::lion_8bit(ctx, {.param = u.param,
-                              .m = u.coded(0),
+  return {{"adamw_8bit", kCoded,
+           [](Ctx& ctx, Update& u) {
+             ops::adamw_8bit(ctx, {.param = u.param,
+                                   .m = u.coded(0),
+                                   .v = u.coded(1),
+                                   .grad = u.grad,
+                                   .hyperparameters = u.hyperparameters,
+                                   .factor = u.factor,
+                                   .eps = 1e-3,
+                                   .decay = 0.1});
+           }},
+          {"lion_8bit", kCoded,
+           [](Ctx& ctx, Update& u) {
+             ops::lion_8bit(ctx, {.param = u.param,
+                                  .m = u.coded(0),
+                                  .grad = u.grad,
+                                  .hyperparameters = u.hyperparameters,
+                                  .factor = u.factor,
+                                  .decay = 0.1});
+           }},
+          {"adamw", kVectors,
+           [](Ctx& ctx, Update& u) {
+             ops::adamw(ctx, {.param = u.param,
+                              .m = u.one,
+                              .v = u.two,
                               .grad = u.grad,
-                              .control = u.control,
+                              .hyperparameters = u.hyperparameters,
                               .factor = u.factor,
                               .decay = 0.1});
-       }},
-      {"adamw", kVectors,
-       [](Ctx& ctx, Update& u) {
-         ops::adamw(ctx, {.param = u.param,
-                          .m = u.one,
-                          .v = u.two,
-                          .grad = u.grad,
-                          .control = u.control,
-                          .factor = u.factor,
-                          .decay = 0.1});
-       }},
-      {"adamw_bf16", kVectors,
-       [](Ctx& ctx, Update& u) {
-         Array control = scalars({1e-2, 0.3, 0.2, 5}), v = u.two.as(DType::bf16), m = u.one.as(DType::bf16);
-         ops::adamw_bf16(ctx, {.param = u.x,
-                               .m = m,
-                               .v = v,
-                               .grad = u.grad,
-                               .control = control,
-                               .factor = u.factor,
-                               .seed = 3,
-                               .first = 128,
-                               .decay = 0.1});
-         ctx.synchronize();
-         u.one = m.as(DType::f32);
-         u.two = v.as(DType::f32);
-       }},
-      {"lion", kVectors,
-       [](Ctx& ctx, Update& u) {
-         ops::lion(
-             ctx,
-             {.param = u.param, .m = u.one, .grad = u.grad, .control = u.control, .factor = u.factor, .decay = 0.1});
-       }},
-      {"sgd", kVectors, sgd(0, Nesterov::no)},
-      {"sgd_momentum", kVectors, sgd(0.9, Nesterov::no)},
-      {"sgd_nesterov", kVectors, sgd(0.9, Nesterov::yes)},
-      {"adafactor", {{40}, {2, 7}, {33, 65}, {300, 5}}, adafactor},
-      {"muon", kVectors, muon(Nesterov::no)},
-      {"muon_nesterov", kVectors, muon(Nesterov::yes)}};
+           }},
+          {"adamw_bf16", kVectors,
+           [](Ctx& ctx, Update& u) {
+             Array hyperparameters = scalars({1e-2, 0.3, 0.2, 5}), v = u.two.as(DType::bf16), m = u.one.as(DType::bf16);
+             ops::adamw_bf16(ctx, {.param = u.x,
+                                   .m = m,
+                                   .v = v,
+                                   .grad = u.grad,
+                                   .hyperparameters = hyperparameters,
+                                   .factor = u.factor,
+                                   .seed = 3,
+                                   .first = 128,
+                                   .decay = 0.1});
+             ctx.synchronize();
+             u.one = m.as(DType::f32);
+             u.two = v.as(DType::f32);
+           }},
+          {"lion", kVectors,
+           [](Ctx& ctx, Update& u) {
+             ops::lion(ctx, {.param = u.param,
+                             .m = u.one,
+                             .grad = u.grad,
+                             .hyperparameters = u.hyperparameters,
+                             .factor = u.factor,
+                             .decay = 0.1});
+           }},
+          {"sgd", kVectors, sgd(0, Nesterov::no)},
+          {"sgd_momentum", kVectors, sgd(0.9, Nesterov::no)},
+          {"sgd_nesterov", kVectors, sgd(0.9, Nesterov::yes)},
+          {"adafactor", {{40}, {2, 7}, {33, 65}, {300, 5}}, adafactor},
+          {"muon", kVectors, muon(Nesterov::no)},
+          {"muon_nesterov", kVectors, muon(Nesterov::yes)}};
 }
 
 class CudaUpdate : public ::testing::TestWithParam<Case> {

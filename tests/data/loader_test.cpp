@@ -75,9 +75,9 @@ TEST(Loader, EachRowIsVisitedOnceAnEpochByAnyNumberOfRanks) {
   }
 }
 
-TEST(Loader, OneWindowHoldsTheSameRowsHoweverItIsSplit) {
+TEST(Loader, OneOptimizerStepHoldsTheSameRowsHoweverItIsSplit) {
   const Dataset data = numbered(64);
-  const auto window = [&](std::int64_t batch_size, int world, std::int64_t accumulation) {
+  const auto step_rows = [&](std::int64_t batch_size, int world, std::int64_t accumulation) {
     std::multiset<std::int64_t> rows;
     for (int rank = 0; rank < world; ++rank) {
       const Loader loader(data, {.batch_size = batch_size, .rank = rank, .world = world});
@@ -86,9 +86,10 @@ TEST(Loader, OneWindowHoldsTheSameRowsHoweverItIsSplit) {
     }
     return rows;
   };
-  const auto whole = window(8, 1, 1);
+  const auto whole = step_rows(8, 1, 1);
   EXPECT_EQ(whole.size(), 8u);
-  for (const auto& split : {window(2, 1, 4), window(1, 1, 8), window(4, 2, 1), window(1, 2, 4), window(2, 4, 1)})
+  for (const auto& split :
+       {step_rows(2, 1, 4), step_rows(1, 1, 8), step_rows(4, 2, 1), step_rows(1, 2, 4), step_rows(2, 4, 1)})
     EXPECT_EQ(split, whole);
 }
 

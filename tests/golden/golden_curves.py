@@ -164,7 +164,9 @@ def plain_steps(model, rows, config, precision):
 def final(model):
     state = get_peft_model_state_dict(model, save_embedding_layers=False) if isinstance(model, PeftModel) else model.state_dict()
     tied = not isinstance(model, PeftModel) and model.config.tie_word_embeddings
-    return {n: t.detach().clone().contiguous() for n, t in state.items() if not (tied and n == "lm_head.weight")}
+    state = {n: t for n, t in state.items() if not (tied and n == "lm_head.weight")}
+    return {file_name: t.detach().clone().contiguous()
+            for name, whole in state.items() for file_name, t in gr.in_files(name, whole).items()}
 
 
 def farthest(a, b):

@@ -24,13 +24,13 @@ constexpr double kRate = 1e-2, kClip = 0.3, kDecay = 0.1, kBeta1 = 0.9, kBeta2 =
 constexpr int kStep = 3;
 
 void step(Ctx& ctx, State& s, double applied = 1) {
-  Array control = scalars({kRate, 1 - std::pow(kBeta1, kStep), 1 - std::pow(kBeta2, kStep)});
+  Array hyperparameters = scalars({kRate, 1 - std::pow(kBeta1, kStep), 1 - std::pow(kBeta2, kStep)});
   Array factor = scalars({kClip, applied});
   ops::adamw(ctx, {.param = s.param,
                    .m = s.m,
                    .v = s.v,
                    .grad = s.grad,
-                   .control = control,
+                   .hyperparameters = hyperparameters,
                    .factor = factor,
                    .beta1 = kBeta1,
                    .beta2 = kBeta2,
@@ -83,13 +83,13 @@ State as_bf16(State s) {
   return s;
 }
 void step_rounded(Ctx& ctx, State& s, double t, std::int64_t first = 0) {
-  Array control = scalars({kRate, 1 - std::pow(kBeta1, kStep), 1 - std::pow(kBeta2, kStep), t});
+  Array hyperparameters = scalars({kRate, 1 - std::pow(kBeta1, kStep), 1 - std::pow(kBeta2, kStep), t});
   Array factor = scalars({kClip, 1});
   ops::adamw_bf16(ctx, {.param = s.param,
                         .m = s.m,
                         .v = s.v,
                         .grad = s.grad,
-                        .control = control,
+                        .hyperparameters = hyperparameters,
                         .factor = factor,
                         .seed = 7,
                         .stream = 9,

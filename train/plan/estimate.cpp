@@ -87,7 +87,10 @@ Course follow_limits(Estimate& e, const Config& config, std::int64_t longest) {
 double flops_per_token(Transformer& model, const Course& course, const RecomputePolicy& policy) {
   const ModelConfig& c = model.config();
   const double head = static_cast<double>(c.vocab_size * c.hidden_size) * course.target_share;
-  const auto blocks = static_cast<double>(model.params().linear_elements());
+  const double experts =
+      c.experts ? static_cast<double>(c.experts->per_token) / static_cast<double>(c.experts->count) : 0;
+  const double blocks = static_cast<double>(model.params().linear_elements()) +
+                        experts * static_cast<double>(model.params().expert_elements());
   double adapters = 0;
   for (const Param& p : model.adapter().all())
     if (p.spec.role == Role::weight) adapters += static_cast<double>(p.spec.shape.numel());

@@ -175,7 +175,7 @@ std::vector<PlannedPass> Workload::passes() const {
 
 Workload workload_of(const TrainingSection& t, const Dataset& train, const Dataset& evaluation) {
   Workload work{.train = largest_batch(Loader(train, {.batch_size = t.per_device_train_batch_size}), train),
-                .window = {t.per_device_train_batch_size, t.gradient_accumulation_steps}};
+                .micro_batching = {t.per_device_train_batch_size, t.gradient_accumulation_steps}};
   if (evaluation.size() > 0)
     work.evaluation = largest_batch(Loader(evaluation, {.batch_size = t.per_device_eval_batch_size}), evaluation);
   return work;
@@ -187,7 +187,7 @@ Workload longest_workload(const Config& config, std::int64_t longest) {
     return BatchSize{.tokens = rows * longest, .positions = longest, .targets = rows * longest};
   };
   Workload work{.train = batch(t.per_device_train_batch_size),
-                .window = {t.per_device_train_batch_size, t.gradient_accumulation_steps}};
+                .micro_batching = {t.per_device_train_batch_size, t.gradient_accumulation_steps}};
   if (!config.data.eval_dataset_name.empty() || config.data.eval_split > 0)
     work.evaluation = batch(t.per_device_eval_batch_size);
   return work;
@@ -274,9 +274,10 @@ RecomputePolicy settle_policy(PlannedRun& run, const std::string& wanted) {
   return policy();
 }
 
-Window fitting_window(const PlannedRun& run) {
-  const std::int64_t rows = run.work.window.batch_size * run.work.window.accumulation;
-  for (std::int64_t batch = run.work.window.batch_size - 1; batch > 0; --batch) {
+MicroBatching fitting_micro_batching(const PlannedRun& run) {
+  const MicroBatching asked = run.work.micro_batching;
+  const std::int64_t rows = asked.micro_batch_size * asked.gradient_accumulation_steps;
+  for (std::int64_t batch = asked.micro_batch_size - 1; batch > 0; --batch) {
     if (rows % batch != 0) continue;
     PlannedRun other = run;
     other.work.train = smaller(run.work.train, batch);
@@ -288,9 +289,9 @@ Window fitting_window(const PlannedRun& run) {
 ErrorText does_not_fit(const PlannedRun& run) {
   const MemoryPlan plan = memory_plan(run);
   std::vector<std::string> ways;
-  if (const Window w = fitting_window(run); w.accumulation > 0)
-    ways.push_back(fmt::format("per_device_train_batch_size={} with gradient_accumulation_steps={} fits", w.batch_size,
-                               w.accumulation));
+  if (const MicroBatching m = fitting_micro_batching(run); m.gradient_accumulation_steps > 0)
+    ways.push_back(fmt::format("per_device_train_batch_size={} with gradient_accumulation_steps={} fits",
+                               m.micro_batch_size, m.gradient_accumulation_steps));
   for (const Remedy& r : remedies(run))
     if (r.bytes < plan.total())
       ways.push_back(fmt::format("{} saves {:.0f} MiB{}", r.setting, mib(plan.total() - r.bytes),

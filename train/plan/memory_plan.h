@@ -47,15 +47,15 @@ TargetDevice target_here(Device device, int threads);
 /// A GPU that has so many bytes for a run.
 TargetDevice target_gpu(std::string name, int major, std::size_t memory);
 
-/// What a window of updates is made of: micro-batches of so many rows.
-struct Window {
-  std::int64_t batch_size = 1, accumulation = 1;
+/// The micro-batches of an optimizer step: rows in each, and how many accumulate their gradients.
+struct MicroBatching {
+  std::int64_t micro_batch_size = 1, gradient_accumulation_steps = 1;
 };
 /// The batches of a run.
 struct Workload {
   BatchSize train;  ///< the largest micro-batch
   std::optional<BatchSize> evaluation = {};
-  Window window;  ///< that the config asks for
+  MicroBatching micro_batching;  ///< that the config asks for
 
   std::vector<PlannedPass> passes() const;
 };
@@ -103,10 +103,10 @@ void choose_copies(PlannedRun& run, const RecomputePolicy& policy);
 std::vector<RecomputePolicy> policies_of(const PlannedRun& run);
 /// The fastest recompute policy that fits; the one that needs least where none does.
 RecomputePolicy fastest_policy(const PlannedRun& run);
-/// A window of as many rows that fits: the one with the largest batch size below that of the config. Accumulation 0 if
-/// there is none.
-Window fitting_window(const PlannedRun& run);
-/// What to say where the plan is larger than the memory: the table, a window that fits, and what else saves memory.
+/// Optimizer steps of as many rows that fit: those with the largest micro-batches below that of the config.
+/// gradient_accumulation_steps 0 if there are none.
+MicroBatching fitting_micro_batching(const PlannedRun& run);
+/// What to say where the plan is larger than the memory: the table, micro-batches that fit, and what else saves memory.
 ErrorText does_not_fit(const PlannedRun& run);
 
 /// The policy that `wanted` stands for: itself, or for Recompute::kCheapest the fastest that fits. Where no such plan

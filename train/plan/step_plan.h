@@ -5,8 +5,8 @@
 
 namespace qtrain {
 
-/// How a run is divided, as transformers counts: an epoch has `batches` micro-batches, a window of up to `accumulation`
-/// of them is one update (a short last window still is one).
+/// How a run is divided, as transformers counts: an epoch has `batches` micro-batches, up to `accumulation` of them are
+/// one optimizer step (the last one of an epoch may have fewer).
 struct StepPlan {
   std::int64_t batches = 0, accumulation = 1, updates_per_epoch = 0, max_steps = 0;
 

@@ -8,8 +8,8 @@
 
 #include "config/training_sources.h"
 #include "core/plural.h"
+#include "core/stop.h"
 #include "data/shapes.h"
-#include "train/stop.h"
 
 namespace qtrain {
 namespace {

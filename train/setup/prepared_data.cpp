@@ -8,11 +8,11 @@
 
 #include "config/check.h"
 #include "core/error.h"
+#include "core/stop.h"
 #include "text/template/date.h"
 #include "train/checkpoint/provenance.h"
 #include "train/setup/dataset_setup.h"
 #include "train/setup/text_folder.h"
-#include "train/stop.h"
 
 namespace qtrain {
 namespace {

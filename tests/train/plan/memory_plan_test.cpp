@@ -22,7 +22,7 @@ class Planned : public ::testing::Test {
     const BatchSize largest{.tokens = 8 * 128, .positions = 128, .targets = 8 * 128};
     return {.model = model_,
             .optimizer = plan_state({}, *make_rule({}), model_),
-            .work = {.train = largest, .window = {8, 2}},
+            .work = {.train = largest, .micro_batching = {8, 2}},
             .target = {.memory = memory}};
   }
   std::size_t bytes(const char* policy) { return memory_plan(run(0), RecomputePolicy::named(policy)).total(); }
@@ -76,17 +76,17 @@ TEST_F(Planned, StateIsPagedOnlyWhereNoPolicyFitsWithIt) {
   EXPECT_EQ(settled(least - 1, Pages::never), std::pair(std::string("blocks:4"), Placement::device));
 }
 
-TEST_F(Planned, FindsALargestWindowOfAsManyRows) {
-  const auto window = [&](std::size_t memory) {
-    const Window w = fitting_window(run(memory));
-    return std::pair(w.batch_size, w.accumulation);
+TEST_F(Planned, FindsTheLargestMicroBatchesOfAsManyRows) {
+  const auto fitting = [&](std::size_t memory) {
+    const MicroBatching m = fitting_micro_batching(run(memory));
+    return std::pair(m.micro_batch_size, m.gradient_accumulation_steps);
   };
-  EXPECT_EQ(window(bytes("none")), (std::pair<std::int64_t, std::int64_t>(4, 4)));
+  EXPECT_EQ(fitting(bytes("none")), (std::pair<std::int64_t, std::int64_t>(4, 4)));
   // Between a batch of 2 and one of 4 rows.
   PlannedRun two = run(0);
   two.work.train = {.tokens = 256, .positions = 128, .targets = 256};
-  EXPECT_EQ(window(memory_plan(two).total()), (std::pair<std::int64_t, std::int64_t>(2, 8)));
-  EXPECT_EQ(window(1).second, 0);
+  EXPECT_EQ(fitting(memory_plan(two).total()), (std::pair<std::int64_t, std::int64_t>(2, 8)));
+  EXPECT_EQ(fitting(1).second, 0);
 }
 
 TEST_F(Planned, SaysWhatSavesMost) {

@@ -1,4 +1,4 @@
-#include "train/stop.h"
+#include "core/stop.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

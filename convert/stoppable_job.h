@@ -10,7 +10,7 @@
 #include "core/gguf_write.h"
 #include "core/progress.h"
 #include "core/safetensors.h"
-#include "train/stop.h"
+#include "core/stop.h"
 
 namespace qtrain {
 

@@ -1,0 +1,42 @@
+#include "train/run/checkpoint_policy.h"
+
+#include <cmath>
+
+namespace qtrain {
+
+namespace fs = std::filesystem;
+
+bool CheckpointPolicy::save_due(const RunState& state) const {
+  if (t_.save_strategy == SaveStrategy::best) return best_found_after_ == state.step;
+  return events_.saves_after(state.step);
+}
+
+// As transformers, which knows a best checkpoint only where the config asks for one.
+bool CheckpointPolicy::chooses_best() const {
+  return t_.metric_for_best_model || t_.save_strategy == SaveStrategy::best;
+}
+
+bool CheckpointPolicy::is_better(const RunState& state, double metric) const {
+  if (!std::isfinite(metric)) return false;
+  if (!state.best_metric) return true;
+  return t_.greater_is_better.value_or(false) ? metric > *state.best_metric : metric < *state.best_metric;
+}
+
+void CheckpointPolicy::evaluated(RunState& state, double metric) {
+  if (!chooses_best() || !is_better(state, metric)) return;
+  state.best_metric = metric;
+  state.best_step = best_found_after_ = state.step;
+}
+
+std::optional<Rotation> CheckpointPolicy::rotation(const RunState& state, const fs::path& newest) const {
+  if (!t_.save_total_limit) return {};
+  return Rotation{.limit = *t_.save_total_limit,
+                  .keep = {newest.filename(), fs::path(state.best_checkpoint).filename()}};
+}
+
+std::optional<fs::path> CheckpointPolicy::final_checkpoint(const RunState& state) const {
+  if (!t_.load_best_model_at_end || state.best_checkpoint.empty()) return {};
+  return state.best_checkpoint;
+}
+
+}  // namespace qtrain

@@ -1,0 +1,90 @@
+#include "train/run/final_result.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string_view>
+
+#include "core/plural.h"
+
+namespace qtrain {
+namespace {
+
+// What transformers logs of a whole run; metrics.jsonl and train_results.json say more.
+constexpr std::array<std::string_view, 6> kTotals{
+    "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos", "train_loss", "epoch"};
+
+Json transformers_totals(const FinishedRun& finished, const Pace& pace) {
+  const RunState& state = finished.objects.state;
+  const TrainingSection& t = finished.objects.training;
+  const double steps = static_cast<double>(pace.steps);
+  const auto rows_of_step = static_cast<double>(t.per_device_train_batch_size * t.gradient_accumulation_steps);
+  const std::optional<double> loss = state.mean_loss_of_all();
+  return {{"train_runtime", pace.seconds},
+          {"train_samples_per_second", steps * rows_of_step / pace.seconds},
+          {"train_steps_per_second", steps / pace.seconds},
+          {"total_flos", state.flos},
+          {"train_loss", loss ? Json(*loss) : Json()},
+          {"epoch", finished.objects.plan.epochs_after(state.step)}};
+}
+
+Json more_totals(const FinishedRun& finished, const Pace& pace, std::size_t allocated) {
+  const MemoryPlan& memory = finished.model.memory;
+  const GraphCache& graphs = finished.model.step->graphs();
+  Json more{{"tokens_per_second", static_cast<double>(pace.tokens) / pace.seconds},
+            {"peak_rss_mb", resident_memory().peak_mb},
+            {"memory", {{"planned", memory.json()}, {"pinned", memory.pinned_json()}, {"allocated", allocated}}}};
+  if (graphs.replays() > 0) more["cuda_graphs"] = {{"kept", graphs.size()}, {"replays", graphs.replays()}};
+  return more;
+}
+
+// Totals of the steps of this start, as train_results.json has them; of all that is logged where there was none any
+// more.
+Json log_totals(const RunContext& run, const FinishedRun& finished, Pace pace) {
+  const Pace& logged = finished.run_log.metrics().logged();
+  if (pace.steps == 0 && logged.seconds > 0) pace = logged;
+  const std::size_t used = allocated_bytes(run.ctx.device().kind).most, planned = finished.model.memory.total();
+  if (used > planned)
+    run.log.warn("memory: {:.1f} MiB more were used than planned", static_cast<double>(used - planned) / kMib);
+  Json totals = transformers_totals(finished, pace);
+  const Json more = more_totals(finished, pace, used);
+  finished.run_log.add_row(totals, more);
+  totals.update(more);
+  return totals;
+}
+
+// The same of a run that did its last step before, as it was logged then: checkpoints are older than their totals.
+Json earlier_totals(Json all, RunState& state) {
+  Json row = Json::object();
+  for (const std::string_view key : kTotals) row[std::string(key)] = all.value(key, Json());
+  row["step"] = state.step;
+  state.log_history.push_back(row);
+  for (const char* key : {"step", "time"}) all.erase(key);
+  return all;
+}
+
+std::string summary_of(const FinishedRun& finished, const Pace& pace, const Json& totals) {
+  const std::string output = finished.output.string();
+  if (pace.steps == 0)
+    return fmt::format("{} of {} done before; the model is in {}", finished.objects.state.step,
+                       counted(finished.objects.plan.max_steps, "step"), output);
+  return fmt::format("done: {} in {}, {:.0f} tokens/s, train_loss {}, peak {:.0f} MiB; saved to {}",
+                     counted(pace.steps, "step"), format_duration(pace.seconds),
+                     totals["tokens_per_second"].get<double>(), finite_or_words(totals["train_loss"], 4),
+                     totals["peak_rss_mb"].get<double>(), output);
+}
+
+}  // namespace
+
+FinalResult finish_run(const RunContext& run, const FinishedRun& finished) {
+  const Pace pace = finished.run_log.pace();
+  finished.checkpoints.load_best();
+  const std::optional<Json>& before = finished.run_log.metrics().totals();
+  const Json totals =
+      pace.steps == 0 && before ? earlier_totals(*before, finished.objects.state) : log_totals(run, finished, pace);
+  finished.run_log.sync();
+  save_final(finished.objects, finished.output, totals);
+  return {.totals = totals, .summary = summary_of(finished, pace, totals)};
+}
+
+}  // namespace qtrain

@@ -1,0 +1,128 @@
+#include "train/run/optimizer_steps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "train/report/metrics.h"
+
+namespace qtrain {
+namespace {
+
+Prefetcher::Options prefetching(const TrainingSection& t) {
+  const auto threads = static_cast<int>(std::max<std::int64_t>(t.dataloader_num_workers, 1));
+  return {.threads = threads, .ahead = threads * static_cast<int>(t.dataloader_prefetch_factor.value_or(2))};
+}
+
+// The micro-batches of all steps from `step` on.
+Prefetcher::Places batches_from(std::int64_t step, const StepPlan& plan) {
+  return [plan, step, batch = plan.first_batch(step)]() mutable {
+    if (batch >= plan.end_batch(step)) batch = plan.first_batch(++step);
+    return step < plan.max_steps ? std::optional(BatchPlace{.epoch = plan.epoch_of(step), .index = batch++})
+                                 : std::nullopt;
+  };
+}
+
+}  // namespace
+
+OptimizerSteps::OptimizerSteps(const RunContext& run, const Parts& parts)
+    : run_(run),
+      plan_(parts.data.plan),
+      loader_(*parts.data.train_loader),
+      model_(parts.model),
+      state_(parts.state),
+      schedule_(parts.schedule),
+      flos_per_token_(flos_per_token(*parts.model.setup.model)),
+      prefetcher_(loader_, prefetching(run.training()), batches_from(state_.step, plan_)) {}
+
+StepOutcome OptimizerSteps::next() {
+  StepOutcome outcome;
+  // As transformers: an update that overflowed does not count for the schedule.
+  outcome.learning_rate = run_.training().learning_rate * lr_factor(schedule_, state_.step - state_.overflows);
+  const std::int64_t targets = count_targets();
+  // As transformers: a step without targets has zero gradients, and the optimizer still steps.
+  if (targets == 0) run_.log.warn("step {}: no token of the window is a target", state_.step + 1);
+  const Normalization n{.per_target = 1.0 / static_cast<double>(std::max<std::int64_t>(targets, 1)),
+                        .loss_scale = run_.scales_loss() ? state_.loss_scale.value : 1};
+  accumulate_gradients(n, outcome);
+  update(n, outcome);
+  if (keep_step(outcome)) model_.optimizer->set_updates(model_.optimizer->updates() + 1);
+  count(outcome);
+  return outcome;
+}
+
+std::int64_t OptimizerSteps::count_targets() const {
+  std::int64_t targets = 0;
+  for (std::int64_t i = plan_.first_batch(state_.step); i < plan_.end_batch(state_.step); ++i)
+    targets += loader_.global_targets(plan_.epoch_of(state_.step), i);
+  return targets;
+}
+
+void OptimizerSteps::accumulate_gradients(const Normalization& n, StepOutcome& outcome) {
+  const std::int64_t step = state_.step, seed = run_.training().seed;
+  model_.step->begin();
+  for (std::int64_t i = plan_.first_batch(step); i < plan_.end_batch(step); ++i) {
+    const Stopwatch wait;
+    const Batch batch = prefetcher_.take({.epoch = plan_.epoch_of(step), .index = i});
+    outcome.data_wait += wait.seconds();
+    outcome.tokens += batch.size();
+    if (batch.target_count == 0) continue;
+    model_.step->add(batch, {.scale = n.per_target * n.loss_scale, .dropout_seed = dropout_seed(seed, step, i)});
+  }
+}
+
+void OptimizerSteps::update(const Normalization& n, StepOutcome& outcome) {
+  const TrainStep::Sums sums = model_.step->finish({.learning_rate = outcome.learning_rate,
+                                                    .max_grad_norm = run_.training().max_grad_norm,
+                                                    .loss_scale = n.loss_scale});
+  outcome.loss = sums.loss * n.per_target;
+  outcome.grad_norm = std::sqrt(sums.squares) / n.loss_scale;
+}
+
+// Whether the update was made. One with NaN or Inf is not; several in a row end the run.
+bool OptimizerSteps::keep_step(const StepOutcome& outcome) {
+  const bool finite = std::isfinite(outcome.loss) && std::isfinite(outcome.grad_norm);
+  if (run_.scales_loss() && lower_loss_scale(outcome)) return false;
+  if (!finite) skip_step(outcome);
+  if (finite) state_.nonfinite_in_row = 0;
+  return finite;
+}
+
+// In float16 gradients overflow now and then while the scale of the loss is high.
+bool OptimizerSteps::lower_loss_scale(const StepOutcome& outcome) {
+  const bool finite = std::isfinite(outcome.grad_norm), high = state_.loss_scale.value > 1;
+  state_.loss_scale.count(finite);
+  if (finite || !high || !std::isfinite(outcome.loss)) return false;
+  ++state_.overflows;
+  run_.log.info("step {}: gradients overflow in float16; the update is skipped, the loss scale becomes {}",
+                state_.step + 1, state_.loss_scale.value);
+  return true;
+}
+
+void OptimizerSteps::skip_step(const StepOutcome& outcome) {
+  const std::string what = name_nonfinite(outcome);
+  ++state_.nonfinite_in_row;
+  run_.log.warn("step {}: {} is not finite; the update is skipped", state_.step + 1, what);
+  if (state_.nonfinite_in_row >= run_.config.value.run.max_nonfinite_steps)
+    fail(ErrorKind::non_finite,
+         {.cause = fmt::format("{} is not finite in {} steps in a row", what, state_.nonfinite_in_row),
+          .place = fmt::format("step {}", state_.step + 1),
+          .remedy = "lower learning_rate, or check the data; earlier checkpoints are intact"});
+}
+
+std::string OptimizerSteps::name_nonfinite(const StepOutcome& outcome) {
+  if (std::isfinite(outcome.loss))
+    for (Param* p : model_.setup.model->trained())
+      if (!model_.step->has_finite_gradient(*p)) return "the gradient of " + p->spec.name;
+  return "the loss";
+}
+
+void OptimizerSteps::count(const StepOutcome& outcome) {
+  ++state_.step;
+  state_.tokens += outcome.tokens;
+  state_.flos += flos_per_token_ * static_cast<double>(outcome.tokens);
+  state_.add_loss(outcome.loss);
+}
+
+}  // namespace qtrain

@@ -1,0 +1,61 @@
+#include "train/run/output_folder.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/plural.h"
+#include "train/checkpoint/checkpoint_folders.h"
+#include "train/checkpoint/manifest.h"
+
+namespace qtrain {
+
+namespace fs = std::filesystem;
+
+OutputFolder::OutputFolder(fs::path folder, Log& log) : path_(std::move(folder)), log_(log), lock_(path_) {}
+
+bool OutputFolder::holds(const fs::path& checkpoint) const {
+  std::error_code ignored;
+  return fs::equivalent(full_path(checkpoint).parent_path(), path_, ignored);
+}
+
+void OutputFolder::warn_of_unsealed() const {
+  std::vector<std::string> names;
+  for (const fs::path& folder : unsealed_checkpoints(path_)) names.push_back(folder.filename().string());
+  if (names.empty()) return;
+  log_.warn("{}: no run goes on from {} without a manifest.json, which this program writes last ({})", path_.string(),
+            names.size() == 1 ? "a folder" : "folders", fmt::join(names, ", "));
+}
+
+ResumeFrom OutputFolder::resume_from(const std::string& resume) const {
+  clear_leftovers(path_, resume, log_);
+  warn_of_unsealed();
+  if (resume == "never") return {.named = true};
+  if (resume != "auto") return {.checkpoints = {resume}, .named = true};
+  std::vector<fs::path> found = find_checkpoints(path_);
+  std::reverse(found.begin(), found.end());
+  return {.checkpoints = std::move(found)};
+}
+
+void OutputFolder::start_over() const {
+  if (const auto old = set_aside_checkpoints(path_); old > 0)
+    log_.warn("starting over: {} of an earlier run {} now called *.superseded", counted(old, "checkpoint"),
+              old == 1 ? "is" : "are");
+}
+
+void OutputFolder::set_aside_after(std::int64_t step) const {
+  if (const auto later = set_aside_checkpoints(path_, step); later > 0)
+    log_.warn("going on from step {}: {} of later steps {} now called *.superseded", step, counted(later, "checkpoint"),
+              later == 1 ? "is" : "are");
+}
+
+void OutputFolder::disown_result(const Start& start) const {
+  const auto step = manifest_step(path_);
+  if (start.resumed && holds(*start.resumed) && step && *step <= start.step) return;
+  if (unseal(path_)) log_.info("{} holds the model of an earlier run until this one is done", path_.string());
+}
+
+}  // namespace qtrain

@@ -1,0 +1,48 @@
+#include "train/run/resume.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Weights of a run that goes on are those of its checkpoint.
+void describe_random_weights(const ModelSetup& setup, const RunContext& run) {
+  if (!setup.random_init || setup.model->options().base == Update::frozen) return;
+  if (const auto advice = advice_on_weights(setup)) run.log.warn("{}", *advice);
+  run.log.info("the model starts from random weights, seed {}", run.training().seed);
+}
+
+void clear_way(const UnstartedRun& start, const ResumeFrom& from, const fs::path& resumed) {
+  if (!from.named)
+    start.checkpoints.rotate(resumed);  // what a kill between a save and its rotation has left
+  else if (start.output.holds(resumed))
+    start.output.set_aside_after(start.objects.state.step);
+}
+
+void describe_resume(const UnstartedRun& start, const fs::path& resumed) {
+  const std::int64_t step = start.objects.state.step, last = start.objects.plan.max_steps;
+  start.run.log.info("resumed from {} at step {} of {}", resumed.string(), step, last);
+  if (step > last)
+    start.run.log.warn(
+        "the config ends at step {}, and {} steps are done: --resume with an earlier checkpoint, or never", last, step);
+}
+
+}  // namespace
+
+std::optional<fs::path> start_or_resume(const UnstartedRun& start, const ResumeFrom& from) {
+  const RunContext& run = start.run;
+  ModelSetup& setup = start.objects.setup;
+  // Frozen base weights are in no checkpoint of an adapter run.
+  load_weights(run.ctx, setup, {.seed = static_cast<std::uint64_t>(run.training().seed)}, run.log);
+  const std::optional<fs::path> resumed = start.checkpoints.restore(from);
+  if (resumed) {
+    clear_way(start, from, *resumed);
+    describe_resume(start, *resumed);
+  } else {
+    describe_random_weights(setup, run);
+  }
+  start.output.disown_result({.step = start.objects.state.step, .resumed = resumed});
+  return resumed;
+}
+
+}  // namespace qtrain

@@ -1,0 +1,37 @@
+#pragma once
+#include <string>
+
+#include "config/config.h"
+#include "core/context.h"
+#include "core/log.h"
+
+namespace qtrain {
+
+/// Keys of a config that turn out to have no effect on the model or device of a run.
+class InertKeys {
+ public:
+  InertKeys(const ResolvedConfig& config, Log& log) : config_(config), log_(log) {}
+  /// Nothing where the key was not given.
+  void add(const std::string& key, const std::string& reason);
+  /// {key: {"value", "origin", "reason"}}.
+  const Json& json() const { return keys_; }
+
+ private:
+  const ResolvedConfig& config_;
+  Log& log_;
+  Json keys_ = Json::object();
+};
+
+/// What the parts of a run share; nothing here is owned.
+struct RunContext {
+  const ResolvedConfig& config;
+  Ctx& ctx;
+  Log& log;
+  InertKeys& inert;
+
+  const TrainingSection& training() const { return config.value.training; }
+  /// In float16 the gradients are those of the loss times a scale.
+  bool scales_loss() const { return ctx.matmul() == MatmulPrecision::f16; }
+};
+
+}  // namespace qtrain

@@ -1,0 +1,87 @@
+#include "train/run/run_log.h"
+
+#include <utility>
+
+#include "core/plural.h"
+#include "train/plan/memory_plan.h"
+#include "train/report/run_progress.h"
+
+namespace qtrain {
+
+// A run that goes on keeps what TensorBoard was told at the step of its checkpoint.
+RunLog::RunLog(const RunContext& run, const Parts& parts, const std::filesystem::path& output)
+    : run_(run),
+      plan_(parts.plan),
+      state_(parts.state),
+      events_(run.training(), parts.plan),
+      metrics_(output / "metrics.jsonl", state_.step),
+      event_file_(output / "runs", state_.step == 0 ? 0 : state_.step + 1),
+      first_step_(state_.step),
+      first_tokens_(state_.tokens) {}
+
+void RunLog::begin() {
+  const std::int64_t batch = run_.training().per_device_train_batch_size,
+                     batches = run_.training().gradient_accumulation_steps;
+  run_.log.info("training: {} of {} x {} {}, {:.2f} epochs", counted(plan_.max_steps, "step"), batch, batches,
+                batch * batches == 1 ? "row" : "rows", plan_.epochs_after(plan_.max_steps));
+  run_watch_ = {};
+  row_watch_ = {};
+}
+
+Pace RunLog::pace_after(double seconds) const {
+  return {.seconds = seconds, .steps = state_.step - first_step_, .tokens = state_.tokens - first_tokens_};
+}
+
+void RunLog::add_step(const StepOutcome& outcome) {
+  tokens_since_row_ += outcome.tokens;
+  data_wait_ += outcome.data_wait;
+  Progress progress = progress_of(state_, plan_.max_steps, pace_after(step_watch_.seconds()));
+  progress.learning_rate = outcome.learning_rate;
+  progress.logged = events_.logs_after(state_.step);
+  run_.log.progress(progress);
+  if (progress.logged) add_training_row(outcome);
+}
+
+void RunLog::add_training_row(const StepOutcome& outcome) {
+  const double seconds = row_watch_.lap();
+  const ResidentMemory memory = resident_memory();
+  Json more{{"tokens_per_second", static_cast<double>(tokens_since_row_) / seconds},
+            {"data_wait", data_wait_ / seconds},
+            {"data_wait_seconds", data_wait_},
+            {"rss_mb", memory.now_mb},
+            {"peak_rss_mb", memory.peak_mb},
+            {"device_mb", static_cast<double>(allocated_bytes(run_.ctx.device().kind).now) / kMib}};
+  if (run_.scales_loss()) more["loss_scale"] = state_.loss_scale.value;
+  const std::optional<double> loss = state_.mean_loss();
+  add_row({{"epoch", plan_.epochs_after(state_.step)},
+           {"grad_norm", finite_or_null(outcome.grad_norm)},
+           {"learning_rate", outcome.learning_rate},
+           {"loss", loss ? Json(*loss) : Json()},
+           {"num_tokens", static_cast<double>(state_.tokens)}},
+          more);
+  state_.begin_row();
+  tokens_since_row_ = 0;
+  data_wait_ = 0;
+}
+
+void RunLog::add_evaluation(const Evaluation& e, double seconds) {
+  run_.log.info("step {}: eval_loss {} over {} in {:.1f} s", state_.step, finite_or_words(e.loss(), 4),
+                counted(e.target_tokens, "target"), seconds);
+  add_row({{"epoch", plan_.epochs_after(state_.step)},
+           {"eval_loss", finite_or_null(e.loss())},
+           {"eval_runtime", seconds},
+           {"eval_samples_per_second", static_cast<double>(e.rows) / seconds},
+           {"eval_steps_per_second", static_cast<double>(e.batches) / seconds}},
+          {});
+}
+
+void RunLog::add_row(Json row, const Json& extra) {
+  row["step"] = state_.step;
+  state_.log_history.push_back(row);
+  if (!extra.is_null()) row.update(extra);
+  row["time"] = unix_time();
+  metrics_.append(row);
+  event_file_.append(row);
+}
+
+}  // namespace qtrain

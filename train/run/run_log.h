@@ -1,0 +1,59 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+
+#include "train/checkpoint/run_state.h"
+#include "train/evaluate.h"
+#include "train/report/event_file.h"
+#include "train/report/metrics.h"
+#include "train/run/event_schedule.h"
+#include "train/run/optimizer_steps.h"
+#include "train/run/run_context.h"
+
+namespace qtrain {
+
+/// What a run says and writes of itself as it goes: lines and time left on the terminal, rows in metrics.jsonl, in the
+/// event files of TensorBoard, and in the log_history of its state.
+class RunLog {
+ public:
+  struct Parts {
+    const StepPlan& plan;
+    RunState& state;
+  };
+  /// Opens the files in `output` at the step of the state: what they say of later steps is taken back. What the
+  /// arguments refer to must outlive this. Errors: ErrorKind::disk.
+  RunLog(const RunContext& run, const Parts& parts, const std::filesystem::path& output);
+
+  /// Says what the run is, and starts its clocks.
+  void begin();
+  /// Starts the clock of the time left: what came before is no part of a step.
+  void begin_steps() { step_watch_ = {}; }
+  /// The step is counted in the state.
+  void add_step(const StepOutcome& outcome);
+  void add_evaluation(const Evaluation& e, double seconds);
+  /// A row of the last step: `row` goes into log_history too, `extra` only into the files.
+  void add_row(Json row, const Json& extra);
+
+  /// What this start of the program has done since `begin`.
+  Pace pace() const { return pace_after(run_watch_.seconds()); }
+  const MetricsFile& metrics() const { return metrics_; }
+  /// All rows are on the disk then.
+  void sync() { metrics_.sync(); }
+
+ private:
+  void add_training_row(const StepOutcome& outcome);
+  Pace pace_after(double seconds) const;
+
+  RunContext run_;
+  const StepPlan& plan_;
+  RunState& state_;
+  EventSchedule events_;
+  MetricsFile metrics_;
+  EventFile event_file_;
+  std::int64_t first_step_, first_tokens_;  ///< of this start of the program
+  Stopwatch run_watch_, step_watch_, row_watch_;
+  std::int64_t tokens_since_row_ = 0;
+  double data_wait_ = 0;  ///< seconds since the last row
+};
+
+}  // namespace qtrain

@@ -1,0 +1,42 @@
+#include "train/run/run_metadata.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+#include <vector>
+
+#include "train/checkpoint/provenance.h"
+#include "train/checkpoint/run_identity.h"
+
+namespace qtrain {
+
+namespace fs = std::filesystem;
+
+RunMetadata run_metadata(const RunContext& run, const RunData& data, const ModelSetup& setup) {
+  std::vector<fs::path> files = model_files(setup);
+  for (fs::path& file : text_files(run.config.value)) files.push_back(std::move(file));
+  RunMetadata m{.provenance = provenance(run.ctx.device(), files), .identity = {}};
+  m.identity = run_identity({.config = run.config.value,
+                             .setup = setup,
+                             .train = data.train,
+                             .evaluation = data.evaluation,
+                             .template_date = data.template_date,
+                             .provenance = m.provenance},
+                            run.ctx.matmul());
+  return m;
+}
+
+Json resolved_config(const RunContext& run, const RunData& data, const Json& provenance) {
+  const TrainingSection& t = run.training();
+  Json resolved = resolved_json(run.config);
+  resolved["inert"].update(run.inert.json());
+  Json& section = resolved["run"] = provenance;
+  section["folder"] = fs::current_path().string();  // that relative names are about
+  section["seed"] = t.seed;
+  section["data_seed"] = t.data_seed.value_or(t.seed);
+  section["training_data"] = fmt::format("{:016x}", data.train.fingerprint());
+  if (data.evaluation.size() > 0) section["evaluation_data"] = fmt::format("{:016x}", data.evaluation.fingerprint());
+  return resolved;
+}
+
+}  // namespace qtrain

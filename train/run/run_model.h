@@ -1,0 +1,34 @@
+#pragma once
+#include <memory>
+
+#include "optim/optimizer.h"
+#include "train/evaluate.h"
+#include "train/plan/memory_plan.h"
+#include "train/run/run_context.h"
+#include "train/run/run_data.h"
+#include "train/setup/model_setup.h"
+#include "train/step.h"
+
+namespace qtrain {
+
+/// The model of a run with what trains and evaluates it, in memory that was planned for them.
+struct RunModel {
+  ModelSetup setup;
+  MemoryPlan memory;
+  std::unique_ptr<Optimizer> optimizer = {};
+  std::unique_ptr<TrainStep> step = {};
+  std::unique_ptr<Evaluator> evaluator = {};  ///< none where there is nothing to evaluate on
+};
+
+/// Declares the model of a config and says what there is to know of it. Errors: those of set_up_model, and for rows
+/// with ids beyond its vocabulary.
+ModelSetup declare_run_model(const RunContext& run, const RunData& data);
+
+/// Takes all memory that the run needs: it is there before the first step, or the error says what does not fit.
+RunModel allocate_run_model(const RunContext& run, const RunData& data, ModelSetup declared);
+
+/// transformers' estimate of forward and backward for one token: 6 for each weight that is no embedding's, an adapter's
+/// included.
+double flos_per_token(Transformer& model);
+
+}  // namespace qtrain

@@ -1,0 +1,54 @@
+#include "train/run/training_loop.h"
+
+#include "core/stop.h"
+
+namespace qtrain {
+
+TrainingLoop::TrainingLoop(const RunContext& run, const Parts& parts)
+    : run_(run), parts_(parts), events_(run.training(), parts.plan) {}
+
+bool TrainingLoop::run() {
+  const RunState& state = parts_.state;
+  set_stop_answer("stopping after this step; again leaves without saving");
+  parts_.run_log.begin();
+  if (run_.training().eval_on_start && state.step == 0) evaluate();
+  if (state.events_pending) handle_events();
+  parts_.run_log.begin_steps();
+  while (!events_.is_last(state.step) && !stop_requested()) {
+    parts_.run_log.add_step(parts_.steps.next());
+    handle_events();
+  }
+  if (events_.is_last(state.step) && !state.events_pending) return true;
+  const bool went_on = parts_.run_log.pace().steps > 0;
+  if (went_on && (!parts_.checkpoints.has_last_step() || state.events_pending)) save();
+  return false;
+}
+
+// What is due after a step. A stop leaves it to the run that goes on.
+void TrainingLoop::handle_events() {
+  RunState& state = parts_.state;
+  const CheckpointPolicy& policy = parts_.checkpoints.policy();
+  state.events_pending = true;
+  if (events_.evaluates_after(state.step) && !evaluate()) return;
+  if (policy.save_due(state) && stop_requested()) return;
+  state.events_pending = false;
+  if (policy.save_due(state)) save();
+}
+
+// False when a stop came first.
+bool TrainingLoop::evaluate() {
+  if (!parts_.model.evaluator) return true;
+  const Stopwatch watch;
+  const Evaluation e = parts_.model.evaluator->run(run_.ctx, *parts_.model.setup.model, run_.log);
+  if (stop_requested()) return false;
+  parts_.run_log.add_evaluation(e, watch.seconds());
+  parts_.checkpoints.policy().evaluated(parts_.state, e.loss());
+  return true;
+}
+
+void TrainingLoop::save() {
+  parts_.run_log.sync();
+  parts_.checkpoints.save();
+}
+
+}  // namespace qtrain

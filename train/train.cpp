@@ -1,0 +1,94 @@
+#include "train/train.h"
+
+#include <filesystem>
+
+#include "core/file.h"
+#include "core/stop.h"
+#include "train/plan/compute.h"
+#include "train/run/final_result.h"
+#include "train/run/prepared_run.h"
+#include "train/run/resume.h"
+#include "train/run/training_loop.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A run that is driven: it has its weights and a state, which change from step to step.
+struct DrivenRun {
+  const RunContext& run;
+  const OutputFolder& output;
+  PreparedRun& prepared;
+  RunState state = {};
+
+  const StepPlan& plan() const { return prepared.data->plan; }
+  TrainingObjects objects() {
+    return {.ctx = run.ctx,
+            .setup = prepared.model.setup,
+            .text = prepared.data->text,
+            .optimizer = *prepared.model.optimizer,
+            .state = state,
+            .training = run.training(),
+            .plan = plan(),
+            .identity = prepared.metadata.identity};
+  }
+};
+
+// Where all steps were done before, the file says how.
+void write_resolved_config(const DrivenRun& d, const std::optional<fs::path>& resumed) {
+  const fs::path file = d.output.path() / "resolved_config.json";
+  const bool was_done = resumed && d.output.holds(*resumed) && d.state.step >= d.plan().max_steps;
+  if (was_done && fs::exists(file)) return;
+  write_file(file, dump_json(resolved_config(d.run, *d.prepared.data, d.prepared.metadata.provenance), 2) + "\n");
+}
+
+TrainingResult stopped(const DrivenRun& d, TrainingResult result) {
+  d.run.log.warn("stopped at step {} of {}; run the same command {}to go on", d.state.step, d.plan().max_steps,
+                 d.prepared.from.named ? "with --resume auto " : "");
+  result.exit_code = static_cast<int>(ErrorKind::stopped);
+  return result;
+}
+
+TrainingResult drive(DrivenRun& d) {
+  const TrainingObjects objects = d.objects();
+  RunCheckpoints checkpoints(objects, d.output.path(), d.run.log);
+  const auto resumed = start_or_resume({d.run, objects, d.output, checkpoints}, d.prepared.from);
+  RunLog run_log(d.run, {.plan = d.plan(), .state = d.state}, d.output.path());
+  write_resolved_config(d, resumed);
+  OptimizerSteps steps(
+      d.run, {.data = *d.prepared.data, .model = d.prepared.model, .state = d.state, .schedule = d.prepared.schedule});
+  TrainingLoop loop(d.run, {.plan = d.plan(),
+                            .model = d.prepared.model,
+                            .state = d.state,
+                            .steps = steps,
+                            .run_log = run_log,
+                            .checkpoints = checkpoints});
+  const bool done = loop.run();
+  TrainingResult result{
+      .json = {{"output_dir", d.output.path().string()}, {"step", d.state.step}, {"max_steps", d.plan().max_steps}}};
+  if (!done) return stopped(d, std::move(result));
+  set_stop_answer("the last step is done, the model is being saved; again leaves without saving");
+  FinalResult final = finish_run(d.run, {.objects = objects,
+                                         .model = d.prepared.model,
+                                         .run_log = run_log,
+                                         .checkpoints = checkpoints,
+                                         .output = d.output.path()});
+  result.json.update(final.totals);
+  result.summary = std::move(final.summary);
+  return result;
+}
+
+}  // namespace
+
+TrainingResult train(const ResolvedConfig& config, const std::string& resume, Log& log) {
+  const OutputFolder output(config.value.training.output_dir, log);
+  Ctx ctx = make_context(compute_choice(config.value), log);
+  InertKeys inert(config, log);
+  const RunContext run{.config = config, .ctx = ctx, .log = log, .inert = inert};
+  PreparedRun prepared = prepare_run(run, output, resume);
+  DrivenRun driven{.run = run, .output = output, .prepared = prepared};
+  return drive(driven);
+}
+
+}  // namespace qtrain
