@@ -97,7 +97,7 @@ class Optimizer {
   std::vector<StatePiece> whole_;          ///< all parameters, where the state is on the device
   std::unique_ptr<StateOffload> offload_;  ///< where it is on the host
   DeviceMemory work_;                      ///< of the rule
-  Mailbox inputs_;
+  StagingBuffer inputs_;
   DeviceNumbers factor_;
   std::vector<double> rates_;          ///< that parameters have beside that of the run
   std::vector<std::size_t> rate_of_;   ///< of each parameter
