@@ -10,7 +10,7 @@ constexpr std::int64_t kPieceElements = std::int64_t{1} << 20;
 constexpr std::size_t kPieceBytes = static_cast<std::size_t>(kPieceElements) * sizeof(double);
 constexpr std::size_t kPartAlign = 64;
 
-/// Two pieces of page-locked memory: one is copied while the host works on the other.
+/// Two chunks of pinned memory: one is copied while the host works on the other.
 struct Pieces {
   explicit Pieces(Device device)
       : memory{PinnedMemory(device, kPieceBytes), PinnedMemory(device, kPieceBytes)},

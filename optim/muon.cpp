@@ -21,8 +21,8 @@ bool is_orthogonal(const ParamSpec& param) {
   return param.shape.rank == 2 && param.role == Role::weight;
 }
 
-/// Memory of the iteration for a matrix [R, C], k = min(R, C): X and the products in the types that torch has them in,
-/// and an f32 sum before it is rounded.
+/// Memory of the iteration for a matrix [R, C], k = min(R, C): X and the GEMM results in the types that torch has them
+/// in, and an f32 sum before it is rounded.
 struct Work {
   Tensor x, gram, polynomial;  ///< bf16 [R, C], [k, k], [k, k]
   Tensor sum;                  ///< f32 [R, C] or [k, k]
@@ -109,7 +109,9 @@ class Muon final : public UpdateRule {
   std::array<double, 4> control(double learning_rate, std::int64_t t) const override {
     return adamw_->control(learning_rate, t);
   }
-  std::int64_t grain(const ParamSpec& param) const override { return is_orthogonal(param) ? 0 : adamw_->grain(param); }
+  std::int64_t block_size(const ParamSpec& param) const override {
+    return is_orthogonal(param) ? 0 : adamw_->block_size(param);
+  }
   void update(Ctx& ctx, const UpdatePart& part) const override {
     if (!is_orthogonal(part.spec)) return adamw_->update(ctx, part);
     const Work w(memory_, part.spec.shape);
