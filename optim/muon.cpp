@@ -93,9 +93,9 @@ class Muon final : public UpdateRule {
         momentum_(arguments.number("momentum", 0.95)),
         nesterov_(arguments.flag("nesterov", true) ? ops::Nesterov::yes : ops::Nesterov::no),
         adjustment_(arguments.choice("adjust_lr_fn", kAdjustments)) {
-    constexpr double kMost = 99;
+    constexpr double kMax = 99;
     const double steps = arguments.number("ns_steps", 5);
-    if (steps != std::floor(steps) || steps > kMost)
+    if (steps != std::floor(steps) || steps > kMax)
       fail(ErrorKind::usage,
            {.cause = "\"ns_steps\" is no whole number from 0 to 99", .place = "optim_args", .remedy = "5 is usual"});
     steps_ = static_cast<int>(steps);
@@ -133,10 +133,10 @@ class Muon final : public UpdateRule {
   }
   Cut cut() const override { return Cut::never; }
   std::size_t work_bytes(std::span<Param* const> params) const override {
-    std::size_t most = 0;
+    std::size_t largest = 0;
     for (const Param* p : params)
-      if (is_orthogonal(p->spec)) most = std::max(most, Work::bytes(p->spec.shape));
-    return most;
+      if (is_orthogonal(p->spec)) largest = std::max(largest, Work::bytes(p->spec.shape));
+    return largest;
   }
   void prepare(Ctx&, Tensor work) override { memory_ = work; }
 

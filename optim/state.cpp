@@ -15,13 +15,13 @@ constexpr std::int64_t kChunkElements = std::int64_t{1} << 22;  // a multiple of
 OptimizerState::OptimizerState(const UpdateRule& rule, std::span<Param* const> params, const Place& place)
     : store_("optimizer", place.device, place.placement) {
   std::vector<std::vector<StateSpec>> specs;
-  std::size_t most = 0;
+  std::size_t tensors = 0;
   for (const Param* p : params) {
     groups_.push_back({.elements = p->spec.shape.numel(), .tensors = {}, .units = {}});
     specs.push_back(rule.state_of(p->spec));
-    most = std::max(most, specs.back().size());
+    tensors = std::max(tensors, specs.back().size());
   }
-  for (std::size_t i = 0; i < most; ++i)
+  for (std::size_t i = 0; i < tensors; ++i)
     for (std::size_t p = 0; p < params.size(); ++p) {
       if (i >= specs[p].size()) continue;
       const StateSpec& s = specs[p][i];
@@ -44,9 +44,9 @@ StateChunk OptimizerState::chunk_of(const Group& group, std::int64_t begin, std:
 std::vector<StateChunk> OptimizerState::chunks(Cut cut) const {
   std::vector<StateChunk> chunks;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    const std::int64_t n = groups_[g].elements, most = cut == Cut::never ? n : kChunkElements;
-    for (std::int64_t begin = 0; begin < n; begin += most) {
-      chunks.push_back(chunk_of(groups_[g], begin, std::min(most, n - begin)));
+    const std::int64_t n = groups_[g].elements, max = cut == Cut::never ? n : kChunkElements;
+    for (std::int64_t begin = 0; begin < n; begin += max) {
+      chunks.push_back(chunk_of(groups_[g], begin, std::min(max, n - begin)));
       chunks.back().param = g;
     }
   }

@@ -22,9 +22,9 @@ std::size_t bytes_of(const StateChunk& chunk) {
 }  // namespace
 
 std::size_t StateOffload::bytes(const std::vector<StateChunk>& chunks) {
-  std::size_t most = 0;
-  for (const StateChunk& chunk : chunks) most = std::max(most, bytes_of(chunk));
-  return kBuffers * most;
+  std::size_t largest = 0;
+  for (const StateChunk& chunk : chunks) largest = std::max(largest, bytes_of(chunk));
+  return kBuffers * largest;
 }
 
 StateOffload::StateOffload(Device device, std::vector<StateChunk> chunks)

@@ -9,7 +9,7 @@
 namespace qtrain::bench {
 namespace {
 
-constexpr int kWarmUps = 3, kFewestRounds = 5, kMostRounds = 100;
+constexpr int kWarmUps = 3, kMinRounds = 5, kMaxRounds = 100;
 constexpr std::size_t kAlignment = 256;
 
 std::size_t aligned_bytes(const Operand& o) {
@@ -114,7 +114,7 @@ double median_seconds(Ctx& ctx, const Case& c, const Effort& effort) {
   double first = 0;
   for (int i = 0; i < (effort.seconds > 0 ? kWarmUps : 0); ++i) first = once(ctx, run, copies.next());
   const double wanted = first > 0 ? effort.seconds / first : 0;
-  const int rounds = effort.seconds > 0 ? static_cast<int>(std::clamp<double>(wanted, kFewestRounds, kMostRounds)) : 1;
+  const int rounds = effort.seconds > 0 ? static_cast<int>(std::clamp<double>(wanted, kMinRounds, kMaxRounds)) : 1;
   for (int i = 0; i < rounds; ++i) seconds.push_back(once(ctx, run, copies.next()));
   const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
   std::nth_element(seconds.begin(), middle, seconds.end());
