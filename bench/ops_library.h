@@ -14,7 +14,7 @@ struct QtrainTensor {
   std::int32_t adds;
 };
 
-/// One call: the op's tensors and numbers in the order of its row in bench/ops_library.cpp.
+/// One call: the op's tensors and numbers in the order of its row in bench/cases/op_table.cpp.
 struct QtrainCall {
   const char* op;
   const QtrainTensor* tensors;

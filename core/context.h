@@ -11,12 +11,12 @@
 
 namespace qtrain {
 
-/// How matrix products read their operands; sums are always kept in at least f32.
+/// How GEMMs read their operands; sums are always kept in at least f32.
 enum class MatmulPrecision : std::uint8_t {
   storage,  ///< as stored: f64 in f64, everything else in f32
   bf16,     ///< f32 operands are rounded to bfloat16 first (processors and GPUs with bf16 dot products)
   f16,      ///< f32 operands are rounded to float16 first (CUDA)
-  tf32,     ///< products of f32 operands in TF32 (CUDA); as `storage` on a processor
+  tf32,     ///< GEMMs of f32 operands in TF32 (CUDA); as `storage` on a processor
 };
 
 /// What every op gets first: where to run and with what. There is no other state behind the ops.

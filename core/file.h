@@ -39,7 +39,7 @@ std::string read_text(const std::filesystem::path& file, std::uint64_t max_bytes
 bool is_lfs_pointer(std::string_view contents);
 [[noreturn]] void fail_lfs_pointer(const std::filesystem::path& file);
 
-/// Hands out the contents of a file piece by piece; memory holds one of them.
+/// Hands out the contents of a file in chunks; memory holds one of them.
 void for_each_piece(const std::filesystem::path& file, const std::function<void(std::span<const std::byte>)>& take);
 
 /// Writes `file` through a temporary name in the same folder, fsync and rename: it is whole or not there.

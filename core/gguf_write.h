@@ -39,7 +39,7 @@ struct GgufTensorSource {
   std::string name;
   GgufType type = GgufType::f32;
   std::vector<std::int64_t> shape;  ///< outermost first, 1 to 4 extents; the innermost a whole number of blocks
-  /// Hands all bytes of the tensor, in order and in pieces of any size, to `append`.
+  /// Hands all bytes of the tensor, in order and in chunks of any size, to `append`.
   std::function<void(const std::function<void(std::span<const std::byte>)>& append)> produce;
 };
 

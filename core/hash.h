@@ -16,7 +16,7 @@ struct Digest {
   std::string hex() const;
 };
 
-/// Takes contents piece by piece; how they are cut does not matter.
+/// Takes contents in chunks; how they are cut does not matter.
 class Hasher {
  public:
   void add(std::span<const std::byte> bytes);

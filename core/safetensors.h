@@ -59,7 +59,7 @@ struct TensorSource {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
-  /// Hands all bytes of the tensor, in order and in pieces of any size, to `append`.
+  /// Hands all bytes of the tensor, in order and in chunks of any size, to `append`.
   std::function<void(const std::function<void(std::span<const std::byte>)>& append)> produce;
 };
 

@@ -156,11 +156,11 @@ struct View {
 using Tensor = View<std::byte>;
 using ConstTensor = View<const std::byte>;
 
-/// Whether `next` begins in memory where `t` ends, in the same type.
+/// Whether `t` and `next` are contiguous: `next` begins where `t` ends, in the same type.
 inline bool adjoins(const ConstTensor& t, const ConstTensor& next) {
   return t.data && t.data + t.bytes() == next.data && t.dtype == next.dtype;
 }
-/// The same memory in as few flat views as possible: those that adjoin are one.
+/// The same memory in as few flat views as possible: contiguous ones are one.
 template <class Byte>
 std::vector<View<Byte>> joined(const std::vector<View<Byte>>& tensors) {
   std::vector<View<Byte>> runs;

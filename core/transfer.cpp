@@ -10,7 +10,7 @@ constexpr std::int64_t kPieceElements = std::int64_t{1} << 20;
 constexpr std::size_t kPieceBytes = static_cast<std::size_t>(kPieceElements) * sizeof(double);
 constexpr std::size_t kPartAlign = 64;
 
-/// Two pieces of page-locked memory: one is copied while the host works on the other.
+/// Two chunks of pinned memory: one is copied while the host works on the other.
 struct Pieces {
   explicit Pieces(Device device)
       : memory{PinnedMemory(device, kPieceBytes), PinnedMemory(device, kPieceBytes)},
@@ -83,24 +83,24 @@ void write_pieces(Ctx& ctx, Tensor to, const std::function<void(std::int64_t, Te
   }
 }
 
-Mailbox::Mailbox(Device device, std::size_t bytes)
+StagingBuffer::StagingBuffer(Device device, std::size_t bytes)
     : device_(device, bytes, "small inputs"),
       host_{PinnedMemory(device, bytes), PinnedMemory(device, bytes)},
       sent_{Event(device), Event(device)} {}
 
-std::size_t Mailbox::append(std::span<const std::byte> part) {
+std::size_t StagingBuffer::append(std::span<const std::byte> part) {
   if (used_ == 0) sent_[next_].synchronize();
   const std::size_t begin = used_;
-  check(begin + part.size() <= device_.bytes(), "a letter is larger than its mailbox");
+  check(begin + part.size() <= device_.bytes(), "a transfer is larger than its staging buffer");
   if (!part.empty()) std::memcpy(host_[next_].data() + begin, part.data(), part.size());
   used_ += std::max((part.size() + kPartAlign - 1) / kPartAlign * kPartAlign, kPartAlign);
   return begin;
 }
 
-void Mailbox::send(Ctx& ctx) {
+void StagingBuffer::send(Ctx& ctx) {
   ctx.stream().copy(device_.data(), host_[next_].data(), std::min(used_, device_.bytes()));
   ctx.stream().record(sent_[next_]);
-  next_ = (next_ + 1) % kLetters;
+  next_ = (next_ + 1) % kBuffers;
   used_ = 0;
 }
 

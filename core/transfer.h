@@ -10,35 +10,36 @@
 /// the CPU both memories are one: what can be read or written in place is not copied.
 namespace qtrain {
 
-/// Hands the contents of `from` to `take`, in order, as flat host tensors; the next piece is copied meanwhile.
+/// Hands the contents of `from` to `take`, in order, as flat host tensors; in chunks: the next is copied meanwhile.
 void read_pieces(Ctx& ctx, ConstTensor from, const std::function<void(ConstTensor piece)>& take);
 
 /// Fills `to`: `make(first, piece)` writes the elements from number `first` on into a flat host tensor, whose copy to
-/// the device runs while the next is made. Pieces begin at multiples of 2^20 elements.
+/// the device runs while the next is made. Chunks begin at multiples of 2^20 elements.
 void write_pieces(Ctx& ctx, Tensor to, const std::function<void(std::int64_t first, Tensor piece)>& make);
 
-/// Small contents that the host sends again and again without waiting for the work that reads them.
-class Mailbox {
+/// A pinned staging buffer, double-buffered: small contents that the host sends to the device again and again without
+/// waiting for the work that reads them.
+class StagingBuffer {
  public:
-  /// `bytes` of one letter; each part of it takes a multiple of 64.
-  Mailbox(Device device, std::size_t bytes);
+  /// `bytes` of one transfer; each part of it takes a multiple of 64.
+  StagingBuffer(Device device, std::size_t bytes);
 
-  /// Adds a part to the next letter; the view on the device has these values from `send` to the next `send`.
+  /// Adds a part to the next transfer; the view on the device has these values from `send` to the next `send`.
   template <class T>
   ConstTensor put(std::span<const T> values) {
     const std::size_t begin = append(std::as_bytes(values));
     return {device_.data() + begin, dtype_of<T>, {static_cast<std::int64_t>(values.size())}, device_.device()};
   }
-  /// Queues the copy of the letter; it is in force for the work that is queued after it.
+  /// Queues the transfer; the work that is queued after it sees its values.
   void send(Ctx& ctx);
 
  private:
   std::size_t append(std::span<const std::byte> part);
 
-  static constexpr std::size_t kLetters = 2;  ///< on the host: one may wait for the device while the next is written
+  static constexpr std::size_t kBuffers = 2;  ///< on the host: one may wait for the device while the next is written
   DeviceMemory device_;
-  PinnedMemory host_[kLetters];
-  Event sent_[kLetters];
+  PinnedMemory host_[kBuffers];
+  Event sent_[kBuffers];
   std::size_t next_ = 0, used_ = 0;
 };
 

@@ -10,7 +10,7 @@
 
 namespace qtrain {
 
-/// A micro-batch of one rank: its rows one behind the other, without padding. T = tokens of all rows.
+/// A micro-batch of one rank: its rows concatenated, without padding. T = tokens of all rows.
 struct Batch {
   std::vector<std::int32_t> tokens;      ///< [T]
   std::vector<std::int32_t> targets;     ///< [T], the token to predict at t, kNoTarget where there is none

@@ -11,23 +11,23 @@
 namespace qtrain {
 namespace {
 
-constexpr std::int64_t kMostTokens = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int32_t>::max();
 
 using Slices = std::vector<DocumentSlice>;
 
-/// The documents as pieces of at most row_length tokens: cut off behind it, or split into several.
-Slices pieces_of(std::span<const std::int32_t> lengths, std::int32_t row_length, Packing packing) {
-  Slices pieces;
-  pieces.reserve(lengths.size());
+/// The documents as chunks of at most row_length tokens: cut off behind it, or split into several.
+Slices chunks_of(std::span<const std::int32_t> lengths, std::int32_t row_length, Packing packing) {
+  Slices chunks;
+  chunks.reserve(lengths.size());
   for (std::size_t d = 0; d < lengths.size(); ++d)
     for (std::int32_t begin = 0; begin < lengths[d]; begin += row_length) {
-      pieces.push_back({static_cast<std::int64_t>(d), begin, std::min(row_length, lengths[d] - begin)});
+      chunks.push_back({static_cast<std::int64_t>(d), begin, std::min(row_length, lengths[d] - begin)});
       if (packing == Packing::bfd || lengths[d] - begin <= row_length) break;
     }
-  return pieces;
+  return chunks;
 }
 
-/// Chooses rows: for pieces of descending size the number of the row of each.
+/// Chooses rows: for chunks of descending size the number of the row of each.
 class BestFit {
  public:
   explicit BestFit(std::int32_t row_length) : row_length_(row_length) {}
@@ -71,18 +71,18 @@ class BestFit {
   std::vector<std::int32_t> next_;
 };
 
-PackedRows best_fit_decreasing(Slices pieces, std::int32_t row_length) {
-  std::stable_sort(pieces.begin(), pieces.end(),
+PackedRows best_fit_decreasing(Slices chunks, std::int32_t row_length) {
+  std::stable_sort(chunks.begin(), chunks.end(),
                    [](const DocumentSlice& a, const DocumentSlice& b) { return a.size > b.size; });
   BestFit fit(row_length);
   std::vector<std::int32_t> row_of;
-  row_of.reserve(pieces.size());
-  for (const DocumentSlice& piece : pieces) row_of.push_back(fit.place(piece.size));
+  row_of.reserve(chunks.size());
+  for (const DocumentSlice& chunk : chunks) row_of.push_back(fit.place(chunk.size));
 
-  PackedRows rows{.slices = Slices(pieces.size()), .ends = std::vector<std::int64_t>(idx(fit.rows()) + 1)};
+  PackedRows rows{.slices = Slices(chunks.size()), .ends = std::vector<std::int64_t>(idx(fit.rows()) + 1)};
   for (const std::int32_t row : row_of) ++rows.ends[idx(row) + 1];
   for (std::size_t r = 1; r < rows.ends.size(); ++r) rows.ends[r] += rows.ends[r - 1];  // where each begins
-  for (std::size_t i = 0; i < pieces.size(); ++i) rows.slices[idx(rows.ends[idx(row_of[i])]++)] = pieces[i];
+  for (std::size_t i = 0; i < chunks.size(); ++i) rows.slices[idx(rows.ends[idx(row_of[i])]++)] = chunks[i];
   rows.ends.pop_back();
   return rows;
 }
@@ -123,12 +123,12 @@ std::span<const DocumentSlice> PackedRows::operator[](std::int64_t row) const {
 PackedRows pack(Packing packing, std::span<const std::int32_t> lengths, std::int64_t row_length) {
   if (row_length < 1)
     fail(ErrorKind::usage, {.cause = "packing needs max_length", .remedy = "Set max_length to at least 1."});
-  const auto most = static_cast<std::int32_t>(std::min<std::int64_t>(row_length, kMostTokens));
-  if (packing == Packing::wrapped) return wrap(lengths, most);
-  if (packing != Packing::none) return best_fit_decreasing(pieces_of(lengths, most, packing), most);
+  const auto max_row = static_cast<std::int32_t>(std::min<std::int64_t>(row_length, kMaxTokens));
+  if (packing == Packing::wrapped) return wrap(lengths, max_row);
+  if (packing != Packing::none) return best_fit_decreasing(chunks_of(lengths, max_row, packing), max_row);
   PackedRows rows;
   for (std::size_t d = 0; d < lengths.size(); ++d) {
-    rows.slices.push_back({static_cast<std::int64_t>(d), 0, std::min(most, lengths[d])});
+    rows.slices.push_back({static_cast<std::int64_t>(d), 0, std::min(max_row, lengths[d])});
     rows.end_row();
   }
   return rows;

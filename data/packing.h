@@ -11,7 +11,7 @@ enum class Packing : std::uint8_t {
   none,
   bfd,        ///< best fit decreasing; what exceeds the row is cut off
   bfd_split,  ///< best fit decreasing; what exceeds the row becomes documents of their own
-  wrapped,    ///< documents one behind the other, cut every `row_length` tokens
+  wrapped,    ///< documents concatenated, cut every `row_length` tokens
 };
 /// "bfd", "bfd_split" (also "bfd-requeue"), "wrapped", "none"; a usage error for anything else.
 Packing packing_named(std::string_view name);
@@ -27,7 +27,7 @@ struct DocumentSlice {
   friend bool operator==(const DocumentSlice&, const DocumentSlice&) = default;
 };
 
-/// Rows of slices, one behind the other.
+/// Rows of slices, concatenated.
 struct PackedRows {
   std::vector<DocumentSlice> slices;
   std::vector<std::int64_t> ends;  ///< of each row, in `slices`

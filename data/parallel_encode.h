@@ -10,7 +10,7 @@
 
 namespace qtrain {
 
-/// Rows encoded by one thread, one behind the other.
+/// Rows encoded by one thread, concatenated.
 struct EncodedBlock {
   std::int64_t first = 0;             ///< number of the first row
   std::vector<std::int32_t> tokens;   ///< of each row its input_ids, then its labels

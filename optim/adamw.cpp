@@ -21,7 +21,7 @@ class AdamW : public UpdateRule {
     const auto steps = static_cast<double>(t);
     return {learning_rate, 1 - std::pow(options_.beta1, steps), 1 - std::pow(options_.beta2, steps), steps};
   }
-  std::int64_t grain(const ParamSpec&) const override { return 1; }
+  std::int64_t block_size(const ParamSpec&) const override { return 1; }
   void update(Ctx& ctx, const UpdatePart& part) const override {
     ops::adamw(ctx, {.param = part.param,
                      .m = part.state[0],
@@ -45,7 +45,7 @@ class AdamWBf16 final : public AdamW {
   using AdamW::AdamW;
 
   /// Random numbers are those of a parameter.
-  std::int64_t grain(const ParamSpec& param) const override { return param.dtype == DType::bf16 ? 0 : 1; }
+  std::int64_t block_size(const ParamSpec& param) const override { return param.dtype == DType::bf16 ? 0 : 1; }
   void update(Ctx& ctx, const UpdatePart& part) const override {
     if (part.spec.dtype != DType::bf16) return AdamW::update(ctx, part);
     ops::adamw_bf16(ctx, {.param = part.param,
@@ -75,7 +75,7 @@ class AdamW8bit final : public AdamW {
     add_coded(state, "exp_avg_sq", param);
     return state;
   }
-  std::int64_t grain(const ParamSpec& param) const override { return keeps_f32(param) ? 1 : ops::kCodeBlock; }
+  std::int64_t block_size(const ParamSpec& param) const override { return keeps_f32(param) ? 1 : ops::kCodeBlock; }
   void update(Ctx& ctx, const UpdatePart& part) const override {
     if (keeps_f32(part.spec)) return AdamW::update(ctx, part);
     ops::adamw_8bit(ctx, {.param = part.param,

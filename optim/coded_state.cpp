@@ -21,7 +21,7 @@ void CodeTables::write(Ctx& ctx, Tensor work) {
     bytes.insert(bytes.end(), begin, begin + sizeof(table));
   }
   write_pieces(ctx, work,
-               [&](std::int64_t first, Tensor piece) { std::memcpy(piece.data, bytes.data() + first, piece.bytes()); });
+               [&](std::int64_t first, Tensor chunk) { std::memcpy(chunk.data, bytes.data() + first, chunk.bytes()); });
 }
 
 ops::CodedState CodeTables::coded(std::span<const Tensor> state, std::size_t i) const {

@@ -14,7 +14,7 @@ class Lion : public UpdateRule {
     return {{.name = "exp_avg", .shape = param.shape, .dtype = param.dtype}};
   }
   std::array<double, 4> hyperparameters(double learning_rate, std::int64_t) const override { return {learning_rate}; }
-  std::int64_t grain(const ParamSpec&) const override { return 1; }
+  std::int64_t block_size(const ParamSpec&) const override { return 1; }
   void update(Ctx& ctx, const UpdatePart& part) const override {
     ops::lion(ctx, {.param = part.param,
                     .m = part.state[0],
@@ -40,7 +40,7 @@ class Lion8bit final : public Lion {
     add_coded(state, "exp_avg", param);
     return state;
   }
-  std::int64_t grain(const ParamSpec& param) const override { return keeps_f32(param) ? 1 : ops::kCodeBlock; }
+  std::int64_t block_size(const ParamSpec& param) const override { return keeps_f32(param) ? 1 : ops::kCodeBlock; }
   void update(Ctx& ctx, const UpdatePart& part) const override {
     if (keeps_f32(part.spec)) return Lion::update(ctx, part);
     ops::lion_8bit(ctx, {.param = part.param,

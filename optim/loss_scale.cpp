@@ -5,7 +5,7 @@
 namespace qtrain {
 namespace {
 
-constexpr double kGrowth = 2, kBackoff = 0.5, kMost = std::numeric_limits<float>::max();
+constexpr double kGrowth = 2, kBackoff = 0.5, kMax = std::numeric_limits<float>::max();
 constexpr std::int64_t kInterval = 2000;
 
 }  // namespace
@@ -15,7 +15,7 @@ void LossScale::count(bool finite) {
   if (!finite) value *= kBackoff;
   if (clean_steps < kInterval) return;
   clean_steps = 0;
-  if (value * kGrowth <= kMost) value *= kGrowth;
+  if (value * kGrowth <= kMax) value *= kGrowth;
 }
 
 }  // namespace qtrain

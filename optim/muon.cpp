@@ -21,8 +21,8 @@ bool is_orthogonal(const ParamSpec& param) {
   return param.shape.rank == 2 && param.role == Role::weight;
 }
 
-/// Memory of the iteration for a matrix [R, C], k = min(R, C): X and the products in the types that torch has them in,
-/// and an f32 sum before it is rounded.
+/// Memory of the iteration for a matrix [R, C], k = min(R, C): X and the GEMM results in the types that torch has them
+/// in, and an f32 sum before it is rounded.
 struct Work {
   Tensor x, gram, polynomial;  ///< bf16 [R, C], [k, k], [k, k]
   Tensor sum;                  ///< f32 [R, C] or [k, k]
@@ -93,9 +93,9 @@ class Muon final : public UpdateRule {
         momentum_(arguments.number("momentum", 0.95)),
         nesterov_(arguments.flag("nesterov", true) ? ops::Nesterov::yes : ops::Nesterov::no),
         adjustment_(arguments.choice("adjust_lr_fn", kAdjustments)) {
-    constexpr double kMost = 99;
+    constexpr double kMax = 99;
     const double steps = arguments.number("ns_steps", 5);
-    if (steps != std::floor(steps) || steps > kMost)
+    if (steps != std::floor(steps) || steps > kMax)
       fail(ErrorKind::usage,
            {.cause = "\"ns_steps\" is no whole number from 0 to 99", .place = "optim_args", .remedy = "5 is usual"});
     steps_ = static_cast<int>(steps);
@@ -109,7 +109,9 @@ class Muon final : public UpdateRule {
   std::array<double, 4> hyperparameters(double learning_rate, std::int64_t t) const override {
     return adamw_->hyperparameters(learning_rate, t);
   }
-  std::int64_t grain(const ParamSpec& param) const override { return is_orthogonal(param) ? 0 : adamw_->grain(param); }
+  std::int64_t block_size(const ParamSpec& param) const override {
+    return is_orthogonal(param) ? 0 : adamw_->block_size(param);
+  }
   void update(Ctx& ctx, const UpdatePart& part) const override {
     if (!is_orthogonal(part.spec)) return adamw_->update(ctx, part);
     const Work w(memory_, part.spec.shape);
@@ -131,10 +133,10 @@ class Muon final : public UpdateRule {
   }
   Cut cut() const override { return Cut::never; }
   std::size_t work_bytes(std::span<Param* const> params) const override {
-    std::size_t most = 0;
+    std::size_t largest = 0;
     for (const Param* p : params)
-      if (is_orthogonal(p->spec)) most = std::max(most, Work::bytes(p->spec.shape));
-    return most;
+      if (is_orthogonal(p->spec)) largest = std::max(largest, Work::bytes(p->spec.shape));
+    return largest;
   }
   void prepare(Ctx&, Tensor work) override { memory_ = work; }
 

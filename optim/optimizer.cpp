@@ -19,10 +19,10 @@ std::vector<double> rates_of(std::span<Param* const> params) {
   return rates;
 }
 
-/// The elements of a piece, which may go on behind `first`.
-Tensor run_of(Tensor first, const StatePiece& piece) {
-  first.data += static_cast<std::size_t>(piece.begin) * size_of(first.dtype);
-  first.shape = {piece.count};
+/// The elements of a chunk, which may go on behind `first`.
+Tensor run_of(Tensor first, const StateChunk& chunk) {
+  first.data += static_cast<std::size_t>(chunk.begin) * size_of(first.dtype);
+  first.shape = {chunk.count};
   return first;
 }
 
@@ -45,9 +45,9 @@ void Optimizer::allocate(Ctx& ctx) {
   state_.store().allocate();
   const bool hosted = state_.store().values().placement() == Placement::pinned;
   if (hosted && state_.store().values().planned() > 0)
-    offload_ = std::make_unique<StateOffload>(ctx.device(), state_.pieces(rule_->cut()));
+    offload_ = std::make_unique<StateOffload>(ctx.device(), state_.chunks(rule_->cut()));
   else
-    whole_ = joined(state_.pieces(Cut::never));
+    whole_ = joined(state_.chunks(Cut::never));
   if (const std::size_t bytes = rule_->work_bytes(params_); bytes > 0) {
     work_ = DeviceMemory(ctx.device(), bytes, "work of the optimizer");
     rule_->prepare(ctx, {work_.data(), DType::u8, {static_cast<std::int64_t>(bytes)}, ctx.device()});
@@ -65,28 +65,28 @@ void Optimizer::send(Ctx& ctx, const UpdateInput& input) {
 
 void Optimizer::update(Ctx& ctx, ConstTensor sums) {
   ops::clip(ctx, {.factor = factor_.all(), .sums = sums, .limits = limits_});
-  if (offload_) return offload_->run(ctx, [&](const StatePiece& piece) { update_part(ctx, piece); });
-  for (const StatePiece& piece : whole_) update_part(ctx, piece);
+  if (offload_) return offload_->run(ctx, [&](const StateChunk& chunk) { update_part(ctx, chunk); });
+  for (const StateChunk& chunk : whole_) update_part(ctx, chunk);
 }
 
 // Whether what comes next in memory is updated alike.
-bool Optimizer::continues(const StatePiece& piece, const StatePiece& next) const {
-  const Param &p = *params_[piece.param], &q = *params_[next.param];
-  const std::int64_t grain = rule_->grain(p.spec);
-  if (grain == 0 || grain != rule_->grain(q.spec) || piece.count % grain != 0) return false;
-  if (rule_->decay(p.spec) != rule_->decay(q.spec) || rate_of_[piece.param] != rate_of_[next.param]) return false;
-  if (!adjoins(run_of(p.value, piece), q.value) || !adjoins(run_of(p.grad, piece), q.grad)) return false;
-  return std::equal(piece.state.begin(), piece.state.end(), next.state.begin(), next.state.end(), adjoins);
+bool Optimizer::continues(const StateChunk& chunk, const StateChunk& next) const {
+  const Param &p = *params_[chunk.param], &q = *params_[next.param];
+  const std::int64_t block_size = rule_->block_size(p.spec);
+  if (block_size == 0 || block_size != rule_->block_size(q.spec) || chunk.count % block_size != 0) return false;
+  if (rule_->decay(p.spec) != rule_->decay(q.spec) || rate_of_[chunk.param] != rate_of_[next.param]) return false;
+  if (!adjoins(run_of(p.value, chunk), q.value) || !adjoins(run_of(p.grad, chunk), q.grad)) return false;
+  return std::equal(chunk.state.begin(), chunk.state.end(), next.state.begin(), next.state.end(), adjoins);
 }
 
-std::vector<StatePiece> Optimizer::joined(const std::vector<StatePiece>& pieces) const {
-  std::vector<StatePiece> runs;
-  for (const StatePiece& next : pieces) {
+std::vector<StateChunk> Optimizer::joined(const std::vector<StateChunk>& chunks) const {
+  std::vector<StateChunk> runs;
+  for (const StateChunk& next : chunks) {
     if (runs.empty() || !continues(runs.back(), next)) {
       runs.push_back(next);
       continue;
     }
-    StatePiece& run = runs.back();
+    StateChunk& run = runs.back();
     run.count += next.count;
     for (std::size_t i = 0; i < run.state.size(); ++i)
       run.state[i].shape = {run.state[i].numel() + next.state[i].numel()};
@@ -94,16 +94,16 @@ std::vector<StatePiece> Optimizer::joined(const std::vector<StatePiece>& pieces)
   return runs;
 }
 
-void Optimizer::update_part(Ctx& ctx, const StatePiece& piece) {
-  const Param& p = *params_[piece.param];
-  const bool whole = piece.count == p.value.numel();
-  const auto part = [&](Tensor t) { return whole ? t : run_of(t, piece); };
+void Optimizer::update_part(Ctx& ctx, const StateChunk& chunk) {
+  const Param& p = *params_[chunk.param];
+  const bool whole = chunk.count == p.value.numel();
+  const auto part = [&](Tensor t) { return whole ? t : run_of(t, chunk); };
   rule_->update(ctx, {.spec = p.spec,
                       .param = part(p.value),
                       .grad = part(p.grad),
-                      .begin = piece.begin,
-                      .state = piece.state,
-                      .hyperparameters = hyperparameters_[rate_of_[piece.param]],
+                      .begin = chunk.begin,
+                      .state = chunk.state,
+                      .hyperparameters = hyperparameters_[rate_of_[chunk.param]],
                       .factor = factor_.all()});
 }
 
@@ -111,7 +111,7 @@ OptimizerMemory optimizer_memory(const UpdateRule& rule, std::span<Param* const>
   OptimizerState here(rule, params, {device, Placement::device}), there(rule, params, {device, Placement::pinned});
   return {.state = here.store().values().planned(),
           .pinned = there.store().values().planned(),
-          .pieces = StateOffload::bytes(there.pieces(rule.cut())),
+          .chunks = StateOffload::bytes(there.chunks(rule.cut())),
           .other = Optimizer::kDeviceBytes + rates_of(params).size() * Optimizer::kRateBytes + rule.work_bytes(params)};
 }
 

@@ -44,9 +44,9 @@ class UpdateRule {
 
   /// Whether parts of a parameter can be updated by themselves.
   virtual Cut cut() const { return Cut::anywhere; }
-  /// Parameters that lie one behind the other can be updated as one where their lengths are multiples of this: 1 where
+  /// Parameters that are contiguous can be updated as one where their lengths are multiples of this: 1 where
   /// each element is updated by itself. 0: never.
-  virtual std::int64_t grain(const ParamSpec& /*param*/) const { return 0; }
+  virtual std::int64_t block_size(const ParamSpec& /*param*/) const { return 0; }
   /// Bytes of the device that updates of these parameters need beside their state, and what is there before the first.
   virtual std::size_t work_bytes(std::span<Param* const> /*params*/) const { return 0; }
   virtual void prepare(Ctx& /*ctx*/, Tensor /*work*/) {}
@@ -87,17 +87,17 @@ class Optimizer {
   static constexpr std::size_t kRateBytes = 64;
 
  private:
-  bool continues(const StatePiece& piece, const StatePiece& next) const;
-  std::vector<StatePiece> joined(const std::vector<StatePiece>& pieces) const;
-  void update_part(Ctx& ctx, const StatePiece& piece);
+  bool continues(const StateChunk& chunk, const StateChunk& next) const;
+  std::vector<StateChunk> joined(const std::vector<StateChunk>& chunks) const;
+  void update_part(Ctx& ctx, const StateChunk& chunk);
 
   std::unique_ptr<UpdateRule> rule_;
   std::vector<Param*> params_;
   OptimizerState state_;
-  std::vector<StatePiece> whole_;          ///< all parameters, where the state is on the device
+  std::vector<StateChunk> whole_;          ///< all parameters, where the state is on the device
   std::unique_ptr<StateOffload> offload_;  ///< where it is on the host
   DeviceMemory work_;                      ///< of the rule
-  Mailbox inputs_;
+  StagingBuffer inputs_;
   DeviceNumbers factor_;
   std::vector<double> rates_;                 ///< that parameters have beside that of the run
   std::vector<std::size_t> rate_of_;          ///< of each parameter
@@ -110,10 +110,10 @@ class Optimizer {
 struct OptimizerMemory {
   std::size_t state = 0;   ///< where it is on the device
   std::size_t pinned = 0;  ///< where it is on the host: there,
-  std::size_t pieces = 0;  ///< and on the device, on its way
+  std::size_t chunks = 0;  ///< and on the device, on its way
   std::size_t other = 0;   ///< on the device in any case
 
-  std::size_t on_device(Placement placement) const { return placement == Placement::device ? state : pieces; }
+  std::size_t on_device(Placement placement) const { return placement == Placement::device ? state : chunks; }
   std::size_t on_host(Placement placement) const { return placement == Placement::device ? 0 : pinned; }
 };
 /// Of an optimizer for these parameters, which need no memory.

@@ -26,7 +26,7 @@ class Sgd final : public UpdateRule {
   std::array<double, 4> hyperparameters(double learning_rate, std::int64_t t) const override {
     return {learning_rate, t == 1 ? 1 : 1 - dampening_};
   }
-  std::int64_t grain(const ParamSpec&) const override { return 1; }
+  std::int64_t block_size(const ParamSpec&) const override { return 1; }
   void update(Ctx& ctx, const UpdatePart& part) const override {
     ops::sgd(ctx, {.param = part.param,
                    .momentum_buffer = part.state.empty() ? Tensor{} : part.state[0],

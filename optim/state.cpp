@@ -7,21 +7,21 @@
 namespace qtrain {
 namespace {
 
-constexpr std::int64_t kPieceElements = std::int64_t{1} << 22;  // a multiple of every unit
+constexpr std::int64_t kChunkElements = std::int64_t{1} << 22;  // a multiple of every unit
 
 }  // namespace
 
-// The first tensors of all parameters, then the second of all: what lies one behind the other can be updated as one.
+// The first tensors of all parameters, then the second of all: what is contiguous can be updated as one.
 OptimizerState::OptimizerState(const UpdateRule& rule, std::span<Param* const> params, const Place& place)
     : store_("optimizer", place.device, place.placement) {
   std::vector<std::vector<StateSpec>> specs;
-  std::size_t most = 0;
+  std::size_t tensors = 0;
   for (const Param* p : params) {
     groups_.push_back({.elements = p->spec.shape.numel(), .tensors = {}, .units = {}});
     specs.push_back(rule.state_of(p->spec));
-    most = std::max(most, specs.back().size());
+    tensors = std::max(tensors, specs.back().size());
   }
-  for (std::size_t i = 0; i < most; ++i)
+  for (std::size_t i = 0; i < tensors; ++i)
     for (std::size_t p = 0; p < params.size(); ++p) {
       if (i >= specs[p].size()) continue;
       const StateSpec& s = specs[p][i];
@@ -31,26 +31,26 @@ OptimizerState::OptimizerState(const UpdateRule& rule, std::span<Param* const> p
     }
 }
 
-StatePiece OptimizerState::piece_of(const Group& group, std::int64_t begin, std::int64_t count) {
-  StatePiece piece{.param = 0, .begin = begin, .count = count, .state = {}};
+StateChunk OptimizerState::chunk_of(const Group& group, std::int64_t begin, std::int64_t count) {
+  StateChunk chunk{.param = 0, .begin = begin, .count = count, .state = {}};
   for (std::size_t i = 0; i < group.tensors.size(); ++i) {
     const std::int64_t unit = group.units[i];
     const Tensor flat = group.tensors[i]->value.reshaped({group.tensors[i]->value.numel()});
-    piece.state.push_back(count == group.elements ? flat : flat.slice(begin / unit, (count + unit - 1) / unit));
+    chunk.state.push_back(count == group.elements ? flat : flat.slice(begin / unit, (count + unit - 1) / unit));
   }
-  return piece;
+  return chunk;
 }
 
-std::vector<StatePiece> OptimizerState::pieces(Cut cut) const {
-  std::vector<StatePiece> pieces;
+std::vector<StateChunk> OptimizerState::chunks(Cut cut) const {
+  std::vector<StateChunk> chunks;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    const std::int64_t n = groups_[g].elements, most = cut == Cut::never ? n : kPieceElements;
-    for (std::int64_t begin = 0; begin < n; begin += most) {
-      pieces.push_back(piece_of(groups_[g], begin, std::min(most, n - begin)));
-      pieces.back().param = g;
+    const std::int64_t n = groups_[g].elements, max = cut == Cut::never ? n : kChunkElements;
+    for (std::int64_t begin = 0; begin < n; begin += max) {
+      chunks.push_back(chunk_of(groups_[g], begin, std::min(max, n - begin)));
+      chunks.back().param = g;
     }
   }
-  return pieces;
+  return chunks;
 }
 
 }  // namespace qtrain

@@ -21,8 +21,8 @@ struct StateSpec {
 /// Whether a parameter and its state can be cut into parts.
 enum class Cut : std::uint8_t { anywhere, never };
 
-/// Elements of a parameter, or of several that lie one behind the other, with their state.
-struct StatePiece {
+/// Elements of a parameter, or of several that are contiguous, with their state.
+struct StateChunk {
   std::size_t param;  ///< its number, or that of the first
   std::int64_t begin, count;
   std::vector<Tensor> state;  ///< flat, but for whole parameters
@@ -39,7 +39,7 @@ class OptimizerState {
 
   ParamStore& store() { return store_; }
   /// All of it in order, with storage once the store is allocated.
-  std::vector<StatePiece> pieces(Cut cut) const;
+  std::vector<StateChunk> chunks(Cut cut) const;
 
  private:
   struct Group {
@@ -47,7 +47,7 @@ class OptimizerState {
     std::vector<Param*> tensors;
     std::vector<std::int64_t> units;
   };
-  static StatePiece piece_of(const Group& group, std::int64_t begin, std::int64_t count);
+  static StateChunk chunk_of(const Group& group, std::int64_t begin, std::int64_t count);
 
   ParamStore store_;
   std::vector<Group> groups_;

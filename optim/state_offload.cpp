@@ -13,63 +13,63 @@ std::size_t aligned_bytes(const Tensor& t) {
   return (t.bytes() + kAlign - 1) / kAlign * kAlign;
 }
 
-std::size_t bytes_of(const StatePiece& piece) {
+std::size_t bytes_of(const StateChunk& chunk) {
   std::size_t sum = 0;
-  for (const Tensor& t : piece.state) sum += aligned_bytes(t);
+  for (const Tensor& t : chunk.state) sum += aligned_bytes(t);
   return sum;
 }
 
 }  // namespace
 
-std::size_t StateOffload::bytes(const std::vector<StatePiece>& pieces) {
-  std::size_t most = 0;
-  for (const StatePiece& piece : pieces) most = std::max(most, bytes_of(piece));
-  return kBuffers * most;
+std::size_t StateOffload::bytes(const std::vector<StateChunk>& chunks) {
+  std::size_t largest = 0;
+  for (const StateChunk& chunk : chunks) largest = std::max(largest, bytes_of(chunk));
+  return kBuffers * largest;
 }
 
-StateOffload::StateOffload(Device device, std::vector<StatePiece> pieces)
+StateOffload::StateOffload(Device device, std::vector<StateChunk> chunks)
     : device_(device),
-      pieces_(std::move(pieces)),
-      memory_(device_, bytes(pieces_), "optimizer state on its way"),
+      chunks_(std::move(chunks)),
+      memory_(device_, bytes(chunks_), "optimizer state on its way"),
       copies_(device_),
       reached_(device_),
       settled_(device_),
       fetched_{Event(device_), Event(device_)},
       updated_{Event(device_), Event(device_)} {}
 
-StatePiece StateOffload::on_device(std::size_t number) const {
-  StatePiece piece = pieces_[number];
+StateChunk StateOffload::on_device(std::size_t number) const {
+  StateChunk chunk = chunks_[number];
   std::byte* memory = memory_.data() + number % kBuffers * (memory_.bytes() / kBuffers);
-  for (Tensor& t : piece.state) {
+  for (Tensor& t : chunk.state) {
     t.data = memory;
     t.device = device_;
     memory += aligned_bytes(t);
   }
-  return piece;
+  return chunk;
 }
 
-// The buffer is free: the piece that had it went back on the same stream.
+// The buffer is free: the chunk that had it went back on the same stream.
 void StateOffload::fetch(std::size_t number) {
-  const StatePiece &host = pieces_[number], device = on_device(number);
+  const StateChunk &host = chunks_[number], device = on_device(number);
   for (std::size_t i = 0; i < host.state.size(); ++i)
     copies_.copy(device.state[i].data, host.state[i].data, host.state[i].bytes());
   copies_.record(fetched_[number % kBuffers]);
 }
 
 void StateOffload::store(std::size_t number) {
-  const StatePiece &host = pieces_[number], device = on_device(number);
+  const StateChunk &host = chunks_[number], device = on_device(number);
   copies_.wait(updated_[number % kBuffers]);
   for (std::size_t i = 0; i < host.state.size(); ++i)
     copies_.copy(host.state[i].data, device.state[i].data, host.state[i].bytes());
 }
 
-void StateOffload::run(Ctx& ctx, const std::function<void(const StatePiece&)>& work) {
-  if (pieces_.empty()) return;
+void StateOffload::run(Ctx& ctx, const std::function<void(const StateChunk&)>& work) {
+  if (chunks_.empty()) return;
   ctx.stream().record(reached_);
   copies_.wait(reached_);
   fetch(0);
-  for (std::size_t i = 0; i < pieces_.size(); ++i) {
-    if (i + 1 < pieces_.size()) fetch(i + 1);
+  for (std::size_t i = 0; i < chunks_.size(); ++i) {
+    if (i + 1 < chunks_.size()) fetch(i + 1);
     ctx.stream().wait(fetched_[i % kBuffers]);
     work(on_device(i));
     ctx.stream().record(updated_[i % kBuffers]);

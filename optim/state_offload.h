@@ -8,25 +8,25 @@
 
 namespace qtrain {
 
-/// Brings state that is kept in pinned memory of the host to the device and back, piece by piece through two buffers:
-/// while one piece is worked on, the one before it leaves and the one behind it comes.
+/// Brings state that is kept in pinned memory of the host to the device and back, chunk by chunk through two buffers:
+/// while one chunk is worked on, the one before it leaves and the one behind it comes.
 class StateOffload {
  public:
-  /// `pieces`: of the host. Takes memory of the device.
-  StateOffload(Device device, std::vector<StatePiece> pieces);
+  /// `chunks`: of the host. Takes memory of the device.
+  StateOffload(Device device, std::vector<StateChunk> chunks);
   /// Of the device.
-  static std::size_t bytes(const std::vector<StatePiece>& pieces);
+  static std::size_t bytes(const std::vector<StateChunk>& chunks);
 
-  /// Calls `work` for one piece after the other, now on the device; it queues what changes them on the stream of `ctx`.
-  void run(Ctx& ctx, const std::function<void(const StatePiece&)>& work);
+  /// Calls `work` for one chunk after the other, now on the device; it queues what changes them on the stream of `ctx`.
+  void run(Ctx& ctx, const std::function<void(const StateChunk&)>& work);
 
  private:
-  StatePiece on_device(std::size_t number) const;
+  StateChunk on_device(std::size_t number) const;
   void fetch(std::size_t number);
   void store(std::size_t number);
 
   Device device_;
-  std::vector<StatePiece> pieces_;
+  std::vector<StateChunk> chunks_;
   DeviceMemory memory_;
   Stream copies_;
   Event reached_, settled_;

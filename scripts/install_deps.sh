@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Installs what a build of qtrain needs from the distribution's packages (Debian 12, Ubuntu 22.04 or newer).
 # Usage: scripts/install_deps.sh [--dev]
-#   --dev   also what scripts/test.sh checks with: clang-format, clang-tidy, and the shells whose completion is tested
+#   --dev   also what scripts/test.sh checks with: clang-format, clang-tidy, valgrind, and the shells whose
+#           completion is tested
 # Nothing is changed where everything is there. Safe to run again.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-usage() { sed -n '2,5s/^# //p' "${BASH_SOURCE[0]}"; }
+usage() { sed -n '2,6s/^# //p' "${BASH_SOURCE[0]}"; }
 
 dev=0
 for argument in "$@"; do
@@ -40,7 +41,7 @@ has_program ninja || missing+=(ninja-build)
 has_program pkg-config || missing+=(pkg-config)
 has_pip || missing+=(python3-pip)
 libraries=(libfmt-dev nlohmann-json3-dev libpcre2-dev libsentencepiece-dev libutf8proc-dev zlib1g-dev libzstd-dev
-  libyaml-cpp-dev libedit-dev libssl-dev libgtest-dev libgmock-dev libbenchmark-dev)
+  libyaml-cpp-dev libedit-dev libssl-dev libgtest-dev libgmock-dev)
 if has_program dpkg-query; then
   for package in "${libraries[@]}"; do
     has_package "$package" || missing+=("$package")
@@ -49,6 +50,7 @@ fi
 if [ "$dev" = 1 ]; then
   has_program clang-format || missing+=(clang-format)
   has_program clang-tidy || missing+=(clang-tidy)
+  has_program valgrind || missing+=(valgrind)
   has_program zsh || missing+=(zsh)
   has_program fish || missing+=(fish)
 fi

@@ -44,7 +44,7 @@ class BatchFeed {
   DeviceBatch send(Ctx& ctx, const Batch& batch, const MicroStep& step = {});
 
  private:
-  Mailbox inputs_;
+  StagingBuffer inputs_;
   std::int64_t most_tokens_;
   Sizes sizes_;
 };

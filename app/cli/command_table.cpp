@@ -16,7 +16,7 @@ constexpr Flag kQuiet{"quiet", present, "", "warnings and errors only"};
 constexpr Flag kModel{"model", text, "DIR", "folder of the model"};
 constexpr Flag kAdapter{"adapter", text, "DIR", "folder of a LoRA adapter"};
 constexpr Flag kDtype{"dtype", choice, "auto|float32|bfloat16|float16",
-                      "type of the weights in memory and of products (default: the folder's)"};
+                      "type of the weights in memory and of GEMMs (default: the folder's)"};
 constexpr Flag kLoadIn4Bit{"load_in_4bit", present, "", "quantize the weights to 4 bits (nf4) while loading"};
 constexpr Flag kLoadIn8Bit{"load_in_8bit", present, "", "quantize the weights to 8 bits while loading"};
 constexpr Flag kThreads{"threads", integer, "N", "worker threads (default: one per processor)"};
@@ -213,8 +213,10 @@ std::vector<Command> model_commands() {
        .run = run_clean},
       {.name = "bench",
        .operands = "[FILTER]",
-       .summary = "Measure single ops: bytes, FLOPs, and the share of what the device reaches in a copy and a product",
+       .summary = "Measure single ops: bytes, FLOPs, and the share of what the device reaches in a copy and a GEMM",
        .flags = {{"json", file_or_stdout, "[FILE]", "one JSON document in this file, or on stdout"},
+                 {"dtype", choice, "float32|bfloat16",
+                  "of activations and weights (default: float32, on a GPU bfloat16)"},
                  {"small", present, "", "tiny shapes, one round: shows that everything runs, not how fast"}},
        .min_operands = 0,
        .max_operands = 1,

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "app/bench/measure.h"
 #include "app/commands/commands.h"
+#include "bench/cases/measure.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/stop.h"
@@ -22,7 +22,7 @@ struct Limits {
 
 struct Result {
   std::string name;
-  double seconds, bytes, flops;
+  double seconds, bytes, flops, text_bytes;
 };
 
 Device device_named(const std::string& name) {
@@ -33,12 +33,12 @@ Device device_named(const std::string& name) {
 }
 
 Result measure(Ctx& ctx, const Case& c, const bench::Effort& effort) {
-  return {c.name, bench::median_seconds(ctx, c, effort), c.bytes, c.flops};
+  return {c.name, bench::median_seconds(ctx, c, effort), c.bytes, c.flops, c.text_bytes};
 }
 
 /// The cases whose name contains the filter; none is a usage error, unless it names a limit, which is always measured.
 std::vector<Case> chosen_cases(const bench::Sizes& sizes, const std::string& filter) {
-  std::vector<Case> all = bench::op_cases(sizes);
+  std::vector<Case> all = bench::all_cases(sizes);
   const auto named = [&](const std::string& name) { return name.find(filter) != std::string::npos; };
   std::string some;
   for (std::size_t i = 0; i < all.size(); i += std::max<std::size_t>(all.size() / 5, 1))
@@ -60,6 +60,7 @@ Json json_of(const Result& r, const Limits& limits) {
           {"flops", r.flops},
           {"bytes_per_second", r.bytes / r.seconds},
           {"flops_per_second", r.flops / r.seconds},
+          {"text_bytes_per_second", r.text_bytes / r.seconds},
           {"share_of_copy", share(r.bytes, limits.bytes)},
           {"share_of_gemm", share(r.flops, limits.flops)}};
 }
@@ -72,21 +73,24 @@ std::string line_of(const Result& r, const Limits& limits) {
   if (r.flops > 0)
     line += fmt::format(" {:>10.3f} TFLOP/s {:>3.0f} % of gemm", r.flops / r.seconds / 1e12,
                         100 * r.flops / r.seconds / limits.flops);
+  if (r.text_bytes > 0) line += fmt::format(" {:>10.2f} MB/s of text", r.text_bytes / r.seconds / 1e6);
   return line;
 }
 
 }  // namespace
 
-/// `qtrain bench [FILTER]`: single ops in the shapes of a training step, against what the device reaches in a copy and
-/// in a large product.
+/// `qtrain bench [FILTER]`: the cases of bench/cases, against what the device reaches in a copy and in a large GEMM.
 int run_bench(const Arguments& args) {
   const Device device = device_named(args.device());
   const bool small = args.has("small");
-  const bench::Sizes sizes = small ? bench::small_sizes(device) : bench::sizes_for(device);
+  bench::Sizes sizes = small ? bench::small_sizes(device) : bench::sizes_for(device);
+  if (const auto dtype = args.text("dtype")) sizes.dtype = dtype_named(*dtype);
+  const bool halves = device.kind == DeviceKind::cpu && sizes.dtype == DType::bf16;
   const bench::Effort effort = small ? bench::Effort{0, 0} : bench::effort_for(device);
   const std::string filter = args.operands().empty() ? "" : args.operand(0);
   const std::vector<Case> cases = chosen_cases(sizes, filter);
-  Ctx ctx(device, MatmulPrecision::storage, static_cast<int>(args.integer("threads").value_or(0)));
+  Ctx ctx(device, halves ? MatmulPrecision::bf16 : MatmulPrecision::storage,
+          static_cast<int>(args.integer("threads").value_or(0)));
 
   const Result copy = measure(ctx, bench::copy_case(sizes), effort);
   const Result product = measure(ctx, bench::product_case(sizes), effort);

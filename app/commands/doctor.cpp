@@ -41,7 +41,7 @@ std::vector<Finding> processor() {
   return {{"processor", get("model name")},
           {"usable cores", fmt::format("{} of {}", ThreadPool(0).size(), sysconf(_SC_NPROCESSORS_ONLN))},
           {"AVX2 + FMA", avx2 ? "yes" : "no", avx2 ? "" : "training is about 8 times slower without"},
-          {"AVX-512", avx512 ? "yes" : "no", avx512 ? "" : "products of matrices take up to twice as long as with it"},
+          {"AVX-512", avx512 ? "yes" : "no", avx512 ? "" : "GEMMs take up to twice as long as with it"},
           {"bfloat16 dot products", bf16 ? "yes" : "no",
            bf16 ? "" : "bf16 computes in float32 here; with AVX512-BF16 or AMX training is 2 to 3 times faster"}};
 }

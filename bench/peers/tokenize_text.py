@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tokenizing a text on one thread by this program and by the tokenizers library, in turns, and the ratio.
 
-    python tokenize_text.py --bench ../../build/release/bin/bench_data --tokenizer DIR --text strings.jsonl [--rounds 3]
+    python tokenize_text.py --bench ../../build/release/bin/bench_cases --tokenizer DIR --text strings.jsonl [--rounds 3]
 
 The file has one JSON string per line. Both sides count processor time, without loading.
 """
@@ -27,11 +27,10 @@ def parse():
 
 
 def ours(args):
-    out = subprocess.run([args.bench, "--benchmark_filter=tokenize_text", "--benchmark_format=json"],
-                         env=os.environ | {"QTRAIN_TOKENIZER": args.tokenizer, "QTRAIN_TEXT": args.text},
-                         capture_output=True, text=True, check=True).stdout
-    run = json.loads(out)["benchmarks"][0]
-    return run["cpu_time"] / 1e3, int(run["tokens"])
+    out = subprocess.run([args.bench, "--tokenize", args.tokenizer, args.text], capture_output=True, text=True,
+                         check=True).stdout
+    run = json.loads(out)
+    return run["seconds"], run["tokens"]
 
 
 def theirs(tokenizer, texts, batch):

@@ -8,9 +8,9 @@
 namespace qtrain {
 
 void BatchedRows::add_batch(std::int64_t rows, std::uint64_t bytes) {
-  constexpr std::uint64_t kMostBelieved = std::uint64_t{1} << 40;
+  constexpr std::uint64_t kMaxBelieved = std::uint64_t{1} << 40;
   ends_.push_back(size() + rows);
-  bytes_.push_back(static_cast<std::int64_t>(std::min(bytes, kMostBelieved)));
+  bytes_.push_back(static_cast<std::int64_t>(std::min(bytes, kMaxBelieved)));
 }
 
 std::size_t BatchedRows::batch_of(std::int64_t row) const {
@@ -63,13 +63,13 @@ std::shared_ptr<BatchedRows::Slot> BatchedRows::slot_of(std::size_t batch) const
 
 // Threads work at neighboring rows: with large batches at those of two, with small ones each at one or two.
 void BatchedRows::drop_old_slots() const {
-  constexpr std::size_t kFewest = 2;
+  constexpr std::size_t kMin = 2;
   constexpr std::int64_t kKeptBytes = std::int64_t{1} << 28;
   const std::size_t most = std::max<std::size_t>(8, 2 * std::thread::hardware_concurrency());
   std::int64_t bytes = 0;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     bytes += bytes_[slots_[i]->batch];
-    if (i < kFewest || (i < most && bytes <= kKeptBytes)) continue;
+    if (i < kMin || (i < most && bytes <= kKeptBytes)) continue;
     slots_.resize(i);
   }
 }

@@ -13,8 +13,8 @@ namespace qtrain {
 namespace {
 
 /// The most that a byte of each format can stand for, in the order of Codec.
-constexpr std::uint64_t kMostPerByte[] = {1, 64, 1100, 50'000, 256, 256};
-constexpr std::uint64_t kMostBlock = std::uint64_t{1} << 32;
+constexpr std::uint64_t kMaxPerByte[] = {1, 64, 1100, 50'000, 256, 256};
+constexpr std::uint64_t kMaxBlock = std::uint64_t{1} << 32;
 
 [[noreturn]] void damaged_block(const char* why) {
   fail(ErrorKind::input, {.cause = std::string("damaged compressed data: ") + why});
@@ -144,8 +144,8 @@ void read_zstd(std::string_view in, std::span<char> out) {
 }  // namespace
 
 OwnedBytes decompress(const CompressedBlock& block) {
-  const std::uint64_t most = block.bytes.size() * kMostPerByte[static_cast<std::size_t>(block.codec)] + 64;
-  require_block(block.size <= most && block.size < kMostBlock && block.bytes.size() < kMostBlock,
+  const std::uint64_t most = block.bytes.size() * kMaxPerByte[static_cast<std::size_t>(block.codec)] + 64;
+  require_block(block.size <= most && block.size < kMaxBlock && block.bytes.size() < kMaxBlock,
                 "it claims to be larger than it can be");
   OwnedBytes out(block.size);
   const std::span<char> to(out.data(), block.size);

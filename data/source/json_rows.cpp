@@ -145,8 +145,8 @@ class JsonRows final : public RowSource {
   };
 
   void add(std::uint64_t offset, std::size_t size, std::uint64_t line) {
-    constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
-    if (size > kMost || line > kMost)
+    constexpr std::uint64_t kMax = std::numeric_limits<std::uint32_t>::max();
+    if (size > kMax || line > kMax)
       fail(ErrorKind::input, {.cause = "a row of more than 4 GiB, or more than 4294967295 lines",
                               .place = name() + ":" + std::to_string(line),
                               .remedy = "Split it."});

@@ -3,7 +3,7 @@
 
 namespace qtrain {
 
-/// How several sources become one: one behind the other, or interleaved as datasets.interleave_datasets does it.
+/// How several sources become one: concatenated, or interleaved as datasets.interleave_datasets does it.
 enum class MixStrategy : std::uint8_t {
   concatenate,
   first_exhausted,                    ///< until the first source has no further row

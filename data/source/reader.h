@@ -57,7 +57,7 @@ class RawRows {
   RawRows select(const std::vector<std::int64_t>& rows) const;
   /// The same rows under other names of their columns.
   RawRows with_columns(const ColumnMap& columns) const;
-  /// All rows of the parts, one part behind the other, sharing the files.
+  /// All rows of the parts, one part after the other, sharing the files.
   static RawRows concatenated(const std::vector<RawRows>& parts);
 
  private:

@@ -85,11 +85,10 @@ SplitName split_name_of(const std::filesystem::path& path) {
 }
 
 std::string listed(const Names& names) {
-  constexpr std::size_t kMostListed = 12;
+  constexpr std::size_t kMaxListed = 12;
   std::string text;
-  for (std::size_t i = 0; i < std::min(names.size(), kMostListed); ++i)
-    text += (i == 0 ? "" : ", ") + names[i].string();
-  return names.size() > kMostListed ? text + ", ..." : text;
+  for (std::size_t i = 0; i < std::min(names.size(), kMaxListed); ++i) text += (i == 0 ? "" : ", ") + names[i].string();
+  return names.size() > kMaxListed ? text + ", ..." : text;
 }
 
 /// All shards of one split of the part.

@@ -59,7 +59,7 @@ class Generator {
   Transformer& model_;
   GeneratorOptions options_;
   OnToken on_token_;
-  Mailbox inputs_;
+  StagingBuffer inputs_;
 };
 
 /// The longest prompt plus answer of the requests, at most max_position_embeddings.

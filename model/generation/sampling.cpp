@@ -6,7 +6,7 @@ namespace qtrain {
 namespace {
 
 // Places, tokens that were seen, and where those of each row end.
-std::size_t letter_bytes(const TokenSampler::Limits& n) {
+std::size_t staged_bytes(const TokenSampler::Limits& n) {
   constexpr std::int64_t kPlace = 2 * sizeof(std::int64_t), kToken = sizeof(std::int32_t), kParts = 3 * 64;
   return static_cast<std::size_t>(n.rows * (kPlace + kToken + n.tokens * kToken) + kParts);
 }
@@ -30,7 +30,7 @@ ops::SampleRule SamplingOptions::rule() const {
 }
 
 TokenSampler::TokenSampler(Device device, const Limits& limits)
-    : inputs_(device, letter_bytes(limits)),
+    : inputs_(device, staged_bytes(limits)),
       tokens_(device, static_cast<std::size_t>(limits.rows) * sizeof(std::int32_t), "sampled tokens"),
       copy_(device) {}
 

@@ -43,7 +43,7 @@ class TokenSampler {
   std::vector<std::int32_t> draw(Ctx& ctx, Tensor logits, std::span<const Draw> rows, const SamplingOptions& options);
 
  private:
-  Mailbox inputs_;
+  StagingBuffer inputs_;
   DeviceMemory tokens_;
   HostCopy copy_;
 };

@@ -57,37 +57,37 @@ TEST_P(Transfer, empty_tensors_have_no_elements_to_copy) {
   EXPECT_TRUE(contents(t).empty());
 }
 
-TEST_P(Transfer, letters_do_not_overtake_each_other) {
-  Mailbox box(GetParam(), 128);
+TEST_P(Transfer, transfers_do_not_overtake_each_other) {
+  StagingBuffer staging(GetParam(), 128);
   const Tensor log = take(DType::f32, 7);
   for (std::int64_t i = 0; i < 7; ++i) {
     const float value[] = {static_cast<float>(i)};
     const std::int32_t others[] = {1, 2, 3};
-    const ConstTensor ints = box.put(std::span<const std::int32_t>(others));
-    const ConstTensor letter = box.put(std::span<const float>(value));
+    const ConstTensor ints = staging.put(std::span<const std::int32_t>(others));
+    const ConstTensor staged = staging.put(std::span<const float>(value));
     EXPECT_EQ(ints.shape, Shape{3});
-    box.send(ctx_);
-    ctx_.stream().copy(log.slice(i, 1).data, letter.data, letter.bytes());
+    staging.send(ctx_);
+    ctx_.stream().copy(log.slice(i, 1).data, staged.data, staged.bytes());
   }
   EXPECT_THAT(contents(log), ElementsAre(0, 1, 2, 3, 4, 5, 6));
 }
 
-TEST_P(Transfer, a_letter_larger_than_its_box_is_refused) {
-  Mailbox box(GetParam(), 128);
+TEST_P(Transfer, a_transfer_larger_than_its_buffer_is_refused) {
+  StagingBuffer staging(GetParam(), 128);
   const std::vector<float> values(24);
-  box.put(std::span<const float>(values));
-  EXPECT_THROW(box.put(std::span<const float>(values)), Error);
+  staging.put(std::span<const float>(values));
+  EXPECT_THROW(staging.put(std::span<const float>(values)), Error);
 }
 
 TEST_P(Transfer, numbers_start_at_zero_and_are_read_when_asked_for) {
   DeviceNumbers numbers(GetParam(), 3);
   numbers.clear(ctx_);
   EXPECT_THAT(numbers.read(ctx_), ElementsAre(0, 0, 0));
-  Mailbox box(GetParam(), 64);
+  StagingBuffer staging(GetParam(), 64);
   const double value[] = {2.5};
-  const ConstTensor letter = box.put(std::span<const double>(value));
-  box.send(ctx_);
-  ctx_.stream().copy(numbers[1].data, letter.data, letter.bytes());
+  const ConstTensor staged = staging.put(std::span<const double>(value));
+  staging.send(ctx_);
+  ctx_.stream().copy(numbers[1].data, staged.data, staged.bytes());
   EXPECT_THAT(numbers.read(ctx_), ElementsAre(0, 2.5, 0));
 }
 

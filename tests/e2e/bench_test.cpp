@@ -16,7 +16,7 @@ TEST(Bench, counts_bytes_and_flops_of_every_op) {
        {"copy/4096", "add/16x32", "rms_norm/16x32", "rms_norm_grad/16x32", "qk_norm_rope/16x(16+8)x128",
         "cross_entropy/4x4748", "adamw/1000", "adamw_8bit/1000", "lion_8bit/1000", "adafactor/125x8",
         "muon_apply/125x8", "dequantize4/96x32", "quantize4/448x128", "gemm4/8x96x32", "attention_grad/hd128/32 packed",
-        "gemm/llama-3.1-8b/down/16x128x448/dw"})
+        "gemm/llama-3.1-8b/down/16x128x448/dw", "decode/qwen3-0.6b/head/1x4748x32/bfloat16", "tokenize/20"})
     EXPECT_TRUE(results.contains(name)) << name;
   EXPECT_FALSE(results.contains("add_rms_norm/16x32")) << "no stage of a block does both at once";
   // Three tensors of float32, and two products over the visible half of 32 x 32 scores of 16 heads.
@@ -24,6 +24,17 @@ TEST(Bench, counts_bytes_and_flops_of_every_op) {
   EXPECT_EQ(results.at("attention/hd64/32").at("flops"), 2 * 2 * (32 * 33 / 2) * 64 * 16);
   EXPECT_EQ(results.at("copy/4096").at("share_of_copy"), 1.0);
   for (const auto& [name, r] : results) EXPECT_GT(r.at("seconds").get<double>(), 0) << name;
+  EXPECT_GT(results.at("read_jsonl/20").at("text_bytes_per_second").get<double>(), 0);
+}
+
+TEST(Bench, takes_the_type_of_activations_and_weights) {
+  const TempFolder folder;
+  const fs::path file = folder / "bench.json";
+  qtrain_ok({.words = {"bench", "swiglu/16x96", "--device", "cpu", "--small", "--dtype", "bfloat16", "--json",
+                       file.string()}});
+  const Json report = read_json(file);
+  EXPECT_EQ(report.at("dtype"), "bfloat16");
+  EXPECT_EQ(report.at("results").back().at("bytes"), 3 * 16 * 96 * 2);
 }
 
 TEST(Bench, measures_what_the_filter_names) {

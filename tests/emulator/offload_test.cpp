@@ -45,18 +45,18 @@ void expect_to_need_each_wait(std::uint64_t count, const std::function<void()>& 
     EXPECT_THAT(complaint_without(wait, program), ::testing::HasSubstr("race of streams")) << "without wait " << wait;
 }
 
-/// State of three pieces that comes from the device, is worked on twice, and goes back to it.
+/// State of three chunks that comes from the device, is worked on twice, and goes back to it.
 class UpdatedState {
  public:
   UpdatedState() { std::memset(host_.data(), 0, host_.bytes()); }
 
   void run() {
     Ctx ctx(kCuda, MatmulPrecision::storage, 1);
-    StateOffload offload(kCuda, {piece(0), piece(1), piece(2)});
+    StateOffload offload(kCuda, {chunk(0), chunk(1), chunk(2)});
     for (int step = 0; step < 2; ++step) {
       ctx.stream().fill(device_.data(), 0, device_.bytes());
       ctx.stream().copy(host_.data(), device_.data(), host_.bytes());
-      offload.run(ctx, [&](const StatePiece& p) {
+      offload.run(ctx, [&](const StateChunk& p) {
         ops::fill(ctx, {.y = p.state[0], .value = static_cast<double>(p.param) + step});
         ops::add(ctx, {.y = p.state[0], .a = p.state[0], .b = p.state[0]});
       });
@@ -64,28 +64,28 @@ class UpdatedState {
     }
     ctx.synchronize();
   }
-  float first_of(std::size_t piece) const { return reinterpret_cast<const float*>(host_.data())[piece * kElements]; }
+  float first_of(std::size_t chunk) const { return reinterpret_cast<const float*>(host_.data())[chunk * kElements]; }
 
  private:
-  static constexpr std::size_t kElements = 64, kPieces = 3;
+  static constexpr std::size_t kElements = 64, kChunks = 3;
 
-  StatePiece piece(std::size_t number) {
+  StateChunk chunk(std::size_t number) {
     return {.param = number,
             .begin = 0,
             .count = kElements,
             .state = {{host_.data() + number * kElements * sizeof(float), DType::f32, {kElements}, {}}}};
   }
 
-  PinnedMemory host_{kCuda, kPieces* kElements * sizeof(float)};
-  DeviceMemory device_{kCuda, kPieces* kElements * sizeof(float)};
+  PinnedMemory host_{kCuda, kChunks* kElements * sizeof(float)};
+  DeviceMemory device_{kCuda, kChunks* kElements * sizeof(float)};
 };
 
 TEST(OptimizerStateOnTheHost, NeedsEachOfItsWaits) {
   UpdatedState state;
-  // Each time: what was queued before, the last piece's way back, and per piece its coming and the work on it.
+  // Each time: what was queued before, the last chunk's way back, and per chunk its coming and the work on it.
   expect_to_need_each_wait(2 * (2 + 2 * 3), [&] { state.run(); });
   if (emulation::kStates) state.run();
-  for (const std::size_t piece : {0, 1, 2}) EXPECT_EQ(state.first_of(piece), 2.0f * static_cast<float>(piece + 1));
+  for (const std::size_t chunk : {0, 1, 2}) EXPECT_EQ(state.first_of(chunk), 2.0f * static_cast<float>(chunk + 1));
 }
 
 /// i32 on the device.

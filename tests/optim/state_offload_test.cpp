@@ -12,7 +12,7 @@
 namespace qtrain {
 namespace {
 
-constexpr std::int64_t kPiece = 1 << 22;
+constexpr std::int64_t kChunk = 1 << 22;
 
 /// Every byte of parameters and state after two updates of these parameters.
 std::string after_updates(Placement placement, const char* optim, const std::vector<std::int64_t>& sizes) {
@@ -51,18 +51,18 @@ TEST(StateOffload, GivesTheSameBits) {
     same(optim, {7});
     same(optim, {5, 5000, 3});
   }
-  for (const char* optim : {"adamw_torch", "adamw_8bit"}) same(optim, {3, kPiece + 5, 9});
+  for (const char* optim : {"adamw_torch", "adamw_8bit"}) same(optim, {3, kChunk + 5, 9});
 }
 
-TEST(StateOffload, TakesTwoOfTheLargestPieces) {
+TEST(StateOffload, TakesTwoOfTheLargestChunks) {
   const auto bytes = [](const char* optim, std::int64_t size) {
     ParamStore store("weights");
     Param* const params[] = {&store.declare({.name = "w", .shape = {size}, .update = Update::trained})};
-    return optimizer_memory(*make_rule({.name = optim}), params, {}).pieces;
+    return optimizer_memory(*make_rule({.name = optim}), params, {}).chunks;
   };
   EXPECT_EQ(bytes("adamw_torch", 1024), 2u * 2 * 4096);
-  EXPECT_EQ(bytes("adamw_torch", 100 * kPiece), 2u * 2 * 4 * kPiece);
-  EXPECT_EQ(bytes("adamw_8bit", 100 * kPiece), 2u * 2 * (kPiece + kPiece / 256 * 4));
+  EXPECT_EQ(bytes("adamw_torch", 100 * kChunk), 2u * 2 * 4 * kChunk);
+  EXPECT_EQ(bytes("adamw_8bit", 100 * kChunk), 2u * 2 * (kChunk + kChunk / 256 * 4));
   EXPECT_EQ(bytes("sgd", 1024), 0u);
 }
 

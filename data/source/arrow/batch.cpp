@@ -10,8 +10,8 @@ namespace qtrain {
 namespace {
 
 /// More than this many values of a byte are not believed: all-null columns and what zstd makes of them.
-constexpr std::uint64_t kMostRowsPerByte = 64;
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;  // that a buffer is believed to have
+constexpr std::uint64_t kMaxRowsPerByte = 64;
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 40;  // that a buffer is believed to have
 
 void require_batch(bool fine, const char* why) {
   if (!fine) fail(ErrorKind::input, {.cause = std::string("damaged Arrow record batch: ") + why});
@@ -34,13 +34,13 @@ class ColumnReader {
         block_counts_(parts.header.vector(4, 8)),
         codec_(codec_of(parts.header)),
         dictionaries_(dictionaries),
-        most_values_((parts.body.size() + 8) * kMostRowsPerByte) {}
+        max_values_((parts.body.size() + 8) * kMaxRowsPerByte) {}
 
   ArrowColumn column(const ArrowField& field) {
     ArrowColumn out{.field = &field};
     out.length = nodes_.scalar<std::int64_t>(node_, 0);
     const auto nulls = nodes_.scalar<std::int64_t>(node_++, 8);
-    require_batch(out.length >= 0 && static_cast<std::uint64_t>(out.length) <= most_values_, "a column's length");
+    require_batch(out.length >= 0 && static_cast<std::uint64_t>(out.length) <= max_values_, "a column's length");
     if (field.has_validity) out.validity = buffer();
     if (nulls == 0) out.validity = {};
     require_batch(nulls == 0 || !field.has_validity || out.validity.size() >= bytes_for(out.length, 1),
@@ -130,7 +130,7 @@ class ColumnReader {
   FlatTable::Vector nodes_, buffers_, block_counts_;
   std::optional<Codec> codec_;
   const ArrowDictionaries& dictionaries_;
-  std::uint64_t most_values_;
+  std::uint64_t max_values_;
   std::uint64_t node_ = 0, buffer_ = 0, block_count_ = 0;
   std::vector<OwnedBytes> made_;
 };
@@ -140,7 +140,7 @@ class ColumnReader {
 std::int64_t arrow_batch_rows(const ArrowBatchParts& parts) {
   const auto rows = parts.header.scalar<std::int64_t>(0, 0);
   require_batch(rows >= 0, "a negative number of rows");
-  require_batch(static_cast<std::uint64_t>(rows) <= (parts.body.size() + 8) * kMostRowsPerByte,
+  require_batch(static_cast<std::uint64_t>(rows) <= (parts.body.size() + 8) * kMaxRowsPerByte,
                 "more rows than its bytes can hold");
   return rows;
 }
@@ -153,7 +153,7 @@ std::uint64_t arrow_batch_bytes(const ArrowBatchParts& parts) {
     const auto at = buffers.scalar<std::uint64_t>(i, 0), size = buffers.scalar<std::uint64_t>(i, 8);
     if (size < 8 || parts.body.size() < 8 || at > parts.body.size() - 8) continue;  // empty, or refused when decoded
     const auto made = number_at<std::int64_t>(parts.body, at);
-    bytes += static_cast<std::uint64_t>(std::clamp<std::int64_t>(made, 0, kMostBytes));
+    bytes += static_cast<std::uint64_t>(std::clamp<std::int64_t>(made, 0, kMaxBytes));
   }
   return bytes;
 }

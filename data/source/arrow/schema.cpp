@@ -9,10 +9,10 @@
 namespace qtrain {
 namespace {
 
-constexpr int kMostNesting = 32;
+constexpr int kMaxNesting = 32;
 // A damaged file may name one field, name or piece of metadata many times.
-constexpr std::uint64_t kMostFields = 10'000;
-constexpr std::size_t kLongestName = 1 << 16, kMostNameBytes = 1 << 22;
+constexpr std::uint64_t kMaxFields = 10'000;
+constexpr std::size_t kLongestName = 1 << 16, kMaxNameBytes = 1 << 22;
 
 /// A type of the format: its place is its number in the union `Type`.
 struct ArrowType {
@@ -64,7 +64,7 @@ bool is_bits(int bits) {
 class SchemaReader {
  public:
   std::vector<ArrowField> fields(const FlatTable::Vector& tables, int depth) {
-    require_schema(depth < kMostNesting, "nested too deeply");
+    require_schema(depth < kMaxNesting, "nested too deeply");
     std::vector<ArrowField> out;
     for (std::uint64_t i = 0; i < tables.size(); ++i) {
       count(1);
@@ -75,14 +75,14 @@ class SchemaReader {
 
  private:
   void count(std::uint64_t parts) {
-    require_schema(parts <= kMostFields - count_, "too many fields");
+    require_schema(parts <= kMaxFields - count_, "too many fields");
     count_ += parts;
   }
 
   std::string name_of(const FlatTable& table) {
     const std::string_view name = table.text(0);
     name_bytes_ += name.size();
-    require_schema(name.size() <= kLongestName && name_bytes_ <= kMostNameBytes, "names are too long");
+    require_schema(name.size() <= kLongestName && name_bytes_ <= kMaxNameBytes, "names are too long");
     require_schema(is_utf8(name), "a name is not UTF-8");
     return std::string(name);
   }

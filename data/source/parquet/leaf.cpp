@@ -97,11 +97,11 @@ class LeafReader {
       bytes = contents(page, bytes, size - both);
     } else {
       bytes = contents(page, bytes, size);
-      if (leaf_.most_repetition > 0) repetition = take_prefixed(bytes);
-      if (leaf_.most_definition > 0) definition = take_prefixed(bytes);
+      if (leaf_.max_repetition > 0) repetition = take_prefixed(bytes);
+      if (leaf_.max_definition > 0) definition = take_prefixed(bytes);
     }
-    add_levels(out_.repetition, repetition, {leaf_.most_repetition, page.values});
-    add_levels(out_.definition, definition, {leaf_.most_definition, page.values});
+    add_levels(out_.repetition, repetition, {leaf_.max_repetition, page.values});
+    add_levels(out_.definition, definition, {leaf_.max_definition, page.values});
     levels_ += page.values;
     read_values(page.encoding, bytes, values_among(page.values));
   }
@@ -121,9 +121,9 @@ class LeafReader {
 
   /// Values of the page read last that are not null.
   std::size_t values_among(std::uint64_t levels) const {
-    if (leaf_.most_definition == 0) return levels;
+    if (leaf_.max_definition == 0) return levels;
     return static_cast<std::size_t>(std::count(out_.definition.end() - static_cast<std::ptrdiff_t>(levels),
-                                               out_.definition.end(), leaf_.most_definition));
+                                               out_.definition.end(), leaf_.max_definition));
   }
 
   void read_values(std::int64_t encoding, std::string_view bytes, std::size_t count) {
@@ -207,12 +207,12 @@ class LeafReader {
   void read_delta_texts(std::string_view bytes, std::size_t count) {
     const std::vector<std::int64_t> shared = read_deltas(bytes, count);
     const std::vector<std::string_view> ends = read_delta_lengths(bytes, count);
-    constexpr std::uint64_t kMost = std::uint64_t{1} << 32;
+    constexpr std::uint64_t kMax = std::uint64_t{1} << 32;
     std::uint64_t size = 0;
     std::string_view last;
     for (std::size_t i = 0; i < count; ++i) {
       size += static_cast<std::uint64_t>(std::max<std::int64_t>(shared[i], 0)) + ends[i].size();
-      require_page(shared[i] >= 0 && size < kMost, "text of a wrong length");
+      require_page(shared[i] >= 0 && size < kMax, "text of a wrong length");
     }
     out_.pages.emplace_back(size);
     char* to = out_.pages.back().data();
@@ -245,7 +245,7 @@ class LeafReader {
         out_.row_levels.push_back(static_cast<std::uint32_t>(level));
         out_.row_values.push_back(value);
       }
-      value += out_.definition.empty() || out_.definition[level] == leaf_.most_definition;
+      value += out_.definition.empty() || out_.definition[level] == leaf_.max_definition;
     }
     require_page(out_.row_levels.size() == static_cast<std::size_t>(request_.rows), "not as many rows as announced");
     require_page(out_.row_levels.empty() || out_.row_levels[0] == 0, "the first row does not begin");

@@ -121,11 +121,11 @@ void check_groups(const ParquetFile& file, std::uint64_t file_size) {
     require_footer(group.chunks.size() == file.leaves.size(), "a row group does not have the columns of the schema");
     require_footer(group.rows >= 0 && group.rows <= std::int64_t{1} << 40, "a row group of a negative number of rows");
     rows += static_cast<std::uint64_t>(group.rows);
-    require_footer(rows <= most_parquet_values(file_size), "more rows than its bytes can hold");
+    require_footer(rows <= max_parquet_values(file_size), "more rows than its bytes can hold");
     for (std::size_t i = 0; i < file.leaves.size(); ++i) {
       const std::int64_t values = group.chunks[i].values;
-      require_footer(values >= group.rows && static_cast<std::uint64_t>(values) <= most_parquet_values(file_size) &&
-                         (values == group.rows || file.leaves[i].most_repetition > 0),
+      require_footer(values >= group.rows && static_cast<std::uint64_t>(values) <= max_parquet_values(file_size) &&
+                         (values == group.rows || file.leaves[i].max_repetition > 0),
                      "a column does not have as many values as rows");
     }
   }

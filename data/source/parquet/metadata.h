@@ -32,7 +32,7 @@ struct ParquetLeaf {
   ParquetType type = ParquetType::bytes;
   LeafKind kind = LeafKind::unread;
   int bits = 64;  ///< of an unsigned integer
-  int most_definition = 0, most_repetition = 0;
+  int max_definition = 0, max_repetition = 0;
 };
 
 struct ParquetChunk {
@@ -60,7 +60,7 @@ ParquetFile read_parquet_metadata(std::string_view file);
 
 /// Most values of a column that a file of so many bytes is believed to have: runs of equal ones take next to nothing,
 /// but not all columns are of that kind.
-constexpr std::uint64_t most_parquet_values(std::uint64_t file_size) {
+constexpr std::uint64_t max_parquet_values(std::uint64_t file_size) {
   return file_size * 64;
 }
 

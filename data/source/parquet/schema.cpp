@@ -7,7 +7,7 @@
 namespace qtrain {
 namespace {
 
-constexpr int kMostParquetNesting = 32;
+constexpr int kMaxParquetNesting = 32;
 enum Converted : std::int64_t {
   kConvertedUtf8 = 0,
   kConvertedMap = 1,
@@ -93,7 +93,7 @@ class SchemaBuilder {
   }
 
   ParquetNode node(Around around) {
-    require_parquet_schema(++around.depth <= kMostParquetNesting, "nested too deeply");
+    require_parquet_schema(++around.depth <= kMaxParquetNesting, "nested too deeply");
     const SchemaElement& e = next();
     if (e.repetition == kRepeated) {  // a list without a LIST around it
       ParquetNode list = list_of(around);
@@ -125,8 +125,8 @@ class SchemaBuilder {
     file_.leaves.push_back({.type = static_cast<ParquetType>(e.type),
                             .kind = kind,
                             .bits = static_cast<ParquetType>(e.type) == ParquetType::int32 ? 32 : 64,
-                            .most_definition = around.definition,
-                            .most_repetition = around.repetition});
+                            .max_definition = around.definition,
+                            .max_repetition = around.repetition});
     return out;
   }
 

@@ -5,7 +5,7 @@
 namespace qtrain {
 namespace {
 
-constexpr int kMostThriftDepth = 64;
+constexpr int kMaxThriftDepth = 64;
 
 void require_thrift(bool fine, const char* why) {
   if (!fine) fail(ErrorKind::input, {.cause = std::string("damaged Parquet metadata: ") + why});
@@ -14,7 +14,7 @@ void require_thrift(bool fine, const char* why) {
 }  // namespace
 
 void ThriftReader::enter() {
-  require_thrift(++depth_ <= kMostThriftDepth, "nested too deeply");
+  require_thrift(++depth_ <= kMaxThriftDepth, "nested too deeply");
 }
 
 std::uint8_t ThriftReader::byte() {

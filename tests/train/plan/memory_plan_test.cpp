@@ -61,13 +61,13 @@ TEST_F(Planned, AutoPlansWhatItChose) {
 TEST_F(Planned, StateIsPagedOnlyWhereNoPolicyFitsWithIt) {
   const auto settled = [&](std::size_t memory, Pages pages) {
     PlannedRun planned = run(memory);
-    planned.optimizer.memory = {.state = 10'000'000, .pinned = 10'000'000, .pieces = 1'000'000};
+    planned.optimizer.memory = {.state = 10'000'000, .pinned = 10'000'000, .chunks = 1'000'000};
     planned.optimizer.pages = pages;
     const std::string policy = settle_policy(planned, "auto").name();
     return std::pair(policy, planned.optimizer.placement);
   };
   PlannedRun whole = run(0);
-  whole.optimizer.memory = {.state = 10'000'000, .pinned = 10'000'000, .pieces = 1'000'000};
+  whole.optimizer.memory = {.state = 10'000'000, .pinned = 10'000'000, .chunks = 1'000'000};
   const std::size_t least = memory_plan(whole, RecomputePolicy::named("blocks:4")).total();
   EXPECT_EQ(settled(0, Pages::where_needed), std::pair(std::string("none"), Placement::device));
   EXPECT_EQ(settled(least, Pages::where_needed), std::pair(std::string("blocks:4"), Placement::device));

@@ -1,4 +1,4 @@
-#include "app/bench/measure.h"
+#include "bench/cases/measure.h"
 
 #include <algorithm>
 #include <chrono>
@@ -9,7 +9,7 @@
 namespace qtrain::bench {
 namespace {
 
-constexpr int kWarmUps = 3, kFewestRounds = 5, kMostRounds = 100;
+constexpr int kWarmUps = 3, kMinRounds = 5, kMaxRounds = 100;
 constexpr std::size_t kAlignment = 256;
 
 std::size_t aligned_bytes(const Operand& o) {
@@ -34,6 +34,7 @@ void put(const Tensor& to, std::int64_t i, double value) {
   switch (to.dtype) {
     case DType::u8: to.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(value); break;
     case DType::i32: to.as<std::int32_t>()[i] = static_cast<std::int32_t>(value); break;
+    case DType::i64: to.as<std::int64_t>()[i] = static_cast<std::int64_t>(value); break;
     case DType::f64: to.as<double>()[i] = value; break;
     case DType::f32: to.as<float>()[i] = static_cast<float>(value); break;
     default: to.as<Bf16>()[i] = Bf16(static_cast<float>(value)); break;
@@ -64,38 +65,38 @@ class Copies {
   Copies(Ctx& ctx, const Case& c, std::size_t rotated) {
     std::size_t bytes = 0;
     for (const Operand& o : c.operands) bytes += aligned_bytes(o);
-    const std::size_t count = std::clamp<std::size_t>((rotated + bytes - 1) / bytes, 1, 64);
+    const std::size_t count = bytes > 0 ? std::clamp<std::size_t>((rotated + bytes - 1) / bytes, 1, 64) : 1;
     copies_.resize(count);
     for (const Operand& o : c.operands) {
       const std::vector<std::byte> values = values_of(o);
-      for (std::vector<Tensor>& copy : copies_) {
+      for (std::vector<Argument>& copy : copies_) {
         memory_.emplace_back(ctx.device(), aligned_bytes(o), c.name);
-        copy.push_back({memory_.back().data(), o.dtype, o.shape, ctx.device()});
-        fill(ctx, copy.back(), values);
+        copy.push_back({{memory_.back().data(), o.dtype, o.shape, ctx.device()}, o.adds});
+        fill(ctx, copy.back().tensor, values);
       }
       ctx.synchronize();
     }
   }
-  std::span<const Tensor> next() { return copies_[next_++ % copies_.size()]; }
+  std::span<const Argument> next() { return copies_[next_++ % copies_.size()]; }
 
  private:
   std::vector<DeviceMemory> memory_;
-  std::vector<std::vector<Tensor>> copies_;
+  std::vector<std::vector<Argument>> copies_;
   std::size_t next_ = 0;
 };
 
 /// Seconds of one run.
-double once(Ctx& ctx, const Case& c, std::span<const Tensor> operands) {
+double once(Ctx& ctx, const Run& run, std::span<const Argument> operands) {
   if (ctx.device().kind == DeviceKind::cuda) {
     Event begin(ctx.device()), end(ctx.device());
     ctx.stream().record(begin);
-    c.run(ctx, operands);
+    run(ctx, operands);
     ctx.stream().record(end);
     ctx.synchronize();
     return end.milliseconds_since(begin) / 1e3;
   }
   const auto begin = std::chrono::steady_clock::now();
-  c.run(ctx, operands);
+  run(ctx, operands);
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
@@ -107,16 +108,25 @@ Effort effort_for(Device device) {
 }
 
 double median_seconds(Ctx& ctx, const Case& c, const Effort& effort) {
+  const Run run = c.prepare();
   Copies copies(ctx, c, effort.rotated);
   std::vector<double> seconds;
   double first = 0;
-  for (int i = 0; i < (effort.seconds > 0 ? kWarmUps : 0); ++i) first = once(ctx, c, copies.next());
+  for (int i = 0; i < (effort.seconds > 0 ? kWarmUps : 0); ++i) first = once(ctx, run, copies.next());
   const double wanted = first > 0 ? effort.seconds / first : 0;
-  const int rounds = effort.seconds > 0 ? static_cast<int>(std::clamp<double>(wanted, kFewestRounds, kMostRounds)) : 1;
-  for (int i = 0; i < rounds; ++i) seconds.push_back(once(ctx, c, copies.next()));
+  const int rounds = effort.seconds > 0 ? static_cast<int>(std::clamp<double>(wanted, kMinRounds, kMaxRounds)) : 1;
+  for (int i = 0; i < rounds; ++i) seconds.push_back(once(ctx, run, copies.next()));
   const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
   std::nth_element(seconds.begin(), middle, seconds.end());
   return *middle;
+}
+
+void run_once(Ctx& ctx, const Case& c, const std::function<void(const std::function<void()>&)>& around) {
+  const Run run = c.prepare();
+  Copies copies(ctx, c, 0);
+  const std::span<const Argument> operands = copies.next();
+  run(ctx, operands);
+  around([&] { run(ctx, operands); });
 }
 
 }  // namespace qtrain::bench

@@ -1,0 +1,287 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <set>
+
+#include "bench/cases/cases.h"
+
+namespace qtrain::bench {
+namespace {
+
+double as_double(std::int64_t n) {
+  return static_cast<double>(n);
+}
+double bytes_of(const Shape& shape, DType d) {
+  return as_double(shape.numel()) * static_cast<double>(size_of(d));
+}
+
+constexpr double kEps = 1e-6;
+
+Model divided(Model m, int by) {
+  m.width /= by;
+  m.hidden /= by;
+  m.vocabulary /= by;
+  return m;
+}
+/// A model that processors train, and two of the sizes that GPUs do.
+const Model kSmall{"smollm2-135m", 576, 1536, 9, 3, 64, 49152};
+const Model kMiddle{"qwen3-0.6b", 1024, 3072, 16, 8, 128, 151936};
+const Model kLarge{"llama-3.1-8b", 4096, 14336, 32, 8, 128, 128256};
+
+// What ends a half of a block and begins the next, as two stages: recomputation keeps the sum and makes only the norm
+// again. Bytes per token: 6 C (x, branch, sum) and 4 C (x, y) forward, 8 C backward (dy, x, dx twice), in 16 bits.
+void add_norms(std::vector<Case>& cases, const Sizes& s, const Model& m) {
+  const Shape rows{s.tokens, m.width};
+  const std::string size = fmt::format("{}x{}", s.tokens, m.width);
+  const Operand x{rows, s.dtype};
+  cases.push_back(
+      {.name = "add/" + size, .operands = {x, x, x}, .prepare = op("add"), .bytes = 3 * bytes_of(rows, s.dtype)});
+  cases.push_back({.name = "rms_norm/" + size,
+                   .operands = {x, f32({s.tokens}), x, f32({m.width})},
+                   .prepare = op("rms_norm", {kEps}),
+                   .bytes = 2 * bytes_of(rows, s.dtype)});
+  cases.push_back({.name = "rms_norm_grad/" + size,
+                   .operands = {added_to(x), f32({m.width}), x, x, f32({m.width}), f32({s.tokens}, Contents::positive)},
+                   .prepare = op("rms_norm_grad"),
+                   .bytes = 4 * bytes_of(rows, s.dtype)});
+  cases.push_back({.name = "dropout/" + size,
+                   .operands = {x, x, {{1}, DType::i64, Contents::given, 0, {1}}},
+                   .prepare = op("dropout", {0.1}),
+                   .bytes = 2 * bytes_of(rows, s.dtype)});
+}
+
+/// Calls one op for queries and for keys: `places` are the operands of each call.
+std::function<Run()> of_both(std::string op, std::vector<std::vector<std::size_t>> places) {
+  return [op = std::move(op), places = std::move(places)]() -> Run {
+    return [op, places](Ctx& ctx, std::span<const Argument> all) {
+      for (const std::vector<std::size_t>& some : places) {
+        std::vector<Argument> tensors;
+        for (const std::size_t i : some) tensors.push_back(all[i]);
+        call_op(ctx, {.op = op, .tensors = tensors, .numbers = std::span(&kEps, 1)});
+      }
+    };
+  };
+}
+
+// Queries and keys in one case: 4 (q + k) bytes per token forward, 6 (q + k) backward, in 16 bits.
+void add_rope(std::vector<Case>& cases, const Sizes& s, const Model& m) {
+  const Shape queries{s.tokens, m.heads, m.head}, keys{s.tokens, m.groups, m.head}, table{s.tokens, m.head / 2};
+  const std::string size = fmt::format("{}x({}+{})x{}", s.tokens, m.heads, m.groups, m.head);
+  const Operand q{queries, s.dtype}, k{keys, s.dtype}, at{{s.tokens}, DType::i32, Contents::places};
+  const double once = bytes_of(queries, s.dtype) + bytes_of(keys, s.dtype);
+  const Operand inv_q = f32({s.tokens, m.heads}, Contents::positive),
+                inv_k = f32({s.tokens, m.groups}, Contents::positive);
+  cases.push_back({.name = "qk_norm_rope/" + size,
+                   .operands = {q, k, q, k, f32(table), f32(table), at, f32({m.head}), inv_q, inv_k},
+                   .prepare = of_both("rope", {{0, 2, 4, 5, 6, 7, 8}, {1, 3, 4, 5, 6, 7, 9}}),
+                   .bytes = 2 * once});
+  cases.push_back({.name = "qk_norm_rope_grad/" + size,
+                   .operands = {q, k, q, k, q, k, f32(table), f32(table), at, f32({m.head}), inv_q, inv_k,
+                                f32({m.head}), f32({m.head})},
+                   .prepare = of_both("rope_grad", {{0, 2, 6, 7, 8, 4, 9, 10, 12}, {1, 3, 6, 7, 8, 5, 9, 11, 13}}),
+                   .bytes = 3 * once});
+}
+
+void add_swiglu(std::vector<Case>& cases, const Sizes& s, const Model& m) {
+  const Shape rows{s.tokens, m.hidden};
+  const std::string size = fmt::format("{}x{}", s.tokens, m.hidden);
+  const Operand x{rows, s.dtype};
+  cases.push_back(
+      {.name = "swiglu/" + size, .operands = {x, x, x}, .prepare = op("swiglu"), .bytes = 3 * bytes_of(rows, s.dtype)});
+  cases.push_back({.name = "swiglu_grad/" + size,
+                   .operands = {x, x, x, x, x},
+                   .prepare = op("swiglu_grad"),
+                   .bytes = 5 * bytes_of(rows, s.dtype)});
+}
+
+// The loss in place of its logits, and the gradient of the embedding: dy once, and the rows of the table twice.
+void add_vocabulary(std::vector<Case>& cases, const Sizes& s, const Model& m) {
+  const Shape logits{s.vocabulary_rows, m.vocabulary}, rows{s.tokens, m.width};
+  cases.push_back({.name = fmt::format("cross_entropy/{}x{}", logits[0], logits[1]),
+                   .operands = {{logits, s.dtype},
+                                f32({logits[0]}),
+                                {{logits[0]}, DType::i32, Contents::ids, m.vocabulary},
+                                {{1}, DType::f64, Contents::given, 0, {1.0}}},
+                   .prepare = op("cross_entropy"),
+                   .bytes = 2 * bytes_of(logits, s.dtype)});
+  cases.push_back({.name = fmt::format("embedding_grad/{}x{}x{}", s.tokens, m.vocabulary, m.width),
+                   .operands = {added_to(f32({m.vocabulary, m.width})),
+                                {rows, s.dtype},
+                                {{s.tokens}, DType::i32, Contents::ids, m.vocabulary}},
+                   .prepare = op("embedding_grad"),
+                   .bytes = bytes_of(rows, s.dtype) + 2 * bytes_of(rows, DType::f32)});
+}
+
+/// Documents of one batch and the heads over them.
+struct Heads {
+  std::int64_t count, groups, width;
+};
+std::vector<double> borders(const std::vector<std::int64_t>& lengths) {
+  std::vector<double> cu{0};
+  for (const std::int64_t l : lengths) cu.push_back(cu.back() + as_double(l));
+  return cu;
+}
+
+// Two matrix products over the visible half of the scores forward, five backward.
+void add_attention(std::vector<Case>& cases, const Sizes& s, const Heads& n, const std::vector<std::int64_t>& lengths) {
+  std::int64_t tokens = 0;
+  double pairs = 0;
+  for (const std::int64_t l : lengths) tokens += l, pairs += as_double(l) * as_double(l + 1) / 2;
+  const double product = 2 * pairs * as_double(n.count * n.width);
+  const std::string size = fmt::format("hd{}/{}{}", n.width, tokens, lengths.size() > 1 ? " packed" : "");
+  const Operand q{{tokens, n.count, n.width}, s.dtype}, k{{tokens, n.groups, n.width}, s.dtype};
+  const Operand cu{{static_cast<std::int64_t>(lengths.size()) + 1}, DType::i32, Contents::given, 0, borders(lengths)};
+  const Operand lse = f32({n.count, tokens}, Contents::positive);
+  const double scale = 1 / std::sqrt(as_double(n.width));
+  cases.push_back({.name = "attention/" + size,
+                   .operands = {q, lse, q, k, k, cu},
+                   .prepare = op("attention", {scale}),
+                   .flops = 2 * product});
+  cases.push_back({.name = "attention_grad/" + size,
+                   .operands = {q, k, k, q, q, q, k, k, lse, cu},
+                   .prepare = op("attention_grad", {scale}),
+                   .flops = 5 * product});
+}
+
+void add_attentions(std::vector<Case>& cases, const Sizes& s) {
+  for (const Heads& n : {Heads{16, 8, 64}, Heads{16, 8, 128}}) {
+    for (const std::int64_t length : s.lengths) add_attention(cases, s, n, {length});
+    // As many tokens in documents of a half, a quarter, an eighth, and eighths of the rest.
+    const std::int64_t all = s.lengths.back(), part = all / 16;
+    add_attention(cases, s, n, {all / 2, all / 4, all / 8, part, all - all / 2 - all / 4 - all / 8 - part});
+  }
+}
+
+/// The three GEMMs of a linear layer with a weight [N, K]: y = x W^T, dx = dy W, dW += dy^T x.
+void add_products(std::vector<Case>& cases, const Sizes& s, const std::string& layer, const Shape& weight) {
+  const std::int64_t N = weight[0], K = weight[1];
+  const Operand x{{s.tokens, K}, s.dtype}, y{{s.tokens, N}, s.dtype}, w{weight, s.dtype};
+  const double flops = 2 * as_double(s.tokens) * as_double(N) * as_double(K);
+  const std::string name = fmt::format("gemm/{}/{}x{}x{}", layer, s.tokens, N, K);
+  cases.push_back({.name = name + "/forward", .operands = {y, x, w}, .prepare = op("gemm", {0, 1}), .flops = flops});
+  cases.push_back({.name = name + "/dx", .operands = {x, y, w}, .prepare = op("gemm", {0, 0}), .flops = flops});
+  cases.push_back(
+      {.name = name + "/dw", .operands = {added_to(f32(weight)), y, x}, .prepare = op("gemm", {1, 0}), .flops = flops});
+}
+
+/// A few tokens of generation: bound by reading the weight.
+void add_decoding(std::vector<Case>& cases, const Sizes& s, const std::string& layer, const Shape& weight) {
+  for (const std::int64_t rows : s.decoded)
+    for (const DType type : {DType::f32, DType::bf16})
+      cases.push_back({.name = fmt::format("decode/{}/{}x{}x{}/{}", layer, rows, weight[0], weight[1], name_of(type)),
+                       .operands = {f32({rows, weight[0]}), f32({rows, weight[1]}), {weight, type}},
+                       .prepare = op("gemm", {0, 1}),
+                       .bytes = bytes_of(weight, type)});
+}
+
+void add_linear_layers(std::vector<Case>& cases, const Sizes& s, const Model& m) {
+  constexpr std::int64_t kRank = 16;
+  const std::int64_t q = m.heads * m.head, k = m.groups * m.head;
+  add_products(cases, s, m.name + "/q", {q, m.width});
+  add_products(cases, s, m.name + "/k", {k, m.width});
+  add_products(cases, s, m.name + "/o", {m.width, q});
+  add_products(cases, s, m.name + "/gate", {m.hidden, m.width});
+  add_products(cases, s, m.name + "/down", {m.width, m.hidden});
+  add_products(cases, s, m.name + "/lora_a", {kRank, m.width});
+  add_products(cases, s, m.name + "/lora_b", {m.width, kRank});
+  Sizes chunk = s;
+  chunk.tokens = s.vocabulary_rows;
+  add_products(cases, chunk, m.name + "/head", {m.vocabulary, m.width});
+  add_decoding(cases, s, m.name + "/gate", {m.hidden, m.width});
+  add_decoding(cases, s, m.name + "/head", {m.vocabulary, m.width});
+}
+
+}  // namespace
+
+std::function<Run()> op(std::string name, std::vector<double> numbers) {
+  return [name = std::move(name), numbers = std::move(numbers)]() -> Run {
+    return [name, numbers](Ctx& ctx, std::span<const Argument> tensors) {
+      call_op(ctx, {.op = name, .tensors = tensors, .numbers = numbers});
+    };
+  };
+}
+
+Sizes sizes_for(Device device) {
+  if (device.kind == DeviceKind::cuda)
+    return {.dtype = DType::bf16,
+            .tokens = 16384,
+            .copied = std::int64_t{1} << 29,
+            .product = 8192,
+            .vocabulary_rows = 4096,
+            .parameters = std::int64_t{1} << 27,
+            .models = {kMiddle, kLarge},
+            .lengths = {2048, 4096, 8192, 16384}};
+  return {.dtype = DType::f32,
+          .tokens = 256,
+          .copied = std::int64_t{1} << 24,
+          .product = 1024,
+          .vocabulary_rows = 64,
+          .parameters = std::int64_t{1} << 22,
+          .models = {kSmall, divided(kMiddle, 2), divided(kLarge, 2)},
+          .lengths = {256, 1024},
+          .decoded = {1, 8},
+          .text_rows = 10'000};
+}
+
+Sizes small_sizes(Device device) {
+  const bool host = device.kind == DeviceKind::cpu;
+  return {.dtype = sizes_for(device).dtype,
+          .tokens = 16,
+          .copied = 4096,
+          .product = 32,
+          .vocabulary_rows = 4,
+          .parameters = 1000,
+          .models = {divided(kMiddle, 32), divided(kLarge, 32)},
+          .lengths = {32},
+          .decoded = host ? std::vector<std::int64_t>{1} : std::vector<std::int64_t>{},
+          .text_rows = host ? 20 : 0};
+}
+
+Sizes counted_sizes() {
+  return {.dtype = DType::f32,
+          .tokens = 64,
+          .copied = std::int64_t{1} << 16,
+          .product = 192,
+          .vocabulary_rows = 8,
+          .parameters = std::int64_t{1} << 18,
+          .models = {divided(kSmall, 3)},
+          .lengths = {128},
+          .decoded = {1},
+          .text_rows = 500};
+}
+
+Case copy_case(const Sizes& s) {
+  const Operand x{{s.copied}, s.dtype};
+  return {.name = fmt::format("copy/{}", s.copied),
+          .operands = {x, x},
+          .prepare = op("copy"),
+          .bytes = 2 * bytes_of(x.shape, s.dtype)};
+}
+
+Case product_case(const Sizes& s) {
+  std::vector<Case> cases;
+  Sizes square = s;
+  square.tokens = s.product;
+  add_products(cases, square, "peak", {s.product, s.product});
+  return cases.front();
+}
+
+std::vector<Case> all_cases(const Sizes& s) {
+  std::vector<Case> cases;
+  for (const Model& m : s.models) {
+    add_norms(cases, s, m);
+    add_rope(cases, s, m);
+    add_swiglu(cases, s, m);
+    add_vocabulary(cases, s, m);
+    add_quantized(cases, s, {m.hidden, m.width});
+  }
+  add_optimizers(cases, s);
+  add_attentions(cases, s);
+  for (const Model& m : s.models) add_linear_layers(cases, s, m);
+  add_data(cases, s);
+  std::set<std::string> names;  // models share some shapes
+  std::erase_if(cases, [&](const Case& c) { return !names.insert(c.name).second; });
+  return cases;
+}
+
+}  // namespace qtrain::bench

@@ -1,0 +1,84 @@
+// The registry of cases: each runs, on every instruction set the same call, and no two have one name.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "bench/cases/measure.h"
+#include "core/error.h"
+
+namespace qtrain::bench {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<std::string> names_of(const std::vector<Case>& cases) {
+  std::vector<std::string> names;
+  for (const Case& c : cases) names.push_back(c.name);
+  return names;
+}
+
+Sizes typed(Sizes s, DType dtype) {
+  s.dtype = dtype;
+  return s;
+}
+
+TEST(BenchCases, every_small_one_runs_in_both_types) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const Case& c : all_cases(typed(small_sizes({}), dtype))) {
+      SCOPED_TRACE(c.name);
+      int runs = 0;
+      EXPECT_NO_THROW(run_once(ctx, c, [&](const std::function<void()>& run) {
+        run();
+        ++runs;
+      }));
+      EXPECT_EQ(runs, 1);
+    }
+}
+
+TEST(BenchCases, no_two_have_one_name) {
+  for (const Sizes& s : {sizes_for({}), small_sizes({}), counted_sizes(), sizes_for({DeviceKind::cuda, 0}),
+                         small_sizes({DeviceKind::cuda, 0})}) {
+    const std::vector<std::string> names = names_of(all_cases(s));
+    EXPECT_THAT(names, ::testing::SizeIs(std::set<std::string>(names.begin(), names.end()).size()));
+    EXPECT_GT(names.size(), 40u);
+  }
+}
+
+TEST(BenchCases, a_gpu_has_none_of_the_hosts_work) {
+  const std::vector<std::string> host = names_of(all_cases(small_sizes({})));
+  const std::vector<std::string> gpu = names_of(all_cases(small_sizes({DeviceKind::cuda, 0})));
+  EXPECT_THAT(host, ::testing::Contains("tokenize/20"));
+  EXPECT_THAT(gpu, ::testing::Not(::testing::Contains("tokenize/20")));
+}
+
+TEST(BenchCases, a_destination_that_is_added_to_keeps_what_it_has) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  std::vector<float> x{1, 2}, y{10, 20};
+  const auto call = [&](bool adds) {
+    const Argument arguments[] = {{view_of(std::span(y), {2}), adds}, {view_of(std::span(x), {2})}};
+    call_op(ctx, {.op = "copy", .tensors = arguments});
+  };
+  call(true);
+  EXPECT_THAT(y, ::testing::ElementsAre(11, 22));
+  call(false);
+  EXPECT_THAT(y, ::testing::ElementsAre(1, 2));
+}
+
+TEST(BenchCases, unknown_ops_and_missing_arguments_are_named) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  const auto message = [&](const OpCall& call) {
+    try {
+      call_op(ctx, call);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(message({.op = "copie", .tensors = {}}), HasSubstr("there is no op copie"));
+  EXPECT_THAT(message({.op = "copy", .tensors = {}}), HasSubstr("the op takes more tensors"));
+}
+
+}  // namespace
+}  // namespace qtrain::bench
