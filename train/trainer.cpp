@@ -229,8 +229,9 @@ TrainingObjects Trainer::objects() {
 
 void Trainer::say_no_effect(const std::string& key, const std::string& reason) {
   if (!config_.given(key)) return;
-  inert_[key] = no_effect_entry(config_, key, reason);
-  log_.info("{}", no_effect_note(config_, key, reason));
+  const Remark remark = ignored_key(config_, key, reason);
+  inert_[key] = entry_of(remark);
+  log_.info("{}", line_of(remark));
 }
 
 void Trainer::run_window(StepResult& r, std::int64_t targets) {
