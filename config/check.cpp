@@ -9,7 +9,6 @@
 #include "config/keys.h"
 #include "config/remarks.h"
 #include "config/training_sources.h"
-#include "core/device.h"
 #include "kernels/quantize.h"
 #include "model/lora.h"
 #include "model/recompute.h"
@@ -238,7 +237,7 @@ void complete_config(ResolvedConfig& config) {
     c.training.eval_steps = c.training.logging_steps;
   if (c.training.load_best_model_at_end && !c.training.metric_for_best_model) c.training.metric_for_best_model = "loss";
   expand_paths(c);
-  add_remarks(config);
+  judge_values(config);
 }
 
 std::vector<ErrorText> contradictions(const ResolvedConfig& config) {
@@ -253,30 +252,6 @@ std::vector<ErrorText> contradictions(const ResolvedConfig& config) {
   check_best(checks);
   check_schedule(checks);
   check_optimizer(checks);
-  return std::move(checks.problems);
-}
-
-std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
-  const Config& c = config.value;
-  Checks checks{config};
-  const auto need = [&](bool fine, const char* key, std::string cause, std::string remedy) {
-    checks.require(fine, key, std::move(cause), std::move(remedy));
-  };
-  need(!c.model.model_name_or_path.empty(), "model_name_or_path", "model_name_or_path is missing",
-       "name the model's folder");
-  if (c.run.device == DeviceChoice::cuda)
-    need(cuda_problem().empty(), "device", "device cuda: " + cuda_problem(), "set device to cpu or auto");
-  need(c.run.nproc == 1, "nproc", "more than one process is not available yet", "set nproc to 1");
-  need(!find_optimizer(c.training.optim)->rule.empty(), "optim",
-       fmt::format("optim \"{}\" is not available", c.training.optim),
-       fmt::format("use one of {}", optimizer_summary()));
-  const std::string metric = c.training.metric_for_best_model.value_or("loss");
-  need(metric == "loss" || metric == "eval_loss", "metric_for_best_model",
-       fmt::format("metric \"{}\" is not available", metric), "use eval_loss");
-  for (const std::string& tracker : c.training.report_to)
-    need(tracker == "tensorboard", "report_to", fmt::format("report_to \"{}\": nothing can be sent there", tracker),
-         "set report_to to tensorboard or none: metrics are in output_dir either way, in metrics.jsonl and as event "
-         "files in runs/");
   return std::move(checks.problems);
 }
 

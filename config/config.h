@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/remarks.h"
 #include "config/types.h"
 #include "core/error.h"
 #include "core/json.h"
@@ -152,9 +153,7 @@ struct ResolvedConfig {
   Config value;
   std::string dialect;                        ///< "hf", "expert" or "modelforge"
   std::map<std::string, std::string> origin;  ///< canonical key -> "default (hf)", "config.json:12", "command line"
-  std::vector<std::string> notes;             ///< lines for the user at start: dialect, keys without effect, ...
-  std::vector<std::string> warnings;          ///< likewise, where it is likely that something else was meant
-  Json inert = Json::object();  ///< keys that were given and have no effect: {key: {value, origin, reason}}
+  Judge judge;                                ///< what is said of it: the dialect, keys that are ignored, ...
 
   /// Whether the user gave this canonical key (under any of its names) instead of leaving its default.
   bool given(const std::string& key) const {

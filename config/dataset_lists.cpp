@@ -4,79 +4,13 @@
 #include <algorithm>
 #include <array>
 
+#include "config/dataset_lists.h"
+#include "config/keys.h"
 #include "config/prompt_format.h"
-#include "config/rewrite_rules.h"
 
 /// Lists of data sets as trl and axolotl write them, as files.
 namespace qtrain {
 namespace {
-
-constexpr bool kRefusedMember = true, kRemarkedMember = false;
-
-/// Members of an entry that say nothing about which rows there are, or that cannot be honored.
-constexpr auto kDatasetMembers = std::to_array<InertKey>({
-    {"name", kRemarkedMember, "[\"default\",\"main\"]", "datasets are local files"},
-    {"ds_type", kRemarkedMember, "[\"json\",\"csv\",\"parquet\",\"arrow\"]",
-     "formats are told apart by the names of files"},
-    {"revision", kRemarkedMember, "[\"main\"]", "datasets are local files"},
-    {"trust_remote_code", kRemarkedMember, "[true,false]", "code in a data folder is never run"},
-    {"split", kRefusedMember, "[\"train\",\"test\",\"validation\"]", "files are read whole"},
-    {"columns", kRemarkedMember, "[]", "only the fields of the row's shape are read"},
-    {"fraction", kRefusedMember, "[1]", "files are read whole"},
-    {"own_share", kRefusedMember, "[1]", "`weight` beside `id` is a share of the source's own rows, and all are read"},
-    {"shards", kRefusedMember, "[1]", "files are read whole"},
-    {"shards_idx", kRemarkedMember, "[0]", "files are read whole"},
-    {"preprocess_shards", kRemarkedMember, "[]", "files are mapped, never held whole"},
-    {"input_transform", kRefusedMember, "[]", "rows are taken as they are"},
-    {"input_format", kRemarkedMember, "[]", "rows are recognized by their fields"},
-    {"conversation", kRemarkedMember, "[]", "rows are rendered with the chat template of the model's folder"},
-    {"chat_template", kRemarkedMember, "[\"tokenizer_default\"]",
-     "rows are rendered with the chat template of the model's folder"},
-    {"chat_template_jinja", kRefusedMember, "[]", "set chat_template_path"},
-    {"field_messages", kRefusedMember, "[\"messages\",\"conversations\"]", "rename the field in the rows"},
-    {"field_tools", kRefusedMember, "[\"tools\"]", "rename the field in the rows"},
-    {"weight", kRefusedMember, "[]", "evaluation rows are read whole"},
-    {"column_mapping", kRefusedMember, "[{}]", "evaluation rows have the columns of column_mapping"},
-    {"role_mapping", kRefusedMember, "[{}]", "evaluation rows have the roles of role_mapping"},
-    {"field_thinking", kRefusedMember, "[\"reasoning_content\"]", "rename the field in the rows"},
-    {"template_thinking_key", kRemarkedMember, "[\"reasoning_content\"]", "templates are given both usual names"},
-    {"field_human", kRefusedMember, "[\"human\"]", "rename the field in the rows"},
-    {"field_model", kRefusedMember, "[\"gpt\"]", "rename the field in the rows"},
-    {"message_field_role", kRefusedMember, "[\"role\",\"from\"]", "rename the field in the rows"},
-    {"message_field_content", kRefusedMember, "[\"content\",\"value\"]", "rename the field in the rows"},
-    {"message_property_mappings", kRefusedMember,
-     "[{},{\"role\":\"role\",\"content\":\"content\"},{\"role\":\"from\",\"content\":\"value\"}]",
-     "rename the fields in the rows"},
-    {"message_field_training", kRefusedMember, "[]", "turns are learnt by their role"},
-    {"message_field_training_detail", kRefusedMember, "[]", "turns are learnt by their role"},
-    {"split_thinking", kRemarkedMember, "[true,false]", "the chat template decides"},
-    {"logprobs_field", kRefusedMember, "[]", "distillation is not available"},
-    {"temperature", kRemarkedMember, "[]", "distillation is not available"},
-    {"roles", kRemarkedMember, "[]", "human, gpt, observation and function_call have their usual roles"},
-    {"roles_to_train", kRefusedMember, "[[\"assistant\"],[\"gpt\"],[\"gpt\",\"assistant\"],[\"assistant\",\"gpt\"]]",
-     "answers are learnt: all of the assistant's turns"},
-    {"train_on_eos", kRemarkedMember, "[\"turn\"]", "the end of each answer is learnt"},
-    {"drop_system_message", kRefusedMember, "[false]", "rows are taken as they are"},
-});
-
-/// Members that a source of dataset_mixture has: under which name, and as what of an object there.
-struct SourceMember {
-  std::string_view name, member, as;
-};
-constexpr auto kSourceMembers = std::to_array<SourceMember>({
-    {"split", "split", ""},
-    {"columns", "columns", ""},
-    {"fraction", "fraction", ""},
-    {"weight", "weight", ""},
-    {"column_mapping", "column_mapping", ""},
-    {"message_property_mappings", "message_property_mappings", ""},
-    {"role_mapping", "role_mapping", ""},
-    {"roles", "role_mapping", ""},
-    {"field_messages", "column_mapping", "messages"},
-    {"field_tools", "column_mapping", "tools"},
-    {"message_field_role", "message_property_mappings", "role"},
-    {"message_field_content", "message_property_mappings", "content"},
-});
 
 /// Fields of such rows whose names a type may give.
 constexpr std::array<std::string_view, 4> kInstructionFields{"system", "instruction", "input", "output"};
@@ -141,7 +75,7 @@ struct DatasetList {
   Json files = Json::array();
   Json sources = Json::array();  ///< the same for dataset_mixture
   bool is_mixture = false;
-  Rewritten out = {};
+  Translation out = {};
 
   void read(const Json& list) {
     if (!list.is_array()) return problem(fmt::format("expected a list of data sets, got {}", show(list)));
@@ -171,16 +105,7 @@ struct DatasetList {
         if (value.is_string()) out.settings.emplace_back("dataset_text_field", value);
         continue;
       }
-      const InertKey* known = find_inert_in(kDatasetMembers, member);
-      const bool neutral = known && is_neutral(*known, value);
-      if (neutral && trains && member == "fraction" && !value.is_null()) source[member] = value;  // others have one
-      if (known && !neutral && set_of_source(source, member, value)) continue;
-      if (!known)
-        problem(fmt::format("unknown member \"{}\"", member));
-      else if (!neutral && known->refused)
-        problem(fmt::format("{} {} cannot be honored: {}", member, show(value), known->why));
-      else if (!neutral)
-        out.remarks.push_back(fmt::format("{} {} has no effect: {}", member, show(value), known->why));
+      read_member(source, member, value);
     }
     const Json type = entry.value("type", Json());
     if (type.is_object())
@@ -223,15 +148,33 @@ struct DatasetList {
     out.remarks.push_back("type: rows of instruction, input and output are rendered with the chat template");
   }
 
-  /// Whether the member is one that a training source has.
-  bool set_of_source(Json& source, const std::string& member, const Json& value) {
-    for (const SourceMember& known : kSourceMembers) {
-      if (!trains || value.is_null() || known.name != member) continue;
-      Json& place = source[std::string(known.member)];
-      (known.as.empty() ? place : place[std::string(known.as)]) = value;
-      return is_mixture = true;
+  /// A member that a source of dataset_mixture has, or one of which the table of data sets says what is done about it.
+  void read_member(Json& source, const std::string& member, const Json& value) {
+    const DialectTable& members = dialect_table("datasets");
+    const KeyRow* known = members.find(member);
+    if (known == nullptr) return problem(fmt::format("unknown member \"{}\"", member));
+    if (known->is_neutral(value)) {
+      if (trains && member == "fraction" && !value.is_null()) source[member] = value;  // others have one
+    } else if (const Json target = members.object("source").value(member, Json()); trains && !target.is_null()) {
+      set_of_source(source, target.get_ref<const std::string&>(), value);
+    } else if (known->status == KeyStatus::unsupported) {
+      problem(fmt::format("{} {} cannot be honored: {}", member, show(value), known->reason));
+    } else {
+      out.remarks.push_back(fmt::format("{} {} has no effect: {}", member, show(value), known->reason));
     }
-    return false;
+  }
+
+  /// `target` is a member of a source, or with a slash one of an object in it.
+  void set_of_source(Json& source, const std::string& target, const Json& value) {
+    const std::size_t slash = target.find('/');
+    Json& place = source[target.substr(0, slash)];
+    if (slash == target.npos)
+      place = value;
+    else if (place.is_null() || place.is_object())
+      place[target.substr(slash + 1)] = value;
+    else
+      problem(fmt::format("{} is no object", target.substr(0, slash)));
+    is_mixture = true;
   }
 
   void read_type(const Json& type) {
@@ -249,7 +192,7 @@ struct DatasetList {
   void problem(std::string text) { out.problem += (out.problem.empty() ? "" : "; ") + std::move(text); }
 };
 
-Rewritten read_list(std::string_view key, const Json& v) {
+Translation read_list(std::string_view key, const Json& v) {
   if (v.is_null()) return {};
   DatasetList list{.key = key, .trains = key == "dataset_name"};
   list.read(v);
@@ -258,11 +201,11 @@ Rewritten read_list(std::string_view key, const Json& v) {
 
 }  // namespace
 
-Rewritten training_datasets(const Json& v) {
+Translation training_datasets(const Json& v) {
   return read_list("dataset_name", v);
 }
 
-Rewritten pretraining_datasets(const Json& v) {
+Translation pretraining_datasets(const Json& v) {
   Json list = v.is_string() || v.is_object() ? Json::array({v}) : v;
   if (list.is_array())
     for (Json& entry : list) {
@@ -272,7 +215,7 @@ Rewritten pretraining_datasets(const Json& v) {
   return training_datasets(list);
 }
 
-Rewritten evaluation_datasets(const Json& v) {
+Translation evaluation_datasets(const Json& v) {
   return read_list("eval_dataset_name", v);
 }
 

@@ -61,7 +61,7 @@ std::string type_of(const Spec& spec) {
 
 std::vector<std::string_view> aliases_of(std::string_view key) {
   std::vector<std::string_view> names;
-  for (const Alias& a : aliases())
+  for (const Alias& a : common_table().aliases)
     if (a.key == key) names.push_back(a.name);
   return names;
 }
@@ -97,20 +97,24 @@ struct ReferenceVisitor {
   }
 };
 
+std::string translated_rows(const DialectTable& table) {
+  std::string rows;
+  for (const KeyRow& k : table.rows)
+    if (!k.about.empty()) rows += row({fmt::format("`{}`", k.name), k.about});
+  return rows.empty() ? "" : "\n| key | meaning |\n|---|---|\n" + rows;
+}
+
 /// Keys that only this dialect has.
-std::string own_keys(const Dialect& d) {
-  std::string out;
-  if (!d.rewrites.empty()) out += "\n| key | meaning |\n|---|---|\n";
-  for (const Rewrite& r : d.rewrites)
-    if (!r.doc.empty()) out += row({fmt::format("`{}`", r.name), std::string(r.doc)});
-  std::vector<std::string_view> inert, warned, refused;
-  for (const InertKey& k : d.inert) (k.refused ? refused : k.warns ? warned : inert).push_back(k.name);
-  if (!inert.empty())
-    out += fmt::format("\nAccepted without effect, with one line at start: `{}`.\n", fmt::join(inert, "`, `"));
-  if (!warned.empty())
-    out += fmt::format("\nAccepted without effect, with a warning: `{}`.\n", fmt::join(warned, "`, `"));
-  if (!refused.empty())
-    out += fmt::format("\nRefused where they would change a result: `{}`.\n", fmt::join(refused, "`, `"));
+std::string own_keys(const DialectTable& table) {
+  std::string out = translated_rows(table);
+  for (const auto& [status, what] : {std::pair(KeyStatus::ignored, "Accepted without effect, with one line at start"),
+                                     std::pair(KeyStatus::warned, "Accepted without effect, with a warning"),
+                                     std::pair(KeyStatus::unsupported, "Refused where they would change a result")}) {
+    std::vector<std::string_view> names;
+    for (const KeyRow& k : table.rows)
+      if (k.status == status) names.emplace_back(k.name);
+    if (!names.empty()) out += fmt::format("\n{}: `{}`.\n", what, fmt::join(names, "`, `"));
+  }
   return out;
 }
 
@@ -119,42 +123,46 @@ std::string dialect_part() {
       "\n## Dialects\n\nA file is read in one dialect: by the keys it has, or by `\"dialect\"`. Names of all dialects"
       " are understood in each; what differs is the defaults and the nesting.\n";
   for (const Dialect& d : dialects()) {
-    out += fmt::format("\n### {}\n\n{}{}.\n", d.name, static_cast<char>(std::toupper(d.about[0])), d.about.substr(1));
-    if (!d.sure.empty()) out += fmt::format("One of `{}` says so.\n", fmt::join(d.sure, "`, `"));
-    if (!d.usual.empty())
-      out += fmt::format("So do two of `{}` without `model_name_or_path`.\n", fmt::join(d.usual, "`, `"));
-    if (!d.defaults.empty()) out += "\n| key | default |\n|---|---|\n";
-    for (const DialectDefault& v : d.defaults) out += row({fmt::format("`{}`", v.key), fmt::format("`{}`", v.json)});
-    out += own_keys(d);
+    const DialectTable& table = d.table;
+    const std::string about(table.text("about"));
+    out += fmt::format("\n### {}\n\n{}{}.\n", d.name(), static_cast<char>(std::toupper(about[0])), about.substr(1));
+    const std::vector<std::string_view> sure = table.list("sure"), usual = table.list("usual");
+    if (!sure.empty()) out += fmt::format("One of `{}` says so.\n", fmt::join(sure, "`, `"));
+    if (!usual.empty())
+      out += fmt::format("So do two of `{}` without `model_name_or_path`.\n", fmt::join(usual, "`, `"));
+    const Json& defaults = table.object("defaults");
+    if (!defaults.empty()) out += "\n| key | default |\n|---|---|\n";
+    for (const auto& [key, value] : defaults.items())
+      out += row({fmt::format("`{}`", key), fmt::format("`{}`", value.dump())});
+    if (&table != &common_table()) out += own_keys(table);
   }
   return out;
 }
 
 std::string other_names_part() {
-  std::string out = "\n## Keys that stand for others\n\n| key | meaning |\n|---|---|\n";
-  for (const Rewrite& r : rewrites())
-    if (!r.doc.empty()) out += row({fmt::format("`{}`", r.name), std::string(r.doc)});
+  std::string out = "\n## Keys that stand for others\n" + translated_rows(common_table());
   out +=
       "\nThe configuration of DeepSpeed, FSDP or accelerate is an object, or a file: as its name stands or beside the"
       " config. It sets what the config leaves open; a number there that is not the one given here is an error, and"
       " `\"auto\"` leaves it to the config. What is about several devices is named once.\n";
-  out +=
-      fmt::format("\nMembers of `{}` count as if they stood at the top.\n", fmt::join(transparent_objects(), "`, `"));
+  out += fmt::format("\nMembers of `{}` count as if they stood at the top.\n",
+                     fmt::join(common_table().list("objects"), "`, `"));
   return out;
 }
 
-std::string inert_part() {
+std::string ignored_part() {
   std::string out =
       "\n## Keys without effect\n\nThey are accepted; a value that would have changed something elsewhere gets one"
       " line at start.\n\n| key | because |\n|---|---|\n";
-  for (const InertKey& k : inert_keys())
-    if (!k.refused) out += row({fmt::format("`{}`", k.name), std::string(k.why)});
+  for (const KeyRow& k : common_table().rows)
+    if (k.status == KeyStatus::ignored) out += row({fmt::format("`{}`", k.name), k.reason});
   out +=
       "\n## Keys that are refused\n\nOnly these values are accepted (and null); another one ends the program, because "
       "it could"
       " not be honored.\n\n| key | accepted | because |\n|---|---|---|\n";
-  for (const InertKey& k : inert_keys())
-    if (k.refused) out += row({fmt::format("`{}`", k.name), fmt::format("`{}`", k.neutral), std::string(k.why)});
+  for (const KeyRow& k : common_table().rows)
+    if (k.status == KeyStatus::unsupported)
+      out += row({fmt::format("`{}`", k.name), fmt::format("`{}`", Json(k.neutral).dump()), k.reason});
   return out;
 }
 
@@ -180,9 +188,9 @@ Json resolved_json(const ResolvedConfig& config) {
   for (const auto& [key, value] : plain.items()) values[key] = {{"value", value}, {"origin", config.origin.at(key)}};
   return {{"dialect", config.dialect},
           {"values", std::move(values)},
-          {"inert", config.inert},
-          {"notes", config.notes},
-          {"warnings", config.warnings}};
+          {"inert", config.judge.ignored()},
+          {"notes", config.judge.notes()},
+          {"warnings", config.judge.warnings()}};
 }
 
 Json config_keys_json() {
@@ -214,7 +222,7 @@ std::string config_reference() {
     if (find_optimizer(name)->rule.empty()) others.push_back(name);
   out += fmt::format("\nValues of `optim` ([what they do](optimizers.md)): `{}`. Known and refused: `{}`.\n",
                      fmt::join(here, "`, `"), fmt::join(others, "`, `"));
-  return out + dialect_part() + other_names_part() + inert_part();
+  return out + dialect_part() + other_names_part() + ignored_part();
 }
 
 std::vector<KeyWords> key_words() {

@@ -41,8 +41,7 @@ bool is_of_configs(std::string_view name) {
                                                        "output_dir",         "datasets",     "base_model",
                                                        "base_models",        "training",     "pretraining_dataset"};
   if (name == "base_model_name_or_path") return false;  // adapters that were trained have it too
-  const Alias* alias = find_alias(name);
-  return std::find(kOfConfigs.begin(), kOfConfigs.end(), alias ? alias->key : name) != kOfConfigs.end();
+  return std::ranges::find(kOfConfigs, canonical_key(name)) != kOfConfigs.end();
 }
 
 bool says_what_is_trained(const Json& document) {

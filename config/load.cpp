@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "config/adapter_defaults.h"
 #include "config/assign.h"
 #include "config/check.h"
 #include "config/dialect.h"
@@ -14,14 +13,6 @@ namespace qtrain {
 namespace {
 
 constexpr std::size_t kMostSuggestions = 20;  // each takes a look at all names
-
-/// A key without effect that was given, or a remark that a rewrite has made about one.
-struct Remarked {
-  std::string key;  ///< under its canonical name
-  Setting raw;
-  const InertKey* inert = nullptr;  ///< null: the remark
-  std::string remark = {};
-};
 
 /// One config on its way from text to ResolvedConfig. Problems are collected, so that all can be told at once.
 class Loading {
@@ -36,7 +27,7 @@ class Loading {
     require_config(document_.value, name_);
     document_.value = without_comments(document_.value);
     const Dialect& dialect = choose_dialect(overrides);
-    out_.dialect = dialect.name;
+    out_.dialect = dialect.name();
     draft_.folder = std::filesystem::path(name_).parent_path();
     draft_.settings = settings_of(dialect, document_.value, [&](auto& path) { return document_.place_of(path); });
     for (const auto& [key, value] : overrides) override_with(dialect, key, value);
@@ -44,19 +35,18 @@ class Loading {
     settle_checkpointing();
     add_launcher_settings(draft_, document_);
     std::erase_if(draft_.settings, [](const auto& entry) { return entry.first.front() == kPending; });
-    settle_remarked();
-    out_.inert = draft_.inert;
     apply(dialect);
-    if (draft_.problems.empty() && dialect.complete) dialect.complete(out_);
+    if (!judge().found_problems() && dialect.complete) dialect.complete(out_);
     complete_config(out_);
-    if (draft_.problems.empty()) draft_.problems = contradictions(out_);
-    if (draft_.problems.empty()) describe_start(dialect);
+    if (!judge().found_problems())
+      for (ErrorText& problem : contradictions(out_)) judge().problem(std::move(problem));
+    if (!judge().found_problems()) describe_start(dialect);
     return std::move(out_);
   }
 
-  const std::vector<ErrorText>& problems() const { return draft_.problems; }
-
  private:
+  Judge& judge() { return out_.judge; }
+
   using PlaceOf = std::function<std::string(const std::string& path)>;
 
   const Dialect& choose_dialect(const Overrides& overrides) {
@@ -70,18 +60,22 @@ class Loading {
   Settings settings_of(const Dialect& dialect, const Json& document, const PlaceOf& place) {
     Settings settings;
     const auto raw = flatten(dialect, document, [&](const std::string& path, std::string text) {
-      draft_.problem(place(path), fmt::format("\"{}\": {}", path, text));
+      judge().problem(place(path), fmt::format("\"{}\": {}", path, text));
     });
     std::vector<std::string> names;
     for (const RawSetting& r : raw) {
-      if (!r.described.empty()) {
-        draft_.inert[r.path] = {{"value", r.value}, {"origin", place(r.path)}, {"reason", r.described}};
+      if (!r.description.empty()) {
+        judge().say({.level = RemarkLevel::silent,
+                     .origin = place(r.path),
+                     .text = r.description,
+                     .ignored = r.path,
+                     .value = r.value});
         continue;
       }
       take(settings, dialect, {r.path, place(r.path), r.value}, r.key);
       names.push_back(last_name(r.path));
     }
-    if (adapter_class_ == nullptr) adapter_class_ = adapter_class(names);
+    if (adapter_class_.empty()) adapter_class_ = adapter_class(names);
     return settings;
   }
 
@@ -89,73 +83,62 @@ class Loading {
 
   /// A dialect's own meaning of a key goes before what it means elsewhere.
   void take(Settings& settings, const Dialect& dialect, const Setting& raw, const std::string& name) {
-    if (raw.overrides()) retract(name);
-    if (const Rewrite* own = dialect.own_rewrite(name)) return rewrite(settings, *own, raw);
-    if (const InertKey* own = dialect.own_inert(name); own && !is_field(name)) return take_inert(*own, raw);
-    const std::string key = canonical(name);
-    if (const Rewrite* translation = find_rewrite(key)) return rewrite(settings, *translation, raw);
+    if (raw.overrides()) judge().retract(canonical(name));
+    if (const KeyRow* own = dialect.table.find(name); own && (own->is_translated() || !is_field(name)))
+      return take_row(settings, *own, raw);
+    const std::string key(canonical_key(name));
+    const KeyRow* row = common_table().find(key);
+    if (row && (row->is_translated() || !is_field(key))) return take_row(settings, *row, raw);
     if (is_field(key)) return add(settings, key, raw);
-    if (const InertKey* inert = find_inert(key)) return take_inert(*inert, raw);
-    const std::string near = draft_.problems.size() < kMostSuggestions ? nearest_key(name) : "";
-    draft_.problem(raw.place, fmt::format("unknown key \"{}\"", raw.written),
-                   near.empty()   ? "qtrain config lists all keys"
-                   : near == name ? "it is a key of another dialect: see docs/config.md"
-                                  : fmt::format("did you mean \"{}\"?", near));
+    const std::string near = judge().count_problems() < kMostSuggestions ? nearest_key(name) : "";
+    judge().problem(raw.place, fmt::format("unknown key \"{}\"", raw.written),
+                    near.empty()   ? "qtrain config lists all keys"
+                    : near == name ? "it is a key of another dialect: see docs/config.md"
+                                   : fmt::format("did you mean \"{}\"?", near));
   }
 
-  void rewrite(Settings& settings, const Rewrite& rewrite, const Setting& raw) {
-    const Rewritten made = rewrite.apply(raw.value);
-    if (!made.problem.empty()) draft_.problem(raw.place, fmt::format("\"{}\": {}", raw.written, made.problem));
+  void take_row(Settings& settings, const KeyRow& row, const Setting& raw) {
+    if (!row.is_translated()) return ignore(row, raw);
+    const Translation made = translate(row, raw.value);
+    if (!made.problem.empty()) judge().problem(raw.place, fmt::format("\"{}\": {}", raw.written, made.problem));
     for (const std::string& remark : made.remarks)
-      remarked_.push_back({canonical(last_name(raw.written)), raw, nullptr, remark});
+      judge().say({.origin = raw.place,
+                   .text = fmt::format("\"{}\": {}", raw.written, remark),
+                   .key = canonical(last_name(raw.written))});
     for (const auto& [target, value] : made.settings) {
-      const InertKey* inert = is_field(target) ? nullptr : find_inert(target);
-      inert ? take_inert(*inert, {raw.written, raw.place, value})
-            : add(settings, target, {raw.written, raw.place, value});
+      const KeyRow* ignored = is_field(target) ? nullptr : common_table().find(target);
+      const Setting setting{raw.written, raw.place, value};
+      ignored && !ignored->is_translated() ? ignore(*ignored, setting) : add(settings, target, setting);
     }
   }
 
-  void take_inert(const InertKey& inert, const Setting& raw) {
-    if (!is_neutral(inert, raw.value)) remarked_.push_back({canonical(last_name(raw.written)), raw, &inert});
-  }
-
-  static std::string canonical(const std::string& name) {
-    const Alias* alias = find_alias(name);
-    return std::string(alias ? alias->key : name);
-  }
-
-  /// What was remarked of a key that is given anew, or taken back.
-  void retract(const std::string& name) {
-    std::erase_if(remarked_, [key = canonical(name)](const Remarked& said) { return said.key == key; });
-  }
-
-  void settle_remarked() {
-    for (const auto& [key, raw, inert, remark] : remarked_) {
-      if (inert == nullptr) {
-        draft_.remarks.push_back(fmt::format("{}: \"{}\": {}", raw.place, raw.written, remark));
-        continue;
-      }
-      if (inert->refused) {
-        draft_.problem(raw.place,
-                       fmt::format("\"{}\": {} cannot be honored: {}", raw.written, show(raw.value), inert->why),
-                       "remove the key");
-        continue;
-      }
-      draft_.inert[raw.written] = {{"value", raw.value}, {"origin", raw.place}, {"reason", inert->why}};
-      (inert->warns ? out_.warnings : draft_.remarks)
-          .push_back(fmt::format("{}: \"{}\" has no effect: {}", raw.place, raw.written, inert->why));
+  /// A key that is ignored or unsupported, unless its value means what the program does anyway.
+  void ignore(const KeyRow& row, const Setting& raw) {
+    if (row.is_neutral(raw.value)) return;
+    Remark remark{.origin = raw.place, .text = row.reason, .key = canonical(last_name(raw.written))};
+    if (row.status == KeyStatus::unsupported) {
+      remark.level = RemarkLevel::problem;
+      remark.text = fmt::format("\"{}\": {} cannot be honored: {}", raw.written, show(raw.value), row.reason);
+      remark.remedy = "remove the key";
+    } else {
+      remark.level = row.status == KeyStatus::warned ? RemarkLevel::warning : RemarkLevel::note;
+      remark.ignored = raw.written;
+      remark.value = raw.value;
     }
+    judge().say(std::move(remark));
   }
+
+  static std::string canonical(const std::string& name) { return std::string(canonical_key(name)); }
 
   /// Adds a setting unless the same document already gave the key another value.
   void add(Settings& settings, const std::string& key, Setting setting) {
     if (setting.value.is_null() && !takes_null(key)) return;
     const auto [it, is_new] = settings.emplace(key, setting);
     if (is_new || it->second.value == setting.value) return;
-    draft_.problem(setting.place,
-                   fmt::format("\"{}\" is {}, but \"{}\" already set {} to {}", setting.written, show(setting.value),
-                               it->second.written, key, show(it->second.value)),
-                   "keep one of them");
+    judge().problem(setting.place,
+                    fmt::format("\"{}\" is {}, but \"{}\" already set {} to {}", setting.written, show(setting.value),
+                                it->second.written, key, show(it->second.value)),
+                    "keep one of them");
   }
 
   void override_with(const Dialect& dialect, const std::string& path, const std::string& text) {
@@ -177,7 +160,7 @@ class Loading {
 
   /// null on the command line takes back what the file says.
   void forget(const std::string& name) {
-    retract(last_name(name));
+    judge().retract(canonical(last_name(name)));
     std::erase_if(draft_.settings, [&, key = canonical(name)](const auto& setting) {
       return setting.first == key || setting.second.written == name;
     });
@@ -194,12 +177,18 @@ class Loading {
     return object;
   }
 
-  void set_defaults(std::span<const DialectDefault> defaults, std::string_view whose) {
-    for (const DialectDefault& d : defaults) {
-      const bool possible = assign_field(out_.value, d.key, Json::parse(d.json)).error.empty();
-      check(possible, "a dialect has an impossible default");
-      out_.origin[std::string(d.key)] = fmt::format("default ({})", whose);
+  void set_defaults(const Json& defaults, std::string_view whose) {
+    for (const auto& [key, value] : defaults.items()) {
+      check(assign_field(out_.value, key, value).error.empty(), "a dialect has an impossible default");
+      out_.origin[key] = fmt::format("default ({})", whose);
     }
+  }
+
+  /// The class of the Python libraries whose names of an adapter's keys are used, by the first that decides.
+  static std::string adapter_class(const std::vector<std::string>& names) {
+    for (const auto& [name, of] : common_table().object("adapter_names").items())
+      if (std::ranges::find(names, name) != names.end()) return of.get<std::string>();
+    return {};
   }
 
   /// What is recomputed in attention alone: whole blocks hold it anyway. The command line goes before the file.
@@ -210,21 +199,22 @@ class Loading {
     const bool later = blocks && attention->overrides() && !blocks->overrides();
     if (blocks && !later && (blocks->value == true || blocks->overrides())) return;
     if (later)
-      draft_.remarks.push_back(fmt::format("{}: \"{}\" {} has no effect: \"{}\" is given on the command line",
-                                           blocks->place, blocks->written, show(blocks->value), attention->written));
+      judge().note(blocks->place, fmt::format("\"{}\" {} has no effect: \"{}\" is given on the command line",
+                                              blocks->written, show(blocks->value), attention->written));
     draft_.settings["gradient_checkpointing"] = *attention;
   }
 
   void apply(const Dialect& dialect) {
-    for (const auto name : field_names()) out_.origin[std::string(name)] = fmt::format("default ({})", dialect.name);
-    set_defaults(dialect.defaults, dialect.name);
-    if (dialect.name == "hf") {
-      const AdapterClass& adapter = adapter_class_ ? *adapter_class_ : usual_adapter_class();
-      set_defaults(adapter.defaults, adapter.name);
+    for (const auto name : field_names()) out_.origin[std::string(name)] = fmt::format("default ({})", dialect.name());
+    set_defaults(dialect.table.object("defaults"), dialect.name());
+    if (&dialect.table == &common_table()) {
+      const Json& classes = common_table().object("adapter_defaults");
+      const std::string adapter = adapter_class_.empty() ? classes.begin().key() : adapter_class_;
+      set_defaults(classes.at(adapter), adapter);
     }
     for (const auto& [key, setting] : draft_.settings) {
       const auto [error, remedy] = assign_field(out_.value, key, setting.value);
-      if (!error.empty()) draft_.problem(setting.place, fmt::format("\"{}\" {}", setting.written, error), remedy);
+      if (!error.empty()) judge().problem(setting.place, fmt::format("\"{}\" {}", setting.written, error), remedy);
       const bool renamed = setting.written != key;
       out_.origin[key] = renamed ? fmt::format("{} ({})", setting.place, setting.written) : setting.place;
     }
@@ -235,8 +225,9 @@ class Loading {
         "learning_rate", "lr_scheduler_type", "optim", "num_train_epochs",      "per_device_train_batch_size",
         "max_length",    "max_grad_norm",     "bf16",  "gradient_checkpointing"};
     const Json values = values_json(out_.value);
-    std::string line = fmt::format("{}: dialect {}", name_, dialect.name);
-    if (dialect.name != "hf") line += fmt::format(" ({})", dialect.about);  // of the usual one the reference tells
+    std::string line = fmt::format("{}: dialect {}", name_, dialect.name());
+    if (dialect.name() != "hf")
+      line += fmt::format(" ({})", dialect.table.text("about"));  // of the usual one the reference tells
     std::string sep = "; defaults in use: ";
     const auto tell = [&](std::string_view key) {
       if (out_.given(std::string(key))) return;
@@ -246,34 +237,21 @@ class Loading {
     for (const auto key : kTold) tell(key);
     if (out_.value.lora.use_peft)
       for (const auto* key : {"lora_r", "lora_alpha", "lora_dropout"}) tell(key);
-    out_.notes.insert(out_.notes.begin(), line);
-    out_.notes.insert(out_.notes.end(), draft_.remarks.begin(), draft_.remarks.end());
+    judge().begin(line);
   }
 
   ConfigDocument document_;
   std::string name_;
-  Draft draft_;
-  std::vector<Remarked> remarked_;
-  const AdapterClass* adapter_class_ = nullptr;  ///< whose names are used, those of the file first
   ResolvedConfig out_;
+  Draft draft_{.judge = out_.judge};
+  std::string adapter_class_;  ///< whose names are used, those of the file first
 };
-
-/// All problems as one error: one is told as it is, several as a list.
-[[noreturn]] void fail_with(const std::vector<ErrorText>& problems, const std::string& place) {
-  if (problems.size() == 1) fail(ErrorKind::usage, problems[0]);
-  constexpr std::size_t kMostListed = 50;
-  std::string cause = fmt::format("{} problems", problems.size());
-  for (std::size_t i = 0; i < std::min(problems.size(), kMostListed); ++i)
-    cause += "\n" + std::string(Error(ErrorKind::usage, problems[i]).what());
-  if (problems.size() > kMostListed) cause += fmt::format("\nand {} more", problems.size() - kMostListed);
-  fail(ErrorKind::usage, {.cause = cause, .place = place});
-}
 
 ResolvedConfig load_document(ConfigDocument document, const Overrides& overrides) {
   const std::string name = document.name;
   Loading loading{std::move(document)};
   ResolvedConfig config = loading.run(overrides);
-  if (!loading.problems().empty()) fail_with(loading.problems(), name);
+  if (config.judge.found_problems()) fail_with(config.judge.problems(), name);
   return config;
 }
 
@@ -291,7 +269,8 @@ CheckedConfig check_config(const std::filesystem::path& file, const Overrides& o
   try {
     Loading loading{read_config_document(file)};
     ResolvedConfig config = loading.run(overrides);
-    return {.config = std::move(config), .problems = loading.problems()};
+    std::vector<ErrorText> problems = config.judge.problems();
+    return {.config = std::move(config), .problems = std::move(problems)};
   } catch (const Error& e) {  // a file that cannot be parsed has one problem
     return {.config = std::nullopt, .problems = {e.text()}};
   }
@@ -299,26 +278,6 @@ CheckedConfig check_config(const std::filesystem::path& file, const Overrides& o
 
 std::vector<ErrorText> config_problems(const std::filesystem::path& file, const Overrides& overrides) {
   return check_config(file, overrides).problems;
-}
-
-void require_supported(const ResolvedConfig& config) {
-  const auto problems = unsupported(config);
-  if (!problems.empty()) fail_with(problems, "config");
-}
-
-void require_trainable(const ResolvedConfig& config) {
-  auto problems = unsupported(config);
-  if (!config.value.data.has_training_rows())
-    problems.push_back(
-        {.cause = "dataset_name is missing", .place = "config", .remedy = "name a file, glob or folder"});
-  const Config& c = config.value;
-  for (const auto& [wanted, key] :
-       {std::pair(c.quant.load_in_4bit, "load_in_4bit"), std::pair(c.quant.load_in_8bit, "load_in_8bit")})
-    if (wanted && !c.lora.use_peft && !c.model.adapter_name_or_path)
-      problems.push_back({.cause = fmt::format("{} is true, and quantized weights cannot be trained", key),
-                          .place = config.origin.at(key),
-                          .remedy = "train an adapter (use_peft=true)"});
-  if (!problems.empty()) fail_with(problems, "config");
 }
 
 }  // namespace qtrain

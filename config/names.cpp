@@ -37,13 +37,13 @@ struct NamesVisitor {
 
 std::vector<std::string_view> all_names() {
   std::vector<std::string_view> names = field_names();
-  for (const Alias& a : aliases()) names.push_back(a.name);
-  for (const Rewrite& r : rewrites()) names.push_back(r.name);
-  for (const InertKey& k : inert_keys()) names.push_back(k.name);
   for (const Dialect& d : dialects()) {
-    names.insert(names.end(), d.ignored.begin(), d.ignored.end());
-    for (const Rewrite& r : d.rewrites) names.push_back(r.name);
-    for (const InertKey& k : d.inert) names.push_back(k.name);
+    for (const Alias& a : d.table.aliases) names.push_back(a.name);
+    for (const KeyRow& row : d.table.rows) names.emplace_back(row.name);
+    const Json& describing = d.table.object("describing");
+    if (const auto top = describing.find(""); top != describing.end())
+      for (const auto& [reason, keys] : top->items())
+        for (const Json& key : keys) names.emplace_back(key.get_ref<const std::string&>());
   }
   std::erase_if(names, [](std::string_view name) { return name.ends_with('*'); });
   return names;
@@ -83,8 +83,14 @@ std::string nearest_key(std::string_view key) {
   return std::string(nearest(key, all_names()));
 }
 
+std::string_view canonical_key(std::string_view name) {
+  for (const Alias& alias : common_table().aliases)
+    if (alias.name == name) return alias.key;
+  return name;
+}
+
 bool is_config_key(std::string_view key) {
-  return is_field(key) || find_alias(key) || find_rewrite(key) || find_inert(key);
+  return is_field(key) || canonical_key(key) != key || common_table().find(key);
 }
 
 std::string show(const Json& value) {

@@ -1,107 +1,92 @@
 #include "config/remarks.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <vector>
+#include <algorithm>
 
 #include "config/check.h"
-#include "config/launchers.h"
 
 namespace qtrain {
-namespace {
 
-/// A note about a key that has an effect, with the key's place.
-void say(ResolvedConfig& config, const std::string& key, const std::string& text) {
-  config.notes.push_back(fmt::format("{}: {}", config.origin.at(key), text));
+void Judge::say(Remark remark) {
+  const auto same = [&](const Remark& said) {
+    return said.level == remark.level && said.origin == remark.origin && said.text == remark.text &&
+           said.ignored == remark.ignored;
+  };
+  if (std::ranges::none_of(remarks_, same)) remarks_.push_back(std::move(remark));
 }
 
-// What is switched off in so many words needs no remark: dumps of all arguments have the rest too.
-void remark_adapter(ResolvedConfig& config) {
-  const Config& c = config.value;
-  if (config.given("use_peft") || c.lora.use_peft || c.model.adapter_name_or_path) return;
-  const Json values = values_json(c);
-  std::vector<std::string> keys;
-  for (const char* key :
-       {"lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "rank_pattern", "alpha_pattern", "use_rslora",
-        "use_dora", "lora_modules_to_save", "ensure_weight_tying", "loraplus_lr_ratio", "loraplus_lr_embedding"})
-    if (config.given(key) && !says_nothing(values.at(key))) keys.emplace_back(key);
-  if (keys.empty()) return;
-  for (const std::string& key : keys) config.inert[key] = no_effect_entry(config, key, "use_peft is not true");
-  config.warnings.push_back(
-      fmt::format("{}: LoRA keys are given but use_peft is not true: all weights will be trained ({})",
-                  config.origin.at(keys.front()), fmt::join(keys, ", ")));
+void Judge::problem(std::string origin, std::string cause, std::string remedy) {
+  say({.level = RemarkLevel::problem,
+       .origin = std::move(origin),
+       .text = std::move(cause),
+       .remedy = std::move(remedy)});
 }
 
-void remark_quantization(ResolvedConfig& config) {
-  const QuantSection& q = config.value.quant;
-  const TrainingSection& t = config.value.training;
-  if (!q.load_in_4bit) {
-    if (config.given("load_in_4bit")) return;
-    for (const char* key :
-         {"bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "bnb_4bit_blocksize", "bnb_4bit_compute_dtype"})
-      no_effect(config, key, "load_in_4bit is not true");
-    return;
-  }
-  const std::string compute = q.bnb_4bit_compute_dtype.value_or("");
-  const std::string_view used = t.bf16 ? "bfloat16" : t.fp16 ? "float16" : "float32";
-  if (!compute.empty() && compute != used)
-    no_effect(config, "bnb_4bit_compute_dtype", fmt::format("products are in {}, as bf16 and fp16 say", used));
+void Judge::retract(const std::string& key) {
+  std::erase_if(remarks_, [&](const Remark& said) { return !key.empty() && said.key == key; });
 }
 
-void remark_schedule(ResolvedConfig& config) {
-  const TrainingSection& t = config.value.training;
-  const auto kind = t.lr_scheduler_type;
-  if ((kind == ScheduleKind::constant || kind == ScheduleKind::constant_with_warmup) && !t.lr_scheduler_kwargs.empty())
-    no_effect(config, "lr_scheduler_kwargs", "the schedule is constant");
-  if (t.warmup_steps > 0 && t.warmup_ratio > 0) no_effect(config, "warmup_ratio", "warmup_steps is above 0");
-  if (t.max_steps > 0 && t.warmup_steps >= 1 && t.warmup_steps >= static_cast<double>(t.max_steps))
-    say(config, "warmup_steps",
-        fmt::format("warmup_steps {} of max_steps {}: the learning rate never reaches its peak", t.warmup_steps,
-                    t.max_steps));
+std::size_t Judge::count_problems() const {
+  return static_cast<std::size_t>(std::ranges::count(remarks_, RemarkLevel::problem, &Remark::level));
 }
 
-void remark_work(ResolvedConfig& config) {
-  const TrainingSection& t = config.value.training;
-  if (t.tf32.value_or(false) && (t.bf16 || t.fp16))
-    no_effect(config, "tf32",
-              fmt::format("it is about products in float32, and {} makes them 16-bit ones", t.bf16 ? "bf16" : "fp16"));
-  if (t.train_sampling_strategy == Sampling::group_by_length && config.value.data.packing &&
-      config.given("train_sampling_strategy"))
-    say(config, "train_sampling_strategy",
-        "train_sampling_strategy group_by_length has no use with packing: packed rows are all about as long");
-  if (config.given("dataloader_prefetch_factor") && t.dataloader_prefetch_factor && t.dataloader_num_workers == 0)
-    say(config, "dataloader_prefetch_factor",
-        "dataloader_prefetch_factor is given but dataloader_num_workers is 0, which transformers refuses: one thread "
-        "prepares batches ahead");
+std::vector<ErrorText> Judge::problems() const {
+  std::vector<ErrorText> out;
+  for (const Remark& r : remarks_)
+    if (r.level == RemarkLevel::problem) out.push_back({.cause = r.text, .place = r.origin, .remedy = r.remedy});
+  return out;
 }
 
-}  // namespace
-
-Json no_effect_entry(const ResolvedConfig& config, const std::string& key, const std::string& reason) {
-  return {{"value", values_json(config.value).at(key)}, {"origin", config.origin.at(key)}, {"reason", reason}};
+Json Judge::ignored() const {
+  Json out = Json::object();
+  for (const Remark& r : remarks_)
+    if (!r.ignored.empty()) out[r.ignored] = entry_of(r);
+  return out;
 }
 
-std::string no_effect_note(const ResolvedConfig& config, const std::string& key, const std::string& reason) {
-  return fmt::format("{}: \"{}\" has no effect: {}", config.origin.at(key), key, reason);
+bool Judge::ignores(const std::string& key) const {
+  return std::ranges::find(remarks_, key, &Remark::ignored) != remarks_.end();
+}
+
+std::vector<std::string> Judge::lines(RemarkLevel level) const {
+  std::vector<std::string> out;
+  for (const Remark& r : remarks_)
+    if (r.level == level) out.push_back(line_of(r));
+  return out;
+}
+
+std::string line_of(const Remark& r) {
+  const std::string place = r.origin.empty() ? "" : r.origin + ": ";
+  if (r.ignored.empty()) return place + r.text;
+  return fmt::format("{}\"{}\" has no effect: {}", place, r.ignored, r.text);
+}
+
+Json entry_of(const Remark& r) {
+  return {{"value", r.value}, {"origin", r.origin}, {"reason", r.text}};
+}
+
+Remark ignored_key(const ResolvedConfig& config, const std::string& key, const std::string& reason) {
+  return {.origin = config.origin.at(key), .text = reason, .ignored = key, .value = values_json(config.value).at(key)};
 }
 
 void no_effect(ResolvedConfig& config, const std::string& key, const std::string& reason) {
-  if (!config.given(key)) return;
-  config.inert[key] = no_effect_entry(config, key, reason);
-  config.notes.push_back(no_effect_note(config, key, reason));
+  if (config.given(key)) config.judge.say(ignored_key(config, key, reason));
 }
 
-void add_remarks(ResolvedConfig& config) {
-  remark_adapter(config);
-  remark_quantization(config);
-  remark_schedule(config);
-  remark_work(config);
+void fail_with(const std::vector<ErrorText>& problems, const std::string& place) {
+  if (problems.size() == 1) fail(ErrorKind::usage, problems[0]);
+  constexpr std::size_t kMostListed = 50;
+  std::string cause = fmt::format("{} problems", problems.size());
+  for (std::size_t i = 0; i < std::min(problems.size(), kMostListed); ++i)
+    cause += "\n" + std::string(Error(ErrorKind::usage, problems[i]).what());
+  if (problems.size() > kMostListed) cause += fmt::format("\nand {} more", problems.size() - kMostListed);
+  fail(ErrorKind::usage, {.cause = cause, .place = place});
 }
 
 void tell_remarks(const ResolvedConfig& config, Log& log) {
-  for (const std::string& note : config.notes) log.info("{}", note);
-  for (const std::string& warning : config.warnings) log.warn("{}", warning);
+  for (const std::string& note : config.judge.notes()) log.info("{}", note);
+  for (const std::string& warning : config.judge.warnings()) log.warn("{}", warning);
 }
 
 }  // namespace qtrain

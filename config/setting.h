@@ -4,9 +4,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "core/error.h"
+#include "config/remarks.h"
 #include "core/json.h"
 
 namespace qtrain {
@@ -27,11 +26,9 @@ inline constexpr char kPending = '~';
 
 /// The settings of a config while they are put together, with what is to be said about them.
 struct Draft {
+  Judge& judge;
   Settings settings = {};
   std::filesystem::path folder = {};  ///< of the config file
-  std::vector<ErrorText> problems = {};
-  std::vector<std::string> remarks = {};
-  Json inert = Json::object();  ///< keys that were given and have no effect: {key: {value, origin, reason}}
 
   const Setting* find(const std::string& key) const {
     const auto it = settings.find(key);
@@ -40,9 +37,6 @@ struct Draft {
   bool has(const std::string& key) const { return settings.contains(key); }
   /// Adds a setting unless the key is set already.
   void offer(const std::string& key, Setting setting) { settings.emplace(key, std::move(setting)); }
-  void problem(std::string place, std::string cause, std::string remedy = {}) {
-    problems.push_back({.cause = std::move(cause), .place = std::move(place), .remedy = std::move(remedy)});
-  }
   /// A file as a config names it: as it stands, or beside the config. None if there is no such file.
   std::optional<std::filesystem::path> named_file(const std::string& name) const;
 };

@@ -1,0 +1,83 @@
+#pragma once
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/json.h"
+
+/// What the keys of other tools mean is data: config/dialects/NAME.yaml, one table for each tool, compiled in.
+///
+///   also: {key: [names]}                      other names of a key, with the same values
+///   translated:
+///     name: key                               the value under another key
+///     name: {about, to, map, convert, ...}    a KeyRow
+///   ignored: {reason: {name: values}}         said once, as a note; warned: likewise, as a warning
+///   unsupported: {reason: {name: values}}     an error
+///
+/// `values` mean what the program does anyway (as null does), so nothing is said of them: one, a list of them, `bool`
+/// for true and false, or none. A name may end in *.
+namespace qtrain {
+
+enum class KeyStatus : std::uint8_t { translated, ignored, warned, unsupported };
+
+/// A key of another tool.
+struct KeyRow {
+  std::string name;  ///< or the beginning of several, with a * behind it
+  KeyStatus status = KeyStatus::translated;
+
+  std::string about = {};                                  ///< for the reference page
+  std::string target = {};                                 ///< a key of ours, or with a ~ one that waits for others
+  std::vector<std::pair<Json, Json>> map = {};             ///< values: another value, {key: value}, or null for nothing
+  std::vector<std::pair<Json, std::string>> refused = {};  ///< values that cannot be translated, and why
+  std::string convert = {};                                ///< the conversion of other values, by its name
+  std::string note = {};                                   ///< what is said of a value in `map`
+  std::string otherwise = {};                              ///< of another value, which sets nothing
+
+  std::vector<Json> neutral = {};  ///< values of which nothing is said where the key is ignored or unsupported
+  std::string reason = {};
+
+  bool is_translated() const { return status == KeyStatus::translated; }
+  bool is_neutral(const Json& value) const;
+  /// What `map` has for a value, or null.
+  const Json* meaning(const Json& value) const;
+};
+
+/// Another name of a key, with the same values.
+struct Alias {
+  std::string_view name, key;
+};
+
+struct DialectTable {
+  std::string name;
+  Json data;  ///< the whole table: what only one dialect has is read where it is used
+  std::vector<KeyRow> rows = {};
+  std::vector<Alias> aliases = {};
+
+  /// The row of that name, or the one whose beginning it has, or null.
+  const KeyRow* find(std::string_view name) const;
+  std::string_view text(std::string_view member) const;
+  std::vector<std::string_view> list(std::string_view member) const;
+  const Json& object(std::string_view member) const;
+};
+/// A table by its name; it has to be there.
+const DialectTable& dialect_table(std::string_view name);
+/// The one that holds in every dialect.
+const DialectTable& common_table();
+
+struct TableText {
+  std::string_view name, yaml;
+};
+std::span<const TableText> table_texts();
+
+/// What a value becomes: settings of our keys, or a problem.
+struct Translation {
+  std::vector<std::pair<std::string, Json>> settings;
+  std::string problem = {};
+  std::vector<std::string> remarks = {};
+};
+Translation translate(const KeyRow& row, const Json& value);
+
+}  // namespace qtrain

@@ -1,0 +1,133 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "config/dialect.h"
+#include "config/document.h"
+#include "config/keys.h"
+
+/// LLaMA-Factory: the registry of data sets, and what its values come to together.
+namespace qtrain {
+namespace {
+
+/// Whether a data set gives a name; an empty one stands for none.
+bool names_one(const Json& given, std::string_view key) {
+  const auto at = given.find(key);
+  return at != given.end() && at->is_string() && *at != "";
+}
+
+/// Names that a data set gives to `known` ones, without those that rows may have anyway.
+Json other_names(const Json& given, std::span<const std::array<std::string_view, 3>> known) {
+  Json names = Json::object();
+  for (const auto& [key, ours, usual] : known)
+    if (names_one(given, key) && given.at(key) != ours && given.at(key) != usual)
+      names[std::string(ours)] = given.at(key);
+  return names;
+}
+
+/// Members of an entry in dataset_info.json that change its rows, and what to do about them.
+constexpr std::array<std::array<std::string_view, 2>, 3> kRefusedEntry{
+    {{"ranking", "preferences are not trained on: name a data set of answers"},
+     {"split", "a file is read whole: put the split into a file of its own"},
+     {"num_samples", "max_samples takes the first rows of a run; cut the file for a single data set"}}};
+
+/// A data set by its entry in dataset_info.json: its file, or a source of dataset_mixture where its columns have names
+/// of their own; none where the entry cannot be read.
+std::optional<Json> registered_source(Draft& draft, const std::filesystem::path& registry, const Json& entry,
+                                      const std::string& name) {
+  using Name = std::array<std::string_view, 3>;  // theirs, ours, another that is known
+  constexpr std::array<Name, 1> kTexts{{{"prompt", "text", ""}}};
+  constexpr std::array<Name, 4> kAlpaca{
+      {{"prompt", "instruction", ""}, {"query", "input", ""}, {"response", "output", ""}, {"history", "history", ""}}};
+  constexpr std::array<Name, 3> kBoth{
+      {{"messages", "messages", "conversations"}, {"system", "system", ""}, {"tools", "tools", ""}}};
+  constexpr std::array<Name, 2> kMessage{{{"role_tag", "role", "from"}, {"content_tag", "content", "value"}}};
+  constexpr std::array<Name, 5> kRoles{{{"user_tag", "user", "human"},
+                                        {"assistant_tag", "assistant", "gpt"},
+                                        {"observation_tag", "tool", "observation"},
+                                        {"system_tag", "system", ""},
+                                        {"function_tag", "function_call", ""}}};
+  if (!entry.is_object() || !entry.contains("file_name") || !entry["file_name"].is_string()) {
+    draft.judge.problem(registry.string(), fmt::format("\"{}\": no file_name", name),
+                        "data sets are local files: name one");
+    return std::nullopt;
+  }
+  for (const auto& [member, why] : kRefusedEntry)
+    if (const auto it = entry.find(member); it != entry.end() && *it != Json(nullptr) && *it != false && *it != "train")
+      draft.judge.problem(registry.string(), fmt::format("\"{}\": {} {}", name, member, show(*it)), std::string(why));
+  const std::string file = (registry.parent_path() / entry["file_name"].get<std::string>()).string();
+  const Json columns = entry.value("columns", Json::object()), tags = entry.value("tags", Json::object());
+  const bool texts = names_one(columns, "prompt") && !names_one(columns, "response") && !names_one(columns, "messages");
+  Json source{{"path", file}, {"column_mapping", texts ? other_names(columns, kTexts) : other_names(columns, kAlpaca)}};
+  source["column_mapping"].update(other_names(columns, kBoth));
+  source["message_property_mappings"] = other_names(tags, kMessage);
+  source["role_mapping"] = other_names(tags, kRoles);
+  for (const char* map : {"column_mapping", "message_property_mappings", "role_mapping"})
+    if (source[map].empty()) source.erase(map);
+  if (names_one(columns, "response") && !names_one(columns, "query")) {  // where columns are named, no others count
+    source["columns"] = Json::array({"chat_template_kwargs"});
+    for (const auto& [ours, theirs] : columns.items())
+      if (names_one(columns, ours)) source["columns"].push_back(theirs);
+  }
+  return source.size() == 1 ? Json(file) : source;
+}
+
+/// What is read of a source for evaluation, which has no columns of its own.
+Json evaluation_source(Draft& draft, const Setting& names, const Json& source) {
+  for (const char* map : {"column_mapping", "message_property_mappings", "role_mapping"})
+    if (source.is_object() && source.contains(map)) {
+      draft.judge.problem(names.place, "columns of evaluation rows have names of their own", "rename the fields");
+      return source;
+    }
+  if (source.is_string()) return source;
+  draft.judge.note(names.place, "of evaluation rows all columns count that the program knows");
+  return source.at("path");
+}
+
+/// Names of data sets as files.
+void settle_datasets(Draft& draft, const char* pending_key, const char* key) {
+  const Setting* names = draft.find(pending_key);
+  if (!names || !names->value.is_array()) return;
+  const bool evaluates = std::string_view(key) != "dataset_name";
+  const Setting* dir = draft.find("~dataset_dir");
+  const std::string folder = dir && dir->value.is_string() ? dir->value.get<std::string>() : "data";
+  Json registry = Json::object();
+  const auto file = draft.named_file(folder + "/dataset_info.json");
+  if (file) registry = read_config_document(*file).value;
+  Json files = Json::array();
+  for (const Json& name : names->value) {
+    const std::string text = name.is_string() ? name.get<std::string>() : show(name);
+    const auto entry = registry.is_object() ? registry.find(text) : registry.end();
+    if (!registry.is_object() || entry == registry.end())
+      files.push_back(text);
+    else if (const auto found = registered_source(draft, *file, *entry, text))
+      files.push_back(evaluates ? evaluation_source(draft, *names, *found) : *found);
+  }
+  const bool mixture = std::any_of(files.begin(), files.end(), [](const Json& source) { return source.is_object(); });
+  if (mixture && evaluates) return;
+  draft.offer(mixture ? "dataset_mixture" : key, {names->written, names->place, files});
+}
+
+}  // namespace
+
+void settle_llamafactory(Draft& draft) {
+  settle_datasets(draft, "~dataset", "dataset_name");
+  settle_datasets(draft, "~eval_dataset", "eval_dataset_name");
+  if (const Setting* rank = draft.find("lora_r"); rank && rank->value.is_number())
+    draft.offer("lora_alpha", {fmt::format("2 x {}", rank->written), rank->place, 2 * rank->value.get<double>()});
+  const Setting *names = draft.find("~dataset"), *most = draft.find("max_samples");
+  if (names && most && names->value.is_array() && names->value.size() > 1)
+    draft.judge.note(most->place, fmt::format("\"{}\" counts the rows of all data sets together", most->written));
+  if (const Setting* stage = draft.find("~stage")) draft.offer("packing", {stage->written, stage->place, true});
+}
+
+/// Weights are loaded in the type of the products.
+void complete_llamafactory(ResolvedConfig& c) {
+  tell_answers_apart(c);
+  if (c.given("dtype")) return;
+  if (c.value.training.bf16) c.value.model.dtype = "bfloat16";
+  if (c.value.training.fp16) c.value.model.dtype = "float16";
+}
+
+}  // namespace qtrain

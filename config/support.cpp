@@ -1,0 +1,54 @@
+#include <fmt/format.h>
+
+#include "config/check.h"
+#include "core/device.h"
+
+/// What a config asks for and the program does not have.
+namespace qtrain {
+
+std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
+  const Config& c = config.value;
+  std::vector<ErrorText> problems;
+  const auto need = [&](bool fine, const char* key, std::string cause, std::string remedy) {
+    if (!fine)
+      problems.push_back({.cause = std::move(cause), .place = config.origin.at(key), .remedy = std::move(remedy)});
+  };
+  need(!c.model.model_name_or_path.empty(), "model_name_or_path", "model_name_or_path is missing",
+       "name the model's folder");
+  if (c.run.device == DeviceChoice::cuda)
+    need(cuda_problem().empty(), "device", "device cuda: " + cuda_problem(), "set device to cpu or auto");
+  need(c.run.nproc == 1, "nproc", "more than one process is not available yet", "set nproc to 1");
+  need(!find_optimizer(c.training.optim)->rule.empty(), "optim",
+       fmt::format("optim \"{}\" is not available", c.training.optim),
+       fmt::format("use one of {}", optimizer_summary()));
+  const std::string metric = c.training.metric_for_best_model.value_or("loss");
+  need(metric == "loss" || metric == "eval_loss", "metric_for_best_model",
+       fmt::format("metric \"{}\" is not available", metric), "use eval_loss");
+  for (const std::string& tracker : c.training.report_to)
+    need(tracker == "tensorboard", "report_to", fmt::format("report_to \"{}\": nothing can be sent there", tracker),
+         "set report_to to tensorboard or none: metrics are in output_dir either way, in metrics.jsonl and as event "
+         "files in runs/");
+  return problems;
+}
+
+void require_supported(const ResolvedConfig& config) {
+  const auto problems = unsupported(config);
+  if (!problems.empty()) fail_with(problems, "config");
+}
+
+void require_trainable(const ResolvedConfig& config) {
+  auto problems = unsupported(config);
+  if (!config.value.data.has_training_rows())
+    problems.push_back(
+        {.cause = "dataset_name is missing", .place = "config", .remedy = "name a file, glob or folder"});
+  const Config& c = config.value;
+  for (const auto& [wanted, key] :
+       {std::pair(c.quant.load_in_4bit, "load_in_4bit"), std::pair(c.quant.load_in_8bit, "load_in_8bit")})
+    if (wanted && !c.lora.use_peft && !c.model.adapter_name_or_path)
+      problems.push_back({.cause = fmt::format("{} is true, and quantized weights cannot be trained", key),
+                          .place = config.origin.at(key),
+                          .remedy = "train an adapter (use_peft=true)"});
+  if (!problems.empty()) fail_with(problems, "config");
+}
+
+}  // namespace qtrain

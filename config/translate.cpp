@@ -1,0 +1,161 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+
+#include "config/dataset_lists.h"
+#include "config/dialect_table.h"
+#include "config/document.h"
+#include "config/keys.h"
+#include "core/tensor.h"
+
+namespace qtrain {
+namespace {
+
+Translation set(const std::string& key, Json value) {
+  return {.settings = {{key, std::move(value)}}};
+}
+Translation problem(std::string text) {
+  return {.settings = {}, .problem = std::move(text)};
+}
+
+/// A switch, or the name of a strategy.
+Translation packing(const KeyRow&, const Json& v) {
+  if (!v.is_string()) return set("packing", v);
+  if (v == "none") return set("packing", false);
+  return {.settings = {{"packing", true}, {"packing_strategy", v}}};
+}
+
+Translation dtype(const KeyRow& row, const Json& v) {
+  if (!v.is_string() || v == "auto") return set(row.target, v);
+  try {
+    return set(row.target, std::string(name_of(dtype_named(v.get<std::string>()))));
+  } catch (const Error&) {
+    return set(row.target, v);  // the range check of the key names the choices
+  }
+}
+
+/// None of them, or all that there are: event files are written either way.
+Translation trackers(const KeyRow& row, const Json& v) {
+  const Json& one = v.is_array() && v.size() == 1 ? v[0] : v;
+  const bool usual = v.is_null() || one == "none" || one == "all";
+  return set(row.target, usual ? Json::array() : v);
+}
+
+Translation number(const KeyRow& row, const Json& v) {
+  return set(row.target, v.is_string() ? yaml_plain_value(v.get<std::string>()) : v);
+}
+
+/// "a, b" as a list of words; a list stays one.
+Translation comma_list(const KeyRow& row, const Json& v) {
+  if (v.is_null()) return {};
+  if (!v.is_string()) return set(row.target, v);
+  Json words = Json::array();
+  std::istringstream in(v.get<std::string>());
+  for (std::string part; std::getline(in, part, ',');) {
+    const auto first = part.find_first_not_of(' '), last = part.find_last_not_of(' ');
+    if (first != std::string::npos) words.push_back(part.substr(first, last - first + 1));
+  }
+  return set(row.target, words);
+}
+
+/// Arguments as an object or in one text.
+Translation arguments(const KeyRow& row, const Json& v) {
+  if (!v.is_object()) return set(row.target, v);
+  std::string text;
+  for (const auto& [key, value] : v.items())
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", key,
+                        value.is_string() ? value.get<std::string>() : show(value));
+  return set(row.target, text);
+}
+
+Translation special_tokens(const KeyRow&, const Json& v) {
+  Translation out;
+  if (v.is_null()) return out;
+  if (!v.is_object()) return problem(fmt::format("expected an object, got {}", show(v)));
+  for (const auto& [name, token] : v.items()) {
+    if (token.is_null()) continue;
+    if (name == "eos_token" || name == "pad_token")
+      out.settings.emplace_back(name, token);
+    else
+      out.remarks.push_back(fmt::format("{} {} has no effect: it is that of the model's folder", name, show(token)));
+  }
+  return out;
+}
+
+/// A list, or an object around it as alignment-handbook and open-r1 write it.
+Translation mixture(const KeyRow&, const Json& v) {
+  if (!v.is_object()) return set("dataset_mixture", v);
+  Translation out = training_datasets(v.value("datasets", Json::array()));
+  for (const auto& [key, value] : v.items()) {
+    if (key == "test_split_size" && !value.is_null())
+      out.settings.emplace_back("eval_split", value);
+    else if (key == "seed" || key == "streaming")
+      out.remarks.push_back(key + " has no effect: rows are shuffled by data_seed, and files are mapped");
+    else if (key != "datasets" && key != "test_split_size")
+      out.problem += fmt::format("{}unknown member \"{}\"", out.problem.empty() ? "" : "; ", key);
+  }
+  return out;
+}
+
+struct Conversion {
+  std::string_view name;
+  Translation (*apply)(const KeyRow& row, const Json& value);
+};
+constexpr auto kConversions = std::to_array<Conversion>({
+    {"packing", packing},
+    {"dtype", dtype},
+    {"trackers", trackers},
+    {"number", number},
+    {"comma_list", comma_list},
+    {"arguments", arguments},
+    {"special_tokens", special_tokens},
+    {"mixture", mixture},
+    {"datasets", [](const KeyRow&, const Json& v) { return training_datasets(v); }},
+    {"pretraining_datasets", [](const KeyRow&, const Json& v) { return pretraining_datasets(v); }},
+    {"evaluation_datasets", [](const KeyRow&, const Json& v) { return evaluation_datasets(v); }},
+});
+
+Translation convert(const KeyRow& row, const Json& value) {
+  const auto at = std::ranges::find(kConversions, row.convert, &Conversion::name);
+  check(at != kConversions.end(), "a table names a conversion that is missing");
+  return at->apply(row, value);
+}
+
+Translation as_mapped(const KeyRow& row, const Json& value, const Json& meaning) {
+  Translation out;
+  if (meaning.is_object())
+    for (const auto& [key, setting] : meaning.items()) out.settings.emplace_back(key, setting);
+  else if (!meaning.is_null())
+    out.settings.emplace_back(row.target, meaning);
+  if (!meaning.is_null() && !row.note.empty()) out.remarks.push_back(fmt::format("{}: {}", show(value), row.note));
+  return out;
+}
+
+/// What is said of a value that is none of those in the map, which are all that there are.
+std::string not_in_map(const KeyRow& row, const Json& value) {
+  std::vector<std::string> words;
+  for (const auto& [word, meaning] : row.map) {
+    if (word.is_boolean()) return fmt::format("expected true or false, got {}", show(value));
+    if (word != "") words.push_back(word.is_string() ? word.get<std::string>() : show(word));
+  }
+  return fmt::format("{} is not available; available: {}", show(value), fmt::join(words, ", "));
+}
+
+}  // namespace
+
+Translation translate(const KeyRow& row, const Json& value) {
+  for (const auto& [refused, why] : row.refused)
+    if (value == refused) return problem(why);
+  if (const Json* meaning = row.meaning(value)) return as_mapped(row, value, *meaning);
+  if (!row.convert.empty()) return convert(row, value);
+  const bool maps_all = row.target.empty() || !row.otherwise.empty();
+  if (value.is_null() && maps_all) return {};
+  if (!row.otherwise.empty()) return {.settings = {}, .remarks = {fmt::format("{}: {}", show(value), row.otherwise)}};
+  if (row.target.empty()) return problem(not_in_map(row, value));
+  return set(row.target, value);
+}
+
+}  // namespace qtrain
