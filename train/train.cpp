@@ -84,8 +84,8 @@ TrainingResult drive(DrivenRun& d) {
 TrainingResult train(const ResolvedConfig& config, const std::string& resume, Log& log) {
   const OutputFolder output(config.value.training.output_dir, log);
   Ctx ctx = make_context(compute_choice(config.value), log);
-  InertKeys inert(config, log);
-  const RunContext run{.config = config, .ctx = ctx, .log = log, .inert = inert};
+  IgnoredKeys ignored(config, log);
+  const RunContext run{.config = config, .ctx = ctx, .log = log, .ignored = ignored};
   PreparedRun prepared = prepare_run(run, output, resume);
   DrivenRun driven{.run = run, .output = output, .prepared = prepared};
   return drive(driven);

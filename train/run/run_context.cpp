@@ -4,10 +4,11 @@
 
 namespace qtrain {
 
-void InertKeys::add(const std::string& key, const std::string& reason) {
+void IgnoredKeys::add(const std::string& key, const std::string& reason) {
   if (!config_.given(key)) return;
-  keys_[key] = no_effect_entry(config_, key, reason);
-  log_.info("{}", no_effect_note(config_, key, reason));
+  const Remark remark = ignored_key(config_, key, reason);
+  keys_[key] = entry_of(remark);
+  log_.info("{}", line_of(remark));
 }
 
 }  // namespace qtrain

@@ -8,9 +8,9 @@
 namespace qtrain {
 
 /// Keys of a config that turn out to have no effect on the model or device of a run.
-class InertKeys {
+class IgnoredKeys {
  public:
-  InertKeys(const ResolvedConfig& config, Log& log) : config_(config), log_(log) {}
+  IgnoredKeys(const ResolvedConfig& config, Log& log) : config_(config), log_(log) {}
   /// Nothing where the key was not given.
   void add(const std::string& key, const std::string& reason);
   /// {key: {"value", "origin", "reason"}}.
@@ -27,7 +27,7 @@ struct RunContext {
   const ResolvedConfig& config;
   Ctx& ctx;
   Log& log;
-  InertKeys& inert;
+  IgnoredKeys& ignored;
 
   const TrainingSection& training() const { return config.value.training; }
   /// In float16 the gradients are those of the loss times a scale.

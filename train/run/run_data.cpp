@@ -32,7 +32,7 @@ void load_rows(RunData& data, const RunContext& run, const std::vector<fs::path>
     data.template_date = preparation.date();
     run.log.info("the chat template writes the date: {}{}", data.template_date, kept ? ", as in the checkpoint" : "");
   } else if (run.config.value.model.template_date) {
-    run.inert.add("template_date", "the chat template does not write the date");
+    run.ignored.add("template_date", "the chat template does not write the date");
   }
   data.train = preparation.rows(Split::train);
   data.evaluation = preparation.rows(Split::evaluation);
