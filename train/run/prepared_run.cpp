@@ -37,13 +37,13 @@ PreparedRun prepare_run(const RunContext& run, const OutputFolder& output, const
   auto data = load_run_data(run, from.checkpoints);
   ModelSetup declared = declare_run_model(run, *data);
   require_room(run, from, plan_disk(run.training(), declared, data->plan));
-  Schedule schedule = schedule_of(run.training(), data->plan);
+  const Schedule schedule = schedule_of(run.training(), data->plan);
   RunModel model = allocate_run_model(run, *data, std::move(declared));
   RunMetadata metadata = run_metadata(run, *data, model.setup);
   if (resume == "never") output.start_over();
   return {.from = std::move(from),
           .data = std::move(data),
-          .schedule = std::move(schedule),
+          .schedule = schedule,
           .model = std::move(model),
           .metadata = std::move(metadata)};
 }

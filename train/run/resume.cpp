@@ -34,7 +34,7 @@ std::optional<fs::path> start_or_resume(const UnstartedRun& start, const ResumeF
   ModelSetup& setup = start.objects.setup;
   // Frozen base weights are in no checkpoint of an adapter run.
   load_weights(run.ctx, setup, {.seed = static_cast<std::uint64_t>(run.training().seed)}, run.log);
-  const std::optional<fs::path> resumed = start.checkpoints.restore(from);
+  std::optional<fs::path> resumed = start.checkpoints.restore(from);
   if (resumed) {
     clear_way(start, from, *resumed);
     describe_resume(start, *resumed);
