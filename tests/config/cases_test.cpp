@@ -77,11 +77,15 @@ std::string lines_of(const Json& expected) {
 
 class ConfigCases : public ::testing::TestWithParam<std::string> {};
 
+std::string without(std::string text, const std::string& part) {
+  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos;) text.erase(at, part.size());
+  return text;
+}
+
 TEST_P(ConfigCases, ComesToWhatIsExpected) {
   const fs::path folder = kCases / GetParam();
   std::string text = lines_of(what_it_comes_to(folder));
-  const std::string here = folder.string() + "/";
-  for (std::size_t at = 0; (at = text.find(here, at)) != std::string::npos;) text.erase(at, here.size());
+  text = without(without(text, folder.string() + "/"), kCases.string() + "/");
   if (std::getenv("QTRAIN_WRITE_EXPECTED") != nullptr) write_file(folder / "expected.json", text);
   EXPECT_EQ(text, read_text(folder / "expected.json"));
 }
