@@ -5,14 +5,13 @@
 namespace qtrain::stages {
 namespace {
 
-struct Tensors {
-  TensorId residual, branch, y;
-};
-
 // The gradient of the residual stream is one buffer, which a branch that is added as it is shares: then the adjoint has
 // nothing to do.
 class AddStage final : public Stage {
  public:
+  struct Tensors {
+    TensorId residual, branch, y;
+  };
   AddStage(Tensors t, double scale) : t_(t), scale_(scale) {
     name = "add";
     reads = {t.residual, t.branch};
@@ -37,7 +36,7 @@ TensorId add(LayerBuilder& b, TensorId residual, TensorId branch) {
   const TensorId y = b.tensor({.name = b.name(branch) + ".added", .shape = {kTokens, {.fixed = b.width(residual)}}});
   b.share_residual_gradient({residual, y});
   if (scale == 1) b.share_residual_gradient({branch});
-  b.stage(std::make_unique<AddStage>(Tensors{residual, branch, y}, scale));
+  b.stage(std::make_unique<AddStage>(AddStage::Tensors{residual, branch, y}, scale));
   return y;
 }
 

@@ -3,12 +3,11 @@
 namespace qtrain::stages {
 namespace {
 
-struct Tensors {
-  TensorId gate, up, y;
-};
-
 class GluStage final : public Stage {
  public:
+  struct Tensors {
+    TensorId gate, up, y;
+  };
   GluStage(Tensors t, ops::Activation activation) : t_(t), activation_(activation) {
     name = "glu";
     reads = {t.gate, t.up};
@@ -37,7 +36,7 @@ class GluStage final : public Stage {
 
 TensorId glu(LayerBuilder& b, TensorId gate, TensorId up) {
   const TensorId y = b.tensor({.name = "glu", .shape = b.shape(gate), .selective = Selective::recompute});
-  b.stage(std::make_unique<GluStage>(Tensors{gate, up, y}, b.config().activation));
+  b.stage(std::make_unique<GluStage>(GluStage::Tensors{gate, up, y}, b.config().activation));
   return y;
 }
 

@@ -5,12 +5,11 @@
 namespace qtrain::stages {
 namespace {
 
-struct Tensors {
-  TensorId x, y, inv_rms;
-};
-
 class NormStage final : public Stage {
  public:
+  struct Tensors {
+    TensorId x, y, inv_rms;
+  };
   NormStage(Tensors t, VectorId weight, const ModelConfig& c)
       : t_(t), weight_(weight), eps_(c.rms_norm_eps), offset_(c.norm_offset) {
     name = "norm";
@@ -55,7 +54,7 @@ TensorId norm(LayerBuilder& b, Norm n) {
       b.tensor({.name = n.name, .shape = {kTokens, {.fixed = width}}, .selective = Selective::recompute});
   const TensorId inv_rms = b.tensor(
       {.name = n.name + ".inv_rms", .shape = {kTokens}, .precision = Precision::full, .gradient = HasGradient::no});
-  b.stage(std::make_unique<NormStage>(Tensors{n.x, y, inv_rms}, weight, b.config()));
+  b.stage(std::make_unique<NormStage>(NormStage::Tensors{n.x, y, inv_rms}, weight, b.config()));
   return y;
 }
 

@@ -8,13 +8,12 @@
 namespace qtrain::stages {
 namespace {
 
-struct Tensors {
-  TensorId x, y;
-  std::optional<TensorId> inv_rms;  // with a head norm
-};
-
 class RotaryStage final : public Stage {
  public:
+  struct Tensors {
+    TensorId x, y;
+    std::optional<TensorId> inv_rms;  // with a head norm
+  };
   RotaryStage(Tensors t, const Rotary& o, const ModelConfig& c)
       : t_(t), o_(o), eps_(c.rms_norm_eps), offset_(c.norm_offset) {
     name = "rotary";
@@ -74,7 +73,7 @@ TensorId rotary(LayerBuilder& b, Rotary r) {
                         .precision = Precision::full,
                         .gradient = HasGradient::no});
   b.recompute_selectively(r.x);
-  b.stage(std::make_unique<RotaryStage>(Tensors{r.x, y, inv_rms}, r, b.config()));
+  b.stage(std::make_unique<RotaryStage>(RotaryStage::Tensors{r.x, y, inv_rms}, r, b.config()));
   return y;
 }
 
