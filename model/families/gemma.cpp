@@ -28,7 +28,7 @@ double read_softcap(const ConfigReader& r, const char* key, double otherwise) {
 }
 
 // Every other layer slides, the first among them, unless layer_types says otherwise.
-void read_windows(const ConfigReader& r, ModelConfig& c) {
+void read_gemma_windows(const ConfigReader& r, ModelConfig& c) {
   const bool none = r.json.contains("sliding_window") && !r.get("sliding_window");
   const std::int64_t window = none ? 0 : r.positive("sliding_window", 4096);
   set_windows(r, c, window, 0);
@@ -45,7 +45,7 @@ void read_gemma2(const ConfigReader& r, ModelConfig& c) {
   c.attention_scale = 1 / std::sqrt(r.magnitude("query_pre_attn_scalar", 256));
   c.attention_softcap = read_softcap(r, "attn_logit_softcapping", 50);
   c.logit_softcap = read_softcap(r, "final_logit_softcapping", 30);
-  read_windows(r, c);
+  read_gemma_windows(r, c);
 }
 
 }  // namespace
