@@ -70,8 +70,7 @@ class MergedModel {
   MergedModel(const fs::path& folder, const std::deque<WeightedDeltas>& adapters)
       : config_(read_json(folder / "config.json")), source_(folder) {
     if (!source_.unusable().empty()) (void)source_.at(source_.unusable().begin()->first);  // says why
-    const bool tied =
-        reading(folder / "config.json", [&] { return JsonView(config_).flag("tie_word_embeddings", false); });
+    const bool tied = load_model_config(folder).tie_word_embeddings;
     untied_ = tied && std::any_of(adapters.begin(), adapters.end(),
                                   [](const WeightedDeltas& a) { return changes_apart(a.deltas); });
     for (const auto& [name, tensor] : source_.tensors())

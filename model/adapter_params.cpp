@@ -22,8 +22,20 @@ bool AdapterParams::trains_whole(std::string_view module) const {
   return is_saved(lora, module);
 }
 
+bool AdapterParams::adapts(const LinearParams& layer) const {
+  if (layer.adaptable == Adaptable::yes) return adapts(std::string_view(layer.module));
+  return adapts_parameter(layer.module + ".weight") && !trains_whole(layer.module);
+}
+
+// PEFT has neither for parameters.
+void AdapterParams::require_plain(const std::string& what) const {
+  if (options_.lora->dropout == 0 && !options_.lora->dora) return;
+  fail(ErrorKind::usage, {.cause = "adapters of " + what + " have neither dropout nor magnitudes (DoRA)",
+                          .remedy = "set lora_dropout to 0 and use_dora to false, or leave routers and experts out of "
+                                    "lora_target_modules"});
+}
+
 bool AdapterParams::adapts(std::string_view module) const {
-  if (adapts_parameter(std::string(module) + ".weight")) return true;
   return options_.lora && is_target(*options_.lora, module) && !trains_whole(module);
 }
 
@@ -37,10 +49,13 @@ Param* AdapterParams::declare(const std::string& name, Shape shape, Init init) {
 
 void AdapterParams::declare_factors(std::span<LinearParams* const> layers) {
   for (LinearParams* p : layers) {
-    if (!adapts(p->module)) continue;
+    if (!adapts(*p)) continue;
+    const bool parameter = p->adaptable == Adaptable::no;
+    if (parameter) require_plain("routers");
+    const std::string name = p->module + (parameter ? ".weight" : "");
     const std::int64_t in = p->shape()[1];
-    p->scale = options_.lora->scale_of(p->module);
-    p->a = declare(p->module + ".lora_A.weight", {options_.lora->rank_of(p->module), in}, kaiming_uniform(in));
+    p->scale = options_.lora->scale_of(name);
+    p->a = declare(p->module + ".lora_A.weight", {options_.lora->rank_of(name), in}, kaiming_uniform(in));
   }
   for (LinearParams* p : layers)
     if (p->a) p->b = declare(p->module + ".lora_B.weight", {p->shape()[0], p->rank()}, {});
@@ -57,10 +72,7 @@ bool AdapterParams::adapts_parameter(std::string_view parameter) const {
 // PEFT has B of all experts as [parts * out, r * E]: the experts of a rank side by side.
 void AdapterParams::declare_factors(const ExpertFactors& f) {
   if (!adapts_parameter(f.parameter)) return;
-  if (options_.lora->dropout != 0 || options_.lora->dora)
-    fail(ErrorKind::usage, {.cause = "adapters of experts have neither dropout nor magnitudes (DoRA)",
-                            .remedy = "set lora_dropout to 0 and use_dora to false, or name no experts in "
-                                      "lora_target_modules"});
+  require_plain("experts");
   const Shape& w = f.layers.front()->weight->spec.shape;
   const auto parts = static_cast<std::int64_t>(f.layers.size());
   const std::int64_t E = w[0], out = w[1], in = w[2], r = options_.lora->rank_of(f.parameter);

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/param_store.h"
+#include "model/layer/layer.h"
 #include "model/quantized_linear.h"
 #include "model/transformer_options.h"
 
@@ -18,6 +19,7 @@ struct LinearParams {
   const QuantizedLinear* quantized = nullptr;   ///< instead of weight
   double scale = 1;                             ///< of the adapter
   std::uint64_t stream = 0;                     ///< of its dropout
+  Adaptable adaptable = Adaptable::yes;         ///< no: only by target_parameters
 
   Shape shape() const { return quantized ? quantized->shape() : weight->spec.shape; }
   std::int64_t rank() const { return a ? a->spec.shape[0] : 0; }
@@ -46,8 +48,9 @@ class AdapterParams {
 
   /// Whether modules_to_save trains a module whole; head and embedding are named together where they stay one.
   bool trains_whole(std::string_view module) const;
-  /// Whether a module gets factors.
+  /// Whether a module gets factors, and a layer as what it is.
   bool adapts(std::string_view module) const;
+  bool adapts(const LinearParams& layer) const;
 
   /// Layers that read one input: first all A and then all B, so that each kind is one matrix in memory.
   void declare_factors(std::span<LinearParams* const> layers);
@@ -68,6 +71,7 @@ class AdapterParams {
   void allocate();
 
  private:
+  void require_plain(const std::string& what) const;
   Param* declare(const std::string& name, Shape shape, Init init);
 
   const TransformerOptions& options_;

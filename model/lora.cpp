@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "model/config_reader.h"
+#include "model/model_config.h"
 #include "model/module_pattern.h"
 
 namespace qtrain {
@@ -158,7 +159,7 @@ LoraConfig with_experts(LoraConfig lora) {
   std::vector<std::string> targets = expanded_targets(lora.targets);
   if (std::ranges::find(lora.targets, kAllLinear) != lora.targets.end()) targets.emplace_back("gate");
   lora.targets.clear();
-  int halves = 0;
+  bool gate = false, up = false;
   for (const std::string& target : targets) {
     const auto* known = std::ranges::find_if(kParameters, [&](const auto& entry) {
       return target == entry.first || target.ends_with("." + std::string(entry.first));
@@ -167,21 +168,26 @@ LoraConfig with_experts(LoraConfig lora) {
       lora.targets.push_back(target);
       continue;
     }
-    halves += known->second == kGateUp ? 1 : 0;
+    gate = gate || known->first == "gate_proj";
+    up = up || known->first == "up_proj";
     if (std::ranges::find(lora.target_parameters, known->second) == lora.target_parameters.end())
       lora.target_parameters.emplace_back(known->second);
   }
-  if (halves == 1)
+  if (gate != up)
     fail(ErrorKind::usage,
          {.cause = "lora_target_modules names one of gate_proj and up_proj, which are one parameter of "
                    "the experts",
           .remedy = "name both or neither"});
-  if (halves == 2) {
+  if (gate) {
     const std::string both = ".*\\." + std::string(kGateUp);
     lora.rank_pattern.emplace_back(both, 2 * lora.r);
     lora.alpha_pattern.emplace_back(both, 2 * lora.alpha);
   }
   return lora;
+}
+
+LoraConfig for_model(LoraConfig lora, const ModelConfig& model) {
+  return model.experts ? with_experts(std::move(lora)) : lora;
 }
 
 std::vector<std::string> common_linear_names() {

@@ -11,6 +11,8 @@
 
 namespace qtrain {
 
+struct ModelConfig;
+
 /// A LoRA adapter as PEFT's LoraConfig describes it.
 struct LoraConfig {
   static constexpr std::int64_t kMostRank = 65536;
@@ -55,9 +57,11 @@ bool means_module(std::string_view target, std::string_view module);
 bool is_module_pattern(std::string_view target);
 /// The adapter on a mixture of experts, as PEFT changes it where transformers holds experts and routers as parameters:
 /// "gate", "gate_proj" with "up_proj", and "down_proj" among the targets, and all of them with "all-linear", become
-/// target_parameters; rank and alpha of the two that are one parameter double. A usage error where only one of those two
-/// is named.
+/// target_parameters; rank and alpha of the two that are one parameter double. A usage error where only one of those
+/// two is named.
 LoraConfig with_experts(LoraConfig lora);
+/// The same where a model has experts.
+LoraConfig for_model(LoraConfig lora, const ModelConfig& model);
 /// The linear layers of a decoder layer in most families.
 std::vector<std::string> common_linear_names();
 /// Targets as adapter_config.json has them: "all-linear" as the names it stands for, those of the model's linear

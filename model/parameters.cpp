@@ -30,7 +30,7 @@ Parameters::Parameters(Device device, const TransformerOptions& options, const s
   head_.module = kHeadName;
   head_.weight = declare_head();
   if (!has_tied_head()) head_.weight->spec.role = Role::head;
-  for (const Layer& layer : layers) head_.stream += layer.linears.size();
+  head_.stream = streams_;
   LinearParams* const head[] = {&head_};
   adapter_.declare_factors(head);
   adapter_.declare_magnitude(head_);
@@ -105,7 +105,7 @@ void Parameters::require_matches() const {
 }
 
 LinearParams Parameters::declare_linear(const std::string& module, const LinearSpec& spec) {
-  LinearParams p{.module = module};
+  LinearParams p{.module = module, .adaptable = spec.adaptable};
   const Shape shape{spec.out, spec.in};
   const bool quantizes = options_.quantization && spec.adaptable == Adaptable::yes &&
                          !options_.quantization->bnb.skips(module) && !adapter_.trains_whole(module);
@@ -140,7 +140,7 @@ void Parameters::declare_layer(std::int64_t index, const Layer& layer) {
       const auto l = std::get<LinearId>(id);
       LinearParams& linear = p.linears[static_cast<std::size_t>(l)];
       linear = declare_linear(prefix + layer.spec(l).module, layer.spec(l));
-      linear.stream = static_cast<std::uint64_t>(index) * layer.linears.size() + static_cast<std::uint64_t>(l);
+      linear.stream = streams_ + static_cast<std::uint64_t>(l);
     }
   }
   for (const LinearGroup& group : layer.groups) {
@@ -150,6 +150,7 @@ void Parameters::declare_layer(std::int64_t index, const Layer& layer) {
   }
   for (LinearParams& linear : p.linears) adapter_.declare_magnitude(linear);
   declare_expert_factors(prefix, layer, p);
+  streams_ += layer.linears.size();
   layers_.push_back(std::move(p));
 }
 

@@ -86,6 +86,7 @@ class Parameters {
   std::vector<SavedWeight> saved_;
   LinearParams embedding_, head_;
   Param* final_norm_ = nullptr;
+  std::uint64_t streams_ = 0;  ///< of dropout, of the layers so far
   std::vector<LayerParams> layers_;
 };
 

@@ -67,10 +67,11 @@ ExpertsWeight WeightCopies::acquire(const ExpertsParams& p) const {
   ExpertsWeight out{.weight = operand(p.weight), .dweight = sink_of(p.weight)};
   if (!p.a) return out;
   const std::int64_t E = p.count(), r = p.rank(), rows = p.b->spec.shape[0] / p.parts;
+  const auto copied = [&](const Param* factor) { return operands_.of(*factor); };
   const auto matrices = [&](Tensor a) { return a.reshaped({E, r, a.shape[1]}); };
   const auto part = [&](Tensor b) { return b.slice(p.part * rows, rows).reshaped({E, rows / E, r}); };
-  out.a = matrices(p.a->value);
-  out.b = part(p.b->value);
+  out.a = matrices(copied(p.a));
+  out.b = part(copied(p.b));
   if (p.a->trained()) out.da = accumulate(matrices(p.a->grad));
   if (p.b->trained()) out.db = accumulate(part(p.b->grad));
   out.scale = p.scale;

@@ -13,7 +13,10 @@ class Adafactor final : public UpdateRule {
   explicit Adafactor(const OptimizerOptions& options) : UpdateRule(options.weight_decay) {}
 
   std::vector<StateSpec> state_of(const ParamSpec& param) const override {
-    check(param.shape.rank <= 2 && param.dtype == DType::f32, "adafactor: parameters are f32 vectors and matrices");
+    if (param.shape.rank > 2)
+      fail(ErrorKind::usage, {.cause = "adafactor does not train the matrices of experts (" + param.name + ")",
+                              .remedy = "use adamw_torch, or train an adapter (use_peft=true)"});
+    check(param.dtype == DType::f32, "adafactor: parameters are f32 vectors and matrices");
     if (param.shape.rank < 2) return {{.name = "exp_avg_sq", .shape = param.shape}};
     return {{.name = "exp_avg_sq_row", .shape = {param.shape[0]}},
             {.name = "exp_avg_sq_col", .shape = {param.shape[1]}}};

@@ -24,7 +24,8 @@ std::vector<bool> sparse_layers(const ConfigReader& r, const ModelConfig& c) {
 void read_qwen3_moe(const ConfigReader& r, ModelConfig& c) {
   c.qk_norm = QkNorm::per_head;
   c.qkv_bias = c.o_bias = r.flag("attention_bias", false);
-  if (r.flag("use_sliding_window", false))
+  const bool windowless = r.json.contains("sliding_window") && !r.get("sliding_window");
+  if (r.flag("use_sliding_window", false) && !windowless)
     for (LayerAttention& layer : c.attention) layer.window = r.positive("sliding_window", 4096);
   if (r.flag("output_router_logits", false) && r.number("router_aux_loss_coef", 0.001) != 0)
     r.refuse("the auxiliary loss of routers (\"output_router_logits\") is not supported",
@@ -35,6 +36,10 @@ void read_qwen3_moe(const ConfigReader& r, ModelConfig& c) {
                   .intermediate_size = r.positive("moe_intermediate_size", 768),
                   .norm = r.flag("norm_topk_prob", false) ? ops::TopKNorm::sum_to_one : ops::TopKNorm::none,
                   .layers = sparse_layers(r, c)};
+  constexpr double kMostElements = 1e15;
+  if (static_cast<double>(e.count) * static_cast<double>(e.intermediate_size) * static_cast<double>(c.hidden_size) >
+      kMostElements)
+    r.refuse("\"moe_intermediate_size\" is out of range");
   if (e.count > ops::kMostExperts || e.per_token > std::min(e.count, ops::kMostChoices))
     r.refuse("\"num_experts\" or \"num_experts_per_tok\" is out of range");
   c.experts = std::move(e);

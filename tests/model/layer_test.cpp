@@ -24,7 +24,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr std::int64_t kRows = 7, kRank = 3;
+constexpr std::int64_t kLayerRows = 7, kRank = 3;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 enum class Trained { nothing, adapter, everything };
@@ -40,7 +40,7 @@ std::vector<Kind> kinds() {
           {"gemma2", {{"model_type", "gemma2"}, {"query_pre_attn_scalar", 6}}}};
 }
 
-ModelConfig config_of(const Json& more) {
+ModelConfig layer_config(const Json& more) {
   return parse_model_config(small_config(more), "small");
 }
 
@@ -60,7 +60,7 @@ TensorId id_of(std::size_t t) {
 /// A layer with random parameters in f64, adapters with dropout on all of its linear layers, and memory for tensors.
 class Bench {
  public:
-  Bench(const Json& more, Trained trained) : config_(config_of(more)), trained_(trained), layer_(make_layer()) {
+  Bench(const Json& more, Trained trained) : config_(layer_config(more)), trained_(trained), layer_(make_layer()) {
     for (const VectorSpec& v : layer_.vectors) weights_.vectors.push_back({keep({v.size}), base({v.size})});
     for (const LinearSpec& l : layer_.linears) weights_.linears.push_back(linear(l));
     tokens_ = {.positions = positions_,
@@ -86,8 +86,8 @@ class Bench {
   }
   Shape shape(TensorId t) const {
     for (const LinearGroup& group : layer_.groups)
-      if (group.lora == t) return {kRows, kRank * static_cast<std::int64_t>(group.layers.size())};
-    return layer_.spec(t).shape_for(kRows);
+      if (group.lora == t) return {kLayerRows, kRank * static_cast<std::int64_t>(group.layers.size())};
+    return layer_.spec(t).shape_for(kLayerRows);
   }
   /// Memory for every tensor in `with`; the others have their shape and no storage, so that touching them is an error.
   std::vector<Tensor> tensors(TensorSet with, double value) {
@@ -134,7 +134,7 @@ class Bench {
   Array positions_ = integers({0, 1, 2, 3, 0, 1, 2}), starts_ = integers({0, 4, 7});
   Array cos_ = random(DType::f64, {4, config_.head_dim / 2}, 901),
         sin_ = random(DType::f64, {4, config_.head_dim / 2}, 902);
-  Array seed_{DType::i64, {1}}, scratch_{DType::f64, {kRows * (3 * kRank + 64)}};
+  Array seed_{DType::i64, {1}}, scratch_{DType::f64, {kLayerRows * (3 * kRank + 64)}};
   LayerWeights weights_;
   TokenContext tokens_;
   std::vector<Tensor> s_, d_;
@@ -264,7 +264,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, LayerOf, ::testing::ValuesIn(kinds()),
 /// A builder's config, and tensors by their names.
 class Building : public ::testing::Test {
  protected:
-  ModelConfig config_ = config_of({});
+  ModelConfig config_ = layer_config({});
   static std::vector<std::string> names(const Layer& layer, TensorSet set) {
     std::vector<std::string> out;
     each(set, [&](std::size_t t) { out.push_back(layer.tensors[t].name); });

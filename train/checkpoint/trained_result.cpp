@@ -1,5 +1,9 @@
 #include "train/checkpoint/trained_result.h"
 
+#include "model/model_config.h"
+
+#include "model/model_source.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -182,7 +186,10 @@ class Search {
     return {};
   }
 
-  LoraConfig expected_adapter() const { return request_.lora ? *request_.lora : load_lora_config(*request_.adapter); }
+  LoraConfig expected_adapter() const {
+    if (!request_.lora) return load_lora_config(*request_.adapter);
+    return for_model(*request_.lora, load_model_config(model_path(request_.model)));
+  }
 
   Measured found(const fs::path& folder) {
     Measured m{.kind = folder == output_ ? Measured::Kind::result : Measured::Kind::checkpoint,

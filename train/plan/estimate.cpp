@@ -82,6 +82,10 @@ Course follow_limits(Estimate& e, const Config& config, std::int64_t longest) {
   return {.context = static_cast<double>(longest), .target_share = 1};
 }
 
+bool is_of_experts(const Param& p) {
+  return p.spec.name.find(".experts.") != std::string::npos;
+}
+
 /// 6 per weight and token where it trains, 4 where it is frozen (2 forward, 2 for each gradient), the products of
 /// causal attention three times, and 2 per weight for each time that a block is computed again.
 double flops_per_token(Transformer& model, const Course& course, const RecomputePolicy& policy) {
@@ -93,7 +97,8 @@ double flops_per_token(Transformer& model, const Course& course, const Recompute
                         experts * static_cast<double>(model.params().expert_elements());
   double adapters = 0;
   for (const Param& p : model.adapter().all())
-    if (p.spec.role == Role::weight) adapters += static_cast<double>(p.spec.shape.numel());
+    if (p.spec.role == Role::weight)
+      adapters += static_cast<double>(p.spec.shape.numel()) * (is_of_experts(p) ? experts : 1);
   const double attention = 2 * course.context * static_cast<double>(c.layers * c.heads * c.head_dim);
   const bool frozen = model.options().base == Update::frozen;
   const auto group = static_cast<double>(policy.group());

@@ -98,12 +98,11 @@ void require_adapter_names(const LoraConfig& lora, const ModelConfig& model) {
 }
 
 void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter, const ModelConfig& model) {
-  const LoraConfig asked = lora_from(config.value.lora);
+  const LoraConfig asked = for_model(lora_from(config.value.lora), model);
+  LoraConfig named = lora_from(config.value.lora);
+  if (!config.given("lora_target_modules")) named.targets = adapter.targets;
   if (config.given("lora_target_modules") || config.given("rank_pattern") || config.given("alpha_pattern"))
-    require_adapter_names({.targets = config.given("lora_target_modules") ? asked.targets : adapter.targets,
-                           .rank_pattern = asked.rank_pattern,
-                           .alpha_pattern = asked.alpha_pattern},
-                          model);
+    require_adapter_names(named, model);
   const auto require = [&](const char* key, bool same) {
     if (config.given(key) && !same)
       fail(ErrorKind::usage,
@@ -121,6 +120,7 @@ void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter,
   require("use_rslora", asked.rslora == adapter.rslora);
   require("use_dora", asked.dora == adapter.dora);
   require("lora_modules_to_save", std::ranges::is_permutation(asked.modules_to_save, adapter.modules_to_save));
+  require("lora_target_modules", std::ranges::is_permutation(asked.target_parameters, adapter.target_parameters));
   require_on_layers("lora_target_modules", &LoraConfig::targets);
   require_on_layers("rank_pattern", &LoraConfig::rank_pattern);
   require_on_layers("alpha_pattern", &LoraConfig::alpha_pattern);

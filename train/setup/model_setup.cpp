@@ -56,6 +56,15 @@ std::optional<Quantization> quantization_for(const ModelRequest& request, const 
   return how;
 }
 
+// Adapters of transformers 4 have factors for each expert's layers, which are parameters since.
+void require_expert_parameters(const LoraConfig& lora, const ModelConfig& model, const fs::path& adapter) {
+  if (!model.experts || !lora.target_parameters.empty()) return;
+  if (with_experts(lora).target_parameters.empty()) return;
+  fail(ErrorKind::input, {.cause = "target_modules names routers or experts, which PEFT adapts as target_parameters",
+                          .place = (adapter / "adapter_config.json").string(),
+                          .remedy = "load and save the adapter with a PEFT that knows transformers 5"});
+}
+
 std::optional<LoraPlusRates> loraplus_rates(const Config& config) {
   const LoraSection& s = config.lora;
   const double peak = config.training.learning_rate;
@@ -136,9 +145,10 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
   if (request.adapter) {
     setup.adapter = *request.adapter;
     o.lora = load_lora_config(*setup.adapter);
+    require_expert_parameters(*o.lora, o.config, *setup.adapter);
   }
   if (request.lora) require_adapter_names(*request.lora, o.config);
-  if (request.lora && o.config.experts) o.lora = with_experts(*request.lora);
+  if (request.lora) o.lora = for_model(*request.lora, o.config);
   if (o.lora && o.lora->base_model.empty()) o.lora->base_model = request.model;
   setup.model = std::make_unique<Transformer>(compute.device, std::move(o));
   if (request.rates) set_rates(setup.model->adapter(), *request.rates);
