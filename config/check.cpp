@@ -163,10 +163,10 @@ void check_precision(Checks& c) {
   const TrainingSection& t = c.config.value.training;
   c.require(!(t.bf16 && t.fp16), "fp16", "bf16 and fp16 are both true", "keep one of them");
   const std::string& policy = t.gradient_checkpointing.policy;
-  c.require(!t.activation_offloading || policy == Recompute::kCheapest || RecomputePolicy::parse(policy)->whole_blocks(),
-            "activation_offloading",
-            "activation_offloading keeps inputs of blocks, and gradient_checkpointing keeps more",
-            R"(set gradient_checkpointing to true, "blocks:N" or "auto")");
+  c.require(
+      !t.activation_offloading || policy == Recompute::kCheapest || RecomputePolicy::parse(policy)->whole_blocks(),
+      "activation_offloading", "activation_offloading keeps inputs of blocks, and gradient_checkpointing keeps more",
+      R"(set gradient_checkpointing to true, "blocks:N" or "auto")");
 }
 
 void check_adapter(Checks& c) {

@@ -34,13 +34,13 @@ struct ParamSpec {
   Update update = Update::frozen;
   Decay decay = Decay::yes;
   Role role = Role::weight;
-  std::optional<DType> grad_dtype = {};  ///< if it is not that of the value
-  std::string drawn_as = {};             ///< the name that random values depend on, if it is not `name`
+  std::optional<DType> grad_dtype = {};      ///< if it is not that of the value
+  std::string drawn_as = {};                 ///< the name that random values depend on, if it is not `name`
   std::optional<FileOrder> file_order = {};  ///< if files hold its values in another order
   /// Names of the equal slices along the first dimension that files hold as tensors of their own, in order; empty: the
   /// whole tensor is one, under `name`.
   std::vector<std::string> slices_in_files = {};
-  double learning_rate = 1;              ///< times that of the run
+  double learning_rate = 1;  ///< times that of the run
 };
 
 struct Param {

@@ -12,6 +12,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
 #include "kernels/gemm.h"
+#include "kernels/glu.h"
 #include "kernels/lion.h"
 #include "kernels/muon.h"
 #include "kernels/quantize.h"
@@ -19,7 +20,6 @@
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/sgd.h"
-#include "kernels/glu.h"
 
 namespace qtrain::bench {
 namespace {

@@ -37,10 +37,10 @@ struct Estimate {
   RecomputePolicy recompute;  ///< of the run
   MemoryPlan memory;
   std::vector<std::pair<RecomputePolicy, MemoryPlan>> policies;  ///< under every recompute policy
-  std::vector<std::string> copies;                           ///< keys of copies that are kept because there is room
-  std::size_t least = 0;                                     ///< bytes without them
-  std::vector<GpuVerdict> gpus;                              ///< whether each kind can do it alone
-  std::optional<ErrorText> problem;                          ///< where the run does not fit
+  std::vector<std::string> copies;                               ///< keys of copies that are kept because there is room
+  std::size_t least = 0;                                         ///< bytes without them
+  std::vector<GpuVerdict> gpus;                                  ///< whether each kind can do it alone
+  std::optional<ErrorText> problem;                              ///< where the run does not fit
   Workload work;
   bool from_data = false;                  ///< whether the batches are those of the data
   std::optional<std::int64_t> steps;       ///< unknown without data and max_steps
