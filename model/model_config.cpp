@@ -119,7 +119,7 @@ void read_sizes(const ConfigReader& r, ModelConfig& c) {
 }
 
 ops::Activation read_activation(const ConfigReader& r, const Family& family) {
-  const char* key = r.get("hidden_activation") ? "hidden_activation" : "hidden_act";
+  const char* key = family.activation_key;
   const std::string name = r.text(key, family.activation);
   if (name == "silu" || name == "swish") return ops::Activation::silu;
   if (name == "gelu_pytorch_tanh") return ops::Activation::gelu_tanh;

@@ -26,7 +26,7 @@ struct Family {
   Layer (*layer)(const ModelConfig& config, std::int64_t index);
   // Defaults of transformers for what a config.json leaves out.
   std::int64_t head_dim = 0;  ///< 0: hidden_size / heads
-  const char* activation = "silu";
+  const char *activation_key = "hidden_act", *activation = "silu";
   bool ties_head = false;
   GgufFamily gguf = {};
 };

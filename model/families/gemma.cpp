@@ -55,6 +55,7 @@ extern const Family kGemma2{.model_type = "gemma2",
                             .read = read_gemma2,
                             .layer = gemma2_layer,
                             .head_dim = 256,
+                            .activation_key = "hidden_activation",
                             .activation = "gelu_pytorch_tanh",
                             .ties_head = true};
 

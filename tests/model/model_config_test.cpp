@@ -248,5 +248,12 @@ TEST(ModelConfig, LoadsAFolderOrAFile) {
   EXPECT_THAT(e.what(), HasSubstr("nothing"));
 }
 
+TEST(ModelConfig, EachFamilyHasItsOwnKeyOfTheActivation) {
+  const auto activation = [](const Json& more) { return parse_model_config(small_config(more), "c").activation; };
+  EXPECT_EQ(activation({{"hidden_activation", "gelu_pytorch_tanh"}}), ops::Activation::silu);
+  EXPECT_EQ(activation({{"model_type", "gemma2"}, {"hidden_act", "silu"}}), ops::Activation::gelu_tanh);
+  EXPECT_EQ(activation({{"model_type", "gemma2"}, {"hidden_activation", "silu"}}), ops::Activation::silu);
+}
+
 }  // namespace
 }  // namespace qtrain::testing
