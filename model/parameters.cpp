@@ -120,8 +120,7 @@ LinearParams Parameters::declare_linear(const std::string& module, const LinearS
 Param* Parameters::declare_experts(const std::string& prefix, const ExpertsSpec& spec) {
   ParamSpec weight =
       weight_spec(fmt::format("{}{}.{}.weight", prefix, spec.module, spec.part), {spec.count, spec.out, spec.in});
-  for (std::int64_t e = 0; e < spec.count; ++e)
-    weight.slices_in_files.push_back(fmt::format("{}{}.{}.{}.weight", prefix, spec.module, e, spec.part));
+  for (std::int64_t e = 0; e < spec.count; ++e) weight.slices_in_files.push_back(prefix + spec.tensor_of(e));
   return &weights_.declare(std::move(weight));
 }
 

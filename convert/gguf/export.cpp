@@ -10,9 +10,11 @@
 
 #include "convert/gguf/export_metadata.h"
 #include "convert/gguf/export_vocabulary.h"
+#include "convert/gguf/layout.h"
 #include "convert/stoppable_job.h"
 #include "core/gguf_write.h"
 #include "core/safetensors.h"
+#include "model/families/family.h"
 #include "model/hf_folder.h"
 #include "quant/bnb.h"
 #include "quant/gguf_quantize.h"
@@ -40,7 +42,7 @@ bool is_quantized(GgufType type) {
 }
 
 GgufType type_of_weight(const GgufWeight& weight, GgufType wanted) {
-  if (weight.shape.size() == 1) return GgufType::f32;
+  if (weight.shape.size() == 1 || weight.full_precision) return GgufType::f32;
   if (!is_quantized(wanted)) return wanted;
   const bool outer = weight.gguf == "token_embd.weight" || weight.gguf == "output.weight";
   const GgufType first = outer ? GgufType::q8_0 : wanted;
@@ -63,18 +65,24 @@ void put_floats(ConstTensor from, std::int64_t first, std::span<float> out) {
   }
 }
 
-/// A weight of the folder and what becomes of it.
+/// A tensor of the folder.
+struct FolderTensor {
+  std::string name;
+  ConstTensor values;  ///< or the codes of a quantized matrix
+};
+
+/// A weight of the model, its tensors in the folder (several for experts), and what becomes of it.
 struct ExportedTensor {
   GgufWeight weight;
   GgufType type;
-  std::string name;  ///< in the folder
-  ConstTensor from;  ///< the values, or the codes of a quantized matrix
+  std::vector<FolderTensor> from;
 
   /// Rows of a matrix; a vector is cut wherever its order may change.
   std::int64_t width() const {
-    return weight.shape.size() > 1 ? weight.shape[1] : weight.rotary_heads > 0 ? 1 : weight.shape[0];
+    return weight.shape.size() > 1 ? weight.shape.back() : weight.rotary_heads > 0 ? 1 : weight.shape[0];
   }
-  std::int64_t rows() const { return weight.shape[0] / (weight.shape.size() > 1 ? 1 : width()); }
+  /// Rows in each tensor of the folder.
+  std::int64_t rows() const { return weight.shape.size() > 1 ? weight.shape_of_one()[0] : weight.shape[0] / width(); }
 };
 
 void check_range(const ExportedTensor& t, std::span<const float> values) {
@@ -82,19 +90,22 @@ void check_range(const ExportedTensor& t, std::span<const float> values) {
   for (const float x : values)
     if (narrow && !(std::abs(x) <= kMostF16))
       fail(ErrorKind::input,
-           {.cause = fmt::format("{} in tensor {} is out of range for {}", x, t.weight.name, name_of(t.type)),
+           {.cause = fmt::format("{} in tensor {} is out of range for {}", x, t.weight.name(), name_of(t.type)),
             .remedy = "choose --type bf16 or f32"});
 }
 
-/// Rows [begin, end) in GGUF's order as blocks.
-void put_rows(const ExportedTensor& t, std::int64_t begin, std::span<std::byte> blocks) {
+/// Rows of `values`, those from `begin` on in GGUF's order, as blocks.
+void put_rows(const ExportedTensor& t, ConstTensor values, std::int64_t begin, std::span<std::byte> blocks) {
   const auto width = static_cast<std::size_t>(t.width());
   const auto& block = *gguf_block(t.type);
   const std::size_t row_bytes = width / block.values * block.bytes;
-  const RotaryRows order{t.weight.rotary_heads > 0 ? t.weight.shape[0] / t.weight.rotary_heads : 0};
+  const RotaryRows order = rows_of(t.weight);
+  const auto offset = static_cast<float>(t.weight.offset);
   std::vector<float> row(width);
   for (std::size_t r = 0; r < blocks.size() / row_bytes; ++r) {
-    put_floats(t.from, order.in_hf(begin + static_cast<std::int64_t>(r)) * t.width(), row);
+    put_floats(values, order.in_hf(begin + static_cast<std::int64_t>(r)) * t.width(), row);
+    if (offset != 0)
+      for (float& x : row) x += offset;
     check_range(t, row);
     quantize_gguf(t.type, row, blocks.subspan(r * row_bytes, row_bytes));
   }
@@ -106,24 +117,16 @@ class Weights {
   Weights(Ctx& ctx, const fs::path& folder) : ctx_(ctx), reader_(folder) {}
 
   ExportedTensor take(const GgufWeight& weight, GgufType type) {
-    const std::string name = name_in(reader_, weight.name);
-    used_.insert(name);
-    const bool quantized = has_matrix4(reader_, name) || has_matrix8(reader_, name);
-    const ConstTensor t = reader_.at(name);
-    const Shape found = has_matrix4(reader_, name) ? read_matrix4(reader_, name).state.shape : t.shape;
-    const std::vector<std::int64_t> shape(found.dims.begin(), found.dims.begin() + found.rank);
-    if (shape != weight.shape)
-      refuse(name, fmt::format("has shape {} where config.json asks for [{}]", to_string(found),
-                               fmt::join(weight.shape, ", ")));
-    if (!quantized && !is_float(t.dtype))
-      refuse(name, fmt::format("has dtype {}, which is no float", name_of(t.dtype)));
-    return {.weight = weight, .type = type, .name = name, .from = t};
+    ExportedTensor t{.weight = weight, .type = type, .from = {}};
+    for (const std::string& name : weight.names) t.from.push_back(take(name, weight.shape_of_one()));
+    return t;
   }
 
-  /// The tensor with its values, those of a quantized one in `memory`.
-  ExportedTensor dense(ExportedTensor t, std::vector<float>& memory) const {
-    if (is_float(t.from.dtype)) return t;
-    const Shape shape{t.weight.shape[0], t.weight.shape[1]};
+  /// The values of a tensor, those of a quantized one in `memory`.
+  ConstTensor dense(const FolderTensor& t, const GgufWeight& weight, std::vector<float>& memory) const {
+    if (is_float(t.values.dtype)) return t.values;
+    const auto extents = weight.shape_of_one();
+    const Shape shape{extents[0], extents[1]};
     memory.resize(static_cast<std::size_t>(shape.numel()));
     const Tensor values = view_of(std::span(memory), shape);
     if (has_matrix4(reader_, t.name)) {
@@ -133,8 +136,7 @@ class Weights {
       const Matrix8 matrix = read_matrix8(reader_, t.name);
       expand(ctx_, Rows8{.codes = matrix.codes, .scale = matrix.scale}, values);
     }
-    t.from = values;
-    return t;
+    return values;
   }
 
   /// Gives back the memory behind a tensor that is written.
@@ -149,6 +151,20 @@ class Weights {
   }
 
  private:
+  FolderTensor take(const std::string& wanted, const std::vector<std::int64_t>& expected) {
+    const std::string name = name_in(reader_, wanted);
+    used_.insert(name);
+    const bool quantized = has_matrix4(reader_, name) || has_matrix8(reader_, name);
+    const ConstTensor t = reader_.at(name);
+    const Shape found = has_matrix4(reader_, name) ? read_matrix4(reader_, name).state.shape : t.shape;
+    const std::vector<std::int64_t> shape(found.dims.begin(), found.dims.begin() + found.rank);
+    if (shape != expected)
+      refuse(name,
+             fmt::format("has shape {} where config.json asks for [{}]", to_string(found), fmt::join(expected, ", ")));
+    if (!quantized && !is_float(t.dtype))
+      refuse(name, fmt::format("has dtype {}, which is no float", name_of(t.dtype)));
+    return {name, t};
+  }
   [[noreturn]] void refuse(const std::string& name, const std::string& cause) const {
     fail(ErrorKind::input, {.cause = fmt::format("tensor {} {}", name, cause), .place = reader_.path().string()});
   }
@@ -158,27 +174,34 @@ class Weights {
   std::set<std::string> used_;
 };
 
+/// The blocks of one tensor of the folder, in chunks that the threads share.
+void put_tensor(ThreadPool& threads, const ExportedTensor& t, ConstTensor values,
+                const std::function<void(std::span<const std::byte>)>& append) {
+  const auto& block = *gguf_block(t.type);
+  const auto row_bytes = static_cast<std::uint64_t>(t.width()) / block.values * block.bytes;
+  const std::int64_t chunk = std::max<std::int64_t>(1, kTogether / t.width());
+  std::vector<std::byte> blocks;
+  for (std::int64_t begin = 0; begin < t.rows(); begin += chunk) {
+    const std::int64_t count = std::min(chunk, t.rows() - begin), part = (count + 15) / 16;
+    blocks.resize(static_cast<std::size_t>(count) * row_bytes);
+    threads.run((count + part - 1) / part, [&](std::int64_t task, int) {
+      const std::int64_t first = task * part, rows = std::min(part, count - first);
+      put_rows(t, values, begin + first,
+               std::span(blocks).subspan(static_cast<std::size_t>(first) * row_bytes,
+                                         static_cast<std::size_t>(rows) * row_bytes));
+    });
+    append(blocks);
+  }
+}
+
 GgufTensorSource gguf_source_of(ThreadPool& threads, const Weights& weights, ExportedTensor tensor) {
   GgufTensorSource source{.name = tensor.weight.gguf, .type = tensor.type, .shape = tensor.weight.shape};
-  source.produce = [&threads, &weights, tensor = std::move(tensor)](const auto& append) {
-    std::vector<float> values;
-    const ExportedTensor t = weights.dense(tensor, values);
-    const auto& block = *gguf_block(t.type);
-    const auto row_bytes = static_cast<std::uint64_t>(t.width()) / block.values * block.bytes;
-    const std::int64_t chunk = std::max<std::int64_t>(1, kTogether / t.width());
-    std::vector<std::byte> blocks;
-    for (std::int64_t begin = 0; begin < t.rows(); begin += chunk) {
-      const std::int64_t count = std::min(chunk, t.rows() - begin), part = (count + 15) / 16;
-      blocks.resize(static_cast<std::size_t>(count) * row_bytes);
-      threads.run((count + part - 1) / part, [&](std::int64_t task, int) {
-        const std::int64_t first = task * part, rows = std::min(part, count - first);
-        put_rows(t, begin + first,
-                 std::span(blocks).subspan(static_cast<std::size_t>(first) * row_bytes,
-                                           static_cast<std::size_t>(rows) * row_bytes));
-      });
-      append(blocks);
+  source.produce = [&threads, &weights, t = std::move(tensor)](const auto& append) {
+    std::vector<float> memory;
+    for (const FolderTensor& from : t.from) {
+      put_tensor(threads, t, weights.dense(from, t.weight, memory), append);
+      weights.release(from.values);
     }
-    weights.release(tensor.from);
   };
   return source;
 }
@@ -217,7 +240,7 @@ GgufMetadata metadata_of(const GgufExportOptions& options, const ModelConfig& co
   report.notes = vocabulary.notes;
   const auto wanted = options.type.value_or(type_for(config.dtype));
   GgufMetadata metadata;
-  metadata.put_text("general.architecture", gguf_model_of(config, "").architecture);
+  metadata.put_text("general.architecture", config.family->gguf.architecture);
   metadata.put_text("general.type", "model");
   metadata.put_text("general.name", name_of_folder(options.name.empty() ? options.model : options.name));
   metadata.put_integer("general.file_type", gguf_file_type(wanted));
@@ -248,14 +271,14 @@ GgufType gguf_type_of_model(const std::filesystem::path& folder) {
 
 GgufExportReport export_gguf(Ctx& ctx, const GgufExportOptions& options) {
   const ModelConfig config = config_of(options.model);
-  const GgufModel model = gguf_model_of(config, (options.model / "config.json").string());
+  require_expressible(config, (options.model / "config.json").string());
   const auto wanted = options.type.value_or(gguf_type_of_model(options.model));
   GgufExportReport report;
   const auto metadata = metadata_of(options, config, report);
   Weights weights(ctx, options.model);
   std::vector<GgufTensorSource> sources;
   if (auto divisors = rope_divisors(config); !divisors.empty()) sources.push_back(rope_source(std::move(divisors)));
-  for (const auto& weight : gguf_layout(model))
+  for (const auto& weight : gguf_layout(config))
     sources.push_back(gguf_source_of(ctx.pool(), weights, weights.take(weight, type_of_weight(weight, wanted))));
   weights.check_all_taken();
   for (const auto& s : sources) ++report.tensors[s.type];

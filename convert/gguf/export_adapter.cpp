@@ -8,9 +8,10 @@
 
 #include "convert/adapter_deltas.h"
 #include "convert/gguf/export_metadata.h"
+#include "convert/gguf/layout.h"
 #include "convert/stoppable_job.h"
 #include "core/gguf_write.h"
-#include "model/model_config.h"
+#include "model/families/family.h"
 #include "quant/gguf_quantize.h"
 
 namespace qtrain {
@@ -70,16 +71,14 @@ GgufTensorSource adapter_source(RowSource from, GgufType type) {
 class AdapterFile {
  public:
   explicit AdapterFile(const GgufAdapterOptions& options)
-      : options_(options),
-        config_(load_model_config(options.model)),
-        model_(gguf_model_of(config_, (options.model / "config.json").string())),
-        deltas_(options.adapter) {
-    require_expressible();
+      : options_(options), config_(load_model_config(options.model)), deltas_(options.adapter) {
+    require_expressible(config_, (options.model / "config.json").string());
+    require_factors();
   }
 
   GgufMetadata metadata() const {
     GgufMetadata m;
-    m.put_text("general.architecture", model_.architecture);
+    m.put_text("general.architecture", config_.family->gguf.architecture);
     m.put_text("general.type", "adapter");
     m.put_integer("general.file_type", gguf_file_type(options_.type));
     m.put_text("adapter.type", "lora");
@@ -92,11 +91,12 @@ class AdapterFile {
     std::vector<GgufTensorSource> sources;
     std::set<std::string> left;
     for (const auto& [name, factors] : deltas_.factors()) left.insert(name);
-    for (const GgufWeight& w : gguf_layout(model_)) {
-      if (left.erase(w.name) == 1)
+    for (const GgufWeight& w : gguf_layout(config_)) {
+      if (left.erase(w.name()) == 1)
         add(sources, w);
-      else if (deltas_.targets(w.name))
-        refuse(w.name, "is named by adapter_config.json, and the adapter has nothing for it", "save or copy it again");
+      else if (deltas_.targets(w.name()))
+        refuse(w.name(), "is named by adapter_config.json, and the adapter has nothing for it",
+               "save or copy it again");
     }
     if (!left.empty())
       refuse(*left.begin(), "is changed, and the model does not have it", "adapter and model must belong together");
@@ -108,12 +108,12 @@ class AdapterFile {
     fail(ErrorKind::input,
          {.cause = fmt::format("{} {}", what, why), .place = options_.adapter.string(), .remedy = remedy});
   }
-  void require_expressible() const {
+  void require_factors() const {
     constexpr const char *kWhy = "cannot be said in an adapter of GGUF", *kRemedy = "export the merged model: --merge";
     if (deltas_.config().dora) refuse("use_dora", kWhy, kRemedy);
     if (!deltas_.whole().empty()) refuse(deltas_.whole().begin()->first, kWhy, kRemedy);
     for (const auto& [name, factors] : deltas_.factors())
-      if (model_.tied && (factors.embedding || name == "lm_head.weight"))
+      if (config_.tie_word_embeddings && (factors.embedding || name == "lm_head.weight"))
         refuse(name + " of a model whose head is its embedding", kWhy, kRemedy);
   }
 
@@ -121,14 +121,14 @@ class AdapterFile {
   double alpha() const { return deltas_.config().alpha != 0 ? deltas_.config().alpha : 1; }
 
   void add(std::vector<GgufTensorSource>& sources, const GgufWeight& w) const {
-    const AdapterFactors& f = deltas_.factors().at(w.name);
-    const Shape& shape = deltas_.shapes().at(w.name);
+    const AdapterFactors& f = deltas_.factors().at(w.name());
+    const Shape& shape = deltas_.shapes().at(w.name());
     if (w.shape != std::vector<std::int64_t>{shape[0], shape[1]})
-      refuse(w.name, "has another shape in the model", "adapter and model must belong together");
+      refuse(w.name(), "has another shape in the model", "adapter and model must belong together");
     const std::int64_t rank = f.a.shape[0];
-    const std::string module = w.name.substr(0, w.name.rfind('.'));
+    const std::string module = w.name().substr(0, w.name().rfind('.'));
     const double factor = deltas_.config().scale_of(module) * static_cast<double>(rank) / alpha();
-    const RotaryRows order{w.rotary_heads > 0 ? w.shape[0] / w.rotary_heads : 0};
+    const RotaryRows order = rows_of(w);
     const std::vector<std::int64_t> a{f.a.shape[0], f.a.shape[1]}, b{f.b.shape[0], f.b.shape[1]};
     const auto a_rows = [&f] { return f.embedding ? transposed(f.a) : rows_in_order(f.a, {}, 1); };
     const auto b_rows = [&f, order, factor] { return rows_in_order(f.b, order, factor); };
@@ -139,7 +139,6 @@ class AdapterFile {
 
   const GgufAdapterOptions& options_;
   ModelConfig config_;
-  GgufModel model_;
   AdapterDeltas deltas_;
 };
 

@@ -30,7 +30,7 @@ double usual_attention_factor(const RopeConfig& rope) {
 }
 
 void put_rope_scaling(GgufMetadata& metadata, const ModelConfig& config, std::vector<std::string>& notes) {
-  const auto prefix = gguf_model_of(config, "").architecture + ".rope.scaling.";
+  const auto prefix = std::string(config.family->gguf.architecture) + ".rope.scaling.";
   const RopeConfig& rope = config.ropes.front();
   // llama3 scaling is in a tensor; llama.cpp reads this length for yarn only, an import needs it to find the others.
   if (rope.type == Rope::llama3)
@@ -51,55 +51,60 @@ void put_rope_scaling(GgufMetadata& metadata, const ModelConfig& config, std::ve
   notes.emplace_back("llama.cpp does not read yarn's beta_fast and beta_slow: it takes 32 and 1");
 }
 
+/// Whether the windows of all layers are those that a reader of the file assumes.
+bool follows_windows(const ModelConfig& config) {
+  const int every = config.family->gguf.full_attention_every;
+  const std::int64_t window = config.attention.front().window;
+  for (std::size_t l = 0; l < config.attention.size(); ++l) {
+    const bool full = every > 0 && (l + 1) % static_cast<std::size_t>(every) == 0;
+    if (config.attention[l].window != (full ? 0 : window)) return false;
+  }
+  return every == 0 || window > 0;
+}
+
 }  // namespace
 
-GgufModel gguf_model_of(const ModelConfig& config, const std::string& place) {
+void require_expressible(const ModelConfig& config, const std::string& place) {
   const GgufFamily& gguf = config.family->gguf;
   if (gguf.architecture.empty())
     fail(ErrorKind::input, {.cause = fmt::format("models of type \"{}\" cannot be exported yet", config.model_type),
                             .place = place,
                             .remedy = "convert the Hugging Face folder with llama.cpp's convert_hf_to_gguf.py"});
-  const std::int64_t window = config.attention.front().window;
-  if (std::ranges::any_of(config.attention, [&](const LayerAttention& layer) { return layer.window != window; }))
-    refuse_key(place, "max_window_layers");
+  if (!follows_windows(config)) refuse_key(place, gguf.full_attention_every > 0 ? "layer_types" : "max_window_layers");
   if (config.ropes.front().type == Rope::dynamic) refuse_key(place, "rope_type: dynamic");
   if (config.ropes.front().type == Rope::yarn && !config.ropes.front().truncate) refuse_key(place, "truncate: false");
   if (config.mlp_bias) refuse_key(place, "mlp_bias");
-  if (config.model_type == "qwen3" && config.qkv_bias) refuse_key(place, "attention_bias");
-  return {.architecture = std::string(gguf.architecture),
-          .hidden = config.hidden_size,
-          .ffn = config.intermediate_size,
-          .layers = config.layers,
-          .heads = config.heads,
-          .kv_heads = config.kv_heads,
-          .head_dim = config.head_dim,
-          .vocab = config.vocab_size,
-          .context = config.max_position_embeddings,
-          .sliding_window = window,
-          .tied = config.tie_word_embeddings,
-          .attention_bias = config.o_bias};
+  if (const char* key = gguf.inexpressible ? gguf.inexpressible(config) : nullptr) refuse_key(place, key);
 }
 
 void put_model(GgufMetadata& metadata, const ModelConfig& config, std::vector<std::string>& notes) {
-  const GgufModel m = gguf_model_of(config, "");
-  const auto prefix = m.architecture + ".";
-  metadata.put_integer(prefix + "block_count", u32(m.layers));
-  metadata.put_integer(prefix + "context_length", u32(m.context));
-  metadata.put_integer(prefix + "embedding_length", u32(m.hidden));
-  metadata.put_integer(prefix + "feed_forward_length", u32(m.ffn));
-  metadata.put_integer(prefix + "attention.head_count", u32(m.heads));
-  metadata.put_integer(prefix + "attention.head_count_kv", u32(m.kv_heads));
-  metadata.put_integer(prefix + "attention.key_length", u32(m.head_dim));
-  metadata.put_integer(prefix + "attention.value_length", u32(m.head_dim));
+  const GgufFamily& gguf = config.family->gguf;
+  const auto prefix = std::string(gguf.architecture) + ".";
+  metadata.put_integer(prefix + "block_count", u32(config.layers));
+  metadata.put_integer(prefix + "context_length", u32(config.max_position_embeddings));
+  metadata.put_integer(prefix + "embedding_length", u32(config.hidden_size));
+  metadata.put_integer(prefix + "feed_forward_length", u32(config.intermediate_size));
+  metadata.put_integer(prefix + "attention.head_count", u32(config.heads));
+  metadata.put_integer(prefix + "attention.head_count_kv", u32(config.kv_heads));
+  metadata.put_integer(prefix + "attention.key_length", u32(config.head_dim));
+  metadata.put_integer(prefix + "attention.value_length", u32(config.head_dim));
   metadata.put_number(prefix + "attention.layer_norm_rms_epsilon", static_cast<float>(config.rms_norm_eps));
-  metadata.put_integer(prefix + "vocab_size", u32(m.vocab));
-  metadata.put_integer(prefix + "rope.dimension_count", u32(m.head_dim));
+  metadata.put_integer(prefix + "vocab_size", u32(config.vocab_size));
+  metadata.put_integer(prefix + "rope.dimension_count", u32(config.head_dim));
   metadata.put_number(prefix + "rope.freq_base", static_cast<float>(config.ropes.front().theta));
   put_rope_scaling(metadata, config, notes);
-  if (m.sliding_window == 0) return;
-  metadata.put_integer(prefix + "attention.sliding_window", u32(m.sliding_window));
-  notes.push_back(
-      fmt::format("llama.cpp attends to all tokens: answers differ beyond the window of {} tokens", m.sliding_window));
+  for (const GgufKey& key : gguf.keys) {
+    if (key.kind == GgufKey::Kind::integer)
+      metadata.put_integer(prefix + std::string(key.gguf), u32(std::llround(key.value(config))));
+    else
+      metadata.put_number(prefix + std::string(key.gguf), static_cast<float>(key.value(config)));
+  }
+  const std::int64_t window = config.attention.front().window;
+  if (window == 0) return;
+  metadata.put_integer(prefix + "attention.sliding_window", u32(window));
+  if (gguf.full_attention_every == 0)
+    notes.push_back(
+        fmt::format("llama.cpp attends to all tokens: answers differ beyond the window of {} tokens", window));
 }
 
 std::vector<float> rope_divisors(const ModelConfig& config) {

@@ -2,15 +2,14 @@
 #include <string>
 #include <vector>
 
-#include "convert/gguf/layout.h"
 #include "core/gguf_write.h"
 #include "model/model_config.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace qtrain {
 
-/// The model as GGUF knows it. Errors (ErrorKind::input): what a GGUF file cannot say, by its key in config.json.
-GgufModel gguf_model_of(const ModelConfig& config, const std::string& place);
+/// ErrorKind::input for a model that a GGUF file cannot describe, by its key in config.json.
+void require_expressible(const ModelConfig& config, const std::string& place);
 
 /// The hyper-parameters of the model. Adds to `notes` what readers of the file do differently.
 void put_model(GgufMetadata& metadata, const ModelConfig& config, std::vector<std::string>& notes);

@@ -21,7 +21,7 @@ enum class ImportedParts : std::uint8_t {
   tokenizer,  ///< tokenizer and chat template of a file without tensors
 };
 
-/// Turns a GGUF file of the architectures llama (Llama, Mistral), qwen2 and qwen3 into a Hugging Face folder; one
+/// Turns a GGUF file of an architecture that a family has into a Hugging Face folder; one
 /// without tensors (a vocabulary, of any architecture) into the files of its tokenizer. Model, tokenizer or tensor
 /// types that cannot be carried over exactly are refused with the reason (ErrorKind::input).
 ImportedParts import_gguf(const ImportOptions& options);

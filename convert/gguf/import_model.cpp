@@ -7,6 +7,8 @@
 #include <numbers>
 #include <set>
 
+#include "model/families/family.h"
+
 namespace qtrain {
 namespace {
 
@@ -23,18 +25,31 @@ double positive_or(const GgufFile& file, const std::string& key, double fallback
   return value;
 }
 
-struct Architecture {
-  std::string_view gguf, model_type, class_name;
+/// What every model has.
+struct GgufModel {
+  const Family* family = nullptr;
+  std::string prefix;  ///< of its keys
+  std::int64_t hidden = 0, ffn = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, vocab = 0, context = 0;
+  std::int64_t sliding_window = 0;  ///< 0: none
 };
-constexpr Architecture kArchitectures[] = {{"llama", "llama", "LlamaForCausalLM"},
-                                           {"qwen2", "qwen2", "Qwen2ForCausalLM"},
-                                           {"qwen3", "qwen3", "Qwen3ForCausalLM"}};
-constexpr Architecture kMistral{"llama", "mistral", "MistralForCausalLM"};
 
-const Architecture& architecture_of(const GgufModel& model) {
-  if (model.architecture == "llama" && model.sliding_window > 0) return kMistral;
-  return *std::find_if(std::begin(kArchitectures), std::end(kArchitectures),
-                       [&](auto& a) { return a.gguf == model.architecture; });
+const Family& family_of(const GgufFile& file) {
+  const std::string architecture = file.text("general.architecture");
+  const Family* other = nullptr;
+  std::vector<std::string_view> known;
+  for (const Family* f : families()) {
+    if (f->gguf.architecture.empty()) continue;
+    if (f->gguf.architecture != architecture) {
+      if (std::ranges::find(known, f->gguf.architecture) == known.end()) known.push_back(f->gguf.architecture);
+      continue;
+    }
+    if (!f->gguf.holds) other = f;
+    if (f->gguf.holds && f->gguf.holds(file)) return *f;
+  }
+  if (other) return *other;
+  fail(ErrorKind::input, {.cause = fmt::format("architecture \"{}\" is not supported", architecture),
+                          .place = file.path().string(),
+                          .remedy = fmt::format("supported are {}", fmt::join(known, ", "))});
 }
 
 struct Llama3Scaling {
@@ -90,7 +105,7 @@ Json llama3_scaling(const GgufFile& file, const GgufModel& model, double theta) 
     refuse_gguf(file, "rope_freqs.weight does not have one f32 per pair of a head");
   std::vector<float> given(static_cast<std::size_t>(tensor.numel()));
   std::copy(tensor.data.begin(), tensor.data.end(), std::as_writable_bytes(std::span(given)).begin());
-  const auto original = file.integer_or(model.architecture + ".rope.scaling.original_context_length", 8192);
+  const auto original = file.integer_or(model.prefix + "rope.scaling.original_context_length", 8192);
   Llama3Scaling scaling{.theta = theta,
                         .factor = *std::max_element(given.begin(), given.end()),
                         .original = static_cast<double>(original)};
@@ -110,10 +125,9 @@ Json llama3_scaling(const GgufFile& file, const GgufModel& model, double theta) 
 
 Json rope_scaling(const GgufFile& file, const GgufModel& model, double theta) {
   if (file.tensors().contains("rope_freqs.weight")) return llama3_scaling(file, model, theta);
-  const auto prefix = model.architecture + ".rope.scaling.";
+  const auto prefix = model.prefix + "rope.scaling.";
   const auto type = file.find(prefix + "type") ? file.text(prefix + "type") : "none";
-  const double factor =
-      positive_or(file, prefix + "factor", positive_or(file, model.architecture + ".rope.scale_linear", 1));
+  const double factor = positive_or(file, prefix + "factor", positive_or(file, model.prefix + "rope.scale_linear", 1));
   if (type == "none" && factor == 1) return nullptr;
   if (type == "linear" || type == "none")
     return factor == 1 ? Json(nullptr) : Json{{"factor", factor}, {"rope_type", "linear"}};
@@ -141,50 +155,84 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
+GgufModel gguf_model(const GgufFile& file) {
+  GgufModel m{.family = &family_of(file)};
+  m.prefix = std::string(m.family->gguf.architecture) + ".";
+  const auto has_experts = [](const GgufKey& key) { return key.gguf == "expert_count"; };
+  if (file.integer_or(m.prefix + "expert_count", 0) > 0 && std::ranges::none_of(m.family->gguf.keys, has_experts))
+    refuse_gguf(
+        file, fmt::format("models of the architecture {} with experts are not supported", m.family->gguf.architecture));
+  const auto size = [&](const char* key) { return model_size(file, m.prefix + key); };
+  m.hidden = size("embedding_length");
+  m.ffn = size("feed_forward_length");
+  m.layers = size("block_count");
+  if (m.layers > static_cast<std::int64_t>(file.tensors().size()))
+    refuse_gguf(file, fmt::format("{} layers, but only {} tensors", m.layers, file.tensors().size()));
+  m.heads = size("attention.head_count");
+  m.kv_heads = file.find(m.prefix + "attention.head_count_kv") ? size("attention.head_count_kv") : m.heads;
+  m.context = file.integer(m.prefix + "context_length");
+  m.sliding_window = file.integer_or(m.prefix + "attention.sliding_window", 0);
+  if (m.heads % m.kv_heads != 0)
+    refuse_gguf(file, fmt::format("{} heads cannot share {} key-value heads", m.heads, m.kv_heads));
+  const auto key_length = m.prefix + "attention.key_length";
+  m.head_dim = file.find(key_length) ? model_size(file, key_length) : m.hidden / m.heads;
+  if (file.integer_or(m.prefix + "attention.value_length", m.head_dim) != m.head_dim)
+    refuse_gguf(file, "keys and values of different lengths are not supported");
+  if (m.head_dim < 2 || m.head_dim % 2 != 0 ||
+      file.integer_or(m.prefix + "rope.dimension_count", m.head_dim) != m.head_dim)
+    refuse_gguf(file, "a rotary embedding of only a part of each head is not supported");
+  m.vocab = file.tensor("token_embd.weight").shape[0];
+  return m;
+}
+
+void put_windows(Json& config, const GgufModel& m) {
+  const int every = m.family->gguf.full_attention_every;
+  const std::string_view type = m.family->model_type;
+  if (type != "llama") config["sliding_window"] = m.sliding_window > 0 ? Json(m.sliding_window) : Json(nullptr);
+  if (type.starts_with("qwen")) config["use_sliding_window"] = m.sliding_window > 0;
+  if (type.starts_with("qwen") && m.sliding_window > 0) config["max_window_layers"] = 0;
+  if (every == 0) return;
+  Json types = Json::array();
+  for (std::int64_t l = 1; l <= m.layers; ++l) types.push_back(l % every == 0 ? "full_attention" : "sliding_attention");
+  config["layer_types"] = std::move(types);
+}
+
+void put_keys(Json& config, const GgufFile& file, const GgufModel& m) {
+  for (const GgufKey& key : m.family->gguf.keys) {
+    const std::string name = m.prefix + std::string(key.gguf);
+    if (!file.find(name)) continue;
+    if (key.kind == GgufKey::Kind::integer)
+      config[key.json] = model_size(file, name);
+    else
+      config[key.json] = positive_or(file, name, 1);
+  }
+}
+
+/// The tensors of a folder that one of the file holds.
+void add_tensors(std::vector<ImportedTensor>& tensors, GgufWeight& weight, const GgufTensor& source) {
+  const auto shape = weight.shape_of_one();
+  std::int64_t row = 0;
+  for (std::string& name : weight.names) {
+    tensors.push_back({.name = std::move(name),
+                       .source = &source,
+                       .shape = shape,
+                       .first_row = row,
+                       .rows = rows_of(weight),
+                       .offset = weight.offset});
+    row += tensors.back().height();
+  }
+}
+
 }  // namespace
 
 void refuse_gguf(const GgufFile& file, std::string cause) {
   fail(ErrorKind::input, {.cause = std::move(cause), .place = file.path().string()});
 }
 
-GgufModel gguf_model(const GgufFile& file) {
-  GgufModel m{.architecture = file.text("general.architecture")};
-  const auto known = [&](auto& a) { return a.gguf == m.architecture; };
-  if (std::none_of(std::begin(kArchitectures), std::end(kArchitectures), known))
-    fail(ErrorKind::input, {.cause = fmt::format("architecture \"{}\" is not supported", m.architecture),
-                            .place = file.path().string(),
-                            .remedy = "supported are llama (also Mistral), qwen2 and qwen3"});
-  const auto prefix = m.architecture + ".";
-  if (file.integer_or(prefix + "expert_count", 0) > 0) refuse_gguf(file, "models with experts are not supported");
-  const auto size = [&](const char* key) { return model_size(file, prefix + key); };
-  m.hidden = size("embedding_length");
-  m.ffn = size("feed_forward_length");
-  m.layers = size("block_count");
-  m.heads = size("attention.head_count");
-  m.kv_heads = file.find(prefix + "attention.head_count_kv") ? size("attention.head_count_kv") : m.heads;
-  m.context = file.integer(prefix + "context_length");
-  m.sliding_window = file.integer_or(prefix + "attention.sliding_window", 0);
-  if (m.heads % m.kv_heads != 0)
-    refuse_gguf(file, fmt::format("{} heads cannot share {} key-value heads", m.heads, m.kv_heads));
-  const auto key_length = prefix + "attention.key_length";
-  m.head_dim = file.find(key_length) ? model_size(file, key_length) : m.hidden / m.heads;
-  if (file.integer_or(prefix + "attention.value_length", m.head_dim) != m.head_dim)
-    refuse_gguf(file, "keys and values of different lengths are not supported");
-  if (m.head_dim < 2 || m.head_dim % 2 != 0 ||
-      file.integer_or(prefix + "rope.dimension_count", m.head_dim) != m.head_dim)
-    refuse_gguf(file, "a rotary embedding of only a part of each head is not supported");
-  m.vocab = file.tensor("token_embd.weight").shape[0];
-  m.tied = !file.tensors().contains("output.weight");
-  m.attention_bias = m.architecture != "qwen2" && file.tensors().contains("blk.0.attn_q.bias");
-  return m;
-}
-
-std::vector<ImportedTensor> gguf_weights(const GgufFile& file, const GgufModel& model) {
-  if (model.layers > static_cast<std::int64_t>(file.tensors().size()))
-    refuse_gguf(file, fmt::format("{} layers, but only {} tensors", model.layers, file.tensors().size()));
+std::vector<ImportedTensor> gguf_weights(const GgufFile& file, const ModelConfig& config) {
   std::vector<ImportedTensor> tensors;
   std::set<std::string> used{"rope_freqs.weight"};
-  for (auto& weight : gguf_layout(model)) {
+  for (GgufWeight& weight : gguf_layout(config)) {
     const auto& source = file.tensor(weight.gguf);
     if (source.shape != weight.shape)
       refuse_gguf(file, fmt::format("tensor \"{}\" has shape {} where {} was expected", weight.gguf,
@@ -192,20 +240,20 @@ std::vector<ImportedTensor> gguf_weights(const GgufFile& file, const GgufModel& 
     if (weight.rotary_heads > 0 && source.shape.size() == 1 && gguf_block(source.type)->values != 1)
       refuse_gguf(file, fmt::format("tensor \"{}\" is a vector of type {}", weight.gguf, name_of(source.type)));
     used.insert(weight.gguf);
-    tensors.push_back({std::move(weight.name), &source, {weight.rotary_heads > 0 ? model.head_dim : 0}});
+    add_tensors(tensors, weight, source);
   }
   for (const auto& [name, tensor] : file.tensors())
     if (!used.contains(name))
-      refuse_gguf(file, fmt::format("tensor \"{}\" has no place in a {} model of {} layers", name, model.architecture,
-                                    model.layers));
+      refuse_gguf(file, fmt::format("tensor \"{}\" has no place in a {} model of {} layers", name,
+                                    config.family->gguf.architecture, config.layers));
   return tensors;
 }
 
-Json gguf_config(const GgufFile& file, const GgufModel& model, DType dtype) {
-  const auto prefix = model.architecture + ".";
-  const auto& kind = architecture_of(model);
-  const double theta = positive_or(file, prefix + "rope.freq_base", 10000);
-  Json config{{"architectures", {kind.class_name}}, {"model_type", kind.model_type}};
+Json gguf_config(const GgufFile& file, DType dtype) {
+  const GgufModel model = gguf_model(file);
+  const Family& family = *model.family;
+  const double theta = positive_or(file, model.prefix + "rope.freq_base", 10000);
+  Json config{{"architectures", {family.architecture}}, {"model_type", family.model_type}};
   put_token(config, file, "bos");
   put_token(config, file, "eos");
   put_token(config, file, "pad");
@@ -216,20 +264,19 @@ Json gguf_config(const GgufFile& file, const GgufModel& model, DType dtype) {
   config["num_attention_heads"] = model.heads;
   config["num_key_value_heads"] = model.kv_heads;
   config["head_dim"] = model.head_dim;
-  config["hidden_act"] = "silu";
+  config[family.activation_key] = family.activation;
   config["max_position_embeddings"] = model.context;
-  config["rms_norm_eps"] = positive_or(file, prefix + "attention.layer_norm_rms_epsilon", 1e-6);
+  config["rms_norm_eps"] = positive_or(file, model.prefix + "attention.layer_norm_rms_epsilon", 1e-6);
   config["rope_theta"] = theta;
   config["rope_scaling"] = rope_scaling(file, model, theta);
-  if (model.architecture != "qwen2") config["attention_bias"] = model.attention_bias;
-  if (kind.model_type == "llama") config["mlp_bias"] = false;
-  if (model.architecture != "llama") config["use_sliding_window"] = model.sliding_window > 0;
-  if (model.architecture != "llama" && model.sliding_window > 0) config["max_window_layers"] = 0;
-  if (kind.model_type != "llama")
-    config["sliding_window"] = model.sliding_window > 0 ? Json(model.sliding_window) : Json(nullptr);
+  if (family.model_type != "qwen2") config["attention_bias"] = file.tensors().contains("blk.0.attn_q.bias");
+  if (family.model_type == "llama") config["mlp_bias"] = false;
+  put_windows(config, model);
+  put_keys(config, file, model);
+  if (family.gguf.assume) family.gguf.assume(config);
   config["attention_dropout"] = 0.0;
   config["initializer_range"] = 0.02;
-  config["tie_word_embeddings"] = model.tied;
+  config["tie_word_embeddings"] = !file.tensors().contains("output.weight");
   config["torch_dtype"] = name_of(dtype);
   config["use_cache"] = true;
   return config;

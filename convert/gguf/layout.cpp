@@ -2,57 +2,76 @@
 
 #include <fmt/format.h>
 
-#include <string_view>
+#include "model/families/family.h"
 
 namespace qtrain {
 namespace {
 
-/// A weight of every layer.
-struct LayerWeight {
-  std::string_view gguf, name;
-  std::vector<std::int64_t> shape;
-  std::int64_t rotary_heads = 0;
-};
+/// The weights of one layer, from its table.
+class LayerLayout {
+ public:
+  LayerLayout(const ModelConfig& config, std::int64_t index, std::vector<GgufWeight>& out)
+      : config_(config),
+        blk_(fmt::format("blk.{}.", index)),
+        prefix_(fmt::format("model.layers.{}.", index)),
+        out_(out) {}
 
-std::vector<LayerWeight> layer_weights(const GgufModel& m) {
-  const std::int64_t q = m.heads * m.head_dim, kv = m.kv_heads * m.head_dim;
-  const bool permuted = m.architecture == "llama";
-  const std::int64_t q_heads = permuted ? m.heads : 0, k_heads = permuted ? m.kv_heads : 0;
-  std::vector<LayerWeight> weights{{"attn_norm.weight", "input_layernorm.weight", {m.hidden}},
-                                   {"attn_q.weight", "self_attn.q_proj.weight", {q, m.hidden}, q_heads},
-                                   {"attn_k.weight", "self_attn.k_proj.weight", {kv, m.hidden}, k_heads},
-                                   {"attn_v.weight", "self_attn.v_proj.weight", {kv, m.hidden}},
-                                   {"attn_output.weight", "self_attn.o_proj.weight", {m.hidden, q}},
-                                   {"ffn_norm.weight", "post_attention_layernorm.weight", {m.hidden}},
-                                   {"ffn_gate.weight", "mlp.gate_proj.weight", {m.ffn, m.hidden}},
-                                   {"ffn_up.weight", "mlp.up_proj.weight", {m.ffn, m.hidden}},
-                                   {"ffn_down.weight", "mlp.down_proj.weight", {m.hidden, m.ffn}}};
-  if (m.attention_bias || m.architecture == "qwen2") {
-    weights.push_back({"attn_q.bias", "self_attn.q_proj.bias", {q}, q_heads});
-    weights.push_back({"attn_k.bias", "self_attn.k_proj.bias", {kv}, k_heads});
-    weights.push_back({"attn_v.bias", "self_attn.v_proj.bias", {kv}});
+  void add(const VectorSpec& v) {
+    const bool norm = v.name.ends_with("norm.weight");
+    out_.push_back({.gguf = blk_ + v.gguf,
+                    .shape = {v.size},
+                    .names = {prefix_ + v.name},
+                    .offset = norm ? config_.norm_offset : 0});
   }
-  if (m.attention_bias) weights.push_back({"attn_output.bias", "self_attn.o_proj.bias", {m.hidden}});
-  if (m.architecture == "qwen3") {
-    weights.push_back({"attn_q_norm.weight", "self_attn.q_norm.weight", {m.head_dim}});
-    weights.push_back({"attn_k_norm.weight", "self_attn.k_norm.weight", {m.head_dim}});
+  void add(const LinearSpec& l) {
+    const std::int64_t heads = config_.family->gguf.interleaves_rotary ? l.rotary_heads : 0;
+    out_.push_back({.gguf = blk_ + l.gguf + ".weight",
+                    .shape = {l.out, l.in},
+                    .names = {prefix_ + l.module + ".weight"},
+                    .rotary_heads = heads,
+                    .full_precision = l.adaptable == Adaptable::no});
+    if (l.bias == Bias::no) return;
+    out_.push_back({.gguf = blk_ + l.gguf + ".bias",
+                    .shape = {l.out},
+                    .names = {prefix_ + l.module + ".bias"},
+                    .rotary_heads = heads});
   }
-  return weights;
-}
+  void add(const ExpertsSpec& e) {
+    GgufWeight weight{.gguf = blk_ + e.gguf + ".weight", .shape = {e.count, e.out, e.in}, .names = {}};
+    for (std::int64_t i = 0; i < e.count; ++i) weight.names.push_back(prefix_ + e.tensor_of(i));
+    out_.push_back(std::move(weight));
+  }
+
+ private:
+  const ModelConfig& config_;
+  std::string blk_, prefix_;
+  std::vector<GgufWeight>& out_;
+};
 
 }  // namespace
 
-std::vector<GgufWeight> gguf_layout(const GgufModel& model) {
-  std::vector<GgufWeight> all{{"token_embd.weight", "model.embed_tokens.weight", {model.vocab, model.hidden}}};
-  const auto of_layer = layer_weights(model);
-  for (std::int64_t i = 0; i < model.layers; ++i)
-    for (const auto& w : of_layer)
-      all.push_back({.gguf = fmt::format("blk.{}.{}", i, w.gguf),
-                     .name = fmt::format("model.layers.{}.{}", i, w.name),
-                     .shape = w.shape,
-                     .rotary_heads = w.rotary_heads});
-  all.push_back({"output_norm.weight", "model.norm.weight", {model.hidden}});
-  if (!model.tied) all.push_back({"output.weight", "lm_head.weight", {model.vocab, model.hidden}});
+std::vector<std::int64_t> GgufWeight::shape_of_one() const {
+  return shape.size() == 3 ? std::vector(shape.begin() + 1, shape.end()) : shape;
+}
+
+RotaryRows rows_of(const GgufWeight& weight) {
+  return {weight.rotary_heads > 0 ? weight.shape.front() / weight.rotary_heads : 0};
+}
+
+std::vector<GgufWeight> gguf_layout(const ModelConfig& config) {
+  const std::vector<std::int64_t> table{config.vocab_size, config.hidden_size};
+  std::vector<GgufWeight> all{{.gguf = "token_embd.weight", .shape = table, .names = {"model.embed_tokens.weight"}}};
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    const Layer layer = config.family->layer(config, i);
+    LayerLayout weights(config, i, all);
+    for (const ParamId& id : layer.order) std::visit([&](auto which) { weights.add(layer.spec(which)); }, id);
+  }
+  all.push_back({.gguf = "output_norm.weight",
+                 .shape = {config.hidden_size},
+                 .names = {"model.norm.weight"},
+                 .offset = config.norm_offset});
+  if (!config.tie_word_embeddings)
+    all.push_back({.gguf = "output.weight", .shape = table, .names = {"lm_head.weight"}});
   return all;
 }
 

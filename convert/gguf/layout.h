@@ -4,31 +4,32 @@
 #include <string>
 #include <vector>
 
+#include "model/model_config.h"
+
 namespace qtrain {
 
 /// Bytes of the longest piece of a sentencepiece vocabulary that is cut into pairs: the work grows with the square.
 inline constexpr std::size_t kLongestPiece = 1024;
 
-/// What a GGUF file and a config.json both say about a model.
-struct GgufModel {
-  std::string architecture;  ///< GGUF's: llama, qwen2, qwen3
-  std::int64_t hidden = 0, ffn = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, vocab = 0, context = 0;
-  std::int64_t sliding_window = 0;  ///< 0: none
-  bool tied = false;
-  bool attention_bias = false;  ///< also of the output projection; qwen2 has the others without it
-};
-
-/// A tensor of a model under both its names.
+/// A tensor of a GGUF file and what it is in a Hugging Face folder.
 struct GgufWeight {
-  std::string gguf, name;           ///< "blk.0.attn_q.weight", "model.layers.0.self_attn.q_proj.weight"
-  std::vector<std::int64_t> shape;  ///< of a Hugging Face folder: [rows, columns] or [values]
+  std::string gguf;                 ///< "blk.0.attn_q.weight"
+  std::vector<std::int64_t> shape;  ///< [rows, columns], [values], or [experts, rows, columns]
+  /// "model.layers.0.self_attn.q_proj.weight"; one for each of the experts.
+  std::vector<std::string> names;
   /// Above 0: the rows lie in interleaved rotary order within that many heads, as GGUF keeps the query and key
   /// projections of the llama architecture.
   std::int64_t rotary_heads = 0;
+  double offset = 0;  ///< what the file adds to the values: norms that multiply by weight + 1 lie there as that
+  bool full_precision = false;  ///< f32 in files of any type
+
+  const std::string& name() const { return names.front(); }
+  /// Of one of `names`.
+  std::vector<std::int64_t> shape_of_one() const;
 };
 
 /// Every weight of the model in its order. Source: llama.cpp's tensor names (gguf-py's constants.py).
-std::vector<GgufWeight> gguf_layout(const GgufModel& model);
+std::vector<GgufWeight> gguf_layout(const ModelConfig& config);
 
 /// Rows of a matrix in GGUF's interleaved order and in Hugging Face's. Within a head of d rows, element
 /// (half j, pair i) is row j d/2 + i for Hugging Face and row 2 i + j in GGUF.
@@ -38,5 +39,8 @@ struct RotaryRows {
   std::int64_t in_gguf(std::int64_t hf_row) const;
   std::int64_t in_hf(std::int64_t gguf_row) const;
 };
+
+/// The order of rows in one of the tensors of `weight`.
+RotaryRows rows_of(const GgufWeight& weight);
 
 }  // namespace qtrain

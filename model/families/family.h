@@ -6,17 +6,11 @@
 #include <vector>
 
 #include "model/config_reader.h"
+#include "model/families/gguf_family.h"
 #include "model/layer/layer.h"
 #include "model/model_config.h"
 
 namespace qtrain {
-
-/// How files of llama.cpp hold a family's weights.
-struct GgufFamily {
-  std::string_view architecture = {};  ///< empty: there is none
-  /// Rows of what is rotated lie with both halves of a head interleaved.
-  bool interleaves_rotary = false;
-};
 
 /// A model type of transformers: its fields of config.json beyond the common ones, and its layers.
 struct Family {

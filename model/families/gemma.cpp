@@ -48,6 +48,31 @@ void read_gemma2(const ConfigReader& r, ModelConfig& c) {
   read_gemma_windows(r, c);
 }
 
+// llama.cpp knows query_pre_attn_scalar by the size of the model: by the 46 layers of 27B.
+constexpr std::int64_t kLayersOf27B = 46;
+
+void assume_scalar(Json& config) {
+  const auto number = [&](const char* key) { return config.at(key).get<std::int64_t>(); };
+  const bool largest = number("num_hidden_layers") == kLayersOf27B;
+  config["query_pre_attn_scalar"] =
+      largest ? number("hidden_size") / number("num_attention_heads") : number("head_dim");
+}
+
+const char* what_gemma2_files_lack(const ModelConfig& c) {
+  if (c.attention_softcap == 0) return "attn_logit_softcapping: null";
+  if (c.logit_softcap == 0) return "final_logit_softcapping: null";
+  if (c.qkv_bias) return "attention_bias";
+  if (!c.tie_word_embeddings) return "tie_word_embeddings: false";
+  const std::int64_t scalar = c.layers == kLayersOf27B ? c.hidden_size / c.heads : c.head_dim;
+  return std::abs(c.score_scale() * std::sqrt(static_cast<double>(scalar)) - 1) > 1e-9 ? "query_pre_attn_scalar"
+                                                                                       : nullptr;
+}
+
+constexpr GgufKey kGemma2Keys[] = {{"attn_logit_softcapping", "attn_logit_softcapping", GgufKey::Kind::number,
+                                    [](const ModelConfig& c) { return c.attention_softcap; }},
+                                   {"final_logit_softcapping", "final_logit_softcapping", GgufKey::Kind::number,
+                                    [](const ModelConfig& c) { return c.logit_softcap; }}};
+
 }  // namespace
 
 extern const Family kGemma2{.model_type = "gemma2",
@@ -57,6 +82,11 @@ extern const Family kGemma2{.model_type = "gemma2",
                             .head_dim = 256,
                             .activation_key = "hidden_activation",
                             .activation = "gelu_pytorch_tanh",
-                            .ties_head = true};
+                            .ties_head = true,
+                            .gguf = {.architecture = "gemma2",
+                                     .full_attention_every = 2,
+                                     .keys = kGemma2Keys,
+                                     .assume = assume_scalar,
+                                     .inexpressible = what_gemma2_files_lack}};
 
 }  // namespace qtrain

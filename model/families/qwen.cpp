@@ -35,6 +35,8 @@ extern const Family kQwen3{.model_type = "qwen3",
                                },
                            .layer = blocks::pre_norm_layer,
                            .head_dim = 128,
-                           .gguf = {.architecture = "qwen3"}};
+                           .gguf = {.architecture = "qwen3", .inexpressible = [](const ModelConfig& c) {
+                                      return c.qkv_bias ? "attention_bias" : nullptr;
+                                    }}};
 
 }  // namespace qtrain

@@ -45,11 +45,30 @@ void read_qwen3_moe(const ConfigReader& r, ModelConfig& c) {
   c.experts = std::move(e);
 }
 
+// Readers of the file give every layer experts, whose choices count by what they share of 1.
+const char* what_moe_files_lack(const ModelConfig& c) {
+  if (c.qkv_bias) return "attention_bias";
+  if (c.experts->norm != ops::TopKNorm::sum_to_one) return "norm_topk_prob: false";
+  return std::ranges::find(c.experts->layers, false) != c.experts->layers.end() ? "mlp_only_layers" : nullptr;
+}
+
+constexpr GgufKey kQwen3MoeKeys[] = {
+    {"expert_count", "num_experts", GgufKey::Kind::integer,
+     [](const ModelConfig& c) { return static_cast<double>(c.experts->count); }},
+    {"expert_used_count", "num_experts_per_tok", GgufKey::Kind::integer,
+     [](const ModelConfig& c) { return static_cast<double>(c.experts->per_token); }},
+    {"expert_feed_forward_length", "moe_intermediate_size", GgufKey::Kind::integer,
+     [](const ModelConfig& c) { return static_cast<double>(c.experts->intermediate_size); }}};
+
 }  // namespace
 
 extern const Family kQwen3Moe{.model_type = "qwen3_moe",
                               .architecture = "Qwen3MoeForCausalLM",
                               .read = read_qwen3_moe,
-                              .layer = blocks::pre_norm_layer};
+                              .layer = blocks::pre_norm_layer,
+                              .gguf = {.architecture = "qwen3moe",
+                                       .keys = kQwen3MoeKeys,
+                                       .assume = [](Json& config) { config["norm_topk_prob"] = true; },
+                                       .inexpressible = what_moe_files_lack}};
 
 }  // namespace qtrain

@@ -1,5 +1,7 @@
 #include "model/layer/layer.h"
 
+#include <fmt/format.h>
+
 namespace qtrain {
 
 Shape TensorSpec::shape_for(std::int64_t tokens) const {
@@ -7,6 +9,10 @@ Shape TensorSpec::shape_for(std::int64_t tokens) const {
   out.rank = static_cast<int>(shape.size());
   for (std::size_t i = 0; i < shape.size(); ++i) out.dims[i] = shape[i].of(tokens);
   return out;
+}
+
+std::string ExpertsSpec::tensor_of(std::int64_t expert) const {
+  return fmt::format("{}.{}.{}.weight", module, expert, part);
 }
 
 const NormWeight& LayerWeights::operator[](VectorId id) const {

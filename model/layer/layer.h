@@ -102,6 +102,9 @@ struct ExpertsSpec {
   std::string module, part;  ///< "mlp.experts" and "gate_proj": files have mlp.experts.N.gate_proj.weight
   std::int64_t count = 0, out = 0, in = 0;
   std::string gguf = {};  ///< "ffn_gate_exps"
+
+  /// The name of one expert's tensor in files, behind "model.layers.N.".
+  std::string tensor_of(std::int64_t expert) const;
 };
 
 /// A norm weight [C] in f32 and where its gradient goes.

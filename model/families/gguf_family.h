@@ -1,0 +1,38 @@
+#pragma once
+#include <span>
+#include <string_view>
+
+#include "core/gguf.h"
+#include "model/model_config.h"
+
+namespace qtrain {
+
+/// A number that both the hyperparameters of a GGUF file and a config.json hold.
+struct GgufKey {
+  std::string_view gguf;  ///< behind "ARCHITECTURE.": "attn_logit_softcapping"
+  std::string_view json;
+  enum class Kind : std::uint8_t { integer, number } kind;
+  double (*value)(const ModelConfig& config);
+};
+
+/// How files of llama.cpp hold a family. Names of its tensors stand beside the parameters of its layers. Source: the
+/// models of llama.cpp and its convert_hf_to_gguf.py.
+struct GgufFamily {
+  std::string_view architecture = {};  ///< empty: there is none
+  /// Rows of what is rotated lie with both halves of a head interleaved.
+  bool interleaves_rotary = false;
+  /// Every how many layers one attends to all tokens and the others within the window: files do not say it. 0: the
+  /// window is that of all layers.
+  int full_attention_every = 0;
+  /// Hyperparameters beyond those of every model.
+  std::span<const GgufKey> keys = {};
+  /// Adds to a config.json made of a file what readers of the file assume.
+  void (*assume)(Json& config) = nullptr;
+  /// The key of a config.json that llama.cpp has no equivalent of, or null.
+  const char* (*inexpressible)(const ModelConfig& config) = nullptr;
+  /// Whether a file of the architecture is of this family, where several share one; null for the one that has the
+  /// others.
+  bool (*holds)(const GgufFile& file) = nullptr;
+};
+
+}  // namespace qtrain
