@@ -1,7 +1,5 @@
 #include "convert/gguf/export.h"
 
-#include "text/tokenizer/load.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,6 +16,7 @@
 #include "model/hf_folder.h"
 #include "quant/bnb.h"
 #include "quant/gguf_quantize.h"
+#include "text/tokenizer/load.h"
 
 namespace qtrain {
 namespace {
@@ -162,7 +161,7 @@ class Weights {
       refuse(name,
              fmt::format("has shape {} where config.json asks for [{}]", to_string(found), fmt::join(expected, ", ")));
     if (!quantized && !is_float(t.dtype))
-      refuse(name, fmt::format("has dtype {}, which is no float", name_of(t.dtype)));
+      refuse(name, fmt::format("has dtype {}, which is not a floating-point type", name_of(t.dtype)));
     return {name, t};
   }
   [[noreturn]] void refuse(const std::string& name, const std::string& cause) const {

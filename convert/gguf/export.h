@@ -35,9 +35,9 @@ std::uint32_t gguf_file_type(GgufType type);
 
 /// Writes a model folder as one GGUF file that llama.cpp loads: weights tensor by tensor, hyper-parameters, tokenizer,
 /// chat templates. Matrices that bitsandbytes quantized are exported as the values that they stand for. Vectors stay
-/// f32. Quantized types fall back where rows are no whole blocks: q4_k to Q5_0, then all to F16; embedding and head are
-/// Q8_0 under q4_0 and q4_k. Errors: ErrorKind::input for models, tokenizers and weights that the format cannot hold,
-/// ErrorKind::disk. `ctx` is one of the processor.
+/// f32. Quantized types fall back where rows are not whole blocks: q4_k to Q5_0, then all to F16; embedding and head
+/// are Q8_0 under q4_0 and q4_k. Errors: ErrorKind::input for models, tokenizers and weights that the format cannot
+/// hold, ErrorKind::disk. `ctx` is one of the processor.
 GgufExportReport export_gguf(Ctx& ctx, const GgufExportOptions& options);
 
 }  // namespace qtrain

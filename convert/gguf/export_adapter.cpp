@@ -92,9 +92,11 @@ class AdapterFile {
     std::set<std::string> left;
     for (const auto& [name, factors] : deltas_.factors()) left.insert(name);
     for (const GgufWeight& w : gguf_layout(config_)) {
+      if (w.names.size() > 1 && std::ranges::any_of(w.names, [&](auto& name) { return left.contains(name); }))
+        refuse("the experts of " + w.gguf, "have adapters of their own, which GGUF has no form for", "remove them");
       if (left.erase(w.name()) == 1)
         add(sources, w);
-      else if (deltas_.targets(w.name()))
+      else if (w.names.size() == 1 && deltas_.targets(w.name()))
         refuse(w.name(), "is named by adapter_config.json, and the adapter has nothing for it",
                "save or copy it again");
     }
@@ -111,6 +113,7 @@ class AdapterFile {
   void require_factors() const {
     constexpr const char *kWhy = "cannot be said in an adapter of GGUF", *kRemedy = "export the merged model: --merge";
     if (deltas_.config().dora) refuse("use_dora", kWhy, kRemedy);
+    if (!deltas_.config().target_parameters.empty()) refuse("target_parameters", kWhy, kRemedy);
     if (!deltas_.whole().empty()) refuse(deltas_.whole().begin()->first, kWhy, kRemedy);
     for (const auto& [name, factors] : deltas_.factors())
       if (config_.tie_word_embeddings && (factors.embedding || name == "lm_head.weight"))

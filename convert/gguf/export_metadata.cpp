@@ -53,13 +53,11 @@ void put_rope_scaling(GgufMetadata& metadata, const ModelConfig& config, std::ve
 
 /// Whether the windows of all layers are those that a reader of the file assumes.
 bool follows_windows(const ModelConfig& config) {
-  const int every = config.family->gguf.full_attention_every;
   const std::int64_t window = config.attention.front().window;
-  for (std::size_t l = 0; l < config.attention.size(); ++l) {
-    const bool full = every > 0 && (l + 1) % static_cast<std::size_t>(every) == 0;
-    if (config.attention[l].window != (full ? 0 : window)) return false;
-  }
-  return every == 0 || window > 0;
+  for (std::int64_t l = 0; l < config.layers; ++l)
+    if (config.attention[static_cast<std::size_t>(l)].window != (attends_fully(config.family->gguf, l) ? 0 : window))
+      return false;
+  return true;
 }
 
 }  // namespace
@@ -70,7 +68,12 @@ void require_expressible(const ModelConfig& config, const std::string& place) {
     fail(ErrorKind::input, {.cause = fmt::format("models of type \"{}\" cannot be exported yet", config.model_type),
                             .place = place,
                             .remedy = "convert the Hugging Face folder with llama.cpp's convert_hf_to_gguf.py"});
+  if (config.json.value(config.family->activation_key, config.family->activation) != config.family->activation)
+    refuse_key(place, config.family->activation_key);
+  const auto slides = [](const LayerAttention& layer) { return layer.window > 0; };
+  if (gguf.window > 0 && std::ranges::none_of(config.attention, slides)) refuse_key(place, "sliding_window: null");
   if (!follows_windows(config)) refuse_key(place, gguf.full_attention_every > 0 ? "layer_types" : "max_window_layers");
+  if (config.ropes.front().type == Rope::llama3 && !gguf.reads_rope_divisors) refuse_key(place, "rope_type: llama3");
   if (config.ropes.front().type == Rope::dynamic) refuse_key(place, "rope_type: dynamic");
   if (config.ropes.front().type == Rope::yarn && !config.ropes.front().truncate) refuse_key(place, "truncate: false");
   if (config.mlp_bias) refuse_key(place, "mlp_bias");

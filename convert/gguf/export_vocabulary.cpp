@@ -138,7 +138,11 @@ bool space_prefix(const fs::path& file, const Json& json, GgufVocabulary& v) {
     return scheme != "never";
   }
   const Json replace{{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpace}};
-  if (!cutters.empty() || normalizers.empty() || normalizers.back() != replace) unknown();
+  // Gemma's cuts at blanks, of which there are none any more.
+  const Json cuts_nothing{
+      {"type", "Split"}, {"pattern", {{"String", " "}}}, {"behavior", "MergedWithPrevious"}, {"invert", false}};
+  const bool cut = cutters.size() > 1 || (cutters.size() == 1 && cutters[0] != cuts_nothing);
+  if (cut || normalizers.empty() || normalizers.back() != replace) unknown();
   normalizers.pop_back();
   if (normalizers.empty()) return false;
   if (normalizers.size() != 1 || normalizers[0] != Json{{"type", "Prepend"}, {"prepend", kSpace}}) unknown();

@@ -45,14 +45,16 @@ void for_rows(const ImportedTensor& tensor, Use&& use) {
   }
 }
 
-// What was added in f32 has lost the last bits of small values: nothing holds them exactly.
+/// Whether the values of a folder in T give those of the file again. The last bits of a small one are lost already
+/// where the file adds to it.
 template <class T>
 bool holds_exactly(const ImportedTensor& tensor) {
   bool exact = true;
-  if (tensor.offset != 0) return true;
+  const auto offset = static_cast<float>(tensor.offset);
   for_rows(tensor, [&](std::span<const float> values) {
-    exact =
-        exact && std::all_of(values.begin(), values.end(), [](float x) { return float(T(x)) == x || std::isnan(x); });
+    exact = exact && std::ranges::all_of(values, [offset](float x) {
+              return static_cast<float>(T(x)) + offset == x + offset || std::isnan(x);
+            });
   });
   return exact;
 }
@@ -66,8 +68,9 @@ DType exact_dtype(const std::vector<ImportedTensor>& tensors) {
     has_bf16 = has_bf16 || type == GgufType::bf16;
   }
   for (const auto& t : tensors) {
-    f16 = f16 && (t.source->type == GgufType::f16 || holds_exactly<F16>(t));
-    bf16 = bf16 && (t.source->type == GgufType::bf16 || holds_exactly<Bf16>(t));
+    const auto is = [&](GgufType type) { return t.source->type == type && t.offset == 0; };
+    f16 = f16 && (is(GgufType::f16) || holds_exactly<F16>(t));
+    bf16 = bf16 && (is(GgufType::bf16) || holds_exactly<Bf16>(t));
     if (!f16 && !bf16) return DType::f32;
   }
   return bf16 && (has_bf16 || !f16) ? DType::bf16 : DType::f16;
@@ -124,7 +127,8 @@ ImportedParts import_gguf(const ImportOptions& options) {
     output.commit();
     return ImportedParts::tokenizer;
   }
-  const ModelConfig model = parse_model_config(gguf_config(file, DType::f32), file.path().string());
+  Json config = gguf_config(file);
+  const ModelConfig model = gguf_model_config(file, config);
   if (tokenizer.tokens > model.vocab_size)
     refuse_gguf(file, fmt::format("{} tokens, but embeddings for {}", tokenizer.tokens, model.vocab_size));
   const auto tensors = gguf_weights(file, model);
@@ -140,7 +144,8 @@ ImportedParts import_gguf(const ImportOptions& options) {
   write_json(output.folder() / "generation_config.json", gguf_generation_config(file));
   StoppableJob job(options.log, {.unit = "importing", .total = bytes_of(sources), .counted = false});
   write_sharded(output.folder(), watched(std::move(sources), job), kShardBytes);
-  write_json(output.folder() / "config.json", gguf_config(file, dtype));
+  config["torch_dtype"] = name_of(dtype);
+  write_json(output.folder() / "config.json", config);
   output.commit();
   return ImportedParts::model;
 }

@@ -15,7 +15,7 @@ namespace {
 /// A size that products of three cannot overflow.
 std::int64_t model_size(const GgufFile& file, const std::string& key) {
   const auto size = file.integer(key);
-  if (size < 1 || size > (1 << 20)) refuse_gguf(file, fmt::format("{} is {}, which is no sensible size", key, size));
+  if (size < 1 || size > (1 << 20)) refuse_gguf(file, fmt::format("{} is {}, which is not a sensible size", key, size));
   return size;
 }
 
@@ -113,9 +113,10 @@ Json llama3_scaling(const GgufFile& file, const GgufModel& model, double theta) 
   const auto expected = llama3_divisors(model, scaling);
   for (std::size_t i = 0; i < given.size(); ++i)
     if (!(std::abs(given[i] - expected[i]) <= 1e-4 * expected[i]))
-      refuse_gguf(file, fmt::format("rope_freqs.weight is no llama3 rope scaling of a context of {}, and no other is "
-                                    "known",
-                                    original));
+      refuse_gguf(file,
+                  fmt::format("rope_freqs.weight is not a llama3 rope scaling of a context of {}, and no other is "
+                              "known",
+                              original));
   return {{"factor", scaling.factor},
           {"high_freq_factor", scaling.high},
           {"low_freq_factor", scaling.low},
@@ -155,6 +156,24 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
+/// Refuses windows of layers, and a base of their rotary embedding, other than those that the family gives them.
+void check_windows(const GgufFile& file, const GgufModel& m) {
+  const auto refuse = [&](const std::string& key) {
+    refuse_gguf(file, fmt::format("{} is not that of {} models that are known", key, m.family->gguf.architecture));
+  };
+  const GgufFamily& family = m.family->gguf;
+  const std::string pattern = m.prefix + "attention.sliding_window_pattern", base = m.prefix + "rope.freq_base_swa";
+  if (const Json* given = file.find(pattern)) {
+    Json slides = Json::array();
+    for (std::int64_t l = 0; l < m.layers; ++l) slides.push_back(m.sliding_window > 0 && !attends_fully(family, l));
+    if (given->is_array() ? *given != slides : *given != family.full_attention_every) refuse(pattern);
+  }
+  const bool known =
+      std::ranges::any_of(family.keys, [](const GgufKey& key) { return key.gguf == "rope.freq_base_swa"; });
+  if (file.find(base) && !known && file.number_or(base, 0) != file.number_or(m.prefix + "rope.freq_base", 10000))
+    refuse(base);
+}
+
 GgufModel gguf_model(const GgufFile& file) {
   GgufModel m{.family = &family_of(file)};
   m.prefix = std::string(m.family->gguf.architecture) + ".";
@@ -171,7 +190,7 @@ GgufModel gguf_model(const GgufFile& file) {
   m.heads = size("attention.head_count");
   m.kv_heads = file.find(m.prefix + "attention.head_count_kv") ? size("attention.head_count_kv") : m.heads;
   m.context = file.integer(m.prefix + "context_length");
-  m.sliding_window = file.integer_or(m.prefix + "attention.sliding_window", 0);
+  m.sliding_window = file.integer_or(m.prefix + "attention.sliding_window", m.family->gguf.window);
   if (m.heads % m.kv_heads != 0)
     refuse_gguf(file, fmt::format("{} heads cannot share {} key-value heads", m.heads, m.kv_heads));
   const auto key_length = m.prefix + "attention.key_length";
@@ -182,28 +201,25 @@ GgufModel gguf_model(const GgufFile& file) {
       file.integer_or(m.prefix + "rope.dimension_count", m.head_dim) != m.head_dim)
     refuse_gguf(file, "a rotary embedding of only a part of each head is not supported");
   m.vocab = file.tensor("token_embd.weight").shape[0];
+  check_windows(file, m);
   return m;
 }
 
 void put_windows(Json& config, const GgufModel& m) {
-  const int every = m.family->gguf.full_attention_every;
-  const std::string_view type = m.family->model_type;
-  if (type != "llama") config["sliding_window"] = m.sliding_window > 0 ? Json(m.sliding_window) : Json(nullptr);
-  if (type.starts_with("qwen")) config["use_sliding_window"] = m.sliding_window > 0;
-  if (type.starts_with("qwen") && m.sliding_window > 0) config["max_window_layers"] = 0;
-  if (every == 0) return;
+  config["sliding_window"] = m.sliding_window > 0 ? Json(m.sliding_window) : Json(nullptr);
+  if (m.family->gguf.full_attention_every == 0) return;
   Json types = Json::array();
-  for (std::int64_t l = 1; l <= m.layers; ++l) types.push_back(l % every == 0 ? "full_attention" : "sliding_attention");
+  for (std::int64_t l = 0; l < m.layers; ++l)
+    types.push_back(attends_fully(m.family->gguf, l) ? "full_attention" : "sliding_attention");
   config["layer_types"] = std::move(types);
 }
 
 void put_keys(Json& config, const GgufFile& file, const GgufModel& m) {
   for (const GgufKey& key : m.family->gguf.keys) {
     const std::string name = m.prefix + std::string(key.gguf);
-    if (!file.find(name)) continue;
     if (key.kind == GgufKey::Kind::integer)
       config[key.json] = model_size(file, name);
-    else
+    else if (file.find(name))
       config[key.json] = positive_or(file, name, 1);
   }
 }
@@ -230,6 +246,11 @@ void refuse_gguf(const GgufFile& file, std::string cause) {
 }
 
 std::vector<ImportedTensor> gguf_weights(const GgufFile& file, const ModelConfig& config) {
+  // Before names are made of what the file says: experts make many of one tensor.
+  const auto a_layer = static_cast<std::int64_t>(config.family->layer(config, 0).order.size());
+  if (config.layers * a_layer > 2 * static_cast<std::int64_t>(file.tensors().size()))
+    refuse_gguf(file, fmt::format("{} layers of {} tensors, but only {} tensors", config.layers, a_layer,
+                                  file.tensors().size()));
   std::vector<ImportedTensor> tensors;
   std::set<std::string> used{"rope_freqs.weight"};
   for (GgufWeight& weight : gguf_layout(config)) {
@@ -249,7 +270,7 @@ std::vector<ImportedTensor> gguf_weights(const GgufFile& file, const ModelConfig
   return tensors;
 }
 
-Json gguf_config(const GgufFile& file, DType dtype) {
+Json gguf_config(const GgufFile& file) {
   const GgufModel model = gguf_model(file);
   const Family& family = *model.family;
   const double theta = positive_or(file, model.prefix + "rope.freq_base", 10000);
@@ -269,17 +290,19 @@ Json gguf_config(const GgufFile& file, DType dtype) {
   config["rms_norm_eps"] = positive_or(file, model.prefix + "attention.layer_norm_rms_epsilon", 1e-6);
   config["rope_theta"] = theta;
   config["rope_scaling"] = rope_scaling(file, model, theta);
-  if (family.model_type != "qwen2") config["attention_bias"] = file.tensors().contains("blk.0.attn_q.bias");
-  if (family.model_type == "llama") config["mlp_bias"] = false;
+  config["attention_bias"] = file.tensors().contains("blk.0.attn_q.bias");
   put_windows(config, model);
   put_keys(config, file, model);
   if (family.gguf.assume) family.gguf.assume(config);
   config["attention_dropout"] = 0.0;
   config["initializer_range"] = 0.02;
   config["tie_word_embeddings"] = !file.tensors().contains("output.weight");
-  config["torch_dtype"] = name_of(dtype);
   config["use_cache"] = true;
   return config;
+}
+
+ModelConfig gguf_model_config(const GgufFile& file, const Json& config) {
+  return parse_model_config(config, file.path().string() + " as a config.json");
 }
 
 Json gguf_generation_config(const GgufFile& file) {

@@ -28,9 +28,12 @@ struct ImportedTensor {
 /// Every weight of the model, in the order of the model. Input errors: missing, unknown or misshapen tensors.
 std::vector<ImportedTensor> gguf_weights(const GgufFile& file, const ModelConfig& config);
 
-/// The contents of config.json and generation_config.json, as transformers 4 and 5 read them. Input errors: another
-/// architecture, sizes that make no sense, what no family has (a rotary embedding of a part of each head).
-Json gguf_config(const GgufFile& file, DType dtype);
+/// The contents of config.json but for the type of the weights, and of generation_config.json, as transformers 4 and 5
+/// read them. Input errors: another architecture, sizes that make no sense, what no family has (a rotary embedding of
+/// a part of each head).
+Json gguf_config(const GgufFile& file);
+/// What config.json says, read as that of any folder.
+ModelConfig gguf_model_config(const GgufFile& file, const Json& config);
 Json gguf_generation_config(const GgufFile& file);
 
 /// The contents of tokenizer.json, tokenizer_config.json and special_tokens_map.json.

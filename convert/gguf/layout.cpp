@@ -17,15 +17,12 @@ class LayerLayout {
         out_(out) {}
 
   void add(const VectorSpec& v) {
-    const bool norm = v.name.ends_with("norm.weight");
-    out_.push_back({.gguf = blk_ + v.gguf,
-                    .shape = {v.size},
-                    .names = {prefix_ + v.name},
-                    .offset = norm ? config_.norm_offset : 0});
+    out_.push_back(
+        {.gguf = blk_ + named(v.gguf), .shape = {v.size}, .names = {prefix_ + v.name}, .offset = config_.norm_offset});
   }
   void add(const LinearSpec& l) {
     const std::int64_t heads = config_.family->gguf.interleaves_rotary ? l.rotary_heads : 0;
-    out_.push_back({.gguf = blk_ + l.gguf + ".weight",
+    out_.push_back({.gguf = blk_ + named(l.gguf) + ".weight",
                     .shape = {l.out, l.in},
                     .names = {prefix_ + l.module + ".weight"},
                     .rotary_heads = heads,
@@ -37,12 +34,17 @@ class LayerLayout {
                     .rotary_heads = heads});
   }
   void add(const ExpertsSpec& e) {
-    GgufWeight weight{.gguf = blk_ + e.gguf + ".weight", .shape = {e.count, e.out, e.in}, .names = {}};
+    GgufWeight weight{.gguf = blk_ + named(e.gguf) + ".weight", .shape = {e.count, e.out, e.in}, .names = {}};
     for (std::int64_t i = 0; i < e.count; ++i) weight.names.push_back(prefix_ + e.tensor_of(i));
     out_.push_back(std::move(weight));
   }
 
  private:
+  static const std::string& named(const std::string& gguf) {
+    check(!gguf.empty(), "a parameter of a family that GGUF has, without its name there");
+    return gguf;
+  }
+
   const ModelConfig& config_;
   std::string blk_, prefix_;
   std::vector<GgufWeight>& out_;

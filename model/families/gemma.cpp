@@ -22,6 +22,8 @@ Layer gemma2_layer(const ModelConfig& config, std::int64_t index) {
       stages::add(b, mid, stages::norm(b, {.x = fed, .name = "post_feedforward_layernorm", .gguf = "post_ffw_norm"})));
 }
 
+constexpr std::int64_t kUsualWindow = 4096;
+
 // null: none.
 double read_softcap(const ConfigReader& r, const char* key, double otherwise) {
   return r.json.contains(key) && !r.get(key) ? 0 : r.magnitude(key, otherwise);
@@ -30,7 +32,7 @@ double read_softcap(const ConfigReader& r, const char* key, double otherwise) {
 // Every other layer slides, the first among them, unless layer_types says otherwise.
 void read_gemma_windows(const ConfigReader& r, ModelConfig& c) {
   const bool none = r.json.contains("sliding_window") && !r.get("sliding_window");
-  const std::int64_t window = none ? 0 : r.positive("sliding_window", 4096);
+  const std::int64_t window = none ? 0 : r.positive("sliding_window", kUsualWindow);
   set_windows(r, c, window, 0);
   if (r.get("layer_types")) return;
   for (std::size_t l = 1; l < c.attention.size(); l += 2) c.attention[l].window = 0;
@@ -48,14 +50,16 @@ void read_gemma2(const ConfigReader& r, ModelConfig& c) {
   read_gemma_windows(r, c);
 }
 
-// llama.cpp knows query_pre_attn_scalar by the size of the model: by the 46 layers of 27B.
-constexpr std::int64_t kLayersOf27B = 46;
+// What llama.cpp takes for query_pre_attn_scalar: it knows the model of 27B by its layers.
+std::int64_t gguf_scalar(std::int64_t layers, std::int64_t hidden, std::int64_t heads, std::int64_t head_dim) {
+  constexpr std::int64_t kLayersOf27B = 46;
+  return layers == kLayersOf27B ? hidden / heads : head_dim;
+}
 
 void assume_scalar(Json& config) {
-  const auto number = [&](const char* key) { return config.at(key).get<std::int64_t>(); };
-  const bool largest = number("num_hidden_layers") == kLayersOf27B;
+  const auto size = [&](const char* key) { return config.at(key).get<std::int64_t>(); };
   config["query_pre_attn_scalar"] =
-      largest ? number("hidden_size") / number("num_attention_heads") : number("head_dim");
+      gguf_scalar(size("num_hidden_layers"), size("hidden_size"), size("num_attention_heads"), size("head_dim"));
 }
 
 const char* what_gemma2_files_lack(const ModelConfig& c) {
@@ -63,9 +67,8 @@ const char* what_gemma2_files_lack(const ModelConfig& c) {
   if (c.logit_softcap == 0) return "final_logit_softcapping: null";
   if (c.qkv_bias) return "attention_bias";
   if (!c.tie_word_embeddings) return "tie_word_embeddings: false";
-  const std::int64_t scalar = c.layers == kLayersOf27B ? c.hidden_size / c.heads : c.head_dim;
-  return std::abs(c.score_scale() * std::sqrt(static_cast<double>(scalar)) - 1) > 1e-9 ? "query_pre_attn_scalar"
-                                                                                       : nullptr;
+  const auto scalar = static_cast<double>(gguf_scalar(c.layers, c.hidden_size, c.heads, c.head_dim));
+  return std::abs(c.score_scale() * std::sqrt(scalar) - 1) > 1e-9 ? "query_pre_attn_scalar" : nullptr;
 }
 
 constexpr GgufKey kGemma2Keys[] = {{"attn_logit_softcapping", "attn_logit_softcapping", GgufKey::Kind::number,
@@ -85,6 +88,7 @@ extern const Family kGemma2{.model_type = "gemma2",
                             .ties_head = true,
                             .gguf = {.architecture = "gemma2",
                                      .full_attention_every = 2,
+                                     .window = kUsualWindow,
                                      .keys = kGemma2Keys,
                                      .assume = assume_scalar,
                                      .inexpressible = what_gemma2_files_lack}};

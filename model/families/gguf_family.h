@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -21,12 +22,16 @@ struct GgufFamily {
   std::string_view architecture = {};  ///< empty: there is none
   /// Rows of what is rotated lie with both halves of a head interleaved.
   bool interleaves_rotary = false;
-  /// Every how many layers one attends to all tokens and the others within the window: files do not say it. 0: the
-  /// window is that of all layers.
+  /// Whether readers scale frequencies by a tensor rope_freqs.weight, as Llama 3.1's rope asks for.
+  bool reads_rope_divisors = false;
+  /// Every how many layers one attends to all tokens and the others within the window, where a file does not say it.
+  /// 0: the window is that of all layers.
   int full_attention_every = 0;
+  /// The window where a file does not say it; 0: none.
+  std::int64_t window = 0;
   /// Hyperparameters beyond those of every model.
   std::span<const GgufKey> keys = {};
-  /// Adds to a config.json made of a file what readers of the file assume.
+  /// Changes a config.json made of a file to what readers of the file assume, and what transformers writes.
   void (*assume)(Json& config) = nullptr;
   /// The key of a config.json that llama.cpp has no equivalent of, or null.
   const char* (*inexpressible)(const ModelConfig& config) = nullptr;
@@ -34,5 +39,10 @@ struct GgufFamily {
   /// others.
   bool (*holds)(const GgufFile& file) = nullptr;
 };
+
+/// Whether layer `index` attends to all tokens by full_attention_every.
+inline bool attends_fully(const GgufFamily& family, std::int64_t index) {
+  return family.full_attention_every > 0 && (index + 1) % family.full_attention_every == 0;
+}
 
 }  // namespace qtrain

@@ -3,14 +3,19 @@
 
 namespace qtrain {
 
-extern const Family kLlama{.model_type = "llama",
-                           .architecture = "LlamaForCausalLM",
-                           .read =
-                               [](const ConfigReader& r, ModelConfig& c) {
-                                 c.qkv_bias = c.o_bias = r.flag("attention_bias", false);
-                                 c.mlp_bias = r.flag("mlp_bias", false);
-                               },
-                           .layer = blocks::pre_norm_layer,
-                           .gguf = {.architecture = "llama", .interleaves_rotary = true}};
+extern const Family kLlama{
+    .model_type = "llama",
+    .architecture = "LlamaForCausalLM",
+    .read =
+        [](const ConfigReader& r, ModelConfig& c) {
+          c.qkv_bias = c.o_bias = r.flag("attention_bias", false);
+          c.mlp_bias = r.flag("mlp_bias", false);
+        },
+    .layer = blocks::pre_norm_layer,
+    .gguf = {
+        .architecture = "llama", .interleaves_rotary = true, .reads_rope_divisors = true, .assume = [](Json& config) {
+          config.erase("sliding_window");
+          config["mlp_bias"] = false;
+        }}};
 
 }  // namespace qtrain

@@ -15,8 +15,9 @@ extern const Family kMistral{
           for (LayerAttention& layer : c.attention) layer.window = window;
         },
     .layer = blocks::pre_norm_layer,
-    .gguf = {.architecture = "llama", .interleaves_rotary = true, .holds = [](const GgufFile& file) {
-               return file.integer_or("llama.attention.sliding_window", 0) > 0;
-             }}};
+    .gguf = {.architecture = "llama",
+             .interleaves_rotary = true,
+             .reads_rope_divisors = true,
+             .holds = [](const GgufFile& file) { return file.integer_or("llama.attention.sliding_window", 0) > 0; }}};
 
 }  // namespace qtrain

@@ -13,6 +13,13 @@ void read_windows(const ConfigReader& r, ModelConfig& c) {
   set_windows(r, c, none ? 0 : r.positive("sliding_window", 4096), static_cast<std::int64_t>(first));
 }
 
+// Files name one window, that of all layers.
+void assume_windows(Json& config) {
+  const bool slides = !config.at("sliding_window").is_null();
+  config["use_sliding_window"] = slides;
+  if (slides) config["max_window_layers"] = 0;
+}
+
 }  // namespace
 
 extern const Family kQwen2{.model_type = "qwen2",
@@ -23,20 +30,24 @@ extern const Family kQwen2{.model_type = "qwen2",
                                  read_windows(r, c);
                                },
                            .layer = blocks::pre_norm_layer,
-                           .gguf = {.architecture = "qwen2"}};
-
-extern const Family kQwen3{.model_type = "qwen3",
-                           .architecture = "Qwen3ForCausalLM",
-                           .read =
-                               [](const ConfigReader& r, ModelConfig& c) {
-                                 c.qk_norm = QkNorm::per_head;
-                                 c.qkv_bias = c.o_bias = r.flag("attention_bias", false);
-                                 read_windows(r, c);
-                               },
-                           .layer = blocks::pre_norm_layer,
-                           .head_dim = 128,
-                           .gguf = {.architecture = "qwen3", .inexpressible = [](const ModelConfig& c) {
-                                      return c.qkv_bias ? "attention_bias" : nullptr;
+                           .gguf = {.architecture = "qwen2", .assume = [](Json& config) {
+                                      config.erase("attention_bias");
+                                      assume_windows(config);
                                     }}};
+
+extern const Family kQwen3{
+    .model_type = "qwen3",
+    .architecture = "Qwen3ForCausalLM",
+    .read =
+        [](const ConfigReader& r, ModelConfig& c) {
+          c.qk_norm = QkNorm::per_head;
+          c.qkv_bias = c.o_bias = r.flag("attention_bias", false);
+          read_windows(r, c);
+        },
+    .layer = blocks::pre_norm_layer,
+    .head_dim = 128,
+    .gguf = {.architecture = "qwen3", .assume = assume_windows, .inexpressible = [](const ModelConfig& c) {
+               return c.qkv_bias ? "attention_bias" : nullptr;
+             }}};
 
 }  // namespace qtrain

@@ -68,7 +68,11 @@ extern const Family kQwen3Moe{.model_type = "qwen3_moe",
                               .layer = blocks::pre_norm_layer,
                               .gguf = {.architecture = "qwen3moe",
                                        .keys = kQwen3MoeKeys,
-                                       .assume = [](Json& config) { config["norm_topk_prob"] = true; },
+                                       .assume =
+                                           [](Json& config) {
+                                             config["norm_topk_prob"] = true;
+                                             config["use_sliding_window"] = !config.at("sliding_window").is_null();
+                                           },
                                        .inexpressible = what_moe_files_lack}};
 
 }  // namespace qtrain

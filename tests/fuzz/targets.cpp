@@ -1,7 +1,5 @@
 #include "tests/fuzz/targets.h"
 
-#include "text/tokenizer/load.h"
-
 #include <zlib.h>
 
 #include <fstream>
@@ -19,6 +17,7 @@
 #include "quant/gguf_blocks.h"
 #include "tests/core/temp_folder.h"
 #include "text/template/chat_template.h"
+#include "text/tokenizer/load.h"
 #include "text/tokenizer/sentencepiece_model.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -103,9 +102,7 @@ void gguf(std::string_view bytes) {
   }
   gguf_tokenizer(reader);
   if (reader.tensors().empty()) return;
-  const auto model = gguf_model(reader);
-  gguf_weights(reader, model);
-  gguf_config(reader, model, DType::f32);
+  gguf_weights(reader, gguf_model_config(reader, gguf_config(reader)));
   gguf_generation_config(reader);
 }
 
@@ -146,7 +143,7 @@ void rows(std::string_view bytes) {
 void all_rows(const char* name, std::string_view bytes) {
   const OneFile file(name, bytes);
   const RowSourcePtr rows = open_rows(file.path());
-  for (std::int64_t i = 0; i < rows->size(); ++i) check(rows->parse(i).is_object(), "a row is no object");
+  for (std::int64_t i = 0; i < rows->size(); ++i) check(rows->parse(i).is_object(), "a row is not an object");
 }
 
 void csv(std::string_view bytes) {
@@ -175,6 +172,7 @@ const std::vector<Target>& targets() {
       {"gguf",
        gguf,
        {"tests/convert/goldens/gguf/smollm.gguf", "tests/convert/goldens/gguf/spm.gguf",
+        "tests/convert/goldens/gguf/gemma2.gguf", "tests/convert/goldens/gguf/qwen3moe.gguf",
         "tests/convert/goldens/gguf_vocab/gpt-2.gguf"}},
       {"sentencepiece", sentencepiece, {"tests/convert/goldens/gguf/spm.model"}},
       {"tokenizer_file", tokenizer_file, {"tests/data/golden/chatml/tokenizer.json"}},

@@ -1,5 +1,4 @@
 #include "convert/gguf/import.h"
-#include "text/tokenizer/load.h"
 
 #include <gmock/gmock.h>
 
@@ -12,6 +11,7 @@
 #include "core/json.h"
 #include "core/safetensors.h"
 #include "tests/core/temp_folder.h"
+#include "text/tokenizer/load.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace qtrain {
@@ -168,7 +168,7 @@ TEST(GgufImportRefusals, UnknownRopeFactors) {
   TempFolder folder;
   const auto file = with_value(folder, "rope_freqs.weight", 2);
   EXPECT_THAT(error_of([&] { import_gguf({.gguf = file, .output = folder / "out"}); }).what(),
-              HasSubstr("rope_freqs.weight is no llama3 rope scaling"));
+              HasSubstr("rope_freqs.weight is not a llama3 rope scaling"));
 }
 
 TEST(GgufImportRefusals, ValuesOutOfRangeOfTheDtype) {
@@ -202,7 +202,7 @@ TEST(GgufImportRefusals, NumbersThatMakeNoModel) {
     EXPECT_THAT(import_error(with_metadata(folder, "llama.rope.freq_base", bad)), HasSubstr("not a positive number"));
   for (const auto* key : {"llama.attention.head_count", "llama.block_count", "llama.embedding_length"})
     for (const std::uint32_t bad : {0u, 0xffffffffu})
-      EXPECT_THAT(import_error(with_metadata(folder, key, bad)), HasSubstr("no sensible size"));
+      EXPECT_THAT(import_error(with_metadata(folder, key, bad)), HasSubstr("not a sensible size"));
   EXPECT_THAT(import_error(with_metadata(folder, "llama.attention.head_count_kv", 3u)), HasSubstr("cannot share"));
   EXPECT_THAT(import_error(with_metadata(folder, "llama.rope.dimension_count", 4u)), HasSubstr("rotary"));
   EXPECT_THAT(import_error(with_metadata(folder, "tokenizer.ggml.eos_token_id", 320u)), HasSubstr("320 tokens"));
@@ -228,6 +228,70 @@ TEST(GgufImportRefusals, MoreLayersThanTensors) {
   const auto file = with_metadata(folder, "llama.block_count", 1000000u);
   EXPECT_THAT(error_of([&] { import_gguf({.gguf = file, .output = folder / "out"}); }).what(),
               HasSubstr("1000000 layers, but only"));
+}
+
+/// A golden with one more u32 among its values, before the others.
+std::filesystem::path with_key(const TempFolder& folder, const std::string& name, const std::string& key,
+                               std::uint32_t value) {
+  auto bytes = read_text(golden(name));
+  const auto number = [](auto n) { return std::string(reinterpret_cast<const char*>(&n), sizeof n); };
+  const auto text = [&](const std::string& t) { return number(std::uint64_t{t.size()}) + t; };
+  std::string added = text(key) + number(std::uint32_t{4}) + number(value);
+  const std::string filler = text("filler") + number(std::uint32_t{8});
+  const std::size_t open = (added.size() + filler.size() + 8) % kGgufAlignment;
+  added += filler + text(std::string(kGgufAlignment - open, '-'));  // tensors stay aligned
+  std::uint64_t count = 0;
+  std::memcpy(&count, bytes.data() + 16, sizeof count);
+  count += 2;
+  std::memcpy(bytes.data() + 16, &count, sizeof count);
+  bytes.insert(24, added);
+  std::ofstream(folder / "patched.gguf", std::ios::binary) << bytes;
+  return folder / "patched.gguf";
+}
+
+TEST(GgufImportFamilies, WindowsThatTheFamilyDoesNotHaveAreRefused) {
+  TempFolder folder;
+  const auto import_error = [&](const std::string& key, std::uint32_t value) {
+    const auto file = with_key(folder, "gemma2", key, value);
+    return std::string(error_of([&] { import_gguf({.gguf = file, .output = folder / "out"}); }).what());
+  };
+  const std::string pattern = "gemma2.attention.sliding_window_pattern", base = "gemma2.rope.freq_base_swa";
+  EXPECT_THAT(import_error(pattern, 3), HasSubstr(pattern + " is not that of gemma2 models"));
+  EXPECT_THAT(import_error(base, 5000), HasSubstr(base));
+  EXPECT_FALSE(std::filesystem::exists(folder / "out"));
+  EXPECT_NO_THROW(import_gguf({.gguf = with_key(folder, "gemma2", pattern, 2), .output = folder / "same"}));
+  EXPECT_NO_THROW(import_gguf({.gguf = with_key(folder, "gemma2", base, 10000), .output = folder / "base"}));
+}
+
+TEST(GgufImportFamilies, TheWindowOfGemma2IsLlamaCppsWhereTheFileHasNone) {
+  TempFolder folder;
+  const auto file = patched(folder, "gemma2", "gemma2.attention.sliding_window", "gemma2.attention.sliding_windox");
+  import_gguf({.gguf = file, .output = folder / "out"});
+  const Json config = read_json(folder / "out/config.json");
+  EXPECT_EQ(config["sliding_window"], 4096);
+  EXPECT_EQ(config["layer_types"][0], "sliding_attention");
+}
+
+TEST(GgufImportFamilies, NumbersOfExpertsMustBeThere) {
+  for (const std::string key : {"expert_count", "expert_used_count", "expert_feed_forward_length"}) {
+    TempFolder folder;
+    auto other = key;
+    other.back() = 'x';
+    const auto file = patched(folder, "qwen3moe", "qwen3moe." + key, "qwen3moe." + other);
+    EXPECT_THAT(error_of([&] { import_gguf({.gguf = file, .output = folder / "out"}); }).what(),
+                HasSubstr("qwen3moe." + key));
+  }
+}
+
+TEST(GgufImportFamilies, ManyExpertsOfFewTensorsAreNotNamed) {
+  TempFolder folder;
+  const auto bytes = read_text(golden("qwen3moe"));
+  const std::string key = "qwen3moe.block_count";
+  auto from = bytes.substr(bytes.find(key), key.size() + 8), to = from;
+  to[key.size() + 4] = 20;
+  EXPECT_THAT(
+      error_of([&] { import_gguf({.gguf = patched(folder, "qwen3moe", from, to), .output = folder / "out"}); }).what(),
+      HasSubstr("20 layers of 12 tensors, but only"));
 }
 
 TEST(GgufImportRefusals, MissingFileAndFolderInTheWay) {
