@@ -1,15 +1,14 @@
 #include "app/answers.h"
 
-#include "model/model_config.h"
-#include "model/model_source.h"
-#include "text/template/rendered.h"
-#include "text/tokenizer/tokenizer.h"
-
 #include <algorithm>
 #include <limits>
 
 #include "core/json_view.h"
 #include "core/stop.h"
+#include "model/model_config.h"
+#include "model/model_source.h"
+#include "text/template/rendered.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace qtrain {
 namespace {

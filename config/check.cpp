@@ -163,10 +163,10 @@ void check_precision(Checks& c) {
   const TrainingSection& t = c.config.value.training;
   c.require(!(t.bf16 && t.fp16), "fp16", "bf16 and fp16 are both true", "keep one of them");
   const std::string& policy = t.gradient_checkpointing.policy;
-  c.require(
-      !t.activation_offloading || policy == Recompute::kCheapest || RecomputePolicy::parse(policy)->whole_blocks(),
-      "activation_offloading", "activation_offloading keeps inputs of blocks, and gradient_checkpointing keeps more",
-      R"(set gradient_checkpointing to true, "blocks:N" or "auto")");
+  c.require(!t.activation_offloading || policy == Recompute::kAuto || RecomputePolicy::parse(policy)->whole_blocks(),
+            "activation_offloading",
+            "activation_offloading keeps inputs of blocks, and gradient_checkpointing keeps more",
+            R"(set gradient_checkpointing to true, "blocks:N" or "auto")");
 }
 
 void check_adapter(Checks& c) {
@@ -188,7 +188,7 @@ void check_quantization(Checks& c) {
             fmt::format("bnb_4bit_blocksize is {}", q.bnb_4bit_blocksize), "use a power of two from 32 to 4096");
   for (const std::string& name : q.llm_int8_skip_modules)
     c.require(is_module_name(name), "llm_int8_skip_modules",
-              fmt::format("llm_int8_skip_modules: \"{}\" is no name of a module", name),
+              fmt::format("llm_int8_skip_modules: \"{}\" is not a name of a module", name),
               "give names or prefixes, such as \"mlp.up_proj\" or \"model.layers.0\"");
 }
 

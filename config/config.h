@@ -151,7 +151,7 @@ struct Config {
 
 struct ResolvedConfig {
   Config value;
-  std::string dialect;                        ///< "hf", "expert" or "modelforge"
+  std::string dialect;                        ///< its name in `dialects()`
   std::map<std::string, std::string> origin;  ///< canonical key -> "default (hf)", "config.json:12", "command line"
   Judge judge;                                ///< what is said of it: the dialect, keys that are ignored, ...
 

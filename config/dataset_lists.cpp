@@ -173,7 +173,7 @@ struct DatasetList {
     else if (place.is_null() || place.is_object())
       place[target.substr(slash + 1)] = value;
     else
-      problem(fmt::format("{} is no object", target.substr(0, slash)));
+      problem(fmt::format("{} is not an object", target.substr(0, slash)));
     is_mixture = true;
   }
 

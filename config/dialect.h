@@ -39,7 +39,7 @@ const Dialect& detect_dialect(const Json& document, std::string_view name);
 std::vector<RawSetting> flatten(const Dialect& dialect, const Json& document,
                                 const std::function<void(const std::string& path, std::string text)>& problem);
 
-// The rules of one tool that are no table, in dialects/.
+// The rules of one tool that are not a table, in dialects/.
 void settle_axolotl(Draft& draft);
 void settle_llamafactory(Draft& draft);
 void complete_axolotl(ResolvedConfig& config);

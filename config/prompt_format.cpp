@@ -54,7 +54,7 @@ std::string problem_with(const Json& type) {
   for (const auto& [member, value] : type.items()) {
     if (std::find(kTypeMembers.begin(), kTypeMembers.end(), member) == kTypeMembers.end())
       return fmt::format("unknown member \"type.{}\"", member);
-    if (!value.is_null() && !value.is_string()) return fmt::format("type.{} is no string", member);
+    if (!value.is_null() && !value.is_string()) return fmt::format("type.{} is not a string", member);
   }
   return {};
 }

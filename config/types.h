@@ -60,12 +60,12 @@ struct EnumNames<DeviceChoice> {
   static constexpr std::array<std::string_view, 3> values{"auto", "cpu", "cuda"};
 };
 
-/// Which intermediates the backward pass computes again: a name of model/recompute.h, or kCheapest. In JSON false is
+/// Which intermediates the backward pass computes again: a name of model/recompute.h, or kAuto. In JSON false is
 /// "none" and true is "block".
 struct Recompute {
   std::string policy = "block";
 
-  static constexpr std::string_view kCheapest = "auto";  ///< the fastest policy that fits into memory
+  static constexpr std::string_view kAuto = "auto";  ///< the fastest policy that fits into memory
   friend bool operator==(const Recompute&, const Recompute&) = default;
 };
 

@@ -166,7 +166,7 @@ struct JsonValue<Recompute> {
     if (j.is_boolean()) return out.policy = j.get<bool>() ? "block" : "none", true;
     if (!j.is_string()) return false;
     const auto name = j.get<std::string>();
-    const bool known = name == Recompute::kCheapest || RecomputePolicy::parse(name);
+    const bool known = name == Recompute::kAuto || RecomputePolicy::parse(name);
     if (known) out.policy = name;
     if (name == "full") out.policy = "block";
     return known || name == "full";

@@ -70,7 +70,7 @@ void AdapterDeltas::refuse(const std::string& name, const std::string& why) cons
 }
 
 void AdapterDeltas::read_tensor(const std::string& name, ConstTensor tensor) {
-  if (!name.starts_with(kPeftPrefix)) refuse(name, "is no part of a LoRA adapter");
+  if (!name.starts_with(kPeftPrefix)) refuse(name, "is not part of a LoRA adapter");
   const std::string inner = name.substr(kPeftPrefix.size());
   for (const FactorNames& names : {kLinearFactors, kEmbeddingFactors}) {
     const bool embedding = names.a == kEmbeddingFactors.a;
@@ -90,7 +90,7 @@ void AdapterDeltas::read_tensor(const std::string& name, ConstTensor tensor) {
   if (inner.ends_with(kBaseLayer)) return;
   const std::string module = module_of_weight(inner);
   const bool tied_head = config_.ensure_weight_tying && module == kHeadName && is_saved(config_, kEmbeddingName);
-  if (!is_saved(config_, module) && !tied_head) refuse(name, "is no part of a LoRA adapter");
+  if (!is_saved(config_, module) && !tied_head) refuse(name, "is not part of a LoRA adapter");
   whole_[inner] = tensor;
   shapes_[inner] = tensor.shape;
 }

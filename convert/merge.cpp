@@ -1,7 +1,5 @@
 #include "convert/merge.h"
 
-#include "text/tokenizer/load.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -16,6 +14,7 @@
 #include "kernels/elementwise.h"
 #include "model/hf_folder.h"
 #include "text/template/chat_template.h"
+#include "text/tokenizer/load.h"
 #include "text/tokenizer/tokenizer.h"
 #include "train/checkpoint/pending_model.h"
 #include "train/setup/named_tokens.h"

@@ -106,7 +106,7 @@ class Conversion {
 BnbConfig bnb_config_of(const QuantizeOptions& options, const ModelConfig& model) {
   for (const std::string& name : options.skip_modules)
     if (!is_module_name(name))
-      fail(ErrorKind::usage, {.cause = fmt::format("--skip_modules: \"{}\" is no name of a module", name),
+      fail(ErrorKind::usage, {.cause = fmt::format("--skip_modules: \"{}\" is not a name of a module", name),
                               .remedy = "give names or prefixes, such as mlp.up_proj or model.layers.0"});
   BnbConfig bnb{.bits = BnbConfig::Bits::four,
                 .quant_type = options.matrices.type,

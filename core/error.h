@@ -14,7 +14,7 @@ enum class ErrorKind {
   non_finite = 5,  ///< NaN or Inf in loss or gradient
   disk = 6,        ///< a write failed
   peer = 7,        ///< a rank was lost
-  stopped = 75,    ///< stopped by a signal after a committed checkpoint
+  stopped = 75,    ///< stopped by a signal; a run has saved a checkpoint if it had done a step
 };
 
 /// What a user is told: what happened, where (file, line, key), and what to do. `place` and `remedy` may be empty.

@@ -115,7 +115,8 @@ void RowEncoder::check_masks(RowForm form) const {
 
 EncodedRow RowEncoder::encode_tokens(Sample sample) const {
   for (const std::int32_t id : sample.input_ids)
-    if (id < 0) fail(ErrorKind::input, {.cause = "input_ids holds " + std::to_string(id) + ", which is no token id"});
+    if (id < 0)
+      fail(ErrorKind::input, {.cause = "input_ids holds " + std::to_string(id) + ", which is not a token id"});
   for (const std::int32_t label : sample.labels)
     if (label < 0 && label != kNoTarget)
       fail(ErrorKind::input,
@@ -203,7 +204,7 @@ void RowEncoder::apply_prompt_mask(EncodedRow& row, const std::vector<std::int32
 }
 
 /// What the assistant says: all of it, or its last turn.
-TextRanges RowEncoder::learnt_turns(const Rendered& rendered) const {
+TextRanges RowEncoder::learned_turns(const Rendered& rendered) const {
   TextRanges turns = rendered.generated;
   if (last_turn_only_ && turns.size() > 1) turns.erase(turns.begin(), turns.end() - 1);
   return to_last_character(std::move(turns), rendered.text);
@@ -221,9 +222,9 @@ void RowEncoder::check_marked(const Json& messages) const {
                             .remedy = "Remove the row, or train on all tokens (assistant_only_loss: false)."});
 }
 
-/// The first message of which it has to be known what the assistant says: of a prompt nothing is learnt, nor with
+/// The first message of which it has to be known what the assistant says: of a prompt nothing is learned, nor with
 /// last_turn_only_loss of any turn but the last.
-std::size_t RowEncoder::first_learnt(const Sample& sample, const Json& messages) const {
+std::size_t RowEncoder::first_learned(const Sample& sample, const Json& messages) const {
   std::size_t last = messages.size();
   while (last > 0 && !is_assistant(messages[last - 1])) --last;
   if (last == 0) return 0;
@@ -242,14 +243,15 @@ EncodedRow RowEncoder::encode_chat(const Sample& sample) const {
   if (pair) messages.insert(messages.end(), sample.completion.begin(), sample.completion.end());
   const RenderInput input{
       .messages = &messages, .tools = &sample.tools, .extra = &sample.template_kwargs, .now = tools_.template_clock};
-  const Rendered rendered = assistant_only_ ? render_with_assistant_ranges(*chat, input, first_learnt(sample, messages))
-                                            : chat->render(input);
+  const Rendered rendered = assistant_only_
+                                ? render_with_assistant_ranges(*chat, input, first_learned(sample, messages))
+                                : chat->render(input);
   if (!rendered.unplaced.empty()) return {.lacks = EncodedRow::Lack::place, .reason = rendered.unplaced};
   const Tokenizer::Encoding encoding = encode(rendered.text, {.add_special = false});
 
   EncodedRow row{.input_ids = encoding.ids, .labels = encoding.ids};
   if (assistant_only_) {
-    const std::vector<bool> said = tokens_in(encoding, learnt_turns(rendered));
+    const std::vector<bool> said = tokens_in(encoding, learned_turns(rendered));
     if (std::find(said.begin(), said.end(), true) == said.end()) {
       if (!chat->has_generation_tags(&sample.tools))
         return {.lacks = EncodedRow::Lack::place, .reason = "the assistant says nothing in it"};

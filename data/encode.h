@@ -40,7 +40,7 @@ class RowEncoder {
  private:
   void check_masks(RowForm form) const;
   bool masks_prompts() const;
-  std::size_t first_learnt(const Sample& sample, const Json& messages) const;
+  std::size_t first_learned(const Sample& sample, const Json& messages) const;
   EncodedRow encode_tokens(Sample sample) const;
   EncodedRow encode_text_pair(const Sample& sample) const;
   EncodedRow encode_chat(const Sample& sample) const;
@@ -48,7 +48,7 @@ class RowEncoder {
   Tokenizer::Encoding encode(const std::string& text, EncodeOptions options) const;
   Tokenizer::Encoding tokens_of(const std::string& text) const;
   Tokenizer::Encoding tokens_with_eos(const std::string& text) const;
-  TextRanges learnt_turns(const Rendered& rendered) const;
+  TextRanges learned_turns(const Rendered& rendered) const;
   void check_marked(const Json& messages) const;
   EncodedRow text_row(const std::string& prompt, const std::string& answer) const;
   void apply_prompt_mask(EncodedRow& row, const std::vector<std::int32_t>& prompt) const;

@@ -57,7 +57,7 @@ bool is_document(const RowSource& rows) {
   if (!json || !rows.name().ends_with(".json")) return false;
   try {
     if (rows.size() > 0 && rows.parse(0).is_object()) return rows.size() == 1 && rows.format() == "jsonl";
-  } catch (const Error&) {  // its first line is no object
+  } catch (const Error&) {  // its first line is not an object
   }
   return true;
 }

@@ -28,7 +28,7 @@ bool has(const Json& row, std::string_view key) {
 
 std::string string_at(const Json& row, std::string_view key) {
   const Json& value = row.at(key);
-  if (!value.is_string()) bad_row(fmt::format("'{}' is no string but {}", key, value.type_name()));
+  if (!value.is_string()) bad_row(fmt::format("'{}' is not a string but {}", key, value.type_name()));
   return value.get<std::string>();
 }
 
@@ -80,13 +80,13 @@ Json message_from_value(const Json& turn) {
 /// Checks a list of messages; from/value turns become role/content ones.
 Json messages_at(const Json& row, std::string_view key) {
   const Json& list = row.at(key);
-  if (!list.is_array()) bad_row(fmt::format("'{}' is no list of messages but {}", key, list.type_name()));
+  if (!list.is_array()) bad_row(fmt::format("'{}' is not a list of messages but {}", key, list.type_name()));
   if (list.empty()) bad_row(fmt::format("'{}' is an empty conversation", key), "Remove the row.");
   Json messages = Json::array();
   for (std::size_t i = 0; i < list.size(); ++i) {
     const Json& message = list[i];
     const std::string place = fmt::format("'{}[{}]'", key, i);
-    if (!message.is_object()) bad_row(place + " is no object but " + message.type_name());
+    if (!message.is_object()) bad_row(place + " is not an object but " + message.type_name());
     if (has(message, "from") && !has(message, "role")) {
       messages.push_back(message_from_value(message));
       continue;
@@ -106,24 +106,24 @@ void read_chat_extras(const Json& row, Sample& sample) {
   if (has(row, "tools")) {
     const Json& tools = row.at("tools");
     sample.tools = tools.is_string() ? parse_json(tools.get_ref<const std::string&>(), "tools") : tools;
-    if (!sample.tools.is_array() && !sample.tools.is_null()) bad_row("'tools' is no list");
+    if (!sample.tools.is_array() && !sample.tools.is_null()) bad_row("'tools' is not a list");
     if (sample.tools.empty()) sample.tools = nullptr;
   }
   sample.template_kwargs = has(row, "chat_template_kwargs") ? row.at("chat_template_kwargs") : Json::object();
-  if (!sample.template_kwargs.is_object()) bad_row("'chat_template_kwargs' is no object");
+  if (!sample.template_kwargs.is_object()) bad_row("'chat_template_kwargs' is not an object");
 }
 
 // --- rows of tokens ---
 
 std::vector<std::int32_t> ids_at(const Json& row, std::string_view key) {
   const Json& list = row.at(key);
-  if (!list.is_array()) bad_row(fmt::format("'{}' is no list of integers but {}", key, list.type_name()));
+  if (!list.is_array()) bad_row(fmt::format("'{}' is not a list of integers but {}", key, list.type_name()));
   std::vector<std::int32_t> ids;
   ids.reserve(list.size());
   for (const Json& value : list) {
     const bool integer = value.is_number_unsigned() || value.is_number_integer();
     if (!integer || value > std::numeric_limits<std::int32_t>::max() || value < kNoTarget)
-      bad_row(fmt::format("'{}' holds {}, which is no token id", key, dump_json(value).substr(0, 40)));
+      bad_row(fmt::format("'{}' holds {}, which is not a token id", key, dump_json(value).substr(0, 40)));
     ids.push_back(value.get<std::int32_t>());
   }
   return ids;
@@ -208,10 +208,10 @@ void read_alpaca(const Json& row, const ShapeRules& rules, Sample& sample) {
   sample.messages = Json::array();
   if (rules.chat_template && !system.empty()) sample.messages.push_back(message("system", system));
   if (rules.chat_template && has(row, "history")) {
-    if (!row.at("history").is_array()) bad_row("'history' is no list");
+    if (!row.at("history").is_array()) bad_row("'history' is not a list");
     for (const Json& turn : row.at("history")) {
       if (!turn.is_array() || turn.size() != 2 || !turn[0].is_string() || !turn[1].is_string())
-        bad_row("'history' is no list of [question, answer]");
+        bad_row("'history' is not a list of [question, answer]");
       sample.messages.push_back(message("user", turn[0].get<std::string>()));
       sample.messages.push_back(message("assistant", turn[1].get<std::string>()));
     }

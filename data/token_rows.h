@@ -18,7 +18,7 @@ inline constexpr std::int32_t kNoTarget = -100;
 /// One training row: after template, tokenizer, mask, truncation and packing.
 struct RowView {
   std::span<const std::int32_t> input_ids;
-  std::span<const std::int32_t> labels;           ///< same length, not shifted, kNoTarget where nothing is learnt
+  std::span<const std::int32_t> labels;           ///< same length, not shifted, kNoTarget where nothing is learned
   std::span<const std::int32_t> document_starts;  ///< ascending, the first is 0 (none for an empty row); attention and
                                                   ///< positions restart there
 

@@ -125,7 +125,7 @@ QTRAIN_ATOMICS(64, std::uint64_t)
 
 void __ubsan_handle_type_mismatch_v1(const TypeMismatch* m, std::uintptr_t address) {
   undefined(m->location, [&] {
-    return fmt::format("misaligned: an access to {} at address {:#x}, which is no multiple of {}", m->type->name,
+    return fmt::format("misaligned: an access to {} at address {:#x}, which is not a multiple of {}", m->type->name,
                        address, 1u << m->log_alignment);
   });
 }

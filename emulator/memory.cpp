@@ -196,7 +196,7 @@ void check_shared(const void* p, std::size_t bytes, const char* what, Place plac
   Fiber& self = stay.fiber();
   const auto address = reinterpret_cast<std::uintptr_t>(p);
   if (address % bytes != 0)
-    self.block->fault(self, std::string(what) + ": a shared address that is no multiple of " + std::to_string(bytes),
+    self.block->fault(self, std::string(what) + ": a shared address that is not a multiple of " + std::to_string(bytes),
                       place);
   const std::byte* shared = self.block->shared();
   if (!within(address, shared, shared + self.block->launch().extents.shared_bytes) ||
@@ -224,7 +224,8 @@ void copy_async(const AsyncCopy& copy, Place place) {
   Fiber& self = stay.fiber();
   check_shared(copy.to, copy.bytes, "cp.async", place);
   if (reinterpret_cast<std::uintptr_t>(copy.from) % copy.bytes != 0)
-    self.block->fault(self, "cp.async: a global address that is no multiple of " + std::to_string(copy.bytes), place);
+    self.block->fault(self, "cp.async: a global address that is not a multiple of " + std::to_string(copy.bytes),
+                      place);
   self.place = place;
   if (copy.taken > 0) watch(copy.from, copy.taken, AccessKind::read, place);
   watch(copy.to, copy.bytes, AccessKind::write, place);

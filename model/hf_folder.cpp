@@ -31,9 +31,10 @@ ConstTensor dense_tensor(const SafetensorsReader& reader, const std::string& nam
   const ConstTensor found = reader.at(name);
   const std::string place = fmt::format("{}: {}", reader.path().string(), name);
   if (!is_float(found.dtype))
-    fail(ErrorKind::input, {.cause = fmt::format("has dtype {}, which is no float", name_of(found.dtype)),
-                            .place = place,
-                            .remedy = "use the folder with the unquantized weights"});
+    fail(ErrorKind::input,
+         {.cause = fmt::format("has dtype {}, which is not a floating-point type", name_of(found.dtype)),
+          .place = place,
+          .remedy = "use the folder with the unquantized weights"});
   if (!(found.shape == shape))
     fail(ErrorKind::input,
          {.cause = fmt::format("has shape {}, the config asks for {}", to_string(found.shape), to_string(shape)),

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kToSafetensors =
     "save it again as safetensors with transformers: AutoModelForCausalLM.from_pretrained(...).save_pretrained(...)";
 
-/// Files of weights that are no model folder, by the end of their names.
+/// Files of weights that are not a model folder, by the end of their names.
 struct WeightFile {
   std::string_view ending, what, remedy;
 };

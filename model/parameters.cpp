@@ -91,7 +91,7 @@ void Parameters::require_matches() const {
     if (std::none_of(saved_.begin(), saved_.end(), [&](const SavedWeight& s) {
           return module_of(s.param->spec.name).ends_with(end) || (has_tied_head() && kHeadName.ends_with(end));
         }))
-      fail(ErrorKind::usage, {.cause = fmt::format("modules_to_save: \"{}\" is no layer of the model", end),
+      fail(ErrorKind::usage, {.cause = fmt::format("modules_to_save: \"{}\" is not a layer of the model", end),
                               .remedy = "name layers such as embed_tokens, lm_head, norm"});
   if (adapter_.store().all().size() == saved_.size())
     fail(ErrorKind::usage, {.cause = "lora_target_modules matches no layer of the model",

@@ -97,7 +97,7 @@ class Muon final : public UpdateRule {
     const double steps = arguments.number("ns_steps", 5);
     if (steps != std::floor(steps) || steps > kMax)
       fail(ErrorKind::usage,
-           {.cause = "\"ns_steps\" is no whole number from 0 to 99", .place = "optim_args", .remedy = "5 is usual"});
+           {.cause = "\"ns_steps\" is not a whole number from 0 to 99", .place = "optim_args", .remedy = "5 is usual"});
     steps_ = static_cast<int>(steps);
   }
 

@@ -31,17 +31,17 @@ class StateFields {
   bool has(const char* key) const { return json_.contains(key); }
   std::int64_t integer(const char* key) const {
     const Json& v = at(key);
-    if (!v.is_number_integer() || v > std::int64_t{1} << 40) refuse(place_, fmt::format("{} is no size", key));
+    if (!v.is_number_integer() || v > std::int64_t{1} << 40) refuse(place_, fmt::format("{} is not a size", key));
     return v.get<std::int64_t>();
   }
   std::string text(const char* key) const {
     const Json& v = at(key);
-    if (!v.is_string()) refuse(place_, fmt::format("{} is no string", key));
+    if (!v.is_string()) refuse(place_, fmt::format("{} is not a string", key));
     return v.get<std::string>();
   }
   float number(const char* key) const {
     const Json& v = at(key);
-    if (!v.is_number() || !std::isfinite(v.get<float>())) refuse(place_, fmt::format("{} is no number", key));
+    if (!v.is_number() || !std::isfinite(v.get<float>())) refuse(place_, fmt::format("{} is not a number", key));
     return v.get<float>();
   }
   Shape matrix(const char* key) const {
@@ -135,7 +135,8 @@ QuantState parse_quant_state(std::string_view json, FourBit type, const std::str
   if (fields.text("quant_type") != name_of(type))
     refuse(place, fmt::format("quant_type is {}, its name says {}", fields.text("quant_type"), name_of(type)));
   const std::int64_t blocksize = fields.integer("blocksize");
-  if (!is_blocksize4(blocksize)) refuse(place, fmt::format("blocksize {} is no power of two in 32..4096", blocksize));
+  if (!is_blocksize4(blocksize))
+    refuse(place, fmt::format("blocksize {} is not a power of two in 32..4096", blocksize));
   QuantState state{.type = type, .blocksize = static_cast<int>(blocksize), .shape = fields.matrix("shape")};
   const std::string dtype = fields.text("dtype");
   if (dtype != "float32" && dtype != "float16" && dtype != "bfloat16")
@@ -144,7 +145,7 @@ QuantState parse_quant_state(std::string_view json, FourBit type, const std::str
   if (!fields.has("nested_blocksize")) return state;
   const std::int64_t nested = fields.integer("nested_blocksize");
   if (nested < 1 || nested > kLargestNested || (nested & (nested - 1)) != 0)
-    refuse(place, fmt::format("nested_blocksize {} is no power of two up to {}", nested, kLargestNested));
+    refuse(place, fmt::format("nested_blocksize {} is not a power of two up to {}", nested, kLargestNested));
   if (fields.text("nested_dtype") != "float32") refuse(place, "nested_dtype is not float32");
   state.nested = {.blocksize = static_cast<int>(nested), .offset = fields.number("nested_offset")};
   return state;

@@ -81,8 +81,7 @@ struct Matrix8 {
 bool has_matrix8(const SafetensorsReader& reader, const std::string& weight);
 Matrix8 read_matrix8(const SafetensorsReader& reader, const std::string& weight);
 
-/// The names of a 4-bit matrix's tensors: "X.weight", "X.weight.absmax", ..., and of an 8-bit one's; `weight` included.
-/// Whether `name` is one of them beside the weight (not to be told as an unknown tensor).
+/// Whether `name` belongs to a quantized matrix beside its codes ("X.weight.absmax"): not an unknown tensor.
 bool is_quant_part(const std::string& name);
 
 /// Whether an entry of llm_int8_skip_modules is a name: not empty, and no regular expression, as transformers takes

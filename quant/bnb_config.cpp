@@ -27,16 +27,16 @@ class ConfigFields {
   }
   std::string text(const char* key, const char* otherwise) const {
     if (!given(key)) return otherwise;
-    if (!json_[key].is_string()) refuse_config(file_, fmt::format("{} is no string", key));
+    if (!json_[key].is_string()) refuse_config(file_, fmt::format("{} is not a string", key));
     return json_[key].get<std::string>();
   }
   std::vector<std::string> texts(const char* key) const {
     std::vector<std::string> all;
     if (!given(key)) return all;
-    if (!json_[key].is_array()) refuse_config(file_, fmt::format("{} is no list", key));
+    if (!json_[key].is_array()) refuse_config(file_, fmt::format("{} is not a list", key));
     for (const Json& v : json_[key]) {
       if (!v.is_string() || v.get<std::string>().empty())
-        refuse_config(file_, fmt::format("{} has what is no name", key));
+        refuse_config(file_, fmt::format("{} has an entry that is not a name", key));
       all.push_back(v.get<std::string>());
     }
     return all;
@@ -58,7 +58,7 @@ DType compute_dtype(const std::string& name, const std::string& file) {
 void check_plain(const std::vector<std::string>& patterns, const std::string& file) {
   for (const std::string& p : patterns)
     if (!is_module_name(p))
-      refuse_config(file, fmt::format("llm_int8_skip_modules has \"{}\", which is no name of a module", p));
+      refuse_config(file, fmt::format("llm_int8_skip_modules has \"{}\", which is not a name of a module", p));
 }
 
 }  // namespace

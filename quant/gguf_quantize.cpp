@@ -45,7 +45,7 @@ float inverse(float d) {
   return d == 0 ? 0 : 1 / d;
 }
 
-/// Towards zero, within [0, most]; what is no number (a scale so small that its inverse overflows) is 0.
+/// Towards zero, within [0, most]; what is not a number (a scale so small that its inverse overflows) is 0.
 int truncated(float x, float most) {
   return std::isfinite(x) ? static_cast<int>(std::clamp(x, 0.0F, most)) : 0;
 }
@@ -102,7 +102,7 @@ Line fitted(const Moments& m) {
   return {m.wqq > 0 ? static_cast<float>(std::max(0.0, m.wxq / m.wqq)) : 0, 0};
 }
 
-/// The nearest integer in [0, most]; what is no number is 0.
+/// The nearest integer in [0, most]; what is not a number is 0.
 int nearest(float x, int most) {
   if (!(x > 0)) return 0;
   return x < static_cast<float>(most) ? static_cast<int>(std::lround(x)) : most;

@@ -1,11 +1,10 @@
 #include "app/cli/completion.h"
 
-#include "app/cli/command_table.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "app/cli/command_table.h"
 #include "config/keys.h"
 
 namespace qtrain {

@@ -31,7 +31,7 @@ void remove_all_of(const std::vector<fs::path>& folders) {
 int run_clean(const Arguments& args) {
   const fs::path output = args.operand(0);
   std::error_code error;
-  if (!fs::is_directory(output, error)) fail(ErrorKind::input, {.cause = "is no folder", .place = output.string()});
+  if (!fs::is_directory(output, error)) fail(ErrorKind::input, {.cause = "is not a folder", .place = output.string()});
   const StopsAtOnce stops;  // a folder of which a part is removed is still one to remove
   const std::vector<fs::path> folders = superseded_checkpoints(output);
   const bool remove = args.has("yes");

@@ -10,7 +10,7 @@
 #include "core/plural.h"
 #include "data/prompts.h"
 #include "data/source/reader.h"
-#include "train/checkpoint/trained_result.h"
+#include "train/checkpoint/measured_model.h"
 #include "train/model_loss.h"
 #include "train/plan/compute.h"
 #include "train/report/metrics.h"

@@ -1,11 +1,11 @@
 #include "convert/quantize.h"
-#include "model/model_source.h"
-#include "train/plan/compute.h"
 
 #include <fmt/format.h>
 
 #include "app/commands/commands.h"
 #include "core/plural.h"
+#include "model/model_source.h"
+#include "train/plan/compute.h"
 
 namespace qtrain {
 namespace {
@@ -16,7 +16,7 @@ QuantizeOptions quantize_options(const Arguments& args) {
   options.matrices.nested = args.text("double_quant").value_or("true") == "true";
   const std::int64_t blocksize = args.integer("blocksize").value_or(options.matrices.blocksize);
   if (!is_blocksize4(blocksize))
-    fail(ErrorKind::usage, {.cause = fmt::format("--blocksize {} is no size of 4-bit blocks", blocksize),
+    fail(ErrorKind::usage, {.cause = fmt::format("--blocksize {} is not a size of 4-bit blocks", blocksize),
                             .remedy = "give 32, 64, 128, 256, 512, 1024, 2048 or 4096"});
   options.matrices.blocksize = static_cast<int>(blocksize);
   if (const auto dtype = args.text("compute_dtype")) options.compute_dtype = dtype_named(*dtype);

@@ -130,7 +130,7 @@ std::map<std::string, std::vector<RowText>> texts_at(const Json& settings, const
   for (const auto& [ours, theirs] : object_at(settings, key).items()) {
     if (!is_text(theirs)) continue;
     for (const Json& text : theirs.is_array() ? theirs : Json::array({theirs})) {
-      if (!text.is_string()) bad_map(key, "a text for '" + ours + "' is no string");
+      if (!text.is_string()) bad_map(key, "a text for '" + ours + "' is not a string");
       try {
         texts[ours].emplace_back(text.get_ref<const std::string&>());
       } catch (const Error& e) {  // adds the key
@@ -147,7 +147,7 @@ KeyNames names_at(const Json& settings, const char* key) {
   std::set<std::string> used;
   for (const auto& [ours, theirs] : object_at(settings, key).items()) {
     if (theirs.is_null() || (key == kColumnKey && is_text(theirs))) continue;
-    if (!theirs.is_string()) bad_map(key, "the name for '" + ours + "' is no string");
+    if (!theirs.is_string()) bad_map(key, "the name for '" + ours + "' is not a string");
     if (!used.insert(theirs.get<std::string>()).second)
       bad_map(key, fmt::format("'{}' stands for more than one column", theirs.get<std::string>()));
     if (ours != theirs) names[ours] = theirs.get<std::string>();
@@ -260,7 +260,7 @@ ColumnMap read_column_map(const Json& settings) {
                 .message_keys = names_at(settings, kMessageKey)};
   for (const auto& [ours, theirs] : object_at(settings, kRoleKey).items())
     for (const Json& name : theirs.is_array() ? theirs : Json::array({theirs})) {
-      if (!name.is_string()) bad_map(kRoleKey, "a name for '" + ours + "' is no string");
+      if (!name.is_string()) bad_map(kRoleKey, "a name for '" + ours + "' is not a string");
       const auto [known, is_new] = map.roles.emplace(name.get<std::string>(), ours);
       if (!is_new && known->second != ours) bad_map(kRoleKey, "'" + known->first + "' stands for two roles");
     }
@@ -270,7 +270,7 @@ ColumnMap read_column_map(const Json& settings) {
 void require_known_columns(const ColumnMap& map, std::string_view text_field) {
   const auto require = [&](const std::string& ours) {
     if (holds(kColumns, ours) || ours == text_field) return;
-    fail(ErrorKind::usage, {.cause = fmt::format("'{}' is no column that the program reads", ours),
+    fail(ErrorKind::usage, {.cause = fmt::format("'{}' is not a column that the program reads", ours),
                             .place = kColumnKey,
                             .remedy = fmt::format("It reads {}.", fmt::join(kColumns, ", "))});
   };

@@ -29,14 +29,14 @@ std::vector<std::string> strings_at(const Json& entry, const char* key) {
 
 std::string string_member(const Json& entry, const char* key) {
   const Json value = entry.value(key, Json());
-  if (!value.is_null() && !value.is_string()) bad_entry(std::string("'") + key + "' is no string");
+  if (!value.is_null() && !value.is_string()) bad_entry(std::string("'") + key + "' is not a string");
   return value.is_null() ? std::string() : value.get<std::string>();
 }
 
 std::optional<double> number_member(const Json& entry, const char* key) {
   const Json value = entry.value(key, Json());
   if (value.is_null()) return std::nullopt;
-  if (!value.is_number() || !(value.get<double>() >= 0)) bad_entry(std::string("'") + key + "' is no number from 0");
+  if (!value.is_number() || !(value.get<double>() >= 0)) bad_entry(std::string("'") + key + "' is not a number from 0");
   return value.get<double>();
 }
 

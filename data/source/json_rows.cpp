@@ -119,7 +119,7 @@ class JsonRows final : public RowSource {
     const Location& at = rows_.at(idx(row));
     const std::string_view json = file_->text().substr(at.offset, at.size);
     if (!json.starts_with('{'))
-      fail(ErrorKind::input, {.cause = "the row is no JSON object", .place = place(row), .remedy = kRowRemedy});
+      fail(ErrorKind::input, {.cause = "the row is not a JSON object", .place = place(row), .remedy = kRowRemedy});
     try {
       return parse_json(json, place(row));
     } catch (const Error& e) {

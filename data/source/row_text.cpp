@@ -37,7 +37,7 @@ RowText::RowText(std::string_view text) {
       if (end == std::string_view::npos || text[end] == '{') bad_text(text, "a brace that has no other");
       const std::string_view name = text.substr(at + 1, end - at - 1);
       if (name.empty() || name.find_first_of("!:[].") != std::string_view::npos)
-        bad_text(text, "a field that is no name of a column");
+        bad_text(text, "a field that is not a name of a column");
       columns_.emplace_back(name);
       between_.emplace_back();
       at = end;
@@ -61,7 +61,7 @@ std::string RowText::of(const Json& row) const {
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     const Json& cell = row.at(columns_[i]);
     if (!cell.is_string() && !cell.is_number())
-      fail(ErrorKind::input, {.cause = fmt::format("column '{}' is no text but {}", columns_[i], cell.type_name())});
+      fail(ErrorKind::input, {.cause = fmt::format("column '{}' is not text but {}", columns_[i], cell.type_name())});
     out += cell.is_string() ? cell.get_ref<const std::string&>() : dump_json(cell);
     out += between_[i + 1];
   }

@@ -83,7 +83,7 @@ struct VectorSpec {
 };
 
 enum class Bias : std::uint8_t { no, yes };
-/// Whether a linear layer may be quantized and adapted: transformers' routers are no linear layers to bitsandbytes and
+/// Whether a linear layer may be quantized and adapted: transformers' routers are not linear layers to bitsandbytes and
 /// PEFT.
 enum class Adaptable : std::uint8_t { no, yes };
 

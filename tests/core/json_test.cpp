@@ -1,5 +1,4 @@
 #include "core/json_items.h"
-#include "core/json_view.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -9,6 +8,7 @@
 #include <sstream>
 
 #include "core/file.h"
+#include "core/json_view.h"
 #include "tests/core/temp_folder.h"
 
 namespace qtrain {

@@ -64,7 +64,7 @@ TEST_F(Datasets, TheFirstBadRowIsNamedWhateverThreadFindsIt) {
   for (int i = 0; i < 300; ++i) rows += "{\"text\": 5}\n";
   for (int attempt = 0; attempt < 5; ++attempt)
     EXPECT_THAT(test::error_of(ErrorKind::input, [&] { build(rows); }),
-                HasSubstr("rows.jsonl:501: 'text' is no string"));
+                HasSubstr("rows.jsonl:501: 'text' is not a string"));
 }
 
 TEST_F(Datasets, PackingAllRowsTogetherNeedsFewerRows) {

@@ -58,17 +58,17 @@ TEST(Shapes, WrongRowsSayWhatIsWrong) {
   const std::pair<const char*, const char*> rows[] = {
       {R"({"a":1,"b":null})", "keys are: a, b (null)"},
       {R"({"prompt":"a"})", "no known row shape"},
-      {R"({"text":3})", "'text' is no string but number"},
+      {R"({"text":3})", "'text' is not a string but number"},
       {R"({"messages":[]})", "empty conversation"},
-      {R"({"messages":"hi"})", "no list of messages"},
+      {R"({"messages":"hi"})", "not a list of messages"},
       {R"({"messages":[{"content":"x"}]})", "'messages[0]' has no role"},
-      {R"({"messages":[{"role":"user","content":"x"},3]})", "'messages[1]' is no object"},
+      {R"({"messages":[{"role":"user","content":"x"},3]})", "'messages[1]' is not an object"},
       {R"({"input_ids":[1,2],"labels":[1]})", "'labels' has 1 values for 2"},
-      {R"({"input_ids":[1,"x"]})", "no token id"},
-      {R"({"input_ids":[1,2.5]})", "no token id"},
-      {R"({"input_ids":[1,4294967296]})", "no token id"},
+      {R"({"input_ids":[1,"x"]})", "not a token id"},
+      {R"({"input_ids":[1,2.5]})", "not a token id"},
+      {R"({"input_ids":[1,4294967296]})", "not a token id"},
       {R"({"messages":[{"role":"user","content":"x"}],"tools":"[1,"})", "tools"},
-      {R"({"messages":[{"role":"user","content":"x"}],"chat_template_kwargs":3})", "no object"},
+      {R"({"messages":[{"role":"user","content":"x"}],"chat_template_kwargs":3})", "not an object"},
       {R"({"instruction":"i","output":"o","history":[["a"]]})", "history"},
   };
   for (const auto& [json, what] : rows)
@@ -99,7 +99,7 @@ TEST_F(Prompts, TheLastAssistantTurnOrTheCompletionIsTheReference) {
   EXPECT_EQ(prompt_case(rows, 1)->reference, "c");
   EXPECT_EQ(prompt_case(rows, 2)->messages.size(), 1u);
   EXPECT_EQ(prompt_case(rows, 2)->template_kwargs["enable_thinking"], false);
-  EXPECT_EQ(prompt_case(rows, 6)->messages.size(), 1u) << "what follows the answer is no part of the prompt";
+  EXPECT_EQ(prompt_case(rows, 6)->messages.size(), 1u) << "what follows the answer is not part of the prompt";
   EXPECT_FALSE(prompt_case(rows, 3));
   EXPECT_FALSE(prompt_case(rows, 4));
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { prompt_case(rows, 5); }), HasSubstr("rows.jsonl:6"));

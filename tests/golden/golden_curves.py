@@ -68,7 +68,7 @@ CURVES = [
 
 
 def make_data(curve, vocab):
-    """21 rows that count upwards by a step of their own: something that can be learnt."""
+    """21 rows that count upwards by a step of their own: something that can be learned."""
     rng, rows = np.random.default_rng(7), []
     for i in range(21):
         n = 1 if i == 5 else int(rng.integers(2, 15))

@@ -1,8 +1,8 @@
 #include "model/hf_folder.h"
-#include "model/model_config.h"
 
 #include <gmock/gmock.h>
 
+#include "model/model_config.h"
 #include "tests/core/temp_folder.h"
 #include "tests/model/support.h"
 

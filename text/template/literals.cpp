@@ -106,7 +106,7 @@ std::size_t append_escape(std::string& out, std::string_view text, int line) {
   }
   const auto value = parse_hex(text.substr(1), digits);
   if (!value) template_syntax_error(line, std::string("truncated \\") + c + " escape");
-  if (*value >= 0xd800 && *value < 0xe000) template_syntax_error(line, "a surrogate is no character");
+  if (*value >= 0xd800 && *value < 0xe000) template_syntax_error(line, "a surrogate is not a character");
   append_code_point(out, *value);
   return 1 + digits;
 }

@@ -20,7 +20,7 @@ std::vector<std::pair<std::string_view, std::int64_t>> bpe_entries(const Json& v
   std::vector<std::pair<std::string_view, std::int64_t>> entries;
   entries.reserve(vocab.size());
   for (const auto& [token, id] : vocab.get_ref<const Json::object_t&>()) {
-    if (!id.is_number_integer()) refuse_model("the id of \"" + token + "\" is no integer");
+    if (!id.is_number_integer()) refuse_model("the id of \"" + token + "\" is not an integer");
     entries.emplace_back(token, id.get<std::int64_t>());
   }
   return entries;

@@ -6,7 +6,7 @@
 namespace qtrain {
 namespace {
 
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // stands for bytes that are no whole character (yet)
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // stands for bytes that are not a whole character (yet)
 constexpr std::size_t kMostHeldBack = 16;                  // ids
 constexpr std::size_t kMostBytes = 8;                      // ids of whole characters spelled in bytes
 

@@ -14,19 +14,21 @@ std::vector<std::filesystem::path> find_checkpoints(const std::filesystem::path&
 /// Folders that are called so without one: of other programs, or damaged. No run goes on from them.
 std::vector<std::filesystem::path> unsealed_checkpoints(const std::filesystem::path& output);
 
-/// Writes a sealed folder `target`: `write` fills a folder of another name beside it, whose manifest comes last; then
-/// one rename, and an older `target` goes only then; one without a manifest becomes `target`.superseded. Errors:
-/// ErrorKind::disk; nothing unfinished stays.
+/// A folder of a checkpoint or a result that is to be written.
 struct SealedFolder {
   std::filesystem::path target;
   std::int64_t step = 0;
   std::function<void(const std::filesystem::path& folder)> write;
 };
+
+/// Writes a sealed folder `target`: `write` fills a folder of another name beside it, whose manifest comes last; then
+/// one rename, and an older `target` goes only then; one without a manifest becomes `target`.superseded. Errors:
+/// ErrorKind::disk; nothing unfinished stays.
 void save_sealed(const SealedFolder& folder);
 
-/// The same into a directory where other files lie too: those that `write` makes take their places there one by one,
-/// between the removal of the old manifest and the new one. Until then nothing that lies there is touched. Where one
-/// cannot take its place the rest stays, and the error says where.
+/// Writes a sealed folder into a directory where other files lie too: those that `write` makes take their places there
+/// one by one, between the removal of the old manifest and the new one. Until then nothing that lies there is touched.
+/// Where one cannot take its place the rest stays, and the error says where.
 void save_sealed_into(const SealedFolder& folder);
 
 /// Takes the manifest away, where there is a whole one: the files are of a run that another one has followed. Returns

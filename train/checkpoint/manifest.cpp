@@ -38,7 +38,7 @@ bool is_inside(const fs::path& name) {
 
 void require_inside(const fs::path& name, const fs::path& folder) {
   if (!is_inside(name))
-    fail_damaged(folder / kManifest, fmt::format("what it says of \"{}\" is no file of this folder", name.string()));
+    fail_damaged(folder / kManifest, fmt::format("what it says of \"{}\" is not a file of this folder", name.string()));
 }
 
 Json read_manifest(const fs::path& folder) {

@@ -33,7 +33,8 @@ std::int64_t check_manifest(const std::filesystem::path& folder, ManifestCheck c
 /// The step of the manifest of `folder`, whatever its files are; none where there is no whole manifest of this program.
 std::optional<std::int64_t> manifest_step(const std::filesystem::path& folder);
 
-/// The same with ManifestCheck::hashes of a folder whose files are on their way to another one: each is in one of them.
+/// Like check_manifest with ManifestCheck::hashes, for a folder whose files are being moved to another one: each is in
+/// one of the two.
 std::int64_t check_moving(const std::filesystem::path& from, const std::filesystem::path& to);
 
 /// The names of the files that the manifest of `folder` is about.

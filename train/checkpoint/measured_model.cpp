@@ -1,8 +1,4 @@
-#include "train/checkpoint/trained_result.h"
-
-#include "model/model_config.h"
-
-#include "model/model_source.h"
+#include "train/checkpoint/measured_model.h"
 
 #include <fmt/format.h>
 
@@ -13,6 +9,8 @@
 #include "config/resume_rules.h"
 #include "core/file.h"
 #include "core/weight_files.h"
+#include "model/model_config.h"
+#include "model/model_source.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/manifest.h"
 #include "train/checkpoint/run_identity.h"

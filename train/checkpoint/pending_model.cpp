@@ -31,7 +31,7 @@ std::vector<fs::path> files_in(const fs::path& folder) {
 }
 
 // Weight files that lie in a folder itself.
-std::vector<fs::path> weights_in(const fs::path& folder) {
+std::vector<fs::path> weight_files_there(const fs::path& folder) {
   std::vector<fs::path> names;
   for (const auto& entry : fs::directory_iterator(folder))
     if (is_weight_file(entry.path().filename().string())) names.push_back(entry.path().filename());
@@ -71,7 +71,7 @@ void PendingModel::commit() {
 
 void PendingModel::move_into_target() const {
   const std::vector<fs::path> written = files_in(folder_);
-  std::vector<fs::path> stale = weights_in(target_);
+  std::vector<fs::path> stale = weight_files_there(target_);
   std::erase_if(stale,
                 [&](const fs::path& name) { return std::find(written.begin(), written.end(), name) != written.end(); });
   std::set<fs::path> folders;

@@ -1,5 +1,4 @@
 #include "train/checkpoint/provenance.h"
-#include "model/model_source.h"
 
 #include <algorithm>
 #include <array>
@@ -10,6 +9,7 @@
 #include "core/safetensors.h"
 #include "core/version.h"
 #include "kernels/processor.h"
+#include "model/model_source.h"
 
 namespace qtrain {
 namespace {

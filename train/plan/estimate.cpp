@@ -1,13 +1,12 @@
 #include "train/plan/estimate.h"
 
-#include "train/plan/compute.h"
-
 #include <algorithm>
 
 #include "core/parallel.h"
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
 #include "model/recompute.h"
+#include "train/plan/compute.h"
 #include "train/plan/step_plan.h"
 #include "train/report/metrics.h"
 #include "train/setup/adapter_names.h"

@@ -266,9 +266,7 @@ RecomputePolicy fastest_policy(const PlannedRun& run) {
 }
 
 RecomputePolicy settle_policy(PlannedRun& run, const std::string& wanted) {
-  const auto policy = [&] {
-    return wanted == Recompute::kCheapest ? fastest_policy(run) : RecomputePolicy::named(wanted);
-  };
+  const auto policy = [&] { return wanted == Recompute::kAuto ? fastest_policy(run) : RecomputePolicy::named(wanted); };
   if (run.optimizer.pages == Pages::where_needed && !fits(memory_plan(run, policy()), run.target))
     run.optimizer.placement = Placement::pinned;
   return policy();

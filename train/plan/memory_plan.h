@@ -109,7 +109,7 @@ MicroBatching fitting_micro_batching(const PlannedRun& run);
 /// What to say where the plan is larger than the memory: the table, micro-batches that fit, and what else saves memory.
 ErrorText does_not_fit(const PlannedRun& run);
 
-/// The policy that `wanted` stands for: itself, or for Recompute::kCheapest the fastest that fits. Where no such plan
+/// The policy that `wanted` stands for: itself, or for Recompute::kAuto the fastest that fits. Where no such plan
 /// fits, the state of a paged optimizer goes to the host first.
 RecomputePolicy settle_policy(PlannedRun& run, const std::string& wanted);
 

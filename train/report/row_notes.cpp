@@ -1,14 +1,13 @@
 #include "train/report/row_notes.h"
 
-#include "text/template/chat_template.h"
-#include "text/template/rendered.h"
-
 #include <fmt/format.h>
 
 #include <utility>
 
 #include "core/error.h"
 #include "core/plural.h"
+#include "text/template/chat_template.h"
+#include "text/template/rendered.h"
 
 namespace qtrain {
 

@@ -5,7 +5,7 @@
 
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/run_state.h"
-#include "train/run/event_schedule.h"
+#include "train/run/run_schedule.h"
 
 namespace qtrain {
 
@@ -31,7 +31,7 @@ class CheckpointPolicy {
   bool is_better(const RunState& state, double metric) const;
 
   const TrainingSection& t_;
-  EventSchedule events_;
+  RunSchedule events_;
   std::int64_t best_found_after_ = -1;  ///< the step, in this start of the program
 };
 

@@ -6,9 +6,9 @@
 #include "train/evaluate.h"
 #include "train/report/event_file.h"
 #include "train/report/metrics.h"
-#include "train/run/event_schedule.h"
 #include "train/run/optimizer_steps.h"
 #include "train/run/run_context.h"
+#include "train/run/run_schedule.h"
 
 namespace qtrain {
 
@@ -26,7 +26,7 @@ class RunLog {
 
   /// Says what the run is, and starts its clocks.
   void begin();
-  /// Starts the clock of the time left: what came before is no part of a step.
+  /// Starts the clock of the time left: what came before is not part of a step.
   void begin_steps() { step_watch_ = {}; }
   /// The step is counted in the state.
   void add_step(const StepOutcome& outcome);
@@ -47,7 +47,7 @@ class RunLog {
   RunContext run_;
   const StepPlan& plan_;
   RunState& state_;
-  EventSchedule events_;
+  RunSchedule events_;
   MetricsFile metrics_;
   EventFile event_file_;
   std::int64_t first_step_, first_tokens_;  ///< of this start of the program

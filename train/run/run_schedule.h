@@ -6,10 +6,10 @@
 namespace qtrain {
 
 /// What is due after how many optimizer steps, as the config says: rows of metrics, evaluations, checkpoints.
-class EventSchedule {
+class RunSchedule {
  public:
   /// Both must outlive it.
-  EventSchedule(const TrainingSection& training, const StepPlan& plan) : t_(training), plan_(plan) {}
+  RunSchedule(const TrainingSection& training, const StepPlan& plan) : t_(training), plan_(plan) {}
 
   bool logs_after(std::int64_t step) const;
   bool evaluates_after(std::int64_t step) const;

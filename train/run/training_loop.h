@@ -1,10 +1,10 @@
 #pragma once
-#include "train/run/event_schedule.h"
 #include "train/run/optimizer_steps.h"
 #include "train/run/run_checkpoints.h"
 #include "train/run/run_context.h"
 #include "train/run/run_log.h"
 #include "train/run/run_model.h"
+#include "train/run/run_schedule.h"
 
 namespace qtrain {
 
@@ -33,7 +33,7 @@ class TrainingLoop {
 
   RunContext run_;
   Parts parts_;
-  EventSchedule events_;
+  RunSchedule events_;
 };
 
 }  // namespace qtrain

@@ -1,12 +1,11 @@
 #include "train/setup/model_setup.h"
 
-#include "model/model_config.h"
-
 #include <fmt/format.h>
 
 #include "core/plural.h"
 #include "core/weight_files.h"
 #include "model/hf_folder.h"
+#include "model/model_config.h"
 #include "model/model_source.h"
 #include "train/setup/adapter_names.h"
 

@@ -56,7 +56,7 @@ void require_tokens(const NamedTokens& named, const Tokenizer& tokenizer) {
   for (const auto& [name, text] : named)
     if (!tokenizer.id_of(text))
       fail(ErrorKind::usage,
-           {.cause = fmt::format("\"{}\" is \"{}\", which is no token of the tokenizer", name, text),
+           {.cause = fmt::format("\"{}\" is \"{}\", which is not a token of the tokenizer", name, text),
             .remedy =
                 "name one token of its vocabulary (qtrain tokenize shows how a text is cut), or leave the key out"});
 }

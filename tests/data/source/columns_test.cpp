@@ -64,7 +64,7 @@ TEST(Columns, TextsAreMadeOfSeveralColumns) {
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { renamed(kTwo, R"({"title": "t"})"); }),
               HasSubstr("the row does not have all of question, of which 'prompt' is made"));
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { renamed(kTwo, R"({"question": [1]})"); }),
-              HasSubstr("column 'question' is no text but array"));
+              HasSubstr("column 'question' is not text but array"));
   for (const char* text : {"{a", "a}", "{}", "{a{b}}", "{a!r}", "{0.x}"})
     EXPECT_THAT(test::error_of(ErrorKind::usage,
                                [&] {

@@ -79,7 +79,7 @@ TEST_F(Reader, BrokenArraysNameTheLine) {
 TEST_F(Reader, RowsThatAreNoObjectNameFileAndLine) {
   const RawRows r = rows("{\"a\":1}\n{\"a\":\n[1]\n");
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { r.parse(1); }), HasSubstr("rows.jsonl:2"));
-  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { r.parse(2); }), HasSubstr("no JSON object"));
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { r.parse(2); }), HasSubstr("not a JSON object"));
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { r.parse(1); }), HasSubstr("one whole JSON object"));
 }
 

@@ -1,5 +1,4 @@
 #include "text/template/training_forms.h"
-#include "text/tokenizer/load.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,6 +13,7 @@
 #include "data/encode.h"
 #include "tests/data/support.h"
 #include "text/template/chat_template.h"
+#include "text/tokenizer/load.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace qtrain {
@@ -49,7 +49,7 @@ std::unique_ptr<Tokenizer> form_tokenizer(const fs::path& scratch, bool takes_sp
   return load_tokenizer(scratch);
 }
 
-/// The text of a row in parts that are masked and learnt by turns, beginning with a masked one.
+/// The text of a row in parts that are masked and learned by turns, beginning with a masked one.
 Json parts_of(const EncodedRow& row, const Tokenizer& tokenizer) {
   std::vector<std::vector<std::int32_t>> parts(1);
   for (std::size_t t = 0; t < row.input_ids.size(); ++t) {

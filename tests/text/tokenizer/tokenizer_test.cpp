@@ -1,6 +1,5 @@
 // What tokenizers do with files and texts that are damaged, hostile or large.
 #include "text/tokenizer/tokenizer.h"
-#include "text/tokenizer/load.h"
 
 #include <gmock/gmock.h>
 
@@ -8,6 +7,7 @@
 #include <thread>
 
 #include "tests/data/support.h"
+#include "text/tokenizer/load.h"
 
 namespace qtrain {
 namespace {
@@ -141,7 +141,7 @@ TEST_F(TokenizerFiles, AHugeTokenizerIsRefusedUnread) {
 }
 
 TEST_F(TokenizerFiles, GarbageForASentencepieceModelIsRefused) {
-  write("tokenizer.model", "this is no model");
+  write("tokenizer.model", "this is not a model");
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { load_tokenizer(folder_); }), HasSubstr("tokenizer.model"));
 }
 

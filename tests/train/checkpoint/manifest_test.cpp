@@ -151,7 +151,7 @@ TEST_F(Manifests, NameNothingOutsideTheirFolder) {
     Json manifest = read_json(checkpoint_ / kManifest);
     manifest["files"] = {{name, {{"size", 0}, {"sha256", ""}}}};
     seal(manifest);
-    EXPECT_THAT(complaint(), HasSubstr("is no file of this folder")) << name;
+    EXPECT_THAT(complaint(), HasSubstr("is not a file of this folder")) << name;
   }
 }
 

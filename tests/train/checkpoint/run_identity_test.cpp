@@ -1,7 +1,5 @@
 // What another value of each config key does to a run that goes on from a checkpoint.
 #include "train/checkpoint/run_identity.h"
-#include "train/plan/compute.h"
-#include "train/setup/model_setup.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,6 +11,8 @@
 #include "core/file.h"
 #include "core/safetensors.h"
 #include "tests/core/temp_folder.h"
+#include "train/plan/compute.h"
+#include "train/setup/model_setup.h"
 
 namespace qtrain {
 namespace {

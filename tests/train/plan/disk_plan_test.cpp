@@ -1,11 +1,11 @@
 // What a run writes to its disk, and what is said of the room there.
 #include "train/plan/disk_plan.h"
-#include "train/setup/model_setup.h"
 
 #include <gmock/gmock.h>
 
 #include "tests/core/temp_folder.h"
 #include "train/plan/machine.h"
+#include "train/setup/model_setup.h"
 
 namespace qtrain {
 namespace {

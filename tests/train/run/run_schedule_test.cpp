@@ -1,4 +1,4 @@
-#include "train/run/event_schedule.h"
+#include "train/run/run_schedule.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ namespace qtrain {
 namespace {
 
 using Steps = std::vector<std::int64_t>;
-using Due = bool (EventSchedule::*)(std::int64_t) const;
+using Due = bool (RunSchedule::*)(std::int64_t) const;
 
 // 10 optimizer steps of one micro-batch, 4 to an epoch: epochs end after steps 4 and 8.
 constexpr StepPlan kPlan{.batches = 4, .accumulation = 1, .updates_per_epoch = 4, .max_steps = 10};
@@ -25,7 +25,7 @@ struct Case {
 Steps due_steps(const Case& c, Due due) {
   TrainingSection t;
   c.config(t);
-  const EventSchedule schedule(t, kPlan);
+  const RunSchedule schedule(t, kPlan);
   Steps steps;
   for (std::int64_t step = 1; step <= kPlan.max_steps; ++step)
     if ((schedule.*due)(step)) steps.push_back(step);
@@ -36,7 +36,7 @@ void expect_due(const std::vector<Case>& cases, Due due) {
   for (const Case& c : cases) EXPECT_EQ(due_steps(c, due), c.steps) << c.name;
 }
 
-TEST(EventSchedule, LogsByStepsOrEpochsAndTheFirstStepIfAsked) {
+TEST(RunSchedule, LogsByStepsOrEpochsAndTheFirstStepIfAsked) {
   const auto by = [](EvalStrategy strategy, double steps) {
     return [=](TrainingSection& t) { t.logging_strategy = strategy, t.logging_steps = steps; };
   };
@@ -46,10 +46,10 @@ TEST(EventSchedule, LogsByStepsOrEpochsAndTheFirstStepIfAsked) {
               {"more than the run has", by(EvalStrategy::steps, 500), {}},
               {"epoch, and the last one is cut short", by(EvalStrategy::epoch, 3), {4, 8, 10}},
               {"first step", [](TrainingSection& t) { t.logging_steps = 5, t.logging_first_step = true; }, {1, 5, 10}}},
-             &EventSchedule::logs_after);
+             &RunSchedule::logs_after);
 }
 
-TEST(EventSchedule, EvaluatesByStepsOrEpochsBehindTheDelay) {
+TEST(RunSchedule, EvaluatesByStepsOrEpochsBehindTheDelay) {
   const auto by = [](EvalStrategy strategy, std::optional<double> steps, double delay = 0) {
     return [=](TrainingSection& t) {
       t.eval_strategy = strategy, t.eval_steps = steps, t.eval_delay = delay, t.logging_steps = 3;
@@ -62,10 +62,10 @@ TEST(EventSchedule, EvaluatesByStepsOrEpochsBehindTheDelay) {
               {"a delay in steps", by(EvalStrategy::steps, 4, 8), {8, 10}},
               {"a delay in epochs", by(EvalStrategy::epoch, {}, 2), {8, 10}},
               {"a delay beyond the end", by(EvalStrategy::epoch, {}, 3), {}}},
-             &EventSchedule::evaluates_after);
+             &RunSchedule::evaluates_after);
 }
 
-TEST(EventSchedule, SavesByStepsOrEpochsAndAtTheEnd) {
+TEST(RunSchedule, SavesByStepsOrEpochsAndAtTheEnd) {
   const auto by = [](SaveStrategy strategy, double steps) {
     return [=](TrainingSection& t) { t.save_strategy = strategy, t.save_steps = steps; };
   };
@@ -75,14 +75,14 @@ TEST(EventSchedule, SavesByStepsOrEpochsAndAtTheEnd) {
               {"a share of the run", by(SaveStrategy::steps, 0.5), {5, 10}},
               {"only the last one", by(SaveStrategy::steps, 500), {10}},
               {"epoch", by(SaveStrategy::epoch, 3), {4, 8, 10}}},
-             &EventSchedule::saves_after);
+             &RunSchedule::saves_after);
 }
 
-TEST(EventSchedule, ARunWithFewerStepsThanAreDoneIsAtItsEnd) {
+TEST(RunSchedule, ARunWithFewerStepsThanAreDoneIsAtItsEnd) {
   const TrainingSection t;
-  EXPECT_FALSE(EventSchedule(t, kPlan).is_last(9));
-  EXPECT_TRUE(EventSchedule(t, kPlan).is_last(10));
-  EXPECT_TRUE(EventSchedule(t, kPlan).is_last(11));
+  EXPECT_FALSE(RunSchedule(t, kPlan).is_last(9));
+  EXPECT_TRUE(RunSchedule(t, kPlan).is_last(10));
+  EXPECT_TRUE(RunSchedule(t, kPlan).is_last(11));
 }
 
 }  // namespace

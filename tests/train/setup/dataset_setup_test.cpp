@@ -171,7 +171,7 @@ TEST_F(DataSources, ContradictionsAreToldWithTheConfig) {
       HasSubstr("no effect"));
   EXPECT_THAT(complaint({{"column_mapping", {{"prompt", 3}}}}), HasSubstr("column_mapping"));
   EXPECT_THAT(complaint({{"column_mapping", {{"promt", "q"}}}}),
-              HasSubstr("'promt' is no column that the program reads"));
+              HasSubstr("'promt' is not a column that the program reads"));
   EXPECT_EQ(complaint({{"column_mapping", {{"body", "q"}}}, {"dataset_text_field", "body"}}), "no error");
   EXPECT_THAT(complaint({{"dataset_mixture", mixture(R"([{"path": "a", "column_mapping": {"question": "prompt"}}])")}}),
               HasSubstr("the wrong way round"));
