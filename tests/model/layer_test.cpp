@@ -300,6 +300,12 @@ TEST_F(Building, RefusesTwoWritersAndUnwrittenReads) {
   EXPECT_THAT(message_of([&] { off_stream.finish(normed); }), HasSubstr("residual stream"));
 }
 
+TEST_F(Building, RefusesTwoTensorsOfOneName) {
+  LayerBuilder b(config_, 0);
+  stages::norm(b, {.x = b.input(), .name = "a"});
+  EXPECT_THAT(message_of([&] { b.tensor({.name = "a", .shape = {kTokens}}); }), HasSubstr("are called a"));
+}
+
 TEST_F(Building, AddsFurtherContributionsToAGradient) {
   Bench bench({}, Trained::nothing);
   const TensorId a = id_of(1), b = id_of(2);

@@ -122,7 +122,7 @@ TEST(ModelConfig, NamesWhatIsMissing) {
 
 TEST(ModelConfig, UnknownFamilyListsTheKnownOnes) {
   EXPECT_THAT(error_of([] {
-                parse_model({{"model_type", "gemma3"}});
+                parse_model({{"model_type", "gpt2"}});
               })
                   .text()
                   .remedy,
@@ -141,7 +141,7 @@ TEST(ModelConfig, FillsInWhatTransformersFillsIn) {
   EXPECT_EQ(c.rms_norm_eps, 1e-6);
   EXPECT_FALSE(c.tie_word_embeddings);
   EXPECT_EQ(c.ropes.front().theta, 10000);
-  json["model_type"] = "qwen3";
+  json.update({{"model_type", "qwen3"}, {"num_key_value_heads", 2}});
   EXPECT_EQ(parse_model_config(json, "c").head_dim, 128);
 }
 
@@ -236,6 +236,24 @@ TEST(ModelConfig, TokensAndDtypes) {
   EXPECT_EQ(parse_model({{"dtype", "torch.float16"}, {"torch_dtype", "float32"}}).dtype, DType::f16);
   EXPECT_EQ(parse_model({}).dtype, DType::f32);
   EXPECT_THAT(parse_model({{"eos_token_id", 7}}).eos_token_ids, ElementsAre(7));
+}
+
+TEST(ModelConfig, AModelOfImagesAndTextNamesItsLanguageModel) {
+  const Error e = error_of([] {
+    parse_model_config({{"model_type", "gemma3"}, {"text_config", {{"model_type", "gemma3_text"}}}}, "c");
+  });
+  EXPECT_EQ(e.kind(), ErrorKind::input);
+  EXPECT_THAT(e.text().remedy, HasSubstr("docs/files.md"));
+}
+
+TEST(ModelConfig, TheRotaryTableOfVersion4WinsUnlessItIsEmpty) {
+  const Json now{{"rope_type", "linear"}, {"factor", 2.0}}, before{{"rope_type", "linear"}, {"factor", 4.0}};
+  const auto factor = [&](const Json& v4) {
+    return parse_model({{"rope_parameters", now}, {"rope_scaling", v4}}).ropes.front().factor;
+  };
+  EXPECT_EQ(factor(before), 4);
+  EXPECT_EQ(factor(Json::object()), 2);
+  EXPECT_EQ(factor(nullptr), 2);
 }
 
 TEST(ModelConfig, LoadsAFolderOrAFile) {
