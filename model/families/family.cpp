@@ -6,10 +6,11 @@
 
 namespace qtrain {
 
-extern const Family kLlama, kMistral, kQwen2, kQwen3, kGemma2, kQwen3Moe;
+extern const Family kLlama, kMistral, kQwen2, kQwen3, kSmolLm3, kOlmo2, kGranite, kGemma2, kGemma3, kQwen3Moe, kMixtral;
 
 std::span<const Family* const> families() {
-  static constexpr const Family* kAll[] = {&kLlama, &kMistral, &kQwen2, &kQwen3, &kGemma2, &kQwen3Moe};
+  static constexpr const Family* kAll[] = {&kLlama,   &kMistral, &kQwen2,  &kQwen3,    &kSmolLm3, &kOlmo2,
+                                           &kGranite, &kGemma2,  &kGemma3, &kQwen3Moe, &kMixtral};
   return kAll;
 }
 

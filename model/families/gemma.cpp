@@ -2,6 +2,7 @@
 
 #include "model/families/blocks.h"
 #include "model/families/family.h"
+#include "model/rope_config.h"
 #include "model/stages/add.h"
 #include "model/stages/norm.h"
 
@@ -54,8 +55,52 @@ void read_gemma2(const ConfigReader& r, ModelConfig& c) {
   read_sliding_layers(r, c, 2);
 }
 
+const Json* table_of(const ConfigReader& r, const char* key) {
+  const Json* v = r.get(key);
+  if (v && !v->is_object()) r.refuse(fmt::format("\"{}\" must be an object, not {}", key, v->dump()));
+  return v;
+}
+
+// The table of one kind of layer in the rope_parameters of version 5.
+Json table_of_kind(const ConfigReader& r, const char* kind) {
+  const Json* both = table_of(r, "rope_parameters");
+  if (!both) return Json::object();
+  for (const auto& [key, value] : both->items())
+    if (key != "full_attention" && key != "sliding_attention")
+      r.refuse(fmt::format("\"rope_parameters\" has \"{}\" beside the tables of the kinds of layers", key),
+               "it holds full_attention and sliding_attention");
+  const Json* table = table_of({*both, r.name}, kind);
+  return table ? *table : Json::object();
+}
+
+// Layers that slide turn by a base of their own. The rope_scaling of version 4 is that of the others.
+std::vector<RopeConfig> read_gemma3_ropes(const ConfigReader& r, const ModelConfig& c) {
+  Json full = table_of_kind(r, "full_attention");
+  if (const Json* scaling = table_of(r, "rope_scaling")) {
+    if (full.empty() && scaling->contains("type") && !scaling->contains("rope_type"))
+      r.refuse("\"rope_scaling\" has \"type\", which transformers ignores in this family", "call it rope_type");
+    full.update(*scaling);
+  }
+  const std::string place = r.name + ": rotary parameters of ";
+  return {read_rope_table({full, place + "full_attention"}, c, r.magnitude("rope_theta", 1e6)),
+          read_rope_table({table_of_kind(r, "sliding_attention"), place + "sliding_attention"}, c,
+                          r.magnitude("rope_local_base_freq", 1e4))};
+}
+
+void read_gemma3(const ConfigReader& r, ModelConfig& c) {
+  read_gemma(r, c);
+  c.qk_norm = QkNorm::per_head;
+  if (r.get("attn_logit_softcapping"))
+    r.refuse("\"attn_logit_softcapping\" is not supported", "transformers ignores it in this family: remove it");
+  c.logit_softcap = read_softcap(r, "final_logit_softcapping", 0);
+  c.ropes = read_gemma3_ropes(r, c);
+  const auto full = static_cast<std::size_t>(r.positive("sliding_window_pattern", 6));
+  const std::vector<bool> slides = read_sliding_layers(r, c, full);
+  for (std::size_t l = 0; l < slides.size(); ++l) c.attention[l].rope = slides[l] ? 1 : 0;
+}
+
 // llama.cpp knows query_pre_attn_scalar by the size of the model: another one in 27B, which it knows by its layers.
-constexpr std::int64_t kLayersOf27B = 46;
+constexpr std::int64_t kLayersOf27B = 46, kLayersOf27B3 = 62;
 
 template <std::int64_t kLargest>
 void assume_scalar(Json& config) {
@@ -76,6 +121,13 @@ const char* what_gemma2_files_lack(const ModelConfig& c) {
   if (c.qkv_bias) return "attention_bias";
   if (!c.tie_word_embeddings) return "tie_word_embeddings: false";
   return has_scalar_of_files(c, kLayersOf27B) ? nullptr : "query_pre_attn_scalar";
+}
+
+const char* what_gemma3_files_lack(const ModelConfig& c) {
+  if (c.logit_softcap != 0) return "final_logit_softcapping";
+  if (c.qkv_bias) return "attention_bias";
+  if (c.ropes[1].theta != 1e4 || c.ropes[1].type != RopeConfig::Type::standard) return "rope_local_base_freq";
+  return has_scalar_of_files(c, kLayersOf27B3) ? nullptr : "query_pre_attn_scalar";
 }
 
 constexpr GgufKey kGemma2Keys[] = {{"attn_logit_softcapping", "attn_logit_softcapping", GgufKey::Kind::number,
@@ -99,5 +151,22 @@ extern const Family kGemma2{.model_type = "gemma2",
                                      .keys = kGemma2Keys,
                                      .assume = assume_scalar<kLayersOf27B>,
                                      .inexpressible = what_gemma2_files_lack}};
+
+// Published configs leave out sizes too.
+extern const Family kGemma3{.model_type = "gemma3_text",
+                            .architecture = "Gemma3ForCausalLM",
+                            .read = read_gemma3,
+                            .layer = gemma_layer,
+                            .defaults = R"({"vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216,
+                                            "num_hidden_layers": 26, "num_attention_heads": 8,
+                                            "num_key_value_heads": 4, "head_dim": 256,
+                                            "max_position_embeddings": 131072, "tie_word_embeddings": true,
+                                            "pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2})",
+                            .activation_key = "hidden_activation",
+                            .activation = "gelu_pytorch_tanh",
+                            .gguf = {.architecture = "gemma3",
+                                     .full_attention_every = 6,
+                                     .assume = assume_scalar<kLayersOf27B3>,
+                                     .inexpressible = what_gemma3_files_lack}};
 
 }  // namespace qtrain
