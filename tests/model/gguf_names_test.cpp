@@ -1,6 +1,8 @@
 // The names that tables of layers give their parameters in GGUF files, against gguf-py (make_gguf_names.py).
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "core/file.h"
 #include "core/json.h"
 #include "model/families/family.h"
@@ -10,8 +12,8 @@ namespace qtrain::testing {
 namespace {
 
 /// Names in folders, behind those of the layer, and in GGUF files; of experts the one for all.
-Json names_of(const Layer& layer) {
-  Json names = Json::object();
+std::map<std::string, std::string> names_of(const Layer& layer) {
+  std::map<std::string, std::string> names;
   for (const VectorSpec& v : layer.vectors) names[v.name] = v.gguf;
   for (const LinearSpec& l : layer.linears) {
     names[l.module + ".weight"] = l.gguf + ".weight";
@@ -29,7 +31,7 @@ TEST(GgufNames, AreThoseOfGgufPy) {
     if (model_type == "llama") config.update({{"attention_bias", true}, {"mlp_bias", true}});
     const ModelConfig model = parse_model_config(small_config(config), "small");
     EXPECT_FALSE(model.family->gguf.architecture.empty()) << model_type;
-    EXPECT_EQ(names_of(make_layers(model).back()), expected) << model_type;
+    EXPECT_EQ(names_of(make_layers(model).back()), (expected.get<std::map<std::string, std::string>>())) << model_type;
   }
 }
 
