@@ -151,32 +151,32 @@ bool is_target(const LoraConfig& lora, std::string_view module) {
                      [&](const std::string& target) { return means_module(target, module); });
 }
 
-LoraConfig with_experts(LoraConfig lora) {
+LoraConfig with_experts(LoraConfig lora, const ExpertNames& experts) {
   if (is_pattern(lora.targets)) return lora;
   constexpr std::string_view kGateUp = "gate_up_proj";
-  constexpr std::pair<std::string_view, std::string_view> kParameters[] = {
-      {"gate", "gate.weight"}, {"gate_proj", kGateUp}, {"up_proj", kGateUp}, {"down_proj", "down_proj"}};
-  std::vector<std::string> targets = expanded_targets(lora.targets);
+  const std::pair<std::string, std::string_view> parameters[] = {
+      {"gate", "gate.weight"}, {experts.gate, kGateUp}, {experts.up, kGateUp}, {experts.down, "down_proj"}};
+  std::vector<std::string> targets =
+      expanded_targets(lora.targets, {"q_proj", "k_proj", "v_proj", "o_proj", experts.gate, experts.up, experts.down});
   if (std::ranges::find(lora.targets, kAllLinear) != lora.targets.end()) targets.emplace_back("gate");
   lora.targets.clear();
   bool gate = false, up = false;
   for (const std::string& target : targets) {
-    const auto* known = std::ranges::find_if(kParameters, [&](const auto& entry) {
-      return target == entry.first || target.ends_with("." + std::string(entry.first));
-    });
-    if (known == std::end(kParameters)) {
+    const auto* known = std::ranges::find_if(
+        parameters, [&](const auto& entry) { return target == entry.first || target.ends_with("." + entry.first); });
+    if (known == std::end(parameters)) {
       lora.targets.push_back(target);
       continue;
     }
-    gate = gate || known->first == "gate_proj";
-    up = up || known->first == "up_proj";
+    gate = gate || known->first == experts.gate;
+    up = up || known->first == experts.up;
     if (std::ranges::find(lora.target_parameters, known->second) == lora.target_parameters.end())
       lora.target_parameters.emplace_back(known->second);
   }
   if (gate != up)
     fail(ErrorKind::usage,
-         {.cause = "lora_target_modules names one of gate_proj and up_proj, which are one parameter of "
-                   "the experts",
+         {.cause = fmt::format("lora_target_modules names one of {} and {}, which are one parameter of the experts",
+                               experts.gate, experts.up),
           .remedy = "name both or neither"});
   if (gate) {
     const std::string both = ".*\\." + std::string(kGateUp);
@@ -187,7 +187,7 @@ LoraConfig with_experts(LoraConfig lora) {
 }
 
 LoraConfig for_model(LoraConfig lora, const ModelConfig& model) {
-  return model.experts ? with_experts(std::move(lora)) : lora;
+  return model.experts ? with_experts(std::move(lora), model.experts->names) : lora;
 }
 
 std::vector<std::string> common_linear_names() {

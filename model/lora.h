@@ -11,6 +11,7 @@
 
 namespace qtrain {
 
+struct ExpertNames;
 struct ModelConfig;
 
 /// A LoRA adapter as PEFT's LoraConfig describes it.
@@ -56,10 +57,10 @@ bool means_module(std::string_view target, std::string_view module);
 /// Whether a target has characters of regular expressions.
 bool is_module_pattern(std::string_view target);
 /// The adapter on a mixture of experts, as PEFT changes it where transformers holds experts and routers as parameters:
-/// "gate", "gate_proj" with "up_proj", and "down_proj" among the targets, and all of them with "all-linear", become
-/// target_parameters; rank and alpha of the two that are one parameter double. A usage error where only one of those
-/// two is named.
-LoraConfig with_experts(LoraConfig lora);
+/// "gate", and the names of the experts' matrices among the targets, and all of them with "all-linear", become
+/// target_parameters; rank and alpha of the two that are one parameter (gate and up) double. A usage error where only
+/// one of those two is named.
+LoraConfig with_experts(LoraConfig lora, const ExpertNames& experts);
 /// The same where a model has experts.
 LoraConfig for_model(LoraConfig lora, const ModelConfig& model);
 /// The linear layers of a decoder layer in most families.

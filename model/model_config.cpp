@@ -6,6 +6,7 @@
 
 #include "model/config_reader.h"
 #include "model/families/family.h"
+#include "model/rope_config.h"
 
 namespace qtrain {
 namespace {
@@ -17,84 +18,11 @@ const Family& family_of(const ConfigReader& r) {
     if (f->model_type == type) return *f;
     known += (known.empty() ? "" : ", ") + std::string(f->model_type);
   }
+  if (r.get("text_config"))
+    r.refuse(
+        fmt::format("model_type \"{}\" is not supported: a model of images and text", type),
+        "docs/files.md says how to make a folder of its language model, which is supported if it is one of: " + known);
   r.refuse(fmt::format("model_type \"{}\" is not supported", type), "supported: " + known);
-}
-
-RopeConfig::Type rope_type(const ConfigReader& r, const std::string& type) {
-  using Type = RopeConfig::Type;
-  constexpr std::pair<std::string_view, Type> kTypes[] = {{"default", Type::standard},
-                                                          {"linear", Type::linear},
-                                                          {"dynamic", Type::dynamic},
-                                                          {"llama3", Type::llama3},
-                                                          {"yarn", Type::yarn}};
-  for (const auto& [known, value] : kTypes)
-    if (known == type) return value;
-  r.refuse(fmt::format("\"rope_type\" \"{}\" is not supported", type),
-           "supported: default, linear, dynamic, llama3, yarn");
-}
-
-// The table of rotary parameters, which version 5 calls rope_parameters and version 4 rope_scaling.
-const char* rope_key(const ConfigReader& r) {
-  for (const char* key : {"rope_parameters", "rope_scaling"})
-    if (const Json* v = r.get(key)) {
-      if (!v->is_object()) r.refuse(fmt::format("\"{}\" must be an object, not {}", key, v->dump()));
-      for (const auto& [inner, value] : v->items())
-        if (value.is_object())
-          r.refuse(fmt::format("\"{}\" for each kind of layer (\"{}\") is not supported", key, inner));
-      return key;
-    }
-  return nullptr;
-}
-
-// transformers computes dynamic NTK from max_position_embeddings whatever the original length says; for the other types
-// a length outside the table wins over one inside.
-void read_original_length(const ConfigReader& r, const ConfigReader& table, RopeConfig& rope) {
-  if (rope.type != RopeConfig::Type::llama3 && rope.type != RopeConfig::Type::yarn) return;
-  constexpr const char* kKey = "original_max_position_embeddings";
-  rope.original_max_position = r.magnitude(kKey, table.magnitude(kKey, rope.original_max_position));
-}
-
-void read_factor(const ConfigReader& table, const ModelConfig& c, RopeConfig& rope) {
-  const bool implied = rope.type == RopeConfig::Type::yarn;
-  if (!implied && !table.get("factor")) table.refuse("\"factor\" is missing");
-  rope.factor = table.number("factor", static_cast<double>(c.max_position_embeddings) / rope.original_max_position);
-  if (!(rope.factor >= 1)) table.refuse(fmt::format("\"factor\" must be at least 1, not {}", rope.factor));
-}
-
-void read_yarn(const ConfigReader& table, RopeConfig& rope) {
-  rope.beta_fast = table.magnitude("beta_fast", rope.beta_fast);
-  rope.beta_slow = table.magnitude("beta_slow", rope.beta_slow);
-  rope.truncate = table.flag("truncate", true);
-  if (table.get("attention_factor")) rope.attention_factor = table.magnitude("attention_factor", 1);
-  if (table.get("mscale")) rope.mscale = table.number("mscale", 1);
-  if (table.get("mscale_all_dim")) rope.mscale_all_dim = table.number("mscale_all_dim", 1);
-}
-
-void read_llama3(const ConfigReader& table, RopeConfig& rope) {
-  rope.low_freq_factor = table.magnitude("low_freq_factor", rope.low_freq_factor);
-  rope.high_freq_factor = table.magnitude("high_freq_factor", rope.high_freq_factor);
-  if (!(rope.high_freq_factor > rope.low_freq_factor))
-    table.refuse("\"high_freq_factor\" must be greater than \"low_freq_factor\"");
-}
-
-RopeConfig read_rope(const ConfigReader& r, const ModelConfig& c) {
-  RopeConfig rope;
-  rope.theta = r.magnitude("rope_theta", 10000);
-  rope.original_max_position = static_cast<double>(c.max_position_embeddings);
-  const char* key = rope_key(r);
-  if (!key) return rope;
-  const std::string place = r.name + ": " + key;
-  const ConfigReader table{*r.get(key), place};
-  rope.theta = table.magnitude("rope_theta", rope.theta);
-  rope.type = rope_type(table, table.text("rope_type", table.text("type", "default")));
-  if (table.number("partial_rotary_factor", 1) != 1)
-    table.refuse("\"partial_rotary_factor\" other than 1 is not supported");
-  if (rope.type == RopeConfig::Type::standard) return rope;
-  read_original_length(r, table, rope);
-  read_factor(table, c, rope);
-  if (rope.type == RopeConfig::Type::yarn) read_yarn(table, rope);
-  if (rope.type == RopeConfig::Type::llama3) read_llama3(table, rope);
-  return rope;
 }
 
 void read_sizes(const ConfigReader& r, ModelConfig& c) {
@@ -105,9 +33,7 @@ void read_sizes(const ConfigReader& r, ModelConfig& c) {
   c.kv_heads = r.positive("num_key_value_heads", c.heads);
   if (!r.get("head_dim") && c.hidden_size % c.heads != 0)
     r.refuse("\"hidden_size\" is not a multiple of \"num_attention_heads\" and \"head_dim\" is missing");
-  const std::int64_t head_dim =
-      c.family->head_dim > 0 ? c.family->head_dim : std::max<std::int64_t>(1, c.hidden_size / c.heads);
-  c.head_dim = r.positive("head_dim", head_dim);
+  c.head_dim = r.positive("head_dim", std::max<std::int64_t>(1, c.hidden_size / c.heads));
   c.vocab_size = r.positive("vocab_size");
   c.max_position_embeddings = r.positive("max_position_embeddings", 2048);
   if (c.heads % c.kv_heads != 0)
@@ -145,13 +71,22 @@ std::optional<std::int32_t> first(const std::vector<std::int32_t>& ids) {
   return ids.empty() ? std::nullopt : std::optional(ids.front());
 }
 
+// A key that is there and null has no default.
+Json with_defaults(const Json& json, const Family& family) {
+  Json all = Json::parse(family.defaults);
+  all.update(json);
+  return all;
+}
+
 }  // namespace
 
 ModelConfig parse_model_config(const Json& json, const std::string& name) {
-  const ConfigReader r{json, name};
-  if (!json.is_object()) r.refuse("a model config must be a JSON object");
+  const ConfigReader given{json, name};
+  if (!json.is_object()) given.refuse("a model config must be a JSON object");
   ModelConfig c;
-  const Family& family = family_of(r);
+  const Family& family = family_of(given);
+  const Json all = with_defaults(json, family);
+  const ConfigReader r{all, name};
   c.family = &family;
   c.model_type = family.model_type;
   c.architecture = family.architecture;
@@ -160,8 +95,7 @@ ModelConfig parse_model_config(const Json& json, const std::string& name) {
   c.activation = read_activation(r, family);
   c.rms_norm_eps = r.magnitude("rms_norm_eps", 1e-6);
   c.initializer_range = r.number("initializer_range", 0.02);
-  c.tie_word_embeddings = r.flag("tie_word_embeddings", family.ties_head);
-  c.ropes = {read_rope(r, c)};
+  c.tie_word_embeddings = r.flag("tie_word_embeddings", false);
   c.dtype = weight_dtype(r);
   c.quantization = bnb_config(json, name);
   c.eos_token_ids = r.tokens("eos_token_id");
@@ -169,6 +103,7 @@ ModelConfig parse_model_config(const Json& json, const std::string& name) {
   c.pad_token_id = first(r.tokens("pad_token_id"));
   c.attention.resize(static_cast<std::size_t>(c.layers));
   family.read(r, c);
+  if (c.ropes.empty()) c.ropes = {read_rope(r, c)};
   c.json = json;
   return c;
 }

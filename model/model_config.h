@@ -45,11 +45,17 @@ struct LayerAttention {
   int rope = 0;             ///< number of its rotary embedding
 };
 
+/// How files, and targets of adapters, call a mixture of experts and its matrices.
+struct ExpertNames {
+  std::string module = "mlp", gate = "gate_proj", up = "up_proj", down = "down_proj";
+};
+
 /// A mixture of experts in place of an MLP.
 struct ExpertsConfig {
   std::int64_t count = 0, per_token = 0, intermediate_size = 0;
   ops::TopKNorm norm = ops::TopKNorm::sum_to_one;
   std::vector<bool> layers;  ///< which have one
+  ExpertNames names = {};
 };
 
 /// What a decoder is, from a Hugging Face config.json: sizes, and the choices that families differ in.

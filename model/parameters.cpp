@@ -138,7 +138,9 @@ void Parameters::declare_layer(std::int64_t index, const Layer& layer) {
     } else {
       const auto l = std::get<LinearId>(id);
       LinearParams& linear = p.linears[static_cast<std::size_t>(l)];
-      linear = declare_linear(prefix + layer.spec(l).module, layer.spec(l));
+      const LinearSpec& spec = layer.spec(l);
+      linear = declare_linear(prefix + spec.module, spec);
+      if (!spec.parameter.empty()) linear.module = prefix + spec.parameter;
       linear.stream = streams_ + static_cast<std::uint64_t>(l);
     }
   }

@@ -82,18 +82,23 @@ TensorId gated_mlp(LayerBuilder& b, TensorId x) {
 TensorId sparse_mlp(LayerBuilder& b, TensorId x) {
   const ModelConfig& c = b.config();
   const ExpertsConfig& e = *c.experts;
-  const LinearId router = b.linear(
-      {.module = "mlp.gate", .out = e.count, .in = c.hidden_size, .gguf = "ffn_gate_inp", .adaptable = Adaptable::no});
-  const auto matrices = [&](const std::string& which, Shape shape) {
-    return b.experts({.module = "mlp.experts",
-                      .part = which + "_proj",
+  const LinearId router = b.linear({.module = e.names.module + ".gate",
+                                    .out = e.count,
+                                    .in = c.hidden_size,
+                                    .gguf = "ffn_gate_inp",
+                                    .adaptable = Adaptable::no,
+                                    .parameter = "mlp.gate"});
+  const auto matrices = [&](const std::string& part, Shape shape, const char* gguf) {
+    return b.experts({.module = e.names.module + ".experts",
+                      .part = part,
                       .count = e.count,
                       .out = shape[0],
                       .in = shape[1],
-                      .gguf = "ffn_" + which + "_exps"});
+                      .gguf = gguf});
   };
   const Shape wide{e.intermediate_size, c.hidden_size}, back{c.hidden_size, e.intermediate_size};
-  const ExpertsId gate = matrices("gate", wide), up = matrices("up", wide), down = matrices("down", back);
+  const ExpertsId gate = matrices(e.names.gate, wide, "ffn_gate_exps"), up = matrices(e.names.up, wide, "ffn_up_exps"),
+                  down = matrices(e.names.down, back, "ffn_down_exps");
   const stages::Routing routing = stages::route(b, stages::linear(b, x, {router}).front());
   const TensorId rows = stages::dispatch(b, x, routing);
   const auto both = stages::grouped_linear(

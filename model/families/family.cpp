@@ -6,10 +6,11 @@
 
 namespace qtrain {
 
-extern const Family kLlama, kMistral, kQwen2, kQwen3, kGemma2, kQwen3Moe;
+extern const Family kLlama, kMistral, kQwen2, kQwen3, kSmolLm3, kOlmo2, kGranite, kGemma2, kGemma3, kQwen3Moe, kMixtral;
 
 std::span<const Family* const> families() {
-  static constexpr const Family* kAll[] = {&kLlama, &kMistral, &kQwen2, &kQwen3, &kGemma2, &kQwen3Moe};
+  static constexpr const Family* kAll[] = {&kLlama,   &kMistral, &kQwen2,  &kQwen3,    &kSmolLm3, &kOlmo2,
+                                           &kGranite, &kGemma2,  &kGemma3, &kQwen3Moe, &kMixtral};
   return kAll;
 }
 
@@ -47,20 +48,46 @@ std::vector<std::string> linear_names(const ModelConfig& config) {
   return names;
 }
 
-void set_windows(const ConfigReader& fields, ModelConfig& config, std::int64_t window, std::int64_t first) {
-  for (std::int64_t l = first; l < config.layers; ++l) config.attention[static_cast<std::size_t>(l)].window = window;
+std::optional<std::vector<bool>> sliding_layer_types(const ConfigReader& fields, const ModelConfig& config) {
   const Json* types = fields.get("layer_types");
-  if (!types) return;
+  if (!types) return {};
   if (!types->is_array() || types->size() != config.attention.size())
     fields.refuse("\"layer_types\" must be a list with one entry for each of \"num_hidden_layers\"");
-  for (std::size_t l = 0; l < config.attention.size(); ++l) {
-    const Json& entry = (*types)[l];
+  std::vector<bool> slides;
+  for (const Json& entry : *types) {
     const std::string type = entry.is_string() ? entry.get<std::string>() : entry.dump();
     if (type != "sliding_attention" && type != "full_attention")
       fields.refuse(fmt::format("\"layer_types\" entry {} is not supported", type),
                     "supported: full_attention, sliding_attention");
-    config.attention[l].window = type == "sliding_attention" ? window : 0;
+    slides.push_back(type == "sliding_attention");
   }
+  return slides;
+}
+
+void set_windows(const ConfigReader& fields, ModelConfig& config, std::int64_t window, std::int64_t first) {
+  const auto slides = sliding_layer_types(fields, config);
+  for (std::size_t l = 0; l < config.attention.size(); ++l)
+    config.attention[l].window = (slides ? (*slides)[l] : static_cast<std::int64_t>(l) >= first) ? window : 0;
+}
+
+std::int64_t read_window(const ConfigReader& fields, std::int64_t otherwise) {
+  const bool none = fields.json.contains("sliding_window") && !fields.get("sliding_window");
+  return none ? 0 : fields.positive("sliding_window", otherwise);
+}
+
+void set_experts(const ConfigReader& r, ModelConfig& c, ExpertsConfig e) {
+  if (r.flag("output_router_logits", false) && r.number("router_aux_loss_coef", 0.001) != 0)
+    r.refuse("the auxiliary loss of routers (\"output_router_logits\") is not supported",
+             "set \"output_router_logits\" to false in config.json");
+  if (r.number("router_jitter_noise", 0) != 0)
+    r.refuse("\"router_jitter_noise\" other than 0 is not supported", "set it to 0.0 in config.json");
+  constexpr double kMostElements = 1e15;
+  if (static_cast<double>(e.count) * static_cast<double>(e.intermediate_size) * static_cast<double>(c.hidden_size) >
+      kMostElements)
+    r.refuse("the width of the experts is out of range");
+  if (e.count > ops::kMostExperts || e.per_token > std::min(e.count, ops::kMostChoices))
+    r.refuse("the number of experts or \"num_experts_per_tok\" is out of range");
+  c.experts = std::move(e);
 }
 
 }  // namespace qtrain

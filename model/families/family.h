@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,10 +19,10 @@ struct Family {
   std::string_view architecture;
   void (*read)(const ConfigReader& fields, ModelConfig& config);
   Layer (*layer)(const ModelConfig& config, std::int64_t index);
-  // Defaults of transformers for what a config.json leaves out.
-  std::int64_t head_dim = 0;  ///< 0: hidden_size / heads
+  /// What transformers takes for keys that a config.json leaves out, a JSON object: of its configuration class, where
+  /// that has other values than parse_model_config.
+  const char* defaults = "{}";
   const char *activation_key = "hidden_act", *activation = "silu";
-  bool ties_head = false;
   GgufFamily gguf = {};
 };
 
@@ -37,8 +38,16 @@ std::vector<std::string> linear_names(const ModelConfig& config);
 /// "model.layers.0.mlp.experts.gate_proj".
 std::vector<std::string> expert_modules(const ModelConfig& config);
 
-/// Windows of every layer from `layer_types`, or `window` on the layers from `first` on. Other kinds of layers than
-/// full_attention and sliding_attention are an input error.
+/// Whether each layer slides, from `layer_types`; nothing without it. Other kinds of layers than full_attention and
+/// sliding_attention are an input error.
+std::optional<std::vector<bool>> sliding_layer_types(const ConfigReader& fields, const ModelConfig& config);
+/// Windows of every layer from `layer_types`, or `window` on the layers from `first` on.
 void set_windows(const ConfigReader& fields, ModelConfig& config, std::int64_t window, std::int64_t first);
+/// `sliding_window`, or `otherwise` where there is none; 0: null.
+std::int64_t read_window(const ConfigReader& fields, std::int64_t otherwise);
+
+/// The experts of a model whose sizes are in range; an input error otherwise, and for what routers do in training alone
+/// (an auxiliary loss, noise).
+void set_experts(const ConfigReader& fields, ModelConfig& config, ExpertsConfig experts);
 
 }  // namespace qtrain

@@ -2,6 +2,7 @@
 
 #include "model/families/blocks.h"
 #include "model/families/family.h"
+#include "model/rope_config.h"
 #include "model/stages/add.h"
 #include "model/stages/norm.h"
 
@@ -9,7 +10,7 @@ namespace qtrain {
 namespace {
 
 // Norms before and after each branch: x + norm(attention(norm(x))), then the same with the MLP.
-Layer gemma2_layer(const ModelConfig& config, std::int64_t index) {
+Layer gemma_layer(const ModelConfig& config, std::int64_t index) {
   LayerBuilder b(config, index);
   const TensorId x = b.input();
   const TensorId attended =
@@ -26,40 +27,99 @@ constexpr std::int64_t kUsualWindow = 4096;
 
 // null: none.
 double read_softcap(const ConfigReader& r, const char* key, double otherwise) {
-  return r.json.contains(key) && !r.get(key) ? 0 : r.magnitude(key, otherwise);
+  const bool none = r.json.contains(key) ? !r.get(key) : otherwise == 0;
+  return none ? 0 : r.magnitude(key, otherwise);
 }
 
-// Every other layer slides, the first among them, unless layer_types says otherwise.
-void read_gemma_windows(const ConfigReader& r, ModelConfig& c) {
-  const bool none = r.json.contains("sliding_window") && !r.get("sliding_window");
-  const std::int64_t window = none ? 0 : r.positive("sliding_window", kUsualWindow);
-  set_windows(r, c, window, 0);
-  if (r.get("layer_types")) return;
-  for (std::size_t l = 1; l < c.attention.size(); l += 2) c.attention[l].window = 0;
+// All layers slide but every `full`-th, unless layer_types says otherwise. Whether each does.
+std::vector<bool> read_sliding_layers(const ConfigReader& r, ModelConfig& c, std::size_t full) {
+  std::vector<bool> slides;
+  for (std::size_t l = 1; l <= c.attention.size(); ++l) slides.push_back(l % full != 0);
+  slides = sliding_layer_types(r, c).value_or(slides);
+  const std::int64_t window = read_window(r, kUsualWindow);
+  for (std::size_t l = 0; l < slides.size(); ++l) c.attention[l].window = slides[l] ? window : 0;
+  return slides;
 }
 
-void read_gemma2(const ConfigReader& r, ModelConfig& c) {
+void read_gemma(const ConfigReader& r, ModelConfig& c) {
   if (r.flag("use_bidirectional_attention", false)) r.refuse("\"use_bidirectional_attention\" is not supported");
   c.norm_offset = 1;
   c.qkv_bias = c.o_bias = r.flag("attention_bias", false);
   c.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(c.hidden_size)));
   c.rounds_embedding_scale = true;
   c.attention_scale = 1 / std::sqrt(r.magnitude("query_pre_attn_scalar", 256));
+}
+
+void read_gemma2(const ConfigReader& r, ModelConfig& c) {
+  read_gemma(r, c);
   c.attention_softcap = read_softcap(r, "attn_logit_softcapping", 50);
   c.logit_softcap = read_softcap(r, "final_logit_softcapping", 30);
-  read_gemma_windows(r, c);
+  read_sliding_layers(r, c, 2);
 }
 
-// What llama.cpp takes for query_pre_attn_scalar: it knows the model of 27B by its layers.
+const Json* table_of(const ConfigReader& r, const char* key) {
+  const Json* v = r.get(key);
+  if (v && !v->is_object()) r.refuse(fmt::format("\"{}\" must be an object, not {}", key, v->dump()));
+  return v;
+}
+
+// The table of one kind of layer in the rope_parameters of version 5.
+Json table_of_kind(const ConfigReader& r, const char* kind) {
+  const Json* both = table_of(r, "rope_parameters");
+  if (!both) return Json::object();
+  for (const auto& [key, value] : both->items())
+    if (key != "full_attention" && key != "sliding_attention")
+      r.refuse(fmt::format("\"rope_parameters\" has \"{}\" beside the tables of the kinds of layers", key),
+               "it holds full_attention and sliding_attention");
+  const Json* table = table_of({*both, r.name}, kind);
+  return table ? *table : Json::object();
+}
+
+// Layers that slide turn by a base of their own. The rope_scaling of version 4 is that of the others.
+std::vector<RopeConfig> read_gemma3_ropes(const ConfigReader& r, const ModelConfig& c) {
+  Json full = table_of_kind(r, "full_attention");
+  if (const Json* scaling = table_of(r, "rope_scaling")) {
+    if (full.empty() && scaling->contains("type") && !scaling->contains("rope_type"))
+      r.refuse("\"rope_scaling\" has \"type\", which transformers ignores in this family", "call it rope_type");
+    full.update(*scaling);
+  }
+  const std::string place = r.name + ": rotary parameters of ";
+  return {read_rope_table({full, place + "full_attention"}, c, r.magnitude("rope_theta", 1e6)),
+          read_rope_table({table_of_kind(r, "sliding_attention"), place + "sliding_attention"}, c,
+                          r.magnitude("rope_local_base_freq", 1e4))};
+}
+
+void read_gemma3(const ConfigReader& r, ModelConfig& c) {
+  read_gemma(r, c);
+  c.qk_norm = QkNorm::per_head;
+  if (r.get("attn_logit_softcapping"))
+    r.refuse("\"attn_logit_softcapping\" is not supported", "transformers ignores it in this family: remove it");
+  c.logit_softcap = read_softcap(r, "final_logit_softcapping", 0);
+  c.ropes = read_gemma3_ropes(r, c);
+  const auto full = static_cast<std::size_t>(r.positive("sliding_window_pattern", 6));
+  const std::vector<bool> slides = read_sliding_layers(r, c, full);
+  for (std::size_t l = 0; l < slides.size(); ++l) c.attention[l].rope = slides[l] ? 1 : 0;
+}
+
+// llama.cpp knows query_pre_attn_scalar by the size of the model: another one in 27B, which it knows by its layers.
+constexpr std::int64_t kLayersOf27B = 46, kLayersOf27B3 = 62;
+
+template <std::int64_t kLargest>
 std::int64_t gguf_scalar(std::int64_t layers, std::int64_t hidden, std::int64_t heads, std::int64_t head_dim) {
-  constexpr std::int64_t kLayersOf27B = 46;
-  return layers == kLayersOf27B ? hidden / heads : head_dim;
+  return layers == kLargest ? hidden / heads : head_dim;
 }
 
+template <std::int64_t kLargest>
 void assume_scalar(Json& config) {
   const auto size = [&](const char* key) { return config.at(key).get<std::int64_t>(); };
-  config["query_pre_attn_scalar"] =
-      gguf_scalar(size("num_hidden_layers"), size("hidden_size"), size("num_attention_heads"), size("head_dim"));
+  config["query_pre_attn_scalar"] = gguf_scalar<kLargest>(size("num_hidden_layers"), size("hidden_size"),
+                                                          size("num_attention_heads"), size("head_dim"));
+}
+
+template <std::int64_t kLargest>
+bool has_scalar_of_files(const ModelConfig& c) {
+  const auto scalar = static_cast<double>(gguf_scalar<kLargest>(c.layers, c.hidden_size, c.heads, c.head_dim));
+  return std::abs(c.score_scale() * std::sqrt(scalar) - 1) <= 1e-9;
 }
 
 const char* what_gemma2_files_lack(const ModelConfig& c) {
@@ -67,8 +127,14 @@ const char* what_gemma2_files_lack(const ModelConfig& c) {
   if (c.logit_softcap == 0) return "final_logit_softcapping: null";
   if (c.qkv_bias) return "attention_bias";
   if (!c.tie_word_embeddings) return "tie_word_embeddings: false";
-  const auto scalar = static_cast<double>(gguf_scalar(c.layers, c.hidden_size, c.heads, c.head_dim));
-  return std::abs(c.score_scale() * std::sqrt(scalar) - 1) > 1e-9 ? "query_pre_attn_scalar" : nullptr;
+  return has_scalar_of_files<kLayersOf27B>(c) ? nullptr : "query_pre_attn_scalar";
+}
+
+const char* what_gemma3_files_lack(const ModelConfig& c) {
+  if (c.logit_softcap != 0) return "final_logit_softcapping";
+  if (c.qkv_bias) return "attention_bias";
+  if (c.ropes[1].type != RopeConfig::Type::standard) return "rope_parameters: sliding_attention";
+  return has_scalar_of_files<kLayersOf27B3>(c) ? nullptr : "query_pre_attn_scalar";
 }
 
 constexpr GgufKey kGemma2Keys[] = {{"attn_logit_softcapping", "attn_logit_softcapping", GgufKey::Kind::number,
@@ -76,21 +142,43 @@ constexpr GgufKey kGemma2Keys[] = {{"attn_logit_softcapping", "attn_logit_softca
                                    {"final_logit_softcapping", "final_logit_softcapping", GgufKey::Kind::number,
                                     [](const ModelConfig& c) { return c.logit_softcap; }}};
 
+constexpr GgufKey kGemma3Keys[] = {{"rope.freq_base_swa", "rope_local_base_freq", GgufKey::Kind::number,
+                                    [](const ModelConfig& c) { return c.ropes[1].theta; }}};
+
 }  // namespace
 
 extern const Family kGemma2{.model_type = "gemma2",
                             .architecture = "Gemma2ForCausalLM",
                             .read = read_gemma2,
-                            .layer = gemma2_layer,
-                            .head_dim = 256,
+                            .layer = gemma_layer,
+                            .defaults = R"({"num_key_value_heads": 4, "head_dim": 256,
+                                            "max_position_embeddings": 8192, "tie_word_embeddings": true,
+                                            "pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2})",
                             .activation_key = "hidden_activation",
                             .activation = "gelu_pytorch_tanh",
-                            .ties_head = true,
                             .gguf = {.architecture = "gemma2",
                                      .full_attention_every = 2,
                                      .window = kUsualWindow,
                                      .keys = kGemma2Keys,
-                                     .assume = assume_scalar,
+                                     .assume = assume_scalar<kLayersOf27B>,
                                      .inexpressible = what_gemma2_files_lack}};
+
+// Published configs leave out sizes too.
+extern const Family kGemma3{.model_type = "gemma3_text",
+                            .architecture = "Gemma3ForCausalLM",
+                            .read = read_gemma3,
+                            .layer = gemma_layer,
+                            .defaults = R"({"vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216,
+                                            "num_hidden_layers": 26, "num_attention_heads": 8,
+                                            "num_key_value_heads": 4, "head_dim": 256,
+                                            "max_position_embeddings": 131072, "tie_word_embeddings": true,
+                                            "pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2})",
+                            .activation_key = "hidden_activation",
+                            .activation = "gelu_pytorch_tanh",
+                            .gguf = {.architecture = "gemma3",
+                                     .full_attention_every = 6,
+                                     .keys = kGemma3Keys,
+                                     .assume = assume_scalar<kLayersOf27B3>,
+                                     .inexpressible = what_gemma3_files_lack}};
 
 }  // namespace qtrain

@@ -12,6 +12,7 @@ extern const Family kLlama{
           c.mlp_bias = r.flag("mlp_bias", false);
         },
     .layer = blocks::pre_norm_layer,
+    .defaults = R"({"bos_token_id": 1, "eos_token_id": 2})",
     .gguf = {
         .architecture = "llama", .interleaves_rotary = true, .reads_rope_divisors = true, .assume = [](Json& config) {
           config.erase("sliding_window");

@@ -9,15 +9,17 @@ extern const Family kMistral{
     .architecture = "MistralForCausalLM",
     .read =
         [](const ConfigReader& r, ModelConfig& c) {
-          const bool absent = !r.json.contains("sliding_window");
-          const bool none = !absent && !r.get("sliding_window");
-          const std::int64_t window = none ? 0 : r.positive("sliding_window", 4096);
-          for (LayerAttention& layer : c.attention) layer.window = window;
+          for (LayerAttention& layer : c.attention) layer.window = read_window(r, 4096);
         },
     .layer = blocks::pre_norm_layer,
+    .defaults = R"({"num_key_value_heads": 8, "max_position_embeddings": 131072, "bos_token_id": 1,
+                    "eos_token_id": 2})",
     .gguf = {.architecture = "llama",
              .interleaves_rotary = true,
              .reads_rope_divisors = true,
-             .holds = [](const GgufFile& file) { return file.integer_or("llama.attention.sliding_window", 0) > 0; }}};
+             .holds = [](const GgufFile& file) {
+               return file.integer_or("llama.attention.sliding_window", 0) > 0 &&
+                      file.integer_or("llama.expert_count", 0) == 0;
+             }}};
 
 }  // namespace qtrain

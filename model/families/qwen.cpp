@@ -7,10 +7,9 @@ namespace {
 // The window counts only with use_sliding_window, and only from layer max_window_layers on.
 void read_windows(const ConfigReader& r, ModelConfig& c) {
   if (!r.flag("use_sliding_window", false)) return;
-  const bool none = r.json.contains("sliding_window") && !r.get("sliding_window");
   const double first = r.number("max_window_layers", 28);
   if (first < 0) r.refuse("\"max_window_layers\" must not be negative");
-  set_windows(r, c, none ? 0 : r.positive("sliding_window", 4096), static_cast<std::int64_t>(first));
+  set_windows(r, c, read_window(r, 4096), static_cast<std::int64_t>(first));
 }
 
 // Files name one window, that of all layers.
@@ -30,6 +29,7 @@ extern const Family kQwen2{.model_type = "qwen2",
                                  read_windows(r, c);
                                },
                            .layer = blocks::pre_norm_layer,
+                           .defaults = R"({"num_key_value_heads": 32, "max_position_embeddings": 32768})",
                            .gguf = {.architecture = "qwen2", .assume = [](Json& config) {
                                       config.erase("attention_bias");
                                       assume_windows(config);
@@ -45,7 +45,7 @@ extern const Family kQwen3{
           read_windows(r, c);
         },
     .layer = blocks::pre_norm_layer,
-    .head_dim = 128,
+    .defaults = R"({"num_key_value_heads": 32, "max_position_embeddings": 32768, "head_dim": 128})",
     .gguf = {.architecture = "qwen3", .assume = assume_windows, .inexpressible = [](const ModelConfig& c) {
                return c.qkv_bias ? "attention_bias" : nullptr;
              }}};

@@ -24,25 +24,15 @@ std::vector<bool> sparse_layers(const ConfigReader& r, const ModelConfig& c) {
 void read_qwen3_moe(const ConfigReader& r, ModelConfig& c) {
   c.qk_norm = QkNorm::per_head;
   c.qkv_bias = c.o_bias = r.flag("attention_bias", false);
-  const bool windowless = r.json.contains("sliding_window") && !r.get("sliding_window");
-  if (r.flag("use_sliding_window", false) && !windowless)
-    for (LayerAttention& layer : c.attention) layer.window = r.positive("sliding_window", 4096);
-  if (r.flag("output_router_logits", false) && r.number("router_aux_loss_coef", 0.001) != 0)
-    r.refuse("the auxiliary loss of routers (\"output_router_logits\") is not supported",
-             "set \"output_router_logits\" to false in config.json");
+  if (r.flag("use_sliding_window", false))
+    for (LayerAttention& layer : c.attention) layer.window = read_window(r, 4096);
   const char* count = r.get("num_local_experts") ? "num_local_experts" : "num_experts";  // since version 5, before it
-  ExpertsConfig e{.count = r.positive(count, 128),
-                  .per_token = r.positive("num_experts_per_tok", 8),
-                  .intermediate_size = r.positive("moe_intermediate_size", 768),
-                  .norm = r.flag("norm_topk_prob", false) ? ops::TopKNorm::sum_to_one : ops::TopKNorm::none,
-                  .layers = sparse_layers(r, c)};
-  constexpr double kMostElements = 1e15;
-  if (static_cast<double>(e.count) * static_cast<double>(e.intermediate_size) * static_cast<double>(c.hidden_size) >
-      kMostElements)
-    r.refuse("\"moe_intermediate_size\" is out of range");
-  if (e.count > ops::kMostExperts || e.per_token > std::min(e.count, ops::kMostChoices))
-    r.refuse("\"num_experts\" or \"num_experts_per_tok\" is out of range");
-  c.experts = std::move(e);
+  set_experts(r, c,
+              {.count = r.positive(count, 128),
+               .per_token = r.positive("num_experts_per_tok", 8),
+               .intermediate_size = r.positive("moe_intermediate_size", 768),
+               .norm = r.flag("norm_topk_prob", false) ? ops::TopKNorm::sum_to_one : ops::TopKNorm::none,
+               .layers = sparse_layers(r, c)});
 }
 
 // Readers of the file give every layer experts, whose choices count by what they share of 1.
@@ -66,6 +56,7 @@ extern const Family kQwen3Moe{.model_type = "qwen3_moe",
                               .architecture = "Qwen3MoeForCausalLM",
                               .read = read_qwen3_moe,
                               .layer = blocks::pre_norm_layer,
+                              .defaults = R"({"num_key_value_heads": 4, "max_position_embeddings": 32768})",
                               .gguf = {.architecture = "qwen3moe",
                                        .keys = kQwen3MoeKeys,
                                        .assume =

@@ -1,5 +1,7 @@
 #include "model/layer/builder.h"
 
+#include <algorithm>
+
 namespace qtrain {
 
 LayerBuilder::LayerBuilder(const ModelConfig& config, std::int64_t index) : config_(config), index_(index) {
@@ -30,6 +32,8 @@ ExpertsId LayerBuilder::experts(ExpertsSpec spec) {
 
 TensorId LayerBuilder::tensor(TensorSpec spec) {
   check(layer_.tensors.size() < TensorSet::kCapacity, "a layer has more tensors than a TensorSet holds");
+  check(std::ranges::none_of(layer_.tensors, [&](const TensorSpec& t) { return t.name == spec.name; }),
+        ("two tensors of a layer are called " + spec.name).c_str());
   layer_.tensors.push_back(std::move(spec));
   return static_cast<TensorId>(layer_.tensors.size() - 1);
 }

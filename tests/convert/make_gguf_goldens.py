@@ -20,7 +20,7 @@ import sentencepiece
 import torch
 import transformers
 from gguf import GGMLQuantizationType as T
-from gguf_names import gguf_name
+from gguf_names import INTERLEAVED, OFFSET_NORMS, gguf_name, in_folders
 from safetensors.torch import save_file
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -107,14 +107,17 @@ def interleave(rows, heads):
 
 def tensors_of(model):
     """Of every parameter: its names in folders (those of all experts), its name for gguf-py, and its values."""
+    kind = model.config.model_type
     for name, parameter in model.named_parameters():
         module, which = name.rsplit(".", 1)
         if not module.endswith("experts"):
+            name = in_folders(name, kind)
             yield [name], name, parameter.detach()
             continue
         parts = zip(("gate_proj", "up_proj"), parameter.chunk(2, dim=1)) if which == "gate_up_proj" else [(which, parameter)]
         for part, values in parts:
-            yield [f"{module}.{e}.{part}.weight" for e in range(len(values))], f"{module}.{part}.weight", values.detach()
+            names = [in_folders(f"{module}.{e}.{part}.weight", kind) for e in range(len(values))]
+            yield names, in_folders(f"{module}.{part}.weight", kind), values.detach()
 
 
 def add_weights(writer, config, kinds, seed):
@@ -125,14 +128,15 @@ def add_weights(writer, config, kinds, seed):
     for names, name, values in tensors_of(model):
         values = torch.randn_like(values).numpy() * 0.1
         kind = kinds(name)
-        if config.model_type == "gemma2" and "norm" in name:  # of a size that 1 is added to without loss
-            values = np.round(values * 1024) / 1024
+        shifted = config.model_type in OFFSET_NORMS and "norm" in name
+        if shifted:  # of a size that 1 is added to without loss
+            values = np.round(values * 1024) / 1024 + 0.0  # no negative zero
         rows = values
-        if config.model_type == "llama" and "q_proj" in name:
+        if config.model_type in INTERLEAVED and "q_proj" in name:
             rows = interleave(values, config.num_attention_heads)
-        if config.model_type == "llama" and "k_proj" in name:
+        if config.model_type in INTERLEAVED and "k_proj" in name:
             rows = interleave(values, config.num_key_value_heads)
-        if config.model_type == "gemma2" and "norm" in name:
+        if shifted:
             rows = values + 1
         packed = gguf.quantize(rows, kind)
         writer.add_tensor(gguf_name(name, config.model_type), packed,
@@ -151,8 +155,9 @@ def add_config(writer, config):
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    if config.model_type in ("qwen3", "qwen3_moe", "gemma2"):
+    rope = config.rope_parameters
+    writer.add_rope_freq_base(rope.get("full_attention", rope)["rope_theta"])
+    if config.model_type in ("qwen3", "qwen3_moe", "gemma2", "gemma3_text"):
         writer.add_key_length(config.head_dim)
         writer.add_value_length(config.head_dim)
     if config.model_type == "llama":
@@ -312,6 +317,7 @@ def gemma2():
     writer = gguf.GGUFWriter(path, "gemma2")
     sp = add_sentencepiece(writer, "gemma.model", add_dummy_prefix=False)
     writer.add_add_space_prefix(False)
+    writer.add_pad_token_id(0)
     config = transformers.Gemma2Config(vocab_size=sp.get_piece_size(), hidden_size=32, intermediate_size=64,
                                        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
                                        query_pre_attn_scalar=16, sliding_window=8, rms_norm_eps=1e-6,
@@ -328,8 +334,9 @@ def gemma2():
                        "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 16, "sliding_window": 8,
                        "layer_types": ["sliding_attention", "full_attention"], "attn_logit_softcapping": 50.0,
                        "final_logit_softcapping": 30.0, "tie_word_embeddings": True, "torch_dtype": "float16"},
-            "generation_config": {"bos_token_id": 1, "eos_token_id": 2},
-            "tokenizer_config": {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "add_bos_token": True},
+            "generation_config": {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0},
+            "tokenizer_config": {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<unk>",
+                                 "add_bos_token": True},
             "ids": [[t, [sp.bos_id()] + sp.encode(t)] for t in TEXTS if "<" not in t and t]}
 
 
@@ -367,4 +374,6 @@ def qwen3moe():
 if __name__ == "__main__":
     OUT.mkdir(parents=True, exist_ok=True)
     expected = {f.__name__: f() for f in (smollm, qwen3, qwen2, spm, gemma2, qwen3moe)}
+    import gguf_families  # which needs this module
+    expected |= gguf_families.make()
     (OUT / "expected.json").write_text(json.dumps(expected, ensure_ascii=False, indent=1) + "\n")

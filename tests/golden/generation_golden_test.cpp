@@ -95,7 +95,7 @@ TEST_P(GenerationGolden, PromptsInSmallPiecesGiveTheSameAnswers) {
 
 INSTANTIATE_TEST_SUITE_P(Case, GenerationGolden,
                          ::testing::Values("llama_gqa3_tied", "mistral_window", "qwen3_gqa7_tied", "gemma2",
-                                           "qwen3_moe"),
+                                           "qwen3_moe", "smollm3", "olmo2", "granite", "gemma3", "mixtral"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -60,6 +60,9 @@ CURVES = [
     Curve("gemma2_lora", "gemma2", LORA_RUN, gm.LORA_ALL),
     Curve("qwen3_moe_full", "qwen3_moe"),
     Curve("qwen3_moe_lora", "qwen3_moe", LORA_RUN, gm.LORA_ALL, b_scale=0.3),
+    *(Curve(f"{name}_full", name) for name in ("smollm3", "olmo2", "granite", "gemma3", "mixtral")),
+    *(Curve(f"{name}_lora", name, LORA_RUN, gm.LORA_ALL, b_scale=0.3)
+      for name in ("smollm3", "olmo2", "granite", "gemma3", "mixtral")),
     Curve("no_clip", "llama_gqa3_tied", dict(max_grad_norm=0.0), keep_final=False),
     Curve("cosine", "llama_gqa3_tied", dict(lr_scheduler_type="cosine", warmup_steps=2, weight_decay=0.0),
           keep_final=False),
@@ -166,7 +169,7 @@ def final(model):
     tied = not isinstance(model, PeftModel) and model.config.tie_word_embeddings
     state = {n: t for n, t in state.items() if not (tied and n == "lm_head.weight")}
     return {file_name: t.detach().clone().contiguous()
-            for name, whole in state.items() for file_name, t in gr.in_files(name, whole).items()}
+            for name, whole in state.items() for file_name, t in gr.in_files(name, whole, model.config.model_type).items()}
 
 
 def farthest(a, b):
@@ -223,8 +226,12 @@ def agree(curve, trainer, plain, distance):
     assert distance < 2e-4, (curve.name, distance)
 
 
-def make(root):
+def make(root, match=""):
     logging.getLogger("transformers").setLevel(logging.ERROR)
-    shutil.rmtree(root / "curves", ignore_errors=True)
+    if not match:
+        shutil.rmtree(root / "curves", ignore_errors=True)
     for curve in CURVES:
+        if match not in curve.name:
+            continue
+        shutil.rmtree(root / "curves" / curve.name, ignore_errors=True)
         write_curve(curve, root)

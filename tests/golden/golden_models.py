@@ -59,12 +59,34 @@ QWEN3_MOE = dict(model_type="qwen3_moe", vocab_size=64, hidden_size=16, intermed
                  norm_topk_prob=True, mlp_only_layers=[1], decoder_sparse_step=1, tie_word_embeddings=False,
                  rms_norm_eps=1e-6, rope_parameters=DEFAULT_ROPE, **(SMALL | dict(num_hidden_layers=3)))
 
+# The layer in the middle has no rotary embedding, and the window in one of the cases.
+SMOLLM3 = dict(model_type="smollm3", vocab_size=64, hidden_size=18, intermediate_size=20, num_attention_heads=3,
+               num_key_value_heads=1, no_rope_layer_interval=2, tie_word_embeddings=True, rms_norm_eps=1e-6,
+               rope_parameters=DEFAULT_ROPE, **(SMALL | dict(num_hidden_layers=3)))
+OLMO2 = dict(model_type="olmo2", vocab_size=64, hidden_size=18, intermediate_size=20, num_attention_heads=3,
+             num_key_value_heads=1, tie_word_embeddings=False, rms_norm_eps=1e-5, rope_parameters=DEFAULT_ROPE, **SMALL)
+GRANITE = dict(model_type="granite", vocab_size=64, hidden_size=16, intermediate_size=20, num_attention_heads=4,
+               num_key_value_heads=2, embedding_multiplier=3.0, attention_multiplier=0.2, residual_multiplier=0.4,
+               logits_scaling=1.7, tie_word_embeddings=True, rms_norm_eps=1e-5, rope_parameters=DEFAULT_ROPE, **SMALL)
+# Two layers that slide and one that does not, each kind with a base and a scaling that show within few positions.
+GEMMA3 = dict(model_type="gemma3_text", vocab_size=64, hidden_size=18, intermediate_size=20, num_attention_heads=3,
+              num_key_value_heads=1, head_dim=8, query_pre_attn_scalar=6, sliding_window=4, sliding_window_pattern=3,
+              tie_word_embeddings=True, rms_norm_eps=1e-6, hidden_activation="gelu_pytorch_tanh",
+              rope_parameters=dict(full_attention=dict(rope_type="linear", factor=2.0, rope_theta=300.0),
+                                   sliding_attention=dict(rope_type="default", rope_theta=20.0)),
+              **(SMALL | dict(num_hidden_layers=3)))
+MIXTRAL = dict(model_type="mixtral", vocab_size=64, hidden_size=16, intermediate_size=10, num_attention_heads=4,
+               num_key_value_heads=2, num_local_experts=5, num_experts_per_tok=2, sliding_window=None,
+               tie_word_embeddings=False, rms_norm_eps=1e-5, rope_parameters=DEFAULT_ROPE, **SMALL)
+
 LLAMA3_ROPE = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                    original_max_position_embeddings=64)
 YARN_ROPE = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64)
 YARN_FULL = dict(YARN_ROPE, beta_fast=4.0, beta_slow=1.0, attention_factor=1.3, truncate=False)
 ARCHITECTURE = dict(llama="LlamaForCausalLM", mistral="MistralForCausalLM", qwen2="Qwen2ForCausalLM",
-                    qwen3="Qwen3ForCausalLM", gemma2="Gemma2ForCausalLM", qwen3_moe="Qwen3MoeForCausalLM")
+                    qwen3="Qwen3ForCausalLM", gemma2="Gemma2ForCausalLM", qwen3_moe="Qwen3MoeForCausalLM",
+                    smollm3="SmolLM3ForCausalLM", olmo2="Olmo2ForCausalLM", granite="GraniteForCausalLM",
+                    gemma3_text="Gemma3ForCausalLM", mixtral="MixtralForCausalLM")
 
 
 def v4(config, rope_scaling=None, **extra):
@@ -74,6 +96,18 @@ def v4(config, rope_scaling=None, **extra):
                 initializer_range=0.02, use_cache=True, rope_theta=config["rope_parameters"]["rope_theta"],
                 rope_scaling=rope_scaling, torch_dtype="float32", transformers_version="4.51.3")
     return out | extra
+
+
+def without(config, *keys):
+    return {k: v for k, v in config.items() if k not in keys}
+
+
+def gemma3_v4():
+    """As version 4 wrote it, and as published configs leave keys out."""
+    config = without(GEMMA3, "rope_parameters", "hidden_activation", "tie_word_embeddings", "rms_norm_eps")
+    full, sliding = (GEMMA3["rope_parameters"][kind] for kind in ("full_attention", "sliding_attention"))
+    return config | dict(architectures=["Gemma3ForCausalLM"], rope_theta=full["rope_theta"], torch_dtype="float32",
+                         rope_local_base_freq=sliding["rope_theta"], rope_scaling=dict(rope_type="linear", factor=2.0))
 
 
 def with_rope(config, rope, **extra):
@@ -114,6 +148,30 @@ CASES = [
     Case("qwen3_moe_unnormalized", dict(QWEN3_MOE, norm_topk_prob=False, num_experts_per_tok=3), link="qwen3_moe",
          every_gradient=False),
     Case("lora_qwen3_moe", QWEN3_MOE, link="qwen3_moe", lora=LORA_ALL),
+    Case("smollm3", SMOLLM3),
+    Case("smollm3_v4", without(v4(SMOLLM3), "tie_word_embeddings"), raw_config=True, link="smollm3", same_as="smollm3"),
+    Case("smollm3_window", v4(dict(SMOLLM3, no_rope_layers=[0, 1, 0], use_sliding_window=True, sliding_window=4)),
+         raw_config=True, link="smollm3", every_gradient=False),
+    Case("lora_smollm3", SMOLLM3, link="smollm3", lora=LORA_ALL),
+    Case("olmo2", OLMO2),
+    Case("olmo2_v4", without(v4(OLMO2), "rms_norm_eps"), raw_config=True, link="olmo2", same_as="olmo2"),
+    Case("lora_olmo2", OLMO2, link="olmo2", lora=LORA_ALL),
+    Case("granite", GRANITE),
+    Case("granite_v4", v4(GRANITE), raw_config=True, link="granite", same_as="granite"),
+    Case("granite_unscaled", without(GRANITE, "embedding_multiplier", "attention_multiplier", "residual_multiplier",
+                                     "logits_scaling"), link="granite", every_gradient=False),
+    Case("lora_granite", GRANITE, link="granite", lora=LORA_ALL),
+    Case("gemma3", GEMMA3),
+    Case("gemma3_v4", gemma3_v4(), raw_config=True, link="gemma3", same_as="gemma3"),
+    Case("gemma3_capped", dict(GEMMA3, final_logit_softcapping=2.5, sliding_window=6,
+                               layer_types=["full_attention", "sliding_attention", "full_attention"]),
+         link="gemma3", every_gradient=False),
+    Case("lora_gemma3", GEMMA3, link="gemma3", lora=LORA_ALL),
+    Case("mixtral", MIXTRAL),
+    Case("mixtral_v4", v4(MIXTRAL), raw_config=True, link="mixtral", same_as="mixtral"),
+    Case("mixtral_window", dict(MIXTRAL, sliding_window=4, num_experts_per_tok=3), link="mixtral",
+         every_gradient=False),
+    Case("lora_mixtral", MIXTRAL, link="mixtral", lora=LORA_ALL),
     rope_case("rope_linear", with_rope(LLAMA_MHA, dict(rope_type="linear", factor=2.5)), "llama_mha_untied"),
     Case("rope_linear_v4", v4(LLAMA_MHA, dict(type="linear", factor=2.5)), raw_config=True, link="llama_mha_untied",
          same_as="rope_linear"),

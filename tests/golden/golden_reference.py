@@ -77,12 +77,21 @@ def plain(name):
     return name.replace("lora_magnitude_vector.weight", "lora_magnitude_vector")
 
 
-def in_files(name, grad):
+# What files call a mixture of experts, its gate, up and down matrices.
+EXPERTS = dict(mixtral=("block_sparse_moe", "w1", "w3", "w2"))
+
+
+def in_files(name, grad, model_type):
     """A gradient under the names that files have: each expert's matrices by themselves, gate and up apart."""
-    if ".experts." not in name or "lora" in name:
+    mlp, gate, up, down = EXPERTS.get(model_type, ("mlp", "gate_proj", "up_proj", "down_proj"))
+    if "lora" in name:
+        return {name: grad}
+    if ".mlp.gate." in name or ".experts." in name:
+        name = name.replace(".mlp.", f".{mlp}.")
+    if ".experts." not in name:
         return {name: grad}
     module, part = name.rsplit(".", 1)
-    parts = dict(zip(("gate_proj", "up_proj"), grad.chunk(2, 1))) if part == "gate_up_proj" else {part: grad}
+    parts = dict(zip((gate, up), grad.chunk(2, 1))) if part == "gate_up_proj" else {down: grad}
     return {f"{module}.{e}.{p}.weight": g[e].contiguous() for p, g in parts.items() for e in range(len(g))}
 
 
@@ -97,7 +106,7 @@ def run(model, rows, precision):
     grads = {}
     for name, p in model.named_parameters():
         if p.requires_grad:
-            grads |= in_files(plain(name), p.grad.double())
+            grads |= in_files(plain(name), p.grad.double(), model.config.model_type)
     return dict(loss_sum=total.item(), count=count, grads=grads, logits=logits.detach().double())
 
 
@@ -129,7 +138,7 @@ def write_expectations(path, values):
     path.write_text("{\n" + front + ' "spread": {\n  ' + lines + "}}\n")
 
 
-KEPT = ("mlp.gate.", "q_proj", "k_proj", "q_norm", "k_norm", "input_layernorm", "bias")
+KEPT = ("mlp.gate.", "block_sparse_moe.gate.", "q_proj", "k_proj", "q_norm", "k_norm", "input_layernorm", "bias")
 
 
 def kept(case, grads):
@@ -203,7 +212,8 @@ def check_same(case, root):
 
 
 PROMPTS = ([5], [7, 11, 3], [20, 21, 22, 23, 24, 25, 26], [9, 40, 9, 41, 9, 42, 9, 43, 9, 44, 9])
-GENERATION = ("llama_gqa3_tied", "mistral_window", "qwen3_gqa7_tied", "gemma2", "qwen3_moe")
+GENERATION = ("llama_gqa3_tied", "mistral_window", "qwen3_gqa7_tied", "gemma2", "qwen3_moe", "smollm3", "olmo2",
+              "granite", "gemma3", "mixtral")
 
 
 def greedy(model, prompt, penalty):

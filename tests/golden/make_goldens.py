@@ -4,6 +4,7 @@
     python make_goldens.py            # writes data/ anew
     python make_goldens.py --check    # makes it in a temporary folder and compares
     python make_goldens.py --only cases|generation|schedules|curves|narrow   # a part
+    python make_goldens.py --match granite   # cases, answers and curves whose name has it
 """
 
 import argparse
@@ -25,16 +26,20 @@ DATA = Path(__file__).parent / "data"
 PARTS = ("cases", "generation", "schedules", "curves", "narrow")  # in this order
 
 
-def make_cases(root):
+def make_cases(root, match=""):
     for case in golden_models.CASES:
+        if match not in case.name:
+            continue
         shutil.rmtree(root / case.name, ignore_errors=True)
         golden_models.write_model(case, root)
         golden_reference.write_expected(case, root)
         print("case", case.name, flush=True)
 
 
-def make_generation(root):
+def make_generation(root, match=""):
     for name in golden_reference.GENERATION:
+        if match not in name:
+            continue
         golden_reference.write_generation(name, root)
         print("generation", name, flush=True)
 
@@ -43,6 +48,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--only", choices=PARTS)
+    parser.add_argument("--match", default="")
     args = parser.parse_args()
     torch.set_num_threads(1)
     logging.set_verbosity_error()
@@ -50,6 +56,10 @@ def main():
     makers = dict(cases=make_cases, generation=make_generation, schedules=golden_schedules.make,
                   curves=golden_curves.make, narrow=golden_narrow.make)
     parts = [args.only] if args.only else PARTS
+    if args.match:
+        for part in ("cases", "generation", "curves"):
+            makers[part](DATA, args.match)
+        return 0
     if not args.check:
         for part in parts:
             makers[part](DATA)

@@ -37,7 +37,11 @@ struct Kind {
 std::vector<Kind> kinds() {
   return {{"llama", {{"attention_bias", true}, {"mlp_bias", true}}},
           {"qwen3", {{"model_type", "qwen3"}, {"head_dim", 6}}},
-          {"gemma2", {{"model_type", "gemma2"}, {"query_pre_attn_scalar", 6}}}};
+          {"gemma2", {{"model_type", "gemma2"}, {"query_pre_attn_scalar", 6}}},
+          {"gemma3", {{"model_type", "gemma3_text"}, {"query_pre_attn_scalar", 6}}},
+          {"smollm3_without_rotation", {{"model_type", "smollm3"}, {"no_rope_layers", {0, 0}}}},
+          {"olmo2", {{"model_type", "olmo2"}}},
+          {"granite", {{"model_type", "granite"}, {"residual_multiplier", 0.5}}}};
 }
 
 ModelConfig layer_config(const Json& more) {
@@ -65,7 +69,7 @@ class Bench {
     for (const LinearSpec& l : layer_.linears) weights_.linears.push_back(linear(l));
     tokens_ = {.positions = positions_,
                .cu_seqlens = starts_,
-               .rotary = {{cos_.tensor(), sin_.tensor()}},
+               .rotary = {{cos_.tensor(), sin_.tensor()}, {cos_.tensor(), sin_.tensor()}},
                .dropout_seed = seed_.tensor()};
     *seed_.tensor().as<std::int64_t>() = 5;
   }
@@ -298,6 +302,12 @@ TEST_F(Building, RefusesTwoWritersAndUnwrittenReads) {
   LayerBuilder off_stream(config_, 0);
   const TensorId normed = stages::norm(off_stream, {.x = off_stream.input(), .name = "a"});
   EXPECT_THAT(message_of([&] { off_stream.finish(normed); }), HasSubstr("residual stream"));
+}
+
+TEST_F(Building, RefusesTwoTensorsOfOneName) {
+  LayerBuilder b(config_, 0);
+  stages::norm(b, {.x = b.input(), .name = "a"});
+  EXPECT_THAT(message_of([&] { b.tensor({.name = "a", .shape = {kTokens}}); }), HasSubstr("are called a"));
 }
 
 TEST_F(Building, AddsFurtherContributionsToAGradient) {

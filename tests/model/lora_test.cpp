@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "model/model_config.h"
 #include "tests/core/temp_folder.h"
 
 namespace qtrain::testing {
@@ -232,15 +233,29 @@ TEST(LoraConfig, WritesTargetsInAFormThatPeftReads) {
 // tests/golden/make_goldens.py made lora_qwen3_moe with PEFT and target_modules "all-linear".
 TEST(LoraConfig, TargetsOfExpertsBecomeParametersAsInPeft) {
   const LoraConfig theirs = load_lora_config(QTRAIN_SOURCE_DIR "/tests/golden/data/lora_qwen3_moe/adapter");
-  const LoraConfig ours = with_experts({.r = 4, .alpha = 8, .targets = {"all-linear"}});
+  const LoraConfig ours = with_experts({.r = 4, .alpha = 8, .targets = {"all-linear"}}, {});
   EXPECT_THAT(ours.targets, ::testing::UnorderedElementsAreArray(theirs.targets));
   EXPECT_THAT(ours.target_parameters, ::testing::UnorderedElementsAreArray(theirs.target_parameters));
   EXPECT_EQ(ours.rank_pattern, theirs.rank_pattern);
   EXPECT_EQ(ours.alpha_pattern, theirs.alpha_pattern);
-  EXPECT_EQ(with_experts({.targets = {"q_proj", "v_proj"}}).target_parameters.size(), 0u);
-  EXPECT_THAT(with_experts({.targets = {"q_proj", "mlp.down_proj"}}).target_parameters,
+  EXPECT_EQ(with_experts({.targets = {"q_proj", "v_proj"}}, {}).target_parameters.size(), 0u);
+  EXPECT_THAT(with_experts({.targets = {"q_proj", "mlp.down_proj"}}, {}).target_parameters,
               ::testing::ElementsAre("down_proj"));
-  EXPECT_EQ(error_of([] { with_experts({.targets = {"up_proj"}}); }).kind(), ErrorKind::usage);
+  EXPECT_EQ(error_of([] { with_experts({.targets = {"up_proj"}}, {}); }).kind(), ErrorKind::usage);
+}
+
+TEST(LoraConfig, MixturesMayCallTheirMatricesOtherwise) {
+  const LoraConfig theirs = load_lora_config(QTRAIN_SOURCE_DIR "/tests/golden/data/lora_mixtral/adapter");
+  const ModelConfig model = load_model_config(QTRAIN_SOURCE_DIR "/tests/golden/data/mixtral");
+  for (const std::vector<std::string>& targets :
+       {std::vector<std::string>{"all-linear"}, {"q_proj", "k_proj", "v_proj", "o_proj", "gate", "w1", "w2", "w3"}}) {
+    const LoraConfig ours = for_model({.r = 4, .alpha = 8, .targets = targets}, model);
+    EXPECT_THAT(ours.targets, ::testing::UnorderedElementsAreArray(theirs.targets));
+    EXPECT_THAT(ours.target_parameters, ::testing::UnorderedElementsAreArray(theirs.target_parameters));
+    EXPECT_EQ(ours.rank_pattern, theirs.rank_pattern);
+    EXPECT_EQ(ours.alpha_pattern, theirs.alpha_pattern);
+  }
+  EXPECT_EQ(error_of([&] { for_model({.targets = {"w1"}}, model); }).kind(), ErrorKind::usage);
 }
 
 }  // namespace

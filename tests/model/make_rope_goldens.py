@@ -7,7 +7,8 @@ import pathlib
 from transformers import AutoConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-BASE = dict(hidden_size=64, num_attention_heads=1, num_hidden_layers=1, intermediate_size=64, vocab_size=8)
+BASE = dict(hidden_size=64, num_attention_heads=1, num_key_value_heads=1, num_hidden_layers=1,
+            intermediate_size=64, vocab_size=8)
 LLAMA31 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                original_max_position_embeddings=8192)
 #name : (family, longest sequence, fields of config.json in the spelling of version 4)

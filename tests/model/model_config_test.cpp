@@ -96,6 +96,28 @@ std::vector<Refusal> refusals() {
       {qwen_with({{"layer_types", {"sliding_attention"}}}), "layer_types"},
       {qwen_with({{"layer_types", {"sliding_attention", "linear_attention"}}}), "linear_attention"},
       {qwen_with({{"layer_types", "sliding_attention"}}), "layer_types"},
+      {{{"model_type", "smollm3"}, {"no_rope_layers", {1}}}, "no_rope_layers"},
+      {{{"model_type", "smollm3"}, {"no_rope_layers", 1}}, "no_rope_layers"},
+      {{{"model_type", "smollm3"}, {"no_rope_layers", {1, 0.5}}}, "no_rope_layers"},
+      {{{"model_type", "smollm3"}, {"no_rope_layer_interval", 0}}, "no_rope_layer_interval"},
+      {{{"model_type", "smollm3"}, {"sliding_window", 4}, {"layer_types", {"sliding_attention", "full_attention"}}},
+       "use_sliding_window"},
+      {{{"model_type", "granite"}, {"embedding_multiplier", 0}}, "embedding_multiplier"},
+      {{{"model_type", "granite"}, {"attention_multiplier", -1}}, "attention_multiplier"},
+      {{{"model_type", "granite"}, {"residual_multiplier", "1"}}, "residual_multiplier"},
+      {{{"model_type", "granite"}, {"logits_scaling", 0}}, "logits_scaling"},
+      {{{"model_type", "gemma3"}}, "model_type"},
+      {{{"model_type", "gemma3_text"}, {"attn_logit_softcapping", 50}}, "attn_logit_softcapping"},
+      {{{"model_type", "gemma3_text"}, {"use_bidirectional_attention", true}}, "use_bidirectional_attention"},
+      {{{"model_type", "gemma3_text"}, {"sliding_window_pattern", 0}}, "sliding_window_pattern"},
+      {{{"model_type", "gemma3_text"}, {"rope_local_base_freq", 0}}, "rope_local_base_freq"},
+      {{{"model_type", "gemma3_text"}, {"rope_scaling", {{"type", "linear"}, {"factor", 8}}}}, "rope_scaling"},
+      {{{"model_type", "gemma3_text"}, {"rope_parameters", {{"rope_type", "default"}}}}, "rope_parameters"},
+      {{{"model_type", "gemma3_text"}, {"rope_parameters", {{"full_attention", 3}}}}, "full_attention"},
+      {{{"model_type", "mixtral"}, {"num_local_experts", 0}}, "num_local_experts"},
+      {{{"model_type", "mixtral"}, {"num_local_experts", 2}, {"num_experts_per_tok", 3}}, "num_experts_per_tok"},
+      {{{"model_type", "mixtral"}, {"router_jitter_noise", 0.1}}, "router_jitter_noise"},
+      {{{"model_type", "mixtral"}, {"output_router_logits", true}}, "output_router_logits"},
   };
 }
 
@@ -122,7 +144,7 @@ TEST(ModelConfig, NamesWhatIsMissing) {
 
 TEST(ModelConfig, UnknownFamilyListsTheKnownOnes) {
   EXPECT_THAT(error_of([] {
-                parse_model({{"model_type", "gemma3"}});
+                parse_model({{"model_type", "gpt2"}});
               })
                   .text()
                   .remedy,
@@ -141,7 +163,7 @@ TEST(ModelConfig, FillsInWhatTransformersFillsIn) {
   EXPECT_EQ(c.rms_norm_eps, 1e-6);
   EXPECT_FALSE(c.tie_word_embeddings);
   EXPECT_EQ(c.ropes.front().theta, 10000);
-  json["model_type"] = "qwen3";
+  json.update({{"model_type", "qwen3"}, {"num_key_value_heads", 2}});
   EXPECT_EQ(parse_model_config(json, "c").head_dim, 128);
 }
 
@@ -236,6 +258,57 @@ TEST(ModelConfig, TokensAndDtypes) {
   EXPECT_EQ(parse_model({{"dtype", "torch.float16"}, {"torch_dtype", "float32"}}).dtype, DType::f16);
   EXPECT_EQ(parse_model({}).dtype, DType::f32);
   EXPECT_THAT(parse_model({{"eos_token_id", 7}}).eos_token_ids, ElementsAre(7));
+}
+
+// Gemma 3: the layers that attend to all tokens have one base and scaling, those that slide the other.
+TEST(ModelConfig, RotaryEmbeddingsOfEachKindOfLayer) {
+  const auto read = [](Json more) {
+    more.update({{"model_type", "gemma3_text"}, {"num_hidden_layers", 3}, {"sliding_window", 5}});
+    return parse_model(more);
+  };
+  const Json linear{{"rope_type", "linear"}, {"factor", 8.0}};
+  Json full = linear;
+  full["rope_theta"] = 500.0;
+  for (const Json& more :
+       {Json{{"rope_theta", 500.0}, {"rope_local_base_freq", 7.0}, {"rope_scaling", linear}},
+        Json{{"rope_parameters", {{"full_attention", full}, {"sliding_attention", {{"rope_theta", 7.0}}}}}},
+        Json{{"rope_parameters", {{"full_attention", full}, {"sliding_attention", nullptr}}},
+             {"rope_local_base_freq", 7.0}}}) {
+    const ModelConfig c = read(more);
+    ASSERT_EQ(c.ropes.size(), 2u);
+    EXPECT_EQ(c.ropes[0].type, RopeConfig::Type::linear);
+    EXPECT_EQ(c.ropes[0].factor, 8);
+    EXPECT_EQ(c.ropes[0].theta, 500);
+    EXPECT_EQ(c.ropes[1].type, RopeConfig::Type::standard);
+    EXPECT_EQ(c.ropes[1].theta, 7);
+  }
+  const auto layers = [&](const Json& more) {
+    std::vector<std::pair<std::int64_t, int>> out;
+    for (const LayerAttention& layer : read(more).attention) out.emplace_back(layer.window, layer.rope);
+    return out;
+  };
+  using Pair = std::pair<std::int64_t, int>;
+  EXPECT_THAT(layers({{"sliding_window_pattern", 2}}), ElementsAre(Pair{5, 1}, Pair{0, 0}, Pair{5, 1}));
+  EXPECT_THAT(layers({{"layer_types", {"full_attention", "sliding_attention", "full_attention"}}}),
+              ElementsAre(Pair{0, 0}, Pair{5, 1}, Pair{0, 0}));
+}
+
+TEST(ModelConfig, AModelOfImagesAndTextNamesItsLanguageModel) {
+  const Error e = error_of([] {
+    parse_model_config({{"model_type", "gemma3"}, {"text_config", {{"model_type", "gemma3_text"}}}}, "c");
+  });
+  EXPECT_EQ(e.kind(), ErrorKind::input);
+  EXPECT_THAT(e.text().remedy, HasSubstr("docs/files.md"));
+}
+
+TEST(ModelConfig, TheRotaryTableOfVersion4WinsUnlessItIsEmpty) {
+  const Json now{{"rope_type", "linear"}, {"factor", 2.0}}, before{{"rope_type", "linear"}, {"factor", 4.0}};
+  const auto factor = [&](const Json& v4) {
+    return parse_model({{"rope_parameters", now}, {"rope_scaling", v4}}).ropes.front().factor;
+  };
+  EXPECT_EQ(factor(before), 4);
+  EXPECT_EQ(factor(Json::object()), 2);
+  EXPECT_EQ(factor(nullptr), 2);
 }
 
 TEST(ModelConfig, LoadsAFolderOrAFile) {

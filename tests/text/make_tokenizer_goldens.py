@@ -116,6 +116,15 @@ def llama_style():
     return t
 
 
+def gemma_style():
+    """Spaces are written otherwise and no longer there to split at; nothing is put before a text."""
+    t = llama_style()
+    t.normalizer = normalizers.Replace(" ", "▁")
+    t.pre_tokenizer = split(" ", "merged_with_previous")
+    t.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    return t
+
+
 def bos_and_eos():
     t = byte_bpe()
     t.add_special_tokens(["<s>", "</s>"])
@@ -210,6 +219,7 @@ def small_cases():
     yield "bytes_missing_unk", without_bytes(byte_bpe(), "ãeĠ", unk_token="<unk>", fuse_unk=True)
     yield "bytes_missing_unk_single", without_bytes(byte_bpe(), "ãeĠ", unk_token="<unk>")
     yield "llama_style", llama_style()
+    yield "gemma_style", gemma_style()
     t = with_byte_tokens(spaced_bpe(200, unk_token="<unk>", byte_fallback=True), missing=(0x9F, 0xE3, 0xA9))
     t.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(prepend_scheme="never")])
     yield "byte_fallback_gaps", t

@@ -95,7 +95,9 @@ TEST_P(GgufRoundTrip, ImportingGivesTheSameFolder) {
     EXPECT_EQ(tokenizer->encode(row[0].get<std::string>()), row[1].get<std::vector<std::int32_t>>()) << row[0];
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GgufRoundTrip, ::testing::Values("smollm", "qwen3", "qwen2", "spm", "gemma2", "qwen3moe"),
+INSTANTIATE_TEST_SUITE_P(All, GgufRoundTrip,
+                         ::testing::Values("smollm", "qwen3", "qwen2", "spm", "gemma2", "qwen3moe", "smollm3", "olmo2",
+                                           "granite", "gemma3", "mixtral"),
                          [](const auto& info) { return info.param; });
 
 /// A Llama of one layer over the tokenizer of the smallest golden, its config and tokenizer changed at will.

@@ -1,0 +1,36 @@
+#include "model/families/blocks.h"
+#include "model/families/family.h"
+
+namespace qtrain {
+namespace {
+
+// Llama with scales: of embeddings, of scores, of what is added to the residual stream, and of logits.
+void read_granite(const ConfigReader& r, ModelConfig& c) {
+  c.qkv_bias = c.o_bias = r.flag("attention_bias", false);
+  c.mlp_bias = r.flag("mlp_bias", false);
+  c.embedding_scale = r.magnitude("embedding_multiplier", 1);
+  c.attention_scale = r.magnitude("attention_multiplier", 1);
+  c.residual_scale = r.magnitude("residual_multiplier", 1);
+  c.logit_scale = 1 / r.magnitude("logits_scaling", 1);
+}
+
+constexpr GgufKey kGraniteKeys[] = {
+    {"embedding_scale", "embedding_multiplier", GgufKey::Kind::number,
+     [](const ModelConfig& c) { return c.embedding_scale; }},
+    {"attention.scale", "attention_multiplier", GgufKey::Kind::number,
+     [](const ModelConfig& c) { return c.attention_scale; }},
+    {"residual_scale", "residual_multiplier", GgufKey::Kind::number,
+     [](const ModelConfig& c) { return c.residual_scale; }},
+    {"logit_scale", "logits_scaling", GgufKey::Kind::number, [](const ModelConfig& c) { return 1 / c.logit_scale; }}};
+
+}  // namespace
+
+extern const Family kGranite{
+    .model_type = "granite",
+    .architecture = "GraniteForCausalLM",
+    .read = read_granite,
+    .layer = blocks::pre_norm_layer,
+    .defaults = R"({"bos_token_id": 1, "eos_token_id": 2})",
+    .gguf = {.architecture = "granite", .interleaves_rotary = true, .reads_rope_divisors = true, .keys = kGraniteKeys}};
+
+}  // namespace qtrain
