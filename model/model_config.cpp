@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "model/config_reader.h"
 #include "model/families/family.h"
+#include "quant/mxfp4.h"
 
 namespace qtrain {
 namespace {
@@ -22,15 +24,13 @@ const Family& family_of(const ConfigReader& r) {
 
 RopeConfig::Type rope_type(const ConfigReader& r, const std::string& type) {
   using Type = RopeConfig::Type;
-  constexpr std::pair<std::string_view, Type> kTypes[] = {{"default", Type::standard},
-                                                          {"linear", Type::linear},
-                                                          {"dynamic", Type::dynamic},
-                                                          {"llama3", Type::llama3},
-                                                          {"yarn", Type::yarn}};
+  constexpr std::pair<std::string_view, Type> kTypes[] = {{"default", Type::standard}, {"linear", Type::linear},
+                                                          {"dynamic", Type::dynamic},  {"llama3", Type::llama3},
+                                                          {"yarn", Type::yarn},        {"longrope", Type::longrope}};
   for (const auto& [known, value] : kTypes)
     if (known == type) return value;
   r.refuse(fmt::format("\"rope_type\" \"{}\" is not supported", type),
-           "supported: default, linear, dynamic, llama3, yarn");
+           "supported: default, linear, dynamic, llama3, yarn, longrope");
 }
 
 // The table of rotary parameters, which version 5 calls rope_parameters and version 4 rope_scaling.
@@ -48,9 +48,14 @@ const char* rope_key(const ConfigReader& r) {
 
 // transformers computes dynamic NTK from max_position_embeddings whatever the original length says; for the other types
 // a length outside the table wins over one inside.
-void read_original_length(const ConfigReader& r, const ConfigReader& table, RopeConfig& rope) {
-  if (rope.type != RopeConfig::Type::llama3 && rope.type != RopeConfig::Type::yarn) return;
+void read_original_length(const ConfigReader& r, const ConfigReader& table, const Family& family, RopeConfig& rope) {
+  using Type = RopeConfig::Type;
+  if (rope.type != Type::llama3 && rope.type != Type::yarn && rope.type != Type::longrope) return;
   constexpr const char* kKey = "original_max_position_embeddings";
+  if (family.original_positions > 0) {
+    rope.original_max_position = r.magnitude(kKey, family.original_positions);
+    return;
+  }
   rope.original_max_position = r.magnitude(kKey, table.magnitude(kKey, rope.original_max_position));
 }
 
@@ -70,6 +75,37 @@ void read_yarn(const ConfigReader& table, RopeConfig& rope) {
   if (table.get("mscale_all_dim")) rope.mscale_all_dim = table.number("mscale_all_dim", 1);
 }
 
+// As many factors as frequencies.
+std::vector<double> read_factors(const ConfigReader& table, const char* key, std::int64_t count) {
+  const Json* list = table.get(key);
+  if (!list) table.refuse(fmt::format("\"{}\" is missing", key));
+  const auto is_factor = [](const Json& v) { return v.is_number() && v > 0; };
+  if (!list->is_array() || static_cast<std::int64_t>(list->size()) != count || !std::ranges::all_of(*list, is_factor))
+    table.refuse(fmt::format("\"{}\" must be a list of {} numbers greater than 0", key, count),
+                 "one for each pair of elements of a head that is turned");
+  return list->get<std::vector<double>>();
+}
+
+void read_longrope(const ConfigReader& table, const ModelConfig& c, RopeConfig& rope) {
+  rope.factor = table.magnitude("factor", static_cast<double>(c.max_position_embeddings) / rope.original_max_position);
+  if (table.get("attention_factor")) rope.attention_factor = table.magnitude("attention_factor", 1);
+  if (!rope.attention_factor && rope.factor > 1 && !(rope.original_max_position > 1))
+    table.refuse("\"original_max_position_embeddings\" must be greater than 1");
+  rope.short_factors = read_factors(table, "short_factor", rope.dims(c.head_dim) / 2);
+  rope.long_factors = read_factors(table, "long_factor", rope.dims(c.head_dim) / 2);
+}
+
+// The share of a head that is turned, in whole pairs.
+void read_partial(const ConfigReader& r, const ModelConfig& c, RopeConfig& rope) {
+  const double share = r.magnitude("partial_rotary_factor", rope.partial);
+  if (share == rope.partial) return;
+  if (!c.family->partial_rotary) r.refuse("\"partial_rotary_factor\" other than 1 is not supported");
+  rope.partial = share;
+  if (const std::int64_t dims = rope.dims(c.head_dim); share > 1 || dims < 2 || dims % 2 != 0)
+    r.refuse(fmt::format("\"partial_rotary_factor\" {} of heads of {} elements is no whole number of pairs", share,
+                         c.head_dim));
+}
+
 void read_llama3(const ConfigReader& table, RopeConfig& rope) {
   rope.low_freq_factor = table.magnitude("low_freq_factor", rope.low_freq_factor);
   rope.high_freq_factor = table.magnitude("high_freq_factor", rope.high_freq_factor);
@@ -79,18 +115,24 @@ void read_llama3(const ConfigReader& table, RopeConfig& rope) {
 
 RopeConfig read_rope(const ConfigReader& r, const ModelConfig& c) {
   RopeConfig rope;
-  rope.theta = r.magnitude("rope_theta", 10000);
+  rope.theta = r.magnitude("rope_theta", c.family->theta);
+  read_partial(r, c, rope);
   rope.original_max_position = static_cast<double>(c.max_position_embeddings);
   const char* key = rope_key(r);
   if (!key) return rope;
   const std::string place = r.name + ": " + key;
   const ConfigReader table{*r.get(key), place};
   rope.theta = table.magnitude("rope_theta", rope.theta);
-  rope.type = rope_type(table, table.text("rope_type", table.text("type", "default")));
-  if (table.number("partial_rotary_factor", 1) != 1)
-    table.refuse("\"partial_rotary_factor\" other than 1 is not supported");
+  std::string type = table.text("rope_type", table.text("type", "default"));
+  if (c.family->old_longrope && (type == "su" || type == "yarn")) type = "longrope";
+  rope.type = rope_type(table, type);
+  read_partial(table, c, rope);
   if (rope.type == RopeConfig::Type::standard) return rope;
-  read_original_length(r, table, rope);
+  read_original_length(r, table, *c.family, rope);
+  if (rope.type == RopeConfig::Type::longrope) {
+    read_longrope(table, c, rope);
+    return rope;
+  }
   read_factor(table, c, rope);
   if (rope.type == RopeConfig::Type::yarn) read_yarn(table, rope);
   if (rope.type == RopeConfig::Type::llama3) read_llama3(table, rope);
@@ -109,7 +151,7 @@ void read_sizes(const ConfigReader& r, ModelConfig& c) {
       c.family->head_dim > 0 ? c.family->head_dim : std::max<std::int64_t>(1, c.hidden_size / c.heads);
   c.head_dim = r.positive("head_dim", head_dim);
   c.vocab_size = r.positive("vocab_size");
-  c.max_position_embeddings = r.positive("max_position_embeddings", 2048);
+  c.max_position_embeddings = r.positive("max_position_embeddings", c.family->max_positions);
   if (c.heads % c.kv_heads != 0)
     r.refuse(fmt::format("\"num_attention_heads\" ({}) is not a multiple of \"num_key_value_heads\" ({})", c.heads,
                          c.kv_heads));
@@ -129,7 +171,6 @@ ops::Activation read_activation(const ConfigReader& r, const Family& family) {
 void refuse_unsupported(const ConfigReader& r) {
   if (r.number("attention_dropout", 0) != 0)
     r.refuse("\"attention_dropout\" other than 0 is not supported", "set it to 0.0 in config.json");
-  if (r.number("partial_rotary_factor", 1) != 1) r.refuse("\"partial_rotary_factor\" other than 1 is not supported");
 }
 
 DType weight_dtype(const ConfigReader& r) {
@@ -158,18 +199,22 @@ ModelConfig parse_model_config(const Json& json, const std::string& name) {
   read_sizes(r, c);
   refuse_unsupported(r);
   c.activation = read_activation(r, family);
-  c.rms_norm_eps = r.magnitude("rms_norm_eps", 1e-6);
+  c.rms_norm_eps = r.magnitude("rms_norm_eps", family.norm_eps);
   c.initializer_range = r.number("initializer_range", 0.02);
   c.tie_word_embeddings = r.flag("tie_word_embeddings", family.ties_head);
   c.ropes = {read_rope(r, c)};
   c.dtype = weight_dtype(r);
-  c.quantization = bnb_config(json, name);
+  const bool mxfp4 = family.mxfp4_experts && is_mxfp4_config(json);
+  if (!mxfp4) c.quantization = bnb_config(json, name);
   c.eos_token_ids = r.tokens("eos_token_id");
   c.bos_token_id = first(r.tokens("bos_token_id"));
   c.pad_token_id = first(r.tokens("pad_token_id"));
   c.attention.resize(static_cast<std::size_t>(c.layers));
   family.read(r, c);
   c.json = json;
+  if (!mxfp4) return c;
+  c.json.erase("quantization_config");  // what is written is dense
+  if (!r.get("dtype") && !r.get("torch_dtype")) c.dtype = DType::bf16;
   return c;
 }
 

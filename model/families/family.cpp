@@ -6,10 +6,11 @@
 
 namespace qtrain {
 
-extern const Family kLlama, kMistral, kQwen2, kQwen3, kGemma2, kQwen3Moe;
+extern const Family kLlama, kMistral, kQwen2, kQwen3, kGemma2, kQwen3Moe, kPhi3;
 
 std::span<const Family* const> families() {
-  static constexpr const Family* kAll[] = {&kLlama, &kMistral, &kQwen2, &kQwen3, &kGemma2, &kQwen3Moe};
+  static constexpr const Family* kAll[] = {&kLlama,  &kMistral,  &kQwen2, &kQwen3,
+                                           &kGemma2, &kQwen3Moe, &kPhi3};
   return kAll;
 }
 
@@ -61,6 +62,16 @@ void set_windows(const ConfigReader& fields, ModelConfig& config, std::int64_t w
                     "supported: full_attention, sliding_attention");
     config.attention[l].window = type == "sliding_attention" ? window : 0;
   }
+}
+
+void require_expert_sizes(const ConfigReader& fields, const ModelConfig& config, const ExpertsConfig& e) {
+  constexpr double kMostElements = 1e15;
+  if (static_cast<double>(e.count) * static_cast<double>(e.intermediate_size) *
+          static_cast<double>(config.hidden_size) >
+      kMostElements)
+    fields.refuse("the size of experts (\"moe_intermediate_size\", \"intermediate_size\") is out of range");
+  if (e.count > ops::kMostExperts || e.per_token > std::min(e.count, ops::kMostChoices))
+    fields.refuse("\"num_experts\" or \"num_experts_per_tok\" is out of range");
 }
 
 }  // namespace qtrain

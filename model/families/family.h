@@ -22,6 +22,13 @@ struct Family {
   std::int64_t head_dim = 0;  ///< 0: hidden_size / heads
   const char *activation_key = "hidden_act", *activation = "silu";
   bool ties_head = false;
+  double norm_eps = 1e-6;
+  std::int64_t max_positions = 2048;
+  double original_positions = 0;  ///< of original_max_position_embeddings outside the rotary table; 0: none
+  bool partial_rotary = false;    ///< whether partial_rotary_factor counts
+  bool old_longrope = false;      ///< rope_type "su" and "yarn" mean longrope
+  double theta = 10000;
+  bool mxfp4_experts = false;  ///< whether experts may be in MXFP4, which is made dense when it is loaded
   GgufFamily gguf = {};
 };
 
@@ -40,5 +47,8 @@ std::vector<std::string> expert_modules(const ModelConfig& config);
 /// Windows of every layer from `layer_types`, or `window` on the layers from `first` on. Other kinds of layers than
 /// full_attention and sliding_attention are an input error.
 void set_windows(const ConfigReader& fields, ModelConfig& config, std::int64_t window, std::int64_t first);
+
+/// An input error if there are more experts, or larger ones, than anything is made for.
+void require_expert_sizes(const ConfigReader& fields, const ModelConfig& config, const ExpertsConfig& experts);
 
 }  // namespace qtrain

@@ -36,12 +36,7 @@ void read_qwen3_moe(const ConfigReader& r, ModelConfig& c) {
                   .intermediate_size = r.positive("moe_intermediate_size", 768),
                   .norm = r.flag("norm_topk_prob", false) ? ops::TopKNorm::sum_to_one : ops::TopKNorm::none,
                   .layers = sparse_layers(r, c)};
-  constexpr double kMostElements = 1e15;
-  if (static_cast<double>(e.count) * static_cast<double>(e.intermediate_size) * static_cast<double>(c.hidden_size) >
-      kMostElements)
-    r.refuse("\"moe_intermediate_size\" is out of range");
-  if (e.count > ops::kMostExperts || e.per_token > std::min(e.count, ops::kMostChoices))
-    r.refuse("\"num_experts\" or \"num_experts_per_tok\" is out of range");
+  require_expert_sizes(r, c, e);
   c.experts = std::move(e);
 }
 

@@ -41,7 +41,8 @@ TEST_P(CudaCurve, is_that_of_transformers) {
 
 INSTANTIATE_TEST_SUITE_P(All, CudaCurve,
                          ::testing::Values("llama_full", "llama_bias_full", "llama_lora_all", "qwen3_full",
-                                           "qwen3_lora_rs", "label_free_window", "qlora_nf4", "qlora_dora_nf4"),
+                                           "qwen3_lora_rs", "label_free_window", "qlora_nf4", "qlora_dora_nf4",
+                                           "phi3_full", "phi3_lora"),
                          [](const auto& info) { return std::string(info.param); });
 
 // Copies are what a GPU chooses where they fit.

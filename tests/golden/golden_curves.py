@@ -60,6 +60,8 @@ CURVES = [
     Curve("gemma2_lora", "gemma2", LORA_RUN, gm.LORA_ALL),
     Curve("qwen3_moe_full", "qwen3_moe"),
     Curve("qwen3_moe_lora", "qwen3_moe", LORA_RUN, gm.LORA_ALL, b_scale=0.3),
+    Curve("phi3_full", "phi3"),
+    Curve("phi3_lora", "phi3", LORA_RUN, gm.LORA_ALL),
     Curve("no_clip", "llama_gqa3_tied", dict(max_grad_norm=0.0), keep_final=False),
     Curve("cosine", "llama_gqa3_tied", dict(lr_scheduler_type="cosine", warmup_steps=2, weight_decay=0.0),
           keep_final=False),
@@ -166,7 +168,7 @@ def final(model):
     tied = not isinstance(model, PeftModel) and model.config.tie_word_embeddings
     state = {n: t for n, t in state.items() if not (tied and n == "lm_head.weight")}
     return {file_name: t.detach().clone().contiguous()
-            for name, whole in state.items() for file_name, t in gr.in_files(name, whole).items()}
+            for name, whole in state.items() for file_name, t in gr.in_files(model, name, whole).items()}
 
 
 def farthest(a, b):

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -59,12 +60,23 @@ QWEN3_MOE = dict(model_type="qwen3_moe", vocab_size=64, hidden_size=16, intermed
                  norm_topk_prob=True, mlp_only_layers=[1], decoder_sparse_step=1, tie_word_embeddings=False,
                  rms_norm_eps=1e-6, rope_parameters=DEFAULT_ROPE, **(SMALL | dict(num_hidden_layers=3)))
 
+# Three quarters of a head are turned; a window that rows exceed.
+PHI3 = dict(model_type="phi3", vocab_size=67, hidden_size=24, intermediate_size=20, num_attention_heads=3,
+            num_key_value_heads=1, sliding_window=4, tie_word_embeddings=False, rms_norm_eps=1e-5,
+            rope_parameters=DEFAULT_ROPE | dict(partial_rotary_factor=0.75), **SMALL)
+PHI4_MINI = dict(PHI3, vocab_size=64, hidden_size=32, num_attention_heads=4, num_key_value_heads=2,
+                 tie_word_embeddings=True, sliding_window=None)
+LONGROPE = dict(rope_type="longrope", short_factor=[1.0, 1.1, 1.5], long_factor=[1.2, 2.5, 7.0])
+PHI3_LONG = dict(PHI3, original_max_position_embeddings=16, sliding_window=None,
+                 rope_parameters=PHI3["rope_parameters"] | LONGROPE | dict(original_max_position_embeddings=16))
+
 LLAMA3_ROPE = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                    original_max_position_embeddings=64)
 YARN_ROPE = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64)
 YARN_FULL = dict(YARN_ROPE, beta_fast=4.0, beta_slow=1.0, attention_factor=1.3, truncate=False)
 ARCHITECTURE = dict(llama="LlamaForCausalLM", mistral="MistralForCausalLM", qwen2="Qwen2ForCausalLM",
-                    qwen3="Qwen3ForCausalLM", gemma2="Gemma2ForCausalLM", qwen3_moe="Qwen3MoeForCausalLM")
+                    qwen3="Qwen3ForCausalLM", gemma2="Gemma2ForCausalLM", qwen3_moe="Qwen3MoeForCausalLM",
+                    phi3="Phi3ForCausalLM")
 
 
 def v4(config, rope_scaling=None, **extra):
@@ -114,6 +126,14 @@ CASES = [
     Case("qwen3_moe_unnormalized", dict(QWEN3_MOE, norm_topk_prob=False, num_experts_per_tok=3), link="qwen3_moe",
          every_gradient=False),
     Case("lora_qwen3_moe", QWEN3_MOE, link="qwen3_moe", lora=LORA_ALL),
+    Case("phi3", PHI3),
+    Case("phi3_tied", PHI4_MINI, every_gradient=False),
+    Case("phi3_longrope", PHI3_LONG, link="phi3", lengths=LONG, every_gradient=False),
+    Case("phi3_longrope_v4", v4(PHI3_LONG, {k: v for k, v in LONGROPE.items() if k != "rope_type"} | dict(type="longrope"),
+                                partial_rotary_factor=0.75), raw_config=True, link="phi3", same_as="phi3_longrope"),
+    Case("phi3_longrope_short", dict(PHI3_LONG, max_position_embeddings=256, original_max_position_embeddings=64),
+         link="phi3", lengths=LONG, every_gradient=False),
+    Case("lora_phi3", PHI3, link="phi3", lora=LORA_ALL),
     rope_case("rope_linear", with_rope(LLAMA_MHA, dict(rope_type="linear", factor=2.5)), "llama_mha_untied"),
     Case("rope_linear_v4", v4(LLAMA_MHA, dict(type="linear", factor=2.5)), raw_config=True, link="llama_mha_untied",
          same_as="rope_linear"),
@@ -196,7 +216,7 @@ def write_model(case, root):
     """config.json and model*.safetensors of a case."""
     folder = root / case.name
     folder.mkdir(parents=True)
-    config = AutoConfig.for_model(**{k: v for k, v in case.config.items() if k != "torch_dtype"})
+    config = AutoConfig.for_model(**{k: deepcopy(v) for k, v in case.config.items() if k != "torch_dtype"})
     if case.link:
         for source in sorted((root / case.link).glob("model*.safetensors*")):
             link(folder / source.name, source)

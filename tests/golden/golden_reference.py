@@ -77,7 +77,7 @@ def plain(name):
     return name.replace("lora_magnitude_vector.weight", "lora_magnitude_vector")
 
 
-def in_files(name, grad):
+def in_files(model, name, grad):
     """A gradient under the names that files have: each expert's matrices by themselves, gate and up apart."""
     if ".experts." not in name or "lora" in name:
         return {name: grad}
@@ -97,7 +97,7 @@ def run(model, rows, precision):
     grads = {}
     for name, p in model.named_parameters():
         if p.requires_grad:
-            grads |= in_files(plain(name), p.grad.double())
+            grads |= in_files(model, plain(name), p.grad.double())
     return dict(loss_sum=total.item(), count=count, grads=grads, logits=logits.detach().double())
 
 
@@ -129,7 +129,7 @@ def write_expectations(path, values):
     path.write_text("{\n" + front + ' "spread": {\n  ' + lines + "}}\n")
 
 
-KEPT = ("mlp.gate.", "q_proj", "k_proj", "q_norm", "k_norm", "input_layernorm", "bias")
+KEPT = ("mlp.gate.", "qkv_proj", "q_proj", "k_proj", "q_norm", "k_norm", "input_layernorm", "bias")
 
 
 def kept(case, grads):
@@ -203,7 +203,7 @@ def check_same(case, root):
 
 
 PROMPTS = ([5], [7, 11, 3], [20, 21, 22, 23, 24, 25, 26], [9, 40, 9, 41, 9, 42, 9, 43, 9, 44, 9])
-GENERATION = ("llama_gqa3_tied", "mistral_window", "qwen3_gqa7_tied", "gemma2", "qwen3_moe")
+GENERATION = ("llama_gqa3_tied", "mistral_window", "qwen3_gqa7_tied", "gemma2", "qwen3_moe", "phi3", "phi3_longrope")
 
 
 def greedy(model, prompt, penalty):
