@@ -6,11 +6,11 @@
 
 namespace qtrain {
 
-extern const Family kLlama, kMistral, kQwen2, kQwen3, kGemma2, kQwen3Moe, kPhi3;
+extern const Family kLlama, kMistral, kQwen2, kQwen3, kGemma2, kQwen3Moe, kPhi3, kGptOss;
 
 std::span<const Family* const> families() {
   static constexpr const Family* kAll[] = {&kLlama,  &kMistral,  &kQwen2, &kQwen3,
-                                           &kGemma2, &kQwen3Moe, &kPhi3};
+                                           &kGemma2, &kQwen3Moe, &kPhi3,  &kGptOss};
   return kAll;
 }
 

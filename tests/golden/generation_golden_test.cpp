@@ -101,7 +101,7 @@ TEST_P(GenerationGolden, PromptsInSmallPiecesGiveTheSameAnswers) {
 
 INSTANTIATE_TEST_SUITE_P(Case, GenerationGolden,
                          ::testing::Values("llama_gqa3_tied", "mistral_window", "qwen3_gqa7_tied", "gemma2",
-                                           "qwen3_moe", "phi3", "phi3_longrope"),
+                                           "qwen3_moe", "phi3", "phi3_longrope", "gpt_oss"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -62,6 +62,8 @@ CURVES = [
     Curve("qwen3_moe_lora", "qwen3_moe", LORA_RUN, gm.LORA_ALL, b_scale=0.3),
     Curve("phi3_full", "phi3"),
     Curve("phi3_lora", "phi3", LORA_RUN, gm.LORA_ALL),
+    Curve("gpt_oss_full", "gpt_oss"),
+    Curve("gpt_oss_lora", "gpt_oss", LORA_RUN, gm.LORA_EXPERTS, b_scale=0.3),
     Curve("no_clip", "llama_gqa3_tied", dict(max_grad_norm=0.0), keep_final=False),
     Curve("cosine", "llama_gqa3_tied", dict(lr_scheduler_type="cosine", warmup_steps=2, weight_decay=0.0),
           keep_final=False),

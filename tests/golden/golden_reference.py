@@ -78,8 +78,9 @@ def plain(name):
 
 
 def in_files(model, name, grad):
-    """A gradient under the names that files have: each expert's matrices by themselves, gate and up apart."""
-    if ".experts." not in name or "lora" in name:
+    """A gradient under the names that files have: each expert's matrices by themselves, gate and up apart. gpt-oss has
+    those of all experts in one."""
+    if ".experts." not in name or "lora" in name or model.config.model_type == "gpt_oss":
         return {name: grad}
     module, part = name.rsplit(".", 1)
     parts = dict(zip(("gate_proj", "up_proj"), grad.chunk(2, 1))) if part == "gate_up_proj" else {part: grad}
@@ -129,7 +130,7 @@ def write_expectations(path, values):
     path.write_text("{\n" + front + ' "spread": {\n  ' + lines + "}}\n")
 
 
-KEPT = ("mlp.gate.", "qkv_proj", "q_proj", "k_proj", "q_norm", "k_norm", "input_layernorm", "bias")
+KEPT = ("mlp.gate.", "qkv_proj", "sinks", "router", "q_proj", "k_proj", "q_norm", "k_norm", "input_layernorm", "bias")
 
 
 def kept(case, grads):
@@ -203,7 +204,8 @@ def check_same(case, root):
 
 
 PROMPTS = ([5], [7, 11, 3], [20, 21, 22, 23, 24, 25, 26], [9, 40, 9, 41, 9, 42, 9, 43, 9, 44, 9])
-GENERATION = ("llama_gqa3_tied", "mistral_window", "qwen3_gqa7_tied", "gemma2", "qwen3_moe", "phi3", "phi3_longrope")
+GENERATION = ("llama_gqa3_tied", "mistral_window", "qwen3_gqa7_tied", "gemma2", "qwen3_moe", "phi3", "phi3_longrope",
+              "gpt_oss")
 
 
 def greedy(model, prompt, penalty):

@@ -249,7 +249,7 @@ INSTANTIATE_TEST_SUITE_P(Case, ModelGolden, ::testing::ValuesIn(case_names()),
 TEST(ModelGoldens, Version4ConfigsMeanTheSame) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   for (const char* name :
-       {"llama_mha_untied", "qwen2_window", "rope_linear", "rope_llama3", "rope_yarn", "phi3_longrope"}) {
+       {"llama_mha_untied", "qwen2_window", "rope_linear", "rope_llama3", "rope_yarn", "phi3_longrope", "gpt_oss"}) {
     const Case now{name}, before{std::string(name) + "_v4"};
     EXPECT_TRUE(whole_batch(ctx, now, {}) == whole_batch(ctx, before, {})) << name;
   }

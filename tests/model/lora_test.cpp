@@ -4,7 +4,9 @@
 
 #include <cmath>
 
+#include "model/families/family.h"
 #include "tests/core/temp_folder.h"
+#include "tests/model/support.h"
 
 namespace qtrain::testing {
 namespace {
@@ -241,6 +243,18 @@ TEST(LoraConfig, TargetsOfExpertsBecomeParametersAsInPeft) {
   EXPECT_THAT(with_experts({.targets = {"q_proj", "mlp.down_proj"}}).target_parameters,
               ::testing::ElementsAre("down_proj"));
   EXPECT_EQ(error_of([] { with_experts({.targets = {"up_proj"}}); }).kind(), ErrorKind::usage);
+}
+
+// PEFT leaves targets as they are where files hold all experts as one.
+TEST(LoraConfig, TargetsOfJoinedExpertsStayNames) {
+  const ModelConfig model = parse_model_config(small_config({{"model_type", "gpt_oss"}}), "m");
+  const LoraConfig theirs = load_lora_config(QTRAIN_SOURCE_DIR "/tests/golden/data/lora_gpt_oss/adapter");
+  EXPECT_THAT(theirs.target_parameters, ::testing::Contains("router.weight"));
+  const LoraConfig ours = for_model({.targets = {"all-linear"}}, model);
+  EXPECT_THAT(ours.target_parameters, ::testing::IsEmpty());
+  EXPECT_THAT(linear_names(model), ::testing::ElementsAre("q_proj", "k_proj", "v_proj", "o_proj"));
+  for (const std::string& module : theirs.targets) EXPECT_TRUE(is_target(ours, module)) << module;
+  EXPECT_FALSE(is_target(ours, "model.layers.0.mlp.router"));
 }
 
 }  // namespace

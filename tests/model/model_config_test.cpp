@@ -80,6 +80,9 @@ std::vector<Refusal> refusals() {
       {{{"model_type", "phi3"}, {"partial_rotary_factor", 0.5}}, "partial_rotary_factor"},
       {{{"model_type", "phi3"}, {"partial_rotary_factor", 1.5}}, "partial_rotary_factor"},
       {{{"model_type", "phi3"}, {"resid_pdrop", 0.1}}, "resid_pdrop"},
+      {{{"model_type", "gpt_oss"}, {"swiglu_limit", 0}}, "swiglu_limit"},
+      {{{"model_type", "gpt_oss"}, {"output_router_logits", true}}, "output_router_logits"},
+      {{{"model_type", "gpt_oss"}, {"num_experts_per_tok", 200}}, "num_experts_per_tok"},
       {{{"quantization_config", {{"quant_method", "mxfp4"}}}}, "mxfp4"},
       {rope({{"type", "su"}, {"factor", 2}}), "rope_type"},
       {rope({{"rope_type", "linear"}}), "factor"},
@@ -255,6 +258,35 @@ TEST(ModelConfig, FillsInWhatPhi3FillsIn) {
   EXPECT_EQ(rope.original_max_position, 4096);
   EXPECT_FALSE(rope.is_long(4096));
   EXPECT_TRUE(rope.is_long(4097));
+}
+
+TEST(ModelConfig, FillsInWhatGptOssFillsIn) {
+  Json json = small_config({{"model_type", "gpt_oss"}, {"num_hidden_layers", 3}});
+  for (const char* key : {"max_position_embeddings", "rms_norm_eps", "head_dim"}) json.erase(key);
+  const ModelConfig c = parse_model_config(json, "c");
+  EXPECT_EQ(c.head_dim, 64);
+  EXPECT_EQ(c.max_position_embeddings, 131072);
+  EXPECT_EQ(c.rms_norm_eps, 1e-5);
+  EXPECT_TRUE(c.qkv_bias && c.o_bias && c.attention_sinks);
+  std::vector<std::int64_t> windows;
+  for (const LayerAttention& layer : c.attention) windows.push_back(layer.window);
+  EXPECT_THAT(windows, ElementsAre(128, 0, 128));
+  EXPECT_EQ(c.experts->count, 128);
+  EXPECT_EQ(c.experts->per_token, 4);
+  EXPECT_EQ(c.experts->swiglu_alpha, 1.702);
+  EXPECT_EQ(c.experts->swiglu_limit, 7);
+  const RopeConfig& rope = c.ropes.front();
+  EXPECT_EQ(rope.type, RopeConfig::Type::yarn);
+  EXPECT_EQ(rope.theta, 150000);
+  EXPECT_EQ(rope.factor, 32);
+  EXPECT_EQ(rope.original_max_position, 4096);
+  EXPECT_FALSE(rope.truncate);
+  // Experts in MXFP4 become dense: what is written says no more of them.
+  json["quantization_config"] = {{"quant_method", "mxfp4"}};
+  const ModelConfig four = parse_model_config(json, "c");
+  EXPECT_FALSE(four.quantization.has_value());
+  EXPECT_FALSE(four.json.contains("quantization_config"));
+  EXPECT_EQ(four.dtype, DType::bf16);
 }
 
 TEST(ModelConfig, TokensAndDtypes) {
