@@ -7,16 +7,19 @@ namespace qtrain::ops {
 /// head h reads key head h / (Hq/Hkv). cu_seqlens i32 [n+1]: segment s is tokens [cu[s], cu[s+1]); attention never
 /// crosses segments. window > 0: token i sees keys j with i - j < window. lse [Hq, T]: log-sum-exp of the scaled
 /// scores, f32 (f64 with f64 q). Never stores a T x T matrix. The score of a query and a key is scale * q . k, or with
-/// a softcap > 0 softcap * tanh(scale * q . k / softcap) (Gemma 2), which comes before mask and softmax.
+/// a softcap > 0 softcap * tanh(scale * q . k / softcap) (Gemma 2), which comes before mask and softmax. sinks [Hq] in
+/// lse's type, or none: a score that each softmax of a head has beside those of its keys, whose value is zero
+/// (gpt-oss); lse is then that of all of them.
 struct Attention {
   Tensor y, lse;
   ConstTensor q, k, v, cu_seqlens;
   std::int64_t window = 0;
   double scale;
   double softcap = 0;
+  ConstTensor sinks = {};
 };
 /// Gradients of the same, with the same window, scale and softcap: that of a score times 1 - tanh^2 where it is capped.
-/// Deterministic: each output element has one writer and a fixed order of summation.
+/// Sinks are in y and lse. Deterministic: each output element has one writer and a fixed order of summation.
 struct AttentionGrad {
   Sink dq, dk, dv;
   ConstTensor dy, y, q, k, v, lse, cu_seqlens;
@@ -24,14 +27,22 @@ struct AttentionGrad {
   double scale;
   double softcap = 0;
 };
+/// The gradient of the sinks: dsinks[h] (+)= -sum over t of exp(sinks[h] - lse[h, t]) * (dy[t, h] . y[t, h]), with y
+/// and lse of an Attention that had them. dsinks in lse's type.
+struct AttentionSinkGrad {
+  Sink dsinks;
+  ConstTensor dy, y, lse, sinks;
+};
 /// Attention against a key/value cache (generation). q, y [T, Hq, D]; keys, values [rows, capacity, Hkv, D];
 /// token t belongs to cache row rows[t] (i32 [T]) and sees keys 0..positions[t] there (i32 [T]), fewer with a window.
+/// Softcap and sinks as in Attention.
 struct CachedAttention {
   Tensor y;
   ConstTensor q, keys, values, rows, positions;
   std::int64_t window = 0;
   double scale;
   double softcap = 0;
+  ConstTensor sinks = {};
 };
 /// cache[rows[t], positions[t]] = x[t]; x [T, Hkv, D], cache [rows, capacity, Hkv, D].
 struct CacheAppend {
@@ -42,6 +53,8 @@ void run_cpu(Ctx&, const Attention&);
 void run_cuda(Ctx&, const Attention&);
 void run_cpu(Ctx&, const AttentionGrad&);
 void run_cuda(Ctx&, const AttentionGrad&);
+void run_cpu(Ctx&, const AttentionSinkGrad&);
+void run_cuda(Ctx&, const AttentionSinkGrad&);
 void run_cpu(Ctx&, const CachedAttention&);
 void run_cuda(Ctx&, const CachedAttention&);
 void run_cpu(Ctx&, const CacheAppend&);
@@ -52,14 +65,24 @@ inline void attention(Ctx& ctx, const Attention& a) {
   check(a.q.shape[0] == a.k.shape[0] && a.q.shape[2] == a.k.shape[2], "attention: q and k differ in T or D");
   check(a.q.shape[1] % a.k.shape[1] == 0, "attention: query heads must be a multiple of key heads");
   check(a.softcap >= 0, "attention: a softcap is positive, or 0 for none");
+  check(!a.sinks || a.sinks.numel() == a.q.shape[1], "attention: one sink for each query head");
   dispatch(ctx, a);
 }
 inline void attention_grad(Ctx& ctx, const AttentionGrad& a) {
   dispatch(ctx, a);
 }
+inline void attention_sink_grad(Ctx& ctx, const AttentionSinkGrad& a) {
+  if (!a.dsinks.wanted()) return;
+  check(a.dy.shape.rank == 3 && a.dy.shape == a.y.shape && a.lse.numel() == a.dy.shape[0] * a.dy.shape[1],
+        "attention_sink_grad: dy and y are [T, H, D], lse [H, T]");
+  check(a.sinks.numel() == a.dy.shape[1] && a.dsinks.t.numel() == a.sinks.numel(),
+        "attention_sink_grad: one sink for each query head");
+  dispatch(ctx, a);
+}
 inline void cached_attention(Ctx& ctx, const CachedAttention& a) {
   check(a.q.shape.rank == 3 && a.keys.shape.rank == 4 && a.q.shape[1] % a.keys.shape[2] == 0,
         "cached_attention: q is [T, Hq, D], keys [rows, capacity, Hkv, D]");
+  check(!a.sinks || a.sinks.numel() == a.q.shape[1], "cached_attention: one sink for each query head");
   dispatch(ctx, a);
 }
 inline void cache_append(Ctx& ctx, const CacheAppend& a) {

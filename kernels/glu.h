@@ -9,6 +9,12 @@ enum class Activation : std::uint8_t {
   gelu_tanh,  ///< z = 2 sqrt(2/pi) (g + 0.044715 g^3), as gelu(approximate="tanh") of PyTorch (Gemma)
 };
 
+/// How gate and up lie in a row of one tensor [T, 2 F].
+enum class GluOrder : std::uint8_t {
+  halves,  ///< F gates, then F ups (Phi-3)
+  pairs,   ///< gate and up in turns (gpt-oss), which comes with a limit
+};
+
 /// y = up * act(gate), a gated linear unit (SwiGLU, GeGLU); all [T, F].
 struct Glu {
   Tensor y;
@@ -22,10 +28,31 @@ struct GluGrad {
   ConstTensor dy, gate, up;
   Activation activation = Activation::silu;
 };
+/// The same of both in one tensor: y [T, F], x [T, 2 F]. Pairs have silu, a limit > 0 and alpha:
+///   y = (clamp(up, -limit, limit) + 1) * g * s(alpha g),  g = min(gate, limit).
+struct PackedGlu {
+  Tensor y;
+  ConstTensor x;
+  GluOrder order = GluOrder::halves;
+  Activation activation = Activation::silu;
+  double alpha = 1, limit = 0;
+};
+/// dx [T, 2 F] as x; what a limit cut off has no gradient, but at the limit itself has. dx may be x.
+struct PackedGluGrad {
+  Sink dx;
+  ConstTensor dy, x;
+  GluOrder order = GluOrder::halves;
+  Activation activation = Activation::silu;
+  double alpha = 1, limit = 0;
+};
 void run_cpu(Ctx&, const Glu&);
 void run_cuda(Ctx&, const Glu&);
 void run_cpu(Ctx&, const GluGrad&);
 void run_cuda(Ctx&, const GluGrad&);
+void run_cpu(Ctx&, const PackedGlu&);
+void run_cuda(Ctx&, const PackedGlu&);
+void run_cpu(Ctx&, const PackedGluGrad&);
+void run_cuda(Ctx&, const PackedGluGrad&);
 
 inline void glu(Ctx& ctx, const Glu& a) {
   check(a.y.numel() == a.gate.numel() && a.gate.numel() == a.up.numel(), "glu: shapes differ");
@@ -33,6 +60,22 @@ inline void glu(Ctx& ctx, const Glu& a) {
 }
 inline void glu_grad(Ctx& ctx, const GluGrad& a) {
   check(a.dy.numel() == a.gate.numel() && a.gate.numel() == a.up.numel(), "glu_grad: shapes differ");
+  dispatch(ctx, a);
+}
+template <class Op>
+void check_packed_glu(const Op& a, const Shape& y, const Shape& x) {
+  check(y.numel() * 2 == x.numel() && x[-1] == 2 * y[-1], "packed_glu: x is [T, 2 F] and y [T, F]");
+  const bool limited = a.limit > 0 && a.activation == Activation::silu;
+  check(a.order == GluOrder::pairs ? limited : a.limit == 0, "packed_glu: pairs have silu and a limit, halves none");
+}
+inline void packed_glu(Ctx& ctx, const PackedGlu& a) {
+  check_packed_glu(a, a.y.shape, a.x.shape);
+  dispatch(ctx, a);
+}
+inline void packed_glu_grad(Ctx& ctx, const PackedGluGrad& a) {
+  if (!a.dx.wanted()) return;
+  check(a.dx.t.numel() == a.x.numel(), "packed_glu_grad: shapes differ");
+  check_packed_glu(a, a.dy.shape, a.x.shape);
   dispatch(ctx, a);
 }
 

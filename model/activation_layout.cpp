@@ -201,8 +201,8 @@ Activations ActivationLayout::lay_out(ActivationArenas& arenas) const {
   Activations a;
   const ModelConfig& c = parts_.config();
   const DType type = parts_.options.activation_dtype;
-  for (std::size_t i = 0; i < c.ropes.size(); ++i) {
-    const Tensor cos = arena.take(parts_.options.full_dtype(), {size_.positions, c.head_dim / 2});
+  for (const RopeConfig& rope : c.ropes) {
+    const Tensor cos = arena.take(parts_.options.full_dtype(), {size_.positions, rope.dims(c.head_dim) / 2});
     a.rotary.push_back({cos, arena.take(parts_.options.full_dtype(), cos.shape)});
   }
   add_layers(arena, a);

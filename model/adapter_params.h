@@ -27,7 +27,7 @@ struct LinearParams {
 
 /// The matrices of experts and their adapter as parameters: A of all that read one input is one.
 struct ExpertsParams {
-  Param *weight = nullptr, *a = nullptr, *b = nullptr;
+  Param *weight = nullptr, *bias = nullptr, *a = nullptr, *b = nullptr;
   std::int64_t part = 0, parts = 1;  ///< which part of B is theirs, [parts, E, out, r]
   double scale = 1;
 

@@ -8,6 +8,7 @@
 #include "core/transfer.h"
 #include "kernels/elementwise.h"
 #include "model/families/family.h"
+#include "quant/mxfp4.h"
 
 namespace qtrain {
 namespace {
@@ -93,6 +94,22 @@ std::vector<std::string> load_slices(Ctx& ctx, const SafetensorsReader& reader, 
   return names;
 }
 
+// From MXFP4, which lies as in memory: the names of its tensors.
+std::vector<std::string> load_mxfp4(Ctx& ctx, const SafetensorsReader& reader, const Param& p) {
+  const std::string name = name_in(reader, p.spec.name + "_blocks");
+  const std::string matrix = name.substr(0, name.rfind('_'));
+  const Mxfp4 values = read_mxfp4(reader, matrix, p.spec.shape);
+  std::vector<float> dense;
+  write_pieces(ctx, p.value, [&](std::int64_t first, Tensor piece) {
+    dense.resize(static_cast<std::size_t>(piece.numel()));
+    const Tensor wide = view_of(std::span(dense), piece.shape);
+    values.expand(first, wide);
+    ops::run_cpu(ctx, ops::Copy{.y = store(piece), .x = wide});
+  });
+  reader.release(values.blocks);
+  return {name, matrix + "_scales"};
+}
+
 // From the tensor of this name, or that which it has in the file: that name.
 std::string load_from(Ctx& ctx, const SafetensorsReader& reader, const SavedWeight& from) {
   const Param& p = *from.param;
@@ -111,9 +128,12 @@ std::string load_from(Ctx& ctx, const SafetensorsReader& reader, const SavedWeig
   reader.release(values);
   return name;
 }
+
 void load_one(Ctx& ctx, const SafetensorsReader& reader, Param& p, std::vector<std::string>& used) {
-  if (p.spec.slices_in_files.empty()) return used.push_back(load_from(ctx, reader, {&p, p.spec.name}));
-  for (std::string& name : load_slices(ctx, reader, p)) used.push_back(std::move(name));
+  const bool mxfp4 = p.spec.shape.rank == 3 && reader.contains(name_in(reader, p.spec.name + "_blocks"));
+  if (p.spec.slices_in_files.empty() && !mxfp4) return used.push_back(load_from(ctx, reader, {&p, p.spec.name}));
+  for (std::string& name : mxfp4 ? load_mxfp4(ctx, reader, p) : load_slices(ctx, reader, p))
+    used.push_back(std::move(name));
 }
 
 constexpr const char* kSavedHead = "base_model.model.lm_head.weight";

@@ -53,11 +53,12 @@ std::vector<std::string> read_targets(const ConfigReader& r) {
 
 // Those of mixtures of experts.
 std::vector<std::string> read_parameters(const ConfigReader& r) {
+  constexpr const char* kParameters[] = {"gate.weight", "router.weight", "gate_up_proj", "down_proj"};
   std::vector<std::string> names = read_names(r, "target_parameters");
   for (const std::string& name : names)
-    if (!name.ends_with("gate.weight") && !name.ends_with("gate_up_proj") && !name.ends_with("down_proj"))
+    if (std::ranges::none_of(kParameters, [&](const char* known) { return name.ends_with(known); }))
       r.refuse(fmt::format("\"target_parameters\" \"{}\" is not supported", name),
-               "supported: gate.weight, gate_up_proj and down_proj of mixtures of experts");
+               "supported: gate.weight, router.weight, gate_up_proj and down_proj of mixtures of experts");
   return names;
 }
 
@@ -187,7 +188,7 @@ LoraConfig with_experts(LoraConfig lora, const ExpertNames& experts) {
 }
 
 LoraConfig for_model(LoraConfig lora, const ModelConfig& model) {
-  return model.experts ? with_experts(std::move(lora), model.experts->names) : lora;
+  return model.experts && model.experts->named_apart ? with_experts(std::move(lora), model.experts->names) : lora;
 }
 
 std::vector<std::string> common_linear_names() {

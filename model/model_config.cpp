@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "model/config_reader.h"
 #include "model/families/family.h"
 #include "model/rope_config.h"
+#include "quant/mxfp4.h"
 
 namespace qtrain {
 namespace {
@@ -55,7 +57,6 @@ ops::Activation read_activation(const ConfigReader& r, const Family& family) {
 void refuse_unsupported(const ConfigReader& r) {
   if (r.number("attention_dropout", 0) != 0)
     r.refuse("\"attention_dropout\" other than 0 is not supported", "set it to 0.0 in config.json");
-  if (r.number("partial_rotary_factor", 1) != 1) r.refuse("\"partial_rotary_factor\" other than 1 is not supported");
 }
 
 DType weight_dtype(const ConfigReader& r) {
@@ -97,7 +98,8 @@ ModelConfig parse_model_config(const Json& json, const std::string& name) {
   c.initializer_range = r.number("initializer_range", 0.02);
   c.tie_word_embeddings = r.flag("tie_word_embeddings", false);
   c.dtype = weight_dtype(r);
-  c.quantization = bnb_config(json, name);
+  const bool mxfp4 = family.mxfp4_experts && is_mxfp4_config(json);
+  if (!mxfp4) c.quantization = bnb_config(json, name);
   c.eos_token_ids = r.tokens("eos_token_id");
   c.bos_token_id = first(r.tokens("bos_token_id"));
   c.pad_token_id = first(r.tokens("pad_token_id"));
@@ -105,6 +107,9 @@ ModelConfig parse_model_config(const Json& json, const std::string& name) {
   family.read(r, c);
   if (c.ropes.empty()) c.ropes = {read_rope(r, c)};
   c.json = json;
+  if (!mxfp4) return c;
+  c.json.erase("quantization_config");  // what is written is dense
+  if (!r.get("dtype") && !r.get("torch_dtype")) c.dtype = DType::bf16;
   return c;
 }
 

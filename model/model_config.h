@@ -16,16 +16,28 @@ namespace qtrain {
 
 /// Rotary embedding of transformers: `rope_parameters` (v5) or `rope_theta` + `rope_scaling` (v4).
 struct RopeConfig {
-  enum class Type : std::uint8_t { standard, linear, dynamic, llama3, yarn };
+  enum class Type : std::uint8_t { standard, linear, dynamic, llama3, yarn, longrope };
   Type type = Type::standard;
   double theta = 10000;
   double factor = 1;
-  double original_max_position = 0;                  ///< positions of pre-training (dynamic, llama3, yarn)
+  double partial = 1;                                ///< the share of a head that is turned: its first elements
+  double original_max_position = 0;                  ///< positions of pre-training (all but linear)
   double low_freq_factor = 1, high_freq_factor = 4;  ///< llama3
   double beta_fast = 32, beta_slow = 1;              ///< yarn
-  std::optional<double> attention_factor;            ///< yarn: multiplies cos and sin; default from factor
+  std::optional<double> attention_factor;            ///< yarn, longrope: multiplies cos and sin; default from factor
   std::optional<double> mscale, mscale_all_dim;      ///< yarn, as DeepSeek writes them
   bool truncate = true;                              ///< yarn: round the correction range to whole dimensions
+  /// longrope: what each frequency is divided by, in sequences within pre-training's length and beyond it.
+  std::vector<double> short_factors = {}, long_factors = {};
+
+  /// Elements of a head that are turned.
+  std::int64_t dims(std::int64_t head_dim) const {
+    return static_cast<std::int64_t>(static_cast<double>(head_dim) * partial);
+  }
+  /// Whether a batch with sequences of this many tokens turns by the long factors.
+  bool is_long(std::int64_t longest) const {
+    return type == Type::longrope && static_cast<double>(longest) > original_max_position;
+  }
 };
 
 struct Family;
@@ -54,6 +66,10 @@ struct ExpertNames {
 struct ExpertsConfig {
   std::int64_t count = 0, per_token = 0, intermediate_size = 0;
   ops::TopKNorm norm = ops::TopKNorm::sum_to_one;
+  double swiglu_alpha = 1, swiglu_limit = 0;  ///< of gates in pairs: see ops::PackedGlu
+  /// Whether checkpoints have each expert's layers apart: PEFT then turns adapters that name those into adapters on
+  /// parameters.
+  bool named_apart = true;
   std::vector<bool> layers;  ///< which have one
   ExpertNames names = {};
 };
@@ -73,6 +89,7 @@ struct ModelConfig {
   double norm_offset = 0;                              ///< norms multiply by weight + offset
   double attention_scale = 0;                          ///< of scores; 0: 1 / sqrt(head_dim)
   double attention_softcap = 0;                        ///< of scores; 0: none
+  bool attention_sinks = false;                        ///< one more score of each head, learned
   double embedding_scale = 1, residual_scale = 1;      ///< of embeddings, and of what is added to the residual stream
   bool rounds_embedding_scale = false;                 ///< to the type of activations
   double logit_scale = 1, logit_softcap = 0;           ///< of logits: softcap tanh(scale z / softcap); 0: no cap
@@ -95,7 +112,8 @@ struct ModelConfig {
 };
 
 /// Reads a config.json. What cannot be honored exactly (unknown model type, rope type or activation, attention
-/// dropout, partial rotary, weights quantized by anything but bitsandbytes, ...) is an input error that names the key.
+/// dropout, partial rotary where a family has none, weights quantized by anything but bitsandbytes, ...) is an input
+/// error that names the key.
 ModelConfig parse_model_config(const Json& json, const std::string& name);
 ModelConfig load_model_config(const std::filesystem::path& folder_or_file);
 

@@ -26,7 +26,7 @@ Parameters::Parameters(Device device, const TransformerOptions& options, const s
   embedding_.weight->spec.role = Role::embedding;
   if (adapter_.adapts(kEmbeddingName)) adapter_.declare_embedding(embedding_, table);
   for (std::size_t l = 0; l < layers.size(); ++l) declare_layer(static_cast<std::int64_t>(l), layers[l]);
-  final_norm_ = declare_vector("model.norm.weight", c.hidden_size, c.norm_init());
+  final_norm_ = declare_vector("model.norm.weight", {c.hidden_size}, c.norm_init());
   head_.module = kHeadName;
   head_.weight = declare_head();
   if (!has_tied_head()) head_.weight->spec.role = Role::head;
@@ -62,14 +62,14 @@ ParamSpec Parameters::weight_spec(const std::string& name, Shape shape) const {
           .grad_dtype = options_.full_dtype()};
 }
 
-// Norm weights and biases: small, so kept in the precision of the sums; never decayed.
-Param* Parameters::declare_vector(const std::string& name, std::int64_t size, Init init) {
+// Norm weights and biases: small, so kept in the precision of the sums.
+Param* Parameters::declare_vector(const std::string& name, Shape shape, Init init, Decay decay) {
   return declare_base({.name = name,
-                       .shape = {size},
+                       .shape = shape,
                        .dtype = options_.full_dtype(),
                        .init = init,
                        .update = options_.base,
-                       .decay = Decay::no});
+                       .decay = decay});
 }
 
 // A tied head is the embedding, unless one of them is trained without the other, or each for itself.
@@ -113,15 +113,24 @@ LinearParams Parameters::declare_linear(const std::string& module, const LinearS
     p.quantized = &quantized_.emplace_back(weights_, module + ".weight", shape, *options_.quantization);
   else
     p.weight = declare_base(weight_spec(module + ".weight", shape));
-  if (spec.bias == Bias::yes) p.bias = declare_vector(module + ".bias", spec.out, {Init::Kind::zeros, 0});
+  if (spec.bias == Bias::yes) p.bias = declare_vector(module + ".bias", {spec.out}, spec.bias_init);
   return p;
 }
 
-Param* Parameters::declare_experts(const std::string& prefix, const ExpertsSpec& spec) {
-  ParamSpec weight =
-      weight_spec(fmt::format("{}{}.{}.weight", prefix, spec.module, spec.part), {spec.count, spec.out, spec.in});
+ExpertsParams Parameters::declare_experts(const std::string& prefix, const ExpertsSpec& spec) {
+  const Shape shape{spec.count, spec.out, spec.in};
+  const std::string joined = fmt::format("{}{}.{}", prefix, spec.module, spec.part);
+  if (spec.files == ExpertFiles::joined) {
+    ParamSpec weight = weight_spec(joined, shape);
+    weight.file_order = FileOrder{.shape = shape, .axes = {0, 2, 1}, .in_files = {spec.count, spec.in, spec.out}};
+    ExpertsParams p{.weight = &weights_.declare(std::move(weight))};
+    if (spec.bias == Bias::yes)
+      p.bias = declare_vector(joined + "_bias", {spec.count, spec.out}, {Init::Kind::zeros, 0});
+    return p;
+  }
+  ParamSpec weight = weight_spec(joined + ".weight", shape);
   for (std::int64_t e = 0; e < spec.count; ++e) weight.slices_in_files.push_back(prefix + spec.tensor_of(e));
-  return &weights_.declare(std::move(weight));
+  return {.weight = &weights_.declare(std::move(weight))};
 }
 
 void Parameters::declare_layer(std::int64_t index, const Layer& layer) {
@@ -132,9 +141,9 @@ void Parameters::declare_layer(std::int64_t index, const Layer& layer) {
   for (const ParamId& id : layer.order) {
     if (const auto* v = std::get_if<VectorId>(&id)) {
       const VectorSpec& spec = layer.spec(*v);
-      p.vectors[static_cast<std::size_t>(*v)] = declare_vector(prefix + spec.name, spec.size, spec.init);
+      p.vectors[static_cast<std::size_t>(*v)] = declare_vector(prefix + spec.name, {spec.size}, spec.init, spec.decay);
     } else if (const auto* e = std::get_if<ExpertsId>(&id)) {
-      p.experts.push_back({.weight = declare_experts(prefix, layer.spec(*e))});
+      p.experts.push_back(declare_experts(prefix, layer.spec(*e)));
     } else {
       const auto l = std::get<LinearId>(id);
       LinearParams& linear = p.linears[static_cast<std::size_t>(l)];
@@ -184,7 +193,7 @@ bool Parameters::is_looked_up(const Param& p) const {
 }
 
 bool Parameters::is_operand(const Param& p) const {
-  const bool multiplied = p.spec.shape.rank == 2 || p.spec.name.ends_with(".bias");
+  const bool multiplied = p.spec.name.ends_with("bias") ? p.spec.shape.rank == 1 : p.spec.shape.rank == 2;
   return multiplied && is_float(p.spec.dtype) && !is_looked_up(p) && !is_quantized_part(p);
 }
 

@@ -70,10 +70,10 @@ class Parameters {
  private:
   Param* declare_base(ParamSpec spec);
   ParamSpec weight_spec(const std::string& name, Shape shape) const;
-  Param* declare_vector(const std::string& name, std::int64_t size, Init init);
+  Param* declare_vector(const std::string& name, Shape shape, Init init, Decay decay = Decay::no);
   Param* declare_head();
   LinearParams declare_linear(const std::string& module, const LinearSpec& spec);
-  Param* declare_experts(const std::string& prefix, const ExpertsSpec& spec);
+  ExpertsParams declare_experts(const std::string& prefix, const ExpertsSpec& spec);
   void declare_layer(std::int64_t index, const Layer& layer);
   void declare_expert_factors(const std::string& prefix, const Layer& layer, LayerParams& p);
   void require_matches() const;

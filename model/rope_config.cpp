@@ -1,19 +1,23 @@
 #include "model/rope_config.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "model/families/family.h"
+
 namespace qtrain {
 namespace {
 
 RopeConfig::Type rope_type(const ConfigReader& r, const std::string& type) {
   using Type = RopeConfig::Type;
-  constexpr std::pair<std::string_view, Type> kTypes[] = {{"default", Type::standard},
-                                                          {"linear", Type::linear},
-                                                          {"dynamic", Type::dynamic},
-                                                          {"llama3", Type::llama3},
-                                                          {"yarn", Type::yarn}};
+  constexpr std::pair<std::string_view, Type> kTypes[] = {{"default", Type::standard}, {"linear", Type::linear},
+                                                          {"dynamic", Type::dynamic},  {"llama3", Type::llama3},
+                                                          {"yarn", Type::yarn},        {"longrope", Type::longrope}};
   for (const auto& [known, value] : kTypes)
     if (known == type) return value;
   r.refuse(fmt::format("\"rope_type\" \"{}\" is not supported", type),
-           "supported: default, linear, dynamic, llama3, yarn");
+           "supported: default, linear, dynamic, llama3, yarn, longrope");
 }
 
 // The key of the rotary parameters: version 5 has rope_parameters, version 4 rope_scaling. Where a file has both,
@@ -31,7 +35,7 @@ const char* rope_key(const ConfigReader& r) {
   return nullptr;
 }
 
-constexpr const char* kOriginalLength = "original_max_position_embeddings";
+constexpr const char *kOriginalLength = "original_max_position_embeddings", *kPartial = "partial_rotary_factor";
 
 void read_factor(const ConfigReader& table, const ModelConfig& c, RopeConfig& rope) {
   const bool implied = rope.type == RopeConfig::Type::yarn;
@@ -49,6 +53,36 @@ void read_yarn(const ConfigReader& table, RopeConfig& rope) {
   if (table.get("mscale_all_dim")) rope.mscale_all_dim = table.number("mscale_all_dim", 1);
 }
 
+// As many factors as frequencies.
+std::vector<double> read_factors(const ConfigReader& table, const char* key, std::int64_t count) {
+  const Json* list = table.get(key);
+  if (!list) table.refuse(fmt::format("\"{}\" is missing", key));
+  const auto is_factor = [](const Json& v) { return v.is_number() && v > 0; };
+  if (!list->is_array() || static_cast<std::int64_t>(list->size()) != count || !std::ranges::all_of(*list, is_factor))
+    table.refuse(fmt::format("\"{}\" must be a list of {} numbers greater than 0", key, count),
+                 "one for each pair of elements of a head that is turned");
+  return list->get<std::vector<double>>();
+}
+
+void read_longrope(const ConfigReader& table, const ModelConfig& c, RopeConfig& rope) {
+  rope.factor = table.magnitude("factor", static_cast<double>(c.max_position_embeddings) / rope.original_max_position);
+  if (table.get("attention_factor")) rope.attention_factor = table.magnitude("attention_factor", 1);
+  if (!rope.attention_factor && rope.factor > 1 && !(rope.original_max_position > 1))
+    table.refuse(fmt::format("\"{}\" must be greater than 1", kOriginalLength));
+  rope.short_factors = read_factors(table, "short_factor", rope.dims(c.head_dim) / 2);
+  rope.long_factors = read_factors(table, "long_factor", rope.dims(c.head_dim) / 2);
+}
+
+// The share of a head that is turned, in whole pairs.
+void read_partial(const ConfigReader& table, const ModelConfig& c, RopeConfig& rope) {
+  rope.partial = table.magnitude(kPartial, 1);
+  if (rope.partial == 1) return;
+  if (!c.family->partial_rotary) table.refuse(fmt::format("\"{}\" other than 1 is not supported", kPartial));
+  if (const std::int64_t dims = rope.dims(c.head_dim); rope.partial > 1 || dims < 2 || dims % 2 != 0)
+    table.refuse(fmt::format("\"{}\" {} of heads of {} elements is not a whole number of pairs", kPartial, rope.partial,
+                             c.head_dim));
+}
+
 void read_llama3(const ConfigReader& table, RopeConfig& rope) {
   rope.low_freq_factor = table.magnitude("low_freq_factor", rope.low_freq_factor);
   rope.high_freq_factor = table.magnitude("high_freq_factor", rope.high_freq_factor);
@@ -63,13 +97,18 @@ RopeConfig read_rope_table(const ConfigReader& table, const ModelConfig& c, doub
   RopeConfig rope;
   rope.theta = table.magnitude("rope_theta", theta);
   rope.original_max_position = static_cast<double>(c.max_position_embeddings);
-  rope.type = rope_type(table, table.text("rope_type", table.text("type", "default")));
-  if (table.number("partial_rotary_factor", 1) != 1)
-    table.refuse("\"partial_rotary_factor\" other than 1 is not supported");
+  std::string type = table.text("rope_type", table.text("type", "default"));
+  if (c.family->old_longrope && (type == "su" || type == "yarn")) type = "longrope";
+  rope.type = rope_type(table, type);
+  read_partial(table, c, rope);
   if (rope.type == Type::standard) return rope;
   // transformers computes dynamic NTK from max_position_embeddings whatever the original length says.
-  if (rope.type == Type::llama3 || rope.type == Type::yarn)
+  if (rope.type == Type::llama3 || rope.type == Type::yarn || rope.type == Type::longrope)
     rope.original_max_position = table.magnitude(kOriginalLength, rope.original_max_position);
+  if (rope.type == Type::longrope) {
+    read_longrope(table, c, rope);
+    return rope;
+  }
   read_factor(table, c, rope);
   if (rope.type == Type::yarn) read_yarn(table, rope);
   if (rope.type == Type::llama3) read_llama3(table, rope);
@@ -81,6 +120,7 @@ RopeConfig read_rope(const ConfigReader& r, const ModelConfig& c) {
   Json table = key ? *r.get(key) : Json::object();
   // A length outside the table wins over one inside.
   if (const Json* outer = r.get(kOriginalLength)) table[kOriginalLength] = *outer;
+  if (const Json* outer = r.get(kPartial); outer && !table.contains(kPartial)) table[kPartial] = *outer;
   const std::string place = key ? r.name + ": " + key : r.name;
   return read_rope_table({table, place}, c, r.magnitude("rope_theta", 10000));
 }

@@ -53,6 +53,11 @@ void apply_yarn(const RopeConfig& r, std::int64_t head_dim, std::vector<double>&
   }
 }
 
+double longrope_attention(const RopeConfig& r) {
+  if (r.attention_factor) return *r.attention_factor;
+  return r.factor <= 1 ? 1 : std::sqrt(1 + std::log(r.factor) / std::log(r.original_max_position));
+}
+
 double yarn_mscale(double factor, double mscale) {
   return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1;
 }
@@ -92,6 +97,7 @@ void fill_both(Ctx& ctx, const RopeFrequencies& f, const RopeTables& tables) {
 
 RopeFrequencies rope_frequencies(const RopeConfig& r, std::int64_t head_dim, std::int64_t longest) {
   using Type = RopeConfig::Type;
+  head_dim = r.dims(head_dim);
   RopeFrequencies out;
   const double theta = r.type == Type::dynamic ? dynamic_theta(r, head_dim, longest) : r.theta;
   out.inv_freq = plain(theta, head_dim);
@@ -103,7 +109,17 @@ RopeFrequencies rope_frequencies(const RopeConfig& r, std::int64_t head_dim, std
     apply_yarn(r, head_dim, out.inv_freq);
     out.attention_factor = yarn_attention(r);
   }
+  if (r.type == Type::longrope) {
+    const std::vector<double>& factors = r.is_long(longest) ? r.long_factors : r.short_factors;
+    for (std::size_t i = 0; i < out.inv_freq.size(); ++i) out.inv_freq[i] /= factors[i];
+    out.attention_factor = longrope_attention(r);
+  }
   return out;
+}
+
+std::int64_t rope_state(const RopeConfig& r, std::int64_t longest) {
+  if (r.type == RopeConfig::Type::dynamic) return longest;
+  return r.is_long(longest) ? 1 : 0;
 }
 
 void fill_rope_tables(Ctx& ctx, const RopeFrequencies& f, const RopeTables& tables) {

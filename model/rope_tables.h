@@ -7,15 +7,19 @@
 
 namespace qtrain {
 
-/// Inverse frequencies [D/2] and the factor on cos and sin, as transformers' modeling_rope_utils computes them.
-/// `longest` is the longest sequence of the batch in tokens; only dynamic NTK depends on it.
+/// Inverse frequencies [R/2] of the R elements of a head that are turned, and the factor on cos and sin, as
+/// transformers' modeling_rope_utils computes them. `longest` is the longest sequence of the batch in tokens; only
+/// dynamic NTK and LongRoPE depend on it.
 struct RopeFrequencies {
   std::vector<double> inv_freq;
   double attention_factor = 1;
 };
 RopeFrequencies rope_frequencies(const RopeConfig& rope, std::int64_t head_dim, std::int64_t longest);
 
-/// cos and sin [positions, D/2] of every angle, phases in f32 as transformers (f64 for f64 tables).
+/// Equal for lengths that have the same frequencies.
+std::int64_t rope_state(const RopeConfig& rope, std::int64_t longest);
+
+/// cos and sin [positions, R/2] of every angle, phases in f32 as transformers (f64 for f64 tables).
 struct RopeTables {
   Tensor cos, sin;
 };

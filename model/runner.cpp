@@ -28,15 +28,16 @@ void Runner::begin(Ctx& ctx, Pass pass, const BatchSize& size) {
 void Runner::prepare(Ctx& ctx, std::int64_t longest) {
   check(longest <= plan_.longest(), "a sequence is longer than planned");
   if (act_.rotary.empty()) return;  // before the first pass
-  // Only dynamic NTK depends on the sequence; every other table is filled once.
-  const bool dynamic = std::ranges::any_of(
-      config().ropes, [](const RopeConfig& rope) { return rope.type == RopeConfig::Type::dynamic; });
-  const std::int64_t depends = dynamic ? longest : plan_.longest();
-  if (rope_rows_ == depends) return;
-  for (std::size_t i = 0; i < act_.rotary.size(); ++i)
-    fill_rope_tables(ctx, rope_frequencies(config().ropes[i], config().head_dim, depends),
-                     {act_.rotary[i].cos, act_.rotary[i].sin});
-  rope_rows_ = depends;
+  // Few tables depend on the sequence; every other one is filled once.
+  constexpr std::int64_t kNotFilled = -1;
+  rope_states_.resize(act_.rotary.size(), kNotFilled);
+  for (std::size_t i = 0; i < act_.rotary.size(); ++i) {
+    const RopeConfig& rope = config().ropes[i];
+    const std::int64_t state = rope_state(rope, longest);
+    if (rope_states_[i] == state) continue;
+    fill_rope_tables(ctx, rope_frequencies(rope, config().head_dim, longest), {act_.rotary[i].cos, act_.rotary[i].sin});
+    rope_states_[i] = state;
+  }
 }
 
 Tensor Runner::dense_memory(Ctx& ctx) {

@@ -95,7 +95,7 @@ class Runner {
   ActivationArenas arenas_;
   Activations act_;
   std::unique_ptr<InputOffload> offload_;  ///< with BlockInputs::host
-  std::int64_t rope_rows_ = 0;             ///< rows of the rotary tables that are filled
+  std::vector<std::int64_t> rope_states_;  ///< of the rotary tables that are filled: see rope_state
   TokenContext tokens_;
 };
 

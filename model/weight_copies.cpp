@@ -64,7 +64,8 @@ Projection WeightCopies::acquire_exact(const LinearParams& p, double dropout) co
 }
 
 ExpertsWeight WeightCopies::acquire(const ExpertsParams& p) const {
-  ExpertsWeight out{.weight = operand(p.weight), .dweight = sink_of(p.weight)};
+  ExpertsWeight out{
+      .weight = operand(p.weight), .bias = value_of(p.bias), .dweight = sink_of(p.weight), .dbias = sink_of(p.bias)};
   if (!p.a) return out;
   const std::int64_t E = p.count(), r = p.rank(), rows = p.b->spec.shape[0] / p.parts;
   const auto copied = [&](const Param* factor) { return operands_.of(*factor); };

@@ -82,6 +82,38 @@ void add_rope(std::vector<Case>& cases, const Sizes& s, const Model& m) {
                    .bytes = 3 * once});
 }
 
+// Queries, keys and values of one projection: each element is read and written once, three quarters of a head turned.
+void add_split_rope(std::vector<Case>& cases, const Sizes& s, const Model& m) {
+  const Shape queries{s.tokens, m.heads, m.head}, keys{s.tokens, m.groups, m.head}, table{s.tokens, m.head * 3 / 8};
+  const Shape joined{s.tokens, (m.heads + 2 * m.groups) * m.head};
+  const std::string size = fmt::format("{}x({}+2*{})x{}", s.tokens, m.heads, m.groups, m.head);
+  const Operand q{queries, s.dtype}, k{keys, s.dtype}, all{joined, s.dtype};
+  const Operand at{{s.tokens}, DType::i32, Contents::places};
+  cases.push_back({.name = "split_rope/" + size,
+                   .operands = {q, k, k, all, f32(table), f32(table), at},
+                   .prepare = op("split_rope"),
+                   .bytes = 2 * bytes_of(joined, s.dtype)});
+  cases.push_back({.name = "split_rope_grad/" + size,
+                   .operands = {all, q, k, k, f32(table), f32(table), at},
+                   .prepare = op("split_rope_grad"),
+                   .bytes = 2 * bytes_of(joined, s.dtype)});
+}
+
+// Of gate and up in one tensor, as halves and as clamped pairs.
+void add_packed_glu(std::vector<Case>& cases, const Sizes& s, const Model& m) {
+  const Shape rows{s.tokens, m.hidden}, both{s.tokens, 2 * m.hidden};
+  const Operand y{rows, s.dtype}, x{both, s.dtype};
+  for (const std::string name : {"packed_glu", "clamped_glu"}) {
+    const std::string size = fmt::format("/{}x{}", s.tokens, m.hidden);
+    cases.push_back(
+        {.name = name + size, .operands = {y, x}, .prepare = op(name), .bytes = 3 * bytes_of(rows, s.dtype)});
+    cases.push_back({.name = name + "_grad" + size,
+                     .operands = {x, y, x},
+                     .prepare = op(name + "_grad"),
+                     .bytes = 5 * bytes_of(rows, s.dtype)});
+  }
+}
+
 void add_swiglu(std::vector<Case>& cases, const Sizes& s, const Model& m) {
   const Shape rows{s.tokens, m.hidden};
   const std::string size = fmt::format("{}x{}", s.tokens, m.hidden);
@@ -137,6 +169,11 @@ void add_attention(std::vector<Case>& cases, const Sizes& s, const Heads& n, con
                    .operands = {q, lse, q, k, k, cu},
                    .prepare = op("attention", {scale}),
                    .flops = 2 * product});
+  const Operand sinks = f32({n.count});
+  cases.push_back({.name = "attention_sink_grad/" + size,
+                   .operands = {sinks, q, q, lse, sinks},
+                   .prepare = op("attention_sink_grad"),
+                   .bytes = 2 * bytes_of(q.shape, s.dtype)});
   cases.push_back({.name = "attention_grad/" + size,
                    .operands = {q, k, k, q, q, q, k, k, lse, cu},
                    .prepare = op("attention_grad", {scale}),
@@ -271,7 +308,9 @@ std::vector<Case> all_cases(const Sizes& s) {
   for (const Model& m : s.models) {
     add_norms(cases, s, m);
     add_rope(cases, s, m);
+    add_split_rope(cases, s, m);
     add_swiglu(cases, s, m);
+    add_packed_glu(cases, s, m);
     add_vocabulary(cases, s, m);
     add_quantized(cases, s, {m.hidden, m.width});
   }

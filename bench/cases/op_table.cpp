@@ -20,6 +20,7 @@
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/sgd.h"
+#include "kernels/split_rope.h"
 
 namespace qtrain::bench {
 namespace {
@@ -106,6 +107,25 @@ Rows elementwise_rows() {
          ops::glu_grad(
              c, {.dgate = a.sink(0), .dup = a.sink(1), .dy = a.tensor(2), .gate = a.tensor(3), .up = a.tensor(4)});
        }},
+      {"packed_glu", [](Ctx& c, const Arguments& a) { ops::packed_glu(c, {.y = a.tensor(0), .x = a.tensor(1)}); }},
+      {"packed_glu_grad",
+       [](Ctx& c, const Arguments& a) {
+         ops::packed_glu_grad(c, {.dx = a.sink(0), .dy = a.tensor(1), .x = a.tensor(2)});
+       }},
+      {"clamped_glu",
+       [](Ctx& c, const Arguments& a) {
+         ops::packed_glu(
+             c, {.y = a.tensor(0), .x = a.tensor(1), .order = ops::GluOrder::pairs, .alpha = 1.702, .limit = 7});
+       }},
+      {"clamped_glu_grad",
+       [](Ctx& c, const Arguments& a) {
+         ops::packed_glu_grad(c, {.dx = a.sink(0),
+                                  .dy = a.tensor(1),
+                                  .x = a.tensor(2),
+                                  .order = ops::GluOrder::pairs,
+                                  .alpha = 1.702,
+                                  .limit = 7});
+       }},
       {"sum_squares", [](Ctx& c, const Arguments& a) { ops::sum_squares(c, {.out = a.sink(0), .x = a.tensor(1)}); }},
   };
 }
@@ -154,6 +174,26 @@ Rows row_wise_rows() {
                             .inv_rms = a.tensor(7),
                             .dweight = a.sink(8)});
        }},
+      {"split_rope",
+       [](Ctx& c, const Arguments& a) {
+         ops::split_rope(c, {.q = a.tensor(0),
+                             .k = a.tensor(1),
+                             .v = a.tensor(2),
+                             .qkv = a.tensor(3),
+                             .cos = a.tensor(4),
+                             .sin = a.tensor(5),
+                             .positions = a.tensor(6)});
+       }},
+      {"split_rope_grad",
+       [](Ctx& c, const Arguments& a) {
+         ops::split_rope_grad(c, {.dqkv = a.sink(0),
+                                  .dq = a.tensor(1),
+                                  .dk = a.tensor(2),
+                                  .dv = a.tensor(3),
+                                  .cos = a.tensor(4),
+                                  .sin = a.tensor(5),
+                                  .positions = a.tensor(6)});
+       }},
       {"embedding_grad",
        [](Ctx& c, const Arguments& a) {
          ops::embedding_grad(c, {.dtable = a.sink(0), .dy = a.tensor(1), .tokens = a.tensor(2)});
@@ -180,6 +220,11 @@ Rows attention_rows() {
                             .v = a.tensor(4),
                             .cu_seqlens = a.tensor(5),
                             .scale = a.number(0)});
+       }},
+      {"attention_sink_grad",
+       [](Ctx& c, const Arguments& a) {
+         ops::attention_sink_grad(
+             c, {.dsinks = a.sink(0), .dy = a.tensor(1), .y = a.tensor(2), .lse = a.tensor(3), .sinks = a.tensor(4)});
        }},
       {"attention_grad",
        [](Ctx& c, const Arguments& a) {

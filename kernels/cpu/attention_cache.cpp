@@ -22,11 +22,11 @@ CacheSizes sizes_of(ConstTensor cache) {
   return {cache.shape[0], cache.shape[1], cache.shape[2], cache.shape[3]};
 }
 
-/// scores = softmax(scale * scores) in place.
+/// scores = softmax(scale * scores) in place, beside a sink where there is one.
 template <class A>
-void softmax(A* scores, std::int64_t n, A scale) {
+void softmax(A* scores, std::int64_t n, A scale, const A* sink) {
   using simd::Vec;
-  A max = -std::numeric_limits<A>::infinity();
+  A max = sink ? *sink : -std::numeric_limits<A>::infinity();
   for (std::int64_t j = 0; j < n; ++j) max = std::max(max, scores[j] *= scale);
   Vec<A> sums{};
   simd::each<A>(n, [&](std::int64_t j, auto lanes) {
@@ -34,7 +34,7 @@ void softmax(A* scores, std::int64_t n, A scale) {
     simd::store<A>(scores + j, e, lanes);
   });
   simd::each<A>(n, [&](std::int64_t j, auto lanes) { sums += simd::load<A>(scores + j, lanes); });
-  const A factor = A{1} / simd::sum(sums);
+  const A factor = A{1} / (simd::sum(sums) + (sink ? std::exp(*sink - max) : A{0}));
   for (std::int64_t j = 0; j < n; ++j) scores[j] *= factor;
 }
 
@@ -61,7 +61,8 @@ struct Decode {
       for (std::int64_t h = 0; h < group; ++h) scores[h * keys + j] = simd::dot<A>(q + h * n.D, key + j * step, n.D);
     if (a.softcap > 0) simd::tanh_of(scores, group * keys, static_cast<A>(a.scale / a.softcap));
     const A score_scale = static_cast<A>(a.softcap > 0 ? a.softcap : a.scale);
-    for (std::int64_t h = 0; h < group; ++h) softmax(scores + h * keys, keys, score_scale);
+    const A* sinks = a.sinks ? a.sinks.as<A>() + g * group : nullptr;
+    for (std::int64_t h = 0; h < group; ++h) softmax(scores + h * keys, keys, score_scale, sinks ? sinks + h : nullptr);
     std::fill_n(sums, group * n.D, A{});
     for (std::int64_t j = 0; j < keys; ++j)
       for (std::int64_t h = 0; h < group; ++h)

@@ -39,7 +39,8 @@ class Forward {
         k_(a.k.as<T>()),
         v_(a.v.as<T>()),
         y_(a.y.as<T>()),
-        lse_(a.lse.as<float>()) {}
+        lse_(a.lse.as<float>()),
+        sinks_(a.sinks ? a.sinks.as<float>() : nullptr) {}
 
   void run() {
     const std::vector<Task> tasks = cut();
@@ -150,9 +151,19 @@ class Forward {
     state.sum[row] += simd::sum(sums);
   }
 
+  /// A sink is one more score, of a value of zero: a softmax that goes on from the largest score so far.
+  float add_sink(std::int64_t head, float& max, float& sum) const {
+    if (!sinks_) return 1;
+    const float larger = std::max(max, sinks_[head]), fade = std::exp(max - larger);
+    sum = sum * fade + std::exp(sinks_[head] - larger);
+    max = larger;
+    return fade;
+  }
+
   void finish(const Task& task, std::int64_t head, const Running& state) const {
     for (std::int64_t i = 0; i < task.queries.size; ++i) {
-      const simd::Vec<float> factor = simd::broadcast(1 / state.sum[i]);
+      const float fade = add_sink(head, state.max[i], state.sum[i]);
+      const simd::Vec<float> factor = simd::broadcast(fade / state.sum[i]);
       const float* values = state.values + i * n_.width();
       T* y = y_ + ((task.queries.begin + i) * n_.Hq + head) * n_.D;
       simd::each<float>(n_.D, [&](std::int64_t d, auto lanes) {
@@ -169,6 +180,7 @@ class Forward {
   const T *q_, *k_, *v_;
   T* y_;
   float* lse_;
+  const float* sinks_;  ///< or null
 };
 
 }  // namespace

@@ -75,6 +75,11 @@ void attend(const Query<T>& query, const Scratch<Acc<T>>& scratch) {
     scratch.scores[j - first] = score;
     max = std::max(max, score);
   }
+  if (a.sinks) {
+    const A sink = a.sinks.as<A>()[h];
+    max = std::max(max, sink);
+    sum = std::exp(sink - max);
+  }
   for (std::int64_t j = first; j <= i; ++j)
     sum += scratch.scores[j - first] = std::exp(scratch.scores[j - first] - max);
   std::fill_n(scratch.row, n.D, A{});

@@ -1,26 +1,10 @@
-#include "kernels/glu.h"
-
-#include "kernels/cpu/loops.h"
+#include "kernels/cpu/glu_gate.h"
 
 namespace qtrain::ops {
 namespace {
 
 using simd::Acc;
 using simd::Vec;
-
-template <class A>
-Vec<A> sigmoid(Vec<A> x) {
-  return A{1} / (A{1} + simd::exp(-x));
-}
-
-/// z(g) = 2 sqrt(2/pi) (g + 0.044715 g^3), and its slope.
-template <class A>
-struct GeluPolynomial {
-  static constexpr A kLinear = A(1.5957691216057308), kCubic = A(0.044715);
-
-  static Vec<A> value(Vec<A> g) { return kLinear * g * (A{1} + kCubic * (g * g)); }
-  static Vec<A> slope(Vec<A> g) { return kLinear * (A{1} + A{3} * kCubic * (g * g)); }
-};
 
 template <class T, Activation K>
 void forward(Ctx& ctx, const Glu& a) {
@@ -31,8 +15,7 @@ void forward(Ctx& ctx, const Glu& a) {
     simd::each<A>(end - begin, [&](std::int64_t j, auto lanes) {
       const std::int64_t i = begin + j;
       const Vec<A> g = simd::load<A>(gate + i, lanes);
-      const Vec<A> s = sigmoid<A>(K == Activation::silu ? g : GeluPolynomial<A>::value(g));
-      simd::store<A>(y + i, simd::load<A>(up + i, lanes) * g * s, lanes);
+      simd::store<A>(y + i, simd::load<A>(up + i, lanes) * g * Gate<A>(g, K).s, lanes);
     });
   });
 }
@@ -48,8 +31,7 @@ void backward(Ctx& ctx, const GluGrad& a) {
     simd::each<A>(end - begin, [&](std::int64_t j, auto lanes) {
       const std::int64_t i = begin + j;
       const Vec<A> g = simd::load<A>(gate + i, lanes);
-      const Vec<A> s = sigmoid<A>(K == Activation::silu ? g : GeluPolynomial<A>::value(g));
-      const Vec<A> turn = K == Activation::silu ? g : g * GeluPolynomial<A>::slope(g);
+      const auto [s, turn] = Gate<A>(g, K);
       const Vec<A> d = simd::load<A>(dy + i, lanes), u = simd::load<A>(up + i, lanes);
       if (dup) write<A>(dup + i, d * g * s, lanes, a.dup.mode);
       if (dgate) write<A>(dgate + i, d * u * s * (A{1} + turn * (A{1} - s)), lanes, a.dgate.mode);

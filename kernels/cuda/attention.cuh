@@ -86,11 +86,30 @@ struct AttentionTensors {
   T* y;
   float* lse;
   const T *q, *k, *v;
+  const float* sinks;  ///< or null
 };
+inline const float* sinks_of(const ConstTensor& sinks) {
+  return sinks ? sinks.as<float>() : nullptr;
+}
 template <class T>
 AttentionTensors<T> tensors_of(const Attention& a) {
-  return {a.y.as<T>(), a.lse.as<float>(), a.q.as<T>(), a.k.as<T>(), a.v.as<T>()};
+  return {a.y.as<T>(), a.lse.as<float>(), a.q.as<T>(), a.k.as<T>(), a.v.as<T>(), sinks_of(a.sinks)};
 }
+
+/// The softmax of a row when all keys have been seen: its largest score, the sum of e^(score - max), and what the
+/// weighted values are still to be multiplied by.
+struct RowEnd {
+  float max, sum, factor = 1;
+
+  /// A sink is one more score, of a value of zero.
+  __device__ __forceinline__ void add_sink(float sink) {
+    const float larger = fmaxf(max, sink);
+    factor = expf(max - larger);
+    sum = sum * factor + expf(sink - larger);
+    max = larger;
+  }
+  __device__ __forceinline__ float lse() const { return max + logf(sum); }
+};
 
 /// delta [heads of the pass, T] lies in scratch memory, which ends at 16 MiB: more heads take several passes.
 template <class T>

@@ -13,6 +13,7 @@ struct Args {
   const std::int32_t *rows, *positions;
   int capacity, heads, groups, width, window;  ///< groups: heads of the cache; width: of a head
   float scale, softcap, inverse_cap;
+  const float* sinks;  ///< or null
 };
 
 struct Shared {
@@ -55,10 +56,12 @@ __global__ void __launch_bounds__(kThreads) cached_attention_head(Args<T> a) {
     }
     __syncthreads();
   }
+  RowEnd end{max, sum};
+  if (a.sinks) end.add_sink(a.sinks[head]);
 #pragma unroll
   for (int k = 0; k < kMaxHead / static_cast<int>(kThreads); ++k) {
     const int d = lane + k * static_cast<int>(kThreads);
-    if (d < a.width) a.y[query + d] = from_float<T>(out[k] / sum);
+    if (d < a.width) a.y[query + d] = from_float<T>(out[k] * end.factor / end.sum);
   }
 }
 
@@ -97,7 +100,8 @@ void run_cuda(Ctx& ctx, const CachedAttention& a) {
                        .window = static_cast<int>(a.window),
                        .scale = static_cast<float>(a.scale),
                        .softcap = static_cast<float>(a.softcap),
-                       .inverse_cap = static_cast<float>(a.softcap > 0 ? 1 / a.softcap : 0)};
+                       .inverse_cap = static_cast<float>(a.softcap > 0 ? 1 / a.softcap : 0),
+                       .sinks = sinks_of(a.sinks)};
     const dim3 blocks(static_cast<unsigned>(a.q.shape[0]), static_cast<unsigned>(a.q.shape[1]));
     dispatch_scores(a.softcap, [&]<Scores S>() {
       launch(ctx, "cached_attention", cached_attention_head<T, S>, {blocks, kThreads, sizeof(Shared)}, args);

@@ -142,9 +142,10 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_tile(AttentionBat
     const float sum = row_reduce(state.sum[i][h], Plus{});
     if (t >= n.tokens) return;
     const bool sees = sum != 0;  // the first weight that counted was 1
-    put_row(Target<T>{x.y}, n.query(t, s.head), state.out[i], h, sees ? 1 / sum : 0, n.width);
-    if (lane_id() % 4 == 0)
-      x.lse[std::int64_t{s.head} * n.tokens + t] = sees ? state.max[i][h] * n.score_scale<S>() + logf(sum) : 0;
+    RowEnd end{state.max[i][h] * n.score_scale<S>(), sum};
+    if (x.sinks && sees) end.add_sink(x.sinks[s.head]);
+    put_row(Target<T>{x.y}, n.query(t, s.head), state.out[i], h, sees ? end.factor / end.sum : 0, n.width);
+    if (lane_id() % 4 == 0) x.lse[std::int64_t{s.head} * n.tokens + t] = sees ? end.lse() : 0;
   });
 }
 

@@ -71,7 +71,8 @@ __device__ __forceinline__ float unscaled_score(const AttentionBatch& n, float p
 }
 
 template <class T, Scores S>
-__global__ void __launch_bounds__(kWarps* kWarp) attention_rows(AttentionBatch n, AttentionTensors<T> x) {
+// Of which 6 blocks run at a time: to make room for more, the compiler would spill.
+__global__ void __launch_bounds__(kWarps* kWarp, 6) attention_rows(AttentionBatch n, AttentionTensors<T> x) {
   const Place p = place();
   if (p.task >= std::int64_t{n.tokens} * n.heads) return;
   const int t = static_cast<int>(p.task / n.heads), head = static_cast<int>(p.task % n.heads);
@@ -92,9 +93,11 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_rows(AttentionBatch n
     out.scale(fade);
     for (int l = 0; l < count; ++l) out.add(__shfl_sync(kAllLanes, weight, l), x.v + n.key(j0 + l, group), n.width);
   }
-  out.scale(begin > t ? 0 : 1 / sum);
+  RowEnd end{max, sum};
+  if (x.sinks && begin <= t) end.add_sink(x.sinks[head]);
+  out.scale(begin > t ? 0 : end.factor / end.sum);
   out.put(Target<T>{x.y}, n.query(t, head), n.width);
-  if (p.lane == 0) x.lse[std::int64_t{head} * n.tokens + t] = begin > t ? 0 : max + logf(sum);
+  if (p.lane == 0) x.lse[std::int64_t{head} * n.tokens + t] = begin > t ? 0 : end.lse();
 }
 
 /// p_ij, and the gradient of the score q_i . k_j.

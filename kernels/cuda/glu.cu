@@ -1,23 +1,7 @@
-#include "kernels/glu.h"
-
-#include "kernels/cuda/elements.cuh"
+#include "kernels/cuda/glu_gate.cuh"
 
 namespace qtrain::ops {
 namespace {
-
-template <class T>
-__device__ __forceinline__ float sigmoid(float x) {
-  return 1.0f / (1.0f + exp_for<T>(-x));
-}
-
-/// z(g) = 2 sqrt(2/pi) (g + 0.044715 g^3), and its slope.
-constexpr float kLinear = 1.5957691216057308f, kCubic = 0.044715f;
-__device__ __forceinline__ float gelu_polynomial(float g) {
-  return kLinear * g * (1.0f + kCubic * (g * g));
-}
-__device__ __forceinline__ float gelu_polynomial_slope(float g) {
-  return kLinear * (1.0f + 3.0f * kCubic * (g * g));
-}
 
 template <class T, Activation K>
 struct Forward {
@@ -30,10 +14,7 @@ struct Forward {
     load_floats(g, gate + i);
     load_floats(u, up + i);
 #pragma unroll
-    for (int j = 0; j < N; ++j) {
-      const float z = K == Activation::silu ? g[j] : gelu_polynomial(g[j]);
-      u[j] *= g[j] * sigmoid<T>(z);
-    }
+    for (int j = 0; j < N; ++j) u[j] *= g[j] * DeviceGate<T, K>(g[j]).s;
     Target<T>{y}.template put_pack<N>(i, u);
   }
 };
@@ -52,11 +33,9 @@ struct Backward {
     load_floats(u, up + i);
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      float z = g[j], turn = g[j];
-      if constexpr (K == Activation::gelu_tanh) z = gelu_polynomial(z), turn *= gelu_polynomial_slope(g[j]);
-      const float s = sigmoid<T>(z), slope = s * (1.0f + turn * (1.0f - s));
-      u[j] *= d[j] * slope;
-      d[j] *= g[j] * s;
+      const DeviceGate<T, K> k(g[j]);
+      u[j] *= d[j] * k.slope();
+      d[j] *= g[j] * k.s;
     }
     if (dup.data) dup.template put_pack<N>(i, d);
     if (dgate.data) dgate.template put_pack<N>(i, u);

@@ -23,6 +23,16 @@ VectorId head_norm(LayerBuilder& b, const std::string& which) {
                    .gguf = "attn_" + which + "_norm.weight"});
 }
 
+VectorId attention_sinks(LayerBuilder& b) {
+  const ModelConfig& c = b.config();
+  if (!c.attention_sinks) return VectorId::none;
+  return b.vector({.name = "self_attn.sinks",
+                   .size = c.heads,
+                   .init = {Init::Kind::normal, c.initializer_range},
+                   .gguf = "attn_sinks.weight",
+                   .decay = Decay::yes});
+}
+
 }  // namespace
 
 TensorId self_attention(LayerBuilder& b, TensorId x) {
@@ -44,7 +54,7 @@ TensorId self_attention(LayerBuilder& b, TensorId x) {
                                 .in = c.heads * c.head_dim,
                                 .bias = bias(c.o_bias),
                                 .gguf = "attn_output"});
-  const VectorId q_norm = head_norm(b, "q"), k_norm = head_norm(b, "k");
+  const VectorId q_norm = head_norm(b, "q"), k_norm = head_norm(b, "k"), sinks = attention_sinks(b);
   const auto qkv = stages::linear(b, x, {wq, wk, wv});
   TensorId q = qkv[0], k = qkv[1];
   if (c.qk_norm == QkNorm::all_heads) {
@@ -62,7 +72,8 @@ TensorId self_attention(LayerBuilder& b, TensorId x) {
                                            .head_dim = c.head_dim,
                                            .window = here.window,
                                            .scale = c.score_scale(),
-                                           .softcap = c.attention_softcap});
+                                           .softcap = c.attention_softcap,
+                                           .sinks = sinks});
   return stages::linear(b, y, {wo}).front();
 }
 

@@ -5,7 +5,7 @@
 namespace qtrain::blocks {
 
 /// self_attn: o_proj(attention(q, k, v)) of x, with the config's biases, norms of queries and keys, rotation, window,
-/// scale and cap for this layer.
+/// scale, cap and sinks for this layer.
 TensorId self_attention(LayerBuilder& b, TensorId x);
 
 /// mlp: down_proj(activation(gate_proj x) * up_proj x).

@@ -6,11 +6,12 @@
 
 namespace qtrain {
 
-extern const Family kLlama, kMistral, kQwen2, kQwen3, kSmolLm3, kOlmo2, kGranite, kGemma2, kGemma3, kQwen3Moe, kMixtral;
+extern const Family kLlama, kMistral, kQwen2, kQwen3, kSmolLm3, kOlmo2, kGranite, kGemma2, kGemma3, kPhi3, kQwen3Moe,
+    kMixtral, kGptOss;
 
 std::span<const Family* const> families() {
-  static constexpr const Family* kAll[] = {&kLlama,   &kMistral, &kQwen2,  &kQwen3,    &kSmolLm3, &kOlmo2,
-                                           &kGranite, &kGemma2,  &kGemma3, &kQwen3Moe, &kMixtral};
+  static constexpr const Family* kAll[] = {&kLlama,  &kMistral, &kQwen2, &kQwen3,    &kSmolLm3, &kOlmo2, &kGranite,
+                                           &kGemma2, &kGemma3,  &kPhi3,  &kQwen3Moe, &kMixtral, &kGptOss};
   return kAll;
 }
 

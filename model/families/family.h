@@ -23,6 +23,9 @@ struct Family {
   /// that has other values than parse_model_config.
   const char* defaults = "{}";
   const char *activation_key = "hidden_act", *activation = "silu";
+  bool partial_rotary = false;  ///< whether partial_rotary_factor counts
+  bool old_longrope = false;    ///< rope_type "su" and "yarn" mean longrope
+  bool mxfp4_experts = false;   ///< whether experts may be in MXFP4, which is made dense when it is loaded
   GgufFamily gguf = {};
 };
 

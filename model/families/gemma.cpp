@@ -122,6 +122,12 @@ bool has_scalar_of_files(const ModelConfig& c) {
   return std::abs(c.score_scale() * std::sqrt(scalar) - 1) <= 1e-9;
 }
 
+// llama.cpp's base of the layers that slide is 10000 where the file has none.
+void assume_gemma3(Json& config) {
+  if (!config.contains("rope_local_base_freq")) config["rope_local_base_freq"] = 1e4;
+  assume_scalar<kLayersOf27B3>(config);
+}
+
 const char* what_gemma2_files_lack(const ModelConfig& c) {
   if (c.attention_softcap == 0) return "attn_logit_softcapping: null";
   if (c.logit_softcap == 0) return "final_logit_softcapping: null";
@@ -178,7 +184,7 @@ extern const Family kGemma3{.model_type = "gemma3_text",
                             .gguf = {.architecture = "gemma3",
                                      .full_attention_every = 6,
                                      .keys = kGemma3Keys,
-                                     .assume = assume_scalar<kLayersOf27B3>,
+                                     .assume = assume_gemma3,
                                      .inexpressible = what_gemma3_files_lack}};
 
 }  // namespace qtrain

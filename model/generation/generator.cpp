@@ -62,11 +62,24 @@ void Generator::accept(Sequence& s, std::int32_t token) {
   }
 }
 
+// The longest sequence in the batch. LongRoPE turns all by other angles once that is beyond the length of pre-training
+// and once it is back: what is cached is then computed again, as transformers does.
+std::int64_t Generator::settle_angles(std::vector<Sequence>& active) {
+  std::int64_t longest = 0;
+  for (const Sequence& s : active) longest = std::max(longest, static_cast<std::int64_t>(s.all.size()));
+  const bool is_long =
+      std::ranges::any_of(model_.config().ropes, [&](const RopeConfig& rope) { return rope.is_long(longest); });
+  if (is_long != long_angles_)
+    for (Sequence& s : active) s.done = 0;
+  long_angles_ = is_long;
+  return longest;
+}
+
 // Runs the next token of every answer and as much of the new prompts as fits.
 void Generator::step(std::vector<Sequence>& active, KvCache& cache, TokenSampler& sampler) {
   std::vector<std::int32_t> tokens, positions, rows, wanted;
   std::int64_t prefill = options_.prefill_tokens;
-  std::int32_t longest = 0;
+  const std::int64_t longest = settle_angles(active);
   for (Sequence& s : active) {
     const auto left = static_cast<std::int64_t>(s.all.size() - s.done);
     const std::int64_t take = left == 1 ? 1 : std::min(left, prefill);
@@ -78,7 +91,6 @@ void Generator::step(std::vector<Sequence>& active, KvCache& cache, TokenSampler
     }
     s.wanted = s.done == s.all.size() && take > 0 ? static_cast<std::int64_t>(wanted.size()) : -1;
     if (s.wanted >= 0) wanted.push_back(static_cast<std::int32_t>(tokens.size() - 1));
-    longest = std::max(longest, static_cast<std::int32_t>(s.done));
   }
   const auto put = [&](const std::vector<std::int32_t>& v) { return inputs_.put(std::span<const std::int32_t>(v)); };
   const DecodeBatch batch{.tokens = put(tokens),

@@ -51,6 +51,7 @@ class Generator {
  private:
   struct Sequence;
   bool is_stop(std::int32_t token) const;
+  std::int64_t settle_angles(std::vector<Sequence>& active);
   void step(std::vector<Sequence>& active, KvCache& cache, TokenSampler& sampler);
   void sample(std::vector<Sequence>& active, Tensor logits, TokenSampler& sampler);
   void accept(Sequence& s, std::int32_t token);
@@ -60,6 +61,7 @@ class Generator {
   GeneratorOptions options_;
   OnToken on_token_;
   StagingBuffer inputs_;
+  bool long_angles_ = false;  ///< whether what is cached was turned by the long factors of LongRoPE
 };
 
 /// The longest prompt plus answer of the requests, at most max_position_embeddings.

@@ -74,12 +74,13 @@ struct TensorSpec {
   Shape shape_for(std::int64_t tokens) const;
 };
 
-/// A vector parameter, kept in the precision of the sums and never decayed: weights of norms.
+/// A vector parameter, kept in the precision of the sums: weights of norms, sinks of attention.
 struct VectorSpec {
   std::string name;  ///< behind "model.layers.N.": "input_layernorm.weight"
   std::int64_t size = 0;
   Init init = {Init::Kind::ones, 0};
   std::string gguf = {};  ///< its name in GGUF files behind "blk.N.": "attn_norm.weight"
+  Decay decay = Decay::no;
 };
 
 enum class Bias : std::uint8_t { no, yes };
@@ -97,13 +98,22 @@ struct LinearSpec {
   Adaptable adaptable = Adaptable::yes;
   /// What transformers calls it in memory, where adapters are on parameters: "mlp.gate". Empty: `module`.
   std::string parameter = {};
+  Init bias_init = {};
 };
 
-/// The matrices [out, in] of all experts, one tensor [count, out, in]; in files each is one of its own.
+/// How files hold the matrices of all experts.
+enum class ExpertFiles : std::uint8_t {
+  apart,   ///< each as a tensor of its own: mlp.experts.N.gate_proj.weight [out, in]
+  joined,  ///< as one, mlp.experts.gate_up_proj [count, in, out], or as its MXFP4 blocks; with biases beside it
+};
+
+/// The matrices [out, in] of all experts, one tensor [count, out, in].
 struct ExpertsSpec {
-  std::string module, part;  ///< "mlp.experts" and "gate_proj": files have mlp.experts.N.gate_proj.weight
+  std::string module, part;  ///< "mlp.experts" and "gate_proj"
   std::int64_t count = 0, out = 0, in = 0;
   std::string gguf = {};  ///< "ffn_gate_exps"
+  ExpertFiles files = ExpertFiles::apart;
+  Bias bias = Bias::no;  ///< [count, out]
 
   /// The name of one expert's tensor in files, behind "model.layers.N.".
   std::string tensor_of(std::int64_t expert) const;
@@ -120,11 +130,12 @@ struct NormWeight {
 /// The matrices of experts [E, out, in] and where their gradients go. With an adapter W_e + scale * B_e A_e: A
 /// [E, r, in], which matrices that read one input share, and B [E, out, r].
 struct ExpertsWeight {
-  ConstTensor weight = {}, a = {}, b = {};
-  Sink dweight = discard(), da = discard(), db = discard();
+  ConstTensor weight = {}, bias = {}, a = {}, b = {};  ///< bias [E, out] in f32, or none
+  Sink dweight = discard(), dbias = discard(), da = discard(), db = discard();
   double scale = 1;
 
   bool adapted() const { return a.shape.rank == 3; }
+  bool trains() const { return dweight.wanted() || dbias.wanted() || da.wanted(); }
 };
 
 /// The parameters of one layer while they are acquired, by their ids.
@@ -138,7 +149,7 @@ struct LayerWeights {
   const ExpertsWeight& operator[](ExpertsId id) const { return experts[static_cast<std::size_t>(id)]; }
 };
 
-/// Angles of a rotary embedding: cos and sin [positions, D/2].
+/// Angles of a rotary embedding: cos and sin [positions, R/2], R of a head's elements being turned.
 struct RotaryTable {
   Tensor cos, sin;
 };

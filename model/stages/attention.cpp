@@ -18,6 +18,7 @@ class AttentionStage final : public Stage {
     writes = {out.y, out.lse};
     adjoint_reads = reads | writes;
   }
+  bool trains(const LayerWeights& w) const override { return w[o_.sinks].grad.wanted(); }
   void forward(LayerRun& r) const override {
     if (r.tokens.key_cache) return extend_cache(r);
     ops::attention(r.ctx, {.y = heads(r.value(out_.y)),
@@ -28,7 +29,8 @@ class AttentionStage final : public Stage {
                            .cu_seqlens = r.tokens.cu_seqlens,
                            .window = o_.window,
                            .scale = o_.scale,
-                           .softcap = o_.softcap});
+                           .softcap = o_.softcap,
+                           .sinks = r.w[o_.sinks].weight});
   }
   void backward(LayerRun& r) const override {
     check(!r.tokens.key_cache, "generation has no backward pass");
@@ -50,6 +52,11 @@ class AttentionStage final : public Stage {
                                 .window = o_.window,
                                 .scale = o_.scale,
                                 .softcap = o_.softcap});
+    ops::attention_sink_grad(r.ctx, {.dsinks = r.w[o_.sinks].grad,
+                                     .dy = heads(r.gradient(out_.y)),
+                                     .y = heads(r.value(out_.y)),
+                                     .lse = r.value(out_.lse),
+                                     .sinks = r.w[o_.sinks].weight});
   }
 
  private:
@@ -71,7 +78,8 @@ class AttentionStage final : public Stage {
                                   .positions = t.positions,
                                   .window = o_.window,
                                   .scale = o_.scale,
-                                  .softcap = o_.softcap});
+                                  .softcap = o_.softcap,
+                                  .sinks = r.w[o_.sinks].weight});
   }
 
   Attention o_;

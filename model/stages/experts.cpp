@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/expert_bias.h"
 #include "kernels/expert_order.h"
 #include "kernels/expert_rows.h"
 #include "kernels/grouped_gemm.h"
@@ -105,7 +106,7 @@ class GroupedLinearStage final : public Stage {
     weight_reads = {t_.x, t_.lora};
   }
   bool trains(const LayerWeights& w) const override {
-    return std::ranges::any_of(g_.layers, [&](ExpertsId e) { return w[e].dweight.wanted() || w[e].da.wanted(); });
+    return std::ranges::any_of(g_.layers, [&](ExpertsId e) { return w[e].trains(); });
   }
   void forward(LayerRun& r) const override {
     const ExpertsWeight& first = r.w[g_.layers.front()];
@@ -114,6 +115,7 @@ class GroupedLinearStage final : public Stage {
       const ExpertsWeight& w = r.w[g_.layers[i]];
       const Tensor& y = r.value(t_.results[i]);
       multiply(r, store(y), {.a = r.value(t_.x), .b = w.weight});
+      if (w.bias) ops::expert_bias(r.ctx, {.y = y, .bias = w.bias, .offsets = offsets(r)});
       if (w.adapted()) multiply(r, accumulate(y), {.a = r.value(t_.lora), .b = w.b, .alpha = w.scale});
     }
   }
@@ -124,6 +126,7 @@ class GroupedLinearStage final : public Stage {
       ops::grouped_gemm(r.ctx, {.c = r.grad(t_.x), .a = dy, .b = w.weight, .offsets = offsets(r)});
       if (w.dweight.wanted())
         ops::grouped_gemm_grad(r.ctx, {.c = w.dweight, .a = dy, .b = r.value(t_.x), .offsets = offsets(r)});
+      if (w.bias) ops::expert_bias_grad(r.ctx, {.dbias = w.dbias, .dy = dy, .offsets = offsets(r)});
       if (!w.adapted()) continue;
       ops::grouped_gemm(r.ctx, {.c = r.grad(t_.lora), .a = dy, .b = w.b, .offsets = offsets(r), .alpha = w.scale});
       if (w.db.wanted())

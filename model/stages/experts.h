@@ -19,7 +19,7 @@ Routing route(LayerBuilder& b, TensorId logits);
 /// The rows of x once for each of their experts [T k, C], an expert's rows together.
 TensorId dispatch(LayerBuilder& b, TensorId x, const Routing& routing);
 
-/// y = x W_e^T (+ adapter) for the rows of every expert e: one grouped GEMM for each of the layers.
+/// y = x W_e^T (+ bias + adapter) for the rows of every expert e: one grouped GEMM for each of the layers.
 struct GroupedLinear {
   std::string parameter;  ///< as transformers calls all layers in one: "mlp.experts.gate_up_proj"
   TensorId offsets;

@@ -115,37 +115,45 @@ TEST_P(CausalMask, HidesWhatIsBehindTheWindow) {
   }
 }
 
+struct CachedForm {
+  std::int64_t window = 0;
+  double softcap = 0;
+  bool sinks = false;
+};
 /// What three tokens see of a cache of two rows: 5, 150 and 1 keys, fewer with a window.
-std::vector<double> cached_attention_of(Ctx& ctx, DType d, std::int64_t window, double softcap) {
+std::vector<double> cached_attention_of(Ctx& ctx, DType d, const CachedForm& form) {
   Array q = random(d, {3, 4, 80}, 1), keys = random(d, {2, 160, 2, 80}, 2), values = random(d, {2, 160, 2, 80}, 3);
   Array y(d, {3, 4, 80}), rows = integers({1, 0, 1}), positions = integers({4, 149, 0});
+  Array sinks = random(d == DType::f64 ? d : DType::f32, {4}, 4);
   ops::cached_attention(ctx, {.y = y,
                               .q = q,
                               .keys = keys,
                               .values = values,
                               .rows = rows,
                               .positions = positions,
-                              .window = window,
+                              .window = form.window,
                               .scale = 0.2,
-                              .softcap = softcap});
+                              .softcap = form.softcap,
+                              .sinks = form.sinks ? ConstTensor(sinks.tensor()) : ConstTensor{}});
   ctx.synchronize();
   return y.values();
 }
 
 TEST(CachedAttentionOnCuda, FollowsTheProcessor) {
-  for (const double softcap : {0.0, 1.5})
-    for (const std::int64_t window : {0, 37}) {
-      Ctx cpu({}, MatmulPrecision::storage, 1);
-      const std::vector<double> want = cached_attention_of(cpu, DType::f64, window, softcap);
-      for (const DType d : {DType::f32, DType::bf16, DType::f16}) {
-        const OnDevice device;
-        Ctx cuda(kCuda, MatmulPrecision::storage, 1);
-        const std::vector<double> got = cached_attention_of(cuda, d, window, softcap);
-        const double tolerance = d == DType::f32 ? 1e-5 : 0.03;  // of sums of random values; y has 8 bits in bfloat16
-        for (std::size_t i = 0; i < want.size(); ++i)
-          ASSERT_NEAR(got[i], want[i], tolerance) << name_of(d) << " softcap " << softcap << " " << i;
-      }
+  for (const CachedForm& form :
+       {CachedForm{}, CachedForm{37}, CachedForm{0, 1.5}, CachedForm{37, 1.5}, CachedForm{37, 0, true}}) {
+    Ctx cpu({}, MatmulPrecision::storage, 1);
+    const std::vector<double> want = cached_attention_of(cpu, DType::f64, form);
+    for (const DType d : {DType::f32, DType::bf16, DType::f16}) {
+      const OnDevice device;
+      Ctx cuda(kCuda, MatmulPrecision::storage, 1);
+      const std::vector<double> got = cached_attention_of(cuda, d, form);
+      const double tolerance = d == DType::f32 ? 1e-5 : 0.03;  // of sums of random values; y has 8 bits in bfloat16
+      for (std::size_t i = 0; i < want.size(); ++i)
+        ASSERT_NEAR(got[i], want[i], tolerance)
+            << name_of(d) << " softcap " << form.softcap << " sinks " << form.sinks << " " << i;
     }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Widths, CausalMask, ::testing::Values(64, 128),

@@ -71,6 +71,9 @@ void expect_answers(const std::vector<GenerationResult>& results, const std::vec
 class GenerationGolden : public ::testing::TestWithParam<const char*> {
  protected:
   const Goldens goldens_{GetParam()};
+
+  // LongRoPE turns all rows of a batch by the angles of the longest.
+  bool depends_on_the_longest() const { return goldens_.config.ropes.front().type == RopeConfig::Type::longrope; }
 };
 
 TEST_P(GenerationGolden, GreedyAnswersAreThoseOfTransformers) {
@@ -78,9 +81,11 @@ TEST_P(GenerationGolden, GreedyAnswersAreThoseOfTransformers) {
     SCOPED_TRACE(penalty);
     const std::vector<Row> rows = goldens_.with_penalty(penalty);
     ASSERT_EQ(rows.size(), 4u);
-    expect_answers(answer(goldens_, rows, {}), rows);
-    // A finished answer hands its place to the next prompt.
-    expect_answers(answer(goldens_, rows, {.batch = 2}), rows);
+    if (!depends_on_the_longest()) {
+      expect_answers(answer(goldens_, rows, {}), rows);
+      // A finished answer hands its place to the next prompt.
+      expect_answers(answer(goldens_, rows, {.batch = 2}), rows);
+    }
     for (const Row& row : rows) expect_answers(answer(goldens_, {row}, {.batch = 1}), {row});
   }
 }
@@ -89,13 +94,15 @@ TEST_P(GenerationGolden, PromptsInSmallPiecesGiveTheSameAnswers) {
   for (const std::int64_t piece : {1, 2, 3, 5}) {
     SCOPED_TRACE(piece);
     const std::vector<Row> rows = goldens_.with_penalty(1.0);
-    expect_answers(answer(goldens_, rows, {.batch = 3, .prefill_tokens = piece}), rows);
+    if (!depends_on_the_longest()) expect_answers(answer(goldens_, rows, {.batch = 3, .prefill_tokens = piece}), rows);
+    for (const Row& row : rows) expect_answers(answer(goldens_, {row}, {.batch = 1, .prefill_tokens = piece}), {row});
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Case, GenerationGolden,
                          ::testing::Values("llama_gqa3_tied", "mistral_window", "qwen3_gqa7_tied", "gemma2",
-                                           "qwen3_moe", "smollm3", "olmo2", "granite", "gemma3", "mixtral"),
+                                           "qwen3_moe", "smollm3", "olmo2", "granite", "gemma3", "mixtral", "phi3",
+                                           "phi3_longrope", "gpt_oss"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -63,6 +63,10 @@ CURVES = [
     *(Curve(f"{name}_full", name) for name in ("smollm3", "olmo2", "granite", "gemma3", "mixtral")),
     *(Curve(f"{name}_lora", name, LORA_RUN, gm.LORA_ALL, b_scale=0.3)
       for name in ("smollm3", "olmo2", "granite", "gemma3", "mixtral")),
+    Curve("phi3_full", "phi3"),
+    Curve("phi3_lora", "phi3", LORA_RUN, gm.LORA_ALL),
+    Curve("gpt_oss_full", "gpt_oss"),
+    Curve("gpt_oss_lora", "gpt_oss", LORA_RUN, gm.LORA_EXPERTS, b_scale=0.3),
     Curve("no_clip", "llama_gqa3_tied", dict(max_grad_norm=0.0), keep_final=False),
     Curve("cosine", "llama_gqa3_tied", dict(lr_scheduler_type="cosine", warmup_steps=2, weight_decay=0.0),
           keep_final=False),

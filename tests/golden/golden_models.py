@@ -3,11 +3,13 @@
 import hashlib
 import json
 import os
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 SMALL = dict(num_hidden_layers=2, max_position_embeddings=64, bos_token_id=1, eos_token_id=2, pad_token_id=0)
@@ -28,6 +30,7 @@ class Case:
     lengths: tuple = (7, 1, 12, 5, 9)
     every_gradient: bool = True
     lora: dict | None = None
+    mxfp4: bool = False     # matrices of experts as blocks of 4 bits
 
 
 LLAMA_MHA = dict(model_type="llama", vocab_size=67, hidden_size=16, intermediate_size=24, num_attention_heads=2,
@@ -78,6 +81,21 @@ GEMMA3 = dict(model_type="gemma3_text", vocab_size=64, hidden_size=18, intermedi
 MIXTRAL = dict(model_type="mixtral", vocab_size=64, hidden_size=16, intermediate_size=10, num_attention_heads=4,
                num_key_value_heads=2, num_local_experts=5, num_experts_per_tok=2, sliding_window=None,
                tie_word_embeddings=False, rms_norm_eps=1e-5, rope_parameters=DEFAULT_ROPE, **SMALL)
+# Three quarters of a head are turned; a window that rows exceed.
+PHI3 = dict(model_type="phi3", vocab_size=67, hidden_size=24, intermediate_size=20, num_attention_heads=3,
+            num_key_value_heads=1, sliding_window=4, tie_word_embeddings=False, rms_norm_eps=1e-5,
+            rope_parameters=DEFAULT_ROPE | dict(partial_rotary_factor=0.75), **SMALL)
+PHI4_MINI = dict(PHI3, vocab_size=64, hidden_size=32, num_attention_heads=4, num_key_value_heads=2,
+                 tie_word_embeddings=True, sliding_window=None)
+LONGROPE = dict(rope_type="longrope", short_factor=[1.0, 1.1, 1.5], long_factor=[1.2, 2.5, 7.0])
+PHI3_LONG = dict(PHI3, original_max_position_embeddings=16, sliding_window=None,
+                 rope_parameters=PHI3["rope_parameters"] | LONGROPE | dict(original_max_position_embeddings=16))
+# A limit that cuts gates and ups; windows in turns.
+GPT_OSS = dict(model_type="gpt_oss", vocab_size=64, hidden_size=16, intermediate_size=10, num_attention_heads=3,
+               num_key_value_heads=1, head_dim=8, num_local_experts=5, num_experts_per_tok=2, sliding_window=4,
+               swiglu_limit=0.9, tie_word_embeddings=False, rms_norm_eps=1e-5,
+               rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=4.0, beta_fast=32.0, beta_slow=1.0,
+                                    truncate=False, original_max_position_embeddings=16), **SMALL)
 
 LLAMA3_ROPE = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                    original_max_position_embeddings=64)
@@ -86,7 +104,8 @@ YARN_FULL = dict(YARN_ROPE, beta_fast=4.0, beta_slow=1.0, attention_factor=1.3, 
 ARCHITECTURE = dict(llama="LlamaForCausalLM", mistral="MistralForCausalLM", qwen2="Qwen2ForCausalLM",
                     qwen3="Qwen3ForCausalLM", gemma2="Gemma2ForCausalLM", qwen3_moe="Qwen3MoeForCausalLM",
                     smollm3="SmolLM3ForCausalLM", olmo2="Olmo2ForCausalLM", granite="GraniteForCausalLM",
-                    gemma3_text="Gemma3ForCausalLM", mixtral="MixtralForCausalLM")
+                    gemma3_text="Gemma3ForCausalLM", mixtral="MixtralForCausalLM", phi3="Phi3ForCausalLM",
+                    gpt_oss="GptOssForCausalLM")
 
 
 def v4(config, rope_scaling=None, **extra):
@@ -116,6 +135,7 @@ def with_rope(config, rope, **extra):
 
 LONG = (40, 1, 17, 23)
 LORA_ALL = dict(r=4, lora_alpha=8, lora_dropout=0.0, target_modules="all-linear", use_rslora=False)
+LORA_EXPERTS = dict(LORA_ALL, target_parameters=["router.weight", "gate_up_proj", "down_proj"])
 LORA_RS = dict(r=4, lora_alpha=8, lora_dropout=0.0, target_modules=["q_proj", "v_proj"], use_rslora=True)
 
 
@@ -172,6 +192,20 @@ CASES = [
     Case("mixtral_window", dict(MIXTRAL, sliding_window=4, num_experts_per_tok=3), link="mixtral",
          every_gradient=False),
     Case("lora_mixtral", MIXTRAL, link="mixtral", lora=LORA_ALL),
+    Case("phi3", PHI3),
+    Case("phi3_tied", PHI4_MINI, every_gradient=False),
+    Case("phi3_longrope", PHI3_LONG, link="phi3", lengths=LONG, every_gradient=False),
+    Case("phi3_longrope_v4", v4(PHI3_LONG, {k: v for k, v in LONGROPE.items() if k != "rope_type"} | dict(type="longrope"),
+                                partial_rotary_factor=0.75), raw_config=True, link="phi3", same_as="phi3_longrope"),
+    Case("phi3_longrope_short", dict(PHI3_LONG, max_position_embeddings=256, original_max_position_embeddings=64),
+         link="phi3", lengths=LONG, every_gradient=False),
+    Case("lora_phi3", PHI3, link="phi3", lora=LORA_ALL),
+    Case("gpt_oss", GPT_OSS),
+    Case("gpt_oss_v4", v4(GPT_OSS, {k: v for k, v in GPT_OSS["rope_parameters"].items() if k != "rope_theta"}),
+         raw_config=True, link="gpt_oss", same_as="gpt_oss"),
+    Case("gpt_oss_mxfp4", dict(GPT_OSS, hidden_size=32, intermediate_size=32, num_local_experts=3), mxfp4=True,
+         every_gradient=False),
+    Case("lora_gpt_oss", GPT_OSS, link="gpt_oss", lora=LORA_EXPERTS),
     rope_case("rope_linear", with_rope(LLAMA_MHA, dict(rope_type="linear", factor=2.5)), "llama_mha_untied"),
     Case("rope_linear_v4", v4(LLAMA_MHA, dict(type="linear", factor=2.5)), raw_config=True, link="llama_mha_untied",
          same_as="rope_linear"),
@@ -254,7 +288,7 @@ def write_model(case, root):
     """config.json and model*.safetensors of a case."""
     folder = root / case.name
     folder.mkdir(parents=True)
-    config = AutoConfig.for_model(**{k: v for k, v in case.config.items() if k != "torch_dtype"})
+    config = AutoConfig.for_model(**{k: deepcopy(v) for k, v in case.config.items() if k != "torch_dtype"})
     if case.link:
         for source in sorted((root / case.link).glob("model*.safetensors*")):
             link(folder / source.name, source)
@@ -262,12 +296,30 @@ def write_model(case, root):
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
         fill(model, case.name, config.tie_word_embeddings)
         model.to(getattr(torch, case.dtype)).save_pretrained(folder, max_shard_size=case.max_shard_size)
+        if case.mxfp4:
+            quantize_experts(folder)
         (folder / "generation_config.json").unlink(missing_ok=True)
     if case.raw_config:
         write_json(folder / "config.json", case.config)
     elif case.link:
         config.architectures, config.dtype = [ARCHITECTURE[config.model_type]], case.dtype
         config.save_pretrained(folder)
+
+
+def quantize_experts(folder):
+    """Blocks and scales in place of the matrices of experts, drawn at random: any bits are a matrix."""
+    path = folder / "model.safetensors"
+    tensors, rng = load_file(path), np.random.default_rng(4)
+    for name in [n for n in tensors if n.endswith("_proj") and ".experts." in n]:
+        count, inner, out = tensors.pop(name).shape
+        blocks = rng.integers(0, 256, (count, out, inner // 32, 16)).astype(np.uint8)
+        scales = rng.integers(122, 126, (count, out, inner // 32)).astype(np.uint8)
+        tensors |= {f"{name}_blocks": torch.from_numpy(blocks), f"{name}_scales": torch.from_numpy(scales)}
+    save_file(tensors, path, metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    write_json(folder / "config.json", config | dict(quantization_config=dict(
+        quant_method="mxfp4", modules_to_not_convert=["model.layers.*.self_attn", "model.layers.*.mlp.router",
+                                                      "model.embed_tokens", "lm_head"])))
 
 
 def labels_for(kind, ids):

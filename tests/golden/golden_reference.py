@@ -82,9 +82,10 @@ EXPERTS = dict(mixtral=("block_sparse_moe", "w1", "w3", "w2"))
 
 
 def in_files(name, grad, model_type):
-    """A gradient under the names that files have: each expert's matrices by themselves, gate and up apart."""
+    """A gradient under the names that files have: each expert's matrices by themselves, gate and up apart. gpt-oss has
+    those of all experts in one."""
     mlp, gate, up, down = EXPERTS.get(model_type, ("mlp", "gate_proj", "up_proj", "down_proj"))
-    if "lora" in name:
+    if "lora" in name or model_type == "gpt_oss":
         return {name: grad}
     if ".mlp.gate." in name or ".experts." in name:
         name = name.replace(".mlp.", f".{mlp}.")
@@ -138,7 +139,8 @@ def write_expectations(path, values):
     path.write_text("{\n" + front + ' "spread": {\n  ' + lines + "}}\n")
 
 
-KEPT = ("mlp.gate.", "block_sparse_moe.gate.", "q_proj", "k_proj", "q_norm", "k_norm", "input_layernorm", "bias")
+KEPT = ("mlp.gate.", "block_sparse_moe.gate.", "qkv_proj", "sinks", "router", "q_proj", "k_proj", "q_norm", "k_norm",
+        "input_layernorm", "bias")
 
 
 def kept(case, grads):
@@ -213,7 +215,7 @@ def check_same(case, root):
 
 PROMPTS = ([5], [7, 11, 3], [20, 21, 22, 23, 24, 25, 26], [9, 40, 9, 41, 9, 42, 9, 43, 9, 44, 9])
 GENERATION = ("llama_gqa3_tied", "mistral_window", "qwen3_gqa7_tied", "gemma2", "qwen3_moe", "smollm3", "olmo2",
-              "granite", "gemma3", "mixtral")
+              "granite", "gemma3", "mixtral", "phi3", "phi3_longrope", "gpt_oss")
 
 
 def greedy(model, prompt, penalty):

@@ -5,14 +5,14 @@
 namespace qtrain::testing {
 namespace {
 
-/// y_i = sum_j softmax_j(scale q_i . k_j, capped) v_j over the keys of i's segment and window.
+/// y_i = sum_j softmax_j(scale q_i . k_j, capped) v_j over the keys of i's segment and window, and a sink of value 0.
 std::vector<double> attention_formula(const AttentionSizes& n, const Arrays& in) {
   std::vector<double> y(static_cast<std::size_t>(n.T() * n.Hq * n.D));
   for (std::size_t s = 0; s + 1 < n.cu.size(); ++s)
     for (std::int64_t i = n.cu[s]; i < n.cu[s + 1]; ++i)
       for (std::int64_t h = 0; h < n.Hq; ++h) {
         const std::int64_t g = h / (n.Hq / n.Hkv);
-        double sum = 0;
+        double sum = n.sinks ? std::exp(in[3].get(h)) : 0;
         double* row = y.data() + (i * n.Hq + h) * n.D;
         for (std::int64_t j = n.cu[s]; j <= i; ++j) {
           if (n.window > 0 && i - j >= n.window) continue;
@@ -34,41 +34,49 @@ std::vector<double> attention_formula(const AttentionSizes& n, const Arrays& in)
 
 OpCase attention_case(const AttentionSizes& n) {
   const Shape q{n.T(), n.Hq, n.D}, kv{n.T(), n.Hkv, n.D};
-  return {.name = "attention_" + n.name,
-          .inputs = {{"q", q}, {"k", kv}, {"v", kv}},
-          .forward =
-              [=](Ctx& ctx, DType d, Arrays& in) {
-                Arrays out{Array(d, q), Array(arithmetic_of(d), {n.Hq, n.T()})};
-                Array cu = integers(n.cu);
-                ops::attention(ctx, {.y = out[0],
-                                     .lse = out[1],
-                                     .q = in[0],
-                                     .k = in[1],
-                                     .v = in[2],
-                                     .cu_seqlens = cu,
-                                     .window = n.window,
-                                     .scale = n.scale(),
-                                     .softcap = n.softcap});
-                return out;
-              },
-          .formula = [=](const Arrays& in) { return attention_formula(n, in); },
-          .backward =
-              [=](Ctx& ctx, DType, const OpCase::Backward& b) {
-                Array cu = integers(n.cu);
-                ops::attention_grad(ctx, {.dq = b.gradients[0],
-                                          .dk = b.gradients[1],
-                                          .dv = b.gradients[2],
-                                          .dy = b.dy,
-                                          .y = b.outputs[0],
-                                          .q = b.inputs[0],
-                                          .k = b.inputs[1],
-                                          .v = b.inputs[2],
-                                          .lse = b.outputs[1],
-                                          .cu_seqlens = cu,
-                                          .window = n.window,
-                                          .scale = n.scale(),
-                                          .softcap = n.softcap});
-              }};
+  std::vector<Input> inputs{{"q", q}, {"k", kv}, {"v", kv}};
+  if (n.sinks) inputs.push_back({"sinks", {n.Hq}, Storage::arithmetic});
+  return {
+      .name = "attention_" + n.name,
+      .inputs = inputs,
+      .forward =
+          [=](Ctx& ctx, DType d, Arrays& in) {
+            Arrays out{Array(d, q), Array(arithmetic_of(d), {n.Hq, n.T()})};
+            Array cu = integers(n.cu);
+            ops::attention(ctx, {.y = out[0],
+                                 .lse = out[1],
+                                 .q = in[0],
+                                 .k = in[1],
+                                 .v = in[2],
+                                 .cu_seqlens = cu,
+                                 .window = n.window,
+                                 .scale = n.scale(),
+                                 .softcap = n.softcap,
+                                 .sinks = n.sinks ? ConstTensor(in[3].tensor()) : ConstTensor{}});
+            return out;
+          },
+      .formula = [=](const Arrays& in) { return attention_formula(n, in); },
+      .backward =
+          [=](Ctx& ctx, DType, const OpCase::Backward& b) {
+            Array cu = integers(n.cu);
+            ops::attention_grad(ctx, {.dq = b.gradients[0],
+                                      .dk = b.gradients[1],
+                                      .dv = b.gradients[2],
+                                      .dy = b.dy,
+                                      .y = b.outputs[0],
+                                      .q = b.inputs[0],
+                                      .k = b.inputs[1],
+                                      .v = b.inputs[2],
+                                      .lse = b.outputs[1],
+                                      .cu_seqlens = cu,
+                                      .window = n.window,
+                                      .scale = n.scale(),
+                                      .softcap = n.softcap});
+            if (n.sinks)
+              ops::attention_sink_grad(
+                  ctx,
+                  {.dsinks = b.gradients[3], .dy = b.dy, .y = b.outputs[0], .lse = b.outputs[1], .sinks = b.inputs[3]});
+          }};
 }
 
 std::vector<OpCase> attention_cases() {
@@ -83,6 +91,8 @@ std::vector<OpCase> attention_cases() {
            {.name = "softcap", .cu = {0, 33, 170}, .Hq = 4, .Hkv = 2, .D = 80, .window = 37, .softcap = 1.5},
            {.name = "softcap_wide_heads", .cu = {0, 2, 70}, .Hq = 2, .Hkv = 1, .D = 256, .softcap = 0.25},
            {.name = "softcap_odd_heads", .cu = {0, 5, 50}, .Hq = 7, .Hkv = 7, .D = 10, .softcap = 50},
+           {.name = "sinks", .cu = {0, 33, 170}, .Hq = 4, .Hkv = 2, .D = 64, .window = 37, .sinks = true},
+           {.name = "sinks_odd_heads", .cu = {0, 1, 2, 2, 7, 50}, .Hq = 6, .Hkv = 2, .D = 10, .sinks = true},
            {.name = "window_of_one", .cu = {0, 20}, .Hq = 2, .Hkv = 1, .D = 4, .window = 1},
            // More than one block of keys and of queries, in one task and in tasks of their own, which wide heads need.
            {.name = "long", .cu = {0, 10, 420}, .Hq = 2, .Hkv = 1, .D = 16},

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/elementwise.h"
+#include "kernels/expert_bias.h"
 #include "kernels/expert_rows.h"
 #include "kernels/grouped_gemm.h"
 #include "kernels/router.h"
@@ -276,6 +278,36 @@ OpCase grouped_gemm_case(const Choices& n, const GroupedSizes& s, ops::Transpose
           }};
 }
 
+/// Rows that another row of their expert's numbers is added to.
+OpCase expert_bias_case(const Choices& n, std::int64_t N) {
+  const std::int64_t R = n.count();
+  return {.name = "expert_bias_" + n.name + "_" + std::to_string(N),
+          .inputs = {{"x", {R, N}}, {"bias", {n.E, N}, Storage::arithmetic}},
+          .forward =
+              [=](Ctx& ctx, DType d, Arrays& in) {
+                Arrays out{Array(d, {R, N})};
+                Array offsets = integers(n.offsets());
+                ops::copy(ctx, {.y = store(out[0]), .x = in[0]});
+                ops::expert_bias(ctx, {.y = out[0], .bias = in[1], .offsets = offsets});
+                return out;
+              },
+          .formula =
+              [=](const Arrays& in) {
+                std::vector<double> y;
+                const std::vector<std::int32_t> slots = n.slots();
+                for (std::int64_t r = 0; r < R; ++r)
+                  for (std::int64_t i = 0; i < N; ++i)
+                    y.push_back(in[0].get(r * N + i) + in[1].get(n.expert(slots[index(r)]) * N + i));
+                return y;
+              },
+          .backward =
+              [=](Ctx& ctx, DType, const OpCase::Backward& b) {
+                Array offsets = integers(n.offsets());
+                ops::copy(ctx, {.y = b.gradients[0], .x = b.dy});
+                ops::expert_bias_grad(ctx, {.dbias = b.gradients[1], .dy = b.dy, .offsets = offsets});
+              }};
+}
+
 }  // namespace
 
 Array Choices::experts() const {
@@ -327,6 +359,9 @@ std::vector<OpCase> with_expert_cases(std::vector<OpCase> cases) {
       cases.push_back(combine_rows_case(n, C, Weighted::yes));
     }
   cases.push_back(combine_rows_case(expert_choices()[3], 24, Weighted::no));
+  for (const Choices& n : expert_choices())
+    for (const std::int64_t N : {std::int64_t{7}, std::int64_t{264}})
+      if (n.offsets()[1] > 0) cases.push_back(expert_bias_case(n, N));  // the first bias must be seen
   for (const Choices& n : expert_choices()) {
     if (n.offsets()[1] == 0) continue;  // the first weight must be seen
     for (const ops::Transpose tb : {ops::Transpose::no, ops::Transpose::yes}) {

@@ -14,12 +14,14 @@ using testing::integers;
 using testing::random;
 
 /// Appending tokens one by one and attending to the cache is causal attention over the whole row.
-void expect_cache_is_attention(DType d, std::int64_t window, double softcap) {
+void expect_cache_is_attention(DType d, std::int64_t window, double softcap, bool with_sinks) {
   const std::int64_t T = 23, Hq = 6, Hkv = 2, D = 10, capacity = 30;
   const double scale = 0.3;
   Ctx ctx({}, MatmulPrecision::storage, 2);
   Array q = random(d, {T, Hq, D}, 1), k = random(d, {T, Hkv, D}, 2), v = random(d, {T, Hkv, D}, 3), y(d, {T, Hq, D});
   Array lse(d == DType::f64 ? d : DType::f32, {Hq, T}), cu = integers({0, static_cast<std::int32_t>(T)});
+  Array sinks = random(lse.dtype(), {Hq}, 4);
+  const ConstTensor scores = with_sinks ? ConstTensor(sinks.tensor()) : ConstTensor{};
   ops::attention(ctx, {.y = y,
                        .lse = lse,
                        .q = q,
@@ -28,7 +30,8 @@ void expect_cache_is_attention(DType d, std::int64_t window, double softcap) {
                        .cu_seqlens = cu,
                        .window = window,
                        .scale = scale,
-                       .softcap = softcap});
+                       .softcap = softcap,
+                       .sinks = scores});
   Array keys(d, {3, capacity, Hkv, D}), values(d, {3, capacity, Hkv, D}), out(d, {T, Hq, D});
   for (std::int64_t begin = 0, count; begin < T; begin += count) {
     count = begin == 0 ? 9 : std::min<std::int64_t>(5, T - begin);  // a prompt, then a few tokens at a time
@@ -46,7 +49,8 @@ void expect_cache_is_attention(DType d, std::int64_t window, double softcap) {
                                 .positions = positions,
                                 .window = window,
                                 .scale = scale,
-                                .softcap = softcap});
+                                .softcap = softcap,
+                                .sinks = scores});
   }
   const double tolerance = d == DType::f64 ? 1e-12 : d == DType::f32 ? 1e-5 : 0.03;
   for (std::int64_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out.get(i), y.get(i), tolerance) << name_of(d) << " " << i;
@@ -55,7 +59,8 @@ void expect_cache_is_attention(DType d, std::int64_t window, double softcap) {
 TEST(CachedAttention, IsCausalAttention) {
   for (const DType d : {DType::f64, DType::f32, DType::bf16})
     for (const std::int64_t window : {0, 4})
-      for (const double softcap : {0.0, 1.25}) expect_cache_is_attention(d, window, softcap);
+      for (const double softcap : {0.0, 1.25})
+        for (const bool sinks : {false, true}) expect_cache_is_attention(d, window, softcap, sinks);
 }
 
 TEST(CachedAttention, RowsDoNotSeeEachOther) {

@@ -433,7 +433,7 @@ std::vector<OpCase> op_cases() {
   cases.push_back(magnitude_case({37, 19}, -1));
   for (const Shape& s : {Shape{1, 3}, Shape{50, 77}}) cases.push_back(gather_rows_case(s[0], s[1]));
   for (OpCase& c : attention_cases()) cases.push_back(std::move(c));
-  return with_expert_cases(std::move(cases));
+  return with_expert_cases(with_packed_cases(std::move(cases)));
 }
 
 }  // namespace qtrain::testing

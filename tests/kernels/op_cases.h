@@ -61,12 +61,15 @@ struct AttentionSizes {
   std::vector<std::int32_t> cu;
   std::int64_t Hq, Hkv, D, window = 0;
   double softcap = 0;
+  bool sinks = false;
 
   std::int64_t T() const { return cu.back(); }
   double scale() const { return 1 / std::sqrt(static_cast<double>(D)); }
 };
 OpCase attention_case(const AttentionSizes& n);
 std::vector<OpCase> attention_cases();
+/// And those of projections and gates that files hold as one.
+std::vector<OpCase> with_packed_cases(std::vector<OpCase> cases);
 /// And the ops of mixtures of experts.
 std::vector<OpCase> with_expert_cases(std::vector<OpCase> cases);
 

@@ -41,7 +41,8 @@ std::vector<Kind> kinds() {
           {"gemma3", {{"model_type", "gemma3_text"}, {"query_pre_attn_scalar", 6}}},
           {"smollm3_without_rotation", {{"model_type", "smollm3"}, {"no_rope_layers", {0, 0}}}},
           {"olmo2", {{"model_type", "olmo2"}}},
-          {"granite", {{"model_type", "granite"}, {"residual_multiplier", 0.5}}}};
+          {"granite", {{"model_type", "granite"}, {"residual_multiplier", 0.5}}},
+          {"phi3", {{"model_type", "phi3"}, {"head_dim", 8}, {"partial_rotary_factor", 0.75}}}};
 }
 
 ModelConfig layer_config(const Json& more) {
@@ -136,8 +137,8 @@ class Bench {
   Ctx ctx_{{}, MatmulPrecision::storage, 1};
   std::deque<Array> arrays_;
   Array positions_ = integers({0, 1, 2, 3, 0, 1, 2}), starts_ = integers({0, 4, 7});
-  Array cos_ = random(DType::f64, {4, config_.head_dim / 2}, 901),
-        sin_ = random(DType::f64, {4, config_.head_dim / 2}, 902);
+  Shape table_{4, config_.ropes.front().dims(config_.head_dim) / 2};
+  Array cos_ = random(DType::f64, table_, 901), sin_ = random(DType::f64, table_, 902);
   Array seed_{DType::i64, {1}}, scratch_{DType::f64, {kLayerRows * (3 * kRank + 64)}};
   LayerWeights weights_;
   TokenContext tokens_;

@@ -4,8 +4,10 @@
 
 #include <cmath>
 
+#include "model/families/family.h"
 #include "model/model_config.h"
 #include "tests/core/temp_folder.h"
+#include "tests/model/support.h"
 
 namespace qtrain::testing {
 namespace {
@@ -256,6 +258,18 @@ TEST(LoraConfig, MixturesMayCallTheirMatricesOtherwise) {
     EXPECT_EQ(ours.alpha_pattern, theirs.alpha_pattern);
   }
   EXPECT_EQ(error_of([&] { for_model({.targets = {"w1"}}, model); }).kind(), ErrorKind::usage);
+}
+
+// PEFT leaves targets as they are where files hold all experts as one.
+TEST(LoraConfig, TargetsOfJoinedExpertsStayNames) {
+  const ModelConfig model = parse_model_config(small_config({{"model_type", "gpt_oss"}}), "m");
+  const LoraConfig theirs = load_lora_config(QTRAIN_SOURCE_DIR "/tests/golden/data/lora_gpt_oss/adapter");
+  EXPECT_THAT(theirs.target_parameters, ::testing::Contains("router.weight"));
+  const LoraConfig ours = for_model({.targets = {"all-linear"}}, model);
+  EXPECT_THAT(ours.target_parameters, ::testing::IsEmpty());
+  EXPECT_THAT(linear_names(model), ::testing::ElementsAre("q_proj", "k_proj", "v_proj", "o_proj"));
+  for (const std::string& module : theirs.targets) EXPECT_TRUE(is_target(ours, module)) << module;
+  EXPECT_FALSE(is_target(ours, "model.layers.0.mlp.router"));
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ import pathlib
 from transformers import AutoConfig
 
 MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3", "smollm3", "olmo2", "granite", "gemma2", "gemma3_text", "qwen3_moe",
-               "mixtral")
+               "mixtral", "phi3", "gpt_oss")
 # What is not of the model, or of version 5 alone.
 OTHERS = ("_name_or_path", "architectures", "chunk_size_feed_forward", "dtype", "is_encoder_decoder", "output_attentions",
           "output_hidden_states", "pretraining_tp", "problem_type", "return_dict", "transformers_version", "use_cache",

@@ -3,6 +3,7 @@ models. Needs the packages of tests/golden/requirements.txt: python make_rope_go
 
 import json
 import pathlib
+from copy import deepcopy
 
 from transformers import AutoConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
@@ -11,6 +12,9 @@ BASE = dict(hidden_size=64, num_attention_heads=1, num_key_value_heads=1, num_hi
             intermediate_size=64, vocab_size=8)
 LLAMA31 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                original_max_position_embeddings=8192)
+LONGROPE = dict(max_position_embeddings=131072, original_max_position_embeddings=4096, partial_rotary_factor=0.75,
+                rope_scaling=dict(type="longrope", short_factor=[1 + i / 16 for i in range(24)],
+                                  long_factor=[1 + i * i / 9 for i in range(24)]))
 #name : (family, longest sequence, fields of config.json in the spelling of version 4)
 CASES = {
     "llama31": ("llama", 1, dict(head_dim=128, rope_theta=5e5, max_position_embeddings=131072, rope_scaling=LLAMA31)),
@@ -33,12 +37,17 @@ CASES = {
                                                               truncate=False, original_max_position_embeddings=4096))),
     "yarn_outer_length": ("llama", 1, dict(head_dim=64, max_position_embeddings=16384, original_max_position_embeddings=2048,
                                            rope_scaling=dict(type="yarn", factor=8.0, original_max_position_embeddings=4096))),
+    # Phi-4-mini but for its 48 factors.
+    "longrope_short": ("phi3", 4096, LONGROPE),
+    "longrope_long": ("phi3", 4097, LONGROPE),
+    "longrope_factors": ("phi3", 5000, LONGROPE | dict(rope_scaling=LONGROPE["rope_scaling"] | dict(
+        factor=16.0, attention_factor=1.25))),
 }
 
 
 def golden(name):
     family, longest, fields = CASES[name]
-    config = AutoConfig.for_model(family, **(BASE | fields))
+    config = AutoConfig.for_model(family, **deepcopy(BASE | fields))
     kind = config.rope_parameters["rope_type"]
     frequencies, attention = ROPE_INIT_FUNCTIONS[kind](config, "cpu", seq_len=longest)
     return dict(name=name, longest=longest, config=dict(model_type=family) | BASE | fields,

@@ -73,7 +73,17 @@ std::vector<Refusal> refusals() {
       {{{"rope_theta", 0}}, "rope_theta"},
       {{{"rope_theta", "1e6"}}, "rope_theta"},
       {{{"rope_scaling", "linear"}}, "rope_scaling"},
-      {rope({{"rope_type", "longrope"}, {"factor", 2}}), "rope_type"},
+      {rope({{"rope_type", "longrope"}, {"factor", 2}}), "short_factor"},
+      {rope({{"rope_type", "longrope"}, {"short_factor", {1, 1, 1}}, {"long_factor", {1, 2}}}), "long_factor"},
+      {rope({{"rope_type", "longrope"}, {"short_factor", {1, 0, 1}}, {"long_factor", {1, 2, 2}}}), "short_factor"},
+      {{{"model_type", "phi3"}, {"rope_scaling", {{"type", "linear"}, {"factor", 2}}}}, "rope_type"},
+      {{{"model_type", "phi3"}, {"partial_rotary_factor", 0.5}}, "partial_rotary_factor"},
+      {{{"model_type", "phi3"}, {"partial_rotary_factor", 1.5}}, "partial_rotary_factor"},
+      {{{"model_type", "phi3"}, {"resid_pdrop", 0.1}}, "resid_pdrop"},
+      {{{"model_type", "gpt_oss"}, {"swiglu_limit", 0}}, "swiglu_limit"},
+      {{{"model_type", "gpt_oss"}, {"output_router_logits", true}}, "output_router_logits"},
+      {{{"model_type", "gpt_oss"}, {"num_experts_per_tok", 200}}, "num_experts_per_tok"},
+      {{{"quantization_config", {{"quant_method", "mxfp4"}}}}, "mxfp4"},
       {rope({{"type", "su"}, {"factor", 2}}), "rope_type"},
       {rope({{"rope_type", "linear"}}), "factor"},
       {rope({{"rope_type", "linear"}, {"factor", 0.5}}), "factor"},
@@ -246,6 +256,59 @@ TEST(ModelConfig, OriginalLengthOfRotaryParameters) {
                 .ropes.front()
                 .factor,
             4);
+}
+
+TEST(ModelConfig, FillsInWhatPhi3FillsIn) {
+  Json json = small_config({{"model_type", "phi3"}});
+  for (const char* key : {"max_position_embeddings", "rms_norm_eps"}) json.erase(key);
+  const ModelConfig c = parse_model_config(json, "c");
+  EXPECT_EQ(c.max_position_embeddings, 4096);
+  EXPECT_EQ(c.rms_norm_eps, 1e-5);
+  EXPECT_EQ(c.pad_token_id, 32000);
+  EXPECT_EQ(c.bos_token_id, 1);
+  EXPECT_THAT(c.eos_token_ids, ElementsAre(32000));
+  EXPECT_EQ(c.attention.front().window, 0);
+  json["pad_token_id"] = nullptr;
+  EXPECT_FALSE(parse_model_config(json, "c").pad_token_id.has_value());
+  // Its class has a length of pre-training: one inside the table does not count.
+  json["rope_scaling"] = {{"type", "su"},
+                          {"short_factor", {1, 1, 1}},
+                          {"long_factor", {1, 2, 3}},
+                          {"original_max_position_embeddings", 16}};
+  const RopeConfig rope = parse_model_config(json, "c").ropes.front();
+  EXPECT_EQ(rope.type, RopeConfig::Type::longrope);
+  EXPECT_EQ(rope.original_max_position, 4096);
+  EXPECT_FALSE(rope.is_long(4096));
+  EXPECT_TRUE(rope.is_long(4097));
+}
+
+TEST(ModelConfig, FillsInWhatGptOssFillsIn) {
+  Json json = small_config({{"model_type", "gpt_oss"}, {"num_hidden_layers", 3}});
+  for (const char* key : {"max_position_embeddings", "rms_norm_eps", "head_dim"}) json.erase(key);
+  const ModelConfig c = parse_model_config(json, "c");
+  EXPECT_EQ(c.head_dim, 64);
+  EXPECT_EQ(c.max_position_embeddings, 131072);
+  EXPECT_EQ(c.rms_norm_eps, 1e-5);
+  EXPECT_TRUE(c.qkv_bias && c.o_bias && c.attention_sinks);
+  std::vector<std::int64_t> windows;
+  for (const LayerAttention& layer : c.attention) windows.push_back(layer.window);
+  EXPECT_THAT(windows, ElementsAre(128, 0, 128));
+  EXPECT_EQ(c.experts->count, 128);
+  EXPECT_EQ(c.experts->per_token, 4);
+  EXPECT_EQ(c.experts->swiglu_alpha, 1.702);
+  EXPECT_EQ(c.experts->swiglu_limit, 7);
+  const RopeConfig& rope = c.ropes.front();
+  EXPECT_EQ(rope.type, RopeConfig::Type::yarn);
+  EXPECT_EQ(rope.theta, 150000);
+  EXPECT_EQ(rope.factor, 32);
+  EXPECT_EQ(rope.original_max_position, 4096);
+  EXPECT_FALSE(rope.truncate);
+  // Experts in MXFP4 become dense: what is written says no more of them.
+  json["quantization_config"] = {{"quant_method", "mxfp4"}};
+  const ModelConfig four = parse_model_config(json, "c");
+  EXPECT_FALSE(four.quantization.has_value());
+  EXPECT_FALSE(four.json.contains("quantization_config"));
+  EXPECT_EQ(four.dtype, DType::bf16);
 }
 
 TEST(ModelConfig, TokensAndDtypes) {

@@ -57,7 +57,7 @@ std::optional<Quantization> quantization_for(const ModelRequest& request, const 
 
 // Adapters of transformers 4 have factors for each expert's layers, which are parameters since.
 void require_expert_parameters(const LoraConfig& lora, const ModelConfig& model, const fs::path& adapter) {
-  if (!model.experts || !lora.target_parameters.empty()) return;
+  if (!model.experts || !model.experts->named_apart || !lora.target_parameters.empty()) return;
   if (with_experts(lora, model.experts->names).target_parameters.empty()) return;
   fail(ErrorKind::input, {.cause = "target_modules names routers or experts, which PEFT adapts as target_parameters",
                           .place = (adapter / "adapter_config.json").string(),

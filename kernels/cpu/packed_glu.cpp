@@ -1,0 +1,140 @@
+#include "kernels/cpu/glu_gate.h"
+
+namespace qtrain::ops {
+namespace {
+
+using simd::Acc;
+using simd::Vec;
+
+constexpr std::int64_t kPiece = 256;
+
+/// Gates and ups of a piece of a row as arrays of their own.
+template <class A>
+struct Piece {
+  A gate[kPiece], up[kPiece];
+};
+
+template <class A, class T>
+A read(const T& v) {
+  if constexpr (std::is_same_v<T, Bf16>)
+    return static_cast<float>(v);
+  else
+    return v;
+}
+template <class T, class A>
+void put(T& to, A v, bool adds) {
+  to = T(v + (adds ? read<A>(to) : A{0}));
+}
+
+/// Elements c to c + n - 1 of a row of F gates and ups.
+template <class T, GluOrder O>
+struct RowPart {
+  std::int64_t F, c, n;
+
+  std::int64_t gate(std::int64_t i) const { return O == GluOrder::halves ? c + i : 2 * (c + i); }
+  std::int64_t up(std::int64_t i) const { return O == GluOrder::halves ? F + c + i : 2 * (c + i) + 1; }
+
+  void gather(Piece<Acc<T>>& piece, const T* row) const {
+    for (std::int64_t i = 0; i < n; ++i) piece.gate[i] = read<Acc<T>>(row[gate(i)]);
+    for (std::int64_t i = 0; i < n; ++i) piece.up[i] = read<Acc<T>>(row[up(i)]);
+  }
+  void scatter(const Piece<Acc<T>>& piece, T* row, Sink::Mode mode) const {
+    const bool adds = mode == Sink::Mode::accumulate;
+    for (std::int64_t i = 0; i < n; ++i) put(row[gate(i)], piece.gate[i], adds);
+    for (std::int64_t i = 0; i < n; ++i) put(row[up(i)], piece.up[i], adds);
+  }
+};
+
+/// What clamping leaves of gate and up, and where it leaves the gradient: 1 or 0.
+template <class A, class Op>
+struct Clamped {
+  Vec<A> gate, up, gate_slope, up_slope;
+
+  Clamped(const Op& a, Vec<A> g, Vec<A> u) : gate(g), up(u), gate_slope(), up_slope() {
+    const Vec<A> limit = simd::broadcast(static_cast<A>(a.limit)), one = simd::broadcast(A{1}), none{};
+    gate = -simd::max(-limit, -g);  // a NaN stays one
+    up = simd::max(-limit, -simd::max(-limit, -u));
+    gate_slope = gate == g ? one : none;
+    up_slope = up == u ? one : none;
+  }
+};
+
+template <class T, GluOrder O>
+void forward(Ctx& ctx, const PackedGlu& a) {
+  using A = Acc<T>;
+  const std::int64_t F = a.y.shape[-1];
+  T* y = a.y.as<T>();
+  const T* x = a.x.as<T>();
+  [[maybe_unused]] const A alpha = static_cast<A>(a.alpha);
+  for_rows(ctx, a.y.shape.rows(), F, [&](std::int64_t begin, std::int64_t end) {
+    Piece<A> piece;
+    for (std::int64_t r = begin; r < end; ++r)
+      for (std::int64_t c = 0; c < F; c += kPiece) {
+        const std::int64_t n = std::min(kPiece, F - c);
+        const RowPart<T, O> part{F, c, n};
+        part.gather(piece, x + r * 2 * F);
+        simd::each<A>(n, [&](std::int64_t i, auto lanes) {
+          const Vec<A> g = simd::load<A>(piece.gate + i, lanes), u = simd::load<A>(piece.up + i, lanes);
+          T* to = y + r * F + c + i;
+          if constexpr (O == GluOrder::halves) {
+            simd::store<A>(to, u * g * Gate<A>(g, a.activation).s, lanes);
+          } else {
+            const Clamped<A, PackedGlu> cut(a, g, u);
+            simd::store<A>(to, (cut.up + A{1}) * cut.gate * sigmoid<A>(alpha * cut.gate), lanes);
+          }
+        });
+      }
+  });
+}
+
+template <class T, GluOrder O>
+void backward(Ctx& ctx, const PackedGluGrad& a) {
+  using A = Acc<T>;
+  const std::int64_t F = a.dy.shape[-1];
+  T* dx = a.dx.t.as<T>();
+  const T *dy = a.dy.as<T>(), *x = a.x.as<T>();
+  [[maybe_unused]] const A alpha = static_cast<A>(a.alpha);
+  for_rows(ctx, a.dy.shape.rows(), F, [&](std::int64_t begin, std::int64_t end) {
+    Piece<A> piece;
+    for (std::int64_t r = begin; r < end; ++r)
+      for (std::int64_t c = 0; c < F; c += kPiece) {
+        const std::int64_t n = std::min(kPiece, F - c);
+        const RowPart<T, O> part{F, c, n};
+        part.gather(piece, x + r * 2 * F);
+        simd::each<A>(n, [&](std::int64_t i, auto lanes) {
+          A *gate = piece.gate + i, *up = piece.up + i;
+          const Vec<A> g = simd::load<A>(gate, lanes), u = simd::load<A>(up, lanes);
+          const Vec<A> d = simd::load<A>(dy + r * F + c + i, lanes);
+          if constexpr (O == GluOrder::halves) {
+            const Gate<A> k(g, a.activation);
+            simd::store<A>(up, d * g * k.s, lanes);
+            simd::store<A>(gate, d * u * k.s * (A{1} + k.turn * (A{1} - k.s)), lanes);
+          } else {
+            const Clamped<A, PackedGluGrad> cut(a, g, u);
+            const Vec<A> s = sigmoid<A>(alpha * cut.gate);
+            simd::store<A>(up, d * cut.gate * s * cut.up_slope, lanes);
+            simd::store<A>(gate, d * (cut.up + A{1}) * s * (A{1} + alpha * cut.gate * (A{1} - s)) * cut.gate_slope,
+                           lanes);
+          }
+        });
+        part.scatter(piece, dx + r * 2 * F, a.dx.mode);
+      }
+  });
+}
+
+}  // namespace
+
+void run_cpu(Ctx& ctx, const PackedGlu& a) {
+  dispatch_float(a.y.dtype, [&]<class T>() {
+    if (a.order == GluOrder::halves) return forward<T, GluOrder::halves>(ctx, a);
+    forward<T, GluOrder::pairs>(ctx, a);
+  });
+}
+void run_cpu(Ctx& ctx, const PackedGluGrad& a) {
+  dispatch_float(a.dy.dtype, [&]<class T>() {
+    if (a.order == GluOrder::halves) return backward<T, GluOrder::halves>(ctx, a);
+    backward<T, GluOrder::pairs>(ctx, a);
+  });
+}
+
+}  // namespace qtrain::ops
