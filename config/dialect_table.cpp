@@ -108,6 +108,10 @@ const DialectTable& dialect_table(std::string_view name) {
   return *at;
 }
 
+const Json& table_data(std::string_view name) {
+  return dialect_table(name).data;
+}
+
 const DialectTable& common_table() {
   static const DialectTable& kTable = dialect_table("hf");
   return kTable;

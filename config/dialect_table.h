@@ -64,6 +64,8 @@ struct DialectTable {
 };
 /// A table by its name; it has to be there.
 const DialectTable& dialect_table(std::string_view name);
+/// What any file of tables holds, also fields.yaml.
+const Json& table_data(std::string_view name);
 /// The one that holds in every dialect.
 const DialectTable& common_table();
 
