@@ -70,10 +70,13 @@ std::string own_keys(const DialectTable& table) {
   return out;
 }
 
+/// A paragraph of the page.
+std::string text_of(const char* name) {
+  return table_data("reference").at(name).get<std::string>() + "\n";
+}
+
 std::string dialect_part() {
-  std::string out =
-      "\n## Dialects\n\nA file is read in one dialect: by the keys it has, or by `\"dialect\"`. Names of all dialects"
-      " are understood in each; what differs is the defaults and the nesting.\n";
+  std::string out = "\n## Dialects\n\n" + text_of("dialects");
   for (const Dialect& d : dialects()) {
     const DialectTable& table = d.table;
     const std::string about(table.text("about"));
@@ -92,30 +95,22 @@ std::string dialect_part() {
 }
 
 std::string other_names_part() {
-  std::string out = "\n## Keys that stand for others\n" + translated_rows(common_table());
-  out +=
-      "\nThe configuration of DeepSpeed, FSDP or accelerate is an object, or a file: as its name stands or beside the"
-      " config. It sets what the config leaves open; a number there that is not the one given here is an error, and"
-      " `\"auto\"` leaves it to the config. What is about several devices is named once.\n";
-  out += fmt::format("\nMembers of `{}` count as if they stood at the top.\n",
+  return "\n## Keys that stand for others\n" + translated_rows(common_table()) + "\n" + text_of("launchers") +
+         fmt::format("\nMembers of `{}` count as if they stood at the top.\n",
                      fmt::join(common_table().list("objects"), "`, `"));
-  return out;
 }
 
 std::string ignored_part() {
-  std::string out =
-      "\n## Keys without effect\n\nThey are accepted; a value that would have changed something elsewhere gets one"
-      " line at start.\n\n| key | because |\n|---|---|\n";
-  for (const KeyRow& k : common_table().rows)
-    if (k.status == KeyStatus::ignored) out += row({fmt::format("`{}`", k.name), k.reason});
-  out +=
-      "\n## Keys that are refused\n\nOnly these values are accepted (and null); another one ends the program, because "
-      "it could"
-      " not be honored.\n\n| key | accepted | because |\n|---|---|---|\n";
-  for (const KeyRow& k : common_table().rows)
+  std::string ignored = "\n## Keys without effect\n\n" + text_of("ignored") + "\n| key | because |\n|---|---|\n",
+              refused = "\n## Keys that are refused\n\n" + text_of("refused") +
+                        "\n| key | accepted | because |\n|---|---|---|\n";
+  for (const KeyRow& k : common_table().rows) {
+    const std::string name = fmt::format("`{}`", k.name);
+    if (k.status == KeyStatus::ignored) ignored += row({name, k.reason});
     if (k.status == KeyStatus::unsupported)
-      out += row({fmt::format("`{}`", k.name), fmt::format("`{}`", Json(k.neutral).dump()), k.reason});
-  return out;
+      refused += row({name, fmt::format("`{}`", Json(k.neutral).dump()), k.reason});
+  }
+  return ignored + refused;
 }
 
 }  // namespace
@@ -160,19 +155,7 @@ Json config_keys_json() {
 }
 
 std::string config_reference() {
-  std::string out =
-      "# Configuration\n\nThis page is printed by `qtrain config`. A config is a JSON object, in which `//` and `/* "
-      "*/` "
-      "comments are allowed, or YAML where the file's name ends in `.yaml` or `.yml`. On the command line `key=value` "
-      "overrides any key, with dots for nesting; a value is JSON if it "
-      "parses, else a"
-      " string. Unknown keys, keys given twice, values of another type or out of range are errors. `qtrain config "
-      "FILE` shows"
-      " every value and where it came from.\n\nDefaults in the tables are those of the dialect `hf`: SFTConfig, and "
-      "ModelConfig (`trl sft`) for the adapter. Where a config uses the names that are LoraConfig's alone (`r`, "
-      "`target_modules`, `modules_to_save`, `peft_config`) and not `lora_r`, what it leaves open has LoraConfig's "
-      "defaults: `lora_r` 8, `lora_alpha` 8, `lora_dropout` 0. The origin says which.\n";
-  out += fields_part();
+  std::string out = "# Configuration\n\n" + text_of("config") + "\n" + text_of("defaults") + fields_part();
   std::vector<std::string_view> here = available_optimizers(), others;
   for (const std::string_view name : optimizer_names())
     if (find_optimizer(name)->rule.empty()) others.push_back(name);

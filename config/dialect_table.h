@@ -35,6 +35,7 @@ struct KeyRow {
   std::string convert = {};                                ///< the conversion of other values, by its name
   std::string note = {};                                   ///< what is said of a value in `map`
   std::string otherwise = {};                              ///< of another value, which sets nothing
+  std::string remedy = {};                                 ///< of a launcher's value that is refused
 
   std::vector<Json> neutral = {};  ///< values of which nothing is said where the key is ignored or unsupported
   std::string reason = {};

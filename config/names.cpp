@@ -81,6 +81,12 @@ bool is_config_key(std::string_view key) {
   return is_field(key) || canonical_key(key) != key || common_table().find(key);
 }
 
+bool says_nothing(const Json& value) {
+  for (const Json& nothing : {Json(), Json(false), Json(0), Json(""), Json("none"), Json("auto")})
+    if (value == nothing) return true;
+  return value.is_structured() && value.empty();
+}
+
 std::string show(const Json& value) {
   constexpr std::size_t kLongest = 80;
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
