@@ -6,6 +6,7 @@
 
 #include "bench/cases/measure.h"
 #include "core/error.h"
+#include "tests/errors.h"
 
 namespace qtrain::bench {
 namespace {
@@ -69,12 +70,7 @@ TEST(BenchCases, a_destination_that_is_added_to_keeps_what_it_has) {
 TEST(BenchCases, unknown_ops_and_missing_arguments_are_named) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   const auto message = [&](const OpCall& call) {
-    try {
-      call_op(ctx, call);
-    } catch (const Error& e) {
-      return std::string(e.what());
-    }
-    return std::string("no error");
+    return std::string(test::error_of([&] { call_op(ctx, call); }).what());
   };
   EXPECT_THAT(message({.op = "copie", .tensors = {}}), HasSubstr("there is no op copie"));
   EXPECT_THAT(message({.op = "copy", .tensors = {}}), HasSubstr("the op takes more tensors"));

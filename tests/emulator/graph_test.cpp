@@ -9,6 +9,7 @@
 #include "core/graph.h"
 #include "core/transfer.h"
 #include "kernels/elementwise.h"
+#include "tests/errors.h"
 
 namespace qtrain::testing {
 namespace {
@@ -30,15 +31,11 @@ class Recorded : public ::testing::Test {
   void set_x(float value) { ops::fill(ctx_, {.y = x_, .value = value}); }
   float y() { return HostCopy(kCuda).of(ctx_, y_).as<float>()[kCount - 1]; }
   std::string complaint(const std::function<void()>& work) {
-    try {
-      Graph(ctx_.stream(), "planted", [&] {
-        add();
-        work();
-      });
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "none";
+    const auto recorded = [&] {
+      add();
+      work();
+    };
+    return test::error_of([&] { Graph(ctx_.stream(), "planted", recorded); }).what();
   }
 
   Ctx ctx_{kCuda, MatmulPrecision::storage, 1};
@@ -126,12 +123,7 @@ TEST_F(Recorded, value_of_the_host_in_a_launch_is_named) {
   };
   for (int i = 0; i < 3; ++i) step();
   rate = 2;
-  try {
-    step();
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_THAT(e.what(), HasSubstr("part 0, 'fill' has other arguments than were recorded"));
-  }
+  EXPECT_THAT(test::error_of(step).what(), HasSubstr("part 0, 'fill' has other arguments than were recorded"));
 }
 
 TEST_F(Recorded, other_number_of_launches_is_named) {
@@ -145,12 +137,7 @@ TEST_F(Recorded, other_number_of_launches_is_named) {
   step();
   step();
   times = 2;
-  try {
-    step();
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_THAT(e.what(), HasSubstr("part 1, nothing was recorded, now it is 'add'"));
-  }
+  EXPECT_THAT(test::error_of(step).what(), HasSubstr("part 1, nothing was recorded, now it is 'add'"));
 }
 
 TEST_F(Recorded, cache_keeps_what_was_used_last) {
