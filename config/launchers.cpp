@@ -179,16 +179,17 @@ class LauncherReader {
   }
 
   void translate_leaf(const KeyRow& row, const Leaf& leaf) {
-    using Convert = void (LauncherReader::*)(const Leaf&);
-    static const std::map<std::string_view, Convert> kConversions{{"betas", &LauncherReader::betas},
-                                                                  {"warmup_steps", &LauncherReader::warmup_steps},
-                                                                  {"total_steps", &LauncherReader::total_steps},
-                                                                  {"warmup_start", &LauncherReader::warmup_start},
-                                                                  {"schedule_floor", &LauncherReader::schedule_floor},
-                                                                  {"part", &LauncherReader::part},
-                                                                  {"recomputation", &LauncherReader::recomputation},
-                                                                  {"precision", &LauncherReader::precision},
-                                                                  {"processes", &LauncherReader::processes}};
+    using R = LauncherReader;
+    static const std::map<std::string_view, void (R::*)(const Leaf&)> kConversions{
+        {"betas", &R::betas},
+        {"warmup_steps", &R::warmup_steps},
+        {"total_steps", &R::total_steps},
+        {"warmup_start", &R::warmup_start},
+        {"schedule_floor", &R::schedule_floor},
+        {"part", &R::part},
+        {"recomputation", &R::recomputation},
+        {"precision", &R::precision},
+        {"processes", &R::processes}};
     const Json plain = leaf.plain();
     for (const auto& [refused, why] : row.refused)
       if (plain == refused) return refuse(leaf, why, row.remedy);
