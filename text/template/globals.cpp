@@ -1,11 +1,11 @@
 #include <array>
 #include <ctime>
 
-#include "text/template/methods.h"
 #include "text/template/py_args.h"
 #include "text/template/py_objects.h"
 #include "text/template/py_ops.h"
 #include "text/template/py_text.h"
+#include "text/template/str_methods.h"
 
 namespace qtrain {
 namespace {

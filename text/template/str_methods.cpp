@@ -1,7 +1,8 @@
+#include "text/template/str_methods.h"
+
 #include <algorithm>
 #include <array>
 
-#include "text/template/methods.h"
 #include "text/template/py_args.h"
 #include "text/template/py_objects.h"
 #include "text/template/py_ops.h"
