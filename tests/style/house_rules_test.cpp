@@ -115,6 +115,25 @@ std::set<std::string> types_of(const SourceFile& file) {
   return types;
 }
 
+/// Sources of folders that keep the rule: what x.h declares is in x.cpp, and tested in x_test.cpp or x_..._test.cpp at
+/// the mirrored place.
+std::vector<std::string> without_header(const std::set<std::string>& paths) {
+  static const std::regex kSource(R"((data|text/tokenizer)/.*\.cpp)"), kTest(R"(tests/((?:data|text)/.*_)test\.cpp)");
+  std::vector<std::string> found;
+  for (const std::string& path : paths) {
+    std::smatch m;
+    bool fine = !std::regex_match(path, m, kSource) || paths.contains(path.substr(0, path.size() - 4) + ".h");
+    if (std::regex_match(path, m, kTest)) {
+      const std::string name = m[1];
+      fine = false;
+      for (std::size_t at = name.find('_'); at != name.npos; at = name.find('_', at + 1))
+        fine = fine || paths.contains(name.substr(0, at) + ".h");
+    }
+    if (!fine) found.push_back(path);
+  }
+  return found;
+}
+
 SourceFile file(const std::string& path, const std::string& text) {
   return {.path = path, .text = text};
 }
@@ -150,6 +169,15 @@ TEST(HouseRules, TypesAreFoundWhereTheLinkerSeesThem) {
                     "namespace qtrain {\nstruct A {\n};\nclass B;\nnamespace {\nstruct C {\n};\n}  // namespace\n"
                     "class D : public A {\n};\n}  // namespace qtrain\n")),
       ElementsAre("qtrain::A", "qtrain::D"));
+}
+
+TEST(HouseRules, SourcesAndTestsAreNamedAfterAHeader) {
+  EXPECT_THAT(
+      without_header({"data/a.cpp", "data/b.h", "data/b.cpp", "tests/data/b_c_test.cpp", "tests/data/c_test.cpp"}),
+      ElementsAre("data/a.cpp", "tests/data/c_test.cpp"));
+  std::set<std::string> paths;
+  for (const SourceFile& f : code_files()) paths.insert(f.path.generic_string());
+  EXPECT_THAT(without_header(paths), IsEmpty());
 }
 
 TEST(HouseRules, HeadersHaveAGuard) {

@@ -6,8 +6,8 @@
 
 #include <map>
 
-#include "config/keys.h"
 #include "config/fields.h"
+#include "config/keys.h"
 #include "core/file.h"
 #include "core/safetensors.h"
 #include "tests/core/temp_folder.h"
