@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "kernels/cpu/isa.h"
+#include "text/tokenizer/load.h"
 #include "text/tokenizer/tokenizer.h"
 
 /// Not inlined, and with a name that is no C++ one: profilers find it.

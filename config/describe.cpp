@@ -1,46 +1,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+
 #include "config/check.h"
 #include "config/dialect.h"
-#include "config/keys.h"
-#include "config/values.h"
+#include "config/fields.h"
 
 namespace qtrain {
 namespace {
-
-struct DumpVisitor {
-  Json values = Json::object();
-  void section(std::string_view) {}
-  template <class T>
-  void operator()(std::string_view name, const T& member, const Spec&) {
-    values[std::string(name)] = JsonValue<T>::write(member);
-  }
-};
-
-template <class T>
-struct Held {
-  using type = T;
-};
-template <class T>
-struct Held<std::optional<T>> {
-  using type = T;
-};
-
-struct WordsVisitor {
-  std::vector<KeyWords> keys = {};
-  void section(std::string_view) {}
-  template <class T>
-  void operator()(std::string_view name, const T&, const Spec& spec) {
-    using Value = typename Held<T>::type;
-    constexpr bool truth =
-        std::is_same_v<Value, bool> || std::is_same_v<Value, Recompute> || std::is_same_v<Value, KeptCopies>;
-    const auto words = words_of<Value>(spec);
-    KeyWords key{.key = name, .words = {words.begin(), words.end()}};
-    if (truth) key.words = {"true", "false"};
-    keys.push_back(std::move(key));
-  }
-};
 
 std::string escaped(std::string text) {
   for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
@@ -53,10 +22,9 @@ std::string row(std::initializer_list<std::string> cells) {
   return line + "\n";
 }
 
-template <class T>
-std::string type_of(const Spec& spec) {
-  const std::string type = JsonValue<T>::type(spec);
-  return spec.range.low > -std::numeric_limits<double>::infinity() ? type + ", " + describe(spec.range) : type;
+std::string type_of(const Field& field) {
+  const std::string range = field.range.text();
+  return range.empty() ? field.type : field.type + ", " + range;
 }
 
 std::vector<std::string_view> aliases_of(std::string_view key) {
@@ -66,36 +34,20 @@ std::vector<std::string_view> aliases_of(std::string_view key) {
   return names;
 }
 
-struct KeysVisitor {
-  Json keys = Json::object();
-  std::string_view title = {};
-
-  void section(std::string_view name) { title = name; }
-  template <class T>
-  void operator()(std::string_view name, const T& member, const Spec& spec) {
-    keys[std::string(name)] = {{"section", title},
-                               {"default", JsonValue<T>::write(member)},
-                               {"type", type_of<T>(spec)},
-                               {"also", aliases_of(name)},
-                               {"meaning", spec.doc}};
-  }
-};
-
-struct ReferenceVisitor {
-  std::string out = {};
-
-  void section(std::string_view title) {
-    out += fmt::format("\n## {}\n\n| key | default | meaning |\n|---|---|---|\n", title);
-  }
-  template <class T>
-  void operator()(std::string_view name, const T& member, const Spec& spec) {
-    const std::string type = spec.choices.size() > 8 ? "a name from the list below" : type_of<T>(spec);
-    const std::vector<std::string_view> also = aliases_of(name);
+std::string fields_part() {
+  std::string out, section;
+  const Config defaults;
+  for (const Field& f : fields()) {
+    if (f.section != section) out += fmt::format("\n## {}\n\n| key | default | meaning |\n|---|---|---|\n", f.section);
+    section = f.section;
+    const std::string type = f.name == "optim" ? "a name from the list below" : type_of(f);
+    const std::vector<std::string_view> also = aliases_of(f.name);
     const std::string names = also.empty() ? "" : fmt::format(" Also `{}`.", fmt::join(also, "`, `"));
-    out += row({fmt::format("`{}`", name), fmt::format("`{}`", JsonValue<T>::write(member).dump()),
-                fmt::format("{} ({}){}", spec.doc, type, names)});
+    out += row({fmt::format("`{}`", f.name), fmt::format("`{}`", f.read(defaults).dump()),
+                fmt::format("{} ({}){}", f.doc, type, names)});
   }
-};
+  return out;
+}
 
 std::string translated_rows(const DialectTable& table) {
   std::string rows;
@@ -118,10 +70,13 @@ std::string own_keys(const DialectTable& table) {
   return out;
 }
 
+/// A paragraph of the page.
+std::string text_of(const char* name) {
+  return table_data("reference").at(name).get<std::string>() + "\n";
+}
+
 std::string dialect_part() {
-  std::string out =
-      "\n## Dialects\n\nA file is read in one dialect: by the keys it has, or by `\"dialect\"`. Names of all dialects"
-      " are understood in each; what differs is the defaults and the nesting.\n";
+  std::string out = "\n## Dialects\n\n" + text_of("dialects");
   for (const Dialect& d : dialects()) {
     const DialectTable& table = d.table;
     const std::string about(table.text("about"));
@@ -140,46 +95,40 @@ std::string dialect_part() {
 }
 
 std::string other_names_part() {
-  std::string out = "\n## Keys that stand for others\n" + translated_rows(common_table());
-  out +=
-      "\nThe configuration of DeepSpeed, FSDP or accelerate is an object, or a file: as its name stands or beside the"
-      " config. It sets what the config leaves open; a number there that is not the one given here is an error, and"
-      " `\"auto\"` leaves it to the config. What is about several devices is named once.\n";
-  out += fmt::format("\nMembers of `{}` count as if they stood at the top.\n",
+  return "\n## Keys that stand for others\n" + translated_rows(common_table()) + "\n" + text_of("launchers") +
+         fmt::format("\nMembers of `{}` count as if they stood at the top.\n",
                      fmt::join(common_table().list("objects"), "`, `"));
-  return out;
 }
 
 std::string ignored_part() {
-  std::string out =
-      "\n## Keys without effect\n\nThey are accepted; a value that would have changed something elsewhere gets one"
-      " line at start.\n\n| key | because |\n|---|---|\n";
-  for (const KeyRow& k : common_table().rows)
-    if (k.status == KeyStatus::ignored) out += row({fmt::format("`{}`", k.name), k.reason});
-  out +=
-      "\n## Keys that are refused\n\nOnly these values are accepted (and null); another one ends the program, because "
-      "it could"
-      " not be honored.\n\n| key | accepted | because |\n|---|---|---|\n";
-  for (const KeyRow& k : common_table().rows)
+  std::string ignored = "\n## Keys without effect\n\n" + text_of("ignored") + "\n| key | because |\n|---|---|\n",
+              refused = "\n## Keys that are refused\n\n" + text_of("refused") +
+                        "\n| key | accepted | because |\n|---|---|---|\n";
+  for (const KeyRow& k : common_table().rows) {
+    const std::string name = fmt::format("`{}`", k.name);
+    if (k.status == KeyStatus::ignored) ignored += row({name, k.reason});
     if (k.status == KeyStatus::unsupported)
-      out += row({fmt::format("`{}`", k.name), fmt::format("`{}`", Json(k.neutral).dump()), k.reason});
-  return out;
+      refused += row({name, fmt::format("`{}`", Json(k.neutral).dump()), k.reason});
+  }
+  return ignored + refused;
 }
 
 }  // namespace
 
 Json values_json(const Config& config) {
-  DumpVisitor visit;
-  config_fields(visit, config);
-  return std::move(visit.values);
+  Json values = Json::object();
+  for (const Field& f : fields()) values[f.name] = f.read(config);
+  return values;
 }
 
 Json rows_json(const DataSection& section) {
-  DumpVisitor visit;
-  data_fields(visit, section);
-  for (const char* elsewhere : {"dataset_name", "eval_dataset_name", "eval_split", "token_cache_dir", "token_cache_gb"})
-    visit.values.erase(elsewhere);
-  return std::move(visit.values);
+  constexpr std::array<std::string_view, 5> kElsewhere{"dataset_name", "eval_dataset_name", "eval_split",
+                                                       "token_cache_dir", "token_cache_gb"};
+  Json values = Json::object();
+  for (const Field& f : fields())
+    if (f.section == "Data" && std::ranges::find(kElsewhere, f.name) == kElsewhere.end())
+      values[f.name] = f.read({.data = section});
+  return values;
 }
 
 Json resolved_json(const ResolvedConfig& config) {
@@ -194,42 +143,25 @@ Json resolved_json(const ResolvedConfig& config) {
 }
 
 Json config_keys_json() {
-  KeysVisitor visit;
-  const Config config;
-  config_fields(visit, config);
-  return {{"keys", std::move(visit.keys)}};
+  Json keys = Json::object();
+  const Config defaults;
+  for (const Field& f : fields())
+    keys[f.name] = {{"section", f.section},
+                    {"default", f.read(defaults)},
+                    {"type", type_of(f)},
+                    {"also", aliases_of(f.name)},
+                    {"meaning", f.doc}};
+  return {{"keys", std::move(keys)}};
 }
 
 std::string config_reference() {
-  std::string out =
-      "# Configuration\n\nThis page is printed by `qtrain config`. A config is a JSON object, in which `//` and `/* "
-      "*/` "
-      "comments are allowed, or YAML where the file's name ends in `.yaml` or `.yml`. On the command line `key=value` "
-      "overrides any key, with dots for nesting; a value is JSON if it "
-      "parses, else a"
-      " string. Unknown keys, keys given twice, values of another type or out of range are errors. `qtrain config "
-      "FILE` shows"
-      " every value and where it came from.\n\nDefaults in the tables are those of the dialect `hf`: SFTConfig, and "
-      "ModelConfig (`trl sft`) for the adapter. Where a config uses the names that are LoraConfig's alone (`r`, "
-      "`target_modules`, `modules_to_save`, `peft_config`) and not `lora_r`, what it leaves open has LoraConfig's "
-      "defaults: `lora_r` 8, `lora_alpha` 8, `lora_dropout` 0. The origin says which.\n";
-  ReferenceVisitor visit;
-  const Config config;
-  config_fields(visit, config);
-  out += visit.out;
+  std::string out = "# Configuration\n\n" + text_of("config") + "\n" + text_of("defaults") + fields_part();
   std::vector<std::string_view> here = available_optimizers(), others;
   for (const std::string_view name : optimizer_names())
     if (find_optimizer(name)->rule.empty()) others.push_back(name);
   out += fmt::format("\nValues of `optim` ([what they do](optimizers.md)): `{}`. Known and refused: `{}`.\n",
                      fmt::join(here, "`, `"), fmt::join(others, "`, `"));
   return out + dialect_part() + other_names_part() + ignored_part();
-}
-
-std::vector<KeyWords> key_words() {
-  const Config config;
-  WordsVisitor visit;
-  config_fields(visit, config);
-  return std::move(visit.keys);
 }
 
 }  // namespace qtrain

@@ -21,7 +21,7 @@ KeyRow translated_row(const std::string& name, const Json& row) {
   KeyRow out{.name = name};
   for (const auto& [member, text] :
        {std::pair("about", &out.about), std::pair("to", &out.target), std::pair("convert", &out.convert),
-        std::pair("note", &out.note), std::pair("otherwise", &out.otherwise)})
+        std::pair("note", &out.note), std::pair("otherwise", &out.otherwise), std::pair("remedy", &out.remedy)})
     if (row.contains(member)) *text = row.at(member).get<std::string>();
   const Json map = row.value("map", Json::object()), refused = row.value("unsupported", Json::object());
   for (const auto& [key, meaning] : map.items()) out.map.emplace_back(value_of_key(key), meaning);
@@ -106,6 +106,10 @@ const DialectTable& dialect_table(std::string_view name) {
   const auto at = std::ranges::find_if(tables(), [&](const DialectTable& table) { return table.name == name; });
   check(at != tables().end(), "a table of a dialect is missing");
   return *at;
+}
+
+const Json& table_data(std::string_view name) {
+  return dialect_table(name).data;
 }
 
 const DialectTable& common_table() {

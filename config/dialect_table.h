@@ -35,6 +35,7 @@ struct KeyRow {
   std::string convert = {};                                ///< the conversion of other values, by its name
   std::string note = {};                                   ///< what is said of a value in `map`
   std::string otherwise = {};                              ///< of another value, which sets nothing
+  std::string remedy = {};                                 ///< of a launcher's value that is refused
 
   std::vector<Json> neutral = {};  ///< values of which nothing is said where the key is ignored or unsupported
   std::string reason = {};
@@ -64,6 +65,8 @@ struct DialectTable {
 };
 /// A table by its name; it has to be there.
 const DialectTable& dialect_table(std::string_view name);
+/// What any file of tables holds, also fields.yaml.
+const Json& table_data(std::string_view name);
 /// The one that holds in every dialect.
 const DialectTable& common_table();
 

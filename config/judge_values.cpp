@@ -4,7 +4,8 @@
 #include <vector>
 
 #include "config/check.h"
-#include "config/launchers.h"
+#include "config/fields.h"
+#include "config/keys.h"
 #include "config/remarks.h"
 
 /// What is said of values that go together without effect.
@@ -20,12 +21,9 @@ void say(ResolvedConfig& config, const std::string& key, const std::string& text
 void judge_adapter(ResolvedConfig& config) {
   const Config& c = config.value;
   if (config.given("use_peft") || c.lora.use_peft || c.model.adapter_name_or_path) return;
-  const Json values = values_json(c);
   std::vector<std::string> keys;
-  for (const char* key :
-       {"lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "rank_pattern", "alpha_pattern", "use_rslora",
-        "use_dora", "lora_modules_to_save", "ensure_weight_tying", "loraplus_lr_ratio", "loraplus_lr_embedding"})
-    if (config.given(key) && !says_nothing(values.at(key))) keys.emplace_back(key);
+  for (const Field& f : fields())
+    if (f.section == "LoRA" && config.given(f.name) && !says_nothing(f.read(c))) keys.push_back(f.name);
   if (keys.empty()) return;
   for (const std::string& key : keys) {
     Remark ignored = ignored_key(config, key, "use_peft is not true");
@@ -44,9 +42,8 @@ void judge_quantization(ResolvedConfig& config) {
   const TrainingSection& t = config.value.training;
   if (!q.load_in_4bit) {
     if (config.given("load_in_4bit")) return;
-    for (const char* key :
-         {"bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "bnb_4bit_blocksize", "bnb_4bit_compute_dtype"})
-      no_effect(config, key, "load_in_4bit is not true");
+    for (const Field& f : fields())
+      if (f.name.starts_with("bnb_4bit_")) no_effect(config, f.name, "load_in_4bit is not true");
     return;
   }
   const std::string compute = q.bnb_4bit_compute_dtype.value_or("");

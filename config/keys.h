@@ -15,13 +15,8 @@ bool is_field(std::string_view name);
 /// Names of all fields, in order.
 std::vector<std::string_view> field_names();
 
-/// A field and the words that it takes: those of a choice, true and false; none where it takes anything else.
-struct KeyWords {
-  std::string_view key;
-  std::vector<std::string_view> words;
-};
-std::vector<KeyWords> key_words();
-
+/// Whether a value leaves things as they are: null, false, 0, "", "none", "auto", {} and [].
+bool says_nothing(const Json& value);
 /// The JSON text of a value for messages: short and valid UTF-8.
 std::string show(const Json& value);
 /// The most similar of `names`, or empty when none is similar (Damerau-Levenshtein distance of a third of the length).

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "config/assign.h"
 #include "config/check.h"
 #include "config/dialect.h"
 #include "config/document.h"
+#include "config/fields.h"
 #include "config/foreign_files.h"
 #include "config/keys.h"
 
@@ -132,7 +132,7 @@ class Loading {
 
   /// Adds a setting unless the same document already gave the key another value.
   void add(Settings& settings, const std::string& key, Setting setting) {
-    if (setting.value.is_null() && !takes_null(key)) return;
+    if (const Field* field = find_field(key); setting.value.is_null() && !(field && field->takes_null)) return;
     const auto [it, is_new] = settings.emplace(key, setting);
     if (is_new || it->second.value == setting.value) return;
     judge().problem(setting.place,

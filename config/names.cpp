@@ -2,11 +2,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 
 #include "config/dialect.h"
+#include "config/fields.h"
 #include "config/keys.h"
-#include "config/values.h"
 
 namespace qtrain {
 namespace {
@@ -26,15 +25,6 @@ std::size_t edits(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
-struct NamesVisitor {
-  std::vector<std::string_view> names = {};
-  void section(std::string_view) {}
-  template <class T>
-  void operator()(std::string_view name, const T&, const Spec&) {
-    names.push_back(name);
-  }
-};
-
 std::vector<std::string_view> all_names() {
   std::vector<std::string_view> names = field_names();
   for (const Dialect& d : dialects()) {
@@ -52,15 +42,13 @@ std::vector<std::string_view> all_names() {
 }  // namespace
 
 std::vector<std::string_view> field_names() {
-  NamesVisitor visit;
-  const Config config;
-  config_fields(visit, config);
-  return std::move(visit.names);
+  std::vector<std::string_view> names;
+  for (const Field& field : fields()) names.emplace_back(field.name);
+  return names;
 }
 
 bool is_field(std::string_view name) {
-  const auto names = field_names();
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return find_field(name) != nullptr;
 }
 
 std::string_view nearest(std::string_view word, std::span<const std::string_view> names) {
@@ -93,26 +81,17 @@ bool is_config_key(std::string_view key) {
   return is_field(key) || canonical_key(key) != key || common_table().find(key);
 }
 
+bool says_nothing(const Json& value) {
+  for (const Json& nothing : {Json(), Json(false), Json(0), Json(""), Json("none"), Json("auto")})
+    if (value == nothing) return true;
+  return value.is_structured() && value.empty();
+}
+
 std::string show(const Json& value) {
   constexpr std::size_t kLongest = 80;
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
   return text;
-}
-
-std::string describe(const Range& r) {
-  const bool low = r.low > -std::numeric_limits<double>::infinity(),
-             high = r.high < std::numeric_limits<double>::infinity();
-  if (low && high)
-    return r.high >= 1 << 20
-               ? fmt::format("at least {:.15g} and at most {:.15g}", r.low, r.high)
-               : fmt::format("in {}{}, {}{}", r.low_open ? '(' : '[', r.low, r.high, r.high_open ? ')' : ']');
-  if (low) return r.low_open ? fmt::format("greater than {}", r.low) : fmt::format("at least {}", r.low);
-  return fmt::format("at most {}", r.high);
-}
-
-bool contains(const Range& r, double v) {
-  return (r.low_open ? v > r.low : v >= r.low) && (r.high_open ? v < r.high : v <= r.high);
 }
 
 }  // namespace qtrain

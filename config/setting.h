@@ -38,7 +38,12 @@ struct Draft {
   /// Adds a setting unless the key is set already.
   void offer(const std::string& key, Setting setting) { settings.emplace(key, std::move(setting)); }
   /// A file as a config names it: as it stands, or beside the config. None if there is no such file.
-  std::optional<std::filesystem::path> named_file(const std::string& name) const;
+  std::optional<std::filesystem::path> named_file(const std::string& name) const {
+    std::error_code ignored;
+    for (const std::filesystem::path& path : {std::filesystem::path(name), folder / name})
+      if (std::filesystem::is_regular_file(path, ignored)) return path;
+    return {};
+  }
 };
 
 /// Reads what `deepspeed`, `fsdp`, `fsdp_config` and `accelerate_config` name, and adds what it sets.

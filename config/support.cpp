@@ -21,9 +21,6 @@ std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
   need(!find_optimizer(c.training.optim)->rule.empty(), "optim",
        fmt::format("optim \"{}\" is not available", c.training.optim),
        fmt::format("use one of {}", optimizer_summary()));
-  const std::string metric = c.training.metric_for_best_model.value_or("loss");
-  need(metric == "loss" || metric == "eval_loss", "metric_for_best_model",
-       fmt::format("metric \"{}\" is not available", metric), "use eval_loss");
   for (const std::string& tracker : c.training.report_to)
     need(tracker == "tensorboard", "report_to", fmt::format("report_to \"{}\": nothing can be sent there", tracker),
          "set report_to to tensorboard or none: metrics are in output_dir either way, in metrics.jsonl and as event "

@@ -10,55 +10,40 @@
 
 namespace qtrain {
 
-/// Enumerations of a config list their names once; parsing, messages and the reference page use the list.
+/// The names of an enumeration of configs, listed once: parsing, messages and the reference page use the list.
 template <class E>
-struct EnumNames;
+inline constexpr std::array<std::string_view, 0> kNamesOf{};
 
 enum class EvalStrategy : std::uint8_t { no, steps, epoch };
 template <>
-struct EnumNames<EvalStrategy> {
-  static constexpr std::array<std::string_view, 3> values{"no", "steps", "epoch"};
-};
+inline constexpr auto kNamesOf<EvalStrategy> = std::to_array<std::string_view>({"no", "steps", "epoch"});
 
 enum class SaveStrategy : std::uint8_t { no, steps, epoch, best };
 template <>
-struct EnumNames<SaveStrategy> {
-  static constexpr std::array<std::string_view, 4> values{"no", "steps", "epoch", "best"};
-};
+inline constexpr auto kNamesOf<SaveStrategy> = std::to_array<std::string_view>({"no", "steps", "epoch", "best"});
 
 template <>
-struct EnumNames<Sampling> {
-  static constexpr std::array<std::string_view, 3> values{"random", "sequential", "group_by_length"};
-};
+inline constexpr auto kNamesOf<Sampling> = std::to_array<std::string_view>({"random", "sequential", "group_by_length"});
 
 template <>
-struct EnumNames<Packing> {
-  static constexpr std::array<std::string_view, 4> values{"none", "bfd", "bfd_split", "wrapped"};
-};
+inline constexpr auto kNamesOf<Packing> = std::to_array<std::string_view>({"none", "bfd", "bfd_split", "wrapped"});
 
 template <>
-struct EnumNames<MixStrategy> {
-  static constexpr std::array<std::string_view, 4> values{"concatenate", "first_exhausted", "all_exhausted",
-                                                          "all_exhausted_without_replacement"};
-};
+inline constexpr auto kNamesOf<MixStrategy> = std::to_array<std::string_view>({"concatenate", "first_exhausted",
+                                                                               "all_exhausted",
+                                                                               "all_exhausted_without_replacement"});
 
 /// What is packed together: TRL packs each batch of 1,000 rows by itself.
 enum class PackingScope : std::uint8_t { batch, dataset };
 template <>
-struct EnumNames<PackingScope> {
-  static constexpr std::array<std::string_view, 2> values{"batch", "dataset"};
-};
+inline constexpr auto kNamesOf<PackingScope> = std::to_array<std::string_view>({"batch", "dataset"});
 
 template <>
-struct EnumNames<KeptEnd> {
-  static constexpr std::array<std::string_view, 2> values{"keep_start", "keep_end"};
-};
+inline constexpr auto kNamesOf<KeptEnd> = std::to_array<std::string_view>({"keep_start", "keep_end"});
 
 enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
 template <>
-struct EnumNames<DeviceChoice> {
-  static constexpr std::array<std::string_view, 3> values{"auto", "cpu", "cuda"};
-};
+inline constexpr auto kNamesOf<DeviceChoice> = std::to_array<std::string_view>({"auto", "cpu", "cuda"});
 
 /// Which intermediates the backward pass computes again: a name of model/recompute.h, or kAuto. In JSON false is
 /// "none" and true is "block".
@@ -72,13 +57,11 @@ struct Recompute {
 /// Whether weights are kept a second time, as products read them. In JSON false and true are "never" and "always".
 enum class KeptCopies : std::uint8_t { never, always, automatic };
 template <>
-struct EnumNames<KeptCopies> {
-  static constexpr std::array<std::string_view, 3> values{"false", "true", "auto"};
-};
+inline constexpr auto kNamesOf<KeptCopies> = std::to_array<std::string_view>({"false", "true", "auto"});
 
 template <class E>
 constexpr std::string_view name_of_enum(E e) {
-  return EnumNames<E>::values[static_cast<std::size_t>(e)];
+  return kNamesOf<E>[static_cast<std::size_t>(e)];
 }
 
 }  // namespace qtrain

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "app/cli/command_table.h"
+#include "config/fields.h"
 #include "config/keys.h"
 
 namespace qtrain {
@@ -51,13 +52,14 @@ Hint hint_of_operands(const Command& command) {
 
 std::vector<KeyHint> key_hints() {
   std::vector<KeyHint> hints;
-  for (const KeyWords& k : key_words()) {
+  for (const Field& field : fields()) {
     Hint hint;
     for (const KeyKind& kind : kKeyKinds)
-      if (k.key.ends_with(kind.end)) hint.kind = kind.kind;
-    if (!k.words.empty()) hint.kind = Hint::Kind::words;
-    for (const std::string_view word : k.words) add_word(hint.words, word);
-    hints.push_back({k.key, std::move(hint)});
+      if (field.name.ends_with(kind.end)) hint.kind = kind.kind;
+    const auto words = field.is_switch ? std::vector<std::string>{"true", "false"} : field.words;
+    if (!words.empty()) hint.kind = Hint::Kind::words;
+    for (const std::string_view word : words) add_word(hint.words, word);
+    hints.push_back({field.name, std::move(hint)});
   }
   return hints;
 }

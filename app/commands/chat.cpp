@@ -9,6 +9,7 @@
 #include "core/plural.h"
 #include "core/stop.h"
 #include "data/source/reader.h"
+#include "text/tokenizer/stream_decoder.h"
 #include "train/plan/compute.h"
 #include "train/setup/text_folder.h"
 

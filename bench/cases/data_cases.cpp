@@ -10,6 +10,7 @@
 #include "core/rng.h"
 #include "data/packing.h"
 #include "data/source/row_source.h"
+#include "text/tokenizer/load.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace qtrain::bench {

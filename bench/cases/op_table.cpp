@@ -278,29 +278,23 @@ Rows matmul_rows() {
   };
 }
 
+/// AdamW with moments of one tensor each.
+template <class Op>
+Op adamw_of(const Arguments& a) {
+  return {.param = a.tensor(0),
+          .m = a.tensor(1),
+          .v = a.tensor(2),
+          .grad = a.tensor(3),
+          .hyperparameters = a.tensor(4),
+          .factor = a.tensor(5),
+          .decay = a.number(0)};
+}
+
 // Weight decay is number 0.
 Rows optimizer_rows() {
   return {
-      {"adamw",
-       [](Ctx& c, const Arguments& a) {
-         ops::adamw(c, {.param = a.tensor(0),
-                        .m = a.tensor(1),
-                        .v = a.tensor(2),
-                        .grad = a.tensor(3),
-                        .hyperparameters = a.tensor(4),
-                        .factor = a.tensor(5),
-                        .decay = a.number(0)});
-       }},
-      {"adamw_bf16",
-       [](Ctx& c, const Arguments& a) {
-         ops::adamw_bf16(c, {.param = a.tensor(0),
-                             .m = a.tensor(1),
-                             .v = a.tensor(2),
-                             .grad = a.tensor(3),
-                             .hyperparameters = a.tensor(4),
-                             .factor = a.tensor(5),
-                             .decay = a.number(0)});
-       }},
+      {"adamw", [](Ctx& c, const Arguments& a) { ops::adamw(c, adamw_of<ops::AdamW>(a)); }},
+      {"adamw_bf16", [](Ctx& c, const Arguments& a) { ops::adamw_bf16(c, adamw_of<ops::AdamWBf16>(a)); }},
       {"adamw_8bit",
        [](Ctx& c, const Arguments& a) {
          const auto& maps = c.kept<StateMaps>();

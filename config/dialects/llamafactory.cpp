@@ -17,52 +17,35 @@ bool names_one(const Json& given, std::string_view key) {
   return at != given.end() && at->is_string() && *at != "";
 }
 
-/// Names that a data set gives to `known` ones, without those that rows may have anyway.
-Json other_names(const Json& given, std::span<const std::array<std::string_view, 3>> known) {
-  Json names = Json::object();
-  for (const auto& [key, ours, usual] : known)
-    if (names_one(given, key) && given.at(key) != ours && given.at(key) != usual)
-      names[std::string(ours)] = given.at(key);
-  return names;
+/// Adds names that a data set gives to those of a part of `registry`, without those that rows may have anyway.
+void add_names(Json& names, const Json& given, const char* part) {
+  for (const auto& [key, known] : dialect_table("llamafactory").object("registry").at(part).items()) {
+    const Json usual = known.is_array() ? known : Json::array({known});  // ours first
+    if (names_one(given, key) && std::ranges::find(usual, given.at(key)) == usual.end())
+      names[usual[0].get<std::string>()] = given.at(key);
+  }
 }
-
-/// Members of an entry in dataset_info.json that change its rows, and what to do about them.
-constexpr std::array<std::array<std::string_view, 2>, 3> kRefusedEntry{
-    {{"ranking", "preferences are not trained on: name a data set of answers"},
-     {"split", "a file is read whole: put the split into a file of its own"},
-     {"num_samples", "max_samples takes the first rows of a run; cut the file for a single data set"}}};
 
 /// A data set by its entry in dataset_info.json: its file, or a source of dataset_mixture where its columns have names
 /// of their own; none where the entry cannot be read.
 std::optional<Json> registered_source(Draft& draft, const std::filesystem::path& registry, const Json& entry,
                                       const std::string& name) {
-  using Name = std::array<std::string_view, 3>;  // theirs, ours, another that is known
-  constexpr std::array<Name, 1> kTexts{{{"prompt", "text", ""}}};
-  constexpr std::array<Name, 4> kAlpaca{
-      {{"prompt", "instruction", ""}, {"query", "input", ""}, {"response", "output", ""}, {"history", "history", ""}}};
-  constexpr std::array<Name, 3> kBoth{
-      {{"messages", "messages", "conversations"}, {"system", "system", ""}, {"tools", "tools", ""}}};
-  constexpr std::array<Name, 2> kMessage{{{"role_tag", "role", "from"}, {"content_tag", "content", "value"}}};
-  constexpr std::array<Name, 5> kRoles{{{"user_tag", "user", "human"},
-                                        {"assistant_tag", "assistant", "gpt"},
-                                        {"observation_tag", "tool", "observation"},
-                                        {"system_tag", "system", ""},
-                                        {"function_tag", "function_call", ""}}};
   if (!entry.is_object() || !entry.contains("file_name") || !entry["file_name"].is_string()) {
     draft.judge.problem(registry.string(), fmt::format("\"{}\": no file_name", name),
                         "data sets are local files: name one");
     return std::nullopt;
   }
-  for (const auto& [member, why] : kRefusedEntry)
+  for (const auto& [member, why] : dialect_table("llamafactory").object("registry").at("refused").items())
     if (const auto it = entry.find(member); it != entry.end() && *it != Json(nullptr) && *it != false && *it != "train")
-      draft.judge.problem(registry.string(), fmt::format("\"{}\": {} {}", name, member, show(*it)), std::string(why));
+      draft.judge.problem(registry.string(), fmt::format("\"{}\": {} {}", name, member, show(*it)), why);
   const std::string file = (registry.parent_path() / entry["file_name"].get<std::string>()).string();
   const Json columns = entry.value("columns", Json::object()), tags = entry.value("tags", Json::object());
   const bool texts = names_one(columns, "prompt") && !names_one(columns, "response") && !names_one(columns, "messages");
-  Json source{{"path", file}, {"column_mapping", texts ? other_names(columns, kTexts) : other_names(columns, kAlpaca)}};
-  source["column_mapping"].update(other_names(columns, kBoth));
-  source["message_property_mappings"] = other_names(tags, kMessage);
-  source["role_mapping"] = other_names(tags, kRoles);
+  Json source{{"path", file}};
+  add_names(source["column_mapping"], columns, texts ? "texts" : "alpaca");
+  add_names(source["column_mapping"], columns, "columns");
+  add_names(source["message_property_mappings"], tags, "message");
+  add_names(source["role_mapping"], tags, "roles");
   for (const char* map : {"column_mapping", "message_property_mappings", "role_mapping"})
     if (source[map].empty()) source.erase(map);
   if (names_one(columns, "response") && !names_one(columns, "query")) {  // where columns are named, no others count

@@ -1,3 +1,5 @@
+#include "data/source/csv_rows.h"
+
 #include <algorithm>
 #include <map>
 #include <utility>

@@ -1,10 +1,9 @@
-// Entries of the config key `datasets`.
+#include "data/source/data_source.h"
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
 #include <utility>
-
-#include "data/source/mixture.h"
 
 namespace qtrain {
 namespace {

@@ -1,3 +1,5 @@
+#include "data/source/files.h"
+
 #include <fnmatch.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 #include <system_error>
 #include <utility>
 
-#include "data/source/reader.h"
 #include "data/source/row_source.h"
 #include "data/source/split_choice.h"
 

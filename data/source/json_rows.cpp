@@ -1,3 +1,5 @@
+#include "data/source/json_rows.h"
+
 #include <cstring>
 #include <limits>
 #include <utility>

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/json.h"
+#include "data/source/data_source.h"
 #include "data/source/mix_strategy.h"
 #include "data/source/reader.h"
 
@@ -24,21 +25,6 @@ std::vector<std::int64_t> mixed_order(const std::vector<std::int64_t>& sizes, co
 /// How many rows of each source make up the largest mixture with these shares that needs no row twice, as TRL's
 /// `fraction`: the first round(share * total) ones.
 std::vector<std::int64_t> fraction_sizes(const std::vector<std::int64_t>& sizes, const std::vector<double>& fractions);
-
-/// One source of a mixture: an entry of the config key `datasets`.
-struct DataSource {
-  std::vector<std::string> files;  ///< files, globs, folders
-  std::optional<Split> split;      ///< part of a folder; none: as its use asks
-  ColumnMap columns;
-  SharedMaps shared = {};  ///< of `columns`
-  std::optional<double> fraction, weight;
-};
-
-/// A path, or an object with `path` or `data_files` (of `data_dir`), `split`, `columns` (a list of those to keep),
-/// `column_mapping`, `message_property_mappings`, `role_mapping`, `fraction` and `weight`. Of the three mappings it has
-/// those that it does not give (not even empty) from `columns`. Errors (ErrorKind::usage, without a place): other keys
-/// or types.
-DataSource read_data_source(const Json& entry, const ColumnMap& columns);
 
 using SourceFiles = std::vector<std::vector<std::filesystem::path>>;
 /// The files of each source; `split` for those that do not say. Errors as of resolve_data_files.

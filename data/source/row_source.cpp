@@ -2,7 +2,12 @@
 
 #include <array>
 
+#include "data/source/arrow/arrow_rows.h"
+#include "data/source/csv_rows.h"
 #include "data/source/inflate.h"
+#include "data/source/json_rows.h"
+#include "data/source/parquet/parquet_rows.h"
+#include "data/source/text_rows.h"
 
 namespace qtrain {
 namespace {

@@ -84,11 +84,4 @@ class FileBytes {
 
 using FileBytesPtr = std::shared_ptr<const FileBytes>;
 
-/// The formats, once it is known which.
-RowSourcePtr open_json_rows(FileBytesPtr file);
-RowSourcePtr open_csv_rows(FileBytesPtr file, char delimiter);
-RowSourcePtr open_text_rows(FileBytesPtr file);
-RowSourcePtr open_arrow_rows(FileBytesPtr file);
-RowSourcePtr open_parquet_rows(FileBytesPtr file);
-
 }  // namespace qtrain

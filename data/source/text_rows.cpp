@@ -1,3 +1,5 @@
+#include "data/source/text_rows.h"
+
 #include <string>
 #include <utility>
 #include <vector>

@@ -9,6 +9,7 @@
 #include "app/cli/completion.h"
 #include "app/cli/program.h"
 #include "core/stop.h"
+#include "tests/errors.h"
 
 namespace qtrain {
 namespace {
@@ -39,13 +40,7 @@ Arguments parse(const std::vector<std::string>& words) {
 }
 
 std::string complaint(const std::vector<std::string>& words) {
-  try {
-    parse(words);
-  } catch (const Error& e) {
-    EXPECT_EQ(e.exit_code(), 2);
-    return e.what();
-  }
-  return "no error";
+  return test::error_of(ErrorKind::usage, [&] { parse(words); });
 }
 
 /// A log that writes to memory.
@@ -125,13 +120,7 @@ TEST(Program, HelpAndVersion) {
 
 TEST(Program, UnknownCommandsNameTheNearest) {
   Captured out;
-  try {
-    run({"confg"}, out);
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.exit_code(), 2);
-    EXPECT_THAT(e.what(), HasSubstr("did you mean \"config\"?"));
-  }
+  EXPECT_THAT(test::error_of(ErrorKind::usage, [&] { run({"confg"}, out); }), HasSubstr("did you mean \"config\"?"));
   EXPECT_THROW(run({}, out), Error);
 }
 
@@ -204,12 +193,7 @@ TEST(LogOutput, AFullDiskIsAnError) {
   std::FILE* full = std::fopen("/dev/full", "w");
   ASSERT_NE(full, nullptr);
   Log log(LogLevel::info, {stderr, full});
-  try {
-    log.result("x");
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.exit_code(), 6);
-  }
+  EXPECT_EQ(test::error_of([&] { log.result("x"); }).kind(), ErrorKind::disk);
   std::fclose(full);
 }
 

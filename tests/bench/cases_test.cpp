@@ -6,6 +6,7 @@
 
 #include "bench/cases/measure.h"
 #include "core/error.h"
+#include "tests/errors.h"
 
 namespace qtrain::bench {
 namespace {
@@ -23,7 +24,7 @@ Sizes typed(Sizes s, DType dtype) {
   return s;
 }
 
-TEST(BenchCases, every_small_one_runs_in_both_types) {
+TEST(BenchCases, EverySmallOneRunsInBothTypes) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const Case& c : all_cases(typed(small_sizes({}), dtype))) {
@@ -37,7 +38,7 @@ TEST(BenchCases, every_small_one_runs_in_both_types) {
     }
 }
 
-TEST(BenchCases, no_two_have_one_name) {
+TEST(BenchCases, NoTwoHaveOneName) {
   for (const Sizes& s : {sizes_for({}), small_sizes({}), counted_sizes(), sizes_for({DeviceKind::cuda, 0}),
                          small_sizes({DeviceKind::cuda, 0})}) {
     const std::vector<std::string> names = names_of(all_cases(s));
@@ -46,14 +47,14 @@ TEST(BenchCases, no_two_have_one_name) {
   }
 }
 
-TEST(BenchCases, a_gpu_has_none_of_the_hosts_work) {
+TEST(BenchCases, AGpuHasNoneOfTheHostsWork) {
   const std::vector<std::string> host = names_of(all_cases(small_sizes({})));
   const std::vector<std::string> gpu = names_of(all_cases(small_sizes({DeviceKind::cuda, 0})));
   EXPECT_THAT(host, ::testing::Contains("tokenize/20"));
   EXPECT_THAT(gpu, ::testing::Not(::testing::Contains("tokenize/20")));
 }
 
-TEST(BenchCases, a_destination_that_is_added_to_keeps_what_it_has) {
+TEST(BenchCases, ADestinationThatIsAddedToKeepsWhatItHas) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   std::vector<float> x{1, 2}, y{10, 20};
   const auto call = [&](bool adds) {
@@ -66,15 +67,10 @@ TEST(BenchCases, a_destination_that_is_added_to_keeps_what_it_has) {
   EXPECT_THAT(y, ::testing::ElementsAre(1, 2));
 }
 
-TEST(BenchCases, unknown_ops_and_missing_arguments_are_named) {
+TEST(BenchCases, UnknownOpsAndMissingArgumentsAreNamed) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   const auto message = [&](const OpCall& call) {
-    try {
-      call_op(ctx, call);
-    } catch (const Error& e) {
-      return std::string(e.what());
-    }
-    return std::string("no error");
+    return std::string(test::error_of([&] { call_op(ctx, call); }).what());
   };
   EXPECT_THAT(message({.op = "copie", .tensors = {}}), HasSubstr("there is no op copie"));
   EXPECT_THAT(message({.op = "copy", .tensors = {}}), HasSubstr("the op takes more tensors"));

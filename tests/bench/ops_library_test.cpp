@@ -19,7 +19,7 @@ QtrainTensor vector_of(std::vector<float>& values) {
   return {.data = values.data(), .dtype = "float32", .dims = {static_cast<std::int64_t>(values.size())}, .rank = 1};
 }
 
-TEST(OpsLibrary, calls_an_op_with_tensors_and_numbers) {
+TEST(OpsLibrary, CallsAnOpWithTensorsAndNumbers) {
   const Session session = on_cpu();
   std::vector<float> c{1, 1}, a{1, 2, 3, 4}, b{5, 6};  // c += 0.5 A b^T, b one row
   QtrainTensor tensors[] = {vector_of(c), vector_of(a), vector_of(b)};
@@ -32,7 +32,7 @@ TEST(OpsLibrary, calls_an_op_with_tensors_and_numbers) {
   EXPECT_THAT(c, ::testing::ElementsAre(1 + 0.5 * 17, 1 + 0.5 * 39));
 }
 
-TEST(OpsLibrary, a_tensor_without_data_is_left_out) {
+TEST(OpsLibrary, ATensorWithoutDataIsLeftOut) {
   const Session session = on_cpu();
   std::vector<float> y{0, 0}, inv_rms{0}, x{3, 4}, weight{1, 1}, wanted{3, 4};
   const QtrainTensor none{};
@@ -43,7 +43,7 @@ TEST(OpsLibrary, a_tensor_without_data_is_left_out) {
   EXPECT_THAT(y, ::testing::Pointwise(::testing::FloatEq(), std::vector<float>{3 * inv_rms[0], 4 * inv_rms[0]}));
 }
 
-TEST(OpsLibrary, tells_why_a_call_failed) {
+TEST(OpsLibrary, TellsWhyACallFailed) {
   const Session session = on_cpu();
   std::vector<float> y{0};
   QtrainTensor tensor = vector_of(y);

@@ -11,6 +11,7 @@
 #include "core/device.h"
 #include "core/file.h"
 #include "tests/config/support.h"
+#include "tests/errors.h"
 
 namespace qtrain {
 namespace {
@@ -102,12 +103,7 @@ TEST(ConfigErrors, FileTroubles) {
   const auto dir = std::filesystem::temp_directory_path() / "qtrain_config_test";
   std::filesystem::create_directories(dir);
   const auto kind_of = [](const std::filesystem::path& file) {
-    try {
-      load_config(file);
-    } catch (const Error& e) {
-      return e.exit_code();
-    }
-    return 0;
+    return test::error_of([&] { load_config(file); }).exit_code();
   };
   EXPECT_EQ(kind_of(dir / "absent.json"), 2);
   EXPECT_EQ(kind_of(dir), 2);

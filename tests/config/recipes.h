@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "config/config.h"
+#include "tests/errors.h"
 
 namespace qtrain::test {
 
@@ -15,13 +16,7 @@ inline ResolvedConfig recipe(std::string_view text, const Overrides& overrides =
 
 /// What is said against it.
 inline std::string refusal_of_recipe(std::string_view text) {
-  try {
-    recipe(text);
-  } catch (const Error& e) {
-    EXPECT_EQ(e.exit_code(), 2);
-    return e.what();
-  }
-  return "no error";
+  return error_of(ErrorKind::usage, [&] { recipe(text); });
 }
 
 }  // namespace qtrain::test

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "config/config.h"
+#include "tests/errors.h"
 
 namespace qtrain {
 
@@ -14,13 +15,7 @@ inline Config value_of(std::string_view text, const Overrides& overrides = {}) {
 
 /// The message of the usage error that a config ends in.
 inline std::string complaint_about(std::string_view text, const Overrides& overrides = {}) {
-  try {
-    parse_config(text, "c.json", overrides);
-  } catch (const Error& e) {
-    EXPECT_EQ(e.exit_code(), 2) << e.what();
-    return e.what();
-  }
-  return "no error";
+  return test::error_if_any(ErrorKind::usage, [&] { parse_config(text, "c.json", overrides); });
 }
 
 }  // namespace qtrain

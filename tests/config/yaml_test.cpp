@@ -5,6 +5,7 @@
 
 #include "config/config.h"
 #include "config/document.h"
+#include "tests/errors.h"
 
 namespace qtrain {
 namespace {
@@ -17,13 +18,7 @@ Json yaml(std::string_view text) {
 }
 
 std::string complaint_of_yaml(std::string_view text) {
-  try {
-    parse_yaml(text, "c.yaml");
-  } catch (const Error& e) {
-    EXPECT_EQ(e.exit_code(), 2) << e.what();
-    return e.what();
-  }
-  return "no error";
+  return test::error_of(ErrorKind::usage, [&] { parse_yaml(text, "c.yaml"); });
 }
 
 TEST(Yaml, ScalarsAreThoseOfPyYaml) {

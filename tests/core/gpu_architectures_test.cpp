@@ -5,7 +5,7 @@
 
 namespace qtrain {
 
-TEST(GpuArchitectures, machine_code_runs_on_later_gpus_of_its_major_version) {
+TEST(GpuArchitectures, MachineCodeRunsOnLaterGpusOfItsMajorVersion) {
   EXPECT_TRUE(runs_on("80-real", {8, 0}));
   EXPECT_TRUE(runs_on("80-real", {8, 9}));
   EXPECT_FALSE(runs_on("89-real", {8, 6}));
@@ -13,13 +13,13 @@ TEST(GpuArchitectures, machine_code_runs_on_later_gpus_of_its_major_version) {
   EXPECT_FALSE(runs_on("80-real", {7, 5}));
 }
 
-TEST(GpuArchitectures, code_with_an_a_runs_on_its_own_only) {
+TEST(GpuArchitectures, CodeWithAnARunsOnItsOwnOnly) {
   EXPECT_TRUE(runs_on("90a-real", {9, 0}));
   EXPECT_FALSE(runs_on("100a-real", {10, 3}));
   EXPECT_FALSE(runs_on("90a", {10, 0}));
 }
 
-TEST(GpuArchitectures, ptx_runs_on_every_later_gpu) {
+TEST(GpuArchitectures, PtxRunsOnEveryLaterGpu) {
   EXPECT_TRUE(runs_on("80", {12, 0}));
   EXPECT_TRUE(runs_on("80-virtual", {9, 0}));
   EXPECT_TRUE(runs_on("120-virtual", {12, 1}));
@@ -27,7 +27,7 @@ TEST(GpuArchitectures, ptx_runs_on_every_later_gpu) {
   EXPECT_FALSE(runs_on("86-virtual", {8, 0}));
 }
 
-TEST(GpuArchitectures, one_of_a_list_is_enough) {
+TEST(GpuArchitectures, OneOfAListIsEnough) {
   constexpr const char* kRelease = "80-real 86-real 89-real 90a-real 100-real 120";
   EXPECT_TRUE(runs_on(kRelease, {8, 7}));
   EXPECT_TRUE(runs_on(kRelease, {9, 0}));
@@ -36,7 +36,7 @@ TEST(GpuArchitectures, one_of_a_list_is_enough) {
   EXPECT_FALSE(runs_on(kRelease, {11, 0}));
 }
 
-TEST(GpuArchitectures, say_why_a_gpu_cannot_be_used) {
+TEST(GpuArchitectures, SayWhyAGpuCannotBeUsed) {
   using ::testing::AllOf, ::testing::HasSubstr;
   EXPECT_EQ(architecture_problem("75-real 90a-real", {7, 5}), "");
   EXPECT_THAT(architecture_problem("90a-real", {8, 9}),

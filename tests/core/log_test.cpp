@@ -10,7 +10,7 @@
 namespace qtrain {
 namespace {
 
-TEST(Log, messages_do_not_wait_for_the_reader_of_the_result) {
+TEST(Log, MessagesDoNotWaitForTheReaderOfTheResult) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe2(ends.data(), O_NONBLOCK), 0);
   const std::array<char, 4096> page{};

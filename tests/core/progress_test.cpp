@@ -10,7 +10,7 @@ namespace {
 const Progress kState{
     .step = 12, .total = 300, .loss = 2.25, .learning_rate = 1e-4, .tokens_per_second = 812.4, .eta_seconds = 61};
 
-TEST(FormatProgress, leaves_out_what_matters_least) {
+TEST(FormatProgress, LeavesOutWhatMattersLeast) {
   EXPECT_EQ(format_progress(kState), "step 12/300   4%  loss 2.2500  lr 0.0001  812 tokens/s  ETA 1:01");
   EXPECT_EQ(format_progress(kState, 60), "step 12/300   4%  loss 2.2500  812 tokens/s  ETA 1:01");
   EXPECT_EQ(format_progress(kState, 40), "step 12/300   4%  loss 2.2500  ETA 1:01");
@@ -21,12 +21,12 @@ TEST(FormatProgress, leaves_out_what_matters_least) {
   EXPECT_EQ(format_progress(kState, 2), "st");
 }
 
-TEST(FormatProgress, tells_a_loss_that_is_no_number_in_words) {
+TEST(FormatProgress, TellsALossThatIsNoNumberInWords) {
   EXPECT_EQ(format_progress({.step = 1, .total = 3, .loss = -std::nan(""), .learning_rate = 1e-4}),
             "step 1/3  33%  loss not finite  lr 0.0001");
 }
 
-TEST(FormatProgress, fills_the_rest_of_a_live_line_with_a_bar) {
+TEST(FormatProgress, FillsTheRestOfALiveLineWithABar) {
   const Progress half{.step = 50, .total = 100, .unit = "exporting", .counted = false};
   EXPECT_EQ(format_live(half, 26), "exporting  50%  [####----]");
   EXPECT_EQ(format_live(half, 23), "exporting  50%");

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "tests/errors.h"
 
 namespace qtrain {
 namespace {
@@ -45,13 +46,8 @@ TEST(Spool, GivesBackWhatWasAppendedInMemoryAndThroughAFile) {
 
 TEST(Spool, SaysWhereItCannotWrite) {
   Spool spool({.folder = "/nonexistent/folder", .memory = 0});
-  try {
-    spool.append(std::as_bytes(std::span("text")));
-    FAIL() << "no error";
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::disk);
-    EXPECT_THAT(e.what(), ::testing::HasSubstr("/nonexistent/folder"));
-  }
+  EXPECT_THAT(test::error_of(ErrorKind::disk, [&] { spool.append(std::as_bytes(std::span("text"))); }),
+              ::testing::HasSubstr("/nonexistent/folder"));
 }
 
 std::string letters(std::size_t n) {

@@ -41,7 +41,7 @@ struct Pty {
   Pty& operator=(const Pty&) = delete;
 };
 
-TEST(Stop, a_second_interrupt_gives_the_terminal_back) {
+TEST(Stop, ASecondInterruptGivesTheTerminalBack) {
   const Pty pty;
   ASSERT_TRUE(echoes(pty.terminal));
   EXPECT_EXIT(

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "tests/errors.h"
 
 namespace qtrain::testing {
 
@@ -31,16 +32,6 @@ class TempFolder {
   std::filesystem::path path_;
 };
 
-/// The error that `action` ends with; a test failure and an empty text when it ends well.
-template <class Action>
-Error error_of(Action&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "expected an error";
-  return Error(ErrorKind::internal, {.cause = ""});
-}
+using test::error_of;
 
 }  // namespace qtrain::testing

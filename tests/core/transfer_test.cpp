@@ -37,7 +37,7 @@ class Transfer : public ::testing::TestWithParam<Device> {
   std::vector<DeviceMemory> memory_;
 };
 
-TEST_P(Transfer, pieces_arrive_in_order) {
+TEST_P(Transfer, PiecesArriveInOrder) {
   constexpr std::int64_t kElements = (std::int64_t{5} << 19) + 3;  // more than two pieces, the last one partial
   const Tensor t = take(DType::f32, kElements);
   for (const float offset : {0.5f, 1.5f}) {
@@ -51,13 +51,13 @@ TEST_P(Transfer, pieces_arrive_in_order) {
   }
 }
 
-TEST_P(Transfer, empty_tensors_have_no_elements_to_copy) {
+TEST_P(Transfer, EmptyTensorsHaveNoElementsToCopy) {
   const Tensor t = take(DType::f32, 0);
   write_pieces(ctx_, t, [](std::int64_t, Tensor piece) { EXPECT_EQ(piece.numel(), 0); });
   EXPECT_TRUE(contents(t).empty());
 }
 
-TEST_P(Transfer, transfers_do_not_overtake_each_other) {
+TEST_P(Transfer, TransfersDoNotOvertakeEachOther) {
   StagingBuffer staging(GetParam(), 128);
   const Tensor log = take(DType::f32, 7);
   for (std::int64_t i = 0; i < 7; ++i) {
@@ -72,14 +72,14 @@ TEST_P(Transfer, transfers_do_not_overtake_each_other) {
   EXPECT_THAT(contents(log), ElementsAre(0, 1, 2, 3, 4, 5, 6));
 }
 
-TEST_P(Transfer, a_transfer_larger_than_its_buffer_is_refused) {
+TEST_P(Transfer, ATransferLargerThanItsBufferIsRefused) {
   StagingBuffer staging(GetParam(), 128);
   const std::vector<float> values(24);
   staging.put(std::span<const float>(values));
   EXPECT_THROW(staging.put(std::span<const float>(values)), Error);
 }
 
-TEST_P(Transfer, numbers_start_at_zero_and_are_read_when_asked_for) {
+TEST_P(Transfer, NumbersStartAtZeroAndAreReadWhenAskedFor) {
   DeviceNumbers numbers(GetParam(), 3);
   numbers.clear(ctx_);
   EXPECT_THAT(numbers.read(ctx_), ElementsAre(0, 0, 0));
@@ -91,7 +91,7 @@ TEST_P(Transfer, numbers_start_at_zero_and_are_read_when_asked_for) {
   EXPECT_THAT(numbers.read(ctx_), ElementsAre(0, 2.5, 0));
 }
 
-TEST_P(Transfer, a_host_copy_can_be_read_and_changed) {
+TEST_P(Transfer, AHostCopyCanBeReadAndChanged) {
   HostCopy copy(GetParam());
   for (const std::int64_t n : {3, 100, 2}) {
     const Tensor t = take(DType::f32, n);

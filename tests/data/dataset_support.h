@@ -5,6 +5,7 @@
 #include "data/dataset.h"
 #include "tests/data/support.h"
 #include "text/template/chat_template.h"
+#include "text/tokenizer/load.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace qtrain::test {

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "tests/errors.h"
 
 namespace qtrain::test {
 
@@ -33,19 +34,6 @@ class DataFolder : public ::testing::Test {
 
   std::filesystem::path folder_;
 };
-
-/// The text of the error that `act` throws, after checking its kind; "" with a failure if it throws none.
-template <class F>
-std::string error_of(ErrorKind kind, F&& act) {
-  try {
-    act();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.exit_code(), static_cast<int>(kind)) << e.what();
-    return e.what();
-  }
-  ADD_FAILURE() << "no error";
-  return {};
-}
 
 inline std::filesystem::path golden_folder() {
   return std::filesystem::path(QTRAIN_SOURCE_DIR) / "tests/data/golden";

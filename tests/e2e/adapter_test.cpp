@@ -7,7 +7,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(Adapter, goes_on_from_an_earlier_one) {
+TEST(Adapter, GoesOnFromAnEarlierOne) {
   const TempFolder folder;
   train_ok(folder.path(), tiny_lora_run(folder / "first"));
   Json config = tiny_run(folder / "second");
@@ -18,7 +18,7 @@ TEST(Adapter, goes_on_from_an_earlier_one) {
   EXPECT_EQ(read_json(folder / "first/adapter_config.json"), read_json(folder / "second/adapter_config.json"));
 }
 
-TEST(Adapter, refuses_settings_that_disagree) {
+TEST(Adapter, RefusesSettingsThatDisagree) {
   const TempFolder folder;
   train_ok(folder.path(), tiny_lora_run(folder / "first"));
   Json config = tiny_run(folder / "second");

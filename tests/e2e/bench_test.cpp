@@ -4,7 +4,7 @@
 namespace qtrain::e2e {
 namespace {
 
-TEST(Bench, counts_bytes_and_flops_of_every_op) {
+TEST(Bench, CountsBytesAndFlopsOfEveryOp) {
   const TempFolder folder;
   const fs::path file = folder / "bench.json";
   const Outcome outcome = qtrain_ok({.words = {"bench", "--device", "cpu", "--small", "--json", file.string()}});
@@ -27,7 +27,7 @@ TEST(Bench, counts_bytes_and_flops_of_every_op) {
   EXPECT_GT(results.at("read_jsonl/20").at("text_bytes_per_second").get<double>(), 0);
 }
 
-TEST(Bench, takes_the_type_of_activations_and_weights) {
+TEST(Bench, TakesTheTypeOfActivationsAndWeights) {
   const TempFolder folder;
   const fs::path file = folder / "bench.json";
   qtrain_ok({.words = {"bench", "swiglu/16x96", "--device", "cpu", "--small", "--dtype", "bfloat16", "--json",
@@ -37,13 +37,13 @@ TEST(Bench, takes_the_type_of_activations_and_weights) {
   EXPECT_EQ(report.at("results").back().at("bytes"), 3 * 16 * 96 * 2);
 }
 
-TEST(Bench, measures_what_the_filter_names) {
+TEST(Bench, MeasuresWhatTheFilterNames) {
   const Outcome outcome = qtrain_ok({.words = {"bench", "swiglu", "--device", "cpu", "--small"}});
   EXPECT_THAT(outcome.out, ::testing::HasSubstr("swiglu_grad/"));
   EXPECT_THAT(outcome.out, ::testing::Not(::testing::HasSubstr("adamw")));
 }
 
-TEST(Bench, names_some_cases_where_the_filter_matches_none) {
+TEST(Bench, NamesSomeCasesWhereTheFilterMatchesNone) {
   const TempFolder folder;
   const fs::path file = folder / "bench.json";
   const Outcome outcome =
@@ -55,7 +55,7 @@ TEST(Bench, names_some_cases_where_the_filter_matches_none) {
   EXPECT_FALSE(fs::exists(file));
 }
 
-TEST(Bench, the_limits_may_be_all_that_is_measured) {
+TEST(Bench, TheLimitsMayBeAllThatIsMeasured) {
   const Outcome outcome = qtrain_ok({.words = {"bench", "copy/", "--device", "cpu", "--small"}});
   EXPECT_THAT(outcome.out, ::testing::HasSubstr("copy/4096"));
   EXPECT_THAT(outcome.out, ::testing::Not(::testing::HasSubstr("adamw")));

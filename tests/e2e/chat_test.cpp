@@ -59,7 +59,7 @@ void let_answers_never_end(const fs::path& folder) {
   write_file(folder / "model.safetensors", bytes);
 }
 
-TEST_F(Chat, a_terminate_signal_ends_it_at_the_prompt_and_in_an_answer) {
+TEST_F(Chat, ATerminateSignalEndsItAtThePromptAndInAnAnswer) {
   const std::string folder = model(32768);
   for (const int number : {SIGTERM, SIGHUP, SIGUSR1}) {
     Process chat(on_a_terminal(folder));
@@ -80,7 +80,7 @@ TEST_F(Chat, a_terminate_signal_ends_it_at_the_prompt_and_in_an_answer) {
   EXPECT_THAT(outcome.err, HasSubstr("[stopped after"));
 }
 
-TEST_F(Chat, a_terminate_signal_in_an_answer_ends_it_while_messages_come_from_a_pipe) {
+TEST_F(Chat, ATerminateSignalInAnAnswerEndsItWhileMessagesComeFromAPipe) {
   const std::string folder = model(32768);
   let_answers_never_end(folder);
   const fs::path pipe = folder_ / "pipe";
@@ -100,7 +100,7 @@ TEST_F(Chat, a_terminate_signal_in_an_answer_ends_it_while_messages_come_from_a_
   EXPECT_THAT(outcome.err, HasSubstr("[stopped after"));
 }
 
-TEST_F(Chat, an_interrupt_while_the_model_loads_ends_it) {
+TEST_F(Chat, AnInterruptWhileTheModelLoadsEndsIt) {
   const std::string folder = model(64);
   const fs::path file = fs::path(folder) / "tokenizer.json";
   std::string text = bytes_of(file), many;
@@ -119,7 +119,7 @@ TEST_F(Chat, an_interrupt_while_the_model_loads_ends_it) {
   EXPECT_THAT(outcome.err, Not(HasSubstr("Ctrl-D ends")));
 }
 
-TEST_F(Chat, a_message_without_room_is_left_out_and_the_conversation_stays) {
+TEST_F(Chat, AMessageWithoutRoomIsLeftOutAndTheConversationStays) {
   const std::string folder = model(96), file = (folder_ / "saved.jsonl").string(), words(200, 'q');
   const Outcome outcome = piped(folder, "hello\n" + words + "\nagain\n/save " + file + "\n");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
@@ -131,7 +131,7 @@ TEST_F(Chat, a_message_without_room_is_left_out_and_the_conversation_stays) {
   EXPECT_THAT(piped(folder, "hello\n", "500").err, HasSubstr("the conversation has the 96 that there is room for"));
 }
 
-TEST_F(Chat, has_room_beyond_4096_tokens) {
+TEST_F(Chat, HasRoomBeyond4096Tokens) {
   const std::string folder = model(16384);
   std::string message;
   for (int i = 0; i < 1300; ++i) message += std::to_string(i * 7919 % 1000) + " ";
@@ -140,14 +140,14 @@ TEST_F(Chat, has_room_beyond_4096_tokens) {
   EXPECT_THAT(outcome.err, HasSubstr("[cut at 5 tokens"));
 }
 
-TEST_F(Chat, saves_nothing_without_an_answer) {
+TEST_F(Chat, SavesNothingWithoutAnAnswer) {
   const std::string file = (folder_ / "saved.jsonl").string();
   const Outcome outcome = piped(model(64), "/save " + file + "\n/system be kind\n/save " + file + "\n/help\n");
   EXPECT_THAT(outcome.err, HasSubstr("there is no answer to save yet"));
   EXPECT_FALSE(fs::exists(file));
 }
 
-TEST_F(Chat, answers_its_commands_with_quiet_too) {
+TEST_F(Chat, AnswersItsCommandsWithQuietToo) {
   const std::string folder = model(64), file = (folder_ / "saved.jsonl").string();
   const Outcome outcome = qtrain({.words = {"chat", "--model", folder, "--greedy", "--max_new_tokens", "2", "--quiet"},
                                   .input = "/help\nhello\n/save " + file + "\n"});
@@ -156,7 +156,7 @@ TEST_F(Chat, answers_its_commands_with_quiet_too) {
                                  HasSubstr("2 messages added to " + file)));
 }
 
-TEST_F(Chat, needs_a_template) {
+TEST_F(Chat, NeedsATemplate) {
   const std::string folder = model(64);
   fs::remove(fs::path(folder) / "chat_template.jinja");
   const Outcome outcome = piped(folder, "");

@@ -28,7 +28,7 @@ class Checkpoints : public ::testing::Test {
   fs::path output_ = folder_ / "out", newest_ = output_ / "checkpoint-2";
 };
 
-TEST_F(Checkpoints, are_replaced_by_those_of_the_same_step) {
+TEST_F(Checkpoints, AreReplacedByThoseOfTheSameStep) {
   train_ok(folder_.path(), config());
   change("events_pending", true);
   EXPECT_THAT(train_ok(folder_.path(), config()).err, HasSubstr("saved " + newest_.string()));
@@ -37,7 +37,7 @@ TEST_F(Checkpoints, are_replaced_by_those_of_the_same_step) {
   for (const char* ending : {".tmp", ".removed"}) EXPECT_FALSE(fs::exists(newest_.string() + ending)) << ending;
 }
 
-TEST_F(Checkpoints, with_values_of_other_types_are_passed_over) {
+TEST_F(Checkpoints, WithValuesOfOtherTypesArePassedOver) {
   train_ok(folder_.path(), config());
   const std::string whole = bytes_of(newest_ / "training_state.json");
   for (const char* key : {"format_version", "resumable", "updates", "identity", "step"}) {
@@ -49,7 +49,7 @@ TEST_F(Checkpoints, with_values_of_other_types_are_passed_over) {
   }
 }
 
-TEST_F(Checkpoints, that_are_damaged_do_not_become_the_final_model) {
+TEST_F(Checkpoints, ThatAreDamagedDoNotBecomeTheFinalModel) {
   const Json evaluated{{"eval_dataset_name", (kGoldens / "curves/llama_full/data.jsonl").string()},
                        {"eval_strategy", "steps"},
                        {"eval_steps", 1},
@@ -82,7 +82,7 @@ void flip_a_bit(const fs::path& file) {
   write_file(file, bytes);
 }
 
-TEST_F(Checkpoints, with_a_flipped_bit_in_any_file_are_passed_over) {
+TEST_F(Checkpoints, WithAFlippedBitInAnyFileArePassedOver) {
   write_untrained_model(folder_ / "model");
   fs::create_directories(folder_ / "model/additional_chat_templates");
   write_file(folder_ / "model/additional_chat_templates/tools.jinja", "with tools");
@@ -105,7 +105,7 @@ TEST_F(Checkpoints, with_a_flipped_bit_in_any_file_are_passed_over) {
   }
 }
 
-TEST_F(Checkpoints, under_the_names_of_others_are_passed_over) {
+TEST_F(Checkpoints, UnderTheNamesOfOthersArePassedOver) {
   train_ok(folder_.path(), config({{"max_steps", 3}}));
   fs::rename(newest_, output_ / "x");
   fs::rename(output_ / "checkpoint-3", newest_);
@@ -116,7 +116,7 @@ TEST_F(Checkpoints, under_the_names_of_others_are_passed_over) {
     EXPECT_THAT(outcome.err, HasSubstr(text));
 }
 
-TEST_F(Checkpoints, of_which_a_part_is_of_another_step_are_passed_over) {
+TEST_F(Checkpoints, OfWhichAPartIsOfAnotherStepArePassedOver) {
   train_ok(folder_.path(), config());
   for (const char* part : {"training_state.json", "trainer_state.json"}) {
     fs::copy_file(output_ / "checkpoint-1" / part, newest_ / part, fs::copy_options::overwrite_existing);
@@ -127,7 +127,7 @@ TEST_F(Checkpoints, of_which_a_part_is_of_another_step_are_passed_over) {
   }
 }
 
-TEST_F(Checkpoints, that_are_all_damaged_end_the_run_with_what_to_do) {
+TEST_F(Checkpoints, ThatAreAllDamagedEndTheRunWithWhatToDo) {
   train_ok(folder_.path(), config());
   const std::vector<std::string> words{(folder_ / "config.json").string()};
   for (const char* name : {"checkpoint-1", "checkpoint-2"}) flip_a_bit(output_ / name / "model.safetensors");
@@ -142,7 +142,7 @@ TEST_F(Checkpoints, that_are_all_damaged_end_the_run_with_what_to_do) {
   train_ok(folder_.path(), config(), {"--resume", "never"});
 }
 
-TEST_F(Checkpoints, that_were_passed_over_neither_count_nor_go) {
+TEST_F(Checkpoints, ThatWerePassedOverNeitherCountNorGo) {
   train_ok(folder_.path(), config({{"max_steps", 4}}));
   fs::remove_all(output_ / "checkpoint-1");
   flip_a_bit(output_ / "checkpoint-4/model.safetensors");
@@ -159,7 +159,7 @@ TEST_F(Checkpoints, that_were_passed_over_neither_count_nor_go) {
   EXPECT_FALSE(fs::exists(output_ / "checkpoint-3"));
 }
 
-TEST_F(Checkpoints, that_are_named_and_cannot_be_read_are_not_called_the_only_ones) {
+TEST_F(Checkpoints, ThatAreNamedAndCannotBeReadAreNotCalledTheOnlyOnes) {
   train_ok(folder_.path(), config());
   flip_a_bit(newest_ / "model.safetensors");
   const auto resume = [&](const fs::path& from) {
@@ -175,7 +175,7 @@ TEST_F(Checkpoints, that_are_named_and_cannot_be_read_are_not_called_the_only_on
               HasSubstr("checkpoint-7: no such folder\n  name a checkpoint-N folder"));
 }
 
-TEST_F(Checkpoints, of_another_program_are_told_and_set_aside) {
+TEST_F(Checkpoints, OfAnotherProgramAreToldAndSetAside) {
   for (const char* name : {"checkpoint-2", "checkpoint-10"}) {
     fs::create_directories(output_ / name);
     write_file(output_ / name / "model.safetensors", "of another program");
@@ -190,7 +190,7 @@ TEST_F(Checkpoints, of_another_program_are_told_and_set_aside) {
 }
 
 // A kill between the last checkpoint and the totals.
-TEST_F(Checkpoints, of_a_finished_run_keep_its_totals) {
+TEST_F(Checkpoints, OfAFinishedRunKeepItsTotals) {
   train_ok(folder_.path(), config());
   const std::string log = bytes_of(output_ / "metrics.jsonl"), totals = bytes_of(output_ / "train_results.json");
   train_ok(folder_.path(), config());
@@ -198,7 +198,7 @@ TEST_F(Checkpoints, of_a_finished_run_keep_its_totals) {
   EXPECT_EQ(bytes_of(output_ / "train_results.json"), totals);
 }
 
-TEST_F(Checkpoints, of_a_last_step_without_totals_have_those_of_the_log) {
+TEST_F(Checkpoints, OfALastStepWithoutTotalsHaveThoseOfTheLog) {
   train_ok(folder_.path(), config({{"max_steps", 100}, {"save_steps", 100}}));
   const Json whole = read_json(output_ / "train_results.json");
   const std::string log = bytes_of(output_ / "metrics.jsonl");
@@ -211,7 +211,7 @@ TEST_F(Checkpoints, of_a_last_step_without_totals_have_those_of_the_log) {
   }
 }
 
-TEST_F(Checkpoints, beyond_the_limit_go_when_a_run_goes_on) {
+TEST_F(Checkpoints, BeyondTheLimitGoWhenARunGoesOn) {
   train_ok(folder_.path(), config({{"max_steps", 3}}));
   for (const char* name : {"checkpoint-1", "checkpoint-2"}) ASSERT_TRUE(fs::exists(output_ / name));
   train_ok(folder_.path(), config({{"max_steps", 3}, {"save_total_limit", 1}}));
@@ -219,7 +219,7 @@ TEST_F(Checkpoints, beyond_the_limit_go_when_a_run_goes_on) {
   EXPECT_TRUE(fs::exists(output_ / "checkpoint-3"));
 }
 
-TEST_F(Checkpoints, of_earlier_runs_are_listed_and_removed_by_clean) {
+TEST_F(Checkpoints, OfEarlierRunsAreListedAndRemovedByClean) {
   train_ok(folder_.path(), config());
   train_ok(folder_.path(), config(), {"--resume", "never"});
   const fs::path old = output_ / "checkpoint-1.superseded";
@@ -245,7 +245,7 @@ TEST_F(Checkpoints, of_earlier_runs_are_listed_and_removed_by_clean) {
   EXPECT_FALSE(fs::exists(folder_ / "none"));
 }
 
-TEST_F(Checkpoints, seal_the_final_model_likewise) {
+TEST_F(Checkpoints, SealTheFinalModelLikewise) {
   write_untrained_model(folder_ / "model");
   const Json run = config({{"model_name_or_path", (folder_ / "model").string()}, {"random_init", true}});
   fs::create_directories(output_);
@@ -273,7 +273,7 @@ TEST_F(Checkpoints, seal_the_final_model_likewise) {
   EXPECT_EQ(bytes_of(output_ / "notes.json"), "of somebody else");
 }
 
-TEST_F(Checkpoints, are_what_has_hashes_to_check) {
+TEST_F(Checkpoints, AreWhatHasHashesToCheck) {
   const Outcome outcome = qtrain({.words = {"inspect", (kGoldens / "llama_gqa3_tied").string(), "--verify"}});
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("there are no hashes to check"));

@@ -47,7 +47,7 @@ class Shell : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(Shell, bash_completes_commands_flags_keys_and_values) {
+TEST_F(Shell, BashCompletesCommandsFlagsKeysAndValues) {
   const std::string bash = path_of("bash");
   if (bash.empty()) GTEST_SKIP() << "bash is not installed";
   const std::string file = script("bash");
@@ -79,7 +79,7 @@ TEST_F(Shell, bash_completes_commands_flags_keys_and_values) {
   EXPECT_THAT(offered({"qtrain", "completion", ""}), UnorderedElementsAre("bash", "zsh", "fish"));
 }
 
-TEST_F(Shell, zsh_reads_its_script) {
+TEST_F(Shell, ZshReadsItsScript) {
   const std::string zsh = path_of("zsh");
   if (zsh.empty()) GTEST_SKIP() << "zsh is not installed";
   const std::string file = script("zsh");
@@ -90,7 +90,7 @@ TEST_F(Shell, zsh_reads_its_script) {
 }
 
 // As a user does it: a file in $fpath, which zsh reads at the first TAB.
-TEST_F(Shell, zsh_completes_from_a_file_in_fpath_at_the_first_tab) {
+TEST_F(Shell, ZshCompletesFromAFileInFpathAtTheFirstTab) {
   const std::string zsh = path_of("zsh");
   if (zsh.empty()) GTEST_SKIP() << "zsh is not installed";
   fs::create_directory(folder_ / "functions");
@@ -112,7 +112,7 @@ TEST_F(Shell, zsh_completes_from_a_file_in_fpath_at_the_first_tab) {
   }
 }
 
-TEST_F(Shell, fish_completes_commands_flags_keys_and_values) {
+TEST_F(Shell, FishCompletesCommandsFlagsKeysAndValues) {
   const std::string fish = path_of("fish");
   if (fish.empty()) GTEST_SKIP() << "fish is not installed";
   const std::string file = script("fish");

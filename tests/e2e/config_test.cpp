@@ -22,7 +22,7 @@ class KeysWithoutEffect : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(KeysWithoutEffect, are_listed_by_config_with_their_reason) {
+TEST_F(KeysWithoutEffect, AreListedByConfigWithTheirReason) {
   const Json changes{{"use_unsloth", true}, {"tf32", true}, {"device", "cpu"}};
   const std::string table = told("config", changes).out;
   const auto begin = table.find("\nwithout effect:\n");
@@ -37,7 +37,7 @@ TEST_F(KeysWithoutEffect, are_listed_by_config_with_their_reason) {
   EXPECT_THAT(told("config", changes, {"use_unsloth=null"}).out, Not(HasSubstr("use_unsloth")));
 }
 
-TEST_F(KeysWithoutEffect, are_a_warning_where_something_else_was_meant) {
+TEST_F(KeysWithoutEffect, AreAWarningWhereSomethingElseWasMeant) {
   const Json changes{{"lora_r", 4}, {"use_unsloth", true}, {"max_steps", 1}};
   constexpr const char* kWarning = "LoRA keys are given but use_peft is not true: all weights will be trained";
   EXPECT_THAT(told("train", changes, {"--quiet"}).err, AllOf(HasSubstr(kWarning), Not(HasSubstr("use_unsloth"))));

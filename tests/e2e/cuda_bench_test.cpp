@@ -3,7 +3,7 @@
 namespace qtrain::e2e {
 namespace {
 
-TEST(CudaBench, runs_every_op) {
+TEST(CudaBench, RunsEveryOp) {
   const Outcome outcome = qtrain_ok({.words = {"bench", "--device", "cuda", "--small"}});
   for (const char* name : {"rms_norm_grad/", "cross_entropy/", "adamw/", "adamw_8bit/", "adafactor/", "attention_grad/",
                            "gemm/qwen3-0.6b/head/"})

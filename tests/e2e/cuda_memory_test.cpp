@@ -8,7 +8,7 @@
 namespace qtrain::e2e {
 namespace {
 
-TEST(CudaEstimate, is_what_a_run_uses) {
+TEST(CudaEstimate, IsWhatARunUses) {
   expect_estimates_to_hold("cuda");
 }
 
@@ -31,7 +31,7 @@ class CudaOffload : public CudaRun {
 };
 
 // Each wait between the two streams is needed in one of these: without it the run fails or has other bits.
-TEST_F(CudaOffload, changes_no_bits) {
+TEST_F(CudaOffload, ChangesNoBits) {
   const std::string kept = trained(run(Json::object()));
   EXPECT_TRUE(kept == trained(run({{"gradient_checkpointing", "blocks:2"}}))) << "blocks:2, nothing on the host";
   struct Way {
@@ -56,7 +56,7 @@ TEST_F(CudaOffload, changes_no_bits) {
   EXPECT_EQ(memory.at("planned").at("total"), memory.at("allocated"));
 }
 
-TEST_F(CudaOffload, goes_on_bit_for_bit) {
+TEST_F(CudaOffload, GoesOnBitForBit) {
   const Json all = run({{"save_strategy", "steps"}, {"save_steps", 1}, {"optimizer_offload", true}});
   const std::string whole = trained(all);
   fs::remove_all(folder_ / "out/checkpoint-2");
@@ -69,7 +69,7 @@ TEST_F(CudaOffload, goes_on_bit_for_bit) {
 }
 
 // The state of a paged optimizer goes to the host where the device has no room for it, and only there.
-TEST_F(CudaOffload, pages_only_where_it_must) {
+TEST_F(CudaOffload, PagesOnlyWhereItMust) {
   if (!cuda_info().emulated) GTEST_SKIP() << "needs a device of few bytes";
   const Json paged = run({{"optim", "paged_adamw_8bit"}, {"save_strategy", "steps"}, {"save_steps", 1}});
   const std::string whole = trained(paged);
@@ -92,7 +92,7 @@ TEST_F(CudaOffload, pages_only_where_it_must) {
   EXPECT_EQ(qtrain({.words = {(folder_ / "run.json").string()}}).code, 4);
 }
 
-TEST_F(CudaOffload, needs_a_policy_that_keeps_inputs_only) {
+TEST_F(CudaOffload, NeedsAPolicyThatKeepsInputsOnly) {
   write_file(folder_ / "run.json",
              dump_json(run({{"activation_offloading", true}, {"gradient_checkpointing", false}})));
   const Outcome outcome = qtrain({.words = {(folder_ / "run.json").string()}});

@@ -26,7 +26,7 @@ class CudaProducts : public CudaRun {
   fs::path first_ = folder_ / "out/checkpoint-1", second_ = folder_ / "out/checkpoint-2";
 };
 
-TEST_F(CudaProducts, go_on_as_the_checkpoint_says) {
+TEST_F(CudaProducts, GoOnAsTheCheckpointSays) {
   const Outcome outcome = resumed([&](Json& choices) { choices["choices"][kProduct] = algorithm_; });
   EXPECT_THAT(outcome.err, HasSubstr("at step 1 of 2"));
   EXPECT_THAT(outcome.err, Not(HasSubstr("another GPU")));
@@ -34,7 +34,7 @@ TEST_F(CudaProducts, go_on_as_the_checkpoint_says) {
   EXPECT_TRUE(read_json(second_ / "manifest.json").at("files").contains(kFile));
 }
 
-TEST_F(CudaProducts, of_another_gpu_are_told_and_not_taken) {
+TEST_F(CudaProducts, OfAnotherGpuAreToldAndNotTaken) {
   const Outcome outcome = resumed([&](Json& choices) {
     choices["choices"][kProduct] = algorithm_;
     choices["made_by"] = "another";

@@ -15,7 +15,7 @@ Json short_run(int steps, Json more = Json::object()) {
   return more;
 }
 
-TEST_F(CudaRun, graphs_change_no_bits) {
+TEST_F(CudaRun, GraphsChangeNoBits) {
   for (const bool adapter : {false, true}) {
     Json c = adapter ? lora(short_run(5)) : config(short_run(5));
     const std::string recorded = trained(c);
@@ -28,7 +28,7 @@ TEST_F(CudaRun, graphs_change_no_bits) {
 }
 
 // Their tables depend on the longest document of a batch, whatever its size.
-TEST_F(CudaRun, graphs_change_no_bits_of_dynamic_positions) {
+TEST_F(CudaRun, GraphsChangeNoBitsOfDynamicPositions) {
   Json model = read_json(folder_ / "model/config.json");
   model["rope_scaling"] = {{"rope_type", "dynamic"}, {"factor", 4.0}};
   model["max_position_embeddings"] = 8;
@@ -39,7 +39,7 @@ TEST_F(CudaRun, graphs_change_no_bits_of_dynamic_positions) {
   EXPECT_TRUE(recorded == trained(c));
 }
 
-TEST_F(CudaRun, in_float16_scales_the_loss) {
+TEST_F(CudaRun, InFloat16ScalesTheLoss) {
   trained(config(short_run(3)));
   const std::vector<double> wide = losses();
   trained(config(short_run(3, {{"fp16", true}})));
@@ -68,7 +68,7 @@ class Float16Run : public CudaRun {
   }
 };
 
-TEST_F(Float16Run, overflow_halves_the_scale_and_skips_the_update) {
+TEST_F(Float16Run, OverflowHalvesTheScaleAndSkipsTheUpdate) {
   start_with(0x1p40, 5);
   go_on(3);
   EXPECT_EQ(weights(1), weights(2));
@@ -84,7 +84,7 @@ TEST_F(Float16Run, overflow_halves_the_scale_and_skips_the_update) {
   EXPECT_EQ(state.at("nonfinite_in_row"), 0);
 }
 
-TEST_F(Float16Run, goes_on_bit_for_bit_where_the_scale_changes) {
+TEST_F(Float16Run, GoesOnBitForBitWhereTheScaleChanges) {
   start_with(65536, 1998);
   go_on(4);
   EXPECT_THAT(column(metrics("loss_scale"), "loss_scale"), ElementsAre(65536, 65536, 131072, 131072));
@@ -94,7 +94,7 @@ TEST_F(Float16Run, goes_on_bit_for_bit_where_the_scale_changes) {
   EXPECT_EQ(whole, weights(4));
 }
 
-TEST_F(CudaRun, old_gpus_are_told_what_they_can_do_instead_of_bfloat16) {
+TEST_F(CudaRun, OldGpusAreToldWhatTheyCanDoInsteadOfBfloat16) {
   if (!cuda_info().emulated) GTEST_SKIP() << "needs a device that claims to be old";
   ASSERT_EQ(setenv("QTRAIN_EMULATION", "capability=75", 1), 0);
   write_file(folder_ / "run.json", dump_json(config({{"bf16", true}})));
@@ -106,7 +106,7 @@ TEST_F(CudaRun, old_gpus_are_told_what_they_can_do_instead_of_bfloat16) {
 }
 
 // Attention without the tensor cores of later GPUs, and nothing else that they do not have.
-TEST_F(CudaRun, trains_in_float16_on_old_gpus) {
+TEST_F(CudaRun, TrainsInFloat16OnOldGpus) {
   if (!cuda_info().emulated) GTEST_SKIP() << "needs a device that claims to be old";
   Json model = read_json(folder_ / "model/config.json");
   model["head_dim"] = 64;

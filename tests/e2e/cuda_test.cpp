@@ -22,7 +22,7 @@ double planned_bytes(const fs::path& output, const char* part) {
 
 class CudaCurve : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(CudaCurve, is_that_of_transformers) {
+TEST_P(CudaCurve, IsThatOfTransformers) {
   const TempFolder folder;
   const fs::path golden = kGoldens / "curves" / GetParam(), output = run_curve(GetParam(), folder);
   const Json expected = read_json(golden / "expected.json");
@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(All, CudaCurve,
                          [](const auto& info) { return std::string(info.param); });
 
 // Copies are what a GPU chooses where they fit.
-TEST(CudaQlora, gives_the_same_bits_with_dense_copies_and_without) {
+TEST(CudaQlora, GivesTheSameBitsWithDenseCopiesAndWithout) {
   const TempFolder kept, without;
   const char* name = "qlora_fp4_serialized";
   const fs::path copies = run_curve(name, kept, {"max_steps=3"}),
@@ -63,7 +63,7 @@ struct NarrowCurve {
 class CudaNarrowCurve : public ::testing::TestWithParam<NarrowCurve> {};
 
 // llama_bias_full: biases are float32 beside products of 16 bits.
-TEST_P(CudaNarrowCurve, is_as_near_as_that_of_transformers) {
+TEST_P(CudaNarrowCurve, IsAsNearAsThatOfTransformers) {
   const auto& [name, precision] = GetParam();
   const bool bf16 = precision == std::string("bf16");
   const TempFolder folder;
@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(All, CudaNarrowCurve,
                                            NarrowCurve{"qwen3_lora_rs", "bf16"}),
                          [](const auto& info) { return std::string(info.param.name) + "_" + info.param.precision; });
 
-TEST_F(CudaRun, recomputation_gives_the_same_bits) {
+TEST_F(CudaRun, RecomputationGivesTheSameBits) {
   for (const bool adapter : {false, true}) {
     const auto base = [&](const Json& changes) { return adapter ? lora(changes) : config(changes); };
     const std::string kept = trained(base({{"gradient_checkpointing", false}}));
@@ -94,7 +94,7 @@ TEST_F(CudaRun, recomputation_gives_the_same_bits) {
   }
 }
 
-TEST_F(CudaRun, follows_the_processor) {
+TEST_F(CudaRun, FollowsTheProcessor) {
   for (const bool adapter : {false, true}) {
     const auto base = [&](const Json& changes) { return adapter ? lora(changes) : config(changes); };
     trained(base({{"max_steps", 3}}));
@@ -107,7 +107,7 @@ TEST_F(CudaRun, follows_the_processor) {
   }
 }
 
-TEST_F(CudaRun, in_bfloat16_gives_the_same_bits_twice) {
+TEST_F(CudaRun, InBfloat16GivesTheSameBitsTwice) {
   trained(config({{"max_steps", 3}}));
   const std::vector<double> wide = losses();
   const std::string once = trained(config({{"max_steps", 3}, {"bf16", true}}));
@@ -117,7 +117,7 @@ TEST_F(CudaRun, in_bfloat16_gives_the_same_bits_twice) {
 
 // Under the harness products are the processor's, which do not round float32 operands everywhere. Without its update a
 // copy would leave the loss where it was.
-TEST_F(CudaRun, learns_the_same_with_operand_copies_and_without) {
+TEST_F(CudaRun, LearnsTheSameWithOperandCopiesAndWithout) {
   Json changes{{"bf16", true}, {"learning_rate", 0.02}, {"gradient_accumulation_steps", 1}, {"operand_copies", false}};
   const std::string without = trained(config(changes));
   const std::vector<double> expected = losses();
@@ -132,7 +132,7 @@ TEST_F(CudaRun, learns_the_same_with_operand_copies_and_without) {
   EXPECT_GT(planned_bytes(folder_ / "out", "operand_copies"), 0);
 }
 
-TEST_F(CudaRun, goes_on_bit_for_bit) {
+TEST_F(CudaRun, GoesOnBitForBit) {
   const Json all = config(
       {{"max_steps", 4}, {"save_strategy", "steps"}, {"save_steps", 2}, {"bf16", true}, {"operand_copies", true}});
   const std::string whole = trained(all);
@@ -142,7 +142,7 @@ TEST_F(CudaRun, goes_on_bit_for_bit) {
   EXPECT_TRUE(whole == bytes_of(folder_ / "out/model.safetensors"));
 }
 
-TEST_F(CudaRun, answers_as_the_processor_does) {
+TEST_F(CudaRun, AnswersAsTheProcessorDoes) {
   trained(config({{"max_steps", 3}, {"learning_rate", 0.02}}));
   const auto answer = [&](const char* device) {
     return qtrain_ok({.words = {"generate", "--model", (folder_ / "out").string(), "--prompt", "the ways", "--raw",
@@ -154,7 +154,7 @@ TEST_F(CudaRun, answers_as_the_processor_does) {
   EXPECT_EQ(there, answer("cpu"));
 }
 
-TEST_F(CudaRun, evaluates_as_the_processor_does) {
+TEST_F(CudaRun, EvaluatesAsTheProcessorDoes) {
   Json c = config({{"eval_dataset_name", (folder_ / "data.jsonl").string()}});
   const auto loss = [&](const char* device) {
     c["device"] = device;
@@ -166,7 +166,7 @@ TEST_F(CudaRun, evaluates_as_the_processor_does) {
   EXPECT_NEAR(loss("cuda"), loss("cpu"), 1e-5);
 }
 
-TEST_F(CudaRun, says_before_the_first_step_what_does_not_fit) {
+TEST_F(CudaRun, SaysBeforeTheFirstStepWhatDoesNotFit) {
   if (!cuda_info().emulated) GTEST_SKIP() << "needs a device of few bytes";
   ASSERT_EQ(setenv("QTRAIN_EMULATION", "memory=119537664", 1), 0);  // 114 MiB, of which ops take 112
   write_file(folder_ / "run.json", dump_json(config({{"per_device_train_batch_size", 32}, {"bf16", true}})));
@@ -177,7 +177,7 @@ TEST_F(CudaRun, says_before_the_first_step_what_does_not_fit) {
     EXPECT_THAT(outcome.err, ::testing::HasSubstr(text));
 }
 
-TEST_F(CudaRun, doctor_names_the_device) {
+TEST_F(CudaRun, DoctorNamesTheDevice) {
   const Json report = parse_json(qtrain_ok({.words = {"doctor", "--json"}}).out, "doctor");
   EXPECT_THAT(report.at("CUDA").at("value").get<std::string>(), ::testing::HasSubstr("compute capability"));
 }

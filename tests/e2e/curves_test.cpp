@@ -23,7 +23,7 @@ class Curve : public ::testing::TestWithParam<std::string> {
   Json expected_;
 };
 
-TEST_P(Curve, every_step_is_as_transformers_logs_it) {
+TEST_P(Curve, EveryStepIsAsTransformersLogsIt) {
   const auto rows = history(output_ / "out", "loss");
   const Json& steps = expected_.at("steps");
   ASSERT_EQ(rows.size(), steps.size());
@@ -39,7 +39,7 @@ TEST_P(Curve, every_step_is_as_transformers_logs_it) {
 
 class CurveWithEnd : public Curve {};  // those that hold the final weights too
 
-TEST_P(CurveWithEnd, ends_in_the_weights_of_transformers) {
+TEST_P(CurveWithEnd, EndsInTheWeightsOfTransformers) {
   // Twice the tolerance of a loss: where a gradient is near zero, AdamW's division makes a rounding error a whole step.
   EXPECT_LT(largest_difference(folder_ / "expected_final.safetensors", output_ / "out"), 2 * tolerance("final"));
 }
@@ -56,7 +56,7 @@ const auto kName = [](const auto& info) { return info.param; };
 INSTANTIATE_TEST_SUITE_P(All, Curve, ::testing::ValuesIn(curves_with("expected.json")), kName);
 INSTANTIATE_TEST_SUITE_P(All, CurveWithEnd, ::testing::ValuesIn(curves_with("expected_final.safetensors")), kName);
 
-TEST(Curves, are_there) {
+TEST(Curves, AreThere) {
   EXPECT_GE(curves_with("expected.json").size(), 8u);
   EXPECT_GE(curves_with("expected_final.safetensors").size(), 4u);
 }

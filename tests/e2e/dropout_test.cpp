@@ -40,7 +40,7 @@ class DropoutMasks : public ::testing::Test {
 
 constexpr double kFar = 1e-3;  // of a norm: equal masks give the same but for the last digits
 
-TEST_F(DropoutMasks, differ_between_steps) {
+TEST_F(DropoutMasks, DifferBetweenSteps) {
   const std::vector<double> all = norms(1, 1, 0.5), without = norms(1, 1, 0);
   ASSERT_EQ(all.size(), 3u);
   EXPECT_GT(std::abs(all[1] / all[0] - 1), kFar) << "each step is the first micro-batch of an epoch";
@@ -49,7 +49,7 @@ TEST_F(DropoutMasks, differ_between_steps) {
   for (const double norm : without) EXPECT_NEAR(norm / without[0], 1, 1e-6) << "without dropout steps are equal";
 }
 
-TEST_F(DropoutMasks, differ_between_micro_batches) {
+TEST_F(DropoutMasks, DifferBetweenMicroBatches) {
   const double one = norms(1, 1, 0.5).at(0), two = norms(2, 2, 0.5).at(0);
   EXPECT_GT(std::abs(two / one - 1), kFar) << "the second mask is the first";
   EXPECT_NEAR(norms(2, 2, 0).at(0) / norms(1, 1, 0).at(0), 1, 1e-6) << "a mean of equal gradients is each of them";

@@ -95,7 +95,7 @@ class Durability : public ::testing::Test {
 };
 
 // From the second save on, so that there is something to lose.
-TEST_F(Durability, a_kill_at_any_call_that_renames_or_removes_loses_nothing) {
+TEST_F(Durability, AKillAtAnyCallThatRenamesOrRemovesLosesNothing) {
   if (!can_trace()) GTEST_SKIP() << "programs cannot be traced here (ptrace)";
   std::vector<fs::path> copies;
   const Outcome outcome = run_traced(launch(), [&](const FileCall& call) {
@@ -113,7 +113,7 @@ TEST_F(Durability, a_kill_at_any_call_that_renames_or_removes_loses_nothing) {
   }
 }
 
-TEST_F(Durability, a_failure_of_any_call_of_a_save_is_a_disk_error) {
+TEST_F(Durability, AFailureOfAnyCallOfASaveIsADiskError) {
   if (!can_trace()) GTEST_SKIP() << "programs cannot be traced here (ptrace)";
   constexpr int kEvery = 5;  // each of them takes a run and its repetition
   for (int failing = 0, seen = failing + 1; seen > failing; failing += kEvery) {
@@ -169,7 +169,7 @@ class Unsynced {
   std::set<fs::path> changed_;
 };
 
-TEST_F(Durability, names_are_given_to_what_is_on_the_disk) {
+TEST_F(Durability, NamesAreGivenToWhatIsOnTheDisk) {
   if (!can_trace()) GTEST_SKIP() << "programs cannot be traced here (ptrace)";
   Unsynced unsynced;
   int files = 0, folders = 0, removed = 0;
@@ -198,7 +198,7 @@ TEST_F(Durability, names_are_given_to_what_is_on_the_disk) {
   EXPECT_EQ(removed, kSteps - 1);
 }
 
-TEST_F(Durability, a_file_by_itself_keeps_its_name) {
+TEST_F(Durability, AFileByItselfKeepsItsName) {
   if (!can_trace()) GTEST_SKIP() << "programs cannot be traced here (ptrace)";
   const fs::path folder = folder_ / "exported";
   fs::create_directories(folder);
@@ -223,7 +223,7 @@ Outcome limited(const std::string& limit, const Launch& launch) {
   return Process(shell).wait();
 }
 
-TEST_F(Durability, a_file_that_may_not_grow_is_a_disk_error) {
+TEST_F(Durability, AFileThatMayNotGrowIsADiskError) {
   const auto model = fs::file_size(whole_ / "model.safetensors");  // the optimizer's state has twice as much
   const Outcome outcome = limited("-f " + std::to_string(model * 3 / 2 / 512), launch());
   EXPECT_EQ(outcome.code, 6) << outcome.err;
@@ -233,7 +233,7 @@ TEST_F(Durability, a_file_that_may_not_grow_is_a_disk_error) {
   expect_to_go_on(output_);
 }
 
-TEST_F(Durability, a_full_disk_keeps_the_last_checkpoint) {
+TEST_F(Durability, AFullDiskKeepsTheLastCheckpoint) {
   const fs::path disk = folder_ / "disk";
   fs::create_directories(disk);
   Json config = this->config();
@@ -256,7 +256,7 @@ TEST_F(Durability, a_full_disk_keeps_the_last_checkpoint) {
 }
 
 // From where the program can be loaded to where the run has enough, so that another allocation fails each time.
-TEST_F(Durability, too_little_memory_has_its_own_code) {
+TEST_F(Durability, TooLittleMemoryHasItsOwnCode) {
   if (kAddressSanitizer || kThreadSanitizer) GTEST_SKIP() << "sanitizers reserve more addresses than any limit";
   const Launch version = launch_of({.words = {"--version"}});
   std::set<int> codes;
@@ -272,7 +272,7 @@ TEST_F(Durability, too_little_memory_has_its_own_code) {
   expect_to_go_on(output_);
 }
 
-TEST_F(Durability, a_file_that_cannot_be_mapped_is_no_bad_input) {
+TEST_F(Durability, AFileThatCannotBeMappedIsNoBadInput) {
   if (kAddressSanitizer || kThreadSanitizer) GTEST_SKIP() << "sanitizers reserve more addresses than any limit";
   write_file(folder_ / "model/model.safetensors", "");
   fs::resize_file(folder_ / "model/model.safetensors", std::uintmax_t{1} << 31);

@@ -23,7 +23,7 @@ struct Wrong {
 
 class WrongConfig : public ::testing::TestWithParam<Wrong> {};
 
-TEST_P(WrongConfig, ends_with_its_code_and_says_why) {
+TEST_P(WrongConfig, EndsWithItsCodeAndSaysWhy) {
   const Wrong& w = GetParam();
   const TempFolder folder;
   Json config = tiny_run(folder / "out");
@@ -77,13 +77,13 @@ INSTANTIATE_TEST_SUITE_P(All, WrongConfig, ::testing::ValuesIn(wrong_configs()),
 
 class Errors : public RunOver {};
 
-TEST_F(Errors, data_without_rows_is_named) {
+TEST_F(Errors, DataWithoutRowsIsNamed) {
   const Outcome outcome = run_over("[]");
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, HasSubstr((folder_ / "rows.jsonl").string() + ": the data has no rows"));
 }
 
-TEST_F(Errors, the_threads_are_told_once) {
+TEST_F(Errors, TheThreadsAreToldOnce) {
   const Outcome outcome = run_over(R"({"input_ids": [5, 6, 7]})", {{"max_steps", 1}});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   const std::string device = outcome.err.substr(outcome.err.find("device: "));
@@ -93,7 +93,7 @@ TEST_F(Errors, the_threads_are_told_once) {
 }
 
 // On a file system of its own, where this machine lets a test have one.
-TEST_F(Errors, a_disk_too_small_for_the_result_is_told_before_the_first_step) {
+TEST_F(Errors, ADiskTooSmallForTheResultIsToldBeforeTheFirstStep) {
   const std::string disk = (folder_ / "disk").string();
   fs::create_directory(disk);
   Json config = tiny_run(disk + "/out");
@@ -110,14 +110,14 @@ TEST_F(Errors, a_disk_too_small_for_the_result_is_told_before_the_first_step) {
   EXPECT_EQ(outcome.err.find("step 1"), std::string::npos) << "nothing is trained";
 }
 
-TEST_F(Errors, a_broken_line_is_named) {
+TEST_F(Errors, ABrokenLineIsNamed) {
   const std::string good = R"({"input_ids": [5, 6, 7]})";
   const Outcome outcome = run_over(good + "\n" + good + "\n{\"input_ids\": [5, 6\n" + good + "\n");
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, HasSubstr("rows.jsonl:3"));
 }
 
-TEST_F(Errors, a_row_of_the_wrong_shape_is_named) {
+TEST_F(Errors, ARowOfTheWrongShapeIsNamed) {
   for (const char* row : {R"({"other": 1})", R"({"input_ids": "x"})", R"({"input_ids": [5], "labels": [5, 6]})",
                           R"({"input_ids": [5, 99999999999]})", R"({"messages": []})", "[1]"}) {
     const Outcome outcome = run_over(std::string(R"({"input_ids": [5, 6, 7]})") + "\n" + row + "\n");
@@ -126,17 +126,17 @@ TEST_F(Errors, a_row_of_the_wrong_shape_is_named) {
   }
 }
 
-TEST_F(Errors, an_id_outside_the_vocabulary_is_found_before_training) {
+TEST_F(Errors, AnIdOutsideTheVocabularyIsFoundBeforeTraining) {
   const Outcome outcome = run_over("{\"input_ids\": [5, 64, 7]}\n");
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("64"), HasSubstr("vocabulary")));
 }
 
-TEST_F(Errors, an_empty_file_has_no_rows) {
+TEST_F(Errors, AnEmptyFileHasNoRows) {
   for (const char* lines : {"", "\n\n"}) EXPECT_EQ(run_over(lines).code, 3) << lines;
 }
 
-TEST_F(Errors, text_needs_a_tokenizer_and_chat_a_template) {
+TEST_F(Errors, TextNeedsATokenizerAndChatATemplate) {
   Outcome outcome = run_over("{\"text\": \"a\"}\n");
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, HasSubstr("tokenizer.json"));
@@ -148,7 +148,7 @@ TEST_F(Errors, text_needs_a_tokenizer_and_chat_a_template) {
   EXPECT_THAT(outcome.err, HasSubstr("chat template"));
 }
 
-TEST_F(Errors, only_training_of_all_weights_can_begin_without_them) {
+TEST_F(Errors, OnlyTrainingOfAllWeightsCanBeginWithoutThem) {
   write_untrained_model(folder_ / "model");
   const std::string row = "{\"input_ids\": [5, 6, 7]}\n";
   const Json model{{"model_name_or_path", (folder_ / "model").string()}, {"max_steps", 1}};
@@ -183,7 +183,7 @@ TEST_F(Errors, only_training_of_all_weights_can_begin_without_them) {
   EXPECT_THAT(run_over(row, asked).err, ::testing::Not(HasSubstr("has no weights")));
 }
 
-TEST_F(Errors, every_command_says_what_was_given_as_a_model) {
+TEST_F(Errors, EveryCommandSaysWhatWasGivenAsAModel) {
   const auto make = [&](const char* folder, const char* file) {
     fs::create_directories(folder_ / folder);
     write_file(folder_ / folder / file, "x");
@@ -238,7 +238,7 @@ TEST_F(Errors, every_command_says_what_was_given_as_a_model) {
   EXPECT_THAT(missing.err, AllOf(HasSubstr("no such adapter folder"), HasSubstr("hf download")));
 }
 
-TEST_F(Errors, a_model_named_by_its_config_file_has_the_weights_beside_it) {
+TEST_F(Errors, AModelNamedByItsConfigFileHasTheWeightsBesideIt) {
   const std::string model = (kGoldens / "llama_gqa3_tied").string(), row = "{\"input_ids\": [5, 6, 7]}\n";
   const Json change{{"learning_rate", 0.0}, {"max_steps", 1}};
   Json by_file = change;
@@ -247,14 +247,14 @@ TEST_F(Errors, a_model_named_by_its_config_file_has_the_weights_beside_it) {
   EXPECT_EQ(largest_difference(model, folder_ / "out"), 0);
 }
 
-TEST_F(Errors, an_export_to_a_folder_is_refused_before_the_work) {
+TEST_F(Errors, AnExportToAFolderIsRefusedBeforeTheWork) {
   const std::string model = (kGoldens / "llama_gqa3_tied").string(), out = folder_.path().string();
   const Outcome outcome = qtrain({.words = {"export", "--model", model, "--output", out}});
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr(out + ": is a folder"), HasSubstr("MODEL.gguf")));
 }
 
-TEST_F(Errors, what_an_incomplete_download_leaves_is_named) {
+TEST_F(Errors, WhatAnIncompleteDownloadLeavesIsNamed) {
   struct Case {
     std::string file, contents, said;
   };
@@ -284,7 +284,7 @@ TEST_F(Errors, what_an_incomplete_download_leaves_is_named) {
   }
 }
 
-TEST_F(Errors, damaged_weights_are_refused) {
+TEST_F(Errors, DamagedWeightsAreRefused) {
   fs::create_directories(folder_ / "model");
   fs::copy_file(kGoldens / "llama_gqa3_tied/config.json", folder_ / "model/config.json");
   const std::string whole = bytes_of(kGoldens / "llama_gqa3_tied/model.safetensors");
@@ -297,7 +297,7 @@ TEST_F(Errors, damaged_weights_are_refused) {
   }
 }
 
-TEST_F(Errors, a_model_that_cannot_be_honored_is_refused_with_the_reason) {
+TEST_F(Errors, AModelThatCannotBeHonoredIsRefusedWithTheReason) {
   fs::create_directories(folder_ / "model");
   Json config = read_json(kGoldens / "llama_gqa3_tied/config.json");
   config["hidden_act"] = "gelu";
@@ -308,7 +308,7 @@ TEST_F(Errors, a_model_that_cannot_be_honored_is_refused_with_the_reason) {
   EXPECT_THAT(outcome.err, HasSubstr("hidden_act"));
 }
 
-TEST_F(Errors, an_output_directory_in_use_is_refused) {
+TEST_F(Errors, AnOutputDirectoryInUseIsRefused) {
   fs::create_directories(folder_ / "out");
   const int fd = ::open((folder_ / "out/.lock").c_str(), O_CREAT | O_RDWR, 0644);
   ASSERT_EQ(::flock(fd, LOCK_EX), 0);
@@ -320,14 +320,14 @@ TEST_F(Errors, an_output_directory_in_use_is_refused) {
   EXPECT_EQ(run_over(row).code, 0);  // a lock file of a run that has ended does not count
 }
 
-TEST_F(Errors, a_directory_that_cannot_be_written_is_a_disk_error) {
+TEST_F(Errors, ADirectoryThatCannotBeWrittenIsADiskError) {
   write_file(folder_ / "out", "a file");
   const Outcome outcome = run_over("{\"input_ids\": [5, 6, 7]}\n");
   EXPECT_EQ(outcome.code, 6);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("/out: "), HasSubstr("irectory: "), HasSubstr("output_dir")));
 }
 
-TEST_F(Errors, a_device_that_is_not_there) {
+TEST_F(Errors, ADeviceThatIsNotThere) {
   if (cuda_problem().empty()) GTEST_SKIP() << "there is one";
   const Outcome outcome = run_over("{\"input_ids\": [7, 8, 9]}\n", {{"device", "cuda"}});
   EXPECT_EQ(outcome.code, 2);

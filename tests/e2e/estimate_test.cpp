@@ -7,7 +7,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(Estimate, is_what_a_run_uses_on_the_processor) {
+TEST(Estimate, IsWhatARunUsesOnTheProcessor) {
   expect_estimates_to_hold("cpu");
 }
 
@@ -34,7 +34,7 @@ class EstimateOf : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(EstimateOf, tells_steps_tokens_time_and_cost) {
+TEST_F(EstimateOf, TellsStepsTokensTimeAndCost) {
   const Json e = json(config({{"max_steps", 7}}), {"--gpu", "H100", "--price_per_hour", "3600"});
   EXPECT_EQ(e.at("device"), "H100 80GB");
   EXPECT_EQ(e.at("steps"), 7);
@@ -46,7 +46,7 @@ TEST_F(EstimateOf, tells_steps_tokens_time_and_cost) {
   EXPECT_NEAR(half, 2 * e.at("seconds").get<double>(), 1e-9);
 }
 
-TEST_F(EstimateOf, goes_by_max_length_without_data) {
+TEST_F(EstimateOf, GoesByMaxLengthWithoutData) {
   Json c = config({{"max_length", 16}, {"per_device_train_batch_size", 3}, {"max_steps", 5}});
   EXPECT_EQ(json(c, {"--no_data"}).at("largest_batch").at("tokens"), 48);
   c.erase("dataset_name");
@@ -57,7 +57,7 @@ TEST_F(EstimateOf, goes_by_max_length_without_data) {
   EXPECT_TRUE(json(c).at("steps").is_null());
 }
 
-TEST_F(EstimateOf, reads_no_weights) {
+TEST_F(EstimateOf, ReadsNoWeights) {
   const fs::path model = folder_ / "model";
   write_untrained_model(model);
   write_file(model / "model.safetensors", "nothing that could be read");
@@ -65,7 +65,7 @@ TEST_F(EstimateOf, reads_no_weights) {
   EXPECT_GT(e.at("memory").at("weights").get<std::int64_t>(), 400 * 48 * 4);
 }
 
-TEST_F(EstimateOf, ends_with_4_where_the_run_does_not_fit) {
+TEST_F(EstimateOf, EndsWith4WhereTheRunDoesNotFit) {
   const Json c = config({{"max_length", 200}, {"per_device_train_batch_size", 1 << 20}});
   const Outcome outcome = estimate(c, {"--no_data", "--gpu", "T4", "--json"});
   EXPECT_EQ(outcome.code, 4);
@@ -73,13 +73,13 @@ TEST_F(EstimateOf, ends_with_4_where_the_run_does_not_fit) {
   EXPECT_THAT(outcome.err, HasSubstr("per_device_train_batch_size="));
 }
 
-TEST_F(EstimateOf, refuses_bfloat16_on_a_card_without_it) {
+TEST_F(EstimateOf, RefusesBfloat16OnACardWithoutIt) {
   const Outcome outcome = estimate(config({{"bf16", true}}), {"--gpu", "T4"});
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("fp16=true"));
 }
 
-TEST_F(EstimateOf, refuses_muon_on_a_card_without_bfloat16) {
+TEST_F(EstimateOf, RefusesMuonOnACardWithoutBfloat16) {
   const Json c = config({{"bf16", false}, {"optim", "muon"}, {"use_peft", false}});
   const Outcome outcome = estimate(c, {"--no_data", "--gpu", "T4"});
   EXPECT_EQ(outcome.code, 2);
@@ -87,7 +87,7 @@ TEST_F(EstimateOf, refuses_muon_on_a_card_without_bfloat16) {
   EXPECT_EQ(estimate(c, {"--no_data", "--gpu", "A10"}).code, 0);
 }
 
-TEST_F(EstimateOf, explains_copies_and_names_the_cards_that_fit) {
+TEST_F(EstimateOf, ExplainsCopiesAndNamesTheCardsThatFit) {
   const Json c = config({{"bf16", true}, {"max_length", 200}, {"per_device_train_batch_size", 8000}});
   const Json with = json(c, {"--no_data", "--gpu", "H200"});
   EXPECT_EQ(with.at("optional_copies").at("keys"), Json::array({"operand_copies"}));
@@ -108,7 +108,7 @@ TEST_F(EstimateOf, explains_copies_and_names_the_cards_that_fit) {
 }
 
 // People without a GPU ask which one they need.
-TEST_F(EstimateOf, of_a_run_on_the_processor_names_the_cards_too) {
+TEST_F(EstimateOf, OfARunOnTheProcessorNamesTheCardsToo) {
   for (const Json& change : {Json::object(), Json{{"bf16", true}}, Json{{"gradient_checkpointing", "auto"}},
                              Json{{"optim", "paged_adamw_8bit"}, {"bf16", true}}}) {
     Json c = config({{"device", "cpu"}, {"max_length", 200}, {"per_device_train_batch_size", 40'000}});
@@ -130,7 +130,7 @@ TEST_F(EstimateOf, of_a_run_on_the_processor_names_the_cards_too) {
   for (std::string line; std::getline(lines, line);) EXPECT_LT(line.size(), 80u) << line;
 }
 
-TEST_F(EstimateOf, names_the_cards_it_knows) {
+TEST_F(EstimateOf, NamesTheCardsItKnows) {
   const Outcome outcome = estimate(config(Json::object()), {"--gpu", "abacus"});
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("RTX 4090"));

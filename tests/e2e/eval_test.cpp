@@ -33,7 +33,7 @@ class Eval : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(Eval, is_the_loss_of_transformers) {
+TEST_F(Eval, IsTheLossOfTransformers) {
   for (const char* name : {"llama_gqa3_tied", "mistral_window", "qwen3_hd8", "qwen2_full", "rope_yarn"}) {
     const Json result = evaluated(config(name)), expected = read_json(kGoldens / name / "expected.json");
     EXPECT_THAT(keys_of(result), ElementsAre("measured", "model", "adapter", "eval_loss", "perplexity", "tokens",
@@ -52,7 +52,7 @@ TEST_F(Eval, is_the_loss_of_transformers) {
   }
 }
 
-TEST_F(Eval, counts_the_adapter) {
+TEST_F(Eval, CountsTheAdapter) {
   Json c = config("lora_llama_all");
   const Json expected = read_json(kGoldens / "lora_llama_all/expected.json");
   const double without = evaluated(c)["eval_loss"], loss = expected.at("loss_mean");
@@ -88,7 +88,7 @@ class EvalOfARun : public Eval {
   double last_eval_loss() const { return history(folder_ / "out", "eval_loss").back().at("eval_loss"); }
 };
 
-TEST_F(EvalOfARun, measures_what_was_trained) {
+TEST_F(EvalOfARun, MeasuresWhatWasTrained) {
   for (const Json& c : {lora(), run()}) {
     fs::remove_all(folder_ / "out");
     const Json before = evaluated(c);
@@ -107,7 +107,7 @@ TEST_F(EvalOfARun, measures_what_was_trained) {
   }
 }
 
-TEST_F(EvalOfARun, says_what_it_measures_first_and_the_result_on_stdout) {
+TEST_F(EvalOfARun, SaysWhatItMeasuresFirstAndTheResultOnStdout) {
   const Json c = lora();
   train_ok(folder_.path(), c);
   for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"--quiet"}}) {
@@ -121,7 +121,7 @@ TEST_F(EvalOfARun, says_what_it_measures_first_and_the_result_on_stdout) {
   EXPECT_THAT(eval_of(c, {"--base"}).out, HasSubstr("llama_gqa3_tied, which the config begins with\n"));
 }
 
-TEST_F(EvalOfARun, without_a_result_takes_the_newest_whole_checkpoint) {
+TEST_F(EvalOfARun, WithoutAResultTakesTheNewestWholeCheckpoint) {
   for (const Json& c : {lora(), run()}) {
     fs::remove_all(folder_ / "out");
     train_ok(folder_.path(), c);
@@ -138,7 +138,7 @@ TEST_F(EvalOfARun, without_a_result_takes_the_newest_whole_checkpoint) {
   }
 }
 
-TEST_F(EvalOfARun, what_another_config_trained_is_not_taken_for_its_result) {
+TEST_F(EvalOfARun, WhatAnotherConfigTrainedIsNotTakenForItsResult) {
   train_ok(folder_.path(), lora());
   struct Case {
     Json config;
@@ -155,7 +155,7 @@ TEST_F(EvalOfARun, what_another_config_trained_is_not_taken_for_its_result) {
 }
 
 // A finished run of 8 steps that is to go on, and is stopped behind a checkpoint.
-TEST_F(EvalOfARun, a_checkpoint_that_is_newer_than_the_result_is_measured) {
+TEST_F(EvalOfARun, ACheckpointThatIsNewerThanTheResultIsMeasured) {
   const fs::path out = folder_ / "out";
   train_ok(folder_.path(), lora());
   const Json result = evaluated(lora()), longer = lora({{"max_steps", 100000}});
@@ -176,7 +176,7 @@ TEST_F(EvalOfARun, a_checkpoint_that_is_newer_than_the_result_is_measured) {
   EXPECT_EQ(evaluated(longer), result);
 }
 
-TEST_F(EvalOfARun, a_result_that_a_new_run_has_followed_is_not_measured) {
+TEST_F(EvalOfARun, AResultThatANewRunHasFollowedIsNotMeasured) {
   const fs::path out = folder_ / "out", manifest = out / "manifest.json";
   train_ok(folder_.path(), lora());
   write_file(folder_ / "run.json", dump_json(lora({{"max_steps", 100000}, {"save_strategy", "no"}})));
@@ -190,7 +190,7 @@ TEST_F(EvalOfARun, a_result_that_a_new_run_has_followed_is_not_measured) {
   EXPECT_THAT(told.err, HasSubstr("out is not measured: it has no manifest.json of its own: it is of an earlier run"));
 }
 
-TEST_F(EvalOfARun, a_result_that_is_not_whole_is_not_measured) {
+TEST_F(EvalOfARun, AResultThatIsNotWholeIsNotMeasured) {
   train_ok(folder_.path(), run());
   fs::resize_file(folder_ / "out/model.safetensors", fs::file_size(folder_ / "out/model.safetensors") - 4);
   const Outcome told = eval_of(run());
@@ -199,7 +199,7 @@ TEST_F(EvalOfARun, a_result_that_is_not_whole_is_not_measured) {
               HasSubstr("checkpoint-8, the newest checkpoint: " + (folder_ / "out").string() + " is not measured"));
 }
 
-TEST_F(EvalOfARun, a_result_of_other_settings_is_measured_and_called_so) {
+TEST_F(EvalOfARun, AResultOfOtherSettingsIsMeasuredAndCalledSo) {
   train_ok(folder_.path(), lora({{"seed", 7}}));
   write_file(folder_ / "rows.jsonl", bytes_of(lora()["dataset_name"].get<std::string>()));
   const Json other = lora({{"dataset_name", (folder_ / "rows.jsonl").string()}, {"learning_rate", 0.5}});
@@ -217,7 +217,7 @@ TEST_F(EvalOfARun, a_result_of_other_settings_is_measured_and_called_so) {
   EXPECT_FALSE(evaluated(same).contains("other_settings"));
 }
 
-TEST_F(EvalOfARun, relative_names_are_those_of_the_folder_that_it_ran_in) {
+TEST_F(EvalOfARun, RelativeNamesAreThoseOfTheFolderThatItRanIn) {
   const fs::path project = folder_ / "project", elsewhere = folder_ / "elsewhere";
   for (const fs::path& made : {project, elsewhere}) fs::create_directory(made);
   fs::copy(kGoldens / "llama_gqa3_tied", project / "base");
@@ -237,7 +237,7 @@ TEST_F(EvalOfARun, relative_names_are_those_of_the_folder_that_it_ran_in) {
   EXPECT_THAT(moved.out, HasSubstr("the result of this config")) << moved.err;
 }
 
-TEST_F(Eval, does_not_depend_on_the_batch_size) {
+TEST_F(Eval, DoesNotDependOnTheBatchSize) {
   Json c = config("llama_gqa3_tied");
   const double loss = evaluated(c)["eval_loss"];
   for (const int size : {1, 2, 3}) {
@@ -247,7 +247,7 @@ TEST_F(Eval, does_not_depend_on_the_batch_size) {
   }
 }
 
-TEST_F(Eval, agrees_with_the_evaluation_of_the_run) {
+TEST_F(Eval, AgreesWithTheEvaluationOfTheRun) {
   Json c = tiny_run(folder_ / "out");
   c.update({{"eval_dataset_name", (kGoldens / "curves/llama_full/data.jsonl").string()}, {"eval_strategy", "epoch"}});
   train_ok(folder_.path(), c);
@@ -257,7 +257,7 @@ TEST_F(Eval, agrees_with_the_evaluation_of_the_run) {
   EXPECT_NEAR(evaluated(c)["eval_loss"], rows.back().at("eval_loss"), 1e-9);
 }
 
-TEST_F(Eval, a_split_holds_rows_out_of_training) {
+TEST_F(Eval, ASplitHoldsRowsOutOfTraining) {
   Json c = tiny_run(folder_ / "out");
   c.update({{"eval_split", 0.25}, {"eval_strategy", "epoch"}, {"learning_rate", 0.0}, {"max_steps", 1}});
   train_ok(folder_.path(), c);
@@ -266,12 +266,12 @@ TEST_F(Eval, a_split_holds_rows_out_of_training) {
   EXPECT_NEAR(result.at("eval_loss"), history(folder_ / "out", "eval_loss").back().at("eval_loss"), 1e-9);
 }
 
-TEST_F(Eval, limit_takes_the_first_rows) {
+TEST_F(Eval, LimitTakesTheFirstRows) {
   const Json c = config("llama_gqa3_tied");
   EXPECT_EQ(evaluated(c, {"--limit", "1"})["rows"], 1);
 }
 
-TEST_F(Eval, generates_answers_and_counts_the_exact_ones) {
+TEST_F(Eval, GeneratesAnswersAndCountsTheExactOnes) {
   write_untrained_model(folder_ / "model");
   std::vector<Json> rows;
   for (const char* city : {"Paris", "Rome", "Oslo"})
@@ -305,7 +305,7 @@ TEST_F(Eval, generates_answers_and_counts_the_exact_ones) {
   EXPECT_EQ(written[0]["finish_reason"], "stop");
 }
 
-TEST_F(Eval, without_rows_to_evaluate_is_a_usage_error) {
+TEST_F(Eval, WithoutRowsToEvaluateIsAUsageError) {
   Json c = config("llama_gqa3_tied");
   c.erase("eval_dataset_name");
   write_file(folder_ / "config.json", dump_json(c));

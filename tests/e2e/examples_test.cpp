@@ -19,7 +19,7 @@ std::vector<std::string> queries_of(const fs::path& file) {
   return queries;
 }
 
-TEST(CypherDataset, holds_out_what_it_asks) {
+TEST(CypherDataset, HoldsOutWhatItAsks) {
   const TempFolder folder;
   ASSERT_EQ(write_cypher(folder / "data").code, 0);
   const auto training = queries_of(folder / "data/train.jsonl");

@@ -35,7 +35,7 @@ std::vector<int> ids(const Json& list) {
   return list.get<std::vector<int>>();
 }
 
-TEST_F(Generate, greedy_answers_are_those_of_transformers) {
+TEST_F(Generate, GreedyAnswersAreThoseOfTransformers) {
   for (const char* name : {"llama_gqa3_tied", "mistral_window", "qwen3_gqa7_tied"}) {
     const Json golden = read_json(kGoldens / name / "generation.json");
     std::map<std::string, std::vector<Json>> by_penalty;
@@ -66,7 +66,7 @@ TEST_F(Generate, greedy_answers_are_those_of_transformers) {
   }
 }
 
-TEST_F(Generate, answers_do_not_depend_on_the_batch_and_keep_their_order) {
+TEST_F(Generate, AnswersDoNotDependOnTheBatchAndKeepTheirOrder) {
   const std::string folder = model("qwen3_gqa7_tied");
   std::vector<Json> prompts;
   for (int i = 0; i < 9; ++i)
@@ -86,7 +86,7 @@ TEST_F(Generate, answers_do_not_depend_on_the_batch_and_keep_their_order) {
   for (int i = 0; i < 9; ++i) EXPECT_EQ(rows[i].at("i"), i);
 }
 
-TEST_F(Generate, sampling_is_repeatable_by_seed) {
+TEST_F(Generate, SamplingIsRepeatableBySeed) {
   const std::string folder = model("llama_gqa3_tied");
   const auto sampled = [&](const char* seed) {
     return qtrain_ok({.words = {"generate", "--model", folder, "--raw", "--prompt", letters({5, 6}), "--temperature",
@@ -99,7 +99,7 @@ TEST_F(Generate, sampling_is_repeatable_by_seed) {
   EXPECT_GT(once.size(), 3u);
 }
 
-TEST_F(Generate, narrow_sampling_is_greedy) {
+TEST_F(Generate, NarrowSamplingIsGreedy) {
   const std::string folder = model("llama_gqa3_tied");
   const auto with = [&](std::vector<std::string> more) {
     std::vector<std::string> words{"generate",      "--model",          folder, "--raw", "--prompt",
@@ -115,7 +115,7 @@ TEST_F(Generate, narrow_sampling_is_greedy) {
   EXPECT_NE(with({"--temperature", "3"}), greedy);
 }
 
-TEST_F(Generate, ends_before_a_stop_text) {
+TEST_F(Generate, EndsBeforeAStopText) {
   const std::string folder = model("llama_gqa3_tied");
   std::vector<std::string> words{"generate", "--model",          folder, "--raw", "--prompt", letters({7, 11, 3}),
                                  "--greedy", "--max_new_tokens", "12"};
@@ -127,7 +127,7 @@ TEST_F(Generate, ends_before_a_stop_text) {
   EXPECT_EQ(row.at("finish_reason"), "stop");
 }
 
-TEST_F(Generate, speaks_through_the_chat_template) {
+TEST_F(Generate, SpeaksThroughTheChatTemplate) {
   const std::string folder = chat_model();
   const std::vector<std::string> common{"generate", "--model", folder, "--greedy", "--max_new_tokens", "5"};
   const auto with = [&](std::vector<std::string> more) {
@@ -149,7 +149,7 @@ TEST_F(Generate, speaks_through_the_chat_template) {
   EXPECT_EQ(row.at("completion").get<std::string>() + "\n", chat);
 }
 
-TEST_F(Generate, applies_the_adapter) {
+TEST_F(Generate, AppliesTheAdapter) {
   Json config = tiny_lora_run(folder_ / "adapter");
   config.update({{"learning_rate", 0.05}, {"max_steps", 20}});
   train_ok(folder_.path(), config);
@@ -161,7 +161,7 @@ TEST_F(Generate, applies_the_adapter) {
   EXPECT_NE(qtrain_ok({.words = words}).out, base);
 }
 
-TEST_F(Generate, follows_generation_config) {
+TEST_F(Generate, FollowsGenerationConfig) {
   const std::string folder = model("qwen3_gqa7_tied");
   const std::vector<std::string> words{"generate",   "--model",          folder, "--raw", "--prompt",
                                        letters({5}), "--max_new_tokens", "12"};
@@ -174,7 +174,7 @@ TEST_F(Generate, follows_generation_config) {
   EXPECT_EQ(qtrain_ok({.words = words}).out, letters({21, 21, 21}) + "\n");
 }
 
-TEST_F(Generate, refuses_what_it_cannot_answer) {
+TEST_F(Generate, RefusesWhatItCannotAnswer) {
   const std::string folder = model("llama_gqa3_tied");
   const auto code = [&](std::vector<std::string> more) {
     std::vector<std::string> words{"generate", "--model", folder};
@@ -200,7 +200,7 @@ TEST_F(Generate, refuses_what_it_cannot_answer) {
 }
 
 // An expression that runs away on many a's, in every place where a text is encoded.
-TEST_F(Generate, says_which_text_an_expression_gives_up_on) {
+TEST_F(Generate, SaysWhichTextAnExpressionGivesUpOn) {
   const std::string model = chat_model(), text(2000, 'a'), rows = (folder_ / "rows.jsonl").string();
   Json json = read_json(fs::path(model) / "tokenizer.json");
   const Json split{
@@ -226,7 +226,7 @@ TEST_F(Generate, says_which_text_an_expression_gives_up_on) {
   }
 }
 
-TEST_F(Generate, chat_keeps_the_turns) {
+TEST_F(Generate, ChatKeepsTheTurns) {
   const std::string folder = chat_model();
   const std::vector<std::string> words{"chat", "--model", folder, "--greedy", "--max_new_tokens", "5"};
   const Outcome two = qtrain_ok({.words = words, .input = "hello\nagain\n"});
@@ -238,7 +238,7 @@ TEST_F(Generate, chat_keeps_the_turns) {
   EXPECT_NE(two.out.substr(first.size()), fresh) << "the second answer does not know the first turn";
 }
 
-TEST_F(Generate, chat_ignores_empty_lines_and_marks_cut_answers) {
+TEST_F(Generate, ChatIgnoresEmptyLinesAndMarksCutAnswers) {
   const std::vector<std::string> words{"chat", "--model", chat_model(), "--greedy", "--max_new_tokens", "3"};
   const Outcome plain = qtrain_ok({.words = words, .input = "hello\nagain\n"});
   const Outcome gaps = qtrain_ok({.words = words, .input = "\nhello\n  \n\nagain\n"});
@@ -246,7 +246,7 @@ TEST_F(Generate, chat_ignores_empty_lines_and_marks_cut_answers) {
   EXPECT_THAT(plain.err, HasSubstr("[cut at 3 tokens; --max_new_tokens]"));
 }
 
-TEST_F(Generate, chat_takes_commands) {
+TEST_F(Generate, ChatTakesCommands) {
   const std::vector<std::string> words{"chat", "--model", chat_model(), "--greedy", "--max_new_tokens", "5"};
   const auto said = [&](const std::string& input) { return qtrain_ok({.words = words, .input = input}); };
   const std::string first = said("hello\n").out;
@@ -270,7 +270,7 @@ TEST_F(Generate, chat_takes_commands) {
   EXPECT_EQ(rows[1]["messages"][1]["content"], "/a");
 }
 
-TEST_F(Generate, chat_on_a_terminal_edits_lines_stops_answers_and_remembers) {
+TEST_F(Generate, ChatOnATerminalEditsLinesStopsAnswersAndRemembers) {
   const std::string folder = chat_model();
   Json config = read_json(fs::path(folder) / "config.json");
   config["max_position_embeddings"] = 4096;  // a long answer, to be stopped
@@ -313,7 +313,7 @@ TEST_F(Generate, chat_on_a_terminal_edits_lines_stops_answers_and_remembers) {
   EXPECT_EQ(again.wait().code, 0) << again.said();
 }
 
-TEST_F(Generate, without_arguments_it_names_the_model_that_is_missing) {
+TEST_F(Generate, WithoutArgumentsItNamesTheModelThatIsMissing) {
   const Outcome o = qtrain({.words = {"generate"}});
   EXPECT_EQ(o.code, 2);
   EXPECT_THAT(o.err, HasSubstr("--model"));

@@ -93,7 +93,7 @@ Json exported(const GoldenAdapter& g, const fs::path& file) {
   return read_json(kGoldens / g.adapter / "adapter/adapter_config.json");
 }
 
-TEST(GgufAdapter, of_llama_turns_the_rows_of_queries_and_keys) {
+TEST(GgufAdapter, OfLlamaTurnsTheRowsOfQueriesAndKeys) {
   const TempFolder folder;
   const GoldenAdapter golden{"llama_gqa3_tied", "lora_llama_all", "llama"};
   const Json config = exported(golden, folder / "a.gguf");
@@ -115,7 +115,7 @@ TEST(GgufAdapter, of_llama_turns_the_rows_of_queries_and_keys) {
 }
 
 // Readers divide the one alpha of the file by each rank: the rest of the scale is in B.
-TEST(GgufAdapter, keeps_scales_that_are_not_alpha_over_rank) {
+TEST(GgufAdapter, KeepsScalesThatAreNotAlphaOverRank) {
   const TempFolder folder;
   (void)exported({"qwen3_hd8", "lora_qwen3_rs", "qwen3"}, folder / "rs.gguf");
   const fs::path rs = kGoldens / "lora_qwen3_rs/adapter";
@@ -131,7 +131,7 @@ TEST(GgufAdapter, keeps_scales_that_are_not_alpha_over_rank) {
 }
 
 // The rows of an embedding are looked up in A, so that it lies the other way round there.
-TEST(GgufAdapter, holds_the_factors_of_embedding_and_head) {
+TEST(GgufAdapter, HoldsTheFactorsOfEmbeddingAndHead) {
   const TempFolder folder;
   const GoldenAdapter golden{"qwen3_hd8", "lora_embeddings", "qwen3"};
   (void)exported(golden, folder / "a.gguf");
@@ -174,7 +174,7 @@ class TrainedAdapter : public ::testing::Test {
   fs::path adapter_ = folder_ / "adapter";
 };
 
-TEST_F(TrainedAdapter, on_the_exported_model_is_the_exported_merge) {
+TEST_F(TrainedAdapter, OnTheExportedModelIsTheExportedMerge) {
   ASSERT_EQ(run_export({"--output", folder_ / "base.gguf", "--type", "f32"}).code, 0);
   ASSERT_EQ(run_export({"--adapter", adapter_, "--output", folder_ / "adapter.gguf"}).code, 0);
   ASSERT_EQ(run_export({"--adapter", adapter_, "--merge", "--output", folder_ / "merged.gguf", "--type", "f32"}).code,
@@ -195,7 +195,7 @@ TEST_F(TrainedAdapter, on_the_exported_model_is_the_exported_merge) {
   EXPECT_FALSE(fs::exists((folder_ / "merged.gguf").string() + ".merging"));
 }
 
-TEST_F(TrainedAdapter, that_the_format_cannot_hold_is_refused) {
+TEST_F(TrainedAdapter, ThatTheFormatCannotHoldIsRefused) {
   const Outcome alone = run_export({"--merge", "--output", folder_ / "x.gguf"});
   EXPECT_EQ(alone.code, 2);
   EXPECT_THAT(alone.err, HasSubstr("--adapter"));

@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 
 const std::filesystem::path kGgufFiles = QTRAIN_SOURCE_DIR "/tests/convert/goldens";
 
-TEST(Gguf, a_model_goes_there_and_back_and_answers_the_same) {
+TEST(Gguf, AModelGoesThereAndBackAndAnswersTheSame) {
   const TempFolder folder;
   const std::string model = (folder / "model").string(), file = (folder / "model.gguf").string(),
                     again = (folder / "again").string();
@@ -28,7 +28,7 @@ TEST(Gguf, a_model_goes_there_and_back_and_answers_the_same) {
   EXPECT_EQ(answer(again), answer(model));
 }
 
-TEST(Gguf, a_vocabulary_becomes_a_tokenizer) {
+TEST(Gguf, AVocabularyBecomesATokenizer) {
   const TempFolder folder;
   const Outcome out = qtrain_ok(
       {.words = {"import", (kGgufFiles / "gguf_vocab/qwen2.gguf").string(), "--output", (folder / "qwen2").string()}});
@@ -37,7 +37,7 @@ TEST(Gguf, a_vocabulary_becomes_a_tokenizer) {
   qtrain_ok({.words = {"tokenize", "--model", (folder / "qwen2").string()}, .input = "\"Hello\"\n"});
 }
 
-TEST(Gguf, what_cannot_be_exported_is_said_before_anything_is_written) {
+TEST(Gguf, WhatCannotBeExportedIsSaidBeforeAnythingIsWritten) {
   const TempFolder folder;
   const std::string model = (folder / "model").string(), file = (folder / "out.gguf").string();
   qtrain_ok({.words = {"import", (kGgufFiles / "gguf/smollm.gguf").string(), "--output", model}});

@@ -55,7 +55,7 @@ class Invariance : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(Invariance, threads_and_repetition_give_the_same_bits) {
+TEST_F(Invariance, ThreadsAndRepetitionGiveTheSameBits) {
   for (const Json& base : {config("full"), lora("lora")}) {
     const std::string once = trained(base);
     EXPECT_TRUE(once == trained(base)) << "a second run differs";
@@ -65,7 +65,7 @@ TEST_F(Invariance, threads_and_repetition_give_the_same_bits) {
   }
 }
 
-TEST_F(Invariance, recomputation_gives_the_same_bits) {
+TEST_F(Invariance, RecomputationGivesTheSameBits) {
   for (const Json& base : {config("full"), lora("lora")}) {
     const std::string kept = trained(base);
     EXPECT_TRUE(kept == trained(base, {{"gradient_checkpointing", "selective"}}));
@@ -73,7 +73,7 @@ TEST_F(Invariance, recomputation_gives_the_same_bits) {
   }
 }
 
-TEST_F(Invariance, compute_in_bfloat16_is_the_same_for_any_number_of_threads) {
+TEST_F(Invariance, ComputeInBfloat16IsTheSameForAnyNumberOfThreads) {
   ASSERT_EQ(setenv("QTRAIN_CPU_ISA", "avx512_bf16", 1), 0);  // also where it is there, but not the fastest
   const Json base = config("bf16");
   Json asked = base;
@@ -90,7 +90,7 @@ struct Split {
   int batch, accumulation;
 };
 
-TEST(Accumulation, of_unequal_rows_is_one_large_batch) {
+TEST(Accumulation, OfUnequalRowsIsOneLargeBatch) {
   std::vector<std::vector<double>> losses, norms;
   const TempFolder folder;
   for (const Split split : {Split{8, 1}, Split{4, 2}, Split{2, 4}, Split{1, 8}}) {

@@ -48,7 +48,7 @@ struct Answering {
 
 // Sampled at a temperature where the last bit of a logit decides now and then; prompts of 1 to 25 tokens, so that long
 // ones are read beside answers; more prompts than rows, so that neighbors change.
-TEST_P(EachIsa, answers_do_not_depend_on_the_batch) {
+TEST_P(EachIsa, AnswersDoNotDependOnTheBatch) {
   std::vector<Json> prompts;
   for (int i = 0; i < 13; ++i)
     prompts.push_back({{"prompt", letters(std::vector<int>(1 + i * 5 % 13 * (1 + i % 2), 10 + i))}});
@@ -89,7 +89,7 @@ TEST_P(EachIsa, answers_do_not_depend_on_the_batch) {
 }
 
 // Sums in float32 run in one order on all of them.
-TEST_P(EachIsa, a_run_in_float32_has_the_bits_of_avx2) {
+TEST_P(EachIsa, ARunInFloat32HasTheBitsOfAvx2) {
   for (const char* curve : {"llama_full", "cosine"}) {
     std::vector<std::string> results;
     for (const char* isa : {GetParam().name, "avx2"}) {
@@ -106,7 +106,7 @@ TEST_P(EachIsa, a_run_in_float32_has_the_bits_of_avx2) {
   }
 }
 
-TEST_P(EachIsa, a_run_in_bfloat16_learns_as_one_in_float32) {
+TEST_P(EachIsa, ARunInBfloat16LearnsAsOneInFloat32) {
   std::vector<std::vector<double>> losses;
   for (const char* compute : {"float32", "bfloat16"}) {
     Json config = tiny_lora_run(folder_ / compute);

@@ -51,7 +51,7 @@ void expect_merged(const fs::path& merged, const fs::path& model, const std::vec
   EXPECT_EQ(changed, 14) << "seven linear layers in each of two blocks";
 }
 
-TEST(Merge, adds_the_product_to_every_weight_it_changes) {
+TEST(Merge, AddsTheProductToEveryWeightItChanges) {
   const TempFolder folder;
   const fs::path out = folder / "merged";
   qtrain_ok({.words = {"merge", "--model", kModel, "--adapter", kAdapter, "--output", out}});
@@ -59,7 +59,7 @@ TEST(Merge, adds_the_product_to_every_weight_it_changes) {
   EXPECT_EQ(bytes_of(out / "config.json"), bytes_of(kModel / "config.json"));
 }
 
-TEST(Merge, rounds_once_to_the_type_of_the_weights) {
+TEST(Merge, RoundsOnceToTheTypeOfTheWeights) {
   const TempFolder folder;
   const fs::path out = folder / "merged", model = kGoldens / "llama_f16_sharded";
   qtrain_ok({.words = {"merge", "--model", model, "--adapter", kAdapter, "--output", out}});
@@ -67,7 +67,7 @@ TEST(Merge, rounds_once_to_the_type_of_the_weights) {
   expect_merged(out, model, {{kAdapter}}, 0x1p-11);
 }
 
-TEST(Merge, adds_up_several_adapters_by_weight) {
+TEST(Merge, AddsUpSeveralAdaptersByWeight) {
   const TempFolder folder;
   const fs::path out = folder / "merged", second = folder / "adapter";
   Json run = tiny_lora_run(second);
@@ -102,7 +102,7 @@ double lost_share(const fs::path& merged, const fs::path& exact, const fs::path&
   return std::sqrt(lost / update);
 }
 
-TEST(Merge, writes_the_type_that_is_asked_for_and_says_what_rounding_loses) {
+TEST(Merge, WritesTheTypeThatIsAskedForAndSaysWhatRoundingLoses) {
   const TempFolder folder;
   const SmallUpdate small(folder);
   const auto merged = [&](const char* dtype) {
@@ -125,7 +125,7 @@ TEST(Merge, writes_the_type_that_is_asked_for_and_says_what_rounding_loses) {
   expect_merged(folder / "float32", small.model, {{small.adapter}}, 0x1p-24);
 }
 
-TEST(Merge, keeps_the_type_of_the_model_unless_asked) {
+TEST(Merge, KeepsTheTypeOfTheModelUnlessAsked) {
   const TempFolder folder;
   const SmallUpdate small(folder);
   qtrain_ok({.words = {"merge", "--model", small.model, "--adapter", small.adapter, "--output", folder / "merged"}});
@@ -133,7 +133,7 @@ TEST(Merge, keeps_the_type_of_the_model_unless_asked) {
   EXPECT_EQ(bytes_of(folder / "merged/config.json"), bytes_of(small.model / "config.json"));
 }
 
-TEST(Merge, the_merged_model_has_the_loss_of_the_adapter) {
+TEST(Merge, TheMergedModelHasTheLossOfTheAdapter) {
   const TempFolder folder;
   const std::string said =
       qtrain_ok({.words = {"merge", "--model", kModel, "--adapter", kAdapter, "--output", folder / "merged", "--data",
@@ -159,7 +159,7 @@ constexpr OuterAdapter kOuterAdapters[] = {
     {"qwen3_gqa7_tied", "lora_embedding_tied", false},  {"llama_gqa3_tied", "lora_dora_llama", true},
     {"qwen3_hd8", "lora_dora_qwen3_head", false}};
 
-TEST(Merge, of_whole_modules_embeddings_and_magnitudes_keeps_the_loss) {
+TEST(Merge, OfWholeModulesEmbeddingsAndMagnitudesKeepsTheLoss) {
   for (const OuterAdapter& a : kOuterAdapters) {
     const TempFolder folder;
     const std::string said =
@@ -173,7 +173,7 @@ TEST(Merge, of_whole_modules_embeddings_and_magnitudes_keeps_the_loss) {
   }
 }
 
-TEST(Merge, takes_an_adapter_with_magnitudes_alone_and_whole) {
+TEST(Merge, TakesAnAdapterWithMagnitudesAloneAndWhole) {
   const TempFolder folder;
   const fs::path dora = kGoldens / "lora_dora_llama/adapter";
   const auto refused = [&](std::vector<std::string> words) {
@@ -193,7 +193,7 @@ TEST(Merge, takes_an_adapter_with_magnitudes_alone_and_whole) {
   EXPECT_THAT(bare.err, HasSubstr("lora_magnitude_vector"));
 }
 
-TEST(Merge, replaces_whole_modules_by_their_share) {
+TEST(Merge, ReplacesWholeModulesByTheirShare) {
   const TempFolder folder;
   const fs::path model = kGoldens / "qwen3_hd8", adapter = kGoldens / "lora_saved_modules/adapter";
   qtrain_ok({.words = {"merge", "--model", model, "--adapter", adapter, "--output", folder / "whole"}});
@@ -209,7 +209,7 @@ TEST(Merge, replaces_whole_modules_by_their_share) {
   }
 }
 
-TEST(Adapters, of_peft_are_saved_as_they_were_read) {
+TEST(Adapters, OfPeftAreSavedAsTheyWereRead) {
   for (const OuterAdapter& a : kOuterAdapters) {
     const TempFolder folder;
     Json run = tiny_run(folder / "out");
@@ -222,7 +222,7 @@ TEST(Adapters, of_peft_are_saved_as_they_were_read) {
   }
 }
 
-TEST(Merge, says_what_does_not_fit) {
+TEST(Merge, SaysWhatDoesNotFit) {
   const TempFolder folder;
   const auto merge = [&](const fs::path& model, const fs::path& adapter, std::vector<std::string> more = {}) {
     std::vector<std::string> words{"merge", "--model", model, "--adapter", adapter};
@@ -252,7 +252,7 @@ TEST(Merge, says_what_does_not_fit) {
 }
 
 // As PEFT, which warns of such layers and computes without them.
-TEST(Merge, refuses_an_adapter_without_some_of_its_layers) {
+TEST(Merge, RefusesAnAdapterWithoutSomeOfItsLayers) {
   const TempFolder folder;
   const fs::path cut = folder / "cut";
   fs::create_directories(cut);
@@ -268,7 +268,7 @@ TEST(Merge, refuses_an_adapter_without_some_of_its_layers) {
   EXPECT_FALSE(fs::exists(folder / "out"));
 }
 
-TEST(Merge, takes_tokenizer_and_template_that_the_adapter_was_trained_with) {
+TEST(Merge, TakesTokenizerAndTemplateThatTheAdapterWasTrainedWith) {
   const TempFolder folder;
   const fs::path model = folder / "model", trained = folder / "trained";
   fs::create_directories(model);

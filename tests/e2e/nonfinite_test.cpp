@@ -47,7 +47,7 @@ class NonFinite : public RunOver {
 
 const std::string kGood = "{\"input_ids\": [7, 8, 9]}\n", kBad = "{\"input_ids\": [63, 5, 6]}\n";
 
-TEST_F(NonFinite, a_loss_that_stays_non_finite_stops_the_run) {
+TEST_F(NonFinite, ALossThatStaysNonFiniteStopsTheRun) {
   const Outcome outcome =
       run_over("{\"input_ids\": [5, 6, 7]}\n{\"input_ids\": [8, 9, 7]}\n",
                {{"learning_rate", 1e30}, {"warmup_steps", 0}, {"save_strategy", "steps"}, {"save_steps", 1}});
@@ -56,7 +56,7 @@ TEST_F(NonFinite, a_loss_that_stays_non_finite_stops_the_run) {
   EXPECT_FALSE(fs::exists(folder_ / "out/model.safetensors"));
 }
 
-TEST_F(NonFinite, one_bad_step_is_skipped_told_and_resumed_over) {
+TEST_F(NonFinite, OneBadStepIsSkippedToldAndResumedOver) {
   const std::string rows = kGood + kBad + kGood + kGood;
   const Outcome outcome = run_over(rows, poisoned(3));
   ASSERT_EQ(outcome.code, 0) << outcome.err;
@@ -72,7 +72,7 @@ TEST_F(NonFinite, one_bad_step_is_skipped_told_and_resumed_over) {
   EXPECT_EQ(run_over(rows, poisoned(4)).code, 0);
 }
 
-TEST_F(NonFinite, evaluations_leave_checkpoints_that_can_be_read) {
+TEST_F(NonFinite, EvaluationsLeaveCheckpointsThatCanBeRead) {
   write_file(folder_ / "bad.jsonl", kBad);
   Json change = poisoned(2);
   change.update({{"eval_dataset_name", (folder_ / "bad.jsonl").string()},
@@ -95,7 +95,7 @@ TEST_F(NonFinite, evaluations_leave_checkpoints_that_can_be_read) {
   EXPECT_TRUE(read_json(folder_ / "out/trainer_state.json").at("best_metric").is_null());
 }
 
-TEST_F(NonFinite, evaluations_are_null_in_the_json_of_eval) {
+TEST_F(NonFinite, EvaluationsAreNullInTheJsonOfEval) {
   write_file(folder_ / "bad.jsonl", kBad);
   write_file(folder_ / "run.json", dump_json(tiny_run(folder_ / "none")));
   write_poisoned_model(folder_ / "model");
@@ -111,7 +111,7 @@ TEST_F(NonFinite, evaluations_are_null_in_the_json_of_eval) {
   EXPECT_TRUE(result.at("perplexity").is_null()) << result;
 }
 
-TEST_F(NonFinite, losses_of_all_steps_are_no_number) {
+TEST_F(NonFinite, LossesOfAllStepsAreNoNumber) {
   const Outcome outcome = run_over(kBad, poisoned(1));
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("step 1/1 100%  loss not finite"));

@@ -17,7 +17,7 @@ std::vector<std::string> wrong_plurals(const std::string& text) {
   return found;
 }
 
-TEST(OneOfEach, is_not_called_several) {
+TEST(OneOfEach, IsNotCalledSeveral) {
   const TempFolder folder;
   write_untrained_model(folder / "model");
   const std::string rows = (folder / "rows.jsonl").string(), run = (folder / "config.json").string();

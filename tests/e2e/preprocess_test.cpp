@@ -35,7 +35,7 @@ class Preprocess : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(Preprocess, ids_and_labels_beyond_the_vocabulary_are_named_with_their_row) {
+TEST_F(Preprocess, IdsAndLabelsBeyondTheVocabularyAreNamedWithTheirRow) {
   write_file(folder_ / "rows.jsonl",
              jsonl({{{"input_ids", {1, 2}}}, {{"input_ids", {1, 2}}, {"labels", {1, 400}}}, {{"input_ids", {401}}}}));
   const Json config{{"model_name_or_path", (folder_ / "model").string()},
@@ -54,7 +54,7 @@ TEST_F(Preprocess, ids_and_labels_beyond_the_vocabulary_are_named_with_their_row
   }
 }
 
-TEST_F(Preprocess, rows_with_empty_answers_that_are_skipped_are_counted) {
+TEST_F(Preprocess, RowsWithEmptyAnswersThatAreSkippedAreCounted) {
   write_file(folder_ / "rows.jsonl",
              jsonl({{{"prompt", "q"}, {"completion", "a"}}, {{"prompt", "q"}, {"completion", ""}}}));
   const Json config{{"dataset_name", (folder_ / "rows.jsonl").string()},

@@ -39,7 +39,7 @@ class Pretrain : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(Pretrain, random_weights_learn_and_are_the_same_twice) {
+TEST_F(Pretrain, RandomWeightsLearnAndAreTheSameTwice) {
   const Outcome outcome = train_ok(folder_.path(), config("one"));
   EXPECT_THAT(outcome.err, HasSubstr("random weights"));
   const auto losses = column(history(folder_ / "one", "loss"), "loss");
@@ -53,7 +53,7 @@ TEST_F(Pretrain, random_weights_learn_and_are_the_same_twice) {
   EXPECT_NE(bytes_of(folder_ / "one/model.safetensors"), bytes_of(folder_ / "three/model.safetensors"));
 }
 
-TEST_F(Pretrain, leaves_a_folder_that_answers) {
+TEST_F(Pretrain, LeavesAFolderThatAnswers) {
   train_ok(folder_.path(), config("out"));
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})
     EXPECT_EQ(bytes_of(folder_ / "out" / name), bytes_of(kChatml / name));
@@ -62,7 +62,7 @@ TEST_F(Pretrain, leaves_a_folder_that_answers) {
   EXPECT_THAT(outcome.out, HasSubstr("brown fox"));
 }
 
-TEST_F(Pretrain, starts_at_random_over_weights_where_asked) {
+TEST_F(Pretrain, StartsAtRandomOverWeightsWhereAsked) {
   train_ok(folder_.path(), config("out"));
   Json again = config("again");
   again.update({{"model_name_or_path", (folder_ / "out").string()}, {"random_init", true}});
@@ -70,7 +70,7 @@ TEST_F(Pretrain, starts_at_random_over_weights_where_asked) {
   EXPECT_EQ(bytes_of(folder_ / "out/model.safetensors"), bytes_of(folder_ / "again/model.safetensors"));
 }
 
-TEST_F(Pretrain, starts_from_the_distribution_of_the_config) {
+TEST_F(Pretrain, StartsFromTheDistributionOfTheConfig) {
   Json still = config("out");
   still.update({{"learning_rate", 0.0}, {"max_steps", 1}});
   train_ok(folder_.path(), still);

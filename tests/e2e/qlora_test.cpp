@@ -37,7 +37,7 @@ class Qlora : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(Qlora, a_folder_in_4_bits_gives_the_curve_of_one_that_is_quantized_while_loading) {
+TEST_F(Qlora, AFolderIn4BitsGivesTheCurveOfOneThatIsQuantizedWhileLoading) {
   const std::vector<double> loading = losses(config());
   const std::vector<double> folder =
       losses(config({{"model_name_or_path", (kQuantized / "bnb_model_nf4").string()}, {"load_in_4bit", false}}));
@@ -47,7 +47,7 @@ TEST_F(Qlora, a_folder_in_4_bits_gives_the_curve_of_one_that_is_quantized_while_
   EXPECT_NE(losses(config({{"load_in_4bit", false}}))[0], loading[0]);
 }
 
-TEST_F(Qlora, every_policy_and_dense_copies_give_the_same_curve) {
+TEST_F(Qlora, EveryPolicyAndDenseCopiesGiveTheSameCurve) {
   for (const bool dora : {false, true}) {
     const auto with = [&](const char* key, bool value) { return losses(config({{"use_dora", dora}, {key, value}})); };
     const std::vector<double> expected = with("gradient_checkpointing", false);
@@ -56,7 +56,7 @@ TEST_F(Qlora, every_policy_and_dense_copies_give_the_same_curve) {
   }
 }
 
-TEST_F(Qlora, goes_on_from_a_checkpoint_with_the_same_bits) {
+TEST_F(Qlora, GoesOnFromACheckpointWithTheSameBits) {
   const Json whole = config({{"save_strategy", "steps"}, {"save_steps", 2}});
   train_ok(folder_.path(), whole);
   const std::string expected = bytes_of(folder_ / "out/adapter_model.safetensors");
@@ -70,7 +70,7 @@ TEST_F(Qlora, goes_on_from_a_checkpoint_with_the_same_bits) {
   }
 }
 
-TEST_F(Qlora, estimate_says_what_a_run_uses) {
+TEST_F(Qlora, EstimateSaysWhatARunUses) {
   for (const Json& kind : std::vector<Json>{{{"load_in_4bit", true}},
                                             {{"dequantized_copy", true}},
                                             {{"use_dora", true}},
@@ -89,7 +89,7 @@ TEST_F(Qlora, estimate_says_what_a_run_uses) {
   }
 }
 
-TEST_F(Qlora, contradictions_are_said_before_anything_is_read) {
+TEST_F(Qlora, ContradictionsAreSaidBeforeAnythingIsRead) {
   const auto refused = [&](const Json& changes) {
     Json c = config(changes);
     write_file(folder_ / "config.json", dump_json(c));
@@ -109,7 +109,7 @@ TEST_F(Qlora, contradictions_are_said_before_anything_is_read) {
   EXPECT_THAT(refused(full), HasSubstr("use_peft=true"));
 }
 
-TEST_F(Qlora, validate_and_eval_take_quantized_bases) {
+TEST_F(Qlora, ValidateAndEvalTakeQuantizedBases) {
   losses(config());
   const std::string file = (folder_ / "config.json").string(), rows = (folder_ / "rows.jsonl").string();
   qtrain_ok({.words = {"validate", file}});

@@ -15,7 +15,7 @@ std::vector<std::string> quantize_words(const fs::path& output, const std::vecto
   return words;
 }
 
-TEST(Quantize, writes_nested_nf4_by_default) {
+TEST(Quantize, WritesNestedNf4ByDefault) {
   const TempFolder folder;
   const Outcome outcome = qtrain_ok({.words = quantize_words(folder / "out", {"--json"})});
   EXPECT_EQ(Json::parse(outcome.out).at("matrices"), 7);
@@ -23,7 +23,7 @@ TEST(Quantize, writes_nested_nf4_by_default) {
     EXPECT_TRUE(read_text(folder / "out" / file) == read_text(kBnb / "bnb_model_nf4" / file)) << file;
 }
 
-TEST(Quantize, takes_what_the_flags_say) {
+TEST(Quantize, TakesWhatTheFlagsSay) {
   const TempFolder folder;
   qtrain_ok({.words = quantize_words(folder / "out", {"--quant_type", "fp4", "--double-quant", "false",
                                                       "--skip_modules", "down_proj", "--compute_dtype", "float32"})});
@@ -33,7 +33,7 @@ TEST(Quantize, takes_what_the_flags_say) {
   EXPECT_THAT(inspected.out, HasSubstr("12 uint8"));
 }
 
-TEST(Quantize, refuses_what_it_cannot_do) {
+TEST(Quantize, RefusesWhatItCannotDo) {
   const TempFolder folder;
   const Outcome size = qtrain({.words = quantize_words(folder / "out", {"--blocksize", "48"})});
   EXPECT_EQ(size.code, 2);

@@ -88,7 +88,7 @@ std::vector<Example> examples(const World& w) {
   };
 }
 
-TEST(Results, go_to_stdout_also_with_quiet) {
+TEST(Results, GoToStdoutAlsoWithQuiet) {
   const World world;
   write_file(world.path("strings"), "\"a\"\n\"b\"\n");
   for (Example& e : examples(world)) {
@@ -100,7 +100,7 @@ TEST(Results, go_to_stdout_also_with_quiet) {
   }
 }
 
-TEST(Results, are_one_document_with_json) {
+TEST(Results, AreOneDocumentWithJson) {
   const World world;
   write_file(world.path("strings"), "\"a\"\n\"b\"\n");
   for (Example& e : examples(world)) {
@@ -111,7 +111,7 @@ TEST(Results, are_one_document_with_json) {
   }
 }
 
-TEST(Results, with_json_errors_are_documents_too) {
+TEST(Results, WithJsonErrorsAreDocumentsToo) {
   struct Bad {
     std::vector<std::string> words;
     int code;
@@ -152,7 +152,7 @@ TEST(Results, with_json_errors_are_documents_too) {
   }
 }
 
-TEST(Results, that_say_no_end_with_one_document_and_their_code) {
+TEST(Results, ThatSayNoEndWithOneDocumentAndTheirCode) {
   const TempFolder folder;
   write_file(folder / "run.json", "{\"learning_rat\": 1}");
   const Outcome invalid = qtrain({.words = {"validate", (folder / "run.json").string(), "--json"}});
@@ -170,7 +170,7 @@ TEST(Results, that_say_no_end_with_one_document_and_their_code) {
   EXPECT_EQ(document.at("error").at("exit_code"), 4);
 }
 
-TEST(Results, of_the_data_are_told_before_and_after_packing) {
+TEST(Results, OfTheDataAreToldBeforeAndAfterPacking) {
   const TempFolder folder;
   std::string rows;
   for (int i = 0; i < 3; ++i) rows += "{\"input_ids\": [5, 6, 7, 8, 9]}\n";
@@ -187,7 +187,7 @@ TEST(Results, of_the_data_are_told_before_and_after_packing) {
 }
 
 // An evaluation of many rows in front of 100 short steps.
-TEST(Results, the_time_left_does_not_count_the_evaluation_before_the_first_step) {
+TEST(Results, TheTimeLeftDoesNotCountTheEvaluationBeforeTheFirstStep) {
   const TempFolder folder;
   Json config = tiny_run(folder / "out");
   std::string rows;
@@ -208,7 +208,7 @@ TEST(Results, the_time_left_does_not_count_the_evaluation_before_the_first_step)
   EXPECT_LT(static_cast<double>(left), 50 * evaluation) << line;
 }
 
-TEST(Results, bench_writes_its_document_where_it_is_told) {
+TEST(Results, BenchWritesItsDocumentWhereItIsTold) {
   const TempFolder folder;
   const Outcome outcome = qtrain_ok(
       {.words = {"bench", "copy/", "--device", "cpu", "--small", "--json", (folder / "bench.json").string()}});

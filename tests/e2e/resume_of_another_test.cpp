@@ -30,7 +30,7 @@ class ResumeOfAnother : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(ResumeOfAnother, is_refused_by_the_keys_that_differ) {
+TEST_F(ResumeOfAnother, IsRefusedByTheKeysThatDiffer) {
   struct Case {
     Json changes;
     std::string said;
@@ -50,13 +50,13 @@ TEST_F(ResumeOfAnother, is_refused_by_the_keys_that_differ) {
   }
 }
 
-TEST_F(ResumeOfAnother, learning_rate_and_length_are_told) {
+TEST_F(ResumeOfAnother, LearningRateAndLengthAreTold) {
   const Outcome outcome = with({{"learning_rate", 0.001}, {"max_steps", 8}, {"gradient_checkpointing", true}});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("resumed with max_steps 8 (was 6), learning_rate 0.001 (was 0.005)\n"));
 }
 
-TEST_F(ResumeOfAnother, moved_files_are_the_same_and_changed_ones_are_not) {
+TEST_F(ResumeOfAnother, MovedFilesAreTheSameAndChangedOnesAreNot) {
   fs::rename(folder_ / "model", folder_ / "moved");
   fs::rename(folder_ / "rows.jsonl", folder_ / "moved.jsonl");
   const Json moved{{"model_name_or_path", (folder_ / "moved").string()},
@@ -80,7 +80,7 @@ TEST_F(ResumeOfAnother, moved_files_are_the_same_and_changed_ones_are_not) {
   EXPECT_THAT(outcome.err, HasSubstr("other weights to begin with: model.safetensors"));
 }
 
-TEST_F(ResumeOfAnother, version_is_refused) {
+TEST_F(ResumeOfAnother, VersionIsRefused) {
   const fs::path newest = folder_ / "output/checkpoint-6";
   Json state = read_json(newest / "training_state.json");
   state["format_version"] = 1;

@@ -78,7 +78,7 @@ void expect_same_end(const fs::path& a, const fs::path& b, const Scenario& s) {
 
 class Resume : public ::testing::TestWithParam<Scenario> {};
 
-TEST_P(Resume, from_any_step_ends_in_the_same_bits) {
+TEST_P(Resume, FromAnyStepEndsInTheSameBits) {
   const Scenario& s = GetParam();
   const TempFolder folder;
   const fs::path whole = folder / "whole";
@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(All, Resume, ::testing::ValuesIn(scenarios()),
                          [](const auto& info) { return info.param.name; });
 
 // Matrices of this model are large enough for state in 8 bits.
-TEST(Resume8bit, ends_in_the_same_bits) {
+TEST(Resume8bit, EndsInTheSameBits) {
   const TempFolder folder;
   write_untrained_model(folder / "model");
   write_file(folder / "data.jsonl", jsonl({{{"text", "a row"}}, {{"text", "another row"}}, {{"text", "a third one"}}}));
@@ -160,7 +160,7 @@ struct Stop {
 
 class StoppedBySignal : public ::testing::TestWithParam<Stop> {};
 
-TEST_P(StoppedBySignal, the_same_command_goes_on) {
+TEST_P(StoppedBySignal, TheSameCommandGoesOn) {
   const TempFolder folder;
   constexpr int kLong = 150;
   const Scenario s{.name = "", .lora = true};
@@ -196,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(All, StoppedBySignal,
                                            Stop{"while_evaluating", SIGTERM, mostly_evaluating()}),
                          [](const auto& info) { return info.param.name; });
 
-TEST(Killed, a_run_goes_on_from_its_last_checkpoint_to_the_same_bits) {
+TEST(Killed, ARunGoesOnFromItsLastCheckpointToTheSameBits) {
   const TempFolder folder;
   constexpr int kLong = 150;
   const Scenario s{.name = "", .lora = true};
@@ -216,7 +216,7 @@ TEST(Killed, a_run_goes_on_from_its_last_checkpoint_to_the_same_bits) {
   expect_each_step_once(output / "metrics.jsonl", 1, kLong);
 }
 
-TEST(Stopped, a_second_signal_leaves_at_once) {
+TEST(Stopped, ASecondSignalLeavesAtOnce) {
   const TempFolder folder;
   constexpr int kRows = 100'000;  // of one step, which takes many seconds
   std::string rows;
@@ -235,7 +235,7 @@ TEST(Stopped, a_second_signal_leaves_at_once) {
   EXPECT_EQ(process.wait().code, 130);
 }
 
-TEST(Resume, a_moved_output_folder_keeps_its_best_checkpoint) {
+TEST(Resume, AMovedOutputFolderKeepsItsBestCheckpoint) {
   const TempFolder folder;
   Json config = config_of({.name = "", .lora = false, .changes = with_evaluation()}, folder / "first");
   config.update({{"eval_steps", 1}, {"save_total_limit", 1}, {"load_best_model_at_end", true}, {"max_steps", 3}});
@@ -251,7 +251,7 @@ TEST(Resume, a_moved_output_folder_keeps_its_best_checkpoint) {
   EXPECT_EQ(bytes_of(kept / "model.safetensors"), bytes_of(folder / "second/model.safetensors"));
 }
 
-TEST(Resume, never_starts_over_and_later_runs_do_not_meet_the_old_checkpoints) {
+TEST(Resume, NeverStartsOverAndLaterRunsDoNotMeetTheOldCheckpoints) {
   const TempFolder folder;
   Json config = config_of({.name = "", .lora = false}, folder / "output");
   config["save_total_limit"] = 2;
@@ -265,7 +265,7 @@ TEST(Resume, never_starts_over_and_later_runs_do_not_meet_the_old_checkpoints) {
   EXPECT_THAT(train_ok(folder.path(), config).err, HasSubstr("at step 3 of 3"));
 }
 
-TEST(Resume, a_finished_run_is_left_as_it_is) {
+TEST(Resume, AFinishedRunIsLeftAsItIs) {
   const TempFolder folder;
   const Json config = config_of({.name = "", .lora = true}, folder / "output");
   train_ok(folder.path(), config);
@@ -276,7 +276,7 @@ TEST(Resume, a_finished_run_is_left_as_it_is) {
   for (const auto& [file, contents] : before) EXPECT_EQ(bytes_of(folder / "output" / file), contents) << file;
 }
 
-TEST(Resume, from_a_named_checkpoint_leaves_it_untouched) {
+TEST(Resume, FromANamedCheckpointLeavesItUntouched) {
   const TempFolder folder;
   Json config = config_of({.name = "", .lora = true}, folder / "one");
   train_ok(folder.path(), config);
@@ -289,7 +289,7 @@ TEST(Resume, from_a_named_checkpoint_leaves_it_untouched) {
   expect_same_end(folder / "one", folder / "two", {.name = "", .lora = true});
 }
 
-TEST(Resume, from_a_named_checkpoint_of_its_own_sets_later_ones_aside) {
+TEST(Resume, FromANamedCheckpointOfItsOwnSetsLaterOnesAside) {
   const TempFolder folder;
   const Scenario s{.name = "", .lora = false};
   Json config = config_of(s, folder / "output");
@@ -310,7 +310,7 @@ TEST(Resume, from_a_named_checkpoint_of_its_own_sets_later_ones_aside) {
             0);
 }
 
-TEST(Resume, to_fewer_steps_than_are_done_is_told) {
+TEST(Resume, ToFewerStepsThanAreDoneIsTold) {
   const TempFolder folder;
   Json config = config_of({.name = "", .lora = true}, folder / "output");
   train_ok(folder.path(), config);
@@ -318,7 +318,7 @@ TEST(Resume, to_fewer_steps_than_are_done_is_told) {
   EXPECT_THAT(train_ok(folder.path(), config).err, HasSubstr("the config ends at step 1, and "));
 }
 
-TEST(Resume, goes_back_to_the_newest_whole_checkpoint) {
+TEST(Resume, GoesBackToTheNewestWholeCheckpoint) {
   const TempFolder folder;
   const Scenario s{.name = "", .lora = false};
   const Json config = config_of(s, folder / "output");
@@ -335,7 +335,7 @@ TEST(Resume, goes_back_to_the_newest_whole_checkpoint) {
 }
 
 // Without an update the losses of the steps show which rows each of them had.
-TEST(DataSeed, orders_the_rows_and_nothing_else) {
+TEST(DataSeed, OrdersTheRowsAndNothingElse) {
   const TempFolder folder;
   const auto losses = [&](const Json& seeds) {
     Json config = tiny_run(folder / "output");
@@ -351,7 +351,7 @@ TEST(DataSeed, orders_the_rows_and_nothing_else) {
   EXPECT_EQ(losses({{"seed", 7}, {"data_seed", 42}}), usual);
 }
 
-TEST(Resume, a_checkpoint_of_the_model_only_cannot_go_on) {
+TEST(Resume, ACheckpointOfTheModelOnlyCannotGoOn) {
   const TempFolder folder;
   Json config = config_of({.name = "", .lora = false}, folder / "output");
   config["save_only_model"] = true;
@@ -362,7 +362,7 @@ TEST(Resume, a_checkpoint_of_the_model_only_cannot_go_on) {
   EXPECT_THAT(outcome.err, HasSubstr("save_only_model"));
 }
 
-TEST(Resume, what_is_no_checkpoint_is_ignored_or_refused) {
+TEST(Resume, WhatIsNoCheckpointIsIgnoredOrRefused) {
   const TempFolder folder;
   Json config = config_of({.name = "", .lora = false, .changes = {{"max_steps", 2}}}, folder / "output");
   fs::create_directories(folder / "output/checkpoint-9.tmp");

@@ -22,7 +22,7 @@ std::vector<std::string> checkpoints(const fs::path& output) {
   return names;
 }
 
-TEST(Saving, a_full_run_leaves_a_model_folder) {
+TEST(Saving, AFullRunLeavesAModelFolder) {
   const TempFolder folder;
   train_ok(folder.path(), tiny_run(folder / "out"));
   const Json config = read_json(folder / "out/config.json");
@@ -47,7 +47,7 @@ Outcome rendered(const fs::path& model, const fs::path& scratch) {
       {.words = {"render", "--model", model.string(), "--input", scratch.string(), "--add_generation_prompt"}});
 }
 
-TEST(Saving, the_tokenizer_and_the_template_of_the_run_are_saved) {
+TEST(Saving, TheTokenizerAndTheTemplateOfTheRunAreSaved) {
   const TempFolder folder;
   write_untrained_model(folder / "text");
   fs::create_directories(folder / "text/additional_chat_templates");
@@ -68,7 +68,7 @@ TEST(Saving, the_tokenizer_and_the_template_of_the_run_are_saved) {
       << "the folder's template for tools is not in use";
 }
 
-TEST(Saving, named_templates_are_those_of_the_run) {
+TEST(Saving, NamedTemplatesAreThoseOfTheRun) {
   const TempFolder folder;
   for (const char* name : {"model", "text"}) {
     write_untrained_model(folder / name);
@@ -106,7 +106,7 @@ Json answer_to_x(const fs::path& scratch, std::vector<std::string> model) {
 }
 
 // The second run teaches an adapter another end than the base model has, which only its own tokenizer files name.
-TEST(Saving, answers_of_a_run_end_at_the_end_token_of_its_config) {
+TEST(Saving, AnswersOfARunEndAtTheEndTokenOfItsConfig) {
   const TempFolder folder;
   write_untrained_model(folder / "model");
   write_file(folder / "rows.jsonl", jsonl({{{"text", "x"}}, {{"text", "x"}}}));
@@ -139,7 +139,7 @@ TEST(Saving, answers_of_a_run_end_at_the_end_token_of_its_config) {
 
 // 6 operations for each token and each weight that transformers counts with num_parameters(exclude_embeddings=True),
 // on this model and with peft's adapters of rank 4 on it: transformers 5.23, peft 0.21.
-TEST(Saving, operations_are_counted_as_transformers_does) {
+TEST(Saving, OperationsAreCountedAsTransformersDoes) {
   struct Case {
     Json changes;
     double weights;
@@ -172,7 +172,7 @@ TEST(Saving, operations_are_counted_as_transformers_does) {
   }
 }
 
-TEST(Saving, the_loss_on_screen_is_that_of_the_logged_row) {
+TEST(Saving, TheLossOnScreenIsThatOfTheLoggedRow) {
   const TempFolder folder;
   Json config = tiny_run(folder / "out");
   config["logging_steps"] = 4;
@@ -188,7 +188,7 @@ TEST(Saving, the_loss_on_screen_is_that_of_the_logged_row) {
   }
 }
 
-TEST(Saving, weights_keep_the_dtype_of_the_config) {
+TEST(Saving, WeightsKeepTheDtypeOfTheConfig) {
   const TempFolder folder;
   for (const char* dtype : {"bfloat16", "float16"}) {
     Json config = tiny_run(folder / dtype);
@@ -200,7 +200,7 @@ TEST(Saving, weights_keep_the_dtype_of_the_config) {
   }
 }
 
-TEST(Saving, an_adapter_run_leaves_what_peft_writes) {
+TEST(Saving, AnAdapterRunLeavesWhatPeftWrites) {
   const TempFolder folder;
   Json config = tiny_lora_run(folder / "out");
   config.update({{"lora_target_modules", Json::array({"q_proj", "down_proj"})}, {"use_rslora", true}});
@@ -228,7 +228,7 @@ TEST(Saving, an_adapter_run_leaves_what_peft_writes) {
   EXPECT_EQ(reader.at(layer + "mlp.down_proj.lora_A.weight").shape, (Shape{4, 22}));
 }
 
-TEST(Saving, trainer_state_and_metrics_have_what_transformers_logs) {
+TEST(Saving, TrainerStateAndMetricsHaveWhatTransformersLogs) {
   const TempFolder folder;
   train_ok(folder.path(), tiny_run(folder / "out"));
   const Json state = read_json(folder / "out/trainer_state.json");
@@ -254,7 +254,7 @@ TEST(Saving, trainer_state_and_metrics_have_what_transformers_logs) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder / "out/runs"), fs::directory_iterator()), 1);
 }
 
-TEST(Saving, the_resolved_config_has_hashes_of_all_files_that_were_read) {
+TEST(Saving, TheResolvedConfigHasHashesOfAllFilesThatWereRead) {
   const TempFolder folder;
   write_untrained_model(folder / "model");
   fs::create_directories(folder / "model/additional_chat_templates");
@@ -285,7 +285,7 @@ TEST(Saving, the_resolved_config_has_hashes_of_all_files_that_were_read) {
   EXPECT_EQ(files.at(chosen.string()), files.at((own / "chat_template.jinja").string()));
 }
 
-TEST(Saving, trainer_state_counts_whole_steps_and_epochs) {
+TEST(Saving, TrainerStateCountsWholeStepsAndEpochs) {
   const TempFolder folder;
   Json config = tiny_run(folder / "out");  // 8 steps of 6 an epoch
   config.update({{"save_steps", 0.3}, {"logging_steps", 0.25}, {"num_train_epochs", 7}});
@@ -297,7 +297,7 @@ TEST(Saving, trainer_state_counts_whole_steps_and_epochs) {
   EXPECT_EQ(state.at("eval_steps").dump(), "500") << "transformers' default where eval_strategy is not steps";
 }
 
-TEST(Saving, evaluation_waits_for_eval_delay_in_the_unit_of_its_strategy) {
+TEST(Saving, EvaluationWaitsForEvalDelayInTheUnitOfItsStrategy) {
   const TempFolder folder;
   Json config = tiny_run(folder / "out");
   config.update({{"eval_dataset_name", config["dataset_name"]},
@@ -310,7 +310,7 @@ TEST(Saving, evaluation_waits_for_eval_delay_in_the_unit_of_its_strategy) {
   for (const Json& row : read_jsonl(folder / "out/metrics.jsonl")) EXPECT_TRUE(row.contains("time")) << row;
 }
 
-TEST(Saving, steps_saves_also_at_the_last_step) {
+TEST(Saving, StepsSavesAlsoAtTheLastStep) {
   const TempFolder folder;
   Json config = tiny_run(folder / "out");
   config.update({{"save_strategy", "steps"}, {"save_steps", 3}});
@@ -319,7 +319,7 @@ TEST(Saving, steps_saves_also_at_the_last_step) {
   EXPECT_EQ(bytes_of(folder / "out/checkpoint-8/model.safetensors"), bytes_of(folder / "out/model.safetensors"));
 }
 
-TEST(Saving, epoch_saves_at_the_end_of_each_epoch_and_of_the_run) {
+TEST(Saving, EpochSavesAtTheEndOfEachEpochAndOfTheRun) {
   const TempFolder folder;
   Json config = tiny_run(folder / "out");  // 21 rows, two of two to a step: 6 steps an epoch
   config.update({{"save_strategy", "epoch"}});
@@ -347,7 +347,7 @@ int best_step(const fs::path& output) {
   return static_cast<int>(std::min_element(losses.begin(), losses.end()) - losses.begin()) + 1;
 }
 
-TEST(Best, stays_among_the_checkpoints_and_becomes_the_final_model) {
+TEST(Best, StaysAmongTheCheckpointsAndBecomesTheFinalModel) {
   const TempFolder folder;
   Json config = worsening(folder / "out");
   config["save_total_limit"] = 1;
@@ -364,7 +364,7 @@ TEST(Best, stays_among_the_checkpoints_and_becomes_the_final_model) {
   EXPECT_EQ(state.at("best_metric"), history(folder / "out", "eval_loss")[best - 1].at("eval_loss"));
 }
 
-TEST(Best, stays_also_where_it_does_not_become_the_final_model) {
+TEST(Best, StaysAlsoWhereItDoesNotBecomeTheFinalModel) {
   const TempFolder folder;
   Json config = worsening(folder / "out");
   config.update({{"save_total_limit", 1}, {"load_best_model_at_end", false}, {"metric_for_best_model", "eval_loss"}});
@@ -373,7 +373,7 @@ TEST(Best, stays_also_where_it_does_not_become_the_final_model) {
   EXPECT_THAT(checkpoints(folder / "out"), ElementsAre(name, "checkpoint-8"));
 }
 
-TEST(Best, is_not_chosen_where_no_metric_is_asked_for) {
+TEST(Best, IsNotChosenWhereNoMetricIsAskedFor) {
   const TempFolder folder;
   Json config = worsening(folder / "out");
   config.update({{"save_total_limit", 1}, {"load_best_model_at_end", false}});
@@ -384,7 +384,7 @@ TEST(Best, is_not_chosen_where_no_metric_is_asked_for) {
     EXPECT_TRUE(state.at(key).is_null()) << key;
 }
 
-TEST(Best, adapter_becomes_the_final_adapter) {
+TEST(Best, AdapterBecomesTheFinalAdapter) {
   const TempFolder folder;
   Json config = worsening(folder / "out");
   config.update({{"use_peft", true}, {"lora_target_modules", "all-linear"}, {"save_total_limit", 2}});
@@ -396,7 +396,7 @@ TEST(Best, adapter_becomes_the_final_adapter) {
   EXPECT_EQ(bytes_of(kept / "adapter_model.safetensors"), bytes_of(folder / "out/adapter_model.safetensors"));
 }
 
-TEST(Best, save_strategy_best_saves_only_improvements) {
+TEST(Best, SaveStrategyBestSavesOnlyImprovements) {
   const TempFolder folder;
   Json config = worsening(folder / "out");
   config["save_strategy"] = "best";

@@ -92,7 +92,7 @@ class Interrupted : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(Interrupted, training_answers_at_once_and_again_leaves_without_saving) {
+TEST_F(Interrupted, TrainingAnswersAtOnceAndAgainLeavesWithoutSaving) {
   write_rows(200'000);
   std::vector<std::string> words = training(100'000, 5);
   words.push_back("dataset_name=" + at("rows.jsonl").string());
@@ -107,7 +107,7 @@ TEST_F(Interrupted, training_answers_at_once_and_again_leaves_without_saving) {
   EXPECT_FALSE(fs::exists(at("out/checkpoint-1")));
 }
 
-TEST_F(Interrupted, a_closed_window_saves) {
+TEST_F(Interrupted, AClosedWindowSaves) {
   Process process(launch_typed(training(1, 100'000)));
   ASSERT_TRUE(process.waits_for("step 3/"));
   process.hang_up();
@@ -116,7 +116,7 @@ TEST_F(Interrupted, a_closed_window_saves) {
   EXPECT_THAT(files_in(at("out")), ::testing::Contains(::testing::StartsWith("checkpoint-")));
 }
 
-TEST_F(Interrupted, a_terminate_signal_that_is_sent_twice_still_saves) {
+TEST_F(Interrupted, ATerminateSignalThatIsSentTwiceStillSaves) {
   Process process(launch_of({.words = training(1, 100'000)}));
   ASSERT_TRUE(process.waits_for("step 3/"));
   process.signal(SIGTERM);
@@ -126,7 +126,7 @@ TEST_F(Interrupted, a_terminate_signal_that_is_sent_twice_still_saves) {
   EXPECT_THAT(files_in(at("out")), ::testing::Contains(::testing::StartsWith("checkpoint-")));
 }
 
-TEST_F(Interrupted, nohup_outlives_the_window) {
+TEST_F(Interrupted, NohupOutlivesTheWindow) {
   std::vector<std::string> words = training(1, 40);
   Launch launch = launch_of({.words = words});
   launch.argv = {"/usr/bin/env", "sh", "-c", "trap '' HUP; exec \"$0\" \"$1\"", program(), words[0]};
@@ -136,7 +136,7 @@ TEST_F(Interrupted, nohup_outlives_the_window) {
   EXPECT_EQ(process.wait().code, 0);
 }
 
-TEST_F(Interrupted, every_command_ends_at_once_and_leaves_nothing) {
+TEST_F(Interrupted, EveryCommandEndsAtOnceAndLeavesNothing) {
   const fs::path model = at("model");
   write_large_model(model);
   fs::create_directories(at("inputs"));
@@ -182,7 +182,7 @@ TEST_F(Interrupted, every_command_ends_at_once_and_leaves_nothing) {
   }
 }
 
-TEST_F(Interrupted, what_a_killed_command_left_goes_when_it_runs_again) {
+TEST_F(Interrupted, WhatAKilledCommandLeftGoesWhenItRunsAgain) {
   write_large_model(at("model"));
   fs::create_directories(at("outputs"));
   const std::string out = at("outputs/result").string();
@@ -201,7 +201,7 @@ TEST_F(Interrupted, what_a_killed_command_left_goes_when_it_runs_again) {
   }
 }
 
-TEST_F(Interrupted, tokenizing_leaves_no_cache_and_no_dump) {
+TEST_F(Interrupted, TokenizingLeavesNoCacheAndNoDump) {
   std::string rows;
   for (int i = 0; i < 400'000; ++i) rows += "{\"text\": \"a few words to be read " + std::to_string(i) + "\"}\n";
   write_file(at("rows.jsonl"), rows);
@@ -233,7 +233,7 @@ Outcome interrupted(Process& process, std::chrono::milliseconds after) {
   return process.wait(kAtOnce);
 }
 
-TEST_F(Interrupted, commands_that_only_read_end_at_once) {
+TEST_F(Interrupted, CommandsThatOnlyReadEndAtOnce) {
   write_untrained_model(at("model"));
   std::string rows;
   for (int i = 0; i < 400'000; ++i)
@@ -253,7 +253,7 @@ TEST_F(Interrupted, commands_that_only_read_end_at_once) {
   }
 }
 
-TEST_F(Interrupted, bench_keeps_what_it_has_measured) {
+TEST_F(Interrupted, BenchKeepsWhatItHasMeasured) {
   Process process(launch_typed({"bench", "--device", "cpu", "--json", at("bench.json").string()}));
   const auto deadline = std::chrono::steady_clock::now() + kLongest;
   while (!fs::exists(at("bench.json")) && std::chrono::steady_clock::now() < deadline)
@@ -264,7 +264,7 @@ TEST_F(Interrupted, bench_keeps_what_it_has_measured) {
   EXPECT_GE(read_json(at("bench.json")).at("results").size(), 1u);
 }
 
-TEST_F(Interrupted, a_stop_is_a_document_with_json) {
+TEST_F(Interrupted, AStopIsADocumentWithJson) {
   write_large_model(at("model"));
   std::vector<std::string> words{"quantize", "--model", at("model").string(), "--output", at("out").string(), "--json"};
   Process process(launch_typed(words));
@@ -302,7 +302,7 @@ class Unread : public Interrupted {
   }
 };
 
-TEST_F(Unread, a_command_whose_reader_waits_ends_at_once) {
+TEST_F(Unread, ACommandWhoseReaderWaitsEndsAtOnce) {
   for (const auto& words : commands()) {
     Launch launch = launch_typed(words);
     launch.reader_waits = true;
@@ -313,7 +313,7 @@ TEST_F(Unread, a_command_whose_reader_waits_ends_at_once) {
   }
 }
 
-TEST_F(Unread, a_reader_that_is_gone_ends_a_command_quietly) {
+TEST_F(Unread, AReaderThatIsGoneEndsACommandQuietly) {
   const auto ends = [](const std::vector<std::string>& words, int code) {
     Launch launch = launch_of({.words = words});
     launch.reader_gone = true;

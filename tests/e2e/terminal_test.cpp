@@ -71,7 +71,7 @@ class OnATerminal : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(OnATerminal, rows_stay_above_a_line_that_fits) {
+TEST_F(OnATerminal, RowsStayAboveALineThatFits) {
   for (const int columns : {60, 80, 120}) {
     const Outcome outcome = seen(run(6), {.columns = columns});
     ASSERT_EQ(outcome.code, 0) << outcome.err;
@@ -86,13 +86,13 @@ TEST_F(OnATerminal, rows_stay_above_a_line_that_fits) {
   }
 }
 
-TEST_F(OnATerminal, wide_ones_show_all_and_a_bar) {
+TEST_F(OnATerminal, WideOnesShowAllAndABar) {
   const auto steps = that_start(live_lines(seen(run(6), {.columns = 120}).err), "step ");
   ASSERT_GE(steps.size(), 1u);
   EXPECT_THAT(steps, Each(AllOf(HasSubstr("tokens/s"), HasSubstr("ETA"), HasSubstr("["))));
 }
 
-TEST_F(OnATerminal, another_width_counts_from_the_next_line_on) {
+TEST_F(OnATerminal, AnotherWidthCountsFromTheNextLineOn) {
   Process process(launch_seen(run(4000), {.columns = 120}));
   ASSERT_TRUE(process.waits_for("step 20/"));
   const std::size_t before = process.said().size();
@@ -107,14 +107,14 @@ TEST_F(OnATerminal, another_width_counts_from_the_next_line_on) {
   EXPECT_LT(longest(lines), 40u);
 }
 
-TEST_F(OnATerminal, a_terminal_without_a_width_has_that_of_the_environment) {
+TEST_F(OnATerminal, ATerminalWithoutAWidthHasThatOfTheEnvironment) {
   const Outcome outcome = seen(run(6), {.columns = 0, .environment = {"TERM=xterm", "COLUMNS=50"}});
   const auto lines = live_lines(outcome.err);
   EXPECT_LT(longest(that_start(lines, "step ")), 50u);
   EXPECT_GT(longest(that_start(lines, "step ")), 30u);
 }
 
-TEST_F(OnATerminal, a_dumb_one_gets_plain_lines) {
+TEST_F(OnATerminal, ADumbOneGetsPlainLines) {
   for (const char* term : {"TERM=dumb", "TERM="}) {
     const Outcome outcome = seen(run(6), {.environment = {term}});
     ASSERT_EQ(outcome.code, 0) << outcome.err;
@@ -126,7 +126,7 @@ TEST_F(OnATerminal, a_dumb_one_gets_plain_lines) {
   }
 }
 
-TEST_F(OnATerminal, disable_tqdm_keeps_the_rows) {
+TEST_F(OnATerminal, DisableTqdmKeepsTheRows) {
   const Outcome outcome = seen(run(6, {{"disable_tqdm", true}}));
   EXPECT_THAT(outcome.err, Not(HasSubstr("\x1b[J")));
   EXPECT_EQ(that_start(screen_after(outcome.err, 80), "step ").size(), 3u) << outcome.err;
@@ -135,7 +135,7 @@ TEST_F(OnATerminal, disable_tqdm_keeps_the_rows) {
   EXPECT_THAT(piped.err, AllOf(HasSubstr("step 2/6"), HasSubstr("step 4/6"), HasSubstr("step 6/6")));
 }
 
-TEST_F(OnATerminal, warnings_and_errors_begin_with_their_name_and_color) {
+TEST_F(OnATerminal, WarningsAndErrorsBeginWithTheirNameAndColor) {
   const std::vector<std::string> wrong{"no_such_command"};
   EXPECT_THAT(seen(wrong).err, StartsWith("\x1b[1;31merror:\x1b[0m there is no command"));
   EXPECT_THAT(seen(wrong, {.environment = {"TERM=xterm", "NO_COLOR=1"}}).err, StartsWith("error: there is no"));
@@ -147,7 +147,7 @@ TEST_F(OnATerminal, warnings_and_errors_begin_with_their_name_and_color) {
   EXPECT_THAT(seen(again).err, HasSubstr("\x1b[1;33mwarning:\x1b[0m starting over"));
 }
 
-TEST_F(OnATerminal, every_long_job_has_a_bar) {
+TEST_F(OnATerminal, EveryLongJobHasABar) {
   const fs::path base = kGoldens / "lora_llama_all";
   write_untrained_model(folder_ / "random");
   Json config = tiny_run(folder_ / "model");

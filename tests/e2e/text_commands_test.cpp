@@ -17,7 +17,7 @@ std::vector<std::string> with(std::vector<std::string> words, const std::vector<
   return words;
 }
 
-TEST(Tokenize, goes_both_ways_from_a_file_and_from_standard_input) {
+TEST(Tokenize, GoesBothWaysFromAFileAndFromStandardInput) {
   const TempFolder folder;
   const std::vector<std::string> words{"tokenize", "--model", kChatml.string()};
   const std::string strings = "\"hello world\"\n\"<|im_start|>a\\nb \\u00e9\"\n\n\"\"\n";
@@ -29,7 +29,7 @@ TEST(Tokenize, goes_both_ways_from_a_file_and_from_standard_input) {
   EXPECT_EQ(qtrain_ok({.words = with(words, {"--decode", "--no_special"}), .input = "[1]\n"}).out, "\"\"\n");
 }
 
-TEST(Tokenize, refuses_bad_lines_and_ids) {
+TEST(Tokenize, RefusesBadLinesAndIds) {
   const std::vector<std::string> words{"tokenize", "--model", kChatml.string()};
   const Outcome id = qtrain({.words = with(words, {"--decode"}), .input = "[1]\n[1, 400]\n"});
   EXPECT_EQ(id.code, 3);
@@ -58,7 +58,7 @@ Outcome with_added_tokens(const fs::path& folder, int count) {
   return run;
 }
 
-TEST(Tokenize, holds_many_added_tokens_in_little_memory_and_linear_time) {
+TEST(Tokenize, HoldsManyAddedTokensInLittleMemoryAndLinearTime) {
   const TempFolder folder;
   constexpr int kFew = 50'000, kTimes = 8;
   const Outcome few = with_added_tokens(folder.path(), kFew), many = with_added_tokens(folder.path(), kFew * kTimes);
@@ -67,7 +67,7 @@ TEST(Tokenize, holds_many_added_tokens_in_little_memory_and_linear_time) {
   EXPECT_LT(many.cpu_seconds, 3 * kTimes * few.cpu_seconds) << few.cpu_seconds << " s for the few";
 }
 
-TEST(Tokenize, names_file_and_key_of_a_value_of_another_type) {
+TEST(Tokenize, NamesFileAndKeyOfAValueOfAnotherType) {
   const TempFolder folder;
   Json json = read_json(kChatml / "tokenizer.json");
   json["pre_tokenizer"] = {{"type", "ByteLevel"}, {"use_regex", 5}};
@@ -78,7 +78,7 @@ TEST(Tokenize, names_file_and_key_of_a_value_of_another_type) {
                              Not(HasSubstr("json.exception"))));
 }
 
-TEST(Datasets, lists_what_there_is_to_train_on) {
+TEST(Datasets, ListsWhatThereIsToTrainOn) {
   const TempFolder folder;
   write_file(folder / "rows.csv", "text\none\ntwo\n");
   write_file(folder / "bad.jsonl", "{\n");
@@ -92,7 +92,7 @@ TEST(Datasets, lists_what_there_is_to_train_on) {
   EXPECT_EQ(qtrain({.words = {"datasets", "/nowhere/at/all"}}).code, 3);
 }
 
-TEST(Render, writes_what_the_template_says) {
+TEST(Render, WritesWhatTheTemplateSays) {
   const TempFolder folder;
   const fs::path rows = folder / "rows.jsonl";
   write_file(rows, R"({"messages": [{"role": "user", "content": "hi"}], "enable_thinking": true})"
@@ -109,7 +109,7 @@ TEST(Render, writes_what_the_template_says) {
   EXPECT_THAT(outcome.err, HasSubstr("rows.jsonl:1"));
 }
 
-TEST(Inspect, tells_each_kind_in_json) {
+TEST(Inspect, TellsEachKindInJson) {
   const TempFolder folder;
   Json config = tiny_lora_run(folder / "out");
   config.update({{"save_strategy", "steps"}, {"save_steps", 4}});
@@ -130,7 +130,7 @@ TEST(Inspect, tells_each_kind_in_json) {
   EXPECT_EQ(qtrain({.words = {"inspect", (folder / "notes.txt").string()}}).code, 3);
 }
 
-TEST(ConfigCommand, tells_values_and_where_they_come_from) {
+TEST(ConfigCommand, TellsValuesAndWhereTheyComeFrom) {
   const TempFolder folder;
   write_file(folder / "run.json", "{\n  // a comment\n  \"lora_r\": 4\n}\n");
   const Outcome outcome = qtrain_ok(
@@ -142,7 +142,7 @@ TEST(ConfigCommand, tells_values_and_where_they_come_from) {
   EXPECT_THAT(qtrain_ok({.words = {"config"}}).out, HasSubstr("gradient_accumulation_steps"));
 }
 
-TEST(Train, json_leaves_one_document_on_stdout) {
+TEST(Train, JsonLeavesOneDocumentOnStdout) {
   const TempFolder folder;
   const Outcome outcome = train_ok(folder.path(), tiny_run(folder / "out"), {"--json"});
   const Json results = parse_json(outcome.out, "stdout");
@@ -152,7 +152,7 @@ TEST(Train, json_leaves_one_document_on_stdout) {
               ::testing::StartsWith("done: 8 steps in "));
 }
 
-TEST(Train, overrides_and_the_bare_form_are_the_same) {
+TEST(Train, OverridesAndTheBareFormAreTheSame) {
   const TempFolder folder;
   write_file(folder / "run.json", dump_json(tiny_run(folder / "a")));
   qtrain_ok({.words = {"run.json", "max_steps=2"}, .folder = folder.path()});
@@ -162,7 +162,7 @@ TEST(Train, overrides_and_the_bare_form_are_the_same) {
   EXPECT_EQ(bytes_of(folder / "a/model.safetensors"), bytes_of(folder / "b/model.safetensors"));
 }
 
-TEST(Help, is_there_for_every_command) {
+TEST(Help, IsThereForEveryCommand) {
   const std::string general = qtrain_ok({.words = {"--help"}}).out;
   for (const char* command : {"train", "eval", "generate", "chat", "validate", "tokenize", "render", "import",
                               "inspect", "config", "doctor", "completion"}) {
@@ -173,7 +173,7 @@ TEST(Help, is_there_for_every_command) {
   }
 }
 
-TEST(Help, version_and_wrong_words) {
+TEST(Help, VersionAndWrongWords) {
   EXPECT_THAT(qtrain_ok({.words = {"--version"}}).out, ::testing::MatchesRegex("qtrain [0-9]+\\.[0-9]+\\.[0-9]+\n"));
   EXPECT_EQ(qtrain({.words = {}}).code, 2);
   const Outcome command = qtrain({.words = {"trian"}});
@@ -187,13 +187,13 @@ TEST(Help, version_and_wrong_words) {
   EXPECT_THAT(missing.err, HasSubstr("/nowhere/run.json"));
 }
 
-TEST(Doctor, reports_in_json) {
+TEST(Doctor, ReportsInJson) {
   const Json report = parse_json(qtrain_ok({.words = {"doctor", "--json"}}).out, "stdout");
   EXPECT_TRUE(report.contains("processor"));
   EXPECT_TRUE(report.contains("memory"));
 }
 
-TEST(Completion, is_for_three_shells) {
+TEST(Completion, IsForThreeShells) {
   EXPECT_EQ(qtrain({.words = {"completion", "tcsh"}}).code, 2);
 }
 

@@ -39,7 +39,7 @@ class Validate : public ::testing::Test {
   Json report_;
 };
 
-TEST_F(Validate, a_good_run_is_valid) {
+TEST_F(Validate, AGoodRunIsValid) {
   write(tiny_lora_run(folder_ / "out"));
   EXPECT_EQ(validate().code, 0);
   EXPECT_EQ(report_.at("valid"), true);
@@ -51,7 +51,7 @@ TEST_F(Validate, a_good_run_is_valid) {
   EXPECT_TRUE(text.out.ends_with("\nvalid\n")) << text.out;
 }
 
-TEST_F(Validate, tries_the_output_folder) {
+TEST_F(Validate, TriesTheOutputFolder) {
   Json config = tiny_lora_run(folder_ / "taken" / "out");
   write(config);
   EXPECT_EQ(validate().code, 0);
@@ -66,7 +66,7 @@ TEST_F(Validate, tries_the_output_folder) {
               ::testing::ElementsAre(HasSubstr("disk /proc/qtrain/out cannot write to the output directory")));
 }
 
-TEST_F(Validate, an_output_folder_without_permission_is_told) {
+TEST_F(Validate, AnOutputFolderWithoutPermissionIsTold) {
   fs::create_directories(folder_ / "locked");
   fs::permissions(folder_ / "locked", fs::perms::owner_read | fs::perms::owner_exec);
   write(tiny_lora_run(folder_ / "locked/out"));
@@ -83,7 +83,7 @@ TEST_F(Validate, an_output_folder_without_permission_is_told) {
   EXPECT_THAT(problems(), ::testing::ElementsAre(HasSubstr("Permission denied")));
 }
 
-TEST_F(Validate, tells_rows_and_what_packing_makes_of_them) {
+TEST_F(Validate, TellsRowsAndWhatPackingMakesOfThem) {
   std::string lines;
   for (int i = 0; i < 3; ++i)
     lines += R"({"input_ids": [5, 6, 7, 8, 9, 5, 6, 7, 8]})"
@@ -96,7 +96,7 @@ TEST_F(Validate, tells_rows_and_what_packing_makes_of_them) {
               ::testing::StartsWith("3 rows, 7 after filters and packing, 27 tokens"));
 }
 
-TEST_F(Validate, takes_yaml_and_says_what_does_not_match) {
+TEST_F(Validate, TakesYamlAndSaysWhatDoesNotMatch) {
   write(tiny_lora_run(folder_ / "out"));
   const Json config = read_json(folder_ / "run.json");
   std::string yaml = "max_length: 4096\n";
@@ -108,7 +108,7 @@ TEST_F(Validate, takes_yaml_and_says_what_does_not_match) {
   EXPECT_THAT(parse_json(outcome.out, "stdout").at("warnings").dump(), HasSubstr("max_length 4096 is far above"));
 }
 
-TEST_F(Validate, finds_the_tensors_of_a_bare_model) {
+TEST_F(Validate, FindsTheTensorsOfABareModel) {
   const fs::path model = folder_ / "model";
   fs::create_directories(model);
   fs::copy(kGoldens / "llama_gqa3_tied/config.json", model);
@@ -125,7 +125,7 @@ TEST_F(Validate, finds_the_tensors_of_a_bare_model) {
   }
 }
 
-TEST_F(Validate, lists_all_problems_and_not_the_first) {
+TEST_F(Validate, ListsAllProblemsAndNotTheFirst) {
   Json config = tiny_run(folder_ / "out");
   config.update({{"learning_rat", 1},
                  {"max_steps", "many"},
@@ -144,7 +144,7 @@ TEST_F(Validate, lists_all_problems_and_not_the_first) {
               HasSubstr("learning_rate"));
 }
 
-TEST_F(Validate, missing_files_are_input_errors) {
+TEST_F(Validate, MissingFilesAreInputErrors) {
   Json config = tiny_run(folder_ / "out");
   config["eval_dataset_name"] = "/nowhere/eval.jsonl";
   config["adapter_name_or_path"] = "/nowhere/adapter";
@@ -153,14 +153,14 @@ TEST_F(Validate, missing_files_are_input_errors) {
   EXPECT_EQ(problems().size(), 2u) << report_;
 }
 
-TEST_F(Validate, a_config_that_is_no_json_has_one_problem) {
+TEST_F(Validate, AConfigThatIsNoJsonHasOneProblem) {
   write_file(folder_ / "run.json", "{\"seed\": 1,}");
   EXPECT_EQ(validate().code, 2);
   ASSERT_EQ(problems().size(), 1u);
   EXPECT_THAT(problems()[0], HasSubstr("run.json:1"));
 }
 
-TEST_F(Validate, every_bad_row_is_named) {
+TEST_F(Validate, EveryBadRowIsNamed) {
   const std::string good = "{\"input_ids\": [5, 6, 7]}\n";
   write(rows(good + "{\"input_ids\": [5\n" + good + "{\"input_ids\": \"x\"}\n" + "{\"input_ids\": \"y\"}\n" + good));
   EXPECT_EQ(validate().code, 3);
@@ -171,7 +171,7 @@ TEST_F(Validate, every_bad_row_is_named) {
   EXPECT_THAT(all[1], HasSubstr("and 1 more row"));
 }
 
-TEST_F(Validate, of_many_bad_rows_the_first_are_named_and_the_rest_counted) {
+TEST_F(Validate, OfManyBadRowsTheFirstAreNamedAndTheRestCounted) {
   std::string lines;
   for (int i = 0; i < 30; ++i) lines += "{\"input_ids\": [1, " + std::string(i + 1, 'x') + "]}\n";
   write(rows(lines));
@@ -182,7 +182,7 @@ TEST_F(Validate, of_many_bad_rows_the_first_are_named_and_the_rest_counted) {
   EXPECT_THAT(all.back(), HasSubstr("29 more rows"));
 }
 
-TEST_F(Validate, chat_rows_need_a_template) {
+TEST_F(Validate, ChatRowsNeedATemplate) {
   write_untrained_model(folder_ / "model");
   Json config = rows("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n");
   config["model_name_or_path"] = (folder_ / "model").string();
@@ -195,7 +195,7 @@ TEST_F(Validate, chat_rows_need_a_template) {
   EXPECT_THAT(problems()[0], HasSubstr("chat template"));
 }
 
-TEST_F(Validate, says_of_rows_what_a_run_would_say) {
+TEST_F(Validate, SaysOfRowsWhatARunWouldSay) {
   write_untrained_model(folder_ / "model");
   Json config = rows("{\"prompt\": \"q\", \"completion\": \"a\"}\n{\"prompt\": \"q\", \"completion\": \"\"}\n");
   config.update({{"model_name_or_path", (folder_ / "model").string()}, {"skip_empty_answers", true}});
@@ -206,7 +206,7 @@ TEST_F(Validate, says_of_rows_what_a_run_would_say) {
   EXPECT_THAT(outcome.err, HasSubstr("1 of 2 rows left out: skip_empty_answers"));
 }
 
-TEST_F(Validate, tokens_must_fit_the_vocabulary) {
+TEST_F(Validate, TokensMustFitTheVocabulary) {
   write(rows("{\"input_ids\": [5, 64, 7]}\n"));
   EXPECT_EQ(validate().code, 3);
   ASSERT_EQ(problems().size(), 1u);
@@ -223,7 +223,7 @@ TEST_F(Validate, tokens_must_fit_the_vocabulary) {
   EXPECT_THAT(report_.at("warnings").at(0).get<std::string>(), HasSubstr("390"));
 }
 
-TEST_F(Validate, a_model_that_cannot_be_trained_is_told) {
+TEST_F(Validate, AModelThatCannotBeTrainedIsTold) {
   fs::create_directories(folder_ / "model");
   fs::copy_file(kGoldens / "llama_gqa3_tied/model.safetensors", folder_ / "model/model.safetensors");
   Json model = read_json(kGoldens / "llama_gqa3_tied/config.json");
@@ -237,7 +237,7 @@ TEST_F(Validate, a_model_that_cannot_be_trained_is_told) {
   EXPECT_THAT(problems()[0], HasSubstr("gate_proj"));
 }
 
-TEST_F(Validate, what_does_not_fit_in_memory_is_told) {
+TEST_F(Validate, WhatDoesNotFitInMemoryIsTold) {
   write_untrained_model(folder_ / "model");
   Json model = read_json(folder_ / "model/config.json");
   model.update({{"hidden_size", 65536}, {"intermediate_size", 262144}, {"num_hidden_layers", 80}, {"head_dim", 128}});
@@ -250,7 +250,7 @@ TEST_F(Validate, what_does_not_fit_in_memory_is_told) {
   EXPECT_THAT(problems()[0], HasSubstr("optimizer"));
 }
 
-TEST_F(Validate, names_the_optimizers_that_are_here) {
+TEST_F(Validate, NamesTheOptimizersThatAreHere) {
   write(tiny_run(folder_ / "out"));
   EXPECT_EQ(validate({"optim=lomo"}).code, 2);
   ASSERT_EQ(problems().size(), 1u) << report_;
@@ -258,7 +258,7 @@ TEST_F(Validate, names_the_optimizers_that_are_here) {
   EXPECT_EQ(validate({"optim=muon", "optim_args=ns_steps=3"}).code, 0) << report_;
 }
 
-TEST_F(Validate, overrides_count) {
+TEST_F(Validate, OverridesCount) {
   write(tiny_run(folder_ / "out"));
   EXPECT_EQ(validate({"max_grad_norm=-1"}).code, 2);
   EXPECT_THAT(problems()[0], HasSubstr("max_grad_norm"));

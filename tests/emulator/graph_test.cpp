@@ -9,6 +9,7 @@
 #include "core/graph.h"
 #include "core/transfer.h"
 #include "kernels/elementwise.h"
+#include "tests/errors.h"
 
 namespace qtrain::testing {
 namespace {
@@ -30,15 +31,11 @@ class Recorded : public ::testing::Test {
   void set_x(float value) { ops::fill(ctx_, {.y = x_, .value = value}); }
   float y() { return HostCopy(kCuda).of(ctx_, y_).as<float>()[kCount - 1]; }
   std::string complaint(const std::function<void()>& work) {
-    try {
-      Graph(ctx_.stream(), "planted", [&] {
-        add();
-        work();
-      });
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "none";
+    const auto recorded = [&] {
+      add();
+      work();
+    };
+    return test::error_of([&] { Graph(ctx_.stream(), "planted", recorded); }).what();
   }
 
   Ctx ctx_{kCuda, MatmulPrecision::storage, 1};
@@ -46,7 +43,7 @@ class Recorded : public ::testing::Test {
   Tensor x_{memory_.data(), DType::f32, {kCount}, kCuda}, y_{memory_.data() + 1024, DType::f32, {kCount}, kCuda};
 };
 
-TEST_F(Recorded, work_runs_when_it_is_replayed_on_the_values_of_then) {
+TEST_F(Recorded, WorkRunsWhenItIsReplayedOnTheValuesOfThen) {
   const Graph graph(ctx_.stream(), "sum", [&] { add(); });
   EXPECT_EQ(y(), 0);
   for (const float value : {2.0f, 3.0f}) {
@@ -57,7 +54,7 @@ TEST_F(Recorded, work_runs_when_it_is_replayed_on_the_values_of_then) {
   EXPECT_THAT(ctx_.stream().recent_launches(), HasSubstr("fill, sum"));
 }
 
-TEST_F(Recorded, second_stream_takes_part_between_two_waits) {
+TEST_F(Recorded, SecondStreamTakesPartBetweenTwoWaits) {
   Stream other(kCuda);
   Event begun(kCuda), done(kCuda);
   const Graph graph(ctx_.stream(), "copies", [&] {
@@ -73,7 +70,7 @@ TEST_F(Recorded, second_stream_takes_part_between_two_waits) {
   EXPECT_EQ(y(), 8);
 }
 
-TEST_F(Recorded, mistakes_are_named) {
+TEST_F(Recorded, MistakesAreNamed) {
   DeviceMemory freed(kCuda, 16);
   PinnedMemory pinned(kCuda, 16);
   Stream other(kCuda);
@@ -111,11 +108,11 @@ TEST_F(Recorded, mistakes_are_named) {
   EXPECT_EQ(y(), 0);
 }
 
-TEST_F(Recorded, other_threads_go_on) {
+TEST_F(Recorded, OtherThreadsGoOn) {
   const Graph graph(ctx_.stream(), "sum", [&] { std::thread([] { const DeviceMemory more(kCuda, 16); }).join(); });
 }
 
-TEST_F(Recorded, value_of_the_host_in_a_launch_is_named) {
+TEST_F(Recorded, ValueOfTheHostInALaunchIsNamed) {
   GraphCache cache(2);
   float rate = 1;
   const auto step = [&] {
@@ -126,15 +123,10 @@ TEST_F(Recorded, value_of_the_host_in_a_launch_is_named) {
   };
   for (int i = 0; i < 3; ++i) step();
   rate = 2;
-  try {
-    step();
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_THAT(e.what(), HasSubstr("part 0, 'fill' has other arguments than were recorded"));
-  }
+  EXPECT_THAT(test::error_of(step).what(), HasSubstr("part 0, 'fill' has other arguments than were recorded"));
 }
 
-TEST_F(Recorded, other_number_of_launches_is_named) {
+TEST_F(Recorded, OtherNumberOfLaunchesIsNamed) {
   GraphCache cache(2);
   int times = 1;
   const auto step = [&] {
@@ -145,15 +137,10 @@ TEST_F(Recorded, other_number_of_launches_is_named) {
   step();
   step();
   times = 2;
-  try {
-    step();
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_THAT(e.what(), HasSubstr("part 1, nothing was recorded, now it is 'add'"));
-  }
+  EXPECT_THAT(test::error_of(step).what(), HasSubstr("part 1, nothing was recorded, now it is 'add'"));
 }
 
-TEST_F(Recorded, cache_keeps_what_was_used_last) {
+TEST_F(Recorded, CacheKeepsWhatWasUsedLast) {
   GraphCache cache(2);
   set_x(1);
   const auto step = [&](std::int64_t key) { cache.run(ctx_.stream(), "step", {key}, [&] { add(); }); };
@@ -175,7 +162,7 @@ TEST_F(Recorded, cache_keeps_what_was_used_last) {
   EXPECT_EQ(y(), 8);
 }
 
-TEST_F(Recorded, cache_of_none_runs_everything) {
+TEST_F(Recorded, CacheOfNoneRunsEverything) {
   GraphCache cache(0);
   set_x(1);
   for (int i = 0; i < 3; ++i) cache.run(ctx_.stream(), "step", {}, [&] { add(); });

@@ -5,6 +5,7 @@
 
 #include "emulator/device.h"
 #include "tests/emulator/planted.h"
+#include "tests/errors.h"
 
 namespace qtrain::testing {
 namespace {
@@ -64,12 +65,7 @@ TEST_P(Harness, MistakesAreNamed) {
       EXPECT_NE(GetParam().run(ctx, Variant::wrong), GetParam().result);
       continue;
     }
-    std::string complaint = "none";
-    try {
-      GetParam().run(ctx, Variant::wrong);
-    } catch (const Error& e) {
-      complaint = e.what();
-    }
+    const std::string complaint = test::error_of([&] { GetParam().run(ctx, Variant::wrong); }).what();
     // An alternative in the expectation: which of two consequences comes first is a matter of the order.
     bool found = false;
     for (std::size_t begin = 0; begin <= GetParam().complaint.size();) {
@@ -98,25 +94,18 @@ TEST(DeviceMemoryDeathTest, IsLockedForTheHost) {
 
 TEST(DeviceMemoryTest, EndsWithAnErrorThatNamesThePurpose) {
   const Schedule schedule({.memory_bytes = 1 << 20});
-  try {
-    const DeviceMemory memory(kCuda, 2 << 20, "activations");
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::memory);
-    EXPECT_THAT(e.what(), ::testing::HasSubstr("2 MiB for activations"));
-  }
+  EXPECT_THAT(test::error_of(ErrorKind::memory, [] { const DeviceMemory memory(kCuda, 2 << 20, "activations"); }),
+              ::testing::HasSubstr("2 MiB for activations"));
 }
 
 TEST(OldDevice, RefusesWhatItsInstructionsAndMemoryCannotDo) {
   const Schedule schedule({.capability = 75});
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
   EXPECT_EQ(cuda_info().shared_bytes, std::size_t{64} << 10);
-  for (const Planted& p : planted_in_tiles()) try {
-      p.run(ctx, Variant::right);
-      ADD_FAILURE() << p.name;
-    } catch (const Error& e) {
-      EXPECT_THAT(e.what(), ::testing::HasSubstr("needs compute capability 8.0, the device has 7.5")) << p.name;
-    }
+  for (const Planted& p : planted_in_tiles())
+    EXPECT_THAT(test::error_of([&] { p.run(ctx, Variant::right); }).what(),
+                ::testing::HasSubstr("needs compute capability 8.0, the device has 7.5"))
+        << p.name;
 }
 
 TEST(OldDevice, IsTooOldBelowTuring) {
@@ -145,12 +134,8 @@ TEST(Launches, AreNamedWhenAStreamFails) {
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
   for (const Planted& p : planted_in_blocks())
     if (p.name == "barrier_for_some") {
-      try {
-        p.run(ctx, Variant::wrong);
-        FAIL();
-      } catch (const Error& e) {
-        EXPECT_THAT(e.what(), ::testing::HasSubstr("last launches: barrier_for_some"));
-      }
+      EXPECT_THAT(test::error_of([&] { p.run(ctx, Variant::wrong); }).what(),
+                  ::testing::HasSubstr("last launches: barrier_for_some"));
       EXPECT_EQ(ctx.stream().recent_launches(), "barrier_for_some");
     }
 }

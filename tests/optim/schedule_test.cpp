@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <string>
 
+#include "tests/errors.h"
+
 namespace qtrain {
 namespace {
 
@@ -25,13 +27,7 @@ Schedule from(const Json& config) {
 }
 
 std::string message_of(const ScheduleRequest& request) {
-  try {
-    make_schedule(request);
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::usage);
-    return e.what();
-  }
-  return "no error";
+  return test::error_of(ErrorKind::usage, [&] { make_schedule(request); });
 }
 
 // Rates that transformers computed (tests/golden/golden_schedules.py); the formulas and the order of their operations

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/safetensors.h"
+#include "tests/errors.h"
 
 namespace qtrain {
 namespace {
@@ -33,13 +34,8 @@ INSTANTIATE_TEST_SUITE_P(All, GgufBlocks,
 
 TEST(GgufBlocks, OtherTypesAreRefused) {
   EXPECT_FALSE(can_dequantize(GgufType::iq4_nl));
-  try {
-    dequantize_gguf(GgufType::q2_k, {}, {});
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::input);
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("Q2_K cannot be read"));
-  }
+  EXPECT_THAT(test::error_of(ErrorKind::input, [] { dequantize_gguf(GgufType::q2_k, {}, {}); }),
+              ::testing::HasSubstr("Q2_K cannot be read"));
 }
 
 }  // namespace

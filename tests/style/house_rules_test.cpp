@@ -115,24 +115,43 @@ std::set<std::string> types_of(const SourceFile& file) {
   return types;
 }
 
+/// Sources of folders that keep the rule: what x.h declares is in x.cpp, and tested in x_test.cpp or x_..._test.cpp at
+/// the mirrored place.
+std::vector<std::string> without_header(const std::set<std::string>& paths) {
+  static const std::regex kSource(R"((data|text/tokenizer)/.*\.cpp)"), kTest(R"(tests/((?:data|text)/.*_)test\.cpp)");
+  std::vector<std::string> found;
+  for (const std::string& path : paths) {
+    std::smatch m;
+    bool fine = !std::regex_match(path, m, kSource) || paths.contains(path.substr(0, path.size() - 4) + ".h");
+    if (std::regex_match(path, m, kTest)) {
+      const std::string name = m[1];
+      fine = false;
+      for (std::size_t at = name.find('_'); at != name.npos; at = name.find('_', at + 1))
+        fine = fine || paths.contains(name.substr(0, at) + ".h");
+    }
+    if (!fine) found.push_back(path);
+  }
+  return found;
+}
+
 SourceFile file(const std::string& path, const std::string& text) {
   return {.path = path, .text = text};
 }
 
 }  // namespace
 
-TEST(HouseRules, the_code_keeps_them) {
+TEST(HouseRules, TheCodeKeepsThem) {
   for (const SourceFile& f : code_files()) EXPECT_THAT(code_violations(f), IsEmpty());
 }
 
-TEST(HouseRules, the_texts_keep_them) {
+TEST(HouseRules, TheTextsKeepThem) {
   for (const SourceFile& f : source_tree(QTRAIN_SOURCE_DIR)) {
     EXPECT_THAT(is_verbatim(f) ? std::vector<std::string>{} : violations(text_rules(), f, f.text), IsEmpty());
   }
 }
 
 // Two types of one name are one type for the linker, which keeps the functions of either.
-TEST(HouseRules, a_name_means_one_type) {
+TEST(HouseRules, ANameMeansOneType) {
   std::map<std::string, std::filesystem::path> defined;
   for (const SourceFile& f : code_files()) {
     if (f.path.string().find("/native/") != std::string::npos) continue;  // twins of emulator
@@ -144,7 +163,7 @@ TEST(HouseRules, a_name_means_one_type) {
   EXPECT_GT(defined.size(), 100u);
 }
 
-TEST(HouseRules, types_are_found_where_the_linker_sees_them) {
+TEST(HouseRules, TypesAreFoundWhereTheLinkerSeesThem) {
   EXPECT_THAT(
       types_of(file("a.h",
                     "namespace qtrain {\nstruct A {\n};\nclass B;\nnamespace {\nstruct C {\n};\n}  // namespace\n"
@@ -152,26 +171,35 @@ TEST(HouseRules, types_are_found_where_the_linker_sees_them) {
       ElementsAre("qtrain::A", "qtrain::D"));
 }
 
-TEST(HouseRules, headers_have_a_guard) {
+TEST(HouseRules, SourcesAndTestsAreNamedAfterAHeader) {
+  EXPECT_THAT(
+      without_header({"data/a.cpp", "data/b.h", "data/b.cpp", "tests/data/b_c_test.cpp", "tests/data/c_test.cpp"}),
+      ElementsAre("data/a.cpp", "tests/data/c_test.cpp"));
+  std::set<std::string> paths;
+  for (const SourceFile& f : code_files()) paths.insert(f.path.generic_string());
+  EXPECT_THAT(without_header(paths), IsEmpty());
+}
+
+TEST(HouseRules, HeadersHaveAGuard) {
   for (const SourceFile& f : code_files()) {
     const bool header = f.path.extension() == ".h" || f.path.extension() == ".cuh";
     EXPECT_TRUE(!header || f.text.starts_with("#pragma once\n")) << f.path;
   }
 }
 
-TEST(HouseRules, files_of_code_stay_readable) {
+TEST(HouseRules, FilesOfCodeStayReadable) {
   constexpr std::ptrdiff_t kMostLines = 450;
   for (const SourceFile& f : code_files())
     EXPECT_LE(std::count(f.text.begin(), f.text.end(), '\n'), kMostLines) << f.path;
 }
 
-TEST(HouseRules, a_launch_outside_its_place_is_found) {
+TEST(HouseRules, ALaunchOutsideItsPlaceIsFound) {
   EXPECT_THAT(code_violations(file("kernels/cuda/x.cu", "void f() {\n  k<<<1, 2>>>();\n}\n")),
               ElementsAre(HasSubstr("x.cu:2")));
   EXPECT_THAT(code_violations(file("kernels/cuda/launch.cuh", "k<<<1, 2>>>();\n")), IsEmpty());
 }
 
-TEST(HouseRules, printing_and_exiting_are_found) {
+TEST(HouseRules, PrintingAndExitingAreFound) {
   EXPECT_THAT(code_violations(file("data/x.cpp", "std::printf(\"a\");\n")), ElementsAre(HasSubstr("only the log")));
   EXPECT_THAT(code_violations(file("data/x.cpp", "std::cout << 1;\n")), ElementsAre(HasSubstr("only the log")));
   EXPECT_THAT(code_violations(file("data/x.cpp", "std::exit(1);\n")), ElementsAre(HasSubstr("ends the process")));
@@ -179,17 +207,17 @@ TEST(HouseRules, printing_and_exiting_are_found) {
   EXPECT_THAT(code_violations(file("core/log.cpp", "std::fprintf(f, \"\");\n")), IsEmpty());
 }
 
-TEST(HouseRules, conditional_compilation_is_found) {
+TEST(HouseRules, ConditionalCompilationIsFound) {
   EXPECT_THAT(code_violations(file("core/x.h", "#pragma once\n# ifdef A\n#endif\n")), ElementsAre(HasSubstr("x.h:2")));
 }
 
-TEST(HouseRules, globals_per_thread_and_raw_new_are_found) {
+TEST(HouseRules, GlobalsPerThreadAndRawNewAreFound) {
   EXPECT_THAT(code_violations(file("core/x.cpp", "thread_local int a;\n")), ElementsAre(HasSubstr("thread_local")));
   EXPECT_THAT(code_violations(file("core/x.cpp", "auto* a = new int;\ndelete a;\nF(const F&) = delete;\n")),
               ElementsAre(HasSubstr("x.cpp:1"), HasSubstr("x.cpp:2")));
 }
 
-TEST(HouseRules, loops_over_a_part_of_a_temporary_are_found) {
+TEST(HouseRules, LoopsOverAPartOfATemporaryAreFound) {
   EXPECT_THAT(code_violations(file("data/x.cpp", "for (const Json& row : read_json(path)[\"rows\"]) {\n")),
               ElementsAre(HasSubstr("x.cpp:1")));
   EXPECT_THAT(code_violations(file("data/x.cpp", "for (const Json& row : read_json(f(1)).at(\"rows\")) {\n")),
@@ -197,7 +225,7 @@ TEST(HouseRules, loops_over_a_part_of_a_temporary_are_found) {
   EXPECT_THAT(code_violations(file("data/x.cpp", "for (const Row& row : read_rows(path)) {\n")), IsEmpty());
 }
 
-TEST(HouseRules, words_of_unfinished_work_and_of_one_machine_are_found) {
+TEST(HouseRules, WordsOfUnfinishedWorkAndOfOneMachineAreFound) {
   const auto of = [](const std::string& text) { return violations(text_rules(), file("docs/x.md", text), text); };
   EXPECT_THAT(of("a\n" + halves("// TO", "DO later") + "\n"), ElementsAre(HasSubstr("x.md:2")));
   EXPECT_THAT(of(halves("see /wo", "rk/me/file")), ElementsAre(HasSubstr("machine")));
@@ -205,7 +233,7 @@ TEST(HouseRules, words_of_unfinished_work_and_of_one_machine_are_found) {
   EXPECT_THAT(of("a line with a blank \n"), ElementsAre(HasSubstr("blanks")));
 }
 
-TEST(WithoutComments, blanks_comments_and_literals_and_keeps_lines) {
+TEST(WithoutComments, BlanksCommentsAndLiteralsAndKeepsLines) {
   EXPECT_EQ(without_comments("a // b\nc /* d\ne */ f"), "a     \nc     \n     f");
   EXPECT_EQ(without_comments("f(\"a\\\"b\", 'c', 1'000);"), "f(\"    \", ' ', 1'000);");
   EXPECT_EQ(without_comments("R\"x(a)\" // )x\" b"), "R\"x(       )x\" b");

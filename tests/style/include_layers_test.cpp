@@ -89,7 +89,7 @@ std::vector<std::string> layer_violations(const SourceFile& file) {
   return found;
 }
 
-TEST(IncludeLayers, a_folder_includes_only_folders_above_it) {
+TEST(IncludeLayers, AFolderIncludesOnlyFoldersAboveIt) {
   std::size_t files = 0;
   for (const SourceFile& file : source_tree(QTRAIN_SOURCE_DIR)) {
     if (!file.is_code()) continue;
@@ -99,34 +99,34 @@ TEST(IncludeLayers, a_folder_includes_only_folders_above_it) {
   EXPECT_GT(files, 50u);
 }
 
-TEST(IncludeLayers, data_does_not_see_model) {
+TEST(IncludeLayers, DataDoesNotSeeModel) {
   EXPECT_THAT(layer_violations(code("data/x.cpp", "#include \"core/json.h\"\n#include \"model/lora.h\"\n")),
               ElementsAre(HasSubstr("data/x.cpp:2")));
 }
 
-TEST(IncludeLayers, core_sees_nothing_of_ours_but_itself) {
+TEST(IncludeLayers, CoreSeesNothingOfOursButItself) {
   EXPECT_THAT(layer_violations(code("core/x.h", "#include \"core/json.h\"\n  #  include \"kernels/gemm.h\"\n")),
               ElementsAre(HasSubstr("core/x.h:2")));
 }
 
-TEST(IncludeLayers, bench_sees_nothing_of_the_program) {
+TEST(IncludeLayers, BenchSeesNothingOfTheProgram) {
   EXPECT_THAT(layer_violations(code("bench/main.cpp", "#include \"core/json.h\"\n#include \"app/answers.h\"\n")),
               ElementsAre(HasSubstr("bench/main.cpp:2")));
 }
 
-TEST(IncludeLayers, paths_begin_at_the_root) {
+TEST(IncludeLayers, PathsBeginAtTheRoot) {
   EXPECT_THAT(layer_violations(code("core/x.cpp", "#include \"json.h\"\n")), ElementsAre(HasSubstr("from the root")));
   EXPECT_THAT(layer_violations(code("core/x.cpp", "#include \"../core/json.h\"\n")),
               ElementsAre(HasSubstr("from the root")));
 }
 
-TEST(IncludeLayers, kernels_of_a_backend_are_private) {
+TEST(IncludeLayers, KernelsOfABackendArePrivate) {
   EXPECT_THAT(layer_violations(code("model/x.cpp", "#include \"kernels/cpu/simd.h\"\n")),
               ElementsAre(HasSubstr("private")));
   EXPECT_THAT(layer_violations(code("kernels/cpu/x.cpp", "#include \"kernels/cpu/simd.h\"\n")), IsEmpty());
 }
 
-TEST(IncludeLayers, a_comment_is_no_include) {
+TEST(IncludeLayers, ACommentIsNoInclude) {
   EXPECT_THAT(
       layer_violations(code("core/x.h", "// #include \"train/trainer.h\"\n/*\n#include \"train/trainer.h\"\n*/\n")),
       IsEmpty());

@@ -52,7 +52,7 @@ std::vector<Mutant> all_mutants(const std::vector<SourceFile>& tree) {
   return all;
 }
 
-TEST(Mutants, fit_the_sources) {
+TEST(Mutants, FitTheSources) {
   const std::vector<SourceFile> tree = source_tree(QTRAIN_SOURCE_DIR);
   std::map<std::string, std::string> texts;
   for (const SourceFile& file : tree) texts[file.path.generic_string()] = file.text;
@@ -86,7 +86,7 @@ std::vector<std::string> beginnings_of(const std::string& filter) {
   return beginnings;
 }
 
-TEST(Mutants, name_tests_that_exist) {
+TEST(Mutants, NameTestsThatExist) {
   const std::vector<SourceFile> tree = source_tree(QTRAIN_SOURCE_DIR);
   std::string tests;
   for (const SourceFile& file : tree)

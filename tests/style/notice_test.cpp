@@ -18,6 +18,7 @@ const std::map<std::string, std::string> kLibraryNames{{"fmt", "fmt"},
                                                        {"yaml-cpp", "yaml-cpp"},
                                                        {"libpcre2-8", "PCRE2"},
                                                        {"libzstd", "Zstandard"},
+                                                       {"liblz4", "LZ4"},
                                                        {"zlib", "zlib"},
                                                        {"sentencepiece", "sentencepiece"},
                                                        {"libcrypto", "OpenSSL"}};

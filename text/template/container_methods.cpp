@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <array>
 
-#include "text/template/methods.h"
 #include "text/template/py_args.h"
 #include "text/template/py_objects.h"
 #include "text/template/py_ops.h"
 #include "text/template/py_text.h"
+#include "text/template/str_methods.h"
 
 namespace qtrain {
 namespace {
@@ -41,24 +41,12 @@ PyValue count(Run& run, const PyValue& self, const PyArgs& args) {
                                         [&](const PyValue& v) { return py_equal(run.work(), v, *a[0]); }));
 }
 
-PyValue is_integer(Run&, const PyValue& self, const PyArgs&) {
-  return self.real() == static_cast<double>(static_cast<PyInt>(std::clamp(self.real(), -0x1p100, 0x1p100)));
-}
-
-PyValue bit_length(Run&, const PyValue& self, const PyArgs&) {
-  int bits = 0;
-  for (PyInt rest = *self.integer(); rest != 0; rest /= 2) ++bits;
-  return bits;
-}
-
 constexpr auto kDict = std::to_array<PyMethodEntry>({{"items", view<PyView::Part::items>},
                                                      {"keys", view<PyView::Part::keys>},
                                                      {"values", view<PyView::Part::values>},
                                                      {"get", get},
                                                      {"copy", copy}});
 constexpr auto kList = std::to_array<PyMethodEntry>({{"index", index}, {"count", count}, {"copy", copy}});
-constexpr auto kReal = std::to_array<PyMethodEntry>({{"is_integer", is_integer}});
-constexpr auto kInteger = std::to_array<PyMethodEntry>({{"bit_length", bit_length}});
 
 constexpr auto kDictChanges = std::to_array<std::string_view>({"clear", "pop", "popitem", "setdefault", "update"});
 constexpr auto kListChanges =
@@ -70,8 +58,6 @@ std::span<const PyMethodEntry> methods_of(const PyValue& self) {
     case PyKind::dict: return kDict;
     case PyKind::list: return kList;
     case PyKind::tuple: return std::span(kList).first(2);
-    case PyKind::real: return kReal;
-    case PyKind::integer: return kInteger;
     default: return {};
   }
 }
@@ -79,10 +65,6 @@ std::span<const PyMethodEntry> methods_of(const PyValue& self) {
 }  // namespace
 
 std::optional<PyValue> py_method(const PyValue& self, std::string_view name) {
-  if (self.is(PyKind::tuple) && self.sequence().group) {
-    if (name == "grouper") return self.items()[0];
-    if (name == "list") return self.items()[1];
-  }
   for (const PyMethodEntry& m : methods_of(self))
     if (m.name == name) return std::make_shared<PyBuiltin>(m.name, m.function, self);
   return std::nullopt;

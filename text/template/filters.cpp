@@ -10,8 +10,7 @@
 namespace qtrain {
 
 FilterFunction find_filter(std::string_view name) {
-  for (const auto& table :
-       {text_filters(), layout_filters(), number_filters(), sequence_filters(), selection_filters()})
+  for (const auto& table : {text_filters(), number_filters(), sequence_filters(), selection_filters()})
     for (const FilterEntry& f : table)
       if (f.name == name) return f.function;
   return nullptr;

@@ -18,7 +18,6 @@ struct FilterEntry {
 
 // Jinja's filters by what they work on; a new one is a row in one of these tables.
 std::span<const FilterEntry> text_filters();
-std::span<const FilterEntry> layout_filters();
 std::span<const FilterEntry> number_filters();
 std::span<const FilterEntry> sequence_filters();
 std::span<const FilterEntry> selection_filters();

@@ -181,55 +181,6 @@ PyValue sum(Run& run, const PyValue& subject, const PyArgs& args) {
   return total;
 }
 
-PyValue batch(Run& run, const PyValue& subject, const PyArgs& args) {
-  const PyBound a("batch", args, {"linecount", "fill_with"}, 1);
-  const auto size = static_cast<std::size_t>(std::clamp<PyInt>(a.integer(0), 1, 1 << 20));
-  const PyItems all = py_list(run.work(), subject);
-  PyItems rows;
-  for (std::size_t at = 0; at < all.size(); at += size) {
-    PyItems row(all.begin() + static_cast<std::ptrdiff_t>(at),
-                all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), at + size)));
-    run.work().make(size * sizeof(PyValue));
-    if (!a.value(1).is(PyKind::none)) row.resize(size, a.value(1));
-    rows.push_back(PyValue::list(std::move(row)));
-  }
-  return make_generator(yielding(std::move(rows)));
-}
-
-PyValue slice(Run& run, const PyValue& subject, const PyArgs& args) {
-  const PyBound a("slice", args, {"slices", "fill_with"}, 1);
-  const auto count = static_cast<std::size_t>(std::clamp<PyInt>(a.integer(0), 0, 100'000));
-  if (a.integer(0) == 0) py_fail("integer division or modulo by zero");
-  const PyItems all = py_list(run.work(), subject);
-  const std::size_t size = count ? all.size() / count : 0, longer = count ? all.size() % count : 0;
-  PyItems columns;
-  auto at = all.begin();
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto end = at + static_cast<std::ptrdiff_t>(size + (i < longer ? 1 : 0));
-    PyItems column(at, end);
-    if (i >= longer && !a.value(1).is(PyKind::none)) column.push_back(a.value(1));
-    columns.push_back(PyValue::list(std::move(column)));
-    at = end;
-  }
-  return make_generator(yielding(std::move(columns)));
-}
-
-PyValue groupby(Run& run, const PyValue& subject, const PyArgs& args) {
-  const PyBound a("groupby", args, {"attribute", "default", "case_sensitive"}, 1);
-  const PyGetter key = attribute_getter(run, *a[0], folding(a[2]), a[1]);
-  const PyGetter shown = attribute_getter(run, *a[0], Folding::none, a[1]);
-  const PyItems sorted = sorted_by(run, py_list(run.work(), subject), key);
-  PyItems groups;
-  for (std::size_t begin = 0, end = 0; begin < sorted.size(); begin = end) {
-    const PyValue first_key = key(sorted[begin]);
-    PyItems members;
-    while (end < sorted.size() && py_equal(run.work(), first_key, key(sorted[end]))) members.push_back(sorted[end++]);
-    if (end == begin) members.push_back(sorted[end++]);  // NaN equals nothing, not even itself
-    groups.push_back(PyValue::group(shown(members.front()), PyValue::list(members)));
-  }
-  return PyValue::list(std::move(groups));
-}
-
 PyValue attr(Run& run, const PyValue& subject, const PyArgs& args) {
   const PyBound a("attr", args, {"name"}, 1);
   if (subject.is(PyKind::undefined)) py_fail(subject.undefined_message());
@@ -238,10 +189,6 @@ PyValue attr(Run& run, const PyValue& subject, const PyArgs& args) {
   if (subject.is(PyKind::dict) && !py_hidden_attribute(subject, name) && !py_method(subject, name))
     return PyValue::undefined("'dict object' has no attribute " + py_quote(name));
   return run.attribute(subject, name);
-}
-
-PyValue pprint(Run& run, const PyValue& subject, const PyArgs&) {
-  return py_repr(run.work(), subject);
 }
 
 constexpr auto kSequenceFilters = std::to_array<FilterEntry>({{"default", default_value},
@@ -260,11 +207,7 @@ constexpr auto kSequenceFilters = std::to_array<FilterEntry>({{"default", defaul
                                                               {"min", extreme<Wanted::smallest>},
                                                               {"max", extreme<Wanted::largest>},
                                                               {"sum", sum},
-                                                              {"batch", batch},
-                                                              {"slice", slice},
-                                                              {"groupby", groupby},
-                                                              {"attr", attr},
-                                                              {"pprint", pprint}});
+                                                              {"attr", attr}});
 
 }  // namespace
 

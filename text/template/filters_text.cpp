@@ -83,10 +83,6 @@ PyValue escape(Run& run, const PyValue& subject, const PyArgs&) {
   return PyValue::markup(html_escape(py_str(run.work(), subject)));
 }
 
-PyValue force_escape(Run& run, const PyValue& subject, const PyArgs&) {
-  return PyValue::markup(html_escape(py_str(run.work(), subject)));
-}
-
 PyValue safe(Run& run, const PyValue& subject, const PyArgs&) {
   return PyValue::markup(py_str(run.work(), subject));
 }
@@ -121,44 +117,46 @@ PyValue tojson(Run& run, const PyValue& subject, const PyArgs& args) {
   return py_json_dumps(run.work(), subject, options);
 }
 
-enum class UrlPart : std::uint8_t { path, query };
-/// Percent-encoded as urllib's quote does; in queries, '/' too and '+' for a space.
-std::string url_quote(std::string_view text, UrlPart part) {
-  const bool query = part == UrlPart::query;
-  constexpr char hex[] = "0123456789ABCDEF";
-  std::string out;
-  for (const char c : text) {
-    const auto u = static_cast<unsigned char>(c);
-    if ((u < 0x80 && (is_py_alpha(u) || is_py_decimal(u))) ||
-        std::string_view("_.-~").find(c) != std::string_view::npos || (c == '/' && !query))
-      out += c;
-    else if (c == ' ' && query)
-      out += '+';
-    else
-      out += std::string("%") + hex[u >> 4] + hex[u & 15];
-  }
-  return out;
+const std::string& text_of(const PyValue& subject, std::string_view filter) {
+  if (!subject.is_string()) py_fail(std::string(filter) + " needs a string, not " + py_type_name(subject));
+  return subject.text();
 }
 
-PyValue urlencode(Run& run, const PyValue& subject, const PyArgs&) {
-  const auto text = [&](const PyValue& v) { return py_str(run.work(), v); };
-  if (subject.is_string() || !py_is_iterable(subject)) return url_quote(text(subject), UrlPart::path);
+PyValue indent(Run& run, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("indent", args, {"width", "first", "blank"});
+  const std::string margin =
+      a[0] && a[0]->is_string()
+          ? a.text(0)
+          : std::string(static_cast<std::size_t>(std::clamp<PyInt>(a.integer(0, 4), 0, 10000)), ' ');
+  const bool first = a.truth(1, false), blank = a.truth(2, false);
+  const std::vector<std::string> lines = py_splitlines(text_of(subject, "indent") + "\n");
   std::string out;
-  PyItems pairs;
-  if (subject.is(PyKind::dict))
-    for (const auto& [key, value] : subject.dict().entries) pairs.push_back(PyValue::tuple({key, value}));
-  else
-    pairs = py_list(run.work(), subject);
-  for (const PyValue& pair : pairs) {
-    const PyItems items = py_list(run.work(), pair);
-    if (items.size() != 2) py_fail("urlencode needs pairs of key and value");
-    out += (out.empty() ? "" : "&") + url_quote(text(items[0]), UrlPart::query) + "=" +
-           url_quote(text(items[1]), UrlPart::query);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const bool wanted = i == 0 ? first : blank || !lines[i].empty();
+    run.work().make(margin.size() + lines[i].size());
+    PyWork::require_fits(out.size());
+    out += (i > 0 ? "\n" : "") + (wanted ? margin : "") + lines[i];
   }
-  return out;
+  return subject.is_markup() ? PyValue::markup(std::move(out)) : PyValue(std::move(out));
 }
 
-constexpr auto kTextFilters = std::to_array<FilterEntry>({{"upper", changed<py_upper>},
+PyValue truncate(Run& run, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("truncate", args, {"length", "killwords", "end", "leeway"});
+  const std::string end = a[2] ? a.text(2) : "...";
+  const PyInt length = a.integer(0, 255), leeway = a.optional_integer(3).value_or(5);
+  const auto end_size = static_cast<PyInt>(count_code_points(end));
+  if (length < end_size) py_fail("expected length >= " + py_int_text(end_size) + ", got " + py_int_text(length));
+  if (leeway < 0) py_fail("expected leeway >= 0, got " + py_int_text(leeway));
+  const std::string& text = text_of(subject, "truncate");
+  run.work().make(text.size());
+  if (static_cast<PyInt>(count_code_points(text)) <= length + leeway) return subject;
+  const std::string cut = text.substr(0, byte_offset(text, static_cast<std::size_t>(length - end_size)));
+  return (a.truth(1, false) ? cut : py_rsplit(cut, " ", 1)[0]) + end;
+}
+
+constexpr auto kTextFilters = std::to_array<FilterEntry>({{"indent", indent},
+                                                          {"truncate", truncate},
+                                                          {"upper", changed<py_upper>},
                                                           {"lower", changed<py_lower>},
                                                           {"capitalize", changed<py_capitalize>},
                                                           {"title", changed<title_words>},
@@ -167,11 +165,9 @@ constexpr auto kTextFilters = std::to_array<FilterEntry>({{"upper", changed<py_u
                                                           {"string", string},
                                                           {"e", escape},
                                                           {"escape", escape},
-                                                          {"forceescape", force_escape},
                                                           {"safe", safe},
                                                           {"format", format},
-                                                          {"tojson", tojson},
-                                                          {"urlencode", urlencode}});
+                                                          {"tojson", tojson}});
 
 }  // namespace
 

@@ -1,11 +1,11 @@
 #include <array>
 #include <ctime>
 
-#include "text/template/methods.h"
 #include "text/template/py_args.h"
 #include "text/template/py_objects.h"
 #include "text/template/py_ops.h"
 #include "text/template/py_text.h"
+#include "text/template/str_methods.h"
 
 namespace qtrain {
 namespace {
@@ -52,11 +52,6 @@ PyValue make_namespace(Run& run, const PyValue&, const PyArgs& args) {
   return made;
 }
 
-PyValue make_cycler(Run&, const PyValue&, const PyArgs& args) {
-  if (args.positional.empty()) py_fail("at least one item has to be provided");
-  return std::make_shared<PyCycler>(args.positional);
-}
-
 PyValue make_joiner(Run&, const PyValue&, const PyArgs& args) {
   const PyBound a("joiner", args, {"sep"});
   return std::make_shared<PyJoiner>(a.value(0, ", "));
@@ -85,7 +80,6 @@ PyValue strftime_now(Run& run, const PyValue&, const PyArgs& args) {
 constexpr auto kGlobals = std::to_array<PyMethodEntry>({{"range", make_range},
                                                         {"dict", make_dict},
                                                         {"namespace", make_namespace},
-                                                        {"cycler", make_cycler},
                                                         {"joiner", make_joiner},
                                                         {"raise_exception", raise_exception},
                                                         {"strftime_now", strftime_now}});

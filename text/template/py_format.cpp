@@ -1,9 +1,9 @@
 #include <algorithm>
 
-#include "text/template/methods.h"
 #include "text/template/py_ops.h"
 #include "text/template/py_spec.h"
 #include "text/template/py_text.h"
+#include "text/template/str_methods.h"
 
 namespace qtrain {
 namespace {

@@ -96,25 +96,4 @@ std::optional<PyValue> PyMacro::attribute(std::string_view name) {
   return PyValue::tuple(PyItems(stmt.macro.parameters.begin(), stmt.macro.parameters.end()));
 }
 
-PyValue PyCycler::next() {
-  if (items_.empty()) py_fail("at least one item has to be provided");
-  const PyValue value = items_[at_];
-  at_ = (at_ + 1) % items_.size();
-  return value;
-}
-
-std::optional<PyValue> PyCycler::attribute(std::string_view name) {
-  const PyValue self(shared_from_this());
-  if (name == "current" && !items_.empty()) return items_[at_];
-  if (name == "next")
-    return std::make_shared<PyBuiltin>(
-        "next", [](TemplateRun&, const PyValue& s, const PyArgs&) { return s.as<PyCycler>()->next(); }, self);
-  if (name != "reset") return std::nullopt;
-  constexpr PyFunction reset = [](TemplateRun&, const PyValue& s, const PyArgs&) {
-    s.as<PyCycler>()->reset();
-    return PyValue();
-  };
-  return std::make_shared<PyBuiltin>("reset", reset, self);
-}
-
 }  // namespace qtrain

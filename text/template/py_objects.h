@@ -128,19 +128,6 @@ class PyLoop : public PyObject {
   bool peeked_ = false;
 };
 
-class PyCycler : public PyObject {
- public:
-  explicit PyCycler(PyItems items) : items_(std::move(items)) {}
-  std::string_view type_name() const override { return "Cycler"; }
-  std::optional<PyValue> attribute(std::string_view name) override;
-  PyValue next();
-  void reset() { at_ = 0; }
-
- private:
-  PyItems items_;
-  std::size_t at_ = 0;
-};
-
 class PyJoiner : public PyObject {
  public:
   explicit PyJoiner(PyValue separator) : separator_(std::move(separator)) {}
@@ -158,7 +145,7 @@ std::optional<PyValue> py_method(const PyValue& self, std::string_view name);
 /// Whether the sandbox hides the attribute: it begins with an underscore or would change the object.
 bool py_hidden_attribute(const PyValue& self, std::string_view name);
 
-/// range, namespace, dict, cycler, joiner, raise_exception, strftime_now; none for another name.
+/// range, namespace, dict, joiner, raise_exception, strftime_now; none for another name.
 std::optional<PyValue> template_global(std::string_view name);
 
 }  // namespace qtrain

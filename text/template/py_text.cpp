@@ -196,17 +196,6 @@ std::string py_capitalize(std::string_view text) {
   return out;
 }
 
-std::string py_swapcase(std::string_view text) {
-  std::string out;
-  const std::u32string s = code_points(text);
-  for (std::size_t i = 0; i < s.size(); ++i)
-    if (is_py_upper(s[i]))
-      append_lower(out, s, i);
-    else
-      append_upper(out, s[i], Case::upper);
-  return out;
-}
-
 bool py_is_upper(std::string_view text) {
   const std::u32string s = code_points(text);
   return std::any_of(s.begin(), s.end(), is_py_upper) && std::none_of(s.begin(), s.end(), is_py_lower);

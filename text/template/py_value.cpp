@@ -46,11 +46,6 @@ PyValue PyValue::tuple(PyItems items) {
   return PyValue(std::make_shared<const PyList>(PyList{.items = std::move(items), .tuple = true}));
 }
 
-PyValue PyValue::group(PyValue grouper, PyValue members) {
-  return PyValue(std::make_shared<const PyList>(
-      PyList{.items = {std::move(grouper), std::move(members)}, .tuple = true, .group = true}));
-}
-
 PyValue PyValue::markup(std::string s) {
   PyValue made;
   made.held_ = std::make_shared<const PyStr>(PyStr{std::move(s), true});

@@ -88,8 +88,6 @@ class PyValue {
 
   static PyValue list(PyItems items);
   static PyValue tuple(PyItems items);
-  /// What `groupby` yields: a tuple (grouper, list) with these names.
-  static PyValue group(PyValue grouper, PyValue members);
   static PyValue markup(std::string s);
   static PyValue undefined(std::string message);
 
@@ -128,7 +126,6 @@ class PyValue {
 struct PyList {
   PyItems items;
   bool tuple = false;
-  bool group = false;  ///< its items have the names grouper and list
 };
 
 /// A dict in insertion order. Keys are compared as Python compares them (1 == 1.0 == True).

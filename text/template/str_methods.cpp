@@ -1,7 +1,8 @@
+#include "text/template/str_methods.h"
+
 #include <algorithm>
 #include <array>
 
-#include "text/template/methods.h"
 #include "text/template/py_args.h"
 #include "text/template/py_objects.h"
 #include "text/template/py_ops.h"
@@ -196,23 +197,6 @@ PyValue format(Run& run, const PyValue& self, const PyArgs& args) {
   return py_format_text(run, self.text(), args);
 }
 
-PyValue expandtabs(Run& run, const PyValue& self, const PyArgs& args) {
-  const PyBound a("expandtabs", args, {"tabsize"});
-  const auto size = static_cast<std::size_t>(std::clamp<PyInt>(a.integer(0, 8), 0, 1000));
-  std::string out;
-  for (std::size_t pos = 0, column = 0; pos < self.text().size();) {
-    const char32_t c = next_code_point(self.text(), pos);
-    const std::size_t spaces = c == '\t' && size > 0 ? size - column % size : 0;
-    if (c == '\t')
-      out.append(spaces, ' ');
-    else
-      append_code_point(out, c);
-    column = c == '\n' || c == '\r' ? 0 : column + (c == '\t' ? spaces : 1);
-  }
-  run.work().make(out.size());
-  return like(self, std::move(out));
-}
-
 constexpr auto kMethods = std::to_array<PyMethodEntry>({
     {"strip", strip<Ends::both>},
     {"lstrip", strip<Ends::left>},
@@ -225,7 +209,6 @@ constexpr auto kMethods = std::to_array<PyMethodEntry>({
     {"casefold", changed<py_lower>},
     {"title", changed<py_title>},
     {"capitalize", changed<py_capitalize>},
-    {"swapcase", changed<py_swapcase>},
     {"startswith", has_affix<Side::start>},
     {"endswith", has_affix<Side::end>},
     {"find", find<Side::start, Missing::minus_one>},
@@ -252,7 +235,6 @@ constexpr auto kMethods = std::to_array<PyMethodEntry>({
     {"rpartition", partition<Side::end>},
     {"removeprefix", remove_affix<Side::start>},
     {"removesuffix", remove_affix<Side::end>},
-    {"expandtabs", expandtabs},
     {"format", format},
 });
 

@@ -37,9 +37,6 @@ bool number(Run&, const PyValue& v, const PyArgs&) {
 bool iterable(Run&, const PyValue& v, const PyArgs&) {
   return py_is_iterable(v);
 }
-bool escaped(Run&, const PyValue& v, const PyArgs&) {
-  return v.is_markup();
-}
 bool lower(Run& run, const PyValue& v, const PyArgs&) {
   return py_is_lower(py_str(run.work(), v));
 }
@@ -106,7 +103,6 @@ constexpr auto kTests = std::to_array<TestEntry>({{"defined", defined},
                                                   {"sequence", sequence},
                                                   {"iterable", iterable},
                                                   {"callable", callable},
-                                                  {"escaped", escaped},
                                                   {"lower", lower},
                                                   {"upper", upper},
                                                   {"odd", odd},

@@ -7,6 +7,7 @@
 
 #include "core/json_items.h"
 #include "text/tokenizer/json_tokenizer.h"
+#include "text/tokenizer/sentencepiece.h"
 
 namespace qtrain {
 namespace {

@@ -1,6 +1,8 @@
 #pragma once
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/json_view.h"
@@ -8,6 +10,12 @@
 #include "text/tokenizer/tokenizer.h"
 
 namespace qtrain {
+
+/// The tokenizer of a model folder: tokenizer.json where it is, else tokenizer.model (sentencepiece).
+/// `named`: special tokens in place of those that the folder names.
+/// Errors (ErrorKind::input): neither file, or a component that is not supported.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& folder,
+                                          const std::map<std::string, std::string>& named = {});
 
 /// How a tokenizer.json is read: of bounded size, and of keys given twice the last counts.
 inline constexpr JsonRules kTokenizerRules{.duplicate_keys = true, .max_bytes = std::uint64_t{256} << 20};
@@ -29,7 +37,5 @@ TokenizerSettings read_tokenizer_settings(const std::filesystem::path& folder);
 
 /// The ids of the named special tokens.
 SpecialTokens resolve_special(const TokenizerSettings& settings, const Tokenizer& tokenizer);
-
-std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerSettings& settings);
 
 }  // namespace qtrain

@@ -1,7 +1,8 @@
+#include "text/tokenizer/sentencepiece.h"
+
 #include <sentencepiece_processor.h>
 
 #include "text/tokenizer/added_tokens.h"
-#include "text/tokenizer/load.h"
 #include "text/tokenizer/model.h"
 #include "text/tokenizer/unicode.h"
 

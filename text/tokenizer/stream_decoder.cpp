@@ -1,6 +1,7 @@
+#include "text/tokenizer/stream_decoder.h"
+
 #include <algorithm>
 
-#include "text/tokenizer/tokenizer.h"
 #include "text/tokenizer/unicode.h"
 
 namespace qtrain {

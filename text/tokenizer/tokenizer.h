@@ -51,26 +51,4 @@ class Tokenizer {
   virtual const SpecialTokens& special() const = 0;
 };
 
-/// The tokenizer of a model folder: tokenizer.json where it is, else tokenizer.model (sentencepiece).
-/// `named`: special tokens in place of those that the folder names.
-/// Errors (ErrorKind::input): neither file, or a component that is not supported.
-std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& folder,
-                                          const std::map<std::string, std::string>& named = {});
-
-/// Turns ids that arrive one by one into text; holds back bytes of an unfinished character.
-class StreamDecoder {
- public:
-  StreamDecoder(const Tokenizer& tokenizer, DecodeOptions options) : tokenizer_(tokenizer), options_(options) {}
-  /// The text that the id adds, possibly empty.
-  std::string push(std::int32_t id);
-  /// What was held back.
-  std::string finish();
-
- private:
-  const Tokenizer& tokenizer_;
-  DecodeOptions options_;
-  std::vector<std::int32_t> ids_;
-  std::size_t context_ = 0, visible_ = 0;
-};
-
 }  // namespace qtrain

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "config/check.h"
+#include "config/fields.h"
 #include "config/keys.h"
-#include "config/resume_rules.h"
 #include "core/file.h"
 #include "core/weight_files.h"
 #include "model/model_config.h"

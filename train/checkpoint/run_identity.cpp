@@ -8,7 +8,7 @@
 #include <set>
 
 #include "config/check.h"
-#include "config/resume_rules.h"
+#include "config/fields.h"
 #include "core/safetensors.h"
 #include "optim/arguments.h"
 

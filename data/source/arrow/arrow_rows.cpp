@@ -1,7 +1,9 @@
 // Arrow IPC: streams, as `datasets` writes them, and files.
+#include "data/source/arrow/arrow_rows.h"
+
 #include <utility>
 
-#include "data/source/arrow/column.h"
+#include "data/source/arrow/batch.h"
 #include "data/source/batched_rows.h"
 #include "data/source/reader.h"
 

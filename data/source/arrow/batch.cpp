@@ -1,10 +1,11 @@
 // Record batches: which bytes of a message's body belong to which column.
+#include "data/source/arrow/batch.h"
+
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "core/error.h"
-#include "data/source/arrow/column.h"
 
 namespace qtrain {
 namespace {

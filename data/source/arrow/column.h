@@ -7,7 +7,6 @@
 
 #include "core/json.h"
 #include "data/source/arrow/schema.h"
-#include "data/source/codecs.h"
 
 namespace qtrain {
 
@@ -28,28 +27,5 @@ using ArrowDictionaries = std::map<std::int64_t, std::shared_ptr<const ArrowColu
 /// Value `i` (below the length), children and dictionaries followed.
 /// Errors (ErrorKind::input, without a place): offsets and indices out of range, text that is not UTF-8.
 Json arrow_value(const ArrowColumn& column, std::int64_t i);
-
-/// A RecordBatch table and the bytes behind it.
-struct ArrowBatchParts {
-  FlatTable header;
-  std::string_view body;
-};
-
-/// The columns of a batch, and what was decompressed for them.
-struct ArrowColumns {
-  std::int64_t rows = 0;
-  std::vector<ArrowColumn> columns;
-  std::vector<OwnedBytes> made;
-};
-
-/// Lays the fields over the batch; they must outlive it.
-/// Errors (ErrorKind::input, without a place): buffers that are too short or out of the body, a codec that is not read.
-ArrowColumns read_arrow_columns(const std::vector<ArrowField>& fields, const ArrowBatchParts& parts,
-                                const ArrowDictionaries& dictionaries);
-
-/// The rows that a batch says to have, if its bytes can hold them.
-std::int64_t arrow_batch_rows(const ArrowBatchParts& parts);
-/// About as many bytes as it has when it is decompressed.
-std::uint64_t arrow_batch_bytes(const ArrowBatchParts& parts);
 
 }  // namespace qtrain

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "data/source/parquet/schema.h"
 #include "data/source/parquet/thrift.h"
 
 namespace qtrain {

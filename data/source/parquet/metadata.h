@@ -64,17 +64,4 @@ constexpr std::uint64_t max_parquet_values(std::uint64_t file_size) {
   return file_size * 64;
 }
 
-/// A flat entry of the footer's schema.
-struct SchemaElement {
-  std::int64_t type = -1, repetition = 0, children = 0, converted = -1;
-  int logical = 0;  ///< field of the union LogicalType; 0: none
-  bool is_signed = true;
-  int bits = 0;
-  bool has_children = false;
-  std::string_view name;
-};
-
-/// Builds columns and leaves from the depth-first list of the footer.
-void build_parquet_schema(const std::vector<SchemaElement>& elements, ParquetFile& file);
-
 }  // namespace qtrain

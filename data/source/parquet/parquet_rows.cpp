@@ -1,3 +1,5 @@
+#include "data/source/parquet/parquet_rows.h"
+
 #include <algorithm>
 #include <utility>
 

@@ -1,7 +1,8 @@
+#include "data/source/parquet/schema.h"
+
 #include <utility>
 
 #include "core/error.h"
-#include "data/source/parquet/metadata.h"
 #include "text/tokenizer/unicode.h"
 
 namespace qtrain {

@@ -6,8 +6,8 @@
 
 #include <map>
 
+#include "config/fields.h"
 #include "config/keys.h"
-#include "config/resume_rules.h"
 #include "core/file.h"
 #include "core/safetensors.h"
 #include "tests/core/temp_folder.h"
@@ -187,18 +187,6 @@ const std::map<std::string, Change>& changes() {
       {"use_cuda_graphs", {false, kNothing}},
   };
   return kChanges;
-}
-
-TEST(ResumeRules, NameEveryKeyOnce) {
-  std::map<std::string_view, int> named;
-  for (const ResumeRule& rule : resume_rules())
-    for (const std::string_view key : rule.keys) ++named[key];
-  for (const auto& [key, times] : named) {
-    EXPECT_TRUE(is_field(key)) << key << " is no key";
-    EXPECT_EQ(times, 1) << key;
-  }
-  for (const std::string_view key : field_names())
-    EXPECT_TRUE(named.contains(key)) << key << " is in no rule: say what another value does to a resumed run";
 }
 
 TEST(RunIdentity, TheTableOfChangesHasEveryKey) {

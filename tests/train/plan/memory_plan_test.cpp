@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/errors.h"
 #include "train/plan/gpus.h"
 
 namespace qtrain {
@@ -91,20 +92,16 @@ TEST_F(Planned, FindsTheLargestMicroBatchesOfAsManyRows) {
 
 TEST_F(Planned, SaysWhatSavesMost) {
   PlannedRun planned = run(bytes("block"));
-  try {
-    plan_run(planned, "none");
-    FAIL() << "does not fit";
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::memory);
-    EXPECT_THAT(e.text().cause, HasSubstr("activations"));
-    const std::string& remedy = e.text().remedy;
-    EXPECT_THAT(remedy, HasSubstr("gradient_accumulation_steps"));
-    const auto best = remedy.find("gradient_checkpointing=blocks:4 saves"), block = remedy.find("=true saves"),
-               worst = remedy.find("=selective saves");
-    EXPECT_TRUE(best < block && block < worst && worst != std::string::npos) << remedy;
-    EXPECT_EQ(remedy.substr(block, remedy.find(';', block) - block).ends_with("and fits"), true) << remedy;
-    EXPECT_EQ(remedy.substr(worst, remedy.find(';', worst) - worst).ends_with("and fits"), false) << remedy;
-  }
+  const Error e = test::error_of([&] { plan_run(planned, "none"); });
+  EXPECT_EQ(e.kind(), ErrorKind::memory);
+  EXPECT_THAT(e.text().cause, HasSubstr("activations"));
+  const std::string& remedy = e.text().remedy;
+  EXPECT_THAT(remedy, HasSubstr("gradient_accumulation_steps"));
+  const auto best = remedy.find("gradient_checkpointing=blocks:4 saves"), block = remedy.find("=true saves"),
+             worst = remedy.find("=selective saves");
+  EXPECT_TRUE(best < block && block < worst && worst != std::string::npos) << remedy;
+  EXPECT_EQ(remedy.substr(block, remedy.find(';', block) - block).ends_with("and fits"), true) << remedy;
+  EXPECT_EQ(remedy.substr(worst, remedy.find(';', worst) - worst).ends_with("and fits"), false) << remedy;
 }
 
 TEST(Gpus, AreFoundByTheirNames) {

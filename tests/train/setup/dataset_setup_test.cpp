@@ -4,6 +4,7 @@
 
 #include "core/file.h"
 #include "tests/core/temp_folder.h"
+#include "tests/errors.h"
 #include "train/setup/dataset_setup.h"
 
 namespace qtrain {
@@ -50,13 +51,8 @@ TEST_F(DataSources, ColumnsUnderOtherNamesAreTheRowsOfARun) {
 
 TEST_F(DataSources, AMappingThatTheRowsDoNotHaveIsNamedWithThem) {
   const auto complaint = [&](const char* key, const char* map) {
-    try {
-      data_rows(config({{"dataset_name", path("talks.jsonl")}, {key, parse_json(map, "map")}}), Split::train);
-    } catch (const Error& e) {
-      EXPECT_EQ(e.exit_code(), 3);
-      return std::string(e.what());
-    }
-    return std::string("no error");
+    const Config c = config({{"dataset_name", path("talks.jsonl")}, {key, parse_json(map, "map")}});
+    return test::error_if_any(ErrorKind::input, [&] { data_rows(c, Split::train); });
   };
   write_file(folder_ / "talks.jsonl",
              R"({"id": 1, "talk": [{"who": "user", "words": "q"}, {"who": "assistant", "words": "a"}]}
@@ -71,15 +67,9 @@ TEST_F(DataSources, AMappingThatTheRowsDoNotHaveIsNamedWithThem) {
   EXPECT_EQ(complaint("column_mapping", R"({"text": ["{title}: {id}", "{id}"]})"), "no error");
   Json settings{{"dataset_name", path("talks.jsonl")}, {"column_mapping", {{"messages", "talk"}}}};
   settings["message_property_mappings"] = {{"role", "speaker"}, {"content", "words"}};
-  try {
-    data_rows(config(settings), Split::train);
-    ADD_FAILURE() << "no error";
-  } catch (const Error& e) {
-    EXPECT_THAT(
-        e.what(),
-        HasSubstr("message_property_mappings names 'speaker' for role, and the first rows have no such key of a "
-                  "message: they have who, words"));
-  }
+  EXPECT_THAT(test::error_of([&] { data_rows(config(settings), Split::train); }).what(),
+              HasSubstr("message_property_mappings names 'speaker' for role, and the first rows have no such key of a "
+                        "message: they have who, words"));
 }
 
 TEST_F(DataSources, KeysOfMessagesAreLookedForWithoutAnyColumnToFind) {
@@ -152,13 +142,7 @@ TEST_F(DataSources, AMixtureIsMixedAndHeldOutFrom) {
 
 TEST_F(DataSources, ContradictionsAreToldWithTheConfig) {
   const auto complaint = [&](const Json& settings) {
-    try {
-      config(settings);
-    } catch (const Error& e) {
-      EXPECT_EQ(e.exit_code(), 2);
-      return std::string(e.what());
-    }
-    return std::string("no error");
+    return test::error_if_any(ErrorKind::usage, [&] { config(settings); });
   };
   const auto mixture = [](const char* entries) { return parse_json(entries, "entries"); };
   EXPECT_THAT(complaint({{"dataset_name", "a"}, {"dataset_mixture", mixture(R"(["b"])")}}),

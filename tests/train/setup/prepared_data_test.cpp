@@ -11,6 +11,7 @@
 #include "config/check.h"
 #include "core/file.h"
 #include "tests/core/temp_folder.h"
+#include "tests/errors.h"
 
 namespace qtrain {
 namespace {
@@ -63,13 +64,8 @@ TEST_F(PreparedData, FilesThatChangeWhileTheyAreReadAreRefused) {
     if (text.find("training rows:") != std::string_view::npos) write_file(rows_, "{\"input_ids\": [9, 8]}\n");
   });
   Log log(LogLevel::info, listener.sinks());
-  try {
-    DataPreparation(c, pool_, log).rows(Split::train);
-    FAIL() << "no error";
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::input);
-    EXPECT_THAT(e.what(), HasSubstr("changed while they were read"));
-  }
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { DataPreparation(c, pool_, log).rows(Split::train); }),
+              HasSubstr("changed while they were read"));
   Log silent(LogLevel::silent);
   EXPECT_EQ(DataPreparation(c, pool_, silent).rows(Split::train).size(), 1) << "nothing of it is kept";
 }
@@ -87,12 +83,7 @@ TEST_F(PreparedData, ADefaultCacheThatDoesNotWorkIsDoneWithout) {
   EXPECT_THAT(said, HasSubstr("no token cache"));
   ::unsetenv("XDG_CACHE_HOME");
   const Config named = config({{"token_cache_dir", (folder_ / "file/cache").string()}});
-  try {
-    DataPreparation(named, pool_, log).rows(Split::train);
-    FAIL() << "no error";
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::disk);
-  }
+  EXPECT_EQ(test::error_of([&] { DataPreparation(named, pool_, log).rows(Split::train); }).kind(), ErrorKind::disk);
 }
 
 /// Rows of text from a tokenizer folder, prepared again and again in one cache.

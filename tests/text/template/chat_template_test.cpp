@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/errors.h"
 #include "text/template/chat_template.h"
 
 namespace qtrain {
@@ -23,12 +24,7 @@ std::string render(const std::string& source, const Json& messages = conversatio
 }
 
 std::string error_of(const std::string& source, const Json& messages = conversation()) {
-  try {
-    return "rendered: " + render(source, messages).substr(0, 200);
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::input);
-    return e.what();
-  }
+  return test::error_of(ErrorKind::input, [&] { render(source, messages); });
 }
 
 class TemplateFolder : public testing::Test {
@@ -73,13 +69,7 @@ TEST_F(TemplateFolder, RowsWithToolsTakeTheirOwnTemplate) {
 TEST_F(TemplateFolder, NoTemplateIsSaidToBeMissing) {
   write("tokenizer_config.json", R"({"bos_token": "<b>", "chat_template": null})");
   EXPECT_FALSE(ChatTemplate::exists(folder_));
-  try {
-    ChatTemplate::load(folder_);
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::input);
-    EXPECT_THAT(e.what(), HasSubstr("no chat template"));
-  }
+  EXPECT_THAT(test::error_of(ErrorKind::input, [&] { ChatTemplate::load(folder_); }), HasSubstr("no chat template"));
 }
 
 TEST_F(TemplateFolder, AConfigNamesAFileASourceOrATemplate) {
@@ -95,12 +85,7 @@ TEST_F(TemplateFolder, AConfigNamesAFileASourceOrATemplate) {
   EXPECT_EQ(text_of("{{ bos_token }}" + std::string(5000, '!')), "<b>" + std::string(5000, '!'));
   EXPECT_EQ(text_of("rag"), "r");
   EXPECT_THAT(text_of("Llama-3"), HasSubstr("<b><|start_header_id|>user"));
-  try {
-    text_of("lama3");
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_THAT(e.what(), HasSubstr("llama3, mistral"));
-  }
+  EXPECT_THAT(test::error_of([&] { text_of("lama3"); }).what(), HasSubstr("llama3, mistral"));
 }
 
 TEST_F(TemplateFolder, OnlyOtherNamesAreRefused) {
