@@ -39,6 +39,19 @@ std::vector<std::string> expert_modules(const ModelConfig& config) {
   return modules;
 }
 
+std::vector<std::string> expert_parameters(const ModelConfig& config) {
+  std::vector<std::string> parameters;
+  for (std::int64_t l = 0; l < config.layers; ++l) {
+    const Layer layer = config.family->layer(config, l);
+    for (const LinearSpec& linear : layer.linears)
+      if (linear.adaptable == Adaptable::no)
+        parameters.push_back(fmt::format("model.layers.{}.{}.weight", l, linear.module));
+    for (const ExpertsGroup& group : layer.expert_groups)
+      parameters.push_back(fmt::format("model.layers.{}.{}", l, group.parameter));
+  }
+  return parameters;
+}
+
 std::vector<std::string> linear_names(const ModelConfig& config) {
   std::vector<std::string> names;
   for (const std::string& module : linear_modules(config))

@@ -37,6 +37,10 @@ std::vector<std::string> linear_names(const ModelConfig& config);
 /// "model.layers.0.mlp.experts.gate_proj".
 std::vector<std::string> expert_modules(const ModelConfig& config);
 
+/// The parameters of routers and experts as transformers has them: "model.layers.0.mlp.gate.weight",
+/// "model.layers.0.mlp.experts.gate_up_proj".
+std::vector<std::string> expert_parameters(const ModelConfig& config);
+
 /// Windows of every layer from `layer_types`, or `window` on the layers from `first` on. Other kinds of layers than
 /// full_attention and sliding_attention are an input error.
 void set_windows(const ConfigReader& fields, ModelConfig& config, std::int64_t window, std::int64_t first);

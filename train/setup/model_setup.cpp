@@ -183,6 +183,9 @@ void load_weights(Ctx& ctx, ModelSetup& setup, const WeightSource& source, Log& 
     const fs::path path = source.weights.value_or(setup.source);
     warn(path, load_base_weights(ctx, *setup.model, path));
   }
+  if (adapter && setup.model->options().lora)
+    for (const std::string& name : idle_parameters(*setup.model->options().lora, setup.model->config()))
+      log.warn("{}: \"target_parameters\" \"{}\" matches no parameter of the model", adapter->string(), name);
   setup.model->fill_dense_copies(ctx);
   if (!adapter) setup.model->initialize_magnitudes(ctx);
   if (adapter && setup.model->options().lora) warn(*adapter, load_adapter(ctx, *setup.model, *adapter));
