@@ -44,6 +44,17 @@ void model_fields(V& visit, S& s) {
   visit("random_init", s.random_init,
         {"Start from random weights. Without it a folder that has none is an error for adapters and quantized models, "
          "and a warning where all weights are trained."});
+  visit(
+      "router_aux_loss_coef", s.router_aux_loss_coef,
+      {"Coefficient of the loss that keeps the experts of a mixture equally busy; 0: without it. null: as the model's "
+       "config.json says.",
+       kNotNegative});
+  visit("output_router_logits", s.output_router_logits,
+        {"Whether that loss is added. null: where its coefficient is not 0, as in TRL; with router_aux_loss_mode "
+         "trainer where a coefficient is given or config.json says so."});
+  visit("router_aux_loss_mode", s.router_aux_loss_mode,
+        {"trl: that loss is averaged over the micro-batches of an update, as in SFTTrainer; trainer: added up, as in "
+         "Trainer."});
   visit("chat_template_path", s.chat_template_path,
         {"The chat template, if it is not the model's: a Jinja file or a folder with one, or the name of a format "
          "(chatml, llama3, mistral, gemma, phi3, phi4, zephyr, deepseek, command_r, alpaca, vicuna)."});

@@ -27,9 +27,11 @@ constexpr std::string_view kRowKeys[] = {
 
 constexpr std::string_view kSavedKeys[] = {"chat_template_path", "eos_token"};
 
-constexpr std::string_view kUpdateKeys[] = {
-    "max_steps",    "num_train_epochs", "learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs",
-    "warmup_steps", "warmup_ratio",     "weight_decay",  "adam_epsilon",      "max_grad_norm"};
+constexpr std::string_view kUpdateKeys[] = {"max_steps",           "num_train_epochs",     "learning_rate",
+                                            "lr_scheduler_type",   "lr_scheduler_kwargs",  "warmup_steps",
+                                            "warmup_ratio",        "weight_decay",         "adam_epsilon",
+                                            "max_grad_norm",       "router_aux_loss_coef", "output_router_logits",
+                                            "router_aux_loss_mode"};
 
 constexpr std::string_view kToldKeys[] = {
     // when a run gives up

@@ -54,6 +54,14 @@ struct EnumNames<KeptEnd> {
   static constexpr std::array<std::string_view, 2> values{"keep_start", "keep_end"};
 };
 
+/// How the loss of routers comes to an update: as in TRL, which turns it on and averages it over micro-batches, or as
+/// in Trainer, where the model's config.json turns it on and those of micro-batches add up.
+enum class RouterLossMode : std::uint8_t { trl, trainer };
+template <>
+struct EnumNames<RouterLossMode> {
+  static constexpr std::array<std::string_view, 2> values{"trl", "trainer"};
+};
+
 enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
 template <>
 struct EnumNames<DeviceChoice> {

@@ -27,15 +27,14 @@ void read_qwen3_moe(const ConfigReader& r, ModelConfig& c) {
   const bool windowless = r.json.contains("sliding_window") && !r.get("sliding_window");
   if (r.flag("use_sliding_window", false) && !windowless)
     for (LayerAttention& layer : c.attention) layer.window = r.positive("sliding_window", 4096);
-  if (r.flag("output_router_logits", false) && r.number("router_aux_loss_coef", 0.001) != 0)
-    r.refuse("the auxiliary loss of routers (\"output_router_logits\") is not supported",
-             "set \"output_router_logits\" to false in config.json");
   const char* count = r.get("num_local_experts") ? "num_local_experts" : "num_experts";  // since version 5, before it
   ExpertsConfig e{.count = r.positive(count, 128),
                   .per_token = r.positive("num_experts_per_tok", 8),
                   .intermediate_size = r.positive("moe_intermediate_size", 768),
                   .norm = r.flag("norm_topk_prob", false) ? ops::TopKNorm::sum_to_one : ops::TopKNorm::none,
-                  .layers = sparse_layers(r, c)};
+                  .layers = sparse_layers(r, c),
+                  .balance_coefficient = r.number("router_aux_loss_coef", 0.001),
+                  .is_balanced = r.flag("output_router_logits", false)};
   constexpr double kMostElements = 1e15;
   if (static_cast<double>(e.count) * static_cast<double>(e.intermediate_size) * static_cast<double>(c.hidden_size) >
       kMostElements)

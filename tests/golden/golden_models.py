@@ -59,6 +59,9 @@ QWEN3_MOE = dict(model_type="qwen3_moe", vocab_size=64, hidden_size=16, intermed
                  norm_topk_prob=True, mlp_only_layers=[1], decoder_sparse_step=1, tie_word_embeddings=False,
                  rms_norm_eps=1e-6, rope_parameters=DEFAULT_ROPE, **(SMALL | dict(num_hidden_layers=3)))
 
+# The loss of routers with a coefficient that weighs as much as the cross-entropy.
+BALANCED = dict(output_router_logits=True, router_aux_loss_coef=0.5)
+
 LLAMA3_ROPE = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                    original_max_position_embeddings=64)
 YARN_ROPE = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64)
@@ -83,6 +86,12 @@ def with_rope(config, rope, **extra):
 LONG = (40, 1, 17, 23)
 LORA_ALL = dict(r=4, lora_alpha=8, lora_dropout=0.0, target_modules="all-linear", use_rslora=False)
 LORA_RS = dict(r=4, lora_alpha=8, lora_dropout=0.0, target_modules=["q_proj", "v_proj"], use_rslora=True)
+
+
+# Patterns of parameters go by the names that transformers has for them.
+EXPERTS_PATTERNS = dict(LORA_ALL, target_modules=["q_proj"], target_parameters=["gate_up_proj", "down_proj", "gate.weight"],
+                        rank_pattern={r"layers.0.mlp.experts.gate_up_proj": 3, r"mlp.gate.weight": 2},
+                        alpha_pattern={"down_proj": 12, r"layers\.2\.mlp\.gate\.weight": 5})
 
 
 def rope_case(name, config, link, **more):
@@ -114,6 +123,11 @@ CASES = [
     Case("qwen3_moe_unnormalized", dict(QWEN3_MOE, norm_topk_prob=False, num_experts_per_tok=3), link="qwen3_moe",
          every_gradient=False),
     Case("lora_qwen3_moe", QWEN3_MOE, link="qwen3_moe", lora=LORA_ALL),
+    Case("lora_qwen3_moe_patterns", QWEN3_MOE, link="qwen3_moe", lora=EXPERTS_PATTERNS),
+    Case("lora_qwen3_moe_gate_up", QWEN3_MOE, link="qwen3_moe",
+         lora=dict(LORA_RS, target_modules=[], target_parameters=["mlp.experts.gate_up_proj"])),
+    Case("qwen3_moe_balanced", QWEN3_MOE | BALANCED, link="qwen3_moe"),
+    Case("lora_qwen3_moe_balanced", QWEN3_MOE | BALANCED, link="qwen3_moe", lora=LORA_ALL),
     rope_case("rope_linear", with_rope(LLAMA_MHA, dict(rope_type="linear", factor=2.5)), "llama_mha_untied"),
     Case("rope_linear_v4", v4(LLAMA_MHA, dict(type="linear", factor=2.5)), raw_config=True, link="llama_mha_untied",
          same_as="rope_linear"),
