@@ -29,6 +29,9 @@ struct ModelSection {
   std::optional<std::string> template_date;
   std::optional<std::string> eos_token, pad_token;
   bool random_init = false;
+  std::optional<double> router_aux_loss_coef;
+  std::optional<bool> output_router_logits;
+  RouterLossMode router_aux_loss_mode = RouterLossMode::trl;
 };
 
 struct DataSection {

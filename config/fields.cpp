@@ -232,7 +232,9 @@ std::vector<Field> read_fields() {
   r.read("Model", &Config::model, Member{"model_name_or_path", &M::model_name_or_path},
          Member{"adapter_name_or_path", &M::adapter_name_or_path},
          Member{"tokenizer_name_or_path", &M::tokenizer_name_or_path}, Member{"dtype", &M::dtype},
-         Member{"random_init", &M::random_init}, Member{"chat_template_path", &M::chat_template_path},
+         Member{"random_init", &M::random_init}, Member{"router_aux_loss_coef", &M::router_aux_loss_coef},
+         Member{"output_router_logits", &M::output_router_logits},
+         Member{"router_aux_loss_mode", &M::router_aux_loss_mode}, Member{"chat_template_path", &M::chat_template_path},
          Member{"template_date", &M::template_date}, Member{"eos_token", &M::eos_token},
          Member{"pad_token", &M::pad_token});
   r.read("Data", &Config::data, Member{"dataset_name", &D::dataset_name},

@@ -12,6 +12,15 @@ bool lists(const Json& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
+// Of axolotl: changes to the model's config.json that are keys here.
+bool is_about_routers(std::string_view key, const Json& value) {
+  if ((key != "model_config" && key != "overrides_of_model_config") || !value.is_object() || value.empty())
+    return false;
+  return std::ranges::all_of(value.items(), [](const auto& member) {
+    return member.key() == "output_router_logits" || member.key() == "router_aux_loss_coef";
+  });
+}
+
 /// Undoes nesting. Each function reads one object of a manifest; `path` ends in a dot or is empty.
 struct Flattener {
   const Dialect& dialect;
@@ -47,6 +56,7 @@ struct Flattener {
       if (key == "peft_config" || key == "lora_config") add("use_peft", path, true);
       return members(value, path + ".");
     }
+    if (dialect.name() == "axolotl" && is_about_routers(key, value)) return members(value, path + ".");
     if (key == "base_model") return base_model(path, value);
     if (key == "base_models") return base_models(path, value);
     if (dialect.name() == "expert" && value.is_object()) {

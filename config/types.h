@@ -41,6 +41,12 @@ inline constexpr auto kNamesOf<PackingScope> = std::to_array<std::string_view>({
 template <>
 inline constexpr auto kNamesOf<KeptEnd> = std::to_array<std::string_view>({"keep_start", "keep_end"});
 
+/// How the loss of routers comes to an update: as in TRL, which turns it on and averages it over micro-batches, or as
+/// in Trainer, where the model's config.json turns it on and those of micro-batches add up.
+enum class RouterLossMode : std::uint8_t { trl, trainer };
+template <>
+inline constexpr auto kNamesOf<RouterLossMode> = std::to_array<std::string_view>({"trl", "trainer"});
+
 enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
 template <>
 inline constexpr auto kNamesOf<DeviceChoice> = std::to_array<std::string_view>({"auto", "cpu", "cuda"});

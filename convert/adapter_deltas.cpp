@@ -40,6 +40,40 @@ Matrix in_f32(Ctx& ctx, ConstTensor t) {
   return m;
 }
 
+/// What of a parameter of transformers a file holds as a matrix of each expert.
+struct ExpertPart {
+  std::string_view name, parameter;
+  std::int64_t part, parts;
+};
+constexpr ExpertPart kExpertParts[] = {
+    {"gate_proj", "gate_up_proj", 0, 2}, {"up_proj", "gate_up_proj", 1, 2}, {"down_proj", "down_proj", 0, 1}};
+constexpr std::string_view kInnerFactors = ".base_layer", kExperts = ".experts", kRouterWeight = ".gate.weight";
+
+// The parameter of transformers that a weight of a file is, or is a part of: "model.layers.0.mlp.experts.gate_up_proj"
+// of "model.layers.0.mlp.experts.3.up_proj.weight".
+std::string parameter_of(const std::string& weight) {
+  const std::string module = module_of_weight(weight);
+  const std::size_t experts = module.find(std::string(kExperts) + "."), leaf = module.rfind('.');
+  if (experts == std::string::npos) return weight;
+  const std::string container = module.substr(0, experts + kExperts.size());
+  for (const ExpertPart& p : kExpertParts)
+    if (module.substr(leaf + 1) == p.name) return fmt::format("{}.{}", container, p.parameter);
+  return weight;
+}
+
+// B [out, r] of one expert in f32.
+Matrix expert_b(const AdapterFactors& f) {
+  const AdapterFactors::Expert& e = *f.expert;
+  const std::int64_t out = f.out(), r = f.rank();
+  Matrix m{.values = std::vector<float>(static_cast<std::size_t>(out * r)), .shape = {out, r}};
+  dispatch_float(f.b.dtype, [&]<class T>() {
+    const T* rows = f.b.as<T>() + e.part * out * r * e.experts + e.index;
+    for (std::int64_t i = 0; i < out * r; ++i)
+      m.values[static_cast<std::size_t>(i)] = static_cast<float>(rows[i * e.experts]);
+  });
+  return m;
+}
+
 // w [out, in] with rows of the lengths m [out].
 void set_row_lengths(Tensor w, const Matrix& m) {
   const std::int64_t in = w.shape[1];
@@ -57,12 +91,67 @@ void set_row_lengths(Tensor w, const Matrix& m) {
 AdapterDeltas::AdapterDeltas(const std::filesystem::path& folder)
     : folder_(folder), config_(load_lora_config(folder)), reader_(folder) {
   if (!reader_.unusable().empty()) refuse(reader_.unusable().begin()->first, reader_.unusable().begin()->second);
-  if (!config_.target_parameters.empty())
-    fail(ErrorKind::input, {.cause = "an adapter on routers or experts (\"target_parameters\") cannot be merged yet",
+  if (config_.dora && !config_.target_parameters.empty())
+    fail(ErrorKind::input, {.cause = "adapters of routers and experts (\"target_parameters\") have no magnitudes, "
+                                     "adapter_config.json says use_dora",
                             .place = reader_.path().string(),
-                            .remedy = "load it with PEFT, and merge_and_unload there"});
+                            .remedy = "PEFT refuses it too: train without one of them"});
   for (const auto& [name, tensor] : reader_.tensors()) read_tensor(name, tensor);
-  for (const auto& [weight, pair] : pairs_) check_pair(weight, pair);
+  split_experts();
+  for (auto& [weight, pair] : pairs_) check_pair(weight, pair);
+}
+
+// PEFT wraps the parameters of a module around one another, the last outside: gate_up_proj and then down_proj. Their
+// pairs stand under the name of the module, which has no weight, and become those of each expert's matrices.
+void AdapterDeltas::split_experts() {
+  std::map<std::string, AdapterFactors> modules;
+  for (auto it = pairs_.begin(); it != pairs_.end();) {
+    const std::string module = module_of_weight(it->first);
+    const bool is_of_experts =
+        module.ends_with(kExperts) || module.ends_with(std::string(kExperts) + std::string(kInnerFactors));
+    if (is_of_experts) modules[module] = it->second;
+    it = is_of_experts ? pairs_.erase(it) : std::next(it);
+  }
+  for (const auto& [name, all] : modules) {
+    const bool inner = name.ends_with(kInnerFactors);
+    const std::string container = inner ? name.substr(0, name.size() - kInnerFactors.size()) : name;
+    const std::string first = container + ".gate_up_proj", second = container + ".down_proj";
+    const bool has_first = names_parameter(config_, first), has_second = names_parameter(config_, second);
+    const bool nested = modules.contains(container + std::string(kInnerFactors));
+    if (nested != (has_first && has_second))
+      refuse(container, "does not have the factors that \"target_parameters\" of adapter_config.json names");
+    if (!has_first && !has_second) refuse(container, "is no target of adapter_config.json");
+    split(inner || !has_second ? first : second, all);
+  }
+}
+
+void AdapterDeltas::split(const std::string& parameter, const AdapterFactors& all) {
+  const std::size_t dot = parameter.rfind('.');
+  const std::int64_t r = config_.rank_of(parameter);
+  if (!all.a || !all.b || all.a.shape.rank != 2 || all.b.shape.rank != 2 || all.a.shape[0] % r != 0 ||
+      all.a.shape[0] != all.b.shape[1])
+    refuse(parameter, fmt::format("has no lora_A [experts * r, in] and lora_B [out, r * experts] of rank {}", r));
+  const std::int64_t experts = all.a.shape[0] / r;
+  for (const ExpertPart& p : kExpertParts) {
+    if (parameter.substr(dot + 1) != p.parameter) continue;
+    if (all.b.shape[0] % p.parts != 0) refuse(parameter, "has a lora_B that is not those of two matrices");
+    for (std::int64_t e = 0; e < experts; ++e)
+      pairs_[fmt::format("{}.{}.{}.weight", parameter.substr(0, dot), e, p.name)] = {
+          .a = all.a.slice(e * r, r),
+          .b = all.b,
+          .expert = AdapterFactors::Expert{.index = e, .experts = experts, .part = p.part, .parts = p.parts}};
+  }
+}
+
+const std::map<std::string, AdapterFactors>& AdapterDeltas::factors() const {
+  for (const auto& [weight, pair] : pairs_)
+    if (pair.expert || names_parameter(config_, weight))
+      fail(ErrorKind::input,
+           {.cause = "an adapter on routers or experts (\"target_parameters\") has no pair of factors "
+                     "for each weight",
+            .place = fmt::format("{}: {}", reader_.path().string(), weight),
+            .remedy = "merge it into the model (qtrain merge)"});
+  return pairs_;
 }
 
 void AdapterDeltas::refuse(const std::string& name, const std::string& why) const {
@@ -95,23 +184,29 @@ void AdapterDeltas::read_tensor(const std::string& name, ConstTensor tensor) {
   shapes_[inner] = tensor.shape;
 }
 
-void AdapterDeltas::check_pair(const std::string& weight, const AdapterFactors& pair) {
+void AdapterDeltas::check_pair(const std::string& weight, AdapterFactors& pair) {
   const std::string module = module_of_weight(weight);
   if (!pair.a || !pair.b) refuse(module, fmt::format("has no {}", pair.a ? "lora_B" : "lora_A"));
-  if (pair.a.shape.rank != 2 || pair.b.shape.rank != 2 || pair.a.shape[0] != pair.b.shape[1])
+  const std::int64_t ranks = pair.expert ? pair.rank() * pair.expert->experts : pair.a.shape[0];
+  if (pair.a.shape.rank != 2 || pair.b.shape.rank != 2 || ranks != pair.b.shape[1])
     refuse(module, fmt::format("lora_A {} and lora_B {} do not fit", to_string(pair.a.shape), to_string(pair.b.shape)));
-  if (const std::int64_t rank = config_.rank_of(module); pair.a.shape[0] != rank)
+  const std::string parameter = parameter_of(weight);
+  const std::string named = names_parameter(config_, parameter) ? parameter : module;
+  pair.scale = config_.scale_of(named);
+  if (const std::int64_t rank = config_.rank_of(named); pair.a.shape[0] != rank)
     refuse(module, fmt::format("has rank {}, adapter_config.json says {}", pair.a.shape[0], rank));
-  const std::int64_t in = pair.a.shape[1], out = pair.b.shape[0];
+  const std::int64_t in = pair.a.shape[1], out = pair.out();
   if (config_.dora && (pair.embedding || !(pair.magnitude.shape == Shape{out})))
     refuse(module, fmt::format("has no lora_magnitude_vector of {} lengths, adapter_config.json says use_dora", out));
   shapes_[weight] = pair.embedding ? Shape{in, out} : Shape{out, in};
 }
 
 bool AdapterDeltas::targets(const std::string& weight) const {
-  const std::string module = module_of_weight(weight);
+  const std::string module = module_of_weight(weight), parameter = parameter_of(weight);
+  if (is_saved(config_, module)) return true;
+  if (parameter != weight || weight.ends_with(kRouterWeight)) return names_parameter(config_, parameter);
   const bool adaptable = is_linear_layer(module) || module == kEmbeddingName || module == kHeadName;
-  return is_saved(config_, module) || (weight.ends_with(".weight") && adaptable && is_target(config_, module));
+  return weight.ends_with(".weight") && adaptable && is_target(config_, module);
 }
 
 void AdapterDeltas::add_to(Ctx& ctx, const std::string& weight, Tensor w, double factor) const {
@@ -124,16 +219,17 @@ void AdapterDeltas::add_to(Ctx& ctx, const std::string& weight, Tensor w, double
   }
   const auto found = pairs_.find(weight);
   if (found == pairs_.end()) return;
-  const bool embedding = found->second.embedding;
-  const Matrix a = in_f32(ctx, found->second.a), b = in_f32(ctx, found->second.b);
+  const AdapterFactors& f = found->second;
+  const bool embedding = f.embedding;
+  const Matrix a = in_f32(ctx, f.a), b = f.expert ? expert_b(f) : in_f32(ctx, f.b);
   const auto transpose = embedding ? ops::Transpose::yes : ops::Transpose::no;
   ops::gemm(ctx, {.c = accumulate(w),
                   .a = embedding ? a.view() : b.view(),
                   .b = embedding ? b.view() : a.view(),
                   .transpose_a = transpose,
                   .transpose_b = transpose,
-                  .alpha = factor * config_.scale_of(module_of_weight(weight))});
-  if (found->second.magnitude) set_row_lengths(w, in_f32(ctx, found->second.magnitude));
+                  .alpha = factor * f.scale});
+  if (f.magnitude) set_row_lengths(w, in_f32(ctx, f.magnitude));
 }
 
 }  // namespace qtrain

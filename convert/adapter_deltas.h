@@ -1,6 +1,7 @@
 #pragma once
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "core/context.h"
@@ -14,6 +15,16 @@ namespace qtrain {
 struct AdapterFactors {
   ConstTensor a, b, magnitude;
   bool embedding = false;
+  /// Of one expert's matrix: A is its part alone, B [parts * out, r * experts] has all of them, those of a rank side by
+  /// side.
+  struct Expert {
+    std::int64_t index = 0, experts = 0, part = 0, parts = 1;
+  };
+  std::optional<Expert> expert = {};
+  double scale = 1;  ///< of B A
+
+  std::int64_t rank() const { return a.shape[0]; }
+  std::int64_t out() const { return expert ? b.shape[0] / expert->parts : b.shape[0]; }
 };
 
 /// What the adapter of a folder makes of the weights of its base model, by their names there
@@ -21,7 +32,7 @@ struct AdapterFactors {
 class AdapterDeltas {
  public:
   /// ErrorKind::input for a folder that holds anything but pairs of A [r, in] and B [out, r], with DoRA a magnitude
-  /// [out] to each, and whole weights.
+  /// [out] to each, those of routers and experts as PEFT has them for target_parameters, and whole weights.
   explicit AdapterDeltas(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const { return folder_; }
@@ -29,8 +40,9 @@ class AdapterDeltas {
   bool changes(const std::string& weight) const { return shapes_.contains(weight); }
   /// The shape of every weight that it changes.
   const std::map<std::string, Shape>& shapes() const { return shapes_; }
-  /// Its factors by the weights that they change, and the weights that it holds themselves.
-  const std::map<std::string, AdapterFactors>& factors() const { return pairs_; }
+  /// Its factors by the weights that they change, and the weights that it holds themselves. ErrorKind::input where some
+  /// are those of routers or experts, which have no pair for each weight of a file.
+  const std::map<std::string, AdapterFactors>& factors() const;
   const std::map<std::string, ConstTensor>& whole() const { return whole_; }
   /// Whether adapter_config.json says that it changes the weight of this shape.
   bool targets(const std::string& weight) const;
@@ -42,7 +54,9 @@ class AdapterDeltas {
 
  private:
   void read_tensor(const std::string& name, ConstTensor tensor);
-  void check_pair(const std::string& weight, const AdapterFactors& pair);
+  void check_pair(const std::string& weight, AdapterFactors& pair);
+  void split_experts();
+  void split(const std::string& parameter, const AdapterFactors& all);
   [[noreturn]] void refuse(const std::string& name, const std::string& why) const;
 
   std::filesystem::path folder_;

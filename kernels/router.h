@@ -25,32 +25,36 @@ struct Route {
 /// dlogits[t, e] (+)= probs[t, e] * (g[e] - sum over e' of probs[t, e'] * g[e']).
 /// Through weights: dweights[j] at e = experts[j]; with sum_to_one (dweights[j] - dweights . weights) / S, S the sum of
 /// the k probs. dlogits [T, E] of any float type; dweights [T, k] may be empty, as may factor [E] (see RouterBalance):
-/// nothing comes from there.
+/// nothing comes from there. `tokens` i32 [1] is read on the device: factor is for so many of the first rows, those
+/// behind fill the batch up; empty: for all.
 struct RouteGrad {
   Sink dlogits;
   ConstTensor dweights, experts, weights, probs;
-  ConstTensor factor = {};
+  ConstTensor factor = {}, tokens = {};
   TopKNorm norm = TopKNorm::sum_to_one;
 };
 
 /// counts[e] (+)= number of (t, j) with experts[t, j] == e; sums[e] (+)= sum over t of probs[t, e]; both f64 [E] with
 /// one mode: stored by the first layer of a batch, added to by the others. experts i32 [T, k], probs f32 or f64 [T, E].
+/// Only the first rows count, so many as `tokens` i32 [1] says on the device; empty: all.
 struct RouterLoad {
   Sink counts, sums;
   ConstTensor experts, probs;
+  ConstTensor tokens = {};
 };
 
 /// The load-balancing loss of Switch Transformers (Fedus et al. 2021, eq. 4-6) as transformers computes it
-/// (load_balancing_loss_func without padding), over `rows` = layers * tokens rows of router logits:
+/// (load_balancing_loss_func with its attention mask), over rows = layers * tokens rows of router logits:
 /// loss = E * sum over e of (counts[e] / rows) * (sums[e] / rows); its gradient takes counts as constant:
 /// factor[e] = scale * coefficient * E * counts[e] / rows^2, for RouteGrad of every layer.
-/// loss f64 [1] without coefficient; factor f32 or f64 [E]; counts, sums f64 [E]; scale f64 [1], read on the device, or
-/// empty for 1.
+/// loss f64 [1] without coefficient; factor f32 or f64 [E]; counts, sums f64 [E]; tokens i32 [1] and scale f64 [1], or
+/// empty for 1, are read on the device. Of no tokens both are 0.
 struct RouterBalance {
   Sink loss;
   Tensor factor;
   ConstTensor counts, sums;
-  std::int64_t rows = 0;
+  ConstTensor tokens;
+  std::int64_t layers = 0;
   double coefficient = 1;
   ConstTensor scale = {};
 };
@@ -79,15 +83,17 @@ inline void route_grad(Ctx& ctx, const RouteGrad& a) {
   if (T > 0) dispatch(ctx, a);
 }
 inline void router_load(Ctx& ctx, const RouterLoad& a) {
+  if (!a.counts.wanted()) return;
   const std::int64_t E = a.probs.shape[-1];
   check(a.counts.mode == a.sums.mode && a.counts.t.numel() == E && a.sums.t.numel() == E && E <= kMostExperts,
         "router_load: one count and one sum per expert");
   check(a.experts.shape.rows() == a.probs.shape.rows(), "router_load: shapes differ");
-  if (a.counts.wanted()) dispatch(ctx, a);
+  dispatch(ctx, a);
 }
 inline void router_balance(Ctx& ctx, const RouterBalance& a) {
   const std::int64_t E = a.counts.numel();
-  check(a.sums.numel() == E && a.factor.numel() == E && a.rows > 0, "router_balance: shapes differ");
+  check(a.sums.numel() == E && a.factor.numel() == E && a.tokens.numel() == 1 && a.layers > 0,
+        "router_balance: shapes differ");
   dispatch(ctx, a);
 }
 

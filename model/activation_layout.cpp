@@ -196,6 +196,14 @@ void ActivationLayout::add_head(Arena& arena, Activations& a) const {
   a.head.d_normed = arena.take(type, {rows, hidden});
 }
 
+void ActivationLayout::add_router(Arena& arena, Activations& a) const {
+  const std::optional<ExpertsConfig>& experts = parts_.config().experts;
+  if (!experts || pass_ == Pass::decode) return;
+  a.router.counts = arena.take(DType::f64, {experts->count});
+  a.router.sums = arena.take(DType::f64, {experts->count});
+  a.router.factor = arena.take(parts_.options.full_dtype(), {experts->count});
+}
+
 Activations ActivationLayout::lay_out(ActivationArenas& arenas) const {
   Arena& arena = arenas.device;
   Activations a;
@@ -219,6 +227,7 @@ Activations ActivationLayout::lay_out(ActivationArenas& arenas) const {
     add_grads(arena, a);
   else
     a.grads.resize(a.layers.size());
+  add_router(arena, a);
   const std::size_t before = arena.used();
   add_head(arena, a);
   a.head.bytes = arena.used() - before;

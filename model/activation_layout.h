@@ -26,6 +26,7 @@ class ActivationLayout {
   std::vector<Tensor> residual_stream(Arena& arena) const;
   void add_layers(Arena& arena, Activations& a) const;
   void add_grads(Arena& arena, Activations& a) const;
+  void add_router(Arena& arena, Activations& a) const;
   void add_head(Arena& arena, Activations& a) const;
 
   const ModelParts& parts_;

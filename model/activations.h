@@ -40,6 +40,11 @@ struct HeadBuffers {
   std::size_t bytes = 0;  ///< of all of them
 };
 
+/// What routers of all layers add up to, f64 [E], and the factors that the gradient of their balance has [E].
+struct RouterBuffers {
+  Tensor counts, sums, factor;
+};
+
 /// The tensors of one micro-batch. Building it twice (once on a measuring arena) is the memory plan.
 struct Activations {
   std::vector<RotaryTable> rotary;
@@ -49,6 +54,7 @@ struct Activations {
   Tensor scratch;
   Tensor dense;
   HeadBuffers head;
+  RouterBuffers router;  ///< of models with experts
   Tensor final_hidden;   ///< output of the last block
   Tensor residual_grad;  ///< gradient of the residual stream
   Tensor lora_rows;      ///< rows of A of the embedding's adapter [T, r]

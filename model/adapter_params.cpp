@@ -62,11 +62,7 @@ void AdapterParams::declare_factors(std::span<LinearParams* const> layers) {
 }
 
 bool AdapterParams::adapts_parameter(std::string_view parameter) const {
-  if (!options_.lora) return false;
-  return std::ranges::any_of(options_.lora->target_parameters, [&](const std::string& target) {
-    return parameter == target ||
-           (parameter.ends_with(target) && parameter[parameter.size() - target.size() - 1] == '.');
-  });
+  return options_.lora && names_parameter(*options_.lora, parameter);
 }
 
 // PEFT has B of all experts as [parts * out, r * E]: the experts of a rank side by side.

@@ -145,6 +145,11 @@ bool means_module(std::string_view target, std::string_view module) {
   return module == target || (module.ends_with(target) && module[module.size() - target.size() - 1] == '.');
 }
 
+bool names_parameter(const LoraConfig& lora, std::string_view parameter) {
+  return std::ranges::any_of(lora.target_parameters,
+                             [&](const std::string& target) { return means_module(target, parameter); });
+}
+
 bool is_target(const LoraConfig& lora, std::string_view module) {
   if (is_saved(lora, module)) return false;
   if (is_pattern(lora.targets)) return matches_whole(lora.targets.front(), module);

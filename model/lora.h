@@ -54,6 +54,8 @@ bool is_target(const LoraConfig& lora, std::string_view module);
 /// Whether an entry of a list of several targets means the module: its name, the end of it from a dot on, or
 /// "all-linear". Regular expressions are none there.
 bool means_module(std::string_view target, std::string_view module);
+/// Whether target_parameters names a parameter ("model.layers.0.mlp.experts.gate_up_proj") or an end of it.
+bool names_parameter(const LoraConfig& lora, std::string_view parameter);
 /// Whether a target has characters of regular expressions.
 bool is_module_pattern(std::string_view target);
 /// The adapter on a mixture of experts, as PEFT changes it where transformers holds experts and routers as parameters:

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -72,6 +73,8 @@ struct ExpertsConfig {
   bool named_apart = true;
   std::vector<bool> layers;  ///< which have one
   ExpertNames names = {};
+  double balance_coefficient = 0;  ///< router_aux_loss_coef: of the loss that balances experts
+  bool is_balanced = false;        ///< output_router_logits: whether transformers' model adds that loss
 };
 
 /// What a decoder is, from a Hugging Face config.json: sizes, and the choices that families differ in.
@@ -102,6 +105,10 @@ struct ModelConfig {
   std::optional<BnbConfig> quantization;  ///< of the weights in the folder
   Json json;                              ///< the file as it was, to be written beside new weights
 
+  /// Layers with a mixture of experts.
+  std::int64_t sparse_layers() const { return experts ? std::ranges::count(experts->layers, true) : 0; }
+  /// Whether transformers' model adds the loss that keeps its experts equally busy.
+  bool is_balanced() const { return sparse_layers() > 0 && experts->is_balanced && experts->balance_coefficient != 0; }
   std::int64_t group_size() const { return heads / kv_heads; }
   double score_scale() const;
   /// With which a model's norms begin: so that they multiply by 1.

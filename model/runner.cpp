@@ -8,6 +8,7 @@
 #include "kernels/embedding.h"
 #include "kernels/reduce.h"
 #include "kernels/rms_norm.h"
+#include "kernels/router.h"
 #include "model/rope_tables.h"
 
 namespace qtrain {
@@ -70,12 +71,38 @@ void Runner::forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run) {
              .cu_seqlens = batch.cu_seqlens,
              .rotary = act_.rotary,
              .dropout_seed = run.pass == Pass::train ? run.dropout_seed : ConstTensor{}};
+  const bool balanced = run.router_loss.wanted() && config().sparse_layers() > 0;
+  if (balanced) begin_balance(ctx, batch);
   embed(ctx, batch.tokens);
   for (std::int64_t l = 0; l < config().layers; ++l) {
     if (offload_ && run.pass == Pass::train) stash_input(ctx, l);
     run_layer(ctx, l);
   }
+  if (balanced) finish_balance(ctx, run.router_loss);
   head_loss(ctx, batch, run);
+}
+
+// The last border of the documents is the number of their tokens; others may fill up the batch.
+void Runner::begin_balance(Ctx& ctx, const TokenBatch& batch) {
+  const RouterBuffers& b = act_.router;
+  for (const Tensor& t : {b.counts, b.sums}) ops::fill(ctx, {.y = t, .value = 0});
+  tokens_.balance = {.counts = accumulate(b.counts),
+                     .sums = accumulate(b.sums),
+                     .tokens = batch.cu_seqlens.slice(batch.cu_seqlens.numel() - 1, 1)};
+}
+
+void Runner::finish_balance(Ctx& ctx, const RouterLossRun& run) {
+  const RouterBuffers& b = act_.router;
+  RouterBalanceRun& balance = tokens_.balance;
+  ops::router_balance(ctx, {.loss = run.sum,
+                            .factor = b.factor,
+                            .counts = b.counts,
+                            .sums = b.sums,
+                            .tokens = balance.tokens,
+                            .layers = config().sparse_layers(),
+                            .coefficient = run.coefficient,
+                            .scale = run.scale});
+  balance = {.factor = b.factor, .tokens = balance.tokens};
 }
 
 double Runner::embedding_scale() const {

@@ -17,12 +17,22 @@ struct TokenBatch {
   std::int64_t longest = 0;             ///< 1 + the largest position
 };
 
+/// The loss that keeps the experts of a model equally busy, over all of its routers: see ops::RouterBalance.
+struct RouterLossRun {
+  Sink sum = discard();    ///< f64 [1] on the device: the loss, without its coefficient; discarded: there is none
+  double coefficient = 0;  ///< in the gradient
+  ConstTensor scale = {};  ///< f64 [1] on the device, as that of ForwardRun; empty: 1
+
+  bool wanted() const { return sum.wanted(); }
+};
+
 /// What a forward pass is for, and where its result goes.
 struct ForwardRun {
   Pass pass = Pass::evaluate;
   Sink loss_sum = discard();  ///< f64 [1] on the device: the sum of the cross-entropy over all targets
   ConstTensor scale = {};     ///< f64 [1] on the device, for Pass::train: gradients are those of scale[0] * loss sum
   ConstTensor dropout_seed = {};  ///< i64 [1] on the device, for Pass::train; absent: no dropout
+  RouterLossRun router_loss = {};
 };
 
 /// Key/value cache of a batch of sequences: per layer keys and values [rows, capacity, kv_heads, head_dim].
@@ -79,6 +89,8 @@ class Runner {
   LayerRun layer_run(Ctx& ctx, std::int64_t layer, const LayerWeights& w);
   void run_layer(Ctx& ctx, std::int64_t layer);
   double embedding_scale() const;
+  void begin_balance(Ctx& ctx, const TokenBatch& batch);
+  void finish_balance(Ctx& ctx, const RouterLossRun& run);
   void embed(Ctx& ctx, ConstTensor tokens);
   void embed_grad(Ctx& ctx, ConstTensor tokens);
   Tensor group_input(std::int64_t group) const;

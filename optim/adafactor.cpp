@@ -13,11 +13,11 @@ class Adafactor final : public UpdateRule {
   explicit Adafactor(const OptimizerOptions& options) : UpdateRule(options.weight_decay) {}
 
   std::vector<StateSpec> state_of(const ParamSpec& param) const override {
-    if (param.shape.rank > 2)
-      fail(ErrorKind::usage, {.cause = "adafactor does not train the matrices of experts (" + param.name + ")",
-                              .remedy = "use adamw_torch, or train an adapter (use_peft=true)"});
     check(param.dtype == DType::f32, "adafactor: parameters are f32 vectors and matrices");
     if (param.shape.rank < 2) return {{.name = "exp_avg_sq", .shape = param.shape}};
+    if (param.shape.rank == 3)
+      return {{.name = "exp_avg_sq_row", .shape = {param.shape[0], param.shape[1]}},
+              {.name = "exp_avg_sq_col", .shape = {param.shape[0], param.shape[2]}}};
     return {{.name = "exp_avg_sq_row", .shape = {param.shape[0]}},
             {.name = "exp_avg_sq_col", .shape = {param.shape[1]}}};
   }
@@ -25,7 +25,14 @@ class Adafactor final : public UpdateRule {
     constexpr double kDecayRate = -0.8;
     return {learning_rate, 1 - std::pow(static_cast<double>(t), kDecayRate)};
   }
+  // Each expert's matrix by itself, as files have them.
   void update(Ctx& ctx, const UpdatePart& part) const override {
+    each_matrix(part, [&](const UpdatePart& matrix) { update_matrix(ctx, matrix); });
+  }
+  Cut cut() const override { return Cut::never; }
+
+ private:
+  void update_matrix(Ctx& ctx, const UpdatePart& part) const {
     const bool matrix = part.state.size() == 2;
     ops::adafactor(ctx, {.param = part.param,
                          .row = matrix ? part.state[0] : Tensor{},
@@ -36,7 +43,6 @@ class Adafactor final : public UpdateRule {
                          .factor = part.factor,
                          .decay = decay(part.spec)});
   }
-  Cut cut() const override { return Cut::never; }
 };
 
 }  // namespace

@@ -16,9 +16,13 @@ constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;  // of the quintic iter
 constexpr double kEps = 1e-7;
 constexpr std::string_view kAdjustments[] = {"original", "match_rms_adamw", "spectral_unclamped"};
 
-/// Matrices inside the model; embeddings, the head and vectors are AdamW's.
+/// Matrices inside the model, those of experts too; embeddings, the head and vectors are AdamW's.
 bool is_orthogonal(const ParamSpec& param) {
-  return param.shape.rank == 2 && param.role == Role::weight;
+  return param.shape.rank >= 2 && param.role == Role::weight;
+}
+/// Of a parameter, or of each expert of [E, out, in].
+Shape matrix_shape(const Shape& s) {
+  return s.rank == 3 ? Shape{s[1], s[2]} : s;
 }
 
 /// Memory of the iteration for a matrix [R, C], k = min(R, C): X and the GEMM results in the types that torch has them
@@ -114,7 +118,20 @@ class Muon final : public UpdateRule {
   }
   void update(Ctx& ctx, const UpdatePart& part) const override {
     if (!is_orthogonal(part.spec)) return adamw_->update(ctx, part);
-    const Work w(memory_, part.spec.shape);
+    each_matrix(part, [&](const UpdatePart& matrix) { update_matrix(ctx, matrix); });
+  }
+  Cut cut() const override { return Cut::never; }
+  std::size_t work_bytes(std::span<Param* const> params) const override {
+    std::size_t largest = 0;
+    for (const Param* p : params)
+      if (is_orthogonal(p->spec)) largest = std::max(largest, Work::bytes(matrix_shape(p->spec.shape)));
+    return largest;
+  }
+  void prepare(Ctx&, Tensor work) override { memory_ = work; }
+
+ private:
+  void update_matrix(Ctx& ctx, const UpdatePart& part) const {
+    const Work w(memory_, part.param.shape);
     ops::muon_momentum(ctx, {.momentum_buffer = part.state[0],
                              .y = w.x,
                              .grad = part.grad,
@@ -128,19 +145,9 @@ class Muon final : public UpdateRule {
                           .x = w.x,
                           .hyperparameters = part.hyperparameters,
                           .factor = part.factor,
-                          .scale = adjusted(part.spec.shape),
+                          .scale = adjusted(part.param.shape),
                           .decay = decay(part.spec)});
   }
-  Cut cut() const override { return Cut::never; }
-  std::size_t work_bytes(std::span<Param* const> params) const override {
-    std::size_t largest = 0;
-    for (const Param* p : params)
-      if (is_orthogonal(p->spec)) largest = std::max(largest, Work::bytes(p->spec.shape));
-    return largest;
-  }
-  void prepare(Ctx&, Tensor work) override { memory_ = work; }
-
- private:
   /// What the learning rate of a matrix is multiplied with.
   double adjusted(const Shape& s) const {
     const auto rows = static_cast<double>(s[0]), columns = static_cast<double>(s[1]);

@@ -30,6 +30,31 @@ struct UpdatePart {
   ConstTensor hyperparameters, factor;  ///< f64 on the device: what the rule sent; as ops::Clip leaves it
 };
 
+/// Calls act(part) for each matrix of a parameter that is updated whole: for itself, or for that of each expert of [E,
+/// out, in]. The state of a part is its share of the parameter's, which lies expert after expert.
+template <class Act>
+void each_matrix(const UpdatePart& part, const Act& act) {
+  if (part.param.shape.rank != 3) return act(part);
+  const std::int64_t experts = part.param.shape[0];
+  const Shape matrix{part.param.shape[1], part.param.shape[2]};
+  const auto part_of = [&](auto t, std::int64_t e) {
+    const std::int64_t n = t.numel() / experts;
+    t.shape = {t.numel()};
+    return t.slice(e * n, n);
+  };
+  for (std::int64_t e = 0; e < experts; ++e) {
+    std::vector<Tensor> state;
+    for (const Tensor& s : part.state) state.push_back(part_of(s, e));
+    act({.spec = part.spec,
+         .param = part_of(part.param, e).reshaped(matrix),
+         .grad = part_of(part.grad, e).reshaped(matrix),
+         .begin = part.begin,
+         .state = state,
+         .hyperparameters = part.hyperparameters,
+         .factor = part.factor});
+  }
+}
+
 /// How one parameter is updated. It holds options, and what it needs on the device beside the state.
 class UpdateRule {
  public:

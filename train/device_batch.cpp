@@ -65,9 +65,9 @@ std::int64_t dropout_seed(std::int64_t seed, std::int64_t step, std::int64_t bat
 BatchFeed::BatchFeed(Device device, std::int64_t most_tokens, Sizes sizes)
     : inputs_(device, bytes(most_tokens)), most_tokens_(most_tokens), sizes_(sizes) {}
 
-// Tokens, positions, borders, target rows and their ids, and the two values of a step.
+// Tokens, positions, borders, target rows and their ids, and the three values of a step.
 std::size_t BatchFeed::bytes(std::int64_t most_tokens) {
-  constexpr std::int64_t kParts = 7, kRoundingUp = 64;
+  constexpr std::int64_t kParts = 8, kRoundingUp = 64;
   const std::int64_t integers = 5 * most_tokens + 1;
   return static_cast<std::size_t>(integers * static_cast<std::int64_t>(sizeof(std::int32_t)) + kParts * kRoundingUp);
 }
@@ -82,6 +82,7 @@ DeviceBatch BatchFeed::send(Ctx& ctx, const Batch& batch, const MicroStep& step)
                                     .target_ids = put(c.ids),
                                     .longest = c.longest},
                          .scale = inputs_.put(std::span(&step.scale, 1)),
+                         .router_scale = inputs_.put(std::span(&step.router_scale, 1)),
                          .dropout_seed = inputs_.put(std::span(&step.dropout_seed, 1))};
   inputs_.send(ctx);
   return sent;

@@ -9,7 +9,8 @@ namespace qtrain {
 
 /// What a training pass needs besides tokens.
 struct MicroStep {
-  double scale = 0;  ///< of the gradient of the loss sum
+  double scale = 0;         ///< of the gradient of the loss sum
+  double router_scale = 0;  ///< of that of the loss of routers, beside its coefficient
   std::int64_t dropout_seed = 0;
 };
 
@@ -19,7 +20,7 @@ std::int64_t dropout_seed(std::int64_t seed, std::int64_t step, std::int64_t bat
 /// A micro-batch as the model reads it. The views last until the next `send` of their feed.
 struct DeviceBatch {
   TokenBatch tokens;
-  ConstTensor scale, dropout_seed;  ///< of the MicroStep
+  ConstTensor scale, router_scale, dropout_seed;  ///< of the MicroStep
 
   /// Everything that decides which work the batch is; batches of equal sizes lie at the same addresses.
   std::vector<std::int64_t> sizes() const {

@@ -5,12 +5,14 @@
 namespace qtrain {
 
 Evaluator::Evaluator(Device device, const Loader& loader)
-    : loader_(loader), feed_(device, loader.max_batch_tokens()), loss_sum_(device, 1) {}
+    : loader_(loader), feed_(device, loader.max_batch_tokens()), sums_(device, 2) {}
 
 Evaluation Evaluator::run(Ctx& ctx, Transformer& model, Log& log) {
   Evaluation e;
+  const bool balanced = model.config().is_balanced();
+  if (balanced) e.router_coefficient = model.config().experts->balance_coefficient;
   ProgressBar bar(log, {.unit = "evaluating", .total = loader_.batches_per_epoch()});
-  loss_sum_.clear(ctx);
+  sums_.clear(ctx);
   for (std::int64_t i = 0; i < loader_.batches_per_epoch() && !stop_requested(); ++i) {
     const Batch batch = loader_.batch(0, i);
     e.tokens += batch.size();
@@ -18,11 +20,16 @@ Evaluation Evaluator::run(Ctx& ctx, Transformer& model, Log& log) {
     e.rows += batch.rows;
     ++e.batches;
     bar.set(i);
-    if (batch.target_count == 0) continue;
+    if (batch.target_count == 0 && !balanced) continue;
     const DeviceBatch sent = feed_.send(ctx, batch);
-    model.forward(ctx, sent.tokens, {.pass = Pass::evaluate, .loss_sum = accumulate(loss_sum_[0])});
+    model.forward(ctx, sent.tokens,
+                  {.pass = Pass::evaluate,
+                   .loss_sum = accumulate(sums_[0]),
+                   .router_loss = {.sum = balanced ? accumulate(sums_[1]) : discard()}});
   }
-  e.loss_sum = loss_sum_.read(ctx).front();
+  const std::vector<double> sums = sums_.read(ctx);
+  e.loss_sum = sums[0];
+  e.router_sum = sums[1];
   return e;
 }
 

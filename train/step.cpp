@@ -5,6 +5,12 @@
 namespace qtrain {
 namespace {
 
+// The loss of the routers of a model that has it.
+RouterLossRun router_loss(const ModelConfig& model, Tensor sum, ConstTensor scale) {
+  if (!model.is_balanced()) return {};
+  return {.sum = accumulate(sum), .coefficient = model.experts->balance_coefficient, .scale = scale};
+}
+
 Sizes sizes_for(Device device) {
   return device.kind == DeviceKind::cuda ? Sizes::classes : Sizes::exact;
 }
@@ -34,7 +40,8 @@ void TrainStep::add(const Batch& batch, const MicroStep& step) {
                    {.pass = Pass::train,
                     .loss_sum = accumulate(sums_[kLoss]),
                     .scale = sent.scale,
-                    .dropout_seed = sent.dropout_seed});
+                    .dropout_seed = sent.dropout_seed,
+                    .router_loss = router_loss(model_.config(), sums_[kRouter], sent.router_scale)});
     model_.backward(ctx_, sent.tokens);
   });
 }
@@ -43,12 +50,12 @@ TrainStep::Sums TrainStep::finish(const UpdateInput& input) {
   optimizer_.send(ctx_, input);
   graphs_.run(ctx_.stream(), "update", {}, [&] {
     add_squares(ctx_, trained_, sums_[kSquares]);
-    optimizer_.update(ctx_, sums_.all());
+    optimizer_.update(ctx_, sums_.all().slice(kLoss, 2));
     model_.refresh_operand_copies(ctx_);
     model_.measure_rows(ctx_);
   });
   const std::vector<double> sums = sums_.read(ctx_);
-  return {.loss = sums[kLoss], .squares = sums[kSquares]};
+  return {.loss = sums[kLoss], .router = sums[kRouter], .squares = sums[kSquares]};
 }
 
 bool TrainStep::has_finite_gradient(Param& param) {

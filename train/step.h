@@ -25,11 +25,12 @@ class TrainStep {
 
   /// Begins an optimizer step: gradients and sums become 0.
   void begin();
-  /// Queues forward and backward of a micro-batch that has targets.
+  /// Queues forward and backward of a micro-batch that has targets or is balanced.
   void add(const Batch& batch, const MicroStep& step);
   /// Queues the update, which changes nothing unless both sums are finite. Waits for the step's work.
   struct Sums {
     double loss = 0;     ///< over all targets
+    double router = 0;   ///< losses of routers over the micro-batches, without their coefficient
     double squares = 0;  ///< of all gradients
   };
   Sums finish(const UpdateInput& input);
@@ -38,7 +39,7 @@ class TrainStep {
   const GraphCache& graphs() const { return graphs_; }
 
  private:
-  enum Sum : std::uint8_t { kLoss, kSquares, kSums };
+  enum Sum : std::uint8_t { kLoss, kSquares, kRouter, kSums };
 
   Ctx& ctx_;
   Transformer& model_;

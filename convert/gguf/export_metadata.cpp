@@ -99,7 +99,7 @@ void put_model(GgufMetadata& metadata, const ModelConfig& config, std::vector<st
   for (const GgufKey& key : gguf.keys) {
     if (key.kind == GgufKey::Kind::integer)
       metadata.put_integer(prefix + std::string(key.gguf), u32(std::llround(key.value(config))));
-    else
+    else if (key.value(config) != 0)
       metadata.put_number(prefix + std::string(key.gguf), static_cast<float>(key.value(config)));
   }
   const std::int64_t window = config.attention.front().window;

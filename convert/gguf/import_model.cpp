@@ -278,6 +278,8 @@ Json gguf_config(const GgufFile& file) {
   put_token(config, file, "bos");
   put_token(config, file, "eos");
   put_token(config, file, "pad");
+  for (const char* id : {"bos_token_id", "eos_token_id", "pad_token_id"})
+    if (!config.contains(id)) config[id] = nullptr;  // for families that have one where a config.json says nothing
   config["vocab_size"] = model.vocab;
   config["hidden_size"] = model.hidden;
   config["intermediate_size"] = model.ffn;

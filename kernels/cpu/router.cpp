@@ -26,6 +26,11 @@ bool ranks_before(A a, A b) {
   return std::isnan(b) ? false : std::isnan(a) || a > b;
 }
 
+/// How many of T rows are tokens.
+std::int64_t real_rows(const ConstTensor& tokens, std::int64_t T) {
+  return tokens ? std::min<std::int64_t>(*tokens.as<std::int32_t>(), T) : T;
+}
+
 /// The k largest, one after the other.
 template <class L>
 void choose_experts(const L* logits, std::int64_t E, std::span<std::int32_t> chosen) {
@@ -68,11 +73,12 @@ void route_backward(Ctx& ctx, const RouteGrad& a) {
   const A *dweights = a.dweights ? a.dweights.as<A>() : nullptr, *factor = a.factor ? a.factor.as<A>() : nullptr;
   const std::int32_t* experts = a.experts.as<std::int32_t>();
   const bool divided = a.norm == TopKNorm::sum_to_one;
+  const std::int64_t balanced = factor ? real_rows(a.tokens, T) : 0;
   for_rows(ctx, T, E * 4, [&](std::int64_t begin, std::int64_t end) {
     std::vector<A> g(static_cast<std::size_t>(E));
     for (std::int64_t t = begin; t < end; ++t) {
       const A* p = probs + t * E;
-      for (std::int64_t e = 0; e < E; ++e) g[static_cast<std::size_t>(e)] = factor ? factor[e] : A{0};
+      for (std::int64_t e = 0; e < E; ++e) g[static_cast<std::size_t>(e)] = t < balanced ? factor[e] : A{0};
       if (dweights) {
         A sum = 0, dot = 0;
         for (std::int64_t j = t * k; j < (t + 1) * k; ++j) sum += p[experts[j]], dot += dweights[j] * weights[j];
@@ -94,7 +100,8 @@ void route_backward(Ctx& ctx, const RouteGrad& a) {
 template <class A>
 void router_load_as(Ctx& ctx, const RouterLoad& a) {
   constexpr std::int64_t kOfTask = 16;
-  const std::int64_t T = a.probs.shape.rows(), E = a.probs.shape[-1], k = a.experts.shape[-1];
+  const std::int64_t T = real_rows(a.tokens, a.probs.shape.rows());
+  const std::int64_t E = a.probs.shape[-1], k = a.experts.shape[-1];
   const A* probs = a.probs.as<A>();
   const std::int32_t* experts = a.experts.as<std::int32_t>();
   double *counts = a.counts.t.as<double>(), *sums = a.sums.t.as<double>();
@@ -127,7 +134,8 @@ void run_cpu(Ctx& ctx, const RouterLoad& a) {
 }
 void run_cpu(Ctx&, const RouterBalance& a) {
   const auto counts = a.counts.span<double>(), sums = a.sums.span<double>();
-  const auto rows = static_cast<double>(a.rows), E = static_cast<double>(counts.size());
+  const std::int64_t tokens = std::max(*a.tokens.as<std::int32_t>(), 1);
+  const auto rows = static_cast<double>(a.layers * tokens), E = static_cast<double>(counts.size());
   const double scale = a.scale ? *a.scale.as<double>() : 1;
   double total = 0;
   for (std::size_t e = 0; e < counts.size(); ++e) {

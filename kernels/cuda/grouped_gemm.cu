@@ -95,11 +95,11 @@ bool in_chunks(ConstTensor t, std::int64_t step) {
   return t.shape[-1] % 8 == 0 && step % 8 == 0 && reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0;
 }
 
-/// The type of the tensor cores' operands: others are f32 and rounded. f32 where plain kernels compute the product.
+/// The type of the tensor cores' operands: others are rounded to it. f32 where plain kernels compute the product.
 DType units_type(Ctx& ctx, const GroupedArgs& args, bool chunks) {
   const DType type = gemm_operand_type(ctx.matmul(), args.a_type, args.b_type);
   const auto fits = [&](DType d) { return d == DType::f32 || d == type; };
-  const bool mma = type != DType::f32 && fits(args.a_type) && fits(args.b_type) && fits(args.c_type) && chunks;
+  const bool mma = type != DType::f32 && fits(args.c_type) && chunks;
   return mma && ctx.kept<GroupedUnits>().mma ? type : DType::f32;
 }
 

@@ -90,7 +90,7 @@ inline unsigned tiles_of(std::int64_t n, int tile) {
   return static_cast<unsigned>(ceil_div(n, std::int64_t{tile}));
 }
 
-/// The kernels of tensor cores for operands of `type`, bf16 or f16; those in f32 are rounded. C is f32 or of `type`.
+/// The kernels of tensor cores for operands of `type`, bf16 or f16; others are rounded to it. C is f32 or of `type`.
 void grouped_gemm_on_units(Ctx& ctx, const GroupedArgs& args, std::int64_t rows, OperandLayout weight, DType type);
 void grouped_gemm_grad_on_units(Ctx& ctx, const GroupedArgs& args, DType type);
 

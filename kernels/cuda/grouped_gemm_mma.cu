@@ -21,9 +21,9 @@ struct GroupedStages {
   Stage stages[kStages];
 };
 
-/// copy_rows from f32, rounded on the way.
-template <class T, int Rows, int Width>
-__device__ __forceinline__ void convert_rows(Tile<T, Rows, Width>& tile, const HeadRows<float>& from, int first) {
+/// copy_rows from another type, rounded on the way.
+template <class T, class From, int Rows, int Width>
+__device__ __forceinline__ void convert_rows(Tile<T, Rows, Width>& tile, const HeadRows<From>& from, int first) {
   constexpr int kAcross = Width / kChunk;
   for (int i = static_cast<int>(threadIdx.x); i < Rows * kAcross; i += kAttentionThreads) {
     const int row = i / kAcross, chunk = i % kAcross;
@@ -44,8 +44,12 @@ __device__ __forceinline__ void load_tile(Tile<T, Rows, Width>& tile, const Grou
   const int end = L == OperandLayout::by_row ? s.end : s.depth_end,
             first = L == OperandLayout::by_row ? s.first : depth;
   const int width = L == OperandLayout::by_row ? s.depth_end - depth : s.end - s.first;
+  using Other = std::conditional_t<std::is_same_v<T, F16>, Bf16, F16>;
+  constexpr DType kOther = std::is_same_v<T, F16> ? DType::bf16 : DType::f16;
   if (s.dtype == DType::f32)
     convert_rows(tile, HeadRows<float>{elements<float>(s.data, skipped), s.step, end, width}, first);
+  else if (s.dtype == kOther)
+    convert_rows(tile, HeadRows<Other>{elements<Other>(s.data, skipped), s.step, end, width}, first);
   else
     copy_rows(tile, HeadRows<T>{elements<T>(s.data, skipped), s.step, end, width}, first);
 }

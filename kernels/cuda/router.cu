@@ -79,7 +79,7 @@ template <class L>
 struct RouteGradArgs {
   Target<L> dlogits;
   const float *dweights, *weights, *probs, *factor;
-  const std::int32_t* experts;
+  const std::int32_t *experts, *real;  ///< real: how many of the tokens have the factor, or null
   int tokens, count, choices;
   bool divided;
 };
@@ -101,12 +101,13 @@ __global__ void __launch_bounds__(kRouteThreads) route_tokens_grad(RouteGradArgs
       through = (through - dot) / warp_sum(mine ? a.probs[row + expert] : 0.0f);
     }
   }
+  const bool balanced = a.factor && (!a.real || t < *a.real);
   float p[N], g[N], mean = 0;
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     const int e = lane + i * kWarp;
     p[i] = e < a.count ? a.probs[row + e] : 0.0f;
-    g[i] = a.factor && e < a.count ? a.factor[e] : 0.0f;
+    g[i] = balanced && e < a.count ? a.factor[e] : 0.0f;
   }
   if (a.dweights)
     for (int j = 0; j < a.choices; ++j) {
@@ -142,15 +143,21 @@ struct LoadParts {
   double* data;
   int parts, count;
 };
+/// Rows of choices; real: how many of them count, or null for all.
+struct LoadRows {
+  const std::int32_t* real;
+  int tokens, choices;
+};
 /// A thread for each expert.
 __global__ void __launch_bounds__(kRouteThreads)
-    router_load_parts(LoadParts out, const std::int32_t* experts, const float* probs, int tokens, int choices) {
+    router_load_parts(LoadParts out, const std::int32_t* experts, const float* probs, LoadRows rows) {
   const int e = static_cast<int>(blockIdx.y * kRouteThreads + threadIdx.x);
   if (e >= out.count) return;
   double count = 0, sum = 0;
+  const int tokens = rows.real ? min(*rows.real, rows.tokens) : rows.tokens;
   for (int t = static_cast<int>(blockIdx.x); t < tokens; t += out.parts) {
     sum += static_cast<double>(probs[std::int64_t{t} * out.count + e]);
-    for (int j = 0; j < choices; ++j) count += experts[std::int64_t{t} * choices + j] == e;
+    for (int j = 0; j < rows.choices; ++j) count += experts[std::int64_t{t} * rows.choices + j] == e;
   }
   const std::int64_t at = std::int64_t{blockIdx.x} * 2 * out.count + e;
   out.data[at] = count;
@@ -173,20 +180,22 @@ struct BalanceArgs {
   bool adds;
   float* factor;
   const double *counts, *sums, *scale;
-  int count;
-  double loss_scale, factor_scale;  ///< E / rows^2, and that times the coefficient
+  const std::int32_t* tokens;
+  int count, layers;
+  double coefficient;
 };
 /// One block.
 __global__ void __launch_bounds__(kRouteThreads) balance_experts(BalanceArgs a) {
   auto& partials = shared_memory<BlockPartials<double>>();
-  const double scale = a.factor_scale * (a.scale ? *a.scale : 1.0);
+  const double rows = static_cast<double>(std::int64_t{a.layers} * max(*a.tokens, 1));
+  const double loss_scale = a.count / (rows * rows), scale = loss_scale * a.coefficient * (a.scale ? *a.scale : 1.0);
   double total = 0;
   for (int e = static_cast<int>(threadIdx.x); e < a.count; e += static_cast<int>(kRouteThreads)) {
     total += a.counts[e] * a.sums[e];
     a.factor[e] = static_cast<float>(scale * a.counts[e]);
   }
   total = block_sum(total, partials);
-  if (threadIdx.x == 0 && a.loss) *a.loss = (a.adds ? *a.loss : 0.0) + a.loss_scale * total;
+  if (threadIdx.x == 0 && a.loss) *a.loss = (a.adds ? *a.loss : 0.0) + loss_scale * total;
 }
 
 }  // namespace
@@ -215,6 +224,7 @@ void run_cuda(Ctx& ctx, const RouteGrad& a) {
                                 .probs = a.probs.as<float>(),
                                 .factor = a.factor ? a.factor.as<float>() : nullptr,
                                 .experts = a.experts.as<std::int32_t>(),
+                                .real = a.tokens ? a.tokens.as<std::int32_t>() : nullptr,
                                 .tokens = static_cast<int>(T),
                                 .count = static_cast<int>(E),
                                 .choices = static_cast<int>(a.experts.shape[-1]),
@@ -230,23 +240,26 @@ void run_cuda(Ctx& ctx, const RouterLoad& a) {
   auto* data = reinterpret_cast<double*>(ctx.scratch(static_cast<std::size_t>(parts * 2 * E) * sizeof(double)));
   const LoadParts all{.data = data, .parts = static_cast<int>(parts), .count = static_cast<int>(E)};
   const unsigned across = ceil_div(static_cast<unsigned>(E), kRouteThreads);
+  const LoadRows rows{.real = a.tokens ? a.tokens.as<std::int32_t>() : nullptr,
+                      .tokens = static_cast<int>(T),
+                      .choices = static_cast<int>(a.experts.shape[-1])};
   launch(ctx, "router_load", router_load_parts, {dim3(static_cast<unsigned>(parts), across), kRouteThreads}, all,
-         a.experts.as<std::int32_t>(), a.probs.as<float>(), T, a.experts.shape[-1]);
+         a.experts.as<std::int32_t>(), a.probs.as<float>(), rows);
   launch(ctx, "router_load", add_load_parts, {across, kRouteThreads}, a.counts.t.as<double>(), a.sums.t.as<double>(),
          a.counts.adds(), all);
 }
 
 void run_cuda(Ctx& ctx, const RouterBalance& a) {
-  const auto E = static_cast<double>(a.counts.numel()), rows = static_cast<double>(a.rows);
   const BalanceArgs args{.loss = a.loss.wanted() ? a.loss.t.as<double>() : nullptr,
                          .adds = a.loss.adds(),
                          .factor = a.factor.as<float>(),
                          .counts = a.counts.as<double>(),
                          .sums = a.sums.as<double>(),
                          .scale = a.scale ? a.scale.as<double>() : nullptr,
+                         .tokens = a.tokens.as<std::int32_t>(),
                          .count = static_cast<int>(a.counts.numel()),
-                         .loss_scale = E / (rows * rows),
-                         .factor_scale = a.coefficient * E / (rows * rows)};
+                         .layers = static_cast<int>(a.layers),
+                         .coefficient = a.coefficient};
   launch(ctx, "router_balance", balance_experts, {1, kRouteThreads, sizeof(BlockPartials<double>)}, args);
 }
 

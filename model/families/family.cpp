@@ -41,6 +41,19 @@ std::vector<std::string> expert_modules(const ModelConfig& config) {
   return modules;
 }
 
+std::vector<std::string> expert_parameters(const ModelConfig& config) {
+  std::vector<std::string> parameters;
+  for (std::int64_t l = 0; l < config.layers; ++l) {
+    const Layer layer = config.family->layer(config, l);
+    for (const LinearSpec& linear : layer.linears)
+      if (linear.adaptable == Adaptable::no)
+        parameters.push_back(fmt::format("model.layers.{}.{}.weight", l, linear.module));
+    for (const ExpertsGroup& group : layer.expert_groups)
+      parameters.push_back(fmt::format("model.layers.{}.{}", l, group.parameter));
+  }
+  return parameters;
+}
+
 std::vector<std::string> linear_names(const ModelConfig& config) {
   std::vector<std::string> names;
   for (const std::string& module : linear_modules(config))
@@ -77,9 +90,6 @@ std::int64_t read_window(const ConfigReader& fields, std::int64_t otherwise) {
 }
 
 void set_experts(const ConfigReader& r, ModelConfig& c, ExpertsConfig e) {
-  if (r.flag("output_router_logits", false) && r.number("router_aux_loss_coef", 0.001) != 0)
-    r.refuse("the auxiliary loss of routers (\"output_router_logits\") is not supported",
-             "set \"output_router_logits\" to false in config.json");
   if (r.number("router_jitter_noise", 0) != 0)
     r.refuse("\"router_jitter_noise\" other than 0 is not supported", "set it to 0.0 in config.json");
   constexpr double kMostElements = 1e15;
@@ -88,6 +98,8 @@ void set_experts(const ConfigReader& r, ModelConfig& c, ExpertsConfig e) {
     r.refuse("the width of the experts is out of range");
   if (e.count > ops::kMostExperts || e.per_token > std::min(e.count, ops::kMostChoices))
     r.refuse("the number of experts or \"num_experts_per_tok\" is out of range");
+  e.balance_coefficient = r.number("router_aux_loss_coef", 0.001);
+  e.is_balanced = r.flag("output_router_logits", false);
   c.experts = std::move(e);
 }
 

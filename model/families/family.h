@@ -41,6 +41,10 @@ std::vector<std::string> linear_names(const ModelConfig& config);
 /// "model.layers.0.mlp.experts.gate_proj".
 std::vector<std::string> expert_modules(const ModelConfig& config);
 
+/// The parameters of routers and experts as transformers has them: "model.layers.0.mlp.gate.weight",
+/// "model.layers.0.mlp.experts.gate_up_proj".
+std::vector<std::string> expert_parameters(const ModelConfig& config);
+
 /// Whether each layer slides, from `layer_types`; nothing without it. Other kinds of layers than full_attention and
 /// sliding_attention are an input error.
 std::optional<std::vector<bool>> sliding_layer_types(const ConfigReader& fields, const ModelConfig& config);
@@ -49,8 +53,8 @@ void set_windows(const ConfigReader& fields, ModelConfig& config, std::int64_t w
 /// `sliding_window`, or `otherwise` where there is none; 0: null.
 std::int64_t read_window(const ConfigReader& fields, std::int64_t otherwise);
 
-/// The experts of a model whose sizes are in range; an input error otherwise, and for what routers do in training alone
-/// (an auxiliary loss, noise).
+/// The experts of a model whose sizes are in range, with the loss that balances them; an input error otherwise, and for
+/// noise in routers.
 void set_experts(const ConfigReader& fields, ModelConfig& config, ExpertsConfig experts);
 
 }  // namespace qtrain

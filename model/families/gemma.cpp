@@ -137,7 +137,6 @@ const char* what_gemma2_files_lack(const ModelConfig& c) {
 }
 
 const char* what_gemma3_files_lack(const ModelConfig& c) {
-  if (c.logit_softcap != 0) return "final_logit_softcapping";
   if (c.qkv_bias) return "attention_bias";
   if (c.ropes[1].type != RopeConfig::Type::standard) return "rope_parameters: sliding_attention";
   return has_scalar_of_files<kLayersOf27B3>(c) ? nullptr : "query_pre_attn_scalar";
@@ -148,7 +147,9 @@ constexpr GgufKey kGemma2Keys[] = {{"attn_logit_softcapping", "attn_logit_softca
                                    {"final_logit_softcapping", "final_logit_softcapping", GgufKey::Kind::number,
                                     [](const ModelConfig& c) { return c.logit_softcap; }}};
 
-constexpr GgufKey kGemma3Keys[] = {{"rope.freq_base_swa", "rope_local_base_freq", GgufKey::Kind::number,
+constexpr GgufKey kGemma3Keys[] = {{"final_logit_softcapping", "final_logit_softcapping", GgufKey::Kind::number,
+                                    [](const ModelConfig& c) { return c.logit_softcap; }},
+                                   {"rope.freq_base_swa", "rope_local_base_freq", GgufKey::Kind::number,
                                     [](const ModelConfig& c) { return c.ropes[1].theta; }}};
 
 }  // namespace

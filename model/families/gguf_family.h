@@ -13,7 +13,7 @@ struct GgufKey {
   std::string_view gguf;  ///< behind "ARCHITECTURE.": "attn_logit_softcapping"
   std::string_view json;
   enum class Kind : std::uint8_t { integer, number } kind;
-  double (*value)(const ModelConfig& config);
+  double (*value)(const ModelConfig& config);  ///< a number of 0 is left out of files
 };
 
 /// How files of llama.cpp hold a family. Names of its tensors stand beside the parameters of its layers. Source: the

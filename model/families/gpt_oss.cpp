@@ -104,7 +104,8 @@ extern const Family kGptOss{.model_type = "gpt_oss",
                             .read = read_gpt_oss,
                             .layer = gpt_oss_layer,
                             .defaults = R"({"num_key_value_heads": 8, "head_dim": 64, "rms_norm_eps": 1e-5,
-                                            "max_position_embeddings": 131072, "rope_theta": 150000})",
+                                            "max_position_embeddings": 131072, "rope_theta": 150000,
+                                            "router_aux_loss_coef": 0.9})",
                             .mxfp4_experts = true,
                             .gguf = {.architecture = "gpt-oss", .inexpressible = what_gpt_oss_files_lack}};
 

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "model/families/blocks.h"
 #include "model/families/family.h"
 
@@ -23,14 +25,23 @@ constexpr GgufKey kGraniteKeys[] = {
      [](const ModelConfig& c) { return c.residual_scale; }},
     {"logit_scale", "logits_scaling", GgufKey::Kind::number, [](const ModelConfig& c) { return 1 / c.logit_scale; }}};
 
+// llama.cpp scales scores by the size of a head where the file does not say.
+void assume_scale(Json& config) {
+  if (!config.contains("attention_multiplier"))
+    config["attention_multiplier"] = 1 / std::sqrt(config.at("head_dim").get<double>());
+}
+
 }  // namespace
 
-extern const Family kGranite{
-    .model_type = "granite",
-    .architecture = "GraniteForCausalLM",
-    .read = read_granite,
-    .layer = blocks::pre_norm_layer,
-    .defaults = R"({"bos_token_id": 1, "eos_token_id": 2})",
-    .gguf = {.architecture = "granite", .interleaves_rotary = true, .reads_rope_divisors = true, .keys = kGraniteKeys}};
+extern const Family kGranite{.model_type = "granite",
+                             .architecture = "GraniteForCausalLM",
+                             .read = read_granite,
+                             .layer = blocks::pre_norm_layer,
+                             .defaults = R"({"bos_token_id": 1, "eos_token_id": 2})",
+                             .gguf = {.architecture = "granite",
+                                      .interleaves_rotary = true,
+                                      .reads_rope_divisors = true,
+                                      .keys = kGraniteKeys,
+                                      .assume = assume_scale}};
 
 }  // namespace qtrain

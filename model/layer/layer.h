@@ -154,6 +154,13 @@ struct RotaryTable {
   Tensor cos, sin;
 };
 
+/// What routers give and get for their balance (see ops::RouterBalance): sums over the layers of a pass, f64 [E], and
+/// for gradients the factor of each expert [E]. Empty without that loss.
+struct RouterBalanceRun {
+  Sink counts = discard(), sums = discard();  ///< discarded where a layer is computed once more
+  ConstTensor factor = {}, tokens = {};       ///< tokens i32 [1]: how many there are in the documents of the batch
+};
+
 /// What the tokens of a micro-batch bring: positions i32 [T], cu_seqlens i32 [n+1], rotary tables, and in generation
 /// the key/value cache of the layer.
 struct TokenContext {
@@ -162,6 +169,7 @@ struct TokenContext {
   ConstTensor cache_rows = {};
   Tensor key_cache = {}, value_cache = {};
   ConstTensor dropout_seed = {};  ///< i64 [1]; absent outside training
+  RouterBalanceRun balance = {};
 };
 
 /// Everything a stage may touch: weights, activations `s`, their gradients `d`.

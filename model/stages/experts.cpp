@@ -35,12 +35,35 @@ class RouteStage final : public Stage {
                             .experts = r.value(t_.experts),
                             .weights = r.value(t_.weights),
                             .probs = r.value(t_.probs),
+                            .factor = r.tokens.balance.factor,
+                            .tokens = r.tokens.balance.tokens,
                             .norm = norm_});
   }
 
  private:
   Choice t_;
   ops::TopKNorm norm_;
+};
+
+// What the loss that balances experts is made of. Its gradient is a part of RouteStage's.
+class RouterLoadStage final : public Stage {
+ public:
+  explicit RouterLoadStage(const Choice& t) : t_(t) {
+    name = "router_load";
+    reads = {t.experts, t.probs};
+  }
+  void forward(LayerRun& r) const override {
+    const RouterBalanceRun& run = r.tokens.balance;
+    ops::router_load(r.ctx, {.counts = run.counts,
+                             .sums = run.sums,
+                             .experts = r.value(t_.experts),
+                             .probs = r.value(t_.probs),
+                             .tokens = run.tokens});
+  }
+  void backward(LayerRun&) const override {}
+
+ private:
+  Choice t_;
 };
 
 struct Order {
@@ -211,7 +234,9 @@ Routing route(LayerBuilder& b, TensorId logits) {
                                    .shape = {kTokens, {.fixed = e.count}},
                                    .precision = Precision::full,
                                    .gradient = HasGradient::no});
-  b.stage(std::make_unique<RouteStage>(Choice{logits, experts, weights, probs}, e.norm));
+  const Choice choice{logits, experts, weights, probs};
+  b.stage(std::make_unique<RouteStage>(choice, e.norm));
+  b.stage(std::make_unique<RouterLoadStage>(choice));
   const Routing routing{.weights = weights,
                         .offsets = index("route.offsets", {{.fixed = e.count + 1}}),
                         .slots = index("route.slots", chosen),

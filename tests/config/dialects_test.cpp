@@ -24,6 +24,28 @@ TEST(ConfigErrors, OtherFilesSayWhatTheyAre) {
               "no error");
 }
 
+// LLaMA-Factory and axolotl change the model's config.json, which Trainer then follows.
+TEST(Dialects, SayWhatTheLossOfRoutersIs) {
+  const auto model = [](const char* text) { return parse_config(text, "c.yaml").value.model; };
+  const ModelSection trl = model(R"({"model_name_or_path": "m", "router_aux_loss_coef": 0.02})");
+  EXPECT_EQ(trl.router_aux_loss_coef, 0.02);
+  EXPECT_EQ(trl.router_aux_loss_mode, RouterLossMode::trl);
+  const ModelSection factory = model("stage: sft\nmodel_name_or_path: m\nmoe_aux_loss_coef: 0.01");
+  EXPECT_EQ(factory.router_aux_loss_coef, 0.01);
+  EXPECT_EQ(factory.router_aux_loss_mode, RouterLossMode::trainer);
+  EXPECT_EQ(model("stage: sft\nmodel_name_or_path: m\nmoe_aux_loss_coef: 0").router_aux_loss_coef, std::nullopt)
+      << "0 is not given there";
+  const std::string axolotl = "base_model: m\nsequence_len: 9\nsample_packing: true\n";
+  const ModelSection changed =
+      model((axolotl + "model_config:\n  output_router_logits: true\n  router_aux_loss_coef: 0.02").c_str());
+  EXPECT_EQ(changed.output_router_logits, true);
+  EXPECT_EQ(changed.router_aux_loss_coef, 0.02);
+  EXPECT_EQ(changed.router_aux_loss_mode, RouterLossMode::trainer);
+  EXPECT_THAT(complaint_about(R"({"base_model": "m", "sequence_len": 9, "sample_packing": true,
+                                  "model_config": {"output_router_logits": true, "vocab_size": 9}})"),
+              HasSubstr("change the model's config.json"));
+}
+
 // What is dumped can be read again and means the same.
 TEST(ConfigDump, IsAConfigAgain) {
   const ResolvedConfig first =

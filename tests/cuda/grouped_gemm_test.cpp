@@ -153,6 +153,29 @@ TEST(CudaExpertProducts, RoundsOperandsInF32) {
   EXPECT_EQ(exact.c.bytes(), rounded.c.bytes());
 }
 
+// Weights of a bfloat16 folder beside activations in float16 stay on tensor cores: what is too small for float16
+// becomes zero there, and nowhere else.
+TEST(CudaExpertProducts, RoundsTheOtherHalfType) {
+  for (const bool weights : {true, false}) {
+    const GroupedProduct p{.choices = few_choices()[1],
+                           .N = 24,
+                           .K = 40,
+                           .a = weights ? DType::f16 : DType::bf16,
+                           .b = weights ? DType::bf16 : DType::f16,
+                           .c = DType::f32,
+                           .matmul = MatmulPrecision::f16};
+    GroupedArrays arrays = forward_arrays(p);
+    Array& tiny = weights ? arrays.b : arrays.a;
+    for (std::int64_t i = 0; i < tiny.shape().numel(); ++i) tiny.set(i, 1e-9);
+    const OnDevice device;
+    Ctx ctx(kCuda, MatmulPrecision::f16, 1);
+    multiply(ctx, p, arrays);
+    const Array c = arrays.c.as(DType::f64);
+    for (std::int64_t row = 0; row < p.choices.count(); ++row)
+      for (std::int64_t i = 0; i < p.N; ++i) ASSERT_EQ(c.get(row * (p.N + kWider) + p.first + i), 0) << row;
+  }
+}
+
 // Places that cp.async cannot read from, and widths that it cannot read.
 TEST(CudaExpertProducts, ReadsFromAnyAddress) {
   for (const std::int64_t first : {4, 1}) {

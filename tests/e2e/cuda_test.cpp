@@ -34,6 +34,9 @@ TEST_P(CudaCurve, IsThatOfTransformers) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     EXPECT_NEAR(rows[i].at("loss"), steps[i].at("loss"), tolerance("loss")) << "step " << i + 1;
     EXPECT_NEAR(rows[i].at("grad_norm"), steps[i].at("grad_norm"), tolerance("grad_norm")) << "step " << i + 1;
+    if (steps[i].contains("aux_loss")) {
+      EXPECT_NEAR(rows[i].at("aux_loss"), steps[i].at("aux_loss"), tolerance("loss")) << "step " << i + 1;
+    }
   }
   if (!fs::exists(golden / "expected_final.safetensors")) return;
   EXPECT_LT(largest_difference(golden / "expected_final.safetensors", output), 2 * tolerance("final"));
@@ -41,9 +44,10 @@ TEST_P(CudaCurve, IsThatOfTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(All, CudaCurve,
                          ::testing::Values("llama_full", "llama_bias_full", "llama_lora_all", "qwen3_full",
-                                           "qwen3_lora_rs", "label_free_window", "qlora_nf4", "qlora_dora_nf4",
-                                           "smollm3_lora", "olmo2_full", "granite_full", "gemma3_full", "mixtral_lora",
-                                           "phi3_full", "phi3_lora", "gpt_oss_full", "gpt_oss_lora"),
+                                           "qwen3_lora_rs", "label_free_window", "qwen3_moe_balanced", "qlora_nf4",
+                                           "qlora_dora_nf4", "smollm3_lora", "olmo2_full", "granite_full",
+                                           "gemma3_full", "mixtral_lora", "phi3_full", "phi3_lora", "gpt_oss_full",
+                                           "gpt_oss_lora"),
                          [](const auto& info) { return std::string(info.param); });
 
 // Copies are what a GPU chooses where they fit.

@@ -34,6 +34,9 @@ TEST_P(Curve, EveryStepIsAsTransformersLogsIt) {
     // Computed in double in the same way on both sides.
     EXPECT_NEAR(rows[i].at("learning_rate"), steps[i].at("learning_rate"), 1e-15) << "step " << i + 1;
     EXPECT_NEAR(rows[i].at("epoch"), steps[i].at("epoch"), 1e-15) << "step " << i + 1;
+    if (steps[i].contains("aux_loss")) {
+      EXPECT_NEAR(rows[i].at("aux_loss"), steps[i].at("aux_loss"), tolerance("loss")) << "step " << i + 1;
+    }
   }
 }
 

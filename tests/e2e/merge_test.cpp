@@ -59,6 +59,50 @@ TEST(Merge, AddsTheProductToEveryWeightItChanges) {
   EXPECT_EQ(bytes_of(out / "config.json"), bytes_of(kModel / "config.json"));
 }
 
+// PEFT's merge_and_unload in float64, of one parameter and of both, with patterns of ranks and alphas.
+TEST(Merge, PutsAdaptersOfExpertsAndRoutersWherePeftDoes) {
+  for (const char* name : {"lora_qwen3_moe_patterns", "lora_qwen3_moe_gate_up"}) {
+    SCOPED_TRACE(name);
+    const TempFolder folder;
+    const fs::path out = folder / "merged", golden = kGoldens / name;
+    qtrain_ok({.words = {"merge", "--model", golden, "--adapter", golden / "adapter", "--output", out}});
+    const auto before = tensors_of(golden), after = tensors_of(out);
+    ASSERT_EQ(before.size(), after.size());
+    const SafetensorsReader expected(golden / "expected_merged.safetensors");
+    EXPECT_GE(expected.tensors().size(), 20u);
+    for (const auto& [weight, values] : after) {
+      if (!expected.contains(weight)) {
+        EXPECT_EQ(values, before.at(weight)) << weight;
+        continue;
+      }
+      const ConstTensor truth = expected.at(weight);
+      for (std::size_t i = 0; i < values.size(); ++i)  // float32 sums of up to 5 products of order one
+        ASSERT_NEAR(values[i], truth.as<float>()[i], 1e-6) << weight << " " << i;
+    }
+  }
+}
+
+TEST(Merge, RefusesAdaptersOfExpertsThatDoNotFit) {
+  const TempFolder folder;
+  const fs::path golden = kGoldens / "lora_qwen3_moe_patterns", adapter = folder / "adapter";
+  const auto refused = [&](const char* key, const Json& value) {
+    fs::remove_all(adapter);
+    fs::copy(golden / "adapter", adapter, fs::copy_options::recursive);
+    Json config = read_json(adapter / "adapter_config.json");
+    config[key] = value;
+    write_file(adapter / "adapter_config.json", config.dump());
+    const Outcome outcome =
+        qtrain({.words = {"merge", "--model", golden, "--adapter", adapter, "--output", folder / "merged"}});
+    EXPECT_EQ(outcome.code, 3) << key;
+    EXPECT_FALSE(fs::exists(folder / "merged"));
+    return outcome.err;
+  };
+  EXPECT_THAT(refused("use_dora", true), HasSubstr("PEFT refuses it too"));
+  EXPECT_THAT(refused("r", 3), HasSubstr("of rank 3"));
+  EXPECT_THAT(refused("target_parameters", Json{"gate_up_proj", "gate.weight"}), HasSubstr("target_parameters"));
+  EXPECT_THAT(refused("target_parameters", Json{"gate.weight"}), HasSubstr("target"));
+}
+
 TEST(Merge, RoundsOnceToTheTypeOfTheWeights) {
   const TempFolder folder;
   const fs::path out = folder / "merged", model = kGoldens / "llama_f16_sharded";

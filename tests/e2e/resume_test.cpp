@@ -45,6 +45,7 @@ std::vector<Scenario> scenarios() {
           {"sgd_dampened", false, {{"optim", "sgd"}, {"optim_args", "momentum=0.9,dampening=0.5"}}},
           {"adafactor", true, {{"optim", "adafactor"}}},
           {"muon", false, {{"optim", "muon"}}},
+          {"experts", false, {{"model_name_or_path", (kGoldens / "qwen3_moe").string()}, {"optim", "muon"}}},
           {"packing", false, {{"packing", true}, {"max_length", 24}, {"per_device_train_batch_size", 1}}},
           {"packing_lora_grouped", true, {{"packing", "bfd_split"}, {"max_length", 24}}},
           {"by_length", false, {{"train_sampling_strategy", "group_by_length"}}},

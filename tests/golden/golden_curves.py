@@ -13,7 +13,12 @@ from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dic
 from peft.optimizers import create_loraplus_optimizer
 from safetensors.torch import save_file
 from torch.nn.utils import clip_grad_norm_, get_total_norm
-from transformers import AutoModelForCausalLM, PrinterCallback, Trainer, TrainingArguments, get_scheduler
+from datasets import Dataset
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import (AutoModelForCausalLM, PreTrainedTokenizerFast, PrinterCallback, Trainer, TrainingArguments,
+                          get_scheduler)
+from trl import SFTConfig, SFTTrainer
 
 import golden_models as gm
 import golden_quant as gq
@@ -58,15 +63,20 @@ CURVES = [
     Curve("qlora_dora_nf4", "llama_gqa3_tied", LORA_RUN | NF4, dict(gm.LORA_ALL, use_dora=True), b_scale=0.3),
     Curve("gemma2_full", "gemma2"),
     Curve("gemma2_lora", "gemma2", LORA_RUN, gm.LORA_ALL),
-    Curve("qwen3_moe_full", "qwen3_moe"),
-    Curve("qwen3_moe_lora", "qwen3_moe", LORA_RUN, gm.LORA_ALL, b_scale=0.3),
-    *(Curve(f"{name}_full", name) for name in ("smollm3", "olmo2", "granite", "gemma3", "mixtral")),
+    Curve("qwen3_moe_full", "qwen3_moe", dict(router_aux_loss_mode="trainer")),
+    Curve("qwen3_moe_lora", "qwen3_moe", LORA_RUN | dict(router_aux_loss_coef=0.0), gm.LORA_ALL, b_scale=0.3),
+    Curve("qwen3_moe_balanced", "qwen3_moe", dict(router_aux_loss_coef=0.3), no_targets_in=(8, 9)),
+    Curve("qwen3_moe_balanced_lora", "qwen3_moe_balanced", LORA_RUN | dict(router_aux_loss_mode="trainer"), gm.LORA_ALL,
+          b_scale=0.3),
+    *(Curve(f"{name}_full", name) for name in ("smollm3", "olmo2", "granite", "gemma3")),
     *(Curve(f"{name}_lora", name, LORA_RUN, gm.LORA_ALL, b_scale=0.3)
-      for name in ("smollm3", "olmo2", "granite", "gemma3", "mixtral")),
+      for name in ("smollm3", "olmo2", "granite", "gemma3")),
+    Curve("mixtral_full", "mixtral", dict(router_aux_loss_mode="trainer")),
+    Curve("mixtral_lora", "mixtral", LORA_RUN | dict(router_aux_loss_coef=0.0), gm.LORA_ALL, b_scale=0.3),
     Curve("phi3_full", "phi3"),
     Curve("phi3_lora", "phi3", LORA_RUN, gm.LORA_ALL),
-    Curve("gpt_oss_full", "gpt_oss"),
-    Curve("gpt_oss_lora", "gpt_oss", LORA_RUN, gm.LORA_EXPERTS, b_scale=0.3),
+    Curve("gpt_oss_full", "gpt_oss", dict(router_aux_loss_mode="trainer")),
+    Curve("gpt_oss_lora", "gpt_oss", LORA_RUN | dict(router_aux_loss_coef=0.0), gm.LORA_EXPERTS, b_scale=0.3),
     Curve("no_clip", "llama_gqa3_tied", dict(max_grad_norm=0.0), keep_final=False),
     Curve("cosine", "llama_gqa3_tied", dict(lr_scheduler_type="cosine", warmup_steps=2, weight_decay=0.0),
           keep_final=False),
@@ -103,16 +113,38 @@ def load(folder, config, precision="f32"):
     return gr.load(folder / "model", precision, adapter)
 
 
+def sft_trainer(args, rows, config, how):
+    """TRL's, which adds the loss of routers by itself. It wants a tokenizer and does not use it."""
+    values = {k: v for k, v in config.items() if k in {f.name for f in fields(TrainingArguments)}}
+    args = SFTConfig(**(values | DATA_KEYS | dict(output_dir=args.output_dir, use_cpu=True, disable_tqdm=True)),
+                     dataset_kwargs=dict(skip_prepare_dataset=True), router_aux_loss_coef=config["router_aux_loss_coef"])
+    words = Tokenizer(WordLevel({str(i): i for i in range(64)}, unk_token="0"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="0", eos_token="2")
+    return SFTTrainer(args=args, train_dataset=Dataset.from_list(rows), processing_class=tokenizer, **how)
+
+
+def set_router_loss(model, config):
+    """config.json as the run has it, and what the loss of routers in a micro-batch of a window counts."""
+    averaged = bool(config.get("router_aux_loss_coef"))
+    if averaged:
+        model.config.output_router_logits, model.config.router_aux_loss_coef = True, config["router_aux_loss_coef"]
+    return lambda window: 1 / len(window) if averaged else 1.0
+
+
 def trainer_steps(model, rows, config):
     """What Trainer logs at each step."""
     with tempfile.TemporaryDirectory() as output:
         args = arguments(config, output)
         own = (optimizer_of(model, args, config), None) if "loraplus_lr_ratio" in config else (None, None)
-        trainer = Trainer(model=model, args=args, train_dataset=rows, data_collator=collate, optimizers=own)
+        how = dict(model=model, data_collator=collate, optimizers=own)
+        if config.get("router_aux_loss_coef"):
+            trainer = sft_trainer(args, rows, config, how)
+        else:
+            trainer = Trainer(args=args, train_dataset=rows, **how)
         trainer.remove_callback(PrinterCallback)
         trainer.train()
-    keys = ("step", "epoch", "loss", "grad_norm", "learning_rate")
-    return [{k: r[k] for k in keys} for r in trainer.state.log_history if "loss" in r]
+    keys = ("step", "epoch", "loss", "grad_norm", "learning_rate", "aux_loss")
+    return [{k: r[k] for k in keys if k in r} for r in trainer.state.log_history if "loss" in r]
 
 
 def windows(rows, args):
@@ -147,14 +179,15 @@ def plain_steps(model, rows, config, precision):
     optimizer = optimizer_of(model, args, config)
     schedule = get_scheduler(args.lr_scheduler_type, optimizer, num_warmup_steps=int(args.warmup_steps),
                              num_training_steps=args.max_steps)
-    trained, log = [p for p in model.parameters() if p.requires_grad], []
+    trained, log, share = [p for p in model.parameters() if p.requires_grad], [], set_router_loss(model, config)
     for step, (epoch, window) in zip(range(args.max_steps), windows(rows, args)):
         padded = [gr.pad(batch) for batch in window]
         count = max(1, sum(int((labels[:, 1:] != -100).sum()) for _, labels in padded))
         loss = 0.0
         for inputs, labels in padded:
             with gr.arithmetic(precision):
-                part = gr.loss_sum(model(**inputs, use_cache=False).logits, labels)[0] / count
+                out = model(**inputs, use_cache=False)
+                part = gr.loss_sum(out.logits, labels)[0] / count + share(window) * gr.router_loss(model, out)[1]
                 part.backward()
             loss += part.item()
         norm = get_total_norm([p.grad for p in trained])
@@ -225,7 +258,7 @@ def write_curve(curve, root):
 def agree(curve, trainer, plain, distance):
     """Trainer's loss is the token-weighted one, and its rates, epochs and norms are what we take them for."""
     for a, b in zip(trainer, plain, strict=True):
-        for key in a:
+        for key in b:
             assert abs(a[key] - b[key]) <= 1e-4 * max(1, abs(b[key])), (curve.name, key, a, b)
     assert distance < 2e-4, (curve.name, distance)
 

@@ -96,6 +96,8 @@ GPT_OSS = dict(model_type="gpt_oss", vocab_size=64, hidden_size=16, intermediate
                swiglu_limit=0.9, tie_word_embeddings=False, rms_norm_eps=1e-5,
                rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=4.0, beta_fast=32.0, beta_slow=1.0,
                                     truncate=False, original_max_position_embeddings=16), **SMALL)
+# The loss of routers with a coefficient that weighs as much as the cross-entropy.
+BALANCED = dict(output_router_logits=True, router_aux_loss_coef=0.5)
 
 LLAMA3_ROPE = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                    original_max_position_embeddings=64)
@@ -137,6 +139,12 @@ LONG = (40, 1, 17, 23)
 LORA_ALL = dict(r=4, lora_alpha=8, lora_dropout=0.0, target_modules="all-linear", use_rslora=False)
 LORA_EXPERTS = dict(LORA_ALL, target_parameters=["router.weight", "gate_up_proj", "down_proj"])
 LORA_RS = dict(r=4, lora_alpha=8, lora_dropout=0.0, target_modules=["q_proj", "v_proj"], use_rslora=True)
+
+
+# Patterns of parameters go by the names that transformers has for them.
+EXPERTS_PATTERNS = dict(LORA_ALL, target_modules=["q_proj"], target_parameters=["gate_up_proj", "down_proj", "gate.weight"],
+                        rank_pattern={r"layers.0.mlp.experts.gate_up_proj": 3, r"mlp.gate.weight": 2},
+                        alpha_pattern={"down_proj": 12, r"layers\.2\.mlp\.gate\.weight": 5})
 
 
 def rope_case(name, config, link, **more):
@@ -206,6 +214,11 @@ CASES = [
     Case("gpt_oss_mxfp4", dict(GPT_OSS, hidden_size=32, intermediate_size=32, num_local_experts=3), mxfp4=True,
          every_gradient=False),
     Case("lora_gpt_oss", GPT_OSS, link="gpt_oss", lora=LORA_EXPERTS),
+    Case("lora_qwen3_moe_patterns", QWEN3_MOE, link="qwen3_moe", lora=EXPERTS_PATTERNS),
+    Case("lora_qwen3_moe_gate_up", QWEN3_MOE, link="qwen3_moe",
+         lora=dict(LORA_RS, target_modules=[], target_parameters=["mlp.experts.gate_up_proj"])),
+    Case("qwen3_moe_balanced", QWEN3_MOE | BALANCED, link="qwen3_moe"),
+    Case("lora_qwen3_moe_balanced", QWEN3_MOE | BALANCED, link="qwen3_moe", lora=LORA_ALL),
     rope_case("rope_linear", with_rope(LLAMA_MHA, dict(rope_type="linear", factor=2.5)), "llama_mha_untied"),
     Case("rope_linear_v4", v4(LLAMA_MHA, dict(type="linear", factor=2.5)), raw_config=True, link="llama_mha_untied",
          same_as="rope_linear"),

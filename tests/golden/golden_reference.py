@@ -96,19 +96,28 @@ def in_files(name, grad, model_type):
     return {f"{module}.{e}.{p}.weight": g[e].contiguous() for p, g in parts.items() for e in range(len(g))}
 
 
+def router_loss(model, out):
+    """(the loss of routers without its coefficient, and with it), both 0 where config.json does not turn it on."""
+    if getattr(out, "aux_loss", None) is None:
+        return 0.0, 0.0
+    return out.aux_loss.item(), model.config.router_aux_loss_coef * out.aux_loss
+
+
 def run(model, rows, precision):
-    """{loss_sum, count, grads of loss_sum / count, logits} of one padded batch."""
+    """{loss_sum, count, grads of loss_sum / count and what routers add, logits} of one padded batch."""
     inputs, labels = pad(rows)
     model.zero_grad()
     with arithmetic(precision):
-        logits = model(**inputs, use_cache=False).logits
+        out = model(**inputs, use_cache=False)
+        logits = out.logits
         total, count = loss_sum(logits, labels)
-        (total / count).backward()
+        aux_loss, weighted = router_loss(model, out)
+        (total / count + weighted).backward()
     grads = {}
     for name, p in model.named_parameters():
         if p.requires_grad:
             grads |= in_files(plain(name), p.grad.double(), model.config.model_type)
-    return dict(loss_sum=total.item(), count=count, grads=grads, logits=logits.detach().double())
+    return dict(loss_sum=total.item(), aux_loss=aux_loss, count=count, grads=grads, logits=logits.detach().double())
 
 
 def spread(value, truth):
@@ -179,6 +188,15 @@ def save_adapter(model, folder):
     gm.write_json(path, config, sort_keys=True)
 
 
+def write_merged(folder):
+    """What merge_and_unload makes of the weights that the adapter changes, as files have them."""
+    base = {n: t for name, whole in load(folder, "f64").state_dict().items() for n, t in in_files(name, whole).items()}
+    merged = load(folder, "f64", folder / "adapter").merge_and_unload().state_dict()
+    changed = {n: t.to(torch.float32).contiguous() for name, whole in merged.items()
+               for n, t in in_files(name, whole).items() if not torch.equal(t, base[n])}
+    save_file(changed, folder / "expected_merged.safetensors", metadata={"format": "pt"})
+
+
 def write_expected(case, root):
     """batch.json, expected.json, expected.safetensors (and adapter/) of a case."""
     folder = root / case.name
@@ -199,11 +217,13 @@ def write_expected(case, root):
     expected = dict(loss_sum=truth["loss_sum"], count=truth["count"], loss_mean=truth["loss_sum"] / truth["count"],
                     loss_mean_f32=runs["f32"]["loss_sum"] / truth["count"],
                     grad_norm=sum(g.square().sum().item() for g in truth["grads"].values()) ** 0.5,
-                    logits_row=row, logits_first_position=first, spread=compare(runs))
+                    **(dict(aux_loss=truth["aux_loss"]) if truth["aux_loss"] else {}), logits_row=row, logits_first_position=first, spread=compare(runs))
     write_expectations(folder / "expected.json", expected)
     logits = truth["logits"][row, first : len(rows[row]["input_ids"])]
     tensors = kept(case, truth["grads"]) | {"logits": logits.to(torch.float32).contiguous()}
     save_file(tensors, folder / "expected.safetensors", metadata={"format": "pt"})
+    if case.lora and "target_parameters" in case.lora:
+        write_merged(folder)
 
 
 def check_same(case, root):

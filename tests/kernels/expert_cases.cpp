@@ -21,11 +21,14 @@ std::size_t index(std::int64_t i) {
 struct RouteSizes {
   std::int64_t T, E, k;
   TopKNorm norm = TopKNorm::sum_to_one;
+  std::int64_t filled = 0;  ///< rows at the end that are no tokens
+
+  std::int64_t tokens() const { return T - filled; }
 };
 
 std::string name(const RouteSizes& n) {
   return std::to_string(n.T) + "x" + std::to_string(n.E) + "x" + std::to_string(n.k) +
-         (n.norm == TopKNorm::none ? "_plain" : "");
+         (n.norm == TopKNorm::none ? "_plain" : "") + (n.filled > 0 ? "_filled" : "");
 }
 
 /// What ops::route gives, in the types that a dtype has.
@@ -95,26 +98,35 @@ OpCase route_case(const RouteSizes& n) {
 
 /// The load of all layers and what it costs.
 struct Balance {
-  Array counts, sums, loss, factor;
+  Array counts, sums, loss, factor, tokens;
 
-  Balance(Ctx& ctx, DType d, std::vector<Routed>& layers, Array scale)
+  struct Given {
+    std::int64_t tokens;
+    double scale;
+  };
+  Balance(Ctx& ctx, DType d, std::vector<Routed>& layers, const Given& given)
       : counts(DType::f64, {layers[0].probs.shape()[1]}),
         sums(DType::f64, counts.shape()),
         loss(DType::f64, {1}),
-        factor(arithmetic_of(d), counts.shape()) {
-    std::int64_t rows = 0;
+        factor(arithmetic_of(d), counts.shape()),
+        tokens(integers({static_cast<std::int32_t>(given.tokens)})) {
+    Array scale = scalars({given.scale});
+    bool first = true;
     for (Routed& r : layers) {
-      const Sink::Mode mode = rows == 0 ? Sink::Mode::store : Sink::Mode::accumulate;
-      ops::router_load(
-          ctx,
-          {.counts = {counts.tensor(), mode}, .sums = {sums.tensor(), mode}, .experts = r.experts, .probs = r.probs});
-      rows += r.probs.shape()[0];
+      const Sink::Mode mode = first ? Sink::Mode::store : Sink::Mode::accumulate;
+      ops::router_load(ctx, {.counts = {counts.tensor(), mode},
+                             .sums = {sums.tensor(), mode},
+                             .experts = r.experts,
+                             .probs = r.probs,
+                             .tokens = tokens});
+      first = false;
     }
     ops::router_balance(ctx, {.loss = store(loss),
                               .factor = factor,
                               .counts = counts,
                               .sums = sums,
-                              .rows = rows,
+                              .tokens = tokens,
+                              .layers = static_cast<std::int64_t>(layers.size()),
                               .coefficient = 0.5,
                               .scale = scale});
   }
@@ -132,14 +144,14 @@ OpCase balance_case(const RouteSizes& n) {
           .forward =
               [=](Ctx& ctx, DType d, Arrays& in) {
                 std::vector<Routed> layers = routed(ctx, d, in);
-                return Arrays{Balance(ctx, d, layers, scalars({1})).loss};
+                return Arrays{Balance(ctx, d, layers, {n.tokens(), 1}).loss};
               },
           .formula =
               [n](const Arrays& in) {
                 std::vector<double> counts(index(n.E)), means(index(n.E));
-                const double rows = static_cast<double>(2 * n.T);
+                const double rows = static_cast<double>(2 * n.tokens());
                 for (const Array& logits : in)
-                  for (std::int64_t t = 0; t < n.T; ++t) {
+                  for (std::int64_t t = 0; t < n.tokens(); ++t) {
                     const std::vector<double> p = softmax_of(row_of(logits, t));
                     for (const std::size_t e : largest_of(p, n.k)) counts[e] += 1 / rows;
                     for (std::size_t e = 0; e < p.size(); ++e) means[e] += p[e] / rows;
@@ -150,14 +162,15 @@ OpCase balance_case(const RouteSizes& n) {
           .backward =
               [=](Ctx& ctx, DType d, const OpCase::Backward& b) {
                 std::vector<Routed> layers = routed(ctx, d, b.inputs);
-                Balance balance(ctx, d, layers, scalars({2 * b.dy.get(0)}));
+                Balance balance(ctx, d, layers, {n.tokens(), 2 * b.dy.get(0)});
                 for (std::size_t i = 0; i < layers.size(); ++i)
                   ops::route_grad(ctx, {.dlogits = b.gradients[i],
                                         .dweights = {},
                                         .experts = layers[i].experts,
                                         .weights = layers[i].weights,
                                         .probs = layers[i].probs,
-                                        .factor = balance.factor});
+                                        .factor = balance.factor,
+                                        .tokens = balance.tokens});
               }};
 }
 
@@ -351,7 +364,8 @@ std::vector<OpCase> with_expert_cases(std::vector<OpCase> cases) {
   for (const RouteSizes& n : {RouteSizes{1, 5, 3}, RouteSizes{9, 5, 3, TopKNorm::none}, RouteSizes{3, 1, 1},
                               RouteSizes{7, 4, 4}, RouteSizes{6, 128, 8}, RouteSizes{3, 300, 8, TopKNorm::none}})
     cases.push_back(route_case(n));
-  for (const RouteSizes& n : {RouteSizes{1, 5, 3}, RouteSizes{45, 5, 3}, RouteSizes{6, 128, 8}})
+  for (const RouteSizes& n : {RouteSizes{1, 5, 3}, RouteSizes{45, 5, 3}, RouteSizes{6, 128, 8},
+                              RouteSizes{.T = 45, .E = 5, .k = 3, .filled = 14}})
     cases.push_back(balance_case(n));
   for (const Choices& n : expert_choices())
     for (const std::int64_t C : {std::int64_t{7}, std::int64_t{24}}) {

@@ -86,7 +86,7 @@ class GemmRows : public testing::IsaTest {
   }
 };
 
-TEST_P(GemmRows, have_the_same_bits_alone_and_among_many) {
+TEST_P(GemmRows, HaveTheSameBitsAloneAndAmongMany) {
   for (const DType a : {DType::f32, DType::bf16})
     for (const DType b : {DType::f32, DType::bf16})
       for (const DType c : {DType::f32, DType::bf16})
@@ -98,7 +98,7 @@ TEST_P(GemmRows, have_the_same_bits_alone_and_among_many) {
 }
 
 // Sums that are cut into pieces where there are many rows.
-TEST_P(GemmRows, have_the_same_bits_in_long_sums) {
+TEST_P(GemmRows, HaveTheSameBitsInLongSums) {
   for (const DType b : {DType::f32, DType::bf16}) {
     expect_same_bits({.N = 50, .K = 1601, .b = b, .adapter = true});
     expect_same_bits({.N = 17, .K = 3300, .b = b, .adapter = true});
@@ -106,7 +106,7 @@ TEST_P(GemmRows, have_the_same_bits_in_long_sums) {
 }
 
 // Layers in 4 bits become dense for many rows, in the type they are multiplied in, and are read as codes for few.
-TEST_P(GemmRows, of_4_bit_layers_have_the_bits_of_dense_ones) {
+TEST_P(GemmRows, Of4BitLayersHaveTheBitsOfDenseOnes) {
   for (const testing::QuantizeCase& c : {testing::QuantizeCase{DType::f32, 70 * 192, FourBit::nf4, 64},
                                          testing::QuantizeCase{DType::f32, 35 * 301, FourBit::fp4, 1024}}) {
     const std::int64_t N = c.blocksize == 64 ? 70 : 35;

@@ -96,6 +96,7 @@ inline void add_grads(const Param& p, NamedValues& grads) {
 /// What one step leaves behind. Compared with ==, so equal means every bit.
 struct Outcome {
   double loss_sum = 0;
+  double router_loss = 0;  ///< of models whose config.json asks for it
   NamedValues grads;
 
   double grad_norm() const {
@@ -121,6 +122,13 @@ inline double loss_of(Ctx& ctx, Transformer& model, const TokenBatch& batch, For
   return loss;
 }
 
+/// What adds the loss of the routers to `sum`, where a model has it.
+inline RouterLossRun router_loss_into(double& sum, const Transformer& model) {
+  if (!model.config().is_balanced()) return {};
+  return {.sum = accumulate(view_of(std::span<double>(&sum, 1), {1})),
+          .coefficient = model.config().experts->balance_coefficient};
+}
+
 /// Zeroes the gradients, runs every micro-batch forward and backward, and collects.
 inline Outcome train_step(Ctx& ctx, Transformer& model, const std::vector<Ragged>& micro_batches, StepInput in) {
   model.weights().zero_grads(ctx);
@@ -129,7 +137,11 @@ inline Outcome train_step(Ctx& ctx, Transformer& model, const std::vector<Ragged
   const ConstTensor scale = view_of(std::span<const double>(&in.scale, 1), {1});
   const ConstTensor seed = view_of(std::span<const std::int64_t>(&in.dropout_seed, 1), {1});
   for (const Ragged& m : micro_batches) {
-    out.loss_sum += loss_of(ctx, model, m.batch(), {.pass = Pass::train, .scale = scale, .dropout_seed = seed});
+    out.loss_sum += loss_of(ctx, model, m.batch(),
+                            {.pass = Pass::train,
+                             .scale = scale,
+                             .dropout_seed = seed,
+                             .router_loss = router_loss_into(out.router_loss, model)});
     model.backward(ctx, m.batch());
   }
   for (const Param* p : model.trained()) add_grads(*p, out.grads);

@@ -20,6 +20,17 @@ std::optional<double> RunState::mean_loss() const {
   return loss_since_log / static_cast<double>(steps_since_log);
 }
 
+void RunState::add_router_loss(double sum, std::int64_t batches) {
+  if (!std::isfinite(sum)) return;
+  router_loss_since_log += sum;
+  router_batches_since_log += batches;
+}
+
+std::optional<double> RunState::mean_router_loss() const {
+  if (router_batches_since_log == 0) return {};
+  return router_loss_since_log / static_cast<double>(router_batches_since_log);
+}
+
 std::optional<double> RunState::mean_loss_of_all() const {
   if (loss_steps == 0) return {};
   return loss_total / static_cast<double>(loss_steps);
@@ -31,6 +42,8 @@ Json RunState::to_json() const {
           {"total_flos", flos},
           {"loss_since_log", loss_since_log},
           {"steps_since_log", steps_since_log},
+          {"router_loss_since_log", router_loss_since_log},
+          {"router_batches_since_log", router_batches_since_log},
           {"loss_total", loss_total},
           {"loss_steps", loss_steps},
           {"events_pending", events_pending},
@@ -55,6 +68,10 @@ RunState RunState::from_json(const Json& json, const std::string& place) {
     s.flos = v.at("total_flos").number();
     s.loss_since_log = v.at("loss_since_log").number();
     s.steps_since_log = count("steps_since_log");
+    if (v.find("router_loss_since_log")) {  // younger than some checkpoints
+      s.router_loss_since_log = v.at("router_loss_since_log").number();
+      s.router_batches_since_log = count("router_batches_since_log");
+    }
     s.loss_total = v.at("loss_total").number();
     s.loss_steps = count("loss_steps");
     s.events_pending = v.at("events_pending").flag();

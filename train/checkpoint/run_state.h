@@ -18,7 +18,9 @@ struct RunState {
   double flos = 0;            ///< floating-point operations, as transformers estimates them
   double loss_since_log = 0;  ///< sum of the finite step losses since the last logged row
   std::int64_t steps_since_log = 0;
-  double loss_total = 0;  ///< sum of all finite step losses, for train_loss
+  double router_loss_since_log = 0;           ///< sum of the losses of routers since then, without their coefficient
+  std::int64_t router_batches_since_log = 0;  ///< of so many micro-batches
+  double loss_total = 0;                      ///< sum of all finite step losses, for train_loss
   std::int64_t loss_steps = 0;
   bool events_pending = false;  ///< a stop came before the evaluation or save that is due after this step
   std::int64_t nonfinite_in_row = 0;
@@ -33,10 +35,14 @@ struct RunState {
   void add_loss(double loss);
   /// The mean of the finite losses since the last logged row; none where no loss was finite.
   std::optional<double> mean_loss() const;
-  /// The same of all steps.
+  /// Counts the losses of routers of a step's micro-batches.
+  void add_router_loss(double sum, std::int64_t batches);
+  /// Their mean over the micro-batches since the last logged row; none without such a loss.
+  std::optional<double> mean_router_loss() const;
+  /// The mean of the finite losses of all steps.
   std::optional<double> mean_loss_of_all() const;
   /// A row has been logged.
-  void begin_row() { loss_since_log = 0, steps_since_log = 0; }
+  void begin_row() { loss_since_log = router_loss_since_log = 0, steps_since_log = router_batches_since_log = 0; }
 
   Json to_json() const;
   static RunState from_json(const Json& json, const std::string& place);

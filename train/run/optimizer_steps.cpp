@@ -43,8 +43,12 @@ StepOutcome OptimizerSteps::next() {
   const std::int64_t targets = count_targets();
   // As transformers: a step without targets has zero gradients, and the optimizer still steps.
   if (targets == 0) run_.log.warn("step {}: no token of the window is a target", state_.step + 1);
-  const Normalization n{.per_target = 1.0 / static_cast<double>(std::max<std::int64_t>(targets, 1)),
-                        .loss_scale = run_.scales_loss() ? state_.loss_scale.value : 1};
+  const Normalization n{
+      .per_target = 1.0 / static_cast<double>(std::max<std::int64_t>(targets, 1)),
+      .loss_scale = run_.scales_loss() ? state_.loss_scale.value : 1,
+      .per_batch = run_.config.value.model.router_aux_loss_mode == RouterLossMode::trl
+                       ? 1.0 / static_cast<double>(plan_.end_batch(state_.step) - plan_.first_batch(state_.step))
+                       : 1.0};
   accumulate_gradients(n, outcome);
   update(n, outcome);
   if (keep_step(outcome)) model_.optimizer->set_updates(model_.optimizer->updates() + 1);
@@ -61,14 +65,18 @@ std::int64_t OptimizerSteps::count_targets() const {
 
 void OptimizerSteps::accumulate_gradients(const Normalization& n, StepOutcome& outcome) {
   const std::int64_t step = state_.step, seed = run_.training().seed;
+  const bool balanced = model_.setup.model->config().is_balanced();
   model_.step->begin();
   for (std::int64_t i = plan_.first_batch(step); i < plan_.end_batch(step); ++i) {
     const Stopwatch wait;
     const Batch batch = prefetcher_.take({.epoch = plan_.epoch_of(step), .index = i});
     outcome.data_wait += wait.seconds();
     outcome.tokens += batch.size();
-    if (batch.target_count == 0) continue;
-    model_.step->add(batch, {.scale = n.per_target * n.loss_scale, .dropout_seed = dropout_seed(seed, step, i)});
+    if (balanced) ++outcome.router_batches;
+    if (batch.target_count == 0 && !balanced) continue;
+    model_.step->add(batch, {.scale = n.per_target * n.loss_scale,
+                             .router_scale = n.per_batch * n.loss_scale,
+                             .dropout_seed = dropout_seed(seed, step, i)});
   }
 }
 
@@ -77,6 +85,10 @@ void OptimizerSteps::update(const Normalization& n, StepOutcome& outcome) {
                                                     .max_grad_norm = run_.training().max_grad_norm,
                                                     .loss_scale = n.loss_scale});
   outcome.loss = sums.loss * n.per_target;
+  if (outcome.router_batches > 0) {
+    outcome.router_loss = sums.router;
+    outcome.loss += model_.setup.model->config().experts->balance_coefficient * n.per_batch * sums.router;
+  }
   outcome.grad_norm = std::sqrt(sums.squares) / n.loss_scale;
 }
 
@@ -123,6 +135,7 @@ void OptimizerSteps::count(const StepOutcome& outcome) {
   state_.tokens += outcome.tokens;
   state_.flos += flos_per_token_ * static_cast<double>(outcome.tokens);
   state_.add_loss(outcome.loss);
+  state_.add_router_loss(outcome.router_loss, outcome.router_batches);
 }
 
 }  // namespace qtrain

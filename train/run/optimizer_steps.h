@@ -13,6 +13,8 @@ namespace qtrain {
 /// What one optimizer step came to.
 struct StepOutcome {
   double loss = 0, grad_norm = 0, learning_rate = 0;
+  double router_loss = 0;           ///< of all micro-batches, without its coefficient
+  std::int64_t router_batches = 0;  ///< micro-batches that have it
   std::int64_t tokens = 0;
   double data_wait = 0;  ///< seconds that the device had no batch
 };
@@ -38,6 +40,7 @@ class OptimizerSteps {
   struct Normalization {
     double per_target;  ///< 1 / targets of the step
     double loss_scale;  ///< of float16
+    double per_batch;   ///< of the loss of routers in a micro-batch
   };
 
   std::int64_t count_targets() const;

@@ -53,12 +53,13 @@ void RunLog::add_training_row(const StepOutcome& outcome) {
             {"device_mb", static_cast<double>(allocated_bytes(run_.ctx.device().kind).now) / kMib}};
   if (run_.scales_loss()) more["loss_scale"] = state_.loss_scale.value;
   const std::optional<double> loss = state_.mean_loss();
-  add_row({{"epoch", plan_.epochs_after(state_.step)},
+  Json row{{"epoch", plan_.epochs_after(state_.step)},
            {"grad_norm", finite_or_null(outcome.grad_norm)},
            {"learning_rate", outcome.learning_rate},
            {"loss", loss ? Json(*loss) : Json()},
-           {"num_tokens", static_cast<double>(state_.tokens)}},
-          more);
+           {"num_tokens", static_cast<double>(state_.tokens)}};
+  if (const std::optional<double> balance = state_.mean_router_loss()) row["aux_loss"] = *balance;
+  add_row(std::move(row), more);
   state_.begin_row();
   tokens_since_row_ = 0;
   data_wait_ = 0;
@@ -67,12 +68,13 @@ void RunLog::add_training_row(const StepOutcome& outcome) {
 void RunLog::add_evaluation(const Evaluation& e, double seconds) {
   run_.log.info("step {}: eval_loss {} over {} in {:.1f} s", state_.step, finite_or_words(e.loss(), 4),
                 counted(e.target_tokens, "target"), seconds);
-  add_row({{"epoch", plan_.epochs_after(state_.step)},
+  Json row{{"epoch", plan_.epochs_after(state_.step)},
            {"eval_loss", finite_or_null(e.loss())},
            {"eval_runtime", seconds},
            {"eval_samples_per_second", static_cast<double>(e.rows) / seconds},
-           {"eval_steps_per_second", static_cast<double>(e.batches) / seconds}},
-          {});
+           {"eval_steps_per_second", static_cast<double>(e.batches) / seconds}};
+  if (e.router_coefficient != 0) row["eval_aux_loss"] = finite_or_null(e.router_loss());
+  add_row(std::move(row), {});
 }
 
 void RunLog::add_row(Json row, const Json& extra) {

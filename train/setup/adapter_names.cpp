@@ -35,9 +35,23 @@ std::vector<std::string_view> name_ends(const std::vector<std::string>& modules)
   return {ends.begin(), ends.end()};
 }
 
+/// What gets an adapter, by the names that patterns are matched against: modules, and parameters of routers and
+/// experts, which PEFT knows by theirs.
+std::vector<std::string> adapted_names(const LoraConfig& lora, const ModelConfig& model) {
+  const LoraConfig as_peft = for_model(lora, model);
+  std::vector<std::string> names;
+  for (std::string& module : adaptable_modules(model))
+    if (is_target(as_peft, module)) names.push_back(std::move(module));
+  if (!model.experts) return names;
+  for (std::string& parameter : expert_parameters(model))
+    if (names_parameter(as_peft, parameter)) names.push_back(std::move(parameter));
+  return names;
+}
+
 class NameCheck {
  public:
-  NameCheck(const LoraConfig& lora, const ModelConfig& model) : lora_(lora), modules_(adaptable_modules(model)) {}
+  NameCheck(const LoraConfig& lora, const ModelConfig& model)
+      : lora_(lora), modules_(adaptable_modules(model)), adapted_(adapted_names(lora, model)) {}
 
   void run() {
     const bool pattern = lora_.targets.size() == 1 && is_module_pattern(lora_.targets.front());
@@ -62,14 +76,14 @@ class NameCheck {
   // Whether a pattern would give a target another rank.
   bool matches_target(const std::string& pattern) const {
     const LoraConfig alone{.r = 1, .rank_pattern = {{pattern, 2}}};
-    return std::ranges::any_of(
-        modules_, [&](const std::string& module) { return is_target(lora_, module) && alone.rank_of(module) == 2; });
+    return std::ranges::any_of(adapted_, [&](const std::string& name) { return alone.rank_of(name) == 2; });
   }
 
   std::string hint_for(const char* key, const std::string& name) const {
     if (std::string_view(key) == "lora_target_modules" && is_module_pattern(name))
       return " (a list holds names; a regular expression is given alone, as a string)";
-    const std::string_view near = nearest(name, name_ends(modules_));
+    const std::string_view near =
+        nearest(name, name_ends(std::string_view(key) == "lora_target_modules" ? modules_ : adapted_));
     return near.empty() || near == name ? "" : fmt::format(" (\"{}\" is one)", near);
   }
 
@@ -79,11 +93,16 @@ class NameCheck {
   }
 
   const LoraConfig& lora_;
-  std::vector<std::string> modules_;
+  std::vector<std::string> modules_, adapted_;
   std::vector<std::string> problems_;
 };
 
 bool same_on_layers(const LoraConfig& a, const LoraConfig& b, const ModelConfig& model) {
+  if (model.experts)
+    for (const std::string& parameter : expert_parameters(model))
+      if (names_parameter(b, parameter) &&
+          (a.rank_of(parameter) != b.rank_of(parameter) || a.scale_of(parameter) != b.scale_of(parameter)))
+        return false;
   return std::ranges::all_of(adaptable_modules(model), [&](const std::string& module) {
     if (!is_target(a, module) && !is_target(b, module)) return true;
     return is_target(a, module) == is_target(b, module) && a.rank_of(module) == b.rank_of(module) &&
@@ -95,6 +114,15 @@ bool same_on_layers(const LoraConfig& a, const LoraConfig& b, const ModelConfig&
 
 void require_adapter_names(const LoraConfig& lora, const ModelConfig& model) {
   NameCheck(lora, model).run();
+}
+
+std::vector<std::string> idle_parameters(const LoraConfig& lora, const ModelConfig& model) {
+  const std::vector<std::string> parameters = model.experts ? expert_parameters(model) : std::vector<std::string>{};
+  std::vector<std::string> idle;
+  for (const std::string& target : lora.target_parameters)
+    if (std::ranges::none_of(parameters, [&](const std::string& p) { return means_module(target, p); }))
+      idle.push_back(target);
+  return idle;
 }
 
 void check_adapter_keys(const ResolvedConfig& config, const LoraConfig& adapter, const ModelConfig& model) {

@@ -95,6 +95,24 @@ LoraConfig lora_from(const LoraSection& s) {
   return lora;
 }
 
+void apply_router_loss(const RouterLossRequest& request, ModelConfig& model) {
+  const bool trl = request.mode == RouterLossMode::trl;
+  if (!model.experts) {
+    if (trl && request.coefficient.value_or(0) != 0)
+      fail(ErrorKind::usage, {.cause = "router_aux_loss_coef is for mixtures of experts, the model is none",
+                              .place = model.model_type,
+                              .remedy = "leave the key out"});
+    return;
+  }
+  ExpertsConfig& e = *model.experts;
+  const bool otherwise = trl || request.coefficient.has_value() || e.is_balanced;
+  e.balance_coefficient = request.coefficient.value_or(e.balance_coefficient);
+  e.is_balanced = request.is_on.value_or(otherwise) && e.balance_coefficient != 0;
+  if (!trl && !request.coefficient && !request.is_on) return;
+  model.json["router_aux_loss_coef"] = e.balance_coefficient;
+  model.json["output_router_logits"] = e.is_balanced;
+}
+
 TextFolder load_text_folder(const ModelSetup& setup) {
   return load_text_folder(setup.adapter && has_tokenizer(*setup.adapter) ? *setup.adapter : setup.source);
 }
@@ -112,6 +130,9 @@ ModelRequest training_request(const Config& config) {
   r.base = adapter ? Update::frozen : Update::trained;
   r.adapter_update = Update::trained;
   r.rates = loraplus_rates(config);
+  r.router_loss = {.coefficient = config.model.router_aux_loss_coef,
+                   .is_on = config.model.output_router_logits,
+                   .mode = config.model.router_aux_loss_mode};
   if (trains_bf16(optimizer_options(config.training))) r.trained_dtype = DType::bf16;
   return r;
 }
@@ -133,6 +154,7 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
                        .base = request.base,
                        .lora = request.lora,
                        .adapter = request.adapter_update};
+  if (request.router_loss) apply_router_loss(*request.router_loss, o.config);
   ModelSetup setup{.source = model_folder(request.model)};
   setup.random_asked = request.random_init;
   setup.random_init = request.random_init || !has_weights(setup.source);
@@ -183,6 +205,9 @@ void load_weights(Ctx& ctx, ModelSetup& setup, const WeightSource& source, Log& 
     const fs::path path = source.weights.value_or(setup.source);
     warn(path, load_base_weights(ctx, *setup.model, path));
   }
+  if (adapter && setup.model->options().lora)
+    for (const std::string& name : idle_parameters(*setup.model->options().lora, setup.model->config()))
+      log.warn("{}: \"target_parameters\" \"{}\" matches no parameter of the model", adapter->string(), name);
   setup.model->fill_dense_copies(ctx);
   if (!adapter) setup.model->initialize_magnitudes(ctx);
   if (adapter && setup.model->options().lora) warn(*adapter, load_adapter(ctx, *setup.model, *adapter));

@@ -14,6 +14,16 @@
 
 namespace qtrain {
 
+/// What the keys of a config say of the loss of routers.
+struct RouterLossRequest {
+  std::optional<double> coefficient;
+  std::optional<bool> is_on;
+  RouterLossMode mode = RouterLossMode::trl;
+};
+/// Makes a model's config, and the config.json that is saved with it, say what the request comes to. A usage error
+/// where TRL's mode is given a coefficient for a model without experts.
+void apply_router_loss(const RouterLossRequest& request, ModelConfig& model);
+
 /// The model of a config, declared but without memory, and the dtype that its weights are saved in.
 struct ModelSetup {
   std::unique_ptr<Transformer> model;
@@ -39,6 +49,7 @@ struct ModelRequest {
   bool random_init = false;
   std::optional<Quantization> quantization = {};  ///< of a base model that is not quantized in its folder
   std::optional<LoraPlusRates> rates = {};
+  std::optional<RouterLossRequest> router_loss = {};  ///< none: as config.json says
 };
 ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request);
 inline ModelSetup set_up_model(const Ctx& ctx, const ModelRequest& request) {

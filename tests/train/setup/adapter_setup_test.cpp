@@ -4,8 +4,10 @@
 #include <map>
 #include <set>
 
+#include "model/model_config.h"
 #include "train/device_batch.h"
 #include "train/plan/compute.h"
+#include "train/setup/adapter_names.h"
 #include "train/setup/model_setup.h"
 
 namespace qtrain {
@@ -49,6 +51,41 @@ TEST(AdapterSetup, AllLinearLayersBesideOthersInAList) {
     if (const auto end = p.spec.name.find(".lora_"); end != std::string::npos)
       adapted.insert(p.spec.name.substr(0, end));
   EXPECT_EQ(std::ssize(adapted), 7 * setup.model->config().layers + 1);
+}
+
+// PEFT matches patterns against "...mlp.experts.gate_up_proj" and "...mlp.gate.weight".
+TEST(AdapterSetup, PatternsOfExpertsGoByTheNamesOfParameters) {
+  const auto on_experts = [](const Json& patterns) {
+    ModelSetup setup;
+    std::map<std::string, std::int64_t> rows;
+    for (const Param& p :
+         adapter_of(setup, {{"model_name_or_path", std::string(QTRAIN_SOURCE_DIR) + "/tests/golden/data/qwen3_moe"},
+                            {"lora_modules_to_save", Json::array()},
+                            {"lora_target_modules", "all-linear"},
+                            {"lora_r", 4},
+                            {"lora_dropout", 0},
+                            {"rank_pattern", patterns}})
+             .all())
+      rows[p.spec.name] = p.spec.shape[0];
+    return rows;
+  };
+  constexpr std::int64_t kExperts = 5;
+  const std::string mlp = "base_model.model.model.layers.0.mlp.";
+  const auto rows =
+      on_experts({{"gate_up_proj", 3}, {"layers.0.mlp.gate.weight", 2}, {"layers.0.mlp.experts.down_proj", 6}});
+  EXPECT_EQ(rows.at(mlp + "experts.base_layer.lora_A.weight"), 3 * kExperts);
+  EXPECT_EQ(rows.at(mlp + "experts.lora_A.weight"), 6 * kExperts);
+  EXPECT_EQ(rows.at(mlp + "gate.lora_A.weight"), 2);
+  for (const char* name : {"gate_proj", "mlp.experts.up_proj", "mlp.gate"})
+    EXPECT_THROW(on_experts({{name, 3}}), Error) << name << " is no name of PEFT's there";
+}
+
+TEST(AdapterSetup, ParametersThatMatchNothingAreNamed) {
+  const ModelConfig moe = load_model_config(std::string(QTRAIN_SOURCE_DIR) + "/tests/golden/data/qwen3_moe"),
+                    dense = load_model_config(std::string(QTRAIN_SOURCE_DIR) + "/tests/golden/data/qwen3_hd8");
+  const LoraConfig lora{.target_parameters = {"gate_up_proj", "block.down_proj", "mlp.gate.weight"}};
+  EXPECT_EQ(idle_parameters(lora, moe), std::vector<std::string>{"block.down_proj"});
+  EXPECT_EQ(idle_parameters(lora, dense), lora.target_parameters);
 }
 
 TEST(AdapterSetup, DropoutIsAnotherInEveryMicroBatchOfEveryStep) {
