@@ -87,7 +87,7 @@ struct QuantSection {
   std::optional<std::string> bnb_4bit_compute_dtype;
   std::int64_t bnb_4bit_blocksize = 64;
   std::vector<std::string> llm_int8_skip_modules;
-  KeptCopies dequantized_copy = KeptCopies::automatic;
+  CopyChoice dequantized_copy = CopyChoice::automatic;
 };
 
 struct TrainingSection {
@@ -106,7 +106,7 @@ struct TrainingSection {
   double max_grad_norm = 1;
   bool bf16 = true, fp16 = false;
   std::optional<bool> tf32;
-  KeptCopies operand_copies = KeptCopies::automatic;
+  CopyChoice operand_copies = CopyChoice::automatic;
   Recompute gradient_checkpointing;
   bool activation_offloading = false, optimizer_offload = false;
   EvalStrategy logging_strategy = EvalStrategy::steps;
@@ -188,8 +188,6 @@ std::vector<ErrorText> config_problems(const std::filesystem::path& file, const 
 std::vector<ErrorText> unsupported(const ResolvedConfig& config);
 /// Throws ErrorKind::usage with all of `unsupported`, if any.
 void require_supported(const ResolvedConfig& config);
-/// The same for training: dataset_name has to be there as well.
-void require_trainable(const ResolvedConfig& config);
 
 /// {"dialect": ..., "values": {key: {"value": ..., "origin": ...}}, "inert": {key: {"value", "origin", "reason"}},
 /// "notes": [...], "warnings": [...]}

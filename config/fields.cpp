@@ -22,7 +22,7 @@ constexpr bool is_optional<std::optional<T>> = true;
 template <class T>
 constexpr bool is_number = std::is_same_v<T, std::int64_t> || std::is_same_v<T, double>;
 template <class T>
-constexpr bool is_word = std::is_enum_v<T> && !std::is_same_v<T, KeptCopies>;
+constexpr bool is_word = std::is_enum_v<T> && !std::is_same_v<T, CopyChoice>;
 
 /// Names of an enumeration. Schedules have theirs in optim, where some are not offered: those have an error of their
 /// own.
@@ -45,7 +45,7 @@ std::string type_of(const Field& f) {
   if constexpr (std::is_same_v<T, Json>) return "an object";
   if constexpr (std::is_same_v<T, std::vector<Json>>) return "a list";
   if constexpr (std::is_same_v<T, Recompute>) return R"(true, false, "selective", "blocks:N" or "auto")";
-  if constexpr (std::is_same_v<T, KeptCopies>) return R"(true, false or "auto")";
+  if constexpr (std::is_same_v<T, CopyChoice>) return R"(true, false or "auto")";
   if (f.name == "optim") return fmt::format("one of {}", optimizer_summary());
   return f.words.empty() ? "a string" : fmt::format("one of {}", fmt::join(f.words, ", "));
 }
@@ -92,9 +92,9 @@ bool read(const Json& j, Recompute& out) {
   out.policy = name == "full" ? "block" : name;
   return true;
 }
-bool read(const Json& j, KeptCopies& out) {
-  if (j.is_boolean()) out = j.get<bool>() ? KeptCopies::always : KeptCopies::never;
-  if (j == "auto") out = KeptCopies::automatic;
+bool read(const Json& j, CopyChoice& out) {
+  if (j.is_boolean()) out = j.get<bool>() ? CopyChoice::always : CopyChoice::never;
+  if (j == "auto") out = CopyChoice::automatic;
   return j.is_boolean() || j == "auto";
 }
 template <class E>
@@ -119,8 +119,8 @@ Json json_of(const T& v) {
     return names_of<T>()[static_cast<std::size_t>(v)];
   else if constexpr (std::is_same_v<T, Recompute>)
     return v.policy == "none" || v.policy == "block" ? Json(v.policy == "block") : Json(v.policy);
-  else if constexpr (std::is_same_v<T, KeptCopies>)
-    return v == KeptCopies::automatic ? Json("auto") : Json(v == KeptCopies::always);
+  else if constexpr (std::is_same_v<T, CopyChoice>)
+    return v == CopyChoice::automatic ? Json("auto") : Json(v == CopyChoice::always);
   else
     return v;
 }
@@ -180,7 +180,7 @@ std::vector<std::string> words_of(const Json& row) {
 
 template <class T>
 constexpr bool is_switch_type = std::is_same_v<T, bool> || std::is_same_v<T, std::optional<bool>> ||
-                                std::is_same_v<T, Recompute> || std::is_same_v<T, KeptCopies>;
+                                std::is_same_v<T, Recompute> || std::is_same_v<T, CopyChoice>;
 
 template <class S, class T>
 struct Member {

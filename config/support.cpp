@@ -33,19 +33,4 @@ void require_supported(const ResolvedConfig& config) {
   if (!problems.empty()) fail_with(problems, "config");
 }
 
-void require_trainable(const ResolvedConfig& config) {
-  auto problems = unsupported(config);
-  if (!config.value.data.has_training_rows())
-    problems.push_back(
-        {.cause = "dataset_name is missing", .place = "config", .remedy = "name a file, glob or folder"});
-  const Config& c = config.value;
-  for (const auto& [wanted, key] :
-       {std::pair(c.quant.load_in_4bit, "load_in_4bit"), std::pair(c.quant.load_in_8bit, "load_in_8bit")})
-    if (wanted && !c.lora.use_peft && !c.model.adapter_name_or_path)
-      problems.push_back({.cause = fmt::format("{} is true, and quantized weights cannot be trained", key),
-                          .place = config.origin.at(key),
-                          .remedy = "train an adapter (use_peft=true)"});
-  if (!problems.empty()) fail_with(problems, "config");
-}
-
 }  // namespace qtrain

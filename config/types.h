@@ -61,9 +61,9 @@ struct Recompute {
 };
 
 /// Whether weights are kept a second time, as products read them. In JSON false and true are "never" and "always".
-enum class KeptCopies : std::uint8_t { never, always, automatic };
+enum class CopyChoice : std::uint8_t { never, always, automatic };
 template <>
-inline constexpr auto kNamesOf<KeptCopies> = std::to_array<std::string_view>({"false", "true", "auto"});
+inline constexpr auto kNamesOf<CopyChoice> = std::to_array<std::string_view>({"false", "true", "auto"});
 
 template <class E>
 constexpr std::string_view name_of_enum(E e) {

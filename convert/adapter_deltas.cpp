@@ -61,6 +61,31 @@ std::string parameter_of(const std::string& weight) {
   return weight;
 }
 
+// A weight of a mixture of experts, "X.mlp.experts.3.up_proj.weight", from names of one kind to those of another.
+std::string renamed(const std::string& weight, const ExpertNames& from, const ExpertNames& to) {
+  const std::string module = "." + from.module + ".";
+  const std::size_t at = weight.find(module);
+  if (at == std::string::npos) return weight;
+  std::string rest = weight.substr(at + module.size());
+  const bool experts = rest.starts_with(kExperts.substr(1));
+  if (!experts && !rest.starts_with("gate.")) return weight;
+  const std::pair<const std::string&, const std::string&> parts[] = {
+      {from.gate, to.gate}, {from.up, to.up}, {from.down, to.down}};
+  for (const auto& [old, now] : parts)
+    if (const std::string end = "." + old + ".weight"; experts && rest.ends_with(end)) {
+      rest = rest.substr(0, rest.size() - end.size()) + "." + now + ".weight";
+      break;
+    }
+  return weight.substr(0, at) + "." + to.module + "." + rest;
+}
+
+template <class Map>
+void rename_keys(Map& map, const ExpertNames& to) {
+  Map others;
+  for (auto& [weight, value] : map) others.emplace(renamed(weight, {}, to), std::move(value));
+  map = std::move(others);
+}
+
 // B [out, r] of one expert in f32.
 Matrix expert_b(const AdapterFactors& f) {
   const AdapterFactors::Expert& e = *f.expert;
@@ -88,8 +113,8 @@ void set_row_lengths(Tensor w, const Matrix& m) {
 
 }  // namespace
 
-AdapterDeltas::AdapterDeltas(const std::filesystem::path& folder)
-    : folder_(folder), config_(load_lora_config(folder)), reader_(folder) {
+AdapterDeltas::AdapterDeltas(const std::filesystem::path& folder, const ExpertNames& experts)
+    : folder_(folder), experts_(experts), config_(load_lora_config(folder)), reader_(folder) {
   if (!reader_.unusable().empty()) refuse(reader_.unusable().begin()->first, reader_.unusable().begin()->second);
   if (config_.dora && !config_.target_parameters.empty())
     fail(ErrorKind::input, {.cause = "adapters of routers and experts (\"target_parameters\") have no magnitudes, "
@@ -99,6 +124,8 @@ AdapterDeltas::AdapterDeltas(const std::filesystem::path& folder)
   for (const auto& [name, tensor] : reader_.tensors()) read_tensor(name, tensor);
   split_experts();
   for (auto& [weight, pair] : pairs_) check_pair(weight, pair);
+  rename_keys(pairs_, experts_);
+  rename_keys(shapes_, experts_);
 }
 
 // PEFT wraps the parameters of a module around one another, the last outside: gate_up_proj and then down_proj. Their
@@ -145,7 +172,7 @@ void AdapterDeltas::split(const std::string& parameter, const AdapterFactors& al
 
 const std::map<std::string, AdapterFactors>& AdapterDeltas::factors() const {
   for (const auto& [weight, pair] : pairs_)
-    if (pair.expert || names_parameter(config_, weight))
+    if (pair.expert || names_parameter(config_, renamed(weight, experts_, {})))
       fail(ErrorKind::input,
            {.cause = "an adapter on routers or experts (\"target_parameters\") has no pair of factors "
                      "for each weight",
@@ -201,7 +228,8 @@ void AdapterDeltas::check_pair(const std::string& weight, AdapterFactors& pair) 
   shapes_[weight] = pair.embedding ? Shape{in, out} : Shape{out, in};
 }
 
-bool AdapterDeltas::targets(const std::string& weight) const {
+bool AdapterDeltas::targets(const std::string& in_files) const {
+  const std::string weight = renamed(in_files, experts_, {});
   const std::string module = module_of_weight(weight), parameter = parameter_of(weight);
   if (is_saved(config_, module)) return true;
   if (parameter != weight || weight.ends_with(kRouterWeight)) return names_parameter(config_, parameter);

@@ -7,6 +7,7 @@
 #include "core/context.h"
 #include "core/safetensors.h"
 #include "model/lora.h"
+#include "model/model_config.h"
 
 namespace qtrain {
 
@@ -27,13 +28,13 @@ struct AdapterFactors {
   std::int64_t out() const { return expert ? b.shape[0] / expert->parts : b.shape[0]; }
 };
 
-/// What the adapter of a folder makes of the weights of its base model, by their names there
+/// What the adapter of a folder makes of the weights of its base model, by their names in its files
 /// ("model.layers.0.self_attn.q_proj.weight").
 class AdapterDeltas {
  public:
   /// ErrorKind::input for a folder that holds anything but pairs of A [r, in] and B [out, r], with DoRA a magnitude
   /// [out] to each, those of routers and experts as PEFT has them for target_parameters, and whole weights.
-  explicit AdapterDeltas(const std::filesystem::path& folder);
+  explicit AdapterDeltas(const std::filesystem::path& folder, const ExpertNames& experts = {});
 
   const std::filesystem::path& folder() const { return folder_; }
   const LoraConfig& config() const { return config_; }
@@ -60,6 +61,7 @@ class AdapterDeltas {
   [[noreturn]] void refuse(const std::string& name, const std::string& why) const;
 
   std::filesystem::path folder_;
+  ExpertNames experts_;
   LoraConfig config_;
   SafetensorsReader reader_;
   std::map<std::string, AdapterFactors> pairs_;

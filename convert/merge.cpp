@@ -13,6 +13,8 @@
 #include "core/json_view.h"
 #include "kernels/elementwise.h"
 #include "model/hf_folder.h"
+#include "model/lora.h"
+#include "model/model_config.h"
 #include "text/template/chat_template.h"
 #include "text/tokenizer/load.h"
 #include "text/tokenizer/tokenizer.h"
@@ -248,12 +250,28 @@ void write_companions(const MergeOptions& options, const fs::path& to) {
   write_named_tokens(others, *tokenizer, to);
 }
 
+// What the model's files call experts, for an adapter on some.
+ExpertNames expert_names(const fs::path& model, const fs::path& adapter) {
+  if (load_lora_config(adapter).target_parameters.empty()) return {};
+  const ModelConfig config = load_model_config(model);
+  if (!config.experts) return {};
+  if (!config.experts->named_apart)
+    fail(ErrorKind::input,
+         {.cause = fmt::format("adapters on experts of {} (\"target_parameters\") cannot be merged yet: "
+                               "its files hold all experts as one tensor",
+                               config.model_type),
+          .place = adapter.string(),
+          .remedy = "use PEFT's merge_and_unload"});
+  return config.experts->names;
+}
+
 }  // namespace
 
 MergeReport merge_adapters(Ctx& ctx, const MergeOptions& options) {
   check_folders(options);
   std::deque<WeightedDeltas> adapters;
-  for (const MergedAdapter& a : options.adapters) adapters.push_back({AdapterDeltas(a.folder), a.weight});
+  for (const MergedAdapter& a : options.adapters)
+    adapters.push_back({AdapterDeltas(a.folder, expert_names(options.model, a.folder)), a.weight});
   require_addable(adapters);
   const MergedModel model(options.model, adapters);
   for (const WeightedDeltas& a : adapters) require_fit(model, a.deltas);

@@ -114,9 +114,6 @@ std::int64_t Loader::global_sum(std::int64_t epoch, std::int64_t index,
   return sum;
 }
 
-std::int64_t Loader::global_tokens(std::int64_t epoch, std::int64_t index) const {
-  return global_sum(epoch, index, lengths_);
-}
 std::int64_t Loader::global_targets(std::int64_t epoch, std::int64_t index) const {
   return global_sum(epoch, index, target_counts_);
 }

@@ -45,8 +45,6 @@ class Loader {
   Batch batch(std::int64_t epoch, std::int64_t index) const;
   /// The data set rows of a batch, in order.
   std::vector<std::int64_t> rows_of(std::int64_t epoch, std::int64_t index) const;
-  /// Tokens of a batch over all ranks without building it (for `num_tokens` of a resumed run).
-  std::int64_t global_tokens(std::int64_t epoch, std::int64_t index) const;
   /// Targets of a batch over all ranks (for the denominator of an optimizer step without a reduction).
   std::int64_t global_targets(std::int64_t epoch, std::int64_t index) const;
   /// The largest number of tokens that any batch of one rank can have: the batch_size longest rows.

@@ -106,15 +106,6 @@ PackedRows wrap(std::span<const std::int32_t> lengths, std::int32_t row_length) 
 
 }  // namespace
 
-Packing packing_named(std::string_view name) {
-  if (name == "none") return Packing::none;
-  if (name == "bfd") return Packing::bfd;
-  if (name == "bfd_split" || name == "bfd-requeue") return Packing::bfd_split;
-  if (name == "wrapped") return Packing::wrapped;
-  fail(ErrorKind::usage, {.cause = "unknown packing strategy '" + std::string(name) + "'",
-                          .remedy = "Choose bfd, bfd_split, wrapped or none."});
-}
-
 std::span<const DocumentSlice> PackedRows::operator[](std::int64_t row) const {
   const std::int64_t begin = row > 0 ? ends[idx(row) - 1] : 0;
   return std::span(slices).subspan(idx(begin), idx(ends[idx(row)] - begin));

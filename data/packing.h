@@ -13,8 +13,6 @@ enum class Packing : std::uint8_t {
   bfd_split,  ///< best fit decreasing; what exceeds the row becomes documents of their own
   wrapped,    ///< documents concatenated, cut every `row_length` tokens
 };
-/// "bfd", "bfd_split" (also "bfd-requeue"), "wrapped", "none"; a usage error for anything else.
-Packing packing_named(std::string_view name);
 
 /// Which end of a row stays when it is cut.
 enum class KeptEnd : std::uint8_t { start, end };

@@ -22,14 +22,6 @@ std::uint64_t below(std::uint64_t bound, const std::array<std::uint32_t, 4>& wor
 
 }  // namespace
 
-Sampling sampling_named(std::string_view name) {
-  if (name == "random") return Sampling::random;
-  if (name == "sequential") return Sampling::sequential;
-  if (name == "group_by_length") return Sampling::group_by_length;
-  fail(ErrorKind::usage, {.cause = "unknown train_sampling_strategy '" + std::string(name) + "'",
-                          .remedy = "Choose random, sequential or group_by_length."});
-}
-
 std::vector<std::int64_t> random_permutation(std::int64_t n, const PermutationKey& key) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(n));
   std::iota(order.begin(), order.end(), 0);

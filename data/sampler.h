@@ -7,8 +7,6 @@
 namespace qtrain {
 
 enum class Sampling : std::uint8_t { random, sequential, group_by_length };
-/// The values of `train_sampling_strategy`; a usage error for anything else.
-Sampling sampling_named(std::string_view name);
 
 struct SamplerOptions {
   Sampling sampling = Sampling::random;

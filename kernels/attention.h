@@ -6,10 +6,11 @@ namespace qtrain::ops {
 /// Causal attention within segments of a ragged batch. q, y [T, Hq, D]; k, v [T, Hkv, D]; Hq a multiple of Hkv, query
 /// head h reads key head h / (Hq/Hkv). cu_seqlens i32 [n+1]: segment s is tokens [cu[s], cu[s+1]); attention never
 /// crosses segments. window > 0: token i sees keys j with i - j < window. lse [Hq, T]: log-sum-exp of the scaled
-/// scores, f32 (f64 with f64 q). Never stores a T x T matrix. The score of a query and a key is scale * q . k, or with
-/// a softcap > 0 softcap * tanh(scale * q . k / softcap) (Gemma 2), which comes before mask and softmax. sinks [Hq] in
-/// lse's type, or none: a score that each softmax of a head has beside those of its keys, whose value is zero
-/// (gpt-oss); lse is then that of all of them.
+/// scores, f32 (f64 with f64 q). Never stores a T x T matrix: blocks of keys with an online softmax, as
+/// FlashAttention-2 (Dao 2023) does on a GPU. The score of a query and a key is scale * q . k, or with a softcap > 0
+/// softcap * tanh(scale * q . k / softcap) (Gemma 2), which comes before mask and softmax. sinks [Hq] in lse's type, or
+/// none: a score that each softmax of a head has beside those of its keys, whose value is zero (gpt-oss); lse is then
+/// that of all of them.
 struct Attention {
   Tensor y, lse;
   ConstTensor q, k, v, cu_seqlens;

@@ -15,7 +15,7 @@ enum class GluOrder : std::uint8_t {
   pairs,   ///< gate and up in turns (gpt-oss), which comes with a limit
 };
 
-/// y = up * act(gate), a gated linear unit (SwiGLU, GeGLU); all [T, F].
+/// y = up * act(gate), a gated linear unit (SwiGLU, GeGLU: Shazeer 2020); all [T, F].
 struct Glu {
   Tensor y;
   ConstTensor gate, up;

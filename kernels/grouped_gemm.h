@@ -3,12 +3,13 @@
 
 namespace qtrain::ops {
 
-/// The products of all experts with their rows: for every expert e and its rows r in [offsets[e], offsets[e + 1])
-/// C[r] = or += alpha * A[r] · op(B_e). Rows from offsets[E] on stay as they are.
-/// A [R, K]; B [E, K, N], or [E, N, K] with transpose_b; C [R, N]; offsets i32 [E + 1] from ExpertOrder, rising from 0,
-/// read on the device. Strides as in Gemm: distances between rows that are some columns of wider ones, 0: their width.
-/// Types as of Gemm: f64 all, or any mix of f32 and bf16 (CUDA: and f16), C f32 or a 16-bit type. On a processor a row
-/// of C has the bits that ops::gemm gives it with that expert's matrix, whatever the other rows.
+/// The GEMMs of all experts with their rows, without padding or dropped tokens (as MegaBlocks, Gale et al. 2022): for
+/// every expert e and its rows r in [offsets[e], offsets[e + 1]) C[r] = or += alpha * A[r] · op(B_e). Rows from
+/// offsets[E] on stay as they are. A [R, K]; B [E, K, N], or [E, N, K] with transpose_b; C [R, N]; offsets i32 [E + 1]
+/// from ExpertOrder, rising from 0, read on the device. Strides as in Gemm: distances between rows that are some
+/// columns of wider ones, 0: their width. Types as of Gemm: f64 all, or any mix of f32 and bf16 (CUDA: and f16), C f32
+/// or a 16-bit type. On a processor a row of C has the bits that ops::gemm gives it with that expert's matrix, whatever
+/// the other rows.
 struct GroupedGemm {
   Sink c;
   ConstTensor a, b, offsets;

@@ -3,8 +3,8 @@
 
 namespace qtrain::ops {
 
-/// Weight-decomposed adapters (DoRA): a layer's rows get lengths of their own, m_j, and keep the directions of
-/// V = W + scale * B A. Norms of V are taken as constants by gradients.
+/// Weight-decomposed adapters (DoRA, Liu et al. 2024, as PEFT computes it): a layer's rows get lengths of their own,
+/// m_j, and keep the directions of V = W + scale * B A. Norms of V are taken as constants by gradients.
 ///
 /// norm [out] = lengths of the rows of W + scale * B A; W [out, in] of any float type, A [r, in] and B [out, r] f32, or
 /// f64 with an f64 norm. The matrix is not written down.

@@ -4,8 +4,9 @@
 #include "kernels/four_bit.h"
 #include "kernels/gemm.h"
 
-/// Weights and optimizer states in blocks of codes, bit for bit as bitsandbytes computes them on the CPU: a block of
-/// `blocksize` neighboring elements has a scale, the largest magnitude in it (absmax). The last block may be shorter.
+/// Weights (NF4: Dettmers et al. 2023, QLoRA; LLM.int8: 2022) and optimizer states (2022) in blocks of codes, bit for
+/// bit as bitsandbytes computes them on the CPU: a block of `blocksize` neighboring elements has a scale, the largest
+/// magnitude in it (absmax). The last block may be shorter.
 namespace qtrain {
 
 /// The least that values are divided by: absmax of a block of zeros is 0.

@@ -3,9 +3,9 @@
 
 namespace qtrain::ops {
 
-/// Rotary position embedding of x [T, H, D] (pairs (i, i + D/2), as in transformers), after an RMS norm over D where
-/// `weight` [D] is given (qk-norm), by weight + weight_offset as in rms_norm. cos, sin [P, D/2] in f32 (f64 with f64
-/// x); positions i32 [T], all < P. inv_rms [T, H] is written when `weight` is given. y may be x.
+/// Rotary position embedding (Su et al. 2021) of x [T, H, D] (pairs (i, i + D/2), as in transformers), after an RMS
+/// norm over D where `weight` [D] is given (qk-norm), by weight + weight_offset as in rms_norm. cos, sin [P, D/2] in
+/// f32 (f64 with f64 x); positions i32 [T], all < P. inv_rms [T, H] is written when `weight` is given. y may be x.
 struct Rope {
   Tensor y;
   ConstTensor x, cos, sin, positions;

@@ -23,7 +23,7 @@ bool AdapterParams::trains_whole(std::string_view module) const {
 }
 
 bool AdapterParams::adapts(const LinearParams& layer) const {
-  if (layer.adaptable == Adaptable::yes) return adapts(std::string_view(layer.module));
+  if (layer.kind == LinearKind::plain) return adapts(std::string_view(layer.module));
   return adapts_parameter(layer.module + ".weight") && !trains_whole(layer.module);
 }
 
@@ -50,7 +50,7 @@ Param* AdapterParams::declare(const std::string& name, Shape shape, Init init) {
 void AdapterParams::declare_factors(std::span<LinearParams* const> layers) {
   for (LinearParams* p : layers) {
     if (!adapts(*p)) continue;
-    const bool parameter = p->adaptable == Adaptable::no;
+    const bool parameter = p->kind == LinearKind::router;
     if (parameter) require_plain("routers");
     const std::string name = p->module + (parameter ? ".weight" : "");
     const std::int64_t in = p->shape()[1];

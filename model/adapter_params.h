@@ -19,7 +19,7 @@ struct LinearParams {
   const QuantizedLinear* quantized = nullptr;   ///< instead of weight
   double scale = 1;                             ///< of the adapter
   std::uint64_t stream = 0;                     ///< of its dropout
-  Adaptable adaptable = Adaptable::yes;         ///< no: only by target_parameters
+  LinearKind kind = LinearKind::plain;          ///< a router is adapted by target_parameters only
 
   Shape shape() const { return quantized ? quantized->shape() : weight->spec.shape; }
   std::int64_t rank() const { return a ? a->spec.shape[0] : 0; }

@@ -121,12 +121,6 @@ double LoraConfig::scale_of(std::string_view module) const {
   return find_pattern(alpha_pattern, module, alpha) / (rslora ? std::sqrt(rank) : rank);
 }
 
-std::int64_t LoraConfig::largest_rank() const {
-  std::int64_t largest = r;
-  for (const auto& [key, rank] : rank_pattern) largest = std::max(largest, rank);
-  return largest;
-}
-
 bool is_linear_layer(std::string_view module) {
   return module.find("layers.") != std::string_view::npos && module.ends_with("_proj");
 }

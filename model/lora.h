@@ -14,7 +14,7 @@ namespace qtrain {
 struct ExpertNames;
 struct ModelConfig;
 
-/// A LoRA adapter as PEFT's LoraConfig describes it.
+/// A LoRA adapter (Hu et al. 2021; rsLoRA: Kalajdzievski 2023) as PEFT's LoraConfig describes it.
 struct LoraConfig {
   static constexpr std::int64_t kMostRank = 65536;
 
@@ -42,8 +42,6 @@ struct LoraConfig {
   std::int64_t rank_of(std::string_view module) const;
   /// alpha / rank, or alpha / sqrt(rank) with rsLoRA.
   double scale_of(std::string_view module) const;
-  /// The highest rank that any module can have.
-  std::int64_t largest_rank() const;
 };
 
 /// Whether a module is a linear layer of a decoder layer by its name ("model.layers.0.self_attn.q_proj", also without

@@ -105,9 +105,9 @@ void Parameters::require_matches() const {
 }
 
 LinearParams Parameters::declare_linear(const std::string& module, const LinearSpec& spec) {
-  LinearParams p{.module = module, .adaptable = spec.adaptable};
+  LinearParams p{.module = module, .kind = spec.kind};
   const Shape shape{spec.out, spec.in};
-  const bool quantizes = options_.quantization && spec.adaptable == Adaptable::yes &&
+  const bool quantizes = options_.quantization && spec.kind == LinearKind::plain &&
                          !options_.quantization->bnb.skips(module) && !adapter_.trains_whole(module);
   if (quantizes)
     p.quantized = &quantized_.emplace_back(weights_, module + ".weight", shape, *options_.quantization);

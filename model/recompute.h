@@ -51,7 +51,8 @@ struct RecomputeChoice {
   BlockInputs inputs = BlockInputs::device;  ///< on the host only with policies that save nothing else
 };
 
-/// What a recompute policy means for a layer.
+/// What a recompute policy (activation checkpointing, Chen et al. 2016; selective: Korthikanti et al. 2022) means for a
+/// layer.
 struct RecomputePlan {
   TensorSet saved;         ///< tensors with memory of their own in every layer
   std::vector<int> rerun;  ///< stages to repeat before the backward pass, in order

@@ -8,8 +8,8 @@
 namespace qtrain {
 
 /// Inverse frequencies [R/2] of the R elements of a head that are turned, and the factor on cos and sin, as
-/// transformers' modeling_rope_utils computes them. `longest` is the longest sequence of the batch in tokens; only
-/// dynamic NTK and LongRoPE depend on it.
+/// transformers' modeling_rope_utils computes them (YaRN: Peng et al. 2023; LongRoPE: Ding et al. 2024). `longest` is
+/// the longest sequence of the batch in tokens; only dynamic NTK and LongRoPE depend on it.
 struct RopeFrequencies {
   std::vector<double> inv_freq;
   double attention_factor = 1;

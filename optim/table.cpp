@@ -131,11 +131,6 @@ bool multiplies_bf16(const OptimizerOptions& options) {
   return optimizer && optimizer->rule == "muon";
 }
 
-std::string optimizer_identity(const OptimizerOptions& options) {
-  const std::string rule(find_optimizer(options.name)->rule), arguments = OptimizerArguments(options.arguments).text();
-  return arguments.empty() ? rule : fmt::format("{} ({})", rule, arguments);
-}
-
 std::unique_ptr<UpdateRule> make_rule(const OptimizerOptions& options) {
   const NamedOptimizer* optimizer = find_optimizer(options.name);
   if (optimizer)

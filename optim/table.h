@@ -40,9 +40,6 @@ bool trains_bf16(const OptimizerOptions& options);
 /// Whether the rule itself multiplies in bf16: that of muon.
 bool multiplies_bf16(const OptimizerOptions& options);
 
-/// What a checkpoint's state fits to: the rule and its arguments.
-std::string optimizer_identity(const OptimizerOptions& options);
-
 /// Errors: ErrorKind::usage, for a name that is not here (with those that are) and arguments that it does not take.
 std::unique_ptr<UpdateRule> make_rule(const OptimizerOptions& options);
 

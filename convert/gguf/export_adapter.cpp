@@ -71,7 +71,9 @@ GgufTensorSource adapter_source(RowSource from, GgufType type) {
 class AdapterFile {
  public:
   explicit AdapterFile(const GgufAdapterOptions& options)
-      : options_(options), config_(load_model_config(options.model)), deltas_(options.adapter) {
+      : options_(options),
+        config_(load_model_config(options.model)),
+        deltas_(options.adapter, config_.experts ? config_.experts->names : ExpertNames{}) {
     require_expressible(config_, (options.model / "config.json").string());
     require_factors();
   }

@@ -26,7 +26,7 @@ class LayerLayout {
                     .shape = {l.out, l.in},
                     .names = {prefix_ + l.module + ".weight"},
                     .rotary_heads = heads,
-                    .full_precision = l.adaptable == Adaptable::no});
+                    .full_precision = l.kind == LinearKind::router});
     if (l.bias == Bias::no) return;
     out_.push_back({.gguf = blk_ + l.gguf + ".bias",
                     .shape = {l.out},

@@ -97,7 +97,7 @@ TensorId sparse_mlp(LayerBuilder& b, TensorId x) {
                                     .out = e.count,
                                     .in = c.hidden_size,
                                     .gguf = "ffn_gate_inp",
-                                    .adaptable = Adaptable::no,
+                                    .kind = LinearKind::router,
                                     .parameter = "mlp.gate"});
   const auto matrices = [&](const std::string& part, Shape shape, const char* gguf) {
     return b.experts({.module = e.names.module + ".experts",

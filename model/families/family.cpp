@@ -25,7 +25,7 @@ std::vector<std::string> linear_modules(const ModelConfig& config) {
   std::vector<std::string> modules;
   for (std::int64_t l = 0; l < config.layers; ++l)
     for (const LinearSpec& linear : config.family->layer(config, l).linears)
-      if (linear.adaptable == Adaptable::yes) modules.push_back(fmt::format("model.layers.{}.{}", l, linear.module));
+      if (linear.kind == LinearKind::plain) modules.push_back(fmt::format("model.layers.{}.{}", l, linear.module));
   return modules;
 }
 
@@ -34,7 +34,7 @@ std::vector<std::string> expert_modules(const ModelConfig& config) {
   for (std::int64_t l = 0; l < config.layers; ++l) {
     const Layer layer = config.family->layer(config, l);
     for (const LinearSpec& linear : layer.linears)
-      if (linear.adaptable == Adaptable::no) modules.push_back(fmt::format("model.layers.{}.{}", l, linear.module));
+      if (linear.kind == LinearKind::router) modules.push_back(fmt::format("model.layers.{}.{}", l, linear.module));
     for (const ExpertsSpec& e : layer.experts)
       modules.push_back(fmt::format("model.layers.{}.{}.{}", l, e.module, e.part));
   }
@@ -46,7 +46,7 @@ std::vector<std::string> expert_parameters(const ModelConfig& config) {
   for (std::int64_t l = 0; l < config.layers; ++l) {
     const Layer layer = config.family->layer(config, l);
     for (const LinearSpec& linear : layer.linears)
-      if (linear.adaptable == Adaptable::no)
+      if (linear.kind == LinearKind::router)
         parameters.push_back(fmt::format("model.layers.{}.{}.weight", l, linear.module));
     for (const ExpertsGroup& group : layer.expert_groups)
       parameters.push_back(fmt::format("model.layers.{}.{}", l, group.parameter));

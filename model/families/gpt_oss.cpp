@@ -21,7 +21,7 @@ TensorId gpt_oss_mlp(LayerBuilder& b, TensorId x) {
                                     .in = c.hidden_size,
                                     .bias = Bias::yes,
                                     .gguf = "ffn_gate_inp",
-                                    .adaptable = Adaptable::no,
+                                    .kind = LinearKind::router,
                                     .bias_init = {Init::Kind::normal, c.initializer_range}});
   const auto matrices = [&](const char* part, std::int64_t out, std::int64_t in, const char* gguf) {
     return b.experts({.module = "mlp.experts",

@@ -84,9 +84,9 @@ struct VectorSpec {
 };
 
 enum class Bias : std::uint8_t { no, yes };
-/// Whether a linear layer may be quantized and adapted: transformers' routers are not linear layers to bitsandbytes and
-/// PEFT.
-enum class Adaptable : std::uint8_t { no, yes };
+/// Routers of transformers are not linear layers to bitsandbytes and PEFT: they are not quantized, and adapted as
+/// parameters only.
+enum class LinearKind : std::uint8_t { plain, router };
 
 /// A linear layer [out, in]: quantized where that is asked for, and a target of adapters.
 struct LinearSpec {
@@ -95,7 +95,7 @@ struct LinearSpec {
   Bias bias = Bias::no;
   std::string gguf = {};          ///< "attn_q"
   std::int64_t rotary_heads = 0;  ///< heads that its results are rotated in, 0: none
-  Adaptable adaptable = Adaptable::yes;
+  LinearKind kind = LinearKind::plain;
   /// What transformers calls it in memory, where adapters are on parameters: "mlp.gate". Empty: `module`.
   std::string parameter = {};
   Init bias_init = {};

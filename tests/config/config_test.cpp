@@ -259,8 +259,6 @@ TEST(ConfigSupport, WhatIsMissingIsSaid) {
   for (const char* optim : {"adamw_torch", "adamw_hf", "paged_adamw_32bit", "adamw_apex_fused"})
     EXPECT_EQ(find_optimizer(optim)->rule, "adamw") << optim;
   EXPECT_EQ(find_optimizer("adamw_bnb_8bit")->rule, "adamw_8bit");
-  EXPECT_THROW(require_trainable(parse_config(R"({"model_name_or_path": "m"})", "c")), Error);
-  EXPECT_NO_THROW(require_trainable(parse_config(R"({"model_name_or_path": "m", "dataset_name": "d"})", "c")));
 }
 
 TEST(ConfigSupport, OptimizersSayWhatTheyTake) {

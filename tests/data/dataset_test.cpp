@@ -19,7 +19,7 @@ DatasetOptions options_of(const Json& json) {
   if (json.value("truncation_mode", "keep_start") == "keep_end") o.kept_end = KeptEnd::end;
   o.assistant_only_loss = json.value("assistant_only_loss", false);
   if (json.contains("completion_only_loss")) o.completion_only_loss = json["completion_only_loss"].get<bool>();
-  if (json.value("packing", false)) o.packing = packing_named(json.value("packing_strategy", "bfd"));
+  if (json.value("packing", false)) o.packing = test::packing_named(json.value("packing_strategy", "bfd"));
   return o;
 }
 

@@ -29,7 +29,7 @@ TEST(Packing, RowsHoldThePiecesThatTrlPutsThere) {
     }
     const auto lengths = golden["lengths"].get<std::vector<std::int32_t>>();
     const auto strategy = golden["strategy"].get<std::string>();
-    EXPECT_EQ(rows_of(pack(packing_named(strategy), lengths, golden["row_length"])), expected)
+    EXPECT_EQ(rows_of(pack(test::packing_named(strategy), lengths, golden["row_length"])), expected)
         << strategy << " of " << lengths.size() << " documents";
   }
 }
@@ -123,9 +123,7 @@ TEST(Packing, AMillionDocumentsTakeNoTimeThatGrowsWithTheirSquare) {
   EXPECT_LT(seconds.count(), 30) << "about 0.2 s alone on a processor; quadratic work would take an hour";
 }
 
-TEST(Packing, UnknownStrategiesAreRefused) {
-  EXPECT_EQ(packing_named("bfd-requeue"), Packing::bfd_split);
-  test::error_of(ErrorKind::usage, [] { packing_named("ffd"); });
+TEST(Packing, NeedsALength) {
   test::error_of(ErrorKind::usage, [] { pack(Packing::bfd, {}, 0); });
 }
 

@@ -68,9 +68,8 @@ TEST(Sampler, GroupedEpochsBeginWithTheLongestRow) {
 
 TEST(Sampler, SequentialKeepsTheFilesOrder) {
   const std::vector<std::int64_t> lengths = {3, 9, 1};
-  EXPECT_EQ(epoch_order(lengths, 4, {.sampling = sampling_named("sequential")}), counted(3));
+  EXPECT_EQ(epoch_order(lengths, 4, {.sampling = Sampling::sequential}), counted(3));
   EXPECT_TRUE(epoch_order({}, 0, {.sampling = Sampling::group_by_length}).empty());
-  test::error_of(ErrorKind::usage, [] { sampling_named("shuffled"); });
 }
 
 TEST(SamplerProperties, GroupingByLengthKeepsEveryRowAndSortsWithinMegabatches) {

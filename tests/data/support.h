@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "data/packing.h"
 #include "tests/errors.h"
 
 namespace qtrain::test {
@@ -34,6 +35,12 @@ class DataFolder : public ::testing::Test {
 
   std::filesystem::path folder_;
 };
+
+/// TRL's name of a packing strategy in a golden.
+inline Packing packing_named(std::string_view name) {
+  if (name == "bfd") return Packing::bfd;
+  return name == "wrapped" ? Packing::wrapped : Packing::bfd_split;
+}
 
 inline std::filesystem::path golden_folder() {
   return std::filesystem::path(QTRAIN_SOURCE_DIR) / "tests/data/golden";

@@ -61,7 +61,7 @@ TEST(Merge, AddsTheProductToEveryWeightItChanges) {
 
 // PEFT's merge_and_unload in float64, of one parameter and of both, with patterns of ranks and alphas.
 TEST(Merge, PutsAdaptersOfExpertsAndRoutersWherePeftDoes) {
-  for (const char* name : {"lora_qwen3_moe_patterns", "lora_qwen3_moe_gate_up"}) {
+  for (const char* name : {"lora_qwen3_moe_patterns", "lora_qwen3_moe_gate_up", "lora_mixtral_patterns"}) {
     SCOPED_TRACE(name);
     const TempFolder folder;
     const fs::path out = folder / "merged", golden = kGoldens / name;

@@ -143,7 +143,6 @@ TEST(LoraConfig, PatternsMatchAsInPeft) {
   EXPECT_EQ(lora.rank_of("model.layers.0.self_attn.q_proj"), 2);
   EXPECT_EQ(lora.rank_of("model.layers.11.self_attn.q_proj"), 2) << "a name begins after a dot";
   EXPECT_EQ(lora.rank_of("model.layers.0.mlp.up_proj"), 4) << "to the end of the name";
-  EXPECT_EQ(lora.largest_rank(), 16);
   EXPECT_EQ(lora.scale_of(q), 2.0) << "32 / 16";
   EXPECT_EQ(lora.scale_of("model.layers.0.mlp.up_proj"), 2.0) << "8 / 4";
   const Json again = lora_config_json(lora);

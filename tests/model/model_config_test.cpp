@@ -81,7 +81,6 @@ std::vector<Refusal> refusals() {
       {{{"model_type", "phi3"}, {"partial_rotary_factor", 1.5}}, "partial_rotary_factor"},
       {{{"model_type", "phi3"}, {"resid_pdrop", 0.1}}, "resid_pdrop"},
       {{{"model_type", "gpt_oss"}, {"swiglu_limit", 0}}, "swiglu_limit"},
-      {{{"model_type", "gpt_oss"}, {"output_router_logits", true}}, "output_router_logits"},
       {{{"model_type", "gpt_oss"}, {"num_experts_per_tok", 200}}, "num_experts_per_tok"},
       {{{"quantization_config", {{"quant_method", "mxfp4"}}}}, "mxfp4"},
       {rope({{"type", "su"}, {"factor", 2}}), "rope_type"},
@@ -127,7 +126,6 @@ std::vector<Refusal> refusals() {
       {{{"model_type", "mixtral"}, {"num_local_experts", 0}}, "num_local_experts"},
       {{{"model_type", "mixtral"}, {"num_local_experts", 2}, {"num_experts_per_tok", 3}}, "num_experts_per_tok"},
       {{{"model_type", "mixtral"}, {"router_jitter_noise", 0.1}}, "router_jitter_noise"},
-      {{{"model_type", "mixtral"}, {"output_router_logits", true}}, "output_router_logits"},
   };
 }
 

@@ -242,16 +242,5 @@ TEST(OptimizerTable, RefusesArguments) {
   EXPECT_EQ(of("sgd", " momentum = 0.9 , nesterov = True "), "no error");
 }
 
-TEST(OptimizerIdentity, HoldsTheArguments) {
-  const auto of = [](const char* name, const char* arguments) {
-    return optimizer_identity({.name = name, .arguments = arguments});
-  };
-  EXPECT_EQ(of("adamw_torch", ""), of("paged_adamw_32bit", ""));
-  EXPECT_EQ(of("sgd", "nesterov=true, momentum=0.90"), of("sgd", "momentum=0.9,nesterov=true"));
-  EXPECT_NE(of("sgd", "momentum=0.9"), of("sgd", "momentum=0.8"));
-  EXPECT_NE(of("sgd", "momentum=0.9"), of("sgd", ""));
-  EXPECT_NE(of("muon", "ns_steps=4"), of("muon", ""));
-}
-
 }  // namespace
 }  // namespace qtrain

@@ -176,9 +176,9 @@ std::vector<GpuVerdict> gpus_for(const Config& config, const Workload& work) {
 /// The keys of copies that the plan chose by itself.
 std::vector<std::string> chosen_copies(const Config& config, const PlannedRun& run) {
   std::vector<std::string> keys;
-  if (run.choice.operand_copies == KeepCopies::yes && config.training.operand_copies == KeptCopies::automatic)
+  if (run.choice.operand_copies == KeepCopies::yes && config.training.operand_copies == CopyChoice::automatic)
     keys.emplace_back("operand_copies");
-  if (run.choice.dense_copies == KeepCopies::yes && config.quant.dequantized_copy == KeptCopies::automatic)
+  if (run.choice.dense_copies == KeepCopies::yes && config.quant.dequantized_copy == CopyChoice::automatic)
     keys.emplace_back("dequantized_copy");
   return keys;
 }

@@ -303,12 +303,12 @@ ErrorText does_not_fit(const PlannedRun& run) {
 // Those of operands first: they cost less for what they save.
 void choose_copies(PlannedRun& run, const RecomputePolicy& policy) {
   const bool known_gpu = run.target.device.kind == DeviceKind::cuda && run.target.memory > 0;
-  const auto choose = [&](KeptCopies wanted, KeepCopies ExecutionChoice::*copies, bool useful) {
+  const auto choose = [&](CopyChoice wanted, KeepCopies ExecutionChoice::*copies, bool useful) {
     PlannedRun with = run;
     with.choice.*copies = KeepCopies::yes;
-    const bool keeps = wanted == KeptCopies::automatic
+    const bool keeps = wanted == CopyChoice::automatic
                            ? useful && known_gpu && memory_plan(with, policy).total() <= run.target.memory
-                           : wanted == KeptCopies::always;
+                           : wanted == CopyChoice::always;
     if (keeps) run.choice = with.choice;
   };
   choose(run.operand_copies, &ExecutionChoice::operand_copies, run.target.converts);

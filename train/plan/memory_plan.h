@@ -82,7 +82,7 @@ struct PlannedRun {
   Workload work;
   TargetDevice target;
   BlockInputs inputs = BlockInputs::device;  ///< as the config asks
-  KeptCopies dense_copies = KeptCopies::automatic, operand_copies = KeptCopies::automatic;
+  CopyChoice dense_copies = CopyChoice::automatic, operand_copies = CopyChoice::automatic;
   ExecutionChoice choice = {};  ///< what became of that: see plan_run
 
   const RecomputePolicy& policy() const { return choice.recompute.policy; }

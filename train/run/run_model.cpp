@@ -27,7 +27,7 @@ bool uses_graphs(const RunContext& run) {
 void describe_memory(const RunContext& run, const PlannedRun& planned, const MemoryPlan& memory) {
   run.log.info("memory: {:.0f} MiB ({}); recomputation: {}", static_cast<double>(memory.total()) / kMib, memory.table(),
                planned.policy().name());
-  if (run.training().operand_copies == KeptCopies::always && memory.bytes_of("operand_copies") == 0)
+  if (run.training().operand_copies == CopyChoice::always && memory.bytes_of("operand_copies") == 0)
     run.ignored.add("operand_copies", "it is about float32 weights in 16-bit products on a GPU");
   if (planned.optimizer.pages == Pages::where_needed)
     run.log.info("optimizer state: {}", planned.optimizer.placement == Placement::pinned

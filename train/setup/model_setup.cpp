@@ -99,7 +99,7 @@ void apply_router_loss(const RouterLossRequest& request, ModelConfig& model) {
   const bool trl = request.mode == RouterLossMode::trl;
   if (!model.experts) {
     if (trl && request.coefficient.value_or(0) != 0)
-      fail(ErrorKind::usage, {.cause = "router_aux_loss_coef is for mixtures of experts, the model is none",
+      fail(ErrorKind::usage, {.cause = "router_aux_loss_coef is for mixtures of experts, which the model is not",
                               .place = model.model_type,
                               .remedy = "leave the key out"});
     return;

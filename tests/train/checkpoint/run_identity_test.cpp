@@ -72,7 +72,8 @@ constexpr auto kRefuse = OnResume::refused, kRows = OnResume::rows, kSaved = OnR
                kUpdate = OnResume::update, kSay = OnResume::told, kNothing = OnResume::silent;
 
 const std::map<std::string, Change>& changes() {
-  const Json four{{"load_in_4bit", true}}, eight{{"load_in_8bit", true}}, evaluated{{"eval_dataset_name", "e.jsonl"}};
+  const Json four{{"load_in_4bit", true}}, eight{{"load_in_8bit", true}}, evaluated{{"eval_dataset_name", "e.jsonl"}},
+      experts{{"model_name_or_path", QTRAIN_SOURCE_DIR "/tests/golden/data/qwen3_moe"}};
   static const std::map<std::string, Change> kChanges{
       {"model_name_or_path", {kModel + "/.", kNothing}},
       {"adapter_name_or_path", {kAdapter + "/.", kNothing, {{"adapter_name_or_path", kAdapter}}}},
@@ -134,6 +135,9 @@ const std::map<std::string, Change>& changes() {
       {"per_device_train_batch_size", {3, kRefuse}},
       {"per_device_eval_batch_size", {3, kSay}},
       {"gradient_accumulation_steps", {5, kRefuse}},
+      {"router_aux_loss_coef", {0.5, kUpdate, experts}},
+      {"output_router_logits", {false, kUpdate, experts}},
+      {"router_aux_loss_mode", {"trainer", kUpdate, experts}},
       {"num_train_epochs", {9, kUpdate}},
       {"max_steps", {9, kUpdate}},
       {"learning_rate", {0.5, kUpdate}},
