@@ -146,8 +146,10 @@ class Comparison {
       for (const auto& [key, ignored] : side->items()) {
         const Json before = was.value(key, Json()), after = is.value(key, Json());
         if (before == after || (side == &was && is.contains(key))) continue;
-        out_.refused.push_back(fmt::format("{} = {} in the model's config.json, which says {} now", key,
-                                           dump_json(before), dump_json(after)));
+        // The loss of routers is a matter of updates, and a key of the config too.
+        auto& out = on_resume(key) == OnResume::update ? out_.told : out_.refused;
+        out.push_back(fmt::format("{} = {} in the model's config.json, which says {} now", key, dump_json(before),
+                                  dump_json(after)));
       }
   }
 
