@@ -126,6 +126,7 @@ AdapterDeltas::AdapterDeltas(const std::filesystem::path& folder, const ExpertNa
   for (auto& [weight, pair] : pairs_) check_pair(weight, pair);
   rename_keys(pairs_, experts_);
   rename_keys(shapes_, experts_);
+  rename_keys(whole_, experts_);
 }
 
 // PEFT wraps the parameters of a module around one another, the last outside: gate_up_proj and then down_proj. Their

@@ -12,6 +12,7 @@
 #include "convert/stoppable_job.h"
 #include "core/json_view.h"
 #include "kernels/elementwise.h"
+#include "model/families/family.h"
 #include "model/hf_folder.h"
 #include "model/lora.h"
 #include "model/model_config.h"
@@ -252,10 +253,11 @@ void write_companions(const MergeOptions& options, const fs::path& to) {
 
 // What the model's files call experts, for an adapter on some.
 ExpertNames expert_names(const fs::path& model, const fs::path& adapter) {
-  if (load_lora_config(adapter).target_parameters.empty()) return {};
+  const std::string type = read_json(model / "config.json").value("model_type", "");
+  if (std::ranges::none_of(families(), [&](const Family* f) { return f->model_type == type; })) return {};
   const ModelConfig config = load_model_config(model);
   if (!config.experts) return {};
-  if (!config.experts->named_apart)
+  if (!config.experts->named_apart && !load_lora_config(adapter).target_parameters.empty())
     fail(ErrorKind::input,
          {.cause = fmt::format("adapters on experts of {} (\"target_parameters\") cannot be merged yet: "
                                "its files hold all experts as one tensor",

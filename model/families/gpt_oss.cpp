@@ -92,11 +92,6 @@ void read_gpt_oss(const ConfigReader& r, ModelConfig& c) {
                .layers = std::vector<bool>(static_cast<std::size_t>(c.layers), true)});
 }
 
-// llama.cpp has gate and up apart, with biases of their own; what is written here cannot yet.
-const char* what_gpt_oss_files_lack(const ModelConfig&) {
-  return "model_type: gpt_oss";
-}
-
 }  // namespace
 
 extern const Family kGptOss{.model_type = "gpt_oss",
@@ -104,9 +99,7 @@ extern const Family kGptOss{.model_type = "gpt_oss",
                             .read = read_gpt_oss,
                             .layer = gpt_oss_layer,
                             .defaults = R"({"num_key_value_heads": 8, "head_dim": 64, "rms_norm_eps": 1e-5,
-                                            "max_position_embeddings": 131072, "rope_theta": 150000,
-                                            "router_aux_loss_coef": 0.9})",
-                            .mxfp4_experts = true,
-                            .gguf = {.architecture = "gpt-oss", .inexpressible = what_gpt_oss_files_lack}};
+                                            "max_position_embeddings": 131072, "rope_theta": 150000})",
+                            .mxfp4_experts = true};
 
 }  // namespace qtrain

@@ -66,13 +66,6 @@ void read_phi3(const ConfigReader& r, ModelConfig& c) {
   for (LayerAttention& layer : c.attention) layer.window = window;
 }
 
-// Those of llama.cpp can hold both; what is written here cannot yet.
-const char* what_phi3_files_lack(const ModelConfig& c) {
-  const RopeConfig& rope = c.ropes.front();
-  if (rope.type == RopeConfig::Type::longrope) return "rope_type: longrope";
-  return rope.partial != 1 ? "partial_rotary_factor" : nullptr;
-}
-
 }  // namespace
 
 extern const Family kPhi3{.model_type = "phi3",
@@ -83,7 +76,6 @@ extern const Family kPhi3{.model_type = "phi3",
                                           "original_max_position_embeddings": 4096, "bos_token_id": 1,
                                           "eos_token_id": 32000, "pad_token_id": 32000})",
                           .partial_rotary = true,
-                          .old_longrope = true,
-                          .gguf = {.architecture = "phi3", .inexpressible = what_phi3_files_lack}};
+                          .old_longrope = true};
 
 }  // namespace qtrain

@@ -20,8 +20,8 @@ std::string describe(const RopeConfig& r) {
 
 std::string describe(const std::optional<ExpertsConfig>& e) {
   if (!e) return "no experts\n";
-  return fmt::format("experts {} {} {} norm {} layers {}\n", e->count, e->per_token, e->intermediate_size,
-                     static_cast<int>(e->norm), fmt::join(e->layers, ""));
+  return fmt::format("experts {} {} {} loss {} {} norm {} layers {}\n", e->count, e->per_token, e->intermediate_size,
+                     e->balance_coefficient, e->is_balanced, static_cast<int>(e->norm), fmt::join(e->layers, ""));
 }
 
 /// All that a model is, but for what says where it came from.

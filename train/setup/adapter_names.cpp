@@ -20,7 +20,9 @@ namespace {
 std::vector<std::string> adaptable_modules(const ModelConfig& model) {
   std::vector<std::string> modules{std::string(kEmbeddingName), std::string(kHeadName)};
   for (std::string& module : linear_modules(model)) modules.push_back(std::move(module));
-  for (std::string& module : expert_modules(model)) modules.push_back(std::move(module));
+  // PEFT leaves names of experts that files hold as one as they are: they name no layer.
+  if (model.experts && model.experts->named_apart)
+    for (std::string& module : expert_modules(model)) modules.push_back(std::move(module));
   return modules;
 }
 

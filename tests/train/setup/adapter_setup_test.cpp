@@ -5,6 +5,7 @@
 #include <set>
 
 #include "model/model_config.h"
+#include "tests/errors.h"
 #include "train/device_batch.h"
 #include "train/plan/compute.h"
 #include "train/setup/adapter_names.h"
@@ -86,6 +87,26 @@ TEST(AdapterSetup, ParametersThatMatchNothingAreNamed) {
   const LoraConfig lora{.target_parameters = {"gate_up_proj", "block.down_proj", "mlp.gate.weight"}};
   EXPECT_EQ(idle_parameters(lora, moe), std::vector<std::string>{"block.down_proj"});
   EXPECT_EQ(idle_parameters(lora, dense), lora.target_parameters);
+}
+
+// They would be accepted and do nothing.
+TEST(AdapterSetup, ExpertsThatFilesHoldAsOneAreNoTargets) {
+  const auto folder = [](const char* name) { return std::string(QTRAIN_SOURCE_DIR) + "/tests/golden/data/" + name; };
+  const LoraConfig lora{.targets = {"q_proj", "router", "gate_up_proj"}};
+  EXPECT_EQ(test::error_of([&] { require_adapter_names(lora, load_model_config(folder("gpt_oss"))); }).kind(),
+            ErrorKind::usage);
+  EXPECT_NO_THROW(
+      require_adapter_names({.targets = {"q_proj", "gate", "w1", "w3"}}, load_model_config(folder("mixtral"))));
+}
+
+// Its name in adapters is another one than in files.
+TEST(AdapterSetup, TheRouterOfMixtralIsNotTrainedWhole) {
+  ModelSetup setup;
+  const Json router{{"model_name_or_path", std::string(QTRAIN_SOURCE_DIR) + "/tests/golden/data/mixtral"},
+                    {"lora_modules_to_save", {"gate"}}};
+  const Error error = test::error_of([&] { adapter_of(setup, router); });
+  EXPECT_EQ(error.kind(), ErrorKind::usage);
+  EXPECT_NE(std::string(error.what()).find("cannot be trained whole"), std::string::npos) << error.what();
 }
 
 TEST(AdapterSetup, DropoutIsAnotherInEveryMicroBatchOfEveryStep) {
