@@ -144,7 +144,8 @@ TEST(QuantizedFolder, IsRefusedWhereItIsNotWhatItsConfigSays) {
   dense.commit({}, {});
   EXPECT_THAT(complaint([&] { load_base_weights(ctx, eight, kFolders / "bnb_model_nf4"); }),
               HasSubstr("q_proj.weight"));
-  EXPECT_THAT(complaint([&] { load_base_weights(ctx, dense, kFolders / "bnb_model_nf4"); }), HasSubstr("not a floating-point type"));
+  EXPECT_THAT(complaint([&] { load_base_weights(ctx, dense, kFolders / "bnb_model_nf4"); }),
+              HasSubstr("not a floating-point type"));
 }
 
 }  // namespace
