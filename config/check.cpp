@@ -3,15 +3,17 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 
+#include "config/fields.h"
 #include "config/keys.h"
-#include "config/remarks.h"
+#include "config/rules.h"
 #include "config/training_sources.h"
-#include "kernels/quantize.h"
+#include "core/device.h"
 #include "model/lora.h"
-#include "model/recompute.h"
 #include "quant/bnb.h"
 #include "text/template/date.h"
 
@@ -56,100 +58,43 @@ struct Checks {
     if (claim.holds) return;
     problems.push_back({.cause = std::move(cause), .place = config.origin.at(key), .remedy = std::move(remedy)});
   }
+  /// What another part of the program checks itself, by the key that its error names, or by the one given.
+  void of_part(const std::function<void()>& part, const std::string& key = {}) {
+    try {
+      part();
+    } catch (const Error& e) {  // adds the place
+      const ErrorText& said = e.text();
+      problems.push_back({.cause = (said.place.empty() ? "" : said.place + ": ") + said.cause,
+                          .place = config.origin.at(key.empty() ? said.place : key),
+                          .remedy = said.remedy});
+    }
+  }
 };
-
-bool whole(double steps) {
-  return steps < 1 || steps == std::floor(steps);
-}
-
-void check_steps(Checks& c) {
-  const TrainingSection& t = c.config.value.training;
-  c.require(!t.output_dir.empty(), "output_dir", "output_dir is empty", "name a folder");
-  const double eval_steps = t.eval_steps.value_or(t.logging_steps);
-  constexpr const char* kWhole = "round it, or give a share of all updates, below 1";
-  const auto fractional = [](const char* key, double v) {
-    return fmt::format("{} is {}: above 1 it must be a whole number", key, v);
-  };
-  if (t.logging_strategy == EvalStrategy::steps) {
-    c.require(t.logging_steps > 0, "logging_steps", "logging_strategy steps needs logging_steps above 0",
-              "set logging_steps, or logging_strategy to no");
-    c.require(whole(t.logging_steps), "logging_steps", fractional("logging_steps", t.logging_steps), kWhole);
-  }
-  if (t.eval_strategy == EvalStrategy::steps) {
-    c.require(eval_steps > 0, "eval_steps", "eval_strategy steps needs eval_steps above 0",
-              "set eval_steps, or eval_strategy to no");
-    c.require(whole(eval_steps), "eval_steps", fractional("eval_steps", eval_steps), kWhole);
-  }
-  if (t.save_strategy == SaveStrategy::steps)
-    c.require(whole(t.save_steps), "save_steps", fractional("save_steps", t.save_steps), kWhole);
-  c.require(whole(t.warmup_steps), "warmup_steps", fractional("warmup_steps", t.warmup_steps), kWhole);
-}
 
 /// The best checkpoint must be among those saved.
 void check_best(Checks& c) {
   const TrainingSection& t = c.config.value.training;
-  const std::string metric = t.metric_for_best_model.value_or("loss");
-  c.require(metric == "loss" || metric == "eval_loss", "metric_for_best_model",
-            fmt::format("metric_for_best_model \"{}\" is not computed here", metric), "use eval_loss");
-  const bool best = t.save_strategy == SaveStrategy::best;
-  if (best || t.load_best_model_at_end)
-    c.require(t.eval_strategy != EvalStrategy::no, best ? "save_strategy" : "load_best_model_at_end",
-              "the best checkpoint is chosen by evaluation, but eval_strategy is no",
-              "set eval_strategy to steps or epoch");
-  if (!t.load_best_model_at_end || best || t.eval_strategy == EvalStrategy::no) return;
-  const auto eval = name_of_enum(t.eval_strategy), save = name_of_enum(t.save_strategy);
-  c.require(
-      eval == save, "load_best_model_at_end",
-      fmt::format("load_best_model_at_end needs saves where evaluations are: eval_strategy is {}, save_strategy {}",
-                  eval, save),
-      "give both the same value, or save_strategy best");
+  if (!t.load_best_model_at_end || t.eval_strategy != EvalStrategy::steps || t.save_strategy != SaveStrategy::steps)
+    return;
   const double every = t.eval_steps.value_or(t.logging_steps), times = t.save_steps / every;
-  if (eval == save && t.eval_strategy == EvalStrategy::steps)
-    c.require(std::abs(times - std::round(times)) < 1e-6 && times > 0.5 && (t.save_steps < 1) == (every < 1),
-              "load_best_model_at_end",
-              fmt::format("load_best_model_at_end needs save_steps ({}) to be a multiple of eval_steps ({})",
-                          t.save_steps, every),
-              "set save_steps to one of its multiples");
-}
-
-void check_data(Checks& c) {
-  const DataSection& d = c.config.value.data;
-  const TrainingSection& t = c.config.value.training;
-  const bool has_rows = !d.eval_dataset_name.empty() || d.eval_split > 0;
-  c.require(t.eval_strategy == EvalStrategy::no || has_rows, "eval_strategy",
-            fmt::format("eval_strategy is {} but there is nothing to evaluate on", name_of_enum(t.eval_strategy)),
-            "give eval_dataset_name (or eval_split)");
-  c.require(d.eval_split < 1 || d.eval_split == std::floor(d.eval_split), "eval_split",
-            fmt::format("eval_split {} is neither a share nor a number of rows", d.eval_split),
-            "give a number below 1 or a whole one");
-  c.require(d.packing_strategy != Packing::none, "packing_strategy", "packing_strategy cannot be none",
-            "set packing to false");
-  const bool packs = d.packing || d.eval_packing.value_or(false);
-  c.require(!packs || d.max_length, "max_length", "packing needs max_length, the size of a packed row",
-            "give max_length a number");
+  c.require(std::abs(times - std::round(times)) < 1e-6 && times > 0.5 && (t.save_steps < 1) == (every < 1),
+            "load_best_model_at_end",
+            fmt::format("load_best_model_at_end needs save_steps ({}) to be a multiple of eval_steps ({})",
+                        t.save_steps, every),
+            "set save_steps to one of its multiples");
 }
 
 void check_sources(Checks& c) {
   const DataSection& d = c.config.value.data;
-  c.require(d.dataset_name.empty() || d.dataset_mixture.empty(), "dataset_mixture",
-            "dataset_name and dataset_mixture both name training rows", "keep one of them");
-  try {
-    const std::vector<DataSource> sources = training_sources(d);
-    const auto with = [&](auto member) {
-      return static_cast<std::size_t>(
-          std::count_if(sources.begin(), sources.end(), [&](const DataSource& s) { return (s.*member).has_value(); }));
-    };
-    const std::size_t fractions = with(&DataSource::fraction), weights = with(&DataSource::weight);
-    c.require((fractions == 0 || fractions == sources.size()) && (weights == 0 || weights == sources.size()),
-              "dataset_mixture", "some sources have a fraction or a weight, and others have none", "give it to all");
-    c.require(weights == 0 || d.mix_strategy != MixStrategy::concatenate, "mix_strategy",
-              "weights have no effect on sources that are concatenated", "leave mix_strategy out, or the weights");
-  } catch (const Error& e) {  // adds the place
-    const std::string key = e.text().place;
-    c.problems.push_back({.cause = (key.empty() ? "" : key + ": ") + e.text().cause,
-                          .place = c.config.origin.at(d.dataset_mixture.empty() ? key : "dataset_mixture"),
-                          .remedy = e.text().remedy});
-  }
+  const std::vector<DataSource> sources = training_sources(d);
+  const auto with = [&](auto member) {
+    return std::ranges::count_if(sources, [&](const DataSource& s) { return (s.*member).has_value(); });
+  };
+  const auto all = std::ssize(sources), fractions = with(&DataSource::fraction), weights = with(&DataSource::weight);
+  c.require((fractions == 0 || fractions == all) && (weights == 0 || weights == all), "dataset_mixture",
+            "some sources have a fraction or a weight, and others have none", "give it to all");
+  c.require(weights == 0 || d.mix_strategy != MixStrategy::concatenate, "mix_strategy",
+            "weights have no effect on sources that are concatenated", "leave mix_strategy out, or the weights");
 }
 
 void check_template(Checks& c) {
@@ -157,16 +102,6 @@ void check_template(Checks& c) {
   c.require(!date || clock_on(*date), "template_date",
             fmt::format("template_date \"{}\" is not a day of the calendar", date.value_or("")),
             "write it as 2026-07-26");
-}
-
-void check_precision(Checks& c) {
-  const TrainingSection& t = c.config.value.training;
-  c.require(!(t.bf16 && t.fp16), "fp16", "bf16 and fp16 are both true", "keep one of them");
-  const std::string& policy = t.gradient_checkpointing.policy;
-  c.require(!t.activation_offloading || policy == Recompute::kAuto || RecomputePolicy::parse(policy)->whole_blocks(),
-            "activation_offloading",
-            "activation_offloading keeps inputs of blocks, and gradient_checkpointing keeps more",
-            R"(set gradient_checkpointing to true, "blocks:N" or "auto")");
 }
 
 void check_adapter(Checks& c) {
@@ -181,50 +116,72 @@ void check_adapter(Checks& c) {
 }
 
 void check_quantization(Checks& c) {
-  const QuantSection& q = c.config.value.quant;
-  c.require(!(q.load_in_4bit && q.load_in_8bit), "load_in_8bit", "load_in_4bit and load_in_8bit are both true",
-            "keep one of them");
-  c.require(is_blocksize4(q.bnb_4bit_blocksize), "bnb_4bit_blocksize",
-            fmt::format("bnb_4bit_blocksize is {}", q.bnb_4bit_blocksize), "use a power of two from 32 to 4096");
-  for (const std::string& name : q.llm_int8_skip_modules)
+  for (const std::string& name : c.config.value.quant.llm_int8_skip_modules)
     c.require(is_module_name(name), "llm_int8_skip_modules",
               fmt::format("llm_int8_skip_modules: \"{}\" is not a name of a module", name),
               "give names or prefixes, such as \"mlp.up_proj\" or \"model.layers.0\"");
 }
 
-/// The schedule checks its arguments itself; only the peak and the kind matter for that.
-void check_schedule(Checks& c) {
-  const TrainingSection& t = c.config.value.training;
-  try {
-    make_schedule({.kind = t.lr_scheduler_type,
-                   .learning_rate = t.learning_rate,
-                   .total_steps = 1'000,
-                   .kwargs = t.lr_scheduler_kwargs});
-  } catch (const Error& e) {  // adds the place
-    ErrorText text = e.text();
-    text.cause = text.place + ": " + text.cause;
-    text.place =
-        c.config.origin.at(text.cause.starts_with("lr_scheduler_type") ? "lr_scheduler_type" : "lr_scheduler_kwargs");
-    c.problems.push_back(text);
-  }
+/// Only the peak and the kind matter for the arguments of a schedule.
+void check_schedule(const TrainingSection& t) {
+  make_schedule({.kind = t.lr_scheduler_type,
+                 .learning_rate = t.learning_rate,
+                 .total_steps = 1'000,
+                 .kwargs = t.lr_scheduler_kwargs});
 }
 
-/// So does the optimizer. Whether there is one of that name is asked where a run needs it.
+/// Whether there is an optimizer of that name is asked where a run needs it.
 void check_optimizer(Checks& c) {
   const OptimizerOptions options = optimizer_options(c.config.value.training);
-  try {
-    if (find_optimizer(options.name)->rule.empty()) return;
-    make_rule(options);
-    const Config& config = c.config.value;
-    c.require(!trains_bf16(options) || !(config.lora.use_peft || config.model.adapter_name_or_path), "optim_args",
-              "stochastic_rounding is about trained weights in bfloat16, and an adapter is float32",
-              "leave it out, or train all weights (use_peft false)");
-  } catch (const Error& e) {  // adds the place
-    ErrorText text = e.text();
-    text.cause = text.place + ": " + text.cause;
-    text.place = c.config.origin.at("optim_args");
-    c.problems.push_back(text);
+  if (find_optimizer(options.name)->rule.empty()) return;
+  make_rule(options);
+  const Config& config = c.config.value;
+  c.require(!trains_bf16(options) || !(config.lora.use_peft || config.model.adapter_name_or_path), "optim_args",
+            "stochastic_rounding is about trained weights in bfloat16, and an adapter is float32",
+            "leave it out, or train all weights (use_peft false)");
+}
+
+// What is switched off in so many words needs no remark: dumps of all arguments have the rest too.
+void judge_adapter(ResolvedConfig& config) {
+  const Config& c = config.value;
+  if (config.given("use_peft") || c.lora.use_peft || c.model.adapter_name_or_path) return;
+  std::vector<std::string> keys;
+  for (const Field& f : fields())
+    if (f.section == "LoRA" && config.given(f.name) && !says_nothing(f.read(c))) keys.push_back(f.name);
+  if (keys.empty()) return;
+  for (const std::string& key : keys) {
+    Remark ignored = ignored_key(config, key, "use_peft is not true");
+    ignored.level = RemarkLevel::silent;
+    config.judge.say(std::move(ignored));
   }
+  config.judge.say(
+      {.level = RemarkLevel::warning,
+       .origin = config.origin.at(keys.front()),
+       .text = fmt::format("LoRA keys are given but use_peft is not true: all weights will be trained ({})",
+                           fmt::join(keys, ", "))});
+}
+
+void judge_quantization(ResolvedConfig& config) {
+  if (config.value.quant.load_in_4bit || config.given("load_in_4bit")) return;
+  for (const Field& f : fields())
+    if (f.name.starts_with("bnb_4bit_")) no_effect(config, f.name, "load_in_4bit is not true");
+}
+
+void judge_warmup(ResolvedConfig& config) {
+  const TrainingSection& t = config.value.training;
+  if (t.max_steps > 0 && t.warmup_steps >= 1 && t.warmup_steps >= static_cast<double>(t.max_steps))
+    config.judge.note(config.origin.at("warmup_steps"),
+                      fmt::format("warmup_steps {} of max_steps {}: the learning rate never reaches its peak",
+                                  t.warmup_steps, t.max_steps));
+}
+
+void judge_values(ResolvedConfig& config) {
+  judge_adapter(config);
+  judge_quantization(config);
+  for (const Rule& rule : rules_on(config.value, "without_effect")) no_effect(config, rule.key, rule.text);
+  for (const Rule& rule : rules_on(config.value, "told"))
+    if (config.given(rule.key)) config.judge.note(config.origin.at(rule.key), rule.text);
+  judge_warmup(config);
 }
 
 }  // namespace
@@ -242,38 +199,40 @@ void complete_config(ResolvedConfig& config) {
 
 std::vector<ErrorText> contradictions(const ResolvedConfig& config) {
   Checks checks{config};
+  for (Rule& rule : rules_on(config.value, "refused"))
+    checks.problems.push_back({.cause = rule.text, .place = config.origin.at(rule.key), .remedy = rule.remedy});
   check_template(checks);
-  check_precision(checks);
   check_adapter(checks);
   check_quantization(checks);
-  check_steps(checks);
-  check_data(checks);
-  check_sources(checks);
+  checks.of_part([&] { check_sources(checks); }, config.value.data.dataset_mixture.empty() ? "" : "dataset_mixture");
   check_best(checks);
-  check_schedule(checks);
-  check_optimizer(checks);
+  checks.of_part([&] { check_schedule(config.value.training); });
+  checks.of_part([&] { check_optimizer(checks); });
   return std::move(checks.problems);
 }
 
-OptimizerOptions optimizer_options(const TrainingSection& t) {
-  return {.name = t.optim,
-          .arguments = t.optim_args.value_or(""),
-          .beta1 = t.adam_beta1,
-          .beta2 = t.adam_beta2,
-          .eps = t.adam_epsilon,
-          .weight_decay = t.weight_decay,
-          .seed = static_cast<std::uint64_t>(t.seed)};
+std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
+  const Config& c = config.value;
+  Checks checks{config};
+  checks.require(!c.model.model_name_or_path.empty(), "model_name_or_path", "model_name_or_path is missing",
+                 "name the model's folder");
+  if (c.run.device == DeviceChoice::cuda)
+    checks.require(cuda_problem().empty(), "device", "device cuda: " + cuda_problem(), "set device to cpu or auto");
+  checks.require(c.run.nproc == 1, "nproc", "more than one process is not available yet", "set nproc to 1");
+  checks.require(!find_optimizer(c.training.optim)->rule.empty(), "optim",
+                 fmt::format("optim \"{}\" is not available", c.training.optim),
+                 fmt::format("use one of {}", optimizer_summary()));
+  for (const std::string& tracker : c.training.report_to)
+    checks.require(
+        tracker == "tensorboard", "report_to", fmt::format("report_to \"{}\": nothing can be sent there", tracker),
+        "set report_to to tensorboard or none: metrics are in output_dir either way, in metrics.jsonl and as event "
+        "files in runs/");
+  return std::move(checks.problems);
 }
 
-std::int64_t warmup_steps(const TrainingSection& t, std::int64_t max_steps) {
-  if (t.warmup_steps >= 1) return static_cast<std::int64_t>(t.warmup_steps);
-  const double share = t.warmup_steps > 0 ? t.warmup_steps : t.warmup_ratio;
-  return static_cast<std::int64_t>(std::ceil(static_cast<double>(max_steps) * share));
-}
-
-std::int64_t interval_steps(double steps, std::int64_t max_steps) {
-  if (steps >= 1) return static_cast<std::int64_t>(steps);
-  return static_cast<std::int64_t>(std::ceil(static_cast<double>(max_steps) * steps));
+void require_supported(const ResolvedConfig& config) {
+  const auto problems = unsupported(config);
+  if (!problems.empty()) fail_with(problems, "config");
 }
 
 }  // namespace qtrain

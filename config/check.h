@@ -5,16 +5,16 @@
 
 namespace qtrain {
 
-/// Sets the values that follow from others (bf16 from fp16, eval_steps from logging_steps, paths with ~, ...).
+/// Sets the values that follow from others (bf16 from fp16, eval_steps from logging_steps, paths with ~, ...), and
+/// remarks on those that go together without effect: TF32 with 16-bit products, LoRA keys without an adapter, ...
 void complete_config(ResolvedConfig& config);
 
 /// Combinations of values that mean nothing, one entry each.
 std::vector<ErrorText> contradictions(const ResolvedConfig& config);
 
-/// {key: value} of all fields.
-Json values_json(const Config& config);
-
-/// {key: value} of the fields that decide what is made of a row.
-Json rows_json(const DataSection& section);
+/// What the config asks for and this program cannot do yet, one entry per key, and a missing model_name_or_path.
+std::vector<ErrorText> unsupported(const ResolvedConfig& config);
+/// Throws ErrorKind::usage with all of `unsupported`, if any.
+void require_supported(const ResolvedConfig& config);
 
 }  // namespace qtrain

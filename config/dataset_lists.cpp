@@ -1,10 +1,11 @@
+#include "config/dataset_lists.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 
-#include "config/dataset_lists.h"
 #include "config/keys.h"
 #include "config/prompt_format.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-#include "config/dialect_table.h"
+#include "config/translate.h"
 
 namespace qtrain {
 

@@ -5,6 +5,10 @@
 
 #include <algorithm>
 
+#include "config/dialects/axolotl.h"
+#include "config/dialects/expert.h"
+#include "config/dialects/llamafactory.h"
+
 namespace qtrain {
 namespace {
 

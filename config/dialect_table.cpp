@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "config/document.h"
+#include "config/yaml.h"
 
 namespace qtrain {
 namespace {
@@ -16,6 +16,12 @@ Json value_of_key(const std::string& key) {
   return key.empty() ? Json("") : yaml_plain_value(key);
 }
 
+template <class T>
+void read_values(const Json& row, const char* member, std::vector<std::pair<Json, T>>& out) {
+  if (const auto at = row.find(member); at != row.end())
+    for (const auto& [key, meaning] : at->items()) out.emplace_back(value_of_key(key), meaning);
+}
+
 KeyRow translated_row(const std::string& name, const Json& row) {
   if (row.is_string()) return {.name = name, .about = row, .target = row};
   KeyRow out{.name = name};
@@ -23,9 +29,9 @@ KeyRow translated_row(const std::string& name, const Json& row) {
        {std::pair("about", &out.about), std::pair("to", &out.target), std::pair("convert", &out.convert),
         std::pair("note", &out.note), std::pair("otherwise", &out.otherwise), std::pair("remedy", &out.remedy)})
     if (row.contains(member)) *text = row.at(member).get<std::string>();
-  const Json map = row.value("map", Json::object()), refused = row.value("unsupported", Json::object());
-  for (const auto& [key, meaning] : map.items()) out.map.emplace_back(value_of_key(key), meaning);
-  for (const auto& [key, why] : refused.items()) out.refused.emplace_back(value_of_key(key), why.get<std::string>());
+  read_values(row, "map", out.map);
+  read_values(row, "unsupported", out.refused);
+  read_values(row, "notes", out.notes);
   return out;
 }
 
@@ -50,6 +56,11 @@ DialectTable read_table(const TableText& text) {
     for (const auto& [reason, keys] : table.object(section).items())
       for (const auto& [name, values] : keys.items())
         table.rows.push_back({.name = name, .status = status, .neutral = neutral_values(values), .reason = reason});
+  for (const auto& [part, names] : table.object("members").items())
+    for (const Json& name : names)
+      table.rows.push_back({.name = fmt::format("{}.{}", part, name.get_ref<const std::string&>()),
+                            .status = KeyStatus::ignored,
+                            .reason = "without effect here, on one device"});
   return table;
 }
 
@@ -74,6 +85,13 @@ bool KeyRow::is_neutral(const Json& value) const {
 const Json* KeyRow::meaning(const Json& value) const {
   const auto at = std::ranges::find_if(map, [&](const auto& entry) { return entry.first == value; });
   return at == map.end() ? nullptr : &at->second;
+}
+
+std::vector<std::string_view> DialectTable::names() const {
+  std::vector<std::string_view> all;
+  for (const KeyRow& row : rows)
+    if (!row.name.ends_with('*')) all.emplace_back(row.name);
+  return all;
 }
 
 const KeyRow* DialectTable::find(std::string_view key) const {

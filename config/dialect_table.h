@@ -16,6 +16,7 @@
 ///     name: {about, to, map, convert, ...}    a KeyRow
 ///   ignored: {reason: {name: values}}         said once, as a note; warned: likewise, as a warning
 ///   unsupported: {reason: {name: values}}     an error
+///   members: {part: [names]}                  of launchers: part.name is ignored like others
 ///
 /// `values` mean what the program does anyway (as null does), so nothing is said of them: one, a list of them, `bool`
 /// for true and false, or none. A name may end in *.
@@ -36,6 +37,7 @@ struct KeyRow {
   std::string note = {};                                   ///< what is said of a value in `map`
   std::string otherwise = {};                              ///< of another value, which sets nothing
   std::string remedy = {};                                 ///< of a launcher's value that is refused
+  std::vector<std::pair<Json, std::string>> notes = {};    ///< what is said of a launcher's values
 
   std::vector<Json> neutral = {};  ///< values of which nothing is said where the key is ignored or unsupported
   std::string reason = {};
@@ -57,6 +59,8 @@ struct DialectTable {
   std::vector<KeyRow> rows = {};
   std::vector<Alias> aliases = {};
 
+  /// Names of rows that stand for one key.
+  std::vector<std::string_view> names() const;
   /// The row of that name, or the one whose beginning it has, or null.
   const KeyRow* find(std::string_view name) const;
   std::string_view text(std::string_view member) const;
@@ -74,13 +78,5 @@ struct TableText {
   std::string_view name, yaml;
 };
 std::span<const TableText> table_texts();
-
-/// What a value becomes: settings of our keys, or a problem.
-struct Translation {
-  std::vector<std::pair<std::string, Json>> settings;
-  std::string problem = {};
-  std::vector<std::string> remarks = {};
-};
-Translation translate(const KeyRow& row, const Json& value);
 
 }  // namespace qtrain

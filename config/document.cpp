@@ -2,16 +2,13 @@
 
 #include <fmt/format.h>
 
-#include "config/key_lines.h"
+#include "config/yaml.h"
 #include "core/file.h"
 #include "model/model_source.h"
 
 namespace qtrain {
-namespace {
 
 constexpr std::uint64_t kMaxConfigBytes = 16u << 20;
-
-}  // namespace
 
 std::string ConfigDocument::place_of(std::string_view path) const {
   for (std::string p(path); !p.empty();) {
@@ -35,12 +32,14 @@ Json without_comments(const Json& value) {
 
 ConfigDocument parse_config_document(std::string_view text, std::string_view name) {
   if (name.ends_with(".yaml") || name.ends_with(".yml")) return parse_yaml(text, name);
-  return {
-      .value = parse_json(
-          text, name,
-          {.comments = true, .max_bytes = kMaxConfigBytes, .max_values = kMaxConfigValues, .blame = ErrorKind::usage}),
-      .lines = key_lines(text),
-      .name = std::string(name)};
+  ConfigDocument document{.name = std::string(name)};
+  document.value = parse_json(text, name,
+                              {.comments = true,
+                               .max_bytes = kMaxConfigBytes,
+                               .max_values = kMaxConfigValues,
+                               .blame = ErrorKind::usage,
+                               .key_lines = &document.lines});
+  return document;
 }
 
 ConfigDocument read_config_document(const std::filesystem::path& file) {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "config/config.h"
+#include "config/sections.h"
 
 namespace qtrain {
 
@@ -30,6 +30,9 @@ enum class OnResume : std::uint8_t {
   told,     ///< the same of what the weights do not depend on, or only by rounding
   silent,   ///< results do not depend on it
 };
+template <>
+inline constexpr auto kNamesOf<OnResume> = std::to_array<std::string_view>({"refused", "rows", "saved", "update",
+                                                                            "told", "silent"});
 
 /// What is wrong with a value (empty: nothing), and what to do about it.
 struct Assigned {
@@ -62,5 +65,10 @@ Assigned assign_field(Config& config, std::string_view key, const Json& value);
 
 /// `refused` for what is no key.
 OnResume on_resume(std::string_view key);
+
+/// {key: value} of all fields.
+Json values_json(const Config& config);
+/// {key: value} of the fields that decide what is made of a row.
+Json rows_json(const DataSection& section);
 
 }  // namespace qtrain

@@ -1,8 +1,8 @@
+#include "config/flatten.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-
-#include "config/dialect.h"
 
 /// How objects of a config become flat keys: the parts of manifests, and objects of the Python libraries.
 namespace qtrain {

@@ -4,13 +4,14 @@
 #include <string_view>
 #include <vector>
 
+#include "config/remarks.h"
 #include "core/json.h"
 
 namespace qtrain {
 
 /// The canonical name of a key: itself, unless it is another name of one.
 std::string_view canonical_key(std::string_view name);
-/// Whether config_fields lists the name.
+/// Whether fields.yaml has the name.
 bool is_field(std::string_view name);
 /// Names of all fields, in order.
 std::vector<std::string_view> field_names();
@@ -19,6 +20,13 @@ std::vector<std::string_view> field_names();
 bool says_nothing(const Json& value);
 /// The JSON text of a value for messages: short and valid UTF-8.
 std::string show(const Json& value);
+/// All names of keys: canonical ones, aliases, and those of other tools.
+std::vector<std::string_view> known_keys();
+/// Whether the name is a config key or an alias of one.
+bool is_config_key(std::string_view key);
+
+/// What an unknown key may be meant for, as `nearest`, while a judge has few problems: each takes a look at all names.
+std::string hint(const Judge& judge, std::string_view word, std::span<const std::string_view> names);
 /// The most similar of `names`, or empty when none is similar (Damerau-Levenshtein distance of a third of the length).
 std::string_view nearest(std::string_view word, std::span<const std::string_view> names);
 

@@ -1,17 +1,17 @@
+#include "config/launchers.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <sstream>
 
 #include "config/dialect_table.h"
-#include "config/document.h"
 #include "config/keys.h"
-#include "config/setting.h"
 #include "optim/table.h"
 
 /// What the configurations of DeepSpeed, FSDP and accelerate set, say and leave without effect, by their tables.
@@ -32,7 +32,6 @@ struct Leaf {
   std::string place;
   Json value;
 
-  bool is(std::string_view name) const { return key == name; }
   /// The value without regard to the case of letters, and with true and false as such.
   Json plain() const {
     if (!value.is_string()) return value;
@@ -45,42 +44,28 @@ struct Leaf {
   Leaf under(std::string name) const { return {std::move(name), written, place, value}; }
 };
 
-void add_leaves(const Json& value, const std::string& key, std::vector<std::pair<std::string, Json>>& out) {
-  if (!value.is_object() || value.empty()) return out.emplace_back(key, value), void();
-  for (const auto& [name, member] : value.items()) add_leaves(member, key.empty() ? name : key + "." + name, out);
-}
-
-/// Every value in the object that is none itself, with its path.
-std::vector<Leaf> leaves_of(const LauncherPart& part) {
-  std::vector<std::pair<std::string, Json>> found;
-  if (!part.value.empty()) add_leaves(part.value, "", found);
-  std::vector<Leaf> leaves;
-  for (auto& [key, value] : found) {
-    const std::string written = part.path + key;
-    leaves.push_back({key, written, part.document.place_of(written), std::move(value)});
+/// Adds every value in an object that is none itself.
+void add_leaves(const LauncherPart& part, const Json& object, const std::string& path, std::vector<Leaf>& out) {
+  for (const auto& [name, value] : object.items()) {
+    const std::string key = path + name, written = part.path + key;
+    if (value.is_object() && !value.empty())
+      add_leaves(part, value, key + ".", out);
+    else
+      out.push_back({key, written, part.document.place_of(written), value});
   }
-  return leaves;
 }
 
-/// Whether a dotted key is this one or a member of it.
-bool covers(std::string_view part, std::string_view key) {
-  return key.starts_with(part) && (key.size() == part.size() || key[part.size()] == '.');
+/// Whether a dotted key is a member of this one.
+bool holds(std::string_view part, std::string_view key) {
+  return key.size() > part.size() && key.starts_with(part) && key[part.size()] == '.';
 }
 
 /// The row of a key, or of a part that it is in.
 const KeyRow* row_of(const DialectTable& table, std::string_view key) {
   if (const KeyRow* row = table.find(key)) return row;
-  const auto at = std::ranges::find_if(
-      table.rows, [&](const KeyRow& row) { return !row.is_translated() && covers(row.name, key); });
+  const auto at =
+      std::ranges::find_if(table.rows, [&](const KeyRow& row) { return !row.is_translated() && holds(row.name, key); });
   return at == table.rows.end() ? nullptr : &*at;
-}
-
-/// Names that unknown keys are held against.
-std::vector<std::string_view> names_in(const DialectTable& table) {
-  std::vector<std::string_view> names;
-  for (const KeyRow& row : table.rows)
-    if (!row.name.ends_with('*')) names.emplace_back(row.name);
-  return names;
 }
 
 class LauncherReader {
@@ -111,9 +96,9 @@ class LauncherReader {
 
   void deepspeed(const LauncherPart& part) {
     const std::vector<Leaf> leaves = leaves_of(part);
-    for (const Leaf& leaf : leaves) deepspeed_leaf(leaf);
+    for (const Leaf& leaf : leaves) apply("deepspeed", leaf);
     for (const Leaf& leaf : leaves)  // which needs the others
-      if (leaf.is("train_batch_size")) deepspeed_batch(leaf);
+      if (leaf.key == "train_batch_size") deepspeed_batch(leaf);
     deepspeed_warmup(leaves);
     tell_ignored(part, "DeepSpeed");
   }
@@ -135,22 +120,29 @@ class LauncherReader {
   }
 
  private:
+  static std::vector<Leaf> leaves_of(const LauncherPart& part) {
+    std::vector<Leaf> leaves;
+    add_leaves(part, part.value, "", leaves);
+    return leaves;
+  }
+
   void note(const std::string& place, std::string text) { draft_.judge.note(place, std::move(text)); }
   void problem(const std::string& place, std::string cause, std::string remedy = {}) {
     draft_.judge.problem(place, std::move(cause), std::move(remedy));
   }
 
   /// A value of a launcher for a key of ours: it has to be the value that the key was given, if it was. Names of one
-  /// optimizer that differ in how it is computed do not contradict each other.
+  /// optimizer that differ in how it is computed do not contradict each other, nor do kinds of recomputation.
   void set(const Leaf& leaf, const std::string& key, const Json& value) {
     const Setting* given = draft_.find(key);
     if (!given) return draft_.offer(key, {leaf.written, leaf.place, value});
-    if (given->value == value) return;
     const auto rule = [](const Json& name) {
       const NamedOptimizer* o = name.is_string() ? find_optimizer(name.get<std::string>()) : nullptr;
       return o ? o->rule : "?";
     };
-    if (key != "optim" || rule(given->value) != rule(value))
+    const bool same = given->value == value || (key == "optim" && rule(given->value) == rule(value)) ||
+                      (key == "gradient_checkpointing" && given->value.is_string());
+    if (!same)
       differ(leaf, value, *given,
              "the two have to be equal: \"auto\" in the former, or its removal, takes over the latter");
   }
@@ -165,16 +157,25 @@ class LauncherReader {
             std::string(remedy.empty() ? "remove the key" : remedy));
   }
   void ignore(const Leaf& leaf) {
-    if (!says_nothing(leaf.value)) ignored_[leaf.written] = leaf.value;
+    if (!says_nothing(leaf.value))
+      ignored_.push_back(
+          {.level = RemarkLevel::silent, .origin = leaf.place, .ignored = leaf.written, .value = leaf.value});
+  }
+  void expect_object(const Leaf& leaf) {
+    if (!says_nothing(leaf.value))
+      problem(leaf.place, fmt::format("\"{}\" expected an object, got {}", leaf.written, show(leaf.value)));
   }
 
   /// One value as its row in a table says.
-  void apply(const DialectTable& table, const Leaf& leaf) {
+  void apply(std::string_view tool, const Leaf& leaf) {
+    const DialectTable& table = dialect_table(tool);
     const KeyRow* row = row_of(table, leaf.key);
-    if (row == nullptr) return unknown(leaf, names_in(table));
+    if (row == nullptr) return unknown(leaf, table.names());
+    for (const auto& [value, text] : row->notes)
+      if (leaf.value == value) note(leaf.place, fmt::format("\"{}\": {}", leaf.written, text));
     if (row->is_translated()) return leaf.value == "auto" ? void() : translate_leaf(*row, leaf);
     if (row->status == KeyStatus::ignored) return row->reason.empty() ? void() : ignore(leaf);
-    const bool decides = row->name.ends_with('*') || leaf.is(row->name) || leaf.is(row->name + ".enabled");
+    const bool decides = row->name.ends_with('*') || leaf.key == row->name || leaf.key == row->name + ".enabled";
     if (decides && !says_nothing(leaf.value)) refuse(leaf, row->reason);
   }
 
@@ -186,8 +187,7 @@ class LauncherReader {
         {"total_steps", &R::total_steps},
         {"warmup_start", &R::warmup_start},
         {"schedule_floor", &R::schedule_floor},
-        {"part", &R::part},
-        {"recomputation", &R::recomputation},
+        {"part", &R::expect_object},
         {"precision", &R::precision},
         {"processes", &R::processes}};
     const Json plain = leaf.plain();
@@ -201,9 +201,9 @@ class LauncherReader {
   }
 
   void unknown(const Leaf& leaf, const std::vector<std::string_view>& known) {
-    constexpr std::size_t kMostHints = 20;  // each takes a look at all names
-    const auto near = draft_.judge.count_problems() < kMostHints ? nearest(leaf.key, known) : std::string_view();
-    if (near == leaf.key && leaf.value.is_object() && leaf.value.empty()) return;  // a part that asks for nothing
+    if (std::ranges::any_of(known, [&](std::string_view name) { return holds(leaf.key, name); }))
+      return expect_object(leaf);
+    const std::string near = hint(draft_.judge, leaf.key, known);
     problem(leaf.place, fmt::format("unknown key \"{}\"", leaf.written),
             near.empty() ? "remove the key" : fmt::format("did you mean \"{}\"?", near));
   }
@@ -213,20 +213,16 @@ class LauncherReader {
     if (ignored_.empty()) return;
     constexpr std::size_t kShown = 4;
     const std::string why = fmt::format("{} without effect here, on one device", what);
-    std::vector<std::string> names;
-    for (const auto& [key, value] : ignored_.items()) names.push_back(key);
-    const std::size_t all = names.size();
-    names.resize(std::min(all, kShown));
+    std::vector<std::string> shown;
+    for (Remark& remark : ignored_) {
+      if (shown.size() < kShown) shown.push_back(remark.ignored);
+      remark.text = why;
+    }
+    const std::size_t all = ignored_.size();
     note(part.document.name,
-         fmt::format("{} {} of {}: {}{}", all, all == 1 ? "key" : "keys", why, fmt::join(names, ", "),
+         fmt::format("{} {} of {}: {}{}", all, all == 1 ? "key" : "keys", why, fmt::join(shown, ", "),
                      all > kShown ? fmt::format(" and {} more", all - kShown) : ""));
-    for (const auto& [key, value] : ignored_.items())
-      draft_.judge.say({.level = RemarkLevel::silent,
-                        .origin = part.document.place_of(key),
-                        .text = why,
-                        .ignored = key,
-                        .value = value});
-    ignored_ = Json::object();
+    for (Remark& remark : std::exchange(ignored_, {})) draft_.judge.say(std::move(remark));
   }
 
   // Conversions that rows name, of values that are not "auto".
@@ -259,17 +255,6 @@ class LauncherReader {
     set(leaf, "lr_scheduler_kwargs", {{"min_lr_rate", leaf.value}});
   }
 
-  /// A part whose members have rows: here it is empty, or no object.
-  void part(const Leaf& leaf) {
-    if (!says_nothing(leaf.value))
-      problem(leaf.place, fmt::format("\"{}\" expected an object, got {}", leaf.written, show(leaf.value)));
-  }
-
-  void recomputation(const Leaf& leaf) {
-    const Setting* given = draft_.find("gradient_checkpointing");
-    if (leaf.plain() == true && !(given && given->value.is_string())) set(leaf, "gradient_checkpointing", true);
-  }
-
   /// As in transformers, the arguments of the training win.
   void precision(const Leaf& leaf) {
     if (leaf.value == "no" || says_nothing(leaf.value)) return;
@@ -292,22 +277,6 @@ class LauncherReader {
     note(leaf.place, fmt::format("\"{}\" is {} there and nproc {} here: an update sees fewer rows; "
                                  "gradient_accumulation_steps makes up for it",
                                  leaf.written, show(leaf.value), ranks ? show(ranks->value) : "1"));
-  }
-
-  /// Members of zero_optimization are about several devices, but for those that have a row.
-  void deepspeed_leaf(const Leaf& leaf) {
-    constexpr std::string_view kZero = "zero_optimization.";
-    const DialectTable& table = dialect_table("deepspeed");
-    if (leaf.is("zero_optimization.offload_param.device") && !says_nothing(leaf.value))
-      note(leaf.place, fmt::format("\"{}\" has no effect: weights stay on the device, load_in_4bit makes them smaller",
-                                   leaf.written));
-    if (leaf.is("zero_optimization.offload_optimizer.device") && leaf.value == "nvme")
-      note(leaf.place, "the optimizer's state goes to the host's memory, not to disk");
-    if (!leaf.key.starts_with(kZero) || table.find(leaf.key)) return apply(table, leaf);
-    const std::string member = leaf.key.substr(kZero.size());
-    const std::vector<std::string_view> known = table.list("zero_optimization");
-    const bool is_known = std::ranges::find(known, member.substr(0, member.find('.'))) != known.end();
-    is_known ? ignore(leaf) : unknown(leaf.under(member), known);
   }
 
   /// DeepSpeed has train_batch_size = micro-batch x accumulation x devices, and fills in the one that is missing.
@@ -344,12 +313,10 @@ class LauncherReader {
 
   void fsdp_words(const Setting& chosen) {
     std::vector<std::string> words;
-    if (chosen.value.is_string()) {
-      std::istringstream text(chosen.value.get<std::string>());
+    for (const Json& part : chosen.value.is_array() ? chosen.value : Json::array({chosen.value})) {
+      std::istringstream text(part.is_string() ? part.get<std::string>() : show(part));
       for (std::string word; text >> word;) words.push_back(word);
     }
-    for (const Json& word : chosen.value.is_array() ? chosen.value : Json::array())
-      words.push_back(word.is_string() ? word.get<std::string>() : show(word));
     if (words.empty()) words.push_back(show(chosen.value));
     if (words[0] == "true" || words[0] == "True") return;  // the switch that it has become
     const std::vector<std::string_view> known = dialect_table("fsdp").list("words");
@@ -365,25 +332,25 @@ class LauncherReader {
 
   void fsdp_leaf(const Leaf& leaf) {
     const bool prefixed = leaf.key.starts_with("fsdp_");  // as accelerate writes it
-    apply(dialect_table("fsdp"), leaf.under(prefixed ? leaf.key.substr(5) : leaf.key));
+    apply("fsdp", leaf.under(prefixed ? leaf.key.substr(5) : leaf.key));
   }
 
   void accelerate_leaf(const Leaf& leaf, const LauncherPart& part) {
     constexpr std::string_view kDeepspeed = "deepspeed_config.", kFsdp = "fsdp_config.";
-    if (leaf.is("deepspeed_config.deepspeed_config_file"))
+    if (leaf.key == "deepspeed_config.deepspeed_config_file")
       return open({leaf.written, leaf.place, leaf.value}, part.document, "a DeepSpeed config",
                   [&](const LauncherPart& file) { deepspeed(file); });
     if (leaf.key.starts_with(kDeepspeed)) {
       const Json& names = dialect_table("accelerate").object("deepspeed");
       if (const auto name = names.find(leaf.key.substr(kDeepspeed.size())); name != names.end())
-        return deepspeed_leaf(leaf.under(*name));
+        return apply("deepspeed", leaf.under(*name));
     }
     if (leaf.key.starts_with(kFsdp)) return fsdp_leaf(leaf.under(leaf.key.substr(kFsdp.size())));
-    apply(dialect_table("accelerate"), leaf);
+    apply("accelerate", leaf);
   }
 
   Draft& draft_;
-  Json ignored_ = Json::object();
+  std::vector<Remark> ignored_;
 };
 
 }  // namespace

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 
-#include "config/check.h"
+#include "config/config.h"
+#include "config/fields.h"
 
 namespace qtrain {
 

@@ -10,7 +10,6 @@
 
 namespace qtrain {
 
-struct ConfigDocument;
 inline constexpr std::string_view kCommandLine = "command line";
 
 /// A value for a canonical key, or for one that stands for others until all are known: those begin with kPending.
@@ -45,8 +44,5 @@ struct Draft {
     return {};
   }
 };
-
-/// Reads what `deepspeed`, `fsdp`, `fsdp_config` and `accelerate_config` name, and adds what it sets.
-void add_launcher_settings(Draft& draft, const ConfigDocument& config);
 
 }  // namespace qtrain

@@ -1,3 +1,5 @@
+#include "config/translate.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -6,9 +8,8 @@
 #include <sstream>
 
 #include "config/dataset_lists.h"
-#include "config/dialect_table.h"
-#include "config/document.h"
 #include "config/keys.h"
+#include "config/yaml.h"
 #include "core/tensor.h"
 
 namespace qtrain {

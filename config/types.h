@@ -1,12 +1,16 @@
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
+#include "core/error.h"
 #include "data/packing.h"
 #include "data/sampler.h"
 #include "data/source/mix_strategy.h"
+#include "optim/schedule.h"
 
 namespace qtrain {
 
@@ -65,9 +69,25 @@ enum class CopyChoice : std::uint8_t { never, always, automatic };
 template <>
 inline constexpr auto kNamesOf<CopyChoice> = std::to_array<std::string_view>({"false", "true", "auto"});
 
+/// Those of schedules are in optim, with some that are not offered, which have an error of their own.
 template <class E>
-constexpr std::string_view name_of_enum(E e) {
-  return kNamesOf<E>[static_cast<std::size_t>(e)];
+std::span<const std::string_view> names_of() {
+  if constexpr (std::is_same_v<E, ScheduleKind>)
+    return schedule_names();
+  else
+    return kNamesOf<E>;
+}
+template <class E>
+std::string_view name_of_enum(E e) {
+  return names_of<E>()[static_cast<std::size_t>(e)];
+}
+/// The value of that name, which a table has.
+template <class E>
+E value_named(std::string_view name) {
+  const auto names = names_of<E>();
+  const auto at = std::ranges::find(names, name);
+  check(at != names.end(), "a table has a word that its type does not have");
+  return static_cast<E>(at - names.begin());
 }
 
 }  // namespace qtrain

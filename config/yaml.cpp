@@ -1,15 +1,18 @@
+#include "config/yaml.h"
+
 #include <fmt/format.h>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/mark.h>
 #include <yaml-cpp/parser.h>
 
+#include <algorithm>
+#include <charconv>
 #include <map>
 #include <optional>
 #include <sstream>
 #include <vector>
 
-#include "config/document.h"
 #include "text/tokenizer/unicode.h"
 
 namespace qtrain {
@@ -180,6 +183,15 @@ void check_characters(const YamlReader& reader, std::string_view text) {
   }
 }
 
+/// The number that the whole text is, if it is one.
+template <class T>
+std::optional<T> whole_number(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return {};
+  return value;
+}
+
 }  // namespace
 
 ConfigDocument parse_yaml(std::string_view text, std::string_view name) {
@@ -196,6 +208,25 @@ ConfigDocument parse_yaml(std::string_view text, std::string_view name) {
     reader.refuse(e.mark, "invalid YAML: " + e.msg);
   }
   return reader.take();
+}
+
+Json yaml_plain_value(std::string_view text) {
+  constexpr std::string_view kTrue[] = {"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"},
+                             kFalse[] = {"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"};
+  if (std::ranges::find(kTrue, text) != std::end(kTrue)) return true;
+  if (std::ranges::find(kFalse, text) != std::end(kFalse)) return false;
+  const bool numeric = text.find_first_not_of("+-0123456789_.eE") == std::string_view::npos;
+  if (!numeric || text.starts_with('_')) return std::string(text);
+  std::string digits(text);
+  std::erase(digits, '_');  // which may set them apart
+  if (digits.starts_with('+') && !digits.starts_with("+-")) digits.erase(0, 1);
+  const std::string_view unsigned_digits = std::string_view(digits).substr(digits.starts_with('-') ? 1 : 0);
+  const bool octal = unsigned_digits.size() > 1 && unsigned_digits.starts_with('0') &&
+                     unsigned_digits.find_first_not_of("0123456789") == std::string_view::npos;
+  if (octal) return std::string(text);  // what it means depends on who reads it
+  if (const auto n = whole_number<std::int64_t>(digits)) return *n;
+  if (const auto x = whole_number<double>(digits)) return *x;
+  return std::string(text);
 }
 
 }  // namespace qtrain

@@ -105,6 +105,7 @@ class Builder {
     auto& frame = stack_.back();
     frame.keys.push_back(std::move(name));
     frame.offsets.push_back(static_cast<std::size_t>(seen_ - text_.data()) - 1);
+    if (rules_.key_lines) note_line();
     return true;
   }
 
@@ -165,6 +166,17 @@ class Builder {
     return true;
   }
 
+  void note_line() {
+    line_ += static_cast<int>(std::count(line_end_, seen_, '\n'));
+    line_end_ = seen_;
+    std::string path;
+    for (const Frame& frame : stack_) {
+      if (frame.keys.empty()) return;  // a list
+      path += (path.empty() ? "" : ".") + frame.keys.back();
+    }
+    rules_.key_lines->emplace(std::move(path), line_);
+  }
+
   /// As Python's dict: the first occurrence keeps its place, the last one its value.
   void drop_duplicates(Frame& frame) const {
     const std::size_t count = frame.keys.size();
@@ -215,6 +227,8 @@ class Builder {
   const JsonRules& rules_;
   const JsonItems* items_;
   const char* seen_;
+  const char* line_end_ = text_.data();  // up to which lines are counted
+  int line_ = 1;
   std::uint64_t values_ = 0;
   bool hands_over_ = false;  // the list on level 2
   std::vector<Frame> stack_;

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@ struct JsonRules {
   std::uint64_t max_bytes = 1u << 30;  ///< larger files are refused
   std::uint64_t max_values = std::uint64_t{1} << 27;  ///< more are refused: each takes 16 bytes and more in memory
   ErrorKind blame = ErrorKind::input;                 ///< the kind of every error thrown
+  std::map<std::string, int>* key_lines = nullptr;    ///< takes the line of every key outside lists: "a.b.c" -> 12
 };
 
 /// Parses one JSON document. `name` (a file, or "file:line") begins every message; errors give line and column.

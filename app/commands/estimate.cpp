@@ -7,6 +7,7 @@
 
 #include "app/cli/program.h"
 #include "app/commands/commands.h"
+#include "config/check.h"
 #include "config/remarks.h"
 #include "core/plural.h"
 

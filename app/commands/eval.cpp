@@ -6,6 +6,7 @@
 
 #include "app/answers.h"
 #include "app/commands/commands.h"
+#include "config/check.h"
 #include "config/remarks.h"
 #include "core/plural.h"
 #include "data/prompts.h"

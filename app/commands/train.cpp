@@ -1,5 +1,6 @@
 #include "train/train.h"
 #include "app/commands/commands.h"
+#include "config/check.h"
 #include "config/remarks.h"
 #include "train/plan/compute.h"
 

@@ -5,6 +5,7 @@
 
 #include "app/cli/program.h"
 #include "app/commands/commands.h"
+#include "config/check.h"
 #include "config/remarks.h"
 #include "core/plural.h"
 #include "core/safetensors.h"

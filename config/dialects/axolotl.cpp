@@ -1,8 +1,10 @@
+#include "config/dialects/axolotl.h"
+
 #include <fmt/format.h>
 
 #include <cmath>
 
-#include "config/dialect.h"
+#include "config/dialects/shared.h"
 #include "config/keys.h"
 
 /// axolotl: keys that wait for others, and what its values come to together.

@@ -1,6 +1,6 @@
-#include <fmt/format.h>
+#include "config/dialects/expert.h"
 
-#include "config/dialect.h"
+#include "config/dialects/shared.h"
 
 /// Expert manifests and ModelForge: what follows from evaluation rows.
 namespace qtrain {

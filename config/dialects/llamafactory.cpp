@@ -1,9 +1,12 @@
+#include "config/dialects/llamafactory.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
-#include "config/dialect.h"
+#include "config/dialect_table.h"
+#include "config/dialects/shared.h"
 #include "config/document.h"
 #include "config/keys.h"
 

@@ -1,4 +1,5 @@
-#include "config/dialect.h"
+#include "config/dialects/shared.h"
+
 #include "text/template/chat_template.h"
 
 namespace qtrain {

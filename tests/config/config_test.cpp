@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "config/check.h"
+#include "config/reference.h"
 #include "core/device.h"
 #include "core/file.h"
 #include "tests/config/support.h"
@@ -109,9 +111,9 @@ TEST(ConfigErrors, FileTroubles) {
   EXPECT_EQ(kind_of(dir), 2);
   std::ofstream(dir / "bad.json") << "{\"a\": }";
   EXPECT_EQ(kind_of(dir / "bad.json"), 2);
-  EXPECT_EQ(config_problems(dir / "bad.json").size(), 1u);
+  EXPECT_EQ(check_config(dir / "bad.json").problems.size(), 1u);
   std::ofstream(dir / "two.json") << R"({"a_key": 1, "b_key": 2})";
-  EXPECT_EQ(config_problems(dir / "two.json").size(), 2u);
+  EXPECT_EQ(check_config(dir / "two.json").problems.size(), 2u);
   std::filesystem::remove_all(dir);
 }
 

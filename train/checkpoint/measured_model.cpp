@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "config/check.h"
 #include "config/fields.h"
 #include "config/keys.h"
 #include "core/file.h"

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <set>
 
-#include "config/check.h"
 #include "config/fields.h"
 #include "core/safetensors.h"
 #include "optim/arguments.h"

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "config/check.h"
+#include "config/fields.h"
 #include "core/error.h"
 #include "core/stop.h"
 #include "text/template/date.h"

@@ -8,7 +8,7 @@
 #include <functional>
 #include <string_view>
 
-#include "config/check.h"
+#include "config/fields.h"
 #include "core/file.h"
 #include "tests/core/temp_folder.h"
 #include "tests/errors.h"

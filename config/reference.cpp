@@ -1,10 +1,10 @@
+#include "config/reference.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 
-#include "config/check.h"
 #include "config/dialect.h"
 #include "config/fields.h"
 
@@ -114,33 +114,6 @@ std::string ignored_part() {
 }
 
 }  // namespace
-
-Json values_json(const Config& config) {
-  Json values = Json::object();
-  for (const Field& f : fields()) values[f.name] = f.read(config);
-  return values;
-}
-
-Json rows_json(const DataSection& section) {
-  constexpr std::array<std::string_view, 5> kElsewhere{"dataset_name", "eval_dataset_name", "eval_split",
-                                                       "token_cache_dir", "token_cache_gb"};
-  Json values = Json::object();
-  for (const Field& f : fields())
-    if (f.section == "Data" && std::ranges::find(kElsewhere, f.name) == kElsewhere.end())
-      values[f.name] = f.read({.data = section});
-  return values;
-}
-
-Json resolved_json(const ResolvedConfig& config) {
-  Json values = Json::object();
-  const Json plain = values_json(config.value);
-  for (const auto& [key, value] : plain.items()) values[key] = {{"value", value}, {"origin", config.origin.at(key)}};
-  return {{"dialect", config.dialect},
-          {"values", std::move(values)},
-          {"inert", config.judge.ignored()},
-          {"notes", config.judge.notes()},
-          {"warnings", config.judge.warnings()}};
-}
 
 Json config_keys_json() {
   Json keys = Json::object();

@@ -1,18 +1,20 @@
+#include "config/loading.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "config/check.h"
 #include "config/dialect.h"
-#include "config/document.h"
 #include "config/fields.h"
+#include "config/flatten.h"
 #include "config/foreign_files.h"
 #include "config/keys.h"
+#include "config/launchers.h"
+#include "config/translate.h"
 
 namespace qtrain {
 namespace {
-
-constexpr std::size_t kMostSuggestions = 20;  // each takes a look at all names
 
 /// One config on its way from text to ResolvedConfig. Problems are collected, so that all can be told at once.
 class Loading {
@@ -90,7 +92,7 @@ class Loading {
     const KeyRow* row = common_table().find(key);
     if (row && (row->is_translated() || !is_field(key))) return take_row(settings, *row, raw);
     if (is_field(key)) return add(settings, key, raw);
-    const std::string near = judge().count_problems() < kMostSuggestions ? nearest_key(name) : "";
+    const std::string near = hint(judge(), name, known_keys());
     judge().problem(raw.place, fmt::format("unknown key \"{}\"", raw.written),
                     near.empty()   ? "qtrain config lists all keys"
                     : near == name ? "it is a key of another dialect: see docs/config.md"
@@ -247,37 +249,10 @@ class Loading {
   std::string adapter_class_;  ///< whose names are used, those of the file first
 };
 
-ResolvedConfig load_document(ConfigDocument document, const Overrides& overrides) {
-  const std::string name = document.name;
-  Loading loading{std::move(document)};
-  ResolvedConfig config = loading.run(overrides);
-  if (config.judge.found_problems()) fail_with(config.judge.problems(), name);
-  return config;
-}
-
 }  // namespace
 
-ResolvedConfig parse_config(std::string_view text, std::string_view name, const Overrides& overrides) {
-  return load_document(parse_config_document(text, name), overrides);
-}
-
-ResolvedConfig load_config(const std::filesystem::path& file, const Overrides& overrides) {
-  return load_document(read_config_document(file), overrides);
-}
-
-CheckedConfig check_config(const std::filesystem::path& file, const Overrides& overrides) {
-  try {
-    Loading loading{read_config_document(file)};
-    ResolvedConfig config = loading.run(overrides);
-    std::vector<ErrorText> problems = config.judge.problems();
-    return {.config = std::move(config), .problems = std::move(problems)};
-  } catch (const Error& e) {  // a file that cannot be parsed has one problem
-    return {.config = std::nullopt, .problems = {e.text()}};
-  }
-}
-
-std::vector<ErrorText> config_problems(const std::filesystem::path& file, const Overrides& overrides) {
-  return check_config(file, overrides).problems;
+ResolvedConfig resolve_config(ConfigDocument document, const Overrides& overrides) {
+  return Loading(std::move(document)).run(overrides);
 }
 
 }  // namespace qtrain

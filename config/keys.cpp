@@ -1,11 +1,9 @@
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include "config/keys.h"
 
 #include <algorithm>
 
 #include "config/dialect.h"
 #include "config/fields.h"
-#include "config/keys.h"
 
 namespace qtrain {
 namespace {
@@ -23,20 +21,6 @@ std::size_t edits(std::string_view a, std::string_view b) {
         d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
     }
   return d[a.size()][b.size()];
-}
-
-std::vector<std::string_view> all_names() {
-  std::vector<std::string_view> names = field_names();
-  for (const Dialect& d : dialects()) {
-    for (const Alias& a : d.table.aliases) names.push_back(a.name);
-    for (const KeyRow& row : d.table.rows) names.emplace_back(row.name);
-    const Json& describing = d.table.object("describing");
-    if (const auto top = describing.find(""); top != describing.end())
-      for (const auto& [reason, keys] : top->items())
-        for (const Json& key : keys) names.emplace_back(key.get_ref<const std::string&>());
-  }
-  std::erase_if(names, [](std::string_view name) { return name.ends_with('*'); });
-  return names;
 }
 
 }  // namespace
@@ -67,8 +51,21 @@ std::string_view nearest(std::string_view word, std::span<const std::string_view
   return best;
 }
 
-std::string nearest_key(std::string_view key) {
-  return std::string(nearest(key, all_names()));
+std::string hint(const Judge& judge, std::string_view word, std::span<const std::string_view> names) {
+  constexpr std::size_t kMostHints = 20;
+  return judge.count_problems() < kMostHints ? std::string(nearest(word, names)) : "";
+}
+
+std::vector<std::string_view> known_keys() {
+  std::vector<std::string_view> all = field_names();
+  for (const Dialect& d : dialects()) {
+    for (const Alias& a : d.table.aliases) all.push_back(a.name);
+    std::ranges::copy(d.table.names(), std::back_inserter(all));
+    if (const Json& describing = d.table.object("describing"); describing.contains(""))
+      for (const Json& keys : describing.at(""))
+        for (const Json& key : keys) all.emplace_back(key.get_ref<const std::string&>());
+  }
+  return all;
 }
 
 std::string_view canonical_key(std::string_view name) {
