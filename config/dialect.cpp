@@ -6,19 +6,17 @@
 #include <algorithm>
 
 #include "config/dialects/axolotl.h"
-#include "config/dialects/expert.h"
 #include "config/dialects/llamafactory.h"
 
 namespace qtrain {
 namespace {
 
 const std::vector<Dialect>& table() {
-  static const std::vector<Dialect> kTable{
-      {.table = dialect_table("hf")},
-      {.table = dialect_table("expert"), .complete = complete_expert},
-      {.table = dialect_table("modelforge"), .complete = complete_modelforge},
-      {.table = dialect_table("llamafactory"), .settle = settle_llamafactory, .complete = complete_llamafactory},
-      {.table = dialect_table("axolotl"), .settle = settle_axolotl, .complete = complete_axolotl}};
+  static const std::vector<Dialect> kTable{{.table = dialect_table("hf")},
+                                           {.table = dialect_table("expert")},
+                                           {.table = dialect_table("modelforge")},
+                                           {.table = dialect_table("llamafactory"), .settle = settle_llamafactory},
+                                           {.table = dialect_table("axolotl"), .settle = settle_axolotl}};
   return kTable;
 }
 

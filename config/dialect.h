@@ -3,7 +3,6 @@
 #include <string>
 #include <string_view>
 
-#include "config/config.h"
 #include "config/dialect_table.h"
 #include "config/setting.h"
 
@@ -14,8 +13,6 @@ struct Dialect {
   const DialectTable& table;
   /// Makes settings of canonical keys of those that wait for others. May be null.
   void (*settle)(Draft&) = nullptr;
-  /// Settings that depend on others, once all values are known. May be null.
-  void (*complete)(ResolvedConfig&) = nullptr;
 
   const std::string& name() const { return table.name; }
 };

@@ -11,7 +11,9 @@
 #include "config/foreign_files.h"
 #include "config/keys.h"
 #include "config/launchers.h"
+#include "config/rules.h"
 #include "config/translate.h"
+#include "text/template/chat_template.h"
 
 namespace qtrain {
 namespace {
@@ -38,7 +40,7 @@ class Loading {
     add_launcher_settings(draft_, document_);
     std::erase_if(draft_.settings, [](const auto& entry) { return entry.first.front() == kPending; });
     apply(dialect);
-    if (!judge().found_problems() && dialect.complete) dialect.complete(out_);
+    if (!judge().found_problems()) follow(dialect);
     complete_config(out_);
     if (!judge().found_problems())
       for (ErrorText& problem : contradictions(out_)) judge().problem(std::move(problem));
@@ -220,6 +222,35 @@ class Loading {
       const bool renamed = setting.written != key;
       out_.origin[key] = renamed ? fmt::format("{} ({})", setting.place, setting.written) : setting.place;
     }
+  }
+
+  /// What follows in a dialect from values that are known.
+  void follow(const Dialect& dialect) {
+    for (const Json& rule : dialect.table.object("then")) {
+      const Json values = values_json(out_.value);
+      if (!applies(rule.value("when", Json::object()), values)) continue;
+      const Json notes = rule.value("note", Json::object()), settings = rule.value("set", Json::object());
+      for (const auto& [key, text] : notes.items())
+        if (out_.given(key)) judge().note(out_.origin.at(key), text);
+      for (const auto& [key, value] : settings.items()) {
+        const std::string other = value.is_string() ? value.get<std::string>() : "";
+        if (!out_.given(key) || rule.contains("anyway"))
+          assign_field(out_.value, key, other.starts_with('=') ? values.at(other.substr(1)) : value);
+      }
+    }
+    if (dialect.table.data.contains("answers_only")) tell_answers_apart();
+  }
+
+  /// A model whose folder has no chat template has rows without roles, where completion_only_loss tells answers apart.
+  void tell_answers_apart() {
+    const ModelSection& m = out_.value.model;
+    bool& by_roles = out_.value.data.assistant_only_loss;
+    const std::filesystem::path folder = m.tokenizer_name_or_path.value_or(m.model_name_or_path);
+    std::error_code ignored;
+    if (out_.given("assistant_only_loss") || !by_roles || m.chat_template_path) return;
+    if (!std::filesystem::is_directory(folder, ignored) || ChatTemplate::exists(folder)) return;
+    by_roles = false;
+    judge().note({}, "the model's folder has no chat template: rows become plain text, the loss is on completions");
   }
 
   void describe_start(const Dialect& dialect) {

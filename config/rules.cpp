@@ -21,11 +21,6 @@ bool meets(const Json& value, const Json& condition) {
   return kind == "above" || std::floor(value.get<double>()) != value;
 }
 
-bool applies(const Json& when, const Json& values) {
-  if (when.is_array()) return std::ranges::any_of(when, [&](const Json& each) { return applies(each, values); });
-  return std::ranges::all_of(when.items(), [&](const auto& c) { return meets(values.at(c.key()), c.value()); });
-}
-
 /// The text with values in it: words without quotes.
 std::string filled(std::string_view text, const Json& values) {
   std::string out;
@@ -42,6 +37,11 @@ std::string filled(std::string_view text, const Json& values) {
 }
 
 }  // namespace
+
+bool applies(const Json& when, const Json& values) {
+  if (when.is_array()) return std::ranges::any_of(when, [&](const Json& each) { return applies(each, values); });
+  return std::ranges::all_of(when.items(), [&](const auto& c) { return meets(values.at(c.key()), c.value()); });
+}
 
 std::vector<Rule> rules_on(const Config& config, std::string_view part) {
   const Json values = values_json(config);

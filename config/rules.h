@@ -14,5 +14,7 @@ struct Rule {
 
 /// Those of a part of rules.yaml, in its order.
 std::vector<Rule> rules_on(const Config& config, std::string_view part);
+/// Whether values are as the `when` of a rule asks.
+bool applies(const Json& when, const Json& values);
 
 }  // namespace qtrain

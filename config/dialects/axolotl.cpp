@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "config/dialects/shared.h"
 #include "config/keys.h"
 
 /// axolotl: keys that wait for others, and what its values come to together.
@@ -79,17 +78,6 @@ void settle_axolotl(Draft& draft) {
   if (!number_of(draft, "~cosine_min_lr_ratio") || (schedule && schedule->value != "cosine")) return;
   draft.settings["lr_scheduler_type"] = {floor->written, floor->place, "cosine_with_min_lr"};
   draft.offer("lr_scheduler_kwargs", {floor->written, floor->place, {{"min_lr_rate", floor->value}}});
-}
-
-/// Weights are loaded in the type of the products.
-void complete_axolotl(ResolvedConfig& c) {
-  tell_answers_apart(c);
-  TrainingSection& t = c.value.training;
-  if (!c.given("per_device_eval_batch_size")) t.per_device_eval_batch_size = t.per_device_train_batch_size;
-  if (!evaluates(c)) t.eval_strategy = EvalStrategy::no;
-  if (c.given("dtype")) return;
-  if (t.fp16 || (!t.bf16 && c.value.quant.load_in_8bit)) c.value.model.dtype = "float16";
-  if (t.bf16 && !t.fp16) c.value.model.dtype = "bfloat16";
 }
 
 }  // namespace qtrain

@@ -6,7 +6,6 @@
 #include <array>
 
 #include "config/dialect_table.h"
-#include "config/dialects/shared.h"
 #include "config/document.h"
 #include "config/keys.h"
 
@@ -106,14 +105,6 @@ void settle_llamafactory(Draft& draft) {
   if (names && most && names->value.is_array() && names->value.size() > 1)
     draft.judge.note(most->place, fmt::format("\"{}\" counts the rows of all data sets together", most->written));
   if (const Setting* stage = draft.find("~stage")) draft.offer("packing", {stage->written, stage->place, true});
-}
-
-/// Weights are loaded in the type of the products.
-void complete_llamafactory(ResolvedConfig& c) {
-  tell_answers_apart(c);
-  if (c.given("dtype")) return;
-  if (c.value.training.bf16) c.value.model.dtype = "bfloat16";
-  if (c.value.training.fp16) c.value.model.dtype = "float16";
 }
 
 }  // namespace qtrain
