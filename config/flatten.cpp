@@ -12,96 +12,82 @@ bool lists(const Json& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-// Of axolotl: changes to the model's config.json that are keys here.
-bool is_about_routers(std::string_view key, const Json& value) {
-  if ((key != "model_config" && key != "overrides_of_model_config") || !value.is_object() || value.empty())
-    return false;
-  return std::ranges::all_of(value.items(), [](const auto& member) {
-    return member.key() == "output_router_logits" || member.key() == "router_aux_loss_coef";
-  });
-}
-
-/// Undoes nesting. Each function reads one object of a manifest; `path` ends in a dot or is empty.
+/// Undoes nesting. Each function reads one object; `path` ends in a dot or is empty.
 struct Flattener {
   const Dialect& dialect;
-  const std::function<void(const std::string&, std::string)>& problem;
-  std::vector<RawSetting> out = {};
+  Judge& judge;
+  const PlaceOf& place;
+  std::vector<std::pair<std::string, Setting>> out = {};
 
-  void add(std::string_view key, const std::string& path, const Json& value) {
-    out.push_back({std::string(key), path, value});
+  void add(const std::string& key, const std::string& path, const Json& value) {
+    out.push_back({key, {path, place(path), value}});
+  }
+  void problem(const std::string& path, const std::string& text) {
+    judge.problem(place(path), fmt::format("\"{}\": {}", path, text));
   }
 
-  /// Whether the member of an object only describes; then it is kept as that.
-  bool describes(std::string_view object, const std::string& key, const RawSetting& member) {
-    const Json& reasons = dialect.table.object("describing");
-    const auto of_object = reasons.find(std::string(object));
-    if (of_object == reasons.end()) return false;
-    for (const auto& [reason, keys] : of_object->items()) {
+  /// Whether the member of an object only describes, which is all that is said of it.
+  bool describes(const std::string& object, const std::string& key, const Setting& member) {
+    const Json reasons = dialect.table.object("describing").value(object, Json::object());
+    for (const auto& [reason, keys] : reasons.items()) {
       if (!lists(keys, key)) continue;
       if (!member.value.is_null())
-        out.push_back({.key = {}, .path = member.path, .value = member.value, .description = reason});
+        judge.say({.level = RemarkLevel::silent,
+                   .origin = member.place,
+                   .text = reason,
+                   .ignored = member.written,
+                   .value = member.value});
       return true;
     }
     return false;
   }
 
-  void members(const Json& object, const std::string& path) {
-    for (const auto& [key, value] : object.items()) member(key, path + key, value);
+  void members(const std::string& object, const std::string& path, const Json& value) {
+    for (const auto& [key, member] : value.items()) {
+      const std::string inner = path + key;
+      if (!describes(object, key, {inner, place(inner), member})) this->member(key, inner, member);
+    }
+  }
+
+  /// Whether the members of an object count as if they stood at the top: in some only if it has no others.
+  bool is_transparent(const std::string& key, const Json& value) {
+    if (lists(common_table().object("objects"), key)) return true;
+    const Json only = dialect.table.object("objects_of").value(key, Json());
+    return only == "any" || (only.is_array() && !value.empty() &&
+                             std::ranges::all_of(value.items(), [&](const auto& m) { return lists(only, m.key()); }));
   }
 
   void member(const std::string& key, const std::string& path, const Json& value) {
-    const bool transparent = lists(common_table().object("objects"), key);
-    if (transparent && value.is_null()) return;
-    if (transparent && value.is_object()) {
+    if (value.is_null() && lists(common_table().object("objects"), key)) return;
+    if (value.is_object() && is_transparent(key, value)) {
       if (key == "peft_config" || key == "lora_config") add("use_peft", path, true);
-      return members(value, path + ".");
+      return members(key, path + ".", value);
     }
-    if (dialect.name() == "axolotl" && is_about_routers(key, value)) return members(value, path + ".");
-    if (key == "base_model") return base_model(path, value);
+    if (key == "base_model") return renamed(key, path, value);
     if (key == "base_models") return base_models(path, value);
-    if (dialect.name() == "expert" && value.is_object()) {
-      if (key == "training") return training(path + ".", value);
-      if (key == "dataset") return dataset(path + ".", value);
-      if (key == "config") return members(value, path + ".");
-    }
-    if (key == "soft_prompts") {
-      if (!value.empty()) problem(path, "soft prompts are not available");
-      return;
-    }
+    if (key == "dataset" && dialect.name() == "expert" && value.is_object()) return renamed(key, path, value);
     add(key, path, value);
-  }
-
-  void training(const std::string& path, const Json& object) {
-    for (const auto& [key, value] : object.items())
-      if (!describes("training", key, {key, path + key, value})) member(key, path + key, value);
-  }
-
-  void base_model(const std::string& path, const Json& value) {
-    if (!value.is_object()) return add("model_name_or_path", path, value);
-    if (const auto it = value.find("name"); it != value.end()) add("model_name_or_path", path + ".name", *it);
-    for (const char* key : {"quantization", "prompt_template", "rope_scaling"})
-      if (const auto it = value.find(key); it != value.end()) add(key, fmt::format("{}.{}", path, key), *it);
   }
 
   void base_models(const std::string& path, const Json& value) {
     if (!value.is_array() || value.empty()) return problem(path, "expected a list of models");
     if (value.size() > 1)
       return problem(path, "several base models: keep one, or give model_name_or_path a value and remove them");
-    base_model(path, value[0]);
+    renamed("base_model", path, value[0]);
   }
 
-  void dataset(const std::string& path, const Json& object) {
-    for (const auto& [key, value] : object.items()) {
-      if (key == "path")
-        add("dataset_name", path + key, value);
-      else if (key == "field_mapping")
-        field_mapping(path + key, value);
-      else if (key == "tasks" && !value.is_null())
-        problem(path + key, "multi-task datasets are not available");
-      else if (lists(dialect.table.object("dataset_keys"), key))
-        add(key, path + key, value);
-      else if (!describes("dataset", key, {key, path + key, value}) && key != "tasks")
-        problem(path + key, fmt::format("unknown key \"{}\"", key));
+  /// An object whose members are settings as a table says.
+  void renamed(const std::string& object, const std::string& path, const Json& value) {
+    const Json& names = dialect_table("expert").object("members_of").at(object);
+    if (!value.is_object()) return add(names.begin()->get<std::string>(), path, value);
+    for (const auto& [key, member] : value.items()) {
+      const std::string inner = fmt::format("{}.{}", path, key);
+      if (key == "field_mapping")
+        field_mapping(inner, member);
+      else if (const auto name = names.find(key); name != names.end())
+        add(name->get<std::string>(), inner, member);
+      else if (object == "dataset" && !describes(object, key, {inner, place(inner), member}))
+        problem(inner, fmt::format("unknown key \"{}\"", key));
     }
   }
 
@@ -110,22 +96,23 @@ struct Flattener {
     if (!value.is_object()) return problem(path, "expected an object");
     for (const auto& [key, field] : value.items()) {
       const bool response = key == "response" && field == "output";  // what the alpaca shape calls it
-      const std::string place = fmt::format("{}.{}", path, key);
+      const std::string inner = fmt::format("{}.{}", path, key);
       if (key == "text")
-        add("dataset_text_field", place, field);
+        add("dataset_text_field", inner, field);
       else if (!field.is_null() && field != key && !response)
-        problem(place, fmt::format("field mapping of {} is not available: rename the field in the rows", key));
+        problem(inner, fmt::format("field mapping of {} is not available: rename the field in the rows", key));
     }
   }
 };
 
 }  // namespace
 
-std::vector<RawSetting> flatten(const Dialect& dialect, const Json& document,
-                                const std::function<void(const std::string&, std::string)>& problem) {
-  Flattener f{dialect, problem};
-  for (const auto& [key, value] : document.items())
-    if (!f.describes("", key, {key, key, value}) && key != "dialect" && key != "$schema") f.member(key, key, value);
+std::vector<std::pair<std::string, Setting>> flatten(const Dialect& dialect, const Json& document, Judge& judge,
+                                                     const PlaceOf& place) {
+  Json settings = document;
+  for (const char* about : {"dialect", "$schema"}) settings.erase(about);
+  Flattener f{dialect, judge, place};
+  f.members("", "", settings);
   return std::move(f.out);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "config/dialect.h"
@@ -8,16 +9,12 @@
 
 namespace qtrain {
 
-/// A value somewhere in a config file: the key to read it under, and its path in the file.
-struct RawSetting {
-  std::string key, path;
-  Json value;
-  std::string description = {};  ///< why nothing is set by it, of what only describes; empty: it is a setting
-};
+/// Where a path of a document is.
+using PlaceOf = std::function<std::string(const std::string& path)>;
 
-/// All settings of a document under flat keys: the nesting of manifests and of *_config objects is undone.
-/// `problem(path, text)` is told of parts that cannot be honored.
-std::vector<RawSetting> flatten(const Dialect& dialect, const Json& document,
-                                const std::function<void(const std::string& path, std::string text)>& problem);
+/// All settings of a document under flat keys: the nesting of manifests and of *_config objects is undone. The judge is
+/// told of parts that cannot be honored, and of what only describes.
+std::vector<std::pair<std::string, Setting>> flatten(const Dialect& dialect, const Json& document, Judge& judge,
+                                                     const PlaceOf& place);
 
 }  // namespace qtrain

@@ -51,8 +51,6 @@ class Loading {
  private:
   Judge& judge() { return out_.judge; }
 
-  using PlaceOf = std::function<std::string(const std::string& path)>;
-
   const Dialect& choose_dialect(const Overrides& overrides) {
     Json probe = document_.value;
     for (const auto& [key, value] : overrides)
@@ -63,21 +61,10 @@ class Loading {
   /// The settings of one document under canonical keys.
   Settings settings_of(const Dialect& dialect, const Json& document, const PlaceOf& place) {
     Settings settings;
-    const auto raw = flatten(dialect, document, [&](const std::string& path, std::string text) {
-      judge().problem(place(path), fmt::format("\"{}\": {}", path, text));
-    });
     std::vector<std::string> names;
-    for (const RawSetting& r : raw) {
-      if (!r.description.empty()) {
-        judge().say({.level = RemarkLevel::silent,
-                     .origin = place(r.path),
-                     .text = r.description,
-                     .ignored = r.path,
-                     .value = r.value});
-        continue;
-      }
-      take(settings, dialect, {r.path, place(r.path), r.value}, r.key);
-      names.push_back(last_name(r.path));
+    for (const auto& [key, raw] : flatten(dialect, document, judge(), place)) {
+      take(settings, dialect, raw, key);
+      names.push_back(last_name(raw.written));
     }
     if (adapter_class_.empty()) adapter_class_ = adapter_class(names);
     return settings;

@@ -1,16 +1,11 @@
 #include "config/yaml.h"
 
 #include <fmt/format.h>
-#include <yaml-cpp/eventhandler.h>
-#include <yaml-cpp/exceptions.h>
-#include <yaml-cpp/mark.h>
-#include <yaml-cpp/parser.h>
+#include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <charconv>
-#include <map>
 #include <optional>
-#include <sstream>
 #include <vector>
 
 #include "text/tokenizer/unicode.h"
@@ -18,168 +13,99 @@
 namespace qtrain {
 namespace {
 
-constexpr std::size_t kMaxYamlBytes = 1u << 20, kMaxYamlDepth = 64;
+constexpr std::size_t kMaxYamlBytes = 1u << 18, kMaxYamlDepth = 64;
 
-std::size_t values_in(const Json& value) {
-  std::size_t n = 1;
-  if (value.is_structured())
-    for (const Json& member : value) n += values_in(member);
-  return n;
+[[noreturn]] void refuse(std::string_view name, const YAML::Mark& at, std::string cause, std::string remedy = {}) {
+  const std::string place = at.line < 0 ? std::string(name) : fmt::format("{}:{}", name, at.line + 1);
+  fail(ErrorKind::usage, {.cause = std::move(cause), .place = place, .remedy = std::move(remedy)});
 }
 
-/// Builds JSON from the parser's events. Aliases are copied, so what they come to is counted.
-class YamlReader final : public YAML::EventHandler {
+/// JSON of the nodes of a document. What aliases stand for is copied, so what
+/// they come to is counted.
+class YamlReader {
  public:
-  explicit YamlReader(std::string_view name) : name_(name) {}
+  explicit YamlReader(std::string_view name) : document_{.name = std::string(name)} {}
 
-  ConfigDocument take() { return {.value = std::move(root_), .lines = std::move(lines_), .name = std::string(name_)}; }
-
-  [[noreturn]] void refuse(const YAML::Mark& at, std::string cause, std::string remedy = {}) const {
-    const std::string place = at.line < 0 ? std::string(name_) : fmt::format("{}:{}", name_, at.line + 1);
-    fail(ErrorKind::usage, {.cause = std::move(cause), .place = place, .remedy = std::move(remedy)});
+  ConfigDocument read(const YAML::Node& root) {
+    document_.value = value(root, "");
+    return std::move(document_);
   }
-
-  void OnDocumentStart(const YAML::Mark&) override {}
-  void OnDocumentEnd() override {}
-
-  void OnNull(const YAML::Mark& at, YAML::anchor_t anchor) override {
-    if (expects_key()) refuse(at, "a key without a name");
-    finish(at, anchor, nullptr);
-  }
-
-  void OnAlias(const YAML::Mark& at, YAML::anchor_t anchor) override {
-    if (expects_key()) refuse(at, "an alias cannot be a key");
-    const auto it = anchored_.find(anchor);
-    if (it == anchored_.end()) refuse(at, "an alias for something that it is a part of");
-    count(at, values_in(it->second));
-    put(at, it->second);
-  }
-
-  void OnScalar(const YAML::Mark& at, const std::string& tag, YAML::anchor_t anchor,
-                const std::string& value) override {
-    if (expects_key()) return set_key(at, tag, value);
-    finish(at, anchor, scalar(at, tag, value));
-  }
-
-  void OnSequenceStart(const YAML::Mark& at, const std::string& tag, YAML::anchor_t anchor,
-                       YAML::EmitterStyle::value) override {
-    open(at, tag, {.value = Json::array(), .anchor = anchor});
-  }
-  void OnSequenceEnd() override { close(); }
-
-  void OnMapStart(const YAML::Mark& at, const std::string& tag, YAML::anchor_t anchor,
-                  YAML::EmitterStyle::value) override {
-    open(at, tag, {.value = Json::object(), .anchor = anchor});
-  }
-  void OnMapEnd() override { close(); }
 
  private:
-  struct Container {
-    Json value;
-    YAML::anchor_t anchor = 0;
-    YAML::Mark at = {};
-    std::string path = {};                ///< with a dot behind it, unless empty
-    std::optional<std::string> key = {};  ///< of the member that comes next
-    bool merge = false;                   ///< whether that is <<
-    std::vector<Json> merged = {};        ///< objects whose members fill the gaps
-  };
-
-  bool expects_key() const { return !open_.empty() && open_.back().value.is_object() && !open_.back().key; }
-
-  void set_key(const YAML::Mark& at, const std::string& tag, const std::string& key) {
-    Container& top = open_.back();
-    if (top.value.contains(key)) refuse(at, fmt::format("key \"{}\" is given twice", key));
-    top.merge = key == "<<" && tag == "?";
-    top.key = key;
-    if (top.path.find("[]") == std::string::npos) lines_.emplace(top.path + key, at.line + 1);
+  [[noreturn]] void refuse_at(const YAML::Node& node, std::string cause, std::string remedy = {}) const {
+    refuse(document_.name, node.Mark(), std::move(cause), std::move(remedy));
   }
 
-  Json scalar(const YAML::Mark& at, const std::string& tag, const std::string& text) const {
-    if (tag == "?") return yaml_plain_value(text);
-    if (tag == "!" || tag == "tag:yaml.org,2002:str") return text;
-    for (const char* known : {"bool", "int", "float"})
-      if (tag == fmt::format("tag:yaml.org,2002:{}", known)) return yaml_plain_value(text);
-    refuse(at, fmt::format("tag {} is not known", tag), "write plain values");
-  }
-
-  void open(const YAML::Mark& at, const std::string& tag, Container container) {
-    if (expects_key()) refuse(at, "a key has to be one word or text in quotes");
-    const bool plain =
-        tag.empty() || tag == "?" || tag == "!" || tag == "tag:yaml.org,2002:map" || tag == "tag:yaml.org,2002:seq";
-    if (!plain) refuse(at, fmt::format("tag {} is not known", tag), "write plain lists and mappings");
-    if (open_.size() >= kMaxYamlDepth) refuse(at, fmt::format("nested deeper than {} levels", kMaxYamlDepth));
-    container.at = at;
-    if (!open_.empty()) container.path = open_.back().path + open_.back().key.value_or("[]") + ".";
-    open_.push_back(std::move(container));
-  }
-
-  void close() {
-    Container done = std::move(open_.back());
+  /// `path` has a dot behind it, unless empty.
+  Json value(const YAML::Node& node, const std::string& path) {
+    if (++values_ > kMaxConfigValues)
+      refuse_at(node, fmt::format("more than {} values, aliases counted", kMaxConfigValues));
+    if (node.IsNull()) return nullptr;
+    if (node.IsScalar()) return scalar(node);
+    require_tag(node, {"", "?", "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}, "lists and mappings");
+    if (std::ranges::any_of(open_, [&](const YAML::Node& around) { return around.is(node); }))
+      refuse_at(node, "an alias for something that it is a part of");
+    if (open_.size() >= kMaxYamlDepth) refuse_at(node, fmt::format("nested deeper than {} levels", kMaxYamlDepth));
+    open_.push_back(node);
+    Json made = node.IsMap() ? mapping(node, path) : Json::array();
+    if (node.IsSequence())
+      for (const YAML::Node& member : node) made.push_back(value(member, path + "[]."));
     open_.pop_back();
-    for (const Json& source : done.merged)
-      for (const auto& [key, value] : source.items())
-        if (!done.value.contains(key)) done.value[key] = value;
-    finish(done.at, done.anchor, std::move(done.value));
+    return made;
   }
 
-  void finish(const YAML::Mark& at, YAML::anchor_t anchor, Json value) {
-    count(at, 1);
-    if (anchor != 0) anchored_[anchor] = value;
-    put(at, std::move(value));
+  Json scalar(const YAML::Node& node) const {
+    const std::string &tag = node.Tag(), &text = node.Scalar();
+    if (tag == "!" || tag == "tag:yaml.org,2002:str") return text;
+    require_tag(node, {"?", "tag:yaml.org,2002:bool", "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}, "values");
+    return yaml_plain_value(text);
   }
 
-  void put(const YAML::Mark& at, Json value) {
-    if (open_.empty()) {
-      root_ = std::move(value);
-      return;
+  void require_tag(const YAML::Node& node, std::initializer_list<std::string_view> known, const char* what) const {
+    if (std::ranges::find(known, node.Tag()) == known.end())
+      refuse_at(node, fmt::format("tag {} is not known", node.Tag()), fmt::format("write plain {}", what));
+  }
+
+  Json mapping(const YAML::Node& node, const std::string& path) {
+    Json out = Json::object(), merged = Json::array();
+    for (const auto& pair : node) {
+      const YAML::Node &key = pair.first, &member = pair.second;
+      if (key.IsNull()) refuse_at(key, "a key without a name");
+      if (!key.IsScalar()) refuse_at(key, "a key has to be one word or text in quotes");
+      const std::string& name = key.Scalar();
+      if (out.contains(name)) refuse_at(key, fmt::format("key \"{}\" is given twice", name));
+      if (path.find("[]") == std::string::npos) document_.lines.emplace(path + name, key.Mark().line + 1);
+      Json made = value(member, path + name + ".");
+      if (name != "<<" || key.Tag() != "?")
+        out[name] = std::move(made);
+      else
+        merged = made.is_array() ? made : Json::array({made});
+      for (const Json& source : merged)
+        if (!source.is_object()) refuse_at(member, "<< takes a mapping or a list of mappings");
     }
-    Container& top = open_.back();
-    if (top.value.is_array()) return top.value.push_back(std::move(value));
-    if (top.merge)
-      merge(at, std::move(value));
-    else
-      top.value[*top.key] = std::move(value);
-    top.key.reset();
+    for (const Json& source : merged)  // fills gaps
+      for (const auto& [key, inner] : source.items())
+        if (!out.contains(key)) out[key] = inner;
+    return out;
   }
 
-  void merge(const YAML::Mark& at, Json value) {
-    const Json sources = value.is_array() ? std::move(value) : Json::array({std::move(value)});
-    for (const Json& source : sources) {
-      if (!source.is_object()) refuse(at, "<< takes a mapping or a list of mappings");
-      open_.back().merged.push_back(source);
-    }
-  }
-
-  void count(const YAML::Mark& at, std::size_t more) {
-    values_ += more;
-    if (values_ > kMaxConfigValues) refuse(at, fmt::format("more than {} values, aliases counted", kMaxConfigValues));
-  }
-
-  std::string_view name_;
-  Json root_;
-  std::map<std::string, int> lines_;
-  std::vector<Container> open_;
-  std::map<YAML::anchor_t, Json> anchored_;
+  ConfigDocument document_;
+  std::vector<YAML::Node> open_;
   std::size_t values_ = 0;
 };
 
-YAML::Mark mark_of_line(int line) {
-  YAML::Mark mark;
-  mark.line = line;
-  return mark;
-}
-
-/// The library reads a zero byte or the like as the end of the text, and bytes that are no UTF-8 as they are.
-void check_characters(const YamlReader& reader, std::string_view text) {
-  if (text.size() > kMaxYamlBytes)
-    reader.refuse(YAML::Mark::null_mark(), fmt::format("larger than {} bytes", kMaxYamlBytes));
-  if (!is_utf8(text)) reader.refuse(YAML::Mark::null_mark(), "invalid UTF-8");
-  int line = 0;
+/// The library reads a zero byte or the like as the end of the text, and bytes
+/// that are no UTF-8 as they are.
+void check_characters(std::string_view text, std::string_view name) {
+  YAML::Mark at = YAML::Mark::null_mark();
+  if (text.size() > kMaxYamlBytes) refuse(name, at, fmt::format("larger than {} bytes", kMaxYamlBytes));
+  if (!is_utf8(text)) refuse(name, at, "invalid UTF-8");
+  at.line = 0;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte == 0x7F || (byte < 0x20 && c != '\n' && c != '\t' && c != '\r'))
-      reader.refuse(mark_of_line(line), fmt::format("a control character (0x{:02x})", byte));
-    line += c == '\n';
+      refuse(name, at, fmt::format("a control character (0x{:02x})", byte));
+    at.line += c == '\n';
   }
 }
 
@@ -195,19 +121,16 @@ std::optional<T> whole_number(std::string_view text) {
 }  // namespace
 
 ConfigDocument parse_yaml(std::string_view text, std::string_view name) {
-  YamlReader reader(name);
-  check_characters(reader, text);
-  std::istringstream stream{std::string(text)};
+  check_characters(text, name);
   try {
-    YAML::Parser parser(stream);
-    if (!parser.HandleNextDocument(reader)) reader.refuse(YAML::Mark::null_mark(), "the YAML document is empty");
-    YamlReader second(name);
-    if (parser.HandleNextDocument(second))
-      reader.refuse(YAML::Mark::null_mark(), "more than one YAML document", "keep what is before the second ---");
+    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
+    if (documents.empty()) refuse(name, YAML::Mark::null_mark(), "the YAML document is empty");
+    if (documents.size() > 1)
+      refuse(name, YAML::Mark::null_mark(), "more than one YAML document", "keep what is before the second ---");
+    return YamlReader(name).read(documents[0]);
   } catch (const YAML::Exception& e) {  // the library's own errors
-    reader.refuse(e.mark, "invalid YAML: " + e.msg);
+    refuse(name, e.mark, "invalid YAML: " + e.msg);
   }
-  return reader.take();
 }
 
 Json yaml_plain_value(std::string_view text) {
