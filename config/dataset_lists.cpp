@@ -4,8 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 
+#include "config/dialect_table.h"
 #include "config/keys.h"
 #include "config/prompt_format.h"
 
@@ -13,11 +13,19 @@
 namespace qtrain {
 namespace {
 
-/// Fields of such rows whose names a type may give.
-constexpr std::array<std::string_view, 4> kInstructionFields{"system", "instruction", "input", "output"};
+const DialectTable& dataset_table() {
+  return dialect_table("datasets");
+}
 
-/// Kinds of rows of axolotl that are recognized by their fields.
-constexpr std::array<std::string_view, 5> kRowTypes{"alpaca", "chat_template", "completion", "sharegpt", "pretrain"};
+bool is_listed(std::string_view list, std::string_view name) {
+  const std::vector<std::string_view> names = dataset_table().list(list);
+  return std::ranges::find(names, name) != names.end();
+}
+
+std::string text_in(const Json& object, std::string_view member) {
+  const auto at = object.find(member);
+  return at != object.end() && at->is_string() ? at->get<std::string>() : "";
+}
 
 std::vector<std::string> strings_in(const Json& v) {
   std::vector<std::string> out;
@@ -38,11 +46,8 @@ std::vector<std::string> data_files_of(const Json& entry) {
 
 /// The files of an entry: its path; of a builder such as json its data_files; else those in the folder `path`.
 std::vector<std::string> files_of(const Json& entry) {
-  constexpr std::array<std::string_view, 4> kBuilders{"json", "csv", "parquet", "arrow"};
-  const std::string path = entry.contains("path") && entry["path"].is_string() ? entry["path"].get<std::string>() : "";
-  const bool builder = std::find(kBuilders.begin(), kBuilders.end(), path) != kBuilders.end();
-  std::string folder = builder ? "" : path;
-  if (entry.contains("data_dir") && entry["data_dir"].is_string()) folder = entry["data_dir"].get<std::string>();
+  const std::string path = text_in(entry, "path"), data_dir = text_in(entry, "data_dir");
+  const std::string folder = !data_dir.empty() ? data_dir : is_listed("builders", path) ? "" : path;
   std::vector<std::string> files = data_files_of(entry);
   if (files.empty()) return {folder};
   const bool beside = !folder.empty() && folder != files[0];
@@ -51,19 +56,11 @@ std::vector<std::string> files_of(const Json& entry) {
   return files;
 }
 
-/// An entry of alignment-handbook or open-r1 as the others write it: `id`, and a `weight` that is a share of its own
-/// rows, which says nothing where it is all of them.
+/// An entry of alignment-handbook or open-r1 as the others write it.
 Json with_path(const Json& entry) {
   Json out = Json::object();
   for (const auto& [member, value] : entry.items())
-    if (member == "id")
-      out["path"] = value;
-    else if (member == "config")
-      out["name"] = value;
-    else if (member == "weight")
-      out["own_share"] = value;
-    else
-      out[member] = value;
+    out[dataset_table().object("beside_id").value(member, member)] = value;
   return out;
 }
 
@@ -100,26 +97,13 @@ struct DatasetList {
     if (named[0].empty()) problem(fmt::format("{} names no files", show(entry)));
     for (const std::string& file : named) files.push_back(file);
     Json source{{"data_files", named}};
-    for (const auto& [member, value] : entry.items()) {
-      if (member == "path" || member == "data_files" || member == "data_dir" || member == "type") continue;
-      if (member == "field") {
-        if (value.is_string()) out.settings.emplace_back("dataset_text_field", value);
-        continue;
-      }
-      read_member(source, member, value);
-    }
+    for (const auto& [member, value] : entry.items()) read_member(source, member, value);
     const Json type = entry.value("type", Json());
-    if (type.is_object())
-      read_fields(source, type);
-    else
+    if (!type.is_object())
       read_type(type);
+    else  // it says where rows keep instruction, input and output, and perhaps how they become a text
+      has_prompt_format(type) ? read_format(source, type) : read_names(source, type);
     sources.push_back(std::move(source));
-  }
-
-  /// A type that says where rows keep instruction, input and output, and perhaps how they become a text. Without a
-  /// format that is the chat template's matter here.
-  void read_fields(Json& source, const Json& type) {
-    has_prompt_format(type) ? read_format(source, type) : read_names(source, type);
   }
 
   /// Rows that are texts, prompt and answer, whatever the chat template.
@@ -136,7 +120,7 @@ struct DatasetList {
     for (const auto& [member, value] : type.items()) {
       if (value.is_null() || value == "") continue;
       const std::string field = member.starts_with("field_") ? member.substr(6) : "";
-      if (std::find(kInstructionFields.begin(), kInstructionFields.end(), field) == kInstructionFields.end())
+      if (!is_listed("instruction_fields", field))
         problem(
             fmt::format("type.{} {} cannot be honored: rows are rendered with the chat template; keep prompt and "
                         "completion in the rows",
@@ -151,12 +135,17 @@ struct DatasetList {
 
   /// A member that a source of dataset_mixture has, or one of which the table of data sets says what is done about it.
   void read_member(Json& source, const std::string& member, const Json& value) {
-    const DialectTable& members = dialect_table("datasets");
-    const KeyRow* known = members.find(member);
+    if (is_listed("read_together", member)) return;
+    if (member == "field") {
+      if (value.is_string()) out.settings.emplace_back("dataset_text_field", value);
+      return;
+    }
+    const KeyRow* known = dataset_table().find(member);
     if (known == nullptr) return problem(fmt::format("unknown member \"{}\"", member));
     if (known->is_neutral(value)) {
       if (trains && member == "fraction" && !value.is_null()) source[member] = value;  // others have one
-    } else if (const Json target = members.object("source").value(member, Json()); trains && !target.is_null()) {
+    } else if (const Json target = dataset_table().object("source").value(member, Json());
+               trains && !target.is_null()) {
       set_of_source(source, target.get_ref<const std::string&>(), value);
     } else if (known->status == KeyStatus::unsupported) {
       problem(fmt::format("{} {} cannot be honored: {}", member, show(value), known->reason));
@@ -185,9 +174,9 @@ struct DatasetList {
     if (base == "alpaca")
       out.remarks.push_back(
           "type alpaca: rows are rendered with the chat template; chat_template_path=alpaca has ### Instruction");
-    if (type.is_null() || std::find(kRowTypes.begin(), kRowTypes.end(), base) != kRowTypes.end()) return;
-    problem(fmt::format("type {} is not available: rows are recognized by their fields (types {})", show(type),
-                        fmt::join(kRowTypes, ", ")));
+    if (!type.is_null() && !is_listed("row_types", base))
+      problem(fmt::format("type {} is not available: rows are recognized by their fields (types {})", show(type),
+                          fmt::join(dataset_table().list("row_types"), ", ")));
   }
 
   void problem(std::string text) { out.problem += (out.problem.empty() ? "" : "; ") + std::move(text); }
