@@ -4,268 +4,92 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
-#include <functional>
-#include <map>
 #include <sstream>
 
-#include "config/dialect_table.h"
 #include "config/keys.h"
-#include "optim/table.h"
+#include "config/launcher_rows.h"
 
 /// What the configurations of DeepSpeed, FSDP and accelerate set, say and leave without effect, by their tables.
 namespace qtrain {
 namespace {
 
-/// An object of a launcher's configuration: in the config, or in a file that it names.
-struct LauncherPart {
-  const ConfigDocument& document;
-  Json value;
-  std::string path = {};  ///< of the object in the document, with a dot behind it unless it is the whole
-};
-
-/// A value of a launcher's configuration.
-struct Leaf {
-  std::string key;      ///< "zero_optimization.offload_optimizer.device"
-  std::string written;  ///< the same with the path of the object before it
-  std::string place;
-  Json value;
-
-  /// The value without regard to the case of letters, and with true and false as such.
-  Json plain() const {
-    if (!value.is_string()) return value;
-    std::string lower = value.get<std::string>();
-    for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    if (lower == "true" || lower == "false") return lower == "true";
-    return lower;
-  }
-  /// The leaf as a member of a part of the object.
-  Leaf under(std::string name) const { return {std::move(name), written, place, value}; }
-};
-
-/// Adds every value in an object that is none itself.
-void add_leaves(const LauncherPart& part, const Json& object, const std::string& path, std::vector<Leaf>& out) {
-  for (const auto& [name, value] : object.items()) {
-    const std::string key = path + name, written = part.path + key;
-    if (value.is_object() && !value.empty())
-      add_leaves(part, value, key + ".", out);
-    else
-      out.push_back({key, written, part.document.place_of(written), value});
-  }
-}
-
-/// Whether a dotted key is a member of this one.
-bool holds(std::string_view part, std::string_view key) {
-  return key.size() > part.size() && key.starts_with(part) && key[part.size()] == '.';
-}
-
-/// The row of a key, or of a part that it is in.
-const KeyRow* row_of(const DialectTable& table, std::string_view key) {
-  if (const KeyRow* row = table.find(key)) return row;
-  const auto at =
-      std::ranges::find_if(table.rows, [&](const KeyRow& row) { return !row.is_translated() && holds(row.name, key); });
-  return at == table.rows.end() ? nullptr : &*at;
-}
-
-class LauncherReader {
+class Launchers {
  public:
-  explicit LauncherReader(Draft& draft) : draft_(draft) {}
+  Launchers(Draft& draft, const ConfigDocument& config) : draft_(draft), config_(config) {}
 
-  /// The object that a value is, or that the file holds which it names; `read` is given it.
-  void open(const Setting& setting, const ConfigDocument& config, std::string_view what,
-            const std::function<void(const LauncherPart&)>& read) {
-    if (says_nothing(setting.value)) return;
-    if (setting.value.is_object()) return read({config, setting.value, setting.written + "."});
-    if (!setting.value.is_string())
-      return problem(setting.place,
-                     fmt::format("\"{}\" expected a file or an object, got {}", setting.written, show(setting.value)));
-    const auto name = setting.value.get<std::string>();
-    const auto file = draft_.named_file(name);
-    if (!file)
-      return problem(setting.place, fmt::format("\"{}\": no such file \"{}\"", setting.written, name),
-                     "paths are looked for as they stand and beside the config");
-    try {
-      const ConfigDocument document = read_config_document(*file);
-      if (document.value.is_object()) return read({document, without_comments(document.value)});
-      problem(document.name, fmt::format("{} is an object of keys and values, not {}", what, show(document.value)));
-    } catch (const Error& e) {  // one problem among others
-      draft_.judge.problem(e.text());
-    }
-  }
-
-  void deepspeed(const LauncherPart& part) {
-    const std::vector<Leaf> leaves = leaves_of(part);
-    for (const Leaf& leaf : leaves) apply("deepspeed", leaf);
-    for (const Leaf& leaf : leaves)  // which needs the others
-      if (leaf.key == "train_batch_size") deepspeed_batch(leaf);
-    deepspeed_warmup(leaves);
-    tell_ignored(part, "DeepSpeed");
-  }
-
-  void fsdp(const Setting* chosen, const Setting* options, const ConfigDocument& config) {
-    const bool on = chosen && !says_nothing(chosen->value);
-    if (on) fsdp_words(*chosen);
-    if (!options || says_nothing(options->value)) return;
-    if (!on) return note(options->place, fmt::format("\"{}\" has no effect without fsdp", options->written));
-    open(*options, config, "fsdp_config", [&](const LauncherPart& part) {
-      for (const Leaf& leaf : leaves_of(part)) fsdp_leaf(leaf);
-      tell_ignored(part, "FSDP");
+  void deepspeed(const Setting& setting, const ConfigDocument& document) {
+    rows_.open(setting, document, "DeepSpeed", [&](const Leaves& leaves, const ConfigDocument&) {
+      for (const Leaf& leaf : leaves) rows_.apply("deepspeed", leaf);
+      for (const Leaf& leaf : leaves)  // which needs the others
+        if (leaf.key == "train_batch_size") deepspeed_batch(leaf);
+      deepspeed_warmup(leaves);
     });
   }
 
-  void accelerate(const LauncherPart& part) {
-    for (const Leaf& leaf : leaves_of(part)) accelerate_leaf(leaf, part);
-    tell_ignored(part, "accelerate");
+  void fsdp(const Setting* chosen, const Setting* options) {
+    const bool on = chosen && !says_nothing(chosen->value);
+    if (on) fsdp_words(*chosen);
+    if (!options || says_nothing(options->value)) return;
+    if (!on) return judge().note(options->place, fmt::format("\"{}\" has no effect without fsdp", options->written));
+    rows_.open(*options, config_, "FSDP", [&](const Leaves& leaves, const ConfigDocument&) {
+      for (const Leaf& leaf : leaves) fsdp_leaf(leaf);
+    });
+  }
+
+  void accelerate(const Setting& setting) {
+    const Json& presets = dialect_table("accelerate").object("presets");
+    if (std::ranges::find(presets, setting.value) != presets.end())
+      return judge().note(setting.place,
+                          fmt::format("\"{}\": {} has no effect on one device", setting.written, show(setting.value)));
+    rows_.open(setting, config_, "accelerate", [&](const Leaves& leaves, const ConfigDocument& document) {
+      for (const Leaf& leaf : leaves) accelerate_leaf(leaf, document);
+    });
   }
 
  private:
-  static std::vector<Leaf> leaves_of(const LauncherPart& part) {
-    std::vector<Leaf> leaves;
-    add_leaves(part, part.value, "", leaves);
-    return leaves;
-  }
-
-  void note(const std::string& place, std::string text) { draft_.judge.note(place, std::move(text)); }
-  void problem(const std::string& place, std::string cause, std::string remedy = {}) {
-    draft_.judge.problem(place, std::move(cause), std::move(remedy));
-  }
-
-  /// A value of a launcher for a key of ours: it has to be the value that the key was given, if it was. Names of one
-  /// optimizer that differ in how it is computed do not contradict each other, nor do kinds of recomputation.
-  void set(const Leaf& leaf, const std::string& key, const Json& value) {
-    const Setting* given = draft_.find(key);
-    if (!given) return draft_.offer(key, {leaf.written, leaf.place, value});
-    const auto rule = [](const Json& name) {
-      const NamedOptimizer* o = name.is_string() ? find_optimizer(name.get<std::string>()) : nullptr;
-      return o ? o->rule : "?";
-    };
-    const bool same = given->value == value || (key == "optim" && rule(given->value) == rule(value)) ||
-                      (key == "gradient_checkpointing" && given->value.is_string());
-    if (!same)
-      differ(leaf, value, *given,
-             "the two have to be equal: \"auto\" in the former, or its removal, takes over the latter");
-  }
-  void differ(const Leaf& leaf, const Json& value, const Setting& given, std::string remedy) {
-    problem(leaf.place,
-            fmt::format("\"{}\" is {}, but \"{}\" is {} ({})", leaf.written, show(value), given.written,
-                        show(given.value), given.place),
-            std::move(remedy));
-  }
-  void refuse(const Leaf& leaf, std::string_view why, std::string_view remedy = {}) {
-    problem(leaf.place, fmt::format("\"{}\": {} cannot be honored: {}", leaf.written, show(leaf.value), why),
-            std::string(remedy.empty() ? "remove the key" : remedy));
-  }
-  void ignore(const Leaf& leaf) {
-    if (!says_nothing(leaf.value))
-      ignored_.push_back(
-          {.level = RemarkLevel::silent, .origin = leaf.place, .ignored = leaf.written, .value = leaf.value});
-  }
-  void expect_object(const Leaf& leaf) {
-    if (!says_nothing(leaf.value))
-      problem(leaf.place, fmt::format("\"{}\" expected an object, got {}", leaf.written, show(leaf.value)));
-  }
-
-  /// One value as its row in a table says.
-  void apply(std::string_view tool, const Leaf& leaf) {
-    const DialectTable& table = dialect_table(tool);
-    const KeyRow* row = row_of(table, leaf.key);
-    if (row == nullptr) return unknown(leaf, table.names());
-    for (const auto& [value, text] : row->notes)
-      if (leaf.value == value) note(leaf.place, fmt::format("\"{}\": {}", leaf.written, text));
-    if (row->is_translated()) return leaf.value == "auto" ? void() : translate_leaf(*row, leaf);
-    if (row->status == KeyStatus::ignored) return row->reason.empty() ? void() : ignore(leaf);
-    const bool decides = row->name.ends_with('*') || leaf.key == row->name || leaf.key == row->name + ".enabled";
-    if (decides && !says_nothing(leaf.value)) refuse(leaf, row->reason);
-  }
-
-  void translate_leaf(const KeyRow& row, const Leaf& leaf) {
-    using R = LauncherReader;
-    static const std::map<std::string_view, void (R::*)(const Leaf&)> kConversions{
-        {"betas", &R::betas},
-        {"warmup_steps", &R::warmup_steps},
-        {"total_steps", &R::total_steps},
-        {"warmup_start", &R::warmup_start},
-        {"schedule_floor", &R::schedule_floor},
-        {"part", &R::expect_object},
-        {"precision", &R::precision},
-        {"processes", &R::processes}};
-    const Json plain = leaf.plain();
-    for (const auto& [refused, why] : row.refused)
-      if (plain == refused) return refuse(leaf, why, row.remedy);
-    if (!row.convert.empty()) return (this->*kConversions.at(row.convert))(leaf);
-    if (row.target.empty()) return ignore(leaf);
-    if (row.map.empty()) return set(leaf, row.target, leaf.value);
-    if (const Json* ours = row.meaning(plain)) return set(leaf, row.target, *ours);
-    if (!row.otherwise.empty() && !says_nothing(leaf.value)) refuse(leaf, row.otherwise, row.remedy);
-  }
-
-  void unknown(const Leaf& leaf, const std::vector<std::string_view>& known) {
-    if (std::ranges::any_of(known, [&](std::string_view name) { return holds(leaf.key, name); }))
-      return expect_object(leaf);
-    const std::string near = hint(draft_.judge, leaf.key, known);
-    problem(leaf.place, fmt::format("unknown key \"{}\"", leaf.written),
-            near.empty() ? "remove the key" : fmt::format("did you mean \"{}\"?", near));
-  }
-
-  /// Once for all keys of a file.
-  void tell_ignored(const LauncherPart& part, std::string_view what) {
-    if (ignored_.empty()) return;
-    constexpr std::size_t kShown = 4;
-    const std::string why = fmt::format("{} without effect here, on one device", what);
-    std::vector<std::string> shown;
-    for (Remark& remark : ignored_) {
-      if (shown.size() < kShown) shown.push_back(remark.ignored);
-      remark.text = why;
-    }
-    const std::size_t all = ignored_.size();
-    note(part.document.name,
-         fmt::format("{} {} of {}: {}{}", all, all == 1 ? "key" : "keys", why, fmt::join(shown, ", "),
-                     all > kShown ? fmt::format(" and {} more", all - kShown) : ""));
-    for (Remark& remark : std::exchange(ignored_, {})) draft_.judge.say(std::move(remark));
-  }
-
-  // Conversions that rows name, of values that are not "auto".
+  Judge& judge() { return draft_.judge; }
 
   void betas(const Leaf& leaf) {
-    if (!leaf.value.is_array() || leaf.value.size() != 2) return refuse(leaf, "betas are two numbers", "use \"auto\"");
-    set(leaf, "adam_beta1", leaf.value[0]);
-    set(leaf, "adam_beta2", leaf.value[1]);
+    if (!leaf.value.is_array() || leaf.value.size() != 2)
+      return rows_.refuse(leaf, "betas are two numbers", "use \"auto\"");
+    rows_.set(leaf, "adam_beta1", leaf.value[0]);
+    rows_.set(leaf, "adam_beta2", leaf.value[1]);
   }
 
   void warmup_steps(const Leaf& leaf) {
     const Setting* ratio = draft_.find("warmup_ratio");
-    if (!ratio || says_nothing(ratio->value)) return set(leaf, "warmup_steps", leaf.value);
-    differ(leaf, leaf.value, *ratio, "use \"auto\", or remove the latter");
+    if (!ratio || says_nothing(ratio->value)) return rows_.set(leaf, "warmup_steps", leaf.value);
+    rows_.differ(leaf, leaf.value, *ratio, "use \"auto\", or remove the latter");
   }
 
   void total_steps(const Leaf& leaf) {
-    if (draft_.has("max_steps")) return set(leaf, "max_steps", leaf.value);
-    refuse(leaf, "how many steps there are depends on the rows", "use \"auto\", or set max_steps");
+    if (draft_.has("max_steps")) return rows_.set(leaf, "max_steps", leaf.value);
+    rows_.refuse(leaf, "how many steps there are depends on the rows", "use \"auto\", or set max_steps");
   }
 
   void warmup_start(const Leaf& leaf) {
     constexpr double kAlmostZero = 1e-7;
-    if (!leaf.value.is_number() || leaf.value > kAlmostZero) refuse(leaf, "warm-up begins at 0", "use 0");
+    if (!leaf.value.is_number() || leaf.value > kAlmostZero) rows_.refuse(leaf, "warm-up begins at 0", "use 0");
   }
 
   void schedule_floor(const Leaf& leaf) {
     if (!leaf.value.is_number() || leaf.value <= 0) return;
     draft_.settings["lr_scheduler_type"] = {leaf.written, leaf.place, "cosine_with_min_lr"};
-    set(leaf, "lr_scheduler_kwargs", {{"min_lr_rate", leaf.value}});
+    rows_.set(leaf, "lr_scheduler_kwargs", {{"min_lr_rate", leaf.value}});
   }
 
   /// As in transformers, the arguments of the training win.
   void precision(const Leaf& leaf) {
     if (leaf.value == "no" || says_nothing(leaf.value)) return;
     if (leaf.value != "bf16" && leaf.value != "fp16")
-      return refuse(leaf, "products are in float32, bf16 or fp16", "use no, bf16 or fp16");
+      return rows_.refuse(leaf, "products are in float32, bf16 or fp16", "use no, bf16 or fp16");
     for (const char* key : {"bf16", "fp16"}) {
       const Setting* given = draft_.find(key);
       if (!given) continue;
       if ((given->value == true) != (leaf.value == key))
-        note(leaf.place, fmt::format("\"{}\" {} has no effect: \"{}\" is {} ({})", leaf.written, show(leaf.value),
-                                     given->written, show(given->value), given->place));
+        judge().note(leaf.place, fmt::format("\"{}\" {} has no effect: \"{}\" is {} ({})", leaf.written,
+                                             show(leaf.value), given->written, show(given->value), given->place));
       return;
     }
     draft_.offer(leaf.value.get<std::string>(), {leaf.written, leaf.place, true});
@@ -274,9 +98,9 @@ class LauncherReader {
   void processes(const Leaf& leaf) {
     const Setting* ranks = draft_.find("nproc");
     if (!leaf.value.is_number_integer() || leaf.value <= 1 || (ranks && ranks->value == leaf.value)) return;
-    note(leaf.place, fmt::format("\"{}\" is {} there and nproc {} here: an update sees fewer rows; "
-                                 "gradient_accumulation_steps makes up for it",
-                                 leaf.written, show(leaf.value), ranks ? show(ranks->value) : "1"));
+    judge().note(leaf.place, fmt::format("\"{}\" is {} there and nproc {} here: an update sees fewer rows; "
+                                         "gradient_accumulation_steps makes up for it",
+                                         leaf.written, show(leaf.value), ranks ? show(ranks->value) : "1"));
   }
 
   /// DeepSpeed has train_batch_size = micro-batch x accumulation x devices, and fills in the one that is missing.
@@ -286,7 +110,7 @@ class LauncherReader {
       const Setting* s = draft_.find(key);
       return s && s->value.is_number() ? std::max(0.0, s->value.get<double>()) : 0;
     };
-    if (!leaf.value.is_number()) return refuse(leaf, "a batch is a number of rows", "use \"auto\"");
+    if (!leaf.value.is_number()) return rows_.refuse(leaf, "a batch is a number of rows", "use \"auto\"");
     const double total = leaf.value.get<double>(), micro = number("per_device_train_batch_size"),
                  windows = number("gradient_accumulation_steps"), ranks = std::max(1.0, number("nproc"));
     const double known = std::max(1.0, micro) * std::max(1.0, windows) * ranks;
@@ -295,7 +119,7 @@ class LauncherReader {
       return draft_.offer(windows == 0 ? "gradient_accumulation_steps" : "per_device_train_batch_size",
                           {leaf.written, leaf.place, total / known});
     if (total == known && micro > 0) return;
-    problem(
+    judge().problem(
         leaf.place,
         fmt::format("\"{}\" is {}, but per_device_train_batch_size x gradient_accumulation_steps x nproc is {}",
                     leaf.written, show(leaf.value), micro > 0 && windows > 0 ? fmt::format("{}", known) : "not given"),
@@ -306,9 +130,10 @@ class LauncherReader {
     const auto type = std::ranges::find(leaves, "scheduler.type", &Leaf::key),
                kind = std::ranges::find(leaves, "scheduler.params.warmup_type", &Leaf::key);
     if (type == leaves.end() || (kind != leaves.end() && kind->value == "linear")) return;
-    note(type->place,
-         fmt::format("\"{}\": warm-up is linear here; that of DeepSpeed is logarithmic unless warmup_type is linear",
-                     type->written));
+    judge().note(
+        type->place,
+        fmt::format("\"{}\": warm-up is linear here; that of DeepSpeed is logarithmic unless warmup_type is linear",
+                    type->written));
   }
 
   void fsdp_words(const Setting& chosen) {
@@ -322,50 +147,58 @@ class LauncherReader {
     const std::vector<std::string_view> known = dialect_table("fsdp").list("words");
     for (const std::string& word : words) {
       const Leaf leaf{word, chosen.written, chosen.place, word};
-      if (word == "offload") set(leaf, "optimizer_offload", true);
+      if (word == "offload") rows_.set(leaf, "optimizer_offload", true);
       if (std::ranges::find(known, word) == known.end())
-        refuse(leaf, fmt::format("the words of fsdp are {}", fmt::join(known, ", ")), "use true and fsdp_config");
+        rows_.refuse(leaf, fmt::format("the words of fsdp are {}", fmt::join(known, ", ")), "use true and fsdp_config");
     }
-    note(chosen.place,
-         fmt::format("\"{}\" shards over several devices; on one there is nothing to shard", chosen.written));
+    judge().note(chosen.place,
+                 fmt::format("\"{}\" shards over several devices; on one there is nothing to shard", chosen.written));
   }
 
   void fsdp_leaf(const Leaf& leaf) {
     const bool prefixed = leaf.key.starts_with("fsdp_");  // as accelerate writes it
-    apply("fsdp", leaf.under(prefixed ? leaf.key.substr(5) : leaf.key));
+    rows_.apply("fsdp", leaf.under(prefixed ? leaf.key.substr(5) : leaf.key));
   }
 
-  void accelerate_leaf(const Leaf& leaf, const LauncherPart& part) {
+  void accelerate_leaf(const Leaf& leaf, const ConfigDocument& document) {
     constexpr std::string_view kDeepspeed = "deepspeed_config.", kFsdp = "fsdp_config.";
     if (leaf.key == "deepspeed_config.deepspeed_config_file")
-      return open({leaf.written, leaf.place, leaf.value}, part.document, "a DeepSpeed config",
-                  [&](const LauncherPart& file) { deepspeed(file); });
+      return deepspeed({leaf.written, leaf.place, leaf.value}, document);
     if (leaf.key.starts_with(kDeepspeed)) {
       const Json& names = dialect_table("accelerate").object("deepspeed");
       if (const auto name = names.find(leaf.key.substr(kDeepspeed.size())); name != names.end())
-        return apply("deepspeed", leaf.under(*name));
+        return rows_.apply("deepspeed", leaf.under(*name));
     }
     if (leaf.key.starts_with(kFsdp)) return fsdp_leaf(leaf.under(leaf.key.substr(kFsdp.size())));
-    apply("accelerate", leaf);
+    rows_.apply("accelerate", leaf);
+  }
+
+  LauncherRows::Conversions conversions() {
+    const auto by = [this](void (Launchers::*convert)(const Leaf&)) {
+      return [this, convert](const Leaf& leaf) { (this->*convert)(leaf); };
+    };
+    return {{"betas", by(&Launchers::betas)},
+            {"warmup_steps", by(&Launchers::warmup_steps)},
+            {"total_steps", by(&Launchers::total_steps)},
+            {"warmup_start", by(&Launchers::warmup_start)},
+            {"schedule_floor", by(&Launchers::schedule_floor)},
+            {"precision", by(&Launchers::precision)},
+            {"processes", by(&Launchers::processes)}};
   }
 
   Draft& draft_;
-  std::vector<Remark> ignored_;
+  const ConfigDocument& config_;
+  LauncherRows rows_{draft_, conversions()};
 };
 
 }  // namespace
 
 void add_launcher_settings(Draft& draft, const ConfigDocument& config) {
-  LauncherReader reader(draft);
+  Launchers launchers(draft, config);
   const auto pending = [&](std::string_view key) { return draft.find(kPending + std::string(key)); };
-  const Json& presets = dialect_table("accelerate").object("presets");
-  if (const Setting* s = pending("accelerate_config"); s && std::ranges::find(presets, s->value) != presets.end())
-    draft.judge.note(s->place, fmt::format("\"{}\": {} has no effect on one device", s->written, show(s->value)));
-  else if (s)
-    reader.open(*s, config, "an accelerate config", [&](const LauncherPart& part) { reader.accelerate(part); });
-  if (const Setting* s = pending("deepspeed"))
-    reader.open(*s, config, "a DeepSpeed config", [&](const LauncherPart& part) { reader.deepspeed(part); });
-  reader.fsdp(pending("fsdp"), pending("fsdp_config"), config);
+  if (const Setting* s = pending("accelerate_config")) launchers.accelerate(*s);
+  if (const Setting* s = pending("deepspeed")) launchers.deepspeed(*s, config);
+  launchers.fsdp(pending("fsdp"), pending("fsdp_config"));
 }
 
 }  // namespace qtrain
