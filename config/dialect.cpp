@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <ranges>
 
 #include "config/dialects/axolotl.h"
 #include "config/dialects/llamafactory.h"
@@ -68,7 +67,9 @@ std::vector<DialectClaim> claims_on(const Json& document) {
 }
 
 std::string dialect_names() {
-  return fmt::format("{}", fmt::join(table() | std::views::transform(&Dialect::name), ", "));
+  std::vector<std::string_view> names;
+  for (const Dialect& d : table()) names.push_back(d.name());
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 }  // namespace

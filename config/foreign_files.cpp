@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <vector>
 
 #include "config/dialect_table.h"
 #include "config/keys.h"
@@ -12,19 +11,13 @@
 namespace qtrain {
 namespace {
 
-using Names = std::vector<std::string>;
-
-/// Whether a key is one of a config that names a model, rows or an output directory, under any of its names.
-bool is_of_configs(const std::string& name) {
-  if (name == "base_model_name_or_path") return false;  // adapters that were trained have it too
-  const auto known = table_data("foreign_files").at("configs").get<Names>();
-  return std::ranges::find(known, canonical_key(name)) != known.end();
-}
-
+/// Whether a document names a model, rows or an output directory, under any of their names.
 bool says_what_is_trained(const Json& document) {
-  for (const auto& [key, value] : document.items())
-    if (is_of_configs(key)) return true;
-  return false;
+  const Json& known = table_data("foreign_files").at("configs");
+  return std::ranges::any_of(document.items(), [&](const auto& member) {
+    return member.key() != "base_model_name_or_path" &&  // adapters that were trained have it too
+           std::ranges::find(known, canonical_key(member.key())) != known.end();
+  });
 }
 
 }  // namespace

@@ -39,15 +39,12 @@ std::string_view nearest(std::string_view word, std::span<const std::string_view
   if (word.size() > 64) return {};
   std::string_view best;
   std::size_t fewest = word.size() / 3 + 1;  // a third of the letters may differ
-  for (const auto name : names) {
-    const std::size_t n = edits(word, name);
-    if (n < fewest) fewest = n, best = name;
-  }
-  if (!best.empty() || word.size() < 4) return best;
-  for (const auto name : names) {  // the beginning of a longer name
-    const std::size_t n = edits(word, name.substr(0, word.size()));
-    if (n < fewest) fewest = n, best = name;
-  }
+  const auto look = [&](std::size_t longest) {
+    for (const auto name : names)
+      if (const std::size_t n = edits(word, name.substr(0, longest)); n < fewest) fewest = n, best = name;
+  };
+  look(std::string_view::npos);
+  if (best.empty() && word.size() >= 4) look(word.size());  // the beginning of a longer name
   return best;
 }
 

@@ -7,6 +7,7 @@
 
 #include "config/dialect.h"
 #include "config/fields.h"
+#include "optim/table.h"
 
 namespace qtrain {
 namespace {

@@ -78,6 +78,13 @@ TEST(Json, CommentsWhereAllowed) {
   EXPECT_EQ(dump_json(json), R"({"a": 1, "u": "http://x"})");
 }
 
+TEST(Json, KeysOutsideListsHaveLines) {
+  std::map<std::string, int> lines;
+  parse_json("{\"a\": 1, // one\n\n\"b\": {\"c\": [{\"d\": 1}],\n\"e\": 2}}", "c.json",
+             {.comments = true, .key_lines = &lines});
+  EXPECT_EQ(lines, (std::map<std::string, int>{{"a", 1}, {"b", 3}, {"b.c", 3}, {"b.e", 4}}));
+}
+
 TEST(Json, LastDuplicateWinsInTheFirstPlaceWhereAllowed) {
   const auto json = parse_json(R"({"a":1,"b":2,"a":3})", "x", {.duplicate_keys = true});
   EXPECT_EQ(dump_json(json), R"({"a": 3, "b": 2})");
