@@ -137,6 +137,13 @@ struct TrainingSection {
 struct RunSection {
   DeviceChoice device = DeviceChoice::automatic;
   std::int64_t nproc = 1;
+  std::int64_t nnodes = 1;
+  std::int64_t node_rank = 0;
+  std::string master_addr = "127.0.0.1";
+  std::int64_t master_port = 29500;
+  std::int64_t ddp_timeout = 1800;
+  std::int64_t max_restarts = 0;
+  bool deterministic_reduce = false;
   std::int64_t threads = 0;
   std::string compute_dtype = "auto";  ///< "auto", "float32" or "bfloat16"
   std::int64_t max_nonfinite_steps = 3;

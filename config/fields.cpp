@@ -294,6 +294,9 @@ std::vector<Field> read_fields() {
          Member{"metric_for_best_model", &T::metric_for_best_model}, Member{"greater_is_better", &T::greater_is_better},
          Member{"resume_from_checkpoint", &T::resume_from_checkpoint});
   r.read("Machine", &Config::run, Member{"device", &R::device}, Member{"nproc", &R::nproc},
+         Member{"nnodes", &R::nnodes}, Member{"node_rank", &R::node_rank}, Member{"master_addr", &R::master_addr},
+         Member{"master_port", &R::master_port}, Member{"ddp_timeout", &R::ddp_timeout},
+         Member{"max_restarts", &R::max_restarts}, Member{"deterministic_reduce", &R::deterministic_reduce},
          Member{"threads", &R::threads}, Member{"compute_dtype", &R::compute_dtype},
          Member{"max_nonfinite_steps", &R::max_nonfinite_steps}, Member{"use_cuda_graphs", &R::use_cuda_graphs});
   return r.take();

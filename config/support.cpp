@@ -17,7 +17,10 @@ std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
        "name the model's folder");
   if (c.run.device == DeviceChoice::cuda)
     need(cuda_problem().empty(), "device", "device cuda: " + cuda_problem(), "set device to cpu or auto");
-  need(c.run.nproc == 1, "nproc", "more than one process is not available yet", "set nproc to 1");
+  const bool many = c.run.nproc * c.run.nnodes > 1;
+  need(!many || c.run.device != DeviceChoice::cuda, "nproc", "several ranks train on processors only, so far",
+       "set device to cpu, or nproc to 1");
+  need(c.run.node_rank < c.run.nnodes, "node_rank", "there is no such machine: they count from 0", "set it below nnodes");
   need(!find_optimizer(c.training.optim)->rule.empty(), "optim",
        fmt::format("optim \"{}\" is not available", c.training.optim),
        fmt::format("use one of {}", optimizer_summary()));

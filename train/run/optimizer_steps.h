@@ -43,7 +43,11 @@ class OptimizerSteps {
     double per_batch;   ///< of the loss of routers in a micro-batch
   };
 
-  std::int64_t count_targets() const;
+  /// What the micro-batches of the next step have over all ranks.
+  struct Contents {
+    std::int64_t targets = 0, tokens = 0, batches = 0;
+  };
+  Contents contents() const;
   void accumulate_gradients(const Normalization& n, StepOutcome& outcome);
   void update(const Normalization& n, StepOutcome& outcome);
   bool keep_step(const StepOutcome& outcome);

@@ -14,16 +14,18 @@ RunLog::RunLog(const RunContext& run, const Parts& parts, const std::filesystem:
       plan_(parts.plan),
       state_(parts.state),
       events_(run.training(), parts.plan),
-      metrics_(output / "metrics.jsonl", state_.step),
-      event_file_(output / "runs", state_.step == 0 ? 0 : state_.step + 1),
+      metrics_(run.leads() ? MetricsFile(output / "metrics.jsonl", state_.step) : MetricsFile()),
       first_step_(state_.step),
-      first_tokens_(state_.tokens) {}
+      first_tokens_(state_.tokens) {
+  if (run.leads()) event_file_.emplace(output / "runs", state_.step == 0 ? 0 : state_.step + 1);
+}
 
 void RunLog::begin() {
   const std::int64_t batch = run_.training().per_device_train_batch_size,
-                     batches = run_.training().gradient_accumulation_steps;
-  run_.log.info("training: {} of {} x {} {}, {:.2f} epochs", counted(plan_.max_steps, "step"), batch, batches,
-                batch * batches == 1 ? "row" : "rows", plan_.epochs_after(plan_.max_steps));
+                     batches = run_.training().gradient_accumulation_steps, ranks = run_.ranks.size();
+  run_.log.info("training: {} of {} x {} {}{}, {:.2f} epochs", counted(plan_.max_steps, "step"), batch, batches,
+                batch * batches == 1 ? "row" : "rows", ranks == 1 ? "" : fmt::format(" on each of {} ranks", ranks),
+                plan_.epochs_after(plan_.max_steps));
   run_watch_ = {};
   row_watch_ = {};
 }
@@ -83,7 +85,7 @@ void RunLog::add_row(Json row, const Json& extra) {
   if (!extra.is_null()) row.update(extra);
   row["time"] = unix_time();
   metrics_.append(row);
-  event_file_.append(row);
+  if (event_file_) event_file_->append(row);
 }
 
 }  // namespace qtrain

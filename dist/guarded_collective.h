@@ -1,0 +1,38 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "dist/collective.h"
+#include "dist/store.h"
+
+namespace qtrain {
+
+/// A collective that trusts nobody: before each call the ranks compare its number, kind, type and size, since sums of
+/// different things would go unnoticed; and where a call fails, it finds out which ranks are missing.
+class GuardedCollective : public Collective {
+ public:
+  /// The store must outlive this.
+  GuardedCollective(std::unique_ptr<Collective> inner, Store& store) : inner_(std::move(inner)), store_(store) {}
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  void all_reduce(Ctx& ctx, Tensor values, Reduction reduction) override;
+  void broadcast(Ctx& ctx, Tensor values, int root) override;
+  void all_gather(Ctx& ctx, ConstTensor mine, Tensor all) override;
+  void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) override;
+  void barrier(Ctx& ctx) override;
+
+ private:
+  struct Call;
+  void guard(Ctx& ctx, const Call& call, const std::function<void()>& act);
+  void compare(Ctx& ctx, const Call& call);
+  [[noreturn]] void name_missing(const Call& call, const std::string& what);
+
+  std::unique_ptr<Collective> inner_;
+  Store& store_;
+  std::int64_t calls_ = 0;
+};
+
+}  // namespace qtrain
