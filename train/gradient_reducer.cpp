@@ -15,6 +15,25 @@ std::vector<Tensor> gradients_of(std::span<Param* const> trained) {
   return gradients;
 }
 
+// As few views as possible of memory of one type that holds all of them: what an arena leaves between two tensors for
+// their alignment is part of it.
+std::vector<Tensor> slabs(const std::vector<Tensor>& tensors) {
+  constexpr std::ptrdiff_t kAlignment = 256;
+  std::vector<Tensor> all;
+  for (const Tensor& t : tensors) {
+    if (!all.empty() && all.back().dtype == t.dtype) {
+      const std::ptrdiff_t gap = t.data - (all.back().data + all.back().bytes());
+      if (gap >= 0 && gap < kAlignment) {
+        const auto bytes = static_cast<std::size_t>(t.data + t.bytes() - all.back().data);
+        all.back().shape = {static_cast<std::int64_t>(bytes / size_of(t.dtype))};
+        continue;
+      }
+    }
+    all.push_back(t.reshaped({t.numel()}));
+  }
+  return all;
+}
+
 std::vector<std::int64_t> begins_of(const std::vector<Tensor>& gradients) {
   std::vector<std::int64_t> begins{0};
   for (const Tensor& g : gradients) begins.push_back(begins.back() + g.numel());
@@ -114,7 +133,7 @@ void GradientReducer::end_micro_batch(Ctx& ctx) {
 void GradientReducer::finish(Ctx& ctx) {
   if (ranks_.size() == 1 && !is_ordered()) return;
   if (!is_ordered()) {
-    for (const Tensor& run : joined(gradients_)) ranks_.all_reduce(ctx, run, Reduction::sum);
+    for (const Tensor& slab : slabs(gradients_)) ranks_.all_reduce(ctx, slab, Reduction::sum);
     return ranks_.all_reduce(ctx, sums_, Reduction::sum);
   }
   for (std::int64_t chunk = 0; chunk < layout_.chunks; ++chunk) {
