@@ -4,13 +4,16 @@
 #include <fmt/ranges.h>
 
 #include <array>
-#include <chrono>
-#include <thread>
+#include <vector>
 
 namespace qtrain {
 namespace {
 
 constexpr std::array<std::string_view, 5> kKinds{"all_reduce", "broadcast", "all_gather", "all_to_all", "barrier"};
+
+std::string named(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
 
 }  // namespace
 
@@ -57,9 +60,11 @@ void GuardedCollective::barrier(Ctx& ctx) {
 
 void GuardedCollective::guard(Ctx& ctx, const Call& call, const std::function<void()>& act) {
   ++calls_;
+  watch_.watchdog.enter(call.text());
   try {
     compare(ctx, call);
     act();
+    watch_.watchdog.leave();
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {  // of the library: it knows addresses, not ranks
@@ -83,21 +88,16 @@ void GuardedCollective::compare(Ctx& ctx, const Call& call) {
   }
 }
 
-// Who still runs says so in the store; who does not within a few seconds is missing.
 void GuardedCollective::name_missing(const Call& call, const std::string& what) {
-  const auto key = [](int r) { return fmt::format("waiting/{}", r); };
-  std::vector<int> missing;
-  store_.set(key(rank()), call.text());
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
-  for (int r = 0; r < size(); ++r) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
-    if (!store_.get(key(r), left)) missing.push_back(r);
-  }
   const std::string where = fmt::format("collective {}, {}", calls_, call.text());
+  const auto [silent, busy] = watch_.watchdog.ask_all(watch_.store);
+  const std::vector<int>& missing = silent.empty() ? busy : silent;
   if (missing.empty()) fail(ErrorKind::peer, {.cause = fmt::format("{} failed on all ranks: {}", where, what)});
-  fail(ErrorKind::peer, {.cause = fmt::format("rank{} {} did not come to {}", missing.size() == 1 ? "" : "s",
-                                              fmt::join(missing, ", "), where),
-                         .remedy = "see what it said last; run the same command to go on from the last checkpoint"});
+  fail(ErrorKind::peer,
+       {.cause = fmt::format("{} did not come to {}: {}", named(missing), where,
+                             silent.empty() ? "it still computes something else" : "there is no sign of life"),
+        .remedy = silent.empty() ? "set ddp_timeout to more seconds where a rank may take that long"
+                                 : "run the same command to go on from the last checkpoint"});
 }
 
 }  // namespace qtrain

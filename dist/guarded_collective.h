@@ -6,6 +6,7 @@
 
 #include "dist/collective.h"
 #include "dist/store.h"
+#include "dist/watchdog.h"
 
 namespace qtrain {
 
@@ -13,8 +14,12 @@ namespace qtrain {
 /// different things would go unnoticed; and where a call fails, it finds out which ranks are missing.
 class GuardedCollective : public Collective {
  public:
-  /// The store must outlive this.
-  GuardedCollective(std::unique_ptr<Collective> inner, Store& store) : inner_(std::move(inner)), store_(store) {}
+  /// Store and watchdog must outlive this.
+  struct Watch {
+    Store& store;
+    Watchdog& watchdog;
+  };
+  GuardedCollective(std::unique_ptr<Collective> inner, const Watch& watch) : inner_(std::move(inner)), watch_(watch) {}
 
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
@@ -31,7 +36,7 @@ class GuardedCollective : public Collective {
   [[noreturn]] void name_missing(const Call& call, const std::string& what);
 
   std::unique_ptr<Collective> inner_;
-  Store& store_;
+  Watch watch_;
   std::int64_t calls_ = 0;
 };
 

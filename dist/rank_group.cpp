@@ -12,8 +12,11 @@ RankGroup::RankGroup(const std::optional<RankPlace>& place, std::chrono::millise
   }
   if (place->serves_store) server_.emplace(Endpoint{.host = "", .port = place->store.port});
   store_.emplace(place->store, timeout);
+  watchdog_.emplace(
+      Watchdog::Options{.server = place->store, .rank = place->rank, .ranks = place->size, .patience = timeout});
   try {
-    collective_ = std::make_unique<GuardedCollective>(connect_gloo(*place, *store_, timeout), *store_);
+    collective_ = std::make_unique<GuardedCollective>(connect_gloo(*place, *store_, timeout),
+                                                      GuardedCollective::Watch{*store_, *watchdog_});
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {

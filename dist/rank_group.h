@@ -6,6 +6,7 @@
 #include "dist/collective.h"
 #include "dist/rank_place.h"
 #include "dist/store.h"
+#include "dist/watchdog.h"
 
 namespace qtrain {
 
@@ -20,6 +21,7 @@ class RankGroup {
  private:
   std::optional<StoreServer> server_;
   std::optional<Store> store_;
+  std::optional<Watchdog> watchdog_;
   std::unique_ptr<Collective> collective_;
 };
 

@@ -101,8 +101,9 @@ void StoreServer::serve(Socket& socket) {
     const AnswerHead head{.found = value ? 1U : 0U,
                           .value = static_cast<std::uint32_t>(value ? value->size() : std::size_t{0})};
     std::string answer = message(head, value.value_or(""));
-    if (!socket.send(bytes_of(answer))) return;
+    if (!socket.send(bytes_of(answer))) break;
   }
+  socket.shut_down();
 }
 
 Store::Store(const Endpoint& server, milliseconds patience)

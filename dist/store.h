@@ -52,6 +52,8 @@ class Store {
   /// Waits until somebody has set it; nothing after `patience`.
   std::optional<std::string> get(const std::string& key, std::chrono::milliseconds patience);
 
+  /// Ends calls of other threads with an error, now and later.
+  void shut_down() { socket_.shut_down(); }
   /// Of this machine, as the server sees it.
   std::string local_address() const { return socket_.local_address(); }
 
