@@ -25,6 +25,7 @@ struct Rank {
   Child process;
   std::string unfinished = {};  ///< a line that has not ended
   std::optional<ChildEnd> end = {};
+  bool outlived_grace = false;  ///< it was killed because others had ended
 };
 
 class Supervisor {
@@ -100,15 +101,14 @@ class Supervisor {
   void end_others() {
     if (!first_failure_) return;
     const auto since = Clock::now() - failed_at_;
-    if (since > launch_.grace) send_all(SIGKILL);
+    if (since < launch_.grace) return;
+    for (Rank& r : ranks_) r.outlived_grace |= !r.end;
+    send_all(SIGKILL);
   }
 
-  void send_all(int signal) {
+  void send_all(int signal) const {
     for (const Rank& r : ranks_)
-      if (!r.end) {
-        r.process.send(signal);
-        if (signal == SIGKILL) r.process.send(SIGCONT);
-      }
+      if (!r.end) r.process.send(signal);
   }
 
   // The cause is the rank that ended for a reason of its own.
@@ -120,10 +120,9 @@ class Supervisor {
     if (const Rank* r = of([](const ChildEnd& e) { return e.signal == 0 && e.failed() && e.exit_code != kPeerLost; }))
       return r->end->exit_code;
     if (const Rank* r = of([](const ChildEnd& e) { return e.signal != 0; })) {
-      log_.error(
-          "rank {} was ended by {}; the other ranks have stopped\n  run the same command to go on from the last "
-          "checkpoint",
-          r->number, r->end->text());
+      log_.error("rank {} {}; the other ranks have stopped\n  run the same command to go on from the last checkpoint",
+                 r->number,
+                 r->outlived_grace ? "gave no sign of life and was killed" : "was ended by " + r->end->text());
       return kPeerLost;
     }
     return of([](const ChildEnd& e) { return e.failed(); }) ? kPeerLost : 0;

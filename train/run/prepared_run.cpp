@@ -1,5 +1,8 @@
 #include "train/run/prepared_run.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <utility>
@@ -52,11 +55,12 @@ void require_same_run(const RunContext& run, const Json& identity) {
   const std::vector<std::string> all = gather_texts(run.ctx, run.ranks, identity.dump());
   const Json first = Json::parse(all[0]);
   for (std::size_t r = 1; r < all.size(); ++r) {
-    const Json theirs = Json::parse(all[r]);
-    for (const auto& [part, value] : first.items())
-      if (theirs.value(part, Json()) != value)
-        fail(ErrorKind::usage, {.cause = fmt::format("rank {} has other {} than rank 0", r, part),
-                                .remedy = "start all ranks with the same config, data and model"});
+    const Json difference = Json::diff(first, Json::parse(all[r]));
+    if (difference.empty()) continue;
+    std::vector<std::string> places;
+    for (const Json& change : difference) places.push_back(change.at("path").get<std::string>().substr(1));
+    fail(ErrorKind::usage, {.cause = fmt::format("rank {} differs from rank 0 in {}", r, fmt::join(places, ", ")),
+                            .remedy = "start all ranks with the same config, data and model"});
   }
 }
 
