@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <thread>
 
@@ -100,7 +101,8 @@ bool Socket::receive(std::span<std::byte> bytes, std::chrono::milliseconds patie
     if (patience.count() >= 0) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
       pollfd waited{.fd = fd_.get(), .events = POLLIN, .revents = 0};
-      const int ready = ::poll(&waited, 1, static_cast<int>(std::max<long long>(left, 0)));
+      const int ready =
+          ::poll(&waited, 1, static_cast<int>(std::clamp<long long>(left, 0, std::numeric_limits<int>::max())));
       if (ready < 0 && errno == EINTR) continue;
       if (ready <= 0) return false;
     }

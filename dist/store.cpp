@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct AnswerHead {
   std::uint32_t found = 0, value = 0;
 };
 
+constexpr std::int32_t kMaxPatience = std::numeric_limits<std::int32_t>::max();  // ms: 24 days
 constexpr std::uint32_t kMaxBytes = 16U << 20;  // of a key or value: more is no rank of ours
 
 template <class T>
@@ -129,9 +131,10 @@ void Store::set(const std::string& key, const std::string& value) {
 }
 
 std::optional<std::string> Store::get(const std::string& key, milliseconds patience) {
-  const RequestHead head{.verb = static_cast<std::uint32_t>(Verb::get),
-                         .patience = static_cast<std::uint32_t>(std::max<long long>(patience.count(), 0)),
-                         .key = static_cast<std::uint32_t>(key.size())};
+  const RequestHead head{
+      .verb = static_cast<std::uint32_t>(Verb::get),
+      .patience = static_cast<std::uint32_t>(std::clamp<long long>(patience.count(), 0, kMaxPatience)),
+      .key = static_cast<std::uint32_t>(key.size())};
   return ask(message(head, key), patience);
 }
 

@@ -13,7 +13,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char *kAlarm = "alarm", *kBusy = "busy";
-constexpr std::chrono::hours kEver{24 * 30};
+constexpr std::chrono::hours kLong{24};
 constexpr milliseconds kAnswer{3000};
 
 std::string answer_of(int rank) {
@@ -42,7 +42,7 @@ void Watchdog::leave() {
 
 // Once: a run that misses a rank ends.
 void Watchdog::listen() try {
-  if (!store_.get(kAlarm, kEver)) return;
+  while (!store_.get(kAlarm, kLong)) continue;
   const std::lock_guard lock(mutex_);
   store_.set(answer_of(options_.rank), waits_in_.empty() ? kBusy : waits_in_);
 } catch (const Error&) {  // the store is gone, or this rank ends
