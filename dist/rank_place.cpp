@@ -71,7 +71,7 @@ int number_of(const Launcher& launcher, const char* name, int otherwise) {
 // Inside an allocation of Slurm every shell has SLURM_PROCID; a step with several tasks is a run of several ranks.
 bool started_by(const Launcher& launcher) {
   return !variable(launcher.rank).empty() && !variable(launcher.size).empty() &&
-         number(variable(launcher.size), launcher, launcher.size) > 1;
+         !variable(launcher.local_rank).empty() && number(variable(launcher.size), launcher, launcher.size) > 1;
 }
 
 void require_place(const RankPlace& p, const Launcher& launcher) {
@@ -108,6 +108,13 @@ std::optional<RankPlace> rank_place() {
   for (const Launcher& launcher : kLaunchers)
     if (started_by(launcher)) return place_by(launcher);
   return {};
+}
+
+std::optional<NodePlace> node_place() {
+  const Launcher& names = kLaunchers[1];
+  if (variable(names.rank).empty() || variable(names.size).empty() || !variable(names.local_rank).empty()) return {};
+  const RankPlace place = place_by(names);
+  return NodePlace{.node = place.rank, .nodes = place.size, .meeting = place.store};
 }
 
 std::vector<std::string> place_variables(const RankPlace& place) {

@@ -21,6 +21,14 @@ struct RankPlace {
 /// ErrorKind::usage where a variable is missing or no number.
 std::optional<RankPlace> rank_place();
 
+/// Which of the machines of a run this one is, where a process on each of them starts the ranks there.
+struct NodePlace {
+  int node = 0, nodes = 1;
+  Endpoint meeting;
+};
+/// What Kubernetes' PyTorchJob says of it: the variables of torchrun, but no LOCAL_RANK, and a RANK for each pod.
+std::optional<NodePlace> node_place();
+
 /// The variables that tell a process its place, "NAME=value".
 std::vector<std::string> place_variables(const RankPlace& place);
 

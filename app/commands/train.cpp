@@ -47,6 +47,16 @@ int launch_run(const RunSection& run, Log& log) {
   return code;
 }
 
+// The machine that Kubernetes says this is, unless the config says it.
+void settle_in(const NodePlace& place, ResolvedConfig& config) {
+  if (config.given("node_rank")) return;
+  RunSection& run = config.value.run;
+  run.nnodes = place.nodes;
+  run.node_rank = place.node;
+  run.master_addr = place.meeting.host;
+  run.master_port = place.meeting.port;
+}
+
 // A rank shares the machine with the others, and rank 0 speaks for all.
 void settle_in(const RankPlace& place, ResolvedConfig& config, Log& log) {
   const int processors = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
@@ -62,6 +72,7 @@ int run_train(const Arguments& args) {
   const RunSection& run = config.value.run;
   const std::optional<RankPlace> place = rank_place();
   if (place) settle_in(*place, config, args.log());
+  if (const auto node = node_place(); !place && node) settle_in(*node, config);
   const bool launches = !place && run.nproc * run.nnodes > 1;
   if (!launches) {
     remark_on_device(config);

@@ -97,6 +97,19 @@ TEST_F(RankPlaces, OfSlurmAndOpenMpi) {
   EXPECT_EQ(mpi->local_rank, 1);
 }
 
+// Each pod of a PyTorchJob has these, and starts its ranks by itself.
+TEST_F(RankPlaces, AMachineOfKubernetesIsNoRank) {
+  EXPECT_FALSE(
+      place_in({{"RANK", "1"}, {"WORLD_SIZE", "3"}, {"MASTER_ADDR", "job-master-0"}, {"MASTER_PORT", "23456"}}));
+  const auto node = node_place();
+  ASSERT_TRUE(node);
+  EXPECT_EQ(node->node, 1);
+  EXPECT_EQ(node->nodes, 3);
+  EXPECT_EQ(node->meeting.text(), "job-master-0:23456");
+  place_in(torchrun());
+  EXPECT_FALSE(node_place());
+}
+
 TEST_F(RankPlaces, WhatIsMissingOrWrongIsNamed) {
   Variables v = torchrun();
   v.erase("MASTER_ADDR");

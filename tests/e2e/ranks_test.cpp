@@ -298,6 +298,22 @@ TEST_F(StartedRanks, MeetByTheVariablesOfTorchrun) {
   EXPECT_EQ(bytes_of(at("out/adapter_model.safetensors")), whole);
 }
 
+TEST_F(StartedRanks, SeveralMachinesAreOneRun) {
+  train_ok(folder_.path(), base());
+  const std::string whole = bytes_of(at("out/adapter_model.safetensors"));
+  fs::remove_all(at("out"));
+  Json config = divided(base(), 6);
+  config.update({{"nproc", 3}, {"nnodes", 2}, {"master_addr", "127.0.0.1"}, {"master_port", port_}});
+  std::vector<std::string> one = words(config), other = one;
+  other.emplace_back("node_rank=1");
+  Process first(launch_of({.words = one})), second(launch_of({.words = other}));
+  const Outcome of_first = first.wait(), of_second = second.wait();
+  EXPECT_EQ(of_first.code, 0) << of_first.err;
+  EXPECT_EQ(of_second.code, 0) << of_second.err;
+  EXPECT_THAT(of_first.err, HasSubstr("starting 3 ranks on this machine, 6 in all"));
+  EXPECT_EQ(bytes_of(at("out/adapter_model.safetensors")), whole);
+}
+
 TEST_F(StartedRanks, WithAnotherConfigAreRefused) {
   Json other = base();
   other["learning_rate"] = 0.25;
