@@ -14,7 +14,7 @@ struct Launch {
   int ranks = 1;                            ///< on this machine
   int nodes = 1, node = 0;                  ///< machines with as many ranks each, and the number of this one
   Endpoint meeting;                         ///< of the first machine; with one machine: any free port of loopback
-  std::chrono::milliseconds grace{10'000};  ///< for the other ranks to end by themselves after one was lost
+  std::chrono::milliseconds grace{};  ///< for the other ranks to end by themselves after one was lost
 };
 
 /// Starts the ranks, hands them the rendezvous, forwards a stop to them, and waits for all. What ranks other than 0 say

@@ -16,6 +16,7 @@
 namespace qtrain {
 namespace {
 
+constexpr std::chrono::seconds kGrace{10};
 constexpr const char* kRestarted = "QTRAIN_RESTARTED";  // set in ranks that go on from where a rank was lost
 
 // The words that this process was started with.
@@ -31,7 +32,8 @@ Launch launch_of(const RunSection& run) {
           .ranks = static_cast<int>(run.nproc),
           .nodes = static_cast<int>(run.nnodes),
           .node = static_cast<int>(run.node_rank),
-          .meeting = {.host = run.master_addr, .port = static_cast<std::uint16_t>(run.master_port)}};
+          .meeting = {.host = run.master_addr, .port = static_cast<std::uint16_t>(run.master_port)},
+          .grace = std::min<std::chrono::milliseconds>(kGrace, std::chrono::seconds(run.ddp_timeout))};
 }
 
 int launch_run(const RunSection& run, Log& log) {

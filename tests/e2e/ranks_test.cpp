@@ -244,6 +244,19 @@ TEST_F(Ranks, ARunGoesOnByItself) {
   EXPECT_EQ(bytes_of(at("out/adapter_model.safetensors")), whole);
 }
 
+TEST_F(Ranks, TheSlowestIsTold) {
+  Json config = divided(base(), 3);
+  config.update({{"max_steps", 2}});
+  train_ok(folder_.path(), config);
+  for (const Json& row : read_jsonl(at("out/metrics.jsonl"))) {
+    if (!row.contains("loss")) continue;
+    const auto seconds = row.at("rank_seconds").get<std::vector<double>>();
+    ASSERT_EQ(seconds.size(), 3u);
+    const double slowest = seconds.at(row.at("slowest_rank").get<std::size_t>());
+    for (const double s : seconds) EXPECT_TRUE(s > 0 && s <= slowest) << s;
+  }
+}
+
 TEST_F(Ranks, OneErrorIsSaidOnce) {
   Json config = divided(base(), 3);
   config["dataset_name"] = at("none.jsonl").string();

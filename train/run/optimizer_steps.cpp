@@ -73,13 +73,14 @@ void OptimizerSteps::accumulate_gradients(const Normalization& n, StepOutcome& o
   const bool balanced = model_.setup.model->config().is_balanced();
   model_.step->begin();
   for (std::int64_t i = plan_.first_batch(step); i < plan_.end_batch(step); ++i) {
-    const Stopwatch wait;
+    const Stopwatch watch;
     const Batch batch = prefetcher_.take({.epoch = plan_.epoch_of(step), .index = i});
-    outcome.data_wait += wait.seconds();
+    outcome.data_wait += watch.seconds();
     if (batch.target_count > 0 || (balanced && batch.size() > 0))
       model_.step->add(batch, {.scale = n.per_target * n.loss_scale,
                                .router_scale = n.per_batch * n.loss_scale,
                                .dropout_seed = dropout_seed(seed, step, loader_.global_index(i))});
+    outcome.computing += watch.seconds();
     model_.step->end_micro_batch();
   }
 }

@@ -17,6 +17,7 @@ struct StepOutcome {
   std::int64_t router_batches = 0;  ///< micro-batches that have it
   std::int64_t tokens = 0;
   double data_wait = 0;  ///< seconds that the device had no batch
+  double computing = 0;  ///< seconds that this rank took for its micro-batches, on a processor
 };
 
 /// The optimizer steps of a run, one after the other: gradients accumulated over the micro-batches of a step, then one

@@ -1,6 +1,8 @@
 #include "train/run/run_log.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "core/plural.h"
 #include "train/plan/memory_plan.h"
@@ -37,6 +39,7 @@ Pace RunLog::pace_after(double seconds) const {
 void RunLog::add_step(const StepOutcome& outcome) {
   tokens_since_row_ += outcome.tokens;
   data_wait_ += outcome.data_wait;
+  computing_ += outcome.computing;
   Progress progress = progress_of(state_, plan_.max_steps, pace_after(step_watch_.seconds()));
   progress.learning_rate = outcome.learning_rate;
   progress.logged = events_.logs_after(state_.step);
@@ -53,6 +56,7 @@ void RunLog::add_training_row(const StepOutcome& outcome) {
             {"rss_mb", memory.now_mb},
             {"peak_rss_mb", memory.peak_mb},
             {"device_mb", static_cast<double>(allocated_bytes(run_.ctx.device().kind).now) / kMib}};
+  if (run_.ranks.size() > 1) more.update(work_of_ranks());
   if (run_.scales_loss()) more["loss_scale"] = state_.loss_scale.value;
   const std::optional<double> loss = state_.mean_loss();
   Json row{{"epoch", plan_.epochs_after(state_.step)},
@@ -64,7 +68,16 @@ void RunLog::add_training_row(const StepOutcome& outcome) {
   add_row(std::move(row), more);
   state_.begin_row();
   tokens_since_row_ = 0;
-  data_wait_ = 0;
+  data_wait_ = computing_ = 0;
+}
+
+// A rank that takes longer than the others keeps all of them waiting.
+Json RunLog::work_of_ranks() const {
+  std::vector<double> mine{computing_}, all(static_cast<std::size_t>(run_.ranks.size()));
+  run_.ranks.all_gather(run_.ctx, view_of(std::span<const double>(mine), {1}),
+                        view_of(std::span(all), {run_.ranks.size()}));
+  const auto slowest = std::ranges::max_element(all);
+  return {{"rank_seconds", all}, {"slowest_rank", slowest - all.begin()}};
 }
 
 void RunLog::add_evaluation(const Evaluation& e, double seconds) {

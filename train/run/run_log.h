@@ -43,6 +43,7 @@ class RunLog {
 
  private:
   void add_training_row(const StepOutcome& outcome);
+  Json work_of_ranks() const;
   Pace pace_after(double seconds) const;
 
   RunContext run_;
@@ -54,7 +55,7 @@ class RunLog {
   std::int64_t first_step_, first_tokens_;  ///< of this start of the program
   Stopwatch run_watch_, step_watch_, row_watch_;
   std::int64_t tokens_since_row_ = 0;
-  double data_wait_ = 0;  ///< seconds since the last row
+  double data_wait_ = 0, computing_ = 0;  ///< seconds since the last row
 };
 
 }  // namespace qtrain
