@@ -211,6 +211,15 @@ std::vector<ErrorText> contradictions(const ResolvedConfig& config) {
   return std::move(checks.problems);
 }
 
+namespace {
+
+bool may_be_on_gpu(DeviceChoice device) {
+  if (device == DeviceChoice::automatic) return cuda_problem().empty() && !cuda_info().emulated;
+  return device == DeviceChoice::cuda;
+}
+
+}  // namespace
+
 std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
   const Config& c = config.value;
   Checks checks{config};
@@ -218,7 +227,11 @@ std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
                  "name the model's folder");
   if (c.run.device == DeviceChoice::cuda)
     checks.require(cuda_problem().empty(), "device", "device cuda: " + cuda_problem(), "set device to cpu or auto");
-  checks.require(c.run.nproc == 1, "nproc", "more than one process is not available yet", "set nproc to 1");
+  const bool several = c.run.nproc > 1 || c.run.nnodes > 1;
+  checks.require(!several || !may_be_on_gpu(c.run.device), "nproc", "several ranks train on processors only, so far",
+                 "set device to cpu, or nproc and nnodes to 1");
+  checks.require(c.run.node_rank < c.run.nnodes, "node_rank", "there is no such machine: they count from 0",
+                 "set node_rank below nnodes");
   checks.require(!find_optimizer(c.training.optim)->rule.empty(), "optim",
                  fmt::format("optim \"{}\" is not available", c.training.optim),
                  fmt::format("use one of {}", optimizer_summary()));

@@ -118,6 +118,15 @@ std::int64_t Loader::global_targets(std::int64_t epoch, std::int64_t index) cons
   return global_sum(epoch, index, target_counts_);
 }
 
+std::int64_t Loader::global_tokens(std::int64_t epoch, std::int64_t index) const {
+  return global_sum(epoch, index, lengths_);
+}
+
+std::int64_t Loader::global_batches(std::int64_t index) const {
+  const std::int64_t left = dataset_.size() - index * options_.batch_size * options_.world;
+  return std::min<std::int64_t>(options_.world, (left + options_.batch_size - 1) / options_.batch_size);
+}
+
 std::int64_t Loader::max_batch_tokens() const {
   std::vector<std::int64_t> longest = lengths_;
   const auto count = static_cast<std::ptrdiff_t>(std::min<std::int64_t>(options_.batch_size, dataset_.size()));

@@ -47,6 +47,11 @@ class Loader {
   std::vector<std::int64_t> rows_of(std::int64_t epoch, std::int64_t index) const;
   /// Targets of a batch over all ranks (for the denominator of an optimizer step without a reduction).
   std::int64_t global_targets(std::int64_t epoch, std::int64_t index) const;
+  /// Tokens of a batch over all ranks, and micro-batches that have rows.
+  std::int64_t global_tokens(std::int64_t epoch, std::int64_t index) const;
+  std::int64_t global_batches(std::int64_t index) const;
+  /// The number that a batch of this rank has among those of all ranks.
+  std::int64_t global_index(std::int64_t index) const { return index * options_.world + options_.rank; }
   /// The largest number of tokens that any batch of one rank can have: the batch_size longest rows.
   std::int64_t max_batch_tokens() const;
 

@@ -4,8 +4,8 @@
 
 namespace qtrain {
 
-Evaluator::Evaluator(Device device, const Loader& loader)
-    : loader_(loader), feed_(device, loader.max_batch_tokens()), sums_(device, 2) {}
+Evaluator::Evaluator(Device device, const Loader& loader, Collective& ranks)
+    : loader_(loader), ranks_(ranks), feed_(device, loader.max_batch_tokens()), sums_(device, 2) {}
 
 Evaluation Evaluator::run(Ctx& ctx, Transformer& model, Log& log) {
   Evaluation e;
@@ -18,8 +18,9 @@ Evaluation Evaluator::run(Ctx& ctx, Transformer& model, Log& log) {
     e.tokens += batch.size();
     e.target_tokens += batch.target_count;
     e.rows += batch.rows;
-    ++e.batches;
     bar.set(i);
+    if (batch.size() == 0) continue;
+    ++e.batches;
     if (batch.target_count == 0 && !balanced) continue;
     const DeviceBatch sent = feed_.send(ctx, batch);
     model.forward(ctx, sent.tokens,
@@ -30,7 +31,21 @@ Evaluation Evaluator::run(Ctx& ctx, Transformer& model, Log& log) {
   const std::vector<double> sums = sums_.read(ctx);
   e.loss_sum = sums[0];
   e.router_sum = sums[1];
+  add_over_ranks(ctx, e);
   return e;
+}
+
+void Evaluator::add_over_ranks(Ctx& ctx, Evaluation& e) {
+  std::vector<double> sums{e.loss_sum, e.router_sum};
+  std::vector<std::int64_t> counts{e.tokens, e.target_tokens, e.rows, e.batches};
+  ranks_.all_reduce(ctx, view_of(std::span(sums), {2}), Reduction::sum);
+  ranks_.all_reduce(ctx, view_of(std::span(counts), {4}), Reduction::sum);
+  e.loss_sum = sums[0];
+  e.router_sum = sums[1];
+  e.tokens = counts[0];
+  e.target_tokens = counts[1];
+  e.rows = counts[2];
+  e.batches = counts[3];
 }
 
 }  // namespace qtrain

@@ -1,5 +1,6 @@
 #pragma once
 #include "core/log.h"
+#include "dist/collective.h"
 #include "train/device_batch.h"
 
 namespace qtrain {
@@ -20,18 +21,21 @@ struct Evaluation {
   }
 };
 
-/// Evaluates on the batches of a loader, which must outlive it. The model must be planned for Pass::evaluate with
-/// largest_batch.
+/// Evaluates on the batches of a loader, each rank on its own; the loader and the ranks must outlive it. The model must
+/// be planned for Pass::evaluate with largest_batch.
 class Evaluator {
  public:
-  Evaluator(Device device, const Loader& loader);
-  /// Ends early when a stop is asked for.
+  Evaluator(Device device, const Loader& loader, Collective& ranks);
+  /// Over all ranks. Ends early when a stop is asked for.
   Evaluation run(Ctx& ctx, Transformer& model, Log& log);
   /// Of the device, for batches of up to so many tokens.
   static std::size_t bytes(std::int64_t most_tokens) { return BatchFeed::bytes(most_tokens) + DeviceNumbers::bytes(2); }
 
  private:
+  void add_over_ranks(Ctx& ctx, Evaluation& e);
+
   const Loader& loader_;
+  Collective& ranks_;
   BatchFeed feed_;
   DeviceNumbers sums_;  ///< of targets, of routers
 };

@@ -23,7 +23,8 @@ ModelLoss model_loss(Ctx& ctx, const LossRequest& request, Log& log) {
   const StopsAtOnce stops;
   setup.model->commit({}, {{Pass::evaluate, largest_batch(loader, data)}});
   load_weights(ctx, setup, {.seed = static_cast<std::uint64_t>(c.training.seed)}, log);
-  ModelLoss found{.evaluation = Evaluator(ctx.device(), loader).run(ctx, *setup.model, log),
+  Solo alone;
+  ModelLoss found{.evaluation = Evaluator(ctx.device(), loader, alone).run(ctx, *setup.model, log),
                   .source_rows = data.statistics().source_rows};
   throw_if_stopped();
   return found;

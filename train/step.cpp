@@ -17,13 +17,14 @@ Sizes sizes_for(Device device) {
 
 }  // namespace
 
-TrainStep::TrainStep(Ctx& ctx, Transformer& model, Optimizer& optimizer, const Options& options)
+TrainStep::TrainStep(Ctx& ctx, const Parts& parts, const Options& options)
     : ctx_(ctx),
-      model_(model),
-      optimizer_(optimizer),
-      trained_(model.trained()),
+      model_(parts.model),
+      optimizer_(parts.optimizer),
+      trained_(model_.trained()),
       feed_(ctx.device(), options.most_tokens, sizes_for(ctx.device())),
       sums_(ctx.device(), kSums),
+      reducer_(parts.ranks, options.reduction, trained_, sums_.all()),
       graphs_(ctx.device().kind == DeviceKind::cuda ? options.graphs : 0) {}
 
 void TrainStep::begin() {
@@ -47,6 +48,7 @@ void TrainStep::add(const Batch& batch, const MicroStep& step) {
 }
 
 TrainStep::Sums TrainStep::finish(const UpdateInput& input) {
+  reducer_.finish(ctx_);
   optimizer_.send(ctx_, input);
   graphs_.run(ctx_.stream(), "update", {}, [&] {
     add_squares(ctx_, trained_, sums_[kSquares]);

@@ -2,6 +2,7 @@
 #include "core/graph.h"
 #include "optim/optimizer.h"
 #include "train/device_batch.h"
+#include "train/gradient_reducer.h"
 
 namespace qtrain {
 
@@ -15,10 +16,16 @@ class TrainStep {
   struct Options {
     std::int64_t most_tokens = 0;  ///< of a micro-batch
     std::size_t graphs = 0;        ///< records that are kept
+    GradientReducer::Options reduction = {};
+  };
+  struct Parts {
+    Transformer& model;
+    Optimizer& optimizer;
+    Collective& ranks;
   };
   /// The model and the optimizer have their memory.
-  TrainStep(Ctx& ctx, Transformer& model, Optimizer& optimizer, const Options& options);
-  /// Of the device.
+  TrainStep(Ctx& ctx, const Parts& parts, const Options& options);
+  /// Of the device, beside those of the GradientReducer.
   static std::size_t bytes(std::int64_t most_tokens) {
     return BatchFeed::bytes(most_tokens) + DeviceNumbers::bytes(kSums);
   }
@@ -27,7 +34,10 @@ class TrainStep {
   void begin();
   /// Queues forward and backward of a micro-batch that has targets or is balanced.
   void add(const Batch& batch, const MicroStep& step);
-  /// Queues the update, which changes nothing unless both sums are finite. Waits for the step's work.
+  /// After each micro-batch, whether this rank had to add it or not.
+  void end_micro_batch() { reducer_.end_micro_batch(ctx_); }
+  /// Adds gradients and sums over all ranks and queues the update, which changes nothing unless both sums are finite.
+  /// Waits for the step's work.
   struct Sums {
     double loss = 0;     ///< over all targets
     double router = 0;   ///< losses of routers over the micro-batches, without their coefficient
@@ -47,6 +57,7 @@ class TrainStep {
   std::vector<Param*> trained_;
   BatchFeed feed_;
   DeviceNumbers sums_;
+  GradientReducer reducer_;
   GraphCache graphs_;
 };
 

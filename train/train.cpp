@@ -38,6 +38,7 @@ struct DrivenRun {
 // Where all steps were done before, the file says how.
 void write_resolved_config(const DrivenRun& d, const std::optional<fs::path>& resumed) {
   const fs::path file = d.output.path() / "resolved_config.json";
+  if (!d.run.leads()) return;
   const bool was_done = resumed && d.output.holds(*resumed) && d.state.step >= d.plan().max_steps;
   if (was_done && fs::exists(file)) return;
   write_file(file, dump_json(resolved_config(d.run, *d.prepared.data, d.prepared.metadata.provenance), 2) + "\n");
@@ -52,7 +53,7 @@ TrainingResult stopped(const DrivenRun& d, TrainingResult result) {
 
 TrainingResult drive(DrivenRun& d) {
   const TrainingObjects objects = d.objects();
-  RunCheckpoints checkpoints(objects, d.output.path(), d.run.log);
+  RunCheckpoints checkpoints(d.run, objects, d.output.path());
   const auto resumed = start_or_resume({d.run, objects, d.output, checkpoints}, d.prepared.from);
   RunLog run_log(d.run, {.plan = d.plan(), .state = d.state}, d.output.path());
   write_resolved_config(d, resumed);
@@ -73,7 +74,8 @@ TrainingResult drive(DrivenRun& d) {
                                          .model = d.prepared.model,
                                          .run_log = run_log,
                                          .checkpoints = checkpoints,
-                                         .output = d.output.path()});
+                                         .output = d.output.path(),
+                                         .ranks = d.run.ranks.size()});
   result.json.update(final.totals);
   result.summary = std::move(final.summary);
   return result;
@@ -81,12 +83,15 @@ TrainingResult drive(DrivenRun& d) {
 
 }  // namespace
 
-TrainingResult train(const ResolvedConfig& config, const std::string& resume, Log& log) {
-  const OutputFolder output(config.value.training.output_dir, log);
+TrainingResult train(const TrainingStart& start, Log& log) {
+  const ResolvedConfig& config = start.config;
+  const bool leads = start.ranks.rank() == 0;
+  const OutputFolder output(config.value.training.output_dir,
+                            leads ? OutputFolder::Role::leads : OutputFolder::Role::follows, log);
   Ctx ctx = make_context(compute_choice(config.value), log);
   IgnoredKeys ignored(config, log);
-  const RunContext run{.config = config, .ctx = ctx, .log = log, .ignored = ignored};
-  PreparedRun prepared = prepare_run(run, output, resume);
+  const RunContext run{.config = config, .ctx = ctx, .log = log, .ignored = ignored, .ranks = start.ranks};
+  PreparedRun prepared = prepare_run(run, output, start.resume);
   DrivenRun driven{.run = run, .output = output, .prepared = prepared};
   return drive(driven);
 }

@@ -3,6 +3,7 @@
 
 #include "config/config.h"
 #include "core/log.h"
+#include "dist/collective.h"
 
 namespace qtrain {
 
@@ -15,6 +16,12 @@ struct TrainingResult {
 
 /// One training run: loads data and model of a config, trains to the last step, evaluates and saves as the config says.
 /// `resume`: "auto" (the newest checkpoint in output_dir, else start), "never", or the folder of a checkpoint.
-TrainingResult train(const ResolvedConfig& config, const std::string& resume, Log& log);
+/// Of several ranks, each calls it; the one with number 0 writes the output directory.
+struct TrainingStart {
+  const ResolvedConfig& config;
+  std::string resume;
+  Collective& ranks;
+};
+TrainingResult train(const TrainingStart& start, Log& log);
 
 }  // namespace qtrain

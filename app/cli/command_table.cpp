@@ -103,6 +103,17 @@ std::vector<Command> training_commands() {
        .max_operands = 1,
        .overrides = true,
        .run = run_preprocess},
+      {.name = "launch-script",
+       .operands = kConfig,
+       .summary = "The file that starts a run under Slurm, Kubernetes or Docker",
+       .flags = {{"slurm", present, "", "a script for sbatch"},
+                 {"k8s", present, "", "a manifest for kubectl: a PyTorchJob"},
+                 {"docker", present, "", "a shell script"}},
+       .min_operands = 1,
+       .max_operands = 1,
+       .overrides = true,
+       .only_reads = true,
+       .run = run_launch_script},
   };
 }
 

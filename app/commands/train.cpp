@@ -1,20 +1,94 @@
 #include "train/train.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+
 #include "app/commands/commands.h"
 #include "config/check.h"
 #include "config/remarks.h"
+#include "core/stop.h"
+#include "dist/launcher.h"
+#include "dist/rank_group.h"
 #include "train/plan/compute.h"
 
 namespace qtrain {
+namespace {
+
+constexpr std::chrono::seconds kGrace{10};
+constexpr const char* kRestarted = "QTRAIN_RESTARTED";  // set in ranks that go on from where a rank was lost
+
+// The words that this process was started with.
+std::vector<std::string> own_command() {
+  std::ifstream words("/proc/self/cmdline");
+  std::vector<std::string> command;
+  for (std::string word; std::getline(words, word, '\0');) command.push_back(word);
+  return command;
+}
+
+Launch launch_of(const RunSection& run) {
+  return {.command = own_command(),
+          .ranks = static_cast<int>(run.nproc),
+          .nodes = static_cast<int>(run.nnodes),
+          .node = static_cast<int>(run.node_rank),
+          .meeting = {.host = run.master_addr, .port = static_cast<std::uint16_t>(run.master_port)},
+          .grace = std::min<std::chrono::milliseconds>(kGrace, std::chrono::seconds(run.ddp_timeout))};
+}
+
+int launch_run(const RunSection& run, Log& log) {
+  set_stop_answer("stopping all ranks after this step; again leaves without saving");
+  const Launch launch = launch_of(run);
+  log.info("starting {} ranks on this machine, {} in all", launch.ranks, launch.ranks * launch.nodes);
+  int code = launch_ranks(launch, log);
+  for (std::int64_t left = run.max_restarts; left > 0 && code == static_cast<int>(ErrorKind::peer); --left) {
+    log.warn("going on from the last checkpoint; {} more restarts", left - 1);
+    ::setenv(kRestarted, "1", 1);
+    code = launch_ranks(launch, log);
+  }
+  return code;
+}
+
+// The machine that Kubernetes says this is, unless the config says it.
+void settle_in(const NodePlace& place, ResolvedConfig& config) {
+  if (config.given("node_rank")) return;
+  RunSection& run = config.value.run;
+  run.nnodes = place.nodes;
+  run.node_rank = place.node;
+  run.master_addr = place.meeting.host;
+  run.master_port = place.meeting.port;
+}
+
+// A rank shares the machine with the others, and rank 0 speaks for all.
+void settle_in(const RankPlace& place, ResolvedConfig& config, Log& log) {
+  const int processors = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  if (config.value.run.threads == 0) config.value.run.threads = std::max(1, processors / place.local_size);
+  if (place.rank > 0) log.set_level(std::max(log.level(), LogLevel::error));
+  if (place.launcher != "qtrain") log.info("rank {} of {}, started by {}", place.rank, place.size, place.launcher);
+}
+
+}  // namespace
 
 int run_train(const Arguments& args) {
   ResolvedConfig config = load_config(args.operand(0), args.overrides());
-  remark_on_device(config);
-  tell_remarks(config, args.log());
+  const RunSection& run = config.value.run;
+  const std::optional<RankPlace> place = rank_place();
+  if (place) settle_in(*place, config, args.log());
+  if (const auto node = node_place(); !place && node) settle_in(*node, config);
+  const bool launches = !place && run.nproc * run.nnodes > 1;
+  if (!launches) {
+    remark_on_device(config);
+    tell_remarks(config, args.log());
+  }
   require_supported(config);
+  if (launches) return launch_run(run, args.log());
   args.log().show_progress(!config.value.training.disable_tqdm);
-  const std::string resume = args.text("resume").value_or(config.value.training.resume_from_checkpoint);
-  const TrainingResult result = train(config, resume, args.log());
-  args.give({.text = result.summary, .json = result.json});
+  std::string resume = args.text("resume").value_or(config.value.training.resume_from_checkpoint);
+  if (std::getenv(kRestarted)) resume = "auto";
+  RankGroup ranks(place, std::chrono::seconds(run.ddp_timeout));
+  const TrainingResult result = train({.config = config, .resume = resume, .ranks = ranks.collective()}, args.log());
+  if (ranks.collective().rank() == 0) args.give({.text = result.summary, .json = result.json});
   return result.exit_code;
 }
 

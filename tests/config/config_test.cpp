@@ -254,7 +254,7 @@ TEST(ConfigSupport, WhatIsMissingIsSaid) {
   EXPECT_THAT(
       refusals(R"({"model_name_or_path": "m", "report_to": ["wandb", "tensorboard", "mlflow"]})"),
       ElementsAre("report_to \"wandb\": nothing can be sent there", "report_to \"mlflow\": nothing can be sent there"));
-  EXPECT_THAT(refusals(R"({"model_name_or_path": "m", "optim": "lomo", "fp16": true, "nproc": 2})"),
+  EXPECT_THAT(refusals(R"({"model_name_or_path": "m", "optim": "lomo", "fp16": true, "nproc": 2, "node_rank": 1})"),
               ::testing::SizeIs(2));
   EXPECT_THAT(refusals(R"({"model_name_or_path": "m", "device": "cuda"})"),
               ::testing::SizeIs(cuda_problem().empty() ? 0 : 1));

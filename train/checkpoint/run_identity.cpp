@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <set>
 
 #include "config/fields.h"
@@ -57,6 +58,8 @@ Config in_force(const RunParts& run) {
   c.lora = model.lora ? section_of(*model.lora, c.lora) : LoraSection{};
   c.quant = model.quantization ? section_of(*model.quantization, c.quant) : QuantSection{};
   if (!c.data.eval_dataset_name.empty()) c.data.eval_split = 0;
+  c.run.nproc = run.ranks;
+  c.run.nnodes = 1;
   TrainingSection& t = c.training;
   t.data_seed = t.data_seed.value_or(t.seed);
   t.optim_args = OptimizerArguments(t.optim_args.value_or("")).text();
@@ -106,6 +109,9 @@ void add_hashes(const RunParts& run, Json& identity) {
   }
 }
 
+// Keys that are about the micro-batches of an update together: one can make up for another.
+constexpr std::string_view kMicroBatches[] = {"gradient_accumulation_steps", "nproc"};
+
 std::string differs(std::string_view what, const Json& was, const Json& is) {
   return fmt::format("{} = {}, the config says {}", what, dump_json(was), dump_json(is));
 }
@@ -130,12 +136,28 @@ class Comparison {
     return keys.contains(key) ? keys[key] : defaults_.value(key, Json());  // a key that is younger than the checkpoint
   }
 
+  // Micro-batches of an update over all ranks: their rows are the same whoever computes them.
+  static Json micro_batches(const std::function<Json(const std::string&)>& value) {
+    double product = 1;
+    for (const std::string_view key : kMicroBatches) {
+      const Json factor = value(std::string(key));
+      if (!factor.is_number()) return factor;
+      product *= factor.get<double>();
+    }
+    return product;
+  }
+  bool has_same_updates() const {
+    return micro_batches([&](const std::string& key) { return saved_key(key); }) ==
+           micro_batches([&](const std::string& key) { return now_.at("keys").at(key); });
+  }
+
   template <class F>
   void keys(std::initializer_list<OnResume> kinds, F&& take) {
     for (const auto& [key, is] : now_.at("keys").items()) {
       if (std::ranges::find(kinds, on_resume(key)) == kinds.end()) continue;
       const Json was = saved_key(key);
-      if (comparable_value(key, was) != comparable_value(key, is)) take(differs(key, was, is));
+      const bool made_up_for = std::ranges::find(kMicroBatches, key) != std::end(kMicroBatches) && has_same_updates();
+      if (!made_up_for && comparable_value(key, was) != comparable_value(key, is)) take(differs(key, was, is));
     }
   }
 
@@ -209,6 +231,9 @@ class Comparison {
     for (const auto& [key, is] : now_.at("keys").items())
       if (const OnResume kind = on_resume(key); kind == OnResume::update || kind == OnResume::told)
         tell(key, saved_key(key), is);
+    if (has_same_updates())
+      for (const std::string_view key : kMicroBatches)
+        tell(std::string(key), saved_key(std::string(key)), now_.at("keys").at(key));
     tell("products in", saved_.at("products"), now_.at("products"));
     tell("device", saved_.at("device"), now_.at("device"));
     const bool same_files = saved_key("eval_dataset_name") == now_.at("keys").at("eval_dataset_name");

@@ -19,6 +19,7 @@ struct RunParts {
   const Dataset &train, &evaluation;
   std::string template_date;  ///< empty: the template does not write it
   const Json& provenance;     ///< of the device and of all files
+  int ranks = 1;              ///< over all machines
 };
 
 /// What a checkpoint remembers of its run: {"keys": values of the config as they are in force, "model": config.json,

@@ -204,13 +204,16 @@ PlannedState plan_state(const TrainingSection& t, const UpdateRule& rule, Transf
 PlannedRun planned_run(const Config& config, Transformer& model, Workload work, TargetDevice target) {
   const TrainingSection& t = config.training;
   const bool on_host = t.activation_offloading && target.device.kind != DeviceKind::cpu;
-  return {.model = model,
-          .optimizer = plan_state(t, *make_rule(optimizer_options(t)), model),
-          .work = work,
-          .target = std::move(target),
-          .inputs = on_host ? BlockInputs::host : BlockInputs::device,
-          .dense_copies = config.quant.dequantized_copy,
-          .operand_copies = t.operand_copies};
+  return {
+      .model = model,
+      .optimizer = plan_state(t, *make_rule(optimizer_options(t)), model),
+      .work = work,
+      .target = std::move(target),
+      .inputs = on_host ? BlockInputs::host : BlockInputs::device,
+      .dense_copies = config.quant.dequantized_copy,
+      .operand_copies = t.operand_copies,
+      .ranks = static_cast<int>(config.run.nproc * config.run.nnodes),
+      .reduction = {.order = config.run.deterministic_reduce ? ReductionOrder::micro_batches : ReductionOrder::ranks}};
 }
 
 MemoryPlan memory_plan(const PlannedRun& run, const RecomputePolicy& policy) {
@@ -222,6 +225,8 @@ MemoryPlan memory_plan(const PlannedRun& run, const RecomputePolicy& policy) {
   const std::size_t converted = run.target.converts ? execution.gemm.total() : 0;
   const std::size_t state_of_codes = params.quantization_bytes();
   const AdapterParams& adapter = params.adapter();
+  std::int64_t trained = 0;
+  for (const Param* p : run.model.trained()) trained += p->value.numel();
   return {{{"weights", params.weights().values().planned() - state_of_codes},
            {"quantization_state", state_of_codes},
            {"dequantized_weights", execution.dense_copies + activations.dense},
@@ -233,7 +238,7 @@ MemoryPlan memory_plan(const PlannedRun& run, const RecomputePolicy& policy) {
            {"logits", activations.head},
            {"inputs", input_bytes(run.work)},
            {"workspace", run.target.workspace + converted},
-           {"communication", 0}},
+           {"communication", GradientReducer::bytes(run.ranks, run.reduction, trained)}},
           {{"optimizer", run.optimizer.memory.on_host(run.optimizer.placement)}, {"activations", activations.pinned}}};
 }
 

@@ -10,6 +10,7 @@
 #include "data/loader.h"
 #include "model/transformer.h"
 #include "optim/table.h"
+#include "train/gradient_reducer.h"
 
 namespace qtrain {
 
@@ -83,6 +84,8 @@ struct PlannedRun {
   TargetDevice target;
   BlockInputs inputs = BlockInputs::device;  ///< as the config asks
   CopyChoice dense_copies = CopyChoice::automatic, operand_copies = CopyChoice::automatic;
+  int ranks = 1;
+  GradientReducer::Options reduction = {};
   ExecutionChoice choice = {};  ///< what became of that: see plan_run
 
   const RecomputePolicy& policy() const { return choice.recompute.policy; }

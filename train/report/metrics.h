@@ -51,15 +51,21 @@ struct Pace {
 /// metrics.jsonl: every logged row as it happens. On a resume rows of later steps and a torn last line are cut off.
 class MetricsFile {
  public:
+  /// Of a rank that writes none.
+  MetricsFile() = default;
   MetricsFile(const std::filesystem::path& file, std::int64_t resumed_step);
   /// The totals that an earlier part of the run logged after its last step, which was the resumed one.
   const std::optional<Json>& totals() const { return totals_; }
   /// What the rows of earlier parts of the run say of the time that it took.
   const Pace& logged() const { return logged_; }
   /// Errors: ErrorKind::disk.
-  void append(const Json& row) { file_->append(dump_json(row) + "\n"); }
+  void append(const Json& row) {
+    if (file_) file_->append(dump_json(row) + "\n");
+  }
   /// Before a checkpoint or a final model has its name: what they say was logged survives a loss of power.
-  void sync() { file_->sync(); }
+  void sync() {
+    if (file_) file_->sync();
+  }
 
  private:
   std::optional<Json> totals_;

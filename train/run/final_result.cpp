@@ -18,7 +18,8 @@ Json transformers_totals(const FinishedRun& finished, const Pace& pace) {
   const RunState& state = finished.objects.state;
   const TrainingSection& t = finished.objects.training;
   const double steps = static_cast<double>(pace.steps);
-  const auto rows_of_step = static_cast<double>(t.per_device_train_batch_size * t.gradient_accumulation_steps);
+  const auto rows_of_step =
+      static_cast<double>(t.per_device_train_batch_size * t.gradient_accumulation_steps * finished.ranks);
   const std::optional<double> loss = state.mean_loss_of_all();
   return {{"train_runtime", pace.seconds},
           {"train_samples_per_second", steps * rows_of_step / pace.seconds},
@@ -83,7 +84,8 @@ FinalResult finish_run(const RunContext& run, const FinishedRun& finished) {
   const Json totals =
       pace.steps == 0 && before ? earlier_totals(*before, finished.objects.state) : log_totals(run, finished, pace);
   finished.run_log.sync();
-  save_final(finished.objects, finished.output, totals);
+  if (run.leads()) save_final(finished.objects, finished.output, totals);
+  run.ranks.barrier(run.ctx);
   return {.totals = totals, .summary = summary_of(finished, pace, totals)};
 }
 

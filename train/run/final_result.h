@@ -21,6 +21,7 @@ struct FinishedRun {
   RunLog& run_log;
   RunCheckpoints& checkpoints;
   const std::filesystem::path& output;
+  int ranks = 1;
 };
 /// Logs the totals, those of an earlier start where no step was left, and saves the final model. Errors:
 /// ErrorKind::disk.

@@ -40,15 +40,16 @@ StepOutcome OptimizerSteps::next() {
   StepOutcome outcome;
   // As transformers: an update that overflowed does not count for the schedule.
   outcome.learning_rate = run_.training().learning_rate * lr_factor(schedule_, state_.step - state_.overflows);
-  const std::int64_t targets = count_targets();
+  const Contents all = contents();
+  outcome.tokens = all.tokens;
+  if (model_.setup.model->config().is_balanced()) outcome.router_batches = all.batches;
   // As transformers: a step without targets has zero gradients, and the optimizer still steps.
-  if (targets == 0) run_.log.warn("step {}: no token of the window is a target", state_.step + 1);
-  const Normalization n{
-      .per_target = 1.0 / static_cast<double>(std::max<std::int64_t>(targets, 1)),
-      .loss_scale = run_.scales_loss() ? state_.loss_scale.value : 1,
-      .per_batch = run_.config.value.model.router_aux_loss_mode == RouterLossMode::trl
-                       ? 1.0 / static_cast<double>(plan_.end_batch(state_.step) - plan_.first_batch(state_.step))
-                       : 1.0};
+  if (all.targets == 0) run_.log.warn("step {}: no token of the window is a target", state_.step + 1);
+  const Normalization n{.per_target = 1.0 / static_cast<double>(std::max<std::int64_t>(all.targets, 1)),
+                        .loss_scale = run_.scales_loss() ? state_.loss_scale.value : 1,
+                        .per_batch = run_.config.value.model.router_aux_loss_mode == RouterLossMode::trl
+                                         ? 1.0 / static_cast<double>(all.batches)
+                                         : 1.0};
   accumulate_gradients(n, outcome);
   update(n, outcome);
   if (keep_step(outcome)) model_.optimizer->set_updates(model_.optimizer->updates() + 1);
@@ -56,11 +57,15 @@ StepOutcome OptimizerSteps::next() {
   return outcome;
 }
 
-std::int64_t OptimizerSteps::count_targets() const {
-  std::int64_t targets = 0;
-  for (std::int64_t i = plan_.first_batch(state_.step); i < plan_.end_batch(state_.step); ++i)
-    targets += loader_.global_targets(plan_.epoch_of(state_.step), i);
-  return targets;
+OptimizerSteps::Contents OptimizerSteps::contents() const {
+  Contents all;
+  const std::int64_t epoch = plan_.epoch_of(state_.step);
+  for (std::int64_t i = plan_.first_batch(state_.step); i < plan_.end_batch(state_.step); ++i) {
+    all.targets += loader_.global_targets(epoch, i);
+    all.tokens += loader_.global_tokens(epoch, i);
+    all.batches += loader_.global_batches(i);
+  }
+  return all;
 }
 
 void OptimizerSteps::accumulate_gradients(const Normalization& n, StepOutcome& outcome) {
@@ -68,15 +73,15 @@ void OptimizerSteps::accumulate_gradients(const Normalization& n, StepOutcome& o
   const bool balanced = model_.setup.model->config().is_balanced();
   model_.step->begin();
   for (std::int64_t i = plan_.first_batch(step); i < plan_.end_batch(step); ++i) {
-    const Stopwatch wait;
+    const Stopwatch watch;
     const Batch batch = prefetcher_.take({.epoch = plan_.epoch_of(step), .index = i});
-    outcome.data_wait += wait.seconds();
-    outcome.tokens += batch.size();
-    if (balanced) ++outcome.router_batches;
-    if (batch.target_count == 0 && !balanced) continue;
-    model_.step->add(batch, {.scale = n.per_target * n.loss_scale,
-                             .router_scale = n.per_batch * n.loss_scale,
-                             .dropout_seed = dropout_seed(seed, step, i)});
+    outcome.data_wait += watch.seconds();
+    if (batch.target_count > 0 || (balanced && batch.size() > 0))
+      model_.step->add(batch, {.scale = n.per_target * n.loss_scale,
+                               .router_scale = n.per_batch * n.loss_scale,
+                               .dropout_seed = dropout_seed(seed, step, loader_.global_index(i))});
+    outcome.computing += watch.seconds();
+    model_.step->end_micro_batch();
   }
 }
 

@@ -17,6 +17,7 @@ struct StepOutcome {
   std::int64_t router_batches = 0;  ///< micro-batches that have it
   std::int64_t tokens = 0;
   double data_wait = 0;  ///< seconds that the device had no batch
+  double computing = 0;  ///< seconds that this rank took for its micro-batches, on a processor
 };
 
 /// The optimizer steps of a run, one after the other: gradients accumulated over the micro-batches of a step, then one
@@ -43,7 +44,11 @@ class OptimizerSteps {
     double per_batch;   ///< of the loss of routers in a micro-batch
   };
 
-  std::int64_t count_targets() const;
+  /// What the micro-batches of the next step have over all ranks.
+  struct Contents {
+    std::int64_t targets = 0, tokens = 0, batches = 0;
+  };
+  Contents contents() const;
   void accumulate_gradients(const Normalization& n, StepOutcome& outcome);
   void update(const Normalization& n, StepOutcome& outcome);
   bool keep_step(const StepOutcome& outcome);

@@ -15,7 +15,9 @@ namespace qtrain {
 
 namespace fs = std::filesystem;
 
-OutputFolder::OutputFolder(fs::path folder, Log& log) : path_(std::move(folder)), log_(log), lock_(path_) {}
+OutputFolder::OutputFolder(fs::path folder, Role role, Log& log) : path_(std::move(folder)), log_(log) {
+  if (role == Role::leads) lock_.emplace(path_);
+}
 
 bool OutputFolder::holds(const fs::path& checkpoint) const {
   std::error_code ignored;
@@ -41,18 +43,21 @@ ResumeFrom OutputFolder::resume_from(const std::string& resume) const {
 }
 
 void OutputFolder::start_over() const {
+  if (!lock_) return;
   if (const auto old = set_aside_checkpoints(path_); old > 0)
     log_.warn("starting over: {} of an earlier run {} now called *.superseded", counted(old, "checkpoint"),
               old == 1 ? "is" : "are");
 }
 
 void OutputFolder::set_aside_after(std::int64_t step) const {
+  if (!lock_) return;
   if (const auto later = set_aside_checkpoints(path_, step); later > 0)
     log_.warn("going on from step {}: {} of later steps {} now called *.superseded", step, counted(later, "checkpoint"),
               later == 1 ? "is" : "are");
 }
 
 void OutputFolder::disown_result(const Start& start) const {
+  if (!lock_) return;
   const auto step = manifest_step(path_);
   if (start.resumed && holds(*start.resumed) && step && *step <= start.step) return;
   if (unseal(path_)) log_.info("{} holds the model of an earlier run until this one is done", path_.string());

@@ -14,8 +14,9 @@ namespace qtrain {
 /// interruptions cut off. Locked as long as this lives.
 class OutputFolder {
  public:
-  /// Makes the directory. Errors: those of OutputLock.
-  OutputFolder(std::filesystem::path folder, Log& log);
+  /// Makes the directory, and owns it if this rank leads; others change nothing there. Errors: those of OutputLock.
+  enum class Role : std::uint8_t { leads, follows };
+  OutputFolder(std::filesystem::path folder, Role role, Log& log);
   const std::filesystem::path& path() const { return path_; }
   /// Whether a checkpoint lies here.
   bool holds(const std::filesystem::path& checkpoint) const;
@@ -43,7 +44,7 @@ class OutputFolder {
 
   std::filesystem::path path_;
   Log& log_;
-  OutputLock lock_;
+  std::optional<OutputLock> lock_;  ///< of the rank that leads
 };
 
 }  // namespace qtrain

@@ -1,18 +1,24 @@
 #include "train/run/prepared_run.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <utility>
 
+#include "core/json.h"
 #include "train/plan/disk_plan.h"
 #include "train/plan/machine.h"
 
 namespace qtrain {
 namespace {
 
+namespace fs = std::filesystem;
+
 // Hours of training are lost where the result cannot be written.
 void require_room(const RunContext& run, const ResumeFrom& from, DiskPlan plan) {
-  const std::filesystem::path output = run.training().output_dir;
+  const fs::path output = run.training().output_dir;
   const auto there = static_cast<std::int64_t>(from.checkpoints.size());  // the next one is written beside them
   if (!from.named && plan.checkpoints > 0) plan.checkpoints = std::max<std::int64_t>(plan.checkpoints - there, 1);
   DiskVerdict verdict = judge_disk(plan, free_disk(output));
@@ -30,16 +36,45 @@ Schedule schedule_of(const TrainingSection& t, const StepPlan& plan) {
                         .kwargs = t.lr_scheduler_kwargs});
 }
 
+// What the rank that leads has found; it clears the directory first.
+ResumeFrom shared_resume(const RunContext& run, const OutputFolder& output, const std::string& resume) {
+  Json found = Json::object();
+  if (run.leads()) {
+    const ResumeFrom from = output.resume_from(resume);
+    found = {{"named", from.named}, {"checkpoints", Json::array()}};
+    for (const fs::path& checkpoint : from.checkpoints) found["checkpoints"].push_back(checkpoint.string());
+  }
+  found = Json::parse(broadcast_text(run.ctx, run.ranks, found.dump()));
+  ResumeFrom from{.named = found["named"]};
+  for (const Json& checkpoint : found["checkpoints"]) from.checkpoints.emplace_back(checkpoint.get<std::string>());
+  return from;
+}
+
+// Ranks that train on other rows or from other weights would go unnoticed: their gradients add up as well.
+void require_same_run(const RunContext& run, const Json& identity) {
+  const std::vector<std::string> all = gather_texts(run.ctx, run.ranks, identity.dump());
+  const Json first = Json::parse(all[0]);
+  for (std::size_t r = 1; r < all.size(); ++r) {
+    const Json difference = Json::diff(first, Json::parse(all[r]));
+    if (difference.empty()) continue;
+    std::vector<std::string> places;
+    for (const Json& change : difference) places.push_back(change.at("path").get<std::string>().substr(1));
+    fail(ErrorKind::usage, {.cause = fmt::format("rank {} differs from rank 0 in {}", r, fmt::join(places, ", ")),
+                            .remedy = "start all ranks with the same config, data and model"});
+  }
+}
+
 }  // namespace
 
 PreparedRun prepare_run(const RunContext& run, const OutputFolder& output, const std::string& resume) {
-  ResumeFrom from = output.resume_from(resume);
+  ResumeFrom from = shared_resume(run, output, resume);
   auto data = load_run_data(run, from.checkpoints);
   ModelSetup declared = declare_run_model(run, *data);
   require_room(run, from, plan_disk(run.training(), declared, data->plan));
   const Schedule schedule = schedule_of(run.training(), data->plan);
   RunModel model = allocate_run_model(run, *data, std::move(declared));
   RunMetadata metadata = run_metadata(run, *data, model.setup);
+  require_same_run(run, metadata.identity);
   if (resume == "never") output.start_over();
   return {.from = std::move(from),
           .data = std::move(data),

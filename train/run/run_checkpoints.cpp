@@ -10,57 +10,63 @@ namespace qtrain {
 
 namespace fs = std::filesystem;
 
-RunCheckpoints::RunCheckpoints(const TrainingObjects& run, fs::path output, Log& log)
-    : run_(run), output_(std::move(output)), log_(log), policy_(run.training, run.plan) {}
+RunCheckpoints::RunCheckpoints(const RunContext& run, const TrainingObjects& objects, fs::path output)
+    : run_(run), objects_(objects), output_(std::move(output)), policy_(objects.training, objects.plan) {}
 
 std::optional<fs::path> RunCheckpoints::restore(const ResumeFrom& from) {
-  auto resumed = load_first_whole(run_, from, log_);
+  auto resumed = load_first_whole(objects_, from, run_.log);
+  run_.ranks.barrier(run_.ctx);  // nobody reads them any more
   if (!resumed) return {};
-  if (!run_.state.best_checkpoint.empty()) run_.state.best_checkpoint = relocated_best(resumed->from).string();
-  saved_step_ = run_.state.step;
+  if (!objects_.state.best_checkpoint.empty()) objects_.state.best_checkpoint = relocated_best(resumed->from).string();
+  saved_step_ = objects_.state.step;
   damaged_ = std::move(resumed->damaged);
   return resumed->from;
 }
 
 // The best checkpoint where it lies now: beside the one that the run goes on from.
 fs::path RunCheckpoints::relocated_best(const fs::path& resumed) const {
-  const fs::path name = fs::path(run_.state.best_checkpoint).filename();
+  const fs::path name = fs::path(objects_.state.best_checkpoint).filename();
   const fs::path here = output_ / name, beside = full_path(resumed).parent_path() / name;
   return fs::exists(here) || !fs::exists(beside) ? here : beside;
 }
 
 void RunCheckpoints::save() {
-  RunState& state = run_.state;
+  RunState& state = objects_.state;
   if (CheckpointPolicy::is_best(state))
     state.best_checkpoint = (output_ / fmt::format("checkpoint-{}", state.step)).string();
-  const fs::path saved = save_checkpoint(run_, output_);
   saved_step_ = state.step;
-  std::erase(damaged_, saved.filename());
-  log_.info("saved {}", saved.string());
-  rotate(saved);
+  if (run_.leads()) {
+    const fs::path saved = save_checkpoint(objects_, output_);
+    std::erase(damaged_, saved.filename());
+    run_.log.info("saved {}", saved.string());
+    rotate(saved);
+  }
+  run_.ranks.barrier(run_.ctx);
 }
 
 void RunCheckpoints::rotate(const fs::path& newest) const {
-  std::optional<Rotation> rotation = policy_.rotation(run_.state, newest);
+  std::optional<Rotation> rotation = policy_.rotation(objects_.state, newest);
   if (!rotation) return;
+  if (!run_.leads()) return;
   rotation->damaged = damaged_;
   rotate_checkpoints(output_, *rotation);
 }
 
 void RunCheckpoints::load_best() {
-  const std::optional<fs::path> best = policy_.final_checkpoint(run_.state);
+  const std::optional<fs::path> best = policy_.final_checkpoint(objects_.state);
   if (!best) return;
   if (!fs::exists(*best))
-    return log_.warn("{} is gone: the final model is that of the last step, not the best one", best->string());
+    return run_.log.warn("{} is gone: the final model is that of the last step, not the best one", best->string());
   try {
     check_manifest(*best, ManifestCheck::hashes);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::input) throw;
-    return log_.warn("the final model is that of the last step, not the best one: {}", e.what());
+    return run_.log.warn("the final model is that of the last step, not the best one: {}", e.what());
   }
-  const bool adapter_only = run_.setup.model->options().lora.has_value();
-  load_weights(run_.ctx, run_.setup, {.weights = adapter_only ? std::nullopt : best, .adapter = best}, log_);
-  log_.info("the final model is the best one, of step {}", run_.state.best_step);
+  const bool adapter_only = objects_.setup.model->options().lora.has_value();
+  load_weights(objects_.ctx, objects_.setup, {.weights = adapter_only ? std::nullopt : best, .adapter = best},
+               run_.log);
+  run_.log.info("the final model is the best one, of step {}", objects_.state.best_step);
 }
 
 }  // namespace qtrain

@@ -4,25 +4,26 @@
 #include <optional>
 #include <vector>
 
-#include "core/log.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/run/checkpoint_policy.h"
+#include "train/run/run_context.h"
 
 namespace qtrain {
 
 /// The checkpoints of a run: written, rotated and read again as a CheckpointPolicy says.
 class RunCheckpoints {
  public:
-  /// `run` is kept; what it refers to, and the log, must outlive this.
-  RunCheckpoints(const TrainingObjects& run, std::filesystem::path output, Log& log);
+  /// What the arguments refer to must outlive this.
+  RunCheckpoints(const RunContext& run, const TrainingObjects& objects, std::filesystem::path output);
 
   /// Restores the first checkpoint that is not damaged, if there is one. Errors: those of load_first_whole.
   std::optional<std::filesystem::path> restore(const ResumeFrom& from);
   CheckpointPolicy& policy() { return policy_; }
-  /// Saves one of the last optimizer step and rotates. Errors: ErrorKind::disk.
+  /// Saves one of the last optimizer step and rotates, on the rank that leads; the others wait for it. Errors:
+  /// ErrorKind::disk.
   void save();
   /// Whether the last optimizer step has one that was written, or gone on from, by this start of the program.
-  bool has_last_step() const { return saved_step_ == run_.state.step; }
+  bool has_last_step() const { return saved_step_ == objects_.state.step; }
   /// Removes what is beyond the limit.
   void rotate(const std::filesystem::path& newest) const;
   /// Loads the weights of the best one where the config asks for them; a warning where they are not there any more.
@@ -31,9 +32,9 @@ class RunCheckpoints {
  private:
   std::filesystem::path relocated_best(const std::filesystem::path& resumed) const;
 
-  TrainingObjects run_;
+  RunContext run_;
+  TrainingObjects objects_;
   std::filesystem::path output_;
-  Log& log_;
   CheckpointPolicy policy_;
   std::vector<std::filesystem::path> damaged_;  // names of those that the run did not go on from
   std::int64_t saved_step_ = -1;

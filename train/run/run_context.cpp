@@ -1,6 +1,7 @@
 #include "train/run/run_context.h"
 
 #include "config/remarks.h"
+#include "core/stop.h"
 
 namespace qtrain {
 
@@ -9,6 +10,10 @@ void IgnoredKeys::add(const std::string& key, const std::string& reason) {
   const Remark remark = ignored_key(config_, key, reason);
   keys_[key] = entry_of(remark);
   log_.info("{}", line_of(remark));
+}
+
+bool RunContext::stop_requested() const {
+  return any_rank(ctx, ranks, qtrain::stop_requested());
 }
 
 }  // namespace qtrain

@@ -4,6 +4,7 @@
 #include "config/config.h"
 #include "core/context.h"
 #include "core/log.h"
+#include "dist/collective.h"
 
 namespace qtrain {
 
@@ -28,8 +29,13 @@ struct RunContext {
   Ctx& ctx;
   Log& log;
   IgnoredKeys& ignored;
+  Collective& ranks;
 
   const TrainingSection& training() const { return config.value.training; }
+  /// Whether this is the rank that writes the output directory.
+  bool leads() const { return ranks.rank() == 0; }
+  /// Whether a stop was asked of any rank. Every rank asks at the same places.
+  bool stop_requested() const;
   /// In float16 the gradients are those of the loss times a scale.
   bool scales_loss() const { return ctx.matmul() == MatmulPrecision::f16; }
 };

@@ -28,31 +28,40 @@ void load_rows(RunData& data, const RunContext& run, const std::vector<fs::path>
   DataPreparation preparation(run.config.value, run.ctx.pool(), run.log);
   if (data.text.reads_clock()) {
     const auto kept = date_to_keep(run, checkpoints);
-    if (kept) preparation.set_date(*kept);
+    preparation.set_date(broadcast_text(run.ctx, run.ranks, kept.value_or(preparation.date())));
     data.template_date = preparation.date();
     run.log.info("the chat template writes the date: {}{}", data.template_date, kept ? ", as in the checkpoint" : "");
   } else if (run.config.value.model.template_date) {
     run.ignored.add("template_date", "the chat template does not write the date");
   }
+  if (!run.leads()) run.ranks.barrier(run.ctx);  // what the first rank prepares is in the token cache for the others
   data.train = preparation.rows(Split::train);
   data.evaluation = preparation.rows(Split::evaluation);
+  if (run.leads()) run.ranks.barrier(run.ctx);
   const DatasetStatistics& s = data.train.statistics();
   run.log.info("data: {}, after filters and packing {} ({}, {}, {} cut) in {:.1f} s", counted(s.source_rows, "row"),
                s.rows, counted(s.tokens, "token"), counted(s.target_tokens, "target"), s.truncated_rows,
                watch.seconds());
 }
 
-void make_loaders(RunData& data, const TrainingSection& t) {
+void make_loaders(RunData& data, const RunContext& run) {
+  const TrainingSection& t = run.training();
+  const int rank = run.ranks.rank(), world = run.ranks.size();
   const auto seed = static_cast<std::uint64_t>(t.data_seed.value_or(t.seed));
   data.train_loader = std::make_unique<Loader>(
-      data.train, LoaderOptions{.batch_size = t.per_device_train_batch_size,
-                                .drop_last = t.dataloader_drop_last,
-                                .sampler = {.sampling = t.train_sampling_strategy,
-                                            .seed = seed,
-                                            .group = t.per_device_train_batch_size * t.gradient_accumulation_steps}});
-  data.evaluation_loader = std::make_unique<Loader>(
-      data.evaluation,
-      LoaderOptions{.batch_size = t.per_device_eval_batch_size, .sampler = {.sampling = Sampling::sequential}});
+      data.train,
+      LoaderOptions{.batch_size = t.per_device_train_batch_size,
+                    .rank = rank,
+                    .world = world,
+                    .drop_last = t.dataloader_drop_last,
+                    .sampler = {.sampling = t.train_sampling_strategy,
+                                .seed = seed,
+                                .group = t.per_device_train_batch_size * t.gradient_accumulation_steps * world}});
+  data.evaluation_loader =
+      std::make_unique<Loader>(data.evaluation, LoaderOptions{.batch_size = t.per_device_eval_batch_size,
+                                                              .rank = rank,
+                                                              .world = world,
+                                                              .sampler = {.sampling = Sampling::sequential}});
 }
 
 }  // namespace
@@ -62,7 +71,7 @@ std::unique_ptr<RunData> load_run_data(const RunContext& run, const std::vector<
   auto data = std::make_unique<RunData>();
   data->text = load_template_folder(run.config.value);
   load_rows(*data, run, checkpoints);
-  make_loaders(*data, run.training());
+  make_loaders(*data, run);
   data->plan = make_step_plan(run.training(), data->train_loader->batches_per_epoch());
   for (const std::string& advice : data_advice(run.config, data->train.statistics(), data->plan))
     run.log.warn("{}", advice);

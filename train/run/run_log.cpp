@@ -1,6 +1,8 @@
 #include "train/run/run_log.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "core/plural.h"
 #include "train/plan/memory_plan.h"
@@ -14,16 +16,18 @@ RunLog::RunLog(const RunContext& run, const Parts& parts, const std::filesystem:
       plan_(parts.plan),
       state_(parts.state),
       events_(run.training(), parts.plan),
-      metrics_(output / "metrics.jsonl", state_.step),
-      event_file_(output / "runs", state_.step == 0 ? 0 : state_.step + 1),
+      metrics_(run.leads() ? MetricsFile(output / "metrics.jsonl", state_.step) : MetricsFile()),
       first_step_(state_.step),
-      first_tokens_(state_.tokens) {}
+      first_tokens_(state_.tokens) {
+  if (run.leads()) event_file_.emplace(output / "runs", state_.step == 0 ? 0 : state_.step + 1);
+}
 
 void RunLog::begin() {
   const std::int64_t batch = run_.training().per_device_train_batch_size,
-                     batches = run_.training().gradient_accumulation_steps;
-  run_.log.info("training: {} of {} x {} {}, {:.2f} epochs", counted(plan_.max_steps, "step"), batch, batches,
-                batch * batches == 1 ? "row" : "rows", plan_.epochs_after(plan_.max_steps));
+                     batches = run_.training().gradient_accumulation_steps, ranks = run_.ranks.size();
+  run_.log.info("training: {} of {} x {} {}{}, {:.2f} epochs", counted(plan_.max_steps, "step"), batch, batches,
+                batch * batches == 1 ? "row" : "rows", ranks == 1 ? "" : fmt::format(" on each of {} ranks", ranks),
+                plan_.epochs_after(plan_.max_steps));
   run_watch_ = {};
   row_watch_ = {};
 }
@@ -35,6 +39,7 @@ Pace RunLog::pace_after(double seconds) const {
 void RunLog::add_step(const StepOutcome& outcome) {
   tokens_since_row_ += outcome.tokens;
   data_wait_ += outcome.data_wait;
+  computing_ += outcome.computing;
   Progress progress = progress_of(state_, plan_.max_steps, pace_after(step_watch_.seconds()));
   progress.learning_rate = outcome.learning_rate;
   progress.logged = events_.logs_after(state_.step);
@@ -51,6 +56,7 @@ void RunLog::add_training_row(const StepOutcome& outcome) {
             {"rss_mb", memory.now_mb},
             {"peak_rss_mb", memory.peak_mb},
             {"device_mb", static_cast<double>(allocated_bytes(run_.ctx.device().kind).now) / kMib}};
+  if (run_.ranks.size() > 1) more.update(work_of_ranks());
   if (run_.scales_loss()) more["loss_scale"] = state_.loss_scale.value;
   const std::optional<double> loss = state_.mean_loss();
   Json row{{"epoch", plan_.epochs_after(state_.step)},
@@ -62,7 +68,16 @@ void RunLog::add_training_row(const StepOutcome& outcome) {
   add_row(std::move(row), more);
   state_.begin_row();
   tokens_since_row_ = 0;
-  data_wait_ = 0;
+  data_wait_ = computing_ = 0;
+}
+
+// A rank that takes longer than the others keeps all of them waiting.
+Json RunLog::work_of_ranks() const {
+  std::vector<double> mine{computing_}, all(static_cast<std::size_t>(run_.ranks.size()));
+  run_.ranks.all_gather(run_.ctx, view_of(std::span<const double>(mine), {1}),
+                        view_of(std::span(all), {run_.ranks.size()}));
+  const auto slowest = std::ranges::max_element(all);
+  return {{"rank_seconds", all}, {"slowest_rank", slowest - all.begin()}};
 }
 
 void RunLog::add_evaluation(const Evaluation& e, double seconds) {
@@ -83,7 +98,7 @@ void RunLog::add_row(Json row, const Json& extra) {
   if (!extra.is_null()) row.update(extra);
   row["time"] = unix_time();
   metrics_.append(row);
-  event_file_.append(row);
+  if (event_file_) event_file_->append(row);
 }
 
 }  // namespace qtrain

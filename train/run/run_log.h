@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 
 #include "train/checkpoint/run_state.h"
 #include "train/evaluate.h"
@@ -20,8 +21,8 @@ class RunLog {
     const StepPlan& plan;
     RunState& state;
   };
-  /// Opens the files in `output` at the step of the state: what they say of later steps is taken back. What the
-  /// arguments refer to must outlive this. Errors: ErrorKind::disk.
+  /// Opens the files in `output` at the step of the state, if this rank leads: what they say of later steps is taken
+  /// back. What the arguments refer to must outlive this. Errors: ErrorKind::disk.
   RunLog(const RunContext& run, const Parts& parts, const std::filesystem::path& output);
 
   /// Says what the run is, and starts its clocks.
@@ -42,6 +43,7 @@ class RunLog {
 
  private:
   void add_training_row(const StepOutcome& outcome);
+  Json work_of_ranks() const;
   Pace pace_after(double seconds) const;
 
   RunContext run_;
@@ -49,11 +51,11 @@ class RunLog {
   RunState& state_;
   RunSchedule events_;
   MetricsFile metrics_;
-  EventFile event_file_;
+  std::optional<EventFile> event_file_;
   std::int64_t first_step_, first_tokens_;  ///< of this start of the program
   Stopwatch run_watch_, step_watch_, row_watch_;
   std::int64_t tokens_since_row_ = 0;
-  double data_wait_ = 0;  ///< seconds since the last row
+  double data_wait_ = 0, computing_ = 0;  ///< seconds since the last row
 };
 
 }  // namespace qtrain

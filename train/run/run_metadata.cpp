@@ -21,7 +21,8 @@ RunMetadata run_metadata(const RunContext& run, const RunData& data, const Model
                              .train = data.train,
                              .evaluation = data.evaluation,
                              .template_date = data.template_date,
-                             .provenance = m.provenance},
+                             .provenance = m.provenance,
+                             .ranks = run.ranks.size()},
                             run.ctx.matmul());
   return m;
 }

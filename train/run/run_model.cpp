@@ -46,9 +46,11 @@ void commit(const RunContext& run, const PlannedRun& planned, RunModel& m) {
                                             planned.optimizer.placement);
   m.optimizer->allocate(ctx);
   ops::reserve(ctx, model.plan().gemm_memory(model.copies().operands()));
-  m.step = std::make_unique<TrainStep>(
-      ctx, model, *m.optimizer,
-      TrainStep::Options{.most_tokens = planned.work.train.tokens, .graphs = uses_graphs(run) ? kKeptGraphs : 0});
+  m.step =
+      std::make_unique<TrainStep>(ctx, TrainStep::Parts{.model = model, .optimizer = *m.optimizer, .ranks = run.ranks},
+                                  TrainStep::Options{.most_tokens = planned.work.train.tokens,
+                                                     .graphs = uses_graphs(run) ? kKeptGraphs : 0,
+                                                     .reduction = planned.reduction});
 }
 
 }  // namespace
@@ -80,11 +82,13 @@ RunModel allocate_run_model(const RunContext& run, const RunData& data, ModelSet
   RunModel m{.setup = std::move(declared), .memory = {}};
   PlannedRun planned =
       planned_run(run.config.value, *m.setup.model, workload_of(t, data.train, data.evaluation), target());
+  planned.ranks = run.ranks.size();
   m.memory = plan_run(planned, t.gradient_checkpointing.policy);
   describe_memory(run, planned, m.memory);
   try {
     commit(run, planned, m);
-    if (planned.work.evaluation) m.evaluator = std::make_unique<Evaluator>(run.ctx.device(), *data.evaluation_loader);
+    if (planned.work.evaluation)
+      m.evaluator = std::make_unique<Evaluator>(run.ctx.device(), *data.evaluation_loader, run.ranks);
   } catch (const Error& e) {  // others took what was there
     if (e.kind() != ErrorKind::memory) throw;
     planned.target = target();

@@ -14,7 +14,7 @@ bool TrainingLoop::run() {
   if (run_.training().eval_on_start && state.step == 0) evaluate();
   if (state.events_pending) handle_events();
   parts_.run_log.begin_steps();
-  while (!events_.is_last(state.step) && !stop_requested()) {
+  while (!events_.is_last(state.step) && !run_.stop_requested()) {
     parts_.run_log.add_step(parts_.steps.next());
     handle_events();
   }
@@ -30,7 +30,7 @@ void TrainingLoop::handle_events() {
   const CheckpointPolicy& policy = parts_.checkpoints.policy();
   state.events_pending = true;
   if (events_.evaluates_after(state.step) && !evaluate()) return;
-  if (policy.save_due(state) && stop_requested()) return;
+  if (policy.save_due(state) && run_.stop_requested()) return;
   state.events_pending = false;
   if (policy.save_due(state)) save();
 }
@@ -40,7 +40,7 @@ bool TrainingLoop::evaluate() {
   if (!parts_.model.evaluator) return true;
   const Stopwatch watch;
   const Evaluation e = parts_.model.evaluator->run(run_.ctx, *parts_.model.setup.model, run_.log);
-  if (stop_requested()) return false;
+  if (run_.stop_requested()) return false;
   parts_.run_log.add_evaluation(e, watch.seconds());
   parts_.checkpoints.policy().evaluated(parts_.state, e.loss());
   return true;

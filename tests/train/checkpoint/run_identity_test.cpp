@@ -50,7 +50,8 @@ struct OneRun {
                          .train = train,
                          .evaluation = evaluation,
                          .template_date = config.model.template_date.value_or(""),
-                         .provenance = provenance},
+                         .provenance = provenance,
+                         .ranks = static_cast<int>(config.run.nproc)},
                         products);
   }
 
@@ -185,6 +186,13 @@ const std::map<std::string, Change>& changes() {
       {"resume_from_checkpoint", {"never", kNothing}},
       {"device", {"cpu", kNothing}},
       {"nproc", {2, kRefuse}},
+      {"nnodes", {2, kNothing}},  // a matter of how many ranks there are in all
+      {"node_rank", {1, kNothing}},
+      {"master_addr", {"10.0.0.1", kNothing}},
+      {"master_port", {29501, kNothing}},
+      {"ddp_timeout", {60, kNothing}},
+      {"max_restarts", {3, kNothing}},
+      {"deterministic_reduce", {true, kSay}},
       {"threads", {3, kNothing}},
       {"compute_dtype", {"float32", kSay}},
       {"max_nonfinite_steps", {7, kSay}},
@@ -216,6 +224,19 @@ TEST(RunIdentity, AnotherValueIsRefusedOrToldByTheNameOfItsKey) {
     const bool named = change.expected == OnResume::rows || change.expected == OnResume::saved;
     EXPECT_THAT(found.refused, named ? Texts(ElementsAre(StartsWith(key + " = "))) : Texts(Not(IsEmpty()))) << key;
   }
+}
+
+TEST(RunIdentity, RanksMayMakeUpForMicroBatches) {
+  const auto changes_to = [](const Json& now) {
+    return run_changes(OneRun({{"nproc", 2}, {"gradient_accumulation_steps", 3}}).identity(), OneRun(now).identity());
+  };
+  const RunChanges same = changes_to({{"nproc", 3}, {"gradient_accumulation_steps", 2}});
+  EXPECT_THAT(same.refused, IsEmpty());
+  EXPECT_THAT(same.told, ElementsAre("gradient_accumulation_steps 2 (was 3)", "nproc 3 (was 2)"));
+  EXPECT_THAT(changes_to({{"nproc", 3}, {"gradient_accumulation_steps", 3}}).refused,
+              ElementsAre("nproc = 2, the config says 3"));
+  EXPECT_THAT(changes_to({{"nproc", 2}, {"gradient_accumulation_steps", 2}}).refused,
+              ElementsAre("gradient_accumulation_steps = 3, the config says 2"));
 }
 
 TEST(RunIdentity, BothValuesAreNamed) {

@@ -27,7 +27,7 @@ class OutputFolders : public ::testing::Test {
   fs::path checkpoint(std::int64_t step) const {
     return sealed(folder_ / ("out/checkpoint-" + std::to_string(step)), step);
   }
-  OutputFolder open() { return OutputFolder(folder_ / "out", log_); }
+  OutputFolder open() { return OutputFolder(folder_ / "out", OutputFolder::Role::leads, log_); }
   bool is_sealed() const { return fs::exists(folder_ / "out" / kManifest); }
 
   TempFolder folder_;

@@ -13,7 +13,7 @@ using Steps = std::vector<std::int64_t>;
 using Due = bool (RunSchedule::*)(std::int64_t) const;
 
 // 10 optimizer steps of one micro-batch, 4 to an epoch: epochs end after steps 4 and 8.
-constexpr StepPlan kPlan{.batches = 4, .accumulation = 1, .updates_per_epoch = 4, .max_steps = 10};
+constexpr StepPlan kFourBatches{.batches = 4, .accumulation = 1, .updates_per_epoch = 4, .max_steps = 10};
 
 /// A config and the steps after which something is due by it.
 struct Case {
@@ -25,9 +25,9 @@ struct Case {
 Steps due_steps(const Case& c, Due due) {
   TrainingSection t;
   c.config(t);
-  const RunSchedule schedule(t, kPlan);
+  const RunSchedule schedule(t, kFourBatches);
   Steps steps;
-  for (std::int64_t step = 1; step <= kPlan.max_steps; ++step)
+  for (std::int64_t step = 1; step <= kFourBatches.max_steps; ++step)
     if ((schedule.*due)(step)) steps.push_back(step);
   return steps;
 }
@@ -80,9 +80,9 @@ TEST(RunSchedule, SavesByStepsOrEpochsAndAtTheEnd) {
 
 TEST(RunSchedule, ARunWithFewerStepsThanAreDoneIsAtItsEnd) {
   const TrainingSection t;
-  EXPECT_FALSE(RunSchedule(t, kPlan).is_last(9));
-  EXPECT_TRUE(RunSchedule(t, kPlan).is_last(10));
-  EXPECT_TRUE(RunSchedule(t, kPlan).is_last(11));
+  EXPECT_FALSE(RunSchedule(t, kFourBatches).is_last(9));
+  EXPECT_TRUE(RunSchedule(t, kFourBatches).is_last(10));
+  EXPECT_TRUE(RunSchedule(t, kFourBatches).is_last(11));
 }
 
 }  // namespace

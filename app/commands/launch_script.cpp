@@ -1,0 +1,118 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <map>
+#include <string_view>
+
+#include "app/commands/commands.h"
+#include "core/error.h"
+
+namespace qtrain {
+
+/// A file of app/launch_scripts by its name without an ending.
+std::string_view launch_script_template(std::string_view name);
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What a script starts.
+struct ScriptedRun {
+  std::string name;     ///< of the job: that of the output directory
+  std::string command;  ///< qtrain with the config and what was given beside it
+  std::string folder;   ///< that relative names are about
+  std::int64_t nodes, ranks;
+  bool cuda;
+};
+
+std::string quoted(const std::string& word) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,@%+";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+// Names of jobs are lower-case letters, digits and dashes (RFC 1123), which every scheduler takes.
+std::string job_name(const std::string& output) {
+  std::string name;
+  for (const char c : fs::path(output).lexically_normal().filename().string())
+    name += std::isalnum(static_cast<unsigned char>(c)) ? static_cast<char>(std::tolower(c)) : '-';
+  const std::size_t begin = name.find_first_not_of('-');
+  if (begin == std::string::npos) return "qtrain";
+  return name.substr(begin, std::min<std::size_t>(name.find_last_not_of('-') + 1 - begin, 50));
+}
+
+ScriptedRun scripted_run(const Arguments& args) {
+  const ResolvedConfig config = load_config(args.operand(0), args.overrides());
+  const RunSection& run = config.value.run;
+  ScriptedRun s{.name = job_name(config.value.training.output_dir),
+                .command = "qtrain " + quoted(args.operand(0)),
+                .folder = fs::current_path().string(),
+                .nodes = run.nnodes,
+                .ranks = run.nproc,
+                .cuda = run.device != DeviceChoice::cpu};
+  for (const auto& [key, value] : args.overrides()) s.command += " " + quoted(fmt::format("{}={}", key, value));
+  return s;
+}
+
+using Values = std::map<std::string, std::string>;
+
+// A template with @name@ for its values.
+std::string filled(std::string_view name, const Values& values) {
+  std::string text(launch_script_template(name));
+  for (const auto& [key, value] : values) {
+    const std::string mark = "@" + key + "@";
+    for (std::size_t at = 0; (at = text.find(mark, at)) != std::string::npos; at += value.size())
+      text.replace(at, mark.size(), value);
+  }
+  return text;
+}
+
+// Slurm starts each rank by itself.
+std::string slurm_script(const ScriptedRun& s) {
+  return filled("slurm", {{"name", s.name},
+                          {"nodes", std::to_string(s.nodes)},
+                          {"ranks", std::to_string(s.ranks)},
+                          {"gpus", s.cuda ? fmt::format("#SBATCH --gpus-per-node={}\n", s.ranks) : ""},
+                          {"folder", quoted(s.folder)},
+                          {"command", s.command}});
+}
+
+// A pod for each machine, which starts the ranks there.
+std::string kubernetes_manifest(const ScriptedRun& s) {
+  std::string text = filled("kubernetes", {{"name", s.name}});
+  const std::string limits = "              resources:\n                limits: {nvidia.com/gpu: ";
+  const auto add = [&](const char* kind, std::int64_t replicas) {
+    text += filled("kubernetes_pod", {{"kind", kind},
+                                      {"replicas", std::to_string(replicas)},
+                                      {"name", s.name},
+                                      {"folder", Json(s.folder).dump()},
+                                      {"command", Json("exec " + s.command).dump()},
+                                      {"limits", s.cuda ? fmt::format("{}{}}}\n", limits, s.ranks) : ""}});
+  };
+  add("Master", 1);
+  if (s.nodes > 1) add("Worker", s.nodes - 1);
+  return text;
+}
+
+std::string docker_script(const ScriptedRun& s) {
+  return filled("docker",
+                {{"gpus", s.cuda ? "--gpus all " : ""}, {"folder", quoted(s.folder)}, {"command", s.command}});
+}
+
+}  // namespace
+
+/// `qtrain launch-script`: the file that starts the run of a config there, on stdout.
+int run_launch_script(const Arguments& args) {
+  if (args.has("slurm") + args.has("k8s") + args.has("docker") != 1)
+    fail(ErrorKind::usage, {.cause = "launch-script takes one of --slurm, --k8s and --docker"});
+  const ScriptedRun run = scripted_run(args);
+  const std::string script = args.has("slurm") ? slurm_script(run)
+                             : args.has("k8s") ? kubernetes_manifest(run)
+                                               : docker_script(run);
+  args.give({.text = script, .json = {{"script", script}}});
+  return 0;
+}
+
+}  // namespace qtrain

@@ -1,0 +1,19 @@
+#!/bin/bash
+#SBATCH --job-name=@name@
+#SBATCH --nodes=@nodes@
+#SBATCH --ntasks-per-node=@ranks@
+@gpus@#SBATCH --cpus-per-task=8
+#SBATCH --time=24:00:00
+#SBATCH --signal=TERM@300
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=@name@-%j.log
+set -u
+cd @folder@ || exit
+MASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"
+export MASTER_ADDR MASTER_PORT="$((20000 + SLURM_JOB_ID % 20000))"
+srun --kill-on-bad-exit=1 @command@
+code=$?
+# Stopped by a signal, as some minutes before the time is up, with a checkpoint: the job goes on in its next turn.
+if [ "$code" = 75 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
+exit "$code"

@@ -1,0 +1,14 @@
+# qtrain_embed(target function file...): the files as texts in the target, which function(name) has by their names without
+# an ending.
+function(qtrain_embed target function)
+  set(QTRAIN_FUNCTION ${function})
+  set(QTRAIN_TEXTS "")
+  foreach(file ${ARGN})
+    get_filename_component(name ${file} NAME_WE)
+    file(READ ${file} text)
+    string(APPEND QTRAIN_TEXTS "      {\"${name}\", R\"text(${text})text\"},\n")
+  endforeach()
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ARGN})
+  configure_file(${CMAKE_SOURCE_DIR}/cmake/embedded.cpp.in ${CMAKE_CURRENT_BINARY_DIR}/${function}.cpp @ONLY)
+  target_sources(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/${function}.cpp)
+endfunction()

@@ -1,0 +1,51 @@
+#pragma once
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/descriptor.h"
+
+namespace qtrain {
+
+/// How a process ended.
+struct ChildEnd {
+  int exit_code = 0;  ///< where `signal` is 0
+  int signal = 0;
+
+  bool failed() const { return signal != 0 || exit_code != 0; }
+  /// "exit code 3", "signal 9 (Killed)"
+  std::string text() const;
+};
+
+/// A process that this one has started, in a process group of its own, so that Ctrl-C does not reach it twice; it is
+/// asked to stop when this one dies.
+class Child {
+ public:
+  enum class Output : std::uint8_t { shared, piped };  ///< stdout and stderr: those of this process; stderr to a pipe
+  struct Start {
+    std::vector<std::string> command, variables;  ///< "NAME=value" beside the environment of this process
+    Output output = Output::shared;
+  };
+  /// Errors: ErrorKind::internal where no process can be made.
+  explicit Child(const Start& start);
+  /// Kills it if it still runs.
+  ~Child();
+  Child(Child&& other) noexcept;
+  Child& operator=(Child&&) = delete;
+
+  pid_t pid() const { return pid_; }
+  /// Its end, once it has come.
+  std::optional<ChildEnd> poll();
+  void send(int signal) const;
+  /// The reading end of its stderr; below 0 where that is shared.
+  int messages() const { return messages_.get(); }
+
+ private:
+  pid_t pid_ = -1;
+  std::optional<ChildEnd> end_;
+  Descriptor messages_;
+};
+
+}  // namespace qtrain

@@ -1,0 +1,57 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/context.h"
+#include "core/tensor.h"
+
+namespace qtrain {
+
+enum class Reduction : std::uint8_t { sum, max };
+
+/// What the processes of a run (ranks) do together. Every rank calls the same functions in the same order with tensors
+/// of the same types and shapes; each call returns when this rank's part is done. Tensors are contiguous; work that was
+/// queued on the context's stream before is seen. Errors: ErrorKind::peer where a rank is lost, silent, or does
+/// something else.
+class Collective {
+ public:
+  virtual ~Collective() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  /// In place, the same bits on every rank. f32, f64, bf16 or i64; f16 and bf16 are added in f32 and rounded each time.
+  virtual void all_reduce(Ctx& ctx, Tensor values, Reduction reduction) = 0;
+  /// Everybody has the values of `root` then.
+  virtual void broadcast(Ctx& ctx, Tensor values, int root) = 0;
+  /// all [size, n]: the values [n] of every rank.
+  virtual void all_gather(Ctx& ctx, ConstTensor mine, Tensor all) = 0;
+  /// Row r of `sent` [size, n] goes to rank r; row r of `received` is from rank r.
+  virtual void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) = 0;
+  virtual void barrier(Ctx& ctx) = 0;
+};
+
+/// The only rank of a run.
+class Solo : public Collective {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  void all_reduce(Ctx&, Tensor, Reduction) override {}
+  void broadcast(Ctx&, Tensor, int) override {}
+  void all_gather(Ctx& ctx, ConstTensor mine, Tensor all) override;
+  void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) override;
+  void barrier(Ctx&) override {}
+};
+
+/// The sum of a number over all ranks.
+double sum_over_ranks(Ctx& ctx, Collective& ranks, double value);
+/// Whether any rank says yes.
+bool any_rank(Ctx& ctx, Collective& ranks, bool mine);
+/// The text of rank `root`.
+std::string broadcast_text(Ctx& ctx, Collective& ranks, const std::string& mine, int root = 0);
+/// The texts of all ranks.
+std::vector<std::string> gather_texts(Ctx& ctx, Collective& ranks, std::string_view mine);
+
+}  // namespace qtrain

@@ -1,0 +1,134 @@
+#include "dist/gloo_collective.h"
+
+#include <fmt/format.h>
+#include <gloo/allgather.h>
+#include <gloo/allreduce.h>
+#include <gloo/alltoall.h>
+#include <gloo/barrier.h>
+#include <gloo/broadcast.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/transport/tcp/device.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace qtrain {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// The store in the words of gloo.
+class GlooStore : public gloo::rendezvous::Store {
+ public:
+  GlooStore(qtrain::Store& store, milliseconds timeout) : store_(store), timeout_(timeout) {}
+
+  void set(const std::string& key, const std::vector<char>& data) override {
+    store_.set("gloo/" + key, {data.begin(), data.end()});
+  }
+  std::vector<char> get(const std::string& key) override { return get(key, timeout_); }
+  void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
+  void wait(const std::vector<std::string>& keys, const milliseconds& timeout) override {
+    for (const std::string& key : keys) get(key, std::min(timeout, timeout_));
+  }
+
+ private:
+  std::vector<char> get(const std::string& key, milliseconds patience) {
+    const auto value = store_.get("gloo/" + key, patience);
+    if (!value)
+      fail(ErrorKind::peer, {.cause = fmt::format("rank {} did not come within {} s", key.substr(key.rfind('/') + 1),
+                                                  std::chrono::duration_cast<std::chrono::seconds>(patience).count()),
+                             .remedy = "start all ranks within ddp_timeout of each other"});
+    return {value->begin(), value->end()};
+  }
+
+  qtrain::Store& store_;
+  milliseconds timeout_;
+};
+
+template <class T>
+void add(void* to, const void* a, const void* b, std::size_t n) {
+  const auto *x = static_cast<const T*>(a), *y = static_cast<const T*>(b);
+  auto* out = static_cast<T*>(to);
+  for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<T>(x[i] + y[i]);
+}
+
+template <class T>
+void larger(void* to, const void* a, const void* b, std::size_t n) {
+  const auto *x = static_cast<const T*>(a), *y = static_cast<const T*>(b);
+  auto* out = static_cast<T*>(to);
+  for (std::size_t i = 0; i < n; ++i) out[i] = y[i] > x[i] ? y[i] : x[i];
+}
+
+class GlooCollective : public Collective {
+ public:
+  GlooCollective(const RankPlace& place, qtrain::Store& store, milliseconds timeout)
+      : context_(std::make_shared<gloo::rendezvous::Context>(place.rank, place.size)) {
+    GlooStore meeting(store, timeout);
+    auto device = gloo::transport::tcp::CreateDevice(store.local_address().c_str());
+    context_->setTimeout(timeout);
+    context_->connectFullMesh(meeting, device);
+  }
+
+  int rank() const override { return context_->rank; }
+  int size() const override { return context_->size; }
+
+  void all_reduce(Ctx&, Tensor values, Reduction reduction) override {
+    switch (values.dtype) {
+      case DType::f64: return reduce<double>(values, reduction);
+      case DType::f32: return reduce<float>(values, reduction);
+      case DType::bf16: return reduce<Bf16>(values, reduction);
+      case DType::f16: return reduce<F16>(values, reduction);
+      case DType::i64: return reduce<std::int64_t>(values, reduction);
+      default: check(false, "no such type is reduced over ranks");
+    }
+  }
+
+  void broadcast(Ctx&, Tensor values, int root) override {
+    gloo::BroadcastOptions options(context_);
+    options.setOutput(reinterpret_cast<char*>(values.data), values.bytes());
+    options.setRoot(root);
+    gloo::broadcast(options);
+  }
+
+  void all_gather(Ctx&, ConstTensor mine, Tensor all) override {
+    gloo::AllgatherOptions options(context_);
+    options.setInput(bytes_of(mine), mine.bytes());
+    options.setOutput(reinterpret_cast<char*>(all.data), all.bytes());
+    gloo::allgather(options);
+  }
+
+  void all_to_all(Ctx&, ConstTensor sent, Tensor received) override {
+    gloo::AlltoallOptions options(context_);
+    options.setInput(bytes_of(sent), sent.bytes());
+    options.setOutput(reinterpret_cast<char*>(received.data), received.bytes());
+    gloo::alltoall(options);
+  }
+
+  void barrier(Ctx&) override {
+    gloo::BarrierOptions options(context_);
+    gloo::barrier(options);
+  }
+
+ private:
+  // gloo reads inputs through pointers that are not const.
+  static char* bytes_of(ConstTensor t) { return reinterpret_cast<char*>(const_cast<std::byte*>(t.data)); }
+
+  template <class T>
+  void reduce(Tensor values, Reduction reduction) {
+    if (values.numel() == 0) return;
+    gloo::AllreduceOptions options(context_);
+    options.setOutput(values.as<T>(), static_cast<std::size_t>(values.numel()));
+    options.setReduceFunction(reduction == Reduction::sum ? add<T> : larger<T>);
+    gloo::allreduce(options);
+  }
+
+  std::shared_ptr<gloo::rendezvous::Context> context_;
+};
+
+}  // namespace
+
+std::unique_ptr<Collective> connect_gloo(const RankPlace& place, Store& store, milliseconds timeout) {
+  return std::make_unique<GlooCollective>(place, store, timeout);
+}
+
+}  // namespace qtrain

@@ -1,0 +1,103 @@
+#include "dist/guarded_collective.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <vector>
+
+namespace qtrain {
+namespace {
+
+constexpr std::array<std::string_view, 5> kKinds{"all_reduce", "broadcast", "all_gather", "all_to_all", "barrier"};
+
+std::string named(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
+}  // namespace
+
+/// What a rank is about to do; equal on all ranks.
+struct GuardedCollective::Call {
+  enum Kind : std::int64_t { all_reduce, broadcast, all_gather, all_to_all, barrier };
+  std::int64_t kind;
+  std::int64_t dtype = 0, elements = 0, detail = 0;  ///< the reduction, the root
+
+  std::string text() const {
+    const std::string_view name = kKinds[static_cast<std::size_t>(kind)];
+    return kind == barrier ? std::string(name)
+                           : fmt::format("{} of {} {}", name, elements, name_of(static_cast<DType>(dtype)));
+  }
+};
+
+void GuardedCollective::all_reduce(Ctx& ctx, Tensor values, Reduction reduction) {
+  guard(
+      ctx,
+      {Call::all_reduce, static_cast<std::int64_t>(values.dtype), values.numel(), static_cast<std::int64_t>(reduction)},
+      [&] { inner_->all_reduce(ctx, values, reduction); });
+}
+
+void GuardedCollective::broadcast(Ctx& ctx, Tensor values, int root) {
+  guard(ctx, {Call::broadcast, static_cast<std::int64_t>(values.dtype), values.numel(), root},
+        [&] { inner_->broadcast(ctx, values, root); });
+}
+
+void GuardedCollective::all_gather(Ctx& ctx, ConstTensor mine, Tensor all) {
+  check(all.numel() == size() * mine.numel(), "all_gather: another number of elements than ranks have");
+  guard(ctx, {Call::all_gather, static_cast<std::int64_t>(mine.dtype), mine.numel()},
+        [&] { inner_->all_gather(ctx, mine, all); });
+}
+
+void GuardedCollective::all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) {
+  check(sent.numel() == received.numel() && sent.numel() % size() == 0, "all_to_all: not a row for each rank");
+  guard(ctx, {Call::all_to_all, static_cast<std::int64_t>(sent.dtype), sent.numel()},
+        [&] { inner_->all_to_all(ctx, sent, received); });
+}
+
+void GuardedCollective::barrier(Ctx& ctx) {
+  guard(ctx, {Call::barrier}, [&] { inner_->barrier(ctx); });
+}
+
+void GuardedCollective::guard(Ctx& ctx, const Call& call, const std::function<void()>& act) {
+  ++calls_;
+  watch_.watchdog.enter(call.text());
+  try {
+    compare(ctx, call);
+    act();
+    watch_.watchdog.leave();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& e) {  // of the library: it knows addresses, not ranks
+    name_missing(call, e.what());
+  }
+}
+
+void GuardedCollective::compare(Ctx& ctx, const Call& call) {
+  const std::array<std::int64_t, 5> mine{calls_, call.kind, call.dtype, call.elements, call.detail};
+  std::vector<std::int64_t> all(mine.size() * static_cast<std::size_t>(size()));
+  inner_->all_gather(ctx, view_of(std::span<const std::int64_t>(mine), {5}), view_of(std::span(all), {size(), 5}));
+  for (int r = 0; r < size(); ++r) {
+    const std::int64_t* theirs = all.data() + r * 5;
+    if (std::equal(mine.begin(), mine.end(), theirs)) continue;
+    const Call other{theirs[1], theirs[2], theirs[3], theirs[4]};
+    fail(ErrorKind::peer,
+         {.cause = fmt::format("the ranks do different things: rank {} comes to its collective {}, {}; "
+                               "rank {} to its collective {}, {}",
+                               rank(), calls_, call.text(), r, theirs[0], other.text()),
+          .remedy = "this is a bug; please report it with the config"});
+  }
+}
+
+void GuardedCollective::name_missing(const Call& call, const std::string& what) {
+  const std::string where = fmt::format("collective {}, {}", calls_, call.text());
+  const auto [silent, busy] = watch_.watchdog.ask_all(watch_.store);
+  const std::vector<int>& missing = silent.empty() ? busy : silent;
+  if (missing.empty()) fail(ErrorKind::peer, {.cause = fmt::format("{} failed on all ranks: {}", where, what)});
+  fail(ErrorKind::peer,
+       {.cause = fmt::format("{} did not come to {}: {}", named(missing), where,
+                             silent.empty() ? "it still computes something else" : "there is no sign of life"),
+        .remedy = silent.empty() ? "set ddp_timeout to more seconds where a rank may take that long"
+                                 : "run the same command to go on from the last checkpoint"});
+}
+
+}  // namespace qtrain

@@ -1,0 +1,43 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "dist/collective.h"
+#include "dist/store.h"
+#include "dist/watchdog.h"
+
+namespace qtrain {
+
+/// A collective that trusts nobody: before each call the ranks compare its number, kind, type and size, since sums of
+/// different things would go unnoticed; and where a call fails, it finds out which ranks are missing.
+class GuardedCollective : public Collective {
+ public:
+  /// Store and watchdog must outlive this.
+  struct Watch {
+    Store& store;
+    Watchdog& watchdog;
+  };
+  GuardedCollective(std::unique_ptr<Collective> inner, const Watch& watch) : inner_(std::move(inner)), watch_(watch) {}
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  void all_reduce(Ctx& ctx, Tensor values, Reduction reduction) override;
+  void broadcast(Ctx& ctx, Tensor values, int root) override;
+  void all_gather(Ctx& ctx, ConstTensor mine, Tensor all) override;
+  void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) override;
+  void barrier(Ctx& ctx) override;
+
+ private:
+  struct Call;
+  void guard(Ctx& ctx, const Call& call, const std::function<void()>& act);
+  void compare(Ctx& ctx, const Call& call);
+  [[noreturn]] void name_missing(const Call& call, const std::string& what);
+
+  std::unique_ptr<Collective> inner_;
+  Watch watch_;
+  std::int64_t calls_ = 0;
+};
+
+}  // namespace qtrain

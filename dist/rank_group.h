@@ -1,0 +1,28 @@
+#pragma once
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "dist/collective.h"
+#include "dist/rank_place.h"
+#include "dist/store.h"
+#include "dist/watchdog.h"
+
+namespace qtrain {
+
+/// The ranks of a run, as one of them sees the others.
+class RankGroup {
+ public:
+  /// Waits until all are there; for a process that is the only one there is nobody to wait for. `timeout` holds for
+  /// that and for each collective. Errors: ErrorKind::peer where a rank does not come.
+  RankGroup(const std::optional<RankPlace>& place, std::chrono::milliseconds timeout);
+  Collective& collective() { return *collective_; }
+
+ private:
+  std::optional<StoreServer> server_;
+  std::optional<Store> store_;
+  std::optional<Watchdog> watchdog_;
+  std::unique_ptr<Collective> collective_;
+};
+
+}  // namespace qtrain

@@ -1,0 +1,130 @@
+#include "dist/rank_place.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+
+namespace qtrain {
+namespace {
+
+/// The variables of a launcher, the first is there in each of its processes. Several names: the first that is set.
+struct Launcher {
+  std::string_view name;
+  const char *rank, *size, *local_rank;
+  std::array<const char*, 2> local_size;
+  const char *host, *port;
+};
+
+constexpr std::array kLaunchers{
+    Launcher{"qtrain",
+             "QTRAIN_RANK",
+             "QTRAIN_WORLD_SIZE",
+             "QTRAIN_LOCAL_RANK",
+             {"QTRAIN_LOCAL_WORLD_SIZE", nullptr},
+             "QTRAIN_STORE_HOST",
+             "QTRAIN_STORE_PORT"},
+    Launcher{
+        "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", {"LOCAL_WORLD_SIZE", nullptr}, "MASTER_ADDR", "MASTER_PORT"},
+    Launcher{"Open MPI",
+             "OMPI_COMM_WORLD_RANK",
+             "OMPI_COMM_WORLD_SIZE",
+             "OMPI_COMM_WORLD_LOCAL_RANK",
+             {"OMPI_COMM_WORLD_LOCAL_SIZE", nullptr},
+             "MASTER_ADDR",
+             "MASTER_PORT"},
+    Launcher{"Slurm",
+             "SLURM_PROCID",
+             "SLURM_NTASKS",
+             "SLURM_LOCALID",
+             {"SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE"},
+             "MASTER_ADDR",
+             "MASTER_PORT"},
+};
+
+// An empty variable counts as none.
+std::string variable(const char* name) {
+  const char* value = name ? std::getenv(name) : nullptr;
+  return value ? value : "";
+}
+
+int number(const std::string& text, const Launcher& launcher, std::string_view name) {
+  int n = 0;
+  // "2(x3)": two on each of three machines, as Slurm writes it
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+  if (error != std::errc() || n < 0 || (end != text.data() + text.size() && *end != '('))
+    fail(ErrorKind::usage, {.cause = fmt::format("{} is \"{}\", not a number", name, text),
+                            .place = fmt::format("the environment, as {} sets it", launcher.name)});
+  return n;
+}
+
+int number_of(const Launcher& launcher, const char* name, int otherwise) {
+  const std::string text = variable(name);
+  return text.empty() ? otherwise : number(text, launcher, name);
+}
+
+// Inside an allocation of Slurm every shell has SLURM_PROCID; a step with several tasks is a run of several ranks.
+bool started_by(const Launcher& launcher) {
+  return !variable(launcher.rank).empty() && !variable(launcher.size).empty() &&
+         !variable(launcher.local_rank).empty() && number(variable(launcher.size), launcher, launcher.size) > 1;
+}
+
+void require_place(const RankPlace& p, const Launcher& launcher) {
+  const auto wrong = [&](std::string cause) {
+    fail(ErrorKind::usage,
+         {.cause = std::move(cause), .place = fmt::format("the environment, as {} sets it", p.launcher)});
+  };
+  if (p.rank >= p.size) wrong(fmt::format("{} is {} of {} ranks, which count from 0", launcher.rank, p.rank, p.size));
+  if (p.store.host.empty() || p.store.port == 0)
+    wrong(fmt::format("{} and {} have to say where rank 0 is met", launcher.host, launcher.port));
+}
+
+// torchrun keeps a store of its own at MASTER_PORT.
+std::uint16_t port_of(const Launcher& launcher) {
+  const int port = number_of(launcher, launcher.port, 0);
+  return static_cast<std::uint16_t>(variable("TORCHELASTIC_USE_AGENT_STORE") == "True" ? port + 1 : port);
+}
+
+RankPlace place_by(const Launcher& launcher) {
+  RankPlace p{.rank = number_of(launcher, launcher.rank, 0),
+              .size = number_of(launcher, launcher.size, 1),
+              .store = {.host = variable(launcher.host), .port = port_of(launcher)},
+              .launcher = std::string(launcher.name)};
+  p.local_rank = number_of(launcher, launcher.local_rank, 0);
+  p.local_size = number_of(launcher, launcher.local_size[0], number_of(launcher, launcher.local_size[1], 1));
+  p.serves_store = launcher.name != "qtrain" && p.rank == 0;
+  require_place(p, launcher);
+  return p;
+}
+
+}  // namespace
+
+std::optional<RankPlace> rank_place() {
+  for (const Launcher& launcher : kLaunchers)
+    if (started_by(launcher)) return place_by(launcher);
+  return {};
+}
+
+std::optional<NodePlace> node_place() {
+  const Launcher& names = kLaunchers[1];
+  if (variable(names.rank).empty() || variable(names.size).empty() || !variable(names.local_rank).empty()) return {};
+  const RankPlace place = place_by(names);
+  return NodePlace{.node = place.rank, .nodes = place.size, .meeting = place.store};
+}
+
+std::vector<std::string> place_variables(const RankPlace& place) {
+  const Launcher& names = kLaunchers[0];
+  return {fmt::format("{}={}", names.rank, place.rank),
+          fmt::format("{}={}", names.size, place.size),
+          fmt::format("{}={}", names.local_rank, place.local_rank),
+          fmt::format("{}={}", names.local_size[0], place.local_size),
+          fmt::format("{}={}", names.host, place.store.host),
+          fmt::format("{}={}", names.port, place.store.port)};
+}
+
+}  // namespace qtrain

@@ -1,0 +1,141 @@
+#include "dist/store.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+
+/// A request: what to do (a byte), how long to wait in ms, the lengths of key and value (u32 each), key, value. An
+/// answer: whether there is a value (a byte), its length (u32), the value. Numbers are little-endian.
+namespace qtrain {
+namespace {
+
+using std::chrono::milliseconds;
+
+enum class Verb : std::uint8_t { set = 1, get = 2 };
+
+struct RequestHead {
+  std::uint32_t verb = 0, patience = 0, key = 0, value = 0;
+};
+struct AnswerHead {
+  std::uint32_t found = 0, value = 0;
+};
+
+constexpr std::int32_t kMaxPatience = std::numeric_limits<std::int32_t>::max();  // ms: 24 days
+constexpr std::uint32_t kMaxBytes = 16U << 20;  // of a key or value: more is no rank of ours
+
+template <class T>
+std::span<std::byte> bytes_of(T& value) {
+  return std::as_writable_bytes(std::span(&value, 1));
+}
+std::span<std::byte> bytes_of(std::string& text) {
+  return std::as_writable_bytes(std::span(text.data(), text.size()));
+}
+
+template <class Head>
+std::string message(const Head& head, const std::string& body) {
+  std::string m(sizeof head, '\0');
+  std::memcpy(m.data(), &head, sizeof head);
+  return m + body;
+}
+
+struct Request {
+  RequestHead head;
+  std::string key, value;
+};
+
+std::optional<Request> next_request(Socket& socket) {
+  Request r;
+  if (!socket.receive(bytes_of(r.head)) || r.head.key > kMaxBytes || r.head.value > kMaxBytes) return {};
+  r.key.resize(r.head.key);
+  r.value.resize(r.head.value);
+  if (!socket.receive(bytes_of(r.key)) || !socket.receive(bytes_of(r.value))) return {};
+  return r;
+}
+
+}  // namespace
+
+StoreServer::StoreServer(const Endpoint& at) : listener_(at), acceptor_([this] { accept_all(); }) {}
+
+StoreServer::~StoreServer() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+    for (Client& c : clients_) c.socket.shut_down();
+  }
+  changed_.notify_all();
+  listener_.shut_down();
+  acceptor_.join();
+  for (Client& c : clients_) c.thread.join();
+}
+
+void StoreServer::accept_all() {
+  while (true) {
+    Descriptor fd = listener_.accept();
+    const std::lock_guard lock(mutex_);
+    if (fd.get() < 0 || ending_) return;
+    Client& c = clients_.emplace_back(std::move(fd));
+    c.thread = std::thread([this, &c] { serve(c.socket); });
+  }
+}
+
+std::optional<std::string> StoreServer::wait_for(const std::string& key, milliseconds patience) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, patience, [&] { return ending_ || values_.contains(key); });
+  const auto it = values_.find(key);
+  return it == values_.end() ? std::nullopt : std::optional(it->second);
+}
+
+void StoreServer::serve(Socket& socket) {
+  while (auto r = next_request(socket)) {
+    std::optional<std::string> value;
+    if (r->head.verb == static_cast<std::uint32_t>(Verb::set)) {
+      const std::lock_guard lock(mutex_);
+      values_[r->key] = std::move(r->value);
+      value.emplace();
+      changed_.notify_all();
+    } else {
+      value = wait_for(r->key, milliseconds(r->head.patience));
+    }
+    const AnswerHead head{.found = value ? 1U : 0U,
+                          .value = static_cast<std::uint32_t>(value ? value->size() : std::size_t{0})};
+    std::string answer = message(head, value.value_or(""));
+    if (!socket.send(bytes_of(answer))) break;
+  }
+  socket.shut_down();
+}
+
+Store::Store(const Endpoint& server, milliseconds patience)
+    : server_(server), socket_(Socket::connect(server, patience)) {}
+
+std::optional<std::string> Store::ask(const std::string& request, milliseconds patience) {
+  const std::lock_guard lock(mutex_);
+  AnswerHead head;
+  std::string value = request;
+  const milliseconds grace = patience + std::chrono::seconds(10);
+  if (socket_.send(bytes_of(value)) && socket_.receive(bytes_of(head), grace) && head.value <= kMaxBytes) {
+    value.resize(head.value);
+    if (socket_.receive(bytes_of(value), grace)) return head.found ? std::optional(value) : std::nullopt;
+  }
+  fail(ErrorKind::peer, {.cause = "the process at " + server_.text() + ", where ranks meet, is gone"});
+}
+
+void Store::set(const std::string& key, const std::string& value) {
+  const RequestHead head{.verb = static_cast<std::uint32_t>(Verb::set),
+                         .key = static_cast<std::uint32_t>(key.size()),
+                         .value = static_cast<std::uint32_t>(value.size())};
+  ask(message(head, key + value), {});
+}
+
+std::optional<std::string> Store::get(const std::string& key, milliseconds patience) {
+  const RequestHead head{
+      .verb = static_cast<std::uint32_t>(Verb::get),
+      .patience = static_cast<std::uint32_t>(std::clamp<long long>(patience.count(), 0, kMaxPatience)),
+      .key = static_cast<std::uint32_t>(key.size())};
+  return ask(message(head, key), patience);
+}
+
+}  // namespace qtrain

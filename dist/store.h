@@ -1,0 +1,68 @@
+#pragma once
+#include <chrono>
+#include <condition_variable>
+#include <list>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "dist/socket.h"
+
+namespace qtrain {
+
+/// Where the ranks of a run find each other: names and values in the memory of one process, which all ranks set and
+/// wait for over TCP.
+class StoreServer {
+ public:
+  /// Serves until it is gone. Errors: those of Listener.
+  explicit StoreServer(const Endpoint& at);
+  ~StoreServer();
+  StoreServer(const StoreServer&) = delete;
+  StoreServer& operator=(const StoreServer&) = delete;
+  std::uint16_t port() const { return listener_.port(); }
+
+ private:
+  struct Client {
+    explicit Client(Descriptor fd) : socket(std::move(fd)) {}
+    Socket socket;
+    std::thread thread;
+  };
+  void accept_all();
+  void serve(Socket& socket);
+  std::optional<std::string> wait_for(const std::string& key, std::chrono::milliseconds patience);
+
+  Listener listener_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::string> values_;
+  bool ending_ = false;
+  std::list<Client> clients_;
+  std::thread acceptor_;
+};
+
+/// The store as a rank sees it; safe to call from several threads. Errors: ErrorKind::peer where the server is gone.
+class Store {
+ public:
+  /// Waits up to `patience` for the server.
+  Store(const Endpoint& server, std::chrono::milliseconds patience);
+
+  void set(const std::string& key, const std::string& value);
+  /// Waits until somebody has set it; nothing after `patience`.
+  std::optional<std::string> get(const std::string& key, std::chrono::milliseconds patience);
+
+  /// Ends calls of other threads with an error, now and later.
+  void shut_down() { socket_.shut_down(); }
+  /// Of this machine, as the server sees it.
+  std::string local_address() const { return socket_.local_address(); }
+
+ private:
+  std::optional<std::string> ask(const std::string& request, std::chrono::milliseconds patience);
+
+  Endpoint server_;
+  std::mutex mutex_;
+  Socket socket_;
+};
+
+}  // namespace qtrain

@@ -1,0 +1,65 @@
+#include "dist/watchdog.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "core/error.h"
+
+namespace qtrain {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char *kAlarm = "alarm", *kBusy = "busy";
+constexpr std::chrono::hours kLong{24};
+constexpr milliseconds kAnswer{3000};
+
+std::string answer_of(int rank) {
+  return fmt::format("answer/{}", rank);
+}
+
+}  // namespace
+
+Watchdog::Watchdog(const Options& options)
+    : options_(options), store_(options.server, options.patience), thread_([this] { listen(); }) {}
+
+Watchdog::~Watchdog() {
+  store_.shut_down();
+  thread_.join();
+}
+
+void Watchdog::enter(const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  waits_in_ = what;
+}
+
+void Watchdog::leave() {
+  const std::lock_guard lock(mutex_);
+  waits_in_.clear();
+}
+
+// Once: a run that misses a rank ends.
+void Watchdog::listen() try {
+  while (!store_.get(kAlarm, kLong)) continue;
+  const std::lock_guard lock(mutex_);
+  store_.set(answer_of(options_.rank), waits_in_.empty() ? kBusy : waits_in_);
+} catch (const Error&) {  // the store is gone, or this rank ends
+}
+
+Watchdog::Report Watchdog::ask_all(Store& store) const {
+  Report report;
+  store.set(kAlarm, "");
+  const auto end = Clock::now() + kAnswer;
+  for (int r = 0; r < options_.ranks; ++r) {
+    const auto answer = store.get(answer_of(r), std::chrono::duration_cast<milliseconds>(end - Clock::now()));
+    if (!answer)
+      report.silent.push_back(r);
+    else if (*answer == kBusy)
+      report.busy.push_back(r);
+  }
+  return report;
+}
+
+}  // namespace qtrain

@@ -1,0 +1,46 @@
+#pragma once
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "dist/store.h"
+
+namespace qtrain {
+
+/// A thread that tells the others what this rank does when one of them misses somebody, whatever this rank is busy
+/// with.
+class Watchdog {
+ public:
+  struct Options {
+    Endpoint server;  ///< of the store
+    int rank = 0, ranks = 1;
+    std::chrono::milliseconds patience{20'000};  ///< to connect
+  };
+  explicit Watchdog(const Options& options);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+  /// Between these calls this rank waits for the others in `what`.
+  void enter(const std::string& what);
+  void leave();
+
+  /// Asks all ranks what they do. Who does not answer within a few seconds is gone or stopped, who computes is late.
+  struct Report {
+    std::vector<int> silent, busy;
+  };
+  Report ask_all(Store& store) const;
+
+ private:
+  void listen();
+
+  Options options_;
+  std::mutex mutex_;
+  std::string waits_in_;  ///< empty: it computes
+  Store store_;           ///< of the thread
+  std::thread thread_;
+};
+
+}  // namespace qtrain

@@ -1,0 +1,114 @@
+#include "dist/collective.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "tests/dist/local_ranks.h"
+
+namespace qtrain {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+template <class T>
+Tensor view(std::vector<T>& values) {
+  return view_of(std::span(values), {static_cast<std::int64_t>(values.size())});
+}
+
+// Alone, fewer than, and more than a power of two.
+class AnyRanks : public ::testing::TestWithParam<int> {
+ protected:
+  int size() const { return GetParam(); }
+  void run(const test::RankWork& work) { EXPECT_THAT(test::on_ranks(size(), work), Each(IsEmpty())); }
+};
+INSTANTIATE_TEST_SUITE_P(Sizes, AnyRanks, ::testing::Values(1, 2, 3, 5));
+
+template <class T>
+void sums_are_exact(Ctx& ctx, Collective& ranks) {
+  std::vector<T> values(1237);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<T>(static_cast<float>(i % 7) + ranks.rank());
+  ranks.all_reduce(ctx, view(values), Reduction::sum);
+  const int n = ranks.size();
+  for (std::size_t i = 0; i < values.size(); ++i)
+    ASSERT_EQ(static_cast<float>(values[i]), static_cast<float>(n * static_cast<int>(i % 7) + n * (n - 1) / 2)) << i;
+}
+
+TEST_P(AnyRanks, SumsOfEveryType) {
+  run([](Ctx& ctx, Collective& ranks) {
+    sums_are_exact<float>(ctx, ranks);
+    sums_are_exact<double>(ctx, ranks);
+    sums_are_exact<Bf16>(ctx, ranks);
+    sums_are_exact<F16>(ctx, ranks);
+    sums_are_exact<std::int64_t>(ctx, ranks);
+  });
+}
+
+TEST_P(AnyRanks, SumsHaveTheSameBitsEverywhere) {
+  run([](Ctx& ctx, Collective& ranks) {
+    std::vector<float> values(100003);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = 1.0F / static_cast<float>(i + 1 + 17 * static_cast<std::size_t>(ranks.rank()));
+    ranks.all_reduce(ctx, view(values), Reduction::sum);
+    const std::string mine(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+    EXPECT_THAT(gather_texts(ctx, ranks, mine), Each(mine));
+  });
+}
+
+TEST_P(AnyRanks, MaximaAreThoseOfAllRanks) {
+  run([](Ctx& ctx, Collective& ranks) {
+    std::vector<double> values{-5.0 - ranks.rank(), 3.0 * ranks.rank()};
+    ranks.all_reduce(ctx, view(values), Reduction::max);
+    EXPECT_THAT(values, ElementsAre(-5.0, 3.0 * (ranks.size() - 1)));
+    EXPECT_EQ(any_rank(ctx, ranks, ranks.rank() == ranks.size() - 1), true);
+    EXPECT_EQ(any_rank(ctx, ranks, false), false);
+  });
+}
+
+TEST_P(AnyRanks, RowsGoWhereTheyBelong) {
+  run([](Ctx& ctx, Collective& ranks) {
+    const int n = ranks.size(), me = ranks.rank();
+    std::vector<std::int64_t> sent, received(static_cast<std::size_t>(2 * n)), all(received.size());
+    for (int r = 0; r < n; ++r) sent.insert(sent.end(), {100 * me + r, -r});
+    ranks.all_to_all(ctx, view(sent), view(received));
+    std::vector<std::int64_t> mine{me, 10 * me};
+    ranks.all_gather(ctx, view(mine), view(all));
+    for (int r = 0; r < n; ++r) {
+      const auto at = static_cast<std::size_t>(2 * r);
+      EXPECT_EQ(received[at], 100 * r + me);
+      EXPECT_EQ(received[at + 1], -me);
+      EXPECT_EQ(all[at + 1], 10 * r);
+    }
+  });
+}
+
+TEST_P(AnyRanks, TextsOfAnyLength) {
+  run([](Ctx& ctx, Collective& ranks) {
+    const auto text_of = [](int rank) { return std::string(static_cast<std::size_t>(rank) * 3, 'x'); };
+    const std::vector<std::string> all = gather_texts(ctx, ranks, text_of(ranks.rank()));
+    ASSERT_EQ(all.size(), static_cast<std::size_t>(ranks.size()));
+    for (int r = 0; r < ranks.size(); ++r) EXPECT_EQ(all[static_cast<std::size_t>(r)], text_of(r));
+    const int last = ranks.size() - 1;
+    EXPECT_EQ(broadcast_text(ctx, ranks, text_of(ranks.rank()), last), text_of(last));
+    EXPECT_EQ(sum_over_ranks(ctx, ranks, ranks.rank()), last * (last + 1) / 2.0);
+  });
+}
+
+TEST(Solo, KeepsWhatItHas) {
+  Solo ranks;
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  std::vector<float> mine{1, 2}, other(2);
+  ranks.all_reduce(ctx, view(mine), Reduction::sum);
+  ranks.all_to_all(ctx, view(mine), view(other));
+  EXPECT_THAT(other, ElementsAre(1, 2));
+  mine = {3, 4};
+  ranks.all_gather(ctx, view(mine), view(other));
+  EXPECT_THAT(other, ElementsAre(3, 4));
+  EXPECT_EQ(broadcast_text(ctx, ranks, "a"), "a");
+}
+
+}  // namespace
+}  // namespace qtrain

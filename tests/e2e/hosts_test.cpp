@@ -1,0 +1,89 @@
+// Two machines, each a network namespace, with a cable between them that can be cut.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <cstdlib>
+
+#include "core/file.h"
+#include "tests/e2e/support.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+bool shell(const std::string& command) {
+  return std::system((command + " >/dev/null 2>&1").c_str()) == 0;  // NOLINT(cert-env33-c): words of this test
+}
+
+class Hosts : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "network namespaces need root";
+    if (!shell(fmt::format(
+            "ip netns add {0} && ip netns add {1} && ip link add name left netns {0} type veth peer name right netns "
+            "{1} && ip -n {0} addr add 10.77.0.1/24 dev left && ip -n {1} addr add 10.77.0.2/24 dev right && "
+            "ip -n {0} link set left up && ip -n {1} link set right up && ip -n {0} link set lo up && "
+            "ip -n {1} link set lo up",
+            host(0), host(1))))
+      GTEST_SKIP() << "network namespaces cannot be made here";
+  }
+  void TearDown() override {
+    for (const int n : {0, 1}) shell("ip netns del " + host(n));
+  }
+  static std::string host(int n) { return fmt::format("qtrain-{}-{}", ::getpid(), n); }
+
+  Launch on_host(int n, Json config) const {
+    config.update({{"device", "cpu"}, {"nproc", 2}, {"nnodes", 2}, {"master_addr", "10.77.0.1"}, {"node_rank", n}});
+    const fs::path file = folder_ / fmt::format("host{}.json", n);
+    write_file(file, dump_json(config));
+    Launch launch = launch_of({.words = {file.string()}});
+    launch.argv.insert(launch.argv.begin(), {"/sbin/ip", "netns", "exec", host(n)});
+    return launch;
+  }
+  Json config() const {
+    Json config = tiny_run(folder_ / "out");
+    config.update(
+        {{"per_device_train_batch_size", 1}, {"gradient_accumulation_steps", 4}, {"deterministic_reduce", true}});
+    return config;
+  }
+  Json shared(Json config) const {
+    config["gradient_accumulation_steps"] = 1;
+    return config;
+  }
+  TempFolder folder_;
+};
+
+TEST_F(Hosts, TrainOneModel) {
+  train_ok(folder_.path(), config());
+  const std::string whole = bytes_of(folder_ / "out/model.safetensors");
+  fs::remove_all(folder_ / "out");
+  Process zero(on_host(0, shared(config()))), one(on_host(1, shared(config())));
+  const Outcome of_zero = zero.wait(), of_one = one.wait();
+  EXPECT_EQ(of_zero.code, 0) << of_zero.err;
+  EXPECT_EQ(of_one.code, 0) << of_one.err;
+  EXPECT_EQ(bytes_of(folder_ / "out/model.safetensors"), whole);
+}
+
+TEST_F(Hosts, ACutCableEndsTheRunOnBoth) {
+  Json longer = shared(config());
+  longer.update({{"max_steps", 100000},
+                 {"save_strategy", "steps"},
+                 {"save_steps", 2},
+                 {"save_total_limit", 2},
+                 {"ddp_timeout", 3}});
+  Process zero(on_host(0, longer)), one(on_host(1, longer));
+  ASSERT_TRUE(zero.waits_for("checkpoint-4")) << zero.said();
+  ASSERT_TRUE(shell(fmt::format("ip -n {} link set left down", host(0))));
+  const auto begin = std::chrono::steady_clock::now();
+  const Outcome of_zero = zero.wait(), of_one = one.wait();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(45));
+  EXPECT_EQ(of_zero.code, 7) << of_zero.err;
+  EXPECT_EQ(of_one.code, 7) << of_one.err;
+  EXPECT_THAT(of_zero.err, HasSubstr("ranks 2, 3 did not come to collective"));
+  EXPECT_THAT(of_one.err, AnyOf(HasSubstr("where ranks meet, is gone"), HasSubstr("did not come to collective")));
+}
+
+}  // namespace
+}  // namespace qtrain::e2e

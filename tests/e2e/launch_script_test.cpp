@@ -1,0 +1,100 @@
+// Scripts for schedulers, run with stand-ins for srun and docker that start what they are given.
+#include <fmt/format.h>
+
+#include "core/file.h"
+#include "tests/e2e/support.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class LaunchScript : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directories(folder_ / "bin");
+    fs::create_symlink(program(), folder_ / "bin/qtrain");
+    Json config = tiny_run("it's out");  // in the folder where the script runs
+    config.update({{"max_steps", 2}, {"device", "cpu"}, {"gradient_accumulation_steps", 1}, {"nproc", 2}});
+    write_file(folder_ / "run.json", dump_json(config));
+  }
+  void stand_in(const std::string& name, const std::string& script) const {
+    const fs::path file = folder_ / "bin" / name;
+    write_file(file, "#!/bin/bash\n" + script);
+    fs::permissions(file, fs::perms::owner_all);
+  }
+  std::string script_for(const char* where, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> words{"launch-script", where, "run.json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return qtrain_ok({.words = words, .folder = folder_.path()}).out;
+  }
+  Outcome run(const std::string& shell, const std::string& script,
+              const std::vector<std::string>& environment = {}) const {
+    write_file(folder_ / "script", script);
+    Launch launch{.argv = {"/bin/" + shell, (folder_ / "script").string()}, .folder = "/"};
+    launch.environment = environment;
+    launch.environment.push_back(fmt::format("PATH={}:/usr/bin:/bin", (folder_ / "bin").string()));
+    return Process(launch).wait();
+  }
+  void expect_trained(const Outcome& outcome) const {
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(read_json(folder_ / "it's out/trainer_state.json").at("global_step"), 2);
+    EXPECT_THAT(outcome.err, HasSubstr("on each of 2 ranks"));
+  }
+  TempFolder folder_;
+};
+
+TEST_F(LaunchScript, SlurmStartsEachRank) {
+  stand_in("scontrol", "echo 127.0.0.1\n");
+  stand_in("srun",
+           "shift\n"
+           "for i in 0 1; do SLURM_PROCID=$i SLURM_LOCALID=$i SLURM_NTASKS=2 SLURM_NTASKS_PER_NODE=2 \"$@\" & done\n"
+           "wait %1 && wait %2\n");
+  const std::string script = script_for("--slurm");
+  EXPECT_THAT(script, AllOf(HasSubstr("#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=2\n#SBATCH --cpus"),
+                            HasSubstr("#SBATCH --job-name=it-s-out\n")));
+  const std::string id = std::to_string(::getpid());
+  expect_trained(run("bash", script, {"SLURM_JOB_ID=" + id, "SLURM_JOB_NODELIST=here"}));
+}
+
+TEST_F(LaunchScript, SlurmTakesAStoppedRunUpAgain) {
+  stand_in("srun", "exit 75\n");
+  stand_in("scontrol", fmt::format("echo \"$@\" >> {}\n", (folder_ / "asked").string()));
+  const Outcome outcome = run("bash", script_for("--slurm"), {"SLURM_JOB_ID=17", "SLURM_JOB_NODELIST=here"});
+  EXPECT_EQ(outcome.code, 75);
+  EXPECT_THAT(read_text(folder_ / "asked"), HasSubstr("requeue 17"));
+}
+
+TEST_F(LaunchScript, DockerRunsTheCommandInThisFolder) {
+  stand_in(
+      "docker",
+      "while [ \"$1\" != qtrain:latest ]; do [ \"$1\" = --workdir ] && cd \"$2\"; shift; done; shift; exec \"$@\"\n");
+  expect_trained(run("sh", script_for("--docker", {"logging_steps=2"})));
+}
+
+TEST_F(LaunchScript, KubernetesStartsAPodForEachMachine) {
+  const std::string one = script_for("--k8s"), three = script_for("--k8s", {"nnodes=3", "device=auto"});
+  EXPECT_THAT(one, AllOf(HasSubstr("kind: PyTorchJob"), HasSubstr("name: it-s-out\n"), HasSubstr("    Master:\n")));
+  EXPECT_EQ(one.find("Worker"), std::string::npos);
+  EXPECT_EQ(one.find("nvidia.com/gpu"), std::string::npos);
+  EXPECT_THAT(three, AllOf(HasSubstr("    Worker:\n      replicas: 2\n"), HasSubstr("limits: {nvidia.com/gpu: 2}")));
+  const std::string key = "command: ";
+  const std::size_t begin = one.find(key) + key.size();
+  const Json command = Json::parse(one.substr(begin, one.find('\n', begin) - begin));
+  ASSERT_EQ(command.size(), 3u);
+  const std::string script = fmt::format("cd {} && {}", folder_.path().string(), command[2].get<std::string>());
+  expect_trained(run("sh", script));
+}
+
+TEST_F(LaunchScript, WantsOneOfThem) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"launch-script", "run.json"}, {"launch-script", "--slurm", "--k8s", "run.json"}}) {
+    const Outcome outcome = qtrain({.words = words, .folder = folder_.path()});
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(outcome.err, HasSubstr("one of --slurm, --k8s and --docker"));
+  }
+}
+
+}  // namespace
+}  // namespace qtrain::e2e

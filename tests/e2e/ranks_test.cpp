@@ -1,0 +1,350 @@
+// Training on several ranks: the same result as on one, and no run that hangs where one of them is lost.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <fstream>
+
+#include "core/file.h"
+#include "dist/socket.h"
+#include "tests/e2e/support.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// The optimizer steps of `config` by so many ranks: each has its share of the micro-batches.
+Json divided(Json config, int ranks) {
+  const int batches = config.at("gradient_accumulation_steps");
+  EXPECT_EQ(batches % ranks, 0);
+  config.update({{"nproc", ranks}, {"device", "cpu"}, {"gradient_accumulation_steps", batches / ranks}});
+  return config;
+}
+
+/// log_history without what differs from run to run, and what counts micro-batches of one rank.
+Json history_of_updates(const fs::path& output) {
+  Json rows = history_without_times(output);
+  for (Json& row : rows) row.erase("epoch");
+  return rows;
+}
+
+std::vector<double> losses(const fs::path& output) {
+  return column(history(output, "loss"), "loss");
+}
+
+class RanksOnACurve : public ::testing::TestWithParam<std::string> {};
+
+// Two ranks with half of the micro-batches each: transformers' curve of one process, as exactly as one rank has it.
+TEST_P(RanksOnACurve, TwoHaveThatOfTransformers) {
+  const fs::path folder = kGoldens / "curves" / GetParam();
+  const TempFolder output;
+  qtrain_ok({.words = {"config.json", "output_dir=" + (output / "out").string(), "nproc=2", "device=cpu",
+                       "gradient_accumulation_steps=1"},
+             .folder = folder});
+  const Json expected = read_json(folder / "expected.json");
+  const double spread = 4 * expected.at("spread").at("loss").get<double>() + 1e-6;
+  const auto rows = history(output / "out", "loss");
+  ASSERT_EQ(rows.size(), expected.at("steps").size());
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    EXPECT_NEAR(rows[i].at("loss"), expected.at("steps")[i].at("loss"), spread) << "step " << i + 1;
+}
+INSTANTIATE_TEST_SUITE_P(All, RanksOnACurve,
+                         ::testing::Values("llama_full", "llama_dora", "qlora_nf4", "qwen3_moe_balanced"),
+                         [](const auto& info) { return info.param; });
+
+class Ranks : public ::testing::Test {
+ protected:
+  fs::path at(const std::string& name) const { return folder_ / name; }
+  /// Six micro-batches of one row an update, of 21 rows: the last update of an epoch has three.
+  Json base() const {
+    Json config = tiny_lora_run(at("out"));
+    config.update({{"per_device_train_batch_size", 1},
+                   {"gradient_accumulation_steps", 6},
+                   {"deterministic_reduce", true},
+                   {"max_steps", 9}});
+    return config;
+  }
+  std::vector<std::string> words(const Json& config) const {
+    write_file(at("run.json"), dump_json(config));
+    return {at("run.json").string()};
+  }
+  /// A run of many steps that saves every second one, with so many ranks.
+  Json long_run(int ranks) const {
+    Json config = divided(base(), ranks);
+    config.update({{"max_steps", 100000},
+                   {"save_strategy", "steps"},
+                   {"save_steps", 2},
+                   {"save_total_limit", 2},
+                   {"ddp_timeout", 4}});
+    return config;
+  }
+  TempFolder folder_;
+};
+
+TEST_F(Ranks, AnyNumberGivesTheSameBits) {
+  train_ok(folder_.path(), base());
+  const std::string whole = bytes_of(at("out/adapter_model.safetensors"));
+  const Json rows = history_of_updates(at("out"));
+  for (const int ranks : {2, 3, 6}) {
+    SCOPED_TRACE(ranks);
+    fs::remove_all(at("out"));
+    train_ok(folder_.path(), divided(base(), ranks));
+    EXPECT_EQ(bytes_of(at("out/adapter_model.safetensors")), whole);
+    EXPECT_EQ(history_of_updates(at("out")), rows);
+  }
+}
+
+TEST_F(Ranks, WithoutThatOnlyTheLastBitsDiffer) {
+  Json config = base();
+  config.update({{"deterministic_reduce", false}, {"lora_dropout", 0.2}});
+  train_ok(folder_.path(), config);
+  const std::vector<double> alone = losses(at("out"));
+  fs::remove_all(at("out"));
+  train_ok(folder_.path(), divided(config, 3));
+  const std::vector<double> shared = losses(at("out"));
+  ASSERT_EQ(alone.size(), 9u);
+  ASSERT_EQ(shared.size(), alone.size());
+  // Float32 sums of gradients in another order, over nine updates of a learning rate of 0.005.
+  for (std::size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(shared[i], alone[i], 1e-4) << "step " << i + 1;
+}
+
+TEST_F(Ranks, EvaluateEachRowOnce) {
+  Json config = base();
+  config.update({{"eval_dataset_name", config.at("dataset_name")},
+                 {"eval_strategy", "steps"},
+                 {"eval_steps", 3},
+                 {"per_device_eval_batch_size", 2},
+                 {"max_steps", 3}});
+  train_ok(folder_.path(), config);
+  const std::vector<double> alone = column(history(at("out"), "eval_loss"), "eval_loss");
+  fs::remove_all(at("out"));
+  train_ok(folder_.path(), divided(config, 3));
+  const std::vector<double> shared = column(history(at("out"), "eval_loss"), "eval_loss");
+  ASSERT_EQ(alone.size(), 1u);
+  ASSERT_EQ(shared.size(), 1u);
+  EXPECT_NEAR(shared[0], alone[0], 1e-12);  // the same losses in f64, added in another order
+}
+
+TEST_F(Ranks, AnotherNumberGoesOnWithTheSameBits) {
+  train_ok(folder_.path(), base());
+  const std::string whole = bytes_of(at("out/adapter_model.safetensors"));
+  fs::remove_all(at("out"));
+  Json config = base();
+  config.update({{"save_strategy", "steps"}, {"save_steps", 4}});
+  train_ok(folder_.path(), divided(config, 3));
+  for (const int ranks : {1, 2}) {
+    const Outcome outcome =
+        train_ok(folder_.path(), divided(config, ranks),
+                 {"--resume", at("out/checkpoint-4").string(), "output_dir=" + at("more").string()});
+    EXPECT_THAT(outcome.err, HasSubstr(fmt::format("nproc {} (was 3)", ranks)));
+    EXPECT_EQ(bytes_of(at("more/adapter_model.safetensors")), whole) << ranks;
+    fs::remove_all(at("more"));
+  }
+  // Without the share of the others an update would see fewer rows.
+  const Outcome outcome = qtrain({.words = {at("config.json").string(), "--resume", at("out/checkpoint-4").string(),
+                                            "nproc=1", "output_dir=" + at("more").string()}});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("nproc = 3, the config says 1"));
+}
+
+/// A run of several ranks that is under way.
+class RunningRanks {
+ public:
+  RunningRanks(const std::vector<std::string>& words, int ranks)
+      : process_(launch_of({.words = words})), ranks_(ranks) {
+    EXPECT_TRUE(process_.waits_for("checkpoint-4")) << process_.said();
+    std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", process_.pid()));
+    for (pid_t pid = 0; file >> pid;) pids_.push_back(pid);
+    EXPECT_EQ(pids_.size(), static_cast<std::size_t>(ranks_));
+  }
+  Process& process() { return process_; }
+  pid_t of(int rank) const { return pids_.at(static_cast<std::size_t>(rank)); }
+  /// Nothing is left of it.
+  void expect_gone() const {
+    for (const pid_t pid : pids_) EXPECT_NE(::kill(pid, 0), 0) << pid;
+  }
+
+ private:
+  Process process_;
+  int ranks_;
+  std::vector<pid_t> pids_;
+};
+
+class LostRank : public Ranks, public ::testing::WithParamInterface<int> {};
+
+TEST_P(LostRank, EndsTheRunAndIsNamed) {
+  RunningRanks run(words(long_run(3)), 3);
+  ::kill(run.of(GetParam()), SIGKILL);
+  const Outcome outcome = run.process().wait();
+  EXPECT_EQ(outcome.code, 7);
+  EXPECT_THAT(outcome.err, HasSubstr(fmt::format("rank {} was ended by signal 9", GetParam())));
+  EXPECT_THAT(outcome.err, HasSubstr(fmt::format("rank {} did not come to collective", GetParam())));
+  run.expect_gone();
+}
+INSTANTIATE_TEST_SUITE_P(Each, LostRank, ::testing::Values(0, 2));
+
+TEST_F(Ranks, AStoppedRankEndsTheRunInTime) {
+  RunningRanks run(words(long_run(3)), 3);
+  ::kill(run.of(1), SIGSTOP);
+  const auto begin = std::chrono::steady_clock::now();
+  const Outcome outcome = run.process().wait();
+  EXPECT_EQ(outcome.code, 7);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("rank 1 did not come to collective"), HasSubstr("no sign of life"),
+                                 HasSubstr("rank 1 gave no sign of life and was killed")));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));  // 4 s of ddp_timeout, 10 s of grace
+  run.expect_gone();
+}
+
+TEST_F(Ranks, AStopIsForAll) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    RunningRanks run(words(long_run(3)), 3);
+    run.process().signal(signal);
+    const Outcome outcome = run.process().wait();
+    EXPECT_EQ(outcome.code, 75) << outcome.err;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("run the same command to go on"), Not(HasSubstr("error"))));
+    run.expect_gone();
+    fs::remove_all(at("out"));
+  }
+}
+
+TEST_F(Ranks, AStopOfOneRankIsForAll) {
+  RunningRanks run(words(long_run(3)), 3);
+  ::kill(run.of(2), SIGTERM);
+  EXPECT_EQ(run.process().wait().code, 75);
+  run.expect_gone();
+}
+
+TEST_F(Ranks, AKilledLauncherLeavesNoRanks) {
+  RunningRanks run(words(long_run(2)), 2);
+  run.process().signal(SIGKILL);
+  run.process().wait();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto runs = [&](int rank) { return ::kill(run.of(rank), 0) == 0; };
+  while ((runs(0) || runs(1)) && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  run.expect_gone();
+}
+
+TEST_F(Ranks, ARunGoesOnByItself) {
+  Json config = divided(base(), 3);
+  config.update({{"max_steps", 60}});
+  train_ok(folder_.path(), config);
+  const std::string whole = bytes_of(at("out/adapter_model.safetensors"));
+  fs::remove_all(at("out"));
+  config.update({{"save_strategy", "steps"}, {"save_steps", 2}, {"max_restarts", 1}, {"ddp_timeout", 10}});
+  RunningRanks run(words(config), 3);
+  ::kill(run.of(1), SIGKILL);
+  const Outcome outcome = run.process().wait();
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("going on from the last checkpoint; 0 more restarts"), HasSubstr("resumed from")));
+  EXPECT_EQ(bytes_of(at("out/adapter_model.safetensors")), whole);
+}
+
+TEST_F(Ranks, TheSlowestIsTold) {
+  Json config = divided(base(), 3);
+  config.update({{"max_steps", 2}});
+  train_ok(folder_.path(), config);
+  for (const Json& row : read_jsonl(at("out/metrics.jsonl"))) {
+    if (!row.contains("loss")) continue;
+    const auto seconds = row.at("rank_seconds").get<std::vector<double>>();
+    ASSERT_EQ(seconds.size(), 3u);
+    const double slowest = seconds.at(row.at("slowest_rank").get<std::size_t>());
+    for (const double s : seconds) EXPECT_TRUE(s > 0 && s <= slowest) << s;
+  }
+}
+
+TEST_F(Ranks, OneErrorIsSaidOnce) {
+  Json config = divided(base(), 3);
+  config["dataset_name"] = at("none.jsonl").string();
+  const Outcome outcome = qtrain({.words = words(config)});
+  EXPECT_EQ(outcome.code, 3);
+  const std::string cause = "none.jsonl";
+  EXPECT_NE(outcome.err.find(cause), std::string::npos) << outcome.err;
+  config["no_such_key"] = 1;
+  const Outcome usage = qtrain({.words = words(config)});
+  EXPECT_EQ(usage.code, 2);
+  EXPECT_EQ(usage.err.find("no_such_key"), usage.err.rfind("no_such_key")) << usage.err;
+}
+
+TEST_F(Ranks, AnswerAsOneDocument) {
+  Json config = divided(base(), 2);
+  config["max_steps"] = 2;
+  std::vector<std::string> all = words(config);
+  all.emplace_back("--json");
+  const Outcome outcome = qtrain_ok({.words = all});
+  EXPECT_EQ(Json::parse(outcome.out).at("step"), 2);
+}
+
+/// Started by somebody else, as torchrun does it.
+class StartedRanks : public Ranks {
+ protected:
+  Launch rank(int number, int size, const Json& config) const {
+    const fs::path file = at(fmt::format("rank{}.json", number));
+    write_file(file, dump_json(config));
+    Launch launch = launch_of({.words = {file.string()}});
+    launch.environment = {fmt::format("RANK={}", number),
+                          fmt::format("LOCAL_RANK={}", number),
+                          fmt::format("WORLD_SIZE={}", size),
+                          fmt::format("LOCAL_WORLD_SIZE={}", size),
+                          "MASTER_ADDR=127.0.0.1",
+                          fmt::format("MASTER_PORT={}", port_)};
+    return launch;
+  }
+  std::uint16_t port_ = Listener({.host = "127.0.0.1"}).port();  // that was free a moment ago
+};
+
+TEST_F(StartedRanks, MeetByTheVariablesOfTorchrun) {
+  train_ok(folder_.path(), base());
+  const std::string whole = bytes_of(at("out/adapter_model.safetensors"));
+  fs::remove_all(at("out"));
+  Json config = divided(base(), 2);
+  config.erase("nproc");
+  Process zero(rank(0, 2, config)), one(rank(1, 2, config));
+  const Outcome of_zero = zero.wait(), of_one = one.wait();
+  EXPECT_EQ(of_zero.code, 0) << of_zero.err;
+  EXPECT_EQ(of_one.code, 0) << of_one.err;
+  EXPECT_THAT(of_zero.err, HasSubstr("rank 0 of 2, started by torchrun"));
+  EXPECT_EQ(bytes_of(at("out/adapter_model.safetensors")), whole);
+}
+
+TEST_F(StartedRanks, SeveralMachinesAreOneRun) {
+  train_ok(folder_.path(), base());
+  const std::string whole = bytes_of(at("out/adapter_model.safetensors"));
+  fs::remove_all(at("out"));
+  Json config = divided(base(), 6);
+  config.update({{"nproc", 3}, {"nnodes", 2}, {"master_addr", "127.0.0.1"}, {"master_port", port_}});
+  std::vector<std::string> one = words(config), other = one;
+  other.emplace_back("node_rank=1");
+  Process first(launch_of({.words = one})), second(launch_of({.words = other}));
+  const Outcome of_first = first.wait(), of_second = second.wait();
+  EXPECT_EQ(of_first.code, 0) << of_first.err;
+  EXPECT_EQ(of_second.code, 0) << of_second.err;
+  EXPECT_THAT(of_first.err, HasSubstr("starting 3 ranks on this machine, 6 in all"));
+  EXPECT_EQ(bytes_of(at("out/adapter_model.safetensors")), whole);
+}
+
+TEST_F(StartedRanks, WithAnotherConfigAreRefused) {
+  Json other = base();
+  other["learning_rate"] = 0.25;
+  Process zero(rank(0, 2, base())), one(rank(1, 2, other));
+  for (Process* p : {&zero, &one}) {
+    const Outcome outcome = p->wait();
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("rank 1 differs from rank 0 in keys/learning_rate"));
+  }
+}
+
+TEST_F(StartedRanks, DoNotWaitForEverForOneThatNeverComes) {
+  Json config = base();
+  config["ddp_timeout"] = 2;
+  const Outcome outcome = Process(rank(0, 2, config)).wait();
+  EXPECT_EQ(outcome.code, 7);
+  EXPECT_THAT(outcome.err, HasSubstr("rank 1 did not come within 2 s"));
+}
+
+}  // namespace
+}  // namespace qtrain::e2e

@@ -1,0 +1,114 @@
+#include "train/gradient_reducer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/rng.h"
+#include "tests/dist/local_ranks.h"
+
+namespace qtrain {
+namespace {
+
+using ::testing::Each;
+using ::testing::IsEmpty;
+
+constexpr int kMicroBatches = 6;  // of a step
+
+/// Parameters of odd sizes and both types; gradients of micro-batch i depend on i alone.
+class Model {
+ public:
+  explicit Model(const std::vector<std::pair<std::int64_t, DType>>& sizes) : store_("weights") {
+    for (const auto& [n, dtype] : sizes)
+      store_.declare(
+          {.name = "p" + std::to_string(store_.all().size()), .shape = {n}, .dtype = dtype, .update = Update::trained});
+    store_.allocate();
+    for (Param& p : store_.all()) trained_.push_back(&p);
+  }
+  ParamStore& store() { return store_; }
+  std::span<Param* const> trained() const { return trained_; }
+  std::int64_t elements() const { return store_.trained_elements(); }
+
+  void add_micro_batch(std::int64_t number) {
+    for (Param* p : trained_)
+      dispatch_float(p->grad.dtype, [&]<class T>() {
+        for (std::int64_t i = 0; i < p->grad.numel(); ++i) {
+          const auto words = philox(7, static_cast<std::uint64_t>(number), static_cast<std::uint64_t>(i));
+          p->grad.as<T>()[i] = T(static_cast<float>(p->grad.as<T>()[i]) + static_cast<float>(uniform(words[0]) - 0.5));
+        }
+      });
+  }
+  std::string bits() const {
+    std::string all;
+    for (const Param* p : trained_) all.append(reinterpret_cast<const char*>(p->grad.data), p->grad.bytes());
+    return all;
+  }
+
+ private:
+  ParamStore store_;
+  std::vector<Param*> trained_;
+};
+
+const std::vector<std::pair<std::int64_t, DType>> kSizes{
+    {1, DType::f32}, {1000003, DType::f32}, {7, DType::bf16}, {513, DType::bf16}, {64, DType::f32}};
+
+struct Result {
+  std::string bits;
+  double sum = 0;
+  friend bool operator==(const Result&, const Result&) = default;
+};
+
+// What two steps in a row come to on each of so many ranks.
+std::vector<Result> reduced_by(int size, const GradientReducer::Options& options) {
+  std::vector<Result> results(static_cast<std::size_t>(size));
+  const auto errors = test::on_ranks(size, [&](Ctx& ctx, Collective& ranks) {
+    Model model(kSizes);
+    std::vector<double> sums(3);
+    const Tensor view = view_of(std::span(sums), {3});
+    const std::size_t before = allocated_bytes(DeviceKind::cpu).now;
+    GradientReducer reducer(ranks, options, model.trained(), view);
+    if (size == 1) {
+      EXPECT_EQ(allocated_bytes(DeviceKind::cpu).now - before, GradientReducer::bytes(1, options, model.elements()));
+    }
+    Result& result = results[static_cast<std::size_t>(ranks.rank())];
+    for (int step = 0; step < 2; ++step) {
+      model.store().zero_grads(ctx);
+      std::ranges::fill(sums, 0.0);
+      for (int i = 0; i < kMicroBatches / size; ++i) {
+        const int number = i * size + ranks.rank();
+        // The last micro-batch of the second step has no rows.
+        if (step == 0 || number + 1 < kMicroBatches) {
+          model.add_micro_batch(number);
+          sums[0] += 1.0 / (number + 3);
+        }
+        reducer.end_micro_batch(ctx);
+      }
+      reducer.finish(ctx);
+      result.bits += model.bits();
+      result.sum = sums[0];
+    }
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+  return results;
+}
+
+TEST(GradientReducer, InOrderAnyNumberOfRanksHasTheSameBits) {
+  const GradientReducer::Options ordered{.order = ReductionOrder::micro_batches};
+  const Result alone = reduced_by(1, ordered)[0];
+  for (const int size : {2, 3, 6})
+    EXPECT_TRUE((std::ranges::all_of(reduced_by(size, ordered), [&](const Result& r) { return r == alone; }))) << size;
+}
+
+TEST(GradientReducer, OtherwiseRanksAgreeAndDifferFromOneByRounding) {
+  const Result alone = reduced_by(1, {})[0];
+  const std::vector<Result> three = reduced_by(3, {});
+  EXPECT_TRUE(three[1] == three[0] && three[2] == three[0]);
+  ASSERT_EQ(three[0].bits.size(), alone.bits.size());
+  const auto* a = reinterpret_cast<const float*>(alone.bits.data());
+  const auto* b = reinterpret_cast<const float*>(three[0].bits.data());
+  // The first two parameters: sums of six float32 values below 1/2, each rounded to 2^-24 of at most 3.
+  for (std::size_t i = 0; i < 1000004; ++i) ASSERT_NEAR(a[i], b[i], 6 * 2e-7) << i;
+  EXPECT_NEAR(three[0].sum, alone.sum, 1e-12);
+}
+
+}  // namespace
+}  // namespace qtrain
