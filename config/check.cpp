@@ -37,7 +37,7 @@ void expand_paths(Config& c) {
     if (*path) **path = expand_home(**path);
 }
 
-/// bnb_4bit_compute_dtype is the type of all products where bf16 and fp16 are not given.
+/// bnb_4bit_compute_dtype is the type of all GEMMs where bf16 and fp16 are not given.
 void follow_compute_dtype(ResolvedConfig& config) {
   const QuantSection& q = config.value.quant;
   TrainingSection& t = config.value.training;

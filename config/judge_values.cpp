@@ -49,7 +49,7 @@ void judge_quantization(ResolvedConfig& config) {
   const std::string compute = q.bnb_4bit_compute_dtype.value_or("");
   const std::string_view used = t.bf16 ? "bfloat16" : t.fp16 ? "float16" : "float32";
   if (!compute.empty() && compute != used)
-    no_effect(config, "bnb_4bit_compute_dtype", fmt::format("products are in {}, as bf16 and fp16 say", used));
+    no_effect(config, "bnb_4bit_compute_dtype", fmt::format("GEMMs are in {}, as bf16 and fp16 say", used));
 }
 
 void judge_schedule(ResolvedConfig& config) {
@@ -68,7 +68,7 @@ void judge_work(ResolvedConfig& config) {
   const TrainingSection& t = config.value.training;
   if (t.tf32.value_or(false) && (t.bf16 || t.fp16))
     no_effect(config, "tf32",
-              fmt::format("it is about products in float32, and {} makes them 16-bit ones", t.bf16 ? "bf16" : "fp16"));
+              fmt::format("it is about GEMMs in float32, and {} makes them 16-bit ones", t.bf16 ? "bf16" : "fp16"));
   if (t.train_sampling_strategy == Sampling::group_by_length && config.value.data.packing &&
       config.given("train_sampling_strategy"))
     say(config, "train_sampling_strategy",

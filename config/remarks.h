@@ -64,7 +64,7 @@ Remark ignored_key(const ResolvedConfig& config, const std::string& key, const s
 /// Says so, with the key's place. Nothing where the key was not given.
 void no_effect(ResolvedConfig& config, const std::string& key, const std::string& reason);
 
-/// Remarks on values that go together without effect: TF32 with 16-bit products, LoRA keys without an adapter, ...
+/// Remarks on values that go together without effect: TF32 with 16-bit GEMMs, LoRA keys without an adapter, ...
 void judge_values(ResolvedConfig& config);
 
 /// All problems as one error: one is told as it is, several as a list.

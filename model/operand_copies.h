@@ -7,7 +7,7 @@
 namespace qtrain {
 
 /// Float32 parameters once more, in the 16-bit type that a GPU multiplies in: converted together after each update,
-/// instead of one by one for each product.
+/// instead of one by one for each GEMM.
 class OperandCopies {
  public:
   explicit OperandCopies(Device device) : copies_("16-bit copies", device) {}

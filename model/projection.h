@@ -29,7 +29,7 @@ struct LoraWeights {
 struct Rows8 {
   ConstTensor codes, scale;
 };
-/// A frozen weight in codes; it becomes dense for the time of a product, in memory of the caller.
+/// A frozen weight in codes; it becomes dense for the time of a GEMM, in memory of the caller.
 using QuantizedWeight = std::variant<ops::Blocks4, Rows8>;
 /// y [out, in], f32 or a 16-bit type, becomes the dense weight.
 void expand(Ctx& ctx, const QuantizedWeight& w, Tensor y);
@@ -44,8 +44,8 @@ struct Projection {
   bool trains() const { return dweight.wanted() || dbias.wanted() || lora.da.wanted(); }
 };
 
-/// The layers that read one input. The products A x of their adapters lie side by side, R columns in all; those of
-/// adapters whose A lie one below the other in memory are one product.
+/// The layers that read one input. The GEMMs A x of their adapters lie side by side, R columns in all; those of
+/// adapters whose A lie one below the other in memory are one GEMM.
 struct ProjectionForward {
   struct Layer {
     const Projection& layer;

@@ -107,13 +107,13 @@ class AdapterInput {
   Tensor scratch_;
 };
 
-/// The product of an adapter, and what it reads.
+/// The GEMM of an adapter, and what it reads.
 struct DroppedAdapter {
   ops::Factors factors;
   const AdapterInput& input;
 };
 
-/// W as products read it; a quantized one in `memory`.
+/// W as GEMMs read it; a quantized one in `memory`.
 ConstTensor dense_weight(Ctx& ctx, const Projection& p, Tensor memory);
 
 /// y = m / norm * x, or that and more.

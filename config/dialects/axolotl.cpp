@@ -79,7 +79,7 @@ void settle_axolotl(Draft& draft) {
   draft.offer("lr_scheduler_kwargs", {floor->written, floor->place, {{"min_lr_rate", floor->value}}});
 }
 
-/// Weights are loaded in the type of the products.
+/// Weights are loaded in the type of the GEMMs.
 void complete_axolotl(ResolvedConfig& c) {
   tell_answers_apart(c);
   TrainingSection& t = c.value.training;

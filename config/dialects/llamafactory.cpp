@@ -105,7 +105,7 @@ void settle_llamafactory(Draft& draft) {
   if (const Setting* stage = draft.find("~stage")) draft.offer("packing", {stage->written, stage->place, true});
 }
 
-/// Weights are loaded in the type of the products.
+/// Weights are loaded in the type of the GEMMs.
 void complete_llamafactory(ResolvedConfig& c) {
   tell_answers_apart(c);
   if (c.given("dtype")) return;

@@ -188,7 +188,7 @@ class Backward<T>::Sweep {
     float *p, *ds;
     float lse, delta;
   };
-  /// Products become p = e^(score - lse), dp becomes ds = scale * p * (dp - delta); both 0 where not visible.
+  /// Dot products become p = e^(score - lse), dp becomes ds = scale * p * (dp - delta); both 0 where not visible.
   void differentiate(const ScoreRow& row, const Visible& range, std::int64_t all) const {
     n_.capped() ? differentiate_capped(row, range) : differentiate_plain(row, range);
     for (float* x : {row.p, row.ds}) {

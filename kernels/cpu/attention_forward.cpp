@@ -123,7 +123,7 @@ class Forward {
     Visible seen;
     std::int64_t padded;
   };
-  /// Products become e^(score - max), 0 where not visible; sum and values are rescaled to the new maximum.
+  /// Dot products become e^(score - max), 0 where not visible; sum and values are rescaled to the new maximum.
   void continue_row(float* scores, const RowRange& range, const Running& state, std::int64_t row) const {
     const Visible& seen = range.seen;
     if (seen.first == seen.last) return std::fill(scores, scores + range.padded, 0.F);

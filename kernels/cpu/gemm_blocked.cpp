@@ -27,14 +27,14 @@ struct Cut {
   Piece at(std::int64_t i) const { return {i * size, std::min(size, n - i * size)}; }
 };
 
-/// Where the row operands of the product are read: in place, or packed panel by panel.
+/// Where the row operands of the GEMM are read: in place, or packed panel by panel.
 enum class RowSource : std::uint8_t {
   in_place,
   packed,       ///< all at once, for all strips
   packed_late,  ///< a panel before it is multiplied, where there is one strip only
 };
 
-/// One of the products whose sum is computed: its k are [first, first + depth) of those of the whole sum.
+/// One of the GEMMs whose sum is computed: its k are [first, first + depth) of those of the whole sum.
 struct Term {
   Operand a, b;
   std::int64_t first;
@@ -49,7 +49,7 @@ struct Segment {
 /// C is computed in blocks; a block sums over the pieces of k in order, its f32 tiles kept between the pieces. A task
 /// takes a strip of columns, packs it for the current piece of k, and multiplies it with a group of rows. Rows are read
 /// where they lie if they are f32 with k running fastest; otherwise they are packed first, once for all strips. The k
-/// of several products follow each other, each from a whole group of k on.
+/// of several GEMMs follow each other, each from a whole group of k on.
 /// Workspace of worker 0: packed rows, tiles; of every worker: its strip, at the end.
 class Blocked {
  public:

@@ -76,7 +76,7 @@ __device__ __forceinline__ void right_fragments(std::uint32_t (&f)[4], const Til
 
 using WarpSums = float[kWarpM / 16][kWarpN / 8][4];
 
-/// sums = the product of the operands over the summed index from `depth` on.
+/// sums = A · B over the summed index from `depth` on.
 template <class T, OperandLayout A, OperandLayout B>
 __device__ __forceinline__ void multiply_sources(WarpSums& sums, const GroupedSource& a, const GroupedSource& b,
                                                  int depth) {

@@ -14,9 +14,9 @@ struct Fragments {
   Words a, b;  ///< 4 and 2 per lane
   Reals c;     ///< 4 per lane
 };
-enum class Product : std::uint8_t { bf16, f16, tf32 };
+enum class MmaType : std::uint8_t { bf16, f16, tf32 };
 /// d = a b + c in one instruction: 4 values per lane.
-Reals multiply(Ctx& ctx, Product kind, const Fragments& in);
+Reals multiply(Ctx& ctx, MmaType kind, const Fragments& in);
 
 enum class Layout : std::uint8_t { plain, transposed };
 /// `count` matrices of 8 rows of 8 16-bit values from shared memory: `count` registers per lane.

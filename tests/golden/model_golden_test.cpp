@@ -33,7 +33,7 @@ constexpr Precision kPrecisions[] = {
     // it),
     // and in a few tensors luckily small, which the floors of some f32 roundings cover.
     {"f32", DType::f32, MatmulPrecision::storage, "f32", 2e-7, 2e-6, 5},
-    // bf16 products of f32 weights, what autocast does too, except that ours keep sums, norms and attention in f32.
+    // bf16 GEMMs of f32 weights, what autocast does too, except that ours keep sums, norms and attention in f32.
     {"bf16", DType::f32, MatmulPrecision::bf16, "bf16_autocast", 1e-3, 1e-2, 2},
 };
 
