@@ -172,9 +172,9 @@ void check_precision(Checks& c) {
 void check_adapter(Checks& c) {
   const LoraSection& l = c.config.value.lora;
   for (const auto& [module, rank] : l.rank_pattern.items())
-    c.require(rank.is_number_integer() && rank > 0 && rank <= LoraConfig::kMostRank, "rank_pattern",
+    c.require(rank.is_number_integer() && rank > 0 && rank <= LoraConfig::kMaxRank, "rank_pattern",
               fmt::format("the rank of \"{}\" is {}", module, rank.dump()),
-              fmt::format("give an integer from 1 to {}", LoraConfig::kMostRank));
+              fmt::format("give an integer from 1 to {}", LoraConfig::kMaxRank));
   for (const auto& [module, alpha] : l.alpha_pattern.items())
     c.require(alpha.is_number() && alpha > 0, "alpha_pattern",
               fmt::format("the alpha of \"{}\" is {}", module, alpha.dump()), "give a number above 0");

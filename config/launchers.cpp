@@ -201,8 +201,8 @@ class LauncherReader {
   }
 
   void unknown(const Leaf& leaf, const std::vector<std::string_view>& known) {
-    constexpr std::size_t kMostHints = 20;  // each takes a look at all names
-    const auto near = draft_.judge.count_problems() < kMostHints ? nearest(leaf.key, known) : std::string_view();
+    constexpr std::size_t kMaxHints = 20;  // each takes a look at all names
+    const auto near = draft_.judge.count_problems() < kMaxHints ? nearest(leaf.key, known) : std::string_view();
     if (near == leaf.key && leaf.value.is_object() && leaf.value.empty()) return;  // a part that asks for nothing
     problem(leaf.place, fmt::format("unknown key \"{}\"", leaf.written),
             near.empty() ? "remove the key" : fmt::format("did you mean \"{}\"?", near));

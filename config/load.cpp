@@ -12,7 +12,7 @@
 namespace qtrain {
 namespace {
 
-constexpr std::size_t kMostSuggestions = 20;  // each takes a look at all names
+constexpr std::size_t kMaxSuggestions = 20;  // each takes a look at all names
 
 /// One config on its way from text to ResolvedConfig. Problems are collected, so that all can be told at once.
 class Loading {
@@ -90,7 +90,7 @@ class Loading {
     const KeyRow* row = common_table().find(key);
     if (row && (row->is_translated() || !is_field(key))) return take_row(settings, *row, raw);
     if (is_field(key)) return add(settings, key, raw);
-    const std::string near = judge().count_problems() < kMostSuggestions ? nearest_key(name) : "";
+    const std::string near = judge().count_problems() < kMaxSuggestions ? nearest_key(name) : "";
     judge().problem(raw.place, fmt::format("unknown key \"{}\"", raw.written),
                     near.empty()   ? "qtrain config lists all keys"
                     : near == name ? "it is a key of another dialect: see docs/config.md"

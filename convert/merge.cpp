@@ -135,7 +135,7 @@ void require_fit(const MergedModel& model, const AdapterDeltas& deltas) {
   require_whole(model, deltas);
 }
 
-// The lengths that DoRA gives rows are those of one adapter's sum.
+// The L2 norms that DoRA gives rows are those of one adapter's sum.
 void require_addable(const std::deque<WeightedDeltas>& adapters) {
   for (const WeightedDeltas& a : adapters)
     if (a.deltas.config().dora && (adapters.size() > 1 || a.weight != 1))

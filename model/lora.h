@@ -16,7 +16,7 @@ struct ModelConfig;
 
 /// A LoRA adapter (Hu et al. 2021; rsLoRA: Kalajdzievski 2023) as PEFT's LoraConfig describes it.
 struct LoraConfig {
-  static constexpr std::int64_t kMostRank = 65536;
+  static constexpr std::int64_t kMaxRank = 65536;
 
   std::int64_t r = 8;
   double alpha = 8;

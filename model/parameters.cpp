@@ -239,9 +239,9 @@ std::size_t Parameters::quantization_bytes() const {
 }
 
 std::int64_t Parameters::largest_quantized() const {
-  std::int64_t most = 0;
-  for (const QuantizedLinear& q : quantized_) most = std::max(most, q.shape().numel());
-  return most;
+  std::int64_t max = 0;
+  for (const QuantizedLinear& q : quantized_) max = std::max(max, q.shape().numel());
+  return max;
 }
 
 void Parameters::allocate() {

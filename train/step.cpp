@@ -22,7 +22,7 @@ TrainStep::TrainStep(Ctx& ctx, Transformer& model, Optimizer& optimizer, const O
       model_(model),
       optimizer_(optimizer),
       trained_(model.trained()),
-      feed_(ctx.device(), options.most_tokens, sizes_for(ctx.device())),
+      feed_(ctx.device(), options.max_tokens, sizes_for(ctx.device())),
       sums_(ctx.device(), kSums),
       graphs_(ctx.device().kind == DeviceKind::cuda ? options.graphs : 0) {}
 

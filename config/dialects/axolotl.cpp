@@ -43,13 +43,13 @@ void settle_batch(Draft& draft) {
     return draft.judge.problem(total->place,
                                fmt::format("\"{}\" and \"gradient_accumulation_steps\" are both given", total->written),
                                "keep one of them");
-  const double windows = rows.value_or(0) / micro;
-  if (windows < 1 || windows != std::floor(windows))
+  const double steps = rows.value_or(0) / micro;
+  if (steps < 1 || steps != std::floor(steps))
     return draft.judge.problem(
         total->place,
         fmt::format("\"{}\" is {}: no multiple of micro_batch_size, {}", total->written, show(total->value), micro),
         "give gradient_accumulation_steps");
-  draft.offer("gradient_accumulation_steps", {total->written, total->place, static_cast<std::int64_t>(windows)});
+  draft.offer("gradient_accumulation_steps", {total->written, total->place, static_cast<std::int64_t>(steps)});
 }
 
 /// All linear layers beside those that lora_target_modules names.

@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kTogether = std::int64_t{1} << 22;  // converted together
-constexpr float kMostF16 = 65504;
+constexpr float kMaxF16 = 65504;
 
 /// A type that weights are exported in. `file_type` is general.file_type, llama.cpp's number of the mixture.
 struct ExportType {
@@ -87,7 +87,7 @@ struct ExportedTensor {
 void check_range(const ExportedTensor& t, std::span<const float> values) {
   const bool narrow = t.type != GgufType::f32 && t.type != GgufType::bf16;
   for (const float x : values)
-    if (narrow && !(std::abs(x) <= kMostF16))
+    if (narrow && !(std::abs(x) <= kMaxF16))
       fail(ErrorKind::input,
            {.cause = fmt::format("{} in tensor {} is out of range for {}", x, t.weight.name(), name_of(t.type)),
             .remedy = "choose --type bf16 or f32"});

@@ -25,7 +25,7 @@ inline std::int64_t round_up(std::int64_t n, std::int64_t to) {
   return ceil_div(n, to) * to;
 }
 
-/// Hands out pieces of a worker's workspace, 64-byte aligned; gives up when it is used up.
+/// Hands out parts of a worker's workspace, 64-byte aligned; an error when it is used up.
 class Scratch {
  public:
   explicit Scratch(std::span<std::byte> space) : space_(space) {}

@@ -22,7 +22,7 @@ std::vector<FewRowsTerm> few_rows_terms(const Gemm& g) {
       terms.push_back(few_rows_term(f));
       depth += f.depth();
     }
-  if (g.c.t.shape[0] > kFewRows || depth > kMostFewRowsDepth) return {};
+  if (g.c.t.shape[0] > kFewRows || depth > kMaxFewRowsDepth) return {};
   return terms;
 }
 

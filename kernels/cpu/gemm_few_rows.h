@@ -11,7 +11,7 @@ namespace qtrain::ops {
 /// than the first-level cache holds. Every row gets the bits that gemm_blocked gives it among many.
 inline constexpr std::int64_t kFewRows = 8;
 /// The longest sums: rows of f32, packed, fill the workspace.
-inline constexpr std::int64_t kMostFewRowsDepth = static_cast<std::int64_t>(Ctx::kWorkspaceBytes) / (16 * 4);
+inline constexpr std::int64_t kMaxFewRowsDepth = static_cast<std::int64_t>(Ctx::kWorkspaceBytes) / (16 * 4);
 
 /// Columns that come in another form than an operand: writes [range.count, range.depth] as f32, rows kWrittenDepth
 /// apart, for at most kWrittenDepth values of k.

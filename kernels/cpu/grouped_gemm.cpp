@@ -28,7 +28,7 @@ class LoneContexts {
 constexpr std::int64_t kTaskRows = 256;
 
 /// Many GEMMs are computed side by side, each by one thread; few one after the other, each by all. A row of a
-/// GEMM has the same bits in any piece, so the way changes no result.
+/// GEMM has the same bits in any chunk, so the way changes no result.
 void run_gemms(Ctx& ctx, const std::vector<Gemm>& gemms) {
   constexpr std::int64_t kTasksPerThread = 3;
   const int threads = ctx.pool().size();

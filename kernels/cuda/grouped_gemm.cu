@@ -139,7 +139,7 @@ void run_cuda(Ctx& ctx, const GroupedGemm& g) {
   if (type == DType::f32)
     return launch(
         ctx, "grouped_gemm", grouped_gemm_plain,
-        {dim3(most_row_tiles<kPlainTile>(R, E), tiles_of(args.N, kPlainTile)), kPlainThreads, sizeof(PlainTiles)}, args,
+        {dim3(max_row_tiles<kPlainTile>(R, E), tiles_of(args.N, kPlainTile)), kPlainThreads, sizeof(PlainTiles)}, args,
         weight);
   grouped_gemm_on_units(ctx, args, R, weight, type);
 }

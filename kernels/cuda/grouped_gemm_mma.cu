@@ -187,7 +187,7 @@ void dispatch_half(DType type, const F& f) {
 }  // namespace
 
 void grouped_gemm_on_units(Ctx& ctx, const GroupedArgs& args, std::int64_t rows, OperandLayout weight, DType type) {
-  const dim3 blocks(most_row_tiles<kTileM>(rows, args.experts), tiles_of(args.N, kTileN));
+  const dim3 blocks(max_row_tiles<kTileM>(rows, args.experts), tiles_of(args.N, kTileN));
   dispatch_half(type, [&]<class T>() { launch_grouped_mma<T>(ctx, args, blocks, weight); });
 }
 

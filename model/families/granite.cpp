@@ -10,10 +10,10 @@ namespace {
 void read_granite(const ConfigReader& r, ModelConfig& c) {
   c.qkv_bias = c.o_bias = r.flag("attention_bias", false);
   c.mlp_bias = r.flag("mlp_bias", false);
-  c.embedding_scale = r.magnitude("embedding_multiplier", 1);
-  c.attention_scale = r.magnitude("attention_multiplier", 1);
-  c.residual_scale = r.magnitude("residual_multiplier", 1);
-  c.logit_scale = 1 / r.magnitude("logits_scaling", 1);
+  c.embedding_scale = r.positive_number("embedding_multiplier", 1);
+  c.attention_scale = r.positive_number("attention_multiplier", 1);
+  c.residual_scale = r.positive_number("residual_multiplier", 1);
+  c.logit_scale = 1 / r.positive_number("logits_scaling", 1);
 }
 
 constexpr GgufKey kGraniteKeys[] = {

@@ -181,7 +181,7 @@ TEST_F(CudaGemm, AddsGemms) {
   }
 }
 
-// Adapters of three layers that read one input: A one below the other, what they give side by side.
+// Adapters of three layers that read one input: A contiguous, what they give concatenated.
 TEST_F(CudaGemm, ServesStackedAdapters) {
   constexpr std::int64_t kTokens = 72, kIn = 64, kOut = 96, kRank = 16, kRanks = 3 * kRank;
   const Array x = random(DType::bf16, {kTokens, kIn}, 1), dy = random(DType::bf16, {kTokens, kOut}, 2),

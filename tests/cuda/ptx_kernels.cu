@@ -158,10 +158,10 @@ Words load_matrices(Ctx& ctx, int count, Layout layout, const std::vector<std::u
   return count == 2 ? load_in<2>(ctx, layout, rows) : load_in<4>(ctx, layout, rows);
 }
 
-Words copy_pieces(Ctx& ctx, Pieces pieces, const Words& x) {
+Words copy_chunks(Ctx& ctx, Chunks chunks, const Words& x) {
   OnGpu<std::uint32_t> from(ctx, x), to(ctx, x.size());
-  const auto kernel = pieces.bytes == 4 ? copy_once<4> : pieces.bytes == 8 ? copy_once<8> : copy_once<16>;
-  launch(ctx, "cp_async", kernel, {1, kWarp, sizeof(Buffer)}, to.data(), from.data(), pieces.taken);
+  const auto kernel = chunks.bytes == 4 ? copy_once<4> : chunks.bytes == 8 ? copy_once<8> : copy_once<16>;
+  launch(ctx, "cp_async", kernel, {1, kWarp, sizeof(Buffer)}, to.data(), from.data(), chunks.taken);
   return to.values();
 }
 

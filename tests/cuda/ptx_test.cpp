@@ -106,7 +106,7 @@ TEST(Ptx, AsynchronousCopiesFillUpWithZeros) {
         if (static_cast<int>(i % at(bytes / 4)) * 4 >= taken) want[i] = 0;
       for_each_schedule([&] {
         Ctx ctx = make_ctx();
-        EXPECT_EQ(copy_pieces(ctx, {.bytes = bytes, .taken = taken}, x), want) << bytes << " " << taken;
+        EXPECT_EQ(copy_chunks(ctx, {.bytes = bytes, .taken = taken}, x), want) << bytes << " " << taken;
       });
     }
 }

@@ -53,7 +53,7 @@ std::vector<std::byte> rows_of(const Array& c, std::int64_t first, std::int64_t 
 }
 
 /// gemm(layer, first, rows) computes rows [first, first + rows) of c. All at once, they are the same as in any
-/// pieces.
+/// chunks.
 template <class Run>
 void expect_rows_stand_alone(const RowsCase& t, const Run& gemm) {
   const Layer start(t);
@@ -97,7 +97,7 @@ TEST_P(GemmRows, HaveTheSameBitsAloneAndAmongMany) {
         }
 }
 
-// Sums that are cut into pieces where there are many rows.
+// Sums that are cut into chunks where there are many rows.
 TEST_P(GemmRows, HaveTheSameBitsInLongSums) {
   for (const DType b : {DType::f32, DType::bf16}) {
     expect_same_bits({.N = 50, .K = 1601, .b = b, .adapter = true});

@@ -48,7 +48,7 @@ void commit(const RunContext& run, const PlannedRun& planned, RunModel& m) {
   ops::reserve(ctx, model.plan().gemm_memory(model.copies().operands()));
   m.step = std::make_unique<TrainStep>(
       ctx, model, *m.optimizer,
-      TrainStep::Options{.most_tokens = planned.work.train.tokens, .graphs = uses_graphs(run) ? kKeptGraphs : 0});
+      TrainStep::Options{.max_tokens = planned.work.train.tokens, .graphs = uses_graphs(run) ? kKeptGraphs : 0});
 }
 
 }  // namespace

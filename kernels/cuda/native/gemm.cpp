@@ -74,14 +74,14 @@ class GemmRunner {
   Workspace workspace() const { return {memory_.workspace.data(), memory_.workspace.bytes()}; }
 
   /// Those of a step many times over; evaluation alone asks for thousands of sizes. What is recorded needs no plan.
-  static constexpr std::size_t kMostPlans = 4096;
+  static constexpr std::size_t kMaxPlans = 4096;
 
   DeviceInfo info_;
   Blaslt library_;
   GemmWorkspaces memory_;
   GemmChoices choices_;
   Converted a_, b_, bias_, c_;
-  Recent<GemmKey, std::unique_ptr<GemmPlan>> plans_{kMostPlans};
+  Recent<GemmKey, std::unique_ptr<GemmPlan>> plans_{kMaxPlans};
 };
 
 Gemm GemmRunner::with_converted_operands(Ctx& ctx, const Gemm& g) {

@@ -65,7 +65,7 @@ cublasStatus_t GemmPlan::run(const cublasLtMatmulAlgo_t& chosen, const ops::Gemm
 }
 
 std::vector<cublasLtMatmulAlgo_t> GemmPlan::candidates(std::size_t workspace_bytes) const {
-  constexpr int kMost = 16;
+  constexpr int kMax = 16;
   cublasLtMatmulPreference_t preference = nullptr;
   Blaslt::verify(library_->preference_create(&preference), "cublasLtMatmulPreferenceCreate");
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -81,10 +81,10 @@ std::vector<cublasLtMatmulAlgo_t> GemmPlan::candidates(std::size_t workspace_byt
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key_.align_a);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key_.align_c);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key_.align_written());
-  std::array<cublasLtMatmulHeuristicResult_t, kMost> results{};
+  std::array<cublasLtMatmulHeuristicResult_t, kMax> results{};
   int found = 0;
   const cublasStatus_t status = library_->heuristic(library_.handle(), desc_, first_, second_, result_, result_,
-                                                    preference, kMost, results.data(), &found);
+                                                    preference, kMax, results.data(), &found);
   library_->preference_destroy(preference);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
   Blaslt::verify(status, "cublasLtMatmulAlgoGetHeuristic");
