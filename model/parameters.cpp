@@ -69,7 +69,8 @@ Param* Parameters::declare_vector(const std::string& name, Shape shape, Init ini
                        .dtype = options_.full_dtype(),
                        .init = init,
                        .update = options_.base,
-                       .decay = decay});
+                       .decay = decay,
+                       .role = Role::vector});
 }
 
 // A tied head is the embedding, unless one of them is trained without the other, or each for itself.

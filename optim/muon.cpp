@@ -16,7 +16,8 @@ constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;  // of the quintic iter
 constexpr double kEps = 1e-7;
 constexpr std::string_view kAdjustments[] = {"original", "match_rms_adamw", "spectral_unclamped"};
 
-/// Matrices inside the model, those of experts too; embeddings, the head and vectors are AdamW's.
+/// Matrices inside the model, those of experts too; embeddings, the head and vectors are AdamW's, the
+/// biases of experts [E, features] among them.
 bool is_orthogonal(const ParamSpec& param) {
   return param.shape.rank >= 2 && param.role == Role::weight;
 }
