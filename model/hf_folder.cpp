@@ -24,7 +24,7 @@ constexpr const char* kTokenizerFiles[] = {"tokenizer.json",    "tokenizer_confi
                                            "merges.txt"};
 
 bool expected_extra(const std::string& name) {
-  return name.ends_with("rotary_emb.inv_freq") || name == "lm_head.weight";
+  return name.ends_with("rotary_emb.inv_freq") || name == kHeadWeight;
 }
 
 // A tensor of floats.
@@ -136,11 +136,14 @@ void load_one(Ctx& ctx, const SafetensorsReader& reader, Param& p, std::vector<s
     used.push_back(std::move(name));
 }
 
-constexpr const char* kSavedHead = "base_model.model.lm_head.weight";
+// The name of a weight in an adapter's file.
+std::string saved_name(const char* weight) {
+  return std::string(kPeftPrefix) + weight;
+}
 
 // A trained embedding that is the head too: PEFT writes it under both names.
 Param* saved_tied_head(Transformer& model) {
-  return model.params().has_tied_head() ? model.adapter().find("base_model.model.model.embed_tokens.weight") : nullptr;
+  return model.params().has_tied_head() ? model.adapter().find(saved_name(kEmbeddingWeight)) : nullptr;
 }
 
 // Tensors of the file that were not asked for.
@@ -236,7 +239,7 @@ std::vector<std::string> load_parameters(Ctx& ctx, ParamStore& store, const fs::
 std::vector<std::string> load_adapter(Ctx& ctx, Transformer& model, const fs::path& path) {
   std::vector<std::string> names = load_parameters(ctx, model.adapter(), path);
   model.measure_rows(ctx);
-  if (saved_tied_head(model)) std::erase(names, kSavedHead);
+  if (saved_tied_head(model)) std::erase(names, saved_name(kHeadWeight));
   // PEFT saves an embedding beside the adapter on it; a head too.
   std::erase_if(names, [](const std::string& name) { return name.ends_with(".base_layer.weight"); });
   return names;
@@ -345,7 +348,7 @@ void save_adapter(Ctx& ctx, Transformer& model, const ModelFolder& to) {
   std::vector<TensorSource> sources = tensors_of(ctx, model.adapter());
   if (const Param* embedding = saved_tied_head(model)) {
     sources.push_back(source_of(ctx, *embedding, embedding->spec.dtype));
-    sources.back().name = kSavedHead;
+    sources.back().name = saved_name(kHeadWeight);
   }
   write_safetensors(to.folder / "adapter_model.safetensors", sources);
   copy_file_of(to.source, to.folder, kGenerationConfig);

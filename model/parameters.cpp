@@ -9,8 +9,6 @@
 namespace qtrain {
 namespace {
 
-constexpr const char *kEmbeddingWeight = "model.embed_tokens.weight", *kHeadWeight = "lm_head.weight";
-
 std::string_view module_of(std::string_view name) {
   return name.substr(0, name.rfind('.'));
 }
@@ -26,7 +24,7 @@ Parameters::Parameters(Device device, const TransformerOptions& options, const s
   embedding_.weight->spec.role = Role::embedding;
   if (adapter_.adapts(kEmbeddingName)) adapter_.declare_embedding(embedding_, table);
   for (std::size_t l = 0; l < layers.size(); ++l) declare_layer(static_cast<std::int64_t>(l), layers[l]);
-  final_norm_ = declare_vector("model.norm.weight", {c.hidden_size}, c.norm_init());
+  final_norm_ = declare_vector(kFinalNormWeight, {c.hidden_size}, c.norm_init());
   head_.module = kHeadName;
   head_.weight = declare_head();
   if (!has_tied_head()) head_.weight->spec.role = Role::head;

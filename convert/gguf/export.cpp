@@ -14,6 +14,7 @@
 #include "core/safetensors.h"
 #include "model/families/family.h"
 #include "model/hf_folder.h"
+#include "model/weight_names.h"
 #include "quant/bnb.h"
 #include "quant/gguf_quantize.h"
 #include "text/tokenizer/load.h"
@@ -144,7 +145,7 @@ class Weights {
   /// Every tensor must have gone into the file, but for what is computed and the head of a tied model.
   void check_all_taken() const {
     for (const auto& [name, tensor] : reader_.tensors())
-      if (!used_.contains(name) && name != "lm_head.weight" && !name.ends_with("rotary_emb.inv_freq") &&
+      if (!used_.contains(name) && name != kHeadWeight && !name.ends_with("rotary_emb.inv_freq") &&
           !is_quant_part(name))
         refuse(name, "has no place in the model that config.json describes");
   }

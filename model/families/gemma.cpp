@@ -142,13 +142,13 @@ const char* what_gemma3_files_lack(const ModelConfig& c) {
   return has_scalar_of_files<kLayersOf27B3>(c) ? nullptr : "query_pre_attn_scalar";
 }
 
+constexpr GgufKey kLogitSoftcapKey{"final_logit_softcapping", "final_logit_softcapping", GgufKey::Kind::number,
+                                   config_value<&ModelConfig::logit_softcap>};
 constexpr GgufKey kGemma2Keys[] = {{"attn_logit_softcapping", "attn_logit_softcapping", GgufKey::Kind::number,
-                                    [](const ModelConfig& c) { return c.attention_softcap; }},
-                                   {"final_logit_softcapping", "final_logit_softcapping", GgufKey::Kind::number,
-                                    [](const ModelConfig& c) { return c.logit_softcap; }}};
+                                    config_value<&ModelConfig::attention_softcap>},
+                                   kLogitSoftcapKey};
 
-constexpr GgufKey kGemma3Keys[] = {{"final_logit_softcapping", "final_logit_softcapping", GgufKey::Kind::number,
-                                    [](const ModelConfig& c) { return c.logit_softcap; }},
+constexpr GgufKey kGemma3Keys[] = {kLogitSoftcapKey,
                                    {"rope.freq_base_swa", "rope_local_base_freq", GgufKey::Kind::number,
                                     [](const ModelConfig& c) { return c.ropes[1].theta; }}};
 

@@ -17,12 +17,9 @@ void read_granite(const ConfigReader& r, ModelConfig& c) {
 }
 
 constexpr GgufKey kGraniteKeys[] = {
-    {"embedding_scale", "embedding_multiplier", GgufKey::Kind::number,
-     [](const ModelConfig& c) { return c.embedding_scale; }},
-    {"attention.scale", "attention_multiplier", GgufKey::Kind::number,
-     [](const ModelConfig& c) { return c.attention_scale; }},
-    {"residual_scale", "residual_multiplier", GgufKey::Kind::number,
-     [](const ModelConfig& c) { return c.residual_scale; }},
+    {"embedding_scale", "embedding_multiplier", GgufKey::Kind::number, config_value<&ModelConfig::embedding_scale>},
+    {"attention.scale", "attention_multiplier", GgufKey::Kind::number, config_value<&ModelConfig::attention_scale>},
+    {"residual_scale", "residual_multiplier", GgufKey::Kind::number, config_value<&ModelConfig::residual_scale>},
     {"logit_scale", "logits_scaling", GgufKey::Kind::number, [](const ModelConfig& c) { return 1 / c.logit_scale; }}};
 
 // llama.cpp scales scores by the size of a head where the file does not say.
