@@ -189,7 +189,7 @@ std::vector<ErrorText> unsupported(const ResolvedConfig& config);
 /// Throws ErrorKind::usage with all of `unsupported`, if any.
 void require_supported(const ResolvedConfig& config);
 
-/// {"dialect": ..., "values": {key: {"value": ..., "origin": ...}}, "inert": {key: {"value", "origin", "reason"}},
+/// {"dialect": ..., "values": {key: {"value": ..., "origin": ...}}, "ignored": {key: {"value", "origin", "reason"}},
 /// "notes": [...], "warnings": [...]}
 Json resolved_json(const ResolvedConfig& config);
 

@@ -32,7 +32,7 @@ TEST_F(KeysWithoutEffect, AreListedByConfigWithTheirReason) {
   EXPECT_THAT(block, ContainsRegex("\ntf32 +true +c.json:[0-9]+: it is about GEMMs "));
   EXPECT_THAT(table.substr(0, begin), ContainsRegex("\ntf32 +true +c.json:[0-9]+\n"));
   const Json json = parse_json(told("config", changes, {"--json"}).out, "stdout");
-  EXPECT_EQ(keys_of(json.at("inert")).size(), 2u) << json.at("inert");
+  EXPECT_EQ(keys_of(json.at("ignored")).size(), 2u) << json.at("ignored");
   EXPECT_THAT(told("config", Json::object()).out, Not(HasSubstr("without effect")));
   EXPECT_THAT(told("config", changes, {"use_unsloth=null"}).out, Not(HasSubstr("use_unsloth")));
 }
