@@ -15,11 +15,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kMostTokens = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int32_t>::max();
 
 // One id, or a list of them.
 std::vector<std::int32_t> token_ids(const JsonView& value) {
-  const auto one = [](const JsonView& id) { return static_cast<std::int32_t>(id.integer({0, kMostTokens})); };
+  const auto one = [](const JsonView& id) { return static_cast<std::int32_t>(id.integer({0, kMaxTokens})); };
   if (!value.json().is_array()) return {one(value)};
   std::vector<std::int32_t> ids;
   value.each([&](const JsonView& id) { ids.push_back(one(id)); });
@@ -53,7 +53,7 @@ GenerationDefaults load_generation_defaults(const fs::path& file) {
     d.sampling.greedy = !config.flag("do_sample", false);
     d.sampling.temperature = config.number("temperature", 1.0);
     const auto top_k = config.find("top_k");
-    d.sampling.top_k = top_k ? top_k->integer({0, kMostTokens}) : 50;
+    d.sampling.top_k = top_k ? top_k->integer({0, kMaxTokens}) : 50;
     d.sampling.top_p = config.number("top_p", 1.0);
     d.sampling.min_p = config.number("min_p", 0.0);
     d.sampling.repetition_penalty = config.number("repetition_penalty", 1.0);

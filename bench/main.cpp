@@ -27,7 +27,7 @@ namespace {
 std::vector<Case> counted_cases() {
   std::vector<Case> cases = all_cases(counted_sizes());
   cases.push_back(copy_case(counted_sizes()));
-  cases.push_back(product_case(counted_sizes()));
+  cases.push_back(gemm_case(counted_sizes()));
   return cases;
 }
 

@@ -39,7 +39,7 @@ void expand_paths(Config& c) {
     if (*path) **path = expand_home(**path);
 }
 
-/// bnb_4bit_compute_dtype is the type of all products where bf16 and fp16 are not given.
+/// bnb_4bit_compute_dtype is the type of all GEMMs where bf16 and fp16 are not given.
 void follow_compute_dtype(ResolvedConfig& config) {
   const QuantSection& q = config.value.quant;
   TrainingSection& t = config.value.training;
@@ -107,9 +107,9 @@ void check_template(Checks& c) {
 void check_adapter(Checks& c) {
   const LoraSection& l = c.config.value.lora;
   for (const auto& [module, rank] : l.rank_pattern.items())
-    c.require(rank.is_number_integer() && rank > 0 && rank <= LoraConfig::kMostRank, "rank_pattern",
+    c.require(rank.is_number_integer() && rank > 0 && rank <= LoraConfig::kMaxRank, "rank_pattern",
               fmt::format("the rank of \"{}\" is {}", module, rank.dump()),
-              fmt::format("give an integer from 1 to {}", LoraConfig::kMostRank));
+              fmt::format("give an integer from 1 to {}", LoraConfig::kMaxRank));
   for (const auto& [module, alpha] : l.alpha_pattern.items())
     c.require(alpha.is_number() && alpha > 0, "alpha_pattern",
               fmt::format("the alpha of \"{}\" is {}", module, alpha.dump()), "give a number above 0");

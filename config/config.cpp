@@ -42,7 +42,7 @@ Json resolved_json(const ResolvedConfig& config) {
   for (const auto& [key, value] : plain.items()) values[key] = {{"value", value}, {"origin", config.origin.at(key)}};
   return {{"dialect", config.dialect},
           {"values", std::move(values)},
-          {"inert", config.judge.ignored()},
+          {"ignored", config.judge.ignored()},
           {"notes", config.judge.notes()},
           {"warnings", config.judge.warnings()}};
 }

@@ -46,7 +46,7 @@ struct CheckedConfig {
 };
 CheckedConfig check_config(const std::filesystem::path& file, const Overrides& overrides = {});
 
-/// {"dialect": ..., "values": {key: {"value": ..., "origin": ...}}, "inert": {key: {"value", "origin", "reason"}},
+/// {"dialect": ..., "values": {key: {"value": ..., "origin": ...}}, "ignored": {key: {"value", "origin", "reason"}},
 /// "notes": [...], "warnings": [...]}
 Json resolved_json(const ResolvedConfig& config);
 

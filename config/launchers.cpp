@@ -83,7 +83,7 @@ class Launchers {
   void precision(const Leaf& leaf) {
     if (leaf.value == "no" || says_nothing(leaf.value)) return;
     if (leaf.value != "bf16" && leaf.value != "fp16")
-      return rows_.refuse(leaf, "products are in float32, bf16 or fp16", "use no, bf16 or fp16");
+      return rows_.refuse(leaf, "GEMMs are in float32, bf16 or fp16", "use no, bf16 or fp16");
     for (const char* key : {"bf16", "fp16"}) {
       const Setting* given = draft_.find(key);
       if (!given) continue;

@@ -77,11 +77,11 @@ void no_effect(ResolvedConfig& config, const std::string& key, const std::string
 
 void fail_with(const std::vector<ErrorText>& problems, const std::string& place) {
   if (problems.size() == 1) fail(ErrorKind::usage, problems[0]);
-  constexpr std::size_t kMostListed = 50;
+  constexpr std::size_t kMaxListed = 50;
   std::string cause = fmt::format("{} problems", problems.size());
-  for (std::size_t i = 0; i < std::min(problems.size(), kMostListed); ++i)
+  for (std::size_t i = 0; i < std::min(problems.size(), kMaxListed); ++i)
     cause += "\n" + std::string(Error(ErrorKind::usage, problems[i]).what());
-  if (problems.size() > kMostListed) cause += fmt::format("\nand {} more", problems.size() - kMostListed);
+  if (problems.size() > kMaxListed) cause += fmt::format("\nand {} more", problems.size() - kMaxListed);
   fail(ErrorKind::usage, {.cause = cause, .place = place});
 }
 

@@ -64,7 +64,7 @@ struct Recompute {
   friend bool operator==(const Recompute&, const Recompute&) = default;
 };
 
-/// Whether weights are kept a second time, as products read them. In JSON false and true are "never" and "always".
+/// Whether weights are kept a second time, as GEMMs read them. In JSON false and true are "never" and "always".
 enum class CopyChoice : std::uint8_t { never, always, automatic };
 template <>
 inline constexpr auto kNamesOf<CopyChoice> = std::to_array<std::string_view>({"false", "true", "auto"});

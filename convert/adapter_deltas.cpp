@@ -99,8 +99,8 @@ Matrix expert_b(const AdapterFactors& f) {
   return m;
 }
 
-// w [out, in] with rows of the lengths m [out].
-void set_row_lengths(Tensor w, const Matrix& m) {
+// w [out, in] whose rows get the L2 norms m [out].
+void set_row_norms(Tensor w, const Matrix& m) {
   const std::int64_t in = w.shape[1];
   for (std::int64_t row = 0; row < w.shape[0]; ++row) {
     float* const begin = w.as<float>() + row * in;
@@ -225,7 +225,8 @@ void AdapterDeltas::check_pair(const std::string& weight, AdapterFactors& pair) 
     refuse(module, fmt::format("has rank {}, adapter_config.json says {}", pair.a.shape[0], rank));
   const std::int64_t in = pair.a.shape[1], out = pair.out();
   if (config_.dora && (pair.embedding || !(pair.magnitude.shape == Shape{out})))
-    refuse(module, fmt::format("has no lora_magnitude_vector of {} lengths, adapter_config.json says use_dora", out));
+    refuse(module,
+           fmt::format("has no lora_magnitude_vector of {} magnitudes, adapter_config.json says use_dora", out));
   shapes_[weight] = pair.embedding ? Shape{in, out} : Shape{out, in};
 }
 
@@ -258,7 +259,7 @@ void AdapterDeltas::add_to(Ctx& ctx, const std::string& weight, Tensor w, double
                   .transpose_a = transpose,
                   .transpose_b = transpose,
                   .alpha = factor * f.scale});
-  if (f.magnitude) set_row_lengths(w, in_f32(ctx, f.magnitude));
+  if (f.magnitude) set_row_norms(w, in_f32(ctx, f.magnitude));
 }
 
 }  // namespace qtrain

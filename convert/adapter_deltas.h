@@ -50,7 +50,7 @@ class AdapterDeltas {
   /// Whether it holds the weight itself instead of what is added to it.
   bool replaces(const std::string& weight) const { return whole_.contains(weight); }
   /// Adds `factor` times what it holds to w, f32 on the processor: the weight itself, or scale * B A. With DoRA the
-  /// rows of the sum are then given their magnitudes as lengths.
+  /// rows of the sum are then given their DoRA magnitudes as L2 norms.
   void add_to(Ctx& ctx, const std::string& weight, Tensor w, double factor) const;
 
  private:

@@ -16,6 +16,7 @@
 #include "model/hf_folder.h"
 #include "model/lora.h"
 #include "model/model_config.h"
+#include "model/weight_names.h"
 #include "text/template/chat_template.h"
 #include "text/tokenizer/load.h"
 #include "text/tokenizer/tokenizer.h"
@@ -56,8 +57,6 @@ struct MergedWeight {
   std::string name, full;
   ConstTensor base;
 };
-
-constexpr const char *kEmbeddingWeight = "model.embed_tokens.weight", *kHeadWeight = "lm_head.weight";
 
 bool changes_apart(const AdapterDeltas& deltas) {
   const bool embedding = deltas.changes(kEmbeddingWeight), head = deltas.changes(kHeadWeight);
@@ -135,7 +134,7 @@ void require_fit(const MergedModel& model, const AdapterDeltas& deltas) {
   require_whole(model, deltas);
 }
 
-// The lengths that DoRA gives rows are those of one adapter's sum.
+// The L2 norms that DoRA gives rows are those of one adapter's sum.
 void require_addable(const std::deque<WeightedDeltas>& adapters) {
   for (const WeightedDeltas& a : adapters)
     if (a.deltas.config().dora && (adapters.size() > 1 || a.weight != 1))

@@ -33,8 +33,8 @@ struct MergeReport {
 
 /// Writes `model` with W + sum of weight * scale * B A in place of every weight W that an adapter changes: computed in
 /// f32 and rounded once, to the type of the option or that W has in the file. With DoRA, which is for one adapter of
-/// weight 1, the rows have its magnitudes as lengths. Other tensors and config.json are copied; tokenizer and chat
-/// template are those of the first adapter that has them, else the model's. Holds one weight at a time. Errors
+/// weight 1, the rows have its DoRA magnitudes as L2 norms. Other tensors and config.json are copied; tokenizer and
+/// chat template are those of the first adapter that has them, else the model's. Holds one weight at a time. Errors
 /// (ErrorKind::input): a quantized model, an adapter that changes what the model does not have or has another shape
 /// for.
 MergeReport merge_adapters(Ctx& ctx, const MergeOptions& options);

@@ -8,6 +8,7 @@
 #include "model/hf_folder.h"
 #include "model/lora.h"
 #include "model/model_config.h"
+#include "model/weight_names.h"
 #include "train/checkpoint/pending_model.h"
 
 namespace qtrain {
@@ -115,8 +116,8 @@ BnbConfig bnb_config_of(const QuantizeOptions& options, const ModelConfig& model
                 .skip_modules = options.skip_modules};
   // Where layers are named, transformers leaves out its own default, which is the head.
   auto& skip = bnb.skip_modules;
-  if (!skip.empty() && std::find(skip.begin(), skip.end(), "lm_head") == skip.end())
-    skip.insert(skip.begin(), "lm_head");
+  if (!skip.empty() && std::find(skip.begin(), skip.end(), kHeadName) == skip.end())
+    skip.emplace(skip.begin(), kHeadName);
   return bnb;
 }
 

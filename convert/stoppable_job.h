@@ -47,7 +47,7 @@ inline std::int64_t bytes_of(const std::vector<GgufTensorSource>& tensors) {
   return static_cast<std::int64_t>(bytes);
 }
 
-inline constexpr std::size_t kWatchedPiece = std::size_t{1} << 22;
+inline constexpr std::size_t kWatchedChunk = std::size_t{1} << 22;
 
 /// Tensors for a writer (TensorSource, GgufTensorSource) whose bytes move `job` on, a few MB at a time.
 template <class Source>
@@ -57,10 +57,10 @@ std::vector<Source> watched(std::vector<Source> tensors, StoppableJob& job) {
     tensor.produce = [produce = std::move(tensor.produce), &job](const Append& append) {
       produce([&](std::span<const std::byte> bytes) {
         while (!bytes.empty()) {
-          const auto piece = bytes.first(std::min(kWatchedPiece, bytes.size()));
-          job.advance(static_cast<std::int64_t>(piece.size()));
-          append(piece);
-          bytes = bytes.subspan(piece.size());
+          const auto chunk = bytes.first(std::min(kWatchedChunk, bytes.size()));
+          job.advance(static_cast<std::int64_t>(chunk.size()));
+          append(chunk);
+          bytes = bytes.subspan(chunk.size());
         }
       });
     };

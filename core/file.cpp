@@ -168,14 +168,14 @@ std::string read_text(const std::filesystem::path& file, std::uint64_t max_bytes
   return text;
 }
 
-void for_each_piece(const std::filesystem::path& file, const std::function<void(std::span<const std::byte>)>& take) {
-  constexpr std::size_t kPiece = std::size_t{1} << 22;
+void for_each_chunk(const std::filesystem::path& file, const std::function<void(std::span<const std::byte>)>& take) {
+  constexpr std::size_t kChunk = std::size_t{1} << 22;
   const MappedFile mapped(file);
   for (auto left = mapped.bytes(); !left.empty();) {
-    const auto piece = left.first(std::min(kPiece, left.size()));
-    take(piece);
-    mapped.release(piece);
-    left = left.subspan(piece.size());
+    const auto chunk = left.first(std::min(kChunk, left.size()));
+    take(chunk);
+    mapped.release(chunk);
+    left = left.subspan(chunk.size());
   }
 }
 

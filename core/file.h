@@ -40,7 +40,7 @@ bool is_lfs_pointer(std::string_view contents);
 [[noreturn]] void fail_lfs_pointer(const std::filesystem::path& file);
 
 /// Hands out the contents of a file in chunks; memory holds one of them.
-void for_each_piece(const std::filesystem::path& file, const std::function<void(std::span<const std::byte>)>& take);
+void for_each_chunk(const std::filesystem::path& file, const std::function<void(std::span<const std::byte>)>& take);
 
 /// Writes `file` through a temporary name in the same folder, fsync and rename: it is whole or not there.
 /// Errors (ErrorKind::disk) name the file and errno.

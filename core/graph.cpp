@@ -38,7 +38,7 @@ GraphCache::Entry& GraphCache::entry(const Key& key) {
     entries_.splice(entries_.begin(), entries_, at);
     return entries_.front();
   }
-  if (entries_.size() == most_) {
+  if (entries_.size() == max_) {
     records_ -= entries_.back().graph ? 1 : 0;
     entries_.pop_back();
   }
@@ -47,7 +47,7 @@ GraphCache::Entry& GraphCache::entry(const Key& key) {
 }
 
 void GraphCache::run(Stream& stream, const char* name, const Key& key, const std::function<void()>& work) {
-  if (most_ == 0) return work();
+  if (max_ == 0) return work();
   Entry& e = entry(key);
   if (!e.seen) {
     work();

@@ -38,7 +38,7 @@ class GraphCache {
  public:
   using Key = std::vector<std::int64_t>;
   /// Keeps the records of the `most` keys that were used last; with 0 all work just runs.
-  explicit GraphCache(std::size_t most) : most_(most) {}
+  explicit GraphCache(std::size_t max) : max_(max) {}
 
   void run(Stream& stream, const char* name, const Key& key, const std::function<void()>& work);
   /// Records that are kept, and how many times one of them was replayed.
@@ -53,7 +53,7 @@ class GraphCache {
   };
   Entry& entry(const Key& key);
 
-  std::size_t most_, records_ = 0;
+  std::size_t max_, records_ = 0;
   std::uint64_t replays_ = 0;
   std::list<Entry> entries_;  ///< the one that was used last comes first
 };

@@ -9,7 +9,7 @@ namespace qtrain {
 namespace {
 
 constexpr std::size_t kLongestShown = 60;
-constexpr std::uint64_t kMostSigned = std::numeric_limits<std::int64_t>::max();
+constexpr std::uint64_t kMaxSigned = std::numeric_limits<std::int64_t>::max();
 
 // A value as a message shows it: short.
 std::string shown(const Json& value) {
@@ -68,7 +68,7 @@ double JsonView::number() const {
 }
 
 std::int64_t JsonView::integer(IntegerRange range) const {
-  const bool above = value_->is_number_unsigned() && value_->get<std::uint64_t>() > kMostSigned;
+  const bool above = value_->is_number_unsigned() && value_->get<std::uint64_t>() > kMaxSigned;
   const std::int64_t v = value_->is_number_integer() && !above ? value_->get<std::int64_t>() : 0;
   if (!value_->is_number_integer() || above || v < range.least || v > range.most)
     refuse_type(fmt::format("an integer from {} to {}", range.least, range.most));

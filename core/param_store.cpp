@@ -75,7 +75,7 @@ void ParamStore::initialize(Ctx& ctx, std::uint64_t seed) {
         ctx.stream().fill(p.value.data, 0, p.value.bytes());
       continue;
     }
-    write_pieces(ctx, p.value, [&](std::int64_t first, Tensor part) {
+    write_chunks(ctx, p.value, [&](std::int64_t first, Tensor part) {
       dispatch_float(p.spec.dtype, [&]<class T>() {
         if (p.spec.init.kind == Init::Kind::ones)
           std::fill_n(part.as<T>(), part.numel(), T(1));

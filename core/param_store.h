@@ -24,7 +24,12 @@ struct Init {
 enum class Update : std::uint8_t { frozen, trained };
 enum class Decay : std::uint8_t { yes, no };
 /// What a parameter is in a model, for optimizers that treat some apart.
-enum class Role : std::uint8_t { weight, embedding, head };
+enum class Role : std::uint8_t {
+  weight,
+  embedding,
+  head,
+  vector,  ///< norms and biases, those of experts [experts, features] too
+};
 
 struct ParamSpec {
   std::string name;  ///< the name in files: Hugging Face's for models, PEFT's for adapters

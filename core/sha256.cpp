@@ -53,7 +53,7 @@ std::string sha256_of(std::string_view text) {
 
 std::string sha256_of_file(const std::filesystem::path& file) {
   Sha256 hash;
-  for_each_piece(file, [&](std::span<const std::byte> piece) { hash.add(piece); });
+  for_each_chunk(file, [&](std::span<const std::byte> chunk) { hash.add(chunk); });
   return hash.hex();
 }
 

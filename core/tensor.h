@@ -157,7 +157,7 @@ using Tensor = View<std::byte>;
 using ConstTensor = View<const std::byte>;
 
 /// Whether `t` and `next` are contiguous: `next` begins where `t` ends, in the same type.
-inline bool adjoins(const ConstTensor& t, const ConstTensor& next) {
+inline bool are_contiguous(const ConstTensor& t, const ConstTensor& next) {
   return t.data && t.data + t.bytes() == next.data && t.dtype == next.dtype;
 }
 /// The same memory in as few flat views as possible: contiguous ones are one.
@@ -165,7 +165,7 @@ template <class Byte>
 std::vector<View<Byte>> joined(const std::vector<View<Byte>>& tensors) {
   std::vector<View<Byte>> runs;
   for (const View<Byte>& t : tensors)
-    if (!runs.empty() && adjoins(runs.back(), t))
+    if (!runs.empty() && are_contiguous(runs.back(), t))
       runs.back().shape = {runs.back().numel() + t.numel()};
     else
       runs.push_back(t.reshaped({t.numel()}));

@@ -6,14 +6,14 @@
 namespace qtrain {
 namespace {
 
-constexpr std::int64_t kPieceElements = std::int64_t{1} << 20;
-constexpr std::size_t kPieceBytes = static_cast<std::size_t>(kPieceElements) * sizeof(double);
+constexpr std::int64_t kChunkElements = std::int64_t{1} << 20;
+constexpr std::size_t kChunkBytes = static_cast<std::size_t>(kChunkElements) * sizeof(double);
 constexpr std::size_t kPartAlign = 64;
 
 /// Two chunks of pinned memory: one is copied while the host works on the other.
-struct Pieces {
-  explicit Pieces(Device device)
-      : memory{PinnedMemory(device, kPieceBytes), PinnedMemory(device, kPieceBytes)},
+struct Chunks {
+  explicit Chunks(Device device)
+      : memory{PinnedMemory(device, kChunkBytes), PinnedMemory(device, kChunkBytes)},
         copied{Event(device), Event(device)} {}
 
   PinnedMemory memory[2];
@@ -29,57 +29,57 @@ V flat(V t) {
   return t.reshaped({t.numel()});
 }
 
-std::int64_t pieces_of(ConstTensor t) {
-  return (t.numel() + kPieceElements - 1) / kPieceElements;
+std::int64_t chunks_of(ConstTensor t) {
+  return (t.numel() + kChunkElements - 1) / kChunkElements;
 }
 
-/// Elements of piece `i`, as a part of the flat tensor `t`.
+/// Elements of chunk `i`, as a part of the flat tensor `t`.
 template <class V>
-V piece_of(V t, std::int64_t i) {
-  const std::int64_t begin = i * kPieceElements;
-  return t.slice(begin, std::min(kPieceElements, t.numel() - begin));
+V chunk_of(V t, std::int64_t i) {
+  const std::int64_t begin = i * kChunkElements;
+  return t.slice(begin, std::min(kChunkElements, t.numel() - begin));
 }
 
 }  // namespace
 
-void read_pieces(Ctx& ctx, ConstTensor from, const std::function<void(ConstTensor)>& take) {
+void read_chunks(Ctx& ctx, ConstTensor from, const std::function<void(ConstTensor)>& take) {
   if (on_host(from.device)) {
     ctx.synchronize();  // pinned memory that queued copies write to
     return take(flat(from));
   }
-  Pieces& pieces = ctx.kept<Pieces>();
-  const std::int64_t count = pieces_of(from);
+  Chunks& chunks = ctx.kept<Chunks>();
+  const std::int64_t count = chunks_of(from);
   const auto begin_copy = [&](std::int64_t i) {
-    const ConstTensor part = piece_of(flat(from), i);
-    ctx.stream().copy(pieces.memory[i % 2].data(), part.data, part.bytes());
-    ctx.stream().record(pieces.copied[i % 2]);
+    const ConstTensor part = chunk_of(flat(from), i);
+    ctx.stream().copy(chunks.memory[i % 2].data(), part.data, part.bytes());
+    ctx.stream().record(chunks.copied[i % 2]);
   };
   if (count > 0) begin_copy(0);
   for (std::int64_t i = 0; i < count; ++i) {
     if (i + 1 < count) begin_copy(i + 1);
-    pieces.copied[i % 2].synchronize();
-    ConstTensor piece = piece_of(flat(from), i);
-    piece.data = pieces.memory[i % 2].data();
-    piece.device = {};
-    take(piece);
+    chunks.copied[i % 2].synchronize();
+    ConstTensor chunk = chunk_of(flat(from), i);
+    chunk.data = chunks.memory[i % 2].data();
+    chunk.device = {};
+    take(chunk);
   }
 }
 
-void write_pieces(Ctx& ctx, Tensor to, const std::function<void(std::int64_t, Tensor)>& make) {
+void write_chunks(Ctx& ctx, Tensor to, const std::function<void(std::int64_t, Tensor)>& make) {
   if (on_host(to.device)) {
     ctx.synchronize();
     return make(0, flat(to));
   }
-  Pieces& pieces = ctx.kept<Pieces>();
-  for (std::int64_t i = 0; i < pieces_of(to); ++i) {
-    const Tensor part = piece_of(flat(to), i);
-    Tensor piece = part;
-    piece.data = pieces.memory[i % 2].data();
-    piece.device = {};
-    pieces.copied[i % 2].synchronize();
-    make(i * kPieceElements, piece);
-    ctx.stream().copy(part.data, piece.data, part.bytes());
-    ctx.stream().record(pieces.copied[i % 2]);
+  Chunks& chunks = ctx.kept<Chunks>();
+  for (std::int64_t i = 0; i < chunks_of(to); ++i) {
+    const Tensor part = chunk_of(flat(to), i);
+    Tensor chunk = part;
+    chunk.data = chunks.memory[i % 2].data();
+    chunk.device = {};
+    chunks.copied[i % 2].synchronize();
+    make(i * kChunkElements, chunk);
+    ctx.stream().copy(part.data, chunk.data, part.bytes());
+    ctx.stream().record(chunks.copied[i % 2]);
   }
 }
 

@@ -11,11 +11,11 @@
 namespace qtrain {
 
 /// Hands the contents of `from` to `take`, in order, as flat host tensors; in chunks: the next is copied meanwhile.
-void read_pieces(Ctx& ctx, ConstTensor from, const std::function<void(ConstTensor piece)>& take);
+void read_chunks(Ctx& ctx, ConstTensor from, const std::function<void(ConstTensor chunk)>& take);
 
-/// Fills `to`: `make(first, piece)` writes the elements from number `first` on into a flat host tensor, whose copy to
+/// Fills `to`: `make(first, chunk)` writes the elements from number `first` on into a flat host tensor, whose copy to
 /// the device runs while the next is made. Chunks begin at multiples of 2^20 elements.
-void write_pieces(Ctx& ctx, Tensor to, const std::function<void(std::int64_t first, Tensor piece)>& make);
+void write_chunks(Ctx& ctx, Tensor to, const std::function<void(std::int64_t first, Tensor chunk)>& make);
 
 /// A pinned staging buffer, double-buffered: small contents that the host sends to the device again and again without
 /// waiting for the work that reads them.

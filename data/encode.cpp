@@ -88,25 +88,25 @@ RowEncoder::RowEncoder(const DatasetOptions& options, const TextTools& tools)
 
 EncodedRow RowEncoder::encode(const Json& row) const {
   Sample sample = read_sample(row, rules_);
-  check_masks(sample.form);
+  check_masks(sample.shape);
   if (skip_empty_)
     if (std::string reason = empty_answer(sample); !reason.empty())
       return {.lacks = EncodedRow::Lack::answer, .reason = std::move(reason)};
-  switch (sample.form) {
-    case RowForm::tokens: return encode_tokens(std::move(sample));
-    case RowForm::text: return text_row("", sample.text);
-    case RowForm::text_pair: return encode_text_pair(sample);
-    case RowForm::chat:
-    case RowForm::chat_pair: return encode_chat(sample);
+  switch (sample.shape) {
+    case RowShape::tokens: return encode_tokens(std::move(sample));
+    case RowShape::text: return text_row("", sample.text);
+    case RowShape::text_pair: return encode_text_pair(sample);
+    case RowShape::chat:
+    case RowShape::chat_pair: return encode_chat(sample);
   }
   return {};
 }
 
-void RowEncoder::check_masks(RowForm form) const {
-  if (assistant_only_ && (form == RowForm::text || form == RowForm::text_pair))
+void RowEncoder::check_masks(RowShape shape) const {
+  if (assistant_only_ && (shape == RowShape::text || shape == RowShape::text_pair))
     fail(ErrorKind::usage, {.cause = fmt::format("{} is set, but the row is text without roles", turns_key_),
                             .remedy = fmt::format("Turn {} off, or give messages.", turns_key_)});
-  if (form != RowForm::tokens) return;
+  if (shape != RowShape::tokens) return;
   if (last_turn_only_ || !response_.empty())
     fail(ErrorKind::usage, {.cause = fmt::format("{} is set, but the row holds tokens, not text",
                                                  last_turn_only_ ? "last_turn_only_loss" : "response_template"),
@@ -229,7 +229,7 @@ std::size_t RowEncoder::first_learned(const Sample& sample, const Json& messages
   while (last > 0 && !is_assistant(messages[last - 1])) --last;
   if (last == 0) return 0;
   if (last_turn_only_) return last - 1;
-  const bool of_completion = sample.form == RowForm::chat_pair && masks_prompts();
+  const bool of_completion = sample.shape == RowShape::chat_pair && masks_prompts();
   return of_completion ? std::min(sample.messages.size(), last - 1) : 0;
 }
 
@@ -238,7 +238,7 @@ EncodedRow RowEncoder::encode_chat(const Sample& sample) const {
   if (chat == nullptr)
     fail(ErrorKind::input, {.cause = "the row holds messages, but the model folder has no chat template",
                             .remedy = "Put a chat_template.jinja into it, or name one with chat_template_path."});
-  const bool pair = sample.form == RowForm::chat_pair;
+  const bool pair = sample.shape == RowShape::chat_pair;
   Json messages = sample.messages;
   if (pair) messages.insert(messages.end(), sample.completion.begin(), sample.completion.end());
   const RenderInput input{

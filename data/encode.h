@@ -38,7 +38,7 @@ class RowEncoder {
   EncodedRow encode(const Json& row) const;
 
  private:
-  void check_masks(RowForm form) const;
+  void check_masks(RowShape shape) const;
   bool masks_prompts() const;
   std::size_t first_learned(const Sample& sample, const Json& messages) const;
   EncodedRow encode_tokens(Sample sample) const;

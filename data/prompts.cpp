@@ -27,14 +27,14 @@ std::optional<PromptCase> prompt_case(const RawRows& rows, std::int64_t row, con
                   .tools = std::move(sample.tools),
                   .template_kwargs = std::move(sample.template_kwargs),
                   .place = rows.place(row)};
-  if (sample.form == RowForm::text_pair) {
+  if (sample.shape == RowShape::text_pair) {
     made.prompt = std::move(sample.prompt);
     made.reference = std::move(sample.text);
     return made;
   }
-  if (sample.form != RowForm::chat && sample.form != RowForm::chat_pair) return std::nullopt;
+  if (sample.shape != RowShape::chat && sample.shape != RowShape::chat_pair) return std::nullopt;
   Json messages = std::move(sample.messages);
-  if (sample.form == RowForm::chat_pair)
+  if (sample.shape == RowShape::chat_pair)
     messages.insert(messages.end(), sample.completion.begin(), sample.completion.end());
   const std::optional<std::string> answer = take_last_answer(messages);
   if (!answer || messages.empty()) return std::nullopt;

@@ -153,7 +153,7 @@ PackedRows RowAssembly::single_rows() {
   return rows;
 }
 
-/// With borders, each piece is a document of its own and the label of its first token is no target.
+/// With borders, each chunk is a document of its own and the label of its first token is no target.
 void RowAssembly::write(std::span<const DocumentSlice> row) {
   for (auto* part : {&ids_, &labels_, &starts_}) part->clear();
   for (const DocumentSlice& slice : row) add_slice(slice);

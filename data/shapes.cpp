@@ -142,7 +142,7 @@ std::vector<bool> mask_at(const Json& row, std::string_view key, std::size_t siz
 }
 
 void read_tokens(const Json& row, const ShapeRules&, Sample& sample) {
-  sample.form = RowForm::tokens;
+  sample.shape = RowShape::tokens;
   sample.input_ids = ids_at(row, "input_ids");
   const std::size_t size = sample.input_ids.size();
   sample.labels = parallel_ids(row, "labels", size);
@@ -156,12 +156,12 @@ void read_tokens(const Json& row, const ShapeRules&, Sample& sample) {
 void read_pair(const Json& row, const ShapeRules&, Sample& sample) {
   const bool chat_prompt = row.at("prompt").is_array(), chat_completion = row.at("completion").is_array();
   if (!chat_prompt && !chat_completion) {
-    sample.form = RowForm::text_pair;
+    sample.shape = RowShape::text_pair;
     sample.prompt = string_at(row, "prompt");
     sample.text = string_at(row, "completion");
     return;
   }
-  sample.form = RowForm::chat_pair;
+  sample.shape = RowShape::chat_pair;
   sample.messages = chat_prompt ? messages_at(row, "prompt") : Json::array({message("user", string_at(row, "prompt"))});
   sample.completion = chat_completion ? messages_at(row, "completion")
                                       : Json::array({message("assistant", string_at(row, "completion"))});
@@ -169,13 +169,13 @@ void read_pair(const Json& row, const ShapeRules&, Sample& sample) {
 }
 
 void read_messages(const Json& row, const ShapeRules&, Sample& sample) {
-  sample.form = RowForm::chat;
+  sample.shape = RowShape::chat;
   sample.messages = messages_at(row, "messages");
   read_chat_extras(row, sample);
 }
 
 void read_conversations(const Json& row, const ShapeRules&, Sample& sample) {
-  sample.form = RowForm::chat;
+  sample.shape = RowShape::chat;
   sample.messages = messages_at(row, "conversations");
   const std::string system = optional_string(row, "system");
   if (!system.empty() && sample.messages[0].value("role", "") != "system")
@@ -184,18 +184,18 @@ void read_conversations(const Json& row, const ShapeRules&, Sample& sample) {
 }
 
 void read_text_row(const Json& row, const ShapeRules& rules, Sample& sample) {
-  sample.form = RowForm::text;
+  sample.shape = RowShape::text;
   sample.text = string_at(row, rules.text_field);
 }
 
 /// One question and its answer: chat where there is a template, else text.
 void set_question(Sample& sample, const ShapeRules& rules, std::pair<std::string, std::string> turn) {
   if (rules.chat_template) {
-    sample.form = RowForm::chat_pair;
+    sample.shape = RowShape::chat_pair;
     sample.messages.push_back(message("user", std::move(turn.first)));
     sample.completion = Json::array({message("assistant", std::move(turn.second))});
   } else {
-    sample.form = RowForm::text_pair;
+    sample.shape = RowShape::text_pair;
     sample.prompt = std::move(turn.first) + "\n\n";
     sample.text = std::move(turn.second);
   }
@@ -226,12 +226,12 @@ void read_input_output(const Json& row, const ShapeRules& rules, Sample& sample)
   if (rules.chat_template) read_chat_extras(row, sample);
 }
 
-struct Shape {
+struct KnownShape {
   std::string_view name;
   std::array<std::string_view, 2> keys;  // both must be there; "" is the text field
   void (*read)(const Json&, const ShapeRules&, Sample&);
 };
-constexpr std::array<Shape, 7> kShapes = {{
+constexpr std::array<KnownShape, 7> kShapes = {{
     {"input_ids", {"input_ids", "input_ids"}, read_tokens},
     {"prompt+completion", {"prompt", "completion"}, read_pair},
     {"messages", {"messages", "messages"}, read_messages},
@@ -241,8 +241,8 @@ constexpr std::array<Shape, 7> kShapes = {{
     {"input+output", {"input", "output"}, read_input_output},
 }};
 
-const Shape* shape_of(const Json& row, const ShapeRules& rules) {
-  for (const Shape& shape : kShapes) {
+const KnownShape* shape_of(const Json& row, const ShapeRules& rules) {
+  for (const KnownShape& shape : kShapes) {
     const auto there = [&](std::string_view key) { return has(row, key.empty() ? rules.text_field : key); };
     if (there(shape.keys[0]) && there(shape.keys[1])) return &shape;
   }
@@ -252,7 +252,7 @@ const Shape* shape_of(const Json& row, const ShapeRules& rules) {
 }  // namespace
 
 Sample read_sample(const Json& row, const ShapeRules& rules) {
-  const Shape* shape = shape_of(row, rules);
+  const KnownShape* shape = shape_of(row, rules);
   if (shape == nullptr) {
     std::string keys;
     for (const auto& [key, value] : row.items())
@@ -265,13 +265,13 @@ Sample read_sample(const Json& row, const ShapeRules& rules) {
 }
 
 std::string_view shape_name(const Json& row, const ShapeRules& rules) {
-  const Shape* shape = shape_of(row, rules);
+  const KnownShape* shape = shape_of(row, rules);
   return shape ? shape->name : std::string_view();
 }
 
 std::string empty_answer(const Sample& sample) {
   const auto blank = [](const std::string& text) { return text.find_first_not_of(" \t\r\n") == text.npos; };
-  if (sample.form == RowForm::text_pair) return blank(sample.text) ? "the completion is empty" : "";
+  if (sample.shape == RowShape::text_pair) return blank(sample.text) ? "the completion is empty" : "";
   std::size_t number = 0;  // in the row: a completion's come behind the prompt's
   for (const Json* messages : {&sample.messages, &sample.completion})
     for (const Json& message : *messages) {

@@ -9,7 +9,7 @@
 namespace qtrain {
 
 /// What a row of a data file holds, whatever its keys are called.
-enum class RowForm : std::uint8_t {
+enum class RowShape : std::uint8_t {
   tokens,     ///< input_ids (+ labels, masks, position_ids)
   text,       ///< one text
   text_pair,  ///< prompt and completion as text
@@ -18,7 +18,7 @@ enum class RowForm : std::uint8_t {
 };
 
 struct Sample {
-  RowForm form = RowForm::text;
+  RowShape shape = RowShape::text;
   std::string prompt;                                         ///< text_pair
   std::string text;                                           ///< text; text_pair: the completion
   Json messages;                                              ///< chat; chat_pair: the prompt

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kSuffix = ".tokens";
 constexpr auto kStale = std::chrono::hours(24);  // of temporary files that nobody writes any more
-constexpr std::int64_t kDigestPiece = std::int64_t{8} << 20;
+constexpr std::int64_t kDigestChunk = std::int64_t{8} << 20;
 constexpr std::int64_t kRecent = 2'000'000'000;  // ns: a file that young may change without its times changing
 
 [[noreturn]] void fail_cache(const fs::path& path, int error) {
@@ -196,20 +196,20 @@ Digest digest_contents(const fs::path& file, ThreadPool& pool) {
   struct stat info {};
   const bool readable = in.get() >= 0 && ::fstat(in.get(), &info) == 0 && S_ISREG(info.st_mode);
   if (!readable) fail(ErrorKind::input, {.cause = "cannot be read", .place = file.string()});
-  std::vector<Digest> pieces(idx((info.st_size + kDigestPiece - 1) / kDigestPiece));
-  pool.run(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t i, int) {
-    std::vector<std::byte> bytes(idx(std::min(kDigestPiece, info.st_size - i * kDigestPiece)));
+  std::vector<Digest> chunks(idx((info.st_size + kDigestChunk - 1) / kDigestChunk));
+  pool.run(static_cast<std::int64_t>(chunks.size()), [&](std::int64_t i, int) {
+    std::vector<std::byte> bytes(idx(std::min(kDigestChunk, info.st_size - i * kDigestChunk)));
     std::size_t done = 0;
     for (ssize_t n = 1; n > 0 && done < bytes.size(); done += idx(n))
       n = std::max<ssize_t>(
-          ::pread(in.get(), bytes.data() + done, bytes.size() - done, i * kDigestPiece + static_cast<off_t>(done)), 0);
+          ::pread(in.get(), bytes.data() + done, bytes.size() - done, i * kDigestChunk + static_cast<off_t>(done)), 0);
     if (done < bytes.size()) fail(ErrorKind::input, {.cause = "cannot be read", .place = file.string()});
     Hasher hasher;
     hasher.add(bytes);
-    pieces[idx(i)] = hasher.digest();
+    chunks[idx(i)] = hasher.digest();
   });
   Hasher hasher;
-  hasher.add(std::as_bytes(std::span<const Digest>(pieces)));
+  hasher.add(std::as_bytes(std::span<const Digest>(chunks)));
   return hasher.digest();
 }
 

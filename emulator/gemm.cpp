@@ -6,11 +6,11 @@
 
 #include "core/half.h"
 #include "emulator/device.h"
-#include "kernels/product_choices.h"
-#include "kernels/product_key.h"
-#include "kernels/product_memory.h"
+#include "kernels/gemm_choices.h"
+#include "kernels/gemm_key.h"
+#include "kernels/gemm_workspaces.h"
 
-/// Products are the CPU's: what the harness checks is the order of the work and the memory that it touches.
+/// GEMMs are the CPU's: what the harness checks is the order of the work and the memory that it touches.
 namespace qtrain::ops {
 namespace {
 
@@ -19,17 +19,17 @@ ConstTensor on_host(ConstTensor t) {
   return t;
 }
 
-/// The CPU multiplies no float16: there the product is one in f32, of operands that are rounded to float16.
-class WidenedProduct {
+/// The CPU multiplies no float16: there the GEMM is one in f32, of operands that are rounded to float16.
+class WidenedGemm {
  public:
-  WidenedProduct(const Gemm& g, DType operands) : product_(g) {
-    product_.a = widened(g.a, stretch(g.a, g.a_stride), operands, a_);
-    product_.b = widened(g.b, stretch(g.b, g.b_stride), operands, b_);
-    if (g.bias) product_.bias = widened(g.bias, g.bias.numel(), g.bias.dtype, bias_);
-    if (g.c.t.dtype == DType::f16) product_.c.t = {c_from(g), DType::f32, g.c.t.shape};
+  WidenedGemm(const Gemm& g, DType operands) : gemm_(g) {
+    gemm_.a = widened(g.a, stretch(g.a, g.a_stride), operands, a_);
+    gemm_.b = widened(g.b, stretch(g.b, g.b_stride), operands, b_);
+    if (g.bias) gemm_.bias = widened(g.bias, g.bias.numel(), g.bias.dtype, bias_);
+    if (g.c.t.dtype == DType::f16) gemm_.c.t = {c_from(g), DType::f32, g.c.t.shape};
   }
   void run(Ctx& ctx, const Tensor& result) {
-    run_cpu(ctx, product_);
+    run_cpu(ctx, gemm_);
     if (result.dtype == DType::f16) std::copy(c_.begin(), c_.end(), result.as<F16>());
   }
 
@@ -51,7 +51,7 @@ class WidenedProduct {
     return reinterpret_cast<std::byte*>(c_.data());
   }
 
-  Gemm product_;
+  Gemm gemm_;
   std::vector<float> a_, b_, bias_, c_;
 };
 
@@ -59,14 +59,14 @@ class WidenedProduct {
 /// against what was reserved for it, and what it would choose is remembered.
 struct Reserved {
   explicit Reserved(Device device) : library(device), choices("execution harness", {}) {}
-  ProductMemory library;
+  GemmWorkspaces library;
   std::optional<GemmMemory> memory;
-  ProductChoices choices;
+  GemmChoices choices;
 
-  /// Every product has the one algorithm that there is.
+  /// Every GEMM has the one algorithm that there is.
   void choose(MatmulPrecision matmul, const Gemm& g) {
-    const std::string product = to_string(class_of(key_of(g, matmul)));
-    if (!choices.find(product)) choices.remember(product, {});
+    const std::string gemm = to_string(class_of(key_of(g, matmul)));
+    if (!choices.find(gemm)) choices.remember(gemm, {});
   }
 
   void check_operands(MatmulPrecision matmul, const Gemm& g) const {
@@ -76,11 +76,11 @@ struct Reserved {
       return t.dtype == type ? 0 : static_cast<std::size_t>(stretch(t, stride)) * size_of(type);
     };
     const DType result = g.c.t.dtype;
-    check(result == DType::f32 || result == type, "a product of a model is f32 or has the type of its operands");
+    check(result == DType::f32 || result == type, "a GEMM of a model is f32 or has the type of its operands");
     const std::size_t bias = g.bias.dtype == result ? 0 : static_cast<std::size_t>(g.bias.numel()) * size_of(result);
     check(converted(g.a, g.a_stride) <= memory->converted_a && converted(g.b, g.b_stride) <= memory->converted_b &&
               (!g.bias || bias <= memory->converted_bias),
-          "a product converts more than was reserved");
+          "a GEMM converts more than was reserved");
   }
 };
 
@@ -115,7 +115,7 @@ void run_cuda(Ctx& ctx, const Gemm& g) {
     host.b = on_host(g.b);
     host.bias = on_host(g.bias);
     host.c.t.device = {};
-    WidenedProduct(host, gemm_operand_type(ctx.matmul(), g.a.dtype, g.b.dtype)).run(ctx, host.c.t);
+    WidenedGemm(host, gemm_operand_type(ctx.matmul(), g.a.dtype, g.b.dtype)).run(ctx, host.c.t);
     each_row(g.c.t, g.c_stride, [&](const std::byte* p, std::size_t n) {
       emulation::mark(g.c.t.data + (p - g.c.t.data), n, emulation::State::initialized);
     });
@@ -135,7 +135,7 @@ void run_cuda(Ctx& ctx, const Gemm& g) {
 
 namespace qtrain::cuda {
 
-ProductChoices& product_choices(Ctx& ctx) {
+GemmChoices& gemm_choices(Ctx& ctx) {
   return ctx.kept<ops::Reserved>().choices;
 }
 

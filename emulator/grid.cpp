@@ -14,7 +14,7 @@
 namespace qtrain::emulation {
 namespace {
 
-constexpr unsigned kMostBlocksX = 0x7fffffff, kMostBlocksYZ = 65535, kMostThreadsZ = 64;
+constexpr unsigned kMaxBlocksX = 0x7fffffff, kMaxBlocksYZ = 65535, kMaxThreadsZ = 64;
 
 [[noreturn]] void refuse(const char* name, const std::string& why) {
   fail(ErrorKind::internal, {.cause = std::string("kernel ") + name + ": " + why});
@@ -88,10 +88,10 @@ class Workers {
 
 void check_launch(const char* name, const Extents& e) {
   const std::uint64_t threads = std::uint64_t{e.threads.x} * e.threads.y * e.threads.z;
-  if (threads == 0 || threads > kMaxThreads || e.threads.z > kMostThreadsZ)
+  if (threads == 0 || threads > kMaxThreads || e.threads.z > kMaxThreadsZ)
     refuse(name, "a block of " + std::to_string(threads) + " threads; 1 to 1024 are possible");
   if (e.blocks.x == 0 || e.blocks.y == 0 || e.blocks.z == 0) refuse(name, "a grid without blocks");
-  if (e.blocks.x > kMostBlocksX || e.blocks.y > kMostBlocksYZ || e.blocks.z > kMostBlocksYZ)
+  if (e.blocks.x > kMaxBlocksX || e.blocks.y > kMaxBlocksYZ || e.blocks.z > kMaxBlocksYZ)
     refuse(name, "a grid of " + std::to_string(e.blocks.x) + " x " + std::to_string(e.blocks.y) + " x " +
                      std::to_string(e.blocks.z) + " blocks; the y and z extents end at 65535");
   if (e.shared_bytes > settings().shared_bytes())

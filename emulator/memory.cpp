@@ -139,7 +139,7 @@ bool all_initialized(std::uintptr_t address, std::size_t bytes) {
   }
 }
 
-/// Against copies, fills and products of other streams.
+/// Against copies, fills and GEMMs of other streams.
 void judge_streams(Fiber& self, std::uintptr_t address, std::size_t bytes, AccessKind kind, Place place) {
   for (const NamedTouch& other : self.block->launch().beside)
     if ((other.touch.writes || kind != AccessKind::read) &&

@@ -29,7 +29,7 @@ struct Stamp {
   Progress before;
 };
 
-/// Copies, fills and products whose order to other work may still matter.
+/// Copies, fills and GEMMs whose order to other work may still matter.
 class Traffic {
  public:
   /// An internal error that names both if the new work may run beside other work that touches the same bytes.

@@ -25,14 +25,14 @@ Gemm added_to(Tensor c, const Factors& f, double alpha) {
 }
 
 std::vector<Gemm> one_by_one(const Gemm& g) {
-  std::vector<Gemm> products{g};
-  products.front().added = {};
+  std::vector<Gemm> gemms{g};
+  gemms.front().added = {};
   for (const Factors& f : g.added)
     if (f.present()) {
-      products.push_back(added_to(g.c.t, f, g.alpha));
-      products.back().c_stride = g.c_stride;
+      gemms.push_back(added_to(g.c.t, f, g.alpha));
+      gemms.back().c_stride = g.c_stride;
     }
-  return products;
+  return gemms;
 }
 
 void gemm(Ctx& ctx, const Gemm& g) {
@@ -44,7 +44,7 @@ void gemm(Ctx& ctx, const Gemm& g) {
   check(!g.bias || g.bias.numel() == g.c.t.shape[1], "gemm: bias has another length");
   if (g.c.t.numel() == 0) return;
   if (ctx.device().kind == DeviceKind::cpu) return run_cpu(ctx, g);
-  for (const Gemm& product : one_by_one(g)) dispatch(ctx, product);
+  for (const Gemm& gemm : one_by_one(g)) dispatch(ctx, gemm);
 }
 
 }  // namespace qtrain::ops

@@ -8,7 +8,7 @@ namespace qtrain::ops {
 
 enum class Transpose : std::uint8_t { no, yes };
 
-/// A product op(A) [M, K] · op(B) [K, N]. `transpose_a` says that A is stored [K, M], and B alike [N, K]. A stride is
+/// A GEMM op(A) [M, K] · op(B) [K, N]. `transpose_a` says that A is stored [K, M], and B alike [N, K]. A stride is
 /// the distance between rows, in elements, of a matrix that is some columns of a wider one; 0: its own width.
 struct Factors {
   ConstTensor a, b;
@@ -21,10 +21,10 @@ struct Factors {
   std::int64_t depth() const { return a.shape[transpose_a == Transpose::yes ? 0 : 1]; }
 };
 
-/// C [M, N] = or += alpha * (op(A) · op(B) + every product in `added`) + bias [N]. The operands are as in Factors.
+/// C [M, N] = or += alpha * (op(A) · op(B) + every GEMM in `added`) + bias [N]. The operands are as in Factors.
 /// A and B: f64 all, or any mix of f32 and bf16 (CUDA: and f16), rank 2. C: f64, f32 or a 16-bit type. The result
 /// depends on shapes and values only, never on the number of threads; on a processor a row of C has the same bits
-/// whatever the number of rows. Multiplies in ctx.matmul(); on a processor where bf16 products are not faster (see
+/// whatever the number of rows. Multiplies in ctx.matmul(); on a processor where bf16 GEMMs are not faster (see
 /// kernels/cpu/isa.h) MatmulPrecision::bf16 computes in f32 without rounding the operands. K = 0 gives alpha-free zeros
 /// (plus bias).
 struct Gemm {
@@ -34,7 +34,7 @@ struct Gemm {
   double alpha = 1;
   ConstTensor bias = {};
   std::int64_t a_stride = 0, b_stride = 0, c_stride = 0;
-  /// More products, or none, for the same sums: one pass over C instead of several.
+  /// More GEMMs, or none, for the same sums: one pass over C instead of several.
   std::array<Factors, 3> added = {};
 
   Factors first() const { return {a, b, transpose_a, transpose_b, a_stride, b_stride}; }
@@ -48,14 +48,14 @@ inline std::int64_t stretch(const ConstTensor& matrix, std::int64_t stride) {
   const Shape& s = matrix.shape;
   return s.numel() == 0 ? 0 : (s[0] - 1) * row_step(matrix, stride) + s[1];
 }
-/// c += alpha * the product of `f`.
+/// c += alpha * the GEMM of `f`.
 Gemm added_to(Tensor c, const Factors& f, double alpha);
-/// The same as one product after the other, each adding to the one before.
+/// The same as one GEMM after the other, each adding to the one before.
 std::vector<Gemm> one_by_one(const Gemm& g);
 void run_cpu(Ctx&, const Gemm&);
-void run_cuda(Ctx&, const Gemm&);  ///< of one product
+void run_cuda(Ctx&, const Gemm&);  ///< of one GEMM
 
-/// The most bytes of A, of B and of biases that the products of a model convert at a time. A GPU multiplies operands of
+/// The most bytes of A, of B and of biases that the GEMMs of a model convert at a time. A GPU multiplies operands of
 /// one type and adds biases of the result's; others are converted first, in memory of their own.
 struct GemmMemory {
   std::size_t converted_a = 0, converted_b = 0, converted_bias = 0;
@@ -65,7 +65,7 @@ struct GemmMemory {
 inline void run_cpu(Ctx&, const GemmMemory&) {}
 void run_cuda(Ctx&, const GemmMemory&);
 
-/// Takes that memory now, so that no product has to.
+/// Takes that memory now, so that no GEMM has to.
 inline void reserve(Ctx& ctx, const GemmMemory& memory) {
   dispatch(ctx, memory);
 }
@@ -75,7 +75,7 @@ inline std::size_t gemm_workspace(int compute_capability_major) {
   return (compute_capability_major >= 9 ? std::size_t{32} : std::size_t{8}) << 20;
 }
 
-/// Bytes in which a product whose sums are added to something is tried when it is new.
+/// Bytes in which a GEMM whose sums are added to something is tried when it is new.
 inline constexpr std::size_t kGemmTrialBytes = std::size_t{64} << 20;
 
 /// The type that a GPU multiplies both operands in.

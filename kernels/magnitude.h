@@ -3,17 +3,17 @@
 
 namespace qtrain::ops {
 
-/// Weight-decomposed adapters (DoRA, Liu et al. 2024, as PEFT computes it): a layer's rows get lengths of their own,
+/// Weight-decomposed adapters (DoRA, Liu et al. 2024, as PEFT computes it): a layer's rows get magnitudes of their own,
 /// m_j, and keep the directions of V = W + scale * B A. Norms of V are taken as constants by gradients.
 ///
-/// norm [out] = lengths of the rows of W + scale * B A; W [out, in] of any float type, A [r, in] and B [out, r] f32, or
-/// f64 with an f64 norm. The matrix is not written down.
+/// norm [out] = L2 norms of the rows of W + scale * B A; W [out, in] of any float type, A [r, in] and B [out, r] f32,
+/// or f64 with an f64 norm. The matrix is not written down.
 struct RowNorms {
   Tensor norm;
   ConstTensor w, a, b;
   double scale;
 };
-/// y [T, out] = or += (m_j / norm_j + shift) * x + bias; a row of length 0 counts as m_j / norm_j = 0. Bias [out] may
+/// y [T, out] = or += (m_j / norm_j + shift) * x + bias; a row of norm 0 counts as m_j / norm_j = 0. Bias [out] may
 /// be absent. x may be y.
 struct ScaleToMagnitude {
   Sink y;

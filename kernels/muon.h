@@ -2,7 +2,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/sgd.h"
 
-/// The steps of Muon (Jordan et al. 2024, as torch.optim.Muon) beside its matrix products. factor f64 [2] on the device
+/// The steps of Muon (Jordan et al. 2024, as torch.optim.Muon) beside its GEMMs. factor f64 [2] on the device
 /// as Clip leaves it: where factor[1] is 0 neither momentum nor param change.
 namespace qtrain::ops {
 

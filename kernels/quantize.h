@@ -96,7 +96,7 @@ struct DequantizeRows8 {
   Tensor y;
   ConstTensor codes, scale;
 };
-/// C [M, N] = or += alpha * (A [M, K] · W [N, K]^T + the product `added`) + bias [N] for few rows (M <= kFewRows)
+/// C [M, N] = or += alpha * (A [M, K] · W [N, K]^T + the GEMM `added`) + bias [N] for few rows (M <= kFewRows)
 /// without writing W down: what Dequantize4 and Gemm give, on a GPU up to the order of sums. A and C: f32, bf16 (CUDA:
 /// and f16).
 struct Gemm4 {

@@ -10,7 +10,7 @@ namespace qtrain {
 template <class Key, class Value>
 class Recent {
  public:
-  explicit Recent(std::size_t most) : most_(most) {}
+  explicit Recent(std::size_t max) : max_(max) {}
 
   /// Null where there is none; valid until the next `add`.
   Value* find(const Key& key) {
@@ -21,7 +21,7 @@ class Recent {
   }
   /// Of a key that `find` does not find.
   Value& add(const Key& key, Value value) {
-    if (entries_.size() == most_) {
+    if (entries_.size() == max_) {
       entries_.erase(order_.back());
       order_.pop_back();
     }
@@ -35,7 +35,7 @@ class Recent {
     Value value;
     typename std::list<Key>::iterator place;  ///< in order_
   };
-  std::size_t most_;
+  std::size_t max_;
   std::list<Key> order_;  ///< used last first
   std::map<Key, Entry> entries_;
 };

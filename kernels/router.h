@@ -4,7 +4,7 @@
 namespace qtrain::ops {
 
 /// The most experts that the kernels of a GPU choose from, and the most that a token may get.
-inline constexpr std::int64_t kMostExperts = 512, kMostChoices = 32;
+inline constexpr std::int64_t kMaxExperts = 512, kMaxChoices = 32;
 
 /// Whether a token's weights are divided by their sum (`norm_topk_prob` of transformers).
 enum class TopKNorm : std::uint8_t { none, sum_to_one };
@@ -69,7 +69,7 @@ void run_cuda(Ctx&, const RouterBalance&);
 
 inline void route(Ctx& ctx, const Route& a) {
   const std::int64_t T = a.logits.shape.rows(), E = a.logits.shape[-1], k = a.experts.shape[-1];
-  check(E <= kMostExperts && k >= 1 && k <= E && k <= kMostChoices, "route: too many experts or choices");
+  check(E <= kMaxExperts && k >= 1 && k <= E && k <= kMaxChoices, "route: too many experts or choices");
   check(a.experts.numel() == T * k && a.weights.numel() == T * k && a.probs.numel() == T * E, "route: shapes differ");
   if (T > 0) dispatch(ctx, a);
 }
@@ -85,7 +85,7 @@ inline void route_grad(Ctx& ctx, const RouteGrad& a) {
 inline void router_load(Ctx& ctx, const RouterLoad& a) {
   if (!a.counts.wanted()) return;
   const std::int64_t E = a.probs.shape[-1];
-  check(a.counts.mode == a.sums.mode && a.counts.t.numel() == E && a.sums.t.numel() == E && E <= kMostExperts,
+  check(a.counts.mode == a.sums.mode && a.counts.t.numel() == E && a.sums.t.numel() == E && E <= kMaxExperts,
         "router_load: one count and one sum per expert");
   check(a.experts.shape.rows() == a.probs.shape.rows(), "router_load: shapes differ");
   dispatch(ctx, a);

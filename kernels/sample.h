@@ -32,9 +32,9 @@ struct Sample {
 void run_cpu(Ctx&, const Sample&);
 void run_cuda(Ctx&, const Sample&);
 
-/// The weight of the largest logit: sums of kMostLogits weights stay below 2^63.
+/// The weight of the largest logit: sums of kMaxLogits weights stay below 2^63.
 inline constexpr int kSampleBits = 44;
-inline constexpr std::int64_t kMostLogits = std::int64_t{1} << 19;
+inline constexpr std::int64_t kMaxLogits = std::int64_t{1} << 19;
 
 /// round(2^44 e^x) for x <= 0, with the same bits on every device: no compiler can round otherwise than is written. e^x
 /// is 2^n (1 + r + r^2/2! + ... + r^11/11!) with |r| <= ln(2)/2, whose error is below 2^-45.
@@ -107,7 +107,7 @@ constexpr std::uint64_t sample_point(const std::array<std::uint32_t, 4>& words, 
 inline void sample(Ctx& ctx, const Sample& a) {
   check(a.logits.shape.rank == 2 && a.tokens.numel() == a.logits.shape[0] && a.place.numel() == 2 * a.tokens.numel(),
         "sample: one token and one place per row of logits");
-  check(a.logits.shape[1] > 0 && a.logits.shape[1] <= kMostLogits, "sample: 1 to 2^19 logits");
+  check(a.logits.shape[1] > 0 && a.logits.shape[1] <= kMaxLogits, "sample: 1 to 2^19 logits");
   check(a.rule.repetition_penalty == 1 || a.ends.numel() == a.tokens.numel(), "sample: one end of `seen` per row");
   if (a.tokens.numel() > 0) dispatch(ctx, a);
 }

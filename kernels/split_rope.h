@@ -10,7 +10,7 @@ struct SplitRope {
   Tensor q, k, v;
   ConstTensor qkv, cos, sin, positions;
 };
-/// The adjoint: dq and dk turned back, and dv, side by side.
+/// The adjoint: dq and dk turned back, and dv, concatenated.
 struct SplitRopeGrad {
   Sink dqkv;
   ConstTensor dq, dk, dv, cos, sin, positions;

@@ -68,11 +68,11 @@ Shape ActivationLayout::shape(std::size_t layer, TensorId t) const {
   return shape;
 }
 
-std::int64_t ActivationLayout::most_ranks() const {
-  std::int64_t most = 0;
+std::int64_t ActivationLayout::max_ranks() const {
+  std::int64_t max = 0;
   for (std::size_t l = 0; l < parts_.layers.size(); ++l)
-    for (const LinearGroup& group : parts_.layers[l].groups) most = std::max(most, ranks(l, group));
-  return most;
+    for (const LinearGroup& group : parts_.layers[l].groups) max = std::max(max, ranks(l, group));
+  return max;
 }
 
 std::int64_t ActivationLayout::widest_input() const {
@@ -90,7 +90,7 @@ std::int64_t ActivationLayout::head_rows() const {
 
 std::int64_t ActivationLayout::scratch_elements() const {
   const LinearParams& head = parts_.params.head();
-  const std::int64_t ranks = std::max(most_ranks(), head.rank());
+  const std::int64_t ranks = std::max(max_ranks(), head.rank());
   const bool train = pass_ == Pass::train;
   if (ranks == 0) return 0;
   const std::int64_t blocks = projection_scratch({.tokens = size_.tokens,

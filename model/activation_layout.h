@@ -18,7 +18,7 @@ class ActivationLayout {
   Shape shape(std::size_t layer, TensorId t) const;
   std::int64_t ranks(std::size_t layer, const LinearGroup& group) const;
   std::int64_t ranks(std::size_t layer, const ExpertsGroup& group) const;
-  std::int64_t most_ranks() const;
+  std::int64_t max_ranks() const;
   std::int64_t widest_input() const;
   std::int64_t head_rows() const;
   std::int64_t scratch_elements() const;

@@ -65,7 +65,7 @@ bool AdapterParams::adapts_parameter(std::string_view parameter) const {
   return options_.lora && names_parameter(*options_.lora, parameter);
 }
 
-// PEFT has B of all experts as [parts * out, r * E]: the experts of a rank side by side.
+// PEFT has B of all experts as [parts * out, r * E]: the experts of a rank are contiguous.
 void AdapterParams::declare_factors(const ExpertFactors& f) {
   if (!adapts_parameter(f.parameter)) return;
   require_plain("experts");

@@ -28,8 +28,8 @@ struct ConfigReader {
     const Json* v = get(key);
     if (!v && otherwise) return *otherwise;
     if (!v) refuse(fmt::format("\"{}\" is missing", key));
-    constexpr std::int64_t kMost = std::int64_t{1} << 31;
-    if (!v->is_number_integer() || *v < 1 || *v >= kMost)
+    constexpr std::int64_t kMax = std::int64_t{1} << 31;
+    if (!v->is_number_integer() || *v < 1 || *v >= kMax)
       refuse(fmt::format("\"{}\" must be a positive integer, not {}", key, v->dump()));
     return v->get<std::int64_t>();
   }
@@ -39,7 +39,7 @@ struct ConfigReader {
     return v ? v->get<double>() : otherwise;
   }
   /// A number above 0.
-  double magnitude(const char* key, double otherwise) const {
+  double positive_number(const char* key, double otherwise) const {
     const double v = number(key, otherwise);
     if (!(v > 0) || !std::isfinite(v)) refuse(fmt::format("\"{}\" must be greater than 0, not {}", key, v));
     return v;
@@ -60,9 +60,9 @@ struct ConfigReader {
     const Json* v = get(key);
     if (!v) return ids;
     const Json list = v->is_array() ? *v : Json::array({*v});
-    constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+    constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
     for (const Json& id : list) {
-      if (!id.is_number_integer() || id < -1 || id > kMost)
+      if (!id.is_number_integer() || id < -1 || id > kMax)
         refuse(fmt::format("\"{}\" must be a token id or a list of them, not {}", key, v->dump()));
       ids.push_back(id.get<std::int32_t>());
     }

@@ -9,16 +9,16 @@ namespace {
 
 // Elements of the A of adapters that read one input, which are one operand, where no copy of it is kept.
 std::int64_t largest_stack(const ModelParts& parts, const OperandCopies& operands) {
-  std::int64_t most = 0;
+  std::int64_t max = 0;
   for (std::size_t l = 0; l < parts.layers.size(); ++l)
     for (const LinearGroup& group : parts.layers[l].groups) {
       std::int64_t elements = 0;
       for (const LinearId id : group.layers)
         if (const Param* a = parts.params.layers()[l].linears[static_cast<std::size_t>(id)].a; a && !operands.has(*a))
           elements += a->spec.shape.numel();
-      most = std::max(most, elements);
+      max = std::max(max, elements);
     }
-  return most;
+  return max;
 }
 
 }  // namespace
@@ -62,15 +62,15 @@ Activations ExecutionPlan::lay_out(ActivationArenas& arenas, Pass pass, BatchSiz
 }
 
 ActivationBytes ExecutionPlan::lay_out_all(ActivationArenas& arenas) const {
-  ActivationBytes most;
+  ActivationBytes max;
   for (const PlannedPass& p : passes_) {
     arenas.reset();
     const Activations a = lay_out(arenas, p.pass, p.largest);
-    if (const std::size_t used = arenas.device.used(); used > most.total)
-      most = {.total = used, .head = a.head.bytes, .dense = a.dense ? a.dense.bytes() : 0};
+    if (const std::size_t used = arenas.device.used(); used > max.total)
+      max = {.total = used, .head = a.head.bytes, .dense = a.dense ? a.dense.bytes() : 0};
   }
-  most.pinned = arenas.pinned.planned();
-  return most;
+  max.pinned = arenas.pinned.planned();
+  return max;
 }
 
 // There activations have the type of the operands; weights and logits may have another. What is copied is not
@@ -82,8 +82,8 @@ ops::GemmMemory ExecutionPlan::gemm_memory(const OperandCopies& operands) const 
   for (const ParamStore* store : {&parts_.params.weights(), &parts_.params.adapter().store()})
     for (const Param& p : store->all()) {
       if (p.spec.dtype == type || !parts_.params.is_operand(p) || operands.has(p)) continue;
-      std::size_t& most = p.spec.shape.rank == 2 ? memory.converted_b : memory.converted_bias;
-      most = std::max(most, bytes(p.spec.shape.numel()));
+      std::size_t& max = p.spec.shape.rank == 2 ? memory.converted_b : memory.converted_bias;
+      max = std::max(max, bytes(p.spec.shape.numel()));
     }
   if (type != DType::f32 && type != DType::f64)
     memory.converted_b = std::max(memory.converted_b, bytes(largest_stack(parts_, operands)));

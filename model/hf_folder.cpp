@@ -24,7 +24,7 @@ constexpr const char* kTokenizerFiles[] = {"tokenizer.json",    "tokenizer_confi
                                            "merges.txt"};
 
 bool expected_extra(const std::string& name) {
-  return name.ends_with("rotary_emb.inv_freq") || name == "lm_head.weight";
+  return name.ends_with("rotary_emb.inv_freq") || name == kHeadWeight;
 }
 
 // A tensor of floats.
@@ -52,8 +52,8 @@ void load_codes(Ctx& ctx, const SafetensorsReader& reader, const Param& p) {
                                                  to_string(from.shape), name_of(p.spec.dtype), to_string(p.spec.shape)),
                             .place = fmt::format("{}: {}", reader.path().string(), p.spec.name)});
   const ConstTensor flat = from.reshaped({from.numel()});
-  write_pieces(ctx, p.value, [&](std::int64_t first, Tensor piece) {
-    std::memcpy(piece.data, flat.slice(first, piece.numel()).data, piece.bytes());
+  write_chunks(ctx, p.value, [&](std::int64_t first, Tensor chunk) {
+    std::memcpy(chunk.data, flat.slice(first, chunk.numel()).data, chunk.bytes());
   });
   reader.release(from);
 }
@@ -86,8 +86,8 @@ std::vector<std::string> load_slices(Ctx& ctx, const SafetensorsReader& reader, 
     names.push_back(name_in(reader, p.spec.slices_in_files[static_cast<std::size_t>(i)]));
     const ConstTensor values = dense_tensor(reader, names.back(), slice);
     const ConstTensor flat = values.reshaped({values.numel()});
-    write_pieces(ctx, p.value.slice(i, 1), [&](std::int64_t first, Tensor piece) {
-      ops::run_cpu(ctx, ops::Copy{.y = store(piece), .x = flat.slice(first, piece.numel())});
+    write_chunks(ctx, p.value.slice(i, 1), [&](std::int64_t first, Tensor chunk) {
+      ops::run_cpu(ctx, ops::Copy{.y = store(chunk), .x = flat.slice(first, chunk.numel())});
     });
     reader.release(values);
   }
@@ -100,11 +100,11 @@ std::vector<std::string> load_mxfp4(Ctx& ctx, const SafetensorsReader& reader, c
   const std::string matrix = name.substr(0, name.rfind('_'));
   const Mxfp4 values = read_mxfp4(reader, matrix, p.spec.shape);
   std::vector<float> dense;
-  write_pieces(ctx, p.value, [&](std::int64_t first, Tensor piece) {
-    dense.resize(static_cast<std::size_t>(piece.numel()));
-    const Tensor wide = view_of(std::span(dense), piece.shape);
+  write_chunks(ctx, p.value, [&](std::int64_t first, Tensor chunk) {
+    dense.resize(static_cast<std::size_t>(chunk.numel()));
+    const Tensor wide = view_of(std::span(dense), chunk.shape);
     values.expand(first, wide);
-    ops::run_cpu(ctx, ops::Copy{.y = store(piece), .x = wide});
+    ops::run_cpu(ctx, ops::Copy{.y = store(chunk), .x = wide});
   });
   reader.release(values.blocks);
   return {name, matrix + "_scales"};
@@ -122,8 +122,8 @@ std::string load_from(Ctx& ctx, const SafetensorsReader& reader, const SavedWeig
   std::optional<Reordered> reordered;
   if (p.spec.file_order) reordered.emplace(ctx, values, p.spec);
   const ConstTensor flat = (reordered ? ConstTensor(reordered->y) : values).reshaped({values.numel()});
-  write_pieces(ctx, p.value, [&](std::int64_t first, Tensor piece) {
-    ops::run_cpu(ctx, ops::Copy{.y = store(piece), .x = flat.slice(first, piece.numel())});
+  write_chunks(ctx, p.value, [&](std::int64_t first, Tensor chunk) {
+    ops::run_cpu(ctx, ops::Copy{.y = store(chunk), .x = flat.slice(first, chunk.numel())});
   });
   reader.release(values);
   return name;
@@ -136,11 +136,14 @@ void load_one(Ctx& ctx, const SafetensorsReader& reader, Param& p, std::vector<s
     used.push_back(std::move(name));
 }
 
-constexpr const char* kSavedHead = "base_model.model.lm_head.weight";
+// The name of a weight in an adapter's file.
+std::string saved_name(const char* weight) {
+  return std::string(kPeftPrefix) + weight;
+}
 
 // A trained embedding that is the head too: PEFT writes it under both names.
 Param* saved_tied_head(Transformer& model) {
-  return model.params().has_tied_head() ? model.adapter().find("base_model.model.model.embed_tokens.weight") : nullptr;
+  return model.params().has_tied_head() ? model.adapter().find(saved_name(kEmbeddingWeight)) : nullptr;
 }
 
 // Tensors of the file that were not asked for.
@@ -159,9 +162,9 @@ std::optional<std::string> quantized_tensor(const SafetensorsReader& reader) {
   return {};
 }
 
-// Hands over a tensor in the dtype of the file, a piece at a time.
+// Hands over a tensor in the dtype of the file, a chunk at a time.
 void produce(Ctx& ctx, ConstTensor values, DType dtype, const std::function<void(std::span<const std::byte>)>& append) {
-  constexpr std::int64_t kPiece = std::int64_t{1} << 20;
+  constexpr std::int64_t kChunk = std::int64_t{1} << 20;
   std::vector<std::byte> memory;
   const auto convert = [&](ConstTensor part) {
     memory.resize(static_cast<std::size_t>(part.numel()) * size_of(dtype));
@@ -169,10 +172,10 @@ void produce(Ctx& ctx, ConstTensor values, DType dtype, const std::function<void
     ops::run_cpu(ctx, ops::Copy{.y = store(converted), .x = part});
     append(memory);
   };
-  read_pieces(ctx, values, [&](ConstTensor piece) {
-    if (piece.dtype == dtype) return append({piece.data, piece.bytes()});
-    for (std::int64_t begin = 0; begin < piece.numel(); begin += kPiece)
-      convert(piece.slice(begin, std::min(kPiece, piece.numel() - begin)));
+  read_chunks(ctx, values, [&](ConstTensor chunk) {
+    if (chunk.dtype == dtype) return append({chunk.data, chunk.bytes()});
+    for (std::int64_t begin = 0; begin < chunk.numel(); begin += kChunk)
+      convert(chunk.slice(begin, std::min(kChunk, chunk.numel() - begin)));
   });
 }
 
@@ -236,7 +239,7 @@ std::vector<std::string> load_parameters(Ctx& ctx, ParamStore& store, const fs::
 std::vector<std::string> load_adapter(Ctx& ctx, Transformer& model, const fs::path& path) {
   std::vector<std::string> names = load_parameters(ctx, model.adapter(), path);
   model.measure_rows(ctx);
-  if (saved_tied_head(model)) std::erase(names, kSavedHead);
+  if (saved_tied_head(model)) std::erase(names, saved_name(kHeadWeight));
   // PEFT saves an embedding beside the adapter on it; a head too.
   std::erase_if(names, [](const std::string& name) { return name.ends_with(".base_layer.weight"); });
   return names;
@@ -345,7 +348,7 @@ void save_adapter(Ctx& ctx, Transformer& model, const ModelFolder& to) {
   std::vector<TensorSource> sources = tensors_of(ctx, model.adapter());
   if (const Param* embedding = saved_tied_head(model)) {
     sources.push_back(source_of(ctx, *embedding, embedding->spec.dtype));
-    sources.back().name = kSavedHead;
+    sources.back().name = saved_name(kHeadWeight);
   }
   write_safetensors(to.folder / "adapter_model.safetensors", sources);
   copy_file_of(to.source, to.folder, kGenerationConfig);

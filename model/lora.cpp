@@ -91,7 +91,7 @@ Pattern<T> read_pattern(const ConfigReader& r, const char* key) {
   if (!object) return pattern;
   if (!object->is_object()) r.refuse(fmt::format("\"{}\" must be an object of module names", key));
   for (const auto& [module, v] : object->items()) {
-    const bool fits = std::is_integral_v<T> ? v.is_number_integer() && v <= LoraConfig::kMostRank : v.is_number();
+    const bool fits = std::is_integral_v<T> ? v.is_number_integer() && v <= LoraConfig::kMaxRank : v.is_number();
     if (!fits || v <= 0) r.refuse(fmt::format("\"{}\" of \"{}\" is {}", key, module, v.dump()));
     pattern.emplace_back(module, v.template get<T>());
   }
@@ -214,7 +214,7 @@ LoraConfig parse_lora_config(const Json& json, const std::string& name) {
   refuse_variants(r);
   LoraConfig lora;
   lora.r = r.positive("r", 8);
-  if (lora.r > LoraConfig::kMostRank) r.refuse(fmt::format("\"r\" is out of range: {}", lora.r));
+  if (lora.r > LoraConfig::kMaxRank) r.refuse(fmt::format("\"r\" is out of range: {}", lora.r));
   lora.alpha = r.number("lora_alpha", 8);
   lora.dropout = r.number("lora_dropout", 0);
   if (!(lora.dropout >= 0 && lora.dropout < 1)) r.refuse("\"lora_dropout\" must be in [0, 1)");

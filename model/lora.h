@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/json.h"
+#include "model/weight_names.h"
 
 namespace qtrain {
 
@@ -16,7 +17,7 @@ struct ModelConfig;
 
 /// A LoRA adapter (Hu et al. 2021; rsLoRA: Kalajdzievski 2023) as PEFT's LoraConfig describes it.
 struct LoraConfig {
-  static constexpr std::int64_t kMostRank = 65536;
+  static constexpr std::int64_t kMaxRank = 65536;
 
   std::int64_t r = 8;
   double alpha = 8;
@@ -71,10 +72,6 @@ std::vector<std::string> expanded_targets(const std::vector<std::string>& target
                                           const std::vector<std::string>& linear_names = common_linear_names());
 /// Whether modules_to_save names it.
 bool is_saved(const LoraConfig& lora, std::string_view module);
-
-inline constexpr std::string_view kEmbeddingName = "model.embed_tokens", kHeadName = "lm_head";
-/// What PEFT puts in front of the names of a model's modules.
-inline constexpr std::string_view kPeftPrefix = "base_model.model.";
 
 /// adapter_config.json of PEFT. What is not here (bias, layers_to_transform, ...) is an input error naming the key.
 LoraConfig parse_lora_config(const Json& json, const std::string& name);

@@ -94,7 +94,7 @@ ModelConfig parse_model_config(const Json& json, const std::string& name) {
   read_sizes(r, c);
   refuse_unsupported(r);
   c.activation = read_activation(r, family);
-  c.rms_norm_eps = r.magnitude("rms_norm_eps", 1e-6);
+  c.rms_norm_eps = r.positive_number("rms_norm_eps", 1e-6);
   c.initializer_range = r.number("initializer_range", 0.02);
   c.tie_word_embeddings = r.flag("tie_word_embeddings", false);
   c.dtype = weight_dtype(r);

@@ -20,7 +20,7 @@ void OperandCopies::convert(Ctx& ctx, const std::vector<const Param*>& params) c
   for (std::size_t i = 0; i < params.size();) {
     ConstTensor from = params[i]->value;
     Tensor to = of(*params[i]);
-    for (++i; i < params.size() && adjoins(from, params[i]->value) && adjoins(to, of(*params[i])); ++i)
+    for (++i; i < params.size() && are_contiguous(from, params[i]->value) && are_contiguous(to, of(*params[i])); ++i)
       from.shape = to.shape = {from.numel() + params[i]->value.numel()};
     ops::copy(ctx, {.y = store(to), .x = from});
   }

@@ -7,12 +7,12 @@
 namespace qtrain {
 
 /// Float32 parameters once more, in the 16-bit type that a GPU multiplies in: converted together after each update,
-/// instead of one by one for each product.
+/// instead of one by one for each GEMM.
 class OperandCopies {
  public:
   explicit OperandCopies(Device device) : copies_("16-bit copies", device) {}
 
-  /// Declares the copy of an f32 parameter, before `allocate`. Where those that lie one behind the other are declared
+  /// Declares the copy of an f32 parameter, before `allocate`. Where contiguous ones are declared
   /// in that order, one pass converts them all.
   void keep(const Param& p, DType type);
   void allocate() { copies_.allocate(); }

@@ -9,8 +9,6 @@
 namespace qtrain {
 namespace {
 
-constexpr const char *kEmbeddingWeight = "model.embed_tokens.weight", *kHeadWeight = "lm_head.weight";
-
 std::string_view module_of(std::string_view name) {
   return name.substr(0, name.rfind('.'));
 }
@@ -26,7 +24,7 @@ Parameters::Parameters(Device device, const TransformerOptions& options, const s
   embedding_.weight->spec.role = Role::embedding;
   if (adapter_.adapts(kEmbeddingName)) adapter_.declare_embedding(embedding_, table);
   for (std::size_t l = 0; l < layers.size(); ++l) declare_layer(static_cast<std::int64_t>(l), layers[l]);
-  final_norm_ = declare_vector("model.norm.weight", {c.hidden_size}, c.norm_init());
+  final_norm_ = declare_vector(kFinalNormWeight, {c.hidden_size}, c.norm_init());
   head_.module = kHeadName;
   head_.weight = declare_head();
   if (!has_tied_head()) head_.weight->spec.role = Role::head;
@@ -69,7 +67,8 @@ Param* Parameters::declare_vector(const std::string& name, Shape shape, Init ini
                        .dtype = options_.full_dtype(),
                        .init = init,
                        .update = options_.base,
-                       .decay = decay});
+                       .decay = decay,
+                       .role = Role::vector});
 }
 
 // A tied head is the embedding, unless one of them is trained without the other, or each for itself.
@@ -239,9 +238,9 @@ std::size_t Parameters::quantization_bytes() const {
 }
 
 std::int64_t Parameters::largest_quantized() const {
-  std::int64_t most = 0;
-  for (const QuantizedLinear& q : quantized_) most = std::max(most, q.shape().numel());
-  return most;
+  std::int64_t max = 0;
+  for (const QuantizedLinear& q : quantized_) max = std::max(max, q.shape().numel());
+  return max;
 }
 
 void Parameters::allocate() {

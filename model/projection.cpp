@@ -13,7 +13,7 @@ Shape shape_of(const QuantizedWeight& w) {
   return std::get<ops::Blocks4>(w).shape;
 }
 
-// y = x W^T + bias + the product of an adapter, if there is one.
+// y = x W^T + bias + what an adapter adds, if there is one.
 void project_sum(Ctx& ctx, const ProjectionForward& f, const ProjectionForward::Layer& l, const ops::Factors& adapter) {
   const Projection& p = l.layer;
   const ConstTensor bias = p.lora.decomposed() ? ConstTensor{} : p.bias;
@@ -39,7 +39,7 @@ void project_layer(Ctx& ctx, const ProjectionForward& f, const ProjectionForward
 }
 
 // With a magnitude and dropout: y = x W^T + bias + (m / norm - 1) dropout(x) W^T + m / norm times the adapter's
-// product.
+// GEMM.
 void project_dropped(Ctx& ctx, const ProjectionForward& f, const ProjectionForward::Layer& l,
                      const DroppedAdapter& adapter) {
   const Projection& p = l.layer;

@@ -9,7 +9,7 @@ namespace qtrain {
 
 /// A low-rank adapter of a linear layer: y += scale * B (A dropout(x)); A [r, in], B [out, r]. Layers that read the
 /// same input see the same dropout, that of the first stream among them. With a magnitude m [out] (DoRA), norm [out]
-/// being the lengths of the rows of V = W + scale * B A,
+/// being the L2 norms of the rows of V = W + scale * B A,
 ///   y = W x + (m / norm - 1) W dropout(x) + m / norm scale * B A dropout(x) + bias,
 /// as in PEFT: without dropout m / norm V x + bias.
 struct LoraWeights {
@@ -29,7 +29,7 @@ struct LoraWeights {
 struct Rows8 {
   ConstTensor codes, scale;
 };
-/// A frozen weight in codes; it becomes dense for the time of a product, in memory of the caller.
+/// A frozen weight in codes; it becomes dense for the time of a GEMM, in memory of the caller.
 using QuantizedWeight = std::variant<ops::Blocks4, Rows8>;
 /// y [out, in], f32 or a 16-bit type, becomes the dense weight.
 void expand(Ctx& ctx, const QuantizedWeight& w, Tensor y);
@@ -44,8 +44,8 @@ struct Projection {
   bool trains() const { return dweight.wanted() || dbias.wanted() || lora.da.wanted(); }
 };
 
-/// The layers that read one input. The products A x of their adapters lie side by side, R columns in all; those of
-/// adapters whose A lie one below the other in memory are one product.
+/// The layers that read one input. The GEMMs A x of their adapters are concatenated, R columns in all; those of
+/// adapters whose A are contiguous in memory are one GEMM.
 struct ProjectionForward {
   struct Layer {
     const Projection& layer;
@@ -75,7 +75,8 @@ void project(Ctx& ctx, const ProjectionForward& f);
 /// dx and every wanted weight gradient.
 void project_grad(Ctx& ctx, const ProjectionBackward& b);
 
-/// Fills `norm` [out] with the lengths of the rows of W + scale * B A as they are now; `dense` as in ProjectionForward.
+/// Fills `norm` [out] with the L2 norms of the rows of W + scale * B A as they are now; `dense` as in
+/// ProjectionForward.
 void measure_rows(Ctx& ctx, const Projection& p, Tensor norm, Tensor dense);
 
 /// Scratch elements that either call needs in training, for T tokens of layers with at most so many inputs, ranks in

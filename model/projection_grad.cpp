@@ -108,7 +108,7 @@ class AdaptersGrad {
   const Adapters& adapters_;
   AdapterInput input_;
   RankColumns<Tensor> gradients_;
-  std::array<ops::Factors, 3> into_x_;  // products of what reaches A x with A
+  std::array<ops::Factors, 3> into_x_;  // GEMMs of what reaches A x with A
   std::size_t stacks_ = 0;
 };
 

@@ -9,7 +9,7 @@
 /// What projections forward and backward are made of.
 namespace qtrain {
 
-/// Adapters whose A, and gradients of A, lie one below the other: [ranks, in].
+/// Adapters whose A, and gradients of A, are contiguous: [ranks, in].
 struct Stack {
   ConstTensor a;
   Sink da;
@@ -18,8 +18,8 @@ struct Stack {
 
   std::int64_t ranks() const { return a.shape[0]; }
   bool continues_with(const LoraWeights& lora) const {
-    if (!adjoins(a, lora.a) || scale != lora.scale || da.mode != lora.da.mode) return false;
-    return !da.wanted() || adjoins(da.t, lora.da.t);
+    if (!are_contiguous(a, lora.a) || scale != lora.scale || da.mode != lora.da.mode) return false;
+    return !da.wanted() || are_contiguous(da.t, lora.da.t);
   }
   void add(const LoraWeights& lora) {
     a.shape.dims[0] += lora.a.shape[0];
@@ -107,13 +107,13 @@ class AdapterInput {
   Tensor scratch_;
 };
 
-/// The product of an adapter, and what it reads.
+/// The GEMM of an adapter, and what it reads.
 struct DroppedAdapter {
   ops::Factors factors;
   const AdapterInput& input;
 };
 
-/// W as products read it; a quantized one in `memory`.
+/// W as GEMMs read it; a quantized one in `memory`.
 ConstTensor dense_weight(Ctx& ctx, const Projection& p, Tensor memory);
 
 /// y = m / norm * x, or that and more.

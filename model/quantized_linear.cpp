@@ -35,9 +35,9 @@ std::string describe4(FourBit type, std::int64_t blocksize, std::optional<std::i
 void send(Ctx& ctx, const Param& to, ConstTensor from) {
   check(to.spec.dtype == from.dtype && to.value.numel() == from.numel(), "a part of a quantized matrix does not fit");
   const std::size_t element = size_of(from.dtype);
-  write_pieces(ctx, to.value, [&](std::int64_t first, Tensor piece) {
-    if (piece.numel() > 0)
-      std::memcpy(piece.data, from.data + static_cast<std::size_t>(first) * element, piece.bytes());
+  write_chunks(ctx, to.value, [&](std::int64_t first, Tensor chunk) {
+    if (chunk.numel() > 0)
+      std::memcpy(chunk.data, from.data + static_cast<std::size_t>(first) * element, chunk.bytes());
   });
 }
 
@@ -65,14 +65,14 @@ QuantizedRows quantize_rows(Ctx& host, ConstTensor dense, const std::string& pla
                     .scale = std::vector<float>(static_cast<std::size_t>(rows))};
   host.pool().run(rows, [&](std::int64_t r, int) {
     const std::span<const F16> row = half.slice(r, 1).span<F16>();
-    float most = 0;
+    float max = 0;
     for (const F16 v : row) {
       const float magnitude = std::abs(static_cast<float>(v));
-      most = std::isnan(magnitude) ? std::numeric_limits<float>::infinity() : std::max(most, magnitude);
+      max = std::isnan(magnitude) ? std::numeric_limits<float>::infinity() : std::max(max, magnitude);
     }
-    const float factor = most > 0 ? 1.0F / most * 127.0F : 0;  // in two roundings, as torch
-    out.scale[static_cast<std::size_t>(r)] = most;
-    if (std::isinf(most)) return;
+    const float factor = max > 0 ? 1.0F / max * 127.0F : 0;  // in two roundings, as torch
+    out.scale[static_cast<std::size_t>(r)] = max;
+    if (std::isinf(max)) return;
     std::int8_t* codes = out.codes.data() + r * width;
     for (const F16 v : row) *codes++ = static_cast<std::int8_t>(std::nearbyint(static_cast<float>(v) * factor));
   });

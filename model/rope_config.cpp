@@ -45,10 +45,10 @@ void read_factor(const ConfigReader& table, const ModelConfig& c, RopeConfig& ro
 }
 
 void read_yarn(const ConfigReader& table, RopeConfig& rope) {
-  rope.beta_fast = table.magnitude("beta_fast", rope.beta_fast);
-  rope.beta_slow = table.magnitude("beta_slow", rope.beta_slow);
+  rope.beta_fast = table.positive_number("beta_fast", rope.beta_fast);
+  rope.beta_slow = table.positive_number("beta_slow", rope.beta_slow);
   rope.truncate = table.flag("truncate", true);
-  if (table.get("attention_factor")) rope.attention_factor = table.magnitude("attention_factor", 1);
+  if (table.get("attention_factor")) rope.attention_factor = table.positive_number("attention_factor", 1);
   if (table.get("mscale")) rope.mscale = table.number("mscale", 1);
   if (table.get("mscale_all_dim")) rope.mscale_all_dim = table.number("mscale_all_dim", 1);
 }
@@ -65,8 +65,9 @@ std::vector<double> read_factors(const ConfigReader& table, const char* key, std
 }
 
 void read_longrope(const ConfigReader& table, const ModelConfig& c, RopeConfig& rope) {
-  rope.factor = table.magnitude("factor", static_cast<double>(c.max_position_embeddings) / rope.original_max_position);
-  if (table.get("attention_factor")) rope.attention_factor = table.magnitude("attention_factor", 1);
+  rope.factor =
+      table.positive_number("factor", static_cast<double>(c.max_position_embeddings) / rope.original_max_position);
+  if (table.get("attention_factor")) rope.attention_factor = table.positive_number("attention_factor", 1);
   if (!rope.attention_factor && rope.factor > 1 && !(rope.original_max_position > 1))
     table.refuse(fmt::format("\"{}\" must be greater than 1", kOriginalLength));
   rope.short_factors = read_factors(table, "short_factor", rope.dims(c.head_dim) / 2);
@@ -75,7 +76,7 @@ void read_longrope(const ConfigReader& table, const ModelConfig& c, RopeConfig& 
 
 // The share of a head that is turned, in whole pairs.
 void read_partial(const ConfigReader& table, const ModelConfig& c, RopeConfig& rope) {
-  rope.partial = table.magnitude(kPartial, 1);
+  rope.partial = table.positive_number(kPartial, 1);
   if (rope.partial == 1) return;
   if (!c.family->partial_rotary) table.refuse(fmt::format("\"{}\" other than 1 is not supported", kPartial));
   if (const std::int64_t dims = rope.dims(c.head_dim); rope.partial > 1 || dims < 2 || dims % 2 != 0)
@@ -84,8 +85,8 @@ void read_partial(const ConfigReader& table, const ModelConfig& c, RopeConfig& r
 }
 
 void read_llama3(const ConfigReader& table, RopeConfig& rope) {
-  rope.low_freq_factor = table.magnitude("low_freq_factor", rope.low_freq_factor);
-  rope.high_freq_factor = table.magnitude("high_freq_factor", rope.high_freq_factor);
+  rope.low_freq_factor = table.positive_number("low_freq_factor", rope.low_freq_factor);
+  rope.high_freq_factor = table.positive_number("high_freq_factor", rope.high_freq_factor);
   if (!(rope.high_freq_factor > rope.low_freq_factor))
     table.refuse("\"high_freq_factor\" must be greater than \"low_freq_factor\"");
 }
@@ -95,7 +96,7 @@ void read_llama3(const ConfigReader& table, RopeConfig& rope) {
 RopeConfig read_rope_table(const ConfigReader& table, const ModelConfig& c, double theta) {
   using Type = RopeConfig::Type;
   RopeConfig rope;
-  rope.theta = table.magnitude("rope_theta", theta);
+  rope.theta = table.positive_number("rope_theta", theta);
   rope.original_max_position = static_cast<double>(c.max_position_embeddings);
   std::string type = table.text("rope_type", table.text("type", "default"));
   if (c.family->old_longrope && (type == "su" || type == "yarn")) type = "longrope";
@@ -104,7 +105,7 @@ RopeConfig read_rope_table(const ConfigReader& table, const ModelConfig& c, doub
   if (rope.type == Type::standard) return rope;
   // transformers computes dynamic NTK from max_position_embeddings whatever the original length says.
   if (rope.type == Type::llama3 || rope.type == Type::yarn || rope.type == Type::longrope)
-    rope.original_max_position = table.magnitude(kOriginalLength, rope.original_max_position);
+    rope.original_max_position = table.positive_number(kOriginalLength, rope.original_max_position);
   if (rope.type == Type::longrope) {
     read_longrope(table, c, rope);
     return rope;
@@ -122,7 +123,7 @@ RopeConfig read_rope(const ConfigReader& r, const ModelConfig& c) {
   if (const Json* outer = r.get(kOriginalLength)) table[kOriginalLength] = *outer;
   if (const Json* outer = r.get(kPartial); outer && !table.contains(kPartial)) table[kPartial] = *outer;
   const std::string place = key ? r.name + ": " + key : r.name;
-  return read_rope_table({table, place}, c, r.magnitude("rope_theta", 10000));
+  return read_rope_table({table, place}, c, r.positive_number("rope_theta", 10000));
 }
 
 }  // namespace qtrain

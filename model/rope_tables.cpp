@@ -85,10 +85,10 @@ void fill(const RopeFrequencies& f, std::int64_t first, Tensor part, Function fu
 
 template <class T>
 void fill_both(Ctx& ctx, const RopeFrequencies& f, const RopeTables& tables) {
-  write_pieces(ctx, tables.cos, [&](std::int64_t first, Tensor part) {
+  write_chunks(ctx, tables.cos, [&](std::int64_t first, Tensor part) {
     fill<T>(f, first, part, [](T phase) { return std::cos(phase); });
   });
-  write_pieces(ctx, tables.sin, [&](std::int64_t first, Tensor part) {
+  write_chunks(ctx, tables.sin, [&](std::int64_t first, Tensor part) {
     fill<T>(f, first, part, [](T phase) { return std::sin(phase); });
   });
 }

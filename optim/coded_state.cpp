@@ -20,7 +20,7 @@ void CodeTables::write(Ctx& ctx, Tensor work) {
     const auto* begin = reinterpret_cast<const std::byte*>(&table);
     bytes.insert(bytes.end(), begin, begin + sizeof(table));
   }
-  write_pieces(ctx, work,
+  write_chunks(ctx, work,
                [&](std::int64_t first, Tensor chunk) { std::memcpy(chunk.data, bytes.data() + first, chunk.bytes()); });
 }
 

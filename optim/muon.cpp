@@ -16,7 +16,8 @@ constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;  // of the quintic iter
 constexpr double kEps = 1e-7;
 constexpr std::string_view kAdjustments[] = {"original", "match_rms_adamw", "spectral_unclamped"};
 
-/// Matrices inside the model, those of experts too; embeddings, the head and vectors are AdamW's.
+/// Matrices inside the model, those of experts too; embeddings, the head and vectors are AdamW's, the
+/// biases of experts [E, features] among them.
 bool is_orthogonal(const ParamSpec& param) {
   return param.shape.rank >= 2 && param.role == Role::weight;
 }
@@ -63,12 +64,12 @@ struct Work {
 };
 
 /// to = beta x + alpha a b, summed in f32 and rounded once.
-struct AddedProduct {
+struct AddedGemm {
   Tensor to, sum;
   ConstTensor x, a, b;
   double beta, alpha;
 };
-void add_product(Ctx& ctx, const AddedProduct& p) {
+void add_gemm(Ctx& ctx, const AddedGemm& p) {
   ops::scaled_copy(ctx, {.y = p.sum, .x = p.x, .alpha = p.beta});
   ops::gemm(ctx, {.c = accumulate(p.sum), .a = p.a, .b = p.b, .alpha = p.alpha});
   ops::copy(ctx, {.y = store(p.to), .x = p.sum});
@@ -82,10 +83,10 @@ void iterate(Ctx& ctx, const Work& w) {
                   .b = w.x,
                   .transpose_a = wide ? ops::Transpose::no : ops::Transpose::yes,
                   .transpose_b = wide ? ops::Transpose::yes : ops::Transpose::no});
-  add_product(
-      ctx, {.to = w.polynomial, .sum = w.square_sum(), .x = w.gram, .a = w.gram, .b = w.gram, .beta = kB, .alpha = kC});
+  add_gemm(ctx,
+           {.to = w.polynomial, .sum = w.square_sum(), .x = w.gram, .a = w.gram, .b = w.gram, .beta = kB, .alpha = kC});
   const Tensor &left = wide ? w.polynomial : w.x, &right = wide ? w.x : w.polynomial;
-  add_product(ctx, {.to = w.x, .sum = w.sum, .x = w.x, .a = left, .b = right, .beta = kA, .alpha = 1});
+  add_gemm(ctx, {.to = w.x, .sum = w.sum, .x = w.x, .a = left, .b = right, .beta = kA, .alpha = 1});
 }
 
 /// torch.optim.Muon for matrices inside the model, AdamW for everything else, with the same learning rate.

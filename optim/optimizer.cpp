@@ -75,8 +75,8 @@ bool Optimizer::continues(const StateChunk& chunk, const StateChunk& next) const
   const std::int64_t block_size = rule_->block_size(p.spec);
   if (block_size == 0 || block_size != rule_->block_size(q.spec) || chunk.count % block_size != 0) return false;
   if (rule_->decay(p.spec) != rule_->decay(q.spec) || rate_of_[chunk.param] != rate_of_[next.param]) return false;
-  if (!adjoins(run_of(p.value, chunk), q.value) || !adjoins(run_of(p.grad, chunk), q.grad)) return false;
-  return std::equal(chunk.state.begin(), chunk.state.end(), next.state.begin(), next.state.end(), adjoins);
+  if (!are_contiguous(run_of(p.value, chunk), q.value) || !are_contiguous(run_of(p.grad, chunk), q.grad)) return false;
+  return std::equal(chunk.state.begin(), chunk.state.end(), next.state.begin(), next.state.end(), are_contiguous);
 }
 
 std::vector<StateChunk> Optimizer::joined(const std::vector<StateChunk>& chunks) const {

@@ -144,8 +144,8 @@ struct OptimizerMemory {
 /// Of an optimizer for these parameters, which need no memory.
 OptimizerMemory optimizer_memory(const UpdateRule& rule, std::span<Param* const> params, Device device);
 
-/// Adds the squares of all gradients to `total` (f64 [1] on the device), in the order of `params`. Gradients that lie
-/// one behind the other are one sum.
+/// Adds the squares of all gradients to `total` (f64 [1] on the device), in the order of `params`. Gradients that
+/// are contiguous are one sum.
 void add_squares(Ctx& ctx, std::span<Param* const> params, Tensor total);
 
 }  // namespace qtrain

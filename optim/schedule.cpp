@@ -13,37 +13,10 @@
 namespace qtrain {
 namespace {
 
-constexpr std::array<std::string_view, 12> kScheduleNames{"linear",
-                                                          "cosine",
-                                                          "cosine_with_restarts",
-                                                          "polynomial",
-                                                          "constant",
-                                                          "constant_with_warmup",
-                                                          "inverse_sqrt",
-                                                          "cosine_with_min_lr",
-                                                          "cosine_warmup_with_min_lr",
-                                                          "warmup_stable_decay",
-                                                          "reduce_lr_on_plateau",
-                                                          "greedy"};
 constexpr std::array<std::string_view, 3> kRampNames{"linear", "cosine", "1-sqrt"};
 
-std::vector<std::string_view> arguments_of(ScheduleKind kind) {
-  using enum ScheduleKind;
-  switch (kind) {
-    case cosine:
-    case cosine_with_restarts: return {"num_cycles"};
-    case polynomial: return {"lr_end", "power"};
-    case inverse_sqrt: return {"timescale"};
-    case cosine_with_min_lr: return {"num_cycles", "min_lr", "min_lr_rate"};
-    case cosine_warmup_with_min_lr: return {"num_cycles", "min_lr", "min_lr_rate", "warmup_lr_rate"};
-    case warmup_stable_decay:
-      return {"num_decay_steps", "num_stable_steps", "warmup_type", "decay_type", "min_lr_ratio", "num_cycles"};
-    default: return {};
-  }
-}
-
-std::string_view name_of(ScheduleKind kind) {
-  return kScheduleNames[static_cast<std::size_t>(kind)];
+std::size_t idx(ScheduleKind kind) {
+  return static_cast<std::size_t>(kind);
 }
 
 [[noreturn]] void refuse_schedule(const std::string& cause, const std::string& remedy = {}) {
@@ -82,35 +55,41 @@ struct Kwargs {
   }
 };
 
-void check_names(ScheduleKind kind, const Json& kwargs) {
-  // transformers hands no arguments to the two constant schedules
-  if (kind == ScheduleKind::constant || kind == ScheduleKind::constant_with_warmup) return;
-  const auto known = arguments_of(kind);
-  for (const auto& [key, value] : kwargs.items())
-    if (std::find(known.begin(), known.end(), key) == known.end())
-      refuse_schedule(fmt::format("schedule {} has no argument \"{}\"", name_of(kind), key),
-                      known.empty() ? "it takes no arguments" : fmt::format("it takes {}", fmt::join(known, ", ")));
-}
-
 double minimum_factor(const Kwargs& kwargs, const ScheduleRequest& request) {
   const auto min_lr = kwargs.number("min_lr"), rate = kwargs.number("min_lr_rate");
   if (min_lr && rate) refuse_schedule("min_lr and min_lr_rate are both given", "give one of them");
   if (!min_lr && !rate)
-    refuse_schedule(fmt::format("schedule {} needs min_lr or min_lr_rate", name_of(request.kind)),
+    refuse_schedule(fmt::format("schedule {} needs min_lr or min_lr_rate", schedule_names()[idx(request.kind)]),
                     "for example {\"min_lr_rate\": 0.1}");
   if (rate) return *rate;
   if (request.learning_rate <= 0) refuse_schedule("min_lr needs a learning_rate above 0");
   return *min_lr / request.learning_rate;
 }
 
-void set_polynomial(Schedule& s, const Kwargs& kwargs) {
+void set_cycles(Schedule& s, const Kwargs& kwargs, const ScheduleRequest&) {
+  s.num_cycles = kwargs.number("num_cycles").value_or(s.kind == ScheduleKind::cosine_with_restarts ? 1.0 : 0.5);
+}
+
+void set_min_lr(Schedule& s, const Kwargs& kwargs, const ScheduleRequest& request) {
+  set_cycles(s, kwargs, request);
+  s.min_factor = minimum_factor(kwargs, request);
+  s.warmup_lr_rate = kwargs.number("warmup_lr_rate");
+}
+
+void set_timescale(Schedule& s, const Kwargs& kwargs, const ScheduleRequest&) {
+  s.timescale = kwargs.steps("timescale").value_or(s.warmup_steps > 0 ? s.warmup_steps : 10'000);
+  if (s.timescale < 1) refuse_schedule("timescale must be at least 1");
+}
+
+void set_polynomial(Schedule& s, const Kwargs& kwargs, const ScheduleRequest&) {
   s.lr_end = kwargs.number("lr_end").value_or(1e-7);
   s.power = kwargs.number("power").value_or(1.0);
   if (!(s.learning_rate > s.lr_end))
     refuse_schedule(fmt::format("lr_end ({}) must be smaller than learning_rate ({})", s.lr_end, s.learning_rate));
 }
 
-void set_stable_decay(Schedule& s, const Kwargs& kwargs) {
+void set_stable_decay(Schedule& s, const Kwargs& kwargs, const ScheduleRequest& request) {
+  set_cycles(s, kwargs, request);
   const auto decay = kwargs.steps("num_decay_steps");
   if (!decay)
     refuse_schedule("schedule warmup_stable_decay needs num_decay_steps", "for example {\"num_decay_steps\": 100}");
@@ -140,7 +119,8 @@ double half_cosine(const Schedule& s, double p) {
   return 0.5 * (1.0 + std::cos(kPi * s.num_cycles * 2.0 * p));
 }
 
-double restarts(const Schedule& s, double p) {
+double restarts(const Schedule& s, std::int64_t step) {
+  const double p = progress(s, step);
   if (p >= 1.0) return 0.0;
   return std::max(0.0, 0.5 * (1.0 + std::cos(kPi * std::fmod(s.num_cycles * p, 1.0))));
 }
@@ -152,15 +132,16 @@ double polynomial(const Schedule& s, std::int64_t step) {
   return ((s.learning_rate - s.lr_end) * std::pow(remaining, s.power) + s.lr_end) / s.learning_rate;
 }
 
-double min_lr_warmup(const Schedule& s, double step) {
-  const double warmup = static_cast<double>(s.warmup_steps);
-  if (!s.warmup_lr_rate) return (step + 1.0) / std::max(1.0, warmup);
-  return *s.warmup_lr_rate + (1.0 - *s.warmup_lr_rate) * step / std::max(1.0, warmup - 1);
+double min_lr_warmup(const Schedule& s, std::int64_t step) {
+  const double at = static_cast<double>(step), warmup = static_cast<double>(s.warmup_steps);
+  if (!s.warmup_lr_rate) return (at + 1.0) / std::max(1.0, warmup);
+  return *s.warmup_lr_rate + (1.0 - *s.warmup_lr_rate) * at / std::max(1.0, warmup - 1);
 }
 
-double min_lr_cosine(const Schedule& s, double step) {
+double min_lr_cosine(const Schedule& s, std::int64_t step) {
   const double warmup = static_cast<double>(s.warmup_steps), total = static_cast<double>(s.total_steps);
-  return raised(half_cosine(s, (step - warmup + 1.0) / std::max(1.0, total - warmup)), s.min_factor);
+  return raised(half_cosine(s, (static_cast<double>(step) - warmup + 1.0) / std::max(1.0, total - warmup)),
+                s.min_factor);
 }
 
 double rising(Ramp ramp, double p) {
@@ -195,58 +176,100 @@ double inverse_sqrt(const Schedule& s, std::int64_t step) {
   return 1.0 / std::sqrt(static_cast<double>(step + shift) / static_cast<double>(s.timescale));
 }
 
+double linear(const Schedule& s, std::int64_t step) {
+  return std::max(0.0, ratio(s.total_steps - step, s.total_steps - s.warmup_steps));
+}
+
+double cosine(const Schedule& s, std::int64_t step) {
+  return raised(half_cosine(s, progress(s, step)), s.min_factor);
+}
+
+double linear_warmup(const Schedule& s, std::int64_t step) {
+  return ratio(step, s.warmup_steps);
+}
+
+double one(const Schedule&, std::int64_t) {
+  return 1.0;
+}
+
+using Names = std::vector<std::string_view>;
+
+/// A row for each ScheduleKind.
+struct ScheduleRow {
+  std::string_view name;
+  double (*factor)(const Schedule&, std::int64_t step);  ///< after the warm-up; null: not available
+  /// Names of the arguments; null: any, none of which transformers hands on.
+  std::optional<Names> arguments = Names{};
+  void (*resolve)(Schedule&, const Kwargs&, const ScheduleRequest&) = nullptr;
+  double (*warmup)(const Schedule&, std::int64_t step) = linear_warmup;
+};
+
+const std::vector<ScheduleRow>& rows() {
+  static const std::vector<ScheduleRow> kRows{
+      {"linear", linear},
+      {"cosine", cosine, Names{"num_cycles"}, set_cycles},
+      {"cosine_with_restarts", restarts, Names{"num_cycles"}, set_cycles},
+      {"polynomial", polynomial, Names{"lr_end", "power"}, set_polynomial},
+      {"constant", one, std::nullopt, nullptr, one},
+      {"constant_with_warmup", one, std::nullopt},
+      {"inverse_sqrt", inverse_sqrt, Names{"timescale"}, set_timescale},
+      {"cosine_with_min_lr", cosine, Names{"num_cycles", "min_lr", "min_lr_rate"}, set_min_lr},
+      {"cosine_warmup_with_min_lr", min_lr_cosine, Names{"num_cycles", "min_lr", "min_lr_rate", "warmup_lr_rate"},
+       set_min_lr, min_lr_warmup},
+      {"warmup_stable_decay", stable_decay,
+       Names{"num_decay_steps", "num_stable_steps", "warmup_type", "decay_type", "min_lr_ratio", "num_cycles"},
+       set_stable_decay, stable_decay},
+      {"reduce_lr_on_plateau", nullptr},
+      {"greedy", nullptr}};
+  return kRows;
+}
+
+const ScheduleRow& row_of(ScheduleKind kind) {
+  return rows()[idx(kind)];
+}
+
+void check_names(const ScheduleRow& row, const Json& kwargs) {
+  if (!row.arguments) return;
+  for (const auto& [key, value] : kwargs.items())
+    if (std::ranges::find(*row.arguments, key) == row.arguments->end())
+      refuse_schedule(fmt::format("schedule {} has no argument \"{}\"", row.name, key),
+                      row.arguments->empty() ? "it takes no arguments"
+                                             : fmt::format("it takes {}", fmt::join(*row.arguments, ", ")));
+}
+
 }  // namespace
 
 std::span<const std::string_view> schedule_names() {
-  return kScheduleNames;
+  static const std::vector<std::string_view> kNames = [] {
+    std::vector<std::string_view> names;
+    for (const ScheduleRow& row : rows()) names.push_back(row.name);
+    return names;
+  }();
+  return kNames;
 }
 
 std::span<const std::string_view> available_schedules() {
-  return schedule_names().first(static_cast<std::size_t>(ScheduleKind::reduce_lr_on_plateau));
+  const auto available = [](const ScheduleRow& row) { return row.factor != nullptr; };
+  return schedule_names().first(static_cast<std::size_t>(std::ranges::count_if(rows(), available)));
 }
 
 Schedule make_schedule(const ScheduleRequest& request) {
-  using enum ScheduleKind;
   Schedule s{.kind = request.kind, .warmup_steps = request.warmup_steps, .total_steps = request.total_steps};
   s.learning_rate = request.learning_rate;
-  if (s.kind == reduce_lr_on_plateau || s.kind == greedy)
-    fail(ErrorKind::usage, {.cause = fmt::format("schedule {} follows a metric and is not available", name_of(s.kind)),
+  const ScheduleRow& row = row_of(s.kind);
+  if (!row.factor)
+    fail(ErrorKind::usage, {.cause = fmt::format("schedule {} follows a metric and is not available", row.name),
                             .place = "lr_scheduler_type",
                             .remedy = "choose cosine, linear or warmup_stable_decay"});
   if (!request.kwargs.is_object()) refuse_schedule("must be an object");
-  check_names(s.kind, request.kwargs);
-  const Kwargs kwargs{request.kwargs};
-  if (s.kind != constant && s.kind != constant_with_warmup)
-    s.num_cycles = kwargs.number("num_cycles").value_or(s.kind == cosine_with_restarts ? 1.0 : 0.5);
-  if (s.kind == polynomial) set_polynomial(s, kwargs);
-  if (s.kind == cosine_with_min_lr || s.kind == cosine_warmup_with_min_lr)
-    s.min_factor = minimum_factor(kwargs, request);
-  if (s.kind == cosine_warmup_with_min_lr) s.warmup_lr_rate = kwargs.number("warmup_lr_rate");
-  if (s.kind == warmup_stable_decay) set_stable_decay(s, kwargs);
-  if (s.kind == inverse_sqrt) {
-    s.timescale = kwargs.steps("timescale").value_or(s.warmup_steps > 0 ? s.warmup_steps : 10'000);
-    if (s.timescale < 1) refuse_schedule("timescale must be at least 1");
-  }
+  check_names(row, request.kwargs);
+  if (row.resolve) row.resolve(s, Kwargs{request.kwargs}, request);
   return s;
 }
 
 double lr_factor(const Schedule& s, std::int64_t step) {
-  using enum ScheduleKind;
-  if (s.kind == constant) return 1.0;
-  if (s.kind == warmup_stable_decay) return stable_decay(s, step);
-  if (step < s.warmup_steps)
-    return s.kind == cosine_warmup_with_min_lr ? min_lr_warmup(s, static_cast<double>(step))
-                                               : ratio(step, s.warmup_steps);
-  switch (s.kind) {
-    case linear: return std::max(0.0, ratio(s.total_steps - step, s.total_steps - s.warmup_steps));
-    case cosine:
-    case cosine_with_min_lr: return raised(half_cosine(s, progress(s, step)), s.min_factor);
-    case cosine_with_restarts: return restarts(s, progress(s, step));
-    case polynomial: return qtrain::polynomial(s, step);
-    case inverse_sqrt: return qtrain::inverse_sqrt(s, step);
-    case cosine_warmup_with_min_lr: return min_lr_cosine(s, static_cast<double>(step));
-    default: return 1.0;
-  }
+  const ScheduleRow& row = row_of(s.kind);
+  return step < s.warmup_steps ? row.warmup(s, step) : row.factor(s, step);
 }
 
 }  // namespace qtrain

@@ -45,11 +45,11 @@ class StateFields {
     return v.get<float>();
   }
   Shape matrix(const char* key) const {
-    constexpr std::int64_t kMost = std::int64_t{1} << 31;
+    constexpr std::int64_t kMax = std::int64_t{1} << 31;
     const Json& v = at(key);
     Shape shape(0, 0);
     const bool fits = v.is_array() && v.size() == 2 && std::all_of(v.begin(), v.end(), [](const Json& extent) {
-                        return extent.is_number_integer() && extent > 0 && extent < kMost;
+                        return extent.is_number_integer() && extent > 0 && extent < kMax;
                       });
     if (!fits) refuse(place_, fmt::format("{} is not that of a matrix", key));
     for (std::size_t i = 0; i < 2; ++i) shape.dims[i] = v[i].get<std::int64_t>();

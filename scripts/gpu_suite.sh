@@ -150,7 +150,7 @@ quick_filter='Ptx.*:*FollowsDouble/*-*gemm*:*Gemm*' # under which cuBLASLt takes
 shared_filter='Ptx.*Shared*:Ptx.Asynchronous*:Ptx.NamedBarriers*:*FollowsDouble/rms_norm_70x576'
 shared_filter+=':*FollowsDouble/embedding_200x*:*FollowsDouble/normed_rope_40x9x64'
 shared_filter+=':*FollowsDouble/cross_entropy_6x2051:*FollowsDouble/attention_*'
-shared_filter+=':*FollowsDouble/dispatch_rows_many_24:*FollowsDouble/expert_products_some_empty_136x72*'
+shared_filter+=':*FollowsDouble/dispatch_rows_many_24:*FollowsDouble/grouped_gemm_some_empty_136x72*'
 
 # The budgets of what runs by default add up to 515 s. In them are the imports of PyTorch in three steps and the least time
 # of the two sanitizers, which stay; after a build on the spot all else is smaller by the same factor.

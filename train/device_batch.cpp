@@ -62,18 +62,18 @@ std::int64_t dropout_seed(std::int64_t seed, std::int64_t step, std::int64_t bat
   return static_cast<std::int64_t>(std::uint64_t{w[0]} << 32 | w[1]);
 }
 
-BatchFeed::BatchFeed(Device device, std::int64_t most_tokens, Sizes sizes)
-    : inputs_(device, bytes(most_tokens)), most_tokens_(most_tokens), sizes_(sizes) {}
+BatchFeed::BatchFeed(Device device, std::int64_t max_tokens, Sizes sizes)
+    : inputs_(device, bytes(max_tokens)), max_tokens_(max_tokens), sizes_(sizes) {}
 
 // Tokens, positions, borders, target rows and their ids, and the three values of a step.
-std::size_t BatchFeed::bytes(std::int64_t most_tokens) {
+std::size_t BatchFeed::bytes(std::int64_t max_tokens) {
   constexpr std::int64_t kParts = 8, kRoundingUp = 64;
-  const std::int64_t integers = 5 * most_tokens + 1;
+  const std::int64_t integers = 5 * max_tokens + 1;
   return static_cast<std::size_t>(integers * static_cast<std::int64_t>(sizeof(std::int32_t)) + kParts * kRoundingUp);
 }
 
 DeviceBatch BatchFeed::send(Ctx& ctx, const Batch& batch, const MicroStep& step) {
-  const Contents c = filled(contents_of(batch), sizes_ == Sizes::classes ? most_tokens_ : 0);
+  const Contents c = filled(contents_of(batch), sizes_ == Sizes::classes ? max_tokens_ : 0);
   const auto put = [&]<class T>(const std::vector<T>& v) { return inputs_.put(std::span<const T>(v)); };
   const DeviceBatch sent{.tokens = {.tokens = put(c.tokens),
                                     .positions = put(c.positions),

@@ -39,14 +39,14 @@ std::int64_t size_class(std::int64_t n, std::int64_t most);
 class BatchFeed {
  public:
   /// For batches of up to so many tokens.
-  BatchFeed(Device device, std::int64_t most_tokens, Sizes sizes = Sizes::exact);
+  BatchFeed(Device device, std::int64_t max_tokens, Sizes sizes = Sizes::exact);
   /// Of the device.
-  static std::size_t bytes(std::int64_t most_tokens);
+  static std::size_t bytes(std::int64_t max_tokens);
   DeviceBatch send(Ctx& ctx, const Batch& batch, const MicroStep& step = {});
 
  private:
   StagingBuffer inputs_;
-  std::int64_t most_tokens_;
+  std::int64_t max_tokens_;
   Sizes sizes_;
 };
 

@@ -29,7 +29,7 @@ class Evaluator {
   /// Over all ranks. Ends early when a stop is asked for.
   Evaluation run(Ctx& ctx, Transformer& model, Log& log);
   /// Of the device, for batches of up to so many tokens.
-  static std::size_t bytes(std::int64_t most_tokens) { return BatchFeed::bytes(most_tokens) + DeviceNumbers::bytes(2); }
+  static std::size_t bytes(std::int64_t max_tokens) { return BatchFeed::bytes(max_tokens) + DeviceNumbers::bytes(2); }
 
  private:
   void add_over_ranks(Ctx& ctx, Evaluation& e);

@@ -22,7 +22,7 @@ TrainStep::TrainStep(Ctx& ctx, const Parts& parts, const Options& options)
       model_(parts.model),
       optimizer_(parts.optimizer),
       trained_(model_.trained()),
-      feed_(ctx.device(), options.most_tokens, sizes_for(ctx.device())),
+      feed_(ctx.device(), options.max_tokens, sizes_for(ctx.device())),
       sums_(ctx.device(), kSums),
       reducer_(parts.ranks, options.reduction, trained_, sums_.all()),
       graphs_(ctx.device().kind == DeviceKind::cuda ? options.graphs : 0) {}

@@ -44,7 +44,7 @@ std::vector<Case> chosen_cases(const bench::Sizes& sizes, const std::string& fil
   for (std::size_t i = 0; i < all.size(); i += std::max<std::size_t>(all.size() / 5, 1))
     some += (some.empty() ? "" : ", ") + all[i].name;
   std::erase_if(all, [&](const Case& c) { return !named(c.name); });
-  if (all.empty() && !named(bench::copy_case(sizes).name) && !named(bench::product_case(sizes).name))
+  if (all.empty() && !named(bench::copy_case(sizes).name) && !named(bench::gemm_case(sizes).name))
     fail(ErrorKind::usage, {.cause = "no case is named like \"" + filter + "\"",
                             .remedy = "give a part of a name, or nothing for all of them; some names: " + some});
   return all;
@@ -93,8 +93,8 @@ int run_bench(const Arguments& args) {
           static_cast<int>(args.integer("threads").value_or(0)));
 
   const Result copy = measure(ctx, bench::copy_case(sizes), effort);
-  const Result product = measure(ctx, bench::product_case(sizes), effort);
-  const Limits limits{copy.bytes / copy.seconds, product.flops / product.seconds};
+  const Result gemm = measure(ctx, bench::gemm_case(sizes), effort);
+  const Limits limits{copy.bytes / copy.seconds, gemm.flops / gemm.seconds};
   const std::string name = device.kind == DeviceKind::cuda ? cuda_info().name : describe_cpu();
   args.log().result(fmt::format("{}, operands in {}", name, name_of(sizes.dtype)));
   Json json{{"version", kVersion},
@@ -109,7 +109,7 @@ int run_bench(const Arguments& args) {
     if (file) write_file(*file, dump_json(json, 2) + "\n");
   };
   report(copy);
-  report(product);
+  report(gemm);
   for (const Case& c : cases) {
     throw_if_stopped();
     report(measure(ctx, c, effort));

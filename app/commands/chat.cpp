@@ -16,7 +16,7 @@
 namespace qtrain {
 namespace {
 
-constexpr std::int64_t kMostRoom = 32768;  // tokens of a conversation; rotary tables are made for all of them
+constexpr std::int64_t kMaxRoom = 32768;  // tokens of a conversation; rotary tables are made for all of them
 
 // What a user waits for is told with --quiet too.
 void tell(Log& log, const std::string& line) {
@@ -171,7 +171,7 @@ int run_chat(const Arguments& args) {
                             .remedy = "put a chat_template.jinja into the folder, or use generate --raw"});
   Answerer answerer(ctx, std::move(model), args.log());
   // Memory for later turns is planned at the first.
-  const std::int64_t room = std::min(answerer.model().setup.model->config().max_position_embeddings, kMostRoom);
+  const std::int64_t room = std::min(answerer.model().setup.model->config().max_position_embeddings, kMaxRoom);
   answerer.prepare(room, {.batch = 1});
   loading.reset();
   throw_if_stopped();  // in the last moment

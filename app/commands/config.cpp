@@ -15,8 +15,8 @@ std::string table_of(const Json& resolved) {
   for (const auto& [key, entry] : resolved.at("values").items())
     table +=
         fmt::format("{:<32} {:<28} {}\n", key, dump_json(entry.at("value")), entry.at("origin").get<std::string>());
-  if (!resolved.at("inert").empty()) table += "without effect:\n";
-  for (const auto& [key, entry] : resolved.at("inert").items())
+  if (!resolved.at("ignored").empty()) table += "without effect:\n";
+  for (const auto& [key, entry] : resolved.at("ignored").items())
     table += fmt::format("{:<32} {:<28} {}: {}\n", key, show(entry.at("value")), entry.at("origin").get<std::string>(),
                          entry.at("reason").get<std::string>());
   return table;

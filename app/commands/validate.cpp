@@ -31,7 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMostRowProblems = 20;  // per file
+constexpr std::size_t kMaxRowProblems = 20;  // per file
 constexpr double kMb = 1e6;
 
 /// What is wrong, and what was looked at and is fine.
@@ -93,7 +93,7 @@ class Findings {
   Json checked_ = Json::object();
 };
 
-/// Every row that cannot be read or encoded, file by file: equal complaints as one, the first kMostRowProblems of each
+/// Every row that cannot be read or encoded, file by file: equal complaints as one, the first kMaxRowProblems of each
 /// file.
 class RowProblems {
  public:
@@ -133,7 +133,7 @@ class RowProblems {
     ++bad_rows_;
     if (same != problems_.end()) {
       ++same->more;
-    } else if (problems_.size() < kMostRowProblems) {
+    } else if (problems_.size() < kMaxRowProblems) {
       problems_.push_back({.kind = e.kind(), .text = e.text()});
       ErrorText& text = problems_.back().text;
       if (!text.place.starts_with(place)) text.place = text.place.empty() ? place : place + ", " + text.place;

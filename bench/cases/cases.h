@@ -8,7 +8,7 @@
 
 /// What is measured: single ops in the shapes of a training step, and the preparation of data. `qtrain bench` times
 /// these cases, bench/main.cpp runs one of them under a profiler, bench/peers/gemm_onednn.cpp holds their matrix
-/// products against another library.
+/// GEMMs against another library.
 namespace qtrain::bench {
 
 /// Values of an operand. `places` are 0, 1, 2, ...; `ids` are below the operand's `limit`.
@@ -54,10 +54,10 @@ struct Model {
 
 struct Sizes {
   DType dtype;  ///< of activations and weights
-  std::int64_t tokens, copied, product, vocabulary_rows, parameters;
+  std::int64_t tokens, copied, gemm, vocabulary_rows, parameters;
   std::vector<Model> models;
   std::vector<std::int64_t> lengths;       ///< of attention's documents
-  std::vector<std::int64_t> decoded = {};  ///< rows of a product in generation
+  std::vector<std::int64_t> decoded = {};  ///< rows of a GEMM in generation
   std::int64_t text_rows = 0;              ///< of the data cases; 0: none
 };
 /// What a step has on that device.
@@ -67,9 +67,9 @@ Sizes small_sizes(Device device);
 /// Of the processor, for counting instructions: milliseconds each.
 Sizes counted_sizes();
 
-/// The limits that all others are held against: a copy within the device's memory, and a large square product.
+/// The limits that all others are held against: a copy within the device's memory, and a large square GEMM.
 Case copy_case(const Sizes& sizes);
-Case product_case(const Sizes& sizes);
+Case gemm_case(const Sizes& sizes);
 
 /// Updates of parameters.
 void add_optimizers(std::vector<Case>& cases, const Sizes& sizes);

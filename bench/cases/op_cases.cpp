@@ -154,12 +154,12 @@ std::vector<double> borders(const std::vector<std::int64_t>& lengths) {
   return cu;
 }
 
-// Two matrix products over the visible half of the scores forward, five backward.
+// Two GEMMs over the visible half of the scores forward, five backward.
 void add_attention(std::vector<Case>& cases, const Sizes& s, const Heads& n, const std::vector<std::int64_t>& lengths) {
   std::int64_t tokens = 0;
   double pairs = 0;
   for (const std::int64_t l : lengths) tokens += l, pairs += as_double(l) * as_double(l + 1) / 2;
-  const double product = 2 * pairs * as_double(n.count * n.width);
+  const double gemm = 2 * pairs * as_double(n.count * n.width);
   const std::string size = fmt::format("hd{}/{}{}", n.width, tokens, lengths.size() > 1 ? " packed" : "");
   const Operand q{{tokens, n.count, n.width}, s.dtype}, k{{tokens, n.groups, n.width}, s.dtype};
   const Operand cu{{static_cast<std::int64_t>(lengths.size()) + 1}, DType::i32, Contents::given, 0, borders(lengths)};
@@ -168,7 +168,7 @@ void add_attention(std::vector<Case>& cases, const Sizes& s, const Heads& n, con
   cases.push_back({.name = "attention/" + size,
                    .operands = {q, lse, q, k, k, cu},
                    .prepare = op("attention", {scale}),
-                   .flops = 2 * product});
+                   .flops = 2 * gemm});
   const Operand sinks = f32({n.count});
   cases.push_back({.name = "attention_sink_grad/" + size,
                    .operands = {sinks, q, q, lse, sinks},
@@ -177,7 +177,7 @@ void add_attention(std::vector<Case>& cases, const Sizes& s, const Heads& n, con
   cases.push_back({.name = "attention_grad/" + size,
                    .operands = {q, k, k, q, q, q, k, k, lse, cu},
                    .prepare = op("attention_grad", {scale}),
-                   .flops = 5 * product});
+                   .flops = 5 * gemm});
 }
 
 void add_attentions(std::vector<Case>& cases, const Sizes& s) {
@@ -190,7 +190,7 @@ void add_attentions(std::vector<Case>& cases, const Sizes& s) {
 }
 
 /// The three GEMMs of a linear layer with a weight [N, K]: y = x W^T, dx = dy W, dW += dy^T x.
-void add_products(std::vector<Case>& cases, const Sizes& s, const std::string& layer, const Shape& weight) {
+void add_gemms(std::vector<Case>& cases, const Sizes& s, const std::string& layer, const Shape& weight) {
   const std::int64_t N = weight[0], K = weight[1];
   const Operand x{{s.tokens, K}, s.dtype}, y{{s.tokens, N}, s.dtype}, w{weight, s.dtype};
   const double flops = 2 * as_double(s.tokens) * as_double(N) * as_double(K);
@@ -214,16 +214,16 @@ void add_decoding(std::vector<Case>& cases, const Sizes& s, const std::string& l
 void add_linear_layers(std::vector<Case>& cases, const Sizes& s, const Model& m) {
   constexpr std::int64_t kRank = 16;
   const std::int64_t q = m.heads * m.head, k = m.groups * m.head;
-  add_products(cases, s, m.name + "/q", {q, m.width});
-  add_products(cases, s, m.name + "/k", {k, m.width});
-  add_products(cases, s, m.name + "/o", {m.width, q});
-  add_products(cases, s, m.name + "/gate", {m.hidden, m.width});
-  add_products(cases, s, m.name + "/down", {m.width, m.hidden});
-  add_products(cases, s, m.name + "/lora_a", {kRank, m.width});
-  add_products(cases, s, m.name + "/lora_b", {m.width, kRank});
+  add_gemms(cases, s, m.name + "/q", {q, m.width});
+  add_gemms(cases, s, m.name + "/k", {k, m.width});
+  add_gemms(cases, s, m.name + "/o", {m.width, q});
+  add_gemms(cases, s, m.name + "/gate", {m.hidden, m.width});
+  add_gemms(cases, s, m.name + "/down", {m.width, m.hidden});
+  add_gemms(cases, s, m.name + "/lora_a", {kRank, m.width});
+  add_gemms(cases, s, m.name + "/lora_b", {m.width, kRank});
   Sizes chunk = s;
   chunk.tokens = s.vocabulary_rows;
-  add_products(cases, chunk, m.name + "/head", {m.vocabulary, m.width});
+  add_gemms(cases, chunk, m.name + "/head", {m.vocabulary, m.width});
   add_decoding(cases, s, m.name + "/gate", {m.hidden, m.width});
   add_decoding(cases, s, m.name + "/head", {m.vocabulary, m.width});
 }
@@ -243,7 +243,7 @@ Sizes sizes_for(Device device) {
     return {.dtype = DType::bf16,
             .tokens = 16384,
             .copied = std::int64_t{1} << 29,
-            .product = 8192,
+            .gemm = 8192,
             .vocabulary_rows = 4096,
             .parameters = std::int64_t{1} << 27,
             .models = {kMiddle, kLarge},
@@ -251,7 +251,7 @@ Sizes sizes_for(Device device) {
   return {.dtype = DType::f32,
           .tokens = 256,
           .copied = std::int64_t{1} << 24,
-          .product = 1024,
+          .gemm = 1024,
           .vocabulary_rows = 64,
           .parameters = std::int64_t{1} << 22,
           .models = {kSmall, divided(kMiddle, 2), divided(kLarge, 2)},
@@ -265,7 +265,7 @@ Sizes small_sizes(Device device) {
   return {.dtype = sizes_for(device).dtype,
           .tokens = 16,
           .copied = 4096,
-          .product = 32,
+          .gemm = 32,
           .vocabulary_rows = 4,
           .parameters = 1000,
           .models = {divided(kMiddle, 32), divided(kLarge, 32)},
@@ -278,7 +278,7 @@ Sizes counted_sizes() {
   return {.dtype = DType::f32,
           .tokens = 64,
           .copied = std::int64_t{1} << 16,
-          .product = 192,
+          .gemm = 192,
           .vocabulary_rows = 8,
           .parameters = std::int64_t{1} << 18,
           .models = {divided(kSmall, 3)},
@@ -295,11 +295,11 @@ Case copy_case(const Sizes& s) {
           .bytes = 2 * bytes_of(x.shape, s.dtype)};
 }
 
-Case product_case(const Sizes& s) {
+Case gemm_case(const Sizes& s) {
   std::vector<Case> cases;
   Sizes square = s;
-  square.tokens = s.product;
-  add_products(cases, square, "peak", {s.product, s.product});
+  square.tokens = s.gemm;
+  add_gemms(cases, square, "peak", {s.gemm, s.gemm});
   return cases.front();
 }
 

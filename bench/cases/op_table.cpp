@@ -245,7 +245,7 @@ Rows attention_rows() {
 
 Rows matmul_rows() {
   return {
-      {"gemm",  // and a second product, of tensors 3 and 4, for the same sums; alpha is number 2
+      {"gemm",  // and a second GEMM, of tensors 3 and 4, for the same sums; alpha is number 2
        [](Ctx& c, const Arguments& a) {
          ops::Gemm g{.c = a.sink(0),
                      .a = a.tensor(1),

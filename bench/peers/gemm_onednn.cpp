@@ -1,4 +1,4 @@
-// The matrix products of a step (the cases named gemm/...) through oneDNN's sgemm, beside ours: both times and the
+// The GEMMs of a step (the cases named gemm/...) through oneDNN's sgemm, beside ours: both times and the
 // ratio.
 //   gemm_onednn [FILTER]
 // OMP_NUM_THREADS sets oneDNN's threads, DNNL_MAX_CPU_ISA=AVX2 its vector units, QTRAIN_CPU_ISA=avx2 ours.

@@ -99,7 +99,7 @@ class Bench:
         self.ops = Ops(args.library, args.device)
         self.generator = torch.Generator(self.device).manual_seed(1)
         self.deadline = STARTED + args.seconds
-        self.flops_per_second = None  # of the largest product
+        self.flops_per_second = None  # of the largest GEMM
 
     def random(self, *shape, dtype=torch.bfloat16):
         return torch.randn(*shape, device=self.device, dtype=torch.float32, generator=self.generator).to(dtype)
@@ -468,14 +468,14 @@ def linear_loss_case(b):
         return total.to(w.dtype)
     errors = errors_of([loss[some], dh[some]], of_some(h, w), of_some(h.float(), w.float()))
     errors += errors_of([dw], [of_the_weight(h, w)], [of_the_weight(h.float(), w.float())])
-    variants, goals = {"ours": [ours]}, {"the largest product": 0.75}
+    variants, goals = {"ours": [ours]}, {"the largest GEMM": 0.75}
     if b.first_of("linear + cross-entropy by PyTorch", lambda: both(h, w)) is not None:
         variants["transformers"] = [lambda: both(h, w)]
         goals["transformers"] = 1.6
     times = b.times(variants)
     flops = 6 * T * d * V
     if b.flops_per_second:
-        times["the largest product"] = flops / b.flops_per_second * 1e3
+        times["the largest GEMM"] = flops / b.flops_per_second * 1e3
     b.report(f"linear + cross-entropy fwd+bwd {T}x{d}x{V}", times, goals, errors,
              flops_per_second=flops / times["ours"] * 1e3)
 
@@ -623,26 +623,26 @@ def packed_case(b):
 MODELS = {"0.6B": dict(d=1024, q=2048, k=1024, f=3072, V=151936), "8B": dict(d=4096, q=4096, k=1024, f=14336, V=128256)}
 
 
-def add_product(dw, dy, x):
+def add_gemm(dw, dy, x):
     """dw += dyt x with dw in float32, in one kernel, which only newer versions have, and only on a GPU."""
     torch.addmm(dw, dy.t(), x, out_dtype=torch.float32, out=dw)
 
 
-def add_rounded_product(dw, dy, x):
-    """The same as autograd under autocast does it: a product in bfloat16, then added to the gradient in float32."""
+def add_rounded_gemm(dw, dy, x):
+    """The same as autograd under autocast does it: a GEMM in bfloat16, then added to the gradient in float32."""
     dw.add_(dy.t() @ x)
 
 
 def weight_gradient(b):
-    """PyTorch's closest to a product that is added to a gradient in float32, and what it is, for the results."""
+    """PyTorch's closest to a GEMM that is added to a gradient in float32, and what it is, for the results."""
     x, dw = torch.ones(64, 64, device=b.device, dtype=torch.bfloat16), torch.ones(64, 64, device=b.device)
     try:
-        add_product(dw, x, x)
+        add_gemm(dw, x, x)
         if (dw == 65).all():
-            return add_product, "torch.addmm(out_dtype=float32) into a float32 gradient"
+            return add_gemm, "torch.addmm(out_dtype=float32) into a float32 gradient"
     except (RuntimeError, TypeError) as problem:
         print(f"torch.addmm(out_dtype=float32): {str(problem).splitlines()[0]}")
-    return add_rounded_product, "a bfloat16 product, added to a float32 gradient by a second kernel"
+    return add_rounded_gemm, "a bfloat16 GEMM, added to a float32 gradient by a second kernel"
 
 
 def gemm_case(b, M, N, K, names=("y", "dx", "dw")):
@@ -650,23 +650,23 @@ def gemm_case(b, M, N, K, names=("y", "dx", "dw")):
     sets = b.copies(lambda: (b.random(M, K), b.random(N, K), b.random(M, N), b.empty(M, N), b.empty(M, K),
                              b.random(N, K, dtype=torch.float32).mul_(M ** 0.5)))
     add = weight_gradient(b)[0] if "dw" in names else None
-    # Of each: our tensors and numbers, the product, PyTorch's way to it, the places that are added to.
-    products = {
+    # Of each: our tensors and numbers, the GEMM, PyTorch's way to it, the places that are added to.
+    gemms = {
         "y": (lambda x, w, dy, y, dx, dw: ((y, x, w), (0, 1)), lambda x, w, dy: x @ w.t(), None, ()),
         "dx": (lambda x, w, dy, y, dx, dw: ((dx, dy, w), (0, 0)), lambda x, w, dy: dy @ w, None, ()),
         "dw": (lambda x, w, dy, y, dx, dw: ((dw, dy, x), (1, 0)), lambda x, w, dy: dy.t() @ x,
                lambda x, w, dy, y, dx, dw: add(dw, dy, x), (0,))}
     result = {}
     for name in names:
-        ours, product, way, adds = products[name]
+        ours, gemm, way, adds = gemms[name]
         runs = [b.ops.prepare("gemm", *ours(*s), adds=adds) for s in sets]
-        rows = slice(0, 64)  # enough to tell a wrong product
+        rows = slice(0, 64)  # enough to tell a wrong GEMM
         out = ours(*sets[0])[0][0][rows]
         before = out.clone() if adds else 0
         runs[0]()
-        exact = product(*(t.float() for t in sets[0][:3]))[rows] if M * N < 1 << 28 else None
-        errors = errors_of([out], [before + product(*sets[0][:3])[rows]], [before + exact]) if exact is not None else []
-        theirs = [lambda s=s: way(*s) if way else product(*s[:3]) for s in sets]
+        exact = gemm(*(t.float() for t in sets[0][:3]))[rows] if M * N < 1 << 28 else None
+        errors = errors_of([out], [before + gemm(*sets[0][:3])[rows]], [before + exact]) if exact is not None else []
+        theirs = [lambda s=s: way(*s) if way else gemm(*s[:3]) for s in sets]
         result[name] = (b.times({"ours": runs, "torch.matmul": theirs}), errors)
     return result
 

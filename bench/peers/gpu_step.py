@@ -4,7 +4,7 @@
     python3 gpu_step.py --qtrain build/gpu/bin/qtrain --case qwen3-0.6b --json step.json
     python3 gpu_step.py --qtrain ... --case llama-3.1-8b --device cpu --small    # shows that everything runs
 
-qwen3-0.6b trains all weights (float32 weights, products and activations in bfloat16, fused AdamW on PyTorch's side);
+qwen3-0.6b trains all weights (float32 weights, GEMMs and activations in bfloat16, fused AdamW on PyTorch's side);
 qwen3-8b-adamw8bit all weights with 8-bit AdamW (bitsandbytes' in bfloat16 on PyTorch's side); llama-3.1-8b trains LoRA
 r=16 on all linear layers over a bfloat16 base, the cases with qlora over one in 4 bits (nf4, double quantization;
 bitsandbytes' on PyTorch's side). llama-3.1-8b-qlora has 12 of the 32 layers in both programs, as random weights are drawn
@@ -243,7 +243,7 @@ def expected_loss(config):
 
 
 def operations(config, layers, length):
-    """Of the products and of causal attention, for a token forward."""
+    """Of the GEMMs and of causal attention, for a token forward."""
     width, inner, head = config["hidden_size"], config["intermediate_size"], config["head_dim"]
     q, kv = config["num_attention_heads"] * head, config["num_key_value_heads"] * head
     layer = 2 * width * (2 * q + 2 * kv + 3 * inner) + 2 * length * q

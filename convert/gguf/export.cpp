@@ -14,6 +14,7 @@
 #include "core/safetensors.h"
 #include "model/families/family.h"
 #include "model/hf_folder.h"
+#include "model/weight_names.h"
 #include "quant/bnb.h"
 #include "quant/gguf_quantize.h"
 #include "text/tokenizer/load.h"
@@ -24,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kTogether = std::int64_t{1} << 22;  // converted together
-constexpr float kMostF16 = 65504;
+constexpr float kMaxF16 = 65504;
 
 /// A type that weights are exported in. `file_type` is general.file_type, llama.cpp's number of the mixture.
 struct ExportType {
@@ -87,7 +88,7 @@ struct ExportedTensor {
 void check_range(const ExportedTensor& t, std::span<const float> values) {
   const bool narrow = t.type != GgufType::f32 && t.type != GgufType::bf16;
   for (const float x : values)
-    if (narrow && !(std::abs(x) <= kMostF16))
+    if (narrow && !(std::abs(x) <= kMaxF16))
       fail(ErrorKind::input,
            {.cause = fmt::format("{} in tensor {} is out of range for {}", x, t.weight.name(), name_of(t.type)),
             .remedy = "choose --type bf16 or f32"});
@@ -144,7 +145,7 @@ class Weights {
   /// Every tensor must have gone into the file, but for what is computed and the head of a tied model.
   void check_all_taken() const {
     for (const auto& [name, tensor] : reader_.tensors())
-      if (!used_.contains(name) && name != "lm_head.weight" && !name.ends_with("rotary_emb.inv_freq") &&
+      if (!used_.contains(name) && name != kHeadWeight && !name.ends_with("rotary_emb.inv_freq") &&
           !is_quant_part(name))
         refuse(name, "has no place in the model that config.json describes");
   }

@@ -12,6 +12,7 @@
 #include "convert/stoppable_job.h"
 #include "core/gguf_write.h"
 #include "model/families/family.h"
+#include "model/weight_names.h"
 #include "quant/gguf_quantize.h"
 
 namespace qtrain {
@@ -118,7 +119,7 @@ class AdapterFile {
     if (!deltas_.config().target_parameters.empty()) refuse("target_parameters", kWhy, kRemedy);
     if (!deltas_.whole().empty()) refuse(deltas_.whole().begin()->first, kWhy, kRemedy);
     for (const auto& [name, factors] : deltas_.factors())
-      if (config_.tie_word_embeddings && (factors.embedding || name == "lm_head.weight"))
+      if (config_.tie_word_embeddings && (factors.embedding || name == kHeadWeight))
         refuse(name + " of a model whose head is its embedding", kWhy, kRemedy);
   }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "model/families/family.h"
+#include "model/weight_names.h"
 
 namespace qtrain {
 namespace {
@@ -62,7 +63,7 @@ RotaryRows rows_of(const GgufWeight& weight) {
 
 std::vector<GgufWeight> gguf_layout(const ModelConfig& config) {
   const std::vector<std::int64_t> table{config.vocab_size, config.hidden_size};
-  std::vector<GgufWeight> all{{.gguf = "token_embd.weight", .shape = table, .names = {"model.embed_tokens.weight"}}};
+  std::vector<GgufWeight> all{{.gguf = "token_embd.weight", .shape = table, .names = {kEmbeddingWeight}}};
   for (std::int64_t i = 0; i < config.layers; ++i) {
     const Layer layer = config.family->layer(config, i);
     LayerLayout weights(config, i, all);
@@ -70,10 +71,9 @@ std::vector<GgufWeight> gguf_layout(const ModelConfig& config) {
   }
   all.push_back({.gguf = "output_norm.weight",
                  .shape = {config.hidden_size},
-                 .names = {"model.norm.weight"},
+                 .names = {kFinalNormWeight},
                  .offset = config.norm_offset});
-  if (!config.tie_word_embeddings)
-    all.push_back({.gguf = "output.weight", .shape = table, .names = {"lm_head.weight"}});
+  if (!config.tie_word_embeddings) all.push_back({.gguf = "output.weight", .shape = table, .names = {kHeadWeight}});
   return all;
 }
 

@@ -40,8 +40,8 @@ void read_snappy(std::string_view in, std::span<char> out) {
 }
 
 void read_lz4_block(std::string_view in, std::span<char> out) {
-  constexpr std::size_t kMost = std::numeric_limits<int>::max();
-  require_block(in.size() <= kMost && out.size() <= kMost, "an LZ4 block of more than 2 GiB");
+  constexpr std::size_t kMax = std::numeric_limits<int>::max();
+  require_block(in.size() <= kMax && out.size() <= kMax, "an LZ4 block of more than 2 GiB");
   const int size =
       LZ4_decompress_safe(in.data(), out.data(), static_cast<int>(in.size()), static_cast<int>(out.size()));
   require_block(size >= 0, "LZ4");

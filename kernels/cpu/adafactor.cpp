@@ -92,15 +92,15 @@ double squares_of_row(const Direction& d, std::int64_t r) {
   return simd::sum(sum);
 }
 
-/// The workspace: columns [width] of a Direction, then a sum for each task, which has `grain` rows.
+/// The workspace: columns [width] of a Direction, then a sum for each task, which has `block_size` rows.
 struct Work {
-  std::int64_t grain, tasks;
+  std::int64_t block_size, tasks;
   float* columns;
   double* sums;
 
   Work(Ctx& ctx, std::int64_t rows, std::int64_t width) {
-    grain = std::max<std::int64_t>(kGrain / width, 1);
-    tasks = ceil_div(rows, grain);
+    block_size = std::max<std::int64_t>(kBlockSize / width, 1);
+    tasks = ceil_div(rows, block_size);
     const std::int64_t even = ceil_div(width, std::int64_t{2}) * 2;
     check(static_cast<std::size_t>(even) * sizeof(float) + static_cast<std::size_t>(tasks) * sizeof(double) <=
               Ctx::kWorkspaceBytes,
@@ -128,15 +128,15 @@ void move_square(const Adafactor& a) {
 
 void apply(Ctx& ctx, const Adafactor& a, const Direction& d, const Work& work) {
   const Numbers n(a);
-  for_ranges(ctx, d.rows, work.grain, [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(ctx, d.rows, work.block_size, [&](std::int64_t begin, std::int64_t end) {
     double sum = 0;
     for (std::int64_t r = begin; r < end; ++r) sum += squares_of_row(d, r);
-    work.sums[begin / work.grain] = sum;
+    work.sums[begin / work.block_size] = sum;
   });
   const double rms = std::sqrt(sum_of(work.sums, work.tasks) / static_cast<double>(a.param.numel()));
   const float rate = n.rate / static_cast<float>(std::max(1.0, rms / a.clip));
   float* param = a.param.as<float>();
-  for_ranges(ctx, d.rows, work.grain, [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(ctx, d.rows, work.block_size, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const Direction::Row row = d.row_at(r);
       simd::each<float>(d.width, [&](std::int64_t i, auto lanes) {

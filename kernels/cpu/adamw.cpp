@@ -79,7 +79,7 @@ void run_cpu(Ctx& ctx, const AdamWBf16& a) {
   if (a.factor.as<double>()[1] == 0) return;
   const AdamWStep<float> step(a);
   const double t = a.hyperparameters.as<double>()[3];
-  for_ranges(ctx, a.param.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(ctx, a.param.numel(), kBlockSize, [&](std::int64_t begin, std::int64_t end) {
     std::uint32_t words[simd::kPhiloxWords];
     for (std::int64_t i = begin; i < end; i += simd::kPhiloxWords) {
       simd::philox_lanes(a.seed, a.stream, rounding_counter(t, a.first + i), words);

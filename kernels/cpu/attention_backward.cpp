@@ -46,7 +46,7 @@ class Backward {
   }
 
  private:
-  static constexpr std::int64_t kMostQueryGrads = 1 << 17;  // f32 elements of dq that a task keeps: 512 KiB
+  static constexpr std::int64_t kMaxQueryGrads = 1 << 17;  // f32 elements of dq that a task keeps: 512 KiB
 
   /// Short segments: one task per key head does everything. Long ones: tasks per block of queries for dq, and per block
   /// of keys for dk and dv, which compute the scores twice and need no sum over tasks.
@@ -55,7 +55,7 @@ class Backward {
     const bool query_part = a_.dq.wanted(), key_part = a_.dk.wanted() || a_.dv.wanted();
     for (const Segment& s : segments_of(a_.cu_seqlens, n_.T)) {
       const Span whole{s.begin, s.size()};
-      const bool is_short = n_.group() * round_up(s.size(), kQueries) * n_.width() <= kMostQueryGrads;
+      const bool is_short = n_.group() * round_up(s.size(), kQueries) * n_.width() <= kMaxQueryGrads;
       for (std::int64_t g = 0; g < n_.Hkv; ++g) {
         const Task task{s, g, whole, whole, g * n_.group(), n_.group(), Wanted::all};
         if (is_short && query_part && key_part) {
@@ -70,7 +70,7 @@ class Backward {
   }
   void add_query_tasks(std::vector<Task>& tasks, Task task) const {
     task.wanted = Wanted::dq;
-    const std::int64_t heads = std::clamp<std::int64_t>(kMostQueryGrads / (kQueries * n_.width()), 1, n_.group());
+    const std::int64_t heads = std::clamp<std::int64_t>(kMaxQueryGrads / (kQueries * n_.width()), 1, n_.group());
     for (std::int64_t begin = task.segment.begin; begin < task.segment.end; begin += kQueries)
       for (std::int64_t h = 0; h < n_.group(); h += heads) {
         task.queries = {begin, std::min(kQueries, task.segment.end - begin)};
@@ -188,7 +188,7 @@ class Backward<T>::Sweep {
     float *p, *ds;
     float lse, delta;
   };
-  /// Products become p = e^(score - lse), dp becomes ds = scale * p * (dp - delta); both 0 where not visible.
+  /// Dot products become p = e^(score - lse), dp becomes ds = scale * p * (dp - delta); both 0 where not visible.
   void differentiate(const ScoreRow& row, const Visible& range, std::int64_t all) const {
     n_.capped() ? differentiate_capped(row, range) : differentiate_plain(row, range);
     for (float* x : {row.p, row.ds}) {

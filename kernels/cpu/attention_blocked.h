@@ -6,7 +6,7 @@
 #include "kernels/cpu/loops.h"
 #include "kernels/cpu/softcap.h"
 
-/// Attention in blocks of queries and keys whose products run on the matrix product's tile kernels, in f32 for f32 and
+/// Attention in blocks of queries and keys whose GEMMs run on the tile kernels of gemm, in f32 for f32 and
 /// bf16 tensors. A block of scores is kQueries x kKeys; nothing grows with the square of a segment.
 namespace qtrain::ops {
 
@@ -25,7 +25,7 @@ inline std::int64_t round_up(std::int64_t n, std::int64_t to) {
   return ceil_div(n, to) * to;
 }
 
-/// Hands out pieces of a worker's workspace, 64-byte aligned; gives up when it is used up.
+/// Hands out parts of a worker's workspace, 64-byte aligned; an error when it is used up.
 class Scratch {
  public:
   explicit Scratch(std::span<std::byte> space) : space_(space) {}
@@ -41,7 +41,7 @@ class Scratch {
   std::span<std::byte> space_;
 };
 
-/// The row operand of a product: element (row, k) at data[row * row_step + k * k_step].
+/// The row operand of a GEMM: element (row, k) at data[row * row_step + k * k_step].
 struct Left {
   const float* data;
   std::int64_t row_step, k_step;

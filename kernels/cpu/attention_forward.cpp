@@ -50,11 +50,11 @@ class Forward {
   }
 
  private:
-  static constexpr std::int64_t kMostValues = 1 << 18;  // f32 values of all heads of a task: 1 MiB
+  static constexpr std::int64_t kMaxValues = 1 << 18;  // f32 values of all heads of a task: 1 MiB
 
   // Late queries see the most keys: they come first, so that no long task is left for the end.
   std::vector<Task> cut() const {
-    const std::int64_t heads = std::clamp<std::int64_t>(kMostValues / (kQueries * n_.width()), 1, n_.group());
+    const std::int64_t heads = std::clamp<std::int64_t>(kMaxValues / (kQueries * n_.width()), 1, n_.group());
     std::vector<Task> tasks;
     for (const Segment& s : segments_of(a_.cu_seqlens, n_.T))
       for (std::int64_t block = ceil_div(s.size(), kQueries) - 1; block >= 0; --block)
@@ -123,7 +123,7 @@ class Forward {
     Visible seen;
     std::int64_t padded;
   };
-  /// Products become e^(score - max), 0 where not visible; sum and values are rescaled to the new maximum.
+  /// Dot products become e^(score - max), 0 where not visible; sum and values are rescaled to the new maximum.
   void continue_row(float* scores, const RowRange& range, const Running& state, std::int64_t row) const {
     const Visible& seen = range.seen;
     if (seen.first == seen.last) return std::fill(scores, scores + range.padded, 0.F);

@@ -17,7 +17,7 @@ void add_as(Ctx& ctx, const Add& a) {
   T* y = a.y.as<T>();
   const T *x0 = a.a.as<T>(), *x1 = a.b.as<T>();
   const Vec<A> scale = simd::broadcast(static_cast<A>(a.scale));
-  for_ranges(ctx, a.y.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(ctx, a.y.numel(), kBlockSize, [&](std::int64_t begin, std::int64_t end) {
     each<A>(end - begin, [&](std::int64_t j, auto lanes) {
       const std::int64_t i = begin + j;
       simd::store<A>(y + i, simd::load<A>(x0 + i, lanes) + scale * simd::load<A>(x1 + i, lanes), lanes);
@@ -37,7 +37,7 @@ void copy_as(Ctx& ctx, const Copy& a) {
   Ty* y = a.y.t.as<Ty>();
   const Tx* x = a.x.as<Tx>();
   const Vec<A> scale = simd::broadcast(static_cast<A>(a.scale));
-  for_ranges(ctx, a.x.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(ctx, a.x.numel(), kBlockSize, [&](std::int64_t begin, std::int64_t end) {
     each<A>(end - begin, [&](std::int64_t j, auto lanes) {
       write<A>(y + begin + j, scale * simd::load<A>(x + begin + j, lanes), lanes, a.y.mode);
     });
@@ -50,7 +50,7 @@ void cap_as(Ctx& ctx, const CapLogits& a) {
   T* y = a.y.as<T>();
   const T* x = a.x.as<T>();
   const simd::LogitCap<A> cap = simd::logit_cap<A>(a.scale, a.softcap);
-  for_ranges(ctx, a.x.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(ctx, a.x.numel(), kBlockSize, [&](std::int64_t begin, std::int64_t end) {
     each<A>(end - begin, [&](std::int64_t j, auto lanes) {
       simd::store<A>(y + begin + j, cap.value(simd::load<A>(x + begin + j, lanes)), lanes);
     });
@@ -65,7 +65,7 @@ void dropout_as(Ctx& ctx, const Dropout& a) {
   const auto seed = static_cast<std::uint64_t>(*a.seed.as<std::int64_t>());
   const Vec<A> scale = simd::broadcast(static_cast<A>(1 / (1 - a.p)));
   const auto p = static_cast<float>(a.p);
-  for_ranges(ctx, a.x.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(ctx, a.x.numel(), kBlockSize, [&](std::int64_t begin, std::int64_t end) {
     std::uint32_t words[simd::kPhiloxWords];
     float keep[simd::kPhiloxWords];
     for (std::int64_t i = begin; i < end; i += simd::kPhiloxWords) {
@@ -100,7 +100,7 @@ void run_cpu(Ctx& ctx, const Fill& a) {
   dispatch_storage(a.y.dtype, [&]<class T>() {
     T* y = a.y.as<T>();
     const T value = static_cast<T>(static_cast<Acc<T>>(a.value));
-    for_ranges(ctx, a.y.numel(), kGrain,
+    for_ranges(ctx, a.y.numel(), kBlockSize,
                [&](std::int64_t begin, std::int64_t end) { std::fill(y + begin, y + end, value); });
   });
 }

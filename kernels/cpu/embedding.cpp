@@ -50,7 +50,7 @@ void gather(Ctx& ctx, Tensor y, const GatheredRows& rows) {
 
 template <class T>
 void clear(Ctx& ctx, T* y, std::int64_t n) {
-  for_ranges(ctx, n, kGrain, [&](std::int64_t begin, std::int64_t end) { std::fill(y + begin, y + end, T(0.F)); });
+  for_ranges(ctx, n, kBlockSize, [&](std::int64_t begin, std::int64_t end) { std::fill(y + begin, y + end, T(0.F)); });
 }
 
 /// Token indices ordered by (token, t), and where each distinct token's run starts (with the end appended).

@@ -33,12 +33,12 @@ template <class T>
 void bias_grad(Ctx& ctx, const ExpertBiasGrad& a) {
   using A = Acc<T>;
   constexpr std::int64_t kColumns = 256;
-  const std::int64_t N = a.dy.shape[1], E = a.dbias.t.shape[0], pieces = ceil_div(N, kColumns);
+  const std::int64_t N = a.dy.shape[1], E = a.dbias.t.shape[0], chunks = ceil_div(N, kColumns);
   A* dbias = a.dbias.t.as<A>();
   const T* dy = a.dy.as<T>();
   const std::int32_t* offsets = a.offsets.as<std::int32_t>();
-  ctx.pool().run(E * pieces, [&](std::int64_t task, int) {
-    const std::int64_t e = task / pieces, begin = task % pieces * kColumns;
+  ctx.pool().run(E * chunks, [&](std::int64_t task, int) {
+    const std::int64_t e = task / chunks, begin = task % chunks * kColumns;
     simd::each<A>(std::min(kColumns, N - begin), [&](std::int64_t i, auto lanes) {
       Vec<A> sum{};
       for (std::int64_t r = offsets[e]; r < offsets[e + 1]; ++r) sum += simd::load<A>(dy + r * N + begin + i, lanes);

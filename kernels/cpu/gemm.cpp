@@ -9,11 +9,11 @@ namespace qtrain::ops {
 namespace {
 
 void multiply_doubles(Ctx& ctx, const Gemm& g) {
-  for (const Gemm& product : one_by_one(g))
-    dispatch_float(g.c.t.dtype, [&]<class C>() { gemm_reference<double, double, C>(ctx, product); });
+  for (const Gemm& gemm : one_by_one(g))
+    dispatch_float(g.c.t.dtype, [&]<class C>() { gemm_reference<double, double, C>(ctx, gemm); });
 }
 
-/// The products of a sum, or nothing where gemm_few_rows does not take them.
+/// The GEMMs of a sum, or nothing where gemm_few_rows does not take them.
 std::vector<FewRowsTerm> few_rows_terms(const Gemm& g) {
   std::vector<FewRowsTerm> terms{few_rows_term(g.first())};
   std::int64_t depth = g.first().depth();
@@ -22,7 +22,7 @@ std::vector<FewRowsTerm> few_rows_terms(const Gemm& g) {
       terms.push_back(few_rows_term(f));
       depth += f.depth();
     }
-  if (g.c.t.shape[0] > kFewRows || depth > kMostFewRowsDepth) return {};
+  if (g.c.t.shape[0] > kFewRows || depth > kMaxFewRowsDepth) return {};
   return terms;
 }
 
@@ -30,8 +30,8 @@ std::vector<FewRowsTerm> few_rows_terms(const Gemm& g) {
 
 void run_cpu(Ctx& ctx, const Gemm& g) {
   if (g.a.dtype == DType::f64) return multiply_doubles(ctx, g);
-  for (const Gemm& product : one_by_one(g))
-    for (const DType d : {product.a.dtype, product.b.dtype})
+  for (const Gemm& gemm : one_by_one(g))
+    for (const DType d : {gemm.a.dtype, gemm.b.dtype})
       check(d == DType::f32 || d == DType::bf16, "gemm: operands are f32 or bf16, or all f64");
   if (const auto few = few_rows_terms(g); !few.empty()) return gemm_few_rows(ctx, g, few);
   gemm_blocked(ctx, g);

@@ -6,7 +6,7 @@
 namespace qtrain::ops {
 namespace {
 
-constexpr int kMostRows = 6, kLanes = 8, kVectors = 2, kWidth = kLanes * kVectors;
+constexpr int kMaxRows = 6, kLanes = 8, kVectors = 2, kWidth = kLanes * kVectors;
 
 template <int Rows, int Vectors>
 void multiply(const TileCall& call) {
@@ -96,17 +96,17 @@ void stream(const StreamCall& call) {
 
 }  // namespace
 
-const TileKernel kTileAvx2{.mr = kMostRows,
+const TileKernel kTileAvx2{.mr = kMaxRows,
                            .nr = kWidth,
                            .lanes = kLanes,
                            .k_group = 1,
                            .k_block = 640,
                            .strip = 48,
-                           .heights = {1, 2, 4, kMostRows},
+                           .heights = {1, 2, 4, kMaxRows},
                            .run = {{multiply<1, 1>, multiply<1, 2>},
                                    {multiply<2, 1>, multiply<2, 2>},
                                    {multiply<4, 1>, multiply<4, 2>},
-                                   {multiply<kMostRows, 1>, multiply<kMostRows, 2>}},
+                                   {multiply<kMaxRows, 1>, multiply<kMaxRows, 2>}},
                            .stream_f32 = {stream<1, false>, stream<2, false>},
                            .stream_bf16 = {stream<1, true>, stream<2, true>}};
 

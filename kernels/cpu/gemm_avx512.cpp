@@ -5,7 +5,7 @@
 namespace qtrain::ops {
 namespace {
 
-constexpr int kMostRows = 8, kLanes = 16, kVectors = 3, kWidth = kLanes * kVectors;
+constexpr int kMaxRows = 8, kLanes = 16, kVectors = 3, kWidth = kLanes * kVectors;
 
 template <int Rows, int Vectors>
 void multiply(const TileCall& call) {
@@ -42,16 +42,16 @@ void multiply(const TileCall& call) {
 
 }  // namespace
 
-const TileKernel kTileAvx512{.mr = kMostRows,
+const TileKernel kTileAvx512{.mr = kMaxRows,
                              .nr = kWidth,
                              .lanes = kLanes,
                              .k_group = 1,
                              .k_block = 768,
                              .strip = 96,
-                             .heights = {1, 2, 4, kMostRows},
+                             .heights = {1, 2, 4, kMaxRows},
                              .run = {{multiply<1, 1>, multiply<1, 2>, multiply<1, 3>},
                                      {multiply<2, 1>, multiply<2, 2>, multiply<2, 3>},
                                      {multiply<4, 1>, multiply<4, 2>, multiply<4, 3>},
-                                     {multiply<kMostRows, 1>, multiply<kMostRows, 2>, multiply<kMostRows, 3>}}};
+                                     {multiply<kMaxRows, 1>, multiply<kMaxRows, 2>, multiply<kMaxRows, 3>}}};
 
 }  // namespace qtrain::ops

@@ -6,7 +6,7 @@
 namespace qtrain::ops {
 namespace {
 
-constexpr int kMostRows = 8, kLanes = 16, kVectors = 3, kWidth = kLanes * kVectors;
+constexpr int kMaxRows = 8, kLanes = 16, kVectors = 3, kWidth = kLanes * kVectors;
 
 template <int Rows, int Vectors>
 void multiply(const TileCall& call) {
@@ -86,17 +86,17 @@ void stream(const StreamCall& call) {
 
 }  // namespace
 
-const TileKernel kTileAvx512Bf16{.mr = kMostRows,
+const TileKernel kTileAvx512Bf16{.mr = kMaxRows,
                                  .nr = kWidth,
                                  .lanes = kLanes,
                                  .k_group = 2,
                                  .k_block = 1536,
                                  .strip = 96,
-                                 .heights = {1, 2, 4, kMostRows},
+                                 .heights = {1, 2, 4, kMaxRows},
                                  .run = {{multiply<1, 1>, multiply<1, 2>, multiply<1, 3>},
                                          {multiply<2, 1>, multiply<2, 2>, multiply<2, 3>},
                                          {multiply<4, 1>, multiply<4, 2>, multiply<4, 3>},
-                                         {multiply<kMostRows, 1>, multiply<kMostRows, 2>, multiply<kMostRows, 3>}},
+                                         {multiply<kMaxRows, 1>, multiply<kMaxRows, 2>, multiply<kMaxRows, 3>}},
                                  .stream_bf16 = {stream<1>, stream<2>}};
 
 }  // namespace qtrain::ops

@@ -12,44 +12,44 @@ std::int64_t round_up(std::int64_t n, std::int64_t to) {
 }
 
 /// [begin, begin + size) of rows, columns or k.
-struct Piece {
+struct Range {
   std::int64_t begin, size;
 };
-/// n cut into pieces of equal size, a multiple of `unit`, of at most `most`.
+/// n cut into chunks of equal size, a multiple of `unit`, of at most `max`.
 struct Cut {
   std::int64_t n, size;
 
-  Cut(std::int64_t total, std::int64_t most, std::int64_t unit) : n(total) {
-    const std::int64_t limit = std::max(unit, most / unit * unit);
+  Cut(std::int64_t total, std::int64_t max, std::int64_t unit) : n(total) {
+    const std::int64_t limit = std::max(unit, max / unit * unit);
     size = std::max(unit, round_up(ceil_div(n, std::max<std::int64_t>(1, ceil_div(n, limit))), unit));
   }
   std::int64_t count() const { return std::max<std::int64_t>(1, ceil_div(n, size)); }
-  Piece at(std::int64_t i) const { return {i * size, std::min(size, n - i * size)}; }
+  Range at(std::int64_t i) const { return {i * size, std::min(size, n - i * size)}; }
 };
 
-/// Where the row operands of the product are read: in place, or packed panel by panel.
+/// Where the row operands of the GEMM are read: in place, or packed panel by panel.
 enum class RowSource : std::uint8_t {
   in_place,
   packed,       ///< all at once, for all strips
   packed_late,  ///< a panel before it is multiplied, where there is one strip only
 };
 
-/// One of the products whose sum is computed: its k are [first, first + depth) of those of the whole sum.
+/// One of the GEMMs whose sum is computed: its k are [first, first + depth) of those of the whole sum.
 struct Term {
   Operand a, b;
   std::int64_t first;
 };
-/// The part of a term that lies in a piece of k, and where it begins in the panels of that piece.
+/// The part of a term that lies in a block of k, and where it begins in the panels of that block.
 struct Segment {
   const Term* term;
-  Piece k;
+  Range k;
   std::int64_t group;
 };
 
-/// C is computed in blocks; a block sums over the pieces of k in order, its f32 tiles kept between the pieces. A task
-/// takes a strip of columns, packs it for the current piece of k, and multiplies it with a group of rows. Rows are read
+/// C is computed in blocks; a block sums over the blocks of k in order, its f32 tiles kept between the blocks. A task
+/// takes a strip of columns, packs it for the current block of k, and multiplies it with a group of rows. Rows are read
 /// where they lie if they are f32 with k running fastest; otherwise they are packed first, once for all strips. The k
-/// of several products follow each other, each from a whole group of k on.
+/// of several GEMMs follow each other, each from a whole group of k on.
 /// Workspace of worker 0: packed rows, tiles; of every worker: its strip, at the end.
 class Blocked {
  public:
@@ -61,8 +61,8 @@ class Blocked {
         total_depth_(add_terms()),
         source_(source_of_rows()),
         depth_(total_depth_, kernel_.k_block + kernel_.k_block / 16, 8),
-        rows_(g.c.t.shape[0], most_rows(), kernel_.mr),
-        columns_(g.c.t.shape[1], most_columns(), kernel_.nr) {
+        rows_(g.c.t.shape[0], max_rows(), kernel_.mr),
+        columns_(g.c.t.shape[1], max_columns(), kernel_.nr) {
     std::byte* space = ctx.workspace(0).data();
     packed_rows_ = space;
     tiles_ = reinterpret_cast<float*>(space + (source_ == RowSource::in_place ? 0 : kRowBytes));
@@ -88,7 +88,7 @@ class Blocked {
   static constexpr std::int64_t kTasksPerThread = 2, kFewestRows = 64;
 
   struct Block {
-    Piece rows, columns;
+    Range rows, columns;
     std::vector<Segment> segments;
     bool first, last;
   };
@@ -112,12 +112,12 @@ class Blocked {
     return in_place ? RowSource::in_place : RowSource::packed;
   }
   /// Of a sum without any k, a segment without any.
-  std::vector<Segment> segments_of(const Piece& piece) const {
+  std::vector<Segment> segments_of(const Range& block) const {
     std::vector<Segment> segments;
     std::int64_t group = 0;
     for (const Term& term : terms_) {
-      const std::int64_t begin = std::max(piece.begin - term.first, std::int64_t{0});
-      const std::int64_t size = std::min(piece.begin + piece.size - term.first, term.a.k) - begin;
+      const std::int64_t begin = std::max(block.begin - term.first, std::int64_t{0});
+      const std::int64_t size = std::min(block.begin + block.size - term.first, term.a.k) - begin;
       if (size <= 0 && total_depth_ > 0) continue;
       segments.push_back({&term, {begin, size}, group});
       group += ceil_div(size, kernel_.k_group);
@@ -130,12 +130,12 @@ class Blocked {
     return round_up(PanelForm{width, kernel_.k_group}.bytes(depth_.size), 64) + 64;
   }
 
-  std::int64_t most_rows() const {
+  std::int64_t max_rows() const {
     constexpr std::int64_t kWithTiles = 512, kInPlace = 4096;
-    const std::int64_t most = depth_.count() == 1 ? kInPlace : kWithTiles;
-    return source_ == RowSource::in_place ? most : std::min(most, kRowBytes / stride(kernel_.mr) * kernel_.mr);
+    const std::int64_t max = depth_.count() == 1 ? kInPlace : kWithTiles;
+    return source_ == RowSource::in_place ? max : std::min(max, kRowBytes / stride(kernel_.mr) * kernel_.mr);
   }
-  std::int64_t most_columns() const {
+  std::int64_t max_columns() const {
     if (depth_.count() == 1) return g_.c.t.shape[1];
     return kTileBytes / (rows_.size * std::int64_t{sizeof(float)});
   }
@@ -170,13 +170,13 @@ class Blocked {
     ctx_.pool().run(all, [&](std::int64_t task, int worker) {
       std::byte* const space = ctx_.workspace(worker).data();
       std::byte* const strip = space + Ctx::kWorkspaceBytes - kStripBytes;
-      const Piece columns = strips.at(task % strips.count()), group = groups.at(task / strips.count());
+      const Range columns = strips.at(task % strips.count()), group = groups.at(task / strips.count());
       pack_strip(strip, columns);
       const std::int64_t next = task + ctx_.pool().size();  // what this thread most likely does then
-      multiply_strip({strip, space, columns, group, next < all ? strips.at(next % strips.count()) : Piece{}});
+      multiply_strip({strip, space, columns, group, next < all ? strips.at(next % strips.count()) : Range{}});
     });
   }
-  void pack_strip(std::byte* strip, const Piece& columns) const {
+  void pack_strip(std::byte* strip, const Range& columns) const {
     for (std::int64_t j = 0; j < columns.size; j += kernel_.nr, strip += stride(kernel_.nr)) {
       const std::int64_t count = std::min<std::int64_t>(kernel_.nr, columns.size - j);
       const int width = static_cast<int>(round_up(count, kernel_.lanes));
@@ -189,13 +189,13 @@ class Blocked {
   struct Progress {
     std::int64_t part, parts;
 
-    Piece of(std::int64_t n) const { return {n * part / parts, n * (part + 1) / parts - n * part / parts}; }
+    Range of(std::int64_t n) const { return {n * part / parts, n * (part + 1) / parts - n * part / parts}; }
   };
   struct Task {
     const std::byte* strip;
     std::byte* row_panel;  ///< memory for one
-    Piece columns, group;
-    Piece next;  ///< columns of another task, or none
+    Range columns, group;
+    Range next;  ///< columns of another task, or none
   };
   void multiply_strip(const Task& task) {
     const std::int64_t mr = kernel_.mr, nr = kernel_.nr, end = task.group.begin + task.group.size;
@@ -214,7 +214,7 @@ class Blocked {
   }
 
   /// Columns that are packed next come from memory into the second cache while others are multiplied.
-  void prefetch_columns(const Piece& columns, const Progress& progress) const {
+  void prefetch_columns(const Range& columns, const Progress& progress) const {
     constexpr std::int64_t kLine = 64;
     if (columns.size == 0) return;
     for (const Segment& s : block_.segments) {
@@ -224,7 +224,7 @@ class Blocked {
       const std::int64_t runs = deep ? columns.size : s.k.size, length = (deep ? s.k.size : columns.size) * element;
       const std::byte* first =
           b.data + ((block_.columns.begin + columns.begin) * b.lane_stride + s.k.begin * b.k_stride) * element;
-      const Piece mine = progress.of(runs);
+      const Range mine = progress.of(runs);
       for (std::int64_t run = mine.begin; run < mine.begin + mine.size; ++run)
         for (std::int64_t at = 0; at < length; at += kLine)
           __builtin_prefetch(first + run * (deep ? b.lane_stride : b.k_stride) * element + at, 0, 2);
@@ -238,7 +238,7 @@ class Blocked {
     const std::int64_t rows = std::min<std::int64_t>(kernel_.mr, end - row);
     for (const Segment& s : block_.segments) {
       const std::int64_t lines = ceil_div(s.k.size * 4, 64);
-      const Piece mine = progress.of(lines * std::max<std::int64_t>(rows, 0));
+      const Range mine = progress.of(lines * std::max<std::int64_t>(rows, 0));
       for (std::int64_t i = mine.begin; i < mine.begin + mine.size; ++i)
         __builtin_prefetch(in_place(s, row + i / lines) + i % lines * 16);
     }
@@ -253,7 +253,7 @@ class Blocked {
   };
   /// The tile whose upper left element is (row, column) of the block.
   void multiply_tile(std::int64_t row, std::int64_t column, const Panels& panels) {
-    alignas(64) float once[kMostTile];
+    alignas(64) float once[kMaxTile];
     const std::int64_t rows = std::min<std::int64_t>(kernel_.mr, block_.rows.size - row);
     const std::int64_t columns = std::min<std::int64_t>(kernel_.nr, block_.columns.size - column);
     const std::int64_t vectors = ceil_div(columns, kernel_.lanes);
@@ -286,7 +286,7 @@ class Blocked {
     return tiles_ + column * rows_.size + row * kernel_.nr;
   }
 
-  static constexpr std::int64_t kMostTile = 8 * 48;
+  static constexpr std::int64_t kMaxTile = 8 * 48;
   Ctx& ctx_;
   const Gemm& g_;
   const TileKernel& kernel_;

@@ -9,7 +9,7 @@ const TileKernel& tile_kernel(MatmulPrecision precision);
 /// The one that makes `rows` <= mr rows of `vectors` * lanes columns.
 MultiplyTile tile_function(const TileKernel& kernel, std::int64_t rows, std::int64_t vectors);
 
-/// Products of f32 and bf16 matrices on the vector units of cpu_isa(), in packed panels.
+/// GEMMs of f32 and bf16 matrices on the vector units of cpu_isa(), in packed panels.
 void gemm_blocked(Ctx& ctx, const Gemm& g);
 
 }  // namespace qtrain::ops

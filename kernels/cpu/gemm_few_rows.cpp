@@ -36,7 +36,7 @@ class FewRows {
         kernel_(few_rows_kernel(ctx.matmul())),
         finish_(finish_tile_for(g)),
         M_(g.c.t.shape[0]) {
-    check(M_ <= kFewRows && total_depth() <= kMostFewRowsDepth, "gemm: rows are too many or too long");
+    check(M_ <= kFewRows && total_depth() <= kMaxFewRowsDepth, "gemm: rows are too many or too long");
     pack_rows();
   }
 

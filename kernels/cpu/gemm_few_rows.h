@@ -11,14 +11,14 @@ namespace qtrain::ops {
 /// than the first-level cache holds. Every row gets the bits that gemm_blocked gives it among many.
 inline constexpr std::int64_t kFewRows = 8;
 /// The longest sums: rows of f32, packed, fill the workspace.
-inline constexpr std::int64_t kMostFewRowsDepth = static_cast<std::int64_t>(Ctx::kWorkspaceBytes) / (16 * 4);
+inline constexpr std::int64_t kMaxFewRowsDepth = static_cast<std::int64_t>(Ctx::kWorkspaceBytes) / (16 * 4);
 
 /// Columns that come in another form than an operand: writes [range.count, range.depth] as f32, rows kWrittenDepth
 /// apart, for at most kWrittenDepth values of k.
 inline constexpr std::int64_t kWrittenDepth = 256;
 using WriteColumns = std::function<void(float* to, const PanelRange& range)>;
 
-/// One of the products whose sum is computed.
+/// One of the GEMMs whose sum is computed.
 struct FewRowsTerm {
   Operand rows;
   Operand columns;
@@ -26,7 +26,7 @@ struct FewRowsTerm {
 };
 FewRowsTerm few_rows_term(const Factors& f);
 
-/// C = or += alpha * (the sum of the terms) + bias as `g` says, whose own products are not looked at.
+/// C = or += alpha * (the sum of the terms) + bias as `g` says, whose own GEMMs are not looked at.
 void gemm_few_rows(Ctx& ctx, const Gemm& g, const std::vector<FewRowsTerm>& terms);
 
 }  // namespace qtrain::ops

@@ -45,7 +45,7 @@ struct TileKernel {
 
   int mr, nr, lanes;  // nr is 1 to 3 times lanes, mr the last of the heights
   int k_group;
-  int k_block;  // a sum over k is cut into pieces of at most this length
+  int k_block;  // a sum over k is cut into blocks of at most this size
   int strip;    // columns a task packs: with k_block, a part of a level-2 cache
   int heights[kHeights];
   MultiplyTile run[kHeights][3];

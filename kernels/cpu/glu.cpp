@@ -11,7 +11,7 @@ void forward(Ctx& ctx, const Glu& a) {
   using A = Acc<T>;
   T* y = a.y.as<T>();
   const T *gate = a.gate.as<T>(), *up = a.up.as<T>();
-  for_ranges(ctx, a.y.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(ctx, a.y.numel(), kBlockSize, [&](std::int64_t begin, std::int64_t end) {
     simd::each<A>(end - begin, [&](std::int64_t j, auto lanes) {
       const std::int64_t i = begin + j;
       const Vec<A> g = simd::load<A>(gate + i, lanes);
@@ -27,7 +27,7 @@ void backward(Ctx& ctx, const GluGrad& a) {
   T* dgate = a.dgate.wanted() ? a.dgate.t.as<T>() : nullptr;
   T* dup = a.dup.wanted() ? a.dup.t.as<T>() : nullptr;
   const T *dy = a.dy.as<T>(), *gate = a.gate.as<T>(), *up = a.up.as<T>();
-  for_ranges(ctx, a.dy.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(ctx, a.dy.numel(), kBlockSize, [&](std::int64_t begin, std::int64_t end) {
     simd::each<A>(end - begin, [&](std::int64_t j, auto lanes) {
       const std::int64_t i = begin + j;
       const Vec<A> g = simd::load<A>(gate + i, lanes);

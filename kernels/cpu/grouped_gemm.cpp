@@ -8,7 +8,7 @@
 namespace qtrain::ops {
 namespace {
 
-/// Contexts of one thread each, in which threads compute products of their own.
+/// Contexts of one thread each, in which threads compute GEMMs of their own.
 class LoneContexts {
  public:
   explicit LoneContexts(Device) {}
@@ -24,23 +24,23 @@ class LoneContexts {
   std::vector<std::unique_ptr<Ctx>> contexts_;
 };
 
-/// Rows of a product that are one task: enough to pay for packing the matrix that they are multiplied with.
+/// Rows of a GEMM that are one task: enough to pay for packing the matrix that they are multiplied with.
 constexpr std::int64_t kTaskRows = 256;
 
-/// Many products are computed side by side, each by one thread; few one after the other, each by all. A row of a
-/// product has the same bits in any piece, so the way changes no result.
-void run_products(Ctx& ctx, const std::vector<Gemm>& products) {
+/// Many GEMMs are computed side by side, each by one thread; few one after the other, each by all. A row of a
+/// GEMM has the same bits in any chunk, so the way changes no result.
+void run_gemms(Ctx& ctx, const std::vector<Gemm>& gemms) {
   constexpr std::int64_t kTasksPerThread = 3;
   const int threads = ctx.pool().size();
-  const auto n = static_cast<std::int64_t>(products.size());
+  const auto n = static_cast<std::int64_t>(gemms.size());
   if (threads == 1 || n < kTasksPerThread * threads) {
-    for (const Gemm& g : products) run_cpu(ctx, g);
+    for (const Gemm& g : gemms) run_cpu(ctx, g);
     return;
   }
   auto& contexts = ctx.kept<LoneContexts>();
   contexts.prepare(threads, ctx.matmul());
-  ctx.pool().run(
-      n, [&](std::int64_t i, int worker) { run_cpu(contexts.of(worker), products[static_cast<std::size_t>(i)]); });
+  ctx.pool().run(n,
+                 [&](std::int64_t i, int worker) { run_cpu(contexts.of(worker), gemms[static_cast<std::size_t>(i)]); });
 }
 
 /// Calls f(e, first, last) with the rows of each expert.
@@ -72,40 +72,40 @@ View<Byte> expert_matrix(const View<Byte>& all, std::int64_t e) {
 
 void run_cpu(Ctx& ctx, const GroupedGemm& a) {
   const std::int64_t a_step = row_step(a.a, a.a_stride), c_step = row_step(a.c.t, a.c_stride);
-  std::vector<Gemm> products;
+  std::vector<Gemm> gemms;
   for_experts(a.offsets, a.a.shape[0], [&](std::int64_t e, std::int64_t first, std::int64_t last) {
     for (std::int64_t row = first; row < last; row += kTaskRows) {
       const std::int64_t rows = std::min(kTaskRows, last - row);
-      products.push_back({.c = {part_of(a.c.t, {row, rows, 0, a.c.t.shape[1], c_step}), a.c.mode},
-                          .a = part_of(a.a, {row, rows, 0, a.a.shape[1], a_step}),
-                          .b = expert_matrix(a.b, e),
-                          .transpose_b = a.transpose_b,
-                          .alpha = a.alpha,
-                          .a_stride = a_step,
-                          .c_stride = c_step});
+      gemms.push_back({.c = {part_of(a.c.t, {row, rows, 0, a.c.t.shape[1], c_step}), a.c.mode},
+                       .a = part_of(a.a, {row, rows, 0, a.a.shape[1], a_step}),
+                       .b = expert_matrix(a.b, e),
+                       .transpose_b = a.transpose_b,
+                       .alpha = a.alpha,
+                       .a_stride = a_step,
+                       .c_stride = c_step});
     }
   });
-  run_products(ctx, products);
+  run_gemms(ctx, gemms);
 }
 
 void run_cpu(Ctx& ctx, const GroupedGemmGrad& a) {
   const std::int64_t a_step = row_step(a.a, a.a_stride), b_step = row_step(a.b, a.b_stride), M = a.a.shape[1];
-  std::vector<Gemm> products;
+  std::vector<Gemm> gemms;
   for_experts(a.offsets, a.a.shape[0], [&](std::int64_t e, std::int64_t first, std::int64_t last) {
     const std::int64_t rows = last - first;
     if (rows == 0 && a.c.adds()) return;
     for (std::int64_t m = 0; m < M; m += kTaskRows) {
       const std::int64_t height = std::min(kTaskRows, M - m);
-      products.push_back({.c = {expert_matrix(a.c.t, e).slice(m, height), a.c.mode},
-                          .a = part_of(a.a, {first, rows, m, height, a_step}),
-                          .b = part_of(a.b, {first, rows, 0, a.b.shape[1], b_step}),
-                          .transpose_a = Transpose::yes,
-                          .alpha = a.alpha,
-                          .a_stride = a_step,
-                          .b_stride = b_step});
+      gemms.push_back({.c = {expert_matrix(a.c.t, e).slice(m, height), a.c.mode},
+                       .a = part_of(a.a, {first, rows, m, height, a_step}),
+                       .b = part_of(a.b, {first, rows, 0, a.b.shape[1], b_step}),
+                       .transpose_a = Transpose::yes,
+                       .alpha = a.alpha,
+                       .a_stride = a_step,
+                       .b_stride = b_step});
     }
   });
-  run_products(ctx, products);
+  run_gemms(ctx, gemms);
 }
 
 }  // namespace qtrain::ops

@@ -13,21 +13,21 @@ inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-/// body(begin, end) over pieces of [0, n), each of about `grain` units.
+/// body(begin, end) over chunks of [0, n), each of about `block_size` units.
 template <class Body>
-void for_ranges(Ctx& ctx, std::int64_t n, std::int64_t grain, const Body& body) {
-  grain = std::max<std::int64_t>(grain, 1);
-  ctx.pool().run(ceil_div(n, grain),
-                 [&](std::int64_t task, int) { body(task * grain, std::min(n, (task + 1) * grain)); });
+void for_ranges(Ctx& ctx, std::int64_t n, std::int64_t block_size, const Body& body) {
+  block_size = std::max<std::int64_t>(block_size, 1);
+  ctx.pool().run(ceil_div(n, block_size),
+                 [&](std::int64_t task, int) { body(task * block_size, std::min(n, (task + 1) * block_size)); });
 }
 
 /// Elements a task of an elementwise op works on: enough to pay for handing the task out.
-inline constexpr std::int64_t kGrain = 1 << 14;
+inline constexpr std::int64_t kBlockSize = 1 << 14;
 
-/// Rows of `width` elements, about kGrain elements a task.
+/// Rows of `width` elements, about kBlockSize elements a task.
 template <class Body>
 void for_rows(Ctx& ctx, std::int64_t rows, std::int64_t width, const Body& body) {
-  for_ranges(ctx, rows, kGrain / std::max<std::int64_t>(width, 1), body);
+  for_ranges(ctx, rows, kBlockSize / std::max<std::int64_t>(width, 1), body);
 }
 
 /// y = or += v, as the sink says.

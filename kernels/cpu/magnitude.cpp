@@ -11,17 +11,17 @@ using simd::Acc;
 using simd::each;
 using simd::Vec;
 
-// Sum of squares of a row of W + scale * B A, a piece at a time that stays in the first cache.
+// Sum of squares of a row of W + scale * B A, a chunk at a time that stays in the first cache.
 template <class W, class A>
 double squares_of_sum(const RowNorms& n, std::int64_t row) {
-  constexpr std::int64_t kPiece = 512;
+  constexpr std::int64_t kChunk = 512;
   const std::int64_t in = n.w.shape[1], ranks = n.a.shape[0];
   const W* w = n.w.as<W>() + row * in;
   const A *a = n.a.as<A>(), *b = n.b.as<A>() + row * ranks;
-  A v[kPiece];
+  A v[kChunk];
   double squares = 0;
-  for (std::int64_t first = 0; first < in; first += kPiece) {
-    const std::int64_t size = std::min(kPiece, in - first);
+  for (std::int64_t first = 0; first < in; first += kChunk) {
+    const std::int64_t size = std::min(kChunk, in - first);
     each<A>(size,
             [&](std::int64_t i, auto lanes) { simd::store<A>(v + i, simd::load<A>(w + first + i, lanes), lanes); });
     for (std::int64_t r = 0; r < ranks; ++r) simd::axpy<A>(v, static_cast<A>(n.scale) * b[r], a + r * in + first, size);

@@ -11,7 +11,7 @@ using simd::Vec;
 /// body(i, lanes) over [0, n), in parallel.
 template <class Body>
 void elements(Ctx& ctx, std::int64_t n, const Body& body) {
-  for_ranges(ctx, n, kGrain, [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(ctx, n, kBlockSize, [&](std::int64_t begin, std::int64_t end) {
     simd::each<float>(end - begin, [&](std::int64_t j, auto lanes) { body(begin + j, lanes); });
   });
 }

@@ -32,7 +32,7 @@ void for_states(const F& f) {
 
 template <class A, std::size_t S, class Step>
 void update_elements(Ctx& ctx, std::int64_t n, const UpdateArrays<A, S>& a, const Step& step) {
-  for_ranges(ctx, n, kGrain, [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(ctx, n, kBlockSize, [&](std::int64_t begin, std::int64_t end) {
     simd::each<A>(end - begin, [&](std::int64_t j, auto lanes) {
       const std::int64_t i = begin + j;
       Lanes<A, S> state;
@@ -133,7 +133,7 @@ void update_block(const CodedUpdate<S>& a, std::int64_t block, const Step& step)
 
 template <std::size_t S, class Step>
 void update_blocks(Ctx& ctx, const CodedUpdate<S>& a, const Step& step) {
-  for_ranges(ctx, ceil_div(a.param.numel(), kCodeBlock), kGrain / kCodeBlock,
+  for_ranges(ctx, ceil_div(a.param.numel(), kCodeBlock), kBlockSize / kCodeBlock,
              [&](std::int64_t begin, std::int64_t end) {
                for (std::int64_t block = begin; block < end; ++block) update_block(a, block, step);
              });

@@ -6,12 +6,12 @@ namespace {
 using simd::Acc;
 using simd::Vec;
 
-constexpr std::int64_t kPiece = 256;
+constexpr std::int64_t kChunk = 256;
 
-/// Gates and ups of a piece of a row as arrays of their own.
+/// Gates and ups of a chunk of a row as arrays of their own.
 template <class A>
-struct Piece {
-  A gate[kPiece], up[kPiece];
+struct Chunk {
+  A gate[kChunk], up[kChunk];
 };
 
 template <class A, class T>
@@ -34,14 +34,14 @@ struct RowPart {
   std::int64_t gate(std::int64_t i) const { return O == GluOrder::halves ? c + i : 2 * (c + i); }
   std::int64_t up(std::int64_t i) const { return O == GluOrder::halves ? F + c + i : 2 * (c + i) + 1; }
 
-  void gather(Piece<Acc<T>>& piece, const T* row) const {
-    for (std::int64_t i = 0; i < n; ++i) piece.gate[i] = read<Acc<T>>(row[gate(i)]);
-    for (std::int64_t i = 0; i < n; ++i) piece.up[i] = read<Acc<T>>(row[up(i)]);
+  void gather(Chunk<Acc<T>>& chunk, const T* row) const {
+    for (std::int64_t i = 0; i < n; ++i) chunk.gate[i] = read<Acc<T>>(row[gate(i)]);
+    for (std::int64_t i = 0; i < n; ++i) chunk.up[i] = read<Acc<T>>(row[up(i)]);
   }
-  void scatter(const Piece<Acc<T>>& piece, T* row, Sink::Mode mode) const {
+  void scatter(const Chunk<Acc<T>>& chunk, T* row, Sink::Mode mode) const {
     const bool adds = mode == Sink::Mode::accumulate;
-    for (std::int64_t i = 0; i < n; ++i) put(row[gate(i)], piece.gate[i], adds);
-    for (std::int64_t i = 0; i < n; ++i) put(row[up(i)], piece.up[i], adds);
+    for (std::int64_t i = 0; i < n; ++i) put(row[gate(i)], chunk.gate[i], adds);
+    for (std::int64_t i = 0; i < n; ++i) put(row[up(i)], chunk.up[i], adds);
   }
 };
 
@@ -59,6 +59,16 @@ struct Clamped {
   }
 };
 
+/// body(row, part) for the parts of all rows of [rows, F].
+template <class T, GluOrder O, class Body>
+void for_parts(Ctx& ctx, const Shape& shape, const Body& body) {
+  const std::int64_t F = shape[-1];
+  for_rows(ctx, shape.rows(), F, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r)
+      for (std::int64_t c = 0; c < F; c += kChunk) body(r, RowPart<T, O>{F, c, std::min(kChunk, F - c)});
+  });
+}
+
 template <class T, GluOrder O>
 void forward(Ctx& ctx, const PackedGlu& a) {
   using A = Acc<T>;
@@ -66,24 +76,19 @@ void forward(Ctx& ctx, const PackedGlu& a) {
   T* y = a.y.as<T>();
   const T* x = a.x.as<T>();
   [[maybe_unused]] const A alpha = static_cast<A>(a.alpha);
-  for_rows(ctx, a.y.shape.rows(), F, [&](std::int64_t begin, std::int64_t end) {
-    Piece<A> piece;
-    for (std::int64_t r = begin; r < end; ++r)
-      for (std::int64_t c = 0; c < F; c += kPiece) {
-        const std::int64_t n = std::min(kPiece, F - c);
-        const RowPart<T, O> part{F, c, n};
-        part.gather(piece, x + r * 2 * F);
-        simd::each<A>(n, [&](std::int64_t i, auto lanes) {
-          const Vec<A> g = simd::load<A>(piece.gate + i, lanes), u = simd::load<A>(piece.up + i, lanes);
-          T* to = y + r * F + c + i;
-          if constexpr (O == GluOrder::halves) {
-            simd::store<A>(to, u * g * Gate<A>(g, a.activation).s, lanes);
-          } else {
-            const Clamped<A, PackedGlu> cut(a, g, u);
-            simd::store<A>(to, (cut.up + A{1}) * cut.gate * sigmoid<A>(alpha * cut.gate), lanes);
-          }
-        });
+  for_parts<T, O>(ctx, a.y.shape, [&](std::int64_t r, const RowPart<T, O>& part) {
+    Chunk<A> chunk;
+    part.gather(chunk, x + r * 2 * F);
+    simd::each<A>(part.n, [&](std::int64_t i, auto lanes) {
+      const Vec<A> g = simd::load<A>(chunk.gate + i, lanes), u = simd::load<A>(chunk.up + i, lanes);
+      T* to = y + r * F + part.c + i;
+      if constexpr (O == GluOrder::halves) {
+        simd::store<A>(to, u * g * Gate<A>(g, a.activation).s, lanes);
+      } else {
+        const Clamped<A, PackedGlu> cut(a, g, u);
+        simd::store<A>(to, (cut.up + A{1}) * cut.gate * sigmoid<A>(alpha * cut.gate), lanes);
       }
+    });
   });
 }
 
@@ -94,31 +99,25 @@ void backward(Ctx& ctx, const PackedGluGrad& a) {
   T* dx = a.dx.t.as<T>();
   const T *dy = a.dy.as<T>(), *x = a.x.as<T>();
   [[maybe_unused]] const A alpha = static_cast<A>(a.alpha);
-  for_rows(ctx, a.dy.shape.rows(), F, [&](std::int64_t begin, std::int64_t end) {
-    Piece<A> piece;
-    for (std::int64_t r = begin; r < end; ++r)
-      for (std::int64_t c = 0; c < F; c += kPiece) {
-        const std::int64_t n = std::min(kPiece, F - c);
-        const RowPart<T, O> part{F, c, n};
-        part.gather(piece, x + r * 2 * F);
-        simd::each<A>(n, [&](std::int64_t i, auto lanes) {
-          A *gate = piece.gate + i, *up = piece.up + i;
-          const Vec<A> g = simd::load<A>(gate, lanes), u = simd::load<A>(up, lanes);
-          const Vec<A> d = simd::load<A>(dy + r * F + c + i, lanes);
-          if constexpr (O == GluOrder::halves) {
-            const Gate<A> k(g, a.activation);
-            simd::store<A>(up, d * g * k.s, lanes);
-            simd::store<A>(gate, d * u * k.s * (A{1} + k.turn * (A{1} - k.s)), lanes);
-          } else {
-            const Clamped<A, PackedGluGrad> cut(a, g, u);
-            const Vec<A> s = sigmoid<A>(alpha * cut.gate);
-            simd::store<A>(up, d * cut.gate * s * cut.up_slope, lanes);
-            simd::store<A>(gate, d * (cut.up + A{1}) * s * (A{1} + alpha * cut.gate * (A{1} - s)) * cut.gate_slope,
-                           lanes);
-          }
-        });
-        part.scatter(piece, dx + r * 2 * F, a.dx.mode);
+  for_parts<T, O>(ctx, a.dy.shape, [&](std::int64_t r, const RowPart<T, O>& part) {
+    Chunk<A> chunk;
+    part.gather(chunk, x + r * 2 * F);
+    simd::each<A>(part.n, [&](std::int64_t i, auto lanes) {
+      A *gate = chunk.gate + i, *up = chunk.up + i;
+      const Vec<A> g = simd::load<A>(gate, lanes), u = simd::load<A>(up, lanes);
+      const Vec<A> d = simd::load<A>(dy + r * F + part.c + i, lanes);
+      if constexpr (O == GluOrder::halves) {
+        const Gate<A> k(g, a.activation);
+        simd::store<A>(up, d * g * k.s, lanes);
+        simd::store<A>(gate, d * u * k.s * (A{1} + k.turn * (A{1} - k.s)), lanes);
+      } else {
+        const Clamped<A, PackedGluGrad> cut(a, g, u);
+        const Vec<A> s = sigmoid<A>(alpha * cut.gate);
+        simd::store<A>(up, d * cut.gate * s * cut.up_slope, lanes);
+        simd::store<A>(gate, d * (cut.up + A{1}) * s * (A{1} + alpha * cut.gate * (A{1} - s)) * cut.gate_slope, lanes);
       }
+    });
+    part.scatter(chunk, dx + r * 2 * F, a.dx.mode);
   });
 }
 

@@ -30,7 +30,7 @@ void dequantize_as(Ctx& ctx, const Dequantize4& a) {
   T* y = a.y.as<T>();
   const bool streams = a.y.bytes() >= kStreamBytes && reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
   const std::int64_t n = a.y.numel(), size = a.w.blocksize;
-  for_ranges(ctx, blocks_of(n, size), kGrain / size, [&](std::int64_t first, std::int64_t last) {
+  for_ranges(ctx, blocks_of(n, size), kBlockSize / size, [&](std::int64_t first, std::int64_t last) {
     const std::int64_t begin = first * size, end = std::min(n, last * size);
     if (!streams) return elements.range(begin, end, y + begin);
     elements.template range<Stores::streamed>(begin, end, y + begin);
@@ -123,7 +123,7 @@ void quantize_as(Ctx& ctx, const Quantize4& a) {
   auto* absmax = a.absmax.as<float>();
   const std::int64_t n = a.x.numel(), size = a.blocksize;
   const Coder coder(a.type);
-  for_ranges(ctx, blocks_of(n, size), kGrain / size, [&](std::int64_t first, std::int64_t last) {
+  for_ranges(ctx, blocks_of(n, size), kBlockSize / size, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t b = first; b < last; ++b) {
       const std::int64_t begin = b * size, count = std::min(n - begin, size);
       absmax[b] = std::bit_cast<float>(largest_bits(x + begin, count));

@@ -134,13 +134,13 @@ class Expansion {
   }
   template <Stores S>
   void whole(std::int64_t block, std::int64_t blocks, T* y) const {
-    constexpr std::int64_t kMost = 64;  // scales at a time
+    constexpr std::int64_t kMax = 64;  // scales at a time
     const auto& table = std::is_same_v<T, float>  ? kExpandF32Avx512
                         : std::is_same_v<T, Bf16> ? kExpandBf16Avx512
                                                   : kExpandF16Avx512;
-    float scales[kMost];
-    for (const std::int64_t end = block + blocks; block < end; block += kMost) {
-      const std::int64_t count = std::min(kMost, end - block);
+    float scales[kMax];
+    for (const std::int64_t end = block + blocks; block < end; block += kMax) {
+      const std::int64_t count = std::min(kMax, end - block);
       for (std::int64_t i = 0; i < count; ++i) scales[i] = scales_[block + i];
       table[static_cast<int>(S)]({codes_ + block * w_.blocksize / 2, scales, map_, count, w_.blocksize, y});
       y += count * w_.blocksize;

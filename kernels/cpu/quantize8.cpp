@@ -50,7 +50,7 @@ void dequantize_rows_as(Ctx& ctx, const DequantizeRows8& a) {
 void run_cpu(Ctx& ctx, const Quantize8& a) {
   const std::int64_t n = a.x.numel(), size = a.blocksize;
   auto* absmax = a.absmax.as<float>();
-  for_ranges(ctx, blocks_of(n, size), ceil_div(kGrain, 4 * size), [&](std::int64_t first, std::int64_t last) {
+  for_ranges(ctx, blocks_of(n, size), ceil_div(kBlockSize, 4 * size), [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t b = first; b < last; ++b) quantize_block(a, b * size, std::min(n, (b + 1) * size), absmax + b);
   });
 }
@@ -75,7 +75,7 @@ void run_cpu(Ctx& ctx, const Dequantize8& a) {
   const auto *absmax = a.absmax.as<float>(), *map = a.map.as<float>();
   auto* y = a.y.as<float>();
   const std::int64_t n = a.y.numel(), size = a.blocksize;
-  for_ranges(ctx, blocks_of(n, size), ceil_div(kGrain, size), [&](std::int64_t first, std::int64_t last) {
+  for_ranges(ctx, blocks_of(n, size), ceil_div(kBlockSize, size), [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t b = first; b < last; ++b)
       for (std::int64_t i = b * size, end = std::min(n, i + size); i < end; ++i) y[i] = map[codes[i]] * absmax[b];
   });

@@ -20,14 +20,14 @@ void column_sum_as(Ctx& ctx, const ColumnSum& a) {
   dispatch_float(a.y.t.dtype, [&]<class Y>() { sums.finish(a.y.t.as<Y>(), a.y.mode); });
 }
 
-/// out (+)= sum over i of term(Vec<double>) in fixed pieces, whose f64 sums are added in order.
+/// out (+)= sum over i of term(Vec<double>) in fixed chunks, whose f64 sums are added in order.
 template <class T, class Term>
 void sum_terms(Ctx& ctx, const Sink& out, ConstTensor x, const Term& term) {
   const T* p = x.as<T>();
-  const std::int64_t n = x.numel(), most = Ctx::kWorkspaceBytes / sizeof(double);
-  const std::int64_t grain = std::max(kGrain, ceil_div(n, most));
+  const std::int64_t n = x.numel(), max = Ctx::kWorkspaceBytes / sizeof(double);
+  const std::int64_t block_size = std::max(kBlockSize, ceil_div(n, max));
   auto* parts = reinterpret_cast<double*>(ctx.workspace(0).data());
-  for_ranges(ctx, n, grain, [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(ctx, n, block_size, [&](std::int64_t begin, std::int64_t end) {
     Vec<double> even{}, odd{};
     std::int64_t i = begin;
     for (; i + 8 <= end; i += 8) {
@@ -36,10 +36,10 @@ void sum_terms(Ctx& ctx, const Sink& out, ConstTensor x, const Term& term) {
     }
     simd::each<double>(end - i,
                        [&](std::int64_t j, auto lanes) { even += term(simd::load<double>(p + i + j, lanes)); });
-    parts[begin / grain] = simd::sum(even + odd);
+    parts[begin / block_size] = simd::sum(even + odd);
   });
   double total = 0;
-  for (std::int64_t i = 0; i < ceil_div(n, grain); ++i) total += parts[i];
+  for (std::int64_t i = 0; i < ceil_div(n, block_size); ++i) total += parts[i];
   double* y = out.t.as<double>();
   *y = out.adds() ? *y + total : total;
 }

@@ -31,17 +31,32 @@ Angles<T> angles_of(const Op& a) {
           .count = a.cos.shape[0]};
 }
 
+template <class A>
+struct RotaryPair {
+  simd::Vec<A> cos, sin, first, second;
+};
+
+/// body(i, pair, lanes) for the elements i of the first half of what is turned.
+template <class T, class Body>
+void each_pair(const T* x, const Angles<T>& angles, std::int64_t row, const Body& body) {
+  using A = simd::Acc<T>;
+  simd::each<A>(angles.half, [&](std::int64_t i, auto lanes) {
+    body(i,
+         RotaryPair<A>{.cos = simd::load<A>(angles.cos + row + i, lanes),
+                       .sin = simd::load<A>(angles.sin + row + i, lanes),
+                       .first = simd::load<A>(x + i, lanes),
+                       .second = simd::load<A>(x + angles.half + i, lanes)},
+         lanes);
+  });
+}
+
 /// (y1, y2) = (x1 cos - x2 sin, x2 cos + x1 sin) for the halves of what is turned; y may be x.
 template <class T>
 void rotate(T* y, const T* x, const Angles<T>& angles, std::int64_t row) {
   using A = simd::Acc<T>;
-  using simd::Vec;
-  const std::int64_t half = angles.half;
-  simd::each<A>(half, [&](std::int64_t i, auto lanes) {
-    const Vec<A> c = simd::load<A>(angles.cos + row + i, lanes), s = simd::load<A>(angles.sin + row + i, lanes);
-    const Vec<A> x1 = simd::load<A>(x + i, lanes), x2 = simd::load<A>(x + half + i, lanes);
-    simd::store<A>(y + i, x1 * c - x2 * s, lanes);
-    simd::store<A>(y + half + i, x2 * c + x1 * s, lanes);
+  each_pair(x, angles, row, [&](std::int64_t i, const RotaryPair<A>& p, auto lanes) {
+    simd::store<A>(y + i, p.first * p.cos - p.second * p.sin, lanes);
+    simd::store<A>(y + angles.half + i, p.second * p.cos + p.first * p.sin, lanes);
   });
 }
 
@@ -49,13 +64,9 @@ void rotate(T* y, const T* x, const Angles<T>& angles, std::int64_t row) {
 template <class To, class T>
 void rotate_back(const RowSink<To>& dx, const T* dy, const Angles<T>& angles, std::int64_t row) {
   using A = simd::Acc<T>;
-  using simd::Vec;
-  const std::int64_t half = angles.half;
-  simd::each<A>(half, [&](std::int64_t i, auto lanes) {
-    const Vec<A> c = simd::load<A>(angles.cos + row + i, lanes), s = simd::load<A>(angles.sin + row + i, lanes);
-    const Vec<A> g1 = simd::load<A>(dy + i, lanes), g2 = simd::load<A>(dy + half + i, lanes);
-    write<A>(dx.data + i, g1 * c + g2 * s, lanes, dx.mode);
-    write<A>(dx.data + half + i, g2 * c - g1 * s, lanes, dx.mode);
+  each_pair(dy, angles, row, [&](std::int64_t i, const RotaryPair<A>& p, auto lanes) {
+    write<A>(dx.data + i, p.first * p.cos + p.second * p.sin, lanes, dx.mode);
+    write<A>(dx.data + angles.half + i, p.second * p.cos - p.first * p.sin, lanes, dx.mode);
   });
 }
 

@@ -14,9 +14,9 @@ using simd::Acc;
 template <class L>
 void router_softmax(const L* logits, Acc<L>* probs, std::int64_t E) {
   using A = Acc<L>;
-  A most = -std::numeric_limits<A>::infinity(), sum = 0;
-  for (std::int64_t e = 0; e < E; ++e) most = std::max(most, static_cast<A>(logits[e]));
-  for (std::int64_t e = 0; e < E; ++e) sum += probs[e] = std::exp(static_cast<A>(logits[e]) - most);
+  A max = -std::numeric_limits<A>::infinity(), sum = 0;
+  for (std::int64_t e = 0; e < E; ++e) max = std::max(max, static_cast<A>(logits[e]));
+  for (std::int64_t e = 0; e < E; ++e) sum += probs[e] = std::exp(static_cast<A>(logits[e]) - max);
   for (std::int64_t e = 0; e < E; ++e) probs[e] /= sum;
 }
 

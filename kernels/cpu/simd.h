@@ -111,7 +111,7 @@ inline void store(T* p, Vec<A> v, int n) {
   }
 }
 
-/// body(i, lanes) for i = 0, kLanes, ...: `lanes` is FullLanes, and an int for a shorter last piece.
+/// body(i, lanes) for i = 0, kLanes, ...: `lanes` is FullLanes, and an int for a shorter last chunk.
 template <class A, class Body>
 inline void each(std::int64_t n, const Body& body) {
   std::int64_t i = 0;

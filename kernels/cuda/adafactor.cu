@@ -138,9 +138,9 @@ void run_cuda(Ctx& ctx, const Adafactor& a) {
                   .width = n / rows,
                   .eps = static_cast<float>(a.eps)};
   move_state(ctx, step);
-  constexpr std::int64_t kMost = 1024, kOfThread = 16;
-  const std::int64_t blocks = std::clamp<std::int64_t>(ceil_div(n, kThreads * kOfThread), 1, kMost);
-  auto* mean = reinterpret_cast<double*>(ctx.scratch((2 + kMost) * sizeof(double)));
+  constexpr std::int64_t kMax = 1024, kOfThread = 16;
+  const std::int64_t blocks = std::clamp<std::int64_t>(ceil_div(n, kThreads * kOfThread), 1, kMax);
+  auto* mean = reinterpret_cast<double*>(ctx.scratch((2 + kMax) * sizeof(double)));
   double *square = mean + 1, *parts = mean + 2;
   if (matrix) launch(ctx, "adafactor_row_mean", mean_of<float>, {1, kThreads, kShared}, mean, step.row, rows, rows);
   launch(ctx, "adafactor_update_parts", update_square_parts, {static_cast<unsigned>(blocks), kThreads, kShared}, parts,

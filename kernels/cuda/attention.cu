@@ -98,13 +98,13 @@ void run_cuda(Ctx& ctx, const AttentionGrad& a) {
   const AttentionBatch batch = batch_of(a);
   const int share = batch.heads / batch.groups;
   const std::size_t group_bytes = static_cast<std::size_t>(batch.tokens) * static_cast<std::size_t>(share) * 4;
-  const int most = static_cast<int>(Ctx::kScratchBytes / std::max<std::size_t>(group_bytes, 1));
-  check(most > 0, "attention: more tokens in a batch than scratch memory holds sums for");
+  const int max = static_cast<int>(Ctx::kScratchBytes / std::max<std::size_t>(group_bytes, 1));
+  check(max > 0, "attention: more tokens in a batch than scratch memory holds sums for");
   dispatch_storage(a.q.dtype, [&]<class T>() {
     GradientTensors<T> x = tensors_of<T>(a);
-    for (int group = 0; group < batch.groups; group += most) {
+    for (int group = 0; group < batch.groups; group += max) {
       x.first_group = group;
-      x.pass_groups = std::min(most, batch.groups - group);
+      x.pass_groups = std::min(max, batch.groups - group);
       auto* delta = reinterpret_cast<float*>(ctx.scratch(group_bytes * static_cast<std::size_t>(x.pass_groups)));
       run_delta(ctx, Delta<T>{delta, x.dy, x.y, batch, group * share, x.pass_groups * share},
                 packable<T>(batch.width, x.dy, x.y));

@@ -124,7 +124,7 @@ __device__ __forceinline__ void multiply(float (&c)[M][N][4], const std::uint32_
     }
 }
 
-/// 16 rows of an accumulator, rounded, as the left operand of a product: their columns become the summed index.
+/// 16 rows of an accumulator, rounded, as the left operand of a GEMM: their columns become the summed index.
 template <class T, int N>
 __device__ __forceinline__ void fragments_of(std::uint32_t (&p)[N / 2][4], const float (&c)[N][4]) {
 #pragma unroll
@@ -160,7 +160,7 @@ __device__ __forceinline__ void put_row(const Target<T>& to, std::int64_t at, co
   }
 }
 
-/// Products become tanh(factor * product): scores over score_scale where they are capped.
+/// Dot products become tanh(factor * dot product): scores over score_scale where they are capped.
 template <class T, int M, int N>
 __device__ __forceinline__ void cap_scores(float (&s)[M][N][4], float factor) {
 #pragma unroll

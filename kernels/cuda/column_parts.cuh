@@ -14,9 +14,9 @@ struct ColumnParts {
 };
 
 inline ColumnParts column_parts(Ctx& ctx, std::int64_t rows, std::int64_t width) {
-  constexpr std::int64_t kMost = 256, kRowsOfPart = 4;
+  constexpr std::int64_t kMax = 256, kRowsOfPart = 4;
   const auto fits = static_cast<std::int64_t>(Ctx::kScratchBytes / sizeof(float)) / std::max<std::int64_t>(width, 1);
-  const std::int64_t parts = std::max<std::int64_t>(std::min({kMost, fits, ceil_div(rows, kRowsOfPart)}), 1);
+  const std::int64_t parts = std::max<std::int64_t>(std::min({kMax, fits, ceil_div(rows, kRowsOfPart)}), 1);
   std::byte* scratch = ctx.scratch(static_cast<std::size_t>(parts * width) * sizeof(float));
   return {reinterpret_cast<float*>(scratch), static_cast<int>(parts), static_cast<int>(width)};
 }

@@ -53,7 +53,7 @@ struct WarpSums {
   float v[kWarps][kWarp];
 };
 
-/// Block (piece, expert) adds up 32 columns of an expert's rows: a warp for each row in turn.
+/// Block (chunk, expert) adds up 32 columns of an expert's rows: a warp for each row in turn.
 template <class T>
 __global__ void __launch_bounds__(kWarps* kWarp) expert_bias_sums(GradArgs<T> a) {
   auto& sums = shared_memory<WarpSums>();

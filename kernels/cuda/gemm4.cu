@@ -5,7 +5,7 @@ namespace qtrain::ops {
 namespace {
 
 constexpr unsigned kThreads = 128, kWarps = kThreads / kWarp;
-constexpr int kMost = static_cast<int>(Gemm4::kFewRows);
+constexpr int kMax = static_cast<int>(Gemm4::kFewRows);
 
 template <class C, class A>
 struct FewRows {
@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kThreads, 8) gemm4_rows(FewRows<C, A> g, FourB
   const std::int64_t row = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
   if (row >= g.N) return;
   const int lane = static_cast<int>(threadIdx.x % kWarp);
-  float sums[kMost] = {};
+  float sums[kMax] = {};
   for (std::int64_t k = lane * N; k < g.K; k += kWarp * N) {
     const std::int64_t i = row * g.K + k;
     const float scale = w.scale(i);
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kThreads, 8) gemm4_rows(FewRows<C, A> g, FourB
       for (int j = 0; j < N; ++j) v[j] = map[j % 2 == 0 ? codes.v[j / 2] >> 4 : codes.v[j / 2] & 15] * scale;
     }
 #pragma unroll
-    for (int m = 0; m < kMost; ++m) {
+    for (int m = 0; m < kMax; ++m) {
       if (m >= g.M) break;
       const Pack<A, N> x = load_pack<N>(g.a + m * g.K + k);
 #pragma unroll
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads, 8) gemm4_rows(FewRows<C, A> g, FourB
   }
   const float bias = g.bias ? g.bias[row] : g.narrow_bias ? to_float(g.narrow_bias[row]) : 0.0f;
 #pragma unroll
-  for (int m = 0; m < kMost; ++m) {
+  for (int m = 0; m < kMax; ++m) {
     if (m >= g.M) break;
     const float sum = g.alpha * warp_sum(sums[m]) + bias;
     if (lane == 0) g.c.put(m * g.N + row, sum);

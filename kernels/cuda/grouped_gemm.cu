@@ -95,7 +95,7 @@ bool in_chunks(ConstTensor t, std::int64_t step) {
   return t.shape[-1] % 8 == 0 && step % 8 == 0 && reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0;
 }
 
-/// The type of the tensor cores' operands: others are rounded to it. f32 where plain kernels compute the product.
+/// The type of the tensor cores' operands: others are rounded to it. f32 where plain kernels compute the GEMM.
 DType units_type(Ctx& ctx, const GroupedArgs& args, bool chunks) {
   const DType type = gemm_operand_type(ctx.matmul(), args.a_type, args.b_type);
   const auto fits = [&](DType d) { return d == DType::f32 || d == type; };
@@ -139,7 +139,7 @@ void run_cuda(Ctx& ctx, const GroupedGemm& g) {
   if (type == DType::f32)
     return launch(
         ctx, "grouped_gemm", grouped_gemm_plain,
-        {dim3(most_row_tiles<kPlainTile>(R, E), tiles_of(args.N, kPlainTile)), kPlainThreads, sizeof(PlainTiles)}, args,
+        {dim3(max_row_tiles<kPlainTile>(R, E), tiles_of(args.N, kPlainTile)), kPlainThreads, sizeof(PlainTiles)}, args,
         weight);
   grouped_gemm_on_units(ctx, args, R, weight, type);
 }

@@ -47,7 +47,7 @@ __device__ __forceinline__ GroupedRows find_grouped_rows(const GroupedArgs& a, i
   return {low, first + (tile - first / Height - low) * Height, a.offsets[low + 1]};
 }
 template <int Height>
-unsigned most_row_tiles(std::int64_t rows, std::int64_t experts) {
+unsigned max_row_tiles(std::int64_t rows, std::int64_t experts) {
   return static_cast<unsigned>(rows / Height + experts);
 }
 

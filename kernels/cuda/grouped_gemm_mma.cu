@@ -76,7 +76,7 @@ __device__ __forceinline__ void right_fragments(std::uint32_t (&f)[4], const Til
 
 using WarpSums = float[kWarpM / 16][kWarpN / 8][4];
 
-/// sums = the product of the operands over the summed index from `depth` on.
+/// sums = A · B over the summed index from `depth` on.
 template <class T, OperandLayout A, OperandLayout B>
 __device__ __forceinline__ void multiply_sources(WarpSums& sums, const GroupedSource& a, const GroupedSource& b,
                                                  int depth) {
@@ -187,7 +187,7 @@ void dispatch_half(DType type, const F& f) {
 }  // namespace
 
 void grouped_gemm_on_units(Ctx& ctx, const GroupedArgs& args, std::int64_t rows, OperandLayout weight, DType type) {
-  const dim3 blocks(most_row_tiles<kTileM>(rows, args.experts), tiles_of(args.N, kTileN));
+  const dim3 blocks(max_row_tiles<kTileM>(rows, args.experts), tiles_of(args.N, kTileN));
   dispatch_half(type, [&]<class T>() { launch_grouped_mma<T>(ctx, args, blocks, weight); });
 }
 

@@ -162,9 +162,8 @@ __global__ void __launch_bounds__(kCodedThreads, 3) update_coded(CodedUpdate<Rul
 template <class Rule>
 void update_blocks(Ctx& ctx, const char* name, const CodedUpdate<Rule>& update, std::int64_t n) {
   // Loading the tables costs as much as a few blocks, so a warp takes several where there is enough to do.
-  constexpr std::int64_t kWarps = kCodedThreads / kWarp, kBusy = 8192, kMost = 8;
-  const std::int64_t blocks = ceil_div(n, ops::kCodeBlock),
-                     of_warp = std::clamp<std::int64_t>(blocks / kBusy, 1, kMost);
+  constexpr std::int64_t kWarps = kCodedThreads / kWarp, kBusy = 8192, kMax = 8;
+  const std::int64_t blocks = ceil_div(n, ops::kCodeBlock), of_warp = std::clamp<std::int64_t>(blocks / kBusy, 1, kMax);
   bool together = packable<float>(0, update.param, update.grad) == Packs::yes && n % 4 == 0;
   for (const CodedPointers& s : update.state) together = together && packable<float>(0, s.codes) == Packs::yes;
   const Grid grid{static_cast<unsigned>(ceil_div(blocks, kWarps * of_warp)), kCodedThreads,

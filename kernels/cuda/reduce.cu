@@ -53,8 +53,8 @@ __global__ void __launch_bounds__(kThreads) add_sum_parts(double* out, bool adds
 
 template <class T, Term K>
 void sum_terms(Ctx& ctx, const char* name, const Sink& out, ConstTensor x) {
-  constexpr std::int64_t kMost = 1024, kOfThread = 16;
-  const std::int64_t n = x.numel(), blocks = std::clamp<std::int64_t>(ceil_div(n, kThreads * kOfThread), 1, kMost);
+  constexpr std::int64_t kMax = 1024, kOfThread = 16;
+  const std::int64_t n = x.numel(), blocks = std::clamp<std::int64_t>(ceil_div(n, kThreads * kOfThread), 1, kMax);
   auto* parts = reinterpret_cast<double*>(ctx.scratch(static_cast<std::size_t>(blocks) * sizeof(double)));
   constexpr std::size_t kShared = sizeof(BlockPartials<double>);
   launch(ctx, name, sum_parts<T, K>, {static_cast<unsigned>(blocks), kThreads, kShared}, parts, x.as<T>(), n);

@@ -38,21 +38,21 @@ __global__ void __launch_bounds__(kRouteThreads) route_tokens(RouteArgs<L> a) {
   const int t = static_cast<int>(blockIdx.x * kRouteTokens + threadIdx.x / kWarp);
   if (t >= a.tokens) return;
   const std::int64_t row = std::int64_t{t} * a.count;
-  float logits[N], most = -INFINITY, sum = 0;
+  float logits[N], max_logit = -INFINITY, sum = 0;
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     const int e = lane + i * kWarp;
     logits[i] = e < a.count ? to_float(a.logits[row + e]) : -INFINITY;
-    most = Larger{}(most, logits[i]);
+    max_logit = Larger{}(max_logit, logits[i]);
   }
-  most = warp_reduce(most, Larger{});
+  max_logit = warp_reduce(max_logit, Larger{});
 #pragma unroll
   for (int i = 0; i < N; ++i)
-    if (lane + i * kWarp < a.count) sum += expf(logits[i] - most);
+    if (lane + i * kWarp < a.count) sum += expf(logits[i] - max_logit);
   sum = warp_sum(sum);
 #pragma unroll
   for (int i = 0; i < N; ++i)
-    if (lane + i * kWarp < a.count) a.probs[row + lane + i * kWarp] = expf(logits[i] - most) / sum;
+    if (lane + i * kWarp < a.count) a.probs[row + lane + i * kWarp] = expf(logits[i] - max_logit) / sum;
 
   std::uint32_t taken = 0;
   float weight = 0, total = 0;
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kRouteThreads) route_tokens(RouteArgs<L> a) {
     best = warp_reduce(best, LargerKey{});
     const int e = number_of_key(best);
     if (e % kWarp == lane) taken |= 1u << (e / kWarp);
-    const float p = expf(logit_of_key(best) - most) / sum;
+    const float p = expf(logit_of_key(best) - max_logit) / sum;
     total += p;
     if (lane == j) weight = p, expert = e;
   }
@@ -128,11 +128,11 @@ __global__ void __launch_bounds__(kRouteThreads) route_tokens_grad(RouteGradArgs
 /// Calls f.operator()<N>() with the experts that a lane holds.
 template <class F>
 void dispatch_experts(std::int64_t count, const F& f) {
-  constexpr int kFew = 4, kMost = static_cast<int>(kMostExperts) / kWarp;
+  constexpr int kFew = 4, kMax = static_cast<int>(kMaxExperts) / kWarp;
   if (count <= kFew * kWarp)
     f.template operator()<kFew>();
   else
-    f.template operator()<kMost>();
+    f.template operator()<kMax>();
 }
 Grid route_grid(std::int64_t tokens) {
   return {static_cast<unsigned>(ceil_div(tokens, std::int64_t{kRouteTokens})), kRouteThreads};
@@ -234,9 +234,9 @@ void run_cuda(Ctx& ctx, const RouteGrad& a) {
 }
 
 void run_cuda(Ctx& ctx, const RouterLoad& a) {
-  constexpr std::int64_t kMostParts = 256, kRowsOfPart = 16;
+  constexpr std::int64_t kMaxParts = 256, kRowsOfPart = 16;
   const std::int64_t T = a.probs.shape.rows(), E = a.probs.shape[-1];
-  const std::int64_t parts = std::clamp<std::int64_t>(ceil_div(T, kRowsOfPart), 1, kMostParts);
+  const std::int64_t parts = std::clamp<std::int64_t>(ceil_div(T, kRowsOfPart), 1, kMaxParts);
   auto* data = reinterpret_cast<double*>(ctx.scratch(static_cast<std::size_t>(parts * 2 * E) * sizeof(double)));
   const LoadParts all{.data = data, .parts = static_cast<int>(parts), .count = static_cast<int>(E)};
   const unsigned across = ceil_div(static_cast<unsigned>(E), kRouteThreads);

@@ -13,10 +13,9 @@ inline constexpr int kSlots = N == 1 ? 8 : 16 / N;
 /// Threads for rows of `width` elements: enough to hold them, and 8 elements each where that is enough.
 template <int N>
 unsigned row_threads(std::int64_t width) {
-  constexpr std::int64_t kMost = 1024, kElements = N * kSlots<N>, kFew = 8;
-  check(width <= kMost * kElements,
-        "a row is too long for one block (16384 elements, 8192 where they are not aligned)");
-  const std::int64_t threads = std::min(kMost, ceil_div(std::max<std::int64_t>(width, 1), kFew));
+  constexpr std::int64_t kMax = 1024, kElements = N * kSlots<N>, kFew = 8;
+  check(width <= kMax * kElements, "a row is too long for one block (16384 elements, 8192 where they are not aligned)");
+  const std::int64_t threads = std::min(kMax, ceil_div(std::max<std::int64_t>(width, 1), kFew));
   return static_cast<unsigned>(ceil_div(threads, kWarp) * kWarp);
 }
 

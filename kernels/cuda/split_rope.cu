@@ -50,6 +50,16 @@ struct OwnRows {
   }
 };
 
+/// body(token, head, pairs) for the packs of a block's token; `pairs` (PairsOf) of a thread at a time.
+template <int N, class Body>
+__device__ __forceinline__ void each_pack(const Sizes& n, const Tables& tables, const Body& body) {
+  const std::int64_t t = blockIdx.x, row = std::int64_t{tables.positions[t]} * n.turned;
+  for (int i = static_cast<int>(threadIdx.x) * N; i < n.heads() * n.half; i += static_cast<int>(kThreads) * N) {
+    const int head = i / n.half;
+    body(t, head, PairsOf<N>(n, tables, row, i % n.half, head < n.queries + n.keys));
+  }
+}
+
 template <class T>
 struct SplitArgs {
   OwnRows<T> to;
@@ -60,10 +70,7 @@ struct SplitArgs {
 
 template <int N, class T>
 __global__ void __launch_bounds__(kThreads) split_token(SplitArgs<T> a) {
-  const std::int64_t t = blockIdx.x, row = std::int64_t{a.tables.positions[t]} * a.n.turned;
-  for (int i = static_cast<int>(threadIdx.x) * N; i < a.n.heads() * a.n.half; i += static_cast<int>(kThreads) * N) {
-    const int head = i / a.n.half;
-    const PairsOf<N> at(a.n, a.tables, row, i % a.n.half, head < a.n.queries + a.n.keys);
+  each_pack<N>(a.n, a.tables, [&](std::int64_t t, int head, const PairsOf<N>& at) {
     const T* x = a.qkv + (t * a.n.heads() + head) * 2 * a.n.half;
     T* y = a.to.at(a.n, t, head);
     float u[N], v[N];
@@ -77,7 +84,7 @@ __global__ void __launch_bounds__(kThreads) split_token(SplitArgs<T> a) {
     }
     Target<T>{y}.template put_pack<N>(at.first, u);
     Target<T>{y}.template put_pack<N>(at.second, v);
-  }
+  });
 }
 
 template <class T>
@@ -90,10 +97,7 @@ struct JoinArgs {
 
 template <int N, class T>
 __global__ void __launch_bounds__(kThreads) join_token(JoinArgs<T> a) {
-  const std::int64_t t = blockIdx.x, row = std::int64_t{a.tables.positions[t]} * a.n.turned;
-  for (int i = static_cast<int>(threadIdx.x) * N; i < a.n.heads() * a.n.half; i += static_cast<int>(kThreads) * N) {
-    const int head = i / a.n.half;
-    const PairsOf<N> at(a.n, a.tables, row, i % a.n.half, head < a.n.queries + a.n.keys);
+  each_pack<N>(a.n, a.tables, [&](std::int64_t t, int head, const PairsOf<N>& at) {
     const T* dy = a.from.at(a.n, t, head);
     const std::int64_t to = (t * a.n.heads() + head) * 2 * a.n.half;
     float u[N], v[N];
@@ -107,7 +111,7 @@ __global__ void __launch_bounds__(kThreads) join_token(JoinArgs<T> a) {
     }
     a.dqkv.template put_pack<N>(to + at.first, u);
     a.dqkv.template put_pack<N>(to + at.second, v);
-  }
+  });
 }
 
 Sizes sizes_of(const SplitHeads& n, const ConstTensor& cos) {

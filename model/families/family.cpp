@@ -92,11 +92,11 @@ std::int64_t read_window(const ConfigReader& fields, std::int64_t otherwise) {
 void set_experts(const ConfigReader& r, ModelConfig& c, ExpertsConfig e) {
   if (r.number("router_jitter_noise", 0) != 0)
     r.refuse("\"router_jitter_noise\" other than 0 is not supported", "set it to 0.0 in config.json");
-  constexpr double kMostElements = 1e15;
+  constexpr double kMaxElements = 1e15;
   if (static_cast<double>(e.count) * static_cast<double>(e.intermediate_size) * static_cast<double>(c.hidden_size) >
-      kMostElements)
+      kMaxElements)
     r.refuse("the width of the experts is out of range");
-  if (e.count > ops::kMostExperts || e.per_token > std::min(e.count, ops::kMostChoices))
+  if (e.count > ops::kMaxExperts || e.per_token > std::min(e.count, ops::kMaxChoices))
     r.refuse("the number of experts or \"num_experts_per_tok\" is out of range");
   e.balance_coefficient = r.number("router_aux_loss_coef", 0.001);
   e.is_balanced = r.flag("output_router_logits", false);

@@ -28,7 +28,7 @@ constexpr std::int64_t kUsualWindow = 4096;
 // null: none.
 double read_softcap(const ConfigReader& r, const char* key, double otherwise) {
   const bool none = r.json.contains(key) ? !r.get(key) : otherwise == 0;
-  return none ? 0 : r.magnitude(key, otherwise);
+  return none ? 0 : r.positive_number(key, otherwise);
 }
 
 // All layers slide but every `full`-th, unless layer_types says otherwise. Whether each does.
@@ -47,7 +47,7 @@ void read_gemma(const ConfigReader& r, ModelConfig& c) {
   c.qkv_bias = c.o_bias = r.flag("attention_bias", false);
   c.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(c.hidden_size)));
   c.rounds_embedding_scale = true;
-  c.attention_scale = 1 / std::sqrt(r.magnitude("query_pre_attn_scalar", 256));
+  c.attention_scale = 1 / std::sqrt(r.positive_number("query_pre_attn_scalar", 256));
 }
 
 void read_gemma2(const ConfigReader& r, ModelConfig& c) {
@@ -84,9 +84,9 @@ std::vector<RopeConfig> read_gemma3_ropes(const ConfigReader& r, const ModelConf
     full.update(*scaling);
   }
   const std::string place = r.name + ": rotary parameters of ";
-  return {read_rope_table({full, place + "full_attention"}, c, r.magnitude("rope_theta", 1e6)),
+  return {read_rope_table({full, place + "full_attention"}, c, r.positive_number("rope_theta", 1e6)),
           read_rope_table({table_of_kind(r, "sliding_attention"), place + "sliding_attention"}, c,
-                          r.magnitude("rope_local_base_freq", 1e4))};
+                          r.positive_number("rope_local_base_freq", 1e4))};
 }
 
 void read_gemma3(const ConfigReader& r, ModelConfig& c) {
@@ -142,13 +142,13 @@ const char* what_gemma3_files_lack(const ModelConfig& c) {
   return has_scalar_of_files<kLayersOf27B3>(c) ? nullptr : "query_pre_attn_scalar";
 }
 
+constexpr GgufKey kLogitSoftcapKey{"final_logit_softcapping", "final_logit_softcapping", GgufKey::Kind::number,
+                                   config_value<&ModelConfig::logit_softcap>};
 constexpr GgufKey kGemma2Keys[] = {{"attn_logit_softcapping", "attn_logit_softcapping", GgufKey::Kind::number,
-                                    [](const ModelConfig& c) { return c.attention_softcap; }},
-                                   {"final_logit_softcapping", "final_logit_softcapping", GgufKey::Kind::number,
-                                    [](const ModelConfig& c) { return c.logit_softcap; }}};
+                                    config_value<&ModelConfig::attention_softcap>},
+                                   kLogitSoftcapKey};
 
-constexpr GgufKey kGemma3Keys[] = {{"final_logit_softcapping", "final_logit_softcapping", GgufKey::Kind::number,
-                                    [](const ModelConfig& c) { return c.logit_softcap; }},
+constexpr GgufKey kGemma3Keys[] = {kLogitSoftcapKey,
                                    {"rope.freq_base_swa", "rope_local_base_freq", GgufKey::Kind::number,
                                     [](const ModelConfig& c) { return c.ropes[1].theta; }}};
 

@@ -16,6 +16,24 @@ struct GgufKey {
   double (*value)(const ModelConfig& config);  ///< a number of 0 is left out of files
 };
 
+/// The value of a key, a member of ModelConfig or of its experts.
+template <auto Member>
+double config_value(const ModelConfig& config) {
+  if constexpr (requires { config.*Member; })
+    return static_cast<double>(config.*Member);
+  else
+    return static_cast<double>((*config.experts).*Member);
+}
+
+/// The keys of a mixture's experts, under the names that its config.json has for their count.
+constexpr GgufKey expert_count_key(std::string_view json) {
+  return {"expert_count", json, GgufKey::Kind::integer, config_value<&ExpertsConfig::count>};
+}
+inline constexpr GgufKey kExpertsPerTokenKey{"expert_used_count", "num_experts_per_tok", GgufKey::Kind::integer,
+                                             config_value<&ExpertsConfig::per_token>};
+inline constexpr GgufKey kExpertSizeKey{"expert_feed_forward_length", "moe_intermediate_size", GgufKey::Kind::integer,
+                                        config_value<&ExpertsConfig::intermediate_size>};
+
 /// How files of llama.cpp hold a family. Names of its tensors stand beside the parameters of its layers. Source: the
 /// models of llama.cpp and its convert_hf_to_gguf.py.
 struct GgufFamily {

@@ -86,8 +86,8 @@ void read_gpt_oss(const ConfigReader& r, ModelConfig& c) {
               {.count = r.positive(r.get("num_local_experts") ? "num_local_experts" : "num_experts", 128),
                .per_token = r.positive("num_experts_per_tok", 4),
                .intermediate_size = c.intermediate_size,
-               .swiglu_alpha = r.magnitude("swiglu_alpha", 1.702),
-               .swiglu_limit = r.magnitude("swiglu_limit", 7),
+               .swiglu_alpha = r.positive_number("swiglu_alpha", 1.702),
+               .swiglu_limit = r.positive_number("swiglu_limit", 7),
                .named_apart = false,
                .layers = std::vector<bool>(static_cast<std::size_t>(c.layers), true)});
 }

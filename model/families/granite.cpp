@@ -10,19 +10,16 @@ namespace {
 void read_granite(const ConfigReader& r, ModelConfig& c) {
   c.qkv_bias = c.o_bias = r.flag("attention_bias", false);
   c.mlp_bias = r.flag("mlp_bias", false);
-  c.embedding_scale = r.magnitude("embedding_multiplier", 1);
-  c.attention_scale = r.magnitude("attention_multiplier", 1);
-  c.residual_scale = r.magnitude("residual_multiplier", 1);
-  c.logit_scale = 1 / r.magnitude("logits_scaling", 1);
+  c.embedding_scale = r.positive_number("embedding_multiplier", 1);
+  c.attention_scale = r.positive_number("attention_multiplier", 1);
+  c.residual_scale = r.positive_number("residual_multiplier", 1);
+  c.logit_scale = 1 / r.positive_number("logits_scaling", 1);
 }
 
 constexpr GgufKey kGraniteKeys[] = {
-    {"embedding_scale", "embedding_multiplier", GgufKey::Kind::number,
-     [](const ModelConfig& c) { return c.embedding_scale; }},
-    {"attention.scale", "attention_multiplier", GgufKey::Kind::number,
-     [](const ModelConfig& c) { return c.attention_scale; }},
-    {"residual_scale", "residual_multiplier", GgufKey::Kind::number,
-     [](const ModelConfig& c) { return c.residual_scale; }},
+    {"embedding_scale", "embedding_multiplier", GgufKey::Kind::number, config_value<&ModelConfig::embedding_scale>},
+    {"attention.scale", "attention_multiplier", GgufKey::Kind::number, config_value<&ModelConfig::attention_scale>},
+    {"residual_scale", "residual_multiplier", GgufKey::Kind::number, config_value<&ModelConfig::residual_scale>},
     {"logit_scale", "logits_scaling", GgufKey::Kind::number, [](const ModelConfig& c) { return 1 / c.logit_scale; }}};
 
 // llama.cpp scales scores by the size of a head where the file does not say.

@@ -18,10 +18,7 @@ void read_mixtral(const ConfigReader& r, ModelConfig& c) {
                .names = {.module = "block_sparse_moe", .gate = "w1", .up = "w3", .down = "w2"}});
 }
 
-constexpr GgufKey kMixtralKeys[] = {{"expert_count", "num_local_experts", GgufKey::Kind::integer,
-                                     [](const ModelConfig& c) { return static_cast<double>(c.experts->count); }},
-                                    {"expert_used_count", "num_experts_per_tok", GgufKey::Kind::integer,
-                                     [](const ModelConfig& c) { return static_cast<double>(c.experts->per_token); }}};
+constexpr GgufKey kMixtralKeys[] = {expert_count_key("num_local_experts"), kExpertsPerTokenKey};
 
 }  // namespace
 

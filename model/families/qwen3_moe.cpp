@@ -42,13 +42,7 @@ const char* what_moe_files_lack(const ModelConfig& c) {
   return std::ranges::find(c.experts->layers, false) != c.experts->layers.end() ? "mlp_only_layers" : nullptr;
 }
 
-constexpr GgufKey kQwen3MoeKeys[] = {
-    {"expert_count", "num_experts", GgufKey::Kind::integer,
-     [](const ModelConfig& c) { return static_cast<double>(c.experts->count); }},
-    {"expert_used_count", "num_experts_per_tok", GgufKey::Kind::integer,
-     [](const ModelConfig& c) { return static_cast<double>(c.experts->per_token); }},
-    {"expert_feed_forward_length", "moe_intermediate_size", GgufKey::Kind::integer,
-     [](const ModelConfig& c) { return static_cast<double>(c.experts->intermediate_size); }}};
+constexpr GgufKey kQwen3MoeKeys[] = {expert_count_key("num_experts"), kExpertsPerTokenKey, kExpertSizeKey};
 
 }  // namespace
 

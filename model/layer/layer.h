@@ -212,7 +212,7 @@ class Stage {
   virtual void backward(LayerRun& run) const = 0;
 };
 
-/// Linear layers that read one input: the A of their adapters are one product, whose results are one tensor.
+/// Linear layers that read one input: the A of their adapters are one GEMM, whose results are one tensor.
 struct LinearGroup {
   std::vector<LinearId> layers;
   TensorId lora;  ///< A x of all adapters [T, ranks]

@@ -30,7 +30,7 @@ std::string text_of(const Config& config, std::string_view row) {
   const RawRows rows = data_rows(config, Split::train);
   for (std::int64_t i = 0; i < rows.size(); ++i) {
     const Sample sample = read_sample(rows.parse(i), {});
-    EXPECT_EQ(sample.form, RowForm::text_pair);
+    EXPECT_EQ(sample.shape, RowShape::text_pair);
     if (rows.parse(i)["id"] == row) return sample.prompt + "|" + sample.text;
   }
   return "no such row";

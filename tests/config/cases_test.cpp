@@ -52,7 +52,7 @@ Json what_it_comes_to(const fs::path& folder) {
   }
   const Json resolved = resolved_json(*checked.config);
   Json out{{"dialect", resolved.at("dialect")}, {"values", values_that_differ(resolved)}};
-  for (const char* said : {"notes", "warnings", "inert"})
+  for (const char* said : {"notes", "warnings", "ignored"})
     if (!resolved.at(said).empty()) out[said] = resolved.at(said);
   return out;
 }

@@ -45,14 +45,14 @@ TEST(File, WritesAndReadsWhatItWasGiven) {
   EXPECT_EQ(entries(folder.path()), 1u);
 }
 
-TEST(File, PiecesOfAnySizeArriveInOrder) {
+TEST(File, ChunksOfAnySizeArriveInOrder) {
   TempFolder folder;
   std::string expected;
   write_file(folder / "x", [&](const auto& append) {
     for (const std::size_t size : {1u, 3u, 700'000u, 700'000u, 0u, 3'000'000u, 5u}) {
-      const std::string piece(size, static_cast<char>('a' + expected.size() % 26));
-      expected += piece;
-      append(std::as_bytes(std::span(piece)));
+      const std::string chunk(size, static_cast<char>('a' + expected.size() % 26));
+      expected += chunk;
+      append(std::as_bytes(std::span(chunk)));
     }
   });
   EXPECT_TRUE(contents(folder / "x") == expected);

@@ -116,7 +116,7 @@ TEST(Safetensors, WeightFilesOfAnEarlierModelGo) {
   EXPECT_TRUE(std::filesystem::exists(folder / "model-card.safetensors"));
 }
 
-TEST(Safetensors, TensorsMayBeProducedInPieces) {
+TEST(Safetensors, TensorsMayBeProducedInChunks) {
   TempFolder folder;
   const std::vector<float> values{1, 2, 3, 4};
   const TensorSource source{"x", DType::f32, {2, 2}, [&](const auto& append) {

@@ -22,10 +22,10 @@ TEST(Sha256, DoesNotDependOnHowContentsAreCut) {
   for (int i = 0; i < 300; ++i) text += static_cast<char>(i * 7);
   for (std::size_t size : {0u, 1u, 55u, 56u, 63u, 64u, 65u, 119u, 128u, 300u}) {
     const std::string whole = text.substr(0, size);
-    for (std::size_t piece : {1u, 5u, 64u, 70u}) {
+    for (std::size_t chunk : {1u, 5u, 64u, 70u}) {
       Sha256 hash;
-      for (std::size_t at = 0; at < size; at += piece) hash.add(std::string_view(whole).substr(at, piece));
-      EXPECT_EQ(hash.hex(), sha256_of(whole)) << size << " in pieces of " << piece;
+      for (std::size_t at = 0; at < size; at += chunk) hash.add(std::string_view(whole).substr(at, chunk));
+      EXPECT_EQ(hash.hex(), sha256_of(whole)) << size << " in chunks of " << chunk;
     }
   }
 }

@@ -26,8 +26,8 @@ class Transfer : public ::testing::TestWithParam<Device> {
   }
   std::vector<float> contents(Tensor t) {
     std::vector<float> all;
-    read_pieces(ctx_, t, [&](ConstTensor piece) {
-      const auto values = piece.span<float>();
+    read_chunks(ctx_, t, [&](ConstTensor chunk) {
+      const auto values = chunk.span<float>();
       all.insert(all.end(), values.begin(), values.end());
     });
     return all;
@@ -37,12 +37,12 @@ class Transfer : public ::testing::TestWithParam<Device> {
   std::vector<DeviceMemory> memory_;
 };
 
-TEST_P(Transfer, PiecesArriveInOrder) {
-  constexpr std::int64_t kElements = (std::int64_t{5} << 19) + 3;  // more than two pieces, the last one partial
+TEST_P(Transfer, ChunksArriveInOrder) {
+  constexpr std::int64_t kElements = (std::int64_t{5} << 19) + 3;  // more than two chunks, the last one partial
   const Tensor t = take(DType::f32, kElements);
   for (const float offset : {0.5f, 1.5f}) {
-    write_pieces(ctx_, t, [&](std::int64_t first, Tensor piece) {
-      const auto values = piece.span<float>();
+    write_chunks(ctx_, t, [&](std::int64_t first, Tensor chunk) {
+      const auto values = chunk.span<float>();
       std::iota(values.begin(), values.end(), static_cast<float>(first) + offset);
     });
     const std::vector<float> back = contents(t);
@@ -53,7 +53,7 @@ TEST_P(Transfer, PiecesArriveInOrder) {
 
 TEST_P(Transfer, EmptyTensorsHaveNoElementsToCopy) {
   const Tensor t = take(DType::f32, 0);
-  write_pieces(ctx_, t, [](std::int64_t, Tensor piece) { EXPECT_EQ(piece.numel(), 0); });
+  write_chunks(ctx_, t, [](std::int64_t, Tensor chunk) { EXPECT_EQ(chunk.numel(), 0); });
   EXPECT_TRUE(contents(t).empty());
 }
 
@@ -95,8 +95,8 @@ TEST_P(Transfer, AHostCopyCanBeReadAndChanged) {
   HostCopy copy(GetParam());
   for (const std::int64_t n : {3, 100, 2}) {
     const Tensor t = take(DType::f32, n);
-    write_pieces(ctx_, t, [&](std::int64_t, Tensor piece) {
-      const auto values = piece.span<float>();
+    write_chunks(ctx_, t, [&](std::int64_t, Tensor chunk) {
+      const auto values = chunk.span<float>();
       std::iota(values.begin(), values.end(), static_cast<float>(n));
     });
     const Tensor here = copy.of(ctx_, t);

@@ -1,9 +1,9 @@
-// Matrix products as layers and their adapters ask a CUDA device for them, against plain loops in f64.
+// GEMMs as layers and their adapters ask a CUDA device for them, against plain loops in f64.
 #include "kernels/gemm.h"
 
 #include <cstdlib>
 
-#include "kernels/product_choices.h"
+#include "kernels/gemm_choices.h"
 #include "tests/core/temp_folder.h"
 #include "tests/cuda/schedules.h"
 #include "tests/kernels/op_run.h"
@@ -51,7 +51,7 @@ struct Pair {
   }
 };
 
-/// C = or += alpha * (the sum of up to four products) + bias.
+/// C = or += alpha * (the sum of up to four GEMMs) + bias.
 struct Sum {
   std::vector<Pair> pairs;
   double alpha = 1;
@@ -98,13 +98,13 @@ class OwnCache {
 
 class CudaGemm : public ::testing::Test {
  protected:
-  /// What is next to the result stays. Each product runs twice: when it is new, and as it was planned then.
+  /// What is next to the result stays. Each GEMM runs twice: when it is new, and as it was planned then.
   void expect(Sum sum, const Columns& before, const std::string& what) {
-    std::vector<double> product;
+    std::vector<double> gemm;
     for (std::int64_t i = 0; i < before.all.size(); ++i) {
       const std::int64_t column = i % before.width() - before.first;
       const bool inside = column >= 0 && column < before.count;
-      product.push_back(inside ? sum.get(i / before.width(), column) : std::nan(""));
+      gemm.push_back(inside ? sum.get(i / before.width(), column) : std::nan(""));
     }
     const OnDevice device;
     for (const Sink::Mode mode :
@@ -114,13 +114,13 @@ class CudaGemm : public ::testing::Test {
       ctx_.synchronize();
       std::vector<double> want = before.all.values();
       for (std::size_t i = 0; i < want.size(); ++i)
-        if (!std::isnan(product[i])) want[i] = product[i] + (mode == Sink::Mode::accumulate ? want[i] : 0);
+        if (!std::isnan(gemm[i])) want[i] = gemm[i] + (mode == Sink::Mode::accumulate ? want[i] : 0);
       expect_close(c.all.values(), want, tolerance_of(c.all.dtype()), what);
     }
   }
 
-  /// Products whose algorithms were chosen.
-  std::size_t chosen() { return product_choices(ctx_)->used().at("choices").size(); }
+  /// GEMMs whose algorithms were chosen.
+  std::size_t chosen() { return gemm_choices(ctx_)->used().at("choices").size(); }
 
   const OwnCache cache_;
   Ctx ctx_{kCuda, MatmulPrecision::bf16, 1};
@@ -165,7 +165,7 @@ TEST_F(CudaGemm, ReadsAndWritesColumnsOfWiderMatrices) {
     }
 }
 
-TEST_F(CudaGemm, AddsProducts) {
+TEST_F(CudaGemm, AddsGemms) {
   for (const DType c : {DType::bf16, DType::f32}) {
     const auto columns = [](std::int64_t rows, std::int64_t first, std::uint64_t seed) {
       return Columns{random(DType::bf16, {rows, 48}, seed), first, 16};
@@ -181,7 +181,7 @@ TEST_F(CudaGemm, AddsProducts) {
   }
 }
 
-// Adapters of three layers that read one input: A one below the other, what they give side by side.
+// Adapters of three layers that read one input: A contiguous, what they give concatenated.
 TEST_F(CudaGemm, ServesStackedAdapters) {
   constexpr std::int64_t kTokens = 72, kIn = 64, kOut = 96, kRank = 16, kRanks = 3 * kRank;
   const Array x = random(DType::bf16, {kTokens, kIn}, 1), dy = random(DType::bf16, {kTokens, kOut}, 2),
@@ -199,7 +199,7 @@ TEST_F(CudaGemm, ServesStackedAdapters) {
 
 // More than 256 rows: on a GPU the algorithms are tried, those of sums that are added to on other memory. The other
 // size is of the same class and takes what was chosen.
-TEST_F(CudaGemm, TriesProductsOfManyRows) {
+TEST_F(CudaGemm, TriesGemmsOfManyRows) {
   for (const std::int64_t rows : {300, 310}) {
     const Array x = random(DType::bf16, {rows, 40}, 1), w = random(DType::bf16, {24, 40}, 2);
     for (const DType c : {DType::bf16, DType::f32}) {
@@ -213,7 +213,7 @@ TEST_F(CudaGemm, TriesProductsOfManyRows) {
 }
 
 // Of large weights, by 300 tokens: columns of a wider matrix of more than 8 MiB; on a GPU also of more than the 64 MiB
-// on which products are tried, so that a part of its rows is.
+// on which GEMMs are tried, so that a part of its rows is.
 TEST_F(CudaGemm, AddsToLargeGradients) {
   constexpr std::int64_t kTokens = 300, kBeside = 24, kFirst = 8;
   std::vector<Shape> sizes{{1100, 2000}};

@@ -1,4 +1,4 @@
-// The products of experts on the CUDA device: types, strides, layouts and addresses, against plain loops in f64.
+// The GEMMs of experts on the CUDA device: types, strides, layouts and addresses, against plain loops in f64.
 #include "kernels/grouped_gemm.h"
 
 #include "core/graph.h"
@@ -14,7 +14,7 @@ namespace {
 using ops::Transpose;
 
 /// Operands as an adapter's: columns of wider matrices that begin `first` elements within them, with rows behind.
-struct GroupedProduct {
+struct GroupedProblem {
   Choices choices;
   std::int64_t N, K, first = 8;
   DType a = DType::bf16, b = DType::bf16, c = DType::bf16;
@@ -44,13 +44,13 @@ struct GroupedArrays {
   GroupedArrays as_doubles() const { return {a.as(DType::f64), b.as(DType::f64), c.as(DType::f64)}; }
 };
 
-GroupedArrays forward_arrays(const GroupedProduct& p) {
+GroupedArrays forward_arrays(const GroupedProblem& p) {
   const std::int64_t R = p.choices.count() + kMoreRows, E = p.choices.E;
   return {random(p.a, {R, p.K + kWider}, 1),
           random(p.b, p.tb == Transpose::yes ? Shape{E, p.N, p.K} : Shape{E, p.K, p.N}, 2),
           random(p.c, {R, p.N + kWider}, 3)};
 }
-void multiply(Ctx& ctx, const GroupedProduct& p, GroupedArrays& x) {
+void multiply(Ctx& ctx, const GroupedProblem& p, GroupedArrays& x) {
   Array offsets = integers(p.choices.offsets());
   ops::grouped_gemm(ctx, {.c = {columns_of(x.c, p.first, p.N), p.mode},
                           .a = columns_of(x.a, p.first, p.K),
@@ -62,12 +62,12 @@ void multiply(Ctx& ctx, const GroupedProduct& p, GroupedArrays& x) {
                           .c_stride = p.N + kWider});
   ctx.synchronize();
 }
-GroupedArrays gradient_arrays(const GroupedProduct& p) {
+GroupedArrays gradient_arrays(const GroupedProblem& p) {
   const std::int64_t R = p.choices.count() + kMoreRows;
   return {random(p.a, {R, p.N + kWider}, 1), random(p.b, {R, p.K + kWider}, 2),
           random(p.c, {p.choices.E, p.N, p.K}, 3)};
 }
-void multiply_gradient(Ctx& ctx, const GroupedProduct& p, GroupedArrays& x) {
+void multiply_gradient(Ctx& ctx, const GroupedProblem& p, GroupedArrays& x) {
   Array offsets = integers(p.choices.offsets());
   ops::grouped_gemm_grad(ctx, {.c = {x.c.tensor(), p.mode},
                                .a = columns_of(x.a, p.first, p.N),
@@ -81,7 +81,7 @@ void multiply_gradient(Ctx& ctx, const GroupedProduct& p, GroupedArrays& x) {
 
 /// The same on the processor in f64 and on the device; what nobody writes keeps its bits.
 template <class Make, class Run>
-void expect_same(const GroupedProduct& p, const Make& make, const Run& run) {
+void expect_same(const GroupedProblem& p, const Make& make, const Run& run) {
   const GroupedArrays start = make(p);
   GroupedArrays want = start.as_doubles(), got = start;
   Ctx cpu({}, MatmulPrecision::storage, 1);
@@ -95,7 +95,7 @@ void expect_same(const GroupedProduct& p, const Make& make, const Run& run) {
       ASSERT_EQ(got.c.get(i), start.c.get(i)) << p.name() << " " << i;
     }
 }
-void expect_all_ways(GroupedProduct p) {
+void expect_all_ways(GroupedProblem p) {
   for (const Sink::Mode mode : {Sink::Mode::store, Sink::Mode::accumulate}) {
     p.mode = mode;
     for (const Transpose tb : {Transpose::no, Transpose::yes}) {
@@ -114,34 +114,34 @@ std::vector<Choices> few_choices() {
           {"first_empty", 40, 6, 2, [](std::int64_t i) { return i % 5 == 0 ? 2 : 5; }}};
 }
 
-TEST(CudaExpertProducts, TakesEveryLayoutAndType) {
+TEST(CudaGroupedGemm, TakesEveryLayoutAndType) {
   for (const Choices& n : few_choices())
     for (const DType d : {DType::bf16, DType::f16})
       for (const DType c : {d, DType::f32}) expect_all_ways({.choices = n, .N = 24, .K = 40, .a = d, .b = d, .c = c});
 }
 
-TEST(CudaExpertProducts, TakesMoreThanATile) {
+TEST(CudaGroupedGemm, TakesMoreThanATile) {
   expect_all_ways({.choices = few_choices()[1], .N = 136, .K = 200});
   expect_all_ways({.choices = few_choices()[2], .N = 264, .K = 72, .c = DType::f32});
 }
 
 // Adapters in f32 beside activations in 16 bits; plain kernels where nothing is to be rounded.
-TEST(CudaExpertProducts, TakesOperandsInF32) {
+TEST(CudaGroupedGemm, TakesOperandsInF32) {
   for (const MatmulPrecision matmul : {MatmulPrecision::bf16, MatmulPrecision::f16, MatmulPrecision::storage})
     for (const DType c : {DType::bf16, DType::f32}) {
-      const GroupedProduct p{.choices = few_choices()[2], .N = 16, .K = 48, .c = c, .matmul = matmul};
+      const GroupedProblem p{.choices = few_choices()[2], .N = 16, .K = 48, .c = c, .matmul = matmul};
       for (const std::array<DType, 2>& types :
            {std::array{DType::bf16, DType::f32}, std::array{DType::f32, DType::bf16},
             std::array{DType::f32, DType::f32}}) {
-        GroupedProduct mixed = p;
+        GroupedProblem mixed = p;
         mixed.a = types[0], mixed.b = types[1];
         expect_all_ways(mixed);
       }
     }
 }
 
-TEST(CudaExpertProducts, RoundsOperandsInF32) {
-  const GroupedProduct p{.choices = few_choices()[1], .N = 24, .K = 40, .a = DType::f32, .b = DType::f32};
+TEST(CudaGroupedGemm, RoundsOperandsInF32) {
+  const GroupedProblem p{.choices = few_choices()[1], .N = 24, .K = 40, .a = DType::f32, .b = DType::f32};
   GroupedArrays exact = forward_arrays(p);
   exact.a = irregular(DType::f32, exact.a.shape(), 1);
   exact.b = irregular(DType::f32, exact.b.shape(), 2);
@@ -155,9 +155,9 @@ TEST(CudaExpertProducts, RoundsOperandsInF32) {
 
 // Weights of a bfloat16 folder beside activations in float16 stay on tensor cores: what is too small for float16
 // becomes zero there, and nowhere else.
-TEST(CudaExpertProducts, RoundsTheOtherHalfType) {
+TEST(CudaGroupedGemm, RoundsTheOtherHalfType) {
   for (const bool weights : {true, false}) {
-    const GroupedProduct p{.choices = few_choices()[1],
+    const GroupedProblem p{.choices = few_choices()[1],
                            .N = 24,
                            .K = 40,
                            .a = weights ? DType::f16 : DType::bf16,
@@ -177,7 +177,7 @@ TEST(CudaExpertProducts, RoundsTheOtherHalfType) {
 }
 
 // Places that cp.async cannot read from, and widths that it cannot read.
-TEST(CudaExpertProducts, ReadsFromAnyAddress) {
+TEST(CudaGroupedGemm, ReadsFromAnyAddress) {
   for (const std::int64_t first : {4, 1}) {
     expect_all_ways({.choices = few_choices()[1], .N = 24, .K = 40, .first = first});
     expect_all_ways({.choices = few_choices()[2], .N = 21, .K = 35, .first = first, .c = DType::f32});
@@ -186,14 +186,14 @@ TEST(CudaExpertProducts, ReadsFromAnyAddress) {
   expect_all_ways({.choices = few_choices()[1], .N = 22, .K = 40, .c = DType::f32});
 }
 
-TEST(CudaExpertProducts, NeedsNoTensorCores) {
+TEST(CudaGroupedGemm, NeedsNoTensorCores) {
   with_capability(75, [] {
     expect_all_ways({.choices = few_choices()[1], .N = 24, .K = 40, .a = DType::f16, .b = DType::f16, .c = DType::f16});
   });
 }
 
-TEST(CudaExpertProducts, HasTheSameBitsInEveryOrder) {
-  const GroupedProduct p{.choices = few_choices()[1], .N = 136, .K = 72};
+TEST(CudaGroupedGemm, HasTheSameBitsInEveryOrder) {
+  const GroupedProblem p{.choices = few_choices()[1], .N = 136, .K = 72};
   const auto bits = [&] {
     const OnDevice device;
     Ctx ctx(kCuda, MatmulPrecision::bf16, 1);
@@ -215,16 +215,15 @@ TEST(CudaExperts, CanBeRecordedAndReplayed) {
         logits = random(DType::bf16, {T, E}, 3);
   Array experts(DType::i32, {T, k}), weights(DType::f32, {T, k}), probs(DType::f32, {T, E}),
       offsets(DType::i32, {E + 1}), slots(DType::i32, {T * k}), places(DType::i32, {T, k}),
-      rows(DType::bf16, {T * k, C}), products(DType::bf16, {T * k, N}), y(DType::bf16, {T, N}),
+      rows(DType::bf16, {T * k, C}), outputs(DType::bf16, {T * k, N}), y(DType::bf16, {T, N}),
       dw(DType::f32, {E, N, C});
   const auto block = [&] {
     ops::route(ctx, {.experts = experts, .weights = weights, .probs = probs, .logits = logits});
     ops::expert_order(ctx, {.offsets = offsets, .slots = slots, .places = places, .experts = experts});
     ops::dispatch_rows(ctx, {.y = rows, .x = x, .slots = slots, .k = k});
-    ops::grouped_gemm(ctx,
-                      {.c = store(products), .a = rows, .b = w, .offsets = offsets, .transpose_b = Transpose::yes});
-    ops::combine_rows(ctx, {.y = store(y), .x = products, .places = places, .weights = weights});
-    ops::grouped_gemm_grad(ctx, {.c = store(dw), .a = products, .b = rows, .offsets = offsets});
+    ops::grouped_gemm(ctx, {.c = store(outputs), .a = rows, .b = w, .offsets = offsets, .transpose_b = Transpose::yes});
+    ops::combine_rows(ctx, {.y = store(y), .x = outputs, .places = places, .weights = weights});
+    ops::grouped_gemm_grad(ctx, {.c = store(dw), .a = outputs, .b = rows, .offsets = offsets});
   };
   block();
   const Graph graph(ctx.stream(), "experts", block);

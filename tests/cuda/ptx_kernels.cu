@@ -28,16 +28,16 @@ class OnGpu {
   DeviceMemory memory_;
 };
 
-template <Product K>
+template <MmaType K>
 __global__ void multiply_once(float* d, const std::uint32_t* a, const std::uint32_t* b, const float* c) {
   const unsigned lane = threadIdx.x;
   std::uint32_t fa[4], fb[2];
   float fc[4], fd[4];
   for (int i = 0; i < 4; ++i) fa[i] = a[4 * lane + i], fc[i] = c[4 * lane + i];
   for (int i = 0; i < 2; ++i) fb[i] = b[2 * lane + i];
-  if constexpr (K == Product::bf16)
+  if constexpr (K == MmaType::bf16)
     ptx::mma_bf16(fd, fa, fb, fc);
-  else if constexpr (K == Product::f16)
+  else if constexpr (K == MmaType::f16)
     ptx::mma_f16(fd, fa, fb, fc);
   else
     ptx::mma_tf32(fd, fa, fb, fc);
@@ -143,12 +143,12 @@ Words load_in(Ctx& ctx, Layout layout, const std::vector<std::uint16_t>& rows) {
 
 }  // namespace
 
-Reals multiply(Ctx& ctx, Product kind, const Fragments& in) {
+Reals multiply(Ctx& ctx, MmaType kind, const Fragments& in) {
   OnGpu<std::uint32_t> a(ctx, in.a), b(ctx, in.b);
   OnGpu<float> c(ctx, in.c), d(ctx, in.c.size());
-  const auto kernel = kind == Product::bf16  ? multiply_once<Product::bf16>
-                      : kind == Product::f16 ? multiply_once<Product::f16>
-                                             : multiply_once<Product::tf32>;
+  const auto kernel = kind == MmaType::bf16  ? multiply_once<MmaType::bf16>
+                      : kind == MmaType::f16 ? multiply_once<MmaType::f16>
+                                             : multiply_once<MmaType::tf32>;
   launch(ctx, "mma", kernel, {1, kWarp}, d.data(), a.data(), b.data(), c.data());
   return d.values();
 }
@@ -158,10 +158,10 @@ Words load_matrices(Ctx& ctx, int count, Layout layout, const std::vector<std::u
   return count == 2 ? load_in<2>(ctx, layout, rows) : load_in<4>(ctx, layout, rows);
 }
 
-Words copy_pieces(Ctx& ctx, Pieces pieces, const Words& x) {
+Words copy_chunks(Ctx& ctx, Chunks chunks, const Words& x) {
   OnGpu<std::uint32_t> from(ctx, x), to(ctx, x.size());
-  const auto kernel = pieces.bytes == 4 ? copy_once<4> : pieces.bytes == 8 ? copy_once<8> : copy_once<16>;
-  launch(ctx, "cp_async", kernel, {1, kWarp, sizeof(Buffer)}, to.data(), from.data(), pieces.taken);
+  const auto kernel = chunks.bytes == 4 ? copy_once<4> : chunks.bytes == 8 ? copy_once<8> : copy_once<16>;
+  launch(ctx, "cp_async", kernel, {1, kWarp, sizeof(Buffer)}, to.data(), from.data(), chunks.taken);
   return to.values();
 }
 

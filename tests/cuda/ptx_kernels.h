@@ -14,19 +14,19 @@ struct Fragments {
   Words a, b;  ///< 4 and 2 per lane
   Reals c;     ///< 4 per lane
 };
-enum class Product : std::uint8_t { bf16, f16, tf32 };
+enum class MmaType : std::uint8_t { bf16, f16, tf32 };
 /// d = a b + c in one instruction: 4 values per lane.
-Reals multiply(Ctx& ctx, Product kind, const Fragments& in);
+Reals multiply(Ctx& ctx, MmaType kind, const Fragments& in);
 
 enum class Layout : std::uint8_t { plain, transposed };
 /// `count` matrices of 8 rows of 8 16-bit values from shared memory: `count` registers per lane.
 Words load_matrices(Ctx& ctx, int count, Layout layout, const std::vector<std::uint16_t>& rows);
 
-/// x copied to shared memory in pieces of `bytes` by the lanes of a warp, of each of which `taken` bytes are taken.
-struct Pieces {
+/// x copied to shared memory in chunks of `bytes` by the lanes of a warp, of each of which `taken` bytes are taken.
+struct Chunks {
   int bytes, taken;
 };
-Words copy_pieces(Ctx& ctx, Pieces pieces, const Words& x);
+Words copy_chunks(Ctx& ctx, Chunks chunks, const Words& x);
 
 /// tf32 bits of f32 values.
 Words rounded_to_tf32(Ctx& ctx, const Reals& x);

@@ -26,19 +26,19 @@ float c_of(int row, int column) {
   return static_cast<float>(row * 8 + column);
 }
 
-std::uint32_t bits(Product kind, float x) {
+std::uint32_t bits(MmaType kind, float x) {
   F16 h(x);
-  return kind == Product::bf16 ? Bf16(x).bits : kind == Product::f16 ? h.bits : std::bit_cast<std::uint32_t>(x);
+  return kind == MmaType::bf16 ? Bf16(x).bits : kind == MmaType::f16 ? h.bits : std::bit_cast<std::uint32_t>(x);
 }
 
 /// PTX manual, "Matrix Fragments for mma.m16n8k16 with floating point type" and "for mma.m16n8k8".
-Fragments fragments(Product kind) {
+Fragments fragments(MmaType kind) {
   Fragments f{.a = Words(128), .b = Words(64), .c = Reals(128)};
   for (int lane = 0; lane < 32; ++lane) {
     const int group = lane >> 2, in_group = lane % 4;
     for (int i = 0; i < 8; ++i) {
-      if (kind == Product::tf32 && i >= 4) break;
-      if (kind == Product::tf32) {
+      if (kind == MmaType::tf32 && i >= 4) break;
+      if (kind == MmaType::tf32) {
         const int row = i == 0 || i == 2 ? group : group + 8, column = i < 2 ? in_group : in_group + 4;
         f.a[at(4 * lane + i)] = bits(kind, a_of(row, column));
         continue;
@@ -48,7 +48,7 @@ Fragments fragments(Product kind) {
       f.a[at(4 * lane + i / 2)] |= bits(kind, a_of(row, column)) << (i & 1 ? 16 : 0);
     }
     for (int i = 0; i < 4; ++i) {
-      if (kind == Product::tf32) {
+      if (kind == MmaType::tf32) {
         if (i < 2) f.b[at(2 * lane + i)] = bits(kind, b_of(in_group + (i == 0 ? 0 : 4), group));
         continue;
       }
@@ -64,11 +64,11 @@ Ctx make_ctx() {
   return Ctx(kCuda, MatmulPrecision::storage, 1);
 }
 
-TEST(Ptx, ProductsOfFragments) {
-  for (const Product kind : {Product::bf16, Product::f16, Product::tf32}) {
+TEST(Ptx, MultipliesFragments) {
+  for (const MmaType kind : {MmaType::bf16, MmaType::f16, MmaType::tf32}) {
     Ctx ctx = make_ctx();
     const Reals d = multiply(ctx, kind, fragments(kind));
-    const int depth = kind == Product::tf32 ? 8 : 16;
+    const int depth = kind == MmaType::tf32 ? 8 : 16;
     for (int lane = 0; lane < 32; ++lane)
       for (int i = 0; i < 4; ++i) {
         const int row = (lane >> 2) + (i < 2 ? 0 : 8), column = lane % 4 * 2 + (i & 1);
@@ -106,7 +106,7 @@ TEST(Ptx, AsynchronousCopiesFillUpWithZeros) {
         if (static_cast<int>(i % at(bytes / 4)) * 4 >= taken) want[i] = 0;
       for_each_schedule([&] {
         Ctx ctx = make_ctx();
-        EXPECT_EQ(copy_pieces(ctx, {.bytes = bytes, .taken = taken}, x), want) << bytes << " " << taken;
+        EXPECT_EQ(copy_chunks(ctx, {.bytes = bytes, .taken = taken}, x), want) << bytes << " " << taken;
       });
     }
 }

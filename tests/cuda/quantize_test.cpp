@@ -40,7 +40,7 @@ TEST(CudaQuantize, SameBitsInEveryOrder) {
       [&] { expect_bits_of_the_processor(describe(c), [&](Ctx& ctx) { return four_bit_results(ctx, c); }); });
 }
 
-TEST(CudaGemm4, IsTheProductWithTheDequantizedMatrix) {
+TEST(CudaGemm4, MultipliesByTheDequantizedMatrix) {
   for (Gemm4Case g : gemm4_cases())
     for (const bool half : {false, true}) {
       if (half && g.dtype == DType::f32) continue;

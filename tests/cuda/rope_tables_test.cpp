@@ -5,8 +5,8 @@
 namespace qtrain::testing {
 namespace {
 
-// They come to a device in pieces of 2^20 elements.
-TEST(CudaRopeTables, AreThoseOfTheProcessorInEveryPiece) {
+// They come to a device in chunks of 2^20 elements.
+TEST(CudaRopeTables, AreThoseOfTheProcessorInEveryChunk) {
   constexpr std::int64_t kPositions = 21'000, kHalf = 101;
   RopeFrequencies f{.inv_freq = {}, .attention_factor = 1.25};
   for (std::int64_t i = 0; i < kHalf; ++i) f.inv_freq.push_back(std::pow(1e4, -static_cast<double>(i) / kHalf));

@@ -16,20 +16,20 @@ Sample read(std::string_view json, const ShapeRules& rules = {}) {
 }
 
 TEST(Shapes, EachShapeIsRecognizedAndNullKeysCountAsAbsent) {
-  const std::pair<const char*, RowForm> rows[] = {
-      {R"({"messages":[{"role":"user","content":"a"}],"prompt":"unused","text":"t"})", RowForm::chat},
-      {R"({"messages":null,"text":"t"})", RowForm::text},
-      {R"({"prompt":"a","completion":"b","messages":null})", RowForm::text_pair},
+  const std::pair<const char*, RowShape> rows[] = {
+      {R"({"messages":[{"role":"user","content":"a"}],"prompt":"unused","text":"t"})", RowShape::chat},
+      {R"({"messages":null,"text":"t"})", RowShape::text},
+      {R"({"prompt":"a","completion":"b","messages":null})", RowShape::text_pair},
       {R"({"prompt":[{"role":"user","content":"a"}],"completion":[{"role":"assistant","content":"b"}]})",
-       RowForm::chat_pair},
-      {R"({"prompt":"a","completion":[{"role":"assistant","content":"b"}]})", RowForm::chat_pair},
-      {R"({"input_ids":[1,2],"text":"t"})", RowForm::tokens},
-      {R"({"conversations":[{"from":"human","value":"a"}]})", RowForm::chat},
-      {R"({"instruction":"a","input":"","output":"b"})", RowForm::chat_pair},
-      {R"({"input":"a","output":"b"})", RowForm::chat_pair},
+       RowShape::chat_pair},
+      {R"({"prompt":"a","completion":[{"role":"assistant","content":"b"}]})", RowShape::chat_pair},
+      {R"({"input_ids":[1,2],"text":"t"})", RowShape::tokens},
+      {R"({"conversations":[{"from":"human","value":"a"}]})", RowShape::chat},
+      {R"({"instruction":"a","input":"","output":"b"})", RowShape::chat_pair},
+      {R"({"input":"a","output":"b"})", RowShape::chat_pair},
   };
-  for (const auto& [json, form] : rows) EXPECT_EQ(read(json).form, form) << json;
-  EXPECT_EQ(read(R"({"instruction":"a","output":"b"})", {.chat_template = false}).form, RowForm::text_pair);
+  for (const auto& [json, shape] : rows) EXPECT_EQ(read(json).shape, shape) << json;
+  EXPECT_EQ(read(R"({"instruction":"a","output":"b"})", {.chat_template = false}).shape, RowShape::text_pair);
   EXPECT_EQ(read(R"({"body":"b"})", {.text_field = "body"}).text, "b");
 }
 

@@ -66,7 +66,7 @@ struct NarrowCurve {
 };
 class CudaNarrowCurve : public ::testing::TestWithParam<NarrowCurve> {};
 
-// llama_bias_full: biases are float32 beside products of 16 bits.
+// llama_bias_full: biases are float32 beside GEMMs of 16 bits.
 TEST_P(CudaNarrowCurve, IsAsNearAsThatOfTransformers) {
   const auto& [name, precision] = GetParam();
   const bool bf16 = precision == std::string("bf16");
@@ -119,7 +119,7 @@ TEST_F(CudaRun, InBfloat16GivesTheSameBitsTwice) {
   EXPECT_TRUE(once == trained(config({{"max_steps", 3}, {"bf16", true}})));
 }
 
-// Under the harness products are the processor's, which do not round float32 operands everywhere. Without its update a
+// Under the harness GEMMs are the processor's, which do not round float32 operands everywhere. Without its update a
 // copy would leave the loss where it was.
 TEST_F(CudaRun, LearnsTheSameWithOperandCopiesAndWithout) {
   Json changes{{"bf16", true}, {"learning_rate", 0.02}, {"gradient_accumulation_steps", 1}, {"operand_copies", false}};

@@ -43,7 +43,7 @@ class EachIsa : public ::testing::TestWithParam<Isa> {
 struct Answering {
   const char* model;
   std::vector<std::string> flags;
-  const char* products;  ///< what the log says of them on a processor that multiplies bfloat16
+  const char* gemms;  ///< what the log says of them on a processor that multiplies bfloat16
 };
 
 // Sampled at a temperature where the last bit of a logit decides now and then; prompts of 1 to 25 tokens, so that long
@@ -83,7 +83,7 @@ TEST_P(EachIsa, AnswersDoNotDependOnTheBatch) {
       if (alone.empty()) alone = answers.out;
       EXPECT_EQ(answers.out, alone) << kind.model << " " << ::testing::PrintToString(kind.flags) << " batch " << batch;
       const bool bf16 = std::string(GetParam().name) == "avx512_bf16";
-      EXPECT_THAT(answers.err, HasSubstr(std::string("matrix products in ") + (bf16 ? kind.products : "float32")));
+      EXPECT_THAT(answers.err, HasSubstr(std::string("GEMMs in ") + (bf16 ? kind.gemms : "float32")));
     }
   }
 }

@@ -51,7 +51,7 @@ void expect_merged(const fs::path& merged, const fs::path& model, const std::vec
   EXPECT_EQ(changed, 14) << "seven linear layers in each of two blocks";
 }
 
-TEST(Merge, AddsTheProductToEveryWeightItChanges) {
+TEST(Merge, AddsTheAdapterToEveryWeightItChanges) {
   const TempFolder folder;
   const fs::path out = folder / "merged";
   qtrain_ok({.words = {"merge", "--model", kModel, "--adapter", kAdapter, "--output", out}});

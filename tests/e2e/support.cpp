@@ -94,6 +94,14 @@ void reseal(const fs::path& checkpoint, const std::string& name) {
   write_file(checkpoint / "manifest.json", dump_json(manifest));
 }
 
+std::vector<std::string> checkpoint_names(const fs::path& output) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(output))
+    if (entry.path().filename().string().starts_with("checkpoint-")) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 std::vector<Json> history(const fs::path& output, const char* key) {
   std::vector<Json> rows;
   const Json state = read_json(output / "trainer_state.json");

@@ -48,6 +48,9 @@ Outcome train_ok(const fs::path& folder, const Json& config, const std::vector<s
 /// Lets the manifest of a checkpoint say what its file `name` holds now.
 void reseal(const fs::path& checkpoint, const std::string& name);
 
+/// Names of the checkpoints in an output folder, sorted.
+std::vector<std::string> checkpoint_names(const fs::path& output);
+
 /// Rows of `log_history` in a trainer_state.json that have this key.
 std::vector<Json> history(const fs::path& output, const char* key);
 /// One value of each of those rows.

@@ -90,17 +90,17 @@ float b_of(int n, int k) {
 }
 
 template <Variant V, int Shift>
-std::vector<float> product(Ctx& ctx, Variant v) {
+std::vector<float> run_gemm(Ctx& ctx, Variant v) {
   std::vector<float> a, b;
   for (int i = 0; i < 256; ++i) a.push_back(a_of(i / 16, i % 16));
   for (int i = 0; i < 128; ++i) b.push_back(b_of(i / 16, i % 16));
   Floats da(ctx, a), db(ctx, b), y(ctx, 128);
-  launch(ctx, "product", v == Variant::right ? multiply<Variant::right, 0> : multiply<V, Shift>,
+  launch(ctx, "gemm", v == Variant::right ? multiply<Variant::right, 0> : multiply<V, Shift>,
          {1, kThreads, sizeof(Operands)}, y.data(), da.data(), db.data());
   return y.values();
 }
 
-std::vector<float> product_by_hand() {
+std::vector<float> gemm_by_hand() {
   std::vector<float> y;
   for (int i = 0; i < 16; ++i)
     for (int n = 0; n < 8; ++n) {
@@ -118,8 +118,8 @@ std::vector<Planted> planted_in_tiles() {
       {"copy_read_without_wait", stages<Wait::none>, staged(), "too early: reads shared memory"},
       {"copy_read_one_group_early", stages<Wait::too_few>, staged(), "too early: reads shared memory"},
       {"copies_nobody_waits_for", stages<Wait::never>, staged(), "cp.async copies nobody waited for"},
-      {"transposed_fragment", product<Variant::wrong, 0>, product_by_hand(), ""},
-      {"misaligned_ldmatrix", product<Variant::right, 4>, product_by_hand(), "ldmatrix: a shared address"},
+      {"transposed_fragment", run_gemm<Variant::wrong, 0>, gemm_by_hand(), ""},
+      {"misaligned_ldmatrix", run_gemm<Variant::right, 4>, gemm_by_hand(), "ldmatrix: a shared address"},
   };
 }
 

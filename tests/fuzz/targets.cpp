@@ -71,14 +71,14 @@ void quantized(std::string_view bytes) {
   const OneFile file("model.safetensors", bytes);
   const SafetensorsReader reader(file.path());
   static Ctx ctx({}, MatmulPrecision::storage, 1);
-  constexpr std::int64_t kMost = 1 << 20;  // codes are half a byte: a file of this test has fewer values
+  constexpr std::int64_t kMax = 1 << 20;  // codes are half a byte: a file of this test has fewer values
   for (const auto& [name, tensor] : reader.tensors()) {
     const bool four = has_matrix4(reader, name), eight = !four && has_matrix8(reader, name);
     if (!four && !eight) continue;
     const Matrix4 m4 = four ? read_matrix4(reader, name) : Matrix4{};
     const Matrix8 m8 = eight ? read_matrix8(reader, name) : Matrix8{};
     const Shape shape = four ? m4.state.shape : m8.codes.shape;
-    check(shape.numel() <= kMost, "a matrix is larger than its file");
+    check(shape.numel() <= kMax, "a matrix is larger than its file");
     std::vector<float> values(static_cast<std::size_t>(shape.numel()));
     const Tensor y = view_of(std::span(values), shape);
     if (four) ops::dequantize4(ctx, {.y = y, .w = m4.blocks()});

@@ -90,12 +90,12 @@ TEST_P(GenerationGolden, GreedyAnswersAreThoseOfTransformers) {
   }
 }
 
-TEST_P(GenerationGolden, PromptsInSmallPiecesGiveTheSameAnswers) {
-  for (const std::int64_t piece : {1, 2, 3, 5}) {
-    SCOPED_TRACE(piece);
+TEST_P(GenerationGolden, PromptsInSmallChunksGiveTheSameAnswers) {
+  for (const std::int64_t chunk : {1, 2, 3, 5}) {
+    SCOPED_TRACE(chunk);
     const std::vector<Row> rows = goldens_.with_penalty(1.0);
-    if (!depends_on_the_longest()) expect_answers(answer(goldens_, rows, {.batch = 3, .prefill_tokens = piece}), rows);
-    for (const Row& row : rows) expect_answers(answer(goldens_, {row}, {.batch = 1, .prefill_tokens = piece}), {row});
+    if (!depends_on_the_longest()) expect_answers(answer(goldens_, rows, {.batch = 3, .prefill_tokens = chunk}), rows);
+    for (const Row& row : rows) expect_answers(answer(goldens_, {row}, {.batch = 1, .prefill_tokens = chunk}), {row});
   }
 }
 

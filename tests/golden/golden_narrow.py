@@ -18,7 +18,7 @@ LOSS_SCALES = (512.0, 1000.0, 3000.0)
 
 
 def narrow_steps(model, rows, config, dtype, scale, autocast):
-    """The loop of plain_steps with weights, activations and gradients of a micro-batch in 16 bits, or with products in
+    """The loop of plain_steps with weights, activations and gradients of a micro-batch in 16 bits, or with GEMMs in
     16 bits only (`autocast`); the weights that the optimizer updates, its state and the sums of gradients are in
     float32."""
     args = gc.arguments(config, "unused")

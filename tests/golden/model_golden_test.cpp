@@ -33,7 +33,7 @@ constexpr Precision kPrecisions[] = {
     // it),
     // and in a few tensors luckily small, which the floors of some f32 roundings cover.
     {"f32", DType::f32, MatmulPrecision::storage, "f32", 2e-7, 2e-6, 5},
-    // bf16 products of f32 weights, what autocast does too, except that ours keep sums, norms and attention in f32.
+    // bf16 GEMMs of f32 weights, what autocast does too, except that ours keep sums, norms and attention in f32.
     {"bf16", DType::f32, MatmulPrecision::bf16, "bf16_autocast", 1e-3, 1e-2, 2},
 };
 
@@ -194,16 +194,16 @@ TEST_P(ModelGolden, MicroBatchesAddUpToTheBatch) {
   for (const auto& [name, grad] : whole.grads) EXPECT_LE(distance(split.grads.at(name), grad), 1e-13) << name;
 }
 
-/// The row whose logits are recorded, run against a cache in pieces of `piece` tokens, after another row of the batch.
-Values cached_logits(Ctx& ctx, const Case& c, std::int64_t piece) {
+/// The row whose logits are recorded, run against a cache in chunks of `chunk` tokens, after another row of the batch.
+Values cached_logits(Ctx& ctx, const Case& c, std::int64_t chunk) {
   const auto model = load(ctx, c, {.activations = DType::f32, .pass = Pass::decode});
   const auto& ids = c.rows[c.expected["logits_row"].get<std::size_t>()].ids;
   const auto longest = Ragged(c.rows).size().positions, n = static_cast<std::int64_t>(ids.size());
   KvCache cache(model->parts(), 2, longest);
   Values out;
-  for (std::int64_t begin = 0; begin < n; begin += piece) {
+  for (std::int64_t begin = 0; begin < n; begin += chunk) {
     std::vector<std::int32_t> tokens, positions, rows, wanted;
-    for (std::int64_t i = begin; i < std::min(begin + piece, n); ++i) {
+    for (std::int64_t i = begin; i < std::min(begin + chunk, n); ++i) {
       if (i >= c.expected["logits_first_position"].get<std::int64_t>())
         wanted.push_back(static_cast<std::int32_t>(i - begin));
       tokens.push_back(ids[static_cast<std::size_t>(i)]);
@@ -233,10 +233,10 @@ TEST_P(ModelGolden, LogitsAgainstTheCacheAreThoseOfTheWholeRow) {
     SCOPED_TRACE(p.name);
     Ctx ctx({}, p.matmul, 2);
     const Values truth = values_of(case_.tensors.at("logits"));
-    for (const std::int64_t piece : {1, 3, 100}) {
-      const Values logits = cached_logits(ctx, case_, piece);
+    for (const std::int64_t chunk : {1, 3, 100}) {
+      const Values logits = cached_logits(ctx, case_, chunk);
       ASSERT_EQ(logits.size(), truth.size());
-      EXPECT_LE(distance(logits, truth), p.grad_floor + p.spread_factor * case_.spread("logits", p.spread)) << piece;
+      EXPECT_LE(distance(logits, truth), p.grad_floor + p.spread_factor * case_.spread("logits", p.spread)) << chunk;
     }
   }
 }

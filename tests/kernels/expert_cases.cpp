@@ -248,8 +248,7 @@ OpCase grouped_gemm_case(const Choices& n, const GroupedSizes& s, ops::Transpose
   const std::int64_t R = n.count(), N = s.N, K = s.K;
   const Shape weight = transposed ? Shape{n.E, N, K} : Shape{n.E, K, N};
   return {
-      .name =
-          "expert_products_" + n.name + "_" + std::to_string(N) + "x" + std::to_string(K) + (transposed ? "_t" : ""),
+      .name = "grouped_gemm_" + n.name + "_" + std::to_string(N) + "x" + std::to_string(K) + (transposed ? "_t" : ""),
       .inputs = {{"x", {R, K}}, {"weight", weight}},
       .forward =
           [=](Ctx& ctx, DType d, Arrays& in) {

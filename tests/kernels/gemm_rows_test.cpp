@@ -1,4 +1,4 @@
-// A row of a product has the same bits alone and among many: answers must not depend on what is decoded beside them.
+// A row of a GEMM has the same bits alone and among many: answers must not depend on what is decoded beside them.
 #include "kernels/elementwise.h"
 #include "tests/kernels/each_isa.h"
 #include "tests/kernels/quantize_cases.h"
@@ -52,17 +52,17 @@ std::vector<std::byte> rows_of(const Array& c, std::int64_t first, std::int64_t 
   return {begin, begin + static_cast<std::ptrdiff_t>(width) * rows};
 }
 
-/// product(layer, first, rows) computes rows [first, first + rows) of c. All at once, they are the same as in any
-/// pieces.
-template <class Product>
-void expect_rows_stand_alone(const RowsCase& t, const Product& product) {
+/// gemm(layer, first, rows) computes rows [first, first + rows) of c. All at once, they are the same as in any
+/// chunks.
+template <class Run>
+void expect_rows_stand_alone(const RowsCase& t, const Run& gemm) {
   const Layer start(t);
   Layer all = start;
-  product(all, 0, kMany);
+  gemm(all, 0, kMany);
   for (const std::int64_t rows : {1, 2, 3, 5, 7, 8, 9, 16}) {
     const std::int64_t first = (rows * 7) % (kMany - rows + 1);
     Layer some = start;
-    product(some, first, rows);
+    gemm(some, first, rows);
     ASSERT_EQ(rows_of(some.c, first, rows), rows_of(all.c, first, rows)) << describe(t) << ", " << rows << " rows";
   }
 }
@@ -97,7 +97,7 @@ TEST_P(GemmRows, HaveTheSameBitsAloneAndAmongMany) {
         }
 }
 
-// Sums that are cut into pieces where there are many rows.
+// Sums that are cut into chunks where there are many rows.
 TEST_P(GemmRows, HaveTheSameBitsInLongSums) {
   for (const DType b : {DType::f32, DType::bf16}) {
     expect_same_bits({.N = 50, .K = 1601, .b = b, .adapter = true});

@@ -50,8 +50,8 @@ Array multiply(Ctx& ctx, const Case& t, Inputs in) {
   return in.c;
 }
 
-/// The product in f64 with plain indices, and the sum of magnitudes that bounds rounding.
-void expect_product(const Case& t, const Array& result) {
+/// The same GEMM in f64 with plain indices, and the sum of magnitudes that bounds rounding.
+void expect_gemm(const Case& t, const Array& result) {
   const Inputs in(t);
   const std::vector<double> a = in.a.values(), b = in.b.values();
   const auto [M, N, K] = t.n;
@@ -89,7 +89,7 @@ TEST_P(GemmIsa, AllShapesAndOrientations) {
     for (const Transpose ta : {Transpose::no, Transpose::yes})
       for (const Transpose tb : {Transpose::no, Transpose::yes}) {
         const Case t{.n = n, .ta = ta, .tb = tb};
-        expect_product(t, multiply(ctx_, t, Inputs(t)));
+        expect_gemm(t, multiply(ctx_, t, Inputs(t)));
       }
 }
 
@@ -102,7 +102,7 @@ TEST_P(GemmIsa, AllDtypesAndEpilogues) {
             for (const Sink::Mode mode : {Sink::Mode::store, Sink::Mode::accumulate}) {
               const Case t{
                   .n = {M, 21, 37}, .a = a, .b = b, .c = c, .tb = tb, .bias = true, .mode = mode, .alpha = -0.5};
-              expect_product(t, multiply(ctx_, t, Inputs(t)));
+              expect_gemm(t, multiply(ctx_, t, Inputs(t)));
             }
 }
 
@@ -153,7 +153,7 @@ struct Sum {
     part.shape = {t.shape()[0], count};
     return part;
   }
-  ops::Gemm product(Sink c) {
+  ops::Gemm gemm(Sink c) {
     return {.c = c,
             .a = a,
             .b = b,
@@ -175,7 +175,7 @@ struct Sum {
   }
 };
 
-TEST_P(GemmIsa, SumsOfProductsGoToColumnsOfAWiderMatrix) {
+TEST_P(GemmIsa, SumsOfGemmsGoToColumnsOfAWiderMatrix) {
   constexpr std::int64_t kBefore = 2, kWidth = 70;
   for (const std::int64_t M : {3, 37})
     for (const DType type : {DType::f32, DType::bf16}) {
@@ -186,7 +186,7 @@ TEST_P(GemmIsa, SumsOfProductsGoToColumnsOfAWiderMatrix) {
         Tensor c = wide.tensor();
         c.data += kBefore * sizeof(float);
         c.shape = {M, sum.N};
-        ops::Gemm g = sum.product({c, mode});
+        ops::Gemm g = sum.gemm({c, mode});
         g.c_stride = kWidth;
         ops::gemm(ctx_, g);
         for (std::int64_t i = 0; i < M * kWidth; ++i) {

@@ -1,4 +1,4 @@
-// The products of experts have the bits of products one by one, and touch nothing else.
+// The GEMMs of experts have the bits of GEMMs one by one, and touch nothing else.
 #include "kernels/grouped_gemm.h"
 
 #include "tests/kernels/each_isa.h"
@@ -37,7 +37,7 @@ constexpr std::int64_t kBeside = 3, kRowsBehind = 2;
 class GroupedGemmIsa : public IsaTest {
  protected:
   /// The rows are columns of wider matrices; behind those of the last expert there are more.
-  static void expect_the_bits_of_single_products(const GroupedCase& t, Transpose tb) {
+  static void expect_the_bits_of_single_gemms(const GroupedCase& t, Transpose tb) {
     const std::int64_t E = t.choices.E, R = t.choices.count() + kRowsBehind;
     Array a = irregular(t.a, {R, t.K + kBeside}, 1), offsets = integers(t.choices.offsets());
     Array b = irregular(t.b, tb == Transpose::yes ? Shape{E, t.N, t.K} : Shape{E, t.K, t.N}, 2);
@@ -71,7 +71,7 @@ class GroupedGemmIsa : public IsaTest {
       }
     }
   }
-  static void expect_the_gradients_of_single_products(const GroupedCase& t) {
+  static void expect_the_gradients_of_single_gemms(const GroupedCase& t) {
     const std::int64_t E = t.choices.E, R = t.choices.count();
     Array a = irregular(t.a, {R, t.N + kBeside}, 1), b = irregular(t.b, {R, t.K + kBeside}, 2),
           offsets = integers(t.choices.offsets());
@@ -118,12 +118,12 @@ std::vector<GroupedCase> grouped_cases() {
   return cases;
 }
 
-TEST_P(GroupedGemmIsa, HasTheBitsOfSingleProducts) {
+TEST_P(GroupedGemmIsa, HasTheBitsOfSingleGemms) {
   for (const GroupedCase& t : grouped_cases())
-    for (const Transpose tb : {Transpose::no, Transpose::yes}) expect_the_bits_of_single_products(t, tb);
+    for (const Transpose tb : {Transpose::no, Transpose::yes}) expect_the_bits_of_single_gemms(t, tb);
 }
-TEST_P(GroupedGemmIsa, HasTheGradientsOfSingleProducts) {
-  for (const GroupedCase& t : grouped_cases()) expect_the_gradients_of_single_products(t);
+TEST_P(GroupedGemmIsa, HasTheGradientsOfSingleGemms) {
+  for (const GroupedCase& t : grouped_cases()) expect_the_gradients_of_single_gemms(t);
 }
 
 INSTANTIATE_TEST_SUITE_P(Isa, GroupedGemmIsa, ::testing::ValuesIn(kIsas), isa_name);

@@ -11,8 +11,8 @@ TEST(RowNorms, AreThoseOfTheSumThatIsNotWrittenDown) {
       const Array norms = c.measured(one, weights, factors);
       const std::vector<double> want = c.formula(weights);
       for (std::int64_t row = 0; row < c.out; ++row) {
-        const double length = want[static_cast<std::size_t>(row)];
-        ASSERT_NEAR(norms.get(row), length, tolerance * length) << name_of(weights) << " " << c.out << " x " << c.in;
+        const double norm = want[static_cast<std::size_t>(row)];
+        ASSERT_NEAR(norms.get(row), norm, tolerance * norm) << name_of(weights) << " " << c.out << " x " << c.in;
       }
       EXPECT_EQ(c.measured(three, weights, factors).bytes(), norms.bytes());
     }

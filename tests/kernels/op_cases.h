@@ -56,6 +56,12 @@ inline DType arithmetic_of(DType d) {
   return d == DType::f64 ? DType::f64 : DType::f32;
 }
 
+/// "_5x7", the end of the name of a case.
+std::string shape_name(const Shape& s);
+
+/// Of norms, rotary embeddings and DoRA magnitudes.
+std::vector<OpCase> norm_cases();
+
 struct AttentionSizes {
   std::string name;
   std::vector<std::int32_t> cu;

@@ -147,7 +147,7 @@ inline std::vector<Gemm4Case> gemm4_cases() {
           {2, 33, 520, DType::bf16, DType::bf16, 4096, Sink::Mode::accumulate}};
 }
 
-/// The product by ops::gemm4, and by its formula in f64.
+/// The GEMM by ops::gemm4, and by its formula in f64.
 inline std::pair<std::vector<double>, std::vector<double>> gemm4_results(Ctx& ctx, const Gemm4Case& g) {
   const QuantizeCase c{DType::f32, g.N * g.K, FourBit::nf4, g.blocksize};
   QuantizedArrays q(ctx, c);

@@ -37,7 +37,7 @@ TEST(Quantize, ErrorIsAtMostHalfAStep) {
   }
 }
 
-TEST(Gemm4, IsTheProductWithTheDequantizedMatrix) {
+TEST(Gemm4, MultipliesByTheDequantizedMatrix) {
   Ctx ctx({}, MatmulPrecision::storage, 2);
   for (const Gemm4Case& g : gemm4_cases()) {
     const auto [got, want] = gemm4_results(ctx, g);

@@ -1,4 +1,4 @@
-// Float32 weights that products read from copies in bfloat16: as weights that are rounded to it.
+// Float32 weights that GEMMs read from copies in bfloat16: as weights that are rounded to it.
 #include "model/operand_copies.h"
 
 #include "tests/model/support.h"
@@ -79,10 +79,10 @@ TEST_P(OperandCopiesOf, TakeTheBytesThatWereNamed) {
   EXPECT_EQ(kept, measured(options()).operand_copies);
   TransformerOptions untied = options();
   untied.config.tie_word_embeddings = false;
-  EXPECT_EQ(measured(untied).operand_copies, kept) << "products read the head, and nothing the embedding";
+  EXPECT_EQ(measured(untied).operand_copies, kept) << "GEMMs read the head, and nothing the embedding";
   TransformerOptions wide = options();
   wide.activation_dtype = DType::f32;
-  EXPECT_EQ(measured(wide).operand_copies, 0u) << "products in float32 read the weights themselves";
+  EXPECT_EQ(measured(wide).operand_copies, 0u) << "GEMMs in float32 read the weights themselves";
 }
 
 TEST_P(OperandCopiesOf, LeaveNothingToConvert) {
@@ -93,8 +93,8 @@ TEST_P(OperandCopiesOf, LeaveNothingToConvert) {
 INSTANTIATE_TEST_SUITE_P(Stores, OperandCopiesOf, ::testing::Values("base", "adapter"),
                          [](const auto& info) { return std::string(info.param); });
 
-// An embedding that is trained beside an adapter is the largest float32 weight, and no product reads it.
-TEST(ProductMemory, HoldsNoTableThatIsOnlyLookedUp) {
+// An embedding that is trained beside an adapter is the largest float32 weight, and no GEMM reads it.
+TEST(GemmMemory, HoldsNoTableThatIsOnlyLookedUp) {
   TransformerOptions o{.config = parse_model_config(small_config({{"tie_word_embeddings", false}}), "llama"),
                        .weight_dtype = DType::bf16,
                        .activation_dtype = DType::bf16,

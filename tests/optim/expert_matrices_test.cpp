@@ -14,12 +14,13 @@ namespace {
 constexpr std::int64_t kExperts = 3, kOut = 4, kIn = 6;
 
 /// Parameters of one shape after some steps, value after value.
-std::vector<float> trained(const std::string& optim, const std::vector<Shape>& shapes) {
+std::vector<float> trained(const std::string& optim, const std::vector<Shape>& shapes, Role role = Role::weight) {
   Ctx ctx;
   ParamStore store("weights");
   std::vector<Param*> params;
   for (std::size_t i = 0; i < shapes.size(); ++i)
-    params.push_back(&store.declare({.name = "w" + std::to_string(i), .shape = shapes[i], .update = Update::trained}));
+    params.push_back(
+        &store.declare({.name = "w" + std::to_string(i), .shape = shapes[i], .update = Update::trained, .role = role}));
   store.allocate();
   Optimizer optimizer(ctx, make_rule({.name = optim, .weight_decay = 0.1}), params);
   optimizer.allocate(ctx);
@@ -53,6 +54,13 @@ TEST(ExpertMatrices, AreUpdatedAsMatricesOfTheirOwn) {
     EXPECT_EQ(together, apart) << optim;
     EXPECT_NE(together, trained("adamw_torch", {{kExperts, kOut, kIn}})) << optim;
   }
+}
+
+// One row for each expert is no matrix.
+TEST(ExpertBiases, AreVectorsToMuon) {
+  const std::vector<Shape> biases{{kExperts, kOut}};
+  EXPECT_EQ(trained("muon", biases, Role::vector), trained("adamw_torch", biases, Role::vector));
+  EXPECT_NE(trained("muon", biases), trained("adamw_torch", biases));
 }
 
 }  // namespace

@@ -8,8 +8,8 @@ namespace qtrain {
 namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // stands for bytes that are not a whole character (yet)
-constexpr std::size_t kMostHeldBack = 16;                  // ids
-constexpr std::size_t kMostBytes = 8;                      // ids of whole characters spelled in bytes
+constexpr std::size_t kMaxHeldBack = 16;                   // ids
+constexpr std::size_t kMaxBytes = 8;                       // ids of whole characters spelled in bytes
 
 // <0x0A>. Decoders may judge a run of these as a whole, so that a broken byte changes the characters before it.
 bool is_byte_token(std::string_view token) {
@@ -41,8 +41,8 @@ std::string StreamDecoder::push(std::int32_t id) {
   const std::string shown = tokenizer_.decode(std::span(ids_).first(context_), options_);
   const std::string all = tokenizer_.decode(ids_, options_);
   const bool unfinished = all.size() <= shown.size() || all.ends_with(kReplacement);
-  if (unfinished && held < kMostHeldBack) return {};
-  if (held < kMostBytes && is_byte_token(tokenizer_.token(id))) return {};
+  if (unfinished && held < kMaxHeldBack) return {};
+  if (held < kMaxBytes && is_byte_token(tokenizer_.token(id))) return {};
   std::string text(rest(all, shown));
   const std::size_t keep = is_blank(text) ? visible_ : 0;
   ids_.erase(ids_.begin() + static_cast<std::ptrdiff_t>(keep), ids_.begin() + static_cast<std::ptrdiff_t>(context_));

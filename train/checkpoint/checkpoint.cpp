@@ -7,7 +7,7 @@
 
 #include "core/file.h"
 #include "core/safetensors.h"
-#include "kernels/product_choices.h"
+#include "kernels/gemm_choices.h"
 #include "model/hf_folder.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/manifest.h"
@@ -23,8 +23,9 @@ constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kTrainerState = "trainer_state.json";
 constexpr const char* kTrainResults = "train_results.json";
 constexpr const char* kMasters = "master_weights.safetensors";
-constexpr int kStateVersion = 2;                           // 1: without what it takes to see whether a config fits
-constexpr const char* kProducts = "product_choices.json";  // of a GPU's matrix products: they decide the last bits
+constexpr int kStateVersion = 2;  // 1: without what it takes to see whether a config fits
+constexpr const char* kFormerGemmChoices = "product_choices.json";  // in checkpoints before 0.1.0
+constexpr const char* kGemmChoices = "gemm_choices.json";           // of a GPU's GEMMs: they decide the last bits
 
 struct Member {
   const char* key;
@@ -64,8 +65,8 @@ void write_parts(const TrainingObjects& run, const fs::path& folder) {
   if (!run.training.save_only_model) {
     write_safetensors(folder / kOptimizer, tensors_of(run.ctx, run.optimizer.state()));
     if (has_masters(run)) write_safetensors(folder / kMasters, tensors_of(run.ctx, run.setup.model->weights()));
-    if (const ProductChoices* choices = product_choices(run.ctx))
-      write_file(folder / kProducts, dump_json(choices->used(), 1) + "\n");
+    if (const GemmChoices* choices = gemm_choices(run.ctx))
+      write_file(folder / kGemmChoices, dump_json(choices->used(), 1) + "\n");
   }
   write_trainer_state(run, folder);
   Json state = run.state.to_json();
@@ -78,12 +79,13 @@ void write_parts(const TrainingObjects& run, const fs::path& folder) {
 
 // After the checkpoint was found to be whole.
 void restore_choices(Ctx& ctx, const fs::path& checkpoint, Log& log) {
-  ProductChoices* choices = product_choices(ctx);
-  const fs::path file = checkpoint / kProducts;
+  GemmChoices* choices = gemm_choices(ctx);
+  const bool former = fs::exists(checkpoint / kFormerGemmChoices);
+  const fs::path file = checkpoint / (former ? kFormerGemmChoices : kGemmChoices);
   if (!choices || !fs::exists(file)) return;
   if (!choices->restore(read_json(file), file.string()))
     log.warn(
-        "the products of {} were computed by another GPU or library, or chosen by other rules: results may differ in "
+        "the GEMMs of {} were computed by another GPU or library, or chosen by other rules: results may differ in "
         "their last bits",
         checkpoint.string());
 }

@@ -43,7 +43,9 @@ class EarlierRun {
 
   std::optional<std::string> model() const { return text("/values/model_name_or_path/value"); }
   std::optional<Json> value(const std::string& key) const { return find(pointer("/values", key, "/value")); }
-  bool had_no_effect(const std::string& key) const { return find(pointer("/inert", key, "")).has_value(); }
+  bool had_no_effect(const std::string& key) const {
+    return find(pointer("/ignored", key, "")).has_value() || find(pointer("/inert", key, "")).has_value();  // formerly
+  }
 
   /// Whether a name that was given there means the same place as one that is given here. Names that were moved together
   /// with the folder that they are relative to do.

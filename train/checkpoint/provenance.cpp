@@ -45,7 +45,7 @@ void add_text_files(std::vector<fs::path>& files, const fs::path& folder) {
 
 std::string hash_of_file(const fs::path& file) {
   Hasher hasher;
-  for_each_piece(file, [&](std::span<const std::byte> piece) { hasher.add(piece); });
+  for_each_chunk(file, [&](std::span<const std::byte> chunk) { hasher.add(chunk); });
   return hasher.digest().hex();
 }
 

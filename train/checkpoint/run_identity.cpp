@@ -17,6 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kMatmuls = "products";  ///< the precision of GEMMs, under the name that checkpoints have
+
 /// Those of config.json that no result depends on.
 constexpr std::string_view kWithoutInfluence[] = {"_name_or_path", "transformers_version", "use_cache"};
 
@@ -75,7 +77,7 @@ Json compared_keys(const Config& config) {
   return keys;
 }
 
-std::string describe_products(MatmulPrecision precision) {
+std::string name_of(MatmulPrecision precision) {
   switch (precision) {
     case MatmulPrecision::bf16: return "bfloat16";
     case MatmulPrecision::f16: return "float16";
@@ -234,7 +236,7 @@ class Comparison {
     if (has_same_updates())
       for (const std::string_view key : kMicroBatches)
         tell(std::string(key), saved_key(std::string(key)), now_.at("keys").at(key));
-    tell("products in", saved_.at("products"), now_.at("products"));
+    tell("GEMMs in", saved_.at(kMatmuls), now_.at(kMatmuls));
     tell("device", saved_.at("device"), now_.at("device"));
     const bool same_files = saved_key("eval_dataset_name") == now_.at("keys").at("eval_dataset_name");
     if (same_files && saved_.at("evaluation rows") != now_.at("evaluation rows"))
@@ -248,14 +250,14 @@ class Comparison {
 
 }  // namespace
 
-Json run_identity(const RunParts& parts, MatmulPrecision products) {
+Json run_identity(const RunParts& parts, MatmulPrecision matmul) {
   Json model = parts.setup.model->config().json;
   for (const std::string_view key : kWithoutInfluence) model.erase(std::string(key));
   Json identity{{"keys", compared_keys(in_force(parts))},
                 {"model", std::move(model)},
                 {"rows", fmt::format("{:016x}", parts.train.fingerprint())},
                 {"evaluation rows", fmt::format("{:016x}", parts.evaluation.fingerprint())},
-                {"products", describe_products(products)},
+                {kMatmuls, name_of(matmul)},
                 {"device", parts.provenance.at("device")}};
   add_hashes(parts, identity);
   return identity;
@@ -265,7 +267,7 @@ void require_identity(const Json& identity, const std::string& place) {
   for (const char* part : {"keys", "model", "weights", "text"})
     if (!identity.contains(part) || !identity[part].is_object())
       fail(ErrorKind::input, {.cause = fmt::format("\"identity\" has no object \"{}\"", part), .place = place});
-  for (const char* part : {"rows", "evaluation rows", "products", "device"})
+  for (const char* part : {"rows", "evaluation rows", kMatmuls, "device"})
     if (!identity.contains(part) || !identity[part].is_string())
       fail(ErrorKind::input, {.cause = fmt::format("\"identity\" has no string \"{}\"", part), .place = place});
 }

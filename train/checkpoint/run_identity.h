@@ -23,8 +23,9 @@ struct RunParts {
 };
 
 /// What a checkpoint remembers of its run: {"keys": values of the config as they are in force, "model": config.json,
-/// "weights" and "text": hashes of the files it began with, "rows", "evaluation rows", "device", "products"}.
-Json run_identity(const RunParts& parts, MatmulPrecision products);
+/// "weights" and "text": hashes of the files it began with, "rows", "evaluation rows", "device", "products": the
+/// precision of GEMMs}.
+Json run_identity(const RunParts& parts, MatmulPrecision matmul);
 
 /// An input error where an identity that was read from a file lacks a part.
 void require_identity(const Json& identity, const std::string& place);

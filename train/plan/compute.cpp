@@ -28,7 +28,7 @@ Ctx cpu_context(const ComputeChoice& choice, Log& log) {
   if (choice.compute == "bfloat16" && !bf16)
     log.warn("compute_dtype bfloat16: this processor multiplies it no faster than float32, which is used instead");
   Ctx ctx({}, precision, choice.threads);
-  log.info("device: {}, {}, matrix products in {}", describe_cpu(), counted(ctx.pool().size(), "thread"),
+  log.info("device: {}, {}, GEMMs in {}", describe_cpu(), counted(ctx.pool().size(), "thread"),
            bf16 ? "bfloat16 with float32 sums" : "float32");
   return ctx;
 }
@@ -42,10 +42,10 @@ MatmulPrecision cuda_precision(const ComputeChoice& choice) {
 
 const char* describe_on_cuda(MatmulPrecision precision) {
   switch (precision) {
-    case MatmulPrecision::bf16: return "activations in bfloat16, matrix products in bfloat16 with float32 sums";
-    case MatmulPrecision::f16: return "activations in float16, matrix products in float16 with float32 sums";
-    case MatmulPrecision::tf32: return "activations in float32, matrix products in TF32";
-    default: return "activations and matrix products in float32";
+    case MatmulPrecision::bf16: return "activations in bfloat16, GEMMs in bfloat16 with float32 sums";
+    case MatmulPrecision::f16: return "activations in float16, GEMMs in float16 with float32 sums";
+    case MatmulPrecision::tf32: return "activations in float32, GEMMs in TF32";
+    default: return "activations and GEMMs in float32";
   }
 }
 
@@ -68,8 +68,7 @@ void remark_on_device(ResolvedConfig& config) {
   const TrainingSection& t = config.value.training;
   if (config.value.run.device == DeviceChoice::cuda || wants_cuda(compute_choice(config.value))) return;
   if (t.fp16) no_effect(config, "fp16", "it is about GPUs, a processor computes in float32");
-  if (t.tf32.value_or(false) && !config.judge.ignores("tf32"))
-    no_effect(config, "tf32", "it is about products on a GPU");
+  if (t.tf32.value_or(false) && !config.judge.ignores("tf32")) no_effect(config, "tf32", "it is about GEMMs on a GPU");
   if (t.activation_offloading) no_effect(config, "activation_offloading", "it is about a GPU's memory");
   if (t.optimizer_offload) no_effect(config, "optimizer_offload", "it is about a GPU's memory");
 }

@@ -22,7 +22,7 @@ Ctx make_context(const ComputeChoice& choice, Log& log);
 /// Notes on keys about GPUs, where a run with this config would be on a processor.
 void remark_on_device(ResolvedConfig& config);
 
-/// Where and how products are computed, known without a device.
+/// Where and how GEMMs are computed, known without a device.
 struct ComputePlan {
   Device device;
   MatmulPrecision matmul = MatmulPrecision::storage;
@@ -31,7 +31,7 @@ struct ComputePlan {
 ComputePlan plan_compute(const ComputeChoice& choice);
 /// A usage error where a GPU of this compute capability does not multiply in that way.
 void require_precision(MatmulPrecision precision, std::string_view gpu, int major);
-/// The same for the products of an optimizer.
+/// The same for the GEMMs of an optimizer.
 void require_optimizer(const OptimizerOptions& optimizer, std::string_view gpu, int major);
 void require_optimizer(const Config& config, Device device);
 /// What it would choose if a GPU were here.

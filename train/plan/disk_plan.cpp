@@ -8,7 +8,7 @@
 
 namespace qtrain {
 
-std::int64_t most_checkpoints(const TrainingSection& t, const StepPlan& steps) {
+std::int64_t max_checkpoints(const TrainingSection& t, const StepPlan& steps) {
   const auto every = [&](double n) { return std::max<std::int64_t>(1, interval_steps(n, steps.max_steps)); };
   const std::int64_t epoch = steps.updates_per_epoch;
   std::int64_t between = 0;
@@ -42,7 +42,7 @@ DiskPlan plan_disk(const TrainingSection& t, const ModelSetup& setup, const Step
   state +=
       static_cast<double>(optimizer_memory(*make_rule(optimizer_options(t)), setup.model->trained(), Device{}).state);
   plan.checkpoint = t.save_only_model ? plan.result : plan.result + state;
-  plan.checkpoints = most_checkpoints(t, steps);
+  plan.checkpoints = max_checkpoints(t, steps);
   return plan;
 }
 

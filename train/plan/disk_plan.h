@@ -22,7 +22,7 @@ struct DiskPlan {
 DiskPlan plan_disk(const TrainingSection& t, const ModelSetup& setup, const StepPlan& steps);
 
 /// How many checkpoints of a run are there at once at the most, the one in the making among them; 0: it saves none.
-std::int64_t most_checkpoints(const TrainingSection& t, const StepPlan& steps);
+std::int64_t max_checkpoints(const TrainingSection& t, const StepPlan& steps);
 
 /// What is said of a plan where so many bytes are `free` (none: not known).
 struct DiskVerdict {

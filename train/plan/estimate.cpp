@@ -85,7 +85,7 @@ bool is_of_experts(const Param& p) {
   return p.spec.name.find(".experts.") != std::string::npos;
 }
 
-/// 6 per weight and token where it trains, 4 where it is frozen (2 forward, 2 for each gradient), the products of
+/// 6 per weight and token where it trains, 4 where it is frozen (2 forward, 2 for each gradient), the GEMMs of
 /// causal attention three times, and 2 per weight for each time that a block is computed again.
 double flops_per_token(Transformer& model, const Course& course, const RecomputePolicy& policy) {
   const ModelConfig& c = model.config();
@@ -106,7 +106,7 @@ double flops_per_token(Transformer& model, const Course& course, const Recompute
          again * (2 * (blocks + adapters) + attention);
 }
 
-/// What products of this size reach on the processor now.
+/// What GEMMs of this size reach on the processor now.
 double measured_flops(MatmulPrecision matmul, int threads) {
   constexpr std::int64_t kRows = 512, kWidth = 1024;
   constexpr int kRuns = 4;
@@ -117,7 +117,7 @@ double measured_flops(MatmulPrecision matmul, int threads) {
     return t;
   };
   const auto memory_of = [](std::int64_t rows) {
-    return DeviceMemory(Device{}, static_cast<std::size_t>(rows * kWidth) * sizeof(float), "a measured product");
+    return DeviceMemory(Device{}, static_cast<std::size_t>(rows * kWidth) * sizeof(float), "a measured GEMM");
   };
   const DeviceMemory a_memory = memory_of(kRows), b_memory = memory_of(kWidth), c_memory = memory_of(kRows);
   const Tensor a = matrix(a_memory, kRows), b = matrix(b_memory, kWidth), c = matrix(c_memory, kRows);
@@ -131,12 +131,12 @@ double measured_flops(MatmulPrecision matmul, int threads) {
 }
 
 std::optional<double> flops_per_second(const Place& place, const EstimateOptions& options, int threads) {
-  constexpr double kProcessorShare = 0.6;  // of a step is spent in products
+  constexpr double kProcessorShare = 0.6;  // of a step is spent in GEMMs
   if (place.compute.device.kind == DeviceKind::cpu)
     return kProcessorShare * measured_flops(place.compute.matmul, threads);
   const GpuModel* gpu = options.gpu ? options.gpu : find_gpu(place.target.name);
   if (!gpu) return {};
-  // Products of f32 run at half the rate of 16-bit floats in TF32, and far below it without.
+  // GEMMs of f32 run at half the rate of 16-bit floats in TF32, and far below it without.
   const double share = place.compute.matmul == MatmulPrecision::tf32      ? 0.5
                        : place.compute.matmul == MatmulPrecision::storage ? 0.07
                                                                           : 1;

@@ -9,7 +9,7 @@ namespace qtrain {
 struct GpuModel {
   std::string_view name;
   double memory_gib;  ///< that the driver reports, about
-  double teraflops;   ///< dense matrix products of 16-bit floats with f32 sums
+  double teraflops;   ///< dense GEMMs of 16-bit floats with f32 sums
   double bandwidth;   ///< of its memory, GB/s
   int major;          ///< compute capability
 };

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/product_memory.h"
+#include "kernels/gemm_workspaces.h"
 #include "model/recompute.h"
 #include "train/evaluate.h"
 #include "train/plan/machine.h"
@@ -155,7 +155,7 @@ TargetDevice target_here(Device device, int threads) {
   const std::size_t there = gpu.free_bytes + own, kept = gpu.emulated ? 0 : kDriverBytes;
   TargetDevice target = target_gpu(gpu.name, gpu.major, there > kept ? there - kept : 1);
   target.device = device;
-  if (gpu.emulated) target.converts = false;  // its products are the CPU's
+  if (gpu.emulated) target.converts = false;  // its GEMMs are the CPU's
   return target;
 }
 
@@ -163,7 +163,7 @@ TargetDevice target_gpu(std::string name, int major, std::size_t memory) {
   return {.device = {.kind = DeviceKind::cuda},
           .name = std::move(name),
           .memory = memory,
-          .workspace = Ctx::kScratchBytes + ProductMemory::bytes(major),
+          .workspace = Ctx::kScratchBytes + GemmWorkspaces::bytes(major),
           .converts = true};
 }
 

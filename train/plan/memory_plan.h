@@ -41,7 +41,7 @@ struct TargetDevice {
   std::string name;
   std::size_t memory = 0;     ///< bytes that a run may take; 0: unknown
   std::size_t workspace = 0;  ///< bytes that ops take, whatever the model is
-  bool converts = false;      ///< operands of products are converted in memory of their own (cuBLASLt)
+  bool converts = false;      ///< operands of GEMMs are converted in memory of their own (cuBLASLt)
 };
 /// This machine's processor or GPU, with what is free on it and what this process has already.
 TargetDevice target_here(Device device, int threads);

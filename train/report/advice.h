@@ -9,7 +9,7 @@
 
 namespace qtrain {
 
-/// What is said about a config beside its model: 16-bit products of another kind than those it was trained with, a
+/// What is said about a config beside its model: 16-bit GEMMs of another kind than those it was trained with, a
 /// learning rate far from what an adapter wants.
 std::vector<std::string> model_advice(const Config& config, const ModelConfig& model);
 

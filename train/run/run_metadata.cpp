@@ -30,7 +30,7 @@ RunMetadata run_metadata(const RunContext& run, const RunData& data, const Model
 Json resolved_config(const RunContext& run, const RunData& data, const Json& provenance) {
   const TrainingSection& t = run.training();
   Json resolved = resolved_json(run.config);
-  resolved["inert"].update(run.ignored.json());
+  resolved["ignored"].update(run.ignored.json());
   Json& section = resolved["run"] = provenance;
   section["folder"] = fs::current_path().string();  // that relative names are about
   section["seed"] = t.seed;

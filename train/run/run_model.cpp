@@ -28,7 +28,7 @@ void describe_memory(const RunContext& run, const PlannedRun& planned, const Mem
   run.log.info("memory: {:.0f} MiB ({}); recomputation: {}", static_cast<double>(memory.total()) / kMib, memory.table(),
                planned.policy().name());
   if (run.training().operand_copies == CopyChoice::always && memory.bytes_of("operand_copies") == 0)
-    run.ignored.add("operand_copies", "it is about float32 weights in 16-bit products on a GPU");
+    run.ignored.add("operand_copies", "it is about float32 weights in 16-bit GEMMs on a GPU");
   if (planned.optimizer.pages == Pages::where_needed)
     run.log.info("optimizer state: {}", planned.optimizer.placement == Placement::pinned
                                             ? "in the host's memory, copies run beside the work"
@@ -48,7 +48,7 @@ void commit(const RunContext& run, const PlannedRun& planned, RunModel& m) {
   ops::reserve(ctx, model.plan().gemm_memory(model.copies().operands()));
   m.step =
       std::make_unique<TrainStep>(ctx, TrainStep::Parts{.model = model, .optimizer = *m.optimizer, .ranks = run.ranks},
-                                  TrainStep::Options{.most_tokens = planned.work.train.tokens,
+                                  TrainStep::Options{.max_tokens = planned.work.train.tokens,
                                                      .graphs = uses_graphs(run) ? kKeptGraphs : 0,
                                                      .reduction = planned.reduction});
 }

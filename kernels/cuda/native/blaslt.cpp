@@ -26,7 +26,7 @@ void* find_library(std::string& reason) {
 void* open_library() {
   std::string reason;
   if (void* library = find_library(reason)) return library;
-  fail(ErrorKind::usage, {.cause = "matrix products need cuBLASLt, which does not load: " + reason,
+  fail(ErrorKind::usage, {.cause = "GEMMs need cuBLASLt, which does not load: " + reason,
                           .remedy = "install the CUDA " + std::to_string(CUBLAS_VER_MAJOR) +
                                     " libraries (libcublas) or put them on LD_LIBRARY_PATH, or use --device cpu"});
 }
@@ -72,7 +72,7 @@ cudaDataType_t cuda_type(DType d) {
     case DType::f32: return CUDA_R_32F;
     case DType::bf16: return CUDA_R_16BF;
     case DType::f16: return CUDA_R_16F;
-    default: fail(ErrorKind::internal, {.cause = "no CUDA matrix product of " + std::string(name_of(d))});
+    default: fail(ErrorKind::internal, {.cause = "no CUDA GEMM of " + std::string(name_of(d))});
   }
 }
 

@@ -8,7 +8,7 @@
 
 namespace qtrain::cuda {
 
-/// The functions of cuBLASLt that are used, from the shared library that is found when the first product is computed:
+/// The functions of cuBLASLt that are used, from the shared library that is found when the first GEMM is computed:
 /// the program starts without it. Source: cuBLAS documentation, chapter "Using the cuBLASLt API".
 struct BlasltFunctions {
   decltype(&cublasLtCreate) create;

@@ -11,14 +11,14 @@
 #include "core/file.h"
 #include "kernels/cuda/native/gemm_plan.h"
 #include "kernels/elementwise.h"
-#include "kernels/product_memory.h"
+#include "kernels/gemm_workspaces.h"
 #include "kernels/recent.h"
 
 namespace qtrain::ops {
 namespace {
 
 using cuda::Blaslt;
-using cuda::ProductPlan;
+using cuda::GemmPlan;
 using cuda::Workspace;
 
 /// Device memory that grows: operands and results in another type than they are stored in.
@@ -38,13 +38,13 @@ class Converted {
  private:
   Device device_;
   DeviceMemory memory_;
-  std::vector<DeviceMemory> outgrown_;  ///< recorded products may read it
+  std::vector<DeviceMemory> outgrown_;  ///< recorded GEMMs may read it
 };
 
-/// What products need from one to the next.
-class Products {
+/// What GEMMs need from one to the next.
+class GemmRunner {
  public:
-  explicit Products(Device device)
+  explicit GemmRunner(Device device)
       : info_(cuda_info(device.index)),
         memory_(device),
         choices_(info_.name + ", cuBLASLt " + std::to_string(library_.version()), user_cache_folder()),
@@ -59,32 +59,32 @@ class Products {
     b_.reserve(memory.converted_b);
     bias_.reserve(memory.converted_bias);
   }
-  ProductChoices& choices() { return choices_; }
+  GemmChoices& choices() { return choices_; }
 
  private:
   Gemm with_converted_operands(Ctx& ctx, const Gemm& g);
   void convert(Ctx& ctx, ConstTensor& operand, Tensor to);
   void compute(Ctx& ctx, const Gemm& g);
   void compute_apart(Ctx& ctx, const Gemm& g);
-  ProductPlan& plan_for(Ctx& ctx, const ProductKey& key, const Gemm& g);
-  std::optional<cublasLtMatmulAlgo_t> chosen(Ctx& ctx, const ProductPlan& plan, const Gemm& g);
+  GemmPlan& plan_for(Ctx& ctx, const GemmKey& key, const Gemm& g);
+  std::optional<cublasLtMatmulAlgo_t> chosen(Ctx& ctx, const GemmPlan& plan, const Gemm& g);
   cublasLtMatmulAlgo_t fastest(Ctx& ctx, const std::vector<cublasLtMatmulAlgo_t>& candidates, const Gemm& trial);
   std::optional<Gemm> trial_of(const Gemm& g) const;
-  double milliseconds(Ctx& ctx, ProductPlan& plan, const cublasLtMatmulAlgo_t& algorithm, const Gemm& trial);
+  double milliseconds(Ctx& ctx, GemmPlan& plan, const cublasLtMatmulAlgo_t& algorithm, const Gemm& trial);
   Workspace workspace() const { return {memory_.workspace.data(), memory_.workspace.bytes()}; }
 
   /// Those of a step many times over; evaluation alone asks for thousands of sizes. What is recorded needs no plan.
-  static constexpr std::size_t kMostPlans = 4096;
+  static constexpr std::size_t kMaxPlans = 4096;
 
   DeviceInfo info_;
   Blaslt library_;
-  ProductMemory memory_;
-  ProductChoices choices_;
+  GemmWorkspaces memory_;
+  GemmChoices choices_;
   Converted a_, b_, bias_, c_;
-  Recent<ProductKey, std::unique_ptr<ProductPlan>> plans_{kMostPlans};
+  Recent<GemmKey, std::unique_ptr<GemmPlan>> plans_{kMaxPlans};
 };
 
-Gemm Products::with_converted_operands(Ctx& ctx, const Gemm& g) {
+Gemm GemmRunner::with_converted_operands(Ctx& ctx, const Gemm& g) {
   const DType type = gemm_operand_type(ctx.matmul(), g.a.dtype, g.b.dtype);
   Gemm h = g;
   const auto flat = [](ConstTensor t, std::int64_t stride) { return Shape(stretch(t, stride)); };
@@ -94,7 +94,7 @@ Gemm Products::with_converted_operands(Ctx& ctx, const Gemm& g) {
 }
 
 /// `to` has no shape but a length: all from the first element of the operand to its last.
-void Products::convert(Ctx& ctx, ConstTensor& operand, Tensor to) {
+void GemmRunner::convert(Ctx& ctx, ConstTensor& operand, Tensor to) {
   ConstTensor from = operand;
   from.shape = to.shape;
   copy(ctx, {.y = store(to), .x = from});
@@ -102,9 +102,9 @@ void Products::convert(Ctx& ctx, ConstTensor& operand, Tensor to) {
   operand = to;
 }
 
-void Products::run(Ctx& ctx, const Gemm& g) {
+void GemmRunner::run(Ctx& ctx, const Gemm& g) {
   Gemm h = with_converted_operands(ctx, g);
-  // The library writes products of f32 in f32 only, and those of 16 bits in the same type or f32.
+  // The library writes GEMMs of f32 in f32 only, and those of 16 bits in the same type or f32.
   const bool written = h.c.t.dtype == DType::f32 || h.c.t.dtype == h.a.dtype;
   check(written || g.c_stride == 0, "gemm: columns of a wider result have the type of the operands or f32");
   if (!written) h.c = store(c_.take(DType::f32, g.c.t.shape));
@@ -124,29 +124,29 @@ void add_bias(Ctx& ctx, const Gemm& g) {
     copy(ctx, {.y = accumulate(row), .x = g.bias.reshaped(row.shape)});
 }
 
-void Products::compute(Ctx& ctx, const Gemm& g) {
-  ProductPlan& plan = plan_for(ctx, key_of(g, ctx.matmul()), g);
+void GemmRunner::compute(Ctx& ctx, const Gemm& g) {
+  GemmPlan& plan = plan_for(ctx, key_of(g, ctx.matmul()), g);
   if (!plan.algorithm) return compute_apart(ctx, g);
   ctx.stream().launched("gemm");
   Blaslt::verify(plan.run(*plan.algorithm, g, workspace(), static_cast<cudaStream_t>(ctx.stream().handle())),
                  "cublasLtMatmul");
 }
 
-/// Of a result or a bias at odd places: the library has products for those, but may have none that add a bias as well.
-void Products::compute_apart(Ctx& ctx, const Gemm& g) {
+/// Of a result or a bias at odd places: the library has GEMMs for those, but may have none that add a bias as well.
+void GemmRunner::compute_apart(Ctx& ctx, const Gemm& g) {
   if (!g.bias)
     fail(ErrorKind::usage,
-         {.cause = "cuBLASLt has no algorithm on this GPU for the product " + to_string(key_of(g, ctx.matmul())),
+         {.cause = "cuBLASLt has no algorithm on this GPU for the GEMM " + to_string(key_of(g, ctx.matmul())),
           .remedy = "train in another type (bf16, fp16 or float32), or with --device cpu"});
-  Gemm product = g;
-  product.bias = {};
-  compute(ctx, product);
+  Gemm gemm = g;
+  gemm.bias = {};
+  compute(ctx, gemm);
   add_bias(ctx, g);
 }
 
-ProductPlan& Products::plan_for(Ctx& ctx, const ProductKey& key, const Gemm& g) {
-  if (std::unique_ptr<ProductPlan>* plan = plans_.find(key)) return **plan;
-  auto made = std::make_unique<ProductPlan>(library_, key);
+GemmPlan& GemmRunner::plan_for(Ctx& ctx, const GemmKey& key, const Gemm& g) {
+  if (std::unique_ptr<GemmPlan>* plan = plans_.find(key)) return **plan;
+  auto made = std::make_unique<GemmPlan>(library_, key);
   made->add_bias(g.bias);  // whose alignment counts in the choice
   made->algorithm = chosen(ctx, *made, g);
   return *plans_.add(key, std::move(made));
@@ -154,23 +154,23 @@ ProductPlan& Products::plan_for(Ctx& ctx, const ProductKey& key, const Gemm& g) 
 
 /// What was chosen for the class. Where this one of its sizes cannot be computed so, and where nothing is tried, the
 /// library's favorite: a choice that hangs on nothing else. Nothing where there is no algorithm.
-std::optional<cublasLtMatmulAlgo_t> Products::chosen(Ctx& ctx, const ProductPlan& plan, const Gemm& g) {
-  const ProductKey key = key_of(g, ctx.matmul());
-  const std::string product = to_string(class_of(key));
+std::optional<cublasLtMatmulAlgo_t> GemmRunner::chosen(Ctx& ctx, const GemmPlan& plan, const Gemm& g) {
+  const GemmKey key = key_of(g, ctx.matmul());
+  const std::string gemm = to_string(class_of(key));
   const bool tried = is_tried(key);
-  const auto known = tried ? choices_.find(product) : std::nullopt;
+  const auto known = tried ? choices_.find(gemm) : std::nullopt;
   if (known && plan.usable(cuda::algorithm_of(*known), workspace().bytes)) return cuda::algorithm_of(*known);
   const std::vector<cublasLtMatmulAlgo_t> candidates = plan.candidates(workspace().bytes);
   if (candidates.empty()) return {};
   if (known || !tried) return candidates.front();
   const std::optional<Gemm> trial = trial_of(g);
   const cublasLtMatmulAlgo_t algorithm = trial ? fastest(ctx, candidates, *trial) : candidates.front();
-  choices_.remember(product, cuda::words_of(algorithm));
+  choices_.remember(gemm, cuda::words_of(algorithm));
   return algorithm;
 }
 
-/// The product itself, or one that adds to memory that nothing needs; none where a tile of it has no room there.
-std::optional<Gemm> Products::trial_of(const Gemm& g) const {
+/// The GEMM itself, or one that adds to memory that nothing needs; none where a tile of it has no room there.
+std::optional<Gemm> GemmRunner::trial_of(const Gemm& g) const {
   if (!g.c.adds()) return g;
   Tensor sums = g.c.t;
   sums.data = memory_.trials.data();
@@ -179,10 +179,10 @@ std::optional<Gemm> Products::trial_of(const Gemm& g) const {
 }
 
 /// The library's favorite, unless another is faster.
-cublasLtMatmulAlgo_t Products::fastest(Ctx& ctx, const std::vector<cublasLtMatmulAlgo_t>& candidates,
-                                       const Gemm& trial) {
+cublasLtMatmulAlgo_t GemmRunner::fastest(Ctx& ctx, const std::vector<cublasLtMatmulAlgo_t>& candidates,
+                                         const Gemm& trial) {
   constexpr double kWorthIt = 0.97;  // of the favorite's time: below that it is no noise
-  ProductPlan plan(library_, key_of(trial, ctx.matmul()));
+  GemmPlan plan(library_, key_of(trial, ctx.matmul()));
   const cublasLtMatmulAlgo_t* best = &candidates.front();
   double least = kWorthIt * milliseconds(ctx, plan, *best, trial);
   for (std::size_t i = 1; i < candidates.size(); ++i)
@@ -193,15 +193,15 @@ cublasLtMatmulAlgo_t Products::fastest(Ctx& ctx, const std::vector<cublasLtMatmu
   return *best;
 }
 
-/// The least of three runs of two products each, after one product.
-double Products::milliseconds(Ctx& ctx, ProductPlan& plan, const cublasLtMatmulAlgo_t& algorithm, const Gemm& trial) {
-  constexpr int kRuns = 3, kProducts = 2;
+/// The least of three runs of two GEMMs each, after one GEMM.
+double GemmRunner::milliseconds(Ctx& ctx, GemmPlan& plan, const cublasLtMatmulAlgo_t& algorithm, const Gemm& trial) {
+  constexpr int kRuns = 3, kGemms = 2;
   const auto stream = static_cast<cudaStream_t>(ctx.stream().handle());
   Event begin(ctx.device()), end(ctx.device());
   double least = 1e30;
   for (int run = 0; run <= kRuns; ++run) {  // the first warms up
     ctx.stream().record(begin);
-    for (int i = 0; i < (run == 0 ? 1 : kProducts); ++i)
+    for (int i = 0; i < (run == 0 ? 1 : kGemms); ++i)
       if (plan.run(algorithm, trial, workspace(), stream) != CUBLAS_STATUS_SUCCESS) return 1e30;
     ctx.stream().record(end);
     end.synchronize();
@@ -210,7 +210,7 @@ double Products::milliseconds(Ctx& ctx, ProductPlan& plan, const cublasLtMatmulA
   return least;
 }
 
-/// Without an inner dimension the product is zero.
+/// Without an inner dimension the GEMM is zero.
 void only_bias(Ctx& ctx, const Gemm& g) {
   Tensor row = g.c.t;
   row.shape = {1, g.c.t.shape[1]};
@@ -223,19 +223,19 @@ void only_bias(Ctx& ctx, const Gemm& g) {
 
 void run_cuda(Ctx& ctx, const Gemm& g) {
   if (g.a.numel() == 0) return only_bias(ctx, g);
-  ctx.kept<Products>().run(ctx, g);
+  ctx.kept<GemmRunner>().run(ctx, g);
 }
 
 void run_cuda(Ctx& ctx, const GemmMemory& memory) {
-  ctx.kept<Products>().reserve(memory);
+  ctx.kept<GemmRunner>().reserve(memory);
 }
 
 }  // namespace qtrain::ops
 
 namespace qtrain::cuda {
 
-ProductChoices& product_choices(Ctx& ctx) {
-  return ctx.kept<ops::Products>().choices();
+GemmChoices& gemm_choices(Ctx& ctx) {
+  return ctx.kept<ops::GemmRunner>().choices();
 }
 
 }  // namespace qtrain::cuda

@@ -10,19 +10,19 @@ std::uint64_t unsigned_of(std::int64_t n) {
   return static_cast<std::uint64_t>(n);
 }
 
-cublasComputeType_t compute_type(const ProductKey& key) {
+cublasComputeType_t compute_type(const GemmKey& key) {
   return key.operands == DType::f32 && key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
 }  // namespace
 
-cublasLtMatmulAlgo_t algorithm_of(const ProductChoices::Algorithm& words) {
+cublasLtMatmulAlgo_t algorithm_of(const GemmChoices::Algorithm& words) {
   cublasLtMatmulAlgo_t algorithm;
   std::copy(words.begin(), words.end(), algorithm.data);
   return algorithm;
 }
 
-ProductPlan::ProductPlan(const Blaslt& library, const ProductKey& key) : library_(library), key_(key) {
+GemmPlan::GemmPlan(const Blaslt& library, const GemmKey& key) : library_(library), key_(key) {
   Blaslt::verify(library_->desc_create(&desc_, compute_type(key), CUDA_R_32F), "cublasLtMatmulDescCreate");
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
     Blaslt::verify(library_->desc_set(desc_, attribute, &value, sizeof(value)), "cublasLtMatmulDescSetAttribute");
@@ -43,29 +43,29 @@ ProductPlan::ProductPlan(const Blaslt& library, const ProductKey& key) : library
   layout(result_, key.result, {key.m, key.n}, key.stride_c);
 }
 
-ProductPlan::~ProductPlan() {
+GemmPlan::~GemmPlan() {
   for (const cublasLtMatrixLayout_t layout : {first_, second_, result_})
     if (layout) library_->layout_destroy(layout);
   if (desc_) library_->desc_destroy(desc_);
 }
 
-void ProductPlan::add_bias(ConstTensor bias) {
+void GemmPlan::add_bias(ConstTensor bias) {
   if (!bias) return;
   const void* at = bias.data;
   Blaslt::verify(library_->desc_set(desc_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at, sizeof(at)),
                  "cublasLtMatmulDescSetAttribute");
 }
 
-cublasStatus_t ProductPlan::run(const cublasLtMatmulAlgo_t& chosen, const ops::Gemm& g, Workspace workspace,
-                                cudaStream_t stream) {
+cublasStatus_t GemmPlan::run(const cublasLtMatmulAlgo_t& chosen, const ops::Gemm& g, Workspace workspace,
+                             cudaStream_t stream) {
   const float alpha = static_cast<float>(g.alpha), beta = g.c.adds() ? 1.0f : 0.0f;
   add_bias(g.bias);
   return library_->matmul(library_.handle(), desc_, &alpha, g.b.data, first_, g.a.data, second_, &beta, g.c.t.data,
                           result_, g.c.t.data, result_, &chosen, workspace.data, workspace.bytes, stream);
 }
 
-std::vector<cublasLtMatmulAlgo_t> ProductPlan::candidates(std::size_t workspace_bytes) const {
-  constexpr int kMost = 16;
+std::vector<cublasLtMatmulAlgo_t> GemmPlan::candidates(std::size_t workspace_bytes) const {
+  constexpr int kMax = 16;
   cublasLtMatmulPreference_t preference = nullptr;
   Blaslt::verify(library_->preference_create(&preference), "cublasLtMatmulPreferenceCreate");
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -81,10 +81,10 @@ std::vector<cublasLtMatmulAlgo_t> ProductPlan::candidates(std::size_t workspace_
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key_.align_a);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key_.align_c);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key_.align_written());
-  std::array<cublasLtMatmulHeuristicResult_t, kMost> results{};
+  std::array<cublasLtMatmulHeuristicResult_t, kMax> results{};
   int found = 0;
   const cublasStatus_t status = library_->heuristic(library_.handle(), desc_, first_, second_, result_, result_,
-                                                    preference, kMost, results.data(), &found);
+                                                    preference, kMax, results.data(), &found);
   library_->preference_destroy(preference);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
   Blaslt::verify(status, "cublasLtMatmulAlgoGetHeuristic");
@@ -95,7 +95,7 @@ std::vector<cublasLtMatmulAlgo_t> ProductPlan::candidates(std::size_t workspace_
   return algorithms;
 }
 
-bool ProductPlan::usable(const cublasLtMatmulAlgo_t& chosen, std::size_t workspace_bytes) const {
+bool GemmPlan::usable(const cublasLtMatmulAlgo_t& chosen, std::size_t workspace_bytes) const {
   cublasLtMatmulHeuristicResult_t result{};
   return library_->algo_check(library_.handle(), desc_, first_, second_, result_, result_, &chosen, &result) ==
              CUBLAS_STATUS_SUCCESS &&

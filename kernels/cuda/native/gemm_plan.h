@@ -3,29 +3,29 @@
 #include <vector>
 
 #include "kernels/cuda/native/blaslt.h"
-#include "kernels/product_choices.h"
-#include "kernels/product_key.h"
+#include "kernels/gemm_choices.h"
+#include "kernels/gemm_key.h"
 
 namespace qtrain::cuda {
 
-/// Device memory that the library may use during a product.
+/// Device memory that the library may use during a GEMM.
 struct Workspace {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
 };
 
-/// The descriptors of one product and the algorithm that computes it. Row-major C = A·B is the library's column-major
+/// The descriptors of one GEMM and the algorithm that computes it. Row-major C = A·B is the library's column-major
 /// Cᵀ = Bᵀ·Aᵀ, so its first operand is B.
-class ProductPlan {
+class GemmPlan {
  public:
-  ProductPlan(const Blaslt& library, const ProductKey& key);
-  ~ProductPlan();
-  ProductPlan(const ProductPlan&) = delete;
-  ProductPlan& operator=(const ProductPlan&) = delete;
+  GemmPlan(const Blaslt& library, const GemmKey& key);
+  ~GemmPlan();
+  GemmPlan(const GemmPlan&) = delete;
+  GemmPlan& operator=(const GemmPlan&) = delete;
 
-  /// Of the next product; nothing where the product has none.
+  /// Of the next GEMM; nothing where the GEMM has none.
   void add_bias(ConstTensor bias);
-  /// Queues the product; the status of the library.
+  /// Queues the GEMM; the status of the library.
   cublasStatus_t run(const cublasLtMatmulAlgo_t& algorithm, const ops::Gemm& g, Workspace workspace,
                      cudaStream_t stream);
   /// The library's candidates, its favorite first; none where it has no algorithm.
@@ -36,15 +36,15 @@ class ProductPlan {
 
  private:
   const Blaslt& library_;
-  ProductKey key_;
+  GemmKey key_;
   cublasLtMatmulDesc_t desc_ = nullptr;
   cublasLtMatrixLayout_t first_ = nullptr, second_ = nullptr, result_ = nullptr;
 };
 
 /// An algorithm as it is kept, and the one that was kept.
-inline ProductChoices::Algorithm words_of(const cublasLtMatmulAlgo_t& algorithm) {
+inline GemmChoices::Algorithm words_of(const cublasLtMatmulAlgo_t& algorithm) {
   return std::to_array(algorithm.data);
 }
-cublasLtMatmulAlgo_t algorithm_of(const ProductChoices::Algorithm& words);
+cublasLtMatmulAlgo_t algorithm_of(const GemmChoices::Algorithm& words);
 
 }  // namespace qtrain::cuda

@@ -1,105 +1,24 @@
 #include "convert/gguf/export.h"
-#include "convert/adapter_deltas.h"
 
 #include <gmock/gmock.h>
 
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <deque>
 #include <fstream>
 #include <random>
 
-#include "convert/gguf/export_adapter.h"
 #include "convert/gguf/import.h"
 #include "convert/quantize.h"
-#include "core/gguf.h"
 #include "core/safetensors.h"
-#include "quant/gguf_blocks.h"
+#include "tests/convert/gguf/export_support.h"
 #include "tests/core/temp_folder.h"
-#include "text/tokenizer/load.h"
-#include "text/tokenizer/tokenizer.h"
 
-namespace qtrain {
+namespace qtrain::testing {
 namespace {
 
-using qtrain::testing::error_of;
-using qtrain::testing::TempFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-const std::filesystem::path kExportGoldens = QTRAIN_SOURCE_DIR "/tests/convert/goldens/gguf";
-
-GgufExportReport exported(const std::filesystem::path& model, const std::filesystem::path& output,
-                          std::optional<GgufType> type = {}) {
-  Ctx ctx({}, MatmulPrecision::storage, 2);
-  return export_gguf(ctx, {.model = model, .output = output, .type = type});
-}
-
-std::vector<float> values_of(const GgufTensor& tensor) {
-  std::vector<float> values(static_cast<std::size_t>(tensor.numel()));
-  dequantize_gguf(tensor.type, tensor.data, values);
-  return values;
-}
-
-void write_json(const std::filesystem::path& file, const Json& json) {
-  std::ofstream(file) << dump_json(json);
-}
-
-/// Files that gguf-py wrote, through a model folder and back.
-class GgufRoundTrip : public ::testing::TestWithParam<std::string> {
- protected:
-  void SetUp() override {
-    import_gguf({.gguf = kExportGoldens / (GetParam() + ".gguf"), .output = folder_ / "model"});
-    exported(folder_ / "model", folder_ / "out.gguf");
-  }
-  TempFolder folder_;
-};
-
-TEST_P(GgufRoundTrip, TensorsHaveTheNamesShapesAndOrderOfTheReference) {
-  const GgufFile reference(kExportGoldens / (GetParam() + ".gguf")), ours(folder_ / "out.gguf");
-  ASSERT_EQ(ours.tensors().size(), reference.tensors().size());
-  for (const auto& [name, tensor] : reference.tensors()) {
-    const auto& t = ours.tensor(name);
-    EXPECT_EQ(t.shape, tensor.shape) << name;
-    const auto values = values_of(t), expected = values_of(tensor);
-    const double tolerance = name == "rope_freqs.weight" ? 1e-6 : 0;  // computed in f32 there
-    for (std::size_t i = 0; i < values.size(); ++i)
-      ASSERT_NEAR(values[i], expected[i], tolerance * std::abs(expected[i])) << name << " " << i;
-  }
-}
-
-TEST_P(GgufRoundTrip, MetadataSayWhatTheReferenceSays) {
-  const GgufFile reference(kExportGoldens / (GetParam() + ".gguf")), ours(folder_ / "out.gguf");
-  for (const auto& [key, value] : reference.values()) {
-    if (key.starts_with("general.") || key == "tokenizer.ggml.scores") continue;  // scores count by their order only
-    ASSERT_NE(ours.find(key), nullptr) << key;
-    EXPECT_EQ(dump_json(*ours.find(key)), dump_json(value)) << key;
-  }
-  EXPECT_EQ(ours.text("general.architecture"), reference.text("general.architecture"));
-}
-
-TEST_P(GgufRoundTrip, ImportingGivesTheSameFolder) {
-  import_gguf({.gguf = folder_ / "out.gguf", .output = folder_ / "again"});
-  const SafetensorsReader first(folder_ / "model"), again(folder_ / "again");
-  ASSERT_EQ(again.tensors().size(), first.tensors().size());
-  for (const auto& [name, tensor] : first.tensors()) {
-    const auto t = again.at(name);
-    ASSERT_EQ(t.dtype, tensor.dtype) << name;
-    EXPECT_EQ(std::memcmp(t.data, tensor.data, tensor.bytes()), 0) << name;
-  }
-  for (const auto* file : {"config.json", "generation_config.json", "special_tokens_map.json"})
-    EXPECT_EQ(dump_json(read_json(folder_ / "again" / file)), dump_json(read_json(folder_ / "model" / file))) << file;
-  const auto tokenizer = load_tokenizer(folder_ / "again");
-  const Json rows = read_json(kExportGoldens / "expected.json")[GetParam()]["ids"];
-  for (const auto& row : rows)
-    EXPECT_EQ(tokenizer->encode(row[0].get<std::string>()), row[1].get<std::vector<std::int32_t>>()) << row[0];
-}
-
-INSTANTIATE_TEST_SUITE_P(All, GgufRoundTrip,
-                         ::testing::Values("smollm", "qwen3", "qwen2", "spm", "gemma2", "qwen3moe", "smollm3", "olmo2",
-                                           "granite", "gemma3", "mixtral"),
-                         [](const auto& info) { return info.param; });
 
 /// A Llama of one layer over the tokenizer of the smallest golden, its config and tokenizer changed at will.
 class GgufExport : public ::testing::Test {
@@ -295,110 +214,6 @@ TEST_F(GgufExport, RefusesWhatTheFormatCannotSay) {
   }
 }
 
-/// A model of another family, its config changed at will.
-struct FamilyCase {
-  const char* golden;
-  Json changes;
-  const char* cause;
-};
-
-const Json kLlama3Rope{{"rope_type", "llama3"},
-                       {"factor", 8.0},
-                       {"low_freq_factor", 1.0},
-                       {"high_freq_factor", 4.0},
-                       {"original_max_position_embeddings", 64}};
-
-TEST(GgufFamilies, WhatReadersOfTheFileWouldComputeOtherwiseIsRefused) {
-  const FamilyCase cases[] = {
-      {"gemma2", {{"query_pre_attn_scalar", 64}}, "\"query_pre_attn_scalar\""},
-      {"gemma2", {{"attn_logit_softcapping", nullptr}}, "\"attn_logit_softcapping: null\""},
-      {"gemma2", {{"final_logit_softcapping", nullptr}}, "\"final_logit_softcapping: null\""},
-      {"gemma2", {{"hidden_activation", "silu"}}, "\"hidden_activation\""},
-      {"gemma2", {{"sliding_window", nullptr}, {"layer_types", nullptr}}, "\"sliding_window: null\""},
-      {"qwen3", {{"rope_scaling", kLlama3Rope}}, "\"rope_type: llama3\""},
-      {"gemma2", {{"tie_word_embeddings", false}}, "\"tie_word_embeddings: false\""},
-      {"gemma2", {{"layer_types", {"sliding_attention", "sliding_attention"}}}, "\"layer_types\""},
-      {"gemma2", {{"layer_types", {"full_attention", "sliding_attention"}}}, "\"layer_types\""},
-      {"qwen3moe", {{"norm_topk_prob", false}}, "\"norm_topk_prob: false\""},
-      {"qwen3moe", {{"mlp_only_layers", {0}}}, "\"mlp_only_layers\""},
-      {"qwen3moe", {{"attention_bias", true}}, "\"attention_bias\""}};
-  for (const auto& [golden, changes, cause] : cases) {
-    TempFolder folder;
-    const auto model = folder / "model", output = folder / "out.gguf";
-    import_gguf({.gguf = kExportGoldens / (std::string(golden) + ".gguf"), .output = model});
-    Json config = read_json(model / "config.json");
-    for (const auto& [key, value] : changes.items()) config[key] = value;
-    write_json(model / "config.json", config);
-    const auto error = error_of([&, &m = model, &o = output] { exported(m, o); });
-    EXPECT_EQ(error.kind(), ErrorKind::input) << cause;
-    EXPECT_THAT(error.what(), HasSubstr(cause));
-    EXPECT_THAT(error.what(), HasSubstr("config.json"));
-  }
-}
-
-// Norms as training in f32 leaves them have no shorter type, whatever the matrices are.
-TEST(GgufFamilies, NormsOfGemmaDecideOnTheTypeToo) {
-  TempFolder folder;
-  import_gguf({.gguf = kExportGoldens / "gemma2.gguf", .output = folder / "model"});
-  const SafetensorsReader old(folder / "model");
-  NamedTensors tensors;
-  std::deque<std::vector<float>> memory;
-  for (const auto& [name, tensor] : old.tensors()) {
-    auto& values = memory.emplace_back();
-    for (const F16 x : tensor.span<F16>()) values.push_back(float(x) + (name.find("norm") != name.npos ? 1e-4F : 0));
-    tensors.emplace_back(name, ConstTensor{reinterpret_cast<std::byte*>(values.data()), DType::f32, tensor.shape, {}});
-  }
-  std::filesystem::create_directory(folder / "trained");
-  write_sharded(folder / "trained", tensors);
-  for (const char* file : {"config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"})
-    std::filesystem::copy_file(folder / "model" / file, folder / "trained" / file);
-  exported(folder / "trained", folder / "out.gguf", GgufType::f16);
-  import_gguf({.gguf = folder / "out.gguf", .output = folder / "again"});
-  EXPECT_EQ(read_json(folder / "again/config.json")["torch_dtype"], "float32");
-  const SafetensorsReader again(folder / "again");
-  const auto first = again.at("model.norm.weight").span<float>();
-  const auto expected =
-      std::find_if(tensors.begin(), tensors.end(), [](auto& t) { return t.first == "model.norm.weight"; });
-  for (std::size_t i = 0; i < first.size(); ++i)  // 1 is added and taken away in f32
-    EXPECT_NEAR(first[i], expected->second.span<float>()[i], std::numeric_limits<float>::epsilon());
-}
-
-// As transformers' converter of Gemma's tokenizers writes it: a step that cuts at blanks where none are left.
-TEST(GgufFamilies, TheTokenizerOfTransformersForGemmaIsExported) {
-  TempFolder folder;
-  import_gguf({.gguf = kExportGoldens / "gemma2.gguf", .output = folder / "model"});
-  exported(folder / "model", folder / "plain.gguf");
-  Json tokenizer = read_json(folder / "model/tokenizer.json");
-  tokenizer["pre_tokenizer"] = {
-      {"type", "Split"}, {"pattern", {{"String", " "}}}, {"behavior", "MergedWithPrevious"}, {"invert", false}};
-  write_json(folder / "model/tokenizer.json", tokenizer);
-  exported(folder / "model", folder / "split.gguf");
-  EXPECT_EQ(read_text(folder / "split.gguf"), read_text(folder / "plain.gguf"));
-}
-
-TEST(GgufFamilies, AdaptersOnExpertsAreRefused) {
-  TempFolder folder;
-  const std::filesystem::path goldens = QTRAIN_SOURCE_DIR "/tests/golden/data";
-  const auto error = error_of([&] {
-    export_gguf_adapter(
-        {.model = goldens / "qwen3_moe", .adapter = goldens / "lora_qwen3_moe/adapter", .output = folder / "out.gguf"});
-  });
-  EXPECT_EQ(error.kind(), ErrorKind::input);
-  // Merged they go into every weight, but no pair of factors is that of one.
-  const AdapterDeltas deltas(goldens / "lora_qwen3_moe/adapter");
-  EXPECT_THAT(error_of([&] { (void)deltas.factors(); }).what(), HasSubstr("target_parameters"));
-}
-
-TEST(GgufFamilies, RoutersStayF32WhereExpertsAreQuantized) {
-  TempFolder folder;
-  import_gguf({.gguf = kExportGoldens / "qwen3moe.gguf", .output = folder / "model"});
-  exported(folder / "model", folder / "out.gguf", GgufType::q8_0);
-  const GgufFile file(folder / "out.gguf");
-  EXPECT_EQ(file.tensor("blk.1.ffn_gate_inp.weight").type, GgufType::f32);
-  EXPECT_EQ(file.tensor("blk.1.ffn_down_exps.weight").type, GgufType::q8_0);
-  EXPECT_EQ(file.tensor("blk.1.attn_q.weight").type, GgufType::q8_0);
-}
-
 TEST_F(GgufExport, RefusesValuesOutOfRange) {
   widen(64);
   auto bytes = read_text(model_ / "model.safetensors");
@@ -412,4 +227,4 @@ TEST_F(GgufExport, RefusesValuesOutOfRange) {
 }
 
 }  // namespace
-}  // namespace qtrain
+}  // namespace qtrain::testing

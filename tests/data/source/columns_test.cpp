@@ -33,7 +33,7 @@ TEST(Columns, MessagesUnderOtherNamesAreAConversation) {
                            R"({"dialogue": [{"speaker": "customer", "words": "q", "at": 3},
                                             {"speaker": "agent", "words": "a"}, {"speaker": "system", "words": "s"}]})");
   const Sample sample = read_sample(row, {});
-  EXPECT_EQ(sample.form, RowForm::chat);
+  EXPECT_EQ(sample.shape, RowShape::chat);
   EXPECT_EQ(dump_json(sample.messages), R"([{"role": "user", "content": "q", "at": 3}, {"role": "assistant", )"
                                         R"("content": "a"}, {"role": "system", "content": "s"}])");
   const Json share =

@@ -52,14 +52,14 @@ struct OneRun {
                          .template_date = config.model.template_date.value_or(""),
                          .provenance = provenance,
                          .ranks = static_cast<int>(config.run.nproc)},
-                        products);
+                        matmul);
   }
 
   Config config;
   ModelSetup setup;
   Dataset train, evaluation;
   Json provenance;
-  MatmulPrecision products = MatmulPrecision::storage;
+  MatmulPrecision matmul = MatmulPrecision::storage;
 };
 
 /// Another value of a key, beside what both runs have.
@@ -347,12 +347,12 @@ TEST(RunIdentity, TheModelsOwnConfigIsComparedByKey) {
 TEST(RunIdentity, AnotherProcessorIsTold) {
   const OneRun was;
   OneRun is;
-  is.products = MatmulPrecision::bf16;
+  is.matmul = MatmulPrecision::bf16;
   is.provenance["device"] = "another processor";
   is.evaluation.set_fingerprint(3);
   const RunChanges found = run_changes(was.identity(), is.identity());
   EXPECT_THAT(found.refused, IsEmpty());
-  EXPECT_THAT(found.told, ElementsAre("products in \"bfloat16\" (was \"float32\")",
+  EXPECT_THAT(found.told, ElementsAre("GEMMs in \"bfloat16\" (was \"float32\")",
                                       "device \"another processor\" (was \"a processor\")", "other evaluation rows"));
 }
 

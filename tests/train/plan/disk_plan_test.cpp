@@ -38,7 +38,7 @@ TEST(DiskPlan, CountsTheCheckpointsThatAreThereAtOnce) {
   TrainingSection t;
   const auto most = [&](SaveStrategy save) {
     t.save_strategy = save;
-    return most_checkpoints(t, kTenSteps);
+    return max_checkpoints(t, kTenSteps);
   };
   t.save_steps = 3;
   EXPECT_EQ(most(SaveStrategy::no), 0);

@@ -60,7 +60,7 @@ TEST(ConfigRemarks, KeysAboutGpusOnAProcessor) {
     EXPECT_TRUE(c.judge.ignored().contains(key)) << key;
   }
   EXPECT_TRUE(remarked(R"({"device": "cpu", "fp16": true})").judge.ignored().contains("fp16"));
-  const ResolvedConfig both = remarked(R"({"device": "cpu", "tf32": true})");  // and 16-bit products
+  const ResolvedConfig both = remarked(R"({"device": "cpu", "tf32": true})");  // and 16-bit GEMMs
   EXPECT_EQ(std::ranges::count_if(both.judge.notes(), [](const auto& n) { return n.find("\"tf32\"") != n.npos; }), 1);
   EXPECT_TRUE(remarked(R"({"device": "cuda", "fp16": true})").judge.ignored().empty());
 }

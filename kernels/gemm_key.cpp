@@ -1,4 +1,4 @@
-#include "kernels/product_key.h"
+#include "kernels/gemm_key.h"
 
 #include <algorithm>
 #include <bit>
@@ -20,7 +20,7 @@ std::int64_t class_of_rows(std::int64_t rows) {
 
 }  // namespace
 
-ProductKey key_of(const ops::Gemm& g, MatmulPrecision matmul) {
+GemmKey key_of(const ops::Gemm& g, MatmulPrecision matmul) {
   return {.m = g.c.t.shape[0],
           .n = g.c.t.shape[1],
           .k = g.first().depth(),
@@ -40,13 +40,13 @@ ProductKey key_of(const ops::Gemm& g, MatmulPrecision matmul) {
           .align_bias = alignment_of(g.bias.data)};
 }
 
-ProductKey class_of(ProductKey key) {
+GemmKey class_of(GemmKey key) {
   std::int64_t& rows = key.transpose_a ? key.k : key.m;
   rows = class_of_rows(rows);
   return key;
 }
 
-std::string to_string(const ProductKey& key) {
+std::string to_string(const GemmKey& key) {
   std::string s = "m" + std::to_string(key.m) + " n" + std::to_string(key.n) + " k" + std::to_string(key.k) + " ";
   s += std::string(name_of(key.operands)) + (key.tf32 ? " tf32>" : ">") + std::string(name_of(key.result)) + " ";
   s += std::string(key.transpose_a ? "t" : "n") + (key.transpose_b ? "t" : "n");

@@ -1,4 +1,4 @@
-#include "kernels/product_choices.h"
+#include "kernels/gemm_choices.h"
 
 #include <gmock/gmock.h>
 
@@ -11,7 +11,7 @@ namespace qtrain::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using Algorithm = ProductChoices::Algorithm;
+using Algorithm = GemmChoices::Algorithm;
 using ::testing::Optional;
 
 constexpr Algorithm kOne{1, 2, 3, 4, 5, 6, 7, ~std::uint64_t{0}}, kOther{9};
@@ -24,16 +24,14 @@ class SharedChoices : public ::testing::Test {
       if (entry.path().extension() == ".json") found.push_back(entry.path());
     return found;
   }
-  ProductChoices choices(const std::string& made_by = "A GPU, library 13") const {
-    return {made_by, folder_ / "cache"};
-  }
+  GemmChoices choices(const std::string& made_by = "A GPU, library 13") const { return {made_by, folder_ / "cache"}; }
 
   TempFolder folder_;
 };
 
 TEST_F(SharedChoices, AreFoundByTheNextRunOfTheSameGpuAndLibrary) {
   {
-    ProductChoices first = choices();
+    GemmChoices first = choices();
     EXPECT_EQ(first.find("m1"), std::nullopt);
     first.remember("m1", kOne);
     EXPECT_THAT(first.find("m1"), Optional(kOne));
@@ -45,7 +43,7 @@ TEST_F(SharedChoices, AreFoundByTheNextRunOfTheSameGpuAndLibrary) {
 // Each write is two fsyncs.
 TEST_F(SharedChoices, AreWrittenOnceAtTheEnd) {
   {
-    ProductChoices run = choices();
+    GemmChoices run = choices();
     for (int i = 0; i < 9; ++i) run.remember("m" + std::to_string(i), kOne);
     EXPECT_FALSE(fs::exists(folder_ / "cache"));
   }
@@ -62,22 +60,22 @@ TEST_F(SharedChoices, OfRunsBesideEachOtherAreAllKept) {
     std::vector<std::thread> runs;
     for (int i = 0; i < kRuns; ++i)
       runs.emplace_back([this, i] {
-        ProductChoices run = choices();
+        GemmChoices run = choices();
         run.remember("m" + std::to_string(i), kOne);
         run.share();
       });
     for (std::thread& run : runs) run.join();
   }
-  ProductChoices all = choices();
+  GemmChoices all = choices();
   for (int i = 0; i < kRuns; ++i) EXPECT_THAT(all.find("m" + std::to_string(i)), Optional(kOne)) << i;
 }
 
 // Others have computed with it, and may resume.
 TEST_F(SharedChoices, WhoComesLaterReplacesNone) {
   {
-    ProductChoices later = choices();
+    GemmChoices later = choices();
     later.remember("m1", kOther);
-    ProductChoices earlier = choices();
+    GemmChoices earlier = choices();
     earlier.remember("m1", kOne);
     earlier.share();
     EXPECT_THAT(later.find("m1"), Optional(kOther)) << "a run stays with its own";
@@ -99,7 +97,7 @@ TEST_F(SharedChoices, OfADamagedFileAreDoneWithout) {
 
 TEST_F(SharedChoices, AFolderThatCannotBeWrittenIsDoneWithout) {
   write_file(folder_ / "cache", "a file");
-  ProductChoices run = choices();
+  GemmChoices run = choices();
   run.remember("m1", kOne);
   run.share();
   EXPECT_THAT(run.find("m1"), Optional(kOne));
@@ -109,23 +107,23 @@ TEST(RestoredChoices, ComeBeforeThoseThatAreShared) {
   const TempFolder folder;
   Json used;
   {
-    ProductChoices run("A GPU", folder / "one");
+    GemmChoices run("A GPU", folder / "one");
     run.remember("m1", kOne);
     run.remember("m2", kOne);
     used = run.used();
   }
   {
-    ProductChoices other("A GPU", folder / "other");
+    GemmChoices other("A GPU", folder / "other");
     other.remember("m1", kOther);
     other.remember("m3", kOther);
   }
-  ProductChoices resumed("A GPU", folder / "other");
+  GemmChoices resumed("A GPU", folder / "other");
   EXPECT_TRUE(resumed.restore(used, "the file"));
   EXPECT_THAT(resumed.find("m1"), Optional(kOne));
   EXPECT_THAT(resumed.find("m2"), Optional(kOne));
   EXPECT_THAT(resumed.find("m3"), Optional(kOther));
   // What is used is what was restored and what was found since.
-  ProductChoices again("A GPU", {});
+  GemmChoices again("A GPU", {});
   EXPECT_TRUE(again.restore(resumed.used(), "the file"));
   EXPECT_EQ(again.used(), resumed.used());
   EXPECT_EQ(again.used().at("choices").size(), 3u);
@@ -134,34 +132,34 @@ TEST(RestoredChoices, ComeBeforeThoseThatAreShared) {
 TEST(RestoredChoices, HoldTheChoicesThatWereUsedAlone) {
   const TempFolder folder;
   {
-    ProductChoices run("A GPU", folder.path());
+    GemmChoices run("A GPU", folder.path());
     run.remember("m1", kOne);
     run.remember("m2", kOne);
   }
-  ProductChoices run("A GPU", folder.path());
+  GemmChoices run("A GPU", folder.path());
   run.find("m2");
   EXPECT_EQ(run.used().at("choices"), Json({{"m2", kOne}}));
 }
 
-// The size classes and what is chosen by may change: the names of a program with other rules mean other products.
+// The size classes and what is chosen by may change: the names of a program with other rules mean other GEMMs.
 TEST(RestoredChoices, UnderOtherRulesAreLeftAlone) {
-  ProductChoices run("A GPU", {});
+  GemmChoices run("A GPU", {});
   run.remember("m1", kOne);
   Json used = run.used();
   const std::string made_by = used["made_by"];
   ASSERT_THAT(made_by, ::testing::MatchesRegex("A GPU, rules [0-9]+"));
   for (const std::string& other : {std::string("A GPU"), made_by + "0"}) {
     used["made_by"] = other;
-    ProductChoices resumed("A GPU", {});
+    GemmChoices resumed("A GPU", {});
     EXPECT_FALSE(resumed.restore(used, "the file")) << other;
     EXPECT_EQ(resumed.find("m1"), std::nullopt) << other;
   }
 }
 
 TEST(RestoredChoices, OfAnotherGpuAreLeftAlone) {
-  ProductChoices run("A GPU", {});
+  GemmChoices run("A GPU", {});
   run.remember("m1", kOne);
-  ProductChoices other("Another GPU", {});
+  GemmChoices other("Another GPU", {});
   EXPECT_FALSE(other.restore(run.used(), "the file"));
   EXPECT_EQ(other.find("m1"), std::nullopt);
 }
@@ -170,24 +168,24 @@ TEST(RestoredChoices, AreRefusedWhereTheyAreNone) {
   for (const Json& damaged :
        {Json(), Json::array(), Json{{"made_by", "A GPU"}}, Json{{"made_by", "A GPU"}, {"choices", {{"m1", {1, 2}}}}},
         Json{{"made_by", 1}, {"choices", Json::object()}}}) {
-    ProductChoices run("A GPU", {});
+    GemmChoices run("A GPU", {});
     const Error error = error_of([&] { run.restore(damaged, "the file"); });
     EXPECT_EQ(error.kind(), ErrorKind::input) << damaged;
     EXPECT_EQ(error.text().place, "the file");
   }
 }
 
-TEST(RestoredChoices, AreRefusedAfterTheFirstProduct) {
-  ProductChoices run("A GPU", {});
+TEST(RestoredChoices, AreRefusedAfterTheFirstGemm) {
+  GemmChoices run("A GPU", {});
   const Json used = run.used();
   EXPECT_TRUE(run.restore(used, ""));
   run.find("m1");
   EXPECT_EQ(error_of([&] { run.restore(used, ""); }).kind(), ErrorKind::internal);
 }
 
-TEST(ProductChoicesOf, AProcessorAreNone) {
+TEST(GemmChoicesOf, AProcessorAreNone) {
   Ctx ctx;
-  EXPECT_EQ(product_choices(ctx), nullptr);
+  EXPECT_EQ(gemm_choices(ctx), nullptr);
 }
 
 }  // namespace

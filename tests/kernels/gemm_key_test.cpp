@@ -1,4 +1,4 @@
-#include "kernels/product_key.h"
+#include "kernels/gemm_key.h"
 
 #include <set>
 
@@ -23,7 +23,7 @@ class Placed {
 };
 
 // cuBLASLt is told one alignment for both; it reads a bias in packs of up to 16 bytes.
-TEST(ProductKey, PromisesNoMoreThanTheBiasHas) {
+TEST(GemmKey, PromisesNoMoreThanTheBiasHas) {
   Placed memory;
   const auto written = [&](std::size_t result, std::optional<std::size_t> bias) {
     ops::Gemm g{.c = store(memory.at(result, DType::bf16, {4, 8})),
@@ -39,21 +39,21 @@ TEST(ProductKey, PromisesNoMoreThanTheBiasHas) {
   EXPECT_EQ(written(4, 64), 4u);
 }
 
-TEST(ProductKey, DescribesTheProduct) {
+TEST(GemmKey, DescribesTheGemm) {
   Placed memory;
   const ops::Gemm g{.c = accumulate(memory.at(32, DType::f32, {5, 6})),
                     .a = memory.at(64, DType::bf16, {7, 5}),
                     .b = memory.at(2, DType::bf16, {7, 6}),
                     .transpose_a = Transpose::yes,
                     .b_stride = 9};
-  const ProductKey key = key_of(g, MatmulPrecision::bf16);
+  const GemmKey key = key_of(g, MatmulPrecision::bf16);
   EXPECT_EQ(key.batch_rows(), 7);
   EXPECT_EQ(to_string(key), "m5 n6 k7 bfloat16>float32 tn rows 5/9/6 adds 64/2/32");
   EXPECT_NE(to_string(key_of(g, MatmulPrecision::tf32)), to_string(key));
 }
 
 // Of the rows that follow from the batch, and of nothing else.
-TEST(ProductKey, HasFourClassesOfRowsForEachDoubling) {
+TEST(GemmKey, HasFourClassesOfRowsForEachDoubling) {
   const auto rows = [](std::int64_t n) { return class_of({.m = n, .n = 9, .k = 11}).m; };
   for (std::int64_t n = 1; n <= 70'000; ++n) {
     ASSERT_GE(rows(n), n);
@@ -63,11 +63,11 @@ TEST(ProductKey, HasFourClassesOfRowsForEachDoubling) {
   std::set<std::int64_t> classes;
   for (std::int64_t n = 1025; n <= 4096; ++n) classes.insert(rows(n));
   EXPECT_EQ(classes.size(), 8u);
-  const ProductKey gradient = class_of({.m = 1000, .n = 1000, .k = 1000, .transpose_a = true});
-  EXPECT_EQ(gradient, (ProductKey{.m = 1000, .n = 1000, .k = 1024, .transpose_a = true}));
+  const GemmKey gradient = class_of({.m = 1000, .n = 1000, .k = 1000, .transpose_a = true});
+  EXPECT_EQ(gradient, (GemmKey{.m = 1000, .n = 1000, .k = 1024, .transpose_a = true}));
 }
 
-TEST(ProductKey, IsTriedForMoreThanAFewRows) {
+TEST(GemmKey, IsTriedForMoreThanAFewRows) {
   EXPECT_FALSE(is_tried({.m = 1, .n = 4096, .k = 4096}));
   EXPECT_FALSE(is_tried({.m = 256, .n = 4096, .k = 4096}));
   EXPECT_TRUE(is_tried({.m = 257, .n = 4096, .k = 4096}));
@@ -75,7 +75,7 @@ TEST(ProductKey, IsTriedForMoreThanAFewRows) {
 }
 
 // A gradient that is larger than the memory, from either orientation of A, into columns of a wider one.
-TEST(RepeatableProduct, IsTheFirstRowsOfIt) {
+TEST(RepeatableGemm, IsTheFirstRowsOfIt) {
   constexpr std::int64_t kRows = 700, kColumns = 24, kDepth = 16, kStride = 30;
   Ctx ctx;
   for (const Transpose ta : {Transpose::yes, Transpose::no})

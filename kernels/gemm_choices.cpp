@@ -1,4 +1,4 @@
-#include "kernels/product_choices.h"
+#include "kernels/gemm_choices.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kRules = 3;  ///< of what products share a choice and what it is chosen by (kernels/product_key.h)
+constexpr int kRules = 3;  ///< of what GEMMs share a choice and what it is chosen by (kernels/gemm_key.h)
 constexpr const char *kMadeBy = "made_by", *kChoices = "choices";
 
 std::string file_name(std::string made_by) {
@@ -26,39 +26,39 @@ std::string file_name(std::string made_by) {
 
 }  // namespace
 
-ProductChoices::ProductChoices(std::string made_by, const fs::path& folder)
+GemmChoices::GemmChoices(std::string made_by, const fs::path& folder)
     : made_by_(std::move(made_by) + ", rules " + std::to_string(kRules)) {
   if (folder.empty()) return;
   file_ = folder / file_name(made_by_);
   shared_ = shared_now();
 }
 
-ProductChoices::~ProductChoices() {
+GemmChoices::~GemmChoices() {
   share();
 }
 
-std::optional<ProductChoices::Table> ProductChoices::table_of(const Json& document) {
+std::optional<GemmChoices::Table> GemmChoices::table_of(const Json& document) {
   if (!document.is_object() || !document.contains(kChoices) || !document[kChoices].is_object()) return {};
   Table table;
-  for (const auto& [product, words] : document[kChoices].items()) {
+  for (const auto& [gemm, words] : document[kChoices].items()) {
     Algorithm algorithm;
     if (!words.is_array() || words.size() != algorithm.size()) return {};
     for (std::size_t i = 0; i < algorithm.size(); ++i) {
       if (!words[i].is_number_unsigned()) return {};
       algorithm[i] = words[i].get<std::uint64_t>();
     }
-    table.emplace(product, algorithm);
+    table.emplace(gemm, algorithm);
   }
   return table;
 }
 
-Json ProductChoices::document(const Table& table) const {
+Json GemmChoices::document(const Table& table) const {
   Json choices = Json::object();
-  for (const auto& [product, algorithm] : table) choices[product] = algorithm;
+  for (const auto& [gemm, algorithm] : table) choices[gemm] = algorithm;
   return {{kMadeBy, made_by_}, {kChoices, choices}};
 }
 
-ProductChoices::Table ProductChoices::shared_now() const {
+GemmChoices::Table GemmChoices::shared_now() const {
   std::error_code absent;
   if (!fs::is_regular_file(file_, absent)) return {};
   try {
@@ -68,22 +68,22 @@ ProductChoices::Table ProductChoices::shared_now() const {
   }
 }
 
-std::optional<ProductChoices::Algorithm> ProductChoices::find(const std::string& product) {
+std::optional<GemmChoices::Algorithm> GemmChoices::find(const std::string& gemm) {
   asked_ = true;
   for (const Table* table : {&used_, &shared_})
-    if (const auto at = table->find(product); at != table->end()) {
+    if (const auto at = table->find(gemm); at != table->end()) {
       used_.insert(*at);
       return at->second;
     }
   return {};
 }
 
-void ProductChoices::remember(const std::string& product, const Algorithm& algorithm) {
-  used_[product] = algorithm;
-  new_[product] = algorithm;
+void GemmChoices::remember(const std::string& gemm, const Algorithm& algorithm) {
+  used_[gemm] = algorithm;
+  new_[gemm] = algorithm;
 }
 
-void ProductChoices::share() {
+void GemmChoices::share() {
   if (file_.empty() || new_.empty()) return;
   try {
     fs::create_directories(file_.parent_path());
@@ -98,23 +98,23 @@ void ProductChoices::share() {
   new_.clear();
 }
 
-Json ProductChoices::used() const {
+Json GemmChoices::used() const {
   return document(used_);
 }
 
-bool ProductChoices::restore(const Json& used, const std::string& place) {
-  check(!asked_, "choices of products are restored before the first product");
+bool GemmChoices::restore(const Json& used, const std::string& place) {
+  check(!asked_, "choices of GEMMs are restored before the first GEMM");
   std::optional<Table> table = table_of(used);
   if (!table || !used.contains(kMadeBy) || !used[kMadeBy].is_string())
-    fail(ErrorKind::input, {.cause = "does not hold the algorithms of products", .place = place});
+    fail(ErrorKind::input, {.cause = "does not hold the algorithms of GEMMs", .place = place});
   if (used[kMadeBy] != made_by_) return false;
   used_ = std::move(*table);
   return true;
 }
 
-ProductChoices* product_choices(Ctx& ctx) {
+GemmChoices* gemm_choices(Ctx& ctx) {
   if constexpr (ops::kHasCuda)
-    if (ctx.device().kind == DeviceKind::cuda) return &cuda::product_choices(ctx);
+    if (ctx.device().kind == DeviceKind::cuda) return &cuda::gemm_choices(ctx);
   return nullptr;
 }
 

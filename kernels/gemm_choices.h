@@ -11,10 +11,10 @@
 
 namespace qtrain {
 
-/// Algorithms of matrix products that were found by timing, by the names of the products (kernels/product_key.h). What
+/// Algorithms of GEMMs that were found by timing, by the names of the GEMMs (kernels/gemm_key.h). What
 /// is chosen decides the last bits of results, so it is kept: in a file that runs share, and in checkpoints, whose own
 /// choices come first.
-class ProductChoices {
+class GemmChoices {
  public:
   /// An algorithm in the words of its library.
   using Algorithm = std::array<std::uint64_t, 8>;
@@ -22,21 +22,21 @@ class ProductChoices {
   /// `made_by`: the GPU and the version of the library, outside which choices mean nothing; so they do under other
   /// rules of naming and choosing. `folder`: of the shared file; empty: none. A file that cannot be read or written is
   /// done without.
-  ProductChoices(std::string made_by, const std::filesystem::path& folder);
+  GemmChoices(std::string made_by, const std::filesystem::path& folder);
   /// Shares what is new.
-  ~ProductChoices();
-  ProductChoices(const ProductChoices&) = delete;
-  ProductChoices& operator=(const ProductChoices&) = delete;
+  ~GemmChoices();
+  GemmChoices(const GemmChoices&) = delete;
+  GemmChoices& operator=(const GemmChoices&) = delete;
 
-  std::optional<Algorithm> find(const std::string& product);
+  std::optional<Algorithm> find(const std::string& gemm);
   /// For this run and for others.
-  void remember(const std::string& product, const Algorithm& algorithm);
+  void remember(const std::string& gemm, const Algorithm& algorithm);
   /// Writes what this run has chosen beside what others wrote since, whose choices stay: they have computed with them.
   void share();
 
-  /// What the products of this run are computed with.
+  /// What the GEMMs of this run are computed with.
   Json used() const;
-  /// Goes on with the choices that a run has used, before the first product. False: they are another GPU's or library's
+  /// Goes on with the choices that a run has used, before the first GEMM. False: they are another GPU's or library's
   /// or follow other rules, and were left alone. ErrorKind::input for anything else, with `place`.
   bool restore(const Json& used, const std::string& place);
   const std::string& made_by() const { return made_by_; }
@@ -53,11 +53,11 @@ class ProductChoices {
   bool asked_ = false;
 };
 
-/// Those of the products of a context; none on a processor, which has one algorithm.
-ProductChoices* product_choices(Ctx& ctx);
+/// Those of the GEMMs of a context; none on a processor, which has one algorithm.
+GemmChoices* gemm_choices(Ctx& ctx);
 
 namespace cuda {
-ProductChoices& product_choices(Ctx& ctx);
+GemmChoices& gemm_choices(Ctx& ctx);
 }
 
 }  // namespace qtrain
