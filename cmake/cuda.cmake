@@ -65,7 +65,8 @@ function(qtrain_cuda_sources target)
     set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${flags}")
   else()
     target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/emulator)
-    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "${QTRAIN_EMULATED_FLAGS}")
+    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "${QTRAIN_EMULATED_FLAGS}"
+                                SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
 endfunction()
 
