@@ -405,9 +405,7 @@ OpCase magnitude_case(Shape shape, double shift) {
               }};
 }
 
-}  // namespace
-
-std::vector<OpCase> op_cases() {
+std::vector<OpCase> make_op_cases() {
   std::vector<OpCase> cases{gemm_case()};
   for (const Shape& s : {Shape{1, 1}, Shape{5, 7}, Shape{3, 2, 80}, Shape{70, 576}, Shape{33, 1032}})
     for (const double offset : {0.0, 1.0}) cases.push_back(rms_norm_case(s, offset));
@@ -434,6 +432,15 @@ std::vector<OpCase> op_cases() {
   for (const Shape& s : {Shape{1, 3}, Shape{50, 77}}) cases.push_back(gather_rows_case(s[0], s[1]));
   for (OpCase& c : attention_cases()) cases.push_back(std::move(c));
   return with_expert_cases(with_packed_cases(std::move(cases)));
+}
+
+}  // namespace
+
+std::vector<const OpCase*> op_cases() {
+  static const std::vector<OpCase> cases = make_op_cases();
+  std::vector<const OpCase*> list;
+  for (const OpCase& c : cases) list.push_back(&c);
+  return list;
 }
 
 }  // namespace qtrain::testing
