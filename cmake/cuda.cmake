@@ -65,14 +65,19 @@ function(qtrain_cuda_sources target)
     set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${flags}")
   else()
     target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/emulator)
-    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "${QTRAIN_EMULATED_FLAGS}")
+    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "${QTRAIN_EMULATED_FLAGS}"
+                                SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
 endfunction()
 
 # The compiler's instrumentation calls the harness for every access to memory (emulator/instrumentation.cpp). The
 # sanitizer builds keep the instrumentation of the sanitizer instead.
-set(QTRAIN_EMULATED_FLAGS -x c++ -O2 -g1 -march=x86-64-v3 -fno-strict-aliasing -Wno-unknown-pragmas)
+set(QTRAIN_EMULATED_FLAGS -O2 -g1 -march=x86-64-v3 -fno-strict-aliasing -Wno-unknown-pragmas)
 if(NOT QTRAIN_SANITIZE)
   list(APPEND QTRAIN_EMULATED_FLAGS -fsanitize=thread --param=tsan-instrument-func-entry-exit=0
        -fsanitize=alignment,bounds-strict,shift,integer-divide-by-zero)
+  if(QTRAIN_CUDA_MODE STREQUAL "emulated")
+    # The checks describe 150,000 places, which a program that can lie anywhere relocates at each of its starts.
+    add_link_options(-no-pie)
+  endif()
 endif()

@@ -55,7 +55,7 @@ function(qtrain_library name)
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
   add_library(qtrain_${name} STATIC ${sources})
   target_link_libraries(qtrain_${name} PUBLIC qtrain_flags fmt::fmt nlohmann_json::nlohmann_json Threads::Threads ${ARG_DEPENDS})
-  if(NOT name MATCHES "^(kernels|emulator)$")  # whose files have flags of their own
+  if(NOT name STREQUAL "kernels")  # whose files have flags of their own
     set_target_properties(qtrain_${name} PROPERTIES UNITY_BUILD ${QTRAIN_UNITY} UNITY_BUILD_BATCH_SIZE 12)
     # No loop over tensors or tokens is in these folders, and they are much to compile.
     if(name MATCHES "^(config|train|convert|app)$")
@@ -72,7 +72,7 @@ function(qtrain_library name)
     set(pch_app config)
     if(pch_${name})
       target_precompile_headers(qtrain_${name} REUSE_FROM qtrain_${pch_${name}})
-    else()
+    elseif(NOT name STREQUAL "emulator")  # two units, without JSON
       target_precompile_headers(qtrain_${name} PRIVATE <fmt/format.h> <algorithm> <filesystem> <functional> <map>
                                 ${CMAKE_SOURCE_DIR}/core/json.h)
     endif()

@@ -1,3 +1,27 @@
+# Tests need not be fast, so they are compiled quickly.
+function(qtrain_quick target)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O0>)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)  # for ccache
+endfunction()
+
+# qtrain_test(name LIBRARIES ... SOURCES ...): a test program.
+function(qtrain_test name)
+  cmake_parse_arguments(ARG "" "" "LIBRARIES;SOURCES" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} GTest::gtest_main)
+  qtrain_test_sources(${name})
+endfunction()
+# qtrain_test_sources(target): how the sources of tests are compiled.
+function(qtrain_test_sources name)
+  target_link_libraries(${name} PRIVATE GTest::gtest GTest::gmock)
+  target_compile_definitions(${name} PRIVATE QTRAIN_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ${QTRAIN_UNITY} UNITY_BUILD_BATCH_SIZE 12)
+  if(NOT name STREQUAL "test_style")  # which spends its time in regular expressions
+    target_precompile_headers(${name} REUSE_FROM test_headers)
+    qtrain_quick(${name})
+  endif()
+endfunction()
+
 # qtrain_discover(program LABEL label [TIMEOUT seconds] [SLOW test ...]): every test of a program by itself. Those that
 # take too long for an ordinary run have the label <label>_slow, which scripts/test.sh leaves to --full.
 include(GoogleTest)

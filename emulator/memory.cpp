@@ -14,17 +14,17 @@ extern const char __executable_start[], _end[];  // of the linker
 namespace qtrain::emulation {
 namespace {
 
-struct Record {
+struct LastAccess {
   std::uint32_t serial, block;
   unsigned thread;
   std::uint16_t epoch;
 };
 
-std::uint64_t pack(const Record& r) {
+std::uint64_t pack(const LastAccess& r) {
   return std::uint64_t{r.serial} << (kBlockBits + kThreadBits + kEpochBits) |
          std::uint64_t{r.block} << (kThreadBits + kEpochBits) | std::uint64_t{r.thread} << kEpochBits | r.epoch;
 }
-Record unpack(std::uint64_t cell) {
+LastAccess unpack(std::uint64_t cell) {
   return {.serial = static_cast<std::uint32_t>(cell >> (kBlockBits + kThreadBits + kEpochBits)),
           .block = static_cast<std::uint32_t>(cell >> (kThreadBits + kEpochBits)) & ((1u << kBlockBits) - 1),
           .thread = static_cast<unsigned>(cell >> kEpochBits) & ((1u << kThreadBits) - 1),
@@ -44,7 +44,7 @@ const char* verb(AccessKind kind) {
 }
 
 /// Whether the recorded access and one of `self` now may happen at the same time.
-bool races(const Fiber& self, const Record& r, bool shared) {
+bool races(const Fiber& self, const LastAccess& r, bool shared) {
   const Block& block = *self.block;
   if (r.serial != block.launch().serial) return false;
   if (r.block != block.number()) return !shared;  // shared memory passes from block to block
@@ -53,7 +53,7 @@ bool races(const Fiber& self, const Record& r, bool shared) {
   return warp == self.warp ? r.epoch >= self.epoch : !block.clocks().saw(self.warp, warp, r.epoch);
 }
 
-[[noreturn]] void report_race(Fiber& self, std::uintptr_t address, AccessKind kind, const Record& r, Place place) {
+[[noreturn]] void report_race(Fiber& self, std::uintptr_t address, AccessKind kind, const LastAccess& r, Place place) {
   const bool other_block = r.block != self.block->number();
   self.block->fault(self,
                     std::string("race: ") + verb(kind) + name_of(address) + ", which " +

@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
-# Builds qtrain and runs every test and check. The last line is "N passed, N failed, N skipped".
-# Usage: scripts/test.sh [--no-install] [--full]
+# Builds qtrain, runs its tests and checks the format. The last line is "N passed, N failed, N skipped".
+# Usage: scripts/test.sh [--no-install] [--checks] [--full]
 #   --no-install  do not look for missing packages
-#   --full        also the long suites (label slow), everything under sanitizers, the planted mistakes, the kernels
-#                 for every architecture that is promised, and clang-tidy over every file
+#   --checks      also what .ci/run holds: readers of outside files under sanitizers, the kernels under nvcc, clang-tidy
+#   --full        all that, and the long suites (label slow), everything under sanitizers, the planted mistakes, the
+#                 kernels for every architecture that is promised, and clang-tidy over every file
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 install=1
+checks=0
 full=0
 for argument in "$@"; do
   case "$argument" in
     --no-install) install=0 ;;
-    --full) full=1 ;;
-    -h | --help) sed -n '2,6s/^# //p' "${BASH_SOURCE[0]}" && exit 0 ;;
+    --checks) checks=1 ;;
+    --full) checks=1 full=1 ;;
+    -h | --help) sed -n '2,7s/^# //p' "${BASH_SOURCE[0]}" && exit 0 ;;
     *) die "unknown option '$argument' (see --help)" ;;
   esac
 done
@@ -109,6 +112,26 @@ avx512|AVX-512
 avx512_bf16|bfloat16 dot products"
 fi
 
+heading "Scripts"
+if command -v python3 >/dev/null; then
+  for test in tests/scripts/*_test.py; do check "$(basename "$test")" python3 "$test"; done
+else
+  skip_check "python3 is not installed: tests/scripts"
+fi
+
+heading "Format"
+mapfile -t sources < <(find core kernels emulator quant text data optim dist model config train convert bench app examples tests \
+  \( -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' \) 2>/dev/null | sort)
+if command -v clang-format >/dev/null; then
+  say "\$ clang-format --dry-run -Werror (${#sources[@]} files)"
+  if clang-format --dry-run -Werror "${sources[@]}"; then pass_check; else fail_check "clang-format"; fi
+else
+  skip_check "clang-format is not installed"
+fi
+
+# What takes longer than it is worth before every commit.
+if [ "$checks" = 0 ]; then finish; exit; fi
+
 # The parsers of JSON, safetensors, GGUF, tokenizers, templates and data files; with --full everything.
 heading "Tests under the address and undefined-behavior sanitizers"
 configure asan
@@ -140,13 +163,6 @@ if [ "$full" = 1 ]; then
   check "planted mistakes" tests/mutants/run.py
 fi
 
-heading "Scripts"
-if command -v python3 >/dev/null; then
-  for test in tests/scripts/*_test.py; do check "$(basename "$test")" python3 "$test"; done
-else
-  skip_check "python3 is not installed: tests/scripts"
-fi
-
 # Every kernel as a compiler for GPUs sees it: warnings, spills and resources.
 heading "CUDA kernels under nvcc"
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
@@ -155,16 +171,6 @@ if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
   check "kernel resources" scripts/kernel_resources.py --check ${architectures[@]+"${architectures[@]}"}
 else
   skip_check "nvcc is not installed: the kernels are not compiled for GPUs"
-fi
-
-heading "Format"
-mapfile -t sources < <(find core kernels emulator quant text data optim dist model config train convert bench app examples tests \
-  \( -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' \) 2>/dev/null | sort)
-if command -v clang-format >/dev/null; then
-  say "\$ clang-format --dry-run -Werror (${#sources[@]} files)"
-  if clang-format --dry-run -Werror "${sources[@]}"; then pass_check; else fail_check "clang-format"; fi
-else
-  skip_check "clang-format is not installed"
 fi
 
 # The checks that take longest are left to --full.

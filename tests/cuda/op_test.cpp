@@ -5,13 +5,13 @@
 namespace qtrain::testing {
 namespace {
 
-class CudaOp : public ::testing::TestWithParam<OpCase> {
+class CudaOp : public ::testing::TestWithParam<const OpCase*> {
  protected:
   Pass expected() const {
     Ctx cpu({}, MatmulPrecision::storage, 1);
-    return run(GetParam(), DType::f64, cpu, Sink::Mode::store);
+    return run(*GetParam(), DType::f64, cpu, Sink::Mode::store);
   }
-  Pass on_cuda(DType d, Sink::Mode mode) const { return on_cuda(GetParam(), d, mode); }
+  Pass on_cuda(DType d, Sink::Mode mode) const { return on_cuda(*GetParam(), d, mode); }
   static Pass on_cuda(const OpCase& op, DType d, Sink::Mode mode) {
     const OnDevice device;
     Ctx ctx(kCuda, MatmulPrecision::storage, 1);
@@ -33,12 +33,12 @@ TEST_P(CudaOp, FollowsDouble) {
                    dtype + " output " + std::to_string(i));
     for (std::size_t i = 0; i < want.gradients.size(); ++i)
       expect_close(got.gradients[i].values(), want.gradients[i].values(), tolerance_of(d),
-                   dtype + " d" + GetParam().inputs[i].name);
+                   dtype + " d" + GetParam()->inputs[i].name);
   }
 }
 
 TEST_P(CudaOp, SameBitsInEveryOrder) {
-  const OpCase op = with_all_digits(GetParam());
+  const OpCase op = with_all_digits(*GetParam());
   for (const DType d : {DType::bf16, DType::f32}) {
     const Pass want = on_cuda(op, d, Sink::Mode::store);
     for_each_schedule([&] {
@@ -55,10 +55,10 @@ TEST_P(CudaOp, SinksAddOrLeaveAlone) {
   const Pass stored = on_cuda(d, Sink::Mode::store), added = on_cuda(d, Sink::Mode::accumulate);
   const Pass dropped = on_cuda(d, Sink::Mode::discard);
   for (std::size_t i = 0; i < stored.gradients.size(); ++i) {
-    const Array before = random(stored.gradients[i].dtype(), GetParam().inputs[i].shape, 50 + i);
+    const Array before = random(stored.gradients[i].dtype(), GetParam()->inputs[i].shape, 50 + i);
     std::vector<double> want = before.values();
     for (std::int64_t j = 0; j < before.size(); ++j) want[static_cast<std::size_t>(j)] += stored.gradients[i].get(j);
-    expect_close(added.gradients[i].values(), want, tolerance_of(d), "accumulated d" + GetParam().inputs[i].name);
+    expect_close(added.gradients[i].values(), want, tolerance_of(d), "accumulated d" + GetParam()->inputs[i].name);
     EXPECT_EQ(dropped.gradients[i].bytes(), before.bytes());
   }
 }
@@ -68,27 +68,27 @@ class CudaOpOnOlderDevice : public CudaOp {};
 TEST_P(CudaOpOnOlderDevice, FollowsDouble) {
   const DType d = DType::f16;
   const Pass want = expected();
-  with_capability(GetParam().name == "attention_wide_heads" ? 86 : 75, [&] {
+  with_capability(GetParam()->name == "attention_wide_heads" ? 86 : 75, [&] {
     const Pass got = on_cuda(d, Sink::Mode::store);
     expect_close(got.outputs[0].values(), want.outputs[0].values(), tolerance_of(d), "y");
     for (std::size_t i = 0; i < want.gradients.size(); ++i)
       expect_close(got.gradients[i].values(), want.gradients[i].values(), tolerance_of(d),
-                   "d" + GetParam().inputs[i].name);
+                   "d" + GetParam()->inputs[i].name);
   });
 }
-std::vector<OpCase> cases_for_older_devices() {
-  std::vector<OpCase> cases = op_cases();
-  std::erase_if(cases, [](const OpCase& c) {
-    return c.name != "attention_wide_heads" && c.name != "attention_window" && c.name != "attention_softcap" &&
-           c.name != "attention_tiny_segments";
+std::vector<const OpCase*> cases_for_older_devices() {
+  std::vector<const OpCase*> cases = op_cases();
+  std::erase_if(cases, [](const OpCase* c) {
+    return c->name != "attention_wide_heads" && c->name != "attention_window" && c->name != "attention_softcap" &&
+           c->name != "attention_tiny_segments";
   });
   return cases;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaOpOnOlderDevice, ::testing::ValuesIn(cases_for_older_devices()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& info) { return info.param->name; });
 INSTANTIATE_TEST_SUITE_P(All, CudaOp, ::testing::ValuesIn(op_cases()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& info) { return info.param->name; });
 
 }  // namespace
 }  // namespace qtrain::testing

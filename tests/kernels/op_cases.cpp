@@ -223,7 +223,9 @@ std::string shape_name(const Shape& s) {
   return name;
 }
 
-std::vector<OpCase> op_cases() {
+namespace {
+
+std::vector<OpCase> make_op_cases() {
   std::vector<OpCase> cases{gemm_case()};
   for (const Shape& s : {Shape{1, 1}, Shape{7, 11}, Shape{33, 1536}, Shape{5, 1531}})
     for (const auto activation : {ops::Activation::silu, ops::Activation::gelu_tanh})
@@ -243,6 +245,15 @@ std::vector<OpCase> op_cases() {
   for (auto more : {norm_cases, attention_cases})
     for (OpCase& c : more()) cases.push_back(std::move(c));
   return with_expert_cases(with_packed_cases(std::move(cases)));
+}
+
+}  // namespace
+
+std::vector<const OpCase*> op_cases() {
+  static const std::vector<OpCase> cases = make_op_cases();
+  std::vector<const OpCase*> list;
+  for (const OpCase& c : cases) list.push_back(&c);
+  return list;
 }
 
 }  // namespace qtrain::testing

@@ -48,8 +48,8 @@ inline OpCase with_all_digits(OpCase op) {
   return op;
 }
 
-inline void PrintTo(const OpCase& op, std::ostream* out) {
-  *out << op.name;
+inline void PrintTo(const OpCase* op, std::ostream* out) {
+  *out << op->name;
 }
 
 inline DType arithmetic_of(DType d) {
@@ -79,7 +79,8 @@ std::vector<OpCase> with_packed_cases(std::vector<OpCase> cases);
 /// And the ops of mixtures of experts.
 std::vector<OpCase> with_expert_cases(std::vector<OpCase> cases);
 
-/// Every op that has a gradient, at ordinary and odd shapes.
-std::vector<OpCase> op_cases();
+/// Every op that has a gradient, at ordinary and odd shapes. Made once: every test of them is a process of its own,
+/// which registers all tests first.
+std::vector<const OpCase*> op_cases();
 
 }  // namespace qtrain::testing
