@@ -230,6 +230,8 @@ std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
   const bool several = c.run.nproc > 1 || c.run.nnodes > 1;
   checks.require(!several || !may_be_on_gpu(c.run.device), "nproc", "several ranks train on processors only, so far",
                  "set device to cpu, or nproc and nnodes to 1");
+  checks.require(!c.run.deterministic_reduce || !may_be_on_gpu(c.run.device), "deterministic_reduce",
+                 "gradients are added in this order on processors only, so far", "set device to cpu");
   checks.require(c.run.node_rank < c.run.nnodes, "node_rank", "there is no such machine: they count from 0",
                  "set node_rank below nnodes");
   checks.require(!find_optimizer(c.training.optim)->rule.empty(), "optim",

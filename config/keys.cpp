@@ -49,8 +49,8 @@ std::string_view nearest(std::string_view word, std::span<const std::string_view
 }
 
 std::string hint(const Judge& judge, std::string_view word, std::span<const std::string_view> names) {
-  constexpr std::size_t kMostHints = 20;
-  return judge.count_problems() < kMostHints ? std::string(nearest(word, names)) : "";
+  constexpr std::size_t kMaxHints = 20;
+  return judge.count_problems() < kMaxHints ? std::string(nearest(word, names)) : "";
 }
 
 std::vector<std::string_view> known_keys() {

@@ -12,7 +12,7 @@
 #include "core/error.h"
 
 namespace qtrain {
-namespace {
+namespace {}  // namespace
 
 int usable_processors() {
   cpu_set_t set;
@@ -20,8 +20,6 @@ int usable_processors() {
   if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
   return 1;
 }
-
-}  // namespace
 
 struct ThreadPool::State {
   using Body = std::function<void(std::int64_t, int)>;

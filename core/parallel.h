@@ -9,6 +9,9 @@ namespace qtrain {
 /// What ends a program that gets no further thread, which takes addresses for its stack: ErrorKind::memory.
 [[noreturn]] void fail_thread(const std::system_error& reason);
 
+/// Processors that this process may run on.
+int usable_processors();
+
 /// A fixed set of worker threads. Work is cut by shape, never by the number of threads, so results do not depend on it.
 class ThreadPool {
  public:

@@ -82,6 +82,10 @@ void install_stop_handlers() {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) handle(signal, on_stop_signal);
   if (!is_ignored(SIGHUP)) handle(SIGHUP, on_stop_signal);
   for (const int signal : {SIGPIPE, SIGXFSZ}) handle(signal, SIG_IGN);
+  sigset_t stops;
+  sigemptyset(&stops);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) sigaddset(&stops, signal);
+  sigprocmask(SIG_UNBLOCK, &stops, nullptr);  // a launcher blocks them until here
 }
 
 bool stop_requested() {

@@ -43,7 +43,8 @@ struct Prepared {
 
 [[noreturn]] void become(const Prepared& p) {
   ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  ::prctl(PR_SET_PDEATHSIG, SIGINT);        // after another signal it ends a rank at once
+  ::signal(SIGTTOU, SIG_IGN);               // in the background of the terminal, on which rank 0 shows how far it is
   if (::getppid() != p.parent) ::_exit(1);  // it died before it could be watched
   if (p.messages >= 0) {
     ::dup2(p.messages, STDERR_FILENO);
@@ -74,8 +75,14 @@ Child::Child(const Start& start) {
   Prepared p{.variables = environment_with(start.variables), .messages = write_end.get(), .nothing = nothing.get()};
   p.arguments = pointers(start.command);
   p.environment = pointers(p.variables);
+  // A signal that comes before the new program can handle it waits until it does: install_stop_handlers.
+  sigset_t stops, before;
+  sigemptyset(&stops);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) sigaddset(&stops, signal);
+  ::sigprocmask(SIG_BLOCK, &stops, &before);
   pid_ = ::fork();
   if (pid_ == 0) become(p);
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
   if (pid_ < 0) fail(ErrorKind::internal, {.cause = "no process can be started", .place = std::strerror(errno)});
   ::setpgid(pid_, pid_);
 }

@@ -10,12 +10,16 @@
 #include <gloo/transport/tcp/device.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
+
+#include "core/stop.h"
 
 namespace qtrain {
 namespace {
 
 using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
 
 /// The store in the words of gloo.
 class GlooStore : public gloo::rendezvous::Store {
@@ -33,12 +37,23 @@ class GlooStore : public gloo::rendezvous::Store {
 
  private:
   std::vector<char> get(const std::string& key, milliseconds patience) {
-    const auto value = store_.get("gloo/" + key, patience);
+    const auto value = wait_for("gloo/" + key, patience);
     if (!value)
-      fail(ErrorKind::peer, {.cause = fmt::format("rank {} did not come within {} s", key.substr(key.rfind('/') + 1),
-                                                  std::chrono::duration_cast<std::chrono::seconds>(patience).count()),
-                             .remedy = "start all ranks within ddp_timeout of each other"});
+      fail(ErrorKind::peer,
+           {.cause = fmt::format("rank {} did not come within {} s", key.substr(key.find_last_not_of("0123456789") + 1),
+                                 std::chrono::duration_cast<std::chrono::seconds>(patience).count()),
+            .remedy = "start all ranks within ddp_timeout of each other"});
     return {value->begin(), value->end()};
+  }
+
+  // In short waits, for a stop that is asked for meanwhile.
+  std::optional<std::string> wait_for(const std::string& key, milliseconds patience) {
+    constexpr milliseconds kSlice{200};
+    for (const auto end = Clock::now() + patience; Clock::now() < end;) {
+      if (auto value = store_.get(key, kSlice)) return value;
+      throw_if_stopped();
+    }
+    return {};
   }
 
   qtrain::Store& store_;

@@ -90,7 +90,9 @@ void GuardedCollective::compare(Ctx& ctx, const Call& call) {
 
 void GuardedCollective::name_missing(const Call& call, const std::string& what) {
   const std::string where = fmt::format("collective {}, {}", calls_, call.text());
-  const auto [silent, busy] = watch_.watchdog.ask_all(watch_.store);
+  const auto [failed, silent, busy] = watch_.watchdog.ask_all(watch_.store);
+  if (!failed.empty())
+    fail(ErrorKind::peer, {.cause = fmt::format("{} ended with an error, which its own message tells", named(failed))});
   const std::vector<int>& missing = silent.empty() ? busy : silent;
   if (missing.empty()) fail(ErrorKind::peer, {.cause = fmt::format("{} failed on all ranks: {}", where, what)});
   fail(ErrorKind::peer,

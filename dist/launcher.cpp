@@ -8,6 +8,7 @@
 #include <csignal>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/stop.h"
 #include "dist/child.h"
@@ -31,10 +32,11 @@ struct Rank {
 class Supervisor {
  public:
   Supervisor(const Launch& launch, const Endpoint& store, Log& log) : launch_(launch), log_(log) {
+    ranks_.reserve(static_cast<std::size_t>(launch.ranks));
     for (int i = 0; i < launch.ranks; ++i) start(i, store);
   }
 
-  int run() {
+  LaunchEnd run() {
     while (std::ranges::any_of(ranks_, [](const Rank& r) { return !r.end; })) {
       wait();
       for (Rank& r : ranks_) look_at(r);
@@ -71,10 +73,9 @@ class Supervisor {
     if (!end) return;
     r.end = end;
     if (!r.unfinished.empty()) say(r, r.unfinished);
-    if (end->failed() && !first_failure_) {
-      first_failure_ = r.number;
-      failed_at_ = Clock::now();
-    }
+    if (!end->failed()) return;
+    if (failures_.empty()) failed_at_ = Clock::now();
+    failures_.push_back(&r);
   }
 
   void hand_on(Rank& r) {
@@ -99,7 +100,7 @@ class Supervisor {
 
   // One rank that is gone is the end of the others; they get time to say so, and a stopped process ignores a request.
   void end_others() {
-    if (!first_failure_) return;
+    if (failures_.empty()) return;
     const auto since = Clock::now() - failed_at_;
     if (since < launch_.grace) return;
     for (Rank& r : ranks_) r.outlived_grace |= !r.end;
@@ -111,34 +112,39 @@ class Supervisor {
       if (!r.end) r.process.send(signal);
   }
 
-  // The cause is the rank that ended for a reason of its own.
-  int judge() const {
-    const auto of = [&](auto fits) {
-      const auto it = std::ranges::find_if(ranks_, [&](const Rank& r) { return fits(*r.end); });
-      return it == ranks_.end() ? nullptr : &*it;
+  // The cause is the first rank that ended for a reason of its own.
+  LaunchEnd judge() const {
+    const auto first = [&](auto fits) {
+      const auto it = std::ranges::find_if(failures_, [&](const Rank* r) { return fits(*r); });
+      return it == failures_.end() ? nullptr : *it;
     };
-    if (const Rank* r = of([](const ChildEnd& e) { return e.signal == 0 && e.failed() && e.exit_code != kPeerLost; }))
-      return r->end->exit_code;
-    if (const Rank* r = of([](const ChildEnd& e) { return e.signal != 0; })) {
-      log_.error("rank {} {}; the other ranks have stopped\n  run the same command to go on from the last checkpoint",
-                 r->number,
-                 r->outlived_grace ? "gave no sign of life and was killed" : "was ended by " + r->end->text());
-      return kPeerLost;
-    }
-    return of([](const ChildEnd& e) { return e.failed(); }) ? kPeerLost : 0;
+    if (failures_.empty()) return {};
+    if (const Rank* r = first([](const Rank& r) { return r.end->signal == 0 && r.end->exit_code != kPeerLost; }))
+      return {.exit_code = r->end->exit_code};
+    LaunchEnd end{.exit_code = kPeerLost, .answered = ranks_.front().end->signal == 0};
+    const Rank* lost = first([](const Rank& r) { return r.end->signal != 0 && !r.outlived_grace; });
+    if (!lost) lost = first([](const Rank& r) { return r.end->signal != 0; });
+    if (lost) end.lost = loss_of(*lost);
+    return end;
+  }
+
+  static ErrorText loss_of(const Rank& r) {
+    const std::string how = r.outlived_grace ? "gave no sign of life and was killed" : "was ended by " + r.end->text();
+    return {.cause = fmt::format("rank {} {}; the other ranks have stopped", r.number, how),
+            .remedy = "run the same command to go on from the last checkpoint"};
   }
 
   const Launch& launch_;
   Log& log_;
   std::vector<Rank> ranks_;
-  std::optional<int> first_failure_;
+  std::vector<const Rank*> failures_;  ///< in the order in which they came
   Clock::time_point failed_at_{};
   bool stop_forwarded_ = false;
 };
 
 }  // namespace
 
-int launch_ranks(const Launch& launch, Log& log) {
+LaunchEnd launch_ranks(const Launch& launch, Log& log) {
   const Endpoint at = launch.nodes == 1 ? Endpoint{.host = "127.0.0.1"} : launch.meeting;
   std::optional<StoreServer> server;
   if (launch.node == 0) server.emplace(Endpoint{.host = launch.nodes == 1 ? at.host : "", .port = at.port});

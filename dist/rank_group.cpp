@@ -1,9 +1,33 @@
 #include "dist/rank_group.h"
 
+#include <fmt/format.h>
+
+#include <exception>
+
 #include "dist/gloo_collective.h"
 #include "dist/guarded_collective.h"
 
 namespace qtrain {
+
+namespace {
+
+bool is_loopback(const std::string& address) {
+  return address.starts_with("127.") || address == "::1";
+}
+
+// Debian calls a machine 127.0.1.1 in its own /etc/hosts: the others would look for rank 0 on themselves.
+void require_reachable(const RankPlace& place, Store& store, std::chrono::milliseconds timeout) {
+  const std::string here = store.local_address();
+  if (place.rank == 0) return store.set("address", here);
+  if (is_loopback(here)) return;
+  const auto first = store.get("address", timeout);
+  if (first && is_loopback(*first))
+    fail(ErrorKind::usage, {.cause = fmt::format("where rank 0 runs, {} is an address of that machine alone ({})",
+                                                 place.store.host, *first),
+                            .remedy = "set master_addr (MASTER_ADDR) to an address that all machines reach"});
+}
+
+}  // namespace
 
 RankGroup::RankGroup(const std::optional<RankPlace>& place, std::chrono::milliseconds timeout) {
   if (!place) {
@@ -12,6 +36,7 @@ RankGroup::RankGroup(const std::optional<RankPlace>& place, std::chrono::millise
   }
   if (place->serves_store) server_.emplace(Endpoint{.host = "", .port = place->store.port});
   store_.emplace(place->store, timeout);
+  require_reachable(*place, *store_, timeout);
   watchdog_.emplace(
       Watchdog::Options{.server = place->store, .rank = place->rank, .ranks = place->size, .patience = timeout});
   try {
@@ -21,6 +46,14 @@ RankGroup::RankGroup(const std::optional<RankPlace>& place, std::chrono::millise
     throw;
   } catch (const std::exception& e) {
     fail(ErrorKind::peer, {.cause = std::string("the ranks cannot be connected: ") + e.what()});
+  }
+}
+
+RankGroup::~RankGroup() {
+  if (!watchdog_ || std::uncaught_exceptions() == 0) return;
+  try {
+    watchdog_->tell_failure(*store_);
+  } catch (const Error&) {  // nobody is there any more
   }
 }
 

@@ -16,6 +16,10 @@ class RankGroup {
   /// Waits until all are there; for a process that is the only one there is nobody to wait for. `timeout` holds for
   /// that and for each collective. Errors: ErrorKind::peer where a rank does not come.
   RankGroup(const std::optional<RankPlace>& place, std::chrono::milliseconds timeout);
+  /// While an exception is on its way it tells the others that this rank failed.
+  ~RankGroup();
+  RankGroup(const RankGroup&) = delete;
+  RankGroup& operator=(const RankGroup&) = delete;
   Collective& collective() { return *collective_; }
 
  private:

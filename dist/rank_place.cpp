@@ -40,9 +40,9 @@ constexpr std::array kLaunchers{
              "MASTER_PORT"},
     Launcher{"Slurm",
              "SLURM_PROCID",
-             "SLURM_NTASKS",
+             "SLURM_STEP_NUM_TASKS",
              "SLURM_LOCALID",
-             {"SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE"},
+             {"SLURM_STEP_TASKS_PER_NODE", nullptr},
              "MASTER_ADDR",
              "MASTER_PORT"},
 };
@@ -55,9 +55,9 @@ std::string variable(const char* name) {
 
 int number(const std::string& text, const Launcher& launcher, std::string_view name) {
   int n = 0;
-  // "2(x3)": two on each of three machines, as Slurm writes it
+  // As Slurm writes it: "2(x3)", two on each of three machines; "3,1", three on the first
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (error != std::errc() || n < 0 || (end != text.data() + text.size() && *end != '('))
+  if (error != std::errc() || n < 0 || (end != text.data() + text.size() && *end != '(' && *end != ','))
     fail(ErrorKind::usage, {.cause = fmt::format("{} is \"{}\", not a number", name, text),
                             .place = fmt::format("the environment, as {} sets it", launcher.name)});
   return n;
@@ -68,7 +68,7 @@ int number_of(const Launcher& launcher, const char* name, int otherwise) {
   return text.empty() ? otherwise : number(text, launcher, name);
 }
 
-// Inside an allocation of Slurm every shell has SLURM_PROCID; a step with several tasks is a run of several ranks.
+// A shell inside an allocation of Slurm has the variables of the allocation; those of a step are set by srun alone.
 bool started_by(const Launcher& launcher) {
   return !variable(launcher.rank).empty() && !variable(launcher.size).empty() &&
          !variable(launcher.local_rank).empty() && number(variable(launcher.size), launcher, launcher.size) > 1;
@@ -86,8 +86,12 @@ void require_place(const RankPlace& p, const Launcher& launcher) {
 
 // torchrun keeps a store of its own at MASTER_PORT.
 std::uint16_t port_of(const Launcher& launcher) {
-  const int port = number_of(launcher, launcher.port, 0);
-  return static_cast<std::uint16_t>(variable("TORCHELASTIC_USE_AGENT_STORE") == "True" ? port + 1 : port);
+  constexpr int kMaxPort = 65535;
+  const int port = number_of(launcher, launcher.port, 0) + (variable("TORCHELASTIC_USE_AGENT_STORE") == "True" ? 1 : 0);
+  if (port > kMaxPort)
+    fail(ErrorKind::usage, {.cause = fmt::format("{} is {}, and ports end at {}", launcher.port, port, kMaxPort),
+                            .place = fmt::format("the environment, as {} sets it", launcher.name)});
+  return static_cast<std::uint16_t>(port);
 }
 
 RankPlace place_by(const Launcher& launcher) {
@@ -112,7 +116,8 @@ std::optional<RankPlace> rank_place() {
 
 std::optional<NodePlace> node_place() {
   const Launcher& names = kLaunchers[1];
-  if (variable(names.rank).empty() || variable(names.size).empty() || !variable(names.local_rank).empty()) return {};
+  const bool set = !variable(names.rank).empty() && !variable(names.size).empty() && !variable(names.host).empty();
+  if (!set || !variable(names.local_rank).empty() || number(variable(names.size), names, names.size) < 2) return {};
   const RankPlace place = place_by(names);
   return NodePlace{.node = place.rank, .nodes = place.size, .meeting = place.store};
 }

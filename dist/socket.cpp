@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/stop.h"
 
 namespace qtrain {
 namespace {
@@ -81,6 +82,7 @@ Socket Socket::connect(const Endpoint& to, std::chrono::milliseconds patience) {
     if (Clock::now() >= end)
       fail(ErrorKind::peer, {.cause = fmt::format("nothing answers at {} ({})", to.text(), why),
                              .remedy = "rank 0 has to run there; check master_addr, master_port and the firewall"});
+    throw_if_stopped();
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 }
@@ -150,9 +152,9 @@ Listener::Listener(const Endpoint& at) {
 Descriptor Listener::accept() {
   while (true) {
     Descriptor fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (fd.get() < 0 && errno == EINTR) continue;
     if (fd.get() >= 0) send_at_once(fd.get());
-    return fd;
+    if (fd.get() >= 0 || errno == EINVAL) return fd;                                  // the latter after shut_down
+    std::this_thread::sleep_for(std::chrono::milliseconds(errno == EINTR ? 0 : 20));  // too many open files, perhaps
   }
 }
 

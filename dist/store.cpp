@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <limits>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -25,7 +27,9 @@ struct AnswerHead {
 };
 
 constexpr std::int32_t kMaxPatience = std::numeric_limits<std::int32_t>::max();  // ms: 24 days
-constexpr std::uint32_t kMaxBytes = 16U << 20;  // of a key or value: more is no rank of ours
+constexpr std::uint32_t kMaxBytes = 4U << 20;  // of a key or value: more is no rank of ours
+constexpr std::size_t kMaxValues = 1U << 20;
+constexpr std::chrono::seconds kFarewell{4};
 
 template <class T>
 std::span<std::byte> bytes_of(T& value) {
@@ -62,7 +66,10 @@ StoreServer::StoreServer(const Endpoint& at) : listener_(at), acceptor_([this] {
 
 StoreServer::~StoreServer() {
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kFarewell, [&] {
+      return std::ranges::all_of(clients_, [](const Client& c) { return c.waits || c.ended; });
+    });
     ending_ = true;
     for (Client& c : clients_) c.socket.shut_down();
   }
@@ -77,28 +84,46 @@ void StoreServer::accept_all() {
     Descriptor fd = listener_.accept();
     const std::lock_guard lock(mutex_);
     if (fd.get() < 0 || ending_) return;
+    reap();
     Client& c = clients_.emplace_back(std::move(fd));
-    c.thread = std::thread([this, &c] { serve(c.socket); });
+    try {
+      c.thread = std::thread([this, &c] { serve(c); });
+    } catch (const std::system_error&) {  // no more threads: whoever came may try again
+      clients_.pop_back();
+    }
   }
 }
 
-std::optional<std::string> StoreServer::wait_for(const std::string& key, milliseconds patience) {
+// Those that have left.
+void StoreServer::reap() {
+  for (auto it = clients_.begin(); it != clients_.end();) {
+    if (it->ended) it->thread.join();
+    it = it->ended ? clients_.erase(it) : std::next(it);
+  }
+}
+
+std::optional<std::string> StoreServer::wait_for(Client& client, const std::string& key, milliseconds patience) {
   std::unique_lock lock(mutex_);
+  client.waits = true;
+  changed_.notify_all();
   changed_.wait_for(lock, patience, [&] { return ending_ || values_.contains(key); });
+  client.waits = false;
   const auto it = values_.find(key);
   return it == values_.end() ? std::nullopt : std::optional(it->second);
 }
 
-void StoreServer::serve(Socket& socket) {
+void StoreServer::serve(Client& client) {
+  Socket& socket = client.socket;
   while (auto r = next_request(socket)) {
     std::optional<std::string> value;
     if (r->head.verb == static_cast<std::uint32_t>(Verb::set)) {
       const std::lock_guard lock(mutex_);
+      if (values_.size() >= kMaxValues) break;
       values_[r->key] = std::move(r->value);
       value.emplace();
       changed_.notify_all();
     } else {
-      value = wait_for(r->key, milliseconds(r->head.patience));
+      value = wait_for(client, r->key, milliseconds(r->head.patience));
     }
     const AnswerHead head{.found = value ? 1U : 0U,
                           .value = static_cast<std::uint32_t>(value ? value->size() : std::size_t{0})};
@@ -106,6 +131,9 @@ void StoreServer::serve(Socket& socket) {
     if (!socket.send(bytes_of(answer))) break;
   }
   socket.shut_down();
+  const std::lock_guard lock(mutex_);
+  client.ended = true;
+  changed_.notify_all();
 }
 
 Store::Store(const Endpoint& server, milliseconds patience)

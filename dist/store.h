@@ -16,7 +16,8 @@ namespace qtrain {
 /// wait for over TCP.
 class StoreServer {
  public:
-  /// Serves until it is gone. Errors: those of Listener.
+  /// Serves until it is gone, which waits a little for clients to leave: they may have to ask why a run ends. Errors:
+  /// those of Listener.
   explicit StoreServer(const Endpoint& at);
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
@@ -28,10 +29,12 @@ class StoreServer {
     explicit Client(Descriptor fd) : socket(std::move(fd)) {}
     Socket socket;
     std::thread thread;
+    bool waits = false, ended = false;  ///< for a value that nobody has set yet; it has left
   };
   void accept_all();
-  void serve(Socket& socket);
-  std::optional<std::string> wait_for(const std::string& key, std::chrono::milliseconds patience);
+  void reap();
+  void serve(Client& client);
+  std::optional<std::string> wait_for(Client& client, const std::string& key, std::chrono::milliseconds patience);
 
   Listener listener_;
   std::mutex mutex_;

@@ -12,7 +12,7 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr const char *kAlarm = "alarm", *kBusy = "busy";
+constexpr const char *kAlarm = "alarm", *kBusy = "busy", *kFailed = "failed";
 constexpr std::chrono::hours kLong{24};
 constexpr milliseconds kAnswer{3000};
 
@@ -48,6 +48,10 @@ void Watchdog::listen() try {
 } catch (const Error&) {  // the store is gone, or this rank ends
 }
 
+void Watchdog::tell_failure(Store& store) const {
+  store.set(answer_of(options_.rank), kFailed);
+}
+
 Watchdog::Report Watchdog::ask_all(Store& store) const {
   Report report;
   store.set(kAlarm, "");
@@ -56,6 +60,8 @@ Watchdog::Report Watchdog::ask_all(Store& store) const {
     const auto answer = store.get(answer_of(r), std::chrono::duration_cast<milliseconds>(end - Clock::now()));
     if (!answer)
       report.silent.push_back(r);
+    else if (*answer == kFailed)
+      report.failed.push_back(r);
     else if (*answer == kBusy)
       report.busy.push_back(r);
   }

@@ -27,9 +27,11 @@ class Watchdog {
   void enter(const std::string& what);
   void leave();
 
+  /// Tells the others that this rank ends with an error of its own.
+  void tell_failure(Store& store) const;
   /// Asks all ranks what they do. Who does not answer within a few seconds is gone or stopped, who computes is late.
   struct Report {
-    std::vector<int> silent, busy;
+    std::vector<int> failed, silent, busy;
   };
   Report ask_all(Store& store) const;
 

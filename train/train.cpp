@@ -31,7 +31,8 @@ struct DrivenRun {
             .state = state,
             .training = run.training(),
             .plan = plan(),
-            .identity = prepared.metadata.identity};
+            .identity = prepared.metadata.identity,
+            .ranks = run.ranks.size()};
   }
 };
 
@@ -81,6 +82,15 @@ TrainingResult drive(DrivenRun& d) {
   return result;
 }
 
+// Ranks that somebody else has started are not in the config.
+void require_place_of_ranks(const TrainingStart& start, Device device) {
+  if (start.ranks.size() > 1 && device.kind != DeviceKind::cpu)
+    fail(ErrorKind::usage,
+         {.cause =
+              fmt::format("{} ranks train on a GPU, and several do so on processors only, so far", start.ranks.size()),
+          .remedy = "set device to cpu, or start one process"});
+}
+
 }  // namespace
 
 TrainingResult train(const TrainingStart& start, Log& log) {
@@ -89,6 +99,7 @@ TrainingResult train(const TrainingStart& start, Log& log) {
   const OutputFolder output(config.value.training.output_dir,
                             leads ? OutputFolder::Role::leads : OutputFolder::Role::follows, log);
   Ctx ctx = make_context(compute_choice(config.value), log);
+  require_place_of_ranks(start, ctx.device());
   IgnoredKeys ignored(config, log);
   const RunContext run{.config = config, .ctx = ctx, .log = log, .ignored = ignored, .ranks = start.ranks};
   PreparedRun prepared = prepare_run(run, output, start.resume);

@@ -47,7 +47,9 @@ std::string general_help() {
       "qtrain {}: train and run language models on this machine\n\nusage: qtrain CONFIG.json [key=value ...]\n"
       "       qtrain COMMAND [options]\n\ncommands:\n",
       kVersion);
-  for (const Command& c : commands()) out += in_columns(fmt::format("  {}", c.name), c.summary, 14);
+  std::size_t width = 0;
+  for (const Command& c : commands()) width = std::max(width, c.name.size());
+  for (const Command& c : commands()) out += in_columns(fmt::format("  {}", c.name), c.summary, width + 4);
   out +=
       "\nqtrain COMMAND --help tells about each; --version prints the version.\n"
       "exit codes: 0 done, 1 internal error, 2 usage or config, 3 bad data or model\n"

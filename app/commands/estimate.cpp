@@ -54,7 +54,7 @@ Json fits_json(const MemoryPlan& plan, const TargetDevice& target) {
 Json json_of(const Estimate& e, const Price& price) {
   Json json{{"device", e.target.name},
             {"device_memory", e.target.memory > 0 ? Json(e.target.memory) : Json()},
-            {"ranks", 1},
+            {"ranks", e.ranks},
             {"gradient_checkpointing", e.recompute.name()},
             {"memory", e.memory.json()},
             {"pinned_memory", e.memory.pinned_json()},

@@ -33,12 +33,13 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
-// Names of jobs are lower-case letters, digits and dashes (RFC 1123), which every scheduler takes.
+// Names of jobs begin with a letter and go on with lower-case letters, digits and dashes (RFC 1035), which every
+// scheduler takes.
 std::string job_name(const std::string& output) {
   std::string name;
-  for (const char c : fs::path(output).lexically_normal().filename().string())
+  for (const char c : (fs::path(output) / "").lexically_normal().parent_path().filename().string())
     name += std::isalnum(static_cast<unsigned char>(c)) ? static_cast<char>(std::tolower(c)) : '-';
-  const std::size_t begin = name.find_first_not_of('-');
+  const std::size_t begin = name.find_first_not_of("-0123456789");
   if (begin == std::string::npos) return "qtrain";
   return name.substr(begin, std::min<std::size_t>(name.find_last_not_of('-') + 1 - begin, 50));
 }

@@ -3,20 +3,26 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "app/commands/commands.h"
 #include "config/check.h"
 #include "config/remarks.h"
+#include "core/parallel.h"
 #include "core/stop.h"
 #include "dist/launcher.h"
 #include "dist/rank_group.h"
+#include "train/checkpoint/checkpoint_folders.h"
 #include "train/plan/compute.h"
 
 namespace qtrain {
 namespace {
 
+namespace fs = std::filesystem;
+
+constexpr int kPeerLost = static_cast<int>(ErrorKind::peer);
 constexpr std::chrono::seconds kGrace{10};
 constexpr const char* kRestarted = "QTRAIN_RESTARTED";  // set in ranks that go on from where a rank was lost
 
@@ -37,17 +43,29 @@ Launch launch_of(const RunSection& run) {
           .grace = std::min<std::chrono::milliseconds>(kGrace, std::chrono::seconds(run.ddp_timeout))};
 }
 
-int launch_run(const RunSection& run, Log& log) {
-  set_stop_answer("stopping all ranks after this step; again leaves without saving");
-  const Launch launch = launch_of(run);
+// Whether a run that began at `start` has saved a checkpoint to go on from.
+bool has_saved(const fs::path& output, fs::file_time_type start) {
+  const std::vector<fs::path> checkpoints = find_checkpoints(output);
+  return !checkpoints.empty() && fs::last_write_time(checkpoints.back()) >= start;
+}
+
+int launch_run(const Config& config, Log& log) {
+  set_stop_answer("");  // rank 0 answers
+  const Launch launch = launch_of(config.run);
+  const fs::file_time_type start = fs::file_time_type::clock::now();
   log.info("starting {} ranks on this machine, {} in all", launch.ranks, launch.ranks * launch.nodes);
-  int code = launch_ranks(launch, log);
-  for (std::int64_t left = run.max_restarts; left > 0 && code == static_cast<int>(ErrorKind::peer); --left) {
-    log.warn("going on from the last checkpoint; {} more restarts", left - 1);
-    ::setenv(kRestarted, "1", 1);
-    code = launch_ranks(launch, log);
+  LaunchEnd end = launch_ranks(launch, log);
+  for (std::int64_t left = config.run.max_restarts; left > 0 && end.exit_code == kPeerLost && !stop_requested();
+       --left) {
+    if (end.lost) log.warn("{}", end.lost->cause);
+    const bool saved = has_saved(config.training.output_dir, start);
+    log.warn("starting the ranks again{}; {} more restarts", saved ? " from the last checkpoint" : "", left - 1);
+    if (saved) ::setenv(kRestarted, "1", 1);
+    end = launch_ranks(launch, log);
   }
-  return code;
+  if (end.lost && !end.answered) fail(ErrorKind::peer, *end.lost);  // with --json this is the document
+  if (end.lost) log.error("{}", Error(ErrorKind::peer, *end.lost).what());
+  return end.exit_code;
 }
 
 // The machine that Kubernetes says this is, unless the config says it.
@@ -62,8 +80,10 @@ void settle_in(const NodePlace& place, ResolvedConfig& config) {
 
 // A rank shares the machine with the others, and rank 0 speaks for all.
 void settle_in(const RankPlace& place, ResolvedConfig& config, Log& log) {
-  const int processors = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  if (config.value.run.threads == 0) config.value.run.threads = std::max(1, processors / place.local_size);
+  // Where a scheduler has given this process some of the processors, they are its own.
+  const int all = static_cast<int>(std::thread::hardware_concurrency()), usable = usable_processors();
+  const int mine = usable < all ? usable : std::max(1, usable / place.local_size);
+  if (config.value.run.threads == 0) config.value.run.threads = mine;
   if (place.rank > 0) log.set_level(std::max(log.level(), LogLevel::error));
   if (place.launcher != "qtrain") log.info("rank {} of {}, started by {}", place.rank, place.size, place.launcher);
 }
@@ -76,13 +96,13 @@ int run_train(const Arguments& args) {
   const std::optional<RankPlace> place = rank_place();
   if (place) settle_in(*place, config, args.log());
   if (const auto node = node_place(); !place && node) settle_in(*node, config);
-  const bool launches = !place && run.nproc * run.nnodes > 1;
+  const bool launches = !place && run.ranks() > 1;
   if (!launches) {
     remark_on_device(config);
     tell_remarks(config, args.log());
   }
   require_supported(config);
-  if (launches) return launch_run(run, args.log());
+  if (launches) return launch_run(config.value, args.log());
   args.log().show_progress(!config.value.training.disable_tqdm);
   std::string resume = args.text("resume").value_or(config.value.training.resume_from_checkpoint);
   if (std::getenv(kRestarted)) resume = "auto";

@@ -285,11 +285,7 @@ class Validation {
                        counted(s.target_tokens, "target"), counted(s.truncated_rows, "row"));
   }
 
-  StepPlan step_plan() const {
-    const TrainingSection& t = config_.value.training;
-    const Loader loader(train_, {.batch_size = t.per_device_train_batch_size, .drop_last = t.dataloader_drop_last});
-    return make_step_plan(t, loader.batches_per_epoch());
-  }
+  StepPlan step_plan() const { return make_step_plan(config_.value, train_); }
   std::int64_t max_steps() const { return step_plan().max_steps; }
 
   std::string check_steps() {

@@ -12,7 +12,7 @@ set -u
 cd @folder@ || exit
 MASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"
 export MASTER_ADDR MASTER_PORT="$((20000 + SLURM_JOB_ID % 20000))"
-srun --kill-on-bad-exit=1 @command@
+srun @command@
 code=$?
 # Stopped by a signal, as some minutes before the time is up, with a checkpoint: the job goes on in its next turn.
 if [ "$code" = 75 ]; then scontrol requeue "$SLURM_JOB_ID"; fi

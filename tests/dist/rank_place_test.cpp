@@ -51,8 +51,13 @@ Variables torchrun() {
 
 TEST_F(RankPlaces, AProcessByItselfHasNone) {
   EXPECT_FALSE(place_in({}));
-  EXPECT_FALSE(place_in({{"RANK", "0"}, {"WORLD_SIZE", "1"}}));
-  EXPECT_FALSE(place_in({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}}));  // a shell of an allocation
+  for (const Variables& left_behind :
+       {Variables{{"RANK", "0"}, {"WORLD_SIZE", "1"}}, {{"RANK", "3"}, {"WORLD_SIZE", "foo"}}}) {
+    EXPECT_FALSE(place_in(left_behind));
+    EXPECT_FALSE(node_place());
+  }
+  EXPECT_FALSE(
+      place_in({{"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}, {"SLURM_NTASKS", "4"}}));  // a shell of an allocation
 }
 
 TEST_F(RankPlaces, OfTorchrun) {
@@ -77,9 +82,9 @@ TEST_F(RankPlaces, RankZeroServes) {
 
 TEST_F(RankPlaces, OfSlurmAndOpenMpi) {
   const auto slurm = place_in({{"SLURM_PROCID", "5"},
-                               {"SLURM_NTASKS", "6"},
+                               {"SLURM_STEP_NUM_TASKS", "6"},
                                {"SLURM_LOCALID", "1"},
-                               {"SLURM_TASKS_PER_NODE", "2(x3)"},
+                               {"SLURM_STEP_TASKS_PER_NODE", "2(x3)"},
                                {"MASTER_ADDR", "node-1"},
                                {"MASTER_PORT", "29500"}});
   ASSERT_TRUE(slurm);
@@ -121,6 +126,9 @@ TEST_F(RankPlaces, WhatIsMissingOrWrongIsNamed) {
   EXPECT_THAT(refusal(v), HasSubstr("RANK is 8 of 8 ranks, which count from 0"));
   v["RANK"] = "-1";
   EXPECT_THAT(refusal(v), HasSubstr("not a number"));
+  v = torchrun();
+  v["MASTER_PORT"] = "65536";
+  EXPECT_THAT(refusal(v), HasSubstr("MASTER_PORT is 65536, and ports end at 65535"));
 }
 
 TEST_F(RankPlaces, ThatOfOurOwnLauncherComesThrough) {

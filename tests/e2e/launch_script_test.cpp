@@ -48,8 +48,8 @@ class LaunchScript : public ::testing::Test {
 TEST_F(LaunchScript, SlurmStartsEachRank) {
   stand_in("scontrol", "echo 127.0.0.1\n");
   stand_in("srun",
-           "shift\n"
-           "for i in 0 1; do SLURM_PROCID=$i SLURM_LOCALID=$i SLURM_NTASKS=2 SLURM_NTASKS_PER_NODE=2 \"$@\" & done\n"
+           "for i in 0 1; do SLURM_PROCID=$i SLURM_LOCALID=$i SLURM_STEP_NUM_TASKS=2 SLURM_STEP_TASKS_PER_NODE=2 "
+           "\"$@\" & done\n"
            "wait %1 && wait %2\n");
   const std::string script = script_for("--slurm");
   EXPECT_THAT(script, AllOf(HasSubstr("#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=2\n#SBATCH --cpus"),

@@ -239,8 +239,8 @@ TEST_F(Ranks, ARunGoesOnByItself) {
   ::kill(run.of(1), SIGKILL);
   const Outcome outcome = run.process().wait();
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_THAT(outcome.err,
-              AllOf(HasSubstr("going on from the last checkpoint; 0 more restarts"), HasSubstr("resumed from")));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("starting the ranks again from the last checkpoint; 0 more restarts"),
+                                 HasSubstr("resumed from")));
   EXPECT_EQ(bytes_of(at("out/adapter_model.safetensors")), whole);
 }
 
@@ -255,6 +255,76 @@ TEST_F(Ranks, TheSlowestIsTold) {
     const double slowest = seconds.at(row.at("slowest_rank").get<std::size_t>());
     for (const double s : seconds) EXPECT_TRUE(s > 0 && s <= slowest) << s;
   }
+}
+
+// Signals that come before the ranks can handle them wait until they do.
+TEST_F(Ranks, AStopAtTheVeryBeginningIsNoLoss) {
+  for (const int milliseconds : {0, 20, 60}) {
+    Process process(launch_of({.words = words(long_run(3))}));
+    ASSERT_TRUE(process.waits_for("starting 3 ranks"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    process.signal(SIGTERM);
+    const Outcome outcome = process.wait();
+    EXPECT_EQ(outcome.code, 75) << outcome.err;
+    EXPECT_THAT(outcome.err, Not(HasSubstr("was ended by"))) << milliseconds;
+  }
+}
+
+TEST_F(Ranks, ASecondInterruptLeavesAtOnce) {
+  RunningRanks run(words(long_run(3)), 3);
+  ::kill(run.of(1), SIGSTOP);  // so that the first one takes long
+  run.process().signal(SIGINT);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  run.process().signal(SIGINT);
+  EXPECT_EQ(run.process().wait().code, 130);
+  ::kill(run.of(1), SIGCONT);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+  while (::kill(run.of(0), 0) == 0 && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  run.expect_gone();
+}
+
+TEST_F(Ranks, ARestartKeepsToTheCheckpointThatWasNamed) {
+  Json config = divided(base(), 3);
+  config.update({{"save_strategy", "steps"}, {"save_steps", 4}, {"max_steps", 8}});
+  train_ok(folder_.path(), config);
+  config.update({{"output_dir", at("more").string()},
+                 {"save_strategy", "no"},
+                 {"max_steps", 2000},
+                 {"max_restarts", 1},
+                 {"ddp_timeout", 10}});
+  std::vector<std::string> all = words(config);
+  all.insert(all.end(), {"--resume", at("out/checkpoint-4").string()});
+  Process process(launch_of({.words = all}));
+  ASSERT_TRUE(process.waits_for("step 6/")) << process.said();
+  std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", process.pid()));
+  pid_t first = 0, second = 0;
+  file >> first >> second;
+  ::kill(second, SIGKILL);
+  ASSERT_TRUE(process.waits_for("starting the ranks again; 0 more restarts")) << process.said();
+  ASSERT_TRUE(process.waits_for("step 9/")) << process.said();
+  process.signal(SIGTERM);
+  const std::string said = process.wait().err;
+  const std::string resumed = "resumed from " + at("out/checkpoint-4").string();
+  EXPECT_NE(said.find(resumed), said.rfind(resumed)) << said;
+}
+
+TEST_F(Ranks, AnErrorOfOneIsNoMysteryToTheOthers) {
+  Json config = divided(base(), 3);
+  config["output_dir"] = "/proc/nothing/can/be/here";
+  const Outcome outcome = qtrain({.words = words(config)});
+  EXPECT_EQ(outcome.code, 6);
+  EXPECT_THAT(outcome.err, Not(HasSubstr("no sign of life")));
+}
+
+TEST_F(Ranks, APlanIsThatOfAllRanks) {
+  const Json config = divided(base(), 3);
+  std::vector<std::string> all = words(config);
+  all.insert(all.begin(), "estimate");
+  all.emplace_back("--json");
+  const Json estimate = Json::parse(qtrain_ok({.words = all}).out);
+  EXPECT_EQ(estimate.at("ranks"), 3);
+  EXPECT_GT(estimate.at("memory").at("communication"), 0);
 }
 
 TEST_F(Ranks, OneErrorIsSaidOnce) {
@@ -338,12 +408,32 @@ TEST_F(StartedRanks, WithAnotherConfigAreRefused) {
   }
 }
 
+TEST_F(StartedRanks, WithAnotherCheckpointAreRefused) {
+  Json config = base();
+  config.update({{"save_strategy", "steps"}, {"save_steps", 2}, {"max_steps", 4}, {"output_dir", "out"}});
+  for (const char* host : {"a", "b"}) {
+    config["seed"] = 40 + *host;
+    fs::create_directories(at(host));
+    write_file(at(host) / "run.json", dump_json(config));
+    qtrain_ok({.words = {"run.json"}, .folder = at(host)});
+  }
+  config.update({{"seed", 40 + 'a'}, {"max_steps", 8}});
+  Launch of_zero = rank(0, 2, divided(config, 2)), of_one = rank(1, 2, divided(config, 2));
+  of_zero.folder = at("a");
+  of_one.folder = at("b");
+  Process zero(of_zero), one(of_one);
+  const Outcome zero_end = zero.wait(), one_end = one.wait();
+  EXPECT_NE(zero_end.code, 0);
+  EXPECT_NE(one_end.code, 0);
+  EXPECT_THAT(zero_end.err, Not(HasSubstr("step 5/")));
+}
+
 TEST_F(StartedRanks, DoNotWaitForEverForOneThatNeverComes) {
   Json config = base();
   config["ddp_timeout"] = 2;
   const Outcome outcome = Process(rank(0, 2, config)).wait();
   EXPECT_EQ(outcome.code, 7);
-  EXPECT_THAT(outcome.err, HasSubstr("rank 1 did not come within 2 s"));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("rank 1 did not come within 2 s"), Not(HasSubstr("rank rank"))));
 }
 
 }  // namespace

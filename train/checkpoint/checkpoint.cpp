@@ -116,17 +116,23 @@ std::string other_starts(const ResumeFrom& where) {
 
 fs::path save_checkpoint(const TrainingObjects& run, const fs::path& output) {
   const fs::path final = output / fmt::format("checkpoint-{}", run.state.step);
-  save_sealed(
-      {.target = final, .step = run.state.step, .write = [&](const fs::path& folder) { write_parts(run, folder); }});
+  save_sealed({.target = final,
+               .step = run.state.step,
+               .write = [&](const fs::path& folder) { write_parts(run, folder); },
+               .world_size = run.ranks});
   return final;
 }
 
 void save_final(const TrainingObjects& run, const fs::path& output, const Json& results) {
-  save_sealed_into({.target = output, .step = run.state.step, .write = [&](const fs::path& folder) {
-                      write_model(run, folder);
-                      write_trainer_state(run, folder);
-                      write_file(folder / kTrainResults, dump_json(results, 2) + "\n");
-                    }});
+  save_sealed_into({.target = output,
+                    .step = run.state.step,
+                    .write =
+                        [&](const fs::path& folder) {
+                          write_model(run, folder);
+                          write_trainer_state(run, folder);
+                          write_file(folder / kTrainResults, dump_json(results, 2) + "\n");
+                        },
+                    .world_size = run.ranks});
 }
 
 std::optional<std::string> saved_template_date(const std::vector<fs::path>& checkpoints) {

@@ -20,6 +20,7 @@ struct TrainingObjects {
   const TrainingSection& training;
   const StepPlan& plan;
   const Json& identity;  ///< run_identity: what a resume is compared with
+  int ranks = 1;
 };
 
 /// Writes checkpoint-<step> below `output`: into a temporary folder, the manifest last, then one rename; an older one

@@ -89,7 +89,7 @@ void write_sealed(const SealedFolder& what, const fs::path& folder) {
     fs::remove_all(folder);
     fs::create_directories(folder);
     what.write(folder);
-    write_manifest(folder, what.step);
+    write_manifest(folder, what.step, what.world_size);
   } catch (...) {
     std::error_code ignored;
     fs::remove_all(folder, ignored);

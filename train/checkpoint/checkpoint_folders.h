@@ -19,6 +19,7 @@ struct SealedFolder {
   std::filesystem::path target;
   std::int64_t step = 0;
   std::function<void(const std::filesystem::path& folder)> write;
+  int world_size = 1;  ///< ranks of the run
 };
 
 /// Writes a sealed folder `target`: `write` fills a folder of another name beside it, whose manifest comes last; then

@@ -95,10 +95,13 @@ std::int64_t step_of_checkpoint(const fs::path& folder) {
   return error == std::errc() && stop == end && begin != end ? step : -1;
 }
 
-void write_manifest(const fs::path& folder, std::int64_t step) {
+void write_manifest(const fs::path& folder, std::int64_t step, int world_size) {
   // Keys in the order of a sorted dump.
-  Json manifest{
-      {"files", Json::object()}, {"format_version", kFormatVersion}, {"sha256", ""}, {"step", step}, {"world_size", 1}};
+  Json manifest{{"files", Json::object()},
+                {"format_version", kFormatVersion},
+                {"sha256", ""},
+                {"step", step},
+                {"world_size", world_size}};
   for (const auto& [name, file] : files_within(folder))
     manifest["files"][name] = {{"sha256", sha256_of_file(file)}, {"size", fs::file_size(file)}};
   manifest["sha256"] = own_hash(manifest);

@@ -12,7 +12,7 @@ namespace qtrain {
 inline constexpr const char* kManifest = "manifest.json";
 
 /// Writes `folder`/manifest.json about the files that are there: the last one to be written.
-void write_manifest(const std::filesystem::path& folder, std::int64_t step);
+void write_manifest(const std::filesystem::path& folder, std::int64_t step, int world_size = 1);
 
 enum class ManifestCheck : std::uint8_t {
   sizes,   ///< the manifest itself, and that its files have their sizes

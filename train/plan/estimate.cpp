@@ -59,8 +59,7 @@ struct Course {
 
 Course follow_data(Estimate& e, const Config& config, const SplitRows& rows) {
   const TrainingSection& t = config.training;
-  const Loader loader(rows.train, {.batch_size = t.per_device_train_batch_size, .drop_last = t.dataloader_drop_last});
-  const StepPlan plan = make_step_plan(t, loader.batches_per_epoch());
+  const StepPlan plan = make_step_plan(config, rows.train);
   const DatasetStatistics& s = rows.train.statistics();
   const auto tokens = static_cast<double>(s.tokens);
   e.from_data = true;
@@ -76,7 +75,7 @@ Course follow_limits(Estimate& e, const Config& config, std::int64_t longest) {
   e.work = longest_workload(config, longest);
   if (t.max_steps > 0) {
     e.steps = t.max_steps;
-    e.tokens = static_cast<double>(t.max_steps * t.gradient_accumulation_steps * e.work.train.tokens);
+    e.tokens = static_cast<double>(t.max_steps * t.gradient_accumulation_steps * e.work.train.tokens) * e.ranks;
   }
   return {.context = static_cast<double>(longest), .target_share = 1};
 }
@@ -187,18 +186,21 @@ std::vector<std::string> chosen_copies(const Config& config, const PlannedRun& r
 
 std::optional<double> Estimate::seconds() const {
   if (!tokens || !flops_per_second) return {};
-  return *tokens * flops_per_token / *flops_per_second;
+  return *tokens * flops_per_token / (*flops_per_second * ranks);
 }
 
 Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& options, Log& log) {
   const Config& config = resolved.value;
   ThreadPool pool(static_cast<int>(config.run.threads));
-  const Place place = place_of(config, options, pool.size());
+  // The ranks of a machine share its processors.
+  const int threads =
+      config.run.threads > 0 ? pool.size() : std::max<int>(1, pool.size() / static_cast<int>(config.run.nproc));
+  const Place place = place_of(config, options, threads);
   const ModelSetup setup = set_up_model(place.compute, training_request(config));
   if (setup.adapter) check_adapter_keys(resolved, *setup.model->options().lora, setup.model->config());
   Transformer& model = *setup.model;
 
-  Estimate e{.target = place.target};
+  Estimate e{.target = place.target, .ranks = config.run.ranks()};
   const bool read = options.data == DataUse::read && config.data.has_training_rows();
   const std::int64_t longest = config.data.max_length.value_or(model.config().max_position_embeddings);
   const Course course = read ? follow_data(e, config, read_splits(config, DataPreparation(config, pool, log)))
@@ -215,7 +217,7 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
   e.gpus = gpus_for(config, e.work);
   if (!fits(e.memory, e.target)) e.problem = does_not_fit(run);
   e.flops_per_token = flops_per_token(model, course, e.recompute);
-  e.flops_per_second = flops_per_second(place, options, pool.size());
+  e.flops_per_second = flops_per_second(place, options, threads);
   return e;
 }
 

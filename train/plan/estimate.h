@@ -34,6 +34,7 @@ struct GpuVerdict {
 /// What training needs. Memory is that of a run, byte for byte; time is an estimate.
 struct Estimate {
   TargetDevice target;
+  int ranks = 1;              ///< memory and speed are those of each
   RecomputePolicy recompute;  ///< of the run
   MemoryPlan memory;
   std::vector<std::pair<RecomputePolicy, MemoryPlan>> policies;  ///< under every recompute policy

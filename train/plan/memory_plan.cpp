@@ -212,7 +212,7 @@ PlannedRun planned_run(const Config& config, Transformer& model, Workload work, 
       .inputs = on_host ? BlockInputs::host : BlockInputs::device,
       .dense_copies = config.quant.dequantized_copy,
       .operand_copies = t.operand_copies,
-      .ranks = static_cast<int>(config.run.nproc * config.run.nnodes),
+      .ranks = config.run.ranks(),
       .reduction = {.order = config.run.deterministic_reduce ? ReductionOrder::micro_batches : ReductionOrder::ranks}};
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/plural.h"
+#include "data/loader.h"
 
 namespace qtrain {
 
@@ -40,6 +41,14 @@ StepPlan make_step_plan(const TrainingSection& t, std::int64_t batches_per_epoch
           ? t.max_steps
           : static_cast<std::int64_t>(std::ceil(t.num_train_epochs * static_cast<double>(p.updates_per_epoch)));
   return p;
+}
+
+StepPlan make_step_plan(const Config& config, const Dataset& train) {
+  const TrainingSection& t = config.training;
+  const Loader loader(
+      train,
+      {.batch_size = t.per_device_train_batch_size, .world = config.run.ranks(), .drop_last = t.dataloader_drop_last});
+  return make_step_plan(t, loader.batches_per_epoch());
 }
 
 }  // namespace qtrain

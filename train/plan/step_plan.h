@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "config/config.h"
+#include "data/dataset.h"
 
 namespace qtrain {
 
@@ -19,5 +20,8 @@ struct StepPlan {
 };
 /// A usage error when there is nothing to train on.
 StepPlan make_step_plan(const TrainingSection& t, std::int64_t batches_per_epoch);
+
+/// Of the rows of a run, shared by as many ranks as the config says.
+StepPlan make_step_plan(const Config& config, const Dataset& train);
 
 }  // namespace qtrain

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "core/file.h"
 #include "train/checkpoint/manifest.h"
 
 namespace qtrain {
@@ -14,13 +15,29 @@ RunCheckpoints::RunCheckpoints(const RunContext& run, const TrainingObjects& obj
     : run_(run), objects_(objects), output_(std::move(output)), policy_(objects.training, objects.plan) {}
 
 std::optional<fs::path> RunCheckpoints::restore(const ResumeFrom& from) {
-  auto resumed = load_first_whole(objects_, from, run_.log);
-  run_.ranks.barrier(run_.ctx);  // nobody reads them any more
+  auto resumed = load_chosen(from);
   if (!resumed) return {};
   if (!objects_.state.best_checkpoint.empty()) objects_.state.best_checkpoint = relocated_best(resumed->from).string();
   saved_step_ = objects_.state.step;
   damaged_ = std::move(resumed->damaged);
   return resumed->from;
+}
+
+// The rank that leads chooses; the others have to find the same there.
+std::optional<Resumed> RunCheckpoints::load_chosen(const ResumeFrom& from) {
+  std::optional<Resumed> resumed;
+  if (run_.leads()) resumed = load_first_whole(objects_, from, run_.log);
+  const std::string chosen = broadcast_text(run_.ctx, run_.ranks, resumed ? resumed->from.string() : "");
+  if (chosen.empty()) return {};
+  if (!run_.leads()) resumed = load_first_whole(objects_, {.checkpoints = {chosen}, .named = true}, run_.log);
+  const std::vector<std::string> manifests =
+      gather_texts(run_.ctx, run_.ranks, read_text(fs::path(chosen) / "manifest.json"));
+  for (std::size_t r = 1; r < manifests.size(); ++r)
+    if (manifests[r] != manifests[0])
+      fail(ErrorKind::input, {.cause = fmt::format("rank {} sees another checkpoint of this name than rank 0", r),
+                              .place = chosen,
+                              .remedy = "output_dir has to be the same folder for all ranks"});
+  return resumed;
 }
 
 // The best checkpoint where it lies now: beside the one that the run goes on from.

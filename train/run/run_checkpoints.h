@@ -30,6 +30,7 @@ class RunCheckpoints {
   void load_best();
 
  private:
+  std::optional<Resumed> load_chosen(const ResumeFrom& from);
   std::filesystem::path relocated_best(const std::filesystem::path& resumed) const;
 
   RunContext run_;

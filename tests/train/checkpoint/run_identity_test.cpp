@@ -239,6 +239,16 @@ TEST(RunIdentity, RanksMayMakeUpForMicroBatches) {
               ElementsAre("gradient_accumulation_steps = 3, the config says 2"));
 }
 
+// What is left out of an epoch depends on how many ranks share a batch.
+TEST(RunIdentity, RanksMakeUpForNothingWhereBatchesAreDropped) {
+  const Json both{{"dataloader_drop_last", true}};
+  Json was = both, now = both;
+  was.update({{"nproc", 2}, {"gradient_accumulation_steps", 3}});
+  now.update({{"nproc", 3}, {"gradient_accumulation_steps", 2}});
+  EXPECT_THAT(run_changes(OneRun(was).identity(), OneRun(now).identity()).refused,
+              Contains("nproc = 2, the config says 3"));
+}
+
 TEST(RunIdentity, BothValuesAreNamed) {
   const RunChanges found = run_changes(OneRun({{"lora_alpha", 8}, {"learning_rate", 2e-5}}).identity(),
                                        OneRun({{"lora_alpha", 64}, {"learning_rate", 1e-4}}).identity());
