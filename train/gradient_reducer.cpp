@@ -140,7 +140,7 @@ void GradientReducer::finish(Ctx& ctx) {
     ranks_.all_gather(ctx, total_.slice(chunk, 1), received_);
     copy_chunk(ctx, chunk, Way::back);
   }
-  std::memset(total_.data, 0, total_.bytes());
+  std::memset(total_.data, 0, total_.bytes());  // for the next step
   std::memcpy(sums_.data, total_sums_.data(), sums_.bytes());
   std::ranges::fill(total_sums_, 0.0);
 }

@@ -213,7 +213,9 @@ TEST_F(Ranks, AStopIsForAll) {
 TEST_F(Ranks, AStopOfOneRankIsForAll) {
   RunningRanks run(words(long_run(3)), 3);
   ::kill(run.of(2), SIGTERM);
-  EXPECT_EQ(run.process().wait().code, 75);
+  const Outcome outcome = run.process().wait();
+  EXPECT_EQ(outcome.code, 75);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("warning: stopped at step"), Not(HasSubstr("error"))));
   run.expect_gone();
 }
 
