@@ -5,21 +5,10 @@
 
 #include <algorithm>
 
-#include "config/dialects/axolotl.h"
-#include "config/dialects/llamafactory.h"
 #include "config/keys.h"
 
 namespace qtrain {
 namespace {
-
-const std::vector<Dialect>& table() {
-  static const std::vector<Dialect> kTable{{.table = dialect_table("hf")},
-                                           {.table = dialect_table("expert")},
-                                           {.table = dialect_table("modelforge")},
-                                           {.table = dialect_table("llamafactory"), .settle = settle_llamafactory},
-                                           {.table = dialect_table("axolotl"), .settle = settle_axolotl}};
-  return kTable;
-}
 
 using Keys = std::vector<std::string_view>;
 
@@ -34,17 +23,17 @@ Keys keys_in(const Json& document, Keys keys) {
 
 /// A dialect, and the keys of a document that decide for it.
 struct DialectClaim {
-  const Dialect* dialect;
+  const DialectTable* dialect;
   Keys keys;
 };
 
 /// The keys that decide for a dialect: sure ones, or two usual ones that mean nothing in the others.
-Keys deciding_keys(const Dialect& dialect, const Json& document) {
-  Keys sure = keys_in(document, dialect.table.list("sure")), usual = keys_in(document, dialect.table.list("usual"));
+Keys deciding_keys(const DialectTable& dialect, const Json& document) {
+  Keys sure = keys_in(document, dialect.list("sure")), usual = keys_in(document, dialect.list("usual"));
   if (!sure.empty() || document.contains("model_name_or_path")) return sure;
   std::erase_if(usual, [&](std::string_view key) {
-    return std::ranges::any_of(table(), [&](const Dialect& other) {
-      return &other != &dialect && (lists(other.table.list("sure"), key) || lists(other.table.list("usual"), key));
+    return std::ranges::any_of(dialects(), [&](const DialectTable* other) {
+      return other != &dialect && (lists(other->list("sure"), key) || lists(other->list("usual"), key));
     });
   });
   return usual.size() >= 2 ? usual : Keys();
@@ -54,11 +43,11 @@ Keys deciding_keys(const Dialect& dialect, const Json& document) {
 /// `sample_packing`.
 std::vector<DialectClaim> claims_on(const Json& document) {
   std::vector<DialectClaim> all, own;
-  for (const Dialect& d : table())
-    if (Keys keys = deciding_keys(d, document); !keys.empty()) all.push_back({&d, std::move(keys)});
+  for (const DialectTable* d : dialects())
+    if (Keys keys = deciding_keys(*d, document); !keys.empty()) all.push_back({d, std::move(keys)});
   std::ranges::copy_if(all, std::back_inserter(own), [&](const DialectClaim& claim) {
     return std::ranges::none_of(all, [&](const DialectClaim& other) {
-      const Keys usual = other.dialect->table.list("usual");
+      const Keys usual = other.dialect->list("usual");
       return other.dialect != claim.dialect &&
              std::ranges::all_of(claim.keys, [&](std::string_view key) { return lists(usual, key); });
     });
@@ -68,20 +57,23 @@ std::vector<DialectClaim> claims_on(const Json& document) {
 
 std::string dialect_names() {
   std::vector<std::string_view> names;
-  for (const Dialect& d : table()) names.push_back(d.name());
+  for (const DialectTable* d : dialects()) names.push_back(d->name);
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
 }  // namespace
 
-std::span<const Dialect> dialects() {
-  return table();
+const std::vector<const DialectTable*>& dialects() {
+  static const std::vector<const DialectTable*> kDialects{&common_table(), &dialect_table("expert"),
+                                                          &dialect_table("modelforge"), &dialect_table("llamafactory"),
+                                                          &dialect_table("axolotl")};
+  return kDialects;
 }
 
-const Dialect& detect_dialect(const Json& document, std::string_view name) {
+const DialectTable& detect_dialect(const Json& document, std::string_view name) {
   if (const auto it = document.find("dialect"); it != document.end() && it->is_string()) {
-    const auto at = std::ranges::find(table(), it->get<std::string>(), &Dialect::name);
-    if (at != table().end()) return *at;
+    const auto at = std::ranges::find(dialects(), it->get<std::string>(), &DialectTable::name);
+    if (at != dialects().end()) return **at;
     fail(ErrorKind::usage, {.cause = fmt::format("there is no config dialect {}", show(*it)),
                             .place = "dialect",
                             .remedy = fmt::format("choose one of {}", dialect_names())});
@@ -89,17 +81,16 @@ const Dialect& detect_dialect(const Json& document, std::string_view name) {
   const std::vector<DialectClaim> claims = claims_on(document);
   if (claims.size() > 1)
     fail(ErrorKind::usage,
-         {.cause =
-              fmt::format("\"{}\" is a key of the dialect {} and \"{}\" one of {}; their defaults differ",
-                          claims[0].keys[0], claims[0].dialect->name(), claims[1].keys[0], claims[1].dialect->name()),
+         {.cause = fmt::format("\"{}\" is a key of the dialect {} and \"{}\" one of {}; their defaults differ",
+                               claims[0].keys[0], claims[0].dialect->name, claims[1].keys[0], claims[1].dialect->name),
           .place = std::string(name),
           .remedy =
               fmt::format("use the names of one dialect, or say which with \"dialect\": one of {}", dialect_names())});
   if (!claims.empty()) return *claims[0].dialect;
   if (!document.contains("model_name_or_path"))
-    for (const Dialect& d : table())
-      if (keys_in(document, d.table.list("usual")).size() >= 2) return d;
-  return table()[0];
+    for (const DialectTable* d : dialects())
+      if (keys_in(document, d->list("usual")).size() >= 2) return *d;
+  return common_table();
 }
 
 }  // namespace qtrain

@@ -49,16 +49,16 @@ std::string_view nearest(std::string_view word, std::span<const std::string_view
 }
 
 std::string hint(const Judge& judge, std::string_view word, std::span<const std::string_view> names) {
-  constexpr std::size_t kMostHints = 20;
-  return judge.count_problems() < kMostHints ? std::string(nearest(word, names)) : "";
+  constexpr std::size_t kMaxHints = 20;
+  return judge.count_problems() < kMaxHints ? std::string(nearest(word, names)) : "";
 }
 
 std::vector<std::string_view> known_keys() {
   std::vector<std::string_view> all = field_names();
-  for (const Dialect& d : dialects()) {
-    for (const Alias& a : d.table.aliases) all.push_back(a.name);
-    std::ranges::copy(d.table.names(), std::back_inserter(all));
-    if (const Json& describing = d.table.object("describing"); describing.contains(""))
+  for (const DialectTable* d : dialects()) {
+    for (const Alias& a : d->aliases) all.push_back(a.name);
+    std::ranges::copy(d->names(), std::back_inserter(all));
+    if (const Json& describing = d->object("describing"); describing.contains(""))
       for (const Json& keys : describing.at(""))
         for (const Json& key : keys) all.emplace_back(key.get_ref<const std::string&>());
   }

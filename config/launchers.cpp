@@ -1,5 +1,3 @@
-#include "config/launchers.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,6 +7,7 @@
 
 #include "config/keys.h"
 #include "config/launcher_rows.h"
+#include "config/settle.h"
 
 /// What the configurations of DeepSpeed, FSDP and accelerate set, say and leave without effect, by their tables.
 namespace qtrain {

@@ -10,8 +10,8 @@
 #include "config/flatten.h"
 #include "config/foreign_files.h"
 #include "config/keys.h"
-#include "config/launchers.h"
 #include "config/rules.h"
+#include "config/settle.h"
 #include "config/translate.h"
 #include "text/template/chat_template.h"
 
@@ -30,12 +30,13 @@ class Loading {
             .place = name_});
     require_config(document_.value, name_);
     document_.value = without_comments(document_.value);
-    const Dialect& dialect = choose_dialect(overrides);
-    out_.dialect = dialect.name();
+    const DialectTable& dialect = choose_dialect(overrides);
+    out_.dialect = dialect.name;
     draft_.folder = std::filesystem::path(name_).parent_path();
-    draft_.settings = settings_of(dialect, document_.value, [&](auto& path) { return document_.place_of(path); });
+    draft_.settings = settings_of(dialect, document_);
     for (const auto& [key, value] : overrides) override_with(dialect, key, value);
-    if (dialect.settle) dialect.settle(draft_);
+    if (dialect.name == "axolotl") settle_axolotl(draft_);
+    if (dialect.name == "llamafactory") settle_llamafactory(draft_);
     settle_checkpointing();
     add_launcher_settings(draft_, document_);
     std::erase_if(draft_.settings, [](const auto& entry) { return entry.first.front() == kPending; });
@@ -51,7 +52,7 @@ class Loading {
  private:
   Judge& judge() { return out_.judge; }
 
-  const Dialect& choose_dialect(const Overrides& overrides) {
+  const DialectTable& choose_dialect(const Overrides& overrides) {
     Json probe = document_.value;
     for (const auto& [key, value] : overrides)
       if (key == "dialect" || key == "model_name_or_path") probe[key] = value;
@@ -59,10 +60,10 @@ class Loading {
   }
 
   /// The settings of one document under canonical keys.
-  Settings settings_of(const Dialect& dialect, const Json& document, const PlaceOf& place) {
+  Settings settings_of(const DialectTable& dialect, const ConfigDocument& document) {
     Settings settings;
     std::vector<std::string> names;
-    for (const auto& [key, raw] : flatten(dialect, document, judge(), place)) {
+    for (const auto& [key, raw] : flatten(dialect, document, judge())) {
       take(settings, dialect, raw, key);
       names.push_back(last_name(raw.written));
     }
@@ -73,9 +74,9 @@ class Loading {
   static std::string last_name(const std::string& path) { return path.substr(path.rfind('.') + 1); }
 
   /// A dialect's own meaning of a key goes before what it means elsewhere.
-  void take(Settings& settings, const Dialect& dialect, const Setting& raw, const std::string& name) {
+  void take(Settings& settings, const DialectTable& dialect, const Setting& raw, const std::string& name) {
     if (raw.overrides()) judge().retract(canonical(name));
-    if (const KeyRow* own = dialect.table.find(name); own && (own->is_translated() || !is_field(name)))
+    if (const KeyRow* own = dialect.find(name); own && (own->is_translated() || !is_field(name)))
       return take_row(settings, *own, raw);
     const std::string key(canonical_key(name));
     const KeyRow* row = common_table().find(key);
@@ -132,13 +133,13 @@ class Loading {
                     "keep one of them");
   }
 
-  void override_with(const Dialect& dialect, const std::string& path, const std::string& text) {
+  void override_with(const DialectTable& dialect, const std::string& path, const std::string& text) {
     Json value = Json::parse(text, nullptr, false);
     if (value.is_discarded()) value = text;
     if (value.is_null()) forget(path);
     const bool nested = path.find('.') != std::string::npos;
-    Json document = nest(path, std::move(value));
-    for (auto& [key, setting] : settings_of(dialect, document, [](auto&) { return std::string(kCommandLine); })) {
+    const ConfigDocument document{.value = nest(path, std::move(value)), .name = std::string(kCommandLine)};
+    for (auto& [key, setting] : settings_of(dialect, document)) {
       const auto before = draft_.settings.find(key);
       if (nested && setting.value.is_object() && before != draft_.settings.end() && before->second.value.is_object()) {
         Json merged = before->second.value;
@@ -195,10 +196,10 @@ class Loading {
     draft_.settings["gradient_checkpointing"] = *attention;
   }
 
-  void apply(const Dialect& dialect) {
-    for (const auto name : field_names()) out_.origin[std::string(name)] = fmt::format("default ({})", dialect.name());
-    set_defaults(dialect.table.object("defaults"), dialect.name());
-    if (&dialect.table == &common_table()) {
+  void apply(const DialectTable& dialect) {
+    for (const auto name : field_names()) out_.origin[std::string(name)] = fmt::format("default ({})", dialect.name);
+    set_defaults(dialect.object("defaults"), dialect.name);
+    if (&dialect == &common_table()) {
       const Json& classes = common_table().object("adapter_defaults");
       const std::string adapter = adapter_class_.empty() ? classes.begin().key() : adapter_class_;
       set_defaults(classes.at(adapter), adapter);
@@ -212,8 +213,8 @@ class Loading {
   }
 
   /// What follows in a dialect from values that are known.
-  void follow(const Dialect& dialect) {
-    for (const Json& rule : dialect.table.object("then")) {
+  void follow(const DialectTable& dialect) {
+    for (const Json& rule : dialect.object("then")) {
       const Json values = values_json(out_.value);
       if (!applies(rule.value("when", Json::object()), values)) continue;
       const Json notes = rule.value("note", Json::object()), settings = rule.value("set", Json::object());
@@ -225,7 +226,7 @@ class Loading {
           assign_field(out_.value, key, other.starts_with('=') ? values.at(other.substr(1)) : value);
       }
     }
-    if (dialect.table.data.contains("answers_only")) tell_answers_apart();
+    if (dialect.data.contains("answers_only")) tell_answers_apart();
   }
 
   /// A model whose folder has no chat template has rows without roles, where completion_only_loss tells answers apart.
@@ -240,14 +241,14 @@ class Loading {
     judge().note({}, "the model's folder has no chat template: rows become plain text, the loss is on completions");
   }
 
-  void describe_start(const Dialect& dialect) {
+  void describe_start(const DialectTable& dialect) {
     constexpr std::string_view kTold[] = {
         "learning_rate", "lr_scheduler_type", "optim", "num_train_epochs",      "per_device_train_batch_size",
         "max_length",    "max_grad_norm",     "bf16",  "gradient_checkpointing"};
     const Json values = values_json(out_.value);
-    std::string line = fmt::format("{}: dialect {}", name_, dialect.name());
-    if (dialect.name() != "hf")
-      line += fmt::format(" ({})", dialect.table.text("about"));  // of the usual one the reference tells
+    std::string line = fmt::format("{}: dialect {}", name_, dialect.name);
+    if (dialect.name != "hf")
+      line += fmt::format(" ({})", dialect.text("about"));  // of the usual one the reference tells
     std::string sep = "; defaults in use: ";
     const auto tell = [&](std::string_view key) {
       if (out_.given(std::string(key))) return;

@@ -78,10 +78,10 @@ std::string text_of(const char* name) {
 
 std::string dialect_part() {
   std::string out = "\n## Dialects\n\n" + text_of("dialects");
-  for (const Dialect& d : dialects()) {
-    const DialectTable& table = d.table;
+  for (const DialectTable* d : dialects()) {
+    const DialectTable& table = *d;
     const std::string about(table.text("about"));
-    out += fmt::format("\n### {}\n\n{}{}.\n", d.name(), static_cast<char>(std::toupper(about[0])), about.substr(1));
+    out += fmt::format("\n### {}\n\n{}{}.\n", table.name, static_cast<char>(std::toupper(about[0])), about.substr(1));
     const std::vector<std::string_view> sure = table.list("sure"), usual = table.list("usual");
     if (!sure.empty()) out += fmt::format("One of `{}` says so.\n", fmt::join(sure, "`, `"));
     if (!usual.empty())

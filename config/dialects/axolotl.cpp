@@ -1,10 +1,9 @@
-#include "config/dialects/axolotl.h"
-
 #include <fmt/format.h>
 
 #include <cmath>
 
 #include "config/keys.h"
+#include "config/settle.h"
 
 /// axolotl: keys that wait for others, and what its values come to together.
 namespace qtrain {

@@ -1,13 +1,11 @@
-#include "config/dialects/llamafactory.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
 #include "config/dialect_table.h"
-#include "config/document.h"
 #include "config/keys.h"
+#include "config/settle.h"
 
 /// LLaMA-Factory: the registry of data sets, and what its values come to together.
 namespace qtrain {
