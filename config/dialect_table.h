@@ -41,8 +41,8 @@ struct KeyRow {
   std::string convert = {};                                ///< the conversion of other values, by its name
   std::string note = {};                                   ///< what is said of a value in `map`
   std::string otherwise = {};                              ///< of another value, which sets nothing
-  std::string remedy = {};                                 ///< of a launcher's value that is refused
-  std::vector<std::pair<Json, std::string>> notes = {};    ///< what is said of a launcher's values
+  std::string remedy = {};                                 ///< of a value that is refused; `otherwise` then refuses
+  std::vector<std::pair<Json, std::string>> notes = {};    ///< what is said of single values in `map`
 
   std::vector<Json> neutral = {};  ///< values of which nothing is said where the key is ignored or unsupported
   std::string reason = {};

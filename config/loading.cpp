@@ -39,6 +39,7 @@ class Loading {
     if (dialect.name == "llamafactory") settle_llamafactory(draft_);
     settle_checkpointing();
     add_launcher_settings(draft_, document_);
+    settle_floor();
     std::erase_if(draft_.settings, [](const auto& entry) { return entry.first.front() == kPending; });
     apply(dialect);
     if (!judge().found_problems()) follow(dialect);
@@ -92,7 +93,7 @@ class Loading {
   void take_row(Settings& settings, const KeyRow& row, const Setting& raw) {
     if (!row.is_translated()) return ignore(row, raw);
     const Translation made = translate(row, raw.value);
-    if (!made.problem.empty()) judge().problem(raw.place, fmt::format("\"{}\": {}", raw.written, made.problem));
+    if (!made.problem.empty()) draft_.problem(raw, ": " + made.problem);
     for (const std::string& remark : made.remarks)
       judge().say({.origin = raw.place,
                    .text = fmt::format("\"{}\": {}", raw.written, remark),
@@ -127,10 +128,10 @@ class Loading {
     if (const Field* field = find_field(key); setting.value.is_null() && !(field && field->takes_null)) return;
     const auto [it, is_new] = settings.emplace(key, setting);
     if (is_new || it->second.value == setting.value) return;
-    judge().problem(setting.place,
-                    fmt::format("\"{}\" is {}, but \"{}\" already set {} to {}", setting.written, show(setting.value),
-                                it->second.written, key, show(it->second.value)),
-                    "keep one of them");
+    draft_.problem(setting,
+                   fmt::format(" is {}, but \"{}\" already set {} to {}", show(setting.value), it->second.written, key,
+                               show(it->second.value)),
+                   "keep one of them");
   }
 
   void override_with(const DialectTable& dialect, const std::string& path, const std::string& text) {
@@ -191,9 +192,17 @@ class Loading {
     const bool later = blocks && attention->overrides() && !blocks->overrides();
     if (blocks && !later && (blocks->value == true || blocks->overrides())) return;
     if (later)
-      judge().note(blocks->place, fmt::format("\"{}\" {} has no effect: \"{}\" is given on the command line",
-                                              blocks->written, show(blocks->value), attention->written));
+      draft_.note(*blocks, fmt::format(" {} has no effect: \"{}\" is given on the command line", show(blocks->value),
+                                       attention->written));
     draft_.settings["gradient_checkpointing"] = *attention;
+  }
+
+  /// A floor of the cosine schedule, as axolotl and DeepSpeed name it.
+  void settle_floor() {
+    const Setting *floor = draft_.find("~cosine_min_lr_ratio"), *schedule = draft_.find("lr_scheduler_type");
+    if (!draft_.positive("~cosine_min_lr_ratio") || (schedule && schedule->value != "cosine")) return;
+    draft_.settings["lr_scheduler_type"] = {floor->written, floor->place, "cosine_with_min_lr"};
+    draft_.offer("lr_scheduler_kwargs", {floor->written, floor->place, {{"min_lr_rate", floor->value}}});
   }
 
   void apply(const DialectTable& dialect) {
@@ -206,7 +215,7 @@ class Loading {
     }
     for (const auto& [key, setting] : draft_.settings) {
       const auto [error, remedy] = assign_field(out_.value, key, setting.value);
-      if (!error.empty()) judge().problem(setting.place, fmt::format("\"{}\" {}", setting.written, error), remedy);
+      if (!error.empty()) draft_.problem(setting, " " + error, remedy);
       const bool renamed = setting.written != key;
       out_.origin[key] = renamed ? fmt::format("{} ({})", setting.place, setting.written) : setting.place;
     }

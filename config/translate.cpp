@@ -132,6 +132,8 @@ Translation as_mapped(const KeyRow& row, const Json& value, const Json& meaning)
   else if (!meaning.is_null())
     out.settings.emplace_back(row.target, meaning);
   if (!meaning.is_null() && !row.note.empty()) out.remarks.push_back(fmt::format("{}: {}", show(value), row.note));
+  for (const auto& [noted, text] : row.notes)
+    if (value == noted) out.remarks.push_back(text);
   return out;
 }
 
@@ -152,6 +154,7 @@ Translation translate(const KeyRow& row, const Json& value) {
     if (value == refused) return problem(why);
   if (const Json* meaning = row.meaning(value)) return as_mapped(row, value, *meaning);
   if (!row.convert.empty()) return convert(row, value);
+  if (!row.remedy.empty() && !value.is_null()) return problem(row.otherwise);
   const bool maps_all = row.target.empty() || !row.otherwise.empty();
   if (value.is_null() && maps_all) return {};
   if (!row.otherwise.empty()) return {.settings = {}, .remarks = {fmt::format("{}: {}", show(value), row.otherwise)}};
