@@ -13,6 +13,7 @@ namespace {
 /// Keys of a YAML mapping are text; here they are values.
 Json value_of_key(const std::string& key) {
   if (key == "null") return nullptr;
+  if (key.starts_with('[')) return Json::parse(key);
   return key.empty() ? Json("") : yaml_plain_value(key);
 }
 

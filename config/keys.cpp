@@ -31,10 +31,6 @@ std::vector<std::string_view> field_names() {
   return names;
 }
 
-bool is_field(std::string_view name) {
-  return find_field(name) != nullptr;
-}
-
 std::string_view nearest(std::string_view word, std::span<const std::string_view> names) {
   if (word.size() > 64) return {};
   std::string_view best;
@@ -72,7 +68,7 @@ std::string_view canonical_key(std::string_view name) {
 }
 
 bool is_config_key(std::string_view key) {
-  return is_field(key) || canonical_key(key) != key || common_table().find(key);
+  return find_field(key) || canonical_key(key) != key || common_table().find(key);
 }
 
 bool says_nothing(const Json& value) {

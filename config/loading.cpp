@@ -77,12 +77,12 @@ class Loading {
   /// A dialect's own meaning of a key goes before what it means elsewhere.
   void take(Settings& settings, const DialectTable& dialect, const Setting& raw, const std::string& name) {
     if (raw.overrides()) judge().retract(canonical(name));
-    if (const KeyRow* own = dialect.find(name); own && (own->is_translated() || !is_field(name)))
+    if (const KeyRow* own = dialect.find(name); own && (own->is_translated() || !find_field(name)))
       return take_row(settings, *own, raw);
     const std::string key(canonical_key(name));
     const KeyRow* row = common_table().find(key);
-    if (row && (row->is_translated() || !is_field(key))) return take_row(settings, *row, raw);
-    if (is_field(key)) return add(settings, key, raw);
+    if (row && (row->is_translated() || !find_field(key))) return take_row(settings, *row, raw);
+    if (find_field(key)) return add(settings, key, raw);
     const std::string near = hint(judge(), name, known_keys());
     judge().problem(raw.place, fmt::format("unknown key \"{}\"", raw.written),
                     near.empty()   ? "qtrain config lists all keys"
@@ -93,13 +93,13 @@ class Loading {
   void take_row(Settings& settings, const KeyRow& row, const Setting& raw) {
     if (!row.is_translated()) return ignore(row, raw);
     const Translation made = translate(row, raw.value);
-    if (!made.problem.empty()) draft_.problem(raw, ": " + made.problem);
+    if (!made.problem.empty()) draft_.problem(raw, ": " + made.problem, row.remedy);
     for (const std::string& remark : made.remarks)
       judge().say({.origin = raw.place,
                    .text = fmt::format("\"{}\": {}", raw.written, remark),
                    .key = canonical(last_name(raw.written))});
     for (const auto& [target, value] : made.settings) {
-      const KeyRow* ignored = is_field(target) ? nullptr : common_table().find(target);
+      const KeyRow* ignored = find_field(target) ? nullptr : common_table().find(target);
       const Setting setting{raw.written, raw.place, value};
       ignored && !ignored->is_translated() ? ignore(*ignored, setting) : add(settings, target, setting);
     }

@@ -10,7 +10,6 @@
 #include "config/dataset_lists.h"
 #include "config/keys.h"
 #include "config/yaml.h"
-#include "core/tensor.h"
 
 namespace qtrain {
 namespace {
@@ -20,29 +19,6 @@ Translation set(const std::string& key, Json value) {
 }
 Translation problem(std::string text) {
   return {.settings = {}, .problem = std::move(text)};
-}
-
-/// A switch, or the name of a strategy.
-Translation packing(const KeyRow&, const Json& v) {
-  if (!v.is_string()) return set("packing", v);
-  if (v == "none") return set("packing", false);
-  return {.settings = {{"packing", true}, {"packing_strategy", v}}};
-}
-
-Translation dtype(const KeyRow& row, const Json& v) {
-  if (!v.is_string() || v == "auto") return set(row.target, v);
-  try {
-    return set(row.target, std::string(name_of(dtype_named(v.get<std::string>()))));
-  } catch (const Error&) {
-    return set(row.target, v);  // the range check of the key names the choices
-  }
-}
-
-/// None of them, or all that there are: event files are written either way.
-Translation trackers(const KeyRow& row, const Json& v) {
-  const Json& one = v.is_array() && v.size() == 1 ? v[0] : v;
-  const bool usual = v.is_null() || one == "none" || one == "all";
-  return set(row.target, usual ? Json::array() : v);
 }
 
 Translation number(const KeyRow& row, const Json& v) {
@@ -106,9 +82,6 @@ struct Conversion {
   Translation (*apply)(const KeyRow& row, const Json& value);
 };
 constexpr auto kConversions = std::to_array<Conversion>({
-    {"packing", packing},
-    {"dtype", dtype},
-    {"trackers", trackers},
     {"number", number},
     {"comma_list", comma_list},
     {"arguments", arguments},
