@@ -39,16 +39,6 @@ void expand_paths(Config& c) {
     if (*path) **path = expand_home(**path);
 }
 
-/// bnb_4bit_compute_dtype is the type of all GEMMs where bf16 and fp16 are not given.
-void follow_compute_dtype(ResolvedConfig& config) {
-  const QuantSection& q = config.value.quant;
-  TrainingSection& t = config.value.training;
-  const bool asked = config.given("bnb_4bit_compute_dtype") && q.load_in_4bit && q.bnb_4bit_compute_dtype;
-  if (!asked || config.given("bf16") || config.given("fp16")) return;
-  t.bf16 = *q.bnb_4bit_compute_dtype == "bfloat16";
-  t.fp16 = *q.bnb_4bit_compute_dtype == "float16";
-}
-
 /// Collects contradictions; a place is where the user wrote the (first) key.
 struct Checks {
   const ResolvedConfig& config;
@@ -57,6 +47,10 @@ struct Checks {
   void require(Claim claim, const char* key, std::string cause, std::string remedy = {}) {
     if (claim.holds) return;
     problems.push_back({.cause = std::move(cause), .place = config.origin.at(key), .remedy = std::move(remedy)});
+  }
+  void of_rules(std::string_view part) {
+    for (Rule& rule : rules_on(config.value, part))
+      problems.push_back({.cause = rule.text, .place = config.origin.at(rule.key), .remedy = rule.remedy});
   }
   /// What another part of the program checks itself, by the key that its error names, or by the one given.
   void of_part(const std::function<void()>& part, const std::string& key = {}) {
@@ -167,40 +161,24 @@ void judge_quantization(ResolvedConfig& config) {
     if (f.name.starts_with("bnb_4bit_")) no_effect(config, f.name, "load_in_4bit is not true");
 }
 
-void judge_warmup(ResolvedConfig& config) {
-  const TrainingSection& t = config.value.training;
-  if (t.max_steps > 0 && t.warmup_steps >= 1 && t.warmup_steps >= static_cast<double>(t.max_steps))
-    config.judge.note(config.origin.at("warmup_steps"),
-                      fmt::format("warmup_steps {} of max_steps {}: the learning rate never reaches its peak",
-                                  t.warmup_steps, t.max_steps));
-}
-
 void judge_values(ResolvedConfig& config) {
   judge_adapter(config);
   judge_quantization(config);
   for (const Rule& rule : rules_on(config.value, "without_effect")) no_effect(config, rule.key, rule.text);
   for (const Rule& rule : rules_on(config.value, "told"))
     if (config.given(rule.key)) config.judge.note(config.origin.at(rule.key), rule.text);
-  judge_warmup(config);
 }
 
 }  // namespace
 
 void complete_config(ResolvedConfig& config) {
-  Config& c = config.value;
-  if (!config.given("bf16") && c.training.fp16) c.training.bf16 = false;
-  follow_compute_dtype(config);
-  if (!c.training.eval_steps && c.training.eval_strategy == EvalStrategy::steps)
-    c.training.eval_steps = c.training.logging_steps;
-  if (c.training.load_best_model_at_end && !c.training.metric_for_best_model) c.training.metric_for_best_model = "loss";
-  expand_paths(c);
+  expand_paths(config.value);
   judge_values(config);
 }
 
 std::vector<ErrorText> contradictions(const ResolvedConfig& config) {
   Checks checks{config};
-  for (Rule& rule : rules_on(config.value, "refused"))
-    checks.problems.push_back({.cause = rule.text, .place = config.origin.at(rule.key), .remedy = rule.remedy});
+  checks.of_rules("refused");
   check_template(checks);
   check_adapter(checks);
   check_quantization(checks);
@@ -223,15 +201,12 @@ bool may_be_on_gpu(DeviceChoice device) {
 std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
   const Config& c = config.value;
   Checks checks{config};
-  checks.require(!c.model.model_name_or_path.empty(), "model_name_or_path", "model_name_or_path is missing",
-                 "name the model's folder");
+  checks.of_rules("unsupported");
   if (c.run.device == DeviceChoice::cuda)
     checks.require(cuda_problem().empty(), "device", "device cuda: " + cuda_problem(), "set device to cpu or auto");
   const bool several = c.run.nproc > 1 || c.run.nnodes > 1;
   checks.require(!several || !may_be_on_gpu(c.run.device), "nproc", "several ranks train on processors only, so far",
                  "set device to cpu, or nproc and nnodes to 1");
-  checks.require(c.run.node_rank < c.run.nnodes, "node_rank", "there is no such machine: they count from 0",
-                 "set node_rank below nnodes");
   checks.require(!find_optimizer(c.training.optim)->rule.empty(), "optim",
                  fmt::format("optim \"{}\" is not available", c.training.optim),
                  fmt::format("use one of {}", optimizer_summary()));

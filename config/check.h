@@ -5,8 +5,8 @@
 
 namespace qtrain {
 
-/// Sets the values that follow from others (bf16 from fp16, eval_steps from logging_steps, paths with ~, ...), and
-/// remarks on those that go together without effect: TF32 with 16-bit GEMMs, LoRA keys without an adapter, ...
+/// Writes out paths with ~, and remarks on values that go together without effect: TF32 with 16-bit GEMMs, LoRA keys
+/// without an adapter, ...
 void complete_config(ResolvedConfig& config);
 
 /// Combinations of values that mean nothing, one entry each.

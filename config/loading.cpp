@@ -43,6 +43,8 @@ class Loading {
     std::erase_if(draft_.settings, [](const auto& entry) { return entry.first.front() == kPending; });
     apply(dialect);
     if (!judge().found_problems()) follow(dialect);
+    if (!judge().found_problems() && dialect.data.contains("answers_only")) tell_answers_apart();
+    follow(dialect_table("rules"));
     complete_config(out_);
     if (!judge().found_problems())
       for (ErrorText& problem : contradictions(out_)) judge().problem(std::move(problem));
@@ -221,11 +223,15 @@ class Loading {
     }
   }
 
-  /// What follows in a dialect from values that are known.
-  void follow(const DialectTable& dialect) {
-    for (const Json& rule : dialect.object("then")) {
+  /// What follows from values that are known, by the rows of a table.
+  void follow(const DialectTable& table) {
+    const auto given = [&](const std::string& key) { return out_.given(key); };
+    for (const Json& rule : table.object("then")) {
       const Json values = values_json(out_.value);
-      if (!applies(rule.value("when", Json::object()), values)) continue;
+      if (!applies(rule.value("when", Json::object()), values) ||
+          !std::ranges::all_of(rule.value("given", Json::array()), given) ||
+          std::ranges::any_of(rule.value("not_given", Json::array()), given))
+        continue;
       const Json notes = rule.value("note", Json::object()), settings = rule.value("set", Json::object());
       for (const auto& [key, text] : notes.items())
         if (out_.given(key)) judge().note(out_.origin.at(key), text);
@@ -235,7 +241,6 @@ class Loading {
           assign_field(out_.value, key, other.starts_with('=') ? values.at(other.substr(1)) : value);
       }
     }
-    if (dialect.data.contains("answers_only")) tell_answers_apart();
   }
 
   /// A model whose folder has no chat template has rows without roles, where completion_only_loss tells answers apart.

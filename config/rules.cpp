@@ -12,11 +12,12 @@
 namespace qtrain {
 namespace {
 
-bool meets(const Json& value, const Json& condition) {
+bool meets(const Json& value, const Json& condition, const Json& values) {
   if (condition.is_array()) return std::ranges::find(condition, value) != condition.end();
   if (!condition.is_object()) return value == condition;
   const auto& [kind, operand] = *condition.items().begin();
-  if (kind == "not") return !meets(value, operand);
+  if (kind == "not") return !meets(value, operand, values);
+  if (kind == "not_below") return value.is_number() && value >= values.at(operand);
   if (!value.is_number() || value <= operand) return false;
   return kind == "above" || std::floor(value.get<double>()) != value;
 }
@@ -40,7 +41,7 @@ std::string filled(std::string_view text, const Json& values) {
 
 bool applies(const Json& when, const Json& values) {
   if (when.is_array()) return std::ranges::any_of(when, [&](const Json& each) { return applies(each, values); });
-  return std::ranges::all_of(when.items(), [&](const auto& c) { return meets(values.at(c.key()), c.value()); });
+  return std::ranges::all_of(when.items(), [&](const auto& c) { return meets(values.at(c.key()), c.value(), values); });
 }
 
 std::vector<Rule> rules_on(const Config& config, std::string_view part) {
