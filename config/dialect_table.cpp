@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "config/yaml.h"
+#include "config/document.h"
 
 namespace qtrain {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "config/yaml.h"
 #include "core/file.h"
 #include "model/model_source.h"
 

@@ -1,4 +1,4 @@
-#include "config/flatten.h"
+#include "config/loading.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "config/foreign_files.h"
+#include "config/loading.h"
 
 #include <fmt/format.h>
 

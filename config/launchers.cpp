@@ -6,10 +6,10 @@
 #include <cmath>
 #include <sstream>
 
+#include "config/document.h"
 #include "config/keys.h"
-#include "config/settle.h"
+#include "config/loading.h"
 #include "config/translate.h"
-#include "config/yaml.h"
 #include "optim/table.h"
 
 /// What the configurations of DeepSpeed, FSDP and accelerate set, say and leave without effect, by their tables.

@@ -7,11 +7,8 @@
 #include "config/check.h"
 #include "config/dialect.h"
 #include "config/fields.h"
-#include "config/flatten.h"
-#include "config/foreign_files.h"
 #include "config/keys.h"
 #include "config/rules.h"
-#include "config/settle.h"
 #include "config/translate.h"
 #include "text/template/chat_template.h"
 

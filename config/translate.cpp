@@ -7,9 +7,8 @@
 #include <array>
 #include <sstream>
 
-#include "config/dataset_lists.h"
+#include "config/document.h"
 #include "config/keys.h"
-#include "config/yaml.h"
 
 namespace qtrain {
 namespace {

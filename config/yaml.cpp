@@ -1,4 +1,4 @@
-#include "config/yaml.h"
+#include "config/document.h"
 
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>

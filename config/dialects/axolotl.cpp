@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "config/keys.h"
-#include "config/settle.h"
+#include "config/loading.h"
 
 /// axolotl: keys that wait for others, and what its values come to together.
 namespace qtrain {

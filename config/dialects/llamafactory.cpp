@@ -5,7 +5,7 @@
 
 #include "config/dialect_table.h"
 #include "config/keys.h"
-#include "config/settle.h"
+#include "config/loading.h"
 
 /// LLaMA-Factory: the registry of data sets, and what its values come to together.
 namespace qtrain {
