@@ -10,7 +10,6 @@
 
 #include "config/fields.h"
 #include "config/keys.h"
-#include "config/rules.h"
 #include "config/training_sources.h"
 #include "core/device.h"
 #include "model/lora.h"
@@ -30,8 +29,8 @@ void expand_paths(Config& c) {
   for (auto* paths : {&c.data.dataset_name, &c.data.eval_dataset_name})
     for (std::string& p : *paths) p = expand_home(p);
   for (Json& entry : c.data.dataset_mixture) {
-    Json* path = entry.is_string() ? &entry : entry.is_object() && entry.contains("path") ? &entry["path"] : nullptr;
-    if (path != nullptr && path->is_string()) *path = expand_home(path->get<std::string>());
+    Json& path = entry.is_object() && entry.contains("path") ? entry["path"] : entry;
+    if (path.is_string()) path = expand_home(path.get<std::string>());
   }
   for (auto* path : {&c.model.model_name_or_path, &c.training.output_dir, &c.training.resume_from_checkpoint})
     *path = expand_home(*path);
@@ -116,14 +115,6 @@ void check_quantization(Checks& c) {
               "give names or prefixes, such as \"mlp.up_proj\" or \"model.layers.0\"");
 }
 
-/// Only the peak and the kind matter for the arguments of a schedule.
-void check_schedule(const TrainingSection& t) {
-  make_schedule({.kind = t.lr_scheduler_type,
-                 .learning_rate = t.learning_rate,
-                 .total_steps = 1'000,
-                 .kwargs = t.lr_scheduler_kwargs});
-}
-
 /// Whether there is an optimizer of that name is asked where a run needs it.
 void check_optimizer(Checks& c) {
   const OptimizerOptions options = optimizer_options(c.config.value.training);
@@ -169,6 +160,11 @@ void judge_values(ResolvedConfig& config) {
     if (config.given(rule.key)) config.judge.note(config.origin.at(rule.key), rule.text);
 }
 
+bool may_be_on_gpu(DeviceChoice device) {
+  if (device == DeviceChoice::automatic) return cuda_problem().empty() && !cuda_info().emulated;
+  return device == DeviceChoice::cuda;
+}
+
 }  // namespace
 
 void complete_config(ResolvedConfig& config) {
@@ -184,19 +180,16 @@ std::vector<ErrorText> contradictions(const ResolvedConfig& config) {
   check_quantization(checks);
   checks.of_part([&] { check_sources(checks); }, config.value.data.dataset_mixture.empty() ? "" : "dataset_mixture");
   check_best(checks);
-  checks.of_part([&] { check_schedule(config.value.training); });
+  const TrainingSection& t = config.value.training;
+  checks.of_part([&] {  // total_steps do not matter for arguments
+    make_schedule({.kind = t.lr_scheduler_type,
+                   .learning_rate = t.learning_rate,
+                   .total_steps = 1'000,
+                   .kwargs = t.lr_scheduler_kwargs});
+  });
   checks.of_part([&] { check_optimizer(checks); });
   return std::move(checks.problems);
 }
-
-namespace {
-
-bool may_be_on_gpu(DeviceChoice device) {
-  if (device == DeviceChoice::automatic) return cuda_problem().empty() && !cuda_info().emulated;
-  return device == DeviceChoice::cuda;
-}
-
-}  // namespace
 
 std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
   const Config& c = config.value;

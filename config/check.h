@@ -1,9 +1,21 @@
 #pragma once
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/config.h"
 
 namespace qtrain {
+
+/// A rule of rules.yaml that applies to a config.
+struct Rule {
+  std::string key, text, remedy;
+};
+
+/// Those of a part of rules.yaml, in its order.
+std::vector<Rule> rules_on(const Config& config, std::string_view part);
+/// Whether values are as the `when` of a rule asks.
+bool applies(const Json& when, const Json& values);
 
 /// Writes out paths with ~, and remarks on values that go together without effect: TF32 with 16-bit GEMMs, LoRA keys
 /// without an adapter, ...

@@ -17,11 +17,6 @@ const DialectTable& dataset_table() {
   return dialect_table("datasets");
 }
 
-bool is_listed(std::string_view list, std::string_view name) {
-  const std::vector<std::string_view> names = dataset_table().list(list);
-  return std::ranges::find(names, name) != names.end();
-}
-
 std::string text_in(const Json& object, std::string_view member, std::string_view otherwise = {}) {
   const auto at = object.find(member);
   return at != object.end() && at->is_string() && *at != "" ? at->get<std::string>() : std::string(otherwise);
@@ -52,7 +47,7 @@ std::vector<std::string> data_files_of(const Json& entry) {
 /// The files of an entry: its path; of a builder such as json its data_files; else those in the folder `path`.
 std::vector<std::string> files_of(const Json& entry) {
   const std::string path = text_in(entry, "path"), data_dir = text_in(entry, "data_dir");
-  const std::string folder = !data_dir.empty() ? data_dir : is_listed("builders", path) ? "" : path;
+  const std::string folder = !data_dir.empty() ? data_dir : dataset_table().lists("builders", path) ? "" : path;
   std::vector<std::string> files = data_files_of(entry);
   if (files.empty()) return {folder};
   const bool beside = !folder.empty() && folder != files[0];
@@ -159,7 +154,8 @@ struct DatasetList {
   /// Rows that are texts, prompt and answer, whatever the chat template.
   void read_format(Json& source, const Json& type) {
     for (const auto& [member, value] : type.items()) {
-      if (!is_listed("prompt_members", member)) return problem(fmt::format("unknown member \"type.{}\"", member));
+      if (!dataset_table().lists("prompt_members", member))
+        return problem(fmt::format("unknown member \"type.{}\"", member));
       if (!value.is_null() && !value.is_string()) return problem(fmt::format("type.{} is not a string", member));
     }
     if (!trains) return problem("type.format of evaluation rows is not available: hold rows out with val_set_size");
@@ -172,7 +168,7 @@ struct DatasetList {
     for (const auto& [member, value] : type.items()) {
       if (!says(type, member)) continue;
       const std::string field = member.starts_with("field_") ? member.substr(6) : "";
-      if (!is_listed("instruction_fields", field))
+      if (!dataset_table().lists("instruction_fields", field))
         problem(
             fmt::format("type.{} {} cannot be honored: rows are rendered with the chat template; keep prompt and "
                         "completion in the rows",
@@ -187,7 +183,7 @@ struct DatasetList {
 
   /// A member that a source of dataset_mixture has, or one of which the table of data sets says what is done about it.
   void read_member(Json& source, const std::string& member, const Json& value) {
-    if (is_listed("read_together", member)) return;
+    if (dataset_table().lists("read_together", member)) return;
     if (member == "field") {
       if (value.is_string()) out.settings.emplace_back("dataset_text_field", value);
       return;
@@ -226,7 +222,7 @@ struct DatasetList {
     if (base == "alpaca")
       out.remarks.push_back(
           "type alpaca: rows are rendered with the chat template; chat_template_path=alpaca has ### Instruction");
-    if (!type.is_null() && !is_listed("row_types", base))
+    if (!type.is_null() && !dataset_table().lists("row_types", base))
       problem(fmt::format("type {} is not available: rows are recognized by their fields (types {})", show(type),
                           fmt::join(dataset_table().list("row_types"), ", ")));
   }

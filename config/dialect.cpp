@@ -1,4 +1,4 @@
-#include "config/dialect.h"
+#include "config/dialect_table.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,10 +11,6 @@ namespace qtrain {
 namespace {
 
 using Keys = std::vector<std::string_view>;
-
-bool lists(const Keys& keys, std::string_view key) {
-  return std::ranges::find(keys, key) != keys.end();
-}
 
 Keys keys_in(const Json& document, Keys keys) {
   std::erase_if(keys, [&](std::string_view key) { return !document.contains(key); });
@@ -33,7 +29,7 @@ Keys deciding_keys(const DialectTable& dialect, const Json& document) {
   if (!sure.empty() || document.contains("model_name_or_path")) return sure;
   std::erase_if(usual, [&](std::string_view key) {
     return std::ranges::any_of(dialects(), [&](const DialectTable* other) {
-      return other != &dialect && (lists(other->list("sure"), key) || lists(other->list("usual"), key));
+      return other != &dialect && (other->lists("sure", key) || other->lists("usual", key));
     });
   });
   return usual.size() >= 2 ? usual : Keys();
@@ -47,9 +43,8 @@ std::vector<DialectClaim> claims_on(const Json& document) {
     if (Keys keys = deciding_keys(*d, document); !keys.empty()) all.push_back({d, std::move(keys)});
   std::ranges::copy_if(all, std::back_inserter(own), [&](const DialectClaim& claim) {
     return std::ranges::none_of(all, [&](const DialectClaim& other) {
-      const Keys usual = other.dialect->list("usual");
       return other.dialect != claim.dialect &&
-             std::ranges::all_of(claim.keys, [&](std::string_view key) { return lists(usual, key); });
+             std::ranges::all_of(claim.keys, [&](std::string_view key) { return other.dialect->lists("usual", key); });
     });
   });
   return own;

@@ -115,6 +115,10 @@ std::vector<std::string_view> DialectTable::list(std::string_view member) const 
   return words;
 }
 
+bool DialectTable::lists(std::string_view member, std::string_view name) const {
+  return std::ranges::find(object(member), name) != object(member).end();
+}
+
 const Json& DialectTable::object(std::string_view member) const {
   static const Json kNone = Json::object();
   const auto at = data.find(std::string(member));
@@ -125,10 +129,6 @@ const DialectTable& dialect_table(std::string_view name) {
   const auto at = std::ranges::find_if(tables(), [&](const DialectTable& table) { return table.name == name; });
   check(at != tables().end(), "a table of a dialect is missing");
   return *at;
-}
-
-const Json& table_data(std::string_view name) {
-  return dialect_table(name).data;
 }
 
 const DialectTable& common_table() {

@@ -71,13 +71,19 @@ struct DialectTable {
   std::string_view text(std::string_view member) const;
   std::vector<std::string_view> list(std::string_view member) const;
   const Json& object(std::string_view member) const;
+  /// Whether a list, or an object, has the name.
+  bool lists(std::string_view member, std::string_view name) const;
 };
 /// A table by its name; it has to be there.
 const DialectTable& dialect_table(std::string_view name);
-/// What any file of tables holds, also fields.yaml.
-const Json& table_data(std::string_view name);
 /// The one that holds in every dialect.
 const DialectTable& common_table();
+
+/// The tables of the kinds of config files, the canonical one first.
+const std::vector<const DialectTable*>& dialects();
+/// Finds the dialect of a document, by its key "dialect" or by the keys it has. Throws ErrorKind::usage when the keys
+/// of two dialects are mixed or the name is not one.
+const DialectTable& detect_dialect(const Json& document, std::string_view name);
 
 struct TableText {
   std::string_view name, yaml;

@@ -51,14 +51,14 @@ struct Flattener {
 
   /// Whether the members of an object count as if they stood at the top: in some only if it has no others.
   bool is_transparent(const std::string& key, const Json& value) {
-    if (lists(common_table().object("objects"), key)) return true;
+    if (common_table().lists("objects", key)) return true;
     const Json only = dialect.object("objects_of").value(key, Json());
     return only == "any" || (only.is_array() && !value.empty() &&
                              std::ranges::all_of(value.items(), [&](const auto& m) { return lists(only, m.key()); }));
   }
 
   void member(const std::string& key, const std::string& path, const Json& value) {
-    if (value.is_null() && lists(common_table().object("objects"), key)) return;
+    if (value.is_null() && common_table().lists("objects", key)) return;
     if (value.is_object() && is_transparent(key, value)) {
       if (key == "peft_config" || key == "lora_config") add("use_peft", path, true);
       return members(key, path + ".", value);

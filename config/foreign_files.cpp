@@ -13,10 +13,10 @@ namespace {
 
 /// Whether a document names a model, rows or an output directory, under any of their names.
 bool says_what_is_trained(const Json& document) {
-  const Json& known = table_data("foreign_files").at("configs");
+  const DialectTable& table = dialect_table("foreign_files");
   return std::ranges::any_of(document.items(), [&](const auto& member) {
     return member.key() != "base_model_name_or_path" &&  // adapters that were trained have it too
-           std::ranges::find(known, canonical_key(member.key())) != known.end();
+           table.lists("configs", canonical_key(member.key()));
   });
 }
 
@@ -24,7 +24,7 @@ bool says_what_is_trained(const Json& document) {
 
 void require_config(const Json& document, std::string_view name) {
   if (says_what_is_trained(document)) return;
-  for (const auto& [what, file] : table_data("foreign_files").at("files").items()) {
+  for (const auto& [what, file] : dialect_table("foreign_files").object("files").items()) {
     const auto held = std::ranges::count_if(file.at("keys"), [&](const Json& key) { return document.contains(key); });
     const auto objects = std::ranges::count_if(file.value("objects", Json::array()), [&](const Json& key) {
       return document.value(key.get<std::string>(), Json()).is_object();

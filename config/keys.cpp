@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "config/dialect.h"
+#include "config/dialect_table.h"
 #include "config/fields.h"
 
 namespace qtrain {

@@ -277,8 +277,7 @@ class Launcher {
 
 void add_launcher_settings(Draft& draft, const ConfigDocument& config) {
   if (const Setting* s = draft.find("~accelerate_config")) {
-    const Json& presets = dialect_table("accelerate").object("presets");
-    if (std::ranges::find(presets, s->value) == presets.end())
+    if (!s->value.is_string() || !dialect_table("accelerate").lists("presets", s->value.get_ref<const std::string&>()))
       Launcher(draft, "accelerate").read(*s, config);
     else
       draft.note(*s, fmt::format(": {} has no effect on one device", show(s->value)));

@@ -5,10 +5,9 @@
 #include <algorithm>
 
 #include "config/check.h"
-#include "config/dialect.h"
+#include "config/dialect_table.h"
 #include "config/fields.h"
 #include "config/keys.h"
-#include "config/rules.h"
 #include "config/translate.h"
 #include "text/template/chat_template.h"
 
@@ -253,9 +252,6 @@ class Loading {
   }
 
   void describe_start(const DialectTable& dialect) {
-    constexpr std::string_view kTold[] = {
-        "learning_rate", "lr_scheduler_type", "optim", "num_train_epochs",      "per_device_train_batch_size",
-        "max_length",    "max_grad_norm",     "bf16",  "gradient_checkpointing"};
     const Json values = values_json(out_.value);
     std::string line = fmt::format("{}: dialect {}", name_, dialect.name);
     if (dialect.name != "hf")
@@ -266,9 +262,9 @@ class Loading {
       line += fmt::format("{}{} {}", sep, key, show(values.at(std::string(key))));
       sep = ", ";
     };
-    for (const auto key : kTold) tell(key);
+    for (const auto key : common_table().list("told")) tell(key);
     if (out_.value.lora.use_peft)
-      for (const auto* key : {"lora_r", "lora_alpha", "lora_dropout"}) tell(key);
+      for (const auto key : common_table().list("told_of_adapters")) tell(key);
     judge().begin(line);
   }
 

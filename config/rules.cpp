@@ -1,4 +1,4 @@
-#include "config/rules.h"
+#include "config/check.h"
 
 #include <fmt/format.h>
 

@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "config/check.h"
-#include "config/reference.h"
+#include "config/fields.h"
 #include "core/device.h"
 #include "core/file.h"
 #include "tests/config/support.h"
