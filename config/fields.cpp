@@ -163,7 +163,7 @@ std::vector<Field> read_fields() {
   std::vector<std::pair<Field, Json>> rows;
   for (const auto& [section, keys] : dialect_table("fields").data.items())
     for (const auto& [name, row] : keys.items())
-      if (section != "types") rows.push_back({{.name = name, .section = section}, row});
+      if (section != "types" && section != "words") rows.push_back({{.name = name, .section = section}, row});
   std::vector<Field> all;
   for_each_member([&](auto part, auto member) {
     auto& [field, row] = rows.at(all.size());

@@ -10,20 +10,18 @@ namespace qtrain {
 namespace {
 
 /// A number of events per epoch as a share of all updates, and the strategy to it.
-struct PerEpoch {
-  const char *pending, *steps, *strategy;
-};
-void settle_events(Draft& draft, const PerEpoch& names) {
-  const Setting* per_epoch = draft.find(names.pending);
-  if (const auto n = draft.positive(names.pending)) {
-    const Setting* steps = draft.find(names.steps);
+void settle_events(Draft& draft, const std::string& event) {
+  const std::string steps_key = event + "_steps";
+  const Setting* per_epoch = draft.find("~" + event + "s_per_epoch");
+  if (const auto n = draft.positive("~" + event + "s_per_epoch")) {
+    const Setting* steps = draft.find(steps_key);
     if (steps && !steps->value.is_null() && steps->overrides() == per_epoch->overrides())
       draft.problem(*per_epoch, fmt::format(" and \"{}\" are both given", steps->written), "keep one of them");
     const double share = 1 / (*n * draft.positive("num_train_epochs").value_or(1));
-    if (share < 1) draft.offer(names.steps, {per_epoch->written, per_epoch->place, share});
+    if (share < 1) draft.offer(steps_key, {per_epoch->written, per_epoch->place, share});
   }
-  if (const auto steps = draft.positive(names.steps))
-    draft.offer(names.strategy, {draft.find(names.steps)->written, draft.find(names.steps)->place, "steps"});
+  if (draft.positive(steps_key))
+    draft.offer(event + "_strategy", {draft.find(steps_key)->written, draft.find(steps_key)->place, "steps"});
 }
 
 void settle_batch(Draft& draft) {
@@ -56,8 +54,8 @@ void settle_targets(Draft& draft) {
 }  // namespace
 
 void settle_axolotl(Draft& draft) {
-  settle_events(draft, {"~evals_per_epoch", "eval_steps", "eval_strategy"});
-  settle_events(draft, {"~saves_per_epoch", "save_steps", "save_strategy"});
+  settle_events(draft, "eval");
+  settle_events(draft, "save");
   settle_batch(draft);
   settle_targets(draft);
 }
