@@ -48,7 +48,7 @@ struct Checks {
     problems.push_back({.cause = std::move(cause), .place = config.origin.at(key), .remedy = std::move(remedy)});
   }
   void of_rules(std::string_view part) {
-    for (Rule& rule : rules_on(config.value, part))
+    for (Rule& rule : rules_on(config, part))
       problems.push_back({.cause = rule.text, .place = config.origin.at(rule.key), .remedy = rule.remedy});
   }
   /// What another part of the program checks itself, by the key that its error names, or by the one given.
@@ -146,17 +146,10 @@ void judge_adapter(ResolvedConfig& config) {
                            fmt::join(keys, ", "))});
 }
 
-void judge_quantization(ResolvedConfig& config) {
-  if (config.value.quant.load_in_4bit || config.given("load_in_4bit")) return;
-  for (const Field& f : fields())
-    if (f.name.starts_with("bnb_4bit_")) no_effect(config, f.name, "load_in_4bit is not true");
-}
-
 void judge_values(ResolvedConfig& config) {
   judge_adapter(config);
-  judge_quantization(config);
-  for (const Rule& rule : rules_on(config.value, "without_effect")) no_effect(config, rule.key, rule.text);
-  for (const Rule& rule : rules_on(config.value, "told"))
+  for (const Rule& rule : rules_on(config, "without_effect")) no_effect(config, rule.key, rule.text);
+  for (const Rule& rule : rules_on(config, "told"))
     if (config.given(rule.key)) config.judge.note(config.origin.at(rule.key), rule.text);
 }
 

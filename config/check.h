@@ -13,9 +13,9 @@ struct Rule {
 };
 
 /// Those of a part of rules.yaml, in its order.
-std::vector<Rule> rules_on(const Config& config, std::string_view part);
-/// Whether values are as the `when` of a rule asks.
-bool applies(const Json& when, const Json& values);
+std::vector<Rule> rules_on(const ResolvedConfig& config, std::string_view part);
+/// Whether a config is as `when`, `given` and `not_given` of a rule ask; `values` are those of the config.
+bool applies(const Json& rule, const ResolvedConfig& config, const Json& values);
 
 /// Writes out paths with ~, and remarks on values that go together without effect: TF32 with 16-bit GEMMs, LoRA keys
 /// without an adapter, ...

@@ -230,17 +230,13 @@ struct DatasetList {
   void problem(std::string text) { out.problem += (out.problem.empty() ? "" : "; ") + std::move(text); }
 };
 
-Translation read_list(std::string_view key, const Json& v) {
+}  // namespace
+
+Translation read_datasets(std::string_view key, const Json& v) {
   if (v.is_null()) return {};
   DatasetList list{.key = key, .trains = key == "dataset_name"};
   list.read(v);
   return std::move(list.out);
-}
-
-}  // namespace
-
-Translation training_datasets(const Json& v) {
-  return read_list("dataset_name", v);
 }
 
 Translation pretraining_datasets(const Json& v) {
@@ -250,11 +246,7 @@ Translation pretraining_datasets(const Json& v) {
       if (entry.is_string()) entry = {{"path", entry}};
       if (entry.is_object() && entry.value("type", Json()).is_null()) entry["type"] = "pretrain";
     }
-  return training_datasets(list);
-}
-
-Translation evaluation_datasets(const Json& v) {
-  return read_list("eval_dataset_name", v);
+  return read_datasets("dataset_name", list);
 }
 
 }  // namespace qtrain

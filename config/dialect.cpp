@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <ranges>
 
 #include "config/keys.h"
 
@@ -51,9 +52,7 @@ std::vector<DialectClaim> claims_on(const Json& document) {
 }
 
 std::string dialect_names() {
-  std::vector<std::string_view> names;
-  for (const DialectTable* d : dialects()) names.push_back(d->name);
-  return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{}", fmt::join(dialects() | std::views::transform(&DialectTable::name), ", "));
 }
 
 }  // namespace

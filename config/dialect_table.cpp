@@ -62,6 +62,8 @@ DialectTable read_table(const TableText& text) {
       table.rows.push_back({.name = fmt::format("{}.{}", part, name.get_ref<const std::string&>()),
                             .status = KeyStatus::ignored,
                             .reason = "without effect here, on one device"});
+  for (const auto& [key, names] : table.object("also").items())
+    for (const Json& name : names) table.aliases.push_back({name, key});
   return table;
 }
 
@@ -69,9 +71,6 @@ const std::vector<DialectTable>& tables() {
   static const std::vector<DialectTable> kTables = [] {
     std::vector<DialectTable> all;
     for (const TableText& text : table_texts()) all.push_back(read_table(text));
-    for (DialectTable& table : all)
-      for (const auto& [key, names] : table.object("also").items())
-        for (const Json& name : names) table.aliases.push_back({name.get_ref<const std::string&>(), key});
     return all;
   }();
   return kTables;

@@ -55,7 +55,7 @@ struct KeyRow {
 
 /// Another name of a key, with the same values.
 struct Alias {
-  std::string_view name, key;
+  std::string name, key;
 };
 
 struct DialectTable {

@@ -56,10 +56,10 @@ class Launcher {
     try {
       const ConfigDocument document = read_config_document(*file);
       if (document.value.is_object()) return read_object(document, without_comments(document.value), "");
-      judge().problem(document.name, fmt::format("a configuration of {} is an object of keys and values, not {}",
-                                                 table_.text("about"), show(document.value)));
+      draft_.judge.problem(document.name, fmt::format("a configuration of {} is an object of keys and values, not {}",
+                                                      table_.text("about"), show(document.value)));
     } catch (const Error& e) {  // one problem among others
-      judge().problem(e.text());
+      draft_.judge.problem(e.text());
     }
   }
 
@@ -76,8 +76,6 @@ class Launcher {
   }
 
  private:
-  Judge& judge() { return draft_.judge; }
-
   void read_object(const ConfigDocument& document, const Json& object, const std::string& path) {
     read_members(document, object, {path, ""});
     settle();
@@ -166,9 +164,9 @@ class Launcher {
       if (!says_nothing(leaf.value)) draft_.problem(leaf, " expected an object, got " + show(leaf.value));
       return;
     }
-    const std::string near = hint(judge(), key, known);
-    judge().problem(leaf.place, fmt::format("unknown key \"{}\"", leaf.written),
-                    near.empty() ? "remove the key" : fmt::format("did you mean \"{}\"?", near));
+    const std::string near = hint(draft_.judge, key, known);
+    draft_.judge.problem(leaf.place, fmt::format("unknown key \"{}\"", leaf.written),
+                         near.empty() ? "remove the key" : fmt::format("did you mean \"{}\"?", near));
   }
 
   /// Once for all keys of a file.
@@ -182,9 +180,10 @@ class Launcher {
       remark.text = why;
     }
     const std::size_t all = ignored_.size();
-    judge().note(name, fmt::format("{} {} of {}: {}{}", all, all == 1 ? "key" : "keys", why, fmt::join(shown, ", "),
-                                   all > kShown ? fmt::format(" and {} more", all - kShown) : ""));
-    for (Remark& remark : ignored_) judge().say(std::move(remark));
+    draft_.judge.note(name,
+                      fmt::format("{} {} of {}: {}{}", all, all == 1 ? "key" : "keys", why, fmt::join(shown, ", "),
+                                  all > kShown ? fmt::format(" and {} more", all - kShown) : ""));
+    for (Remark& remark : ignored_) draft_.judge.say(std::move(remark));
   }
 
   /// Settings that wait for others.
@@ -215,7 +214,7 @@ class Launcher {
   }
 
   void total_steps(const Setting& leaf) {
-    if (draft_.has("max_steps")) return set("max_steps", leaf, leaf.value);
+    if (draft_.find("max_steps")) return set("max_steps", leaf, leaf.value);
     refuse(leaf, "how many steps there are depends on the rows", "use \"auto\", or set max_steps");
   }
 

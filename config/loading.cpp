@@ -221,13 +221,9 @@ class Loading {
 
   /// What follows from values that are known, by the rows of a table.
   void follow(const DialectTable& table) {
-    const auto given = [&](const std::string& key) { return out_.given(key); };
     for (const Json& rule : table.object("then")) {
       const Json values = values_json(out_.value);
-      if (!applies(rule.value("when", Json::object()), values) ||
-          !std::ranges::all_of(rule.value("given", Json::array()), given) ||
-          std::ranges::any_of(rule.value("not_given", Json::array()), given))
-        continue;
+      if (!applies(rule, out_, values)) continue;
       const Json notes = rule.value("note", Json::object()), settings = rule.value("set", Json::object());
       for (const auto& [key, text] : notes.items())
         if (out_.given(key)) judge().note(out_.origin.at(key), text);

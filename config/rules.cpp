@@ -37,18 +37,25 @@ std::string filled(std::string_view text, const Json& values) {
   return out + std::string(text);
 }
 
-}  // namespace
-
-bool applies(const Json& when, const Json& values) {
-  if (when.is_array()) return std::ranges::any_of(when, [&](const Json& each) { return applies(each, values); });
+bool holds(const Json& when, const Json& values) {
+  if (when.is_array()) return std::ranges::any_of(when, [&](const Json& each) { return holds(each, values); });
   return std::ranges::all_of(when.items(), [&](const auto& c) { return meets(values.at(c.key()), c.value(), values); });
 }
 
-std::vector<Rule> rules_on(const Config& config, std::string_view part) {
-  const Json values = values_json(config);
+}  // namespace
+
+bool applies(const Json& rule, const ResolvedConfig& config, const Json& values) {
+  const auto given = [&](const std::string& key) { return config.given(key); };
+  return holds(rule.value("when", Json::object()), values) &&
+         std::ranges::all_of(rule.value("given", Json::array()), given) &&
+         std::ranges::none_of(rule.value("not_given", Json::array()), given);
+}
+
+std::vector<Rule> rules_on(const ResolvedConfig& config, std::string_view part) {
+  const Json values = values_json(config.value);
   std::vector<Rule> rules;
   for (const Json& rule : dialect_table("rules").object(part))
-    if (applies(rule.at("when"), values))
+    if (applies(rule, config, values))
       rules.push_back({rule.at("key"), filled(rule.at("text").get<std::string>(), values), rule.value("remedy", "")});
   return rules;
 }

@@ -39,7 +39,6 @@ struct Draft {
     if (!s || !s->value.is_number() || s->value <= 0) return {};
     return s->value.get<double>();
   }
-  bool has(const std::string& key) const { return settings.contains(key); }
   /// Says of a setting what stands behind its name: " is 3", ": no such file".
   void note(const Setting& about, const std::string& text) const {
     judge.note(about.place, '"' + about.written + '"' + text);

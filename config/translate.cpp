@@ -64,7 +64,7 @@ Translation special_tokens(const KeyRow&, const Json& v) {
 /// A list, or an object around it as alignment-handbook and open-r1 write it.
 Translation mixture(const KeyRow&, const Json& v) {
   if (!v.is_object()) return set("dataset_mixture", v);
-  Translation out = training_datasets(v.value("datasets", Json::array()));
+  Translation out = read_datasets("dataset_name", v.value("datasets", Json::array()));
   for (const auto& [key, value] : v.items()) {
     if (key == "test_split_size" && !value.is_null())
       out.settings.emplace_back("eval_split", value);
@@ -86,9 +86,9 @@ constexpr auto kConversions = std::to_array<Conversion>({
     {"arguments", arguments},
     {"special_tokens", special_tokens},
     {"mixture", mixture},
-    {"datasets", [](const KeyRow&, const Json& v) { return training_datasets(v); }},
+    {"datasets", [](const KeyRow&, const Json& v) { return read_datasets("dataset_name", v); }},
     {"pretraining_datasets", [](const KeyRow&, const Json& v) { return pretraining_datasets(v); }},
-    {"evaluation_datasets", [](const KeyRow&, const Json& v) { return evaluation_datasets(v); }},
+    {"evaluation_datasets", [](const KeyRow&, const Json& v) { return read_datasets("eval_dataset_name", v); }},
 });
 
 Translation convert(const KeyRow& row, const Json& value) {

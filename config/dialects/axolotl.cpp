@@ -29,7 +29,7 @@ void settle_batch(Draft& draft) {
   if (!total || total->value.is_null()) return;
   const auto rows = draft.positive("~batch_size");
   const double micro = draft.positive("per_device_train_batch_size").value_or(1);
-  if (draft.has("gradient_accumulation_steps"))
+  if (draft.find("gradient_accumulation_steps"))
     return draft.problem(*total, " and \"gradient_accumulation_steps\" are both given", "keep one of them");
   const double windows = rows.value_or(0) / micro;
   if (windows < 1 || windows != std::floor(windows))
