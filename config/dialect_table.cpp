@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "config/document.h"
 
@@ -42,18 +41,13 @@ std::vector<Json> neutral_values(const Json& values) {
   return values.is_array() ? std::vector<Json>(values.begin(), values.end()) : std::vector<Json>{values};
 }
 
-struct Section {
-  const char* name;
-  KeyStatus status;
-};
-constexpr auto kSections = std::to_array<Section>(
-    {{"ignored", KeyStatus::ignored}, {"warned", KeyStatus::warned}, {"unsupported", KeyStatus::unsupported}});
-
 DialectTable read_table(const TableText& text) {
   DialectTable table{.name = std::string(text.name),
                      .data = parse_yaml(text.yaml, fmt::format("{}.yaml", text.name)).value};
   for (const auto& [name, row] : table.object("translated").items()) table.rows.push_back(translated_row(name, row));
-  for (const auto& [section, status] : kSections)
+  for (const auto& [section, status] :
+       {std::pair("ignored", KeyStatus::ignored), std::pair("warned", KeyStatus::warned),
+        std::pair("unsupported", KeyStatus::unsupported)})
     for (const auto& [reason, keys] : table.object(section).items())
       for (const auto& [name, values] : keys.items())
         table.rows.push_back({.name = name, .status = status, .neutral = neutral_values(values), .reason = reason});

@@ -17,18 +17,18 @@ namespace {
 /// One config on its way from text to ResolvedConfig. Problems are collected, so that all can be told at once.
 class Loading {
  public:
-  explicit Loading(ConfigDocument document) : document_(std::move(document)), name_(document_.name) {}
+  explicit Loading(ConfigDocument document) : document_(std::move(document)) {}
 
   ResolvedConfig run(const Overrides& overrides) {
     if (!document_.value.is_object())
       fail(ErrorKind::usage,
            {.cause = fmt::format("a config is an object of keys and values, not {}", show(document_.value)),
-            .place = name_});
-    require_config(document_.value, name_);
+            .place = document_.name});
+    require_config(document_.value, document_.name);
     document_.value = without_comments(document_.value);
     const DialectTable& dialect = choose_dialect(overrides);
     out_.dialect = dialect.name;
-    draft_.folder = std::filesystem::path(name_).parent_path();
+    draft_.folder = std::filesystem::path(document_.name).parent_path();
     draft_.settings = settings_of(dialect, document_);
     for (const auto& [key, value] : overrides) override_with(dialect, key, value);
     if (dialect.name == "axolotl") settle_axolotl(draft_);
@@ -55,7 +55,7 @@ class Loading {
     Json probe = document_.value;
     for (const auto& [key, value] : overrides)
       if (key == "dialect" || key == "model_name_or_path") probe[key] = value;
-    return detect_dialect(probe, name_);
+    return detect_dialect(probe, document_.name);
   }
 
   /// The settings of one document under canonical keys.
@@ -66,7 +66,9 @@ class Loading {
       take(settings, dialect, raw, key);
       names.push_back(last_name(raw.written));
     }
-    if (adapter_class_.empty()) adapter_class_ = adapter_class(names);
+    for (const auto& [name, of] : common_table().object("adapter_names").items())  // the first that decides
+      if (adapter_class_.empty() && std::ranges::find(names, name) != names.end())
+        adapter_class_ = of.get<std::string>();
     return settings;
   }
 
@@ -175,13 +177,6 @@ class Loading {
     }
   }
 
-  /// The class of the Python libraries whose names of an adapter's keys are used, by the first that decides.
-  static std::string adapter_class(const std::vector<std::string>& names) {
-    for (const auto& [name, of] : common_table().object("adapter_names").items())
-      if (std::ranges::find(names, name) != names.end()) return of.get<std::string>();
-    return {};
-  }
-
   /// What is recomputed in attention alone: whole blocks hold it anyway. The command line goes before the file.
   void settle_checkpointing() {
     const Setting* attention = draft_.find("~attention_checkpointing");
@@ -249,7 +244,7 @@ class Loading {
 
   void describe_start(const DialectTable& dialect) {
     const Json values = values_json(out_.value);
-    std::string line = fmt::format("{}: dialect {}", name_, dialect.name);
+    std::string line = fmt::format("{}: dialect {}", document_.name, dialect.name);
     if (dialect.name != "hf")
       line += fmt::format(" ({})", dialect.text("about"));  // of the usual one the reference tells
     std::string sep = "; defaults in use: ";
@@ -265,10 +260,9 @@ class Loading {
   }
 
   ConfigDocument document_;
-  std::string name_;
   ResolvedConfig out_;
   Draft draft_{.judge = out_.judge};
-  std::string adapter_class_;  ///< whose names are used, those of the file first
+  std::string adapter_class_;  ///< of the Python libraries, whose names are used, those of the file first
 };
 
 }  // namespace

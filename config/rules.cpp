@@ -15,9 +15,10 @@ namespace {
 bool meets(const Json& value, const Json& condition, const Json& values) {
   if (condition.is_array()) return std::ranges::find(condition, value) != condition.end();
   if (!condition.is_object()) return value == condition;
-  const auto& [kind, operand] = *condition.items().begin();
+  const std::string kind = condition.begin().key();
+  const Json& operand = condition.begin().value();
   if (kind == "not") return !meets(value, operand, values);
-  if (kind == "not_below") return value.is_number() && value >= values.at(operand);
+  if (kind == "not_below") return value.is_number() && value >= values.at(operand.get_ref<const std::string&>());
   if (!value.is_number() || value <= operand) return false;
   return kind == "above" || std::floor(value.get<double>()) != value;
 }

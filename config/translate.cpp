@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <array>
+#include <map>
 #include <sstream>
 
 #include "config/document.h"
@@ -76,25 +75,19 @@ Translation mixture(const KeyRow&, const Json& v) {
   return out;
 }
 
-struct Conversion {
-  std::string_view name;
-  Translation (*apply)(const KeyRow& row, const Json& value);
-};
-constexpr auto kConversions = std::to_array<Conversion>({
-    {"number", number},
-    {"comma_list", comma_list},
-    {"arguments", arguments},
-    {"special_tokens", special_tokens},
-    {"mixture", mixture},
-    {"datasets", [](const KeyRow&, const Json& v) { return read_datasets("dataset_name", v); }},
-    {"pretraining_datasets", [](const KeyRow&, const Json& v) { return pretraining_datasets(v); }},
-    {"evaluation_datasets", [](const KeyRow&, const Json& v) { return read_datasets("eval_dataset_name", v); }},
-});
-
 Translation convert(const KeyRow& row, const Json& value) {
-  const auto at = std::ranges::find(kConversions, row.convert, &Conversion::name);
-  check(at != kConversions.end(), "a table names a conversion that is missing");
-  return at->apply(row, value);
+  using Conversion = Translation (*)(const KeyRow& row, const Json& value);
+  static const std::map<std::string_view, Conversion> kConversions{
+      {"number", number},
+      {"comma_list", comma_list},
+      {"arguments", arguments},
+      {"special_tokens", special_tokens},
+      {"mixture", mixture},
+      {"datasets", [](const KeyRow&, const Json& v) { return read_datasets("dataset_name", v); }},
+      {"pretraining_datasets", [](const KeyRow&, const Json& v) { return pretraining_datasets(v); }},
+      {"evaluation_datasets", [](const KeyRow&, const Json& v) { return read_datasets("eval_dataset_name", v); }},
+  };
+  return kConversions.at(row.convert)(row, value);
 }
 
 Translation as_mapped(const KeyRow& row, const Json& value, const Json& meaning) {

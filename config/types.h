@@ -19,6 +19,16 @@ namespace qtrain {
 template <class E>
 inline constexpr std::array<std::string_view, 0> kNamesOf{};
 
+/// What another value of a key means for a run that goes on from a checkpoint.
+enum class OnResume : std::uint8_t {
+  refused,  ///< the rest of the run would not fit what is in the checkpoint
+  rows,     ///< names the cause where the training rows have become others, which is refused; else without effect
+  saved,    ///< likewise; where the rows are the same, one line says it: the saved tokenizer or template has it
+  update,   ///< how the steps to come update the weights: a change that people make on purpose, which one line says
+  told,     ///< the same of what the weights do not depend on, or only by rounding
+  silent,   ///< results do not depend on it
+};
+
 enum class EvalStrategy : std::uint8_t { no, steps, epoch };
 
 enum class SaveStrategy : std::uint8_t { no, steps, epoch, best };
