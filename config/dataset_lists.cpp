@@ -1,4 +1,4 @@
-#include "config/translate.h"
+#include "config/dataset_lists.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

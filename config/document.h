@@ -26,12 +26,10 @@ Json without_comments(const Json& value);
 
 /// Parses YAML where the name ends in .yaml or .yml, else JSON with comments. Errors: ErrorKind::usage with the line.
 ConfigDocument parse_config_document(std::string_view text, std::string_view name);
-/// One YAML document as JSON, by the rules of YAML 1.1 as PyYAML has them (yes and no are booleans, << merges), but
-/// that 2e-4 is a number, a key given twice is an error, and tags other than those of plain values are refused.
-ConfigDocument parse_yaml(std::string_view text, std::string_view name);
-/// The value of a scalar without quotes: true, 12, 1e-4, or the text itself. Empty and null are not asked for.
-Json yaml_plain_value(std::string_view text);
 /// Reads and parses a file; a missing one is ErrorKind::usage, too.
 ConfigDocument read_config_document(const std::filesystem::path& file);
+
+/// An error (ErrorKind::usage) for a document that is another kind of file than a config: what it is, and what to do.
+void require_config(const Json& document, std::string_view name);
 
 }  // namespace qtrain

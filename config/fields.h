@@ -58,9 +58,4 @@ Json values_json(const Config& config);
 /// {key: value} of the fields that decide what is made of a row.
 Json rows_json(const DataSection& section);
 
-/// The reference page of all keys, in Markdown.
-std::string config_reference();
-/// {"keys": {key: {"section", "default", "type", "also": [other names], "meaning"}}}
-Json config_keys_json();
-
 }  // namespace qtrain

@@ -1,4 +1,4 @@
-#include "config/loading.h"
+#include "config/flatten.h"
 
 #include <fmt/format.h>
 

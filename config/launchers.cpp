@@ -1,3 +1,5 @@
+#include "config/launchers.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -6,10 +8,9 @@
 #include <cmath>
 #include <sstream>
 
-#include "config/document.h"
 #include "config/keys.h"
-#include "config/loading.h"
 #include "config/translate.h"
+#include "config/yaml.h"
 #include "optim/table.h"
 
 /// What the configurations of DeepSpeed, FSDP and accelerate set, say and leave without effect, by their tables.

@@ -6,8 +6,12 @@
 
 #include "config/check.h"
 #include "config/dialect_table.h"
+#include "config/dialects/axolotl.h"
+#include "config/dialects/llamafactory.h"
 #include "config/fields.h"
+#include "config/flatten.h"
 #include "config/keys.h"
+#include "config/launchers.h"
 #include "config/translate.h"
 #include "text/template/chat_template.h"
 

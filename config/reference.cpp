@@ -1,3 +1,4 @@
+#include "config/reference.h"
 #include "config/fields.h"
 
 #include <fmt/format.h>

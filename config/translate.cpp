@@ -6,8 +6,9 @@
 #include <map>
 #include <sstream>
 
-#include "config/document.h"
+#include "config/dataset_lists.h"
 #include "config/keys.h"
+#include "config/yaml.h"
 
 namespace qtrain {
 namespace {

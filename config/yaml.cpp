@@ -1,4 +1,4 @@
-#include "config/document.h"
+#include "config/yaml.h"
 
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>

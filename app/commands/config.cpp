@@ -2,8 +2,8 @@
 
 #include "app/commands/commands.h"
 #include "config/config.h"
-#include "config/fields.h"
 #include "config/keys.h"
+#include "config/reference.h"
 #include "config/remarks.h"
 #include "train/plan/compute.h"
 

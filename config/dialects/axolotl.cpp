@@ -1,9 +1,10 @@
+#include "config/dialects/axolotl.h"
+
 #include <fmt/format.h>
 
 #include <cmath>
 
 #include "config/keys.h"
-#include "config/loading.h"
 
 /// axolotl: keys that wait for others, and what its values come to together.
 namespace qtrain {

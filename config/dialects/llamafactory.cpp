@@ -1,10 +1,11 @@
+#include "config/dialects/llamafactory.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "config/dialect_table.h"
 #include "config/keys.h"
-#include "config/loading.h"
 
 /// LLaMA-Factory: the registry of data sets, and what its values come to together.
 namespace qtrain {

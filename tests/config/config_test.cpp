@@ -10,6 +10,7 @@
 
 #include "config/check.h"
 #include "config/fields.h"
+#include "config/reference.h"
 #include "core/device.h"
 #include "core/file.h"
 #include "tests/config/support.h"

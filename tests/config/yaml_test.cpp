@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "config/config.h"
-#include "config/document.h"
+#include "config/yaml.h"
 #include "tests/errors.h"
 
 namespace qtrain {

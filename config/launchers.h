@@ -1,0 +1,10 @@
+#pragma once
+#include "config/document.h"
+#include "config/setting.h"
+
+namespace qtrain {
+
+/// Reads what `deepspeed`, `fsdp`, `fsdp_config` and `accelerate_config` name, and adds what it sets.
+void add_launcher_settings(Draft& draft, const ConfigDocument& config);
+
+}  // namespace qtrain
