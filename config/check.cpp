@@ -8,9 +8,9 @@
 #include <cstdlib>
 #include <functional>
 
+#include "config/dialect_table.h"
 #include "config/fields.h"
 #include "config/keys.h"
-#include "config/rules.h"
 #include "config/training_sources.h"
 #include "core/device.h"
 #include "model/lora.h"
@@ -30,23 +30,13 @@ void expand_paths(Config& c) {
   for (auto* paths : {&c.data.dataset_name, &c.data.eval_dataset_name})
     for (std::string& p : *paths) p = expand_home(p);
   for (Json& entry : c.data.dataset_mixture) {
-    Json* path = entry.is_string() ? &entry : entry.is_object() && entry.contains("path") ? &entry["path"] : nullptr;
-    if (path != nullptr && path->is_string()) *path = expand_home(path->get<std::string>());
+    Json& path = entry.is_object() && entry.contains("path") ? entry["path"] : entry;
+    if (path.is_string()) path = expand_home(path.get<std::string>());
   }
   for (auto* path : {&c.model.model_name_or_path, &c.training.output_dir, &c.training.resume_from_checkpoint})
     *path = expand_home(*path);
   for (auto* path : {&c.model.adapter_name_or_path, &c.model.tokenizer_name_or_path, &c.model.chat_template_path})
     if (*path) **path = expand_home(**path);
-}
-
-/// bnb_4bit_compute_dtype is the type of all GEMMs where bf16 and fp16 are not given.
-void follow_compute_dtype(ResolvedConfig& config) {
-  const QuantSection& q = config.value.quant;
-  TrainingSection& t = config.value.training;
-  const bool asked = config.given("bnb_4bit_compute_dtype") && q.load_in_4bit && q.bnb_4bit_compute_dtype;
-  if (!asked || config.given("bf16") || config.given("fp16")) return;
-  t.bf16 = *q.bnb_4bit_compute_dtype == "bfloat16";
-  t.fp16 = *q.bnb_4bit_compute_dtype == "float16";
 }
 
 /// Collects contradictions; a place is where the user wrote the (first) key.
@@ -57,6 +47,10 @@ struct Checks {
   void require(Claim claim, const char* key, std::string cause, std::string remedy = {}) {
     if (claim.holds) return;
     problems.push_back({.cause = std::move(cause), .place = config.origin.at(key), .remedy = std::move(remedy)});
+  }
+  void of_rules(std::string_view part) {
+    for (Rule& rule : rules_on(config, part))
+      problems.push_back({.cause = rule.text, .place = config.origin.at(rule.key), .remedy = rule.remedy});
   }
   /// What another part of the program checks itself, by the key that its error names, or by the one given.
   void of_part(const std::function<void()>& part, const std::string& key = {}) {
@@ -122,14 +116,6 @@ void check_quantization(Checks& c) {
               "give names or prefixes, such as \"mlp.up_proj\" or \"model.layers.0\"");
 }
 
-/// Only the peak and the kind matter for the arguments of a schedule.
-void check_schedule(const TrainingSection& t) {
-  make_schedule({.kind = t.lr_scheduler_type,
-                 .learning_rate = t.learning_rate,
-                 .total_steps = 1'000,
-                 .kwargs = t.lr_scheduler_kwargs});
-}
-
 /// Whether there is an optimizer of that name is asked where a run needs it.
 void check_optimizer(Checks& c) {
   const OptimizerOptions options = optimizer_options(c.config.value.training);
@@ -161,70 +147,79 @@ void judge_adapter(ResolvedConfig& config) {
                            fmt::join(keys, ", "))});
 }
 
-void judge_quantization(ResolvedConfig& config) {
-  if (config.value.quant.load_in_4bit || config.given("load_in_4bit")) return;
-  for (const Field& f : fields())
-    if (f.name.starts_with("bnb_4bit_")) no_effect(config, f.name, "load_in_4bit is not true");
-}
-
-void judge_warmup(ResolvedConfig& config) {
-  const TrainingSection& t = config.value.training;
-  if (t.max_steps > 0 && t.warmup_steps >= 1 && t.warmup_steps >= static_cast<double>(t.max_steps))
-    config.judge.note(config.origin.at("warmup_steps"),
-                      fmt::format("warmup_steps {} of max_steps {}: the learning rate never reaches its peak",
-                                  t.warmup_steps, t.max_steps));
-}
-
 void judge_values(ResolvedConfig& config) {
   judge_adapter(config);
-  judge_quantization(config);
-  for (const Rule& rule : rules_on(config.value, "without_effect")) no_effect(config, rule.key, rule.text);
-  for (const Rule& rule : rules_on(config.value, "told"))
+  for (const Rule& rule : rules_on(config, "without_effect")) no_effect(config, rule.key, rule.text);
+  for (const Rule& rule : rules_on(config, "told"))
     if (config.given(rule.key)) config.judge.note(config.origin.at(rule.key), rule.text);
-  judge_warmup(config);
 }
-
-}  // namespace
-
-void complete_config(ResolvedConfig& config) {
-  Config& c = config.value;
-  if (!config.given("bf16") && c.training.fp16) c.training.bf16 = false;
-  follow_compute_dtype(config);
-  if (!c.training.eval_steps && c.training.eval_strategy == EvalStrategy::steps)
-    c.training.eval_steps = c.training.logging_steps;
-  if (c.training.load_best_model_at_end && !c.training.metric_for_best_model) c.training.metric_for_best_model = "loss";
-  expand_paths(c);
-  judge_values(config);
-}
-
-std::vector<ErrorText> contradictions(const ResolvedConfig& config) {
-  Checks checks{config};
-  for (Rule& rule : rules_on(config.value, "refused"))
-    checks.problems.push_back({.cause = rule.text, .place = config.origin.at(rule.key), .remedy = rule.remedy});
-  check_template(checks);
-  check_adapter(checks);
-  check_quantization(checks);
-  checks.of_part([&] { check_sources(checks); }, config.value.data.dataset_mixture.empty() ? "" : "dataset_mixture");
-  check_best(checks);
-  checks.of_part([&] { check_schedule(config.value.training); });
-  checks.of_part([&] { check_optimizer(checks); });
-  return std::move(checks.problems);
-}
-
-namespace {
 
 bool may_be_on_gpu(DeviceChoice device) {
   if (device == DeviceChoice::automatic) return cuda_problem().empty() && !cuda_info().emulated;
   return device == DeviceChoice::cuda;
 }
 
+bool meets(const Json& value, const Json& condition, const Json& values) {
+  if (condition.is_array()) return std::ranges::find(condition, value) != condition.end();
+  if (!condition.is_object()) return value == condition;
+  const std::string kind = condition.begin().key();
+  const Json& operand = condition.begin().value();
+  if (kind == "not") return !meets(value, operand, values);
+  if (kind == "not_below") return value.is_number() && value >= values.at(operand.get_ref<const std::string&>());
+  if (!value.is_number() || value <= operand) return false;
+  return kind == "above" || std::floor(value.get<double>()) != value;
+}
+
+/// The text with values in it: words without quotes.
+std::string filled(std::string_view text, const Json& values) {
+  std::string out;
+  for (std::size_t open = 0; (open = text.find('{')) != text.npos;) {
+    const std::size_t close = text.find('}', open);
+    const Json& value = values.at(std::string(text.substr(open + 1, close - open - 1)));
+    out += text.substr(0, open);
+    out += value.is_string()         ? value.get<std::string>()
+           : value.is_number_float() ? fmt::format("{}", value.get<double>())
+                                     : show(value);
+    text.remove_prefix(close + 1);
+  }
+  return out + std::string(text);
+}
+
+bool holds(const Json& when, const Json& values) {
+  if (when.is_array()) return std::ranges::any_of(when, [&](const Json& each) { return holds(each, values); });
+  return std::ranges::all_of(when.items(), [&](const auto& c) { return meets(values.at(c.key()), c.value(), values); });
+}
+
 }  // namespace
+
+void complete_config(ResolvedConfig& config) {
+  expand_paths(config.value);
+  judge_values(config);
+}
+
+std::vector<ErrorText> contradictions(const ResolvedConfig& config) {
+  Checks checks{config};
+  checks.of_rules("refused");
+  check_template(checks);
+  check_adapter(checks);
+  check_quantization(checks);
+  checks.of_part([&] { check_sources(checks); }, config.value.data.dataset_mixture.empty() ? "" : "dataset_mixture");
+  check_best(checks);
+  const TrainingSection& t = config.value.training;
+  checks.of_part([&] {  // total_steps do not matter for arguments
+    make_schedule({.kind = t.lr_scheduler_type,
+                   .learning_rate = t.learning_rate,
+                   .total_steps = 1'000,
+                   .kwargs = t.lr_scheduler_kwargs});
+  });
+  checks.of_part([&] { check_optimizer(checks); });
+  return std::move(checks.problems);
+}
 
 std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
   const Config& c = config.value;
   Checks checks{config};
-  checks.require(!c.model.model_name_or_path.empty(), "model_name_or_path", "model_name_or_path is missing",
-                 "name the model's folder");
+  checks.of_rules("unsupported");
   if (c.run.device == DeviceChoice::cuda)
     checks.require(cuda_problem().empty(), "device", "device cuda: " + cuda_problem(), "set device to cpu or auto");
   const bool several = c.run.nproc > 1 || c.run.nnodes > 1;
@@ -232,8 +227,6 @@ std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
                  "set device to cpu, or nproc and nnodes to 1");
   checks.require(!c.run.deterministic_reduce || !may_be_on_gpu(c.run.device), "deterministic_reduce",
                  "gradients are added in this order on processors only, so far", "set device to cpu");
-  checks.require(c.run.node_rank < c.run.nnodes, "node_rank", "there is no such machine: they count from 0",
-                 "set node_rank below nnodes");
   checks.require(!find_optimizer(c.training.optim)->rule.empty(), "optim",
                  fmt::format("optim \"{}\" is not available", c.training.optim),
                  fmt::format("use one of {}", optimizer_summary()));
@@ -248,6 +241,22 @@ std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
 void require_supported(const ResolvedConfig& config) {
   const auto problems = unsupported(config);
   if (!problems.empty()) fail_with(problems, "config");
+}
+
+bool applies(const Json& rule, const ResolvedConfig& config, const Json& values) {
+  const auto given = [&](const std::string& key) { return config.given(key); };
+  return holds(rule.value("when", Json::object()), values) &&
+         std::ranges::all_of(rule.value("given", Json::array()), given) &&
+         std::ranges::none_of(rule.value("not_given", Json::array()), given);
+}
+
+std::vector<Rule> rules_on(const ResolvedConfig& config, std::string_view part) {
+  const Json values = values_json(config.value);
+  std::vector<Rule> rules;
+  for (const Json& rule : dialect_table("rules").object(part))
+    if (applies(rule, config, values))
+      rules.push_back({rule.at("key"), filled(rule.at("text").get<std::string>(), values), rule.value("remedy", "")});
+  return rules;
 }
 
 }  // namespace qtrain

@@ -29,8 +29,7 @@ ResolvedConfig load_config(const std::filesystem::path& file, const Overrides& o
 CheckedConfig check_config(const std::filesystem::path& file, const Overrides& overrides) {
   try {
     ResolvedConfig config = resolve_config(read_config_document(file), overrides);
-    std::vector<ErrorText> problems = config.judge.problems();
-    return {.config = std::move(config), .problems = std::move(problems)};
+    return {.config = config, .problems = config.judge.problems()};
   } catch (const Error& e) {  // a file that cannot be parsed has one problem
     return {.config = std::nullopt, .problems = {e.text()}};
   }

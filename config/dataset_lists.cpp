@@ -4,10 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 #include "config/dialect_table.h"
 #include "config/keys.h"
-#include "config/prompt_format.h"
 
 /// Lists of data sets as trl and axolotl write them, as files.
 namespace qtrain {
@@ -17,14 +17,14 @@ const DialectTable& dataset_table() {
   return dialect_table("datasets");
 }
 
-bool is_listed(std::string_view list, std::string_view name) {
-  const std::vector<std::string_view> names = dataset_table().list(list);
-  return std::ranges::find(names, name) != names.end();
+std::string text_in(const Json& object, std::string_view member, std::string_view otherwise = {}) {
+  const auto at = object.find(member);
+  return at != object.end() && at->is_string() && *at != "" ? at->get<std::string>() : std::string(otherwise);
 }
 
-std::string text_in(const Json& object, std::string_view member) {
-  const auto at = object.find(member);
-  return at != object.end() && at->is_string() ? at->get<std::string>() : "";
+bool says(const Json& type, const std::string& member) {
+  const Json said = type.value(member, Json());
+  return !said.is_null() && said != "";
 }
 
 std::vector<std::string> strings_in(const Json& v) {
@@ -47,13 +47,58 @@ std::vector<std::string> data_files_of(const Json& entry) {
 /// The files of an entry: its path; of a builder such as json its data_files; else those in the folder `path`.
 std::vector<std::string> files_of(const Json& entry) {
   const std::string path = text_in(entry, "path"), data_dir = text_in(entry, "data_dir");
-  const std::string folder = !data_dir.empty() ? data_dir : is_listed("builders", path) ? "" : path;
+  const std::string folder = !data_dir.empty() ? data_dir : dataset_table().lists("builders", path) ? "" : path;
   std::vector<std::string> files = data_files_of(entry);
   if (files.empty()) return {folder};
   const bool beside = !folder.empty() && folder != files[0];
   for (std::string& file : files)
     if (beside && !file.starts_with('/') && !file.starts_with(folder)) file = folder + "/" + file;
   return files;
+}
+
+std::string replaced(std::string text, std::string_view what, const std::string& by) {
+  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
+    text.replace(at, what.size(), by);
+  return text;
+}
+std::string literally(const std::string& text) {
+  return replaced(replaced(text, "{", "{{"), "}", "}}");
+}
+/// Columns of rows by the names that fields of a text have.
+using FieldColumns = std::map<std::string, std::string, std::less<>>;
+/// The text with its fields under the names of columns, all at once: a column may be called as another field is. {{ and
+/// }} are no fields.
+std::string with_fields(std::string_view text, const FieldColumns& columns) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::string_view rest = text.substr(at);
+    const bool brace = rest.starts_with("{{") || rest.starts_with("}}");
+    const std::size_t end = !brace && rest[0] == '{' ? rest.find('}') : rest.npos;
+    const auto column = end == rest.npos ? columns.end() : columns.find(rest.substr(1, end - 1));
+    const std::size_t taken = brace ? 2 : column != columns.end() ? end + 1 : 1;
+    out += column != columns.end() ? fmt::format("{{{}}}", column->second) : std::string(rest.substr(0, taken));
+    at += taken;
+  }
+  return out;
+}
+
+/// Columns of a source that are made as a `type` of axolotl says: the prompt is system_format where there is a system
+/// prompt (of the row, or system_prompt), then format, or no_input_format where the row has no input.
+Json prompt_columns(const Json& type) {
+  const FieldColumns columns{{"instruction", text_in(type, "field_instruction", "instruction")},
+                             {"input", text_in(type, "field_input", "input")}};
+  const std::string system = text_in(type, "system_format", "{system}"), column = text_in(type, "field_system"),
+                    words = text_in(type, "system_prompt");
+  const std::string before = column.empty() && !words.empty() ? replaced(system, "{system}", literally(words)) : "";
+  Json with_system = Json::array(), texts = Json::array();
+  for (const char* member : {"format", "no_input_format"}) {
+    const std::string turn = with_fields(text_in(type, member), columns);
+    if (turn.empty()) continue;
+    if (!column.empty()) with_system.push_back(with_fields(system, {{"system", column}}) + turn);
+    texts.push_back(before + turn);
+  }
+  with_system.insert(with_system.end(), texts.begin(), texts.end());
+  return {{"prompt", with_system}, {"completion", text_in(type, "field_output", "output")}};
 }
 
 /// An entry of alignment-handbook or open-r1 as the others write it.
@@ -102,25 +147,28 @@ struct DatasetList {
     if (!type.is_object())
       read_type(type);
     else  // it says where rows keep instruction, input and output, and perhaps how they become a text
-      has_prompt_format(type) ? read_format(source, type) : read_names(source, type);
+      says(type, "format") || says(type, "no_input_format") ? read_format(source, type) : read_names(source, type);
     sources.push_back(std::move(source));
   }
 
   /// Rows that are texts, prompt and answer, whatever the chat template.
   void read_format(Json& source, const Json& type) {
-    const PromptFormat format = read_prompt_format(type);
-    if (!format.problem.empty()) return problem(format.problem);
+    for (const auto& [member, value] : type.items()) {
+      if (!dataset_table().lists("prompt_members", member))
+        return problem(fmt::format("unknown member \"type.{}\"", member));
+      if (!value.is_null() && !value.is_string()) return problem(fmt::format("type.{} is not a string", member));
+    }
     if (!trains) return problem("type.format of evaluation rows is not available: hold rows out with val_set_size");
-    source["column_mapping"] = format.columns;
+    source["column_mapping"] = prompt_columns(type);
     is_mixture = formatted_rows = true;
   }
 
   void read_names(Json& source, const Json& type) {
     texts_only = false;
     for (const auto& [member, value] : type.items()) {
-      if (value.is_null() || value == "") continue;
+      if (!says(type, member)) continue;
       const std::string field = member.starts_with("field_") ? member.substr(6) : "";
-      if (!is_listed("instruction_fields", field))
+      if (!dataset_table().lists("instruction_fields", field))
         problem(
             fmt::format("type.{} {} cannot be honored: rows are rendered with the chat template; keep prompt and "
                         "completion in the rows",
@@ -135,7 +183,7 @@ struct DatasetList {
 
   /// A member that a source of dataset_mixture has, or one of which the table of data sets says what is done about it.
   void read_member(Json& source, const std::string& member, const Json& value) {
-    if (is_listed("read_together", member)) return;
+    if (dataset_table().lists("read_together", member)) return;
     if (member == "field") {
       if (value.is_string()) out.settings.emplace_back("dataset_text_field", value);
       return;
@@ -174,7 +222,7 @@ struct DatasetList {
     if (base == "alpaca")
       out.remarks.push_back(
           "type alpaca: rows are rendered with the chat template; chat_template_path=alpaca has ### Instruction");
-    if (!type.is_null() && !is_listed("row_types", base))
+    if (!type.is_null() && !dataset_table().lists("row_types", base))
       problem(fmt::format("type {} is not available: rows are recognized by their fields (types {})", show(type),
                           fmt::join(dataset_table().list("row_types"), ", ")));
   }
@@ -182,17 +230,13 @@ struct DatasetList {
   void problem(std::string text) { out.problem += (out.problem.empty() ? "" : "; ") + std::move(text); }
 };
 
-Translation read_list(std::string_view key, const Json& v) {
+}  // namespace
+
+Translation read_datasets(std::string_view key, const Json& v) {
   if (v.is_null()) return {};
   DatasetList list{.key = key, .trains = key == "dataset_name"};
   list.read(v);
   return std::move(list.out);
-}
-
-}  // namespace
-
-Translation training_datasets(const Json& v) {
-  return read_list("dataset_name", v);
 }
 
 Translation pretraining_datasets(const Json& v) {
@@ -202,11 +246,7 @@ Translation pretraining_datasets(const Json& v) {
       if (entry.is_string()) entry = {{"path", entry}};
       if (entry.is_object() && entry.value("type", Json()).is_null()) entry["type"] = "pretrain";
     }
-  return training_datasets(list);
-}
-
-Translation evaluation_datasets(const Json& v) {
-  return read_list("eval_dataset_name", v);
+  return read_datasets("dataset_name", list);
 }
 
 }  // namespace qtrain

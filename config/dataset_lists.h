@@ -4,9 +4,9 @@
 namespace qtrain {
 
 /// The lists of data sets of trl (path, data_files, split, ...) and of axolotl (path, type, field_messages, ...).
-Translation training_datasets(const Json& list);
-/// One, or a list of them, whose rows are plain texts.
+/// `key` is dataset_name, for training, or eval_dataset_name.
+Translation read_datasets(std::string_view key, const Json& list);
+/// Training rows in one, or a list of them, that are plain texts.
 Translation pretraining_datasets(const Json& list);
-Translation evaluation_datasets(const Json& list);
 
 }  // namespace qtrain

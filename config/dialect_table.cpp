@@ -1,10 +1,12 @@
 #include "config/dialect_table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
+#include <ranges>
 
+#include "config/keys.h"
 #include "config/yaml.h"
 
 namespace qtrain {
@@ -13,6 +15,7 @@ namespace {
 /// Keys of a YAML mapping are text; here they are values.
 Json value_of_key(const std::string& key) {
   if (key == "null") return nullptr;
+  if (key.starts_with('[')) return Json::parse(key);
   return key.empty() ? Json("") : yaml_plain_value(key);
 }
 
@@ -41,18 +44,13 @@ std::vector<Json> neutral_values(const Json& values) {
   return values.is_array() ? std::vector<Json>(values.begin(), values.end()) : std::vector<Json>{values};
 }
 
-struct Section {
-  const char* name;
-  KeyStatus status;
-};
-constexpr auto kSections = std::to_array<Section>(
-    {{"ignored", KeyStatus::ignored}, {"warned", KeyStatus::warned}, {"unsupported", KeyStatus::unsupported}});
-
 DialectTable read_table(const TableText& text) {
   DialectTable table{.name = std::string(text.name),
                      .data = parse_yaml(text.yaml, fmt::format("{}.yaml", text.name)).value};
   for (const auto& [name, row] : table.object("translated").items()) table.rows.push_back(translated_row(name, row));
-  for (const auto& [section, status] : kSections)
+  for (const auto& [section, status] :
+       {std::pair("ignored", KeyStatus::ignored), std::pair("warned", KeyStatus::warned),
+        std::pair("unsupported", KeyStatus::unsupported)})
     for (const auto& [reason, keys] : table.object(section).items())
       for (const auto& [name, values] : keys.items())
         table.rows.push_back({.name = name, .status = status, .neutral = neutral_values(values), .reason = reason});
@@ -61,6 +59,8 @@ DialectTable read_table(const TableText& text) {
       table.rows.push_back({.name = fmt::format("{}.{}", part, name.get_ref<const std::string&>()),
                             .status = KeyStatus::ignored,
                             .reason = "without effect here, on one device"});
+  for (const auto& [key, names] : table.object("also").items())
+    for (const Json& name : names) table.aliases.push_back({name, key});
   return table;
 }
 
@@ -68,12 +68,53 @@ const std::vector<DialectTable>& tables() {
   static const std::vector<DialectTable> kTables = [] {
     std::vector<DialectTable> all;
     for (const TableText& text : table_texts()) all.push_back(read_table(text));
-    for (DialectTable& table : all)
-      for (const auto& [key, names] : table.object("also").items())
-        for (const Json& name : names) table.aliases.push_back({name.get_ref<const std::string&>(), key});
     return all;
   }();
   return kTables;
+}
+
+using Keys = std::vector<std::string_view>;
+
+Keys keys_in(const Json& document, Keys keys) {
+  std::erase_if(keys, [&](std::string_view key) { return !document.contains(key); });
+  return keys;
+}
+
+/// A dialect, and the keys of a document that decide for it.
+struct DialectClaim {
+  const DialectTable* dialect;
+  Keys keys;
+};
+
+/// The keys that decide for a dialect: sure ones, or two usual ones that mean nothing in the others.
+Keys deciding_keys(const DialectTable& dialect, const Json& document) {
+  Keys sure = keys_in(document, dialect.list("sure")), usual = keys_in(document, dialect.list("usual"));
+  if (!sure.empty() || document.contains("model_name_or_path")) return sure;
+  std::erase_if(usual, [&](std::string_view key) {
+    return std::ranges::any_of(dialects(), [&](const DialectTable* other) {
+      return other != &dialect && (other->lists("sure", key) || other->lists("usual", key));
+    });
+  });
+  return usual.size() >= 2 ? usual : Keys();
+}
+
+/// Without those whose keys are all usual in another dialect with a claim: `lr_scheduler` says nothing beside
+/// `sample_packing`.
+std::vector<DialectClaim> claims_on(const Json& document) {
+  std::vector<DialectClaim> all, own;
+  for (const DialectTable* d : dialects())
+    if (Keys keys = deciding_keys(*d, document); !keys.empty()) all.push_back({d, std::move(keys)});
+  std::ranges::copy_if(all, std::back_inserter(own), [&](const DialectClaim& claim) {
+    return std::ranges::none_of(all, [&](const DialectClaim& other) {
+      return other.dialect != claim.dialect &&
+             std::ranges::all_of(claim.keys, [&](std::string_view key) { return other.dialect->lists("usual", key); });
+    });
+  });
+  return own;
+}
+
+std::string dialect_names() {
+  return fmt::format("{}", fmt::join(dialects() | std::views::transform(&DialectTable::name), ", "));
 }
 
 }  // namespace
@@ -114,6 +155,10 @@ std::vector<std::string_view> DialectTable::list(std::string_view member) const 
   return words;
 }
 
+bool DialectTable::lists(std::string_view member, std::string_view name) const {
+  return std::ranges::find(object(member), name) != object(member).end();
+}
+
 const Json& DialectTable::object(std::string_view member) const {
   static const Json kNone = Json::object();
   const auto at = data.find(std::string(member));
@@ -126,13 +171,39 @@ const DialectTable& dialect_table(std::string_view name) {
   return *at;
 }
 
-const Json& table_data(std::string_view name) {
-  return dialect_table(name).data;
-}
-
 const DialectTable& common_table() {
   static const DialectTable& kTable = dialect_table("hf");
   return kTable;
+}
+
+const std::vector<const DialectTable*>& dialects() {
+  static const std::vector<const DialectTable*> kDialects{&common_table(), &dialect_table("expert"),
+                                                          &dialect_table("modelforge"), &dialect_table("llamafactory"),
+                                                          &dialect_table("axolotl")};
+  return kDialects;
+}
+
+const DialectTable& detect_dialect(const Json& document, std::string_view name) {
+  if (const auto it = document.find("dialect"); it != document.end() && it->is_string()) {
+    const auto at = std::ranges::find(dialects(), it->get<std::string>(), &DialectTable::name);
+    if (at != dialects().end()) return **at;
+    fail(ErrorKind::usage, {.cause = fmt::format("there is no config dialect {}", show(*it)),
+                            .place = "dialect",
+                            .remedy = fmt::format("choose one of {}", dialect_names())});
+  }
+  const std::vector<DialectClaim> claims = claims_on(document);
+  if (claims.size() > 1)
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("\"{}\" is a key of the dialect {} and \"{}\" one of {}; their defaults differ",
+                               claims[0].keys[0], claims[0].dialect->name, claims[1].keys[0], claims[1].dialect->name),
+          .place = std::string(name),
+          .remedy =
+              fmt::format("use the names of one dialect, or say which with \"dialect\": one of {}", dialect_names())});
+  if (!claims.empty()) return *claims[0].dialect;
+  if (!document.contains("model_name_or_path"))
+    for (const DialectTable* d : dialects())
+      if (keys_in(document, d->list("usual")).size() >= 2) return *d;
+  return common_table();
 }
 
 }  // namespace qtrain

@@ -41,8 +41,8 @@ struct KeyRow {
   std::string convert = {};                                ///< the conversion of other values, by its name
   std::string note = {};                                   ///< what is said of a value in `map`
   std::string otherwise = {};                              ///< of another value, which sets nothing
-  std::string remedy = {};                                 ///< of a launcher's value that is refused
-  std::vector<std::pair<Json, std::string>> notes = {};    ///< what is said of a launcher's values
+  std::string remedy = {};                                 ///< of a value that is refused; `otherwise` then refuses
+  std::vector<std::pair<Json, std::string>> notes = {};    ///< what is said of single values in `map`
 
   std::vector<Json> neutral = {};  ///< values of which nothing is said where the key is ignored or unsupported
   std::string reason = {};
@@ -55,7 +55,7 @@ struct KeyRow {
 
 /// Another name of a key, with the same values.
 struct Alias {
-  std::string_view name, key;
+  std::string name, key;
 };
 
 struct DialectTable {
@@ -71,13 +71,19 @@ struct DialectTable {
   std::string_view text(std::string_view member) const;
   std::vector<std::string_view> list(std::string_view member) const;
   const Json& object(std::string_view member) const;
+  /// Whether a list, or an object, has the name.
+  bool lists(std::string_view member, std::string_view name) const;
 };
 /// A table by its name; it has to be there.
 const DialectTable& dialect_table(std::string_view name);
-/// What any file of tables holds, also fields.yaml.
-const Json& table_data(std::string_view name);
 /// The one that holds in every dialect.
 const DialectTable& common_table();
+
+/// The tables of the kinds of config files, the canonical one first.
+const std::vector<const DialectTable*>& dialects();
+/// Finds the dialect of a document, by its key "dialect" or by the keys it has. Throws ErrorKind::usage when the keys
+/// of two dialects are mixed or the name is not one.
+const DialectTable& detect_dialect(const Json& document, std::string_view name);
 
 struct TableText {
   std::string_view name, yaml;

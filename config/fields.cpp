@@ -23,15 +23,24 @@ constexpr bool is_optional<std::optional<T>> = true;
 template <class T>
 constexpr bool is_word = std::is_enum_v<T> && !std::is_same_v<T, CopyChoice>;
 
+template <class T>
+bool is_json_of(const Json& j) {
+  if constexpr (std::is_same_v<T, bool>)
+    return j.is_boolean();
+  else if constexpr (std::is_same_v<T, double>)
+    return j.is_number();
+  else if constexpr (std::is_same_v<T, std::string>)
+    return j.is_string();
+  else
+    return std::is_same_v<T, Json> ? j.is_object() : j.is_array();
+}
+
 // Reading a JSON value: false where it is of another type.
 
-bool read(const Json& j, bool& out) {
-  if (j.is_boolean()) out = j.get<bool>();
-  return j.is_boolean();
-}
-bool read(const Json& j, double& out) {
-  if (j.is_number()) out = j.get<double>();
-  return j.is_number();
+template <class T>
+bool read(const Json& j, T& out) {
+  if (is_json_of<T>(j)) j.get_to(out);
+  return is_json_of<T>(j);
 }
 bool read(const Json& j, std::int64_t& out) {
   double d = 0;
@@ -39,23 +48,11 @@ bool read(const Json& j, std::int64_t& out) {
   out = j.is_number_float() ? static_cast<std::int64_t>(d) : j.get<std::int64_t>();
   return true;
 }
-bool read(const Json& j, std::string& out) {
-  if (j.is_string()) out = j.get<std::string>();
-  return j.is_string();
-}
 bool read(const Json& j, std::vector<std::string>& out) {
   const Json list = j.is_string() ? Json::array({j}) : j;
   if (!list.is_array() || !std::ranges::all_of(list, [](const Json& e) { return e.is_string(); })) return false;
   out = list.get<std::vector<std::string>>();
   return true;
-}
-bool read(const Json& j, Json& out) {
-  if (j.is_object()) out = j;
-  return j.is_object();
-}
-bool read(const Json& j, std::vector<Json>& out) {
-  if (j.is_array()) out = {j.begin(), j.end()};
-  return j.is_array();
 }
 bool read(const Json& j, Recompute& out) {
   if (j.is_boolean()) out.policy = j.get<bool>() ? "block" : "none";
@@ -141,7 +138,7 @@ std::vector<std::string> words_of(const Json& row) {
 std::string type_text(const std::string& type, const Field& f) {
   if (f.name == "optim") return fmt::format("one of {}", optimizer_summary());
   if (!f.words.empty()) return fmt::format("one of {}", fmt::join(f.words, ", "));
-  return table_data("fields").at("types").at(type);
+  return dialect_table("fields").object("types").at(type);
 }
 
 /// The field of a row, and of its member.
@@ -164,9 +161,9 @@ Field field_of(Field f, const Json& row, S Config::*part, T S::*member) {
 
 std::vector<Field> read_fields() {
   std::vector<std::pair<Field, Json>> rows;
-  for (const auto& [section, keys] : table_data("fields").items())
+  for (const auto& [section, keys] : dialect_table("fields").data.items())
     for (const auto& [name, row] : keys.items())
-      if (section != "types") rows.push_back({{.name = name, .section = section}, row});
+      if (section != "types" && section != "words") rows.push_back({{.name = name, .section = section}, row});
   std::vector<Field> all;
   for_each_member([&](auto part, auto member) {
     auto& [field, row] = rows.at(all.size());

@@ -21,19 +21,6 @@ struct Range {
   std::string text() const;
 };
 
-/// What another value of a key means for a run that goes on from a checkpoint.
-enum class OnResume : std::uint8_t {
-  refused,  ///< the rest of the run would not fit what is in the checkpoint
-  rows,     ///< names the cause where the training rows have become others, which is refused; else without effect
-  saved,    ///< likewise; where the rows are the same, one line says it: the saved tokenizer or template has it
-  update,   ///< how the steps to come update the weights: a change that people make on purpose, which one line says
-  told,     ///< the same of what the weights do not depend on, or only by rounding
-  silent,   ///< results do not depend on it
-};
-template <>
-inline constexpr auto kNamesOf<OnResume> = std::to_array<std::string_view>({"refused", "rows", "saved", "update",
-                                                                            "told", "silent"});
-
 /// What is wrong with a value (empty: nothing), and what to do about it.
 struct Assigned {
   std::string error, remedy;

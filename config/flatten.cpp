@@ -14,21 +14,21 @@ bool lists(const Json& names, std::string_view name) {
 
 /// Undoes nesting. Each function reads one object; `path` ends in a dot or is empty.
 struct Flattener {
-  const Dialect& dialect;
+  const DialectTable& dialect;
+  const ConfigDocument& document;
   Judge& judge;
-  const PlaceOf& place;
   std::vector<std::pair<std::string, Setting>> out = {};
 
   void add(const std::string& key, const std::string& path, const Json& value) {
-    out.push_back({key, {path, place(path), value}});
+    out.push_back({key, {path, document.place_of(path), value}});
   }
   void problem(const std::string& path, const std::string& text) {
-    judge.problem(place(path), fmt::format("\"{}\": {}", path, text));
+    judge.problem(document.place_of(path), fmt::format("\"{}\": {}", path, text));
   }
 
   /// Whether the member of an object only describes, which is all that is said of it.
   bool describes(const std::string& object, const std::string& key, const Setting& member) {
-    const Json reasons = dialect.table.object("describing").value(object, Json::object());
+    const Json reasons = dialect.object("describing").value(object, Json::object());
     for (const auto& [reason, keys] : reasons.items()) {
       if (!lists(keys, key)) continue;
       if (!member.value.is_null())
@@ -45,27 +45,27 @@ struct Flattener {
   void members(const std::string& object, const std::string& path, const Json& value) {
     for (const auto& [key, member] : value.items()) {
       const std::string inner = path + key;
-      if (!describes(object, key, {inner, place(inner), member})) this->member(key, inner, member);
+      if (!describes(object, key, {inner, document.place_of(inner), member})) this->member(key, inner, member);
     }
   }
 
   /// Whether the members of an object count as if they stood at the top: in some only if it has no others.
   bool is_transparent(const std::string& key, const Json& value) {
-    if (lists(common_table().object("objects"), key)) return true;
-    const Json only = dialect.table.object("objects_of").value(key, Json());
+    if (common_table().lists("objects", key)) return true;
+    const Json only = dialect.object("objects_of").value(key, Json());
     return only == "any" || (only.is_array() && !value.empty() &&
                              std::ranges::all_of(value.items(), [&](const auto& m) { return lists(only, m.key()); }));
   }
 
   void member(const std::string& key, const std::string& path, const Json& value) {
-    if (value.is_null() && lists(common_table().object("objects"), key)) return;
+    if (value.is_null() && common_table().lists("objects", key)) return;
     if (value.is_object() && is_transparent(key, value)) {
       if (key == "peft_config" || key == "lora_config") add("use_peft", path, true);
       return members(key, path + ".", value);
     }
     if (key == "base_model") return renamed(key, path, value);
     if (key == "base_models") return base_models(path, value);
-    if (key == "dataset" && dialect.name() == "expert" && value.is_object()) return renamed(key, path, value);
+    if (key == "dataset" && dialect.name == "expert" && value.is_object()) return renamed(key, path, value);
     add(key, path, value);
   }
 
@@ -86,7 +86,7 @@ struct Flattener {
         field_mapping(inner, member);
       else if (const auto name = names.find(key); name != names.end())
         add(name->get<std::string>(), inner, member);
-      else if (object == "dataset" && !describes(object, key, {inner, place(inner), member}))
+      else if (object == "dataset" && !describes(object, key, {inner, document.place_of(inner), member}))
         problem(inner, fmt::format("unknown key \"{}\"", key));
     }
   }
@@ -107,11 +107,11 @@ struct Flattener {
 
 }  // namespace
 
-std::vector<std::pair<std::string, Setting>> flatten(const Dialect& dialect, const Json& document, Judge& judge,
-                                                     const PlaceOf& place) {
-  Json settings = document;
+std::vector<std::pair<std::string, Setting>> flatten(const DialectTable& dialect, const ConfigDocument& document,
+                                                     Judge& judge) {
+  Json settings = document.value;
   for (const char* about : {"dialect", "$schema"}) settings.erase(about);
-  Flattener f{dialect, judge, place};
+  Flattener f{dialect, document, judge};
   f.members("", "", settings);
   return std::move(f.out);
 }

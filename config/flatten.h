@@ -1,20 +1,17 @@
 #pragma once
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "config/dialect.h"
-#include "core/json.h"
+#include "config/dialect_table.h"
+#include "config/document.h"
+#include "config/setting.h"
 
 namespace qtrain {
 
-/// Where a path of a document is.
-using PlaceOf = std::function<std::string(const std::string& path)>;
-
 /// All settings of a document under flat keys: the nesting of manifests and of *_config objects is undone. The judge is
 /// told of parts that cannot be honored, and of what only describes.
-std::vector<std::pair<std::string, Setting>> flatten(const Dialect& dialect, const Json& document, Judge& judge,
-                                                     const PlaceOf& place);
+std::vector<std::pair<std::string, Setting>> flatten(const DialectTable& dialect, const ConfigDocument& document,
+                                                     Judge& judge);
 
 }  // namespace qtrain

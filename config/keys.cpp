@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "config/dialect.h"
+#include "config/dialect_table.h"
 #include "config/fields.h"
 
 namespace qtrain {
@@ -31,10 +31,6 @@ std::vector<std::string_view> field_names() {
   return names;
 }
 
-bool is_field(std::string_view name) {
-  return find_field(name) != nullptr;
-}
-
 std::string_view nearest(std::string_view word, std::span<const std::string_view> names) {
   if (word.size() > 64) return {};
   std::string_view best;
@@ -55,10 +51,10 @@ std::string hint(const Judge& judge, std::string_view word, std::span<const std:
 
 std::vector<std::string_view> known_keys() {
   std::vector<std::string_view> all = field_names();
-  for (const Dialect& d : dialects()) {
-    for (const Alias& a : d.table.aliases) all.push_back(a.name);
-    std::ranges::copy(d.table.names(), std::back_inserter(all));
-    if (const Json& describing = d.table.object("describing"); describing.contains(""))
+  for (const DialectTable* d : dialects()) {
+    for (const Alias& a : d->aliases) all.push_back(a.name);
+    std::ranges::copy(d->names(), std::back_inserter(all));
+    if (const Json& describing = d->object("describing"); describing.contains(""))
       for (const Json& keys : describing.at(""))
         for (const Json& key : keys) all.emplace_back(key.get_ref<const std::string&>());
   }
@@ -72,7 +68,7 @@ std::string_view canonical_key(std::string_view name) {
 }
 
 bool is_config_key(std::string_view key) {
-  return is_field(key) || canonical_key(key) != key || common_table().find(key);
+  return find_field(key) || canonical_key(key) != key || common_table().find(key);
 }
 
 bool says_nothing(const Json& value) {

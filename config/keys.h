@@ -11,8 +11,6 @@ namespace qtrain {
 
 /// The canonical name of a key: itself, unless it is another name of one.
 std::string_view canonical_key(std::string_view name);
-/// Whether fields.yaml has the name.
-bool is_field(std::string_view name);
 /// Names of all fields, in order.
 std::vector<std::string_view> field_names();
 

@@ -4,201 +4,290 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <sstream>
 
 #include "config/keys.h"
-#include "config/launcher_rows.h"
+#include "config/translate.h"
+#include "config/yaml.h"
+#include "optim/table.h"
 
 /// What the configurations of DeepSpeed, FSDP and accelerate set, say and leave without effect, by their tables.
 namespace qtrain {
 namespace {
 
-class Launchers {
+/// Whether a dotted key is a member of this one.
+bool holds(std::string_view part, std::string_view key) {
+  return key.size() > part.size() && key.starts_with(part) && key[part.size()] == '.';
+}
+
+/// The row of a key, or of a part that it is in.
+const KeyRow* row_of(const DialectTable& table, std::string_view key) {
+  if (const KeyRow* row = table.find(key)) return row;
+  const auto at =
+      std::ranges::find_if(table.rows, [&](const KeyRow& row) { return !row.is_translated() && holds(row.name, key); });
+  return at == table.rows.end() ? nullptr : &*at;
+}
+
+/// The value without regard to the case of letters, and with true and false as such.
+Json plain(const Json& value) {
+  if (!value.is_string()) return value;
+  std::string lower = value.get<std::string>();
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return yaml_plain_value(lower);
+}
+
+/// Reads the configuration of a launcher by its table: what it sets has to be what the config gives, if it does.
+class Launcher {
  public:
-  Launchers(Draft& draft, const ConfigDocument& config) : draft_(draft), config_(config) {}
+  Launcher(Draft& draft, std::string_view table) : draft_(draft), table_(dialect_table(table)) {}
 
-  void deepspeed(const Setting& setting, const ConfigDocument& document) {
-    rows_.open(setting, document, "DeepSpeed", [&](const Leaves& leaves, const ConfigDocument&) {
-      for (const Leaf& leaf : leaves) rows_.apply("deepspeed", leaf);
-      for (const Leaf& leaf : leaves)  // which needs the others
-        if (leaf.key == "train_batch_size") deepspeed_batch(leaf);
-      deepspeed_warmup(leaves);
-    });
+  /// The object that a setting is, or the file that it names; keys that were ignored are then told once.
+  void read(const Setting& setting, const ConfigDocument& config) {
+    if (says_nothing(setting.value)) return;
+    if (setting.value.is_object()) return read_object(config, setting.value, setting.written + ".");
+    if (!setting.value.is_string())
+      return draft_.problem(setting, " expected a file or an object, got " + show(setting.value));
+    const auto name = setting.value.get<std::string>();
+    const auto file = draft_.named_file(name);
+    if (!file)
+      return draft_.problem(setting, fmt::format(": no such file \"{}\"", name),
+                            "paths are looked for as they stand and beside the config");
+    try {
+      const ConfigDocument document = read_config_document(*file);
+      if (document.value.is_object()) return read_object(document, without_comments(document.value), "");
+      draft_.judge.problem(document.name, fmt::format("a configuration of {} is an object of keys and values, not {}",
+                                                      table_.text("about"), show(document.value)));
+    } catch (const Error& e) {  // one problem among others
+      draft_.judge.problem(e.text());
+    }
   }
 
-  void fsdp(const Setting* chosen, const Setting* options) {
-    const bool on = chosen && !says_nothing(chosen->value);
-    if (on) fsdp_words(*chosen);
-    if (!options || says_nothing(options->value)) return;
-    if (!on) return judge().note(options->place, fmt::format("\"{}\" has no effect without fsdp", options->written));
-    rows_.open(*options, config_, "FSDP", [&](const Leaves& leaves, const ConfigDocument&) {
-      for (const Leaf& leaf : leaves) fsdp_leaf(leaf);
-    });
-  }
-
-  void accelerate(const Setting& setting) {
-    const Json& presets = dialect_table("accelerate").object("presets");
-    if (std::ranges::find(presets, setting.value) != presets.end())
-      return judge().note(setting.place,
-                          fmt::format("\"{}\": {} has no effect on one device", setting.written, show(setting.value)));
-    rows_.open(setting, config_, "accelerate", [&](const Leaves& leaves, const ConfigDocument& document) {
-      for (const Leaf& leaf : leaves) accelerate_leaf(leaf, document);
-    });
+  /// The words of `fsdp` as it was written before it became a switch.
+  void read_words(const Setting& chosen) {
+    for (const Json& part : chosen.value.is_array() ? chosen.value : Json::array({chosen.value})) {
+      std::istringstream text(part.is_string() ? part.get<std::string>() : show(part));
+      for (std::string word; text >> word;) {
+        if (word == "true" || word == "True") return;
+        take(table_, "~word", {chosen.written, chosen.place, word});
+      }
+    }
+    draft_.note(chosen, " shards over several devices; on one there is nothing to shard");
   }
 
  private:
-  Judge& judge() { return draft_.judge; }
-
-  void betas(const Leaf& leaf) {
-    if (!leaf.value.is_array() || leaf.value.size() != 2)
-      return rows_.refuse(leaf, "betas are two numbers", "use \"auto\"");
-    rows_.set(leaf, "adam_beta1", leaf.value[0]);
-    rows_.set(leaf, "adam_beta2", leaf.value[1]);
+  void read_object(const ConfigDocument& document, const Json& object, const std::string& path) {
+    read_members(document, object, {path, ""});
+    settle();
+    tell_ignored(document.name);
   }
 
-  void warmup_steps(const Leaf& leaf) {
+  /// What stands before a value: the path of the object in its document and the key in the object, with dots behind.
+  struct LeafPath {
+    std::string object, key;
+  };
+  /// Takes every value in an object that is none itself.
+  void read_members(const ConfigDocument& document, const Json& object, const LeafPath& path) {
+    for (const auto& [name, value] : object.items()) {
+      const std::string key = path.key + name, written = path.object + key;
+      const Setting leaf{written, document.place_of(written), value};
+      if (value.is_object() && !value.empty())
+        read_members(document, value, {path.object, key + "."});
+      else if (key == "deepspeed_config.deepspeed_config_file")
+        Launcher(draft_, "deepspeed").read(leaf, document);
+      else
+        take(table_, key, leaf);
+    }
+  }
+
+  /// One value as its row says. Some keys of accelerate are those of another table.
+  void take(const DialectTable& table, const std::string& key, const Setting& leaf) {
+    constexpr std::string_view kFsdp = "fsdp_config.", kPrefix = "fsdp_";
+    if (const auto name = table.object("deepspeed").find(key); name != table.object("deepspeed").end())
+      return take(dialect_table("deepspeed"), *name, leaf);
+    if (&table == &dialect_table("accelerate") && key.starts_with(kFsdp))
+      return take(dialect_table("fsdp"), key.substr(kFsdp.size()), leaf);
+    if (&table == &dialect_table("fsdp") && key.starts_with(kPrefix))
+      return take(table, key.substr(kPrefix.size()), leaf);
+    const KeyRow* row = row_of(table, key);
+    if (row == nullptr) return unknown(key, leaf, table.names());
+    if (row->is_translated()) return leaf.value == "auto" ? void() : take_row(*row, leaf);
+    if (row->status == KeyStatus::ignored) return row->reason.empty() ? void() : ignore(leaf);
+    const bool decides = row->name.ends_with('*') || key == row->name || key == row->name + ".enabled";
+    if (decides && !says_nothing(leaf.value)) refuse(leaf, row->reason);
+  }
+
+  void take_row(const KeyRow& row, const Setting& leaf) {
+    const Translation made = translate(row, plain(leaf.value));
+    if (!made.problem.empty()) return refuse(leaf, made.problem, row.remedy);
+    for (const std::string& remark : made.remarks) draft_.note(leaf, ": " + remark);
+    if (made.settings.empty()) ignore(leaf);
+    for (const auto& [key, value] : made.settings) set(key, leaf, value);
+  }
+
+  /// Names of one optimizer that differ in how it is computed do not contradict each other, nor do kinds of
+  /// recomputation.
+  void set(const std::string& key, const Setting& leaf, const Json& value) {
+    const Setting* given = draft_.find(key);
+    if (!given) return draft_.offer(key, {leaf.written, leaf.place, value});
+    const auto rule = [](const Json& name) {
+      const NamedOptimizer* o = name.is_string() ? find_optimizer(name.get<std::string>()) : nullptr;
+      return o ? o->rule : "?";
+    };
+    const bool same = given->value == value || (key == "optim" && rule(given->value) == rule(value)) ||
+                      (key == "gradient_checkpointing" && given->value.is_string());
+    if (!same)
+      differ({leaf.written, leaf.place, value}, *given,
+             "the two have to be equal: \"auto\" in the former, or its removal, takes over the latter");
+  }
+
+  void differ(const Setting& leaf, const Setting& given, std::string remedy) {
+    draft_.problem(
+        leaf,
+        fmt::format(" is {}, but \"{}\" is {} ({})", show(leaf.value), given.written, show(given.value), given.place),
+        std::move(remedy));
+  }
+
+  void refuse(const Setting& leaf, std::string_view why, std::string_view remedy = {}) {
+    draft_.problem(leaf, fmt::format(": {} cannot be honored: {}", show(leaf.value), why),
+                   std::string(remedy.empty() ? "remove the key" : remedy));
+  }
+
+  void ignore(const Setting& leaf) {
+    if (!says_nothing(plain(leaf.value)))
+      ignored_.push_back(
+          {.level = RemarkLevel::silent, .origin = leaf.place, .ignored = leaf.written, .value = leaf.value});
+  }
+
+  void unknown(const std::string& key, const Setting& leaf, const std::vector<std::string_view>& known) {
+    if (std::ranges::any_of(known, [&](std::string_view name) { return holds(key, name); })) {
+      if (!says_nothing(leaf.value)) draft_.problem(leaf, " expected an object, got " + show(leaf.value));
+      return;
+    }
+    const std::string near = hint(draft_.judge, key, known);
+    draft_.judge.problem(leaf.place, fmt::format("unknown key \"{}\"", leaf.written),
+                         near.empty() ? "remove the key" : fmt::format("did you mean \"{}\"?", near));
+  }
+
+  /// Once for all keys of a file.
+  void tell_ignored(const std::string& name) {
+    if (ignored_.empty()) return;
+    constexpr std::size_t kShown = 4;
+    const std::string why = fmt::format("{} without effect here, on one device", table_.text("about"));
+    std::vector<std::string> shown;
+    for (Remark& remark : ignored_) {
+      if (shown.size() < kShown) shown.push_back(remark.ignored);
+      remark.text = why;
+    }
+    const std::size_t all = ignored_.size();
+    draft_.judge.note(name,
+                      fmt::format("{} {} of {}: {}{}", all, all == 1 ? "key" : "keys", why, fmt::join(shown, ", "),
+                                  all > kShown ? fmt::format(" and {} more", all - kShown) : ""));
+    for (Remark& remark : ignored_) draft_.judge.say(std::move(remark));
+  }
+
+  /// Settings that wait for others.
+  void settle() {
+    const auto pending = [&](const char* key, void (Launcher::*settle)(const Setting&)) {
+      if (const auto found = draft_.settings.extract(key); found) (this->*settle)(found.mapped());
+    };
+    pending("~mixed_precision", &Launcher::precision);
+    pending("~num_processes", &Launcher::processes);
+    pending("~betas", &Launcher::betas);
+    pending("~warmup_num_steps", &Launcher::warmup_steps);
+    pending("~total_num_steps", &Launcher::total_steps);
+    pending("~warmup_start", &Launcher::warmup_start);
+    pending("~schedule", &Launcher::warmup_kind);
+    pending("~train_batch_size", &Launcher::batch);
+  }
+
+  void betas(const Setting& leaf) {
+    if (!leaf.value.is_array() || leaf.value.size() != 2) return refuse(leaf, "betas are two numbers", "use \"auto\"");
+    set("adam_beta1", leaf, leaf.value[0]);
+    set("adam_beta2", leaf, leaf.value[1]);
+  }
+
+  void warmup_steps(const Setting& leaf) {
     const Setting* ratio = draft_.find("warmup_ratio");
-    if (!ratio || says_nothing(ratio->value)) return rows_.set(leaf, "warmup_steps", leaf.value);
-    rows_.differ(leaf, leaf.value, *ratio, "use \"auto\", or remove the latter");
+    if (!ratio || says_nothing(ratio->value)) return set("warmup_steps", leaf, leaf.value);
+    differ(leaf, *ratio, "use \"auto\", or remove the latter");
   }
 
-  void total_steps(const Leaf& leaf) {
-    if (draft_.has("max_steps")) return rows_.set(leaf, "max_steps", leaf.value);
-    rows_.refuse(leaf, "how many steps there are depends on the rows", "use \"auto\", or set max_steps");
+  void total_steps(const Setting& leaf) {
+    if (draft_.find("max_steps")) return set("max_steps", leaf, leaf.value);
+    refuse(leaf, "how many steps there are depends on the rows", "use \"auto\", or set max_steps");
   }
 
-  void warmup_start(const Leaf& leaf) {
+  void warmup_start(const Setting& leaf) {
     constexpr double kAlmostZero = 1e-7;
-    if (!leaf.value.is_number() || leaf.value > kAlmostZero) rows_.refuse(leaf, "warm-up begins at 0", "use 0");
+    if (!leaf.value.is_number() || leaf.value > kAlmostZero) refuse(leaf, "warm-up begins at 0", "use 0");
   }
 
-  void schedule_floor(const Leaf& leaf) {
-    if (!leaf.value.is_number() || leaf.value <= 0) return;
-    draft_.settings["lr_scheduler_type"] = {leaf.written, leaf.place, "cosine_with_min_lr"};
-    rows_.set(leaf, "lr_scheduler_kwargs", {{"min_lr_rate", leaf.value}});
+  void warmup_kind(const Setting& leaf) {
+    if (const auto kind = draft_.settings.extract("~warmup_type"); kind && kind.mapped().value == "linear") return;
+    draft_.note(leaf, ": warm-up is linear here; that of DeepSpeed is logarithmic unless warmup_type is linear");
   }
 
   /// As in transformers, the arguments of the training win.
-  void precision(const Leaf& leaf) {
-    if (leaf.value == "no" || says_nothing(leaf.value)) return;
-    if (leaf.value != "bf16" && leaf.value != "fp16")
-      return rows_.refuse(leaf, "GEMMs are in float32, bf16 or fp16", "use no, bf16 or fp16");
+  void precision(const Setting& leaf) {
     for (const char* key : {"bf16", "fp16"}) {
       const Setting* given = draft_.find(key);
       if (!given) continue;
       if ((given->value == true) != (leaf.value == key))
-        judge().note(leaf.place, fmt::format("\"{}\" {} has no effect: \"{}\" is {} ({})", leaf.written,
-                                             show(leaf.value), given->written, show(given->value), given->place));
+        draft_.note(leaf, fmt::format(" {} has no effect: \"{}\" is {} ({})", show(leaf.value), given->written,
+                                      show(given->value), given->place));
       return;
     }
-    draft_.offer(leaf.value.get<std::string>(), {leaf.written, leaf.place, true});
+    set(leaf.value.get<std::string>(), leaf, true);
   }
 
-  void processes(const Leaf& leaf) {
+  void processes(const Setting& leaf) {
     const Setting* ranks = draft_.find("nproc");
     if (!leaf.value.is_number_integer() || leaf.value <= 1 || (ranks && ranks->value == leaf.value)) return;
-    judge().note(leaf.place, fmt::format("\"{}\" is {} there and nproc {} here: an update sees fewer rows; "
-                                         "gradient_accumulation_steps makes up for it",
-                                         leaf.written, show(leaf.value), ranks ? show(ranks->value) : "1"));
+    draft_.note(leaf, fmt::format(" is {} there and nproc {} here: an update sees fewer rows; "
+                                  "gradient_accumulation_steps makes up for it",
+                                  show(leaf.value), ranks ? show(ranks->value) : "1"));
   }
 
   /// DeepSpeed has train_batch_size = micro-batch x accumulation x devices, and fills in the one that is missing.
-  void deepspeed_batch(const Leaf& leaf) {
-    if (leaf.value == "auto") return;
-    const auto number = [&](const char* key) {
-      const Setting* s = draft_.find(key);
-      return s && s->value.is_number() ? std::max(0.0, s->value.get<double>()) : 0;
-    };
-    if (!leaf.value.is_number()) return rows_.refuse(leaf, "a batch is a number of rows", "use \"auto\"");
-    const double total = leaf.value.get<double>(), micro = number("per_device_train_batch_size"),
-                 windows = number("gradient_accumulation_steps"), ranks = std::max(1.0, number("nproc"));
+  void batch(const Setting& leaf) {
+    if (!leaf.value.is_number()) return refuse(leaf, "a batch is a number of rows", "use \"auto\"");
+    const double total = leaf.value.get<double>(), micro = draft_.positive("per_device_train_batch_size").value_or(0),
+                 windows = draft_.positive("gradient_accumulation_steps").value_or(0),
+                 ranks = std::max(1.0, draft_.positive("nproc").value_or(1));
     const double known = std::max(1.0, micro) * std::max(1.0, windows) * ranks;
     const bool divides = total > 0 && std::fmod(total, known) == 0 && (micro > 0 || windows > 0);
     if (divides && (windows == 0 || micro == 0))
       return draft_.offer(windows == 0 ? "gradient_accumulation_steps" : "per_device_train_batch_size",
                           {leaf.written, leaf.place, total / known});
     if (total == known && micro > 0) return;
-    judge().problem(
-        leaf.place,
-        fmt::format("\"{}\" is {}, but per_device_train_batch_size x gradient_accumulation_steps x nproc is {}",
-                    leaf.written, show(leaf.value), micro > 0 && windows > 0 ? fmt::format("{}", known) : "not given"),
-        "use \"auto\", or numbers whose product it is");
-  }
-
-  void deepspeed_warmup(const std::vector<Leaf>& leaves) {
-    const auto type = std::ranges::find(leaves, "scheduler.type", &Leaf::key),
-               kind = std::ranges::find(leaves, "scheduler.params.warmup_type", &Leaf::key);
-    if (type == leaves.end() || (kind != leaves.end() && kind->value == "linear")) return;
-    judge().note(
-        type->place,
-        fmt::format("\"{}\": warm-up is linear here; that of DeepSpeed is logarithmic unless warmup_type is linear",
-                    type->written));
-  }
-
-  void fsdp_words(const Setting& chosen) {
-    std::vector<std::string> words;
-    for (const Json& part : chosen.value.is_array() ? chosen.value : Json::array({chosen.value})) {
-      std::istringstream text(part.is_string() ? part.get<std::string>() : show(part));
-      for (std::string word; text >> word;) words.push_back(word);
-    }
-    if (words.empty()) words.push_back(show(chosen.value));
-    if (words[0] == "true" || words[0] == "True") return;  // the switch that it has become
-    const std::vector<std::string_view> known = dialect_table("fsdp").list("words");
-    for (const std::string& word : words) {
-      const Leaf leaf{word, chosen.written, chosen.place, word};
-      if (word == "offload") rows_.set(leaf, "optimizer_offload", true);
-      if (std::ranges::find(known, word) == known.end())
-        rows_.refuse(leaf, fmt::format("the words of fsdp are {}", fmt::join(known, ", ")), "use true and fsdp_config");
-    }
-    judge().note(chosen.place,
-                 fmt::format("\"{}\" shards over several devices; on one there is nothing to shard", chosen.written));
-  }
-
-  void fsdp_leaf(const Leaf& leaf) {
-    const bool prefixed = leaf.key.starts_with("fsdp_");  // as accelerate writes it
-    rows_.apply("fsdp", leaf.under(prefixed ? leaf.key.substr(5) : leaf.key));
-  }
-
-  void accelerate_leaf(const Leaf& leaf, const ConfigDocument& document) {
-    constexpr std::string_view kDeepspeed = "deepspeed_config.", kFsdp = "fsdp_config.";
-    if (leaf.key == "deepspeed_config.deepspeed_config_file")
-      return deepspeed({leaf.written, leaf.place, leaf.value}, document);
-    if (leaf.key.starts_with(kDeepspeed)) {
-      const Json& names = dialect_table("accelerate").object("deepspeed");
-      if (const auto name = names.find(leaf.key.substr(kDeepspeed.size())); name != names.end())
-        return rows_.apply("deepspeed", leaf.under(*name));
-    }
-    if (leaf.key.starts_with(kFsdp)) return fsdp_leaf(leaf.under(leaf.key.substr(kFsdp.size())));
-    rows_.apply("accelerate", leaf);
-  }
-
-  LauncherRows::Conversions conversions() {
-    const auto by = [this](void (Launchers::*convert)(const Leaf&)) {
-      return [this, convert](const Leaf& leaf) { (this->*convert)(leaf); };
-    };
-    return {{"betas", by(&Launchers::betas)},
-            {"warmup_steps", by(&Launchers::warmup_steps)},
-            {"total_steps", by(&Launchers::total_steps)},
-            {"warmup_start", by(&Launchers::warmup_start)},
-            {"schedule_floor", by(&Launchers::schedule_floor)},
-            {"precision", by(&Launchers::precision)},
-            {"processes", by(&Launchers::processes)}};
+    draft_.problem(leaf,
+                   fmt::format(" is {}, but per_device_train_batch_size x gradient_accumulation_steps x nproc is {}",
+                               show(leaf.value), micro > 0 && windows > 0 ? fmt::format("{}", known) : "not given"),
+                   "use \"auto\", or numbers whose product it is");
   }
 
   Draft& draft_;
-  const ConfigDocument& config_;
-  LauncherRows rows_{draft_, conversions()};
+  const DialectTable& table_;
+  std::vector<Remark> ignored_ = {};
 };
 
 }  // namespace
 
 void add_launcher_settings(Draft& draft, const ConfigDocument& config) {
-  Launchers launchers(draft, config);
-  const auto pending = [&](std::string_view key) { return draft.find(kPending + std::string(key)); };
-  if (const Setting* s = pending("accelerate_config")) launchers.accelerate(*s);
-  if (const Setting* s = pending("deepspeed")) launchers.deepspeed(*s, config);
-  launchers.fsdp(pending("fsdp"), pending("fsdp_config"));
+  if (const Setting* s = draft.find("~accelerate_config")) {
+    if (!s->value.is_string() || !dialect_table("accelerate").lists("presets", s->value.get_ref<const std::string&>()))
+      Launcher(draft, "accelerate").read(*s, config);
+    else
+      draft.note(*s, fmt::format(": {} has no effect on one device", show(s->value)));
+  }
+  if (const Setting* s = draft.find("~deepspeed")) Launcher(draft, "deepspeed").read(*s, config);
+  const Setting *words = draft.find("~fsdp"), *options = draft.find("~fsdp_config");
+  const bool on = words && !says_nothing(words->value), configured = options && !says_nothing(options->value);
+  if (on) Launcher(draft, "fsdp").read_words(*words);
+  if (on && configured) Launcher(draft, "fsdp").read(*options, config);
+  if (!on && configured) draft.note(*options, " has no effect without fsdp");
 }
 
 }  // namespace qtrain

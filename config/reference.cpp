@@ -1,12 +1,12 @@
 #include "config/reference.h"
+#include "config/fields.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "config/dialect.h"
-#include "config/fields.h"
+#include "config/dialect_table.h"
 #include "optim/table.h"
 
 namespace qtrain {
@@ -15,6 +15,11 @@ namespace {
 std::string escaped(std::string text) {
   for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
   return text;
+}
+
+/// As code.
+std::string code(std::string_view text) {
+  return fmt::format("`{}`", text);
 }
 
 std::string row(std::initializer_list<std::string> cells) {
@@ -44,8 +49,7 @@ std::string fields_part() {
     const std::string type = f.name == "optim" ? "a name from the list below" : type_of(f);
     const std::vector<std::string_view> also = aliases_of(f.name);
     const std::string names = also.empty() ? "" : fmt::format(" Also `{}`.", fmt::join(also, "`, `"));
-    out += row({fmt::format("`{}`", f.name), fmt::format("`{}`", f.read(defaults).dump()),
-                fmt::format("{} ({}){}", f.doc, type, names)});
+    out += row({code(f.name), code(f.read(defaults).dump()), fmt::format("{} ({}){}", f.doc, type, names)});
   }
   return out;
 }
@@ -53,7 +57,7 @@ std::string fields_part() {
 std::string translated_rows(const DialectTable& table) {
   std::string rows;
   for (const KeyRow& k : table.rows)
-    if (!k.about.empty()) rows += row({fmt::format("`{}`", k.name), k.about});
+    if (!k.about.empty()) rows += row({code(k.name), k.about});
   return rows.empty() ? "" : "\n| key | meaning |\n|---|---|\n" + rows;
 }
 
@@ -73,23 +77,22 @@ std::string own_keys(const DialectTable& table) {
 
 /// A paragraph of the page.
 std::string text_of(const char* name) {
-  return table_data("reference").at(name).get<std::string>() + "\n";
+  return std::string(dialect_table("reference").text(name)) + "\n";
 }
 
 std::string dialect_part() {
   std::string out = "\n## Dialects\n\n" + text_of("dialects");
-  for (const Dialect& d : dialects()) {
-    const DialectTable& table = d.table;
+  for (const DialectTable* d : dialects()) {
+    const DialectTable& table = *d;
     const std::string about(table.text("about"));
-    out += fmt::format("\n### {}\n\n{}{}.\n", d.name(), static_cast<char>(std::toupper(about[0])), about.substr(1));
+    out += fmt::format("\n### {}\n\n{}{}.\n", table.name, static_cast<char>(std::toupper(about[0])), about.substr(1));
     const std::vector<std::string_view> sure = table.list("sure"), usual = table.list("usual");
     if (!sure.empty()) out += fmt::format("One of `{}` says so.\n", fmt::join(sure, "`, `"));
     if (!usual.empty())
       out += fmt::format("So do two of `{}` without `model_name_or_path`.\n", fmt::join(usual, "`, `"));
     const Json& defaults = table.object("defaults");
     if (!defaults.empty()) out += "\n| key | default |\n|---|---|\n";
-    for (const auto& [key, value] : defaults.items())
-      out += row({fmt::format("`{}`", key), fmt::format("`{}`", value.dump())});
+    for (const auto& [key, value] : defaults.items()) out += row({code(key), code(value.dump())});
     if (&table != &common_table()) out += own_keys(table);
   }
   return out;
@@ -106,10 +109,9 @@ std::string ignored_part() {
               refused = "\n## Keys that are refused\n\n" + text_of("refused") +
                         "\n| key | accepted | because |\n|---|---|---|\n";
   for (const KeyRow& k : common_table().rows) {
-    const std::string name = fmt::format("`{}`", k.name);
+    const std::string name = code(k.name);
     if (k.status == KeyStatus::ignored) ignored += row({name, k.reason});
-    if (k.status == KeyStatus::unsupported)
-      refused += row({name, fmt::format("`{}`", Json(k.neutral).dump()), k.reason});
+    if (k.status == KeyStatus::unsupported) refused += row({name, code(Json(k.neutral).dump()), k.reason});
   }
   return ignored + refused;
 }

@@ -1,6 +1,4 @@
 #pragma once
-#include <string>
-
 #include "core/json.h"
 
 namespace qtrain {

@@ -33,7 +33,19 @@ struct Draft {
     const auto it = settings.find(key);
     return it == settings.end() ? nullptr : &it->second;
   }
-  bool has(const std::string& key) const { return settings.contains(key); }
+  /// The value of a setting that is a number above 0.
+  std::optional<double> positive(const std::string& key) const {
+    const Setting* s = find(key);
+    if (!s || !s->value.is_number() || s->value <= 0) return {};
+    return s->value.get<double>();
+  }
+  /// Says of a setting what stands behind its name: " is 3", ": no such file".
+  void note(const Setting& about, const std::string& text) const {
+    judge.note(about.place, '"' + about.written + '"' + text);
+  }
+  void problem(const Setting& about, const std::string& text, std::string remedy = {}) const {
+    judge.problem(about.place, '"' + about.written + '"' + text, std::move(remedy));
+  }
   /// Adds a setting unless the key is set already.
   void offer(const std::string& key, Setting setting) { settings.emplace(key, std::move(setting)); }
   /// A file as a config names it: as it stands, or beside the config. None if there is no such file.

@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <array>
+#include <map>
 #include <sstream>
 
 #include "config/dataset_lists.h"
 #include "config/keys.h"
 #include "config/yaml.h"
-#include "core/tensor.h"
 
 namespace qtrain {
 namespace {
@@ -20,29 +18,6 @@ Translation set(const std::string& key, Json value) {
 }
 Translation problem(std::string text) {
   return {.settings = {}, .problem = std::move(text)};
-}
-
-/// A switch, or the name of a strategy.
-Translation packing(const KeyRow&, const Json& v) {
-  if (!v.is_string()) return set("packing", v);
-  if (v == "none") return set("packing", false);
-  return {.settings = {{"packing", true}, {"packing_strategy", v}}};
-}
-
-Translation dtype(const KeyRow& row, const Json& v) {
-  if (!v.is_string() || v == "auto") return set(row.target, v);
-  try {
-    return set(row.target, std::string(name_of(dtype_named(v.get<std::string>()))));
-  } catch (const Error&) {
-    return set(row.target, v);  // the range check of the key names the choices
-  }
-}
-
-/// None of them, or all that there are: event files are written either way.
-Translation trackers(const KeyRow& row, const Json& v) {
-  const Json& one = v.is_array() && v.size() == 1 ? v[0] : v;
-  const bool usual = v.is_null() || one == "none" || one == "all";
-  return set(row.target, usual ? Json::array() : v);
 }
 
 Translation number(const KeyRow& row, const Json& v) {
@@ -89,7 +64,7 @@ Translation special_tokens(const KeyRow&, const Json& v) {
 /// A list, or an object around it as alignment-handbook and open-r1 write it.
 Translation mixture(const KeyRow&, const Json& v) {
   if (!v.is_object()) return set("dataset_mixture", v);
-  Translation out = training_datasets(v.value("datasets", Json::array()));
+  Translation out = read_datasets("dataset_name", v.value("datasets", Json::array()));
   for (const auto& [key, value] : v.items()) {
     if (key == "test_split_size" && !value.is_null())
       out.settings.emplace_back("eval_split", value);
@@ -101,28 +76,19 @@ Translation mixture(const KeyRow&, const Json& v) {
   return out;
 }
 
-struct Conversion {
-  std::string_view name;
-  Translation (*apply)(const KeyRow& row, const Json& value);
-};
-constexpr auto kConversions = std::to_array<Conversion>({
-    {"packing", packing},
-    {"dtype", dtype},
-    {"trackers", trackers},
-    {"number", number},
-    {"comma_list", comma_list},
-    {"arguments", arguments},
-    {"special_tokens", special_tokens},
-    {"mixture", mixture},
-    {"datasets", [](const KeyRow&, const Json& v) { return training_datasets(v); }},
-    {"pretraining_datasets", [](const KeyRow&, const Json& v) { return pretraining_datasets(v); }},
-    {"evaluation_datasets", [](const KeyRow&, const Json& v) { return evaluation_datasets(v); }},
-});
-
 Translation convert(const KeyRow& row, const Json& value) {
-  const auto at = std::ranges::find(kConversions, row.convert, &Conversion::name);
-  check(at != kConversions.end(), "a table names a conversion that is missing");
-  return at->apply(row, value);
+  using Conversion = Translation (*)(const KeyRow& row, const Json& value);
+  static const std::map<std::string_view, Conversion> kConversions{
+      {"number", number},
+      {"comma_list", comma_list},
+      {"arguments", arguments},
+      {"special_tokens", special_tokens},
+      {"mixture", mixture},
+      {"datasets", [](const KeyRow&, const Json& v) { return read_datasets("dataset_name", v); }},
+      {"pretraining_datasets", [](const KeyRow&, const Json& v) { return pretraining_datasets(v); }},
+      {"evaluation_datasets", [](const KeyRow&, const Json& v) { return read_datasets("eval_dataset_name", v); }},
+  };
+  return kConversions.at(row.convert)(row, value);
 }
 
 Translation as_mapped(const KeyRow& row, const Json& value, const Json& meaning) {
@@ -132,6 +98,8 @@ Translation as_mapped(const KeyRow& row, const Json& value, const Json& meaning)
   else if (!meaning.is_null())
     out.settings.emplace_back(row.target, meaning);
   if (!meaning.is_null() && !row.note.empty()) out.remarks.push_back(fmt::format("{}: {}", show(value), row.note));
+  for (const auto& [noted, text] : row.notes)
+    if (value == noted) out.remarks.push_back(text);
   return out;
 }
 
@@ -152,6 +120,7 @@ Translation translate(const KeyRow& row, const Json& value) {
     if (value == refused) return problem(why);
   if (const Json* meaning = row.meaning(value)) return as_mapped(row, value, *meaning);
   if (!row.convert.empty()) return convert(row, value);
+  if (!row.remedy.empty() && !value.is_null()) return problem(row.otherwise);
   const bool maps_all = row.target.empty() || !row.otherwise.empty();
   if (value.is_null() && maps_all) return {};
   if (!row.otherwise.empty()) return {.settings = {}, .remarks = {fmt::format("{}: {}", show(value), row.otherwise)}};

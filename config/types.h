@@ -14,46 +14,33 @@
 
 namespace qtrain {
 
-/// The names of an enumeration of configs, listed once: parsing, messages and the reference page use the list.
+/// The names of an enumeration of configs, in its order: those of fields.yaml. Parsing, messages and the reference page
+/// use the list.
 template <class E>
 inline constexpr std::array<std::string_view, 0> kNamesOf{};
 
+/// What another value of a key means for a run that goes on from a checkpoint.
+enum class OnResume : std::uint8_t {
+  refused,  ///< the rest of the run would not fit what is in the checkpoint
+  rows,     ///< names the cause where the training rows have become others, which is refused; else without effect
+  saved,    ///< likewise; where the rows are the same, one line says it: the saved tokenizer or template has it
+  update,   ///< how the steps to come update the weights: a change that people make on purpose, which one line says
+  told,     ///< the same of what the weights do not depend on, or only by rounding
+  silent,   ///< results do not depend on it
+};
+
 enum class EvalStrategy : std::uint8_t { no, steps, epoch };
-template <>
-inline constexpr auto kNamesOf<EvalStrategy> = std::to_array<std::string_view>({"no", "steps", "epoch"});
 
 enum class SaveStrategy : std::uint8_t { no, steps, epoch, best };
-template <>
-inline constexpr auto kNamesOf<SaveStrategy> = std::to_array<std::string_view>({"no", "steps", "epoch", "best"});
-
-template <>
-inline constexpr auto kNamesOf<Sampling> = std::to_array<std::string_view>({"random", "sequential", "group_by_length"});
-
-template <>
-inline constexpr auto kNamesOf<Packing> = std::to_array<std::string_view>({"none", "bfd", "bfd_split", "wrapped"});
-
-template <>
-inline constexpr auto kNamesOf<MixStrategy> = std::to_array<std::string_view>({"concatenate", "first_exhausted",
-                                                                               "all_exhausted",
-                                                                               "all_exhausted_without_replacement"});
 
 /// What is packed together: TRL packs each batch of 1,000 rows by itself.
 enum class PackingScope : std::uint8_t { batch, dataset };
-template <>
-inline constexpr auto kNamesOf<PackingScope> = std::to_array<std::string_view>({"batch", "dataset"});
-
-template <>
-inline constexpr auto kNamesOf<KeptEnd> = std::to_array<std::string_view>({"keep_start", "keep_end"});
 
 /// How the loss of routers comes to an update: as in TRL, which turns it on and averages it over micro-batches, or as
 /// in Trainer, where the model's config.json turns it on and those of micro-batches add up.
 enum class RouterLossMode : std::uint8_t { trl, trainer };
-template <>
-inline constexpr auto kNamesOf<RouterLossMode> = std::to_array<std::string_view>({"trl", "trainer"});
 
 enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
-template <>
-inline constexpr auto kNamesOf<DeviceChoice> = std::to_array<std::string_view>({"auto", "cpu", "cuda"});
 
 /// Which intermediates the backward pass computes again: a name of model/recompute.h, or kAuto. In JSON false is
 /// "none" and true is "block".
@@ -66,8 +53,6 @@ struct Recompute {
 
 /// Whether weights are kept a second time, as GEMMs read them. In JSON false and true are "never" and "always".
 enum class CopyChoice : std::uint8_t { never, always, automatic };
-template <>
-inline constexpr auto kNamesOf<CopyChoice> = std::to_array<std::string_view>({"false", "true", "auto"});
 
 /// Those of schedules are in optim, with some that are not offered, which have an error of their own.
 template <class E>

@@ -1,6 +1,5 @@
 #pragma once
 #include <string_view>
-
 #include "config/document.h"
 
 namespace qtrain {

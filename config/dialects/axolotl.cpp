@@ -10,46 +10,32 @@
 namespace qtrain {
 namespace {
 
-std::optional<double> number_of(const Draft& draft, const std::string& key) {
-  const Setting* s = draft.find(key);
-  if (!s || !s->value.is_number() || s->value <= 0) return {};
-  return s->value.get<double>();
-}
-
 /// A number of events per epoch as a share of all updates, and the strategy to it.
-struct PerEpoch {
-  const char *pending, *steps, *strategy;
-};
-void settle_events(Draft& draft, const PerEpoch& names) {
-  const Setting* per_epoch = draft.find(names.pending);
-  if (const auto n = number_of(draft, names.pending)) {
-    const Setting* steps = draft.find(names.steps);
+void settle_events(Draft& draft, const std::string& event) {
+  const std::string steps_key = event + "_steps";
+  const Setting* per_epoch = draft.find("~" + event + "s_per_epoch");
+  if (const auto n = draft.positive("~" + event + "s_per_epoch")) {
+    const Setting* steps = draft.find(steps_key);
     if (steps && !steps->value.is_null() && steps->overrides() == per_epoch->overrides())
-      draft.judge.problem(per_epoch->place,
-                          fmt::format("\"{}\" and \"{}\" are both given", per_epoch->written, steps->written),
-                          "keep one of them");
-    const double share = 1 / (*n * number_of(draft, "num_train_epochs").value_or(1));
-    if (share < 1) draft.offer(names.steps, {per_epoch->written, per_epoch->place, share});
+      draft.problem(*per_epoch, fmt::format(" and \"{}\" are both given", steps->written), "keep one of them");
+    const double share = 1 / (*n * draft.positive("num_train_epochs").value_or(1));
+    if (share < 1) draft.offer(steps_key, {per_epoch->written, per_epoch->place, share});
   }
-  if (const auto steps = number_of(draft, names.steps))
-    draft.offer(names.strategy, {draft.find(names.steps)->written, draft.find(names.steps)->place, "steps"});
+  if (draft.positive(steps_key))
+    draft.offer(event + "_strategy", {draft.find(steps_key)->written, draft.find(steps_key)->place, "steps"});
 }
 
 void settle_batch(Draft& draft) {
   const Setting* total = draft.find("~batch_size");
   if (!total || total->value.is_null()) return;
-  const auto rows = number_of(draft, "~batch_size");
-  const double micro = number_of(draft, "per_device_train_batch_size").value_or(1);
-  if (draft.has("gradient_accumulation_steps"))
-    return draft.judge.problem(total->place,
-                               fmt::format("\"{}\" and \"gradient_accumulation_steps\" are both given", total->written),
-                               "keep one of them");
+  const auto rows = draft.positive("~batch_size");
+  const double micro = draft.positive("per_device_train_batch_size").value_or(1);
+  if (draft.find("gradient_accumulation_steps"))
+    return draft.problem(*total, " and \"gradient_accumulation_steps\" are both given", "keep one of them");
   const double windows = rows.value_or(0) / micro;
   if (windows < 1 || windows != std::floor(windows))
-    return draft.judge.problem(
-        total->place,
-        fmt::format("\"{}\" is {}: no multiple of micro_batch_size, {}", total->written, show(total->value), micro),
-        "give gradient_accumulation_steps");
+    return draft.problem(*total, fmt::format(" is {}: no multiple of micro_batch_size, {}", show(total->value), micro),
+                         "give gradient_accumulation_steps");
   draft.offer("gradient_accumulation_steps", {total->written, total->place, static_cast<std::int64_t>(windows)});
 }
 
@@ -69,15 +55,10 @@ void settle_targets(Draft& draft) {
 }  // namespace
 
 void settle_axolotl(Draft& draft) {
-  settle_events(draft, {"~evals_per_epoch", "eval_steps", "eval_strategy"});
-  settle_events(draft, {"~saves_per_epoch", "save_steps", "save_strategy"});
+  settle_events(draft, "eval");
+  settle_events(draft, "save");
   settle_batch(draft);
   settle_targets(draft);
-  const Setting* floor = draft.find("~cosine_min_lr_ratio");
-  const Setting* schedule = draft.find("lr_scheduler_type");
-  if (!number_of(draft, "~cosine_min_lr_ratio") || (schedule && schedule->value != "cosine")) return;
-  draft.settings["lr_scheduler_type"] = {floor->written, floor->place, "cosine_with_min_lr"};
-  draft.offer("lr_scheduler_kwargs", {floor->written, floor->place, {{"min_lr_rate", floor->value}}});
 }
 
 }  // namespace qtrain

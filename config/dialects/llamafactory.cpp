@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "config/dialect_table.h"
-#include "config/document.h"
 #include "config/keys.h"
 
 /// LLaMA-Factory: the registry of data sets, and what its values come to together.
@@ -103,7 +101,7 @@ void settle_llamafactory(Draft& draft) {
     draft.offer("lora_alpha", {fmt::format("2 x {}", rank->written), rank->place, 2 * rank->value.get<double>()});
   const Setting *names = draft.find("~dataset"), *most = draft.find("max_samples");
   if (names && most && names->value.is_array() && names->value.size() > 1)
-    draft.judge.note(most->place, fmt::format("\"{}\" counts the rows of all data sets together", most->written));
+    draft.note(*most, " counts the rows of all data sets together");
   if (const Setting* stage = draft.find("~stage")) draft.offer("packing", {stage->written, stage->place, true});
 }
 

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "config/check.h"
+#include "config/fields.h"
 #include "config/reference.h"
 #include "core/device.h"
 #include "core/file.h"
