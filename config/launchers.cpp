@@ -174,7 +174,7 @@ class Launcher {
   void tell_ignored(const std::string& name) {
     if (ignored_.empty()) return;
     constexpr std::size_t kShown = 4;
-    const std::string why = fmt::format("{} without effect here, on one device", table_.text("about"));
+    const std::string why = fmt::format("{} weights and states are not sharded here", table_.text("about"));
     std::vector<std::string> shown;
     for (Remark& remark : ignored_) {
       if (shown.size() < kShown) shown.push_back(remark.ignored);
@@ -280,7 +280,7 @@ void add_launcher_settings(Draft& draft, const ConfigDocument& config) {
     if (!s->value.is_string() || !dialect_table("accelerate").lists("presets", s->value.get_ref<const std::string&>()))
       Launcher(draft, "accelerate").read(*s, config);
     else
-      draft.note(*s, fmt::format(": {} has no effect on one device", show(s->value)));
+      draft.note(*s, fmt::format(": {} has no effect: weights and states are not sharded here", show(s->value)));
   }
   if (const Setting* s = draft.find("~deepspeed")) Launcher(draft, "deepspeed").read(*s, config);
   const Setting *words = draft.find("~fsdp"), *options = draft.find("~fsdp_config");

@@ -13,7 +13,13 @@
 namespace qtrain {
 namespace {
 
+// A config is a few KB; nodes of a hostile text take thousands of times its bytes.
 constexpr std::size_t kMaxYamlBytes = 1u << 18, kMaxYamlDepth = 64;
+
+void append(Json& list, Json made) {
+  if (!made.is_array()) return list.push_back(std::move(made));
+  for (Json& one : made) list.push_back(std::move(one));
+}
 
 [[noreturn]] void refuse(std::string_view name, const YAML::Mark& at, std::string cause, std::string remedy = {}) {
   const std::string place = at.line < 0 ? std::string(name) : fmt::format("{}:{}", name, at.line + 1);
@@ -79,7 +85,7 @@ class YamlReader {
       if (name != "<<" || key.Tag() != "?")
         out[name] = std::move(made);
       else
-        merged = made.is_array() ? made : Json::array({made});
+        append(merged, std::move(made));
       for (const Json& source : merged)
         if (!source.is_object()) refuse_at(member, "<< takes a mapping or a list of mappings");
     }

@@ -12,8 +12,6 @@
 #include "core/error.h"
 
 namespace qtrain {
-namespace {}  // namespace
-
 int usable_processors() {
   cpu_set_t set;
   CPU_ZERO(&set);

@@ -145,7 +145,7 @@ else
   e2e_filter='*'
   bench=()
 fi
-quick_filter='Ptx.*:*FollowsDouble/*-*gemm*:*Gemm*' # under which cuBLASLt takes minutes, and is not ours to check
+quick_filter='Ptx.*:*FollowsDouble/*-*/gemm_*:*CudaGemm*' # under which cuBLASLt takes minutes, and is not ours to check
 # Only kernels that use shared memory, one size of each: racecheck looks at nothing else, and is slow.
 shared_filter='Ptx.*Shared*:Ptx.Asynchronous*:Ptx.NamedBarriers*:*FollowsDouble/rms_norm_70x576'
 shared_filter+=':*FollowsDouble/embedding_200x*:*FollowsDouble/normed_rope_40x9x64'
@@ -205,7 +205,7 @@ if [ "$dry" = 0 ]; then
   gpu="$(timeout 20 "${own[@]}" "$prebuilt/bin/qtrain" doctor 2>>"$log" | sed -nE 's/^CUDA {2,}//p' | head -n 1)"
   [[ "$gpu" == *"compute capability"* ]] || die "no GPU can be used: ${gpu:-qtrain doctor ends with an error, see $log}"
 fi
-tests_of "test_cuda" "$(scaled 45)" '*Gemm*:*gemm*' "$tests" "--gtest_filter=$test_filter"
+tests_of "test_cuda" "$(scaled 45)" '*CudaGemm*:*/gemm_*' "$tests" "--gtest_filter=$test_filter"
 tests_of "test_e2e_cuda" "$(scaled 60)" '' "$prebuilt/bin/test_e2e_cuda" "--gtest_filter=$e2e_filter"
 part "kernels" "$(scaled 115)" "${own[@]}" python3 bench/peers/gpu_kernels.py --library "$library" "${device[@]}" \
   "${compiled[@]}" --seconds "$(scaled 80)" --json "$work/kernels.json"

@@ -15,7 +15,7 @@ class TrainStep {
  public:
   struct Options {
     std::int64_t max_tokens = 0;  ///< of a micro-batch
-    std::size_t graphs = 0;        ///< records that are kept
+    std::size_t graphs = 0;       ///< records that are kept
     GradientReducer::Options reduction = {};
   };
   struct Parts {

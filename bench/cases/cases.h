@@ -7,8 +7,8 @@
 #include "bench/cases/op_table.h"
 
 /// What is measured: single ops in the shapes of a training step, and the preparation of data. `qtrain bench` times
-/// these cases, bench/main.cpp runs one of them under a profiler, bench/peers/gemm_onednn.cpp holds their matrix
-/// GEMMs against another library.
+/// these cases, bench/main.cpp runs one of them under a profiler, bench/peers/gemm_onednn.cpp holds their GEMMs
+/// against another library.
 namespace qtrain::bench {
 
 /// Values of an operand. `places` are 0, 1, 2, ...; `ids` are below the operand's `limit`.

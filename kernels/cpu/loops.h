@@ -46,14 +46,14 @@ class RowSums {
     const auto fits = static_cast<std::int64_t>(Ctx::kWorkspaceBytes / sizeof(A)) / std::max<std::int64_t>(width, 1);
     check(fits >= 1, "a row is longer than the workspace");
     const std::int64_t parts = std::min({kParts, fits, ceil_div(rows, kMinRows)});
-    grain_ = ceil_div(rows, std::max<std::int64_t>(parts, 1));
+    block_size_ = ceil_div(rows, std::max<std::int64_t>(parts, 1));
     parts_ = reinterpret_cast<A*>(ctx.workspace(0).data());
   }
 
   template <class AddRows>
   void run(const AddRows& add_rows) {
-    for_ranges(ctx_, rows_, grain_, [&](std::int64_t begin, std::int64_t end) {
-      A* part = parts_ + begin / grain_ * width_;
+    for_ranges(ctx_, rows_, block_size_, [&](std::int64_t begin, std::int64_t end) {
+      A* part = parts_ + begin / block_size_ * width_;
       std::fill_n(part, width_, A{});
       add_rows(begin, end, part);
     });
@@ -61,7 +61,7 @@ class RowSums {
 
   template <class T>
   void finish(T* y, Sink::Mode mode) {
-    const std::int64_t n = rows_ == 0 ? 0 : ceil_div(rows_, grain_);
+    const std::int64_t n = rows_ == 0 ? 0 : ceil_div(rows_, block_size_);
     for_ranges(ctx_, width_, kColumns, [&](std::int64_t begin, std::int64_t end) {
       simd::each<A>(end - begin, [&](std::int64_t i, auto lanes) {
         simd::Vec<A> total{};
@@ -74,7 +74,7 @@ class RowSums {
  private:
   static constexpr std::int64_t kParts = 64, kMinRows = 16, kColumns = 512;
   Ctx& ctx_;
-  std::int64_t rows_, width_, grain_ = 1;
+  std::int64_t rows_, width_, block_size_ = 1;
   A* parts_;
 };
 

@@ -51,6 +51,7 @@ TEST(Yaml, CollectionsCommentsAndBlocks) {
 TEST(Yaml, AliasesAreCopiedAndMappingsMerged) {
   EXPECT_EQ(yaml("base: &b {x: 1, y: 2}\nuse:\n  <<: *b\n  y: 3\nagain: *b"),
             Json::parse(R"({"base": {"x": 1, "y": 2}, "use": {"y": 3, "x": 1}, "again": {"x": 1, "y": 2}})"));
+  EXPECT_EQ(yaml("a: &a {x: 1}\nb: &b {z: 3}\nc:\n  <<: *a\n  <<: *b").at("c"), Json::parse(R"({"x": 1, "z": 3})"));
   EXPECT_EQ(yaml("a: &a {x: 1}\nb: &b {x: 2, z: 3}\nc:\n  <<: [*a, *b]").at("c"), Json::parse(R"({"x": 1, "z": 3})"));
 }
 

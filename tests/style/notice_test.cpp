@@ -24,7 +24,8 @@ const std::map<std::string, std::string> kLibraryNames{{"fmt", "fmt"},
                                                        {"libcrypto", "OpenSSL"}};
 
 std::set<std::string> linked_libraries() {
-  static const std::regex kFound(R"((?:pkg_check_modules\(\w+ REQUIRED IMPORTED_TARGET|find_package\() *([\w-]+))");
+  static const std::regex kFound(
+      R"((?:pkg_check_modules\(\w+ REQUIRED IMPORTED_TARGET|find_package\(|find_library\(\w+) *([\w-]+))");
   const std::set<std::string> elsewhere{"tests", "bench"}, tools{"PkgConfig", "Threads", "CUDAToolkit", "Python3"};
   std::set<std::string> found;
   for (const SourceFile& f : source_tree(QTRAIN_SOURCE_DIR)) {

@@ -80,8 +80,8 @@ void write_parts(const TrainingObjects& run, const fs::path& folder) {
 // After the checkpoint was found to be whole.
 void restore_choices(Ctx& ctx, const fs::path& checkpoint, Log& log) {
   GemmChoices* choices = gemm_choices(ctx);
-  const bool former = fs::exists(checkpoint / kFormerGemmChoices);
-  const fs::path file = checkpoint / (former ? kFormerGemmChoices : kGemmChoices);
+  const bool is_new = fs::exists(checkpoint / kGemmChoices);
+  const fs::path file = checkpoint / (is_new ? kGemmChoices : kFormerGemmChoices);
   if (!choices || !fs::exists(file)) return;
   if (!choices->restore(read_json(file), file.string()))
     log.warn(
