@@ -22,12 +22,14 @@ std::vector<std::string> environment_with(const std::vector<std::string>& variab
   for (char** e = environ; *e; ++e) add(*e);
   for (const std::string& v : variables) add(v);
   std::vector<std::string> entries;
+  entries.reserve(all.size());
   for (const auto& [name, entry] : all) entries.push_back(entry);
   return entries;
 }
 
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
   std::vector<char*> p;
+  p.reserve(texts.size() + 1);
   for (const std::string& t : texts) p.push_back(const_cast<char*>(t.c_str()));
   p.push_back(nullptr);
   return p;

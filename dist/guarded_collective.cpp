@@ -77,7 +77,7 @@ void GuardedCollective::compare(Ctx& ctx, const Call& call) {
   std::vector<std::int64_t> all(mine.size() * static_cast<std::size_t>(size()));
   inner_->all_gather(ctx, view_of(std::span<const std::int64_t>(mine), {5}), view_of(std::span(all), {size(), 5}));
   for (int r = 0; r < size(); ++r) {
-    const std::int64_t* theirs = all.data() + r * 5;
+    const std::int64_t* theirs = all.data() + std::ptrdiff_t{5} * r;
     if (std::equal(mine.begin(), mine.end(), theirs)) continue;
     const Call other{theirs[1], theirs[2], theirs[3], theirs[4]};
     fail(ErrorKind::peer,
