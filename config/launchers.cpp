@@ -174,7 +174,7 @@ class Launcher {
   void tell_ignored(const std::string& name) {
     if (ignored_.empty()) return;
     constexpr std::size_t kShown = 4;
-    const std::string why = fmt::format("{} weights and states are not sharded here", table_.text("about"));
+    const std::string why = fmt::format("{} without effect here", table_.text("about"));
     std::vector<std::string> shown;
     for (Remark& remark : ignored_) {
       if (shown.size() < kShown) shown.push_back(remark.ignored);
