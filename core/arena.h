@@ -31,7 +31,9 @@ class Arena {
   /// Allocates the high-water mark of what was taken since construction and starts over. Throws ErrorKind::memory.
   void commit();
   /// Everything taken so far may be handed out again.
-  void reset() { used_ = 0; }
+  void reset() { rewind(0); }
+  /// What was taken beyond the first `used` bytes may be handed out again; or so many count as taken.
+  void rewind(std::size_t used) { used_ = used; }
 
   bool committed() const { return committed_; }
   const std::string& name() const { return name_; }

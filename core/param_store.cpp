@@ -40,42 +40,155 @@ void fill_random(Ctx& ctx, Tensor part, const RandomPart& which) {
 
 }  // namespace
 
-Param& ParamStore::declare(ParamSpec spec) {
-  check(!values_.committed(), "parameters are declared before the store is allocated");
-  check(!by_name_.contains(spec.name), "a parameter is declared once");
-  params_.push_back({.spec = std::move(spec), .value = {}, .grad = {}});
-  Param& p = params_.back();
-  by_name_.emplace(p.spec.name, &p);
+bool ParamStore::is_divided(const Param& p) const {
+  return p.trained() ? sharding_.divides_trained() : sharding_.divides_weights();
+}
+
+// Of a parameter that is not divided.
+void ParamStore::take(Param& p) {
+  if (p.is_part) {
+    p.kept.value = p.own.value = values_.take(p.spec.dtype, p.own.value.shape);
+    return;
+  }
   p.value = values_.take(p.spec.dtype, p.spec.shape);
   if (p.trained()) p.grad = grads_.take(p.spec.grad_dtype.value_or(p.spec.dtype), p.spec.shape);
+  p.kept = p.own = {.begin = 0, .value = p.value, .grad = p.grad};
+}
+
+Param& ParamStore::add(ParamSpec spec) {
+  check(!values_.committed() && !divided_, "parameters are declared before the store is allocated");
+  check(!by_name_.contains(spec.name), "a parameter is declared once");
+  Param& p = params_.emplace_back();
+  p.spec = std::move(spec);
+  p.unit = unit_;
+  p.value = {nullptr, p.spec.dtype, p.spec.shape, values_.device()};
+  by_name_.emplace(p.spec.name, &p);
   return p;
 }
 
-void ParamStore::lay_out() {
+Param& ParamStore::declare(ParamSpec spec) {
+  Param& p = add(std::move(spec));
+  if (!is_divided(p)) take(p);
+  return p;
+}
+
+Param& ParamStore::declare_part(ParamSpec spec, ElementRange part) {
+  Param& p = add(std::move(spec));
+  p.is_part = true;
+  p.kept.begin = p.own.begin = part.begin;
+  p.own.value.shape = {part.count};
+  take(p);
+  return p;
+}
+
+void ParamStore::divide() {
+  if (divided_) return;
+  divided_ = true;
   for (Param& p : params_) {
-    p.value = values_.take(p.spec.dtype, p.spec.shape);
-    if (p.trained()) p.grad = grads_.take(p.spec.grad_dtype.value_or(p.spec.dtype), p.spec.shape);
+    if (!is_divided(p)) continue;
+    ShardGroup key{.unit = p.unit, .dtype = p.spec.dtype};
+    if (p.trained()) key.grad_dtype = p.spec.grad_dtype.value_or(p.spec.dtype);
+    if (p.trained() && (sharding_.cut == Cut::never || p.spec.file_order)) key.cut = Cut::never;
+    auto group = std::ranges::find_if(groups_, [&](const ShardGroup& g) {
+      return g.unit == key.unit && g.cut == key.cut && g.dtype == key.dtype && g.grad_dtype == key.grad_dtype;
+    });
+    if (group == groups_.end()) group = groups_.insert(groups_.end(), std::move(key));
+    group->params.push_back(&p);
+  }
+  std::ranges::stable_sort(groups_, {}, &ShardGroup::unit);
+  for (ShardGroup& group : groups_) divide_evenly(group, sharding_.ranks);
+  take_groups();
+}
+
+std::span<const ShardGroup> ParamStore::groups_of(int unit) const {
+  const auto found = std::ranges::equal_range(groups_, unit, {}, &ShardGroup::unit);
+  return {found.begin(), found.end()};
+}
+
+// What stays, and the memory that units share.
+void ParamStore::take_groups() {
+  const Sharding& s = sharding_;
+  for (ShardGroup& g : groups_) {
+    const std::int64_t all = s.ranks * g.row;
+    if (s.divides_weights()) {
+      g.own_values = values_.take(g.dtype, {g.row});
+    } else {
+      g.values = values_.take(g.dtype, {all});
+      g.own_values = g.values.slice(s.rank * g.row, g.row);
+    }
+    if (!g.trained()) continue;
+    if (!s.divides_gradients()) g.grads = grads_.take(*g.grad_dtype, {all});
+    g.own_grads = s.divides_gradients() || s.separate_sums ? grads_.take(*g.grad_dtype, {g.row})
+                                                           : g.grads.slice(s.rank * g.row, g.row);
+  }
+  take_gathered();
+  for (const ShardGroup& g : groups_) find_parts(g);
+}
+
+// Blocks take turns in the same memory: each begins where the one before it did. What is in no block has its own.
+void ParamStore::take_gathered() {
+  const Sharding& s = sharding_;
+  if (!s.divides_gradients()) return;
+  for (const bool in_block : {false, true}) {
+    std::size_t largest = 0;
+    const std::size_t begin = gathered_.used();
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      ShardGroup& g = groups_[i];
+      if ((g.unit != 0) != in_block) continue;
+      if (i == 0 || groups_[i - 1].unit != g.unit) gathered_.rewind(begin);
+      const Shape all{s.ranks * g.row};
+      if (s.divides_weights()) g.values = gathered_.take(g.dtype, all);
+      if (g.trained()) g.grads = gathered_.take(*g.grad_dtype, all);
+      largest = std::max(largest, gathered_.used());
+    }
+    gathered_.rewind(std::max(largest, begin));
+  }
+}
+
+// Views of a parameter in its group.
+void ParamStore::find_parts(const ShardGroup& g) {
+  const std::int64_t first = sharding_.rank * g.row, last = first + g.row;
+  for (std::size_t i = 0; i < g.params.size(); ++i) {
+    Param& p = *g.params[i];
+    const std::int64_t n = p.spec.shape.numel(), at = g.begins[i];
+    const std::int64_t begin = std::clamp(first - at, std::int64_t{0}, n), end = std::clamp(last - at, begin, n);
+    const bool whole = end - begin == n;
+    const auto part = [&](const Tensor& row) {
+      const Tensor flat = begin == end ? row.slice(0, 0) : row.slice(at + begin - first, end - begin);
+      return whole ? flat.reshaped(p.spec.shape) : flat;
+    };
+    p.value = g.values.slice(at, n).reshaped(p.spec.shape);
+    p.own = {.begin = begin, .value = part(g.own_values)};
+    if (p.trained()) {
+      p.grad = g.grads.slice(at, n).reshaped(p.spec.shape);
+      p.own.grad = part(g.own_grads);
+    }
+    p.kept = sharding_.divides_weights() ? p.own : ParamPart{.begin = 0, .value = p.value, .grad = p.grad};
   }
 }
 
 void ParamStore::allocate() {
-  values_.commit();
-  grads_.commit();
-  lay_out();
-  for (const Arena* arena : {&values_, &grads_})
+  divide();
+  for (Arena* arena : {&values_, &grads_, &gathered_}) arena->commit();
+  for (Param& p : params_)
+    if (!is_divided(p)) take(p);
+  take_groups();
+  for (const Arena* arena : {&values_, &grads_, &gathered_})
     check(arena->used() == arena->planned(), "a store uses other memory than was planned");
 }
 
 void ParamStore::initialize(Ctx& ctx, std::uint64_t seed) {
   for (const Param& p : params_) {
+    const Tensor& kept = p.kept.value;
+    if (kept.numel() == 0) continue;
     if (p.spec.init.kind == Init::Kind::zeros) {
-      if (p.value.device.kind == DeviceKind::cpu)
-        std::memset(p.value.data, 0, p.value.bytes());
+      if (kept.device.kind == DeviceKind::cpu)
+        std::memset(kept.data, 0, kept.bytes());
       else
-        ctx.stream().fill(p.value.data, 0, p.value.bytes());
+        ctx.stream().fill(kept.data, 0, kept.bytes());
       continue;
     }
-    write_chunks(ctx, p.value, [&](std::int64_t first, Tensor part) {
+    write_values(ctx, p, [&](std::int64_t first, Tensor part) {
       dispatch_float(p.spec.dtype, [&]<class T>() {
         if (p.spec.init.kind == Init::Kind::ones)
           std::fill_n(part.as<T>(), part.numel(), T(1));
@@ -89,7 +202,12 @@ void ParamStore::initialize(Ctx& ctx, std::uint64_t seed) {
 void ParamStore::zero_grads(Ctx& ctx) {
   std::vector<Tensor> grads;
   for (const Param& p : params_)
-    if (p.trained()) grads.push_back(p.grad);
+    if (p.trained() && !is_divided(p)) grads.push_back(p.grad);
+  for (const ShardGroup& g : groups_) {
+    if (!g.trained()) continue;
+    if (!sharding_.divides_gradients()) grads.push_back(g.grads);
+    if (sharding_.divides_gradients() || sharding_.separate_sums) grads.push_back(g.own_grads);
+  }
   for (const Tensor& run : joined(grads)) ctx.stream().fill(run.data, 0, run.bytes());
 }
 
@@ -108,6 +226,19 @@ std::int64_t ParamStore::trained_elements() const {
   std::int64_t n = 0;
   for (const Param& p : params_) n += p.trained() ? p.value.numel() : 0;
   return n;
+}
+
+void write_values(Ctx& ctx, const Param& p, ElementRange range,
+                  const std::function<void(std::int64_t first, Tensor chunk)>& make) {
+  const std::int64_t begin = std::max(range.begin, p.kept.begin);
+  const std::int64_t end = std::min(range.begin + range.count, p.kept.end());
+  if (begin >= end) return;
+  const Tensor flat = p.kept.value.reshaped({p.kept.count()}).slice(begin - p.kept.begin, end - begin);
+  write_chunks(ctx, flat, [&](std::int64_t first, Tensor chunk) { make(begin + first, chunk); });
+}
+
+void write_values(Ctx& ctx, const Param& p, const std::function<void(std::int64_t first, Tensor chunk)>& make) {
+  write_values(ctx, p, {0, p.spec.shape.numel()}, make);
 }
 
 }  // namespace qtrain

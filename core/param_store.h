@@ -1,7 +1,9 @@
 #pragma once
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -10,6 +12,7 @@
 #include "core/arena.h"
 #include "core/context.h"
 #include "core/file_order.h"
+#include "core/shards.h"
 #include "core/tensor.h"
 
 namespace qtrain {
@@ -48,10 +51,30 @@ struct ParamSpec {
   double learning_rate = 1;  ///< times that of the run
 };
 
+struct ElementRange {
+  std::int64_t begin = 0, count = 0;
+};
+
+/// Consecutive elements of a parameter: flat, or with its shape where they are all of them.
+struct ParamPart {
+  std::int64_t begin = 0;
+  Tensor value;
+  Tensor grad;  ///< only if trained
+
+  std::int64_t count() const { return value.numel(); }
+  std::int64_t end() const { return begin + count(); }
+};
+
+/// `value` and `grad` are what a pass reads and adds to. Where a store is divided among ranks these may be gathered
+/// memory (see ShardGroup).
 struct Param {
   ParamSpec spec;
   Tensor value;
-  Tensor grad;  ///< only if trained
+  Tensor grad;           ///< only if trained
+  ParamPart kept;        ///< the values that this rank has at all times: all, unless weights are divided
+  ParamPart own;         ///< what this rank updates and writes to files: all, unless anything is divided
+  int unit = 0;          ///< what is gathered together with it: see begin_unit
+  bool is_part = false;  ///< there is nothing but the own part: see ParamStore::declare_part
 
   bool trained() const { return spec.update == Update::trained; }
   /// Where its gradient is added: nowhere if it is frozen.
@@ -62,11 +85,22 @@ struct Param {
 /// optimizer declares its own state in a second store. References stay valid for the life of the store.
 class ParamStore {
  public:
-  explicit ParamStore(const std::string& name, Device device = {}, Placement placement = Placement::device)
-      : values_(name, device, placement), grads_(name + " gradients", device) {}
+  explicit ParamStore(const std::string& name, Device device = {}, Placement placement = Placement::device,
+                      const Sharding& sharding = {})
+      : sharding_(sharding),
+        values_(name, device, placement),
+        grads_(name + " gradients", device),
+        gathered_("gathered " + name, device) {}
 
   /// Before `allocate`. A name is declared once.
   Param& declare(ParamSpec spec);
+  /// What is declared from here on is gathered together: a block of a model, or 0, what is in none.
+  void begin_unit(int unit) { unit_ = unit; }
+  /// Of a tensor of which this store holds these elements alone: `kept` and `own` are the part, `value` is empty.
+  Param& declare_part(ParamSpec spec, ElementRange part);
+  /// After the last declaration: divides among the ranks what the sharding says. Before it memory of that is neither
+  /// planned nor there.
+  void divide();
   /// Gives every parameter its memory; values and gradients are uninitialized.
   void allocate();
   /// Random values by `spec.init`: element i of a parameter depends on seed, its name and i only.
@@ -82,14 +116,37 @@ class ParamStore {
 
   const Arena& values() const { return values_; }
   const Arena& grads() const { return grads_; }
+  /// Memory in which units are made whole one after the other, values or gradients.
+  const Arena& gathered() const { return gathered_; }
+
+  const Sharding& sharding() const { return sharding_; }
+  /// What is divided among ranks; the groups of a unit.
+  const std::vector<ShardGroup>& groups() const { return groups_; }
+  std::span<const ShardGroup> groups_of(int unit) const;
 
  private:
   Param* named(std::string_view name) const;
-  void lay_out();
+  bool is_divided(const Param& p) const;
+  Param& add(ParamSpec spec);
+  void take(Param& p);
+  void take_groups();
+  void take_gathered();
+  void find_parts(const ShardGroup& group);
 
+  Sharding sharding_;
   std::deque<Param> params_;
   std::unordered_map<std::string, Param*> by_name_;
-  Arena values_, grads_;
+  std::vector<ShardGroup> groups_;  ///< by unit
+  int unit_ = 0;
+  bool divided_ = false;
+  Arena values_, grads_, gathered_;
 };
+
+/// Fills what this rank keeps of some elements of a parameter, as write_chunks: `make(first, chunk)` makes those from
+/// number `first` of the parameter on.
+void write_values(Ctx& ctx, const Param& p, ElementRange range,
+                  const std::function<void(std::int64_t first, Tensor chunk)>& make);
+/// All of them.
+void write_values(Ctx& ctx, const Param& p, const std::function<void(std::int64_t first, Tensor chunk)>& make);
 
 }  // namespace qtrain

@@ -19,9 +19,9 @@ std::vector<double> rates_of(std::span<Param* const> params) {
   return rates;
 }
 
-/// The elements of a chunk, which may go on behind `first`.
-Tensor run_of(Tensor first, const StateChunk& chunk) {
-  first.data += static_cast<std::size_t>(chunk.begin) * size_of(first.dtype);
+/// The elements of a chunk, which may go on behind `first`, what is updated of its parameter from `begin` on.
+Tensor run_of(Tensor first, std::int64_t begin, const StateChunk& chunk) {
+  first.data += static_cast<std::size_t>(chunk.begin - begin) * size_of(first.dtype);
   first.shape = {chunk.count};
   return first;
 }
@@ -75,7 +75,9 @@ bool Optimizer::continues(const StateChunk& chunk, const StateChunk& next) const
   const std::int64_t block_size = rule_->block_size(p.spec);
   if (block_size == 0 || block_size != rule_->block_size(q.spec) || chunk.count % block_size != 0) return false;
   if (rule_->decay(p.spec) != rule_->decay(q.spec) || rate_of_[chunk.param] != rate_of_[next.param]) return false;
-  if (!are_contiguous(run_of(p.value, chunk), q.value) || !are_contiguous(run_of(p.grad, chunk), q.grad)) return false;
+  if (!are_contiguous(run_of(p.own.value, p.own.begin, chunk), q.own.value) ||
+      !are_contiguous(run_of(p.own.grad, p.own.begin, chunk), q.own.grad))
+    return false;
   return std::equal(chunk.state.begin(), chunk.state.end(), next.state.begin(), next.state.end(), are_contiguous);
 }
 
@@ -96,11 +98,11 @@ std::vector<StateChunk> Optimizer::joined(const std::vector<StateChunk>& chunks)
 
 void Optimizer::update_part(Ctx& ctx, const StateChunk& chunk) {
   const Param& p = *params_[chunk.param];
-  const bool whole = chunk.count == p.value.numel();
-  const auto part = [&](Tensor t) { return whole ? t : run_of(t, chunk); };
+  const bool whole = chunk.count == p.own.count();
+  const auto part = [&](const Tensor& t) { return whole ? t : run_of(t, p.own.begin, chunk); };
   rule_->update(ctx, {.spec = p.spec,
-                      .param = part(p.value),
-                      .grad = part(p.grad),
+                      .param = part(p.own.value),
+                      .grad = part(p.own.grad),
                       .begin = chunk.begin,
                       .state = chunk.state,
                       .hyperparameters = hyperparameters_[rate_of_[chunk.param]],
@@ -117,7 +119,8 @@ OptimizerMemory optimizer_memory(const UpdateRule& rule, std::span<Param* const>
 
 void add_squares(Ctx& ctx, std::span<Param* const> params, Tensor total) {
   std::vector<Tensor> grads;
-  for (const Param* p : params) grads.push_back(p->grad);
+  for (const Param* p : params)
+    if (p->own.count() > 0) grads.push_back(p->own.grad);
   for (const Tensor& run : joined(grads)) ops::sum_squares(ctx, {.out = accumulate(total), .x = run});
 }
 

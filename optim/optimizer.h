@@ -83,8 +83,8 @@ class UpdateRule {
   double weight_decay_;
 };
 
-/// Updates trained parameters from their gradients by a rule. Its state is a parameter store of its own, so that
-/// checkpoints need no code per rule.
+/// Updates trained parameters, or the parts of them that are this rank's, from their gradients by a rule. Its state is
+/// a parameter store of its own, so that checkpoints need no code per rule.
 class Optimizer {
  public:
   /// `placement`: where the state is.
@@ -144,8 +144,8 @@ struct OptimizerMemory {
 /// Of an optimizer for these parameters, which need no memory.
 OptimizerMemory optimizer_memory(const UpdateRule& rule, std::span<Param* const> params, Device device);
 
-/// Adds the squares of all gradients to `total` (f64 [1] on the device), in the order of `params`. Gradients that
-/// are contiguous are one sum.
+/// Adds the squares of all gradients that are this rank's to `total` (f64 [1] on the device), in the order of `params`.
+/// Gradients that are contiguous are one sum.
 void add_squares(Ctx& ctx, std::span<Param* const> params, Tensor total);
 
 }  // namespace qtrain

@@ -16,26 +16,32 @@ OptimizerState::OptimizerState(const UpdateRule& rule, std::span<Param* const> p
     : store_("optimizer", place.device, place.placement) {
   std::vector<std::vector<StateSpec>> specs;
   std::size_t tensors = 0;
-  for (const Param* p : params) {
-    groups_.push_back({.elements = p->spec.shape.numel(), .tensors = {}, .units = {}});
-    specs.push_back(rule.state_of(p->spec));
+  for (std::size_t p = 0; p < params.size(); ++p) {
+    const ParamPart& own = params[p]->own;
+    groups_.push_back({.param = p, .begin = own.begin, .elements = own.count(), .tensors = {}, .units = {}});
+    specs.push_back(rule.state_of(params[p]->spec));
     tensors = std::max(tensors, specs.back().size());
   }
   for (std::size_t i = 0; i < tensors; ++i)
-    for (std::size_t p = 0; p < params.size(); ++p) {
-      if (i >= specs[p].size()) continue;
-      const StateSpec& s = specs[p][i];
-      groups_[p].tensors.push_back(&store_.declare(
-          {.name = s.name + "." + params[p]->spec.name, .shape = s.shape, .dtype = s.dtype, .init = {}}));
-      groups_[p].units.push_back(s.unit);
-    }
+    for (std::size_t g = 0; g < groups_.size(); ++g)
+      if (i < specs[g].size()) declare(groups_[g], *params[groups_[g].param], specs[g][i]);
+}
+
+void OptimizerState::declare(Group& group, const Param& param, const StateSpec& s) {
+  ParamSpec spec{.name = s.name + "." + param.spec.name, .shape = s.shape, .dtype = s.dtype, .init = {}};
+  const bool whole = group.elements == param.spec.shape.numel();
+  group.tensors.push_back(
+      whole ? &store_.declare(std::move(spec))
+            : &store_.declare_part(std::move(spec), {group.begin / s.unit, (group.elements + s.unit - 1) / s.unit}));
+  group.units.push_back(s.unit);
 }
 
 StateChunk OptimizerState::chunk_of(const Group& group, std::int64_t begin, std::int64_t count) {
-  StateChunk chunk{.param = 0, .begin = begin, .count = count, .state = {}};
+  StateChunk chunk{.param = group.param, .begin = group.begin + begin, .count = count, .state = {}};
   for (std::size_t i = 0; i < group.tensors.size(); ++i) {
     const std::int64_t unit = group.units[i];
-    const Tensor flat = group.tensors[i]->value.reshaped({group.tensors[i]->value.numel()});
+    const Tensor& value = group.tensors[i]->own.value;
+    const Tensor flat = value.reshaped({value.numel()});
     chunk.state.push_back(count == group.elements ? flat : flat.slice(begin / unit, (count + unit - 1) / unit));
   }
   return chunk;
@@ -43,12 +49,10 @@ StateChunk OptimizerState::chunk_of(const Group& group, std::int64_t begin, std:
 
 std::vector<StateChunk> OptimizerState::chunks(Cut cut) const {
   std::vector<StateChunk> chunks;
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    const std::int64_t n = groups_[g].elements, max = cut == Cut::never ? n : kChunkElements;
-    for (std::int64_t begin = 0; begin < n; begin += max) {
-      chunks.push_back(chunk_of(groups_[g], begin, std::min(max, n - begin)));
-      chunks.back().param = g;
-    }
+  for (const Group& group : groups_) {
+    const std::int64_t n = group.elements, max = cut == Cut::never ? n : kChunkElements;
+    for (std::int64_t begin = 0; begin < n; begin += max)
+      chunks.push_back(chunk_of(group, begin, std::min(max, n - begin)));
   }
   return chunks;
 }

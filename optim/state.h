@@ -18,9 +18,6 @@ struct StateSpec {
   std::int64_t unit = 1;  ///< elements of the parameter to which an entry belongs, where it can be cut
 };
 
-/// Whether a parameter and its state can be cut into parts.
-enum class Cut : std::uint8_t { anywhere, never };
-
 /// Elements of a parameter, or of several that are contiguous, with their state.
 struct StateChunk {
   std::size_t param;  ///< its number, or that of the first
@@ -28,7 +25,8 @@ struct StateChunk {
   std::vector<Tensor> state;  ///< flat, but for whole parameters
 };
 
-/// The state of an optimizer, declared by its rule: zeros at first.
+/// The state of an optimizer, declared by its rule: zeros at first. Of a parameter that is divided among ranks it is
+/// that of the part that this rank updates; in the store it has the name of the whole, and `kept` says which part.
 class OptimizerState {
  public:
   struct Place {
@@ -43,10 +41,12 @@ class OptimizerState {
 
  private:
   struct Group {
-    std::int64_t elements;  ///< of the parameter
+    std::size_t param;             ///< its number
+    std::int64_t begin, elements;  ///< the part of it that is updated here
     std::vector<Param*> tensors;
     std::vector<std::int64_t> units;
   };
+  void declare(Group& group, const Param& param, const StateSpec& s);
   static StateChunk chunk_of(const Group& group, std::int64_t begin, std::int64_t count);
 
   ParamStore store_;

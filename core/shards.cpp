@@ -1,0 +1,53 @@
+#include "core/shards.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/param_store.h"
+
+namespace qtrain {
+namespace {
+
+std::int64_t aligned(std::int64_t elements) {
+  return (elements + kShardAlign - 1) / kShardAlign * kShardAlign;
+}
+
+std::int64_t size_of(const Param& p) {
+  return aligned(p.spec.shape.numel());
+}
+
+// One behind the other; a row ends where it is full.
+void fill_rows(ShardGroup& group, int ranks) {
+  std::int64_t end = 0;
+  for (const Param* p : group.params) {
+    group.begins.push_back(end);
+    end += size_of(*p);
+  }
+  group.row = aligned((end + ranks - 1) / ranks);
+}
+
+// Whole parameters, the largest first, each to the rank that has least.
+void assign_whole(ShardGroup& group, int ranks) {
+  std::vector<std::size_t> order(group.params.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::greater{}, [&](std::size_t i) { return size_of(*group.params[i]); });
+  std::vector<std::int64_t> loads(static_cast<std::size_t>(ranks));
+  std::vector<std::size_t> owner(order.size());
+  group.begins.resize(order.size());
+  for (const std::size_t i : order) {
+    const auto least = std::ranges::min_element(loads);
+    owner[i] = static_cast<std::size_t>(least - loads.begin());
+    group.begins[i] = *least;
+    *least += size_of(*group.params[i]);
+  }
+  group.row = *std::ranges::max_element(loads);
+  for (std::size_t i = 0; i < owner.size(); ++i) group.begins[i] += static_cast<std::int64_t>(owner[i]) * group.row;
+}
+
+}  // namespace
+
+void divide_evenly(ShardGroup& group, int ranks) {
+  group.cut == Cut::anywhere ? fill_rows(group, ranks) : assign_whole(group, ranks);
+}
+
+}  // namespace qtrain
