@@ -37,6 +37,11 @@ std::string errno_text(int error) {
                          .remedy = error == ENOSPC || error == EDQUOT ? "free some space and run again" : ""});
 }
 
+void sync_and_close(Descriptor& out, const std::filesystem::path& file) {
+  if (::fsync(out.get()) != 0) fail_write(file, "fsync", errno);  // never tried again: the pages may be gone
+  if (const int error = out.close()) fail_write(file, "close", error);
+}
+
 /// Opens a regular file for reading and tells its size. O_NONBLOCK: a FIFO must be refused, not waited for.
 std::pair<int, std::uint64_t> open_regular(const std::filesystem::path& file) {
   const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -78,8 +83,7 @@ class PendingFile {
 
   void commit() {
     flush();
-    if (::fsync(out_.get()) != 0) fail_write(target_, "fsync", errno);  // never tried again: the pages may be gone
-    if (const int error = out_.close()) fail_write(target_, "close", error);
+    sync_and_close(out_, target_);
     if (::rename(pending_.c_str(), target_.c_str()) != 0) fail_write(target_, "rename", errno);
     committed_ = true;
     sync_folder(parent_of(target_));
@@ -177,6 +181,26 @@ void for_each_chunk(const std::filesystem::path& file, const std::function<void(
     mapped.release(chunk);
     left = left.subspan(chunk.size());
   }
+}
+
+SharedFile::SharedFile(const std::filesystem::path& file, std::optional<std::uint64_t> size)
+    : file_(file), out_(::open(file.c_str(), O_WRONLY | O_CLOEXEC | (size ? O_CREAT | O_TRUNC : 0), 0666)) {
+  if (out_.get() < 0) fail_write(file_, "opening", errno);
+  if (size && ::ftruncate(out_.get(), static_cast<off_t>(*size)) != 0) fail_write(file_, "making room", errno);
+}
+
+void SharedFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const auto written = ::pwrite(out_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail_write(file_, "writing", errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    offset += static_cast<std::uint64_t>(written);
+  }
+}
+
+void SharedFile::sync() {
+  sync_and_close(out_, file_);
 }
 
 void write_file(const std::filesystem::path& file,

@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "core/descriptor.h"
 #include "core/error.h"
 
 namespace qtrain {
@@ -48,6 +50,21 @@ void write_file(const std::filesystem::path& file, std::string_view contents);
 /// The same with the contents produced piecewise: `produce` is handed a function that appends bytes.
 void write_file(const std::filesystem::path& file,
                 const std::function<void(const std::function<void(std::span<const std::byte>)>& append)>& produce);
+
+/// A file that several processes write together, each its own bytes. It is not whole before all are done: it belongs
+/// into a folder that gets its name only then. Errors: ErrorKind::disk.
+class SharedFile {
+ public:
+  /// Makes it, with `size` bytes; or opens the one that another process has made.
+  SharedFile(const std::filesystem::path& file, std::optional<std::uint64_t> size);
+  void write(std::uint64_t offset, std::span<const std::byte> bytes);
+  /// Everything that was written survives a loss of power then.
+  void sync();
+
+ private:
+  std::filesystem::path file_;
+  Descriptor out_;
+};
 
 /// Whether write_file gives such a name to a file until it is finished; one that stays was interrupted.
 bool is_pending_file(const std::filesystem::path& name);

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -59,22 +60,35 @@ struct TensorSource {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
-  /// Hands all bytes of the tensor, in order and in chunks of any size, to `append`.
+  /// Hands all bytes of the tensor, or of this part, in order and in chunks of any size, to `append`.
   std::function<void(const std::function<void(std::span<const std::byte>)>& append)> produce;
+  /// Elements that are produced, where they are not all.
+  struct Part {
+    std::int64_t begin = 0, count = 0;
+  };
+  std::optional<Part> part = {};
 };
+
+/// Who writes a file: this process alone; or several, each its parts of the tensors. The first makes the file, the
+/// others write into it then.
+enum class Writers : std::uint8_t { one, first, other };
 
 /// Writes host tensors as the safetensors library does, byte for byte: larger dtypes first, then by name, with the
 /// metadata {"format":"pt"}. Errors: two tensors of one name (internal), ErrorKind::disk.
 void write_safetensors(const std::filesystem::path& file, const NamedTensors& tensors);
-void write_safetensors(const std::filesystem::path& file, const std::vector<TensorSource>& tensors);
+void write_safetensors(const std::filesystem::path& file, const std::vector<TensorSource>& tensors,
+                       Writers writers = Writers::one);
+
+/// As transformers' save_pretrained.
+inline constexpr std::uint64_t kDefaultShardBytes = 50'000'000'000;
 
 /// Writes model.safetensors, or model-0000i-of-0000N.safetensors with an index when the total exceeds shard_bytes
 /// (a shard begins before the tensor that would exceed it, as huggingface_hub splits). Weight files of an earlier
 /// model in the folder that the new one does not have are removed.
 void write_sharded(const std::filesystem::path& folder, const NamedTensors& tensors,
-                   std::uint64_t shard_bytes = 50'000'000'000);
+                   std::uint64_t shard_bytes = kDefaultShardBytes);
 void write_sharded(const std::filesystem::path& folder, const std::vector<TensorSource>& tensors,
-                   std::uint64_t shard_bytes = 50'000'000'000);
+                   std::uint64_t shard_bytes = kDefaultShardBytes, Writers writers = Writers::one);
 
 /// Removes weight files of a model that `names` does not have; none where no weight file is among those.
 void remove_other_weights(const std::filesystem::path& folder, const std::set<std::string>& names);

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "core/json.h"
@@ -17,7 +18,7 @@ std::vector<TensorSource> sources_of(const NamedTensors& tensors) {
     check(tensor.device.kind == DeviceKind::cpu, "only host tensors can be written");
     check(tensor.data != nullptr || tensor.numel() == 0, "a tensor without storage cannot be written");
     const std::span bytes(tensor.data, tensor.bytes());
-    sources.push_back({name, tensor.dtype, tensor.shape, [bytes](const auto& append) { append(bytes); }});
+    sources.push_back({name, tensor.dtype, tensor.shape, [bytes](const auto& append) { append(bytes); }, {}});
   }
   return sources;
 }
@@ -43,24 +44,58 @@ std::string header_for(const std::vector<const TensorSource*>& order) {
   return length + text;
 }
 
-void write_in_order(const std::filesystem::path& file, std::vector<const TensorSource*> order) {
-  std::sort(order.begin(), order.end(), [](auto* a, auto* b) {
+void sort_for_file(std::vector<const TensorSource*>& tensors) {
+  std::sort(tensors.begin(), tensors.end(), [](auto* a, auto* b) {
     const auto *da = &file_dtype(a->dtype), *db = &file_dtype(b->dtype);
     return da != db ? da > db : a->name < b->name;
   });
-  for (std::size_t i = 1; i < order.size(); ++i) check(order[i - 1]->name != order[i]->name, "two tensors of one name");
-  const auto header = header_for(order);
+  for (std::size_t i = 1; i < tensors.size(); ++i)
+    check(tensors[i - 1]->name != tensors[i]->name, "two tensors of one name");
+}
+
+// Hands the bytes of a source on, as many as there have to be.
+void produce(const TensorSource& t, const std::function<void(std::span<const std::byte>)>& append) {
+  std::uint64_t written = 0;
+  t.produce([&](std::span<const std::byte> bytes) {
+    written += bytes.size();
+    append(bytes);
+  });
+  check(written == (t.part ? static_cast<std::uint64_t>(t.part->count) * size_of(t.dtype) : bytes_of(t)),
+        "a tensor source produced another number of bytes than its shape says");
+}
+
+void write_alone(const std::filesystem::path& file, const std::vector<const TensorSource*>& order,
+                 const std::string& header) {
   write_file(file, [&](const std::function<void(std::span<const std::byte>)>& append) {
     append(std::as_bytes(std::span(header)));
     for (const auto* t : order) {
-      std::uint64_t written = 0;
-      t->produce([&](std::span<const std::byte> bytes) {
-        written += bytes.size();
-        append(bytes);
-      });
-      check(written == bytes_of(*t), "a tensor source produced another number of bytes than its shape says");
+      check(!t->part || t->part->count == t->shape.numel(), "a file that one process writes has whole tensors");
+      produce(*t, append);
     }
   });
+}
+
+void write_own_parts(const std::filesystem::path& file, const std::vector<const TensorSource*>& order,
+                     const std::string& header, Writers writers) {
+  std::uint64_t begin = header.size(), size = begin;
+  for (const auto* t : order) size += bytes_of(*t);
+  SharedFile out(file, writers == Writers::first ? std::optional(size) : std::nullopt);
+  if (writers == Writers::first) out.write(0, std::as_bytes(std::span(header)));
+  for (const auto* t : order) {
+    std::uint64_t at = begin + (t->part ? static_cast<std::uint64_t>(t->part->begin) * size_of(t->dtype) : 0);
+    produce(*t, [&](std::span<const std::byte> bytes) {
+      out.write(at, bytes);
+      at += bytes.size();
+    });
+    begin += bytes_of(*t);
+  }
+  out.sync();
+}
+
+void write_in_order(const std::filesystem::path& file, std::vector<const TensorSource*> order, Writers writers) {
+  sort_for_file(order);
+  const auto header = header_for(order);
+  writers == Writers::one ? write_alone(file, order, header) : write_own_parts(file, order, header, writers);
 }
 
 using Shards = std::vector<std::vector<const TensorSource*>>;
@@ -99,11 +134,11 @@ void write_index(const std::filesystem::path& file, const std::map<std::string, 
 
 }  // namespace
 
-void write_safetensors(const std::filesystem::path& file, const std::vector<TensorSource>& tensors) {
+void write_safetensors(const std::filesystem::path& file, const std::vector<TensorSource>& tensors, Writers writers) {
   std::vector<const TensorSource*> order;
   order.reserve(tensors.size());
   for (const auto& t : tensors) order.push_back(&t);
-  write_in_order(file, std::move(order));
+  write_in_order(file, std::move(order), writers);
 }
 
 void write_safetensors(const std::filesystem::path& file, const NamedTensors& tensors) {
@@ -111,7 +146,7 @@ void write_safetensors(const std::filesystem::path& file, const NamedTensors& te
 }
 
 void write_sharded(const std::filesystem::path& folder, const std::vector<TensorSource>& tensors,
-                   std::uint64_t shard_bytes) {
+                   std::uint64_t shard_bytes, Writers writers) {
   const auto shards = split(tensors, shard_bytes);
   std::set<std::string> written;
   std::map<std::string, std::string> weight_map;
@@ -119,13 +154,14 @@ void write_sharded(const std::filesystem::path& folder, const std::vector<Tensor
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const auto name = shards.size() == 1 ? std::string("model.safetensors")
                                          : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
-    write_in_order(folder / name, shards[i]);
+    write_in_order(folder / name, shards[i], writers);
     written.insert(name);
     for (const auto* t : shards[i]) {
       weight_map[t->name] = name;
       total += bytes_of(*t);
     }
   }
+  if (writers == Writers::other) return;
   if (shards.size() > 1) {
     write_index(folder / "model.safetensors.index.json", weight_map, total);
     written.insert("model.safetensors.index.json");
