@@ -1,0 +1,29 @@
+#pragma once
+#include <cstddef>
+#include <span>
+
+#include "core/param_store.h"
+#include "dist/collective.h"
+
+namespace qtrain {
+
+/// Moves the rows of groups of parameters between the ranks that they are divided among.
+class ShardExchange {
+ public:
+  /// For the groups of these stores; gradients are in memory of the host.
+  ShardExchange(Collective& ranks, std::span<const ParamStore* const> stores);
+  /// Bytes that it takes.
+  static std::size_t bytes(int ranks, std::span<const ParamStore* const> stores);
+
+  /// Every rank has all values of the group then.
+  void gather(Ctx& ctx, const ShardGroup& group);
+  /// Adds the gradients of all ranks in the order of the ranks, each rank its own row: to what is there or instead of
+  /// it.
+  void reduce(Ctx& ctx, const ShardGroup& group, Sink::Mode mode);
+
+ private:
+  Collective& ranks_;
+  DeviceMemory memory_;
+};
+
+}  // namespace qtrain
