@@ -58,7 +58,7 @@ DialectTable read_table(const TableText& text) {
     for (const Json& name : names)
       table.rows.push_back({.name = fmt::format("{}.{}", part, name.get_ref<const std::string&>()),
                             .status = KeyStatus::ignored,
-                            .reason = "weights and states are not sharded here"});
+                            .reason = "how ranks share weights and states follows from zero_stage"});
   for (const auto& [key, names] : table.object("also").items())
     for (const Json& name : names) table.aliases.push_back({name, key});
   return table;

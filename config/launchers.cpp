@@ -69,14 +69,26 @@ class Launcher {
     for (const Json& part : chosen.value.is_array() ? chosen.value : Json::array({chosen.value})) {
       std::istringstream text(part.is_string() ? part.get<std::string>() : show(part));
       for (std::string word; text >> word;) {
-        if (word == "true" || word == "True") return;
+        if (word == "true" || word == "True") return shard_fully(chosen);
         take(table_, "~word", {chosen.written, chosen.place, word});
       }
     }
-    draft_.note(chosen, " shards over several devices; on one there is nothing to shard");
+  }
+
+  /// The name of a file that trl has; false: it is none.
+  bool read_preset(const Setting& chosen) {
+    const KeyRow& row = *table_.find("~preset");
+    if (!chosen.value.is_string() || !row.meaning(chosen.value)) return false;
+    take_row(row, chosen);
+    return true;
   }
 
  private:
+  /// Unless the options say otherwise.
+  void shard_fully(const Setting& chosen) {
+    if (!draft_.find("zero_stage")) draft_.offer("zero_stage", {chosen.written, chosen.place, 3});
+  }
+
   void read_object(const ConfigDocument& document, const Json& object, const std::string& path) {
     read_members(document, object, {path, ""});
     settle();
@@ -277,16 +289,14 @@ class Launcher {
 
 void add_launcher_settings(Draft& draft, const ConfigDocument& config) {
   if (const Setting* s = draft.find("~accelerate_config")) {
-    if (!s->value.is_string() || !dialect_table("accelerate").lists("presets", s->value.get_ref<const std::string&>()))
-      Launcher(draft, "accelerate").read(*s, config);
-    else
-      draft.note(*s, fmt::format(": {} has no effect: weights and states are not sharded here", show(s->value)));
+    Launcher accelerate(draft, "accelerate");
+    if (!accelerate.read_preset(*s)) accelerate.read(*s, config);
   }
   if (const Setting* s = draft.find("~deepspeed")) Launcher(draft, "deepspeed").read(*s, config);
   const Setting *words = draft.find("~fsdp"), *options = draft.find("~fsdp_config");
   const bool on = words && !says_nothing(words->value), configured = options && !says_nothing(options->value);
-  if (on) Launcher(draft, "fsdp").read_words(*words);
   if (on && configured) Launcher(draft, "fsdp").read(*options, config);
+  if (on) Launcher(draft, "fsdp").read_words(*words);
   if (!on && configured) draft.note(*options, " has no effect without fsdp");
 }
 

@@ -39,7 +39,9 @@ struct ExpertsParams {
 class AdapterParams {
  public:
   AdapterParams(Device device, const TransformerOptions& options)
-      : options_(options), store_("adapter", device), norms_("row norms", device) {}
+      : options_(options),
+        store_("adapter", device, Placement::device, options.sharding),
+        norms_("row norms", device) {}
 
   ParamStore& store() { return store_; }
   const ParamStore& store() const { return store_; }

@@ -52,7 +52,7 @@ void load_codes(Ctx& ctx, const SafetensorsReader& reader, const Param& p) {
                                                  to_string(from.shape), name_of(p.spec.dtype), to_string(p.spec.shape)),
                             .place = fmt::format("{}: {}", reader.path().string(), p.spec.name)});
   const ConstTensor flat = from.reshaped({from.numel()});
-  write_chunks(ctx, p.value, [&](std::int64_t first, Tensor chunk) {
+  write_values(ctx, p, [&](std::int64_t first, Tensor chunk) {
     std::memcpy(chunk.data, flat.slice(first, chunk.numel()).data, chunk.bytes());
   });
   reader.release(from);
@@ -86,8 +86,9 @@ std::vector<std::string> load_slices(Ctx& ctx, const SafetensorsReader& reader, 
     names.push_back(name_in(reader, p.spec.slices_in_files[static_cast<std::size_t>(i)]));
     const ConstTensor values = dense_tensor(reader, names.back(), slice);
     const ConstTensor flat = values.reshaped({values.numel()});
-    write_chunks(ctx, p.value.slice(i, 1), [&](std::int64_t first, Tensor chunk) {
-      ops::run_cpu(ctx, ops::Copy{.y = store(chunk), .x = flat.slice(first, chunk.numel())});
+    const ElementRange range{.begin = i * flat.numel(), .count = flat.numel()};
+    write_values(ctx, p, range, [&](std::int64_t first, Tensor chunk) {
+      ops::run_cpu(ctx, ops::Copy{.y = store(chunk), .x = flat.slice(first - range.begin, chunk.numel())});
     });
     reader.release(values);
   }
@@ -100,7 +101,7 @@ std::vector<std::string> load_mxfp4(Ctx& ctx, const SafetensorsReader& reader, c
   const std::string matrix = name.substr(0, name.rfind('_'));
   const Mxfp4 values = read_mxfp4(reader, matrix, p.spec.shape);
   std::vector<float> dense;
-  write_chunks(ctx, p.value, [&](std::int64_t first, Tensor chunk) {
+  write_values(ctx, p, [&](std::int64_t first, Tensor chunk) {
     dense.resize(static_cast<std::size_t>(chunk.numel()));
     const Tensor wide = view_of(std::span(dense), chunk.shape);
     values.expand(first, wide);
@@ -122,7 +123,7 @@ std::string load_from(Ctx& ctx, const SafetensorsReader& reader, const SavedWeig
   std::optional<Reordered> reordered;
   if (p.spec.file_order) reordered.emplace(ctx, values, p.spec);
   const ConstTensor flat = (reordered ? ConstTensor(reordered->y) : values).reshaped({values.numel()});
-  write_chunks(ctx, p.value, [&](std::int64_t first, Tensor chunk) {
+  write_values(ctx, p, [&](std::int64_t first, Tensor chunk) {
     ops::run_cpu(ctx, ops::Copy{.y = store(chunk), .x = flat.slice(first, chunk.numel())});
   });
   reader.release(values);
@@ -179,10 +180,12 @@ void produce(Ctx& ctx, ConstTensor values, DType dtype, const std::function<void
   });
 }
 
+// From the whole parameter, which has one owner.
 void produce_reordered(Ctx& ctx, const Param& p, DType dtype,
                        const std::function<void(std::span<const std::byte>)>& append) {
+  if (p.own.count() == 0) return;
   std::vector<std::byte> whole;
-  produce(ctx, p.value, dtype,
+  produce(ctx, p.own.value, dtype,
           [&](std::span<const std::byte> part) { whole.insert(whole.end(), part.begin(), part.end()); });
   std::vector<std::byte> file(whole.size());
   to_file_order(*p.spec.file_order, {whole.data(), dtype, p.spec.shape, {}}, {file.data(), dtype, p.spec.shape, {}});
@@ -197,25 +200,37 @@ void copy_file_of(const fs::path& from, const fs::path& to, const fs::path& name
   write_file(to / name, read_text(from / name));
 }
 
-TensorSource source_of(Ctx& ctx, const Param& p, DType dtype) {
+// Those of the elements [begin, begin + n) of a parameter that this rank owns.
+TensorSource source_of(Ctx& ctx, const Param& p, ElementRange range, DType dtype) {
+  const std::int64_t begin = std::max(range.begin, p.own.begin);
+  const std::int64_t count = std::max<std::int64_t>(std::min(range.begin + range.count, p.own.end()) - begin, 0);
+  const Tensor flat = p.own.value.reshaped({p.own.count()});
+  const Tensor own = count == 0 ? flat.slice(0, 0) : flat.slice(begin - p.own.begin, count);
   return {.name = p.spec.name,
           .dtype = dtype,
-          .shape = shape_in_files(p.spec),
-          .produce = [&ctx, &p, dtype](const auto& append) {
-            p.spec.file_order ? produce_reordered(ctx, p, dtype, append) : produce(ctx, p.value, dtype, append);
-          }};
+          .shape = {},
+          .produce = [&ctx, own, dtype](const auto& append) { produce(ctx, own, dtype, append); },
+          .part = TensorSource::Part{.begin = begin - range.begin, .count = count}};
+}
+
+TensorSource source_of(Ctx& ctx, const Param& p, DType dtype) {
+  TensorSource source = source_of(ctx, p, {0, p.spec.shape.numel()}, dtype);
+  source.shape = shape_in_files(p.spec);
+  if (p.spec.file_order)
+    source.produce = [&ctx, &p, dtype](const auto& append) { produce_reordered(ctx, p, dtype, append); };
+  return source;
 }
 
 void add_sources(Ctx& ctx, const Param& p, DType dtype, std::vector<TensorSource>& sources) {
   const std::vector<std::string>& slices = p.spec.slices_in_files;
   if (slices.empty()) sources.push_back(source_of(ctx, p, dtype));
-  for (std::size_t i = 0; i < slices.size(); ++i)
-    sources.push_back({.name = slices[i],
-                       .dtype = dtype,
-                       .shape = {p.spec.shape[1], p.spec.shape[2]},
-                       .produce = [&ctx, &p, i, dtype](const auto& append) {
-                         produce(ctx, p.value.slice(static_cast<std::int64_t>(i), 1), dtype, append);
-                       }});
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const Shape slice{p.spec.shape[1], p.spec.shape[2]};
+    const ElementRange range{.begin = static_cast<std::int64_t>(i) * slice.numel(), .count = slice.numel()};
+    sources.push_back(source_of(ctx, p, range, dtype));
+    sources.back().name = slices[i];
+    sources.back().shape = slice;
+  }
 }
 
 }  // namespace
@@ -238,6 +253,7 @@ std::vector<std::string> load_parameters(Ctx& ctx, ParamStore& store, const fs::
 
 std::vector<std::string> load_adapter(Ctx& ctx, Transformer& model, const fs::path& path) {
   std::vector<std::string> names = load_parameters(ctx, model.adapter(), path);
+  model.values_changed();
   model.measure_rows(ctx);
   if (saved_tied_head(model)) std::erase(names, saved_name(kHeadWeight));
   // PEFT saves an embedding beside the adapter on it; a head too.
@@ -286,6 +302,7 @@ std::vector<std::string> load_base_weights(Ctx& ctx, Transformer& model, const f
     q.quantize(ctx, host->get(), dense, fmt::format("{}: {}", reader.path().string(), used.back()));
     reader.release(dense);
   }
+  model.values_changed();
   std::vector<std::string> names = unused(reader, std::move(used));
   if (!model.quantized().empty()) std::erase_if(names, is_quant_part);
   return names;
@@ -328,30 +345,34 @@ void copy_companions(const fs::path& from, const fs::path& to) {
 
 void save_model(Ctx& ctx, Transformer& model, const ModelFolder& to) {
   check(model.quantized().empty(), "save_model: quantized weights are not written");
-  fs::create_directories(to.folder);
-  Json config = model.config().json;
-  config.erase("torch_dtype");
-  config["dtype"] = std::string(name_of(to.dtype));
-  config["architectures"] = Json::array({model.config().architecture});
-  write_file(to.folder / "config.json", dump_json(config, 2) + "\n");
+  if (to.writers != Writers::other) {
+    fs::create_directories(to.folder);
+    Json config = model.config().json;
+    config.erase("torch_dtype");
+    config["dtype"] = std::string(name_of(to.dtype));
+    config["architectures"] = Json::array({model.config().architecture});
+    write_file(to.folder / "config.json", dump_json(config, 2) + "\n");
+    copy_file_of(to.source, to.folder, kGenerationConfig);
+  }
   std::vector<TensorSource> sources;
   for (const Param& p : model.weights().all()) add_sources(ctx, p, to.dtype, sources);
-  write_sharded(to.folder, sources);
-  copy_file_of(to.source, to.folder, kGenerationConfig);
+  write_sharded(to.folder, sources, kDefaultShardBytes, to.writers);
 }
 
 void save_adapter(Ctx& ctx, Transformer& model, const ModelFolder& to) {
-  fs::create_directories(to.folder);
   check(model.options().lora.has_value(), "save_adapter: the model has no adapter");
-  write_file(to.folder / "adapter_config.json",
-             dump_json(lora_config_json(*model.options().lora, linear_names(model.config())), 2) + "\n");
+  if (to.writers != Writers::other) {
+    fs::create_directories(to.folder);
+    write_file(to.folder / "adapter_config.json",
+               dump_json(lora_config_json(*model.options().lora, linear_names(model.config())), 2) + "\n");
+    copy_file_of(to.source, to.folder, kGenerationConfig);
+  }
   std::vector<TensorSource> sources = tensors_of(ctx, model.adapter());
   if (const Param* embedding = saved_tied_head(model)) {
     sources.push_back(source_of(ctx, *embedding, embedding->spec.dtype));
     sources.back().name = saved_name(kHeadWeight);
   }
-  write_safetensors(to.folder / "adapter_model.safetensors", sources);
-  copy_file_of(to.source, to.folder, kGenerationConfig);
+  write_safetensors(to.folder / "adapter_model.safetensors", sources, to.writers);
 }
 
 }  // namespace qtrain

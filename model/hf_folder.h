@@ -37,13 +37,15 @@ std::optional<Quantization> quantization_of_folder(const ModelConfig& config, co
 struct ModelFolder {
   std::filesystem::path folder, source;
   DType dtype;
+  Writers writers = Writers::one;  ///< others write tensors alone
 };
 void save_model(Ctx& ctx, Transformer& model, const ModelFolder& to);
 
 /// adapter_config.json and adapter_model.safetensors (f32) as PEFT writes them, and `source`'s generation_config.json.
 void save_adapter(Ctx& ctx, Transformer& model, const ModelFolder& to);
 
-/// The values of every parameter under its name and in its dtype. Store and context must outlive the sources.
+/// The values of every parameter under its name and in its dtype, the parts that this rank owns. Store and context must
+/// outlive the sources.
 std::vector<TensorSource> tensors_of(Ctx& ctx, const ParamStore& store);
 
 /// Files of a model folder, copied unchanged beside new weights where they are there: generation_config.json; those of

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "kernels/elementwise.h"
 
@@ -16,14 +17,18 @@ std::string_view module_of(std::string_view name) {
 }  // namespace
 
 Parameters::Parameters(Device device, const TransformerOptions& options, const std::vector<Layer>& layers)
-    : options_(options), weights_("weights", device), adapter_(device, options) {
+    : options_(options), weights_("weights", device, Placement::device, options.sharding), adapter_(device, options) {
   const ModelConfig& c = options_.config;
   const Shape table{c.vocab_size, c.hidden_size};
   embedding_.module = kEmbeddingName;
   embedding_.weight = declare_base(weight_spec(kEmbeddingWeight, table));
   embedding_.weight->spec.role = Role::embedding;
   if (adapter_.adapts(kEmbeddingName)) adapter_.declare_embedding(embedding_, table);
-  for (std::size_t l = 0; l < layers.size(); ++l) declare_layer(static_cast<std::int64_t>(l), layers[l]);
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    for (ParamStore* store : {&weights_, &adapter_.store()}) store->begin_unit(unit_of(static_cast<std::int64_t>(l)));
+    declare_layer(static_cast<std::int64_t>(l), layers[l]);
+  }
+  for (ParamStore* store : {&weights_, &adapter_.store()}) store->begin_unit(kOuterUnit);
   final_norm_ = declare_vector(kFinalNormWeight, {c.hidden_size}, c.norm_init());
   head_.module = kHeadName;
   head_.weight = declare_head();
@@ -33,6 +38,7 @@ Parameters::Parameters(Device device, const TransformerOptions& options, const s
   adapter_.declare_factors(head);
   adapter_.declare_magnitude(head_);
   if (options_.lora) require_matches();
+  for (ParamStore* store : {&weights_, &adapter_.store()}) store->divide();
 }
 
 // A weight of the base model, or the one that is trained in its place.
@@ -253,9 +259,9 @@ void Parameters::initialize(Ctx& ctx, std::uint64_t seed) {
   initialize_quantized(ctx, seed);
   const std::int64_t row = options_.config.padding_row();
   if (row < 0) return;
-  const auto row_bytes = static_cast<std::int64_t>(embedding_.weight->value.bytes()) / options_.config.vocab_size;
-  ctx.stream().fill(static_cast<std::byte*>(embedding_.weight->value.data) + row * row_bytes, 0,
-                    static_cast<std::size_t>(row_bytes));
+  const std::int64_t width = options_.config.hidden_size;
+  write_values(ctx, *embedding_.weight, {.begin = row * width, .count = width},
+               [](std::int64_t, Tensor part) { std::memset(part.data, 0, part.bytes()); });
 }
 
 // Each as a dense weight of its name would be, on the host.

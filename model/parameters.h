@@ -11,6 +11,13 @@
 
 namespace qtrain {
 
+/// Units of parameters that are gathered together where they are divided among ranks: embedding, final norm and head,
+/// which are in no block, and each block.
+inline constexpr int kOuterUnit = 0;
+constexpr int unit_of(std::int64_t layer) {
+  return static_cast<int>(layer) + 1;
+}
+
 /// A weight of the base model that an adapter trains whole, in the adapter's store.
 struct SavedWeight {
   Param* param;

@@ -35,7 +35,7 @@ std::string describe4(FourBit type, std::int64_t blocksize, std::optional<std::i
 void send(Ctx& ctx, const Param& to, ConstTensor from) {
   check(to.spec.dtype == from.dtype && to.value.numel() == from.numel(), "a part of a quantized matrix does not fit");
   const std::size_t element = size_of(from.dtype);
-  write_chunks(ctx, to.value, [&](std::int64_t first, Tensor chunk) {
+  write_values(ctx, to, [&](std::int64_t first, Tensor chunk) {
     if (chunk.numel() > 0)
       std::memcpy(chunk.data, from.data + static_cast<std::size_t>(first) * element, chunk.bytes());
   });
@@ -120,7 +120,7 @@ bool QuantizedLinear::owns(const Param& p) const {
 std::size_t QuantizedLinear::state_bytes() const {
   std::size_t bytes = 0;
   for (const Param* part : {scales_, map_, nested_absmax_, nested_map_, offset_})
-    if (part) bytes += part->value.bytes();
+    if (part) bytes += part->kept.value.bytes();
   return bytes;
 }
 

@@ -45,7 +45,7 @@ class QuantizedLinear {
   const Shape& shape() const { return shape_; }
   /// Whether the parameter is one of the parts.
   bool owns(const Param& p) const;
-  /// Bytes of all parts but the codes, and elements of all parts.
+  /// Bytes of all parts but the codes that this rank keeps, and elements of all parts.
   std::size_t state_bytes() const;
   std::int64_t part_elements() const;
   QuantizedWeight weight() const;

@@ -58,8 +58,18 @@ LayerRun Runner::layer_run(Ctx& ctx, std::int64_t layer, const LayerWeights& w) 
           .touched = parts_.layers[l].residual};
 }
 
+LayerWeights Runner::acquire(Ctx& ctx, std::int64_t layer, UnitAccess::Gradients gradients) {
+  enter(ctx, unit_of(layer), gradients);
+  return copies_.acquire(parts_.params.layer(layer), parts_.dropout());
+}
+
+// Embedding, final norm and head: their gradients are added from the head on until the end of the backward pass.
+void Runner::begin_outer(Ctx& ctx, Pass pass) {
+  enter(ctx, kOuterUnit, pass == Pass::train ? UnitAccess::Gradients::yes : UnitAccess::Gradients::no);
+}
+
 void Runner::run_layer(Ctx& ctx, std::int64_t layer) {
-  const LayerWeights w = acquire(layer);
+  const LayerWeights w = acquire(ctx, layer, UnitAccess::Gradients::no);
   LayerRun run = layer_run(ctx, layer, w);
   run_forward(parts_.layers[static_cast<std::size_t>(layer)], run);
 }
@@ -73,6 +83,7 @@ void Runner::forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run) {
              .dropout_seed = run.pass == Pass::train ? run.dropout_seed : ConstTensor{}};
   const bool balanced = run.router_loss.wanted() && config().sparse_layers() > 0;
   if (balanced) begin_balance(ctx, batch);
+  begin_outer(ctx, run.pass);
   embed(ctx, batch.tokens);
   for (std::int64_t l = 0; l < config().layers; ++l) {
     if (offload_ && run.pass == Pass::train) stash_input(ctx, l);
@@ -229,36 +240,54 @@ void Runner::stash_input(Ctx& ctx, std::int64_t layer) {
   if (layer % size == size - 1) offload_->make_room(ctx, group + 1);
 }
 
-// Before the last block of a group in the backward pass: the inputs of the group from that of its first block. Those of
-// the last group are still there.
+// Whether the backward pass of a block begins with the inputs of its group, from that of the group's first block: where
+// it is the last of the group. Those of the last group are still there.
+bool Runner::recomputes_inputs(std::int64_t layer) const {
+  return layer % plan_.group() == plan_.group() - 1 && layer != config().layers - 1;
+}
+
 void Runner::find_inputs(Ctx& ctx, std::int64_t layer) {
-  const std::int64_t size = plan_.group(), group = layer / size;
   const bool last = layer == config().layers - 1;
-  if (layer % size != size - 1 && !last) return;
-  if (offload_) {
+  if (offload_ && (recomputes_inputs(layer) || last)) {
+    const std::int64_t group = layer / plan_.group();
     offload_->await(ctx, group);
     if (group > 0)
       offload_->fetch(ctx, group - 1, group_input(group - 1), act_.host_inputs[static_cast<std::size_t>(group - 1)]);
   }
-  if (last) return;
-  for (std::int64_t l = group * size; l < layer; ++l) run_layer(ctx, l);
+  if (!recomputes_inputs(layer)) return;
+  for (std::int64_t l = first_of_group(layer); l < layer; ++l) run_layer(ctx, l);
 }
 
-void Runner::backward(Ctx& ctx, const TokenBatch& batch, const std::function<void(std::int64_t)>& on_layer_done) {
+void Runner::backward(Ctx& ctx, const TokenBatch& batch) {
   for (std::int64_t l = config().layers; l-- > 0;) {
     find_inputs(ctx, l);
-    const LayerWeights w = acquire(l);
+    const LayerWeights w = acquire(ctx, l, UnitAccess::Gradients::yes);
     LayerRun run = layer_run(ctx, l, w);
     run_backward(parts_.layers[static_cast<std::size_t>(l)], plan_.recompute(l), run);
-    if (on_layer_done) on_layer_done(l);
+    access_->finish_gradients(ctx, unit_of(l));
   }
   embed_grad(ctx, batch.tokens);
+  access_->finish_gradients(ctx, kOuterUnit);
+}
+
+void Runner::follow(Ctx& ctx, Pass pass) {
+  begin_outer(ctx, pass);
+  for (std::int64_t l = 0; l < config().layers; ++l) enter(ctx, unit_of(l));
+  if (pass != Pass::train) return;
+  for (std::int64_t l = config().layers; l-- > 0;) {
+    if (recomputes_inputs(l))
+      for (std::int64_t first = first_of_group(l); first < l; ++first) enter(ctx, unit_of(first));
+    enter(ctx, unit_of(l), UnitAccess::Gradients::yes);
+    access_->finish_gradients(ctx, unit_of(l));
+  }
+  access_->finish_gradients(ctx, kOuterUnit);
 }
 
 Tensor Runner::decode(Ctx& ctx, const DecodeBatch& batch, const KvCache& cache) {
   begin(ctx, Pass::decode,
         {.tokens = batch.tokens.numel(), .positions = batch.longest, .targets = batch.wanted.numel()});
   tokens_ = {.positions = batch.positions, .rotary = act_.rotary, .cache_rows = batch.cache_rows};
+  begin_outer(ctx, Pass::decode);
   embed(ctx, batch.tokens);
   for (std::int64_t l = 0; l < config().layers; ++l) {
     tokens_.key_cache = cache.keys(l);

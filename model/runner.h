@@ -1,11 +1,11 @@
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "model/execution_plan.h"
+#include "model/unit_access.h"
 
 namespace qtrain {
 
@@ -64,6 +64,9 @@ class Runner {
   Runner(const ModelParts& parts, const WeightCopies& copies, const ExecutionPlan& plan);
 
   const Arena& activations() const { return arenas_.device; }
+  /// For a model that is divided among ranks; must outlive this.
+  void set_access(UnitAccess& access) { access_ = &access; }
+  void values_changed() { access_->values_changed(); }
   /// Fills tables for sequences of up to `longest` tokens where they depend on that. `forward` does it too, but cannot
   /// while its work is recorded.
   void prepare(Ctx& ctx, std::int64_t longest);
@@ -71,8 +74,15 @@ class Runner {
   Tensor dense_memory(Ctx& ctx);
 
   void forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run);
-  void backward(Ctx& ctx, const TokenBatch& batch, const std::function<void(std::int64_t layer)>& on_layer_done);
+  void backward(Ctx& ctx, const TokenBatch& batch);
   Tensor decode(Ctx& ctx, const DecodeBatch& batch, const KvCache& cache);
+  /// Goes through the units as `forward`, and in Pass::train as `backward` after it, without rows: for a rank that has
+  /// none while others have.
+  void follow(Ctx& ctx, Pass pass);
+  /// The parameters of a block, for work between passes.
+  void enter(Ctx& ctx, int unit, UnitAccess::Gradients gradients = UnitAccess::Gradients::no) {
+    access_->enter(ctx, unit, gradients);
+  }
 
  private:
   /// Targets of a batch, and the number of the first.
@@ -83,9 +93,7 @@ class Runner {
 
   const ModelConfig& config() const { return parts_.config(); }
   void begin(Ctx& ctx, Pass pass, const BatchSize& size);
-  LayerWeights acquire(std::int64_t layer) const {
-    return copies_.acquire(parts_.params.layer(layer), parts_.dropout());
-  }
+  LayerWeights acquire(Ctx& ctx, std::int64_t layer, UnitAccess::Gradients gradients);
   LayerRun layer_run(Ctx& ctx, std::int64_t layer, const LayerWeights& w);
   void run_layer(Ctx& ctx, std::int64_t layer);
   double embedding_scale() const;
@@ -93,6 +101,9 @@ class Runner {
   void finish_balance(Ctx& ctx, const RouterLossRun& run);
   void embed(Ctx& ctx, ConstTensor tokens);
   void embed_grad(Ctx& ctx, ConstTensor tokens);
+  void begin_outer(Ctx& ctx, Pass pass);
+  bool recomputes_inputs(std::int64_t layer) const;
+  std::int64_t first_of_group(std::int64_t layer) const { return layer / plan_.group() * plan_.group(); }
   Tensor group_input(std::int64_t group) const;
   void stash_input(Ctx& ctx, std::int64_t layer);
   void find_inputs(Ctx& ctx, std::int64_t layer);
@@ -104,6 +115,8 @@ class Runner {
   ModelParts parts_;
   const WeightCopies& copies_;
   const ExecutionPlan& plan_;
+  WholeModel whole_;
+  UnitAccess* access_ = &whole_;
   ActivationArenas arenas_;
   Activations act_;
   std::unique_ptr<InputOffload> offload_;  ///< with BlockInputs::host

@@ -40,10 +40,13 @@ void Transformer::commit(const ExecutionChoice& choice, std::vector<PlannedPass>
   runner_ = std::make_unique<Runner>(parts(), copies_, *plan_);
 }
 
-void Transformer::for_each_adapted(const std::function<void(const LinearParams&)>& act) const {
-  for (const LayerParams& layer : params_.layers())
-    for (const LinearParams& p : layer.linears)
+void Transformer::for_each_adapted(Ctx& ctx, const std::function<void(const LinearParams&)>& act) {
+  for (std::int64_t l = 0; l < config().layers; ++l) {
+    runner_->enter(ctx, unit_of(l));
+    for (const LinearParams& p : params_.layer(l).linears)
       if (p.norm) act(p);
+  }
+  runner_->enter(ctx, kOuterUnit);
   if (params_.head().norm) act(params_.head());
 }
 
@@ -51,15 +54,17 @@ void Transformer::measure_rows(Ctx& ctx) {
   if (params_.adapter().norms().all().empty()) return;
   const bool expands = !quantized().empty() && !copies_.has_dense();
   const Tensor dense = expands ? runner_->dense_memory(ctx) : Tensor{};
-  for_each_adapted([&](const LinearParams& p) {
+  for_each_adapted(ctx, [&](const LinearParams& p) {
     qtrain::measure_rows(ctx, copies_.acquire_exact(p, parts().dropout()), p.norm->value, dense);
   });
 }
 
 void Transformer::initialize_magnitudes(Ctx& ctx) {
   measure_rows(ctx);
-  for_each_adapted(
-      [&](const LinearParams& p) { ops::copy(ctx, {.y = store(p.magnitude->value), .x = p.norm->value}); });
+  for_each_adapted(ctx, [&](const LinearParams& p) {
+    const ParamPart& kept = p.magnitude->kept;
+    if (kept.count() > 0) ops::copy(ctx, {.y = store(kept.value), .x = p.norm->value.slice(kept.begin, kept.count())});
+  });
 }
 
 }  // namespace qtrain

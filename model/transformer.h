@@ -1,6 +1,5 @@
 #pragma once
 #include <deque>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -48,7 +47,10 @@ class Transformer {
   const Arena& activations() const { return runner_->activations(); }
 
   /// Random weights of the base model, with the distribution of transformers.
-  void initialize_weights(Ctx& ctx, std::uint64_t seed) { params_.initialize(ctx, seed); }
+  void initialize_weights(Ctx& ctx, std::uint64_t seed) {
+    params_.initialize(ctx, seed);
+    values_changed();
+  }
   /// Begins a new adapter's magnitudes with the L2 norms of the rows of W, which are there.
   void initialize_magnitudes(Ctx& ctx);
   /// Measures the L2 norms of the rows of W + scale * B A: after the base weights or the adapter have changed.
@@ -64,15 +66,18 @@ class Transformer {
   /// Queues the pass; the loss of a batch without targets is 0. In Pass::train what `backward` begins with is left for
   /// it, and the head's weight gradients are added.
   void forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run) { runner_->forward(ctx, batch, run); }
-  /// Adds the gradient of every trained weight. `on_layer_done(layer)` is called as the blocks finish, last to first.
-  void backward(Ctx& ctx, const TokenBatch& batch, const std::function<void(std::int64_t layer)>& on_layer_done = {}) {
-    runner_->backward(ctx, batch, on_layer_done);
-  }
+  /// Adds the gradient of every trained weight.
+  void backward(Ctx& ctx, const TokenBatch& batch) { runner_->backward(ctx, batch); }
+  /// See Runner::follow and Runner::set_access: of a model that is divided among ranks.
+  void follow(Ctx& ctx, Pass pass) { runner_->follow(ctx, pass); }
+  void set_access(UnitAccess& access) { runner_->set_access(access); }
+  /// After parameters were loaded or updated.
+  void values_changed() { runner_->values_changed(); }
   /// Logits [wanted, vocab] in f32, valid until the next call; extends the cache.
   Tensor decode(Ctx& ctx, const DecodeBatch& batch, KvCache& cache) { return runner_->decode(ctx, batch, cache); }
 
  private:
-  void for_each_adapted(const std::function<void(const LinearParams&)>& act) const;
+  void for_each_adapted(Ctx& ctx, const std::function<void(const LinearParams&)>& act);
 
   TransformerOptions options_;
   Device device_;

@@ -19,6 +19,7 @@ struct TransformerOptions {
   Update adapter = Update::trained;
   std::optional<Quantization> quantization = {};  ///< of frozen linear layers in the blocks
   DType dense_dtype = DType::f32;                 ///< of quantized weights while they are multiplied
+  Sharding sharding = {};                         ///< among the ranks of a run
 
   /// The type of sums: norms, biases, adapters, statistics.
   DType full_dtype() const { return activation_dtype == DType::f64 ? DType::f64 : DType::f32; }

@@ -13,15 +13,17 @@ Evaluation Evaluator::run(Ctx& ctx, Transformer& model, Log& log) {
   if (balanced) e.router_coefficient = model.config().experts->balance_coefficient;
   ProgressBar bar(log, {.unit = "evaluating", .total = loader_.batches_per_epoch()});
   sums_.clear(ctx);
-  for (std::int64_t i = 0; i < loader_.batches_per_epoch() && !stop_requested(); ++i) {
+  for (std::int64_t i = 0; i < loader_.batches_per_epoch() && !stops(ctx, model); ++i) {
     const Batch batch = loader_.batch(0, i);
     e.tokens += batch.size();
     e.target_tokens += batch.target_count;
     e.rows += batch.rows;
     bar.set(i);
-    if (batch.size() == 0) continue;
-    ++e.batches;
-    if (batch.target_count == 0 && !balanced) continue;
+    if (batch.size() > 0) ++e.batches;
+    if (batch.size() == 0 || (batch.target_count == 0 && !balanced)) {
+      model.follow(ctx, Pass::evaluate);
+      continue;
+    }
     const DeviceBatch sent = feed_.send(ctx, batch);
     model.forward(ctx, sent.tokens,
                   {.pass = Pass::evaluate,
@@ -33,6 +35,11 @@ Evaluation Evaluator::run(Ctx& ctx, Transformer& model, Log& log) {
   e.router_sum = sums[1];
   add_over_ranks(ctx, e);
   return e;
+}
+
+// Ranks that share the weights go through the same batches.
+bool Evaluator::stops(Ctx& ctx, const Transformer& model) const {
+  return model.options().sharding.divides_weights() ? any_rank(ctx, ranks_, stop_requested()) : stop_requested();
 }
 
 void Evaluator::add_over_ranks(Ctx& ctx, Evaluation& e) {

@@ -32,6 +32,7 @@ class Evaluator {
   static std::size_t bytes(std::int64_t max_tokens) { return BatchFeed::bytes(max_tokens) + DeviceNumbers::bytes(2); }
 
  private:
+  bool stops(Ctx& ctx, const Transformer& model) const;
   void add_over_ranks(Ctx& ctx, Evaluation& e);
 
   const Loader& loader_;

@@ -22,7 +22,7 @@ class GradientReducer {
   struct Options {
     ReductionOrder order = ReductionOrder::ranks;
   };
-  /// Of trained parameters that have their memory, and of sums (f64) that are added alike.
+  /// Of trained parameters that have their memory and are whole on every rank, and of sums (f64) that are added alike.
   GradientReducer(Collective& ranks, const Options& options, std::span<Param* const> trained, Tensor sums);
   /// Of the device, for so many elements.
   static std::size_t bytes(int ranks, const Options& options, std::int64_t elements);

@@ -11,6 +11,12 @@ RouterLossRun router_loss(const ModelConfig& model, Tensor sum, ConstTensor scal
   return {.sum = accumulate(sum), .coefficient = model.experts->balance_coefficient, .scale = scale};
 }
 
+// Parameters whose gradients are those of every rank.
+std::span<Param* const> whole_ones(const Transformer& model, const std::vector<Param*>& trained) {
+  if (model.options().sharding.divides_trained()) return {};
+  return trained;
+}
+
 Sizes sizes_for(Device device) {
   return device.kind == DeviceKind::cuda ? Sizes::classes : Sizes::exact;
 }
@@ -21,11 +27,16 @@ TrainStep::TrainStep(Ctx& ctx, const Parts& parts, const Options& options)
     : ctx_(ctx),
       model_(parts.model),
       optimizer_(parts.optimizer),
+      ranks_(parts.ranks),
       trained_(model_.trained()),
       feed_(ctx.device(), options.max_tokens, sizes_for(ctx.device())),
       sums_(ctx.device(), kSums),
-      reducer_(parts.ranks, options.reduction, trained_, sums_.all()),
-      graphs_(ctx.device().kind == DeviceKind::cuda ? options.graphs : 0) {}
+      reducer_(ranks_, options.reduction, whole_ones(model_, trained_), sums_.all()),
+      squares_(ranks_, {.order = options.reduction.order, .divided = model_.options().sharding.divides_trained()},
+               trained_),
+      graphs_(ctx.device().kind == DeviceKind::cuda ? options.graphs : 0) {
+  if (model_.options().sharding.divides_trained()) divided_.emplace(model_, ranks_, options.reduction.order);
+}
 
 void TrainStep::begin() {
   sums_.clear(ctx_);
@@ -47,12 +58,19 @@ void TrainStep::add(const Batch& batch, const MicroStep& step) {
   });
 }
 
+void TrainStep::end_micro_batch() {
+  reducer_.end_micro_batch(ctx_);
+  if (divided_) divided_->end_micro_batch(ctx_);
+}
+
 TrainStep::Sums TrainStep::finish(const UpdateInput& input) {
   reducer_.finish(ctx_);
+  if (divided_) divided_->finish_step(ctx_);
   optimizer_.send(ctx_, input);
   graphs_.run(ctx_.stream(), "update", {}, [&] {
-    add_squares(ctx_, trained_, sums_[kSquares]);
+    squares_.add(ctx_, sums_[kSquares]);
     optimizer_.update(ctx_, sums_.all().slice(kLoss, 2));
+    if (divided_) divided_->finish_update(ctx_);
     model_.refresh_operand_copies(ctx_);
     model_.measure_rows(ctx_);
   });
@@ -64,7 +82,8 @@ bool TrainStep::has_finite_gradient(Param& param) {
   Param* const one[] = {&param};
   sums_.clear(ctx_);
   add_squares(ctx_, one, sums_[kSquares]);
-  return std::isfinite(sums_.read(ctx_)[kSquares]);
+  const bool finite = std::isfinite(sums_.read(ctx_)[kSquares]);
+  return divided_ ? !any_rank(ctx_, ranks_, !finite) : finite;
 }
 
 }  // namespace qtrain

@@ -1,8 +1,12 @@
 #pragma once
+#include <optional>
+
 #include "core/graph.h"
 #include "optim/optimizer.h"
 #include "train/device_batch.h"
+#include "train/divided_model.h"
 #include "train/gradient_reducer.h"
+#include "train/gradient_squares.h"
 
 namespace qtrain {
 
@@ -25,7 +29,7 @@ class TrainStep {
   };
   /// The model and the optimizer have their memory.
   TrainStep(Ctx& ctx, const Parts& parts, const Options& options);
-  /// Of the device, beside those of the GradientReducer.
+  /// Of the device, beside what ranks need for each other.
   static std::size_t bytes(std::int64_t max_tokens) {
     return BatchFeed::bytes(max_tokens) + DeviceNumbers::bytes(kSums);
   }
@@ -34,8 +38,10 @@ class TrainStep {
   void begin();
   /// Queues forward and backward of a micro-batch that has targets or is balanced.
   void add(const Batch& batch, const MicroStep& step);
-  /// After each micro-batch, whether this rank had to add it or not.
-  void end_micro_batch() { reducer_.end_micro_batch(ctx_); }
+  /// Instead of `add` for one that has neither: other ranks may add theirs meanwhile.
+  void skip() { model_.follow(ctx_, Pass::train); }
+  /// After each micro-batch, whether this rank added or skipped it.
+  void end_micro_batch();
   /// Adds gradients and sums over all ranks and queues the update, which changes nothing unless both sums are finite.
   /// Waits for the step's work.
   struct Sums {
@@ -54,10 +60,13 @@ class TrainStep {
   Ctx& ctx_;
   Transformer& model_;
   Optimizer& optimizer_;
+  Collective& ranks_;
   std::vector<Param*> trained_;
   BatchFeed feed_;
   DeviceNumbers sums_;
   GradientReducer reducer_;
+  std::optional<DividedModel> divided_;  ///< if it is
+  GradientSquares squares_;
   GraphCache graphs_;
 };
 

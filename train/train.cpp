@@ -32,7 +32,7 @@ struct DrivenRun {
             .training = run.training(),
             .plan = plan(),
             .identity = prepared.metadata.identity,
-            .ranks = run.ranks.size()};
+            .ranks = run.ranks};
   }
 };
 

@@ -147,20 +147,46 @@ TEST(Transformer, RowsDoNotSeeEachOther) {
   EXPECT_NEAR(together, loss_of(ctx, *model, alone.batch()) + loss_of(ctx, *model, first.batch()), 1e-12);
 }
 
-TEST(Transformer, ReportsLayersAsTheyFinish) {
+/// Writes down which units a pass comes to.
+struct RecordedAccess : UnitAccess {
+  explicit RecordedAccess(Transformer& of) : model(of) { model.set_access(*this); }
+  void enter(Ctx&, int unit, Gradients gradients) override {
+    calls.push_back((gradients == Gradients::yes ? "with gradients " : "enter ") + std::to_string(unit));
+  }
+  void finish_gradients(Ctx&, int unit) override {
+    calls.push_back("finish " + std::to_string(unit));
+    const std::string name = unit == kOuterUnit
+                                 ? "model.norm.weight"
+                                 : "model.layers." + std::to_string(unit - 1) + ".input_layernorm.weight";
+    const Values g = values_of(model.weights().find(name)->grad);
+    with_gradients.push_back(std::any_of(g.begin(), g.end(), [](double v) { return v != 0; }));
+  }
+  void values_changed() override {}
+
+  Transformer& model;
+  std::vector<std::string> calls;
+  std::vector<bool> with_gradients;
+};
+
+// Every rank has to come to the same units: one without rows too.
+TEST(Transformer, ARankWithoutRowsComesToTheSameUnits) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   const Ragged batch(small_rows());
-  const auto model = random_model(ctx, small_options({{"num_hidden_layers", 3}}), batch);
   const double scale = 1;
-  loss_of(ctx, *model, batch.batch(), {.pass = Pass::train, .scale = view_of(std::span<const double>(&scale, 1), {1})});
-  std::vector<std::int64_t> done;
-  model->backward(ctx, batch.batch(), [&](std::int64_t layer) {
-    const std::string name = "model.layers." + std::to_string(layer) + ".input_layernorm.weight";
-    const Values g = values_of(model->weights().find(name)->grad);
-    EXPECT_TRUE(std::any_of(g.begin(), g.end(), [](double v) { return v != 0; })) << name;
-    done.push_back(layer);
-  });
-  EXPECT_THAT(done, ::testing::ElementsAre(2, 1, 0));
+  for (const char* policy : {"none", "blocks:2"}) {
+    Transformer model(ctx, small_options({{"num_hidden_layers", 5}}));
+    model.commit({.recompute = {RecomputePolicy::named(policy)}}, {{Pass::train, batch.size()}});
+    randomize(model.weights(), 0.3);
+    RecordedAccess access(model);
+    loss_of(ctx, model, batch.batch(),
+            {.pass = Pass::train, .scale = view_of(std::span<const double>(&scale, 1), {1})});
+    model.backward(ctx, batch.batch());
+    const std::vector<std::string> calls = std::exchange(access.calls, {});
+    EXPECT_THAT(access.with_gradients, ::testing::Each(true));
+    EXPECT_THAT(calls, ::testing::IsSupersetOf({"finish 5", "finish 1", "finish 0"}));
+    model.follow(ctx, Pass::train);
+    EXPECT_EQ(access.calls, calls) << policy;
+  }
 }
 
 TEST(Transformer, PlansInAnyOrder) {

@@ -47,27 +47,31 @@ bool has_masters(const TrainingObjects& run) {
   return run.setup.model->options().base == Update::trained && run.setup.saved_dtype != DType::f32;
 }
 
-void write_model(const TrainingObjects& run, const fs::path& folder) {
-  const ModelFolder to{.folder = folder, .source = run.setup.source, .dtype = run.setup.saved_dtype};
+void write_model(const TrainingObjects& run, const fs::path& folder, Writers writers) {
+  const ModelFolder to{
+      .folder = folder, .source = run.setup.source, .dtype = run.setup.saved_dtype, .writers = writers};
   if (run.setup.model->options().lora)
     save_adapter(run.ctx, *run.setup.model, to);
   else
     save_model(run.ctx, *run.setup.model, to);
-  save_text_folder(run.text, folder);
+  if (writers != Writers::other) save_text_folder(run.text, folder);
 }
 
 void write_trainer_state(const TrainingObjects& run, const fs::path& folder) {
   write_file(folder / kTrainerState, dump_json(trainer_state_json(run.state, run.training, run.plan), 2) + "\n");
 }
 
-void write_parts(const TrainingObjects& run, const fs::path& folder) {
-  write_model(run, folder);
-  if (!run.training.save_only_model) {
-    write_safetensors(folder / kOptimizer, tensors_of(run.ctx, run.optimizer.state()));
-    if (has_masters(run)) write_safetensors(folder / kMasters, tensors_of(run.ctx, run.setup.model->weights()));
-    if (const GemmChoices* choices = gemm_choices(run.ctx))
-      write_file(folder / kGemmChoices, dump_json(choices->used(), 1) + "\n");
-  }
+// What is divided among ranks where anything is.
+void write_tensors(const TrainingObjects& run, const fs::path& folder, Writers writers) {
+  write_model(run, folder, writers);
+  if (run.training.save_only_model) return;
+  write_safetensors(folder / kOptimizer, tensors_of(run.ctx, run.optimizer.state()), writers);
+  if (has_masters(run)) write_safetensors(folder / kMasters, tensors_of(run.ctx, run.setup.model->weights()), writers);
+}
+
+void write_states(const TrainingObjects& run, const fs::path& folder) {
+  const GemmChoices* choices = gemm_choices(run.ctx);
+  if (choices && !run.training.save_only_model) write_file(folder / kGemmChoices, dump_json(choices->used(), 1) + "\n");
   write_trainer_state(run, folder);
   Json state = run.state.to_json();
   state["format_version"] = kStateVersion;
@@ -75,6 +79,25 @@ void write_parts(const TrainingObjects& run, const fs::path& folder) {
   state["resumable"] = !run.training.save_only_model;
   state["identity"] = run.identity;
   write_file(folder / kState, dump_json(state, 2) + "\n");
+}
+
+using WriteTensors = void (*)(const TrainingObjects& run, const fs::path& folder, Writers writers);
+
+// Of the rank that leads: its tensors, then those of the others in the same files.
+void lead_writing(const TrainingObjects& run, const fs::path& folder, WriteTensors write) {
+  if (run.is_whole()) return write(run, folder, Writers::one);
+  write(run, folder, Writers::first);
+  broadcast_text(run.ctx, run.ranks, folder.string());
+  run.ranks.barrier(run.ctx);
+}
+
+// Of the others; they wait until the folder has its name.
+void follow_writing(const TrainingObjects& run, WriteTensors write) {
+  if (!run.is_whole()) {
+    write(run, broadcast_text(run.ctx, run.ranks, ""), Writers::other);
+    run.ranks.barrier(run.ctx);
+  }
+  run.ranks.barrier(run.ctx);
 }
 
 // After the checkpoint was found to be whole.
@@ -116,23 +139,34 @@ std::string other_starts(const ResumeFrom& where) {
 
 fs::path save_checkpoint(const TrainingObjects& run, const fs::path& output) {
   const fs::path final = output / fmt::format("checkpoint-{}", run.state.step);
+  if (run.ranks.rank() != 0) {
+    follow_writing(run, write_tensors);
+    return final;
+  }
   save_sealed({.target = final,
                .step = run.state.step,
-               .write = [&](const fs::path& folder) { write_parts(run, folder); },
-               .world_size = run.ranks});
+               .write =
+                   [&](const fs::path& folder) {
+                     lead_writing(run, folder, write_tensors);
+                     write_states(run, folder);
+                   },
+               .world_size = run.ranks.size()});
+  run.ranks.barrier(run.ctx);
   return final;
 }
 
 void save_final(const TrainingObjects& run, const fs::path& output, const Json& results) {
+  if (run.ranks.rank() != 0) return follow_writing(run, write_model);
   save_sealed_into({.target = output,
                     .step = run.state.step,
                     .write =
                         [&](const fs::path& folder) {
-                          write_model(run, folder);
+                          lead_writing(run, folder, write_model);
                           write_trainer_state(run, folder);
                           write_file(folder / kTrainResults, dump_json(results, 2) + "\n");
                         },
-                    .world_size = run.ranks});
+                    .world_size = run.ranks.size()});
+  run.ranks.barrier(run.ctx);
 }
 
 std::optional<std::string> saved_template_date(const std::vector<fs::path>& checkpoints) {
@@ -184,6 +218,7 @@ void load_checkpoint(TrainingObjects& run, const fs::path& checkpoint, Log& log)
     load_adapter(run.ctx, model, checkpoint / "adapter_model.safetensors");
   else
     load_parameters(run.ctx, model.weights(), has_masters(run) ? checkpoint / kMasters : checkpoint);
+  model.values_changed();
   model.fill_operand_copies(run.ctx);
   if (!changes.told.empty()) log.info("resumed with {}", fmt::join(changes.told, ", "));
 }

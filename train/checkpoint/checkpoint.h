@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "dist/collective.h"
 #include "optim/optimizer.h"
 #include "train/checkpoint/run_state.h"
 #include "train/setup/model_setup.h"
@@ -20,16 +21,21 @@ struct TrainingObjects {
   const TrainingSection& training;
   const StepPlan& plan;
   const Json& identity;  ///< run_identity: what a resume is compared with
-  int ranks = 1;
+  Collective& ranks;
+
+  /// Whether the rank that leads has all that is saved; else each writes what it owns.
+  bool is_whole() const { return !setup.model->options().sharding.divides_trained(); }
 };
 
 /// Writes checkpoint-<step> below `output`: into a temporary folder, the manifest last, then one rename; an older one
-/// of the same step goes only then. Everything that continues the run bit for bit is in it. Returns its path. Errors:
+/// of the same step goes only then. Everything that continues the run bit for bit is in it, in the same files however
+/// it is divided among ranks. Every rank calls it, and none returns before all is written. Returns its path. Errors:
 /// ErrorKind::disk.
 std::filesystem::path save_checkpoint(const TrainingObjects& run, const std::filesystem::path& output);
 
 /// Writes what a run comes to into `output`, sealed by a manifest of its own: the model or adapter as transformers /
-/// PEFT write it, trainer_state.json, and `results` as train_results.json. Errors: ErrorKind::disk.
+/// PEFT write it, trainer_state.json, and `results` as train_results.json. Every rank calls it. Errors:
+/// ErrorKind::disk.
 void save_final(const TrainingObjects& run, const std::filesystem::path& output, const Json& results);
 
 /// The day that the chat template wrote in the run of the first of `checkpoints` whose state is whole, where it writes

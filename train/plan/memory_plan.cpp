@@ -35,6 +35,14 @@ std::size_t input_bytes(const Workload& work) {
   return bytes;
 }
 
+// What ranks need to add their gradients.
+std::size_t communication_bytes(const PlannedRun& run) {
+  if (run.model.options().sharding.divides_trained()) return DividedModel::bytes(run.ranks, run.model);
+  std::int64_t trained = 0;
+  for (const Param* p : run.model.trained()) trained += p->value.numel();
+  return GradientReducer::bytes(run.ranks, run.reduction, trained);
+}
+
 /// One way to save memory.
 struct Remedy {
   std::string setting;
@@ -225,20 +233,19 @@ MemoryPlan memory_plan(const PlannedRun& run, const RecomputePolicy& policy) {
   const std::size_t converted = run.target.converts ? execution.gemm.total() : 0;
   const std::size_t state_of_codes = params.quantization_bytes();
   const AdapterParams& adapter = params.adapter();
-  std::int64_t trained = 0;
-  for (const Param* p : run.model.trained()) trained += p->value.numel();
   return {{{"weights", params.weights().values().planned() - state_of_codes},
            {"quantization_state", state_of_codes},
            {"dequantized_weights", execution.dense_copies + activations.dense},
            {"operand_copies", execution.operand_copies},
            {"adapters", adapter.store().values().planned() + adapter.norms().values().planned()},
+           {"gathered_units", params.weights().gathered().planned() + adapter.store().gathered().planned()},
            {"gradients", params.weights().grads().planned() + adapter.store().grads().planned()},
            {"optimizer", run.optimizer.on_device() + run.optimizer.memory.other},
            {"activations", activations.total - activations.head - activations.dense},
            {"logits", activations.head},
            {"inputs", input_bytes(run.work)},
            {"workspace", run.target.workspace + converted},
-           {"communication", GradientReducer::bytes(run.ranks, run.reduction, trained)}},
+           {"communication", communication_bytes(run)}},
           {{"optimizer", run.optimizer.memory.on_host(run.optimizer.placement)}, {"activations", activations.pinned}}};
 }
 
@@ -311,6 +318,7 @@ void choose_copies(PlannedRun& run, const RecomputePolicy& policy) {
   const auto choose = [&](CopyChoice wanted, KeepCopies ExecutionChoice::*copies, bool useful) {
     PlannedRun with = run;
     with.choice.*copies = KeepCopies::yes;
+    if (run.model.options().sharding.divides_weights()) return;  // there is no whole weight to copy
     const bool keeps = wanted == CopyChoice::automatic
                            ? useful && known_gpu && memory_plan(with, policy).total() <= run.target.memory
                            : wanted == CopyChoice::always;

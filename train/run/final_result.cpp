@@ -84,8 +84,7 @@ FinalResult finish_run(const RunContext& run, const FinishedRun& finished) {
   const Json totals =
       pace.steps == 0 && before ? earlier_totals(*before, finished.objects.state) : log_totals(run, finished, pace);
   finished.run_log.sync();
-  if (run.leads()) save_final(finished.objects, finished.output, totals);
-  run.ranks.barrier(run.ctx);
+  save_final(finished.objects, finished.output, totals);
   return {.totals = totals, .summary = summary_of(finished, pace, totals)};
 }
 

@@ -80,6 +80,8 @@ void OptimizerSteps::accumulate_gradients(const Normalization& n, StepOutcome& o
       model_.step->add(batch, {.scale = n.per_target * n.loss_scale,
                                .router_scale = n.per_batch * n.loss_scale,
                                .dropout_seed = dropout_seed(seed, step, loader_.global_index(i))});
+    else
+      model_.step->skip();
     outcome.computing += watch.seconds();
     model_.step->end_micro_batch();
   }

@@ -52,13 +52,11 @@ void RunCheckpoints::save() {
   if (CheckpointPolicy::is_best(state))
     state.best_checkpoint = (output_ / fmt::format("checkpoint-{}", state.step)).string();
   saved_step_ = state.step;
-  if (run_.leads()) {
-    const fs::path saved = save_checkpoint(objects_, output_);
-    std::erase(damaged_, saved.filename());
-    run_.log.info("saved {}", saved.string());
-    rotate(saved);
-  }
-  run_.ranks.barrier(run_.ctx);
+  const fs::path saved = save_checkpoint(objects_, output_);
+  if (!run_.leads()) return;
+  std::erase(damaged_, saved.filename());
+  run_.log.info("saved {}", saved.string());
+  rotate(saved);
 }
 
 void RunCheckpoints::rotate(const fs::path& newest) const {

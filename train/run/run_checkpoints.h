@@ -19,8 +19,7 @@ class RunCheckpoints {
   /// Restores the first checkpoint that is not damaged, if there is one. Errors: those of load_first_whole.
   std::optional<std::filesystem::path> restore(const ResumeFrom& from);
   CheckpointPolicy& policy() { return policy_; }
-  /// Saves one of the last optimizer step and rotates, on the rank that leads; the others wait for it. Errors:
-  /// ErrorKind::disk.
+  /// Saves one of the last optimizer step; the rank that leads rotates. Errors: ErrorKind::disk.
   void save();
   /// Whether the last optimizer step has one that was written, or gone on from, by this start of the program.
   bool has_last_step() const { return saved_step_ == objects_.state.step; }

@@ -29,6 +29,9 @@ void describe_memory(const RunContext& run, const PlannedRun& planned, const Mem
                planned.policy().name());
   if (run.training().operand_copies == CopyChoice::always && memory.bytes_of("operand_copies") == 0)
     run.ignored.add("operand_copies", "it is about float32 weights in 16-bit GEMMs on a GPU");
+  const bool copies = run.config.value.quant.dequantized_copy == CopyChoice::always;
+  if (copies && planned.model.options().sharding.divides_weights())
+    run.ignored.add("dequantized_copy", "with zero_stage 3 no rank keeps whole weights");
   if (planned.optimizer.pages == Pages::where_needed)
     run.log.info("optimizer state: {}", planned.optimizer.placement == Placement::pinned
                                             ? "in the host's memory, copies run beside the work"
@@ -65,7 +68,8 @@ double flos_per_token(Transformer& model) {
 ModelSetup declare_run_model(const RunContext& run, const RunData& data) {
   const Config& c = run.config.value;
   require_optimizer(c, run.ctx.device());
-  ModelSetup setup = set_up_model(run.ctx, training_request(c));
+  ModelSetup setup = set_up_model(run.ctx, training_request(c, run.ranks.rank()));
+  if (run.ranks.size() == 1 && c.run.zero_stage > 0) run.ignored.add("zero_stage", "there is one rank");
   advice_on_weights(setup);
   const Transformer& model = *setup.model;
   if (setup.adapter) check_adapter_keys(run.config, *model.options().lora, model.config());

@@ -71,6 +71,16 @@ std::optional<LoraPlusRates> loraplus_rates(const Config& config) {
   return LoraPlusRates{.b = *s.loraplus_lr_ratio, .embedding = peak > 0 ? s.loraplus_lr_embedding / peak : 1};
 }
 
+Sharding sharding_of(const Config& config, int rank) {
+  const int ranks = config.run.ranks();
+  if (ranks == 1) return {};
+  return {.stage = static_cast<ZeroStage>(config.run.zero_stage),
+          .ranks = ranks,
+          .rank = rank,
+          .cut = make_rule(optimizer_options(config.training))->cut(),
+          .separate_sums = config.run.deterministic_reduce};
+}
+
 // Those of PEFT's create_loraplus_optimizer.
 void set_rates(ParamStore& adapter, const LoraPlusRates& rates) {
   for (Param& p : adapter.all()) {
@@ -117,7 +127,7 @@ TextFolder load_text_folder(const ModelSetup& setup) {
   return load_text_folder(setup.adapter && has_tokenizer(*setup.adapter) ? *setup.adapter : setup.source);
 }
 
-ModelRequest training_request(const Config& config) {
+ModelRequest training_request(const Config& config, int rank) {
   ModelRequest r{.model = config.model.model_name_or_path,
                  .dtype = config.model.dtype,
                  .random_init = config.model.random_init,
@@ -134,6 +144,7 @@ ModelRequest training_request(const Config& config) {
                    .is_on = config.model.output_router_logits,
                    .mode = config.model.router_aux_loss_mode};
   if (trains_bf16(optimizer_options(config.training))) r.trained_dtype = DType::bf16;
+  r.sharding = sharding_of(config, rank);
   return r;
 }
 
@@ -153,7 +164,8 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
                        .activation_dtype = activation_dtype(compute),
                        .base = request.base,
                        .lora = request.lora,
-                       .adapter = request.adapter_update};
+                       .adapter = request.adapter_update,
+                       .sharding = request.sharding};
   if (request.router_loss) apply_router_loss(*request.router_loss, o.config);
   ModelSetup setup{.source = model_folder(request.model)};
   setup.random_asked = request.random_init;

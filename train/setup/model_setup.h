@@ -50,12 +50,14 @@ struct ModelRequest {
   std::optional<Quantization> quantization = {};  ///< of a base model that is not quantized in its folder
   std::optional<LoraPlusRates> rates = {};
   std::optional<RouterLossRequest> router_loss = {};  ///< none: as config.json says
+  Sharding sharding = {};                             ///< among ranks
 };
 ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request);
 inline ModelSetup set_up_model(const Ctx& ctx, const ModelRequest& request) {
   return set_up_model(ComputePlan{ctx.device(), ctx.matmul()}, request);
 }
-ModelRequest training_request(const Config& config);
+/// `rank`: of those of the config, which one.
+ModelRequest training_request(const Config& config, int rank = 0);
 /// A new adapter as the keys of PEFT describe it.
 LoraConfig lora_from(const LoraSection& section);
 /// What load_in_4bit, load_in_8bit and the keys of bitsandbytes ask for.

@@ -193,6 +193,7 @@ const std::map<std::string, Change>& changes() {
       {"ddp_timeout", {60, kNothing}},
       {"max_restarts", {3, kNothing}},
       {"deterministic_reduce", {true, kSay}},
+      {"zero_stage", {2, kSay}},
       {"threads", {3, kNothing}},
       {"compute_dtype", {"float32", kSay}},
       {"max_nonfinite_steps", {7, kSay}},

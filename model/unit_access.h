@@ -1,0 +1,31 @@
+#pragma once
+#include "core/context.h"
+
+namespace qtrain {
+
+/// How a pass comes to parameters that are divided among ranks: it says which unit it is about to read, and when a
+/// unit's gradients are complete. Every rank goes through the same units in the same order.
+class UnitAccess {
+ public:
+  virtual ~UnitAccess() = default;
+
+  /// Whether a pass adds to the gradients of a unit from here on.
+  enum class Gradients : std::uint8_t { no, yes };
+  /// The values of a unit are there when this returns, until another one is entered that has its memory. With
+  /// Gradients::yes its gradients begin at zero.
+  virtual void enter(Ctx& ctx, int unit, Gradients gradients) = 0;
+  /// All gradients of this micro-batch are in those of the unit.
+  virtual void finish_gradients(Ctx& ctx, int unit) = 0;
+  /// Parameters have other values than when their units were entered.
+  virtual void values_changed() = 0;
+};
+
+/// Of a model that is whole on every rank.
+class WholeModel : public UnitAccess {
+ public:
+  void enter(Ctx&, int, Gradients) override {}
+  void finish_gradients(Ctx&, int) override {}
+  void values_changed() override {}
+};
+
+}  // namespace qtrain

@@ -1,0 +1,220 @@
+// States that are divided among ranks: the same run in less memory.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <fstream>
+
+#include "core/file.h"
+#include "tests/e2e/support.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// Files of a checkpoint that do not hold times.
+constexpr const char* kTensorFiles[] = {"optimizer.safetensors", "model.safetensors", "adapter_model.safetensors",
+                                        "master_weights.safetensors"};
+
+/// By name, those that are there.
+std::map<std::string, std::string> tensor_files(const fs::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const char* name : kTensorFiles)
+    if (fs::exists(folder / name)) files[name] = bytes_of(folder / name);
+  return files;
+}
+
+class Zero : public ::testing::Test {
+ protected:
+  fs::path at(const std::string& name) const { return folder_ / name; }
+
+  /// All weights of a model whose embedding, head and MLP are cut, six micro-batches an update.
+  Json base() const {
+    if (!fs::exists(at("model"))) write_untrained_model(at("model"));
+    Json config = tiny_run(at("out"));
+    config.update({{"model_name_or_path", at("model").string()},
+                   {"random_init", true},
+                   {"per_device_train_batch_size", 1},
+                   {"gradient_accumulation_steps", 6},
+                   {"deterministic_reduce", true},
+                   {"save_strategy", "steps"},
+                   {"save_steps", 2},
+                   {"max_steps", 4},
+                   {"device", "cpu"}});
+    return config;
+  }
+  static Json divided(Json config, int ranks, int stage) {
+    config.update(
+        {{"nproc", ranks}, {"gradient_accumulation_steps", 6 / ranks}, {"zero_stage", stage}, {"ddp_timeout", 20}});
+    return config;
+  }
+  /// What a run comes to: checkpoints and model, and the losses.
+  std::vector<std::map<std::string, std::string>> results(const Json& config) const {
+    fs::remove_all(at("out"));
+    train_ok(folder_.path(), config);
+    std::vector<std::map<std::string, std::string>> all{tensor_files(at("out")), tensor_files(at("out/checkpoint-2"))};
+    Json rows = history_without_times(at("out"));
+    for (Json& row : rows) row.erase("epoch");
+    all.push_back({{"history", rows.dump()}});
+    return all;
+  }
+  /// One rank without any of it, and every stage with several.
+  void expect_the_same(const Json& config) const {
+    const auto alone = results(config);
+    EXPECT_FALSE(alone[1].at("optimizer.safetensors").empty());
+    for (const auto& [ranks, stage] : {std::pair(3, 1), {2, 2}, {3, 3}})
+      EXPECT_EQ(results(divided(config, ranks, stage)), alone) << ranks << " ranks, stage " << stage;
+  }
+  TempFolder folder_;
+};
+
+TEST_F(Zero, AllWeightsHaveTheSameBits) {
+  expect_the_same(base());
+}
+
+// More ranks than some units have parts.
+TEST_F(Zero, ManyRanksHaveTheSameBits) {
+  const auto alone = results(base());
+  for (const int stage : {1, 3}) EXPECT_EQ(results(divided(base(), 6, stage)), alone) << stage;
+}
+
+// Weights that are saved in bfloat16 have exact ones beside them.
+TEST_F(Zero, MasterWeightsHaveTheSameBits) {
+  Json config = base();
+  config.update({{"dtype", "bfloat16"}, {"optim", "adamw_8bit"}, {"gradient_checkpointing", "blocks:2"}});
+  expect_the_same(config);
+}
+
+// Random numbers of an element are its own, whoever updates it.
+TEST_F(Zero, StochasticRoundingHasTheSameBits) {
+  Json config = base();
+  config.update({{"dtype", "bfloat16"}, {"optim_args", "stochastic_rounding=true"}});
+  expect_the_same(config);
+}
+
+// No part of a matrix can be updated by itself.
+TEST_F(Zero, WholeMatricesHaveTheSameBits) {
+  for (const char* optimizer : {"muon", "adafactor"}) {
+    Json config = base();
+    config["optim"] = optimizer;
+    SCOPED_TRACE(optimizer);
+    expect_the_same(config);
+  }
+}
+
+TEST_F(Zero, AdaptersHaveTheSameBits) {
+  Json config = base();
+  config.update({{"model_name_or_path", (kGoldens / "llama_gqa3_tied").string()},
+                 {"random_init", false},
+                 {"use_peft", true},
+                 {"use_dora", true},
+                 {"lora_dropout", 0.1},
+                 {"lora_modules_to_save", {"embed_tokens"}},
+                 {"lora_target_modules", "all-linear"}});
+  expect_the_same(config);
+  config.update({{"load_in_4bit", true}, {"lora_modules_to_save", Json::array()}});
+  expect_the_same(config);
+}
+
+// Experts: slices of files, and factors that files hold in another order.
+TEST_F(Zero, ExpertsHaveTheSameBits) {
+  for (const char* curve : {"qwen3_moe_full", "gpt_oss_lora"}) {
+    const fs::path folder = kGoldens / "curves" / curve;
+    const auto run = [&](int ranks, int stage) {
+      fs::remove_all(at("out"));
+      qtrain_ok({.words = {"config.json", "output_dir=" + at("out").string(), "device=cpu",
+                           "per_device_train_batch_size=1", "deterministic_reduce=true",
+                           fmt::format("gradient_accumulation_steps={}", 4 / ranks), fmt::format("nproc={}", ranks),
+                           fmt::format("zero_stage={}", stage), "max_steps=3", "save_strategy=steps", "save_steps=3"},
+                 .folder = folder});
+      return std::vector{tensor_files(at("out")), tensor_files(at("out/checkpoint-3"))};
+    };
+    const auto alone = run(1, 0);
+    for (const int stage : {1, 2, 3}) EXPECT_EQ(run(2, stage), alone) << curve << ", stage " << stage;
+  }
+}
+
+// Without a fixed order of sums only their last bits differ.
+TEST_F(Zero, WithoutAnOrderOnlyTheLastBitsDiffer) {
+  Json config = base();
+  config.update({{"deterministic_reduce", false}, {"save_strategy", "no"}});
+  train_ok(folder_.path(), config);
+  const std::vector<double> alone = column(history(at("out"), "loss"), "loss");
+  for (const int stage : {1, 2, 3}) {
+    fs::remove_all(at("out"));
+    train_ok(folder_.path(), divided(config, 3, stage));
+    const std::vector<double> shared = column(history(at("out"), "loss"), "loss");
+    ASSERT_EQ(shared.size(), alone.size());
+    // Float32 sums of gradients in another order, over four updates.
+    for (std::size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(shared[i], alone[i], 1e-4) << "stage " << stage;
+  }
+}
+
+TEST_F(Zero, ARunGoesOnWithOtherRanksAndAnotherStage) {
+  Json config = base();
+  const auto alone = results(config);
+  const std::vector<std::pair<int, int>> from{{2, 3}, {3, 2}, {1, 0}}, to{{3, 1}, {1, 0}, {2, 3}};
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    fs::remove_all(at("out"));
+    train_ok(folder_.path(), divided(config, from[i].first, from[i].second));
+    const Outcome outcome =
+        train_ok(folder_.path(), divided(config, to[i].first, to[i].second),
+                 {"--resume", at("out/checkpoint-2").string(), "output_dir=" + at("more").string()});
+    EXPECT_THAT(outcome.err, HasSubstr("resumed from"));
+    EXPECT_EQ(tensor_files(at("more")), alone[0]) << i;
+    fs::remove_all(at("more"));
+  }
+}
+
+// Evaluation rows are shared unevenly, and one rank may have none.
+TEST_F(Zero, EvaluationIsThatOfOneRank) {
+  Json config = base();
+  config.update({{"eval_dataset_name", config.at("dataset_name")},
+                 {"eval_strategy", "steps"},
+                 {"eval_steps", 2},
+                 {"load_best_model_at_end", true},
+                 {"per_device_eval_batch_size", 4}});
+  results(config);
+  const std::vector<double> alone = column(history(at("out"), "eval_loss"), "eval_loss");
+  ASSERT_EQ(alone.size(), 2U);
+  results(divided(config, 3, 3));
+  const std::vector<double> shared = column(history(at("out"), "eval_loss"), "eval_loss");
+  ASSERT_EQ(shared.size(), 2U);
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(shared[i], alone[i], 1e-12);  // f64 sums in another order
+}
+
+TEST_F(Zero, MemoryIsThatOfThePlanAndFallsWithEachStage) {
+  Json config = base();
+  config.update({{"save_strategy", "no"}, {"max_steps", 1}, {"deterministic_reduce", false}});
+  std::map<int, Json> plans;
+  for (const int stage : {0, 1, 2, 3}) {
+    fs::remove_all(at("out"));
+    train_ok(folder_.path(), divided(config, 3, stage));
+    const Json memory = read_json(at("out/train_results.json")).at("memory");
+    const std::string said = qtrain_ok({.words = {"estimate", at("config.json").string(), "--json"}}).out;
+    plans[stage] = memory.at("planned");
+    EXPECT_EQ(Json::parse(said).at("memory"), memory.at("planned")) << stage;
+    EXPECT_EQ(memory.at("allocated"), memory.at("planned").at("total")) << stage;
+  }
+  const auto of = [&](int stage, const char* part) { return plans[stage].at(part).get<double>(); };
+  EXPECT_LT(of(1, "optimizer"), of(0, "optimizer") * 0.5);
+  EXPECT_LT(of(2, "gradients"), of(1, "gradients") * 0.5);
+  EXPECT_LT(of(3, "weights"), of(2, "weights") * 0.5);
+}
+
+TEST_F(Zero, ALostRankEndsTheRun) {
+  Json config = divided(base(), 3, 3);
+  config.update({{"max_steps", 100000}, {"save_total_limit", 1}, {"ddp_timeout", 4}});
+  write_file(at("run.json"), dump_json(config));
+  Process process(launch_of({.words = {at("run.json").string()}}));
+  ASSERT_TRUE(process.waits_for("checkpoint-4")) << process.said();
+  std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", process.pid()));
+  pid_t first = 0, second = 0;
+  file >> first >> second;
+  ::kill(second, SIGKILL);
+  EXPECT_EQ(process.wait().code, 7);
+  EXPECT_FALSE(checkpoint_names(at("out")).empty());
+}
+
+}  // namespace
+}  // namespace qtrain::e2e

@@ -1,0 +1,43 @@
+#pragma once
+#include <array>
+
+#include "dist/shard_exchange.h"
+#include "model/transformer.h"
+#include "train/gradient_reducer.h"
+
+namespace qtrain {
+
+/// A model in training whose states are divided among ranks: gathers the units that passes read, and adds gradients
+/// over the ranks that update them.
+class DividedModel : public UnitAccess {
+ public:
+  /// The model has its memory and is divided; from here on its passes use this.
+  DividedModel(Transformer& model, Collective& ranks, ReductionOrder order);
+  /// Of the device, beside the parameters.
+  static std::size_t bytes(int ranks, const Transformer& model);
+
+  void enter(Ctx& ctx, int unit, Gradients gradients) override;
+  void finish_gradients(Ctx& ctx, int unit) override;
+  void values_changed() override { entered_.fill(kNone); }
+
+  /// After a micro-batch of every rank.
+  void end_micro_batch(Ctx& ctx);
+  /// Before the update of what this rank owns: it has the sums over all ranks then.
+  void finish_step(Ctx& ctx);
+  /// After it: every rank has the values of all.
+  void finish_update(Ctx& ctx);
+
+ private:
+  static constexpr int kNone = -1;
+
+  const Sharding& sharding() const { return model_.options().sharding; }
+  void reduce_all(Ctx& ctx, Sink::Mode mode);
+
+  Transformer& model_;
+  std::array<const ParamStore*, 2> stores_;
+  ReductionOrder order_;
+  ShardExchange exchange_;
+  std::array<int, 2> entered_{kNone, kNone};  ///< the unit that is whole: outside the blocks, and of the blocks
+};
+
+}  // namespace qtrain

@@ -1,0 +1,37 @@
+#pragma once
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "core/param_store.h"
+#include "dist/collective.h"
+#include "train/gradient_reducer.h"
+
+namespace qtrain {
+
+/// The sum of the squares of all gradients. With ReductionOrder::micro_batches on a processor it has the same bits
+/// however parameters are divided among ranks: each `kShardAlign` elements of a parameter are one sum, and these are
+/// added in their order.
+class GradientSquares {
+ public:
+  struct Options {
+    ReductionOrder order = ReductionOrder::ranks;
+    bool divided = false;
+  };
+  GradientSquares(Collective& ranks, const Options& options, std::vector<Param*> trained);
+  /// Bytes of the host.
+  static std::size_t bytes(const Options& options, std::span<Param* const> trained);
+
+  /// Adds it to `total`, f64 [1] on the device.
+  void add(Ctx& ctx, Tensor total);
+
+ private:
+  void add_segments(Ctx& ctx, Tensor total);
+
+  Collective& ranks_;
+  Options options_;
+  std::vector<Param*> trained_;
+  std::vector<double> segments_;
+};
+
+}  // namespace qtrain
