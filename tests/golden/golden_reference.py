@@ -10,8 +10,10 @@ from torch.nn import functional as F
 from transformers import AutoModelForCausalLM
 
 import golden_models as gm
+from golden_rounding import rounded_gemms
 
-PRECISIONS = ("f64", "f32", "bf16", "bf16_autocast")
+PRECISIONS = ("f64", "f32", "bf16", "bf16_autocast", "bf16_gemms")
+WIDE = ("f64", "bf16_gemms")  # float64, but for the operands of GEMMs in the second
 
 
 @contextlib.contextmanager
@@ -31,11 +33,11 @@ def load(folder, precision, adapter=None):
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager",
                                                  experts_implementation="eager")
-    if precision == "f64":
+    if precision in WIDE:
         widen(model)
     if adapter:
         model = PeftModel.from_pretrained(model, adapter, is_trainable=True, autocast_adapter_dtype=False)
-        model.to(torch.float64 if precision == "f64" else dtype)
+        model.to(torch.float64 if precision in WIDE else dtype)
     return model.eval()
 
 
@@ -49,8 +51,10 @@ def widen(model):
 @contextlib.contextmanager
 def arithmetic(precision):
     with contextlib.ExitStack() as stack:
-        if precision == "f64":
+        if precision in WIDE:
             stack.enter_context(wide())
+        if precision == "bf16_gemms":
+            stack.enter_context(rounded_gemms())
         if precision == "bf16_autocast":
             stack.enter_context(torch.autocast("cpu", dtype=torch.bfloat16))
         yield
