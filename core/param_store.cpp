@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/rng.h"
 #include "core/transfer.h"
@@ -125,23 +126,23 @@ void ParamStore::take_groups() {
   for (const ShardGroup& g : groups_) find_parts(g);
 }
 
-// Blocks take turns in the same memory: each begins where the one before it did. What is in no block has its own.
+// Blocks that take turns in the same memory begin at the same place.
 void ParamStore::take_gathered() {
   const Sharding& s = sharding_;
   if (!s.divides_gradients()) return;
-  for (const bool in_block : {false, true}) {
-    std::size_t largest = 0;
+  for (int buffer = 0; buffer <= s.buffers; ++buffer) {
     const std::size_t begin = gathered_.used();
-    for (std::size_t i = 0; i < groups_.size(); ++i) {
-      ShardGroup& g = groups_[i];
-      if ((g.unit != 0) != in_block) continue;
-      if (i == 0 || groups_[i - 1].unit != g.unit) gathered_.rewind(begin);
+    std::size_t end = begin;
+    int unit = -1;
+    for (ShardGroup& g : groups_) {
+      if (buffer_of(g.unit, s.buffers) != buffer) continue;
+      if (g.unit != std::exchange(unit, g.unit)) gathered_.rewind(begin);
       const Shape all{s.ranks * g.row};
       if (s.divides_weights()) g.values = gathered_.take(g.dtype, all);
       if (g.trained()) g.grads = gathered_.take(*g.grad_dtype, all);
-      largest = std::max(largest, gathered_.used());
+      end = std::max(end, gathered_.used());
     }
-    gathered_.rewind(std::max(largest, begin));
+    gathered_.rewind(end);
   }
 }
 

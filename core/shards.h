@@ -21,6 +21,7 @@ struct Sharding {
   ZeroStage stage = ZeroStage::none;
   int ranks = 1, rank = 0;
   Cut cut = Cut::anywhere;     ///< of trained parameters; what files hold in another order is never cut
+  int buffers = 2;             ///< blocks that are whole at a time: while one is computed others are on their way
   bool separate_sums = false;  ///< with ZeroStage::optimizer: a rank's sums are not in the memory of its gradients
 
   bool divides_trained() const { return stage != ZeroStage::none; }
@@ -46,6 +47,11 @@ struct ShardGroup {
 
   bool trained() const { return grad_dtype.has_value(); }
 };
+
+/// In which memory a unit is made whole: 0 for what is in no block, and blocks take turns in the others.
+constexpr int buffer_of(int unit, int buffers) {
+  return unit == 0 ? 0 : 1 + unit % buffers;
+}
 
 /// Divides the parameters of a group evenly: sets `begins` and `row`.
 void divide_evenly(ShardGroup& group, int ranks);

@@ -1,8 +1,11 @@
 #pragma once
 #include <cstdint>
+#include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/context.h"
@@ -11,6 +14,20 @@
 namespace qtrain {
 
 enum class Reduction : std::uint8_t { sum, max };
+
+/// Work that may still be under way; a default one is done.
+class Pending {
+ public:
+  Pending() = default;
+  explicit Pending(std::shared_future<void> done) : done_(std::move(done)) {}
+  /// Until it is done. Throws what it has thrown.
+  void wait() const {
+    if (done_.valid()) done_.get();
+  }
+
+ private:
+  std::shared_future<void> done_;
+};
 
 /// What the processes of a run (ranks) do together. Every rank calls the same functions in the same order with tensors
 /// of the same types and shapes; each call returns when this rank's part is done. Tensors are contiguous; work that was
@@ -31,6 +48,15 @@ class Collective {
   /// Row r of `sent` [size, n] goes to rank r; row r of `received` is from rank r.
   virtual void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) = 0;
   virtual void barrier(Ctx& ctx) = 0;
+
+  /// Begins work on this collective, which may go on beside what the caller does next. Everything is done in the order
+  /// in which it was begun or called. The work may hand on the caller's context, not compute with it.
+  virtual Pending start(std::function<void(Collective&)> work) {
+    work(*this);
+    return {};
+  }
+  /// Lets what is under way end with an error, here and on the other ranks; from any thread.
+  virtual void abort() {}
 };
 
 /// The only rank of a run.

@@ -107,7 +107,8 @@ class GlooCollective : public Collective {
 
   void all_gather(Ctx&, ConstTensor mine, Tensor all) override {
     gloo::AllgatherOptions options(context_);
-    options.setInput(bytes_of(mine), mine.bytes());
+    const bool in_place = mine.data == all.data + static_cast<std::size_t>(rank()) * mine.bytes();
+    if (!in_place) options.setInput(bytes_of(mine), mine.bytes());
     options.setOutput(reinterpret_cast<char*>(all.data), all.bytes());
     gloo::allgather(options);
   }
@@ -123,6 +124,8 @@ class GlooCollective : public Collective {
     gloo::BarrierOptions options(context_);
     gloo::barrier(options);
   }
+
+  void abort() override { context_->closeConnections(); }
 
  private:
   // gloo reads inputs through pointers that are not const.

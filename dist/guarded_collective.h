@@ -28,6 +28,7 @@ class GuardedCollective : public Collective {
   void all_gather(Ctx& ctx, ConstTensor mine, Tensor all) override;
   void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) override;
   void barrier(Ctx& ctx) override;
+  void abort() override { inner_->abort(); }
 
  private:
   struct Call;

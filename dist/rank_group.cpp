@@ -6,6 +6,7 @@
 
 #include "dist/gloo_collective.h"
 #include "dist/guarded_collective.h"
+#include "dist/queued_collective.h"
 
 namespace qtrain {
 
@@ -40,8 +41,8 @@ RankGroup::RankGroup(const std::optional<RankPlace>& place, std::chrono::millise
   watchdog_.emplace(
       Watchdog::Options{.server = place->store, .rank = place->rank, .ranks = place->size, .patience = timeout});
   try {
-    collective_ = std::make_unique<GuardedCollective>(connect_gloo(*place, *store_, timeout),
-                                                      GuardedCollective::Watch{*store_, *watchdog_});
+    collective_ = std::make_unique<QueuedCollective>(std::make_unique<GuardedCollective>(
+        connect_gloo(*place, *store_, timeout), GuardedCollective::Watch{*store_, *watchdog_}));
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {

@@ -7,7 +7,8 @@
 
 namespace qtrain {
 
-/// Moves the rows of groups of parameters between the ranks that they are divided among.
+/// Moves the rows of groups of parameters between the ranks that they are divided among, beside what the caller does
+/// meanwhile: see Collective::start.
 class ShardExchange {
  public:
   /// For the groups of these stores; gradients are in memory of the host.
@@ -15,15 +16,23 @@ class ShardExchange {
   /// Bytes that it takes.
   static std::size_t bytes(int ranks, std::span<const ParamStore* const> stores);
 
+  /// Waits for what is under way, or ends it where an error is.
+  ~ShardExchange();
+  ShardExchange(const ShardExchange&) = delete;
+  ShardExchange& operator=(const ShardExchange&) = delete;
+
   /// Every rank has all values of the group then.
-  void gather(Ctx& ctx, const ShardGroup& group);
+  Pending gather(Ctx& ctx, const ShardGroup& group);
   /// Adds the gradients of all ranks in the order of the ranks, each rank its own row: to what is there or instead of
   /// it.
-  void reduce(Ctx& ctx, const ShardGroup& group, Sink::Mode mode);
+  Pending reduce(Ctx& ctx, const ShardGroup& group, Sink::Mode mode);
 
  private:
+  Pending start(std::function<void(Collective&)> work);
+
   Collective& ranks_;
   DeviceMemory memory_;
+  Pending last_;
 };
 
 }  // namespace qtrain

@@ -15,6 +15,7 @@ using Clock = std::chrono::steady_clock;
 constexpr const char *kAlarm = "alarm", *kBusy = "busy", *kFailed = "failed";
 constexpr std::chrono::hours kLong{24};
 constexpr milliseconds kAnswer{3000};
+constexpr milliseconds kAfterthought{1000};  // a rank that ends with an error may not have said so yet
 
 std::string answer_of(int rank) {
   return fmt::format("answer/{}", rank);
@@ -65,6 +66,9 @@ Watchdog::Report Watchdog::ask_all(Store& store) const {
     else if (*answer == kBusy)
       report.busy.push_back(r);
   }
+  if (!report.busy.empty()) std::this_thread::sleep_for(kAfterthought);
+  for (const int r : report.busy)
+    if (store.get(answer_of(r), milliseconds(0)) == kFailed) report.failed.push_back(r);
   return report;
 }
 

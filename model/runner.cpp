@@ -58,18 +58,27 @@ LayerRun Runner::layer_run(Ctx& ctx, std::int64_t layer, const LayerWeights& w) 
           .touched = parts_.layers[l].residual};
 }
 
-LayerWeights Runner::acquire(Ctx& ctx, std::int64_t layer, UnitAccess::Gradients gradients) {
-  enter(ctx, unit_of(layer), gradients);
-  return copies_.acquire(parts_.params.layer(layer), parts_.dropout());
-}
-
 // Embedding, final norm and head: their gradients are added from the head on until the end of the backward pass.
 void Runner::begin_outer(Ctx& ctx, Pass pass) {
-  enter(ctx, kOuterUnit, pass == Pass::train ? UnitAccess::Gradients::yes : UnitAccess::Gradients::no);
+  using enum UnitAccess::Gradients;
+  access_->enter(ctx, {.unit = kOuterUnit, .next = unit_of(0), .gradients = pass == Pass::train ? yes : no});
+}
+
+void Runner::enter_forward(Ctx& ctx, std::int64_t layer) {
+  const bool last = layer + 1 == config().layers;
+  access_->enter(ctx, {.unit = unit_of(layer), .next = last ? UnitAccess::kNoUnit : unit_of(layer + 1)});
+}
+
+void Runner::enter_backward(Ctx& ctx, std::int64_t layer) {
+  const std::int64_t before = layer - 1;
+  int next = UnitAccess::kNoUnit;
+  if (before >= 0) next = unit_of(recomputes_inputs(before) ? first_of_group(before) : before);
+  access_->enter(ctx, {.unit = unit_of(layer), .next = next, .gradients = UnitAccess::Gradients::yes});
 }
 
 void Runner::run_layer(Ctx& ctx, std::int64_t layer) {
-  const LayerWeights w = acquire(ctx, layer, UnitAccess::Gradients::no);
+  enter_forward(ctx, layer);
+  const LayerWeights w = acquire(layer);
   LayerRun run = layer_run(ctx, layer, w);
   run_forward(parts_.layers[static_cast<std::size_t>(layer)], run);
 }
@@ -261,7 +270,8 @@ void Runner::find_inputs(Ctx& ctx, std::int64_t layer) {
 void Runner::backward(Ctx& ctx, const TokenBatch& batch) {
   for (std::int64_t l = config().layers; l-- > 0;) {
     find_inputs(ctx, l);
-    const LayerWeights w = acquire(ctx, l, UnitAccess::Gradients::yes);
+    enter_backward(ctx, l);
+    const LayerWeights w = acquire(l);
     LayerRun run = layer_run(ctx, l, w);
     run_backward(parts_.layers[static_cast<std::size_t>(l)], plan_.recompute(l), run);
     access_->finish_gradients(ctx, unit_of(l));
@@ -272,12 +282,12 @@ void Runner::backward(Ctx& ctx, const TokenBatch& batch) {
 
 void Runner::follow(Ctx& ctx, Pass pass) {
   begin_outer(ctx, pass);
-  for (std::int64_t l = 0; l < config().layers; ++l) enter(ctx, unit_of(l));
+  for (std::int64_t l = 0; l < config().layers; ++l) enter_forward(ctx, l);
   if (pass != Pass::train) return;
   for (std::int64_t l = config().layers; l-- > 0;) {
     if (recomputes_inputs(l))
-      for (std::int64_t first = first_of_group(l); first < l; ++first) enter(ctx, unit_of(first));
-    enter(ctx, unit_of(l), UnitAccess::Gradients::yes);
+      for (std::int64_t first = first_of_group(l); first < l; ++first) enter_forward(ctx, first);
+    enter_backward(ctx, l);
     access_->finish_gradients(ctx, unit_of(l));
   }
   access_->finish_gradients(ctx, kOuterUnit);

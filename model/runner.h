@@ -79,10 +79,8 @@ class Runner {
   /// Goes through the units as `forward`, and in Pass::train as `backward` after it, without rows: for a rank that has
   /// none while others have.
   void follow(Ctx& ctx, Pass pass);
-  /// The parameters of a block, for work between passes.
-  void enter(Ctx& ctx, int unit, UnitAccess::Gradients gradients = UnitAccess::Gradients::no) {
-    access_->enter(ctx, unit, gradients);
-  }
+  /// The parameters of a unit, for work between passes.
+  void enter(Ctx& ctx, int unit) { access_->enter(ctx, {.unit = unit}); }
 
  private:
   /// Targets of a batch, and the number of the first.
@@ -93,7 +91,11 @@ class Runner {
 
   const ModelConfig& config() const { return parts_.config(); }
   void begin(Ctx& ctx, Pass pass, const BatchSize& size);
-  LayerWeights acquire(Ctx& ctx, std::int64_t layer, UnitAccess::Gradients gradients);
+  void enter_forward(Ctx& ctx, std::int64_t layer);
+  void enter_backward(Ctx& ctx, std::int64_t layer);
+  LayerWeights acquire(std::int64_t layer) const {
+    return copies_.acquire(parts_.params.layer(layer), parts_.dropout());
+  }
   LayerRun layer_run(Ctx& ctx, std::int64_t layer, const LayerWeights& w);
   void run_layer(Ctx& ctx, std::int64_t layer);
   double embedding_scale() const;

@@ -65,6 +65,7 @@ void Transformer::initialize_magnitudes(Ctx& ctx) {
     const ParamPart& kept = p.magnitude->kept;
     if (kept.count() > 0) ops::copy(ctx, {.y = store(kept.value), .x = p.norm->value.slice(kept.begin, kept.count())});
   });
+  values_changed();
 }
 
 }  // namespace qtrain

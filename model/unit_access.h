@@ -11,9 +11,15 @@ class UnitAccess {
 
   /// Whether a pass adds to the gradients of a unit from here on.
   enum class Gradients : std::uint8_t { no, yes };
-  /// The values of a unit are there when this returns, until another one is entered that has its memory. With
+  /// A unit that is about to be read, and the one after it, which may be fetched meanwhile.
+  struct Entry {
+    int unit, next = kNoUnit;
+    Gradients gradients = Gradients::no;
+  };
+  static constexpr int kNoUnit = -1;
+  /// The values of the unit are there when this returns, until another one is entered that has its memory. With
   /// Gradients::yes its gradients begin at zero.
-  virtual void enter(Ctx& ctx, int unit, Gradients gradients) = 0;
+  virtual void enter(Ctx& ctx, const Entry& entry) = 0;
   /// All gradients of this micro-batch are in those of the unit.
   virtual void finish_gradients(Ctx& ctx, int unit) = 0;
   /// Parameters have other values than when their units were entered.
@@ -23,7 +29,7 @@ class UnitAccess {
 /// Of a model that is whole on every rank.
 class WholeModel : public UnitAccess {
  public:
-  void enter(Ctx&, int, Gradients) override {}
+  void enter(Ctx&, const Entry&) override {}
   void finish_gradients(Ctx&, int) override {}
   void values_changed() override {}
 };

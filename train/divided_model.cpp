@@ -14,7 +14,11 @@ void clear(Ctx& ctx, const Tensor& t) {
 }  // namespace
 
 DividedModel::DividedModel(Transformer& model, Collective& ranks, ReductionOrder order)
-    : model_(model), stores_(stores_of(model)), order_(order), exchange_(ranks, stores_) {
+    : model_(model),
+      stores_(stores_of(model)),
+      order_(order),
+      exchange_(ranks, stores_),
+      buffers_(static_cast<std::size_t>(1 + sharding().buffers)) {
   model_.set_access(*this);
 }
 
@@ -22,29 +26,52 @@ std::size_t DividedModel::bytes(int ranks, const Transformer& model) {
   return ShardExchange::bytes(ranks, stores_of(model));
 }
 
-void DividedModel::enter(Ctx& ctx, int unit, Gradients gradients) {
-  int& entered = entered_[unit == kOuterUnit ? 0 : 1];
-  const bool gathers = sharding().divides_weights() && entered != unit;
+DividedModel::Buffer& DividedModel::buffer_for(int unit) {
+  return buffers_[static_cast<std::size_t>(buffer_of(unit, sharding().buffers))];
+}
+
+// Begins to gather the values of a unit, unless they are there.
+void DividedModel::fetch(Ctx& ctx, int unit) {
+  Buffer& buffer = buffer_for(unit);
+  if (buffer.unit == unit) return;
+  buffer.unit = unit;
   for (const ParamStore* store : stores_)
-    for (const ShardGroup& group : store->groups_of(unit)) {
-      if (gathers) exchange_.gather(ctx, group);
-      if (sharding().divides_gradients() && gradients == Gradients::yes && group.trained()) clear(ctx, group.grads);
-    }
-  entered = unit;
+    for (const ShardGroup& group : store->groups_of(unit)) buffer.gathered = exchange_.gather(ctx, group);
+}
+
+void DividedModel::enter(Ctx& ctx, const Entry& entry) {
+  Buffer& buffer = buffer_for(entry.unit);
+  if (sharding().divides_weights()) {
+    fetch(ctx, entry.unit);
+    if (entry.next != kNoUnit && &buffer_for(entry.next) != &buffer) fetch(ctx, entry.next);
+    buffer.gathered.wait();
+  }
+  if (!sharding().divides_gradients() || entry.gradients == Gradients::no) return;
+  buffer.reduced.wait();
+  for (const ParamStore* store : stores_)
+    for (const ShardGroup& group : store->groups_of(entry.unit))
+      if (group.trained()) clear(ctx, group.grads);
 }
 
 void DividedModel::finish_gradients(Ctx& ctx, int unit) {
   if (!sharding().divides_gradients()) return;
   for (const ParamStore* store : stores_)
     for (const ShardGroup& group : store->groups_of(unit))
-      if (group.trained()) exchange_.reduce(ctx, group, Sink::Mode::accumulate);
+      if (group.trained()) buffer_for(unit).reduced = exchange_.reduce(ctx, group, Sink::Mode::accumulate);
+}
+
+void DividedModel::values_changed() {
+  for (Buffer& buffer : buffers_) {
+    buffer.gathered.wait();
+    buffer.unit = kNoUnit;
+  }
 }
 
 void DividedModel::reduce_all(Ctx& ctx, Sink::Mode mode) {
   for (const ParamStore* store : stores_)
     for (const ShardGroup& group : store->groups()) {
       if (!group.trained()) continue;
-      exchange_.reduce(ctx, group, mode);
+      exchange_.reduce(ctx, group, mode).wait();
       if (mode == Sink::Mode::accumulate) clear(ctx, group.grads);
     }
 }
@@ -55,15 +82,18 @@ void DividedModel::end_micro_batch(Ctx& ctx) {
 }
 
 void DividedModel::finish_step(Ctx& ctx) {
+  for (const Buffer& buffer : buffers_) buffer.reduced.wait();
   if (order_ == ReductionOrder::ranks && !sharding().divides_gradients()) reduce_all(ctx, Sink::Mode::store);
 }
 
 void DividedModel::finish_update(Ctx& ctx) {
   values_changed();
   if (sharding().divides_weights()) return;
+  Pending all;
   for (const ParamStore* store : stores_)
     for (const ShardGroup& group : store->groups())
-      if (group.trained()) exchange_.gather(ctx, group);
+      if (group.trained()) all = exchange_.gather(ctx, group);
+  all.wait();
 }
 
 }  // namespace qtrain

@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <vector>
 
 #include "dist/shard_exchange.h"
 #include "model/transformer.h"
@@ -7,8 +8,8 @@
 
 namespace qtrain {
 
-/// A model in training whose states are divided among ranks: gathers the units that passes read, and adds gradients
-/// over the ranks that update them.
+/// A model in training whose states are divided among ranks: gathers the units that passes read, and adds the gradients
+/// of a unit over the ranks, while others are computed.
 class DividedModel : public UnitAccess {
  public:
   /// The model has its memory and is divided; from here on its passes use this.
@@ -16,9 +17,9 @@ class DividedModel : public UnitAccess {
   /// Of the device, beside the parameters.
   static std::size_t bytes(int ranks, const Transformer& model);
 
-  void enter(Ctx& ctx, int unit, Gradients gradients) override;
+  void enter(Ctx& ctx, const Entry& entry) override;
   void finish_gradients(Ctx& ctx, int unit) override;
-  void values_changed() override { entered_.fill(kNone); }
+  void values_changed() override;
 
   /// After a micro-batch of every rank.
   void end_micro_batch(Ctx& ctx);
@@ -28,16 +29,22 @@ class DividedModel : public UnitAccess {
   void finish_update(Ctx& ctx);
 
  private:
-  static constexpr int kNone = -1;
+  /// Memory in which units are made whole.
+  struct Buffer {
+    int unit = kNoUnit;         ///< whose values are there or on their way
+    Pending gathered, reduced;  ///< these, and the gradients of the unit that was there last
+  };
 
   const Sharding& sharding() const { return model_.options().sharding; }
+  Buffer& buffer_for(int unit);
+  void fetch(Ctx& ctx, int unit);
   void reduce_all(Ctx& ctx, Sink::Mode mode);
 
   Transformer& model_;
   std::array<const ParamStore*, 2> stores_;
   ReductionOrder order_;
   ShardExchange exchange_;
-  std::array<int, 2> entered_{kNone, kNone};  ///< the unit that is whole: outside the blocks, and of the blocks
+  std::vector<Buffer> buffers_;
 };
 
 }  // namespace qtrain

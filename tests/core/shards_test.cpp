@@ -109,26 +109,27 @@ TEST(Shards, EachStageDividesMore) {
   const std::size_t all = 8 * n * sizeof(float), block = n * sizeof(float);
   EXPECT_EQ(bytes(ZeroStage::none), (std::vector<std::size_t>{all, all, 0}));
   EXPECT_EQ(bytes(ZeroStage::optimizer), (std::vector<std::size_t>{all, all, 0}));
-  EXPECT_EQ(bytes(ZeroStage::gradients), (std::vector<std::size_t>{all, all / 4, block}));
-  EXPECT_EQ(bytes(ZeroStage::weights), (std::vector<std::size_t>{all / 4, all / 4, 2 * block}));
+  EXPECT_EQ(bytes(ZeroStage::gradients), (std::vector<std::size_t>{all, all / 4, 2 * block}));
+  EXPECT_EQ(bytes(ZeroStage::weights), (std::vector<std::size_t>{all / 4, all / 4, 4 * block}));
 }
 
-TEST(Shards, BlocksTakeTurnsInOnePlace) {
+TEST(Shards, EverySecondBlockHasTheSamePlace) {
   ParamStore store("weights", {}, Placement::device, {.stage = ZeroStage::weights, .ranks = 2});
-  Param& outer = store.declare({.name = "outer", .shape = {5000}, .update = Update::trained});
-  store.begin_unit(1);
-  Param& first = store.declare({.name = "first", .shape = {3000}, .update = Update::trained});
-  store.begin_unit(2);
-  Param& second = store.declare({.name = "second", .shape = {9000}, .update = Update::trained});
+  std::vector<const Param*> params{&store.declare({.name = "outer", .shape = {5000}, .update = Update::trained})};
+  for (const std::int64_t n : {3000, 9000, 7000}) {
+    store.begin_unit(static_cast<int>(params.size()));
+    params.push_back(&store.declare({.name = std::to_string(n), .shape = {n}, .update = Update::trained}));
+  }
   store.allocate();
-  EXPECT_EQ(first.value.data, second.value.data);
+  EXPECT_EQ(params[1]->value.data, params[3]->value.data);
   const auto overlap = [](const Tensor& a, const Tensor& b) {
     return a.data < b.data + b.bytes() && b.data < a.data + a.bytes();
   };
-  for (const Tensor& t : {first.value, first.grad, second.value, second.grad})
-    EXPECT_FALSE(overlap(outer.value, t) || overlap(outer.grad, t));
-  EXPECT_FALSE(overlap(second.value, second.grad));
-  EXPECT_FALSE(overlap(first.own.value, second.own.value));
+  for (const auto& [a, b] : {std::pair(0, 1), {0, 2}, {1, 2}, {2, 3}})
+    for (const Tensor& s : {params[a]->value, params[a]->grad})
+      for (const Tensor& t : {params[b]->value, params[b]->grad}) EXPECT_FALSE(overlap(s, t)) << a << " " << b;
+  for (const Param* p : params) EXPECT_FALSE(overlap(p->value, p->grad)) << p->spec.name;
+  EXPECT_FALSE(overlap(params[1]->own.value, params[3]->own.value));
 }
 
 // Random values depend on the seed, the name and the element alone.

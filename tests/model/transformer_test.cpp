@@ -150,8 +150,10 @@ TEST(Transformer, RowsDoNotSeeEachOther) {
 /// Writes down which units a pass comes to.
 struct RecordedAccess : UnitAccess {
   explicit RecordedAccess(Transformer& of) : model(of) { model.set_access(*this); }
-  void enter(Ctx&, int unit, Gradients gradients) override {
-    calls.push_back((gradients == Gradients::yes ? "with gradients " : "enter ") + std::to_string(unit));
+  void enter(Ctx&, const Entry& e) override {
+    calls.push_back((e.gradients == Gradients::yes ? "with gradients " : "enter ") + std::to_string(e.unit));
+    entered.push_back(e.unit);
+    next.push_back(e.next);
   }
   void finish_gradients(Ctx&, int unit) override {
     calls.push_back("finish " + std::to_string(unit));
@@ -165,6 +167,7 @@ struct RecordedAccess : UnitAccess {
 
   Transformer& model;
   std::vector<std::string> calls;
+  std::vector<int> entered, next;  ///< the latter as it was said
   std::vector<bool> with_gradients;
 };
 
@@ -184,6 +187,10 @@ TEST(Transformer, ARankWithoutRowsComesToTheSameUnits) {
     const std::vector<std::string> calls = std::exchange(access.calls, {});
     EXPECT_THAT(access.with_gradients, ::testing::Each(true));
     EXPECT_THAT(calls, ::testing::IsSupersetOf({"finish 5", "finish 1", "finish 0"}));
+    // What was said to come next came; of the last block and the first again nothing is said.
+    for (std::size_t i = 0; i + 1 < access.next.size(); ++i)
+      EXPECT_TRUE(access.next[i] == UnitAccess::kNoUnit || access.next[i] == access.entered[i + 1]) << policy << i;
+    EXPECT_THAT(access.next, ::testing::Contains(UnitAccess::kNoUnit).Times(2));
     model.follow(ctx, Pass::train);
     EXPECT_EQ(access.calls, calls) << policy;
   }

@@ -1,0 +1,74 @@
+#include "dist/queued_collective.h"
+
+#include <utility>
+
+namespace qtrain {
+
+QueuedCollective::QueuedCollective(std::unique_ptr<Collective> inner)
+    : inner_(std::move(inner)), thread_([this] { work_off(); }) {}
+
+QueuedCollective::~QueuedCollective() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+    if (works_ || !tasks_.empty()) inner_->abort();  // nobody waits for it any more
+  }
+  added_.notify_all();
+  thread_.join();
+}
+
+void QueuedCollective::work_off() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    added_.wait(lock, [this] { return ends_ || !tasks_.empty(); });
+    if (ends_) return;
+    std::packaged_task<void()> task = std::move(tasks_.front());
+    tasks_.pop_front();
+    works_ = true;
+    lock.unlock();
+    task();
+    lock.lock();
+    works_ = false;
+  }
+}
+
+Pending QueuedCollective::start(std::function<void(Collective&)> work) {
+  std::packaged_task<void()> task([this, work = std::move(work)] {
+    if (error_) std::rethrow_exception(error_);
+    try {
+      work(*inner_);
+    } catch (...) {
+      error_ = std::current_exception();
+      throw;
+    }
+  });
+  Pending pending(task.get_future().share());
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+  }
+  added_.notify_one();
+  return pending;
+}
+
+void QueuedCollective::all_reduce(Ctx& ctx, Tensor values, Reduction reduction) {
+  start([&](Collective& c) { c.all_reduce(ctx, values, reduction); }).wait();
+}
+
+void QueuedCollective::broadcast(Ctx& ctx, Tensor values, int root) {
+  start([&](Collective& c) { c.broadcast(ctx, values, root); }).wait();
+}
+
+void QueuedCollective::all_gather(Ctx& ctx, ConstTensor mine, Tensor all) {
+  start([&](Collective& c) { c.all_gather(ctx, mine, all); }).wait();
+}
+
+void QueuedCollective::all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) {
+  start([&](Collective& c) { c.all_to_all(ctx, sent, received); }).wait();
+}
+
+void QueuedCollective::barrier(Ctx& ctx) {
+  start([&](Collective& c) { c.barrier(ctx); }).wait();
+}
+
+}  // namespace qtrain

@@ -1,0 +1,45 @@
+#pragma once
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "dist/collective.h"
+
+namespace qtrain {
+
+/// Does everything on a thread of its own, one after the other, so that `start` returns at once. After an error nothing
+/// more is done: what follows ends with the same error.
+class QueuedCollective : public Collective {
+ public:
+  explicit QueuedCollective(std::unique_ptr<Collective> inner);
+  /// Ends what is under way.
+  ~QueuedCollective() override;
+  QueuedCollective(const QueuedCollective&) = delete;
+  QueuedCollective& operator=(const QueuedCollective&) = delete;
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  void all_reduce(Ctx& ctx, Tensor values, Reduction reduction) override;
+  void broadcast(Ctx& ctx, Tensor values, int root) override;
+  void all_gather(Ctx& ctx, ConstTensor mine, Tensor all) override;
+  void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) override;
+  void barrier(Ctx& ctx) override;
+  Pending start(std::function<void(Collective&)> work) override;
+  void abort() override { inner_->abort(); }
+
+ private:
+  void work_off();
+
+  std::unique_ptr<Collective> inner_;
+  std::mutex mutex_;
+  std::condition_variable added_;
+  std::deque<std::packaged_task<void()>> tasks_;
+  std::exception_ptr error_;  ///< of the first task that had one
+  bool ends_ = false, works_ = false;
+  std::thread thread_;
+};
+
+}  // namespace qtrain

@@ -1,0 +1,73 @@
+#include "dist/queued_collective.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <latch>
+
+#include "core/error.h"
+
+namespace qtrain {
+namespace {
+
+using ::testing::ElementsAre;
+
+/// Writes down what is done; a barrier waits until it is let go.
+struct Recorded : Solo {
+  struct State {
+    std::vector<std::string> calls;
+    std::latch go{1};
+    bool aborted = false;
+  };
+  explicit Recorded(State& s) : state(s) {}
+  void barrier(Ctx&) override {
+    state.go.wait();
+    if (state.aborted) fail(ErrorKind::peer, {.cause = "aborted"});
+    state.calls.emplace_back("barrier");
+  }
+  void all_reduce(Ctx&, Tensor, Reduction) override { state.calls.emplace_back("all_reduce"); }
+  void broadcast(Ctx&, Tensor, int) override { fail(ErrorKind::peer, {.cause = "rank 1 is lost"}); }
+  void abort() override {
+    state.aborted = true;
+    state.go.count_down();
+  }
+  State& state;
+};
+
+TEST(QueuedCollective, WorkGoesOnBesideTheCallerInItsOrder) {
+  Recorded::State state;
+  QueuedCollective ranks(std::make_unique<Recorded>(state));
+  Ctx ctx;
+  const Pending first = ranks.start([&](Collective& c) { c.barrier(ctx); });
+  EXPECT_TRUE(state.calls.empty());  // and this thread is here
+  state.go.count_down();
+  ranks.all_reduce(ctx, {}, Reduction::sum);
+  EXPECT_THAT(state.calls, ElementsAre("barrier", "all_reduce"));
+  first.wait();
+}
+
+TEST(QueuedCollective, WhatFollowsAnErrorEndsWithIt) {
+  Recorded::State state;
+  QueuedCollective ranks(std::make_unique<Recorded>(state));
+  Ctx ctx;
+  const Pending lost = ranks.start([&](Collective& c) { c.broadcast(ctx, {}, 0); });
+  for (int i = 0; i < 2; ++i) EXPECT_THROW(ranks.all_reduce(ctx, {}, Reduction::sum), Error);
+  EXPECT_THROW(lost.wait(), Error);
+  EXPECT_TRUE(state.calls.empty());
+}
+
+// A rank that ends with an error of its own does not wait for the others.
+TEST(QueuedCollective, LeavingEndsWhatIsUnderWay) {
+  Recorded::State state;
+  Ctx ctx;
+  Pending pending;
+  {
+    QueuedCollective ranks(std::make_unique<Recorded>(state));
+    pending = ranks.start([&](Collective& c) { c.barrier(ctx); });
+  }
+  EXPECT_TRUE(state.aborted);
+  EXPECT_THROW(pending.wait(), std::exception);
+}
+
+}  // namespace
+}  // namespace qtrain
