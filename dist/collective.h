@@ -56,7 +56,7 @@ class Collective {
     return {};
   }
   /// Lets what is under way end with an error, here and on the other ranks; from any thread.
-  virtual void abort() {}
+  virtual void disconnect() {}
 };
 
 /// The only rank of a run.

@@ -125,7 +125,7 @@ class GlooCollective : public Collective {
     gloo::barrier(options);
   }
 
-  void abort() override { context_->closeConnections(); }
+  void disconnect() override { context_->closeConnections(); }
 
  private:
   // gloo reads inputs through pointers that are not const.

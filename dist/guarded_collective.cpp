@@ -6,6 +6,8 @@
 #include <array>
 #include <vector>
 
+#include "core/timeline.h"
+
 namespace qtrain {
 namespace {
 
@@ -60,7 +62,9 @@ void GuardedCollective::barrier(Ctx& ctx) {
 
 void GuardedCollective::guard(Ctx& ctx, const Call& call, const std::function<void()>& act) {
   ++calls_;
-  watch_.watchdog.enter(call.text());
+  const std::string text = call.text();
+  const timeline::Span span(text);
+  watch_.watchdog.enter(text);
   try {
     compare(ctx, call);
     act();

@@ -28,7 +28,7 @@ class GuardedCollective : public Collective {
   void all_gather(Ctx& ctx, ConstTensor mine, Tensor all) override;
   void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) override;
   void barrier(Ctx& ctx) override;
-  void abort() override { inner_->abort(); }
+  void disconnect() override { inner_->disconnect(); }
 
  private:
   struct Call;

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "core/timeline.h"
+
 namespace qtrain {
 
 QueuedCollective::QueuedCollective(std::unique_ptr<Collective> inner)
@@ -11,13 +13,14 @@ QueuedCollective::~QueuedCollective() {
   {
     const std::lock_guard lock(mutex_);
     ends_ = true;
-    if (works_ || !tasks_.empty()) inner_->abort();  // nobody waits for it any more
+    if (works_ || !tasks_.empty()) inner_->disconnect();  // nobody waits for it any more
   }
   added_.notify_all();
   thread_.join();
 }
 
 void QueuedCollective::work_off() {
+  timeline::name_thread("communication");
   std::unique_lock lock(mutex_);
   while (true) {
     added_.wait(lock, [this] { return ends_ || !tasks_.empty(); });

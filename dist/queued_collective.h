@@ -28,7 +28,7 @@ class QueuedCollective : public Collective {
   void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) override;
   void barrier(Ctx& ctx) override;
   Pending start(std::function<void(Collective&)> work) override;
-  void abort() override { inner_->abort(); }
+  void disconnect() override { inner_->disconnect(); }
 
  private:
   void work_off();

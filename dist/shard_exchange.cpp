@@ -69,7 +69,7 @@ std::size_t ShardExchange::bytes(int ranks, std::span<const ParamStore* const> s
 }
 
 ShardExchange::~ShardExchange() {
-  if (std::uncaught_exceptions() > 0) ranks_.abort();
+  if (std::uncaught_exceptions() > 0) ranks_.disconnect();
   try {
     last_.wait();
   } catch (const std::exception&) {  // somebody has waited for it, or an error is on its way

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/half.h"
+#include "core/timeline.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
@@ -78,6 +79,7 @@ void Runner::enter_backward(Ctx& ctx, std::int64_t layer) {
 
 void Runner::run_layer(Ctx& ctx, std::int64_t layer) {
   enter_forward(ctx, layer);
+  const timeline::Span span("forward of block", layer);
   const LayerWeights w = acquire(layer);
   LayerRun run = layer_run(ctx, layer, w);
   run_forward(parts_.layers[static_cast<std::size_t>(layer)], run);
@@ -223,6 +225,7 @@ void Runner::head_chunk_grad(Ctx& ctx, const HeadChunkInput& chunk, const Projec
 }
 
 void Runner::head_loss(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run) {
+  const timeline::Span span("head");
   if (run.loss_sum.mode == Sink::Mode::store) ops::fill(ctx, {.y = run.loss_sum.t, .value = 0});
   if (run.pass == Pass::train) ops::fill(ctx, {.y = act_.residual_grad, .value = 0});
   const std::int64_t n = batch.target_rows.numel(), rows = act_.head.hidden.shape[0];
@@ -267,13 +270,19 @@ void Runner::find_inputs(Ctx& ctx, std::int64_t layer) {
   for (std::int64_t l = first_of_group(layer); l < layer; ++l) run_layer(ctx, l);
 }
 
+void Runner::backward_layer(Ctx& ctx, std::int64_t layer) {
+  const timeline::Span span("backward of block", layer);
+  const auto l = static_cast<std::size_t>(layer);
+  const LayerWeights w = acquire(layer);
+  LayerRun run = layer_run(ctx, layer, w);
+  run_backward(parts_.layers[l], plan_.recompute(layer), run);
+}
+
 void Runner::backward(Ctx& ctx, const TokenBatch& batch) {
   for (std::int64_t l = config().layers; l-- > 0;) {
     find_inputs(ctx, l);
     enter_backward(ctx, l);
-    const LayerWeights w = acquire(l);
-    LayerRun run = layer_run(ctx, l, w);
-    run_backward(parts_.layers[static_cast<std::size_t>(l)], plan_.recompute(l), run);
+    backward_layer(ctx, l);
     access_->finish_gradients(ctx, unit_of(l));
   }
   embed_grad(ctx, batch.tokens);

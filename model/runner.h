@@ -98,6 +98,7 @@ class Runner {
   }
   LayerRun layer_run(Ctx& ctx, std::int64_t layer, const LayerWeights& w);
   void run_layer(Ctx& ctx, std::int64_t layer);
+  void backward_layer(Ctx& ctx, std::int64_t layer);
   double embedding_scale() const;
   void begin_balance(Ctx& ctx, const TokenBatch& batch);
   void finish_balance(Ctx& ctx, const RouterLossRun& run);

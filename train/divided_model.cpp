@@ -1,5 +1,7 @@
 #include "train/divided_model.h"
 
+#include "core/timeline.h"
+
 namespace qtrain {
 namespace {
 
@@ -44,10 +46,14 @@ void DividedModel::enter(Ctx& ctx, const Entry& entry) {
   if (sharding().divides_weights()) {
     fetch(ctx, entry.unit);
     if (entry.next != kNoUnit && &buffer_for(entry.next) != &buffer) fetch(ctx, entry.next);
+    const timeline::Span span("wait for weights");
     buffer.gathered.wait();
   }
   if (!sharding().divides_gradients() || entry.gradients == Gradients::no) return;
-  buffer.reduced.wait();
+  {
+    const timeline::Span span("wait for gradients");
+    buffer.reduced.wait();
+  }
   for (const ParamStore* store : stores_)
     for (const ShardGroup& group : store->groups_of(entry.unit))
       if (group.trained()) clear(ctx, group.grads);

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "core/timeline.h"
+
 namespace qtrain {
 namespace {
 
@@ -64,8 +66,12 @@ void TrainStep::end_micro_batch() {
 }
 
 TrainStep::Sums TrainStep::finish(const UpdateInput& input) {
-  reducer_.finish(ctx_);
-  if (divided_) divided_->finish_step(ctx_);
+  {
+    const timeline::Span span("add gradients");
+    reducer_.finish(ctx_);
+    if (divided_) divided_->finish_step(ctx_);
+  }
+  const timeline::Span span("update");
   optimizer_.send(ctx_, input);
   graphs_.run(ctx_.stream(), "update", {}, [&] {
     squares_.add(ctx_, sums_[kSquares]);

@@ -1,9 +1,12 @@
 #include "train/train.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 
 #include "core/file.h"
 #include "core/stop.h"
+#include "core/timeline.h"
 #include "train/plan/compute.h"
 #include "train/run/final_result.h"
 #include "train/run/prepared_run.h"
@@ -104,7 +107,13 @@ TrainingResult train(const TrainingStart& start, Log& log) {
   const RunContext run{.config = config, .ctx = ctx, .log = log, .ignored = ignored, .ranks = start.ranks};
   PreparedRun prepared = prepare_run(run, output, start.resume);
   DrivenRun driven{.run = run, .output = output, .prepared = prepared};
-  return drive(driven);
+  if (!config.value.run.profile) return drive(driven);
+  timeline::start();
+  timeline::name_thread("training");
+  TrainingResult result = drive(driven);
+  const int rank = start.ranks.rank();
+  timeline::write(output.path() / fmt::format("trace-rank-{}.json", rank), rank, fmt::format("rank {}", rank));
+  return result;
 }
 
 }  // namespace qtrain

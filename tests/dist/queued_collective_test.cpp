@@ -17,18 +17,18 @@ struct Recorded : Solo {
   struct State {
     std::vector<std::string> calls;
     std::latch go{1};
-    bool aborted = false;
+    bool disconnected = false;
   };
   explicit Recorded(State& s) : state(s) {}
   void barrier(Ctx&) override {
     state.go.wait();
-    if (state.aborted) fail(ErrorKind::peer, {.cause = "aborted"});
+    if (state.disconnected) fail(ErrorKind::peer, {.cause = "disconnected"});
     state.calls.emplace_back("barrier");
   }
   void all_reduce(Ctx&, Tensor, Reduction) override { state.calls.emplace_back("all_reduce"); }
   void broadcast(Ctx&, Tensor, int) override { fail(ErrorKind::peer, {.cause = "rank 1 is lost"}); }
-  void abort() override {
-    state.aborted = true;
+  void disconnect() override {
+    state.disconnected = true;
     state.go.count_down();
   }
   State& state;
@@ -65,7 +65,7 @@ TEST(QueuedCollective, LeavingEndsWhatIsUnderWay) {
     QueuedCollective ranks(std::make_unique<Recorded>(state));
     pending = ranks.start([&](Collective& c) { c.barrier(ctx); });
   }
-  EXPECT_TRUE(state.aborted);
+  EXPECT_TRUE(state.disconnected);
   EXPECT_THROW(pending.wait(), std::exception);
 }
 

@@ -78,6 +78,43 @@ TEST_F(Zero, ManyRanksHaveTheSameBits) {
   for (const int stage : {1, 3}) EXPECT_EQ(results(divided(base(), 6, stage)), alone) << stage;
 }
 
+TEST_F(Zero, OneBlockAtATimeHasTheSameBitsInLessMemory) {
+  Json config = divided(base(), 2, 3);
+  const auto gathered = [&] {
+    return read_json(at("out/train_results.json")).at("memory").at("planned").at("gathered_units").get<double>();
+  };
+  const auto two = results(config);
+  const double whole = gathered();
+  config["overlap_comm"] = false;
+  EXPECT_EQ(results(config), two);
+  EXPECT_LT(gathered(), whole);
+}
+
+// Something is exchanged while a block is computed.
+TEST_F(Zero, TheTimelineShowsWhatRunsBesideTheComputation) {
+  Json config = divided(base(), 2, 3);
+  config.update({{"profile", true}, {"save_strategy", "no"}});
+  train_ok(folder_.path(), config);
+  int beside = 0;
+  for (const int rank : {0, 1}) {
+    const Json trace = read_json(at(fmt::format("out/trace-rank-{}.json", rank)));
+    std::vector<std::pair<double, double>> blocks, exchanges;
+    for (const Json& e : trace.at("traceEvents")) {
+      if (e.at("ph") != "X") continue;
+      EXPECT_EQ(e.at("pid"), rank);
+      const std::string name = e.at("name");
+      const double begin = e.at("ts"), end = begin + e.at("dur").get<double>();
+      if (name.find("of block") != std::string::npos) blocks.emplace_back(begin, end);
+      if (name.starts_with("all_")) exchanges.emplace_back(begin, end);
+    }
+    EXPECT_FALSE(blocks.empty());
+    for (const auto& block : blocks)
+      for (const auto& exchange : exchanges)
+        if (block.first < exchange.second && exchange.first < block.second) ++beside;
+  }
+  EXPECT_GT(beside, 0);
+}
+
 // Weights that are saved in bfloat16 have exact ones beside them.
 TEST_F(Zero, MasterWeightsHaveTheSameBits) {
   Json config = base();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/timeline.h"
 #include "train/report/metrics.h"
 
 namespace qtrain {
@@ -68,13 +69,18 @@ OptimizerSteps::Contents OptimizerSteps::contents() const {
   return all;
 }
 
+Batch OptimizerSteps::take(std::int64_t batch) {
+  const timeline::Span span("wait for rows");
+  return prefetcher_.take({.epoch = plan_.epoch_of(state_.step), .index = batch});
+}
+
 void OptimizerSteps::accumulate_gradients(const Normalization& n, StepOutcome& outcome) {
   const std::int64_t step = state_.step, seed = run_.training().seed;
   const bool balanced = model_.setup.model->config().is_balanced();
   model_.step->begin();
   for (std::int64_t i = plan_.first_batch(step); i < plan_.end_batch(step); ++i) {
     const Stopwatch watch;
-    const Batch batch = prefetcher_.take({.epoch = plan_.epoch_of(step), .index = i});
+    const Batch batch = take(i);
     outcome.data_wait += watch.seconds();
     if (batch.target_count > 0 || (balanced && batch.size() > 0))
       model_.step->add(batch, {.scale = n.per_target * n.loss_scale,

@@ -49,6 +49,7 @@ class OptimizerSteps {
     std::int64_t targets = 0, tokens = 0, batches = 0;
   };
   Contents contents() const;
+  Batch take(std::int64_t batch);
   void accumulate_gradients(const Normalization& n, StepOutcome& outcome);
   void update(const Normalization& n, StepOutcome& outcome);
   bool keep_step(const StepOutcome& outcome);

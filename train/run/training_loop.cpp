@@ -1,6 +1,7 @@
 #include "train/run/training_loop.h"
 
 #include "core/stop.h"
+#include "core/timeline.h"
 
 namespace qtrain {
 
@@ -39,6 +40,7 @@ void TrainingLoop::handle_events() {
 bool TrainingLoop::evaluate() {
   if (!parts_.model.evaluator) return true;
   const Stopwatch watch;
+  const timeline::Span span("evaluate");
   const Evaluation e = parts_.model.evaluator->run(run_.ctx, *parts_.model.setup.model, run_.log);
   if (run_.stop_requested()) return false;
   parts_.run_log.add_evaluation(e, watch.seconds());
@@ -47,6 +49,7 @@ bool TrainingLoop::evaluate() {
 }
 
 void TrainingLoop::save() {
+  const timeline::Span span("save");
   parts_.run_log.sync();
   parts_.checkpoints.save();
 }

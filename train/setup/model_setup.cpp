@@ -78,6 +78,7 @@ Sharding sharding_of(const Config& config, int rank) {
           .ranks = ranks,
           .rank = rank,
           .cut = make_rule(optimizer_options(config.training))->cut(),
+          .buffers = config.run.overlap_comm ? 2 : 1,
           .separate_sums = config.run.deterministic_reduce};
 }
 

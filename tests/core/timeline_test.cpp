@@ -1,0 +1,50 @@
+#include "core/timeline.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "core/json.h"
+#include "tests/core/temp_folder.h"
+
+namespace qtrain {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(Timeline, HoldsWhatEachThreadDidWhen) {
+  const testing::TempFolder folder;
+  { const timeline::Span before("before it is on"); }
+  timeline::start();
+  timeline::name_thread("main \"lane\"");
+  std::thread([] {
+    timeline::name_thread("other");
+    const timeline::Span span("block", 3);
+  }).join();
+  {
+    const timeline::Span outer("outer");
+    const timeline::Span inner("inner");
+  }
+  timeline::write(folder / "trace.json", 2, "rank 2");
+  EXPECT_FALSE(timeline::is_on());
+
+  std::map<int, std::string> lanes;
+  std::vector<std::string> spans;
+  const Json trace = read_json(folder / "trace.json");
+  std::map<std::string, std::pair<double, double>> times;
+  for (const Json& e : trace.at("traceEvents")) {
+    EXPECT_EQ(e.at("pid"), 2);
+    if (e.at("name") == "thread_name") lanes[e.at("tid")] = e.at("args").at("name");
+    if (e.at("ph") != "X") continue;
+    spans.push_back(lanes.at(e.at("tid")) + ": " + e.at("name").get<std::string>());
+    times[e.at("name")] = {e.at("ts"), e.at("ts").get<double>() + e.at("dur").get<double>()};
+  }
+  EXPECT_THAT(spans, ElementsAre("other: block 3", "main \"lane\": inner", "main \"lane\": outer"));
+  EXPECT_LE(times["outer"].first, times["inner"].first);
+  EXPECT_GE(times["outer"].second, times["inner"].second);
+  EXPECT_GT(times["outer"].first, 1e15);  // microseconds since 1970, so that ranks can be laid beside each other
+}
+
+}  // namespace
+}  // namespace qtrain
