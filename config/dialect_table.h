@@ -1,6 +1,4 @@
 #pragma once
-#include <functional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -84,10 +82,5 @@ const std::vector<const DialectTable*>& dialects();
 /// Finds the dialect of a document, by its key "dialect" or by the keys it has. Throws ErrorKind::usage when the keys
 /// of two dialects are mixed or the name is not one.
 const DialectTable& detect_dialect(const Json& document, std::string_view name);
-
-struct TableText {
-  std::string_view name, yaml;
-};
-std::span<const TableText> table_texts();
 
 }  // namespace qtrain
