@@ -54,7 +54,7 @@ DialectTable read_table(std::string_view name, std::string_view yaml) {
   for (const auto& [name, row] : table.object("translated").items()) table.rows.push_back(translated_row(name, row));
   for (const auto& [section, status] :
        {std::pair("ignored", KeyStatus::ignored), std::pair("warned", KeyStatus::warned),
-        std::pair("unsupported", KeyStatus::unsupported)})
+        std::pair("unsupported", KeyStatus::unsupported), std::pair("described", KeyStatus::described)})
     for (const auto& [reason, keys] : table.object(section).items())
       for (const auto& [name, values] : keys.items())
         table.rows.push_back({.name = name, .status = status, .neutral = neutral_values(values), .reason = reason});
@@ -63,8 +63,6 @@ DialectTable read_table(std::string_view name, std::string_view yaml) {
       table.rows.push_back({.name = fmt::format("{}.{}", part, name.get_ref<const std::string&>()),
                             .status = KeyStatus::ignored,
                             .reason = "weights and states are not sharded here"});
-  for (const auto& [key, names] : table.object("also").items())
-    for (const Json& name : names) table.aliases.push_back({name, key});
   return table;
 }
 

@@ -14,6 +14,9 @@
 ///     name: {about, to, map, convert, ...}    a KeyRow
 ///   ignored: {reason: {name: values}}         said once, as a note; warned: likewise, as a warning
 ///   unsupported: {reason: {name: values}}     an error
+///   described: {reason: {name}}                listed with those that are ignored, and not said; part.name is that of
+///   a
+///                                             member of an object
 ///   members: {part: [names]}                  of launchers: part.name is ignored like others
 ///
 ///   then: [{when, set, anyway, note}]         what follows from values, once all are known, in this order; `when` as
@@ -25,7 +28,7 @@
 /// for true and false, or none. A name may end in *.
 namespace qtrain {
 
-enum class KeyStatus : std::uint8_t { translated, ignored, warned, unsupported };
+enum class KeyStatus : std::uint8_t { translated, ignored, warned, unsupported, described };
 
 /// A key of another tool.
 struct KeyRow {
@@ -51,16 +54,10 @@ struct KeyRow {
   const Json* meaning(const Json& value) const;
 };
 
-/// Another name of a key, with the same values.
-struct Alias {
-  std::string name, key;
-};
-
 struct DialectTable {
   std::string name;
   Json data;  ///< the whole table: what only one dialect has is read where it is used
   std::vector<KeyRow> rows = {};
-  std::vector<Alias> aliases = {};
 
   /// Names of rows that stand for one key.
   std::vector<std::string_view> names() const;

@@ -33,11 +33,8 @@ std::string type_of(const Field& field) {
   return range.empty() ? field.type : field.type + ", " + range;
 }
 
-std::vector<std::string_view> aliases_of(std::string_view key) {
-  std::vector<std::string_view> names;
-  for (const Alias& a : common_table().aliases)
-    if (a.key == key) names.push_back(a.name);
-  return names;
+std::vector<std::string> aliases_of(const std::string& key) {
+  return common_table().object("also").value(key, std::vector<std::string>());
 }
 
 std::string fields_part() {
@@ -47,7 +44,7 @@ std::string fields_part() {
     if (f.section != section) out += fmt::format("\n## {}\n\n| key | default | meaning |\n|---|---|---|\n", f.section);
     section = f.section;
     const std::string type = f.name == "optim" ? "a name from the list below" : type_of(f);
-    const std::vector<std::string_view> also = aliases_of(f.name);
+    const std::vector<std::string> also = aliases_of(f.name);
     const std::string names = also.empty() ? "" : fmt::format(" Also `{}`.", fmt::join(also, "`, `"));
     out += row({code(f.name), code(f.read(defaults).dump()), fmt::format("{} ({}){}", f.doc, type, names)});
   }

@@ -28,6 +28,7 @@ struct Draft {
   Judge& judge;
   Settings settings = {};
   std::filesystem::path folder = {};  ///< of the config file
+  std::string adapter_class = {};     ///< whose names of adapter keys are used, those of the file first
 
   const Setting* find(const std::string& key) const {
     const auto it = settings.find(key);
