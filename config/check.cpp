@@ -11,10 +11,13 @@
 #include "config/fields.h"
 #include "config/keys.h"
 #include "config/training_sources.h"
+#include "config/yaml.h"
 #include "core/device.h"
 #include "model/lora.h"
 #include "quant/bnb.h"
 #include "text/template/date.h"
+#include "text/template/from_json.h"
+#include "text/template/interpreter.h"
 
 namespace qtrain {
 namespace {
@@ -38,62 +41,48 @@ void expand_paths(Config& c) {
     if (*path) **path = expand_home(**path);
 }
 
-bool meets(const Json& value, const Json& condition, const Json& values) {
-  if (condition.is_array()) return std::ranges::find(condition, value) != condition.end();
-  if (!condition.is_object()) return value == condition;
-  const std::string kind = condition.begin().key();
-  const Json& operand = condition.begin().value();
-  if (kind == "not") return !meets(value, operand, values);
-  if (kind == "not_below") return value.is_number() && value >= values.at(operand.get_ref<const std::string&>());
-  if (!value.is_number() || value <= operand) return false;
-  return kind == "above" || std::floor(value.get<double>()) != value;
+/// The text of a table with values in it, as templates of chats have them.
+std::string filled(const std::string& text, const Json& values) {
+  const ParsedTemplate parsed = parse_template(text);
+  TemplateRun run(parsed, 0);
+  for (const auto& [name, value] : values.items())
+    if (text.find(name) != text.npos) run.define(name, py_from_json(value));
+  return run.render().text;
 }
 
-bool holds(const Json& when, const Json& values) {
-  if (when.is_array()) return std::ranges::any_of(when, [&](const Json& each) { return holds(each, values); });
-  return std::ranges::all_of(when.items(), [&](const auto& c) { return meets(values.at(c.key()), c.value(), values); });
+/// What rules know of a config: its values, and which of its keys the user gave.
+Json known_values(const ResolvedConfig& config) {
+  Json values = values_json(config.value), given = Json::array();
+  for (const auto& [key, origin] : config.origin)
+    if (config.given(key)) given.push_back(key);
+  values["given"] = std::move(given);
+  return values;
 }
 
-/// Whether a config is as `when`, `given` and `not_given` of a rule ask; `values` are those of the config.
-bool applies(const Json& rule, const ResolvedConfig& config, const Json& values) {
-  const auto given = [&](const std::string& key) { return config.given(key); };
-  return holds(rule.value("when", Json::object()), values) &&
-         std::ranges::all_of(rule.value("given", Json::array()), given) &&
-         std::ranges::none_of(rule.value("not_given", Json::array()), given);
-}
-
-/// The text with values in it: words without quotes.
-std::string filled(std::string_view text, const Json& values) {
-  std::string out;
-  for (std::size_t open = 0; (open = text.find('{')) != text.npos;) {
-    const std::size_t close = text.find('}', open);
-    const Json& value = values.at(std::string(text.substr(open + 1, close - open - 1)));
-    out += text.substr(0, open);
-    out += value.is_string()         ? value.get<std::string>()
-           : value.is_number_float() ? fmt::format("{}", value.get<double>())
-                                     : show(value);
-    text.remove_prefix(close + 1);
-  }
-  return out + std::string(text);
+bool applies(const Json& rule, const Json& values) {
+  return !rule.contains("when") ||
+         !filled(fmt::format("{{% if {} %}}yes{{% endif %}}", rule["when"].get<std::string>()), values).empty();
 }
 
 /// Checks of values: what they say has the place of a key.
 struct Checks {
   const ResolvedConfig& config;
   Judge& judge;
+  Json facts = Json::object();  ///< that rules know beside the values
 
   void require(Claim claim, const std::string& key, std::string cause, std::string remedy = {}) {
     if (!claim.holds) judge.problem(config.origin.at(key), std::move(cause), std::move(remedy));
   }
   /// What a part of rules.yaml says; what are no problems, of keys that were given.
   void of_rules(std::string_view part, RemarkLevel level) {
-    const Json values = values_json(config.value);
+    Json values = known_values(config);
+    values.update(facts);
     for (const Json& rule : dialect_table("rules").object(part)) {
       const std::string key = rule.at("key");
-      if (!applies(rule, config, values) || (level != RemarkLevel::problem && !config.given(key))) continue;
+      if (!applies(rule, values) || (level != RemarkLevel::problem && !config.given(key))) continue;
       Remark remark{.level = level,
                     .origin = config.origin.at(key),
-                    .text = filled(rule.at("text").get_ref<const std::string&>(), values),
+                    .text = filled(rule.at("text").get<std::string>(), values),
                     .remedy = rule.value("remedy", "")};
       if (part == "without_effect") remark.ignored = key, remark.value = values.at(key);
       judge.say(std::move(remark));
@@ -212,24 +201,21 @@ void check_contradictions(Checks& checks) {
   checks.of_part([&] { check_optimizer(checks); });
 }
 
-bool may_be_on_gpu(DeviceChoice device) {
-  if (device == DeviceChoice::automatic) return cuda_problem().empty() && !cuda_info().emulated;
-  return device == DeviceChoice::cuda;
-}
-
 }  // namespace
 
 void follow(ResolvedConfig& config, const DialectTable& table) {
   for (const Json& rule : table.object("then")) {
-    const Json values = values_json(config.value);
-    if (!applies(rule, config, values)) continue;
+    const Json values = known_values(config);
+    if (!applies(rule, values)) continue;
     const Json notes = rule.value("note", Json::object()), settings = rule.value("set", Json::object());
     for (const auto& [key, text] : notes.items())
       if (config.given(key)) config.judge.note(config.origin.at(key), text);
     for (const auto& [key, value] : settings.items()) {
-      const std::string other = value.is_string() ? value.get<std::string>() : "";
-      if (!config.given(key) || rule.contains("anyway"))
-        assign_field(config.value, key, other.starts_with('=') ? values.at(other.substr(1)) : value);
+      if (config.given(key) && !rule.contains("anyway")) continue;
+      const std::string text = value.is_string() ? value.get<std::string>() : "";
+      assign_field(
+          config.value, key,
+          text.starts_with('=') ? yaml_plain_value(filled(fmt::format("{{{{{}}}}}", text.substr(1)), values)) : value);
     }
   }
 }
@@ -245,16 +231,12 @@ void check_values(ResolvedConfig& config) {
 
 std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
   const Config& c = config.value;
+  const DeviceChoice device = c.run.device;
+  const std::string problem = device == DeviceChoice::cpu ? "" : cuda_problem();  // the driver is left alone there
+  const bool found = device == DeviceChoice::automatic && problem.empty() && !cuda_info().emulated;
   Judge judge;
-  Checks checks{config, judge};
+  Checks checks{config, judge, {{"on_gpu", device == DeviceChoice::cuda || found}, {"cuda_problem", problem}}};
   checks.of_rules("unsupported", RemarkLevel::problem);
-  if (c.run.device == DeviceChoice::cuda)
-    checks.require(cuda_problem().empty(), "device", "device cuda: " + cuda_problem(), "set device to cpu or auto");
-  const bool several = c.run.nproc > 1 || c.run.nnodes > 1;
-  checks.require(!several || !may_be_on_gpu(c.run.device), "nproc", "several ranks train on processors only, so far",
-                 "set device to cpu, or nproc and nnodes to 1");
-  checks.require(!c.run.deterministic_reduce || !may_be_on_gpu(c.run.device), "deterministic_reduce",
-                 "gradients are added in this order on processors only, so far", "set device to cpu");
   checks.require(!find_optimizer(c.training.optim)->rule.empty(), "optim",
                  fmt::format("optim \"{}\" is not available", c.training.optim),
                  fmt::format("use one of {}", optimizer_summary()));

@@ -19,10 +19,9 @@
 ///                                             member of an object
 ///   members: {part: [names]}                  of launchers: part.name is ignored like others
 ///
-///   then: [{when, set, anyway, note}]         what follows from values, once all are known, in this order; `when` as
-///   in
-///                                             rules.yaml. Keys that were given stay, unless `anyway`; "=key" is the
-///                                             value of another one; `note` is said of a key that was given
+///   then: [{when, set, anyway, note}]         what follows from values, once all are known, in this order; `when` as in
+///                                             rules.yaml. Keys that were given stay, unless `anyway`; "=..." is the
+///                                             value of an expression; `note` is said of a key that was given
 ///
 /// `values` mean what the program does anyway (as null does), so nothing is said of them: one, a list of them, `bool`
 /// for true and false, or none. A name may end in *.
