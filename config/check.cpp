@@ -16,8 +16,6 @@
 #include "model/lora.h"
 #include "quant/bnb.h"
 #include "text/template/date.h"
-#include "text/template/from_json.h"
-#include "text/template/interpreter.h"
 
 namespace qtrain {
 namespace {
@@ -39,15 +37,6 @@ void expand_paths(Config& c) {
     *path = expand_home(*path);
   for (auto* path : {&c.model.adapter_name_or_path, &c.model.tokenizer_name_or_path, &c.model.chat_template_path})
     if (*path) **path = expand_home(**path);
-}
-
-/// The text of a table with values in it, as templates of chats have them.
-std::string filled(const std::string& text, const Json& values) {
-  const ParsedTemplate parsed = parse_template(text);
-  TemplateRun run(parsed, 0);
-  for (const auto& [name, value] : values.items())
-    if (text.find(name) != text.npos) run.define(name, py_from_json(value));
-  return run.render().text;
 }
 
 /// What rules know of a config: its values, and which of its keys the user gave.
@@ -82,7 +71,7 @@ struct Checks {
       if (!applies(rule, values) || (level != RemarkLevel::problem && !config.given(key))) continue;
       Remark remark{.level = level,
                     .origin = config.origin.at(key),
-                    .text = filled(rule.at("text").get<std::string>(), values),
+                    .text = filled(rule.at("text").get_ref<const std::string&>(), values),
                     .remedy = rule.value("remedy", "")};
       if (part == "without_effect") remark.ignored = key, remark.value = values.at(key);
       judge.say(std::move(remark));

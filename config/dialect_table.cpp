@@ -9,6 +9,8 @@
 
 #include "config/keys.h"
 #include "config/yaml.h"
+#include "text/template/from_json.h"
+#include "text/template/interpreter.h"
 
 namespace qtrain {
 
@@ -200,6 +202,14 @@ const DialectTable& detect_dialect(const Json& document, std::string_view name) 
     for (const DialectTable* d : dialects())
       if (keys_in(document, d->list("usual")).size() >= 2) return *d;
   return common_table();
+}
+
+std::string filled(std::string_view text, const Json& values) {
+  const ParsedTemplate parsed = parse_template(text);
+  TemplateRun run(parsed, 0);
+  for (const auto& [name, value] : values.items())
+    if (text.find(name) != text.npos) run.define(name, py_from_json(value));
+  return run.render().text;
 }
 
 }  // namespace qtrain

@@ -19,7 +19,8 @@
 ///                                             member of an object
 ///   members: {part: [names]}                  of launchers: part.name is ignored like others
 ///
-///   then: [{when, set, anyway, note}]         what follows from values, once all are known, in this order; `when` as in
+///   then: [{when, set, anyway, note}]         what follows from values, once all are known, in this order; `when` as
+///   in
 ///                                             rules.yaml. Keys that were given stay, unless `anyway`; "=..." is the
 ///                                             value of an expression; `note` is said of a key that was given
 ///
@@ -78,5 +79,8 @@ const std::vector<const DialectTable*>& dialects();
 /// Finds the dialect of a document, by its key "dialect" or by the keys it has. Throws ErrorKind::usage when the keys
 /// of two dialects are mixed or the name is not one.
 const DialectTable& detect_dialect(const Json& document, std::string_view name);
+
+/// A text of a table, a template as those of chats (Jinja), with these values.
+std::string filled(std::string_view text, const Json& values);
 
 }  // namespace qtrain
