@@ -39,15 +39,6 @@ void expand_paths(Config& c) {
     if (*path) **path = expand_home(**path);
 }
 
-/// What rules know of a config: its values, and which of its keys the user gave.
-Json known_values(const ResolvedConfig& config) {
-  Json values = values_json(config.value), given = Json::array();
-  for (const auto& [key, origin] : config.origin)
-    if (config.given(key)) given.push_back(key);
-  values["given"] = std::move(given);
-  return values;
-}
-
 bool applies(const Json& rule, const Json& values) {
   return !rule.contains("when") ||
          !filled(fmt::format("{{% if {} %}}yes{{% endif %}}", rule["when"].get<std::string>()), values).empty();
@@ -88,19 +79,6 @@ struct Checks {
     }
   }
 };
-
-/// The best checkpoint must be among those saved.
-void check_best(Checks& c) {
-  const TrainingSection& t = c.config.value.training;
-  if (!t.load_best_model_at_end || t.eval_strategy != EvalStrategy::steps || t.save_strategy != SaveStrategy::steps)
-    return;
-  const double every = t.eval_steps.value_or(t.logging_steps), times = t.save_steps / every;
-  c.require(std::abs(times - std::round(times)) < 1e-6 && times > 0.5 && (t.save_steps < 1) == (every < 1),
-            "load_best_model_at_end",
-            fmt::format("load_best_model_at_end needs save_steps ({}) to be a multiple of eval_steps ({})",
-                        t.save_steps, every),
-            "set save_steps to one of its multiples");
-}
 
 void check_sources(Checks& c) {
   const DataSection& d = c.config.value.data;
@@ -179,7 +157,6 @@ void check_contradictions(Checks& checks) {
   check_adapter(checks);
   check_quantization(checks);
   checks.of_part([&] { check_sources(checks); }, config.data.dataset_mixture.empty() ? "" : "dataset_mixture");
-  check_best(checks);
   const TrainingSection& t = config.training;
   checks.of_part([&] {  // total_steps do not matter for arguments
     make_schedule({.kind = t.lr_scheduler_type,
@@ -191,6 +168,14 @@ void check_contradictions(Checks& checks) {
 }
 
 }  // namespace
+
+Json known_values(const ResolvedConfig& config) {
+  Json values = values_json(config.value), given = Json::array();
+  for (const auto& [key, origin] : config.origin)
+    if (config.given(key)) given.push_back(key);
+  values["given"] = std::move(given);
+  return values;
+}
 
 void follow(ResolvedConfig& config, const DialectTable& table) {
   for (const Json& rule : table.object("then")) {

@@ -6,6 +6,9 @@
 
 namespace qtrain {
 
+/// What expressions of tables know of a config: {key: value}, and in `given` the keys that the user gave.
+Json known_values(const ResolvedConfig& config);
+
 /// Sets what follows from values, by the rows of `then` of a table.
 void follow(ResolvedConfig& config, const DialectTable& table);
 

@@ -84,21 +84,14 @@ class Loading {
     judge().note({}, "the model's folder has no chat template: rows become plain text, the loss is on completions");
   }
 
+  /// The first line of a run: the dialect and the defaults in use.
   void describe_start(const DialectTable& dialect) {
-    const Json values = values_json(out_.value);
-    std::string line = fmt::format("{}: dialect {}", document_.name, dialect.name);
-    if (dialect.name != "hf")
-      line += fmt::format(" ({})", dialect.text("about"));  // of the usual one the reference tells
-    std::string sep = "; defaults in use: ";
-    const auto tell = [&](std::string_view key) {
-      if (out_.given(std::string(key))) return;
-      line += fmt::format("{}{} {}", sep, key, show(values.at(std::string(key))));
-      sep = ", ";
-    };
-    for (const auto key : common_table().list("told")) tell(key);
-    if (out_.value.lora.use_peft)
-      for (const auto key : common_table().list("told_of_adapters")) tell(key);
-    judge().begin(line);
+    const DialectTable& common = common_table();
+    Json known = known_values(out_);
+    known["values"] = values_json(out_.value);
+    known.update({{"document", document_.name}, {"dialect", dialect.name}, {"about", dialect.text("about")}});
+    known.update({{"told", common.object("told")}, {"told_of_adapters", common.object("told_of_adapters")}});
+    judge().begin(filled(common.text("start"), known));
   }
 
   ConfigDocument document_;

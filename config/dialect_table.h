@@ -14,15 +14,12 @@
 ///     name: {about, to, map, convert, ...}    a KeyRow
 ///   ignored: {reason: {name: values}}         said once, as a note; warned: likewise, as a warning
 ///   unsupported: {reason: {name: values}}     an error
-///   described: {reason: {name}}                listed with those that are ignored, and not said; part.name is that of
-///   a
-///                                             member of an object
+///   described: {reason: {names}}              listed with those that are ignored, and not said; "part.name" is that of
+///                                             a member of an object
 ///   members: {part: [names]}                  of launchers: part.name is ignored like others
-///
 ///   then: [{when, set, anyway, note}]         what follows from values, once all are known, in this order; `when` as
-///   in
-///                                             rules.yaml. Keys that were given stay, unless `anyway`; "=..." is the
-///                                             value of an expression; `note` is said of a key that was given
+///                                             for rules.yaml. Keys that were given stay, unless `anyway`; "=..." is
+///                                             the value of an expression; `note` is said of a key that was given
 ///
 /// `values` mean what the program does anyway (as null does), so nothing is said of them: one, a list of them, `bool`
 /// for true and false, or none. A name may end in *.

@@ -81,7 +81,7 @@ class SettingReader {
   void take_apart(const std::string& key, const Setting& raw) {
     if (raw.value.is_null() && common_table().lists("objects", key)) return;
     if (raw.value.is_object() && is_transparent(key, raw.value)) {
-      if (key == "peft_config" || key == "lora_config") flat_.push_back({"use_peft", {raw.written, raw.place, true}});
+      if (key == "peft_config" || key == "lora_config") flat_.emplace_back("use_peft", raw.with(true));
       return members(key, raw);
     }
     if (key == "base_model") return renamed(key, raw);
@@ -94,7 +94,7 @@ class SettingReader {
     if (!list.value.is_array() || list.value.empty()) return problem(list, "expected a list of models");
     if (list.value.size() > 1)
       return problem(list, "several base models: keep one, or give model_name_or_path a value and remove them");
-    renamed("base_model", {list.written, list.place, list.value[0]});
+    renamed("base_model", list.with(list.value[0]));
   }
 
   /// An object whose members are settings as a table says.
@@ -157,8 +157,7 @@ class SettingReader {
           {.origin = raw.place, .text = fmt::format("\"{}\": {}", raw.written, remark), .key = canonical(raw.written)});
     for (const auto& [target, value] : made.settings) {
       const KeyRow* other = row_in(common_table(), target);
-      const Setting setting{raw.written, raw.place, value};
-      other && !other->is_translated() ? ignore(*other, setting) : add(target, setting);
+      other && !other->is_translated() ? ignore(*other, raw.with(value)) : add(target, raw.with(value));
     }
   }
 

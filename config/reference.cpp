@@ -48,9 +48,9 @@ std::string config_reference() {
   Json shown = page.data;
   shown.update(config_keys_json());
   shown["optimizers"] = available_optimizers();
-  shown["refused_optimizers"] = Json::array();
+  shown["unavailable"] = Json::array();
   for (const std::string_view name : optimizer_names())
-    if (find_optimizer(name)->rule.empty()) shown["refused_optimizers"].push_back(name);
+    if (find_optimizer(name)->rule.empty()) shown["unavailable"].push_back(name);
   for (const DialectTable* table : dialects()) shown["tables"].push_back(table_with_rows(*table));
   return filled(page.text("page"), shown);
 }

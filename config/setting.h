@@ -19,6 +19,8 @@ struct Setting {
   Json value;
 
   bool overrides() const { return place == kCommandLine; }
+  /// Another value in the same place.
+  Setting with(Json other) const { return {written, place, std::move(other)}; }
 };
 using Settings = std::map<std::string, Setting>;
 inline constexpr char kPending = '~';

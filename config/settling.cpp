@@ -22,10 +22,9 @@ void settle_events(Draft& draft, const std::string& event) {
     if (steps && !steps->value.is_null() && steps->overrides() == per_epoch->overrides())
       draft.problem(*per_epoch, fmt::format(" and \"{}\" are both given", steps->written), "keep one of them");
     const double share = 1 / (*n * draft.positive("num_train_epochs").value_or(1));
-    if (share < 1) draft.offer(steps_key, {per_epoch->written, per_epoch->place, share});
+    if (share < 1) draft.offer(steps_key, per_epoch->with(share));
   }
-  if (draft.positive(steps_key))
-    draft.offer(event + "_strategy", {draft.find(steps_key)->written, draft.find(steps_key)->place, "steps"});
+  if (draft.positive(steps_key)) draft.offer(event + "_strategy", draft.find(steps_key)->with("steps"));
 }
 
 void settle_batch(Draft& draft) {
@@ -39,7 +38,7 @@ void settle_batch(Draft& draft) {
   if (windows < 1 || windows != std::floor(windows))
     return draft.problem(*total, fmt::format(" is {}: no multiple of micro_batch_size, {}", show(total->value), micro),
                          "give gradient_accumulation_steps");
-  draft.offer("gradient_accumulation_steps", {total->written, total->place, static_cast<std::int64_t>(windows)});
+  draft.offer("gradient_accumulation_steps", total->with(static_cast<std::int64_t>(windows)));
 }
 
 /// All linear layers beside those that lora_target_modules names.
@@ -142,7 +141,7 @@ void settle_datasets(Draft& draft, const char* pending_key, const char* key) {
   }
   const bool mixture = std::any_of(files.begin(), files.end(), [](const Json& source) { return source.is_object(); });
   if (mixture && evaluates) return;
-  draft.offer(mixture ? "dataset_mixture" : key, {names->written, names->place, files});
+  draft.offer(mixture ? "dataset_mixture" : key, names->with(files));
 }
 
 void settle_llamafactory(Draft& draft) {
@@ -153,7 +152,7 @@ void settle_llamafactory(Draft& draft) {
   const Setting *names = draft.find("~dataset"), *most = draft.find("max_samples");
   if (names && most && names->value.is_array() && names->value.size() > 1)
     draft.note(*most, " counts the rows of all data sets together");
-  if (const Setting* stage = draft.find("~stage")) draft.offer("packing", {stage->written, stage->place, true});
+  if (const Setting* stage = draft.find("~stage")) draft.offer("packing", stage->with(true));
 }
 
 // Every dialect
@@ -175,8 +174,8 @@ void settle_checkpointing(Draft& draft) {
 void settle_floor(Draft& draft) {
   const Setting *floor = draft.find("~cosine_min_lr_ratio"), *schedule = draft.find("lr_scheduler_type");
   if (!draft.positive("~cosine_min_lr_ratio") || (schedule && schedule->value != "cosine")) return;
-  draft.settings["lr_scheduler_type"] = {floor->written, floor->place, "cosine_with_min_lr"};
-  draft.offer("lr_scheduler_kwargs", {floor->written, floor->place, {{"min_lr_rate", floor->value}}});
+  draft.settings["lr_scheduler_type"] = floor->with("cosine_with_min_lr");
+  draft.offer("lr_scheduler_kwargs", floor->with({{"min_lr_rate", floor->value}}));
 }
 
 }  // namespace
