@@ -1,4 +1,4 @@
-# qtrain_embed(target function file...): the files as texts in the target, which function(name) has by their names without
+# qtrain_embed(target function file...): the files as texts in the target. function() has them all by their names without
 # an ending.
 function(qtrain_embed target function)
   set(QTRAIN_FUNCTION ${function})

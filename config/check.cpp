@@ -8,10 +8,10 @@
 #include <cstdlib>
 #include <functional>
 
-#include "config/dialect_table.h"
 #include "config/fields.h"
 #include "config/keys.h"
 #include "config/training_sources.h"
+#include "config/yaml.h"
 #include "core/device.h"
 #include "model/lora.h"
 #include "quant/bnb.h"
@@ -39,18 +39,34 @@ void expand_paths(Config& c) {
     if (*path) **path = expand_home(**path);
 }
 
-/// Collects contradictions; a place is where the user wrote the (first) key.
+bool applies(const Json& rule, const Json& values) {
+  return !rule.contains("when") ||
+         !filled(fmt::format("{{% if {} %}}yes{{% endif %}}", rule["when"].get<std::string>()), values).empty();
+}
+
+/// Checks of values: what they say has the place of a key.
 struct Checks {
   const ResolvedConfig& config;
-  std::vector<ErrorText> problems = {};
+  Judge& judge;
+  Json facts = Json::object();  ///< that rules know beside the values
 
-  void require(Claim claim, const char* key, std::string cause, std::string remedy = {}) {
-    if (claim.holds) return;
-    problems.push_back({.cause = std::move(cause), .place = config.origin.at(key), .remedy = std::move(remedy)});
+  void require(Claim claim, const std::string& key, std::string cause, std::string remedy = {}) {
+    if (!claim.holds) judge.problem(config.origin.at(key), std::move(cause), std::move(remedy));
   }
-  void of_rules(std::string_view part) {
-    for (Rule& rule : rules_on(config, part))
-      problems.push_back({.cause = rule.text, .place = config.origin.at(rule.key), .remedy = rule.remedy});
+  /// What a part of rules.yaml says; what are no problems, of keys that were given.
+  void of_rules(std::string_view part, RemarkLevel level) {
+    Json values = known_values(config);
+    values.update(facts);
+    for (const Json& rule : dialect_table("rules").object(part)) {
+      const std::string key = rule.at("key");
+      if (!applies(rule, values) || (level != RemarkLevel::problem && !config.given(key))) continue;
+      Remark remark{.level = level,
+                    .origin = config.origin.at(key),
+                    .text = filled(rule.at("text").get_ref<const std::string&>(), values),
+                    .remedy = rule.value("remedy", "")};
+      if (part == "without_effect") remark.ignored = key, remark.value = values.at(key);
+      judge.say(std::move(remark));
+    }
   }
   /// What another part of the program checks itself, by the key that its error names, or by the one given.
   void of_part(const std::function<void()>& part, const std::string& key = {}) {
@@ -58,25 +74,11 @@ struct Checks {
       part();
     } catch (const Error& e) {  // adds the place
       const ErrorText& said = e.text();
-      problems.push_back({.cause = (said.place.empty() ? "" : said.place + ": ") + said.cause,
-                          .place = config.origin.at(key.empty() ? said.place : key),
-                          .remedy = said.remedy});
+      judge.problem(config.origin.at(key.empty() ? said.place : key),
+                    (said.place.empty() ? "" : said.place + ": ") + said.cause, said.remedy);
     }
   }
 };
-
-/// The best checkpoint must be among those saved.
-void check_best(Checks& c) {
-  const TrainingSection& t = c.config.value.training;
-  if (!t.load_best_model_at_end || t.eval_strategy != EvalStrategy::steps || t.save_strategy != SaveStrategy::steps)
-    return;
-  const double every = t.eval_steps.value_or(t.logging_steps), times = t.save_steps / every;
-  c.require(std::abs(times - std::round(times)) < 1e-6 && times > 0.5 && (t.save_steps < 1) == (every < 1),
-            "load_best_model_at_end",
-            fmt::format("load_best_model_at_end needs save_steps ({}) to be a multiple of eval_steps ({})",
-                        t.save_steps, every),
-            "set save_steps to one of its multiples");
-}
 
 void check_sources(Checks& c) {
   const DataSection& d = c.config.value.data;
@@ -147,65 +149,15 @@ void judge_adapter(ResolvedConfig& config) {
                            fmt::join(keys, ", "))});
 }
 
-void judge_values(ResolvedConfig& config) {
-  judge_adapter(config);
-  for (const Rule& rule : rules_on(config, "without_effect")) no_effect(config, rule.key, rule.text);
-  for (const Rule& rule : rules_on(config, "told"))
-    if (config.given(rule.key)) config.judge.note(config.origin.at(rule.key), rule.text);
-}
-
-bool may_be_on_gpu(DeviceChoice device) {
-  if (device == DeviceChoice::automatic) return cuda_problem().empty() && !cuda_info().emulated;
-  return device == DeviceChoice::cuda;
-}
-
-bool meets(const Json& value, const Json& condition, const Json& values) {
-  if (condition.is_array()) return std::ranges::find(condition, value) != condition.end();
-  if (!condition.is_object()) return value == condition;
-  const std::string kind = condition.begin().key();
-  const Json& operand = condition.begin().value();
-  if (kind == "not") return !meets(value, operand, values);
-  if (kind == "not_below") return value.is_number() && value >= values.at(operand.get_ref<const std::string&>());
-  if (!value.is_number() || value <= operand) return false;
-  return kind == "above" || std::floor(value.get<double>()) != value;
-}
-
-/// The text with values in it: words without quotes.
-std::string filled(std::string_view text, const Json& values) {
-  std::string out;
-  for (std::size_t open = 0; (open = text.find('{')) != text.npos;) {
-    const std::size_t close = text.find('}', open);
-    const Json& value = values.at(std::string(text.substr(open + 1, close - open - 1)));
-    out += text.substr(0, open);
-    out += value.is_string()         ? value.get<std::string>()
-           : value.is_number_float() ? fmt::format("{}", value.get<double>())
-                                     : show(value);
-    text.remove_prefix(close + 1);
-  }
-  return out + std::string(text);
-}
-
-bool holds(const Json& when, const Json& values) {
-  if (when.is_array()) return std::ranges::any_of(when, [&](const Json& each) { return holds(each, values); });
-  return std::ranges::all_of(when.items(), [&](const auto& c) { return meets(values.at(c.key()), c.value(), values); });
-}
-
-}  // namespace
-
-void complete_config(ResolvedConfig& config) {
-  expand_paths(config.value);
-  judge_values(config);
-}
-
-std::vector<ErrorText> contradictions(const ResolvedConfig& config) {
-  Checks checks{config};
-  checks.of_rules("refused");
+/// Combinations of values that mean nothing.
+void check_contradictions(Checks& checks) {
+  const Config& config = checks.config.value;
+  checks.of_rules("refused", RemarkLevel::problem);
   check_template(checks);
   check_adapter(checks);
   check_quantization(checks);
-  checks.of_part([&] { check_sources(checks); }, config.value.data.dataset_mixture.empty() ? "" : "dataset_mixture");
-  check_best(checks);
-  const TrainingSection& t = config.value.training;
+  checks.of_part([&] { check_sources(checks); }, config.data.dataset_mixture.empty() ? "" : "dataset_mixture");
+  const TrainingSection& t = config.training;
   checks.of_part([&] {  // total_steps do not matter for arguments
     make_schedule({.kind = t.lr_scheduler_type,
                    .learning_rate = t.learning_rate,
@@ -213,20 +165,52 @@ std::vector<ErrorText> contradictions(const ResolvedConfig& config) {
                    .kwargs = t.lr_scheduler_kwargs});
   });
   checks.of_part([&] { check_optimizer(checks); });
-  return std::move(checks.problems);
+}
+
+}  // namespace
+
+Json known_values(const ResolvedConfig& config) {
+  Json values = values_json(config.value), given = Json::array();
+  for (const auto& [key, origin] : config.origin)
+    if (config.given(key)) given.push_back(key);
+  values["given"] = std::move(given);
+  return values;
+}
+
+void follow(ResolvedConfig& config, const DialectTable& table) {
+  for (const Json& rule : table.object("then")) {
+    const Json values = known_values(config);
+    if (!applies(rule, values)) continue;
+    const Json notes = rule.value("note", Json::object()), settings = rule.value("set", Json::object());
+    for (const auto& [key, text] : notes.items())
+      if (config.given(key)) config.judge.note(config.origin.at(key), text);
+    for (const auto& [key, value] : settings.items()) {
+      if (config.given(key) && !rule.contains("anyway")) continue;
+      const std::string text = value.is_string() ? value.get<std::string>() : "";
+      assign_field(
+          config.value, key,
+          text.starts_with('=') ? yaml_plain_value(filled(fmt::format("{{{{{}}}}}", text.substr(1)), values)) : value);
+    }
+  }
+}
+
+void check_values(ResolvedConfig& config) {
+  expand_paths(config.value);
+  judge_adapter(config);
+  Checks checks{config, config.judge};
+  checks.of_rules("without_effect", RemarkLevel::note);
+  checks.of_rules("told", RemarkLevel::note);
+  if (!config.judge.found_problems()) check_contradictions(checks);
 }
 
 std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
   const Config& c = config.value;
-  Checks checks{config};
-  checks.of_rules("unsupported");
-  if (c.run.device == DeviceChoice::cuda)
-    checks.require(cuda_problem().empty(), "device", "device cuda: " + cuda_problem(), "set device to cpu or auto");
-  const bool several = c.run.nproc > 1 || c.run.nnodes > 1;
-  checks.require(!several || !may_be_on_gpu(c.run.device), "nproc", "several ranks train on processors only, so far",
-                 "set device to cpu, or nproc and nnodes to 1");
-  checks.require(!c.run.deterministic_reduce || !may_be_on_gpu(c.run.device), "deterministic_reduce",
-                 "gradients are added in this order on processors only, so far", "set device to cpu");
+  const DeviceChoice device = c.run.device;
+  const std::string problem = device == DeviceChoice::cpu ? "" : cuda_problem();  // the driver is left alone there
+  const bool found = device == DeviceChoice::automatic && problem.empty() && !cuda_info().emulated;
+  Judge judge;
+  Checks checks{config, judge, {{"on_gpu", device == DeviceChoice::cuda || found}, {"cuda_problem", problem}}};
+  checks.of_rules("unsupported", RemarkLevel::problem);
   checks.require(!find_optimizer(c.training.optim)->rule.empty(), "optim",
                  fmt::format("optim \"{}\" is not available", c.training.optim),
                  fmt::format("use one of {}", optimizer_summary()));
@@ -235,28 +219,12 @@ std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
         tracker == "tensorboard", "report_to", fmt::format("report_to \"{}\": nothing can be sent there", tracker),
         "set report_to to tensorboard or none: metrics are in output_dir either way, in metrics.jsonl and as event "
         "files in runs/");
-  return std::move(checks.problems);
+  return judge.problems();
 }
 
 void require_supported(const ResolvedConfig& config) {
   const auto problems = unsupported(config);
   if (!problems.empty()) fail_with(problems, "config");
-}
-
-bool applies(const Json& rule, const ResolvedConfig& config, const Json& values) {
-  const auto given = [&](const std::string& key) { return config.given(key); };
-  return holds(rule.value("when", Json::object()), values) &&
-         std::ranges::all_of(rule.value("given", Json::array()), given) &&
-         std::ranges::none_of(rule.value("not_given", Json::array()), given);
-}
-
-std::vector<Rule> rules_on(const ResolvedConfig& config, std::string_view part) {
-  const Json values = values_json(config.value);
-  std::vector<Rule> rules;
-  for (const Json& rule : dialect_table("rules").object(part))
-    if (applies(rule, config, values))
-      rules.push_back({rule.at("key"), filled(rule.at("text").get<std::string>(), values), rule.value("remedy", "")});
-  return rules;
 }
 
 }  // namespace qtrain

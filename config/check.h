@@ -1,28 +1,20 @@
 #pragma once
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "config/config.h"
+#include "config/dialect_table.h"
 
 namespace qtrain {
 
-/// A rule of rules.yaml that applies to a config.
-struct Rule {
-  std::string key, text, remedy;
-};
+/// What expressions of tables know of a config: {key: value}, and in `given` the keys that the user gave.
+Json known_values(const ResolvedConfig& config);
 
-/// Those of a part of rules.yaml, in its order.
-std::vector<Rule> rules_on(const ResolvedConfig& config, std::string_view part);
-/// Whether a config is as `when`, `given` and `not_given` of a rule ask; `values` are those of the config.
-bool applies(const Json& rule, const ResolvedConfig& config, const Json& values);
+/// Sets what follows from values, by the rows of `then` of a table.
+void follow(ResolvedConfig& config, const DialectTable& table);
 
-/// Writes out paths with ~, and remarks on values that go together without effect: TF32 with 16-bit GEMMs, LoRA keys
-/// without an adapter, ...
-void complete_config(ResolvedConfig& config);
-
-/// Combinations of values that mean nothing, one entry each.
-std::vector<ErrorText> contradictions(const ResolvedConfig& config);
+/// Writes out paths with ~, and remarks on values that have no effect beside others (TF32 with 16-bit GEMMs, LoRA keys
+/// without an adapter, ...) and, where there is no problem yet, on those that contradict each other.
+void check_values(ResolvedConfig& config);
 
 /// What the config asks for and this program cannot do yet, one entry per key, and a missing model_name_or_path.
 std::vector<ErrorText> unsupported(const ResolvedConfig& config);

@@ -1,17 +1,107 @@
 #include "config/config.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "config/check.h"
+#include "config/dialect_table.h"
 #include "config/fields.h"
-#include "config/loading.h"
+#include "config/keys.h"
+#include "config/reading.h"
+#include "config/settling.h"
+#include "text/template/chat_template.h"
 
 namespace qtrain {
 namespace {
 
+/// One config on its way from text to ResolvedConfig. Problems are collected, so that all can be told at once, and keys
+/// that have one keep their defaults. Throws for a document that is no config.
+class Loading {
+ public:
+  explicit Loading(ConfigDocument document) : document_(std::move(document)) {}
+
+  ResolvedConfig run(const Overrides& overrides) {
+    require_config(document_);
+    document_.value = without_comments(document_.value);
+    const DialectTable& dialect = choose_dialect(overrides);
+    out_.dialect = dialect.name;
+    draft_.folder = std::filesystem::path(document_.name).parent_path();
+    read_settings(draft_, dialect, document_);
+    for (const auto& [key, value] : overrides) override_setting(draft_, dialect, key, value);
+    settle_pending(draft_, dialect, document_);
+    apply(dialect);
+    if (!judge().found_problems()) follow(out_, dialect);
+    if (!judge().found_problems() && dialect.data.contains("answers_only")) tell_answers_apart();
+    follow(out_, dialect_table("rules"));
+    check_values(out_);
+    if (!judge().found_problems()) describe_start(dialect);
+    return std::move(out_);
+  }
+
+ private:
+  Judge& judge() { return out_.judge; }
+
+  const DialectTable& choose_dialect(const Overrides& overrides) {
+    Json probe = document_.value;
+    for (const auto& [key, value] : overrides)
+      if (key == "dialect" || key == "model_name_or_path") probe[key] = value;
+    return detect_dialect(probe, document_.name);
+  }
+
+  void set_defaults(const Json& defaults, std::string_view whose) {
+    for (const auto& [key, value] : defaults.items()) {
+      check(assign_field(out_.value, key, value).error.empty(), "a dialect has an impossible default");
+      out_.origin[key] = fmt::format("default ({})", whose);
+    }
+  }
+
+  void apply(const DialectTable& dialect) {
+    for (const auto name : field_names()) out_.origin[std::string(name)] = fmt::format("default ({})", dialect.name);
+    set_defaults(dialect.object("defaults"), dialect.name);
+    if (&dialect == &common_table()) {
+      const Json& classes = common_table().object("adapter_defaults");
+      const std::string adapter = draft_.adapter_class.empty() ? classes.begin().key() : draft_.adapter_class;
+      set_defaults(classes.at(adapter), adapter);
+    }
+    for (const auto& [key, setting] : draft_.settings) {
+      const auto [error, remedy] = assign_field(out_.value, key, setting.value);
+      if (!error.empty()) draft_.problem(setting, " " + error, remedy);
+      const bool renamed = setting.written != key;
+      out_.origin[key] = renamed ? fmt::format("{} ({})", setting.place, setting.written) : setting.place;
+    }
+  }
+
+  /// A model whose folder has no chat template has rows without roles, where completion_only_loss tells answers apart.
+  void tell_answers_apart() {
+    const ModelSection& m = out_.value.model;
+    bool& by_roles = out_.value.data.assistant_only_loss;
+    const std::filesystem::path folder = m.tokenizer_name_or_path.value_or(m.model_name_or_path);
+    std::error_code ignored;
+    if (out_.given("assistant_only_loss") || !by_roles || m.chat_template_path) return;
+    if (!std::filesystem::is_directory(folder, ignored) || ChatTemplate::exists(folder)) return;
+    by_roles = false;
+    judge().note({}, "the model's folder has no chat template: rows become plain text, the loss is on completions");
+  }
+
+  /// The first line of a run: the dialect and the defaults in use.
+  void describe_start(const DialectTable& dialect) {
+    const DialectTable& common = common_table();
+    Json known = known_values(out_);
+    known["values"] = values_json(out_.value);
+    known.update({{"document", document_.name}, {"dialect", dialect.name}, {"about", dialect.text("about")}});
+    known.update({{"told", common.object("told")}, {"told_of_adapters", common.object("told_of_adapters")}});
+    judge().begin(filled(common.text("start"), known));
+  }
+
+  ConfigDocument document_;
+  ResolvedConfig out_;
+  Draft draft_{.judge = out_.judge};
+};
+
 ResolvedConfig without_problems(ConfigDocument document, const Overrides& overrides) {
   const std::string name = document.name;
-  ResolvedConfig config = resolve_config(std::move(document), overrides);
+  ResolvedConfig config = Loading(std::move(document)).run(overrides);
   if (config.judge.found_problems()) fail_with(config.judge.problems(), name);
   return config;
 }
@@ -28,7 +118,7 @@ ResolvedConfig load_config(const std::filesystem::path& file, const Overrides& o
 
 CheckedConfig check_config(const std::filesystem::path& file, const Overrides& overrides) {
   try {
-    ResolvedConfig config = resolve_config(read_config_document(file), overrides);
+    ResolvedConfig config = Loading(read_config_document(file)).run(overrides);
     return {.config = config, .problems = config.judge.problems()};
   } catch (const Error& e) {  // a file that cannot be parsed has one problem
     return {.config = std::nullopt, .problems = {e.text()}};

@@ -38,10 +38,9 @@ std::vector<std::string> strings_in(const Json& v) {
 
 /// The data files of an entry; where they are given by split those of its split, or of the training one.
 std::vector<std::string> data_files_of(const Json& entry) {
-  const Json files = entry.value("data_files", Json());
-  if (!files.is_object()) return strings_in(files);
-  const Json split = entry.value("split", Json());
-  return strings_in(files.value(split.is_string() ? split.get<std::string>() : "train", Json()));
+  Json files = entry.value("data_files", Json());
+  if (files.is_object()) files = files.value(text_in(entry, "split", "train"), Json());
+  return strings_in(files);
 }
 
 /// The files of an entry: its path; of a builder such as json its data_files; else those in the folder `path`.
@@ -204,14 +203,10 @@ struct DatasetList {
 
   /// `target` is a member of a source, or with a slash one of an object in it.
   void set_of_source(Json& source, const std::string& target, const Json& value) {
-    const std::size_t slash = target.find('/');
-    Json& place = source[target.substr(0, slash)];
-    if (slash == target.npos)
-      place = value;
-    else if (place.is_null() || place.is_object())
-      place[target.substr(slash + 1)] = value;
-    else
-      problem(fmt::format("{} is not an object", target.substr(0, slash)));
+    const Json::json_pointer place("/" + target), object = place.parent_pointer();
+    if (source.contains(object) && !source[object].is_object())
+      return problem(fmt::format("{} is not an object", object.back()));
+    source[place] = value;
     is_mixture = true;
   }
 

@@ -4,12 +4,19 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <ranges>
 
 #include "config/keys.h"
 #include "config/yaml.h"
+#include "text/template/from_json.h"
+#include "text/template/interpreter.h"
 
 namespace qtrain {
+
+/// The texts of fields.yaml and the like by their names without an ending.
+const std::map<std::string_view, std::string_view>& table_texts();
+
 namespace {
 
 /// Keys of a YAML mapping are text; here they are values.
@@ -44,13 +51,12 @@ std::vector<Json> neutral_values(const Json& values) {
   return values.is_array() ? std::vector<Json>(values.begin(), values.end()) : std::vector<Json>{values};
 }
 
-DialectTable read_table(const TableText& text) {
-  DialectTable table{.name = std::string(text.name),
-                     .data = parse_yaml(text.yaml, fmt::format("{}.yaml", text.name)).value};
+DialectTable read_table(std::string_view name, std::string_view yaml) {
+  DialectTable table{.name = std::string(name), .data = parse_yaml(yaml, fmt::format("{}.yaml", name)).value};
   for (const auto& [name, row] : table.object("translated").items()) table.rows.push_back(translated_row(name, row));
   for (const auto& [section, status] :
        {std::pair("ignored", KeyStatus::ignored), std::pair("warned", KeyStatus::warned),
-        std::pair("unsupported", KeyStatus::unsupported)})
+        std::pair("unsupported", KeyStatus::unsupported), std::pair("described", KeyStatus::described)})
     for (const auto& [reason, keys] : table.object(section).items())
       for (const auto& [name, values] : keys.items())
         table.rows.push_back({.name = name, .status = status, .neutral = neutral_values(values), .reason = reason});
@@ -59,18 +65,7 @@ DialectTable read_table(const TableText& text) {
       table.rows.push_back({.name = fmt::format("{}.{}", part, name.get_ref<const std::string&>()),
                             .status = KeyStatus::ignored,
                             .reason = "how ranks share weights and states follows from zero_stage"});
-  for (const auto& [key, names] : table.object("also").items())
-    for (const Json& name : names) table.aliases.push_back({name, key});
   return table;
-}
-
-const std::vector<DialectTable>& tables() {
-  static const std::vector<DialectTable> kTables = [] {
-    std::vector<DialectTable> all;
-    for (const TableText& text : table_texts()) all.push_back(read_table(text));
-    return all;
-  }();
-  return kTables;
 }
 
 using Keys = std::vector<std::string_view>;
@@ -166,9 +161,12 @@ const Json& DialectTable::object(std::string_view member) const {
 }
 
 const DialectTable& dialect_table(std::string_view name) {
-  const auto at = std::ranges::find_if(tables(), [&](const DialectTable& table) { return table.name == name; });
-  check(at != tables().end(), "a table of a dialect is missing");
-  return *at;
+  static const std::map<std::string_view, DialectTable> kTables = [] {
+    std::map<std::string_view, DialectTable> all;
+    for (const auto& [name, yaml] : table_texts()) all.emplace(name, read_table(name, yaml));
+    return all;
+  }();
+  return kTables.at(name);
 }
 
 const DialectTable& common_table() {
@@ -204,6 +202,14 @@ const DialectTable& detect_dialect(const Json& document, std::string_view name) 
     for (const DialectTable* d : dialects())
       if (keys_in(document, d->list("usual")).size() >= 2) return *d;
   return common_table();
+}
+
+std::string filled(std::string_view text, const Json& values) {
+  const ParsedTemplate parsed = parse_template(text);
+  TemplateRun run(parsed, 0);
+  for (const auto& [name, value] : values.items())
+    if (text.find(name) != text.npos) run.define(name, py_from_json(value));
+  return run.render().text;
 }
 
 }  // namespace qtrain

@@ -1,6 +1,4 @@
 #pragma once
-#include <functional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,18 +14,18 @@
 ///     name: {about, to, map, convert, ...}    a KeyRow
 ///   ignored: {reason: {name: values}}         said once, as a note; warned: likewise, as a warning
 ///   unsupported: {reason: {name: values}}     an error
+///   described: {reason: {names}}              listed with those that are ignored, and not said; "part.name" is that of
+///                                             a member of an object
 ///   members: {part: [names]}                  of launchers: part.name is ignored like others
-///
 ///   then: [{when, set, anyway, note}]         what follows from values, once all are known, in this order; `when` as
-///   in
-///                                             rules.yaml. Keys that were given stay, unless `anyway`; "=key" is the
-///                                             value of another one; `note` is said of a key that was given
+///                                             for rules.yaml. Keys that were given stay, unless `anyway`; "=..." is
+///                                             the value of an expression; `note` is said of a key that was given
 ///
 /// `values` mean what the program does anyway (as null does), so nothing is said of them: one, a list of them, `bool`
 /// for true and false, or none. A name may end in *.
 namespace qtrain {
 
-enum class KeyStatus : std::uint8_t { translated, ignored, warned, unsupported };
+enum class KeyStatus : std::uint8_t { translated, ignored, warned, unsupported, described };
 
 /// A key of another tool.
 struct KeyRow {
@@ -53,16 +51,10 @@ struct KeyRow {
   const Json* meaning(const Json& value) const;
 };
 
-/// Another name of a key, with the same values.
-struct Alias {
-  std::string name, key;
-};
-
 struct DialectTable {
   std::string name;
   Json data;  ///< the whole table: what only one dialect has is read where it is used
   std::vector<KeyRow> rows = {};
-  std::vector<Alias> aliases = {};
 
   /// Names of rows that stand for one key.
   std::vector<std::string_view> names() const;
@@ -85,9 +77,7 @@ const std::vector<const DialectTable*>& dialects();
 /// of two dialects are mixed or the name is not one.
 const DialectTable& detect_dialect(const Json& document, std::string_view name);
 
-struct TableText {
-  std::string_view name, yaml;
-};
-std::span<const TableText> table_texts();
+/// A text of a table, a template as those of chats (Jinja), with these values.
+std::string filled(std::string_view text, const Json& values);
 
 }  // namespace qtrain

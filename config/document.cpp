@@ -11,18 +11,6 @@
 #include "model/model_source.h"
 
 namespace qtrain {
-namespace {
-
-/// Whether a document names a model, rows or an output directory, under any of their names.
-bool says_what_is_trained(const Json& document) {
-  const DialectTable& table = dialect_table("foreign_files");
-  return std::ranges::any_of(document.items(), [&](const auto& member) {
-    return member.key() != "base_model_name_or_path" &&  // adapters that were trained have it too
-           table.lists("configs", canonical_key(member.key()));
-  });
-}
-
-}  // namespace
 
 constexpr std::uint64_t kMaxConfigBytes = 16u << 20;
 
@@ -70,23 +58,29 @@ ConfigDocument read_config_document(const std::filesystem::path& file) {
   }
 }
 
-void require_config(const Json& document, std::string_view name) {
-  if (says_what_is_trained(document)) return;
-  for (const auto& [what, file] : dialect_table("foreign_files").object("files").items()) {
-    const auto held = std::ranges::count_if(file.at("keys"), [&](const Json& key) { return document.contains(key); });
+void require_config(const ConfigDocument& document) {
+  const Json& keys = document.value;
+  if (!keys.is_object())
+    fail(ErrorKind::usage, {.cause = fmt::format("a config is an object of keys and values, not {}", show(keys)),
+                            .place = document.name});
+  const DialectTable& foreign = dialect_table("foreign_files");
+  for (const auto& [key, value] : keys.items())  // adapters that were trained have base_model_name_or_path too
+    if (key != "base_model_name_or_path" && foreign.lists("configs", canonical_key(key))) return;
+  for (const auto& [what, file] : foreign.object("files").items()) {
+    const auto held = std::ranges::count_if(file.at("keys"), [&](const Json& key) { return keys.contains(key); });
     const auto objects = std::ranges::count_if(file.value("objects", Json::array()), [&](const Json& key) {
-      return document.value(key.get<std::string>(), Json()).is_object();
+      return keys.value(key.get<std::string>(), Json()).is_object();
     });
     if (held + objects < 2) continue;
     const auto key = file.at("named_by").get<std::string>();
-    const std::string folder = std::filesystem::path(name).parent_path();
+    const std::string folder = std::filesystem::path(document.name).parent_path();
     const bool whole = key.ends_with("_path");  // the folder is named, not the file
     fail(ErrorKind::usage,
          {.cause = fmt::format("this is {}, which does not say what is trained on what", what),
-          .place = std::string(name),
+          .place = document.name,
           .remedy = fmt::format("write a config that names it: {{\"model_name_or_path\": ..., \"dataset_name\": ..., "
                                 "\"{}\": \"{}\"}}",
-                                key, whole ? (folder.empty() ? "." : folder) : std::string(name))});
+                                key, whole ? (folder.empty() ? "." : folder) : document.name)});
   }
 }
 

@@ -29,7 +29,8 @@ ConfigDocument parse_config_document(std::string_view text, std::string_view nam
 /// Reads and parses a file; a missing one is ErrorKind::usage, too.
 ConfigDocument read_config_document(const std::filesystem::path& file);
 
-/// An error (ErrorKind::usage) for a document that is another kind of file than a config: what it is, and what to do.
-void require_config(const Json& document, std::string_view name);
+/// An error (ErrorKind::usage) for a document that is no object, or another kind of file than a config: what it is, and
+/// what to do.
+void require_config(const ConfigDocument& document);
 
 }  // namespace qtrain

@@ -25,14 +25,8 @@ constexpr bool is_word = std::is_enum_v<T> && !std::is_same_v<T, CopyChoice>;
 
 template <class T>
 bool is_json_of(const Json& j) {
-  if constexpr (std::is_same_v<T, bool>)
-    return j.is_boolean();
-  else if constexpr (std::is_same_v<T, double>)
-    return j.is_number();
-  else if constexpr (std::is_same_v<T, std::string>)
-    return j.is_string();
-  else
-    return std::is_same_v<T, Json> ? j.is_object() : j.is_array();
+  if constexpr (std::is_same_v<T, double>) return j.is_number();
+  return std::is_same_v<T, Json> ? j.is_object() : j.type() == Json(T()).type();
 }
 
 // Reading a JSON value: false where it is of another type.
@@ -226,12 +220,10 @@ bool Range::contains(double v) const {
 }
 
 std::string Range::text() const {
-  const bool has_low = std::isfinite(low), has_high = std::isfinite(high);
-  if (has_low && has_high)
-    return high >= 1 << 20 ? fmt::format("at least {:.15g} and at most {:.15g}", low, high)
-                           : fmt::format("in {}{}, {}{}", low_open ? '(' : '[', low, high, high_open ? ')' : ']');
-  if (has_low) return low_open ? fmt::format("greater than {}", low) : fmt::format("at least {}", low);
-  return has_high ? fmt::format("at most {}", high) : "";
+  if (!std::isfinite(low)) return "";
+  if (!std::isfinite(high)) return low_open ? fmt::format("greater than {}", low) : fmt::format("at least {}", low);
+  return high >= 1 << 20 ? fmt::format("at least {:.15g} and at most {:.15g}", low, high)
+                         : fmt::format("in [{}, {}{}", low, high, high_open ? ')' : ']');
 }
 
 }  // namespace qtrain

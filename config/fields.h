@@ -11,7 +11,7 @@
 
 namespace qtrain {
 
-/// The numbers that a key takes; the ends belong to it unless `open`.
+/// The numbers that a key takes: all, or those from `low` on; the ends belong to it unless `open`.
 struct Range {
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   bool low_open = false, high_open = false;

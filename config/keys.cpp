@@ -51,19 +51,17 @@ std::string hint(const Judge& judge, std::string_view word, std::span<const std:
 
 std::vector<std::string_view> known_keys() {
   std::vector<std::string_view> all = field_names();
-  for (const DialectTable* d : dialects()) {
-    for (const Alias& a : d->aliases) all.push_back(a.name);
-    std::ranges::copy(d->names(), std::back_inserter(all));
-    if (const Json& describing = d->object("describing"); describing.contains(""))
-      for (const Json& keys : describing.at(""))
-        for (const Json& key : keys) all.emplace_back(key.get_ref<const std::string&>());
-  }
+  for (const Json& names : common_table().object("also"))
+    for (const Json& name : names) all.emplace_back(name.get_ref<const std::string&>());
+  for (const DialectTable* d : dialects())
+    for (const std::string_view name : d->names())
+      if (name.find('.') == name.npos) all.push_back(name);
   return all;
 }
 
 std::string_view canonical_key(std::string_view name) {
-  for (const Alias& alias : common_table().aliases)
-    if (alias.name == name) return alias.key;
+  for (const auto& [key, names] : common_table().object("also").items())
+    if (std::ranges::find(names, name) != names.end()) return key;
   return name;
 }
 

@@ -70,7 +70,7 @@ class Launcher {
       std::istringstream text(part.is_string() ? part.get<std::string>() : show(part));
       for (std::string word; text >> word;) {
         if (word == "true" || word == "True") return shard_fully(chosen);
-        take(table_, "~word", {chosen.written, chosen.place, word});
+        take(table_, "~word", chosen.with(word));
       }
     }
   }
@@ -86,7 +86,7 @@ class Launcher {
  private:
   /// Unless the options say otherwise.
   void shard_fully(const Setting& chosen) {
-    if (!draft_.find("zero_stage")) draft_.offer("zero_stage", {chosen.written, chosen.place, 3});
+    if (!draft_.find("zero_stage")) draft_.offer("zero_stage", chosen.with(3));
   }
 
   void read_object(const ConfigDocument& document, const Json& object, const std::string& path) {
@@ -142,7 +142,7 @@ class Launcher {
   /// recomputation.
   void set(const std::string& key, const Setting& leaf, const Json& value) {
     const Setting* given = draft_.find(key);
-    if (!given) return draft_.offer(key, {leaf.written, leaf.place, value});
+    if (!given) return draft_.offer(key, leaf.with(value));
     const auto rule = [](const Json& name) {
       const NamedOptimizer* o = name.is_string() ? find_optimizer(name.get<std::string>()) : nullptr;
       return o ? o->rule : "?";
@@ -150,7 +150,7 @@ class Launcher {
     const bool same = given->value == value || (key == "optim" && rule(given->value) == rule(value)) ||
                       (key == "gradient_checkpointing" && given->value.is_string());
     if (!same)
-      differ({leaf.written, leaf.place, value}, *given,
+      differ(leaf.with(value), *given,
              "the two have to be equal: \"auto\" in the former, or its removal, takes over the latter");
   }
 
@@ -272,7 +272,7 @@ class Launcher {
     const bool divides = total > 0 && std::fmod(total, known) == 0 && (micro > 0 || windows > 0);
     if (divides && (windows == 0 || micro == 0))
       return draft_.offer(windows == 0 ? "gradient_accumulation_steps" : "per_device_train_batch_size",
-                          {leaf.written, leaf.place, total / known});
+                          leaf.with(total / known));
     if (total == known && micro > 0) return;
     draft_.problem(leaf,
                    fmt::format(" is {}, but per_device_train_batch_size x gradient_accumulation_steps x nproc is {}",

@@ -19,6 +19,8 @@ struct Setting {
   Json value;
 
   bool overrides() const { return place == kCommandLine; }
+  /// Another value in the same place.
+  Setting with(Json other) const { return {written, place, std::move(other)}; }
 };
 using Settings = std::map<std::string, Setting>;
 inline constexpr char kPending = '~';
@@ -28,6 +30,7 @@ struct Draft {
   Judge& judge;
   Settings settings = {};
   std::filesystem::path folder = {};  ///< of the config file
+  std::string adapter_class = {};     ///< whose names of adapter keys are used, those of the file first
 
   const Setting* find(const std::string& key) const {
     const auto it = settings.find(key);

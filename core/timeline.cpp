@@ -6,6 +6,7 @@
 #include <chrono>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "core/file.h"
@@ -26,7 +27,7 @@ struct Record {
   std::mutex mutex;
   std::vector<Finished> spans;
   std::map<int, std::string> lanes;
-  int next_lane = 0;
+  std::map<std::thread::id, int> numbers;  ///< of lanes
 };
 
 std::atomic<bool> g_on{false};
@@ -37,16 +38,15 @@ Record& record() {
 }
 
 int lane_of_this_thread() {
-  thread_local const int lane = [] {
-    const std::lock_guard lock(record().mutex);
-    return record().next_lane++;
-  }();
-  return lane;
+  const std::lock_guard lock(record().mutex);
+  return record()
+      .numbers.try_emplace(std::this_thread::get_id(), static_cast<int>(record().numbers.size()))
+      .first->second;
 }
 
 std::int64_t now() {
-  using namespace std::chrono;
-  return duration_cast<microseconds>(system_clock::now().time_since_epoch()).count();
+  using std::chrono::system_clock;
+  return std::chrono::duration_cast<std::chrono::microseconds>(system_clock::now().time_since_epoch()).count();
 }
 
 std::string metadata(const char* what, int process, int lane, std::string_view name) {

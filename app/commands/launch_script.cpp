@@ -9,8 +9,8 @@
 
 namespace qtrain {
 
-/// A file of app/launch_scripts by its name without an ending.
-std::string_view launch_script_template(std::string_view name);
+/// The files of app/launch_scripts by their names without an ending.
+const std::map<std::string_view, std::string_view>& launch_script_templates();
 
 namespace {
 
@@ -61,7 +61,7 @@ using Values = std::map<std::string, std::string>;
 
 // A template with @name@ for its values.
 std::string filled(std::string_view name, const Values& values) {
-  std::string text(launch_script_template(name));
+  std::string text(launch_script_templates().at(name));
   for (const auto& [key, value] : values) {
     const std::string mark = "@" + key + "@";
     for (std::size_t at = 0; (at = text.find(mark, at)) != std::string::npos; at += value.size())

@@ -1,15 +1,67 @@
-#include "config/dialects/llamafactory.h"
+#include "config/settling.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
-#include "config/dialect_table.h"
 #include "config/keys.h"
+#include "config/launchers.h"
 
-/// LLaMA-Factory: the registry of data sets, and what its values come to together.
 namespace qtrain {
 namespace {
+
+// axolotl
+
+/// A number of events per epoch as a share of all updates, and the strategy to it.
+void settle_events(Draft& draft, const std::string& event) {
+  const std::string steps_key = event + "_steps";
+  const Setting* per_epoch = draft.find("~" + event + "s_per_epoch");
+  if (const auto n = draft.positive("~" + event + "s_per_epoch")) {
+    const Setting* steps = draft.find(steps_key);
+    if (steps && !steps->value.is_null() && steps->overrides() == per_epoch->overrides())
+      draft.problem(*per_epoch, fmt::format(" and \"{}\" are both given", steps->written), "keep one of them");
+    const double share = 1 / (*n * draft.positive("num_train_epochs").value_or(1));
+    if (share < 1) draft.offer(steps_key, per_epoch->with(share));
+  }
+  if (draft.positive(steps_key)) draft.offer(event + "_strategy", draft.find(steps_key)->with("steps"));
+}
+
+void settle_batch(Draft& draft) {
+  const Setting* total = draft.find("~batch_size");
+  if (!total || total->value.is_null()) return;
+  const auto rows = draft.positive("~batch_size");
+  const double micro = draft.positive("per_device_train_batch_size").value_or(1);
+  if (draft.find("gradient_accumulation_steps"))
+    return draft.problem(*total, " and \"gradient_accumulation_steps\" are both given", "keep one of them");
+  const double windows = rows.value_or(0) / micro;
+  if (windows < 1 || windows != std::floor(windows))
+    return draft.problem(*total, fmt::format(" is {}: no multiple of micro_batch_size, {}", show(total->value), micro),
+                         "give gradient_accumulation_steps");
+  draft.offer("gradient_accumulation_steps", total->with(static_cast<std::int64_t>(windows)));
+}
+
+/// All linear layers beside those that lora_target_modules names.
+void settle_targets(Draft& draft) {
+  const Setting* linear = draft.find("~lora_target_linear");
+  if (!linear || linear->value != true) return;
+  const Setting* named = draft.find("lora_target_modules");
+  Json targets = named ? named->value : Json::array();
+  if (targets.is_string()) targets = Json::array({targets});
+  if (!targets.is_array()) return;  // an error of lora_target_modules
+  targets.push_back("all-linear");
+  const std::string written = named ? fmt::format("{} and {}", named->written, linear->written) : linear->written;
+  draft.settings["lora_target_modules"] = {written, linear->place, std::move(targets)};
+}
+
+void settle_axolotl(Draft& draft) {
+  settle_events(draft, "eval");
+  settle_events(draft, "save");
+  settle_batch(draft);
+  settle_targets(draft);
+}
+
+// LLaMA-Factory: the registry of data sets, and what goes with them.
 
 /// Whether a data set gives a name; an empty one stands for none.
 bool names_one(const Json& given, std::string_view key) {
@@ -89,10 +141,8 @@ void settle_datasets(Draft& draft, const char* pending_key, const char* key) {
   }
   const bool mixture = std::any_of(files.begin(), files.end(), [](const Json& source) { return source.is_object(); });
   if (mixture && evaluates) return;
-  draft.offer(mixture ? "dataset_mixture" : key, {names->written, names->place, files});
+  draft.offer(mixture ? "dataset_mixture" : key, names->with(files));
 }
-
-}  // namespace
 
 void settle_llamafactory(Draft& draft) {
   settle_datasets(draft, "~dataset", "dataset_name");
@@ -102,7 +152,41 @@ void settle_llamafactory(Draft& draft) {
   const Setting *names = draft.find("~dataset"), *most = draft.find("max_samples");
   if (names && most && names->value.is_array() && names->value.size() > 1)
     draft.note(*most, " counts the rows of all data sets together");
-  if (const Setting* stage = draft.find("~stage")) draft.offer("packing", {stage->written, stage->place, true});
+  if (const Setting* stage = draft.find("~stage")) draft.offer("packing", stage->with(true));
+}
+
+// Every dialect
+
+/// What is recomputed in attention alone: whole blocks hold it anyway. The command line goes before the file.
+void settle_checkpointing(Draft& draft) {
+  const Setting* attention = draft.find("~attention_checkpointing");
+  const Setting* blocks = draft.find("gradient_checkpointing");
+  if (attention == nullptr) return;
+  const bool later = blocks && attention->overrides() && !blocks->overrides();
+  if (blocks && !later && (blocks->value == true || blocks->overrides())) return;
+  if (later)
+    draft.note(*blocks, fmt::format(" {} has no effect: \"{}\" is given on the command line", show(blocks->value),
+                                    attention->written));
+  draft.settings["gradient_checkpointing"] = *attention;
+}
+
+/// A floor of the cosine schedule, as axolotl and DeepSpeed name it.
+void settle_floor(Draft& draft) {
+  const Setting *floor = draft.find("~cosine_min_lr_ratio"), *schedule = draft.find("lr_scheduler_type");
+  if (!draft.positive("~cosine_min_lr_ratio") || (schedule && schedule->value != "cosine")) return;
+  draft.settings["lr_scheduler_type"] = floor->with("cosine_with_min_lr");
+  draft.offer("lr_scheduler_kwargs", floor->with({{"min_lr_rate", floor->value}}));
+}
+
+}  // namespace
+
+void settle_pending(Draft& draft, const DialectTable& dialect, const ConfigDocument& document) {
+  if (dialect.name == "axolotl") settle_axolotl(draft);
+  if (dialect.name == "llamafactory") settle_llamafactory(draft);
+  settle_checkpointing(draft);
+  add_launcher_settings(draft, document);
+  settle_floor(draft);
+  std::erase_if(draft.settings, [](const auto& setting) { return setting.first.front() == kPending; });
 }
 
 }  // namespace qtrain

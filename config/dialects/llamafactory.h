@@ -1,8 +1,0 @@
-#pragma once
-#include "config/setting.h"
-
-namespace qtrain {
-
-void settle_llamafactory(Draft& draft);
-
-}  // namespace qtrain
