@@ -14,7 +14,7 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 bool shell(const std::string& command) {
-  return std::system((command + " >/dev/null 2>&1").c_str()) == 0;  // NOLINT(cert-env33-c): words of this test
+  return std::system(("( " + command + " ) >/dev/null 2>&1").c_str()) == 0;  // NOLINT(cert-env33-c): words of this test
 }
 
 class Hosts : public ::testing::Test {
@@ -34,8 +34,8 @@ class Hosts : public ::testing::Test {
   }
   static std::string host(int n) { return fmt::format("qtrain-{}-{}", ::getpid(), n); }
 
-  Launch on_host(int n, Json config) const {
-    config.update({{"device", "cpu"}, {"nproc", 2}, {"nnodes", 2}, {"master_addr", "10.77.0.1"}, {"node_rank", n}});
+  Launch on_host(int n, Json config, int ranks = 2) const {
+    config.update({{"device", "cpu"}, {"nproc", ranks}, {"nnodes", 2}, {"master_addr", "10.77.0.1"}, {"node_rank", n}});
     const fs::path file = folder_ / fmt::format("host{}.json", n);
     write_file(file, dump_json(config));
     Launch launch = launch_of({.words = {file.string()}});
@@ -47,6 +47,13 @@ class Hosts : public ::testing::Test {
     config.update(
         {{"per_device_train_batch_size", 1}, {"gradient_accumulation_steps", 4}, {"deterministic_reduce", true}});
     return config;
+  }
+  /// Bytes that have left the first machine.
+  static double sent() {
+    const TempFolder folder;
+    shell(fmt::format("ip netns exec {} cat /sys/class/net/left/statistics/tx_bytes > {}", host(0),
+                      (folder / "bytes").string()));
+    return std::stod(read_text(folder / "bytes"));
   }
   Json shared(Json config) const {
     config["gradient_accumulation_steps"] = 1;
@@ -83,6 +90,45 @@ TEST_F(Hosts, ACutCableEndsTheRunOnBoth) {
   EXPECT_EQ(of_one.code, 7) << of_one.err;
   EXPECT_THAT(of_zero.err, HasSubstr("ranks 2, 3 did not come to collective"));
   EXPECT_THAT(of_one.err, AnyOf(HasSubstr("where ranks meet, is gone"), HasSubstr("did not come to collective")));
+}
+
+// What an update sends with 2 ranks, by the paper: the bytes of all weights, or half of them twice; with weights
+// divided half of the outer ones once, of the blocks' before each pass but for the two that are still there, and of the
+// gradients.
+TEST_F(Hosts, SendWhatTheoryAsksFor) {
+  constexpr int kLayers = 6;
+  write_untrained_model(folder_ / "model");
+  Json model = read_json(folder_ / "model/config.json");
+  model.update({{"hidden_size", 256}, {"intermediate_size", 512}, {"num_hidden_layers", kLayers}});
+  write_file(folder_ / "model/config.json", dump_json(model));
+  Json config = shared(this->config());
+  config.update({{"model_name_or_path", (folder_ / "model").string()},
+                 {"random_init", true},
+                 {"deterministic_reduce", false},
+                 {"logging_steps", 100}});
+  double outer = 0, blocks = 0;
+  for (const int stage : {0, 1, 2, 3}) {
+    std::vector<double> bytes;
+    for (const int steps : {2, 6}) {
+      config.update({{"max_steps", steps}, {"zero_stage", stage}});
+      fs::remove_all(folder_ / "out");
+      const double before = sent();
+      Process zero(on_host(0, config, 1)), one(on_host(1, config, 1));
+      const Outcome of_zero = zero.wait();
+      ASSERT_EQ(of_zero.code, 0) << of_zero.err;
+      ASSERT_EQ(one.wait().code, 0);
+      bytes.push_back(sent() - before);
+    }
+    outer = blocks = 0;
+    for (const auto& [name, values] : tensors_of(folder_ / "out"))
+      (name.find(".layers.") == std::string::npos ? outer : blocks) +=
+          sizeof(float) * static_cast<double>(values.size());
+    const double divided = (outer + blocks) / 2 + (outer + blocks * (2 * kLayers - 2) / kLayers) / 2;
+    const double expected = stage == 3 ? divided : outer + blocks, found = (bytes[1] - bytes[0]) / 4;
+    // Headers of TCP, comparisons of what is called, rows that are filled up.
+    EXPECT_GT(found, expected) << stage;
+    EXPECT_LT(found, expected * 1.08) << stage;
+  }
 }
 
 }  // namespace
