@@ -25,6 +25,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   if(QTRAIN_UNITY)
     list(APPEND warnings -Wno-subobject-linkage)  # file-local types, which seem to come from a header
   endif()
+  # g++ looks for memory to use again whenever its heap has doubled, which is a tenth of its time.
+  target_compile_options(qtrain_flags INTERFACE
+                         $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-expand=400 --param=ggc-min-heapsize=400000>)
 endif()
 target_compile_options(qtrain_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${warnings}>)
 if(QTRAIN_SANITIZE MATCHES "address|fuzzer")
