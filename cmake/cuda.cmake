@@ -72,7 +72,7 @@ endfunction()
 
 # The compiler's instrumentation calls the harness for every access to memory (emulator/instrumentation.cpp). The
 # sanitizer builds keep the instrumentation of the sanitizer instead.
-set(QTRAIN_EMULATED_FLAGS -O2 -g1 -march=x86-64-v3 -fno-strict-aliasing -Wno-unknown-pragmas)
+set(QTRAIN_EMULATED_FLAGS -O1 -g1 -march=x86-64-v3 -fno-strict-aliasing -Wno-unknown-pragmas)
 if(NOT QTRAIN_SANITIZE)
   list(APPEND QTRAIN_EMULATED_FLAGS -fsanitize=thread --param=tsan-instrument-func-entry-exit=0
        -fsanitize=alignment,bounds-strict,shift,integer-divide-by-zero)

@@ -7,7 +7,7 @@ endfunction()
 # qtrain_test(name LIBRARIES ... SOURCES ...): a test program.
 function(qtrain_test name)
   cmake_parse_arguments(ARG "" "" "LIBRARIES;SOURCES" ${ARGN})
-  add_executable(${name} ${ARG_SOURCES})
+  add_executable(${name} ${ARG_SOURCES} $<TARGET_OBJECTS:test_headers>)
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} GTest::gtest_main)
   qtrain_test_sources(${name})
 endfunction()

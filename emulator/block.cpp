@@ -27,7 +27,7 @@ std::string describe(const Index3& i) {
   return "(" + std::to_string(i.x) + ", " + std::to_string(i.y) + ", " + std::to_string(i.z) + ")";
 }
 bool same(const Place& a, const Place& b) {
-  return a.line() == b.line() && std::strcmp(a.file_name(), b.file_name()) == 0;
+  return a.line() == b.line() && (a.file_name() == b.file_name() || std::strcmp(a.file_name(), b.file_name()) == 0);
 }
 std::string hex(std::uint32_t mask) {
   constexpr const char* kDigits = "0123456789abcdef";
@@ -298,23 +298,24 @@ int Block::count(Fiber& self, int predicate, Place place) {
 }
 
 void Block::check_exchange(Fiber& self, std::uint32_t mask, const ExchangeCall& call) {
-  const Warp& warp = warps_[self.warp];
-  const std::string name = call.name;
-  if (!(mask >> self.lane & 1))
-    fault(self, "calls " + name + " with mask " + hex(mask) + ", which lacks its own lane", self.place);
-  if (mask & ~warp.lanes)
-    fault(self, "calls " + name + " with mask " + hex(mask) + ", which names lanes that do not exist", self.place);
-  if (mask & ~warp.alive)
-    fault(self, "calls " + name + " with mask " + hex(mask) + ", which names lanes that have left the kernel",
-          self.place);
-  const std::uint32_t others = warp.exchanging & mask & ~(1u << self.lane);
-  for (std::uint32_t rest = others; rest; rest &= rest - 1) {
+  Warp& warp = warps_[self.warp];
+  const auto refuse = [&](const std::string& why) {
+    fault(self, std::string("calls ") + call.name + " with mask " + hex(mask) + why, self.place);
+  };
+  if (!(mask >> self.lane & 1)) refuse(", which lacks its own lane");
+  if (mask & ~warp.lanes) refuse(", which names lanes that do not exist");
+  if (mask & ~warp.alive) refuse(", which names lanes that have left the kernel");
+  const auto agrees = [&](const Fiber& other) {
+    return other.act == call.act && other.mask == mask && same(other.place, self.place);
+  };
+  if (warp.exchanging == 0) warp.first = &self;
+  warp.alike = warp.exchanging == 0 || (warp.alike && agrees(*warp.first));
+  if (warp.alike) return;
+  for (std::uint32_t rest = warp.exchanging & mask & ~(1u << self.lane); rest; rest &= rest - 1) {
     const Fiber& other = *fibers_[self.warp * kWarpSize + lowest(rest)];
-    if (other.act != call.act || other.mask != mask || !same(other.place, self.place))
-      fault(self,
-            "calls " + name + " with mask " + hex(mask) + " while lane " + std::to_string(other.lane) + " is in " +
-                other.waits_in + " with mask " + hex(other.mask) + " at " + describe(other.place),
-            self.place);
+    if (!agrees(other))
+      refuse(" while lane " + std::to_string(other.lane) + " is in " + other.waits_in + " with mask " +
+             hex(other.mask) + " at " + describe(other.place));
   }
 }
 

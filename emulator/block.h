@@ -55,6 +55,8 @@ class Block {
  private:
   struct Warp {
     std::uint32_t ready = 0, alive = 0, exchanging = 0, lanes = 0;
+    const Fiber* first = nullptr;  ///< of those in an exchange
+    bool alike = true;             ///< all of them called what the first one did
   };
   struct Barrier {
     int arrived = 0, threads = 0;

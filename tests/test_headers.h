@@ -6,3 +6,8 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/tensor.h"
+
+// The code of JSON values is in test_headers.cpp alone.
+extern template class nlohmann::basic_json<nlohmann::ordered_map>;
+extern template class std::vector<nlohmann::ordered_json>;
+extern template struct nlohmann::ordered_map<std::string, nlohmann::ordered_json>;

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "core/rng.h"
 #include "tests/kernels/support.h"
 
 namespace qtrain {

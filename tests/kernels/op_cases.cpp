@@ -1,5 +1,7 @@
 #include "tests/kernels/op_cases.h"
 
+#include <numbers>
+
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"

@@ -1,3 +1,5 @@
+#include <numbers>
+
 #include "kernels/glu.h"
 #include "kernels/split_rope.h"
 #include "tests/kernels/op_cases.h"

@@ -4,13 +4,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <memory>
-#include <numbers>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/context.h"
-#include "core/rng.h"
 
 namespace qtrain::testing {
 
@@ -112,25 +110,10 @@ class Array {
 };
 
 /// Standard normal values that every dtype holds exactly (rounded to bf16), so that dtypes compute on equal inputs.
-inline Array random(DType dtype, Shape shape, std::uint64_t seed) {
-  const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
-  Array a(dtype, shape);
-  for (std::int64_t i = 0; i < a.size(); i += 4) {
-    const auto words = philox(seed, 0x7e57, static_cast<std::uint64_t>(i));
-    for (std::int64_t j = 0; j < 4 && i + j < a.size(); ++j)
-      a.set(i + j, static_cast<float>(
-                       Bf16(static_cast<float>(normal_pair(words[at(j & 2)], words[at((j & 2) + 1)])[at(j & 1)]))));
-  }
-  return a;
-}
+Array random(DType dtype, Shape shape, std::uint64_t seed);
 
 /// Values with all the digits of their type and of unequal sizes: another order of a sum of them has other bits.
-inline Array irregular(DType dtype, Shape shape, std::uint64_t seed) {
-  Array a = random(dtype, shape, seed);
-  for (std::int64_t i = 0; i < a.size(); ++i)
-    a.set(i, a.get(i) * std::numbers::pi * static_cast<double>(3 + i % 97) / 300);
-  return a;
-}
+Array irregular(DType dtype, Shape shape, std::uint64_t seed);
 
 inline Array integers(const std::vector<std::int32_t>& values) {
   Array a(DType::i32, {static_cast<std::int64_t>(values.size())});

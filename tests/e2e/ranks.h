@@ -1,0 +1,48 @@
+#pragma once
+// Runs of several ranks.
+#include <string>
+#include <vector>
+
+#include "core/file.h"
+#include "tests/e2e/support.h"
+
+namespace qtrain::e2e {
+
+/// The optimizer steps of `config` by so many ranks: each has its share of the micro-batches.
+inline Json divided(Json config, int ranks) {
+  const int batches = config.at("gradient_accumulation_steps");
+  EXPECT_EQ(batches % ranks, 0);
+  config.update({{"nproc", ranks}, {"device", "cpu"}, {"gradient_accumulation_steps", batches / ranks}});
+  return config;
+}
+
+class Ranks : public ::testing::Test {
+ protected:
+  fs::path at(const std::string& name) const { return folder_ / name; }
+  /// Six micro-batches of one row an update, of 21 rows: the last update of an epoch has three.
+  Json base() const {
+    Json config = tiny_lora_run(at("out"));
+    config.update({{"per_device_train_batch_size", 1},
+                   {"gradient_accumulation_steps", 6},
+                   {"deterministic_reduce", true},
+                   {"max_steps", 9}});
+    return config;
+  }
+  std::vector<std::string> words(const Json& config) const {
+    write_file(at("run.json"), dump_json(config));
+    return {at("run.json").string()};
+  }
+  /// A run of many steps that saves every second one, with so many ranks.
+  Json long_run(int ranks) const {
+    Json config = divided(base(), ranks);
+    config.update({{"max_steps", 100000},
+                   {"save_strategy", "steps"},
+                   {"save_steps", 2},
+                   {"save_total_limit", 2},
+                   {"ddp_timeout", 4}});
+    return config;
+  }
+  TempFolder folder_;
+};
+
+}  // namespace qtrain::e2e

@@ -1,0 +1,103 @@
+// Ranks that somebody else starts, as torchrun and the launchers of several machines do.
+#include <fmt/format.h>
+
+#include "core/file.h"
+#include "dist/socket.h"
+#include "tests/e2e/ranks.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// Started by somebody else, as torchrun does it.
+class StartedRanks : public Ranks {
+ protected:
+  Launch rank(int number, int size, const Json& config) const {
+    const fs::path file = at(fmt::format("rank{}.json", number));
+    write_file(file, dump_json(config));
+    Launch launch = launch_of({.words = {file.string()}});
+    launch.environment = {fmt::format("RANK={}", number),
+                          fmt::format("LOCAL_RANK={}", number),
+                          fmt::format("WORLD_SIZE={}", size),
+                          fmt::format("LOCAL_WORLD_SIZE={}", size),
+                          "MASTER_ADDR=127.0.0.1",
+                          fmt::format("MASTER_PORT={}", port_)};
+    return launch;
+  }
+  std::uint16_t port_ = Listener({.host = "127.0.0.1"}).port();  // that was free a moment ago
+};
+
+TEST_F(StartedRanks, MeetByTheVariablesOfTorchrun) {
+  train_ok(folder_.path(), base());
+  const std::string whole = bytes_of(at("out/adapter_model.safetensors"));
+  fs::remove_all(at("out"));
+  Json config = divided(base(), 2);
+  config.erase("nproc");
+  Process zero(rank(0, 2, config)), one(rank(1, 2, config));
+  const Outcome of_zero = zero.wait(), of_one = one.wait();
+  EXPECT_EQ(of_zero.code, 0) << of_zero.err;
+  EXPECT_EQ(of_one.code, 0) << of_one.err;
+  EXPECT_THAT(of_zero.err, HasSubstr("rank 0 of 2, started by torchrun"));
+  EXPECT_EQ(bytes_of(at("out/adapter_model.safetensors")), whole);
+}
+
+TEST_F(StartedRanks, SeveralMachinesAreOneRun) {
+  train_ok(folder_.path(), base());
+  const std::string whole = bytes_of(at("out/adapter_model.safetensors"));
+  fs::remove_all(at("out"));
+  Json config = divided(base(), 6);
+  config.update({{"nproc", 3}, {"nnodes", 2}, {"master_addr", "127.0.0.1"}, {"master_port", port_}});
+  std::vector<std::string> one = words(config), other = one;
+  other.emplace_back("node_rank=1");
+  Process first(launch_of({.words = one})), second(launch_of({.words = other}));
+  const Outcome of_first = first.wait(), of_second = second.wait();
+  EXPECT_EQ(of_first.code, 0) << of_first.err;
+  EXPECT_EQ(of_second.code, 0) << of_second.err;
+  EXPECT_THAT(of_first.err, HasSubstr("starting 3 ranks on this machine, 6 in all"));
+  EXPECT_EQ(bytes_of(at("out/adapter_model.safetensors")), whole);
+}
+
+TEST_F(StartedRanks, WithAnotherConfigAreRefused) {
+  Json other = base();
+  other["learning_rate"] = 0.25;
+  Process zero(rank(0, 2, base())), one(rank(1, 2, other));
+  for (Process* p : {&zero, &one}) {
+    const Outcome outcome = p->wait();
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("rank 1 differs from rank 0 in keys/learning_rate"));
+  }
+}
+
+TEST_F(StartedRanks, WithAnotherCheckpointAreRefused) {
+  Json config = base();
+  config.update({{"save_strategy", "steps"}, {"save_steps", 2}, {"max_steps", 4}, {"output_dir", "out"}});
+  for (const char* host : {"a", "b"}) {
+    config["seed"] = 40 + *host;
+    fs::create_directories(at(host));
+    write_file(at(host) / "run.json", dump_json(config));
+    qtrain_ok({.words = {"run.json"}, .folder = at(host)});
+  }
+  config.update({{"seed", 40 + 'a'}, {"max_steps", 8}});
+  Launch of_zero = rank(0, 2, divided(config, 2)), of_one = rank(1, 2, divided(config, 2));
+  of_zero.folder = at("a");
+  of_one.folder = at("b");
+  Process zero(of_zero), one(of_one);
+  const Outcome zero_end = zero.wait(), one_end = one.wait();
+  EXPECT_NE(zero_end.code, 0);
+  EXPECT_NE(one_end.code, 0);
+  EXPECT_THAT(zero_end.err, Not(HasSubstr("step 5/")));
+}
+
+TEST_F(StartedRanks, DoNotWaitForEverForOneThatNeverComes) {
+  Json config = base();
+  config["ddp_timeout"] = 2;
+  const Outcome outcome = Process(rank(0, 2, config)).wait();
+  EXPECT_EQ(outcome.code, 7);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("rank 1 did not come within 2 s"), Not(HasSubstr("rank rank"))));
+}
+
+}  // namespace
+}  // namespace qtrain::e2e
