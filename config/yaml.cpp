@@ -74,6 +74,7 @@ class YamlReader {
 
   Json mapping(const YAML::Node& node, const std::string& path) {
     Json out = Json::object(), merged = Json::array();
+    out.get_ref<Json::object_t&>().reserve(node.size());  // growing copies, and copies without memory end the process
     for (const auto& pair : node) {
       const YAML::Node &key = pair.first, &member = pair.second;
       if (key.IsNull()) refuse_at(key, "a key without a name");
