@@ -19,7 +19,7 @@ DividedModel::DividedModel(Transformer& model, Collective& ranks, ReductionOrder
     : model_(model),
       stores_(stores_of(model)),
       order_(order),
-      exchange_(ranks, stores_),
+      exchange_(ranks, model.device(), stores_),
       buffers_(static_cast<std::size_t>(1 + sharding().buffers)) {
   model_.set_access(*this);
 }

@@ -2,7 +2,7 @@
 #include <array>
 #include <vector>
 
-#include "dist/shard_exchange.h"
+#include "train/shard_exchange.h"
 #include "model/transformer.h"
 #include "train/gradient_reducer.h"
 

@@ -21,15 +21,15 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 /// Calls a function with what the program says to people.
-class Listener {
+class LogReader {
  public:
   using Heard = std::function<void(std::string_view)>;
-  explicit Listener(Heard heard)
+  explicit LogReader(Heard heard)
       : heard_(std::move(heard)),
         stream_(::fopencookie(&heard_, "w", {.read = nullptr, .write = write, .seek = nullptr, .close = nullptr})) {}
-  ~Listener() { std::fclose(stream_); }
-  Listener(const Listener&) = delete;
-  Listener& operator=(const Listener&) = delete;
+  ~LogReader() { std::fclose(stream_); }
+  LogReader(const LogReader&) = delete;
+  LogReader& operator=(const LogReader&) = delete;
   Log::Sinks sinks() const { return {.people = stream_}; }
 
  private:
@@ -60,7 +60,7 @@ class PreparedData : public ::testing::Test {
 
 TEST_F(PreparedData, FilesThatChangeWhileTheyAreReadAreRefused) {
   const Config c = config({{"token_cache_dir", (folder_ / "cache").string()}});
-  const Listener listener([&](std::string_view text) {
+  const LogReader listener([&](std::string_view text) {
     if (text.find("training rows:") != std::string_view::npos) write_file(rows_, "{\"input_ids\": [9, 8]}\n");
   });
   Log log(LogLevel::info, listener.sinks());
@@ -74,7 +74,7 @@ TEST_F(PreparedData, ADefaultCacheThatDoesNotWorkIsDoneWithout) {
   write_file(folder_ / "file", "in the way");
   ::setenv("XDG_CACHE_HOME", (folder_ / "file").c_str(), 1);
   std::string said;
-  const Listener listener([&](std::string_view text) { said += text; });
+  const LogReader listener([&](std::string_view text) { said += text; });
   Log log(LogLevel::info, listener.sinks());
   const Config usual = config(Json::object());
   DataPreparation preparation(usual, pool_, log);

@@ -1,9 +1,11 @@
-#include "dist/shard_exchange.h"
+#include "train/shard_exchange.h"
 
 #include <algorithm>
 #include <cstring>
 #include <exception>
 #include <utility>
+
+#include "kernels/elementwise.h"
 
 namespace qtrain {
 namespace {
@@ -16,26 +18,38 @@ struct Columns {
 };
 
 // Whole rows are sent from where they are.
-Tensor packed(const ShardGroup& group, int ranks, Columns c, std::byte* memory) {
+Tensor packed(Ctx& ctx, const ShardGroup& group, int ranks, Columns c, std::byte* memory) {
   const Tensor rows = group.grads.reshaped({ranks, group.row});
   if (c.count == group.row) return rows;
-  const std::size_t element = size_of(rows.dtype), bytes = static_cast<std::size_t>(c.count) * element;
-  for (std::int64_t r = 0; r < ranks; ++r)
-    std::memcpy(memory + static_cast<std::size_t>(r) * bytes,
-                rows.data + static_cast<std::size_t>(r * group.row + c.begin) * element, bytes);
-  return {memory, rows.dtype, {ranks, c.count}, {}};
+  const Tensor out{memory, rows.dtype, {ranks, c.count}, rows.device};
+  for (int r = 0; r < ranks; ++r) {
+    const Tensor from = rows.slice(r, 1).reshaped({group.row}).slice(c.begin, c.count), to = out.slice(r, 1);
+    if (from.device.kind == DeviceKind::cpu)
+      std::memcpy(to.data, from.data, from.bytes());
+    else
+      ctx.stream().copy(to.data, from.data, from.bytes());
+  }
+  return out;
+}
+
+// On the thread of the exchange: the others compute.
+template <class T>
+void add_row(std::span<T> sum, std::span<const T> row, Sink::Mode mode) {
+  if (mode == Sink::Mode::store)
+    std::ranges::copy(row, sum.begin());
+  else
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = T(sum[i] + row[i]);
 }
 
 // received [ranks, n], one after the other.
-template <class T>
-void add_rows(std::span<T> sum, std::span<const T> received, Sink::Mode mode) {
-  const std::size_t n = sum.size(), ranks = received.size() / n;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    const std::span<const T> row = received.subspan(r * n, n);
-    if (r == 0 && mode == Sink::Mode::store)
-      std::ranges::copy(row, sum.begin());
+void add_rows(Ctx& ctx, const Tensor& sum, const Tensor& received, Sink::Mode mode) {
+  for (std::int64_t r = 0; r < received.shape[0]; ++r) {
+    const Tensor row = received.slice(r, 1).reshaped(sum.shape);
+    const Sink to{sum, r == 0 ? mode : Sink::Mode::accumulate};
+    if (sum.device.kind == DeviceKind::cuda)
+      ops::copy(ctx, {.y = to, .x = row});
     else
-      for (std::size_t i = 0; i < n; ++i) sum[i] = T(sum[i] + row[i]);
+      dispatch_float(sum.dtype, [&]<class T>() { add_row<T>(sum.span<T>(), ConstTensor(row).span<T>(), to.mode); });
   }
 }
 
@@ -43,19 +57,16 @@ void reduce_rows(Ctx& ctx, Collective& ranks, const ShardGroup& group, Sink::Mod
   const int size = ranks.size();
   for (std::int64_t begin = 0; begin < group.row; begin += kMaxColumns) {
     const Columns c{begin, std::min(kMaxColumns, group.row - begin)};
-    const Tensor received{memory, *group.grad_dtype, {size, c.count}, {}};
-    ranks.all_to_all(ctx, packed(group, size, c, memory + received.bytes()), received);
-    dispatch_float(*group.grad_dtype, [&]<class T>() {
-      add_rows<T>(group.own_grads.slice(c.begin, c.count).template span<T>(),
-                  std::span<const T>(received.as<T>(), static_cast<std::size_t>(received.numel())), mode);
-    });
+    const Tensor received{memory, *group.grad_dtype, {size, c.count}, group.grads.device};
+    ranks.all_to_all(ctx, packed(ctx, group, size, c, memory + received.bytes()), received);
+    add_rows(ctx, group.own_grads.slice(c.begin, c.count), received, mode);
   }
 }
 
 }  // namespace
 
-ShardExchange::ShardExchange(Collective& ranks, std::span<const ParamStore* const> stores)
-    : ranks_(ranks), memory_({}, bytes(ranks.size(), stores), "gradients on their way") {}
+ShardExchange::ShardExchange(Collective& ranks, Device device, std::span<const ParamStore* const> stores)
+    : ranks_(ranks), memory_(device, bytes(ranks.size(), stores), "gradients on their way") {}
 
 std::size_t ShardExchange::bytes(int ranks, std::span<const ParamStore* const> stores) {
   std::size_t most = 0;

@@ -7,13 +7,13 @@
 
 namespace qtrain {
 
-/// Moves the rows of groups of parameters between the ranks that they are divided among, beside what the caller does
-/// meanwhile: see Collective::start.
+/// Moves the rows of groups of parameters between the ranks that they are divided among, on a processor beside what
+/// the caller does meanwhile (see Collective::start), on a GPU on its stream.
 class ShardExchange {
  public:
-  /// For the groups of these stores; gradients are in memory of the host.
-  ShardExchange(Collective& ranks, std::span<const ParamStore* const> stores);
-  /// Bytes that it takes.
+  /// For the groups of these stores, which are on `device`.
+  ShardExchange(Collective& ranks, Device device, std::span<const ParamStore* const> stores);
+  /// Bytes of the device.
   static std::size_t bytes(int ranks, std::span<const ParamStore* const> stores);
 
   /// Waits for what is under way, or ends it where an error is.
