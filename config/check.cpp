@@ -154,11 +154,6 @@ void judge_values(ResolvedConfig& config) {
     if (config.given(rule.key)) config.judge.note(config.origin.at(rule.key), rule.text);
 }
 
-bool may_be_on_gpu(DeviceChoice device) {
-  if (device == DeviceChoice::automatic) return cuda_problem().empty() && !cuda_info().emulated;
-  return device == DeviceChoice::cuda;
-}
-
 bool meets(const Json& value, const Json& condition, const Json& values) {
   if (condition.is_array()) return std::ranges::find(condition, value) != condition.end();
   if (!condition.is_object()) return value == condition;
@@ -222,11 +217,6 @@ std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
   checks.of_rules("unsupported");
   if (c.run.device == DeviceChoice::cuda)
     checks.require(cuda_problem().empty(), "device", "device cuda: " + cuda_problem(), "set device to cpu or auto");
-  const bool several = c.run.nproc > 1 || c.run.nnodes > 1;
-  checks.require(!several || !may_be_on_gpu(c.run.device), "nproc", "several ranks train on processors only, so far",
-                 "set device to cpu, or nproc and nnodes to 1");
-  checks.require(!c.run.deterministic_reduce || !may_be_on_gpu(c.run.device), "deterministic_reduce",
-                 "gradients are added in this order on processors only, so far", "set device to cpu");
   checks.require(!find_optimizer(c.training.optim)->rule.empty(), "optim",
                  fmt::format("optim \"{}\" is not available", c.training.optim),
                  fmt::format("use one of {}", optimizer_summary()));
