@@ -70,7 +70,7 @@ class NcclCollective : public Collective {
   int size() const override { return host_->size(); }
 
   void all_reduce(Ctx& ctx, Tensor values, Reduction reduction) override {
-    if (on_host(values)) return host_->all_reduce(ctx, values, reduction);
+    if (on_host(values)) return host().all_reduce(ctx, values, reduction);
     const nccl::RedOp op = reduction == Reduction::sum ? nccl::sum : nccl::max;
     queue(ctx, {"ncclAllReduce", values}, [&](const Functions& f, Comm* comm) {
       return f.all_reduce(values.data, values.data, static_cast<std::size_t>(values.numel()),
@@ -79,21 +79,21 @@ class NcclCollective : public Collective {
   }
 
   void broadcast(Ctx& ctx, Tensor values, int root) override {
-    if (on_host(values)) return host_->broadcast(ctx, values, root);
+    if (on_host(values)) return host().broadcast(ctx, values, root);
     queue(ctx, {"ncclBroadcast", values}, [&](const Functions& f, Comm* comm) {
       return f.broadcast(values.data, values.data, values.bytes(), nccl::u8, root, comm, ctx.stream().handle());
     });
   }
 
   void all_gather(Ctx& ctx, ConstTensor mine, Tensor all) override {
-    if (both_on_host(mine, all)) return host_->all_gather(ctx, mine, all);
+    if (both_on_host(mine, all)) return host().all_gather(ctx, mine, all);
     queue(ctx, {"ncclAllGather", mine}, [&](const Functions& f, Comm* comm) {
       return f.all_gather(mine.data, all.data, mine.bytes(), nccl::u8, comm, ctx.stream().handle());
     });
   }
 
   void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) override {
-    if (both_on_host(sent, received)) return host_->all_to_all(ctx, sent, received);
+    if (both_on_host(sent, received)) return host().all_to_all(ctx, sent, received);
     const std::size_t row = sent.bytes() / static_cast<std::size_t>(size());
     queue(ctx, {"an exchange by NCCL", sent}, [&](const Functions& f, Comm* comm) {
       nccl::Result first = f.group_start();
@@ -108,7 +108,7 @@ class NcclCollective : public Collective {
     });
   }
 
-  void barrier(Ctx& ctx) override { host_->barrier(ctx); }
+  void barrier(Ctx& ctx) override { host().barrier(ctx); }
 
   void give_up() override { communicator_.give_up(); }
 
@@ -123,6 +123,12 @@ class NcclCollective : public Collective {
     ctx.stream().check_after_waits([this] { throw_if_given_up(); });
     queued_.add(ctx.stream(), fmt::format("{} of {} {}", what.name, what.tensor.numel(), name_of(what.tensor.dtype)),
                 [&] { communicator_.run(what.name, act); });
+  }
+
+  // What a call that was given up has left behind is not shared, nor agreed on.
+  Collective& host() {
+    throw_if_given_up();
+    return *host_;
   }
 
   void throw_if_given_up() {

@@ -86,6 +86,20 @@ std::vector<RankEnd> two(const std::function<void(Direct&, int rank)>& calls) {
 const auto kWell = Each(AllOf(Field(&RankEnd::error, ""), Field(&RankEnd::killed, false)));
 const auto kDifferent = Each(Field(&RankEnd::error, HasSubstr("the ranks do different things")));
 
+TEST(NcclStandIn, EachHasItsShareOfASum) {
+  const auto ends = two([](Direct& d, int rank) {
+    const float mine[4] = {1.0F + rank, 2, 3, 4};
+    d.own_stream().copy(d.memory(), mine, sizeof mine);
+    d->reduce_scatter(d.memory(), d.memory() + 64, 2, nccl::f32, nccl::sum, d.comm(), d.stream());
+    ASSERT_EQ(d.settled(), nccl::success);
+    float share[2];
+    d.own_stream().copy(share, d.memory() + 64, sizeof share);
+    EXPECT_EQ(share[0], rank == 0 ? 3 : 6);
+    EXPECT_EQ(share[1], rank == 0 ? 4 : 8);
+  });
+  EXPECT_THAT(ends, kWell);
+}
+
 TEST(NcclStandIn, TellsOfAnotherCount) {
   EXPECT_THAT(two([](Direct& d, int rank) { d.reduce(rank == 0 ? 8 : 9); }), kDifferent);
 }
@@ -192,6 +206,22 @@ TEST(NcclOnTheDevice, AWaitForARankThatIsGoneEnds) {
   });
   EXPECT_THAT(ends[0].error,
               AllOf(HasSubstr("rank 1 did not come to ncclAllReduce of 8 float32"), HasSubstr("no sign of life")));
+}
+
+// Nothing that was computed with what a rank did not bring is shared.
+TEST(NcclOnTheDevice, NothingIsAgreedOnAfterACallThatWasGivenUp) {
+  const auto ends = test::on_processes({.timeout = seconds(2)}, [](Ctx& ctx, Collective& ranks) {
+    const DeviceMemory memory(ctx.device(), 32);
+    const Tensor values{memory.data(), DType::f32, {8}, ctx.device()};
+    ctx.stream().fill(values.data, 0, values.bytes());
+    ranks.all_reduce(ctx, values, Reduction::sum);
+    Event behind(ctx.device());
+    ctx.stream().record(behind);
+    if (ranks.rank() == 0) behind.synchronize();  // which does not tell
+    if (ranks.rank() == 1) std::this_thread::sleep_for(seconds(5));
+    EXPECT_THROW(ranks.barrier(ctx), Error);
+  });
+  EXPECT_THAT(ends, kWell);
 }
 
 TEST(NcclOnTheDevice, ALateRankIsNamedAlone) {
