@@ -1,5 +1,6 @@
 #pragma once
 #include <chrono>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,9 @@ struct RankEnd {
   std::string error;    ///< what its work threw; empty: nothing
   bool killed = false;  ///< by a signal
 };
+inline void PrintTo(const RankEnd& end, std::ostream* out) {
+  *out << (end.killed ? "killed" : end.error.empty() ? "ended well" : end.error);
+}
 
 struct RankProcesses {
   int size = 2;
