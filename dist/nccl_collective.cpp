@@ -132,7 +132,11 @@ class NcclCollective : public Collective {
   }
 
   void throw_if_given_up() {
-    if (const auto failure = queued_.failure()) fail_for_lost_rank(watch_, failure->call, failure->why);
+    const auto failure = queued_.failure();
+    if (!failure) return;
+    const std::string where =
+        failure->why.empty() ? failure->call : fmt::format("{} ({})", failure->call, failure->why);
+    fail_for_lost_rank(watch_, where, "it was not done in time");
   }
 
   std::unique_ptr<Collective> host_;

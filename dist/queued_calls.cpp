@@ -68,10 +68,9 @@ void QueuedCalls::look() {
   if (call && !call->reached && call->begin.has_passed()) call->reached = Clock::now();
   tell(call && call->reached ? call->text : std::string());
   if (!call) return;
-  std::string why = options_.error();
+  const std::string why = options_.error();
   const bool late = call->reached && Clock::now() - *call->reached > options_.timeout;
   if (why.empty() && !late) return;
-  if (why.empty()) why = "it is not done in time";
   failure_ = Failure{.call = call->text, .why = why};
   options_.give_up();
 }

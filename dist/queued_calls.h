@@ -34,9 +34,10 @@ class QueuedCalls {
   /// Queues a call with `queue`; not while work is recorded.
   void add(Stream& stream, const std::string& call, const std::function<void()>& queue);
 
-  /// The call that was given up, and why. What was queued behind it has read wrong values.
+  /// The call that was given up. What was queued behind it has read wrong values.
   struct Failure {
-    std::string call, why;
+    std::string call;
+    std::string why;  ///< in the words of the library; empty: it took too long
   };
   std::optional<Failure> failure();
 
