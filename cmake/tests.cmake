@@ -40,3 +40,13 @@ function(qtrain_discover program)
   gtest_discover_tests(${program} TEST_FILTER "${slow}" TEST_LIST ${program}_slow
                        PROPERTIES LABELS ${ARG_LABEL}_slow ${common})
 endfunction()
+
+# qtrain_uses_nccl(program): where its ranks find NCCL: under the harness the stand-in, else wherever it is (an empty text).
+function(qtrain_uses_nccl program)
+  if(TARGET qtrain_nccl_stand_in)
+    target_compile_definitions(${program} PRIVATE QTRAIN_NCCL_FOLDER="${QTRAIN_NCCL_STAND_IN}")
+    add_dependencies(${program} qtrain_nccl_stand_in)
+  else()
+    target_compile_definitions(${program} PRIVATE QTRAIN_NCCL_FOLDER="")
+  endif()
+endfunction()

@@ -55,10 +55,17 @@ std::string cuda_problem() {
 int cuda_device_count() {
   return cuda::device_count();
 }
+bool cuda_is_emulated() {
+  return cuda::kEmulated;
+}
 DeviceInfo cuda_info(int index) {
   const std::string problem = cuda::problem();
   if (!problem.empty()) fail(ErrorKind::usage, {.cause = problem, .remedy = "use --device cpu"});
   return cuda::info(index);
+}
+
+void select(Device device) {
+  if (is_cuda(device)) cuda::select(device.index);
 }
 
 void synchronize(Device device) {
@@ -107,6 +114,9 @@ Event::~Event() {
 }
 bool Event::done() const {
   return !handle_ || cuda::event_done(handle_);
+}
+bool Event::has_passed() const {
+  return !handle_ || cuda::event_passed(handle_);
 }
 void Event::synchronize() const {
   if (handle_) cuda::synchronize_event(handle_);
@@ -159,6 +169,7 @@ void Stream::wait(const Event& event) {
 
 void Stream::synchronize() {
   if (handle_) name_launches([&] { cuda::synchronize(handle_); });
+  if (check_) check_();
 }
 
 std::string Stream::recent_launches() const {

@@ -2,6 +2,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,8 +27,13 @@ struct DeviceInfo {
 /// Why no CUDA device can be used, as one clause ("this build has no CUDA backend"); empty if one can.
 std::string cuda_problem();
 int cuda_device_count();
+/// Whether devices are those of the harness.
+bool cuda_is_emulated();
 /// A usage error unless there is such a device.
 DeviceInfo cuda_info(int index = 0);
+
+/// Makes it the device of the calling thread, for libraries that work on that one.
+void select(Device device);
 
 /// Waits for all streams of the device and throws what went wrong.
 void synchronize(Device device);
@@ -102,6 +108,8 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   bool done() const;
+  /// The same for a thread that looks on: under the harness `done` runs what is queued, this does not.
+  bool has_passed() const;
   void synchronize() const;
   /// Milliseconds between the two points, both of which are past.
   double milliseconds_since(const Event& earlier) const;
@@ -120,6 +128,7 @@ class Stream {
   Stream(Stream&& other) noexcept
       : device_(other.device_),
         handle_(std::exchange(other.handle_, nullptr)),
+        check_(std::move(other.check_)),
         recent_(other.recent_),
         launches_(other.launches_) {}
   Stream& operator=(Stream&&) = delete;
@@ -134,6 +143,8 @@ class Stream {
   void wait(const Event& event);
   /// Waits for all queued work and throws what went wrong in it.
   void synchronize();
+  /// `check` is called after each of these waits, and throws where queued work did not come to its end.
+  void check_after_waits(std::function<void()> check) { check_ = std::move(check); }
 
   /// For launch(): `name` has static storage.
   void launched(const char* name) { recent_[launches_++ % recent_.size()] = name; }
@@ -149,6 +160,7 @@ class Stream {
   void name_launches(const F& wait) const;
   Device device_;
   void* handle_ = nullptr;
+  std::function<void()> check_;
   std::array<const char*, 8> recent_{};
   std::uint64_t launches_ = 0;
 };

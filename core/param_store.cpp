@@ -126,6 +126,17 @@ void ParamStore::take_groups() {
   for (const ShardGroup& g : groups_) find_parts(g);
 }
 
+// Ranks exchange whole rows, with what lies between parameters.
+void ParamStore::clear_padding() const {
+  if (groups_.empty()) return;
+  Stream stream(values_.device());
+  for (const ShardGroup& g : groups_) {
+    const Tensor& stays = sharding_.divides_weights() ? g.own_values : g.values;
+    stream.fill(stays.data, 0, stays.bytes());
+  }
+  stream.synchronize();
+}
+
 // Blocks that take turns in the same memory begin at the same place.
 void ParamStore::take_gathered() {
   const Sharding& s = sharding_;
@@ -174,6 +185,7 @@ void ParamStore::allocate() {
   for (Param& p : params_)
     if (!is_divided(p)) take(p);
   take_groups();
+  clear_padding();
   for (const Arena* arena : {&values_, &grads_, &gathered_})
     check(arena->used() == arena->planned(), "a store uses other memory than was planned");
 }

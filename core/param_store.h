@@ -131,6 +131,7 @@ class ParamStore {
   void take(Param& p);
   void take_groups();
   void take_gathered();
+  void clear_padding() const;
   void find_parts(const ShardGroup& group);
 
   Sharding sharding_;

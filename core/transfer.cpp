@@ -63,6 +63,7 @@ void read_chunks(Ctx& ctx, ConstTensor from, const std::function<void(ConstTenso
     chunk.device = {};
     take(chunk);
   }
+  ctx.synchronize();  // throws where what was read had not come to its end
 }
 
 void write_chunks(Ctx& ctx, Tensor to, const std::function<void(std::int64_t, Tensor)>& make) {

@@ -30,9 +30,9 @@ class Pending {
 };
 
 /// What the processes of a run (ranks) do together. Every rank calls the same functions in the same order with tensors
-/// of the same types and shapes; each call returns when this rank's part is done. Tensors are contiguous; work that was
-/// queued on the context's stream before is seen. Errors: ErrorKind::peer where a rank is lost, silent, or does
-/// something else.
+/// of the same types and shapes. Tensors are contiguous. With tensors of the host a call returns when this rank's part
+/// is done; with those of a GPU it is queued on the context's stream. Errors: ErrorKind::peer where a rank is lost,
+/// silent, or does something else.
 class Collective {
  public:
   virtual ~Collective() = default;
@@ -47,6 +47,7 @@ class Collective {
   virtual void all_gather(Ctx& ctx, ConstTensor mine, Tensor all) = 0;
   /// Row r of `sent` [size, n] goes to rank r; row r of `received` is from rank r.
   virtual void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) = 0;
+  /// Of the hosts: what is queued on GPUs is not waited for.
   virtual void barrier(Ctx& ctx) = 0;
 
   /// Begins work on this collective, which may go on beside what the caller does next. Everything is done in the order
@@ -57,6 +58,9 @@ class Collective {
   }
   /// Lets what is under way end with an error, here and on the other ranks; from any thread.
   virtual void disconnect() {}
+  /// Before this rank leaves for an error: what is queued on a GPU no longer waits there for other ranks. Nothing can
+  /// be called any more.
+  virtual void give_up() {}
 };
 
 /// The only rank of a run.

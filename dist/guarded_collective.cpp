@@ -1,7 +1,6 @@
 #include "dist/guarded_collective.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <array>
 #include <vector>
@@ -12,10 +11,6 @@ namespace qtrain {
 namespace {
 
 constexpr std::array<std::string_view, 5> kKinds{"all_reduce", "broadcast", "all_gather", "all_to_all", "barrier"};
-
-std::string named(const std::vector<int>& ranks) {
-  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
-}
 
 }  // namespace
 
@@ -70,9 +65,11 @@ void GuardedCollective::guard(Ctx& ctx, const Call& call, const std::function<vo
     act();
     watch_.watchdog.leave();
   } catch (const Error&) {
+    inner_->give_up();
     throw;
   } catch (const std::exception& e) {  // of the library: it knows addresses, not ranks
-    name_missing(call, e.what());
+    inner_->give_up();
+    fail_for_lost_rank(watch_, fmt::format("collective {}, {}", calls_, call.text()), e.what());
   }
 }
 
@@ -90,20 +87,6 @@ void GuardedCollective::compare(Ctx& ctx, const Call& call) {
                                rank(), calls_, call.text(), r, theirs[0], other.text()),
           .remedy = "this is a bug; please report it with the config"});
   }
-}
-
-void GuardedCollective::name_missing(const Call& call, const std::string& what) {
-  const std::string where = fmt::format("collective {}, {}", calls_, call.text());
-  const auto [failed, silent, busy] = watch_.watchdog.ask_all(watch_.store);
-  if (!failed.empty())
-    fail(ErrorKind::peer, {.cause = fmt::format("{} ended with an error, which its own message tells", named(failed))});
-  const std::vector<int>& missing = silent.empty() ? busy : silent;
-  if (missing.empty()) fail(ErrorKind::peer, {.cause = fmt::format("{} failed on all ranks: {}", where, what)});
-  fail(ErrorKind::peer,
-       {.cause = fmt::format("{} did not come to {}: {}", named(missing), where,
-                             silent.empty() ? "it still computes something else" : "there is no sign of life"),
-        .remedy = silent.empty() ? "set ddp_timeout to more seconds where a rank may take that long"
-                                 : "run the same command to go on from the last checkpoint"});
 }
 
 }  // namespace qtrain

@@ -5,8 +5,7 @@
 #include <utility>
 
 #include "dist/collective.h"
-#include "dist/store.h"
-#include "dist/watchdog.h"
+#include "dist/lost_rank.h"
 
 namespace qtrain {
 
@@ -14,12 +13,8 @@ namespace qtrain {
 /// different things would go unnoticed; and where a call fails, it finds out which ranks are missing.
 class GuardedCollective : public Collective {
  public:
-  /// Store and watchdog must outlive this.
-  struct Watch {
-    Store& store;
-    Watchdog& watchdog;
-  };
-  GuardedCollective(std::unique_ptr<Collective> inner, const Watch& watch) : inner_(std::move(inner)), watch_(watch) {}
+  GuardedCollective(std::unique_ptr<Collective> inner, const RankWatch& watch)
+      : inner_(std::move(inner)), watch_(watch) {}
 
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
@@ -29,15 +24,15 @@ class GuardedCollective : public Collective {
   void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) override;
   void barrier(Ctx& ctx) override;
   void disconnect() override { inner_->disconnect(); }
+  void give_up() override { inner_->give_up(); }
 
  private:
   struct Call;
   void guard(Ctx& ctx, const Call& call, const std::function<void()>& act);
   void compare(Ctx& ctx, const Call& call);
-  [[noreturn]] void name_missing(const Call& call, const std::string& what);
 
   std::unique_ptr<Collective> inner_;
-  Watch watch_;
+  RankWatch watch_;
   std::int64_t calls_ = 0;
 };
 

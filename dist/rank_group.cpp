@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <utility>
 
 #include "dist/gloo_collective.h"
 #include "dist/guarded_collective.h"
+#include "dist/nccl_collective.h"
 #include "dist/queued_collective.h"
 
 namespace qtrain {
@@ -30,19 +32,26 @@ void require_reachable(const RankPlace& place, Store& store, std::chrono::millis
 
 }  // namespace
 
-RankGroup::RankGroup(const std::optional<RankPlace>& place, std::chrono::milliseconds timeout) {
+RankGroup::RankGroup(const std::optional<RankPlace>& place, const Options& options) {
   if (!place) {
     collective_ = std::make_unique<Solo>();
     return;
   }
   if (place->serves_store) server_.emplace(Endpoint{.host = "", .port = place->store.port});
+  const auto timeout = options.timeout;
   store_.emplace(place->store, timeout);
   require_reachable(*place, *store_, timeout);
   watchdog_.emplace(
       Watchdog::Options{.server = place->store, .rank = place->rank, .ranks = place->size, .patience = timeout});
+  const RankWatch watch{*store_, *watchdog_};
   try {
-    collective_ = std::make_unique<QueuedCollective>(std::make_unique<GuardedCollective>(
-        connect_gloo(*place, *store_, timeout), GuardedCollective::Watch{*store_, *watchdog_}));
+    std::unique_ptr<Collective> ranks = connect_gloo(*place, *store_, timeout);
+    if (options.device.kind == DeviceKind::cuda)
+      ranks = connect_nccl(std::move(ranks), {.place = *place, .device = options.device, .timeout = timeout}, watch);
+    collective_ = std::make_unique<GuardedCollective>(std::move(ranks), watch);
+    // What is queued on a GPU runs beside the host by itself.
+    if (options.device.kind == DeviceKind::cpu)
+      collective_ = std::make_unique<QueuedCollective>(std::move(collective_));
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {

@@ -13,9 +13,13 @@ namespace qtrain {
 /// The ranks of a run, as one of them sees the others.
 class RankGroup {
  public:
-  /// Waits until all are there; for a process that is the only one there is nobody to wait for. `timeout` holds for
-  /// that and for each collective. Errors: ErrorKind::peer where a rank does not come.
-  RankGroup(const std::optional<RankPlace>& place, std::chrono::milliseconds timeout);
+  struct Options {
+    std::chrono::milliseconds timeout{};  ///< until all are there, and of each collective
+    Device device = {};                   ///< of this rank
+  };
+  /// Waits until all are there; for a process that is the only one there is nobody to wait for. Errors: ErrorKind::peer
+  /// where a rank does not come; those of NcclLibrary with a GPU.
+  RankGroup(const std::optional<RankPlace>& place, const Options& options);
   /// While an exception is on its way it tells the others that this rank failed.
   ~RankGroup();
   RankGroup(const RankGroup&) = delete;

@@ -41,11 +41,17 @@ void Watchdog::leave() {
   waits_in_.clear();
 }
 
+void Watchdog::wait_on_device(const std::string& call) {
+  const std::lock_guard lock(mutex_);
+  device_waits_in_ = call;
+}
+
 // Once: a run that misses a rank ends.
 void Watchdog::listen() try {
   while (!store_.get(kAlarm, kLong)) continue;
   const std::lock_guard lock(mutex_);
-  store_.set(answer_of(options_.rank), waits_in_.empty() ? kBusy : waits_in_);
+  const std::string& waits_in = waits_in_.empty() ? device_waits_in_ : waits_in_;
+  store_.set(answer_of(options_.rank), waits_in.empty() ? kBusy : waits_in);
 } catch (const Error&) {  // the store is gone, or this rank ends
 }
 

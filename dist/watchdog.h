@@ -26,6 +26,8 @@ class Watchdog {
   /// Between these calls this rank waits for the others in `what`.
   void enter(const std::string& what);
   void leave();
+  /// The GPU waits for the others in `call`; empty: it does not. From any thread.
+  void wait_on_device(const std::string& call);
 
   /// Tells the others that this rank ends with an error of its own.
   void tell_failure(Store& store) const;
@@ -40,8 +42,8 @@ class Watchdog {
 
   Options options_;
   std::mutex mutex_;
-  std::string waits_in_;  ///< empty: it computes
-  Store store_;           ///< of the thread
+  std::string waits_in_, device_waits_in_;  ///< both empty: it computes
+  Store store_;                             ///< of the thread
   std::thread thread_;
 };
 

@@ -39,12 +39,17 @@ void copy_now(void* to, const void* from, std::size_t bytes) {
 std::string problem() {
   return architecture_problem("native", settings().compute());
 }
+const bool kEmulated = true;
 int device_count() {
-  return 1;
+  return settings().devices;
+}
+void select(int index) {
+  if (index < 0 || index >= device_count())
+    fail(ErrorKind::usage, {.cause = "there is no CUDA device " + std::to_string(index)});
+  Driver::instance().select(index);
 }
 DeviceInfo info(int index) {
-  if (index != 0)
-    fail(ErrorKind::usage, {.cause = "there is no CUDA device " + std::to_string(index), .remedy = "use device 0"});
+  select(index);
   const Settings& s = settings();
   return {.name = "execution harness on the CPU",
           .major = s.compute().major,
@@ -58,7 +63,8 @@ DeviceInfo info(int index) {
           .emulated = true};
 }
 
-void* allocate(int, std::size_t bytes) {
+void* allocate(int index, std::size_t bytes) {
+  select(index);
   Driver::instance().outside_of_records("device memory is allocated");
   return DeviceHeap::instance().allocate(bytes);
 }
@@ -77,7 +83,8 @@ void release_pinned(void* p) {
   Driver::instance().unpin(p);
 }
 
-void* create_stream(int) {
+void* create_stream(int index) {
+  select(index);
   DeviceHeap::instance();  // the memory outlives the streams that work on it
   return Driver::instance().add_queue();
 }
@@ -127,7 +134,8 @@ void fill(void* stream, Span to, std::uint8_t value) {
                    .touches = {writes(to.data, to.bytes)}});
 }
 
-void* create_event(int) {
+void* create_event(int index) {
+  select(index);
   return Driver::instance().add_point();
 }
 void destroy_event(void* event) {
@@ -168,6 +176,10 @@ bool event_done(void* event) {
   }
   drain(*point.queue, point.ticket);  // whoever asks again and again gets there
   return false;
+}
+bool event_passed(void* event) {
+  const Point& point = Driver::instance().point(event);
+  return !point.queue || point.queue->done >= point.ticket;
 }
 void synchronize_event(void* event) {
   const Point& point = Driver::instance().point(event);

@@ -30,6 +30,7 @@ struct Settings {
   int host_threads = 0;                             ///< that run blocks; 0: one per processor
   std::size_t memory_bytes = std::size_t{8} << 30;  ///< of the device
   int capability = 90;                              ///< compute capability, 10 * major + minor
+  int devices = 1;                                  ///< that there are, of the same memory
 
   ComputeCapability compute() const { return {capability / 10, capability % 10}; }
   /// Most shared memory of one block.

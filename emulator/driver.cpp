@@ -1,5 +1,7 @@
 #include "emulator/driver.h"
 
+#include <string>
+
 namespace qtrain::emulation {
 namespace {
 
@@ -48,6 +50,10 @@ void enqueue(void* stream, Work work) {
   if (Recording* recording = Driver::instance().recording().get(); recording && recording->covers(stream))
     return recording->add(stream, std::move(work));
   const auto queue = Driver::instance().queue(stream);
+  if (const int selected = Driver::instance().selected(); selected != queue->device)
+    fail(ErrorKind::internal,
+         {.cause = work.name + " is queued on a stream of device " + std::to_string(queue->device) + " while device " +
+                   std::to_string(selected) + " is the thread's"});
   Stamp at = Driver::instance().stamp(*queue);
   if (!work.touches.empty()) Driver::instance().traffic().add(at, work);
   queue->work.push_back({std::move(work.run), std::move(at)});

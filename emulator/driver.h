@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -7,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,8 +25,10 @@ struct Queued {
 };
 struct Queue {
   std::deque<Queued> work;
-  std::uint64_t number = 0, queued = 0, done = 0;
-  Progress seen;  ///< of other streams, by what is queued next
+  std::uint64_t number = 0, queued = 0;
+  std::atomic<std::uint64_t> done = 0;  ///< which other threads look at too
+  Progress seen;                        ///< of other streams, by what is queued next
+  int device = 0;
 
   Progress reached() const {
     Progress all = seen;
@@ -64,6 +68,7 @@ class Driver {
     const std::lock_guard lock(mutex_);
     auto queue = std::make_shared<Queue>();
     queue->number = ++numbers_;
+    queue->device = selected();
     queues_.emplace(queue.get(), queue);
     return queue.get();
   }
@@ -85,6 +90,15 @@ class Driver {
   void remove_point(void* event) {
     const std::lock_guard lock(mutex_);
     points_.erase(event);
+  }
+  /// The device of the calling thread.
+  void select(int device) {
+    const std::lock_guard lock(mutex_);
+    selected_[std::this_thread::get_id()] = device;
+  }
+  int selected() {
+    const std::lock_guard lock(mutex_);
+    return selected_[std::this_thread::get_id()];
   }
   std::vector<std::shared_ptr<Queue>> all() {
     const std::lock_guard lock(mutex_);
@@ -163,6 +177,7 @@ class Driver {
   std::map<void*, std::unique_ptr<Point>> points_;
   std::map<void*, std::pair<std::unique_ptr<std::byte[]>, std::size_t>> pinned_;
   std::map<void*, std::shared_ptr<Record>> graphs_;
+  std::map<std::thread::id, int> selected_;
   std::unique_ptr<Recording> recording_;
   Traffic traffic_;
   Waits waits_;

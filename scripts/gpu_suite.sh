@@ -50,7 +50,7 @@ log="$OUT/suite.log"
 : >"$log"
 last_second=525 # no part runs longer: the whole stays below nine minutes
 
-parts=("doctor" "test_cuda" "test_e2e_cuda" "kernels" "qtrain bench" "step qwen3-0.6b" "step qwen3-0.6b-qlora"
+parts=("doctor" "test_cuda" "test_e2e_cuda" "test_ranks" "kernels" "qtrain bench" "step qwen3-0.6b" "step qwen3-0.6b-qlora"
   "step llama-3.1-8b-qlora" "step llama-3.1-8b" "step qwen3-8b-adamw8bit" "memcheck" "racecheck")
 # Parts that take long and are not asked for by default.
 rare=("step llama-3.1-8b" "step qwen3-8b-adamw8bit")
@@ -119,12 +119,15 @@ for file in "$prebuilt/bin/qtrain" "$prebuilt/bin/test_cuda" "$prebuilt/bin/test
 done
 
 # PyTorch brings a cuBLASLt of its own, which programs take where the toolkit has none.
-programs_libraries=""
-if ! ls /usr/local/cuda/lib64/libcublasLt.so.13 >/dev/null 2>&1; then
-  programs_libraries="$(python3 -c 'import glob, importlib.util, os
+libraries_of_torch() { # libraries_of_torch FILE: its folder among PyTorch's packages
+  python3 -c 'import glob, importlib.util, os, sys
 spec = importlib.util.find_spec("torch")
-found = glob.glob(os.path.dirname(os.path.dirname(spec.origin)) + "/nvidia/*/lib/libcublasLt.so.13") if spec else []
-print(os.path.dirname(found[0]) if found else "")')"
+found = glob.glob(os.path.dirname(os.path.dirname(spec.origin)) + "/nvidia/*/lib/" + sys.argv[1]) if spec else []
+print(os.path.dirname(found[0]) if found else "")' "$1"
+}
+programs_libraries="$(libraries_of_torch libnccl.so.2)"
+if ! ls /usr/local/cuda/lib64/libcublasLt.so.13 >/dev/null 2>&1; then
+  programs_libraries="$(libraries_of_torch libcublasLt.so.13)${programs_libraries:+:$programs_libraries}"
 fi
 own=(env "QTRAIN_SOURCE_DIR=$ROOT" "QTRAIN_PROGRAM=$prebuilt/bin/qtrain")
 export XDG_CACHE_HOME="$work/cache"
@@ -137,12 +140,14 @@ if [ "$dry" = 1 ]; then
   compiled=(--no_compile)
   test_filter='Ptx.*:*FollowsDouble/rms_norm*'
   e2e_filter='CudaBench.*'
+  ranks_filter='CudaRanks.MoreThan*'
   bench=(--small)
 else
   device=(--device cuda)
   compiled=()
   test_filter='*'
-  e2e_filter='*'
+  e2e_filter='*-CudaRanks.*'
+  ranks_filter='CudaRanks.*'
   bench=()
 fi
 quick_filter='Ptx.*:*FollowsDouble/*-*/gemm_*:*CudaGemm*' # under which cuBLASLt takes minutes, and is not ours to check
@@ -206,8 +211,14 @@ if [ "$dry" = 0 ]; then
   [[ "$gpu" == *"compute capability"* ]] || die "no GPU can be used: ${gpu:-qtrain doctor ends with an error, see $log}"
 fi
 tests_of "test_cuda" "$(scaled 45)" '*CudaGemm*:*/gemm_*' "$tests" "--gtest_filter=$test_filter"
-tests_of "test_e2e_cuda" "$(scaled 60)" '' "$prebuilt/bin/test_e2e_cuda" "--gtest_filter=$e2e_filter"
-part "kernels" "$(scaled 115)" "${own[@]}" python3 bench/peers/gpu_kernels.py --library "$library" "${device[@]}" \
+tests_of "test_e2e_cuda" "$(scaled 55)" '' "$prebuilt/bin/test_e2e_cuda" "--gtest_filter=$e2e_filter"
+# Ranks that share this GPU, as NCCL_HOSTID lets them; those of test_cuda are skipped too where there is no NCCL.
+if timeout 20 "${own[@]}" "$prebuilt/bin/qtrain" doctor 2>>"$log" | grep -Eq '^NCCL +[0-9]'; then
+  tests_of "test_ranks" "$(scaled 15)" '' "$prebuilt/bin/test_e2e_cuda" "--gtest_filter=$ranks_filter"
+else
+  absent "test_ranks" "there is no NCCL (libnccl.so.2) of 2.18 or newer"
+fi
+part "kernels" "$(scaled 105)" "${own[@]}" python3 bench/peers/gpu_kernels.py --library "$library" "${device[@]}" \
   "${compiled[@]}" --seconds "$(scaled 80)" --json "$work/kernels.json"
 part "qtrain bench" "$(scaled 50)" "${own[@]}" "$prebuilt/bin/qtrain" bench --device cuda "${bench[@]}" \
   --json "$work/bench.json"

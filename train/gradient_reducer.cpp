@@ -1,8 +1,8 @@
 #include "train/gradient_reducer.h"
 
 #include <algorithm>
-#include <cstring>
-#include <numeric>
+
+#include "kernels/elementwise.h"
 
 namespace qtrain {
 namespace {
@@ -40,12 +40,8 @@ std::vector<std::int64_t> begins_of(const std::vector<Tensor>& gradients) {
   return begins;
 }
 
-/// Calls act(begin, end) for parts of a range of elements, on all threads.
-template <class Act>
-void in_parts(Ctx& ctx, std::int64_t elements, const Act& act) {
-  constexpr std::int64_t kPart = 1 << 14;
-  ctx.pool().run((elements + kPart - 1) / kPart,
-                 [&](std::int64_t task, int) { act(task * kPart, std::min(elements, (task + 1) * kPart)); });
+void clear(Ctx& ctx, Tensor t) {
+  ctx.stream().fill(t.data, 0, t.bytes());
 }
 
 }  // namespace
@@ -68,6 +64,7 @@ GradientReducer::GradientReducer(Collective& ranks, const Options& options, std:
       gradients_(gradients_of(trained)),
       begins_(begins_of(gradients_)),
       sums_(sums),
+      sums_of_rank_(sums.device),
       layout_(ranks.size(), begins_.back()),
       total_sums_(static_cast<std::size_t>(sums.numel())) {
   if (!is_ordered()) return;
@@ -77,47 +74,39 @@ GradientReducer::GradientReducer(Collective& ranks, const Options& options, std:
   sent_ = all.slice(0, n);
   received_ = all.slice(n, n);
   total_ = all.slice(2 * n, layout_.chunks);
-  std::memset(total_.data, 0, total_.bytes());
+  Stream stream(sums.device);
+  stream.fill(total_.data, 0, total_.bytes());
+  stream.synchronize();
 }
 
 // Elements of the gradients to what is sent, which ends with zeros, or what was received back to them.
 void GradientReducer::copy_chunk(Ctx& ctx, std::int64_t chunk, Way way) {
   const std::int64_t first = chunk * sent_.numel(), last = std::min(first + sent_.numel(), begins_.back());
-  float* const staged = (way == Way::out ? sent_ : received_).as<float>();
-  if (way == Way::out) std::fill(staged + (last - first), staged + sent_.numel(), 0.0F);
+  const Tensor staged = (way == Way::out ? sent_ : received_).reshaped({sent_.numel()});
+  if (way == Way::out) clear(ctx, staged.slice(last - first, staged.numel() - (last - first)));
   auto at = static_cast<std::size_t>(std::ranges::upper_bound(begins_, first) - begins_.begin() - 1);
   for (; at < gradients_.size() && begins_[at] < last; ++at) {
     const std::int64_t begin = std::max(begins_[at], first), end = std::min(begins_[at + 1], last);
-    dispatch_float(gradients_[at].dtype, [&]<class T>() {
-      T* const gradient = gradients_[at].as<T>() + (begin - begins_[at]);
-      float* const other = staged + (begin - first);
-      in_parts(ctx, end - begin, [&](std::int64_t from, std::int64_t to) {
-        if (way == Way::out) {
-          for (std::int64_t i = from; i < to; ++i) other[i] = static_cast<float>(gradient[i]);
-          std::fill(gradient + from, gradient + to, T(0.0F));
-        } else {
-          for (std::int64_t i = from; i < to; ++i) gradient[i] = T(other[i]);
-        }
-      });
-    });
+    const Tensor gradient = gradients_[at].reshaped({gradients_[at].numel()}).slice(begin - begins_[at], end - begin);
+    const Tensor other = staged.slice(begin - first, end - begin);
+    ops::copy(ctx, {.y = store(way == Way::out ? other : gradient), .x = way == Way::out ? gradient : other});
+    if (way == Way::out) clear(ctx, gradient);
   }
 }
 
 void GradientReducer::add_rows(Ctx& ctx, std::int64_t chunk) {
-  float* const total = total_.slice(chunk, 1).as<float>();
-  const float* const received = received_.as<float>();
-  in_parts(ctx, layout_.row, [&](std::int64_t from, std::int64_t to) {
-    for (int r = 0; r < ranks_.size(); ++r)
-      for (std::int64_t i = from; i < to; ++i) total[i] += received[r * layout_.row + i];
-  });
+  const Tensor total = total_.slice(chunk, 1);
+  for (int r = 0; r < ranks_.size(); ++r) ops::copy(ctx, {.y = accumulate(total), .x = received_.slice(r, 1)});
 }
 
+// On the host: they are a few numbers in f64.
 void GradientReducer::add_sums(Ctx& ctx) {
-  const std::int64_t n = sums_.numel();
+  const Tensor mine = sums_of_rank_.of(ctx, sums_);
+  const std::int64_t n = mine.numel();
   std::vector<double> all(static_cast<std::size_t>(n * ranks_.size()));
-  ranks_.all_gather(ctx, sums_, view_of(std::span(all), {ranks_.size(), n}));
+  ranks_.all_gather(ctx, mine, view_of(std::span(all), {ranks_.size(), n}));
   for (std::size_t i = 0; i < all.size(); ++i) total_sums_[i % static_cast<std::size_t>(n)] += all[i];
-  std::memset(sums_.data, 0, sums_.bytes());
+  clear(ctx, sums_);
 }
 
 void GradientReducer::end_micro_batch(Ctx& ctx) {
@@ -140,8 +129,8 @@ void GradientReducer::finish(Ctx& ctx) {
     ranks_.all_gather(ctx, total_.slice(chunk, 1), received_);
     copy_chunk(ctx, chunk, Way::back);
   }
-  std::memset(total_.data, 0, total_.bytes());  // for the next step
-  std::memcpy(sums_.data, total_sums_.data(), sums_.bytes());
+  clear(ctx, total_);  // for the next step
+  ctx.stream().copy(sums_.data, total_sums_.data(), sums_.bytes());
   std::ranges::fill(total_sums_, 0.0);
 }
 

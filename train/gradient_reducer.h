@@ -50,6 +50,7 @@ class GradientReducer {
   std::vector<Tensor> gradients_;
   std::vector<std::int64_t> begins_;  ///< of each gradient among all elements, and their number
   Tensor sums_;
+  HostCopy sums_of_rank_;
   Layout layout_;
   DeviceMemory memory_;
   Tensor sent_, received_;  ///< f32 [ranks, row]

@@ -85,15 +85,6 @@ TrainingResult drive(DrivenRun& d) {
   return result;
 }
 
-// Ranks that somebody else has started are not in the config.
-void require_place_of_ranks(const TrainingStart& start, Device device) {
-  if (start.ranks.size() > 1 && device.kind != DeviceKind::cpu)
-    fail(ErrorKind::usage,
-         {.cause =
-              fmt::format("{} ranks train on a GPU, and several do so on processors only, so far", start.ranks.size()),
-          .remedy = "set device to cpu, or start one process"});
-}
-
 }  // namespace
 
 TrainingResult train(const TrainingStart& start, Log& log) {
@@ -101,8 +92,9 @@ TrainingResult train(const TrainingStart& start, Log& log) {
   const bool leads = start.ranks.rank() == 0;
   const OutputFolder output(config.value.training.output_dir,
                             leads ? OutputFolder::Role::leads : OutputFolder::Role::follows, log);
-  Ctx ctx = make_context(compute_choice(config.value), log);
-  require_place_of_ranks(start, ctx.device());
+  ComputeChoice compute = compute_choice(config.value);
+  compute.gpu = start.gpu;
+  Ctx ctx = make_context(compute, log);
   IgnoredKeys ignored(config, log);
   const RunContext run{.config = config, .ctx = ctx, .log = log, .ignored = ignored, .ranks = start.ranks};
   PreparedRun prepared = prepare_run(run, output, start.resume);

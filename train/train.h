@@ -21,6 +21,7 @@ struct TrainingStart {
   const ResolvedConfig& config;
   std::string resume;
   Collective& ranks;
+  int gpu = 0;  ///< of this rank, where it runs on one
 };
 TrainingResult train(const TrainingStart& start, Log& log);
 

@@ -14,6 +14,7 @@
 #include "core/file.h"
 #include "core/parallel.h"
 #include "core/version.h"
+#include "dist/nccl_library.h"
 #include "kernels/dispatch.h"
 #include "kernels/libraries.h"
 #include "train/plan/machine.h"
@@ -88,12 +89,19 @@ std::vector<Finding> libraries() {
   return findings;
 }
 
+Finding nccl_finding() {
+  const NcclState nccl = nccl_state();
+  if (nccl.problem.empty()) return {"NCCL", fmt::format("{} ({})", nccl.version, nccl.file)};
+  return {"NCCL", nccl.problem, "a run uses one GPU: put the folder of libnccl.so.2 on LD_LIBRARY_PATH for several"};
+}
+
 std::vector<Finding> cuda_findings() {
   std::vector<Finding> findings;
   if constexpr (ops::kHasCuda)
     for (const CudaLibrary& l : cuda_libraries())
       findings.push_back({l.name, l.problem.empty() ? l.file : l.problem,
                           l.problem.empty() ? "" : "no GPU can be used: put " + l.file + " on LD_LIBRARY_PATH"});
+  if constexpr (ops::kHasCuda) findings.push_back(nccl_finding());
   return findings;
 }
 

@@ -10,6 +10,7 @@
 #include "config/check.h"
 #include "config/remarks.h"
 #include "core/plural.h"
+#include "train/plan/compute.h"
 
 namespace qtrain {
 namespace {
@@ -152,6 +153,7 @@ int run_estimate(const Arguments& args) {
   ResolvedConfig anywhere = config;
   anywhere.value.run.device = DeviceChoice::automatic;  // the device need not be here
   require_supported(anywhere);
+  if (!args.has("gpu")) settle_ranks(config);
   const Price price{args.number("price_per_hour")};
   const Estimate e = estimate_run(config, options_of(args), args.log());
   args.give({.text = memory_text(e) + gpus_text(e) + time_text(e, price), .json = json_of(e, price)});

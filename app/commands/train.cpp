@@ -84,6 +84,7 @@ void settle_in(const RankPlace& place, ResolvedConfig& config, Log& log) {
   const int all = static_cast<int>(std::thread::hardware_concurrency()), usable = usable_processors();
   const int mine = usable < all ? usable : std::max(1, usable / place.local_size);
   if (config.value.run.threads == 0) config.value.run.threads = mine;
+  if (!config.given("nproc")) config.value.run.nproc = place.local_size;
   if (place.rank > 0) log.set_level(std::max(log.level(), LogLevel::error));
   if (place.launcher != "qtrain") log.info("rank {} of {}, started by {}", place.rank, place.size, place.launcher);
 }
@@ -96,18 +97,22 @@ int run_train(const Arguments& args) {
   const std::optional<RankPlace> place = rank_place();
   if (place) settle_in(*place, config, args.log());
   if (const auto node = node_place(); !place && node) settle_in(*node, config);
+  if (!place) settle_ranks(config);
   const bool launches = !place && run.ranks() > 1;
   if (!launches) {
     remark_on_device(config);
     tell_remarks(config, args.log());
   }
   require_supported(config);
+  if (!place) require_gpus(config.value);
   if (launches) return launch_run(config.value, args.log());
   args.log().show_progress(!config.value.training.disable_tqdm);
   std::string resume = args.text("resume").value_or(config.value.training.resume_from_checkpoint);
   if (std::getenv(kRestarted)) resume = "auto";
-  RankGroup ranks(place, std::chrono::seconds(run.ddp_timeout));
-  const TrainingResult result = train({.config = config, .resume = resume, .ranks = ranks.collective()}, args.log());
+  const Device device = place ? device_of_rank(*place, compute_choice(config.value)) : Device{};
+  RankGroup ranks(place, {.timeout = std::chrono::seconds(run.ddp_timeout), .device = device});
+  const TrainingResult result =
+      train({.config = config, .resume = resume, .ranks = ranks.collective(), .gpu = device.index}, args.log());
   if (ranks.collective().rank() == 0) args.give({.text = result.summary, .json = result.json});
   return result.exit_code;
 }

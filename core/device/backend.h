@@ -11,7 +11,9 @@ namespace qtrain::cuda {
 
 std::string problem();
 int device_count();
+extern const bool kEmulated;
 DeviceInfo info(int index);
+void select(int index);
 
 /// nullptr if it does not fit.
 void* allocate(int index, std::size_t bytes);
@@ -36,6 +38,8 @@ void destroy_event(void* event);
 void record(void* event, void* stream);
 void wait(void* stream, void* event);
 bool event_done(void* event);
+/// From any thread, without an effect on when queued work runs.
+bool event_passed(void* event);
 void synchronize_event(void* event);
 double milliseconds(void* from, void* to);
 

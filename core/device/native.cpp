@@ -53,6 +53,8 @@ std::string problem() {
   return architecture_problem(QTRAIN_CUDA_ARCHITECTURES, capability(0));
 }
 
+const bool kEmulated = false;
+
 int device_count() {
   int count = 0;
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
@@ -75,8 +77,12 @@ DeviceInfo info(int index) {
   return d;
 }
 
-void* allocate(int index, std::size_t bytes) {
+void select(int index) {
   verify(cudaSetDevice(index), "cudaSetDevice");
+}
+
+void* allocate(int index, std::size_t bytes) {
+  select(index);
   void* p = nullptr;
   const cudaError_t code = cudaMalloc(&p, bytes);
   if (code == cudaErrorMemoryAllocation) {
@@ -100,7 +106,7 @@ void release_pinned(void* p) {
 void* create_stream(int index) {
   if (const std::string why = problem(); !why.empty())
     fail(ErrorKind::usage, {.cause = why, .remedy = "use --device cpu"});
-  verify(cudaSetDevice(index), "cudaSetDevice");
+  select(index);
   cudaStream_t s = nullptr;
   verify(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "cudaStreamCreate");
   return s;
@@ -114,7 +120,7 @@ void synchronize(void* stream) {
 }
 
 void synchronize_device(int index) {
-  verify(cudaSetDevice(index), "cudaSetDevice");
+  select(index);
   verify(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
@@ -126,7 +132,7 @@ void fill(void* stream, Span to, std::uint8_t value) {
 }
 
 void* create_event(int index) {
-  verify(cudaSetDevice(index), "cudaSetDevice");
+  select(index);
   cudaEvent_t e = nullptr;
   verify(cudaEventCreate(&e), "cudaEventCreate");
   return e;
@@ -145,6 +151,9 @@ bool event_done(void* event) {
   if (code == cudaErrorNotReady) return false;
   verify(code, "cudaEventQuery");
   return true;
+}
+bool event_passed(void* event) {
+  return event_done(event);
 }
 void synchronize_event(void* event) {
   verify(cudaEventSynchronize(event_of(event)), "cudaEventSynchronize");

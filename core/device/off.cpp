@@ -13,10 +13,14 @@ namespace {
 std::string problem() {
   return "this build has no CUDA backend";
 }
+const bool kEmulated = false;
 int device_count() {
   return 0;
 }
 DeviceInfo info(int) {
+  refuse();
+}
+void select(int) {
   refuse();
 }
 void* allocate(int, std::size_t) {
@@ -62,6 +66,9 @@ void wait(void*, void*) {
   refuse();
 }
 bool event_done(void*) {
+  refuse();
+}
+bool event_passed(void*) {
   refuse();
 }
 void synchronize_event(void*) {

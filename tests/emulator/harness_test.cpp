@@ -44,6 +44,34 @@ class Harness : public ::testing::TestWithParam<Planted> {};
 
 constexpr Device kCuda{DeviceKind::cuda, 0};
 
+TEST(SeveralDevices, WorkOnTheStreamOfAnotherThanTheSelectedIsNamed) {
+  const Schedule schedule({.devices = 2});
+  const Device second{DeviceKind::cuda, 1};
+  Stream stream(second);
+  const DeviceMemory memory(second, 8);
+  stream.fill(memory.data(), 0, memory.bytes());
+  stream.synchronize();
+  select(kCuda);
+  EXPECT_THAT(test::error_of(ErrorKind::internal, [&] { stream.fill(memory.data(), 0, memory.bytes()); }),
+              ::testing::HasSubstr("fill is queued on a stream of device 1 while device 0 is the thread's"));
+  EXPECT_THAT(test::error_of(ErrorKind::usage,
+                             [&] {
+                               select({DeviceKind::cuda, 2});
+                             }),
+              ::testing::HasSubstr("there is no CUDA device 2"));
+}
+
+TEST(Events, ALookFromOutsideRunsNothing) {
+  const Schedule schedule({});
+  Stream stream(kCuda);
+  Event event(kCuda);
+  stream.record(event);
+  EXPECT_FALSE(event.has_passed());
+  EXPECT_FALSE(event.has_passed());
+  stream.synchronize();
+  EXPECT_TRUE(event.has_passed());
+}
+
 TEST_P(Harness, RightProgramsRunInEveryOrder) {
   std::vector<Settings> all = schedules();
   for (const Timing copies : {Timing::early, Timing::random})

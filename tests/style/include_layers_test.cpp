@@ -28,7 +28,7 @@ const std::map<std::string, std::set<std::string>>& layers() {
   static const std::map<std::string, std::set<std::string>> table{
       {"core", {}},
       {"kernels", {"core"}},
-      {"emulator", {"core", "kernels"}},
+      {"emulator", {"core", "kernels", "dist"}},
       {"quant", {"core", "kernels"}},
       {"text", {"core"}},
       {"data", {"core", "text"}},

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "config/remarks.h"
 #include "core/plural.h"
+#include "dist/nccl_library.h"
 #include "kernels/processor.h"
 
 namespace qtrain {
@@ -14,7 +17,7 @@ bool wants_cuda(const ComputeChoice& choice) {
   const std::string problem = cuda_problem();
   if (choice.device == "cuda" && !problem.empty())
     fail(ErrorKind::usage, {.cause = "device cuda: " + problem, .remedy = "use device=cpu"});
-  return problem.empty() && (choice.device == "cuda" || !cuda_info().emulated);
+  return problem.empty() && (choice.device == "cuda" || !cuda_is_emulated());
 }
 
 MatmulPrecision cpu_precision(const ComputeChoice& choice) {
@@ -50,12 +53,17 @@ const char* describe_on_cuda(MatmulPrecision precision) {
 }
 
 Ctx cuda_context(const ComputeChoice& choice, Log& log) {
-  const DeviceInfo gpu = cuda_info();
+  const DeviceInfo gpu = cuda_info(choice.gpu);
   const MatmulPrecision precision = plan_compute(choice).matmul;
   log.info("device: {}, {:.1f} of {:.1f} GB free, compute capability {}.{}, {}", gpu.name,
            static_cast<double>(gpu.free_bytes) / 1e9, static_cast<double>(gpu.total_bytes) / 1e9, gpu.major, gpu.minor,
            describe_on_cuda(precision));
-  return Ctx({.kind = DeviceKind::cuda}, precision, choice.threads);
+  return Ctx({DeviceKind::cuda, choice.gpu}, precision, choice.threads);
+}
+
+// Of this machine, for a run with this config; 0: it is one on processors.
+int gpus_of(const Config& config) {
+  return cuda_problem().empty() && wants_cuda(compute_choice(config)) ? cuda_device_count() : 0;
 }
 
 }  // namespace
@@ -96,15 +104,41 @@ void require_optimizer(const Config& config, Device device) {
 }
 
 ComputePlan plan_compute_on_gpu(const ComputeChoice& choice) {
-  return {.device = {.kind = DeviceKind::cuda}, .matmul = cuda_precision(choice)};
+  return {.device = {DeviceKind::cuda, choice.gpu}, .matmul = cuda_precision(choice)};
 }
 
 ComputePlan plan_compute(const ComputeChoice& choice) {
   if (!wants_cuda(choice)) return {.device = {}, .matmul = cpu_precision(choice)};
-  const DeviceInfo gpu = cuda_info();
+  const DeviceInfo gpu = cuda_info(choice.gpu);
   const ComputePlan plan = plan_compute_on_gpu(choice);
   require_precision(plan.matmul, gpu.name, gpu.major);
   return plan;
+}
+
+void settle_ranks(ResolvedConfig& config) {
+  if (!config.given("nproc")) config.value.run.nproc = std::max(1, gpus_of(config.value));
+}
+
+void require_gpus(const Config& config) {
+  const int gpus = gpus_of(config);
+  if (gpus == 0 || config.run.ranks() == 1) return;
+  if (config.run.nproc > gpus)
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("nproc is {}, and {} can be used here: ranks do not share GPUs", config.run.nproc,
+                               counted(gpus, "GPU")),
+          .remedy =
+              fmt::format("set nproc to {} (CUDA_VISIBLE_DEVICES says which GPUs there are), or device to cpu", gpus)});
+  const NcclLibrary needed;
+}
+
+Device device_of_rank(const RankPlace& place, const ComputeChoice& choice) {
+  if (!wants_cuda(choice)) return {};
+  const int gpus = cuda_device_count();
+  if (gpus == 1) return {DeviceKind::cuda, 0};  // a scheduler shows each rank its own
+  if (place.local_rank < gpus) return {DeviceKind::cuda, place.local_rank};
+  fail(ErrorKind::usage, {.cause = fmt::format("rank {} is number {} on this machine, which has GPUs 0 to {}",
+                                               place.rank, place.local_rank, gpus - 1),
+                          .remedy = "start as many ranks on a machine as it has GPUs, or set device to cpu"});
 }
 
 ComputeChoice compute_choice(const Config& config) {

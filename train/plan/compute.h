@@ -5,6 +5,7 @@
 #include "config/config.h"
 #include "core/context.h"
 #include "core/log.h"
+#include "dist/rank_place.h"
 #include "optim/table.h"
 
 namespace qtrain {
@@ -17,10 +18,17 @@ struct ComputeChoice {
   bool fp16 = false;             ///< or float16, on a GPU
   bool tf32 = false;             ///< whether a GPU may multiply float32 in TF32
   int threads = 0;
+  int gpu = 0;  ///< which of those of this machine
 };
 Ctx make_context(const ComputeChoice& choice, Log& log);
 /// Notes on keys about GPUs, where a run with this config would be on a processor.
 void remark_on_device(ResolvedConfig& config);
+/// Where nproc is not given, it becomes the number of GPUs of this machine, for a run that uses them.
+void settle_ranks(ResolvedConfig& config);
+/// A usage error where this machine has fewer GPUs than it is to have ranks, or no NCCL for several.
+void require_gpus(const Config& config);
+/// Where a rank computes. A usage error where there are GPUs, and none for this rank.
+Device device_of_rank(const RankPlace& place, const ComputeChoice& choice);
 
 /// Where and how GEMMs are computed, known without a device.
 struct ComputePlan {

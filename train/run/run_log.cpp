@@ -56,7 +56,7 @@ void RunLog::add_training_row(const StepOutcome& outcome) {
             {"rss_mb", memory.now_mb},
             {"peak_rss_mb", memory.peak_mb},
             {"device_mb", static_cast<double>(allocated_bytes(run_.ctx.device().kind).now) / kMib}};
-  if (run_.ranks.size() > 1) more.update(work_of_ranks());
+  if (run_.ranks.size() > 1 && run_.ctx.device().kind == DeviceKind::cpu) more.update(work_of_ranks());
   if (run_.scales_loss()) more["loss_scale"] = state_.loss_scale.value;
   const std::optional<double> loss = state_.mean_loss();
   Json row{{"epoch", plan_.epochs_after(state_.step)},

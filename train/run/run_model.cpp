@@ -20,8 +20,11 @@ void describe_model(Transformer& model, Log& log) {
              how->describe());
 }
 
+// Exchanges between ranks are not recorded, and divided models have them inside of passes and updates.
 bool uses_graphs(const RunContext& run) {
-  return run.ctx.device().kind == DeviceKind::cuda && run.config.value.run.use_cuda_graphs.value_or(true);
+  const RunSection& c = run.config.value.run;
+  const bool divided = run.ranks.size() > 1 && c.zero_stage > 0;
+  return run.ctx.device().kind == DeviceKind::cuda && c.use_cuda_graphs.value_or(true) && !divided;
 }
 
 void describe_memory(const RunContext& run, const PlannedRun& planned, const MemoryPlan& memory) {

@@ -1,0 +1,19 @@
+#pragma once
+#include <string>
+
+#include "dist/store.h"
+#include "dist/watchdog.h"
+
+namespace qtrain {
+
+/// With what a rank asks after the others. Both must outlive whoever has it.
+struct RankWatch {
+  Store& store;
+  Watchdog& watchdog;
+};
+
+/// Ends with the error for a call that failed or took too long: asks which ranks are missing, for a few seconds, and
+/// names them. `where`: the call; `what`: the words of the library.
+[[noreturn]] void fail_for_lost_rank(const RankWatch& watch, const std::string& where, const std::string& what);
+
+}  // namespace qtrain

@@ -1,0 +1,89 @@
+#include "dist/nccl_communicator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include "core/error.h"
+
+namespace qtrain {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr milliseconds kLeaving{10'000};  // for the others to come to their end too
+
+}  // namespace
+
+NcclCommunicator::NcclCommunicator(const NcclLibrary& library, const Place& place)
+    : library_(library), timeout_(place.timeout) {
+  nccl::Config config;
+  try {
+    const nccl::Result begun = library->comm_init_rank_config(&comm_, place.size, place.id, place.rank, &config);
+    settle("ncclCommInitRankConfig", begun, timeout_);
+  } catch (const std::runtime_error&) {
+    give_up();
+    throw;
+  }
+}
+
+NcclCommunicator::~NcclCommunicator() {
+  try {
+    if (std::uncaught_exceptions() == 0) leave();
+  } catch (const std::runtime_error&) {  // somebody else did not come to the end
+  }
+  give_up();
+}
+
+void NcclCommunicator::leave() {
+  if (!comm_) return;
+  settle("ncclCommFinalize", library_->comm_finalize(comm_), std::min(kLeaving, timeout_));
+  library_->comm_destroy(std::exchange(comm_, nullptr));
+}
+
+void NcclCommunicator::run(const char* what, const Act& act) {
+  const std::lock_guard lock(mutex_);
+  if (!comm_) throw std::runtime_error(fmt::format("{}: the ranks have parted", what));
+  settle(what, act(*library_.operator->(), comm_), timeout_);
+}
+
+// Until the last word of NCCL on a call.
+void NcclCommunicator::settle(const char* what, nccl::Result result, milliseconds patience) {
+  constexpr int kQuick = 100;  // polls without a pause: most calls are queued at once
+  const auto end = Clock::now() + patience;
+  for (int polls = 0; result == nccl::in_progress; ++polls) {
+    if (polls >= kQuick) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    if (Clock::now() > end)
+      throw std::runtime_error(
+          fmt::format("{} is not done after {:.0f} s", what, std::chrono::duration<double>(patience).count()));
+    if (const nccl::Result asked = library_->comm_get_async_error(comm_, &result); asked != nccl::success)
+      result = asked;
+  }
+  if (result != nccl::success) throw std::runtime_error(fmt::format("{}: {}", what, text_of(result)));
+}
+
+std::string NcclCommunicator::text_of(nccl::Result result) const {
+  const char* last = library_->get_last_error(comm_);
+  const std::string detail = last ? last : "";
+  return library_->get_error_string(result) + (detail.empty() ? "" : " (" + detail + ")");
+}
+
+std::string NcclCommunicator::queued_error() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);  // else a call is being made, which will tell
+  if (!lock || !comm_) return {};
+  nccl::Result result = nccl::success;
+  if (const nccl::Result asked = library_->comm_get_async_error(comm_, &result); asked != nccl::success) result = asked;
+  return result == nccl::success || result == nccl::in_progress ? std::string() : text_of(result);
+}
+
+void NcclCommunicator::give_up() {
+  const std::lock_guard lock(mutex_);
+  if (comm_) library_->comm_abort(std::exchange(comm_, nullptr));
+}
+
+}  // namespace qtrain

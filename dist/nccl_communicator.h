@@ -1,0 +1,48 @@
+#pragma once
+#include <chrono>
+#include <functional>
+#include <mutex>
+#include <string>
+
+#include "dist/nccl_library.h"
+
+namespace qtrain {
+
+/// NCCL's place of this rank among the others. Its calls do not wait for other ranks: they are polled, so that a rank
+/// that does not come is noticed.
+class NcclCommunicator {
+ public:
+  struct Place {
+    nccl::UniqueId id;
+    int rank = 0, size = 1;
+    std::chrono::milliseconds timeout{};  ///< of each call
+  };
+  /// On the device that is selected; all ranks at about the same time. Errors of this and of `run` are
+  /// std::runtime_error in the words of the library.
+  NcclCommunicator(const NcclLibrary& library, const Place& place);
+  /// Leaves with the others, or, while an exception is on its way, by itself.
+  ~NcclCommunicator();
+  NcclCommunicator(const NcclCommunicator&) = delete;
+  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
+
+  /// Makes a call, or several between group_start and group_end, and waits until it is queued on its stream.
+  using Act = std::function<nccl::Result(const nccl::Functions& functions, nccl::Comm* comm)>;
+  void run(const char* what, const Act& act);
+
+  /// From any thread: what went wrong in calls that are queued; empty: nothing, as far as is known.
+  std::string queued_error();
+  /// From any thread: ends what is queued and still waits for other ranks. Nothing can be called any more.
+  void give_up();
+
+ private:
+  void settle(const char* what, nccl::Result result, std::chrono::milliseconds patience);
+  std::string text_of(nccl::Result result) const;
+  void leave();
+
+  const NcclLibrary& library_;
+  std::chrono::milliseconds timeout_;
+  std::mutex mutex_;
+  nccl::Comm* comm_ = nullptr;
+};
+
+}  // namespace qtrain

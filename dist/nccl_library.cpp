@@ -1,0 +1,103 @@
+#include "dist/nccl_library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <link.h>
+
+#include "core/error.h"
+
+namespace qtrain {
+namespace {
+
+constexpr const char* kFile = "libnccl.so.2";
+constexpr int kOldest = nccl::version_code(2, 18, 0);  // that of CUDA 12
+
+std::string version_text(int code) {
+  const int major = code < 10000 ? 1000 : 10000;  // up to 2.8 the number had a digit less
+  return fmt::format("{}.{}.{}", code / major, code % major / 100, code % 100);
+}
+
+[[noreturn]] void refuse(std::string cause) {
+  fail(ErrorKind::usage,
+       {.cause = std::move(cause),
+        .remedy = fmt::format("install NCCL {} or newer and put its folder on LD_LIBRARY_PATH (PyTorch brings one, in "
+                              "nvidia/nccl/lib), or train on one GPU (nproc=1)",
+                              version_text(kOldest))});
+}
+
+/// As CUDA's other libraries it stays loaded until the program ends.
+void* open_nccl() {
+  std::string reason;
+  for (const std::string& name : {std::string(kFile), std::string("/usr/local/cuda/lib64/") + kFile}) {
+    if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) return library;
+    if (const char* error = dlerror(); error && reason.empty()) reason = error;
+  }
+  refuse("several GPUs need NCCL, which does not load: " + reason);
+}
+
+std::string path_of(void* library) {
+  link_map* map = nullptr;
+  return dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map ? map->l_name : kFile;
+}
+
+template <class F>
+void load(void* library, const char* name, F& function) {
+  function = reinterpret_cast<F>(dlsym(library, name));
+  if (!function) refuse(fmt::format("{} has no function {}: it is too old, or not NCCL", path_of(library), name));
+}
+
+int version_of(void* library) {
+  nccl::Functions f{};
+  load(library, "ncclGetVersion", f.get_version);
+  int code = 0;
+  f.get_version(&code);
+  return code;
+}
+
+void require_version(void* library, int code) {
+  if (code < kOldest)
+    refuse(fmt::format("NCCL {} ({}) is too old: needed is {}", version_text(code), path_of(library),
+                       version_text(kOldest)));
+}
+
+}  // namespace
+
+NcclLibrary::NcclLibrary() {
+  void* library = open_nccl();
+  version_ = version_of(library);
+  require_version(library, version_);
+  nccl::Functions& f = functions_;
+  load(library, "ncclGetVersion", f.get_version);
+  load(library, "ncclGetUniqueId", f.get_unique_id);
+  load(library, "ncclCommInitRankConfig", f.comm_init_rank_config);
+  load(library, "ncclCommGetAsyncError", f.comm_get_async_error);
+  load(library, "ncclCommFinalize", f.comm_finalize);
+  load(library, "ncclCommDestroy", f.comm_destroy);
+  load(library, "ncclCommAbort", f.comm_abort);
+  load(library, "ncclGetErrorString", f.get_error_string);
+  load(library, "ncclGetLastError", f.get_last_error);
+  load(library, "ncclAllReduce", f.all_reduce);
+  load(library, "ncclReduceScatter", f.reduce_scatter);
+  load(library, "ncclBroadcast", f.broadcast);
+  load(library, "ncclAllGather", f.all_gather);
+  load(library, "ncclSend", f.send);
+  load(library, "ncclRecv", f.recv);
+  load(library, "ncclGroupStart", f.group_start);
+  load(library, "ncclGroupEnd", f.group_end);
+}
+
+NcclState nccl_state() try {
+  void* library = open_nccl();
+  const int code = version_of(library);
+  NcclState state{.version = version_text(code), .file = path_of(library)};
+  try {
+    require_version(library, code);
+  } catch (const Error& e) {
+    state.problem = e.text().cause;
+  }
+  return state;
+} catch (const Error& e) {
+  return {.version = "", .file = "", .problem = e.text().cause};
+}
+
+}  // namespace qtrain

@@ -1,0 +1,82 @@
+#include "dist/queued_calls.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace qtrain {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kLook{20};
+
+}  // namespace
+
+QueuedCalls::QueuedCalls(Options options) : options_(std::move(options)), thread_([this] { watch(); }) {}
+
+QueuedCalls::~QueuedCalls() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  ending_.notify_all();
+  thread_.join();
+}
+
+void QueuedCalls::add(Stream& stream, const std::string& call, const std::function<void()>& queue) {
+  std::unique_ptr<Call> next;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!spare_.empty()) {
+      next = std::move(spare_.front());
+      spare_.pop_front();
+    }
+  }
+  if (!next) next = std::make_unique<Call>(options_.device);
+  next->text = call;
+  next->reached.reset();
+  stream.record(next->begin);
+  queue();
+  stream.record(next->end);
+  const std::lock_guard lock(mutex_);
+  calls_.push_back(std::move(next));
+}
+
+std::optional<QueuedCalls::Failure> QueuedCalls::failure() {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+// Errors of the device are for whoever waits for its stream.
+void QueuedCalls::watch() try {
+  select(options_.device);
+  std::unique_lock lock(mutex_);
+  while (!ends_ && !failure_) {
+    look();
+    ending_.wait_for(lock, kLook);
+  }
+} catch (const Error&) {
+}
+
+void QueuedCalls::look() {
+  while (!calls_.empty() && calls_.front()->end.has_passed()) {
+    spare_.push_back(std::move(calls_.front()));
+    calls_.pop_front();
+  }
+  Call* call = calls_.empty() ? nullptr : calls_.front().get();
+  if (call && !call->reached && call->begin.has_passed()) call->reached = Clock::now();
+  tell(call && call->reached ? call->text : std::string());
+  if (!call) return;
+  const std::string why = options_.error();
+  const bool late = call->reached && Clock::now() - *call->reached > options_.timeout;
+  if (why.empty() && !late) return;
+  failure_ = Failure{.call = call->text, .why = why};
+  options_.give_up();
+}
+
+void QueuedCalls::tell(const std::string& call) {
+  if (call != std::exchange(told_, call)) options_.waits(call);
+}
+
+}  // namespace qtrain

@@ -1,0 +1,152 @@
+// Several ranks with a GPU each: the same result as on one, and no run that hangs where one of them is lost. On a
+// machine with one GPU the ranks share it, as NCCL allows where they say that they are on other machines.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "core/device.h"
+#include "core/file.h"
+#include "dist/nccl_library.h"
+#include "dist/socket.h"
+#include "tests/e2e/cuda_run.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const std::string kStandIn = QTRAIN_NCCL_FOLDER;  // empty: NCCL itself
+
+class CudaRanks : public CudaRun {
+ protected:
+  void SetUp() override {
+    const std::string problem = kStandIn.empty() ? nccl_state().problem : "";
+    if (!problem.empty()) GTEST_SKIP() << problem;
+    CudaRun::SetUp();
+  }
+  /// Four micro-batches an update, whose sum is the same for any number of ranks.
+  Json base() const {
+    return lora({{"gradient_accumulation_steps", 4}, {"deterministic_reduce", true}, {"max_steps", 2}});
+  }
+  static Json divided(Json config, int ranks) {
+    config["gradient_accumulation_steps"] = config.at("gradient_accumulation_steps").get<int>() / ranks;
+    return config;
+  }
+  /// The environment of a process that finds NCCL and so many GPUs.
+  static std::vector<std::string> with_gpus(int gpus) {
+    if (kStandIn.empty()) return {};
+    const char* before = std::getenv("LD_LIBRARY_PATH");
+    return {fmt::format("LD_LIBRARY_PATH={}:{}", kStandIn, before ? before : ""),
+            fmt::format("QTRAIN_EMULATION=devices={}", gpus)};
+  }
+  Launch launch(const Json& config, int gpus) const {
+    write_file(folder_ / "run.json", dump_json(config));
+    Launch launch = launch_of({.words = {(folder_ / "run.json").string()}});
+    launch.environment = with_gpus(gpus);
+    return launch;
+  }
+  /// One of two ranks, started as torchrun does it.
+  Launch rank(int number, const Json& config) const {
+    Launch one = launch(config, 2);
+    for (const std::string& variable : {fmt::format("RANK={}", number), fmt::format("LOCAL_RANK={}", number),
+                                        std::string("WORLD_SIZE=2"), std::string("LOCAL_WORLD_SIZE=2"),
+                                        std::string("MASTER_ADDR=127.0.0.1"), fmt::format("MASTER_PORT={}", port_)})
+      one.environment.push_back(variable);
+    if (kStandIn.empty() && cuda_device_count() < 2) one.environment.push_back(fmt::format("NCCL_HOSTID={}", number));
+    return one;
+  }
+  /// The trained weights of two ranks.
+  std::string trained_by_two(const Json& config) const {
+    fs::remove_all(folder_ / "out");
+    Process zero(rank(0, divided(config, 2))), one(rank(1, divided(config, 2)));
+    for (Process* p : {&zero, &one}) {
+      const Outcome outcome = p->wait();
+      EXPECT_EQ(outcome.code, 0) << outcome.err;
+    }
+    return bytes_of(folder_ / "out/adapter_model.safetensors");
+  }
+  std::uint16_t port_ = Listener({.host = "127.0.0.1"}).port();  // that was free a moment ago
+};
+
+// Sums of two gradients have one order; norms of them may differ in their last bits.
+TEST_F(CudaRanks, DividedStatesGiveTheSameRun) {
+  Json config = base();
+  config.update({{"deterministic_reduce", false}, {"load_in_4bit", true}, {"use_dora", true}, {"lora_dropout", 0.1}});
+  trained(config);
+  const std::vector<double> alone = losses();
+  for (const int stage : {1, 2, 3}) {
+    config["zero_stage"] = stage;
+    trained_by_two(config);
+    ASSERT_EQ(losses().size(), alone.size());
+    for (std::size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(losses()[i], alone[i], 1e-5) << "stage " << stage;
+    const Json memory = read_json(folder_ / "out/train_results.json").at("memory");
+    EXPECT_EQ(memory.at("planned").at("total"), memory.at("allocated")) << "stage " << stage;
+  }
+}
+
+TEST_F(CudaRanks, TwoGiveTheBitsOfOne) {
+  const std::string alone = trained(base());
+  const std::vector<double> losses_alone = losses();
+  EXPECT_EQ(trained_by_two(base()), alone);
+  EXPECT_EQ(losses(), losses_alone);
+}
+
+TEST_F(CudaRanks, WithoutThatOnlyTheLastBitsDiffer) {
+  Json config = base();
+  config["deterministic_reduce"] = false;
+  trained(config);
+  const std::vector<double> alone = losses();
+  trained_by_two(config);
+  const std::vector<double> shared = losses();
+  ASSERT_EQ(alone.size(), 2u);
+  ASSERT_EQ(shared.size(), alone.size());
+  // Float32 sums of gradients in another order, over two updates of a learning rate of 0.002.
+  for (std::size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(shared[i], alone[i], 1e-4) << "step " << i + 1;
+}
+
+TEST_F(CudaRanks, MoreThanThereAreGpusAreRefused) {
+  Json config = base();
+  config["nproc"] = 64;
+  const Outcome outcome = Process(launch(config, 3)).wait();
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("nproc is 64"), HasSubstr("ranks do not share GPUs")));
+}
+
+/// Where the number of GPUs can be chosen.
+class HarnessRanks : public CudaRanks {
+ protected:
+  void SetUp() override {
+    if (kStandIn.empty()) GTEST_SKIP() << "only the harness has as many GPUs as one asks for";
+    CudaRanks::SetUp();
+  }
+};
+
+TEST_F(HarnessRanks, AreAsManyAsThereAreGpus) {
+  Json config = base();
+  config.update({{"max_steps", 1}, {"gradient_accumulation_steps", 1}, {"use_cuda_graphs", false}});
+  const Outcome outcome = Process(launch(config, 3)).wait();
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("starting 3 ranks on this machine, 3 in all"));
+  EXPECT_EQ(read_json(folder_ / "out/resolved_config.json").at("values").at("nproc").at("value"), 3);
+}
+
+TEST_F(HarnessRanks, ALostOneEndsTheRun) {
+  Json config = divided(base(), 2);
+  config.update({{"nproc", 2}, {"max_steps", 100000}, {"ddp_timeout", 8}});
+  Process run(launch(config, 2));
+  ASSERT_TRUE(run.waits_for("step 2/")) << run.said();
+  std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", run.pid()));
+  pid_t first = 0, second = 0;
+  file >> first >> second;
+  ::kill(second, SIGKILL);
+  const Outcome outcome = run.wait();
+  EXPECT_EQ(outcome.code, 7);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("rank 1 was ended by signal 9"), HasSubstr("rank 1 did not come to")));
+  EXPECT_NE(::kill(first, 0), 0);
+}
+
+}  // namespace
+}  // namespace qtrain::e2e

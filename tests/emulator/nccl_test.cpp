@@ -1,0 +1,254 @@
+// The stand-in for NCCL: what NCCL would answer with a hang or wrong values has to end with an error. And what the
+// program makes of calls that wait on a device for ever.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstring>
+#include <thread>
+
+#include "core/graph.h"
+#include "dist/nccl_library.h"
+#include "tests/dist/rank_processes.h"
+
+namespace qtrain {
+namespace {
+
+using nccl::Comm;
+using nccl::Result;
+using std::chrono::seconds;
+using test::RankEnd;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::Each;
+using ::testing::Field;
+using ::testing::HasSubstr;
+
+constexpr Device kFirst{DeviceKind::cuda, 0};
+
+/// A rank that calls the library itself.
+class Direct {
+ public:
+  Direct(int rank, int size, Store& store) {
+    device_.index = rank;
+    select(device_);
+    stream_.emplace(device_);
+    memory_ = DeviceMemory(device_, 4096);
+    stream_->fill(memory_.data(), 0, memory_.bytes());
+    nccl::UniqueId id{};
+    if (rank == 0) {
+      nccl_->get_unique_id(&id);
+      store.set("id", {id.bytes, sizeof id.bytes});
+    } else {
+      std::memcpy(id.bytes, store.get("id", seconds(20))->data(), sizeof id.bytes);
+    }
+    nccl::Config config;
+    begun_ = nccl_->comm_init_rank_config(&comm_, size, id, rank, &config);
+  }
+  const nccl::Functions* operator->() const { return nccl_.operator->(); }
+  Comm* comm() const { return comm_; }
+  void* stream() const { return stream_->handle(); }
+  Stream& own_stream() { return *stream_; }
+  std::byte* memory() const { return memory_.data(); }
+  Result begun() const { return begun_; }
+  void wait() { stream_->synchronize(); }
+
+  Result settled() const {
+    Result result = nccl::in_progress;
+    while (result == nccl::in_progress) nccl_->comm_get_async_error(comm_, &result);
+    return result;
+  }
+  Result reduce(std::size_t count, nccl::DataType type = nccl::f32) const {
+    return nccl_->all_reduce(memory(), memory(), count, type, nccl::sum, comm_, stream());
+  }
+  std::string last_error() const { return nccl_->get_last_error(comm_); }
+
+ private:
+  NcclLibrary nccl_;
+  Device device_ = kFirst;
+  std::optional<Stream> stream_;
+  DeviceMemory memory_;
+  Comm* comm_ = nullptr;
+  Result begun_ = nccl::success;
+};
+
+// The errors of ranks that each make other calls.
+std::vector<RankEnd> two(const std::function<void(Direct&, int rank)>& calls) {
+  return test::on_bare_processes({}, [&](int rank, Store& store) {
+    Direct d(rank, 2, store);
+    ASSERT_EQ(d.settled(), nccl::success);
+    calls(d, rank);
+    ASSERT_EQ(d.settled(), nccl::success) << d.last_error();
+    d.wait();
+  });
+}
+
+const auto kWell = Each(AllOf(Field(&RankEnd::error, ""), Field(&RankEnd::killed, false)));
+const auto kDifferent = Each(Field(&RankEnd::error, HasSubstr("the ranks do different things")));
+
+TEST(NcclStandIn, EachHasItsShareOfASum) {
+  const auto ends = two([](Direct& d, int rank) {
+    const float mine[4] = {1.0F + rank, 2, 3, 4};
+    d.own_stream().copy(d.memory(), mine, sizeof mine);
+    d->reduce_scatter(d.memory(), d.memory() + 64, 2, nccl::f32, nccl::sum, d.comm(), d.stream());
+    ASSERT_EQ(d.settled(), nccl::success);
+    float share[2];
+    d.own_stream().copy(share, d.memory() + 64, sizeof share);
+    EXPECT_EQ(share[0], rank == 0 ? 3 : 6);
+    EXPECT_EQ(share[1], rank == 0 ? 4 : 8);
+  });
+  EXPECT_THAT(ends, kWell);
+}
+
+TEST(NcclStandIn, TellsOfAnotherCount) {
+  EXPECT_THAT(two([](Direct& d, int rank) { d.reduce(rank == 0 ? 8 : 9); }), kDifferent);
+}
+
+TEST(NcclStandIn, TellsOfAnotherType) {
+  EXPECT_THAT(two([](Direct& d, int rank) { d.reduce(8, rank == 0 ? nccl::f32 : nccl::f64); }), kDifferent);
+}
+
+TEST(NcclStandIn, TellsOfAnotherRoot) {
+  EXPECT_THAT(
+      two([](Direct& d, int rank) { d->broadcast(d.memory(), d.memory(), 8, nccl::f32, rank, d.comm(), d.stream()); }),
+      kDifferent);
+}
+
+TEST(NcclStandIn, TellsOfAnotherOrder) {
+  EXPECT_THAT(two([](Direct& d, int rank) {
+                d->group_start();
+                if (rank == 0) d.reduce(8);
+                d->all_gather(d.memory(), d.memory() + 1024, 8, nccl::f32, d.comm(), d.stream());
+                if (rank == 1) d.reduce(8);
+                d->group_end();
+              }),
+              kDifferent);
+}
+
+TEST(NcclStandIn, TellsOfMemoryThatIsNotTheDevices) {
+  const auto ends = two([](Direct& d, int) {
+    static float host[8];
+    d->all_reduce(host, host, 8, nccl::f32, nccl::sum, d.comm(), d.stream());
+  });
+  EXPECT_THAT(ends, Each(Field(&RankEnd::error, HasSubstr("memory that is not the device's"))));
+}
+
+TEST(NcclStandIn, TellsOfCallsInTheWrongState) {
+  const auto ends = test::on_bare_processes({.size = 1}, [](int, Store& store) {
+    Direct d(0, 1, store);
+    EXPECT_EQ(d.begun(), nccl::in_progress);
+    ASSERT_EQ(d.settled(), nccl::success);
+    EXPECT_EQ(d->group_end(), nccl::invalid_usage);
+    EXPECT_EQ(d->all_gather(d.memory(), d.memory() + 4, 8, nccl::f32, d.comm(), d.stream()), nccl::invalid_argument);
+  });
+  EXPECT_THAT(ends, kWell);
+}
+
+TEST(NcclStandIn, TellsOfACallThatDidNotWaitForTheOneBefore) {
+  const auto ends = test::on_bare_processes({.size = 1}, [](int, Store& store) {
+    Direct d(0, 1, store);
+    ASSERT_EQ(d.settled(), nccl::success);
+    EXPECT_EQ(d.reduce(8), nccl::in_progress);
+    EXPECT_EQ(d.reduce(8), nccl::invalid_usage);
+    EXPECT_THAT(d.last_error(), HasSubstr("before the one before"));
+  });
+  EXPECT_THAT(ends, kWell);
+}
+
+TEST(NcclStandIn, TellsOfAGroupThatIsRecordedInPart) {
+  const auto ends = test::on_bare_processes({.size = 1}, [](int, Store& store) {
+    Direct d(0, 1, store);
+    ASSERT_EQ(d.settled(), nccl::success);
+    Stream other(kFirst);
+    const Graph graph(d.own_stream(), "part of a group", [&] {
+      d->group_start();
+      d.reduce(8);
+      d->all_gather(d.memory(), d.memory() + 64, 8, nccl::f32, d.comm(), other.handle());
+      EXPECT_EQ(d->group_end(), nccl::invalid_usage);
+    });
+    EXPECT_THAT(d.last_error(), HasSubstr("streams that are recorded and streams that are not"));
+  });
+  EXPECT_THAT(ends, kWell);
+}
+
+TEST(NcclStandIn, TellsOfUseAfterItsEnd) {
+  const auto ends = test::on_bare_processes({.size = 1}, [](int, Store& store) {
+    Direct d(0, 1, store);
+    ASSERT_EQ(d.settled(), nccl::success);
+    d->comm_abort(d.comm());
+    EXPECT_EQ(d.reduce(8), nccl::invalid_argument);
+    EXPECT_EQ(d->comm_destroy(d.comm()), nccl::invalid_argument);
+  });
+  EXPECT_THAT(ends, kWell);
+}
+
+TEST(NcclStandIn, RanksOnOneDeviceAreRefused) {
+  const auto ends = test::on_processes({.devices = 1}, [](Ctx&, Collective&) {});
+  EXPECT_THAT(ends, Each(Field(&RankEnd::error, HasSubstr("Duplicate GPU detected"))));
+}
+
+TEST(NcclStandIn, UnlessTheySayThatTheyAreOnOtherMachines) {
+  const auto ends = test::on_processes(
+      {.devices = 1, .hosts = 2}, [](Ctx& ctx, Collective& ranks) { EXPECT_EQ(sum_over_ranks(ctx, ranks, 1), 2); });
+  EXPECT_THAT(ends, kWell);
+}
+
+// The other one is gone while the stream waits for it.
+TEST(NcclOnTheDevice, AWaitForARankThatIsGoneEnds) {
+  const auto ends = test::on_processes({.timeout = seconds(2)}, [](Ctx& ctx, Collective& ranks) {
+    const DeviceMemory memory(ctx.device(), 32);
+    const Tensor values{memory.data(), DType::f32, {8}, ctx.device()};
+    ctx.stream().fill(values.data, 0, values.bytes());
+    ctx.synchronize();
+    ranks.all_reduce(ctx, values, Reduction::sum);
+    if (ranks.rank() == 1) ::raise(SIGKILL);
+    ctx.synchronize();
+  });
+  EXPECT_THAT(ends[0].error,
+              AllOf(HasSubstr("rank 1 did not come to ncclAllReduce of 8 float32"), HasSubstr("no sign of life")));
+}
+
+// Nothing that was computed with what a rank did not bring is shared.
+TEST(NcclOnTheDevice, NothingIsAgreedOnAfterACallThatWasGivenUp) {
+  const auto ends = test::on_processes({.timeout = seconds(2)}, [](Ctx& ctx, Collective& ranks) {
+    const DeviceMemory memory(ctx.device(), 32);
+    const Tensor values{memory.data(), DType::f32, {8}, ctx.device()};
+    ctx.stream().fill(values.data, 0, values.bytes());
+    ranks.all_reduce(ctx, values, Reduction::sum);
+    Event behind(ctx.device());
+    ctx.stream().record(behind);
+    if (ranks.rank() == 0) behind.synchronize();                     // which does not tell
+    if (ranks.rank() == 1) std::this_thread::sleep_for(seconds(3));  // not too late for the hosts
+    EXPECT_THROW(ranks.barrier(ctx), Error);
+  });
+  EXPECT_THAT(ends, kWell);
+}
+
+TEST(NcclOnTheDevice, ALateRankIsNamedAlone) {
+  const auto ends = test::on_processes({.size = 3, .timeout = seconds(2)}, [](Ctx& ctx, Collective& ranks) {
+    const DeviceMemory memory(ctx.device(), 32);
+    const Tensor values{memory.data(), DType::f32, {8}, ctx.device()};
+    ctx.stream().fill(values.data, 0, values.bytes());
+    ranks.all_reduce(ctx, values, Reduction::sum);
+    if (ranks.rank() == 1) return std::this_thread::sleep_for(seconds(8));
+    ctx.synchronize();
+  });
+  // The one that says so first is the other one's message.
+  const auto named = AllOf(HasSubstr("rank 1 did not come to ncclAllReduce of 8 float32"), HasSubstr("still computes"));
+  const auto pointed = HasSubstr("ended with an error, which its own message tells");
+  EXPECT_TRUE(::testing::Matches(named)(ends[0].error) || ::testing::Matches(named)(ends[2].error));
+  for (const std::size_t r : {0, 2}) EXPECT_THAT(ends[r].error, AnyOf(named, pointed));
+}
+
+TEST(NcclLibrary, AnOldOneIsRefused) {
+  const auto ends =
+      test::on_bare_processes({.size = 1, .variables = {"QTRAIN_STAND_IN_NCCL_VERSION=2708"}}, [](int, Store&) {
+        EXPECT_THAT(nccl_state().problem, HasSubstr("2.7.8"));
+        const NcclLibrary library;
+      });
+  EXPECT_THAT(ends[0].error, AllOf(HasSubstr("NCCL 2.7.8"), HasSubstr("nccl_stand_in/libnccl.so.2"),
+                                   HasSubstr("needed is 2.18.0"), HasSubstr("LD_LIBRARY_PATH")));
+}
+
+}  // namespace
+}  // namespace qtrain
