@@ -89,7 +89,8 @@ void ParamStore::divide() {
     if (!is_divided(p)) continue;
     ShardGroup key{.unit = p.unit, .dtype = p.spec.dtype};
     if (p.trained()) key.grad_dtype = p.spec.grad_dtype.value_or(p.spec.dtype);
-    if (p.trained() && (sharding_.cut == Cut::never || p.spec.file_order)) key.cut = Cut::never;
+    const bool whole = p.spec.file_order || (sharding_.cut && sharding_.cut(p.spec) == Cut::never);
+    if (p.trained() && whole) key.cut = Cut::never;
     auto group = std::ranges::find_if(groups_, [&](const ShardGroup& g) {
       return g.unit == key.unit && g.cut == key.cut && g.dtype == key.dtype && g.grad_dtype == key.grad_dtype;
     });
@@ -110,17 +111,17 @@ std::span<const ShardGroup> ParamStore::groups_of(int unit) const {
 void ParamStore::take_groups() {
   const Sharding& s = sharding_;
   for (ShardGroup& g : groups_) {
-    const std::int64_t all = s.ranks * g.row;
+    const std::int64_t begin = g.row_begin(s.rank), own = g.row_size(s.rank);
     if (s.divides_weights()) {
-      g.own_values = values_.take(g.dtype, {g.row});
+      g.own_values = values_.take(g.dtype, {own});
     } else {
-      g.values = values_.take(g.dtype, {all});
-      g.own_values = g.values.slice(s.rank * g.row, g.row);
+      g.values = values_.take(g.dtype, {g.elements()});
+      g.own_values = g.values.slice(begin, own);
     }
     if (!g.trained()) continue;
-    if (!s.divides_gradients()) g.grads = grads_.take(*g.grad_dtype, {all});
-    g.own_grads = s.divides_gradients() || s.separate_sums ? grads_.take(*g.grad_dtype, {g.row})
-                                                           : g.grads.slice(s.rank * g.row, g.row);
+    if (!s.divides_gradients()) g.grads = grads_.take(*g.grad_dtype, {g.elements()});
+    g.own_grads =
+        s.divides_gradients() || s.separate_sums ? grads_.take(*g.grad_dtype, {own}) : g.grads.slice(begin, own);
   }
   take_gathered();
   for (const ShardGroup& g : groups_) find_parts(g);
@@ -148,7 +149,7 @@ void ParamStore::take_gathered() {
     for (ShardGroup& g : groups_) {
       if (buffer_of(g.unit, s.buffers) != buffer) continue;
       if (g.unit != std::exchange(unit, g.unit)) gathered_.rewind(begin);
-      const Shape all{s.ranks * g.row};
+      const Shape all{g.elements()};
       if (s.divides_weights()) g.values = gathered_.take(g.dtype, all);
       if (g.trained()) g.grads = gathered_.take(*g.grad_dtype, all);
       end = std::max(end, gathered_.used());
@@ -159,7 +160,7 @@ void ParamStore::take_gathered() {
 
 // Views of a parameter in its group.
 void ParamStore::find_parts(const ShardGroup& g) {
-  const std::int64_t first = sharding_.rank * g.row, last = first + g.row;
+  const std::int64_t first = g.row_begin(sharding_.rank), last = g.row_begin(sharding_.rank + 1);
   for (std::size_t i = 0; i < g.params.size(); ++i) {
     Param& p = *g.params[i];
     const std::int64_t n = p.spec.shape.numel(), at = g.begins[i];

@@ -23,7 +23,8 @@ void fill_rows(ShardGroup& group, int ranks) {
     group.begins.push_back(end);
     end += size_of(*p);
   }
-  group.row = aligned((end + ranks - 1) / ranks);
+  const std::int64_t row = aligned((end + ranks - 1) / ranks);
+  for (int r = 0; r <= ranks; ++r) group.rows.push_back(r * row);
 }
 
 // Whole parameters, the largest first, each to the rank that has least.
@@ -40,11 +41,18 @@ void assign_whole(ShardGroup& group, int ranks) {
     group.begins[i] = *least;
     *least += size_of(*group.params[i]);
   }
-  group.row = *std::ranges::max_element(loads);
-  for (std::size_t i = 0; i < owner.size(); ++i) group.begins[i] += static_cast<std::int64_t>(owner[i]) * group.row;
+  group.rows.assign(loads.size() + 1, 0);
+  std::partial_sum(loads.begin(), loads.end(), group.rows.begin() + 1);
+  for (std::size_t i = 0; i < owner.size(); ++i) group.begins[i] += group.rows[owner[i]];
 }
 
 }  // namespace
+
+std::int64_t ShardGroup::longest_row() const {
+  std::int64_t longest = 0;
+  for (std::size_t r = 0; r + 1 < rows.size(); ++r) longest = std::max(longest, rows[r + 1] - rows[r]);
+  return longest;
+}
 
 void divide_evenly(ShardGroup& group, int ranks) {
   group.cut == Cut::anywhere ? fill_rows(group, ranks) : assign_whole(group, ranks);

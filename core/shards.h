@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -8,6 +9,7 @@
 namespace qtrain {
 
 struct Param;
+struct ParamSpec;
 
 /// What of a training state the ranks of a run divide among them, as the stages 0 to 3 of ZeRO; each holds the ones
 /// before it. Source: Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models (2020).
@@ -20,7 +22,8 @@ enum class Cut : std::uint8_t { anywhere, never };
 struct Sharding {
   ZeroStage stage = ZeroStage::none;
   int ranks = 1, rank = 0;
-  Cut cut = Cut::anywhere;     ///< of trained parameters; what files hold in another order is never cut
+  /// Of trained parameters; empty: all can be cut. What files hold in another order is never cut.
+  std::function<Cut(const ParamSpec&)> cut = {};
   int buffers = 2;             ///< blocks that are whole at a time: while one is computed others are on their way
   bool separate_sums = false;  ///< with ZeroStage::optimizer: a rank's sums are not in the memory of its gradients
 
@@ -32,7 +35,7 @@ struct Sharding {
 /// Where a parameter can be cut: at multiples of so many elements.
 inline constexpr std::int64_t kShardAlign = 1024;
 
-/// Parameters of one unit and type, one behind the other in [ranks, row] elements; row r is that of rank r.
+/// Parameters of one unit and type, one behind the other in rows of elements, one for each rank.
 struct ShardGroup {
   int unit = 0;
   Cut cut = Cut::anywhere;
@@ -40,12 +43,19 @@ struct ShardGroup {
   std::optional<DType> grad_dtype = {};  ///< none: frozen
   std::vector<Param*> params = {};
   std::vector<std::int64_t> begins = {};  ///< where each begins among the elements of the group
-  std::int64_t row = 0;
+  /// Where each row begins, and the end of the last. Rows are of one length, unless parameters are not cut.
+  std::vector<std::int64_t> rows = {};
   /// Flat. All values and gradients, in memory that other units have too where these are divided, and the row of this
   /// rank. `values` holds only the own row until they are gathered.
   Tensor values, grads, own_values, own_grads;
 
   bool trained() const { return grad_dtype.has_value(); }
+  std::int64_t elements() const { return rows.back(); }
+  std::int64_t row_begin(int rank) const { return rows[static_cast<std::size_t>(rank)]; }
+  std::int64_t row_size(int rank) const { return row_begin(rank + 1) - row_begin(rank); }
+  std::int64_t longest_row() const;
+  /// Whether all rows have one length.
+  bool is_even() const { return cut == Cut::anywhere; }
 };
 
 /// In which memory a unit is made whole: 0 for what is in no block, and blocks take turns in the others.
@@ -53,7 +63,7 @@ constexpr int buffer_of(int unit, int buffers) {
   return unit == 0 ? 0 : 1 + unit % buffers;
 }
 
-/// Divides the parameters of a group evenly: sets `begins` and `row`.
+/// Divides the parameters of a group evenly: sets `begins` and `rows`.
 void divide_evenly(ShardGroup& group, int ranks);
 
 }  // namespace qtrain

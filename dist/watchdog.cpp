@@ -50,31 +50,36 @@ void Watchdog::wait_on_device(const std::string& call) {
 void Watchdog::listen() try {
   while (!store_.get(kAlarm, kLong)) continue;
   const std::lock_guard lock(mutex_);
+  if (failed_) return;
   const std::string& waits_in = waits_in_.empty() ? device_waits_in_ : waits_in_;
   store_.set(answer_of(options_.rank), waits_in.empty() ? kBusy : waits_in);
 } catch (const Error&) {  // the store is gone, or this rank ends
 }
 
-void Watchdog::tell_failure(Store& store) const {
+void Watchdog::tell_failure(Store& store) {
+  const std::lock_guard lock(mutex_);
+  failed_ = true;
   store.set(answer_of(options_.rank), kFailed);
 }
 
 Watchdog::Report Watchdog::ask_all(Store& store) const {
-  Report report;
+  std::vector<std::string> answers;
   store.set(kAlarm, "");
   const auto end = Clock::now() + kAnswer;
+  for (int r = 0; r < options_.ranks; ++r)
+    answers.push_back(
+        store.get(answer_of(r), std::chrono::duration_cast<milliseconds>(end - Clock::now())).value_or(""));
+  std::this_thread::sleep_for(kAfterthought);
+  Report report;
   for (int r = 0; r < options_.ranks; ++r) {
-    const auto answer = store.get(answer_of(r), std::chrono::duration_cast<milliseconds>(end - Clock::now()));
-    if (!answer)
+    const std::string& answer = answers[static_cast<std::size_t>(r)];
+    if (answer.empty())
       report.silent.push_back(r);
-    else if (*answer == kFailed)
+    else if (store.get(answer_of(r), milliseconds(0)) == kFailed)
       report.failed.push_back(r);
-    else if (*answer == kBusy)
+    else if (answer == kBusy)
       report.busy.push_back(r);
   }
-  if (!report.busy.empty()) std::this_thread::sleep_for(kAfterthought);
-  for (const int r : report.busy)
-    if (store.get(answer_of(r), milliseconds(0)) == kFailed) report.failed.push_back(r);
   return report;
 }
 

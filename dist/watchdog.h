@@ -30,7 +30,7 @@ class Watchdog {
   void wait_on_device(const std::string& call);
 
   /// Tells the others that this rank ends with an error of its own.
-  void tell_failure(Store& store) const;
+  void tell_failure(Store& store);
   /// Asks all ranks what they do. Who does not answer within a few seconds is gone or stopped, who computes is late.
   struct Report {
     std::vector<int> failed, silent, busy;
@@ -43,7 +43,8 @@ class Watchdog {
   Options options_;
   std::mutex mutex_;
   std::string waits_in_, device_waits_in_;  ///< both empty: it computes
-  Store store_;                             ///< of the thread
+  bool failed_ = false;
+  Store store_;  ///< of the thread
   std::thread thread_;
 };
 

@@ -79,8 +79,8 @@ class Runner {
   /// Goes through the units as `forward`, and in Pass::train as `backward` after it, without rows: for a rank that has
   /// none while others have.
   void follow(Ctx& ctx, Pass pass);
-  /// The parameters of a unit, for work between passes.
-  void enter(Ctx& ctx, int unit) { access_->enter(ctx, {.unit = unit}); }
+  /// The parameters of a unit, for work between passes, and which is next.
+  void enter(Ctx& ctx, int unit, int next) { access_->enter(ctx, {.unit = unit, .next = next}); }
 
  private:
   /// Targets of a batch, and the number of the first.

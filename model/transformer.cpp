@@ -42,11 +42,11 @@ void Transformer::commit(const ExecutionChoice& choice, std::vector<PlannedPass>
 
 void Transformer::for_each_adapted(Ctx& ctx, const std::function<void(const LinearParams&)>& act) {
   for (std::int64_t l = 0; l < config().layers; ++l) {
-    runner_->enter(ctx, unit_of(l));
+    runner_->enter(ctx, unit_of(l), l + 1 < config().layers ? unit_of(l + 1) : kOuterUnit);
     for (const LinearParams& p : params_.layer(l).linears)
       if (p.norm) act(p);
   }
-  runner_->enter(ctx, kOuterUnit);
+  runner_->enter(ctx, kOuterUnit, UnitAccess::kNoUnit);
   if (params_.head().norm) act(params_.head());
 }
 

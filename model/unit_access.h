@@ -17,7 +17,7 @@ class UnitAccess {
     Gradients gradients = Gradients::no;
   };
   static constexpr int kNoUnit = -1;
-  /// The values of the unit are there when this returns, until another one is entered that has its memory. With
+  /// The values of the unit are there when this returns, until one is entered or next that has the same memory. With
   /// Gradients::yes its gradients begin at zero.
   virtual void enter(Ctx& ctx, const Entry& entry) = 0;
   /// All gradients of this micro-batch are in those of the unit.

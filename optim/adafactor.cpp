@@ -29,7 +29,7 @@ class Adafactor final : public UpdateRule {
   void update(Ctx& ctx, const UpdatePart& part) const override {
     each_matrix(part, [&](const UpdatePart& matrix) { update_matrix(ctx, matrix); });
   }
-  Cut cut() const override { return Cut::never; }
+  Cut cut(const ParamSpec&) const override { return Cut::never; }
 
  private:
   void update_matrix(Ctx& ctx, const UpdatePart& part) const {

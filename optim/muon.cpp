@@ -121,7 +121,7 @@ class Muon final : public UpdateRule {
     if (!is_orthogonal(part.spec)) return adamw_->update(ctx, part);
     each_matrix(part, [&](const UpdatePart& matrix) { update_matrix(ctx, matrix); });
   }
-  Cut cut() const override { return Cut::never; }
+  Cut cut(const ParamSpec& param) const override { return is_orthogonal(param) ? Cut::never : adamw_->cut(param); }
   std::size_t work_bytes(std::span<Param* const> params) const override {
     std::size_t largest = 0;
     for (const Param* p : params)

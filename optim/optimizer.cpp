@@ -45,9 +45,9 @@ void Optimizer::allocate(Ctx& ctx) {
   state_.store().allocate();
   const bool hosted = state_.store().values().placement() == Placement::pinned;
   if (hosted && state_.store().values().planned() > 0)
-    offload_ = std::make_unique<StateOffload>(ctx.device(), state_.chunks(rule_->cut()));
+    offload_ = std::make_unique<StateOffload>(ctx.device(), state_.chunks(params_, *rule_));
   else
-    whole_ = joined(state_.chunks(Cut::never));
+    whole_ = joined(state_.whole());
   if (const std::size_t bytes = rule_->work_bytes(params_); bytes > 0) {
     work_ = DeviceMemory(ctx.device(), bytes, "work of the optimizer");
     rule_->prepare(ctx, {work_.data(), DType::u8, {static_cast<std::int64_t>(bytes)}, ctx.device()});
@@ -113,7 +113,7 @@ OptimizerMemory optimizer_memory(const UpdateRule& rule, std::span<Param* const>
   OptimizerState here(rule, params, {device, Placement::device}), there(rule, params, {device, Placement::pinned});
   return {.state = here.store().values().planned(),
           .pinned = there.store().values().planned(),
-          .chunks = StateOffload::bytes(there.chunks(rule.cut())),
+          .chunks = StateOffload::bytes(there.chunks(params, rule)),
           .other = Optimizer::kDeviceBytes + rates_of(params).size() * Optimizer::kRateBytes + rule.work_bytes(params)};
 }
 

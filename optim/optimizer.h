@@ -68,7 +68,7 @@ class UpdateRule {
   virtual void update(Ctx& ctx, const UpdatePart& part) const = 0;
 
   /// Whether parts of a parameter can be updated by themselves.
-  virtual Cut cut() const { return Cut::anywhere; }
+  virtual Cut cut(const ParamSpec& /*param*/) const { return Cut::anywhere; }
   /// Parameters that are contiguous can be updated as one where their lengths are multiples of this: 1 where
   /// each element is updated by itself. 0: never.
   virtual std::int64_t block_size(const ParamSpec& /*param*/) const { return 0; }

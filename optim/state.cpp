@@ -47,10 +47,18 @@ StateChunk OptimizerState::chunk_of(const Group& group, std::int64_t begin, std:
   return chunk;
 }
 
-std::vector<StateChunk> OptimizerState::chunks(Cut cut) const {
+std::vector<StateChunk> OptimizerState::whole() const {
+  std::vector<StateChunk> chunks;
+  for (const Group& group : groups_)
+    if (group.elements > 0) chunks.push_back(chunk_of(group, 0, group.elements));
+  return chunks;
+}
+
+std::vector<StateChunk> OptimizerState::chunks(std::span<Param* const> params, const UpdateRule& rule) const {
   std::vector<StateChunk> chunks;
   for (const Group& group : groups_) {
-    const std::int64_t n = group.elements, max = cut == Cut::never ? n : kChunkElements;
+    const std::int64_t n = group.elements;
+    const std::int64_t max = rule.cut(params[group.param]->spec) == Cut::never ? n : kChunkElements;
     for (std::int64_t begin = 0; begin < n; begin += max)
       chunks.push_back(chunk_of(group, begin, std::min(max, n - begin)));
   }

@@ -36,8 +36,10 @@ class OptimizerState {
   OptimizerState(const UpdateRule& rule, std::span<Param* const> params, const Place& place);
 
   ParamStore& store() { return store_; }
-  /// All of it in order, with storage once the store is allocated.
-  std::vector<StateChunk> chunks(Cut cut) const;
+  /// All of it in order, with storage once the store is allocated: a chunk for each parameter, or of what the rule can
+  /// cut several of a few million elements.
+  std::vector<StateChunk> whole() const;
+  std::vector<StateChunk> chunks(std::span<Param* const> params, const UpdateRule& rule) const;
 
  private:
   struct Group {

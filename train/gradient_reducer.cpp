@@ -67,7 +67,7 @@ GradientReducer::GradientReducer(Collective& ranks, const Options& options, std:
       sums_of_rank_(sums.device),
       layout_(ranks.size(), begins_.back()),
       total_sums_(static_cast<std::size_t>(sums.numel())) {
-  if (!is_ordered()) return;
+  if (!is_ordered() || layout_.row == 0) return;
   const int n = ranks.size();
   memory_ = DeviceMemory(sums.device, bytes(n, options, begins_.back()), "sums of gradients over ranks");
   const Tensor all{memory_.data(), DType::f32, {2 * n + layout_.chunks, layout_.row}, sums.device};
@@ -129,7 +129,7 @@ void GradientReducer::finish(Ctx& ctx) {
     ranks_.all_gather(ctx, total_.slice(chunk, 1), received_);
     copy_chunk(ctx, chunk, Way::back);
   }
-  clear(ctx, total_);  // for the next step
+  if (total_) clear(ctx, total_);  // for the next step
   ctx.stream().copy(sums_.data, total_sums_.data(), sums_.bytes());
   std::ranges::fill(total_sums_, 0.0);
 }

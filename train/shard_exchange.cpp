@@ -12,22 +12,33 @@ namespace {
 
 constexpr std::int64_t kMaxColumns = std::int64_t{1} << 18;  // elements that a rank sends to another at once
 
-/// Columns [begin, begin + count) of [rows, row].
+/// Elements [begin, begin + count) of every row, as far as it has them.
 struct Columns {
   std::int64_t begin, count;
+
+  std::int64_t of_row(std::int64_t size) const { return std::clamp(size - begin, std::int64_t{0}, count); }
 };
 
-// Whole rows are sent from where they are.
+void copy(Ctx& ctx, const Tensor& to, const Tensor& from) {
+  if (from.device.kind == DeviceKind::cpu)
+    std::memcpy(to.data, from.data, from.bytes());
+  else
+    ctx.stream().copy(to.data, from.data, from.bytes());
+}
+
+// What is sent: [ranks, count], short rows with zeros behind them. Whole rows of one length are sent from where they
+// are.
 Tensor packed(Ctx& ctx, const ShardGroup& group, int ranks, Columns c, std::byte* memory) {
-  const Tensor rows = group.grads.reshaped({ranks, group.row});
-  if (c.count == group.row) return rows;
-  const Tensor out{memory, rows.dtype, {ranks, c.count}, rows.device};
+  if (group.is_even() && c.count == group.longest_row()) return group.grads.reshaped({ranks, c.count});
+  const Tensor out{memory, *group.grad_dtype, {ranks, c.count}, group.grads.device};
   for (int r = 0; r < ranks; ++r) {
-    const Tensor from = rows.slice(r, 1).reshaped({group.row}).slice(c.begin, c.count), to = out.slice(r, 1);
-    if (from.device.kind == DeviceKind::cpu)
-      std::memcpy(to.data, from.data, from.bytes());
+    const std::int64_t n = c.of_row(group.row_size(r));
+    const Tensor to = out.slice(r, 1).reshaped({c.count}), rest = to.slice(n, c.count - n);
+    if (n > 0) copy(ctx, to.slice(0, n), group.grads.slice(group.row_begin(r) + c.begin, n));
+    if (rest.device.kind == DeviceKind::cpu)
+      std::memset(rest.data, 0, rest.bytes());
     else
-      ctx.stream().copy(to.data, from.data, from.bytes());
+      ctx.stream().fill(rest.data, 0, rest.bytes());
   }
   return out;
 }
@@ -41,10 +52,10 @@ void add_row(std::span<T> sum, std::span<const T> row, Sink::Mode mode) {
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = T(sum[i] + row[i]);
 }
 
-// received [ranks, n], one after the other.
+// The beginnings of the rows of received [ranks, count], one after the other.
 void add_rows(Ctx& ctx, const Tensor& sum, const Tensor& received, Sink::Mode mode) {
   for (std::int64_t r = 0; r < received.shape[0]; ++r) {
-    const Tensor row = received.slice(r, 1).reshaped(sum.shape);
+    const Tensor row = received.slice(r, 1).reshaped({received.shape[1]}).slice(0, sum.numel());
     const Sink to{sum, r == 0 ? mode : Sink::Mode::accumulate};
     if (sum.device.kind == DeviceKind::cuda)
       ops::copy(ctx, {.y = to, .x = row});
@@ -55,11 +66,22 @@ void add_rows(Ctx& ctx, const Tensor& sum, const Tensor& received, Sink::Mode mo
 
 void reduce_rows(Ctx& ctx, Collective& ranks, const ShardGroup& group, Sink::Mode mode, std::byte* memory) {
   const int size = ranks.size();
-  for (std::int64_t begin = 0; begin < group.row; begin += kMaxColumns) {
-    const Columns c{begin, std::min(kMaxColumns, group.row - begin)};
+  const std::int64_t longest = group.longest_row(), own = group.row_size(ranks.rank());
+  for (std::int64_t begin = 0; begin < longest; begin += kMaxColumns) {
+    const Columns c{begin, std::min(kMaxColumns, longest - begin)};
     const Tensor received{memory, *group.grad_dtype, {size, c.count}, group.grads.device};
     ranks.all_to_all(ctx, packed(ctx, group, size, c, memory + received.bytes()), received);
-    add_rows(ctx, group.own_grads.slice(c.begin, c.count), received, mode);
+    if (const std::int64_t n = c.of_row(own); n > 0) add_rows(ctx, group.own_grads.slice(begin, n), received, mode);
+  }
+}
+
+void gather_rows(Ctx& ctx, Collective& ranks, const ShardGroup& group) {
+  if (group.is_even()) return ranks.all_gather(ctx, group.own_values, group.values);
+  for (int r = 0; r < ranks.size(); ++r) {
+    if (group.row_size(r) == 0) continue;
+    const Tensor row = group.values.slice(group.row_begin(r), group.row_size(r));
+    if (r == ranks.rank() && row.data != group.own_values.data) copy(ctx, row, group.own_values);
+    ranks.broadcast(ctx, row, r);
   }
 }
 
@@ -73,7 +95,8 @@ std::size_t ShardExchange::bytes(int ranks, std::span<const ParamStore* const> s
   for (const ParamStore* store : stores)
     for (const ShardGroup& group : store->groups()) {
       if (!group.trained()) continue;
-      const std::int64_t buffers = group.row > kMaxColumns ? 2 : 1, columns = std::min(group.row, kMaxColumns);
+      const std::int64_t longest = group.longest_row(), columns = std::min(longest, kMaxColumns);
+      const int buffers = group.is_even() && longest <= kMaxColumns ? 1 : 2;
       most = std::max(most, static_cast<std::size_t>(buffers * ranks * columns) * size_of(*group.grad_dtype));
     }
   return most;
@@ -92,9 +115,7 @@ Pending ShardExchange::start(std::function<void(Collective&)> work) {
 }
 
 Pending ShardExchange::gather(Ctx& ctx, const ShardGroup& group) {
-  return start([&](Collective& ranks) {
-    ranks.all_gather(ctx, group.own_values, group.values.reshaped({ranks.size(), group.row}));
-  });
+  return start([&](Collective& ranks) { gather_rows(ctx, ranks, group); });
 }
 
 Pending ShardExchange::reduce(Ctx& ctx, const ShardGroup& group, Sink::Mode mode) {

@@ -85,6 +85,30 @@ TrainingResult drive(DrivenRun& d) {
   return result;
 }
 
+/// A timeline of what this rank does as long as this lives, which is written however that ends.
+class Profile {
+ public:
+  Profile(const fs::path& output, int rank, Log& log)
+      : file_(output / fmt::format("trace-rank-{}.json", rank)), rank_(rank), log_(log) {
+    timeline::start();
+    timeline::name_thread("training");
+  }
+  ~Profile() {
+    try {
+      timeline::write(file_, rank_, fmt::format("rank {}", rank_));
+    } catch (const Error& e) {
+      log_.warn("there is no timeline: {}", e.what());
+    }
+  }
+  Profile(const Profile&) = delete;
+  Profile& operator=(const Profile&) = delete;
+
+ private:
+  fs::path file_;
+  int rank_;
+  Log& log_;
+};
+
 }  // namespace
 
 TrainingResult train(const TrainingStart& start, Log& log) {
@@ -100,12 +124,8 @@ TrainingResult train(const TrainingStart& start, Log& log) {
   PreparedRun prepared = prepare_run(run, output, start.resume);
   DrivenRun driven{.run = run, .output = output, .prepared = prepared};
   if (!config.value.run.profile) return drive(driven);
-  timeline::start();
-  timeline::name_thread("training");
-  TrainingResult result = drive(driven);
-  const int rank = start.ranks.rank();
-  timeline::write(output.path() / fmt::format("trace-rank-{}.json", rank), rank, fmt::format("rank {}", rank));
-  return result;
+  const Profile profile(output.path(), start.ranks.rank(), log);
+  return drive(driven);
 }
 
 }  // namespace qtrain

@@ -39,8 +39,10 @@ DiskPlan plan_disk(const TrainingSection& t, const ModelSetup& setup, const Step
       plan.result += bytes_of(p, setup.saved_dtype);
       if (setup.saved_dtype != DType::f32) state += bytes_of(p, p.spec.dtype);  // the weights as they are trained
     }
-  state +=
-      static_cast<double>(optimizer_memory(*make_rule(optimizer_options(t)), setup.model->trained(), Device{}).state);
+  const auto rule = make_rule(optimizer_options(t));
+  for (const Param* p : setup.model->trained())  // that of all ranks
+    for (const StateSpec& s : rule->state_of(p->spec))
+      state += static_cast<double>(s.shape.numel()) * static_cast<double>(size_of(s.dtype));
   plan.checkpoint = t.save_only_model ? plan.result : plan.result + state;
   plan.checkpoints = max_checkpoints(t, steps);
   return plan;

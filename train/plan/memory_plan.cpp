@@ -314,11 +314,11 @@ ErrorText does_not_fit(const PlannedRun& run) {
 
 // Those of operands first: they cost less for what they save.
 void choose_copies(PlannedRun& run, const RecomputePolicy& policy) {
+  if (run.model.options().sharding.divides_weights()) return;  // there is no whole weight to copy
   const bool known_gpu = run.target.device.kind == DeviceKind::cuda && run.target.memory > 0;
   const auto choose = [&](CopyChoice wanted, KeepCopies ExecutionChoice::*copies, bool useful) {
     PlannedRun with = run;
     with.choice.*copies = KeepCopies::yes;
-    if (run.model.options().sharding.divides_weights()) return;  // there is no whole weight to copy
     const bool keeps = wanted == CopyChoice::automatic
                            ? useful && known_gpu && memory_plan(with, policy).total() <= run.target.memory
                            : wanted == CopyChoice::always;

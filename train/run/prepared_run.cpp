@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <utility>
 
+#include "core/file.h"
 #include "core/json.h"
 #include "train/plan/disk_plan.h"
 #include "train/plan/machine.h"
@@ -64,12 +67,31 @@ void require_same_run(const RunContext& run, const Json& identity) {
   }
 }
 
+// Each rank writes its part of what is divided: hours of training are lost where that is in another place.
+void require_shared_output(const RunContext& run, const OutputFolder& output) {
+  const std::string name = broadcast_text(
+      run.ctx, run.ranks,
+      fmt::format(".ranks.{}.{}", ::getpid(), std::chrono::steady_clock::now().time_since_epoch().count()));
+  const fs::path probe = output.path() / name;
+  if (run.leads()) write_file(probe, "");
+  run.ranks.barrier(run.ctx);
+  const std::vector<std::string> seen = gather_texts(run.ctx, run.ranks, fs::exists(probe) ? "yes" : "no");
+  if (run.leads()) fs::remove(probe);
+  for (std::size_t r = 0; r < seen.size(); ++r)
+    if (seen[r] == "no")
+      fail(ErrorKind::disk, {.cause = fmt::format("rank {} does not see the files of rank 0 there", r),
+                             .place = output.path().string(),
+                             .remedy = "with zero_stage every rank writes its part of a checkpoint: name an output_dir "
+                                       "that all machines share, or set zero_stage to 0"});
+}
+
 }  // namespace
 
 PreparedRun prepare_run(const RunContext& run, const OutputFolder& output, const std::string& resume) {
   ResumeFrom from = shared_resume(run, output, resume);
   auto data = load_run_data(run, from.checkpoints);
   ModelSetup declared = declare_run_model(run, *data);
+  if (declared.model->options().sharding.divides_trained()) require_shared_output(run, output);
   require_room(run, from, plan_disk(run.training(), declared, data->plan));
   const Schedule schedule = schedule_of(run.training(), data->plan);
   RunModel model = allocate_run_model(run, *data, std::move(declared));

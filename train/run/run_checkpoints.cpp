@@ -11,6 +11,22 @@ namespace qtrain {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// Why a checkpoint cannot be loaded; empty: it can.
+std::string problem_of(const fs::path& checkpoint) {
+  if (!fs::exists(checkpoint)) return checkpoint.string() + " is gone";
+  try {
+    check_manifest(checkpoint, ManifestCheck::hashes);
+    return "";
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::input) throw;
+    return e.what();
+  }
+}
+
+}  // namespace
+
 RunCheckpoints::RunCheckpoints(const RunContext& run, const TrainingObjects& objects, fs::path output)
     : run_(run), objects_(objects), output_(std::move(output)), policy_(objects.training, objects.plan) {}
 
@@ -70,14 +86,11 @@ void RunCheckpoints::rotate(const fs::path& newest) const {
 void RunCheckpoints::load_best() {
   const std::optional<fs::path> best = policy_.final_checkpoint(objects_.state);
   if (!best) return;
-  if (!fs::exists(*best))
-    return run_.log.warn("{} is gone: the final model is that of the last step, not the best one", best->string());
-  try {
-    check_manifest(*best, ManifestCheck::hashes);
-  } catch (const Error& e) {
-    if (e.kind() != ErrorKind::input) throw;
-    return run_.log.warn("the final model is that of the last step, not the best one: {}", e.what());
-  }
+  const std::string problem = problem_of(*best);
+  // All ranks load it or none does: each writes its part of the final model.
+  for (const std::string& of_rank : gather_texts(run_.ctx, run_.ranks, problem))
+    if (!of_rank.empty())
+      return run_.log.warn("the final model is that of the last step, not the best one: {}", of_rank);
   const bool adapter_only = objects_.setup.model->options().lora.has_value();
   load_weights(objects_.ctx, objects_.setup, {.weights = adapter_only ? std::nullopt : best, .adapter = best},
                run_.log);

@@ -71,13 +71,13 @@ std::optional<LoraPlusRates> loraplus_rates(const Config& config) {
   return LoraPlusRates{.b = *s.loraplus_lr_ratio, .embedding = peak > 0 ? s.loraplus_lr_embedding / peak : 1};
 }
 
-Sharding sharding_of(const Config& config, int rank) {
-  const int ranks = config.run.ranks();
+Sharding sharding_of(const Config& config, int rank, int ranks) {
   if (ranks == 1) return {};
+  const std::shared_ptr<const UpdateRule> rule = make_rule(optimizer_options(config.training));
   return {.stage = static_cast<ZeroStage>(config.run.zero_stage),
           .ranks = ranks,
           .rank = rank,
-          .cut = make_rule(optimizer_options(config.training))->cut(),
+          .cut = [rule](const ParamSpec& param) { return rule->cut(param); },
           .buffers = config.run.overlap_comm ? 2 : 1,
           .separate_sums = config.run.deterministic_reduce};
 }
@@ -128,7 +128,7 @@ TextFolder load_text_folder(const ModelSetup& setup) {
   return load_text_folder(setup.adapter && has_tokenizer(*setup.adapter) ? *setup.adapter : setup.source);
 }
 
-ModelRequest training_request(const Config& config, int rank) {
+ModelRequest training_request(const Config& config, int rank, int ranks) {
   ModelRequest r{.model = config.model.model_name_or_path,
                  .dtype = config.model.dtype,
                  .random_init = config.model.random_init,
@@ -145,7 +145,7 @@ ModelRequest training_request(const Config& config, int rank) {
                    .is_on = config.model.output_router_logits,
                    .mode = config.model.router_aux_loss_mode};
   if (trains_bf16(optimizer_options(config.training))) r.trained_dtype = DType::bf16;
-  r.sharding = sharding_of(config, rank);
+  r.sharding = sharding_of(config, rank, ranks);
   return r;
 }
 

@@ -56,8 +56,12 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
 inline ModelSetup set_up_model(const Ctx& ctx, const ModelRequest& request) {
   return set_up_model(ComputePlan{ctx.device(), ctx.matmul()}, request);
 }
-/// `rank`: of those of the config, which one.
-ModelRequest training_request(const Config& config, int rank = 0);
+/// For one of so many ranks.
+ModelRequest training_request(const Config& config, int rank, int ranks);
+/// For the first of those of the config.
+inline ModelRequest training_request(const Config& config) {
+  return training_request(config, 0, config.run.ranks());
+}
 /// A new adapter as the keys of PEFT describe it.
 LoraConfig lora_from(const LoraSection& section);
 /// What load_in_4bit, load_in_8bit and the keys of bitsandbytes ask for.
