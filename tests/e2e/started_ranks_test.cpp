@@ -44,6 +44,39 @@ TEST_F(StartedRanks, MeetByTheVariablesOfTorchrun) {
   EXPECT_EQ(bytes_of(at("out/adapter_model.safetensors")), whole);
 }
 
+// However many the config says.
+TEST_F(StartedRanks, DivideAmongThoseThatThereAre) {
+  train_ok(folder_.path(), base());
+  const std::string whole = bytes_of(at("out/adapter_model.safetensors"));
+  for (const int said : {0, 1, 4}) {
+    fs::remove_all(at("out"));
+    Json config = divided(base(), 2);
+    config["zero_stage"] = 3;
+    config.erase("nproc");
+    if (said > 0) config["nproc"] = said;
+    Process zero(rank(0, 2, config)), one(rank(1, 2, config));
+    const Outcome of_zero = zero.wait();
+    EXPECT_EQ(of_zero.code, 0) << of_zero.err;
+    EXPECT_EQ(one.wait().code, 0);
+    EXPECT_EQ(bytes_of(at("out/adapter_model.safetensors")), whole) << said;
+    const Json planned = read_json(at("out/train_results.json")).at("memory").at("planned");
+    EXPECT_GT(planned.at("gathered_units"), 0) << said;
+  }
+}
+
+TEST_F(StartedRanks, WriteTheirPartsIntoOneFolder) {
+  Json config = divided(base(), 2), elsewhere = config;
+  config["zero_stage"] = elsewhere["zero_stage"] = 1;
+  elsewhere["output_dir"] = at("elsewhere").string();
+  fs::create_directories(at("elsewhere"));
+  Process zero(rank(0, 2, config)), one(rank(1, 2, elsewhere));
+  for (Process* p : {&zero, &one}) {
+    const Outcome outcome = p->wait();
+    EXPECT_EQ(outcome.code, 6) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("rank 1 does not see the files of rank 0 there"));
+  }
+}
+
 TEST_F(StartedRanks, SeveralMachinesAreOneRun) {
   train_ok(folder_.path(), base());
   const std::string whole = bytes_of(at("out/adapter_model.safetensors"));
