@@ -57,6 +57,9 @@ class Collective {
   }
   /// Lets what is under way end with an error, here and on the other ranks; from any thread.
   virtual void disconnect() {}
+  /// The ranks [first, first + size), which this one is among, as a collective of their own. Every rank calls it, each
+  /// for its part; must be outlived by this.
+  virtual std::unique_ptr<Collective> part(int first, int size) = 0;
 };
 
 /// The only rank of a run.
@@ -69,6 +72,7 @@ class Solo : public Collective {
   void all_gather(Ctx& ctx, ConstTensor mine, Tensor all) override;
   void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) override;
   void barrier(Ctx&) override {}
+  std::unique_ptr<Collective> part(int first, int size) override;
 };
 
 /// The sum of a number over all ranks.

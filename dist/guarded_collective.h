@@ -18,6 +18,7 @@ class GuardedCollective : public Collective {
   struct Watch {
     Store& store;
     Watchdog& watchdog;
+    int first = 0;  ///< the rank of the run that is number 0 here
   };
   GuardedCollective(std::unique_ptr<Collective> inner, const Watch& watch) : inner_(std::move(inner)), watch_(watch) {}
 
@@ -29,6 +30,7 @@ class GuardedCollective : public Collective {
   void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) override;
   void barrier(Ctx& ctx) override;
   void disconnect() override { inner_->disconnect(); }
+  std::unique_ptr<Collective> part(int first, int size) override;
 
  private:
   struct Call;

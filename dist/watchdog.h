@@ -23,7 +23,7 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// Between these calls this rank waits for the others in `what`.
+  /// Between these calls this rank waits for the others in `what`; several threads may.
   void enter(const std::string& what);
   void leave();
 
@@ -40,7 +40,8 @@ class Watchdog {
 
   Options options_;
   std::mutex mutex_;
-  std::string waits_in_;  ///< empty: it computes
+  std::string waits_in_;  ///< what was entered last; empty: it computes
+  int entered_ = 0;       ///< and not left
   Store store_;           ///< of the thread
   std::thread thread_;
 };
