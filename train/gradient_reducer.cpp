@@ -70,7 +70,7 @@ GradientReducer::GradientReducer(Collective& ranks, const Options& options, std:
       sums_(sums),
       layout_(ranks.size(), begins_.back()),
       total_sums_(static_cast<std::size_t>(sums.numel())) {
-  if (!is_ordered()) return;
+  if (!is_ordered() || layout_.chunks == 0) return;
   const int n = ranks.size();
   memory_ = DeviceMemory(sums.device, bytes(n, options, begins_.back()), "sums of gradients over ranks");
   const Tensor all{memory_.data(), DType::f32, {2 * n + layout_.chunks, layout_.row}, sums.device};
@@ -140,7 +140,7 @@ void GradientReducer::finish(Ctx& ctx) {
     ranks_.all_gather(ctx, total_.slice(chunk, 1), received_);
     copy_chunk(ctx, chunk, Way::back);
   }
-  std::memset(total_.data, 0, total_.bytes());  // for the next step
+  if (layout_.chunks > 0) std::memset(total_.data, 0, total_.bytes());  // for the next step
   std::memcpy(sums_.data, total_sums_.data(), sums_.bytes());
   std::ranges::fill(total_sums_, 0.0);
 }
