@@ -263,11 +263,13 @@ class Launcher {
   }
 
   /// DeepSpeed has train_batch_size = micro-batch x accumulation x devices, and fills in the one that is missing.
+  /// Devices that share their rows count as one.
   void batch(const Setting& leaf) {
     if (!leaf.value.is_number()) return refuse(leaf, "a batch is a number of rows", "use \"auto\"");
     const double total = leaf.value.get<double>(), micro = draft_.positive("per_device_train_batch_size").value_or(0),
                  windows = draft_.positive("gradient_accumulation_steps").value_or(0),
-                 ranks = std::max(1.0, draft_.positive("nproc").value_or(1));
+                 sharing = std::max(1.0, draft_.positive("context_parallel_size").value_or(1)),
+                 ranks = std::max(1.0, draft_.positive("nproc").value_or(1) / sharing);
     const double known = std::max(1.0, micro) * std::max(1.0, windows) * ranks;
     const bool divides = total > 0 && std::fmod(total, known) == 0 && (micro > 0 || windows > 0);
     if (divides && (windows == 0 || micro == 0))
@@ -275,8 +277,9 @@ class Launcher {
                           leaf.with(total / known));
     if (total == known && micro > 0) return;
     draft_.problem(leaf,
-                   fmt::format(" is {}, but per_device_train_batch_size x gradient_accumulation_steps x nproc is {}",
-                               show(leaf.value), micro > 0 && windows > 0 ? fmt::format("{}", known) : "not given"),
+                   fmt::format(" is {}, but per_device_train_batch_size x gradient_accumulation_steps x nproc{} is {}",
+                               show(leaf.value), sharing > 1 ? " / context_parallel_size" : "",
+                               micro > 0 && windows > 0 ? fmt::format("{}", known) : "not given"),
                    "use \"auto\", or numbers whose product it is");
   }
 

@@ -61,6 +61,23 @@ Translation special_tokens(const KeyRow&, const Json& v) {
   return out;
 }
 
+/// The sizes of accelerate's ParallelismConfig, by their names with or without the prefix of its files.
+Translation parallelism(const KeyRow&, const Json& v) {
+  constexpr std::string_view kPrefix = "parallelism_config_";
+  Translation out;
+  if (v.is_null()) return out;
+  if (!v.is_object()) return problem(fmt::format("expected an object, got {}", show(v)));
+  for (const auto& [written, size] : v.items()) {
+    const std::string name = written.starts_with(kPrefix) ? written.substr(kPrefix.size()) : written;
+    if (name == "cp_size")
+      out.settings.emplace_back("context_parallel_size", size);
+    else if ((name == "tp_size" || name == "sp_size") && size != 1 && !size.is_null())
+      out.problem += fmt::format("{}{} is {}, and ranks share rows or tokens only (cp_size)",
+                                 out.problem.empty() ? "" : "; ", written, show(size));
+  }
+  return out;
+}
+
 /// A list, or an object around it as alignment-handbook and open-r1 write it.
 Translation mixture(const KeyRow&, const Json& v) {
   if (!v.is_object()) return set("dataset_mixture", v);
@@ -84,6 +101,7 @@ Translation convert(const KeyRow& row, const Json& value) {
       {"arguments", arguments},
       {"special_tokens", special_tokens},
       {"mixture", mixture},
+      {"parallelism", parallelism},
       {"datasets", [](const KeyRow&, const Json& v) { return read_datasets("dataset_name", v); }},
       {"pretraining_datasets", [](const KeyRow&, const Json& v) { return pretraining_datasets(v); }},
       {"evaluation_datasets", [](const KeyRow&, const Json& v) { return read_datasets("eval_dataset_name", v); }},

@@ -61,6 +61,9 @@ class Collective {
   /// Before this rank leaves for an error: what is queued on a GPU no longer waits there for other ranks. Nothing can
   /// be called any more.
   virtual void give_up() {}
+  /// The ranks [first, first + size), which this one is among, as a collective of their own. Every rank calls it, each
+  /// for its part; must be outlived by this.
+  virtual std::unique_ptr<Collective> part(int first, int size) = 0;
 };
 
 /// The only rank of a run.
@@ -73,6 +76,7 @@ class Solo : public Collective {
   void all_gather(Ctx& ctx, ConstTensor mine, Tensor all) override;
   void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) override;
   void barrier(Ctx&) override {}
+  std::unique_ptr<Collective> part(int first, int size) override;
 };
 
 /// The sum of a number over all ranks.

@@ -21,13 +21,20 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-/// The store in the words of gloo.
+/// The ranks [first, first + size) of a run, of which this one is number `rank`, and where in the store they meet.
+struct RankPart {
+  int first = 0, size = 1, rank = 0;
+  std::string meeting = "gloo/";
+};
+
+/// The store in the words of gloo, for the ranks of a part.
 class GlooStore : public gloo::rendezvous::Store {
  public:
-  GlooStore(qtrain::Store& store, milliseconds timeout) : store_(store), timeout_(timeout) {}
+  GlooStore(qtrain::Store& store, const RankPart& part, milliseconds timeout)
+      : store_(store), part_(part), timeout_(timeout) {}
 
   void set(const std::string& key, const std::vector<char>& data) override {
-    store_.set("gloo/" + key, {data.begin(), data.end()});
+    store_.set(part_.meeting + key, {data.begin(), data.end()});
   }
   std::vector<char> get(const std::string& key) override { return get(key, timeout_); }
   void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
@@ -37,13 +44,17 @@ class GlooStore : public gloo::rendezvous::Store {
 
  private:
   std::vector<char> get(const std::string& key, milliseconds patience) {
-    const auto value = wait_for("gloo/" + key, patience);
+    const auto value = wait_for(part_.meeting + key, patience);
     if (!value)
-      fail(ErrorKind::peer,
-           {.cause = fmt::format("rank {} did not come within {} s", key.substr(key.find_last_not_of("0123456789") + 1),
-                                 std::chrono::duration_cast<std::chrono::seconds>(patience).count()),
-            .remedy = "start all ranks within ddp_timeout of each other"});
+      fail(ErrorKind::peer, {.cause = fmt::format("rank {} did not come within {} s", rank_in(key),
+                                                  std::chrono::duration_cast<std::chrono::seconds>(patience).count()),
+                             .remedy = "start all ranks within ddp_timeout of each other"});
     return {value->begin(), value->end()};
+  }
+
+  int rank_in(const std::string& key) const {
+    const std::string digits = key.substr(key.find_last_not_of("0123456789") + 1);
+    return part_.first + (digits.empty() ? 0 : std::stoi(digits));
   }
 
   // In short waits, for a stop that is asked for meanwhile.
@@ -57,6 +68,7 @@ class GlooStore : public gloo::rendezvous::Store {
   }
 
   qtrain::Store& store_;
+  RankPart part_;
   milliseconds timeout_;
 };
 
@@ -76,9 +88,12 @@ void larger(void* to, const void* a, const void* b, std::size_t n) {
 
 class GlooCollective : public Collective {
  public:
-  GlooCollective(const RankPlace& place, qtrain::Store& store, milliseconds timeout)
-      : context_(std::make_shared<gloo::rendezvous::Context>(place.rank, place.size)) {
-    GlooStore meeting(store, timeout);
+  GlooCollective(const RankPart& part, qtrain::Store& store, milliseconds timeout)
+      : part_(part),
+        store_(store),
+        timeout_(timeout),
+        context_(std::make_shared<gloo::rendezvous::Context>(part.rank, part.size)) {
+    GlooStore meeting(store, part, timeout);
     auto device = gloo::transport::tcp::CreateDevice(store.local_address().c_str());
     context_->setTimeout(timeout);
     context_->connectFullMesh(meeting, device);
@@ -125,6 +140,12 @@ class GlooCollective : public Collective {
     gloo::barrier(options);
   }
 
+  std::unique_ptr<Collective> part(int first, int size) override {
+    check(first <= rank() && rank() < first + size && first + size <= this->size(), "a part that this rank is not in");
+    const RankPart part{part_.first + first, size, rank() - first,
+                        fmt::format("{}{}.{}/", part_.meeting, ++parts_, first)};
+    return std::make_unique<GlooCollective>(part, store_, timeout_);
+  }
   void disconnect() override { context_->closeConnections(); }
 
  private:
@@ -140,13 +161,17 @@ class GlooCollective : public Collective {
     gloo::allreduce(options);
   }
 
+  RankPart part_;
+  qtrain::Store& store_;
+  milliseconds timeout_;
+  int parts_ = 0;  ///< that were made of this
   std::shared_ptr<gloo::rendezvous::Context> context_;
 };
 
 }  // namespace
 
 std::unique_ptr<Collective> connect_gloo(const RankPlace& place, Store& store, milliseconds timeout) {
-  return std::make_unique<GlooCollective>(place, store, timeout);
+  return std::make_unique<GlooCollective>(RankPart{.size = place.size, .rank = place.rank}, store, timeout);
 }
 
 }  // namespace qtrain

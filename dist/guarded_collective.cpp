@@ -55,6 +55,11 @@ void GuardedCollective::barrier(Ctx& ctx) {
   guard(ctx, {Call::barrier}, [&] { inner_->barrier(ctx); });
 }
 
+std::unique_ptr<Collective> GuardedCollective::part(int first, int size) {
+  return std::make_unique<GuardedCollective>(inner_->part(first, size),
+                                             RankWatch{watch_.store, watch_.watchdog, watch_.first + first});
+}
+
 void GuardedCollective::guard(Ctx& ctx, const Call& call, const std::function<void()>& act) {
   ++calls_;
   const std::string text = call.text();
@@ -84,7 +89,7 @@ void GuardedCollective::compare(Ctx& ctx, const Call& call) {
     fail(ErrorKind::peer,
          {.cause = fmt::format("the ranks do different things: rank {} comes to its collective {}, {}; "
                                "rank {} to its collective {}, {}",
-                               rank(), calls_, call.text(), r, theirs[0], other.text()),
+                               watch_.first + rank(), calls_, call.text(), watch_.first + r, theirs[0], other.text()),
           .remedy = "this is a bug; please report it with the config"});
   }
 }

@@ -25,6 +25,7 @@ class GuardedCollective : public Collective {
   void barrier(Ctx& ctx) override;
   void disconnect() override { inner_->disconnect(); }
   void give_up() override { inner_->give_up(); }
+  std::unique_ptr<Collective> part(int first, int size) override;
 
  private:
   struct Call;

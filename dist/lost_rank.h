@@ -10,6 +10,7 @@ namespace qtrain {
 struct RankWatch {
   Store& store;
   Watchdog& watchdog;
+  int first = 0;  ///< the rank of the run that is number 0 of the collective that asks
 };
 
 /// Ends with the error for a call that failed or took too long: asks which ranks are missing, for a few seconds, and

@@ -110,6 +110,10 @@ class NcclCollective : public Collective {
 
   void barrier(Ctx& ctx) override { host().barrier(ctx); }
 
+  std::unique_ptr<Collective> part(int /*first*/, int /*size*/) override {
+    fail(ErrorKind::usage, {.cause = "the tokens of a row are shared among processors only, so far",
+                            .remedy = "set context_parallel_size to 1"});
+  }
   void give_up() override { communicator_.give_up(); }
   void disconnect() override {
     communicator_.give_up();

@@ -70,6 +70,12 @@ void QueuedCollective::all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) {
   start([&](Collective& c) { c.all_to_all(ctx, sent, received); }).wait();
 }
 
+std::unique_ptr<Collective> QueuedCollective::part(int first, int size) {
+  std::unique_ptr<Collective> part;
+  start([&](Collective& c) { part = c.part(first, size); }).wait();
+  return part;
+}
+
 void QueuedCollective::barrier(Ctx& ctx) {
   start([&](Collective& c) { c.barrier(ctx); }).wait();
 }

@@ -29,6 +29,8 @@ class QueuedCollective : public Collective {
   void barrier(Ctx& ctx) override;
   Pending start(std::function<void(Collective&)> work) override;
   void disconnect() override { inner_->disconnect(); }
+  /// Without a queue.
+  std::unique_ptr<Collective> part(int first, int size) override;
 
  private:
   void work_off();

@@ -34,11 +34,12 @@ Watchdog::~Watchdog() {
 void Watchdog::enter(const std::string& what) {
   const std::lock_guard lock(mutex_);
   waits_in_ = what;
+  ++entered_;
 }
 
 void Watchdog::leave() {
   const std::lock_guard lock(mutex_);
-  waits_in_.clear();
+  if (--entered_ == 0) waits_in_.clear();
 }
 
 void Watchdog::wait_on_device(const std::string& call) {

@@ -23,7 +23,7 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// Between these calls this rank waits for the others in `what`.
+  /// Between these calls this rank waits for the others in `what`; several threads may.
   void enter(const std::string& what);
   void leave();
   /// The GPU waits for the others in `call`; empty: it does not. From any thread.
@@ -42,7 +42,9 @@ class Watchdog {
 
   Options options_;
   std::mutex mutex_;
-  std::string waits_in_, device_waits_in_;  ///< both empty: it computes
+  std::string waits_in_;         ///< what was entered last; empty: it computes
+  int entered_ = 0;              ///< and not left
+  std::string device_waits_in_;  ///< likewise of the GPU
   bool failed_ = false;
   Store store_;  ///< of the thread
   std::thread thread_;

@@ -10,7 +10,9 @@ namespace qtrain::ops {
 /// FlashAttention-2 (Dao 2023) does on a GPU. The score of a query and a key is scale * q . k, or with a softcap > 0
 /// softcap * tanh(scale * q . k / softcap) (Gemma 2), which comes before mask and softmax. sinks [Hq] in lse's type, or
 /// none: a score that each softmax of a head has beside those of its keys, whose value is zero (gpt-oss); lse is then
-/// that of all of them.
+/// that of all of them. On a processor the queries may be a part of the tokens: q and y [Tq, Hq, D] and lse [Hq, Tq]
+/// are those of tokens [first_query, first_query + Tq) of the T that k, v and cu_seqlens are of. Their results have the
+/// same bits as among all.
 struct Attention {
   Tensor y, lse;
   ConstTensor q, k, v, cu_seqlens;
@@ -18,15 +20,19 @@ struct Attention {
   double scale;
   double softcap = 0;
   ConstTensor sinks = {};
+  std::int64_t first_query = 0;
 };
 /// Gradients of the same, with the same window, scale and softcap: that of a score times 1 - tanh^2 where it is capped.
-/// Sinks are in y and lse. Deterministic: each output element has one writer and a fixed order of summation.
+/// Sinks are in y and lse. Deterministic: each output element has one writer and a fixed order of summation. Where the
+/// queries are a part of the tokens, dk and dv have what comes from them; rows that none of them sees may stay as they
+/// are.
 struct AttentionGrad {
   Sink dq, dk, dv;
   ConstTensor dy, y, q, k, v, lse, cu_seqlens;
   std::int64_t window = 0;
   double scale;
   double softcap = 0;
+  std::int64_t first_query = 0;
 };
 /// The gradient of the sinks: dsinks[h] (+)= -sum over t of exp(sinks[h] - lse[h, t]) * (dy[t, h] . y[t, h]), with y
 /// and lse of an Attention that had them. dsinks in lse's type.
@@ -61,15 +67,23 @@ void run_cuda(Ctx&, const CachedAttention&);
 void run_cpu(Ctx&, const CacheAppend&);
 void run_cuda(Ctx&, const CacheAppend&);
 
+/// Queries are those of all tokens, or on a processor of some in a row.
+inline void check_queries(ConstTensor q, ConstTensor k, std::int64_t first_query) {
+  check(first_query >= 0 && first_query + q.shape[0] <= k.shape[0] && q.shape[2] == k.shape[2],
+        "attention: q and k differ in T or D");
+  check(q.shape[0] == k.shape[0] || q.device.kind == DeviceKind::cpu,
+        "attention: a GPU computes the queries of all tokens");
+}
 inline void attention(Ctx& ctx, const Attention& a) {
   check(a.q.shape.rank == 3 && a.k.shape == a.v.shape && a.y.shape == a.q.shape, "attention: tensors are [T, H, D]");
-  check(a.q.shape[0] == a.k.shape[0] && a.q.shape[2] == a.k.shape[2], "attention: q and k differ in T or D");
+  check_queries(a.q, a.k, a.first_query);
   check(a.q.shape[1] % a.k.shape[1] == 0, "attention: query heads must be a multiple of key heads");
   check(a.softcap >= 0, "attention: a softcap is positive, or 0 for none");
   check(!a.sinks || a.sinks.numel() == a.q.shape[1], "attention: one sink for each query head");
   dispatch(ctx, a);
 }
 inline void attention_grad(Ctx& ctx, const AttentionGrad& a) {
+  check_queries(a.q, a.k, a.first_query);
   dispatch(ctx, a);
 }
 inline void attention_sink_grad(Ctx& ctx, const AttentionSinkGrad& a) {

@@ -204,6 +204,22 @@ void ActivationLayout::add_router(Arena& arena, Activations& a) const {
   a.router.factor = arena.take(parts_.options.full_dtype(), {experts->count});
 }
 
+void ActivationLayout::add_gathered(Arena& arena, Activations& a) const {
+  const ContextShare& share = parts_.options.context;
+  if (!share.is_shared() || pass_ == Pass::decode) return;
+  std::int64_t widest = 0;
+  for (const Layer& layer : parts_.layers) widest = std::max(widest, layer.key_value.heads * layer.key_value.head_dim);
+  const std::size_t before = arena.used();
+  const auto take = [&] { return arena.take(parts_.options.activation_dtype, {size_.tokens * share.ranks * widest}); };
+  a.gathered.keys = take();
+  a.gathered.values = take();
+  if (pass_ == Pass::train) {
+    a.gathered.d_keys = take();
+    a.gathered.d_values = take();
+  }
+  a.gathered.bytes = arena.used() - before;
+}
+
 Activations ActivationLayout::lay_out(ActivationArenas& arenas) const {
   Arena& arena = arenas.device;
   Activations a;
@@ -228,6 +244,7 @@ Activations ActivationLayout::lay_out(ActivationArenas& arenas) const {
   else
     a.grads.resize(a.layers.size());
   add_router(arena, a);
+  add_gathered(arena, a);
   const std::size_t before = arena.used();
   add_head(arena, a);
   a.head.bytes = arena.used() - before;

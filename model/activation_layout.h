@@ -27,6 +27,7 @@ class ActivationLayout {
   void add_layers(Arena& arena, Activations& a) const;
   void add_grads(Arena& arena, Activations& a) const;
   void add_router(Arena& arena, Activations& a) const;
+  void add_gathered(Arena& arena, Activations& a) const;
   void add_head(Arena& arena, Activations& a) const;
 
   const ModelParts& parts_;

@@ -14,7 +14,7 @@ enum class Pass : std::uint8_t {
   decode,    ///< logits against a key/value cache
 };
 
-/// Sizes of one micro-batch, or the largest of a run.
+/// Sizes of one micro-batch, or the largest of a run; tokens and targets where ranks share them are those of one rank.
 struct BatchSize {
   std::int64_t tokens = 0;
   std::int64_t positions = 0;  ///< longest sequence: rows of the rotary tables
@@ -27,10 +27,10 @@ struct PlannedPass {
   BatchSize largest;
 };
 
-/// Bytes of the memory that passes share, how many of them the loss head and the dense form of a quantized weight take,
-/// and those of pinned memory.
+/// Bytes of the memory that passes share, how many of them the loss head, the dense form of a quantized weight and keys
+/// of other ranks take, and those of pinned memory.
 struct ActivationBytes {
-  std::size_t total = 0, head = 0, dense = 0, pinned = 0;
+  std::size_t total = 0, head = 0, dense = 0, gathered = 0, pinned = 0;
 };
 
 /// Buffers of the loss head for one chunk of rows: gathered hidden states, normed ones, logits, and gradients.
@@ -45,6 +45,12 @@ struct RouterBuffers {
   Tensor counts, sums, factor;
 };
 
+/// Keys and values of all ranks that share the tokens, and their gradients: [elements].
+struct GatheredKeys {
+  Tensor keys, values, d_keys, d_values;
+  std::size_t bytes = 0;  ///< of all of them
+};
+
 /// The tensors of one micro-batch. Building it twice (once on a measuring arena) is the memory plan.
 struct Activations {
   std::vector<RotaryTable> rotary;
@@ -54,10 +60,11 @@ struct Activations {
   Tensor scratch;
   Tensor dense;
   HeadBuffers head;
-  RouterBuffers router;  ///< of models with experts
-  Tensor final_hidden;   ///< output of the last block
-  Tensor residual_grad;  ///< gradient of the residual stream
-  Tensor lora_rows;      ///< rows of A of the embedding's adapter [T, r]
+  RouterBuffers router;   ///< of models with experts
+  GatheredKeys gathered;  ///< where ranks share the tokens
+  Tensor final_hidden;    ///< output of the last block
+  Tensor residual_grad;   ///< gradient of the residual stream
+  Tensor lora_rows;       ///< rows of A of the embedding's adapter [T, r]
 };
 
 /// Where they are.

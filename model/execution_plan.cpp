@@ -67,7 +67,7 @@ ActivationBytes ExecutionPlan::lay_out_all(ActivationArenas& arenas) const {
     arenas.reset();
     const Activations a = lay_out(arenas, p.pass, p.largest);
     if (const std::size_t used = arenas.device.used(); used > max.total)
-      max = {.total = used, .head = a.head.bytes, .dense = a.dense ? a.dense.bytes() : 0};
+      max = {.total = used, .head = a.head.bytes, .dense = a.dense ? a.dense.bytes() : 0, .gathered = a.gathered.bytes};
   }
   max.pinned = arenas.pinned.planned();
   return max;

@@ -91,7 +91,8 @@ void Runner::forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run) {
   tokens_ = {.positions = batch.positions,
              .cu_seqlens = batch.cu_seqlens,
              .rotary = act_.rotary,
-             .dropout_seed = run.pass == Pass::train ? run.dropout_seed : ConstTensor{}};
+             .dropout_seed = run.pass == Pass::train ? run.dropout_seed : ConstTensor{},
+             .shared = shared_keys()};
   const bool balanced = run.router_loss.wanted() && config().sparse_layers() > 0;
   if (balanced) begin_balance(ctx, batch);
   begin_outer(ctx, run.pass);
@@ -102,6 +103,16 @@ void Runner::forward(Ctx& ctx, const TokenBatch& batch, const ForwardRun& run) {
   }
   if (balanced) finish_balance(ctx, run.router_loss);
   head_loss(ctx, batch, run);
+}
+
+// What attention needs of this batch where ranks share its tokens.
+const SharedKeys* Runner::shared_keys() {
+  const ContextShare& share = parts_.options.context;
+  if (!share.is_shared()) return nullptr;
+  check(shared_.exchange, "ranks share tokens and do not exchange their keys");
+  const GatheredKeys& g = act_.gathered;
+  shared_ = {share, shared_.exchange, g.keys, g.values, g.d_keys, g.d_values};
+  return &shared_;
 }
 
 // The last border of the documents is the number of their tokens; others may fill up the batch.

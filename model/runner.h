@@ -9,7 +9,8 @@
 
 namespace qtrain {
 
-/// One micro-batch on the device: ragged rows one after the other, no padding. All i32.
+/// One micro-batch on the device: ragged rows one after the other, no padding. All i32. Where ranks share the tokens,
+/// cu_seqlens and `longest` are those of all ranks, everything else is this rank's.
 struct TokenBatch {
   ConstTensor tokens, positions;        ///< [T]
   ConstTensor cu_seqlens;               ///< [n+1]: attention segments
@@ -67,6 +68,8 @@ class Runner {
   /// For a model that is divided among ranks; must outlive this.
   void set_access(UnitAccess& access) { access_ = &access; }
   void values_changed() { access_->values_changed(); }
+  /// For a model whose ranks share tokens (TransformerOptions::context); must outlive this.
+  void set_key_exchange(KeyExchange& exchange) { shared_.exchange = &exchange; }
   /// Fills tables for sequences of up to `longest` tokens where they depend on that. `forward` does it too, but cannot
   /// while its work is recorded.
   void prepare(Ctx& ctx, std::int64_t longest);
@@ -100,6 +103,7 @@ class Runner {
   void run_layer(Ctx& ctx, std::int64_t layer);
   void backward_layer(Ctx& ctx, std::int64_t layer);
   double embedding_scale() const;
+  const SharedKeys* shared_keys();
   void begin_balance(Ctx& ctx, const TokenBatch& batch);
   void finish_balance(Ctx& ctx, const RouterLossRun& run);
   void embed(Ctx& ctx, ConstTensor tokens);
@@ -125,6 +129,7 @@ class Runner {
   std::unique_ptr<InputOffload> offload_;  ///< with BlockInputs::host
   std::vector<std::int64_t> rope_states_;  ///< of the rotary tables that are filled: see rope_state
   TokenContext tokens_;
+  SharedKeys shared_;
 };
 
 }  // namespace qtrain

@@ -71,6 +71,8 @@ class Transformer {
   /// See Runner::follow and Runner::set_access: of a model that is divided among ranks.
   void follow(Ctx& ctx, Pass pass) { runner_->follow(ctx, pass); }
   void set_access(UnitAccess& access) { runner_->set_access(access); }
+  /// See Runner::set_key_exchange: of a model whose ranks share tokens.
+  void set_key_exchange(KeyExchange& exchange) { runner_->set_key_exchange(exchange); }
   /// After parameters were loaded or updated.
   void values_changed() { runner_->values_changed(); }
   /// Logits [wanted, vocab] in f32, valid until the next call; extends the cache.

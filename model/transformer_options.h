@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "core/param_store.h"
+#include "model/context_share.h"
 #include "model/lora.h"
 #include "model/model_config.h"
 #include "model/quantized_linear.h"
@@ -20,6 +21,7 @@ struct TransformerOptions {
   std::optional<Quantization> quantization = {};  ///< of frozen linear layers in the blocks
   DType dense_dtype = DType::f32;                 ///< of quantized weights while they are multiplied
   Sharding sharding = {};                         ///< among the ranks of a run
+  ContextShare context = {};                      ///< of the tokens of each micro-batch
 
   /// The type of sums: norms, biases, adapters, statistics.
   DType full_dtype() const { return activation_dtype == DType::f64 ? DType::f64 : DType::f32; }

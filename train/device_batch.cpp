@@ -29,6 +29,27 @@ Contents contents_of(const Batch& batch) {
   return c;
 }
 
+// What this rank has of the tokens and targets: its pieces, one after the other. Borders are those of all.
+Contents own_part(const Contents& all, const ContextShare& share) {
+  const auto tokens = static_cast<std::int64_t>(all.tokens.size()), count = share.piece_tokens(tokens);
+  Contents own{.borders = all.borders, .longest = all.longest};
+  if (share.all_tokens(tokens) > tokens) own.borders.push_back(static_cast<std::int32_t>(share.all_tokens(tokens)));
+  for (int which = 0; which < ContextShare::kPieces; ++which) {
+    const std::int64_t first = share.piece(which) * count, begin = std::min(first, tokens),
+                       end = std::min(first + count, tokens);
+    for (const auto& [from, to] : {std::pair(&all.tokens, &own.tokens), {&all.positions, &own.positions}}) {
+      to->insert(to->end(), from->begin() + begin, from->begin() + end);
+      to->resize(static_cast<std::size_t>((which + 1) * count), 0);
+    }
+    for (std::size_t i = 0; i < all.rows.size(); ++i)
+      if (all.rows[i] >= begin && all.rows[i] < end) {
+        own.rows.push_back(static_cast<std::int32_t>(all.rows[i] - first + which * count));
+        own.ids.push_back(all.ids[i]);
+      }
+  }
+  return own;
+}
+
 /// Documents are filled up to a power of two.
 std::int64_t document_class(std::int64_t n, std::int64_t most) {
   return std::min(static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n))), most);
@@ -62,18 +83,20 @@ std::int64_t dropout_seed(std::int64_t seed, std::int64_t step, std::int64_t bat
   return static_cast<std::int64_t>(std::uint64_t{w[0]} << 32 | w[1]);
 }
 
-BatchFeed::BatchFeed(Device device, std::int64_t max_tokens, Sizes sizes)
-    : inputs_(device, bytes(max_tokens)), max_tokens_(max_tokens), sizes_(sizes) {}
+BatchFeed::BatchFeed(Device device, const Options& options)
+    : inputs_(device, bytes(options.max_tokens, options.share)), options_(options) {}
 
 // Tokens, positions, borders, target rows and their ids, and the three values of a step.
-std::size_t BatchFeed::bytes(std::int64_t max_tokens) {
+std::size_t BatchFeed::bytes(std::int64_t max_tokens, const ContextShare& share) {
   constexpr std::int64_t kParts = 8, kRoundingUp = 64;
-  const std::int64_t integers = 5 * max_tokens + 1;
+  const std::int64_t integers = 4 * share.own_tokens(max_tokens) + share.all_tokens(max_tokens) + 1;
   return static_cast<std::size_t>(integers * static_cast<std::int64_t>(sizeof(std::int32_t)) + kParts * kRoundingUp);
 }
 
 DeviceBatch BatchFeed::send(Ctx& ctx, const Batch& batch, const MicroStep& step) {
-  const Contents c = filled(contents_of(batch), sizes_ == Sizes::classes ? max_tokens_ : 0);
+  const Contents all = contents_of(batch);
+  const Contents c = filled(options_.share.is_shared() ? own_part(all, options_.share) : all,
+                            options_.sizes == Sizes::classes ? options_.max_tokens : 0);
   const auto put = [&]<class T>(const std::vector<T>& v) { return inputs_.put(std::span<const T>(v)); };
   const DeviceBatch sent{.tokens = {.tokens = put(c.tokens),
                                     .positions = put(c.positions),
@@ -92,6 +115,11 @@ BatchSize largest_batch(const Loader& loader, const Dataset& dataset) {
   BatchSize size{.tokens = loader.max_batch_tokens(), .positions = 1, .targets = loader.max_batch_tokens()};
   for (std::int64_t i = 0; i < dataset.size(); ++i) size.positions = std::max(size.positions, dataset.length(i));
   return size;
+}
+
+BatchSize own_size(const BatchSize& all, const ContextShare& share) {
+  const std::int64_t tokens = share.own_tokens(all.tokens);
+  return {.tokens = tokens, .positions = all.positions, .targets = std::min(all.targets, tokens)};
 }
 
 }  // namespace qtrain

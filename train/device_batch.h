@@ -35,22 +35,28 @@ enum class Sizes : std::uint8_t { exact, classes };
 /// `n` tokens or targets filled up: to a multiple of a sixteenth of the `most` that there are in any batch.
 std::int64_t size_class(std::int64_t n, std::int64_t most);
 
-/// Brings batches of a loader to the device, without waiting for the work on earlier ones.
+/// Brings batches of a loader to the device, without waiting for the work on earlier ones: where ranks share the
+/// tokens, this rank's part of them, filled up with a document of its own at the end of all.
 class BatchFeed {
  public:
-  /// For batches of up to so many tokens.
-  BatchFeed(Device device, std::int64_t max_tokens, Sizes sizes = Sizes::exact);
+  /// Of batches of up to so many tokens over all ranks that share them.
+  struct Options {
+    std::int64_t max_tokens = 0;
+    Sizes sizes = Sizes::exact;
+    ContextShare share = {};
+  };
+  BatchFeed(Device device, const Options& options);
   /// Of the device.
-  static std::size_t bytes(std::int64_t max_tokens);
+  static std::size_t bytes(std::int64_t max_tokens, const ContextShare& share = {});
   DeviceBatch send(Ctx& ctx, const Batch& batch, const MicroStep& step = {});
 
  private:
   StagingBuffer inputs_;
-  std::int64_t max_tokens_;
-  Sizes sizes_;
+  Options options_;
 };
 
-/// The largest batches that a loader can give to the model.
+/// The largest batches that a loader can give, over all ranks that share them; and what one of these has of it.
 BatchSize largest_batch(const Loader& loader, const Dataset& dataset);
+BatchSize own_size(const BatchSize& all, const ContextShare& share);
 
 }  // namespace qtrain

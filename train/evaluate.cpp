@@ -1,11 +1,17 @@
 #include "train/evaluate.h"
 
+#include <algorithm>
+
 #include "core/stop.h"
 
 namespace qtrain {
 
-Evaluator::Evaluator(Device device, const Loader& loader, Collective& ranks)
-    : loader_(loader), ranks_(ranks), feed_(device, loader.max_batch_tokens()), sums_(device, 2) {}
+Evaluator::Evaluator(Device device, const Loader& loader, Collective& ranks, const ContextShare& share)
+    : loader_(loader),
+      ranks_(ranks),
+      share_(share),
+      feed_(device, {.max_tokens = loader.max_batch_tokens(), .share = share}),
+      sums_(device, 2) {}
 
 Evaluation Evaluator::run(Ctx& ctx, Transformer& model, Log& log) {
   Evaluation e;
@@ -37,14 +43,16 @@ Evaluation Evaluator::run(Ctx& ctx, Transformer& model, Log& log) {
   return e;
 }
 
-// Ranks that share the weights go through the same batches.
+// Ranks that share weights or tokens go through the same batches.
 bool Evaluator::stops(Ctx& ctx, const Transformer& model) const {
-  return model.options().sharding.divides_weights() ? any_rank(ctx, ranks_, stop_requested()) : stop_requested();
+  const bool together = model.options().sharding.divides_weights() || share_.is_shared();
+  return together ? any_rank(ctx, ranks_, stop_requested()) : stop_requested();
 }
 
 void Evaluator::add_over_ranks(Ctx& ctx, Evaluation& e) {
   std::vector<double> sums{e.loss_sum, e.router_sum};
   std::vector<std::int64_t> counts{e.tokens, e.target_tokens, e.rows, e.batches};
+  if (share_.rank > 0) std::ranges::fill(counts, 0);  // ranks that share a batch count it once
   ranks_.all_reduce(ctx, view_of(std::span(sums), {2}), Reduction::sum);
   ranks_.all_reduce(ctx, view_of(std::span(counts), {4}), Reduction::sum);
   e.loss_sum = sums[0];

@@ -21,15 +21,17 @@ struct Evaluation {
   }
 };
 
-/// Evaluates on the batches of a loader, each rank on its own; the loader and the ranks must outlive it. The model must
-/// be planned for Pass::evaluate with largest_batch.
+/// Evaluates on the batches of a loader, each rank on its own or with those that share its tokens; the loader and the
+/// ranks must outlive it. The model must be planned for Pass::evaluate with largest_batch.
 class Evaluator {
  public:
-  Evaluator(Device device, const Loader& loader, Collective& ranks);
+  Evaluator(Device device, const Loader& loader, Collective& ranks, const ContextShare& share = {});
   /// Over all ranks. Ends early when a stop is asked for.
   Evaluation run(Ctx& ctx, Transformer& model, Log& log);
   /// Of the device, for batches of up to so many tokens.
-  static std::size_t bytes(std::int64_t max_tokens) { return BatchFeed::bytes(max_tokens) + DeviceNumbers::bytes(2); }
+  static std::size_t bytes(std::int64_t max_tokens, const ContextShare& share) {
+    return BatchFeed::bytes(max_tokens, share) + DeviceNumbers::bytes(2);
+  }
 
  private:
   bool stops(Ctx& ctx, const Transformer& model) const;
@@ -37,6 +39,7 @@ class Evaluator {
 
   const Loader& loader_;
   Collective& ranks_;
+  ContextShare share_;
   BatchFeed feed_;
   DeviceNumbers sums_;  ///< of targets, of routers
 };

@@ -18,7 +18,7 @@ inline constexpr std::size_t kKeptGraphs = 32;
 class TrainStep {
  public:
   struct Options {
-    std::int64_t max_tokens = 0;  ///< of a micro-batch
+    std::int64_t max_tokens = 0;  ///< of a micro-batch, over all ranks that share it
     std::size_t graphs = 0;       ///< records that are kept
     GradientReducer::Options reduction = {};
   };
@@ -30,8 +30,8 @@ class TrainStep {
   /// The model and the optimizer have their memory.
   TrainStep(Ctx& ctx, const Parts& parts, const Options& options);
   /// Of the device, beside what ranks need for each other.
-  static std::size_t bytes(std::int64_t max_tokens) {
-    return BatchFeed::bytes(max_tokens) + DeviceNumbers::bytes(kSums);
+  static std::size_t bytes(std::int64_t max_tokens, const ContextShare& share) {
+    return BatchFeed::bytes(max_tokens, share) + DeviceNumbers::bytes(kSums);
   }
 
   /// Begins an optimizer step: gradients and sums become 0.

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "core/file.h"
+#include "core/plural.h"
 #include "core/stop.h"
 #include "core/timeline.h"
 #include "train/plan/compute.h"
@@ -109,6 +110,18 @@ class Profile {
   Log& log_;
 };
 
+// The ranks that share the tokens of micro-batches with this one.
+std::unique_ptr<Collective> sharing_ranks(const ResolvedConfig& config, Collective& ranks) {
+  const int size = static_cast<int>(config.value.run.context_parallel_size);
+  if (ranks.size() % size != 0)
+    fail(ErrorKind::usage, {.cause = fmt::format("context_parallel_size is {}, which does not divide the {} of the run",
+                                                 size, counted(ranks.size(), "rank")),
+                            .place = config.origin.at("context_parallel_size"),
+                            .remedy = "start a multiple of it (nproc), or set it to 1"});
+  if (size == 1) return std::make_unique<Solo>();
+  return ranks.part(ranks.rank() / size * size, size);
+}
+
 }  // namespace
 
 TrainingResult train(const TrainingStart& start, Log& log) {
@@ -119,8 +132,10 @@ TrainingResult train(const TrainingStart& start, Log& log) {
   ComputeChoice compute = compute_choice(config.value);
   compute.gpu = start.gpu;
   Ctx ctx = make_context(compute, log);
+  const std::unique_ptr<Collective> sharing = sharing_ranks(config, start.ranks);
   IgnoredKeys ignored(config, log);
-  const RunContext run{.config = config, .ctx = ctx, .log = log, .ignored = ignored, .ranks = start.ranks};
+  const RunContext run{
+      .config = config, .ctx = ctx, .log = log, .ignored = ignored, .ranks = start.ranks, .sharing = *sharing};
   PreparedRun prepared = prepare_run(run, output, start.resume);
   DrivenRun driven{.run = run, .output = output, .prepared = prepared};
   if (!config.value.run.profile) return drive(driven);

@@ -92,8 +92,9 @@ std::string memory_text(const Estimate& e) {
                          ? fmt::format("device                {} (its memory is not known)\n", e.target.name)
                          : fmt::format("device                {}, {:.1f} GiB for a run\n", e.target.name,
                                        static_cast<double>(e.target.memory) / kGib);
-  text += fmt::format("largest micro-batch   {}, from {}\n", counted(e.work.train.tokens, "token"),
-                      e.from_data ? "the data" : "max_length");
+  text += fmt::format("largest micro-batch   {}, from {}{}\n", counted(e.work.train.tokens, "token"),
+                      e.from_data ? "the data" : "max_length",
+                      e.sharing > 1 ? fmt::format(", shared by {} ranks", e.sharing) : "");
   text += fmt::format("recomputation         {}\n", e.recompute.name());
   for (const MemoryPlan::Part& p : e.memory.parts)
     if (p.bytes > 0) text += mib(p.name, p.bytes, "");

@@ -24,13 +24,7 @@ class Backward {
       : ctx_(ctx),
         a_(a),
         kernel_(tile_kernel(MatmulPrecision::storage)),
-        n_{a.q.shape[0],
-           a.q.shape[1],
-           a.k.shape[1],
-           a.q.shape[2],
-           a.window,
-           static_cast<float>(a.scale),
-           static_cast<float>(a.softcap)},
+        n_(Heads::of(a)),
         q_(a.q.as<T>()),
         k_(a.k.as<T>()),
         v_(a.v.as<T>()),
@@ -53,11 +47,11 @@ class Backward {
   std::vector<Task> cut() const {
     std::vector<Task> tasks;
     const bool query_part = a_.dq.wanted(), key_part = a_.dk.wanted() || a_.dv.wanted();
-    for (const Segment& s : segments_of(a_.cu_seqlens, n_.T)) {
-      const Span whole{s.begin, s.size()};
-      const bool is_short = n_.group() * round_up(s.size(), kQueries) * n_.width() <= kMaxQueryGrads;
+    for (const Segment& s : segments_of(a_.cu_seqlens, n_.T, n_.queries)) {
+      const Span queries{s.first_query, s.queries()}, keys{s.begin, s.size()};
+      const bool is_short = n_.group() * round_up(queries.size, kQueries) * n_.width() <= kMaxQueryGrads;
       for (std::int64_t g = 0; g < n_.Hkv; ++g) {
-        const Task task{s, g, whole, whole, g * n_.group(), n_.group(), Wanted::all};
+        const Task task{s, g, queries, keys, g * n_.group(), n_.group(), Wanted::all};
         if (is_short && query_part && key_part) {
           tasks.push_back(task);
           continue;
@@ -71,7 +65,7 @@ class Backward {
   void add_query_tasks(std::vector<Task>& tasks, Task task) const {
     task.wanted = Wanted::dq;
     const std::int64_t heads = std::clamp<std::int64_t>(kMaxQueryGrads / (kQueries * n_.width()), 1, n_.group());
-    for (std::int64_t begin = task.segment.begin; begin < task.segment.end; begin += kQueries)
+    for (std::int64_t begin = task.segment.first_query; begin < task.segment.end; begin += kQueries)
       for (std::int64_t h = 0; h < n_.group(); h += heads) {
         task.queries = {begin, std::min(kQueries, task.segment.end - begin)};
         task.first_head = task.key_head * n_.group() + h;
@@ -155,7 +149,7 @@ class Backward<T>::Sweep {
     const Rows q = rows_of(n_.query(op_.q_, at.queries.begin, at.head, at.queries.size), query_copy_);
     const Rows dy = rows_of(n_.query(op_.dy_, at.queries.begin, at.head, at.queries.size), dy_copy_);
     for (std::int64_t i = 0; i < at.queries.size; ++i) {
-      const std::int64_t row = ((at.queries.begin + i) * n_.Hq + at.head) * n_.D;
+      const std::int64_t row = n_.of_query(at.queries.begin + i, at.head);
       delta_[i] = simd::dot<float>(op_.dy_ + row, op_.y_ + row, n_.D);
     }
     for (std::int64_t row = 0; row < at.queries.size; row += kernel_.mr) score_rows(at, row, {q, dy}, x);
@@ -175,7 +169,7 @@ class Backward<T>::Sweep {
     multiply(kernel_, {x.q.data + row * x.q.step, x.q.step, 1}, keys.key_columns, {p, kKeys}, n, Write::store);
     multiply(kernel_, {x.dy.data + row * x.dy.step, x.dy.step, 1}, keys.value_columns, {ds, kKeys}, n, Write::store);
     for (std::int64_t r = 0; r < rows; ++r) {
-      const float lse = op_.lse_[at.head * n_.T + at.queries.begin + row + r];
+      const float lse = op_.lse_[n_.of_lse(at.queries.begin + row + r, at.head)];
       differentiate({p + r * kKeys, ds + r * kKeys, lse, delta_[row + r]},
                     visible(at.queries, at.keys, row + r, n_.window), all);
     }
@@ -248,7 +242,7 @@ class Backward<T>::Sweep {
   }
   void write_queries() const {
     for (std::int64_t h = 0; h < task_.heads; ++h)
-      write_rows(op_.a_.dq, {dq_ + h * dq_rows_ * width_, (task_.queries.begin * n_.Hq + task_.first_head + h) * n_.D,
+      write_rows(op_.a_.dq, {dq_ + h * dq_rows_ * width_, n_.of_query(task_.queries.begin, task_.first_head + h),
                              n_.Hq * n_.D, task_.queries.size});
   }
 

@@ -133,8 +133,22 @@ Right columns_of(const HeadRows<T>& x, float* to) {
 
 /// What all tasks of one call share.
 struct Heads {
-  std::int64_t T, Hq, Hkv, D, window;
+  std::int64_t T;  ///< keys
+  QueryRange queries;
+  std::int64_t Hq, Hkv, D, window;
   float scale, softcap;
+
+  template <class Op>
+  static Heads of(const Op& a) {
+    return {.T = a.k.shape[0],
+            .queries = {a.first_query, a.q.shape[0]},
+            .Hq = a.q.shape[1],
+            .Hkv = a.k.shape[1],
+            .D = a.q.shape[2],
+            .window = a.window,
+            .scale = static_cast<float>(a.scale),
+            .softcap = static_cast<float>(a.softcap)};
+  }
 
   bool capped() const { return softcap > 0; }
   /// Scores are score_scale() times q . k, or times tanh(tanh_scale() q . k) where they are capped.
@@ -142,9 +156,12 @@ struct Heads {
   float score_scale() const { return capped() ? softcap : scale; }
   std::int64_t group() const { return Hq / Hkv; }
   std::int64_t width() const { return round_up(D, kPanel); }
+  /// Where query t is in q, y and their gradients, and in lse.
+  std::int64_t of_query(std::int64_t t, std::int64_t h) const { return ((t - queries.first) * Hq + h) * D; }
+  std::int64_t of_lse(std::int64_t t, std::int64_t h) const { return h * queries.count + t - queries.first; }
   template <class T>
   HeadRows<T> query(const T* x, std::int64_t t, std::int64_t h, std::int64_t count) const {
-    return {x + (t * Hq + h) * D, Hq * D, count, D};
+    return {x + of_query(t, h), Hq * D, count, D};
   }
   template <class T>
   HeadRows<T> key(const T* x, std::int64_t t, std::int64_t g, std::int64_t count) const {

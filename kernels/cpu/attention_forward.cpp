@@ -11,7 +11,7 @@ constexpr float kNone = -std::numeric_limits<float>::infinity();
 
 /// A block of queries of some heads of one key head.
 struct Task {
-  Segment segment;
+  std::int64_t first_key;
   Span queries;
   std::int64_t key_head, first_head, heads;
 };
@@ -28,13 +28,7 @@ class Forward {
       : ctx_(ctx),
         a_(a),
         kernel_(tile_kernel(MatmulPrecision::storage)),
-        n_{a.q.shape[0],
-           a.q.shape[1],
-           a.k.shape[1],
-           a.q.shape[2],
-           a.window,
-           static_cast<float>(a.scale),
-           static_cast<float>(a.softcap)},
+        n_(Heads::of(a)),
         q_(a.q.as<T>()),
         k_(a.k.as<T>()),
         v_(a.v.as<T>()),
@@ -52,16 +46,20 @@ class Forward {
  private:
   static constexpr std::int64_t kMaxValues = 1 << 18;  // f32 values of all heads of a task: 1 MiB
 
-  // Late queries see the most keys: they come first, so that no long task is left for the end.
+  // Late queries see the most keys: they come first, so that no long task is left for the end. Blocks are cut from the
+  // beginning of a segment on, wherever its queries begin: so each query goes through the same blocks of keys.
   std::vector<Task> cut() const {
     const std::int64_t heads = std::clamp<std::int64_t>(kMaxValues / (kQueries * n_.width()), 1, n_.group());
     std::vector<Task> tasks;
-    for (const Segment& s : segments_of(a_.cu_seqlens, n_.T))
-      for (std::int64_t block = ceil_div(s.size(), kQueries) - 1; block >= 0; --block)
+    for (const Segment& s : segments_of(a_.cu_seqlens, n_.T, n_.queries))
+      for (std::int64_t block = ceil_div(s.size(), kQueries) - 1; block >= (s.first_query - s.begin) / kQueries;
+           --block)
         for (std::int64_t h = 0;
              h<n_.Hq; h += h % n_.group() + heads> n_.group() ? n_.group() - h % n_.group() : heads) {
-          const std::int64_t begin = s.begin + block * kQueries, left = n_.group() - h % n_.group();
-          tasks.push_back({s, {begin, std::min(kQueries, s.end - begin)}, h / n_.group(), h, std::min(heads, left)});
+          const std::int64_t left = n_.group() - h % n_.group(), grid = s.begin + block * kQueries;
+          const std::int64_t begin = std::max(grid, s.first_query), end = std::min(grid + kQueries, s.end);
+          tasks.push_back(
+              {first_key(grid, s.begin, n_.window), {begin, end - begin}, h / n_.group(), h, std::min(heads, left)});
         }
     return tasks;
   }
@@ -77,8 +75,7 @@ class Forward {
     float* value_rows = scratch.take(kKeys * width);
     float* query_rows = scratch.take(kQueries * width);
     float* scores = scratch.take(kernel_.mr * kKeys);
-    const std::int64_t first = first_key(task.queries.begin, task.segment.begin, n_.window);
-    for (std::int64_t begin = first; begin < task.queries.end(); begin += kKeys) {
+    for (std::int64_t begin = task.first_key; begin < task.queries.end(); begin += kKeys) {
       const Span keys{begin, std::min(kKeys, task.queries.end() - begin)};
       const Right columns = columns_of(n_.key(k_, begin, task.key_head, keys.size), key_columns);
       const Rows values = rows_of(n_.key(v_, begin, task.key_head, keys.size), value_rows);
@@ -165,11 +162,11 @@ class Forward {
       const float fade = add_sink(head, state.max[i], state.sum[i]);
       const simd::Vec<float> factor = simd::broadcast(fade / state.sum[i]);
       const float* values = state.values + i * n_.width();
-      T* y = y_ + ((task.queries.begin + i) * n_.Hq + head) * n_.D;
+      T* y = y_ + n_.of_query(task.queries.begin + i, head);
       simd::each<float>(n_.D, [&](std::int64_t d, auto lanes) {
         simd::store<float>(y + d, simd::load<float>(values + d) * factor, lanes);
       });
-      lse_[head * n_.T + task.queries.begin + i] = state.max[i] + std::log(state.sum[i]);
+      lse_[n_.of_lse(task.queries.begin + i, head)] = state.max[i] + std::log(state.sum[i]);
     }
   }
 

@@ -13,14 +13,18 @@ using simd::dot;
 using simd::Vec;
 
 struct Sizes {
-  std::int64_t T, Hq, Hkv, D;
+  std::int64_t T;  ///< keys
+  QueryRange queries;
+  std::int64_t Hq, Hkv, D;
 
   std::int64_t group() const { return Hq / Hkv; }
-  std::int64_t q(std::int64_t t, std::int64_t h) const { return (t * Hq + h) * D; }
+  std::int64_t q(std::int64_t t, std::int64_t h) const { return ((t - queries.first) * Hq + h) * D; }
   std::int64_t kv(std::int64_t t, std::int64_t h) const { return (t * Hkv + h) * D; }
+  std::int64_t lse(std::int64_t t, std::int64_t h) const { return h * queries.count + t - queries.first; }
 };
-Sizes sizes_of(ConstTensor q, ConstTensor k) {
-  return {q.shape[0], q.shape[1], k.shape[1], q.shape[2]};
+template <class Op>
+Sizes sizes_of(const Op& a) {
+  return {a.k.shape[0], {a.first_query, a.q.shape[0]}, a.q.shape[1], a.k.shape[1], a.q.shape[2]};
 }
 
 /// One row's worth of scores, one row's worth of results.
@@ -86,7 +90,7 @@ void attend(const Query<T>& query, const Scratch<Acc<T>>& scratch) {
   for (std::int64_t j = first; j <= i; ++j)
     simd::axpy<A>(scratch.row, scratch.scores[j - first] / sum, v + n.kv(j, g), n.D);
   write_row<T>(store(a.y), n.q(i, h), scratch.row, n.D);
-  a.lse.as<A>()[h * n.T + i] = max + std::log(sum);
+  a.lse.as<A>()[n.lse(i, h)] = max + std::log(sum);
 }
 
 template <class T>
@@ -100,7 +104,7 @@ struct Backward {
 
   explicit Backward(const AttentionGrad& op)
       : a(op),
-        n(sizes_of(op.q, op.k)),
+        n(sizes_of(op)),
         q(op.q.as<T>()),
         k(op.k.as<T>()),
         v(op.v.as<T>()),
@@ -118,7 +122,7 @@ struct Backward {
   A product(const Pair& p) const { return dot<A>(q + n.q(p.i, p.h), k + n.kv(p.j, p.h / n.group()), n.D); }
   /// p_ij = exp(score_ij - lse_i)
   A probability(const Pair& p) const {
-    const A of_query = lse[p.h * n.T + p.i];
+    const A of_query = lse[n.lse(p.i, p.h)];
     if (a.softcap > 0) return std::exp(capped_score(a, product(p)) - of_query);
     return std::exp(scale * product(p) - of_query);
   }
@@ -146,7 +150,7 @@ struct Backward {
     A *dk = row, *dv = row + n.D;
     std::fill_n(row, 2 * n.D, A{});
     for (std::int64_t h = g * n.group(); h < (g + 1) * n.group(); ++h)
-      for (std::int64_t i = j; i < last_query(j, s.end, a.window); ++i) {
+      for (std::int64_t i = std::max(j, s.first_query); i < last_query(j, s.end, a.window); ++i) {
         const Pair pair{i, j, h};
         const A p = probability(pair);
         simd::axpy<A>(dv, p, dy + n.q(i, h), n.D);
@@ -161,11 +165,11 @@ struct Backward {
 
 template <class T>
 void attention_reference(Ctx& ctx, const Attention& a) {
-  const Sizes n = sizes_of(a.q, a.k);
-  for (const Segment& s : segments_of(a.cu_seqlens, n.T))
-    ctx.pool().run(s.size(), [&](std::int64_t task, int worker) {
+  const Sizes n = sizes_of(a);
+  for (const Segment& s : segments_of(a.cu_seqlens, n.T, n.queries))
+    ctx.pool().run(s.queries(), [&](std::int64_t task, int worker) {
       const Scratch<Acc<T>> scratch(ctx, worker, s.size(), n.D);
-      for (std::int64_t h = 0; h < n.Hq; ++h) attend<T>({a, n, s, s.begin + task, h}, scratch);
+      for (std::int64_t h = 0; h < n.Hq; ++h) attend<T>({a, n, s, s.first_query + task, h}, scratch);
     });
 }
 
@@ -173,11 +177,13 @@ template <class T>
 void attention_grad_reference(Ctx& ctx, const AttentionGrad& a) {
   const Backward<T> backward(a);
   const Sizes& n = backward.n;
-  for (const Segment& s : segments_of(a.cu_seqlens, n.T))
+  for (const Segment& s : segments_of(a.cu_seqlens, n.T, n.queries))
     ctx.pool().run(s.size(), [&](std::int64_t task, int worker) {
       const Scratch<Acc<T>> scratch(ctx, worker, 0, 2 * n.D);
-      for (std::int64_t h = 0; h < n.Hq && a.dq.wanted(); ++h) backward.query(s, s.begin + task, h, scratch.row);
-      for (std::int64_t g = 0; g < n.Hkv; ++g) backward.key(s, s.begin + task, g, scratch.row);
+      const std::int64_t token = s.begin + task;
+      for (std::int64_t h = 0; h < n.Hq && a.dq.wanted() && token >= s.first_query; ++h)
+        backward.query(s, token, h, scratch.row);
+      for (std::int64_t g = 0; g < n.Hkv; ++g) backward.key(s, token, g, scratch.row);
     });
 }
 

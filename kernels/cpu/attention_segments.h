@@ -7,20 +7,29 @@
 
 namespace qtrain::ops {
 
-/// Tokens [begin, end) of one segment.
+/// Keys [begin, end) of one segment, of which [first_query, end) are queries too.
 struct Segment {
-  std::int64_t begin, end;
+  std::int64_t begin, first_query, end;
 
   std::int64_t size() const { return end - begin; }
+  std::int64_t queries() const { return end - first_query; }
 };
 
-/// The non-empty segments named by cu_seqlens, checked to lie in order within T tokens.
-inline std::vector<Segment> segments_of(ConstTensor cu_seqlens, std::int64_t T) {
+/// Which of T tokens are queries: [first, first + count).
+struct QueryRange {
+  std::int64_t first, count;
+};
+
+/// What the queries see of the segments named by cu_seqlens, which are checked to lie in order within T tokens; without
+/// segments that have no queries.
+inline std::vector<Segment> segments_of(ConstTensor cu_seqlens, std::int64_t T, const QueryRange& queries) {
   std::vector<Segment> segments;
   const auto cu = cu_seqlens.span<std::int32_t>();
   for (std::size_t i = 0; i + 1 < cu.size(); ++i) {
     check(cu[i] >= 0 && cu[i] <= cu[i + 1] && cu[i + 1] <= T, "attention: cu_seqlens must rise from 0 to T");
-    if (cu[i] < cu[i + 1]) segments.push_back({cu[i], cu[i + 1]});
+    const Segment s{cu[i], std::max<std::int64_t>(cu[i], queries.first),
+                    std::min<std::int64_t>(cu[i + 1], queries.first + queries.count)};
+    if (s.queries() > 0) segments.push_back(s);
   }
   return segments;
 }

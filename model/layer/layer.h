@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/param_store.h"
+#include "model/context_share.h"
 #include "model/projection.h"
 
 namespace qtrain {
@@ -162,7 +163,8 @@ struct RouterBalanceRun {
 };
 
 /// What the tokens of a micro-batch bring: positions i32 [T], cu_seqlens i32 [n+1], rotary tables, and in generation
-/// the key/value cache of the layer.
+/// the key/value cache of the layer. Where ranks share the tokens, positions are those of this rank's and cu_seqlens
+/// those of all.
 struct TokenContext {
   ConstTensor positions, cu_seqlens;
   std::vector<RotaryTable> rotary = {};  ///< those of the model, by number
@@ -170,6 +172,7 @@ struct TokenContext {
   Tensor key_cache = {}, value_cache = {};
   ConstTensor dropout_seed = {};  ///< i64 [1]; absent outside training
   RouterBalanceRun balance = {};
+  const SharedKeys* shared = nullptr;  ///< where ranks share the tokens
 };
 
 /// Everything a stage may touch: weights, activations `s`, their gradients `d`.

@@ -1,6 +1,9 @@
 #include "model/stages/attention.h"
 
+#include <vector>
+
 #include "kernels/attention.h"
+#include "kernels/elementwise.h"
 #include "model/stages/heads.h"
 
 namespace qtrain::stages {
@@ -21,42 +24,32 @@ class AttentionStage final : public Stage {
   bool trains(const LayerWeights& w) const override { return w[o_.sinks].grad.wanted(); }
   void forward(LayerRun& r) const override {
     if (r.tokens.key_cache) return extend_cache(r);
-    ops::attention(r.ctx, {.y = heads(r.value(out_.y)),
-                           .lse = r.value(out_.lse),
-                           .q = heads(r.value(o_.q)),
-                           .k = heads(r.value(o_.k)),
-                           .v = heads(r.value(o_.v)),
-                           .cu_seqlens = r.tokens.cu_seqlens,
-                           .window = o_.window,
-                           .scale = o_.scale,
-                           .softcap = o_.softcap,
-                           .sinks = r.w[o_.sinks].weight});
+    const Keys keys = keys_of(r);
+    for (const Piece& piece : pieces(r))
+      ops::attention(r.ctx, {.y = piece.of(heads(r.value(out_.y))),
+                             .lse = piece.of_lse(r.value(out_.lse)),
+                             .q = piece.of(heads(r.value(o_.q))),
+                             .k = keys.k,
+                             .v = keys.v,
+                             .cu_seqlens = r.tokens.cu_seqlens,
+                             .window = o_.window,
+                             .scale = o_.scale,
+                             .softcap = o_.softcap,
+                             .sinks = r.w[o_.sinks].weight,
+                             .first_query = piece.first});
   }
   void backward(LayerRun& r) const override {
     check(!r.tokens.key_cache, "generation has no backward pass");
-    const auto wanted = [&](TensorId t) {
-      const Sink s = r.grad(t);
-      return Sink{heads(s.t), s.mode};
-    };
-    const Sink dq = wanted(o_.q), dk = wanted(o_.k), dv = wanted(o_.v);
-    ops::attention_grad(r.ctx, {.dq = dq,
-                                .dk = dk,
-                                .dv = dv,
-                                .dy = heads(r.gradient(out_.y)),
-                                .y = heads(r.value(out_.y)),
-                                .q = heads(r.value(o_.q)),
-                                .k = heads(r.value(o_.k)),
-                                .v = heads(r.value(o_.v)),
-                                .lse = r.value(out_.lse),
-                                .cu_seqlens = r.tokens.cu_seqlens,
-                                .window = o_.window,
-                                .scale = o_.scale,
-                                .softcap = o_.softcap});
-    ops::attention_sink_grad(r.ctx, {.dsinks = r.w[o_.sinks].grad,
-                                     .dy = heads(r.gradient(out_.y)),
-                                     .y = heads(r.value(out_.y)),
-                                     .lse = r.value(out_.lse),
-                                     .sinks = r.w[o_.sinks].weight});
+    const Keys keys = keys_of(r);
+    const Sink dq = wanted(r, o_.q), dk = wanted(r, o_.k), dv = wanted(r, o_.v);
+    const SharedKeys* shared = r.tokens.shared;
+    if (!shared) return differentiate(r, keys, {dq, dk, dv});
+    // Those of keys and values come from the queries of all ranks.
+    const Tensor dk_all = of_all(*shared, shared->d_keys, dk.t), dv_all = of_all(*shared, shared->d_values, dv.t);
+    for (const Tensor& t : {dk_all, dv_all}) ops::fill(r.ctx, {.y = t, .value = 0});
+    differentiate(r, keys, {dq, accumulate(dk_all), accumulate(dv_all)});
+    shared->exchange->reduce(r.ctx, dk_all, keys.k, dk);
+    shared->exchange->reduce(r.ctx, dv_all, keys.v, dv);
   }
 
  private:
@@ -80,6 +73,79 @@ class AttentionStage final : public Stage {
                                   .scale = o_.scale,
                                   .softcap = o_.softcap,
                                   .sinks = r.w[o_.sinks].weight});
+  }
+
+  Sink wanted(LayerRun& r, TensorId t) const {
+    const Sink s = r.grad(t);
+    return {heads(s.t), s.mode};
+  }
+
+  /// Tokens of this rank in a row: those of its rows [begin, begin + count), and the first of them among all.
+  struct Piece {
+    std::int64_t begin, count, first;
+
+    Tensor of(const Tensor& t) const { return t.slice(begin, count); }
+    Sink of(const Sink& s) const { return {of(s.t), s.mode}; }
+    /// lse has one piece [H, count] after the other.
+    Tensor of_lse(const Tensor& lse) const {
+      const std::int64_t H = lse.shape[0];
+      return lse.reshaped({lse.numel()}).slice(begin * H, count * H).reshaped({H, count});
+    }
+  };
+  std::vector<Piece> pieces(const LayerRun& r) const {
+    const std::int64_t tokens = r.value(o_.q).shape[0];
+    if (!r.tokens.shared) return {{0, tokens, 0}};
+    std::vector<Piece> all;
+    const std::int64_t count = tokens / ContextShare::kPieces;
+    for (int i = 0; i < ContextShare::kPieces; ++i)
+      all.push_back({i * count, count, r.tokens.shared->share.piece(i) * count});
+    return all;
+  }
+
+  /// Keys and values that queries may see: those of all tokens.
+  struct Keys {
+    Tensor k, v;
+  };
+  Keys keys_of(LayerRun& r) const {
+    const Keys own{heads(r.value(o_.k)), heads(r.value(o_.v))};
+    const SharedKeys* shared = r.tokens.shared;
+    if (!shared) return own;
+    const Keys all{of_all(*shared, shared->keys, own.k), of_all(*shared, shared->values, own.v)};
+    shared->exchange->gather(r.ctx, own.k, all.k);
+    shared->exchange->gather(r.ctx, own.v, all.v);
+    return all;
+  }
+  /// The memory for rows like those of x, of all ranks.
+  static Tensor of_all(const SharedKeys& shared, const Tensor& memory, const Tensor& x) {
+    const Shape shape{x.shape[0] * shared.share.ranks, x.shape[1], x.shape[2]};
+    return memory.slice(0, shape.numel()).reshaped(shape);
+  }
+
+  struct Gradients {
+    Sink dq, dk, dv;
+  };
+  void differentiate(LayerRun& r, const Keys& keys, const Gradients& to) const {
+    const Tensor y = heads(r.value(out_.y)), dy = heads(r.gradient(out_.y)), q = heads(r.value(o_.q));
+    const NormWeight& sinks = r.w[o_.sinks];
+    for (const Piece& piece : pieces(r)) {
+      const Tensor lse = piece.of_lse(r.value(out_.lse));
+      ops::attention_grad(r.ctx, {.dq = piece.of(to.dq),
+                                  .dk = to.dk,
+                                  .dv = to.dv,
+                                  .dy = piece.of(dy),
+                                  .y = piece.of(y),
+                                  .q = piece.of(q),
+                                  .k = keys.k,
+                                  .v = keys.v,
+                                  .lse = lse,
+                                  .cu_seqlens = r.tokens.cu_seqlens,
+                                  .window = o_.window,
+                                  .scale = o_.scale,
+                                  .softcap = o_.softcap,
+                                  .first_query = piece.first});
+      ops::attention_sink_grad(
+          r.ctx, {.dsinks = sinks.grad, .dy = piece.of(dy), .y = piece.of(y), .lse = lse, .sinks = sinks.weight});
+    }
   }
 
   Attention o_;

@@ -110,5 +110,21 @@ TEST(Solo, KeepsWhatItHas) {
   EXPECT_EQ(broadcast_text(ctx, ranks, "a"), "a");
 }
 
+// Each pair has sums of its own, also while others use theirs and all use the whole.
+TEST(CollectivePart, IsOfItsRanksAlone) {
+  const auto errors = test::on_ranks(4, [](Ctx& ctx, Collective& ranks) {
+    const int first = ranks.rank() / 2 * 2;
+    const auto pair = ranks.part(first, 2), again = ranks.part(first, 2), self = pair->part(ranks.rank() - first, 1);
+    EXPECT_EQ(pair->size(), 2);
+    EXPECT_EQ(pair->rank(), ranks.rank() - first);
+    for (int i = 0; i < ranks.rank(); ++i) EXPECT_EQ(sum_over_ranks(ctx, *self, i), i);
+    EXPECT_EQ(sum_over_ranks(ctx, *pair, ranks.rank()), 2 * first + 1);
+    EXPECT_EQ(sum_over_ranks(ctx, ranks, ranks.rank()), 6);
+    EXPECT_THAT(gather_texts(ctx, *again, std::to_string(ranks.rank())),
+                ElementsAre(std::to_string(first), std::to_string(first + 1)));
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+}
+
 }  // namespace
 }  // namespace qtrain

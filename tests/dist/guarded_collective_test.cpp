@@ -12,6 +12,7 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 Tensor view(std::vector<float>& values, std::int64_t n) {
   return view_of(std::span(values).first(static_cast<std::size_t>(n)), {n});
@@ -51,6 +52,17 @@ TEST(GuardedCollective, TellsOfACallThatWasLeftOut) {
       std::chrono::seconds(3));
   EXPECT_THAT(errors[0], HasSubstr("rank 1 did not come to collective 3"));
   EXPECT_THAT(errors[1], IsEmpty());
+}
+
+TEST(GuardedCollective, PartsNameTheRanksOfTheRun) {
+  const auto errors = test::on_ranks(4, [](Ctx& ctx, Collective& ranks) {
+    const auto pair = ranks.part(ranks.rank() / 2 * 2, 2);
+    std::vector<float> values(8);
+    pair->all_reduce(ctx, view(values, ranks.rank() == 3 ? 7 : 8), Reduction::sum);
+  });
+  for (const std::size_t r : {0U, 1U}) EXPECT_THAT(errors[r], IsEmpty());
+  for (const std::size_t r : {2U, 3U})
+    EXPECT_THAT(errors[r], AllOf(HasSubstr("rank 2"), HasSubstr("rank 3"), Not(HasSubstr("rank 1"))));
 }
 
 TEST(GuardedCollective, NamesTheRankThatIsGone) {

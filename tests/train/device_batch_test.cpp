@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 namespace qtrain {
@@ -37,7 +38,7 @@ const Batch kBatch{.tokens = {5, 6, 7, 8, 9},
 
 TEST(BatchFeed, SendsABatchAsItIs) {
   Ctx ctx;
-  BatchFeed feed({}, 40);
+  BatchFeed feed({}, {.max_tokens = 40});
   const DeviceBatch sent = feed.send(ctx, kBatch, {.scale = 0.5, .dropout_seed = 3});
   EXPECT_EQ(integers(sent.tokens.tokens), kBatch.tokens);
   EXPECT_EQ(integers(sent.tokens.positions), kBatch.positions);
@@ -51,7 +52,7 @@ TEST(BatchFeed, SendsABatchAsItIs) {
 
 TEST(BatchFeed, FillsABatchUpWithNothing) {
   Ctx ctx;
-  BatchFeed feed({}, 40, Sizes::classes);
+  BatchFeed feed({}, {.max_tokens = 40, .sizes = Sizes::classes});
   const DeviceBatch sent = feed.send(ctx, kBatch, {});
   EXPECT_EQ(integers(sent.tokens.tokens), (std::vector<std::int32_t>{5, 6, 7, 8, 9, 0, 0, 0}));
   EXPECT_EQ(integers(sent.tokens.positions), (std::vector<std::int32_t>{0, 1, 0, 1, 2, 0, 0, 0}));
@@ -63,11 +64,46 @@ TEST(BatchFeed, FillsABatchUpWithNothing) {
 
 TEST(BatchFeed, FillsDocumentsUpToAPowerOfTwo) {
   Ctx ctx;
-  BatchFeed feed({}, 40, Sizes::classes);
+  BatchFeed feed({}, {.max_tokens = 40, .sizes = Sizes::classes});
   Batch batch = kBatch;
   batch.cu_seqlens = {0, 2, 4, 5};
   const DeviceBatch sent = feed.send(ctx, batch, {});
   EXPECT_EQ(integers(sent.tokens.cu_seqlens), (std::vector<std::int32_t>{0, 2, 4, 5, 5}));
+}
+
+// Ranks that share the tokens: every token, position and target is one rank's, in pieces r and 2 * ranks - 1 - r.
+TEST(BatchFeed, CutsABatchIntoThePartsOfItsRanks) {
+  Ctx ctx;
+  std::vector<std::int32_t> tokens, positions;
+  std::map<std::int32_t, std::int32_t> targets;
+  for (int rank = 0; rank < 2; ++rank) {
+    const ContextShare share{.ranks = 2, .rank = rank};
+    BatchFeed feed({}, {.max_tokens = 5, .share = share});
+    const DeviceBatch sent = feed.send(ctx, kBatch, {});
+    EXPECT_EQ(integers(sent.tokens.cu_seqlens), (std::vector<std::int32_t>{0, 2, 5, 8}));
+    EXPECT_EQ(sent.tokens.longest, 3);
+    const auto own = integers(sent.tokens.tokens), at = integers(sent.tokens.positions);
+    EXPECT_EQ(own, rank == 0 ? (std::vector<std::int32_t>{5, 6, 0, 0}) : (std::vector<std::int32_t>{7, 8, 9, 0}));
+    EXPECT_EQ(at, rank == 0 ? (std::vector<std::int32_t>{0, 1, 0, 0}) : (std::vector<std::int32_t>{0, 1, 2, 0}));
+    const auto rows = integers(sent.tokens.target_rows), ids = integers(sent.tokens.target_ids);
+    for (std::size_t i = 0; i < rows.size(); ++i) targets[own[static_cast<std::size_t>(rows[i])]] = ids[i];
+  }
+  EXPECT_EQ(targets, (std::map<std::int32_t, std::int32_t>{{5, 6}, {7, 8}, {8, 9}}));
+}
+
+TEST(BatchFeed, HoldsAsManyTokensAsItSays) {
+  Ctx ctx;
+  for (const int ranks : {1, 2, 3}) {
+    const ContextShare share{.ranks = ranks, .rank = ranks - 1};
+    for (std::int32_t n = 1; n < 40; ++n) {
+      Batch batch{.tokens = std::vector<std::int32_t>(static_cast<std::size_t>(n), 1), .cu_seqlens = {0}};
+      batch.targets = batch.tokens;
+      batch.positions.assign(batch.tokens.size(), 0);
+      for (std::int32_t border = 1; border <= n; ++border) batch.cu_seqlens.push_back(border);
+      EXPECT_EQ(BatchFeed({}, {.max_tokens = n, .share = share}).send(ctx, batch).tokens.tokens.numel(),
+                share.own_tokens(n));
+    }
+  }
 }
 
 }  // namespace

@@ -112,7 +112,7 @@ void add_hashes(const RunParts& run, Json& identity) {
 }
 
 // Keys that are about the micro-batches of an update together: one can make up for another.
-constexpr std::string_view kMicroBatches[] = {"gradient_accumulation_steps", "nproc"};
+constexpr std::string_view kMicroBatches[] = {"gradient_accumulation_steps", "nproc", "context_parallel_size"};
 
 std::string differs(std::string_view what, const Json& was, const Json& is) {
   return fmt::format("{} = {}, the config says {}", what, dump_json(was), dump_json(is));
@@ -139,20 +139,22 @@ class Comparison {
   }
 
   // Micro-batches of an update over all ranks: their rows are the same whoever computes them.
-  static Json micro_batches(const std::function<Json(const std::string&)>& value) {
-    double product = 1;
-    for (const std::string_view key : kMicroBatches) {
-      const Json factor = value(std::string(key));
-      if (!factor.is_number()) return factor;
-      product *= factor.get<double>();
-    }
-    return product;
+  using Values = std::function<Json(const std::string&)>;
+  static Json micro_batches(const Values& value) {
+    const Json ranks = ranks_with_rows(value), each = value("gradient_accumulation_steps");
+    return ranks.is_number() && each.is_number() ? Json(ranks.get<double>() * each.get<double>()) : Json();
+  }
+  static Json ranks_with_rows(const Values& value) {
+    const Json ranks = value("nproc"), sharing = value("context_parallel_size");
+    return ranks.is_number() && sharing.is_number() ? Json(ranks.get<double>() / sharing.get<double>()) : Json();
   }
   bool has_same_updates() const {
     // What is left out of an epoch depends on how many ranks share a batch.
-    if (now_.at("keys").at("dataloader_drop_last") == true) return saved_key("nproc") == now_.at("keys").at("nproc");
-    return micro_batches([&](const std::string& key) { return saved_key(key); }) ==
-           micro_batches([&](const std::string& key) { return now_.at("keys").at(key); });
+    const auto same = [&](Json (*of)(const Values&)) {
+      const Json was = of([&](const std::string& key) { return saved_key(key); });
+      return was.is_number() && was == of([&](const std::string& key) { return now_.at("keys").at(key); });
+    };
+    return same(micro_batches) && (now_.at("keys").at("dataloader_drop_last") != true || same(ranks_with_rows));
   }
 
   template <class F>

@@ -75,7 +75,8 @@ Course follow_limits(Estimate& e, const Config& config, std::int64_t longest) {
   e.work = longest_workload(config, longest);
   if (t.max_steps > 0) {
     e.steps = t.max_steps;
-    e.tokens = static_cast<double>(t.max_steps * t.gradient_accumulation_steps * e.work.train.tokens) * e.ranks;
+    e.tokens = static_cast<double>(t.max_steps * t.gradient_accumulation_steps * e.work.train.tokens) *
+               config.run.data_ranks();
   }
   return {.context = static_cast<double>(longest), .target_share = 1};
 }
@@ -200,7 +201,7 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
   if (setup.adapter) check_adapter_keys(resolved, *setup.model->options().lora, setup.model->config());
   Transformer& model = *setup.model;
 
-  Estimate e{.target = place.target, .ranks = config.run.ranks()};
+  Estimate e{.target = place.target, .ranks = config.run.ranks(), .sharing = model.options().context.ranks};
   const bool read = options.data == DataUse::read && config.data.has_training_rows();
   const std::int64_t longest = config.data.max_length.value_or(model.config().max_position_embeddings);
   const Course course = read ? follow_data(e, config, read_splits(config, DataPreparation(config, pool, log)))

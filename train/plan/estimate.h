@@ -35,6 +35,7 @@ struct GpuVerdict {
 struct Estimate {
   TargetDevice target;
   int ranks = 1;              ///< memory and speed are those of each
+  int sharing = 1;            ///< of them, that share the tokens of a micro-batch
   RecomputePolicy recompute;  ///< of the run
   MemoryPlan memory;
   std::vector<std::pair<RecomputePolicy, MemoryPlan>> policies;  ///< under every recompute policy

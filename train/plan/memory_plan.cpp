@@ -29,9 +29,9 @@ BatchSize smaller(const BatchSize& largest, std::int64_t rows) {
 }
 
 // What is sent to the device for each step, and what comes back.
-std::size_t input_bytes(const Workload& work) {
-  std::size_t bytes = TrainStep::bytes(work.train.tokens);
-  if (work.evaluation) bytes += Evaluator::bytes(work.evaluation->tokens);
+std::size_t input_bytes(const Workload& work, const ContextShare& share) {
+  std::size_t bytes = TrainStep::bytes(work.train.tokens, share);
+  if (work.evaluation) bytes += Evaluator::bytes(work.evaluation->tokens, share);
   return bytes;
 }
 
@@ -175,9 +175,9 @@ TargetDevice target_gpu(std::string name, int major, std::size_t memory) {
           .converts = true};
 }
 
-std::vector<PlannedPass> Workload::passes() const {
-  std::vector<PlannedPass> all{{Pass::train, train}};
-  if (evaluation) all.push_back({Pass::evaluate, *evaluation});
+std::vector<PlannedPass> Workload::passes(const ContextShare& share) const {
+  std::vector<PlannedPass> all{{Pass::train, own_size(train, share)}};
+  if (evaluation) all.push_back({Pass::evaluate, own_size(*evaluation, share)});
   return all;
 }
 
@@ -227,7 +227,8 @@ PlannedRun planned_run(const Config& config, Transformer& model, Workload work, 
 MemoryPlan memory_plan(const PlannedRun& run, const RecomputePolicy& policy) {
   ExecutionChoice choice = run.choice;
   choice.recompute = {policy, run.inputs};
-  const ExecutionMemory execution = run.model.measure(choice, run.work.passes());
+  const ContextShare& share = run.model.options().context;
+  const ExecutionMemory execution = run.model.measure(choice, run.work.passes(share));
   const ActivationBytes& activations = execution.activations;
   const Parameters& params = run.model.params();
   const std::size_t converted = run.target.converts ? execution.gemm.total() : 0;
@@ -241,9 +242,10 @@ MemoryPlan memory_plan(const PlannedRun& run, const RecomputePolicy& policy) {
            {"gathered_units", params.weights().gathered().planned() + adapter.store().gathered().planned()},
            {"gradients", params.weights().grads().planned() + adapter.store().grads().planned()},
            {"optimizer", run.optimizer.on_device() + run.optimizer.memory.other},
-           {"activations", activations.total - activations.head - activations.dense},
+           {"activations", activations.total - activations.head - activations.dense - activations.gathered},
+           {"gathered_keys", activations.gathered},
            {"logits", activations.head},
-           {"inputs", input_bytes(run.work)},
+           {"inputs", input_bytes(run.work, share)},
            {"workspace", run.target.workspace + converted},
            {"communication", communication_bytes(run)}},
           {{"optimizer", run.optimizer.memory.on_host(run.optimizer.placement)}, {"activations", activations.pinned}}};

@@ -52,13 +52,14 @@ TargetDevice target_gpu(std::string name, int major, std::size_t memory);
 struct MicroBatching {
   std::int64_t micro_batch_size = 1, gradient_accumulation_steps = 1;
 };
-/// The batches of a run.
+/// The batches of a run, over all ranks that share their tokens.
 struct Workload {
   BatchSize train;  ///< the largest micro-batch
   std::optional<BatchSize> evaluation = {};
   MicroBatching micro_batching;  ///< that the config asks for
 
-  std::vector<PlannedPass> passes() const;
+  /// As one of the ranks has them that share their tokens.
+  std::vector<PlannedPass> passes(const ContextShare& share) const;
 };
 /// Of these rows; without evaluation rows nothing is evaluated.
 Workload workload_of(const TrainingSection& t, const Dataset& train, const Dataset& evaluation);

@@ -45,9 +45,9 @@ StepPlan make_step_plan(const TrainingSection& t, std::int64_t batches_per_epoch
 
 StepPlan make_step_plan(const Config& config, const Dataset& train) {
   const TrainingSection& t = config.training;
-  const Loader loader(
-      train,
-      {.batch_size = t.per_device_train_batch_size, .world = config.run.ranks(), .drop_last = t.dataloader_drop_last});
+  const Loader loader(train, {.batch_size = t.per_device_train_batch_size,
+                              .world = config.run.data_ranks(),
+                              .drop_last = t.dataloader_drop_last});
   return make_step_plan(t, loader.batches_per_epoch());
 }
 

@@ -30,10 +30,14 @@ struct RunContext {
   Log& log;
   IgnoredKeys& ignored;
   Collective& ranks;
+  Collective& sharing;  ///< those that have the same micro-batches and share their tokens
 
   const TrainingSection& training() const { return config.value.training; }
   /// Whether this is the rank that writes the output directory.
   bool leads() const { return ranks.rank() == 0; }
+  /// Ranks that have micro-batches of their own, and which of them this one belongs to.
+  int data_ranks() const { return ranks.size() / sharing.size(); }
+  int data_rank() const { return ranks.rank() / sharing.size(); }
   /// Whether a stop was asked of any rank. Every rank asks at the same places.
   bool stop_requested() const;
   /// In float16 the gradients are those of the loss times a scale.

@@ -46,7 +46,7 @@ void load_rows(RunData& data, const RunContext& run, const std::vector<fs::path>
 
 void make_loaders(RunData& data, const RunContext& run) {
   const TrainingSection& t = run.training();
-  const int rank = run.ranks.rank(), world = run.ranks.size();
+  const int rank = run.data_rank(), world = run.data_ranks();
   const auto seed = static_cast<std::uint64_t>(t.data_seed.value_or(t.seed));
   data.train_loader = std::make_unique<Loader>(
       data.train,

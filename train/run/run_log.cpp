@@ -10,6 +10,17 @@
 
 namespace qtrain {
 
+namespace {
+
+// How rows are shared by ranks.
+std::string shared_by(std::int64_t groups, int ranks) {
+  if (ranks == 1) return groups == 1 ? "" : fmt::format(" on each of {} ranks", groups);
+  return groups == 1 ? fmt::format(" on {} ranks together", ranks)
+                     : fmt::format(" on each of {} groups of {} ranks", groups, ranks);
+}
+
+}  // namespace
+
 // A run that goes on keeps what TensorBoard was told at the step of its checkpoint.
 RunLog::RunLog(const RunContext& run, const Parts& parts, const std::filesystem::path& output)
     : run_(run),
@@ -24,9 +35,9 @@ RunLog::RunLog(const RunContext& run, const Parts& parts, const std::filesystem:
 
 void RunLog::begin() {
   const std::int64_t batch = run_.training().per_device_train_batch_size,
-                     batches = run_.training().gradient_accumulation_steps, ranks = run_.ranks.size();
+                     batches = run_.training().gradient_accumulation_steps, ranks = run_.data_ranks();
   run_.log.info("training: {} of {} x {} {}{}, {:.2f} epochs", counted(plan_.max_steps, "step"), batch, batches,
-                batch * batches == 1 ? "row" : "rows", ranks == 1 ? "" : fmt::format(" on each of {} ranks", ranks),
+                batch * batches == 1 ? "row" : "rows", shared_by(ranks, run_.sharing.size()),
                 plan_.epochs_after(plan_.max_steps));
   run_watch_ = {};
   row_watch_ = {};

@@ -47,7 +47,11 @@ void describe_memory(const RunContext& run, const PlannedRun& planned, const Mem
 void commit(const RunContext& run, const PlannedRun& planned, RunModel& m) {
   Ctx& ctx = run.ctx;
   Transformer& model = *m.setup.model;
-  model.commit(planned.choice, planned.work.passes());
+  model.commit(planned.choice, planned.work.passes(model.options().context));
+  if (model.options().context.is_shared()) {
+    m.keys = std::make_unique<RankKeys>(run.sharing);
+    model.set_key_exchange(*m.keys);
+  }
   m.optimizer = std::make_unique<Optimizer>(ctx, make_rule(optimizer_options(run.training())), model.trained(),
                                             planned.optimizer.placement);
   m.optimizer->allocate(ctx);
@@ -86,7 +90,7 @@ ModelSetup declare_run_model(const RunContext& run, const RunData& data) {
 RunModel allocate_run_model(const RunContext& run, const RunData& data, ModelSetup declared) {
   const TrainingSection& t = run.training();
   const auto target = [&] { return target_here(run.ctx.device(), run.ctx.pool().size()); };
-  RunModel m{.setup = std::move(declared), .memory = {}};
+  RunModel m{.keys = {}, .setup = std::move(declared), .memory = {}};
   PlannedRun planned =
       planned_run(run.config.value, *m.setup.model, workload_of(t, data.train, data.evaluation), target());
   planned.ranks = run.ranks.size();
@@ -95,7 +99,8 @@ RunModel allocate_run_model(const RunContext& run, const RunData& data, ModelSet
   try {
     commit(run, planned, m);
     if (planned.work.evaluation)
-      m.evaluator = std::make_unique<Evaluator>(run.ctx.device(), *data.evaluation_loader, run.ranks);
+      m.evaluator = std::make_unique<Evaluator>(run.ctx.device(), *data.evaluation_loader, run.ranks,
+                                                m.setup.model->options().context);
   } catch (const Error& e) {  // others took what was there
     if (e.kind() != ErrorKind::memory) throw;
     planned.target = target();

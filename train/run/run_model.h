@@ -4,6 +4,7 @@
 #include "optim/optimizer.h"
 #include "train/evaluate.h"
 #include "train/plan/memory_plan.h"
+#include "train/rank_keys.h"
 #include "train/run/run_context.h"
 #include "train/run/run_data.h"
 #include "train/setup/model_setup.h"
@@ -13,6 +14,7 @@ namespace qtrain {
 
 /// The model of a run with what trains and evaluates it, in memory that was planned for them.
 struct RunModel {
+  std::unique_ptr<RankKeys> keys = {};  ///< where ranks share tokens; the model refers to it
   ModelSetup setup;
   MemoryPlan memory;
   std::unique_ptr<Optimizer> optimizer = {};

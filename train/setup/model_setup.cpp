@@ -82,6 +82,23 @@ Sharding sharding_of(const Config& config, int rank, int ranks) {
           .separate_sums = config.run.deterministic_reduce};
 }
 
+// What a rank could not compute of its part of the tokens alone.
+void require_shareable(const TransformerOptions& o) {
+  if (!o.context.is_shared()) return;
+  const std::string place = "context_parallel_size";
+  if (o.lora && o.lora->dropout > 0)
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("lora_dropout is {}, and masks of ranks that share tokens would not be "
+                               "those of one rank",
+                               o.lora->dropout),
+          .place = place,
+          .remedy = "set lora_dropout to 0, or context_parallel_size to 1"});
+  if (o.config.is_balanced())
+    fail(ErrorKind::usage, {.cause = "the loss of the routers is about all tokens of a micro-batch, which ranks share",
+                            .place = place,
+                            .remedy = "set router_aux_loss_coef to 0, or context_parallel_size to 1"});
+}
+
 // Those of PEFT's create_loraplus_optimizer.
 void set_rates(ParamStore& adapter, const LoraPlusRates& rates) {
   for (Param& p : adapter.all()) {
@@ -146,6 +163,8 @@ ModelRequest training_request(const Config& config, int rank, int ranks) {
                    .mode = config.model.router_aux_loss_mode};
   if (trains_bf16(optimizer_options(config.training))) r.trained_dtype = DType::bf16;
   r.sharding = sharding_of(config, rank, ranks);
+  const int sharing = static_cast<int>(config.run.context_parallel_size);
+  r.context = {.ranks = sharing, .rank = rank % sharing};
   return r;
 }
 
@@ -166,7 +185,8 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
                        .base = request.base,
                        .lora = request.lora,
                        .adapter = request.adapter_update,
-                       .sharding = request.sharding};
+                       .sharding = request.sharding,
+                       .context = request.context};
   if (request.router_loss) apply_router_loss(*request.router_loss, o.config);
   ModelSetup setup{.source = model_folder(request.model)};
   setup.random_asked = request.random_init;
@@ -183,6 +203,7 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
   }
   if (request.lora) require_adapter_names(*request.lora, o.config);
   if (request.lora) o.lora = for_model(*request.lora, o.config);
+  require_shareable(o);
   if (o.lora && o.lora->base_model.empty()) o.lora->base_model = request.model;
   setup.model = std::make_unique<Transformer>(compute.device, std::move(o));
   if (request.rates) set_rates(setup.model->adapter(), *request.rates);

@@ -51,6 +51,7 @@ struct ModelRequest {
   std::optional<LoraPlusRates> rates = {};
   std::optional<RouterLossRequest> router_loss = {};  ///< none: as config.json says
   Sharding sharding = {};                             ///< among ranks
+  ContextShare context = {};                          ///< of tokens
 };
 ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request);
 inline ModelSetup set_up_model(const Ctx& ctx, const ModelRequest& request) {

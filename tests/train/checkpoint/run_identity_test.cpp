@@ -196,6 +196,7 @@ const std::map<std::string, Change>& changes() {
       {"profile", {true, kNothing}},
       {"zero_stage", {2, kSay}},
       {"overlap_comm", {false, kNothing}},
+      {"context_parallel_size", {2, kRefuse, {{"lora_dropout", 0}}}},
       {"threads", {3, kNothing}},
       {"compute_dtype", {"float32", kSay}},
       {"max_nonfinite_steps", {7, kSay}},
@@ -240,6 +241,26 @@ TEST(RunIdentity, RanksMayMakeUpForMicroBatches) {
               ElementsAre("nproc = 2, the config says 3"));
   EXPECT_THAT(changes_to({{"nproc", 2}, {"gradient_accumulation_steps", 2}}).refused,
               ElementsAre("gradient_accumulation_steps = 3, the config says 2"));
+}
+
+// Ranks that share their tokens have the rows of one.
+TEST(RunIdentity, RanksThatShareTokensCountOnce) {
+  const auto changes_to = [](const Json& now) {
+    Json was{{"lora_dropout", 0}, {"nproc", 2}}, is{{"lora_dropout", 0}};
+    is.update(now);
+    return run_changes(OneRun(was).identity(), OneRun(is).identity());
+  };
+  const RunChanges same = changes_to({{"nproc", 4}, {"context_parallel_size", 2}});
+  EXPECT_THAT(same.refused, IsEmpty());
+  EXPECT_THAT(same.told, ElementsAre("nproc 4 (was 2)", "context_parallel_size 2 (was 1)"));
+  EXPECT_THAT(changes_to({{"nproc", 2}, {"context_parallel_size", 2}, {"gradient_accumulation_steps", 2}}).refused,
+              IsEmpty());
+  EXPECT_THAT(changes_to({{"nproc", 2}, {"context_parallel_size", 2}}).refused,
+              ElementsAre("context_parallel_size = 1, the config says 2"));
+  EXPECT_THAT(changes_to({{"nproc", 4}, {"context_parallel_size", 2}, {"dataloader_drop_last", true}}).refused,
+              ElementsAre(StartsWith("dataloader_drop_last")));
+  EXPECT_THAT(changes_to({{"nproc", 4}, {"dataloader_drop_last", true}}).refused,
+              Contains("nproc = 2, the config says 4"));
 }
 
 // What is left out of an epoch depends on how many ranks share a batch.
