@@ -264,12 +264,13 @@ void Parameters::initialize(Ctx& ctx, std::uint64_t seed) {
                [](std::int64_t, Tensor part) { std::memset(part.data, 0, part.bytes()); });
 }
 
-// Each as a dense weight of its name would be, on the host.
+// Each as a dense weight of its name would be, in memory of the host that is no part of a plan: that of one after the
+// other, as where they are read from files.
 void Parameters::initialize_quantized(Ctx& ctx, std::uint64_t seed) {
   if (quantized_.empty()) return;
   HostContext host(ctx);
   for (const QuantizedLinear& q : quantized_) {
-    ParamStore one("a weight");
+    ParamStore one("a weight", {}, Placement::pinned);
     const Param& dense = one.declare({.name = q.name(),
                                       .shape = q.shape(),
                                       .dtype = DType::f32,

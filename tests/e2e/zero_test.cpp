@@ -11,6 +11,7 @@ namespace qtrain::e2e {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// Files of a checkpoint that do not hold times.
 constexpr const char* kTensorFiles[] = {"optimizer.safetensors", "model.safetensors", "adapter_model.safetensors",
@@ -28,9 +29,17 @@ class Zero : public ::testing::Test {
  protected:
   fs::path at(const std::string& name) const { return folder_ / name; }
 
+  /// Five blocks take turns in the memory of two.
+  void write_model() const {
+    if (fs::exists(at("model"))) return;
+    write_untrained_model(at("model"));
+    Json config = read_json(at("model/config.json"));
+    config["num_hidden_layers"] = 5;
+    write_file(at("model/config.json"), dump_json(config));
+  }
   /// All weights of a model whose embedding, head and MLP are cut, six micro-batches an update.
   Json base() const {
-    if (!fs::exists(at("model"))) write_untrained_model(at("model"));
+    write_model();
     Json config = tiny_run(at("out"));
     config.update({{"model_name_or_path", at("model").string()},
                    {"random_init", true},
@@ -42,6 +51,13 @@ class Zero : public ::testing::Test {
                    {"max_steps", 4},
                    {"device", "cpu"}});
     return config;
+  }
+  static Json adapter() {
+    return {{"use_peft", true}, {"use_dora", true}, {"lora_dropout", 0.1}, {"lora_target_modules", "all-linear"}};
+  }
+  /// Weights that are read from files, of two blocks.
+  static Json golden() {
+    return {{"model_name_or_path", (kGoldens / "llama_gqa3_tied").string()}, {"random_init", false}};
   }
   static Json divided(Json config, int ranks, int stage) {
     config.update(
@@ -57,6 +73,16 @@ class Zero : public ::testing::Test {
     for (Json& row : rows) row.erase("epoch");
     all.push_back({{"history", rows.dump()}});
     return all;
+  }
+  /// Of a run, which uses that and not a byte more or less.
+  Json planned_memory(const Json& config) const {
+    fs::remove_all(at("out"));
+    train_ok(folder_.path(), config);
+    const Json memory = read_json(at("out/train_results.json")).at("memory");
+    const std::string said = qtrain_ok({.words = {"estimate", at("config.json").string(), "--json"}}).out;
+    EXPECT_EQ(Json::parse(said).at("memory"), memory.at("planned")) << config;
+    EXPECT_EQ(memory.at("allocated"), memory.at("planned").at("total")) << config;
+    return memory.at("planned");
   }
   /// One rank without any of it, and every stage with several.
   void expect_the_same(const Json& config) const {
@@ -141,15 +167,16 @@ TEST_F(Zero, WholeMatricesHaveTheSameBits) {
 
 TEST_F(Zero, AdaptersHaveTheSameBits) {
   Json config = base();
-  config.update({{"model_name_or_path", (kGoldens / "llama_gqa3_tied").string()},
-                 {"random_init", false},
-                 {"use_peft", true},
-                 {"use_dora", true},
-                 {"lora_dropout", 0.1},
-                 {"lora_modules_to_save", {"embed_tokens"}},
-                 {"lora_target_modules", "all-linear"}});
+  config.update(adapter());
+  config["lora_modules_to_save"] = {"embed_tokens"};
   expect_the_same(config);
-  config.update({{"load_in_4bit", true}, {"lora_modules_to_save", Json::array()}});
+}
+
+TEST_F(Zero, AdaptersOfQuantizedWeightsHaveTheSameBits) {
+  Json config = base();
+  config.update(adapter());
+  config.update(golden());
+  config["load_in_4bit"] = true;
   expect_the_same(config);
 }
 
@@ -203,21 +230,51 @@ TEST_F(Zero, ARunGoesOnWithOtherRanksAndAnotherStage) {
   }
 }
 
-// Evaluation rows are shared unevenly, and one rank may have none.
-TEST_F(Zero, EvaluationIsThatOfOneRank) {
+// The norms of the rows of W + B A are those of the adapter that was loaded last.
+TEST_F(Zero, AnAdapterThatGoesOnFromAnotherOneIsResumed) {
+  Json config = base();
+  config.update(golden());
+  Json first = config;
+  first.update(adapter());
+  first.update({{"output_dir", at("first").string()}, {"save_strategy", "no"}, {"max_steps", 2}, {"seed", 7}});
+  train_ok(folder_.path(), first);
+  config["adapter_name_or_path"] = at("first").string();
+  const auto alone = results(config);
+  for (const auto& [ranks, stage] : {std::pair(2, 3), {3, 1}}) {
+    train_ok(folder_.path(), divided(config, ranks, stage),
+             {"--resume", at("out/checkpoint-2").string(), "output_dir=" + at("more").string()});
+    EXPECT_EQ(tensor_files(at("more")), alone[0]) << ranks << " ranks, stage " << stage;
+    fs::remove_all(at("more"));
+  }
+}
+
+// Evaluation rows are shared unevenly, and one rank may have none. The best model is that of the first checkpoint: the
+// one with the larger loss.
+TEST_F(Zero, EvaluationAndTheBestModelAreThoseOfOneRank) {
   Json config = base();
   config.update({{"eval_dataset_name", config.at("dataset_name")},
                  {"eval_strategy", "steps"},
                  {"eval_steps", 2},
                  {"load_best_model_at_end", true},
+                 {"metric_for_best_model", "eval_loss"},
+                 {"greater_is_better", true},
                  {"per_device_eval_batch_size", 4}});
+  const auto losses = [&] { return column(history(at("out"), "eval_loss"), "eval_loss"); };
+  const auto model = [&](const char* folder) { return bytes_of(at(folder) / "model.safetensors"); };
   results(config);
-  const std::vector<double> alone = column(history(at("out"), "eval_loss"), "eval_loss");
+  const std::vector<double> alone = losses();
+  const std::string best = model("out");
   ASSERT_EQ(alone.size(), 2U);
-  results(divided(config, 3, 3));
-  const std::vector<double> shared = column(history(at("out"), "eval_loss"), "eval_loss");
-  ASSERT_EQ(shared.size(), 2U);
-  for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(shared[i], alone[i], 1e-12);  // f64 sums in another order
+  ASSERT_GT(alone[0], alone[1]);
+  EXPECT_EQ(best, model("out/checkpoint-2"));
+  for (const auto& [ranks, stage] : {std::pair(3, 3), {2, 1}}) {
+    SCOPED_TRACE(stage);
+    results(divided(config, ranks, stage));
+    const std::vector<double> shared = losses();
+    ASSERT_EQ(shared.size(), 2U);
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(shared[i], alone[i], 1e-12);  // f64 sums in another order
+    EXPECT_EQ(model("out"), best);
+  }
 }
 
 TEST_F(Zero, MemoryIsThatOfThePlanAndFallsWithEachStage) {
@@ -225,18 +282,30 @@ TEST_F(Zero, MemoryIsThatOfThePlanAndFallsWithEachStage) {
   config.update({{"save_strategy", "no"}, {"max_steps", 1}, {"deterministic_reduce", false}});
   std::map<int, Json> plans;
   for (const int stage : {0, 1, 2, 3}) {
-    fs::remove_all(at("out"));
-    train_ok(folder_.path(), divided(config, 3, stage));
-    const Json memory = read_json(at("out/train_results.json")).at("memory");
-    const std::string said = qtrain_ok({.words = {"estimate", at("config.json").string(), "--json"}}).out;
-    plans[stage] = memory.at("planned");
-    EXPECT_EQ(Json::parse(said).at("memory"), memory.at("planned")) << stage;
-    EXPECT_EQ(memory.at("allocated"), memory.at("planned").at("total")) << stage;
+    plans[stage] = planned_memory(divided(config, 3, stage));
   }
   const auto of = [&](int stage, const char* part) { return plans[stage].at(part).get<double>(); };
   EXPECT_LT(of(1, "optimizer"), of(0, "optimizer") * 0.5);
   EXPECT_LT(of(2, "gradients"), of(1, "gradients") * 0.5);
   EXPECT_LT(of(3, "weights"), of(2, "weights") * 0.5);
+}
+
+TEST_F(Zero, MemoryWithAFixedOrderOfSumsIsThatOfThePlan) {
+  Json config = base();
+  config.update({{"save_strategy", "no"}, {"max_steps", 1}});
+  for (const int stage : {1, 2, 3}) planned_memory(divided(config, 2, stage));
+}
+
+TEST_F(Zero, MemoryOfAdaptersIsThatOfThePlan) {
+  Json config = base();
+  config.update(adapter());
+  config.update({{"save_strategy", "no"}, {"max_steps", 1}, {"deterministic_reduce", false}});
+  std::map<int, Json> plans;
+  for (const int stage : {1, 3}) plans[stage] = planned_memory(divided(config, 3, stage));
+  EXPECT_LT(plans[3].at("weights").get<double>(), plans[1].at("weights").get<double>() * 0.5);
+  config["load_in_4bit"] = true;
+  planned_memory(config);
+  for (const int stage : {2, 3}) planned_memory(divided(config, 3, stage));
 }
 
 TEST_F(Zero, ALostRankEndsTheRun) {
@@ -251,6 +320,34 @@ TEST_F(Zero, ALostRankEndsTheRun) {
   ::kill(second, SIGKILL);
   EXPECT_EQ(process.wait().code, 7);
   EXPECT_FALSE(checkpoint_names(at("out")).empty());
+}
+
+// Ranks that share weights leave an evaluation together.
+TEST_F(Zero, AStopOfOneRankEndsAnEvaluation) {
+  std::string rows;
+  for (int i = 0; i < 20'000; ++i) rows += "{\"input_ids\": [5, 6, 7, 8, 9, 10, 11]}\n";
+  write_file(at("rows.jsonl"), rows);
+  Json config = divided(base(), 3, 3);
+  config.update({{"eval_dataset_name", at("rows.jsonl").string()},
+                 {"eval_strategy", "steps"},
+                 {"eval_steps", 1},
+                 {"eval_on_start", true},
+                 {"per_device_eval_batch_size", 1},
+                 {"ddp_timeout", 6}});
+  write_file(at("run.json"), dump_json(config));
+  Launch launch = launch_of({.words = {at("run.json").string()}});
+  launch.columns = 80;
+  launch.environment = {"TERM=xterm"};
+  Process process(launch);
+  ASSERT_TRUE(process.waits_for("evaluating")) << process.said();
+  std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", process.pid()));
+  pid_t pids[3] = {};
+  for (pid_t& pid : pids) file >> pid;
+  ::kill(pids[2], SIGTERM);
+  const Outcome outcome = process.wait();
+  EXPECT_EQ(outcome.code, 75) << outcome.err;
+  EXPECT_THAT(outcome.err, Not(HasSubstr("eval_loss")));
+  for (const pid_t pid : pids) EXPECT_NE(::kill(pid, 0), 0);
 }
 
 }  // namespace

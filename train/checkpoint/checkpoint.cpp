@@ -215,7 +215,7 @@ void load_checkpoint(TrainingObjects& run, const fs::path& checkpoint, Log& log)
   load_parameters(run.ctx, run.optimizer.state(), checkpoint / kOptimizer);
   Transformer& model = *run.setup.model;
   if (model.options().lora)
-    load_adapter(run.ctx, model, checkpoint / "adapter_model.safetensors");
+    load_parameters(run.ctx, model.adapter(), checkpoint / "adapter_model.safetensors");
   else
     load_parameters(run.ctx, model.weights(), has_masters(run) ? checkpoint / kMasters : checkpoint);
   model.values_changed();

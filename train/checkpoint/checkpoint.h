@@ -44,7 +44,8 @@ std::optional<std::string> saved_template_date(const std::vector<std::filesystem
 
 /// Restores state, weights and optimizer, and says what the run does differently from here on. ErrorKind::usage when
 /// the checkpoint belongs to another run (names every value that differs) or to an earlier version of the program;
-/// ErrorKind::input when a file is not the one that its manifest names, or of another step.
+/// ErrorKind::input when a file is not the one that its manifest names, or of another step. Does nothing with other
+/// ranks: the caller measures the rows of the model when all have loaded.
 void load_checkpoint(TrainingObjects& run, const std::filesystem::path& checkpoint, Log& log);
 
 /// Where a run may go on from, the newest first, or the one that the user has named.
@@ -58,7 +59,7 @@ struct Resumed {
   std::vector<std::filesystem::path> damaged;
 };
 /// Restores the first checkpoint that is not damaged; a warning names each damaged one before it. None for an empty
-/// list. ErrorKind::input when all are damaged: the first one's error, and what else can be done.
+/// list. ErrorKind::input when all are damaged: the first one's error, and what else can be done. As load_checkpoint.
 std::optional<Resumed> load_first_whole(TrainingObjects& run, const ResumeFrom& where, Log& log);
 
 }  // namespace qtrain

@@ -33,6 +33,7 @@ RunCheckpoints::RunCheckpoints(const RunContext& run, const TrainingObjects& obj
 std::optional<fs::path> RunCheckpoints::restore(const ResumeFrom& from) {
   auto resumed = load_chosen(from);
   if (!resumed) return {};
+  objects_.setup.model->measure_rows(run_.ctx);  // with all ranks: it gathers what is divided
   if (!objects_.state.best_checkpoint.empty()) objects_.state.best_checkpoint = relocated_best(resumed->from).string();
   saved_step_ = objects_.state.step;
   damaged_ = std::move(resumed->damaged);
