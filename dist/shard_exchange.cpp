@@ -8,7 +8,7 @@
 namespace qtrain {
 namespace {
 
-constexpr std::int64_t kMaxColumns = std::int64_t{1} << 18;  // elements that a rank sends to another at once
+constexpr std::int64_t kMaxColumns = ShardExchange::kMaxColumns;
 
 /// Columns [begin, begin + count) of [rows, row].
 struct Columns {

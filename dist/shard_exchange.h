@@ -11,6 +11,8 @@ namespace qtrain {
 /// meanwhile: see Collective::start.
 class ShardExchange {
  public:
+  static constexpr std::int64_t kMaxColumns = std::int64_t{1} << 18;  ///< elements that a rank sends to another at once
+
   /// For the groups of these stores; gradients are in memory of the host.
   ShardExchange(Collective& ranks, std::span<const ParamStore* const> stores);
   /// Bytes that it takes.
