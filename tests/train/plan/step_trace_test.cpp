@@ -68,7 +68,7 @@ TEST(StepTrace, HasDurationsOfWhatTheScheduleIsMadeOf) {
   const TempFolder folder;
   for (const int rank : {0, 1}) {
     Timeline t;
-    for (int update = 0; update < 4; ++update) add_update(t, 100.0 * update, rank == 0 ? 0 : 5);
+    for (int update = 0; update < 4; ++update) add_update(t, 100.0 * update, rank == 0 ? 5 : 0);
     t.write(folder.path(), rank);
   }
   const StepTrace trace = StepTrace::read(folder.path());
