@@ -149,6 +149,7 @@ double Runner::embedding_scale() const {
 }
 
 void Runner::embed(Ctx& ctx, ConstTensor tokens) {
+  const timeline::Span span("embedding");
   const LinearParams& e = parts_.params.embedding();
   const Tensor y = act_.layers.front()[static_cast<std::size_t>(parts_.layers.front().input)];
   const double scale = embedding_scale();
@@ -163,6 +164,7 @@ void Runner::embed(Ctx& ctx, ConstTensor tokens) {
 }
 
 void Runner::embed_grad(Ctx& ctx, ConstTensor tokens) {
+  const timeline::Span span("gradient of the embedding");
   const LinearParams& e = parts_.params.embedding();
   const ConstTensor dy = act_.residual_grad;
   const std::int64_t padding = config().padding_row();

@@ -22,6 +22,12 @@ class GradientReducer {
   struct Options {
     ReductionOrder order = ReductionOrder::ranks;
   };
+  /// How the elements of all gradients, one after the other, are divided where they are added in order: `chunks` times a
+  /// row for each rank.
+  struct Layout {
+    std::int64_t row = 0, chunks = 0;
+    Layout(int ranks, std::int64_t elements);
+  };
   /// Of trained parameters that have their memory and are whole on every rank, and of sums (f64) that are added alike.
   GradientReducer(Collective& ranks, const Options& options, std::span<Param* const> trained, Tensor sums);
   /// Of the device, for so many elements.
@@ -35,11 +41,6 @@ class GradientReducer {
  private:
   bool is_ordered() const { return options_.order == ReductionOrder::micro_batches; }
 
-  /// How the elements of all gradients, one after the other, are divided: `chunks` times a row for each rank.
-  struct Layout {
-    std::int64_t row = 0, chunks = 0;
-    Layout(int ranks, std::int64_t elements);
-  };
   enum class Way : std::uint8_t { out, back };
   void copy_chunk(Ctx& ctx, std::int64_t chunk, Way way);
   void add_rows(Ctx& ctx, std::int64_t chunk);

@@ -10,7 +10,7 @@
 namespace qtrain {
 namespace {
 
-constexpr std::int64_t kMaxColumns = std::int64_t{1} << 18;  // elements that a rank sends to another at once
+constexpr std::int64_t kMaxColumns = ShardExchange::kMaxColumns;
 
 /// Elements [begin, begin + count) of every row, as far as it has them.
 struct Columns {

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "core/param_store.h"
@@ -11,6 +12,8 @@ namespace qtrain {
 /// the caller does meanwhile (see Collective::start), on a GPU on its stream.
 class ShardExchange {
  public:
+  static constexpr std::int64_t kMaxColumns = std::int64_t{1} << 18;  ///< elements that a rank sends to another at once
+
   /// For the groups of these stores, which are on `device`.
   ShardExchange(Collective& ranks, Device device, std::span<const ParamStore* const> stores);
   /// Bytes of the device.

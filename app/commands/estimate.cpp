@@ -7,6 +7,7 @@
 
 #include "app/cli/program.h"
 #include "app/commands/commands.h"
+#include "app/commands/ranks_text.h"
 #include "config/check.h"
 #include "config/remarks.h"
 #include "core/plural.h"
@@ -17,11 +18,60 @@ namespace {
 
 constexpr double kGib = 1 << 30;
 
+void require(bool holds, const std::string& cause, const std::string& remedy) {
+  if (!holds) fail(ErrorKind::usage, {.cause = cause, .remedy = remedy});
+}
+
+NetworkOptions network_of(const Arguments& args) {
+  constexpr double kMicro = 1e-6;
+  NetworkOptions o{.gbps = args.number("network_gbps")};
+  require(o.gbps.value_or(1) > 0, fmt::format("--network_gbps is {}", o.gbps.value_or(0)), "give a number above 0");
+  if (const auto how = args.text("collectives"))
+    o.collectives = *how == "ring" ? Collectives::ring : *how == "tree" ? Collectives::tree : Collectives::usual;
+  if (const auto comparison = args.number("comparison_us")) o.comparison = *comparison * kMicro;
+  require(o.comparison >= 0, "--comparison_us is negative", "give 0 to leave comparisons out");
+  return o;
+}
+
+// A run of another size than the config says.
+void set_layout(ResolvedConfig& config, const Arguments& args) {
+  constexpr std::int64_t kUsual = 8, kMaxNodes = 65536, kMaxRanks = 4096;
+  const auto nodes = args.integer("nodes"), per_node = args.integer("gpus_per_node");
+  RunSection& run = config.value.run;
+  require(nodes || !per_node, "--gpus_per_node says how many GPUs each of --nodes has", "give --nodes too, or nproc=N");
+  if (!nodes) return;
+  require(*nodes >= 1 && *nodes <= kMaxNodes, fmt::format("--nodes is {}", *nodes),
+          fmt::format("give a number from 1 to {}", kMaxNodes));
+  require(!config.given("nnodes") || run.nnodes == *nodes,
+          fmt::format("--nodes is {} and nnodes is {}", *nodes, run.nnodes), "give one of them");
+  const bool counted = config.given("nproc") && run.nproc > 1;
+  require(!per_node || !counted || run.nproc == *per_node,
+          fmt::format("--gpus_per_node is {} and nproc is {}", per_node.value_or(0), run.nproc), "give one of them");
+  run.nnodes = *nodes;
+  run.nproc = per_node.value_or(counted ? run.nproc : kUsual);
+  require(run.nproc >= 1 && run.nproc <= kMaxRanks, fmt::format("--gpus_per_node is {}", run.nproc),
+          fmt::format("give a number from 1 to {}", kMaxRanks));
+}
+
+// Flags that would do nothing.
+void require_use(const Config& config, const Arguments& args) {
+  const bool several = config.run.ranks() > 1;
+  require(!args.has("network_gbps") || config.run.nnodes > 1, "--network_gbps is about a network between nodes",
+          "give --nodes with a number above 1");
+  for (const char* flag : {"collectives", "comparison_us", "trace"})
+    require(!args.has(flag) || several, fmt::format("--{} is about several ranks, and there is one", flag),
+            "give --nodes, or nproc above 1");
+  for (const char* flag : {"gpu", "nodes"})
+    require(!args.has("trace") || !args.has(flag),
+            fmt::format("--trace is about a run that was made, --{} about another", flag), "give one of them");
+}
+
 EstimateOptions options_of(const Arguments& args) {
   EstimateOptions o{.data = args.has("no_data") ? DataUse::ignore : DataUse::read,
-                    .mfu = args.number("mfu").value_or(0.4)};
-  if (o.mfu <= 0 || o.mfu > 1)
-    fail(ErrorKind::usage, {.cause = fmt::format("--mfu is {}", o.mfu), .remedy = "give a share above 0 and up to 1"});
+                    .mfu = args.number("mfu").value_or(0.4),
+                    .network = network_of(args)};
+  if (const auto folder = args.text("trace")) o.timelines = *folder;
+  require(o.mfu > 0 && o.mfu <= 1, fmt::format("--mfu is {}", o.mfu), "give a share above 0 and up to 1");
   const auto name = args.text("gpu");
   if (!name) return o;
   o.gpu = find_gpu(*name);
@@ -74,6 +124,8 @@ Json json_of(const Estimate& e, const Price& price) {
   for (const auto& [policy, plan] : e.policies)
     json["policies"].push_back(
         {{"gradient_checkpointing", policy.name()}, {"total", plan.total()}, {"fits", fits_json(plan, e.target)}});
+  json["of_ranks"] = e.of_ranks ? ranks_json(*e.of_ranks) : Json();
+  if (e.traced) json["timeline"] = trace_json(*e.traced);
   if (e.problem) {
     json["remedy"] = e.problem->remedy;
     json["error"] = error_json({ErrorKind::memory, *e.problem});
@@ -150,6 +202,8 @@ std::string time_text(const Estimate& e, const Price& price) {
 /// `qtrain estimate`: memory by component, steps, tokens, time and cost, without touching a device.
 int run_estimate(const Arguments& args) {
   ResolvedConfig config = load_config(args.operand(0), args.overrides());
+  set_layout(config, args);
+  require_use(config.value, args);
   tell_remarks(config, args.log());
   ResolvedConfig anywhere = config;
   anywhere.value.run.device = DeviceChoice::automatic;  // the device need not be here
@@ -157,7 +211,10 @@ int run_estimate(const Arguments& args) {
   if (!args.has("gpu")) settle_ranks(config);
   const Price price{args.number("price_per_hour")};
   const Estimate e = estimate_run(config, options_of(args), args.log());
-  args.give({.text = memory_text(e) + gpus_text(e) + time_text(e, price), .json = json_of(e, price)});
+  std::string text = memory_text(e) + gpus_text(e);
+  if (e.of_ranks) text += ranks_text(*e.of_ranks);
+  if (e.traced) text += trace_text(*e.traced);
+  args.give({.text = text + time_text(e, price), .json = json_of(e, price)});
   if (!e.problem) return 0;
   args.log().error("{}\n  {}", e.problem->cause, e.problem->remedy);
   return static_cast<int>(ErrorKind::memory);

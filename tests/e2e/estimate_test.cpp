@@ -31,6 +31,17 @@ class EstimateOf : public ::testing::Test {
     return parse_json(outcome.out, "estimate");
   }
 
+  /// A model whose weights and states take some 16 GiB.
+  std::string wide_model() const {
+    const fs::path model = folder_ / "wide";
+    write_untrained_model(model);
+    Json wide = read_json(model / "config.json");
+    wide.update(
+        {{"hidden_size", 2048}, {"intermediate_size", 8192}, {"num_hidden_layers", 16}, {"num_attention_heads", 16}});
+    write_file(model / "config.json", dump_json(wide));
+    return model.string();
+  }
+
   TempFolder folder_;
 };
 
@@ -128,6 +139,111 @@ TEST_F(EstimateOf, OfARunOnTheProcessorNamesTheCardsToo) {
   EXPECT_THAT(text, ::testing::AllOf(HasSubstr("\nfits on "), HasSubstr(" H200"), HasSubstr("\ndoes not fit on ")));
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) EXPECT_LT(line.size(), 80u) << line;
+}
+
+// With every zero_stage it is what the run with that one needs.
+TEST_F(EstimateOf, SeveralRanksHaveThePlanOfEachStage) {
+  const Json c = config({{"max_length", 64}, {"nproc", 3}, {"deterministic_reduce", true}, {"device", "cpu"}});
+  const Json stages = json(c, {"--no_data"}).at("of_ranks").at("stages");
+  ASSERT_EQ(stages.size(), 4u);
+  for (int stage = 0; stage < 4; ++stage) {
+    Json own = c;
+    own["zero_stage"] = stage;
+    EXPECT_EQ(stages[stage].at("memory"), json(own, {"--no_data"}).at("memory")) << stage;
+    EXPECT_TRUE(stages[stage].at("update").is_null()) << "nothing is known of the connections of processors";
+  }
+  EXPECT_LT(stages[1].at("memory").at("optimizer"), stages[0].at("memory").at("optimizer"));
+  EXPECT_THAT(estimate(c, {"--no_data"}).out, HasSubstr("memory per rank and stage: 3 ranks (1 node of 3)"));
+  EXPECT_TRUE(json(config(Json::object()), {"--no_data"}).at("of_ranks").is_null());
+}
+
+TEST_F(EstimateOf, ForecastsRunsOnManyNodes) {
+  const Json c = config({{"max_length", 128}, {"bf16", true}, {"max_steps", 10}, {"operand_copies", false}});
+  const Json e = json(c, {"--no_data", "--gpu", "H100", "--nodes", "4", "--gpus_per_node", "2"});
+  const Json& ranks = e.at("of_ranks");
+  EXPECT_EQ(e.at("ranks"), 8);
+  EXPECT_EQ(ranks.at("tokens_per_update"), 8 * 2 * 2 * 128);
+  const Json* fastest = nullptr;
+  for (const Json& s : ranks.at("stages")) {
+    const Json& update = s.at("update");
+    EXPECT_NEAR(update.at("seconds").get<double>(),
+                update.at("computing").get<double>() + update.at("waiting").get<double>(), 1e-9);
+    EXPECT_NEAR(s.at("tokens_per_second").get<double>() * update.at("seconds").get<double>(), 4096, 1e-6);
+    if (!fastest || update.at("seconds") <= fastest->at("update").at("seconds")) fastest = &s;
+  }
+  EXPECT_EQ(ranks.at("fastest"), fastest->at("zero_stage"));
+  EXPECT_NEAR(e.at("seconds").get<double>(), 10 * ranks.at("stages")[0].at("update").at("seconds").get<double>(), 1e-9);
+  std::istringstream lines(estimate(c, {"--no_data", "--gpu", "H100", "--nodes", "1024"}).out);
+  std::string last;
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LT(line.size(), 80u) << line;
+    if (line.starts_with("fastest that fits")) last = line;
+  }
+  EXPECT_THAT(last, HasSubstr("zero_stage="));
+}
+
+TEST_F(EstimateOf, SlowerNetworksTakeLonger) {
+  const Json c = config({{"max_length", 128}, {"zero_stage", 3}});
+  const auto seconds = [&](std::vector<std::string> more) {
+    for (const char* word : {"--no_data", "--gpu", "H100", "--nodes", "4"}) more.emplace_back(word);
+    return json(c, more).at("of_ranks").at("stages")[3].at("update").at("seconds").get<double>();
+  };
+  const double usual = seconds({});
+  EXPECT_EQ(seconds({"--network_gbps", "400"}), usual);
+  EXPECT_GT(seconds({"--network_gbps", "0.1"}), usual);
+  EXPECT_LT(seconds({"--comparison_us", "0"}), usual);
+  EXPECT_NE(seconds({"--collectives", "tree"}), seconds({"--collectives", "ring"}));
+}
+
+// What a user reads who asks for a stage that is too large.
+TEST_F(EstimateOf, NamesAStageThatFits) {
+  const Json c =
+      config({{"max_length", 200}, {"per_device_train_batch_size", 1}, {"model_name_or_path", wide_model()}});
+  const Outcome outcome = estimate(c, {"--no_data", "--gpu", "RTX 3080", "--nodes", "1"});
+  EXPECT_EQ(outcome.code, 4);
+  EXPECT_THAT(outcome.err, HasSubstr("zero_stage=1 fits"));
+  EXPECT_THAT(outcome.out, HasSubstr("fastest that fits     zero_stage="));
+}
+
+TEST_F(EstimateOf, RefusesWhatContradictsItself) {
+  const auto error = [&](const Json& change, std::vector<std::string> more) {
+    more.emplace_back("--no_data");
+    const Outcome outcome = estimate(config(change), more);
+    EXPECT_EQ(outcome.code, 2) << outcome.out;
+    return outcome.err;
+  };
+  EXPECT_THAT(error(Json::object(), {"--gpus_per_node", "4"}), HasSubstr("give --nodes too"));
+  EXPECT_THAT(error(Json::object(), {"--nodes", "0"}), HasSubstr("--nodes is 0"));
+  EXPECT_THAT(error(Json::object(), {"--nodes", "2", "--gpus_per_node", "0"}), HasSubstr("--gpus_per_node is 0"));
+  EXPECT_THAT(error({{"nnodes", 3}}, {"--nodes", "2"}), HasSubstr("--nodes is 2 and nnodes is 3"));
+  EXPECT_THAT(error({{"nproc", 3}}, {"--nodes", "2", "--gpus_per_node", "4"}), HasSubstr("nproc is 3"));
+  EXPECT_THAT(error(Json::object(), {"--network_gbps", "100"}), HasSubstr("between nodes"));
+  EXPECT_THAT(error(Json::object(), {"--nodes", "2", "--network_gbps", "-1"}), HasSubstr("--network_gbps is -1"));
+  EXPECT_THAT(error(Json::object(), {"--nodes", "2", "--comparison_us", "-1"}),
+              HasSubstr("--comparison_us is negative"));
+  EXPECT_THAT(error(Json::object(), {"--collectives", "ring"}), HasSubstr("there is one"));
+  EXPECT_THAT(error({{"nproc", 2}}, {"--trace", "out", "--gpu", "H100"}), HasSubstr("give one of them"));
+}
+
+// A run's timelines and its schedule: what is computed and what is waited for.
+TEST_F(EstimateOf, HoldsTheScheduleAgainstARun) {
+  Json c = config({{"device", "cpu"}, {"nproc", 2}, {"zero_stage", 3}, {"profile", true}, {"max_steps", 6}});
+  train_ok(folder_.path(), c);
+  const std::string out = (folder_ / "out").string();
+  const Json timeline = json(c, {"--trace", out}).at("timeline");
+  EXPECT_EQ(timeline.at("ranks"), 2);
+  EXPECT_GE(timeline.at("updates"), 2) << "without the first one, and the last ones of epochs, which are shorter";
+  EXPECT_GT(timeline.at("measured").get<double>(), 0);
+  EXPECT_NEAR(timeline.at("predicted").get<double>(), timeline.at("measured").get<double>(),
+              timeline.at("measured").get<double>())
+      << "of the same order, however busy the machine is";
+  EXPECT_GT(timeline.at("computing").get<double>(), 0);
+  EXPECT_THAT(estimate(c, {"--trace", out}).out, HasSubstr(" updates of 2 ranks, in the median"));
+  c["nproc"] = 3;
+  EXPECT_THAT(estimate(c, {"--trace", out}).err, HasSubstr("the timelines are of 2 ranks, and the config has 3"));
+  c["nproc"] = 2;
+  c["zero_stage"] = 1;
+  EXPECT_THAT(estimate(c, {"--trace", out}).err, HasSubstr("not of a run with this config"));
 }
 
 TEST_F(EstimateOf, NamesTheCardsItKnows) {

@@ -1,5 +1,7 @@
 #include "train/plan/estimate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/parallel.h"
@@ -51,10 +53,10 @@ SplitRows read_splits(const Config& config, DataPreparation&& preparation) {
   return rows;
 }
 
-/// Steps and tokens of the run, and what its tokens are like.
+/// How the tokens of a run come.
 struct Course {
-  double context = 0;       ///< mean tokens of a document
-  double target_share = 1;  ///< of the tokens, that reach the head
+  TokenMix mix;
+  double micro_batch_tokens = 0;  ///< of a rank, in the mean
 };
 
 Course follow_data(Estimate& e, const Config& config, const SplitRows& rows) {
@@ -66,8 +68,9 @@ Course follow_data(Estimate& e, const Config& config, const SplitRows& rows) {
   e.work = workload_of(t, rows.train, rows.evaluation);
   e.steps = plan.max_steps;
   e.tokens = tokens * plan.epochs_after(plan.max_steps);
-  return {.context = tokens / static_cast<double>(std::max<std::int64_t>(s.source_rows, 1)),
-          .target_share = static_cast<double>(s.target_tokens) / std::max(tokens, 1.0)};
+  return {.mix = {.context = tokens / static_cast<double>(std::max<std::int64_t>(s.source_rows, 1)),
+                  .target_share = static_cast<double>(s.target_tokens) / std::max(tokens, 1.0)},
+          .micro_batch_tokens = tokens / static_cast<double>(plan.batches * e.ranks)};
 }
 
 Course follow_limits(Estimate& e, const Config& config, std::int64_t longest) {
@@ -78,32 +81,8 @@ Course follow_limits(Estimate& e, const Config& config, std::int64_t longest) {
     e.tokens = static_cast<double>(t.max_steps * t.gradient_accumulation_steps * e.work.train.tokens) *
                config.run.data_ranks();
   }
-  return {.context = static_cast<double>(longest), .target_share = 1};
-}
-
-bool is_of_experts(const Param& p) {
-  return p.spec.name.find(".experts.") != std::string::npos;
-}
-
-/// 6 per weight and token where it trains, 4 where it is frozen (2 forward, 2 for each gradient), the GEMMs of
-/// causal attention three times, and 2 per weight for each time that a block is computed again.
-double flops_per_token(Transformer& model, const Course& course, const RecomputePolicy& policy) {
-  const ModelConfig& c = model.config();
-  const double head = static_cast<double>(c.vocab_size * c.hidden_size) * course.target_share;
-  const double experts =
-      c.experts ? static_cast<double>(c.experts->per_token) / static_cast<double>(c.experts->count) : 0;
-  const double blocks = static_cast<double>(model.params().linear_elements()) +
-                        experts * static_cast<double>(model.params().expert_elements());
-  double adapters = 0;
-  for (const Param& p : model.adapter().all())
-    if (p.spec.role == Role::weight)
-      adapters += static_cast<double>(p.spec.shape.numel()) * (is_of_experts(p) ? experts : 1);
-  const double attention = 2 * course.context * static_cast<double>(c.layers * c.heads * c.head_dim);
-  const bool frozen = model.options().base == Update::frozen;
-  const auto group = static_cast<double>(policy.group());
-  const double again = policy.whole_blocks() ? 1 + (group - 1) / group : 0;
-  return (frozen ? 4 : 6) * (blocks + head) + 6 * adapters + 3 * attention +
-         again * (2 * (blocks + adapters) + attention);
+  return {.mix = {.context = static_cast<double>(longest)},
+          .micro_batch_tokens = static_cast<double>(e.work.train.tokens)};
 }
 
 /// What GEMMs of this size reach on the processor now.
@@ -130,11 +109,17 @@ double measured_flops(MatmulPrecision matmul, int threads) {
   return 2.0 * kRows * kWidth * kWidth / least;
 }
 
+// Null: a processor, or a card that is not known.
+const GpuModel* gpu_of(const Place& place, const EstimateOptions& options) {
+  if (options.gpu || place.compute.device.kind == DeviceKind::cpu) return options.gpu;
+  return find_gpu(place.target.name);
+}
+
 std::optional<double> flops_per_second(const Place& place, const EstimateOptions& options, int threads) {
   constexpr double kProcessorShare = 0.6;  // of a step is spent in GEMMs
   if (place.compute.device.kind == DeviceKind::cpu)
     return kProcessorShare * measured_flops(place.compute.matmul, threads);
-  const GpuModel* gpu = options.gpu ? options.gpu : find_gpu(place.target.name);
+  const GpuModel* gpu = gpu_of(place, options);
   if (!gpu) return {};
   // GEMMs of f32 run at half the rate of 16-bit floats in TF32, and far below it without.
   const double share = place.compute.matmul == MatmulPrecision::tf32      ? 0.5
@@ -183,9 +168,40 @@ std::vector<std::string> chosen_copies(const Config& config, const PlannedRun& r
   return keys;
 }
 
+RanksWork ranks_work(const Estimate& e, const Place& place, const Course& course, const GpuModel* gpu) {
+  return {.compute = place.compute,
+          .target = e.target,
+          .gpu = gpu,
+          .flops_per_second = e.flops_per_second,
+          .batches = e.work,
+          .micro_batch_tokens = course.micro_batch_tokens,
+          .mix = course.mix};
+}
+
+void add_ranks(Estimate& e, const Config& config, const RanksWork& work, const NetworkOptions& network) {
+  e.of_ranks = estimate_ranks(config, work, network);
+  const StageEstimate& own = e.of_ranks->stages[static_cast<std::size_t>(config.run.zero_stage)];
+  if (own.step) e.step_seconds = own.step->seconds;
+  if (!e.problem) return;
+  const auto fitting = std::ranges::find_if(e.of_ranks->stages, &StageEstimate::fits);
+  if (fitting != e.of_ranks->stages.end())
+    e.problem->remedy = fmt::format("zero_stage={} fits; {}", static_cast<int>(fitting->stage), e.problem->remedy);
+}
+
+TracedRun trace_run(const Config& config, const PlannedRun& run, const std::filesystem::path& folder) {
+  const StepTrace trace = StepTrace::read(folder);
+  if (trace.ranks() != run.ranks)
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("the timelines are of {} ranks, and the config has {}", trace.ranks(), run.ranks),
+          .place = folder.string(),
+          .remedy = fmt::format("give the config of that run, or nproc={} nnodes=1", trace.ranks())});
+  return traced_run(trace, step_exchanges(run.model, run.reduction, run.ranks), step_shape(config, run.policy()));
+}
+
 }  // namespace
 
 std::optional<double> Estimate::seconds() const {
+  if (steps && step_seconds) return static_cast<double>(*steps) * *step_seconds;
   if (!tokens || !flops_per_second) return {};
   return *tokens * flops_per_token / (*flops_per_second * ranks);
 }
@@ -217,8 +233,10 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
   e.least = e.copies.empty() ? e.memory.total() : plain;
   e.gpus = gpus_for(config, e.work);
   if (!fits(e.memory, e.target)) e.problem = does_not_fit(run);
-  e.flops_per_token = flops_per_token(model, course, e.recompute);
+  e.flops_per_token = training_flops(model, course.mix, e.recompute).total();
   e.flops_per_second = flops_per_second(place, options, threads);
+  if (e.ranks > 1) add_ranks(e, config, ranks_work(e, place, course, gpu_of(place, options)), options.network);
+  if (options.timelines) e.traced = trace_run(config, run, *options.timelines);
   return e;
 }
 

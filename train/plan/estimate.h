@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,6 +9,8 @@
 #include "core/log.h"
 #include "train/plan/gpus.h"
 #include "train/plan/memory_plan.h"
+#include "train/plan/ranks_estimate.h"
+#include "train/plan/step_trace.h"
 
 namespace qtrain {
 
@@ -20,6 +23,8 @@ struct EstimateOptions {
   const GpuModel* gpu = nullptr;  ///< a card that need not be here; null: the device of the config
   DataUse data = DataUse::read;
   double mfu = 0.4;  ///< share of a GPU's peak that a run reaches
+  NetworkOptions network = {};
+  std::optional<std::filesystem::path> timelines = {};  ///< the folder of those of a run with this config
 };
 
 /// Whether a kind of GPU can do a run.
@@ -49,6 +54,9 @@ struct Estimate {
   std::optional<double> tokens;            ///< of the whole run
   double flops_per_token = 0;              ///< of training, what is computed again included
   std::optional<double> flops_per_second;  ///< that the device is taken to reach
+  std::optional<RanksEstimate> of_ranks;   ///< of a run of several: with each zero_stage
+  std::optional<double> step_seconds;      ///< of the run with its own, where that is known
+  std::optional<TracedRun> traced;
 
   std::optional<double> seconds() const;
 };

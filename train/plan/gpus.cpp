@@ -12,38 +12,38 @@
 namespace qtrain {
 namespace {
 
-// Where one name begins another, the more usual model comes first.
+// Where one name begins another, the more usual model comes first. Bridges that join two cards are left out.
 constexpr auto kModels = std::to_array<GpuModel>({
-    {"T4", 14.6, 65, 320, 7},
-    {"RTX 3060", 11.8, 25.6, 360, 8},
-    {"RTX 3080", 9.8, 59.5, 760, 8},
-    {"RTX 3090", 23.7, 71, 936, 8},
-    {"RTX 4060 Ti", 15.6, 44.1, 288, 8},
-    {"RTX 4070", 11.7, 58.3, 504, 8},
-    {"RTX 4080", 15.7, 97.5, 717, 8},
-    {"RTX 4090", 23.6, 165.2, 1008, 8},
-    {"RTX 5070 Ti", 15.5, 87.9, 896, 12},
-    {"RTX 5080", 15.5, 112.6, 960, 12},
-    {"RTX 5090", 31.4, 209.5, 1792, 12},
-    {"RTX A4000", 15.7, 76.7, 448, 8},
-    {"RTX A5000", 23.7, 111.1, 768, 8},
-    {"RTX A6000", 47.5, 154.8, 768, 8},
-    {"RTX 6000 Ada", 47.5, 364.2, 960, 8},
-    {"RTX PRO 6000 Blackwell", 95.0, 503.8, 1792, 12},
-    {"L4", 22.0, 121, 300, 8},
-    {"L40S", 44.5, 362, 864, 8},
-    {"L40", 44.5, 181, 864, 8},
-    {"A10G", 22.1, 70, 600, 8},
-    {"A10", 22.1, 125, 600, 8},
-    {"A30", 23.6, 165, 933, 8},
-    {"A40", 44.4, 149.7, 696, 8},
-    {"A100 80GB", 79.2, 312, 2039, 8},
-    {"A100 40GB", 39.4, 312, 1555, 8},
-    {"H100 80GB", 79.1, 989.4, 3350, 9},
-    {"H100 PCIe", 79.1, 756, 2000, 9},
-    {"H100 NVL", 93.1, 835, 3938, 9},
-    {"H200", 139.8, 989.4, 4800, 9},
-    {"B200", 178.3, 2250, 7700, 10},
+    {"T4", 14.6, 65, 320, 7, 0, 15.75},
+    {"RTX 3060", 11.8, 25.6, 360, 8, 0, 31.5},
+    {"RTX 3080", 9.8, 59.5, 760, 8, 0, 31.5},
+    {"RTX 3090", 23.7, 71, 936, 8, 0, 31.5},
+    {"RTX 4060 Ti", 15.6, 44.1, 288, 8, 0, 15.75},
+    {"RTX 4070", 11.7, 58.3, 504, 8, 0, 31.5},
+    {"RTX 4080", 15.7, 97.5, 717, 8, 0, 31.5},
+    {"RTX 4090", 23.6, 165.2, 1008, 8, 0, 31.5},
+    {"RTX 5070 Ti", 15.5, 87.9, 896, 12, 0, 63},
+    {"RTX 5080", 15.5, 112.6, 960, 12, 0, 63},
+    {"RTX 5090", 31.4, 209.5, 1792, 12, 0, 63},
+    {"RTX A4000", 15.7, 76.7, 448, 8, 0, 31.5},
+    {"RTX A5000", 23.7, 111.1, 768, 8, 0, 31.5},
+    {"RTX A6000", 47.5, 154.8, 768, 8, 0, 31.5},
+    {"RTX 6000 Ada", 47.5, 364.2, 960, 8, 0, 31.5},
+    {"RTX PRO 6000 Blackwell", 95.0, 503.8, 1792, 12, 0, 63},
+    {"L4", 22.0, 121, 300, 8, 0, 31.5},
+    {"L40S", 44.5, 362, 864, 8, 0, 31.5},
+    {"L40", 44.5, 181, 864, 8, 0, 31.5},
+    {"A10G", 22.1, 70, 600, 8, 0, 31.5},
+    {"A10", 22.1, 125, 600, 8, 0, 31.5},
+    {"A30", 23.6, 165, 933, 8, 0, 31.5},
+    {"A40", 44.4, 149.7, 696, 8, 0, 31.5},
+    {"A100 80GB", 79.2, 312, 2039, 8, 3, 300},
+    {"A100 40GB", 39.4, 312, 1555, 8, 3, 300},
+    {"H100 80GB", 79.1, 989.4, 3350, 9, 4, 450},
+    {"H100 PCIe", 79.1, 756, 2000, 9, 0, 63},
+    {"H100 NVL", 93.1, 835, 3938, 9, 0, 63},
+    {"H200", 139.8, 989.4, 4800, 9, 4, 450},
+    {"B200", 178.3, 2250, 7700, 10, 5, 900},
 });
 
 /// Lower-case words of letters and digits.
@@ -88,6 +88,20 @@ const GpuModel* find_gpu(std::string_view name) {
   for (const GpuModel& gpu : kModels)  // or leave out blanks, and the maker's words before the number
     if (joined(name).size() >= 4 && joined(gpu.name).ends_with(joined(name))) return &gpu;
   return nullptr;
+}
+
+Interconnect interconnect_of(const GpuModel& gpu, const RankLayout& ranks, std::optional<double> network_gbps) {
+  constexpr double kNvlinkShare = 0.8, kPcieShare = 0.75, kNetworkShare = 0.96;
+  constexpr double kNvlinkLatency = 3.4e-6, kPcieLatency = 5.7e-6, kNetworkLatency = 14e-6;
+  constexpr double kGiga = 1e9, kBits = 8;
+  const double usual = gpu.nvlink > 3 ? 400 : gpu.nvlink == 3 ? 200 : 100.0 / ranks.ranks_per_node;
+  const bool nvlink = gpu.nvlink > 0;
+  return {.inside = {.latency = nvlink ? kNvlinkLatency : kPcieLatency,
+                     .bandwidth = gpu.peer * kGiga * (nvlink ? kNvlinkShare : kPcieShare)},
+          .between = {.latency = kNetworkLatency,
+                      .bandwidth = network_gbps.value_or(usual) * kGiga / kBits * kNetworkShare},
+          .ranks_per_node = ranks.ranks_per_node,
+          .nodes = ranks.nodes};
 }
 
 std::size_t usable_memory(const GpuModel& gpu) {

@@ -1,7 +1,10 @@
 #pragma once
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string_view>
+
+#include "train/plan/interconnect.h"
 
 namespace qtrain {
 
@@ -12,11 +15,25 @@ struct GpuModel {
   double teraflops;   ///< dense GEMMs of 16-bit floats with f32 sums
   double bandwidth;   ///< of its memory, GB/s
   int major;          ///< compute capability
+  int nvlink;         ///< generation that joins all GPUs of a machine; 0: PCIe
+  double peer;        ///< that it sends to other GPUs of its machine at most, GB/s, while as much comes
 };
 std::span<const GpuModel> gpu_models();
 
+/// Where the ranks of a run are.
+struct RankLayout {
+  int nodes = 1, ranks_per_node = 1;
+
+  int ranks() const { return nodes * ranks_per_node; }
+};
+
 /// The model that a name means: "RTX 4090", "4090", "NVIDIA H100 80GB HBM3". Null if there is none.
 const GpuModel* find_gpu(std::string_view name);
+
+/// How so many ranks are connected that each have such a GPU: as fast as NCCL takes NVLink, PCIe and networks to be,
+/// which is 75 to 96 % of what data sheets say. `network_gbps`: Gb/s of each GPU to other machines; without it 400 with
+/// NVLink 4 and 5, 200 with NVLink 3, and a share of 100 with PCIe. Source: NCCL 2.2x, src/graph/topo.h and tuning.cc.
+Interconnect interconnect_of(const GpuModel& gpu, const RankLayout& ranks, std::optional<double> network_gbps = {});
 
 /// Bytes of a GPU that a run may take: what the driver and the CUDA context need is left out.
 std::size_t usable_memory(const GpuModel& gpu);

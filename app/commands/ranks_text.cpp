@@ -1,0 +1,117 @@
+#include "app/commands/ranks_text.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "core/plural.h"
+
+namespace qtrain {
+namespace {
+
+constexpr double kGiga = 1e9, kBits = 8;
+
+/// Three digits, and a unit that suits: "1.25 s", "34.0 ms".
+std::string seconds_text(double seconds) {
+  constexpr double kMilli = 1e-3;
+  return seconds < 1 ? fmt::format("{:.3g} ms", seconds / kMilli) : fmt::format("{:.3g} s", seconds);
+}
+
+/// "812", "81.2 k", "3.02 M".
+std::string amount_text(double n) {
+  constexpr double kThousand = 1e3, kMillion = 1e6;
+  if (n < kThousand) return fmt::format("{:.0f}", n);
+  return n < kMillion ? fmt::format("{:.3g} k", n / kThousand) : fmt::format("{:.4g} M", n / kMillion);
+}
+
+double waiting_share(const SimulatedStep& step) {
+  return step.seconds > 0 ? step.waiting() / step.seconds : 0;
+}
+
+std::string layout_text(const RankLayout& layout) {
+  return fmt::format("{} ({} of {})", counted(layout.ranks(), "rank"), counted(layout.nodes, "node"),
+                     layout.ranks_per_node);
+}
+
+std::string stage_line(const RanksEstimate& e, const StageEstimate& s) {
+  std::string line =
+      fmt::format("  {:<8} {:>13.2f} MiB", static_cast<int>(s.stage), static_cast<double>(s.memory.total()) / kMib);
+  if (s.step)
+    line += fmt::format(" {:>11} {:>11} {:>6.0f} %", seconds_text(s.step->seconds), amount_text(e.tokens_per_second(s)),
+                        waiting_share(*s.step) * 100);
+  return line + (s.fits ? "\n" : "  does not fit\n");
+}
+
+std::string verdict_text(const RanksEstimate& e) {
+  if (!e.net)
+    return "time of an update     unknown: name a card (--gpu), or give the timeline of a\n"
+           "                      run (--trace)\n";
+  const StageEstimate* best = e.fastest();
+  if (!best) return "fastest that fits     none: no zero_stage fits\n";
+  return fmt::format(
+      "fastest that fits     zero_stage={}: {} tokens a second, {} an update;\n"
+      "                      {:.0f} % of it waits for other ranks\n",
+      static_cast<int>(best->stage), amount_text(e.tokens_per_second(*best)), seconds_text(best->step->seconds),
+      waiting_share(*best->step) * 100);
+}
+
+Json link_json(const Link& link) {
+  return {{"latency", link.latency}, {"bytes_per_second", link.bandwidth}};
+}
+
+Json step_json(const SimulatedStep& step) {
+  return {{"seconds", step.seconds},
+          {"computing", step.total(Lane::computing)},
+          {"exchanging", step.total(Lane::exchanging)},
+          {"waiting", step.waiting()}};
+}
+
+}  // namespace
+
+std::string ranks_text(const RanksEstimate& e) {
+  std::string text = fmt::format("memory per rank and stage: {}\n", layout_text(e.layout));
+  if (e.net) {
+    text += fmt::format("  links of a rank: {:.0f} GB/s in its node", e.net->inside.bandwidth / kGiga);
+    text +=
+        e.layout.nodes > 1 ? fmt::format(", {:.3g} Gb/s to others\n", e.net->between.bandwidth * kBits / kGiga) : "\n";
+    text += "  zero_stage         memory   an update  tokens / s    waits\n";
+  }
+  for (const StageEstimate& s : e.stages) text += stage_line(e, s);
+  return text + verdict_text(e);
+}
+
+Json ranks_json(const RanksEstimate& e) {
+  Json json{{"nodes", e.layout.nodes}, {"ranks_per_node", e.layout.ranks_per_node}, {"stages", Json::array()}};
+  json["links"] = e.net ? Json{{"inside", link_json(e.net->inside)}, {"between", link_json(e.net->between)}} : Json();
+  for (const StageEstimate& s : e.stages) {
+    Json stage{{"zero_stage", static_cast<int>(s.stage)},
+               {"gradient_checkpointing", s.recompute.name()},
+               {"memory", s.memory.json()},
+               {"fits", s.fits},
+               {"update", s.step ? step_json(*s.step) : Json()}};
+    stage["tokens_per_second"] = s.step ? Json(e.tokens_per_second(s)) : Json();
+    json["stages"].push_back(std::move(stage));
+  }
+  const StageEstimate* best = e.fastest();
+  json["tokens_per_update"] = e.tokens;
+  json["fastest"] = best ? Json(static_cast<int>(best->stage)) : Json();
+  return json;
+}
+
+std::string trace_text(const TracedRun& run) {
+  return fmt::format(
+      "timeline              {} of {}, in the median\n"
+      "  measured            {} an update\n"
+      "  by the schedule     {}: {} computing, {} waiting\n"
+      "  difference          {:+.1f} %\n",
+      counted(run.updates, "update"), counted(run.ranks, "rank"), seconds_text(run.measured),
+      seconds_text(run.predicted), seconds_text(run.computing), seconds_text(run.waiting),
+      (run.predicted / run.measured - 1) * 100);
+}
+
+Json trace_json(const TracedRun& run) {
+  return {{"ranks", run.ranks},         {"updates", run.updates},     {"measured", run.measured},
+          {"predicted", run.predicted}, {"computing", run.computing}, {"waiting", run.waiting}};
+}
+
+}  // namespace qtrain

@@ -1,0 +1,113 @@
+#include "train/plan/interconnect.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "train/plan/gpus.h"
+
+namespace qtrain {
+namespace {
+
+constexpr double kLarge = 1e12;  // bytes: latencies do not count
+
+/// 1 us and 100 GB/s inside, 10 us and 10 GB/s between.
+Interconnect net(int nodes, int ranks_per_node) {
+  return {.inside = {1e-6, 100e9}, .between = {10e-6, 10e9}, .ranks_per_node = ranks_per_node, .nodes = nodes};
+}
+
+TEST(Interconnect, LargeMessagesAreBoundByBandwidth) {
+  EXPECT_NEAR(ring_pass(net(1, 8), kLarge), 7.0 / 8 * kLarge / 100e9, 1e-4);
+  EXPECT_NEAR(ring_all_reduce(net(1, 8), kLarge), 2 * 7.0 / 8 * kLarge / 100e9, 1e-4);
+  EXPECT_NEAR(all_to_all(net(1, 8), kLarge), 7.0 / 8 * kLarge / 100e9, 1e-4);
+  EXPECT_NEAR(tree_all_reduce(net(4, 8), kLarge), 2 * kLarge / 80e9, 1e-3);
+}
+
+TEST(Interconnect, SmallMessagesAreBoundByLatency) {
+  EXPECT_NEAR(ring_pass(net(1, 8), 0), 7e-6, 1e-12);
+  EXPECT_NEAR(ring_pass(net(4, 8), 0), 28e-6 + 3 * 10e-6, 1e-12);
+  EXPECT_NEAR(tree_pass(net(4, 8), 0), 7e-6 + 2 * 10e-6, 1e-12);
+  EXPECT_NEAR(tree_pass(net(5, 1), 0), 3 * 10e-6, 1e-12);
+  EXPECT_NEAR(tree_all_reduce(net(4, 8), 0), 2 * (7e-6 + 2 * 10e-6), 1e-12);
+  EXPECT_NEAR(all_to_all(net(4, 8), 0), 24 * 10e-6, 1e-12);
+}
+
+// Rings use the links of all ranks of a node, up to what passes through a rank; a rank alone sends its own bytes.
+TEST(Interconnect, ManyLinksBetweenNodesAreOneRing) {
+  EXPECT_NEAR(ring_pass(net(2, 4), kLarge), 7.0 / 8 * kLarge / 40e9, 1e-3);
+  EXPECT_NEAR(ring_pass(net(2, 16), kLarge), 31.0 / 32 * kLarge / 100e9, 1e-3);
+  EXPECT_NEAR(ring_pass(net(8, 1), kLarge), 7.0 / 8 * kLarge / 10e9, 1e-3);
+  EXPECT_NEAR(all_to_all(net(2, 4), kLarge), 4.0 / 8 * kLarge / 10e9, 1e-3);
+  EXPECT_NEAR(tree_pass(net(2, 4), kLarge), kLarge / 4 / 2 / 10e9 + kLarge * 3 / 4 / 100e9, 1e-3);
+}
+
+// Trees have fewer steps, rings send a little less.
+TEST(Interconnect, TheFasterAllReduceDependsOnTheSize) {
+  const Interconnect n = net(16, 8);
+  const double border = 128 * 80e9 * (105 * 1e-6 + 11 * 10e-6);  // where the steps weigh as much as the bytes
+  for (const double bytes : {1.0, border * 0.99})
+    EXPECT_LT(tree_all_reduce(n, bytes), ring_all_reduce(n, bytes)) << bytes;
+  for (const double bytes : {border * 1.01, border * 100})
+    EXPECT_GT(tree_all_reduce(n, bytes), ring_all_reduce(n, bytes)) << bytes;
+  for (const double bytes : {1.0, border * 100})
+    EXPECT_EQ(exchange_seconds(n, Collectives::usual, Exchange::all_reduce, bytes),
+              std::min(tree_all_reduce(n, bytes), ring_all_reduce(n, bytes)));
+  EXPECT_EQ(exchange_seconds(n, Collectives::tree, Exchange::all_reduce, kLarge), tree_all_reduce(n, kLarge));
+  EXPECT_EQ(exchange_seconds(n, Collectives::ring, Exchange::all_reduce, 1), ring_all_reduce(n, 1));
+}
+
+TEST(Interconnect, DividedGradientsAreSentToTheirRanks) {
+  const Interconnect n = net(16, 8);
+  EXPECT_EQ(exchange_seconds(n, Collectives::usual, Exchange::reduce, 1e9), all_to_all(n, 1e9));
+  EXPECT_EQ(exchange_seconds(n, Collectives::ring, Exchange::reduce, 1e9), ring_pass(n, 1e9));
+  EXPECT_EQ(exchange_seconds(n, Collectives::tree, Exchange::reduce, 1e9), tree_pass(n, 1e9));
+  EXPECT_EQ(exchange_seconds(n, Collectives::usual, Exchange::all_gather, 1e9), ring_pass(n, 1e9));
+}
+
+using CostModel = double (*)(const Interconnect&, double);
+constexpr CostModel kModels[] = {ring_pass, tree_pass, ring_all_reduce, tree_all_reduce, all_to_all};
+
+TEST(Interconnect, MoreBytesOrNodesOrSlowerLinksAreNotFaster) {
+  for (const CostModel model : kModels) {
+    double last = 0;
+    for (const double bytes : {0.0, 1e3, 1e6, 1e9, 1e12}) {
+      EXPECT_GE(model(net(4, 8), bytes), last);
+      last = model(net(4, 8), bytes);
+    }
+    last = 0;
+    for (const int nodes : {1, 2, 3, 4, 16, 128}) {
+      EXPECT_GE(model(net(nodes, 8), 1e9), last) << nodes;
+      last = model(net(nodes, 8), 1e9);
+    }
+    Interconnect slow = net(4, 8);
+    slow.between.bandwidth /= 10;
+    EXPECT_GT(model(slow, 1e9), model(net(4, 8), 1e9));
+  }
+}
+
+TEST(Interconnect, ARankAloneSendsNothing) {
+  for (const CostModel model : kModels) EXPECT_EQ(model(net(1, 1), kLarge), 0);
+}
+
+TEST(Interconnect, OneRankANodeHasNoLinksInside) {
+  Interconnect n = net(4, 1);
+  n.inside = {1e6, 1};
+  for (const CostModel model : kModels) EXPECT_LT(model(n, 1e9), 1);
+}
+
+TEST(Interconnect, FollowsTheCard) {
+  const auto of = [](const char* card, std::optional<double> gbps = {}) {
+    return interconnect_of(*find_gpu(card), {.nodes = 2, .ranks_per_node = 8}, gbps);
+  };
+  EXPECT_NEAR(of("H100").inside.bandwidth, 360e9, 1);
+  EXPECT_NEAR(of("B200").inside.bandwidth, 720e9, 1);
+  EXPECT_LT(of("RTX 4090").inside.bandwidth, 32e9);
+  EXPECT_NEAR(of("H200").between.bandwidth, 48e9, 1);
+  EXPECT_NEAR(of("A100").between.bandwidth, 24e9, 1);
+  EXPECT_NEAR(of("L40S").between.bandwidth, 1.5e9, 1) << "a card of 100 Gb/s for all";
+  EXPECT_NEAR(of("L40S", 200).between.bandwidth, 24e9, 1);
+}
+
+}  // namespace
+}  // namespace qtrain

@@ -1,0 +1,214 @@
+#include "train/plan/overlap_schedule.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "model/transformer.h"
+#include "tests/errors.h"
+#include "train/divided_model.h"
+#include "train/plan/step_exchanges.h"
+
+namespace qtrain {
+namespace {
+
+/// Blocks that are alike, and units too.
+StepCosts costs(std::size_t blocks, StepCosts::Block block, StepCosts::Unit unit) {
+  StepCosts c;
+  c.blocks.assign(blocks, block);
+  c.units.assign(blocks + 1, unit);
+  return c;
+}
+
+std::int64_t count(const SimulatedStep& step, const std::string& begin) {
+  return std::ranges::count_if(step.spans, [&](const SimulatedSpan& s) { return s.name.starts_with(begin); });
+}
+
+TEST(OverlapSchedule, OfWholeModelsEndsWithTheSum) {
+  StepCosts c = costs(2, {.forward = 1, .backward = 2}, {});
+  c.head = 1;
+  c.update = 1;
+  c.step_sum = 3;
+  c.norm = 0.5;
+  const SimulatedStep step = simulate_step({.micro_batches = 2}, c);
+  EXPECT_DOUBLE_EQ(step.seconds, 2 * 7 + 3 + 0.5 + 1);
+  EXPECT_DOUBLE_EQ(step.waiting(), 3.5);
+  EXPECT_EQ(count(step, "gather") + count(step, "reduce"), 0);
+}
+
+TEST(OverlapSchedule, InOrderOfMicroBatchesEachIsAdded) {
+  StepCosts c = costs(1, {.forward = 1, .backward = 1}, {});
+  c.micro_batch_sum = 2;
+  c.step_sum = 3;
+  const StepShape shape{.order = ReductionOrder::micro_batches, .micro_batches = 4};
+  EXPECT_DOUBLE_EQ(simulate_step(shape, c).seconds, 4 * (2 + 2) + 3);
+}
+
+// All is exposed: gradients of four units are added before the update, and their values are gathered after it.
+TEST(OverlapSchedule, DividedStatesAreExchangedAroundTheUpdate) {
+  StepCosts c = costs(3, {.forward = 1, .backward = 2}, {.gather = 4, .reduce = 5});
+  c.update = 1;
+  EXPECT_DOUBLE_EQ(simulate_step({.stage = ZeroStage::optimizer}, c).seconds, 9 + 4 * 5 + 1 + 4 * 4);
+}
+
+// Reductions of 10 after backward passes of 1: the third block waits for the memory of the first one.
+TEST(OverlapSchedule, MemoryOfGradientsIsWaitedFor) {
+  const StepCosts c = costs(3, {.forward = 0, .backward = 1}, {.gather = 1, .reduce = 10});
+  const SimulatedStep step = simulate_step({.stage = ZeroStage::gradients}, c);
+  const auto last = std::ranges::find(step.spans, "backward of block 0", &SimulatedSpan::name);
+  ASSERT_NE(last, step.spans.end());
+  EXPECT_DOUBLE_EQ(last->begin, 11);
+  EXPECT_DOUBLE_EQ(step.seconds, 41 + 4);
+}
+
+// Outside the first two gathers and the last two reductions nothing is exposed.
+TEST(OverlapSchedule, LongBlocksHideWhatIsExchanged) {
+  const StepCosts c = costs(3, {.forward = 10, .backward = 20}, {.gather = 4, .reduce = 5});
+  const SimulatedStep step = simulate_step({.stage = ZeroStage::weights}, c);
+  EXPECT_DOUBLE_EQ(step.seconds, 8 + 90 + 10);
+  EXPECT_DOUBLE_EQ(step.waiting(), 18);
+  EXPECT_DOUBLE_EQ(step.total(Lane::exchanging), 5 * 4 + 4 * 5);
+}
+
+// Each block waits for its values, behind the gradients of the one before it.
+TEST(OverlapSchedule, OneBufferHidesNothing) {
+  const StepCosts c = costs(3, {.forward = 10, .backward = 20}, {.gather = 4, .reduce = 5});
+  EXPECT_DOUBLE_EQ(simulate_step({.stage = ZeroStage::weights, .buffers = 1}, c).seconds, 134);
+}
+
+TEST(OverlapSchedule, ShortBlocksWaitForEachExchange) {
+  const StepCosts c = costs(2, {.forward = 1, .backward = 1}, {.gather = 10, .reduce = 10});
+  EXPECT_DOUBLE_EQ(simulate_step({.stage = ZeroStage::weights}, c).seconds, 62);
+}
+
+// What is still there is not gathered again: all four, block 0 for its backward pass, and again the last and the first.
+TEST(OverlapSchedule, LaterMicroBatchesFindWhatIsThere) {
+  const StepCosts c = costs(3, {.forward = 1, .backward = 1}, {.gather = 1, .reduce = 1});
+  EXPECT_EQ(count(simulate_step({.stage = ZeroStage::weights}, c), "gather"), 5);
+  const SimulatedStep two = simulate_step({.stage = ZeroStage::weights, .micro_batches = 2}, c);
+  EXPECT_EQ(count(two, "gather"), 7);
+  EXPECT_EQ(count(two, "reduce"), 8);
+}
+
+// The one that comes later keeps the other waiting, here after each block.
+TEST(OverlapSchedule, ExchangesWaitForTheLastRank) {
+  const StepCosts fast = costs(2, {.forward = 0, .backward = 1}, {.reduce = 2});
+  StepCosts slow = fast;
+  slow.blocks[1].backward = 4;
+  slow.between = 1;
+  const std::vector<StepCosts> ranks{fast, slow};
+  const SimulatedStep step = simulate_step({.stage = ZeroStage::gradients}, ranks);
+  EXPECT_DOUBLE_EQ(step.seconds, 1 + 4 + 2 + 2 + 2);
+  EXPECT_DOUBLE_EQ(step.waiting(), 9) << "of the fast one";
+  EXPECT_DOUBLE_EQ(simulate_step({.stage = ZeroStage::gradients}, fast).seconds, 1 + 2 + 2 + 2);
+}
+
+TEST(OverlapSchedule, LanesDoOneThingAtATime) {
+  const StepCosts c = costs(5, {.forward = 3, .backward = 7}, {.gather = 4, .reduce = 6});
+  const SimulatedStep step = simulate_step({.stage = ZeroStage::weights, .micro_batches = 3, .group = 2}, c);
+  double until[2] = {0, 0};
+  for (const SimulatedSpan& s : step.spans) {
+    double& lane = until[static_cast<std::size_t>(s.lane)];
+    EXPECT_GE(s.begin, lane) << s.name;
+    lane = s.end;
+  }
+  EXPECT_LE(std::max(until[0], until[1]), step.seconds);
+}
+
+TEST(OverlapSchedule, RefusesUnitsThatAreNotThoseOfItsBlocks) {
+  StepCosts c = costs(2, {}, {});
+  c.units.pop_back();
+  EXPECT_EQ(test::error_of([&] { simulate_step({}, c); }).kind(), ErrorKind::internal);
+}
+
+constexpr const char* kSmallModel = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 40,
+  "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 5, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "hidden_act": "silu"})";
+constexpr int kRanks = 2;
+
+/// Rank 0 of two; notes what it is called for, by the names that it has in timelines.
+class NotingRanks : public Collective {
+ public:
+  std::vector<std::string> calls;
+
+  int rank() const override { return 0; }
+  int size() const override { return kRanks; }
+  void all_reduce(Ctx&, Tensor values, Reduction) override { note("all_reduce", values); }
+  void broadcast(Ctx&, Tensor values, int) override { note("broadcast", values); }
+  void all_gather(Ctx&, ConstTensor mine, Tensor) override { note("all_gather", mine); }
+  void all_to_all(Ctx&, ConstTensor sent, Tensor) override { note("all_to_all", sent); }
+  std::unique_ptr<Collective> part(int, int) override { return std::make_unique<Solo>(); }
+  void barrier(Ctx&) override {}
+
+ private:
+  void note(std::string_view what, ConstTensor t) {
+    calls.push_back(fmt::format("{} of {} {}", what, t.numel(), name_of(t.dtype)));
+  }
+};
+
+struct Schedule {
+  ZeroStage stage;
+  int buffers;
+  const char* policy;
+  ReductionOrder order;
+};
+
+std::vector<std::string> calls_of_a_run(Transformer& model, const Schedule& s, std::int64_t micro_batches) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  const BatchSize size{.tokens = 8, .positions = 8, .targets = 8};
+  model.commit({.recompute = {RecomputePolicy::named(s.policy)}}, {{Pass::train, size}});
+  NotingRanks ranks;
+  DividedModel divided(model, ranks, s.order);
+  for (std::int64_t i = 0; i < micro_batches; ++i) {
+    model.follow(ctx, Pass::train);
+    divided.end_micro_batch(ctx);
+  }
+  divided.finish_step(ctx);
+  divided.finish_update(ctx);
+  return ranks.calls;
+}
+
+std::vector<std::string> simulated_calls(Transformer& model, const Schedule& s, std::int64_t micro_batches) {
+  const StepExchanges exchanges = step_exchanges(model, {.order = s.order}, kRanks);
+  const SimulatedStep step = simulate_step({.stage = s.stage,
+                                            .buffers = s.buffers,
+                                            .order = s.order,
+                                            .micro_batches = micro_batches,
+                                            .group = RecomputePolicy::named(s.policy).group()},
+                                           costs(5, {}, {}));
+  std::vector<std::string> calls;
+  for (const SimulatedSpan& span : step.spans) {
+    if (span.lane != Lane::exchanging || span.unit < 0) continue;
+    const StepExchanges::Unit& unit = exchanges.units[static_cast<std::size_t>(span.unit)];
+    for (const ExchangeCall& call : span.name.starts_with("gather") ? unit.gather : unit.reduce)
+      calls.push_back(call.name);
+  }
+  return calls;
+}
+
+// A simulation of another program would prove nothing.
+TEST(OverlapSchedule, IsTheOneThatRunsHave) {
+  constexpr std::int64_t kMicroBatches = 3;
+  using enum ZeroStage;
+  for (const Schedule& s : {Schedule{optimizer, 2, "none", ReductionOrder::ranks},
+                            {optimizer, 2, "none", ReductionOrder::micro_batches},
+                            {gradients, 2, "none", ReductionOrder::ranks},
+                            {weights, 2, "none", ReductionOrder::ranks},
+                            {weights, 1, "none", ReductionOrder::ranks},
+                            {weights, 2, "blocks:2", ReductionOrder::micro_batches},
+                            {weights, 1, "blocks:2", ReductionOrder::ranks},
+                            {weights, 2, "blocks:3", ReductionOrder::ranks}}) {
+    Transformer model(Device{}, {.config = parse_model_config(parse_json(kSmallModel, "config"), "config"),
+                                 .sharding = {.stage = s.stage, .ranks = kRanks, .buffers = s.buffers}});
+    const auto simulated = simulated_calls(model, s, kMicroBatches);
+    EXPECT_EQ(simulated, calls_of_a_run(model, s, kMicroBatches))
+        << "stage " << static_cast<int>(s.stage) << ", " << s.buffers << " buffers, " << s.policy;
+    EXPECT_GT(simulated.size(), 6u);
+  }
+}
+
+}  // namespace
+}  // namespace qtrain

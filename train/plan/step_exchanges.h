@@ -1,0 +1,30 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "model/transformer.h"
+#include "train/gradient_reducer.h"
+#include "train/plan/interconnect.h"
+
+namespace qtrain {
+
+/// A collective operation of an update.
+struct ExchangeCall {
+  Exchange what;
+  std::string name;  ///< that GuardedCollective gives it, and timelines have: "all_gather of 4096 f32"
+  double bytes;      ///< of all ranks together
+};
+
+/// What ranks exchange in an update.
+struct StepExchanges {
+  struct Unit {
+    std::vector<ExchangeCall> gather, reduce;
+  };
+  std::vector<Unit> units;  ///< by their numbers, of what is divided
+  /// Of what every rank has whole: after each micro-batch, and before the update.
+  std::vector<ExchangeCall> micro_batch, step;
+};
+/// Of a model that was declared for so many ranks.
+StepExchanges step_exchanges(Transformer& model, const GradientReducer::Options& reduction, int ranks);
+
+}  // namespace qtrain

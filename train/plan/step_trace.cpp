@@ -1,0 +1,300 @@
+#include "train/plan/step_trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "core/json_view.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TracedSpan {
+  std::string name;
+  double begin, end;
+
+  double seconds() const { return end - begin; }
+  bool is_in(const TracedSpan& other) const { return begin >= other.begin && end <= other.end; }
+};
+
+/// The lanes of a rank.
+struct RankTrace {
+  std::vector<TracedSpan> host, exchanges;  ///< in the order in which they began
+};
+
+/// The part of a timeline between the ends of two updates.
+struct TracedUpdate {
+  double begin, end;
+
+  bool holds(const TracedSpan& s) const { return s.begin >= begin && s.end <= end; }
+  double seconds() const { return end - begin; }
+};
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::ranges::nth_element(values, middle);
+  if (values.size() % 2 == 1) return *middle;
+  return (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
+RankTrace read_rank(const fs::path& file) {
+  return reading(file, [&] {
+    constexpr double kMicro = 1e-6;
+    const Json json = read_json(file);
+    RankTrace trace;
+    std::optional<std::int64_t> exchanging;
+    const auto is_named = [](const JsonView& e, std::string_view name) { return e.at("name").text() == name; };
+    const IntegerRange any{0, std::numeric_limits<std::int32_t>::max()};
+    const JsonView events = JsonView(json).at("traceEvents");
+    events.each([&](const JsonView& e) {
+      if (is_named(e, "thread_name") && e.at("args").at("name").text() == "communication")
+        exchanging = e.at("tid").integer(any);
+    });
+    events.each([&](const JsonView& e) {
+      if (e.at("ph").text() != "X") return;
+      const double begin = e.at("ts").number() * kMicro, duration = e.at("dur").number() * kMicro;
+      const bool other = exchanging && e.at("tid").integer(any) == *exchanging;
+      (other ? trace.exchanges : trace.host).push_back({e.at("name").text(), begin, begin + duration});
+    });
+    for (auto* lane : {&trace.host, &trace.exchanges})
+      std::ranges::stable_sort(*lane, {}, [](const TracedSpan& s) { return std::pair(s.begin, -s.end); });
+    return trace;
+  });
+}
+
+std::vector<RankTrace> read_ranks(const fs::path& folder) {
+  std::vector<RankTrace> ranks;
+  const auto file = [&] { return folder / fmt::format("trace-rank-{}.json", ranks.size()); };
+  while (fs::exists(file())) ranks.push_back(read_rank(file()));
+  if (ranks.size() > 1) return ranks;
+  fail(ErrorKind::input, {.cause = "there are no timelines of several ranks (trace-rank-0.json, trace-rank-1.json)",
+                          .place = folder.string(),
+                          .remedy = "name the output_dir of a run with profile=true and nproc above 1"});
+}
+
+std::vector<TracedUpdate> updates_of(const RankTrace& rank) {
+  std::vector<TracedUpdate> updates;
+  std::optional<double> last;
+  for (const TracedSpan& s : rank.host) {
+    if (s.name != "update") continue;
+    if (last) updates.push_back({*last, s.end});
+    last = s.end;
+  }
+  return updates;
+}
+
+bool does_more(const RankTrace& rank, const TracedUpdate& u) {
+  return std::ranges::any_of(
+      rank.host, [&](const TracedSpan& s) { return u.holds(s) && (s.name == "save" || s.name == "evaluate"); });
+}
+
+// Of each rank, those in which all ranks do nothing but train.
+std::vector<std::vector<TracedUpdate>> plain_updates(const std::vector<RankTrace>& ranks) {
+  std::vector<std::vector<TracedUpdate>> all, plain(ranks.size());
+  for (const RankTrace& rank : ranks) all.push_back(updates_of(rank));
+  const auto fewest = std::ranges::min(all, {}, &std::vector<TracedUpdate>::size).size();
+  for (std::size_t i = 0; i < fewest; ++i) {
+    bool more = false;
+    for (std::size_t r = 0; r < ranks.size(); ++r) more = more || does_more(ranks[r], all[r][i]);
+    for (std::size_t r = 0; r < ranks.size() && !more; ++r) plain[r].push_back(all[r][i]);
+  }
+  return plain;
+}
+
+// How long an exchange takes is what it took the rank that came to it last: the others waited for that one.
+void leave_out_waiting(std::vector<RankTrace>& ranks, const fs::path& folder) {
+  std::vector<TracedSpan>& first = ranks.front().exchanges;
+  for (const RankTrace& other : ranks)
+    if (!std::ranges::equal(other.exchanges, first, {}, &TracedSpan::name, &TracedSpan::name))
+      fail(ErrorKind::input, {.cause = "the timelines are not of one run: the ranks exchange different things",
+                              .place = folder.string(),
+                              .remedy = "run again with profile=true"});
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    double least = first[i].seconds();
+    for (const RankTrace& other : ranks) least = std::min(least, other.exchanges[i].seconds());
+    for (RankTrace& rank : ranks) rank.exchanges[i].begin = rank.exchanges[i].end - least;
+  }
+}
+
+// Of an update, by spans of a lane, of which some may lie in others.
+double covered(const std::vector<TracedSpan>& lane, const TracedUpdate& update) {
+  double sum = 0, until = update.begin;
+  for (const TracedSpan& s : lane) {
+    if (!update.holds(s) || s.end <= until) continue;
+    sum += s.end - std::max(s.begin, until);
+    until = s.end;
+  }
+  return sum;
+}
+
+const TracedSpan& find_span(const RankTrace& rank, const TracedUpdate& update, std::string_view name) {
+  const auto found = std::ranges::find_if(
+      rank.host, [&](const TracedSpan& s) { return s.name == name && s.end > update.begin && s.end <= update.end; });
+  check(found != rank.host.end(), "an update without the spans of one");
+  return *found;
+}
+
+/// How often something was done, and for how long.
+struct SpanSum {
+  std::int64_t count = 0;
+  double seconds = 0;
+};
+
+std::map<std::string, SpanSum> sum_spans(const RankTrace& rank, const TracedUpdate& u) {
+  std::map<std::string, SpanSum> sums;
+  for (const auto* lane : {&rank.host, &rank.exchanges})
+    for (const TracedSpan& s : *lane)
+      if (u.holds(s)) {
+        ++sums[s.name].count;
+        sums[s.name].seconds += s.seconds();
+      }
+  return sums;
+}
+
+// How often the schedule has each exchange of a unit.
+std::map<std::string, std::int64_t> scheduled_calls(const StepExchanges& exchanges, const StepShape& shape) {
+  StepCosts nothing;
+  nothing.units.resize(exchanges.units.size());
+  nothing.blocks.resize(exchanges.units.size() - 1);
+  std::map<std::string, std::int64_t> counts;
+  for (const SimulatedSpan& span : simulate_step(shape, nothing).spans) {
+    if (span.lane != Lane::exchanging || span.unit < 0) continue;
+    const StepExchanges::Unit& unit = exchanges.units[static_cast<std::size_t>(span.unit)];
+    for (const ExchangeCall& call : span.name.starts_with("gather") ? unit.gather : unit.reduce) ++counts[call.name];
+  }
+  return counts;
+}
+
+}  // namespace
+
+struct PartReader {
+  static StepTrace::Part read(const RankTrace& rank, const TracedUpdate& u) {
+    const TracedSpan &sums = find_span(rank, u, "add gradients"), &own = find_span(rank, u, "update");
+    const auto sum_of = [&](const auto& wanted) {
+      double sum = 0;
+      for (const TracedSpan& s : rank.exchanges)
+        if (u.holds(s) && wanted(s)) sum += s.seconds();
+      return sum;
+    };
+    const auto is_norm = [](const TracedSpan& s) {
+      return s.name.starts_with("all_reduce") && s.name.ends_with("f64");
+    };
+    StepTrace::Part part{.spans = {},
+                         .counts = {},
+                         .whole = u.seconds(),
+                         .between = u.seconds() - covered(rank.host, u),
+                         .update = own.seconds() - sum_of([&](const TracedSpan& s) { return s.is_in(own); }),
+                         .step_sum = sum_of([&](const TracedSpan& s) { return s.is_in(sums) && !is_norm(s); }),
+                         .micro_batch_sum = sum_of([&](const TracedSpan& s) { return s.end <= sums.begin; }),
+                         .norm = sum_of(is_norm)};
+    for (const auto& [name, sum] : sum_spans(rank, u)) {
+      part.spans[name] = sum.seconds / static_cast<double>(sum.count);
+      part.counts[name] = sum.count;
+    }
+    return part;
+  }
+};
+
+StepTrace StepTrace::read(const fs::path& folder) {
+  std::vector<RankTrace> ranks = read_ranks(folder);
+  leave_out_waiting(ranks, folder);
+  const std::vector<std::vector<TracedUpdate>> updates = plain_updates(ranks);
+  if (updates.front().empty())
+    fail(ErrorKind::input, {.cause = "there is no second update in the timelines",
+                            .place = folder.string(),
+                            .remedy = "run more updates with profile=true: max_steps=20"});
+  StepTrace t;
+  t.folder_ = folder;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    t.parts_.emplace_back();
+    for (const TracedUpdate& u : updates[r]) t.parts_.back().push_back(PartReader::read(ranks[r], u));
+  }
+  return t;
+}
+
+void StepTrace::refuse(const std::string& cause) const {
+  fail(ErrorKind::input,
+       {.cause = cause + ": the timelines are not of a run with this config",
+        .place = folder_.string(),
+        .remedy = "give the config of that run, with its nproc, zero_stage and gradient_accumulation_steps"});
+}
+
+double StepTrace::of(const Part& part, const std::string& name) const {
+  const auto found = part.spans.find(name);
+  if (found == part.spans.end()) refuse(fmt::format("there is no \"{}\"", name));
+  return found->second;
+}
+
+bool StepTrace::follows(const StepExchanges& exchanges, const StepShape& shape, std::int64_t update) const {
+  const std::map<std::string, std::int64_t> expected = scheduled_calls(exchanges, shape);
+  const bool sends = !expected.empty() || shape.order == ReductionOrder::micro_batches;
+  for (int r = 0; r < ranks(); ++r) {
+    const auto& counts = part(r, update).counts;
+    const auto count = [&](const std::string& name) {
+      const auto found = counts.find(name);
+      return found == counts.end() ? 0 : found->second;
+    };
+    if (count("backward of block 0") != shape.micro_batches) return false;
+    for (const auto& [name, n] : expected)
+      if (count(name) != n) return false;
+    for (const auto& [name, n] : counts)
+      if (!sends && name.starts_with("all_to_all")) return false;
+  }
+  return true;
+}
+
+StepCosts StepTrace::costs(const StepExchanges& exchanges, const StepShape& shape, int rank,
+                           std::int64_t update) const {
+  const Part& p = part(rank, update);
+  const auto seconds = [&](const std::vector<ExchangeCall>& calls) {
+    double sum = 0;
+    for (const ExchangeCall& call : calls) sum += of(p, call.name);
+    return sum;
+  };
+  StepCosts costs{.embedding = of(p, "embedding"),
+                  .head = of(p, "head"),
+                  .embedding_grad = of(p, "gradient of the embedding"),
+                  .update = p.update,
+                  .norm = p.norm,
+                  .between = p.between};
+  const bool whole = shape.stage == ZeroStage::none;
+  if (whole) costs.step_sum = p.step_sum;
+  if (whole) costs.micro_batch_sum = p.micro_batch_sum / static_cast<double>(shape.micro_batches);
+  for (std::size_t u = 0; u < exchanges.units.size(); ++u) {
+    costs.units.push_back({.gather = seconds(exchanges.units[u].gather), .reduce = seconds(exchanges.units[u].reduce)});
+    if (u > 0)
+      costs.blocks.push_back({.forward = of(p, fmt::format("forward of block {}", u - 1)),
+                              .backward = of(p, fmt::format("backward of block {}", u - 1))});
+  }
+  return costs;
+}
+
+TracedRun traced_run(const StepTrace& trace, const StepExchanges& exchanges, const StepShape& shape) {
+  std::vector<double> measured, predicted, computing, waiting;
+  for (std::int64_t u = 0; u < trace.updates(); ++u) {
+    if (!trace.follows(exchanges, shape, u)) continue;
+    std::vector<StepCosts> ranks;
+    for (int r = 0; r < trace.ranks(); ++r) {
+      ranks.push_back(trace.costs(exchanges, shape, r, u));
+      measured.push_back(trace.measured(r, u));
+    }
+    const SimulatedStep step = simulate_step(shape, ranks);
+    predicted.push_back(step.seconds);
+    computing.push_back(step.total(Lane::computing));
+    waiting.push_back(step.waiting());
+  }
+  if (predicted.empty()) trace.refuse("no update has the exchanges of its schedule");
+  return {.ranks = trace.ranks(),
+          .updates = std::ssize(predicted),
+          .measured = median(std::move(measured)),
+          .predicted = median(std::move(predicted)),
+          .computing = median(std::move(computing)),
+          .waiting = median(std::move(waiting))};
+}
+
+}  // namespace qtrain
