@@ -168,18 +168,17 @@ std::vector<std::string> chosen_copies(const Config& config, const PlannedRun& r
   return keys;
 }
 
-RanksWork ranks_work(const Estimate& e, const Place& place, const Course& course, const GpuModel* gpu) {
+RanksWork ranks_work(const Estimate& e, const Place& place, const Course& course) {
   return {.compute = place.compute,
           .target = e.target,
-          .gpu = gpu,
           .flops_per_second = e.flops_per_second,
           .batches = e.work,
           .micro_batch_tokens = course.micro_batch_tokens,
           .mix = course.mix};
 }
 
-void add_ranks(Estimate& e, const Config& config, const RanksWork& work, const NetworkOptions& network) {
-  e.of_ranks = estimate_ranks(config, work, network);
+void add_ranks(Estimate& e, const Config& config, const RanksWork& work) {
+  e.of_ranks = estimate_ranks(config, work);
   const StageEstimate& own = e.of_ranks->stages[static_cast<std::size_t>(config.run.zero_stage)];
   if (own.step) e.step_seconds = own.step->seconds;
   if (!e.problem) return;
@@ -235,7 +234,12 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
   if (!fits(e.memory, e.target)) e.problem = does_not_fit(run);
   e.flops_per_token = training_flops(model, course.mix, e.recompute).total();
   e.flops_per_second = flops_per_second(place, options, threads);
-  if (e.ranks > 1) add_ranks(e, config, ranks_work(e, place, course, gpu_of(place, options)), options.network);
+  if (e.ranks > 1) {
+    RanksWork work = ranks_work(e, place, course);
+    work.gpu = gpu_of(place, options);
+    work.network = options.network;
+    add_ranks(e, config, work);
+  }
   if (options.timelines) e.traced = trace_run(config, run, *options.timelines);
   return e;
 }

@@ -18,18 +18,16 @@ double update_seconds(const PlannedRun& run, const GpuModel& gpu) {
                  : (state + weights) / (gpu.bandwidth * kGiga);
 }
 
-StageEstimate estimate_stage(Config config, ZeroStage stage, const RanksWork& work, const NetworkOptions& network,
-                             const std::optional<Interconnect>& net) {
-  config.run.zero_stage = static_cast<std::int64_t>(stage);
+StageEstimate estimate_stage(const Config& config, const RanksWork& work, const std::optional<Interconnect>& net) {
   const ModelSetup setup = set_up_model(work.compute, training_request(config));
   PlannedRun run = planned_run(config, *setup.model, work.batches, work.target);
   const RecomputePolicy policy = settle_policy(run, config.training.gradient_checkpointing.policy);
   choose_copies(run, policy);
   run.choice.recompute = {policy, run.inputs};
-  StageEstimate e{.stage = stage, .recompute = policy, .memory = memory_plan(run)};
+  StageEstimate e{
+      .stage = static_cast<ZeroStage>(config.run.zero_stage), .recompute = policy, .memory = memory_plan(run)};
   e.fits = fits(e.memory, work.target);
-  if (net && work.flops_per_second)
-    e.step = simulate_step(step_shape(config, policy), step_costs(run, work, *net, network));
+  if (net && work.flops_per_second) e.step = simulate_step(step_shape(config, policy), step_costs(run, work, *net));
   return e;
 }
 
@@ -51,13 +49,12 @@ StepShape step_shape(const Config& config, const RecomputePolicy& policy) {
           .group = policy.group()};
 }
 
-StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const Interconnect& net,
-                     const NetworkOptions& network) {
+StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const Interconnect& net) {
   const TrainingFlops flops = training_flops(run.model, work.mix, run.policy());
   const double token = work.micro_batch_tokens / *work.flops_per_second;  // seconds for an operation of each token
   const StepExchanges exchanges = step_exchanges(run.model, run.reduction, run.ranks);
   const ExchangeCall numbers{.what = Exchange::all_reduce, .name = "", .bytes = sizeof(double)};
-  const auto seconds = [&](const std::vector<ExchangeCall>& calls) { return seconds_of(calls, net, network); };
+  const auto seconds = [&](const std::vector<ExchangeCall>& calls) { return seconds_of(calls, net, work.network); };
   StepCosts costs{.head = flops.head * token,
                   .update = update_seconds(run, *work.gpu),
                   .micro_batch_sum = seconds(exchanges.micro_batch),
@@ -77,14 +74,17 @@ const StageEstimate* RanksEstimate::fastest() const {
   return best;
 }
 
-RanksEstimate estimate_ranks(const Config& config, const RanksWork& work, const NetworkOptions& network) {
+RanksEstimate estimate_ranks(const Config& config, const RanksWork& work) {
   RanksEstimate e{
       .layout = {.nodes = static_cast<int>(config.run.nnodes), .ranks_per_node = static_cast<int>(config.run.nproc)}};
-  if (work.gpu) e.net = interconnect_of(*work.gpu, e.layout, network.gbps);
+  if (work.gpu) e.net = interconnect_of(*work.gpu, e.layout, work.network.gbps);
   e.tokens =
       work.micro_batch_tokens * static_cast<double>(config.training.gradient_accumulation_steps * e.layout.ranks());
-  for (const ZeroStage stage : {ZeroStage::none, ZeroStage::optimizer, ZeroStage::gradients, ZeroStage::weights})
-    e.stages.push_back(estimate_stage(config, stage, work, network, e.net));
+  Config staged = config;
+  for (const ZeroStage stage : {ZeroStage::none, ZeroStage::optimizer, ZeroStage::gradients, ZeroStage::weights}) {
+    staged.run.zero_stage = static_cast<std::int64_t>(stage);
+    e.stages.push_back(estimate_stage(staged, work, e.net));
+  }
   return e;
 }
 

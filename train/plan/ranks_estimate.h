@@ -28,6 +28,7 @@ struct RanksWork {
   Workload batches;
   double micro_batch_tokens = 0;  ///< mean of a rank's micro-batches
   TokenMix mix;
+  NetworkOptions network;
 };
 
 /// A run with one zero_stage.
@@ -51,14 +52,13 @@ struct RanksEstimate {
   const StageEstimate* fastest() const;
 };
 /// Memory is exact, that of a run; time is a model: see docs/scaling.md. Of a config with several ranks.
-RanksEstimate estimate_ranks(const Config& config, const RanksWork& work, const NetworkOptions& network);
+RanksEstimate estimate_ranks(const Config& config, const RanksWork& work);
 
 /// Seconds of calls that follow each other.
 double seconds_of(const std::vector<ExchangeCall>& calls, const Interconnect& net, const NetworkOptions& network);
 /// What the schedule of this run is made of. Its order: see simulate_step.
 StepShape step_shape(const Config& config, const RecomputePolicy& policy);
 /// A run with this recompute policy on such GPUs.
-StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const Interconnect& net,
-                     const NetworkOptions& network);
+StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const Interconnect& net);
 
 }  // namespace qtrain

@@ -234,7 +234,7 @@ bool StepTrace::follows(const StepExchanges& exchanges, const StepShape& shape, 
   const std::map<std::string, std::int64_t> expected = scheduled_calls(exchanges, shape);
   const bool sends = !expected.empty() || shape.order == ReductionOrder::micro_batches;
   for (int r = 0; r < ranks(); ++r) {
-    const auto& counts = part(r, update).counts;
+    const auto& counts = part({r, update}).counts;
     const auto count = [&](const std::string& name) {
       const auto found = counts.find(name);
       return found == counts.end() ? 0 : found->second;
@@ -248,9 +248,8 @@ bool StepTrace::follows(const StepExchanges& exchanges, const StepShape& shape, 
   return true;
 }
 
-StepCosts StepTrace::costs(const StepExchanges& exchanges, const StepShape& shape, int rank,
-                           std::int64_t update) const {
-  const Part& p = part(rank, update);
+StepCosts StepTrace::costs(const StepExchanges& exchanges, const StepShape& shape, const UpdateOf& at) const {
+  const Part& p = part(at);
   const auto seconds = [&](const std::vector<ExchangeCall>& calls) {
     double sum = 0;
     for (const ExchangeCall& call : calls) sum += of(p, call.name);
@@ -280,8 +279,8 @@ TracedRun traced_run(const StepTrace& trace, const StepExchanges& exchanges, con
     if (!trace.follows(exchanges, shape, u)) continue;
     std::vector<StepCosts> ranks;
     for (int r = 0; r < trace.ranks(); ++r) {
-      ranks.push_back(trace.costs(exchanges, shape, r, u));
-      measured.push_back(trace.measured(r, u));
+      ranks.push_back(trace.costs(exchanges, shape, {r, u}));
+      measured.push_back(trace.measured({r, u}));
     }
     const SimulatedStep step = simulate_step(shape, ranks);
     predicted.push_back(step.seconds);

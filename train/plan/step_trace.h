@@ -13,17 +13,22 @@ namespace qtrain {
 /// those in which the run was saved or evaluated.
 class StepTrace {
  public:
+  /// One of a rank, by their numbers.
+  struct UpdateOf {
+    int rank = 0;
+    std::int64_t update = 0;
+  };
   /// trace-rank-N.json of all ranks in a folder. Errors: ErrorKind::input where one is missing or is no such timeline.
   static StepTrace read(const std::filesystem::path& folder);
 
   int ranks() const { return static_cast<int>(parts_.size()); }
   std::int64_t updates() const { return std::ssize(parts_.front()); }
   /// From the end of the update before to that of this one.
-  double measured(int rank, std::int64_t update) const { return part(rank, update).whole; }
+  double measured(const UpdateOf& at) const { return part(at).whole; }
   /// Of the parts of an update, in the mean where there are several of a name. An exchange is taken to last as long as
   /// for the rank that came to it last. An input error where the run did something that it has no duration of, as it is
   /// where the timeline is of another config.
-  StepCosts costs(const StepExchanges& exchanges, const StepShape& shape, int rank, std::int64_t update) const;
+  StepCosts costs(const StepExchanges& exchanges, const StepShape& shape, const UpdateOf& at) const;
   /// An input error about the timelines: they are of another run.
   [[noreturn]] void refuse(const std::string& cause) const;
   /// Whether all ranks computed and exchanged in an update what the schedule has; the last one of an epoch may have
@@ -42,8 +47,8 @@ class StepTrace {
   };
   friend struct PartReader;
 
-  const Part& part(int rank, std::int64_t update) const {
-    return parts_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(update)];
+  const Part& part(const UpdateOf& at) const {
+    return parts_[static_cast<std::size_t>(at.rank)][static_cast<std::size_t>(at.update)];
   }
   double of(const Part& part, const std::string& name) const;
 

@@ -74,8 +74,8 @@ TEST(StepTrace, HasDurationsOfWhatTheScheduleIsMadeOf) {
   const StepTrace trace = StepTrace::read(folder.path());
   EXPECT_EQ(trace.ranks(), 2);
   EXPECT_EQ(trace.updates(), 3);
-  EXPECT_NEAR(trace.measured(1, 2), 0.1, 1e-9);
-  const StepCosts c = trace.costs(exchanges(), {.stage = ZeroStage::optimizer}, 1, 0);
+  EXPECT_NEAR(trace.measured({1, 2}), 0.1, 1e-9);
+  const StepCosts c = trace.costs(exchanges(), {.stage = ZeroStage::optimizer}, {1, 0});
   EXPECT_NEAR(c.between, 0.008, 1e-9);
   EXPECT_NEAR(c.blocks.at(0).forward, 0.010, 1e-9);
   EXPECT_NEAR(c.blocks.at(0).backward, 0.025, 1e-9);
@@ -87,7 +87,7 @@ TEST(StepTrace, HasDurationsOfWhatTheScheduleIsMadeOf) {
   EXPECT_NEAR(c.units.at(1).gather, 0.009, 1e-9);
   EXPECT_NEAR(c.units.at(1).reduce, 0.008, 1e-9) << "without waiting for the other rank";
   EXPECT_EQ(c.step_sum, 0);
-  EXPECT_NEAR(trace.costs(exchanges(), {}, 0, 0).step_sum, 0.008, 1e-9);
+  EXPECT_NEAR(trace.costs(exchanges(), {}, {0, 0}).step_sum, 0.008, 1e-9);
   const TracedRun run = traced_run(trace, exchanges(), {.stage = ZeroStage::optimizer});
   EXPECT_EQ(run.updates, 3);
   EXPECT_NEAR(run.measured, 0.1, 1e-9);
@@ -105,7 +105,7 @@ TEST(StepTrace, LeavesOutUpdatesThatAreSaved) {
   }
   const StepTrace trace = StepTrace::read(folder.path());
   EXPECT_EQ(trace.updates(), 2);
-  EXPECT_NEAR(trace.measured(0, 1), 0.1, 1e-9);
+  EXPECT_NEAR(trace.measured({0, 1}), 0.1, 1e-9);
 }
 
 TEST(StepTrace, SaysWhatIsMissing) {
@@ -124,7 +124,7 @@ TEST(StepTrace, SaysWhatIsMissing) {
   StepExchanges others = exchanges();
   others.units[1].gather[0].name = "all_gather of 33 f32";
   const StepTrace trace = StepTrace::read(folder.path());
-  const Error e = test::error_of([&] { trace.costs(others, {}, 0, 0); });
+  const Error e = test::error_of([&] { trace.costs(others, {}, {0, 0}); });
   EXPECT_THAT(e.text().cause, HasSubstr("all_gather of 33 f32"));
   EXPECT_EQ(e.kind(), ErrorKind::input);
   EXPECT_TRUE(trace.follows(exchanges(), {.stage = ZeroStage::optimizer}, 0));
