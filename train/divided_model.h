@@ -2,9 +2,9 @@
 #include <array>
 #include <vector>
 
-#include "train/shard_exchange.h"
 #include "model/transformer.h"
 #include "train/gradient_reducer.h"
+#include "train/shard_exchange.h"
 
 namespace qtrain {
 

@@ -22,8 +22,8 @@ class GradientReducer {
   struct Options {
     ReductionOrder order = ReductionOrder::ranks;
   };
-  /// How the elements of all gradients, one after the other, are divided where they are added in order: `chunks` times a
-  /// row for each rank.
+  /// How the elements of all gradients, one after the other, are divided where they are added in order: `chunks` times
+  /// a row for each rank.
   struct Layout {
     std::int64_t row = 0, chunks = 0;
     Layout(int ranks, std::int64_t elements);
