@@ -103,8 +103,8 @@ void ParamStore::divide() {
 }
 
 std::span<const ShardGroup> ParamStore::groups_of(int unit) const {
-  const auto found = std::ranges::equal_range(groups_, unit, {}, &ShardGroup::unit);
-  return {found.begin(), found.end()};
+  const auto begin = std::ranges::lower_bound(groups_, unit, {}, &ShardGroup::unit);
+  return {begin, std::ranges::upper_bound(groups_, unit, {}, &ShardGroup::unit)};
 }
 
 // What stays, and the memory that units share.
