@@ -21,10 +21,9 @@ void describe_model(Transformer& model, Log& log) {
 }
 
 // Exchanges between ranks are not recorded, and divided models have them inside of passes and updates.
-bool uses_graphs(const RunContext& run) {
-  const RunSection& c = run.config.value.run;
-  const bool divided = run.ranks.size() > 1 && c.zero_stage > 0;
-  return run.ctx.device().kind == DeviceKind::cuda && c.use_cuda_graphs.value_or(true) && !divided;
+bool uses_graphs(const RunContext& run, const Transformer& model) {
+  const bool wanted = run.config.value.run.use_cuda_graphs.value_or(true);
+  return run.ctx.device().kind == DeviceKind::cuda && wanted && !model.options().sharding.divides_trained();
 }
 
 void describe_memory(const RunContext& run, const PlannedRun& planned, const MemoryPlan& memory) {
@@ -34,12 +33,12 @@ void describe_memory(const RunContext& run, const PlannedRun& planned, const Mem
     run.ignored.add("operand_copies", "it is about float32 weights in 16-bit GEMMs on a GPU");
   const bool copies = run.config.value.quant.dequantized_copy == CopyChoice::always;
   if (copies && planned.model.options().sharding.divides_weights())
-    run.ignored.add("dequantized_copy", "with zero_stage 3 no rank keeps whole weights");
+    run.ignored.add("dequantized_copy", "with zero_stage 3 and weight_offload whole weights are not kept");
   if (planned.optimizer.pages == Pages::where_needed)
     run.log.info("optimizer state: {}", planned.optimizer.placement == Placement::pinned
                                             ? "in the host's memory, copies run beside the work"
                                             : "on the device, which has room for it");
-  if (uses_graphs(run))
+  if (uses_graphs(run, planned.model))
     run.log.info("CUDA graphs: on, for the {} sizes of micro-batches that were used last", kKeptGraphs);
 }
 
@@ -59,7 +58,7 @@ void commit(const RunContext& run, const PlannedRun& planned, RunModel& m) {
   m.step =
       std::make_unique<TrainStep>(ctx, TrainStep::Parts{.model = model, .optimizer = *m.optimizer, .ranks = run.ranks},
                                   TrainStep::Options{.max_tokens = planned.work.train.tokens,
-                                                     .graphs = uses_graphs(run) ? kKeptGraphs : 0,
+                                                     .graphs = uses_graphs(run, model) ? kKeptGraphs : 0,
                                                      .reduction = planned.reduction});
 }
 

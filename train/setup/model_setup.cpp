@@ -72,14 +72,25 @@ std::optional<LoraPlusRates> loraplus_rates(const Config& config) {
 }
 
 Sharding sharding_of(const Config& config, int rank, int ranks) {
-  if (ranks == 1) return {};
+  if (ranks == 1 && !config.training.weight_offload) return {};
   const std::shared_ptr<const UpdateRule> rule = make_rule(optimizer_options(config.training));
   return {.stage = static_cast<ZeroStage>(config.run.zero_stage),
           .ranks = ranks,
           .rank = rank,
           .cut = [rule](const ParamSpec& param) { return rule->cut(param); },
           .buffers = config.run.overlap_comm ? 2 : 1,
-          .separate_sums = config.run.deterministic_reduce};
+          .separate_sums = config.run.deterministic_reduce,
+          .on_host = config.training.weight_offload};
+}
+
+// What waits on the host comes to a GPU as what other ranks have: block by block.
+Sharding sharding_on(Device device, Sharding sharding) {
+  if (!sharding.on_host) return sharding;
+  if (device.kind == DeviceKind::cuda)
+    sharding.stage = ZeroStage::weights;
+  else
+    sharding.on_host = false;
+  return sharding;
 }
 
 // What a rank could not compute of its part of the tokens alone.
@@ -185,7 +196,7 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
                        .base = request.base,
                        .lora = request.lora,
                        .adapter = request.adapter_update,
-                       .sharding = request.sharding,
+                       .sharding = sharding_on(compute.device, request.sharding),
                        .context = request.context};
   if (request.router_loss) apply_router_loss(*request.router_loss, o.config);
   ModelSetup setup{.source = model_folder(request.model)};
