@@ -110,6 +110,31 @@ TEST_F(NcclRanks, CallsAreInTheOrderOfTheStream) {
               kWell);
 }
 
+// Parts of parts, of one rank too; beside them all ranks go on, in the order of the stream.
+TEST_F(NcclRanks, PartsAreCollectivesOfTheirOwn) {
+  EXPECT_THAT(
+      test::on_processes({.size = 4},
+                         [](Ctx& ctx, Collective& ranks) {
+                           const int me = ranks.rank();
+                           const int first = me < 3 ? 0 : 3;
+                           const auto part = ranks.part(first, me < 3 ? 3 : 1);
+                           const auto pair = me < 3 ? part->part(me < 2 ? 0 : 2, me < 2 ? 2 : 1) : nullptr;
+                           const OnDevice<float> mine(ctx, {1.0F + me}), all(ctx, std::vector<float>(3)),
+                               sum(ctx, {1.0F + me}), of_pair(ctx, {1.0F + me});
+                           EXPECT_EQ(part->rank(), me - first);
+                           if (me < 3) part->all_gather(ctx, mine.tensor, all.tensor);
+                           if (pair) pair->all_reduce(ctx, of_pair.tensor, Reduction::sum);
+                           ranks.all_reduce(ctx, sum.tensor, Reduction::sum);
+                           part->all_reduce(ctx, sum.tensor, Reduction::sum);  // of what all have
+                           EXPECT_EQ(sum_over_ranks(ctx, *part, 1.0 + me), me < 3 ? 6 : 4);
+                           EXPECT_EQ(sum.read(ctx)[0], me < 3 ? 30 : 10);
+                           const std::vector<float> gathered = me < 3 ? all.read(ctx) : std::vector<float>{1, 2, 3};
+                           EXPECT_THAT(gathered, ::testing::ElementsAre(1, 2, 3));
+                           EXPECT_EQ(of_pair.read(ctx)[0], me < 2 ? 3 : 1.0F + me);
+                         }),
+      kWell);
+}
+
 TEST_F(NcclRanks, ADifferenceIsToldBeforeAnythingIsQueued) {
   const auto ends = test::on_processes({}, [](Ctx& ctx, Collective& ranks) {
     const OnDevice<float> values(ctx, std::vector<float>(8));
