@@ -116,6 +116,14 @@ class NcclCollective : public Collective {
     });
   }
 
+  void reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) override {
+    if (both_on_host(sent, sum)) return host().reduce_scatter(ctx, sent, sum);
+    queue(ctx, {"ncclReduceScatter", sent}, [&](const Functions& f, Comm* comm) {
+      return f.reduce_scatter(sent.data, sum.data, static_cast<std::size_t>(sum.numel()), reduced_type(sum.dtype),
+                              nccl::sum, comm, ctx.stream().handle());
+    });
+  }
+
   void barrier(Ctx& ctx) override { host().barrier(ctx); }
 
   std::unique_ptr<Collective> part(int first, int size) override;
