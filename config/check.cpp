@@ -193,7 +193,7 @@ void check_values(ResolvedConfig& config) {
 std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
   const DeviceChoice device = config.value.run.device;
   const std::string problem = device == DeviceChoice::cpu ? "" : cuda_problem();  // the driver is left alone there
-  const bool found = device == DeviceChoice::automatic && problem.empty() && !cuda_info().emulated;
+  const bool found = device == DeviceChoice::automatic && problem.empty() && !cuda_is_emulated();
   Judge judge;
   Checks checks{config, judge, {{"on_gpu", device == DeviceChoice::cuda || found}, {"cuda_problem", problem}}};
   checks.facts.update({{"optimizers", available_optimizers()}, {"optimizer_summary", optimizer_summary()}});

@@ -28,6 +28,7 @@ ExchangeCall reduce_call(int ranks, DType dtype, std::int64_t row) {
 void add_group(StepExchanges::Unit& unit, const ShardGroup& group, const Sharding& sharding) {
   if (group.trained() || sharding.divides_weights())
     unit.gather.push_back(gather_call(sharding.ranks, group.dtype, group.elements() / sharding.ranks));
+  if (sharding.on_host) unit.from_host += static_cast<double>(group.own_values.bytes());
   if (!group.trained()) return;
   constexpr std::int64_t kColumns = ShardExchange::kMaxColumns;
   const std::int64_t row = group.longest_row();

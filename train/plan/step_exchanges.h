@@ -19,6 +19,7 @@ struct ExchangeCall {
 struct StepExchanges {
   struct Unit {
     std::vector<ExchangeCall> gather, reduce;
+    double from_host = 0;  ///< bytes that a rank brings to its GPU before it gathers
   };
   std::vector<Unit> units;  ///< by their numbers, of what is divided
   /// Of what every rank has whole: after each micro-batch, and before the update.

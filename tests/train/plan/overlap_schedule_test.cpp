@@ -140,6 +140,7 @@ class NotingRanks : public Collective {
   void broadcast(Ctx&, Tensor values, int) override { note("broadcast", values); }
   void all_gather(Ctx&, ConstTensor mine, Tensor) override { note("all_gather", mine); }
   void all_to_all(Ctx&, ConstTensor sent, Tensor) override { note("all_to_all", sent); }
+  void reduce_scatter(Ctx&, ConstTensor sent, Tensor) override { note("reduce_scatter", sent); }
   std::unique_ptr<Collective> part(int, int) override { return std::make_unique<Solo>(); }
   void barrier(Ctx&) override {}
 
