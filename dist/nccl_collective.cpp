@@ -114,6 +114,10 @@ class NcclCollective : public Collective {
     fail(ErrorKind::usage, {.cause = "the tokens of a row are shared among processors only, so far",
                             .remedy = "set context_parallel_size to 1"});
   }
+  std::unique_ptr<Collective> counterparts(int /*size*/) override {
+    fail(ErrorKind::usage, {.cause = "states are divided among groups of ranks on processors only, so far",
+                            .remedy = "set zero_group_size to 0"});
+  }
   void give_up() override { communicator_.give_up(); }
   void disconnect() override {
     communicator_.give_up();
