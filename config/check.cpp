@@ -207,7 +207,7 @@ std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
   const Config& c = config.value;
   const DeviceChoice device = c.run.device;
   const std::string problem = device == DeviceChoice::cpu ? "" : cuda_problem();  // the driver is left alone there
-  const bool found = device == DeviceChoice::automatic && problem.empty() && !cuda_info().emulated;
+  const bool found = device == DeviceChoice::automatic && problem.empty() && !cuda_is_emulated();
   Judge judge;
   Checks checks{config, judge, {{"on_gpu", device == DeviceChoice::cuda || found}, {"cuda_problem", problem}}};
   checks.of_rules("unsupported", RemarkLevel::problem);

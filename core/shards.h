@@ -27,6 +27,7 @@ struct Sharding {
   std::function<Cut(const ParamSpec&)> cut = {};
   int buffers = 2;             ///< blocks that are whole at a time: while one is computed others are on their way
   bool separate_sums = false;  ///< with ZeroStage::optimizer: a rank's sums are not in the memory of its gradients
+  bool on_host = false;        ///< with ZeroStage::weights: a rank's values wait in pinned memory of the host
 
   bool divides_trained() const { return stage != ZeroStage::none; }
   bool divides_gradients() const { return stage >= ZeroStage::gradients; }
@@ -47,7 +48,7 @@ struct ShardGroup {
   /// Where each row begins, and the end of the last. Rows are of one length, unless parameters are not cut.
   std::vector<std::int64_t> rows = {};
   /// Flat. All values and gradients, in memory that other units have too where these are divided, and the row of this
-  /// rank. `values` holds only the own row until they are gathered.
+  /// rank. `values` holds only the own row until they are gathered. `own_values` may be of the host: Sharding::on_host.
   Tensor values, grads, own_values, own_grads;
 
   bool trained() const { return grad_dtype.has_value(); }

@@ -10,8 +10,10 @@
 #include <gloo/transport/tcp/device.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "core/stop.h"
 
@@ -136,6 +138,18 @@ class GlooCollective : public Collective {
     gloo::alltoall(options);
   }
 
+  void reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) override {
+    received_.resize(sent.bytes());
+    const Tensor rows{received_.data(), sent.dtype, {size(), sum.numel()}, {}};
+    all_to_all(ctx, sent, rows);
+    switch (sum.dtype) {
+      case DType::f32: return add_rows<float>(rows, sum);
+      case DType::bf16: return add_rows<Bf16>(rows, sum);
+      case DType::f16: return add_rows<F16>(rows, sum);
+      default: check(false, "no shares of sums of such a type");
+    }
+  }
+
   void barrier(Ctx&) override {
     gloo::BarrierOptions options(context_);
     gloo::barrier(options);
@@ -164,6 +178,13 @@ class GlooCollective : public Collective {
   }
 
   template <class T>
+  static void add_rows(Tensor rows, Tensor sum) {
+    std::memcpy(sum.data, rows.data, sum.bytes());
+    for (std::int64_t r = 1; r < rows.shape[0]; ++r)
+      add<T>(sum.data, sum.data, rows.slice(r, 1).data, static_cast<std::size_t>(sum.numel()));
+  }
+
+  template <class T>
   void reduce(Tensor values, Reduction reduction) {
     if (values.numel() == 0) return;
     gloo::AllreduceOptions options(context_);
@@ -176,6 +197,7 @@ class GlooCollective : public Collective {
   qtrain::Store& store_;
   milliseconds timeout_;
   int parts_ = 0;  ///< that were made of this
+  std::vector<std::byte> received_;
   std::shared_ptr<gloo::rendezvous::Context> context_;
 };
 

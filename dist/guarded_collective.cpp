@@ -10,13 +10,14 @@
 namespace qtrain {
 namespace {
 
-constexpr std::array<std::string_view, 5> kKinds{"all_reduce", "broadcast", "all_gather", "all_to_all", "barrier"};
+constexpr std::array<std::string_view, 6> kKinds{"all_reduce", "broadcast",      "all_gather",
+                                                 "all_to_all", "reduce_scatter", "barrier"};
 
 }  // namespace
 
 /// What a rank is about to do; equal on all ranks.
 struct GuardedCollective::Call {
-  enum Kind : std::int64_t { all_reduce, broadcast, all_gather, all_to_all, barrier };
+  enum Kind : std::int64_t { all_reduce, broadcast, all_gather, all_to_all, reduce_scatter, barrier };
   std::int64_t kind;
   std::int64_t dtype = 0, elements = 0, detail = 0;  ///< the reduction, the root
 
@@ -49,6 +50,12 @@ void GuardedCollective::all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) 
   check(sent.numel() == received.numel() && sent.numel() % size() == 0, "all_to_all: not a row for each rank");
   guard(ctx, {Call::all_to_all, static_cast<std::int64_t>(sent.dtype), sent.numel()},
         [&] { inner_->all_to_all(ctx, sent, received); });
+}
+
+void GuardedCollective::reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) {
+  check(sent.numel() == size() * sum.numel() && sent.dtype == sum.dtype, "reduce_scatter: not a row for each rank");
+  guard(ctx, {Call::reduce_scatter, static_cast<std::int64_t>(sent.dtype), sent.numel()},
+        [&] { inner_->reduce_scatter(ctx, sent, sum); });
 }
 
 void GuardedCollective::barrier(Ctx& ctx) {

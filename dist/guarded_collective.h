@@ -22,6 +22,7 @@ class GuardedCollective : public Collective {
   void broadcast(Ctx& ctx, Tensor values, int root) override;
   void all_gather(Ctx& ctx, ConstTensor mine, Tensor all) override;
   void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) override;
+  void reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) override;
   void barrier(Ctx& ctx) override;
   void disconnect() override { inner_->disconnect(); }
   void give_up() override { inner_->give_up(); }

@@ -70,6 +70,10 @@ void StartingCollective::all_to_all(Ctx& ctx, ConstTensor sent, Tensor received)
   start([&](Collective& c) { c.all_to_all(ctx, sent, received); }).wait();
 }
 
+void StartingCollective::reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) {
+  start([&](Collective& c) { c.reduce_scatter(ctx, sent, sum); }).wait();
+}
+
 std::unique_ptr<Collective> StartingCollective::part(int first, int size) {
   std::unique_ptr<Collective> part;
   start([&](Collective& c) { part = c.part(first, size); }).wait();

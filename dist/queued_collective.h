@@ -18,6 +18,7 @@ class StartingCollective : public Collective {
   void broadcast(Ctx& ctx, Tensor values, int root) override;
   void all_gather(Ctx& ctx, ConstTensor mine, Tensor all) override;
   void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) override;
+  void reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) override;
   void barrier(Ctx& ctx) override;
   Pending start(std::function<void(Collective&)> work) override = 0;
   /// Without a queue.

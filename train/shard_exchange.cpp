@@ -20,7 +20,7 @@ struct Columns {
 };
 
 void copy(Ctx& ctx, const Tensor& to, const Tensor& from) {
-  if (from.device.kind == DeviceKind::cpu)
+  if (to.device.kind == DeviceKind::cpu)
     std::memcpy(to.data, from.data, from.bytes());
   else
     ctx.stream().copy(to.data, from.data, from.bytes());
@@ -112,7 +112,14 @@ void gather_pieces(Ctx& ctx, Collective& replicas, const ShardGroup& group, int 
 }
 
 void gather_rows(Ctx& ctx, Collective& ranks, const ShardGroup& group) {
-  if (group.is_even()) return ranks.all_gather(ctx, group.own_values, group.values);
+  if (group.is_even()) {
+    Tensor mine = group.own_values;
+    if (mine.device.kind != group.values.device.kind) {  // it waits on the host
+      mine = group.values.slice(group.row_begin(ranks.rank()), group.row_size(ranks.rank()));
+      copy(ctx, mine, group.own_values);
+    }
+    return ranks.all_gather(ctx, mine, group.values);
+  }
   for (int r = 0; r < ranks.size(); ++r) {
     if (group.row_size(r) == 0) continue;
     const Tensor row = group.values.slice(group.row_begin(r), group.row_size(r));

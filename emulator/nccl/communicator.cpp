@@ -46,6 +46,11 @@ nccl::Result Communicator::begin() {
 
 void Communicator::meet() {
   Member& mine = segment_->members[place_.rank];
+  if (mine.claimed.exchange(1) != 0) {
+    const std::lock_guard lock(mutex_);
+    refuse(nccl::invalid_usage, "two ranks " + std::to_string(place_.rank) + " with one ncclUniqueId");
+    return;
+  }
   mine.size = place_.size;
   mine.device = place_.device;
   mine.host = place_.host;

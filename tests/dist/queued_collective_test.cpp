@@ -26,6 +26,7 @@ struct Recorded : Solo {
     state.calls.emplace_back("barrier");
   }
   void all_reduce(Ctx&, Tensor, Reduction) override { state.calls.emplace_back("all_reduce"); }
+  void reduce_scatter(Ctx&, ConstTensor, Tensor) override { state.calls.emplace_back("reduce_scatter"); }
   void broadcast(Ctx&, Tensor, int) override { fail(ErrorKind::peer, {.cause = "rank 1 is lost"}); }
   void disconnect() override {
     state.disconnected = true;
@@ -42,7 +43,8 @@ TEST(QueuedCollective, WorkGoesOnBesideTheCallerInItsOrder) {
   EXPECT_TRUE(state.calls.empty());  // and this thread is here
   state.go.count_down();
   ranks.all_reduce(ctx, {}, Reduction::sum);
-  EXPECT_THAT(state.calls, ElementsAre("barrier", "all_reduce"));
+  ranks.reduce_scatter(ctx, {}, {});
+  EXPECT_THAT(state.calls, ElementsAre("barrier", "all_reduce", "reduce_scatter"));
   first.wait();
 }
 

@@ -240,6 +240,54 @@ TEST(NcclOnTheDevice, ALateRankIsNamedAlone) {
   for (const std::size_t r : {0, 2}) EXPECT_THAT(ends[r].error, AnyOf(named, pointed));
 }
 
+// Rank 0 waits for rank 1 in their part; what is queued of all behind that is not to be waited for either.
+TEST(NcclOnTheDevice, ACallOfAPartThatIsGivenUpEndsAll) {
+  const auto ends = test::on_processes({.size = 3, .timeout = seconds(2)}, [](Ctx& ctx, Collective& ranks) {
+    const auto part = ranks.part(ranks.rank() < 2 ? 0 : 2, ranks.rank() < 2 ? 2 : 1);
+    const DeviceMemory memory(ctx.device(), 64);
+    const Tensor values{memory.data(), DType::f32, {16}, ctx.device()};
+    ctx.stream().fill(values.data, 0, values.bytes());
+    ctx.synchronize();
+    part->all_reduce(ctx, values.slice(0, 8), Reduction::sum);
+    ranks.all_reduce(ctx, values, Reduction::sum);
+    if (ranks.rank() == 1) ::raise(SIGKILL);
+    ctx.synchronize();
+  });
+  const auto pointed = HasSubstr("ended with an error, which its own message tells");
+  const auto named = [](int elements) {
+    return AllOf(HasSubstr("rank 1 did not come to ncclAllReduce of " + std::to_string(elements) + " float32"),
+                 HasSubstr("no sign of life"));
+  };
+  EXPECT_THAT(ends[0].error, AnyOf(named(8), pointed));
+  EXPECT_THAT(ends[2].error, AnyOf(named(16), pointed));
+  EXPECT_TRUE(::testing::Matches(named(8))(ends[0].error) || ::testing::Matches(named(16))(ends[2].error));
+}
+
+TEST(NcclStandIn, TellsOfTwoThatAreTheSameRank) {
+  const auto ends = test::on_bare_processes({.size = 2}, [](int rank, Store& store) {
+    nccl::UniqueId id{};
+    const NcclLibrary library;
+    if (rank == 0) {
+      library->get_unique_id(&id);
+      store.set("id", {id.bytes, sizeof id.bytes});
+    } else {
+      std::memcpy(id.bytes, store.get("id", seconds(20))->data(), sizeof id.bytes);
+    }
+    select({DeviceKind::cuda, rank});
+    Comm* comm = nullptr;
+    nccl::Config config;
+    Result result = library->comm_init_rank_config(&comm, 2, id, 1, &config);
+    const auto end = std::chrono::steady_clock::now() + seconds(3);  // whoever is the first waits for rank 0
+    while (result == nccl::in_progress && std::chrono::steady_clock::now() < end)
+      library->comm_get_async_error(comm, &result);
+    store.set("refused " + std::to_string(rank), result == nccl::invalid_usage ? "yes" : "no");
+    const std::string other = *store.get("refused " + std::to_string(1 - rank), seconds(20));
+    EXPECT_NE(result == nccl::invalid_usage, other == "yes");
+    library->comm_abort(comm);
+  });
+  EXPECT_THAT(ends, kWell);
+}
+
 TEST(NcclLibrary, AnOldOneIsRefused) {
   const auto ends =
       test::on_bare_processes({.size = 1, .variables = {"QTRAIN_STAND_IN_NCCL_VERSION=2708"}}, [](int, Store&) {

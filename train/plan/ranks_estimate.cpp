@@ -7,15 +7,18 @@
 namespace qtrain {
 namespace {
 
-// Weights and gradients are read, weights written, and the state both; from the host where it is kept there.
+constexpr double kHostBandwidth = 24e9;  // bytes a second between a host and its GPU
+
+// Weights and gradients are read, weights written, and the state both; from the host what is kept there.
 double update_seconds(const PlannedRun& run, const GpuModel& gpu) {
-  constexpr double kGiga = 1e9, kHostBandwidth = 24e9;
+  constexpr double kGiga = 1e9;
   double elements = 0;
   for (const Param* p : run.model.trained()) elements += static_cast<double>(p->own.count());
-  const double state = 2 * static_cast<double>(run.optimizer.memory.state), weights = 3 * elements * sizeof(float);
-  const bool on_host = run.optimizer.placement != Placement::device;
-  return on_host ? state / kHostBandwidth + weights / (gpu.bandwidth * kGiga)
-                 : (state + weights) / (gpu.bandwidth * kGiga);
+  const double state = 2 * static_cast<double>(run.optimizer.memory.state), weights = 2 * elements * sizeof(float);
+  double from_host = 0, from_device = elements * sizeof(float);
+  (run.optimizer.placement == Placement::device ? from_device : from_host) += state;
+  (run.model.options().sharding.on_host ? from_host : from_device) += weights;
+  return from_host / kHostBandwidth + from_device / (gpu.bandwidth * kGiga);
 }
 
 StageEstimate estimate_stage(const Config& config, const RanksWork& work, const std::optional<Interconnect>& net) {
@@ -71,7 +74,9 @@ StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const Interco
   costs.blocks.assign(static_cast<std::size_t>(flops.layers),
                       {.forward = flops.forward * token, .backward = flops.backward * token});
   for (const StepExchanges::Unit& u : exchanges.units)
-    costs.units.push_back({.gather = seconds(u.gather), .reduce = seconds(u.reduce), .settle = seconds(u.settle)});
+    costs.units.push_back({.gather = u.from_host / kHostBandwidth + seconds(u.gather),
+                           .reduce = seconds(u.reduce),
+                           .settle = seconds(u.settle)});
   return costs;
 }
 
@@ -90,6 +95,7 @@ RanksEstimate estimate_ranks(const Config& config, const RanksWork& work) {
       work.micro_batch_tokens * static_cast<double>(config.training.gradient_accumulation_steps * e.layout.ranks());
   Config staged = config;
   for (const ZeroStage stage : {ZeroStage::none, ZeroStage::optimizer, ZeroStage::gradients, ZeroStage::weights}) {
+    if (config.training.weight_offload && stage != ZeroStage::weights) continue;
     staged.run.zero_stage = static_cast<std::int64_t>(stage);
     e.stages.push_back(estimate_stage(staged, work, e.net));
   }

@@ -68,6 +68,7 @@ void add_group(StepExchanges::Unit& unit, const GroupExchange& e) {
     unit.gather.push_back(gather_call(sharding.ranks, group.dtype, group.elements() / sharding.ranks));
     unit.gather.back().among = Among::group;
   }
+  if (sharding.on_host) unit.from_host += static_cast<double>(group.own_values.bytes());
   if (!group.trained()) return;
   add_reductions(unit, e);
   add_settling(unit, e);

@@ -24,6 +24,7 @@ struct ExchangeCall {
 struct StepExchanges {
   struct Unit {
     std::vector<ExchangeCall> gather, reduce;
+    double from_host = 0;  ///< bytes that a rank brings to its GPU before it gathers
     std::vector<ExchangeCall> settle;  ///< after the last micro-batch of an update, over replicas
 
     /// Those of a span of a simulated step.

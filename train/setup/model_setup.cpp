@@ -87,7 +87,7 @@ int group_size(const RunSection& run, int ranks) {
 
 Sharding sharding_of(const Config& config, int rank, int all) {
   const int ranks = config.run.zero_stage == 0 ? all : group_size(config.run, all);
-  if (ranks == 1) return {};
+  if (ranks == 1 && !config.training.weight_offload) return {};
   const std::shared_ptr<const UpdateRule> rule = make_rule(optimizer_options(config.training));
   return {.stage = static_cast<ZeroStage>(config.run.zero_stage),
           .ranks = ranks,
@@ -95,7 +95,20 @@ Sharding sharding_of(const Config& config, int rank, int all) {
           .replicas = all / ranks,
           .cut = [rule](const ParamSpec& param) { return rule->cut(param); },
           .buffers = config.run.overlap_comm ? 2 : 1,
-          .separate_sums = config.run.deterministic_reduce};
+          .separate_sums = config.run.deterministic_reduce,
+          .on_host = config.training.weight_offload};
+}
+
+// What waits on the host comes to a GPU as what other ranks have: block by block. GPUs that have tried other algorithms
+// for a GEMM would not make the same update, so what its GEMMs update is updated by one rank.
+Sharding sharding_on(Device device, const ModelRequest& request) {
+  Sharding sharding = request.sharding;
+  const bool on_gpu = device.kind == DeviceKind::cuda;
+  sharding.on_host = sharding.on_host && on_gpu;
+  if (sharding.on_host) sharding.stage = ZeroStage::weights;
+  if (on_gpu && sharding.ranks > 1 && request.update_multiplies)
+    sharding.stage = std::max(sharding.stage, ZeroStage::optimizer);
+  return sharding;
 }
 
 // What a rank could not compute of its part of the tokens alone.
@@ -179,6 +192,7 @@ ModelRequest training_request(const Config& config, int rank, int ranks) {
                    .mode = config.model.router_aux_loss_mode};
   if (trains_bf16(optimizer_options(config.training))) r.trained_dtype = DType::bf16;
   r.sharding = sharding_of(config, rank, ranks);
+  r.update_multiplies = multiplies_bf16(optimizer_options(config.training));
   const int sharing = static_cast<int>(config.run.context_parallel_size);
   r.context = {.ranks = sharing, .rank = rank % sharing};
   return r;
@@ -201,7 +215,7 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
                        .base = request.base,
                        .lora = request.lora,
                        .adapter = request.adapter_update,
-                       .sharding = request.sharding,
+                       .sharding = sharding_on(compute.device, request),
                        .context = request.context};
   if (request.router_loss) apply_router_loss(*request.router_loss, o.config);
   ModelSetup setup{.source = model_folder(request.model)};

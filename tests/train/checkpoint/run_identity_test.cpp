@@ -160,6 +160,7 @@ const std::map<std::string, Change>& changes() {
       {"gradient_checkpointing", {"selective", kNothing}},
       {"activation_offloading", {true, kNothing, {{"gradient_checkpointing", true}}}},
       {"optimizer_offload", {true, kNothing}},
+      {"weight_offload", {true, kNothing}},
       {"seed", {7, kRefuse}},
       {"data_seed", {7, kRefuse}},
       {"train_sampling_strategy", {"sequential", kRefuse}},

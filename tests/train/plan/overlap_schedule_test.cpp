@@ -147,6 +147,7 @@ class NotingRanks : public Collective {
   void broadcast(Ctx&, Tensor values, int) override { note("broadcast", values); }
   void all_gather(Ctx&, ConstTensor mine, Tensor) override { note("all_gather", mine); }
   void all_to_all(Ctx&, ConstTensor sent, Tensor) override { note("all_to_all", sent); }
+  void reduce_scatter(Ctx&, ConstTensor sent, Tensor) override { note("reduce_scatter", sent); }
   std::unique_ptr<Collective> part(int, int size) override { return std::make_unique<NotingRanks>(calls_, size); }
   std::unique_ptr<Collective> counterparts(int size) override { return part(0, size_ / size); }
   void barrier(Ctx&) override {}
