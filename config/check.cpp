@@ -203,13 +203,16 @@ void check_values(ResolvedConfig& config) {
   if (!config.judge.found_problems()) check_contradictions(checks);
 }
 
-std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
+std::vector<ErrorText> unsupported(const ResolvedConfig& config, const RunPlace& place) {
   const Config& c = config.value;
   const DeviceChoice device = c.run.device;
-  const std::string problem = device == DeviceChoice::cpu ? "" : cuda_problem();  // the driver is left alone there
-  const bool found = device == DeviceChoice::automatic && problem.empty() && !cuda_is_emulated();
+  const bool asks = !place.device && device != DeviceChoice::cpu;  // else the driver is left alone
+  const std::string problem = asks ? cuda_problem() : "";
+  const bool found = asks && device == DeviceChoice::automatic && problem.empty() && !cuda_is_emulated();
+  const bool on_gpu = place.device ? *place.device == DeviceKind::cuda : device == DeviceChoice::cuda || found;
   Judge judge;
-  Checks checks{config, judge, {{"on_gpu", device == DeviceChoice::cuda || found}, {"cuda_problem", problem}}};
+  Checks checks{
+      config, judge, {{"on_gpu", on_gpu}, {"cuda_problem", problem}, {"ranks", place.ranks.value_or(c.run.ranks())}}};
   checks.of_rules("unsupported", RemarkLevel::problem);
   checks.require(!find_optimizer(c.training.optim)->rule.empty(), "optim",
                  fmt::format("optim \"{}\" is not available", c.training.optim),
@@ -222,8 +225,8 @@ std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
   return judge.problems();
 }
 
-void require_supported(const ResolvedConfig& config) {
-  const auto problems = unsupported(config);
+void require_supported(const ResolvedConfig& config, const RunPlace& place) {
+  const auto problems = unsupported(config, place);
   if (!problems.empty()) fail_with(problems, "config");
 }
 
