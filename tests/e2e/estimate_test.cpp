@@ -84,6 +84,20 @@ TEST_F(EstimateOf, EndsWith4WhereTheRunDoesNotFit) {
   EXPECT_THAT(outcome.err, HasSubstr("per_device_train_batch_size="));
 }
 
+// The key whose purpose is to have fewer activations on each rank.
+TEST_F(EstimateOf, NamesTheSharingOfTokensWhereRanksAreMany) {
+  Json c = config({{"max_length", 200}, {"per_device_train_batch_size", 1 << 20}, {"device", "cpu"}, {"nproc", 4}});
+  const auto said = [&] { return estimate(c, {"--no_data"}).err; };
+  EXPECT_THAT(said(), HasSubstr("context_parallel_size=2 with gradient_accumulation_steps=4 saves"));
+  for (const Json& change : {Json{{"nproc", 3}}, Json{{"context_parallel_size", 2}}}) {
+    Json other = c;
+    other.update(change);
+    std::swap(c, other);
+    EXPECT_THAT(said(), ::testing::Not(HasSubstr("context_parallel_size=2 with"))) << change;
+    std::swap(c, other);
+  }
+}
+
 TEST_F(EstimateOf, RefusesBfloat16OnACardWithoutIt) {
   const Outcome outcome = estimate(config({{"bf16", true}}), {"--gpu", "T4"});
   EXPECT_EQ(outcome.code, 2);
@@ -122,7 +136,7 @@ TEST_F(EstimateOf, ExplainsCopiesAndNamesTheCardsThatFit) {
 TEST_F(EstimateOf, OfARunOnTheProcessorNamesTheCardsToo) {
   for (const Json& change : {Json::object(), Json{{"bf16", true}}, Json{{"gradient_checkpointing", "auto"}},
                              Json{{"optim", "paged_adamw_8bit"}, {"bf16", true}}}) {
-    Json c = config({{"device", "cpu"}, {"max_length", 200}, {"per_device_train_batch_size", 40'000}});
+    Json c = config({{"device", "cpu"}, {"max_length", 200}, {"per_device_train_batch_size", 30'000}});
     c.update(change);
     const Json gpus = json(c, {"--no_data"}).at("gpus");
     EXPECT_GT(gpus.size(), 20u);
