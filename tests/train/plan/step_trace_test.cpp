@@ -83,11 +83,11 @@ TEST(StepTrace, HasDurationsOfWhatTheScheduleIsMadeOf) {
   EXPECT_NEAR(c.head, 0.005, 1e-9);
   EXPECT_NEAR(c.embedding_grad, 0.002, 1e-9);
   EXPECT_NEAR(c.update, 0.011, 1e-9) << "without the exchange in it";
-  EXPECT_NEAR(c.norm, 0.002, 1e-9);
-  EXPECT_NEAR(c.units.at(1).gather, 0.009, 1e-9);
-  EXPECT_NEAR(c.units.at(1).reduce, 0.008, 1e-9) << "without waiting for the other rank";
-  EXPECT_EQ(c.step_sum, 0);
-  EXPECT_NEAR(trace.costs(exchanges(), {}, {0, 0}).step_sum, 0.008, 1e-9);
+  EXPECT_NEAR(c.norm.seconds, 0.002, 1e-9);
+  EXPECT_NEAR(c.units.at(1).gather.seconds, 0.009, 1e-9);
+  EXPECT_NEAR(c.units.at(1).reduce.seconds, 0.008, 1e-9) << "without waiting for the other rank";
+  EXPECT_EQ(c.step_sum.seconds, 0);
+  EXPECT_NEAR(trace.costs(exchanges(), {}, {0, 0}).step_sum.seconds, 0.008, 1e-9);
   const TracedRun run = traced_run(trace, exchanges(), {.stage = ZeroStage::optimizer});
   EXPECT_EQ(run.updates, 3);
   EXPECT_NEAR(run.measured, 0.1, 1e-9);
