@@ -134,8 +134,8 @@ std::string trace_text(const TracedRun& run) {
 }
 
 Json trace_json(const TracedRun& run) {
-  return {{"ranks", run.ranks},         {"updates", run.updates},     {"measured", run.measured},
-          {"predicted", run.predicted}, {"computing", run.computing}, {"waiting", run.waiting}};
+  return {{"ranks", run.ranks}, {"updates", run.updates},     {"measured", run.measured}, {"predicted", run.predicted},
+          {"norm", run.norm},   {"computing", run.computing}, {"waiting", run.waiting}};
 }
 
 }  // namespace qtrain

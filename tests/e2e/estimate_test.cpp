@@ -313,6 +313,7 @@ TEST_F(EstimateOf, HoldsTheScheduleAgainstARun) {
   EXPECT_NEAR(timeline.at("predicted").get<double>(), timeline.at("measured").get<double>(),
               timeline.at("measured").get<double>())
       << "of the same order, however busy the machine is";
+  EXPECT_GT(timeline.at("norm").get<double>(), 0) << "sums of the loss and of squares";
   EXPECT_GT(timeline.at("computing").get<double>(), 0);
   EXPECT_THAT(estimate(c, {"--trace", out}).out, HasSubstr(" updates of 2 ranks, in the median"));
   c["nproc"] = 3;
