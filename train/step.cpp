@@ -67,6 +67,7 @@ void TrainStep::add(const Batch& batch, const MicroStep& step) {
 }
 
 void TrainStep::end_micro_batch() {
+  const timeline::Span span("add gradients of micro-batch");
   reducer_.end_micro_batch(ctx_);
   if (divided_) divided_->end_micro_batch(ctx_);
 }

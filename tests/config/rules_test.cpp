@@ -18,7 +18,7 @@ std::set<std::string> unknown_names(std::string expression) {
   static const std::set<std::string> kWords{
       "and",        "or",     "not",     "in",           "is",    "none",     "true",
       "false",      "given",  "on_gpu",  "cuda_problem", "value", "max_rank", "date_is_known",
-      "optimizers", "number", "integer", "boolean"};
+      "optimizers", "number", "integer", "boolean",      "ranks"};
   expression = std::regex_replace(expression, literal, "");
   std::set<std::string> unknown;
   for (std::sregex_iterator m(expression.begin(), expression.end(), word), end; m != end; ++m)

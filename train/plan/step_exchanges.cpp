@@ -17,6 +17,13 @@ ExchangeCall gather_call(int ranks, DType dtype, std::int64_t row) {
           .bytes = static_cast<double>(ranks * row) * static_cast<double>(size_of(dtype))};
 }
 
+// Of rows that are not of one length each by itself.
+ExchangeCall broadcast_call(DType dtype, std::int64_t row) {
+  return {.what = Exchange::broadcast,
+          .name = fmt::format("broadcast of {} {}", row, name_of(dtype)),
+          .bytes = static_cast<double>(row) * static_cast<double>(size_of(dtype))};
+}
+
 // Named after those of all.
 ExchangeCall reduce_call(int ranks, DType dtype, std::int64_t row) {
   const std::int64_t all = ranks * row;
@@ -59,15 +66,21 @@ void add_settling(StepExchanges::Unit& unit, const GroupExchange& e) {
   if (e.replicas() == 1 || row == 0) return;
   if (!e.in_order) return unit.settle.push_back(call(Exchange::all_reduce, "all_reduce", row));
   for (std::int64_t begin = 0; begin < row; begin += e.piece())
-    unit.settle.push_back(call(Exchange::all_gather, "broadcast", std::min(e.piece(), row - begin)));
+    unit.settle.push_back(call(Exchange::broadcast, "broadcast", std::min(e.piece(), row - begin)));
+}
+
+// As ShardExchange::gather.
+void add_gathers(StepExchanges::Unit& unit, const ShardGroup& group, int ranks) {
+  const bool at_once = group.is_even();
+  if (at_once) unit.gather.push_back(gather_call(ranks, group.dtype, group.elements() / ranks));
+  for (int r = 0; r < ranks && !at_once; ++r)
+    if (const std::int64_t row = group.row_size(r); row > 0) unit.gather.push_back(broadcast_call(group.dtype, row));
+  for (ExchangeCall& call : unit.gather) call.among = Among::group;
 }
 
 void add_group(StepExchanges::Unit& unit, const GroupExchange& e) {
   const auto& [group, sharding, in_order] = e;
-  if (group.trained() || sharding.divides_weights()) {
-    unit.gather.push_back(gather_call(sharding.ranks, group.dtype, group.elements() / sharding.ranks));
-    unit.gather.back().among = Among::group;
-  }
+  if (group.trained() || sharding.divides_weights()) add_gathers(unit, group, sharding.ranks);
   if (sharding.on_host) unit.from_host += static_cast<double>(group.own_values.bytes());
   if (!group.trained()) return;
   add_reductions(unit, e);
