@@ -9,7 +9,8 @@ namespace {
 using namespace qtrain::emulation;
 
 void run_checked(const Work& work) {
-  for (const Touch& t : work.touches) (t.writes ? check_writable : check_readable)(t.data, t.bytes, work.name);
+  for (const Touch& t : work.touches)
+    if (!is_turn(t)) (t.writes ? check_writable : check_readable)(t.data, t.bytes, work.name);
   try {
     work.run();
   } catch (const qtrain::Error&) {
@@ -18,7 +19,7 @@ void run_checked(const Work& work) {
     qtrain::fail(qtrain::ErrorKind::internal, {.cause = e.what()});
   }
   for (const Touch& t : work.touches)
-    if (t.writes) mark(const_cast<void*>(t.data), t.bytes, State::initialized);
+    if (t.writes && !is_turn(t)) mark(const_cast<void*>(t.data), t.bytes, State::initialized);
 }
 
 }  // namespace

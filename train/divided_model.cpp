@@ -9,6 +9,14 @@ std::array<const ParamStore*, 2> stores_of(const Transformer& model) {
   return {&model.params().weights(), &model.params().adapter().store()};
 }
 
+// One stream where ranks share tokens, too: those exchange keys meanwhile, and what two groups of NCCL wait for has to
+// come in one order on all ranks.
+ShardExchange::Options exchange_options(const Transformer& model, ReductionOrder order) {
+  const Sharding& s = model.options().sharding;
+  const bool beside = s.divides_gradients() && s.buffers > 1 && !model.options().context.is_shared();
+  return {.device = model.device(), .order = order, .own_stream = beside && model.device().kind == DeviceKind::cuda};
+}
+
 void clear(Ctx& ctx, const Tensor& t) {
   ctx.stream().fill(t.data, 0, t.bytes());
 }
@@ -19,13 +27,13 @@ DividedModel::DividedModel(Transformer& model, Collective& ranks, ReductionOrder
     : model_(model),
       stores_(stores_of(model)),
       order_(order),
-      exchange_(ranks, model.device(), stores_),
+      exchange_(ranks, exchange_options(model, order), stores_),
       buffers_(static_cast<std::size_t>(1 + sharding().buffers)) {
   model_.set_access(*this);
 }
 
-std::size_t DividedModel::bytes(int ranks, const Transformer& model) {
-  return ShardExchange::bytes(ranks, stores_of(model));
+std::size_t DividedModel::bytes(int ranks, const Transformer& model, ReductionOrder order) {
+  return ShardExchange::bytes(ranks, exchange_options(model, order), stores_of(model));
 }
 
 DividedModel::Buffer& DividedModel::buffer_for(int unit) {

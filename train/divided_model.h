@@ -15,11 +15,17 @@ class DividedModel : public UnitAccess {
   /// The model has its memory and is divided; from here on its passes use this.
   DividedModel(Transformer& model, Collective& ranks, ReductionOrder order);
   /// Of the device, beside the parameters.
-  static std::size_t bytes(int ranks, const Transformer& model);
+  static std::size_t bytes(int ranks, const Transformer& model, ReductionOrder order);
 
   void enter(Ctx& ctx, const Entry& entry) override;
   void finish_gradients(Ctx& ctx, int unit) override;
   void values_changed() override;
+
+  /// Whether there is anything to do where a unit is entered, or its gradients are complete.
+  bool acts_on(const Entry& entry) const {
+    return sharding().divides_weights() || (sharding().divides_gradients() && entry.gradients == Gradients::yes);
+  }
+  bool divides_gradients() const { return sharding().divides_gradients(); }
 
   /// After a micro-batch of every rank.
   void end_micro_batch(Ctx& ctx);

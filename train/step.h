@@ -7,6 +7,7 @@
 #include "train/divided_model.h"
 #include "train/gradient_reducer.h"
 #include "train/gradient_squares.h"
+#include "train/unrecorded_units.h"
 
 namespace qtrain {
 
@@ -68,6 +69,7 @@ class TrainStep {
   std::optional<DividedModel> divided_;  ///< if it is
   GradientSquares squares_;
   GraphCache graphs_;
+  std::optional<UnrecordedUnits> units_;  ///< of a divided model
 };
 
 }  // namespace qtrain

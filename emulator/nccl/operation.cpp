@@ -49,6 +49,7 @@ Operation::Operation(std::shared_ptr<Communicator> ranks, std::vector<Call> call
 
 emulation::Work Operation::work() const {
   emulation::Work work{.run = [self = *this] { self.run(); }, .name = "NCCL"};
+  work.touches.push_back(emulation::turn_of(ranks_.get()));
   const auto size = static_cast<std::size_t>(ranks_->place().size);
   const bool is_root = ranks_->place().rank == calls_.front().detail;
   for (const Call& c : calls_) {

@@ -171,6 +171,36 @@ TEST(NcclStandIn, TellsOfAGroupThatIsRecordedInPart) {
   EXPECT_THAT(ends, kWell);
 }
 
+enum class Wait : std::uint8_t { yes, no };
+
+// A sum on one stream, then one of other numbers on another stream.
+std::vector<RankEnd> on_two_streams(Wait wait) {
+  return test::on_bare_processes({.size = 1}, [&](int, Store& store) {
+    Direct d(0, 1, store);
+    ASSERT_EQ(d.settled(), nccl::success);
+    Stream other(kFirst);
+    Event cleared(kFirst), added(kFirst);
+    d.own_stream().record(cleared);
+    d.reduce(8);
+    ASSERT_EQ(d.settled(), nccl::success);
+    d.own_stream().record(added);
+    other.wait(wait == Wait::yes ? added : cleared);
+    d->all_reduce(d.memory() + 1024, d.memory() + 1024, 8, nccl::f32, nccl::sum, d.comm(), other.handle());
+    EXPECT_EQ(d.settled(), nccl::success);
+    other.synchronize();
+  });
+}
+
+TEST(NcclStandIn, CallsMayBeOnStreamsThatWaitForEachOther) {
+  EXPECT_THAT(on_two_streams(Wait::yes), kWell);
+}
+
+// NCCL itself lets them wait for each other, but in an order that two ranks need not share.
+TEST(NcclStandIn, TellsOfCallsOnStreamsThatDoNot) {
+  EXPECT_THAT(on_two_streams(Wait::no),
+              Each(Field(&RankEnd::error, HasSubstr("race of streams: 'NCCL' writes what 'NCCL' of another stream"))));
+}
+
 TEST(NcclStandIn, TellsOfUseAfterItsEnd) {
   const auto ends = test::on_bare_processes({.size = 1}, [](int, Store& store) {
     Direct d(0, 1, store);

@@ -29,7 +29,7 @@ void on_each_rank(ZeroStage stage, std::int64_t n,
     Param& p = store.declare({.name = "w", .shape = {n}, .update = Update::trained});
     store.allocate();
     const std::array<const ParamStore*, 1> stores{&store};
-    ShardExchange exchange(ranks, {}, stores);
+    ShardExchange exchange(ranks, {.device = {}}, stores);
     work(ctx, store, p, exchange);
   });
   EXPECT_THAT(errors, Each(IsEmpty()));

@@ -37,7 +37,8 @@ std::size_t input_bytes(const Workload& work, const ContextShare& share) {
 
 // What ranks need to add their gradients.
 std::size_t communication_bytes(const PlannedRun& run) {
-  if (run.model.options().sharding.divides_trained()) return DividedModel::bytes(run.ranks, run.model);
+  if (run.model.options().sharding.divides_trained())
+    return DividedModel::bytes(run.ranks, run.model, run.reduction.order);
   std::int64_t trained = 0;
   for (const Param* p : run.model.trained()) trained += p->value.numel();
   return GradientReducer::bytes(run.ranks, run.reduction, trained);

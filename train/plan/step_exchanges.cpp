@@ -25,15 +25,28 @@ ExchangeCall reduce_call(int ranks, DType dtype, std::int64_t row) {
           .bytes = static_cast<double>(all) * static_cast<double>(size_of(dtype))};
 }
 
-void add_group(StepExchanges::Unit& unit, const ShardGroup& group, const Sharding& sharding) {
+struct Division {
+  const Sharding& sharding;
+  ShardExchange::Options exchange;
+};
+
+void add_group(StepExchanges::Unit& unit, const ShardGroup& group, const Division& division) {
+  const Sharding& sharding = division.sharding;
   if (group.trained() || sharding.divides_weights())
     unit.gather.push_back(gather_call(sharding.ranks, group.dtype, group.elements() / sharding.ranks));
   if (sharding.on_host) unit.from_host += static_cast<double>(group.own_values.bytes());
   if (!group.trained()) return;
-  constexpr std::int64_t kColumns = ShardExchange::kMaxColumns;
+  if (ShardExchange::scatters(division.exchange, group)) {
+    unit.reduce.push_back(
+        {.what = Exchange::reduce,
+         .name = fmt::format("reduce_scatter of {} {}", group.elements(), name_of(*group.grad_dtype)),
+         .bytes = static_cast<double>(group.elements()) * static_cast<double>(size_of(*group.grad_dtype))});
+    return;
+  }
+  const std::int64_t columns = ShardExchange::max_columns(division.exchange, sharding.ranks);
   const std::int64_t row = group.longest_row();
-  for (std::int64_t begin = 0; begin < row; begin += kColumns)
-    unit.reduce.push_back(reduce_call(sharding.ranks, *group.grad_dtype, std::min(kColumns, row - begin)));
+  for (std::int64_t begin = 0; begin < row; begin += columns)
+    unit.reduce.push_back(reduce_call(sharding.ranks, *group.grad_dtype, std::min(columns, row - begin)));
 }
 
 // As GradientReducer, for which gradients of one type are about one piece of memory.
@@ -66,7 +79,7 @@ StepExchanges step_exchanges(Transformer& model, const GradientReducer::Options&
   if (ranks > 1 && !sharding.divides_trained()) add_whole(all, model, reduction, ranks);
   for (const ParamStore* store : {&model.params().weights(), &model.params().adapter().store()})
     for (const ShardGroup& group : store->groups())
-      add_group(all.units[static_cast<std::size_t>(group.unit)], group, sharding);
+      add_group(all.units[static_cast<std::size_t>(group.unit)], group, {sharding, {model.device(), reduction.order}});
   return all;
 }
 
