@@ -36,7 +36,8 @@ TrainStep::TrainStep(Ctx& ctx, const Parts& parts, const Options& options)
       sums_(ctx.device(), kSums),
       reducer_(ranks_, options.reduction, whole_ones(model_, trained_), sums_.all()),
       squares_(ranks_,
-               {.order = options.reduction.order,
+               {.device = ctx.device(),
+                .order = options.reduction.order,
                 .divided = model_.options().sharding.divides_trained()},
                trained_),
       graphs_(ctx.device().kind == DeviceKind::cuda ? options.graphs : 0) {

@@ -195,6 +195,29 @@ TEST_F(HarnessRanks, RecomputeAlikeWhereOneHasLessRoom) {
   EXPECT_THAT(run(fmt::format(",memory={}", all - 1)), HasSubstr("recomputation: selective"));
 }
 
+// With an order of sums every division gives the bits of one rank.
+TEST_F(HarnessRanks, DividedStatesWithAnOrderHaveTheBitsOfOne) {
+  Json quantized = base();
+  quantized.update({{"load_in_4bit", true}, {"use_dora", true}, {"lora_dropout", 0.1}});
+  for (Json config : {all_weights(), quantized}) {
+    config.update({{"gradient_accumulation_steps", 6}, {"save_strategy", "steps"}, {"save_steps", 2}});
+    const auto state = [&] { return bytes_of(folder_ / "out/checkpoint-2/optimizer.safetensors"); };
+    const std::string alone = trained(config), state_alone = state();
+    const std::vector<double> losses_alone = losses();
+    for (const auto& [ranks, stage] : {std::pair(3, 1), {2, 2}, {3, 3}}) {
+      Json shared = divided(config, ranks);
+      shared.update({{"nproc", ranks}, {"zero_stage", stage}});
+      fs::remove_all(folder_ / "out");
+      const Outcome outcome = Process(launch(shared, ranks)).wait();
+      ASSERT_EQ(outcome.code, 0) << outcome.err;
+      EXPECT_EQ(bytes_of(folder_ / "out" / weights_of(config)), alone) << ranks << " ranks, stage " << stage;
+      EXPECT_EQ(state(), state_alone) << ranks << " ranks, stage " << stage;
+      EXPECT_EQ(losses(), losses_alone) << ranks << " ranks, stage " << stage;
+      expect_planned_memory_and_graphs();
+    }
+  }
+}
+
 TEST_F(HarnessRanks, ALostOneEndsTheRun) {
   Json config = divided(base(), 2);
   config.update({{"nproc", 2}, {"max_steps", 100000}, {"ddp_timeout", 8}});
