@@ -2,6 +2,7 @@
 
 #include <exception>
 
+#include "emulator/device_memory.h"
 #include "emulator/driver.h"
 
 namespace {
@@ -27,6 +28,11 @@ void run_checked(const Work& work) {
 void qtrain_emulated_enqueue(void* stream, const Work& work) {
   enqueue(stream,
           {.run = [work] { run_checked(work); }, .name = work.name, .inputs = work.inputs, .touches = work.touches});
+}
+
+void qtrain_emulated_take(std::size_t bytes) {
+  if (!DeviceHeap::instance().allocate(bytes))
+    qtrain::fail(qtrain::ErrorKind::internal, {.cause = "NCCL: out of memory"});
 }
 
 int qtrain_emulated_device() {

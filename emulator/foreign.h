@@ -21,6 +21,8 @@ extern "C" {
 /// Queues work that is not a kernel. Before it runs, its touches are checked; afterwards what it writes has values.
 /// What `work.run` throws is an error of the device.
 void qtrain_emulated_enqueue(void* stream, const qtrain::emulation::Work& work);
+/// Takes memory of the device for good.
+void qtrain_emulated_take(std::size_t bytes);
 /// The device of the calling thread.
 int qtrain_emulated_device();
 /// Whether the calling thread records what is queued on `stream`.
