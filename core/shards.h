@@ -21,7 +21,8 @@ enum class Cut : std::uint8_t { anywhere, never };
 /// How a store is divided.
 struct Sharding {
   ZeroStage stage = ZeroStage::none;
-  int ranks = 1, rank = 0;
+  int ranks = 1, rank = 0;  ///< of the group that this one is in
+  int replicas = 1;         ///< groups, each of which has all of the state
   /// Of trained parameters; empty: all can be cut. What files hold in another order is never cut.
   std::function<Cut(const ParamSpec&)> cut = {};
   int buffers = 2;             ///< blocks that are whole at a time: while one is computed others are on their way

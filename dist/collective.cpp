@@ -29,6 +29,10 @@ std::unique_ptr<Collective> Solo::part(int first, int size) {
   return std::make_unique<Solo>();
 }
 
+std::unique_ptr<Collective> Solo::counterparts(int size) {
+  return part(0, size);
+}
+
 double sum_over_ranks(Ctx& ctx, Collective& ranks, double value) {
   std::vector<double> values{value};
   ranks.all_reduce(ctx, view(values), Reduction::sum);

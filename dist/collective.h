@@ -71,6 +71,8 @@ class Collective {
   /// The ranks [first, first + size), which this one is among, as a collective of their own. Every rank calls it, each
   /// for its part; must be outlived by this.
   virtual std::unique_ptr<Collective> part(int first, int size) = 0;
+  /// Those that have the place of this one in parts of `size` ranks, one of each, as part. `size` divides that of all.
+  virtual std::unique_ptr<Collective> counterparts(int size) = 0;
 };
 
 /// The only rank of a run.
@@ -85,6 +87,7 @@ class Solo : public Collective {
   void reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) override;
   void barrier(Ctx&) override {}
   std::unique_ptr<Collective> part(int first, int size) override;
+  std::unique_ptr<Collective> counterparts(int size) override;
 };
 
 /// The sum of a number over all ranks.

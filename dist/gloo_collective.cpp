@@ -23,9 +23,10 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-/// The ranks [first, first + size) of a run, of which this one is number `rank`, and where in the store they meet.
+/// `size` ranks of a run from `first` on, each `stride`-th, of which this one is number `rank`, and where in the store
+/// they meet.
 struct RankPart {
-  int first = 0, size = 1, rank = 0;
+  int first = 0, size = 1, rank = 0, stride = 1;
   std::string meeting = "gloo/";
 };
 
@@ -56,7 +57,7 @@ class GlooStore : public gloo::rendezvous::Store {
 
   int rank_in(const std::string& key) const {
     const std::string digits = key.substr(key.find_last_not_of("0123456789") + 1);
-    return part_.first + (digits.empty() ? 0 : std::stoi(digits));
+    return part_.first + part_.stride * (digits.empty() ? 0 : std::stoi(digits));
   }
 
   // In short waits, for a stop that is asked for meanwhile.
@@ -156,15 +157,25 @@ class GlooCollective : public Collective {
 
   std::unique_ptr<Collective> part(int first, int size) override {
     check(first <= rank() && rank() < first + size && first + size <= this->size(), "a part that this rank is not in");
-    const RankPart part{part_.first + first, size, rank() - first,
-                        fmt::format("{}{}.{}/", part_.meeting, ++parts_, first)};
-    return std::make_unique<GlooCollective>(part, store_, timeout_);
+    return connect({.first = first, .size = size, .rank = rank() - first});
+  }
+  std::unique_ptr<Collective> counterparts(int size) override {
+    check(this->size() % size == 0, "parts of other sizes have no counterparts");
+    return connect({.first = rank() % size, .size = this->size() / size, .rank = rank() / size, .stride = size});
   }
   void disconnect() override { context_->closeConnections(); }
 
  private:
   // gloo reads inputs through pointers that are not const.
   static char* bytes_of(ConstTensor t) { return reinterpret_cast<char*>(const_cast<std::byte*>(t.data)); }
+
+  // Of this collective's own numbers.
+  std::unique_ptr<Collective> connect(RankPart part) {
+    part.meeting = fmt::format("{}{}.{}/", part_.meeting, ++parts_, part.first);
+    part.first = part_.first + part_.stride * part.first;
+    part.stride *= part_.stride;
+    return std::make_unique<GlooCollective>(part, store_, timeout_);
+  }
 
   template <class T>
   static void add_rows(Tensor rows, Tensor sum) {

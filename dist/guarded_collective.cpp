@@ -63,8 +63,14 @@ void GuardedCollective::barrier(Ctx& ctx) {
 }
 
 std::unique_ptr<Collective> GuardedCollective::part(int first, int size) {
-  return std::make_unique<GuardedCollective>(inner_->part(first, size),
-                                             RankWatch{watch_.store, watch_.watchdog, watch_.first + first});
+  return std::make_unique<GuardedCollective>(
+      inner_->part(first, size), RankWatch{watch_.store, watch_.watchdog, watch_.number(first), watch_.stride});
+}
+
+std::unique_ptr<Collective> GuardedCollective::counterparts(int size) {
+  return std::make_unique<GuardedCollective>(
+      inner_->counterparts(size),
+      RankWatch{watch_.store, watch_.watchdog, watch_.number(rank() % size), watch_.stride * size});
 }
 
 void GuardedCollective::guard(Ctx& ctx, const Call& call, const std::function<void()>& act) {
@@ -96,7 +102,7 @@ void GuardedCollective::compare(Ctx& ctx, const Call& call) {
     fail(ErrorKind::peer,
          {.cause = fmt::format("the ranks do different things: rank {} comes to its collective {}, {}; "
                                "rank {} to its collective {}, {}",
-                               watch_.first + rank(), calls_, call.text(), watch_.first + r, theirs[0], other.text()),
+                               watch_.number(rank()), calls_, call.text(), watch_.number(r), theirs[0], other.text()),
           .remedy = "this is a bug; please report it with the config"});
   }
 }

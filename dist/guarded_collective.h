@@ -27,6 +27,7 @@ class GuardedCollective : public Collective {
   void disconnect() override { inner_->disconnect(); }
   void give_up() override { inner_->give_up(); }
   std::unique_ptr<Collective> part(int first, int size) override;
+  std::unique_ptr<Collective> counterparts(int size) override;
 
  private:
   struct Call;

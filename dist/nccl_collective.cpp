@@ -128,6 +128,7 @@ class NcclCollective : public Collective {
   void barrier(Ctx& ctx) override { host().barrier(ctx); }
 
   std::unique_ptr<Collective> part(int first, int size) override;
+  std::unique_ptr<Collective> counterparts(int size) override;
   void connect_all();
   void give_up() override { session_->give_up(); }
   void disconnect() override {
@@ -145,6 +146,11 @@ class NcclCollective : public Collective {
     if (what.tensor.numel() == 0) return;
     const std::string text = fmt::format("{} of {} {}", what.name, what.tensor.numel(), name_of(what.tensor.dtype));
     session_->queue(ctx, {what.name, text, communicator_}, act);
+  }
+
+  // The next part that is made, from this rank on.
+  Members members_of_part(int first) {
+    return {.first = members_.first + first, .meeting = fmt::format("{}{}.{}/", members_.meeting, ++parts_, first)};
   }
 
   // What a call that was given up has left behind is not shared, nor agreed on.
@@ -201,8 +207,12 @@ std::unique_ptr<Collective> connected_or_told(const Connect& connect) {
 }
 
 std::unique_ptr<Collective> NcclCollective::part(int first, int size) {
-  Members part{.first = members_.first + first, .meeting = fmt::format("{}{}.{}/", members_.meeting, ++parts_, first)};
-  return connected_or_told([&] { return connected(host().part(first, size), session_, part); });
+  return connected_or_told([&] { return connected(host().part(first, size), session_, members_of_part(first)); });
+}
+
+std::unique_ptr<Collective> NcclCollective::counterparts(int size) {
+  return connected_or_told(
+      [&] { return connected(host().counterparts(size), session_, members_of_part(rank() % size)); });
 }
 
 }  // namespace

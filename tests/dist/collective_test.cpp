@@ -160,5 +160,20 @@ TEST(CollectivePart, IsOfItsRanksAlone) {
   EXPECT_THAT(errors, Each(IsEmpty()));
 }
 
+// Ranks 1, 3 and 5 of six are the second ones of pairs; of these 1 and 5 are the outer ones.
+TEST(CollectiveCounterparts, AreOneOfEachPart) {
+  const auto errors = test::on_ranks(6, [](Ctx& ctx, Collective& ranks) {
+    const int me = ranks.rank();
+    const auto pair = ranks.part(me / 2 * 2, 2), replicas = ranks.counterparts(2);
+    EXPECT_EQ(replicas->rank(), me / 2);
+    ASSERT_EQ(replicas->size(), 3);
+    EXPECT_THAT(gather_texts(ctx, *replicas, std::to_string(me)),
+                ElementsAre(std::to_string(me % 2), std::to_string(me % 2 + 2), std::to_string(me % 2 + 4)));
+    EXPECT_EQ(sum_over_ranks(ctx, *pair, sum_over_ranks(ctx, *replicas, me)), 15);
+    EXPECT_EQ(sum_over_ranks(ctx, *replicas->counterparts(3), me), me);
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+}
+
 }  // namespace
 }  // namespace qtrain

@@ -58,6 +58,25 @@ TEST(QueuedCollective, WhatFollowsAnErrorEndsWithIt) {
   EXPECT_TRUE(state.calls.empty());
 }
 
+// Nor would the ranks of the part come to it in another order than those of the whole.
+TEST(QueuedPart, IsDoneAfterWhatWasBegunOnTheWhole) {
+  Recorded::State whole, part;
+  QueuedCollective ranks(std::make_unique<Recorded>(whole));
+  QueuedPart some(ranks, std::make_unique<Recorded>(part));
+  Ctx ctx;
+  ranks.start([&](Collective& c) { c.barrier(ctx); });
+  const Pending later = some.start([&](Collective& c) {
+    EXPECT_THAT(whole.calls, ElementsAre("barrier"));
+    c.all_reduce(ctx, {}, Reduction::sum);
+  });
+  EXPECT_TRUE(part.calls.empty());
+  whole.go.count_down();
+  later.wait();
+  EXPECT_THAT(part.calls, ElementsAre("all_reduce"));
+  some.disconnect();
+  EXPECT_TRUE(part.disconnected);
+}
+
 // A rank that ends with an error of its own does not wait for the others.
 TEST(QueuedCollective, LeavingEndsWhatIsUnderWay) {
   Recorded::State state;

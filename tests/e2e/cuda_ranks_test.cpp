@@ -199,7 +199,10 @@ TEST_F(HarnessRanks, RecomputeAlikeWhereOneHasLessRoom) {
 TEST_F(HarnessRanks, DividedStatesWithAnOrderHaveTheBitsOfOne) {
   Json quantized = base();
   quantized.update({{"load_in_4bit", true}, {"use_dora", true}, {"lora_dropout", 0.1}});
-  for (Json config : {all_weights(), quantized}) {
+  Json whole_matrices = all_weights();
+  whole_matrices["optim"] = "muon";
+  for (Json config : {all_weights(), quantized, whole_matrices}) {
+    SCOPED_TRACE(config.value("optim", "adamw") + (config.contains("load_in_4bit") ? ", 4 bits" : ""));
     config.update({{"gradient_accumulation_steps", 6}, {"save_strategy", "steps"}, {"save_steps", 2}});
     const auto state = [&] { return bytes_of(folder_ / "out/checkpoint-2/optimizer.safetensors"); };
     const std::string alone = trained(config), state_alone = state();

@@ -31,6 +31,7 @@ class Mirror : public Collective {
     for (int r = 0; r < size(); ++r) copy(ctx, sum, row(sent, r));
   }
   std::unique_ptr<Collective> part(int, int) override { return std::make_unique<Solo>(); }
+  std::unique_ptr<Collective> counterparts(int) override { return std::make_unique<Solo>(); }
   void barrier(Ctx&) override {}
 
  private:

@@ -40,7 +40,7 @@ std::size_t communication_bytes(const PlannedRun& run) {
   const std::vector<Param*> trained = run.model.trained();
   const std::size_t squares = GradientSquares::bytes(run.model.device(), run.reduction.order, trained);
   if (run.model.options().sharding.divides_trained())
-    return squares + DividedModel::bytes(run.ranks, run.model, run.reduction.order);
+    return squares + DividedModel::bytes(run.reduction.order, run.model);
   std::int64_t elements = 0;
   for (const Param* p : trained) elements += p->value.numel();
   return squares + GradientReducer::bytes(run.ranks, run.reduction, elements);

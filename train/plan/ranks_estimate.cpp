@@ -36,12 +36,19 @@ StageEstimate estimate_stage(const Config& config, const RanksWork& work, const 
 
 }  // namespace
 
-double seconds_of(const std::vector<ExchangeCall>& calls, const Interconnect& net, const NetworkOptions& network) {
+double seconds_of(const std::vector<ExchangeCall>& calls, const RankNets& nets, const NetworkOptions& network) {
   double seconds = 0;
-  for (const ExchangeCall& call : calls)
+  for (const ExchangeCall& call : calls) {
+    const Interconnect& net = nets.of(call.among);
     seconds +=
         (net.ranks() - 1) * network.comparison + exchange_seconds(net, network.collectives, call.what, call.bytes);
+  }
   return seconds;
+}
+
+RankNets nets_of(const Interconnect& net, const Sharding& sharding) {
+  if (sharding.replicas == 1) return {.all = net, .group = net, .replicas = net};
+  return {.all = net, .group = within_group(net, sharding.ranks), .replicas = over_groups(net, sharding.ranks)};
 }
 
 StepShape step_shape(const Config& config, const RecomputePolicy& policy) {
@@ -57,7 +64,8 @@ StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const Interco
   const double token = work.micro_batch_tokens / *work.flops_per_second;  // seconds for an operation of each token
   const StepExchanges exchanges = step_exchanges(run.model, run.reduction, run.ranks);
   const ExchangeCall numbers{.what = Exchange::all_reduce, .name = "", .bytes = sizeof(double)};
-  const auto seconds = [&](const std::vector<ExchangeCall>& calls) { return seconds_of(calls, net, work.network); };
+  const RankNets nets = nets_of(net, run.model.options().sharding);
+  const auto seconds = [&](const std::vector<ExchangeCall>& calls) { return seconds_of(calls, nets, work.network); };
   StepCosts costs{.head = flops.head * token,
                   .update = update_seconds(run, *work.gpu),
                   .micro_batch_sum = seconds(exchanges.micro_batch),
@@ -66,7 +74,9 @@ StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const Interco
   costs.blocks.assign(static_cast<std::size_t>(flops.layers),
                       {.forward = flops.forward * token, .backward = flops.backward * token});
   for (const StepExchanges::Unit& u : exchanges.units)
-    costs.units.push_back({.gather = u.from_host / kHostBandwidth + seconds(u.gather), .reduce = seconds(u.reduce)});
+    costs.units.push_back({.gather = u.from_host / kHostBandwidth + seconds(u.gather),
+                           .reduce = seconds(u.reduce),
+                           .settle = seconds(u.settle)});
   return costs;
 }
 

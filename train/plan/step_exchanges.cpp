@@ -25,28 +25,70 @@ ExchangeCall reduce_call(int ranks, DType dtype, std::int64_t row) {
           .bytes = static_cast<double>(all) * static_cast<double>(size_of(dtype))};
 }
 
-struct Division {
+// Of a group of ranks.
+ExchangeCall scatter_call(DType dtype, std::int64_t elements) {
+  return {.what = Exchange::reduce,
+          .name = fmt::format("reduce_scatter of {} {}", elements, name_of(dtype)),
+          .bytes = static_cast<double>(elements) * static_cast<double>(size_of(dtype)),
+          .among = Among::group};
+}
+
+/// How a group of parameters is exchanged.
+struct GroupExchange {
+  const ShardGroup& group;
   const Sharding& sharding;
-  ShardExchange::Options exchange;
+  Device device;
+  bool in_order;  ///< of the micro-batches
+
+  ShardExchange::Options exchange() const {
+    return {device, in_order ? ReductionOrder::micro_batches : ReductionOrder::ranks};
+  }
+  std::int64_t replicas() const { return sharding.replicas; }
+  /// Of a row, in order.
+  std::int64_t piece() const { return (group.longest_row() + replicas() - 1) / replicas(); }
 };
 
-void add_group(StepExchanges::Unit& unit, const ShardGroup& group, const Division& division) {
-  const Sharding& sharding = division.sharding;
-  if (group.trained() || sharding.divides_weights())
-    unit.gather.push_back(gather_call(sharding.ranks, group.dtype, group.elements() / sharding.ranks));
-  if (sharding.on_host) unit.from_host += static_cast<double>(group.own_values.bytes());
-  if (!group.trained()) return;
-  if (ShardExchange::scatters(division.exchange, group)) {
-    unit.reduce.push_back(
-        {.what = Exchange::reduce,
-         .name = fmt::format("reduce_scatter of {} {}", group.elements(), name_of(*group.grad_dtype)),
-         .bytes = static_cast<double>(group.elements()) * static_cast<double>(size_of(*group.grad_dtype))});
+void add_reductions(StepExchanges::Unit& unit, const GroupExchange& e) {
+  if (ShardExchange::scatters(e.exchange(), e.group)) {
+    unit.reduce.push_back(scatter_call(*e.group.grad_dtype, e.group.elements()));
     return;
   }
-  const std::int64_t columns = ShardExchange::max_columns(division.exchange, sharding.ranks);
-  const std::int64_t row = group.longest_row();
-  for (std::int64_t begin = 0; begin < row; begin += columns)
-    unit.reduce.push_back(reduce_call(sharding.ranks, *group.grad_dtype, std::min(columns, row - begin)));
+  const int ranks = e.in_order ? e.sharding.ranks * e.sharding.replicas : e.sharding.ranks;
+  const std::int64_t row = e.in_order ? e.piece() : e.group.longest_row();
+  const std::int64_t columns = ShardExchange::max_columns(e.device, ranks);
+  for (std::int64_t begin = 0; begin < row; begin += columns) {
+    unit.reduce.push_back(reduce_call(ranks, *e.group.grad_dtype, std::min(columns, row - begin)));
+    if (!e.in_order) unit.reduce.back().among = Among::group;
+  }
+}
+
+// Sums of the first rank's row, or the pieces of it.
+void add_settling(StepExchanges::Unit& unit, const GroupExchange& e) {
+  const std::int64_t row = e.group.row_size(0);
+  const auto call = [&](Exchange what, std::string_view name, std::int64_t elements) {
+    const DType dtype = *e.group.grad_dtype;
+    return ExchangeCall{.what = what,
+                        .name = fmt::format("{} of {} {}", name, elements, name_of(dtype)),
+                        .bytes = static_cast<double>(elements) * static_cast<double>(size_of(dtype)),
+                        .among = Among::replicas};
+  };
+  if (e.replicas() == 1 || row == 0) return;
+  if (!e.in_order) return unit.settle.push_back(call(Exchange::all_reduce, "all_reduce", row));
+  for (std::int64_t begin = 0; begin < row; begin += e.piece())
+    unit.settle.push_back(call(Exchange::all_gather, "broadcast", std::min(e.piece(), row - begin)));
+}
+
+void add_group(StepExchanges::Unit& unit, const GroupExchange& e) {
+  const ShardGroup& group = e.group;
+  const Sharding& sharding = e.sharding;
+  if (group.trained() || sharding.divides_weights()) {
+    unit.gather.push_back(gather_call(sharding.ranks, group.dtype, group.elements() / sharding.ranks));
+    unit.gather.back().among = Among::group;
+  }
+  if (sharding.on_host) unit.from_host += static_cast<double>(group.own_values.bytes());
+  if (!group.trained()) return;
+  add_reductions(unit, e);
+  add_settling(unit, e);
 }
 
 // As GradientReducer, for which gradients of one type are about one piece of memory.
@@ -79,7 +121,8 @@ StepExchanges step_exchanges(Transformer& model, const GradientReducer::Options&
   if (ranks > 1 && !sharding.divides_trained()) add_whole(all, model, reduction, ranks);
   for (const ParamStore* store : {&model.params().weights(), &model.params().adapter().store()})
     for (const ShardGroup& group : store->groups())
-      add_group(all.units[static_cast<std::size_t>(group.unit)], group, {sharding, {model.device(), reduction.order}});
+      add_group(all.units[static_cast<std::size_t>(group.unit)],
+                {group, sharding, model.device(), reduction.order == ReductionOrder::micro_batches});
   return all;
 }
 

@@ -21,12 +21,12 @@ void describe_model(Transformer& model, Log& log) {
              how->describe());
 }
 
-// A pass is recorded in parts where something is gathered or added in it, and inputs of blocks would travel from one
-// part to another.
+// A pass is recorded in parts where units are gathered or added in it, and inputs of blocks would travel from one part
+// to another. Keys that are gathered in a block are in the middle of a part.
 bool uses_graphs(const RunContext& run, const Transformer& model) {
   const bool wanted = run.config.value.run.use_cuda_graphs.value_or(true);
-  const bool in_parts = model.options().sharding.divides_gradients();
-  return run.ctx.device().kind == DeviceKind::cuda && wanted && !(in_parts && run.training().activation_offloading);
+  const bool travels = model.options().sharding.divides_gradients() && run.training().activation_offloading;
+  return run.ctx.device().kind == DeviceKind::cuda && wanted && !travels && !model.options().context.is_shared();
 }
 
 void describe_memory(const RunContext& run, const PlannedRun& planned, const MemoryPlan& memory) {

@@ -71,12 +71,28 @@ std::optional<LoraPlusRates> loraplus_rates(const Config& config) {
   return LoraPlusRates{.b = *s.loraplus_lr_ratio, .embedding = peak > 0 ? s.loraplus_lr_embedding / peak : 1};
 }
 
-Sharding sharding_of(const Config& config, int rank, int ranks) {
+constexpr std::int64_t kRanksOfAMachine = -1;  // zero_group_size
+
+// Ranks among which states are divided.
+int group_size(const RunSection& run, int ranks) {
+  if (run.zero_group_size == 0) return ranks;
+  const std::int64_t size = run.zero_group_size == kRanksOfAMachine ? run.nproc : run.zero_group_size;
+  if (size > ranks || ranks % size != 0)
+    fail(ErrorKind::usage, {.cause = fmt::format("states are divided among groups of {}, which is no divisor of the {}",
+                                                 counted(size, "rank"), counted(ranks, "rank")),
+                            .place = "zero_group_size",
+                            .remedy = "set it to a divisor of the number of ranks, or to 0"});
+  return static_cast<int>(size);
+}
+
+Sharding sharding_of(const Config& config, int rank, int all) {
+  const int ranks = config.run.zero_stage == 0 ? all : group_size(config.run, all);
   if (ranks == 1 && !config.training.weight_offload) return {};
   const std::shared_ptr<const UpdateRule> rule = make_rule(optimizer_options(config.training));
   return {.stage = static_cast<ZeroStage>(config.run.zero_stage),
           .ranks = ranks,
-          .rank = rank,
+          .rank = rank % ranks,
+          .replicas = all / ranks,
           .cut = [rule](const ParamSpec& param) { return rule->cut(param); },
           .buffers = config.run.overlap_comm ? 2 : 1,
           .separate_sums = config.run.deterministic_reduce,

@@ -196,6 +196,7 @@ const std::map<std::string, Change>& changes() {
       {"deterministic_reduce", {true, kSay}},
       {"profile", {true, kNothing}},
       {"zero_stage", {2, kSay}},
+      {"zero_group_size", {-1, kSay}},
       {"overlap_comm", {false, kNothing}},
       {"context_parallel_size", {2, kRefuse, {{"lora_dropout", 0}}}},
       {"threads", {3, kNothing}},
