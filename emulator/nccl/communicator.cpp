@@ -12,7 +12,7 @@ namespace qtrain::stand_in {
 namespace {
 
 constexpr std::size_t kConnectionBytes = 4096;  // of a kind of call
-constexpr int kPolls = 2;  // for which a call is in progress where it does not block
+constexpr int kPolls = 2;                       // for which a call is in progress where it does not block
 
 bool overlap(const void* a, const void* b, std::size_t bytes_a, std::size_t bytes_b) {
   return emulation::overlaps(emulation::reads(a, bytes_a), b, bytes_b);
