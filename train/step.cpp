@@ -43,9 +43,12 @@ TrainStep::TrainStep(Ctx& ctx, const Parts& parts, const Options& options)
       divided_(divided_model(parts, options)),
       squares_(divided_ ? divided_->group() : ranks_,
                {.order = options.reduction.order, .divided = model_.options().sharding.divides_trained()}, trained_),
-      graphs_(ctx.device().kind == DeviceKind::cuda ? options.graphs : 0) {}
+      graphs_(ctx.device().kind == DeviceKind::cuda ? options.graphs : 0) {
+  if (!divided_ && options.reduction.beside) model_.set_access(reducer_);
+}
 
 void TrainStep::begin(std::int64_t micro_batches) {
+  reducer_.begin_step(micro_batches);
   if (divided_) divided_->begin_step(micro_batches);
   sums_.clear(ctx_);
   model_.weights().zero_grads(ctx_);

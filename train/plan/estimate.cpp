@@ -196,7 +196,7 @@ TracedRun trace_run(const Config& config, const PlannedRun& run, const std::file
          {.cause = fmt::format("the timelines are of {} ranks, and the config has {}", trace.ranks(), run.ranks),
           .place = folder.string(),
           .remedy = fmt::format("give the config of that run, or nproc={} nnodes=1", trace.ranks())});
-  return traced_run(trace, step_exchanges(run.model, run.reduction, run.ranks), step_shape(config, run.policy()));
+  return traced_run(trace, step_exchanges(run.model, run.reduction, run.ranks), step_shape(config, run, run.policy()));
 }
 
 }  // namespace

@@ -38,9 +38,7 @@ std::size_t input_bytes(const Workload& work, const ContextShare& share) {
 // What ranks need to add their gradients.
 std::size_t communication_bytes(const PlannedRun& run) {
   if (run.model.options().sharding.divides_trained()) return DividedModel::bytes(run.reduction.order, run.model);
-  std::int64_t trained = 0;
-  for (const Param* p : run.model.trained()) trained += p->value.numel();
-  return GradientReducer::bytes(run.ranks, run.reduction, trained);
+  return GradientReducer::bytes(run.model.device(), run.ranks, run.reduction.order, run.model.trained());
 }
 
 /// One way to save memory.
@@ -246,7 +244,8 @@ PlannedRun planned_run(const Config& config, Transformer& model, Workload work, 
       .dense_copies = config.quant.dequantized_copy,
       .operand_copies = t.operand_copies,
       .ranks = config.run.ranks(),
-      .reduction = {.order = config.run.deterministic_reduce ? ReductionOrder::micro_batches : ReductionOrder::ranks}};
+      .reduction = {.order = config.run.deterministic_reduce ? ReductionOrder::micro_batches : ReductionOrder::ranks,
+                    .beside = config.run.overlap_comm && model.device().kind == DeviceKind::cpu}};
 }
 
 MemoryPlan memory_plan(const PlannedRun& run, const RecomputePolicy& policy) {

@@ -30,7 +30,8 @@ StageEstimate estimate_stage(const Config& config, const RanksWork& work, const 
   StageEstimate e{
       .stage = static_cast<ZeroStage>(config.run.zero_stage), .recompute = policy, .memory = memory_plan(run)};
   e.fits = fits(e.memory, work.target);
-  if (net && work.flops_per_second) e.step = simulate_step(step_shape(config, policy), step_costs(run, work, *net));
+  if (net && work.flops_per_second)
+    e.step = simulate_step(step_shape(config, run, policy), step_costs(run, work, *net));
   return e;
 }
 
@@ -51,10 +52,11 @@ RankNets nets_of(const Interconnect& net, const Sharding& sharding) {
   return {.all = net, .group = within_group(net, sharding.ranks), .replicas = over_groups(net, sharding.ranks)};
 }
 
-StepShape step_shape(const Config& config, const RecomputePolicy& policy) {
+StepShape step_shape(const Config& config, const PlannedRun& run, const RecomputePolicy& policy) {
   return {.stage = static_cast<ZeroStage>(config.run.zero_stage),
           .buffers = config.run.overlap_comm ? 2 : 1,
-          .order = config.run.deterministic_reduce ? ReductionOrder::micro_batches : ReductionOrder::ranks,
+          .order = run.reduction.order,
+          .beside = run.reduction.beside,
           .micro_batches = config.training.gradient_accumulation_steps,
           .group = policy.group()};
 }

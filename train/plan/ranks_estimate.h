@@ -67,7 +67,7 @@ RankNets nets_of(const Interconnect& net, const Sharding& sharding);
 /// Seconds of calls that follow each other.
 double seconds_of(const std::vector<ExchangeCall>& calls, const RankNets& nets, const NetworkOptions& network);
 /// What the schedule of this run is made of. Its order: see simulate_step.
-StepShape step_shape(const Config& config, const RecomputePolicy& policy);
+StepShape step_shape(const Config& config, const PlannedRun& run, const RecomputePolicy& policy);
 /// A run with this recompute policy on such GPUs.
 StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const Interconnect& net);
 

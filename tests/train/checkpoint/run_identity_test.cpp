@@ -198,6 +198,7 @@ const std::map<std::string, Change>& changes() {
       {"zero_stage", {2, kSay}},
       {"zero_group_size", {-1, kSay}},
       {"overlap_comm", {false, kNothing}},
+      {"ddp_bucket_cap_mb", {25, kNothing}},
       {"context_parallel_size", {2, kRefuse, {{"lora_dropout", 0}}}},
       {"threads", {3, kNothing}},
       {"compute_dtype", {"float32", kSay}},
