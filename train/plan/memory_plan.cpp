@@ -37,8 +37,11 @@ std::size_t input_bytes(const Workload& work, const ContextShare& share) {
 
 // What ranks need to add their gradients.
 std::size_t communication_bytes(const PlannedRun& run) {
-  if (run.model.options().sharding.divides_trained()) return DividedModel::bytes(run.reduction.order, run.model);
-  return GradientReducer::bytes(run.model.device(), run.ranks, run.reduction.order, run.model.trained());
+  const std::vector<Param*> trained = run.model.trained();
+  const std::size_t squares = GradientSquares::bytes(run.model.device(), run.reduction.order, trained);
+  if (run.model.options().sharding.divides_trained())
+    return squares + DividedModel::bytes(run.reduction.order, run.model);
+  return squares + GradientReducer::bytes(run.model.device(), run.ranks, run.reduction.order, trained);
 }
 
 /// One way to save memory.
@@ -80,6 +83,16 @@ std::size_t bytes_with_weights_on_host(const PlannedRun& run) {
   return bytes_with(run, options);
 }
 
+// With the tokens of each micro-batch shared by two ranks, if they can be.
+std::optional<std::size_t> bytes_with_shared_tokens(const PlannedRun& run) {
+  TransformerOptions options = run.model.options();
+  const bool drops = options.lora && options.lora->dropout > 0, pairs = run.ranks > 1 && run.ranks % 2 == 0;
+  if (!pairs || drops || options.context.is_shared() || options.config.is_balanced()) return {};
+  if (run.target.device.kind != DeviceKind::cpu) return {};
+  options.context = {.ranks = 2};
+  return bytes_with(run, options);
+}
+
 std::vector<Remedy> remedies(const PlannedRun& run) {
   std::vector<Remedy> found;
   const RecomputePolicy block(RecomputePolicy::Kind::block);
@@ -108,6 +121,10 @@ std::vector<Remedy> remedies(const PlannedRun& run) {
          memory_plan(other, blocks ? policy : block).total()});
   }
   if (const auto bytes = quantized_bytes(run)) found.push_back({"load_in_4bit=true", *bytes});
+  if (const auto bytes = bytes_with_shared_tokens(run))
+    found.push_back({fmt::format("context_parallel_size=2 with gradient_accumulation_steps={}",
+                                 2 * run.work.micro_batching.gradient_accumulation_steps),
+                     *bytes});
   if (run.choice.dense_copies == KeepCopies::yes && !run.model.quantized().empty()) {
     PlannedRun other = run;
     other.choice.dense_copies = KeepCopies::no;
