@@ -29,7 +29,9 @@ DividedModel::DividedModel(Transformer& model, Collective& ranks, ReductionOrder
       order_(order),
       ranks_(ranks, model.options().sharding),
       exchange_(ranks_, exchange_options(model, order), stores_),
-      buffers_(static_cast<std::size_t>(1 + sharding().buffers)) {
+      buffers_(static_cast<std::size_t>(1 + sharding().buffers)),
+      beside_(sharding().buffers > 1 && model.device().kind == DeviceKind::cpu),
+      added_(static_cast<std::size_t>(1 + model.config().layers)) {
   model_.set_access(*this);
 }
 
@@ -58,10 +60,11 @@ void DividedModel::enter(Ctx& ctx, const Entry& entry) {
     const timeline::Span span("wait for weights");
     buffer.gathered.wait();
   }
-  if (!sharding().divides_gradients() || entry.gradients == Gradients::no) return;
+  const bool divides = sharding().divides_gradients();
+  if (entry.gradients == Gradients::no || (!divides && !(beside_ && in_order()))) return;
   {
     const timeline::Span span("wait for gradients");
-    buffer.reduced.wait();
+    (divides ? buffer.reduced : added_[static_cast<std::size_t>(entry.unit)]).wait();
   }
   for (const ParamStore* store : stores_)
     for (const ShardGroup& group : store->groups_of(entry.unit))
@@ -74,10 +77,13 @@ Pending DividedModel::add(Ctx& ctx, const ShardGroup& group, Sink::Mode mode) {
 }
 
 void DividedModel::finish_gradients(Ctx& ctx, int unit) {
-  if (!sharding().divides_gradients()) return;
+  const bool divides = sharding().divides_gradients();
+  if (!divides && !adds_whole()) return;
+  const auto mode = divides || in_order() ? Sink::Mode::accumulate : Sink::Mode::store;
+  Pending& added = divides ? buffer_for(unit).reduced : added_[static_cast<std::size_t>(unit)];
   for (const ParamStore* store : stores_)
     for (const ShardGroup& group : store->groups_of(unit))
-      if (group.trained()) buffer_for(unit).reduced = add(ctx, group, Sink::Mode::accumulate);
+      if (group.trained()) added = add(ctx, group, mode);
 }
 
 void DividedModel::values_changed() {
@@ -97,13 +103,14 @@ void DividedModel::reduce_all(Ctx& ctx, Sink::Mode mode) {
 }
 
 void DividedModel::end_micro_batch(Ctx& ctx) {
-  if (in_order() && !sharding().divides_gradients()) reduce_all(ctx, Sink::Mode::accumulate);
+  if (in_order() && !sharding().divides_gradients() && !beside_) reduce_all(ctx, Sink::Mode::accumulate);
   --left_;
 }
 
 void DividedModel::finish_step(Ctx& ctx) {
   for (const Buffer& buffer : buffers_) buffer.reduced.wait();
-  if (!in_order() && !sharding().divides_gradients()) reduce_all(ctx, Sink::Mode::store);
+  for (const Pending& added : added_) added.wait();
+  if (!in_order() && !sharding().divides_gradients() && !beside_) reduce_all(ctx, Sink::Mode::store);
 }
 
 void DividedModel::finish_update(Ctx& ctx) {

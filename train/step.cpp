@@ -48,9 +48,11 @@ TrainStep::TrainStep(Ctx& ctx, const Parts& parts, const Options& options)
                trained_),
       graphs_(ctx.device().kind == DeviceKind::cuda ? options.graphs : 0) {
   if (divided_) units_.emplace(model_, *divided_, graphs_);
+  if (!divided_ && options.reduction.beside) model_.set_access(reducer_);
 }
 
 void TrainStep::begin(std::int64_t micro_batches) {
+  reducer_.begin_step(micro_batches);
   if (divided_) divided_->begin_step(micro_batches);
   sums_.clear(ctx_);
   model_.weights().zero_grads(ctx_);

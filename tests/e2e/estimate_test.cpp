@@ -323,6 +323,18 @@ TEST_F(EstimateOf, HoldsTheScheduleAgainstARun) {
   EXPECT_THAT(estimate(c, {"--trace", out}).err, HasSubstr("not of a run with this config"));
 }
 
+TEST_F(EstimateOf, HoldsTheScheduleOfWholeGradientsAgainstARun) {
+  for (const bool beside : {true, false}) {
+    const Json c =
+        config({{"device", "cpu"}, {"nproc", 2}, {"profile", true}, {"max_steps", 6}, {"overlap_comm", beside}});
+    train_ok(folder_.path(), c);
+    const Json timeline = json(c, {"--trace", (folder_ / "out").string()}).at("timeline");
+    EXPECT_NEAR(timeline.at("predicted").get<double>(), timeline.at("measured").get<double>(),
+                timeline.at("measured").get<double>());
+    EXPECT_GT(timeline.at("waiting").get<double>(), 0);
+  }
+}
+
 TEST_F(EstimateOf, NamesTheCardsItKnows) {
   const Outcome outcome = estimate(config(Json::object()), {"--gpu", "abacus"});
   EXPECT_EQ(outcome.code, 2);

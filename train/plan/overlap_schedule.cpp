@@ -21,6 +21,7 @@ class StepSimulation {
         ranks_(ranks),
         costs_(ranks.front()),
         buffers_(static_cast<std::size_t>(1 + shape.buffers)),
+        added_(costs_.units.size()),
         now_(ranks.size()) {}
 
   SimulatedStep run() {
@@ -44,6 +45,7 @@ class StepSimulation {
   };
 
   bool divides_weights() const { return shape_.stage == ZeroStage::weights; }
+  bool in_order() const { return shape_.order == ReductionOrder::micro_batches; }
   bool divides_gradients() const { return shape_.stage >= ZeroStage::gradients; }
   std::int64_t layers() const { return std::ssize(costs_.blocks); }
   const StepCosts::Unit& unit(int u) const { return costs_.units[static_cast<std::size_t>(u)]; }
@@ -94,11 +96,15 @@ class StepSimulation {
       if (entry.next != kNoUnit && &buffer_for(entry.next) != &buffer) fetch(entry.next);
       wait_until(buffer.gathered);
     }
-    if (divides_gradients() && entry.gradients == UnitAccess::Gradients::yes) wait_until(buffer.reduced);
+    if (entry.gradients == UnitAccess::Gradients::no) return;
+    wait_until(divides_gradients() ? buffer.reduced : added_[static_cast<std::size_t>(entry.unit)]);
   }
 
   void finish_gradients(int u) {
-    if (divides_gradients()) buffer_for(u).reduced = reduce(u);
+    if (divides_gradients())
+      buffer_for(u).reduced = reduce(u);
+    else if (shape_.beside && (in_order() || last_))
+      added_[static_cast<std::size_t>(u)] = reduce(u);
   }
 
   void run_layer(std::int64_t layer) {
@@ -139,15 +145,16 @@ class StepSimulation {
   }
 
   void end_micro_batch() {
-    if (shape_.order == ReductionOrder::ranks) return;
+    if (!in_order() || shape_.beside) return;
     if (shape_.stage == ZeroStage::none) wait_until(exchange("gradients", costs_.micro_batch_sum));
     reduce_all();
   }
 
   void finish() {
     for (const Buffer& buffer : buffers_) wait_until(buffer.reduced);
+    for (const double added : added_) wait_until(added);
     if (shape_.stage == ZeroStage::none) wait_until(exchange("gradients", costs_.step_sum));
-    if (shape_.order == ReductionOrder::ranks) reduce_all();
+    if (!in_order() && !shape_.beside) reduce_all();
     wait_until(exchange("sums", costs_.norm));
     compute("update", [](const StepCosts& c) { return c.update; });
     if (shape_.stage == ZeroStage::none) return;
@@ -175,6 +182,7 @@ class StepSimulation {
   std::span<const StepCosts> ranks_;
   const StepCosts& costs_;  ///< whose exchanges are those of all
   std::vector<Buffer> buffers_;
+  std::vector<double> added_;  ///< when the gradients of a unit are that every rank has whole
   SimulatedStep step_;
   std::vector<double> now_;  ///< until when a rank computes or waits
   double exchanged_ = 0;     ///< until when something is exchanged

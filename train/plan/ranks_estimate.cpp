@@ -67,6 +67,7 @@ StepShape step_shape(const Config& config, const PlannedRun& run) {
   return {.stage = sharding.stage,
           .buffers = sharding.buffers,
           .order = run.reduction.order,
+          .beside = run.reduction.beside,
           .micro_batches = config.training.gradient_accumulation_steps,
           .group = run.policy().group(),
           .lane = exchange_lane(run.target.device.kind),

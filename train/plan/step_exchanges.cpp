@@ -104,25 +104,36 @@ void add_group(StepExchanges::Unit& unit, const GroupExchange& e) {
   add_settling(unit, e);
 }
 
-// As GradientReducer, for which gradients of one type are about one piece of memory.
-void add_whole(StepExchanges& all, Transformer& model, const GradientReducer::Options& reduction, int ranks) {
+// As GradientReducer on a GPU, for which gradients of one type are about one piece of memory.
+void add_slabs(StepExchanges& all, const std::vector<Param*>& trained) {
   std::map<DType, std::int64_t> elements;
-  std::int64_t sum = 0;
-  for (const Param* p : model.trained()) {
-    elements[p->spec.grad_dtype.value_or(p->spec.dtype)] += p->value.numel();
-    sum += p->value.numel();
-  }
-  if (reduction.order == ReductionOrder::ranks) {
-    for (const auto& [dtype, n] : elements)
-      all.step.push_back({.what = Exchange::all_reduce,
-                          .name = fmt::format("all_reduce of {} {}", n, name_of(dtype)),
-                          .bytes = static_cast<double>(n) * static_cast<double>(size_of(dtype))});
-    return;
-  }
-  const GradientReducer::Layout layout(ranks, sum);
-  const auto chunks = static_cast<std::size_t>(layout.chunks);
-  all.micro_batch.assign(chunks, reduce_call(ranks, DType::f32, layout.row));
-  all.step.assign(chunks, gather_call(ranks, DType::f32, layout.row));
+  for (const Param* p : trained) elements[p->spec.grad_dtype.value_or(p->spec.dtype)] += p->value.numel();
+  for (const auto& [dtype, n] : elements)
+    all.step.push_back({.what = Exchange::all_reduce,
+                        .name = fmt::format("all_reduce of {} {}", n, name_of(dtype)),
+                        .bytes = static_cast<double>(n) * static_cast<double>(size_of(dtype))});
+}
+
+// What is exchanged beside the pass has no name: the ranks choose the size of their buckets.
+void add_beside(StepExchanges& all, const std::vector<Param*>& trained) {
+  for (const Param* p : trained)
+    all.units[static_cast<std::size_t>(p->unit)].reduce.push_back(
+        {.what = Exchange::reduce,
+         .name = "",
+         .bytes = static_cast<double>(p->value.numel()) * static_cast<double>(sizeof(float))});
+}
+
+void add_whole(StepExchanges& all, Transformer& model, const GradientReducer::Options& reduction, int ranks) {
+  const std::vector<Param*> trained = model.trained();
+  const bool in_order = reduction.order == ReductionOrder::micro_batches;
+  if (!in_order && model.device().kind == DeviceKind::cuda) return add_slabs(all, trained);
+  if (reduction.beside) add_beside(all, trained);
+  for (const GradientBucket& bucket : make_buckets(trained, ranks, reduction.bucket_bytes))
+    for (std::int64_t begin = 0; begin < bucket.row(); begin += GradientReducer::kMaxRow) {
+      const std::int64_t row = std::min(GradientReducer::kMaxRow, bucket.row() - begin);
+      if (!reduction.beside) (in_order ? all.micro_batch : all.step).push_back(reduce_call(ranks, DType::f32, row));
+      if (in_order || !reduction.beside) all.step.push_back(gather_call(ranks, DType::f32, row));
+    }
 }
 
 }  // namespace

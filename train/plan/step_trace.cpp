@@ -222,7 +222,8 @@ std::map<std::string, std::int64_t> scheduled_calls(const StepExchanges& exchang
   for (const SimulatedSpan& span : simulate_step(shape, nothing).spans) {
     if (span.lane != Lane::exchanging || span.unit < 0) continue;
     const StepExchanges::Unit& unit = exchanges.units[static_cast<std::size_t>(span.unit)];
-    for (const ExchangeCall& call : unit.of(span.name)) ++counts[call.name];
+    for (const ExchangeCall& call : unit.of(span.name))
+      if (!call.name.empty()) ++counts[call.name];
   }
   return counts;
 }
@@ -297,7 +298,10 @@ double StepTrace::of(const std::map<std::string, Mean>& lane, const std::string&
 
 bool StepTrace::follows(const StepExchanges& exchanges, const StepShape& shape, std::int64_t update) const {
   const std::map<std::string, std::int64_t> expected = scheduled_calls(exchanges, shape);
-  const bool sends = !expected.empty() || shape.order == ReductionOrder::micro_batches;
+  const bool whole = shape.stage == ZeroStage::none;
+  const bool sends =
+      !expected.empty() || shape.order == ReductionOrder::micro_batches || shape.beside ||
+      std::ranges::any_of(exchanges.step, [](const ExchangeCall& c) { return c.what == Exchange::reduce; });
   for (int r = 0; r < ranks(); ++r) {
     const Part& p = part({r, update});
     const auto count = [](const std::map<std::string, Mean>& lane, const std::string& name) {
@@ -305,6 +309,7 @@ bool StepTrace::follows(const StepExchanges& exchanges, const StepShape& shape, 
       return found == lane.end() ? 0 : found->second.count;
     };
     if (count(p.spans, "backward of block 0") != shape.micro_batches) return false;
+    if (count(p.spans, "wait for sums") > 0 ? !whole : whole && shape.beside) return false;
     for (const auto& [name, n] : expected)
       if (count(p.exchanges, name) != n) return false;
     for (const auto& [name, mean] : p.exchanges)
@@ -315,9 +320,17 @@ bool StepTrace::follows(const StepExchanges& exchanges, const StepShape& shape, 
 
 StepCosts StepTrace::costs(const StepExchanges& exchanges, const StepShape& shape, const UpdateOf& at) const {
   const Part& p = part(at);
+  // What has no name took its share of all that was exchanged.
+  double unnamed = 0;
+  for (const StepExchanges::Unit& unit : exchanges.units)
+    for (const ExchangeCall& call : unit.reduce) unnamed += call.name.empty() ? call.bytes : 0;
+  const bool in_order = shape.order == ReductionOrder::micro_batches;
+  const double batches = in_order ? static_cast<double>(shape.micro_batches) : 1;
+  const double exchanged = (p.exchanged - (in_order ? p.step_sum : 0)) / batches;
   const auto seconds = [&](const std::vector<ExchangeCall>& calls) {
     double sum = 0;
-    for (const ExchangeCall& call : calls) sum += of(p.exchanges, call.name);
+    for (const ExchangeCall& call : calls)
+      sum += call.name.empty() ? exchanged * call.bytes / unnamed : of(p.exchanges, call.name);
     return sum;
   };
   StepCosts costs{.embedding = of(p.spans, "embedding"),
@@ -327,8 +340,8 @@ StepCosts StepTrace::costs(const StepExchanges& exchanges, const StepShape& shap
                   .norm = p.norm,
                   .between = p.between};
   const bool whole = shape.stage == ZeroStage::none;
-  if (whole) costs.step_sum = p.step_sum;
-  if (whole) costs.micro_batch_sum = p.micro_batch_sum / static_cast<double>(shape.micro_batches);
+  if (whole && (in_order || !shape.beside)) costs.step_sum = p.step_sum;
+  if (whole && !shape.beside) costs.micro_batch_sum = p.micro_batch_sum / static_cast<double>(shape.micro_batches);
   for (std::size_t u = 0; u < exchanges.units.size(); ++u) {
     const StepExchanges::Unit& unit = exchanges.units[u];
     costs.units.push_back(

@@ -54,6 +54,16 @@ TEST(OverlapSchedule, DividedStatesAreExchangedAroundTheUpdate) {
   EXPECT_DOUBLE_EQ(simulate_step({.stage = ZeroStage::optimizer}, c).seconds, 9 + 4 * 5 + 1 + 4 * 4);
 }
 
+// Beside the last of two backward passes; what is left are the gradients of the last unit.
+TEST(OverlapSchedule, WholeGradientsAreAddedBesideThePass) {
+  const StepCosts c = costs(3, {.forward = 1, .backward = 2}, {.reduce = 2});
+  for (const ZeroStage stage : {ZeroStage::none, ZeroStage::optimizer}) {
+    EXPECT_DOUBLE_EQ(simulate_step({.stage = stage, .beside = true, .micro_batches = 2}, c).seconds, 2 * 9 + 2 * 2);
+    const StepShape ordered{.stage = stage, .order = ReductionOrder::micro_batches, .beside = true, .micro_batches = 2};
+    EXPECT_DOUBLE_EQ(simulate_step(ordered, c).seconds, 2 * (9 + 2 * 2)) << "memory of the first unit is waited for";
+  }
+}
+
 // Reductions of 10 after backward passes of 1: the third block waits for the memory of the first one.
 TEST(OverlapSchedule, MemoryOfGradientsIsWaitedFor) {
   const StepCosts c = costs(3, {.forward = 0, .backward = 1}, {.gather = 1, .reduce = 10});
@@ -236,6 +246,7 @@ std::vector<std::string> simulated_calls(Transformer& model, const Schedule& s, 
   const SimulatedStep step = simulate_step({.stage = s.stage,
                                             .buffers = s.buffers,
                                             .order = s.order,
+                                            .beside = s.buffers > 1,
                                             .micro_batches = micro_batches,
                                             .group = RecomputePolicy::named(s.policy).group(),
                                             .gathers_again = s.dora},
@@ -254,6 +265,8 @@ TEST(OverlapSchedule, IsTheOneThatRunsHave) {
   constexpr std::int64_t kMicroBatches = 3;
   using enum ZeroStage;
   for (const Schedule& s : {Schedule{optimizer, 2, "none", ReductionOrder::ranks},
+                            {optimizer, 1, "none", ReductionOrder::ranks},
+                            {optimizer, 1, "none", ReductionOrder::micro_batches},
                             {optimizer, 2, "none", ReductionOrder::micro_batches},
                             {gradients, 2, "none", ReductionOrder::ranks},
                             {weights, 2, "none", ReductionOrder::ranks},
