@@ -134,6 +134,9 @@ TEST(OverlapSchedule, HostsCompareAheadOfWhatTheyQueue) {
   };
   EXPECT_DOUBLE_EQ(step(1, ExchangeLane::computing).seconds, 1 + 90 + 40);
   EXPECT_DOUBLE_EQ(step(1, ExchangeLane::own).seconds, 1 + 8 + 90 + 10);
+  const SimulatedStep slow = step(100, ExchangeLane::own);
+  const auto first = std::ranges::find(slow.spans, "forward of block 0", &SimulatedSpan::name);
+  EXPECT_DOUBLE_EQ(first->begin, 300) << "it is queued behind the gather of the next block";
   for (const ExchangeLane lane : {ExchangeLane::own, ExchangeLane::computing}) {
     EXPECT_DOUBLE_EQ(step(100, lane).seconds, 9 * 100 + 5);
     EXPECT_DOUBLE_EQ(step(100, lane).total(Lane::comparing), 9 * 100);
