@@ -9,6 +9,14 @@ std::array<const ParamStore*, 2> stores_of(const Transformer& model) {
   return {&model.params().weights(), &model.params().adapter().store()};
 }
 
+// One stream where ranks share tokens, too: those exchange keys meanwhile, and what two groups of NCCL wait for has to
+// come in one order on all ranks.
+ShardExchange::Options exchange_options(const Transformer& model, ReductionOrder order) {
+  const Sharding& s = model.options().sharding;
+  const bool beside = s.divides_gradients() && s.buffers > 1 && !model.options().context.is_shared();
+  return {.device = model.device(), .order = order, .own_stream = beside && model.device().kind == DeviceKind::cuda};
+}
+
 void clear(Ctx& ctx, const Tensor& t) {
   ctx.stream().fill(t.data, 0, t.bytes());
 }
@@ -20,13 +28,13 @@ DividedModel::DividedModel(Transformer& model, Collective& ranks, ReductionOrder
       stores_(stores_of(model)),
       order_(order),
       ranks_(ranks, model.options().sharding),
-      exchange_(ranks_, order, stores_),
+      exchange_(ranks_, exchange_options(model, order), stores_),
       buffers_(static_cast<std::size_t>(1 + sharding().buffers)) {
   model_.set_access(*this);
 }
 
 std::size_t DividedModel::bytes(ReductionOrder order, const Transformer& model) {
-  return ShardExchange::bytes(order, stores_of(model));
+  return ShardExchange::bytes(exchange_options(model, order), stores_of(model));
 }
 
 DividedModel::Buffer& DividedModel::buffer_for(int unit) {
@@ -62,7 +70,7 @@ void DividedModel::enter(Ctx& ctx, const Entry& entry) {
 
 Pending DividedModel::add(Ctx& ctx, const ShardGroup& group, Sink::Mode mode) {
   const Pending added = exchange_.reduce(ctx, group, mode);
-  return left_ > 1 ? added : exchange_.settle(ctx, group);
+  return left_ > 1 || ranks_.replicas().size() == 1 ? added : exchange_.settle(ctx, group);
 }
 
 void DividedModel::finish_gradients(Ctx& ctx, int unit) {

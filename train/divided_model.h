@@ -23,6 +23,12 @@ class DividedModel : public UnitAccess {
   void finish_gradients(Ctx& ctx, int unit) override;
   void values_changed() override;
 
+  /// Whether there is anything to do where a unit is entered, or its gradients are complete.
+  bool acts_on(const Entry& entry) const {
+    return sharding().divides_weights() || (sharding().divides_gradients() && entry.gradients == Gradients::yes);
+  }
+  bool divides_gradients() const { return sharding().divides_gradients(); }
+
   /// Before the first of so many micro-batches of an update.
   void begin_step(std::int64_t micro_batches) { left_ = micro_batches; }
   /// After a micro-batch of every rank.

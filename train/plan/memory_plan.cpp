@@ -37,10 +37,13 @@ std::size_t input_bytes(const Workload& work, const ContextShare& share) {
 
 // What ranks need to add their gradients.
 std::size_t communication_bytes(const PlannedRun& run) {
-  if (run.model.options().sharding.divides_trained()) return DividedModel::bytes(run.reduction.order, run.model);
-  std::int64_t trained = 0;
-  for (const Param* p : run.model.trained()) trained += p->value.numel();
-  return GradientReducer::bytes(run.ranks, run.reduction, trained);
+  const std::vector<Param*> trained = run.model.trained();
+  const std::size_t squares = GradientSquares::bytes(run.model.device(), run.reduction.order, trained);
+  if (run.model.options().sharding.divides_trained())
+    return squares + DividedModel::bytes(run.reduction.order, run.model);
+  std::int64_t elements = 0;
+  for (const Param* p : trained) elements += p->value.numel();
+  return squares + GradientReducer::bytes(run.ranks, run.reduction, elements);
 }
 
 /// One way to save memory.

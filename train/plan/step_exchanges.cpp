@@ -32,23 +32,39 @@ ExchangeCall reduce_call(int ranks, DType dtype, std::int64_t row) {
           .bytes = static_cast<double>(all) * static_cast<double>(size_of(dtype))};
 }
 
+// Of a group of ranks.
+ExchangeCall scatter_call(DType dtype, std::int64_t elements) {
+  return {.what = Exchange::reduce,
+          .name = fmt::format("reduce_scatter of {} {}", elements, name_of(dtype)),
+          .bytes = static_cast<double>(elements) * static_cast<double>(size_of(dtype)),
+          .among = Among::group};
+}
+
 /// How a group of parameters is exchanged.
 struct GroupExchange {
   const ShardGroup& group;
   const Sharding& sharding;
+  Device device;
   bool in_order;  ///< of the micro-batches
 
+  ShardExchange::Options exchange() const {
+    return {device, in_order ? ReductionOrder::micro_batches : ReductionOrder::ranks};
+  }
   std::int64_t replicas() const { return sharding.replicas; }
   /// Of a row, in order.
   std::int64_t piece() const { return (group.longest_row() + replicas() - 1) / replicas(); }
 };
 
 void add_reductions(StepExchanges::Unit& unit, const GroupExchange& e) {
-  constexpr std::int64_t kColumns = ShardExchange::kMaxColumns;
+  if (ShardExchange::scatters(e.exchange(), e.group)) {
+    unit.reduce.push_back(scatter_call(*e.group.grad_dtype, e.group.elements()));
+    return;
+  }
   const int ranks = e.in_order ? e.sharding.ranks * e.sharding.replicas : e.sharding.ranks;
   const std::int64_t row = e.in_order ? e.piece() : e.group.longest_row();
-  for (std::int64_t begin = 0; begin < row; begin += kColumns) {
-    unit.reduce.push_back(reduce_call(ranks, *e.group.grad_dtype, std::min(kColumns, row - begin)));
+  const std::int64_t columns = ShardExchange::max_columns(e.device, ranks);
+  for (std::int64_t begin = 0; begin < row; begin += columns) {
+    unit.reduce.push_back(reduce_call(ranks, *e.group.grad_dtype, std::min(columns, row - begin)));
     if (!e.in_order) unit.reduce.back().among = Among::group;
   }
 }
@@ -79,7 +95,8 @@ void add_gathers(StepExchanges::Unit& unit, const ShardGroup& group, int ranks) 
 }
 
 void add_group(StepExchanges::Unit& unit, const GroupExchange& e) {
-  const auto& [group, sharding, in_order] = e;
+  const ShardGroup& group = e.group;
+  const Sharding& sharding = e.sharding;
   if (group.trained() || sharding.divides_weights()) add_gathers(unit, group, sharding.ranks);
   if (sharding.on_host) unit.from_host += static_cast<double>(group.own_values.bytes());
   if (!group.trained()) return;
@@ -118,7 +135,7 @@ StepExchanges step_exchanges(Transformer& model, const GradientReducer::Options&
   for (const ParamStore* store : {&model.params().weights(), &model.params().adapter().store()})
     for (const ShardGroup& group : store->groups())
       add_group(all.units[static_cast<std::size_t>(group.unit)],
-                {group, sharding, reduction.order == ReductionOrder::micro_batches});
+                {group, sharding, model.device(), reduction.order == ReductionOrder::micro_batches});
   return all;
 }
 
