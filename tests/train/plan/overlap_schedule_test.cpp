@@ -114,7 +114,7 @@ TEST(OverlapSchedule, ExchangesWaitForTheLastRank) {
   EXPECT_DOUBLE_EQ(simulate_step({.stage = ZeroStage::gradients}, fast).seconds, 1 + 2 + 2 + 2);
 }
 
-// As on a GPU, where the next block's weights come before a block on the stream that computes it.
+// As on a GPU with overlap_comm=false, where weights of a block come on the stream that computes it.
 TEST(OverlapSchedule, OneLaneHidesNothing) {
   const StepCosts c = costs(3, {.forward = 10, .backward = 20}, {.gather = 4, .reduce = 5});
   for (const ZeroStage stage : {ZeroStage::gradients, ZeroStage::weights}) {
@@ -122,7 +122,9 @@ TEST(OverlapSchedule, OneLaneHidesNothing) {
     EXPECT_DOUBLE_EQ(step.seconds, 90 + step.total(Lane::exchanging));
     EXPECT_EQ(step.waiting(), step.total(Lane::exchanging));
   }
-  EXPECT_EQ(exchange_lane(DeviceKind::cpu), ExchangeLane::own);
+  EXPECT_EQ(exchange_lane(DeviceKind::cuda, 1), ExchangeLane::computing);
+  for (const auto& [device, blocks] : {std::pair(DeviceKind::cpu, 1), {DeviceKind::cpu, 2}, {DeviceKind::cuda, 2}})
+    EXPECT_EQ(exchange_lane(device, blocks), ExchangeLane::own) << blocks;
 }
 
 // The host runs ahead: of fast comparisons only the first one is waited for, and slow ones are all that there is.
