@@ -110,10 +110,11 @@ TEST(ConfigErrors, DependOnThePlaceOfTheRun) {
     for (const ErrorText& e : unsupported(parse_config(keys, "c.json"), place)) all += e.cause + "\n";
     return all;
   };
-  const char* grouped =
-      R"({"model_name_or_path": "m", "device": "cpu", "nproc": 4, "zero_stage": 2, "zero_group_size": 2})";
+  const char* grouped = R"({"model_name_or_path": "m", "device": "cpu", "nproc": 4, "zero_stage": 1,
+                            "zero_group_size": 2})";
   EXPECT_EQ(causes(grouped, {}), "");
-  EXPECT_THAT(causes(grouped, {.device = DeviceKind::cuda}), HasSubstr("on processors only"));
+  EXPECT_THAT(causes(grouped, {.device = DeviceKind::cuda}), HasSubstr("on processors only, so far"));
+  EXPECT_THAT(causes(grouped, {.ranks = 5}), HasSubstr("does not divide the 5 ranks"));
   const char* shared = R"({"model_name_or_path": "m", "device": "cpu", "context_parallel_size": 4, "nproc": 2})";
   EXPECT_THAT(causes(shared, {}), HasSubstr("does not divide the 2 ranks"));
   EXPECT_EQ(causes(shared, {.ranks = 8}), "");

@@ -217,8 +217,8 @@ TEST_F(EstimateOf, SlowerNetworksTakeLonger) {
   EXPECT_NE(seconds({"--collectives", "tree"}), seconds({"--collectives", "ring"}));
 }
 
-// While exchanges take their turn on the stream that computes, nothing hides them; comparisons are the hosts'.
-TEST_F(EstimateOf, OnGpusExchangesAreWaitedFor) {
+// Nothing hides exchanges that take their turn on the stream that computes; comparisons are the hosts'.
+TEST_F(EstimateOf, ExchangesTakeTurnsOrRunBeside) {
   const Json c = config({{"max_length", 128}, {"zero_stage", 3}, {"bf16", true}});
   const auto ranks = [&](std::vector<std::string> more) {
     for (const char* word : {"--no_data", "--gpu", "H100", "--nodes", "2"}) more.emplace_back(word);
@@ -233,8 +233,9 @@ TEST_F(EstimateOf, OnGpusExchangesAreWaitedFor) {
   const Json fast = update({"--overlap", "yes", "--comparison_us", "0"});
   EXPECT_LT(of(fast, "seconds"), of(one, "seconds"));
   EXPECT_GE(of(two, "seconds"), of(two, "comparing"));
-  const bool overlaps = ranks({}).at("overlap");
-  EXPECT_EQ(update({}), update({"--overlap", overlaps ? "yes" : "no"}));
+  EXPECT_EQ(ranks({}).at("overlap"), true);
+  EXPECT_EQ(update({}), two);
+  EXPECT_EQ(ranks({"overlap_comm=false"}).at("overlap"), false);
 }
 
 // A config of nodes without a card: memory of the ranks that are asked for.
@@ -252,19 +253,18 @@ TEST_F(EstimateOf, NodesNeedNoCard) {
 
 // What every GPU refuses is neither offered nor the fastest.
 TEST_F(EstimateOf, SaysWhatGpusRefuse) {
-  const Json c = config({{"max_length", 64}, {"deterministic_reduce", true}, {"device", "cpu"}});
+  const Json c = config({{"max_length", 64}, {"zero_group_size", -1}, {"device", "cpu"}});
   const std::vector<std::string> on_gpus{"--no_data", "--gpu", "H100", "--nodes", "2"};
   const Json ranks = json(c, on_gpus).at("of_ranks");
   EXPECT_TRUE(ranks.at("stages")[0].at("refused").is_null());
   for (const int stage : {1, 2, 3})
-    EXPECT_EQ(ranks.at("stages")[stage].at("refused"),
-              "deterministic_reduce needs gradients that are whole on every GPU");
+    EXPECT_EQ(ranks.at("stages")[stage].at("refused"), "groups of ranks divide states on processors only, so far");
   EXPECT_EQ(ranks.at("fastest"), 0);
-  EXPECT_THAT(estimate(c, on_gpus).out, HasSubstr("  refused: deterministic_reduce needs gradients"));
+  EXPECT_THAT(estimate(c, on_gpus).out, HasSubstr("  refused: groups of ranks divide states on processors"));
   Json divided = c;
-  divided.update({{"zero_stage", 1}, {"nproc", 2}});
+  divided.update({{"zero_stage", 1}, {"zero_group_size", 1}, {"nproc", 2}});
   EXPECT_EQ(json(divided, {"--no_data"}).at("gpus"), Json::object());
-  EXPECT_THAT(estimate(divided, {"--no_data"}).out, HasSubstr("on GPUs               refused: deterministic_reduce"));
+  EXPECT_THAT(estimate(divided, {"--no_data"}).out, HasSubstr("on GPUs               refused: groups of ranks"));
   EXPECT_EQ(estimate(divided, on_gpus).code, 2);
 }
 

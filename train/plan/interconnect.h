@@ -50,7 +50,13 @@ enum class Collectives : std::uint8_t {
 };
 
 /// What a collective operation does.
-enum class Exchange : std::uint8_t { all_gather, broadcast, reduce, all_reduce };
+enum class Exchange : std::uint8_t {
+  all_gather,
+  broadcast,
+  reduce,          ///< to each rank its part of the sums, which it adds in the order of the ranks
+  reduce_scatter,  ///< the same, added on the way
+  all_reduce,
+};
 /// By those algorithms.
 double exchange_seconds(const Interconnect& net, Collectives how, Exchange what, double bytes);
 

@@ -15,11 +15,11 @@ enum class ExchangeLane : std::uint8_t {
   computing,  ///< the one that computes, between what it computes
 };
 
-/// Where a run on such a device has them. On processors a thread of their own does them (QueuedCollective), on a GPU
-/// they are queued on the stream that computes.
-inline constexpr ExchangeLane kLaneOnGpus = ExchangeLane::computing;
-constexpr ExchangeLane exchange_lane(DeviceKind device) {
-  return device == DeviceKind::cuda ? kLaneOnGpus : ExchangeLane::own;
+/// Where a run has them that holds so many blocks whole at a time (Sharding::buffers). On processors a thread of their
+/// own does them (QueuedCollective), on a GPU a stream of their own; with one block they are on the stream that
+/// computes.
+constexpr ExchangeLane exchange_lane(DeviceKind device, int buffers) {
+  return device == DeviceKind::cuda && buffers == 1 ? ExchangeLane::computing : ExchangeLane::own;
 }
 
 /// What an update of a run of several ranks is made of, besides durations.

@@ -35,7 +35,7 @@ StageEstimate estimate_stage(const ResolvedConfig& resolved, const RanksWork& wo
   if (const auto refused = unsupported(resolved, work.place); !refused.empty()) e.refused = refused.front().cause;
   if (!net || !work.flops_per_second) return e;
   StepShape shape = step_shape(config, run);
-  shape.lane = work.network.lane;
+  if (work.network.lane) shape.lane = *work.network.lane;
   e.step = simulate_step(shape, step_costs(run, work, *net));
   return e;
 }
@@ -70,7 +70,7 @@ StepShape step_shape(const Config& config, const PlannedRun& run) {
           .beside = run.reduction.beside,
           .micro_batches = config.training.gradient_accumulation_steps,
           .group = run.policy().group(),
-          .lane = exchange_lane(run.target.device.kind),
+          .lane = exchange_lane(run.target.device.kind, sharding.buffers),
           .gathers_again = !run.model.params().adapter().norms().all().empty()};
 }
 
@@ -106,7 +106,7 @@ RanksEstimate estimate_ranks(const ResolvedConfig& resolved, const RanksWork& wo
   const Config& config = resolved.value;
   RanksEstimate e{
       .layout = {.nodes = static_cast<int>(config.run.nnodes), .ranks_per_node = static_cast<int>(config.run.nproc)}};
-  e.lane = work.network.lane;
+  e.lane = work.network.lane.value_or(exchange_lane(work.target.device.kind, config.run.overlap_comm ? 2 : 1));
   if (work.gpu) e.net = interconnect_of(*work.gpu, e.layout, work.network.gbps);
   e.tokens =
       work.micro_batch_tokens * static_cast<double>(config.training.gradient_accumulation_steps * e.layout.ranks());

@@ -19,7 +19,7 @@ struct NetworkOptions {
   std::optional<double> gbps;  ///< of each GPU between nodes, Gb/s; none: usual for the card
   Collectives collectives = Collectives::usual;
   double comparison = 25e-6;  ///< seconds of a message between processors, over which ranks compare each call
-  ExchangeLane lane = kLaneOnGpus;
+  std::optional<ExchangeLane> lane = {};  ///< none: that of a run
 };
 
 /// What the ranks of a run compute.
@@ -51,7 +51,7 @@ struct StageEstimate {
 struct RanksEstimate {
   RankLayout layout;
   std::optional<Interconnect> net;
-  ExchangeLane lane = kLaneOnGpus;
+  ExchangeLane lane = ExchangeLane::own;
   double tokens = 0;  ///< of an update, on all ranks
   std::vector<StageEstimate> stages;
 

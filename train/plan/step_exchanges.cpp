@@ -34,7 +34,7 @@ ExchangeCall reduce_call(int ranks, DType dtype, std::int64_t row) {
 
 // Of a group of ranks.
 ExchangeCall scatter_call(DType dtype, std::int64_t elements) {
-  return {.what = Exchange::reduce,
+  return {.what = Exchange::reduce_scatter,
           .name = fmt::format("reduce_scatter of {} {}", elements, name_of(dtype)),
           .bytes = static_cast<double>(elements) * static_cast<double>(size_of(dtype)),
           .among = Among::group};

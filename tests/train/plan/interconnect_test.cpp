@@ -74,6 +74,7 @@ TEST(Interconnect, TheFasterAllReduceDependsOnTheSize) {
 TEST(Interconnect, DividedGradientsAreSentToTheirRanks) {
   const Interconnect n = net(16, 8);
   EXPECT_EQ(exchange_seconds(n, Collectives::usual, Exchange::reduce, 1e9), all_to_all(n, 1e9));
+  EXPECT_EQ(exchange_seconds(n, Collectives::usual, Exchange::reduce_scatter, 1e9), ring_pass(n, 1e9));
   EXPECT_EQ(exchange_seconds(n, Collectives::ring, Exchange::reduce, 1e9), ring_pass(n, 1e9));
   EXPECT_EQ(exchange_seconds(n, Collectives::tree, Exchange::reduce, 1e9), tree_pass(n, 1e9));
   EXPECT_EQ(exchange_seconds(n, Collectives::usual, Exchange::all_gather, 1e9), ring_pass(n, 1e9));

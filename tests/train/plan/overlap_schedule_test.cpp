@@ -124,7 +124,7 @@ TEST(OverlapSchedule, ExchangesWaitForTheLastRank) {
   EXPECT_DOUBLE_EQ(simulate_step({.stage = ZeroStage::gradients}, fast).seconds, 1 + 2 + 2 + 2);
 }
 
-// As on a GPU, where the next block's weights come before a block on the stream that computes it.
+// As on a GPU with overlap_comm=false, where weights of a block come on the stream that computes it.
 TEST(OverlapSchedule, OneLaneHidesNothing) {
   const StepCosts c = costs(3, {.forward = 10, .backward = 20}, {.gather = 4, .reduce = 5});
   for (const ZeroStage stage : {ZeroStage::gradients, ZeroStage::weights}) {
@@ -132,7 +132,9 @@ TEST(OverlapSchedule, OneLaneHidesNothing) {
     EXPECT_DOUBLE_EQ(step.seconds, 90 + step.total(Lane::exchanging));
     EXPECT_EQ(step.waiting(), step.total(Lane::exchanging));
   }
-  EXPECT_EQ(exchange_lane(DeviceKind::cpu), ExchangeLane::own);
+  EXPECT_EQ(exchange_lane(DeviceKind::cuda, 1), ExchangeLane::computing);
+  for (const auto& [device, blocks] : {std::pair(DeviceKind::cpu, 1), {DeviceKind::cpu, 2}, {DeviceKind::cuda, 2}})
+    EXPECT_EQ(exchange_lane(device, blocks), ExchangeLane::own) << blocks;
 }
 
 // The host runs ahead: of fast comparisons only the first one is waited for, and slow ones are all that there is.
@@ -144,6 +146,9 @@ TEST(OverlapSchedule, HostsCompareAheadOfWhatTheyQueue) {
   };
   EXPECT_DOUBLE_EQ(step(1, ExchangeLane::computing).seconds, 1 + 90 + 40);
   EXPECT_DOUBLE_EQ(step(1, ExchangeLane::own).seconds, 1 + 8 + 90 + 10);
+  const SimulatedStep slow = step(100, ExchangeLane::own);
+  const auto first = std::ranges::find(slow.spans, "forward of block 0", &SimulatedSpan::name);
+  EXPECT_DOUBLE_EQ(first->begin, 300) << "it is queued behind the gather of the next block";
   for (const ExchangeLane lane : {ExchangeLane::own, ExchangeLane::computing}) {
     EXPECT_DOUBLE_EQ(step(100, lane).seconds, 9 * 100 + 5);
     EXPECT_DOUBLE_EQ(step(100, lane).total(Lane::comparing), 9 * 100);
