@@ -203,13 +203,17 @@ void check_values(ResolvedConfig& config) {
   if (!config.judge.found_problems()) check_contradictions(checks);
 }
 
-std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
+std::vector<ErrorText> unsupported(const ResolvedConfig& config, std::optional<int> ranks) {
   const Config& c = config.value;
   const DeviceChoice device = c.run.device;
   const std::string problem = device == DeviceChoice::cpu ? "" : cuda_problem();  // the driver is left alone there
   const bool found = device == DeviceChoice::automatic && problem.empty() && !cuda_info().emulated;
   Judge judge;
-  Checks checks{config, judge, {{"on_gpu", device == DeviceChoice::cuda || found}, {"cuda_problem", problem}}};
+  Checks checks{config,
+                judge,
+                {{"on_gpu", device == DeviceChoice::cuda || found},
+                 {"cuda_problem", problem},
+                 {"ranks", ranks.value_or(c.run.ranks())}}};
   checks.of_rules("unsupported", RemarkLevel::problem);
   checks.require(!find_optimizer(c.training.optim)->rule.empty(), "optim",
                  fmt::format("optim \"{}\" is not available", c.training.optim),
@@ -222,8 +226,8 @@ std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
   return judge.problems();
 }
 
-void require_supported(const ResolvedConfig& config) {
-  const auto problems = unsupported(config);
+void require_supported(const ResolvedConfig& config, std::optional<int> ranks) {
+  const auto problems = unsupported(config, ranks);
   if (!problems.empty()) fail_with(problems, "config");
 }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <vector>
 
 #include "config/config.h"
@@ -17,8 +18,9 @@ void follow(ResolvedConfig& config, const DialectTable& table);
 void check_values(ResolvedConfig& config);
 
 /// What the config asks for and this program cannot do yet, one entry per key, and a missing model_name_or_path.
-std::vector<ErrorText> unsupported(const ResolvedConfig& config);
+/// `ranks`: as many as there are, where somebody else has started them; else those of the config.
+std::vector<ErrorText> unsupported(const ResolvedConfig& config, std::optional<int> ranks = {});
 /// Throws ErrorKind::usage with all of `unsupported`, if any.
-void require_supported(const ResolvedConfig& config);
+void require_supported(const ResolvedConfig& config, std::optional<int> ranks = {});
 
 }  // namespace qtrain

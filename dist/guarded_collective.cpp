@@ -56,14 +56,16 @@ void GuardedCollective::barrier(Ctx& ctx) {
 }
 
 std::unique_ptr<Collective> GuardedCollective::part(int first, int size) {
-  return std::make_unique<GuardedCollective>(inner_->part(first, size),
-                                             RankWatch{watch_.store, watch_.watchdog, watch_.first + first});
+  const int begin = watch_.first + first;
+  return std::make_unique<GuardedCollective>(
+      inner_->part(first, size),
+      RankWatch{watch_.store, watch_.watchdog, begin, fmt::format("ranks {} to {}: ", begin, begin + size - 1)});
 }
 
 void GuardedCollective::guard(Ctx& ctx, const Call& call, const std::function<void()>& act) {
   ++calls_;
   const std::string text = call.text();
-  const timeline::Span span(text);
+  const timeline::Span span(watch_.part + text);
   watch_.watchdog.enter(text);
   try {
     compare(ctx, call);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "dist/collective.h"
@@ -14,7 +15,8 @@ namespace qtrain {
 /// more is done: what follows ends with the same error.
 class QueuedCollective : public Collective {
  public:
-  explicit QueuedCollective(std::unique_ptr<Collective> inner);
+  /// `lane`: the name of the thread in timelines.
+  explicit QueuedCollective(std::unique_ptr<Collective> inner, std::string lane = "communication");
   /// Ends what is under way.
   ~QueuedCollective() override;
   QueuedCollective(const QueuedCollective&) = delete;
@@ -36,6 +38,7 @@ class QueuedCollective : public Collective {
   void work_off();
 
   std::unique_ptr<Collective> inner_;
+  std::string lane_;
   std::mutex mutex_;
   std::condition_variable added_;
   std::deque<std::packaged_task<void()>> tasks_;

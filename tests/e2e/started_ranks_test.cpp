@@ -1,6 +1,8 @@
 // Ranks that somebody else starts, as torchrun and the launchers of several machines do.
 #include <fmt/format.h>
 
+#include <list>
+
 #include "core/file.h"
 #include "dist/socket.h"
 #include "tests/e2e/ranks.h"
@@ -15,14 +17,18 @@ using ::testing::Not;
 /// Started by somebody else, as torchrun does it.
 class StartedRanks : public Ranks {
  protected:
-  Launch rank(int number, int size, const Json& config) const {
+  Launch rank(int number, int size, const Json& config) const { return rank(number, {size, size}, config); }
+  struct World {
+    int size, of_machine;
+  };
+  Launch rank(int number, const World& world, const Json& config) const {
     const fs::path file = at(fmt::format("rank{}.json", number));
     write_file(file, dump_json(config));
     Launch launch = launch_of({.words = {file.string()}});
     launch.environment = {fmt::format("RANK={}", number),
-                          fmt::format("LOCAL_RANK={}", number),
-                          fmt::format("WORLD_SIZE={}", size),
-                          fmt::format("LOCAL_WORLD_SIZE={}", size),
+                          fmt::format("LOCAL_RANK={}", number % world.of_machine),
+                          fmt::format("WORLD_SIZE={}", world.size),
+                          fmt::format("LOCAL_WORLD_SIZE={}", world.of_machine),
                           "MASTER_ADDR=127.0.0.1",
                           fmt::format("MASTER_PORT={}", port_)};
     return launch;
@@ -91,6 +97,23 @@ TEST_F(StartedRanks, SeveralMachinesAreOneRun) {
   EXPECT_EQ(of_second.code, 0) << of_second.err;
   EXPECT_THAT(of_first.err, HasSubstr("starting 3 ranks on this machine, 6 in all"));
   EXPECT_EQ(bytes_of(at("out/adapter_model.safetensors")), whole);
+}
+
+// The config has the ranks of one machine, or none.
+TEST_F(StartedRanks, ShareTokensOverMachines) {
+  Json config = base();
+  config.update({{"lora_dropout", 0}, {"context_parallel_size", 4}, {"device", "cpu"}, {"max_steps", 2}});
+  for (const int said : {0, 3}) {
+    if (said > 0) config["nproc"] = said;
+    std::list<Process> ranks;
+    for (int r = 0; r < 4; ++r) ranks.emplace_back(rank(r, {4, 2}, config));
+    for (Process& p : ranks) {
+      const Outcome outcome = p.wait();
+      EXPECT_EQ(outcome.code, 0) << outcome.err;
+    }
+  }
+  config["context_parallel_size"] = 3;
+  EXPECT_THAT(Process(rank(0, {4, 2}, config)).wait().err, HasSubstr("does not divide the 4 ranks"));
 }
 
 TEST_F(StartedRanks, WithAnotherConfigAreRefused) {

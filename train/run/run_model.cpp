@@ -20,11 +20,12 @@ void describe_model(Transformer& model, Log& log) {
              how->describe());
 }
 
-// Exchanges between ranks are not recorded, and divided models have them inside of passes and updates.
+// Exchanges between ranks are not recorded. Divided models have them inside of passes and updates, ranks that share
+// tokens inside of passes.
 bool uses_graphs(const RunContext& run) {
   const RunSection& c = run.config.value.run;
-  const bool divided = run.ranks.size() > 1 && c.zero_stage > 0;
-  return run.ctx.device().kind == DeviceKind::cuda && c.use_cuda_graphs.value_or(true) && !divided;
+  const bool divided = run.ranks.size() > 1 && c.zero_stage > 0, shared = run.sharing.size() > 1;
+  return run.ctx.device().kind == DeviceKind::cuda && c.use_cuda_graphs.value_or(true) && !divided && !shared;
 }
 
 void describe_memory(const RunContext& run, const PlannedRun& planned, const MemoryPlan& memory) {

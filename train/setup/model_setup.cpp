@@ -164,7 +164,7 @@ ModelRequest training_request(const Config& config, int rank, int ranks) {
   if (trains_bf16(optimizer_options(config.training))) r.trained_dtype = DType::bf16;
   r.sharding = sharding_of(config, rank, ranks);
   const int sharing = static_cast<int>(config.run.context_parallel_size);
-  r.context = {.ranks = sharing, .rank = rank % sharing};
+  r.context = {.ranks = sharing, .rank = rank % sharing, .key_heads = config.run.context_parallel_heads};
   return r;
 }
 

@@ -197,6 +197,7 @@ const std::map<std::string, Change>& changes() {
       {"zero_stage", {2, kSay}},
       {"overlap_comm", {false, kNothing}},
       {"context_parallel_size", {2, kRefuse, {{"lora_dropout", 0}}}},
+      {"context_parallel_heads", {1, kNothing}},
       {"threads", {3, kNothing}},
       {"compute_dtype", {"float32", kSay}},
       {"max_nonfinite_steps", {7, kSay}},
