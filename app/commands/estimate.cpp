@@ -206,7 +206,8 @@ int run_estimate(const Arguments& args) {
   require_use(config.value, args);
   tell_remarks(config, args.log());
   ResolvedConfig anywhere = config;
-  anywhere.value.run.device = DeviceChoice::automatic;  // the device need not be here
+  if (config.value.run.device == DeviceChoice::cuda)
+    anywhere.value.run.device = DeviceChoice::automatic;  // it need not be here
   require_supported(anywhere);
   if (!args.has("gpu")) settle_ranks(config);
   const Price price{args.number("price_per_hour")};

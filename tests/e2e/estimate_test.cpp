@@ -157,6 +157,14 @@ TEST_F(EstimateOf, SeveralRanksHaveThePlanOfEachStage) {
   EXPECT_TRUE(json(config(Json::object()), {"--no_data"}).at("of_ranks").is_null());
 }
 
+// Ranks that share tokens have the tokens of an update together.
+TEST_F(EstimateOf, TokensOfAnUpdateAreCountedOnce) {
+  const Json e =
+      json(config({{"max_length", 64}, {"nproc", 4}, {"context_parallel_size", 2}, {"device", "cpu"}}), {"--no_data"});
+  const double steps = e.at("steps").get<double>();
+  EXPECT_EQ(e.at("of_ranks").at("tokens_per_update").get<double>() * steps, e.at("tokens").get<double>());
+}
+
 TEST_F(EstimateOf, ForecastsRunsOnManyNodes) {
   const Json c = config({{"max_length", 128}, {"bf16", true}, {"max_steps", 10}, {"operand_copies", false}});
   const Json e = json(c, {"--no_data", "--gpu", "H100", "--nodes", "4", "--gpus_per_node", "2"});
@@ -180,6 +188,20 @@ TEST_F(EstimateOf, ForecastsRunsOnManyNodes) {
     if (line.starts_with("fastest that fits")) last = line;
   }
   EXPECT_THAT(last, HasSubstr("zero_stage="));
+}
+
+// What they wait for the keys of each other, beside the gradients that are added either way.
+TEST_F(EstimateOf, RanksThatShareTokensWaitForKeys) {
+  const auto delay = [&](int sharing) {
+    const Json c = config({{"max_length", 128}, {"context_parallel_size", sharing}});
+    const auto seconds = [&](const char* gbps) {
+      const Json e =
+          json(c, {"--no_data", "--gpu", "H100", "--nodes", "4", "--gpus_per_node", "1", "--network_gbps", gbps});
+      return e.at("of_ranks").at("stages")[0].at("update").at("seconds").get<double>();
+    };
+    return seconds("0.01") - seconds("400");
+  };
+  EXPECT_GT(delay(4), 1.1 * delay(1));
 }
 
 TEST_F(EstimateOf, SlowerNetworksTakeLonger) {

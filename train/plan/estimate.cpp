@@ -82,7 +82,7 @@ Course follow_limits(Estimate& e, const Config& config, std::int64_t longest) {
                config.run.data_ranks();
   }
   return {.mix = {.context = static_cast<double>(longest)},
-          .micro_batch_tokens = static_cast<double>(e.work.train.tokens)};
+          .micro_batch_tokens = static_cast<double>(e.work.train.tokens) / e.sharing};
 }
 
 /// What GEMMs of this size reach on the processor now.

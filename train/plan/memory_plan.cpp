@@ -49,16 +49,42 @@ struct Remedy {
   std::size_t bytes;  ///< of the run with it
 };
 
+// Of the same run with a model that is declared in another way.
+std::size_t bytes_with(const PlannedRun& run, const TransformerOptions& options) {
+  Transformer model(run.model.device(), options);
+  return memory_plan({.model = model,
+                      .optimizer = run.optimizer,
+                      .work = run.work,
+                      .target = run.target,
+                      .inputs = run.inputs,
+                      .ranks = run.ranks,
+                      .reduction = run.reduction},
+                     run.policy())
+      .total();
+}
+
 // Of the same run with its frozen weights in 4 bits, if they can be.
 std::optional<std::size_t> quantized_bytes(const PlannedRun& run) {
   TransformerOptions options = run.model.options();
   if (!options.lora || options.quantization) return {};
   options.quantization = Quantization{.bnb = {.quant_type = FourBit::nf4}};
-  Transformer model(run.model.device(), options);
-  return memory_plan(
-             {.model = model, .optimizer = run.optimizer, .work = run.work, .target = run.target, .inputs = run.inputs},
-             run.policy())
-      .total();
+  return bytes_with(run, options);
+}
+
+// With several ranks: to share tokens, or to have fewer keys of each other at a time.
+std::optional<Remedy> sharing_remedy(const PlannedRun& run) {
+  constexpr int kSharing = 2;
+  TransformerOptions options = run.model.options();
+  if (options.context.is_shared()) {
+    options.context.key_heads = 1;
+    return Remedy{"context_parallel_heads=1", bytes_with(run, options)};
+  }
+  const bool masked = options.lora && options.lora->dropout > 0;
+  if (run.ranks % kSharing != 0 || masked || options.config.is_balanced()) return {};
+  options.context.ranks = kSharing;
+  return Remedy{fmt::format("context_parallel_size={} with gradient_accumulation_steps={}", kSharing,
+                            kSharing * run.work.micro_batching.gradient_accumulation_steps),
+                bytes_with(run, options)};
 }
 
 std::vector<Remedy> remedies(const PlannedRun& run) {
@@ -86,6 +112,7 @@ std::vector<Remedy> remedies(const PlannedRun& run) {
          memory_plan(other, blocks ? policy : block).total()});
   }
   if (const auto bytes = quantized_bytes(run)) found.push_back({"load_in_4bit=true", *bytes});
+  if (const auto sharing = sharing_remedy(run)) found.push_back(*sharing);
   if (run.choice.dense_copies == KeepCopies::yes && !run.model.quantized().empty()) {
     PlannedRun other = run;
     other.choice.dense_copies = KeepCopies::no;

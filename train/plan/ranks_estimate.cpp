@@ -18,6 +18,27 @@ double update_seconds(const PlannedRun& run, const GpuModel& gpu) {
                  : (state + weights) / (gpu.bandwidth * kGiga);
 }
 
+// Of attention in a block where ranks share tokens: keys and values come, for the gradients once more, and those go.
+struct KeySeconds {
+  double gather = 0, reduce = 0;
+};
+KeySeconds key_seconds(const PlannedRun& run, const RanksWork& work, const Interconnect& net) {
+  const TransformerOptions& options = run.model.options();
+  if (!options.context.is_shared()) return {};
+  const int ranks = options.context.ranks;
+  Interconnect group = net;  // the ranks of a group follow each other
+  group.ranks_per_node = std::min(ranks, net.ranks_per_node);
+  group.nodes = std::max(1, ranks / group.ranks_per_node);
+  const auto& [heads, head_dim] = run.model.layers().front().key_value;
+  const double bytes = work.micro_batch_tokens * ranks * static_cast<double>(heads * head_dim) *
+                       static_cast<double>(size_of(options.activation_dtype)) / ContextShare::kPieces;
+  const auto seconds = [&](Exchange what) {  // each piece of both
+    return seconds_of(std::vector<ExchangeCall>(2 * ContextShare::kPieces, {.what = what, .name = "", .bytes = bytes}),
+                      group, work.network);
+  };
+  return {.gather = seconds(Exchange::all_gather), .reduce = seconds(Exchange::reduce)};
+}
+
 StageEstimate estimate_stage(const Config& config, const RanksWork& work, const std::optional<Interconnect>& net) {
   const ModelSetup setup = set_up_model(work.compute, training_request(config));
   PlannedRun run = planned_run(config, *setup.model, work.batches, work.target);
@@ -60,8 +81,11 @@ StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const Interco
                   .micro_batch_sum = seconds(exchanges.micro_batch),
                   .step_sum = seconds(exchanges.step),
                   .norm = seconds({numbers, numbers})};
+  const KeySeconds keys = key_seconds(run, work, net);
+  const double again = run.policy().whole_blocks() ? keys.gather : 0;
   costs.blocks.assign(static_cast<std::size_t>(flops.layers),
-                      {.forward = flops.forward * token, .backward = flops.backward * token});
+                      {.forward = flops.forward * token + keys.gather,
+                       .backward = flops.backward * token + keys.gather + keys.reduce + again});
   for (const StepExchanges::Unit& u : exchanges.units)
     costs.units.push_back({.gather = seconds(u.gather), .reduce = seconds(u.reduce)});
   return costs;
