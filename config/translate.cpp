@@ -81,6 +81,8 @@ Translation parallelism(const KeyRow&, const Json& v) {
     const bool several = size != 1 && !size.is_null();
     if (name == "cp_size")
       out.settings.emplace_back("context_parallel_size", size);
+    else if (name == "dp_shard_size" && size.is_number_integer() && size > 1)
+      out.settings.emplace_back("~dp_shard_size", size);
     else if (name == "tp_size" && several)
       tell("and ranks share rows or tokens only (cp_size)");
     else if (name == "sp_size" && several)

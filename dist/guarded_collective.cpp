@@ -10,13 +10,14 @@
 namespace qtrain {
 namespace {
 
-constexpr std::array<std::string_view, 5> kKinds{"all_reduce", "broadcast", "all_gather", "all_to_all", "barrier"};
+constexpr std::array<std::string_view, 6> kKinds{"all_reduce", "broadcast",      "all_gather",
+                                                 "all_to_all", "reduce_scatter", "barrier"};
 
 }  // namespace
 
 /// What a rank is about to do; equal on all ranks.
 struct GuardedCollective::Call {
-  enum Kind : std::int64_t { all_reduce, broadcast, all_gather, all_to_all, barrier };
+  enum Kind : std::int64_t { all_reduce, broadcast, all_gather, all_to_all, reduce_scatter, barrier };
   std::int64_t kind;
   std::int64_t dtype = 0, elements = 0, detail = 0;  ///< the reduction, the root
 
@@ -51,21 +52,31 @@ void GuardedCollective::all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) 
         [&] { inner_->all_to_all(ctx, sent, received); });
 }
 
+void GuardedCollective::reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) {
+  check(sent.numel() == size() * sum.numel() && sent.dtype == sum.dtype, "reduce_scatter: not a row for each rank");
+  guard(ctx, {Call::reduce_scatter, static_cast<std::int64_t>(sent.dtype), sent.numel()},
+        [&] { inner_->reduce_scatter(ctx, sent, sum); });
+}
+
 void GuardedCollective::barrier(Ctx& ctx) {
   guard(ctx, {Call::barrier}, [&] { inner_->barrier(ctx); });
 }
 
 std::unique_ptr<Collective> GuardedCollective::part(int first, int size) {
-  const int begin = watch_.first + first;
   return std::make_unique<GuardedCollective>(
-      inner_->part(first, size),
-      RankWatch{watch_.store, watch_.watchdog, begin, fmt::format("ranks {} to {}: ", begin, begin + size - 1)});
+      inner_->part(first, size), RankWatch{watch_.store, watch_.watchdog, watch_.number(first), watch_.stride});
+}
+
+std::unique_ptr<Collective> GuardedCollective::counterparts(int size) {
+  return std::make_unique<GuardedCollective>(
+      inner_->counterparts(size),
+      RankWatch{watch_.store, watch_.watchdog, watch_.number(rank() % size), watch_.stride * size});
 }
 
 void GuardedCollective::guard(Ctx& ctx, const Call& call, const std::function<void()>& act) {
   ++calls_;
   const std::string text = call.text();
-  const timeline::Span span(watch_.part + text);
+  const timeline::Span span(label_ + text);
   watch_.watchdog.enter(text);
   try {
     compare(ctx, call);
@@ -91,7 +102,7 @@ void GuardedCollective::compare(Ctx& ctx, const Call& call) {
     fail(ErrorKind::peer,
          {.cause = fmt::format("the ranks do different things: rank {} comes to its collective {}, {}; "
                                "rank {} to its collective {}, {}",
-                               watch_.first + rank(), calls_, call.text(), watch_.first + r, theirs[0], other.text()),
+                               watch_.number(rank()), calls_, call.text(), watch_.number(r), theirs[0], other.text()),
           .remedy = "this is a bug; please report it with the config"});
   }
 }

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "dist/collective.h"
@@ -22,10 +23,13 @@ class GuardedCollective : public Collective {
   void broadcast(Ctx& ctx, Tensor values, int root) override;
   void all_gather(Ctx& ctx, ConstTensor mine, Tensor all) override;
   void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) override;
+  void reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) override;
   void barrier(Ctx& ctx) override;
   void disconnect() override { inner_->disconnect(); }
   void give_up() override { inner_->give_up(); }
+  void label(const std::string& text) override { label_ = text; }
   std::unique_ptr<Collective> part(int first, int size) override;
+  std::unique_ptr<Collective> counterparts(int size) override;
 
  private:
   struct Call;
@@ -34,6 +38,7 @@ class GuardedCollective : public Collective {
 
   std::unique_ptr<Collective> inner_;
   RankWatch watch_;
+  std::string label_;
   std::int64_t calls_ = 0;
 };
 

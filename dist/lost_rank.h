@@ -10,8 +10,10 @@ namespace qtrain {
 struct RankWatch {
   Store& store;
   Watchdog& watchdog;
-  int first = 0;          ///< the rank of the run that is number 0 of the collective that asks
-  std::string part = {};  ///< "ranks 2 to 3: ", what its calls begin with in timelines; empty: all ranks
+  int first = 0;   ///< the rank of the run that is number 0 of the collective that asks
+  int stride = 1;  ///< how far its ranks are from each other in the run
+
+  int number(int rank) const { return first + stride * rank; }
 };
 
 /// Ends with the error for a call that failed or took too long: asks which ranks are missing, for a few seconds, and

@@ -116,9 +116,18 @@ class NcclCollective : public Collective {
     });
   }
 
+  void reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) override {
+    if (both_on_host(sent, sum)) return host().reduce_scatter(ctx, sent, sum);
+    queue(ctx, {"ncclReduceScatter", sent}, [&](const Functions& f, Comm* comm) {
+      return f.reduce_scatter(sent.data, sum.data, static_cast<std::size_t>(sum.numel()), reduced_type(sum.dtype),
+                              nccl::sum, comm, ctx.stream().handle());
+    });
+  }
+
   void barrier(Ctx& ctx) override { host().barrier(ctx); }
 
   std::unique_ptr<Collective> part(int first, int size) override;
+  std::unique_ptr<Collective> counterparts(int size) override;
   void give_up() override { session_->give_up(); }
   void disconnect() override {
     session_->give_up();
@@ -135,6 +144,11 @@ class NcclCollective : public Collective {
     if (what.tensor.numel() == 0) return;
     const std::string text = fmt::format("{} of {} {}", what.name, what.tensor.numel(), name_of(what.tensor.dtype));
     session_->queue(ctx, {what.name, text, communicator_}, act);
+  }
+
+  // The next part that is made, from this rank on.
+  Members members_of_part(int first) {
+    return {.first = members_.first + first, .meeting = fmt::format("{}{}.{}/", members_.meeting, ++parts_, first)};
   }
 
   // What a call that was given up has left behind is not shared, nor agreed on.
@@ -171,8 +185,12 @@ std::unique_ptr<Collective> connected_or_told(const Connect& connect) {
 }
 
 std::unique_ptr<Collective> NcclCollective::part(int first, int size) {
-  Members part{.first = members_.first + first, .meeting = fmt::format("{}{}.{}/", members_.meeting, ++parts_, first)};
-  return connected_or_told([&] { return connected(host().part(first, size), session_, part); });
+  return connected_or_told([&] { return connected(host().part(first, size), session_, members_of_part(first)); });
+}
+
+std::unique_ptr<Collective> NcclCollective::counterparts(int size) {
+  return connected_or_told(
+      [&] { return connected(host().counterparts(size), session_, members_of_part(rank() % size)); });
 }
 
 }  // namespace

@@ -20,21 +20,42 @@ struct Columns {
 };
 
 void copy(Ctx& ctx, const Tensor& to, const Tensor& from) {
-  if (from.device.kind == DeviceKind::cpu)
+  if (to.device.kind == DeviceKind::cpu)
     std::memcpy(to.data, from.data, from.bytes());
   else
     ctx.stream().copy(to.data, from.data, from.bytes());
 }
 
-// What is sent: [ranks, count], short rows with zeros behind them. Whole rows of one length are sent from where they
+/// What is sent to whom: each row of a group is cut into equal pieces, one for each replica that adds it.
+struct Pieces {
+  const ShardGroup& group;
+  int ranks, replicas;  ///< of the run: rank j of replica k has piece k of row j
+
+  Pieces(const ShardGroup& g, int replicas_that_add)
+      : group(g), ranks(static_cast<int>(g.rows.size()) - 1), replicas(replicas_that_add) {}
+  int all() const { return ranks * replicas; }
+  std::int64_t longest() const { return (group.longest_row() + replicas - 1) / replicas; }
+  /// Of a rank of the run, in its row.
+  Columns of(int rank) const {
+    const std::int64_t row = group.row_size(rank % ranks), begin = std::min(row, rank / ranks * longest());
+    return {begin, std::min(longest(), row - begin)};
+  }
+  /// Whether all lie one behind the other in the order of the ranks, as long as each other.
+  bool are_rows() const { return replicas == 1 && group.is_even(); }
+};
+
+// What is sent: [ranks, count], short pieces with zeros behind them. Whole rows of one length are sent from where they
 // are.
-Tensor packed(Ctx& ctx, const ShardGroup& group, int ranks, Columns c, std::byte* memory) {
-  if (group.is_even() && c.count == group.longest_row()) return group.grads.reshaped({ranks, c.count});
-  const Tensor out{memory, *group.grad_dtype, {ranks, c.count}, group.grads.device};
-  for (int r = 0; r < ranks; ++r) {
-    const std::int64_t n = c.of_row(group.row_size(r));
+Tensor packed(Ctx& ctx, const Pieces& pieces, Columns c, std::byte* memory) {
+  const ShardGroup& group = pieces.group;
+  if (pieces.are_rows() && c.count == pieces.longest()) return group.grads.reshaped({pieces.all(), c.count});
+  const Tensor out{memory, *group.grad_dtype, {pieces.all(), c.count}, group.grads.device};
+  for (int r = 0; r < pieces.all(); ++r) {
+    const Columns piece = pieces.of(r);
+    const std::int64_t n = c.of_row(piece.count);
     const Tensor to = out.slice(r, 1).reshaped({c.count}), rest = to.slice(n, c.count - n);
-    if (n > 0) copy(ctx, to.slice(0, n), group.grads.slice(group.row_begin(r) + c.begin, n));
+    const std::int64_t begin = group.row_begin(r % pieces.ranks) + piece.begin + c.begin;
+    if (n > 0) copy(ctx, to.slice(0, n), group.grads.slice(begin, n));
     if (rest.device.kind == DeviceKind::cpu)
       std::memset(rest.data, 0, rest.bytes());
     else
@@ -64,19 +85,41 @@ void add_rows(Ctx& ctx, const Tensor& sum, const Tensor& received, Sink::Mode mo
   }
 }
 
-void reduce_rows(Ctx& ctx, Collective& ranks, const ShardGroup& group, Sink::Mode mode, std::byte* memory) {
-  const int size = ranks.size();
-  const std::int64_t longest = group.longest_row(), own = group.row_size(ranks.rank());
-  for (std::int64_t begin = 0; begin < longest; begin += kMaxColumns) {
-    const Columns c{begin, std::min(kMaxColumns, longest - begin)};
-    const Tensor received{memory, *group.grad_dtype, {size, c.count}, group.grads.device};
-    ranks.all_to_all(ctx, packed(ctx, group, size, c, memory + received.bytes()), received);
-    if (const std::int64_t n = c.of_row(own); n > 0) add_rows(ctx, group.own_grads.slice(begin, n), received, mode);
+/// How gradients are added.
+struct Adding {
+  Sink::Mode mode;
+  std::byte* memory;  ///< for what is sent and received
+};
+
+void reduce_pieces(Ctx& ctx, Collective& ranks, const Pieces& pieces, const Adding& how) {
+  const ShardGroup& group = pieces.group;
+  const Columns own = pieces.of(ranks.rank());
+  for (std::int64_t begin = 0; begin < pieces.longest(); begin += kMaxColumns) {
+    const Columns c{begin, std::min(kMaxColumns, pieces.longest() - begin)};
+    const Tensor received{how.memory, *group.grad_dtype, {pieces.all(), c.count}, group.grads.device};
+    ranks.all_to_all(ctx, packed(ctx, pieces, c, how.memory + received.bytes()), received);
+    if (const std::int64_t n = c.of_row(own.count); n > 0)
+      add_rows(ctx, group.own_grads.slice(own.begin + begin, n), received, how.mode);
   }
 }
 
+// Each replica has added a piece of the own row.
+void gather_pieces(Ctx& ctx, Collective& replicas, const ShardGroup& group, int rank) {
+  const Pieces pieces(group, replicas.size());
+  for (int k = 0; k < replicas.size(); ++k)
+    if (const Columns piece = pieces.of(k * pieces.ranks + rank); piece.count > 0)
+      replicas.broadcast(ctx, group.own_grads.slice(piece.begin, piece.count), k);
+}
+
 void gather_rows(Ctx& ctx, Collective& ranks, const ShardGroup& group) {
-  if (group.is_even()) return ranks.all_gather(ctx, group.own_values, group.values);
+  if (group.is_even()) {
+    Tensor mine = group.own_values;
+    if (mine.device.kind != group.values.device.kind) {  // it waits on the host
+      mine = group.values.slice(group.row_begin(ranks.rank()), group.row_size(ranks.rank()));
+      copy(ctx, mine, group.own_values);
+    }
+    return ranks.all_gather(ctx, mine, group.values);
+  }
   for (int r = 0; r < ranks.size(); ++r) {
     if (group.row_size(r) == 0) continue;
     const Tensor row = group.values.slice(group.row_begin(r), group.row_size(r));
@@ -85,19 +128,24 @@ void gather_rows(Ctx& ctx, Collective& ranks, const ShardGroup& group) {
   }
 }
 
+Device device_of(std::span<const ParamStore* const> stores) {
+  return stores.front()->values().device();
+}
+
 }  // namespace
 
-ShardExchange::ShardExchange(Collective& ranks, Device device, std::span<const ParamStore* const> stores)
-    : ranks_(ranks), memory_(device, bytes(ranks.size(), stores), "gradients on their way") {}
+ShardExchange::ShardExchange(ShardRanks& ranks, ReductionOrder order, std::span<const ParamStore* const> stores)
+    : ranks_(ranks), order_(order), memory_(device_of(stores), bytes(order, stores), "gradients on their way") {}
 
-std::size_t ShardExchange::bytes(int ranks, std::span<const ParamStore* const> stores) {
+std::size_t ShardExchange::bytes(ReductionOrder order, std::span<const ParamStore* const> stores) {
   std::size_t most = 0;
   for (const ParamStore* store : stores)
     for (const ShardGroup& group : store->groups()) {
       if (!group.trained()) continue;
-      const std::int64_t longest = group.longest_row(), columns = std::min(longest, kMaxColumns);
-      const int buffers = group.is_even() && longest <= kMaxColumns ? 1 : 2;
-      most = std::max(most, static_cast<std::size_t>(buffers * ranks * columns) * size_of(*group.grad_dtype));
+      const Pieces pieces(group, order == ReductionOrder::micro_batches ? store->sharding().replicas : 1);
+      const std::int64_t longest = pieces.longest(), columns = std::min(longest, kMaxColumns);
+      const int buffers = pieces.are_rows() && longest <= kMaxColumns ? 1 : 2;
+      most = std::max(most, static_cast<std::size_t>(buffers * pieces.all() * columns) * size_of(*group.grad_dtype));
     }
   return most;
 }
@@ -110,16 +158,26 @@ ShardExchange::~ShardExchange() {
   }
 }
 
-Pending ShardExchange::start(std::function<void(Collective&)> work) {
-  return last_ = ranks_.start(std::move(work));
+Pending ShardExchange::start(Collective& ranks, std::function<void(Collective&)> work) {
+  return last_ = ranks.start(std::move(work));
 }
 
 Pending ShardExchange::gather(Ctx& ctx, const ShardGroup& group) {
-  return start([&](Collective& ranks) { gather_rows(ctx, ranks, group); });
+  return start(ranks_.group(), [&](Collective& ranks) { gather_rows(ctx, ranks, group); });
 }
 
 Pending ShardExchange::reduce(Ctx& ctx, const ShardGroup& group, Sink::Mode mode) {
-  return start([this, &ctx, &group, mode](Collective& ranks) { reduce_rows(ctx, ranks, group, mode, memory_.data()); });
+  return start(adds_pieces() ? ranks_.all() : ranks_.group(), [this, &ctx, &group, mode](Collective& ranks) {
+    const Pieces pieces(group, ranks.size() / (static_cast<int>(group.rows.size()) - 1));
+    reduce_pieces(ctx, ranks, pieces, {mode, memory_.data()});
+  });
+}
+
+Pending ShardExchange::settle(Ctx& ctx, const ShardGroup& group) {
+  return start(ranks_.replicas(), [this, &ctx, &group](Collective& replicas) {
+    if (adds_pieces()) return gather_pieces(ctx, replicas, group, ranks_.group().rank());
+    if (group.own_grads.numel() > 0) replicas.all_reduce(ctx, group.own_grads, Reduction::sum);
+  });
 }
 
 }  // namespace qtrain

@@ -19,6 +19,11 @@ std::span<Param* const> whole_ones(const Transformer& model, const std::vector<P
   return trained;
 }
 
+std::unique_ptr<DividedModel> divided_model(const TrainStep::Parts& parts, const TrainStep::Options& options) {
+  if (!parts.model.options().sharding.divides_trained()) return {};
+  return std::make_unique<DividedModel>(parts.model, parts.ranks, options.reduction.order);
+}
+
 Sizes sizes_for(Device device) {
   return device.kind == DeviceKind::cuda ? Sizes::classes : Sizes::exact;
 }
@@ -35,13 +40,13 @@ TrainStep::TrainStep(Ctx& ctx, const Parts& parts, const Options& options)
             {.max_tokens = options.max_tokens, .sizes = sizes_for(ctx.device()), .share = model_.options().context}),
       sums_(ctx.device(), kSums),
       reducer_(ranks_, options.reduction, whole_ones(model_, trained_), sums_.all()),
-      squares_(ranks_, {.order = options.reduction.order, .divided = model_.options().sharding.divides_trained()},
-               trained_),
-      graphs_(ctx.device().kind == DeviceKind::cuda ? options.graphs : 0) {
-  if (model_.options().sharding.divides_trained()) divided_.emplace(model_, ranks_, options.reduction.order);
-}
+      divided_(divided_model(parts, options)),
+      squares_(divided_ ? divided_->group() : ranks_,
+               {.order = options.reduction.order, .divided = model_.options().sharding.divides_trained()}, trained_),
+      graphs_(ctx.device().kind == DeviceKind::cuda ? options.graphs : 0) {}
 
-void TrainStep::begin() {
+void TrainStep::begin(std::int64_t micro_batches) {
+  if (divided_) divided_->begin_step(micro_batches);
   sums_.clear(ctx_);
   model_.weights().zero_grads(ctx_);
   model_.adapter().zero_grads(ctx_);

@@ -1,5 +1,5 @@
 #pragma once
-#include <optional>
+#include <memory>
 
 #include "core/graph.h"
 #include "optim/optimizer.h"
@@ -34,8 +34,8 @@ class TrainStep {
     return BatchFeed::bytes(max_tokens, share) + DeviceNumbers::bytes(kSums);
   }
 
-  /// Begins an optimizer step: gradients and sums become 0.
-  void begin();
+  /// Begins an optimizer step of so many micro-batches: gradients and sums become 0.
+  void begin(std::int64_t micro_batches);
   /// Queues forward and backward of a micro-batch that has targets or is balanced.
   void add(const Batch& batch, const MicroStep& step);
   /// Instead of `add` for one that has neither: other ranks may add theirs meanwhile.
@@ -65,7 +65,7 @@ class TrainStep {
   BatchFeed feed_;
   DeviceNumbers sums_;
   GradientReducer reducer_;
-  std::optional<DividedModel> divided_;  ///< if it is
+  std::unique_ptr<DividedModel> divided_;  ///< if it is
   GradientSquares squares_;
   GraphCache graphs_;
 };

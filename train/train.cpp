@@ -121,6 +121,7 @@ std::unique_ptr<Collective> sharing_ranks(const ResolvedConfig& config, Device d
                             .remedy = "start a multiple of it (nproc), or set it to 1"});
   if (size == 1) return std::make_unique<Solo>();
   std::unique_ptr<Collective> part = ranks.part(ranks.rank() / size * size, size);
+  part->label("keys: ");
   if (device.kind == DeviceKind::cuda) return part;  // what is queued there runs beside the host by itself
   return std::make_unique<QueuedCollective>(std::move(part), "keys");
 }

@@ -94,6 +94,38 @@ TEST_F(NcclRanks, RowsGoWhereTheyBelong) {
               kWell);
 }
 
+template <class T>
+void shares_are_exact(Ctx& ctx, Collective& ranks) {
+  constexpr int kRow = 20001;
+  const int n = ranks.size(), me = ranks.rank();
+  std::vector<T> mine;
+  for (int i = 0; i < n * kRow; ++i)
+    mine.push_back(static_cast<T>(static_cast<float>(i / kRow + i % kRow % 5 + 3 * me)));
+  const OnDevice<T> sent(ctx, mine), sum(ctx, std::vector<T>(kRow));
+  ranks.reduce_scatter(ctx, sent.tensor, sum.tensor);
+  const std::vector<T> share = sum.read(ctx);
+  ranks.reduce_scatter(ctx, sent.tensor, sent.tensor.slice(me * kRow, kRow));
+  const std::vector<T> in_place = sent.read(ctx);
+  for (int i = 0; i < kRow; ++i) {
+    ASSERT_EQ(static_cast<float>(share[static_cast<std::size_t>(i)]),
+              static_cast<float>(n * (me + i % 5) + 3 * n * (n - 1) / 2))
+        << i;
+    ASSERT_EQ(static_cast<float>(in_place[static_cast<std::size_t>(me * kRow + i)]),
+              static_cast<float>(share[static_cast<std::size_t>(i)]))
+        << i;
+  }
+}
+
+TEST_F(NcclRanks, SharesOfSumsOfEveryType) {
+  EXPECT_THAT(test::on_processes({.size = 3},
+                                 [](Ctx& ctx, Collective& ranks) {
+                                   shares_are_exact<float>(ctx, ranks);
+                                   shares_are_exact<Bf16>(ctx, ranks);
+                                   shares_are_exact<F16>(ctx, ranks);
+                                 }),
+              kWell);
+}
+
 // Nothing waits in between: what a call reads was queued before it, and what reads its result after it.
 TEST_F(NcclRanks, CallsAreInTheOrderOfTheStream) {
   EXPECT_THAT(test::on_processes({},

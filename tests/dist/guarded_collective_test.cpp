@@ -41,6 +41,15 @@ TEST(GuardedCollective, TellsOfAnotherKindAndRoot) {
   EXPECT_THAT(roots, Each(HasSubstr("the ranks do different things")));
 }
 
+TEST(GuardedCollective, TellsSharesOfSumsFromWholeOnes) {
+  const auto errors = test::on_ranks(2, [](Ctx& ctx, Collective& ranks) {
+    std::vector<float> values(8), sum(4);
+    if (ranks.rank() == 0) return ranks.all_reduce(ctx, view(values, 8), Reduction::sum);
+    ranks.reduce_scatter(ctx, view(values, 8), view(sum, 4));
+  });
+  EXPECT_THAT(errors, Each(AllOf(HasSubstr("reduce_scatter of 8 float32"), HasSubstr("all_reduce of 8 float32"))));
+}
+
 // Sums of a call that one rank has left out are wrong and go unnoticed in gloo itself.
 TEST(GuardedCollective, TellsOfACallThatWasLeftOut) {
   const auto errors = test::on_ranks(

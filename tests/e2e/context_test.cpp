@@ -208,7 +208,7 @@ TEST_F(Context, ATimelineIsHeldAgainstTheScheduleOfItsRun) {
   config.update({{"profile", true}, {"max_steps", 6}, {"threads", 1}});
   trained(config, "out");
   write_file(at("run.json"), dump_json(config));
-  EXPECT_THAT(read_text(at("out/trace-rank-1.json")), HasSubstr("\"ranks 0 to 1: all_to_all of"));
+  EXPECT_THAT(read_text(at("out/trace-rank-1.json")), HasSubstr("\"keys: all_to_all of"));
   const std::vector<std::string> words{"estimate", at("run.json").string(), "--trace", at("out").string()};
   EXPECT_THAT(qtrain_ok({.words = words}).out, HasSubstr(" updates of 2 ranks, in the median"));
 }
@@ -257,7 +257,7 @@ TEST_F(ContextHeads, ComeWhileOthersAreUsed) {
   ASSERT_TRUE(lanes.contains("keys"));
   int gathers = 0;
   for (const Json& e : events) {
-    if (!e.at("name").get<std::string>().starts_with("ranks 0 to 1: all_gather")) continue;
+    if (!e.at("name").get<std::string>().starts_with("keys: all_gather")) continue;
     EXPECT_EQ(e.at("tid"), lanes["keys"]);
     ++gathers;
   }

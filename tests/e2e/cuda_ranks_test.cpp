@@ -172,6 +172,22 @@ TEST_F(CudaRanks, MoreThanThereAreGpusAreRefused) {
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("nproc is 64"), HasSubstr("ranks do not share GPUs")));
 }
 
+// GPUs may choose other algorithms for the GEMMs of an update, so each of its matrices is updated by one rank.
+TEST_F(CudaRanks, UpdatesWithGemmsAreDivided) {
+  Json base = config({{"optim", "muon"}, {"gradient_accumulation_steps", 2}});
+  trained(base);
+  const std::vector<double> alone = losses();
+  fs::remove_all(folder_ / "out");
+  Process zero(rank(0, divided(base, 2))), one(rank(1, divided(base, 2)));
+  const Outcome first = zero.wait(), second = one.wait();
+  ASSERT_EQ(first.code, 0) << first.err;
+  ASSERT_EQ(second.code, 0) << second.err;
+  EXPECT_THAT(first.err, HasSubstr("zero_stage: 1, as optim muon asks"));
+  ASSERT_EQ(losses().size(), alone.size());
+  // Float32 sums of gradients in another order, and an update that makes singular values alike.
+  for (std::size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(losses()[i], alone[i], 1e-3) << "step " << i + 1;
+}
+
 /// Where the number of GPUs can be chosen.
 class HarnessRanks : public CudaRanks {
  protected:
@@ -188,6 +204,26 @@ TEST_F(HarnessRanks, AreAsManyAsThereAreGpus) {
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("starting 3 ranks on this machine, 3 in all"));
   EXPECT_EQ(read_json(folder_ / "out/resolved_config.json").at("values").at("nproc").at("value"), 3);
+}
+
+// Where a block is recomputed its weights are gathered once more.
+TEST_F(HarnessRanks, RecomputeAlikeWhereOneHasLessRoom) {
+  Json config = divided(base(), 2);
+  config.update({{"deterministic_reduce", false}, {"zero_stage", 3}, {"gradient_checkpointing", "auto"}});
+  const auto run = [&](const std::string& memory_of_second) {
+    fs::remove_all(folder_ / "out");
+    Launch less = rank(1, config);
+    for (std::string& variable : less.environment)
+      if (variable.starts_with("QTRAIN_EMULATION=")) variable += memory_of_second;
+    Process zero(rank(0, config)), one(std::move(less));
+    const Outcome first = zero.wait(), second = one.wait();
+    EXPECT_EQ(first.code, 0) << first.err;
+    EXPECT_EQ(second.code, 0) << second.err;
+    return first.err;
+  };
+  EXPECT_THAT(run(""), HasSubstr("recomputation: none"));
+  const auto all = read_json(folder_ / "out/train_results.json").at("memory").at("allocated").get<std::size_t>();
+  EXPECT_THAT(run(fmt::format(",memory={}", all - 1)), HasSubstr("recomputation: selective"));
 }
 
 TEST_F(HarnessRanks, ALostOneEndsTheRun) {

@@ -179,7 +179,9 @@ RanksWork ranks_work(const Estimate& e, const Place& place, const Course& course
 
 void add_ranks(Estimate& e, const Config& config, const RanksWork& work) {
   e.of_ranks = estimate_ranks(config, work);
-  const StageEstimate& own = e.of_ranks->stages[static_cast<std::size_t>(config.run.zero_stage)];
+  const auto stage =
+      config.training.weight_offload ? ZeroStage::weights : static_cast<ZeroStage>(config.run.zero_stage);
+  const StageEstimate& own = *std::ranges::find(e.of_ranks->stages, stage, &StageEstimate::stage);
   if (own.step) e.step_seconds = own.step->seconds;
   if (!e.problem) return;
   const auto fitting = std::ranges::find_if(e.of_ranks->stages, &StageEstimate::fits);

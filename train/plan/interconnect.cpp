@@ -25,6 +25,21 @@ double ring_bandwidth(const Interconnect& net) {
 
 }  // namespace
 
+Interconnect within_group(const Interconnect& net, int size) {
+  Interconnect group = net;
+  group.ranks_per_node = std::min(size, net.ranks_per_node);
+  group.nodes = (size + net.ranks_per_node - 1) / net.ranks_per_node;
+  return group;
+}
+
+// Each of a node's ranks sends to its own counterparts.
+Interconnect over_groups(const Interconnect& net, int size) {
+  Interconnect replicas = net;
+  replicas.ranks_per_node = std::max(1, net.ranks_per_node / size);
+  replicas.nodes = net.ranks() / size / replicas.ranks_per_node;
+  return replicas;
+}
+
 double ring_pass(const Interconnect& net, double bytes) {
   if (net.ranks() == 1) return 0;
   const int across = net.nodes - 1, within = net.ranks() - net.nodes;

@@ -17,6 +17,10 @@ struct Interconnect {
   int ranks() const { return ranks_per_node * nodes; }
 };
 
+/// What consecutive ranks of this size see of it, and those that have the same place in such groups, one of each.
+Interconnect within_group(const Interconnect& net, int size);
+Interconnect over_groups(const Interconnect& net, int size);
+
 /// Seconds of collective operations by the model of latency and bandwidth (Hockney 1994; Thakur et al. 2005): a message
 /// takes the latency of its link and its bytes over the bandwidth. `bytes` are those of all ranks together: what
 /// everybody has after an all-gather, what each begins with in the others. A single rank takes 0.

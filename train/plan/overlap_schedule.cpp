@@ -26,6 +26,7 @@ class StepSimulation {
   SimulatedStep run() {
     compute("between", [](const StepCosts& c) { return c.between; });
     for (std::int64_t i = 0; i < shape_.micro_batches; ++i) {
+      last_ = i + 1 == shape_.micro_batches;
       forward();
       backward();
       end_micro_batch();
@@ -69,7 +70,11 @@ class StepSimulation {
     return exchanged_;
   }
   double gather(int u) { return exchange(fmt::format("gather unit {}", u), unit(u).gather, u); }
-  double reduce(int u) { return exchange(fmt::format("reduce unit {}", u), unit(u).reduce, u); }
+  // As DividedModel::add.
+  double reduce(int u) {
+    const double reduced = exchange(fmt::format("reduce unit {}", u), unit(u).reduce, u);
+    return last_ ? exchange(fmt::format("settle unit {}", u), unit(u).settle, u) : reduced;
+  }
 
   void fetch(int u) {
     Buffer& buffer = buffer_for(u);
@@ -153,6 +158,7 @@ class StepSimulation {
   SimulatedStep step_;
   std::vector<double> now_;  ///< until when a rank computes or waits
   double exchanged_ = 0;     ///< until when something is exchanged
+  bool last_ = false;        ///< the micro-batch is the last one of the update
 };
 
 }  // namespace

@@ -27,6 +27,7 @@ struct StepCosts {
   struct Unit {
     double gather = 0;  ///< its values, before a pass with ZeroStage::weights, else after the update
     double reduce = 0;  ///< its gradients
+    double settle = 0;  ///< and the sums of an update over replicas, after its last micro-batch
   };
   std::vector<Block> blocks;
   std::vector<Unit> units;                             ///< by their numbers: what is in no block, then the blocks

@@ -7,15 +7,18 @@
 namespace qtrain {
 namespace {
 
-// Weights and gradients are read, weights written, and the state both; from the host where it is kept there.
+constexpr double kHostBandwidth = 24e9;  // bytes a second between a host and its GPU
+
+// Weights and gradients are read, weights written, and the state both; from the host what is kept there.
 double update_seconds(const PlannedRun& run, const GpuModel& gpu) {
-  constexpr double kGiga = 1e9, kHostBandwidth = 24e9;
+  constexpr double kGiga = 1e9;
   double elements = 0;
   for (const Param* p : run.model.trained()) elements += static_cast<double>(p->own.count());
-  const double state = 2 * static_cast<double>(run.optimizer.memory.state), weights = 3 * elements * sizeof(float);
-  const bool on_host = run.optimizer.placement != Placement::device;
-  return on_host ? state / kHostBandwidth + weights / (gpu.bandwidth * kGiga)
-                 : (state + weights) / (gpu.bandwidth * kGiga);
+  const double state = 2 * static_cast<double>(run.optimizer.memory.state), weights = 2 * elements * sizeof(float);
+  double from_host = 0, from_device = elements * sizeof(float);
+  (run.optimizer.placement == Placement::device ? from_device : from_host) += state;
+  (run.model.options().sharding.on_host ? from_host : from_device) += weights;
+  return from_host / kHostBandwidth + from_device / (gpu.bandwidth * kGiga);
 }
 
 // Of attention in a block where ranks share tokens: keys and values come, for the gradients once more, and those go.
@@ -26,15 +29,13 @@ KeySeconds key_seconds(const PlannedRun& run, const RanksWork& work, const Inter
   const TransformerOptions& options = run.model.options();
   if (!options.context.is_shared()) return {};
   const int ranks = options.context.ranks;
-  Interconnect group = net;  // the ranks of a group follow each other
-  group.ranks_per_node = std::min(ranks, net.ranks_per_node);
-  group.nodes = std::max(1, ranks / group.ranks_per_node);
+  const Interconnect group = within_group(net, ranks);
   const auto& [heads, head_dim] = run.model.layers().front().key_value;
   const double bytes = work.micro_batch_tokens * ranks * static_cast<double>(heads * head_dim) *
                        static_cast<double>(size_of(options.activation_dtype)) / ContextShare::kPieces;
   const auto seconds = [&](Exchange what) {  // each piece of both
     return seconds_of(std::vector<ExchangeCall>(2 * ContextShare::kPieces, {.what = what, .name = "", .bytes = bytes}),
-                      group, work.network);
+                      {.all = group, .group = group, .replicas = group}, work.network);
   };
   return {.gather = seconds(Exchange::all_gather), .reduce = seconds(Exchange::reduce)};
 }
@@ -54,12 +55,19 @@ StageEstimate estimate_stage(const Config& config, const RanksWork& work, const 
 
 }  // namespace
 
-double seconds_of(const std::vector<ExchangeCall>& calls, const Interconnect& net, const NetworkOptions& network) {
+double seconds_of(const std::vector<ExchangeCall>& calls, const RankNets& nets, const NetworkOptions& network) {
   double seconds = 0;
-  for (const ExchangeCall& call : calls)
+  for (const ExchangeCall& call : calls) {
+    const Interconnect& net = nets.of(call.among);
     seconds +=
         (net.ranks() - 1) * network.comparison + exchange_seconds(net, network.collectives, call.what, call.bytes);
+  }
   return seconds;
+}
+
+RankNets nets_of(const Interconnect& net, const Sharding& sharding) {
+  if (sharding.replicas == 1) return {.all = net, .group = net, .replicas = net};
+  return {.all = net, .group = within_group(net, sharding.ranks), .replicas = over_groups(net, sharding.ranks)};
 }
 
 StepShape step_shape(const Config& config, const RecomputePolicy& policy) {
@@ -75,7 +83,8 @@ StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const Interco
   const double token = work.micro_batch_tokens / *work.flops_per_second;  // seconds for an operation of each token
   const StepExchanges exchanges = step_exchanges(run.model, run.reduction, run.ranks);
   const ExchangeCall numbers{.what = Exchange::all_reduce, .name = "", .bytes = sizeof(double)};
-  const auto seconds = [&](const std::vector<ExchangeCall>& calls) { return seconds_of(calls, net, work.network); };
+  const RankNets nets = nets_of(net, run.model.options().sharding);
+  const auto seconds = [&](const std::vector<ExchangeCall>& calls) { return seconds_of(calls, nets, work.network); };
   StepCosts costs{.head = flops.head * token,
                   .update = update_seconds(run, *work.gpu),
                   .micro_batch_sum = seconds(exchanges.micro_batch),
@@ -87,7 +96,9 @@ StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const Interco
                       {.forward = flops.forward * token + keys.gather,
                        .backward = flops.backward * token + keys.gather + keys.reduce + again});
   for (const StepExchanges::Unit& u : exchanges.units)
-    costs.units.push_back({.gather = seconds(u.gather), .reduce = seconds(u.reduce)});
+    costs.units.push_back({.gather = u.from_host / kHostBandwidth + seconds(u.gather),
+                           .reduce = seconds(u.reduce),
+                           .settle = seconds(u.settle)});
   return costs;
 }
 
@@ -106,6 +117,7 @@ RanksEstimate estimate_ranks(const Config& config, const RanksWork& work) {
       work.micro_batch_tokens * static_cast<double>(config.training.gradient_accumulation_steps * e.layout.ranks());
   Config staged = config;
   for (const ZeroStage stage : {ZeroStage::none, ZeroStage::optimizer, ZeroStage::gradients, ZeroStage::weights}) {
+    if (config.training.weight_offload && stage != ZeroStage::weights) continue;
     staged.run.zero_stage = static_cast<std::int64_t>(stage);
     e.stages.push_back(estimate_stage(staged, work, e.net));
   }

@@ -54,8 +54,18 @@ struct RanksEstimate {
 /// Memory is exact, that of a run; time is a model: see docs/scaling.md. Of a config with several ranks.
 RanksEstimate estimate_ranks(const Config& config, const RanksWork& work);
 
+/// How ranks are connected that an exchange is between.
+struct RankNets {
+  Interconnect all, group, replicas;
+
+  const Interconnect& of(Among among) const {
+    return among == Among::all ? all : among == Among::group ? group : replicas;
+  }
+};
+RankNets nets_of(const Interconnect& net, const Sharding& sharding);
+
 /// Seconds of calls that follow each other.
-double seconds_of(const std::vector<ExchangeCall>& calls, const Interconnect& net, const NetworkOptions& network);
+double seconds_of(const std::vector<ExchangeCall>& calls, const RankNets& nets, const NetworkOptions& network);
 /// What the schedule of this run is made of. Its order: see simulate_step.
 StepShape step_shape(const Config& config, const RecomputePolicy& policy);
 /// A run with this recompute policy on such GPUs.

@@ -25,14 +25,53 @@ ExchangeCall reduce_call(int ranks, DType dtype, std::int64_t row) {
           .bytes = static_cast<double>(all) * static_cast<double>(size_of(dtype))};
 }
 
-void add_group(StepExchanges::Unit& unit, const ShardGroup& group, const Sharding& sharding) {
-  if (group.trained() || sharding.divides_weights())
-    unit.gather.push_back(gather_call(sharding.ranks, group.dtype, group.elements() / sharding.ranks));
-  if (!group.trained()) return;
+/// How a group of parameters is exchanged.
+struct GroupExchange {
+  const ShardGroup& group;
+  const Sharding& sharding;
+  bool in_order;  ///< of the micro-batches
+
+  std::int64_t replicas() const { return sharding.replicas; }
+  /// Of a row, in order.
+  std::int64_t piece() const { return (group.longest_row() + replicas() - 1) / replicas(); }
+};
+
+void add_reductions(StepExchanges::Unit& unit, const GroupExchange& e) {
   constexpr std::int64_t kColumns = ShardExchange::kMaxColumns;
-  const std::int64_t row = group.longest_row();
-  for (std::int64_t begin = 0; begin < row; begin += kColumns)
-    unit.reduce.push_back(reduce_call(sharding.ranks, *group.grad_dtype, std::min(kColumns, row - begin)));
+  const int ranks = e.in_order ? e.sharding.ranks * e.sharding.replicas : e.sharding.ranks;
+  const std::int64_t row = e.in_order ? e.piece() : e.group.longest_row();
+  for (std::int64_t begin = 0; begin < row; begin += kColumns) {
+    unit.reduce.push_back(reduce_call(ranks, *e.group.grad_dtype, std::min(kColumns, row - begin)));
+    if (!e.in_order) unit.reduce.back().among = Among::group;
+  }
+}
+
+// Sums of the first rank's row, or the pieces of it.
+void add_settling(StepExchanges::Unit& unit, const GroupExchange& e) {
+  const std::int64_t row = e.group.row_size(0);
+  const auto call = [&](Exchange what, std::string_view name, std::int64_t elements) {
+    const DType dtype = *e.group.grad_dtype;
+    return ExchangeCall{.what = what,
+                        .name = fmt::format("{} of {} {}", name, elements, name_of(dtype)),
+                        .bytes = static_cast<double>(elements) * static_cast<double>(size_of(dtype)),
+                        .among = Among::replicas};
+  };
+  if (e.replicas() == 1 || row == 0) return;
+  if (!e.in_order) return unit.settle.push_back(call(Exchange::all_reduce, "all_reduce", row));
+  for (std::int64_t begin = 0; begin < row; begin += e.piece())
+    unit.settle.push_back(call(Exchange::all_gather, "broadcast", std::min(e.piece(), row - begin)));
+}
+
+void add_group(StepExchanges::Unit& unit, const GroupExchange& e) {
+  const auto& [group, sharding, in_order] = e;
+  if (group.trained() || sharding.divides_weights()) {
+    unit.gather.push_back(gather_call(sharding.ranks, group.dtype, group.elements() / sharding.ranks));
+    unit.gather.back().among = Among::group;
+  }
+  if (sharding.on_host) unit.from_host += static_cast<double>(group.own_values.bytes());
+  if (!group.trained()) return;
+  add_reductions(unit, e);
+  add_settling(unit, e);
 }
 
 // As GradientReducer, for which gradients of one type are about one piece of memory.
@@ -65,7 +104,8 @@ StepExchanges step_exchanges(Transformer& model, const GradientReducer::Options&
   if (ranks > 1 && !sharding.divides_trained()) add_whole(all, model, reduction, ranks);
   for (const ParamStore* store : {&model.params().weights(), &model.params().adapter().store()})
     for (const ShardGroup& group : store->groups())
-      add_group(all.units[static_cast<std::size_t>(group.unit)], group, sharding);
+      add_group(all.units[static_cast<std::size_t>(group.unit)],
+                {group, sharding, reduction.order == ReductionOrder::micro_batches});
   return all;
 }
 

@@ -165,7 +165,7 @@ std::map<std::string, std::int64_t> scheduled_calls(const StepExchanges& exchang
   for (const SimulatedSpan& span : simulate_step(shape, nothing).spans) {
     if (span.lane != Lane::exchanging || span.unit < 0) continue;
     const StepExchanges::Unit& unit = exchanges.units[static_cast<std::size_t>(span.unit)];
-    for (const ExchangeCall& call : span.name.starts_with("gather") ? unit.gather : unit.reduce) ++counts[call.name];
+    for (const ExchangeCall& call : unit.of(span.name)) ++counts[call.name];
   }
   return counts;
 }
@@ -265,7 +265,9 @@ StepCosts StepTrace::costs(const StepExchanges& exchanges, const StepShape& shap
   if (whole) costs.step_sum = p.step_sum;
   if (whole) costs.micro_batch_sum = p.micro_batch_sum / static_cast<double>(shape.micro_batches);
   for (std::size_t u = 0; u < exchanges.units.size(); ++u) {
-    costs.units.push_back({.gather = seconds(exchanges.units[u].gather), .reduce = seconds(exchanges.units[u].reduce)});
+    const StepExchanges::Unit& unit = exchanges.units[u];
+    costs.units.push_back(
+        {.gather = seconds(unit.gather), .reduce = seconds(unit.reduce), .settle = seconds(unit.settle)});
     if (u > 0)
       costs.blocks.push_back({.forward = of(p, fmt::format("forward of block {}", u - 1)),
                               .backward = of(p, fmt::format("backward of block {}", u - 1))});

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "train/plan/gpus.h"
@@ -22,6 +23,19 @@ TEST(Interconnect, LargeMessagesAreBoundByBandwidth) {
   EXPECT_NEAR(ring_all_reduce(net(1, 8), kLarge), 2 * 7.0 / 8 * kLarge / 100e9, 1e-4);
   EXPECT_NEAR(all_to_all(net(1, 8), kLarge), 7.0 / 8 * kLarge / 100e9, 1e-4);
   EXPECT_NEAR(tree_all_reduce(net(4, 8), kLarge), 2 * kLarge / 80e9, 1e-3);
+}
+
+TEST(Interconnect, PartsOfItHaveTheirOwnLinks) {
+  const Interconnect all = net(4, 8);
+  for (const auto& [size, inside_ranks, inside_nodes, over_ranks, over_nodes] :
+       {std::array{8, 8, 1, 1, 4}, {2, 2, 1, 4, 4}, {16, 8, 2, 1, 2}}) {
+    const Interconnect group = within_group(all, size), replicas = over_groups(all, size);
+    EXPECT_EQ(group.ranks_per_node, inside_ranks) << size;
+    EXPECT_EQ(group.nodes, inside_nodes) << size;
+    EXPECT_EQ(replicas.ranks_per_node, over_ranks) << size;
+    EXPECT_EQ(replicas.nodes, over_nodes) << size;
+    EXPECT_EQ(group.ranks() * replicas.ranks(), all.ranks());
+  }
 }
 
 TEST(Interconnect, SmallMessagesAreBoundByLatency) {

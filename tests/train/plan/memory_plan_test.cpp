@@ -22,7 +22,7 @@ class Planned : public ::testing::Test {
   PlannedRun run(std::size_t memory) {
     const BatchSize largest{.tokens = 8 * 128, .positions = 128, .targets = 8 * 128};
     return {.model = model_,
-            .optimizer = plan_state({}, *make_rule({}), model_),
+            .optimizer = plan_state({}, model_),
             .work = {.train = largest, .micro_batching = {8, 2}},
             .target = {.memory = memory}};
   }

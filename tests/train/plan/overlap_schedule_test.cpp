@@ -93,6 +93,14 @@ TEST(OverlapSchedule, LaterMicroBatchesFindWhatIsThere) {
   EXPECT_EQ(count(two, "reduce"), 8);
 }
 
+// Sums of replicas follow the gradients of the last of two micro-batches, beside other blocks but for the last ones.
+TEST(OverlapSchedule, ReplicasAreAddedOnceAnUpdate) {
+  const StepCosts c = costs(2, {.forward = 1, .backward = 20}, {.reduce = 2, .settle = 3});
+  const SimulatedStep step = simulate_step({.stage = ZeroStage::gradients, .micro_batches = 2}, c);
+  EXPECT_DOUBLE_EQ(step.seconds, 42 + 2 * 2 + 42 + 2 * 5);
+  EXPECT_EQ(count(step, "settle"), 3);
+}
+
 // The one that comes later keeps the other waiting, here after each block.
 TEST(OverlapSchedule, ExchangesWaitForTheLastRank) {
   const StepCosts fast = costs(2, {.forward = 0, .backward = 1}, {.reduce = 2});
@@ -127,26 +135,29 @@ TEST(OverlapSchedule, RefusesUnitsThatAreNotThoseOfItsBlocks) {
 constexpr const char* kSmallModel = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 40,
   "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 5, "num_attention_heads": 4,
   "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "hidden_act": "silu"})";
-constexpr int kRanks = 2;
+constexpr int kRanks = 2;  // of a group
 
-/// Rank 0 of two; notes what it is called for, by the names that it has in timelines.
+/// Rank 0 of so many; notes what it is called for, by the names that it has in timelines, in its parts too.
 class NotingRanks : public Collective {
  public:
-  std::vector<std::string> calls;
-
+  NotingRanks(std::vector<std::string>& calls, int size) : calls_(calls), size_(size) {}
   int rank() const override { return 0; }
-  int size() const override { return kRanks; }
+  int size() const override { return size_; }
   void all_reduce(Ctx&, Tensor values, Reduction) override { note("all_reduce", values); }
   void broadcast(Ctx&, Tensor values, int) override { note("broadcast", values); }
   void all_gather(Ctx&, ConstTensor mine, Tensor) override { note("all_gather", mine); }
   void all_to_all(Ctx&, ConstTensor sent, Tensor) override { note("all_to_all", sent); }
-  std::unique_ptr<Collective> part(int, int) override { return std::make_unique<Solo>(); }
+  void reduce_scatter(Ctx&, ConstTensor sent, Tensor) override { note("reduce_scatter", sent); }
+  std::unique_ptr<Collective> part(int, int size) override { return std::make_unique<NotingRanks>(calls_, size); }
+  std::unique_ptr<Collective> counterparts(int size) override { return part(0, size_ / size); }
   void barrier(Ctx&) override {}
 
  private:
   void note(std::string_view what, ConstTensor t) {
-    calls.push_back(fmt::format("{} of {} {}", what, t.numel(), name_of(t.dtype)));
+    calls_.push_back(fmt::format("{} of {} {}", what, t.numel(), name_of(t.dtype)));
   }
+  std::vector<std::string>& calls_;
+  int size_;
 };
 
 struct Schedule {
@@ -154,25 +165,28 @@ struct Schedule {
   int buffers;
   const char* policy;
   ReductionOrder order;
+  int replicas = 1;
 };
 
 std::vector<std::string> calls_of_a_run(Transformer& model, const Schedule& s, std::int64_t micro_batches) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   const BatchSize size{.tokens = 8, .positions = 8, .targets = 8};
   model.commit({.recompute = {RecomputePolicy::named(s.policy)}}, {{Pass::train, size}});
-  NotingRanks ranks;
+  std::vector<std::string> calls;
+  NotingRanks ranks(calls, kRanks * s.replicas);
   DividedModel divided(model, ranks, s.order);
+  divided.begin_step(micro_batches);
   for (std::int64_t i = 0; i < micro_batches; ++i) {
     model.follow(ctx, Pass::train);
     divided.end_micro_batch(ctx);
   }
   divided.finish_step(ctx);
   divided.finish_update(ctx);
-  return ranks.calls;
+  return calls;
 }
 
 std::vector<std::string> simulated_calls(Transformer& model, const Schedule& s, std::int64_t micro_batches) {
-  const StepExchanges exchanges = step_exchanges(model, {.order = s.order}, kRanks);
+  const StepExchanges exchanges = step_exchanges(model, {.order = s.order}, kRanks * s.replicas);
   const SimulatedStep step = simulate_step({.stage = s.stage,
                                             .buffers = s.buffers,
                                             .order = s.order,
@@ -183,8 +197,7 @@ std::vector<std::string> simulated_calls(Transformer& model, const Schedule& s, 
   for (const SimulatedSpan& span : step.spans) {
     if (span.lane != Lane::exchanging || span.unit < 0) continue;
     const StepExchanges::Unit& unit = exchanges.units[static_cast<std::size_t>(span.unit)];
-    for (const ExchangeCall& call : span.name.starts_with("gather") ? unit.gather : unit.reduce)
-      calls.push_back(call.name);
+    for (const ExchangeCall& call : unit.of(span.name)) calls.push_back(call.name);
   }
   return calls;
 }
@@ -200,12 +213,21 @@ TEST(OverlapSchedule, IsTheOneThatRunsHave) {
                             {weights, 1, "none", ReductionOrder::ranks},
                             {weights, 2, "blocks:2", ReductionOrder::micro_batches},
                             {weights, 1, "blocks:2", ReductionOrder::ranks},
-                            {weights, 2, "blocks:3", ReductionOrder::ranks}}) {
+                            {weights, 2, "blocks:3", ReductionOrder::ranks},
+                            {optimizer, 2, "none", ReductionOrder::micro_batches, 3},
+                            {gradients, 2, "none", ReductionOrder::ranks, 2},
+                            {weights, 2, "none", ReductionOrder::micro_batches, 3},
+                            {weights, 2, "none", ReductionOrder::ranks, 4}}) {
     Transformer model(Device{}, {.config = parse_model_config(parse_json(kSmallModel, "config"), "config"),
-                                 .sharding = {.stage = s.stage, .ranks = kRanks, .buffers = s.buffers}});
+                                 .sharding = {.stage = s.stage,
+                                              .ranks = kRanks,
+                                              .replicas = s.replicas,
+                                              .buffers = s.buffers,
+                                              .separate_sums = s.order == ReductionOrder::micro_batches}});
     const auto simulated = simulated_calls(model, s, kMicroBatches);
     EXPECT_EQ(simulated, calls_of_a_run(model, s, kMicroBatches))
-        << "stage " << static_cast<int>(s.stage) << ", " << s.buffers << " buffers, " << s.policy;
+        << "stage " << static_cast<int>(s.stage) << ", " << s.buffers << " buffers, " << s.policy << ", " << s.replicas
+        << " replicas";
     EXPECT_GT(simulated.size(), 6u);
   }
 }
