@@ -190,23 +190,22 @@ void check_values(ResolvedConfig& config) {
   if (!config.judge.found_problems()) check_contradictions(checks);
 }
 
-std::vector<ErrorText> unsupported(const ResolvedConfig& config, std::optional<int> ranks) {
-  const DeviceChoice device = config.value.run.device;
-  const std::string problem = device == DeviceChoice::cpu ? "" : cuda_problem();  // the driver is left alone there
-  const bool found = device == DeviceChoice::automatic && problem.empty() && !cuda_is_emulated();
+std::vector<ErrorText> unsupported(const ResolvedConfig& config, const RunPlace& place) {
+  const RunSection& run = config.value.run;
+  const bool asks = !place.device && run.device != DeviceChoice::cpu;  // else the driver is left alone
+  const std::string problem = asks ? cuda_problem() : "";
+  const bool found = asks && run.device == DeviceChoice::automatic && problem.empty() && !cuda_is_emulated();
+  const bool on_gpu = place.device ? *place.device == DeviceKind::cuda : run.device == DeviceChoice::cuda || found;
   Judge judge;
-  Checks checks{config,
-                judge,
-                {{"on_gpu", device == DeviceChoice::cuda || found},
-                 {"cuda_problem", problem},
-                 {"ranks", ranks.value_or(config.value.run.ranks())}}};
+  Checks checks{
+      config, judge, {{"on_gpu", on_gpu}, {"cuda_problem", problem}, {"ranks", place.ranks.value_or(run.ranks())}}};
   checks.facts.update({{"optimizers", available_optimizers()}, {"optimizer_summary", optimizer_summary()}});
   checks.of_rules("unsupported", RemarkLevel::problem);
   return judge.problems();
 }
 
-void require_supported(const ResolvedConfig& config, std::optional<int> ranks) {
-  const auto problems = unsupported(config, ranks);
+void require_supported(const ResolvedConfig& config, const RunPlace& place) {
+  const auto problems = unsupported(config, place);
   if (!problems.empty()) fail_with(problems, "config");
 }
 

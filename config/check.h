@@ -4,6 +4,7 @@
 
 #include "config/config.h"
 #include "config/dialect_table.h"
+#include "core/tensor.h"
 
 namespace qtrain {
 
@@ -17,10 +18,15 @@ void follow(ResolvedConfig& config, const DialectTable& table);
 /// without an adapter, ...) and, where there is no problem yet, on those that contradict each other.
 void check_values(ResolvedConfig& config);
 
-/// What the config asks for and this program cannot do yet, one entry per key, and a missing model_name_or_path.
-/// `ranks`: as many as there are, where somebody else has started them; else those of the config.
-std::vector<ErrorText> unsupported(const ResolvedConfig& config, std::optional<int> ranks = {});
+/// What a config does not say of the place where it runs.
+struct RunPlace {
+  std::optional<int> ranks = {};          ///< that somebody else has started; none: those of the config
+  std::optional<DeviceKind> device = {};  ///< of another machine; none: what the config finds on this one
+};
+
+/// What the config asks for and this program cannot do there yet, one entry per key, and a missing model_name_or_path.
+std::vector<ErrorText> unsupported(const ResolvedConfig& config, const RunPlace& place = {});
 /// Throws ErrorKind::usage with all of `unsupported`, if any.
-void require_supported(const ResolvedConfig& config, std::optional<int> ranks = {});
+void require_supported(const ResolvedConfig& config, const RunPlace& place = {});
 
 }  // namespace qtrain

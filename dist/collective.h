@@ -19,14 +19,17 @@ enum class Reduction : std::uint8_t { sum, max };
 class Pending {
  public:
   Pending() = default;
-  explicit Pending(std::shared_future<void> done) : done_(std::move(done)) {}
-  /// Until it is done. Throws what it has thrown.
+  explicit Pending(std::shared_future<void> done) : wait_([done = std::move(done)] { done.get(); }) {}
+  /// `wait` as below; it may be called again.
+  explicit Pending(std::function<void()> wait) : wait_(std::move(wait)) {}
+  /// Until it is done. Throws what it has thrown. For work of a stream beside that of a context it is the context's
+  /// stream that waits, and not the host.
   void wait() const {
-    if (done_.valid()) done_.get();
+    if (wait_) wait_();
   }
 
  private:
-  std::shared_future<void> done_;
+  std::function<void()> wait_;
 };
 
 /// What the processes of a run (ranks) do together. Every rank calls the same functions in the same order with tensors

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -128,6 +129,7 @@ class NcclCollective : public Collective {
 
   std::unique_ptr<Collective> part(int first, int size) override;
   std::unique_ptr<Collective> counterparts(int size) override;
+  void connect_all();
   void give_up() override { session_->give_up(); }
   void disconnect() override {
     session_->give_up();
@@ -164,11 +166,31 @@ class NcclCollective : public Collective {
   NcclCommunicator communicator_;
 };
 
+// NCCL takes memory of the device for the connections of a kind of call when the first one is made: now, before a run
+// plans with what is left.
+void NcclCollective::connect_all() {
+  constexpr std::int64_t kRow = 1024;
+  const Device device = session_->options().device;
+  const DeviceMemory memory(device, static_cast<std::size_t>(2 * size() * kRow) * sizeof(float));
+  const Tensor both{memory.data(), DType::f32, {2 * size(), kRow}, device};
+  const Tensor all = both.slice(0, size()), more = both.slice(size(), size()), row = more.slice(0, 1);
+  Ctx ctx(device, MatmulPrecision::storage, 1);
+  ctx.stream().fill(both.data, 0, both.bytes());
+  all_to_all(ctx, all, more);
+  all_reduce(ctx, all, Reduction::sum);
+  all_gather(ctx, row, all);
+  reduce_scatter(ctx, all, row);
+  broadcast(ctx, row, 0);
+  ctx.synchronize();
+}
+
 // On the device of the session.
 std::unique_ptr<Collective> connected(std::unique_ptr<Collective> host, const std::shared_ptr<NcclSession>& session,
                                       const Members& members) {
   select(session->options().device);
-  return std::make_unique<NcclCollective>(std::move(host), session, members);
+  auto ranks = std::make_unique<NcclCollective>(std::move(host), session, members);
+  ranks->connect_all();
+  return ranks;
 }
 
 template <class Connect>
@@ -198,6 +220,7 @@ std::unique_ptr<Collective> NcclCollective::counterparts(int size) {
 std::unique_ptr<Collective> connect_nccl(std::unique_ptr<Collective> host, const NcclOptions& options,
                                          const RankWatch& watch) {
   return connected_or_told([&] {
+    ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);  // connections of rings and trees at once: as connect_all
     select(options.device);
     auto session = std::make_shared<NcclSession>(
         NcclSession::Options{.device = options.device, .timeout = options.timeout}, watch);

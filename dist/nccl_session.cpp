@@ -44,8 +44,8 @@ void NcclSession::give_up() {
 void NcclSession::throw_if_given_up() {
   const auto failure = queued_.failure();
   if (!failure) return;
-  const std::string where = failure->why.empty() ? failure->call : fmt::format("{} ({})", failure->call, failure->why);
-  fail_for_lost_rank(watch_, where, "it was not done in time");
+  if (!failure->why.empty()) fail_for_broken_call(watch_, failure->call, failure->why);
+  fail_for_lost_rank(watch_, failure->call, "it was not done in time");
 }
 
 }  // namespace qtrain

@@ -80,7 +80,7 @@ Watchdog::Report Watchdog::ask_all(Store& store) const {
       report.silent.push_back(r);
     else if (store.get(answer_of(r), milliseconds(0)) == kFailed)
       report.failed.push_back(r);
-    else if (answer == kBusy)
+    else if (answer == kBusy && r != options_.rank)
       report.busy.push_back(r);
   }
   return report;

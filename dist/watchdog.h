@@ -31,7 +31,8 @@ class Watchdog {
 
   /// Tells the others that this rank ends with an error of its own.
   void tell_failure(Store& store);
-  /// Asks all ranks what they do. Who does not answer within a few seconds is gone or stopped, who computes is late.
+  /// Asks all ranks what they do. Who does not answer within a few seconds is gone or stopped; another one who
+  /// computes is late.
   struct Report {
     std::vector<int> failed, silent, busy;
   };

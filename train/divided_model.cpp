@@ -9,6 +9,14 @@ std::array<const ParamStore*, 2> stores_of(const Transformer& model) {
   return {&model.params().weights(), &model.params().adapter().store()};
 }
 
+// One stream where ranks share tokens, too: those exchange keys meanwhile, and what two groups of NCCL wait for has to
+// come in one order on all ranks.
+ShardExchange::Options exchange_options(const Transformer& model, ReductionOrder order) {
+  const Sharding& s = model.options().sharding;
+  const bool beside = s.divides_gradients() && s.buffers > 1 && !model.options().context.is_shared();
+  return {.device = model.device(), .order = order, .own_stream = beside && model.device().kind == DeviceKind::cuda};
+}
+
 void clear(Ctx& ctx, const Tensor& t) {
   ctx.stream().fill(t.data, 0, t.bytes());
 }
@@ -20,13 +28,15 @@ DividedModel::DividedModel(Transformer& model, Collective& ranks, ReductionOrder
       stores_(stores_of(model)),
       order_(order),
       ranks_(ranks, model.options().sharding),
-      exchange_(ranks_, order, stores_),
-      buffers_(static_cast<std::size_t>(1 + sharding().buffers)) {
+      exchange_(ranks_, exchange_options(model, order), stores_),
+      buffers_(static_cast<std::size_t>(1 + sharding().buffers)),
+      beside_(sharding().buffers > 1 && model.device().kind == DeviceKind::cpu),
+      added_(static_cast<std::size_t>(1 + model.config().layers)) {
   model_.set_access(*this);
 }
 
 std::size_t DividedModel::bytes(ReductionOrder order, const Transformer& model) {
-  return ShardExchange::bytes(order, stores_of(model));
+  return ShardExchange::bytes(exchange_options(model, order), stores_of(model));
 }
 
 DividedModel::Buffer& DividedModel::buffer_for(int unit) {
@@ -50,10 +60,11 @@ void DividedModel::enter(Ctx& ctx, const Entry& entry) {
     const timeline::Span span("wait for weights");
     buffer.gathered.wait();
   }
-  if (!sharding().divides_gradients() || entry.gradients == Gradients::no) return;
+  const bool divides = sharding().divides_gradients();
+  if (entry.gradients == Gradients::no || (!divides && !(beside_ && in_order()))) return;
   {
     const timeline::Span span("wait for gradients");
-    buffer.reduced.wait();
+    (divides ? buffer.reduced : added_[static_cast<std::size_t>(entry.unit)]).wait();
   }
   for (const ParamStore* store : stores_)
     for (const ShardGroup& group : store->groups_of(entry.unit))
@@ -62,14 +73,17 @@ void DividedModel::enter(Ctx& ctx, const Entry& entry) {
 
 Pending DividedModel::add(Ctx& ctx, const ShardGroup& group, Sink::Mode mode) {
   const Pending added = exchange_.reduce(ctx, group, mode);
-  return left_ > 1 ? added : exchange_.settle(ctx, group);
+  return left_ > 1 || ranks_.replicas().size() == 1 ? added : exchange_.settle(ctx, group);
 }
 
 void DividedModel::finish_gradients(Ctx& ctx, int unit) {
-  if (!sharding().divides_gradients()) return;
+  const bool divides = sharding().divides_gradients();
+  if (!divides && !adds_whole()) return;
+  const auto mode = divides || in_order() ? Sink::Mode::accumulate : Sink::Mode::store;
+  Pending& added = divides ? buffer_for(unit).reduced : added_[static_cast<std::size_t>(unit)];
   for (const ParamStore* store : stores_)
     for (const ShardGroup& group : store->groups_of(unit))
-      if (group.trained()) buffer_for(unit).reduced = add(ctx, group, Sink::Mode::accumulate);
+      if (group.trained()) added = add(ctx, group, mode);
 }
 
 void DividedModel::values_changed() {
@@ -89,13 +103,14 @@ void DividedModel::reduce_all(Ctx& ctx, Sink::Mode mode) {
 }
 
 void DividedModel::end_micro_batch(Ctx& ctx) {
-  if (in_order() && !sharding().divides_gradients()) reduce_all(ctx, Sink::Mode::accumulate);
+  if (in_order() && !sharding().divides_gradients() && !beside_) reduce_all(ctx, Sink::Mode::accumulate);
   --left_;
 }
 
 void DividedModel::finish_step(Ctx& ctx) {
   for (const Buffer& buffer : buffers_) buffer.reduced.wait();
-  if (!in_order() && !sharding().divides_gradients()) reduce_all(ctx, Sink::Mode::store);
+  for (const Pending& added : added_) added.wait();
+  if (!in_order() && !sharding().divides_gradients() && !beside_) reduce_all(ctx, Sink::Mode::store);
 }
 
 void DividedModel::finish_update(Ctx& ctx) {

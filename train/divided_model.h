@@ -23,6 +23,12 @@ class DividedModel : public UnitAccess {
   void finish_gradients(Ctx& ctx, int unit) override;
   void values_changed() override;
 
+  /// Whether there is anything to do where a unit is entered, or its gradients are complete.
+  bool acts_on(const Entry& entry) const {
+    return sharding().divides_weights() || (sharding().divides_gradients() && entry.gradients == Gradients::yes);
+  }
+  bool divides_gradients() const { return sharding().divides_gradients(); }
+
   /// Before the first of so many micro-batches of an update.
   void begin_step(std::int64_t micro_batches) { left_ = micro_batches; }
   /// After a micro-batch of every rank.
@@ -46,6 +52,8 @@ class DividedModel : public UnitAccess {
   Pending add(Ctx& ctx, const ShardGroup& group, Sink::Mode mode);
   void reduce_all(Ctx& ctx, Sink::Mode mode);
   bool in_order() const { return order_ == ReductionOrder::micro_batches; }
+  /// Whether gradients that every rank has whole are added over the ranks as soon as a unit's are complete.
+  bool adds_whole() const { return beside_ && !sharding().divides_gradients() && (in_order() || left_ == 1); }
 
   Transformer& model_;
   std::array<const ParamStore*, 2> stores_;
@@ -54,6 +62,8 @@ class DividedModel : public UnitAccess {
   ShardRanks ranks_;
   ShardExchange exchange_;
   std::vector<Buffer> buffers_;
+  bool beside_;                 ///< exchanges go on while others are computed
+  std::vector<Pending> added_;  ///< of each unit whose gradients are whole
 };
 
 }  // namespace qtrain

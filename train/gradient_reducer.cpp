@@ -1,13 +1,13 @@
 #include "train/gradient_reducer.h"
 
 #include <algorithm>
+#include <exception>
+#include <optional>
 
-#include "kernels/elementwise.h"
+#include "core/timeline.h"
 
 namespace qtrain {
 namespace {
-
-constexpr std::int64_t kMaxRow = std::int64_t{1} << 18;  // elements that a rank sends to another at once
 
 std::vector<Tensor> gradients_of(std::span<Param* const> trained) {
   std::vector<Tensor> gradients;
@@ -34,27 +34,32 @@ std::vector<Tensor> slabs(const std::vector<Tensor>& tensors) {
   return all;
 }
 
-std::vector<std::int64_t> begins_of(const std::vector<Tensor>& gradients) {
-  std::vector<std::int64_t> begins{0};
-  for (const Tensor& g : gradients) begins.push_back(begins.back() + g.numel());
-  return begins;
+/// What the sums of gradients over ranks need.
+struct SumsMemory {
+  std::int64_t row = 0;     ///< elements of a message
+  std::int64_t totals = 0;  ///< elements whose sums are kept
+
+  SumsMemory(int ranks, ReductionOrder order, std::span<Param* const> trained) {
+    for (const Param* p : trained) totals += (p->spec.shape.numel() + ranks - 1) / ranks;
+    row = std::min(totals, GradientReducer::kMaxRow);
+    if (order == ReductionOrder::ranks) totals = 0;
+  }
+  std::int64_t elements(int ranks) const { return 2 * ranks * row + totals; }
+};
+
+bool at_once(Device device, int ranks, ReductionOrder order) {
+  return order == ReductionOrder::ranks && (device.kind == DeviceKind::cuda || ranks == 1);
 }
 
-void clear(Ctx& ctx, Tensor t) {
-  ctx.stream().fill(t.data, 0, t.bytes());
+Tensor message(const Tensor& memory, std::int64_t ranks, std::int64_t count) {
+  return memory.reshaped({memory.numel()}).slice(0, ranks * count).reshaped({ranks, count});
 }
 
 }  // namespace
 
-GradientReducer::Layout::Layout(int ranks, std::int64_t elements) {
-  row = std::min(kMaxRow, (elements + ranks - 1) / ranks);
-  chunks = row == 0 ? 0 : (elements + row * ranks - 1) / (row * ranks);
-}
-
-std::size_t GradientReducer::bytes(int ranks, const Options& options, std::int64_t elements) {
-  if (options.order == ReductionOrder::ranks) return 0;
-  const Layout layout(ranks, elements);
-  return static_cast<std::size_t>(layout.row * (2 * ranks + layout.chunks)) * sizeof(float);
+std::size_t GradientReducer::bytes(Device device, int ranks, ReductionOrder order, std::span<Param* const> trained) {
+  if (at_once(device, ranks, order)) return 0;
+  return static_cast<std::size_t>(SumsMemory(ranks, order, trained).elements(ranks)) * sizeof(float);
 }
 
 GradientReducer::GradientReducer(Collective& ranks, const Options& options, std::span<Param* const> trained,
@@ -62,41 +67,87 @@ GradientReducer::GradientReducer(Collective& ranks, const Options& options, std:
     : ranks_(ranks),
       options_(options),
       gradients_(gradients_of(trained)),
-      begins_(begins_of(gradients_)),
       sums_(sums),
       sums_of_rank_(sums.device),
-      layout_(ranks.size(), begins_.back()),
       total_sums_(static_cast<std::size_t>(sums.numel())) {
-  if (!is_ordered() || layout_.row == 0) return;
   const int n = ranks.size();
-  memory_ = DeviceMemory(sums.device, bytes(n, options, begins_.back()), "sums of gradients over ranks");
-  const Tensor all{memory_.data(), DType::f32, {2 * n + layout_.chunks, layout_.row}, sums.device};
-  sent_ = all.slice(0, n);
-  received_ = all.slice(n, n);
-  total_ = all.slice(2 * n, layout_.chunks);
+  const SumsMemory memory(n, options.order, trained);
+  if (at_once(sums.device, n, options.order) || memory.row == 0) return;
+  memory_ = DeviceMemory(sums.device, bytes(sums.device, n, options.order, trained), "sums of gradients over ranks");
+  const Tensor all{memory_.data(), DType::f32, {memory.elements(n)}, sums.device};
+  sent_ = all.slice(0, n * memory.row).reshaped({n, memory.row});
+  received_ = all.slice(n * memory.row, n * memory.row).reshaped({n, memory.row});
+  totals_ = all.slice(2 * n * memory.row, memory.totals);
+  buckets_ = make_buckets(trained, n, options.bucket_bytes);
+  std::int64_t at = 0;
+  for (GradientBucket& b : buckets_) {
+    if (!is_ordered()) break;
+    b.totals = totals_.slice(at, b.row());
+    at += b.row();
+  }
   Stream stream(sums.device);
-  stream.fill(total_.data, 0, total_.bytes());
+  stream.fill(totals_.data, 0, totals_.bytes());
   stream.synchronize();
 }
 
-// Elements of the gradients to what is sent, which ends with zeros, or what was received back to them.
-void GradientReducer::copy_chunk(Ctx& ctx, std::int64_t chunk, Way way) {
-  const std::int64_t first = chunk * sent_.numel(), last = std::min(first + sent_.numel(), begins_.back());
-  const Tensor staged = (way == Way::out ? sent_ : received_).reshaped({sent_.numel()});
-  if (way == Way::out) clear(ctx, staged.slice(last - first, staged.numel() - (last - first)));
-  auto at = static_cast<std::size_t>(std::ranges::upper_bound(begins_, first) - begins_.begin() - 1);
-  for (; at < gradients_.size() && begins_[at] < last; ++at) {
-    const std::int64_t begin = std::max(begins_[at], first), end = std::min(begins_[at + 1], last);
-    const Tensor gradient = gradients_[at].reshaped({gradients_[at].numel()}).slice(begin - begins_[at], end - begin);
-    const Tensor other = staged.slice(begin - first, end - begin);
-    ops::copy(ctx, {.y = store(way == Way::out ? other : gradient), .x = way == Way::out ? gradient : other});
-    if (way == Way::out) clear(ctx, gradient);
+GradientReducer::~GradientReducer() {
+  if (std::uncaught_exceptions() > 0) ranks_.disconnect();
+  try {
+    wait();
+  } catch (const std::exception&) {  // somebody has waited for it, or an error is on its way
   }
 }
 
-void GradientReducer::add_rows(Ctx& ctx, std::int64_t chunk) {
-  const Tensor total = total_.slice(chunk, 1);
-  for (int r = 0; r < ranks_.size(); ++r) ops::copy(ctx, {.y = accumulate(total), .x = received_.slice(r, 1)});
+void GradientReducer::wait() const {
+  for (const GradientBucket& bucket : buckets_) bucket.done.wait();
+}
+
+// What a bucket has of the micro-batch before is on its way until it has left.
+void GradientReducer::enter(Ctx& /*ctx*/, const Entry& entry) {
+  if (entry.gradients == Gradients::no) return;
+  for (const GradientBucket& bucket : buckets_)
+    if (bucket.holds(entry.unit)) bucket.done.wait();
+}
+
+void GradientReducer::finish_gradients(Ctx& ctx, int unit) {
+  if (!options_.beside || !adds()) return;
+  for (GradientBucket& bucket : buckets_)
+    if (bucket.units.back() == unit) begin_adding(ctx, bucket);
+}
+
+void GradientReducer::begin_adding(Ctx& ctx, GradientBucket& bucket) {
+  bucket.done = ranks_.start([this, &ctx, &bucket](Collective& ranks) { add(ctx, ranks, bucket); });
+}
+
+// The sums go back at once, or stay where they are until the step is done.
+void GradientReducer::add(Ctx& ctx, Collective& ranks, const GradientBucket& bucket) {
+  const int n = ranks.size();
+  for (std::int64_t begin = 0; begin < bucket.row(); begin += sent_.shape[1]) {
+    const BucketColumns c{begin, std::min(sent_.shape[1], bucket.row() - begin)};
+    const Tensor sent = message(sent_, n, c.count), received = message(received_, n, c.count);
+    pack(ctx, bucket, c, sent);
+    ranks.all_to_all(ctx, sent, received);
+    if (is_ordered()) {
+      add_in_order(ctx, bucket.totals.slice(c.begin, c.count), received, Sink::Mode::accumulate);
+      continue;
+    }
+    const Tensor sum = sent.slice(0, 1).reshaped({c.count});
+    add_in_order(ctx, sum, received, Sink::Mode::store);
+    ranks.all_gather(ctx, sum, received);
+    unpack(ctx, bucket, c, received);
+  }
+  if (is_ordered())
+    for (const GradientParts& p : bucket.parts) clear_alone(ctx, p.gradient);
+}
+
+void GradientReducer::share_totals(Ctx& ctx, Collective& ranks, const GradientBucket& bucket) {
+  for (std::int64_t begin = 0; begin < bucket.row(); begin += sent_.shape[1]) {
+    const BucketColumns c{begin, std::min(sent_.shape[1], bucket.row() - begin)};
+    const Tensor received = message(received_, ranks.size(), c.count);
+    ranks.all_gather(ctx, bucket.totals.slice(c.begin, c.count), received);
+    unpack(ctx, bucket, c, received);
+  }
+  clear_alone(ctx, bucket.totals);  // for the next step
 }
 
 // On the host: they are a few numbers in f64.
@@ -106,30 +157,32 @@ void GradientReducer::add_sums(Ctx& ctx) {
   std::vector<double> all(static_cast<std::size_t>(n * ranks_.size()));
   ranks_.all_gather(ctx, mine, view_of(std::span(all), {ranks_.size(), n}));
   for (std::size_t i = 0; i < all.size(); ++i) total_sums_[i % static_cast<std::size_t>(n)] += all[i];
-  clear(ctx, sums_);
+  clear_alone(ctx, sums_);
 }
 
 void GradientReducer::end_micro_batch(Ctx& ctx) {
-  if (!is_ordered()) return;
-  for (std::int64_t chunk = 0; chunk < layout_.chunks; ++chunk) {
-    copy_chunk(ctx, chunk, Way::out);
-    ranks_.all_to_all(ctx, sent_, received_);
-    add_rows(ctx, chunk);
-  }
-  add_sums(ctx);
+  if (!options_.beside && adds())
+    for (GradientBucket& bucket : buckets_) begin_adding(ctx, bucket);
+  if (is_ordered()) add_sums(ctx);
+  --left_;
+}
+
+void GradientReducer::reduce_slabs(Ctx& ctx) {
+  for (const Tensor& slab : slabs(gradients_)) ranks_.all_reduce(ctx, slab, Reduction::sum);
 }
 
 void GradientReducer::finish(Ctx& ctx) {
   if (ranks_.size() == 1 && !is_ordered()) return;
+  std::optional<timeline::Span> span;
+  if (!gradients_.empty()) span.emplace("wait for sums");
   if (!is_ordered()) {
-    for (const Tensor& slab : slabs(gradients_)) ranks_.all_reduce(ctx, slab, Reduction::sum);
+    if (buckets_.empty()) reduce_slabs(ctx);
+    wait();
     return ranks_.all_reduce(ctx, sums_, Reduction::sum);
   }
-  for (std::int64_t chunk = 0; chunk < layout_.chunks; ++chunk) {
-    ranks_.all_gather(ctx, total_.slice(chunk, 1), received_);
-    copy_chunk(ctx, chunk, Way::back);
-  }
-  if (total_) clear(ctx, total_);  // for the next step
+  for (GradientBucket& bucket : buckets_)
+    bucket.done = ranks_.start([this, &ctx, &bucket](Collective& ranks) { share_totals(ctx, ranks, bucket); });
+  wait();
   ctx.stream().copy(sums_.data, total_sums_.data(), sums_.bytes());
   std::ranges::fill(total_sums_, 0.0);
 }

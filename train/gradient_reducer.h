@@ -6,6 +6,8 @@
 #include "core/param_store.h"
 #include "core/transfer.h"
 #include "dist/collective.h"
+#include "model/unit_access.h"
+#include "train/gradient_buckets.h"
 
 namespace qtrain {
 
@@ -16,23 +18,35 @@ enum class ReductionOrder : std::uint8_t {
 };
 
 /// Adds what the ranks have computed of an optimizer step. Micro-batch i of rank r is number i * ranks + r of the step;
-/// with ReductionOrder::micro_batches each element of the gradient is added in f32 by one rank, in that order.
-class GradientReducer {
+/// with ReductionOrder::micro_batches each element of the gradient is added in f32 by one rank, in that order. On a
+/// processor each element is added in the order of the ranks otherwise, in buckets whose size changes no bit; on a GPU
+/// NCCL adds all at once.
+class GradientReducer : public UnitAccess {
  public:
   struct Options {
     ReductionOrder order = ReductionOrder::ranks;
+    /// Gradients of units are added as soon as they are complete, beside the pass, which has to be told of this as its
+    /// access; on a processor.
+    bool beside = false;
+    std::int64_t bucket_bytes = std::int64_t{32} << 20;  ///< that are added at once
   };
-  /// How the elements of all gradients, one after the other, are divided where they are added in order: `chunks` times
-  /// a row for each rank.
-  struct Layout {
-    std::int64_t row = 0, chunks = 0;
-    Layout(int ranks, std::int64_t elements);
-  };
+  static constexpr std::int64_t kMaxRow = std::int64_t{1} << 18;  ///< elements that a rank sends to another at once
+
   /// Of trained parameters that have their memory and are whole on every rank, and of sums (f64) that are added alike.
   GradientReducer(Collective& ranks, const Options& options, std::span<Param* const> trained, Tensor sums);
-  /// Of the device, for so many elements.
-  static std::size_t bytes(int ranks, const Options& options, std::int64_t elements);
+  /// Of the device.
+  static std::size_t bytes(Device device, int ranks, ReductionOrder order, std::span<Param* const> trained);
+  /// Waits for what is under way, or ends it where an error is.
+  ~GradientReducer() override;
+  GradientReducer(const GradientReducer&) = delete;
+  GradientReducer& operator=(const GradientReducer&) = delete;
 
+  void enter(Ctx& ctx, const Entry& entry) override;
+  void finish_gradients(Ctx& ctx, int unit) override;
+  void values_changed() override {}
+
+  /// Before the first of so many micro-batches of a step.
+  void begin_step(std::int64_t micro_batches) { left_ = micro_batches; }
   /// After a micro-batch of every rank, also of one without rows.
   void end_micro_batch(Ctx& ctx);
   /// Every rank has the sums over all ranks then.
@@ -40,22 +54,26 @@ class GradientReducer {
 
  private:
   bool is_ordered() const { return options_.order == ReductionOrder::micro_batches; }
+  /// Whether gradients of this micro-batch are added over ranks.
+  bool adds() const { return is_ordered() || left_ == 1; }
 
-  enum class Way : std::uint8_t { out, back };
-  void copy_chunk(Ctx& ctx, std::int64_t chunk, Way way);
-  void add_rows(Ctx& ctx, std::int64_t chunk);
+  void begin_adding(Ctx& ctx, GradientBucket& bucket);
+  void add(Ctx& ctx, Collective& ranks, const GradientBucket& bucket);
+  void share_totals(Ctx& ctx, Collective& ranks, const GradientBucket& bucket);
+  void wait() const;
   void add_sums(Ctx& ctx);
+  void reduce_slabs(Ctx& ctx);
 
   Collective& ranks_;
   Options options_;
   std::vector<Tensor> gradients_;
-  std::vector<std::int64_t> begins_;  ///< of each gradient among all elements, and their number
   Tensor sums_;
   HostCopy sums_of_rank_;
-  Layout layout_;
+  std::int64_t left_ = 1;  ///< micro-batches of the step, with the one that is computed
   DeviceMemory memory_;
-  Tensor sent_, received_;  ///< f32 [ranks, row]
-  Tensor total_;            ///< f32 [chunks, row]: of the elements that this rank adds
+  Tensor sent_, received_;               ///< f32 [ranks, row]
+  std::vector<GradientBucket> buckets_;  ///< empty where NCCL adds all at once
+  Tensor totals_;                        ///< f32: of the elements that this rank adds; where they are kept
   std::vector<double> total_sums_;
 };
 

@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <utility>
 
 #include "kernels/elementwise.h"
 
 namespace qtrain {
 namespace {
-
-constexpr std::int64_t kMaxColumns = ShardExchange::kMaxColumns;
 
 /// Elements [begin, begin + count) of every row, as far as it has them.
 struct Columns {
@@ -88,19 +87,28 @@ void add_rows(Ctx& ctx, const Tensor& sum, const Tensor& received, Sink::Mode mo
 /// How gradients are added.
 struct Adding {
   Sink::Mode mode;
-  std::byte* memory;  ///< for what is sent and received
+  std::byte* memory;     ///< for what is sent and received
+  std::int64_t columns;  ///< of all ranks at once
 };
 
 void reduce_pieces(Ctx& ctx, Collective& ranks, const Pieces& pieces, const Adding& how) {
   const ShardGroup& group = pieces.group;
   const Columns own = pieces.of(ranks.rank());
-  for (std::int64_t begin = 0; begin < pieces.longest(); begin += kMaxColumns) {
-    const Columns c{begin, std::min(kMaxColumns, pieces.longest() - begin)};
+  for (std::int64_t begin = 0; begin < pieces.longest(); begin += how.columns) {
+    const Columns c{begin, std::min(how.columns, pieces.longest() - begin)};
     const Tensor received{how.memory, *group.grad_dtype, {pieces.all(), c.count}, group.grads.device};
     ranks.all_to_all(ctx, packed(ctx, pieces, c, how.memory + received.bytes()), received);
     if (const std::int64_t n = c.of_row(own.count); n > 0)
       add_rows(ctx, group.own_grads.slice(own.begin + begin, n), received, how.mode);
   }
+}
+
+// What is there already goes along in the own row: nothing is added afterwards, and no memory needed for that.
+void scatter_sums(Ctx& ctx, Collective& ranks, const ShardGroup& group, Sink::Mode mode) {
+  const int rank = ranks.rank();
+  const Tensor row = group.grads.slice(group.row_begin(rank), group.row_size(rank));
+  if (mode == Sink::Mode::accumulate) ops::copy(ctx, {.y = accumulate(row), .x = group.own_grads});
+  ranks.reduce_scatter(ctx, group.grads, group.own_grads);
 }
 
 // Each replica has added a piece of the own row.
@@ -128,55 +136,89 @@ void gather_rows(Ctx& ctx, Collective& ranks, const ShardGroup& group) {
   }
 }
 
-Device device_of(std::span<const ParamStore* const> stores) {
-  return stores.front()->values().device();
-}
-
-}  // namespace
-
-ShardExchange::ShardExchange(ShardRanks& ranks, ReductionOrder order, std::span<const ParamStore* const> stores)
-    : ranks_(ranks), order_(order), memory_(device_of(stores), bytes(order, stores), "gradients on their way") {}
-
-std::size_t ShardExchange::bytes(ReductionOrder order, std::span<const ParamStore* const> stores) {
+std::size_t staging_bytes(const ShardExchange::Options& options, std::span<const ParamStore* const> stores) {
   std::size_t most = 0;
   for (const ParamStore* store : stores)
     for (const ShardGroup& group : store->groups()) {
-      if (!group.trained()) continue;
-      const Pieces pieces(group, order == ReductionOrder::micro_batches ? store->sharding().replicas : 1);
-      const std::int64_t longest = pieces.longest(), columns = std::min(longest, kMaxColumns);
-      const int buffers = pieces.are_rows() && longest <= kMaxColumns ? 1 : 2;
+      if (!group.trained() || ShardExchange::scatters(options, group)) continue;
+      const Pieces pieces(group, options.order == ReductionOrder::micro_batches ? store->sharding().replicas : 1);
+      const std::int64_t most_columns = ShardExchange::max_columns(options.device, pieces.all());
+      const std::int64_t longest = pieces.longest(), columns = std::min(longest, most_columns);
+      const int buffers = pieces.are_rows() && longest <= most_columns ? 1 : 2;
       most = std::max(most, static_cast<std::size_t>(buffers * pieces.all() * columns) * size_of(*group.grad_dtype));
     }
   return most;
 }
 
+}  // namespace
+
+ShardExchange::ShardExchange(ShardRanks& ranks, const Options& options, std::span<const ParamStore* const> stores)
+    : ranks_(ranks), options_(options), reached_(options.device) {
+  if (options.own_stream) beside_.emplace(options.device, MatmulPrecision::storage, 1);
+  if (const std::size_t n = staging_bytes(options, stores); n > 0)
+    memory_ = DeviceMemory(options.device, n, "gradients on their way");
+}
+
+std::int64_t ShardExchange::max_columns(Device device, int ranks) {
+  constexpr std::int64_t kOnHost = std::int64_t{1} << 18, kOfAllRanks = std::int64_t{1} << 24;
+  return device.kind == DeviceKind::cuda ? std::max(kOnHost, kOfAllRanks / ranks) : kOnHost;
+}
+
+bool ShardExchange::scatters(const Options& options, const ShardGroup& group) {
+  return options.device.kind == DeviceKind::cuda && options.order == ReductionOrder::ranks && group.is_even();
+}
+
+std::size_t ShardExchange::bytes(const Options& options, std::span<const ParamStore* const> stores) {
+  return staging_bytes(options, stores) + (options.own_stream ? Ctx::kScratchBytes : 0);
+}
+
 ShardExchange::~ShardExchange() {
   if (std::uncaught_exceptions() > 0) ranks_.disconnect();
+  if (beside_) return;  // a device waits before memory is freed
   try {
     last_.wait();
   } catch (const std::exception&) {  // somebody has waited for it, or an error is on its way
   }
 }
 
-Pending ShardExchange::start(Collective& ranks, std::function<void(Collective&)> work) {
-  return last_ = ranks.start(std::move(work));
+Pending ShardExchange::start(Ctx& ctx, Collective& ranks, const Work& work) {
+  if (beside_) return start_beside(ctx, ranks, work);
+  return last_ = ranks.start([&ctx, work](Collective& r) { work(ctx, r); });
+}
+
+// Exchanges are in order: who has waited for one has waited for those before it.
+Pending ShardExchange::start_beside(Ctx& ctx, Collective& ranks, const Work& work) {
+  Stream &caller = ctx.stream(), &own = beside_->stream();
+  caller.record(reached_);
+  own.wait(reached_);
+  ranks.start([&](Collective& r) { work(*beside_, r); }).wait();
+  const auto done = std::make_shared<Event>(options_.device);
+  own.record(*done);
+  return Pending([this, &caller, done, number = ++begun_] {
+    if (number <= seen_) return;
+    caller.wait(*done);
+    seen_ = number;
+  });
 }
 
 Pending ShardExchange::gather(Ctx& ctx, const ShardGroup& group) {
-  return start(ranks_.group(), [&](Collective& ranks) { gather_rows(ctx, ranks, group); });
+  return start(ctx, ranks_.group(), [&group](Ctx& c, Collective& ranks) { gather_rows(c, ranks, group); });
 }
 
 Pending ShardExchange::reduce(Ctx& ctx, const ShardGroup& group, Sink::Mode mode) {
-  return start(adds_pieces() ? ranks_.all() : ranks_.group(), [this, &ctx, &group, mode](Collective& ranks) {
+  if (scatters(options_, group))
+    return start(ctx, ranks_.group(),
+                 [&group, mode](Ctx& c, Collective& ranks) { scatter_sums(c, ranks, group, mode); });
+  return start(ctx, adds_pieces() ? ranks_.all() : ranks_.group(), [this, &group, mode](Ctx& c, Collective& ranks) {
     const Pieces pieces(group, ranks.size() / (static_cast<int>(group.rows.size()) - 1));
-    reduce_pieces(ctx, ranks, pieces, {mode, memory_.data()});
+    reduce_pieces(c, ranks, pieces, {mode, memory_.data(), max_columns(options_.device, ranks.size())});
   });
 }
 
 Pending ShardExchange::settle(Ctx& ctx, const ShardGroup& group) {
-  return start(ranks_.replicas(), [this, &ctx, &group](Collective& replicas) {
-    if (adds_pieces()) return gather_pieces(ctx, replicas, group, ranks_.group().rank());
-    if (group.own_grads.numel() > 0) replicas.all_reduce(ctx, group.own_grads, Reduction::sum);
+  return start(ctx, ranks_.replicas(), [this, &group](Ctx& c, Collective& replicas) {
+    if (adds_pieces()) return gather_pieces(c, replicas, group, ranks_.group().rank());
+    if (group.own_grads.numel() > 0) replicas.all_reduce(c, group.own_grads, Reduction::sum);
   });
 }
 

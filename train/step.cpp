@@ -42,10 +42,17 @@ TrainStep::TrainStep(Ctx& ctx, const Parts& parts, const Options& options)
       reducer_(ranks_, options.reduction, whole_ones(model_, trained_), sums_.all()),
       divided_(divided_model(parts, options)),
       squares_(divided_ ? divided_->group() : ranks_,
-               {.order = options.reduction.order, .divided = model_.options().sharding.divides_trained()}, trained_),
-      graphs_(ctx.device().kind == DeviceKind::cuda ? options.graphs : 0) {}
+               {.device = ctx.device(),
+                .order = options.reduction.order,
+                .divided = model_.options().sharding.divides_trained()},
+               trained_),
+      graphs_(ctx.device().kind == DeviceKind::cuda ? options.graphs : 0) {
+  if (divided_) units_.emplace(model_, *divided_, graphs_);
+  if (!divided_ && options.reduction.beside) model_.set_access(reducer_);
+}
 
 void TrainStep::begin(std::int64_t micro_batches) {
+  reducer_.begin_step(micro_batches);
   if (divided_) divided_->begin_step(micro_batches);
   sums_.clear(ctx_);
   model_.weights().zero_grads(ctx_);
@@ -67,6 +74,7 @@ void TrainStep::add(const Batch& batch, const MicroStep& step) {
 }
 
 void TrainStep::end_micro_batch() {
+  const timeline::Span span("add gradients of micro-batch");
   reducer_.end_micro_batch(ctx_);
   if (divided_) divided_->end_micro_batch(ctx_);
 }
@@ -74,15 +82,16 @@ void TrainStep::end_micro_batch() {
 TrainStep::Sums TrainStep::finish(const UpdateInput& input) {
   {
     const timeline::Span span("add gradients");
-    reducer_.finish(ctx_);
     if (divided_) divided_->finish_step(ctx_);
+    reducer_.finish(ctx_);  // on the stream of the context: behind all that was exchanged beside it
   }
   const timeline::Span span("update");
   optimizer_.send(ctx_, input);
+  if (divided_) squares_.add(ctx_, sums_[kSquares]);
   graphs_.run(ctx_.stream(), "update", {}, [&] {
-    squares_.add(ctx_, sums_[kSquares]);
+    if (!divided_) squares_.add(ctx_, sums_[kSquares]);
     optimizer_.update(ctx_, sums_.all().slice(kLoss, 2));
-    if (divided_) divided_->finish_update(ctx_);
+    if (divided_) graphs_.between([this] { divided_->finish_update(ctx_); });
     model_.refresh_operand_copies(ctx_);
     model_.measure_rows(ctx_);
   });

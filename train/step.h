@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <optional>
 
 #include "core/graph.h"
 #include "optim/optimizer.h"
@@ -7,6 +8,7 @@
 #include "train/divided_model.h"
 #include "train/gradient_reducer.h"
 #include "train/gradient_squares.h"
+#include "train/unrecorded_units.h"
 
 namespace qtrain {
 
@@ -68,6 +70,7 @@ class TrainStep {
   std::unique_ptr<DividedModel> divided_;  ///< if it is
   GradientSquares squares_;
   GraphCache graphs_;
+  std::optional<UnrecordedUnits> units_;  ///< of a divided model
 };
 
 }  // namespace qtrain

@@ -89,6 +89,7 @@ std::vector<Command> training_commands() {
                  {"comparison_us", number, "X",
                   "latency between processors, over which ranks compare calls "
                   "(default: 25)"},
+                 {"overlap", choice, "yes|no", "exchanges run beside the computation (default: as in a run)"},
                  {"trace", text, "DIR", "hold the schedule against the timelines (profile) of a run with this config"}},
        .min_operands = 1,
        .max_operands = 1,

@@ -126,6 +126,25 @@ TEST_F(NcclRanks, SharesOfSumsOfEveryType) {
               kWell);
 }
 
+TEST_F(NcclRanks, TakeNoMemoryOnceTheyAreConnected) {
+  if (!cuda_is_emulated()) GTEST_SKIP() << "others use a GPU too";
+  EXPECT_THAT(test::on_processes({},
+                                 [](Ctx& ctx, Collective& ranks) {
+                                   const OnDevice<float> sent(ctx, std::vector<float>(64)),
+                                       got(ctx, std::vector<float>(64));
+                                   const auto left = [&] { return cuda_info(ctx.device().index).free_bytes; };
+                                   const std::size_t before = left();
+                                   ranks.all_reduce(ctx, sent.tensor, Reduction::sum);
+                                   ranks.broadcast(ctx, sent.tensor, 0);
+                                   ranks.all_to_all(ctx, sent.tensor, got.tensor);
+                                   ranks.all_gather(ctx, sent.tensor.slice(0, 32), got.tensor);
+                                   ranks.reduce_scatter(ctx, sent.tensor, got.tensor.slice(0, 32));
+                                   ctx.synchronize();
+                                   EXPECT_EQ(left(), before);
+                                 }),
+              kWell);
+}
+
 // Nothing waits in between: what a call reads was queued before it, and what reads its result after it.
 TEST_F(NcclRanks, CallsAreInTheOrderOfTheStream) {
   EXPECT_THAT(test::on_processes({},

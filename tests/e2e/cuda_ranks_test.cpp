@@ -31,6 +31,13 @@ class CudaRanks : public CudaRun {
   Json base() const {
     return lora({{"gradient_accumulation_steps", 4}, {"deterministic_reduce", true}, {"max_steps", 2}});
   }
+  /// The same for all weights, clipped by their norm.
+  Json all_weights() const {
+    return config({{"gradient_accumulation_steps", 4},
+                   {"per_device_train_batch_size", 1},
+                   {"deterministic_reduce", true},
+                   {"max_grad_norm", 0.1}});
+  }
   static Json divided(Json config, int ranks) {
     config["gradient_accumulation_steps"] = config.at("gradient_accumulation_steps").get<int>() / ranks;
     return config;
@@ -68,15 +75,18 @@ class CudaRanks : public CudaRun {
       const Outcome outcome = p->wait();
       EXPECT_EQ(outcome.code, 0) << outcome.err;
     }
-    const Json memory = read_json(folder_ / "out/train_results.json").at("memory");
-    EXPECT_EQ(memory.at("planned").at("total"), memory.at("allocated"));
-    return bytes_of(folder_ / "out" /
-                    (config.contains("use_peft") ? "adapter_model.safetensors" : "model.safetensors"));
+    return bytes_of(folder_ / "out" / weights_of(config));
   }
   void expect_losses(const std::vector<double>& wanted, double tolerance, const std::string& of) const {
     const std::vector<double> got = losses();
     ASSERT_EQ(got.size(), wanted.size()) << of;
     for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], tolerance) << of << ", step " << i + 1;
+  }
+  /// Of the last run: what was allocated is what was planned, and steps were replayed.
+  void expect_planned_memory_and_graphs() const {
+    const Json results = read_json(folder_ / "out/train_results.json"), memory = results.at("memory");
+    EXPECT_EQ(memory.at("planned").at("total"), memory.at("allocated")) << memory;
+    EXPECT_GT(results.value("/cuda_graphs/replays"_json_pointer, 0), 0);
   }
   std::uint16_t port_ = Listener({.host = "127.0.0.1"}).port();  // that was free a moment ago
 };
@@ -90,7 +100,23 @@ TEST_F(CudaRanks, DividedStatesGiveTheSameRun) {
   for (const int stage : {1, 2, 3}) {
     config["zero_stage"] = stage;
     trained_by_two(config);
-    expect_losses(alone, 1e-5, "stage " + std::to_string(stage));
+    ASSERT_EQ(losses().size(), alone.size());
+    for (std::size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(losses()[i], alone[i], 1e-5) << "stage " << stage;
+    expect_planned_memory_and_graphs();
+  }
+}
+
+// Nothing is computed in another order: a stream of their own changes when exchanges take place.
+TEST_F(CudaRanks, ExchangesBesideTheComputationChangeNoBit) {
+  Json config = all_weights();
+  config["deterministic_reduce"] = false;
+  for (const int stage : {2, 3}) {
+    config.update({{"zero_stage", stage}, {"overlap_comm", true}});
+    const std::string beside = trained_by_two(config);
+    expect_planned_memory_and_graphs();
+    config["overlap_comm"] = false;
+    EXPECT_EQ(trained_by_two(config), beside) << "stage " << stage;
+    expect_planned_memory_and_graphs();
   }
 }
 
@@ -125,8 +151,9 @@ class CudaContext : public CudaRanks {
       config["zero_stage"] = stage;
       trained_by_ranks(config);
       expect_losses(alone, tolerance, "stage " + std::to_string(stage));
-      const Json plan = read_json(folder_ / "out/train_results.json").at("memory").at("planned");
-      EXPECT_GT(plan.at("gathered_keys"), 0);
+      const Json memory = read_json(folder_ / "out/train_results.json").at("memory");
+      EXPECT_EQ(memory.at("planned").at("total"), memory.at("allocated"));
+      EXPECT_GT(memory.at("planned").at("gathered_keys"), 0);
     }
   }
   Json adapted(const Json& changes) const {
@@ -224,6 +251,32 @@ TEST_F(HarnessRanks, RecomputeAlikeWhereOneHasLessRoom) {
   EXPECT_THAT(run(""), HasSubstr("recomputation: none"));
   const auto all = read_json(folder_ / "out/train_results.json").at("memory").at("allocated").get<std::size_t>();
   EXPECT_THAT(run(fmt::format(",memory={}", all - 1)), HasSubstr("recomputation: selective"));
+}
+
+// With an order of sums every division gives the bits of one rank.
+TEST_F(HarnessRanks, DividedStatesWithAnOrderHaveTheBitsOfOne) {
+  Json quantized = base();
+  quantized.update({{"load_in_4bit", true}, {"use_dora", true}, {"lora_dropout", 0.1}});
+  Json whole_matrices = all_weights();
+  whole_matrices["optim"] = "muon";
+  for (Json config : {all_weights(), quantized, whole_matrices}) {
+    SCOPED_TRACE(config.value("optim", "adamw") + (config.contains("load_in_4bit") ? ", 4 bits" : ""));
+    config.update({{"gradient_accumulation_steps", 6}, {"save_strategy", "steps"}, {"save_steps", 2}});
+    const auto state = [&] { return bytes_of(folder_ / "out/checkpoint-2/optimizer.safetensors"); };
+    const std::string alone = trained(config), state_alone = state();
+    const std::vector<double> losses_alone = losses();
+    for (const auto& [ranks, stage] : {std::pair(3, 1), {2, 2}, {3, 3}}) {
+      Json shared = divided(config, ranks);
+      shared.update({{"nproc", ranks}, {"zero_stage", stage}});
+      fs::remove_all(folder_ / "out");
+      const Outcome outcome = Process(launch(shared, ranks)).wait();
+      ASSERT_EQ(outcome.code, 0) << outcome.err;
+      EXPECT_EQ(bytes_of(folder_ / "out" / weights_of(config)), alone) << ranks << " ranks, stage " << stage;
+      EXPECT_EQ(state(), state_alone) << ranks << " ranks, stage " << stage;
+      EXPECT_EQ(losses(), losses_alone) << ranks << " ranks, stage " << stage;
+      expect_planned_memory_and_graphs();
+    }
+  }
 }
 
 TEST_F(HarnessRanks, ALostOneEndsTheRun) {

@@ -34,29 +34,67 @@ TEST_F(Zero, OneBlockAtATimeHasTheSameBitsInLessMemory) {
   EXPECT_LT(gathered(), whole);
 }
 
-// Something is exchanged while a block is computed.
-TEST_F(Zero, TheTimelineShowsWhatRunsBesideTheComputation) {
-  Json config = divided(base(), 2, 3);
-  config.update({{"profile", true}, {"save_strategy", "no"}});
-  train_ok(folder_.path(), config);
-  int beside = 0;
-  for (const int rank : {0, 1}) {
-    const Json trace = read_json(at(fmt::format("out/trace-rank-{}.json", rank)));
-    std::vector<std::pair<double, double>> blocks, exchanges;
-    for (const Json& e : trace.at("traceEvents")) {
-      if (e.at("ph") != "X") continue;
-      EXPECT_EQ(e.at("pid"), rank);
-      const std::string name = e.at("name");
-      const double begin = e.at("ts"), end = begin + e.at("dur").get<double>();
-      if (name.find("of block") != std::string::npos) blocks.emplace_back(begin, end);
-      if (name.starts_with("all_")) exchanges.emplace_back(begin, end);
-    }
-    EXPECT_FALSE(blocks.empty());
-    for (const auto& block : blocks)
-      for (const auto& exchange : exchanges)
-        if (block.first < exchange.second && exchange.first < block.second) ++beside;
+/// How often something is exchanged while a block is computed.
+int exchanged_beside(const Json& trace) {
+  std::vector<std::pair<double, double>> blocks, exchanges;
+  for (const Json& e : trace.at("traceEvents")) {
+    if (e.at("ph") != "X") continue;
+    const std::string name = e.at("name");
+    const double begin = e.at("ts"), end = begin + e.at("dur").get<double>();
+    if (name.find("of block") != std::string::npos) blocks.emplace_back(begin, end);
+    if (name.starts_with("all_")) exchanges.emplace_back(begin, end);
   }
-  EXPECT_GT(beside, 0);
+  EXPECT_FALSE(blocks.empty());
+  int beside = 0;
+  for (const auto& block : blocks)
+    for (const auto& exchange : exchanges)
+      if (block.first < exchange.second && exchange.first < block.second) ++beside;
+  return beside;
+}
+
+// Gradients of a block are more than a bucket.
+TEST_F(Zero, TheTimelineShowsWhatRunsBesideTheComputation) {
+  Json config = base();
+  Json model = read_json(at("model/config.json"));
+  model.update({{"hidden_size", 256}, {"intermediate_size", 512}});
+  write_file(at("model/config.json"), dump_json(model));
+  for (const int stage : {0, 1, 3}) {
+    config = divided(config, 2, stage);
+    config.update({{"profile", true},
+                   {"save_strategy", "no"},
+                   {"deterministic_reduce", stage == 3},
+                   {"overlap_comm", true},
+                   {"ddp_bucket_cap_mb", 1}});
+    const auto beside = [&] {
+      fs::remove_all(at("out"));
+      train_ok(folder_.path(), config);
+      int sum = 0;
+      for (const int rank : {0, 1}) {
+        const Json trace = read_json(at(fmt::format("out/trace-rank-{}.json", rank)));
+        EXPECT_EQ(trace.at("traceEvents").back().at("pid"), rank);
+        sum += exchanged_beside(trace);
+      }
+      return sum;
+    };
+    EXPECT_GT(beside(), 0) << "stage " << stage;
+    config["overlap_comm"] = false;
+    if (stage < 2) {
+      EXPECT_EQ(beside(), 0) << "stage " << stage;
+    }
+  }
+}
+
+// Without a fixed order of the micro-batches there is still one of the ranks.
+TEST_F(Zero, BucketsAndOverlapDoNotChangeTheBits) {
+  for (const int stage : {0, 1}) {
+    Json config = divided(base(), 3, stage);
+    config["deterministic_reduce"] = false;
+    const auto measured = results(config);
+    config["ddp_bucket_cap_mb"] = 1;
+    EXPECT_EQ(results(config), measured) << stage;
+    config["overlap_comm"] = false;
+    EXPECT_EQ(results(config), measured) << stage;
+  }
 }
 
 // Weights that are saved in bfloat16 have exact ones beside them.

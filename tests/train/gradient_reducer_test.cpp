@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "dist/queued_collective.h"
 #include "tests/dist/local_ranks.h"
 
 namespace qtrain {
@@ -13,29 +18,39 @@ using ::testing::IsEmpty;
 
 constexpr int kMicroBatches = 6;  // of a step
 
-/// Parameters of odd sizes and both types; gradients of micro-batch i depend on i alone.
+/// Parameters of odd sizes and both types, each a unit; gradients of micro-batch i depend on i alone.
 class Model {
  public:
   explicit Model(const std::vector<std::pair<std::int64_t, DType>>& sizes) : store_("weights") {
-    for (const auto& [n, dtype] : sizes)
+    for (const auto& [n, dtype] : sizes) {
+      store_.begin_unit(static_cast<int>(store_.all().size()));
       store_.declare(
           {.name = "p" + std::to_string(store_.all().size()), .shape = {n}, .dtype = dtype, .update = Update::trained});
+    }
     store_.allocate();
     for (Param& p : store_.all()) trained_.push_back(&p);
   }
   ParamStore& store() { return store_; }
   std::span<Param* const> trained() const { return trained_; }
-  std::int64_t elements() const { return store_.trained_elements(); }
 
-  void add_micro_batch(std::int64_t number) {
-    for (Param* p : trained_)
-      dispatch_float(p->grad.dtype, [&]<class T>() {
-        for (std::int64_t i = 0; i < p->grad.numel(); ++i) {
-          const auto mixed = static_cast<std::uint32_t>(i) * 2654435761U + static_cast<std::uint32_t>(number) * 40503U;
-          const float value = static_cast<float>(mixed >> 8U) * 0x1p-24F - 0.5F;
-          p->grad.as<T>()[i] = T(static_cast<float>(p->grad.as<T>()[i]) + value);
-        }
-      });
+  /// As a backward pass: unit after unit, each of which the access hears of.
+  void add_micro_batch(std::int64_t number, Ctx& ctx, UnitAccess& access) {
+    access.enter(ctx, {.unit = 0, .gradients = UnitAccess::Gradients::yes});
+    for (int unit = static_cast<int>(trained_.size()) - 1; unit >= 0; --unit) {
+      if (unit > 0) access.enter(ctx, {.unit = unit, .gradients = UnitAccess::Gradients::yes});
+      if (number >= 0) add_unit(unit, number);
+      access.finish_gradients(ctx, unit);
+    }
+  }
+  void add_unit(int unit, std::int64_t number) {
+    const Param* p = trained_[static_cast<std::size_t>(unit)];
+    dispatch_float(p->grad.dtype, [&]<class T>() {
+      for (std::int64_t i = 0; i < p->grad.numel(); ++i) {
+        const auto mixed = static_cast<std::uint32_t>(i) * 2654435761U + static_cast<std::uint32_t>(number) * 40503U;
+        const float value = static_cast<float>(mixed >> 8U) * 0x1p-24F - 0.5F;
+        p->grad.as<T>()[i] = T(static_cast<float>(p->grad.as<T>()[i]) + value);
+      }
+    });
   }
   std::string bits() const {
     std::string all;
@@ -67,19 +82,20 @@ std::vector<Result> reduced_by(int size, const GradientReducer::Options& options
     const std::size_t before = allocated_bytes(DeviceKind::cpu).now;
     GradientReducer reducer(ranks, options, model.trained(), view);
     if (size == 1) {
-      EXPECT_EQ(allocated_bytes(DeviceKind::cpu).now - before, GradientReducer::bytes(1, options, model.elements()));
+      EXPECT_EQ(allocated_bytes(DeviceKind::cpu).now - before,
+                GradientReducer::bytes({}, 1, options.order, model.trained()));
     }
     Result& result = results[static_cast<std::size_t>(ranks.rank())];
     for (int step = 0; step < 2; ++step) {
       model.store().zero_grads(ctx);
       std::ranges::fill(sums, 0.0);
+      reducer.begin_step(kMicroBatches / size);
       for (int i = 0; i < kMicroBatches / size; ++i) {
         const int number = i * size + ranks.rank();
         // The last micro-batch of the second step has no rows.
-        if (step == 0 || number + 1 < kMicroBatches) {
-          model.add_micro_batch(number);
-          sums[0] += 1.0 / (number + 3);
-        }
+        const bool empty = step == 1 && number + 1 == kMicroBatches;
+        model.add_micro_batch(empty ? -1 : number, ctx, reducer);
+        if (!empty) sums[0] += 1.0 / (number + 3);
         reducer.end_micro_batch(ctx);
       }
       reducer.finish(ctx);
@@ -107,7 +123,7 @@ TEST(GradientReducer, InOrderASumIsThatOfItsStepAlone) {
   const Tensor total = model.trained()[1]->grad, part = one.trained()[1]->grad;  // f32
   for (int number = 0; number + 1 < kMicroBatches; ++number) {
     one.store().zero_grads(ctx);
-    one.add_micro_batch(number);
+    one.add_unit(1, number);
     for (std::int64_t i = 0; i < part.numel(); ++i) total.as<float>()[i] += part.as<float>()[i];
     sum += 1.0 / (number + 3);
   }
@@ -117,6 +133,45 @@ TEST(GradientReducer, InOrderASumIsThatOfItsStepAlone) {
   const std::size_t first_parameter = sizeof(float);
   EXPECT_TRUE(second.substr(first_parameter, total.bytes()) ==
               std::string(reinterpret_cast<const char*>(total.data), total.bytes()));
+}
+
+// Neither do buckets, nor whether units are added before the pass has come to the next one: each element is added in
+// the order of the ranks.
+TEST(GradientReducer, BucketsDoNotChangeTheBits) {
+  for (const ReductionOrder order : {ReductionOrder::ranks, ReductionOrder::micro_batches}) {
+    const Result whole = reduced_by(3, {.order = order})[0];
+    for (const std::int64_t bytes : {1, 5000, 1 << 30}) {
+      const auto results = reduced_by(3, {.order = order, .beside = true, .bucket_bytes = bytes});
+      EXPECT_TRUE((std::ranges::all_of(results, [&](const Result& r) { return r == whole; }))) << bytes;
+    }
+  }
+}
+
+/// The first of two ranks that have the same gradients, which take a while to arrive.
+struct SlowTwin : Solo {
+  int size() const override { return 2; }
+  void all_to_all(Ctx&, ConstTensor sent, Tensor received) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const std::size_t row = sent.bytes() / 2;
+    for (std::size_t r = 0; r < 2; ++r) std::memcpy(received.data + r * row, sent.data, row);
+  }
+};
+
+// Nobody adds to gradients that are still on their way: those of the next micro-batch begin at zero.
+TEST(GradientReducer, WhatIsOnItsWayIsWaitedFor) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  Model model(kSizes);
+  model.store().zero_grads(ctx);
+  std::vector<double> sums(1);
+  QueuedCollective ranks(std::make_unique<SlowTwin>());
+  GradientReducer reducer(ranks, {.order = ReductionOrder::micro_batches, .beside = true, .bucket_bytes = 1},
+                          model.trained(), view_of(std::span(sums), {1}));
+  reducer.begin_step(2);
+  model.add_micro_batch(0, ctx, reducer);
+  for (const int unit : {4, 1, 0}) {
+    reducer.enter(ctx, {.unit = unit, .gradients = UnitAccess::Gradients::yes});
+    EXPECT_THAT(model.trained()[static_cast<std::size_t>(unit)]->grad.span<float>(), Each(0.0F)) << unit;
+  }
 }
 
 TEST(GradientReducer, OtherwiseRanksAgreeAndDifferFromOneByRounding) {

@@ -44,7 +44,7 @@ struct Rank {
         shared(ranks, store.sharding()),
         stores{&store} {
     store.allocate();
-    exchange.emplace(shared, d.order, stores);
+    exchange.emplace(shared, ShardExchange::Options{.device = {}, .order = d.order}, stores);
   }
   const ShardGroup& group() const { return store.groups()[0]; }
   void fill_gradients(float own) {

@@ -30,9 +30,12 @@ Interconnect over_groups(const Interconnect& net, int size);
 double ring_pass(const Interconnect& net, double bytes);
 /// The same among nodes by doubling (Bruck; recursive halving), then by rings inside each.
 double tree_pass(const Interconnect& net, double bytes);
+/// From one rank to all others, along the ring in pieces that follow each other; or down a tree over nodes.
+double ring_broadcast(const Interconnect& net, double bytes);
+double tree_broadcast(const Interconnect& net, double bytes);
 /// Two passes of a ring.
 double ring_all_reduce(const Interconnect& net, double bytes);
-/// To the root of a tree over nodes and back, in pieces that follow each other; a chain inside a node. Source: the
+/// To the root of a tree over nodes and back, as tree_broadcast; a chain inside a node. Source: the
 /// double trees of Sanders, Speck and Traeff (2009), as in NCCL.
 double tree_all_reduce(const Interconnect& net, double bytes);
 /// Every rank sends a part of its bytes to each other, one after the other; both kinds of links work at the same time.
@@ -40,14 +43,14 @@ double all_to_all(const Interconnect& net, double bytes);
 
 /// Which algorithms a run is taken to use.
 enum class Collectives : std::uint8_t {
-  usual,  ///< gradients of divided runs by all_to_all, for sums in the order of the ranks; gathers by rings, and
-          ///< all_reduce by what is faster, as NCCL
+  usual,  ///< gradients of divided runs by all_to_all, for sums in the order of the ranks; gathers and broadcasts by
+          ///< rings, and all_reduce by what is faster, as NCCL
   ring,   ///< rings for all, reduce-scatter for gradients
   tree,   ///< trees for all
 };
 
 /// What a collective operation does.
-enum class Exchange : std::uint8_t { all_gather, reduce, all_reduce };
+enum class Exchange : std::uint8_t { all_gather, broadcast, reduce, all_reduce };
 /// By those algorithms.
 double exchange_seconds(const Interconnect& net, Collectives how, Exchange what, double bytes);
 

@@ -37,10 +37,11 @@ std::size_t input_bytes(const Workload& work, const ContextShare& share) {
 
 // What ranks need to add their gradients.
 std::size_t communication_bytes(const PlannedRun& run) {
-  if (run.model.options().sharding.divides_trained()) return DividedModel::bytes(run.reduction.order, run.model);
-  std::int64_t trained = 0;
-  for (const Param* p : run.model.trained()) trained += p->value.numel();
-  return GradientReducer::bytes(run.ranks, run.reduction, trained);
+  const std::vector<Param*> trained = run.model.trained();
+  const std::size_t squares = GradientSquares::bytes(run.model.device(), run.reduction.order, trained);
+  if (run.model.options().sharding.divides_trained())
+    return squares + DividedModel::bytes(run.reduction.order, run.model);
+  return squares + GradientReducer::bytes(run.model.device(), run.ranks, run.reduction.order, trained);
 }
 
 /// One way to save memory.
@@ -263,7 +264,8 @@ PlannedRun planned_run(const Config& config, Transformer& model, Workload work, 
       .dense_copies = config.quant.dequantized_copy,
       .operand_copies = t.operand_copies,
       .ranks = config.run.ranks(),
-      .reduction = {.order = config.run.deterministic_reduce ? ReductionOrder::micro_batches : ReductionOrder::ranks}};
+      .reduction = {.order = config.run.deterministic_reduce ? ReductionOrder::micro_batches : ReductionOrder::ranks,
+                    .beside = config.run.overlap_comm && model.device().kind == DeviceKind::cpu}};
 }
 
 MemoryPlan memory_plan(const PlannedRun& run, const RecomputePolicy& policy) {

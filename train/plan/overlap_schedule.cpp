@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kNoUnit = UnitAccess::kNoUnit;
 
-/// The two lanes, and the memory in which units are made whole.
+/// The lanes, and the memory in which units are made whole.
 class StepSimulation {
  public:
   StepSimulation(const StepShape& shape, std::span<const StepCosts> ranks)
@@ -21,9 +21,11 @@ class StepSimulation {
         ranks_(ranks),
         costs_(ranks.front()),
         buffers_(static_cast<std::size_t>(1 + shape.buffers)),
+        added_(costs_.units.size()),
         now_(ranks.size()) {}
 
   SimulatedStep run() {
+    if (shape_.gathers_again) find_gathered();
     compute("between", [](const StepCosts& c) { return c.between; });
     for (std::int64_t i = 0; i < shape_.micro_batches; ++i) {
       last_ = i + 1 == shape_.micro_batches;
@@ -32,7 +34,7 @@ class StepSimulation {
       end_micro_batch();
     }
     finish();
-    step_.seconds = std::ranges::max(now_);
+    step_.seconds = std::max(std::ranges::max(now_), host_);
     return std::move(step_);
   }
 
@@ -43,6 +45,7 @@ class StepSimulation {
   };
 
   bool divides_weights() const { return shape_.stage == ZeroStage::weights; }
+  bool in_order() const { return shape_.order == ReductionOrder::micro_batches; }
   bool divides_gradients() const { return shape_.stage >= ZeroStage::gradients; }
   std::int64_t layers() const { return std::ssize(costs_.blocks); }
   const StepCosts::Unit& unit(int u) const { return costs_.units[static_cast<std::size_t>(u)]; }
@@ -51,6 +54,7 @@ class StepSimulation {
 
   template <class Seconds>
   void compute(std::string name, const Seconds& of) {
+    wait_until(host_);
     step_.spans.push_back({Lane::computing, std::move(name), now_[0], now_[0] + of(ranks_[0])});
     for (std::size_t r = 0; r < now_.size(); ++r) now_[r] += of(ranks_[r]);
   }
@@ -63,10 +67,13 @@ class StepSimulation {
   }
 
   // When it is done.
-  double exchange(std::string name, double seconds, int u = kNoUnit) {
-    const double begin = std::max(std::ranges::max(now_), exchanged_);
-    exchanged_ = begin + seconds;
+  double exchange(std::string name, const ExchangeCost& cost, int u = kNoUnit) {
+    if (cost.host > 0) step_.spans.push_back({Lane::comparing, name, host_, host_ + cost.host, u});
+    host_ += cost.host;
+    const double begin = std::max({std::ranges::max(now_), exchanged_, host_});
+    exchanged_ = begin + cost.seconds;
     step_.spans.push_back({Lane::exchanging, std::move(name), begin, exchanged_, u});
+    if (shape_.lane == ExchangeLane::computing) wait_until(exchanged_);
     return exchanged_;
   }
   double gather(int u) { return exchange(fmt::format("gather unit {}", u), unit(u).gather, u); }
@@ -89,11 +96,15 @@ class StepSimulation {
       if (entry.next != kNoUnit && &buffer_for(entry.next) != &buffer) fetch(entry.next);
       wait_until(buffer.gathered);
     }
-    if (divides_gradients() && entry.gradients == UnitAccess::Gradients::yes) wait_until(buffer.reduced);
+    if (entry.gradients == UnitAccess::Gradients::no) return;
+    wait_until(divides_gradients() ? buffer.reduced : added_[static_cast<std::size_t>(entry.unit)]);
   }
 
   void finish_gradients(int u) {
-    if (divides_gradients()) buffer_for(u).reduced = reduce(u);
+    if (divides_gradients())
+      buffer_for(u).reduced = reduce(u);
+    else if (shape_.beside && (in_order() || last_))
+      added_[static_cast<std::size_t>(u)] = reduce(u);
   }
 
   void run_layer(std::int64_t layer) {
@@ -134,30 +145,48 @@ class StepSimulation {
   }
 
   void end_micro_batch() {
-    if (shape_.order == ReductionOrder::ranks) return;
+    if (!in_order() || shape_.beside) return;
     if (shape_.stage == ZeroStage::none) wait_until(exchange("gradients", costs_.micro_batch_sum));
     reduce_all();
   }
 
   void finish() {
     for (const Buffer& buffer : buffers_) wait_until(buffer.reduced);
+    for (const double added : added_) wait_until(added);
     if (shape_.stage == ZeroStage::none) wait_until(exchange("gradients", costs_.step_sum));
-    if (shape_.order == ReductionOrder::ranks) reduce_all();
+    if (!in_order() && !shape_.beside) reduce_all();
     wait_until(exchange("sums", costs_.norm));
     compute("update", [](const StepCosts& c) { return c.update; });
-    if (shape_.stage == ZeroStage::none || divides_weights()) return;
+    if (shape_.stage == ZeroStage::none) return;
+    if (divides_weights()) return gather_again();
     double all = 0;
     for (int u = 0; u < units(); ++u) all = gather(u);
     wait_until(all);
+  }
+
+  // What is left of that in the update before.
+  void find_gathered() {
+    for (int u = 0; u < units(); ++u) buffer_for(u).unit = u;
+  }
+
+  // As Transformer::for_each_adapted; what was there has changed.
+  void gather_again() {
+    if (!shape_.gathers_again) return;
+    for (Buffer& buffer : buffers_) buffer.unit = kNoUnit;
+    for (std::int64_t l = 0; l < layers(); ++l)
+      enter({.unit = unit_of(l), .next = l + 1 < layers() ? unit_of(l + 1) : kOuterUnit});
+    enter({.unit = kOuterUnit, .next = kNoUnit});
   }
 
   const StepShape& shape_;
   std::span<const StepCosts> ranks_;
   const StepCosts& costs_;  ///< whose exchanges are those of all
   std::vector<Buffer> buffers_;
+  std::vector<double> added_;  ///< when the gradients of a unit are that every rank has whole
   SimulatedStep step_;
   std::vector<double> now_;  ///< until when a rank computes or waits
   double exchanged_ = 0;     ///< until when something is exchanged
+  double host_ = 0;          ///< until when the hosts compare
   bool last_ = false;        ///< the micro-batch is the last one of the update
 };
 

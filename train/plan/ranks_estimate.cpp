@@ -33,14 +33,17 @@ KeySeconds key_seconds(const PlannedRun& run, const RanksWork& work, const Inter
   const auto& [heads, head_dim] = run.model.layers().front().key_value;
   const double bytes = work.micro_batch_tokens * ranks * static_cast<double>(heads * head_dim) *
                        static_cast<double>(size_of(options.activation_dtype)) / ContextShare::kPieces;
-  const auto seconds = [&](Exchange what) {  // each piece of both
-    return seconds_of(std::vector<ExchangeCall>(2 * ContextShare::kPieces, {.what = what, .name = "", .bytes = bytes}),
-                      {.all = group, .group = group, .replicas = group}, work.network);
+  const auto seconds = [&](Exchange what) {  // each piece of both, with the comparison before
+    const std::vector<ExchangeCall> calls(2 * ContextShare::kPieces, {.what = what, .name = "", .bytes = bytes});
+    const ExchangeCost cost = cost_of(calls, {.all = group, .group = group, .replicas = group}, work.network);
+    return cost.seconds + cost.host;
   };
   return {.gather = seconds(Exchange::all_gather), .reduce = seconds(Exchange::reduce)};
 }
 
-StageEstimate estimate_stage(const Config& config, const RanksWork& work, const std::optional<Interconnect>& net) {
+StageEstimate estimate_stage(const ResolvedConfig& resolved, const RanksWork& work,
+                             const std::optional<Interconnect>& net) {
+  const Config& config = resolved.value;
   const ModelSetup setup = set_up_model(work.compute, training_request(config));
   PlannedRun run = planned_run(config, *setup.model, work.batches, work.target);
   const RecomputePolicy policy = settle_policy(run, config.training.gradient_checkpointing.policy);
@@ -49,20 +52,29 @@ StageEstimate estimate_stage(const Config& config, const RanksWork& work, const 
   StageEstimate e{
       .stage = static_cast<ZeroStage>(config.run.zero_stage), .recompute = policy, .memory = memory_plan(run)};
   e.fits = fits(e.memory, work.target);
-  if (net && work.flops_per_second) e.step = simulate_step(step_shape(config, policy), step_costs(run, work, *net));
+  if (const auto refused = unsupported(resolved, work.place); !refused.empty()) e.refused = refused.front().cause;
+  if (!net || !work.flops_per_second) return e;
+  StepShape shape = step_shape(config, run);
+  shape.lane = work.network.lane;
+  e.step = simulate_step(shape, step_costs(run, work, *net));
   return e;
 }
 
 }  // namespace
 
-double seconds_of(const std::vector<ExchangeCall>& calls, const RankNets& nets, const NetworkOptions& network) {
-  double seconds = 0;
+// A message in a ring of all of them.
+double comparison_seconds(int ranks, const NetworkOptions& network) {
+  return (ranks - 1) * network.comparison;
+}
+
+ExchangeCost cost_of(const std::vector<ExchangeCall>& calls, const RankNets& nets, const NetworkOptions& network) {
+  ExchangeCost cost;
   for (const ExchangeCall& call : calls) {
     const Interconnect& net = nets.of(call.among);
-    seconds +=
-        (net.ranks() - 1) * network.comparison + exchange_seconds(net, network.collectives, call.what, call.bytes);
+    cost.host += comparison_seconds(net.ranks(), network);
+    cost.seconds += exchange_seconds(net, network.collectives, call.what, call.bytes);
   }
-  return seconds;
+  return cost;
 }
 
 RankNets nets_of(const Interconnect& net, const Sharding& sharding) {
@@ -70,12 +82,16 @@ RankNets nets_of(const Interconnect& net, const Sharding& sharding) {
   return {.all = net, .group = within_group(net, sharding.ranks), .replicas = over_groups(net, sharding.ranks)};
 }
 
-StepShape step_shape(const Config& config, const RecomputePolicy& policy) {
-  return {.stage = static_cast<ZeroStage>(config.run.zero_stage),
-          .buffers = config.run.overlap_comm ? 2 : 1,
-          .order = config.run.deterministic_reduce ? ReductionOrder::micro_batches : ReductionOrder::ranks,
+StepShape step_shape(const Config& config, const PlannedRun& run) {
+  const Sharding& sharding = run.model.options().sharding;
+  return {.stage = sharding.stage,
+          .buffers = sharding.buffers,
+          .order = run.reduction.order,
+          .beside = run.reduction.beside,
           .micro_batches = config.training.gradient_accumulation_steps,
-          .group = policy.group()};
+          .group = run.policy().group(),
+          .lane = exchange_lane(run.target.device.kind),
+          .gathers_again = !run.model.params().adapter().norms().all().empty()};
 }
 
 StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const Interconnect& net) {
@@ -84,41 +100,44 @@ StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const Interco
   const StepExchanges exchanges = step_exchanges(run.model, run.reduction, run.ranks);
   const ExchangeCall numbers{.what = Exchange::all_reduce, .name = "", .bytes = sizeof(double)};
   const RankNets nets = nets_of(net, run.model.options().sharding);
-  const auto seconds = [&](const std::vector<ExchangeCall>& calls) { return seconds_of(calls, nets, work.network); };
+  const auto cost = [&](const std::vector<ExchangeCall>& calls) { return cost_of(calls, nets, work.network); };
   StepCosts costs{.head = flops.head * token,
                   .update = update_seconds(run, *work.gpu),
-                  .micro_batch_sum = seconds(exchanges.micro_batch),
-                  .step_sum = seconds(exchanges.step),
-                  .norm = seconds({numbers, numbers})};
+                  .micro_batch_sum = cost(exchanges.micro_batch),
+                  .step_sum = cost(exchanges.step),
+                  .norm = cost({numbers, numbers})};
   const KeySeconds keys = key_seconds(run, work, net);
   const double again = run.policy().whole_blocks() ? keys.gather : 0;
   costs.blocks.assign(static_cast<std::size_t>(flops.layers),
                       {.forward = flops.forward * token + keys.gather,
                        .backward = flops.backward * token + keys.gather + keys.reduce + again});
-  for (const StepExchanges::Unit& u : exchanges.units)
-    costs.units.push_back({.gather = u.from_host / kHostBandwidth + seconds(u.gather),
-                           .reduce = seconds(u.reduce),
-                           .settle = seconds(u.settle)});
+  for (const StepExchanges::Unit& u : exchanges.units) {
+    costs.units.push_back({.gather = cost(u.gather), .reduce = cost(u.reduce), .settle = cost(u.settle)});
+    costs.units.back().gather.seconds += u.from_host / kHostBandwidth;
+  }
   return costs;
 }
 
 const StageEstimate* RanksEstimate::fastest() const {
   const StageEstimate* best = nullptr;
   for (const StageEstimate& s : stages)
-    if (s.fits && s.step && (!best || s.step->seconds <= best->step->seconds)) best = &s;
+    if (s.can() && s.step && (!best || s.step->seconds <= best->step->seconds)) best = &s;
   return best;
 }
 
-RanksEstimate estimate_ranks(const Config& config, const RanksWork& work) {
+RanksEstimate estimate_ranks(const ResolvedConfig& resolved, const RanksWork& work) {
+  const Config& config = resolved.value;
   RanksEstimate e{
       .layout = {.nodes = static_cast<int>(config.run.nnodes), .ranks_per_node = static_cast<int>(config.run.nproc)}};
+  e.lane = work.network.lane;
   if (work.gpu) e.net = interconnect_of(*work.gpu, e.layout, work.network.gbps);
   e.tokens =
       work.micro_batch_tokens * static_cast<double>(config.training.gradient_accumulation_steps * e.layout.ranks());
-  Config staged = config;
+  const bool on_host = config.training.weight_offload && work.target.device.kind == DeviceKind::cuda;
+  ResolvedConfig staged = resolved;
   for (const ZeroStage stage : {ZeroStage::none, ZeroStage::optimizer, ZeroStage::gradients, ZeroStage::weights}) {
-    if (config.training.weight_offload && stage != ZeroStage::weights) continue;
-    staged.run.zero_stage = static_cast<std::int64_t>(stage);
+    if (on_host && stage != ZeroStage::weights) continue;
+    staged.value.run.zero_stage = static_cast<std::int64_t>(stage);
     e.stages.push_back(estimate_stage(staged, work, e.net));
   }
   return e;

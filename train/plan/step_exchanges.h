@@ -15,7 +15,7 @@ enum class Among : std::uint8_t { all, group, replicas };
 /// A collective operation of an update.
 struct ExchangeCall {
   Exchange what;
-  std::string name;  ///< that GuardedCollective gives it, and timelines have: "all_gather of 4096 f32"
+  std::string name;  ///< that GuardedCollective gives it, and timelines have: "all_gather of 4096 float32"
   double bytes;      ///< of all these ranks together
   Among among = Among::all;
 };
@@ -24,7 +24,7 @@ struct ExchangeCall {
 struct StepExchanges {
   struct Unit {
     std::vector<ExchangeCall> gather, reduce;
-    double from_host = 0;  ///< bytes that a rank brings to its GPU before it gathers
+    double from_host = 0;              ///< bytes that a rank brings to its GPU before it gathers
     std::vector<ExchangeCall> settle;  ///< after the last micro-batch of an update, over replicas
 
     /// Those of a span of a simulated step.

@@ -21,12 +21,13 @@ void describe_model(Transformer& model, Log& log) {
              how->describe());
 }
 
-// Exchanges between ranks are not recorded. Divided models have them inside of passes and updates, ranks that share
-// tokens inside of passes.
+// A pass is recorded in parts where units are gathered or added in it, and inputs of blocks would travel from one part
+// to another. Keys that are gathered in a block are in the middle of a part.
 bool uses_graphs(const RunContext& run, const Transformer& model) {
   const TransformerOptions& o = model.options();
   const bool wanted = run.config.value.run.use_cuda_graphs.value_or(true);
-  return run.ctx.device().kind == DeviceKind::cuda && wanted && !o.sharding.divides_trained() && !o.context.is_shared();
+  const bool travels = model.options().sharding.divides_gradients() && run.training().activation_offloading;
+  return run.ctx.device().kind == DeviceKind::cuda && wanted && !travels && !model.options().context.is_shared();
 }
 
 void describe_memory(const RunContext& run, const PlannedRun& planned, const MemoryPlan& memory) {
@@ -57,6 +58,25 @@ std::string agreed_policy(const RunContext& run, const PlannedRun& planned) {
   return policies.at(static_cast<std::size_t>(number.front())).name();
 }
 
+// The size of buckets that is asked for, or suits what the ranks measure.
+GradientReducer::Options reduction_of(const RunContext& run, const PlannedRun& planned) {
+  GradientReducer::Options reduction = planned.reduction;
+  const std::optional<std::int64_t>& asked = run.config.value.run.ddp_bucket_cap_mb;
+  const bool whole = !planned.model.options().sharding.divides_trained();
+  if (asked) reduction.bucket_bytes = *asked << 20;
+  if (asked && run.ctx.device().kind == DeviceKind::cuda)
+    run.ignored.add("ddp_bucket_cap_mb", "NCCL adds all gradients of an update at once");
+  if (asked || !whole || !reduction.beside || run.ranks.size() == 1) return reduction;
+  const LinkTimes times = time_link(run.ctx, run.ranks);
+  reduction.bucket_bytes = bucket_bytes(times);
+  run.log.info(
+      "gradients are added over the ranks in buckets of {} KiB: an exchange of {} KiB takes {:.0f} us, one of "
+      "{} bytes {:.0f} us",
+      reduction.bucket_bytes >> 10, times.large_bytes >> 10, times.large_seconds * 1e6, times.small_bytes,
+      times.small_seconds * 1e6);
+  return reduction;
+}
+
 // The memory of the model first, then that of the optimizer and of everything else that computes.
 void commit(const RunContext& run, const PlannedRun& planned, RunModel& m) {
   Ctx& ctx = run.ctx;
@@ -74,7 +94,7 @@ void commit(const RunContext& run, const PlannedRun& planned, RunModel& m) {
       std::make_unique<TrainStep>(ctx, TrainStep::Parts{.model = model, .optimizer = *m.optimizer, .ranks = run.ranks},
                                   TrainStep::Options{.max_tokens = planned.work.train.tokens,
                                                      .graphs = uses_graphs(run, model) ? kKeptGraphs : 0,
-                                                     .reduction = planned.reduction});
+                                                     .reduction = reduction_of(run, planned)});
 }
 
 }  // namespace

@@ -54,6 +54,16 @@ TEST(OverlapSchedule, DividedStatesAreExchangedAroundTheUpdate) {
   EXPECT_DOUBLE_EQ(simulate_step({.stage = ZeroStage::optimizer}, c).seconds, 9 + 4 * 5 + 1 + 4 * 4);
 }
 
+// Beside the last of two backward passes; what is left are the gradients of the last unit.
+TEST(OverlapSchedule, WholeGradientsAreAddedBesideThePass) {
+  const StepCosts c = costs(3, {.forward = 1, .backward = 2}, {.reduce = 2});
+  for (const ZeroStage stage : {ZeroStage::none, ZeroStage::optimizer}) {
+    EXPECT_DOUBLE_EQ(simulate_step({.stage = stage, .beside = true, .micro_batches = 2}, c).seconds, 2 * 9 + 2 * 2);
+    const StepShape ordered{.stage = stage, .order = ReductionOrder::micro_batches, .beside = true, .micro_batches = 2};
+    EXPECT_DOUBLE_EQ(simulate_step(ordered, c).seconds, 2 * (9 + 2 * 2)) << "memory of the first unit is waited for";
+  }
+}
+
 // Reductions of 10 after backward passes of 1: the third block waits for the memory of the first one.
 TEST(OverlapSchedule, MemoryOfGradientsIsWaitedFor) {
   const StepCosts c = costs(3, {.forward = 0, .backward = 1}, {.gather = 1, .reduce = 10});
@@ -114,16 +124,42 @@ TEST(OverlapSchedule, ExchangesWaitForTheLastRank) {
   EXPECT_DOUBLE_EQ(simulate_step({.stage = ZeroStage::gradients}, fast).seconds, 1 + 2 + 2 + 2);
 }
 
+// As on a GPU, where the next block's weights come before a block on the stream that computes it.
+TEST(OverlapSchedule, OneLaneHidesNothing) {
+  const StepCosts c = costs(3, {.forward = 10, .backward = 20}, {.gather = 4, .reduce = 5});
+  for (const ZeroStage stage : {ZeroStage::gradients, ZeroStage::weights}) {
+    const SimulatedStep step = simulate_step({.stage = stage, .lane = ExchangeLane::computing}, c);
+    EXPECT_DOUBLE_EQ(step.seconds, 90 + step.total(Lane::exchanging));
+    EXPECT_EQ(step.waiting(), step.total(Lane::exchanging));
+  }
+  EXPECT_EQ(exchange_lane(DeviceKind::cpu), ExchangeLane::own);
+}
+
+// The host runs ahead: of fast comparisons only the first one is waited for, and slow ones are all that there is.
+TEST(OverlapSchedule, HostsCompareAheadOfWhatTheyQueue) {
+  const auto step = [](double comparison, ExchangeLane lane) {
+    const StepCosts c =
+        costs(3, {.forward = 10, .backward = 20}, {.gather = {4, comparison}, .reduce = {5, comparison}});
+    return simulate_step({.stage = ZeroStage::weights, .lane = lane}, c);
+  };
+  EXPECT_DOUBLE_EQ(step(1, ExchangeLane::computing).seconds, 1 + 90 + 40);
+  EXPECT_DOUBLE_EQ(step(1, ExchangeLane::own).seconds, 1 + 8 + 90 + 10);
+  for (const ExchangeLane lane : {ExchangeLane::own, ExchangeLane::computing}) {
+    EXPECT_DOUBLE_EQ(step(100, lane).seconds, 9 * 100 + 5);
+    EXPECT_DOUBLE_EQ(step(100, lane).total(Lane::comparing), 9 * 100);
+  }
+}
+
 TEST(OverlapSchedule, LanesDoOneThingAtATime) {
-  const StepCosts c = costs(5, {.forward = 3, .backward = 7}, {.gather = 4, .reduce = 6});
+  const StepCosts c = costs(5, {.forward = 3, .backward = 7}, {.gather = {4, 1}, .reduce = {6, 1}});
   const SimulatedStep step = simulate_step({.stage = ZeroStage::weights, .micro_batches = 3, .group = 2}, c);
-  double until[2] = {0, 0};
+  double until[3] = {0, 0, 0};
   for (const SimulatedSpan& s : step.spans) {
     double& lane = until[static_cast<std::size_t>(s.lane)];
     EXPECT_GE(s.begin, lane) << s.name;
     lane = s.end;
   }
-  EXPECT_LE(std::max(until[0], until[1]), step.seconds);
+  EXPECT_LE(std::max({until[0], until[1], until[2]}), step.seconds);
 }
 
 TEST(OverlapSchedule, RefusesUnitsThatAreNotThoseOfItsBlocks) {
@@ -166,6 +202,21 @@ struct Schedule {
   const char* policy;
   ReductionOrder order;
   int replicas = 1;
+  Cut cut = Cut::anywhere;  ///< of trained parameters, as with Muon
+  bool dora = false;
+
+  TransformerOptions options() const {
+    TransformerOptions o{.config = parse_model_config(parse_json(kSmallModel, "config"), "config"),
+                         .sharding = {.stage = stage,
+                                      .ranks = kRanks,
+                                      .replicas = replicas,
+                                      .cut = [c = cut](const ParamSpec&) { return c; },
+                                      .buffers = buffers,
+                                      .separate_sums = order == ReductionOrder::micro_batches}};
+    if (dora) o.base = Update::frozen;
+    if (dora) o.lora = LoraConfig{.r = 2, .dora = true, .targets = {"all-linear"}};
+    return o;
+  }
 };
 
 std::vector<std::string> calls_of_a_run(Transformer& model, const Schedule& s, std::int64_t micro_batches) {
@@ -175,13 +226,18 @@ std::vector<std::string> calls_of_a_run(Transformer& model, const Schedule& s, s
   std::vector<std::string> calls;
   NotingRanks ranks(calls, kRanks * s.replicas);
   DividedModel divided(model, ranks, s.order);
-  divided.begin_step(micro_batches);
-  for (std::int64_t i = 0; i < micro_batches; ++i) {
-    model.follow(ctx, Pass::train);
-    divided.end_micro_batch(ctx);
+  for (const int update : {0, 1}) {  // the second one finds what the first one left
+    calls.clear();
+    divided.begin_step(micro_batches);
+    for (std::int64_t i = 0; i < micro_batches; ++i) {
+      model.follow(ctx, Pass::train);
+      divided.end_micro_batch(ctx);
+    }
+    divided.finish_step(ctx);
+    divided.finish_update(ctx);
+    if (s.dora) model.measure_rows(ctx);
+    EXPECT_FALSE(calls.empty()) << update;
   }
-  divided.finish_step(ctx);
-  divided.finish_update(ctx);
   return calls;
 }
 
@@ -190,8 +246,10 @@ std::vector<std::string> simulated_calls(Transformer& model, const Schedule& s, 
   const SimulatedStep step = simulate_step({.stage = s.stage,
                                             .buffers = s.buffers,
                                             .order = s.order,
+                                            .beside = s.buffers > 1,
                                             .micro_batches = micro_batches,
-                                            .group = RecomputePolicy::named(s.policy).group()},
+                                            .group = RecomputePolicy::named(s.policy).group(),
+                                            .gathers_again = s.dora},
                                            costs(5, {}, {}));
   std::vector<std::string> calls;
   for (const SimulatedSpan& span : step.spans) {
@@ -207,6 +265,8 @@ TEST(OverlapSchedule, IsTheOneThatRunsHave) {
   constexpr std::int64_t kMicroBatches = 3;
   using enum ZeroStage;
   for (const Schedule& s : {Schedule{optimizer, 2, "none", ReductionOrder::ranks},
+                            {optimizer, 1, "none", ReductionOrder::ranks},
+                            {optimizer, 1, "none", ReductionOrder::micro_batches},
                             {optimizer, 2, "none", ReductionOrder::micro_batches},
                             {gradients, 2, "none", ReductionOrder::ranks},
                             {weights, 2, "none", ReductionOrder::ranks},
@@ -217,17 +277,17 @@ TEST(OverlapSchedule, IsTheOneThatRunsHave) {
                             {optimizer, 2, "none", ReductionOrder::micro_batches, 3},
                             {gradients, 2, "none", ReductionOrder::ranks, 2},
                             {weights, 2, "none", ReductionOrder::micro_batches, 3},
-                            {weights, 2, "none", ReductionOrder::ranks, 4}}) {
-    Transformer model(Device{}, {.config = parse_model_config(parse_json(kSmallModel, "config"), "config"),
-                                 .sharding = {.stage = s.stage,
-                                              .ranks = kRanks,
-                                              .replicas = s.replicas,
-                                              .buffers = s.buffers,
-                                              .separate_sums = s.order == ReductionOrder::micro_batches}});
+                            {weights, 2, "none", ReductionOrder::ranks, 4},
+                            {optimizer, 2, "none", ReductionOrder::ranks, 1, Cut::never},
+                            {weights, 2, "none", ReductionOrder::ranks, 1, Cut::never},
+                            {weights, 2, "none", ReductionOrder::ranks, 1, Cut::anywhere, true},
+                            {weights, 1, "blocks:2", ReductionOrder::ranks, 1, Cut::anywhere, true},
+                            {gradients, 2, "none", ReductionOrder::ranks, 1, Cut::anywhere, true}}) {
+    Transformer model(Device{}, s.options());
     const auto simulated = simulated_calls(model, s, kMicroBatches);
     EXPECT_EQ(simulated, calls_of_a_run(model, s, kMicroBatches))
         << "stage " << static_cast<int>(s.stage) << ", " << s.buffers << " buffers, " << s.policy << ", " << s.replicas
-        << " replicas";
+        << " replicas" << (s.cut == Cut::never ? ", whole matrices" : "") << (s.dora ? ", DoRA" : "");
     EXPECT_GT(simulated.size(), 6u);
   }
 }

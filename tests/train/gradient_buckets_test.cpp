@@ -1,0 +1,85 @@
+#include "train/gradient_buckets.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/dist/local_ranks.h"
+
+namespace qtrain {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+/// A parameter of each unit, with so many elements.
+struct Units {
+  explicit Units(const std::vector<std::int64_t>& sizes) : store("weights") {
+    for (const std::int64_t n : sizes) {
+      const int unit = static_cast<int>(store.all().size());
+      store.begin_unit(unit);
+      store.declare({.name = std::to_string(unit), .shape = {n}, .update = Update::trained});
+    }
+    store.allocate();
+    for (Param& p : store.all()) trained.push_back(&p);
+  }
+  ParamStore store;
+  std::vector<Param*> trained;
+};
+
+// Two ranks have 4 elements of each block: 32 bytes. The first unit is complete at the end.
+TEST(GradientBuckets, JoinUnitsInTheOrderOfTheBackwardPass) {
+  const Units units({5, 8, 8, 8});
+  const auto buckets = make_buckets(units.trained, 2, 64);
+  ASSERT_EQ(buckets.size(), 2U);
+  EXPECT_THAT(buckets[0].units, ElementsAre(3, 2));
+  EXPECT_EQ(buckets[0].row(), 8);
+  EXPECT_THAT(buckets[1].units, ElementsAre(1, 0));
+  EXPECT_EQ(buckets[1].row(), 4 + 3);
+  EXPECT_EQ(make_buckets(units.trained, 2, 1).size(), 4U);
+}
+
+// Parts of three ranks: 2, 2 and 1 of five elements, and 1 each of the first three; a message that is cut anywhere.
+TEST(GradientBuckets, PackTheRowsOfEachRank) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  const Units units({5, 3});
+  for (Param* p : units.trained)
+    for (std::int64_t i = 0; i < p->grad.numel(); ++i)
+      p->grad.as<float>()[i] = static_cast<float>(10 * (p->unit + 1) + i);
+  const auto buckets = make_buckets(units.trained, 3, 1000);
+  ASSERT_EQ(buckets[0].row(), 3);
+  std::vector<float> memory(9, -1);
+  const auto message = [&](std::int64_t count) {
+    return view_of(std::span(memory).first(static_cast<std::size_t>(3 * count)), {3, count});
+  };
+  pack(ctx, buckets[0], {0, 3}, message(3));
+  EXPECT_THAT(memory, ElementsAre(20, 10, 11, 21, 12, 13, 22, 14, 0));
+  pack(ctx, buckets[0], {1, 2}, message(2));
+  EXPECT_THAT(std::vector(memory.begin(), memory.begin() + 6), ElementsAre(10, 11, 12, 13, 14, 0));
+  for (float& value : memory) value *= 2;
+  unpack(ctx, buckets[0], {1, 2}, message(2));
+  EXPECT_THAT(units.trained[0]->grad.span<float>(), ElementsAre(20, 22, 24, 26, 28));
+  EXPECT_THAT(units.trained[1]->grad.span<float>(), ElementsAre(20, 21, 22));
+}
+
+// 10 us and 1 GB/s: nine times the latency is 90 us, or 90 kB.
+TEST(GradientBuckets, AreAsLargeAsTheLatencyAsksFor) {
+  EXPECT_NEAR(static_cast<double>(bucket_bytes({10e-6, 10e-6 + 1e-3, 0, 1'000'000})), 90e3, 1);
+  EXPECT_EQ(bucket_bytes({10e-6, 10e-6, 0, 1'000'000}), bucket_bytes({1e-9, 1e-3, 0, 1'000'000})) << "the least";
+  EXPECT_EQ(bucket_bytes({1, 1.001, 0, 1'000'000}), 32 << 20) << "the most";
+}
+
+TEST(GradientBuckets, RanksAgreeOnWhatTheyMeasure) {
+  std::vector<std::int64_t> sizes(3);
+  const auto errors = test::on_ranks(3, [&](Ctx& ctx, Collective& ranks) {
+    const LinkTimes times = time_link(ctx, ranks);
+    EXPECT_GT(times.small_seconds, 0);
+    EXPECT_GT(times.large_bytes, times.small_bytes);
+    sizes[static_cast<std::size_t>(ranks.rank())] = bucket_bytes(times);
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+  EXPECT_THAT(sizes, Each(sizes[0]));
+}
+
+}  // namespace
+}  // namespace qtrain

@@ -1,0 +1,61 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/param_store.h"
+#include "dist/collective.h"
+
+namespace qtrain {
+
+/// A gradient that is added over ranks in as many parts of one length; the last ones may be shorter or empty.
+struct GradientParts {
+  Tensor gradient;   ///< flat
+  std::int64_t row;  ///< elements of a part
+
+  std::int64_t begin(std::int64_t rank) const;
+  std::int64_t size(std::int64_t rank) const;
+};
+
+/// Gradients that are added over ranks at once, with the parts for each rank one behind the other.
+struct GradientBucket {
+  std::vector<int> units = {};  ///< in the order in which they are complete
+  std::vector<GradientParts> parts = {};
+  std::vector<std::int64_t> begins{0};  ///< of each among the elements for a rank, and their number
+  Tensor totals = {};                   ///< f32 of this rank's parts, where sums are kept over micro-batches
+  Pending done = {};                    ///< the exchange that was begun last
+
+  std::int64_t row() const { return begins.back(); }
+  bool holds(int unit) const;
+  void add(GradientParts p);
+};
+
+/// The units in the order in which backward passes complete them: the blocks from the last on, then what is in none.
+/// Joined until a bucket has so many bytes of gradients, as they are sent, in f32.
+std::vector<GradientBucket> make_buckets(std::span<Param* const> trained, int ranks, std::int64_t bytes);
+
+/// Elements [begin, begin + count) of those for each rank.
+struct BucketColumns {
+  std::int64_t begin, count;
+};
+/// Gradients to sent, f32 [ranks, count], with zeros where parts are short; and what was added back to them. On the
+/// thread that calls, or the stream of the context.
+void pack(Ctx& ctx, const GradientBucket& bucket, BucketColumns c, const Tensor& sent);
+void unpack(Ctx& ctx, const GradientBucket& bucket, BucketColumns c, const Tensor& sums);
+
+/// sum [count] = or += the rows of `received` [ranks, count], in their order; f32. Likewise.
+void add_in_order(Ctx& ctx, const Tensor& sum, const Tensor& received, Sink::Mode mode);
+/// Makes it 0, likewise.
+void clear_alone(Ctx& ctx, const Tensor& t);
+
+/// How long exchanges of two sizes took, of the bytes of all ranks together.
+struct LinkTimes {
+  double small_seconds = 0, large_seconds = 0;
+  std::int64_t small_bytes = 0, large_bytes = 0;
+};
+/// By a few exchanges of either size; the same on every rank. Of tensors of the host.
+LinkTimes time_link(Ctx& ctx, Collective& ranks);
+/// The smallest size at which a tenth of the time is the latency, within bounds.
+std::int64_t bucket_bytes(const LinkTimes& times);
+
+}  // namespace qtrain
