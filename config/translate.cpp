@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <sstream>
 
@@ -61,21 +63,35 @@ Translation special_tokens(const KeyRow&, const Json& v) {
   return out;
 }
 
-/// The sizes of accelerate's ParallelismConfig, by their names with or without the prefix of its files.
+/// The sizes of accelerate's ParallelismConfig, by their names with or without the prefix of its files. How many ranks
+/// have rows or parameters of their own follows from other keys.
 Translation parallelism(const KeyRow&, const Json& v) {
   constexpr std::string_view kPrefix = "parallelism_config_";
+  constexpr std::array<std::string_view, 9> kNames{"cp_size",           "tp_size",       "sp_size",
+                                                   "dp_replicate_size", "dp_shard_size", "cp_backend",
+                                                   "sp_backend",        "cp_handler",    "cp_comm_strategy"};
   Translation out;
   if (v.is_null()) return out;
   if (!v.is_object()) return problem(fmt::format("expected an object, got {}", show(v)));
   for (const auto& [written, size] : v.items()) {
     const std::string name = written.starts_with(kPrefix) ? written.substr(kPrefix.size()) : written;
+    const auto tell = [&](std::string_view why) {
+      out.problem += fmt::format("{}{} is {}, {}", out.problem.empty() ? "" : "; ", written, show(size), why);
+    };
+    const bool several = size != 1 && !size.is_null();
     if (name == "cp_size")
       out.settings.emplace_back("context_parallel_size", size);
     else if (name == "dp_shard_size" && size.is_number_integer() && size > 1)
       out.settings.emplace_back("~dp_shard_size", size);
-    else if ((name == "tp_size" || name == "sp_size") && size != 1 && !size.is_null())
-      out.problem += fmt::format("{}{} is {}, and ranks share rows or tokens only (cp_size)",
-                                 out.problem.empty() ? "" : "; ", written, show(size));
+    else if (name == "tp_size" && several)
+      tell("and ranks share rows or tokens only (cp_size)");
+    else if (name == "sp_size" && several)
+      tell("and ranks share tokens by their keys alone: set cp_size to it, and sp_size to 1");
+    else if (!std::ranges::count(kNames, name)) {
+      const std::string_view near = nearest(name, kNames);
+      tell(near.empty() ? "and there is no such size"
+                        : fmt::format("and there is no such size: did you mean {}?", near));
+    }
   }
   return out;
 }

@@ -63,6 +63,8 @@ class Collective {
     work(*this);
     return {};
   }
+  /// What its calls begin with in timelines.
+  virtual void label(const std::string& /*text*/) {}
   /// Lets what is under way end with an error, here and on the other ranks; from any thread.
   virtual void disconnect() {}
   /// Before this rank leaves for an error: what is queued on a GPU no longer waits there for other ranks. Nothing can

@@ -76,7 +76,7 @@ std::unique_ptr<Collective> GuardedCollective::counterparts(int size) {
 void GuardedCollective::guard(Ctx& ctx, const Call& call, const std::function<void()>& act) {
   ++calls_;
   const std::string text = call.text();
-  const timeline::Span span(text);
+  const timeline::Span span(label_ + text);
   watch_.watchdog.enter(text);
   try {
     compare(ctx, call);

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "dist/collective.h"
@@ -26,6 +27,7 @@ class GuardedCollective : public Collective {
   void barrier(Ctx& ctx) override;
   void disconnect() override { inner_->disconnect(); }
   void give_up() override { inner_->give_up(); }
+  void label(const std::string& text) override { label_ = text; }
   std::unique_ptr<Collective> part(int first, int size) override;
   std::unique_ptr<Collective> counterparts(int size) override;
 
@@ -36,6 +38,7 @@ class GuardedCollective : public Collective {
 
   std::unique_ptr<Collective> inner_;
   RankWatch watch_;
+  std::string label_;
   std::int64_t calls_ = 0;
 };
 

@@ -6,8 +6,8 @@
 
 namespace qtrain {
 
-QueuedCollective::QueuedCollective(std::unique_ptr<Collective> inner)
-    : inner_(std::move(inner)), thread_([this] { work_off(); }) {}
+QueuedCollective::QueuedCollective(std::unique_ptr<Collective> inner, std::string lane)
+    : inner_(std::move(inner)), lane_(std::move(lane)), thread_([this] { work_off(); }) {}
 
 QueuedCollective::~QueuedCollective() {
   {
@@ -20,7 +20,7 @@ QueuedCollective::~QueuedCollective() {
 }
 
 void QueuedCollective::work_off() {
-  timeline::name_thread("communication");
+  timeline::name_thread(lane_);
   std::unique_lock lock(mutex_);
   while (true) {
     added_.wait(lock, [this] { return ends_ || !tasks_.empty(); });

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -30,7 +31,8 @@ class StartingCollective : public Collective {
 /// more is done: what follows ends with the same error.
 class QueuedCollective : public StartingCollective {
  public:
-  explicit QueuedCollective(std::unique_ptr<Collective> inner);
+  /// `lane`: the name of the thread in timelines.
+  explicit QueuedCollective(std::unique_ptr<Collective> inner, std::string lane = "communication");
   /// Ends what is under way.
   ~QueuedCollective() override;
   QueuedCollective(const QueuedCollective&) = delete;
@@ -45,6 +47,7 @@ class QueuedCollective : public StartingCollective {
   void work_off();
 
   std::unique_ptr<Collective> inner_;
+  std::string lane_;
   std::mutex mutex_;
   std::condition_variable added_;
   std::deque<std::packaged_task<void()>> tasks_;

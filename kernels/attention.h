@@ -10,9 +10,9 @@ namespace qtrain::ops {
 /// FlashAttention-2 (Dao 2023) does on a GPU. The score of a query and a key is scale * q . k, or with a softcap > 0
 /// softcap * tanh(scale * q . k / softcap) (Gemma 2), which comes before mask and softmax. sinks [Hq] in lse's type, or
 /// none: a score that each softmax of a head has beside those of its keys, whose value is zero (gpt-oss); lse is then
-/// that of all of them. On a processor the queries may be a part of the tokens: q and y [Tq, Hq, D] and lse [Hq, Tq]
-/// are those of tokens [first_query, first_query + Tq) of the T that k, v and cu_seqlens are of. Their results have the
-/// same bits as among all.
+/// that of all of them. The queries may be a part of the tokens: q and y [Tq, Hq, D] and lse [Hq, Tq] are those of
+/// tokens [first_query, first_query + Tq) of the T that k, v and cu_seqlens are of. On a processor their results have
+/// the same bits as among all.
 struct Attention {
   Tensor y, lse;
   ConstTensor q, k, v, cu_seqlens;
@@ -67,12 +67,10 @@ void run_cuda(Ctx&, const CachedAttention&);
 void run_cpu(Ctx&, const CacheAppend&);
 void run_cuda(Ctx&, const CacheAppend&);
 
-/// Queries are those of all tokens, or on a processor of some in a row.
+/// Queries are those of all tokens, or of some in a row.
 inline void check_queries(ConstTensor q, ConstTensor k, std::int64_t first_query) {
   check(first_query >= 0 && first_query + q.shape[0] <= k.shape[0] && q.shape[2] == k.shape[2],
         "attention: q and k differ in T or D");
-  check(q.shape[0] == k.shape[0] || q.device.kind == DeviceKind::cpu,
-        "attention: a GPU computes the queries of all tokens");
 }
 inline void attention(Ctx& ctx, const Attention& a) {
   check(a.q.shape.rank == 3 && a.k.shape == a.v.shape && a.y.shape == a.q.shape, "attention: tensors are [T, H, D]");

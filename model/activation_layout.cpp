@@ -207,17 +207,31 @@ void ActivationLayout::add_router(Arena& arena, Activations& a) const {
 void ActivationLayout::add_gathered(Arena& arena, Activations& a) const {
   const ContextShare& share = parts_.options.context;
   if (!share.is_shared() || pass_ == Pass::decode) return;
-  std::int64_t widest = 0;
-  for (const Layer& layer : parts_.layers) widest = std::max(widest, layer.key_value.heads * layer.key_value.head_dim);
-  const std::size_t before = arena.used();
-  const auto take = [&] { return arena.take(parts_.options.activation_dtype, {size_.tokens * share.ranks * widest}); };
-  a.gathered.keys = take();
-  a.gathered.values = take();
-  if (pass_ == Pass::train) {
-    a.gathered.d_keys = take();
-    a.gathered.d_values = take();
+  std::int64_t keys = 0, queries = 0;  // elements of a token
+  bool in_parts = false;
+  for (const Layer& layer : parts_.layers) {
+    const auto& [heads, head_dim] = layer.key_value;
+    const std::int64_t some = share.heads_at_a_time(heads);
+    keys = std::max(keys, some * head_dim);
+    queries = std::max(queries, some * head_dim * parts_.config().heads / heads);
+    in_parts = in_parts || some < heads;
   }
-  a.gathered.bytes = arena.used() - before;
+  const std::size_t before = arena.used();
+  const auto take = [&](std::int64_t elements) { return arena.take(parts_.options.activation_dtype, {elements}); };
+  const std::int64_t own = size_.tokens, all = own * share.ranks;
+  KeyBuffers& b = a.gathered;
+  for (KeyBuffers::Heads& h : b.heads) {
+    if (&h != &b.heads[0] && !in_parts) continue;
+    h = {.keys = take(all * keys), .values = take(all * keys), .own_keys = {}, .own_values = {}};
+    if (in_parts) h.own_keys = take(own * keys), h.own_values = take(own * keys);
+  }
+  if (in_parts) b.q = take(own * queries), b.y = take(own * queries);
+  if (pass_ == Pass::train) {
+    b.d_keys = take(all * keys);
+    b.d_values = take(all * keys);
+    if (in_parts) b.d_own = take(own * keys), b.dy = take(own * queries), b.dq = take(own * queries);
+  }
+  b.bytes = arena.used() - before;
 }
 
 Activations ActivationLayout::lay_out(ActivationArenas& arenas) const {

@@ -45,12 +45,6 @@ struct RouterBuffers {
   Tensor counts, sums, factor;
 };
 
-/// Keys and values of all ranks that share the tokens, and their gradients: [elements].
-struct GatheredKeys {
-  Tensor keys, values, d_keys, d_values;
-  std::size_t bytes = 0;  ///< of all of them
-};
-
 /// The tensors of one micro-batch. Building it twice (once on a measuring arena) is the memory plan.
 struct Activations {
   std::vector<RotaryTable> rotary;
@@ -60,11 +54,11 @@ struct Activations {
   Tensor scratch;
   Tensor dense;
   HeadBuffers head;
-  RouterBuffers router;   ///< of models with experts
-  GatheredKeys gathered;  ///< where ranks share the tokens
-  Tensor final_hidden;    ///< output of the last block
-  Tensor residual_grad;   ///< gradient of the residual stream
-  Tensor lora_rows;       ///< rows of A of the embedding's adapter [T, r]
+  RouterBuffers router;  ///< of models with experts
+  KeyBuffers gathered;   ///< where ranks share the tokens
+  Tensor final_hidden;   ///< output of the last block
+  Tensor residual_grad;  ///< gradient of the residual stream
+  Tensor lora_rows;      ///< rows of A of the embedding's adapter [T, r]
 };
 
 /// Where they are.

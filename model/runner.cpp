@@ -110,8 +110,7 @@ const SharedKeys* Runner::shared_keys() {
   const ContextShare& share = parts_.options.context;
   if (!share.is_shared()) return nullptr;
   check(shared_.exchange, "ranks share tokens and do not exchange their keys");
-  const GatheredKeys& g = act_.gathered;
-  shared_ = {share, shared_.exchange, g.keys, g.values, g.d_keys, g.d_values};
+  shared_ = {share, shared_.exchange, act_.gathered};
   return &shared_;
 }
 

@@ -29,11 +29,39 @@ Contents contents_of(const Batch& batch) {
   return c;
 }
 
+/// Documents are filled up to a power of two.
+std::int64_t document_class(std::int64_t n, std::int64_t most) {
+  return std::min(static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n))), most);
+}
+
+template <class T>
+std::int64_t size_of(const std::vector<T>& v) {
+  return static_cast<std::int64_t>(v.size());
+}
+
+void fill_up(std::vector<std::int32_t>& v, std::int64_t n, std::int32_t value) {
+  v.resize(static_cast<std::size_t>(n), value);
+}
+
+/// With tokens of no document, and documents without tokens, up to size classes.
+Contents with_more_tokens(Contents c, std::int64_t most) {
+  const std::int64_t tokens = size_class(size_of(c.tokens), most);
+  fill_up(c.tokens, tokens, 0);
+  fill_up(c.positions, tokens, 0);
+  fill_up(c.borders, document_class(size_of(c.borders) - 1, most) + 1, c.borders.back());
+  return c;
+}
+Contents with_more_targets(Contents c, std::int64_t most) {
+  const std::int64_t targets = size_class(size_of(c.rows), most);
+  fill_up(c.rows, targets, ops::kNoRow);
+  fill_up(c.ids, targets, ops::kNoClass);
+  return c;
+}
+
 // What this rank has of the tokens and targets: its pieces, one after the other. Borders are those of all.
 Contents own_part(const Contents& all, const ContextShare& share) {
-  const auto tokens = static_cast<std::int64_t>(all.tokens.size()), count = share.piece_tokens(tokens);
+  const std::int64_t tokens = size_of(all.tokens), count = share.piece_tokens(tokens);
   Contents own{.borders = all.borders, .longest = all.longest};
-  if (share.all_tokens(tokens) > tokens) own.borders.push_back(static_cast<std::int32_t>(share.all_tokens(tokens)));
   for (int which = 0; which < ContextShare::kPieces; ++which) {
     const std::int64_t first = share.piece(which) * count, begin = std::min(first, tokens),
                        end = std::min(first + count, tokens);
@@ -50,23 +78,22 @@ Contents own_part(const Contents& all, const ContextShare& share) {
   return own;
 }
 
-/// Documents are filled up to a power of two.
-std::int64_t document_class(std::int64_t n, std::int64_t most) {
-  return std::min(static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n))), most);
+// On a processor every token is one of a document: what fills up the last piece too.
+Contents in_documents(Contents all, std::int64_t tokens) {
+  if (tokens > size_of(all.tokens)) all.borders.push_back(static_cast<std::int32_t>(tokens));
+  return all;
 }
 
-/// Filled up to size classes; `most` 0: as it is.
-Contents filled(Contents c, std::int64_t most) {
-  if (most == 0) return c;
-  const auto size = [](const auto& v) { return static_cast<std::int64_t>(v.size()); };
-  const auto fill = [](auto& v, std::int64_t n, std::int32_t value) { v.resize(static_cast<std::size_t>(n), value); };
-  const std::int64_t tokens = size_class(size(c.tokens), most), targets = size_class(size(c.rows), most);
-  fill(c.tokens, tokens, 0);
-  fill(c.positions, tokens, 0);
-  fill(c.borders, document_class(size(c.borders) - 1, most) + 1, c.borders.back());
-  fill(c.rows, targets, ops::kNoRow);
-  fill(c.ids, targets, ops::kNoClass);
-  return c;
+/// As the sizes of a feed say, and cut into the parts of the ranks.
+Contents prepared(Contents c, const BatchFeed::Options& o) {
+  if (o.sizes == Sizes::exact) {
+    if (!o.share.is_shared()) return c;
+    const std::int64_t tokens = o.share.all_tokens(size_of(c.tokens));
+    return own_part(in_documents(std::move(c), tokens), o.share);
+  }
+  c = with_more_tokens(std::move(c), o.max_tokens);
+  if (o.share.is_shared()) c = own_part(c, o.share);
+  return with_more_targets(std::move(c), std::min(o.max_tokens, o.share.own_tokens(o.max_tokens)));
 }
 
 }  // namespace
@@ -94,9 +121,7 @@ std::size_t BatchFeed::bytes(std::int64_t max_tokens, const ContextShare& share)
 }
 
 DeviceBatch BatchFeed::send(Ctx& ctx, const Batch& batch, const MicroStep& step) {
-  const Contents all = contents_of(batch);
-  const Contents c = filled(options_.share.is_shared() ? own_part(all, options_.share) : all,
-                            options_.sizes == Sizes::classes ? options_.max_tokens : 0);
+  const Contents c = prepared(contents_of(batch), options_);
   const auto put = [&]<class T>(const std::vector<T>& v) { return inputs_.put(std::span<const T>(v)); };
   const DeviceBatch sent{.tokens = {.tokens = put(c.tokens),
                                     .positions = put(c.positions),

@@ -36,7 +36,8 @@ enum class Sizes : std::uint8_t { exact, classes };
 std::int64_t size_class(std::int64_t n, std::int64_t most);
 
 /// Brings batches of a loader to the device, without waiting for the work on earlier ones: where ranks share the
-/// tokens, this rank's part of them, filled up with a document of its own at the end of all.
+/// tokens, this rank's part of them, filled up at the end of all: by a document of its own, or, with size classes, by
+/// tokens of none.
 class BatchFeed {
  public:
   /// Of batches of up to so many tokens over all ranks that share them.

@@ -1,53 +1,51 @@
 #include "train/rank_keys.h"
 
-#include <algorithm>
+#include <utility>
+
+#include "kernels/rank_rows.h"
+#include "train/report/metrics.h"
 
 namespace qtrain {
 namespace {
 
 // First pieces are in the order of the ranks, second ones in the reverse order.
-void reverse_pieces(const Tensor& half, int ranks) {
-  const auto bytes = static_cast<std::ptrdiff_t>(half.bytes()) / ranks;
-  for (int a = 0, b = ranks - 1; a < b; ++a, --b)
-    std::swap_ranges(half.data + a * bytes, half.data + (a + 1) * bytes, half.data + b * bytes);
-}
-
-// to = or += the sum of the rows of `received`, in their order.
-template <class T>
-void add_rows(Ctx& ctx, ConstTensor received, int ranks, const Sink& to) {
-  constexpr std::int64_t kPart = 1 << 14;
-  using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
-  const std::int64_t n = to.t.numel();
-  const T* const rows = received.as<T>();
-  T* const out = to.t.as<T>();
-  ctx.pool().run((n + kPart - 1) / kPart, [&](std::int64_t task, int) {
-    for (std::int64_t i = task * kPart; i < std::min(n, (task + 1) * kPart); ++i) {
-      Sum sum = static_cast<Sum>(rows[i]);
-      for (int r = 1; r < ranks; ++r) sum += static_cast<Sum>(rows[r * n + i]);
-      if (to.mode == Sink::Mode::accumulate) sum += static_cast<Sum>(out[i]);
-      out[i] = static_cast<T>(sum);
-    }
-  });
+void reverse_pieces(Ctx& ctx, const Tensor& half, int ranks) {
+  ops::reverse_rows(ctx, {.x = half.reshaped({ranks, half.numel() / ranks})});
 }
 
 }  // namespace
 
-void RankKeys::gather(Ctx& ctx, ConstTensor mine, Tensor all) {
+void RankKeys::begin_gather(Ctx& ctx, ConstTensor mine, Tensor all) {
+  const Stopwatch watch;
   const std::int64_t count = mine.shape[0] / ContextShare::kPieces, half = count * ranks_.size();
-  for (int which = 0; which < ContextShare::kPieces; ++which)
-    ranks_.all_gather(ctx, mine.slice(which * count, count), all.slice(which * half, half));
-  reverse_pieces(all.slice(half, half), ranks_.size());
+  Pending pending = ranks_.start([&ctx, mine, all, count, half](Collective& ranks) {
+    for (int which = 0; which < ContextShare::kPieces; ++which)
+      ranks.all_gather(ctx, mine.slice(which * count, count), all.slice(which * half, half));
+  });
+  gathers_.push_back({std::move(pending), all.slice(half, half)});
+  seconds_ += watch.seconds();
+}
+
+void RankKeys::finish_gather(Ctx& ctx) {
+  const Stopwatch watch;
+  const Gather gather = std::move(gathers_.front());
+  gathers_.pop_front();
+  gather.pending.wait();
+  reverse_pieces(ctx, gather.second, ranks_.size());
+  seconds_ += watch.seconds();
 }
 
 void RankKeys::reduce(Ctx& ctx, Tensor all, Tensor spare, const Sink& mine) {
+  const Stopwatch watch;
   const std::int64_t count = mine.t.shape[0] / ContextShare::kPieces, half = count * ranks_.size();
-  reverse_pieces(all.slice(half, half), ranks_.size());
+  reverse_pieces(ctx, all.slice(half, half), ranks_.size());
   const Tensor received = spare.slice(0, half);
   for (int which = 0; which < ContextShare::kPieces; ++which) {
     ranks_.all_to_all(ctx, all.slice(which * half, half), received);
-    const Sink to{mine.t.slice(which * count, count), mine.mode};
-    dispatch_float(to.t.dtype, [&]<class T>() { add_rows<T>(ctx, received, ranks_.size(), to); });
+    const Tensor piece = mine.t.slice(which * count, count);
+    ops::add_rows(ctx, {.y = {piece, mine.mode}, .x = received.reshaped({ranks_.size(), piece.numel()})});
   }
+  seconds_ += watch.seconds();
 }
 
 }  // namespace qtrain

@@ -8,6 +8,7 @@
 #include "core/plural.h"
 #include "core/stop.h"
 #include "core/timeline.h"
+#include "dist/queued_collective.h"
 #include "train/plan/compute.h"
 #include "train/run/final_result.h"
 #include "train/run/prepared_run.h"
@@ -117,7 +118,7 @@ class Profile {
 };
 
 // The ranks that share the tokens of micro-batches with this one.
-std::unique_ptr<Collective> sharing_ranks(const ResolvedConfig& config, Collective& ranks) {
+std::unique_ptr<Collective> sharing_ranks(const ResolvedConfig& config, Device device, Collective& ranks) {
   const int size = static_cast<int>(config.value.run.context_parallel_size);
   if (ranks.size() % size != 0)
     fail(ErrorKind::usage, {.cause = fmt::format("context_parallel_size is {}, which does not divide the {} of the run",
@@ -125,7 +126,10 @@ std::unique_ptr<Collective> sharing_ranks(const ResolvedConfig& config, Collecti
                             .place = config.origin.at("context_parallel_size"),
                             .remedy = "start a multiple of it (nproc), or set it to 1"});
   if (size == 1) return std::make_unique<Solo>();
-  return ranks.part(ranks.rank() / size * size, size);
+  std::unique_ptr<Collective> part = ranks.part(ranks.rank() / size * size, size);
+  part->label("keys: ");
+  if (device.kind == DeviceKind::cuda) return part;  // what is queued there runs beside the host by itself
+  return std::make_unique<QueuedCollective>(std::move(part), "keys");
 }
 
 }  // namespace
@@ -138,7 +142,7 @@ TrainingResult train(const TrainingStart& start, Log& log) {
   ComputeChoice compute = compute_choice(config.value);
   compute.gpu = start.gpu;
   Ctx ctx = make_context(compute, log);
-  const std::unique_ptr<Collective> sharing = sharing_ranks(config, start.ranks);
+  const std::unique_ptr<Collective> sharing = sharing_ranks(config, ctx.device(), start.ranks);
   IgnoredKeys ignored(config, log);
   const RunContext run{
       .config = config, .ctx = ctx, .log = log, .ignored = ignored, .ranks = start.ranks, .sharing = *sharing};

@@ -19,7 +19,7 @@ Units units_for(Ctx& ctx, const AttentionBatch& batch, const P*... pointers) {
   return ctx.kept<DeviceUnits>().best;
 }
 
-/// delta[head, t] = dy . y of a token and head: 8 lanes for each.
+/// delta[head, t] = dy . y of a query and head: 8 lanes for each.
 template <class T>
 struct Delta {
   float* delta;
@@ -32,10 +32,10 @@ constexpr int kDeltaThreads = 256, kRowLanes = 8;
 template <int N, class T>
 __global__ void __launch_bounds__(kDeltaThreads) attention_delta(Delta<T> a) {
   const std::int64_t row = (std::int64_t{blockIdx.x} * kDeltaThreads + threadIdx.x) / kRowLanes;
-  const std::int64_t t = row / a.pass_heads;
+  const std::int64_t t = a.batch.queries.begin + row / a.pass_heads;
   const int head = static_cast<int>(row % a.pass_heads), lane = static_cast<int>(threadIdx.x) % kRowLanes;
   float sum = 0;
-  if (t < a.batch.tokens) {
+  if (t < a.batch.queries.end) {
     const std::int64_t at = a.batch.query(t, a.first_head + head);
     for (int d = lane * N; d < a.batch.width; d += kRowLanes * N) {
       const Pack<T, N> dy = load_pack<N>(a.dy + at + d), y = load_pack<N>(a.y + at + d);
@@ -45,12 +45,12 @@ __global__ void __launch_bounds__(kDeltaThreads) attention_delta(Delta<T> a) {
   }
 #pragma unroll
   for (int bit = kRowLanes / 2; bit > 0; bit /= 2) sum += __shfl_xor_sync(kAllLanes, sum, bit);
-  if (t < a.batch.tokens && lane == 0) a.delta[head * std::int64_t{a.batch.tokens} + t] = sum;
+  if (t < a.batch.queries.end && lane == 0) a.delta[a.batch.row(head, static_cast<int>(t))] = sum;
 }
 
 template <class T>
 void run_delta(Ctx& ctx, const Delta<T>& a, Packs packs) {
-  const std::int64_t threads = std::int64_t{a.batch.tokens} * a.pass_heads * kRowLanes;
+  const std::int64_t threads = std::int64_t{a.batch.rows()} * a.pass_heads * kRowLanes;
   const auto blocks = static_cast<unsigned>(ceil_div(threads, std::int64_t{kDeltaThreads}));
   dispatch_packs<T>(packs, [&]<int N>() {
     launch(ctx, "attention_delta", attention_delta<N, T>, {blocks, kDeltaThreads}, a);
@@ -97,7 +97,7 @@ void run_cuda(Ctx& ctx, const AttentionGrad& a) {
   if (!a.dq.wanted() && !a.dk.wanted() && !a.dv.wanted()) return;
   const AttentionBatch batch = batch_of(a);
   const int share = batch.heads / batch.groups;
-  const std::size_t group_bytes = static_cast<std::size_t>(batch.tokens) * static_cast<std::size_t>(share) * 4;
+  const std::size_t group_bytes = static_cast<std::size_t>(batch.rows()) * static_cast<std::size_t>(share) * 4;
   const int max = static_cast<int>(Ctx::kScratchBytes / std::max<std::size_t>(group_bytes, 1));
   check(max > 0, "attention: more tokens in a batch than scratch memory holds sums for");
   dispatch_storage(a.q.dtype, [&]<class T>() {

@@ -19,10 +19,12 @@ struct TokenSpan {
 enum class Scores : std::uint8_t { plain, capped };
 
 /// Sizes of a batch, and which tokens see each other. Tokens that are in no segment (behind the last one of a packed
-/// batch of fixed capacity) see nothing: their y, lse and gradients are zero.
+/// batch of fixed capacity) see nothing: their y, lse and gradients are zero. Tokens are numbered among all, also where
+/// the queries are some of them.
 struct AttentionBatch {
   const std::int32_t* cu;
   int segments, tokens, heads, groups, width, window;  ///< groups: key heads; width: of a head
+  TokenSpan queries;
   float scale, softcap;
   float tanh_scale;  ///< scale / softcap: capped scores are softcap tanh(tanh_scale q . k)
 
@@ -51,7 +53,10 @@ struct AttentionBatch {
   }
   __device__ int last_query(int j) const { return last_query(j, segment(j)); }
 
-  __device__ std::int64_t query(std::int64_t t, int head) const { return (t * heads + head) * width; }
+  __host__ __device__ int rows() const { return queries.end - queries.begin; }
+  /// Where token t is among the queries, and among lse and delta, which have a row for each head.
+  __device__ std::int64_t query(std::int64_t t, int head) const { return ((t - queries.begin) * heads + head) * width; }
+  __device__ std::int64_t row(int head, int t) const { return std::int64_t{head} * rows() + t - queries.begin; }
   __device__ std::int64_t key(std::int64_t t, int group) const { return (t * groups + group) * width; }
   __device__ int group_of(int head) const { return head / (heads / groups); }
 };
@@ -62,11 +67,12 @@ AttentionBatch batch_of(const Op& a) {
   check(a.cu_seqlens.numel() >= 2, "attention: cu_seqlens names no segment");
   return {.cu = a.cu_seqlens.template as<std::int32_t>(),
           .segments = static_cast<int>(a.cu_seqlens.numel() - 1),
-          .tokens = static_cast<int>(a.q.shape[0]),
+          .tokens = static_cast<int>(a.k.shape[0]),
           .heads = static_cast<int>(a.q.shape[1]),
           .groups = static_cast<int>(a.k.shape[1]),
           .width = static_cast<int>(a.q.shape[2]),
           .window = static_cast<int>(a.window),
+          .queries = {static_cast<int>(a.first_query), static_cast<int>(a.first_query + a.q.shape[0])},
           .scale = static_cast<float>(a.scale),
           .softcap = static_cast<float>(a.softcap),
           .tanh_scale = static_cast<float>(a.softcap > 0 ? a.scale / a.softcap : 0)};
@@ -111,7 +117,7 @@ struct RowEnd {
   __device__ __forceinline__ float lse() const { return max + logf(sum); }
 };
 
-/// delta [heads of the pass, T] lies in scratch memory, which ends at 16 MiB: more heads take several passes.
+/// delta [heads of the pass, queries] lies in scratch memory, which ends at 16 MiB: more heads take several passes.
 template <class T>
 struct GradientTensors {
   Target<T> dq, dk, dv;

@@ -44,7 +44,7 @@ struct Shared {
   Queries<T, Width> queries[Shape<Width>::kStages];
   Bounds bounds;                  ///< here over the loop, as registers are short
   int last[Shape<Width>::kKeys];  ///< queries that see the keys
-  int group;
+  int group, first;               ///< the block's place
 };
 
 template <class T, int Width>
@@ -56,10 +56,10 @@ __device__ __forceinline__ void copy_queries(Queries<T, Width>& to, const Attent
   const int i = static_cast<int>(threadIdx.x);
   if (i < Shape<Width>::kQueries) {
     const bool there = at.query + i < end;
-    const std::int64_t token = std::int64_t{at.head} * n.tokens + at.query + i;
-    const std::int64_t pass = std::int64_t{x.first_group} * (n.heads / n.groups) * n.tokens;
-    ptx::cp_async<4>(&to.lse[i], there ? x.lse + token : x.lse, there ? 4 : 0);
-    ptx::cp_async<4>(&to.delta[i], there ? x.delta + token - pass : x.delta, there ? 4 : 0);
+    const int first_head = x.first_group * (n.heads / n.groups);
+    ptx::cp_async<4>(&to.lse[i], there ? x.lse + n.row(at.head, at.query + i) : x.lse, there ? 4 : 0);
+    ptx::cp_async<4>(&to.delta[i], there ? x.delta + n.row(at.head - first_head, at.query + i) : x.delta,
+                     there ? 4 : 0);
   }
 }
 
@@ -128,9 +128,10 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dkdv_tile(Attenti
 
   // Behind the last segment no query sees a key, so the last key that is in one sees the last queries.
   const int last_key = min(min(first + Sizes::kKeys, n.tokens), n.cu[n.segments]) - 1;
-  const int end = last_key < first ? first : n.last_query(last_key) + 1;
-  Walk at{first, group * share};
-  if (first < end) copy_queries(s.queries[0], n, x, at, end);
+  const int begin = max(first, n.queries.begin);
+  const int end = last_key < first ? first : min(n.last_query(last_key) + 1, n.queries.end);
+  Walk at{begin, group * share};
+  if (begin < end) copy_queries(s.queries[0], n, x, at, end);
   ptx::cp_async_commit();
 
   const TokenSpan segment = n.segment(first);
@@ -138,7 +139,7 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dkdv_tile(Attenti
     const int t = first + static_cast<int>(threadIdx.x);
     s.last[threadIdx.x] = t < n.tokens ? n.last_query(t, t < segment.end ? segment : n.segment(t)) : t - 1;
   }
-  if (threadIdx.x == 0) s.bounds = Bounds{first, end, group * share + share - 1}, s.group = group;
+  if (threadIdx.x == 0) s.bounds = Bounds{begin, end, group * share + share - 1}, s.group = group, s.first = first;
   __syncthreads();
   const int lane_row = row + lane_id() / 4, warp_last = first + row + 16 * kM - 1, warp_end = s.last[row];
   const float scale = n.score_scale<S>() * kLog2e;
@@ -183,7 +184,7 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dkdv_tile(Attenti
   }
   ptx::cp_async_wait<0>();
   for_rows<kM>([&](int i, int h) {
-    const int t = s.bounds.first + warp_id() * 16 * kM + lane_id() / 4 + 16 * i + 8 * h;
+    const int t = s.first + warp_id() * 16 * kM + lane_id() / 4 + 16 * i + 8 * h;
     if (t >= n.tokens) return;
     if constexpr (P != Part::values)
       if (x.dk.data) put_row(x.dk, n.key(t, s.group), dk[i], h, n.scale, n.width);

@@ -34,9 +34,8 @@ __device__ __forceinline__ void load_rows(Rows<Queries>& rows, const AttentionBa
                                           int head, int first, TokenSpan segment) {
   const int i = static_cast<int>(threadIdx.x), t = first + i;
   if (i >= Queries) return;
-  const bool there = t < n.tokens;
-  const std::int64_t of_head = std::int64_t{head} * n.tokens + t;
-  const std::int64_t of_pass = of_head - std::int64_t{x.first_group} * (n.heads / n.groups) * n.tokens;
+  const bool there = t < n.queries.end;
+  const std::int64_t of_head = n.row(head, t), of_pass = n.row(head - x.first_group * (n.heads / n.groups), t);
   rows.begin[i] = there ? n.first_key(t, t < segment.end ? segment : n.segment(t)) : t + 1;
   rows.lse[i] = there ? x.lse[of_head] * kLog2e : 0;
   rows.delta[i] = there ? x.delta[of_pass] : 0;
@@ -89,14 +88,14 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dq_tile(Attention
   // The last tiles see most keys and start first.
   const int share = n.heads / n.groups, heads = x.pass_groups * share;
   const int head = x.first_group * share + static_cast<int>(blockIdx.x) % heads, group = n.group_of(head);
-  const int first = (static_cast<int>(gridDim.x - 1 - blockIdx.x) / heads) * Sizes::kQueries;
-  const int row = warp_id() * 16 * kM, end = min(first + Sizes::kQueries, n.tokens);
+  const int first = n.queries.begin + (static_cast<int>(gridDim.x - 1 - blockIdx.x) / heads) * Sizes::kQueries;
+  const int row = warp_id() * 16 * kM, end = min(first + Sizes::kQueries, n.queries.end);
   const std::int64_t q_stride = std::int64_t{n.heads} * n.width, k_stride = std::int64_t{n.groups} * n.width;
   const HeadRows<T> k{x.k + n.key(0, group), k_stride, end, n.width}, v{x.v + n.key(0, group), k_stride, end, n.width};
   const TokenSpan segment = n.segment(first);
   int key = n.first_key(first, segment);
-  copy_rows(s.q, {x.q + n.query(0, head), q_stride, n.tokens, n.width}, first);
-  copy_rows(s.dy, {x.dy + n.query(0, head), q_stride, n.tokens, n.width}, first);
+  copy_rows(s.q, {x.q + n.query(0, head), q_stride, n.queries.end, n.width}, first);
+  copy_rows(s.dy, {x.dy + n.query(0, head), q_stride, n.queries.end, n.width}, first);
   copy_rows(s.k[0], k, key);
   copy_rows(s.v[0], v, key);
   ptx::cp_async_commit();
@@ -140,7 +139,7 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dq_tile(Attention
   ptx::cp_async_wait<0>();
   for_rows<kM>([&](int i, int h) {
     const int t = s.first + warp_id() * 16 * kM + lane_id() / 4 + 16 * i + 8 * h;
-    if (t < n.tokens) put_row(x.dq, n.query(t, s.head), out[i], h, n.scale, n.width);
+    if (t < n.queries.end) put_row(x.dq, n.query(t, s.head), out[i], h, n.scale, n.width);
   });
 }
 
@@ -149,7 +148,7 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_dq_tile(Attention
 template <class T>
 void attention_dq_mma(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x) {
   dispatch_tiles(batch, [&]<int Width, Scores S>() {
-    const int tiles = ceil_div(batch.tokens, Shape<Width>::kQueries);
+    const int tiles = ceil_div(batch.rows(), Shape<Width>::kQueries);
     const auto blocks = static_cast<unsigned>(tiles * x.pass_groups * (batch.heads / batch.groups));
     launch(ctx, "attention_dq", attention_dq_tile<T, Width, S>, {blocks, kAttentionThreads, sizeof(Shared<T, Width>)},
            batch, x);

@@ -92,9 +92,9 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_tile(AttentionBat
   auto& s = shared_memory<Shared<T, Width>>();
   // The last tiles see most keys and start first.
   const int head = static_cast<int>(blockIdx.x) % n.heads, group = n.group_of(head);
-  const int first = (static_cast<int>(gridDim.x - 1 - blockIdx.x) / n.heads) * Sizes::kQueries;
-  const int row = warp_id() * 16 * kM, end = min(first + Sizes::kQueries, n.tokens);
-  const HeadRows<T> q{x.q + n.query(0, head), std::int64_t{n.heads} * n.width, n.tokens, n.width};
+  const int first = n.queries.begin + (static_cast<int>(gridDim.x - 1 - blockIdx.x) / n.heads) * Sizes::kQueries;
+  const int row = warp_id() * 16 * kM, end = min(first + Sizes::kQueries, n.queries.end);
+  const HeadRows<T> q{x.q + n.query(0, head), std::int64_t{n.heads} * n.width, n.queries.end, n.width};
   const HeadRows<T> k{x.k + n.key(0, group), std::int64_t{n.groups} * n.width, end, n.width};
   HeadRows<T> v = k;
   v.data = x.v + n.key(0, group);
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_tile(AttentionBat
   for_rows<kM>([&](int i, int h) { state.max[i][h] = -INFINITY; });
   if (static_cast<int>(threadIdx.x) < Sizes::kQueries) {
     const int t = first + static_cast<int>(threadIdx.x);
-    s.begin[threadIdx.x] = t < n.tokens ? n.first_key(t, t < segment.end ? segment : n.segment(t)) : t + 1;
+    s.begin[threadIdx.x] = t < n.queries.end ? n.first_key(t, t < segment.end ? segment : n.segment(t)) : t + 1;
   }
   if (threadIdx.x == 0) s.first = first, s.head = head;
   __syncthreads();
@@ -140,12 +140,12 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_tile(AttentionBat
   for_rows<kM>([&](int i, int h) {
     const int t = s.first + warp_id() * 16 * kM + lane_id() / 4 + 16 * i + 8 * h;
     const float sum = row_reduce(state.sum[i][h], Plus{});
-    if (t >= n.tokens) return;
+    if (t >= n.queries.end) return;
     const bool sees = sum != 0;  // the first weight that counted was 1
     RowEnd end{state.max[i][h] * n.score_scale<S>(), sum};
     if (x.sinks && sees) end.add_sink(x.sinks[s.head]);
     put_row(Target<T>{x.y}, n.query(t, s.head), state.out[i], h, sees ? end.factor / end.sum : 0, n.width);
-    if (lane_id() % 4 == 0) x.lse[std::int64_t{s.head} * n.tokens + t] = sees ? end.lse() : 0;
+    if (lane_id() % 4 == 0) x.lse[n.row(s.head, t)] = sees ? end.lse() : 0;
   });
 }
 
@@ -155,7 +155,7 @@ void attention_mma(Ctx& ctx, const Attention& a) {
   const AttentionBatch batch = batch_of(a);
   const auto run = [&]<class T>() {
     dispatch_tiles(batch, [&]<int Width, Scores S>() {
-      const int tiles = ceil_div(batch.tokens, Shape<Width>::kQueries);
+      const int tiles = ceil_div(batch.rows(), Shape<Width>::kQueries);
       launch(ctx, "attention", attention_tile<T, Width, S>,
              {static_cast<unsigned>(tiles * batch.heads), kAttentionThreads, sizeof(Shared<T, Width>)}, batch,
              tensors_of<T>(a));

@@ -74,8 +74,8 @@ template <class T, Scores S>
 // Of which 6 blocks run at a time: to make room for more, the compiler would spill.
 __global__ void __launch_bounds__(kWarps* kWarp, 6) attention_rows(AttentionBatch n, AttentionTensors<T> x) {
   const Place p = place();
-  if (p.task >= std::int64_t{n.tokens} * n.heads) return;
-  const int t = static_cast<int>(p.task / n.heads), head = static_cast<int>(p.task % n.heads);
+  if (p.task >= std::int64_t{n.rows()} * n.heads) return;
+  const int t = n.queries.begin + static_cast<int>(p.task / n.heads), head = static_cast<int>(p.task % n.heads);
   const int group = n.group_of(head), begin = n.first_key(t);
   load_row(p.rows.a, x.q + n.query(t, head), n.width);
   __syncwarp();
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kWarps* kWarp, 6) attention_rows(AttentionBatc
   if (x.sinks && begin <= t) end.add_sink(x.sinks[head]);
   out.scale(begin > t ? 0 : end.factor / end.sum);
   out.put(Target<T>{x.y}, n.query(t, head), n.width);
-  if (p.lane == 0) x.lse[std::int64_t{head} * n.tokens + t] = begin > t ? 0 : end.lse();
+  if (p.lane == 0) x.lse[n.row(head, t)] = begin > t ? 0 : end.lse();
 }
 
 /// p_ij, and the gradient of the score q_i . k_j.
@@ -112,8 +112,8 @@ template <Scores S, class T>
 __device__ __forceinline__ Weights weights(const AttentionBatch& n, const GradientTensors<T>& x, const PairOf& pair) {
   const int first_head = x.first_group * (n.heads / n.groups);
   const float score = unscaled_score<S>(n, pair.product);
-  const float p = expf(score * n.score_scale<S>() - x.lse[std::int64_t{pair.head} * n.tokens + pair.i]);
-  const float ds = p * (pair.dp - x.delta[std::int64_t{pair.head - first_head} * n.tokens + pair.i]) * n.scale;
+  const float p = expf(score * n.score_scale<S>() - x.lse[n.row(pair.head, pair.i)]);
+  const float ds = p * (pair.dp - x.delta[n.row(pair.head - first_head, pair.i)]) * n.scale;
   return {p, S == Scores::capped ? ds * (1.0f - score * score) : ds};
 }
 
@@ -121,8 +121,9 @@ template <class T, Scores S>
 __global__ void __launch_bounds__(kWarps* kWarp) attention_dq_rows(AttentionBatch n, GradientTensors<T> x) {
   const Place p = place();
   const int share = n.heads / n.groups, heads = x.pass_groups * share;
-  if (p.task >= std::int64_t{n.tokens} * heads) return;
-  const int i = static_cast<int>(p.task / heads), head = x.first_group * share + static_cast<int>(p.task % heads);
+  if (p.task >= std::int64_t{n.rows()} * heads) return;
+  const int i = n.queries.begin + static_cast<int>(p.task / heads),
+            head = x.first_group * share + static_cast<int>(p.task % heads);
   const int group = n.group_of(head);
   load_row(p.rows.a, x.q + n.query(i, head), n.width);
   load_row(p.rows.b, x.dy + n.query(i, head), n.width);
@@ -146,13 +147,14 @@ __global__ void __launch_bounds__(kWarps* kWarp, 6) attention_dkdv_rows(Attentio
   const Place p = place();
   if (p.task >= std::int64_t{n.tokens} * x.pass_groups) return;
   const int j = static_cast<int>(p.task / x.pass_groups), share = n.heads / n.groups;
-  const int group = x.first_group + static_cast<int>(p.task % x.pass_groups), last = n.last_query(j);
+  const int group = x.first_group + static_cast<int>(p.task % x.pass_groups);
+  const int first = max(j, n.queries.begin), last = min(n.last_query(j), n.queries.end - 1);
   load_row(p.rows.a, x.k + n.key(j, group), n.width);
   load_row(p.rows.b, x.v + n.key(j, group), n.width);
   __syncwarp();
   LaneRow dk, dv;
   for (int head = group * share; head < (group + 1) * share; ++head)
-    for (int i0 = j; i0 <= last; i0 += kWarp) {
+    for (int i0 = first; i0 <= last; i0 += kWarp) {
       const int count = min(kWarp, last + 1 - i0);
       Weights w{0, 0};
       if (p.lane < count) {
@@ -179,7 +181,7 @@ void attention_plain(Ctx& ctx, const Attention& a) {
   const AttentionBatch batch = batch_of(a);
   dispatch_storage(a.q.dtype, [&]<class T>() {
     dispatch_scores(batch.softcap, [&]<Scores S>() {
-      launch(ctx, "attention", attention_rows<T, S>, grid_for(std::int64_t{batch.tokens} * batch.heads), batch,
+      launch(ctx, "attention", attention_rows<T, S>, grid_for(std::int64_t{batch.rows()} * batch.heads), batch,
              tensors_of<T>(a));
     });
   });
@@ -187,11 +189,11 @@ void attention_plain(Ctx& ctx, const Attention& a) {
 
 template <class T>
 void attention_grad_plain(Ctx& ctx, const AttentionBatch& batch, const GradientTensors<T>& x) {
-  const std::int64_t rows = std::int64_t{batch.tokens} * x.pass_groups;
+  const std::int64_t keys = std::int64_t{batch.tokens} * x.pass_groups;
+  const std::int64_t queries = std::int64_t{batch.rows()} * x.pass_groups * (batch.heads / batch.groups);
   dispatch_scores(batch.softcap, [&]<Scores S>() {
-    if (x.dk.data || x.dv.data) launch(ctx, "attention_dkdv", attention_dkdv_rows<T, S>, grid_for(rows), batch, x);
-    if (x.dq.data)
-      launch(ctx, "attention_dq", attention_dq_rows<T, S>, grid_for(rows * (batch.heads / batch.groups)), batch, x);
+    if (x.dk.data || x.dv.data) launch(ctx, "attention_dkdv", attention_dkdv_rows<T, S>, grid_for(keys), batch, x);
+    if (x.dq.data) launch(ctx, "attention_dq", attention_dq_rows<T, S>, grid_for(queries), batch, x);
   });
 }
 template void attention_grad_plain(Ctx&, const AttentionBatch&, const GradientTensors<float>&);

@@ -4,7 +4,9 @@
 
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
+#include "kernels/head_copy.h"
 #include "model/stages/heads.h"
+#include "model/stages/shared_heads.h"
 
 namespace qtrain::stages {
 namespace {
@@ -24,32 +26,30 @@ class AttentionStage final : public Stage {
   bool trains(const LayerWeights& w) const override { return w[o_.sinks].grad.wanted(); }
   void forward(LayerRun& r) const override {
     if (r.tokens.key_cache) return extend_cache(r);
-    const Keys keys = keys_of(r);
-    for (const Piece& piece : pieces(r))
-      ops::attention(r.ctx, {.y = piece.of(heads(r.value(out_.y))),
-                             .lse = piece.of_lse(r.value(out_.lse)),
-                             .q = piece.of(heads(r.value(o_.q))),
-                             .k = keys.k,
-                             .v = keys.v,
-                             .cu_seqlens = r.tokens.cu_seqlens,
-                             .window = o_.window,
-                             .scale = o_.scale,
-                             .softcap = o_.softcap,
-                             .sinks = r.w[o_.sinks].weight,
-                             .first_query = piece.first});
+    const Tensor q = heads(r.value(o_.q)), y = heads(r.value(out_.y)), k = heads(r.value(o_.k)),
+                 v = heads(r.value(o_.v));
+    if (!r.tokens.shared) return attend(r, {k, v}, {.q = q, .y = y});
+    SharedHeads keys(r.ctx, *r.tokens.shared, k, v);
+    for (std::int64_t i = 0; i < keys.parts(); ++i) {
+      const SharedHeads::Part part = keys.take(i);
+      if (keys.has_all_at_once()) return attend(r, {part.k, part.v}, {.q = q, .y = y});
+      const Queries some = queries_of(r, part, q);
+      copy_out(r.ctx, some, q, some.q);
+      attend(r, {part.k, part.v}, some);
+      copy_back(r.ctx, some, some.y, store(y));
+    }
   }
   void backward(LayerRun& r) const override {
     check(!r.tokens.key_cache, "generation has no backward pass");
-    const Keys keys = keys_of(r);
     const Sink dq = wanted(r, o_.q), dk = wanted(r, o_.k), dv = wanted(r, o_.v);
-    const SharedKeys* shared = r.tokens.shared;
-    if (!shared) return differentiate(r, keys, {dq, dk, dv});
-    // Those of keys and values come from the queries of all ranks.
-    const Tensor dk_all = of_all(*shared, shared->d_keys, dk.t), dv_all = of_all(*shared, shared->d_values, dv.t);
-    for (const Tensor& t : {dk_all, dv_all}) ops::fill(r.ctx, {.y = t, .value = 0});
-    differentiate(r, keys, {dq, accumulate(dk_all), accumulate(dv_all)});
-    shared->exchange->reduce(r.ctx, dk_all, keys.k, dk);
-    shared->exchange->reduce(r.ctx, dv_all, keys.v, dv);
+    const Tensor k = heads(r.value(o_.k)), v = heads(r.value(o_.v));
+    const Queries all{
+        .q = heads(r.value(o_.q)), .y = heads(r.value(out_.y)), .dy = heads(r.gradient(out_.y)), .dq = dq};
+    if (r.tokens.shared)
+      differentiate_shared(r, all, {dk, dv});
+    else
+      differentiate(r, {k, v}, all, {dk, dv});
+    differentiate_sinks(r);
   }
 
  private:
@@ -102,50 +102,105 @@ class AttentionStage final : public Stage {
     return all;
   }
 
-  /// Keys and values that queries may see: those of all tokens.
+  /// Keys and values that queries may see, of all tokens and some heads.
   struct Keys {
     Tensor k, v;
   };
-  Keys keys_of(LayerRun& r) const {
-    const Keys own{heads(r.value(o_.k)), heads(r.value(o_.v))};
-    const SharedKeys* shared = r.tokens.shared;
-    if (!shared) return own;
-    const Keys all{of_all(*shared, shared->keys, own.k), of_all(*shared, shared->values, own.v)};
-    shared->exchange->gather(r.ctx, own.k, all.k);
-    shared->exchange->gather(r.ctx, own.v, all.v);
-    return all;
+  struct KeyGradients {
+    Sink dk, dv;
+  };
+  /// The queries [T, H, D] of the tokens of this rank that read these heads: heads `first` and on.
+  struct Queries {
+    Tensor q, y, dy = {};
+    Sink dq = {};
+    std::int64_t first = 0;
+
+    std::int64_t heads() const { return q.shape[1]; }
+    /// Their rows of those of all heads.
+    Tensor rows(const Tensor& all) const { return all.slice(first, heads()); }
+    ConstTensor rows(ConstTensor all) const { return all ? all.slice(first, heads()) : all; }
+  };
+
+  /// Of the key heads of a part, in memory for them, where `copy_out` brings them and `copy_back` takes results from.
+  Queries queries_of(LayerRun& r, const SharedHeads::Part& part, const Tensor& q) const {
+    const KeyBuffers& memory = r.tokens.shared->buffers;
+    const std::int64_t group = q.shape[1] / heads(r.value(o_.k)).shape[1];
+    const Shape shape{q.shape[0], part.count * group, q.shape[2]};
+    return {.q = part_of(memory.q, shape), .y = part_of(memory.y, shape), .first = part.first * group};
   }
-  /// The memory for rows like those of x, of all ranks.
-  static Tensor of_all(const SharedKeys& shared, const Tensor& memory, const Tensor& x) {
-    const Shape shape{x.shape[0] * shared.share.ranks, x.shape[1], x.shape[2]};
-    return memory.slice(0, shape.numel()).reshaped(shape);
+  static void copy_out(Ctx& ctx, const Queries& of, const Tensor& all, const Tensor& some) {
+    ops::copy_heads(ctx, {.y = store(some), .x = all, .x_first = of.first, .count = of.heads()});
+  }
+  static void copy_back(Ctx& ctx, const Queries& of, const Tensor& some, const Sink& all) {
+    ops::copy_heads(ctx, {.y = all, .x = some, .y_first = of.first, .count = of.heads()});
   }
 
-  struct Gradients {
-    Sink dq, dk, dv;
-  };
-  void differentiate(LayerRun& r, const Keys& keys, const Gradients& to) const {
-    const Tensor y = heads(r.value(out_.y)), dy = heads(r.gradient(out_.y)), q = heads(r.value(o_.q));
-    const NormWeight& sinks = r.w[o_.sinks];
-    for (const Piece& piece : pieces(r)) {
-      const Tensor lse = piece.of_lse(r.value(out_.lse));
-      ops::attention_grad(r.ctx, {.dq = piece.of(to.dq),
+  void attend(LayerRun& r, const Keys& keys, const Queries& of) const {
+    for (const Piece& piece : pieces(r))
+      ops::attention(r.ctx, {.y = piece.of(of.y),
+                             .lse = of.rows(piece.of_lse(r.value(out_.lse))),
+                             .q = piece.of(of.q),
+                             .k = keys.k,
+                             .v = keys.v,
+                             .cu_seqlens = r.tokens.cu_seqlens,
+                             .window = o_.window,
+                             .scale = o_.scale,
+                             .softcap = o_.softcap,
+                             .sinks = of.rows(r.w[o_.sinks].weight),
+                             .first_query = piece.first});
+  }
+
+  void differentiate(LayerRun& r, const Keys& keys, const Queries& of, const KeyGradients& to) const {
+    for (const Piece& piece : pieces(r))
+      ops::attention_grad(r.ctx, {.dq = piece.of(of.dq),
                                   .dk = to.dk,
                                   .dv = to.dv,
-                                  .dy = piece.of(dy),
-                                  .y = piece.of(y),
-                                  .q = piece.of(q),
+                                  .dy = piece.of(of.dy),
+                                  .y = piece.of(of.y),
+                                  .q = piece.of(of.q),
                                   .k = keys.k,
                                   .v = keys.v,
-                                  .lse = lse,
+                                  .lse = of.rows(piece.of_lse(r.value(out_.lse))),
                                   .cu_seqlens = r.tokens.cu_seqlens,
                                   .window = o_.window,
                                   .scale = o_.scale,
                                   .softcap = o_.softcap,
                                   .first_query = piece.first});
-      ops::attention_sink_grad(
-          r.ctx, {.dsinks = sinks.grad, .dy = piece.of(dy), .y = piece.of(y), .lse = lse, .sinks = sinks.weight});
+  }
+
+  // Gradients of keys and values come from the queries of all ranks.
+  void differentiate_shared(LayerRun& r, const Queries& all, const KeyGradients& to) const {
+    const KeyBuffers& memory = r.tokens.shared->buffers;
+    SharedHeads keys(r.ctx, *r.tokens.shared, heads(r.value(o_.k)), heads(r.value(o_.v)));
+    for (std::int64_t i = 0; i < keys.parts(); ++i) {
+      const SharedHeads::Part part = keys.take(i);
+      const Tensor dk = part_of(memory.d_keys, part.k.shape), dv = part_of(memory.d_values, part.k.shape);
+      for (const Tensor& t : {dk, dv}) ops::fill(r.ctx, {.y = t, .value = 0});
+      Queries of = all;
+      if (!keys.has_all_at_once()) {
+        of = queries_of(r, part, all.q);
+        of.dy = part_of(memory.dy, of.q.shape);
+        of.dq = store(part_of(memory.dq, of.q.shape));
+        copy_out(r.ctx, of, all.q, of.q);
+        copy_out(r.ctx, of, all.y, of.y);
+        copy_out(r.ctx, of, all.dy, of.dy);
+      }
+      differentiate(r, {part.k, part.v}, of, {accumulate(dk), accumulate(dv)});
+      if (!keys.has_all_at_once()) copy_back(r.ctx, of, of.dq.t, all.dq);
+      keys.reduce(part, memory.d_keys, part.k, to.dk);
+      keys.reduce(part, memory.d_values, part.v, to.dv);
     }
+  }
+
+  void differentiate_sinks(LayerRun& r) const {
+    const NormWeight& sinks = r.w[o_.sinks];
+    const Tensor y = heads(r.value(out_.y)), dy = heads(r.gradient(out_.y));
+    for (const Piece& piece : pieces(r))
+      ops::attention_sink_grad(r.ctx, {.dsinks = sinks.grad,
+                                       .dy = piece.of(dy),
+                                       .y = piece.of(y),
+                                       .lse = piece.of_lse(r.value(out_.lse)),
+                                       .sinks = sinks.weight});
   }
 
   Attention o_;

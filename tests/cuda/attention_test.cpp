@@ -1,6 +1,7 @@
 // What attention must not see. Tolerances hide one key too many among a hundred; bits do not.
 #include "kernels/attention.h"
 #include "tests/cuda/schedules.h"
+#include "tests/kernels/parted_attention.h"
 
 namespace qtrain::testing {
 namespace {
@@ -158,6 +159,39 @@ TEST(CachedAttentionOnCuda, FollowsTheProcessor) {
 
 INSTANTIATE_TEST_SUITE_P(Widths, CausalMask, ::testing::Values(64, 128),
                          [](const auto& info) { return std::to_string(info.param); });
+
+/// Both kinds of kernels: cuts within and at the borders of documents and of tiles, and pieces of a token.
+struct PartCase {
+  AttentionSizes sizes;
+  std::vector<std::int64_t> cuts;
+};
+
+TEST(AttentionPartOnCuda, AddsUpToTheWhole) {
+  const std::vector<PartCase> cases{
+      {{.name = "grouped", .cu = {0, 30, 31, 100, 180}, .Hq = 4, .Hkv = 2, .D = 16}, {0, 45, 90, 135}},
+      {{.name = "window", .cu = {0, 33, 150}, .Hq = 2, .Hkv = 1, .D = 64, .window = 37}, {0, 1, 128}},
+      {{.name = "softcap", .cu = {0, 170}, .Hq = 2, .Hkv = 2, .D = 128, .softcap = 1.5}, {0, 64, 169}},
+      {{.name = "sinks", .cu = {0, 1, 2, 2, 7, 140}, .Hq = 6, .Hkv = 2, .D = 64, .sinks = true}, {0, 7, 35}},
+      {{.name = "wide", .cu = {0, 2, 100}, .Hq = 2, .Hkv = 1, .D = 256}, {0, 50}}};
+  for (const PartCase& c : cases) {
+    Ctx cpu({}, MatmulPrecision::storage, 1);
+    const PartedAttention exact(cpu, c.sizes, DType::f64, {0});
+    for (const DType d : {DType::f32, DType::bf16}) {
+      SCOPED_TRACE(c.sizes.name + " in " + std::string(name_of(d)));
+      const OnDevice device;
+      Ctx ctx(kCuda, MatmulPrecision::storage, 1);
+      const PartedAttention parts(ctx, c.sizes, d, c.cuts);
+      ctx.synchronize();
+      // Of sums of up to 180 terms of order 1; in bfloat16 operands are rounded, and each part where it is added.
+      const double sums = d == DType::f32 ? 2e-4 : 0.25, means = d == DType::f32 ? 1e-5 : 0.02;
+      expect_near(parts.y, exact.y, means, "y");
+      expect_near(parts.lse, exact.lse, means, "lse");
+      expect_near(parts.dq, exact.dq, d == DType::f32 ? 1e-4 : 0.1, "dq");
+      expect_near(parts.dk, exact.dk, sums, "dk");
+      expect_near(parts.dv, exact.dv, sums, "dv");
+    }
+  }
+}
 
 }  // namespace
 }  // namespace qtrain::testing

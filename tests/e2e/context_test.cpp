@@ -1,6 +1,8 @@
 // Ranks that share the tokens of each micro-batch: the same run with less on each.
 #include <fmt/format.h>
 
+#include <map>
+
 #include "core/file.h"
 #include "tests/e2e/support.h"
 
@@ -97,6 +99,14 @@ TEST_F(Context, PackedRowsAreThoseOfOneRank) {
   expect_as_alone(config, {{2, 2}, {4, 2}});
 }
 
+// Of fewer tokens than there are pieces, and with targets for some ranks only.
+TEST_F(Context, BatchesOfAFewTokensAreThoseOfOneRank) {
+  Json config = base("llama_gqa3_tied");
+  write_file(at("rows.jsonl"), rows_of_tokens({2, 5, 3, 4, 9, 2, 3, 12}));
+  config["per_device_train_batch_size"] = 1;
+  expect_as_alone(config, {{4, 4}});
+}
+
 // Blocks that are computed again come to each other's keys again.
 TEST_F(Context, RecomputedAndAdaptedLayersAreThoseOfOneRank) {
   Json config = base("llama_gqa3_tied");
@@ -190,6 +200,84 @@ TEST_F(Context, MemoryFallsAsPlanned) {
     EXPECT_LT(of(sharing, "activations"), of(1, "activations") / sharing * 1.05);
     EXPECT_LT(of(sharing, "activations") + of(sharing, "gathered_keys"), of(1, "activations"));
   }
+}
+
+// What ranks do with each other by groups is told apart from what all do.
+TEST_F(Context, ATimelineIsHeldAgainstTheScheduleOfItsRun) {
+  Json config = shared(base("llama_gqa3_tied"), 2, 2);
+  config.update({{"profile", true}, {"max_steps", 6}, {"threads", 1}});
+  trained(config, "out");
+  write_file(at("run.json"), dump_json(config));
+  EXPECT_THAT(read_text(at("out/trace-rank-1.json")), HasSubstr("\"keys: all_to_all of"));
+  const std::vector<std::string> words{"estimate", at("run.json").string(), "--trace", at("out").string()};
+  EXPECT_THAT(qtrain_ok({.words = words}).out, HasSubstr(" updates of 2 ranks, in the median"));
+}
+
+/// Three key heads, each of two query heads.
+class ContextHeads : public Context {
+ protected:
+  Json base() const {
+    Json model = read_json(kGoldens / "llama_gqa3_tied/config.json");
+    model.update({{"num_attention_heads", 6}, {"num_key_value_heads", 3}});
+    fs::create_directories(at("model"));
+    write_file(at("model/config.json"), dump_json(model));
+    Json config = Context::base("llama_gqa3_tied");
+    config.update({{"model_name_or_path", at("model").string()}, {"random_init", true}});
+    return config;
+  }
+};
+
+// As many as there are, all but one, one.
+TEST_F(ContextHeads, InPartsHaveTheSameBits) {
+  for (const Json& more : {Json{{"zero_stage", 0}}, Json{{"zero_stage", 3}, {"gradient_checkpointing", true}}}) {
+    Json config = shared(base(), 2, 2);
+    config.update(more);
+    const std::string wanted = bytes_of(trained(config, "all") / "model.safetensors");
+    for (const int heads : {3, 2, 1}) {
+      config["context_parallel_heads"] = heads;
+      EXPECT_EQ(bytes_of(trained(config, "some") / "model.safetensors"), wanted) << heads;
+    }
+  }
+}
+
+TEST_F(ContextHeads, InPartsAreThoseOfOneRank) {
+  Json config = base();
+  config["context_parallel_heads"] = 1;
+  expect_as_alone(config, {{4, 4}});
+}
+
+// Keys of the next heads come while those before are used: on a lane of their own, in the time of a block.
+TEST_F(ContextHeads, ComeWhileOthersAreUsed) {
+  Json config = shared(base(), 2, 2);
+  config.update({{"context_parallel_heads", 1}, {"profile", true}});
+  const Json events = read_json(trained(config, "out") / "trace-rank-0.json").at("traceEvents");
+  std::map<std::string, int> lanes;
+  for (const Json& e : events)
+    if (e.at("name") == "thread_name") lanes[e.at("args").at("name")] = e.at("tid");
+  ASSERT_TRUE(lanes.contains("keys"));
+  int gathers = 0;
+  for (const Json& e : events) {
+    if (!e.at("name").get<std::string>().starts_with("keys: all_gather")) continue;
+    EXPECT_EQ(e.at("tid"), lanes["keys"]);
+    ++gathers;
+  }
+  // Of keys and values, two pieces each, of three parts of two layers, forward and backward, four batches, four steps.
+  EXPECT_EQ(gathers, 2 * 2 * 3 * 2 * 2 * 4 * 4);
+}
+
+TEST_F(ContextHeads, TakeLessMemoryInParts) {
+  Json config = shared(base(), 4, 4);
+  const auto gathered = [&](int heads) {
+    config["context_parallel_heads"] = heads;
+    write_file(at("config.json"), dump_json(config));
+    const Json plan = Json::parse(qtrain_ok({.words = {"estimate", at("config.json").string(), "--json"}}).out);
+    return plan.at("memory").at("gathered_keys").get<double>();
+  };
+  // Of three heads: keys, values and their gradients. Of one: twice keys and values, their gradients, and of this rank
+  // five of those and four of two query heads.
+  const double three = 4 * 3 * 4, one = 6 * 4 + 5 + 4 * 2;
+  EXPECT_NEAR(gathered(1) / gathered(0), one / three, 0.05);
+  EXPECT_EQ(gathered(3), gathered(0));
 }
 
 TEST_F(Context, WhatCannotBeSharedIsRefused) {

@@ -65,15 +65,22 @@ class CudaRanks : public CudaRun {
     if (kStandIn.empty() && cuda_device_count() < 2) one.environment.push_back(fmt::format("NCCL_HOSTID={}", number));
     return one;
   }
-  /// The trained weights of two ranks.
-  std::string trained_by_two(const Json& config) const {
+  /// The trained weights of two ranks, each with half of the micro-batches.
+  std::string trained_by_two(const Json& config) const { return trained_by_ranks(divided(config, 2)); }
+  /// Those of a config for two ranks.
+  std::string trained_by_ranks(const Json& config) const {
     fs::remove_all(folder_ / "out");
-    Process zero(rank(0, divided(config, 2))), one(rank(1, divided(config, 2)));
+    Process zero(rank(0, config)), one(rank(1, config));
     for (Process* p : {&zero, &one}) {
       const Outcome outcome = p->wait();
       EXPECT_EQ(outcome.code, 0) << outcome.err;
     }
     return bytes_of(folder_ / "out" / weights_of(config));
+  }
+  void expect_losses(const std::vector<double>& wanted, double tolerance, const std::string& of) const {
+    const std::vector<double> got = losses();
+    ASSERT_EQ(got.size(), wanted.size()) << of;
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], tolerance) << of << ", step " << i + 1;
   }
   /// Of the last run: what was allocated is what was planned, and steps were replayed.
   void expect_planned_memory_and_graphs() const {
@@ -131,6 +138,57 @@ TEST_F(CudaRanks, WithoutThatOnlyTheLastBitsDiffer) {
   ASSERT_EQ(shared.size(), alone.size());
   // Float32 sums of gradients in another order, over two updates of a learning rate of 0.002.
   for (std::size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(shared[i], alone[i], 1e-4) << "step " << i + 1;
+}
+
+/// Ranks that share the tokens of each micro-batch have the loss of one, but for the order of float32 sums.
+class CudaContext : public CudaRanks {
+ protected:
+  void expect_as_alone(Json config, const std::vector<int>& stages, double tolerance) const {
+    trained(config);
+    const std::vector<double> alone = losses();
+    config["context_parallel_size"] = 2;
+    for (const int stage : stages) {
+      config["zero_stage"] = stage;
+      trained_by_ranks(config);
+      expect_losses(alone, tolerance, "stage " + std::to_string(stage));
+      const Json memory = read_json(folder_ / "out/train_results.json").at("memory");
+      EXPECT_EQ(memory.at("planned").at("total"), memory.at("allocated"));
+      EXPECT_GT(memory.at("planned").at("gathered_keys"), 0);
+    }
+  }
+  Json adapted(const Json& changes) const {
+    Json c = lora(changes);
+    c["lora_dropout"] = 0;
+    return c;
+  }
+};
+
+TEST_F(CudaContext, QuantizedAndDividedModelsAreThoseOfOneRank) {
+  expect_as_alone(adapted({{"load_in_4bit", true}, {"gradient_checkpointing", true}}), {0, 2, 3}, 1e-5);
+}
+
+// Tensor cores, whose tiles begin elsewhere.
+TEST_F(CudaContext, BfloatsAreNearThoseOfOneRank) {
+  expect_as_alone(adapted({{"bf16", true}, {"packing", false}, {"max_length", nullptr}}), {0}, 2e-3);
+}
+
+TEST_F(CudaContext, WindowsAndSinksAreThoseOfOneRank) {
+  std::vector<Json> rows;
+  for (int i = 0; i < 4; ++i) {
+    Json ids = Json::array();
+    for (int k = 0; k < 9 + 13 * i; ++k) ids.push_back(4 + (k * 7 + i * 5) % 50);
+    rows.push_back({{"input_ids", ids}});
+  }
+  write_file(folder_ / "ids.jsonl", jsonl(rows));
+  for (const char* model : {"gpt_oss", "gemma2"})
+    expect_as_alone(config({{"model_name_or_path", (kGoldens / model).string()},
+                            {"dataset_name", (folder_ / "ids.jsonl").string()},
+                            {"random_init", false},
+                            {"router_aux_loss_coef", 0},
+                            {"packing", false},
+                            {"optim", "sgd"},
+                            {"learning_rate", 0.05}}),
+                    {0}, 1e-5);
 }
 
 TEST_F(CudaRanks, MoreThanThereAreGpusAreRefused) {

@@ -204,6 +204,20 @@ TEST_F(EstimateOf, ForecastsRunsOnManyNodes) {
   EXPECT_THAT(last, HasSubstr("zero_stage="));
 }
 
+// What they wait for the keys of each other, beside the gradients that are added either way.
+TEST_F(EstimateOf, RanksThatShareTokensWaitForKeys) {
+  const auto delay = [&](int sharing) {
+    const Json c = config({{"max_length", 128}, {"context_parallel_size", sharing}});
+    const auto seconds = [&](const char* gbps) {
+      const Json e =
+          json(c, {"--no_data", "--gpu", "H100", "--nodes", "4", "--gpus_per_node", "1", "--network_gbps", gbps});
+      return e.at("of_ranks").at("stages")[0].at("update").at("seconds").get<double>();
+    };
+    return seconds("0.01") - seconds("400");
+  };
+  EXPECT_GT(delay(4), 1.1 * delay(1));
+}
+
 TEST_F(EstimateOf, SlowerNetworksTakeLonger) {
   const Json c = config({{"max_length", 128}, {"zero_stage", 3}});
   const auto seconds = [&](std::vector<std::string> more) {

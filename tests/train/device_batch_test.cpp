@@ -91,6 +91,21 @@ TEST(BatchFeed, CutsABatchIntoThePartsOfItsRanks) {
   EXPECT_EQ(targets, (std::map<std::int32_t, std::int32_t>{{5, 6}, {7, 8}, {8, 9}}));
 }
 
+// Size classes of all tokens, before they are cut: what fills up is the last piece's and in no document.
+TEST(BatchFeed, CutsAFilledBatch) {
+  Ctx ctx;
+  for (int rank = 0; rank < 2; ++rank) {
+    BatchFeed feed({}, {.max_tokens = 40, .sizes = Sizes::classes, .share = {.ranks = 2, .rank = rank}});
+    const DeviceBatch sent = feed.send(ctx, kBatch, {});
+    EXPECT_EQ(integers(sent.tokens.cu_seqlens), (std::vector<std::int32_t>{0, 2, 5}));
+    const auto own = integers(sent.tokens.tokens), at = integers(sent.tokens.positions);
+    EXPECT_EQ(own, rank == 0 ? (std::vector<std::int32_t>{5, 6, 0, 0}) : (std::vector<std::int32_t>{7, 8, 9, 0}));
+    EXPECT_EQ(at, rank == 0 ? (std::vector<std::int32_t>{0, 1, 0, 0}) : (std::vector<std::int32_t>{0, 1, 2, 0}));
+    EXPECT_EQ(integers(sent.tokens.target_rows), rank == 0 ? (std::vector<std::int32_t>{0, -1, -1, -1, -1, -1, -1, -1})
+                                                           : (std::vector<std::int32_t>{0, 1, -1, -1, -1, -1, -1, -1}));
+  }
+}
+
 TEST(BatchFeed, HoldsAsManyTokensAsItSays) {
   Ctx ctx;
   for (const int ranks : {1, 2, 3}) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
 #include <vector>
 
 #include "tests/dist/local_ranks.h"
@@ -55,7 +56,8 @@ TEST_P(RankKeysOf, GathersInTheOrderOfTheTokens) {
     each_element(share, [&](std::int64_t here, std::int64_t among) {
       own[static_cast<std::size_t>(here)] = static_cast<float>(among);
     });
-    keys.gather(ctx, mine, all);
+    keys.begin_gather(ctx, mine, all);
+    keys.finish_gather(ctx);
     for (std::size_t i = 0; i < everything.size(); ++i) ASSERT_EQ(everything[i], static_cast<float>(i));
   });
 }
@@ -83,6 +85,27 @@ TEST_P(RankKeysOf, AddsGradientsInOrder) {
       adds_in_order<double>(ctx, keys, share, mode);
     }
   });
+}
+
+// Who is late is not told by how long the others take.
+TEST(RankKeys, CountsTheTimeThatItWaits) {
+  constexpr auto kLate = std::chrono::milliseconds(400);
+  const auto errors = test::on_ranks(2, [&](Ctx& ctx, Collective& ranks) {
+    RankKeys keys(ranks);
+    std::vector<float> own, everything;
+    const Tensor mine = rows_in(own, 2 * kCount, 1.0F), all = rows_in(everything, 4 * kCount, 0.0F);
+    const auto gather = [&] {
+      keys.begin_gather(ctx, mine, all);
+      keys.finish_gather(ctx);
+    };
+    gather();
+    const double before = keys.seconds();
+    if (ranks.rank() == 1) std::this_thread::sleep_for(kLate);
+    gather();
+    const double waited = keys.seconds() - before;
+    EXPECT_EQ(waited > 0.3, ranks.rank() == 0) << waited;
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
 }
 
 }  // namespace

@@ -83,14 +83,20 @@ std::size_t bytes_with_weights_on_host(const PlannedRun& run) {
   return bytes_with(run, options);
 }
 
-// With the tokens of each micro-batch shared by two ranks, if they can be.
-std::optional<std::size_t> bytes_with_shared_tokens(const PlannedRun& run) {
+// With several ranks: to share tokens, or to have fewer keys of each other at a time.
+std::optional<Remedy> sharing_remedy(const PlannedRun& run) {
+  constexpr int kSharing = 2;
   TransformerOptions options = run.model.options();
-  const bool drops = options.lora && options.lora->dropout > 0, pairs = run.ranks > 1 && run.ranks % 2 == 0;
-  if (!pairs || drops || options.context.is_shared() || options.config.is_balanced()) return {};
-  if (run.target.device.kind != DeviceKind::cpu) return {};
-  options.context = {.ranks = 2};
-  return bytes_with(run, options);
+  if (options.context.is_shared()) {
+    options.context.key_heads = 1;
+    return Remedy{"context_parallel_heads=1", bytes_with(run, options)};
+  }
+  const bool masked = options.lora && options.lora->dropout > 0;
+  if (run.ranks % kSharing != 0 || masked || options.config.is_balanced()) return {};
+  options.context.ranks = kSharing;
+  return Remedy{fmt::format("context_parallel_size={} with gradient_accumulation_steps={}", kSharing,
+                            kSharing * run.work.micro_batching.gradient_accumulation_steps),
+                bytes_with(run, options)};
 }
 
 std::vector<Remedy> remedies(const PlannedRun& run) {
@@ -121,10 +127,7 @@ std::vector<Remedy> remedies(const PlannedRun& run) {
          memory_plan(other, blocks ? policy : block).total()});
   }
   if (const auto bytes = quantized_bytes(run)) found.push_back({"load_in_4bit=true", *bytes});
-  if (const auto bytes = bytes_with_shared_tokens(run))
-    found.push_back({fmt::format("context_parallel_size=2 with gradient_accumulation_steps={}",
-                                 2 * run.work.micro_batching.gradient_accumulation_steps),
-                     *bytes});
+  if (const auto sharing = sharing_remedy(run)) found.push_back(*sharing);
   if (run.choice.dense_copies == KeepCopies::yes && !run.model.quantized().empty()) {
     PlannedRun other = run;
     other.choice.dense_copies = KeepCopies::no;

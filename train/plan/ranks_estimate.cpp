@@ -21,6 +21,26 @@ double update_seconds(const PlannedRun& run, const GpuModel& gpu) {
   return from_host / kHostBandwidth + from_device / (gpu.bandwidth * kGiga);
 }
 
+// Of attention in a block where ranks share tokens: keys and values come, for the gradients once more, and those go.
+struct KeySeconds {
+  double gather = 0, reduce = 0;
+};
+KeySeconds key_seconds(const PlannedRun& run, const RanksWork& work, const Interconnect& net) {
+  const TransformerOptions& options = run.model.options();
+  if (!options.context.is_shared()) return {};
+  const int ranks = options.context.ranks;
+  const Interconnect group = within_group(net, ranks);
+  const auto& [heads, head_dim] = run.model.layers().front().key_value;
+  const double bytes = work.micro_batch_tokens * ranks * static_cast<double>(heads * head_dim) *
+                       static_cast<double>(size_of(options.activation_dtype)) / ContextShare::kPieces;
+  const auto seconds = [&](Exchange what) {  // each piece of both, with the comparison before
+    const std::vector<ExchangeCall> calls(2 * ContextShare::kPieces, {.what = what, .name = "", .bytes = bytes});
+    const ExchangeCost cost = cost_of(calls, {.all = group, .group = group, .replicas = group}, work.network);
+    return cost.seconds + cost.host;
+  };
+  return {.gather = seconds(Exchange::all_gather), .reduce = seconds(Exchange::reduce)};
+}
+
 StageEstimate estimate_stage(const ResolvedConfig& resolved, const RanksWork& work,
                              const std::optional<Interconnect>& net) {
   const Config& config = resolved.value;
@@ -86,8 +106,11 @@ StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const Interco
                   .micro_batch_sum = cost(exchanges.micro_batch),
                   .step_sum = cost(exchanges.step),
                   .norm = cost({numbers, numbers})};
+  const KeySeconds keys = key_seconds(run, work, net);
+  const double again = run.policy().whole_blocks() ? keys.gather : 0;
   costs.blocks.assign(static_cast<std::size_t>(flops.layers),
-                      {.forward = flops.forward * token, .backward = flops.backward * token});
+                      {.forward = flops.forward * token + keys.gather,
+                       .backward = flops.backward * token + keys.gather + keys.reduce + again});
   for (const StepExchanges::Unit& u : exchanges.units) {
     costs.units.push_back({.gather = cost(u.gather), .reduce = cost(u.reduce), .settle = cost(u.settle)});
     costs.units.back().gather.seconds += u.from_host / kHostBandwidth;

@@ -74,6 +74,11 @@ Batch OptimizerSteps::take(std::int64_t batch) {
   return prefetcher_.take({.epoch = plan_.epoch_of(state_.step), .index = batch});
 }
 
+// In which it waits for the other ranks as well.
+double OptimizerSteps::seconds_of_keys() const {
+  return model_.keys ? model_.keys->seconds() : 0;
+}
+
 void OptimizerSteps::accumulate_gradients(const Normalization& n, StepOutcome& outcome) {
   const std::int64_t step = state_.step, seed = run_.training().seed;
   const bool balanced = model_.setup.model->config().is_balanced();
@@ -81,6 +86,7 @@ void OptimizerSteps::accumulate_gradients(const Normalization& n, StepOutcome& o
   model_.step->begin(end - first);
   for (std::int64_t i = first; i < end; ++i) {
     const Stopwatch watch;
+    const double of_keys = seconds_of_keys();
     const Batch batch = take(i);
     outcome.data_wait += watch.seconds();
     if (batch.target_count > 0 || (balanced && batch.size() > 0))
@@ -89,7 +95,7 @@ void OptimizerSteps::accumulate_gradients(const Normalization& n, StepOutcome& o
                                .dropout_seed = dropout_seed(seed, step, loader_.global_index(i))});
     else
       model_.step->skip();
-    outcome.computing += watch.seconds();
+    outcome.computing += watch.seconds() - (seconds_of_keys() - of_keys);
     model_.step->end_micro_batch();
   }
 }

@@ -17,7 +17,7 @@ struct StepOutcome {
   std::int64_t router_batches = 0;  ///< micro-batches that have it
   std::int64_t tokens = 0;
   double data_wait = 0;  ///< seconds that the device had no batch
-  double computing = 0;  ///< seconds that this rank took for its micro-batches, on a processor
+  double computing = 0;  ///< seconds that this rank computed its micro-batches, on a processor
 };
 
 /// The optimizer steps of a run, one after the other: gradients accumulated over the micro-batches of a step, then one
@@ -50,6 +50,7 @@ class OptimizerSteps {
   };
   Contents contents() const;
   Batch take(std::int64_t batch);
+  double seconds_of_keys() const;
   void accumulate_gradients(const Normalization& n, StepOutcome& outcome);
   void update(const Normalization& n, StepOutcome& outcome);
   bool keep_step(const StepOutcome& outcome);

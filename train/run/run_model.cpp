@@ -24,6 +24,7 @@ void describe_model(Transformer& model, Log& log) {
 // A pass is recorded in parts where units are gathered or added in it, and inputs of blocks would travel from one part
 // to another. Keys that are gathered in a block are in the middle of a part.
 bool uses_graphs(const RunContext& run, const Transformer& model) {
+  const TransformerOptions& o = model.options();
   const bool wanted = run.config.value.run.use_cuda_graphs.value_or(true);
   const bool travels = model.options().sharding.divides_gradients() && run.training().activation_offloading;
   return run.ctx.device().kind == DeviceKind::cuda && wanted && !travels && !model.options().context.is_shared();

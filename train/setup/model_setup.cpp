@@ -197,7 +197,7 @@ ModelRequest training_request(const Config& config, int rank, int ranks) {
   r.sharding = sharding_of(config, rank, ranks);
   r.update_multiplies = multiplies_bf16(optimizer_options(config.training));
   const int sharing = static_cast<int>(config.run.context_parallel_size);
-  r.context = {.ranks = sharing, .rank = rank % sharing};
+  r.context = {.ranks = sharing, .rank = rank % sharing, .key_heads = config.run.context_parallel_heads};
   return r;
 }
 

@@ -104,6 +104,18 @@ TEST_F(Planned, SaysWhatSavesMost) {
   EXPECT_EQ(remedy.substr(worst, remedy.find(';', worst) - worst).ends_with("and fits"), false) << remedy;
 }
 
+TEST_F(Planned, SeveralRanksAreToldToShareTokens) {
+  const auto remedy_for = [&](int ranks) {
+    PlannedRun planned = run(1);
+    planned.ranks = ranks;
+    return test::error_of([&] { plan_run(planned, "none"); }).text().remedy;
+  };
+  const std::string way = "context_parallel_size=2 with gradient_accumulation_steps=4 saves";
+  EXPECT_THAT(remedy_for(4), HasSubstr(way));
+  for (const int ranks : {1, 3})
+    EXPECT_THAT(remedy_for(ranks), ::testing::Not(HasSubstr("context_parallel_size"))) << ranks;
+}
+
 TEST(Gpus, AreFoundByTheirNames) {
   const auto name = [](const char* asked) {
     const GpuModel* gpu = find_gpu(asked);

@@ -1,0 +1,45 @@
+#pragma once
+#include "model/layer/layer.h"
+
+namespace qtrain::stages {
+
+/// Keys and values of all ranks that share the tokens, some heads after the other: while those of one part are used,
+/// those of the next are on their way.
+class SharedHeads {
+ public:
+  /// k, v [T / ranks, H, D]: those of this rank.
+  SharedHeads(Ctx& ctx, const SharedKeys& shared, const Tensor& k, const Tensor& v);
+
+  struct Part {
+    std::int64_t first, count;  ///< key heads
+    Tensor k, v;                ///< [T, count, D] of all ranks
+  };
+  std::int64_t parts() const { return (heads() + step_ - 1) / step_; }
+  bool has_all_at_once() const { return step_ == heads(); }
+  /// Part 0, then part 1 and so on; waits until it is there. What was given before is overwritten.
+  Part take(std::int64_t number);
+
+  /// The gradient of all ranks' keys or values, in `memory`, is added up over the ranks: this one's heads of the part
+  /// go to `own` [T / ranks, H, D]. `spare`: the keys or values of the part, which are overwritten.
+  void reduce(const Part& part, const Tensor& memory, const Tensor& spare, const Sink& own);
+
+ private:
+  std::int64_t heads() const { return k_.shape[1]; }
+  KeyBuffers::Heads& buffers(std::int64_t number) {
+    return shared_.buffers.heads[static_cast<std::size_t>(number % 2)];
+  }
+  Part part(std::int64_t number);
+  void begin(std::int64_t number);
+
+  Ctx& ctx_;
+  SharedKeys shared_;
+  Tensor k_, v_;
+  std::int64_t step_;
+};
+
+/// The first elements of a buffer as a tensor.
+inline Tensor part_of(const Tensor& memory, const Shape& shape) {
+  return memory.slice(0, shape.numel()).reshaped(shape);
+}
+
+}  // namespace qtrain::stages
