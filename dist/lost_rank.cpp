@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "dist/last_words.h"
 
 namespace qtrain {
 namespace {
@@ -17,9 +18,11 @@ std::string named(const std::vector<int>& ranks) {
 }  // namespace
 
 void fail_for_lost_rank(const RankWatch& watch, const std::string& where, const std::string& what) {
-  const auto [failed, silent, busy] = watch.watchdog.ask_all(watch.store);
+  const auto [failed, silent, busy, verdict] = watch.watchdog.ask_all(watch.store);
+  if (!verdict.empty())
+    fail(ErrorKind::peer, {.cause = verdict, .remedy = "run the same command to go on from the last checkpoint"});
   if (!failed.empty())
-    fail(ErrorKind::peer, {.cause = fmt::format("{} ended with an error, which its own message tells", named(failed))});
+    fail(ErrorKind::peer, {.cause = fmt::format("{} ended with an error{}", named(failed), kToldElsewhere)});
   const std::vector<int>& missing = silent.empty() ? busy : silent;
   if (missing.empty()) fail(ErrorKind::peer, {.cause = fmt::format("{} failed on all ranks: {}", where, what)});
   fail(ErrorKind::peer,

@@ -10,7 +10,8 @@ namespace qtrain {
 struct RankWatch {
   Store& store;
   Watchdog& watchdog;
-  int first = 0;  ///< the rank of the run that is number 0 of the collective that asks
+  int first = 0;           ///< the rank of the run that is number 0 of the collective that asks
+  std::string group = {};  ///< a name of that collective, the same on all its ranks
 };
 
 /// Ends with the error for a call that failed or took too long: asks which ranks are missing, for a few seconds, and

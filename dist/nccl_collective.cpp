@@ -114,6 +114,7 @@ class NcclCollective : public Collective {
     fail(ErrorKind::usage, {.cause = "the tokens of a row are shared among processors only, so far",
                             .remedy = "set context_parallel_size to 1"});
   }
+  void label_next(std::uint32_t label) override { host_->label_next(label); }
   void give_up() override { communicator_.give_up(); }
   void disconnect() override {
     communicator_.give_up();

@@ -51,20 +51,21 @@ bool has_saved(const fs::path& output, fs::file_time_type start) {
 
 int launch_run(const Config& config, Log& log) {
   set_stop_answer("");  // rank 0 answers
-  const Launch launch = launch_of(config.run);
+  Launch launch = launch_of(config.run);
   const fs::file_time_type start = fs::file_time_type::clock::now();
   log.info("starting {} ranks on this machine, {} in all", launch.ranks, launch.ranks * launch.nodes);
+  log.share_terminal();  // with rank 0
   LaunchEnd end = launch_ranks(launch, log);
   for (std::int64_t left = config.run.max_restarts; left > 0 && end.exit_code == kPeerLost && !stop_requested();
        --left) {
-    if (end.lost) log.warn("{}", end.lost->cause);
+    if (end.cause) log.warn("{}", end.cause->text().cause);
     const bool saved = has_saved(config.training.output_dir, start);
     log.warn("starting the ranks again{}; {} more restarts", saved ? " from the last checkpoint" : "", left - 1);
     if (saved) ::setenv(kRestarted, "1", 1);
+    ++launch.attempt;
     end = launch_ranks(launch, log);
   }
-  if (end.lost && !end.answered) fail(ErrorKind::peer, *end.lost);  // with --json this is the document
-  if (end.lost) log.error("{}", Error(ErrorKind::peer, *end.lost).what());
+  if (end.cause) throw *end.cause;  // NOLINT(cert-err60-cpp): it is told where all errors are
   return end.exit_code;
 }
 

@@ -2,8 +2,7 @@
 #include <fmt/format.h>
 
 #include "core/file.h"
-#include "dist/socket.h"
-#include "tests/e2e/ranks.h"
+#include "tests/e2e/started_ranks.h"
 
 namespace qtrain::e2e {
 namespace {
@@ -11,24 +10,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-/// Started by somebody else, as torchrun does it.
-class StartedRanks : public Ranks {
- protected:
-  Launch rank(int number, int size, const Json& config) const {
-    const fs::path file = at(fmt::format("rank{}.json", number));
-    write_file(file, dump_json(config));
-    Launch launch = launch_of({.words = {file.string()}});
-    launch.environment = {fmt::format("RANK={}", number),
-                          fmt::format("LOCAL_RANK={}", number),
-                          fmt::format("WORLD_SIZE={}", size),
-                          fmt::format("LOCAL_WORLD_SIZE={}", size),
-                          "MASTER_ADDR=127.0.0.1",
-                          fmt::format("MASTER_PORT={}", port_)};
-    return launch;
-  }
-  std::uint16_t port_ = Listener({.host = "127.0.0.1"}).port();  // that was free a moment ago
-};
 
 TEST_F(StartedRanks, MeetByTheVariablesOfTorchrun) {
   train_ok(folder_.path(), base());
