@@ -23,13 +23,10 @@ void require(bool holds, const std::string& cause, const std::string& remedy) {
 }
 
 NetworkOptions network_of(const Arguments& args) {
-  constexpr double kMicro = 1e-6;
   NetworkOptions o{.gbps = args.number("network_gbps")};
   require(o.gbps.value_or(1) > 0, fmt::format("--network_gbps is {}", o.gbps.value_or(0)), "give a number above 0");
   if (const auto how = args.text("collectives"))
     o.collectives = *how == "ring" ? Collectives::ring : *how == "tree" ? Collectives::tree : Collectives::usual;
-  if (const auto comparison = args.number("comparison_us")) o.comparison = *comparison * kMicro;
-  require(o.comparison >= 0, "--comparison_us is negative", "give 0 to leave comparisons out");
   return o;
 }
 
@@ -58,7 +55,7 @@ void require_use(const Config& config, const Arguments& args) {
   const bool several = config.run.ranks() > 1;
   require(!args.has("network_gbps") || config.run.nnodes > 1, "--network_gbps is about a network between nodes",
           "give --nodes with a number above 1");
-  for (const char* flag : {"collectives", "comparison_us", "trace"})
+  for (const char* flag : {"collectives", "trace"})
     require(!args.has(flag) || several, fmt::format("--{} is about several ranks, and there is one", flag),
             "give --nodes, or nproc above 1");
   for (const char* flag : {"gpu", "nodes"})

@@ -191,7 +191,6 @@ TEST_F(EstimateOf, SlowerNetworksTakeLonger) {
   const double usual = seconds({});
   EXPECT_EQ(seconds({"--network_gbps", "400"}), usual);
   EXPECT_GT(seconds({"--network_gbps", "0.1"}), usual);
-  EXPECT_LT(seconds({"--comparison_us", "0"}), usual);
   EXPECT_NE(seconds({"--collectives", "tree"}), seconds({"--collectives", "ring"}));
 }
 
@@ -219,8 +218,6 @@ TEST_F(EstimateOf, RefusesWhatContradictsItself) {
   EXPECT_THAT(error({{"nproc", 3}}, {"--nodes", "2", "--gpus_per_node", "4"}), HasSubstr("nproc is 3"));
   EXPECT_THAT(error(Json::object(), {"--network_gbps", "100"}), HasSubstr("between nodes"));
   EXPECT_THAT(error(Json::object(), {"--nodes", "2", "--network_gbps", "-1"}), HasSubstr("--network_gbps is -1"));
-  EXPECT_THAT(error(Json::object(), {"--nodes", "2", "--comparison_us", "-1"}),
-              HasSubstr("--comparison_us is negative"));
   EXPECT_THAT(error(Json::object(), {"--collectives", "ring"}), HasSubstr("there is one"));
   EXPECT_THAT(error({{"nproc", 2}}, {"--trace", "out", "--gpu", "H100"}), HasSubstr("give one of them"));
 }

@@ -35,9 +35,7 @@ StageEstimate estimate_stage(const Config& config, const RanksWork& work, const 
 
 double seconds_of(const std::vector<ExchangeCall>& calls, const Interconnect& net, const NetworkOptions& network) {
   double seconds = 0;
-  for (const ExchangeCall& call : calls)
-    seconds +=
-        (net.ranks() - 1) * network.comparison + exchange_seconds(net, network.collectives, call.what, call.bytes);
+  for (const ExchangeCall& call : calls) seconds += exchange_seconds(net, network.collectives, call.what, call.bytes);
   return seconds;
 }
 

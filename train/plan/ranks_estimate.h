@@ -16,7 +16,6 @@ namespace qtrain {
 struct NetworkOptions {
   std::optional<double> gbps;  ///< of each GPU between nodes, Gb/s; none: usual for the card
   Collectives collectives = Collectives::usual;
-  double comparison = 25e-6;  ///< seconds of a message between processors: ranks compare each call in a ring of them
 };
 
 /// What the ranks of a run compute.
