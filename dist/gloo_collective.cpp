@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
@@ -119,8 +120,8 @@ class GlooCollective : public Collective {
     context_->setTimeout(timeout);
     const Connections before = open_connections();
     context_->connectFullMesh(meeting, device);
-    for (const auto& connection : open_connections())
-      if (!before.contains(connection.first)) connections_.insert(connection);
+    const Connections after = open_connections();
+    std::ranges::set_difference(after, before, std::inserter(connections_, connections_.end()));
   }
 
   int rank() const override { return context_->rank; }

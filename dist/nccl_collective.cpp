@@ -26,6 +26,8 @@ nccl::DataType reduced_type(DType d) {
   }
 }
 
+const std::string kMissed = "a rank has ended";  // which NCCL does not notice inside of a machine
+
 bool on_host(ConstTensor t) {
   return t.device.kind == DeviceKind::cpu;
 }
@@ -62,7 +64,7 @@ class NcclCollective : public Collective {
                                  .timeout = options.timeout}),
         queued_({.device = options.device,
                  .timeout = options.timeout,
-                 .error = [this] { return communicator_.queued_error(); },
+                 .error = [this] { return watch_.watchdog.misses_rank() ? kMissed : communicator_.queued_error(); },
                  .give_up = [this] { communicator_.give_up(); },
                  .waits = [this](const std::string& call) { watch_.watchdog.wait_on_device(call); }}) {}
 

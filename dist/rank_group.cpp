@@ -63,9 +63,9 @@ RankGroup::RankGroup(const std::optional<RankPlace>& place, const Options& optio
 }
 
 RankGroup::~RankGroup() {
-  if (!watchdog_ || std::uncaught_exceptions() == 0) return;
+  if (!watchdog_) return;
   try {
-    watchdog_->tell_failure(*store_);
+    std::uncaught_exceptions() == 0 ? watchdog_->tell_end(*store_) : watchdog_->tell_failure(*store_);
   } catch (const Error&) {  // nobody is there any more
   }
 }

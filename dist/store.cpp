@@ -34,6 +34,7 @@ constexpr std::int32_t kMaxPatience = std::numeric_limits<std::int32_t>::max(); 
 constexpr std::uint32_t kMaxBytes = 4U << 20;  // of a key or value: more is no rank of ours
 constexpr std::size_t kMaxValues = 1U << 20;
 constexpr std::chrono::seconds kFarewell{4};
+constexpr const char* kTakenBack = "no longer";
 constexpr const char* kAttemptKey = "attempt";
 
 template <class T>
@@ -125,6 +126,10 @@ void StoreServer::serve(Client& client) {
     if (r->head.verb == static_cast<std::uint32_t>(Verb::set)) {
       const std::lock_guard lock(mutex_);
       if (values_.size() >= kMaxValues) break;
+      if (r->key.starts_with(kStays) && !values_.contains(r->key))
+        client.stays = r->key;
+      else if (r->key.starts_with(kStays))
+        r->value = kTakenBack;
       values_[r->key] = std::move(r->value);
       value.emplace();
       changed_.notify_all();
@@ -139,6 +144,7 @@ void StoreServer::serve(Client& client) {
   socket.shut_down();
   const std::lock_guard lock(mutex_);
   client.ended = true;
+  if (!client.stays.empty() && values_[client.stays] != kTakenBack) values_[kMissing] = "";
   changed_.notify_all();
 }
 

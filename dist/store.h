@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "dist/socket.h"
@@ -30,6 +31,7 @@ class StoreServer {
     Socket socket;
     std::thread thread;
     bool waits = false, ended = false;  ///< for a value that nobody has set yet; it has left
+    std::string stays = {};             ///< kStays of its rank: it may leave only where that was taken back
   };
   void accept_all();
   void reap();
@@ -44,6 +46,11 @@ class StoreServer {
   std::list<Client> clients_;
   std::thread acceptor_;
 };
+
+/// A connection that sets a key with this beginning says that its process stays until another one sets it again. Where
+/// it ends before that, kMissing is set.
+inline constexpr std::string_view kStays = "stays/";
+inline constexpr const char* kMissing = "missing";
 
 /// The store as a rank sees it; safe to call from several threads. Errors: ErrorKind::peer where the server is gone.
 class Store {

@@ -24,6 +24,9 @@ std::string alarm_of(std::int64_t round) {
 std::string answer_key(std::int64_t round, int rank) {
   return fmt::format("answer/{}/{}", round, rank);
 }
+std::string stays_of(int rank) {
+  return fmt::format("{}{}", kStays, rank);
+}
 std::string failure_of(int rank) {
   return fmt::format("failed/{}", rank);
 }
@@ -73,8 +76,10 @@ void Watchdog::wait_on_device(const std::string& call) {
 
 void Watchdog::listen() try {
   const milliseconds slice = std::min(options_.look, options_.stop_patience) / 4;
+  store_.set(stays_of(options_.rank), "");
   while (true) {
     if (store_.get(alarm_of(round_), slice)) answer(round_);
+    if (!misses_rank_ && store_.get(kMissing, {})) misses_rank_ = true;
     look_after_waits();
   }
 } catch (const Error&) {  // the store is gone, or this rank ends
@@ -95,14 +100,23 @@ void Watchdog::tell_failure(Store& store) {
   store.set(failure_of(options_.rank), "");
 }
 
+void Watchdog::tell_end(Store& store) {
+  store.set(stays_of(options_.rank), "");
+}
+
 // Whoever asks first opens the round; others who ask at the same time share it.
-Watchdog::Answers Watchdog::ask(Store& store, std::int64_t round, const RankWait& of) {
-  store.set(alarm_of(round), "");
+Watchdog::Answers Watchdog::ask(Store& store, const Question& question) {
+  constexpr milliseconds kSlice{100};
+  store.set(alarm_of(question.round), "");
   const auto end = Clock::now() + kAnswer;
   Answers all;
-  for (int r = of.first; r < of.first + of.size; ++r) {
-    const auto left = std::chrono::duration_cast<milliseconds>(end - Clock::now());
-    const std::optional<std::string> said = store.get(answer_key(round, r), left);
+  for (int r = question.of.first; r < question.of.first + question.of.size; ++r) {
+    const std::string key = answer_key(question.round, r);
+    std::optional<std::string> said = store.get(key, {});
+    while (!said && Clock::now() < end) {
+      if (question.meanwhile) question.meanwhile();
+      said = store.get(key, kSlice);
+    }
     all.push_back(said ? std::optional(rank_answer_of(*said)) : std::nullopt);
   }
   return all;
@@ -113,7 +127,7 @@ Watchdog::Report Watchdog::ask_all(Store& store) const {
     const std::lock_guard lock(mutex_);
     return round_;
   }();
-  const Answers answers = ask(store, round, everybody());
+  const Answers answers = ask(store, {.round = round, .of = everybody()});
   const bool all_answered = std::ranges::all_of(answers, [](const auto& a) { return a.has_value(); });
   if (all_answered) std::this_thread::sleep_for(kAfterthought);  // a silent one explains it all
   Report report{.verdict = store.get(kVerdict, {}).value_or("")};
@@ -138,16 +152,18 @@ RankWait Watchdog::everybody() const {
   return {.size = options_.ranks};
 }
 
-// By the thread: what it asks it answers itself.
+// By the thread: what it asks it answers itself, and what others ask meanwhile.
 Watchdog::Answers Watchdog::ask_again(const RankWait& of) {
   const std::int64_t round = round_;
   answer(round);
-  return ask(store_, round, of);
+  return ask(store_, {.round = round, .of = of, .meanwhile = [this] {
+                        if (store_.get(alarm_of(round_), {})) answer(round_);
+                      }});
 }
 
 void Watchdog::look_after_waits() {
   std::vector<RankWait> long_ones;
-  bool stops = false;
+  bool stops = false, is_long = false;
   const auto now = Clock::now();
   {
     const std::lock_guard lock(mutex_);
@@ -155,10 +171,15 @@ void Watchdog::look_after_waits() {
       const auto again = own.seen.empty() ? std::max(own.looked - own.since, Clock::duration(options_.look))
                                           : Clock::duration(options_.look / 4);
       stops |= stop_requested() && now - own.since >= options_.stop_patience;
+      is_long |= now - own.since >= options_.look;
       if (options_.rank != own.wait.first || now - own.looked < again) continue;
       own.looked = now;
       long_ones.push_back(own.wait);
     }
+  }
+  if (is_long && (misses_rank_ || store_.get(kVerdict, {}))) {
+    const std::lock_guard lock(mutex_);
+    return end_waits();  // of ranks that wait for each other no connection breaks
   }
   for (const RankWait& wait : long_ones) look_after(wait);
   if (stops && now - asked_for_stop_ >= options_.stop_patience) look_for_silent();
@@ -194,9 +215,13 @@ void Watchdog::look_for_silent() {
                       silent.size() == 1 ? "it" : "them"));
 }
 
-// With the lock: whoever waits may leave, and be gone.
 void Watchdog::give_up(const std::string& verdict) {
   store_.set(kVerdict, verdict);
+  end_waits();
+}
+
+// With the lock: whoever waits may leave, and be gone.
+void Watchdog::end_waits() {
   for (const auto& [group, own] : waits_)
     if (own.give_up) own.give_up();
 }

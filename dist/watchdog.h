@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -43,6 +44,10 @@ class Watchdog {
 
   /// Tells the others that this rank ends with an error of its own.
   void tell_failure(Store& store);
+  /// Tells them that it ends because all is done.
+  void tell_end(Store& store);
+  /// Whether a rank has ended otherwise, as far as this one has heard by now: within seconds.
+  bool misses_rank() const { return misses_rank_; }
   /// Asks all ranks what they do. Who does not answer within a few seconds is gone or stopped, who computes is late.
   struct Report {
     std::vector<int> failed, silent, busy;
@@ -62,17 +67,24 @@ class Watchdog {
   void listen();
   void answer(std::int64_t round);
   RankWait everybody() const;
-  static Answers ask(Store& store, std::int64_t round, const RankWait& of);
+  struct Question {
+    std::int64_t round;
+    const RankWait& of;
+    std::function<void()> meanwhile = {};
+  };
+  static Answers ask(Store& store, const Question& question);
   Answers ask_again(const RankWait& of);
   void look_after_waits();
   void look_after(const RankWait& wait);
   void look_for_silent();
   void give_up(const std::string& verdict);
+  void end_waits();
 
   Options options_;
   mutable std::mutex mutex_;
   std::map<std::string, OwnWait> waits_;  ///< by groups
   std::string device_waits_in_;
+  std::atomic<bool> misses_rank_ = false;
   std::int64_t round_ = 1;              ///< of questions: the next one
   Clock::time_point asked_for_stop_{};  ///< when the thread looked for silent ranks last
   Store store_;                         ///< of the thread

@@ -68,6 +68,24 @@ TEST_F(Watchdogs, WaitsForOneThatComputesAreNot) {
   EXPECT_FALSE(comes(given_up_, milliseconds(2000)));
 }
 
+TEST_F(Watchdogs, HearOfRanksThatEndBeforeAllIsDone) {
+  const auto zero = of_rank(0);
+  auto one = of_rank(1);
+  Store store(meeting(), kEnough);
+  while (!store.get("stays/1", kEnough)) continue;
+  const auto misses = [&] {
+    std::this_thread::sleep_for(milliseconds(500));
+    return zero->misses_rank();
+  };
+  one->tell_end(store);
+  one.reset();
+  EXPECT_FALSE(misses());
+  { const Store of_another(meeting(), kEnough); }
+  EXPECT_FALSE(misses());
+  Store(meeting(), kEnough).set("stays/2", "");
+  EXPECT_TRUE(misses());
+}
+
 TEST_F(Watchdogs, AWaitForOneThatIsGoneEndsOnceAStopIsAskedFor) {
   const auto zero = of_rank(0);
   zero->enter(wait(1), [this] { given_up_ = true; });
