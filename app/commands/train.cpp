@@ -10,7 +10,9 @@
 #include "app/commands/commands.h"
 #include "config/check.h"
 #include "config/remarks.h"
+#include "core/device.h"
 #include "core/parallel.h"
+#include "core/plural.h"
 #include "core/stop.h"
 #include "dist/launcher.h"
 #include "dist/rank_group.h"
@@ -49,11 +51,21 @@ bool has_saved(const fs::path& output, fs::file_time_type start) {
   return !checkpoints.empty() && fs::last_write_time(checkpoints.back()) >= start;
 }
 
+void warn_of_sharing(const RunSection& run, Log& log) {
+  const int processors = usable_processors();
+  const bool on_processors = run.device == DeviceChoice::cpu || cuda_device_count() == 0;
+  if (on_processors && run.nproc > processors)
+    log.warn("{} ranks share {}, and wait for each other: fewer are faster (nproc)", run.nproc,
+             counted(processors, "processor"));
+}
+
 int launch_run(const Config& config, Log& log) {
   set_stop_answer("");  // rank 0 answers
   Launch launch = launch_of(config.run);
   const fs::file_time_type start = fs::file_time_type::clock::now();
-  log.info("starting {} ranks on this machine, {} in all", launch.ranks, launch.ranks * launch.nodes);
+  log.info("starting {} on this machine, {} in all{}", counted(launch.ranks, "rank"), launch.ranks * launch.nodes,
+           launch.nodes > 1 ? ", which meet at " + launch.meeting.text() : "");
+  warn_of_sharing(config.run, log);
   log.share_terminal();  // with rank 0
   LaunchEnd end = launch_ranks(launch, log);
   for (std::int64_t left = config.run.max_restarts; left > 0 && end.exit_code == kPeerLost && !stop_requested();

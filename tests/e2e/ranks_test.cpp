@@ -203,6 +203,14 @@ TEST_F(Ranks, ARunGoesOnByItself) {
   EXPECT_EQ(bytes_of(at("out/adapter_model.safetensors")), whole);
 }
 
+TEST_F(Ranks, MoreThanThereAreProcessorsAreToldOf) {
+  Json config = divided(base(), 2);
+  config["max_steps"] = 1;
+  Launch launch = launch_of({.words = words(config)});
+  launch.argv.insert(launch.argv.begin(), {"/usr/bin/taskset", "-c", "0"});
+  EXPECT_THAT(Process(launch).wait().err, HasSubstr("warning: 2 ranks share 1 processor, and wait for each other"));
+}
+
 TEST_F(Ranks, TheSlowestIsTold) {
   Json config = divided(base(), 3);
   config.update({{"max_steps", 2}});
