@@ -94,7 +94,7 @@ TEST_F(Hosts, SendWhatTheoryAsksFor) {
           sizeof(float) * static_cast<double>(values.size());
     const double divided = (outer + blocks) / 2 + (outer + blocks * (2 * kLayers - 2) / kLayers) / 2;
     const double expected = stage == 3 ? divided : outer + blocks, found = (bytes[1] - bytes[0]) / 8;
-    // Headers of TCP, comparisons of what is called, rows that are filled up; and on a busy machine packets that either
+    // Headers of TCP, what watchdogs say, rows that are filled up; and on a busy machine packets that either
     // run sends twice.
     EXPECT_GT(found, expected * 0.97) << stage;
     EXPECT_LT(found, expected * 1.08) << stage;
