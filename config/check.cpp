@@ -59,13 +59,18 @@ struct Checks {
     values.update(facts);
     for (const Json& rule : dialect_table("rules").object(part)) {
       const std::string key = rule.at("key");
-      if (!applies(rule, values) || (level != RemarkLevel::problem && !config.given(key))) continue;
-      Remark remark{.level = level,
-                    .origin = config.origin.at(key),
-                    .text = filled(rule.at("text").get_ref<const std::string&>(), values),
-                    .remedy = rule.value("remedy", "")};
-      if (part == "without_effect") remark.ignored = key, remark.value = values.at(key);
-      judge.say(std::move(remark));
+      if (level != RemarkLevel::problem && !config.given(key)) continue;
+      const Json members = rule.contains("each") ? values.at(rule["each"].get<std::string>()) : Json::array({nullptr});
+      for (const auto& [name, value] : members.items()) {
+        values.update({{"name", name}, {"value", value}});
+        if (!applies(rule, values)) continue;
+        Remark remark{.level = level,
+                      .origin = config.origin.at(key),
+                      .text = filled(rule.at("text").get_ref<const std::string&>(), values),
+                      .remedy = filled(rule.value("remedy", ""), values)};
+        if (part == "without_effect") remark.ignored = key, remark.value = values.at(key);
+        judge.say(std::move(remark));
+      }
     }
   }
   /// What another part of the program checks itself, by the key that its error names, or by the one given.
@@ -91,24 +96,6 @@ void check_sources(Checks& c) {
             "some sources have a fraction or a weight, and others have none", "give it to all");
   c.require(weights == 0 || d.mix_strategy != MixStrategy::concatenate, "mix_strategy",
             "weights have no effect on sources that are concatenated", "leave mix_strategy out, or the weights");
-}
-
-void check_template(Checks& c) {
-  const auto& date = c.config.value.model.template_date;
-  c.require(!date || clock_on(*date), "template_date",
-            fmt::format("template_date \"{}\" is not a day of the calendar", date.value_or("")),
-            "write it as 2026-07-26");
-}
-
-void check_adapter(Checks& c) {
-  const LoraSection& l = c.config.value.lora;
-  for (const auto& [module, rank] : l.rank_pattern.items())
-    c.require(rank.is_number_integer() && rank > 0 && rank <= LoraConfig::kMaxRank, "rank_pattern",
-              fmt::format("the rank of \"{}\" is {}", module, rank.dump()),
-              fmt::format("give an integer from 1 to {}", LoraConfig::kMaxRank));
-  for (const auto& [module, alpha] : l.alpha_pattern.items())
-    c.require(alpha.is_number() && alpha > 0, "alpha_pattern",
-              fmt::format("the alpha of \"{}\" is {}", module, alpha.dump()), "give a number above 0");
 }
 
 void check_quantization(Checks& c) {
@@ -153,8 +140,6 @@ void judge_adapter(ResolvedConfig& config) {
 void check_contradictions(Checks& checks) {
   const Config& config = checks.config.value;
   checks.of_rules("refused", RemarkLevel::problem);
-  check_template(checks);
-  check_adapter(checks);
   check_quantization(checks);
   checks.of_part([&] { check_sources(checks); }, config.data.dataset_mixture.empty() ? "" : "dataset_mixture");
   const TrainingSection& t = config.training;
@@ -197,33 +182,30 @@ void follow(ResolvedConfig& config, const DialectTable& table) {
 void check_values(ResolvedConfig& config) {
   expand_paths(config.value);
   judge_adapter(config);
-  Checks checks{config, config.judge};
+  const auto& date = config.value.model.template_date;
+  Checks checks{
+      config, config.judge, {{"max_rank", LoraConfig::kMaxRank}, {"date_is_known", !date || clock_on(*date)}}};
   checks.of_rules("without_effect", RemarkLevel::note);
   checks.of_rules("told", RemarkLevel::note);
   if (!config.judge.found_problems()) check_contradictions(checks);
 }
 
-std::vector<ErrorText> unsupported(const ResolvedConfig& config) {
-  const Config& c = config.value;
-  const DeviceChoice device = c.run.device;
-  const std::string problem = device == DeviceChoice::cpu ? "" : cuda_problem();  // the driver is left alone there
-  const bool found = device == DeviceChoice::automatic && problem.empty() && !cuda_info().emulated;
+std::vector<ErrorText> unsupported(const ResolvedConfig& config, const RunPlace& place) {
+  const RunSection& run = config.value.run;
+  const bool asks = !place.device && run.device != DeviceChoice::cpu;  // else the driver is left alone
+  const std::string problem = asks ? cuda_problem() : "";
+  const bool found = asks && run.device == DeviceChoice::automatic && problem.empty() && !cuda_is_emulated();
+  const bool on_gpu = place.device ? *place.device == DeviceKind::cuda : run.device == DeviceChoice::cuda || found;
   Judge judge;
-  Checks checks{config, judge, {{"on_gpu", device == DeviceChoice::cuda || found}, {"cuda_problem", problem}}};
+  Checks checks{
+      config, judge, {{"on_gpu", on_gpu}, {"cuda_problem", problem}, {"ranks", place.ranks.value_or(run.ranks())}}};
+  checks.facts.update({{"optimizers", available_optimizers()}, {"optimizer_summary", optimizer_summary()}});
   checks.of_rules("unsupported", RemarkLevel::problem);
-  checks.require(!find_optimizer(c.training.optim)->rule.empty(), "optim",
-                 fmt::format("optim \"{}\" is not available", c.training.optim),
-                 fmt::format("use one of {}", optimizer_summary()));
-  for (const std::string& tracker : c.training.report_to)
-    checks.require(
-        tracker == "tensorboard", "report_to", fmt::format("report_to \"{}\": nothing can be sent there", tracker),
-        "set report_to to tensorboard or none: metrics are in output_dir either way, in metrics.jsonl and as event "
-        "files in runs/");
   return judge.problems();
 }
 
-void require_supported(const ResolvedConfig& config) {
-  const auto problems = unsupported(config);
+void require_supported(const ResolvedConfig& config, const RunPlace& place) {
+  const auto problems = unsupported(config, place);
   if (!problems.empty()) fail_with(problems, "config");
 }
 

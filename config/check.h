@@ -1,8 +1,10 @@
 #pragma once
+#include <optional>
 #include <vector>
 
 #include "config/config.h"
 #include "config/dialect_table.h"
+#include "core/tensor.h"
 
 namespace qtrain {
 
@@ -16,9 +18,15 @@ void follow(ResolvedConfig& config, const DialectTable& table);
 /// without an adapter, ...) and, where there is no problem yet, on those that contradict each other.
 void check_values(ResolvedConfig& config);
 
-/// What the config asks for and this program cannot do yet, one entry per key, and a missing model_name_or_path.
-std::vector<ErrorText> unsupported(const ResolvedConfig& config);
+/// What a config does not say of the place where it runs.
+struct RunPlace {
+  std::optional<int> ranks = {};          ///< that somebody else has started; none: those of the config
+  std::optional<DeviceKind> device = {};  ///< of another machine; none: what the config finds on this one
+};
+
+/// What the config asks for and this program cannot do there yet, one entry per key, and a missing model_name_or_path.
+std::vector<ErrorText> unsupported(const ResolvedConfig& config, const RunPlace& place = {});
 /// Throws ErrorKind::usage with all of `unsupported`, if any.
-void require_supported(const ResolvedConfig& config);
+void require_supported(const ResolvedConfig& config, const RunPlace& place = {});
 
 }  // namespace qtrain

@@ -10,7 +10,7 @@
 #include "config/keys.h"
 #include "config/reading.h"
 #include "config/settling.h"
-#include "text/template/chat_template.h"
+#include "text/template/load.h"
 
 namespace qtrain {
 namespace {
@@ -79,7 +79,7 @@ class Loading {
     const std::filesystem::path folder = m.tokenizer_name_or_path.value_or(m.model_name_or_path);
     std::error_code ignored;
     if (out_.given("assistant_only_loss") || !by_roles || m.chat_template_path) return;
-    if (!std::filesystem::is_directory(folder, ignored) || ChatTemplate::exists(folder)) return;
+    if (!std::filesystem::is_directory(folder, ignored) || has_chat_template(folder)) return;
     by_roles = false;
     judge().note({}, "the model's folder has no chat template: rows become plain text, the loss is on completions");
   }

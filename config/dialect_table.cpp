@@ -9,8 +9,9 @@
 
 #include "config/keys.h"
 #include "config/yaml.h"
-#include "text/template/from_json.h"
-#include "text/template/interpreter.h"
+#include "text/template/jinja/interpreter.h"
+#include "text/template/jinja/parser.h"
+#include "text/template/python/json.h"
 
 namespace qtrain {
 

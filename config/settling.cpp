@@ -178,6 +178,15 @@ void settle_floor(Draft& draft) {
   draft.offer("lr_scheduler_kwargs", floor->with({{"min_lr_rate", floor->value}}));
 }
 
+/// accelerate divides among dp_shard_size x cp_size ranks.
+void settle_groups(Draft& draft) {
+  const Setting* shards = draft.find("~dp_shard_size");
+  const auto size = draft.positive("~dp_shard_size");
+  if (!size || draft.find("zero_group_size")) return;
+  const double sharing = draft.positive("context_parallel_size").value_or(1);
+  draft.offer("zero_group_size", shards->with(static_cast<std::int64_t>(*size * sharing)));
+}
+
 }  // namespace
 
 void settle_pending(Draft& draft, const DialectTable& dialect, const ConfigDocument& document) {
@@ -186,6 +195,7 @@ void settle_pending(Draft& draft, const DialectTable& dialect, const ConfigDocum
   settle_checkpointing(draft);
   add_launcher_settings(draft, document);
   settle_floor(draft);
+  settle_groups(draft);
   std::erase_if(draft.settings, [](const auto& setting) { return setting.first.front() == kPending; });
 }
 

@@ -71,6 +71,8 @@ Translation parallelism(const KeyRow&, const Json& v) {
     const std::string name = written.starts_with(kPrefix) ? written.substr(kPrefix.size()) : written;
     if (name == "cp_size")
       out.settings.emplace_back("context_parallel_size", size);
+    else if (name == "dp_shard_size" && size.is_number_integer() && size > 1)
+      out.settings.emplace_back("~dp_shard_size", size);
     else if ((name == "tp_size" || name == "sp_size") && size != 1 && !size.is_null())
       out.problem += fmt::format("{}{} is {}, and ranks share rows or tokens only (cp_size)",
                                  out.problem.empty() ? "" : "; ", written, show(size));

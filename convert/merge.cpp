@@ -17,7 +17,7 @@
 #include "model/lora.h"
 #include "model/model_config.h"
 #include "model/weight_names.h"
-#include "text/template/chat_template.h"
+#include "text/template/load.h"
 #include "text/tokenizer/load.h"
 #include "text/tokenizer/tokenizer.h"
 #include "train/checkpoint/pending_model.h"
@@ -236,7 +236,7 @@ NamedTokens other_tokens(const fs::path& folder, const fs::path& model) {
 // Beside the weights: what the model's folder has, with tokenizer and chat template as an adapter was trained with
 // them.
 void write_companions(const MergeOptions& options, const fs::path& to) {
-  const fs::path words = first_with(options, has_tokenizer), chat = first_with(options, ChatTemplate::exists);
+  const fs::path words = first_with(options, has_tokenizer), chat = first_with(options, has_chat_template);
   copy_generation_config(options.model, to);
   copy_tokenizer_files(words, to);
   if (chat == words)

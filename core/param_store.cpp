@@ -113,7 +113,7 @@ void ParamStore::take_groups() {
   for (ShardGroup& g : groups_) {
     const std::int64_t begin = g.row_begin(s.rank), own = g.row_size(s.rank);
     if (s.divides_weights()) {
-      g.own_values = values_.take(g.dtype, {own});
+      g.own_values = (s.on_host ? on_host_ : values_).take(g.dtype, {own});
     } else {
       g.values = values_.take(g.dtype, {g.elements()});
       g.own_values = g.values.slice(begin, own);
@@ -133,7 +133,10 @@ void ParamStore::clear_padding() const {
   Stream stream(values_.device());
   for (const ShardGroup& g : groups_) {
     const Tensor& stays = sharding_.divides_weights() ? g.own_values : g.values;
-    stream.fill(stays.data, 0, stays.bytes());
+    if (stays.device.kind == DeviceKind::cpu)
+      std::memset(stays.data, 0, stays.bytes());
+    else
+      stream.fill(stays.data, 0, stays.bytes());
   }
   stream.synchronize();
 }
@@ -182,12 +185,12 @@ void ParamStore::find_parts(const ShardGroup& g) {
 
 void ParamStore::allocate() {
   divide();
-  for (Arena* arena : {&values_, &grads_, &gathered_}) arena->commit();
+  for (Arena* arena : {&values_, &grads_, &gathered_, &on_host_}) arena->commit();
   for (Param& p : params_)
     if (!is_divided(p)) take(p);
   take_groups();
   clear_padding();
-  for (const Arena* arena : {&values_, &grads_, &gathered_})
+  for (const Arena* arena : {&values_, &grads_, &gathered_, &on_host_})
     check(arena->used() == arena->planned(), "a store uses other memory than was planned");
 }
 

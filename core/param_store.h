@@ -63,6 +63,10 @@ struct ParamPart {
 
   std::int64_t count() const { return value.numel(); }
   std::int64_t end() const { return begin + count(); }
+  /// Values of the part from its element `first` on: flat, or with its shape where they are all of them.
+  Tensor values(std::int64_t first, std::int64_t n) const {
+    return n == count() ? value : value.reshaped({count()}).slice(first, n);
+  }
 };
 
 /// `value` and `grad` are what a pass reads and adds to. Where a store is divided among ranks these may be gathered
@@ -90,7 +94,8 @@ class ParamStore {
       : sharding_(sharding),
         values_(name, device, placement),
         grads_(name + " gradients", device),
-        gathered_("gathered " + name, device) {}
+        gathered_("gathered " + name, device),
+        on_host_(name + " on the host", device, Placement::pinned) {}
 
   /// Before `allocate`. A name is declared once.
   Param& declare(ParamSpec spec);
@@ -118,6 +123,8 @@ class ParamStore {
   const Arena& grads() const { return grads_; }
   /// Memory in which units are made whole one after the other, values or gradients.
   const Arena& gathered() const { return gathered_; }
+  /// Pinned memory of the host, for values that wait there.
+  const Arena& on_host() const { return on_host_; }
 
   const Sharding& sharding() const { return sharding_; }
   /// What is divided among ranks; the groups of a unit.
@@ -140,7 +147,7 @@ class ParamStore {
   std::vector<ShardGroup> groups_;  ///< by unit
   int unit_ = 0;
   bool divided_ = false;
-  Arena values_, grads_, gathered_;
+  Arena values_, grads_, gathered_, on_host_;
 };
 
 /// Fills what this rank keeps of some elements of a parameter, as write_chunks: `make(first, chunk)` makes those from

@@ -21,11 +21,13 @@ enum class Cut : std::uint8_t { anywhere, never };
 /// How a store is divided.
 struct Sharding {
   ZeroStage stage = ZeroStage::none;
-  int ranks = 1, rank = 0;
+  int ranks = 1, rank = 0;  ///< of the group that this one is in
+  int replicas = 1;         ///< groups, each of which has all of the state
   /// Of trained parameters; empty: all can be cut. What files hold in another order is never cut.
   std::function<Cut(const ParamSpec&)> cut = {};
   int buffers = 2;             ///< blocks that are whole at a time: while one is computed others are on their way
   bool separate_sums = false;  ///< with ZeroStage::optimizer: a rank's sums are not in the memory of its gradients
+  bool on_host = false;        ///< with ZeroStage::weights: a rank's values wait in pinned memory of the host
 
   bool divides_trained() const { return stage != ZeroStage::none; }
   bool divides_gradients() const { return stage >= ZeroStage::gradients; }
@@ -46,7 +48,7 @@ struct ShardGroup {
   /// Where each row begins, and the end of the last. Rows are of one length, unless parameters are not cut.
   std::vector<std::int64_t> rows = {};
   /// Flat. All values and gradients, in memory that other units have too where these are divided, and the row of this
-  /// rank. `values` holds only the own row until they are gathered.
+  /// rank. `values` holds only the own row until they are gathered. `own_values` may be of the host: Sharding::on_host.
   Tensor values, grads, own_values, own_grads;
 
   bool trained() const { return grad_dtype.has_value(); }

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/file.h"
@@ -14,8 +15,6 @@
 
 namespace qtrain::timeline {
 namespace {
-
-constexpr std::size_t kMaxSpans = std::size_t{1} << 20;
 
 struct Finished {
   std::string name;
@@ -28,6 +27,8 @@ struct Record {
   std::vector<Finished> spans;
   std::map<int, std::string> lanes;
   std::map<std::thread::id, int> numbers;  ///< of lanes
+  Limits limits;
+  std::int64_t dropped = 0;
 };
 
 std::atomic<bool> g_on{false};
@@ -49,15 +50,27 @@ std::int64_t now() {
   return std::chrono::duration_cast<std::chrono::microseconds>(system_clock::now().time_since_epoch()).count();
 }
 
-std::string metadata(const char* what, int process, int lane, std::string_view name) {
-  return fmt::format(R"({{"name":"{}","ph":"M","pid":{},"tid":{},"args":{{"name":{}}}}})", what, process, lane,
-                     dump_json(std::string(name)));
+/// What an event says of a process or one of its lanes.
+struct Said {
+  const char* what;
+  const char* key;
+  std::string value;
+  int lane = 0;
+};
+
+std::string metadata(int process, const Said& said) {
+  return fmt::format(R"({{"name":"{}","ph":"M","pid":{},"tid":{},"args":{{"{}":{}}}}})", said.what, process, said.lane,
+                     said.key, dump_json(said.value));
 }
 
 }  // namespace
 
-void start() {
+void start(const Limits& limits) {
   lane_of_this_thread();
+  {
+    const std::lock_guard lock(record().mutex);
+    record().limits = limits;
+  }
   g_on = true;
 }
 
@@ -71,20 +84,25 @@ void name_thread(std::string_view name) {
   record().lanes[lane] = name;
 }
 
-void write(const std::filesystem::path& file, int process, std::string_view name) {
+std::int64_t write(const std::filesystem::path& file, const Process& process) {
   g_on = false;
   const std::lock_guard lock(record().mutex);
+  const std::int64_t dropped = std::exchange(record().dropped, 0);
   write_file(file, [&](const std::function<void(std::span<const std::byte>)>& append) {
     const auto line = [&](const std::string& text) { append(std::as_bytes(std::span(text))); };
-    line("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + metadata("process_name", process, 0, name));
-    for (const auto& [lane, lane_name] : record().lanes)
-      line(",\n" + metadata("thread_name", process, lane, lane_name));
+    line(fmt::format("{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"dropped_spans\":{}}},\"traceEvents\":[\n",
+                     dropped));
+    line(metadata(process.number, {"process_name", "name", process.name}));
+    line(",\n" + metadata(process.number, {"process_labels", "labels", process.label}));
+    for (const auto& [lane, name] : record().lanes)
+      line(",\n" + metadata(process.number, {"thread_name", "name", name, lane}));
     for (const Finished& s : record().spans)
       line(fmt::format(",\n{{\"name\":{},\"ph\":\"X\",\"ts\":{},\"dur\":{},\"pid\":{},\"tid\":{}}}", dump_json(s.name),
-                       s.begin, s.duration, process, s.lane));
+                       s.begin, s.duration, process.number, s.lane));
     line("\n]}\n");
   });
   record().spans = {};
+  return dropped;
 }
 
 Span::Span(std::string_view name, std::int64_t number) {
@@ -97,7 +115,10 @@ Span::~Span() {
   if (begin_ < 0 || !is_on()) return;
   Finished span{.name = std::move(name_), .begin = begin_, .duration = now() - begin_, .lane = lane_of_this_thread()};
   const std::lock_guard lock(record().mutex);
-  if (record().spans.size() < kMaxSpans) record().spans.push_back(std::move(span));
+  if (record().spans.size() < record().limits.most)
+    record().spans.push_back(std::move(span));
+  else
+    ++record().dropped;
 }
 
 }  // namespace qtrain::timeline

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -10,13 +11,22 @@ namespace qtrain {
 /// show. Of a GPU it is when the host queues work.
 namespace timeline {
 
-/// From here on spans are kept, up to about a million; each takes some 100 bytes.
-void start();
+struct Limits {
+  std::size_t most = std::size_t{1} << 20;  ///< spans that are kept, each some 100 bytes; more are counted
+};
+/// From here on spans are kept.
+void start(const Limits& limits = {});
 bool is_on();
 /// The name of this thread's lane; its number without one.
 void name_thread(std::string_view name);
-/// Writes what was kept and ends it. `process` and its name are those of the lanes. Errors: ErrorKind::disk.
-void write(const std::filesystem::path& file, int process, std::string_view name);
+/// Whose lanes a timeline has.
+struct Process {
+  int number = 0;
+  std::string name, label;  ///< "rank 3"; what it computes on
+};
+/// Writes what was kept and ends it. Returns how many spans are missing at its end, which the file has too
+/// (otherData.dropped_spans). Errors: ErrorKind::disk.
+std::int64_t write(const std::filesystem::path& file, const Process& process);
 
 /// From its construction to its end, on the lane of its thread; nothing unless the timeline is on.
 class Span {

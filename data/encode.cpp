@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "data/markers.h"
-#include "text/template/chat_template.h"
+#include "text/template/assistant_ranges.h"
 #include "text/template/message.h"
 
 namespace qtrain {

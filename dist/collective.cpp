@@ -20,9 +20,17 @@ void Solo::all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) {
   ctx.stream().copy(received.data, sent.data, sent.bytes());
 }
 
+void Solo::reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) {
+  if (sum.data != sent.data) ctx.stream().copy(sum.data, sent.data, sent.bytes());
+}
+
 std::unique_ptr<Collective> Solo::part(int first, int size) {
   check(first == 0 && size == 1, "a part of one rank is that rank");
   return std::make_unique<Solo>();
+}
+
+std::unique_ptr<Collective> Solo::counterparts(int size) {
+  return part(0, size);
 }
 
 double sum_over_ranks(Ctx& ctx, Collective& ranks, double value) {

@@ -19,14 +19,17 @@ enum class Reduction : std::uint8_t { sum, max };
 class Pending {
  public:
   Pending() = default;
-  explicit Pending(std::shared_future<void> done) : done_(std::move(done)) {}
-  /// Until it is done. Throws what it has thrown.
+  explicit Pending(std::shared_future<void> done) : wait_([done = std::move(done)] { done.get(); }) {}
+  /// `wait` as below; it may be called again.
+  explicit Pending(std::function<void()> wait) : wait_(std::move(wait)) {}
+  /// Until it is done. Throws what it has thrown. For work of a stream beside that of a context it is the context's
+  /// stream that waits, and not the host.
   void wait() const {
-    if (done_.valid()) done_.get();
+    if (wait_) wait_();
   }
 
  private:
-  std::shared_future<void> done_;
+  std::function<void()> wait_;
 };
 
 /// What the processes of a run (ranks) do together. Every rank calls the same functions in the same order with tensors
@@ -47,6 +50,10 @@ class Collective {
   virtual void all_gather(Ctx& ctx, ConstTensor mine, Tensor all) = 0;
   /// Row r of `sent` [size, n] goes to rank r; row r of `received` is from rank r.
   virtual void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) = 0;
+  /// sum [n]: those of row r of `sent` [size, n] over all ranks, for rank r. f32, bf16 or f16; `sum` may be the own row
+  /// of `sent`. Tensors of the host are added in the order of the ranks, in f32 and rounded each time; those of a GPU
+  /// in an order that NCCL chooses for so many ranks and elements.
+  virtual void reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) = 0;
   /// Of the hosts: what is queued on GPUs is not waited for.
   virtual void barrier(Ctx& ctx) = 0;
 
@@ -66,6 +73,8 @@ class Collective {
   /// The ranks [first, first + size), which this one is among, as a collective of their own. Every rank calls it, each
   /// for its part; must be outlived by this.
   virtual std::unique_ptr<Collective> part(int first, int size) = 0;
+  /// Those that have the place of this one in parts of `size` ranks, one of each, as part. `size` divides that of all.
+  virtual std::unique_ptr<Collective> counterparts(int size) = 0;
 };
 
 /// The only rank of a run.
@@ -77,8 +86,10 @@ class Solo : public Collective {
   void broadcast(Ctx&, Tensor, int) override {}
   void all_gather(Ctx& ctx, ConstTensor mine, Tensor all) override;
   void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) override;
+  void reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) override;
   void barrier(Ctx&) override {}
   std::unique_ptr<Collective> part(int first, int size) override;
+  std::unique_ptr<Collective> counterparts(int size) override;
 };
 
 /// The sum of a number over all ranks.

@@ -13,11 +13,13 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "core/stop.h"
 
@@ -27,9 +29,10 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-/// The ranks [first, first + size) of a run, of which this one is number `rank`, and where in the store they meet.
+/// `size` ranks of a run from `first` on, each `stride`-th, of which this one is number `rank`, and where in the store
+/// they meet.
 struct RankPart {
-  int first = 0, size = 1, rank = 0;
+  int first = 0, size = 1, rank = 0, stride = 1;
   std::string meeting = "gloo/";
 };
 
@@ -60,7 +63,7 @@ class GlooStore : public gloo::rendezvous::Store {
 
   int rank_in(const std::string& key) const {
     const std::string digits = key.substr(key.find_last_not_of("0123456789") + 1);
-    return part_.first + (digits.empty() ? 0 : std::stoi(digits));
+    return part_.first + part_.stride * (digits.empty() ? 0 : std::stoi(digits));
   }
 
   // In short waits, for a stop that is asked for meanwhile.
@@ -163,6 +166,18 @@ class GlooCollective : public Collective {
     gloo::alltoall(options);
   }
 
+  void reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) override {
+    received_.resize(sent.bytes());
+    const Tensor rows{received_.data(), sent.dtype, {size(), sum.numel()}, {}};
+    all_to_all(ctx, sent, rows);
+    switch (sum.dtype) {
+      case DType::f32: return add_rows<float>(rows, sum);
+      case DType::bf16: return add_rows<Bf16>(rows, sum);
+      case DType::f16: return add_rows<F16>(rows, sum);
+      default: check(false, "no shares of sums of such a type");
+    }
+  }
+
   void barrier(Ctx&) override {
     gloo::BarrierOptions options(context_);
     options.setTag(label_);
@@ -171,9 +186,11 @@ class GlooCollective : public Collective {
 
   std::unique_ptr<Collective> part(int first, int size) override {
     check(first <= rank() && rank() < first + size && first + size <= this->size(), "a part that this rank is not in");
-    const RankPart part{part_.first + first, size, rank() - first,
-                        fmt::format("{}{}.{}/", part_.meeting, ++parts_, first)};
-    return std::make_unique<GlooCollective>(part, store_, timeout_);
+    return connect({.first = first, .size = size, .rank = rank() - first});
+  }
+  std::unique_ptr<Collective> counterparts(int size) override {
+    check(this->size() % size == 0, "parts of other sizes have no counterparts");
+    return connect({.first = rank() % size, .size = this->size() / size, .rank = rank() / size, .stride = size});
   }
   // gloo itself can close its connections, and then whoever waits here is not told.
   void disconnect() override {
@@ -186,6 +203,21 @@ class GlooCollective : public Collective {
  private:
   // gloo reads inputs through pointers that are not const.
   static char* bytes_of(ConstTensor t) { return reinterpret_cast<char*>(const_cast<std::byte*>(t.data)); }
+
+  // Of this collective's own numbers.
+  std::unique_ptr<Collective> connect(RankPart part) {
+    part.meeting = fmt::format("{}{}.{}/", part_.meeting, ++parts_, part.first);
+    part.first = part_.first + part_.stride * part.first;
+    part.stride *= part_.stride;
+    return std::make_unique<GlooCollective>(part, store_, timeout_);
+  }
+
+  template <class T>
+  static void add_rows(Tensor rows, Tensor sum) {
+    std::memcpy(sum.data, rows.data, sum.bytes());
+    for (std::int64_t r = 1; r < rows.shape[0]; ++r)
+      add<T>(sum.data, sum.data, rows.slice(r, 1).data, static_cast<std::size_t>(sum.numel()));
+  }
 
   template <class T>
   void reduce(Tensor values, Reduction reduction) {
@@ -202,6 +234,7 @@ class GlooCollective : public Collective {
   milliseconds timeout_;
   int parts_ = 0;            ///< that were made of this
   std::uint32_t label_ = 0;  ///< of messages: data of one label never come to a call of another
+  std::vector<std::byte> received_;
   std::shared_ptr<gloo::rendezvous::Context> context_;
   Connections connections_;  ///< of the context
 };

@@ -9,13 +9,14 @@
 namespace qtrain {
 namespace {
 
-constexpr std::array<std::string_view, 5> kKinds{"all_reduce", "broadcast", "all_gather", "all_to_all", "barrier"};
+constexpr std::array<std::string_view, 6> kKinds{"all_reduce", "broadcast",      "all_gather",
+                                                 "all_to_all", "reduce_scatter", "barrier"};
 
 }  // namespace
 
 /// What a rank is about to do; equal on all ranks.
 struct GuardedCollective::Call {
-  enum Kind : std::int64_t { all_reduce, broadcast, all_gather, all_to_all, barrier };
+  enum Kind : std::int64_t { all_reduce, broadcast, all_gather, all_to_all, reduce_scatter, barrier };
   std::int64_t kind;
   std::int64_t dtype = 0, elements = 0, detail = 0;  ///< the reduction, the root
 
@@ -49,15 +50,28 @@ void GuardedCollective::all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) 
         [&] { inner_->all_to_all(ctx, sent, received); });
 }
 
+void GuardedCollective::reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) {
+  check(sent.numel() == size() * sum.numel() && sent.dtype == sum.dtype, "reduce_scatter: not a row for each rank");
+  guard({Call::reduce_scatter, static_cast<std::int64_t>(sent.dtype), sent.numel()},
+        [&] { inner_->reduce_scatter(ctx, sent, sum); });
+}
+
 void GuardedCollective::barrier(Ctx& ctx) {
   guard({Call::barrier}, [&] { inner_->barrier(ctx); });
 }
 
 std::unique_ptr<Collective> GuardedCollective::part(int first, int size) {
-  RankWatch watch = watch_;
-  watch.first += first;
-  watch.group = fmt::format("{}{}+{}/", watch_.group, watch.first, ++parts_);
-  return std::make_unique<GuardedCollective>(inner_->part(first, size), watch);
+  return std::make_unique<GuardedCollective>(inner_->part(first, size), watch_of(watch_.number(first), watch_.stride));
+}
+
+std::unique_ptr<Collective> GuardedCollective::counterparts(int size) {
+  return std::make_unique<GuardedCollective>(inner_->counterparts(size),
+                                             watch_of(watch_.number(rank() % size), watch_.stride * size));
+}
+
+// Of the next collective that is made of this one.
+RankWatch GuardedCollective::watch_of(int first, int stride) {
+  return {watch_.store, watch_.watchdog, first, stride, fmt::format("{}{}+{}/", watch_.group, first, ++parts_)};
 }
 
 void GuardedCollective::guard(const Call& call, const std::function<void()>& act) {
@@ -67,6 +81,7 @@ void GuardedCollective::guard(const Call& call, const std::function<void()>& act
   sequence_ = after(sequence_, call);
   watch_.watchdog.enter({.group = watch_.group,
                          .first = watch_.first,
+                         .stride = watch_.stride,
                          .size = size(),
                          .number = calls_,
                          .sequence = sequence_,

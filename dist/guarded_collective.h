@@ -25,13 +25,16 @@ class GuardedCollective : public Collective {
   void broadcast(Ctx& ctx, Tensor values, int root) override;
   void all_gather(Ctx& ctx, ConstTensor mine, Tensor all) override;
   void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) override;
+  void reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) override;
   void barrier(Ctx& ctx) override;
   void disconnect() override { inner_->disconnect(); }
   void give_up() override { inner_->give_up(); }
   std::unique_ptr<Collective> part(int first, int size) override;
+  std::unique_ptr<Collective> counterparts(int size) override;
 
  private:
   struct Call;
+  RankWatch watch_of(int first, int stride);
   void guard(const Call& call, const std::function<void()>& act);
   static std::uint64_t after(std::uint64_t sequence, const Call& call);
 

@@ -15,21 +15,33 @@ std::string named(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
+constexpr const char* kAgain = "run the same command to go on from the last checkpoint";
+
+// Ranks that are gone, or went for an error of their own.
+void fail_for_gone(const Watchdog::Report& report, const std::string& where) {
+  if (!report.verdict.empty()) fail(ErrorKind::peer, {.cause = report.verdict, .remedy = kAgain});
+  if (!report.failed.empty())
+    fail(ErrorKind::peer, {.cause = fmt::format("{} ended with an error{}", named(report.failed), kToldElsewhere)});
+  if (!report.silent.empty())
+    fail(ErrorKind::peer,
+         {.cause = fmt::format("{} did not come to {}: there is no sign of life", named(report.silent), where),
+          .remedy = kAgain});
+}
+
 }  // namespace
 
 void fail_for_lost_rank(const RankWatch& watch, const std::string& where, const std::string& what) {
-  const auto [failed, silent, busy, verdict] = watch.watchdog.ask_all(watch.store);
-  if (!verdict.empty())
-    fail(ErrorKind::peer, {.cause = verdict, .remedy = "run the same command to go on from the last checkpoint"});
-  if (!failed.empty())
-    fail(ErrorKind::peer, {.cause = fmt::format("{} ended with an error{}", named(failed), kToldElsewhere)});
-  const std::vector<int>& missing = silent.empty() ? busy : silent;
-  if (missing.empty()) fail(ErrorKind::peer, {.cause = fmt::format("{} failed on all ranks: {}", where, what)});
+  const Watchdog::Report report = watch.watchdog.ask_all(watch.store);
+  fail_for_gone(report, where);
+  if (report.busy.empty()) fail(ErrorKind::peer, {.cause = fmt::format("{} failed on all ranks: {}", where, what)});
   fail(ErrorKind::peer,
-       {.cause = fmt::format("{} did not come to {}: {}", named(missing), where,
-                             silent.empty() ? "it still computes something else" : "there is no sign of life"),
-        .remedy = silent.empty() ? "set ddp_timeout to more seconds where a rank may take that long"
-                                 : "run the same command to go on from the last checkpoint"});
+       {.cause = fmt::format("{} did not come to {}: it still computes something else", named(report.busy), where),
+        .remedy = "set ddp_timeout to more seconds where a rank may take that long"});
+}
+
+void fail_for_broken_call(const RankWatch& watch, const std::string& where, const std::string& why) {
+  fail_for_gone(watch.watchdog.ask_all(watch.store), where);
+  fail(ErrorKind::peer, {.cause = fmt::format("{} failed: {}", where, why), .remedy = kAgain});
 }
 
 }  // namespace qtrain

@@ -11,11 +11,16 @@ struct RankWatch {
   Store& store;
   Watchdog& watchdog;
   int first = 0;           ///< the rank of the run that is number 0 of the collective that asks
+  int stride = 1;          ///< how far its ranks are from each other in the run
   std::string group = {};  ///< a name of that collective, the same on all its ranks
+
+  int number(int rank) const { return first + stride * rank; }
 };
 
 /// Ends with the error for a call that failed or took too long: asks which ranks are missing, for a few seconds, and
 /// names them. `where`: the call; `what`: the words of the library.
 [[noreturn]] void fail_for_lost_rank(const RankWatch& watch, const std::string& where, const std::string& what);
+/// The same for a call that the library has given up for a reason of its own: no rank that computes is to blame.
+[[noreturn]] void fail_for_broken_call(const RankWatch& watch, const std::string& where, const std::string& why);
 
 }  // namespace qtrain

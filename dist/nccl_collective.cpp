@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <utility>
 
-#include "dist/nccl_communicator.h"
-#include "dist/queued_calls.h"
+#include "dist/nccl_session.h"
 
 namespace qtrain {
 namespace {
@@ -26,8 +26,6 @@ nccl::DataType reduced_type(DType d) {
   }
 }
 
-const std::string kMissed = "a rank has ended";  // which NCCL does not notice inside of a machine
-
 bool on_host(ConstTensor t) {
   return t.device.kind == DeviceKind::cpu;
 }
@@ -37,36 +35,45 @@ bool both_on_host(ConstTensor a, ConstTensor b) {
   return on_host(a);
 }
 
-// The first rank makes it, the others learn it from the store.
-nccl::UniqueId meeting_point(const NcclLibrary& library, const NcclOptions& options, Store& store) {
-  constexpr const char* kKey = "nccl/id";
+/// The ranks [first, first + size) of a run, and where in the store they meet.
+struct Members {
+  int first = 0;
+  std::string meeting = "nccl/";
+};
+
+// The first of them makes it, the others learn it from the store. A part has one of its own rather than splitting the
+// communicator of all: the ranks that are not in it need not come.
+nccl::UniqueId meeting_point(const NcclSession& session, const Members& members, int rank) {
+  const std::string key = members.meeting + "id";
   nccl::UniqueId id{};
-  if (options.place.rank == 0) {
-    if (const nccl::Result r = library->get_unique_id(&id); r != nccl::success)
-      throw std::runtime_error(std::string("ncclGetUniqueId: ") + library->get_error_string(r));
-    store.set(kKey, {id.bytes, sizeof id.bytes});
+  if (rank == 0) {
+    if (const nccl::Result r = session.library()->get_unique_id(&id); r != nccl::success)
+      throw std::runtime_error(std::string("ncclGetUniqueId: ") + session.library()->get_error_string(r));
+    session.watch().store.set(key, {id.bytes, sizeof id.bytes});
     return id;
   }
-  const auto value = store.get(kKey, options.timeout);
-  if (!value || value->size() != sizeof id.bytes) throw std::runtime_error("rank 0 has not begun with NCCL");
+  const auto value = session.watch().store.get(key, session.options().timeout);
+  if (!value || value->size() != sizeof id.bytes)
+    throw std::runtime_error(fmt::format("rank {} has not begun with NCCL", members.first));
   std::memcpy(id.bytes, value->data(), sizeof id.bytes);
   return id;
 }
 
 class NcclCollective : public Collective {
  public:
-  NcclCollective(std::unique_ptr<Collective> host, const NcclOptions& options, const RankWatch& watch)
+  NcclCollective(std::unique_ptr<Collective> host, std::shared_ptr<NcclSession> session, Members members)
       : host_(std::move(host)),
-        watch_(watch),
-        communicator_(library_, {.id = meeting_point(library_, options, watch.store),
-                                 .rank = options.place.rank,
-                                 .size = options.place.size,
-                                 .timeout = options.timeout}),
-        queued_({.device = options.device,
-                 .timeout = options.timeout,
-                 .error = [this] { return watch_.watchdog.misses_rank() ? kMissed : communicator_.queued_error(); },
-                 .give_up = [this] { communicator_.give_up(); },
-                 .waits = [this](const std::string& call) { watch_.watchdog.wait_on_device(call); }}) {}
+        session_(std::move(session)),
+        members_(std::move(members)),
+        communicator_(session_->library(), {.id = meeting_point(*session_, members_, host_->rank()),
+                                            .rank = host_->rank(),
+                                            .size = host_->size(),
+                                            .timeout = session_->options().timeout}) {
+    session_->add(communicator_);
+  }
+  ~NcclCollective() override { session_->remove(communicator_); }
+  NcclCollective(const NcclCollective&) = delete;
+  NcclCollective& operator=(const NcclCollective&) = delete;
 
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
@@ -110,16 +117,23 @@ class NcclCollective : public Collective {
     });
   }
 
+  void reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) override {
+    if (both_on_host(sent, sum)) return host().reduce_scatter(ctx, sent, sum);
+    queue(ctx, {"ncclReduceScatter", sent}, [&](const Functions& f, Comm* comm) {
+      return f.reduce_scatter(sent.data, sum.data, static_cast<std::size_t>(sum.numel()), reduced_type(sum.dtype),
+                              nccl::sum, comm, ctx.stream().handle());
+    });
+  }
+
   void barrier(Ctx& ctx) override { host().barrier(ctx); }
 
-  std::unique_ptr<Collective> part(int /*first*/, int /*size*/) override {
-    fail(ErrorKind::usage, {.cause = "the tokens of a row are shared among processors only, so far",
-                            .remedy = "set context_parallel_size to 1"});
-  }
+  std::unique_ptr<Collective> part(int first, int size) override;
+  std::unique_ptr<Collective> counterparts(int size) override;
+  void connect_all();
   void label_next(std::uint32_t label) override { host_->label_next(label); }
-  void give_up() override { communicator_.give_up(); }
+  void give_up() override { session_->give_up(); }
   void disconnect() override {
-    communicator_.give_up();
+    session_->give_up();
     host_->disconnect();
   }
 
@@ -129,41 +143,61 @@ class NcclCollective : public Collective {
     ConstTensor tensor;
   };
   void queue(Ctx& ctx, const What& what, const NcclCommunicator::Act& act) {
-    throw_if_given_up();
+    session_->throw_if_given_up();
     if (what.tensor.numel() == 0) return;
-    ctx.stream().check_after_waits([this] { throw_if_given_up(); });
-    queued_.add(ctx.stream(), fmt::format("{} of {} {}", what.name, what.tensor.numel(), name_of(what.tensor.dtype)),
-                [&] { communicator_.run(what.name, act); });
+    const std::string text = fmt::format("{} of {} {}", what.name, what.tensor.numel(), name_of(what.tensor.dtype));
+    session_->queue(ctx, {what.name, text, communicator_}, act);
+  }
+
+  // The next part that is made, from this rank on.
+  Members members_of_part(int first) {
+    return {.first = members_.first + first, .meeting = fmt::format("{}{}.{}/", members_.meeting, ++parts_, first)};
   }
 
   // What a call that was given up has left behind is not shared, nor agreed on.
   Collective& host() {
-    throw_if_given_up();
+    session_->throw_if_given_up();
     return *host_;
   }
 
-  void throw_if_given_up() {
-    const auto failure = queued_.failure();
-    if (!failure) return;
-    const std::string where =
-        failure->why.empty() ? failure->call : fmt::format("{} ({})", failure->call, failure->why);
-    fail_for_lost_rank(watch_, where, "it was not done in time");
-  }
-
   std::unique_ptr<Collective> host_;
-  RankWatch watch_;
-  NcclLibrary library_;
+  std::shared_ptr<NcclSession> session_;
+  Members members_;
+  int parts_ = 0;  ///< that were made of this
   NcclCommunicator communicator_;
-  QueuedCalls queued_;
 };
 
-}  // namespace
+// NCCL takes memory of the device for the connections of a kind of call when the first one is made: now, before a run
+// plans with what is left.
+void NcclCollective::connect_all() {
+  constexpr std::int64_t kRow = 1024;
+  const Device device = session_->options().device;
+  const DeviceMemory memory(device, static_cast<std::size_t>(2 * size() * kRow) * sizeof(float));
+  const Tensor both{memory.data(), DType::f32, {2 * size(), kRow}, device};
+  const Tensor all = both.slice(0, size()), more = both.slice(size(), size()), row = more.slice(0, 1);
+  Ctx ctx(device, MatmulPrecision::storage, 1);
+  ctx.stream().fill(both.data, 0, both.bytes());
+  all_to_all(ctx, all, more);
+  all_reduce(ctx, all, Reduction::sum);
+  all_gather(ctx, row, all);
+  reduce_scatter(ctx, all, row);
+  broadcast(ctx, row, 0);
+  ctx.synchronize();
+}
 
-std::unique_ptr<Collective> connect_nccl(std::unique_ptr<Collective> host, const NcclOptions& options,
-                                         const RankWatch& watch) {
-  select(options.device);
+// On the device of the session.
+std::unique_ptr<Collective> connected(std::unique_ptr<Collective> host, const std::shared_ptr<NcclSession>& session,
+                                      const Members& members) {
+  select(session->options().device);
+  auto ranks = std::make_unique<NcclCollective>(std::move(host), session, members);
+  ranks->connect_all();
+  return ranks;
+}
+
+template <class Connect>
+std::unique_ptr<Collective> connected_or_told(const Connect& connect) {
   try {
-    return std::make_unique<NcclCollective>(std::move(host), options, watch);
+    return connect();
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {
@@ -171,6 +205,28 @@ std::unique_ptr<Collective> connect_nccl(std::unique_ptr<Collective> host, const
          {.cause = std::string("the ranks cannot be connected by NCCL: ") + e.what(),
           .remedy = "start each rank with NCCL_DEBUG=WARN to see why; each has to have a GPU of its own"});
   }
+}
+
+std::unique_ptr<Collective> NcclCollective::part(int first, int size) {
+  return connected_or_told([&] { return connected(host().part(first, size), session_, members_of_part(first)); });
+}
+
+std::unique_ptr<Collective> NcclCollective::counterparts(int size) {
+  return connected_or_told(
+      [&] { return connected(host().counterparts(size), session_, members_of_part(rank() % size)); });
+}
+
+}  // namespace
+
+std::unique_ptr<Collective> connect_nccl(std::unique_ptr<Collective> host, const NcclOptions& options,
+                                         const RankWatch& watch) {
+  return connected_or_told([&] {
+    ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);  // connections of rings and trees at once: as connect_all
+    select(options.device);
+    auto session = std::make_shared<NcclSession>(
+        NcclSession::Options{.device = options.device, .timeout = options.timeout}, watch);
+    return connected(std::move(host), session, {});
+  });
 }
 
 }  // namespace qtrain

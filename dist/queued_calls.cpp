@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "core/graph.h"
+
 namespace qtrain {
 namespace {
 
@@ -25,6 +27,7 @@ QueuedCalls::~QueuedCalls() {
 }
 
 void QueuedCalls::add(Stream& stream, const std::string& call, const std::function<void()>& queue) {
+  check(!is_recorded(stream), "a call that waits for other ranks is recorded");
   std::unique_ptr<Call> next;
   {
     const std::lock_guard lock(mutex_);
@@ -48,18 +51,29 @@ std::optional<QueuedCalls::Failure> QueuedCalls::failure() {
   return failure_;
 }
 
-// Errors of the device are for whoever waits for its stream.
-void QueuedCalls::watch() try {
-  select(options_.device);
+// Without a watch nothing more may be queued. An error of the device itself is for whoever waits for its stream.
+void QueuedCalls::watch() {
   std::unique_lock lock(mutex_);
-  while (!ends_ && !failure_) {
-    look();
-    ending_.wait_for(lock, kLook);
+  try {
+    select(options_.device);
+    while (!ends_ && !failure_) {
+      look(lock);
+      ending_.wait_for(lock, kLook);
+    }
+  } catch (const Error& e) {
+    failure_ = Failure{.call = "the watch over queued calls", .why = e.what()};
   }
-} catch (const Error&) {
 }
 
-void QueuedCalls::look() {
+// Whoever asks for the failure does not wait for the library meanwhile.
+void QueuedCalls::fail(std::unique_lock<std::mutex>& lock, const Failure& failure) {
+  failure_ = failure;
+  lock.unlock();
+  options_.give_up();
+  lock.lock();
+}
+
+void QueuedCalls::look(std::unique_lock<std::mutex>& lock) {
   while (!calls_.empty() && calls_.front()->end.has_passed()) {
     spare_.push_back(std::move(calls_.front()));
     calls_.pop_front();
@@ -71,8 +85,8 @@ void QueuedCalls::look() {
   const std::string why = options_.error();
   const bool late = call->reached && Clock::now() - *call->reached > options_.timeout;
   if (why.empty() && !late) return;
-  failure_ = Failure{.call = call->text, .why = why};
-  options_.give_up();
+  tell(call->text);
+  fail(lock, {.call = call->text, .why = why});
 }
 
 void QueuedCalls::tell(const std::string& call) {

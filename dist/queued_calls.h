@@ -31,7 +31,8 @@ class QueuedCalls {
   QueuedCalls(const QueuedCalls&) = delete;
   QueuedCalls& operator=(const QueuedCalls&) = delete;
 
-  /// Queues a call with `queue`; not while work is recorded.
+  /// Queues a call with `queue`; an internal error while work of the stream is recorded, since a call that is replayed
+  /// would not be looked after.
   void add(Stream& stream, const std::string& call, const std::function<void()>& queue);
 
   /// The call that was given up. What was queued behind it has read wrong values.
@@ -50,7 +51,8 @@ class QueuedCalls {
     explicit Call(Device device) : begin(device), end(device) {}
   };
   void watch();
-  void look();
+  void look(std::unique_lock<std::mutex>& lock);
+  void fail(std::unique_lock<std::mutex>& lock, const Failure& failure);
   void tell(const std::string& call);
 
   Options options_;

@@ -54,30 +54,44 @@ Pending QueuedCollective::start(std::function<void(Collective&)> work) {
   return pending;
 }
 
-void QueuedCollective::all_reduce(Ctx& ctx, Tensor values, Reduction reduction) {
+void StartingCollective::all_reduce(Ctx& ctx, Tensor values, Reduction reduction) {
   start([&](Collective& c) { c.all_reduce(ctx, values, reduction); }).wait();
 }
 
-void QueuedCollective::broadcast(Ctx& ctx, Tensor values, int root) {
+void StartingCollective::broadcast(Ctx& ctx, Tensor values, int root) {
   start([&](Collective& c) { c.broadcast(ctx, values, root); }).wait();
 }
 
-void QueuedCollective::all_gather(Ctx& ctx, ConstTensor mine, Tensor all) {
+void StartingCollective::all_gather(Ctx& ctx, ConstTensor mine, Tensor all) {
   start([&](Collective& c) { c.all_gather(ctx, mine, all); }).wait();
 }
 
-void QueuedCollective::all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) {
+void StartingCollective::all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) {
   start([&](Collective& c) { c.all_to_all(ctx, sent, received); }).wait();
 }
 
-std::unique_ptr<Collective> QueuedCollective::part(int first, int size) {
+void StartingCollective::reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) {
+  start([&](Collective& c) { c.reduce_scatter(ctx, sent, sum); }).wait();
+}
+
+std::unique_ptr<Collective> StartingCollective::part(int first, int size) {
   std::unique_ptr<Collective> part;
   start([&](Collective& c) { part = c.part(first, size); }).wait();
   return part;
 }
 
-void QueuedCollective::barrier(Ctx& ctx) {
+std::unique_ptr<Collective> StartingCollective::counterparts(int size) {
+  std::unique_ptr<Collective> part;
+  start([&](Collective& c) { part = c.counterparts(size); }).wait();
+  return part;
+}
+
+void StartingCollective::barrier(Ctx& ctx) {
   start([&](Collective& c) { c.barrier(ctx); }).wait();
+}
+
+Pending QueuedPart::start(std::function<void(Collective&)> work) {
+  return whole_.start([this, work = std::move(work)](Collective&) { work(*part_); });
 }
 
 }  // namespace qtrain

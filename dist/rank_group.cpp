@@ -50,7 +50,7 @@ RankGroup::RankGroup(const std::optional<RankPlace>& place, const Options& optio
   try {
     std::unique_ptr<Collective> ranks = connect_gloo(*place, *store_, timeout);
     if (options.device.kind == DeviceKind::cuda)
-      ranks = connect_nccl(std::move(ranks), {.place = *place, .device = options.device, .timeout = timeout}, watch);
+      ranks = connect_nccl(std::move(ranks), {.device = options.device, .timeout = timeout}, watch);
     collective_ = std::make_unique<GuardedCollective>(std::move(ranks), watch);
     // What is queued on a GPU runs beside the host by itself.
     if (options.device.kind == DeviceKind::cpu)

@@ -20,7 +20,8 @@ const RankWait* RankAnswer::in(std::string_view group) const {
 
 std::string text_of(const RankAnswer& answer) {
   Json waits = Json::array();
-  for (const RankWait& w : answer.waits) waits.push_back({w.group, w.first, w.size, w.number, w.sequence, w.call});
+  for (const RankWait& w : answer.waits)
+    waits.push_back({w.group, w.first, w.stride, w.size, w.number, w.sequence, w.call});
   return dump_json({{"waits", waits}, {"device_waits", answer.device_waits}});
 }
 
@@ -28,8 +29,13 @@ RankAnswer rank_answer_of(std::string_view text) {
   const Json json = parse_json(text, "what a rank says that it does");
   RankAnswer answer{.device_waits = json.at("device_waits").get<bool>()};
   for (const Json& w : json.at("waits"))
-    answer.waits.push_back(
-        {.group = w.at(0), .first = w.at(1), .size = w.at(2), .number = w.at(3), .sequence = w.at(4), .call = w.at(5)});
+    answer.waits.push_back({.group = w.at(0),
+                            .first = w.at(1),
+                            .stride = w.at(2),
+                            .size = w.at(3),
+                            .number = w.at(4),
+                            .sequence = w.at(5),
+                            .call = w.at(6)});
   return answer;
 }
 
@@ -45,7 +51,7 @@ std::vector<PlacedWait> plainest(const std::vector<RankWait>& waits) {
   std::map<std::int64_t, std::vector<PlacedWait>> by_number;
   std::vector<PlacedWait> all;
   for (const RankWait& w : waits) {
-    all.push_back({waits.front().first + static_cast<int>(all.size()), &w});
+    all.push_back({w.rank(static_cast<int>(all.size())), &w});
     by_number[w.number].push_back(all.back());
   }
   const auto differs = [&](const PlacedWait& p) {

@@ -9,12 +9,14 @@ namespace qtrain {
 
 /// A call in which a rank waits for others.
 struct RankWait {
-  std::string group;           ///< the collective that it belongs to, by a name that all its ranks know
-  int first = 0, size = 1;     ///< the ranks of that
-  std::int64_t number = 0;     ///< of the calls there
-  std::uint64_t sequence = 0;  ///< a hash of all calls there up to this one
-  std::string call = {};       ///< for people
+  std::string group;                    ///< the collective that it belongs to, by a name that all its ranks know
+  int first = 0, stride = 1, size = 1;  ///< the ranks of that
+  std::int64_t number = 0;              ///< of the calls there
+  std::uint64_t sequence = 0;           ///< a hash of all calls there up to this one
+  std::string call = {};                ///< for people
 
+  /// The rank of the run that is number i there.
+  int rank(int i) const { return first + stride * i; }
   bool operator==(const RankWait&) const = default;
   /// "collective 12, all_reduce of 8 float32"
   std::string text() const;

@@ -35,8 +35,8 @@ std::string failure_of(int rank) {
 std::optional<std::vector<RankWait>> all_waits(const std::vector<std::optional<RankAnswer>>& answers,
                                                const RankWait& of) {
   std::vector<RankWait> waits;
-  for (int r = of.first; r < of.first + of.size; ++r) {
-    const auto& answer = answers[static_cast<std::size_t>(r)];
+  for (int i = 0; i < of.size; ++i) {
+    const auto& answer = answers[static_cast<std::size_t>(of.rank(i))];
     const RankWait* w = answer ? answer->in(of.group) : nullptr;
     if (!w) return {};
     waits.push_back(*w);
@@ -110,8 +110,8 @@ Watchdog::Answers Watchdog::ask(Store& store, const Question& question) {
   store.set(alarm_of(question.round), "");
   const auto end = Clock::now() + kAnswer;
   Answers all;
-  for (int r = question.of.first; r < question.of.first + question.of.size; ++r) {
-    const std::string key = answer_key(question.round, r);
+  for (int i = 0; i < question.of.size; ++i) {
+    const std::string key = answer_key(question.round, question.of.rank(i));
     std::optional<std::string> said = store.get(key, {});
     while (!said && Clock::now() < end) {
       if (question.meanwhile) question.meanwhile();
@@ -137,7 +137,7 @@ Watchdog::Report Watchdog::ask_all(Store& store) const {
       report.failed.push_back(r);
     else if (!answer)
       report.silent.push_back(r);
-    else if (answer->computes())
+    else if (answer->computes() && r != options_.rank)
       report.busy.push_back(r);
   }
   if (!report.verdict.empty()) return report;
@@ -188,8 +188,10 @@ void Watchdog::look_after_waits() {
 // The ranks of a collective come to its calls in one order, so where all of them wait in it, in different calls, and
 // that stays so, nobody comes any more. The first of them asks, for all.
 void Watchdog::look_after(const RankWait& wait) {
-  Answers answers = ask_again(wait);
-  answers.insert(answers.begin(), static_cast<std::size_t>(wait.first), std::nullopt);
+  const Answers asked = ask_again(wait);
+  Answers answers(static_cast<std::size_t>(options_.ranks));
+  for (int i = 0; i < wait.size; ++i)
+    answers[static_cast<std::size_t>(wait.rank(i))] = asked[static_cast<std::size_t>(i)];
   std::vector<RankWait> waits = all_waits(answers, wait).value_or(std::vector<RankWait>());
   const std::string different = different_calls(waits);
   if (different.empty()) waits.clear();

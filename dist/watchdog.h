@@ -48,7 +48,8 @@ class Watchdog {
   void tell_end(Store& store);
   /// Whether a rank has ended otherwise, as far as this one has heard by now: within seconds.
   bool misses_rank() const { return misses_rank_; }
-  /// Asks all ranks what they do. Who does not answer within a few seconds is gone or stopped, who computes is late.
+  /// Asks all ranks what they do. Who does not answer within a few seconds is gone or stopped; another one who
+  /// computes is late.
   struct Report {
     std::vector<int> failed, silent, busy;
     std::string verdict;  ///< why a wait was given up, on whichever rank that was found out; empty: none was

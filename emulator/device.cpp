@@ -198,7 +198,12 @@ void begin_record(void* stream) {
 }
 void* end_record(void* stream) {
   const std::unique_ptr<Recording> recording = std::move(Driver::instance().recording());
-  return Driver::instance().keep(recording->end(stream));
+  std::shared_ptr<Record> record = recording->end(stream);
+  return record->parts.empty() ? nullptr : Driver::instance().keep(std::move(record));
+}
+bool is_recorded(void* stream) {
+  const auto& recording = Driver::instance().recording();
+  return recording && recording->covers(stream);
 }
 void drop_record(void*) noexcept {
   Driver::instance().recording().reset();
@@ -209,7 +214,10 @@ void replay(void* graph, void* stream) {
     for (const Record::Part& part : record->parts)
       if (part.work.run) part.work.run();
   };
-  enqueue(stream, {.run = run, .name = "graph"});
+  std::vector<Touch> touches;
+  for (const Record::Part& part : Driver::instance().graph(graph)->parts)
+    touches.insert(touches.end(), part.work.touches.begin(), part.work.touches.end());
+  enqueue(stream, {.run = run, .name = "graph", .touches = std::move(touches)});
 }
 void destroy_graph(void* graph) noexcept {
   Driver::instance().forget(graph);

@@ -2,6 +2,7 @@
 
 #include <exception>
 
+#include "emulator/device_memory.h"
 #include "emulator/driver.h"
 
 namespace {
@@ -9,7 +10,8 @@ namespace {
 using namespace qtrain::emulation;
 
 void run_checked(const Work& work) {
-  for (const Touch& t : work.touches) (t.writes ? check_writable : check_readable)(t.data, t.bytes, work.name);
+  for (const Touch& t : work.touches)
+    if (!is_turn(t)) (t.writes ? check_writable : check_readable)(t.data, t.bytes, work.name);
   try {
     work.run();
   } catch (const qtrain::Error&) {
@@ -18,7 +20,7 @@ void run_checked(const Work& work) {
     qtrain::fail(qtrain::ErrorKind::internal, {.cause = e.what()});
   }
   for (const Touch& t : work.touches)
-    if (t.writes) mark(const_cast<void*>(t.data), t.bytes, State::initialized);
+    if (t.writes && !is_turn(t)) mark(const_cast<void*>(t.data), t.bytes, State::initialized);
 }
 
 }  // namespace
@@ -26,6 +28,11 @@ void run_checked(const Work& work) {
 void qtrain_emulated_enqueue(void* stream, const Work& work) {
   enqueue(stream,
           {.run = [work] { run_checked(work); }, .name = work.name, .inputs = work.inputs, .touches = work.touches});
+}
+
+void qtrain_emulated_take(std::size_t bytes) {
+  if (!DeviceHeap::instance().allocate(bytes))
+    qtrain::fail(qtrain::ErrorKind::internal, {.cause = "NCCL: out of memory"});
 }
 
 int qtrain_emulated_device() {

@@ -18,12 +18,21 @@ struct Sum {
   Sink out;
   ConstTensor x;
 };
+/// out f64 [ceil(n / segment)]: sums of squares of `segment` elements of x [n] each, of the last as many as are left.
+/// What a segment comes to depends on its elements alone, not on what of a tensor x is.
+struct SegmentSquares {
+  Tensor out;
+  ConstTensor x;
+  std::int64_t segment;
+};
 void run_cpu(Ctx&, const ColumnSum&);
 void run_cuda(Ctx&, const ColumnSum&);
 void run_cpu(Ctx&, const SumSquares&);
 void run_cuda(Ctx&, const SumSquares&);
 void run_cpu(Ctx&, const Sum&);
 void run_cuda(Ctx&, const Sum&);
+void run_cpu(Ctx&, const SegmentSquares&);
+void run_cuda(Ctx&, const SegmentSquares&);
 
 inline void column_sum(Ctx& ctx, const ColumnSum& a) {
   if (!a.y.wanted()) return;
@@ -35,6 +44,12 @@ inline void sum_squares(Ctx& ctx, const SumSquares& a) {
 }
 inline void sum(Ctx& ctx, const Sum& a) {
   dispatch(ctx, a);
+}
+
+inline void segment_squares(Ctx& ctx, const SegmentSquares& a) {
+  check(a.segment > 0 && a.out.numel() == (a.x.numel() + a.segment - 1) / a.segment,
+        "segment_squares: one sum per segment");
+  if (a.x.numel() > 0) dispatch(ctx, a);
 }
 
 }  // namespace qtrain::ops

@@ -63,7 +63,11 @@ void Transformer::initialize_magnitudes(Ctx& ctx) {
   measure_rows(ctx);
   for_each_adapted(ctx, [&](const LinearParams& p) {
     const ParamPart& kept = p.magnitude->kept;
-    if (kept.count() > 0) ops::copy(ctx, {.y = store(kept.value), .x = p.norm->value.slice(kept.begin, kept.count())});
+    if (kept.count() == 0) return;
+    const Tensor norms = p.norm->value.slice(kept.begin, kept.count());
+    if (kept.value.device.kind == norms.device.kind) return ops::copy(ctx, {.y = store(kept.value), .x = norms});
+    check(kept.value.dtype == norms.dtype, "magnitudes on the host have the type of the norms");
+    ctx.stream().copy(kept.value.data, norms.data, norms.bytes());
   });
   values_changed();
 }

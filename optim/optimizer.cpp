@@ -44,7 +44,7 @@ Optimizer::Optimizer(Ctx& ctx, std::unique_ptr<UpdateRule> rule, std::vector<Par
 void Optimizer::allocate(Ctx& ctx) {
   state_.store().allocate();
   const bool hosted = state_.store().values().placement() == Placement::pinned;
-  if (hosted && state_.store().values().planned() > 0)
+  if ((hosted && state_.store().values().planned() > 0) || OptimizerState::has_values_on_host(params_))
     offload_ = std::make_unique<StateOffload>(ctx.device(), state_.chunks(params_, *rule_));
   else
     whole_ = joined(state_.whole());
@@ -101,7 +101,7 @@ void Optimizer::update_part(Ctx& ctx, const StateChunk& chunk) {
   const bool whole = chunk.count == p.own.count();
   const auto part = [&](const Tensor& t) { return whole ? t : run_of(t, p.own.begin, chunk); };
   rule_->update(ctx, {.spec = p.spec,
-                      .param = part(p.own.value),
+                      .param = chunk.value ? *chunk.value : part(p.own.value),
                       .grad = part(p.own.grad),
                       .begin = chunk.begin,
                       .state = chunk.state,

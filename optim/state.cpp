@@ -9,6 +9,11 @@ namespace {
 
 constexpr std::int64_t kChunkElements = std::int64_t{1} << 22;  // a multiple of every unit
 
+// Its gradient is where it is updated.
+bool is_on_host(const Param& p) {
+  return p.own.value.device.kind != p.own.grad.device.kind;
+}
+
 }  // namespace
 
 // The first tensors of all parameters, then the second of all: what is contiguous can be updated as one.
@@ -59,10 +64,17 @@ std::vector<StateChunk> OptimizerState::chunks(std::span<Param* const> params, c
   for (const Group& group : groups_) {
     const std::int64_t n = group.elements;
     const std::int64_t max = rule.cut(params[group.param]->spec) == Cut::never ? n : kChunkElements;
-    for (std::int64_t begin = 0; begin < n; begin += max)
+    const bool with_value = is_on_host(*params[group.param]);
+    for (std::int64_t begin = 0; begin < n; begin += max) {
       chunks.push_back(chunk_of(group, begin, std::min(max, n - begin)));
+      if (with_value) chunks.back().value = params[group.param]->own.values(begin, chunks.back().count);
+    }
   }
   return chunks;
+}
+
+bool OptimizerState::has_values_on_host(std::span<Param* const> params) {
+  return std::ranges::any_of(params, [](const Param* p) { return is_on_host(*p); });
 }
 
 }  // namespace qtrain

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@ struct StateChunk {
   std::size_t param;  ///< its number, or that of the first
   std::int64_t begin, count;
   std::vector<Tensor> state;  ///< flat, but for whole parameters
+  /// What is updated, where it waits on the host: as the state flat, but for whole parameters.
+  std::optional<Tensor> value = {};
 };
 
 /// The state of an optimizer, declared by its rule: zeros at first. Of a parameter that is divided among ranks it is
@@ -40,6 +43,8 @@ class OptimizerState {
   /// cut several of a few million elements.
   std::vector<StateChunk> whole() const;
   std::vector<StateChunk> chunks(std::span<Param* const> params, const UpdateRule& rule) const;
+  /// Whether any of them waits on the host, apart from its gradient.
+  static bool has_values_on_host(std::span<Param* const> params);
 
  private:
   struct Group {

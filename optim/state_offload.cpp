@@ -13,9 +13,18 @@ std::size_t aligned_bytes(const Tensor& t) {
   return (t.bytes() + kAlign - 1) / kAlign * kAlign;
 }
 
+/// All that travels.
+template <class Chunk>
+auto tensors_of(Chunk& chunk) {
+  std::vector<decltype(chunk.state.data())> all;
+  for (auto& t : chunk.state) all.push_back(&t);
+  if (chunk.value) all.push_back(&*chunk.value);
+  return all;
+}
+
 std::size_t bytes_of(const StateChunk& chunk) {
   std::size_t sum = 0;
-  for (const Tensor& t : chunk.state) sum += aligned_bytes(t);
+  for (const Tensor* t : tensors_of(chunk)) sum += aligned_bytes(*t);
   return sum;
 }
 
@@ -40,27 +49,29 @@ StateOffload::StateOffload(Device device, std::vector<StateChunk> chunks)
 StateChunk StateOffload::on_device(std::size_t number) const {
   StateChunk chunk = chunks_[number];
   std::byte* memory = memory_.data() + number % kBuffers * (memory_.bytes() / kBuffers);
-  for (Tensor& t : chunk.state) {
-    t.data = memory;
-    t.device = device_;
-    memory += aligned_bytes(t);
+  for (Tensor* t : tensors_of(chunk)) {
+    t->data = memory;
+    t->device = device_;
+    memory += aligned_bytes(*t);
   }
   return chunk;
 }
 
+void StateOffload::copy(const StateChunk& to, const StateChunk& from) {
+  const auto targets = tensors_of(to), sources = tensors_of(from);
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    copies_.copy(targets[i]->data, sources[i]->data, sources[i]->bytes());
+}
+
 // The buffer is free: the chunk that had it went back on the same stream.
 void StateOffload::fetch(std::size_t number) {
-  const StateChunk &host = chunks_[number], device = on_device(number);
-  for (std::size_t i = 0; i < host.state.size(); ++i)
-    copies_.copy(device.state[i].data, host.state[i].data, host.state[i].bytes());
+  copy(on_device(number), chunks_[number]);
   copies_.record(fetched_[number % kBuffers]);
 }
 
 void StateOffload::store(std::size_t number) {
-  const StateChunk &host = chunks_[number], device = on_device(number);
   copies_.wait(updated_[number % kBuffers]);
-  for (std::size_t i = 0; i < host.state.size(); ++i)
-    copies_.copy(host.state[i].data, device.state[i].data, host.state[i].bytes());
+  copy(chunks_[number], on_device(number));
 }
 
 void StateOffload::run(Ctx& ctx, const std::function<void(const StateChunk&)>& work) {

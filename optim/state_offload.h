@@ -8,7 +8,7 @@
 
 namespace qtrain {
 
-/// Brings state that is kept in pinned memory of the host to the device and back, chunk by chunk through two buffers:
+/// Brings what is kept in pinned memory of the host to the device and back, chunk by chunk through two buffers:
 /// while one chunk is worked on, the one before it leaves and the one behind it comes.
 class StateOffload {
  public:
@@ -22,6 +22,7 @@ class StateOffload {
 
  private:
   StateChunk on_device(std::size_t number) const;
+  void copy(const StateChunk& to, const StateChunk& from);
   void fetch(std::size_t number);
   void store(std::size_t number);
 

@@ -9,6 +9,14 @@ std::array<const ParamStore*, 2> stores_of(const Transformer& model) {
   return {&model.params().weights(), &model.params().adapter().store()};
 }
 
+// One stream where ranks share tokens, too: those exchange keys meanwhile, and what two groups of NCCL wait for has to
+// come in one order on all ranks.
+ShardExchange::Options exchange_options(const Transformer& model, ReductionOrder order) {
+  const Sharding& s = model.options().sharding;
+  const bool beside = s.divides_gradients() && s.buffers > 1 && !model.options().context.is_shared();
+  return {.device = model.device(), .order = order, .own_stream = beside && model.device().kind == DeviceKind::cuda};
+}
+
 void clear(Ctx& ctx, const Tensor& t) {
   ctx.stream().fill(t.data, 0, t.bytes());
 }
@@ -19,13 +27,14 @@ DividedModel::DividedModel(Transformer& model, Collective& ranks, ReductionOrder
     : model_(model),
       stores_(stores_of(model)),
       order_(order),
-      exchange_(ranks, model.device(), stores_),
+      ranks_(ranks, model.options().sharding),
+      exchange_(ranks_, exchange_options(model, order), stores_),
       buffers_(static_cast<std::size_t>(1 + sharding().buffers)) {
   model_.set_access(*this);
 }
 
-std::size_t DividedModel::bytes(int ranks, const Transformer& model) {
-  return ShardExchange::bytes(ranks, stores_of(model));
+std::size_t DividedModel::bytes(ReductionOrder order, const Transformer& model) {
+  return ShardExchange::bytes(exchange_options(model, order), stores_of(model));
 }
 
 DividedModel::Buffer& DividedModel::buffer_for(int unit) {
@@ -59,11 +68,16 @@ void DividedModel::enter(Ctx& ctx, const Entry& entry) {
       if (group.trained()) clear(ctx, group.grads);
 }
 
+Pending DividedModel::add(Ctx& ctx, const ShardGroup& group, Sink::Mode mode) {
+  const Pending added = exchange_.reduce(ctx, group, mode);
+  return left_ > 1 || ranks_.replicas().size() == 1 ? added : exchange_.settle(ctx, group);
+}
+
 void DividedModel::finish_gradients(Ctx& ctx, int unit) {
   if (!sharding().divides_gradients()) return;
   for (const ParamStore* store : stores_)
     for (const ShardGroup& group : store->groups_of(unit))
-      if (group.trained()) buffer_for(unit).reduced = exchange_.reduce(ctx, group, Sink::Mode::accumulate);
+      if (group.trained()) buffer_for(unit).reduced = add(ctx, group, Sink::Mode::accumulate);
 }
 
 void DividedModel::values_changed() {
@@ -77,19 +91,19 @@ void DividedModel::reduce_all(Ctx& ctx, Sink::Mode mode) {
   for (const ParamStore* store : stores_)
     for (const ShardGroup& group : store->groups()) {
       if (!group.trained()) continue;
-      exchange_.reduce(ctx, group, mode).wait();
+      add(ctx, group, mode).wait();
       if (mode == Sink::Mode::accumulate) clear(ctx, group.grads);
     }
 }
 
 void DividedModel::end_micro_batch(Ctx& ctx) {
-  if (order_ == ReductionOrder::micro_batches && !sharding().divides_gradients())
-    reduce_all(ctx, Sink::Mode::accumulate);
+  if (in_order() && !sharding().divides_gradients()) reduce_all(ctx, Sink::Mode::accumulate);
+  --left_;
 }
 
 void DividedModel::finish_step(Ctx& ctx) {
   for (const Buffer& buffer : buffers_) buffer.reduced.wait();
-  if (order_ == ReductionOrder::ranks && !sharding().divides_gradients()) reduce_all(ctx, Sink::Mode::store);
+  if (!in_order() && !sharding().divides_gradients()) reduce_all(ctx, Sink::Mode::store);
 }
 
 void DividedModel::finish_update(Ctx& ctx) {

@@ -15,12 +15,22 @@ class DividedModel : public UnitAccess {
   /// The model has its memory and is divided; from here on its passes use this.
   DividedModel(Transformer& model, Collective& ranks, ReductionOrder order);
   /// Of the device, beside the parameters.
-  static std::size_t bytes(int ranks, const Transformer& model);
+  static std::size_t bytes(ReductionOrder order, const Transformer& model);
+  /// The ranks that share one state.
+  Collective& group() { return ranks_.group(); }
 
   void enter(Ctx& ctx, const Entry& entry) override;
   void finish_gradients(Ctx& ctx, int unit) override;
   void values_changed() override;
 
+  /// Whether there is anything to do where a unit is entered, or its gradients are complete.
+  bool acts_on(const Entry& entry) const {
+    return sharding().divides_weights() || (sharding().divides_gradients() && entry.gradients == Gradients::yes);
+  }
+  bool divides_gradients() const { return sharding().divides_gradients(); }
+
+  /// Before the first of so many micro-batches of an update.
+  void begin_step(std::int64_t micro_batches) { left_ = micro_batches; }
   /// After a micro-batch of every rank.
   void end_micro_batch(Ctx& ctx);
   /// Before the update of what this rank owns: it has the sums over all ranks then.
@@ -38,11 +48,16 @@ class DividedModel : public UnitAccess {
   const Sharding& sharding() const { return model_.options().sharding; }
   Buffer& buffer_for(int unit);
   void fetch(Ctx& ctx, int unit);
+  /// Begins to add the gradients of a group, and after the last micro-batch the sums of all ranks.
+  Pending add(Ctx& ctx, const ShardGroup& group, Sink::Mode mode);
   void reduce_all(Ctx& ctx, Sink::Mode mode);
+  bool in_order() const { return order_ == ReductionOrder::micro_batches; }
 
   Transformer& model_;
   std::array<const ParamStore*, 2> stores_;
   ReductionOrder order_;
+  std::int64_t left_ = 1;  ///< micro-batches of the update, with the one that is computed
+  ShardRanks ranks_;
   ShardExchange exchange_;
   std::vector<Buffer> buffers_;
 };

@@ -9,18 +9,19 @@
 
 namespace qtrain {
 
-/// The sum of the squares of all gradients. With ReductionOrder::micro_batches on a processor it has the same bits
+/// The sum of the squares of all gradients. With ReductionOrder::micro_batches it has the same bits
 /// however parameters are divided among ranks: each `kShardAlign` elements of a parameter are one sum, and these are
 /// added in their order.
 class GradientSquares {
  public:
   struct Options {
+    Device device = {};
     ReductionOrder order = ReductionOrder::ranks;
     bool divided = false;
   };
   GradientSquares(Collective& ranks, const Options& options, std::vector<Param*> trained);
-  /// Bytes of the host.
-  static std::size_t bytes(const Options& options, std::span<Param* const> trained);
+  /// Of a GPU.
+  static std::size_t bytes(Device device, ReductionOrder order, std::span<Param* const> trained);
 
   /// Adds it to `total`, f64 [1] on the device.
   void add(Ctx& ctx, Tensor total);
@@ -31,7 +32,9 @@ class GradientSquares {
   Collective& ranks_;
   Options options_;
   std::vector<Param*> trained_;
-  std::vector<double> segments_;
+  std::vector<double> on_host_;
+  DeviceMemory memory_;
+  Tensor segments_;  ///< f64, of all parameters; only where there is an order
 };
 
 }  // namespace qtrain

@@ -19,6 +19,11 @@ std::span<Param* const> whole_ones(const Transformer& model, const std::vector<P
   return trained;
 }
 
+std::unique_ptr<DividedModel> divided_model(const TrainStep::Parts& parts, const TrainStep::Options& options) {
+  if (!parts.model.options().sharding.divides_trained()) return {};
+  return std::make_unique<DividedModel>(parts.model, parts.ranks, options.reduction.order);
+}
+
 Sizes sizes_for(Device device) {
   return device.kind == DeviceKind::cuda ? Sizes::classes : Sizes::exact;
 }
@@ -35,13 +40,18 @@ TrainStep::TrainStep(Ctx& ctx, const Parts& parts, const Options& options)
             {.max_tokens = options.max_tokens, .sizes = sizes_for(ctx.device()), .share = model_.options().context}),
       sums_(ctx.device(), kSums),
       reducer_(ranks_, options.reduction, whole_ones(model_, trained_), sums_.all()),
-      squares_(ranks_, {.order = options.reduction.order, .divided = model_.options().sharding.divides_trained()},
+      divided_(divided_model(parts, options)),
+      squares_(divided_ ? divided_->group() : ranks_,
+               {.device = ctx.device(),
+                .order = options.reduction.order,
+                .divided = model_.options().sharding.divides_trained()},
                trained_),
       graphs_(ctx.device().kind == DeviceKind::cuda ? options.graphs : 0) {
-  if (model_.options().sharding.divides_trained()) divided_.emplace(model_, ranks_, options.reduction.order);
+  if (divided_) units_.emplace(model_, *divided_, graphs_);
 }
 
-void TrainStep::begin() {
+void TrainStep::begin(std::int64_t micro_batches) {
+  if (divided_) divided_->begin_step(micro_batches);
   sums_.clear(ctx_);
   model_.weights().zero_grads(ctx_);
   model_.adapter().zero_grads(ctx_);
@@ -62,6 +72,7 @@ void TrainStep::add(const Batch& batch, const MicroStep& step) {
 }
 
 void TrainStep::end_micro_batch() {
+  const timeline::Span span("add gradients of micro-batch");
   reducer_.end_micro_batch(ctx_);
   if (divided_) divided_->end_micro_batch(ctx_);
 }
@@ -69,15 +80,16 @@ void TrainStep::end_micro_batch() {
 TrainStep::Sums TrainStep::finish(const UpdateInput& input) {
   {
     const timeline::Span span("add gradients");
-    reducer_.finish(ctx_);
     if (divided_) divided_->finish_step(ctx_);
+    reducer_.finish(ctx_);  // on the stream of the context: behind all that was exchanged beside it
   }
   const timeline::Span span("update");
   optimizer_.send(ctx_, input);
+  if (divided_) squares_.add(ctx_, sums_[kSquares]);
   graphs_.run(ctx_.stream(), "update", {}, [&] {
-    squares_.add(ctx_, sums_[kSquares]);
+    if (!divided_) squares_.add(ctx_, sums_[kSquares]);
     optimizer_.update(ctx_, sums_.all().slice(kLoss, 2));
-    if (divided_) divided_->finish_update(ctx_);
+    if (divided_) graphs_.between([this] { divided_->finish_update(ctx_); });
     model_.refresh_operand_copies(ctx_);
     model_.measure_rows(ctx_);
   });

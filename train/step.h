@@ -1,4 +1,5 @@
 #pragma once
+#include <memory>
 #include <optional>
 
 #include "core/graph.h"
@@ -7,6 +8,7 @@
 #include "train/divided_model.h"
 #include "train/gradient_reducer.h"
 #include "train/gradient_squares.h"
+#include "train/unrecorded_units.h"
 
 namespace qtrain {
 
@@ -34,8 +36,8 @@ class TrainStep {
     return BatchFeed::bytes(max_tokens, share) + DeviceNumbers::bytes(kSums);
   }
 
-  /// Begins an optimizer step: gradients and sums become 0.
-  void begin();
+  /// Begins an optimizer step of so many micro-batches: gradients and sums become 0.
+  void begin(std::int64_t micro_batches);
   /// Queues forward and backward of a micro-batch that has targets or is balanced.
   void add(const Batch& batch, const MicroStep& step);
   /// Instead of `add` for one that has neither: other ranks may add theirs meanwhile.
@@ -65,9 +67,10 @@ class TrainStep {
   BatchFeed feed_;
   DeviceNumbers sums_;
   GradientReducer reducer_;
-  std::optional<DividedModel> divided_;  ///< if it is
+  std::unique_ptr<DividedModel> divided_;  ///< if it is
   GradientSquares squares_;
   GraphCache graphs_;
+  std::optional<UnrecordedUnits> units_;  ///< of a divided model
 };
 
 }  // namespace qtrain

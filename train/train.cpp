@@ -89,14 +89,20 @@ TrainingResult drive(DrivenRun& d) {
 /// A timeline of what this rank does as long as this lives, which is written however that ends.
 class Profile {
  public:
-  Profile(const fs::path& output, int rank, Log& log)
-      : file_(output / fmt::format("trace-rank-{}.json", rank)), rank_(rank), log_(log) {
+  Profile(const RunContext& run, const fs::path& output)
+      : file_(output / fmt::format("trace-rank-{}.json", run.ranks.rank())),
+        process_{.number = run.ranks.rank(),
+                 .name = fmt::format("rank {}", run.ranks.rank()),
+                 .label = run.ctx.device().kind == DeviceKind::cuda ? "GPU: when work was queued" : "processor"},
+        log_(run.log) {
     timeline::start();
     timeline::name_thread("training");
   }
   ~Profile() {
     try {
-      timeline::write(file_, rank_, fmt::format("rank {}", rank_));
+      if (const std::int64_t dropped = timeline::write(file_, process_); dropped > 0)
+        log_.warn("the timeline ends before the run: {} had no room; profile fewer steps (max_steps)",
+                  counted(dropped, "span"));
     } catch (const Error& e) {
       log_.warn("there is no timeline: {}", e.what());
     }
@@ -106,7 +112,7 @@ class Profile {
 
  private:
   fs::path file_;
-  int rank_;
+  timeline::Process process_;
   Log& log_;
 };
 
@@ -139,7 +145,7 @@ TrainingResult train(const TrainingStart& start, Log& log) {
   PreparedRun prepared = prepare_run(run, output, start.resume);
   DrivenRun driven{.run = run, .output = output, .prepared = prepared};
   if (!config.value.run.profile) return drive(driven);
-  const Profile profile(output.path(), start.ranks.rank(), log);
+  const Profile profile(run, output.path());
   return drive(driven);
 }
 

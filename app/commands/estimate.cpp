@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <iterator>
+#include <sstream>
 
 #include "app/cli/program.h"
 #include "app/commands/commands.h"
@@ -23,16 +25,22 @@ void require(bool holds, const std::string& cause, const std::string& remedy) {
 }
 
 NetworkOptions network_of(const Arguments& args) {
+  constexpr double kMicro = 1e-6, kLeastGbps = 0.001;
   NetworkOptions o{.gbps = args.number("network_gbps")};
-  require(o.gbps.value_or(1) > 0, fmt::format("--network_gbps is {}", o.gbps.value_or(0)), "give a number above 0");
+  require(o.gbps.value_or(1) >= kLeastGbps, fmt::format("--network_gbps is {}", o.gbps.value_or(0)),
+          fmt::format("give a number from {} on", kLeastGbps));
   if (const auto how = args.text("collectives"))
     o.collectives = *how == "ring" ? Collectives::ring : *how == "tree" ? Collectives::tree : Collectives::usual;
+  if (const auto overlap = args.text("overlap"))
+    o.lane = *overlap == "yes" ? ExchangeLane::own : ExchangeLane::computing;
+  if (const auto comparison = args.number("comparison_us")) o.comparison = *comparison * kMicro;
+  require(o.comparison >= 0, "--comparison_us is negative", "give 0 to leave comparisons out");
   return o;
 }
 
 // A run of another size than the config says.
 void set_layout(ResolvedConfig& config, const Arguments& args) {
-  constexpr std::int64_t kUsual = 8, kMaxNodes = 65536, kMaxRanks = 4096;
+  constexpr std::int64_t kUsual = 8, kMaxNodes = 65536, kMaxPerNode = 4096, kMaxRanks = 1 << 20;
   const auto nodes = args.integer("nodes"), per_node = args.integer("gpus_per_node");
   RunSection& run = config.value.run;
   require(nodes || !per_node, "--gpus_per_node says how many GPUs each of --nodes has", "give --nodes too, or nproc=N");
@@ -46,8 +54,11 @@ void set_layout(ResolvedConfig& config, const Arguments& args) {
           fmt::format("--gpus_per_node is {} and nproc is {}", per_node.value_or(0), run.nproc), "give one of them");
   run.nnodes = *nodes;
   run.nproc = per_node.value_or(counted ? run.nproc : kUsual);
-  require(run.nproc >= 1 && run.nproc <= kMaxRanks, fmt::format("--gpus_per_node is {}", run.nproc),
-          fmt::format("give a number from 1 to {}", kMaxRanks));
+  require(run.nproc >= 1 && run.nproc <= kMaxPerNode, fmt::format("--gpus_per_node is {}", run.nproc),
+          fmt::format("give a number from 1 to {}", kMaxPerNode));
+  require(run.nnodes * run.nproc <= kMaxRanks,
+          fmt::format("{} nodes of {} are {} ranks", run.nnodes, run.nproc, run.nnodes * run.nproc),
+          fmt::format("ask for {} at most", kMaxRanks));
 }
 
 // Flags that would do nothing.
@@ -55,7 +66,7 @@ void require_use(const Config& config, const Arguments& args) {
   const bool several = config.run.ranks() > 1;
   require(!args.has("network_gbps") || config.run.nnodes > 1, "--network_gbps is about a network between nodes",
           "give --nodes with a number above 1");
-  for (const char* flag : {"collectives", "trace"})
+  for (const char* flag : {"collectives", "comparison_us", "overlap", "trace"})
     require(!args.has(flag) || several, fmt::format("--{} is about several ranks, and there is one", flag),
             "give --nodes, or nproc above 1");
   for (const char* flag : {"gpu", "nodes"})
@@ -117,7 +128,9 @@ Json json_of(const Estimate& e, const Price& price) {
             {"price_per_hour", or_null(price.per_hour)},
             {"cost", or_null(price.of(e))}};
   json["optional_copies"] = {{"bytes", e.memory.total() - e.least}, {"keys", e.copies}};
+  json["gpus"] = Json::object();
   for (const GpuVerdict& gpu : e.gpus) json["gpus"][std::string(gpu.name)] = gpu.can();
+  json["refused_on_gpus"] = e.refused_on_gpus.empty() ? Json() : Json(e.refused_on_gpus);
   for (const auto& [policy, plan] : e.policies)
     json["policies"].push_back(
         {{"gradient_checkpointing", policy.name()}, {"total", plan.total()}, {"fits", fits_json(plan, e.target)}});
@@ -160,27 +173,36 @@ std::string memory_text(const Estimate& e) {
   return text;
 }
 
-/// Names behind a label, on lines of a terminal.
-std::string list_text(std::string_view label, const std::vector<std::string>& names) {
+/// Words behind a label, on lines of a terminal.
+std::string words_text(std::string_view label, const std::vector<std::string>& words) {
   constexpr std::size_t kWidth = 79;
   std::string text, line = fmt::format("{:<21}", label);
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    const std::string word = fmt::format(" {}{}", names[i], i + 1 < names.size() ? "," : "");
-    if (line.size() + word.size() > kWidth) {
+  for (const std::string& word : words) {
+    if (line.size() + 1 + word.size() > kWidth) {
       text += line + "\n";
       line = std::string(21, ' ');
     }
-    line += word;
+    line += " " + word;
   }
-  return text + line + (names.empty() ? " none\n" : "\n");
+  return text + line + "\n";
+}
+
+std::string list_text(std::string_view label, std::vector<std::string> names) {
+  if (names.empty()) names.emplace_back("none");
+  for (std::size_t i = 0; i + 1 < names.size(); ++i) names[i] += ",";
+  return words_text(label, names);
 }
 
 /// Which kinds of GPU can do the run, also where it is one for a processor: people ask what to buy or rent.
 std::string gpus_text(const Estimate& e) {
+  if (!e.refused_on_gpus.empty()) {
+    std::istringstream cause("refused: " + e.refused_on_gpus);
+    return words_text("on GPUs", {std::istream_iterator<std::string>(cause), {}});
+  }
   std::vector<std::string> fit, not_fit;
   for (const GpuVerdict& gpu : e.gpus)
     (gpu.can() ? fit : not_fit).push_back(fmt::format("{}{}", gpu.name, gpu.has_types ? "" : " (no bfloat16)"));
-  return list_text("fits on", fit) + list_text("does not fit on", not_fit);
+  return list_text("fits on", std::move(fit)) + list_text("does not fit on", std::move(not_fit));
 }
 
 std::string time_text(const Estimate& e, const Price& price) {
@@ -202,12 +224,11 @@ int run_estimate(const Arguments& args) {
   set_layout(config, args);
   require_use(config.value, args);
   tell_remarks(config, args.log());
-  ResolvedConfig anywhere = config;
-  anywhere.value.run.device = DeviceChoice::automatic;  // the device need not be here
-  require_supported(anywhere);
-  if (!args.has("gpu")) settle_ranks(config);
+  const EstimateOptions options = options_of(args);
+  if (!args.has("gpu") && !args.has("nodes")) settle_ranks(config);
+  require_supported(config, place_of_run(config.value, options));
   const Price price{args.number("price_per_hour")};
-  const Estimate e = estimate_run(config, options_of(args), args.log());
+  const Estimate e = estimate_run(config, options, args.log());
   std::string text = memory_text(e) + gpus_text(e);
   if (e.of_ranks) text += ranks_text(*e.of_ranks);
   if (e.traced) text += trace_text(*e.traced);

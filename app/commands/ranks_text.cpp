@@ -3,25 +3,34 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <set>
 
 #include "core/plural.h"
+#include "core/progress.h"
 
 namespace qtrain {
 namespace {
 
 constexpr double kGiga = 1e9, kBits = 8;
 
-/// Three digits, and a unit that suits: "1.25 s", "34.0 ms".
+constexpr double kThousand = 1e3;
+constexpr double kRounded = 0.9995;  // of a unit: with three digits it is the next one
+
+/// Three digits, and a unit that suits: "1.25 s", "34.5 ms"; "20:34" for minutes.
 std::string seconds_text(double seconds) {
-  constexpr double kMilli = 1e-3;
-  return seconds < 1 ? fmt::format("{:.3g} ms", seconds / kMilli) : fmt::format("{:.3g} s", seconds);
+  if (seconds < kRounded) return fmt::format("{:.3g} ms", seconds * kThousand);
+  return seconds < kRounded * kThousand ? fmt::format("{:.3g} s", seconds) : format_duration(seconds);
 }
 
 /// "812", "81.2 k", "3.02 M".
 std::string amount_text(double n) {
-  constexpr double kThousand = 1e3, kMillion = 1e6;
-  if (n < kThousand) return fmt::format("{:.0f}", n);
-  return n < kMillion ? fmt::format("{:.3g} k", n / kThousand) : fmt::format("{:.4g} M", n / kMillion);
+  if (n < kRounded * kThousand) return fmt::format("{:.0f}", n);
+  double unit = kThousand;
+  for (const char* name : {"k", "M"}) {
+    if (n < kRounded * kThousand * unit) return fmt::format("{:.3g} {}", n / unit, name);
+    unit *= kThousand;
+  }
+  return fmt::format("{:.0f} G", n / unit);
 }
 
 double waiting_share(const SimulatedStep& step) {
@@ -39,7 +48,17 @@ std::string stage_line(const RanksEstimate& e, const StageEstimate& s) {
   if (s.step)
     line += fmt::format(" {:>11} {:>11} {:>6.0f} %", seconds_text(s.step->seconds), amount_text(e.tokens_per_second(s)),
                         waiting_share(*s.step) * 100);
-  return line + (s.fits ? "\n" : "  does not fit\n");
+  return line + (!s.refused.empty() ? "  refused\n" : s.fits ? "\n" : "  does not fit\n");
+}
+
+/// Why stages are refused, on a line for each reason.
+std::string refused_text(const RanksEstimate& e) {
+  std::set<std::string> causes;
+  for (const StageEstimate& s : e.stages)
+    if (!s.refused.empty()) causes.insert(s.refused);
+  std::string text;
+  for (const std::string& cause : causes) text += fmt::format("  refused: {}\n", cause);
+  return text;
 }
 
 std::string verdict_text(const RanksEstimate& e) {
@@ -50,7 +69,8 @@ std::string verdict_text(const RanksEstimate& e) {
   if (!best) return "fastest that fits     none: no zero_stage fits\n";
   return fmt::format(
       "fastest that fits     zero_stage={}: {} tokens a second, {} an update;\n"
-      "                      {:.0f} % of it waits for other ranks\n",
+      "                      {:.0f} % of it waits for other ranks; memory is without the\n"
+      "                      buffers of NCCL\n",
       static_cast<int>(best->stage), amount_text(e.tokens_per_second(*best)), seconds_text(best->step->seconds),
       waiting_share(*best->step) * 100);
 }
@@ -63,6 +83,7 @@ Json step_json(const SimulatedStep& step) {
   return {{"seconds", step.seconds},
           {"computing", step.total(Lane::computing)},
           {"exchanging", step.total(Lane::exchanging)},
+          {"comparing", step.total(Lane::comparing)},
           {"waiting", step.waiting()}};
 }
 
@@ -74,20 +95,23 @@ std::string ranks_text(const RanksEstimate& e) {
     text += fmt::format("  links of a rank: {:.0f} GB/s in its node", e.net->inside.bandwidth / kGiga);
     text +=
         e.layout.nodes > 1 ? fmt::format(", {:.3g} Gb/s to others\n", e.net->between.bandwidth * kBits / kGiga) : "\n";
+    if (e.lane == ExchangeLane::computing) text += "  exchanges take turns with the computation\n";
     text += "  zero_stage         memory   an update  tokens / s    waits\n";
   }
   for (const StageEstimate& s : e.stages) text += stage_line(e, s);
-  return text + verdict_text(e);
+  return text + refused_text(e) + verdict_text(e);
 }
 
 Json ranks_json(const RanksEstimate& e) {
   Json json{{"nodes", e.layout.nodes}, {"ranks_per_node", e.layout.ranks_per_node}, {"stages", Json::array()}};
   json["links"] = e.net ? Json{{"inside", link_json(e.net->inside)}, {"between", link_json(e.net->between)}} : Json();
+  json["overlap"] = e.lane == ExchangeLane::own;
   for (const StageEstimate& s : e.stages) {
     Json stage{{"zero_stage", static_cast<int>(s.stage)},
                {"gradient_checkpointing", s.recompute.name()},
                {"memory", s.memory.json()},
                {"fits", s.fits},
+               {"refused", s.refused.empty() ? Json() : Json(s.refused)},
                {"update", s.step ? step_json(*s.step) : Json()}};
     stage["tokens_per_second"] = s.step ? Json(e.tokens_per_second(s)) : Json();
     json["stages"].push_back(std::move(stage));
@@ -110,8 +134,8 @@ std::string trace_text(const TracedRun& run) {
 }
 
 Json trace_json(const TracedRun& run) {
-  return {{"ranks", run.ranks},         {"updates", run.updates},     {"measured", run.measured},
-          {"predicted", run.predicted}, {"computing", run.computing}, {"waiting", run.waiting}};
+  return {{"ranks", run.ranks}, {"updates", run.updates},     {"measured", run.measured}, {"predicted", run.predicted},
+          {"norm", run.norm},   {"computing", run.computing}, {"waiting", run.waiting}};
 }
 
 }  // namespace qtrain

@@ -2,6 +2,7 @@
 #include "data/source/reader.h"
 #include "model/model_source.h"
 #include "text/template/chat_template.h"
+#include "text/template/load.h"
 #include "text/template/rendered.h"
 
 namespace qtrain {
@@ -16,7 +17,7 @@ Json or_null(const Json& row, const char* key) {
 int run_render(const Arguments& args) {
   const std::filesystem::path folder = text_folder(args.required("model"));
   const RawRows rows(resolve_data_files({args.required("input")}, Split::evaluation));
-  const ChatTemplate chat = ChatTemplate::load(folder);
+  const ChatTemplate chat = load_chat_template(folder);
   Json texts = Json::array();
   for (std::int64_t i = 0; i < rows.size(); ++i) {
     const Json row = rows.parse(i);

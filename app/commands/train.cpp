@@ -116,7 +116,7 @@ int run_train(const Arguments& args) {
     remark_on_device(config);
     tell_remarks(config, args.log());
   }
-  require_supported(config);
+  require_supported(config, {.ranks = place ? std::optional(place->size) : std::nullopt});
   if (!place) require_gpus(config.value);
   if (launches) return launch_run(config.value, args.log());
   args.log().show_progress(!config.value.training.disable_tqdm);

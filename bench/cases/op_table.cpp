@@ -126,6 +126,10 @@ Rows elementwise_rows() {
                                   .alpha = 1.702,
                                   .limit = 7});
        }},
+      {"segment_squares",
+       [](Ctx& c, const Arguments& a) {
+         ops::segment_squares(c, {.out = a.tensor(0), .x = a.tensor(1), .segment = 1024});
+       }},
       {"sum_squares", [](Ctx& c, const Arguments& a) { ops::sum_squares(c, {.out = a.sink(0), .x = a.tensor(1)}); }},
   };
 }

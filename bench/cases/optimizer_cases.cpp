@@ -41,6 +41,10 @@ void add_one_state(std::vector<Case>& cases, std::int64_t n) {
                    .operands = {x, x, x, kHyperparameters, kFactor},
                    .prepare = op("sgd_momentum"),
                    .bytes = 20 * size});
+  cases.push_back({.name = fmt::format("segment_squares/{}", n),
+                   .operands = {{{(n + 1023) / 1024}, DType::f64}, x},
+                   .prepare = op("segment_squares"),
+                   .bytes = 4 * size});
   cases.push_back({.name = fmt::format("sum_squares/{}", n),
                    .operands = {{{1}, DType::f64}, x},
                    .prepare = op("sum_squares"),

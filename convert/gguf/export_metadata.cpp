@@ -7,7 +7,7 @@
 
 #include "model/families/family.h"
 #include "model/rope_tables.h"
-#include "text/template/chat_template.h"
+#include "text/template/load.h"
 
 namespace qtrain {
 namespace {

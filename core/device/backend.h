@@ -44,9 +44,11 @@ void synchronize_event(void* event);
 double milliseconds(void* from, void* to);
 
 /// Between `begin` and `end` (or `drop`, after an error) what the calling thread queues on the stream is recorded and
-/// not run. The graph may be replayed on any stream of the device.
+/// not run. The graph may be replayed on any stream of the device; nullptr where nothing was recorded.
 void begin_record(void* stream);
 void* end_record(void* stream);
+/// By the calling thread.
+bool is_recorded(void* stream);
 void drop_record(void* stream) noexcept;
 void replay(void* graph, void* stream);
 void destroy_graph(void* graph) noexcept;

@@ -171,11 +171,18 @@ void begin_record(void* stream) {
 void* end_record(void* stream) {
   cudaGraph_t recorded = nullptr;
   verify(cudaStreamEndCapture(stream_of(stream), &recorded), "cudaStreamEndCapture");
+  std::size_t nodes = 0;
   cudaGraphExec_t graph = nullptr;
-  const cudaError_t code = cudaGraphInstantiate(&graph, recorded, 0);
+  cudaError_t code = cudaGraphGetNodes(recorded, nullptr, &nodes);
+  if (code == cudaSuccess && nodes > 0) code = cudaGraphInstantiate(&graph, recorded, 0);
   cudaGraphDestroy(recorded);
   verify(code, "cudaGraphInstantiate");
   return graph;
+}
+bool is_recorded(void* stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  verify(cudaStreamIsCapturing(stream_of(stream), &status), "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
 }
 void drop_record(void* stream) noexcept {
   cudaGraph_t recorded = nullptr;

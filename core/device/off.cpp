@@ -83,6 +83,9 @@ void begin_record(void*) {
 void* end_record(void*) {
   refuse();
 }
+bool is_recorded(void*) {
+  refuse();
+}
 void drop_record(void*) noexcept {}
 void replay(void*, void*) {
   refuse();

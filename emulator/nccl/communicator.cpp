@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <stdexcept>
 #include <utility>
 
@@ -10,7 +11,8 @@
 namespace qtrain::stand_in {
 namespace {
 
-constexpr int kPolls = 2;  // for which a call is in progress where it does not block
+constexpr std::size_t kConnectionBytes = 4096;  // of a kind of call
+constexpr int kPolls = 2;                       // for which a call is in progress where it does not block
 
 bool overlap(const void* a, const void* b, std::size_t bytes_a, std::size_t bytes_b) {
   return emulation::overlaps(emulation::reads(a, bytes_a), b, bytes_b);
@@ -30,7 +32,9 @@ std::size_t size_of(nccl::DataType type) {
   }
 }
 
-Communicator::Communicator(Place place) : place_(std::move(place)), segment_(place_.meeting) {}
+Communicator::Communicator(Place place) : place_(std::move(place)), segment_(place_.meeting) {
+  if (const char* number = std::getenv("QTRAIN_STAND_IN_NCCL_FAILS")) fails_at_ = std::atoll(number);
+}
 
 Communicator::~Communicator() {
   aborted_ = true;
@@ -46,6 +50,11 @@ nccl::Result Communicator::begin() {
 
 void Communicator::meet() {
   Member& mine = segment_->members[place_.rank];
+  if (mine.claimed.exchange(1) != 0) {
+    const std::lock_guard lock(mutex_);
+    refuse(nccl::invalid_usage, "two ranks " + std::to_string(place_.rank) + " with one ncclUniqueId");
+    return;
+  }
   mine.size = place_.size;
   mine.device = place_.device;
   mine.host = place_.host;
@@ -73,6 +82,11 @@ nccl::Result Communicator::refuse(nccl::Result result, const std::string& why) {
   return result;
 }
 
+void Communicator::fail_on_the_way() {
+  const std::lock_guard lock(mutex_);
+  refuse(nccl::remote_error, "a connection was closed");
+}
+
 std::string Communicator::error() const {
   const std::lock_guard lock(mutex_);
   return error_;
@@ -92,7 +106,8 @@ nccl::Result Communicator::state() {
 nccl::Result Communicator::require_ready() {
   const std::lock_guard lock(mutex_);
   if (failure_ != nccl::success) return failure_;
-  if (!met_ || polls_ > 0) return refuse(nccl::invalid_usage, "a call before the one before has returned ncclSuccess");
+  if (!met_ || polls_ > 0)
+    return refuse(nccl::invalid_argument, "a call before the one before has returned ncclSuccess");
   if (phase_ != Phase::ready) return refuse(nccl::invalid_usage, "a call of a communicator that was finalized");
   return nccl::success;
 }
@@ -118,6 +133,11 @@ nccl::Result Communicator::problem_of(const Call& call) {
   return nccl::success;
 }
 
+nccl::Result Communicator::judge(const Call& call) {
+  const std::lock_guard lock(mutex_);
+  return call.count == 0 ? nccl::success : problem_of(call);
+}
+
 nccl::Result Communicator::accept(const std::vector<Call>& calls) {
   const std::lock_guard lock(mutex_);
   for (const Call& call : calls) {
@@ -125,6 +145,7 @@ nccl::Result Communicator::accept(const std::vector<Call>& calls) {
     if (const nccl::Result problem = problem_of(call); problem != nccl::success) return problem;
     if (qtrain_emulated_records(call.stream) != qtrain_emulated_records(calls.front().stream))
       return refuse(nccl::invalid_usage, "a group with streams that are recorded and streams that are not");
+    if (connected_.insert(call.kind).second) qtrain_emulated_take(kConnectionBytes);
     accepted_.push_back(call);
   }
   if (!place_.blocks) {
@@ -155,8 +176,10 @@ nccl::Result Communicator::finalize() {
   return place_.blocks && running_ == 0 ? nccl::success : nccl::in_progress;
 }
 
+// Waits for what the device is at, as NCCL does.
 void Communicator::give_up() {
   aborted_ = true;
+  while (executing_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const std::lock_guard lock(mutex_);
   if (place_.rank == 0 && !met_) segment_.forget_name();
   phase_ = Phase::given_up;

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -52,6 +53,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void give_up();
   /// Whether no call waits on a stream.
   bool is_quiet() const { return running_ == 0; }
+  /// False while another thread is in a call: NCCL is not to be called by two at a time.
+  bool enter() { return !inside_.exchange(true); }
+  void leave() { inside_ = false; }
+  /// What is wrong with a call, if anything is.
+  nccl::Result judge(const Call& call);
   std::string error() const;
 
  private:
@@ -59,6 +65,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   enum class Phase : std::uint8_t { begins, ready, finalized, given_up };
   void meet();
   nccl::Result refuse(nccl::Result result, const std::string& why);
+  void fail_on_the_way();
   nccl::Result problem_of(const Call& call);
   void queue_all();
 
@@ -66,14 +73,17 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Segment segment_;
   mutable std::mutex mutex_;
   std::thread meeting_;
-  std::atomic<bool> aborted_ = false, met_ = false;
-  std::atomic<int> running_ = 0;
+  std::atomic<bool> aborted_ = false, met_ = false, inside_ = false;
+  std::atomic<int> running_ = 0;    ///< queued, and not done
+  std::atomic<int> executing_ = 0;  ///< of these: what the device is at
   Phase phase_ = Phase::begins;
   nccl::Result failure_ = nccl::success;
   std::string error_;
   std::vector<Call> accepted_;
-  int polls_ = 0;  ///< for which an accepted call is still in progress
+  std::set<Descriptor::Kind> connected_;  ///< kinds of calls that have their connections
+  int polls_ = 0;                         ///< for which an accepted call is still in progress
   std::int64_t numbers_ = 0;
+  std::int64_t fails_at_ = 0;  ///< the number of a call that an error of the network ends
 };
 
 /// Size of an element; 0 for a type that is not known here.

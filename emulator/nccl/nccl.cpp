@@ -26,6 +26,7 @@ using nccl::Result;
 struct Group {
   int depth = 0;
   std::vector<std::pair<std::shared_ptr<Communicator>, Call>> calls = {};
+  Result failed = nccl::success;  ///< the first call that cannot be done: then none of the group is
 };
 
 /// What the library knows in this process.
@@ -87,7 +88,11 @@ Result with(Comm* comm, const Act& act) {
   if (!communicator)
     return Library::instance().refuse(nccl::invalid_argument,
                                       "a communicator that was destroyed, aborted or never was");
-  return told(*communicator, act(*communicator));
+  if (!communicator->enter())
+    return Library::instance().refuse(nccl::invalid_usage, "two threads call a communicator at a time");
+  const Result result = act(*communicator);
+  communicator->leave();
+  return told(*communicator, result);
 }
 
 Result call(Comm* comm, const Call& c) {
@@ -96,8 +101,10 @@ Result call(Comm* comm, const Call& c) {
     if (const Result ready = ranks.require_ready(); ready != nccl::success) return ready;
     Group& group = Library::instance().group();
     if (group.depth == 0) return ranks.accept({c});
+    const Result problem = ranks.judge(c);
+    if (group.failed == nccl::success) group.failed = problem;
     group.calls.emplace_back(communicator, c);
-    return nccl::success;
+    return problem;
   });
 }
 
@@ -264,7 +271,8 @@ Result ncclGroupEnd() {
   if (--group.depth > 0) return qtrain::nccl::success;
   std::map<std::shared_ptr<Communicator>, std::vector<Call>> all;
   for (auto& [ranks, c] : std::exchange(group.calls, {})) all[ranks].push_back(c);
-  Result result = qtrain::nccl::success;
+  Result result = std::exchange(group.failed, qtrain::nccl::success);
+  if (result != qtrain::nccl::success) return result;
   for (const auto& [ranks, calls] : all)
     if (const Result r = told(*ranks, ranks->accept(calls)); r != qtrain::nccl::success) result = r;
   return result;

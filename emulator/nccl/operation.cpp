@@ -1,7 +1,10 @@
 #include "emulator/nccl/operation.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "core/half.h"
@@ -42,6 +45,18 @@ std::byte* bytes_at(const void* p, std::size_t offset = 0) {
   return static_cast<std::byte*>(const_cast<void*>(p)) + offset;
 }
 
+/// Counts while it lives.
+class Executing {
+ public:
+  explicit Executing(std::atomic<int>& count) : count_(count) { ++count_; }
+  ~Executing() { --count_; }
+  Executing(const Executing&) = delete;
+  Executing& operator=(const Executing&) = delete;
+
+ private:
+  std::atomic<int>& count_;
+};
+
 }  // namespace
 
 Operation::Operation(std::shared_ptr<Communicator> ranks, std::vector<Call> calls, std::int64_t number)
@@ -49,6 +64,7 @@ Operation::Operation(std::shared_ptr<Communicator> ranks, std::vector<Call> call
 
 emulation::Work Operation::work() const {
   emulation::Work work{.run = [self = *this] { self.run(); }, .name = "NCCL"};
+  work.touches.push_back(emulation::turn_of(ranks_.get()));
   const auto size = static_cast<std::size_t>(ranks_->place().size);
   const bool is_root = ranks_->place().rank == calls_.front().detail;
   for (const Call& c : calls_) {
@@ -74,6 +90,16 @@ emulation::Work Operation::work() const {
 }
 
 void Operation::run() const {
+  const Executing executing(ranks_->executing_);
+  if (number_ == ranks_->fails_at_) {
+    ranks_->fail_on_the_way();
+    while (!ranks_->aborted_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  exchange();
+  --ranks_->running_;
+}
+
+void Operation::exchange() const {
   if (calls_.front().kind != Descriptor::send) {
     run_collective(calls_.front());
   } else {
@@ -86,7 +112,6 @@ void Operation::run() const {
     }
     exchange.run(ranks_->segment_, ranks_->place().rank, ranks_->aborted_);
   }
-  --ranks_->running_;
 }
 
 // Every rank hears from every other what it does, also where no data goes that way.

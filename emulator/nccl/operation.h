@@ -15,6 +15,7 @@ class Operation {
 
  private:
   void run() const;
+  void exchange() const;
   void run_collective(const Call& call) const;
   void greet(Exchange& exchange, const Descriptor& what) const;
 

@@ -27,7 +27,7 @@ struct Slot {
 };
 
 struct Member {
-  std::atomic<int> arrived;
+  std::atomic<int> claimed, arrived;  ///< somebody is this rank; and has said what follows
   int size, device;
   std::uint64_t host;
 };

@@ -44,6 +44,20 @@ void sum_terms(Ctx& ctx, const Sink& out, ConstTensor x, const Term& term) {
   *y = out.adds() ? *y + total : total;
 }
 
+template <class T>
+void square_segments(Ctx& ctx, const SegmentSquares& a) {
+  const T* x = a.x.as<T>();
+  const std::int64_t n = a.x.numel();
+  ctx.pool().run(a.out.numel(), [&](std::int64_t i, int) {
+    double sum = 0;
+    for (std::int64_t e = i * a.segment; e < std::min(n, (i + 1) * a.segment); ++e) {
+      const auto value = static_cast<double>(x[e]);
+      sum += value * value;
+    }
+    a.out.as<double>()[i] = sum;
+  });
+}
+
 }  // namespace
 
 void run_cpu(Ctx& ctx, const ColumnSum& a) {
@@ -56,6 +70,10 @@ void run_cpu(Ctx& ctx, const SumSquares& a) {
 void run_cpu(Ctx& ctx, const Sum& a) {
   if (!a.out.wanted()) return;
   dispatch_float(a.x.dtype, [&]<class T>() { sum_terms<T>(ctx, a.out, a.x, [](Vec<double> v) { return v; }); });
+}
+
+void run_cpu(Ctx& ctx, const SegmentSquares& a) {
+  dispatch_float(a.x.dtype, [&]<class T>() { square_segments<T>(ctx, a); });
 }
 
 }  // namespace qtrain::ops

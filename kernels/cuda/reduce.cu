@@ -51,6 +51,18 @@ __global__ void __launch_bounds__(kThreads) add_sum_parts(double* out, bool adds
   if (threadIdx.x == 0) *out = adds ? *out + sum : sum;
 }
 
+/// Block b: segment b; f64 throughout.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    segment_square_sums(double* out, const T* x, std::int64_t n, std::int64_t segment) {
+  auto& partials = shared_memory<BlockPartials<double>>();
+  const std::int64_t begin = std::int64_t{blockIdx.x} * segment, end = min(n, begin + segment);
+  double sum = 0;
+  for (std::int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) sum += term(x[i], true);
+  sum = block_sum(sum, partials);
+  if (threadIdx.x == 0) out[blockIdx.x] = sum;
+}
+
 template <class T, Term K>
 void sum_terms(Ctx& ctx, const char* name, const Sink& out, ConstTensor x) {
   constexpr std::int64_t kMax = 1024, kOfThread = 16;
@@ -84,6 +96,16 @@ void run_cuda(Ctx& ctx, const SumSquares& a) {
 }
 void run_cuda(Ctx& ctx, const Sum& a) {
   sum_any<Term::value>(ctx, "sum", a.out, a.x);
+}
+
+void run_cuda(Ctx& ctx, const SegmentSquares& a) {
+  const auto run = [&]<class T>() {
+    launch(ctx, "segment_squares", segment_square_sums<T>,
+           {static_cast<unsigned>(a.out.numel()), kThreads, sizeof(BlockPartials<double>)}, a.out.as<double>(),
+           a.x.as<T>(), a.x.numel(), a.segment);
+  };
+  if (a.x.dtype == DType::f64) return run.template operator()<double>();
+  dispatch_storage(a.x.dtype, run);
 }
 
 }  // namespace qtrain::ops

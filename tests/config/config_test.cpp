@@ -102,6 +102,25 @@ TEST(ConfigErrors, ScheduleArgumentsAreCheckedAtTheStart) {
   EXPECT_THAT(complaint_about(R"({"lr_scheduler_type": "cosine_with_min_lr"})"), HasSubstr("needs min_lr"));
 }
 
+// A config for a processor here may be asked about for GPUs elsewhere, and the other way round; ranks are those that
+// run.
+TEST(ConfigErrors, DependOnThePlaceOfTheRun) {
+  const auto causes = [](const char* keys, const RunPlace& place) {
+    std::string all;
+    for (const ErrorText& e : unsupported(parse_config(keys, "c.json"), place)) all += e.cause + "\n";
+    return all;
+  };
+  const char* ordered =
+      R"({"model_name_or_path": "m", "device": "cpu", "deterministic_reduce": true, "zero_stage": 1})";
+  EXPECT_EQ(causes(ordered, {}), "");
+  EXPECT_THAT(causes(ordered, {.device = DeviceKind::cuda}), HasSubstr("deterministic_reduce needs gradients"));
+  const char* shared = R"({"model_name_or_path": "m", "device": "cpu", "context_parallel_size": 4, "nproc": 2})";
+  EXPECT_THAT(causes(shared, {}), HasSubstr("does not divide the 2 ranks"));
+  EXPECT_EQ(causes(shared, {.ranks = 8}), "");
+  EXPECT_THAT(causes(shared, {.ranks = 6}), HasSubstr("does not divide the 6 ranks"));
+  EXPECT_EQ(causes(R"({"model_name_or_path": "m", "device": "cuda"})", {.device = DeviceKind::cuda}), "");
+}
+
 TEST(ConfigErrors, FileTroubles) {
   const auto dir = std::filesystem::temp_directory_path() / "qtrain_config_test";
   std::filesystem::create_directories(dir);

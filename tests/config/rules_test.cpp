@@ -15,8 +15,10 @@ namespace {
 /// with one would never hold or always.
 std::set<std::string> unknown_names(std::string expression) {
   static const std::regex literal(R"("[^"]*"|\| *\w+)"), word("[A-Za-z_][A-Za-z_0-9]*");
-  static const std::set<std::string> kWords{"and",  "or",    "not",   "in",     "is",          "none",
-                                            "true", "false", "given", "on_gpu", "cuda_problem"};
+  static const std::set<std::string> kWords{
+      "and",        "or",     "not",     "in",           "is",    "none",     "true",
+      "false",      "given",  "on_gpu",  "cuda_problem", "value", "max_rank", "date_is_known",
+      "optimizers", "number", "integer", "boolean",      "ranks"};
   expression = std::regex_replace(expression, literal, "");
   std::set<std::string> unknown;
   for (std::sregex_iterator m(expression.begin(), expression.end(), word), end; m != end; ++m)

@@ -26,7 +26,7 @@ TEST(Timeline, HoldsWhatEachThreadDidWhen) {
     const timeline::Span outer("outer");
     const timeline::Span inner("inner");
   }
-  timeline::write(folder / "trace.json", 2, "rank 2");
+  EXPECT_EQ(timeline::write(folder / "trace.json", {.number = 2, .name = "rank 2", .label = "processor"}), 0);
   EXPECT_FALSE(timeline::is_on());
 
   std::map<int, std::string> lanes;
@@ -44,6 +44,18 @@ TEST(Timeline, HoldsWhatEachThreadDidWhen) {
   EXPECT_LE(times["outer"].first, times["inner"].first);
   EXPECT_GE(times["outer"].second, times["inner"].second);
   EXPECT_GT(times["outer"].first, 1e15);  // microseconds since 1970, so that ranks can be laid beside each other
+}
+
+TEST(Timeline, CountsWhatItHasNoRoomFor) {
+  const testing::TempFolder folder;
+  timeline::start({.most = 2});
+  for (int i = 0; i < 5; ++i) const timeline::Span span("span", i);
+  EXPECT_EQ(timeline::write(folder / "trace.json", {.number = 0, .name = "rank 0", .label = "processor"}), 3);
+  const Json trace = read_json(folder / "trace.json");
+  EXPECT_EQ(trace.at("otherData").at("dropped_spans"), 3);
+  EXPECT_THAT(dump_json(trace), ::testing::HasSubstr("span 1"));
+  timeline::start();
+  EXPECT_EQ(timeline::write(folder / "next.json", {}), 0);
 }
 
 }  // namespace

@@ -94,6 +94,57 @@ TEST_F(NcclRanks, RowsGoWhereTheyBelong) {
               kWell);
 }
 
+template <class T>
+void shares_are_exact(Ctx& ctx, Collective& ranks) {
+  constexpr int kRow = 20001;
+  const int n = ranks.size(), me = ranks.rank();
+  std::vector<T> mine;
+  for (int i = 0; i < n * kRow; ++i)
+    mine.push_back(static_cast<T>(static_cast<float>(i / kRow + i % kRow % 5 + 3 * me)));
+  const OnDevice<T> sent(ctx, mine), sum(ctx, std::vector<T>(kRow));
+  ranks.reduce_scatter(ctx, sent.tensor, sum.tensor);
+  const std::vector<T> share = sum.read(ctx);
+  ranks.reduce_scatter(ctx, sent.tensor, sent.tensor.slice(me * kRow, kRow));
+  const std::vector<T> in_place = sent.read(ctx);
+  for (int i = 0; i < kRow; ++i) {
+    ASSERT_EQ(static_cast<float>(share[static_cast<std::size_t>(i)]),
+              static_cast<float>(n * (me + i % 5) + 3 * n * (n - 1) / 2))
+        << i;
+    ASSERT_EQ(static_cast<float>(in_place[static_cast<std::size_t>(me * kRow + i)]),
+              static_cast<float>(share[static_cast<std::size_t>(i)]))
+        << i;
+  }
+}
+
+TEST_F(NcclRanks, SharesOfSumsOfEveryType) {
+  EXPECT_THAT(test::on_processes({.size = 3},
+                                 [](Ctx& ctx, Collective& ranks) {
+                                   shares_are_exact<float>(ctx, ranks);
+                                   shares_are_exact<Bf16>(ctx, ranks);
+                                   shares_are_exact<F16>(ctx, ranks);
+                                 }),
+              kWell);
+}
+
+TEST_F(NcclRanks, TakeNoMemoryOnceTheyAreConnected) {
+  if (!cuda_is_emulated()) GTEST_SKIP() << "others use a GPU too";
+  EXPECT_THAT(test::on_processes({},
+                                 [](Ctx& ctx, Collective& ranks) {
+                                   const OnDevice<float> sent(ctx, std::vector<float>(64)),
+                                       got(ctx, std::vector<float>(64));
+                                   const auto left = [&] { return cuda_info(ctx.device().index).free_bytes; };
+                                   const std::size_t before = left();
+                                   ranks.all_reduce(ctx, sent.tensor, Reduction::sum);
+                                   ranks.broadcast(ctx, sent.tensor, 0);
+                                   ranks.all_to_all(ctx, sent.tensor, got.tensor);
+                                   ranks.all_gather(ctx, sent.tensor.slice(0, 32), got.tensor);
+                                   ranks.reduce_scatter(ctx, sent.tensor, got.tensor.slice(0, 32));
+                                   ctx.synchronize();
+                                   EXPECT_EQ(left(), before);
+                                 }),
+              kWell);
+}
+
 // Nothing waits in between: what a call reads was queued before it, and what reads its result after it.
 TEST_F(NcclRanks, CallsAreInTheOrderOfTheStream) {
   EXPECT_THAT(test::on_processes({},
@@ -108,6 +159,31 @@ TEST_F(NcclRanks, CallsAreInTheOrderOfTheStream) {
                                    EXPECT_EQ(b.read(ctx)[0], 1 + 2 * (1 + 2 + 3 + 4));
                                  }),
               kWell);
+}
+
+// Parts of parts, of one rank too; beside them all ranks go on, in the order of the stream.
+TEST_F(NcclRanks, PartsAreCollectivesOfTheirOwn) {
+  EXPECT_THAT(
+      test::on_processes({.size = 4},
+                         [](Ctx& ctx, Collective& ranks) {
+                           const int me = ranks.rank();
+                           const int first = me < 3 ? 0 : 3;
+                           const auto part = ranks.part(first, me < 3 ? 3 : 1);
+                           const auto pair = me < 3 ? part->part(me < 2 ? 0 : 2, me < 2 ? 2 : 1) : nullptr;
+                           const OnDevice<float> mine(ctx, {1.0F + me}), all(ctx, std::vector<float>(3)),
+                               sum(ctx, {1.0F + me}), of_pair(ctx, {1.0F + me});
+                           EXPECT_EQ(part->rank(), me - first);
+                           if (me < 3) part->all_gather(ctx, mine.tensor, all.tensor);
+                           if (pair) pair->all_reduce(ctx, of_pair.tensor, Reduction::sum);
+                           ranks.all_reduce(ctx, sum.tensor, Reduction::sum);
+                           part->all_reduce(ctx, sum.tensor, Reduction::sum);  // of what all have
+                           EXPECT_EQ(sum_over_ranks(ctx, *part, 1.0 + me), me < 3 ? 6 : 4);
+                           EXPECT_EQ(sum.read(ctx)[0], me < 3 ? 30 : 10);
+                           const std::vector<float> gathered = me < 3 ? all.read(ctx) : std::vector<float>{1, 2, 3};
+                           EXPECT_THAT(gathered, ::testing::ElementsAre(1, 2, 3));
+                           EXPECT_EQ(of_pair.read(ctx)[0], me < 2 ? 3 : 1.0F + me);
+                         }),
+      kWell);
 }
 
 // Before anything is agreed on that was computed with it.

@@ -41,6 +41,29 @@ class CudaSums : public ::testing::Test {
   Ctx ctx_{kCuda, MatmulPrecision::storage, 1};
 };
 
+// A rank that has a part of a tensor comes to what one that has all of it comes to.
+TEST_F(CudaSums, OfSegmentsAreTheSameInAPartOfTheTensor) {
+  constexpr std::int64_t kSegment = 1024, kBegin = 2 * kSegment, kEnd = 5 * kSegment + 300;
+  for (const DType d : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+    Array x = d == DType::f16 ? random(d, {kEnd}, 3) : uneven(d, kEnd), all = random(DType::f64, {6}, 1),
+          part = random(DType::f64, {4}, 2);
+    {
+      const OnDevice device;
+      const Tensor whole = x.tensor();
+      ops::segment_squares(ctx_, {.out = all.tensor(), .x = whole, .segment = kSegment});
+      ops::segment_squares(ctx_, {.out = part.tensor(), .x = whole.slice(kBegin, kEnd - kBegin), .segment = kSegment});
+      ctx_.synchronize();
+      for (const Array* a : {&all, &part}) a->bytes();
+    }
+    for (std::int64_t s = 0; s < 6; ++s) {
+      double want = 0;
+      for (std::int64_t i = s * kSegment; i < std::min(kEnd, (s + 1) * kSegment); ++i) want += x.get(i) * x.get(i);
+      EXPECT_NEAR(all.get(s), want, 1e-12 * want) << name_of(d) << " segment " << s;
+      if (s >= 2) EXPECT_EQ(part.get(s - 2), all.get(s)) << name_of(d) << " segment " << s;
+    }
+  }
+}
+
 // Around the borders of a thread's share, of a block's, and of what so many blocks hold as there are at most.
 constexpr std::int64_t kOfBlock = 4096, kOfAllBlocks = 1024 * kOfBlock;
 

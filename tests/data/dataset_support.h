@@ -5,6 +5,7 @@
 #include "data/dataset.h"
 #include "tests/data/support.h"
 #include "text/template/chat_template.h"
+#include "text/template/load.h"
 #include "text/tokenizer/load.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -13,7 +14,7 @@ namespace qtrain::test {
 /// A tokenizer of the goldens with its template.
 struct GoldenText {
   explicit GoldenText(const std::string& name)
-      : tokenizer(load_tokenizer(golden_folder() / name)), chat(ChatTemplate::load(golden_folder() / name)) {}
+      : tokenizer(load_tokenizer(golden_folder() / name)), chat(load_chat_template(golden_folder() / name)) {}
   std::unique_ptr<Tokenizer> tokenizer;
   ChatTemplate chat;
   TextTools tools() const { return {.tokenizer = *tokenizer, .chat_template = &chat}; }

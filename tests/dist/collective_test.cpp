@@ -85,6 +85,37 @@ TEST_P(AnyRanks, RowsGoWhereTheyBelong) {
   });
 }
 
+/// Sums of these have other bits in another order.
+template <class T>
+T term(int rank, int row, int i) {
+  return T(static_cast<float>((7919 * (rank + 1) + 104729 * row + 31 * i) % 1013) / 97.0F);
+}
+
+template <class T>
+void shares_are_added_in_order(Ctx& ctx, Collective& ranks, bool in_place) {
+  constexpr int kRow = 129;
+  const int n = ranks.size(), me = ranks.rank();
+  std::vector<T> sent, sum(kRow);
+  for (int i = 0; i < n * kRow; ++i) sent.push_back(term<T>(me, i / kRow, i % kRow));
+  ranks.reduce_scatter(ctx, view(sent), in_place ? view(sent).slice(me * kRow, kRow) : view(sum));
+  if (in_place) std::copy_n(sent.begin() + me * kRow, kRow, sum.begin());
+  for (int i = 0; i < kRow; ++i) {
+    T expected = term<T>(0, me, i);
+    for (int r = 1; r < n; ++r) expected = T(static_cast<float>(expected) + static_cast<float>(term<T>(r, me, i)));
+    ASSERT_EQ(static_cast<float>(sum[static_cast<std::size_t>(i)]), static_cast<float>(expected)) << i;
+  }
+}
+
+TEST_P(AnyRanks, SharesOfSumsAreAddedInTheOrderOfTheRanks) {
+  run([](Ctx& ctx, Collective& ranks) {
+    for (const bool in_place : {false, true}) {
+      shares_are_added_in_order<float>(ctx, ranks, in_place);
+      shares_are_added_in_order<Bf16>(ctx, ranks, in_place);
+      shares_are_added_in_order<F16>(ctx, ranks, in_place);
+    }
+  });
+}
+
 TEST_P(AnyRanks, TextsOfAnyLength) {
   run([](Ctx& ctx, Collective& ranks) {
     const auto text_of = [](int rank) { return std::string(static_cast<std::size_t>(rank) * 3, 'x'); };
@@ -104,6 +135,9 @@ TEST(Solo, KeepsWhatItHas) {
   ranks.all_reduce(ctx, view(mine), Reduction::sum);
   ranks.all_to_all(ctx, view(mine), view(other));
   EXPECT_THAT(other, ElementsAre(1, 2));
+  mine = {5, 6};
+  ranks.reduce_scatter(ctx, view(mine), view(other));
+  EXPECT_THAT(other, ElementsAre(5, 6));
   mine = {3, 4};
   ranks.all_gather(ctx, view(mine), view(other));
   EXPECT_THAT(other, ElementsAre(3, 4));
@@ -122,6 +156,21 @@ TEST(CollectivePart, IsOfItsRanksAlone) {
     EXPECT_EQ(sum_over_ranks(ctx, ranks, ranks.rank()), 6);
     EXPECT_THAT(gather_texts(ctx, *again, std::to_string(ranks.rank())),
                 ElementsAre(std::to_string(first), std::to_string(first + 1)));
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+}
+
+// Ranks 1, 3 and 5 of six are the second ones of pairs; of these 1 and 5 are the outer ones.
+TEST(CollectiveCounterparts, AreOneOfEachPart) {
+  const auto errors = test::on_ranks(6, [](Ctx& ctx, Collective& ranks) {
+    const int me = ranks.rank();
+    const auto pair = ranks.part(me / 2 * 2, 2), replicas = ranks.counterparts(2);
+    EXPECT_EQ(replicas->rank(), me / 2);
+    ASSERT_EQ(replicas->size(), 3);
+    EXPECT_THAT(gather_texts(ctx, *replicas, std::to_string(me)),
+                ElementsAre(std::to_string(me % 2), std::to_string(me % 2 + 2), std::to_string(me % 2 + 4)));
+    EXPECT_EQ(sum_over_ranks(ctx, *pair, sum_over_ranks(ctx, *replicas, me)), 15);
+    EXPECT_EQ(sum_over_ranks(ctx, *replicas->counterparts(3), me), me);
   });
   EXPECT_THAT(errors, Each(IsEmpty()));
 }

@@ -69,10 +69,12 @@ class QueuesSums : public Collective {
   void broadcast(Ctx& ctx, Tensor values, int root) override { host_->broadcast(ctx, values, root); }
   void all_gather(Ctx& ctx, ConstTensor mine, Tensor all) override { host_->all_gather(ctx, mine, all); }
   void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) override { host_->all_to_all(ctx, sent, received); }
+  void reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) override { host_->reduce_scatter(ctx, sent, sum); }
   void barrier(Ctx& ctx) override { host_->barrier(ctx); }
   void label_next(std::uint32_t label) override { host_->label_next(label); }
   void disconnect() override { host_->disconnect(); }
   std::unique_ptr<Collective> part(int first, int size) override { return host_->part(first, size); }
+  std::unique_ptr<Collective> counterparts(int size) override { return host_->counterparts(size); }
 
  private:
   std::unique_ptr<Collective> host_;
@@ -103,6 +105,15 @@ TEST(GuardedCollective, ALateRankDoesNothingElse) {
     ranks.all_reduce(ctx, view(values, 8), Reduction::sum);
   });
   EXPECT_THAT(errors, Each(IsEmpty()));
+}
+
+TEST(GuardedCollective, TellsSharesOfSumsFromWholeOnes) {
+  const auto errors = test::on_ranks(2, [](Ctx& ctx, Collective& ranks) {
+    std::vector<float> values(8), sum(4);
+    if (ranks.rank() == 0) return ranks.all_reduce(ctx, view(values, 8), Reduction::sum);
+    ranks.reduce_scatter(ctx, view(values, 8), view(sum, 4));
+  });
+  EXPECT_THAT(errors, Each(AllOf(HasSubstr("reduce_scatter of 8 float32"), HasSubstr("all_reduce of 8 float32"))));
 }
 
 // Sums of a call that one rank has left out are wrong and go unnoticed in gloo itself.

@@ -26,6 +26,7 @@ struct Recorded : Solo {
     state.calls.emplace_back("barrier");
   }
   void all_reduce(Ctx&, Tensor, Reduction) override { state.calls.emplace_back("all_reduce"); }
+  void reduce_scatter(Ctx&, ConstTensor, Tensor) override { state.calls.emplace_back("reduce_scatter"); }
   void broadcast(Ctx&, Tensor, int) override { fail(ErrorKind::peer, {.cause = "rank 1 is lost"}); }
   void disconnect() override {
     state.disconnected = true;
@@ -42,7 +43,8 @@ TEST(QueuedCollective, WorkGoesOnBesideTheCallerInItsOrder) {
   EXPECT_TRUE(state.calls.empty());  // and this thread is here
   state.go.count_down();
   ranks.all_reduce(ctx, {}, Reduction::sum);
-  EXPECT_THAT(state.calls, ElementsAre("barrier", "all_reduce"));
+  ranks.reduce_scatter(ctx, {}, {});
+  EXPECT_THAT(state.calls, ElementsAre("barrier", "all_reduce", "reduce_scatter"));
   first.wait();
 }
 
@@ -54,6 +56,25 @@ TEST(QueuedCollective, WhatFollowsAnErrorEndsWithIt) {
   for (int i = 0; i < 2; ++i) EXPECT_THROW(ranks.all_reduce(ctx, {}, Reduction::sum), Error);
   EXPECT_THROW(lost.wait(), Error);
   EXPECT_TRUE(state.calls.empty());
+}
+
+// Nor would the ranks of the part come to it in another order than those of the whole.
+TEST(QueuedPart, IsDoneAfterWhatWasBegunOnTheWhole) {
+  Recorded::State whole, part;
+  QueuedCollective ranks(std::make_unique<Recorded>(whole));
+  QueuedPart some(ranks, std::make_unique<Recorded>(part));
+  Ctx ctx;
+  ranks.start([&](Collective& c) { c.barrier(ctx); });
+  const Pending later = some.start([&](Collective& c) {
+    EXPECT_THAT(whole.calls, ElementsAre("barrier"));
+    c.all_reduce(ctx, {}, Reduction::sum);
+  });
+  EXPECT_TRUE(part.calls.empty());
+  whole.go.count_down();
+  later.wait();
+  EXPECT_THAT(part.calls, ElementsAre("all_reduce"));
+  some.disconnect();
+  EXPECT_TRUE(part.disconnected);
 }
 
 // A rank that ends with an error of its own does not wait for the others.

@@ -31,6 +31,13 @@ class CudaRanks : public CudaRun {
   Json base() const {
     return lora({{"gradient_accumulation_steps", 4}, {"deterministic_reduce", true}, {"max_steps", 2}});
   }
+  /// The same for all weights, clipped by their norm.
+  Json all_weights() const {
+    return config({{"gradient_accumulation_steps", 4},
+                   {"per_device_train_batch_size", 1},
+                   {"deterministic_reduce", true},
+                   {"max_grad_norm", 0.1}});
+  }
   static Json divided(Json config, int ranks) {
     config["gradient_accumulation_steps"] = config.at("gradient_accumulation_steps").get<int>() / ranks;
     return config;
@@ -66,7 +73,13 @@ class CudaRanks : public CudaRun {
       const Outcome outcome = p->wait();
       EXPECT_EQ(outcome.code, 0) << outcome.err;
     }
-    return bytes_of(folder_ / "out/adapter_model.safetensors");
+    return bytes_of(folder_ / "out" / weights_of(config));
+  }
+  /// Of the last run: what was allocated is what was planned, and steps were replayed.
+  void expect_planned_memory_and_graphs() const {
+    const Json results = read_json(folder_ / "out/train_results.json"), memory = results.at("memory");
+    EXPECT_EQ(memory.at("planned").at("total"), memory.at("allocated")) << memory;
+    EXPECT_GT(results.value("/cuda_graphs/replays"_json_pointer, 0), 0);
   }
   std::uint16_t port_ = Listener({.host = "127.0.0.1"}).port();  // that was free a moment ago
 };
@@ -82,8 +95,21 @@ TEST_F(CudaRanks, DividedStatesGiveTheSameRun) {
     trained_by_two(config);
     ASSERT_EQ(losses().size(), alone.size());
     for (std::size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(losses()[i], alone[i], 1e-5) << "stage " << stage;
-    const Json memory = read_json(folder_ / "out/train_results.json").at("memory");
-    EXPECT_EQ(memory.at("planned").at("total"), memory.at("allocated")) << "stage " << stage;
+    expect_planned_memory_and_graphs();
+  }
+}
+
+// Nothing is computed in another order: a stream of their own changes when exchanges take place.
+TEST_F(CudaRanks, ExchangesBesideTheComputationChangeNoBit) {
+  Json config = all_weights();
+  config["deterministic_reduce"] = false;
+  for (const int stage : {2, 3}) {
+    config.update({{"zero_stage", stage}, {"overlap_comm", true}});
+    const std::string beside = trained_by_two(config);
+    expect_planned_memory_and_graphs();
+    config["overlap_comm"] = false;
+    EXPECT_EQ(trained_by_two(config), beside) << "stage " << stage;
+    expect_planned_memory_and_graphs();
   }
 }
 
@@ -115,6 +141,22 @@ TEST_F(CudaRanks, MoreThanThereAreGpusAreRefused) {
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("nproc is 64"), HasSubstr("ranks do not share GPUs")));
 }
 
+// GPUs may choose other algorithms for the GEMMs of an update, so each of its matrices is updated by one rank.
+TEST_F(CudaRanks, UpdatesWithGemmsAreDivided) {
+  Json base = config({{"optim", "muon"}, {"gradient_accumulation_steps", 2}});
+  trained(base);
+  const std::vector<double> alone = losses();
+  fs::remove_all(folder_ / "out");
+  Process zero(rank(0, divided(base, 2))), one(rank(1, divided(base, 2)));
+  const Outcome first = zero.wait(), second = one.wait();
+  ASSERT_EQ(first.code, 0) << first.err;
+  ASSERT_EQ(second.code, 0) << second.err;
+  EXPECT_THAT(first.err, HasSubstr("zero_stage: 1, as optim muon asks"));
+  ASSERT_EQ(losses().size(), alone.size());
+  // Float32 sums of gradients in another order, and an update that makes singular values alike.
+  for (std::size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(losses()[i], alone[i], 1e-3) << "step " << i + 1;
+}
+
 /// Where the number of GPUs can be chosen.
 class HarnessRanks : public CudaRanks {
  protected:
@@ -131,6 +173,52 @@ TEST_F(HarnessRanks, AreAsManyAsThereAreGpus) {
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("starting 3 ranks on this machine, 3 in all"));
   EXPECT_EQ(read_json(folder_ / "out/resolved_config.json").at("values").at("nproc").at("value"), 3);
+}
+
+// Where a block is recomputed its weights are gathered once more.
+TEST_F(HarnessRanks, RecomputeAlikeWhereOneHasLessRoom) {
+  Json config = divided(base(), 2);
+  config.update({{"deterministic_reduce", false}, {"zero_stage", 3}, {"gradient_checkpointing", "auto"}});
+  const auto run = [&](const std::string& memory_of_second) {
+    fs::remove_all(folder_ / "out");
+    Launch less = rank(1, config);
+    for (std::string& variable : less.environment)
+      if (variable.starts_with("QTRAIN_EMULATION=")) variable += memory_of_second;
+    Process zero(rank(0, config)), one(std::move(less));
+    const Outcome first = zero.wait(), second = one.wait();
+    EXPECT_EQ(first.code, 0) << first.err;
+    EXPECT_EQ(second.code, 0) << second.err;
+    return first.err;
+  };
+  EXPECT_THAT(run(""), HasSubstr("recomputation: none"));
+  const auto all = read_json(folder_ / "out/train_results.json").at("memory").at("allocated").get<std::size_t>();
+  EXPECT_THAT(run(fmt::format(",memory={}", all - 1)), HasSubstr("recomputation: selective"));
+}
+
+// With an order of sums every division gives the bits of one rank.
+TEST_F(HarnessRanks, DividedStatesWithAnOrderHaveTheBitsOfOne) {
+  Json quantized = base();
+  quantized.update({{"load_in_4bit", true}, {"use_dora", true}, {"lora_dropout", 0.1}});
+  Json whole_matrices = all_weights();
+  whole_matrices["optim"] = "muon";
+  for (Json config : {all_weights(), quantized, whole_matrices}) {
+    SCOPED_TRACE(config.value("optim", "adamw") + (config.contains("load_in_4bit") ? ", 4 bits" : ""));
+    config.update({{"gradient_accumulation_steps", 6}, {"save_strategy", "steps"}, {"save_steps", 2}});
+    const auto state = [&] { return bytes_of(folder_ / "out/checkpoint-2/optimizer.safetensors"); };
+    const std::string alone = trained(config), state_alone = state();
+    const std::vector<double> losses_alone = losses();
+    for (const auto& [ranks, stage] : {std::pair(3, 1), {2, 2}, {3, 3}}) {
+      Json shared = divided(config, ranks);
+      shared.update({{"nproc", ranks}, {"zero_stage", stage}});
+      fs::remove_all(folder_ / "out");
+      const Outcome outcome = Process(launch(shared, ranks)).wait();
+      ASSERT_EQ(outcome.code, 0) << outcome.err;
+      EXPECT_EQ(bytes_of(folder_ / "out" / weights_of(config)), alone) << ranks << " ranks, stage " << stage;
+      EXPECT_EQ(state(), state_alone) << ranks << " ranks, stage " << stage;
+      EXPECT_EQ(losses(), losses_alone) << ranks << " ranks, stage " << stage;
+      expect_planned_memory_and_graphs();
+    }
+  }
 }
 
 TEST_F(HarnessRanks, ALostOneEndsTheRun) {

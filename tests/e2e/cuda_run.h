@@ -48,7 +48,10 @@ class CudaRun : public ::testing::Test {
   std::string trained(const Json& c) const {
     fs::remove_all(folder_ / "out");
     train_ok(folder_.path(), c);
-    return bytes_of(folder_ / "out" / (c.contains("use_peft") ? "adapter_model.safetensors" : "model.safetensors"));
+    return bytes_of(folder_ / "out" / weights_of(c));
+  }
+  static const char* weights_of(const Json& c) {
+    return c.contains("use_peft") ? "adapter_model.safetensors" : "model.safetensors";
   }
   /// Rows of metrics.jsonl that have this key.
   std::vector<Json> metrics(const char* key) const {

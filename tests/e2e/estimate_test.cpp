@@ -84,6 +84,20 @@ TEST_F(EstimateOf, EndsWith4WhereTheRunDoesNotFit) {
   EXPECT_THAT(outcome.err, HasSubstr("per_device_train_batch_size="));
 }
 
+// The key whose purpose is to have fewer activations on each rank.
+TEST_F(EstimateOf, NamesTheSharingOfTokensWhereRanksAreMany) {
+  Json c = config({{"max_length", 200}, {"per_device_train_batch_size", 1 << 20}, {"device", "cpu"}, {"nproc", 4}});
+  const auto said = [&] { return estimate(c, {"--no_data"}).err; };
+  EXPECT_THAT(said(), HasSubstr("context_parallel_size=2 with gradient_accumulation_steps=4 saves"));
+  for (const Json& change : {Json{{"nproc", 3}}, Json{{"context_parallel_size", 2}}}) {
+    Json other = c;
+    other.update(change);
+    std::swap(c, other);
+    EXPECT_THAT(said(), ::testing::Not(HasSubstr("context_parallel_size=2 with"))) << change;
+    std::swap(c, other);
+  }
+}
+
 TEST_F(EstimateOf, RefusesBfloat16OnACardWithoutIt) {
   const Outcome outcome = estimate(config({{"bf16", true}}), {"--gpu", "T4"});
   EXPECT_EQ(outcome.code, 2);
@@ -122,7 +136,7 @@ TEST_F(EstimateOf, ExplainsCopiesAndNamesTheCardsThatFit) {
 TEST_F(EstimateOf, OfARunOnTheProcessorNamesTheCardsToo) {
   for (const Json& change : {Json::object(), Json{{"bf16", true}}, Json{{"gradient_checkpointing", "auto"}},
                              Json{{"optim", "paged_adamw_8bit"}, {"bf16", true}}}) {
-    Json c = config({{"device", "cpu"}, {"max_length", 200}, {"per_device_train_batch_size", 40'000}});
+    Json c = config({{"device", "cpu"}, {"max_length", 200}, {"per_device_train_batch_size", 30'000}});
     c.update(change);
     const Json gpus = json(c, {"--no_data"}).at("gpus");
     EXPECT_GT(gpus.size(), 20u);
@@ -155,6 +169,14 @@ TEST_F(EstimateOf, SeveralRanksHaveThePlanOfEachStage) {
   EXPECT_LT(stages[1].at("memory").at("optimizer"), stages[0].at("memory").at("optimizer"));
   EXPECT_THAT(estimate(c, {"--no_data"}).out, HasSubstr("memory per rank and stage: 3 ranks (1 node of 3)"));
   EXPECT_TRUE(json(config(Json::object()), {"--no_data"}).at("of_ranks").is_null());
+}
+
+// Ranks that share tokens have the tokens of an update together.
+TEST_F(EstimateOf, TokensOfAnUpdateAreCountedOnce) {
+  const Json e =
+      json(config({{"max_length", 64}, {"nproc", 4}, {"context_parallel_size", 2}, {"device", "cpu"}}), {"--no_data"});
+  const double steps = e.at("steps").get<double>();
+  EXPECT_EQ(e.at("of_ranks").at("tokens_per_update").get<double>() * steps, e.at("tokens").get<double>());
 }
 
 TEST_F(EstimateOf, ForecastsRunsOnManyNodes) {
@@ -191,7 +213,59 @@ TEST_F(EstimateOf, SlowerNetworksTakeLonger) {
   const double usual = seconds({});
   EXPECT_EQ(seconds({"--network_gbps", "400"}), usual);
   EXPECT_GT(seconds({"--network_gbps", "0.1"}), usual);
+  EXPECT_GT(seconds({"--comparison_us", "1000"}), usual);
   EXPECT_NE(seconds({"--collectives", "tree"}), seconds({"--collectives", "ring"}));
+}
+
+// While exchanges take their turn on the stream that computes, nothing hides them; comparisons are the hosts'.
+TEST_F(EstimateOf, OnGpusExchangesAreWaitedFor) {
+  const Json c = config({{"max_length", 128}, {"zero_stage", 3}, {"bf16", true}});
+  const auto ranks = [&](std::vector<std::string> more) {
+    for (const char* word : {"--no_data", "--gpu", "H100", "--nodes", "2"}) more.emplace_back(word);
+    return json(c, more).at("of_ranks");
+  };
+  const auto update = [&](const std::vector<std::string>& more) { return ranks(more).at("stages")[3].at("update"); };
+  const auto of = [](const Json& u, const char* part) { return u.at(part).get<double>(); };
+  const Json one = update({"--overlap", "no", "--comparison_us", "0"}), two = update({"--overlap", "yes"});
+  EXPECT_NEAR(of(one, "seconds"), of(one, "computing") + of(one, "exchanging"), 1e-9);
+  EXPECT_EQ(of(one, "comparing"), 0);
+  EXPECT_NEAR(of(one, "exchanging"), of(two, "exchanging"), 1e-9);
+  const Json fast = update({"--overlap", "yes", "--comparison_us", "0"});
+  EXPECT_LT(of(fast, "seconds"), of(one, "seconds"));
+  EXPECT_GE(of(two, "seconds"), of(two, "comparing"));
+  const bool overlaps = ranks({}).at("overlap");
+  EXPECT_EQ(update({}), update({"--overlap", overlaps ? "yes" : "no"}));
+}
+
+// A config of nodes without a card: memory of the ranks that are asked for.
+TEST_F(EstimateOf, NodesNeedNoCard) {
+  const Json c = config({{"max_length", 64}});
+  for (const char* device : {"auto", "cpu"}) {
+    Json here = c;
+    here["device"] = device;
+    const Json ranks = json(here, {"--no_data", "--nodes", "4", "--gpus_per_node", "6"}).at("of_ranks");
+    EXPECT_EQ(ranks.at("nodes"), 4) << device;
+    EXPECT_EQ(ranks.at("ranks_per_node"), 6) << device;
+    EXPECT_EQ(json(here, {"--no_data", "--nodes", "1"}).at("ranks"), 8) << device;
+  }
+}
+
+// What every GPU refuses is neither offered nor the fastest.
+TEST_F(EstimateOf, SaysWhatGpusRefuse) {
+  const Json c = config({{"max_length", 64}, {"deterministic_reduce", true}, {"device", "cpu"}});
+  const std::vector<std::string> on_gpus{"--no_data", "--gpu", "H100", "--nodes", "2"};
+  const Json ranks = json(c, on_gpus).at("of_ranks");
+  EXPECT_TRUE(ranks.at("stages")[0].at("refused").is_null());
+  for (const int stage : {1, 2, 3})
+    EXPECT_EQ(ranks.at("stages")[stage].at("refused"),
+              "deterministic_reduce needs gradients that are whole on every GPU");
+  EXPECT_EQ(ranks.at("fastest"), 0);
+  EXPECT_THAT(estimate(c, on_gpus).out, HasSubstr("  refused: deterministic_reduce needs gradients"));
+  Json divided = c;
+  divided.update({{"zero_stage", 1}, {"nproc", 2}});
+  EXPECT_EQ(json(divided, {"--no_data"}).at("gpus"), Json::object());
+  EXPECT_THAT(estimate(divided, {"--no_data"}).out, HasSubstr("on GPUs               refused: deterministic_reduce"));
+  EXPECT_EQ(estimate(divided, on_gpus).code, 2);
 }
 
 // What a user reads who asks for a stage that is too large.
@@ -218,7 +292,12 @@ TEST_F(EstimateOf, RefusesWhatContradictsItself) {
   EXPECT_THAT(error({{"nproc", 3}}, {"--nodes", "2", "--gpus_per_node", "4"}), HasSubstr("nproc is 3"));
   EXPECT_THAT(error(Json::object(), {"--network_gbps", "100"}), HasSubstr("between nodes"));
   EXPECT_THAT(error(Json::object(), {"--nodes", "2", "--network_gbps", "-1"}), HasSubstr("--network_gbps is -1"));
-  EXPECT_THAT(error(Json::object(), {"--collectives", "ring"}), HasSubstr("there is one"));
+  EXPECT_THAT(error(Json::object(), {"--nodes", "2", "--comparison_us", "-1"}),
+              HasSubstr("--comparison_us is negative"));
+  EXPECT_THAT(error(Json::object(), {"--nodes", "2", "--network_gbps", "1e-320"}), HasSubstr("give a number from"));
+  EXPECT_THAT(error(Json::object(), {"--nodes", "65536", "--gpus_per_node", "4096"}), HasSubstr("ask for 1048576"));
+  for (const char* flag : {"--collectives", "--overlap"})
+    EXPECT_THAT(error(Json::object(), {flag, flag[2] == 'c' ? "ring" : "no"}), HasSubstr("there is one"));
   EXPECT_THAT(error({{"nproc", 2}}, {"--trace", "out", "--gpu", "H100"}), HasSubstr("give one of them"));
 }
 
@@ -234,6 +313,7 @@ TEST_F(EstimateOf, HoldsTheScheduleAgainstARun) {
   EXPECT_NEAR(timeline.at("predicted").get<double>(), timeline.at("measured").get<double>(),
               timeline.at("measured").get<double>())
       << "of the same order, however busy the machine is";
+  EXPECT_GT(timeline.at("norm").get<double>(), 0) << "sums of the loss and of squares";
   EXPECT_GT(timeline.at("computing").get<double>(), 0);
   EXPECT_THAT(estimate(c, {"--trace", out}).out, HasSubstr(" updates of 2 ranks, in the median"));
   c["nproc"] = 3;

@@ -42,6 +42,49 @@ TEST_F(Hosts, TrainOneModel) {
   EXPECT_EQ(bytes_of(folder_ / "out/model.safetensors"), whole);
 }
 
+// States are divided on each machine, and only sums of gradients cross the cable: with two ranks on each the first of
+// both adds one half with its counterpart, the second the other, so a machine sends the gradients once. A division
+// among all four sends more. Bits are those of one rank in either case.
+TEST_F(Hosts, OfGroupsSendGradientsAlone) {
+  write_untrained_model(folder_ / "model");
+  Json model = read_json(folder_ / "model/config.json");
+  model.update({{"hidden_size", 128}, {"intermediate_size", 256}, {"num_hidden_layers", 4}});
+  write_file(folder_ / "model/config.json", dump_json(model));
+  Json config = this->config();
+  config.update({{"model_name_or_path", (folder_ / "model").string()}, {"random_init", true}, {"logging_steps", 100}});
+  train_ok(folder_.path(), config);
+  const std::string whole = bytes_of(folder_ / "out/model.safetensors");
+  double weights = 0;
+  for (const auto& [name, values] : tensors_of(folder_ / "out"))
+    weights += sizeof(float) * static_cast<double>(values.size());
+  config = shared(config);
+  config["zero_stage"] = 3;
+  const auto run = [&](const Json& c) {
+    fs::remove_all(folder_ / "out");
+    const double before = sent();
+    Process zero(on_host(0, c)), one(on_host(1, c));
+    const Outcome of_zero = zero.wait();
+    EXPECT_EQ(of_zero.code, 0) << of_zero.err;
+    EXPECT_EQ(one.wait().code, 0);
+    return sent() - before;
+  };
+  const auto of_an_update = [&](Json c) {
+    c.update({{"deterministic_reduce", false}, {"max_steps", 2}});
+    const double few = run(c);
+    c["max_steps"] = 10;
+    return (run(c) - few) / 8;
+  };
+  const double all = of_an_update(config);
+  config["zero_group_size"] = -1;
+  const double groups = of_an_update(config);
+  // Headers of TCP, comparisons of what is called, rows that are filled up, packets that either run sends twice.
+  EXPECT_GT(groups, weights * 0.97);
+  EXPECT_LT(groups, weights * 1.15);
+  EXPECT_GT(all, groups * 1.5);
+  run(config);
+  EXPECT_EQ(bytes_of(folder_ / "out/model.safetensors"), whole);
+}
+
 TEST_F(Hosts, ACutCableEndsTheRunOnBoth) {
   Json longer = shared(config());
   longer.update({{"max_steps", 100000},

@@ -1,6 +1,8 @@
 // Ranks that somebody else starts, as torchrun and the launchers of several machines do.
 #include <fmt/format.h>
 
+#include <list>
+
 #include "core/file.h"
 #include "tests/e2e/started_ranks.h"
 
@@ -72,6 +74,23 @@ TEST_F(StartedRanks, SeveralMachinesAreOneRun) {
   EXPECT_EQ(of_second.code, 0) << of_second.err;
   EXPECT_THAT(of_first.err, HasSubstr("starting 3 ranks on this machine, 6 in all, which meet at 127.0.0.1:"));
   EXPECT_EQ(bytes_of(at("out/adapter_model.safetensors")), whole);
+}
+
+// The config has the ranks of one machine, or none.
+TEST_F(StartedRanks, ShareTokensOverMachines) {
+  Json config = base();
+  config.update({{"lora_dropout", 0}, {"context_parallel_size", 4}, {"device", "cpu"}, {"max_steps", 2}});
+  for (const int said : {0, 3}) {
+    if (said > 0) config["nproc"] = said;
+    std::list<Process> ranks;
+    for (int r = 0; r < 4; ++r) ranks.emplace_back(rank(r, {4, 2}, config));
+    for (Process& p : ranks) {
+      const Outcome outcome = p.wait();
+      EXPECT_EQ(outcome.code, 0) << outcome.err;
+    }
+  }
+  config["context_parallel_size"] = 3;
+  EXPECT_THAT(Process(rank(0, {4, 2}, config)).wait().err, HasSubstr("does not divide the 4 ranks"));
 }
 
 TEST_F(StartedRanks, WithAnotherConfigAreRefused) {

@@ -7,6 +7,7 @@
 namespace qtrain::e2e {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -142,6 +143,19 @@ TEST_F(Validate, ListsAllProblemsAndNotTheFirst) {
   EXPECT_THAT(report_.at("problems")[0].at("remedy").get<std::string>() +
                   report_.at("problems")[1].at("remedy").get<std::string>(),
               HasSubstr("learning_rate"));
+}
+
+TEST_F(Validate, LooksOnBesideRanksThatAreNoNumbers) {
+  Json config = tiny_lora_run(folder_ / "out");
+  config.update(
+      {{"rank_pattern", {{"q_proj", "four"}}}, {"alpha_pattern", {{"v_proj", true}}}, {"report_to", "wandb"}});
+  write(config);
+  EXPECT_EQ(validate().code, 2);
+  const std::string place = "config " + (folder_ / "run.json").string();
+  EXPECT_THAT(problems(),
+              ::testing::UnorderedElementsAre(AllOf(HasSubstr(place), HasSubstr("the rank of \"q_proj\" is \"four\"")),
+                                              AllOf(HasSubstr(place), HasSubstr("the alpha of \"v_proj\" is true")),
+                                              AllOf(HasSubstr(place), HasSubstr("report_to \"wandb\""))));
 }
 
 TEST_F(Validate, MissingFilesAreInputErrors) {

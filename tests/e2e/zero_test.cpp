@@ -4,95 +4,13 @@
 
 #include <fstream>
 
-#include "core/file.h"
-#include "tests/e2e/support.h"
+#include "tests/e2e/zero.h"
 
 namespace qtrain::e2e {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-/// Files of a checkpoint that do not hold times.
-constexpr const char* kTensorFiles[] = {"optimizer.safetensors", "model.safetensors", "adapter_model.safetensors",
-                                        "master_weights.safetensors"};
-
-/// By name, those that are there.
-std::map<std::string, std::string> tensor_files(const fs::path& folder) {
-  std::map<std::string, std::string> files;
-  for (const char* name : kTensorFiles)
-    if (fs::exists(folder / name)) files[name] = bytes_of(folder / name);
-  return files;
-}
-
-class Zero : public ::testing::Test {
- protected:
-  fs::path at(const std::string& name) const { return folder_ / name; }
-
-  /// Five blocks take turns in the memory of two.
-  void write_model() const {
-    if (fs::exists(at("model"))) return;
-    write_untrained_model(at("model"));
-    Json config = read_json(at("model/config.json"));
-    config["num_hidden_layers"] = 5;
-    write_file(at("model/config.json"), dump_json(config));
-  }
-  /// All weights of a model whose embedding, head and MLP are cut, six micro-batches an update.
-  Json base() const {
-    write_model();
-    Json config = tiny_run(at("out"));
-    config.update({{"model_name_or_path", at("model").string()},
-                   {"random_init", true},
-                   {"per_device_train_batch_size", 1},
-                   {"gradient_accumulation_steps", 6},
-                   {"deterministic_reduce", true},
-                   {"save_strategy", "steps"},
-                   {"save_steps", 2},
-                   {"max_steps", 4},
-                   {"device", "cpu"}});
-    return config;
-  }
-  static Json adapter() {
-    return {{"use_peft", true}, {"use_dora", true}, {"lora_dropout", 0.1}, {"lora_target_modules", "all-linear"}};
-  }
-  /// Weights that are read from files, of two blocks.
-  static Json golden() {
-    return {{"model_name_or_path", (kGoldens / "llama_gqa3_tied").string()}, {"random_init", false}};
-  }
-  static Json divided(Json config, int ranks, int stage) {
-    config.update(
-        {{"nproc", ranks}, {"gradient_accumulation_steps", 6 / ranks}, {"zero_stage", stage}, {"ddp_timeout", 20}});
-    return config;
-  }
-  /// What a run comes to: checkpoints and model, and the losses.
-  std::vector<std::map<std::string, std::string>> results(const Json& config) const {
-    fs::remove_all(at("out"));
-    train_ok(folder_.path(), config);
-    std::vector<std::map<std::string, std::string>> all{tensor_files(at("out")), tensor_files(at("out/checkpoint-2"))};
-    Json rows = history_without_times(at("out"));
-    for (Json& row : rows) row.erase("epoch");
-    all.push_back({{"history", rows.dump()}});
-    return all;
-  }
-  /// Of a run, which uses that and not a byte more or less.
-  Json planned_memory(const Json& config) const {
-    fs::remove_all(at("out"));
-    train_ok(folder_.path(), config);
-    const Json memory = read_json(at("out/train_results.json")).at("memory");
-    const std::string said = qtrain_ok({.words = {"estimate", at("config.json").string(), "--json"}}).out;
-    EXPECT_EQ(Json::parse(said).at("memory"), memory.at("planned")) << config;
-    EXPECT_EQ(memory.at("allocated"), memory.at("planned").at("total")) << config;
-    return memory.at("planned");
-  }
-  /// One rank without any of it, and every stage with several.
-  void expect_the_same(const Json& config) const {
-    const auto alone = results(config);
-    EXPECT_FALSE(alone[1].at("optimizer.safetensors").empty());
-    for (const auto& [ranks, stage] : {std::pair(3, 1), {2, 2}, {3, 3}})
-      EXPECT_EQ(results(divided(config, ranks, stage)), alone) << ranks << " ranks, stage " << stage;
-  }
-  TempFolder folder_;
-};
 
 TEST_F(Zero, AllWeightsHaveTheSameBits) {
   expect_the_same(base());

@@ -112,6 +112,40 @@ TEST_F(Recorded, OtherThreadsGoOn) {
   const Graph graph(ctx_.stream(), "sum", [&] { std::thread([] { const DeviceMemory more(kCuda, 16); }).join(); });
 }
 
+TEST_F(Recorded, WhatCannotBeIsDoneBetweenTheParts) {
+  GraphCache cache(2);
+  float value = 0;
+  const auto step = [&] {
+    cache.run(ctx_.stream(), "step", {1}, [&] {
+      add();
+      cache.between([&] { set_x(++value); });
+      cache.between([&] { ctx_.synchronize(); });
+      add();
+    });
+  };
+  for (int i = 0; i < 4; ++i) step();
+  EXPECT_EQ(y(), 0 + 1 + 1 + 2 + 2 + 3 + 3 + 4);
+  EXPECT_EQ(cache.replays(), 3);
+  EXPECT_EQ(cache.size(), 1);
+}
+
+TEST_F(Recorded, PartsThatAreMoreOrFewerAreNamed) {
+  GraphCache cache(2);
+  int parts = 2;
+  const auto step = [&] {
+    cache.run(ctx_.stream(), "step", {1}, [&] {
+      for (int i = 0; i < parts; ++i) cache.between([&] { add(); });
+    });
+  };
+  step();
+  step();
+  parts = 3;
+  EXPECT_THAT(test::error_of(step).what(), HasSubstr("of more or fewer parts"));
+  parts = 2;
+  step();  // the record is what it was
+  EXPECT_EQ(cache.replays(), 2);
+}
+
 TEST_F(Recorded, ValueOfTheHostInALaunchIsNamed) {
   GraphCache cache(2);
   float rate = 1;

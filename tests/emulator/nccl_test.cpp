@@ -149,7 +149,7 @@ TEST(NcclStandIn, TellsOfACallThatDidNotWaitForTheOneBefore) {
     Direct d(0, 1, store);
     ASSERT_EQ(d.settled(), nccl::success);
     EXPECT_EQ(d.reduce(8), nccl::in_progress);
-    EXPECT_EQ(d.reduce(8), nccl::invalid_usage);
+    EXPECT_EQ(d.reduce(8), nccl::invalid_argument);
     EXPECT_THAT(d.last_error(), HasSubstr("before the one before"));
   });
   EXPECT_THAT(ends, kWell);
@@ -167,6 +167,53 @@ TEST(NcclStandIn, TellsOfAGroupThatIsRecordedInPart) {
       EXPECT_EQ(d->group_end(), nccl::invalid_usage);
     });
     EXPECT_THAT(d.last_error(), HasSubstr("streams that are recorded and streams that are not"));
+  });
+  EXPECT_THAT(ends, kWell);
+}
+
+enum class Wait : std::uint8_t { yes, no };
+
+// A sum on one stream, then one of other numbers on another stream.
+std::vector<RankEnd> on_two_streams(Wait wait) {
+  return test::on_bare_processes({.size = 1}, [&](int, Store& store) {
+    Direct d(0, 1, store);
+    ASSERT_EQ(d.settled(), nccl::success);
+    Stream other(kFirst);
+    Event cleared(kFirst), added(kFirst);
+    d.own_stream().record(cleared);
+    d.reduce(8);
+    ASSERT_EQ(d.settled(), nccl::success);
+    d.own_stream().record(added);
+    other.wait(wait == Wait::yes ? added : cleared);
+    d->all_reduce(d.memory() + 1024, d.memory() + 1024, 8, nccl::f32, nccl::sum, d.comm(), other.handle());
+    EXPECT_EQ(d.settled(), nccl::success);
+    other.synchronize();
+  });
+}
+
+TEST(NcclStandIn, CallsMayBeOnStreamsThatWaitForEachOther) {
+  EXPECT_THAT(on_two_streams(Wait::yes), kWell);
+}
+
+// NCCL itself lets them wait for each other, but in an order that two ranks need not share.
+TEST(NcclStandIn, TellsOfCallsOnStreamsThatDoNot) {
+  EXPECT_THAT(on_two_streams(Wait::no),
+              Each(Field(&RankEnd::error, HasSubstr("race of streams: 'NCCL' writes what 'NCCL' of another stream"))));
+}
+
+TEST(NcclStandIn, DropsAGroupOfWhichOneCallIsWrong) {
+  const auto ends = test::on_bare_processes({.size = 1}, [](int, Store& store) {
+    Direct d(0, 1, store);
+    ASSERT_EQ(d.settled(), nccl::success);
+    const float mine[2] = {3, 4};
+    d.own_stream().copy(d.memory(), mine, sizeof mine);
+    d->group_start();
+    d->broadcast(d.memory(), d.memory() + 64, 2, nccl::f32, 0, d.comm(), d.stream());
+    d->send(d.memory(), 2, nccl::f32, 7, d.comm(), d.stream());
+    EXPECT_EQ(d->group_end(), nccl::invalid_argument);
+    float got[2] = {-1, -1};
+    d.own_stream().copy(got, d.memory() + 64, sizeof got);
+    EXPECT_EQ(got[0], 0) << "the broadcast took place";
   });
   EXPECT_THAT(ends, kWell);
 }
@@ -238,6 +285,81 @@ TEST(NcclOnTheDevice, ALateRankIsNamedAlone) {
   const auto pointed = HasSubstr("ended with an error, which its own message tells");
   EXPECT_TRUE(::testing::Matches(named)(ends[0].error) || ::testing::Matches(named)(ends[2].error));
   for (const std::size_t r : {0, 2}) EXPECT_THAT(ends[r].error, AnyOf(named, pointed));
+}
+
+// Rank 0 waits for rank 1 in their part; what is queued of all behind that is not to be waited for either.
+TEST(NcclOnTheDevice, ACallOfAPartThatIsGivenUpEndsAll) {
+  const auto ends = test::on_processes({.size = 3, .timeout = seconds(2)}, [](Ctx& ctx, Collective& ranks) {
+    const auto part = ranks.part(ranks.rank() < 2 ? 0 : 2, ranks.rank() < 2 ? 2 : 1);
+    const DeviceMemory memory(ctx.device(), 64);
+    const Tensor values{memory.data(), DType::f32, {16}, ctx.device()};
+    ctx.stream().fill(values.data, 0, values.bytes());
+    ctx.synchronize();
+    part->all_reduce(ctx, values.slice(0, 8), Reduction::sum);
+    ranks.all_reduce(ctx, values, Reduction::sum);
+    if (ranks.rank() == 1) ::raise(SIGKILL);
+    ctx.synchronize();
+  });
+  const auto pointed = HasSubstr("ended with an error, which its own message tells");
+  const auto named = [](int elements) {
+    return AllOf(HasSubstr("rank 1 did not come to ncclAllReduce of " + std::to_string(elements) + " float32"),
+                 HasSubstr("no sign of life"));
+  };
+  EXPECT_THAT(ends[0].error, AnyOf(named(8), pointed));
+  EXPECT_THAT(ends[2].error, AnyOf(named(16), pointed));
+  EXPECT_TRUE(::testing::Matches(named(8))(ends[0].error) || ::testing::Matches(named(16))(ends[2].error));
+}
+
+TEST(NcclStandIn, TellsOfTwoThatAreTheSameRank) {
+  const auto ends = test::on_bare_processes({.size = 2}, [](int rank, Store& store) {
+    nccl::UniqueId id{};
+    const NcclLibrary library;
+    if (rank == 0) {
+      library->get_unique_id(&id);
+      store.set("id", {id.bytes, sizeof id.bytes});
+    } else {
+      std::memcpy(id.bytes, store.get("id", seconds(20))->data(), sizeof id.bytes);
+    }
+    select({DeviceKind::cuda, rank});
+    Comm* comm = nullptr;
+    nccl::Config config;
+    Result result = library->comm_init_rank_config(&comm, 2, id, 1, &config);
+    const auto end = std::chrono::steady_clock::now() + seconds(3);  // whoever is the first waits for rank 0
+    while (result == nccl::in_progress && std::chrono::steady_clock::now() < end)
+      library->comm_get_async_error(comm, &result);
+    store.set("refused " + std::to_string(rank), result == nccl::invalid_usage ? "yes" : "no");
+    const std::string other = *store.get("refused " + std::to_string(1 - rank), seconds(20));
+    EXPECT_NE(result == nccl::invalid_usage, other == "yes");
+    library->comm_abort(comm);
+  });
+  EXPECT_THAT(ends, kWell);
+}
+
+// The stream waits there; ranks that are well are not blamed.
+TEST(NcclOnTheDevice, AnErrorOfTheNetworkIsToldAsWhatItIs) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto ends = test::on_processes({.timeout = seconds(60), .variables = {"QTRAIN_STAND_IN_NCCL_FAILS=8"}},
+                                       [](Ctx& ctx, Collective& ranks) {
+                                         const DeviceMemory memory(ctx.device(), 32);
+                                         const Tensor values{memory.data(), DType::f32, {8}, ctx.device()};
+                                         ctx.stream().fill(values.data, 0, values.bytes());
+                                         for (int i = 0; i < 10; ++i) ranks.all_reduce(ctx, values, Reduction::sum);
+                                         ctx.synchronize();
+                                       });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(30));
+  const auto told = AllOf(HasSubstr("ncclAllReduce of 8 float32 failed: "), HasSubstr("a connection was closed"));
+  const auto pointed = HasSubstr("ended with an error, which its own message tells");
+  EXPECT_TRUE(::testing::Matches(told)(ends[0].error) || ::testing::Matches(told)(ends[1].error)) << ends[0].error;
+  for (const RankEnd& end : ends) EXPECT_THAT(end.error, AnyOf(told, pointed));
+}
+
+TEST(NcclOnTheDevice, CallsAreNotRecorded) {
+  const auto ends = test::on_processes({}, [](Ctx& ctx, Collective& ranks) {
+    const DeviceMemory memory(ctx.device(), 32);
+    const Tensor values{memory.data(), DType::f32, {8}, ctx.device()};
+    const Graph graph(ctx.stream(), "exchange", [&] { ranks.all_reduce(ctx, values, Reduction::sum); });
+  });
+  EXPECT_THAT(ends, Each(Field(&RankEnd::error, HasSubstr("a call that waits for other ranks is recorded"))));
 }
 
 TEST(NcclLibrary, AnOldOneIsRefused) {

@@ -3,47 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <functional>
 
-#include "emulator/driver.h"
 #include "kernels/elementwise.h"
-#include "model/transformer.h"
 #include "optim/state_offload.h"
+#include "tests/emulator/left_out_waits.h"
+#include "tests/emulator/small_model.h"
 
 namespace qtrain::testing {
 namespace {
-
-using emulation::Driver;
-
-constexpr Device kCuda{DeviceKind::cuda, 0};
-
-/// How many waits a program asks for.
-std::uint64_t waits_of(const std::function<void()>& program) {
-  const std::uint64_t before = Driver::instance().waits().asked_for;
-  program();
-  return Driver::instance().waits().asked_for - before;
-}
-
-/// The error of a program without one of its waits.
-std::string complaint_without(std::uint64_t wait, const std::function<void()>& program) {
-  emulation::Waits& waits = Driver::instance().waits();
-  waits.left_out = waits.asked_for + wait;
-  std::string complaint = "none";
-  try {
-    program();
-  } catch (const Error& e) {
-    complaint = e.what();
-  }
-  waits.left_out = 0;
-  return complaint;
-}
-
-void expect_to_need_each_wait(std::uint64_t count, const std::function<void()>& program) {
-  ASSERT_EQ(waits_of(program), count);
-  if (!emulation::kStates) GTEST_SKIP() << "a sanitizer's build does not see what kernels touch";
-  for (std::uint64_t wait = 1; wait <= count; ++wait)
-    EXPECT_THAT(complaint_without(wait, program), ::testing::HasSubstr("race of streams")) << "without wait " << wait;
-}
 
 /// State of three chunks that comes from the device, is worked on twice, and goes back to it.
 class UpdatedState {
@@ -88,60 +55,16 @@ TEST(OptimizerStateOnTheHost, NeedsEachOfItsWaits) {
   for (const std::size_t chunk : {0, 1, 2}) EXPECT_EQ(state.first_of(chunk), 2.0f * static_cast<float>(chunk + 1));
 }
 
-/// i32 on the device.
-class Integers {
- public:
-  Integers(Ctx& ctx, const std::vector<std::int32_t>& values) : memory_(ctx.device(), values.size() * 4) {
-    view_ = {memory_.data(), DType::i32, {static_cast<std::int64_t>(values.size())}, ctx.device()};
-    ctx.stream().copy(memory_.data(), values.data(), memory_.bytes());
-  }
-  ConstTensor view() const { return view_; }
-
- private:
-  DeviceMemory memory_;
-  Tensor view_;
-};
-
-ModelConfig model_of(int count) {
-  return parse_model_config({{"model_type", "llama"},
-                             {"vocab_size", 16},
-                             {"hidden_size", 8},
-                             {"intermediate_size", 8},
-                             {"num_hidden_layers", count},
-                             {"num_attention_heads", 2},
-                             {"num_key_value_heads", 1},
-                             {"head_dim", 4},
-                             {"max_position_embeddings", 8},
-                             {"rms_norm_eps", 1e-5},
-                             {"tie_word_embeddings", true}},
-                            "small");
-}
-
 /// Two training passes of a model whose blocks' inputs wait on the host.
 void train_twice(const std::string& recompute) {
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
-  Transformer model(kCuda, {.config = model_of(5)});
+  Transformer model(kCuda, {.config = small_model(5)});
   model.commit({.recompute = {RecomputePolicy::named(recompute), BlockInputs::host}},
-               {{Pass::train, {.tokens = 3, .positions = 3, .targets = 2}}});
+               {{Pass::train, SmallBatch::kSize}});
   model.initialize_weights(ctx, 1);
   model.weights().zero_grads(ctx);
-  const Integers tokens(ctx, {3, 9, 4}), positions(ctx, {0, 1, 2}), starts(ctx, {0, 3}), rows(ctx, {0, 1}),
-      targets(ctx, {9, 4});
-  DeviceMemory numbers(kCuda, 2 * sizeof(double));
-  const double one_and_none[] = {1, 0};
-  ctx.stream().copy(numbers.data(), one_and_none, sizeof one_and_none);
-  const Tensor both{numbers.data(), DType::f64, {2}, kCuda};
-  const TokenBatch batch{.tokens = tokens.view(),
-                         .positions = positions.view(),
-                         .cu_seqlens = starts.view(),
-                         .target_rows = rows.view(),
-                         .target_ids = targets.view(),
-                         .longest = 3};
-  for (int pass = 0; pass < 2; ++pass) {
-    model.forward(ctx, batch,
-                  {.pass = Pass::train, .loss_sum = accumulate(both.slice(1, 1)), .scale = both.slice(0, 1)});
-    model.backward(ctx, batch);
-  }
+  const SmallBatch batch(ctx);
+  for (int pass = 0; pass < 2; ++pass) batch.forward_and_backward(ctx, model);
   ctx.synchronize();
 }
 

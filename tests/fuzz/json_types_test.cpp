@@ -13,7 +13,7 @@
 #include "model/model_config.h"
 #include "quant/bnb.h"
 #include "tests/core/temp_folder.h"
-#include "text/template/chat_template.h"
+#include "text/template/load.h"
 #include "text/tokenizer/load.h"
 #include "text/tokenizer/tokenizer.h"
 #include "train/checkpoint/manifest.h"

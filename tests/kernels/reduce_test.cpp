@@ -46,6 +46,21 @@ TEST(Sums, AreDoubleAndInAFixedOrder) {
     }
 }
 
+TEST(SegmentSquares, AreThoseOfTheSegmentsWhateverIsBesideThem) {
+  Ctx ctx;
+  constexpr std::int64_t kSegment = 64;
+  for (const DType d : {DType::f64, DType::f32, DType::bf16})
+    for (const std::int64_t n : {1, 64, 65, 1000}) {
+      Array x = irregular(d, {n}, 3), all = random(DType::f64, {(n + kSegment - 1) / kSegment}, 1);
+      ops::segment_squares(ctx, {.out = all, .x = x, .segment = kSegment});
+      for (std::int64_t s = 0; s * kSegment < n; ++s) {
+        double want = 0;
+        for (std::int64_t i = s * kSegment; i < std::min(n, (s + 1) * kSegment); ++i) want += x.get(i) * x.get(i);
+        EXPECT_NEAR(all.get(s), want, 1e-12 * want) << name_of(d) << " " << n << " segment " << s;
+      }
+    }
+}
+
 TEST(Sums, CarryNan) {
   Ctx ctx;
   Array x = random(DType::f32, {20000}, 1), out = scalars({0});

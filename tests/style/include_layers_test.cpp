@@ -53,13 +53,23 @@ bool is_private(const std::string& include) {
   return include.starts_with("kernels/cpu/") || include.starts_with("kernels/cuda/");
 }
 
-std::string judge(const std::string& folder, const std::string& include) {
+// Parts of a folder that see nothing of another part of it.
+const std::map<std::string, std::string>& blind_parts() {
+  static const std::map<std::string, std::string> parts{{"text/tokenizer/", "text/template/"},
+                                                        {"text/template/python/", "text/template/jinja/"}};
+  return parts;
+}
+
+std::string judge(const SourceFile& file, const std::string& include) {
+  const std::string folder = file.folder(), path = file.path.generic_string();
   const std::size_t slash = include.find('/');
   const std::string target = include.substr(0, slash);
   if (slash == std::string::npos || !layers().contains(target)) return "is not a path from the root of the repository";
   if (target != folder && !layers().at(folder).contains(target)) return folder + " may not include " + target;
   if (is_private(include) && folder != "kernels" && folder != "tests")
     return "kernels of a backend are private to kernels/";
+  for (const auto& [part, other] : blind_parts())
+    if (path.starts_with(part) && include.starts_with(other)) return part + " sees nothing of " + other;
   return {};
 }
 
@@ -82,7 +92,7 @@ std::vector<std::string> layer_violations(const SourceFile& file) {
     ++line;
     begin = end + 1;
     if (!std::regex_search(one, match, kInclude)) continue;
-    const std::string complaint = judge(file.folder(), match[1]);
+    const std::string complaint = judge(file, match[1]);
     if (!complaint.empty())
       found.push_back(file.path.string() + ":" + std::to_string(line) + ": \"" + match[1].str() + "\": " + complaint);
   }
@@ -124,6 +134,13 @@ TEST(IncludeLayers, KernelsOfABackendArePrivate) {
   EXPECT_THAT(layer_violations(code("model/x.cpp", "#include \"kernels/cpu/simd.h\"\n")),
               ElementsAre(HasSubstr("private")));
   EXPECT_THAT(layer_violations(code("kernels/cpu/x.cpp", "#include \"kernels/cpu/simd.h\"\n")), IsEmpty());
+}
+
+TEST(IncludeLayers, PythonSeesNothingOfJinja) {
+  EXPECT_THAT(layer_violations(code("text/template/python/x.cpp", "#include \"text/template/jinja/ast.h\"\n")),
+              ElementsAre(HasSubstr("sees nothing of text/template/jinja/")));
+  EXPECT_THAT(layer_violations(code("text/template/jinja/x.cpp", "#include \"text/template/python/value.h\"\n")),
+              IsEmpty());
 }
 
 TEST(IncludeLayers, ACommentIsNoInclude) {

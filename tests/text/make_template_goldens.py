@@ -102,9 +102,10 @@ def named_cases():
             yield {"name": name, "case": case, "text": render(template, conversations()[case])["text"]}
 
 
-def small_cases():
-    """Language features one by one: {"source": ..., variables in "extra"}."""
-    for case in json.loads((FOLDER / "language.json").read_text()):
+def small_cases(file):
+    """Language features one by one: of each line of the file `source` and `extra` (variables) are the case."""
+    for line in file.open():
+        case = {key: value for key, value in json.loads(line).items() if key in ("source", "extra")}
         full = {"messages": [{"role": "user", "content": "hi"}], "extra": case.get("extra")}
         yield {**case, **expectation(case["source"], full)}
 
@@ -127,9 +128,10 @@ def main():
         return 0
     files = {
         "families.jsonl": dump_lines(cross(FOLDER / "templates")),
-        "language.jsonl": dump_lines(small_cases()),
         "named.jsonl": dump_lines(named_cases()),
     }
+    for file in sorted((FOLDER / "language").rglob("*.jsonl")):
+        files[file.relative_to(FOLDER)] = dump_lines(small_cases(file))
     wrong = 0
     for name, text in files.items():
         path = FOLDER / name

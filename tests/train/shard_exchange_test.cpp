@@ -13,7 +13,7 @@ namespace {
 using ::testing::Each;
 using ::testing::IsEmpty;
 
-constexpr int kRanks = 3;
+constexpr int kRanks = 3;                   // of a group
 constexpr std::int64_t kLarge = 1'500'000;  // a row is longer than what is sent at once
 
 /// The value of an element of a gradient of one rank: no two sums in another order need be equal.
@@ -22,15 +22,49 @@ float value_of(int rank, std::int64_t i) {
   return static_cast<float>(mixed >> 8U) * 0x1p-24F - 0.5F;
 }
 
-void on_each_rank(ZeroStage stage, std::int64_t n,
-                  const std::function<void(Ctx&, ParamStore&, Param&, ShardExchange&)>& work) {
-  const auto errors = test::on_ranks(kRanks, [&](Ctx& ctx, Collective& ranks) {
-    ParamStore store("weights", {}, Placement::device, {.stage = stage, .ranks = kRanks, .rank = ranks.rank()});
-    Param& p = store.declare({.name = "w", .shape = {n}, .update = Update::trained});
+float sum_of(int ranks, std::int64_t i, float sum) {
+  for (int r = 0; r < ranks; ++r) sum += value_of(r, i);
+  return sum;
+}
+
+struct Division {
+  ZeroStage stage;
+  int replicas = 1;
+  ReductionOrder order = ReductionOrder::ranks;
+};
+
+/// One of the ranks, and a parameter that it divides with others.
+struct Rank {
+  Rank(Ctx& c, Collective& ranks, const Division& d, std::int64_t n)
+      : number(ranks.rank()),
+        ctx(c),
+        store("weights", {}, Placement::device,
+              {.stage = d.stage, .ranks = kRanks, .rank = number % kRanks, .replicas = d.replicas}),
+        p(store.declare({.name = "w", .shape = {n}, .update = Update::trained})),
+        shared(ranks, store.sharding()),
+        stores{&store} {
     store.allocate();
-    const std::array<const ParamStore*, 1> stores{&store};
-    ShardExchange exchange(ranks, {}, stores);
-    work(ctx, store, p, exchange);
+    exchange.emplace(shared, ShardExchange::Options{.device = {}, .order = d.order}, stores);
+  }
+  const ShardGroup& group() const { return store.groups()[0]; }
+  void fill_gradients(float own) {
+    for (std::int64_t i = 0; i < p.grad.numel(); ++i) p.grad.as<float>()[i] = value_of(number, i);
+    if (store.sharding().divides_gradients()) std::ranges::fill(p.own.grad.span<float>(), own);
+  }
+
+  int number;
+  Ctx& ctx;
+  ParamStore store;
+  Param& p;
+  ShardRanks shared;
+  std::array<const ParamStore*, 1> stores;
+  std::optional<ShardExchange> exchange;
+};
+
+void on_each_rank(const Division& d, std::int64_t n, const std::function<void(Rank&)>& work) {
+  const auto errors = test::on_ranks(kRanks * d.replicas, [&](Ctx& ctx, Collective& ranks) {
+    Rank rank(ctx, ranks, d, n);
+    work(rank);
   });
   EXPECT_THAT(errors, Each(IsEmpty()));
 }
@@ -39,28 +73,50 @@ class ShardExchangeOf : public ::testing::TestWithParam<std::int64_t> {};
 
 TEST_P(ShardExchangeOf, GathersWhatEachRankHas) {
   for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::weights})
-    on_each_rank(stage, GetParam(), [](Ctx& ctx, ParamStore& store, Param& p, ShardExchange& exchange) {
-      std::ranges::fill(p.value.span<float>(), -1.0F);
-      for (std::int64_t i = p.own.begin; i < p.own.end(); ++i)
-        p.own.value.as<float>()[i - p.own.begin] = static_cast<float>(i);
-      exchange.gather(ctx, store.groups()[0]);
-      for (std::int64_t i = 0; i < p.value.numel(); ++i) ASSERT_EQ(p.value.as<float>()[i], static_cast<float>(i));
-    });
+    for (const int replicas : {1, 2})
+      on_each_rank({stage, replicas}, GetParam(), [](Rank& rank) {
+        Param& p = rank.p;
+        std::ranges::fill(p.value.span<float>(), -1.0F);
+        for (std::int64_t i = p.own.begin; i < p.own.end(); ++i)
+          p.own.value.as<float>()[i - p.own.begin] = static_cast<float>(i);
+        rank.exchange->gather(rank.ctx, rank.group());
+        for (std::int64_t i = 0; i < p.value.numel(); ++i) ASSERT_EQ(p.value.as<float>()[i], static_cast<float>(i));
+      });
 }
 
 // In the order of the ranks, on what was there before or instead of it.
 TEST_P(ShardExchangeOf, AddsGradientsInOrder) {
   for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::gradients})
-    on_each_rank(stage, GetParam(), [&](Ctx& ctx, ParamStore& store, Param& p, ShardExchange& exchange) {
+    on_each_rank({stage}, GetParam(), [&](Rank& rank) {
       const bool adds = stage == ZeroStage::gradients;
-      const int rank = store.sharding().rank;
-      if (adds) std::ranges::fill(p.own.grad.span<float>(), 0.25F);
-      for (std::int64_t i = 0; i < p.grad.numel(); ++i) p.grad.as<float>()[i] = value_of(rank, i);
-      exchange.reduce(ctx, store.groups()[0], adds ? Sink::Mode::accumulate : Sink::Mode::store);
-      for (std::int64_t i = p.own.begin; i < p.own.end(); ++i) {
-        float sum = adds ? 0.25F + value_of(0, i) : value_of(0, i);
-        for (int r = 1; r < kRanks; ++r) sum += value_of(r, i);
-        ASSERT_EQ(p.own.grad.as<float>()[i - p.own.begin], sum) << i;
+      rank.fill_gradients(0.25F);
+      rank.exchange->reduce(rank.ctx, rank.group(), adds ? Sink::Mode::accumulate : Sink::Mode::store);
+      rank.exchange->settle(rank.ctx, rank.group());
+      const ParamPart& own = rank.p.own;
+      for (std::int64_t i = own.begin; i < own.end(); ++i) {
+        const float sum = adds ? sum_of(kRanks, i, 0.25F) : value_of(2, i) + (value_of(0, i) + value_of(1, i));
+        ASSERT_EQ(own.grad.as<float>()[i - own.begin], sum) << i;
+      }
+    });
+}
+
+// Two micro-batches. Every replica has the same sums: those of its group and then of the others, or all in the order
+// of the ranks.
+TEST_P(ShardExchangeOf, AddsGradientsOverReplicas) {
+  constexpr int kReplicas = 2, kAll = kRanks * kReplicas;
+  for (const ReductionOrder order : {ReductionOrder::ranks, ReductionOrder::micro_batches})
+    on_each_rank({ZeroStage::gradients, kReplicas, order}, GetParam(), [&](Rank& rank) {
+      rank.fill_gradients(0);
+      for (int batch = 0; batch < 2; ++batch) rank.exchange->reduce(rank.ctx, rank.group(), Sink::Mode::accumulate);
+      rank.exchange->settle(rank.ctx, rank.group());
+      const ParamPart& own = rank.p.own;
+      for (std::int64_t i = own.begin; i < own.end(); ++i) {
+        const float found = own.grad.as<float>()[i - own.begin], sum = sum_of(kAll, i, sum_of(kAll, i, 0));
+        // Sums of 12 numbers below a half, rounded up to 11 times either way.
+        if (order == ReductionOrder::ranks)
+          ASSERT_NEAR(found, sum, 22 * 0x1p-22F) << i;
+        else
+          ASSERT_EQ(found, sum) << i;
       }
     });
 }

@@ -25,7 +25,7 @@ TEST(TrainStep, ANonFiniteGradientOfOneRankIsKnownToAll) {
       Optimizer optimizer(ctx, make_rule({}), model.trained(), Placement::device);
       optimizer.allocate(ctx);
       TrainStep step(ctx, {.model = model, .optimizer = optimizer, .ranks = ranks}, {.max_tokens = 4});
-      step.begin();
+      step.begin(1);
       int of_first = 0, of_second = 0;
       for (Param* p : model.trained()) {
         EXPECT_TRUE(step.has_finite_gradient(*p));

@@ -1,9 +1,10 @@
+#include "text/template/assistant_ranges.h"
+
 #include <fmt/format.h>
 
 #include <optional>
 #include <utility>
 
-#include "text/template/chat_template.h"
 #include "text/template/message.h"
 
 namespace qtrain {

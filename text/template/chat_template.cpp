@@ -7,13 +7,19 @@
 #include <string_view>
 #include <utility>
 
-#include "text/template/ast.h"
-#include "text/template/from_json.h"
-#include "text/template/interpreter.h"
-#include "text/template/program.h"
+#include "text/template/jinja/interpreter.h"
+#include "text/template/jinja/parser.h"
+#include "text/template/python/json.h"
 #include "text/template/training_forms.h"
 
 namespace qtrain {
+
+struct ChatTemplate::Program {
+  std::string source;
+  std::string name;  ///< for messages
+  ParsedTemplate parsed;
+};
+
 namespace {
 
 /// Names under which messages carry reasoning; templates read the first, some the second.
@@ -84,6 +90,14 @@ PyValue checked_list(const std::string& name, const Json* json, const char* what
 ChatTemplate::ChatTemplate(std::string source, std::string name, std::map<std::string, std::string> special_tokens)
     : special_tokens_(std::move(special_tokens)), name_(std::move(name)) {
   add("default", std::move(source));
+}
+
+ChatTemplate::ChatTemplate(const std::vector<NamedSource>& templates, std::map<std::string, std::string> special_tokens)
+    : special_tokens_(std::move(special_tokens)) {
+  for (const NamedSource& t : templates) {
+    name_ = t.place;
+    add(t.name, t.source);
+  }
 }
 
 void ChatTemplate::add(const std::string& key, std::string source) {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "core/json.h"
 #include "text/template/rendered.h"
@@ -22,6 +22,11 @@ struct RenderInput {
   std::optional<std::time_t> now = {};  ///< what `strftime_now` tells; the clock if absent
 };
 
+/// A template of several, and where it was found.
+struct NamedSource {
+  std::string name, source, place;
+};
+
 /// A chat template as transformers' `apply_chat_template` renders it: Jinja with trim_blocks, lstrip_blocks, loop
 /// controls and {% generation %}, in an immutable sandbox, with Python's values and printing.
 /// Source: transformers 5 (chat_template_utils.py), Jinja 3.1.
@@ -31,22 +36,13 @@ class ChatTemplate {
   /// Errors (ErrorKind::input): a syntax error, with its line.
   ChatTemplate(std::string source, std::string name, std::map<std::string, std::string> special_tokens);
 
-  /// From a model folder: chat_template.jinja, else `chat_template` of tokenizer_config.json (a string, or a list of
-  /// named templates, of which `tool_use` is taken for rows with tools and `default` for others); special tokens from
-  /// tokenizer_config.json and special_tokens_map.json. Also from a template file, with no special tokens then.
-  /// Errors (ErrorKind::input): no template, no such file, a syntax error.
-  static ChatTemplate load(const std::filesystem::path& path);
-  /// The same with the special tokens of another folder: a template file in place of the model's own template.
-  static ChatTemplate load(const std::filesystem::path& path, const std::filesystem::path& tokens_folder);
-  /// The template that a config names in place of the folder's own: a file or a folder, the source itself, one of the
-  /// folder's named templates, or one of `named_templates`; with the special tokens of the folder.
-  /// Errors (ErrorKind::input): none of these, a syntax error.
-  static ChatTemplate named(const std::string& name, const std::filesystem::path& model_folder);
+  /// From templates by name, of which `tool_use` is taken for rows with tools and `default` for others; messages about
+  /// a single one, or all of them, call it by the place of the last. Errors (ErrorKind::input): a syntax error, with
+  /// place and line.
+  ChatTemplate(const std::vector<NamedSource>& templates, std::map<std::string, std::string> special_tokens);
+
   /// Sets the variable of a special token ("eos_token").
   void set_special_token(const std::string& name, std::string token) { special_tokens_[name] = std::move(token); }
-  /// Whether a model folder has a chat template.
-  static bool exists(const std::filesystem::path& model_folder);
-
   /// Whether the template that rows with such tools take has {% generation %} blocks: whether a tag stands in its text,
   /// which is what TRL asks (a comment counts too).
   bool has_generation_tags(const Json* tools = nullptr) const;
@@ -69,7 +65,6 @@ class ChatTemplate {
 
  private:
   struct Program;
-  ChatTemplate() = default;
   void add(const std::string& key, std::string source);
   const Program& program_for(const Json* tools) const;
 
@@ -77,20 +72,5 @@ class ChatTemplate {
   std::map<std::string, std::string> special_tokens_;
   std::string name_;
 };
-
-/// The special tokens that a model folder names (bos_token, eos_token, ...): text by name.
-std::map<std::string, std::string> special_tokens(const std::filesystem::path& model_folder);
-
-/// The templates of a model folder by name ("default" for the unnamed one) as `ChatTemplate::load` finds them, unread;
-/// empty where there is none.
-std::map<std::string, std::string> chat_template_sources(const std::filesystem::path& model_folder);
-
-/// As `render`, with `generated` filled also where the template has no {% generation %} tags: an assistant turn then
-/// reaches from the end of the generation prompt to the end of the turn, its end-of-turn token (and, as in TRL's
-/// templates, what the template writes behind it) included. It is found by rendering prefixes of the conversation.
-/// Turns before message `first` are then not looked for. Nothing is guessed: where one of the others cannot be located
-/// exactly, `unplaced` says why. Errors: those of `render`.
-Rendered render_with_assistant_ranges(const ChatTemplate& chat_template, const RenderInput& input,
-                                      std::size_t first = 0);
 
 }  // namespace qtrain

@@ -94,7 +94,8 @@ void lead_writing(const TrainingObjects& run, const fs::path& folder, WriteTenso
 // Of the others; they wait until the folder has its name.
 void follow_writing(const TrainingObjects& run, WriteTensors write) {
   if (!run.is_whole()) {
-    write(run, broadcast_text(run.ctx, run.ranks, ""), Writers::other);
+    const std::string folder = broadcast_text(run.ctx, run.ranks, "");
+    if (run.writes_part()) write(run, folder, Writers::other);
     run.ranks.barrier(run.ctx);
   }
   run.ranks.barrier(run.ctx);

@@ -25,6 +25,8 @@ struct TrainingObjects {
 
   /// Whether the rank that leads has all that is saved; else each writes what it owns.
   bool is_whole() const { return !setup.model->options().sharding.divides_trained(); }
+  /// Whether this rank writes a part of what is divided: those of the first group do.
+  bool writes_part() const { return !is_whole() && ranks.rank() < setup.model->options().sharding.ranks; }
 };
 
 /// Writes checkpoint-<step> below `output`: into a temporary folder, the manifest last, then one rename; an older one

@@ -79,6 +79,7 @@ void remark_on_device(ResolvedConfig& config) {
   if (t.tf32.value_or(false) && !config.judge.ignores("tf32")) no_effect(config, "tf32", "it is about GEMMs on a GPU");
   if (t.activation_offloading) no_effect(config, "activation_offloading", "it is about a GPU's memory");
   if (t.optimizer_offload) no_effect(config, "optimizer_offload", "it is about a GPU's memory");
+  if (t.weight_offload) no_effect(config, "weight_offload", "it is about a GPU's memory");
 }
 
 void require_precision(MatmulPrecision precision, std::string_view gpu, int major) {

@@ -82,7 +82,7 @@ Course follow_limits(Estimate& e, const Config& config, std::int64_t longest) {
                config.run.data_ranks();
   }
   return {.mix = {.context = static_cast<double>(longest)},
-          .micro_batch_tokens = static_cast<double>(e.work.train.tokens)};
+          .micro_batch_tokens = static_cast<double>(e.work.train.tokens) / e.sharing};
 }
 
 /// What GEMMs of this size reach on the processor now.
@@ -177,12 +177,16 @@ RanksWork ranks_work(const Estimate& e, const Place& place, const Course& course
           .mix = course.mix};
 }
 
-void add_ranks(Estimate& e, const Config& config, const RanksWork& work) {
-  e.of_ranks = estimate_ranks(config, work);
-  const StageEstimate& own = e.of_ranks->stages[static_cast<std::size_t>(config.run.zero_stage)];
+void add_ranks(Estimate& e, const ResolvedConfig& resolved, const RanksWork& work) {
+  const Config& config = resolved.value;
+  e.of_ranks = estimate_ranks(resolved, work);
+  const std::vector<StageEstimate>& stages = e.of_ranks->stages;  // one where weights are on the host
+  const auto stage = static_cast<ZeroStage>(config.run.zero_stage);
+  const StageEstimate& own =
+      stages.size() == 1 ? stages.front() : *std::ranges::find(stages, stage, &StageEstimate::stage);
   if (own.step) e.step_seconds = own.step->seconds;
   if (!e.problem) return;
-  const auto fitting = std::ranges::find_if(e.of_ranks->stages, &StageEstimate::fits);
+  const auto fitting = std::ranges::find_if(e.of_ranks->stages, &StageEstimate::can);
   if (fitting != e.of_ranks->stages.end())
     e.problem->remedy = fmt::format("zero_stage={} fits; {}", static_cast<int>(fitting->stage), e.problem->remedy);
 }
@@ -194,10 +198,15 @@ TracedRun trace_run(const Config& config, const PlannedRun& run, const std::file
          {.cause = fmt::format("the timelines are of {} ranks, and the config has {}", trace.ranks(), run.ranks),
           .place = folder.string(),
           .remedy = fmt::format("give the config of that run, or nproc={} nnodes=1", trace.ranks())});
-  return traced_run(trace, step_exchanges(run.model, run.reduction, run.ranks), step_shape(config, run.policy()));
+  return traced_run(trace, step_exchanges(run.model, run.reduction, run.ranks), step_shape(config, run));
 }
 
 }  // namespace
+
+RunPlace place_of_run(const Config& config, const EstimateOptions& options) {
+  if (options.gpu || config.run.device == DeviceChoice::cuda) return {.device = DeviceKind::cuda};
+  return {};
+}
 
 std::optional<double> Estimate::seconds() const {
   if (steps && step_seconds) return static_cast<double>(*steps) * *step_seconds;
@@ -230,7 +239,11 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
   e.memory = memory_plan(run);
   e.copies = chosen_copies(config, run);
   e.least = e.copies.empty() ? e.memory.total() : plain;
-  e.gpus = gpus_for(config, e.work);
+  const std::vector<ErrorText> refused = unsupported(resolved, {.device = DeviceKind::cuda});
+  if (refused.empty())
+    e.gpus = gpus_for(config, e.work);
+  else
+    e.refused_on_gpus = refused.front().cause;
   if (!fits(e.memory, e.target)) e.problem = does_not_fit(run);
   e.flops_per_token = training_flops(model, course.mix, e.recompute).total();
   e.flops_per_second = flops_per_second(place, options, threads);
@@ -238,7 +251,8 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
     RanksWork work = ranks_work(e, place, course);
     work.gpu = gpu_of(place, options);
     work.network = options.network;
-    add_ranks(e, config, work);
+    work.place = place_of_run(config, options);
+    add_ranks(e, resolved, work);
   }
   if (options.timelines) e.traced = trace_run(config, run, *options.timelines);
   return e;

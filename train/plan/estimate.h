@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "config/check.h"
 #include "config/config.h"
 #include "core/log.h"
 #include "train/plan/gpus.h"
@@ -47,6 +48,7 @@ struct Estimate {
   std::vector<std::string> copies;                               ///< keys of copies that are kept because there is room
   std::size_t least = 0;                                         ///< bytes without them
   std::vector<GpuVerdict> gpus;                                  ///< whether each kind can do it alone
+  std::string refused_on_gpus;                                   ///< why none of them can; empty: they may
   std::optional<ErrorText> problem;                              ///< where the run does not fit
   Workload work;
   bool from_data = false;                  ///< whether the batches are those of the data
@@ -60,6 +62,9 @@ struct Estimate {
 
   std::optional<double> seconds() const;
 };
+
+/// Where it would run: a GPU need not be here.
+RunPlace place_of_run(const Config& config, const EstimateOptions& options);
 
 /// Plans the run of a config without touching its device or reading weights: only config.json, and rows and tokenizer.
 /// Errors: those of a run that does not get as far as allocating its memory.

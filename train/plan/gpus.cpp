@@ -18,10 +18,12 @@ constexpr auto kModels = std::to_array<GpuModel>({
     {"RTX 3060", 11.8, 25.6, 360, 8, 0, 31.5},
     {"RTX 3080", 9.8, 59.5, 760, 8, 0, 31.5},
     {"RTX 3090", 23.7, 71, 936, 8, 0, 31.5},
+    {"RTX 4060", 7.6, 30.2, 272, 8, 0, 15.75},
     {"RTX 4060 Ti", 15.6, 44.1, 288, 8, 0, 15.75},
     {"RTX 4070", 11.7, 58.3, 504, 8, 0, 31.5},
     {"RTX 4080", 15.7, 97.5, 717, 8, 0, 31.5},
     {"RTX 4090", 23.6, 165.2, 1008, 8, 0, 31.5},
+    {"RTX 5070", 11.5, 61.7, 672, 12, 0, 63},
     {"RTX 5070 Ti", 15.5, 87.9, 896, 12, 0, 63},
     {"RTX 5080", 15.5, 112.6, 960, 12, 0, 63},
     {"RTX 5090", 31.4, 209.5, 1792, 12, 0, 63},
@@ -39,10 +41,13 @@ constexpr auto kModels = std::to_array<GpuModel>({
     {"A40", 44.4, 149.7, 696, 8, 0, 31.5},
     {"A100 80GB", 79.2, 312, 2039, 8, 3, 300},
     {"A100 40GB", 39.4, 312, 1555, 8, 3, 300},
+    {"A100 PCIe 80GB", 79.2, 312, 1935, 8, 0, 31.5},
+    {"A100 PCIe 40GB", 39.4, 312, 1555, 8, 0, 31.5},
     {"H100 80GB", 79.1, 989.4, 3350, 9, 4, 450},
     {"H100 PCIe", 79.1, 756, 2000, 9, 0, 63},
     {"H100 NVL", 93.1, 835, 3938, 9, 0, 63},
     {"H200", 139.8, 989.4, 4800, 9, 4, 450},
+    {"H200 NVL", 139.8, 835.5, 4800, 9, 0, 63},
     {"B200", 178.3, 2250, 7700, 10, 5, 900},
 });
 
@@ -64,6 +69,16 @@ bool contains_all(const std::vector<std::string>& all, const std::vector<std::st
                      [&](const std::string& w) { return std::find(all.begin(), all.end(), w) != all.end(); });
 }
 
+// Words that make it another card with another memory.
+bool is_variant(const std::vector<std::string>& asked, const std::vector<std::string>& words) {
+  constexpr std::array<std::string_view, 3> kVariants{"ti", "super", "laptop"};
+  const auto has = [](const std::vector<std::string>& all, std::string_view word) {
+    return std::find(all.begin(), all.end(), word) != all.end();
+  };
+  return std::any_of(kVariants.begin(), kVariants.end(),
+                     [&](std::string_view v) { return has(asked, v) && !has(words, v); });
+}
+
 }  // namespace
 
 std::span<const GpuModel> gpu_models() {
@@ -77,7 +92,7 @@ const GpuModel* find_gpu(std::string_view name) {
   std::size_t most = 0;
   for (const GpuModel& gpu : kModels) {  // the driver says more than the name: "NVIDIA A100-SXM4-40GB"
     const std::vector<std::string> words = words_of(gpu.name);
-    if (!contains_all(asked, words) || words.size() <= most) continue;
+    if (!contains_all(asked, words) || is_variant(asked, words) || words.size() <= most) continue;
     best = &gpu;
     most = words.size();
   }

@@ -27,7 +27,8 @@ struct RankLayout {
   int ranks() const { return nodes * ranks_per_node; }
 };
 
-/// The model that a name means: "RTX 4090", "4090", "NVIDIA H100 80GB HBM3". Null if there is none.
+/// The model that a name means: "RTX 4090", "4090", "NVIDIA H100 80GB HBM3". Null if there is none, also for a variant
+/// of one that is here ("RTX 4090 Laptop GPU").
 const GpuModel* find_gpu(std::string_view name);
 
 /// How so many ranks are connected that each have such a GPU: as fast as NCCL takes NVLink, PCIe and networks to be,

@@ -25,6 +25,21 @@ double ring_bandwidth(const Interconnect& net) {
 
 }  // namespace
 
+Interconnect within_group(const Interconnect& net, int size) {
+  Interconnect group = net;
+  group.ranks_per_node = std::min(size, net.ranks_per_node);
+  group.nodes = (size + net.ranks_per_node - 1) / net.ranks_per_node;
+  return group;
+}
+
+// Each of a node's ranks sends to its own counterparts.
+Interconnect over_groups(const Interconnect& net, int size) {
+  Interconnect replicas = net;
+  replicas.ranks_per_node = std::max(1, net.ranks_per_node / size);
+  replicas.nodes = net.ranks() / size / replicas.ranks_per_node;
+  return replicas;
+}
+
 double ring_pass(const Interconnect& net, double bytes) {
   if (net.ranks() == 1) return 0;
   const int across = net.nodes - 1, within = net.ranks() - net.nodes;
@@ -42,14 +57,24 @@ double tree_pass(const Interconnect& net, double bytes) {
   return seconds;
 }
 
+double ring_broadcast(const Interconnect& net, double bytes) {
+  if (net.ranks() == 1) return 0;
+  const int across = net.nodes - 1, within = net.ranks() - net.nodes;
+  return within * net.inside.latency + across * net.between.latency + bytes / ring_bandwidth(net);
+}
+
+double tree_broadcast(const Interconnect& net, double bytes) {
+  if (net.ranks() == 1) return 0;
+  const double steps = (net.ranks_per_node - 1) * net.inside.latency + levels(net.nodes) * net.between.latency;
+  return steps + bytes / ring_bandwidth(net);
+}
+
 double ring_all_reduce(const Interconnect& net, double bytes) {
   return 2 * ring_pass(net, bytes);
 }
 
 double tree_all_reduce(const Interconnect& net, double bytes) {
-  if (net.ranks() == 1) return 0;
-  const double one_way = (net.ranks_per_node - 1) * net.inside.latency + levels(net.nodes) * net.between.latency;
-  return 2 * (one_way + bytes / ring_bandwidth(net));
+  return 2 * tree_broadcast(net, bytes);
 }
 
 double all_to_all(const Interconnect& net, double bytes) {
@@ -60,16 +85,36 @@ double all_to_all(const Interconnect& net, double bytes) {
   return std::max(inside, between);
 }
 
+namespace {
+
+double by_rings(const Interconnect& net, Exchange what, double bytes) {
+  switch (what) {
+    case Exchange::all_reduce: return ring_all_reduce(net, bytes);
+    case Exchange::broadcast: return ring_broadcast(net, bytes);
+    default: return ring_pass(net, bytes);
+  }
+}
+
+double by_trees(const Interconnect& net, Exchange what, double bytes) {
+  switch (what) {
+    case Exchange::all_reduce: return tree_all_reduce(net, bytes);
+    case Exchange::broadcast: return tree_broadcast(net, bytes);
+    default: return tree_pass(net, bytes);
+  }
+}
+
+}  // namespace
+
 double exchange_seconds(const Interconnect& net, Collectives how, Exchange what, double bytes) {
   switch (how) {
-    case Collectives::ring: return what == Exchange::all_reduce ? ring_all_reduce(net, bytes) : ring_pass(net, bytes);
-    case Collectives::tree: return what == Exchange::all_reduce ? tree_all_reduce(net, bytes) : tree_pass(net, bytes);
+    case Collectives::ring: return by_rings(net, what, bytes);
+    case Collectives::tree: return by_trees(net, what, bytes);
     default: break;
   }
   switch (what) {
-    case Exchange::all_gather: return ring_pass(net, bytes);
     case Exchange::reduce: return all_to_all(net, bytes);
-    default: return std::min(ring_all_reduce(net, bytes), tree_all_reduce(net, bytes));
+    case Exchange::all_reduce: return std::min(ring_all_reduce(net, bytes), tree_all_reduce(net, bytes));
+    default: return by_rings(net, what, bytes);
   }
 }
 

@@ -17,6 +17,10 @@ struct Interconnect {
   int ranks() const { return ranks_per_node * nodes; }
 };
 
+/// What consecutive ranks of this size see of it, and those that have the same place in such groups, one of each.
+Interconnect within_group(const Interconnect& net, int size);
+Interconnect over_groups(const Interconnect& net, int size);
+
 /// Seconds of collective operations by the model of latency and bandwidth (Hockney 1994; Thakur et al. 2005): a message
 /// takes the latency of its link and its bytes over the bandwidth. `bytes` are those of all ranks together: what
 /// everybody has after an all-gather, what each begins with in the others. A single rank takes 0.
@@ -26,9 +30,12 @@ struct Interconnect {
 double ring_pass(const Interconnect& net, double bytes);
 /// The same among nodes by doubling (Bruck; recursive halving), then by rings inside each.
 double tree_pass(const Interconnect& net, double bytes);
+/// From one rank to all others, along the ring in pieces that follow each other; or down a tree over nodes.
+double ring_broadcast(const Interconnect& net, double bytes);
+double tree_broadcast(const Interconnect& net, double bytes);
 /// Two passes of a ring.
 double ring_all_reduce(const Interconnect& net, double bytes);
-/// To the root of a tree over nodes and back, in pieces that follow each other; a chain inside a node. Source: the
+/// To the root of a tree over nodes and back, as tree_broadcast; a chain inside a node. Source: the
 /// double trees of Sanders, Speck and Traeff (2009), as in NCCL.
 double tree_all_reduce(const Interconnect& net, double bytes);
 /// Every rank sends a part of its bytes to each other, one after the other; both kinds of links work at the same time.
@@ -36,14 +43,14 @@ double all_to_all(const Interconnect& net, double bytes);
 
 /// Which algorithms a run is taken to use.
 enum class Collectives : std::uint8_t {
-  usual,  ///< gradients of divided runs by all_to_all, for sums in the order of the ranks; gathers by rings, and
-          ///< all_reduce by what is faster, as NCCL
+  usual,  ///< gradients of divided runs by all_to_all, for sums in the order of the ranks; gathers and broadcasts by
+          ///< rings, and all_reduce by what is faster, as NCCL
   ring,   ///< rings for all, reduce-scatter for gradients
   tree,   ///< trees for all
 };
 
 /// What a collective operation does.
-enum class Exchange : std::uint8_t { all_gather, reduce, all_reduce };
+enum class Exchange : std::uint8_t { all_gather, broadcast, reduce, all_reduce };
 /// By those algorithms.
 double exchange_seconds(const Interconnect& net, Collectives how, Exchange what, double bytes);
 

@@ -37,10 +37,13 @@ std::size_t input_bytes(const Workload& work, const ContextShare& share) {
 
 // What ranks need to add their gradients.
 std::size_t communication_bytes(const PlannedRun& run) {
-  if (run.model.options().sharding.divides_trained()) return DividedModel::bytes(run.ranks, run.model);
-  std::int64_t trained = 0;
-  for (const Param* p : run.model.trained()) trained += p->value.numel();
-  return GradientReducer::bytes(run.ranks, run.reduction, trained);
+  const std::vector<Param*> trained = run.model.trained();
+  const std::size_t squares = GradientSquares::bytes(run.model.device(), run.reduction.order, trained);
+  if (run.model.options().sharding.divides_trained())
+    return squares + DividedModel::bytes(run.reduction.order, run.model);
+  std::int64_t elements = 0;
+  for (const Param* p : trained) elements += p->value.numel();
+  return squares + GradientReducer::bytes(run.ranks, run.reduction, elements);
 }
 
 /// One way to save memory.
@@ -49,16 +52,47 @@ struct Remedy {
   std::size_t bytes;  ///< of the run with it
 };
 
-// Of the same run with its frozen weights in 4 bits, if they can be.
+// Of the same run with a model of these options.
+std::size_t bytes_with(const PlannedRun& run, const TransformerOptions& options) {
+  Transformer model(run.model.device(), options);
+  PlannedState state = run.optimizer;
+  state.memory = optimizer_memory(*make_rule(state.options), model.trained(), model.device());
+  if (options.sharding.on_host) state.placement = Placement::pinned;
+  return memory_plan({.model = model,
+                      .optimizer = state,
+                      .work = run.work,
+                      .target = run.target,
+                      .inputs = run.inputs,
+                      .ranks = run.ranks,
+                      .reduction = run.reduction},
+                     run.policy())
+      .total();
+}
+
+// With its frozen weights in 4 bits, if they can be.
 std::optional<std::size_t> quantized_bytes(const PlannedRun& run) {
   TransformerOptions options = run.model.options();
   if (!options.lora || options.quantization) return {};
   options.quantization = Quantization{.bnb = {.quant_type = FourBit::nf4}};
-  Transformer model(run.model.device(), options);
-  return memory_plan(
-             {.model = model, .optimizer = run.optimizer, .work = run.work, .target = run.target, .inputs = run.inputs},
-             run.policy())
-      .total();
+  return bytes_with(run, options);
+}
+
+// With its weights on the host.
+std::size_t bytes_with_weights_on_host(const PlannedRun& run) {
+  TransformerOptions options = run.model.options();
+  options.sharding.stage = ZeroStage::weights;
+  options.sharding.on_host = true;
+  return bytes_with(run, options);
+}
+
+// With the tokens of each micro-batch shared by two ranks, if they can be.
+std::optional<std::size_t> bytes_with_shared_tokens(const PlannedRun& run) {
+  TransformerOptions options = run.model.options();
+  const bool drops = options.lora && options.lora->dropout > 0, pairs = run.ranks > 1 && run.ranks % 2 == 0;
+  if (!pairs || drops || options.context.is_shared() || options.config.is_balanced()) return {};
+  if (run.target.device.kind != DeviceKind::cpu) return {};
+  options.context = {.ranks = 2};
+  return bytes_with(run, options);
 }
 
 std::vector<Remedy> remedies(const PlannedRun& run) {
@@ -73,9 +107,12 @@ std::vector<Remedy> remedies(const PlannedRun& run) {
     other.optimizer.placement = Placement::pinned;
     found.push_back({"optimizer_offload=true", memory_plan(other, policy).total()});
   }
+  if (run.target.device.kind == DeviceKind::cuda && !run.model.options().sharding.on_host)
+    found.push_back({"weight_offload=true", bytes_with_weights_on_host(run)});
   PlannedRun coded = run;
+  coded.optimizer.options.name = "adamw_8bit";
   coded.optimizer.memory =
-      optimizer_memory(*make_rule({.name = "adamw_8bit"}), run.model.trained(), run.model.device());
+      optimizer_memory(*make_rule(coded.optimizer.options), run.model.trained(), run.model.device());
   found.push_back({"optim=adamw_8bit", memory_plan(coded, policy).total()});
   if (run.target.device.kind == DeviceKind::cuda && run.inputs == BlockInputs::device) {
     PlannedRun other = run;
@@ -86,6 +123,10 @@ std::vector<Remedy> remedies(const PlannedRun& run) {
          memory_plan(other, blocks ? policy : block).total()});
   }
   if (const auto bytes = quantized_bytes(run)) found.push_back({"load_in_4bit=true", *bytes});
+  if (const auto bytes = bytes_with_shared_tokens(run))
+    found.push_back({fmt::format("context_parallel_size=2 with gradient_accumulation_steps={}",
+                                 2 * run.work.micro_batching.gradient_accumulation_steps),
+                     *bytes});
   if (run.choice.dense_copies == KeepCopies::yes && !run.model.quantized().empty()) {
     PlannedRun other = run;
     other.choice.dense_copies = KeepCopies::no;
@@ -201,10 +242,11 @@ Workload longest_workload(const Config& config, std::int64_t longest) {
   return work;
 }
 
-PlannedState plan_state(const TrainingSection& t, const UpdateRule& rule, Transformer& model) {
-  PlannedState state{.memory = optimizer_memory(rule, model.trained(), model.device())};
+PlannedState plan_state(const TrainingSection& t, Transformer& model) {
+  PlannedState state{.options = optimizer_options(t), .memory = {}};
+  state.memory = optimizer_memory(*make_rule(state.options), model.trained(), model.device());
   if (model.device().kind == DeviceKind::cpu) return state;
-  if (t.optimizer_offload) state.placement = Placement::pinned;
+  if (t.optimizer_offload || model.options().sharding.on_host) state.placement = Placement::pinned;
   state.pages = find_optimizer(t.optim)->pages;
   return state;
 }
@@ -214,7 +256,7 @@ PlannedRun planned_run(const Config& config, Transformer& model, Workload work, 
   const bool on_host = t.activation_offloading && target.device.kind != DeviceKind::cpu;
   return {
       .model = model,
-      .optimizer = plan_state(t, *make_rule(optimizer_options(t)), model),
+      .optimizer = plan_state(t, model),
       .work = work,
       .target = std::move(target),
       .inputs = on_host ? BlockInputs::host : BlockInputs::device,
@@ -232,7 +274,8 @@ MemoryPlan memory_plan(const PlannedRun& run, const RecomputePolicy& policy) {
   const ActivationBytes& activations = execution.activations;
   const Parameters& params = run.model.params();
   const std::size_t converted = run.target.converts ? execution.gemm.total() : 0;
-  const std::size_t state_of_codes = params.quantization_bytes();
+  const bool on_host = run.model.options().sharding.on_host;
+  const std::size_t state_of_codes = on_host ? 0 : params.quantization_bytes();
   const AdapterParams& adapter = params.adapter();
   return {{{"weights", params.weights().values().planned() - state_of_codes},
            {"quantization_state", state_of_codes},
@@ -248,7 +291,10 @@ MemoryPlan memory_plan(const PlannedRun& run, const RecomputePolicy& policy) {
            {"inputs", input_bytes(run.work, share)},
            {"workspace", run.target.workspace + converted},
            {"communication", communication_bytes(run)}},
-          {{"optimizer", run.optimizer.memory.on_host(run.optimizer.placement)}, {"activations", activations.pinned}}};
+          {{"weights", params.weights().on_host().planned()},
+           {"adapters", adapter.store().on_host().planned()},
+           {"optimizer", run.optimizer.memory.on_host(run.optimizer.placement)},
+           {"activations", activations.pinned}}};
 }
 
 MemoryPlan memory_plan(const PlannedRun& run) {

@@ -68,6 +68,7 @@ Workload longest_workload(const Config& config, std::int64_t longest);
 
 /// The state of a run's optimizer.
 struct PlannedState {
+  OptimizerOptions options;
   OptimizerMemory memory;
   Placement placement = Placement::device;
   Pages pages = Pages::never;  ///< whether it may go to the host
@@ -75,7 +76,7 @@ struct PlannedState {
   std::size_t on_device() const { return memory.on_device(placement); }
 };
 /// As the config asks; on a processor it is all one.
-PlannedState plan_state(const TrainingSection& t, const UpdateRule& rule, Transformer& model);
+PlannedState plan_state(const TrainingSection& t, Transformer& model);
 
 /// A run whose model is declared; it need not have memory.
 struct PlannedRun {

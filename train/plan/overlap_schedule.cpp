@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kNoUnit = UnitAccess::kNoUnit;
 
-/// The two lanes, and the memory in which units are made whole.
+/// The lanes, and the memory in which units are made whole.
 class StepSimulation {
  public:
   StepSimulation(const StepShape& shape, std::span<const StepCosts> ranks)
@@ -24,14 +24,16 @@ class StepSimulation {
         now_(ranks.size()) {}
 
   SimulatedStep run() {
+    if (shape_.gathers_again) find_gathered();
     compute("between", [](const StepCosts& c) { return c.between; });
     for (std::int64_t i = 0; i < shape_.micro_batches; ++i) {
+      last_ = i + 1 == shape_.micro_batches;
       forward();
       backward();
       end_micro_batch();
     }
     finish();
-    step_.seconds = std::ranges::max(now_);
+    step_.seconds = std::max(std::ranges::max(now_), host_);
     return std::move(step_);
   }
 
@@ -50,6 +52,7 @@ class StepSimulation {
 
   template <class Seconds>
   void compute(std::string name, const Seconds& of) {
+    wait_until(host_);
     step_.spans.push_back({Lane::computing, std::move(name), now_[0], now_[0] + of(ranks_[0])});
     for (std::size_t r = 0; r < now_.size(); ++r) now_[r] += of(ranks_[r]);
   }
@@ -62,14 +65,21 @@ class StepSimulation {
   }
 
   // When it is done.
-  double exchange(std::string name, double seconds, int u = kNoUnit) {
-    const double begin = std::max(std::ranges::max(now_), exchanged_);
-    exchanged_ = begin + seconds;
+  double exchange(std::string name, const ExchangeCost& cost, int u = kNoUnit) {
+    if (cost.host > 0) step_.spans.push_back({Lane::comparing, name, host_, host_ + cost.host, u});
+    host_ += cost.host;
+    const double begin = std::max({std::ranges::max(now_), exchanged_, host_});
+    exchanged_ = begin + cost.seconds;
     step_.spans.push_back({Lane::exchanging, std::move(name), begin, exchanged_, u});
+    if (shape_.lane == ExchangeLane::computing) wait_until(exchanged_);
     return exchanged_;
   }
   double gather(int u) { return exchange(fmt::format("gather unit {}", u), unit(u).gather, u); }
-  double reduce(int u) { return exchange(fmt::format("reduce unit {}", u), unit(u).reduce, u); }
+  // As DividedModel::add.
+  double reduce(int u) {
+    const double reduced = exchange(fmt::format("reduce unit {}", u), unit(u).reduce, u);
+    return last_ ? exchange(fmt::format("settle unit {}", u), unit(u).settle, u) : reduced;
+  }
 
   void fetch(int u) {
     Buffer& buffer = buffer_for(u);
@@ -140,10 +150,25 @@ class StepSimulation {
     if (shape_.order == ReductionOrder::ranks) reduce_all();
     wait_until(exchange("sums", costs_.norm));
     compute("update", [](const StepCosts& c) { return c.update; });
-    if (shape_.stage == ZeroStage::none || divides_weights()) return;
+    if (shape_.stage == ZeroStage::none) return;
+    if (divides_weights()) return gather_again();
     double all = 0;
     for (int u = 0; u < units(); ++u) all = gather(u);
     wait_until(all);
+  }
+
+  // What is left of that in the update before.
+  void find_gathered() {
+    for (int u = 0; u < units(); ++u) buffer_for(u).unit = u;
+  }
+
+  // As Transformer::for_each_adapted; what was there has changed.
+  void gather_again() {
+    if (!shape_.gathers_again) return;
+    for (Buffer& buffer : buffers_) buffer.unit = kNoUnit;
+    for (std::int64_t l = 0; l < layers(); ++l)
+      enter({.unit = unit_of(l), .next = l + 1 < layers() ? unit_of(l + 1) : kOuterUnit});
+    enter({.unit = kOuterUnit, .next = kNoUnit});
   }
 
   const StepShape& shape_;
@@ -153,6 +178,8 @@ class StepSimulation {
   SimulatedStep step_;
   std::vector<double> now_;  ///< until when a rank computes or waits
   double exchanged_ = 0;     ///< until when something is exchanged
+  double host_ = 0;          ///< until when the hosts compare
+  bool last_ = false;        ///< the micro-batch is the last one of the update
 };
 
 }  // namespace

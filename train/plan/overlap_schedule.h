@@ -9,6 +9,19 @@
 
 namespace qtrain {
 
+/// What does the exchanges of a rank.
+enum class ExchangeLane : std::uint8_t {
+  own,        ///< a lane beside the one that computes
+  computing,  ///< the one that computes, between what it computes
+};
+
+/// Where a run on such a device has them. On processors a thread of their own does them (QueuedCollective), on a GPU
+/// they are queued on the stream that computes.
+inline constexpr ExchangeLane kLaneOnGpus = ExchangeLane::computing;
+constexpr ExchangeLane exchange_lane(DeviceKind device) {
+  return device == DeviceKind::cuda ? kLaneOnGpus : ExchangeLane::own;
+}
+
 /// What an update of a run of several ranks is made of, besides durations.
 struct StepShape {
   ZeroStage stage = ZeroStage::none;
@@ -16,34 +29,47 @@ struct StepShape {
   ReductionOrder order = ReductionOrder::ranks;
   std::int64_t micro_batches = 1;
   std::int64_t group = 1;  ///< blocks whose inputs are computed again together: RecomputePolicy::group
+  ExchangeLane lane = ExchangeLane::own;
+  bool gathers_again = false;  ///< all values, after the update and with ZeroStage::weights: Transformer::measure_rows
 };
 
-/// Durations in seconds of the parts of an update, by itself: of an exchange from when all ranks have begun it.
+/// Seconds of an exchange, from when all ranks have begun it: of the lane that does it, and of the host before it is
+/// queued there (0 where the host does it).
+struct ExchangeCost {
+  double seconds = 0, host = 0;
+
+  // NOLINTNEXTLINE(google-explicit-constructor): most have no other part
+  constexpr ExchangeCost(double on_lane = 0, double on_host = 0) : seconds(on_lane), host(on_host) {}
+};
+
+/// Durations in seconds of the parts of an update, by itself.
 struct StepCosts {
   struct Block {
     double forward = 0;
     double backward = 0;  ///< what is computed again of itself included
   };
   struct Unit {
-    double gather = 0;  ///< its values, before a pass with ZeroStage::weights, else after the update
-    double reduce = 0;  ///< its gradients
+    ExchangeCost gather;  ///< its values, before a pass with ZeroStage::weights, else after the update
+    ExchangeCost reduce;  ///< its gradients
+    ExchangeCost settle;  ///< and the sums of an update over replicas, after its last micro-batch
   };
   std::vector<Block> blocks;
   std::vector<Unit> units;                             ///< by their numbers: what is in no block, then the blocks
   double embedding = 0, head = 0, embedding_grad = 0;  ///< the head: forward and backward
   double update = 0;                                   ///< the optimizer's
   /// For what every rank has whole (ZeroStage::none): after each micro-batch, and before the update.
-  double micro_batch_sum = 0, step_sum = 0;
-  double norm = 0;     ///< sums of a few numbers in an update
+  ExchangeCost micro_batch_sum, step_sum;
+  ExchangeCost norm;   ///< sums of a few numbers in an update
   double between = 0;  ///< what the host does besides
 };
 
-enum class Lane : std::uint8_t { computing, exchanging };
+/// On a GPU the host queues what the others do, and has exchanges compared first.
+enum class Lane : std::uint8_t { computing, exchanging, comparing };
 
 /// Something that a rank does, from one time of the step to another.
 struct SimulatedSpan {
   Lane lane;
-  std::string name;  ///< "forward of block 3", "gather unit 4", "update"
+  std::string name;  ///< "forward of block 3", "gather unit 4", "update"; of a comparison that of the exchange
   double begin, end;
   int unit = -1;  ///< of an exchange, if it is of one
 };
@@ -58,9 +84,10 @@ struct SimulatedStep {
   double waiting() const { return seconds - total(Lane::computing); }
 };
 
-/// Goes through an update as Runner and DividedModel do: one lane computes, the other does the exchanges one after the
-/// other in the order in which they were begun. The values of the next block are fetched before one is computed, the
-/// gradients of a block are added after it, and what has to be there is waited for.
+/// Goes through an update as Runner and DividedModel do: one lane computes, the same or another does the exchanges one
+/// after the other in the order in which they were begun. The values of the next block are fetched before one is
+/// computed, the gradients of a block are added after it, and what has to be there is waited for. Nothing begins before
+/// the host has come to it, which itself waits for the others only at the end.
 SimulatedStep simulate_step(const StepShape& shape, const StepCosts& costs);
 /// The same where ranks compute for different times: an exchange begins when the last one has come to it. It takes as
 /// long as for the first.

@@ -7,18 +7,23 @@
 namespace qtrain {
 namespace {
 
-// Weights and gradients are read, weights written, and the state both; from the host where it is kept there.
+constexpr double kHostBandwidth = 24e9;  // bytes a second between a host and its GPU
+
+// Weights and gradients are read, weights written, and the state both; from the host what is kept there.
 double update_seconds(const PlannedRun& run, const GpuModel& gpu) {
-  constexpr double kGiga = 1e9, kHostBandwidth = 24e9;
+  constexpr double kGiga = 1e9;
   double elements = 0;
   for (const Param* p : run.model.trained()) elements += static_cast<double>(p->own.count());
-  const double state = 2 * static_cast<double>(run.optimizer.memory.state), weights = 3 * elements * sizeof(float);
-  const bool on_host = run.optimizer.placement != Placement::device;
-  return on_host ? state / kHostBandwidth + weights / (gpu.bandwidth * kGiga)
-                 : (state + weights) / (gpu.bandwidth * kGiga);
+  const double state = 2 * static_cast<double>(run.optimizer.memory.state), weights = 2 * elements * sizeof(float);
+  double from_host = 0, from_device = elements * sizeof(float);
+  (run.optimizer.placement == Placement::device ? from_device : from_host) += state;
+  (run.model.options().sharding.on_host ? from_host : from_device) += weights;
+  return from_host / kHostBandwidth + from_device / (gpu.bandwidth * kGiga);
 }
 
-StageEstimate estimate_stage(const Config& config, const RanksWork& work, const std::optional<Interconnect>& net) {
+StageEstimate estimate_stage(const ResolvedConfig& resolved, const RanksWork& work,
+                             const std::optional<Interconnect>& net) {
+  const Config& config = resolved.value;
   const ModelSetup setup = set_up_model(work.compute, training_request(config));
   PlannedRun run = planned_run(config, *setup.model, work.batches, work.target);
   const RecomputePolicy policy = settle_policy(run, config.training.gradient_checkpointing.policy);
@@ -27,24 +32,45 @@ StageEstimate estimate_stage(const Config& config, const RanksWork& work, const 
   StageEstimate e{
       .stage = static_cast<ZeroStage>(config.run.zero_stage), .recompute = policy, .memory = memory_plan(run)};
   e.fits = fits(e.memory, work.target);
-  if (net && work.flops_per_second) e.step = simulate_step(step_shape(config, policy), step_costs(run, work, *net));
+  if (const auto refused = unsupported(resolved, work.place); !refused.empty()) e.refused = refused.front().cause;
+  if (!net || !work.flops_per_second) return e;
+  StepShape shape = step_shape(config, run);
+  shape.lane = work.network.lane;
+  e.step = simulate_step(shape, step_costs(run, work, *net));
   return e;
 }
 
 }  // namespace
 
-double seconds_of(const std::vector<ExchangeCall>& calls, const Interconnect& net, const NetworkOptions& network) {
-  double seconds = 0;
-  for (const ExchangeCall& call : calls) seconds += exchange_seconds(net, network.collectives, call.what, call.bytes);
-  return seconds;
+// A message in a ring of all of them.
+double comparison_seconds(int ranks, const NetworkOptions& network) {
+  return (ranks - 1) * network.comparison;
 }
 
-StepShape step_shape(const Config& config, const RecomputePolicy& policy) {
-  return {.stage = static_cast<ZeroStage>(config.run.zero_stage),
-          .buffers = config.run.overlap_comm ? 2 : 1,
-          .order = config.run.deterministic_reduce ? ReductionOrder::micro_batches : ReductionOrder::ranks,
+ExchangeCost cost_of(const std::vector<ExchangeCall>& calls, const RankNets& nets, const NetworkOptions& network) {
+  ExchangeCost cost;
+  for (const ExchangeCall& call : calls) {
+    const Interconnect& net = nets.of(call.among);
+    cost.host += comparison_seconds(net.ranks(), network);
+    cost.seconds += exchange_seconds(net, network.collectives, call.what, call.bytes);
+  }
+  return cost;
+}
+
+RankNets nets_of(const Interconnect& net, const Sharding& sharding) {
+  if (sharding.replicas == 1) return {.all = net, .group = net, .replicas = net};
+  return {.all = net, .group = within_group(net, sharding.ranks), .replicas = over_groups(net, sharding.ranks)};
+}
+
+StepShape step_shape(const Config& config, const PlannedRun& run) {
+  const Sharding& sharding = run.model.options().sharding;
+  return {.stage = sharding.stage,
+          .buffers = sharding.buffers,
+          .order = run.reduction.order,
           .micro_batches = config.training.gradient_accumulation_steps,
-          .group = policy.group()};
+          .group = run.policy().group(),
+          .lane = exchange_lane(run.target.device.kind),
+          .gathers_again = !run.model.params().adapter().norms().all().empty()};
 }
 
 StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const Interconnect& net) {
@@ -52,35 +78,42 @@ StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const Interco
   const double token = work.micro_batch_tokens / *work.flops_per_second;  // seconds for an operation of each token
   const StepExchanges exchanges = step_exchanges(run.model, run.reduction, run.ranks);
   const ExchangeCall numbers{.what = Exchange::all_reduce, .name = "", .bytes = sizeof(double)};
-  const auto seconds = [&](const std::vector<ExchangeCall>& calls) { return seconds_of(calls, net, work.network); };
+  const RankNets nets = nets_of(net, run.model.options().sharding);
+  const auto cost = [&](const std::vector<ExchangeCall>& calls) { return cost_of(calls, nets, work.network); };
   StepCosts costs{.head = flops.head * token,
                   .update = update_seconds(run, *work.gpu),
-                  .micro_batch_sum = seconds(exchanges.micro_batch),
-                  .step_sum = seconds(exchanges.step),
-                  .norm = seconds({numbers, numbers})};
+                  .micro_batch_sum = cost(exchanges.micro_batch),
+                  .step_sum = cost(exchanges.step),
+                  .norm = cost({numbers, numbers})};
   costs.blocks.assign(static_cast<std::size_t>(flops.layers),
                       {.forward = flops.forward * token, .backward = flops.backward * token});
-  for (const StepExchanges::Unit& u : exchanges.units)
-    costs.units.push_back({.gather = seconds(u.gather), .reduce = seconds(u.reduce)});
+  for (const StepExchanges::Unit& u : exchanges.units) {
+    costs.units.push_back({.gather = cost(u.gather), .reduce = cost(u.reduce), .settle = cost(u.settle)});
+    costs.units.back().gather.seconds += u.from_host / kHostBandwidth;
+  }
   return costs;
 }
 
 const StageEstimate* RanksEstimate::fastest() const {
   const StageEstimate* best = nullptr;
   for (const StageEstimate& s : stages)
-    if (s.fits && s.step && (!best || s.step->seconds <= best->step->seconds)) best = &s;
+    if (s.can() && s.step && (!best || s.step->seconds <= best->step->seconds)) best = &s;
   return best;
 }
 
-RanksEstimate estimate_ranks(const Config& config, const RanksWork& work) {
+RanksEstimate estimate_ranks(const ResolvedConfig& resolved, const RanksWork& work) {
+  const Config& config = resolved.value;
   RanksEstimate e{
       .layout = {.nodes = static_cast<int>(config.run.nnodes), .ranks_per_node = static_cast<int>(config.run.nproc)}};
+  e.lane = work.network.lane;
   if (work.gpu) e.net = interconnect_of(*work.gpu, e.layout, work.network.gbps);
   e.tokens =
       work.micro_batch_tokens * static_cast<double>(config.training.gradient_accumulation_steps * e.layout.ranks());
-  Config staged = config;
+  const bool on_host = config.training.weight_offload && work.target.device.kind == DeviceKind::cuda;
+  ResolvedConfig staged = resolved;
   for (const ZeroStage stage : {ZeroStage::none, ZeroStage::optimizer, ZeroStage::gradients, ZeroStage::weights}) {
-    staged.run.zero_stage = static_cast<std::int64_t>(stage);
+    if (on_host && stage != ZeroStage::weights) continue;
+    staged.value.run.zero_stage = static_cast<std::int64_t>(stage);
     e.stages.push_back(estimate_stage(staged, work, e.net));
   }
   return e;

@@ -1,7 +1,9 @@
 #pragma once
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "config/check.h"
 #include "config/config.h"
 #include "train/plan/compute.h"
 #include "train/plan/gpus.h"
@@ -16,6 +18,8 @@ namespace qtrain {
 struct NetworkOptions {
   std::optional<double> gbps;  ///< of each GPU between nodes, Gb/s; none: usual for the card
   Collectives collectives = Collectives::usual;
+  double comparison = 0;  ///< seconds of a message between processors, if ranks compared each call in a ring of them
+  ExchangeLane lane = kLaneOnGpus;
 };
 
 /// What the ranks of a run compute.
@@ -27,6 +31,7 @@ struct RanksWork {
   Workload batches;
   double micro_batch_tokens = 0;  ///< mean of a rank's micro-batches
   TokenMix mix;
+  RunPlace place;
   NetworkOptions network;
 };
 
@@ -37,26 +42,42 @@ struct StageEstimate {
   MemoryPlan memory;                  ///< of each rank
   bool fits = true;                   ///< as far as is known
   std::optional<SimulatedStep> step;  ///< an update; none: not known
+  std::string refused;                ///< why a run with it would be; empty: it would not
+
+  bool can() const { return fits && refused.empty(); }
 };
 
 /// The same run with each zero_stage.
 struct RanksEstimate {
   RankLayout layout;
   std::optional<Interconnect> net;
+  ExchangeLane lane = kLaneOnGpus;
   double tokens = 0;  ///< of an update, on all ranks
   std::vector<StageEstimate> stages;
 
   double tokens_per_second(const StageEstimate& s) const { return tokens / s.step->seconds; }
-  /// The fastest one that fits; one with less memory where two are as fast. Null where there is none, or no time.
+  /// The fastest one that can be; one with less memory where two are as fast. Null where there is none, or no time.
   const StageEstimate* fastest() const;
 };
 /// Memory is exact, that of a run; time is a model: see docs/scaling.md. Of a config with several ranks.
-RanksEstimate estimate_ranks(const Config& config, const RanksWork& work);
+RanksEstimate estimate_ranks(const ResolvedConfig& config, const RanksWork& work);
 
-/// Seconds of calls that follow each other.
-double seconds_of(const std::vector<ExchangeCall>& calls, const Interconnect& net, const NetworkOptions& network);
+/// How ranks are connected that an exchange is between.
+struct RankNets {
+  Interconnect all, group, replicas;
+
+  const Interconnect& of(Among among) const {
+    return among == Among::all ? all : among == Among::group ? group : replicas;
+  }
+};
+RankNets nets_of(const Interconnect& net, const Sharding& sharding);
+
+/// Seconds of the host before an exchange of so many ranks: see GuardedCollective::compare.
+double comparison_seconds(int ranks, const NetworkOptions& network);
+/// Of calls that follow each other, on GPUs.
+ExchangeCost cost_of(const std::vector<ExchangeCall>& calls, const RankNets& nets, const NetworkOptions& network);
 /// What the schedule of this run is made of. Its order: see simulate_step.
-StepShape step_shape(const Config& config, const RecomputePolicy& policy);
+StepShape step_shape(const Config& config, const PlannedRun& run);
 /// A run with this recompute policy on such GPUs.
 StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const Interconnect& net);
 

@@ -17,6 +17,13 @@ ExchangeCall gather_call(int ranks, DType dtype, std::int64_t row) {
           .bytes = static_cast<double>(ranks * row) * static_cast<double>(size_of(dtype))};
 }
 
+// Of rows that are not of one length each by itself.
+ExchangeCall broadcast_call(DType dtype, std::int64_t row) {
+  return {.what = Exchange::broadcast,
+          .name = fmt::format("broadcast of {} {}", row, name_of(dtype)),
+          .bytes = static_cast<double>(row) * static_cast<double>(size_of(dtype))};
+}
+
 // Named after those of all.
 ExchangeCall reduce_call(int ranks, DType dtype, std::int64_t row) {
   const std::int64_t all = ranks * row;
@@ -25,14 +32,76 @@ ExchangeCall reduce_call(int ranks, DType dtype, std::int64_t row) {
           .bytes = static_cast<double>(all) * static_cast<double>(size_of(dtype))};
 }
 
-void add_group(StepExchanges::Unit& unit, const ShardGroup& group, const Sharding& sharding) {
-  if (group.trained() || sharding.divides_weights())
-    unit.gather.push_back(gather_call(sharding.ranks, group.dtype, group.elements() / sharding.ranks));
+// Of a group of ranks.
+ExchangeCall scatter_call(DType dtype, std::int64_t elements) {
+  return {.what = Exchange::reduce,
+          .name = fmt::format("reduce_scatter of {} {}", elements, name_of(dtype)),
+          .bytes = static_cast<double>(elements) * static_cast<double>(size_of(dtype)),
+          .among = Among::group};
+}
+
+/// How a group of parameters is exchanged.
+struct GroupExchange {
+  const ShardGroup& group;
+  const Sharding& sharding;
+  Device device;
+  bool in_order;  ///< of the micro-batches
+
+  ShardExchange::Options exchange() const {
+    return {device, in_order ? ReductionOrder::micro_batches : ReductionOrder::ranks};
+  }
+  std::int64_t replicas() const { return sharding.replicas; }
+  /// Of a row, in order.
+  std::int64_t piece() const { return (group.longest_row() + replicas() - 1) / replicas(); }
+};
+
+void add_reductions(StepExchanges::Unit& unit, const GroupExchange& e) {
+  if (ShardExchange::scatters(e.exchange(), e.group)) {
+    unit.reduce.push_back(scatter_call(*e.group.grad_dtype, e.group.elements()));
+    return;
+  }
+  const int ranks = e.in_order ? e.sharding.ranks * e.sharding.replicas : e.sharding.ranks;
+  const std::int64_t row = e.in_order ? e.piece() : e.group.longest_row();
+  const std::int64_t columns = ShardExchange::max_columns(e.device, ranks);
+  for (std::int64_t begin = 0; begin < row; begin += columns) {
+    unit.reduce.push_back(reduce_call(ranks, *e.group.grad_dtype, std::min(columns, row - begin)));
+    if (!e.in_order) unit.reduce.back().among = Among::group;
+  }
+}
+
+// Sums of the first rank's row, or the pieces of it.
+void add_settling(StepExchanges::Unit& unit, const GroupExchange& e) {
+  const std::int64_t row = e.group.row_size(0);
+  const auto call = [&](Exchange what, std::string_view name, std::int64_t elements) {
+    const DType dtype = *e.group.grad_dtype;
+    return ExchangeCall{.what = what,
+                        .name = fmt::format("{} of {} {}", name, elements, name_of(dtype)),
+                        .bytes = static_cast<double>(elements) * static_cast<double>(size_of(dtype)),
+                        .among = Among::replicas};
+  };
+  if (e.replicas() == 1 || row == 0) return;
+  if (!e.in_order) return unit.settle.push_back(call(Exchange::all_reduce, "all_reduce", row));
+  for (std::int64_t begin = 0; begin < row; begin += e.piece())
+    unit.settle.push_back(call(Exchange::broadcast, "broadcast", std::min(e.piece(), row - begin)));
+}
+
+// As ShardExchange::gather.
+void add_gathers(StepExchanges::Unit& unit, const ShardGroup& group, int ranks) {
+  const bool at_once = group.is_even();
+  if (at_once) unit.gather.push_back(gather_call(ranks, group.dtype, group.elements() / ranks));
+  for (int r = 0; r < ranks && !at_once; ++r)
+    if (const std::int64_t row = group.row_size(r); row > 0) unit.gather.push_back(broadcast_call(group.dtype, row));
+  for (ExchangeCall& call : unit.gather) call.among = Among::group;
+}
+
+void add_group(StepExchanges::Unit& unit, const GroupExchange& e) {
+  const ShardGroup& group = e.group;
+  const Sharding& sharding = e.sharding;
+  if (group.trained() || sharding.divides_weights()) add_gathers(unit, group, sharding.ranks);
+  if (sharding.on_host) unit.from_host += static_cast<double>(group.own_values.bytes());
   if (!group.trained()) return;
-  constexpr std::int64_t kColumns = ShardExchange::kMaxColumns;
-  const std::int64_t row = group.longest_row();
-  for (std::int64_t begin = 0; begin < row; begin += kColumns)
-    unit.reduce.push_back(reduce_call(sharding.ranks, *group.grad_dtype, std::min(kColumns, row - begin)));
+  add_reductions(unit, e);
+  add_settling(unit, e);
 }
 
 // As GradientReducer, for which gradients of one type are about one piece of memory.
@@ -65,7 +134,8 @@ StepExchanges step_exchanges(Transformer& model, const GradientReducer::Options&
   if (ranks > 1 && !sharding.divides_trained()) add_whole(all, model, reduction, ranks);
   for (const ParamStore* store : {&model.params().weights(), &model.params().adapter().store()})
     for (const ShardGroup& group : store->groups())
-      add_group(all.units[static_cast<std::size_t>(group.unit)], group, sharding);
+      add_group(all.units[static_cast<std::size_t>(group.unit)],
+                {group, sharding, model.device(), reduction.order == ReductionOrder::micro_batches});
   return all;
 }
 

@@ -7,6 +7,8 @@
 #include <optional>
 
 #include "core/json_view.h"
+#include "core/plural.h"
+#include "core/tensor.h"
 
 namespace qtrain {
 namespace {
@@ -16,6 +18,7 @@ namespace fs = std::filesystem;
 struct TracedSpan {
   std::string name;
   double begin, end;
+  double waited = 0;  ///< of an exchange: before `begin`, for ranks that came to it later
 
   double seconds() const { return end - begin; }
   bool is_in(const TracedSpan& other) const { return begin >= other.begin && end <= other.end; }
@@ -42,10 +45,49 @@ double median(std::vector<double> values) {
   return (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 
+/// Begin and duration in whole microseconds.
+struct EventTime {
+  std::int64_t begin, duration;
+
+  static EventTime of(const JsonView& event) {
+    constexpr IntegerRange kAny{0, std::int64_t{1} << 53};
+    return {event.at("ts").integer(kAny), event.at("dur").integer(kAny)};
+  }
+};
+
+// Counted from the first one: as seconds since 1970 doubles are no microseconds any more.
+std::int64_t first_begin(const JsonView& events) {
+  std::int64_t first = std::numeric_limits<std::int64_t>::max();
+  events.each([&](const JsonView& e) {
+    if (e.at("ph").text() == "X") first = std::min(first, EventTime::of(e).begin);
+  });
+  return first;
+}
+
+// On a GPU spans say when work was queued.
+void require_exchange_lane(bool found, const fs::path& file) {
+  if (found) return;
+  fail(ErrorKind::input, {.cause = "there is no lane of exchanges: on GPUs timelines have when the host queued work, "
+                                   "which does not say how long that took",
+                          .place = file.string(),
+                          .remedy = "give the timelines of several ranks on processors (device=cpu)"});
+}
+
+void require_whole(const JsonView& trace, const fs::path& file) {
+  const auto other = trace.find("otherData");
+  const auto count = other ? other->find("dropped_spans") : std::nullopt;
+  const std::int64_t dropped = count ? count->integer({0, std::numeric_limits<std::int64_t>::max()}) : 0;
+  if (dropped == 0) return;
+  fail(ErrorKind::input, {.cause = fmt::format("the timeline is full: {} were dropped", counted(dropped, "span")),
+                          .place = file.string(),
+                          .remedy = "run fewer updates with profile=true: max_steps=20"});
+}
+
 RankTrace read_rank(const fs::path& file) {
   return reading(file, [&] {
     constexpr double kMicro = 1e-6;
     const Json json = read_json(file);
+    require_whole(JsonView(json), file);
     RankTrace trace;
     std::optional<std::int64_t> exchanging;
     const auto is_named = [](const JsonView& e, std::string_view name) { return e.at("name").text() == name; };
@@ -55,11 +97,17 @@ RankTrace read_rank(const fs::path& file) {
       if (is_named(e, "thread_name") && e.at("args").at("name").text() == "communication")
         exchanging = e.at("tid").integer(any);
     });
+    require_exchange_lane(exchanging.has_value(), file);
+    const std::int64_t first = first_begin(events);
     events.each([&](const JsonView& e) {
       if (e.at("ph").text() != "X") return;
-      const double begin = e.at("ts").number() * kMicro, duration = e.at("dur").number() * kMicro;
-      const bool other = exchanging && e.at("tid").integer(any) == *exchanging;
-      (other ? trace.exchanges : trace.host).push_back({e.at("name").text(), begin, begin + duration});
+      const EventTime t = EventTime::of(e);
+      const std::int64_t begin = t.begin - first;
+      const bool other = e.at("tid").integer(any) == *exchanging;
+      (other ? trace.exchanges : trace.host)
+          .push_back({.name = e.at("name").text(),
+                      .begin = static_cast<double>(begin) * kMicro,
+                      .end = static_cast<double>(begin + t.duration) * kMicro});
     });
     for (auto* lane : {&trace.host, &trace.exchanges})
       std::ranges::stable_sort(*lane, {}, [](const TracedSpan& s) { return std::pair(s.begin, -s.end); });
@@ -117,7 +165,12 @@ void leave_out_waiting(std::vector<RankTrace>& ranks, const fs::path& folder) {
   for (std::size_t i = 0; i < first.size(); ++i) {
     double least = first[i].seconds();
     for (const RankTrace& other : ranks) least = std::min(least, other.exchanges[i].seconds());
-    for (RankTrace& rank : ranks) rank.exchanges[i].begin = rank.exchanges[i].end - least;
+    for (RankTrace& rank : ranks) {
+      TracedSpan& own = rank.exchanges[i];
+      const double begin = std::max(own.begin, own.end - least);
+      own.waited = begin - own.begin;
+      own.begin = begin;
+    }
   }
 }
 
@@ -145,15 +198,19 @@ struct SpanSum {
   double seconds = 0;
 };
 
-std::map<std::string, SpanSum> sum_spans(const RankTrace& rank, const TracedUpdate& u) {
+std::map<std::string, SpanSum> sum_spans(const std::vector<TracedSpan>& lane, const TracedUpdate& u) {
   std::map<std::string, SpanSum> sums;
-  for (const auto* lane : {&rank.host, &rank.exchanges})
-    for (const TracedSpan& s : *lane)
-      if (u.holds(s)) {
-        ++sums[s.name].count;
-        sums[s.name].seconds += s.seconds();
-      }
+  for (const TracedSpan& s : lane)
+    if (u.holds(s)) {
+      ++sums[s.name].count;
+      sums[s.name].seconds += s.seconds();
+    }
   return sums;
+}
+
+// Sums of the loss and of squares of gradients are the only ones in float64.
+bool is_norm(const TracedSpan& s) {
+  return s.name.starts_with("all_reduce") && s.name.ends_with(name_of(DType::f64));
 }
 
 // How often the schedule has each exchange of a unit.
@@ -165,7 +222,7 @@ std::map<std::string, std::int64_t> scheduled_calls(const StepExchanges& exchang
   for (const SimulatedSpan& span : simulate_step(shape, nothing).spans) {
     if (span.lane != Lane::exchanging || span.unit < 0) continue;
     const StepExchanges::Unit& unit = exchanges.units[static_cast<std::size_t>(span.unit)];
-    for (const ExchangeCall& call : span.name.starts_with("gather") ? unit.gather : unit.reduce) ++counts[call.name];
+    for (const ExchangeCall& call : unit.of(span.name)) ++counts[call.name];
   }
   return counts;
 }
@@ -181,22 +238,30 @@ struct PartReader {
         if (u.holds(s) && wanted(s)) sum += s.seconds();
       return sum;
     };
-    const auto is_norm = [](const TracedSpan& s) {
-      return s.name.starts_with("all_reduce") && s.name.ends_with("f64");
+    double exchanging = 0;
+    for (const TracedSpan& s : rank.exchanges)
+      if (s.is_in(own)) exchanging += s.waited + s.seconds();
+    const auto ends_micro_batch = [&](const TracedSpan& s) {
+      return std::ranges::any_of(
+          rank.host, [&](const TracedSpan& h) { return h.name == "add gradients of micro-batch" && s.is_in(h); });
     };
-    StepTrace::Part part{.spans = {},
-                         .counts = {},
-                         .whole = u.seconds(),
-                         .between = u.seconds() - covered(rank.host, u),
-                         .update = own.seconds() - sum_of([&](const TracedSpan& s) { return s.is_in(own); }),
-                         .step_sum = sum_of([&](const TracedSpan& s) { return s.is_in(sums) && !is_norm(s); }),
-                         .micro_batch_sum = sum_of([&](const TracedSpan& s) { return s.end <= sums.begin; }),
-                         .norm = sum_of(is_norm)};
-    for (const auto& [name, sum] : sum_spans(rank, u)) {
-      part.spans[name] = sum.seconds / static_cast<double>(sum.count);
-      part.counts[name] = sum.count;
-    }
-    return part;
+    return {.spans = means(rank.host, u),
+            .exchanges = means(rank.exchanges, u),
+            .whole = u.seconds(),
+            .between = u.seconds() - covered(rank.host, u),
+            .update = own.seconds() - exchanging,
+            .step_sum = sum_of([&](const TracedSpan& s) { return s.is_in(sums) && !is_norm(s); }),
+            .micro_batch_sum = sum_of(ends_micro_batch),
+            // Ranks agree on a stop in the same way, before an update begins: that is a part of `between`.
+            .norm = sum_of([&](const TracedSpan& s) { return is_norm(s) && (s.is_in(sums) || s.is_in(own)); })};
+  }
+
+ private:
+  static std::map<std::string, StepTrace::Mean> means(const std::vector<TracedSpan>& lane, const TracedUpdate& u) {
+    std::map<std::string, StepTrace::Mean> all;
+    for (const auto& [name, sum] : sum_spans(lane, u))
+      all[name] = {sum.seconds / static_cast<double>(sum.count), sum.count};
+    return all;
   }
 };
 
@@ -224,25 +289,25 @@ void StepTrace::refuse(const std::string& cause) const {
         .remedy = "give the config of that run, with its nproc, zero_stage and gradient_accumulation_steps"});
 }
 
-double StepTrace::of(const Part& part, const std::string& name) const {
-  const auto found = part.spans.find(name);
-  if (found == part.spans.end()) refuse(fmt::format("there is no \"{}\"", name));
-  return found->second;
+double StepTrace::of(const std::map<std::string, Mean>& lane, const std::string& name) const {
+  const auto found = lane.find(name);
+  if (found == lane.end()) refuse(fmt::format("there is no \"{}\"", name));
+  return found->second.seconds;
 }
 
 bool StepTrace::follows(const StepExchanges& exchanges, const StepShape& shape, std::int64_t update) const {
   const std::map<std::string, std::int64_t> expected = scheduled_calls(exchanges, shape);
   const bool sends = !expected.empty() || shape.order == ReductionOrder::micro_batches;
   for (int r = 0; r < ranks(); ++r) {
-    const auto& counts = part({r, update}).counts;
-    const auto count = [&](const std::string& name) {
-      const auto found = counts.find(name);
-      return found == counts.end() ? 0 : found->second;
+    const Part& p = part({r, update});
+    const auto count = [](const std::map<std::string, Mean>& lane, const std::string& name) {
+      const auto found = lane.find(name);
+      return found == lane.end() ? 0 : found->second.count;
     };
-    if (count("backward of block 0") != shape.micro_batches) return false;
+    if (count(p.spans, "backward of block 0") != shape.micro_batches) return false;
     for (const auto& [name, n] : expected)
-      if (count(name) != n) return false;
-    for (const auto& [name, n] : counts)
+      if (count(p.exchanges, name) != n) return false;
+    for (const auto& [name, mean] : p.exchanges)
       if (!sends && name.starts_with("all_to_all")) return false;
   }
   return true;
@@ -252,12 +317,12 @@ StepCosts StepTrace::costs(const StepExchanges& exchanges, const StepShape& shap
   const Part& p = part(at);
   const auto seconds = [&](const std::vector<ExchangeCall>& calls) {
     double sum = 0;
-    for (const ExchangeCall& call : calls) sum += of(p, call.name);
+    for (const ExchangeCall& call : calls) sum += of(p.exchanges, call.name);
     return sum;
   };
-  StepCosts costs{.embedding = of(p, "embedding"),
-                  .head = of(p, "head"),
-                  .embedding_grad = of(p, "gradient of the embedding"),
+  StepCosts costs{.embedding = of(p.spans, "embedding"),
+                  .head = of(p.spans, "head"),
+                  .embedding_grad = of(p.spans, "gradient of the embedding"),
                   .update = p.update,
                   .norm = p.norm,
                   .between = p.between};
@@ -265,16 +330,18 @@ StepCosts StepTrace::costs(const StepExchanges& exchanges, const StepShape& shap
   if (whole) costs.step_sum = p.step_sum;
   if (whole) costs.micro_batch_sum = p.micro_batch_sum / static_cast<double>(shape.micro_batches);
   for (std::size_t u = 0; u < exchanges.units.size(); ++u) {
-    costs.units.push_back({.gather = seconds(exchanges.units[u].gather), .reduce = seconds(exchanges.units[u].reduce)});
+    const StepExchanges::Unit& unit = exchanges.units[u];
+    costs.units.push_back(
+        {.gather = seconds(unit.gather), .reduce = seconds(unit.reduce), .settle = seconds(unit.settle)});
     if (u > 0)
-      costs.blocks.push_back({.forward = of(p, fmt::format("forward of block {}", u - 1)),
-                              .backward = of(p, fmt::format("backward of block {}", u - 1))});
+      costs.blocks.push_back({.forward = of(p.spans, fmt::format("forward of block {}", u - 1)),
+                              .backward = of(p.spans, fmt::format("backward of block {}", u - 1))});
   }
   return costs;
 }
 
 TracedRun traced_run(const StepTrace& trace, const StepExchanges& exchanges, const StepShape& shape) {
-  std::vector<double> measured, predicted, computing, waiting;
+  std::vector<double> measured, predicted, norm, computing, waiting;
   for (std::int64_t u = 0; u < trace.updates(); ++u) {
     if (!trace.follows(exchanges, shape, u)) continue;
     std::vector<StepCosts> ranks;
@@ -284,6 +351,7 @@ TracedRun traced_run(const StepTrace& trace, const StepExchanges& exchanges, con
     }
     const SimulatedStep step = simulate_step(shape, ranks);
     predicted.push_back(step.seconds);
+    norm.push_back(ranks.front().norm.seconds);
     computing.push_back(step.total(Lane::computing));
     waiting.push_back(step.waiting());
   }
@@ -292,6 +360,7 @@ TracedRun traced_run(const StepTrace& trace, const StepExchanges& exchanges, con
           .updates = std::ssize(predicted),
           .measured = median(std::move(measured)),
           .predicted = median(std::move(predicted)),
+          .norm = median(std::move(norm)),
           .computing = median(std::move(computing)),
           .waiting = median(std::move(waiting))};
 }

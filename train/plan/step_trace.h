@@ -18,7 +18,8 @@ class StepTrace {
     int rank = 0;
     std::int64_t update = 0;
   };
-  /// trace-rank-N.json of all ranks in a folder. Errors: ErrorKind::input where one is missing or is no such timeline.
+  /// trace-rank-N.json of all ranks in a folder. Errors: ErrorKind::input where one is missing, is no such timeline, is
+  /// of a GPU or ends before the run does.
   static StepTrace read(const std::filesystem::path& folder);
 
   int ranks() const { return static_cast<int>(parts_.size()); }
@@ -36,13 +37,17 @@ class StepTrace {
   bool follows(const StepExchanges& exchanges, const StepShape& shape, std::int64_t update) const;
 
  private:
+  /// Of those with one name.
+  struct Mean {
+    double seconds = 0;
+    std::int64_t count = 0;
+  };
   /// An update of a rank.
   struct Part {
-    std::map<std::string, double> spans;         ///< by their names
-    std::map<std::string, std::int64_t> counts;  ///< of these
+    std::map<std::string, Mean> spans, exchanges;  ///< by their names: of the lane that computes, and of the other
     double whole, between;
-    /// The computation of the optimizer without exchanges; exchanges in `add gradients`, and before it; of a few
-    /// numbers.
+    /// The computation of the optimizer without exchanges; exchanges of gradients before the update, and at the ends of
+    /// micro-batches; of a few numbers.
     double update, step_sum, micro_batch_sum, norm;
   };
   friend struct PartReader;
@@ -50,7 +55,7 @@ class StepTrace {
   const Part& part(const UpdateOf& at) const {
     return parts_[static_cast<std::size_t>(at.rank)][static_cast<std::size_t>(at.update)];
   }
-  double of(const Part& part, const std::string& name) const;
+  double of(const std::map<std::string, Mean>& lane, const std::string& name) const;
 
   std::filesystem::path folder_;
   std::vector<std::vector<Part>> parts_;  ///< of each rank
@@ -62,6 +67,7 @@ struct TracedRun {
   int ranks = 0;
   std::int64_t updates = 0;
   double measured = 0, predicted = 0;
+  double norm = 0;                    ///< sums of a few numbers
   double computing = 0, waiting = 0;  ///< of rank 0, as predicted; what the host does between blocks is computation
 };
 /// An input error where no update goes as the schedule has it: the timelines are of another config.

@@ -77,8 +77,9 @@ Batch OptimizerSteps::take(std::int64_t batch) {
 void OptimizerSteps::accumulate_gradients(const Normalization& n, StepOutcome& outcome) {
   const std::int64_t step = state_.step, seed = run_.training().seed;
   const bool balanced = model_.setup.model->config().is_balanced();
-  model_.step->begin();
-  for (std::int64_t i = plan_.first_batch(step); i < plan_.end_batch(step); ++i) {
+  const std::int64_t first = plan_.first_batch(step), end = plan_.end_batch(step);
+  model_.step->begin(end - first);
+  for (std::int64_t i = first; i < end; ++i) {
     const Stopwatch watch;
     const Batch batch = take(i);
     outcome.data_wait += watch.seconds();

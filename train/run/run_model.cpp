@@ -1,5 +1,6 @@
 #include "train/run/run_model.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "train/plan/compute.h"
@@ -20,11 +21,12 @@ void describe_model(Transformer& model, Log& log) {
              how->describe());
 }
 
-// Exchanges between ranks are not recorded, and divided models have them inside of passes and updates.
-bool uses_graphs(const RunContext& run) {
-  const RunSection& c = run.config.value.run;
-  const bool divided = run.ranks.size() > 1 && c.zero_stage > 0;
-  return run.ctx.device().kind == DeviceKind::cuda && c.use_cuda_graphs.value_or(true) && !divided;
+// A pass is recorded in parts where units are gathered or added in it, and inputs of blocks would travel from one part
+// to another. Keys that are gathered in a block are in the middle of a part.
+bool uses_graphs(const RunContext& run, const Transformer& model) {
+  const bool wanted = run.config.value.run.use_cuda_graphs.value_or(true);
+  const bool travels = model.options().sharding.divides_gradients() && run.training().activation_offloading;
+  return run.ctx.device().kind == DeviceKind::cuda && wanted && !travels && !model.options().context.is_shared();
 }
 
 void describe_memory(const RunContext& run, const PlannedRun& planned, const MemoryPlan& memory) {
@@ -34,13 +36,25 @@ void describe_memory(const RunContext& run, const PlannedRun& planned, const Mem
     run.ignored.add("operand_copies", "it is about float32 weights in 16-bit GEMMs on a GPU");
   const bool copies = run.config.value.quant.dequantized_copy == CopyChoice::always;
   if (copies && planned.model.options().sharding.divides_weights())
-    run.ignored.add("dequantized_copy", "with zero_stage 3 no rank keeps whole weights");
+    run.ignored.add("dequantized_copy", "with zero_stage 3 and weight_offload whole weights are not kept");
   if (planned.optimizer.pages == Pages::where_needed)
     run.log.info("optimizer state: {}", planned.optimizer.placement == Placement::pinned
                                             ? "in the host's memory, copies run beside the work"
                                             : "on the device, which has room for it");
-  if (uses_graphs(run))
+  if (uses_graphs(run, planned.model))
     run.log.info("CUDA graphs: on, for the {} sizes of micro-batches that were used last", kKeptGraphs);
+}
+
+// Where ranks choose by what is free on each, all recompute as the one that has least room: what is recomputed may be
+// gathered again.
+std::string agreed_policy(const RunContext& run, const PlannedRun& planned) {
+  const std::string& wanted = run.training().gradient_checkpointing.policy;
+  if (wanted != Recompute::kAuto) return wanted;
+  PlannedRun mine = planned;
+  const std::vector<RecomputePolicy> policies = policies_of(mine);
+  std::vector<std::int64_t> number{std::ranges::find(policies, settle_policy(mine, wanted)) - policies.begin()};
+  run.ranks.all_reduce(run.ctx, view_of(std::span(number), {1}), Reduction::max);
+  return policies.at(static_cast<std::size_t>(number.front())).name();
 }
 
 // The memory of the model first, then that of the optimizer and of everything else that computes.
@@ -59,7 +73,7 @@ void commit(const RunContext& run, const PlannedRun& planned, RunModel& m) {
   m.step =
       std::make_unique<TrainStep>(ctx, TrainStep::Parts{.model = model, .optimizer = *m.optimizer, .ranks = run.ranks},
                                   TrainStep::Options{.max_tokens = planned.work.train.tokens,
-                                                     .graphs = uses_graphs(run) ? kKeptGraphs : 0,
+                                                     .graphs = uses_graphs(run, model) ? kKeptGraphs : 0,
                                                      .reduction = planned.reduction});
 }
 
@@ -84,6 +98,10 @@ ModelSetup declare_run_model(const RunContext& run, const RunData& data) {
   require_vocabulary(c, data.evaluation, Split::evaluation);
   for (const std::string& advice : model_advice(c, model.config())) run.log.warn("{}", advice);
   describe_model(*setup.model, run.log);
+  const bool asked = run.ranks.size() == 1 || c.run.zero_stage == static_cast<int>(model.options().sharding.stage);
+  if (!asked)
+    run.log.info("zero_stage: {}, as {} asks", static_cast<int>(model.options().sharding.stage),
+                 model.options().sharding.on_host ? "weight_offload" : "optim " + c.training.optim);
   return setup;
 }
 
@@ -94,7 +112,7 @@ RunModel allocate_run_model(const RunContext& run, const RunData& data, ModelSet
   PlannedRun planned =
       planned_run(run.config.value, *m.setup.model, workload_of(t, data.train, data.evaluation), target());
   planned.ranks = run.ranks.size();
-  m.memory = plan_run(planned, t.gradient_checkpointing.policy);
+  m.memory = plan_run(planned, agreed_policy(run, planned));
   describe_memory(run, planned, m.memory);
   try {
     commit(run, planned, m);

@@ -71,15 +71,44 @@ std::optional<LoraPlusRates> loraplus_rates(const Config& config) {
   return LoraPlusRates{.b = *s.loraplus_lr_ratio, .embedding = peak > 0 ? s.loraplus_lr_embedding / peak : 1};
 }
 
-Sharding sharding_of(const Config& config, int rank, int ranks) {
-  if (ranks == 1) return {};
+constexpr std::int64_t kRanksOfAMachine = -1;  // zero_group_size
+
+// Ranks among which states are divided.
+int group_size(const RunSection& run, int ranks) {
+  if (run.zero_group_size == 0) return ranks;
+  const std::int64_t size = run.zero_group_size == kRanksOfAMachine ? run.nproc : run.zero_group_size;
+  if (size > ranks || ranks % size != 0)
+    fail(ErrorKind::usage, {.cause = fmt::format("states are divided among groups of {}, which is no divisor of the {}",
+                                                 counted(size, "rank"), counted(ranks, "rank")),
+                            .place = "zero_group_size",
+                            .remedy = "set it to a divisor of the number of ranks, or to 0"});
+  return static_cast<int>(size);
+}
+
+Sharding sharding_of(const Config& config, int rank, int all) {
+  const int ranks = config.run.zero_stage == 0 ? all : group_size(config.run, all);
+  if (ranks == 1 && !config.training.weight_offload) return {};
   const std::shared_ptr<const UpdateRule> rule = make_rule(optimizer_options(config.training));
   return {.stage = static_cast<ZeroStage>(config.run.zero_stage),
           .ranks = ranks,
-          .rank = rank,
+          .rank = rank % ranks,
+          .replicas = all / ranks,
           .cut = [rule](const ParamSpec& param) { return rule->cut(param); },
           .buffers = config.run.overlap_comm ? 2 : 1,
-          .separate_sums = config.run.deterministic_reduce};
+          .separate_sums = config.run.deterministic_reduce,
+          .on_host = config.training.weight_offload};
+}
+
+// What waits on the host comes to a GPU as what other ranks have: block by block. GPUs that have tried other algorithms
+// for a GEMM would not make the same update, so what its GEMMs update is updated by one rank.
+Sharding sharding_on(Device device, const ModelRequest& request) {
+  Sharding sharding = request.sharding;
+  const bool on_gpu = device.kind == DeviceKind::cuda;
+  sharding.on_host = sharding.on_host && on_gpu;
+  if (sharding.on_host) sharding.stage = ZeroStage::weights;
+  if (on_gpu && sharding.ranks > 1 && request.update_multiplies)
+    sharding.stage = std::max(sharding.stage, ZeroStage::optimizer);
+  return sharding;
 }
 
 // What a rank could not compute of its part of the tokens alone.
@@ -118,8 +147,11 @@ LoraConfig lora_from(const LoraSection& s) {
   if (!s.lora_target_modules.empty()) lora.targets = s.lora_target_modules;
   lora.modules_to_save = s.lora_modules_to_save;
   lora.ensure_weight_tying = s.ensure_weight_tying;
-  for (const auto& [module, rank] : s.rank_pattern.items()) lora.rank_pattern.emplace_back(module, rank);
-  for (const auto& [module, alpha] : s.alpha_pattern.items()) lora.alpha_pattern.emplace_back(module, alpha);
+  // What is no number is a problem of the config, beside which others are looked for.
+  for (const auto& [module, rank] : s.rank_pattern.items())
+    if (rank.is_number()) lora.rank_pattern.emplace_back(module, rank);
+  for (const auto& [module, alpha] : s.alpha_pattern.items())
+    if (alpha.is_number()) lora.alpha_pattern.emplace_back(module, alpha);
   return lora;
 }
 
@@ -163,6 +195,7 @@ ModelRequest training_request(const Config& config, int rank, int ranks) {
                    .mode = config.model.router_aux_loss_mode};
   if (trains_bf16(optimizer_options(config.training))) r.trained_dtype = DType::bf16;
   r.sharding = sharding_of(config, rank, ranks);
+  r.update_multiplies = multiplies_bf16(optimizer_options(config.training));
   const int sharing = static_cast<int>(config.run.context_parallel_size);
   r.context = {.ranks = sharing, .rank = rank % sharing};
   return r;
@@ -185,7 +218,7 @@ ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request)
                        .base = request.base,
                        .lora = request.lora,
                        .adapter = request.adapter_update,
-                       .sharding = request.sharding,
+                       .sharding = sharding_on(compute.device, request),
                        .context = request.context};
   if (request.router_loss) apply_router_loss(*request.router_loss, o.config);
   ModelSetup setup{.source = model_folder(request.model)};

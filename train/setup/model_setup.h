@@ -51,6 +51,7 @@ struct ModelRequest {
   std::optional<LoraPlusRates> rates = {};
   std::optional<RouterLossRequest> router_loss = {};  ///< none: as config.json says
   Sharding sharding = {};                             ///< among ranks
+  bool update_multiplies = false;                     ///< whether the optimizer's update has GEMMs
   ContextShare context = {};                          ///< of tokens
 };
 ModelSetup set_up_model(const ComputePlan& compute, const ModelRequest& request);

@@ -4,6 +4,7 @@
 #include "model/hf_folder.h"
 #include "model/model_source.h"
 #include "text/template/date.h"
+#include "text/template/load.h"
 #include "text/tokenizer/load.h"
 
 namespace qtrain {
@@ -38,7 +39,7 @@ class AbsentTokenizer final : public Tokenizer {
 
 TextFolder load_template_folder(const fs::path& path) {
   TextFolder text{.folder = fs::is_directory(path) ? path : path.parent_path()};
-  if (ChatTemplate::exists(text.folder)) text.chat_template = ChatTemplate::load(text.folder);
+  if (has_chat_template(text.folder)) text.chat_template = load_chat_template(text.folder);
   return text;
 }
 
@@ -53,7 +54,7 @@ TextFolder load_template_folder(const Config& config) {
       load_template_folder(model_path(config.model.tokenizer_name_or_path.value_or(config.model.model_name_or_path)));
   text.named_tokens = named_tokens(config.model);
   text.replaced_template = config.model.chat_template_path.has_value();
-  if (text.replaced_template) text.chat_template = ChatTemplate::named(*config.model.chat_template_path, text.folder);
+  if (text.replaced_template) text.chat_template = load_named_template(*config.model.chat_template_path, text.folder);
   for (const auto& [name, token] : text.named_tokens)
     if (text.chat_template) text.chat_template->set_special_token(name, token);
   if (config.data.assistant_only_loss && text.chat_template)

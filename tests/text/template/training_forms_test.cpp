@@ -13,6 +13,7 @@
 #include "data/encode.h"
 #include "tests/data/support.h"
 #include "text/template/chat_template.h"
+#include "text/template/load.h"
 #include "text/tokenizer/load.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -160,7 +161,7 @@ TEST_F(StockTemplates, AreKnownByEveryCharacter) {
 TEST_F(StockTemplates, AreKnownInAFileWhateverItsLineEnds) {
   std::string crlf;
   for (const char c : stock_text("qwen3")) crlf += c == '\n' ? "\r\n" : std::string(1, c);
-  EXPECT_TRUE(ChatTemplate::load(write("chat_template.jinja", crlf)).for_training());
+  EXPECT_TRUE(load_chat_template(write("chat_template.jinja", crlf)).for_training());
   EXPECT_FALSE(ChatTemplate(crlf, "in memory", {}).for_training());
 }
 
@@ -172,7 +173,7 @@ TEST_F(StockTemplates, ServeRowsWithToolsTooWhereThereAreSeveral) {
   write("tokenizer_config.json",
         dump_json({{"chat_template", Json::array({{{"name", "default"}, {"template", stock_text("qwen2_5")}},
                                                   {{"name", "tool_use"}, {"template", "tools"}}})}}));
-  const ChatTemplate several = ChatTemplate::load(folder_);
+  const ChatTemplate several = load_chat_template(folder_);
   const Json messages = parse_json(R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}])", "");
   const Json tools = parse_json(R"([{"name": "f"}])", "");
   const RenderInput with_tools{.messages = &messages, .tools = &tools};

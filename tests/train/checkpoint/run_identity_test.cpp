@@ -4,10 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
+#include <cstring>
 
 #include "config/fields.h"
 #include "config/keys.h"
+#include "config/yaml.h"
 #include "core/file.h"
 #include "core/safetensors.h"
 #include "tests/core/temp_folder.h"
@@ -24,8 +25,8 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-const std::string kModel = std::string(QTRAIN_SOURCE_DIR) + "/tests/golden/data/llama_gqa3_tied";
-const std::string kAdapter = std::string(QTRAIN_SOURCE_DIR) + "/tests/golden/data/lora_llama_all/adapter";
+const std::string kGolden = QTRAIN_SOURCE_DIR "/tests/golden/data", kModel = kGolden + "/llama_gqa3_tied",
+                  kAdapter = kGolden + "/lora_llama_all/adapter";
 
 /// A run of that model and what it is compared by.
 struct OneRun {
@@ -62,170 +63,40 @@ struct OneRun {
   MatmulPrecision matmul = MatmulPrecision::storage;
 };
 
-/// Another value of a key, beside what both runs have.
-struct Change {
-  Json value;
-  OnResume expected;
-  Json both = Json::object();
-};
-
-constexpr auto kRefuse = OnResume::refused, kRows = OnResume::rows, kSaved = OnResume::saved,
-               kUpdate = OnResume::update, kSay = OnResume::told, kNothing = OnResume::silent;
-
-const std::map<std::string, Change>& changes() {
-  const Json four{{"load_in_4bit", true}}, eight{{"load_in_8bit", true}}, evaluated{{"eval_dataset_name", "e.jsonl"}},
-      experts{{"model_name_or_path", QTRAIN_SOURCE_DIR "/tests/golden/data/qwen3_moe"}};
-  static const std::map<std::string, Change> kChanges{
-      {"model_name_or_path", {kModel + "/.", kNothing}},
-      {"adapter_name_or_path", {kAdapter + "/.", kNothing, {{"adapter_name_or_path", kAdapter}}}},
-      {"tokenizer_name_or_path", {kModel + "/.", kRows}},
-      {"dtype", {"bfloat16", kRefuse}},
-      {"random_init", {true, kRefuse}},
-      {"chat_template_path", {"chatml", kSaved}},
-      {"template_date", {"2024-02-29", kRefuse}},
-      {"eos_token", {"</s>", kSaved}},
-      {"pad_token", {"</s>", kSay}},
-      {"dataset_name", {"others.jsonl", kRows}},
-      {"eval_dataset_name", {"e.jsonl", kSay}},
-      {"eval_split", {0.5, kRows}},
-      {"max_samples", {7, kRows}},
-      {"dataset_mixture", {Json::array({"a.jsonl"}), kRows, {{"dataset_name", nullptr}}}},
-      {"mix_strategy", {"concatenate", kRows}},
-      {"column_mapping", {{{"prompt", "question"}}, kRows}},
-      {"message_property_mappings", {{{"role", "speaker"}}, kRows}},
-      {"role_mapping", {{{"user", "human"}}, kRows}},
-      {"dataset_text_field", {"content", kRows}},
-      {"max_length", {77, kRows}},
-      {"truncation_mode", {"keep_end", kRows}},
-      {"shuffle_dataset", {true, kRows}},
-      {"packing", {true, kRows}},
-      {"packing_strategy", {"wrapped", kRows}},
-      {"packing_scope", {"dataset", kRows}},
-      {"packing_isolate", {true, kRows}},
-      {"eval_packing", {true, kSay}},
-      {"completion_only_loss", {true, kRows}},
-      {"assistant_only_loss", {true, kRows}},
-      {"last_turn_only_loss", {true, kRows}},
-      {"skip_empty_answers", {true, kRows}},
-      {"response_template", {"answer:", kRows}},
-      {"instruction_template", {"question:", kRows}},
-      {"token_cache_dir", {"cache", kNothing}},
-      {"token_cache_gb", {3, kNothing}},
-      {"use_peft", {false, kRefuse}},
-      {"lora_r", {4, kRefuse}},
-      {"lora_alpha", {64, kRefuse}},
-      {"lora_dropout", {0.25, kRefuse}},
-      {"lora_target_modules", {Json::array({"k_proj"}), kRefuse}},
-      {"rank_pattern", {{{"q_proj", 2}}, kRefuse}},
-      {"alpha_pattern", {{{"q_proj", 2}}, kRefuse}},
-      {"use_rslora", {true, kRefuse}},
-      {"use_dora", {true, kRefuse}},
-      {"lora_modules_to_save", {Json::array({"norm"}), kRefuse}},
-      {"ensure_weight_tying", {true, kRefuse}},
-      {"loraplus_lr_ratio", {16, kRefuse}},
-      {"loraplus_lr_embedding", {0.5, kRefuse}},
-      {"load_in_4bit", {true, kRefuse}},
-      {"load_in_8bit", {true, kRefuse}},
-      {"bnb_4bit_quant_type", {"fp4", kRefuse, four}},
-      {"bnb_4bit_use_double_quant", {true, kRefuse, four}},
-      {"bnb_4bit_compute_dtype", {"float16", kSay, four}},
-      {"bnb_4bit_blocksize", {128, kRefuse, four}},
-      {"llm_int8_skip_modules", {Json::array({"q_proj"}), kRefuse, eight}},
-      {"dequantized_copy", {true, kNothing, four}},
-      {"output_dir", {"elsewhere", kNothing}},
-      {"per_device_train_batch_size", {3, kRefuse}},
-      {"per_device_eval_batch_size", {3, kSay}},
-      {"gradient_accumulation_steps", {5, kRefuse}},
-      {"router_aux_loss_coef", {0.5, kUpdate, experts}},
-      {"output_router_logits", {false, kUpdate, experts}},
-      {"router_aux_loss_mode", {"trainer", kUpdate, experts}},
-      {"num_train_epochs", {9, kUpdate}},
-      {"max_steps", {9, kUpdate}},
-      {"learning_rate", {0.5, kUpdate}},
-      {"lr_scheduler_type", {"cosine", kUpdate}},
-      {"lr_scheduler_kwargs", {{{"num_cycles", 2}}, kUpdate, {{"lr_scheduler_type", "cosine"}}}},
-      {"warmup_steps", {7, kUpdate}},
-      {"warmup_ratio", {0.5, kUpdate}},
-      {"optim", {"sgd", kRefuse}},
-      {"optim_args", {"momentum=0.5", kRefuse, {{"optim", "sgd"}}}},
-      {"weight_decay", {0.5, kUpdate}},
-      {"adam_beta1", {0.5, kRefuse}},
-      {"adam_beta2", {0.5, kRefuse}},
-      {"adam_epsilon", {0.5, kUpdate}},
-      {"max_grad_norm", {0.5, kUpdate}},
-      {"bf16", {false, kSay}},
-      {"fp16", {true, kSay, {{"bf16", false}}}},
-      {"tf32", {true, kSay}},
-      {"operand_copies", {true, kNothing}},
-      {"gradient_checkpointing", {"selective", kNothing}},
-      {"activation_offloading", {true, kNothing, {{"gradient_checkpointing", true}}}},
-      {"optimizer_offload", {true, kNothing}},
-      {"seed", {7, kRefuse}},
-      {"data_seed", {7, kRefuse}},
-      {"train_sampling_strategy", {"sequential", kRefuse}},
-      {"dataloader_drop_last", {true, kRefuse}},
-      {"dataloader_num_workers", {3, kNothing}},
-      {"dataloader_prefetch_factor", {3, kNothing}},
-      {"logging_strategy", {"epoch", kSay}},
-      {"logging_steps", {3, kSay}},
-      {"logging_first_step", {true, kSay}},
-      {"report_to", {"tensorboard", kNothing}},
-      {"disable_tqdm", {true, kNothing}},
-      {"eval_strategy", {"epoch", kSay, evaluated}},
-      {"eval_steps", {3, kSay}},
-      {"eval_delay", {3, kSay}},
-      {"eval_on_start", {true, kSay}},
-      {"save_strategy", {"epoch", kSay}},
-      {"save_steps", {3, kSay}},
-      {"save_total_limit", {3, kSay}},
-      {"save_only_model", {true, kSay}},
-      {"load_best_model_at_end",
-       {true, kSay, {{"eval_dataset_name", "e.jsonl"}, {"eval_strategy", "epoch"}, {"save_strategy", "epoch"}}}},
-      {"metric_for_best_model", {"eval_loss", kSay}},
-      {"greater_is_better", {true, kSay}},
-      {"resume_from_checkpoint", {"never", kNothing}},
-      {"device", {"cpu", kNothing}},
-      {"nproc", {2, kRefuse}},
-      {"nnodes", {2, kNothing}},  // a matter of how many ranks there are in all
-      {"node_rank", {1, kNothing}},
-      {"master_addr", {"10.0.0.1", kNothing}},
-      {"master_port", {29501, kNothing}},
-      {"ddp_timeout", {60, kNothing}},
-      {"max_restarts", {3, kNothing}},
-      {"deterministic_reduce", {true, kSay}},
-      {"profile", {true, kNothing}},
-      {"zero_stage", {2, kSay}},
-      {"overlap_comm", {false, kNothing}},
-      {"context_parallel_size", {2, kRefuse, {{"lora_dropout", 0}}}},
-      {"threads", {3, kNothing}},
-      {"compute_dtype", {"float32", kSay}},
-      {"max_nonfinite_steps", {7, kSay}},
-      {"use_cuda_graphs", {false, kNothing}},
-  };
+/// Rows of key_changes.yaml by their keys.
+const Json& changes() {
+  static const Json kChanges = [] {
+    const std::filesystem::path file = QTRAIN_SOURCE_DIR "/tests/train/checkpoint/key_changes.yaml";
+    std::string text = read_text(file);
+    for (const auto& [name, folder] :
+         {std::pair("$model", kModel), std::pair("$adapter", kAdapter), std::pair("$experts", kGolden + "/qwen3_moe")})
+      for (std::size_t at = 0; (at = text.find(name, at)) != text.npos;) text.replace(at, std::strlen(name), folder);
+    return parse_yaml(text, file.string()).value;
+  }();
   return kChanges;
 }
 
 TEST(RunIdentity, TheTableOfChangesHasEveryKey) {
-  for (const std::string_view key : field_names()) EXPECT_TRUE(changes().contains(std::string(key))) << key;
+  for (const std::string_view key : field_names()) EXPECT_TRUE(changes().contains(key)) << key;
 }
 
 TEST(RunIdentity, AnotherValueIsRefusedOrToldByTheNameOfItsKey) {
-  for (const auto& [key, change] : changes()) {
-    const OneRun was(change.both);
-    Json other = change.both;
-    other[key] = change.value;
+  for (const auto& [key, change] : changes().items()) {
+    const auto expected = value_named<OnResume>(change.at("resume").get<std::string>());
+    Json other = change.value("both", Json::object());
+    const OneRun was(other);
+    other[key] = change.at("value");
     OneRun is(other);
     RunChanges found = run_changes(was.identity(), is.identity());
     using Texts = ::testing::Matcher<std::vector<std::string>>;
-    const bool refused = change.expected == OnResume::refused;
-    const bool told =
-        change.expected == OnResume::update || change.expected == OnResume::told || change.expected == OnResume::saved;
+    const bool refused = expected == OnResume::refused;
+    const bool told = expected == OnResume::update || expected == OnResume::told || expected == OnResume::saved;
     EXPECT_THAT(found.refused, refused ? Texts(Contains(StartsWith(key + " = "))) : Texts(IsEmpty())) << key;
     EXPECT_THAT(found.told, told ? Texts(Contains(StartsWith(key + " "))) : Texts(IsEmpty())) << key;
 
     is.train.set_fingerprint(2);  // now the rows are others too
     found = run_changes(was.identity(), is.identity());
-    const bool named = change.expected == OnResume::rows || change.expected == OnResume::saved;
+    const bool named = expected == OnResume::rows || expected == OnResume::saved;
     EXPECT_THAT(found.refused, named ? Texts(ElementsAre(StartsWith(key + " = "))) : Texts(Not(IsEmpty()))) << key;
   }
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "train/plan/gpus.h"
@@ -22,6 +23,19 @@ TEST(Interconnect, LargeMessagesAreBoundByBandwidth) {
   EXPECT_NEAR(ring_all_reduce(net(1, 8), kLarge), 2 * 7.0 / 8 * kLarge / 100e9, 1e-4);
   EXPECT_NEAR(all_to_all(net(1, 8), kLarge), 7.0 / 8 * kLarge / 100e9, 1e-4);
   EXPECT_NEAR(tree_all_reduce(net(4, 8), kLarge), 2 * kLarge / 80e9, 1e-3);
+}
+
+TEST(Interconnect, PartsOfItHaveTheirOwnLinks) {
+  const Interconnect all = net(4, 8);
+  for (const auto& [size, inside_ranks, inside_nodes, over_ranks, over_nodes] :
+       {std::array{8, 8, 1, 1, 4}, {2, 2, 1, 4, 4}, {16, 8, 2, 1, 2}}) {
+    const Interconnect group = within_group(all, size), replicas = over_groups(all, size);
+    EXPECT_EQ(group.ranks_per_node, inside_ranks) << size;
+    EXPECT_EQ(group.nodes, inside_nodes) << size;
+    EXPECT_EQ(replicas.ranks_per_node, over_ranks) << size;
+    EXPECT_EQ(replicas.nodes, over_nodes) << size;
+    EXPECT_EQ(group.ranks() * replicas.ranks(), all.ranks());
+  }
 }
 
 TEST(Interconnect, SmallMessagesAreBoundByLatency) {
@@ -65,8 +79,20 @@ TEST(Interconnect, DividedGradientsAreSentToTheirRanks) {
   EXPECT_EQ(exchange_seconds(n, Collectives::usual, Exchange::all_gather, 1e9), ring_pass(n, 1e9));
 }
 
+// To all others, or from each matrix' rank where whole matrices are updated.
+TEST(Interconnect, BroadcastsSendAllBytesOnce) {
+  const Interconnect n = net(4, 8);
+  EXPECT_NEAR(ring_broadcast(n, kLarge), kLarge / 80e9, 1e-3);
+  EXPECT_NEAR(ring_broadcast(n, 0), 28e-6 + 3 * 10e-6, 1e-12);
+  EXPECT_NEAR(tree_broadcast(n, 0), 7e-6 + 2 * 10e-6, 1e-12);
+  EXPECT_EQ(exchange_seconds(n, Collectives::usual, Exchange::broadcast, 1e9), ring_broadcast(n, 1e9));
+  EXPECT_EQ(exchange_seconds(n, Collectives::ring, Exchange::broadcast, 1e9), ring_broadcast(n, 1e9));
+  EXPECT_EQ(exchange_seconds(n, Collectives::tree, Exchange::broadcast, 1e9), tree_broadcast(n, 1e9));
+}
+
 using CostModel = double (*)(const Interconnect&, double);
-constexpr CostModel kModels[] = {ring_pass, tree_pass, ring_all_reduce, tree_all_reduce, all_to_all};
+constexpr CostModel kModels[] = {ring_pass,       tree_pass,       ring_broadcast, tree_broadcast,
+                                 ring_all_reduce, tree_all_reduce, all_to_all};
 
 TEST(Interconnect, MoreBytesOrNodesOrSlowerLinksAreNotFaster) {
   for (const CostModel model : kModels) {
@@ -104,6 +130,12 @@ TEST(Interconnect, FollowsTheCard) {
   EXPECT_NEAR(of("B200").inside.bandwidth, 720e9, 1);
   EXPECT_LT(of("RTX 4090").inside.bandwidth, 32e9);
   EXPECT_NEAR(of("H200").between.bandwidth, 48e9, 1);
+  // As the driver calls them: cards for PCIe have no NVLink for all.
+  for (const char* card : {"NVIDIA A100-PCIE-40GB", "NVIDIA A100 80GB PCIe", "A100 PCIe"})
+    EXPECT_NEAR(of(card).inside.bandwidth, 23.6e9, 1e8) << card;
+  EXPECT_NEAR(of("NVIDIA H200 NVL").inside.bandwidth, 47.3e9, 1e8);
+  for (const char* card : {"NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-80GB"})
+    EXPECT_NEAR(of(card).inside.bandwidth, 240e9, 1) << card;
   EXPECT_NEAR(of("A100").between.bandwidth, 24e9, 1);
   EXPECT_NEAR(of("L40S").between.bandwidth, 1.5e9, 1) << "a card of 100 Gb/s for all";
   EXPECT_NEAR(of("L40S", 200).between.bandwidth, 24e9, 1);

@@ -22,7 +22,7 @@ class Planned : public ::testing::Test {
   PlannedRun run(std::size_t memory) {
     const BatchSize largest{.tokens = 8 * 128, .positions = 128, .targets = 8 * 128};
     return {.model = model_,
-            .optimizer = plan_state({}, *make_rule({}), model_),
+            .optimizer = plan_state({}, model_),
             .work = {.train = largest, .micro_batching = {8, 2}},
             .target = {.memory = memory}};
   }
@@ -116,6 +116,16 @@ TEST(Gpus, AreFoundByTheirNames) {
   EXPECT_EQ(name("rtx4090"), "RTX 4090");
   EXPECT_EQ(name("4060ti"), "RTX 4060 Ti");
   EXPECT_EQ(name("a100"), "A100 80GB");
+  EXPECT_EQ(name("NVIDIA A100-PCIE-40GB"), "A100 PCIe 40GB");
+  EXPECT_EQ(name("NVIDIA A100 80GB PCIe"), "A100 PCIe 80GB");
+  EXPECT_EQ(name("NVIDIA H200"), "H200");
+  EXPECT_EQ(name("NVIDIA H200 NVL"), "H200 NVL");
+  // With less memory than the one whose name begins alike, or with more.
+  EXPECT_EQ(name("NVIDIA GeForce RTX 4060"), "RTX 4060");
+  EXPECT_EQ(name("5070"), "RTX 5070");
+  EXPECT_EQ(name("NVIDIA GeForce RTX 5070 Ti"), "RTX 5070 Ti");
+  for (const char* other : {"NVIDIA GeForce RTX 4070 Ti SUPER", "RTX 4080 SUPER", "NVIDIA GeForce RTX 4090 Laptop GPU"})
+    EXPECT_EQ(name(other), "none") << other;
   EXPECT_EQ(name("L4"), "L4");
   EXPECT_EQ(name("NVIDIA L40S"), "L40S");
   EXPECT_EQ(name("Radeon"), "none");

@@ -93,6 +93,14 @@ TEST(OverlapSchedule, LaterMicroBatchesFindWhatIsThere) {
   EXPECT_EQ(count(two, "reduce"), 8);
 }
 
+// Sums of replicas follow the gradients of the last of two micro-batches, beside other blocks but for the last ones.
+TEST(OverlapSchedule, ReplicasAreAddedOnceAnUpdate) {
+  const StepCosts c = costs(2, {.forward = 1, .backward = 20}, {.reduce = 2, .settle = 3});
+  const SimulatedStep step = simulate_step({.stage = ZeroStage::gradients, .micro_batches = 2}, c);
+  EXPECT_DOUBLE_EQ(step.seconds, 42 + 2 * 2 + 42 + 2 * 5);
+  EXPECT_EQ(count(step, "settle"), 3);
+}
+
 // The one that comes later keeps the other waiting, here after each block.
 TEST(OverlapSchedule, ExchangesWaitForTheLastRank) {
   const StepCosts fast = costs(2, {.forward = 0, .backward = 1}, {.reduce = 2});
@@ -106,16 +114,42 @@ TEST(OverlapSchedule, ExchangesWaitForTheLastRank) {
   EXPECT_DOUBLE_EQ(simulate_step({.stage = ZeroStage::gradients}, fast).seconds, 1 + 2 + 2 + 2);
 }
 
+// As on a GPU, where the next block's weights come before a block on the stream that computes it.
+TEST(OverlapSchedule, OneLaneHidesNothing) {
+  const StepCosts c = costs(3, {.forward = 10, .backward = 20}, {.gather = 4, .reduce = 5});
+  for (const ZeroStage stage : {ZeroStage::gradients, ZeroStage::weights}) {
+    const SimulatedStep step = simulate_step({.stage = stage, .lane = ExchangeLane::computing}, c);
+    EXPECT_DOUBLE_EQ(step.seconds, 90 + step.total(Lane::exchanging));
+    EXPECT_EQ(step.waiting(), step.total(Lane::exchanging));
+  }
+  EXPECT_EQ(exchange_lane(DeviceKind::cpu), ExchangeLane::own);
+}
+
+// The host runs ahead: of fast comparisons only the first one is waited for, and slow ones are all that there is.
+TEST(OverlapSchedule, HostsCompareAheadOfWhatTheyQueue) {
+  const auto step = [](double comparison, ExchangeLane lane) {
+    const StepCosts c =
+        costs(3, {.forward = 10, .backward = 20}, {.gather = {4, comparison}, .reduce = {5, comparison}});
+    return simulate_step({.stage = ZeroStage::weights, .lane = lane}, c);
+  };
+  EXPECT_DOUBLE_EQ(step(1, ExchangeLane::computing).seconds, 1 + 90 + 40);
+  EXPECT_DOUBLE_EQ(step(1, ExchangeLane::own).seconds, 1 + 8 + 90 + 10);
+  for (const ExchangeLane lane : {ExchangeLane::own, ExchangeLane::computing}) {
+    EXPECT_DOUBLE_EQ(step(100, lane).seconds, 9 * 100 + 5);
+    EXPECT_DOUBLE_EQ(step(100, lane).total(Lane::comparing), 9 * 100);
+  }
+}
+
 TEST(OverlapSchedule, LanesDoOneThingAtATime) {
-  const StepCosts c = costs(5, {.forward = 3, .backward = 7}, {.gather = 4, .reduce = 6});
+  const StepCosts c = costs(5, {.forward = 3, .backward = 7}, {.gather = {4, 1}, .reduce = {6, 1}});
   const SimulatedStep step = simulate_step({.stage = ZeroStage::weights, .micro_batches = 3, .group = 2}, c);
-  double until[2] = {0, 0};
+  double until[3] = {0, 0, 0};
   for (const SimulatedSpan& s : step.spans) {
     double& lane = until[static_cast<std::size_t>(s.lane)];
     EXPECT_GE(s.begin, lane) << s.name;
     lane = s.end;
   }
-  EXPECT_LE(std::max(until[0], until[1]), step.seconds);
+  EXPECT_LE(std::max({until[0], until[1], until[2]}), step.seconds);
 }
 
 TEST(OverlapSchedule, RefusesUnitsThatAreNotThoseOfItsBlocks) {
@@ -127,26 +161,29 @@ TEST(OverlapSchedule, RefusesUnitsThatAreNotThoseOfItsBlocks) {
 constexpr const char* kSmallModel = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 40,
   "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 5, "num_attention_heads": 4,
   "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "hidden_act": "silu"})";
-constexpr int kRanks = 2;
+constexpr int kRanks = 2;  // of a group
 
-/// Rank 0 of two; notes what it is called for, by the names that it has in timelines.
+/// Rank 0 of so many; notes what it is called for, by the names that it has in timelines, in its parts too.
 class NotingRanks : public Collective {
  public:
-  std::vector<std::string> calls;
-
+  NotingRanks(std::vector<std::string>& calls, int size) : calls_(calls), size_(size) {}
   int rank() const override { return 0; }
-  int size() const override { return kRanks; }
+  int size() const override { return size_; }
   void all_reduce(Ctx&, Tensor values, Reduction) override { note("all_reduce", values); }
   void broadcast(Ctx&, Tensor values, int) override { note("broadcast", values); }
   void all_gather(Ctx&, ConstTensor mine, Tensor) override { note("all_gather", mine); }
   void all_to_all(Ctx&, ConstTensor sent, Tensor) override { note("all_to_all", sent); }
-  std::unique_ptr<Collective> part(int, int) override { return std::make_unique<Solo>(); }
+  void reduce_scatter(Ctx&, ConstTensor sent, Tensor) override { note("reduce_scatter", sent); }
+  std::unique_ptr<Collective> part(int, int size) override { return std::make_unique<NotingRanks>(calls_, size); }
+  std::unique_ptr<Collective> counterparts(int size) override { return part(0, size_ / size); }
   void barrier(Ctx&) override {}
 
  private:
   void note(std::string_view what, ConstTensor t) {
-    calls.push_back(fmt::format("{} of {} {}", what, t.numel(), name_of(t.dtype)));
+    calls_.push_back(fmt::format("{} of {} {}", what, t.numel(), name_of(t.dtype)));
   }
+  std::vector<std::string>& calls_;
+  int size_;
 };
 
 struct Schedule {
@@ -154,37 +191,60 @@ struct Schedule {
   int buffers;
   const char* policy;
   ReductionOrder order;
+  int replicas = 1;
+  Cut cut = Cut::anywhere;  ///< of trained parameters, as with Muon
+  bool dora = false;
+
+  TransformerOptions options() const {
+    TransformerOptions o{.config = parse_model_config(parse_json(kSmallModel, "config"), "config"),
+                         .sharding = {.stage = stage,
+                                      .ranks = kRanks,
+                                      .replicas = replicas,
+                                      .cut = [c = cut](const ParamSpec&) { return c; },
+                                      .buffers = buffers,
+                                      .separate_sums = order == ReductionOrder::micro_batches}};
+    if (dora) o.base = Update::frozen;
+    if (dora) o.lora = LoraConfig{.r = 2, .dora = true, .targets = {"all-linear"}};
+    return o;
+  }
 };
 
 std::vector<std::string> calls_of_a_run(Transformer& model, const Schedule& s, std::int64_t micro_batches) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   const BatchSize size{.tokens = 8, .positions = 8, .targets = 8};
   model.commit({.recompute = {RecomputePolicy::named(s.policy)}}, {{Pass::train, size}});
-  NotingRanks ranks;
+  std::vector<std::string> calls;
+  NotingRanks ranks(calls, kRanks * s.replicas);
   DividedModel divided(model, ranks, s.order);
-  for (std::int64_t i = 0; i < micro_batches; ++i) {
-    model.follow(ctx, Pass::train);
-    divided.end_micro_batch(ctx);
+  for (const int update : {0, 1}) {  // the second one finds what the first one left
+    calls.clear();
+    divided.begin_step(micro_batches);
+    for (std::int64_t i = 0; i < micro_batches; ++i) {
+      model.follow(ctx, Pass::train);
+      divided.end_micro_batch(ctx);
+    }
+    divided.finish_step(ctx);
+    divided.finish_update(ctx);
+    if (s.dora) model.measure_rows(ctx);
+    EXPECT_FALSE(calls.empty()) << update;
   }
-  divided.finish_step(ctx);
-  divided.finish_update(ctx);
-  return ranks.calls;
+  return calls;
 }
 
 std::vector<std::string> simulated_calls(Transformer& model, const Schedule& s, std::int64_t micro_batches) {
-  const StepExchanges exchanges = step_exchanges(model, {.order = s.order}, kRanks);
+  const StepExchanges exchanges = step_exchanges(model, {.order = s.order}, kRanks * s.replicas);
   const SimulatedStep step = simulate_step({.stage = s.stage,
                                             .buffers = s.buffers,
                                             .order = s.order,
                                             .micro_batches = micro_batches,
-                                            .group = RecomputePolicy::named(s.policy).group()},
+                                            .group = RecomputePolicy::named(s.policy).group(),
+                                            .gathers_again = s.dora},
                                            costs(5, {}, {}));
   std::vector<std::string> calls;
   for (const SimulatedSpan& span : step.spans) {
     if (span.lane != Lane::exchanging || span.unit < 0) continue;
     const StepExchanges::Unit& unit = exchanges.units[static_cast<std::size_t>(span.unit)];
-    for (const ExchangeCall& call : span.name.starts_with("gather") ? unit.gather : unit.reduce)
-      calls.push_back(call.name);
+    for (const ExchangeCall& call : unit.of(span.name)) calls.push_back(call.name);
   }
   return calls;
 }
@@ -200,12 +260,21 @@ TEST(OverlapSchedule, IsTheOneThatRunsHave) {
                             {weights, 1, "none", ReductionOrder::ranks},
                             {weights, 2, "blocks:2", ReductionOrder::micro_batches},
                             {weights, 1, "blocks:2", ReductionOrder::ranks},
-                            {weights, 2, "blocks:3", ReductionOrder::ranks}}) {
-    Transformer model(Device{}, {.config = parse_model_config(parse_json(kSmallModel, "config"), "config"),
-                                 .sharding = {.stage = s.stage, .ranks = kRanks, .buffers = s.buffers}});
+                            {weights, 2, "blocks:3", ReductionOrder::ranks},
+                            {optimizer, 2, "none", ReductionOrder::micro_batches, 3},
+                            {gradients, 2, "none", ReductionOrder::ranks, 2},
+                            {weights, 2, "none", ReductionOrder::micro_batches, 3},
+                            {weights, 2, "none", ReductionOrder::ranks, 4},
+                            {optimizer, 2, "none", ReductionOrder::ranks, 1, Cut::never},
+                            {weights, 2, "none", ReductionOrder::ranks, 1, Cut::never},
+                            {weights, 2, "none", ReductionOrder::ranks, 1, Cut::anywhere, true},
+                            {weights, 1, "blocks:2", ReductionOrder::ranks, 1, Cut::anywhere, true},
+                            {gradients, 2, "none", ReductionOrder::ranks, 1, Cut::anywhere, true}}) {
+    Transformer model(Device{}, s.options());
     const auto simulated = simulated_calls(model, s, kMicroBatches);
     EXPECT_EQ(simulated, calls_of_a_run(model, s, kMicroBatches))
-        << "stage " << static_cast<int>(s.stage) << ", " << s.buffers << " buffers, " << s.policy;
+        << "stage " << static_cast<int>(s.stage) << ", " << s.buffers << " buffers, " << s.policy << ", " << s.replicas
+        << " replicas" << (s.cut == Cut::never ? ", whole matrices" : "") << (s.dora ? ", DoRA" : "");
     EXPECT_GT(simulated.size(), 6u);
   }
 }

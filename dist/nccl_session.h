@@ -1,0 +1,55 @@
+#pragma once
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "dist/lost_rank.h"
+#include "dist/nccl_communicator.h"
+#include "dist/nccl_library.h"
+#include "dist/queued_calls.h"
+
+namespace qtrain {
+
+/// What all communicators of this process have in common: the library, and the watch over the calls that wait on the
+/// device. A call that is given up ends them all: what is queued behind it has read wrong values, whichever ranks it is
+/// shared with.
+class NcclSession {
+ public:
+  struct Options {
+    Device device;
+    std::chrono::milliseconds timeout{};  ///< of each call
+  };
+  NcclSession(const Options& options, const RankWatch& watch);
+
+  const NcclLibrary& library() const { return library_; }
+  const Options& options() const { return options_; }
+  const RankWatch& watch() const { return watch_; }
+
+  /// Queues a call of a communicator, which it is told by `text` from.
+  struct Call {
+    const char* name;
+    std::string text;
+    NcclCommunicator& ranks;
+  };
+  void queue(Ctx& ctx, const Call& call, const NcclCommunicator::Act& act);
+
+  void give_up();
+  /// ErrorKind::peer after a call that was given up.
+  void throw_if_given_up();
+
+  void add(NcclCommunicator& communicator);
+  void remove(NcclCommunicator& communicator);
+
+ private:
+  std::string queued_error();
+
+  NcclLibrary library_;
+  Options options_;
+  RankWatch watch_;
+  std::mutex mutex_;
+  std::vector<NcclCommunicator*> communicators_;
+  QueuedCalls queued_;  ///< the last: its thread looks at the others
+};
+
+}  // namespace qtrain

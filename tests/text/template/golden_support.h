@@ -1,0 +1,28 @@
+#pragma once
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+
+namespace qtrain::test {
+
+inline const std::filesystem::path kTemplateGoldens =
+    std::filesystem::path(QTRAIN_SOURCE_DIR) / "tests/text/goldens/template";
+
+/// Tests that are held against what make_template_goldens.py wrote: with its clock.
+class TemplateGolden : public testing::Test {
+ protected:
+  void SetUp() override;
+};
+
+/// The documents of a file with one in each line.
+std::vector<Json> read_rows(const std::filesystem::path& file);
+/// Its text and ranges, or the message of the error, where `input` has the members of a RenderInput.
+Json outcome(const std::string& source, const Json& input);
+/// Expects the outcome of a golden row; `what` is said where it is another.
+void expect_outcome(const Json& got, const Json& want, const std::string& what);
+
+}  // namespace qtrain::test

@@ -1,0 +1,13 @@
+#pragma once
+#include <string_view>
+#include <vector>
+
+#include "text/template/jinja/token.h"
+
+namespace qtrain {
+
+/// Cuts a template into tokens, with Jinja's whitespace rules for trim_blocks and lstrip_blocks. The last token is
+/// `end`. Errors (ErrorKind::input), with the line as place.
+std::vector<TemplateToken> lex_template(std::string_view source);
+
+}  // namespace qtrain

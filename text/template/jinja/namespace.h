@@ -1,0 +1,26 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "text/template/python/value.h"
+
+namespace qtrain {
+
+/// What namespace() makes: an object whose attributes {% set %} changes.
+class PyNamespace : public PyObject {
+ public:
+  std::string_view type_name() const override { return "TemplateNamespace"; }
+  std::string repr(PyWork& work) override;
+  std::optional<PyValue> attribute(std::string_view name) override;
+  /// Names that begin with an underscore are refused.
+  void set(std::string_view name, PyValue value);
+  void clear() { attributes_.clear(); }
+
+ private:
+  std::vector<std::pair<std::string, PyValue>> attributes_;
+};
+
+}  // namespace qtrain

@@ -1,0 +1,11 @@
+#pragma once
+#include <string_view>
+
+#include "text/template/jinja/ast.h"
+
+namespace qtrain {
+
+/// Errors (ErrorKind::input): a syntax error, with its line as place.
+ParsedTemplate parse_template(std::string_view source);
+
+}  // namespace qtrain

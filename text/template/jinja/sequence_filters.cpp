@@ -1,0 +1,244 @@
+#include "text/template/jinja/sequence_filters.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "text/template/jinja/attribute_getter.h"
+#include "text/template/python/args.h"
+#include "text/template/python/attributes.h"
+#include "text/template/python/compare.h"
+#include "text/template/python/dict_view.h"
+#include "text/template/python/error.h"
+#include "text/template/python/generator.h"
+#include "text/template/python/operators.h"
+#include "text/template/python/range.h"
+#include "text/template/python/repr.h"
+#include "text/template/python/sequence.h"
+#include "text/template/python/text.h"
+
+namespace qtrain {
+namespace {
+
+PyValue default_value(PyWork&, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("default", args, {"default_value", "boolean"});
+  const bool replace = subject.is(PyKind::undefined) || (a.truth(1, false) && !py_truth(subject));
+  return replace ? a.value(0, "") : subject;
+}
+
+PyValue length(PyWork&, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("length", args, {});
+  const auto n = py_length(subject);
+  if (!n) py_fail("object of type '" + py_type_name(subject) + "' has no len()");
+  return *n;
+}
+
+PyValue first(PyWork& work, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("first", args, {});
+  const auto item = py_iterate(work, subject)();
+  return item ? *item : PyValue::undefined("No first item, sequence was empty.");
+}
+
+/// Items from the last to the first, of what Python's reversed() takes.
+PyItems reversed(PyWork& work, const PyValue& subject) {
+  const bool view = subject.as<PyView>() != nullptr;
+  if (!subject.is(PyKind::dict) && !view && !subject.is(PyKind::undefined) &&
+      (!py_length(subject) || (subject.is(PyKind::object) && !subject.as<PyRange>())))
+    py_fail("'" + py_type_name(subject) + "' object is not reversible");
+  PyItems items = py_list(work, subject);
+  std::reverse(items.begin(), items.end());
+  return items;
+}
+
+PyValue last(PyWork& work, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("last", args, {});
+  if (subject.is_sequence() || subject.is_string()) {
+    const auto item = py_at(subject, -1);
+    return item ? *item : PyValue::undefined("No last item, sequence was empty.");
+  }
+  const PyItems items = reversed(work, subject);
+  return items.empty() ? PyValue::undefined("No last item, sequence was empty.") : items.front();
+}
+
+PyValue list(PyWork& work, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("list", args, {});
+  return PyValue::list(py_list(work, subject));
+}
+
+PyNext yielding(PyItems items) {
+  return [items = std::move(items), at = std::size_t{0}]() mutable -> std::optional<PyValue> {
+    return at < items.size() ? std::optional(items[at++]) : std::nullopt;
+  };
+}
+
+PyValue reverse(PyWork& work, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("reverse", args, {});
+  if (subject.is_string()) return py_slice(work, subject, {{}, {}, -1});
+  PyItems items = py_list(work, subject);
+  std::reverse(items.begin(), items.end());
+  // What has no order from the end is turned around as a list.
+  if (subject.as<PyGenerator>()) return PyValue::list(std::move(items));
+  return make_generator(yielding(std::move(items)), "list_reverseiterator");
+}
+
+PyValue join(PyWork& work, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("join", args, {"d", "attribute"});
+  const PyGetter get = attribute_getter(work, a.value(1), Folding::none);
+  const std::string separator = py_str(work, a.value(0, ""));
+  const PyNext next = py_iterate(work, subject);
+  std::string text;
+  for (bool begun = false; auto item = next(); begun = true) {
+    const std::string piece = py_str(work, get(*item));
+    work.make((begun ? separator.size() : 0) + piece.size());
+    PyWork::require_fits(text.size());
+    text += (begun ? separator : "") + piece;
+  }
+  return text;
+}
+
+PyValue items(PyWork&, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("items", args, {});
+  if (subject.is(PyKind::undefined)) return make_generator(yielding({}));
+  if (!subject.is(PyKind::dict)) py_fail("Can only get item pairs from a mapping.");
+  return make_generator([subject, at = std::size_t{0}]() mutable -> std::optional<PyValue> {
+    const auto& entries = subject.dict().entries;
+    if (at >= entries.size()) return std::nullopt;
+    const auto& [key, value] = entries[at++];
+    return PyValue::tuple({key, value});
+  });
+}
+
+enum class SortOrder : std::uint8_t { ascending, descending };
+
+/// Of the argument `case_sensitive`, of the argument `reverse`; null if not given.
+Folding folding(const PyValue* sensitive) {
+  return sensitive && py_truth(*sensitive) ? Folding::none : Folding::ignore_case;
+}
+SortOrder order(const PyValue* reverse) {
+  return reverse && py_truth(*reverse) ? SortOrder::descending : SortOrder::ascending;
+}
+
+/// Sorts by a key, stably.
+PyItems sorted_by(PyWork& work, PyItems items, const PyGetter& key, SortOrder direction) {
+  std::vector<PyValue> keys;
+  for (const PyValue& item : items) keys.push_back(key(item));
+  std::vector<std::size_t> order(items.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    work.step();
+    return direction == SortOrder::descending ? py_less(work, keys[b], keys[a]) : py_less(work, keys[a], keys[b]);
+  });
+  PyItems sorted;
+  for (const std::size_t i : order) sorted.push_back(items[i]);
+  return sorted;
+}
+
+PyValue dictsort(PyWork& work, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("dictsort", args, {"case_sensitive", "by", "reverse"});
+  const std::string by = a[1] ? a.text(1) : "key";
+  if (by != "key" && by != "value") py_fail("You can only sort by either \"key\" or \"value\"");
+  if (subject.is(PyKind::undefined)) py_fail(subject.undefined_message());
+  if (!subject.is(PyKind::dict)) py_fail("'" + py_type_name(subject) + "' object has no attribute 'items'");
+  PyItems pairs;
+  for (const auto& [key, value] : subject.dict().entries) pairs.push_back(PyValue::tuple({key, value}));
+  const PyGetter get = attribute_getter(work, by == "key" ? 0 : 1, folding(a[0]));
+  return PyValue::list(sorted_by(work, std::move(pairs), get, order(a[2])));
+}
+
+PyValue sort(PyWork& work, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("sort", args, {"reverse", "case_sensitive", "attribute"});
+  std::vector<PyGetter> getters;
+  const PyValue attribute = a.value(2);
+  if (attribute.is_string())
+    for (const std::string& part : py_split(attribute.text(), ",", -1))
+      getters.push_back(attribute_getter(work, part, folding(a[1])));
+  else
+    getters.push_back(attribute_getter(work, attribute, folding(a[1])));
+  const PyGetter key = [&](const PyValue& value) {
+    PyItems parts;
+    for (const PyGetter& get : getters) parts.push_back(get(value));
+    return PyValue::list(std::move(parts));
+  };
+  return PyValue::list(sorted_by(work, py_list(work, subject), key, order(a[0])));
+}
+
+PyValue unique(PyWork& work, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("unique", args, {"case_sensitive", "attribute"});
+  const PyGetter get = attribute_getter(work, a.value(1), folding(a[0]));
+  PyNext next = py_iterate(work, subject);
+  return make_generator([&work, get, next, seen = PyDict()]() mutable -> std::optional<PyValue> {
+    while (auto item = next()) {
+      const PyValue key = get(*item);
+      if (seen.find(work, key)) continue;
+      seen.set(work, key, true);
+      return item;
+    }
+    return std::nullopt;
+  });
+}
+
+enum class Wanted : std::uint8_t { smallest, largest };
+template <Wanted wanted>
+PyValue extreme(PyWork& work, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("min or max", args, {"case_sensitive", "attribute"});
+  const PyGetter get = attribute_getter(work, a.value(1), folding(a[0]));
+  const PyNext next = py_iterate(work, subject);
+  std::optional<PyValue> best = next();
+  if (!best) return PyValue::undefined("No aggregated item, sequence was empty.");
+  PyValue best_key = get(*best);
+  while (auto item = next()) {
+    PyValue key = get(*item);
+    const bool better =
+        wanted == Wanted::smallest ? py_less(work, key, best_key, "<") : py_less(work, best_key, key, ">");
+    if (!better) continue;
+    best = std::move(item);
+    best_key = std::move(key);
+  }
+  return *best;
+}
+
+PyValue sum(PyWork& work, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("sum", args, {"attribute", "start"});
+  PyValue total = a.value(1, 0);
+  if (total.is_string()) py_fail("sum() can't sum strings [use ''.join(seq) instead]");
+  const PyGetter get = attribute_getter(work, a.value(0), Folding::none);
+  const PyNext next = py_iterate(work, subject);
+  while (auto item = next()) total = py_binary(work, PyOp::add, total, get(*item));
+  return total;
+}
+
+PyValue attr(PyWork&, const PyValue& subject, const PyArgs& args) {
+  const PyBound a("attr", args, {"name"}, 1);
+  if (subject.is(PyKind::undefined)) py_fail(subject.undefined_message());
+  const std::string& name = a.text(0);
+  // Unlike subject.name, a key of a dict is no attribute.
+  if (subject.is(PyKind::dict) && !py_hidden_attribute(subject, name) && !py_method(subject, name))
+    return PyValue::undefined("'dict object' has no attribute " + py_quote(name));
+  return py_attribute(subject, name);
+}
+
+constexpr auto kSequenceFilters = std::to_array<FilterEntry>({{"default", default_value},
+                                                              {"d", default_value},
+                                                              {"length", length},
+                                                              {"count", length},
+                                                              {"first", first},
+                                                              {"last", last},
+                                                              {"list", list},
+                                                              {"reverse", reverse},
+                                                              {"join", join},
+                                                              {"items", items},
+                                                              {"dictsort", dictsort},
+                                                              {"sort", sort},
+                                                              {"unique", unique},
+                                                              {"min", extreme<Wanted::smallest>},
+                                                              {"max", extreme<Wanted::largest>},
+                                                              {"sum", sum},
+                                                              {"attr", attr}});
+
+}  // namespace
+
+std::span<const FilterEntry> sequence_filters() {
+  return kSequenceFilters;
+}
+
+}  // namespace qtrain

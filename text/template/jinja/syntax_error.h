@@ -1,0 +1,9 @@
+#pragma once
+#include <string>
+
+namespace qtrain {
+
+/// Throws a syntax error (ErrorKind::input); the caller of the parser adds the template's name.
+[[noreturn]] void template_syntax_error(int line, const std::string& cause);
+
+}  // namespace qtrain

@@ -1,0 +1,30 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "text/template/python/value.h"
+
+namespace qtrain {
+
+/// How a value is laid out: of "%-08.3f" and of format()'s "[[fill]align][sign][#][0][width][,][.precision][type]".
+struct PySpec {
+  char32_t fill = ' ';
+  char align = '\0';  ///< '<', '>', '^', '=' (the sign first, then the fill), or 0
+  char sign = '-';    ///< '-', '+' or ' '
+  bool alternate = false;
+  std::size_t width = 0;
+  char grouping = '\0';  ///< ',' or '_'
+  std::optional<int> precision = {};
+  char type = '\0';
+};
+
+/// A width or precision at `pos`; an error when it is absurd.
+std::size_t parse_spec_number(std::string_view text, std::size_t& pos);
+/// The value as the type letter says, with its sign; the type is one of d b o x X c, or e E f F g G %.
+std::string spec_integer(PyInt value, const PySpec& spec);
+std::string spec_real(double value, const PySpec& spec);
+/// Filled up to the width.
+std::string spec_pad(PyWork& work, std::string text, const PySpec& spec, char otherwise);
+
+}  // namespace qtrain

@@ -1,0 +1,28 @@
+#pragma once
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "text/template/python/value.h"
+
+namespace qtrain {
+
+/// What `map`, `select` and others return: it yields its items once.
+class PyGenerator : public PyObject {
+ public:
+  PyGenerator(PyNext next, std::string_view type = "generator") : next_(std::move(next)), type_(type) {}
+  std::string_view type_name() const override { return type_; }
+  PyNext iterate(PyWork&) override {
+    return [self = shared_from_this(), this] { return next_(); };
+  }
+
+ private:
+  PyNext next_;
+  std::string_view type_;
+};
+
+inline PyValue make_generator(PyNext next, std::string_view type = "generator") {
+  return std::make_shared<PyGenerator>(std::move(next), type);
+}
+
+}  // namespace qtrain

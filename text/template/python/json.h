@@ -1,0 +1,22 @@
+#pragma once
+#include <optional>
+#include <string>
+
+#include "core/json.h"
+#include "text/template/python/value.h"
+
+namespace qtrain {
+
+/// json.loads: the value of a document.
+PyValue py_from_json(const Json& json);
+
+struct DumpOptions {
+  bool ensure_ascii = false;
+  std::optional<std::string> indent = {};  ///< text of one level
+  std::string item_separator = ", ", key_separator = ": ";
+  bool sort_keys = false;
+};
+/// json.dumps. TypeErrors for what JSON has no form for.
+std::string py_json_dumps(PyWork& work, const PyValue& value, const DumpOptions& options);
+
+}  // namespace qtrain

@@ -1,0 +1,10 @@
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace qtrain {
+
+/// markupsafe.escape of a text.
+std::string html_escape(std::string_view text);
+
+}  // namespace qtrain

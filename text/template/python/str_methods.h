@@ -1,0 +1,11 @@
+#pragma once
+#include <span>
+
+#include "text/template/python/builtin.h"
+
+namespace qtrain {
+
+/// The methods of a str that templates may call, by name.
+std::span<const PyFunctionEntry> str_methods();
+
+}  // namespace qtrain

@@ -1,0 +1,146 @@
+#pragma once
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "text/template/python/work.h"
+
+namespace qtrain {
+
+class PyObject;
+class PyValue;
+struct PyDict;
+struct PyList;
+
+using PyItems = std::vector<PyValue>;
+/// Python's integers as far as 127 bits; results beyond are an error, never wrapped.
+using PyInt = __int128;
+
+struct PyStr {
+  std::string text;     ///< UTF-8
+  bool markup = false;  ///< a markupsafe string: it escapes what is added to it
+};
+
+/// A value that was not there, and what to say if it is used.
+struct PyUndefined {
+  std::string message;
+};
+
+struct PyNone {};
+
+enum class PyKind : std::uint8_t { undefined, none, boolean, integer, real, string, list, tuple, dict, object };
+
+/// A Python value. Strings, lists, tuples and dicts never change once made (the sandbox is immutable), so copies share.
+class PyValue {
+ public:
+  PyValue() : held_(PyNone{}) {}
+  PyValue(bool b) : held_(b) {}                                                          // NOLINT: values convert
+  PyValue(PyInt i) : held_(i) {}                                                         // NOLINT
+  PyValue(int i) : held_(static_cast<PyInt>(i)) {}                                       // NOLINT
+  PyValue(std::size_t i) : held_(static_cast<PyInt>(i)) {}                               // NOLINT
+  PyValue(double d) : held_(d) {}                                                        // NOLINT
+  PyValue(std::string s) : held_(std::make_shared<const PyStr>(PyStr{std::move(s)})) {}  // NOLINT
+  PyValue(std::string_view s) : PyValue(std::string(s)) {}                               // NOLINT
+  PyValue(const char* s) : PyValue(std::string(s)) {}                                    // NOLINT
+  PyValue(std::shared_ptr<PyObject> o) : held_(std::move(o)) {}                          // NOLINT
+  template <class T>
+  requires std::derived_from<T, PyObject> PyValue(std::shared_ptr<T> o)
+      : held_(std::shared_ptr<PyObject>(std::move(o))) {}  // NOLINT
+  PyValue(PyDict dict);                                    // NOLINT
+
+  static PyValue list(PyItems items);
+  static PyValue tuple(PyItems items);
+  static PyValue markup(std::string s);
+  static PyValue undefined(std::string message);
+
+  PyKind kind() const;
+  bool is(PyKind k) const { return kind() == k; }
+  bool is_string() const { return std::holds_alternative<std::shared_ptr<const PyStr>>(held_); }
+  bool is_sequence() const { return is(PyKind::list) || is(PyKind::tuple); }
+
+  bool boolean() const { return std::get<bool>(held_); }
+  double real() const { return std::get<double>(held_); }
+  /// The integer of an int or bool.
+  std::optional<PyInt> integer() const;
+  const std::string& text() const { return std::get<std::shared_ptr<const PyStr>>(held_)->text; }
+  bool is_markup() const { return is_string() && std::get<std::shared_ptr<const PyStr>>(held_)->markup; }
+  const PyItems& items() const;
+  const PyList& sequence() const { return *std::get<std::shared_ptr<const PyList>>(held_); }
+  const PyDict& dict() const { return *std::get<std::shared_ptr<const PyDict>>(held_); }
+  PyObject& object() const { return *std::get<std::shared_ptr<PyObject>>(held_); }
+  const std::string& undefined_message() const { return std::get<std::shared_ptr<const PyUndefined>>(held_)->message; }
+  /// The object as T, or null.
+  template <class T>
+  T* as() const {
+    const auto* held = std::get_if<std::shared_ptr<PyObject>>(&held_);
+    return held ? dynamic_cast<T*>(held->get()) : nullptr;
+  }
+  /// Whether both are one and the same object in memory (numbers: never).
+  bool same_object(const PyValue& other) const;
+
+ private:
+  explicit PyValue(std::shared_ptr<const PyList> l) : held_(std::move(l)) {}
+  std::variant<std::shared_ptr<const PyUndefined>, PyNone, bool, PyInt, double, std::shared_ptr<const PyStr>,
+               std::shared_ptr<const PyList>, std::shared_ptr<const PyDict>, std::shared_ptr<PyObject>>
+      held_;
+};
+
+struct PyList {
+  PyItems items;
+  bool tuple = false;
+};
+
+/// A dict in insertion order. Keys are compared as Python compares them (1 == 1.0 == True).
+struct PyDict {
+  std::vector<std::pair<PyValue, PyValue>> entries;
+
+  const PyValue* find_text(std::string_view key) const;
+  const PyValue* find(PyWork& work, const PyValue& key) const;
+  void set(PyWork& work, PyValue key, PyValue value);
+
+ private:
+  std::unordered_map<std::string_view, std::size_t> strings_;  // where the string keys are, once there are many
+};
+
+/// Arguments of a call.
+struct PyArgs {
+  PyItems positional;
+  std::vector<std::pair<std::string, PyValue>> keywords;
+};
+
+/// Yields the items of an iterable one after the other.
+using PyNext = std::function<std::optional<PyValue>()>;
+
+/// Everything that is not plain data: functions, generators, ranges, views, and what Jinja has of its own.
+class PyObject : public std::enable_shared_from_this<PyObject> {
+ public:
+  virtual ~PyObject() = default;
+  virtual std::string_view type_name() const = 0;
+  virtual std::string repr(PyWork& work);
+  virtual std::optional<PyValue> attribute(std::string_view) { return std::nullopt; }
+  virtual bool callable() const { return false; }
+  virtual PyValue call(PyWork& work, const PyArgs& args);
+  /// Empty unless the object can be iterated.
+  virtual PyNext iterate(PyWork&) { return {}; }
+  /// Only for objects with a length.
+  virtual std::optional<std::size_t> length() { return std::nullopt; }
+  /// Item of an object with a length, 0 <= index < length; none if it cannot be indexed.
+  virtual std::optional<PyValue> item(std::size_t) { return std::nullopt; }
+};
+
+/// "str", "int", "NoneType", "list", ...
+std::string py_type_name(const PyValue& value);
+bool py_truth(const PyValue& value);
+/// TypeError unless the value can be a key.
+void py_require_hashable(const PyValue& value);
+
+}  // namespace qtrain

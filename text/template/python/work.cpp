@@ -1,0 +1,38 @@
+#include "text/template/python/work.h"
+
+#include "text/template/python/error.h"
+
+namespace qtrain {
+namespace {
+
+constexpr std::size_t kMaxSteps = 10'000'000;
+constexpr std::size_t kMaxMade = std::size_t{2} << 30;   // bytes made in all, most of them passing
+constexpr std::size_t kMaxSize = std::size_t{64} << 20;  // of one string, and of a list times the size of an item
+constexpr int kMaxDepth = 900;
+
+}  // namespace
+
+void PyWork::step(std::size_t count) {
+  steps_ += count;
+  if (steps_ > kMaxSteps) py_fail("the template takes too many steps; it may never end");
+}
+
+void PyWork::require_fits(std::size_t size) {
+  if (size > kMaxSize) py_fail("the template makes a text or list that is too large");
+}
+
+void PyWork::make(std::size_t size) {
+  require_fits(size);
+  step();
+  made_ += size;
+  if (made_ > kMaxMade) py_fail("the template makes too much text");
+}
+
+void PyWork::enter() {
+  step();
+  if (++depth_ <= kMaxDepth) return;
+  --depth_;
+  py_fail("the template, or a value in it, is nested too deeply");
+}
+
+}  // namespace qtrain
