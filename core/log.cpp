@@ -43,7 +43,7 @@ int Log::width() const {
 // One write for each change, so that a terminal never shows half of it. The live line stays below what is said.
 void Log::show(std::string_view text, std::string live) {
   std::string all;
-  if (!live_line_.empty() || !live.empty()) all += kEraseBelow;
+  if (!live_line_.empty() || !live.empty() || shares_terminal_) all += kEraseBelow;
   all += text;
   if (!live.empty()) all += live.substr(0, static_cast<std::size_t>(std::max(width(), 1))) + "\r";
   live_line_ = std::move(live);
@@ -77,6 +77,15 @@ void Log::live(const Progress& p) {
 void Log::end_live() {
   const std::lock_guard lock(mutex_);
   if (!live_line_.empty()) show("", "");
+}
+
+void Log::share_terminal() {
+  shares_terminal_ = terminal_.redraws;
+}
+
+void Log::pass_on(std::string_view line) {
+  const std::lock_guard lock(mutex_);
+  show(line, live_line_);
 }
 
 void Log::stream(std::string_view text) {

@@ -67,6 +67,12 @@ class Log {
   /// Whether there is one.
   bool shows_live() const { return terminal_.redraws && progress_shown_ && level_ <= LogLevel::info; }
 
+  /// Another process shows a live line on this terminal: it is taken away before whatever is said, and comes again when
+  /// that process says something.
+  void share_terminal();
+  /// A line that another process has said, as it is.
+  void pass_on(std::string_view line);
+
   /// Text for people on stderr as it is, at once, without a line end (streamed answers of `chat`).
   void stream(std::string_view text);
 
@@ -92,7 +98,7 @@ class Log {
   Sinks sinks_;
   Terminal terminal_;
   ResultForm form_ = ResultForm::lines;
-  bool progress_shown_ = true;
+  bool progress_shown_ = true, shares_terminal_ = false;
   std::atomic<bool> document_given_ = false, reader_gone_ = false;
   std::string live_line_;  // as it stands on the terminal; empty: there is none
   std::chrono::steady_clock::time_point drawn_{};

@@ -7,9 +7,11 @@
 
 #include <csignal>
 #include <cstring>
+#include <fstream>
 #include <map>
 
 #include "core/error.h"
+#include "dist/last_words.h"
 
 extern char** environ;
 
@@ -40,7 +42,7 @@ struct Prepared {
   std::vector<std::string> variables;
   std::vector<char*> arguments, environment;
   pid_t parent = ::getpid();
-  int messages = -1, nothing = -1;
+  int messages = -1, nothing = -1, words = -1;
 };
 
 [[noreturn]] void become(const Prepared& p) {
@@ -53,8 +55,22 @@ struct Prepared {
     ::dup2(p.nothing, STDOUT_FILENO);
   }
   ::dup2(p.nothing, STDIN_FILENO);
+  ::fcntl(p.words, F_SETFD, 0);  // it outlives the call below
   ::execve("/proc/self/exe", p.arguments.data(), p.environment.data());
   ::_exit(127);
+}
+
+struct Pipe {
+  Descriptor read, write;
+};
+
+// Which is read without waiting.
+Pipe make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    fail(ErrorKind::internal, {.cause = "no pipe can be made", .place = strerror(errno)});
+  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
 }  // namespace
@@ -67,14 +83,18 @@ std::string ChildEnd::text() const {
 Child::Child(const Start& start) {
   Descriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC)), write_end;
   if (start.output == Output::piped) {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0)
-      fail(ErrorKind::internal, {.cause = "no pipe can be made", .place = strerror(errno)});
-    messages_ = Descriptor(ends[0]);
-    write_end = Descriptor(ends[1]);
-    ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    Pipe pipe = make_pipe();
+    messages_ = std::move(pipe.read);
+    write_end = std::move(pipe.write);
   }
-  Prepared p{.variables = environment_with(start.variables), .messages = write_end.get(), .nothing = nothing.get()};
+  Pipe words = make_pipe();
+  words_ = std::move(words.read);
+  std::vector<std::string> variables = start.variables;
+  variables.push_back(last_words_variable(words.write.get()));
+  Prepared p{.variables = environment_with(variables),
+             .messages = write_end.get(),
+             .nothing = nothing.get(),
+             .words = words.write.get()};
   p.arguments = pointers(start.command);
   p.environment = pointers(p.variables);
   // A signal that comes before the new program can handle it waits until it does: install_stop_handlers.
@@ -96,14 +116,45 @@ Child::~Child() {
 }
 
 Child::Child(Child&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)), end_(other.end_), messages_(std::move(other.messages_)) {}
+    : pid_(std::exchange(other.pid_, -1)),
+      end_(other.end_),
+      messages_(std::move(other.messages_)),
+      words_(std::move(other.words_)),
+      last_words_(std::move(other.last_words_)) {}
+
+void Child::listen() {
+  char part[4096];
+  for (ssize_t n = 0; (n = ::read(words_.get(), part, sizeof part)) > 0;)
+    last_words_.append(part, static_cast<std::size_t>(n));
+}
 
 std::optional<ChildEnd> Child::poll() {
   if (end_) return end_;
   int status = 0;
-  if (::waitpid(pid_, &status, WNOHANG) != pid_) return {};
+  const bool ended = ::waitpid(pid_, &status, WNOHANG) == pid_;
+  listen();
+  if (!ended) return {};
   end_ = WIFSIGNALED(status) ? ChildEnd{.signal = WTERMSIG(status)} : ChildEnd{.exit_code = WEXITSTATUS(status)};
   return end_;
+}
+
+// The bytes that it has handed to the kernel, and whether it waits there for a disk (as in fsync) as one more each
+// time.
+std::optional<std::uint64_t> Child::written() {
+  std::ifstream io(fmt::format("/proc/{}/io", pid_)), stat(fmt::format("/proc/{}/stat", pid_));
+  constexpr std::string_view kWritten = "wchar: ";
+  std::uint64_t bytes = 0;
+  bool known = false;
+  for (std::string line; !known && std::getline(io, line);) {
+    known = line.starts_with(kWritten);
+    if (known) bytes = std::stoull(line.substr(kWritten.size()));
+  }
+  if (!known) return {};
+  std::string status;
+  std::getline(stat, status);
+  const auto name_end = status.rfind(") ");
+  const bool waits_for_disk = name_end != std::string::npos && status[name_end + 2] == 'D';
+  return bytes + (waits_for_disk ? ++disk_waits_ : disk_waits_);
 }
 
 void Child::send(int signal) const {

@@ -1,6 +1,7 @@
 #pragma once
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,16 +37,24 @@ class Child {
   Child& operator=(Child&&) = delete;
 
   pid_t pid() const { return pid_; }
-  /// Its end, once it has come.
+  /// Its end, once it has come; reads its last words.
   std::optional<ChildEnd> poll();
   void send(int signal) const;
   /// The reading end of its stderr; below 0 where that is shared.
   int messages() const { return messages_.get(); }
+  /// All that it has said to this process alone (leave_last_words).
+  const std::string& last_words() const { return last_words_; }
+  /// A number that changes while it writes to files; nothing where that cannot be known. Waiting for a disk counts.
+  std::optional<std::uint64_t> written();
 
  private:
+  void listen();
+
   pid_t pid_ = -1;
   std::optional<ChildEnd> end_;
-  Descriptor messages_;
+  Descriptor messages_, words_;
+  std::string last_words_ = {};
+  std::uint64_t disk_waits_ = 0;  ///< that were seen
 };
 
 }  // namespace qtrain

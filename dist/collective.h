@@ -65,6 +65,8 @@ class Collective {
   }
   /// What its calls begin with in timelines.
   virtual void label(const std::string& /*text*/) {}
+  /// The next call between hosts exchanges data only with calls of other ranks that have the same label.
+  virtual void label_next(std::uint32_t /*label*/) {}
   /// Lets what is under way end with an error, here and on the other ranks; from any thread.
   virtual void disconnect() {}
   /// Before this rank leaves for an error: what is queued on a GPU no longer waits there for other ranks. Nothing can

@@ -9,8 +9,14 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/transport/tcp/device.h>
 
+#include <sys/socket.h>
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -75,6 +81,22 @@ class GlooStore : public gloo::rendezvous::Store {
   milliseconds timeout_;
 };
 
+/// The connections of this process, by descriptor, each with the number of its socket: descriptors are used again.
+using Connections = std::map<int, ino_t>;
+
+Connections open_connections() {
+  Connections all;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename());
+    sockaddr_storage peer{};
+    socklen_t length = sizeof peer;
+    struct stat about {};
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0 || peer.ss_family == AF_UNIX) continue;
+    if (::fstat(fd, &about) == 0) all[fd] = about.st_ino;
+  }
+  return all;
+}
+
 template <class T>
 void add(void* to, const void* a, const void* b, std::size_t n) {
   const auto *x = static_cast<const T*>(a), *y = static_cast<const T*>(b);
@@ -99,7 +121,10 @@ class GlooCollective : public Collective {
     GlooStore meeting(store, part, timeout);
     auto device = gloo::transport::tcp::CreateDevice(store.local_address().c_str());
     context_->setTimeout(timeout);
+    const Connections before = open_connections();
     context_->connectFullMesh(meeting, device);
+    const Connections after = open_connections();
+    std::ranges::set_difference(after, before, std::inserter(connections_, connections_.end()));
   }
 
   int rank() const override { return context_->rank; }
@@ -118,6 +143,7 @@ class GlooCollective : public Collective {
 
   void broadcast(Ctx&, Tensor values, int root) override {
     gloo::BroadcastOptions options(context_);
+    options.setTag(label_);
     options.setOutput(reinterpret_cast<char*>(values.data), values.bytes());
     options.setRoot(root);
     gloo::broadcast(options);
@@ -125,6 +151,7 @@ class GlooCollective : public Collective {
 
   void all_gather(Ctx&, ConstTensor mine, Tensor all) override {
     gloo::AllgatherOptions options(context_);
+    options.setTag(label_);
     const bool in_place = mine.data == all.data + static_cast<std::size_t>(rank()) * mine.bytes();
     if (!in_place) options.setInput(bytes_of(mine), mine.bytes());
     options.setOutput(reinterpret_cast<char*>(all.data), all.bytes());
@@ -133,6 +160,7 @@ class GlooCollective : public Collective {
 
   void all_to_all(Ctx&, ConstTensor sent, Tensor received) override {
     gloo::AlltoallOptions options(context_);
+    options.setTag(label_);
     options.setInput(bytes_of(sent), sent.bytes());
     options.setOutput(reinterpret_cast<char*>(received.data), received.bytes());
     gloo::alltoall(options);
@@ -152,6 +180,7 @@ class GlooCollective : public Collective {
 
   void barrier(Ctx&) override {
     gloo::BarrierOptions options(context_);
+    options.setTag(label_);
     gloo::barrier(options);
   }
 
@@ -163,7 +192,13 @@ class GlooCollective : public Collective {
     check(this->size() % size == 0, "parts of other sizes have no counterparts");
     return connect({.first = rank() % size, .size = this->size() / size, .rank = rank() / size, .stride = size});
   }
-  void disconnect() override { context_->closeConnections(); }
+  // gloo itself can close its connections, and then whoever waits here is not told.
+  void disconnect() override {
+    const Connections open = open_connections();
+    for (const auto& [fd, socket] : connections_)
+      if (const auto it = open.find(fd); it != open.end() && it->second == socket) ::shutdown(fd, SHUT_RDWR);
+  }
+  void label_next(std::uint32_t label) override { label_ = label; }
 
  private:
   // gloo reads inputs through pointers that are not const.
@@ -188,6 +223,7 @@ class GlooCollective : public Collective {
   void reduce(Tensor values, Reduction reduction) {
     if (values.numel() == 0) return;
     gloo::AllreduceOptions options(context_);
+    options.setTag(label_);
     options.setOutput(values.as<T>(), static_cast<std::size_t>(values.numel()));
     options.setReduceFunction(reduction == Reduction::sum ? add<T> : larger<T>);
     gloo::allreduce(options);
@@ -196,9 +232,11 @@ class GlooCollective : public Collective {
   RankPart part_;
   qtrain::Store& store_;
   milliseconds timeout_;
-  int parts_ = 0;  ///< that were made of this
+  int parts_ = 0;            ///< that were made of this
+  std::uint32_t label_ = 0;  ///< of messages: data of one label never come to a call of another
   std::vector<std::byte> received_;
   std::shared_ptr<gloo::rendezvous::Context> context_;
+  Connections connections_;  ///< of the context
 };
 
 }  // namespace

@@ -10,8 +10,11 @@
 
 namespace qtrain {
 
-/// A collective that trusts nobody: before each call the ranks compare its number, kind, type and size, since sums of
-/// different things would go unnoticed; and where a call fails, it finds out which ranks are missing.
+/// A collective that trusts nobody. Sums of different things would go unnoticed, so each call has a label, a hash of
+/// its kind, type and size and of all calls before it, and exchanges data with calls of that label alone: ranks that do
+/// different things wait for each other, which the watchdog sees. Calls that are queued on a GPU go without a label;
+/// they are part of that of the next call between hosts, so what they have summed is agreed on before it is used
+/// further. Where a call fails, it finds out which ranks are missing.
 class GuardedCollective : public Collective {
  public:
   GuardedCollective(std::unique_ptr<Collective> inner, const RankWatch& watch)
@@ -33,13 +36,15 @@ class GuardedCollective : public Collective {
 
  private:
   struct Call;
-  void guard(Ctx& ctx, const Call& call, const std::function<void()>& act);
-  void compare(Ctx& ctx, const Call& call);
+  RankWatch watch_of(int first, int stride);
+  void guard(const Call& call, const std::function<void()>& act);
+  static std::uint64_t after(std::uint64_t sequence, const Call& call);
 
   std::unique_ptr<Collective> inner_;
   RankWatch watch_;
   std::string label_;
-  std::int64_t calls_ = 0;
+  std::int64_t calls_ = 0, parts_ = 0;
+  std::uint64_t sequence_ = 0;  ///< a hash of all calls
 };
 
 }  // namespace qtrain

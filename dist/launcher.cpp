@@ -12,12 +12,14 @@
 
 #include "core/stop.h"
 #include "dist/child.h"
+#include "dist/last_words.h"
 #include "dist/store.h"
 
 namespace qtrain {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+constexpr std::chrono::minutes kEndTogether{1};  // after one has ended well the others do within this time
 constexpr int kPeerLost = static_cast<int>(ErrorKind::peer);
 
 /// A rank as the launcher sees it.
@@ -26,7 +28,10 @@ struct Rank {
   Child process;
   std::string unfinished = {};  ///< a line that has not ended
   std::optional<ChildEnd> end = {};
-  bool outlived_grace = false;  ///< it was killed because others had ended
+  bool outlived_grace = false;                ///< it was killed because others had ended
+  bool left_early = false;                    ///< it ended as if all was done, and others then missed it
+  std::optional<std::uint64_t> written = {};  ///< Child::written, and when that changed
+  Clock::time_point wrote_at = {};
 };
 
 class Supervisor {
@@ -52,7 +57,8 @@ class Supervisor {
                           .size = launch_.nodes * launch_.ranks,
                           .local_rank = i,
                           .local_size = launch_.ranks,
-                          .store = store};
+                          .store = store,
+                          .attempt = launch_.attempt};
     ranks_.push_back({.number = place.rank,
                       .process = Child({.command = launch_.command,
                                         .variables = place_variables(place),
@@ -73,9 +79,16 @@ class Supervisor {
     if (!end) return;
     r.end = end;
     if (!r.unfinished.empty()) say(r, r.unfinished);
+    if (!first_end_) first_end_ = Clock::now();
     if (!end->failed()) return;
-    if (failures_.empty()) failed_at_ = Clock::now();
+    note_loss();
     failures_.push_back(&r);
+  }
+
+  void note_loss() {
+    if (lost_at_) return;
+    lost_at_ = Clock::now();
+    for (Rank& r : ranks_) r.left_early = r.end && !r.end->failed();
   }
 
   void hand_on(Rank& r) {
@@ -90,7 +103,7 @@ class Supervisor {
     r.unfinished.erase(0, begin);
   }
 
-  void say(const Rank& r, const std::string& line) { log_.stream(fmt::format("[rank {}] {}\n", r.number, line)); }
+  void say(const Rank& r, const std::string& line) { log_.pass_on(fmt::format("[rank {}] {}\n", r.number, line)); }
 
   void forward_stop() {
     if (!stop_requested() || stop_forwarded_) return;
@@ -98,13 +111,23 @@ class Supervisor {
     send_all(SIGTERM);
   }
 
-  // One rank that is gone is the end of the others; they get time to say so, and a stopped process ignores a request.
+  // One rank that is gone is the end of the others; they get time to say so and to put away what they write. A stopped
+  // process ignores a request.
   void end_others() {
-    if (failures_.empty()) return;
-    const auto since = Clock::now() - failed_at_;
-    if (since < launch_.grace) return;
-    for (Rank& r : ranks_) r.outlived_grace |= !r.end;
-    send_all(SIGKILL);
+    const auto now = Clock::now();
+    if (first_end_ && now - *first_end_ > kEndTogether) note_loss();
+    if (!lost_at_) return;
+    for (Rank& r : ranks_) {
+      if (r.end) continue;
+      if (const auto written = r.process.written(); written != r.written) {
+        r.written = written;
+        r.wrote_at = now;
+      }
+      const bool writes = now - std::max(r.wrote_at, *lost_at_) < launch_.grace;
+      if (now - *lost_at_ < (writes ? launch_.writing_grace : launch_.grace)) continue;
+      r.outlived_grace = true;
+      r.process.send(SIGKILL);
+    }
   }
 
   void send_all(int signal) const {
@@ -112,33 +135,45 @@ class Supervisor {
       if (!r.end) r.process.send(signal);
   }
 
-  // The cause is the first rank that ended for a reason of its own.
+  // The cause is the first rank that ended for a reason of its own: an error, then a signal, then an end without a
+  // word.
   LaunchEnd judge() const {
-    const auto first = [&](auto fits) {
-      const auto it = std::ranges::find_if(failures_, [&](const Rank* r) { return fits(*r); });
-      return it == failures_.end() ? nullptr : *it;
-    };
     if (failures_.empty()) return {};
     if (const Rank* r = first([](const Rank& r) { return r.end->signal == 0 && r.end->exit_code != kPeerLost; }))
-      return {.exit_code = r->end->exit_code};
-    LaunchEnd end{.exit_code = kPeerLost, .answered = ranks_.front().end->signal == 0};
-    const Rank* lost = first([](const Rank& r) { return r.end->signal != 0 && !r.outlived_grace; });
-    if (!lost) lost = first([](const Rank& r) { return r.end->signal != 0; });
-    if (lost) end.lost = loss_of(*lost);
-    return end;
+      return {.exit_code = r->end->exit_code, .cause = words_of(*r)};
+    if (const Rank* r = first([](const Rank& r) { return r.end->signal != 0 && !r.outlived_grace; })) return lost(*r);
+    const auto quitter = std::ranges::find_if(ranks_, [&](const Rank& r) { return r.left_early; });
+    if (quitter != ranks_.end()) return lost(*quitter);
+    // What the others say of one that they missed is more than that it had to be killed.
+    const auto knows = [](const Rank& r) { return words_of(r) && !is_told_elsewhere(*words_of(r)); };
+    if (const Rank* r = first(knows)) return {.exit_code = kPeerLost, .cause = words_of(*r)};
+    if (const Rank* r = first([](const Rank& r) { return r.end->signal != 0; })) return lost(*r);
+    return {.exit_code = kPeerLost, .cause = words_of(*failures_.front())};
   }
 
-  static ErrorText loss_of(const Rank& r) {
-    const std::string how = r.outlived_grace ? "gave no sign of life and was killed" : "was ended by " + r.end->text();
-    return {.cause = fmt::format("rank {} {}; the other ranks have stopped", r.number, how),
-            .remedy = "run the same command to go on from the last checkpoint"};
+  const Rank* first(auto fits) const {
+    const auto it = std::ranges::find_if(failures_, [&](const Rank* r) { return fits(*r); });
+    return it == failures_.end() ? nullptr : *it;
+  }
+
+  static std::optional<Error> words_of(const Rank& r) { return heard_last_words(r.process.last_words()); }
+
+  static LaunchEnd lost(const Rank& r) {
+    const std::string how = r.outlived_grace ? "gave no sign of life and was killed"
+                            : r.left_early   ? "ended before the others, with " + r.end->text()
+                                             : "was ended by " + r.end->text();
+    return {.exit_code = kPeerLost,
+            .cause =
+                Error(ErrorKind::peer, {.cause = fmt::format("rank {} {}; the other ranks have stopped", r.number, how),
+                                        .remedy = "run the same command to go on from the last checkpoint"})};
   }
 
   const Launch& launch_;
   Log& log_;
   std::vector<Rank> ranks_;
   std::vector<const Rank*> failures_;  ///< in the order in which they came
-  Clock::time_point failed_at_{};
+  std::optional<Clock::time_point> first_end_ = {},
+                                   lost_at_ = {};  ///< of a rank; when it was clear that one is missing
   bool stop_forwarded_ = false;
 };
 
@@ -147,7 +182,8 @@ class Supervisor {
 LaunchEnd launch_ranks(const Launch& launch, Log& log) {
   const Endpoint at = launch.nodes == 1 ? Endpoint{.host = "127.0.0.1"} : launch.meeting;
   std::optional<StoreServer> server;
-  if (launch.node == 0) server.emplace(Endpoint{.host = launch.nodes == 1 ? at.host : "", .port = at.port});
+  if (launch.node == 0)
+    server.emplace(Endpoint{.host = launch.nodes == 1 ? at.host : "", .port = at.port}, launch.attempt);
   const Endpoint store{.host = at.host, .port = server ? server->port() : at.port};
   Supervisor supervisor(launch, store, log);
   return supervisor.run();

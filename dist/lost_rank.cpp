@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "dist/last_words.h"
 
 namespace qtrain {
 namespace {
@@ -18,9 +19,9 @@ constexpr const char* kAgain = "run the same command to go on from the last chec
 
 // Ranks that are gone, or went for an error of their own.
 void fail_for_gone(const Watchdog::Report& report, const std::string& where) {
+  if (!report.verdict.empty()) fail(ErrorKind::peer, {.cause = report.verdict, .remedy = kAgain});
   if (!report.failed.empty())
-    fail(ErrorKind::peer,
-         {.cause = fmt::format("{} ended with an error, which its own message tells", named(report.failed))});
+    fail(ErrorKind::peer, {.cause = fmt::format("{} ended with an error{}", named(report.failed), kToldElsewhere)});
   if (!report.silent.empty())
     fail(ErrorKind::peer,
          {.cause = fmt::format("{} did not come to {}: there is no sign of life", named(report.silent), where),

@@ -10,8 +10,9 @@ namespace qtrain {
 struct RankWatch {
   Store& store;
   Watchdog& watchdog;
-  int first = 0;   ///< the rank of the run that is number 0 of the collective that asks
-  int stride = 1;  ///< how far its ranks are from each other in the run
+  int first = 0;           ///< the rank of the run that is number 0 of the collective that asks
+  int stride = 1;          ///< how far its ranks are from each other in the run
+  std::string group = {};  ///< a name of that collective, the same on all its ranks
 
   int number(int rank) const { return first + stride * rank; }
 };

@@ -130,6 +130,7 @@ class NcclCollective : public Collective {
   std::unique_ptr<Collective> part(int first, int size) override;
   std::unique_ptr<Collective> counterparts(int size) override;
   void connect_all();
+  void label_next(std::uint32_t label) override { host_->label_next(label); }
   void give_up() override { session_->give_up(); }
   void disconnect() override {
     session_->give_up();

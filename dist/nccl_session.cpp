@@ -29,7 +29,9 @@ void NcclSession::remove(NcclCommunicator& communicator) {
   std::erase(communicators_, &communicator);
 }
 
+// NCCL does not notice inside of a machine that a process has ended.
 std::string NcclSession::queued_error() {
+  if (watch_.watchdog.misses_rank()) return "a rank has ended";
   const std::lock_guard lock(mutex_);
   for (NcclCommunicator* c : communicators_)
     if (std::string error = c->queued_error(); !error.empty()) return error;

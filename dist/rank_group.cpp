@@ -37,12 +37,15 @@ RankGroup::RankGroup(const std::optional<RankPlace>& place, const Options& optio
     collective_ = std::make_unique<Solo>();
     return;
   }
-  if (place->serves_store) server_.emplace(Endpoint{.host = "", .port = place->store.port});
+  if (place->serves_store) server_.emplace(Endpoint{.host = "", .port = place->store.port}, place->attempt);
   const auto timeout = options.timeout;
-  store_.emplace(place->store, timeout);
+  store_.emplace(place->store, timeout, place->attempt);
   require_reachable(*place, *store_, timeout);
-  watchdog_.emplace(
-      Watchdog::Options{.server = place->store, .rank = place->rank, .ranks = place->size, .patience = timeout});
+  watchdog_.emplace(Watchdog::Options{.server = place->store,
+                                      .rank = place->rank,
+                                      .ranks = place->size,
+                                      .attempt = place->attempt,
+                                      .patience = timeout});
   const RankWatch watch{*store_, *watchdog_};
   try {
     std::unique_ptr<Collective> ranks = connect_gloo(*place, *store_, timeout);
@@ -60,9 +63,9 @@ RankGroup::RankGroup(const std::optional<RankPlace>& place, const Options& optio
 }
 
 RankGroup::~RankGroup() {
-  if (!watchdog_ || std::uncaught_exceptions() == 0) return;
+  if (!watchdog_) return;
   try {
-    watchdog_->tell_failure(*store_);
+    std::uncaught_exceptions() == 0 ? watchdog_->tell_end(*store_) : watchdog_->tell_failure(*store_);
   } catch (const Error&) {  // nobody is there any more
   }
 }

@@ -47,6 +47,8 @@ constexpr std::array kLaunchers{
              "MASTER_PORT"},
 };
 
+constexpr const char* kAttempt = "QTRAIN_ATTEMPT";  // of our own launcher
+
 // An empty variable counts as none.
 std::string variable(const char* name) {
   const char* value = name ? std::getenv(name) : nullptr;
@@ -101,6 +103,7 @@ RankPlace place_by(const Launcher& launcher) {
               .launcher = std::string(launcher.name)};
   p.local_rank = number_of(launcher, launcher.local_rank, 0);
   p.local_size = number_of(launcher, launcher.local_size[0], number_of(launcher, launcher.local_size[1], 1));
+  if (p.launcher == "qtrain") p.attempt = number_of(launcher, kAttempt, 0);
   p.serves_store = launcher.name != "qtrain" && p.rank == 0;
   require_place(p, launcher);
   return p;
@@ -129,7 +132,8 @@ std::vector<std::string> place_variables(const RankPlace& place) {
           fmt::format("{}={}", names.local_rank, place.local_rank),
           fmt::format("{}={}", names.local_size[0], place.local_size),
           fmt::format("{}={}", names.host, place.store.host),
-          fmt::format("{}={}", names.port, place.store.port)};
+          fmt::format("{}={}", names.port, place.store.port),
+          fmt::format("{}={}", kAttempt, place.attempt)};
 }
 
 }  // namespace qtrain

@@ -12,6 +12,7 @@ struct RankPlace {
   int rank = 0, size = 1;              ///< over all machines
   int local_rank = 0, local_size = 1;  ///< on this one
   Endpoint store;                      ///< where the ranks meet
+  int attempt = 0;                     ///< how often our launcher started the run before
   bool serves_store = false;           ///< whether this rank is the server: nobody else is
   std::string launcher;                ///< who started it: "qtrain", "torchrun", "Slurm", "Open MPI"
 };

@@ -1,5 +1,7 @@
 #include "dist/store.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -9,6 +11,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/stop.h"
 
 /// A request: what to do (a byte), how long to wait in ms, the lengths of key and value (u32 each), key, value. An
 /// answer: whether there is a value (a byte), its length (u32), the value. Numbers are little-endian.
@@ -16,6 +19,7 @@ namespace qtrain {
 namespace {
 
 using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
 
 enum class Verb : std::uint8_t { set = 1, get = 2 };
 
@@ -30,6 +34,8 @@ constexpr std::int32_t kMaxPatience = std::numeric_limits<std::int32_t>::max(); 
 constexpr std::uint32_t kMaxBytes = 4U << 20;  // of a key or value: more is no rank of ours
 constexpr std::size_t kMaxValues = 1U << 20;
 constexpr std::chrono::seconds kFarewell{4};
+constexpr const char* kTakenBack = "no longer";
+constexpr const char* kAttemptKey = "attempt";
 
 template <class T>
 std::span<std::byte> bytes_of(T& value) {
@@ -62,7 +68,8 @@ std::optional<Request> next_request(Socket& socket) {
 
 }  // namespace
 
-StoreServer::StoreServer(const Endpoint& at) : listener_(at), acceptor_([this] { accept_all(); }) {}
+StoreServer::StoreServer(const Endpoint& at, int attempt)
+    : listener_(at), values_{{kAttemptKey, std::to_string(attempt)}}, acceptor_([this] { accept_all(); }) {}
 
 StoreServer::~StoreServer() {
   {
@@ -119,6 +126,10 @@ void StoreServer::serve(Client& client) {
     if (r->head.verb == static_cast<std::uint32_t>(Verb::set)) {
       const std::lock_guard lock(mutex_);
       if (values_.size() >= kMaxValues) break;
+      if (r->key.starts_with(kStays) && !values_.contains(r->key))
+        client.stays = r->key;
+      else if (r->key.starts_with(kStays))
+        r->value = kTakenBack;
       values_[r->key] = std::move(r->value);
       value.emplace();
       changed_.notify_all();
@@ -133,11 +144,30 @@ void StoreServer::serve(Client& client) {
   socket.shut_down();
   const std::lock_guard lock(mutex_);
   client.ended = true;
+  if (!client.stays.empty() && values_[client.stays] != kTakenBack) values_[kMissing] = "";
   changed_.notify_all();
 }
 
-Store::Store(const Endpoint& server, milliseconds patience)
-    : server_(server), socket_(Socket::connect(server, patience)) {}
+Store::Store(const Endpoint& server, milliseconds patience, int attempt)
+    : server_(server), socket_(Socket::connect(server, patience)) {
+  constexpr milliseconds kAgain{200};
+  const std::string mine = std::to_string(attempt);
+  for (const auto end = Clock::now() + patience;; socket_ = Socket::connect(server, patience)) {
+    const std::optional<std::string> theirs = attempt_there();
+    if (theirs == mine) return;
+    if (Clock::now() > end)
+      fail(ErrorKind::peer, {.cause = fmt::format("at {} is start {} of the ranks, this is start {}", server.text(),
+                                                  theirs ? std::stoi(*theirs) + 1 : 0, attempt + 1),
+                             .remedy = "end what still runs there, and start the command on all machines again"});
+    throw_if_stopped();
+    std::this_thread::sleep_for(kAgain);
+  }
+}
+
+// Nothing where the server ends.
+std::optional<std::string> Store::attempt_there() try { return get(kAttemptKey, {}); } catch (const Error&) {
+  return {};
+}
 
 std::optional<std::string> Store::ask(const std::string& request, milliseconds patience) {
   const std::lock_guard lock(mutex_);

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "dist/socket.h"
@@ -16,9 +17,9 @@ namespace qtrain {
 /// wait for over TCP.
 class StoreServer {
  public:
-  /// Serves until it is gone, which waits a little for clients to leave: they may have to ask why a run ends. Errors:
-  /// those of Listener.
-  explicit StoreServer(const Endpoint& at);
+  /// Serves until it is gone, which waits a little for clients to leave: they may have to ask why a run ends.
+  /// `attempt`: how often the run was started before. Errors: those of Listener.
+  explicit StoreServer(const Endpoint& at, int attempt = 0);
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
@@ -30,6 +31,7 @@ class StoreServer {
     Socket socket;
     std::thread thread;
     bool waits = false, ended = false;  ///< for a value that nobody has set yet; it has left
+    std::string stays = {};             ///< kStays of its rank: it may leave only where that was taken back
   };
   void accept_all();
   void reap();
@@ -45,11 +47,17 @@ class StoreServer {
   std::thread acceptor_;
 };
 
+/// A connection that sets a key with this beginning says that its process stays until another one sets it again. Where
+/// it ends before that, kMissing is set.
+inline constexpr std::string_view kStays = "stays/";
+inline constexpr const char* kMissing = "missing";
+
 /// The store as a rank sees it; safe to call from several threads. Errors: ErrorKind::peer where the server is gone.
 class Store {
  public:
-  /// Waits up to `patience` for the server.
-  Store(const Endpoint& server, std::chrono::milliseconds patience);
+  /// Waits up to `patience` for a server of this attempt: that of an earlier one may still be ending, or not know yet
+  /// that it has to.
+  Store(const Endpoint& server, std::chrono::milliseconds patience, int attempt = 0);
 
   void set(const std::string& key, const std::string& value);
   /// Waits until somebody has set it; nothing after `patience`.
@@ -61,6 +69,7 @@ class Store {
   std::string local_address() const { return socket_.local_address(); }
 
  private:
+  std::optional<std::string> attempt_there();
   std::optional<std::string> ask(const std::string& request, std::chrono::milliseconds patience);
 
   Endpoint server_;

@@ -1,46 +1,72 @@
 #include "dist/watchdog.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
+#include <utility>
 
 #include "core/error.h"
+#include "core/stop.h"
 
 namespace qtrain {
 namespace {
 
 using std::chrono::milliseconds;
-using Clock = std::chrono::steady_clock;
 
-constexpr const char *kAlarm = "alarm", *kBusy = "busy", *kFailed = "failed";
-constexpr std::chrono::hours kLong{24};
+constexpr const char* kVerdict = "verdict";
 constexpr milliseconds kAnswer{3000};
 constexpr milliseconds kAfterthought{1000};  // a rank that ends with an error may not have said so yet
 
-std::string answer_of(int rank) {
-  return fmt::format("answer/{}", rank);
+std::string alarm_of(std::int64_t round) {
+  return fmt::format("alarm/{}", round);
+}
+std::string answer_key(std::int64_t round, int rank) {
+  return fmt::format("answer/{}/{}", round, rank);
+}
+std::string stays_of(int rank) {
+  return fmt::format("{}{}", kStays, rank);
+}
+std::string failure_of(int rank) {
+  return fmt::format("failed/{}", rank);
+}
+
+// What the ranks of a group wait in there, by the answers of all ranks; nothing where one of them does not wait there.
+std::optional<std::vector<RankWait>> all_waits(const std::vector<std::optional<RankAnswer>>& answers,
+                                               const RankWait& of) {
+  std::vector<RankWait> waits;
+  for (int i = 0; i < of.size; ++i) {
+    const auto& answer = answers[static_cast<std::size_t>(of.rank(i))];
+    const RankWait* w = answer ? answer->in(of.group) : nullptr;
+    if (!w) return {};
+    waits.push_back(*w);
+  }
+  return waits;
 }
 
 }  // namespace
 
 Watchdog::Watchdog(const Options& options)
-    : options_(options), store_(options.server, options.patience), thread_([this] { listen(); }) {}
+    : options_(options), store_(options.server, options.patience, options.attempt), thread_([this] { listen(); }) {}
 
 Watchdog::~Watchdog() {
   store_.shut_down();
   thread_.join();
 }
 
-void Watchdog::enter(const std::string& what) {
+void Watchdog::enter(const RankWait& wait, std::function<void()> give_up) {
   const std::lock_guard lock(mutex_);
-  waits_in_ = what;
-  ++entered_;
+  waits_.insert_or_assign(wait.group, OwnWait{.wait = wait, .give_up = std::move(give_up)});
 }
 
-void Watchdog::leave() {
+void Watchdog::fail(const std::string& group) {
   const std::lock_guard lock(mutex_);
-  if (--entered_ == 0) waits_in_.clear();
+  if (const auto it = waits_.find(group); it != waits_.end()) it->second.give_up = {};
+}
+
+void Watchdog::leave(const std::string& group) {
+  const std::lock_guard lock(mutex_);
+  waits_.erase(group);
 }
 
 void Watchdog::wait_on_device(const std::string& call) {
@@ -48,42 +74,158 @@ void Watchdog::wait_on_device(const std::string& call) {
   device_waits_in_ = call;
 }
 
-// Once: a run that misses a rank ends.
 void Watchdog::listen() try {
-  while (!store_.get(kAlarm, kLong)) continue;
-  const std::lock_guard lock(mutex_);
-  if (failed_) return;
-  const std::string& waits_in = waits_in_.empty() ? device_waits_in_ : waits_in_;
-  store_.set(answer_of(options_.rank), waits_in.empty() ? kBusy : waits_in);
+  const milliseconds slice = std::min(options_.look, options_.stop_patience) / 4;
+  store_.set(stays_of(options_.rank), "");
+  while (true) {
+    if (store_.get(alarm_of(round_), slice)) answer(round_);
+    if (!misses_rank_ && store_.get(kMissing, {})) misses_rank_ = true;
+    look_after_waits();
+  }
 } catch (const Error&) {  // the store is gone, or this rank ends
 }
 
+void Watchdog::answer(std::int64_t round) {
+  RankAnswer mine;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [group, own] : waits_) mine.waits.push_back(own.wait);
+    mine.device_waits = !device_waits_in_.empty();
+    round_ = round + 1;
+  }
+  store_.set(answer_key(round, options_.rank), text_of(mine));
+}
+
 void Watchdog::tell_failure(Store& store) {
-  const std::lock_guard lock(mutex_);
-  failed_ = true;
-  store.set(answer_of(options_.rank), kFailed);
+  store.set(failure_of(options_.rank), "");
+}
+
+void Watchdog::tell_end(Store& store) {
+  store.set(stays_of(options_.rank), "");
+}
+
+// Whoever asks first opens the round; others who ask at the same time share it.
+Watchdog::Answers Watchdog::ask(Store& store, const Question& question) {
+  constexpr milliseconds kSlice{100};
+  store.set(alarm_of(question.round), "");
+  const auto end = Clock::now() + kAnswer;
+  Answers all;
+  for (int i = 0; i < question.of.size; ++i) {
+    const std::string key = answer_key(question.round, question.of.rank(i));
+    std::optional<std::string> said = store.get(key, {});
+    while (!said && Clock::now() < end) {
+      if (question.meanwhile) question.meanwhile();
+      said = store.get(key, kSlice);
+    }
+    all.push_back(said ? std::optional(rank_answer_of(*said)) : std::nullopt);
+  }
+  return all;
 }
 
 Watchdog::Report Watchdog::ask_all(Store& store) const {
-  std::vector<std::string> answers;
-  store.set(kAlarm, "");
-  const auto end = Clock::now() + kAnswer;
-  for (int r = 0; r < options_.ranks; ++r)
-    answers.push_back(
-        store.get(answer_of(r), std::chrono::duration_cast<milliseconds>(end - Clock::now())).value_or(""));
-  const bool is_one_silent = std::ranges::count(answers, "") > 0;  // which explains it all
-  if (!is_one_silent) std::this_thread::sleep_for(kAfterthought);
-  Report report;
+  const auto round = [&] {
+    const std::lock_guard lock(mutex_);
+    return round_;
+  }();
+  const Answers answers = ask(store, {.round = round, .of = everybody()});
+  const bool all_answered = std::ranges::all_of(answers, [](const auto& a) { return a.has_value(); });
+  if (all_answered) std::this_thread::sleep_for(kAfterthought);  // a silent one explains it all
+  Report report{.verdict = store.get(kVerdict, {}).value_or("")};
   for (int r = 0; r < options_.ranks; ++r) {
-    const std::string& answer = answers[static_cast<std::size_t>(r)];
-    if (answer.empty())
-      report.silent.push_back(r);
-    else if (store.get(answer_of(r), milliseconds(0)) == kFailed)
+    const auto& answer = answers[static_cast<std::size_t>(r)];
+    if (store.get(failure_of(r), {}))
       report.failed.push_back(r);
-    else if (answer == kBusy && r != options_.rank)
+    else if (!answer)
+      report.silent.push_back(r);
+    else if (answer->computes() && r != options_.rank)
       report.busy.push_back(r);
   }
+  if (!report.verdict.empty()) return report;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [group, own] : waits_)
+    if (const auto waits = all_waits(answers, own.wait); waits && report.verdict.empty())
+      report.verdict = different_calls(*waits);
   return report;
+}
+
+RankWait Watchdog::everybody() const {
+  return {.size = options_.ranks};
+}
+
+// By the thread: what it asks it answers itself, and what others ask meanwhile.
+Watchdog::Answers Watchdog::ask_again(const RankWait& of) {
+  const std::int64_t round = round_;
+  answer(round);
+  return ask(store_, {.round = round, .of = of, .meanwhile = [this] {
+                        if (store_.get(alarm_of(round_), {})) answer(round_);
+                      }});
+}
+
+void Watchdog::look_after_waits() {
+  std::vector<RankWait> long_ones;
+  bool stops = false, is_long = false;
+  const auto now = Clock::now();
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& [group, own] : waits_) {
+      const auto again = own.seen.empty() ? std::max(own.looked - own.since, Clock::duration(options_.look))
+                                          : Clock::duration(options_.look / 4);
+      stops |= stop_requested() && now - own.since >= options_.stop_patience;
+      is_long |= now - own.since >= options_.look;
+      if (options_.rank != own.wait.first || now - own.looked < again) continue;
+      own.looked = now;
+      long_ones.push_back(own.wait);
+    }
+  }
+  if (is_long && (misses_rank_ || store_.get(kVerdict, {}))) {
+    const std::lock_guard lock(mutex_);
+    return end_waits();  // of ranks that wait for each other no connection breaks
+  }
+  for (const RankWait& wait : long_ones) look_after(wait);
+  if (stops && now - asked_for_stop_ >= options_.stop_patience) look_for_silent();
+}
+
+// The ranks of a collective come to its calls in one order, so where all of them wait in it, in different calls, and
+// that stays so, nobody comes any more. The first of them asks, for all.
+void Watchdog::look_after(const RankWait& wait) {
+  const Answers asked = ask_again(wait);
+  Answers answers(static_cast<std::size_t>(options_.ranks));
+  for (int i = 0; i < wait.size; ++i)
+    answers[static_cast<std::size_t>(wait.rank(i))] = asked[static_cast<std::size_t>(i)];
+  std::vector<RankWait> waits = all_waits(answers, wait).value_or(std::vector<RankWait>());
+  const std::string different = different_calls(waits);
+  if (different.empty()) waits.clear();
+  const std::lock_guard lock(mutex_);
+  const auto it = waits_.find(wait.group);
+  if (it == waits_.end() || it->second.wait != wait) return;
+  if (!different.empty() && waits == it->second.seen) give_up(different);
+  it->second.seen = waits;
+}
+
+// Who has been asked to stop and waits for a rank that is gone need not wait until ddp_timeout.
+void Watchdog::look_for_silent() {
+  asked_for_stop_ = Clock::now();
+  const Answers answers = ask_again(everybody());
+  std::vector<int> silent;
+  for (int r = 0; r < options_.ranks; ++r)
+    if (!answers[static_cast<std::size_t>(r)] && !store_.get(failure_of(r), {})) silent.push_back(r);
+  if (silent.empty()) return;
+  const std::lock_guard lock(mutex_);
+  give_up(fmt::format("{} no sign of life, so the run stops without {} and without a checkpoint of this step",
+                      silent.size() == 1 ? fmt::format("rank {} gives", silent[0])
+                                         : fmt::format("ranks {} give", fmt::join(silent, ", ")),
+                      silent.size() == 1 ? "it" : "them"));
+}
+
+void Watchdog::give_up(const std::string& verdict) {
+  store_.set(kVerdict, verdict);
+  end_waits();
+}
+
+// With the lock: whoever waits may leave, and be gone.
+void Watchdog::end_waits() {
+  for (const auto& [group, own] : waits_)
+    if (own.give_up) own.give_up();
 }
 
 }  // namespace qtrain

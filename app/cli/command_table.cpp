@@ -86,9 +86,6 @@ std::vector<Command> training_commands() {
                  {"gpus_per_node", integer, "N", "of each (default: nproc, or 8)"},
                  {"network_gbps", number, "X", "Gb/s of each GPU between machines (default: 400 with NVLink 4 and 5)"},
                  {"collectives", choice, "usual|ring|tree", "algorithms of exchanges (default: those of a run)"},
-                 {"comparison_us", number, "X",
-                  "latency between processors, over which ranks compare calls "
-                  "(default: 25)"},
                  {"overlap", choice, "yes|no", "exchanges run beside the computation (default: as in a run)"},
                  {"trace", text, "DIR", "hold the schedule against the timelines (profile) of a run with this config"}},
        .min_operands = 1,

@@ -12,6 +12,7 @@
 #include "config/keys.h"
 #include "core/stop.h"
 #include "core/version.h"
+#include "dist/last_words.h"
 
 namespace qtrain {
 namespace {
@@ -108,6 +109,8 @@ Json error_json(const Error& error) {
 
 int report_error(const Error& error, Log& log) {
   if (log.reader_gone()) return kReaderGone;
+  log.end_live();
+  if (leave_last_words(error)) return error.exit_code();
   if (error.kind() == ErrorKind::stopped)
     log.warn("{}", error.what());
   else

@@ -25,7 +25,7 @@ void require(bool holds, const std::string& cause, const std::string& remedy) {
 }
 
 NetworkOptions network_of(const Arguments& args) {
-  constexpr double kMicro = 1e-6, kLeastGbps = 0.001;
+  constexpr double kLeastGbps = 0.001;
   NetworkOptions o{.gbps = args.number("network_gbps")};
   require(o.gbps.value_or(1) >= kLeastGbps, fmt::format("--network_gbps is {}", o.gbps.value_or(0)),
           fmt::format("give a number from {} on", kLeastGbps));
@@ -33,8 +33,6 @@ NetworkOptions network_of(const Arguments& args) {
     o.collectives = *how == "ring" ? Collectives::ring : *how == "tree" ? Collectives::tree : Collectives::usual;
   if (const auto overlap = args.text("overlap"))
     o.lane = *overlap == "yes" ? ExchangeLane::own : ExchangeLane::computing;
-  if (const auto comparison = args.number("comparison_us")) o.comparison = *comparison * kMicro;
-  require(o.comparison >= 0, "--comparison_us is negative", "give 0 to leave comparisons out");
   return o;
 }
 
@@ -66,7 +64,7 @@ void require_use(const Config& config, const Arguments& args) {
   const bool several = config.run.ranks() > 1;
   require(!args.has("network_gbps") || config.run.nnodes > 1, "--network_gbps is about a network between nodes",
           "give --nodes with a number above 1");
-  for (const char* flag : {"collectives", "comparison_us", "overlap", "trace"})
+  for (const char* flag : {"collectives", "overlap", "trace"})
     require(!args.has(flag) || several, fmt::format("--{} is about several ranks, and there is one", flag),
             "give --nodes, or nproc above 1");
   for (const char* flag : {"gpu", "nodes"})

@@ -83,7 +83,6 @@ Json step_json(const SimulatedStep& step) {
   return {{"seconds", step.seconds},
           {"computing", step.total(Lane::computing)},
           {"exchanging", step.total(Lane::exchanging)},
-          {"comparing", step.total(Lane::comparing)},
           {"waiting", step.waiting()}};
 }
 

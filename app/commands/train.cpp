@@ -10,7 +10,9 @@
 #include "app/commands/commands.h"
 #include "config/check.h"
 #include "config/remarks.h"
+#include "core/device.h"
 #include "core/parallel.h"
+#include "core/plural.h"
 #include "core/stop.h"
 #include "dist/launcher.h"
 #include "dist/rank_group.h"
@@ -49,22 +51,33 @@ bool has_saved(const fs::path& output, fs::file_time_type start) {
   return !checkpoints.empty() && fs::last_write_time(checkpoints.back()) >= start;
 }
 
+void warn_of_sharing(const RunSection& run, Log& log) {
+  const int processors = usable_processors();
+  const bool on_processors = run.device == DeviceChoice::cpu || cuda_device_count() == 0;
+  if (on_processors && run.nproc > processors)
+    log.warn("{} ranks share {}, and wait for each other: fewer are faster (nproc)", run.nproc,
+             counted(processors, "processor"));
+}
+
 int launch_run(const Config& config, Log& log) {
   set_stop_answer("");  // rank 0 answers
-  const Launch launch = launch_of(config.run);
+  Launch launch = launch_of(config.run);
   const fs::file_time_type start = fs::file_time_type::clock::now();
-  log.info("starting {} ranks on this machine, {} in all", launch.ranks, launch.ranks * launch.nodes);
+  log.info("starting {} on this machine, {} in all{}", counted(launch.ranks, "rank"), launch.ranks * launch.nodes,
+           launch.nodes > 1 ? ", which meet at " + launch.meeting.text() : "");
+  warn_of_sharing(config.run, log);
+  log.share_terminal();  // with rank 0
   LaunchEnd end = launch_ranks(launch, log);
   for (std::int64_t left = config.run.max_restarts; left > 0 && end.exit_code == kPeerLost && !stop_requested();
        --left) {
-    if (end.lost) log.warn("{}", end.lost->cause);
+    if (end.cause) log.warn("{}", end.cause->text().cause);
     const bool saved = has_saved(config.training.output_dir, start);
     log.warn("starting the ranks again{}; {} more restarts", saved ? " from the last checkpoint" : "", left - 1);
     if (saved) ::setenv(kRestarted, "1", 1);
+    ++launch.attempt;
     end = launch_ranks(launch, log);
   }
-  if (end.lost && !end.answered) fail(ErrorKind::peer, *end.lost);  // with --json this is the document
-  if (end.lost) log.error("{}", Error(ErrorKind::peer, *end.lost).what());
+  if (end.cause) throw *end.cause;  // NOLINT(cert-err60-cpp): it is told where all errors are
   return end.exit_code;
 }
 

@@ -23,8 +23,8 @@ TEST(GuardedCollective, TellsOfAnotherSize) {
     std::vector<float> values(8);
     ranks.all_reduce(ctx, view(values, ranks.rank() == 1 ? 7 : 8), Reduction::sum);
   });
-  EXPECT_THAT(errors, Each(AllOf(HasSubstr("all_reduce of 7 float32"), HasSubstr("all_reduce of 8 float32"),
-                                 HasSubstr("collective 1"))));
+  EXPECT_THAT(errors, Each(HasSubstr("rank 1 waits in its collective 1, all_reduce of 7 float32; rank 0 in its "
+                                     "collective 1, all_reduce of 8 float32")));
 }
 
 TEST(GuardedCollective, TellsOfAnotherKindAndRoot) {
@@ -39,6 +39,72 @@ TEST(GuardedCollective, TellsOfAnotherKindAndRoot) {
     ranks.broadcast(ctx, view(values, 8), ranks.rank());
   });
   EXPECT_THAT(roots, Each(HasSubstr("the ranks do different things")));
+  // To gloo these are alike: each would have a result, and another one.
+  const auto reductions = test::on_ranks(2, [](Ctx& ctx, Collective& ranks) {
+    std::vector<float> values(8);
+    ranks.all_reduce(ctx, view(values, 8), ranks.rank() == 0 ? Reduction::sum : Reduction::max);
+  });
+  EXPECT_THAT(reductions, Each(HasSubstr("after other calls")));
+}
+
+// A call that differs from all before it in nothing but these.
+TEST(GuardedCollective, TellsOfCallsThatDifferedBefore) {
+  const auto errors = test::on_ranks(2, [](Ctx& ctx, Collective& ranks) {
+    std::vector<float> values(8);
+    if (ranks.rank() == 0) ranks.broadcast(ctx, view(values, 4), 0);  // whose root need not wait
+    ranks.broadcast(ctx, view(values, 8), 0);
+    if (ranks.rank() == 1) ranks.broadcast(ctx, view(values, 4), 0);
+    ranks.barrier(ctx);
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("the ranks do different things")));
+}
+
+/// Stands for calls on a GPU: sums of float32 are queued, and nobody waits for them.
+class QueuesSums : public Collective {
+ public:
+  explicit QueuesSums(std::unique_ptr<Collective> host) : host_(std::move(host)) {}
+  int rank() const override { return host_->rank(); }
+  int size() const override { return host_->size(); }
+  void all_reduce(Ctx&, Tensor, Reduction) override {}
+  void broadcast(Ctx& ctx, Tensor values, int root) override { host_->broadcast(ctx, values, root); }
+  void all_gather(Ctx& ctx, ConstTensor mine, Tensor all) override { host_->all_gather(ctx, mine, all); }
+  void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) override { host_->all_to_all(ctx, sent, received); }
+  void reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) override { host_->reduce_scatter(ctx, sent, sum); }
+  void barrier(Ctx& ctx) override { host_->barrier(ctx); }
+  void label_next(std::uint32_t label) override { host_->label_next(label); }
+  void disconnect() override { host_->disconnect(); }
+  std::unique_ptr<Collective> part(int first, int size) override { return host_->part(first, size); }
+  std::unique_ptr<Collective> counterparts(int size) override { return host_->counterparts(size); }
+
+ private:
+  std::unique_ptr<Collective> host_;
+};
+
+// Nothing is agreed on after them, as that a checkpoint is whole.
+TEST(GuardedCollective, CallsOnAGpuCountWithTheNextBetweenHosts) {
+  const auto wrap = [](std::unique_ptr<Collective> host) { return std::make_unique<QueuesSums>(std::move(host)); };
+  for (const std::int64_t size_of_one : {8, 7, 0}) {
+    const auto work = [&](Ctx& ctx, Collective& ranks) {
+      std::vector<float> values(8);
+      const std::int64_t n = ranks.rank() == 1 ? size_of_one : 8;
+      if (n > 0) ranks.all_reduce(ctx, view(values, n), Reduction::sum);
+      ranks.barrier(ctx);
+    };
+    EXPECT_THAT(test::on_ranks_of(2, work, {.wrap = wrap}),
+                Each(size_of_one == 8 ? ::testing::Matcher<std::string>(IsEmpty())
+                                      : ::testing::Matcher<std::string>(HasSubstr("the ranks do different things"))));
+  }
+}
+
+TEST(GuardedCollective, ALateRankDoesNothingElse) {
+  const auto errors = test::on_ranks(3, [](Ctx& ctx, Collective& ranks) {
+    std::vector<float> values(8);
+    ranks.broadcast(ctx, view(values, 8), 0);
+    if (ranks.rank() == 2) std::this_thread::sleep_for(std::chrono::seconds(3));  // several looks
+    ranks.broadcast(ctx, view(values, 8), 0);
+    ranks.all_reduce(ctx, view(values, 8), Reduction::sum);
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
 }
 
 TEST(GuardedCollective, TellsSharesOfSumsFromWholeOnes) {

@@ -15,18 +15,23 @@ namespace qtrain::test {
 /// What one of several ranks does.
 using RankWork = std::function<void(Ctx& ctx, Collective& ranks)>;
 
+struct LocalRanks {
+  std::chrono::milliseconds timeout = std::chrono::seconds(20);
+  /// What is guarded, made of gloo's collective.
+  std::function<std::unique_ptr<Collective>(std::unique_ptr<Collective>)> wrap;
+};
+
 /// Does the work on so many ranks, each a thread of this process; returns the error that each ended with, or "".
-inline std::vector<std::string> on_ranks(int size, const RankWork& work,
-                                         std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
+inline std::vector<std::string> on_ranks_of(int size, const RankWork& work, const LocalRanks& how) {
   StoreServer server({.host = "127.0.0.1"});
   const Endpoint meeting{.host = "127.0.0.1", .port = server.port()};
   std::vector<std::string> errors(static_cast<std::size_t>(size));
   const auto run = [&](int rank) {
     try {
-      Store store(meeting, timeout);
+      Store store(meeting, how.timeout);
       const RankPlace place{.rank = rank, .size = size, .store = meeting};
-      Watchdog watchdog({.server = meeting, .rank = rank, .ranks = size});
-      GuardedCollective ranks(connect_gloo(place, store, timeout), {store, watchdog});
+      Watchdog watchdog({.server = meeting, .rank = rank, .ranks = size, .look = std::chrono::milliseconds(400)});
+      GuardedCollective ranks(how.wrap(connect_gloo(place, store, how.timeout)), {store, watchdog});
       Ctx ctx({}, MatmulPrecision::storage, 1);
       work(ctx, ranks);
     } catch (const std::exception& e) {
@@ -39,4 +44,9 @@ inline std::vector<std::string> on_ranks(int size, const RankWork& work,
   return errors;
 }
 
+inline std::vector<std::string> on_ranks(int size, const RankWork& work,
+                                         std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
+  const auto as_it_is = [](std::unique_ptr<Collective> ranks) { return ranks; };
+  return on_ranks_of(size, work, {.timeout = timeout, .wrap = as_it_is});
+}
 }  // namespace qtrain::test

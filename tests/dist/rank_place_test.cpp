@@ -133,8 +133,8 @@ TEST_F(RankPlaces, WhatIsMissingOrWrongIsNamed) {
 
 TEST_F(RankPlaces, ThatOfOurOwnLauncherComesThrough) {
   Variables v = torchrun();  // started inside another launcher
-  for (const std::string& entry :
-       place_variables({.rank = 1, .size = 3, .local_rank = 1, .local_size = 3, .store = {.host = "::1", .port = 5}}))
+  for (const std::string& entry : place_variables(
+           {.rank = 1, .size = 3, .local_rank = 1, .local_size = 3, .store = {.host = "::1", .port = 5}, .attempt = 2}))
     v[entry.substr(0, entry.find('='))] = entry.substr(entry.find('=') + 1);
   const auto p = place_in(v);
   ASSERT_TRUE(p);
@@ -142,6 +142,7 @@ TEST_F(RankPlaces, ThatOfOurOwnLauncherComesThrough) {
   EXPECT_EQ(p->rank, 1);
   EXPECT_EQ(p->size, 3);
   EXPECT_EQ(p->store.host, "::1");
+  EXPECT_EQ(p->attempt, 2);
   EXPECT_FALSE(p->serves_store);
 }
 

@@ -85,6 +85,23 @@ TEST(Store, SaysWhereNobodyAnswers) {
       HasSubstr("no such host"));
 }
 
+// A launcher that starts its ranks again sooner than the one with the store.
+TEST(Store, WaitsForTheServerOfItsAttempt) {
+  auto server = std::make_unique<StoreServer>(Endpoint{.host = "127.0.0.1"}, 1);
+  const Endpoint meeting{.host = "127.0.0.1", .port = server->port()};
+  Store(meeting, kLong, 1).set("attempt of", "1");
+  std::thread next([&] {
+    std::this_thread::sleep_for(milliseconds(300));
+    server.reset();
+    server = std::make_unique<StoreServer>(meeting, 2);
+  });
+  Store store(meeting, kLong, 2);
+  next.join();
+  EXPECT_EQ(store.get("attempt of", kNoTime), std::nullopt);
+  EXPECT_THAT(test::error_if_any(ErrorKind::peer, [&] { const Store late(meeting, milliseconds(300), 3); }),
+              HasSubstr("is start 3 of the ranks, this is start 4"));
+}
+
 TEST(Store, SaysWhenItsServerIsGone) {
   auto server = std::make_unique<StoreServer>(Endpoint{.host = "127.0.0.1"});
   Store store({.host = "127.0.0.1", .port = server->port()}, kLong);

@@ -1,11 +1,8 @@
-// Two machines, each a network namespace, with a cable between them that can be cut.
+// Runs over two machines.
 #include <fmt/format.h>
 #include <signal.h>
 
-#include <cstdlib>
-
-#include "core/file.h"
-#include "tests/e2e/support.h"
+#include "tests/e2e/hosts.h"
 
 namespace qtrain::e2e {
 namespace {
@@ -13,35 +10,8 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-bool shell(const std::string& command) {
-  return std::system(("( " + command + " ) >/dev/null 2>&1").c_str()) == 0;  // NOLINT(cert-env33-c): words of this test
-}
-
-class Hosts : public ::testing::Test {
+class Hosts : public OnTwoHosts<Ranks> {
  protected:
-  void SetUp() override {
-    if (::geteuid() != 0) GTEST_SKIP() << "network namespaces need root";
-    if (!shell(fmt::format(
-            "ip netns add {0} && ip netns add {1} && ip link add name left netns {0} type veth peer name right netns "
-            "{1} && ip -n {0} addr add 10.77.0.1/24 dev left && ip -n {1} addr add 10.77.0.2/24 dev right && "
-            "ip -n {0} link set left up && ip -n {1} link set right up && ip -n {0} link set lo up && "
-            "ip -n {1} link set lo up",
-            host(0), host(1))))
-      GTEST_SKIP() << "network namespaces cannot be made here";
-  }
-  void TearDown() override {
-    for (const int n : {0, 1}) shell("ip netns del " + host(n));
-  }
-  static std::string host(int n) { return fmt::format("qtrain-{}-{}", ::getpid(), n); }
-
-  Launch on_host(int n, Json config, int ranks = 2) const {
-    config.update({{"device", "cpu"}, {"nproc", ranks}, {"nnodes", 2}, {"master_addr", "10.77.0.1"}, {"node_rank", n}});
-    const fs::path file = folder_ / fmt::format("host{}.json", n);
-    write_file(file, dump_json(config));
-    Launch launch = launch_of({.words = {file.string()}});
-    launch.argv.insert(launch.argv.begin(), {"/sbin/ip", "netns", "exec", host(n)});
-    return launch;
-  }
   Json config() const {
     Json config = tiny_run(folder_ / "out");
     config.update(
@@ -59,7 +29,6 @@ class Hosts : public ::testing::Test {
     config["gradient_accumulation_steps"] = 1;
     return config;
   }
-  TempFolder folder_;
 };
 
 TEST_F(Hosts, TrainOneModel) {
@@ -125,7 +94,7 @@ TEST_F(Hosts, ACutCableEndsTheRunOnBoth) {
                  {"ddp_timeout", 3}});
   Process zero(on_host(0, longer)), one(on_host(1, longer));
   ASSERT_TRUE(zero.waits_for("checkpoint-4")) << zero.said();
-  ASSERT_TRUE(shell(fmt::format("ip -n {} link set left down", host(0))));
+  cut();
   const auto begin = std::chrono::steady_clock::now();
   const Outcome of_zero = zero.wait(), of_one = one.wait();
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(45));
@@ -168,7 +137,7 @@ TEST_F(Hosts, SendWhatTheoryAsksFor) {
           sizeof(float) * static_cast<double>(values.size());
     const double divided = (outer + blocks) / 2 + (outer + blocks * (2 * kLayers - 2) / kLayers) / 2;
     const double expected = stage == 3 ? divided : outer + blocks, found = (bytes[1] - bytes[0]) / 8;
-    // Headers of TCP, comparisons of what is called, rows that are filled up; and on a busy machine packets that either
+    // Headers of TCP, what watchdogs say, rows that are filled up; and on a busy machine packets that either
     // run sends twice.
     EXPECT_GT(found, expected * 0.97) << stage;
     EXPECT_LT(found, expected * 1.08) << stage;

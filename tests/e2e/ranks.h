@@ -1,5 +1,9 @@
 #pragma once
 // Runs of several ranks.
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -14,6 +18,12 @@ inline Json divided(Json config, int ranks) {
   EXPECT_EQ(batches % ranks, 0);
   config.update({{"nproc", ranks}, {"device", "cpu"}, {"gradient_accumulation_steps", batches / ranks}});
   return config;
+}
+
+/// The processes that this one has started, in that order.
+inline std::vector<pid_t> children_of(pid_t parent) {
+  std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", parent));
+  return {std::istream_iterator<pid_t>(file), {}};
 }
 
 class Ranks : public ::testing::Test {

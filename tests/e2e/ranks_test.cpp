@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include <fstream>
-
 #include "core/file.h"
 #include "tests/e2e/ranks.h"
 
@@ -117,8 +115,7 @@ class RunningRanks {
   RunningRanks(const std::vector<std::string>& words, int ranks)
       : process_(launch_of({.words = words})), ranks_(ranks) {
     EXPECT_TRUE(process_.waits_for("checkpoint-4")) << process_.said();
-    std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", process_.pid()));
-    for (pid_t pid = 0; file >> pid;) pids_.push_back(pid);
+    pids_ = children_of(process_.pid());
     EXPECT_EQ(pids_.size(), static_cast<std::size_t>(ranks_));
   }
   Process& process() { return process_; }
@@ -142,7 +139,7 @@ TEST_P(LostRank, EndsTheRunAndIsNamed) {
   const Outcome outcome = run.process().wait();
   EXPECT_EQ(outcome.code, 7);
   EXPECT_THAT(outcome.err, HasSubstr(fmt::format("rank {} was ended by signal 9", GetParam())));
-  EXPECT_THAT(outcome.err, HasSubstr(fmt::format("rank {} did not come to collective", GetParam())));
+  EXPECT_EQ(outcome.err.find("error:"), outcome.err.rfind("error:")) << outcome.err;
   run.expect_gone();
 }
 INSTANTIATE_TEST_SUITE_P(Each, LostRank, ::testing::Values(0, 2));
@@ -153,8 +150,7 @@ TEST_F(Ranks, AStoppedRankEndsTheRunInTime) {
   const auto begin = std::chrono::steady_clock::now();
   const Outcome outcome = run.process().wait();
   EXPECT_EQ(outcome.code, 7);
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("rank 1 did not come to collective"), HasSubstr("no sign of life"),
-                                 HasSubstr("rank 1 gave no sign of life and was killed")));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("error: rank 1 did not come to collective"), HasSubstr("no sign of life")));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));  // 4 s of ddp_timeout, 10 s of grace
   run.expect_gone();
 }
@@ -205,6 +201,14 @@ TEST_F(Ranks, ARunGoesOnByItself) {
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("starting the ranks again from the last checkpoint; 0 more restarts"),
                                  HasSubstr("resumed from")));
   EXPECT_EQ(bytes_of(at("out/adapter_model.safetensors")), whole);
+}
+
+TEST_F(Ranks, MoreThanThereAreProcessorsAreToldOf) {
+  Json config = divided(base(), 2);
+  config["max_steps"] = 1;
+  Launch launch = launch_of({.words = words(config)});
+  launch.argv.insert(launch.argv.begin(), {"/usr/bin/taskset", "-c", "0"});
+  EXPECT_THAT(Process(launch).wait().err, HasSubstr("warning: 2 ranks share 1 processor, and wait for each other"));
 }
 
 TEST_F(Ranks, TheSlowestIsTold) {
@@ -260,10 +264,7 @@ TEST_F(Ranks, ARestartKeepsToTheCheckpointThatWasNamed) {
   all.insert(all.end(), {"--resume", at("out/checkpoint-4").string()});
   Process process(launch_of({.words = all}));
   ASSERT_TRUE(process.waits_for("step 6/")) << process.said();
-  std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", process.pid()));
-  pid_t first = 0, second = 0;
-  file >> first >> second;
-  ::kill(second, SIGKILL);
+  ::kill(children_of(process.pid()).at(1), SIGKILL);
   ASSERT_TRUE(process.waits_for("starting the ranks again; 0 more restarts")) << process.said();
   ASSERT_TRUE(process.waits_for("step 9/")) << process.said();
   process.signal(SIGTERM);

@@ -4,8 +4,7 @@
 #include <list>
 
 #include "core/file.h"
-#include "dist/socket.h"
-#include "tests/e2e/ranks.h"
+#include "tests/e2e/started_ranks.h"
 
 namespace qtrain::e2e {
 namespace {
@@ -13,28 +12,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-/// Started by somebody else, as torchrun does it.
-class StartedRanks : public Ranks {
- protected:
-  Launch rank(int number, int size, const Json& config) const { return rank(number, {size, size}, config); }
-  struct World {
-    int size, of_machine;
-  };
-  Launch rank(int number, const World& world, const Json& config) const {
-    const fs::path file = at(fmt::format("rank{}.json", number));
-    write_file(file, dump_json(config));
-    Launch launch = launch_of({.words = {file.string()}});
-    launch.environment = {fmt::format("RANK={}", number),
-                          fmt::format("LOCAL_RANK={}", number % world.of_machine),
-                          fmt::format("WORLD_SIZE={}", world.size),
-                          fmt::format("LOCAL_WORLD_SIZE={}", world.of_machine),
-                          "MASTER_ADDR=127.0.0.1",
-                          fmt::format("MASTER_PORT={}", port_)};
-    return launch;
-  }
-  std::uint16_t port_ = Listener({.host = "127.0.0.1"}).port();  // that was free a moment ago
-};
 
 TEST_F(StartedRanks, MeetByTheVariablesOfTorchrun) {
   train_ok(folder_.path(), base());
@@ -95,7 +72,7 @@ TEST_F(StartedRanks, SeveralMachinesAreOneRun) {
   const Outcome of_first = first.wait(), of_second = second.wait();
   EXPECT_EQ(of_first.code, 0) << of_first.err;
   EXPECT_EQ(of_second.code, 0) << of_second.err;
-  EXPECT_THAT(of_first.err, HasSubstr("starting 3 ranks on this machine, 6 in all"));
+  EXPECT_THAT(of_first.err, HasSubstr("starting 3 ranks on this machine, 6 in all, which meet at 127.0.0.1:"));
   EXPECT_EQ(bytes_of(at("out/adapter_model.safetensors")), whole);
 }
 

@@ -1,7 +1,10 @@
 // What a user sees on a terminal while the program works, and what is written where there is none.
+#include <signal.h>
+
 #include <algorithm>
 
 #include "core/file.h"
+#include "tests/e2e/ranks.h"
 #include "tests/e2e/screen.h"
 #include "tests/e2e/support.h"
 
@@ -9,6 +12,7 @@ namespace qtrain::e2e {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -83,6 +87,21 @@ TEST_F(OnATerminal, RowsStayAboveALineThatFits) {
     const auto lines = live_lines(outcome.err);
     EXPECT_GE(that_start(lines, "step ").size(), 1u) << outcome.err;
     EXPECT_LT(longest(lines), static_cast<std::size_t>(columns));
+  }
+}
+
+// Rank 0 draws the live line, the launcher says what happens to another rank.
+TEST_F(OnATerminal, WhatTheLauncherSaysStandsByItself) {
+  for (const int columns : {60, 80, 120}) {
+    Process process(launch_seen(run(1'000'000, {{"nproc", 2}, {"device", "cpu"}, {"logging_steps", 1'000'000}}),
+                                {.columns = columns}));
+    ASSERT_TRUE(process.waits_for("/1000000 ")) << process.said();
+    ::kill(children_of(process.pid()).at(1), SIGKILL);
+    const std::vector<std::string> lines = screen_after(process.wait().err, columns);
+    const std::string said = "error: rank 1 was ended by signal 9 (Killed); the other ranks have stopped";
+    EXPECT_THAT(lines, Contains(said.substr(0, static_cast<std::size_t>(columns))));
+    EXPECT_THAT(lines, Not(Contains(HasSubstr("step ")))) << columns;
+    fs::remove_all(folder_ / "out");
   }
 }
 

@@ -34,7 +34,7 @@ class StepSimulation {
       end_micro_batch();
     }
     finish();
-    step_.seconds = std::max(std::ranges::max(now_), host_);
+    step_.seconds = std::ranges::max(now_);
     return std::move(step_);
   }
 
@@ -54,7 +54,6 @@ class StepSimulation {
 
   template <class Seconds>
   void compute(std::string name, const Seconds& of) {
-    wait_until(host_);
     step_.spans.push_back({Lane::computing, std::move(name), now_[0], now_[0] + of(ranks_[0])});
     for (std::size_t r = 0; r < now_.size(); ++r) now_[r] += of(ranks_[r]);
   }
@@ -67,11 +66,9 @@ class StepSimulation {
   }
 
   // When it is done.
-  double exchange(std::string name, const ExchangeCost& cost, int u = kNoUnit) {
-    if (cost.host > 0) step_.spans.push_back({Lane::comparing, name, host_, host_ + cost.host, u});
-    host_ += cost.host;
-    const double begin = std::max({std::ranges::max(now_), exchanged_, host_});
-    exchanged_ = begin + cost.seconds;
+  double exchange(std::string name, double seconds, int u = kNoUnit) {
+    const double begin = std::max(std::ranges::max(now_), exchanged_);
+    exchanged_ = begin + seconds;
     step_.spans.push_back({Lane::exchanging, std::move(name), begin, exchanged_, u});
     if (shape_.lane == ExchangeLane::computing) wait_until(exchanged_);
     return exchanged_;
@@ -186,7 +183,6 @@ class StepSimulation {
   SimulatedStep step_;
   std::vector<double> now_;  ///< until when a rank computes or waits
   double exchanged_ = 0;     ///< until when something is exchanged
-  double host_ = 0;          ///< until when the hosts compare
   bool last_ = false;        ///< the micro-batch is the last one of the update
 };
 

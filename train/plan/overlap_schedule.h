@@ -35,43 +35,33 @@ struct StepShape {
   bool gathers_again = false;  ///< all values, after the update and with ZeroStage::weights: Transformer::measure_rows
 };
 
-/// Seconds of an exchange, from when all ranks have begun it: of the lane that does it, and of the host before it is
-/// queued there (0 where the host does it).
-struct ExchangeCost {
-  double seconds = 0, host = 0;
-
-  // NOLINTNEXTLINE(google-explicit-constructor): most have no other part
-  constexpr ExchangeCost(double on_lane = 0, double on_host = 0) : seconds(on_lane), host(on_host) {}
-};
-
-/// Durations in seconds of the parts of an update, by itself.
+/// Durations in seconds of the parts of an update, each by itself; of exchanges from when all ranks have begun them.
 struct StepCosts {
   struct Block {
     double forward = 0;
     double backward = 0;  ///< what is computed again of itself included
   };
   struct Unit {
-    ExchangeCost gather;  ///< its values, before a pass with ZeroStage::weights, else after the update
-    ExchangeCost reduce;  ///< its gradients
-    ExchangeCost settle;  ///< and the sums of an update over replicas, after its last micro-batch
+    double gather = 0;  ///< its values, before a pass with ZeroStage::weights, else after the update
+    double reduce = 0;  ///< its gradients
+    double settle = 0;  ///< and the sums of an update over replicas, after its last micro-batch
   };
   std::vector<Block> blocks;
   std::vector<Unit> units;                             ///< by their numbers: what is in no block, then the blocks
   double embedding = 0, head = 0, embedding_grad = 0;  ///< the head: forward and backward
   double update = 0;                                   ///< the optimizer's
   /// For what every rank has whole (ZeroStage::none): after each micro-batch, and before the update.
-  ExchangeCost micro_batch_sum, step_sum;
-  ExchangeCost norm;   ///< sums of a few numbers in an update
+  double micro_batch_sum = 0, step_sum = 0;
+  double norm = 0;     ///< sums of a few numbers in an update
   double between = 0;  ///< what the host does besides
 };
 
-/// On a GPU the host queues what the others do, and has exchanges compared first.
-enum class Lane : std::uint8_t { computing, exchanging, comparing };
+enum class Lane : std::uint8_t { computing, exchanging };
 
 /// Something that a rank does, from one time of the step to another.
 struct SimulatedSpan {
   Lane lane;
-  std::string name;  ///< "forward of block 3", "gather unit 4", "update"; of a comparison that of the exchange
+  std::string name;  ///< "forward of block 3", "gather unit 4", "update"
   double begin, end;
   int unit = -1;  ///< of an exchange, if it is of one
 };
@@ -88,8 +78,7 @@ struct SimulatedStep {
 
 /// Goes through an update as Runner and DividedModel do: one lane computes, the same or another does the exchanges one
 /// after the other in the order in which they were begun. The values of the next block are fetched before one is
-/// computed, the gradients of a block are added after it, and what has to be there is waited for. Nothing begins before
-/// the host has come to it, which itself waits for the others only at the end.
+/// computed, the gradients of a block are added after it, and what has to be there is waited for.
 SimulatedStep simulate_step(const StepShape& shape, const StepCosts& costs);
 /// The same where ranks compute for different times: an exchange begins when the last one has come to it. It takes as
 /// long as for the first.

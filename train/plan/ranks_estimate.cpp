@@ -35,8 +35,7 @@ KeySeconds key_seconds(const PlannedRun& run, const RanksWork& work, const Inter
                        static_cast<double>(size_of(options.activation_dtype)) / ContextShare::kPieces;
   const auto seconds = [&](Exchange what) {  // each piece of both, with the comparison before
     const std::vector<ExchangeCall> calls(2 * ContextShare::kPieces, {.what = what, .name = "", .bytes = bytes});
-    const ExchangeCost cost = cost_of(calls, {.all = group, .group = group, .replicas = group}, work.network);
-    return cost.seconds + cost.host;
+    return seconds_of(calls, {.all = group, .group = group, .replicas = group}, work.network);
   };
   return {.gather = seconds(Exchange::all_gather), .reduce = seconds(Exchange::reduce)};
 }
@@ -62,19 +61,11 @@ StageEstimate estimate_stage(const ResolvedConfig& resolved, const RanksWork& wo
 
 }  // namespace
 
-// A message in a ring of all of them.
-double comparison_seconds(int ranks, const NetworkOptions& network) {
-  return (ranks - 1) * network.comparison;
-}
-
-ExchangeCost cost_of(const std::vector<ExchangeCall>& calls, const RankNets& nets, const NetworkOptions& network) {
-  ExchangeCost cost;
-  for (const ExchangeCall& call : calls) {
-    const Interconnect& net = nets.of(call.among);
-    cost.host += comparison_seconds(net.ranks(), network);
-    cost.seconds += exchange_seconds(net, network.collectives, call.what, call.bytes);
-  }
-  return cost;
+double seconds_of(const std::vector<ExchangeCall>& calls, const RankNets& nets, const NetworkOptions& network) {
+  double seconds = 0;
+  for (const ExchangeCall& call : calls)
+    seconds += exchange_seconds(nets.of(call.among), network.collectives, call.what, call.bytes);
+  return seconds;
 }
 
 RankNets nets_of(const Interconnect& net, const Sharding& sharding) {
@@ -100,21 +91,21 @@ StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const Interco
   const StepExchanges exchanges = step_exchanges(run.model, run.reduction, run.ranks);
   const ExchangeCall numbers{.what = Exchange::all_reduce, .name = "", .bytes = sizeof(double)};
   const RankNets nets = nets_of(net, run.model.options().sharding);
-  const auto cost = [&](const std::vector<ExchangeCall>& calls) { return cost_of(calls, nets, work.network); };
+  const auto seconds = [&](const std::vector<ExchangeCall>& calls) { return seconds_of(calls, nets, work.network); };
   StepCosts costs{.head = flops.head * token,
                   .update = update_seconds(run, *work.gpu),
-                  .micro_batch_sum = cost(exchanges.micro_batch),
-                  .step_sum = cost(exchanges.step),
-                  .norm = cost({numbers, numbers})};
+                  .micro_batch_sum = seconds(exchanges.micro_batch),
+                  .step_sum = seconds(exchanges.step),
+                  .norm = seconds({numbers, numbers})};
   const KeySeconds keys = key_seconds(run, work, net);
   const double again = run.policy().whole_blocks() ? keys.gather : 0;
   costs.blocks.assign(static_cast<std::size_t>(flops.layers),
                       {.forward = flops.forward * token + keys.gather,
                        .backward = flops.backward * token + keys.gather + keys.reduce + again});
-  for (const StepExchanges::Unit& u : exchanges.units) {
-    costs.units.push_back({.gather = cost(u.gather), .reduce = cost(u.reduce), .settle = cost(u.settle)});
-    costs.units.back().gather.seconds += u.from_host / kHostBandwidth;
-  }
+  for (const StepExchanges::Unit& u : exchanges.units)
+    costs.units.push_back({.gather = u.from_host / kHostBandwidth + seconds(u.gather),
+                           .reduce = seconds(u.reduce),
+                           .settle = seconds(u.settle)});
   return costs;
 }
 

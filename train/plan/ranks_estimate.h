@@ -18,7 +18,6 @@ namespace qtrain {
 struct NetworkOptions {
   std::optional<double> gbps;  ///< of each GPU between nodes, Gb/s; none: usual for the card
   Collectives collectives = Collectives::usual;
-  double comparison = 25e-6;  ///< seconds of a message between processors, over which ranks compare each call
   std::optional<ExchangeLane> lane = {};  ///< none: that of a run
 };
 
@@ -72,10 +71,8 @@ struct RankNets {
 };
 RankNets nets_of(const Interconnect& net, const Sharding& sharding);
 
-/// Seconds of the host before an exchange of so many ranks: see GuardedCollective::compare.
-double comparison_seconds(int ranks, const NetworkOptions& network);
 /// Of calls that follow each other, on GPUs.
-ExchangeCost cost_of(const std::vector<ExchangeCall>& calls, const RankNets& nets, const NetworkOptions& network);
+double seconds_of(const std::vector<ExchangeCall>& calls, const RankNets& nets, const NetworkOptions& network);
 /// What the schedule of this run is made of. Its order: see simulate_step.
 StepShape step_shape(const Config& config, const PlannedRun& run);
 /// A run with this recompute policy on such GPUs.

@@ -20,20 +20,23 @@ double StepPlan::epochs_after(std::int64_t steps) const {
 
 namespace {
 
-[[noreturn]] void fail_without_batches(const TrainingSection& t) {
+[[noreturn]] void fail_without_batches(const TrainingSection& t, int ranks) {
   if (!t.dataloader_drop_last)
     fail(ErrorKind::input,
          {.cause = "the training data has no rows", .remedy = "check dataset_name, max_length and the masks"});
   fail(ErrorKind::input,
-       {.cause = fmt::format("the training data has no batch of {}, and dataloader_drop_last leaves out smaller ones",
-                             counted(t.per_device_train_batch_size, "row")),
-        .remedy = "set dataloader_drop_last to false, or a smaller per_device_train_batch_size"});
+       {.cause = fmt::format(
+            "the training data has no batch of {}, and dataloader_drop_last leaves out smaller ones",
+            ranks == 1 ? counted(t.per_device_train_batch_size, "row")
+                       : fmt::format("{} on each of {} ranks", counted(t.per_device_train_batch_size, "row"), ranks)),
+        .remedy = fmt::format("set dataloader_drop_last to false, or a smaller per_device_train_batch_size{}",
+                              ranks == 1 ? "" : ", or start fewer ranks (nproc)")});
 }
 
 }  // namespace
 
-StepPlan make_step_plan(const TrainingSection& t, std::int64_t batches_per_epoch) {
-  if (batches_per_epoch < 1) fail_without_batches(t);
+StepPlan make_step_plan(const TrainingSection& t, std::int64_t batches_per_epoch, int ranks) {
+  if (batches_per_epoch < 1) fail_without_batches(t, ranks);
   StepPlan p{.batches = batches_per_epoch, .accumulation = t.gradient_accumulation_steps};
   p.updates_per_epoch = (p.batches + p.accumulation - 1) / p.accumulation;
   p.max_steps =
@@ -48,7 +51,7 @@ StepPlan make_step_plan(const Config& config, const Dataset& train) {
   const Loader loader(train, {.batch_size = t.per_device_train_batch_size,
                               .world = config.run.data_ranks(),
                               .drop_last = t.dataloader_drop_last});
-  return make_step_plan(t, loader.batches_per_epoch());
+  return make_step_plan(t, loader.batches_per_epoch(), config.run.data_ranks());
 }
 
 }  // namespace qtrain

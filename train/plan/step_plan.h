@@ -18,8 +18,8 @@ struct StepPlan {
   /// What transformers logs after `steps` updates.
   double epochs_after(std::int64_t steps) const;
 };
-/// A usage error when there is nothing to train on.
-StepPlan make_step_plan(const TrainingSection& t, std::int64_t batches_per_epoch);
+/// A usage error when there is nothing to train on. `ranks`: that have batches of their own.
+StepPlan make_step_plan(const TrainingSection& t, std::int64_t batches_per_epoch, int ranks = 1);
 
 /// Of the rows of a run, shared by as many ranks as the config says.
 StepPlan make_step_plan(const Config& config, const Dataset& train);

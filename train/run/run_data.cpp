@@ -72,7 +72,7 @@ std::unique_ptr<RunData> load_run_data(const RunContext& run, const std::vector<
   data->text = load_template_folder(run.config.value);
   load_rows(*data, run, checkpoints);
   make_loaders(*data, run);
-  data->plan = make_step_plan(run.training(), data->train_loader->batches_per_epoch());
+  data->plan = make_step_plan(run.training(), data->train_loader->batches_per_epoch(), run.data_ranks());
   for (const std::string& advice : data_advice(run.config, data->train.statistics(), data->plan))
     run.log.warn("{}", advice);
   return data;

@@ -39,11 +39,16 @@ TEST(StepPlan, TheLastEpochMayBeCutShort) {
 TEST(StepPlan, WithoutABatchTheMessageSaysWhatLeftNone) {
   TrainingSection t;
   t.per_device_train_batch_size = 1;
-  const auto text = [&] { return testing::error_of([&] { make_step_plan(t, 0); }).text(); };
+  int ranks = 1;
+  const auto text = [&] { return testing::error_of([&] { make_step_plan(t, 0, ranks); }).text(); };
   EXPECT_EQ(text().cause, "the training data has no rows");
   t.dataloader_drop_last = true;
   EXPECT_EQ(text().cause, "the training data has no batch of 1 row, and dataloader_drop_last leaves out smaller ones");
   EXPECT_NE(text().remedy.find("dataloader_drop_last to false"), std::string::npos);
+  ranks = 8;
+  EXPECT_EQ(
+      text().cause,
+      "the training data has no batch of 1 row on each of 8 ranks, and dataloader_drop_last leaves out smaller ones");
 }
 
 }  // namespace

@@ -1,0 +1,55 @@
+#include "dist/last_words.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+
+#include "core/json.h"
+
+namespace qtrain {
+namespace {
+
+constexpr const char* kVariable = "QTRAIN_LAST_WORDS";
+constexpr char kEnd = '\n';  // JSON has none inside of strings
+
+}  // namespace
+
+bool is_told_elsewhere(const Error& error) {
+  return error.text().cause.ends_with(kToldElsewhere);
+}
+
+std::string last_words_variable(int descriptor) {
+  return fmt::format("{}={}", kVariable, descriptor);
+}
+
+bool leave_last_words(const Error& error) {
+  const char* variable = std::getenv(kVariable);
+  if (!variable) return false;
+  const std::string_view digits = variable;
+  int descriptor = -1;
+  std::from_chars(digits.data(), digits.data() + digits.size(), descriptor);
+  const ErrorText& text = error.text();
+  const std::string all =
+      dump_json({{"kind", error.exit_code()}, {"cause", text.cause}, {"place", text.place}, {"remedy", text.remedy}}) +
+      kEnd;
+  for (std::string_view left = all; !left.empty();) {
+    const ssize_t n = ::write(descriptor, left.data(), left.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    left.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return true;
+}
+
+std::optional<Error> heard_last_words(std::string_view text) {
+  const auto end = text.find(kEnd);
+  if (end == std::string_view::npos) return {};
+  const Json words = parse_json(std::string(text.substr(0, end)), "the last words of a rank");
+  return Error(static_cast<ErrorKind>(words.at("kind").get<int>()),
+               {.cause = words.at("cause"), .place = words.at("place"), .remedy = words.at("remedy")});
+}
+
+}  // namespace qtrain

@@ -1,0 +1,84 @@
+#include "dist/rank_wait.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "core/json.h"
+
+namespace qtrain {
+
+std::string RankWait::text() const {
+  return fmt::format("collective {}, {}", number, call);
+}
+
+const RankWait* RankAnswer::in(std::string_view group) const {
+  const auto it = std::ranges::find_if(waits, [&](const RankWait& w) { return w.group == group; });
+  return it == waits.end() ? nullptr : &*it;
+}
+
+std::string text_of(const RankAnswer& answer) {
+  Json waits = Json::array();
+  for (const RankWait& w : answer.waits)
+    waits.push_back({w.group, w.first, w.stride, w.size, w.number, w.sequence, w.call});
+  return dump_json({{"waits", waits}, {"device_waits", answer.device_waits}});
+}
+
+RankAnswer rank_answer_of(std::string_view text) {
+  const Json json = parse_json(text, "what a rank says that it does");
+  RankAnswer answer{.device_waits = json.at("device_waits").get<bool>()};
+  for (const Json& w : json.at("waits"))
+    answer.waits.push_back({.group = w.at(0),
+                            .first = w.at(1),
+                            .stride = w.at(2),
+                            .size = w.at(3),
+                            .number = w.at(4),
+                            .sequence = w.at(5),
+                            .call = w.at(6)});
+  return answer;
+}
+
+namespace {
+
+struct PlacedWait {
+  int rank;
+  const RankWait* wait;
+};
+
+// Those that came to the same call by its number and found another there; all where there are none.
+std::vector<PlacedWait> plainest(const std::vector<RankWait>& waits) {
+  std::map<std::int64_t, std::vector<PlacedWait>> by_number;
+  std::vector<PlacedWait> all;
+  for (const RankWait& w : waits) {
+    all.push_back({w.rank(static_cast<int>(all.size())), &w});
+    by_number[w.number].push_back(all.back());
+  }
+  const auto differs = [&](const PlacedWait& p) {
+    return p.wait->sequence != by_number[p.wait->number].front().wait->sequence;
+  };
+  for (const auto& [number, placed] : by_number)
+    if (std::ranges::any_of(placed, differs)) return placed;
+  return all;
+}
+
+}  // namespace
+
+// The call that most of them are in, against one that fewest are in.
+std::string different_calls(const std::vector<RankWait>& waits) {
+  const std::vector<PlacedWait> placed = plainest(waits);
+  std::map<std::uint64_t, int> counts;
+  for (const PlacedWait& p : placed) ++counts[p.wait->sequence];
+  if (counts.size() < 2) return {};
+  const auto ranks_there = [&](const PlacedWait& p) { return counts.at(p.wait->sequence); };
+  const PlacedWait usual = *std::ranges::max_element(placed, {}, ranks_there);
+  PlacedWait odd = usual;
+  for (const PlacedWait& p : placed)
+    if (p.wait->sequence != usual.wait->sequence && (odd.rank == usual.rank || ranks_there(p) <= ranks_there(odd)))
+      odd = p;
+  const char* before = odd.wait->text() == usual.wait->text() ? ", after other calls" : "";
+  return fmt::format("the ranks do different things: rank {} waits in its {}{}; rank {} in its {}", odd.rank,
+                     odd.wait->text(), before, usual.rank, usual.wait->text());
+}
+
+}  // namespace qtrain
