@@ -364,7 +364,7 @@ TracedRun traced_run(const StepTrace& trace, const StepExchanges& exchanges, con
     }
     const SimulatedStep step = simulate_step(shape, ranks);
     predicted.push_back(step.seconds);
-    norm.push_back(ranks.front().norm.seconds);
+    norm.push_back(ranks.front().norm);
     computing.push_back(step.total(Lane::computing));
     waiting.push_back(step.waiting());
   }
