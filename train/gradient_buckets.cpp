@@ -11,7 +11,7 @@
 namespace qtrain {
 namespace {
 
-constexpr std::int64_t kLeastBytes = std::int64_t{64} << 10, kMostBytes = std::int64_t{32} << 20;  // bytes of a bucket
+constexpr std::int64_t kSmallestBucket = std::int64_t{64} << 10, kLargestBucket = std::int64_t{32} << 20;  // bytes
 
 // From one type to another. On a processor by this thread alone: the others compute.
 void copy_as(Ctx& ctx, const Tensor& to, const Tensor& from) {
@@ -164,11 +164,11 @@ LinkTimes time_link(Ctx& ctx, Collective& ranks) {
 std::int64_t bucket_bytes(const LinkTimes& t) {
   constexpr double kShare = 0.1;  // of the latency in the time of a bucket
   const double more = t.large_seconds - t.small_seconds;
-  if (more <= 0) return kLeastBytes;
+  if (more <= 0) return kSmallestBucket;
   const double bandwidth = static_cast<double>(t.large_bytes - t.small_bytes) / more;
   const double bytes = t.small_seconds * bandwidth * (1 - kShare) / kShare;
-  return std::clamp(static_cast<std::int64_t>(std::min(bytes, static_cast<double>(kMostBytes))), kLeastBytes,
-                    kMostBytes);
+  return std::clamp(static_cast<std::int64_t>(std::min(bytes, static_cast<double>(kLargestBucket))), kSmallestBucket,
+                    kLargestBucket);
 }
 
 }  // namespace qtrain
