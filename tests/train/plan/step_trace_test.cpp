@@ -98,11 +98,11 @@ TEST(StepTrace, HasDurationsOfWhatTheScheduleIsMadeOf) {
   EXPECT_NEAR(c.update, 0.011, 1e-9) << "without the exchange in it";
   EXPECT_NEAR(trace.costs(exchanges(), {.stage = ZeroStage::optimizer}, {0, 0}).update, 0.006, 1e-9)
       << "nor what it waited for in it";
-  EXPECT_NEAR(c.norm.seconds, 0.002, 1e-9);
-  EXPECT_NEAR(c.units.at(1).gather.seconds, 0.009, 1e-9);
-  EXPECT_NEAR(c.units.at(1).reduce.seconds, 0.008, 1e-9) << "without waiting for the other rank";
-  EXPECT_EQ(c.step_sum.seconds, 0);
-  EXPECT_NEAR(trace.costs(exchanges(), {}, {0, 0}).step_sum.seconds, 0.008, 1e-9);
+  EXPECT_NEAR(c.norm, 0.002, 1e-9);
+  EXPECT_NEAR(c.units.at(1).gather, 0.009, 1e-9);
+  EXPECT_NEAR(c.units.at(1).reduce, 0.008, 1e-9) << "without waiting for the other rank";
+  EXPECT_EQ(c.step_sum, 0);
+  EXPECT_NEAR(trace.costs(exchanges(), {}, {0, 0}).step_sum, 0.008, 1e-9);
   const TracedRun run = traced_run(trace, exchanges(), {.stage = ZeroStage::optimizer});
   EXPECT_EQ(run.updates, 3);
   EXPECT_NEAR(run.measured, 0.1, 1e-9);
@@ -124,9 +124,9 @@ TEST(StepTrace, OrderedSumsAreThoseOfMicroBatches) {
   }
   const StepShape ordered{.order = ReductionOrder::micro_batches, .micro_batches = 2};
   const StepCosts c = StepTrace::read(folder.path()).costs(exchanges(), ordered, {0, 0});
-  EXPECT_NEAR(c.micro_batch_sum.seconds, 0.0025 / 2, 1e-9);
+  EXPECT_NEAR(c.micro_batch_sum, 0.0025 / 2, 1e-9);
   EXPECT_NEAR(c.between, 0.008 - 0.004, 1e-9);
-  EXPECT_NEAR(c.step_sum.seconds, 0.008, 1e-9);
+  EXPECT_NEAR(c.step_sum, 0.008, 1e-9);
 }
 
 TEST(StepTrace, RefusesTimelinesOfGpusAndThoseThatAreFull) {
