@@ -25,9 +25,9 @@ class DividedModel : public UnitAccess {
 
   /// Whether there is anything to do where a unit is entered, or its gradients are complete.
   bool acts_on(const Entry& entry) const {
-    return sharding().divides_weights() || (sharding().divides_gradients() && entry.gradients == Gradients::yes);
+    return sharding().divides_weights() || (acts_on_gradients() && entry.gradients == Gradients::yes);
   }
-  bool divides_gradients() const { return sharding().divides_gradients(); }
+  bool acts_on_gradients() const { return sharding().divides_gradients() || beside_; }
 
   /// Before the first of so many micro-batches of an update.
   void begin_step(std::int64_t micro_batches) { left_ = micro_batches; }

@@ -17,7 +17,7 @@ class UnrecordedUnits : public UnitAccess {
     if (divided_.acts_on(entry)) graphs_.between([this, &ctx, entry] { divided_.enter(ctx, entry); });
   }
   void finish_gradients(Ctx& ctx, int unit) override {
-    if (divided_.divides_gradients()) graphs_.between([this, &ctx, unit] { divided_.finish_gradients(ctx, unit); });
+    if (divided_.acts_on_gradients()) graphs_.between([this, &ctx, unit] { divided_.finish_gradients(ctx, unit); });
   }
   void values_changed() override { divided_.values_changed(); }
 

@@ -41,7 +41,7 @@ TEST_F(Watchdogs, TellWhatRanksDoAgainAndAgain) {
   const auto zero = of_rank(0), one = of_rank(1);
   Store store(meeting(), kEnough);
   one->enter(wait(1), {});
-  EXPECT_THAT(zero->ask_all(store).busy, ElementsAre(0));
+  EXPECT_THAT(one->ask_all(store).busy, ElementsAre(0));
   one->leave("");
   zero->enter(wait(1), {});
   EXPECT_THAT(zero->ask_all(store).busy, ElementsAre(1));

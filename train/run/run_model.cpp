@@ -26,8 +26,8 @@ void describe_model(Transformer& model, Log& log) {
 bool uses_graphs(const RunContext& run, const Transformer& model) {
   const TransformerOptions& o = model.options();
   const bool wanted = run.config.value.run.use_cuda_graphs.value_or(true);
-  const bool travels = model.options().sharding.divides_gradients() && run.training().activation_offloading;
-  return run.ctx.device().kind == DeviceKind::cuda && wanted && !travels && !model.options().context.is_shared();
+  const bool travels = o.sharding.divides_gradients() && run.training().activation_offloading;
+  return run.ctx.device().kind == DeviceKind::cuda && wanted && !travels && !o.context.is_shared();
 }
 
 void describe_memory(const RunContext& run, const PlannedRun& planned, const MemoryPlan& memory) {
