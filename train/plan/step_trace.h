@@ -46,8 +46,8 @@ class StepTrace {
   struct Part {
     std::map<std::string, Mean> spans, exchanges;  ///< by their names: of the lane that computes, and of the other
     double whole, between;
-    /// The computation of the optimizer without exchanges; all exchanges before the update but of a few numbers, those of
-    /// gradients just before it, and at the ends of micro-batches; of a few numbers.
+    /// The computation of the optimizer without exchanges; all exchanges before the update but of a few numbers, those
+    /// of gradients just before it, and at the ends of micro-batches; of a few numbers.
     double update, exchanged, step_sum, micro_batch_sum, norm;
   };
   friend struct PartReader;

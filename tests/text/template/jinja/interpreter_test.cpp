@@ -52,7 +52,8 @@ TEST(Template, HostileTemplatesEnd) {
       {repeated("{% if 1 %}"), "too deeply"},
       {"{{ 'a'.replace('', 'x' * 10000000) * 9 }}", "too large"}};
   for (const auto& [source, why] : cases)
-    EXPECT_THAT(test::error_of(ErrorKind::input, [&] { rendering_of(source); }), HasSubstr(why)) << source.substr(0, 100);
+    EXPECT_THAT(test::error_of(ErrorKind::input, [&] { rendering_of(source); }), HasSubstr(why))
+        << source.substr(0, 100);
 }
 
 }  // namespace
