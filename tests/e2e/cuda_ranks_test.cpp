@@ -290,7 +290,7 @@ TEST_F(HarnessRanks, ALostOneEndsTheRun) {
   ::kill(second, SIGKILL);
   const Outcome outcome = run.wait();
   EXPECT_EQ(outcome.code, 7);
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("rank 1 was ended by signal 9"), HasSubstr("rank 1 did not come to")));
+  EXPECT_THAT(outcome.err, HasSubstr("rank 1 was ended by signal 9"));
   EXPECT_NE(::kill(first, 0), 0);
 }
 
