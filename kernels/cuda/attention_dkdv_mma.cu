@@ -56,10 +56,10 @@ __device__ __forceinline__ void copy_queries(Queries<T, Width>& to, const Attent
   const int i = static_cast<int>(threadIdx.x);
   if (i < Shape<Width>::kQueries) {
     const bool there = at.query + i < end;
-    const int first_head = x.first_group * (n.heads / n.groups);
-    ptx::cp_async<4>(&to.lse[i], there ? x.lse + n.row(at.head, at.query + i) : x.lse, there ? 4 : 0);
-    ptx::cp_async<4>(&to.delta[i], there ? x.delta + n.row(at.head - first_head, at.query + i) : x.delta,
-                     there ? 4 : 0);
+    const std::int64_t token = n.row(at.head, at.query + i);
+    const std::int64_t pass = std::int64_t{x.first_group} * (n.heads / n.groups) * n.rows();
+    ptx::cp_async<4>(&to.lse[i], there ? x.lse + token : x.lse, there ? 4 : 0);
+    ptx::cp_async<4>(&to.delta[i], there ? x.delta + token - pass : x.delta, there ? 4 : 0);
   }
 }
 

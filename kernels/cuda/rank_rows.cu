@@ -30,6 +30,7 @@ struct RowAdder {
   __device__ void at(std::int64_t i) const {
     float sum[N], row[N];
     load_floats(sum, x + i);
+#pragma unroll 1
     for (std::int64_t r = 1; r < rows; ++r) {
       load_floats(row, x + r * n + i);
 #pragma unroll
