@@ -158,6 +158,22 @@ TEST_F(Validate, LooksOnBesideRanksThatAreNoNumbers) {
                                               AllOf(HasSubstr(place), HasSubstr("report_to \"wandb\""))));
 }
 
+TEST_F(Validate, BoundsRanksAndAlphasOfPatterns) {
+  const auto causes = [&](const char* key, const Json& value) {
+    Json config = tiny_lora_run(folder_ / "out");
+    config[key] = {{"q_proj", value}};
+    write(config);
+    validate();
+    return problems();
+  };
+  for (const Json& value : {Json(-4), Json(0), Json(2.5), Json(65537), Json(1e30), Json(true), Json("4")})
+    EXPECT_THAT(causes("rank_pattern", value), ::testing::ElementsAre(HasSubstr("the rank of \"q_proj\""))) << value;
+  for (const Json& value : {Json(-1), Json(0), Json(true), Json("16")})
+    EXPECT_THAT(causes("alpha_pattern", value), ::testing::ElementsAre(HasSubstr("the alpha of \"q_proj\""))) << value;
+  EXPECT_THAT(causes("rank_pattern", 1), ::testing::IsEmpty());
+  EXPECT_THAT(causes("alpha_pattern", 0.5), ::testing::IsEmpty());
+}
+
 TEST_F(Validate, MissingFilesAreInputErrors) {
   Json config = tiny_run(folder_ / "out");
   config["eval_dataset_name"] = "/nowhere/eval.jsonl";

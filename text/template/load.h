@@ -17,12 +17,14 @@ ChatTemplate load_chat_template(const std::filesystem::path& path, const std::fi
 /// folder's named templates, or one of `template_names()`; with the special tokens of the folder.
 /// Errors (ErrorKind::input): none of these, a syntax error.
 ChatTemplate load_named_template(const std::string& name, const std::filesystem::path& model_folder);
+/// Whether a model folder has a chat template. Errors (ErrorKind::input): a tokenizer_config.json that cannot be read.
 bool has_chat_template(const std::filesystem::path& model_folder);
 
-/// The special tokens that a model folder names (bos_token, eos_token, ...): text by name.
+/// The special tokens that a model folder names (bos_token, eos_token, ...): text by name. Errors
+/// (ErrorKind::input): files that cannot be read.
 std::map<std::string, std::string> special_tokens(const std::filesystem::path& model_folder);
 /// The templates of a model folder by name ("default" for the unnamed one) as `load_chat_template` finds them, unread;
-/// empty where there is none.
+/// empty where there is none. Errors (ErrorKind::input): a tokenizer_config.json that cannot be read.
 std::map<std::string, std::string> chat_template_sources(const std::filesystem::path& model_folder);
 
 }  // namespace qtrain

@@ -147,11 +147,12 @@ LoraConfig lora_from(const LoraSection& s) {
   if (!s.lora_target_modules.empty()) lora.targets = s.lora_target_modules;
   lora.modules_to_save = s.lora_modules_to_save;
   lora.ensure_weight_tying = s.ensure_weight_tying;
-  // What is no number is a problem of the config, beside which others are looked for.
+  // What rules.yaml refuses is left out: others are looked for beside it.
   for (const auto& [module, rank] : s.rank_pattern.items())
-    if (rank.is_number()) lora.rank_pattern.emplace_back(module, rank);
+    if (rank.is_number_integer() && rank > 0 && rank <= LoraConfig::kMaxRank)
+      lora.rank_pattern.emplace_back(module, rank);
   for (const auto& [module, alpha] : s.alpha_pattern.items())
-    if (alpha.is_number()) lora.alpha_pattern.emplace_back(module, alpha);
+    if (alpha.is_number() && alpha > 0) lora.alpha_pattern.emplace_back(module, alpha);
   return lora;
 }
 

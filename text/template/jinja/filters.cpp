@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "text/template/jinja/filter.h"
+#include "text/template/jinja/filter_entry.h"
 #include "text/template/jinja/number_filters.h"
 #include "text/template/jinja/selection_filters.h"
 #include "text/template/jinja/sequence_filters.h"

@@ -21,6 +21,7 @@ class PyLoop : public PyObject {
   std::optional<std::size_t> length() override;
   bool callable() const override { return true; }
   PyValue call(PyWork&, const PyArgs& args) override;
+  /// loop.cycle(...), loop.changed(...)
   PyValue cycle(const PyArgs& args) const;
   bool changed(PyWork& work, const PyArgs& args);
 

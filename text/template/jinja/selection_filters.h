@@ -1,7 +1,7 @@
 #pragma once
 #include <span>
 
-#include "text/template/jinja/filter.h"
+#include "text/template/jinja/filter_entry.h"
 
 namespace qtrain {
 

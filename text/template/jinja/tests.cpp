@@ -1,5 +1,6 @@
 #include "text/template/jinja/tests.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -90,6 +91,7 @@ bool compares(PyWork& work, const PyValue& v, const PyArgs& args) {
 bool filter_exists(PyWork&, const PyValue& v, const PyArgs&) {
   return v.is_string() && is_filter_name(v.text());
 }
+bool is_test_name(std::string_view name);
 bool test_exists(PyWork&, const PyValue& v, const PyArgs&) {
   return v.is_string() && is_test_name(v.text());
 }
@@ -133,13 +135,11 @@ constexpr auto kTests = std::to_array<TestEntry>({{"defined", defined},
                                                   {"<=", compares<PyCompare::le>},
                                                   {"le", compares<PyCompare::le>}});
 
-}  // namespace
-
 bool is_test_name(std::string_view name) {
-  for (const TestEntry& t : kTests)
-    if (t.name == name) return true;
-  return false;
+  return std::ranges::any_of(kTests, [&](const TestEntry& t) { return t.name == name; });
 }
+
+}  // namespace
 
 bool apply_test(PyWork& work, std::string_view name, const PyValue& subject, const PyArgs& args) {
   work.step();

@@ -7,7 +7,6 @@ namespace qtrain {
 
 // Tests of Jinja: what stands behind `is` in a template.
 
-bool is_test_name(std::string_view name);
 /// subject is name(args). Errors: no such test, and its own.
 bool apply_test(PyWork& work, std::string_view name, const PyValue& subject, const PyArgs& args);
 

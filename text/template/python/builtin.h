@@ -14,6 +14,7 @@ struct PyFunctionEntry {
   PyFunction function;
 };
 
+/// Such a function as a value, bound to its subject.
 class PyBuiltin : public PyObject {
  public:
   PyBuiltin(std::string_view name, PyFunction function, PyValue self = {})

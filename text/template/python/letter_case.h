@@ -4,6 +4,9 @@
 
 namespace qtrain {
 
+// Of UTF-8, by the full case mappings of Unicode.
+
+/// str.upper, and the others by their names.
 std::string py_upper(std::string_view text);
 std::string py_lower(std::string_view text);
 std::string py_title(std::string_view text);
