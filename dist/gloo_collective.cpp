@@ -9,6 +9,7 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/transport/tcp/device.h>
 
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -84,15 +85,27 @@ class GlooStore : public gloo::rendezvous::Store {
 /// The connections of this process, by descriptor, each with the number of its socket: descriptors are used again.
 using Connections = std::map<int, ino_t>;
 
-Connections open_connections() {
+using NameOfSocket = int (*)(int, sockaddr*, socklen_t*);
+
+// Of the end of a connection that `name` names; none: it is no connection over a network.
+std::optional<std::uint16_t> port_of(int fd, NameOfSocket name) {
+  sockaddr_storage end{};
+  socklen_t length = sizeof end;
+  if (name(fd, reinterpret_cast<sockaddr*>(&end), &length) != 0) return {};
+  if (end.ss_family == AF_INET) return ntohs(reinterpret_cast<const sockaddr_in&>(end).sin_port);
+  if (end.ss_family == AF_INET6) return ntohs(reinterpret_cast<const sockaddr_in6&>(end).sin6_port);
+  return {};
+}
+
+// But those to the store, which one of the ranks may serve.
+Connections open_connections(std::uint16_t store) {
   Connections all;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    const int fd = std::stoi(entry.path().filename());
-    sockaddr_storage peer{};
-    socklen_t length = sizeof peer;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it("/proc/self/fd", error), end; !error && it != end; it.increment(error)) {
+    const int fd = std::stoi(it->path().filename());
+    const auto here = port_of(fd, ::getsockname), there = port_of(fd, ::getpeername);
     struct stat about {};
-    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0 || peer.ss_family == AF_UNIX) continue;
-    if (::fstat(fd, &about) == 0) all[fd] = about.st_ino;
+    if (here && there && *here != store && *there != store && ::fstat(fd, &about) == 0) all[fd] = about.st_ino;
   }
   return all;
 }
@@ -121,9 +134,10 @@ class GlooCollective : public Collective {
     GlooStore meeting(store, part, timeout);
     auto device = gloo::transport::tcp::CreateDevice(store.local_address().c_str());
     context_->setTimeout(timeout);
-    const Connections before = open_connections();
+    const std::uint16_t port = store.server().port;
+    const Connections before = open_connections(port);
     context_->connectFullMesh(meeting, device);
-    const Connections after = open_connections();
+    const Connections after = open_connections(port);
     std::ranges::set_difference(after, before, std::inserter(connections_, connections_.end()));
   }
 
@@ -194,7 +208,7 @@ class GlooCollective : public Collective {
   }
   // gloo itself can close its connections, and then whoever waits here is not told.
   void disconnect() override {
-    const Connections open = open_connections();
+    const Connections open = open_connections(store_.server().port);
     for (const auto& [fd, socket] : connections_)
       if (const auto it = open.find(fd); it != open.end() && it->second == socket) ::shutdown(fd, SHUT_RDWR);
   }

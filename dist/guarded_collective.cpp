@@ -9,6 +9,8 @@
 namespace qtrain {
 namespace {
 
+constexpr std::size_t kRemembered = 16;  // calls, by which one tells who is behind from who does something else
+
 constexpr std::array<std::string_view, 6> kKinds{"all_reduce", "broadcast",      "all_gather",
                                                  "all_to_all", "reduce_scatter", "barrier"};
 
@@ -78,6 +80,8 @@ void GuardedCollective::guard(const Call& call, const std::function<void()>& act
   ++calls_;
   const std::string text = call.text();
   const timeline::Span span(label_ + text);
+  before_.insert(before_.begin(), sequence_);
+  if (before_.size() > kRemembered) before_.pop_back();
   sequence_ = after(sequence_, call);
   watch_.watchdog.enter({.group = watch_.group,
                          .first = watch_.first,
@@ -85,6 +89,7 @@ void GuardedCollective::guard(const Call& call, const std::function<void()>& act
                          .size = size(),
                          .number = calls_,
                          .sequence = sequence_,
+                         .before = before_,
                          .call = text},
                         [this] { inner_->disconnect(); });
   try {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "dist/collective.h"
 #include "dist/lost_rank.h"
@@ -44,7 +45,8 @@ class GuardedCollective : public Collective {
   RankWatch watch_;
   std::string label_;
   std::int64_t calls_ = 0, parts_ = 0;
-  std::uint64_t sequence_ = 0;  ///< a hash of all calls
+  std::uint64_t sequence_ = 0;         ///< a hash of all calls
+  std::vector<std::uint64_t> before_;  ///< what it was after the last calls, the last one first
 };
 
 }  // namespace qtrain

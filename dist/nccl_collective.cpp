@@ -133,8 +133,8 @@ class NcclCollective : public Collective {
   void label_next(std::uint32_t label) override { host_->label_next(label); }
   void give_up() override { session_->give_up(); }
   void disconnect() override {
+    host_->disconnect();  // first: what calls that are given up leave behind is agreed on by nobody
     session_->give_up();
-    host_->disconnect();
   }
 
  private:

@@ -13,6 +13,13 @@ std::string RankWait::text() const {
   return fmt::format("collective {}, {}", number, call);
 }
 
+bool RankWait::differs_from(const RankWait& other) const {
+  if (number < other.number) return other.differs_from(*this);
+  const auto ahead = static_cast<std::size_t>(number - other.number);
+  if (ahead == 0) return sequence != other.sequence;
+  return ahead <= before.size() && before[ahead - 1] != other.sequence;
+}
+
 const RankWait* RankAnswer::in(std::string_view group) const {
   const auto it = std::ranges::find_if(waits, [&](const RankWait& w) { return w.group == group; });
   return it == waits.end() ? nullptr : &*it;
@@ -21,7 +28,7 @@ const RankWait* RankAnswer::in(std::string_view group) const {
 std::string text_of(const RankAnswer& answer) {
   Json waits = Json::array();
   for (const RankWait& w : answer.waits)
-    waits.push_back({w.group, w.first, w.stride, w.size, w.number, w.sequence, w.call});
+    waits.push_back({w.group, w.first, w.stride, w.size, w.number, w.sequence, w.before, w.call});
   return dump_json({{"waits", waits}, {"device_waits", answer.device_waits}});
 }
 
@@ -35,7 +42,8 @@ RankAnswer rank_answer_of(std::string_view text) {
                             .size = w.at(3),
                             .number = w.at(4),
                             .sequence = w.at(5),
-                            .call = w.at(6)});
+                            .before = w.at(6).get<std::vector<std::uint64_t>>(),
+                            .call = w.at(7)});
   return answer;
 }
 
@@ -46,7 +54,8 @@ struct PlacedWait {
   const RankWait* wait;
 };
 
-// Those that came to the same call by its number and found another there; all where there are none.
+// Those that came to the same call by its number and found another there; all where there are none, but somebody has
+// come from other calls.
 std::vector<PlacedWait> plainest(const std::vector<RankWait>& waits) {
   std::map<std::int64_t, std::vector<PlacedWait>> by_number;
   std::vector<PlacedWait> all;
@@ -59,7 +68,8 @@ std::vector<PlacedWait> plainest(const std::vector<RankWait>& waits) {
   };
   for (const auto& [number, placed] : by_number)
     if (std::ranges::any_of(placed, differs)) return placed;
-  return all;
+  const bool apart = std::ranges::any_of(waits, [&](const RankWait& w) { return w.differs_from(waits.front()); });
+  return apart ? all : std::vector<PlacedWait>();
 }
 
 }  // namespace
@@ -67,6 +77,7 @@ std::vector<PlacedWait> plainest(const std::vector<RankWait>& waits) {
 // The call that most of them are in, against one that fewest are in.
 std::string different_calls(const std::vector<RankWait>& waits) {
   const std::vector<PlacedWait> placed = plainest(waits);
+  if (placed.empty()) return {};
   std::map<std::uint64_t, int> counts;
   for (const PlacedWait& p : placed) ++counts[p.wait->sequence];
   if (counts.size() < 2) return {};

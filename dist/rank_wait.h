@@ -9,15 +9,19 @@ namespace qtrain {
 
 /// A call in which a rank waits for others.
 struct RankWait {
-  std::string group;                    ///< the collective that it belongs to, by a name that all its ranks know
-  int first = 0, stride = 1, size = 1;  ///< the ranks of that
-  std::int64_t number = 0;              ///< of the calls there
-  std::uint64_t sequence = 0;           ///< a hash of all calls there up to this one
-  std::string call = {};                ///< for people
+  std::string group;                       ///< the collective that it belongs to, by a name that all its ranks know
+  int first = 0, stride = 1, size = 1;     ///< the ranks of that
+  std::int64_t number = 0;                 ///< of the calls there
+  std::uint64_t sequence = 0;              ///< a hash of all calls there up to this one
+  std::vector<std::uint64_t> before = {};  ///< the same up to the calls before, the last one first
+  std::string call = {};                   ///< for people
 
   /// The rank of the run that is number i there.
   int rank(int i) const { return first + stride * i; }
   bool operator==(const RankWait&) const = default;
+  /// Whether the calls of both are known, as far back as one of them is, to have been others. Who is behind may come
+  /// yet.
+  bool differs_from(const RankWait& other) const;
   /// "collective 12, all_reduce of 8 float32"
   std::string text() const;
 };
@@ -37,7 +41,7 @@ std::string text_of(const RankAnswer& answer);
 RankAnswer rank_answer_of(std::string_view text);
 
 /// What ranks wait in that all wait in the same collective, in order, from rank `first` on: the words for it where they
-/// do different things, naming the fewest ranks; empty where they do not.
+/// have done different things, naming the fewest ranks; empty where they have not, or some are behind.
 std::string different_calls(const std::vector<RankWait>& waits);
 
 }  // namespace qtrain

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <iterator>
 #include <limits>
@@ -119,6 +120,19 @@ std::optional<std::string> StoreServer::wait_for(Client& client, const std::stri
   return it == values_.end() ? std::nullopt : std::optional(it->second);
 }
 
+// Questions of watchdogs are answered within seconds; those of long ago are of no use.
+void StoreServer::forget_before(std::string_view key) {
+  constexpr std::int64_t kKept = 16;
+  std::int64_t round = 0;
+  if (!key.starts_with(kAlarms)) return;
+  key.remove_prefix(kAlarms.size());
+  if (std::from_chars(key.data(), key.data() + key.size(), round).ec != std::errc()) return;
+  values_.erase(fmt::format("{}{}", kAlarms, round - kKept));
+  const std::string answers = fmt::format("{}{}/", kAnswers, round - kKept);
+  for (auto it = values_.lower_bound(answers); it != values_.end() && it->first.starts_with(answers);)
+    it = values_.erase(it);
+}
+
 void StoreServer::serve(Client& client) {
   Socket& socket = client.socket;
   while (auto r = next_request(socket)) {
@@ -130,6 +144,7 @@ void StoreServer::serve(Client& client) {
         client.stays = r->key;
       else if (r->key.starts_with(kStays))
         r->value = kTakenBack;
+      forget_before(r->key);
       values_[r->key] = std::move(r->value);
       value.emplace();
       changed_.notify_all();
@@ -173,7 +188,7 @@ std::optional<std::string> Store::ask(const std::string& request, milliseconds p
   const std::lock_guard lock(mutex_);
   AnswerHead head;
   std::string value = request;
-  const milliseconds grace = patience + std::chrono::seconds(10);
+  const milliseconds grace = patience + grace_;
   if (socket_.send(bytes_of(value)) && socket_.receive(bytes_of(head), grace) && head.value <= kMaxBytes) {
     value.resize(head.value);
     if (socket_.receive(bytes_of(value), grace)) return head.found ? std::optional(value) : std::nullopt;

@@ -36,6 +36,7 @@ class StoreServer {
   void accept_all();
   void reap();
   void serve(Client& client);
+  void forget_before(std::string_view key);
   std::optional<std::string> wait_for(Client& client, const std::string& key, std::chrono::milliseconds patience);
 
   Listener listener_;
@@ -51,6 +52,8 @@ class StoreServer {
 /// it ends before that, kMissing is set.
 inline constexpr std::string_view kStays = "stays/";
 inline constexpr const char* kMissing = "missing";
+/// Keys of questions and of answers to them, "alarm/N" and "answer/N/RANK": those of the last rounds are kept.
+inline constexpr std::string_view kAlarms = "alarm/", kAnswers = "answer/";
 
 /// The store as a rank sees it; safe to call from several threads. Errors: ErrorKind::peer where the server is gone.
 class Store {
@@ -63,8 +66,11 @@ class Store {
   /// Waits until somebody has set it; nothing after `patience`.
   std::optional<std::string> get(const std::string& key, std::chrono::milliseconds patience);
 
+  /// How long a server may take to answer, beside what it waits for.
+  void set_grace(std::chrono::milliseconds grace) { grace_ = grace; }
   /// Ends calls of other threads with an error, now and later.
   void shut_down() { socket_.shut_down(); }
+  const Endpoint& server() const { return server_; }
   /// Of this machine, as the server sees it.
   std::string local_address() const { return socket_.local_address(); }
 
@@ -73,6 +79,7 @@ class Store {
   std::optional<std::string> ask(const std::string& request, std::chrono::milliseconds patience);
 
   Endpoint server_;
+  std::chrono::milliseconds grace_{10'000};
   std::mutex mutex_;
   Socket socket_;
 };

@@ -19,10 +19,10 @@ constexpr milliseconds kAnswer{3000};
 constexpr milliseconds kAfterthought{1000};  // a rank that ends with an error may not have said so yet
 
 std::string alarm_of(std::int64_t round) {
-  return fmt::format("alarm/{}", round);
+  return fmt::format("{}{}", kAlarms, round);
 }
 std::string answer_key(std::int64_t round, int rank) {
-  return fmt::format("answer/{}/{}", round, rank);
+  return fmt::format("{}{}/{}", kAnswers, round, rank);
 }
 std::string stays_of(int rank) {
   return fmt::format("{}{}", kStays, rank);
@@ -47,9 +47,13 @@ std::optional<std::vector<RankWait>> all_waits(const std::vector<std::optional<R
 }  // namespace
 
 Watchdog::Watchdog(const Options& options)
-    : options_(options), store_(options.server, options.patience, options.attempt), thread_([this] { listen(); }) {}
+    : options_(options), store_(options.server, options.patience, options.attempt) {
+  store_.set_grace(std::chrono::hours(24));  // the launcher may be suspended
+  thread_ = std::thread([this] { listen(); });
+}
 
 Watchdog::~Watchdog() {
+  ends_ = true;
   store_.shut_down();
   thread_.join();
 }
@@ -82,7 +86,11 @@ void Watchdog::listen() try {
     if (!misses_rank_ && store_.get(kMissing, {})) misses_rank_ = true;
     look_after_waits();
   }
-} catch (const Error&) {  // the store is gone, or this rank ends
+} catch (const std::exception&) {
+  if (ends_) return;
+  misses_rank_ = true;  // who kept the store is gone
+  const std::lock_guard lock(mutex_);
+  end_waits();
 }
 
 void Watchdog::answer(std::int64_t round) {

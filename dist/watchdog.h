@@ -85,7 +85,7 @@ class Watchdog {
   mutable std::mutex mutex_;
   std::map<std::string, OwnWait> waits_;  ///< by groups
   std::string device_waits_in_;
-  std::atomic<bool> misses_rank_ = false;
+  std::atomic<bool> misses_rank_ = false, ends_ = false;
   std::int64_t round_ = 1;              ///< of questions: the next one
   Clock::time_point asked_for_stop_{};  ///< when the thread looked for silent ranks last
   Store store_;                         ///< of the thread

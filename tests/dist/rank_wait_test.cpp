@@ -32,10 +32,21 @@ TEST(RankWait, OneCallIsNoDifference) {
 }
 
 TEST(RankWait, TheOddOneIsNamed) {
-  EXPECT_EQ(different_calls({wait(1, 5, "a"), wait(2, 6, "b"), wait(1, 5, "a")}),
+  RankWait ahead = wait(2, 6, "b");
+  ahead.before = {4};
+  EXPECT_EQ(different_calls({wait(1, 5, "a"), ahead, wait(1, 5, "a")}),
             "the ranks do different things: rank 5 waits in its collective 2, b; rank 4 in its collective 1, a");
   EXPECT_THAT(different_calls({wait(2, 6, "a"), wait(2, 6, "a"), wait(2, 7, "a")}),
               HasSubstr("rank 6 waits in its collective 2, a, after other calls; rank 4 in"));
+}
+
+// One that waits for what is on its way has come to the same calls.
+TEST(RankWait, WhoIsBehindMayCome) {
+  RankWait ahead = wait(4, 9, "barrier");
+  ahead.before = {8, 7};
+  EXPECT_THAT(different_calls({wait(2, 7, "broadcast"), ahead, wait(3, 8, "all_reduce")}), IsEmpty());
+  EXPECT_THAT(different_calls({wait(2, 6, "broadcast"), ahead}), HasSubstr("the ranks do different things"));
+  EXPECT_THAT(different_calls({wait(1, 6, "broadcast"), ahead}), IsEmpty()) << "it is too long ago";
 }
 
 // The middle one has got what the root had for it and went on.

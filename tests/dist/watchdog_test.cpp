@@ -26,7 +26,8 @@ class Watchdogs : public ::testing::Test {
         .server = meeting(), .rank = rank, .ranks = 2, .look = milliseconds(200), .stop_patience = milliseconds(200)});
   }
   static RankWait wait(std::int64_t number) {
-    return {.size = 2, .number = number, .sequence = static_cast<std::uint64_t>(number), .call = "barrier"};
+    return {
+        .size = 2, .number = number, .sequence = static_cast<std::uint64_t>(number), .before = {99}, .call = "barrier"};
   }
   static bool comes(const std::atomic<bool>& flag, milliseconds within) {
     for (const auto end = std::chrono::steady_clock::now() + within; !flag && std::chrono::steady_clock::now() < end;)

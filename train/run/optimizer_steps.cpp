@@ -98,6 +98,7 @@ void OptimizerSteps::accumulate_gradients(const Normalization& n, StepOutcome& o
     outcome.computing += watch.seconds() - (seconds_of_keys() - of_keys);
     model_.step->end_micro_batch();
   }
+  run_.sharing.barrier(run_.ctx);  // between hosts: calls of GPUs are agreed on with it
 }
 
 void OptimizerSteps::update(const Normalization& n, StepOutcome& outcome) {

@@ -106,6 +106,7 @@ Sharding sharding_on(Device device, const ModelRequest& request) {
   const bool on_gpu = device.kind == DeviceKind::cuda;
   sharding.on_host = sharding.on_host && on_gpu;
   if (sharding.on_host) sharding.stage = ZeroStage::weights;
+  if (sharding.ranks == 1 && !sharding.on_host) return {};
   if (on_gpu && sharding.ranks > 1 && request.update_multiplies)
     sharding.stage = std::max(sharding.stage, ZeroStage::optimizer);
   return sharding;
