@@ -56,7 +56,7 @@ struct PlacedWait {
 
 // Those that came to the same call by its number and found another there; all where there are none, but somebody has
 // come from other calls.
-std::vector<PlacedWait> plainest(const std::vector<RankWait>& waits) {
+std::vector<PlacedWait> plainest(const std::vector<RankWait>& waits, Behind behind) {
   std::map<std::int64_t, std::vector<PlacedWait>> by_number;
   std::vector<PlacedWait> all;
   for (const RankWait& w : waits) {
@@ -69,14 +69,14 @@ std::vector<PlacedWait> plainest(const std::vector<RankWait>& waits) {
   for (const auto& [number, placed] : by_number)
     if (std::ranges::any_of(placed, differs)) return placed;
   const bool apart = std::ranges::any_of(waits, [&](const RankWait& w) { return w.differs_from(waits.front()); });
-  return apart ? all : std::vector<PlacedWait>();
+  return apart || behind == Behind::is_stuck ? all : std::vector<PlacedWait>();
 }
 
 }  // namespace
 
 // The call that most of them are in, against one that fewest are in.
-std::string different_calls(const std::vector<RankWait>& waits) {
-  const std::vector<PlacedWait> placed = plainest(waits);
+std::string different_calls(const std::vector<RankWait>& waits, Behind behind) {
+  const std::vector<PlacedWait> placed = plainest(waits, behind);
   if (placed.empty()) return {};
   std::map<std::uint64_t, int> counts;
   for (const PlacedWait& p : placed) ++counts[p.wait->sequence];

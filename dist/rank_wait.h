@@ -40,8 +40,10 @@ struct RankAnswer {
 std::string text_of(const RankAnswer& answer);
 RankAnswer rank_answer_of(std::string_view text);
 
+/// What is thought of a rank that waits in an earlier call than others and has come by the same calls.
+enum class Behind : std::uint8_t { may_come, is_stuck };
 /// What ranks wait in that all wait in the same collective, in order, from rank `first` on: the words for it where they
-/// have done different things, naming the fewest ranks; empty where they have not, or some are behind.
-std::string different_calls(const std::vector<RankWait>& waits);
+/// have done different things, naming the fewest ranks; empty where they have not.
+std::string different_calls(const std::vector<RankWait>& waits, Behind behind = Behind::may_come);
 
 }  // namespace qtrain

@@ -152,7 +152,7 @@ Watchdog::Report Watchdog::ask_all(Store& store) const {
   const std::lock_guard lock(mutex_);
   for (const auto& [group, own] : waits_)
     if (const auto waits = all_waits(answers, own.wait); waits && report.verdict.empty())
-      report.verdict = different_calls(*waits);
+      report.verdict = different_calls(*waits, Behind::is_stuck);  // this rank has waited long enough
   return report;
 }
 

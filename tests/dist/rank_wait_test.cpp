@@ -47,6 +47,8 @@ TEST(RankWait, WhoIsBehindMayCome) {
   EXPECT_THAT(different_calls({wait(2, 7, "broadcast"), ahead, wait(3, 8, "all_reduce")}), IsEmpty());
   EXPECT_THAT(different_calls({wait(2, 6, "broadcast"), ahead}), HasSubstr("the ranks do different things"));
   EXPECT_THAT(different_calls({wait(1, 6, "broadcast"), ahead}), IsEmpty()) << "it is too long ago";
+  EXPECT_THAT(different_calls({wait(2, 7, "broadcast"), ahead}, Behind::is_stuck),
+              HasSubstr("rank 5 waits in its collective 4"));
 }
 
 // The middle one has got what the root had for it and went on.
