@@ -150,6 +150,13 @@ CallExprs parse_call(TokenCursor& t) {
   return call;
 }
 
+ExprPtr parse_call_of(TokenCursor& t, ExprPtr node) {
+  const int line = t.line();
+  ExprPtr e = make_expr(ExprKind::call, line, std::move(node));
+  e->call = parse_call(t);
+  return e;
+}
+
 ExprPtr parse_postfix(TokenCursor& t, ExprPtr node) {
   for (std::size_t n = 0;; t.require_shallow(++n)) {
     if (t.at_symbol(".")) {
@@ -157,9 +164,7 @@ ExprPtr parse_postfix(TokenCursor& t, ExprPtr node) {
     } else if (t.at_symbol("[")) {
       node = parse_subscript(t, std::move(node));
     } else if (t.at_symbol("(")) {
-      const int line = t.line();
-      node = make_expr(ExprKind::call, line, std::move(node));
-      node->call = parse_call(t);
+      node = parse_call_of(t, std::move(node));
     } else {
       return node;
     }
@@ -202,9 +207,7 @@ ExprPtr parse_filters_and_tests(TokenCursor& t, ExprPtr node) {
     } else if (t.at_name("is")) {
       node = parse_test(t, std::move(node));
     } else if (t.at_symbol("(")) {
-      const int line = t.line();
-      node = make_expr(ExprKind::call, line, std::move(node));
-      node->call = parse_call(t);
+      node = parse_call_of(t, std::move(node));
     } else {
       return node;
     }
