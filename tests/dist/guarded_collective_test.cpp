@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "tests/dist/local_ranks.h"
 
 namespace qtrain {
@@ -141,9 +143,15 @@ TEST(GuardedCollective, PartsNameTheRanksOfTheRun) {
 }
 
 TEST(GuardedCollective, NamesTheRankThatIsGone) {
-  const auto errors = test::on_ranks(4, [](Ctx& ctx, Collective& ranks) {
+  std::atomic<int> come_to_the_second = 0;
+  const auto errors = test::on_ranks(4, [&](Ctx& ctx, Collective& ranks) {
     ranks.barrier(ctx);
-    if (ranks.rank() == 2) return;
+    if (ranks.rank() == 2) {  // who fails in the second would take somebody along who is still in the first
+      for (int i = 0; i < 100 && come_to_the_second < 3; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      return std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    ++come_to_the_second;
     ranks.barrier(ctx);
   });
   for (const int r : {0, 1, 3})
