@@ -34,32 +34,43 @@ std::vector<Tensor> slabs(const std::vector<Tensor>& tensors) {
   return all;
 }
 
-/// What the sums of gradients over ranks need.
-struct SumsMemory {
-  std::int64_t row = 0;     ///< elements of a message
-  std::int64_t totals = 0;  ///< elements whose sums are kept
-
-  SumsMemory(int ranks, ReductionOrder order, std::span<Param* const> trained) {
-    for (const Param* p : trained) totals += (p->spec.shape.numel() + ranks - 1) / ranks;
-    row = std::min(totals, GradientReducer::kMaxRow);
-    if (order == ReductionOrder::ranks) totals = 0;
-  }
-  std::int64_t elements(int ranks) const { return 2 * ranks * row + totals; }
-};
-
 bool at_once(Device device, int ranks, ReductionOrder order) {
   return order == ReductionOrder::ranks && (device.kind == DeviceKind::cuda || ranks == 1);
 }
 
-Tensor message(const Tensor& memory, std::int64_t ranks, std::int64_t count) {
-  return memory.reshaped({memory.numel()}).slice(0, ranks * count).reshaped({ranks, count});
-}
+/// What the sums of gradients over ranks need, in elements.
+struct SumsMemory {
+  std::int64_t row = 0;      ///< of a message for one rank
+  std::int64_t totals = 0;   ///< whose sums are kept
+  std::int64_t rounded = 0;  ///< that NCCL adds at once, where those are not the gradients
+  DType wire;
+
+  SumsMemory(Device device, int ranks, const GradientReducer::Options& options, std::span<Param* const> trained)
+      : wire(options.wire) {
+    std::int64_t all = 0;
+    for (const Param* p : trained) {
+      all += p->spec.shape.numel();
+      totals += (p->spec.shape.numel() + ranks - 1) / ranks;
+    }
+    if (at_once(device, ranks, options.order)) {
+      totals = 0;
+      if (ranks > 1 && wire != DType::f32) rounded = std::min(all, GradientReducer::kMaxRounded);
+      return;
+    }
+    row = std::min(totals, GradientReducer::kMaxRow);
+    if (options.order == ReductionOrder::ranks) totals = 0;
+  }
+  std::size_t message_bytes(int ranks) const { return static_cast<std::size_t>(ranks * row) * size_of(wire); }
+  std::size_t bytes(int ranks) const {
+    return 2 * message_bytes(ranks) + static_cast<std::size_t>(totals) * sizeof(float) +
+           static_cast<std::size_t>(rounded) * size_of(wire);
+  }
+};
 
 }  // namespace
 
-std::size_t GradientReducer::bytes(Device device, int ranks, ReductionOrder order, std::span<Param* const> trained) {
-  if (at_once(device, ranks, order)) return 0;
-  return static_cast<std::size_t>(SumsMemory(ranks, order, trained).elements(ranks)) * sizeof(float);
+std::size_t GradientReducer::bytes(Device device, int ranks, const Options& options, std::span<Param* const> trained) {
+  return SumsMemory(device, ranks, options, trained).bytes(ranks);
 }
 
 GradientReducer::GradientReducer(Collective& ranks, const Options& options, std::span<Param* const> trained,
@@ -71,14 +82,21 @@ GradientReducer::GradientReducer(Collective& ranks, const Options& options, std:
       sums_of_rank_(sums.device),
       total_sums_(static_cast<std::size_t>(sums.numel())) {
   const int n = ranks.size();
-  const SumsMemory memory(n, options.order, trained);
-  if (at_once(sums.device, n, options.order) || memory.row == 0) return;
-  memory_ = DeviceMemory(sums.device, bytes(sums.device, n, options.order, trained), "sums of gradients over ranks");
-  const Tensor all{memory_.data(), DType::f32, {memory.elements(n)}, sums.device};
-  sent_ = all.slice(0, n * memory.row).reshaped({n, memory.row});
-  received_ = all.slice(n * memory.row, n * memory.row).reshaped({n, memory.row});
-  totals_ = all.slice(2 * n * memory.row, memory.totals);
-  buckets_ = make_buckets(trained, n, options.bucket_bytes);
+  const SumsMemory memory(sums.device, n, options, trained);
+  if (memory.bytes(n) == 0) return;
+  memory_ = DeviceMemory(sums.device, memory.bytes(n), "sums of gradients over ranks");
+  const auto part = [&](std::size_t at, DType dtype, Shape shape) {
+    return Tensor{memory_.data() + at, dtype, shape, sums.device};
+  };
+  if (memory.rounded > 0) {
+    rounded_ = part(0, memory.wire, {memory.rounded});
+    return;
+  }
+  const std::size_t message = memory.message_bytes(n);
+  messages_ = {part(0, memory.wire, {n, memory.row}), part(message, memory.wire, {n, memory.row})};
+  shared_totals_ = part(0, DType::f32, {n, memory.row});
+  totals_ = part(2 * message, DType::f32, {memory.totals});
+  buckets_ = make_buckets(trained, n, options.bucket_bytes, options.wire);
   std::int64_t at = 0;
   for (GradientBucket& b : buckets_) {
     if (!is_ordered()) break;
@@ -121,31 +139,25 @@ void GradientReducer::begin_adding(Ctx& ctx, GradientBucket& bucket) {
 
 // The sums go back at once, or stay where they are until the step is done.
 void GradientReducer::add(Ctx& ctx, Collective& ranks, const GradientBucket& bucket) {
-  const int n = ranks.size();
-  for (std::int64_t begin = 0; begin < bucket.row(); begin += sent_.shape[1]) {
-    const BucketColumns c{begin, std::min(sent_.shape[1], bucket.row() - begin)};
-    const Tensor sent = message(sent_, n, c.count), received = message(received_, n, c.count);
-    pack(ctx, bucket, c, sent);
-    ranks.all_to_all(ctx, sent, received);
-    if (is_ordered()) {
-      add_in_order(ctx, bucket.totals.slice(c.begin, c.count), received, Sink::Mode::accumulate);
-      continue;
-    }
-    const Tensor sum = sent.slice(0, 1).reshaped({c.count});
-    add_in_order(ctx, sum, received, Sink::Mode::store);
-    ranks.all_gather(ctx, sum, received);
-    unpack(ctx, bucket, c, received);
+  if (!is_ordered()) return all_reduce(ctx, ranks, bucket, messages_);
+  for (std::int64_t begin = 0; begin < bucket.row(); begin += messages_.row()) {
+    const BucketColumns c{begin, std::min(messages_.row(), bucket.row() - begin)};
+    const Messages m = messages_.of(ranks.size(), c.count);
+    pack(ctx, bucket, c, m.sent);
+    ranks.all_to_all(ctx, m.sent, m.received);
+    add_in_order(ctx, bucket.totals.slice(c.begin, c.count), m.received, Sink::Mode::accumulate);
   }
-  if (is_ordered())
-    for (const GradientParts& p : bucket.parts) clear_alone(ctx, p.gradient);
+  for (const GradientParts& p : bucket.parts) clear_alone(ctx, p.gradient);
 }
 
+// Not rounded: they are the same bits however many ranks there are, and whether or not each keeps its own alone.
 void GradientReducer::share_totals(Ctx& ctx, Collective& ranks, const GradientBucket& bucket) {
-  for (std::int64_t begin = 0; begin < bucket.row(); begin += sent_.shape[1]) {
-    const BucketColumns c{begin, std::min(sent_.shape[1], bucket.row() - begin)};
-    const Tensor received = message(received_, ranks.size(), c.count);
-    ranks.all_gather(ctx, bucket.totals.slice(c.begin, c.count), received);
-    unpack(ctx, bucket, c, received);
+  const std::int64_t n = ranks.size(), row = messages_.row();
+  for (std::int64_t begin = 0; begin < bucket.row(); begin += row) {
+    const BucketColumns c{begin, std::min(row, bucket.row() - begin)};
+    const Tensor all = shared_totals_.reshaped({n * row}).slice(0, n * c.count).reshaped({n, c.count});
+    ranks.all_gather(ctx, bucket.totals.slice(c.begin, c.count), all);
+    unpack(ctx, bucket, c, all);
   }
   clear_alone(ctx, bucket.totals);  // for the next step
 }
@@ -168,7 +180,19 @@ void GradientReducer::end_micro_batch(Ctx& ctx) {
 }
 
 void GradientReducer::reduce_slabs(Ctx& ctx) {
-  for (const Tensor& slab : slabs(gradients_)) ranks_.all_reduce(ctx, slab, Reduction::sum);
+  for (const Tensor& slab : slabs(gradients_)) {
+    if (!is_rounded(slab)) {
+      ranks_.all_reduce(ctx, slab, Reduction::sum);
+      continue;
+    }
+    for (std::int64_t begin = 0; begin < slab.numel(); begin += rounded_.numel()) {
+      const std::int64_t n = std::min(rounded_.numel(), slab.numel() - begin);
+      const Tensor exact = slab.slice(begin, n), rounded = rounded_.slice(0, n);
+      copy_alone(ctx, rounded, exact);
+      ranks_.all_reduce(ctx, rounded, Reduction::sum);
+      copy_alone(ctx, exact, rounded);
+    }
+  }
 }
 
 void GradientReducer::finish(Ctx& ctx) {

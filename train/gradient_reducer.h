@@ -20,7 +20,8 @@ enum class ReductionOrder : std::uint8_t {
 /// Adds what the ranks have computed of an optimizer step. Micro-batch i of rank r is number i * ranks + r of the step;
 /// with ReductionOrder::micro_batches each element of the gradient is added in f32 by one rank, in that order. On a
 /// processor each element is added in the order of the ranks otherwise, in buckets whose size changes no bit; on a GPU
-/// NCCL adds all at once.
+/// NCCL adds all at once. Gradients may be rounded to bf16 on their way, each time that they are sent; sums that go
+/// back too, but not those of the micro-batches.
 class GradientReducer : public UnitAccess {
  public:
   struct Options {
@@ -29,13 +30,15 @@ class GradientReducer : public UnitAccess {
     /// access; on a processor.
     bool beside = false;
     std::int64_t bucket_bytes = std::int64_t{32} << 20;  ///< that are added at once
+    DType wire = DType::f32;  ///< of gradients on their way, to which they are rounded: f32 or bf16
   };
-  static constexpr std::int64_t kMaxRow = std::int64_t{1} << 18;  ///< elements that a rank sends to another at once
+  static constexpr std::int64_t kMaxRow = std::int64_t{1} << 18;      ///< elements that a rank sends to another at once
+  static constexpr std::int64_t kMaxRounded = std::int64_t{1} << 24;  ///< elements that NCCL adds at once as bf16
 
   /// Of trained parameters that have their memory and are whole on every rank, and of sums (f64) that are added alike.
   GradientReducer(Collective& ranks, const Options& options, std::span<Param* const> trained, Tensor sums);
   /// Of the device.
-  static std::size_t bytes(Device device, int ranks, ReductionOrder order, std::span<Param* const> trained);
+  static std::size_t bytes(Device device, int ranks, const Options& options, std::span<Param* const> trained);
   /// Waits for what is under way, or ends it where an error is.
   ~GradientReducer() override;
   GradientReducer(const GradientReducer&) = delete;
@@ -63,6 +66,7 @@ class GradientReducer : public UnitAccess {
   void wait() const;
   void add_sums(Ctx& ctx);
   void reduce_slabs(Ctx& ctx);
+  bool is_rounded(const Tensor& slab) const { return rounded_ && size_of(slab.dtype) > size_of(rounded_.dtype); }
 
   Collective& ranks_;
   Options options_;
@@ -71,7 +75,9 @@ class GradientReducer : public UnitAccess {
   HostCopy sums_of_rank_;
   std::int64_t left_ = 1;  ///< micro-batches of the step, with the one that is computed
   DeviceMemory memory_;
-  Tensor sent_, received_;               ///< f32 [ranks, row]
+  Messages messages_ = {};
+  Tensor shared_totals_;                 ///< f32 [ranks, row], in their memory
+  Tensor rounded_;                       ///< bf16: what NCCL adds instead of gradients; none: it adds those
   std::vector<GradientBucket> buckets_;  ///< empty where NCCL adds all at once
   Tensor totals_;                        ///< f32: of the elements that this rank adds; where they are kept
   std::vector<double> total_sums_;

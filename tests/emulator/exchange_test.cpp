@@ -52,7 +52,7 @@ void train(ZeroStage stage, ReductionOrder order) {
   model.commit({}, {{Pass::train, SmallBatch::kSize}});
   model.initialize_weights(ctx, 1);
   Mirror ranks;
-  DividedModel divided(model, ranks, order);
+  DividedModel divided(model, ranks, {.order = order});
   const SmallBatch batch(ctx);
   for (int update = 0; update < 2; ++update) {
     model.weights().zero_grads(ctx);

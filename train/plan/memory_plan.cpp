@@ -39,9 +39,8 @@ std::size_t input_bytes(const Workload& work, const ContextShare& share) {
 std::size_t communication_bytes(const PlannedRun& run) {
   const std::vector<Param*> trained = run.model.trained();
   const std::size_t squares = GradientSquares::bytes(run.model.device(), run.reduction.order, trained);
-  if (run.model.options().sharding.divides_trained())
-    return squares + DividedModel::bytes(run.reduction.order, run.model);
-  return squares + GradientReducer::bytes(run.model.device(), run.ranks, run.reduction.order, trained);
+  if (run.model.options().sharding.divides_trained()) return squares + DividedModel::bytes(run.reduction, run.model);
+  return squares + GradientReducer::bytes(run.model.device(), run.ranks, run.reduction, trained);
 }
 
 /// One way to save memory.
