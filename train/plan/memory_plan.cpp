@@ -264,7 +264,8 @@ PlannedRun planned_run(const Config& config, Transformer& model, Workload work, 
       .operand_copies = t.operand_copies,
       .ranks = config.run.ranks(),
       .reduction = {.order = config.run.deterministic_reduce ? ReductionOrder::micro_batches : ReductionOrder::ranks,
-                    .beside = config.run.overlap_comm && model.device().kind == DeviceKind::cpu}};
+                    .beside = config.run.overlap_comm && model.device().kind == DeviceKind::cpu,
+                    .wire = config.run.communication_data_type == "bf16" ? DType::bf16 : DType::f32}};
 }
 
 MemoryPlan memory_plan(const PlannedRun& run, const RecomputePolicy& policy) {
