@@ -11,10 +11,13 @@ std::array<const ParamStore*, 2> stores_of(const Transformer& model) {
 
 // One stream where ranks share tokens, too: those exchange keys meanwhile, and what two groups of NCCL wait for has to
 // come in one order on all ranks.
-ShardExchange::Options exchange_options(const Transformer& model, ReductionOrder order) {
+ShardExchange::Options exchange_options(const Transformer& model, const GradientReducer::Options& reduction) {
   const Sharding& s = model.options().sharding;
   const bool beside = s.buffers > 1 && !model.options().context.is_shared();
-  return {.device = model.device(), .order = order, .own_stream = beside && model.device().kind == DeviceKind::cuda};
+  return {.device = model.device(),
+          .order = reduction.order,
+          .wire = reduction.wire,
+          .own_stream = beside && model.device().kind == DeviceKind::cuda};
 }
 
 void clear(Ctx& ctx, const Tensor& t) {
@@ -23,21 +26,21 @@ void clear(Ctx& ctx, const Tensor& t) {
 
 }  // namespace
 
-DividedModel::DividedModel(Transformer& model, Collective& ranks, ReductionOrder order)
+DividedModel::DividedModel(Transformer& model, Collective& ranks, const GradientReducer::Options& reduction)
     : model_(model),
       stores_(stores_of(model)),
-      order_(order),
+      order_(reduction.order),
       ranks_(ranks, model.options().sharding),
-      exchange_(ranks_, exchange_options(model, order), stores_),
+      exchange_(ranks_, exchange_options(model, reduction), stores_),
       buffers_(static_cast<std::size_t>(1 + sharding().buffers)),
       beside_(model.device().kind == DeviceKind::cpu ? sharding().buffers > 1
-                                                     : exchange_options(model, order).own_stream),
+                                                     : exchange_options(model, reduction).own_stream),
       added_(static_cast<std::size_t>(1 + model.config().layers)) {
   model_.set_access(*this);
 }
 
-std::size_t DividedModel::bytes(ReductionOrder order, const Transformer& model) {
-  return ShardExchange::bytes(exchange_options(model, order), stores_of(model));
+std::size_t DividedModel::bytes(const GradientReducer::Options& reduction, const Transformer& model) {
+  return ShardExchange::bytes(exchange_options(model, reduction), stores_of(model));
 }
 
 DividedModel::Buffer& DividedModel::buffer_for(int unit) {

@@ -14,9 +14,9 @@ namespace qtrain {
 class DividedModel : public RankAccess {
  public:
   /// The model has its memory and is divided; from here on its passes use this.
-  DividedModel(Transformer& model, Collective& ranks, ReductionOrder order);
+  DividedModel(Transformer& model, Collective& ranks, const GradientReducer::Options& reduction);
   /// Of the device, beside the parameters.
-  static std::size_t bytes(ReductionOrder order, const Transformer& model);
+  static std::size_t bytes(const GradientReducer::Options& reduction, const Transformer& model);
   /// The ranks that share one state.
   Collective& group() { return ranks_.group(); }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/elementwise.h"
@@ -13,20 +14,15 @@ namespace {
 
 constexpr std::int64_t kSmallestBucket = std::int64_t{64} << 10, kLargestBucket = std::int64_t{32} << 20;  // bytes
 
-// From one type to another. On a processor by this thread alone: the others compute.
-void copy_as(Ctx& ctx, const Tensor& to, const Tensor& from) {
-  if (to.device.kind == DeviceKind::cuda) return ops::copy(ctx, {.y = store(to), .x = from});
-  if (to.dtype == from.dtype) {
-    std::memcpy(to.data, from.data, from.bytes());
-    return;
+// On a processor by this thread alone: the others compute. Sums of f64 are of f64.
+template <class Sum, class T>
+void add_row(std::span<Sum> sum, std::span<const T> row, Sink::Mode mode) {
+  using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  const bool adds = mode == Sink::Mode::accumulate;
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    const auto x = static_cast<Wide>(row[i]);
+    sum[i] = static_cast<Sum>(adds ? sum[i] + x : x);
   }
-  dispatch_float(to.dtype, [&]<class To>() {
-    dispatch_float(from.dtype, [&]<class From>() {
-      const From* const x = from.as<From>();
-      To* const y = to.as<To>();
-      for (std::int64_t i = 0; i < to.numel(); ++i) y[i] = static_cast<To>(static_cast<float>(x[i]));
-    });
-  });
 }
 
 /// Where elements of a gradient are in a message for one rank or from it.
@@ -77,7 +73,8 @@ void GradientBucket::add(GradientParts p) {
   parts.push_back(std::move(p));
 }
 
-std::vector<GradientBucket> make_buckets(std::span<Param* const> trained, int ranks, std::int64_t bytes) {
+std::vector<GradientBucket> make_buckets(std::span<Param* const> trained, int ranks, std::int64_t bytes, DType wire) {
+  const auto size = static_cast<std::int64_t>(size_of(wire));
   std::vector<Param*> ordered(trained.begin(), trained.end());
   // Unit 0 is the last.
   std::ranges::stable_sort(ordered, std::greater{}, &Param::unit);
@@ -85,7 +82,7 @@ std::vector<GradientBucket> make_buckets(std::span<Param* const> trained, int ra
   const Param* before = nullptr;
   for (const Param* p : ordered) {
     const bool begins_unit = !before || before->unit != p->unit;
-    const bool full = !buckets.empty() && buckets.back().row() * ranks * std::int64_t{sizeof(float)} >= bytes;
+    const bool full = !buckets.empty() && buckets.back().row() * ranks * size >= bytes;
     if (buckets.empty() || (begins_unit && full)) buckets.emplace_back();
     if (begins_unit) buckets.back().units.push_back(p->unit);
     const std::int64_t n = p->grad.numel();
@@ -101,7 +98,7 @@ void pack(Ctx& ctx, const GradientBucket& bucket, BucketColumns c, const Tensor&
       const Tensor from = there(piece, r);
       const Tensor to = sent.slice(r, 1).reshaped({c.count}).slice(piece.at, piece.count);
       const std::int64_t n = from.numel();
-      if (n > 0) copy_as(ctx, to.slice(0, n), from);
+      if (n > 0) copy_alone(ctx, to.slice(0, n), from);
       if (n < piece.count) clear_alone(ctx, to.slice(n, piece.count - n));
     }
   });
@@ -112,24 +109,63 @@ void unpack(Ctx& ctx, const GradientBucket& bucket, BucketColumns c, const Tenso
     for (std::int64_t r = 0; r < sums.shape[0]; ++r) {
       const Tensor to = there(piece, r);
       if (to.numel() == 0) continue;
-      copy_as(ctx, to, sums.slice(r, 1).reshaped({c.count}).slice(piece.at, to.numel()));
+      copy_alone(ctx, to, sums.slice(r, 1).reshaped({c.count}).slice(piece.at, to.numel()));
     }
   });
 }
 
 void add_in_order(Ctx& ctx, const Tensor& sum, const Tensor& received, Sink::Mode mode) {
   for (std::int64_t r = 0; r < received.shape[0]; ++r) {
-    const Tensor row = received.slice(r, 1).reshaped({received.shape[1]});
+    const Tensor row = received.slice(r, 1).reshaped({received.shape[1]}).slice(0, sum.numel());
     const Sink to{sum, r == 0 ? mode : Sink::Mode::accumulate};
     if (sum.device.kind == DeviceKind::cuda) {
       ops::copy(ctx, {.y = to, .x = row});
       continue;
     }
-    const float* const x = row.as<float>();
-    float* const y = sum.as<float>();
-    const bool adds = to.mode == Sink::Mode::accumulate;
-    for (std::int64_t i = 0; i < sum.numel(); ++i) y[i] = adds ? y[i] + x[i] : x[i];
+    dispatch_float(sum.dtype, [&]<class Sum>() {
+      dispatch_float(row.dtype,
+                     [&]<class T>() { add_row<Sum, T>(sum.span<Sum>(), ConstTensor(row).span<T>(), to.mode); });
+    });
   }
+}
+
+Messages Messages::of(std::int64_t ranks, std::int64_t count) const {
+  const auto part = [&](const Tensor& t) {
+    return t.reshaped({t.numel()}).slice(0, ranks * count).reshaped({ranks, count});
+  };
+  return {part(sent), part(received)};
+}
+
+// Once received, what was sent makes room for the sums in f32.
+void all_reduce(Ctx& ctx, Collective& ranks, const GradientBucket& bucket, const Messages& memory) {
+  const int n = ranks.size();
+  for (std::int64_t begin = 0; begin < bucket.row(); begin += memory.row()) {
+    const BucketColumns c{begin, std::min(memory.row(), bucket.row() - begin)};
+    const Messages m = memory.of(n, c.count);
+    pack(ctx, bucket, c, m.sent);
+    ranks.all_to_all(ctx, m.sent, m.received);
+    const Tensor sum{m.sent.data, DType::f32, {c.count}, m.sent.device};
+    add_in_order(ctx, sum, m.received, Sink::Mode::store);
+    const Tensor own = m.received.slice(ranks.rank(), 1).reshaped({c.count});
+    copy_alone(ctx, own, sum);
+    ranks.all_gather(ctx, own, m.received);
+    unpack(ctx, bucket, c, m.received);
+  }
+}
+
+void copy_alone(Ctx& ctx, const Tensor& to, const Tensor& from) {
+  if (to.device.kind == DeviceKind::cuda) {
+    if (to.dtype == from.dtype) return ctx.stream().copy(to.data, from.data, from.bytes());
+    return ops::copy(ctx, {.y = store(to), .x = from});
+  }
+  if (to.dtype == from.dtype) {
+    std::memcpy(to.data, from.data, from.bytes());
+    return;
+  }
+  dispatch_float(to.dtype, [&]<class To>() {
+    dispatch_float(from.dtype,
+                   [&]<class T>() { add_row<To, T>(to.span<To>(), ConstTensor(from).span<T>(), Sink::Mode::store); });
+  });
 }
 
 void clear_alone(Ctx& ctx, const Tensor& t) {

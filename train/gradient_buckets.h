@@ -31,22 +31,36 @@ struct GradientBucket {
 };
 
 /// The units in the order in which backward passes complete them: the blocks from the last on, then what is in none.
-/// Joined until a bucket has so many bytes of gradients, as they are sent, in f32.
-std::vector<GradientBucket> make_buckets(std::span<Param* const> trained, int ranks, std::int64_t bytes);
+/// Joined until a bucket has so many bytes of gradients, as they are sent.
+std::vector<GradientBucket> make_buckets(std::span<Param* const> trained, int ranks, std::int64_t bytes,
+                                         DType wire = DType::f32);
 
 /// Elements [begin, begin + count) of those for each rank.
 struct BucketColumns {
   std::int64_t begin, count;
 };
-/// Gradients to sent, f32 [ranks, count], with zeros where parts are short; and what was added back to them. On the
-/// thread that calls, or the stream of the context.
+/// Gradients to sent [ranks, count], rounded to its type, with zeros where parts are short; and what was added back to
+/// them. On the thread that calls, or the stream of the context.
 void pack(Ctx& ctx, const GradientBucket& bucket, BucketColumns c, const Tensor& sent);
 void unpack(Ctx& ctx, const GradientBucket& bucket, BucketColumns c, const Tensor& sums);
 
-/// sum [count] = or += the rows of `received` [ranks, count], in their order; f32. Likewise.
+/// sum [count] = or += the beginnings of the rows of `received` [ranks, at least count], in their order. Likewise.
 void add_in_order(Ctx& ctx, const Tensor& sum, const Tensor& received, Sink::Mode mode);
-/// Makes it 0, likewise.
+/// to = from, rounded to its type; makes it 0. Likewise.
+void copy_alone(Ctx& ctx, const Tensor& to, const Tensor& from);
 void clear_alone(Ctx& ctx, const Tensor& t);
+
+/// Memory for what ranks send each other at once and what comes back, [ranks, row] of one type each.
+struct Messages {
+  Tensor sent, received;
+
+  std::int64_t row() const { return sent.shape[1]; }
+  /// For rows of so many elements.
+  Messages of(std::int64_t ranks, std::int64_t count) const;
+};
+/// Gradients become their sums over several ranks, the same bits on each. They are rounded to the type of the messages,
+/// each element is added by one rank in the order of the ranks, in f32, and its sum rounded to that type again.
+void all_reduce(Ctx& ctx, Collective& ranks, const GradientBucket& bucket, const Messages& memory);
 
 /// How long exchanges of two sizes took, of the bytes of all ranks together.
 struct LinkTimes {

@@ -30,34 +30,41 @@ std::vector<Tensor> slabs(std::vector<Tensor> tensors) {
   return all;
 }
 
-/// What the sums of gradients over ranks need.
+bool by_nccl(Device device, ReductionOrder order) {
+  return order == ReductionOrder::ranks && device.kind == DeviceKind::cuda;
+}
+
+/// What the sums of gradients over ranks need, in elements.
 struct SumsMemory {
-  std::int64_t row = 0;     ///< elements of a message
-  std::int64_t totals = 0;  ///< elements whose sums are kept
+  std::int64_t row = 0;      ///< of a message for one rank
+  std::int64_t totals = 0;   ///< whose sums are kept
+  std::int64_t rounded = 0;  ///< that NCCL adds at once, where those are not the gradients
+  DType wire;
 
-  SumsMemory(int ranks, ReductionOrder order, std::span<Param* const> trained) {
-    for (const Param* p : trained) totals += (p->spec.shape.numel() + ranks - 1) / ranks;
-    row = std::min(totals, GradientReducer::kMaxRow);
-    if (order == ReductionOrder::ranks) totals = 0;
+  SumsMemory(Device device, int ranks, const GradientReducer::Options& options, std::span<Param* const> trained)
+      : wire(options.wire) {
+    std::int64_t all = 0;
+    for (const Param* p : trained) {
+      all += p->spec.shape.numel();
+      totals += (p->spec.shape.numel() + ranks - 1) / ranks;
+    }
+    const bool alone = ranks == 1 && options.order == ReductionOrder::ranks, nccl = by_nccl(device, options.order);
+    if (!alone && !nccl) row = std::min(totals, GradientReducer::kMaxRow);
+    if (!alone && nccl && wire != DType::f32) rounded = std::min(all, GradientReducer::kMaxRounded);
+    if (options.order == ReductionOrder::ranks) totals = 0;
   }
-  std::int64_t elements(int ranks) const { return 2 * ranks * row + totals; }
+  std::size_t message_bytes(int ranks) const { return static_cast<std::size_t>(ranks * row) * size_of(wire); }
+  std::size_t bytes(int ranks) const {
+    return 2 * message_bytes(ranks) + static_cast<std::size_t>(totals) * sizeof(float) +
+           static_cast<std::size_t>(rounded) * size_of(wire);
+  }
 };
-
-// Sums by NCCL, or of one rank, need no memory of ours.
-bool needs_memory(Device device, int ranks, ReductionOrder order) {
-  return order == ReductionOrder::micro_batches || (device.kind == DeviceKind::cpu && ranks > 1);
-}
-
-Tensor message(const Tensor& memory, std::int64_t ranks, std::int64_t count) {
-  return memory.reshaped({memory.numel()}).slice(0, ranks * count).reshaped({ranks, count});
-}
 
 }  // namespace
 
 std::size_t GradientReducer::bytes(Device device, int ranks, const Options& options, std::span<Param* const> trained) {
   const std::size_t stream = options.beside && device.kind == DeviceKind::cuda ? ExchangeStream::kBytes : 0;
-  if (!needs_memory(device, ranks, options.order)) return stream;
-  return stream + static_cast<std::size_t>(SumsMemory(ranks, options.order, trained).elements(ranks)) * sizeof(float);
+  return stream + SumsMemory(device, ranks, options, trained).bytes(ranks);
 }
 
 GradientReducer::GradientReducer(Collective& ranks, const Options& options, std::span<Param* const> trained,
@@ -69,21 +76,27 @@ GradientReducer::GradientReducer(Collective& ranks, const Options& options, std:
       total_sums_(static_cast<std::size_t>(sums.numel())) {
   const int n = ranks.size();
   if (trained.empty() || (n == 1 && !is_ordered())) return;
-  buckets_ = make_buckets(trained, n, options.bucket_bytes);
+  buckets_ = make_buckets(trained, n, options.bucket_bytes, options.wire);
   if (options.beside && sums.device.kind == DeviceKind::cuda) stream_.emplace(sums.device);
-  if (needs_memory(sums.device, n, options.order)) allocate(trained);
+  allocate(trained);
 }
 
 void GradientReducer::allocate(std::span<Param* const> trained) {
   const int n = ranks_.size();
-  const SumsMemory memory(n, options_.order, trained);
-  const std::int64_t elements = memory.elements(n);
-  memory_ =
-      DeviceMemory(sums_.device, static_cast<std::size_t>(elements) * sizeof(float), "sums of gradients over ranks");
-  const Tensor all{memory_.data(), DType::f32, {elements}, sums_.device};
-  sent_ = all.slice(0, n * memory.row).reshaped({n, memory.row});
-  received_ = all.slice(n * memory.row, n * memory.row).reshaped({n, memory.row});
-  totals_ = all.slice(2 * n * memory.row, memory.totals);
+  const SumsMemory memory(sums_.device, n, options_, trained);
+  if (memory.bytes(n) == 0) return;
+  memory_ = DeviceMemory(sums_.device, memory.bytes(n), "sums of gradients over ranks");
+  const auto part = [&](std::size_t at, DType dtype, Shape shape) {
+    return Tensor{memory_.data() + at, dtype, shape, sums_.device};
+  };
+  if (memory.rounded > 0) {
+    rounded_ = part(0, memory.wire, {memory.rounded});
+    return;
+  }
+  const std::size_t message = memory.message_bytes(n);
+  messages_ = {part(0, memory.wire, {n, memory.row}), part(message, memory.wire, {n, memory.row})};
+  shared_totals_ = part(0, DType::f32, {n, memory.row});
+  totals_ = part(2 * message, DType::f32, {memory.totals});
   std::int64_t at = 0;
   for (GradientBucket& b : buckets_) {
     if (!is_ordered()) break;
@@ -134,7 +147,7 @@ Pending GradientReducer::start(Ctx& ctx, const ExchangeStream::Work& work) {
 
 void GradientReducer::begin_adding(Ctx& ctx, GradientBucket& bucket) {
   bucket.done = start(ctx, [this, &bucket](Ctx& c, Collective& ranks) {
-    sent_ ? add(c, ranks, bucket) : add_in_place(c, ranks, bucket);
+    by_nccl(sums_.device, options_.order) ? add_in_place(c, ranks, bucket) : add(c, ranks, bucket);
   });
 }
 
@@ -142,36 +155,41 @@ void GradientReducer::begin_adding(Ctx& ctx, GradientBucket& bucket) {
 void GradientReducer::add_in_place(Ctx& ctx, Collective& ranks, const GradientBucket& bucket) {
   std::vector<Tensor> gradients;
   for (const GradientParts& p : bucket.parts) gradients.push_back(p.gradient);
-  for (const Tensor& slab : slabs(std::move(gradients))) ranks.all_reduce(ctx, slab, Reduction::sum);
+  for (const Tensor& slab : slabs(std::move(gradients)))
+    is_rounded(slab) ? add_rounded(ctx, ranks, slab) : ranks.all_reduce(ctx, slab, Reduction::sum);
+}
+
+void GradientReducer::add_rounded(Ctx& ctx, Collective& ranks, const Tensor& slab) {
+  for (std::int64_t begin = 0; begin < slab.numel(); begin += rounded_.numel()) {
+    const std::int64_t n = std::min(rounded_.numel(), slab.numel() - begin);
+    const Tensor exact = slab.slice(begin, n), rounded = rounded_.slice(0, n);
+    copy_alone(ctx, rounded, exact);
+    ranks.all_reduce(ctx, rounded, Reduction::sum);
+    copy_alone(ctx, exact, rounded);
+  }
 }
 
 // The sums go back at once, or stay where they are until the step is done.
 void GradientReducer::add(Ctx& ctx, Collective& ranks, const GradientBucket& bucket) {
-  const int n = ranks.size();
-  for (std::int64_t begin = 0; begin < bucket.row(); begin += sent_.shape[1]) {
-    const BucketColumns c{begin, std::min(sent_.shape[1], bucket.row() - begin)};
-    const Tensor sent = message(sent_, n, c.count), received = message(received_, n, c.count);
-    pack(ctx, bucket, c, sent);
-    ranks.all_to_all(ctx, sent, received);
-    if (is_ordered()) {
-      add_in_order(ctx, bucket.totals.slice(c.begin, c.count), received, Sink::Mode::accumulate);
-      continue;
-    }
-    const Tensor sum = sent.slice(0, 1).reshaped({c.count});
-    add_in_order(ctx, sum, received, Sink::Mode::store);
-    ranks.all_gather(ctx, sum, received);
-    unpack(ctx, bucket, c, received);
+  if (!is_ordered()) return all_reduce(ctx, ranks, bucket, messages_);
+  for (std::int64_t begin = 0; begin < bucket.row(); begin += messages_.row()) {
+    const BucketColumns c{begin, std::min(messages_.row(), bucket.row() - begin)};
+    const Messages m = messages_.of(ranks.size(), c.count);
+    pack(ctx, bucket, c, m.sent);
+    ranks.all_to_all(ctx, m.sent, m.received);
+    add_in_order(ctx, bucket.totals.slice(c.begin, c.count), m.received, Sink::Mode::accumulate);
   }
-  if (is_ordered())
-    for (const GradientParts& p : bucket.parts) clear_alone(ctx, p.gradient);
+  for (const GradientParts& p : bucket.parts) clear_alone(ctx, p.gradient);
 }
 
+// Not rounded: they are the same bits however many ranks there are, and whether or not each keeps its own alone.
 void GradientReducer::share_totals(Ctx& ctx, Collective& ranks, const GradientBucket& bucket) {
-  for (std::int64_t begin = 0; begin < bucket.row(); begin += sent_.shape[1]) {
-    const BucketColumns c{begin, std::min(sent_.shape[1], bucket.row() - begin)};
-    const Tensor received = message(received_, ranks.size(), c.count);
-    ranks.all_gather(ctx, bucket.totals.slice(c.begin, c.count), received);
-    unpack(ctx, bucket, c, received);
+  const std::int64_t n = ranks.size(), row = messages_.row();
+  for (std::int64_t begin = 0; begin < bucket.row(); begin += row) {
+    const BucketColumns c{begin, std::min(row, bucket.row() - begin)};
+    const Tensor all = shared_totals_.reshaped({n * row}).slice(0, n * c.count).reshaped({n, c.count});
+    ranks.all_gather(ctx, bucket.totals.slice(c.begin, c.count), all);
+    unpack(ctx, bucket, c, all);
   }
   clear_alone(ctx, bucket.totals);  // for the next step
 }

@@ -22,7 +22,8 @@ enum class ReductionOrder : std::uint8_t {
 /// Adds what the ranks have computed of an optimizer step. Micro-batch i of rank r is number i * ranks + r of the step;
 /// with ReductionOrder::micro_batches each element of the gradient is added in f32 by one rank, in that order. On a
 /// processor each element is added in the order of the ranks otherwise, in buckets whose size changes no bit; on a GPU
-/// by NCCL, bucket by bucket or all at once.
+/// by NCCL in place. Gradients may be rounded to bf16 on their way, each time that they are sent; sums that go back
+/// too, but not those of the micro-batches.
 class GradientReducer : public RankAccess {
  public:
   struct Options {
@@ -31,8 +32,10 @@ class GradientReducer : public RankAccess {
     /// access; on a GPU on a stream of their own.
     bool beside = false;
     std::int64_t bucket_bytes = std::int64_t{32} << 20;  ///< that are added at once
+    DType wire = DType::f32;  ///< of gradients on their way, to which they are rounded: f32 or bf16
   };
-  static constexpr std::int64_t kMaxRow = std::int64_t{1} << 18;  ///< elements that a rank sends to another at once
+  static constexpr std::int64_t kMaxRow = std::int64_t{1} << 18;      ///< elements that a rank sends to another at once
+  static constexpr std::int64_t kMaxRounded = std::int64_t{1} << 24;  ///< elements that NCCL adds at once as bf16
 
   /// Of trained parameters that have their memory and are whole on every rank, and of sums (f64) that are added alike.
   GradientReducer(Collective& ranks, const Options& options, std::span<Param* const> trained, Tensor sums);
@@ -68,10 +71,12 @@ class GradientReducer : public RankAccess {
   void allocate(std::span<Param* const> trained);
   void begin_adding(Ctx& ctx, GradientBucket& bucket);
   void add_in_place(Ctx& ctx, Collective& ranks, const GradientBucket& bucket);
+  void add_rounded(Ctx& ctx, Collective& ranks, const Tensor& slab);
   void add(Ctx& ctx, Collective& ranks, const GradientBucket& bucket);
   void share_totals(Ctx& ctx, Collective& ranks, const GradientBucket& bucket);
   void wait() const;
   void add_sums(Ctx& ctx);
+  bool is_rounded(const Tensor& slab) const { return rounded_ && size_of(slab.dtype) > size_of(rounded_.dtype); }
 
   Collective& ranks_;
   Options options_;
@@ -80,7 +85,9 @@ class GradientReducer : public RankAccess {
   HostCopy sums_of_rank_;
   std::int64_t left_ = 1;  ///< micro-batches of the step, with the one that is computed
   DeviceMemory memory_;
-  Tensor sent_, received_;  ///< f32 [ranks, row]; none where NCCL adds in place
+  Messages messages_ = {};  ///< none where NCCL adds
+  Tensor shared_totals_;    ///< f32 [ranks, row], in their memory
+  Tensor rounded_;          ///< bf16: what NCCL adds instead of gradients; none: it adds those
   std::vector<GradientBucket> buckets_;
   Tensor totals_;  ///< f32: of the elements that this rank adds; where they are kept
   std::vector<double> total_sums_;

@@ -17,13 +17,6 @@ struct Columns {
   std::int64_t of_row(std::int64_t size) const { return std::clamp(size - begin, std::int64_t{0}, count); }
 };
 
-void copy(Ctx& ctx, const Tensor& to, const Tensor& from) {
-  if (to.device.kind == DeviceKind::cpu)
-    std::memcpy(to.data, from.data, from.bytes());
-  else
-    ctx.stream().copy(to.data, from.data, from.bytes());
-}
-
 /// What is sent to whom: each row of a group is cut into equal pieces, one for each replica that adds it.
 struct Pieces {
   const ShardGroup& group;
@@ -42,63 +35,63 @@ struct Pieces {
   bool are_rows() const { return replicas == 1 && group.is_even(); }
 };
 
+/// What is sent at once, or received.
+struct Buffer {
+  std::byte* memory;
+  DType dtype;
+};
+
 // What is sent: [ranks, count], short pieces with zeros behind them. Whole rows of one length are sent from where they
-// are.
-Tensor packed(Ctx& ctx, const Pieces& pieces, Columns c, std::byte* memory) {
+// are, if they are not rounded.
+Tensor packed(Ctx& ctx, const Pieces& pieces, Columns c, Buffer buffer) {
   const ShardGroup& group = pieces.group;
-  if (pieces.are_rows() && c.count == pieces.longest()) return group.grads.reshaped({pieces.all(), c.count});
-  const Tensor out{memory, *group.grad_dtype, {pieces.all(), c.count}, group.grads.device};
+  const Tensor out{buffer.memory, buffer.dtype, {pieces.all(), c.count}, group.grads.device};
+  if (pieces.are_rows() && c.count == pieces.longest()) {
+    const Tensor rows = group.grads.reshaped(out.shape);
+    if (buffer.dtype == *group.grad_dtype) return rows;
+    copy_alone(ctx, out, rows);
+    return out;
+  }
   for (int r = 0; r < pieces.all(); ++r) {
     const Columns piece = pieces.of(r);
     const std::int64_t n = c.of_row(piece.count);
     const Tensor to = out.slice(r, 1).reshaped({c.count}), rest = to.slice(n, c.count - n);
     const std::int64_t begin = group.row_begin(r % pieces.ranks) + piece.begin + c.begin;
-    if (n > 0) copy(ctx, to.slice(0, n), group.grads.slice(begin, n));
-    if (rest.device.kind == DeviceKind::cpu)
-      std::memset(rest.data, 0, rest.bytes());
-    else
-      ctx.stream().fill(rest.data, 0, rest.bytes());
+    if (n > 0) copy_alone(ctx, to.slice(0, n), group.grads.slice(begin, n));
+    if (n < c.count) clear_alone(ctx, rest);
   }
   return out;
-}
-
-// On the thread of the exchange: the others compute.
-template <class T>
-void add_row(std::span<T> sum, std::span<const T> row, Sink::Mode mode) {
-  if (mode == Sink::Mode::store)
-    std::ranges::copy(row, sum.begin());
-  else
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = T(sum[i] + row[i]);
-}
-
-// The beginnings of the rows of received [ranks, count], one after the other.
-void add_rows(Ctx& ctx, const Tensor& sum, const Tensor& received, Sink::Mode mode) {
-  for (std::int64_t r = 0; r < received.shape[0]; ++r) {
-    const Tensor row = received.slice(r, 1).reshaped({received.shape[1]}).slice(0, sum.numel());
-    const Sink to{sum, r == 0 ? mode : Sink::Mode::accumulate};
-    if (sum.device.kind == DeviceKind::cuda)
-      ops::copy(ctx, {.y = to, .x = row});
-    else
-      dispatch_float(sum.dtype, [&]<class T>() { add_row<T>(sum.span<T>(), ConstTensor(row).span<T>(), to.mode); });
-  }
 }
 
 /// How gradients are added.
 struct Adding {
   Sink::Mode mode;
-  std::byte* memory;     ///< for what is sent and received
+  Buffer buffer;         ///< for what is sent and received
   std::int64_t columns;  ///< of all ranks at once
+  bool scatters;         ///< as Collective::reduce_scatter
 };
+
+// What this rank adds: what it has received of each, or the sum.
+Tensor exchanged(Ctx& ctx, Collective& ranks, const Pieces& pieces, Columns c, const Adding& how) {
+  const Buffer& memory = how.buffer;
+  if (how.scatters) {
+    const Tensor sent = packed(ctx, pieces, c, memory), own = sent.slice(ranks.rank(), 1);
+    ranks.reduce_scatter(ctx, sent, own.reshaped({c.count}));
+    return own;
+  }
+  const Tensor received{memory.memory, memory.dtype, {pieces.all(), c.count}, pieces.group.grads.device};
+  ranks.all_to_all(ctx, packed(ctx, pieces, c, {memory.memory + received.bytes(), memory.dtype}), received);
+  return received;
+}
 
 void reduce_pieces(Ctx& ctx, Collective& ranks, const Pieces& pieces, const Adding& how) {
   const ShardGroup& group = pieces.group;
   const Columns own = pieces.of(ranks.rank());
   for (std::int64_t begin = 0; begin < pieces.longest(); begin += how.columns) {
     const Columns c{begin, std::min(how.columns, pieces.longest() - begin)};
-    const Tensor received{how.memory, *group.grad_dtype, {pieces.all(), c.count}, group.grads.device};
-    ranks.all_to_all(ctx, packed(ctx, pieces, c, how.memory + received.bytes()), received);
+    const Tensor rows = exchanged(ctx, ranks, pieces, c, how);
     if (const std::int64_t n = c.of_row(own.count); n > 0)
-      add_rows(ctx, group.own_grads.slice(own.begin + begin, n), received, how.mode);
+      add_in_order(ctx, group.own_grads.slice(own.begin + begin, n), rows, how.mode);
   }
 }
 
@@ -123,28 +116,46 @@ void gather_rows(Ctx& ctx, Collective& ranks, const ShardGroup& group) {
     Tensor mine = group.own_values;
     if (mine.device.kind != group.values.device.kind) {  // it waits on the host
       mine = group.values.slice(group.row_begin(ranks.rank()), group.row_size(ranks.rank()));
-      copy(ctx, mine, group.own_values);
+      copy_alone(ctx, mine, group.own_values);
     }
     return ranks.all_gather(ctx, mine, group.values);
   }
   for (int r = 0; r < ranks.size(); ++r) {
     if (group.row_size(r) == 0) continue;
     const Tensor row = group.values.slice(group.row_begin(r), group.row_size(r));
-    if (r == ranks.rank() && row.data != group.own_values.data) copy(ctx, row, group.own_values);
+    if (r == ranks.rank() && row.data != group.own_values.data) copy_alone(ctx, row, group.own_values);
     ranks.broadcast(ctx, row, r);
   }
+}
+
+// Elements that are sent and received at once to add the gradients of a group; of so many replicas.
+std::int64_t staged_elements(const ShardExchange::Options& options, const ShardGroup& group, int replicas) {
+  const bool rounds = ShardExchange::rounds(options, group), scatters = ShardExchange::scatters(options, group);
+  if (scatters && !rounds) return 0;
+  const Pieces pieces(group, options.order == ReductionOrder::micro_batches ? replicas : 1);
+  const std::int64_t most_columns = ShardExchange::max_columns(options.device, pieces.all());
+  const std::int64_t longest = pieces.longest(), columns = std::min(longest, most_columns);
+  const bool from_there = !rounds && pieces.are_rows() && longest <= most_columns;
+  return (from_there || scatters ? 1 : 2) * pieces.all() * columns;
+}
+
+// The same for the sums of an update over replicas, where those are rounded: of a row for each.
+std::int64_t replica_row(const ShardExchange::Options& options, const ShardGroup& group, int replicas) {
+  if (!ShardExchange::rounds(options, group) || options.order == ReductionOrder::micro_batches || replicas == 1)
+    return 0;
+  return std::min((group.longest_row() + replicas - 1) / replicas,
+                  ShardExchange::max_columns(options.device, replicas));
 }
 
 std::size_t staging_bytes(const ShardExchange::Options& options, std::span<const ParamStore* const> stores) {
   std::size_t most = 0;
   for (const ParamStore* store : stores)
     for (const ShardGroup& group : store->groups()) {
-      if (!group.trained() || ShardExchange::scatters(options, group)) continue;
-      const Pieces pieces(group, options.order == ReductionOrder::micro_batches ? store->sharding().replicas : 1);
-      const std::int64_t most_columns = ShardExchange::max_columns(options.device, pieces.all());
-      const std::int64_t longest = pieces.longest(), columns = std::min(longest, most_columns);
-      const int buffers = pieces.are_rows() && longest <= most_columns ? 1 : 2;
-      most = std::max(most, static_cast<std::size_t>(buffers * pieces.all() * columns) * size_of(*group.grad_dtype));
+      if (!group.trained()) continue;
+      const int replicas = store->sharding().replicas;
+      const std::int64_t elements =
+          std::max(staged_elements(options, group, replicas), 2 * replicas * replica_row(options, group, replicas));
+      most = std::max(most, static_cast<std::size_t>(elements) * size_of(ShardExchange::wire_of(options, group)));
     }
   return most;
 }
@@ -165,6 +176,16 @@ std::int64_t ShardExchange::max_columns(Device device, int ranks) {
 
 bool ShardExchange::scatters(const Options& options, const ShardGroup& group) {
   return options.device.kind == DeviceKind::cuda && options.order == ReductionOrder::ranks && group.is_even();
+}
+
+DType ShardExchange::wire_of(const Options& options, const ShardGroup& group) {
+  return rounds(options, group) ? options.wire : *group.grad_dtype;
+}
+
+// A rank alone sends nothing, but has the bits of several where sums are in order.
+bool ShardExchange::rounds(const Options& options, const ShardGroup& group) {
+  const bool alone = group.rows.size() == 2 && options.order == ReductionOrder::ranks;
+  return options.wire == DType::bf16 && !alone && size_of(*group.grad_dtype) > size_of(options.wire);
 }
 
 std::size_t ShardExchange::bytes(const Options& options, std::span<const ParamStore* const> stores) {
@@ -190,20 +211,32 @@ Pending ShardExchange::gather(Ctx& ctx, const ShardGroup& group) {
 }
 
 Pending ShardExchange::reduce(Ctx& ctx, const ShardGroup& group, Sink::Mode mode) {
-  if (scatters(options_, group))
+  const bool scattered = scatters(options_, group);
+  if (scattered && !rounds(options_, group))
     return start(ctx, ranks_.group(),
                  [&group, mode](Ctx& c, Collective& ranks) { scatter_sums(c, ranks, group, mode); });
-  return start(ctx, adds_pieces() ? ranks_.all() : ranks_.group(), [this, &group, mode](Ctx& c, Collective& ranks) {
+  return start(ctx, adds_pieces() ? ranks_.all() : ranks_.group(), [=, this, &group](Ctx& c, Collective& ranks) {
     const Pieces pieces(group, ranks.size() / (static_cast<int>(group.rows.size()) - 1));
-    reduce_pieces(c, ranks, pieces, {mode, memory_.data(), max_columns(options_.device, ranks.size())});
+    const Buffer buffer{memory_.data(), wire_of(options_, group)};
+    reduce_pieces(c, ranks, pieces, {mode, buffer, max_columns(options_.device, ranks.size()), scattered});
   });
 }
 
 Pending ShardExchange::settle(Ctx& ctx, const ShardGroup& group) {
   return start(ctx, ranks_.replicas(), [this, &group](Ctx& c, Collective& replicas) {
     if (adds_pieces()) return gather_pieces(c, replicas, group, ranks_.group().rank());
-    if (group.own_grads.numel() > 0) replicas.all_reduce(c, group.own_grads, Reduction::sum);
+    if (group.own_grads.numel() > 0) add_replicas(c, replicas, group);
   });
+}
+
+void ShardExchange::add_replicas(Ctx& ctx, Collective& replicas, const ShardGroup& group) const {
+  if (!rounds(options_, group)) return replicas.all_reduce(ctx, group.own_grads, Reduction::sum);
+  const std::int64_t n = replicas.size(), row = replica_row(options_, group, replicas.size());
+  const DType wire = wire_of(options_, group);
+  const Tensor both{memory_.data(), wire, {2 * n, row}, options_.device};
+  GradientBucket bucket;
+  bucket.add({.gradient = group.own_grads, .row = (group.own_grads.numel() + n - 1) / n});
+  all_reduce(ctx, replicas, bucket, {both.slice(0, n), both.slice(n, n)});
 }
 
 }  // namespace qtrain

@@ -16,12 +16,14 @@ namespace qtrain {
 /// meanwhile: on a processor by Collective::start, on a GPU on a stream of its own. What is begun comes behind all that
 /// the context had queued, and the context's stream goes on beside it until the Pending is waited for. Where groups of
 /// ranks are replicas, ReductionOrder::ranks adds gradients within them, and the sums of an update over them; with
-/// ReductionOrder::micro_batches each replica adds a piece of every row over all ranks.
+/// ReductionOrder::micro_batches each replica adds a piece of every row over all ranks. What is rounded on its way is
+/// added in the type of the gradients, but by NCCL.
 class ShardExchange {
  public:
   struct Options {
     Device device;
     ReductionOrder order = ReductionOrder::ranks;
+    DType wire = DType::f32;  ///< bf16: wider gradients are rounded to it on their way
     bool own_stream = false;  ///< of a GPU; else exchanges are on the stream of the context
   };
   /// For the groups of these stores, which are on the device.
@@ -33,6 +35,9 @@ class ShardExchange {
   static std::int64_t max_columns(Device device, int ranks);
   /// Whether gradients of the group are added by Collective::reduce_scatter: on a GPU, where no order is asked for.
   static bool scatters(const Options& options, const ShardGroup& group);
+  /// The type in which gradients of the group are sent, and whether they are rounded for that.
+  static DType wire_of(const Options& options, const ShardGroup& group);
+  static bool rounds(const Options& options, const ShardGroup& group);
 
   /// Waits for what is under way, or ends it where an error is.
   ~ShardExchange();
@@ -42,13 +47,14 @@ class ShardExchange {
   /// Every rank has all values of the group then.
   Pending gather(Ctx& ctx, const ShardGroup& group);
   /// Adds the gradients of ranks, each rank its own row: to what is there or instead of it. In the order of the ranks,
-  /// unless they are scattered; then `grads` has other values afterwards.
+  /// unless they are scattered; then, where they are not rounded, `grads` has other values afterwards.
   Pending reduce(Ctx& ctx, const ShardGroup& group, Sink::Mode mode);
   /// After the last one of an update: the own row has the sums over all ranks then.
   Pending settle(Ctx& ctx, const ShardGroup& group);
 
  private:
   Pending start(Ctx& ctx, Collective& ranks, const ExchangeStream::Work& work);
+  void add_replicas(Ctx& ctx, Collective& replicas, const ShardGroup& group) const;
   bool adds_pieces() const { return options_.order == ReductionOrder::micro_batches; }
 
   ShardRanks& ranks_;

@@ -121,6 +121,30 @@ TEST_P(CudaRanksOfStage, ExchangesBesideTheComputationChangeNoBit) {
 }
 INSTANTIATE_TEST_SUITE_P(All, CudaRanksOfStage, Range(0, 4));
 
+// To 8 bits on their way, as in Zero.RoundedGradientsGiveANearCurve, and NCCL adds them: up to 2^-8 of what an update
+// takes off the loss, some hundredths.
+TEST_F(CudaRanks, RoundedGradientsGiveANearRun) {
+  Json config = all_weights();
+  config.update({{"deterministic_reduce", false},
+                 {"optim", "sgd"},
+                 {"learning_rate", 0.1},
+                 {"max_grad_norm", 0},
+                 {"max_steps", 2}});
+  trained(config);
+  const std::vector<double> exact = losses();
+  config["communication_data_type"] = "bf16";
+  for (const int stage : {0, 2}) {
+    config["zero_stage"] = stage;
+    trained_by_two(config);
+    const std::vector<double> rounded = losses();
+    ASSERT_EQ(rounded.size(), 2U);
+    EXPECT_NEAR(rounded[0], exact[0], 1e-5) << "stage " << stage;
+    EXPECT_NEAR(rounded[1], exact[1], 2e-4) << "stage " << stage;
+    EXPECT_GT(std::abs(rounded[1] - exact[1]), 1e-7) << "stage " << stage;
+    expect_planned_memory_and_graphs();
+  }
+}
+
 TEST_F(CudaRanks, TwoGiveTheBitsOfOne) {
   const std::string alone = trained(base());
   const std::vector<double> losses_alone = losses();
@@ -294,7 +318,9 @@ TEST_F(OrderedSums, OfDividedStatesHaveTheBitsOfOne) {
 TEST_F(OrderedSums, OfEveryDivisionHaveTheBitsOfOne) {
   Json whole_matrices = all_weights();
   whole_matrices["optim"] = "muon";
-  for (const Json& config : {all_weights(), quantized(), whole_matrices})
+  Json rounded = all_weights();
+  rounded["communication_data_type"] = "bf16";
+  for (const Json& config : {all_weights(), quantized(), whole_matrices, rounded})
     expect_bits_of_one(config, {{3, 1}, {2, 2}, {3, 3}});
 }
 

@@ -230,6 +230,18 @@ TEST_F(EstimateOf, SlowerNetworksTakeLonger) {
   EXPECT_NE(seconds({"--collectives", "tree"}), seconds({"--collectives", "ring"}));
 }
 
+// Of two micro-batches gradients once, or twice with stage 2; with stages 1 and 2 weights in float32 besides.
+TEST_F(EstimateOf, GradientsInBfloat16AreHalfTheBytes) {
+  const auto exchanging = [&](const char* type, int stage) {
+    const Json c = config({{"max_length", 128}, {"communication_data_type", type}});
+    const Json e = json(c, {"--no_data", "--gpu", "H100", "--nodes", "4", "--gpus_per_node", "1", "--network_gbps",
+                            "0.001", "--collectives", "ring"});
+    return e.at("of_ranks").at("stages")[stage].at("update").at("exchanging").get<double>();
+  };
+  for (const auto& [stage, share] : {std::pair(0, 1.0 / 2), {1, 3.0 / 4}, {2, 2.0 / 3}})
+    EXPECT_NEAR(exchanging("bf16", stage) / exchanging("fp32", stage), share, 0.01) << stage;
+}
+
 // Nothing hides exchanges that take their turn on the stream that computes.
 TEST_F(EstimateOf, ExchangesTakeTurnsOrRunBeside) {
   const Json c = config({{"max_length", 128}, {"zero_stage", 3}, {"bf16", true}});

@@ -81,6 +81,13 @@ TEST_F(ZeroGroups, WithoutAnOrderOnlyTheLastBitsDiffer) {
   }
 }
 
+TEST_F(ZeroGroups, RoundedGradientsInOrderHaveTheSameBits) {
+  Json config = base();
+  config.update({{"max_steps", 2}, {"communication_data_type", "bf16"}});
+  const auto alone = results(config);
+  EXPECT_EQ(results(grouped(config, 4, 2, 3)), alone);
+}
+
 TEST_F(ZeroGroups, ARunGoesOnWithAnotherDivision) {
   const Json config = base();
   const auto alone = results(config);
@@ -109,6 +116,8 @@ TEST_F(ZeroGroups, MemoryIsThatOfThePlan) {
       EXPECT_EQ(pairs.at(part), two.at(part)) << part;
   }
   planned_memory(grouped(config, 4, 2, 1));
+  config.update({{"communication_data_type", "bf16"}, {"deterministic_reduce", false}});
+  planned_memory(grouped(config, 4, 2, 2));
 }
 
 TEST_F(ZeroGroups, OfASizeThatDoesNotDivideTheRanksAreRefused) {

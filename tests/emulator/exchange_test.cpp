@@ -64,7 +64,7 @@ void train(ZeroStage stage, ReductionOrder order) {
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
   Model model(ctx, stage);
   Mirror ranks;
-  DividedModel divided(model, ranks, order);
+  DividedModel divided(model, ranks, {.order = order});
   const SmallBatch batch(ctx);
   for (int i = 0; i < 2; ++i) {
     model.weights().zero_grads(ctx);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/dist/local_ranks.h"
 
 namespace qtrain {
@@ -37,6 +39,7 @@ TEST(GradientBuckets, JoinUnitsInTheOrderOfTheBackwardPass) {
   EXPECT_THAT(buckets[1].units, ElementsAre(1, 0));
   EXPECT_EQ(buckets[1].row(), 4 + 3);
   EXPECT_EQ(make_buckets(units.trained, 2, 1).size(), 4U);
+  EXPECT_EQ(make_buckets(units.trained, 2, 64, DType::bf16).size(), 1U) << "half the bytes";
 }
 
 // Parts of three ranks: 2, 2 and 1 of five elements, and 1 each of the first three; a message that is cut anywhere.
@@ -60,6 +63,30 @@ TEST(GradientBuckets, PackTheRowsOfEachRank) {
   unpack(ctx, buckets[0], {1, 2}, message(2));
   EXPECT_THAT(units.trained[0]->grad.span<float>(), ElementsAre(20, 22, 24, 26, 28));
   EXPECT_THAT(units.trained[1]->grad.span<float>(), ElementsAre(20, 21, 22));
+}
+
+// What is sent is rounded, and what comes back; sums are not.
+TEST(GradientBuckets, OfNarrowMessagesAreAddedInFullPrecision) {
+  constexpr int kRanks = 3;
+  const auto value = [](int rank, std::int64_t i) {
+    return std::sin(static_cast<float>(97 * i + 13 * rank)) * std::exp2(static_cast<float>(rank));
+  };
+  const auto errors = test::on_ranks(kRanks, [&](Ctx& ctx, Collective& ranks) {
+    const Units units({500, 301});
+    for (Param* p : units.trained)
+      for (std::int64_t i = 0; i < p->grad.numel(); ++i) p->grad.as<float>()[i] = value(ranks.rank(), i);
+    std::vector<Bf16> memory(static_cast<std::size_t>(2 * kRanks * 100));
+    const Tensor both = view_of(std::span(memory), {2 * kRanks, 100});
+    for (const GradientBucket& bucket : make_buckets(units.trained, kRanks, 1, DType::bf16))
+      all_reduce(ctx, ranks, bucket, {both.slice(0, kRanks), both.slice(kRanks, kRanks)});
+    for (const Param* p : units.trained)
+      for (std::int64_t i = 0; i < p->grad.numel(); ++i) {
+        float sum = 0;
+        for (int r = 0; r < kRanks; ++r) sum += Bf16(value(r, i));
+        ASSERT_EQ(p->grad.as<float>()[i], static_cast<float>(Bf16(sum))) << i;
+      }
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
 }
 
 // 10 us and 1 GB/s: nine times the latency is 90 us, or 90 kB.

@@ -73,17 +73,17 @@ struct Result {
 };
 
 // What two steps in a row come to on each of so many ranks.
-std::vector<Result> reduced_by(int size, const GradientReducer::Options& options) {
+std::vector<Result> reduced_by(int size, const GradientReducer::Options& options,
+                               const std::vector<std::pair<std::int64_t, DType>>& sizes = kSizes) {
   std::vector<Result> results(static_cast<std::size_t>(size));
   const auto errors = test::on_ranks(size, [&](Ctx& ctx, Collective& ranks) {
-    Model model(kSizes);
+    Model model(sizes);
     std::vector<double> sums(3);
     const Tensor view = view_of(std::span(sums), {3});
     const std::size_t before = allocated_bytes(DeviceKind::cpu).now;
     GradientReducer reducer(ranks, options, model.trained(), view);
     if (size == 1) {
-      EXPECT_EQ(allocated_bytes(DeviceKind::cpu).now - before,
-                GradientReducer::bytes({}, 1, options, model.trained()));
+      EXPECT_EQ(allocated_bytes(DeviceKind::cpu).now - before, GradientReducer::bytes({}, 1, options, model.trained()));
     }
     Result& result = results[static_cast<std::size_t>(ranks.rank())];
     for (int step = 0; step < 2; ++step) {
@@ -112,6 +112,20 @@ TEST(GradientReducer, InOrderAnyNumberOfRanksHasTheSameBits) {
   const Result alone = reduced_by(1, ordered)[0];
   for (const int size : {2, 3, 6})
     EXPECT_TRUE((std::ranges::all_of(reduced_by(size, ordered), [&](const Result& r) { return r == alone; }))) << size;
+}
+
+// Gradients of a micro-batch are rounded, and nothing that is made of several.
+TEST(GradientReducer, InOrderRoundedGradientsHaveTheSameBitsToo) {
+  const std::vector<std::pair<std::int64_t, DType>> sizes{{1, DType::f32}, {2001, DType::f32}, {513, DType::bf16}};
+  GradientReducer::Options ordered{.order = ReductionOrder::micro_batches};
+  const Result exact = reduced_by(1, ordered, sizes)[0];
+  ordered.wire = DType::bf16;
+  const Result alone = reduced_by(1, ordered, sizes)[0];
+  EXPECT_NE(alone.bits, exact.bits);
+  EXPECT_EQ(alone.sum, exact.sum);
+  for (const int size : {2, 6})
+    EXPECT_TRUE((std::ranges::all_of(reduced_by(size, ordered, sizes), [&](const Result& r) { return r == alone; })))
+        << size;
 }
 
 // One step after the other: nothing of the first is left in the second.

@@ -27,10 +27,21 @@ float sum_of(int ranks, std::int64_t i, float sum) {
   return sum;
 }
 
+float rounded(float x) {
+  return Bf16(x);
+}
+
+// Of a group.
+float rounded_sum_of(int group, std::int64_t i, float sum) {
+  for (int r = 0; r < kRanks; ++r) sum += rounded(value_of(group * kRanks + r, i));
+  return sum;
+}
+
 struct Division {
   ZeroStage stage;
   int replicas = 1;
   ReductionOrder order = ReductionOrder::ranks;
+  DType wire = DType::f32;
 };
 
 /// One of the ranks, and a parameter that it divides with others.
@@ -44,7 +55,7 @@ struct Rank {
         shared(ranks, store.sharding()),
         stores{&store} {
     store.allocate();
-    exchange.emplace(shared, ShardExchange::Options{.device = {}, .order = d.order}, stores);
+    exchange.emplace(shared, ShardExchange::Options{.device = {}, .order = d.order, .wire = d.wire}, stores);
   }
   const ShardGroup& group() const { return store.groups()[0]; }
   void fill_gradients(float own) {
@@ -120,8 +131,40 @@ TEST_P(ShardExchangeOf, AddsGradientsOverReplicas) {
       }
     });
 }
+
+// Each once.
+TEST_P(ShardExchangeOf, RoundsGradientsOnTheirWay) {
+  for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::gradients})
+    on_each_rank({.stage = stage, .wire = DType::bf16}, GetParam(), [&](Rank& rank) {
+      const bool adds = stage == ZeroStage::gradients;
+      rank.fill_gradients(0.25F);
+      rank.exchange->reduce(rank.ctx, rank.group(), adds ? Sink::Mode::accumulate : Sink::Mode::store);
+      const ParamPart& own = rank.p.own;
+      for (std::int64_t i = own.begin; i < own.end(); ++i)
+        ASSERT_EQ(own.grad.as<float>()[i - own.begin], rounded_sum_of(0, i, adds ? 0.25F : 0)) << i;
+    });
+}
 INSTANTIATE_TEST_SUITE_P(Sizes, ShardExchangeOf, ::testing::Values(1, 5000, kLarge),
                          [](const auto& info) { return std::to_string(info.param); });
+
+// Those of the groups on their way to the rank that adds them, and what it has added on its way back.
+TEST(ShardExchange, RoundsSumsOfReplicasUnlessTheyAreInOrder) {
+  for (const ReductionOrder order : {ReductionOrder::ranks, ReductionOrder::micro_batches})
+    on_each_rank({ZeroStage::gradients, 2, order, DType::bf16}, 5000, [&](Rank& rank) {
+      rank.fill_gradients(0);
+      for (int batch = 0; batch < 2; ++batch) rank.exchange->reduce(rank.ctx, rank.group(), Sink::Mode::accumulate);
+      rank.exchange->settle(rank.ctx, rank.group());
+      const ParamPart& own = rank.p.own;
+      for (std::int64_t i = own.begin; i < own.end(); ++i) {
+        const float first = rounded_sum_of(0, i, rounded_sum_of(0, i, 0));
+        const float second = rounded_sum_of(1, i, rounded_sum_of(1, i, 0));
+        float all = 0;
+        for (int batch = 0; batch < 2; ++batch) all = rounded_sum_of(1, i, rounded_sum_of(0, i, all));
+        const float expected = order == ReductionOrder::ranks ? rounded(rounded(first) + rounded(second)) : all;
+        ASSERT_EQ(own.grad.as<float>()[i - own.begin], expected) << i;
+      }
+    });
+}
 
 }  // namespace
 }  // namespace qtrain

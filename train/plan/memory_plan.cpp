@@ -39,8 +39,7 @@ std::size_t input_bytes(const Workload& work, const ContextShare& share) {
 std::size_t communication_bytes(const PlannedRun& run) {
   const std::vector<Param*> trained = run.model.trained();
   const std::size_t squares = GradientSquares::bytes(run.model.device(), run.reduction.order, trained);
-  if (run.model.options().sharding.divides_trained())
-    return squares + DividedModel::bytes(run.reduction.order, run.model);
+  if (run.model.options().sharding.divides_trained()) return squares + DividedModel::bytes(run.reduction, run.model);
   return squares + GradientReducer::bytes(run.model.device(), run.ranks, run.reduction, trained);
 }
 
@@ -267,7 +266,8 @@ PlannedRun planned_run(const Config& config, Transformer& model, Workload work, 
       .operand_copies = t.operand_copies,
       .ranks = config.run.ranks(),
       .reduction = {.order = config.run.deterministic_reduce ? ReductionOrder::micro_batches : ReductionOrder::ranks,
-                    .beside = config.run.overlap_comm && !one_stream}};
+                    .beside = config.run.overlap_comm && !one_stream,
+                    .wire = config.run.communication_data_type == "bf16" ? DType::bf16 : DType::f32}};
 }
 
 MemoryPlan memory_plan(const PlannedRun& run, const RecomputePolicy& policy) {

@@ -32,6 +32,13 @@ ExchangeCall reduce_call(int ranks, DType dtype, std::int64_t row) {
           .bytes = static_cast<double>(all) * static_cast<double>(size_of(dtype))};
 }
 
+// Named after those of this rank.
+ExchangeCall all_reduce_call(DType dtype, std::int64_t elements) {
+  return {.what = Exchange::all_reduce,
+          .name = fmt::format("all_reduce of {} {}", elements, name_of(dtype)),
+          .bytes = static_cast<double>(elements) * static_cast<double>(size_of(dtype))};
+}
+
 // Of a group of ranks.
 ExchangeCall scatter_call(DType dtype, std::int64_t elements) {
   return {.what = Exchange::reduce_scatter,
@@ -45,44 +52,52 @@ struct GroupExchange {
   const ShardGroup& group;
   const Sharding& sharding;
   Device device;
-  bool in_order;  ///< of the micro-batches
+  GradientReducer::Options reduction;
 
-  ShardExchange::Options exchange() const {
-    return {device, in_order ? ReductionOrder::micro_batches : ReductionOrder::ranks};
-  }
+  bool in_order() const { return reduction.order == ReductionOrder::micro_batches; }
+  ShardExchange::Options exchange() const { return {device, reduction.order, reduction.wire}; }
+  DType wire() const { return ShardExchange::wire_of(exchange(), group); }
+  bool rounds() const { return ShardExchange::rounds(exchange(), group); }
   std::int64_t replicas() const { return sharding.replicas; }
   /// Of a row, in order.
   std::int64_t piece() const { return (group.longest_row() + replicas() - 1) / replicas(); }
 };
 
 void add_reductions(StepExchanges::Unit& unit, const GroupExchange& e) {
-  if (ShardExchange::scatters(e.exchange(), e.group)) {
-    unit.reduce.push_back(scatter_call(*e.group.grad_dtype, e.group.elements()));
+  const bool scatters = ShardExchange::scatters(e.exchange(), e.group);
+  if (scatters && !e.rounds()) {
+    unit.reduce.push_back(scatter_call(e.wire(), e.group.elements()));
     return;
   }
-  const int ranks = e.in_order ? e.sharding.ranks * e.sharding.replicas : e.sharding.ranks;
-  const std::int64_t row = e.in_order ? e.piece() : e.group.longest_row();
+  const int ranks = e.in_order() ? e.sharding.ranks * e.sharding.replicas : e.sharding.ranks;
+  const std::int64_t row = e.in_order() ? e.piece() : e.group.longest_row();
   const std::int64_t columns = ShardExchange::max_columns(e.device, ranks);
   for (std::int64_t begin = 0; begin < row; begin += columns) {
-    unit.reduce.push_back(reduce_call(ranks, *e.group.grad_dtype, std::min(columns, row - begin)));
-    if (!e.in_order) unit.reduce.back().among = Among::group;
+    const std::int64_t n = std::min(columns, row - begin);
+    unit.reduce.push_back(scatters ? scatter_call(e.wire(), ranks * n) : reduce_call(ranks, e.wire(), n));
+    if (!e.in_order()) unit.reduce.back().among = Among::group;
   }
 }
 
 // Sums of the first rank's row, or the pieces of it.
 void add_settling(StepExchanges::Unit& unit, const GroupExchange& e) {
   const std::int64_t row = e.group.row_size(0);
-  const auto call = [&](Exchange what, std::string_view name, std::int64_t elements) {
-    const DType dtype = *e.group.grad_dtype;
-    return ExchangeCall{.what = what,
-                        .name = fmt::format("{} of {} {}", name, elements, name_of(dtype)),
-                        .bytes = static_cast<double>(elements) * static_cast<double>(size_of(dtype)),
-                        .among = Among::replicas};
+  const DType dtype = *e.group.grad_dtype;
+  const auto add = [&](ExchangeCall call) {
+    call.among = Among::replicas;
+    unit.settle.push_back(std::move(call));
   };
   if (e.replicas() == 1 || row == 0) return;
-  if (!e.in_order) return unit.settle.push_back(call(Exchange::all_reduce, "all_reduce", row));
-  for (std::int64_t begin = 0; begin < row; begin += e.piece())
-    unit.settle.push_back(call(Exchange::broadcast, "broadcast", std::min(e.piece(), row - begin)));
+  if (!e.in_order() && !e.rounds()) return add(all_reduce_call(dtype, row));
+  const auto replicas = static_cast<int>(e.replicas());
+  const std::int64_t part = (row + replicas - 1) / replicas, columns = ShardExchange::max_columns(e.device, replicas);
+  for (std::int64_t begin = 0; begin < part && !e.in_order(); begin += columns) {  // as all_reduce of a bucket
+    const std::int64_t n = std::min(columns, part - begin);
+    add(reduce_call(replicas, e.wire(), n));
+    add(gather_call(replicas, e.wire(), n));
+  }
+  for (std::int64_t begin = 0; begin < row && e.in_order(); begin += e.piece())
+    add(broadcast_call(dtype, std::min(e.piece(), row - begin)));
 }
 
 // As ShardExchange::gather.
@@ -105,40 +120,43 @@ void add_group(StepExchanges::Unit& unit, const GroupExchange& e) {
 }
 
 // As GradientReducer on a GPU, for which gradients of one type are about one piece of memory.
-void add_in_place(StepExchanges& all, const GradientBucket& bucket, bool beside) {
+void add_in_place(StepExchanges& all, const GradientBucket& bucket, const GradientReducer::Options& reduction) {
   std::map<DType, std::int64_t> elements;
   for (const GradientParts& p : bucket.parts) elements[p.gradient.dtype] += p.gradient.numel();
   std::vector<ExchangeCall>& calls =
-      beside ? all.units[static_cast<std::size_t>(bucket.units.back())].reduce : all.step;
-  for (const auto& [dtype, n] : elements)
-    calls.push_back({.what = Exchange::all_reduce,
-                     .name = fmt::format("all_reduce of {} {}", n, name_of(dtype)),
-                     .bytes = static_cast<double>(n) * static_cast<double>(size_of(dtype))});
+      reduction.beside ? all.units[static_cast<std::size_t>(bucket.units.back())].reduce : all.step;
+  for (const auto& [dtype, n] : elements) {
+    const bool rounds = size_of(reduction.wire) < size_of(DType::f32) && size_of(dtype) > size_of(reduction.wire);
+    const std::int64_t at_once = rounds ? GradientReducer::kMaxRounded : n;
+    for (std::int64_t begin = 0; begin < n; begin += at_once)
+      calls.push_back(all_reduce_call(rounds ? reduction.wire : dtype, std::min(at_once, n - begin)));
+  }
 }
 
 // What is exchanged beside the pass has no name: the ranks choose the size of their buckets.
-void add_beside(StepExchanges& all, const std::vector<Param*>& trained) {
+void add_beside(StepExchanges& all, const std::vector<Param*>& trained, DType wire) {
   for (const Param* p : trained)
     all.units[static_cast<std::size_t>(p->unit)].reduce.push_back(
         {.what = Exchange::reduce,
          .name = "",
-         .bytes = static_cast<double>(p->value.numel()) * static_cast<double>(sizeof(float))});
+         .bytes = static_cast<double>(p->value.numel()) * static_cast<double>(size_of(wire))});
 }
 
 void add_whole(StepExchanges& all, Transformer& model, const GradientReducer::Options& reduction, int ranks) {
   const std::vector<Param*> trained = model.trained();
   const bool in_order = reduction.order == ReductionOrder::micro_batches;
-  const std::vector<GradientBucket> buckets = make_buckets(trained, ranks, reduction.bucket_bytes);
+  const std::vector<GradientBucket> buckets = make_buckets(trained, ranks, reduction.bucket_bytes, reduction.wire);
   if (!in_order && model.device().kind == DeviceKind::cuda) {
-    for (const GradientBucket& bucket : buckets) add_in_place(all, bucket, reduction.beside);
+    for (const GradientBucket& bucket : buckets) add_in_place(all, bucket, reduction);
     return;
   }
-  if (reduction.beside) add_beside(all, trained);
+  if (reduction.beside) add_beside(all, trained, reduction.wire);
   for (const GradientBucket& bucket : buckets)
     for (std::int64_t begin = 0; begin < bucket.row(); begin += GradientReducer::kMaxRow) {
       const std::int64_t row = std::min(GradientReducer::kMaxRow, bucket.row() - begin);
-      if (!reduction.beside) (in_order ? all.micro_batch : all.step).push_back(reduce_call(ranks, DType::f32, row));
-      if (in_order || !reduction.beside) all.step.push_back(gather_call(ranks, DType::f32, row));
+      if (!reduction.beside) (in_order ? all.micro_batch : all.step).push_back(reduce_call(ranks, reduction.wire, row));
+      if (in_order || !reduction.beside)
+        all.step.push_back(gather_call(ranks, in_order ? DType::f32 : reduction.wire, row));
     }
 }
 
@@ -151,8 +169,7 @@ StepExchanges step_exchanges(Transformer& model, const GradientReducer::Options&
   if (ranks > 1 && !sharding.divides_trained()) add_whole(all, model, reduction, ranks);
   for (const ParamStore* store : {&model.params().weights(), &model.params().adapter().store()})
     for (const ShardGroup& group : store->groups())
-      add_group(all.units[static_cast<std::size_t>(group.unit)],
-                {group, sharding, model.device(), reduction.order == ReductionOrder::micro_batches});
+      add_group(all.units[static_cast<std::size_t>(group.unit)], {group, sharding, model.device(), reduction});
   return all;
 }
 

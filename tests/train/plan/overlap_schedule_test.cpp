@@ -191,6 +191,7 @@ struct Schedule {
   int replicas = 1;
   Cut cut = Cut::anywhere;  ///< of trained parameters, as with Muon
   bool dora = false;
+  DType wire = DType::f32;
 
   TransformerOptions options() const {
     TransformerOptions o{.config = parse_model_config(parse_json(kSmallModel, "config"), "config"),
@@ -212,7 +213,7 @@ std::vector<std::string> calls_of_a_run(Transformer& model, const Schedule& s, s
   model.commit({.recompute = {RecomputePolicy::named(s.policy)}}, {{Pass::train, size}});
   std::vector<std::string> calls;
   NotingRanks ranks(calls, kRanks * s.replicas);
-  DividedModel divided(model, ranks, s.order);
+  DividedModel divided(model, ranks, {.order = s.order, .wire = s.wire});
   for (const int update : {0, 1}) {  // the second one finds what the first one left
     calls.clear();
     divided.begin_step(micro_batches);
@@ -229,7 +230,7 @@ std::vector<std::string> calls_of_a_run(Transformer& model, const Schedule& s, s
 }
 
 std::vector<std::string> simulated_calls(Transformer& model, const Schedule& s, std::int64_t micro_batches) {
-  const StepExchanges exchanges = step_exchanges(model, {.order = s.order}, kRanks * s.replicas);
+  const StepExchanges exchanges = step_exchanges(model, {.order = s.order, .wire = s.wire}, kRanks * s.replicas);
   const SimulatedStep step = simulate_step({.stage = s.stage,
                                             .buffers = s.buffers,
                                             .order = s.order,
@@ -269,12 +270,16 @@ TEST(OverlapSchedule, IsTheOneThatRunsHave) {
                             {weights, 2, "none", ReductionOrder::ranks, 1, Cut::never},
                             {weights, 2, "none", ReductionOrder::ranks, 1, Cut::anywhere, true},
                             {weights, 1, "blocks:2", ReductionOrder::ranks, 1, Cut::anywhere, true},
-                            {gradients, 2, "none", ReductionOrder::ranks, 1, Cut::anywhere, true}}) {
+                            {gradients, 2, "none", ReductionOrder::ranks, 1, Cut::anywhere, true},
+                            {gradients, 2, "none", ReductionOrder::ranks, 3, Cut::anywhere, false, DType::bf16},
+                            {optimizer, 1, "none", ReductionOrder::micro_batches, 3, Cut::never, false, DType::bf16},
+                            {weights, 2, "none", ReductionOrder::ranks, 2, Cut::never, true, DType::bf16}}) {
     Transformer model(Device{}, s.options());
     const auto simulated = simulated_calls(model, s, kMicroBatches);
     EXPECT_EQ(simulated, calls_of_a_run(model, s, kMicroBatches))
         << "stage " << static_cast<int>(s.stage) << ", " << s.buffers << " buffers, " << s.policy << ", " << s.replicas
-        << " replicas" << (s.cut == Cut::never ? ", whole matrices" : "") << (s.dora ? ", DoRA" : "");
+        << " replicas" << (s.cut == Cut::never ? ", whole matrices" : "") << (s.dora ? ", DoRA" : "") << ", "
+        << name_of(s.wire);
     EXPECT_GT(simulated.size(), 6u);
   }
 }

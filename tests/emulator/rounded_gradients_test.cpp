@@ -1,0 +1,104 @@
+// Gradients of a GPU that are rounded on their way to other ranks, where NCCL adds them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "core/transfer.h"
+#include "kernels/elementwise.h"
+#include "tests/emulator/small_model.h"
+#include "train/shard_exchange.h"
+
+namespace qtrain::testing {
+namespace {
+
+using ::testing::Each;
+
+/// Rank 0 of two, whose other rank has the same gradients: sums of them are exact in any type.
+class Twin : public Solo {
+ public:
+  int size() const override { return 2; }
+  void all_reduce(Ctx& ctx, Tensor values, Reduction) override { add_twin(ctx, values); }
+  void reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) override {
+    ASSERT_EQ(sum.data, sent.data) << "the row of rank 0";
+    add_twin(ctx, sum);
+  }
+  std::unique_ptr<Collective> counterparts(int) override { return std::make_unique<Solo>(); }
+  std::vector<DType> types;  ///< of what was added
+
+ private:
+  void add_twin(Ctx& ctx, const Tensor& values) {
+    types.push_back(values.dtype);
+    if (values.dtype != DType::f64) ops::copy(ctx, {.y = accumulate(values), .x = values});
+  }
+};
+
+constexpr std::int64_t kElements = 5000;
+
+float value_of(std::int64_t i) {
+  return std::sin(static_cast<float>(i));
+}
+
+/// A parameter of the device and the gradient that both ranks have of it.
+struct Weights {
+  explicit Weights(const Sharding& sharding)
+      : store("weights", kCuda, Placement::device, sharding),
+        p(store.declare({.name = "w", .shape = {kElements}, .update = Update::trained})),
+        ctx(kCuda, MatmulPrecision::storage, 1) {
+    store.allocate();
+    store.zero_grads(ctx);
+    for (const ShardGroup& group : store.groups()) ctx.stream().fill(group.grads.data, 0, group.grads.bytes());
+    std::vector<float> values(kElements);
+    for (std::int64_t i = 0; i < kElements; ++i) values[static_cast<std::size_t>(i)] = value_of(i);
+    ctx.stream().copy(p.grad.data, values.data(), p.grad.bytes());
+    ctx.synchronize();
+  }
+  std::vector<float> host(const Tensor& t) {
+    std::vector<float> values(static_cast<std::size_t>(t.numel()));
+    ctx.stream().copy(values.data(), t.data, t.bytes());
+    ctx.synchronize();
+    return values;
+  }
+  ParamStore store;
+  Param& p;
+  Ctx ctx;
+  Twin ranks = {};
+};
+
+TEST(RoundedGradients, OfWholeStatesAreAddedByNccl) {
+  Weights w({});
+  Param* const trained[] = {&w.p};
+  const DeviceNumbers sums(kCuda, 1);
+  const GradientReducer::Options options{.wire = DType::bf16};
+  const std::size_t before = allocated_bytes(DeviceKind::cuda).now;
+  GradientReducer reducer(w.ranks, options, trained, sums.all());
+  EXPECT_EQ(allocated_bytes(DeviceKind::cuda).now - before, GradientReducer::bytes(kCuda, 2, options, trained));
+  reducer.finish(w.ctx);
+  EXPECT_EQ(w.ranks.types, (std::vector{DType::bf16, DType::f64})) << "gradients, and the sums of losses";
+  const std::vector<float> found = w.host(w.p.grad);
+  for (std::int64_t i = 0; i < kElements; ++i)
+    ASSERT_EQ(found[static_cast<std::size_t>(i)], 2 * static_cast<float>(Bf16(value_of(i)))) << i;
+}
+
+// What is added to is as exact as before.
+TEST(RoundedGradients, OfDividedStatesAreAddedToFloat32) {
+  Weights w({.stage = ZeroStage::gradients, .ranks = 2});
+  ShardRanks shared(w.ranks, w.store.sharding());
+  const std::array<const ParamStore*, 1> stores{&w.store};
+  const ShardExchange::Options options{.device = kCuda, .wire = DType::bf16};
+  const std::size_t before = allocated_bytes(DeviceKind::cuda).now;
+  ShardExchange exchange(shared, options, stores);
+  EXPECT_EQ(allocated_bytes(DeviceKind::cuda).now - before, ShardExchange::bytes(options, stores));
+  for (int batch = 0; batch < 2; ++batch) exchange.reduce(w.ctx, w.store.groups()[0], Sink::Mode::accumulate).wait();
+  EXPECT_THAT(w.ranks.types, Each(DType::bf16));
+  const std::vector<float> found = w.host(w.p.own.grad);
+  ASSERT_GT(found.size(), 1000U);
+  for (std::size_t i = 0; i < found.size(); ++i)
+    ASSERT_EQ(found[i], 4 * static_cast<float>(Bf16(value_of(static_cast<std::int64_t>(i))))) << i;
+}
+
+}  // namespace
+}  // namespace qtrain::testing
