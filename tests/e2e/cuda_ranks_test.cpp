@@ -297,6 +297,28 @@ TEST_F(OrderedSums, OfEveryDivisionHaveTheBitsOfOne) {
     expect_bits_of_one(config, {{3, 1}, {2, 2}, {3, 3}});
 }
 
+// Killed or stopped while the ranks are connected by NCCL, which notices neither.
+class MissingAtTheStart : public HarnessRanks, public ::testing::WithParamInterface<int> {};
+
+TEST_P(MissingAtTheStart, IsNamed) {
+  Json config = divided(base(), 2);
+  config.update({{"max_steps", 1}, {"ddp_timeout", GetParam() == SIGSTOP ? 6 : 600}});
+  for (const int missing : {0, 1}) {
+    Launch without = rank(missing, config);
+    without.environment.push_back(fmt::format("QTRAIN_STAND_IN_NCCL_RAISES={}", GetParam()));
+    const auto begin = std::chrono::steady_clock::now();
+    Process lost(without), other(rank(1 - missing, config));
+    const Outcome outcome = other.wait();
+    EXPECT_EQ(outcome.code, 7) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(fmt::format("error: rank {}", missing)));
+    EXPECT_THAT(outcome.err, HasSubstr("run the same command to go on"));
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
+    lost.signal(SIGKILL);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, MissingAtTheStart, ::testing::Values(SIGKILL, SIGSTOP),
+                         [](const auto& info) { return info.param == SIGKILL ? "killed" : "stopped"; });
+
 TEST_F(HarnessRanks, ALostOneEndsTheRun) {
   Json config = divided(base(), 2);
   config.update({{"nproc", 2}, {"max_steps", 100000}, {"ddp_timeout", 8}});
