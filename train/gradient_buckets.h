@@ -48,6 +48,10 @@ void add_in_order(Ctx& ctx, const Tensor& sum, const Tensor& received, Sink::Mod
 /// Makes it 0, likewise.
 void clear_alone(Ctx& ctx, const Tensor& t);
 
+/// As few views as possible of memory of one type that hold these tensors, which follow each other: what an arena
+/// leaves between two of them for their alignment is part of it.
+std::vector<Tensor> slabs_of(const std::vector<Tensor>& tensors);
+
 /// How long exchanges of two sizes took, of the bytes of all ranks together.
 struct LinkTimes {
   double small_seconds = 0, large_seconds = 0;

@@ -15,25 +15,6 @@ std::vector<Tensor> gradients_of(std::span<Param* const> trained) {
   return gradients;
 }
 
-// As few views as possible of memory of one type that holds all of them: what an arena leaves between two tensors for
-// their alignment is part of it.
-std::vector<Tensor> slabs(const std::vector<Tensor>& tensors) {
-  constexpr std::ptrdiff_t kAlignment = 256;
-  std::vector<Tensor> all;
-  for (const Tensor& t : tensors) {
-    if (!all.empty() && all.back().dtype == t.dtype) {
-      const std::ptrdiff_t gap = t.data - (all.back().data + all.back().bytes());
-      if (gap >= 0 && gap < kAlignment) {
-        const auto bytes = static_cast<std::size_t>(t.data + t.bytes() - all.back().data);
-        all.back().shape = {static_cast<std::int64_t>(bytes / size_of(t.dtype))};
-        continue;
-      }
-    }
-    all.push_back(t.reshaped({t.numel()}));
-  }
-  return all;
-}
-
 /// What the sums of gradients over ranks need.
 struct SumsMemory {
   std::int64_t row = 0;     ///< elements of a message
@@ -168,7 +149,7 @@ void GradientReducer::end_micro_batch(Ctx& ctx) {
 }
 
 void GradientReducer::reduce_slabs(Ctx& ctx) {
-  for (const Tensor& slab : slabs(gradients_)) ranks_.all_reduce(ctx, slab, Reduction::sum);
+  for (const Tensor& slab : slabs_of(gradients_)) ranks_.all_reduce(ctx, slab, Reduction::sum);
 }
 
 void GradientReducer::finish(Ctx& ctx) {
