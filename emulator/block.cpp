@@ -106,6 +106,7 @@ void Block::prepare(const Launch& launch, std::uint64_t number) {
   index_ = index_in(number, launch.extents.blocks);
   const Index3& extent = launch.extents.threads;
   threads_ = alive_ = static_cast<int>(extent.x * extent.y * extent.z);
+  order_ = settings().order;
   random_ = (settings().seed + 1) * 0x9E3779B97F4A7C15u ^ (number + launch.serial) * 0xD1B54A32D192ED03u;
   if (random_ == 0) random_ = 1;
   reset_shared();
@@ -133,7 +134,7 @@ void Block::prepare(const Launch& launch, std::uint64_t number) {
     Warp& warp = warps_[f.warp];
     warp.lanes = warp.ready = warp.alive |= 1u << f.lane;
   }
-  warp_hint_ = settings().order == Order::reverse ? warps_.size() - 1 : 0;
+  warp_hint_ = order_ == Order::reverse ? warps_.size() - 1 : 0;
 }
 
 void Block::run(const Launch& launch, std::uint64_t number) {
@@ -192,14 +193,13 @@ Fiber* Block::next_at_random() {
 }
 
 Fiber* Block::next() {
-  if (settings().order == Order::random) return next_at_random();
-  const bool forward = settings().order == Order::forward;
+  if (order_ == Order::random) return next_at_random();
+  const bool forward = order_ == Order::forward;
   for (std::size_t i = 0; i < warps_.size(); ++i) {
-    const std::size_t w = (warp_hint_ + (forward ? i : warps_.size() - i)) % warps_.size();
-    const std::uint32_t ready = warps_[w].ready;
-    if (!ready) continue;
-    warp_hint_ = w;
-    return fibers_[w * kWarpSize + (forward ? lowest(ready) : highest(ready))];
+    if (const std::uint32_t ready = warps_[warp_hint_].ready)
+      return fibers_[warp_hint_ * kWarpSize + (forward ? lowest(ready) : highest(ready))];
+    const std::size_t last = warps_.size() - 1;
+    warp_hint_ = forward ? (warp_hint_ == last ? 0 : warp_hint_ + 1) : (warp_hint_ == 0 ? last : warp_hint_ - 1);
   }
   return nullptr;
 }
@@ -227,9 +227,9 @@ void Block::suspend(Fiber& fiber, FiberState state) {
 }
 
 void Block::yield(Fiber& self) {
-  const int step = settings().order == Order::reverse ? threads_ - 1 : 1;
-  int i = settings().order == Order::random ? static_cast<int>(random() % static_cast<unsigned>(threads_))
-                                            : static_cast<int>(self.number);
+  const int step = order_ == Order::reverse ? threads_ - 1 : 1;
+  int i = order_ == Order::random ? static_cast<int>(random() % static_cast<unsigned>(threads_))
+                                  : static_cast<int>(self.number);
   do {
     i = (i + step) % threads_;
   } while (fibers_[static_cast<std::size_t>(i)]->state != FiberState::ready);
@@ -288,7 +288,7 @@ void Block::release(int id) {
   b.arrived_warps = 0;
   b.waiting.clear();
   b.all.clear();
-  warp_hint_ = settings().order == Order::reverse ? warps_.size() - 1 : 0;
+  warp_hint_ = order_ == Order::reverse ? warps_.size() - 1 : 0;
 }
 
 int Block::count(Fiber& self, int predicate, Place place) {

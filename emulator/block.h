@@ -87,6 +87,7 @@ class Block {
   std::uint64_t number_ = 0, random_ = 1;
   Index3 index_;
   int threads_ = 0, alive_ = 0;
+  Order order_ = Order::forward;
   std::size_t warp_hint_ = 0;
   std::vector<Warp> warps_;
   std::array<Barrier, kBarriers> barriers_;

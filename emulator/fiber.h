@@ -74,6 +74,10 @@ inline Fiber* fiber_at(std::uintptr_t address) {
 [[gnu::always_inline]] inline bool in_fiber() {
   return is_fiber_stack(reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)));
 }
+/// Whether it lies on the stack of the calling thread, where a kernel has most of its variables.
+[[gnu::always_inline]] inline bool is_own_stack(std::uintptr_t address) {
+  return slot_of(address) == slot_of(reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)));
+}
 
 /// A stay of the calling thread in the harness.
 class Stay {

@@ -11,12 +11,13 @@ namespace qtrain::emulation {
 namespace {
 
 [[gnu::always_inline]] inline void accessed(const void* p, std::size_t bytes, AccessKind kind, const void* pc) {
-  if (!in_fiber()) return;
+  const auto address = reinterpret_cast<std::uintptr_t>(p);
+  if (is_own_stack(address) || !in_fiber()) return;
   if (current().inside > 0) return;
   const Stay stay;
   Fiber& self = stay.fiber();
   self.pc = pc;
-  watch_access(self, reinterpret_cast<std::uintptr_t>(p), bytes, kind, no_place());
+  watch_access(self, address, bytes, kind, no_place());
 }
 
 // The layouts of the undefined-behavior sanitizer.
