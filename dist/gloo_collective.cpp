@@ -139,6 +139,8 @@ class GlooCollective : public Collective {
     context_->connectFullMesh(meeting, device);
     const Connections after = open_connections(port);
     std::ranges::set_difference(after, before, std::inserter(connections_, connections_.end()));
+    gloo::BarrierOptions all_are_connected(context_);  // who is done at once would leave while others still connect
+    gloo::barrier(all_are_connected);
   }
 
   int rank() const override { return context_->rank; }

@@ -63,12 +63,23 @@ void GuardedCollective::barrier(Ctx& ctx) {
 }
 
 std::unique_ptr<Collective> GuardedCollective::part(int first, int size) {
-  return std::make_unique<GuardedCollective>(inner_->part(first, size), watch_of(watch_.number(first), watch_.stride));
+  const RankWatch watch = watch_of(watch_.number(first), watch_.stride);
+  return connected(watch, [&] { return inner_->part(first, size); });
 }
 
 std::unique_ptr<Collective> GuardedCollective::counterparts(int size) {
-  return std::make_unique<GuardedCollective>(inner_->counterparts(size),
-                                             watch_of(watch_.number(rank() % size), watch_.stride * size));
+  const RankWatch watch = watch_of(watch_.number(rank() % size), watch_.stride * size);
+  return connected(watch, [&] { return inner_->counterparts(size); });
+}
+
+std::unique_ptr<Collective> GuardedCollective::connected(const RankWatch& watch, const Connect& connect) {
+  try {
+    return std::make_unique<GuardedCollective>(connect(), watch);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& e) {  // of the library
+    fail_for_lost_rank(watch, "the meeting of a group of ranks", e.what());
+  }
 }
 
 // Of the next collective that is made of this one.

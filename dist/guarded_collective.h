@@ -37,7 +37,9 @@ class GuardedCollective : public Collective {
 
  private:
   struct Call;
+  using Connect = std::function<std::unique_ptr<Collective>()>;
   RankWatch watch_of(int first, int stride);
+  static std::unique_ptr<Collective> connected(const RankWatch& watch, const Connect& connect);
   void guard(const Call& call, const std::function<void()>& act);
   static std::uint64_t after(std::uint64_t sequence, const Call& call);
 

@@ -13,7 +13,7 @@ std::array<const ParamStore*, 2> stores_of(const Transformer& model) {
 // come in one order on all ranks.
 ShardExchange::Options exchange_options(const Transformer& model, ReductionOrder order) {
   const Sharding& s = model.options().sharding;
-  const bool beside = s.divides_gradients() && s.buffers > 1 && !model.options().context.is_shared();
+  const bool beside = s.buffers > 1 && !model.options().context.is_shared();
   return {.device = model.device(), .order = order, .own_stream = beside && model.device().kind == DeviceKind::cuda};
 }
 
@@ -30,7 +30,8 @@ DividedModel::DividedModel(Transformer& model, Collective& ranks, ReductionOrder
       ranks_(ranks, model.options().sharding),
       exchange_(ranks_, exchange_options(model, order), stores_),
       buffers_(static_cast<std::size_t>(1 + sharding().buffers)),
-      beside_(sharding().buffers > 1 && model.device().kind == DeviceKind::cpu),
+      beside_(model.device().kind == DeviceKind::cpu ? sharding().buffers > 1
+                                                     : exchange_options(model, order).own_stream),
       added_(static_cast<std::size_t>(1 + model.config().layers)) {
   model_.set_access(*this);
 }
@@ -60,11 +61,10 @@ void DividedModel::enter(Ctx& ctx, const Entry& entry) {
     const timeline::Span span("wait for weights");
     buffer.gathered.wait();
   }
-  const bool divides = sharding().divides_gradients();
-  if (entry.gradients == Gradients::no || (!divides && !(beside_ && in_order()))) return;
+  if (entry.gradients == Gradients::no || !clears_gradients()) return;
   {
     const timeline::Span span("wait for gradients");
-    (divides ? buffer.reduced : added_[static_cast<std::size_t>(entry.unit)]).wait();
+    (sharding().divides_gradients() ? buffer.reduced : added_[static_cast<std::size_t>(entry.unit)]).wait();
   }
   for (const ParamStore* store : stores_)
     for (const ShardGroup& group : store->groups_of(entry.unit))

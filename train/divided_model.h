@@ -4,13 +4,14 @@
 
 #include "model/transformer.h"
 #include "train/gradient_reducer.h"
+#include "train/rank_access.h"
 #include "train/shard_exchange.h"
 
 namespace qtrain {
 
 /// A model in training whose states are divided among ranks: gathers the units that passes read, and adds the gradients
 /// of a unit over the ranks, while others are computed.
-class DividedModel : public UnitAccess {
+class DividedModel : public RankAccess {
  public:
   /// The model has its memory and is divided; from here on its passes use this.
   DividedModel(Transformer& model, Collective& ranks, ReductionOrder order);
@@ -22,12 +23,11 @@ class DividedModel : public UnitAccess {
   void enter(Ctx& ctx, const Entry& entry) override;
   void finish_gradients(Ctx& ctx, int unit) override;
   void values_changed() override;
-
-  /// Whether there is anything to do where a unit is entered, or its gradients are complete.
-  bool acts_on(const Entry& entry) const {
-    return sharding().divides_weights() || (acts_on_gradients() && entry.gradients == Gradients::yes);
+  bool acts_on(const Entry& entry) const override {
+    return sharding().divides_weights() || (clears_gradients() && entry.gradients == Gradients::yes);
   }
-  bool acts_on_gradients() const { return sharding().divides_gradients() || beside_; }
+  bool acts_on_gradients(int /*unit*/) const override { return exchanges_gradients(); }
+  bool exchanges_gradients() const override { return sharding().divides_gradients() || adds_whole(); }
 
   /// Before the first of so many micro-batches of an update.
   void begin_step(std::int64_t micro_batches) { left_ = micro_batches; }
@@ -52,6 +52,8 @@ class DividedModel : public UnitAccess {
   Pending add(Ctx& ctx, const ShardGroup& group, Sink::Mode mode);
   void reduce_all(Ctx& ctx, Sink::Mode mode);
   bool in_order() const { return order_ == ReductionOrder::micro_batches; }
+  /// Whether the gradients of a unit leave with each micro-batch, so that the next one begins at zero.
+  bool clears_gradients() const { return sharding().divides_gradients() || (beside_ && in_order()); }
   /// Whether gradients that every rank has whole are added over the ranks as soon as a unit's are complete.
   bool adds_whole() const { return beside_ && !sharding().divides_gradients() && (in_order() || left_ == 1); }
 

@@ -139,8 +139,9 @@ void clear_alone(Ctx& ctx, const Tensor& t) {
     ctx.stream().fill(t.data, 0, t.bytes());
 }
 
-std::vector<Tensor> slabs_of(const std::vector<Tensor>& tensors) {
+std::vector<Tensor> slabs_of(std::vector<Tensor> tensors) {
   constexpr std::ptrdiff_t kAlignment = 256;
+  std::ranges::sort(tensors, {}, &Tensor::data);
   std::vector<Tensor> all;
   for (const Tensor& t : tensors) {
     if (!all.empty() && all.back().dtype == t.dtype) {

@@ -48,9 +48,9 @@ void add_in_order(Ctx& ctx, const Tensor& sum, const Tensor& received, Sink::Mod
 /// Makes it 0, likewise.
 void clear_alone(Ctx& ctx, const Tensor& t);
 
-/// As few views as possible of memory of one type that hold these tensors, which follow each other: what an arena
-/// leaves between two of them for their alignment is part of it.
-std::vector<Tensor> slabs_of(const std::vector<Tensor>& tensors);
+/// As few views as possible of memory of one type that hold these tensors, in the order of their addresses: what an
+/// arena leaves between two of them for their alignment is part of it.
+std::vector<Tensor> slabs_of(std::vector<Tensor> tensors);
 
 /// How long exchanges of two sizes took, of the bytes of all ranks together.
 struct LinkTimes {

@@ -3,17 +3,12 @@
 #include <algorithm>
 #include <exception>
 #include <optional>
+#include <utility>
 
 #include "core/timeline.h"
 
 namespace qtrain {
 namespace {
-
-std::vector<Tensor> gradients_of(std::span<Param* const> trained) {
-  std::vector<Tensor> gradients;
-  for (const Param* p : trained) gradients.push_back(p->grad);
-  return gradients;
-}
 
 /// What the sums of gradients over ranks need.
 struct SumsMemory {
@@ -28,8 +23,9 @@ struct SumsMemory {
   std::int64_t elements(int ranks) const { return 2 * ranks * row + totals; }
 };
 
-bool at_once(Device device, int ranks, ReductionOrder order) {
-  return order == ReductionOrder::ranks && (device.kind == DeviceKind::cuda || ranks == 1);
+// Sums by NCCL, or of one rank, need no memory of ours.
+bool needs_memory(Device device, int ranks, ReductionOrder order) {
+  return order == ReductionOrder::micro_batches || (device.kind == DeviceKind::cpu && ranks > 1);
 }
 
 Tensor message(const Tensor& memory, std::int64_t ranks, std::int64_t count) {
@@ -38,49 +34,59 @@ Tensor message(const Tensor& memory, std::int64_t ranks, std::int64_t count) {
 
 }  // namespace
 
-std::size_t GradientReducer::bytes(Device device, int ranks, ReductionOrder order, std::span<Param* const> trained) {
-  if (at_once(device, ranks, order)) return 0;
-  return static_cast<std::size_t>(SumsMemory(ranks, order, trained).elements(ranks)) * sizeof(float);
+std::size_t GradientReducer::bytes(Device device, int ranks, const Options& options, std::span<Param* const> trained) {
+  const std::size_t stream = options.beside && device.kind == DeviceKind::cuda ? ExchangeStream::kBytes : 0;
+  if (!needs_memory(device, ranks, options.order)) return stream;
+  return stream + static_cast<std::size_t>(SumsMemory(ranks, options.order, trained).elements(ranks)) * sizeof(float);
 }
 
 GradientReducer::GradientReducer(Collective& ranks, const Options& options, std::span<Param* const> trained,
                                  Tensor sums)
     : ranks_(ranks),
       options_(options),
-      gradients_(gradients_of(trained)),
       sums_(sums),
       sums_of_rank_(sums.device),
       total_sums_(static_cast<std::size_t>(sums.numel())) {
   const int n = ranks.size();
-  const SumsMemory memory(n, options.order, trained);
-  if (at_once(sums.device, n, options.order) || memory.row == 0) return;
-  memory_ = DeviceMemory(sums.device, bytes(sums.device, n, options.order, trained), "sums of gradients over ranks");
-  const Tensor all{memory_.data(), DType::f32, {memory.elements(n)}, sums.device};
+  if (trained.empty() || (n == 1 && !is_ordered())) return;
+  buckets_ = make_buckets(trained, n, options.bucket_bytes);
+  if (options.beside && sums.device.kind == DeviceKind::cuda) stream_.emplace(sums.device);
+  if (needs_memory(sums.device, n, options.order)) allocate(trained);
+}
+
+void GradientReducer::allocate(std::span<Param* const> trained) {
+  const int n = ranks_.size();
+  const SumsMemory memory(n, options_.order, trained);
+  const std::int64_t elements = memory.elements(n);
+  memory_ =
+      DeviceMemory(sums_.device, static_cast<std::size_t>(elements) * sizeof(float), "sums of gradients over ranks");
+  const Tensor all{memory_.data(), DType::f32, {elements}, sums_.device};
   sent_ = all.slice(0, n * memory.row).reshaped({n, memory.row});
   received_ = all.slice(n * memory.row, n * memory.row).reshaped({n, memory.row});
   totals_ = all.slice(2 * n * memory.row, memory.totals);
-  buckets_ = make_buckets(trained, n, options.bucket_bytes);
   std::int64_t at = 0;
   for (GradientBucket& b : buckets_) {
     if (!is_ordered()) break;
     b.totals = totals_.slice(at, b.row());
     at += b.row();
   }
-  Stream stream(sums.device);
+  Stream stream(sums_.device);
   stream.fill(totals_.data, 0, totals_.bytes());
   stream.synchronize();
 }
 
 GradientReducer::~GradientReducer() {
   if (std::uncaught_exceptions() > 0) ranks_.disconnect();
+  if (stream_) return;  // a device waits before memory is freed
   try {
     wait();
   } catch (const std::exception&) {  // somebody has waited for it, or an error is on its way
   }
 }
 
+// For the last first: on a stream it comes behind the others.
 void GradientReducer::wait() const {
-  for (const GradientBucket& bucket : buckets_) bucket.done.wait();
+  for (auto bucket = buckets_.rbegin(); bucket != buckets_.rend(); ++bucket) bucket->done.wait();
 }
 
 // What a bucket has of the micro-batch before is on its way until it has left.
@@ -90,14 +96,33 @@ void GradientReducer::enter(Ctx& /*ctx*/, const Entry& entry) {
     if (bucket.holds(entry.unit)) bucket.done.wait();
 }
 
+bool GradientReducer::acts_on_gradients(int unit) const {
+  const auto ends_with_it = [&](const GradientBucket& b) { return b.units.back() == unit; };
+  return exchanges_gradients() && std::ranges::any_of(buckets_, ends_with_it);
+}
+
 void GradientReducer::finish_gradients(Ctx& ctx, int unit) {
-  if (!options_.beside || !adds()) return;
+  if (!exchanges_gradients()) return;
   for (GradientBucket& bucket : buckets_)
     if (bucket.units.back() == unit) begin_adding(ctx, bucket);
 }
 
+Pending GradientReducer::start(Ctx& ctx, const ExchangeStream::Work& work) {
+  if (stream_) return stream_->start(ctx, ranks_, work);
+  return ranks_.start([&ctx, work](Collective& ranks) { work(ctx, ranks); });
+}
+
 void GradientReducer::begin_adding(Ctx& ctx, GradientBucket& bucket) {
-  bucket.done = ranks_.start([this, &ctx, &bucket](Collective& ranks) { add(ctx, ranks, bucket); });
+  bucket.done = start(ctx, [this, &bucket](Ctx& c, Collective& ranks) {
+    sent_ ? add(c, ranks, bucket) : add_in_place(c, ranks, bucket);
+  });
+}
+
+// By NCCL.
+void GradientReducer::add_in_place(Ctx& ctx, Collective& ranks, const GradientBucket& bucket) {
+  std::vector<Tensor> gradients;
+  for (const GradientParts& p : bucket.parts) gradients.push_back(p.gradient);
+  for (const Tensor& slab : slabs_of(std::move(gradients))) ranks.all_reduce(ctx, slab, Reduction::sum);
 }
 
 // The sums go back at once, or stay where they are until the step is done.
@@ -148,21 +173,16 @@ void GradientReducer::end_micro_batch(Ctx& ctx) {
   --left_;
 }
 
-void GradientReducer::reduce_slabs(Ctx& ctx) {
-  for (const Tensor& slab : slabs_of(gradients_)) ranks_.all_reduce(ctx, slab, Reduction::sum);
-}
-
 void GradientReducer::finish(Ctx& ctx) {
   if (ranks_.size() == 1 && !is_ordered()) return;
   std::optional<timeline::Span> span;
-  if (!gradients_.empty()) span.emplace("wait for sums");
+  if (!buckets_.empty()) span.emplace("wait for sums");
   if (!is_ordered()) {
-    if (buckets_.empty()) reduce_slabs(ctx);
     wait();
     return ranks_.all_reduce(ctx, sums_, Reduction::sum);
   }
   for (GradientBucket& bucket : buckets_)
-    bucket.done = ranks_.start([this, &ctx, &bucket](Collective& ranks) { share_totals(ctx, ranks, bucket); });
+    bucket.done = start(ctx, [this, &bucket](Ctx& c, Collective& ranks) { share_totals(c, ranks, bucket); });
   wait();
   ctx.stream().copy(sums_.data, total_sums_.data(), sums_.bytes());
   std::ranges::fill(total_sums_, 0.0);

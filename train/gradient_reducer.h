@@ -1,13 +1,15 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "core/param_store.h"
 #include "core/transfer.h"
 #include "dist/collective.h"
-#include "model/unit_access.h"
+#include "train/exchange_stream.h"
 #include "train/gradient_buckets.h"
+#include "train/rank_access.h"
 
 namespace qtrain {
 
@@ -20,13 +22,13 @@ enum class ReductionOrder : std::uint8_t {
 /// Adds what the ranks have computed of an optimizer step. Micro-batch i of rank r is number i * ranks + r of the step;
 /// with ReductionOrder::micro_batches each element of the gradient is added in f32 by one rank, in that order. On a
 /// processor each element is added in the order of the ranks otherwise, in buckets whose size changes no bit; on a GPU
-/// NCCL adds all at once.
-class GradientReducer : public UnitAccess {
+/// by NCCL, bucket by bucket or all at once.
+class GradientReducer : public RankAccess {
  public:
   struct Options {
     ReductionOrder order = ReductionOrder::ranks;
     /// Gradients of units are added as soon as they are complete, beside the pass, which has to be told of this as its
-    /// access; on a processor.
+    /// access; on a GPU on a stream of their own.
     bool beside = false;
     std::int64_t bucket_bytes = std::int64_t{32} << 20;  ///< that are added at once
   };
@@ -35,7 +37,7 @@ class GradientReducer : public UnitAccess {
   /// Of trained parameters that have their memory and are whole on every rank, and of sums (f64) that are added alike.
   GradientReducer(Collective& ranks, const Options& options, std::span<Param* const> trained, Tensor sums);
   /// Of the device.
-  static std::size_t bytes(Device device, int ranks, ReductionOrder order, std::span<Param* const> trained);
+  static std::size_t bytes(Device device, int ranks, const Options& options, std::span<Param* const> trained);
   /// Waits for what is under way, or ends it where an error is.
   ~GradientReducer() override;
   GradientReducer(const GradientReducer&) = delete;
@@ -44,6 +46,11 @@ class GradientReducer : public UnitAccess {
   void enter(Ctx& ctx, const Entry& entry) override;
   void finish_gradients(Ctx& ctx, int unit) override;
   void values_changed() override {}
+  bool acts_on(const Entry& entry) const override {
+    return options_.beside && is_ordered() && entry.gradients == Gradients::yes;
+  }
+  bool acts_on_gradients(int unit) const override;
+  bool exchanges_gradients() const override { return options_.beside && adds(); }
 
   /// Before the first of so many micro-batches of a step.
   void begin_step(std::int64_t micro_batches) { left_ = micro_batches; }
@@ -57,23 +64,25 @@ class GradientReducer : public UnitAccess {
   /// Whether gradients of this micro-batch are added over ranks.
   bool adds() const { return is_ordered() || left_ == 1; }
 
+  Pending start(Ctx& ctx, const ExchangeStream::Work& work);
+  void allocate(std::span<Param* const> trained);
   void begin_adding(Ctx& ctx, GradientBucket& bucket);
+  void add_in_place(Ctx& ctx, Collective& ranks, const GradientBucket& bucket);
   void add(Ctx& ctx, Collective& ranks, const GradientBucket& bucket);
   void share_totals(Ctx& ctx, Collective& ranks, const GradientBucket& bucket);
   void wait() const;
   void add_sums(Ctx& ctx);
-  void reduce_slabs(Ctx& ctx);
 
   Collective& ranks_;
   Options options_;
-  std::vector<Tensor> gradients_;
+  std::optional<ExchangeStream> stream_;  ///< beside the pass, on a GPU
   Tensor sums_;
   HostCopy sums_of_rank_;
   std::int64_t left_ = 1;  ///< micro-batches of the step, with the one that is computed
   DeviceMemory memory_;
-  Tensor sent_, received_;               ///< f32 [ranks, row]
-  std::vector<GradientBucket> buckets_;  ///< empty where NCCL adds all at once
-  Tensor totals_;                        ///< f32: of the elements that this rank adds; where they are kept
+  Tensor sent_, received_;  ///< f32 [ranks, row]; none where NCCL adds in place
+  std::vector<GradientBucket> buckets_;
+  Tensor totals_;  ///< f32: of the elements that this rank adds; where they are kept
   std::vector<double> total_sums_;
 };
 

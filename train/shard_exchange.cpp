@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <memory>
 #include <utility>
 
 #include "kernels/elementwise.h"
@@ -153,8 +152,8 @@ std::size_t staging_bytes(const ShardExchange::Options& options, std::span<const
 }  // namespace
 
 ShardExchange::ShardExchange(ShardRanks& ranks, const Options& options, std::span<const ParamStore* const> stores)
-    : ranks_(ranks), options_(options), reached_(options.device) {
-  if (options.own_stream) beside_.emplace(options.device, MatmulPrecision::storage, 1);
+    : ranks_(ranks), options_(options) {
+  if (options.own_stream) beside_.emplace(options.device);
   if (const std::size_t n = staging_bytes(options, stores); n > 0)
     memory_ = DeviceMemory(options.device, n, "gradients on their way");
 }
@@ -169,7 +168,7 @@ bool ShardExchange::scatters(const Options& options, const ShardGroup& group) {
 }
 
 std::size_t ShardExchange::bytes(const Options& options, std::span<const ParamStore* const> stores) {
-  return staging_bytes(options, stores) + (options.own_stream ? Ctx::kScratchBytes : 0);
+  return staging_bytes(options, stores) + (options.own_stream ? ExchangeStream::kBytes : 0);
 }
 
 ShardExchange::~ShardExchange() {
@@ -181,24 +180,9 @@ ShardExchange::~ShardExchange() {
   }
 }
 
-Pending ShardExchange::start(Ctx& ctx, Collective& ranks, const Work& work) {
-  if (beside_) return start_beside(ctx, ranks, work);
+Pending ShardExchange::start(Ctx& ctx, Collective& ranks, const ExchangeStream::Work& work) {
+  if (beside_) return beside_->start(ctx, ranks, work);
   return last_ = ranks.start([&ctx, work](Collective& r) { work(ctx, r); });
-}
-
-// Exchanges are in order: who has waited for one has waited for those before it.
-Pending ShardExchange::start_beside(Ctx& ctx, Collective& ranks, const Work& work) {
-  Stream &caller = ctx.stream(), &own = beside_->stream();
-  caller.record(reached_);
-  own.wait(reached_);
-  ranks.start([&](Collective& r) { work(*beside_, r); }).wait();
-  const auto done = std::make_shared<Event>(options_.device);
-  own.record(*done);
-  return Pending([this, &caller, done, number = ++begun_] {
-    if (number <= seen_) return;
-    caller.wait(*done);
-    seen_ = number;
-  });
 }
 
 Pending ShardExchange::gather(Ctx& ctx, const ShardGroup& group) {

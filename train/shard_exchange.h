@@ -6,6 +6,7 @@
 #include <span>
 
 #include "core/param_store.h"
+#include "train/exchange_stream.h"
 #include "train/gradient_reducer.h"
 #include "train/shard_ranks.h"
 
@@ -47,16 +48,12 @@ class ShardExchange {
   Pending settle(Ctx& ctx, const ShardGroup& group);
 
  private:
-  using Work = std::function<void(Ctx&, Collective&)>;
-  Pending start(Ctx& ctx, Collective& ranks, const Work& work);
-  Pending start_beside(Ctx& ctx, Collective& ranks, const Work& work);
+  Pending start(Ctx& ctx, Collective& ranks, const ExchangeStream::Work& work);
   bool adds_pieces() const { return options_.order == ReductionOrder::micro_batches; }
 
   ShardRanks& ranks_;
   Options options_;
-  std::optional<Ctx> beside_;           ///< with a stream of its own
-  Event reached_;                       ///< what the next exchange comes behind
-  std::uint64_t begun_ = 0, seen_ = 0;  ///< exchanges on that stream, and how many of them the context has waited for
+  std::optional<ExchangeStream> beside_;
   DeviceMemory memory_;
   Pending last_;
 };

@@ -48,7 +48,7 @@ TrainStep::TrainStep(Ctx& ctx, const Parts& parts, const Options& options)
                trained_),
       graphs_(ctx.device().kind == DeviceKind::cuda ? options.graphs : 0) {
   if (divided_) units_.emplace(model_, *divided_, graphs_);
-  if (!divided_ && options.reduction.beside) model_.set_access(reducer_);
+  if (!divided_ && options.reduction.beside) units_.emplace(model_, reducer_, graphs_);
 }
 
 void TrainStep::begin(std::int64_t micro_batches) {
@@ -62,7 +62,9 @@ void TrainStep::begin(std::int64_t micro_batches) {
 void TrainStep::add(const Batch& batch, const MicroStep& step) {
   const DeviceBatch sent = feed_.send(ctx_, batch, step);
   model_.prepare(ctx_, sent.tokens.longest);
-  graphs_.run(ctx_.stream(), "micro-step", sent.sizes(), [&] {
+  GraphCache::Key key = sent.sizes();
+  if (units_) key.push_back(units_->exchanges_gradients() ? 1 : 0);
+  graphs_.run(ctx_.stream(), "micro-step", key, [&] {
     model_.forward(ctx_, sent.tokens,
                    {.pass = Pass::train,
                     .loss_sum = accumulate(sums_[kLoss]),

@@ -70,7 +70,7 @@ class TrainStep {
   std::unique_ptr<DividedModel> divided_;  ///< if it is
   GradientSquares squares_;
   GraphCache graphs_;
-  std::optional<UnrecordedUnits> units_;  ///< of a divided model
+  std::optional<UnrecordedUnits> units_;  ///< where ranks exchange something in passes
 };
 
 }  // namespace qtrain

@@ -1,28 +1,30 @@
 #pragma once
 #include "core/graph.h"
-#include "train/divided_model.h"
+#include "model/transformer.h"
+#include "train/rank_access.h"
 
 namespace qtrain {
 
-/// A divided model whose passes are recorded: what ranks exchange at a unit is done between the recorded parts. Calls
-/// of NCCL can be recorded too, but by all ranks or none of them, and each rank has sizes of micro-batches of its own.
+/// Passes that are recorded: what ranks exchange at a unit is done between the recorded parts. Calls of NCCL can be
+/// recorded too, but by all ranks or none of them, and each rank has sizes of micro-batches of its own.
 class UnrecordedUnits : public UnitAccess {
  public:
   /// From here on passes of the model use this. All must outlive it.
-  UnrecordedUnits(Transformer& model, DividedModel& divided, GraphCache& graphs) : divided_(divided), graphs_(graphs) {
+  UnrecordedUnits(Transformer& model, RankAccess& ranks, GraphCache& graphs) : ranks_(ranks), graphs_(graphs) {
     model.set_access(*this);
   }
 
   void enter(Ctx& ctx, const Entry& entry) override {
-    if (divided_.acts_on(entry)) graphs_.between([this, &ctx, entry] { divided_.enter(ctx, entry); });
+    if (ranks_.acts_on(entry)) graphs_.between([this, &ctx, entry] { ranks_.enter(ctx, entry); });
   }
   void finish_gradients(Ctx& ctx, int unit) override {
-    if (divided_.acts_on_gradients()) graphs_.between([this, &ctx, unit] { divided_.finish_gradients(ctx, unit); });
+    if (ranks_.acts_on_gradients(unit)) graphs_.between([this, &ctx, unit] { ranks_.finish_gradients(ctx, unit); });
   }
-  void values_changed() override { divided_.values_changed(); }
+  bool exchanges_gradients() const { return ranks_.exchanges_gradients(); }
+  void values_changed() override { ranks_.values_changed(); }
 
  private:
-  DividedModel& divided_;
+  RankAccess& ranks_;
   GraphCache& graphs_;
 };
 

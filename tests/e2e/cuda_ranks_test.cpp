@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Range;
 
 const std::string kStandIn = QTRAIN_NCCL_FOLDER;  // empty: NCCL itself
 
@@ -91,6 +92,8 @@ class CudaRanks : public CudaRun {
   std::uint16_t port_ = Listener({.host = "127.0.0.1"}).port();  // that was free a moment ago
 };
 
+class CudaRanksOfStage : public CudaRanks, public ::testing::WithParamInterface<int> {};
+
 // Sums of two gradients have one order; norms of them may differ in their last bits.
 TEST_F(CudaRanks, DividedStatesGiveTheSameRun) {
   Json config = base();
@@ -107,18 +110,16 @@ TEST_F(CudaRanks, DividedStatesGiveTheSameRun) {
 }
 
 // Nothing is computed in another order: a stream of their own changes when exchanges take place.
-TEST_F(CudaRanks, ExchangesBesideTheComputationChangeNoBit) {
+TEST_P(CudaRanksOfStage, ExchangesBesideTheComputationChangeNoBit) {
   Json config = all_weights();
-  config["deterministic_reduce"] = false;
-  for (const int stage : {2, 3}) {
-    config.update({{"zero_stage", stage}, {"overlap_comm", true}});
-    const std::string beside = trained_by_two(config);
-    expect_planned_memory_and_graphs();
-    config["overlap_comm"] = false;
-    EXPECT_EQ(trained_by_two(config), beside) << "stage " << stage;
-    expect_planned_memory_and_graphs();
-  }
+  config.update({{"deterministic_reduce", false}, {"zero_stage", GetParam()}, {"overlap_comm", true}});
+  const std::string beside = trained_by_two(config);
+  expect_planned_memory_and_graphs();
+  config["overlap_comm"] = false;
+  EXPECT_EQ(trained_by_two(config), beside);
+  expect_planned_memory_and_graphs();
 }
+INSTANTIATE_TEST_SUITE_P(All, CudaRanksOfStage, Range(0, 4));
 
 TEST_F(CudaRanks, TwoGiveTheBitsOfOne) {
   const std::string alone = trained(base());

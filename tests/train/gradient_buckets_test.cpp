@@ -79,8 +79,8 @@ TEST(GradientSlabs, JoinWhatAlignmentAloneSeparates) {
   const auto extent = [&](const Tensor& t) { return std::tuple(t.data - memory.data(), t.dtype, t.numel()); };
   std::vector<std::tuple<std::ptrdiff_t, DType, std::int64_t>> extents;
   for (const Tensor& slab : slabs) extents.push_back(extent(slab));
-  EXPECT_THAT(extents, ElementsAre(std::tuple(512, DType::f32, (1280 - 512) / 4 + 3), extent(behind_another),
-                                   std::tuple(2048, DType::bf16, (2304 - 2048) / 2 + 5), extent(before)));
+  EXPECT_THAT(extents, ElementsAre(extent(before), std::tuple(512, DType::f32, (1280 - 512) / 4 + 3),
+                                   extent(behind_another), std::tuple(2048, DType::bf16, (2304 - 2048) / 2 + 5)));
   EXPECT_THAT(slabs_of({}), IsEmpty());
 }
 

@@ -83,7 +83,7 @@ std::vector<Result> reduced_by(int size, const GradientReducer::Options& options
     GradientReducer reducer(ranks, options, model.trained(), view);
     if (size == 1) {
       EXPECT_EQ(allocated_bytes(DeviceKind::cpu).now - before,
-                GradientReducer::bytes({}, 1, options.order, model.trained()));
+                GradientReducer::bytes({}, 1, options, model.trained()));
     }
     Result& result = results[static_cast<std::size_t>(ranks.rank())];
     for (int step = 0; step < 2; ++step) {

@@ -41,7 +41,7 @@ std::size_t communication_bytes(const PlannedRun& run) {
   const std::size_t squares = GradientSquares::bytes(run.model.device(), run.reduction.order, trained);
   if (run.model.options().sharding.divides_trained())
     return squares + DividedModel::bytes(run.reduction.order, run.model);
-  return squares + GradientReducer::bytes(run.model.device(), run.ranks, run.reduction.order, trained);
+  return squares + GradientReducer::bytes(run.model.device(), run.ranks, run.reduction, trained);
 }
 
 /// One way to save memory.
@@ -254,7 +254,9 @@ PlannedState plan_state(const TrainingSection& t, Transformer& model) {
 
 PlannedRun planned_run(const Config& config, Transformer& model, Workload work, TargetDevice target) {
   const TrainingSection& t = config.training;
-  const bool on_host = t.activation_offloading && target.device.kind != DeviceKind::cpu;
+  const bool on_gpu = model.device().kind == DeviceKind::cuda;
+  const bool on_host = t.activation_offloading && on_gpu;
+  const bool one_stream = on_gpu && (config.run.ranks() == 1 || model.options().context.is_shared());
   return {
       .model = model,
       .optimizer = plan_state(t, model),
@@ -265,7 +267,7 @@ PlannedRun planned_run(const Config& config, Transformer& model, Workload work, 
       .operand_copies = t.operand_copies,
       .ranks = config.run.ranks(),
       .reduction = {.order = config.run.deterministic_reduce ? ReductionOrder::micro_batches : ReductionOrder::ranks,
-                    .beside = config.run.overlap_comm && model.device().kind == DeviceKind::cpu}};
+                    .beside = config.run.overlap_comm && !one_stream}};
 }
 
 MemoryPlan memory_plan(const PlannedRun& run, const RecomputePolicy& policy) {

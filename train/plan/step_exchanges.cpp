@@ -105,13 +105,15 @@ void add_group(StepExchanges::Unit& unit, const GroupExchange& e) {
 }
 
 // As GradientReducer on a GPU, for which gradients of one type are about one piece of memory.
-void add_slabs(StepExchanges& all, const std::vector<Param*>& trained) {
+void add_in_place(StepExchanges& all, const GradientBucket& bucket, bool beside) {
   std::map<DType, std::int64_t> elements;
-  for (const Param* p : trained) elements[p->spec.grad_dtype.value_or(p->spec.dtype)] += p->value.numel();
+  for (const GradientParts& p : bucket.parts) elements[p.gradient.dtype] += p.gradient.numel();
+  std::vector<ExchangeCall>& calls =
+      beside ? all.units[static_cast<std::size_t>(bucket.units.back())].reduce : all.step;
   for (const auto& [dtype, n] : elements)
-    all.step.push_back({.what = Exchange::all_reduce,
-                        .name = fmt::format("all_reduce of {} {}", n, name_of(dtype)),
-                        .bytes = static_cast<double>(n) * static_cast<double>(size_of(dtype))});
+    calls.push_back({.what = Exchange::all_reduce,
+                     .name = fmt::format("all_reduce of {} {}", n, name_of(dtype)),
+                     .bytes = static_cast<double>(n) * static_cast<double>(size_of(dtype))});
 }
 
 // What is exchanged beside the pass has no name: the ranks choose the size of their buckets.
@@ -126,9 +128,13 @@ void add_beside(StepExchanges& all, const std::vector<Param*>& trained) {
 void add_whole(StepExchanges& all, Transformer& model, const GradientReducer::Options& reduction, int ranks) {
   const std::vector<Param*> trained = model.trained();
   const bool in_order = reduction.order == ReductionOrder::micro_batches;
-  if (!in_order && model.device().kind == DeviceKind::cuda) return add_slabs(all, trained);
+  const std::vector<GradientBucket> buckets = make_buckets(trained, ranks, reduction.bucket_bytes);
+  if (!in_order && model.device().kind == DeviceKind::cuda) {
+    for (const GradientBucket& bucket : buckets) add_in_place(all, bucket, reduction.beside);
+    return;
+  }
   if (reduction.beside) add_beside(all, trained);
-  for (const GradientBucket& bucket : make_buckets(trained, ranks, reduction.bucket_bytes))
+  for (const GradientBucket& bucket : buckets)
     for (std::int64_t begin = 0; begin < bucket.row(); begin += GradientReducer::kMaxRow) {
       const std::int64_t row = std::min(GradientReducer::kMaxRow, bucket.row() - begin);
       if (!reduction.beside) (in_order ? all.micro_batch : all.step).push_back(reduce_call(ranks, DType::f32, row));

@@ -23,10 +23,11 @@ void describe_model(Transformer& model, Log& log) {
 
 // A pass is recorded in parts where units are gathered or added in it, and inputs of blocks would travel from one part
 // to another. Keys that are gathered in a block are in the middle of a part.
-bool uses_graphs(const RunContext& run, const Transformer& model) {
-  const TransformerOptions& o = model.options();
+bool uses_graphs(const RunContext& run, const PlannedRun& planned) {
+  const TransformerOptions& o = planned.model.options();
   const bool wanted = run.config.value.run.use_cuda_graphs.value_or(true);
-  const bool travels = o.sharding.divides_gradients() && run.training().activation_offloading;
+  const bool in_parts = planned.reduction.beside || o.sharding.divides_gradients();
+  const bool travels = in_parts && run.training().activation_offloading;
   return run.ctx.device().kind == DeviceKind::cuda && wanted && !travels && !o.context.is_shared();
 }
 
@@ -42,7 +43,7 @@ void describe_memory(const RunContext& run, const PlannedRun& planned, const Mem
     run.log.info("optimizer state: {}", planned.optimizer.placement == Placement::pinned
                                             ? "in the host's memory, copies run beside the work"
                                             : "on the device, which has room for it");
-  if (uses_graphs(run, planned.model))
+  if (uses_graphs(run, planned))
     run.log.info("CUDA graphs: on, for the {} sizes of micro-batches that were used last", kKeptGraphs);
 }
 
@@ -64,9 +65,9 @@ GradientReducer::Options reduction_of(const RunContext& run, const PlannedRun& p
   const std::optional<std::int64_t>& asked = run.config.value.run.ddp_bucket_cap_mb;
   const bool whole = !planned.model.options().sharding.divides_trained();
   if (asked) reduction.bucket_bytes = *asked << 20;
-  if (asked && run.ctx.device().kind == DeviceKind::cuda)
-    run.ignored.add("ddp_bucket_cap_mb", "NCCL adds all gradients of an update at once");
-  if (asked || !whole || !reduction.beside || run.ranks.size() == 1) return reduction;
+  // NCCL adds in an order of its own for so many elements: what is measured anew would change the bits of a resumed run.
+  const bool keeps_bits = run.ctx.device().kind == DeviceKind::cpu;
+  if (asked || !whole || !reduction.beside || run.ranks.size() == 1 || !keeps_bits) return reduction;
   const LinkTimes times = time_link(run.ctx, run.ranks);
   reduction.bucket_bytes = bucket_bytes(times);
   run.log.info(
@@ -93,7 +94,7 @@ void commit(const RunContext& run, const PlannedRun& planned, RunModel& m) {
   m.step =
       std::make_unique<TrainStep>(ctx, TrainStep::Parts{.model = model, .optimizer = *m.optimizer, .ranks = run.ranks},
                                   TrainStep::Options{.max_tokens = planned.work.train.tokens,
-                                                     .graphs = uses_graphs(run, model) ? kKeptGraphs : 0,
+                                                     .graphs = uses_graphs(run, planned) ? kKeptGraphs : 0,
                                                      .reduction = reduction_of(run, planned)});
 }
 

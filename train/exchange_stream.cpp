@@ -1,0 +1,21 @@
+#include "train/exchange_stream.h"
+
+#include <memory>
+
+namespace qtrain {
+
+Pending ExchangeStream::start(Ctx& ctx, Collective& ranks, const Work& work) {
+  Stream &caller = ctx.stream(), &own = ctx_.stream();
+  caller.record(reached_);
+  own.wait(reached_);
+  ranks.start([&](Collective& r) { work(ctx_, r); }).wait();
+  const auto done = std::make_shared<Event>(ctx.device());
+  own.record(*done);
+  return Pending([this, &caller, done, number = ++begun_] {
+    if (number <= seen_) return;
+    caller.wait(*done);
+    seen_ = number;
+  });
+}
+
+}  // namespace qtrain
