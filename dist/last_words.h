@@ -7,6 +7,9 @@
 
 namespace qtrain {
 
+/// The remedy for a rank that is lost.
+inline constexpr const char* kGoOn = "run the same command to go on from the last checkpoint";
+
 /// What a rank has to say when it ends with an error. One that our launcher has started says it to the launcher, which
 /// hears all ranks and tells the cause once.
 

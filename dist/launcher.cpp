@@ -163,9 +163,9 @@ class Supervisor {
                             : r.left_early   ? "ended before the others, with " + r.end->text()
                                              : "was ended by " + r.end->text();
     return {.exit_code = kPeerLost,
-            .cause =
-                Error(ErrorKind::peer, {.cause = fmt::format("rank {} {}; the other ranks have stopped", r.number, how),
-                                        .remedy = "run the same command to go on from the last checkpoint"})};
+            .cause = Error(
+                ErrorKind::peer,
+                {.cause = fmt::format("rank {} {}; the other ranks have stopped", r.number, how), .remedy = kGoOn})};
   }
 
   const Launch& launch_;

@@ -15,17 +15,15 @@ std::string named(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
-constexpr const char* kAgain = "run the same command to go on from the last checkpoint";
-
-// Ranks that are gone, or went for an error of their own.
+// Ranks that are gone, or went for an error of their own; after a rank that is gone others may have failed for it.
 void fail_for_gone(const Watchdog::Report& report, const std::string& where) {
-  if (!report.verdict.empty()) fail(ErrorKind::peer, {.cause = report.verdict, .remedy = kAgain});
-  if (!report.failed.empty())
-    fail(ErrorKind::peer, {.cause = fmt::format("{} ended with an error{}", named(report.failed), kToldElsewhere)});
+  if (!report.verdict.empty()) fail(ErrorKind::peer, {.cause = report.verdict, .remedy = kGoOn});
   if (!report.silent.empty())
     fail(ErrorKind::peer,
          {.cause = fmt::format("{} did not come to {}: there is no sign of life", named(report.silent), where),
-          .remedy = kAgain});
+          .remedy = kGoOn});
+  if (!report.failed.empty())
+    fail(ErrorKind::peer, {.cause = fmt::format("{} ended with an error{}", named(report.failed), kToldElsewhere)});
 }
 
 }  // namespace
@@ -41,7 +39,7 @@ void fail_for_lost_rank(const RankWatch& watch, const std::string& where, const 
 
 void fail_for_broken_call(const RankWatch& watch, const std::string& where, const std::string& why) {
   fail_for_gone(watch.watchdog.ask_all(watch.store), where);
-  fail(ErrorKind::peer, {.cause = fmt::format("{} failed: {}", where, why), .remedy = kAgain});
+  fail(ErrorKind::peer, {.cause = fmt::format("{} failed: {}", where, why), .remedy = kGoOn});
 }
 
 }  // namespace qtrain

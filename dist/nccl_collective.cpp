@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -41,6 +43,16 @@ struct Members {
   std::string meeting = "nccl/";
 };
 
+// A value in the store, or nothing where it does not come in time or a rank has ended.
+std::optional<std::string> awaited(const NcclSession& session, const std::string& key) {
+  constexpr std::chrono::milliseconds kSlice{500};
+  const auto end = std::chrono::steady_clock::now() + session.options().timeout;
+  std::optional<std::string> value;
+  while (!value && !session.watch().watchdog.misses_rank() && std::chrono::steady_clock::now() < end)
+    value = session.watch().store.get(key, kSlice);
+  return value;
+}
+
 // The first of them makes it, the others learn it from the store. A part has one of its own rather than splitting the
 // communicator of all: the ranks that are not in it need not come.
 nccl::UniqueId meeting_point(const NcclSession& session, const Members& members, int rank) {
@@ -52,9 +64,9 @@ nccl::UniqueId meeting_point(const NcclSession& session, const Members& members,
     session.watch().store.set(key, {id.bytes, sizeof id.bytes});
     return id;
   }
-  const auto value = session.watch().store.get(key, session.options().timeout);
+  const auto value = awaited(session, key);
   if (!value || value->size() != sizeof id.bytes)
-    throw std::runtime_error(fmt::format("rank {} has not begun with NCCL", members.first));
+    throw NcclWaitEnded(fmt::format("rank {} has not begun with NCCL", members.first));
   std::memcpy(id.bytes, value->data(), sizeof id.bytes);
   return id;
 }
@@ -65,10 +77,12 @@ class NcclCollective : public Collective {
       : host_(std::move(host)),
         session_(std::move(session)),
         members_(std::move(members)),
-        communicator_(session_->library(), {.id = meeting_point(*session_, members_, host_->rank()),
-                                            .rank = host_->rank(),
-                                            .size = host_->size(),
-                                            .timeout = session_->options().timeout}) {
+        communicator_(session_->library(),
+                      {.id = meeting_point(*session_, members_, host_->rank()),
+                       .rank = host_->rank(),
+                       .size = host_->size(),
+                       .timeout = session_->options().timeout,
+                       .misses_rank = [this] { return session_->watch().watchdog.misses_rank(); }}) {
     session_->add(communicator_);
   }
   ~NcclCollective() override { session_->remove(communicator_); }
@@ -194,12 +208,19 @@ std::unique_ptr<Collective> connected(std::unique_ptr<Collective> host, const st
   return ranks;
 }
 
+// Who waits here for the others does not compute.
 template <class Connect>
-std::unique_ptr<Collective> connected_or_told(const Connect& connect) {
+std::unique_ptr<Collective> connected_or_told(const RankWatch& watch, const Connect& connect) {
+  constexpr const char* kWhere = "the start of NCCL";
   try {
-    return connect();
+    watch.watchdog.wait_on_device(kWhere);
+    std::unique_ptr<Collective> ranks = connect();
+    watch.watchdog.wait_on_device({});
+    return ranks;
   } catch (const Error&) {
     throw;
+  } catch (const NcclWaitEnded& e) {
+    fail_for_lost_rank(watch, kWhere, std::string(e.what()) + " (NCCL_DEBUG=WARN shows why)");
   } catch (const std::exception& e) {
     fail(ErrorKind::peer,
          {.cause = std::string("the ranks cannot be connected by NCCL: ") + e.what(),
@@ -208,19 +229,21 @@ std::unique_ptr<Collective> connected_or_told(const Connect& connect) {
 }
 
 std::unique_ptr<Collective> NcclCollective::part(int first, int size) {
-  return connected_or_told([&] { return connected(host().part(first, size), session_, members_of_part(first)); });
+  return connected_or_told(session_->watch(),
+                           [&] { return connected(host().part(first, size), session_, members_of_part(first)); });
 }
 
 std::unique_ptr<Collective> NcclCollective::counterparts(int size) {
-  return connected_or_told(
-      [&] { return connected(host().counterparts(size), session_, members_of_part(rank() % size)); });
+  return connected_or_told(session_->watch(), [&] {
+    return connected(host().counterparts(size), session_, members_of_part(rank() % size));
+  });
 }
 
 }  // namespace
 
 std::unique_ptr<Collective> connect_nccl(std::unique_ptr<Collective> host, const NcclOptions& options,
                                          const RankWatch& watch) {
-  return connected_or_told([&] {
+  return connected_or_told(watch, [&] {
     ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);  // connections of rings and trees at once: as connect_all
     select(options.device);
     auto session = std::make_shared<NcclSession>(

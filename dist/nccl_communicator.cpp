@@ -21,7 +21,7 @@ constexpr milliseconds kLeaving{10'000};  // for the others to come to their end
 }  // namespace
 
 NcclCommunicator::NcclCommunicator(const NcclLibrary& library, const Place& place)
-    : library_(library), timeout_(place.timeout) {
+    : library_(library), timeout_(place.timeout), misses_rank_(place.misses_rank) {
   nccl::Config config;
   try {
     const nccl::Result begun = library->comm_init_rank_config(&comm_, place.size, place.id, place.rank, &config);
@@ -58,8 +58,9 @@ void NcclCommunicator::settle(const char* what, nccl::Result result, millisecond
   const auto end = Clock::now() + patience;
   for (int polls = 0; result == nccl::in_progress; ++polls) {
     if (polls >= kQuick) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    if (polls >= kQuick && misses_rank_()) throw NcclWaitEnded(fmt::format("{}: a rank has ended", what));
     if (Clock::now() > end)
-      throw std::runtime_error(
+      throw NcclWaitEnded(
           fmt::format("{} is not done after {:.0f} s", what, std::chrono::duration<double>(patience).count()));
     if (const nccl::Result asked = library_->comm_get_async_error(comm_, &result); asked != nccl::success)
       result = asked;

@@ -2,11 +2,17 @@
 #include <chrono>
 #include <functional>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 
 #include "dist/nccl_library.h"
 
 namespace qtrain {
+
+/// Another rank did not come.
+struct NcclWaitEnded : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 /// NCCL's place of this rank among the others. Its calls do not wait for other ranks: they are polled, so that a rank
 /// that does not come is noticed.
@@ -16,9 +22,10 @@ class NcclCommunicator {
     nccl::UniqueId id;
     int rank = 0, size = 1;
     std::chrono::milliseconds timeout{};  ///< of each call
+    std::function<bool()> misses_rank;    ///< whether one has ended: then nothing waits any longer
   };
   /// On the device that is selected; all ranks at about the same time. Errors of this and of `run` are
-  /// std::runtime_error in the words of the library.
+  /// std::runtime_error in the words of the library, NcclWaitEnded among them.
   NcclCommunicator(const NcclLibrary& library, const Place& place);
   /// Leaves with the others, or, while an exception is on its way, by itself.
   ~NcclCommunicator();
@@ -41,6 +48,7 @@ class NcclCommunicator {
 
   const NcclLibrary& library_;
   std::chrono::milliseconds timeout_;
+  std::function<bool()> misses_rank_;
   std::mutex mutex_;
   nccl::Comm* comm_ = nullptr;
 };

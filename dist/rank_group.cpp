@@ -40,6 +40,7 @@ RankGroup::RankGroup(const std::optional<RankPlace>& place, const Options& optio
   if (place->serves_store) server_.emplace(Endpoint{.host = "", .port = place->store.port}, place->attempt);
   const auto timeout = options.timeout;
   store_.emplace(place->store, timeout, place->attempt);
+  store_->set_keeper(place->launcher == "qtrain" ? "the launcher" : "rank 0");
   require_reachable(*place, *store_, timeout);
   watchdog_.emplace(Watchdog::Options{.server = place->store,
                                       .rank = place->rank,
@@ -56,17 +57,30 @@ RankGroup::RankGroup(const std::optional<RankPlace>& place, const Options& optio
     if (options.device.kind == DeviceKind::cpu)
       collective_ = std::make_unique<QueuedCollective>(std::move(collective_));
   } catch (const Error&) {
+    tell_failure();
     throw;
   } catch (const std::exception& e) {
+    tell_failure();
     fail(ErrorKind::peer, {.cause = std::string("the ranks cannot be connected: ") + e.what()});
   }
 }
 
 RankGroup::~RankGroup() {
   if (!watchdog_) return;
+  std::uncaught_exceptions() == 0 ? tell_end() : tell_failure();
+}
+
+void RankGroup::tell_end() {
   try {
-    std::uncaught_exceptions() == 0 ? watchdog_->tell_end(*store_) : watchdog_->tell_failure(*store_);
+    watchdog_->tell_end(*store_);
   } catch (const Error&) {  // nobody is there any more
+  }
+}
+
+void RankGroup::tell_failure() {
+  try {
+    watchdog_->tell_failure(*store_);
+  } catch (const Error&) {  // as above
   }
 }
 

@@ -27,6 +27,9 @@ class RankGroup {
   Collective& collective() { return *collective_; }
 
  private:
+  void tell_end();
+  void tell_failure();
+
   std::optional<StoreServer> server_;
   std::optional<Store> store_;
   std::optional<Watchdog> watchdog_;

@@ -13,6 +13,7 @@
 
 #include "core/error.h"
 #include "core/stop.h"
+#include "dist/last_words.h"
 
 /// A request: what to do (a byte), how long to wait in ms, the lengths of key and value (u32 each), key, value. An
 /// answer: whether there is a value (a byte), its length (u32), the value. Numbers are little-endian.
@@ -193,7 +194,8 @@ std::optional<std::string> Store::ask(const std::string& request, milliseconds p
     value.resize(head.value);
     if (socket_.receive(bytes_of(value), grace)) return head.found ? std::optional(value) : std::nullopt;
   }
-  fail(ErrorKind::peer, {.cause = "the process at " + server_.text() + ", where ranks meet, is gone"});
+  fail(ErrorKind::peer,
+       {.cause = fmt::format("{} at {}, where ranks meet, is gone", keeper_, server_.text()), .remedy = kGoOn});
 }
 
 void Store::set(const std::string& key, const std::string& value) {

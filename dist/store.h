@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "dist/socket.h"
 
@@ -68,6 +69,8 @@ class Store {
 
   /// How long a server may take to answer, beside what it waits for.
   void set_grace(std::chrono::milliseconds grace) { grace_ = grace; }
+  /// Who the server is, for messages.
+  void set_keeper(std::string keeper) { keeper_ = std::move(keeper); }
   /// Ends calls of other threads with an error, now and later.
   void shut_down() { socket_.shut_down(); }
   const Endpoint& server() const { return server_; }
@@ -79,6 +82,7 @@ class Store {
   std::optional<std::string> ask(const std::string& request, std::chrono::milliseconds patience);
 
   Endpoint server_;
+  std::string keeper_ = "the process";
   std::chrono::milliseconds grace_{10'000};
   std::mutex mutex_;
   Socket socket_;

@@ -175,6 +175,24 @@ void clear_alone(Ctx& ctx, const Tensor& t) {
     ctx.stream().fill(t.data, 0, t.bytes());
 }
 
+std::vector<Tensor> slabs_of(std::vector<Tensor> tensors) {
+  constexpr std::ptrdiff_t kAlignment = 256;
+  std::ranges::sort(tensors, {}, &Tensor::data);
+  std::vector<Tensor> all;
+  for (const Tensor& t : tensors) {
+    if (!all.empty() && all.back().dtype == t.dtype) {
+      const std::ptrdiff_t gap = t.data - (all.back().data + all.back().bytes());
+      if (gap >= 0 && gap < kAlignment) {
+        const auto bytes = static_cast<std::size_t>(t.data + t.bytes() - all.back().data);
+        all.back().shape = {static_cast<std::int64_t>(bytes / size_of(t.dtype))};
+        continue;
+      }
+    }
+    all.push_back(t.reshaped({t.numel()}));
+  }
+  return all;
+}
+
 LinkTimes time_link(Ctx& ctx, Collective& ranks) {
   constexpr std::int64_t kSmall = 16, kLarge = std::int64_t{1} << 16;  // elements for each rank
   constexpr int kTries = 3;

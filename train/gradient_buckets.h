@@ -62,6 +62,10 @@ struct Messages {
 /// each element is added by one rank in the order of the ranks, in f32, and its sum rounded to that type again.
 void all_reduce(Ctx& ctx, Collective& ranks, const GradientBucket& bucket, const Messages& memory);
 
+/// As few views as possible of memory of one type that hold these tensors, in the order of their addresses: what an
+/// arena leaves between two of them for their alignment is part of it.
+std::vector<Tensor> slabs_of(std::vector<Tensor> tensors);
+
 /// How long exchanges of two sizes took, of the bytes of all ranks together.
 struct LinkTimes {
   double small_seconds = 0, large_seconds = 0;

@@ -10,26 +10,6 @@
 namespace qtrain {
 namespace {
 
-// As few views as possible of memory of one type that holds all of them: what an arena leaves between two tensors for
-// their alignment is part of it.
-std::vector<Tensor> slabs(std::vector<Tensor> tensors) {
-  constexpr std::ptrdiff_t kAlignment = 256;
-  std::ranges::sort(tensors, {}, &Tensor::data);
-  std::vector<Tensor> all;
-  for (const Tensor& t : tensors) {
-    if (!all.empty() && all.back().dtype == t.dtype) {
-      const std::ptrdiff_t gap = t.data - (all.back().data + all.back().bytes());
-      if (gap >= 0 && gap < kAlignment) {
-        const auto bytes = static_cast<std::size_t>(t.data + t.bytes() - all.back().data);
-        all.back().shape = {static_cast<std::int64_t>(bytes / size_of(t.dtype))};
-        continue;
-      }
-    }
-    all.push_back(t.reshaped({t.numel()}));
-  }
-  return all;
-}
-
 bool by_nccl(Device device, ReductionOrder order) {
   return order == ReductionOrder::ranks && device.kind == DeviceKind::cuda;
 }
@@ -155,7 +135,7 @@ void GradientReducer::begin_adding(Ctx& ctx, GradientBucket& bucket) {
 void GradientReducer::add_in_place(Ctx& ctx, Collective& ranks, const GradientBucket& bucket) {
   std::vector<Tensor> gradients;
   for (const GradientParts& p : bucket.parts) gradients.push_back(p.gradient);
-  for (const Tensor& slab : slabs(std::move(gradients)))
+  for (const Tensor& slab : slabs_of(std::move(gradients)))
     is_rounded(slab) ? add_rounded(ctx, ranks, slab) : ranks.all_reduce(ctx, slab, Reduction::sum);
 }
 

@@ -99,7 +99,10 @@ void settle_in(const RankPlace& place, ResolvedConfig& config, Log& log) {
   if (config.value.run.threads == 0) config.value.run.threads = mine;
   if (!config.given("nproc")) config.value.run.nproc = place.local_size;
   if (place.rank > 0) log.set_level(std::max(log.level(), LogLevel::error));
-  if (place.launcher != "qtrain") log.info("rank {} of {}, started by {}", place.rank, place.size, place.launcher);
+  if (place.launcher == "qtrain") return;
+  log.info("rank {} of {}, started by {}", place.rank, place.size, place.launcher);
+  if (config.value.run.max_restarts > 0)
+    log.warn("max_restarts has no effect: {} started the ranks, and has to start them again", place.launcher);
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ TEST_F(Context, BatchesOfAFewTokensAreThoseOfOneRank) {
 TEST_F(Context, RecomputedAndAdaptedLayersAreThoseOfOneRank) {
   Json config = base("llama_gqa3_tied");
   config.update({{"use_peft", true}, {"lora_r", 4}, {"lora_dropout", 0}, {"lora_target_modules", "all-linear"}});
-  for (const Json policy : {Json(true), Json("blocks:2"), Json("selective")}) {
+  for (const Json& policy : {Json(true), Json("blocks:2"), Json("selective")}) {
     config["gradient_checkpointing"] = policy;
     SCOPED_TRACE(policy.dump());
     expect_as_alone(config, {{2, 2}});
@@ -168,6 +168,37 @@ TEST_F(Context, ARunGoesOnWithOthers) {
               HasSubstr("context_parallel_size = 1, the config says 2"));
 }
 
+// Of states and of tokens at once: with as many ranks to share tokens the same bits, otherwise the same but for sums.
+TEST_F(Context, ARunGoesOnWithAnotherDivision) {
+  Json config = base("llama_gqa3_tied");
+  config.update({{"deterministic_reduce", true},
+                 {"optim", "adamw_torch"},
+                 {"learning_rate", 0.005},
+                 {"save_strategy", "steps"},
+                 {"save_steps", 2}});
+  const auto division = [&](int ranks, int sharing, int stage) {
+    Json c = shared(config, ranks, sharing);
+    c["zero_stage"] = stage;
+    return c;
+  };
+  const auto gone_on = [&](Json c, const fs::path& from) {
+    c["output_dir"] = at("more").string();
+    fs::remove_all(at("more"));
+    const Outcome outcome = train_ok(folder_.path(), c, {"--resume", (from / "checkpoint-2").string()});
+    EXPECT_THAT(outcome.err, HasSubstr("resumed from"));
+    return bytes_of(at("more/model.safetensors"));
+  };
+  const fs::path two = trained(division(2, 2, 0), "two"), four = trained(division(4, 2, 3), "four");
+  const std::string wanted = bytes_of(two / "model.safetensors");
+  EXPECT_EQ(gone_on(division(4, 2, 3), two), wanted);
+  EXPECT_EQ(gone_on(division(2, 2, 3), four), wanted);
+  EXPECT_EQ(gone_on(division(8, 2, 2), four), wanted);
+  for (const Json& other : {division(4, 4, 1), division(2, 1, 3), division(1, 1, 0)}) {
+    gone_on(other, four);
+    EXPECT_LT(largest_difference(at("more"), two), 1e-4) << other;  // AdamW makes small gradients large
+  }
+}
+
 // A long row: a rank needs a part of the activations and what it gathers, as the plan says to the byte.
 TEST_F(Context, MemoryFallsAsPlanned) {
   Json config = base("llama_gqa3_tied");
@@ -185,9 +216,10 @@ TEST_F(Context, MemoryFallsAsPlanned) {
     const Json memory = read_json(out / "train_results.json").at("memory");
     const std::string said = qtrain_ok({.words = {"estimate", at("config.json").string(), "--json"}}).out;
     EXPECT_EQ(Json::parse(said).at("memory"), memory.at("planned")) << sharing;
-    if (sharing > 1)
+    if (sharing > 1) {
       EXPECT_THAT(qtrain_ok({.words = {"estimate", at("config.json").string()}}).out,
                   HasSubstr(fmt::format("4099 tokens, from the data, shared by {} ranks", sharing)));
+    }
     plans[sharing] = memory.at("planned");
     expect_near(out, at("by_1"), "loss", kLoss);
     expect_near(out, at("by_1"), "grad_norm", kNorm);

@@ -324,6 +324,65 @@ TEST_F(OrderedSums, OfEveryDivisionHaveTheBitsOfOne) {
     expect_bits_of_one(config, {{3, 1}, {2, 2}, {3, 3}});
 }
 
+// Killed or stopped while the ranks are connected by NCCL, which notices neither.
+class MissingAtTheStart : public HarnessRanks, public ::testing::WithParamInterface<int> {};
+
+TEST_P(MissingAtTheStart, IsNamed) {
+  Json config = divided(base(), 2);
+  config.update({{"max_steps", 1}, {"ddp_timeout", GetParam() == SIGSTOP ? 6 : 600}});
+  for (const int missing : {0, 1}) {
+    Launch without = rank(missing, config);
+    without.environment.push_back(fmt::format("QTRAIN_STAND_IN_NCCL_RAISES={}", GetParam()));
+    const auto begin = std::chrono::steady_clock::now();
+    Process lost(without), other(rank(1 - missing, config));
+    const Outcome outcome = other.wait();
+    EXPECT_EQ(outcome.code, 7) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(fmt::format("error: rank {}", missing)));
+    EXPECT_THAT(outcome.err, HasSubstr("run the same command to go on"));
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
+    lost.signal(SIGKILL);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, MissingAtTheStart, ::testing::Values(SIGKILL, SIGSTOP),
+                         [](const auto& info) { return info.param == SIGKILL ? "killed" : "stopped"; });
+
+// One GPU, several with other divisions, and back: checkpoints are the same.
+TEST_F(HarnessRanks, GoOnFromWhatOthersHaveSaved) {
+  Json config = all_weights();
+  config.update({{"gradient_accumulation_steps", 6}, {"max_steps", 4}, {"save_strategy", "steps"}, {"save_steps", 2}});
+  struct Division {
+    int ranks, stage;
+  };
+  const auto run = [&](const Division& d, const std::string& device, const std::vector<std::string>& more) {
+    Json shared = divided(config, d.ranks);
+    shared.update({{"nproc", d.ranks}, {"zero_stage", d.stage}, {"device", device}});
+    Launch one = launch(shared, d.ranks);
+    one.argv.insert(one.argv.end(), more.begin(), more.end());
+    const Outcome outcome = Process(one).wait();
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.err;
+  };
+  const auto saved_by = [&](const Division& d, const std::string& device) {
+    fs::remove_all(folder_ / "out");
+    run(d, device, {});
+    fs::remove_all(folder_ / "saved");
+    fs::rename(folder_ / "out", folder_ / "saved");
+  };
+  const auto go_on = [&](const Division& d) {
+    EXPECT_THAT(run(d, "cuda", {"--resume", (folder_ / "saved/checkpoint-2").string()}), HasSubstr("resumed from"));
+    return bytes_of(folder_ / "out/model.safetensors");
+  };
+  saved_by({1, 0}, "cuda");
+  const std::string alone = bytes_of(folder_ / "saved/model.safetensors");
+  EXPECT_EQ(go_on({2, 3}), alone);
+  saved_by({2, 3}, "cuda");
+  EXPECT_EQ(go_on({3, 1}), alone);
+  EXPECT_EQ(go_on({1, 0}), alone);
+  saved_by({2, 1}, "cpu");  // other GEMMs and sums: other last bits
+  go_on({2, 2});
+  EXPECT_LT(largest_difference(folder_ / "out", folder_ / "saved"), 1e-4);
+}
+
 TEST_F(HarnessRanks, ALostOneEndsTheRun) {
   Json config = divided(base(), 2);
   config.update({{"nproc", 2}, {"max_steps", 100000}, {"ddp_timeout", 8}});

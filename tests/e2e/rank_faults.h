@@ -9,7 +9,7 @@ namespace qtrain::e2e {
 /// What happens to which rank of how many, and when.
 struct RankFault {
   std::string kind;   ///< "kill", "segv", "stop", "exit", "slow", "late", "skip", "unequal", "hold"
-  std::string phase;  ///< "start", "rows", "step", "evaluation", "saving", "end"
+  std::string phase;  ///< "start", "rows", "agreement", "step", "evaluation", "saving", "end"
   int ranks = 2, rank = 0;
 
   std::string text() const;

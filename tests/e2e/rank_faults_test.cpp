@@ -213,7 +213,7 @@ TEST_P(PortOf, ARunMayBeInUse) {
   EXPECT_EQ(result(), undisturbed());
 }
 
-const std::array<std::string, 6> kPhases{"start", "rows", "step", "evaluation", "saving", "end"};
+const std::array<std::string, 7> kPhases{"start", "rows", "step", "evaluation", "saving", "end", "agreement"};
 
 // Every way to end in every phase of every number of ranks, each rank in turn; then what ranks do wrong together.
 std::vector<RankFault> lost_ranks() {

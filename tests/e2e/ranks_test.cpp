@@ -167,6 +167,48 @@ TEST_F(Ranks, AStopIsForAll) {
   }
 }
 
+/// Stopped while all evaluate together after the second of four steps.
+class StopInAnEvaluation : public Ranks, public ::testing::WithParamInterface<int> {
+ protected:
+  Json config() const {
+    std::string rows;
+    for (int i = 0; i < (GetParam() == 0 ? 20000 : 3000); ++i)
+      rows += fmt::format("{{\"input_ids\": [5, {}, 7, 8, 9, 10, 11]}}\n", 4 + i % 50);
+    write_file(at("rows.jsonl"), rows);
+    Json config = divided(base(), 3);
+    config.update({{"max_steps", 4},
+                   {"eval_dataset_name", at("rows.jsonl").string()},
+                   {"eval_strategy", "steps"},
+                   {"eval_steps", 2},
+                   {"per_device_eval_batch_size", 1},
+                   {"zero_stage", GetParam()}});
+    return config;
+  }
+};
+
+TEST_P(StopInAnEvaluation, IsGoneOnFromWithTheSameBits) {
+  train_ok(folder_.path(), config());
+  const std::string whole = bytes_of(at("out/adapter_model.safetensors"));
+  const Json rows = history_of_updates(at("out"));
+  for (const int signal : {SIGTERM, SIGINT}) {
+    fs::remove_all(at("out"));
+    Launch launch = launch_of({.words = words(config())});
+    launch.columns = 80;
+    launch.environment = {"TERM=xterm"};
+    Process process(launch);
+    ASSERT_TRUE(process.waits_for("evaluating")) << process.said();
+    signal == SIGINT ? process.type("\x03") : process.signal(signal);
+    const Outcome outcome = process.wait();
+    EXPECT_EQ(outcome.code, 75) << outcome.err;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("run the same command to go on"), Not(HasSubstr("eval_loss"))));
+    EXPECT_EQ(checkpoint_names(at("out")), std::vector<std::string>{"checkpoint-2"});
+    EXPECT_THAT(qtrain_ok({.words = words(config())}).err, HasSubstr("resumed from"));
+    EXPECT_EQ(bytes_of(at("out/adapter_model.safetensors")), whole);
+    EXPECT_EQ(history_of_updates(at("out")), rows);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Stage, StopInAnEvaluation, ::testing::Values(0, 3));
+
 TEST_F(Ranks, AStopOfOneRankIsForAll) {
   RunningRanks run(words(long_run(3)), 3);
   ::kill(run.of(2), SIGTERM);

@@ -1,5 +1,6 @@
 // Ranks that somebody else starts, as torchrun and the launchers of several machines do.
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <list>
 
@@ -130,6 +131,54 @@ TEST_F(StartedRanks, DoNotWaitForEverForOneThatNeverComes) {
   const Outcome outcome = Process(rank(0, 2, config)).wait();
   EXPECT_EQ(outcome.code, 7);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("rank 1 did not come within 2 s"), Not(HasSubstr("rank rank"))));
+}
+
+/// A run of three under way.
+class LostStartedRank : public StartedRanks {
+ protected:
+  Json config(int steps) const {
+    Json config = divided(base(), 3);
+    config.erase("nproc");
+    config.update({{"max_steps", steps}, {"zero_stage", 3}, {"max_restarts", 2}});
+    return config;
+  }
+  /// Ends one of them, and expects all others to say this of it.
+  void expect_said(int lost, const std::string& said) {
+    std::list<Process> ranks;
+    for (int r = 0; r < 3; ++r) ranks.emplace_back(rank(r, 3, config(100000)));
+    ASSERT_TRUE(ranks.front().waits_for("step 3/")) << ranks.front().said();
+    std::next(ranks.begin(), lost)->signal(SIGKILL);
+    for (int r = 0; Process & p : ranks) {
+      const Outcome outcome = p.wait();
+      if (r++ == lost) continue;
+      EXPECT_EQ(outcome.code, 7) << outcome.err;
+      EXPECT_THAT(outcome.err, AllOf(HasSubstr(said), HasSubstr("run the same command to go on")));
+    }
+  }
+};
+
+// With where the ranks meet.
+TEST_F(LostStartedRank, IsNamedWhereItIsTheFirst) {
+  expect_said(0, fmt::format("rank 0 at 127.0.0.1:{}, where ranks meet, is gone", port_));
+}
+
+TEST_F(LostStartedRank, IsNamedByAllOthers) {
+  expect_said(2, "error: rank 2 did not come to collective");
+}
+
+TEST_F(LostStartedRank, IsStartedAgainByWhoStartedIt) {
+  const Json config = this->config(1);
+  std::list<Process> ranks;
+  for (int r = 0; r < 3; ++r) ranks.emplace_back(rank(r, 3, config));
+  for (int r = 0; Process & p : ranks) {
+    const Outcome outcome = p.wait();
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    const auto told = HasSubstr("max_restarts has no effect: torchrun started the ranks");
+    if (r++ == 0)
+      EXPECT_THAT(outcome.err, told);
+    else
+      EXPECT_THAT(outcome.err, Not(told));
+  }
 }
 
 }  // namespace

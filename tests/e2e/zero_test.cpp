@@ -209,7 +209,7 @@ TEST_F(Zero, RoundedGradientsInOrderHaveTheSameBits) {
 TEST_F(Zero, ARunGoesOnWithOtherRanksAndAnotherStage) {
   Json config = base();
   const auto alone = results(config);
-  const std::vector<std::pair<int, int>> from{{2, 3}, {3, 2}, {1, 0}}, to{{3, 1}, {1, 0}, {2, 3}};
+  const std::vector<std::pair<int, int>> from{{2, 3}, {3, 2}, {1, 0}, {2, 3}}, to{{3, 1}, {1, 0}, {2, 3}, {3, 3}};
   for (std::size_t i = 0; i < from.size(); ++i) {
     fs::remove_all(at("out"));
     train_ok(folder_.path(), divided(config, from[i].first, from[i].second));

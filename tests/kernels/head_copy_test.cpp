@@ -1,13 +1,13 @@
 #include "kernels/head_copy.h"
 
+#include "tests/kernels/each_type.h"
 #include "tests/kernels/head_copy_cases.h"
 
 namespace qtrain::testing {
 namespace {
 
 TEST(HeadCopy, TakesSomeOfMany) {
-  Ctx ctx({}, MatmulPrecision::storage, 3);
-  for (const DType d : {DType::f64, DType::f32, DType::bf16}) copies_heads(ctx, d);
+  in_each_type({DType::f64, DType::f32, DType::bf16}, copies_heads);
 }
 
 TEST(HeadCopy, RefusesHeadsThatThereAreNot) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <tuple>
 
 #include "tests/dist/local_ranks.h"
 
@@ -87,6 +88,24 @@ TEST(GradientBuckets, OfNarrowMessagesAreAddedInFullPrecision) {
       }
   });
   EXPECT_THAT(errors, Each(IsEmpty()));
+}
+
+// As an arena of a GPU places them, which the harness does not: there guards lie between tensors.
+TEST(GradientSlabs, JoinWhatAlignmentAloneSeparates) {
+  std::vector<std::byte> memory(4096);
+  const auto at = [&](std::size_t begin, Shape shape, DType d = DType::f32) {
+    return Tensor{memory.data() + begin, d, shape, {}};
+  };
+  const Tensor begins = at(512, {60}), follows = at(768, {8, 8}), touches = at(1024, {1}), ends = at(1280, {3}),
+               behind_another = at(1792, {64}), smaller = at(2048, {65}, DType::bf16),
+               next = at(2304, {5}, DType::bf16), before = at(0, {64});
+  const auto slabs = slabs_of({begins, follows, touches, ends, behind_another, smaller, next, before});
+  const auto extent = [&](const Tensor& t) { return std::tuple(t.data - memory.data(), t.dtype, t.numel()); };
+  std::vector<std::tuple<std::ptrdiff_t, DType, std::int64_t>> extents;
+  for (const Tensor& slab : slabs) extents.push_back(extent(slab));
+  EXPECT_THAT(extents, ElementsAre(extent(before), std::tuple(512, DType::f32, (1280 - 512) / 4 + 3),
+                                   extent(behind_another), std::tuple(2048, DType::bf16, (2304 - 2048) / 2 + 5)));
+  EXPECT_THAT(slabs_of({}), IsEmpty());
 }
 
 // 10 us and 1 GB/s: nine times the latency is 90 us, or 90 kB.

@@ -42,6 +42,7 @@ std::optional<fs::path> RunCheckpoints::restore(const ResumeFrom& from) {
 
 // The rank that leads chooses; the others have to find the same there.
 std::optional<Resumed> RunCheckpoints::load_chosen(const ResumeFrom& from) {
+  run_.ctx.synchronize();  // while one loads alone the others do not wait with it for what is queued on their devices
   std::optional<Resumed> resumed;
   if (run_.leads()) resumed = load_first_whole(objects_, from, run_.log);
   const std::string chosen = broadcast_text(run_.ctx, run_.ranks, resumed ? resumed->from.string() : "");

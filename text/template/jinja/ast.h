@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -49,12 +50,30 @@ enum class ExprKind : std::uint8_t {
 struct TemplateExpr {
   ExprKind kind = ExprKind::constant;
   int line = 0;
+  int height = 1;  ///< nodes on the longest way down from this one
   std::string name, attribute;
   PyValue value;
   PyOp op = PyOp::add;
   std::vector<PyCompare> compares;
   std::vector<ExprPtr> children;
   CallExprs call;
+
+  void add(ExprPtr child) {
+    rise_above(child);
+    children.push_back(std::move(child));
+  }
+  void set_call(CallExprs arguments) {
+    call = std::move(arguments);
+    for (const ExprPtr& e : call.positional) rise_above(e);
+    for (const auto& [key, e] : call.keywords) rise_above(e);
+    rise_above(call.star);
+    rise_above(call.star_star);
+  }
+
+ private:
+  void rise_above(const ExprPtr& child) {
+    if (child) height = std::max(height, child->height + 1);
+  }
 };
 
 /// A node over its children.
@@ -63,7 +82,7 @@ ExprPtr make_expr(ExprKind kind, int line, Children... children) {
   auto e = std::make_unique<TemplateExpr>();
   e->kind = kind;
   e->line = line;
-  (e->children.push_back(std::move(children)), ...);
+  (e->add(std::move(children)), ...);
   return e;
 }
 

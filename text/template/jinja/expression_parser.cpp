@@ -17,7 +17,7 @@ struct Operator {
 
 ExprPtr parse_power(TokenCursor& t) {
   ExprPtr left = parse_operand(t);
-  for (std::size_t n = 0; t.at_symbol("**"); t.require_shallow(++n)) {
+  for (; t.at_symbol("**"); t.require_shallow(*left)) {
     const int line = t.take().line;
     left = make_expr(ExprKind::binary, line, std::move(left), parse_operand(t));
     left->op = PyOp::pow;
@@ -29,7 +29,7 @@ ExprPtr parse_product(TokenCursor& t) {
   static constexpr std::array<Operator, 4> operators = {
       {{"*", PyOp::mul}, {"/", PyOp::div}, {"//", PyOp::floor_div}, {"%", PyOp::mod}}};
   ExprPtr left = parse_power(t);
-  for (std::size_t n = 0;; t.require_shallow(++n)) {
+  for (;; t.require_shallow(*left)) {
     const auto found =
         std::find_if(operators.begin(), operators.end(), [&](const Operator& o) { return t.at_symbol(o.symbol); });
     if (found == operators.end()) return left;
@@ -44,13 +44,13 @@ ExprPtr parse_concat(TokenCursor& t) {
   ExprPtr first = parse_product(t);
   if (!t.at_symbol("~")) return first;
   ExprPtr e = make_expr(ExprKind::concat, line, std::move(first));
-  while (t.skip_symbol("~")) e->children.push_back(parse_product(t));
+  while (t.skip_symbol("~")) e->add(parse_product(t));
   return e;
 }
 
 ExprPtr parse_sum(TokenCursor& t) {
   ExprPtr left = parse_concat(t);
-  for (std::size_t n = 0; t.at_symbol("+") || t.at_symbol("-"); t.require_shallow(++n)) {
+  for (; t.at_symbol("+") || t.at_symbol("-"); t.require_shallow(*left)) {
     const TemplateToken token = t.take();
     left = make_expr(ExprKind::binary, token.line, std::move(left), parse_concat(t));
     left->op = token.text == "+" ? PyOp::add : PyOp::sub;
@@ -90,7 +90,7 @@ ExprPtr parse_compare(TokenCursor& t) {
   if (compares.empty()) return first;
   ExprPtr e = make_expr(ExprKind::compare, line, std::move(first));
   e->compares = std::move(compares);
-  for (ExprPtr& other : others) e->children.push_back(std::move(other));
+  for (ExprPtr& other : others) e->add(std::move(other));
   return e;
 }
 
@@ -103,7 +103,7 @@ ExprPtr parse_not(TokenCursor& t) {
 
 ExprPtr parse_and(TokenCursor& t) {
   ExprPtr left = parse_not(t);
-  for (std::size_t n = 0; t.at_name("and"); t.require_shallow(++n)) {
+  for (; t.at_name("and"); t.require_shallow(*left)) {
     const int line = t.take().line;
     left = make_expr(ExprKind::logical_and, line, std::move(left), parse_not(t));
   }
@@ -112,7 +112,7 @@ ExprPtr parse_and(TokenCursor& t) {
 
 ExprPtr parse_or(TokenCursor& t) {
   ExprPtr left = parse_and(t);
-  for (std::size_t n = 0; t.at_name("or"); t.require_shallow(++n)) {
+  for (; t.at_name("or"); t.require_shallow(*left)) {
     const int line = t.take().line;
     left = make_expr(ExprKind::logical_or, line, std::move(left), parse_and(t));
   }
@@ -121,12 +121,12 @@ ExprPtr parse_or(TokenCursor& t) {
 
 ExprPtr parse_conditional(TokenCursor& t) {
   ExprPtr then = parse_or(t);
-  for (std::size_t n = 0; t.at_name("if"); t.require_shallow(++n)) {
+  for (; t.at_name("if"); t.require_shallow(*then)) {
     const int line = t.take().line;
     ExprPtr e = make_expr(ExprKind::conditional, line, parse_or(t), std::move(then));
     if (t.skip_name("else")) {
       const TokenCursor::Level level(t);
-      e->children.push_back(parse_conditional(t));
+      e->add(parse_conditional(t));
     }
     then = std::move(e);
   }
@@ -137,7 +137,9 @@ ExprPtr parse_conditional(TokenCursor& t) {
 
 ExprPtr parse_expression(TokenCursor& t, Conditional conditional) {
   const TokenCursor::Level level(t);
-  return conditional == Conditional::allowed ? parse_conditional(t) : parse_or(t);
+  ExprPtr e = conditional == Conditional::allowed ? parse_conditional(t) : parse_or(t);
+  t.require_shallow(*e);
+  return e;
 }
 
 bool at_tuple_end(const TokenCursor& t, std::string_view end) {
@@ -148,7 +150,7 @@ ExprPtr parse_tuple(TokenCursor& t, const TupleRules& rules) {
   ExprPtr tuple = make_expr(ExprKind::tuple, t.line());
   bool commas = false;
   while (!at_tuple_end(t, rules.end)) {
-    tuple->children.push_back(parse_expression(t, rules.conditional));
+    tuple->add(parse_expression(t, rules.conditional));
     if (!t.skip_symbol(",")) break;
     commas = true;
   }

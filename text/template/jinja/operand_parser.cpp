@@ -39,7 +39,7 @@ ExprPtr parse_list(TokenCursor& t) {
   while (!t.at_symbol("]")) {
     if (!e->children.empty()) t.expect_symbol(",");
     if (t.at_symbol("]")) break;
-    e->children.push_back(parse_expression(t));
+    e->add(parse_expression(t));
   }
   t.expect_symbol("]");
   return e;
@@ -50,9 +50,9 @@ ExprPtr parse_dict(TokenCursor& t) {
   while (!t.at_symbol("}")) {
     if (!e->children.empty()) t.expect_symbol(",");
     if (t.at_symbol("}")) break;
-    e->children.push_back(parse_expression(t));
+    e->add(parse_expression(t));
     t.expect_symbol(":");
-    e->children.push_back(parse_expression(t));
+    e->add(parse_expression(t));
   }
   t.expect_symbol("}");
   return e;
@@ -103,14 +103,14 @@ ExprPtr parse_subscript(TokenCursor& t, ExprPtr node) {
   }
   if (!sliced && t.at_symbol(",")) {
     ExprPtr tuple = make_expr(ExprKind::tuple, line, std::move(parts[0]));
-    while (t.skip_symbol(",")) tuple->children.push_back(parse_expression(t));
+    while (t.skip_symbol(",")) tuple->add(parse_expression(t));
     parts[0] = std::move(tuple);
   }
   t.expect_symbol("]");
   if (!sliced) return make_expr(ExprKind::item, line, std::move(node), std::move(parts[0]));
   parts.resize(3);
   ExprPtr e = make_expr(ExprKind::slice, line, std::move(node));
-  for (ExprPtr& part : parts) e->children.push_back(std::move(part));
+  for (ExprPtr& part : parts) e->add(std::move(part));
   return e;
 }
 
@@ -153,12 +153,12 @@ CallExprs parse_call(TokenCursor& t) {
 ExprPtr parse_call_of(TokenCursor& t, ExprPtr node) {
   const int line = t.line();
   ExprPtr e = make_expr(ExprKind::call, line, std::move(node));
-  e->call = parse_call(t);
+  e->set_call(parse_call(t));
   return e;
 }
 
 ExprPtr parse_postfix(TokenCursor& t, ExprPtr node) {
-  for (std::size_t n = 0;; t.require_shallow(++n)) {
+  for (;; t.require_shallow(*node)) {
     if (t.at_symbol(".")) {
       node = parse_attribute(t, std::move(node));
     } else if (t.at_symbol("[")) {
@@ -189,18 +189,20 @@ ExprPtr parse_test(TokenCursor& t, ExprPtr node) {
   while (t.skip_symbol(".")) e->name += "." + t.expect_name();
   const TokenKind kind = t.current().kind;
   if (t.at_symbol("(")) {
-    e->call = parse_call(t);
+    e->set_call(parse_call(t));
   } else if ((kind == TokenKind::name || kind == TokenKind::string || kind == TokenKind::number || t.at_symbol("[") ||
               t.at_symbol("{")) &&
              !t.at_name({"else", "or", "and"})) {
     if (t.at_name("is")) template_syntax_error(line, "You cannot chain multiple tests with is");
-    e->call.positional.push_back(parse_postfix(t, parse_primary(t)));
+    CallExprs argument;
+    argument.positional.push_back(parse_postfix(t, parse_primary(t)));
+    e->set_call(std::move(argument));
   }
   return negated ? make_expr(ExprKind::logical_not, line, std::move(e)) : std::move(e);
 }
 
 ExprPtr parse_filters_and_tests(TokenCursor& t, ExprPtr node) {
-  for (std::size_t n = 0;; t.require_shallow(++n)) {
+  for (;; t.require_shallow(*node)) {
     if (t.at_symbol("|")) {
       t.take();
       node = parse_filter(t, std::move(node));
@@ -224,12 +226,12 @@ ExprPtr parse_filter(TokenCursor& t, ExprPtr node) {
   ExprPtr e = make_expr(ExprKind::filter, t.line(), std::move(node));
   e->name = t.expect_name("the name of a filter");
   while (t.skip_symbol(".")) e->name += "." + t.expect_name();
-  if (t.at_symbol("(")) e->call = parse_call(t);
+  if (t.at_symbol("(")) e->set_call(parse_call(t));
   return e;
 }
 
 ExprPtr parse_filter_chain(TokenCursor& t, ExprPtr node) {
-  for (std::size_t n = 0; t.skip_symbol("|"); t.require_shallow(++n)) node = parse_filter(t, std::move(node));
+  for (; t.skip_symbol("|"); t.require_shallow(*node)) node = parse_filter(t, std::move(node));
   return node;
 }
 

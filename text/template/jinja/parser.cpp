@@ -46,7 +46,7 @@ ExprPtr parse_target(TokenCursor& t, std::string_view end) {
   ExprPtr tuple = make_expr(ExprKind::tuple, line, std::move(first));
   while (t.skip_symbol(",")) {
     if (at_tuple_end(t, end) || t.at_symbol("=")) break;
-    tuple->children.push_back(parse_target_item(t, end));
+    tuple->add(parse_target_item(t, end));
   }
   return tuple;
 }
@@ -275,7 +275,7 @@ class StatementParser {
     s->value = make_expr(ExprKind::concat, s->line);
     while (!t_.at(TokenKind::block_end)) {
       if (!s->value->children.empty()) t_.expect_symbol(",");
-      s->value->children.push_back(parse_expression(t_));
+      s->value->add(parse_expression(t_));
     }
     return s;
   }

@@ -5,7 +5,7 @@
 namespace qtrain {
 namespace {
 
-constexpr std::size_t kMaxChain = 400;  // operators of one precedence in a row; each is a level when evaluated
+constexpr int kMaxHeight = 500;  // Python's recursion limit ends Jinja at 491 operators in a row, or earlier
 constexpr int kMaxNesting = 100;
 
 }  // namespace
@@ -60,8 +60,9 @@ TokenCursor::Level::Level(TokenCursor& cursor) : cursor_(cursor) {
   if (++cursor_.depth_ > kMaxNesting) template_syntax_error(cursor_.line(), "the template is nested too deeply");
 }
 
-void TokenCursor::require_shallow(std::size_t chained) const {
-  if (chained > kMaxChain) template_syntax_error(line(), "an expression with too many operators");
+void TokenCursor::require_shallow(const TemplateExpr& e) const {
+  if (e.height > kMaxHeight)
+    template_syntax_error(line(), "an expression is nested too deeply, or has too many operators in a row");
 }
 
 }  // namespace qtrain

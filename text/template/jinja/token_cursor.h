@@ -47,8 +47,8 @@ class TokenCursor {
    private:
     TokenCursor& cursor_;
   };
-  /// A syntax error where so many operators in a row are too many.
-  void require_shallow(std::size_t chained) const;
+  /// A syntax error where this tree is too high: it is evaluated, and freed, by recursion.
+  void require_shallow(const TemplateExpr& e) const;
 
   SpecialNames read = {};  ///< variables that expressions have named
 

@@ -20,9 +20,9 @@ std::string rendering_of(const std::string& source) {
   return TemplateRun(parsed, 0).render().text;
 }
 
-std::string repeated(std::string_view piece) {
+std::string repeated(std::string_view piece, int times = 100'000) {
   std::string text;
-  for (int i = 0; i < 100'000; ++i) text += piece;
+  for (int i = 0; i < times; ++i) text += piece;
   return text;
 }
 
@@ -49,11 +49,39 @@ TEST(Template, HostileTemplatesEnd) {
       {"{{ 1" + repeated("+") + "1 }}", "too deeply"},
       {"{{ x" + repeated(".a") + " }}", "too many"},
       {"{{ 1" + repeated("+1") + " }}", "too many"},
+      {"{{ " + repeated("not ") + "1 }}", "too deeply"},
+      {"{{ " + repeated("1 if 0 else ") + "1 }}", "too deeply"},
+      {"{{ 1" + repeated("|string") + " }}", "too many"},
       {repeated("{% if 1 %}"), "too deeply"},
       {"{{ 'a'.replace('', 'x' * 10000000) * 9 }}", "too large"}};
   for (const auto& [source, why] : cases)
     EXPECT_THAT(test::error_of(ErrorKind::input, [&] { rendering_of(source); }), HasSubstr(why))
         << source.substr(0, 100);
+}
+
+// A row of operators in each of some parentheses: neither is much, and the tree would be 18'000 nodes high.
+TEST(Template, TreesOfRowsInParenthesesAreAsHighAsJinjaAllows) {
+  const std::string row = repeated("+1", 300);
+  for (const auto& [begin, end] : std::vector<std::pair<std::string, std::string>>{{"(", ")"},
+                                                                                   {"[", "][0]"},
+                                                                                   {"[0, ", "][1]"},
+                                                                                   {"{1: ", "}[1]"},
+                                                                                   {"f(", ")"},
+                                                                                   {"f(a=", ")"},
+                                                                                   {"f(*", ")"},
+                                                                                   {"f(**", ")"},
+                                                                                   {"1|default(", ")"},
+                                                                                   {"1 is eq(", ")"},
+                                                                                   {"x[1:", "]"},
+                                                                                   {"x[0, ", "]"},
+                                                                                   {"1 ~ (", ")"},
+                                                                                   {"1 < (", ")"},
+                                                                                   {"(1 if 0 else ", ")"}}) {
+    const std::string source = "{{ " + repeated(begin, 30) + "1" + repeated(row + end, 30) + " }}";
+    EXPECT_THAT(test::error_of(ErrorKind::input, [&] { parse_template(source); }), HasSubstr("too many operators"))
+        << begin;
+  }
+  EXPECT_EQ(rendering_of("{{ 0" + repeated("+1", 490) + " }}"), "490");  // one more is too much for Jinja
 }
 
 }  // namespace
