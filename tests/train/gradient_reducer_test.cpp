@@ -45,10 +45,12 @@ class Model {
   void add_unit(int unit, std::int64_t number) {
     const Param* p = trained_[static_cast<std::size_t>(unit)];
     dispatch_float(p->grad.dtype, [&]<class T>() {
-      for (std::int64_t i = 0; i < p->grad.numel(); ++i) {
+      T* const gradient = p->grad.as<T>();
+      const std::int64_t n = p->grad.numel();
+      for (std::int64_t i = 0; i < n; ++i) {
         const auto mixed = static_cast<std::uint32_t>(i) * 2654435761U + static_cast<std::uint32_t>(number) * 40503U;
         const float value = static_cast<float>(mixed >> 8U) * 0x1p-24F - 0.5F;
-        p->grad.as<T>()[i] = T(static_cast<float>(p->grad.as<T>()[i]) + value);
+        gradient[i] = T(static_cast<float>(gradient[i]) + value);
       }
     });
   }
