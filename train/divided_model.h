@@ -12,8 +12,8 @@ namespace qtrain {
 /// of a unit over the ranks, while others are computed.
 class DividedModel : public UnitAccess {
  public:
-  /// The model has its memory and is divided; from here on its passes use this.
-  DividedModel(Transformer& model, Collective& ranks, ReductionOrder order);
+  /// The model has its memory and is divided among these ranks; from here on its passes use this.
+  DividedModel(Transformer& model, ShardRanks& ranks, ReductionOrder order);
   /// Of the device, beside the parameters.
   static std::size_t bytes(ReductionOrder order, const Transformer& model);
   /// The ranks that share one state.
@@ -51,6 +51,7 @@ class DividedModel : public UnitAccess {
   /// Begins to add the gradients of a group, and after the last micro-batch the sums of all ranks.
   Pending add(Ctx& ctx, const ShardGroup& group, Sink::Mode mode);
   void reduce_all(Ctx& ctx, Sink::Mode mode);
+  void replicate(Ctx& ctx);
   bool in_order() const { return order_ == ReductionOrder::micro_batches; }
   /// Whether gradients that every rank has whole are added over the ranks as soon as a unit's are complete.
   bool adds_whole() const { return beside_ && !sharding().divides_gradients() && (in_order() || left_ == 1); }
@@ -59,7 +60,7 @@ class DividedModel : public UnitAccess {
   std::array<const ParamStore*, 2> stores_;
   ReductionOrder order_;
   std::int64_t left_ = 1;  ///< micro-batches of the update, with the one that is computed
-  ShardRanks ranks_;
+  ShardRanks& ranks_;
   ShardExchange exchange_;
   std::vector<Buffer> buffers_;
   bool beside_;                 ///< exchanges go on while others are computed

@@ -222,4 +222,10 @@ Pending ShardExchange::settle(Ctx& ctx, const ShardGroup& group) {
   });
 }
 
+Pending ShardExchange::replicate(Ctx& ctx, const ShardGroup& group) {
+  return start(ctx, ranks_.replicas(), [&group](Ctx& c, Collective& replicas) {
+    if (group.own_values.numel() > 0) replicas.broadcast(c, group.own_values, 0);
+  });
+}
+
 }  // namespace qtrain

@@ -45,6 +45,8 @@ class ShardExchange {
   Pending reduce(Ctx& ctx, const ShardGroup& group, Sink::Mode mode);
   /// After the last one of an update: the own row has the sums over all ranks then.
   Pending settle(Ctx& ctx, const ShardGroup& group);
+  /// The own row, which is on the device, has the values of the first replica then.
+  Pending replicate(Ctx& ctx, const ShardGroup& group);
 
  private:
   using Work = std::function<void(Ctx&, Collective&)>;

@@ -16,11 +16,12 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// Rank 0 of two, whose other rank has the same: what NCCL would read and write is copied on the context's stream.
+/// Rank 0 of so many, of which all have the same: what NCCL would read and write is copied on the context's stream.
 class Mirror : public Collective {
  public:
+  explicit Mirror(int size) : size_(size) {}
   int rank() const override { return 0; }
-  int size() const override { return 2; }
+  int size() const override { return size_; }
   void all_reduce(Ctx& ctx, Tensor values, Reduction) override { copy(ctx, values, values); }
   void broadcast(Ctx& ctx, Tensor values, int) override { copy(ctx, values, values); }
   void all_gather(Ctx& ctx, ConstTensor mine, Tensor all) override {
@@ -30,8 +31,8 @@ class Mirror : public Collective {
   void reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) override {
     for (int r = 0; r < size(); ++r) copy(ctx, sum, row(sent, r));
   }
-  std::unique_ptr<Collective> part(int, int) override { return std::make_unique<Solo>(); }
-  std::unique_ptr<Collective> counterparts(int) override { return std::make_unique<Solo>(); }
+  std::unique_ptr<Collective> part(int, int size) override { return std::make_unique<Mirror>(size); }
+  std::unique_ptr<Collective> counterparts(int size) override { return part(0, size_ / size); }
   void barrier(Ctx&) override {}
 
  private:
@@ -43,19 +44,29 @@ class Mirror : public Collective {
   static void copy(Ctx& ctx, const Tensor& to, const ConstTensor& from) {
     ctx.stream().copy(to.data, from.data, from.bytes());
   }
+  int size_;
 };
 
-/// Two updates of two micro-batches each; nothing waits on the host before the end.
-void train(ZeroStage stage, ReductionOrder order) {
+struct Training {
+  ZeroStage stage;
+  ReductionOrder order;
+  int blocks = 4, replicas = 1, updates = 2;
+};
+
+/// Updates of two micro-batches each; nothing waits on the host before the end.
+void train(const Training& t) {
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
-  Transformer model(kCuda, {.config = small_model(4), .sharding = {.stage = stage, .ranks = 2, .buffers = 2}});
+  Transformer model(kCuda, {.config = small_model(t.blocks),
+                            .sharding = {.stage = t.stage, .ranks = 2, .replicas = t.replicas, .buffers = 2}});
   model.commit({}, {{Pass::train, SmallBatch::kSize}});
   model.initialize_weights(ctx, 1);
-  Mirror ranks;
-  DividedModel divided(model, ranks, order);
+  Mirror ranks(2 * t.replicas);
+  ShardRanks shards(ranks, model.options().sharding);
+  DividedModel divided(model, shards, t.order);
   const SmallBatch batch(ctx);
-  for (int update = 0; update < 2; ++update) {
+  for (int update = 0; update < t.updates; ++update) {
     model.weights().zero_grads(ctx);
+    divided.begin_step(2);
     for (int i = 0; i < 2; ++i) {
       batch.forward_and_backward(ctx, model);
       divided.end_micro_batch(ctx);
@@ -88,15 +99,27 @@ std::vector<std::uint64_t> waits_without_need(const std::function<void()>& progr
 // weights that the host has waited for.
 TEST(ExchangesBesideTheComputation, OfWeightsNeedTheirWaits) {
   if (!emulation::kStates) GTEST_SKIP() << "a sanitizer's build does not see what kernels touch";
-  EXPECT_THAT(waits_without_need([] { train(ZeroStage::weights, ReductionOrder::ranks); }),
+  EXPECT_THAT(waits_without_need([] {
+                train({ZeroStage::weights, ReductionOrder::ranks});
+              }),
               ElementsAre(1, 2, 4, 12, 14, 26, 28, 36, 38, 46, 48, 60, 62));
 }
 
 // Of the gathers after an update the first one waits for it; nothing reads what the last one brings.
 TEST(ExchangesBesideTheComputation, OfGradientsNeedTheirWaits) {
   if (!emulation::kStates) GTEST_SKIP() << "a sanitizer's build does not see what kernels touch";
-  EXPECT_THAT(waits_without_need([] { train(ZeroStage::gradients, ReductionOrder::micro_batches); }),
+  EXPECT_THAT(waits_without_need([] {
+                train({ZeroStage::gradients, ReductionOrder::micro_batches});
+              }),
               ElementsAre(18, 19, 20, 21, 40, 41, 42, 43, 44));
+}
+
+// Sums over groups come at once behind those within them, in the last micro-batch; gathers after the update as above.
+TEST(ExchangesBesideTheComputation, OfGroupsNeedTheirWaits) {
+  if (!emulation::kStates) GTEST_SKIP() << "a sanitizer's build does not see what kernels touch";
+  const Training groups{
+      .stage = ZeroStage::gradients, .order = ReductionOrder::ranks, .blocks = 2, .replicas = 2, .updates = 1};
+  EXPECT_THAT(waits_without_need([&] { train(groups); }), ElementsAre(6, 8, 10, 13, 14, 15));
 }
 
 }  // namespace

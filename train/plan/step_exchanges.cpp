@@ -32,6 +32,12 @@ ExchangeCall reduce_call(int ranks, DType dtype, std::int64_t row) {
           .bytes = static_cast<double>(all) * static_cast<double>(size_of(dtype))};
 }
 
+ExchangeCall sum_call(DType dtype, std::int64_t elements) {
+  return {.what = Exchange::all_reduce,
+          .name = fmt::format("all_reduce of {} {}", elements, name_of(dtype)),
+          .bytes = static_cast<double>(elements) * static_cast<double>(size_of(dtype))};
+}
+
 // Of a group of ranks.
 ExchangeCall scatter_call(DType dtype, std::int64_t elements) {
   return {.what = Exchange::reduce_scatter,
@@ -69,20 +75,21 @@ void add_reductions(StepExchanges::Unit& unit, const GroupExchange& e) {
   }
 }
 
-// Sums of the first rank's row, or the pieces of it.
+ExchangeCall of_replicas(ExchangeCall call) {
+  call.among = Among::replicas;
+  return call;
+}
+
+// Sums of the first rank's row, or the pieces of it; and its values.
 void add_settling(StepExchanges::Unit& unit, const GroupExchange& e) {
   const std::int64_t row = e.group.row_size(0);
-  const auto call = [&](Exchange what, std::string_view name, std::int64_t elements) {
-    const DType dtype = *e.group.grad_dtype;
-    return ExchangeCall{.what = what,
-                        .name = fmt::format("{} of {} {}", name, elements, name_of(dtype)),
-                        .bytes = static_cast<double>(elements) * static_cast<double>(size_of(dtype)),
-                        .among = Among::replicas};
-  };
+  const DType dtype = *e.group.grad_dtype;
   if (e.replicas() == 1 || row == 0) return;
-  if (!e.in_order) return unit.settle.push_back(call(Exchange::all_reduce, "all_reduce", row));
+  if (!e.sharding.replicas_agree && e.group.cut == Cut::never)
+    unit.replicate.push_back(of_replicas(broadcast_call(e.group.dtype, row)));
+  if (!e.in_order) return unit.settle.push_back(of_replicas(sum_call(dtype, row)));
   for (std::int64_t begin = 0; begin < row; begin += e.piece())
-    unit.settle.push_back(call(Exchange::broadcast, "broadcast", std::min(e.piece(), row - begin)));
+    unit.settle.push_back(of_replicas(broadcast_call(dtype, std::min(e.piece(), row - begin))));
 }
 
 // As ShardExchange::gather.
@@ -108,10 +115,7 @@ void add_group(StepExchanges::Unit& unit, const GroupExchange& e) {
 void add_slabs(StepExchanges& all, const std::vector<Param*>& trained) {
   std::map<DType, std::int64_t> elements;
   for (const Param* p : trained) elements[p->spec.grad_dtype.value_or(p->spec.dtype)] += p->value.numel();
-  for (const auto& [dtype, n] : elements)
-    all.step.push_back({.what = Exchange::all_reduce,
-                        .name = fmt::format("all_reduce of {} {}", n, name_of(dtype)),
-                        .bytes = static_cast<double>(n) * static_cast<double>(size_of(dtype))});
+  for (const auto& [dtype, n] : elements) all.step.push_back(sum_call(dtype, n));
 }
 
 // What is exchanged beside the pass has no name: the ranks choose the size of their buckets.

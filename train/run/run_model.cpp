@@ -77,6 +77,12 @@ GradientReducer::Options reduction_of(const RunContext& run, const PlannedRun& p
   return reduction;
 }
 
+// NCCL takes memory for each communicator, so they are there before what is left is planned with.
+std::unique_ptr<ShardRanks> shard_ranks(const RunContext& run, const Transformer& model) {
+  const Sharding& sharding = model.options().sharding;
+  return sharding.divides_trained() ? std::make_unique<ShardRanks>(run.ranks, sharding) : nullptr;
+}
+
 // The memory of the model first, then that of the optimizer and of everything else that computes.
 void commit(const RunContext& run, const PlannedRun& planned, RunModel& m) {
   Ctx& ctx = run.ctx;
@@ -90,11 +96,13 @@ void commit(const RunContext& run, const PlannedRun& planned, RunModel& m) {
                                             planned.optimizer.placement);
   m.optimizer->allocate(ctx);
   ops::reserve(ctx, model.plan().gemm_memory(model.copies().operands()));
-  m.step =
-      std::make_unique<TrainStep>(ctx, TrainStep::Parts{.model = model, .optimizer = *m.optimizer, .ranks = run.ranks},
-                                  TrainStep::Options{.max_tokens = planned.work.train.tokens,
-                                                     .graphs = uses_graphs(run, model) ? kKeptGraphs : 0,
-                                                     .reduction = reduction_of(run, planned)});
+  m.step = std::make_unique<TrainStep>(
+      ctx,
+      TrainStep::Parts{
+          .model = model, .optimizer = *m.optimizer, .ranks = run.ranks, .shard_ranks = m.shard_ranks.get()},
+      TrainStep::Options{.max_tokens = planned.work.train.tokens,
+                         .graphs = uses_graphs(run, model) ? kKeptGraphs : 0,
+                         .reduction = reduction_of(run, planned)});
 }
 
 }  // namespace
@@ -128,7 +136,7 @@ ModelSetup declare_run_model(const RunContext& run, const RunData& data) {
 RunModel allocate_run_model(const RunContext& run, const RunData& data, ModelSetup declared) {
   const TrainingSection& t = run.training();
   const auto target = [&] { return target_here(run.ctx.device(), run.ctx.pool().size()); };
-  RunModel m{.keys = {}, .setup = std::move(declared), .memory = {}};
+  RunModel m{.keys = {}, .shard_ranks = shard_ranks(run, *declared.model), .setup = std::move(declared), .memory = {}};
   PlannedRun planned =
       planned_run(run.config.value, *m.setup.model, workload_of(t, data.train, data.evaluation), target());
   planned.ranks = run.ranks.size();

@@ -111,6 +111,13 @@ TEST(OverlapSchedule, ReplicasAreAddedOnceAnUpdate) {
   EXPECT_EQ(count(step, "settle"), 3);
 }
 
+// After the update, one after the other.
+TEST(OverlapSchedule, ReplicasTakeTheValuesOfTheFirst) {
+  const StepCosts c = costs(2, {.forward = 1, .backward = 2}, {.replicate = 5});
+  for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::weights})
+    EXPECT_DOUBLE_EQ(simulate_step({.stage = stage}, c).seconds, 2 * 3 + 3 * 5);
+}
+
 // The one that comes later keeps the other waiting, here after each block.
 TEST(OverlapSchedule, ExchangesWaitForTheLastRank) {
   const StepCosts fast = costs(2, {.forward = 0, .backward = 1}, {.reduce = 2});
@@ -190,13 +197,14 @@ struct Schedule {
   ReductionOrder order;
   int replicas = 1;
   Cut cut = Cut::anywhere;  ///< of trained parameters, as with Muon
-  bool dora = false;
+  bool dora = false, replicas_agree = true;
 
   TransformerOptions options() const {
     TransformerOptions o{.config = parse_model_config(parse_json(kSmallModel, "config"), "config"),
                          .sharding = {.stage = stage,
                                       .ranks = kRanks,
                                       .replicas = replicas,
+                                      .replicas_agree = replicas_agree,
                                       .cut = [c = cut](const ParamSpec&) { return c; },
                                       .buffers = buffers,
                                       .separate_sums = order == ReductionOrder::micro_batches}};
@@ -212,7 +220,8 @@ std::vector<std::string> calls_of_a_run(Transformer& model, const Schedule& s, s
   model.commit({.recompute = {RecomputePolicy::named(s.policy)}}, {{Pass::train, size}});
   std::vector<std::string> calls;
   NotingRanks ranks(calls, kRanks * s.replicas);
-  DividedModel divided(model, ranks, s.order);
+  ShardRanks shards(ranks, model.options().sharding);
+  DividedModel divided(model, shards, s.order);
   for (const int update : {0, 1}) {  // the second one finds what the first one left
     calls.clear();
     divided.begin_step(micro_batches);
@@ -267,6 +276,8 @@ TEST(OverlapSchedule, IsTheOneThatRunsHave) {
                             {weights, 2, "none", ReductionOrder::ranks, 4},
                             {optimizer, 2, "none", ReductionOrder::ranks, 1, Cut::never},
                             {weights, 2, "none", ReductionOrder::ranks, 1, Cut::never},
+                            {optimizer, 2, "none", ReductionOrder::ranks, 2, Cut::never, false, false},
+                            {weights, 2, "none", ReductionOrder::micro_batches, 2, Cut::never, true, false},
                             {weights, 2, "none", ReductionOrder::ranks, 1, Cut::anywhere, true},
                             {weights, 1, "blocks:2", ReductionOrder::ranks, 1, Cut::anywhere, true},
                             {gradients, 2, "none", ReductionOrder::ranks, 1, Cut::anywhere, true}}) {
