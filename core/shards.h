@@ -23,6 +23,8 @@ struct Sharding {
   ZeroStage stage = ZeroStage::none;
   int ranks = 1, rank = 0;  ///< of the group that this one is in
   int replicas = 1;         ///< groups, each of which has all of the state
+  /// Whether groups that update a parameter alike get the same bits; else those that are not cut are the first one's.
+  bool replicas_agree = true;
   /// Of trained parameters; empty: all can be cut. What files hold in another order is never cut.
   std::function<Cut(const ParamSpec&)> cut = {};
   int buffers = 2;             ///< blocks that are whole at a time: while one is computed others are on their way

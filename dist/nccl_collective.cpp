@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
@@ -37,9 +38,9 @@ bool both_on_host(ConstTensor a, ConstTensor b) {
   return on_host(a);
 }
 
-/// The ranks [first, first + size) of a run, and where in the store they meet.
+/// Ranks of a run, from `first` on each `stride`-th, and where in the store they meet.
 struct Members {
-  int first = 0;
+  int first = 0, stride = 1;
   std::string meeting = "nccl/";
 };
 
@@ -85,7 +86,10 @@ class NcclCollective : public Collective {
                        .misses_rank = [this] { return session_->watch().watchdog.misses_rank(); }}) {
     session_->add(communicator_);
   }
-  ~NcclCollective() override { session_->remove(communicator_); }
+  ~NcclCollective() override {
+    if (std::uncaught_exceptions() > 0) session_->end();
+    session_->remove(communicator_);
+  }
   NcclCollective(const NcclCollective&) = delete;
   NcclCollective& operator=(const NcclCollective&) = delete;
 
@@ -145,10 +149,10 @@ class NcclCollective : public Collective {
   std::unique_ptr<Collective> counterparts(int size) override;
   void connect_all();
   void label_next(std::uint32_t label) override { host_->label_next(label); }
-  void give_up() override { session_->give_up(); }
+  void give_up() override { session_->end(); }
   void disconnect() override {
     host_->disconnect();  // first: what calls that are given up leave behind is agreed on by nobody
-    session_->give_up();
+    session_->end();
   }
 
  private:
@@ -163,9 +167,11 @@ class NcclCollective : public Collective {
     session_->queue(ctx, {what.name, text, communicator_}, act);
   }
 
-  // The next part that is made, from this rank on.
-  Members members_of_part(int first) {
-    return {.first = members_.first + first, .meeting = fmt::format("{}{}.{}/", members_.meeting, ++parts_, first)};
+  // Of the next collective that is made of this one: from this rank on, each `stride`-th.
+  Members next_members(int first, int stride) {
+    return {.first = members_.first + members_.stride * first,
+            .stride = members_.stride * stride,
+            .meeting = fmt::format("{}{}.{}/", members_.meeting, ++parts_, first)};
   }
 
   // What a call that was given up has left behind is not shared, nor agreed on.
@@ -230,12 +236,12 @@ std::unique_ptr<Collective> connected_or_told(const RankWatch& watch, const Conn
 
 std::unique_ptr<Collective> NcclCollective::part(int first, int size) {
   return connected_or_told(session_->watch(),
-                           [&] { return connected(host().part(first, size), session_, members_of_part(first)); });
+                           [&] { return connected(host().part(first, size), session_, next_members(first, 1)); });
 }
 
 std::unique_ptr<Collective> NcclCollective::counterparts(int size) {
   return connected_or_told(session_->watch(), [&] {
-    return connected(host().counterparts(size), session_, members_of_part(rank() % size));
+    return connected(host().counterparts(size), session_, next_members(rank() % size, size));
   });
 }
 

@@ -18,6 +18,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kLeaving{10'000};  // for the others to come to their end too
 
+[[noreturn]] void fail_as_parted(const char* what) {
+  throw std::runtime_error(fmt::format("{}: the ranks have parted", what));
+}
+
 }  // namespace
 
 NcclCommunicator::NcclCommunicator(const NcclLibrary& library, const Place& place)
@@ -48,7 +52,7 @@ void NcclCommunicator::leave() {
 
 void NcclCommunicator::run(const char* what, const Act& act) {
   const std::lock_guard lock(mutex_);
-  if (!comm_) throw std::runtime_error(fmt::format("{}: the ranks have parted", what));
+  if (!comm_) fail_as_parted(what);
   settle(what, act(*library_.operator->(), comm_), timeout_);
 }
 
@@ -58,6 +62,7 @@ void NcclCommunicator::settle(const char* what, nccl::Result result, millisecond
   const auto end = Clock::now() + patience;
   for (int polls = 0; result == nccl::in_progress; ++polls) {
     if (polls >= kQuick) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    if (given_up_) fail_as_parted(what);
     if (polls >= kQuick && misses_rank_()) throw NcclWaitEnded(fmt::format("{}: a rank has ended", what));
     if (Clock::now() > end)
       throw NcclWaitEnded(
@@ -83,6 +88,7 @@ std::string NcclCommunicator::queued_error() {
 }
 
 void NcclCommunicator::give_up() {
+  given_up_ = true;  // for whoever is in a call
   const std::lock_guard lock(mutex_);
   if (comm_) library_->comm_abort(std::exchange(comm_, nullptr));
 }

@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <mutex>
@@ -49,6 +50,7 @@ class NcclCommunicator {
   const NcclLibrary& library_;
   std::chrono::milliseconds timeout_;
   std::function<bool()> misses_rank_;
+  std::atomic<bool> given_up_ = false;
   std::mutex mutex_;
   nccl::Comm* comm_ = nullptr;
 };

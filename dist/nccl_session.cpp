@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <thread>
+
 namespace qtrain {
 
 NcclSession::NcclSession(const Options& options, const RankWatch& watch)
@@ -38,9 +40,16 @@ std::string NcclSession::queued_error() {
   return {};
 }
 
+// At once: what ends one of them may wait for all that the device is at, calls of the others too.
 void NcclSession::give_up() {
   const std::lock_guard lock(mutex_);
-  for (NcclCommunicator* c : communicators_) c->give_up();
+  std::vector<std::thread> threads;
+  for (NcclCommunicator* c : communicators_) threads.emplace_back([c] { c->give_up(); });
+  for (std::thread& t : threads) t.join();
+}
+
+void NcclSession::end() {
+  queued_.end("the ranks have parted");
 }
 
 void NcclSession::throw_if_given_up() {

@@ -34,7 +34,8 @@ class NcclSession {
   };
   void queue(Ctx& ctx, const Call& call, const NcclCommunicator::Act& act);
 
-  void give_up();
+  /// Ends what is queued and still waits for other ranks, and every later call. From any thread.
+  void end();
   /// ErrorKind::peer after a call that was given up.
   void throw_if_given_up();
 
@@ -43,6 +44,7 @@ class NcclSession {
 
  private:
   std::string queued_error();
+  void give_up();
 
   NcclLibrary library_;
   Options options_;

@@ -65,6 +65,14 @@ void QueuedCalls::watch() {
   }
 }
 
+void QueuedCalls::end(const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = Failure{.call = calls_.empty() ? "a call" : calls_.front()->text, .why = why};
+  }
+  options_.give_up();
+}
+
 // Whoever asks for the failure does not wait for the library meanwhile.
 void QueuedCalls::fail(std::unique_lock<std::mutex>& lock, const Failure& failure) {
   failure_ = failure;

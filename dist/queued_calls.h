@@ -35,6 +35,9 @@ class QueuedCalls {
   /// would not be looked after.
   void add(Stream& stream, const std::string& call, const std::function<void()>& queue);
 
+  /// Gives up what is queued, and what is added later, for this reason.
+  void end(const std::string& why);
+
   /// The call that was given up. What was queued behind it has read wrong values.
   struct Failure {
     std::string call;

@@ -5,7 +5,7 @@
 /// Programs of the harness export these.
 namespace qtrain::emulation {
 
-/// A touch of work that must not run beside other work of the same owner, as the calls of one communicator: an address
+/// A touch of work that must not run beside other work of the same owner, as the calls of NCCL: an address
 /// that no memory has.
 inline constexpr std::uintptr_t kTurn = std::uintptr_t{1} << 63;
 inline Touch turn_of(const void* owner) {

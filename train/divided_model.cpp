@@ -26,11 +26,11 @@ void clear(Ctx& ctx, const Tensor& t) {
 
 }  // namespace
 
-DividedModel::DividedModel(Transformer& model, Collective& ranks, const GradientReducer::Options& reduction)
+DividedModel::DividedModel(Transformer& model, ShardRanks& ranks, const GradientReducer::Options& reduction)
     : model_(model),
       stores_(stores_of(model)),
       order_(reduction.order),
-      ranks_(ranks, model.options().sharding),
+      ranks_(ranks),
       exchange_(ranks_, exchange_options(model, reduction), stores_),
       buffers_(static_cast<std::size_t>(1 + sharding().buffers)),
       beside_(model.device().kind == DeviceKind::cpu ? sharding().buffers > 1
@@ -116,8 +116,17 @@ void DividedModel::finish_step(Ctx& ctx) {
   if (!in_order() && !sharding().divides_gradients() && !beside_) reduce_all(ctx, Sink::Mode::store);
 }
 
+void DividedModel::replicate(Ctx& ctx) {
+  Pending all;
+  for (const ParamStore* store : stores_)
+    for (const ShardGroup& group : store->groups())
+      if (group.trained() && group.cut == Cut::never) all = exchange_.replicate(ctx, group);
+  all.wait();
+}
+
 void DividedModel::finish_update(Ctx& ctx) {
   values_changed();
+  if (ranks_.replicas().size() > 1 && !sharding().replicas_agree) replicate(ctx);
   if (sharding().divides_weights()) return;
   Pending all;
   for (const ParamStore* store : stores_)

@@ -13,8 +13,8 @@ namespace qtrain {
 /// of a unit over the ranks, while others are computed.
 class DividedModel : public RankAccess {
  public:
-  /// The model has its memory and is divided; from here on its passes use this.
-  DividedModel(Transformer& model, Collective& ranks, const GradientReducer::Options& reduction);
+  /// The model has its memory and is divided among these ranks; from here on its passes use this.
+  DividedModel(Transformer& model, ShardRanks& ranks, const GradientReducer::Options& reduction);
   /// Of the device, beside the parameters.
   static std::size_t bytes(const GradientReducer::Options& reduction, const Transformer& model);
   /// The ranks that share one state.
@@ -51,6 +51,7 @@ class DividedModel : public RankAccess {
   /// Begins to add the gradients of a group, and after the last micro-batch the sums of all ranks.
   Pending add(Ctx& ctx, const ShardGroup& group, Sink::Mode mode);
   void reduce_all(Ctx& ctx, Sink::Mode mode);
+  void replicate(Ctx& ctx);
   bool in_order() const { return order_ == ReductionOrder::micro_batches; }
   /// Whether the gradients of a unit leave with each micro-batch, so that the next one begins at zero.
   bool clears_gradients() const { return sharding().divides_gradients() || (beside_ && in_order()); }
@@ -61,7 +62,7 @@ class DividedModel : public RankAccess {
   std::array<const ParamStore*, 2> stores_;
   ReductionOrder order_;
   std::int64_t left_ = 1;  ///< micro-batches of the update, with the one that is computed
-  ShardRanks ranks_;
+  ShardRanks& ranks_;
   ShardExchange exchange_;
   std::vector<Buffer> buffers_;
   bool beside_;                 ///< exchanges go on while others are computed

@@ -229,6 +229,12 @@ Pending ShardExchange::settle(Ctx& ctx, const ShardGroup& group) {
   });
 }
 
+Pending ShardExchange::replicate(Ctx& ctx, const ShardGroup& group) {
+  return start(ctx, ranks_.replicas(), [&group](Ctx& c, Collective& replicas) {
+    if (group.own_values.numel() > 0) replicas.broadcast(c, group.own_values, 0);
+  });
+}
+
 void ShardExchange::add_replicas(Ctx& ctx, Collective& replicas, const ShardGroup& group) const {
   if (!rounds(options_, group)) return replicas.all_reduce(ctx, group.own_grads, Reduction::sum);
   const std::int64_t n = replicas.size(), row = replica_row(options_, group, replicas.size());

@@ -51,6 +51,8 @@ class ShardExchange {
   Pending reduce(Ctx& ctx, const ShardGroup& group, Sink::Mode mode);
   /// After the last one of an update: the own row has the sums over all ranks then.
   Pending settle(Ctx& ctx, const ShardGroup& group);
+  /// The own row, which is on the device, has the values of the first replica then.
+  Pending replicate(Ctx& ctx, const ShardGroup& group);
 
  private:
   Pending start(Ctx& ctx, Collective& ranks, const ExchangeStream::Work& work);

@@ -21,7 +21,8 @@ std::span<Param* const> whole_ones(const Transformer& model, const std::vector<P
 
 std::unique_ptr<DividedModel> divided_model(const TrainStep::Parts& parts, const TrainStep::Options& options) {
   if (!parts.model.options().sharding.divides_trained()) return {};
-  return std::make_unique<DividedModel>(parts.model, parts.ranks, options.reduction);
+  check(parts.shard_ranks, "a divided model without ranks that divide it");
+  return std::make_unique<DividedModel>(parts.model, *parts.shard_ranks, options.reduction);
 }
 
 Sizes sizes_for(Device device) {

@@ -28,6 +28,7 @@ class TrainStep {
     Transformer& model;
     Optimizer& optimizer;
     Collective& ranks;
+    ShardRanks* shard_ranks = nullptr;  ///< where states are divided among them
   };
   /// The model and the optimizer have their memory.
   TrainStep(Ctx& ctx, const Parts& parts, const Options& options);

@@ -21,6 +21,11 @@ bool overlap(const void* a, const void* b, std::size_t bytes_a, std::size_t byte
 
 }  // namespace
 
+std::atomic<int>& executing() {
+  static std::atomic<int> count = 0;
+  return count;
+}
+
 std::size_t size_of(nccl::DataType type) {
   switch (type) {
     case nccl::u8: return 1;
@@ -178,10 +183,10 @@ nccl::Result Communicator::finalize() {
   return place_.blocks && running_ == 0 ? nccl::success : nccl::in_progress;
 }
 
-// Waits for what the device is at, as NCCL does.
+// Waits for what the device is at, of whichever communicator, as NCCL does where it frees memory.
 void Communicator::give_up() {
   aborted_ = true;
-  while (executing_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (executing() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const std::lock_guard lock(mutex_);
   if (place_.rank == 0 && !met_) segment_.forget_name();
   phase_ = Phase::given_up;

@@ -74,8 +74,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   mutable std::mutex mutex_;
   std::thread meeting_;
   std::atomic<bool> aborted_ = false, met_ = false, inside_ = false;
-  std::atomic<int> running_ = 0;    ///< queued, and not done
-  std::atomic<int> executing_ = 0;  ///< of these: what the device is at
+  std::atomic<int> running_ = 0;  ///< queued, and not done
   Phase phase_ = Phase::begins;
   nccl::Result failure_ = nccl::success;
   std::string error_;
@@ -85,6 +84,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::int64_t numbers_ = 0;
   std::int64_t fails_at_ = 0;  ///< the number of a call that an error of the network ends
 };
+
+/// Calls of all communicators of this process that the device is at.
+std::atomic<int>& executing();
 
 /// Size of an element; 0 for a type that is not known here.
 std::size_t size_of(nccl::DataType type);

@@ -48,13 +48,10 @@ std::byte* bytes_at(const void* p, std::size_t offset = 0) {
 /// Counts while it lives.
 class Executing {
  public:
-  explicit Executing(std::atomic<int>& count) : count_(count) { ++count_; }
-  ~Executing() { --count_; }
+  Executing() { ++executing(); }
+  ~Executing() { --executing(); }
   Executing(const Executing&) = delete;
   Executing& operator=(const Executing&) = delete;
-
- private:
-  std::atomic<int>& count_;
 };
 
 }  // namespace
@@ -64,7 +61,7 @@ Operation::Operation(std::shared_ptr<Communicator> ranks, std::vector<Call> call
 
 emulation::Work Operation::work() const {
   emulation::Work work{.run = [self = *this] { self.run(); }, .name = "NCCL"};
-  work.touches.push_back(emulation::turn_of(ranks_.get()));
+  work.touches.push_back(emulation::turn_of(&executing()));  // calls of two communicators may wait for each other
   const auto size = static_cast<std::size_t>(ranks_->place().size);
   const bool is_root = ranks_->place().rank == calls_.front().detail;
   for (const Call& c : calls_) {
@@ -90,7 +87,7 @@ emulation::Work Operation::work() const {
 }
 
 void Operation::run() const {
-  const Executing executing(ranks_->executing_);
+  const Executing now;
   if (number_ == ranks_->fails_at_) {
     ranks_->fail_on_the_way();
     while (!ranks_->aborted_) std::this_thread::sleep_for(std::chrono::milliseconds(1));

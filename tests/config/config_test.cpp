@@ -113,11 +113,16 @@ TEST(ConfigErrors, DependOnThePlaceOfTheRun) {
   const char* grouped = R"({"model_name_or_path": "m", "device": "cpu", "nproc": 4, "zero_stage": 1,
                             "zero_group_size": 2})";
   EXPECT_EQ(causes(grouped, {}), "");
-  EXPECT_THAT(causes(grouped, {.device = DeviceKind::cuda}), HasSubstr("on processors only, so far"));
+  EXPECT_EQ(causes(grouped, {.device = DeviceKind::cuda}), "");
   EXPECT_THAT(causes(grouped, {.ranks = 5}), HasSubstr("does not divide the 5 ranks"));
-  const char* machines = R"({"model_name_or_path": "m", "nproc": 8, "zero_stage": 3, "zero_group_size": -1})";
+  const char* alone = R"({"model_name_or_path": "m", "device": "cpu", "nproc": 4, "zero_stage": 1, "optim": "muon",
+                          "zero_group_size": 1})";
+  EXPECT_EQ(causes(alone, {}), "");
+  EXPECT_THAT(causes(alone, {.device = DeviceKind::cuda}), HasSubstr("GPUs may compute GEMMs by other algorithms"));
+  const char* machines = R"({"model_name_or_path": "m", "nproc": 8, "zero_stage": 3, "zero_group_size": -1,
+                             "optim": "muon", "weight_offload": true})";
   EXPECT_EQ(causes(machines, {.ranks = 8, .device = DeviceKind::cuda}), "");
-  EXPECT_THAT(causes(machines, {.ranks = 16, .device = DeviceKind::cuda}), HasSubstr("on processors only, so far"))
+  EXPECT_THAT(causes(machines, {.ranks = 16, .device = DeviceKind::cuda}), HasSubstr("that wait on the host"))
       << "that somebody else started on two machines";
   const char* shared = R"({"model_name_or_path": "m", "device": "cpu", "context_parallel_size": 4, "nproc": 2})";
   EXPECT_THAT(causes(shared, {}), HasSubstr("does not divide the 2 ranks"));

@@ -275,18 +275,18 @@ TEST_F(EstimateOf, NodesNeedNoCard) {
 
 // What every GPU refuses is neither offered nor the fastest.
 TEST_F(EstimateOf, SaysWhatGpusRefuse) {
-  const Json c = config({{"max_length", 64}, {"zero_group_size", -1}, {"device", "cpu"}});
+  const Json c = config({{"max_length", 64}, {"zero_group_size", 1}, {"optim", "muon"}, {"device", "cpu"}});
   const std::vector<std::string> on_gpus{"--no_data", "--gpu", "H100", "--nodes", "2"};
   const Json ranks = json(c, on_gpus).at("of_ranks");
   EXPECT_TRUE(ranks.at("stages")[0].at("refused").is_null());
   for (const int stage : {1, 2, 3})
-    EXPECT_EQ(ranks.at("stages")[stage].at("refused"), "groups of ranks divide states on processors only, so far");
+    EXPECT_THAT(ranks.at("stages")[stage].at("refused").get<std::string>(), HasSubstr("matrices of muon for itself"));
   EXPECT_EQ(ranks.at("fastest"), 0);
-  EXPECT_THAT(estimate(c, on_gpus).out, HasSubstr("  refused: groups of ranks divide states on processors"));
+  EXPECT_THAT(estimate(c, on_gpus).out, HasSubstr("  refused: each GPU would update"));
   Json divided = c;
-  divided.update({{"zero_stage", 1}, {"zero_group_size", 1}, {"nproc", 2}});
+  divided.update({{"zero_stage", 1}, {"nproc", 2}});
   EXPECT_EQ(json(divided, {"--no_data"}).at("gpus"), Json::object());
-  EXPECT_THAT(estimate(divided, {"--no_data"}).out, HasSubstr("on GPUs               refused: groups of ranks"));
+  EXPECT_THAT(estimate(divided, {"--no_data"}).out, HasSubstr("on GPUs               refused: each GPU would"));
   EXPECT_EQ(estimate(divided, on_gpus).code, 2);
 }
 

@@ -17,11 +17,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// Rank 0 of two, whose other rank has the same: what NCCL would read and write is copied on the context's stream.
+/// Rank 0 of so many, of which all have the same: what NCCL would read and write is copied on the context's stream.
 class Mirror : public Collective {
  public:
+  explicit Mirror(int size) : size_(size) {}
   int rank() const override { return 0; }
-  int size() const override { return 2; }
+  int size() const override { return size_; }
   void all_reduce(Ctx& ctx, Tensor values, Reduction) override { copy(ctx, values, values); }
   void broadcast(Ctx& ctx, Tensor values, int) override { copy(ctx, values, values); }
   void all_gather(Ctx& ctx, ConstTensor mine, Tensor all) override {
@@ -31,8 +32,8 @@ class Mirror : public Collective {
   void reduce_scatter(Ctx& ctx, ConstTensor sent, Tensor sum) override {
     for (int r = 0; r < size(); ++r) copy(ctx, sum, row(sent, r));
   }
-  std::unique_ptr<Collective> part(int, int) override { return std::make_unique<Solo>(); }
-  std::unique_ptr<Collective> counterparts(int) override { return std::make_unique<Solo>(); }
+  std::unique_ptr<Collective> part(int, int size) override { return std::make_unique<Mirror>(size); }
+  std::unique_ptr<Collective> counterparts(int size) override { return part(0, size_ / size); }
   void barrier(Ctx&) override {}
 
  private:
@@ -44,11 +45,19 @@ class Mirror : public Collective {
   static void copy(Ctx& ctx, const Tensor& to, const ConstTensor& from) {
     ctx.stream().copy(to.data, from.data, from.bytes());
   }
+  int size_;
+};
+
+struct Training {
+  ZeroStage stage;
+  ReductionOrder order = ReductionOrder::ranks;
+  int blocks = 3, replicas = 1, updates = 2;
 };
 
 struct Model : Transformer {
-  Model(Ctx& ctx, ZeroStage stage)
-      : Transformer(kCuda, {.config = small_model(3), .sharding = {.stage = stage, .ranks = 2, .buffers = 2}}) {
+  Model(Ctx& ctx, const Training& t)
+      : Transformer(kCuda, {.config = small_model(t.blocks),
+                            .sharding = {.stage = t.stage, .ranks = 2, .replicas = t.replicas, .buffers = 2}}) {
     commit({}, {{Pass::train, SmallBatch::kSize}});
     initialize_weights(ctx, 1);
   }
@@ -59,14 +68,15 @@ void update(Ctx& ctx, Transformer& model) {
     if (p->own.count() > 0) ctx.stream().copy(p->own.value.data, p->own.grad.data, p->own.grad.bytes());
 }
 
-/// Two updates of two micro-batches each; nothing waits on the host before the end.
-void train(ZeroStage stage, ReductionOrder order) {
+/// Updates of two micro-batches each; nothing waits on the host before the end.
+void train(const Training& t) {
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
-  Model model(ctx, stage);
-  Mirror ranks;
-  DividedModel divided(model, ranks, {.order = order});
+  Model model(ctx, t);
+  Mirror ranks(2 * t.replicas);
+  ShardRanks shards(ranks, model.options().sharding);
+  DividedModel divided(model, shards, {.order = t.order});
   const SmallBatch batch(ctx);
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < t.updates; ++i) {
     model.weights().zero_grads(ctx);
     divided.begin_step(2);
     for (int j = 0; j < 2; ++j) {
@@ -81,13 +91,13 @@ void train(ZeroStage stage, ReductionOrder order) {
 }
 
 /// The same where every rank has all, with a bucket for each unit.
-void train_whole(ReductionOrder order) {
+void train_whole() {
   Ctx ctx(kCuda, MatmulPrecision::storage, 1);
-  Model model(ctx, ZeroStage::none);
-  Mirror ranks;
+  Model model(ctx, {.stage = ZeroStage::none});
+  Mirror ranks(2);
   DeviceNumbers sums(kCuda, 1);
   const std::vector<Param*> trained = model.trained();
-  GradientReducer reducer(ranks, {.order = order, .beside = true, .bucket_bytes = 1}, trained, sums.all());
+  GradientReducer reducer(ranks, {.beside = true, .bucket_bytes = 1}, trained, sums.all());
   model.set_access(reducer);
   const SmallBatch batch(ctx);
   for (int i = 0; i < 2; ++i) {
@@ -124,26 +134,33 @@ std::vector<std::uint64_t> waits_without_need(const std::function<void()>& progr
 // weights that the host has waited for.
 TEST(ExchangesBesideTheComputation, OfWeightsNeedTheirWaits) {
   if (!emulation::kStates) GTEST_SKIP() << "a sanitizer's build does not see what kernels touch";
-  EXPECT_THAT(waits_without_need([] { train(ZeroStage::weights, ReductionOrder::ranks); }),
+  EXPECT_THAT(waits_without_need([] { train({.stage = ZeroStage::weights}); }),
               ElementsAre(1, 2, 4, 10, 19, 26, 28, 34, 43));
 }
 
 // Of the gathers after an update the first one waits for it; nothing reads what the last one brings.
 TEST(ExchangesBesideTheComputation, OfGradientsNeedTheirWaits) {
   if (!emulation::kStates) GTEST_SKIP() << "a sanitizer's build does not see what kernels touch";
-  EXPECT_THAT(waits_without_need([] { train(ZeroStage::gradients, ReductionOrder::micro_batches); }),
-              ElementsAre(14, 15, 16, 31, 32, 33, 34));
+  const Training in_order{.stage = ZeroStage::gradients, .order = ReductionOrder::micro_batches};
+  EXPECT_THAT(waits_without_need([&] { train(in_order); }), ElementsAre(14, 15, 16, 31, 32, 33, 34));
 }
 
 TEST(ExchangesBesideTheComputation, OfStatesAloneNeedTheirWaits) {
   if (!emulation::kStates) GTEST_SKIP() << "a sanitizer's build does not see what kernels touch";
-  EXPECT_THAT(waits_without_need([] { train(ZeroStage::optimizer, ReductionOrder::ranks); }),
-              ElementsAre(7, 8, 9, 17, 18, 19, 20));
+  EXPECT_THAT(waits_without_need([] { train({.stage = ZeroStage::optimizer}); }), ElementsAre(7, 8, 9, 17, 18, 19, 20));
 }
 
 TEST(ExchangesBesideTheComputation, OfWholeGradientsNeedTheirWaits) {
   if (!emulation::kStates) GTEST_SKIP() << "a sanitizer's build does not see what kernels touch";
-  EXPECT_THAT(waits_without_need([] { train_whole(ReductionOrder::ranks); }), IsEmpty());
+  EXPECT_THAT(waits_without_need(train_whole), IsEmpty());
+}
+
+// Sums over groups come at once behind those within them, in the last micro-batch; gathers after the update as above.
+TEST(ExchangesBesideTheComputation, OfGroupsNeedTheirWaits) {
+  if (!emulation::kStates) GTEST_SKIP() << "a sanitizer's build does not see what kernels touch";
+  const Training groups{
+      .stage = ZeroStage::gradients, .order = ReductionOrder::ranks, .blocks = 2, .replicas = 2, .updates = 1};
+  EXPECT_THAT(waits_without_need([&] { train(groups); }), ElementsAre(6, 8, 10, 13, 14, 15));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "core/graph.h"
 #include "dist/nccl_library.h"
 #include "tests/dist/rank_processes.h"
+#include "tests/errors.h"
 
 namespace qtrain {
 namespace {
@@ -201,6 +202,23 @@ TEST(NcclStandIn, TellsOfCallsOnStreamsThatDoNot) {
               Each(Field(&RankEnd::error, HasSubstr("race of streams: 'NCCL' writes what 'NCCL' of another stream"))));
 }
 
+// Of other ranks they may come in another order, and two ranks would wait for each other.
+TEST(NcclStandIn, TellsOfTwoCommunicatorsOnStreamsThatDoNot) {
+  const auto ends = test::on_processes({}, [](Ctx& ctx, Collective& ranks) {
+    const auto part = ranks.part(ranks.rank(), 1);
+    const DeviceMemory memory(ctx.device(), 64);
+    const Tensor values{memory.data(), DType::f32, {16}, ctx.device()};
+    ctx.stream().fill(values.data, 0, values.bytes());
+    ctx.synchronize();
+    Ctx other(ctx.device(), MatmulPrecision::storage, 1);
+    ranks.all_reduce(ctx, values.slice(0, 8), Reduction::sum);
+    part->all_reduce(other, values.slice(8, 8), Reduction::sum);
+    ctx.synchronize();
+    other.synchronize();
+  });
+  EXPECT_THAT(ends, Each(Field(&RankEnd::error, HasSubstr("race of streams: 'NCCL' writes what 'NCCL' of another"))));
+}
+
 TEST(NcclStandIn, DropsAGroupOfWhichOneCallIsWrong) {
   const auto ends = test::on_bare_processes({.size = 1}, [](int, Store& store) {
     Direct d(0, 1, store);
@@ -308,6 +326,24 @@ TEST(NcclOnTheDevice, ACallOfAPartThatIsGivenUpEndsAll) {
   EXPECT_THAT(ends[0].error, AnyOf(named(8), pointed));
   EXPECT_THAT(ends[2].error, AnyOf(named(16), pointed));
   EXPECT_TRUE(::testing::Matches(named(8))(ends[0].error) || ::testing::Matches(named(16))(ends[2].error));
+}
+
+// No rank is to blame for it.
+TEST(NcclOnTheDevice, NothingIsWaitedForAfterAnEnd) {
+  const auto ends = test::on_processes({.timeout = seconds(60)}, [](Ctx& ctx, Collective& ranks) {
+    const auto part = ranks.part(0, 2);
+    const DeviceMemory memory(ctx.device(), 32);
+    const Tensor values{memory.data(), DType::f32, {8}, ctx.device()};
+    ctx.stream().fill(values.data, 0, values.bytes());
+    ctx.synchronize();
+    if (ranks.rank() == 0) ranks.all_reduce(ctx, values, Reduction::sum);
+    ranks.disconnect();
+    const std::string error = test::error_of(ErrorKind::peer, [&] {
+      ranks.rank() == 0 ? ctx.synchronize() : part->all_reduce(ctx, values, Reduction::sum);
+    });
+    EXPECT_THAT(error, HasSubstr("failed: the ranks have parted"));
+  });
+  EXPECT_THAT(ends, kWell);
 }
 
 TEST(NcclStandIn, TellsOfTwoThatAreTheSameRank) {

@@ -76,6 +76,7 @@ TEST(RoundedGradients, OfWholeStatesAreAddedByNccl) {
   const std::size_t before = allocated_bytes(DeviceKind::cuda).now;
   GradientReducer reducer(w.ranks, options, trained, sums.all());
   EXPECT_EQ(allocated_bytes(DeviceKind::cuda).now - before, GradientReducer::bytes(kCuda, 2, options, trained));
+  reducer.end_micro_batch(w.ctx);
   reducer.finish(w.ctx);
   EXPECT_EQ(w.ranks.types, (std::vector{DType::bf16, DType::f64})) << "gradients, and the sums of losses";
   const std::vector<float> found = w.host(w.p.grad);

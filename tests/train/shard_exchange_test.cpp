@@ -144,6 +144,17 @@ TEST_P(ShardExchangeOf, RoundsGradientsOnTheirWay) {
         ASSERT_EQ(own.grad.as<float>()[i - own.begin], rounded_sum_of(0, i, adds ? 0.25F : 0)) << i;
     });
 }
+
+TEST_P(ShardExchangeOf, TakesTheValuesOfTheFirstReplica) {
+  on_each_rank({ZeroStage::weights, 2}, GetParam(), [](Rank& rank) {
+    const std::span<float> own = rank.p.own.value.span<float>();
+    const auto first = static_cast<float>(rank.number % kRanks);
+    std::ranges::fill(own, static_cast<float>(rank.number));
+    rank.exchange->replicate(rank.ctx, rank.group());
+    EXPECT_THAT(own, Each(first));
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Sizes, ShardExchangeOf, ::testing::Values(1, 5000, kLarge),
                          [](const auto& info) { return std::to_string(info.param); });
 

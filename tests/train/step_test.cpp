@@ -24,7 +24,9 @@ TEST(TrainStep, ANonFiniteGradientOfOneRankIsKnownToAll) {
       model.commit({}, {{Pass::train, {.tokens = 4, .positions = 4, .targets = 3}}});
       Optimizer optimizer(ctx, make_rule({}), model.trained(), Placement::device);
       optimizer.allocate(ctx);
-      TrainStep step(ctx, {.model = model, .optimizer = optimizer, .ranks = ranks}, {.max_tokens = 4});
+      ShardRanks shards(ranks, model.options().sharding);
+      TrainStep step(ctx, {.model = model, .optimizer = optimizer, .ranks = ranks, .shard_ranks = &shards},
+                     {.max_tokens = 4});
       step.begin(1);
       int of_first = 0, of_second = 0;
       for (Param* p : model.trained()) {

@@ -155,9 +155,16 @@ class StepSimulation {
     wait_until(exchange("sums", costs_.norm));
     compute("update", [](const StepCosts& c) { return c.update; });
     if (shape_.stage == ZeroStage::none) return;
+    replicate();
     if (divides_weights()) return gather_again();
     double all = 0;
     for (int u = 0; u < units(); ++u) all = gather(u);
+    wait_until(all);
+  }
+
+  void replicate() {
+    double all = 0;
+    for (int u = 0; u < units(); ++u) all = exchange(fmt::format("replicate unit {}", u), unit(u).replicate, u);
     wait_until(all);
   }
 

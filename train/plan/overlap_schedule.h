@@ -42,9 +42,10 @@ struct StepCosts {
     double backward = 0;  ///< what is computed again of itself included
   };
   struct Unit {
-    double gather = 0;  ///< its values, before a pass with ZeroStage::weights, else after the update
-    double reduce = 0;  ///< its gradients
-    double settle = 0;  ///< and the sums of an update over replicas, after its last micro-batch
+    double gather = 0;     ///< its values, before a pass with ZeroStage::weights, else after the update
+    double reduce = 0;     ///< its gradients
+    double settle = 0;     ///< and the sums of an update over replicas, after its last micro-batch
+    double replicate = 0;  ///< and the values of the first replica, after the update
   };
   std::vector<Block> blocks;
   std::vector<Unit> units;                             ///< by their numbers: what is in no block, then the blocks

@@ -105,7 +105,8 @@ StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const Interco
   for (const StepExchanges::Unit& u : exchanges.units)
     costs.units.push_back({.gather = u.from_host / kHostBandwidth + seconds(u.gather),
                            .reduce = seconds(u.reduce),
-                           .settle = seconds(u.settle)});
+                           .settle = seconds(u.settle),
+                           .replicate = seconds(u.replicate)});
   return costs;
 }
 

@@ -79,15 +79,19 @@ void add_reductions(StepExchanges::Unit& unit, const GroupExchange& e) {
   }
 }
 
-// Sums of the first rank's row, or the pieces of it.
+ExchangeCall of_replicas(ExchangeCall call) {
+  call.among = Among::replicas;
+  return call;
+}
+
+// Sums of the first rank's row, or the pieces of it; and its values.
 void add_settling(StepExchanges::Unit& unit, const GroupExchange& e) {
   const std::int64_t row = e.group.row_size(0);
   const DType dtype = *e.group.grad_dtype;
-  const auto add = [&](ExchangeCall call) {
-    call.among = Among::replicas;
-    unit.settle.push_back(std::move(call));
-  };
+  const auto add = [&](ExchangeCall call) { unit.settle.push_back(of_replicas(std::move(call))); };
   if (e.replicas() == 1 || row == 0) return;
+  if (!e.sharding.replicas_agree && e.group.cut == Cut::never)
+    unit.replicate.push_back(of_replicas(broadcast_call(e.group.dtype, row)));
   if (!e.in_order() && !e.rounds()) return add(all_reduce_call(dtype, row));
   const auto replicas = static_cast<int>(e.replicas());
   const std::int64_t part = (row + replicas - 1) / replicas, columns = ShardExchange::max_columns(e.device, replicas);

@@ -24,12 +24,15 @@ struct ExchangeCall {
 struct StepExchanges {
   struct Unit {
     std::vector<ExchangeCall> gather, reduce;
-    double from_host = 0;              ///< bytes that a rank brings to its GPU before it gathers
-    std::vector<ExchangeCall> settle;  ///< after the last micro-batch of an update, over replicas
+    double from_host = 0;                 ///< bytes that a rank brings to its GPU before it gathers
+    std::vector<ExchangeCall> settle;     ///< after the last micro-batch of an update, over replicas
+    std::vector<ExchangeCall> replicate;  ///< after the update, likewise
 
     /// Those of a span of a simulated step.
     const std::vector<ExchangeCall>& of(std::string_view span) const {
-      return span.starts_with("gather") ? gather : span.starts_with("reduce") ? reduce : settle;
+      if (span.starts_with("gather")) return gather;
+      if (span.starts_with("reduce")) return reduce;
+      return span.starts_with("settle") ? settle : replicate;
     }
   };
   std::vector<Unit> units;  ///< by their numbers, of what is divided

@@ -34,6 +34,7 @@ std::optional<fs::path> start_or_resume(const UnstartedRun& start, const ResumeF
   ModelSetup& setup = start.objects.setup;
   // Frozen base weights are in no checkpoint of an adapter run.
   load_weights(run.ctx, setup, {.seed = static_cast<std::uint64_t>(run.training().seed)}, run.log);
+  run.ctx.synchronize();  // with what ranks exchange for that: one of them loads while the hosts of the others wait
   std::optional<fs::path> resumed = start.checkpoints.restore(from);
   if (resumed) {
     clear_way(start, from, *resumed);

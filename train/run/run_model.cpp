@@ -65,7 +65,8 @@ GradientReducer::Options reduction_of(const RunContext& run, const PlannedRun& p
   const std::optional<std::int64_t>& asked = run.config.value.run.ddp_bucket_cap_mb;
   const bool whole = !planned.model.options().sharding.divides_trained();
   if (asked) reduction.bucket_bytes = *asked << 20;
-  // NCCL adds in an order of its own for so many elements: what is measured anew would change the bits of a resumed run.
+  // NCCL adds in an order of its own for so many elements: what is measured anew would change the bits of a resumed
+  // run.
   const bool keeps_bits = run.ctx.device().kind == DeviceKind::cpu;
   if (asked || !whole || !reduction.beside || run.ranks.size() == 1 || !keeps_bits) return reduction;
   const LinkTimes times = time_link(run.ctx, run.ranks);
@@ -76,6 +77,12 @@ GradientReducer::Options reduction_of(const RunContext& run, const PlannedRun& p
       reduction.bucket_bytes >> 10, times.large_bytes >> 10, times.large_seconds * 1e6, times.small_bytes,
       times.small_seconds * 1e6);
   return reduction;
+}
+
+// NCCL takes memory for each communicator, so they are there before what is left is planned with.
+std::unique_ptr<ShardRanks> shard_ranks(const RunContext& run, const Transformer& model) {
+  const Sharding& sharding = model.options().sharding;
+  return sharding.divides_trained() ? std::make_unique<ShardRanks>(run.ranks, sharding) : nullptr;
 }
 
 // The memory of the model first, then that of the optimizer and of everything else that computes.
@@ -91,11 +98,13 @@ void commit(const RunContext& run, const PlannedRun& planned, RunModel& m) {
                                             planned.optimizer.placement);
   m.optimizer->allocate(ctx);
   ops::reserve(ctx, model.plan().gemm_memory(model.copies().operands()));
-  m.step =
-      std::make_unique<TrainStep>(ctx, TrainStep::Parts{.model = model, .optimizer = *m.optimizer, .ranks = run.ranks},
-                                  TrainStep::Options{.max_tokens = planned.work.train.tokens,
-                                                     .graphs = uses_graphs(run, planned) ? kKeptGraphs : 0,
-                                                     .reduction = reduction_of(run, planned)});
+  m.step = std::make_unique<TrainStep>(
+      ctx,
+      TrainStep::Parts{
+          .model = model, .optimizer = *m.optimizer, .ranks = run.ranks, .shard_ranks = m.shard_ranks.get()},
+      TrainStep::Options{.max_tokens = planned.work.train.tokens,
+                         .graphs = uses_graphs(run, planned) ? kKeptGraphs : 0,
+                         .reduction = reduction_of(run, planned)});
 }
 
 }  // namespace
@@ -129,7 +138,7 @@ ModelSetup declare_run_model(const RunContext& run, const RunData& data) {
 RunModel allocate_run_model(const RunContext& run, const RunData& data, ModelSetup declared) {
   const TrainingSection& t = run.training();
   const auto target = [&] { return target_here(run.ctx.device(), run.ctx.pool().size()); };
-  RunModel m{.keys = {}, .setup = std::move(declared), .memory = {}};
+  RunModel m{.keys = {}, .shard_ranks = shard_ranks(run, *declared.model), .setup = std::move(declared), .memory = {}};
   PlannedRun planned =
       planned_run(run.config.value, *m.setup.model, workload_of(t, data.train, data.evaluation), target());
   planned.ranks = run.ranks.size();

@@ -14,7 +14,8 @@ namespace qtrain {
 
 /// The model of a run with what trains and evaluates it, in memory that was planned for them.
 struct RunModel {
-  std::unique_ptr<RankKeys> keys = {};  ///< where ranks share tokens; the model refers to it
+  std::unique_ptr<RankKeys> keys = {};           ///< where ranks share tokens; the model refers to it
+  std::unique_ptr<ShardRanks> shard_ranks = {};  ///< where they divide states
   ModelSetup setup;
   MemoryPlan memory;
   std::unique_ptr<Optimizer> optimizer = {};

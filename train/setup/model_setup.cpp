@@ -100,7 +100,7 @@ Sharding sharding_of(const Config& config, int rank, int all) {
 }
 
 // What waits on the host comes to a GPU as what other ranks have: block by block. GPUs that have tried other algorithms
-// for a GEMM would not make the same update, so what its GEMMs update is updated by one rank.
+// for a GEMM would not make the same update, so what its GEMMs update is updated by one rank of a group.
 Sharding sharding_on(Device device, const ModelRequest& request) {
   Sharding sharding = request.sharding;
   const bool on_gpu = device.kind == DeviceKind::cuda;
@@ -109,6 +109,7 @@ Sharding sharding_on(Device device, const ModelRequest& request) {
   if (sharding.ranks == 1 && !sharding.on_host) return {};
   if (on_gpu && sharding.ranks > 1 && request.update_multiplies)
     sharding.stage = std::max(sharding.stage, ZeroStage::optimizer);
+  sharding.replicas_agree = !on_gpu || !request.update_multiplies;
   return sharding;
 }
 

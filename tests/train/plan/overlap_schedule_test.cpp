@@ -111,6 +111,13 @@ TEST(OverlapSchedule, ReplicasAreAddedOnceAnUpdate) {
   EXPECT_EQ(count(step, "settle"), 3);
 }
 
+// After the update, one after the other.
+TEST(OverlapSchedule, ReplicasTakeTheValuesOfTheFirst) {
+  const StepCosts c = costs(2, {.forward = 1, .backward = 2}, {.replicate = 5});
+  for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::weights})
+    EXPECT_DOUBLE_EQ(simulate_step({.stage = stage}, c).seconds, 2 * 3 + 3 * 5);
+}
+
 // The one that comes later keeps the other waiting, here after each block.
 TEST(OverlapSchedule, ExchangesWaitForTheLastRank) {
   const StepCosts fast = costs(2, {.forward = 0, .backward = 1}, {.reduce = 2});
@@ -190,7 +197,7 @@ struct Schedule {
   ReductionOrder order;
   int replicas = 1;
   Cut cut = Cut::anywhere;  ///< of trained parameters, as with Muon
-  bool dora = false;
+  bool dora = false, replicas_agree = true;
   DType wire = DType::f32;
 
   TransformerOptions options() const {
@@ -198,6 +205,7 @@ struct Schedule {
                          .sharding = {.stage = stage,
                                       .ranks = kRanks,
                                       .replicas = replicas,
+                                      .replicas_agree = replicas_agree,
                                       .cut = [c = cut](const ParamSpec&) { return c; },
                                       .buffers = buffers,
                                       .separate_sums = order == ReductionOrder::micro_batches}};
@@ -213,7 +221,8 @@ std::vector<std::string> calls_of_a_run(Transformer& model, const Schedule& s, s
   model.commit({.recompute = {RecomputePolicy::named(s.policy)}}, {{Pass::train, size}});
   std::vector<std::string> calls;
   NotingRanks ranks(calls, kRanks * s.replicas);
-  DividedModel divided(model, ranks, {.order = s.order, .wire = s.wire});
+  ShardRanks shards(ranks, model.options().sharding);
+  DividedModel divided(model, shards, {.order = s.order, .wire = s.wire});
   for (const int update : {0, 1}) {  // the second one finds what the first one left
     calls.clear();
     divided.begin_step(micro_batches);
@@ -252,28 +261,31 @@ std::vector<std::string> simulated_calls(Transformer& model, const Schedule& s, 
 TEST(OverlapSchedule, IsTheOneThatRunsHave) {
   constexpr std::int64_t kMicroBatches = 3;
   using enum ZeroStage;
-  for (const Schedule& s : {Schedule{optimizer, 2, "none", ReductionOrder::ranks},
-                            {optimizer, 1, "none", ReductionOrder::ranks},
-                            {optimizer, 1, "none", ReductionOrder::micro_batches},
-                            {optimizer, 2, "none", ReductionOrder::micro_batches},
-                            {gradients, 2, "none", ReductionOrder::ranks},
-                            {weights, 2, "none", ReductionOrder::ranks},
-                            {weights, 1, "none", ReductionOrder::ranks},
-                            {weights, 2, "blocks:2", ReductionOrder::micro_batches},
-                            {weights, 1, "blocks:2", ReductionOrder::ranks},
-                            {weights, 2, "blocks:3", ReductionOrder::ranks},
-                            {optimizer, 2, "none", ReductionOrder::micro_batches, 3},
-                            {gradients, 2, "none", ReductionOrder::ranks, 2},
-                            {weights, 2, "none", ReductionOrder::micro_batches, 3},
-                            {weights, 2, "none", ReductionOrder::ranks, 4},
-                            {optimizer, 2, "none", ReductionOrder::ranks, 1, Cut::never},
-                            {weights, 2, "none", ReductionOrder::ranks, 1, Cut::never},
-                            {weights, 2, "none", ReductionOrder::ranks, 1, Cut::anywhere, true},
-                            {weights, 1, "blocks:2", ReductionOrder::ranks, 1, Cut::anywhere, true},
-                            {gradients, 2, "none", ReductionOrder::ranks, 1, Cut::anywhere, true},
-                            {gradients, 2, "none", ReductionOrder::ranks, 3, Cut::anywhere, false, DType::bf16},
-                            {optimizer, 1, "none", ReductionOrder::micro_batches, 3, Cut::never, false, DType::bf16},
-                            {weights, 2, "none", ReductionOrder::ranks, 2, Cut::never, true, DType::bf16}}) {
+  for (const Schedule& s :
+       {Schedule{optimizer, 2, "none", ReductionOrder::ranks},
+        {optimizer, 1, "none", ReductionOrder::ranks},
+        {optimizer, 1, "none", ReductionOrder::micro_batches},
+        {optimizer, 2, "none", ReductionOrder::micro_batches},
+        {gradients, 2, "none", ReductionOrder::ranks},
+        {weights, 2, "none", ReductionOrder::ranks},
+        {weights, 1, "none", ReductionOrder::ranks},
+        {weights, 2, "blocks:2", ReductionOrder::micro_batches},
+        {weights, 1, "blocks:2", ReductionOrder::ranks},
+        {weights, 2, "blocks:3", ReductionOrder::ranks},
+        {optimizer, 2, "none", ReductionOrder::micro_batches, 3},
+        {gradients, 2, "none", ReductionOrder::ranks, 2},
+        {weights, 2, "none", ReductionOrder::micro_batches, 3},
+        {weights, 2, "none", ReductionOrder::ranks, 4},
+        {optimizer, 2, "none", ReductionOrder::ranks, 1, Cut::never},
+        {weights, 2, "none", ReductionOrder::ranks, 1, Cut::never},
+        {optimizer, 2, "none", ReductionOrder::ranks, 2, Cut::never, false, false},
+        {weights, 2, "none", ReductionOrder::micro_batches, 2, Cut::never, true, false},
+        {weights, 2, "none", ReductionOrder::ranks, 1, Cut::anywhere, true},
+        {weights, 1, "blocks:2", ReductionOrder::ranks, 1, Cut::anywhere, true},
+        {gradients, 2, "none", ReductionOrder::ranks, 1, Cut::anywhere, true},
+        {gradients, 2, "none", ReductionOrder::ranks, 3, Cut::anywhere, false, true, DType::bf16},
+        {optimizer, 1, "none", ReductionOrder::micro_batches, 3, Cut::never, false, true, DType::bf16},
+        {weights, 2, "none", ReductionOrder::ranks, 2, Cut::never, true, true, DType::bf16}}) {
     Transformer model(Device{}, s.options());
     const auto simulated = simulated_calls(model, s, kMicroBatches);
     EXPECT_EQ(simulated, calls_of_a_run(model, s, kMicroBatches))
