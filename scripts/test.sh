@@ -47,8 +47,8 @@ suite() {
   shift 2
   report="$ROOT/$folder/junit-$name.xml"
   rm -f "$report"
-  # One more than there are processors: some tests wait for a peer that is lost, or for a reader.
-  run ctest --test-dir "$folder" --output-on-failure --timeout 300 -j "$(($(nproc) + 1))" --output-junit "$report" "$@" || status=$?
+  # More than there are processors: some tests wait for a peer that is lost, or for a reader.
+  run ctest --test-dir "$folder" --output-on-failure --timeout 300 -j "$(($(nproc) + 3))" --output-junit "$report" "$@" || status=$?
   if [ ! -s "$report" ]; then
     fail_check "$name: no test ran"
     return
