@@ -155,7 +155,7 @@ class StepSimulation {
     wait_until(exchange("sums", costs_.norm));
     compute("update", [](const StepCosts& c) { return c.update; });
     if (shape_.stage == ZeroStage::none) return;
-    replicate();
+    if (shape_.replicates) replicate();
     if (divides_weights()) return gather_again();
     double all = 0;
     for (int u = 0; u < units(); ++u) all = gather(u);

@@ -33,6 +33,7 @@ struct StepShape {
   std::int64_t group = 1;  ///< blocks whose inputs are computed again together: RecomputePolicy::group
   ExchangeLane lane = ExchangeLane::own;
   bool gathers_again = false;  ///< all values, after the update and with ZeroStage::weights: Transformer::measure_rows
+  bool replicates = false;     ///< values of the first replica go to the others after the update
 };
 
 /// Durations in seconds of the parts of an update, each by itself; of exchanges from when all ranks have begun them.

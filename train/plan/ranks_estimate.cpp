@@ -82,7 +82,8 @@ StepShape step_shape(const Config& config, const PlannedRun& run) {
           .micro_batches = config.training.gradient_accumulation_steps,
           .group = run.policy().group(),
           .lane = exchange_lane(run.target.device.kind, sharding.buffers),
-          .gathers_again = !run.model.params().adapter().norms().all().empty()};
+          .gathers_again = !run.model.params().adapter().norms().all().empty(),
+          .replicates = sharding.replicas > 1 && !sharding.replicas_agree};
 }
 
 StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const Interconnect& net) {

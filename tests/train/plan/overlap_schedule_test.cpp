@@ -115,7 +115,8 @@ TEST(OverlapSchedule, ReplicasAreAddedOnceAnUpdate) {
 TEST(OverlapSchedule, ReplicasTakeTheValuesOfTheFirst) {
   const StepCosts c = costs(2, {.forward = 1, .backward = 2}, {.replicate = 5});
   for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::weights})
-    EXPECT_DOUBLE_EQ(simulate_step({.stage = stage}, c).seconds, 2 * 3 + 3 * 5);
+    EXPECT_DOUBLE_EQ(simulate_step({.stage = stage, .replicates = true}, c).seconds, 2 * 3 + 3 * 5);
+  EXPECT_EQ(count(simulate_step({.stage = ZeroStage::weights}, c), "replicate"), 0) << "where all have the same";
 }
 
 // The one that comes later keeps the other waiting, here after each block.
@@ -246,7 +247,8 @@ std::vector<std::string> simulated_calls(Transformer& model, const Schedule& s, 
                                             .beside = s.buffers > 1,
                                             .micro_batches = micro_batches,
                                             .group = RecomputePolicy::named(s.policy).group(),
-                                            .gathers_again = s.dora},
+                                            .gathers_again = s.dora,
+                                            .replicates = s.replicas > 1 && !s.replicas_agree},
                                            costs(5, {}, {}));
   std::vector<std::string> calls;
   for (const SimulatedSpan& span : step.spans) {
