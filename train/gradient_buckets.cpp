@@ -139,6 +139,7 @@ Messages Messages::of(std::int64_t ranks, std::int64_t count) const {
 // Once received, what was sent makes room for the sums in f32.
 void all_reduce(Ctx& ctx, Collective& ranks, const GradientBucket& bucket, const Messages& memory) {
   const int n = ranks.size();
+  check(n > 1, "gradients of a rank alone have no others to be added to");
   for (std::int64_t begin = 0; begin < bucket.row(); begin += memory.row()) {
     const BucketColumns c{begin, std::min(memory.row(), bucket.row() - begin)};
     const Messages m = memory.of(n, c.count);
