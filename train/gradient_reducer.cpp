@@ -23,14 +23,14 @@ struct SumsMemory {
 
   SumsMemory(Device device, int ranks, const GradientReducer::Options& options, std::span<Param* const> trained)
       : wire(options.wire) {
-    std::int64_t all = 0;
+    std::int64_t wider = 0;
     for (const Param* p : trained) {
-      all += p->spec.shape.numel();
+      if (size_of(p->spec.grad_dtype.value_or(p->spec.dtype)) > size_of(wire)) wider += p->spec.shape.numel();
       totals += (p->spec.shape.numel() + ranks - 1) / ranks;
     }
     const bool alone = ranks == 1 && options.order == ReductionOrder::ranks, nccl = by_nccl(device, options.order);
     if (!alone && !nccl) row = std::min(totals, GradientReducer::kMaxRow);
-    if (!alone && nccl && wire != DType::f32) rounded = std::min(all, GradientReducer::kMaxRounded);
+    if (!alone && nccl) rounded = std::min(wider, GradientReducer::kMaxRounded);
     if (options.order == ReductionOrder::ranks) totals = 0;
   }
   std::size_t message_bytes(int ranks) const { return static_cast<std::size_t>(ranks * row) * size_of(wire); }

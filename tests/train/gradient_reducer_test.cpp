@@ -130,6 +130,15 @@ TEST(GradientReducer, InOrderRoundedGradientsHaveTheSameBitsToo) {
         << size;
 }
 
+// Room for what NCCL adds instead of them.
+TEST(GradientReducer, OnlyWiderGradientsAreRounded) {
+  const Model model({{3000, DType::f32}, {5000, DType::bf16}});
+  const Device gpu{DeviceKind::cuda};
+  const GradientReducer::Options options{.wire = DType::bf16};
+  EXPECT_EQ(GradientReducer::bytes(gpu, 2, options, model.trained()), 3000 * sizeof(Bf16));
+  EXPECT_EQ(GradientReducer::bytes(gpu, 2, options, model.trained().subspan(1)), 0U);
+}
+
 // One step after the other: nothing of the first is left in the second.
 TEST(GradientReducer, InOrderASumIsThatOfItsStepAlone) {
   Model model(kSizes), one(kSizes);
