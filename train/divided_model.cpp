@@ -1,5 +1,7 @@
 #include "train/divided_model.h"
 
+#include <algorithm>
+
 #include "core/timeline.h"
 
 namespace qtrain {
@@ -45,6 +47,11 @@ std::size_t DividedModel::bytes(const GradientReducer::Options& reduction, const
 
 DividedModel::Buffer& DividedModel::buffer_for(int unit) {
   return buffers_[static_cast<std::size_t>(buffer_of(unit, sharding().buffers))];
+}
+
+bool DividedModel::trains(int unit) const {
+  return std::ranges::any_of(
+      stores_, [&](const ParamStore* s) { return std::ranges::any_of(s->groups_of(unit), &ShardGroup::trained); });
 }
 
 // Begins to gather the values of a unit, unless they are there.

@@ -24,9 +24,10 @@ class DividedModel : public RankAccess {
   void finish_gradients(Ctx& ctx, int unit) override;
   void values_changed() override;
   bool acts_on(const Entry& entry) const override {
-    return sharding().divides_weights() || (clears_gradients() && entry.gradients == Gradients::yes);
+    return sharding().divides_weights() ||
+           (clears_gradients() && entry.gradients == Gradients::yes && trains(entry.unit));
   }
-  bool acts_on_gradients(int /*unit*/) const override { return exchanges_gradients(); }
+  bool acts_on_gradients(int unit) const override { return exchanges_gradients() && trains(unit); }
   bool exchanges_gradients() const override { return sharding().divides_gradients() || adds_whole(); }
 
   /// Before the first of so many micro-batches of an update.
@@ -47,6 +48,8 @@ class DividedModel : public RankAccess {
 
   const Sharding& sharding() const { return model_.options().sharding; }
   Buffer& buffer_for(int unit);
+  /// Whether anything of the unit is trained.
+  bool trains(int unit) const;
   void fetch(Ctx& ctx, int unit);
   /// Begins to add the gradients of a group, and after the last micro-batch the sums of all ranks.
   Pending add(Ctx& ctx, const ShardGroup& group, Sink::Mode mode);

@@ -109,6 +109,12 @@ void GradientReducer::enter(Ctx& /*ctx*/, const Entry& entry) {
     if (bucket.holds(entry.unit)) bucket.done.wait();
 }
 
+bool GradientReducer::acts_on(const Entry& entry) const {
+  const auto holds_it = [&](const GradientBucket& b) { return b.holds(entry.unit); };
+  return options_.beside && is_ordered() && entry.gradients == Gradients::yes &&
+         std::ranges::any_of(buckets_, holds_it);
+}
+
 bool GradientReducer::acts_on_gradients(int unit) const {
   const auto ends_with_it = [&](const GradientBucket& b) { return b.units.back() == unit; };
   return exchanges_gradients() && std::ranges::any_of(buckets_, ends_with_it);

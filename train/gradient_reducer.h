@@ -49,9 +49,7 @@ class GradientReducer : public RankAccess {
   void enter(Ctx& ctx, const Entry& entry) override;
   void finish_gradients(Ctx& ctx, int unit) override;
   void values_changed() override {}
-  bool acts_on(const Entry& entry) const override {
-    return options_.beside && is_ordered() && entry.gradients == Gradients::yes;
-  }
+  bool acts_on(const Entry& entry) const override;
   bool acts_on_gradients(int unit) const override;
   bool exchanges_gradients() const override { return options_.beside && adds(); }
 

@@ -152,6 +152,23 @@ void expect_own_values(const ParamStore& store, int unit) {
         << unit;
 }
 
+// Frozen units cut no recorded pass, unless weights come there.
+TEST(DividedModel, ActsWhereSomethingIsTrained) {
+  const std::filesystem::path folder = QTRAIN_SOURCE_DIR "/tests/golden/data/lora_dora_llama";
+  for (const ZeroStage stage : {ZeroStage::optimizer, ZeroStage::gradients, ZeroStage::weights}) {
+    const Divided d(
+        {.config = load_model_config(folder), .base = Update::frozen, .lora = load_lora_config(folder / "adapter")},
+        stage, 2);
+    for (const int unit : {0, 1}) {
+      const bool trained = unit == 1;
+      EXPECT_EQ(d.divided->acts_on({.unit = unit, .gradients = UnitAccess::Gradients::yes}),
+                trained || stage == ZeroStage::weights)
+          << unit;
+      EXPECT_EQ(d.divided->acts_on_gradients(unit), trained) << unit;
+    }
+  }
+}
+
 TEST(DividedModel, GathersAgainWhatWasLoaded) {
   const std::filesystem::path folder = QTRAIN_SOURCE_DIR "/tests/golden/data/lora_dora_llama";
   const ModelConfig config = load_model_config(folder);

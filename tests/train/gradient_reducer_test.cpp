@@ -130,6 +130,18 @@ TEST(GradientReducer, InOrderRoundedGradientsHaveTheSameBitsToo) {
         << size;
 }
 
+TEST(GradientReducer, ActsWhereSomethingIsTrained) {
+  Model model({{8, DType::f32}, {8, DType::f32}});
+  Solo alone;
+  double sum = 0;
+  const GradientReducer reducer(alone, {.order = ReductionOrder::micro_batches, .beside = true},
+                                model.trained().subspan(1), view_of(std::span(&sum, 1), {1}));
+  for (const int unit : {0, 1}) {
+    EXPECT_EQ(reducer.acts_on({.unit = unit, .gradients = UnitAccess::Gradients::yes}), unit == 1);
+    EXPECT_EQ(reducer.acts_on_gradients(unit), unit == 1);
+  }
+}
+
 // Room for what NCCL adds instead of them.
 TEST(GradientReducer, OnlyWiderGradientsAreRounded) {
   const Model model({{3000, DType::f32}, {5000, DType::bf16}});
