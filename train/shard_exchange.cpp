@@ -128,6 +128,11 @@ void gather_rows(Ctx& ctx, Collective& ranks, const ShardGroup& group) {
   }
 }
 
+// Whether gradients of the group are wider than what is sent.
+bool is_wider(const ShardExchange::Options& options, const ShardGroup& group) {
+  return options.wire == DType::bf16 && size_of(*group.grad_dtype) > size_of(options.wire);
+}
+
 // Elements that are sent and received at once to add the gradients of a group; of so many replicas.
 std::int64_t staged_elements(const ShardExchange::Options& options, const ShardGroup& group, int replicas) {
   const bool rounds = ShardExchange::rounds(options, group), scatters = ShardExchange::scatters(options, group);
@@ -141,8 +146,7 @@ std::int64_t staged_elements(const ShardExchange::Options& options, const ShardG
 
 // The same for the sums of an update over replicas, where those are rounded: of a row for each.
 std::int64_t replica_row(const ShardExchange::Options& options, const ShardGroup& group, int replicas) {
-  if (!ShardExchange::rounds(options, group) || options.order == ReductionOrder::micro_batches || replicas == 1)
-    return 0;
+  if (!ShardExchange::rounds_sums(options, group) || replicas == 1) return 0;
   return std::min((group.longest_row() + replicas - 1) / replicas,
                   ShardExchange::max_columns(options.device, replicas));
 }
@@ -153,9 +157,10 @@ std::size_t staging_bytes(const ShardExchange::Options& options, std::span<const
     for (const ShardGroup& group : store->groups()) {
       if (!group.trained()) continue;
       const int replicas = store->sharding().replicas;
-      const std::int64_t elements =
-          std::max(staged_elements(options, group, replicas), 2 * replicas * replica_row(options, group, replicas));
-      most = std::max(most, static_cast<std::size_t>(elements) * size_of(ShardExchange::wire_of(options, group)));
+      const std::int64_t staged = staged_elements(options, group, replicas);
+      const std::int64_t sums = 2 * replicas * replica_row(options, group, replicas);
+      most = std::max({most, static_cast<std::size_t>(staged) * size_of(ShardExchange::wire_of(options, group)),
+                       static_cast<std::size_t>(sums) * size_of(options.wire)});
     }
   return most;
 }
@@ -182,10 +187,14 @@ DType ShardExchange::wire_of(const Options& options, const ShardGroup& group) {
   return rounds(options, group) ? options.wire : *group.grad_dtype;
 }
 
-// A rank alone sends nothing, but has the bits of several where sums are in order.
+// A rank alone in its group sends nothing there, but has the bits of several where sums are in order.
 bool ShardExchange::rounds(const Options& options, const ShardGroup& group) {
   const bool alone = group.rows.size() == 2 && options.order == ReductionOrder::ranks;
-  return options.wire == DType::bf16 && !alone && size_of(*group.grad_dtype) > size_of(options.wire);
+  return !alone && is_wider(options, group);
+}
+
+bool ShardExchange::rounds_sums(const Options& options, const ShardGroup& group) {
+  return options.order == ReductionOrder::ranks && is_wider(options, group);
 }
 
 std::size_t ShardExchange::bytes(const Options& options, std::span<const ParamStore* const> stores) {
@@ -236,10 +245,9 @@ Pending ShardExchange::replicate(Ctx& ctx, const ShardGroup& group) {
 }
 
 void ShardExchange::add_replicas(Ctx& ctx, Collective& replicas, const ShardGroup& group) const {
-  if (!rounds(options_, group)) return replicas.all_reduce(ctx, group.own_grads, Reduction::sum);
+  if (!rounds_sums(options_, group)) return replicas.all_reduce(ctx, group.own_grads, Reduction::sum);
   const std::int64_t n = replicas.size(), row = replica_row(options_, group, replicas.size());
-  const DType wire = wire_of(options_, group);
-  const Tensor both{memory_.data(), wire, {2 * n, row}, options_.device};
+  const Tensor both{memory_.data(), options_.wire, {2 * n, row}, options_.device};
   GradientBucket bucket;
   bucket.add({.gradient = group.own_grads, .row = (group.own_grads.numel() + n - 1) / n});
   all_reduce(ctx, replicas, bucket, {both.slice(0, n), both.slice(n, n)});

@@ -38,6 +38,8 @@ class ShardExchange {
   /// The type in which gradients of the group are sent, and whether they are rounded for that.
   static DType wire_of(const Options& options, const ShardGroup& group);
   static bool rounds(const Options& options, const ShardGroup& group);
+  /// Whether the sums of an update are rounded to Options::wire for their way over replicas.
+  static bool rounds_sums(const Options& options, const ShardGroup& group);
 
   /// Waits for what is under way, or ends it where an error is.
   ~ShardExchange();

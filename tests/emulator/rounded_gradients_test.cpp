@@ -26,6 +26,11 @@ class Twin : public Solo {
     ASSERT_EQ(sum.data, sent.data) << "the row of rank 0";
     add_twin(ctx, sum);
   }
+  void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) override {
+    types.push_back(sent.dtype);
+    const std::size_t row = sent.bytes() / 2;
+    for (const std::size_t at : {std::size_t{0}, row}) ctx.stream().copy(received.data + at, sent.data, row);
+  }
   std::unique_ptr<Collective> counterparts(int) override { return std::make_unique<Solo>(); }
   std::vector<DType> types;  ///< of what was added
 
@@ -99,6 +104,46 @@ TEST(RoundedGradients, OfDividedStatesAreAddedToFloat32) {
   ASSERT_GT(found.size(), 1000U);
   for (std::size_t i = 0; i < found.size(); ++i)
     ASSERT_EQ(found[i], 4 * static_cast<float>(Bf16(value_of(static_cast<std::int64_t>(i))))) << i;
+}
+
+/// Two ranks, each of which has all states.
+struct LoneTwins : Solo {
+  explicit LoneTwins(Twin& t) : twin(t) {}
+  int size() const override { return 2; }
+  std::unique_ptr<Collective> counterparts(int) override { return std::make_unique<Borrowed>(twin); }
+
+  struct Borrowed : Solo {
+    explicit Borrowed(Twin& t) : twin(t) {}
+    int size() const override { return twin.size(); }
+    void all_reduce(Ctx& ctx, Tensor values, Reduction how) override { twin.all_reduce(ctx, values, how); }
+    void all_to_all(Ctx& ctx, ConstTensor sent, Tensor received) override { twin.all_to_all(ctx, sent, received); }
+    void all_gather(Ctx& ctx, ConstTensor mine, Tensor all) override {
+      twin.types.push_back(mine.dtype);
+      ctx.stream().copy(all.data, mine.data, mine.bytes());  // the other half is another rank's
+    }
+    Twin& twin;
+  };
+  Twin& twin;
+};
+
+// Nothing is sent within them.
+TEST(RoundedGradients, OfGroupsOfOneRankAreSentBetweenThem) {
+  Weights w({.stage = ZeroStage::gradients, .ranks = 1, .replicas = 2});
+  LoneTwins ranks(w.ranks);
+  ShardRanks shared(ranks, w.store.sharding());
+  const std::array<const ParamStore*, 1> stores{&w.store};
+  const ShardExchange::Options options{.device = kCuda, .wire = DType::bf16};
+  const std::size_t before = allocated_bytes(DeviceKind::cuda).now;
+  ShardExchange exchange(shared, options, stores);
+  EXPECT_EQ(allocated_bytes(DeviceKind::cuda).now - before, ShardExchange::bytes(options, stores));
+  const ShardGroup& group = w.store.groups()[0];
+  exchange.reduce(w.ctx, group, Sink::Mode::accumulate).wait();
+  EXPECT_EQ(w.host(group.own_grads)[1], value_of(1)) << "not rounded yet";
+  exchange.settle(w.ctx, group).wait();
+  EXPECT_EQ(w.ranks.types, (std::vector{DType::bf16, DType::bf16})) << "to the rank that adds, and back";
+  const std::vector<float> found = w.host(group.own_grads);
+  for (std::int64_t i = 0; i < kElements / 2; ++i)
+    ASSERT_EQ(found[static_cast<std::size_t>(i)], 2 * static_cast<float>(Bf16(value_of(i)))) << i;
 }
 
 }  // namespace

@@ -58,6 +58,7 @@ struct GroupExchange {
   ShardExchange::Options exchange() const { return {device, reduction.order, reduction.wire}; }
   DType wire() const { return ShardExchange::wire_of(exchange(), group); }
   bool rounds() const { return ShardExchange::rounds(exchange(), group); }
+  bool rounds_sums() const { return ShardExchange::rounds_sums(exchange(), group); }
   std::int64_t replicas() const { return sharding.replicas; }
   /// Of a row, in order.
   std::int64_t piece() const { return (group.longest_row() + replicas() - 1) / replicas(); }
@@ -92,13 +93,13 @@ void add_settling(StepExchanges::Unit& unit, const GroupExchange& e) {
   if (e.replicas() == 1 || row == 0) return;
   if (!e.sharding.replicas_agree && e.group.cut == Cut::never)
     unit.replicate.push_back(of_replicas(broadcast_call(e.group.dtype, row)));
-  if (!e.in_order() && !e.rounds()) return add(all_reduce_call(dtype, row));
+  if (!e.in_order() && !e.rounds_sums()) return add(all_reduce_call(dtype, row));
   const auto replicas = static_cast<int>(e.replicas());
   const std::int64_t part = (row + replicas - 1) / replicas, columns = ShardExchange::max_columns(e.device, replicas);
   for (std::int64_t begin = 0; begin < part && !e.in_order(); begin += columns) {  // as all_reduce of a bucket
     const std::int64_t n = std::min(columns, part - begin);
-    add(reduce_call(replicas, e.wire(), n));
-    add(gather_call(replicas, e.wire(), n));
+    add(reduce_call(replicas, e.reduction.wire, n));
+    add(gather_call(replicas, e.reduction.wire, n));
   }
   for (std::int64_t begin = 0; begin < row && e.in_order(); begin += e.piece())
     add(broadcast_call(dtype, std::min(e.piece(), row - begin)));
