@@ -42,6 +42,8 @@ void GradientSquares::add(Ctx& ctx, Tensor total) {
   if (segments_) return add_segments(ctx, total);
   add_squares(ctx, trained_, total);
   if (options_.divided) ranks_.all_reduce(ctx, total, Reduction::sum);
+  Collective* const replicas = options_.replicas;
+  if (replicas && replicates(options_.device, options_.order, replicas->size())) replicas->broadcast(ctx, total, 0);
 }
 
 // What another rank owns is 0 here, and adding 0 changes no bit.

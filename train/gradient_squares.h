@@ -18,8 +18,13 @@ class GradientSquares {
     Device device = {};
     ReductionOrder order = ReductionOrder::ranks;
     bool divided = false;
+    Collective* replicas = nullptr;  ///< of this rank's part, where states are divided
   };
   GradientSquares(Collective& ranks, const Options& options, std::vector<Param*> trained);
+  /// Whether replicas take the sum of the first one: NCCL may add in another order in each group of GPUs.
+  static bool replicates(Device device, ReductionOrder order, int replicas) {
+    return device.kind == DeviceKind::cuda && order == ReductionOrder::ranks && replicas > 1;
+  }
   /// Of a GPU.
   static std::size_t bytes(Device device, ReductionOrder order, std::span<Param* const> trained);
 

@@ -45,7 +45,8 @@ TrainStep::TrainStep(Ctx& ctx, const Parts& parts, const Options& options)
       squares_(divided_ ? divided_->group() : ranks_,
                {.device = ctx.device(),
                 .order = options.reduction.order,
-                .divided = model_.options().sharding.divides_trained()},
+                .divided = model_.options().sharding.divides_trained(),
+                .replicas = divided_ ? &parts.shard_ranks->replicas() : nullptr},
                trained_),
       graphs_(ctx.device().kind == DeviceKind::cuda ? options.graphs : 0) {
   if (divided_) units_.emplace(model_, *divided_, graphs_);

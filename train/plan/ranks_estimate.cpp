@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "train/gradient_squares.h"
 #include "train/setup/model_setup.h"
 
 namespace qtrain {
@@ -38,6 +39,16 @@ KeySeconds key_seconds(const PlannedRun& run, const RanksWork& work, const Inter
     return seconds_of(calls, {.all = group, .group = group, .replicas = group}, work.network);
   };
   return {.gather = seconds(Exchange::all_gather), .reduce = seconds(Exchange::reduce)};
+}
+
+// Of losses and of squares of gradients.
+std::vector<ExchangeCall> sums_of_update(const PlannedRun& run) {
+  const Sharding& sharding = run.model.options().sharding;
+  std::vector<ExchangeCall> calls(2, {.what = Exchange::all_reduce, .name = "", .bytes = sizeof(double)});
+  if (sharding.divides_trained() &&
+      GradientSquares::replicates(run.target.device, run.reduction.order, sharding.replicas))
+    calls.push_back({.what = Exchange::broadcast, .name = "", .bytes = sizeof(double), .among = Among::replicas});
+  return calls;
 }
 
 StageEstimate estimate_stage(const ResolvedConfig& resolved, const RanksWork& work,
@@ -90,14 +101,13 @@ StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const Interco
   const TrainingFlops flops = training_flops(run.model, work.mix, run.policy());
   const double token = work.micro_batch_tokens / *work.flops_per_second;  // seconds for an operation of each token
   const StepExchanges exchanges = step_exchanges(run.model, run.reduction, run.ranks);
-  const ExchangeCall numbers{.what = Exchange::all_reduce, .name = "", .bytes = sizeof(double)};
   const RankNets nets = nets_of(net, run.model.options().sharding);
   const auto seconds = [&](const std::vector<ExchangeCall>& calls) { return seconds_of(calls, nets, work.network); };
   StepCosts costs{.head = flops.head * token,
                   .update = update_seconds(run, *work.gpu),
                   .micro_batch_sum = seconds(exchanges.micro_batch),
                   .step_sum = seconds(exchanges.step),
-                  .norm = seconds({numbers, numbers})};
+                  .norm = seconds(sums_of_update(run))};
   const KeySeconds keys = key_seconds(run, work, net);
   const double again = run.policy().whole_blocks() ? keys.gather : 0;
   costs.blocks.assign(static_cast<std::size_t>(flops.layers),

@@ -208,9 +208,9 @@ std::map<std::string, SpanSum> sum_spans(const std::vector<TracedSpan>& lane, co
   return sums;
 }
 
-// Sums of the loss and of squares of gradients are the only ones in float64.
+// Only sums of the loss and of squares of gradients are in float64; groups of GPUs take those of the first.
 bool is_norm(const TracedSpan& s) {
-  return s.name.starts_with("all_reduce") && s.name.ends_with(name_of(DType::f64));
+  return (s.name.starts_with("all_reduce") || s.name.starts_with("broadcast")) && s.name.ends_with(name_of(DType::f64));
 }
 
 // How often the schedule has each exchange of a unit.
