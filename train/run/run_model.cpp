@@ -62,9 +62,8 @@ std::string agreed_policy(const RunContext& run, const PlannedRun& planned) {
 // The size of buckets that is asked for, or suits what the ranks measure.
 GradientReducer::Options reduction_of(const RunContext& run, const PlannedRun& planned) {
   GradientReducer::Options reduction = planned.reduction;
-  const std::optional<std::int64_t>& asked = run.config.value.run.ddp_bucket_cap_mb;
+  const bool asked = run.config.value.run.ddp_bucket_cap_mb.has_value();
   const bool whole = !planned.model.options().sharding.divides_trained();
-  if (asked) reduction.bucket_bytes = *asked << 20;
   // NCCL adds in an order of its own for so many elements: what is measured anew would change the bits of a resumed
   // run.
   const bool keeps_bits = run.ctx.device().kind == DeviceKind::cpu;
