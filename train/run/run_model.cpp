@@ -31,6 +31,13 @@ bool uses_graphs(const RunContext& run, const PlannedRun& planned) {
   return run.ctx.device().kind == DeviceKind::cuda && wanted && !travels && !o.context.is_shared();
 }
 
+// The last micro-batch of an update has a record of its own where gradients are exchanged in it alone.
+std::size_t kept_graphs(const RunContext& run, const PlannedRun& planned) {
+  if (!uses_graphs(run, planned)) return 0;
+  const bool differs = planned.reduction.beside && !planned.model.options().sharding.divides_gradients();
+  return differs ? 2 * kKeptGraphs : kKeptGraphs;
+}
+
 void describe_memory(const RunContext& run, const PlannedRun& planned, const MemoryPlan& memory) {
   run.log.info("memory: {:.0f} MiB ({}); recomputation: {}", static_cast<double>(memory.total()) / kMib, memory.table(),
                planned.policy().name());
@@ -102,7 +109,7 @@ void commit(const RunContext& run, const PlannedRun& planned, RunModel& m) {
       TrainStep::Parts{
           .model = model, .optimizer = *m.optimizer, .ranks = run.ranks, .shard_ranks = m.shard_ranks.get()},
       TrainStep::Options{.max_tokens = planned.work.train.tokens,
-                         .graphs = uses_graphs(run, planned) ? kKeptGraphs : 0,
+                         .graphs = kept_graphs(run, planned),
                          .reduction = reduction_of(run, planned)});
 }
 
