@@ -235,14 +235,15 @@ std::unique_ptr<Collective> connected_or_told(const RankWatch& watch, const Conn
 }
 
 std::unique_ptr<Collective> NcclCollective::part(int first, int size) {
+  auto ranks = host().part(first, size);
   return connected_or_told(session_->watch(),
-                           [&] { return connected(host().part(first, size), session_, next_members(first, 1)); });
+                           [&] { return connected(std::move(ranks), session_, next_members(first, 1)); });
 }
 
 std::unique_ptr<Collective> NcclCollective::counterparts(int size) {
-  return connected_or_told(session_->watch(), [&] {
-    return connected(host().counterparts(size), session_, next_members(rank() % size, size));
-  });
+  auto ranks = host().counterparts(size);
+  return connected_or_told(session_->watch(),
+                           [&] { return connected(std::move(ranks), session_, next_members(rank() % size, size)); });
 }
 
 }  // namespace
