@@ -64,21 +64,30 @@ void GuardedCollective::barrier(Ctx& ctx) {
 
 std::unique_ptr<Collective> GuardedCollective::part(int first, int size) {
   const RankWatch watch = watch_of(watch_.number(first), watch_.stride);
-  return connected(watch, [&] { return inner_->part(first, size); });
+  return connected(watch, size, [&] { return inner_->part(first, size); });
 }
 
 std::unique_ptr<Collective> GuardedCollective::counterparts(int size) {
   const RankWatch watch = watch_of(watch_.number(rank() % size), watch_.stride * size);
-  return connected(watch, [&] { return inner_->counterparts(size); });
+  return connected(watch, this->size() / size, [&] { return inner_->counterparts(size); });
 }
 
-std::unique_ptr<Collective> GuardedCollective::connected(const RankWatch& watch, const Connect& connect) {
+// Who waits there for the others does not compute.
+std::unique_ptr<Collective> GuardedCollective::connected(const RankWatch& watch, int size, const Connect& connect) {
+  const RankWait meeting{.group = watch.group,
+                         .first = watch.first,
+                         .stride = watch.stride,
+                         .size = size,
+                         .call = watch.group.empty() ? "the meeting of all ranks" : "the meeting of a group of ranks"};
+  watch.watchdog.enter(meeting, {});
   try {
-    return std::make_unique<GuardedCollective>(connect(), watch);
+    auto ranks = std::make_unique<GuardedCollective>(connect(), watch);
+    watch.watchdog.leave(watch.group);
+    return ranks;
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {  // of the library
-    fail_for_lost_rank(watch, "the meeting of a group of ranks", e.what());
+    fail_for_lost_rank(watch, meeting.call, e.what());
   }
 }
 

@@ -20,6 +20,9 @@ class GuardedCollective : public Collective {
  public:
   GuardedCollective(std::unique_ptr<Collective> inner, const RankWatch& watch)
       : inner_(std::move(inner)), watch_(watch) {}
+  /// Of `size` ranks that meet in `connect`, which throws what it likes: a rank that is lost meanwhile is named.
+  using Connect = std::function<std::unique_ptr<Collective>()>;
+  static std::unique_ptr<Collective> connected(const RankWatch& watch, int size, const Connect& connect);
 
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
@@ -37,9 +40,7 @@ class GuardedCollective : public Collective {
 
  private:
   struct Call;
-  using Connect = std::function<std::unique_ptr<Collective>()>;
   RankWatch watch_of(int first, int stride);
-  static std::unique_ptr<Collective> connected(const RankWatch& watch, const Connect& connect);
   void guard(const Call& call, const std::function<void()>& act);
   static std::uint64_t after(std::uint64_t sequence, const Call& call);
 

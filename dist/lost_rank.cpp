@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "core/error.h"
-#include "dist/last_words.h"
 
 namespace qtrain {
 namespace {
@@ -28,10 +27,12 @@ void fail_for_gone(const Watchdog::Report& report, const std::string& where) {
 
 }  // namespace
 
-void fail_for_lost_rank(const RankWatch& watch, const std::string& where, const std::string& what) {
+void fail_for_lost_rank(const RankWatch& watch, const std::string& where, const std::string& what,
+                        const std::string& remedy) {
   const Watchdog::Report report = watch.watchdog.ask_all(watch.store);
   fail_for_gone(report, where);
-  if (report.busy.empty()) fail(ErrorKind::peer, {.cause = fmt::format("{} failed on all ranks: {}", where, what)});
+  if (report.busy.empty())
+    fail(ErrorKind::peer, {.cause = fmt::format("{} failed on all ranks: {}", where, what), .remedy = remedy});
   fail(ErrorKind::peer,
        {.cause = fmt::format("{} did not come to {}: it still computes something else", named(report.busy), where),
         .remedy = "set ddp_timeout to more seconds where a rank may take that long"});

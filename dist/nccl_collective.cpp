@@ -218,6 +218,7 @@ std::unique_ptr<Collective> connected(std::unique_ptr<Collective> host, const st
 template <class Connect>
 std::unique_ptr<Collective> connected_or_told(const RankWatch& watch, const Connect& connect) {
   constexpr const char* kWhere = "the start of NCCL";
+  constexpr const char* kRemedy = "start each rank with NCCL_DEBUG=WARN to see why; each has to have a GPU of its own";
   try {
     watch.watchdog.wait_on_device(kWhere);
     std::unique_ptr<Collective> ranks = connect();
@@ -226,23 +227,23 @@ std::unique_ptr<Collective> connected_or_told(const RankWatch& watch, const Conn
   } catch (const Error&) {
     throw;
   } catch (const NcclWaitEnded& e) {
-    fail_for_lost_rank(watch, kWhere, std::string(e.what()) + " (NCCL_DEBUG=WARN shows why)");
+    fail_for_lost_rank(watch, kWhere, e.what(), kRemedy);
   } catch (const std::exception& e) {
     fail(ErrorKind::peer,
-         {.cause = std::string("the ranks cannot be connected by NCCL: ") + e.what(),
-          .remedy = "start each rank with NCCL_DEBUG=WARN to see why; each has to have a GPU of its own"});
+         {.cause = std::string("the ranks cannot be connected by NCCL: ") + e.what(), .remedy = kRemedy});
   }
 }
 
 std::unique_ptr<Collective> NcclCollective::part(int first, int size) {
+  auto ranks = host().part(first, size);
   return connected_or_told(session_->watch(),
-                           [&] { return connected(host().part(first, size), session_, next_members(first, 1)); });
+                           [&] { return connected(std::move(ranks), session_, next_members(first, 1)); });
 }
 
 std::unique_ptr<Collective> NcclCollective::counterparts(int size) {
-  return connected_or_told(session_->watch(), [&] {
-    return connected(host().counterparts(size), session_, next_members(rank() % size, size));
-  });
+  auto ranks = host().counterparts(size);
+  return connected_or_told(session_->watch(),
+                           [&] { return connected(std::move(ranks), session_, next_members(rank() % size, size)); });
 }
 
 }  // namespace

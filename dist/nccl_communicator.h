@@ -10,7 +10,7 @@
 
 namespace qtrain {
 
-/// Another rank did not come.
+/// A wait for other ranks was ended.
 struct NcclWaitEnded : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -49,19 +49,17 @@ RankGroup::RankGroup(const std::optional<RankPlace>& place, const Options& optio
                                       .patience = timeout});
   const RankWatch watch{*store_, *watchdog_};
   try {
-    std::unique_ptr<Collective> ranks = connect_gloo(*place, *store_, timeout);
-    if (options.device.kind == DeviceKind::cuda)
-      ranks = connect_nccl(std::move(ranks), {.device = options.device, .timeout = timeout}, watch);
-    collective_ = std::make_unique<GuardedCollective>(std::move(ranks), watch);
+    collective_ = GuardedCollective::connected(watch, place->size, [&] {
+      std::unique_ptr<Collective> ranks = connect_gloo(*place, *store_, timeout);
+      if (options.device.kind == DeviceKind::cpu) return ranks;
+      return connect_nccl(std::move(ranks), {.device = options.device, .timeout = timeout}, watch);
+    });
     // What is queued on a GPU runs beside the host by itself.
     if (options.device.kind == DeviceKind::cpu)
       collective_ = std::make_unique<QueuedCollective>(std::move(collective_));
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     tell_failure();
     throw;
-  } catch (const std::exception& e) {
-    tell_failure();
-    fail(ErrorKind::peer, {.cause = std::string("the ranks cannot be connected: ") + e.what()});
   }
 }
 

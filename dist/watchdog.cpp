@@ -74,8 +74,7 @@ void Watchdog::leave(const std::string& group) {
 }
 
 void Watchdog::wait_on_device(const std::string& call) {
-  const std::lock_guard lock(mutex_);
-  device_waits_in_ = call;
+  device_waits_ = !call.empty();
 }
 
 void Watchdog::listen() try {
@@ -98,7 +97,7 @@ void Watchdog::answer(std::int64_t round) {
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [group, own] : waits_) mine.waits.push_back(own.wait);
-    mine.device_waits = !device_waits_in_.empty();
+    mine.device_waits = device_waits_;
     round_ = round + 1;
   }
   store_.set(answer_key(round, options_.rank), text_of(mine));

@@ -39,7 +39,8 @@ class Watchdog {
   void leave(const std::string& group);
   /// The wait has ended with an error: it is still told, and no longer given up.
   void fail(const std::string& group);
-  /// The GPU waits for the others in `call`; empty: it does not. From any thread.
+  /// The GPU waits for the others in `call`; empty: it does not. From any thread, also while a wait is
+  /// given up.
   void wait_on_device(const std::string& call);
 
   /// Tells the others that this rank ends with an error of its own.
@@ -84,8 +85,7 @@ class Watchdog {
   Options options_;
   mutable std::mutex mutex_;
   std::map<std::string, OwnWait> waits_;  ///< by groups
-  std::string device_waits_in_;
-  std::atomic<bool> misses_rank_ = false, ends_ = false;
+  std::atomic<bool> device_waits_ = false, misses_rank_ = false, ends_ = false;
   std::int64_t round_ = 1;              ///< of questions: the next one
   Clock::time_point asked_for_stop_{};  ///< when the thread looked for silent ranks last
   Store store_;                         ///< of the thread

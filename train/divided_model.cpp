@@ -11,15 +11,11 @@ std::array<const ParamStore*, 2> stores_of(const Transformer& model) {
   return {&model.params().weights(), &model.params().adapter().store()};
 }
 
-// One stream where ranks share tokens, too: those exchange keys meanwhile, and what two groups of NCCL wait for has to
-// come in one order on all ranks.
 ShardExchange::Options exchange_options(const Transformer& model, const GradientReducer::Options& reduction) {
-  const Sharding& s = model.options().sharding;
-  const bool beside = s.buffers > 1 && !model.options().context.is_shared();
   return {.device = model.device(),
           .order = reduction.order,
           .wire = reduction.wire,
-          .own_stream = beside && model.device().kind == DeviceKind::cuda};
+          .own_stream = exchanges_beside(model) && model.device().kind == DeviceKind::cuda};
 }
 
 void clear(Ctx& ctx, const Tensor& t) {
@@ -35,8 +31,7 @@ DividedModel::DividedModel(Transformer& model, ShardRanks& ranks, const Gradient
       ranks_(ranks),
       exchange_(ranks_, exchange_options(model, reduction), stores_),
       buffers_(static_cast<std::size_t>(1 + sharding().buffers)),
-      beside_(model.device().kind == DeviceKind::cpu ? sharding().buffers > 1
-                                                     : exchange_options(model, reduction).own_stream),
+      beside_(exchanges_beside(model)),
       added_(static_cast<std::size_t>(1 + model.config().layers)) {
   model_.set_access(*this);
 }

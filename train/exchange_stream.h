@@ -4,8 +4,14 @@
 
 #include "core/context.h"
 #include "dist/collective.h"
+#include "model/transformer.h"
 
 namespace qtrain {
+
+/// Whether what ranks exchange of a model goes on beside its passes; on a GPU by an ExchangeStream. Not on GPUs that
+/// share tokens: those exchange keys meanwhile, and what two groups of NCCL wait for has to come in one order on all
+/// ranks.
+bool exchanges_beside(const Transformer& model);
 
 /// A stream of a GPU for what ranks exchange while the stream of a context computes.
 class ExchangeStream {

@@ -12,7 +12,7 @@
 
 namespace qtrain {
 
-/// Records of different sizes of micro-batches that a run keeps: about as many as occur often.
+/// Sizes of micro-batches whose records a run keeps: about as many as occur often.
 inline constexpr std::size_t kKeptGraphs = 32;
 
 /// The device's part of training steps: forward and backward of each micro-batch, then clipping and the optimizer. On a

@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
+#include <future>
 
 #include "tests/dist/local_ranks.h"
+#include "tests/errors.h"
 
 namespace qtrain {
 namespace {
@@ -140,6 +143,26 @@ TEST(GuardedCollective, PartsNameTheRanksOfTheRun) {
   for (const std::size_t r : {0U, 1U}) EXPECT_THAT(errors[r], IsEmpty());
   for (const std::size_t r : {2U, 3U})
     EXPECT_THAT(errors[r], AllOf(HasSubstr("rank 2"), HasSubstr("rank 3"), Not(HasSubstr("rank 1"))));
+}
+
+// None of them still computes.
+TEST(GuardedCollective, AMeetingMayFailOnAllRanks) {
+  StoreServer server({.host = "127.0.0.1"});
+  const Endpoint meeting{.host = "127.0.0.1", .port = server.port()};
+  Watchdog zero({.server = meeting, .rank = 0, .ranks = 2}), one({.server = meeting, .rank = 1, .ranks = 2});
+  std::barrier all_are_there(2);
+  const auto error_of = [&](Watchdog& watchdog) {
+    Store store(meeting, std::chrono::seconds(20));
+    return test::error_of(ErrorKind::peer, [&] {
+      GuardedCollective::connected({store, watchdog}, 2, [&]() -> std::unique_ptr<Collective> {
+        all_are_there.arrive_and_wait();
+        throw std::runtime_error("no network");
+      });
+    });
+  };
+  auto other = std::async(std::launch::async, [&] { return error_of(one); });
+  for (const std::string& error : {error_of(zero), other.get()})
+    EXPECT_THAT(error, HasSubstr("the meeting of all ranks failed on all ranks: no network\n  run the same command"));
 }
 
 TEST(GuardedCollective, NamesTheRankThatIsGone) {

@@ -31,9 +31,11 @@ inline std::vector<std::string> on_ranks_of(int size, const RankWork& work, cons
       Store store(meeting, how.timeout);
       const RankPlace place{.rank = rank, .size = size, .store = meeting};
       Watchdog watchdog({.server = meeting, .rank = rank, .ranks = size, .look = std::chrono::milliseconds(400)});
-      GuardedCollective ranks(how.wrap(connect_gloo(place, store, how.timeout)), {store, watchdog});
+      const auto ranks = GuardedCollective::connected({store, watchdog}, size, [&] {  //
+        return how.wrap(connect_gloo(place, store, how.timeout));
+      });
       Ctx ctx({}, MatmulPrecision::storage, 1);
-      work(ctx, ranks);
+      work(ctx, *ranks);
     } catch (const std::exception& e) {
       errors[static_cast<std::size_t>(rank)] = e.what();
     }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 
 #include "core/stop.h"
 
@@ -25,6 +26,7 @@ class Watchdogs : public ::testing::Test {
     return std::make_unique<Watchdog>(Watchdog::Options{
         .server = meeting(), .rank = rank, .ranks = 2, .look = milliseconds(200), .stop_patience = milliseconds(200)});
   }
+  void lose_a_rank() const { Store(meeting(), kEnough).set("stays/2", ""); }
   static RankWait wait(std::int64_t number) {
     return {
         .size = 2, .number = number, .sequence = static_cast<std::uint64_t>(number), .before = {99}, .call = "barrier"};
@@ -62,6 +64,20 @@ TEST_F(Watchdogs, WaitsInDifferentCallsAreGivenUp) {
   EXPECT_THAT(one->ask_all(store).verdict, HasSubstr("rank 1 waits in its collective 2, barrier"));
 }
 
+// Whoever looks after queued calls has a lock of its own, which a wait that is given up waits for.
+TEST_F(Watchdogs, DevicesMayWaitWhileAWaitIsGivenUp) {
+  std::promise<bool> told;
+  std::future<void> device;
+  const auto zero = of_rank(0);
+  zero->enter(wait(1), [&] {
+    if (device.valid()) return;
+    device = std::async(std::launch::async, [&] { zero->wait_on_device("a call"); });
+    told.set_value(device.wait_for(kEnough) == std::future_status::ready);
+  });
+  lose_a_rank();
+  EXPECT_TRUE(told.get_future().get());
+}
+
 TEST_F(Watchdogs, WaitsForOneThatComputesAreNot) {
   const auto zero = of_rank(0), one = of_rank(1);
   zero->enter(wait(1), [this] { given_up_ = true; });
@@ -83,7 +99,7 @@ TEST_F(Watchdogs, HearOfRanksThatEndBeforeAllIsDone) {
   EXPECT_FALSE(misses());
   { const Store of_another(meeting(), kEnough); }
   EXPECT_FALSE(misses());
-  Store(meeting(), kEnough).set("stays/2", "");
+  lose_a_rank();
   EXPECT_TRUE(misses());
 }
 

@@ -51,14 +51,16 @@ class CudaRanks : public CudaRun {
     launch.environment = with_gpus(gpus);
     return launch;
   }
-  /// One of two ranks, started as torchrun does it.
-  Launch rank(int number, const Json& config) const {
+  /// One of two ranks, started as torchrun does it on a machine for so many.
+  Launch rank(int number, const Json& config, int of_machine = 2) const {
     Launch one = launch(config, 2);
-    for (const std::string& variable : {fmt::format("RANK={}", number), fmt::format("LOCAL_RANK={}", number),
-                                        std::string("WORLD_SIZE=2"), std::string("LOCAL_WORLD_SIZE=2"),
-                                        std::string("MASTER_ADDR=127.0.0.1"), fmt::format("MASTER_PORT={}", port_)})
+    for (const std::string& variable :
+         {fmt::format("RANK={}", number), fmt::format("LOCAL_RANK={}", number % of_machine),
+          std::string("WORLD_SIZE=2"), fmt::format("LOCAL_WORLD_SIZE={}", of_machine),
+          std::string("MASTER_ADDR=127.0.0.1"), fmt::format("MASTER_PORT={}", port_)})
       one.environment.push_back(variable);
-    if (kStandIn.empty() && cuda_device_count() < 2) one.environment.push_back(fmt::format("NCCL_HOSTID={}", number));
+    const bool share_a_gpu = of_machine == 1 || (kStandIn.empty() && cuda_device_count() < 2);
+    if (share_a_gpu) one.environment.push_back(fmt::format("NCCL_HOSTID={}", number));
     return one;
   }
   /// The trained weights of two ranks, each with half of the micro-batches.

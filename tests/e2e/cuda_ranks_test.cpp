@@ -293,6 +293,23 @@ TEST_F(HarnessRanks, GoOnFromWhatOthersHaveSaved) {
   EXPECT_LT(largest_difference(folder_ / "out", folder_ / "saved"), 1e-4);
 }
 
+// What is exchanged beside a pass does not depend on how many ranks a machine has; activations travel meanwhile.
+TEST_F(HarnessRanks, OneOnEachMachineIsOneOfAll) {
+  Json config = divided(all_weights(), 2);
+  config.update({{"zero_stage", 1}, {"activation_offloading", true}, {"gradient_checkpointing", true}});
+  const auto results = [&] { return read_json(folder_ / "out/train_results.json"); };
+  trained_by_ranks(config);
+  const Json together = results();
+  fs::remove_all(folder_ / "out");
+  Process zero(rank(0, config, 1)), one(rank(1, config, 1));
+  for (Process* p : {&zero, &one}) {
+    const Outcome outcome = p->wait();
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+  }
+  EXPECT_EQ(results().at("memory"), together.at("memory"));
+  EXPECT_EQ(results().value("cuda_graphs", Json()), together.value("cuda_graphs", Json())) << "cut where others run";
+}
+
 TEST_F(HarnessRanks, ALostOneEndsTheRun) {
   Json config = divided(base(), 2);
   config.update({{"nproc", 2}, {"max_steps", 100000}, {"ddp_timeout", 8}});

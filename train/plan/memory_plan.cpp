@@ -253,21 +253,21 @@ PlannedState plan_state(const TrainingSection& t, Transformer& model) {
 
 PlannedRun planned_run(const Config& config, Transformer& model, Workload work, TargetDevice target) {
   const TrainingSection& t = config.training;
-  const bool on_gpu = model.device().kind == DeviceKind::cuda;
-  const bool on_host = t.activation_offloading && on_gpu;
-  const bool one_stream = on_gpu && (config.run.ranks() == 1 || model.options().context.is_shared());
-  return {
-      .model = model,
-      .optimizer = plan_state(t, model),
-      .work = work,
-      .target = std::move(target),
-      .inputs = on_host ? BlockInputs::host : BlockInputs::device,
-      .dense_copies = config.quant.dequantized_copy,
-      .operand_copies = t.operand_copies,
-      .ranks = config.run.ranks(),
-      .reduction = {.order = config.run.deterministic_reduce ? ReductionOrder::micro_batches : ReductionOrder::ranks,
-                    .beside = config.run.overlap_comm && !one_stream,
-                    .wire = config.run.communication_data_type == "bf16" ? DType::bf16 : DType::f32}};
+  const bool on_host = t.activation_offloading && target.device.kind != DeviceKind::cpu;
+  GradientReducer::Options reduction{
+      .order = config.run.deterministic_reduce ? ReductionOrder::micro_batches : ReductionOrder::ranks,
+      .beside = exchanges_beside(model),
+      .wire = config.run.communication_data_type == "bf16" ? DType::bf16 : DType::f32};
+  if (config.run.ddp_bucket_cap_mb) reduction.bucket_bytes = *config.run.ddp_bucket_cap_mb << 20;
+  return {.model = model,
+          .optimizer = plan_state(t, model),
+          .work = work,
+          .target = std::move(target),
+          .inputs = on_host ? BlockInputs::host : BlockInputs::device,
+          .dense_copies = config.quant.dequantized_copy,
+          .operand_copies = t.operand_copies,
+          .ranks = config.run.ranks(),
+          .reduction = reduction};
 }
 
 MemoryPlan memory_plan(const PlannedRun& run, const RecomputePolicy& policy) {

@@ -15,11 +15,10 @@ enum class ExchangeLane : std::uint8_t {
   computing,  ///< the one that computes, between what it computes
 };
 
-/// Where a run has them that holds so many blocks whole at a time (Sharding::buffers). On processors a thread of their
-/// own does them (QueuedCollective), on a GPU a stream of their own; with one block they are on the stream that
-/// computes.
-constexpr ExchangeLane exchange_lane(DeviceKind device, int buffers) {
-  return device == DeviceKind::cuda && buffers == 1 ? ExchangeLane::computing : ExchangeLane::own;
+/// Where a run has them, beside its passes (exchanges_beside) or not: on processors a thread of their own does them
+/// (QueuedCollective), on a GPU a stream of their own or the one that computes.
+constexpr ExchangeLane exchange_lane(DeviceKind device, bool beside) {
+  return device == DeviceKind::cuda && !beside ? ExchangeLane::computing : ExchangeLane::own;
 }
 
 /// What an update of a run of several ranks is made of, besides durations.

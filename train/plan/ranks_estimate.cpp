@@ -92,7 +92,7 @@ StepShape step_shape(const Config& config, const PlannedRun& run) {
           .beside = run.reduction.beside,
           .micro_batches = config.training.gradient_accumulation_steps,
           .group = run.policy().group(),
-          .lane = exchange_lane(run.target.device.kind, sharding.buffers),
+          .lane = exchange_lane(run.target.device.kind, run.reduction.beside),
           .gathers_again = !run.model.params().adapter().norms().all().empty(),
           .replicates = sharding.replicas > 1 && !sharding.replicas_agree};
 }
@@ -132,7 +132,8 @@ RanksEstimate estimate_ranks(const ResolvedConfig& resolved, const RanksWork& wo
   const Config& config = resolved.value;
   RanksEstimate e{
       .layout = {.nodes = static_cast<int>(config.run.nnodes), .ranks_per_node = static_cast<int>(config.run.nproc)}};
-  e.lane = work.network.lane.value_or(exchange_lane(work.target.device.kind, config.run.overlap_comm ? 2 : 1));
+  e.lane = work.network.lane.value_or(
+      exchange_lane(work.target.device.kind, config.run.overlap_comm && config.run.context_parallel_size == 1));
   if (work.gpu) e.net = interconnect_of(*work.gpu, e.layout, work.network.gbps);
   e.tokens =
       work.micro_batch_tokens * static_cast<double>(config.training.gradient_accumulation_steps * e.layout.ranks());

@@ -31,6 +31,13 @@ bool uses_graphs(const RunContext& run, const PlannedRun& planned) {
   return run.ctx.device().kind == DeviceKind::cuda && wanted && !travels && !o.context.is_shared();
 }
 
+// The last micro-batch of an update has a record of its own where gradients are exchanged in it alone.
+std::size_t kept_graphs(const RunContext& run, const PlannedRun& planned) {
+  if (!uses_graphs(run, planned)) return 0;
+  const bool differs = planned.reduction.beside && !planned.model.options().sharding.divides_gradients();
+  return differs ? 2 * kKeptGraphs : kKeptGraphs;
+}
+
 void describe_memory(const RunContext& run, const PlannedRun& planned, const MemoryPlan& memory) {
   run.log.info("memory: {:.0f} MiB ({}); recomputation: {}", static_cast<double>(memory.total()) / kMib, memory.table(),
                planned.policy().name());
@@ -62,9 +69,8 @@ std::string agreed_policy(const RunContext& run, const PlannedRun& planned) {
 // The size of buckets that is asked for, or suits what the ranks measure.
 GradientReducer::Options reduction_of(const RunContext& run, const PlannedRun& planned) {
   GradientReducer::Options reduction = planned.reduction;
-  const std::optional<std::int64_t>& asked = run.config.value.run.ddp_bucket_cap_mb;
+  const bool asked = run.config.value.run.ddp_bucket_cap_mb.has_value();
   const bool whole = !planned.model.options().sharding.divides_trained();
-  if (asked) reduction.bucket_bytes = *asked << 20;
   // NCCL adds in an order of its own for so many elements: what is measured anew would change the bits of a resumed
   // run.
   const bool keeps_bits = run.ctx.device().kind == DeviceKind::cpu;
@@ -103,7 +109,7 @@ void commit(const RunContext& run, const PlannedRun& planned, RunModel& m) {
       TrainStep::Parts{
           .model = model, .optimizer = *m.optimizer, .ranks = run.ranks, .shard_ranks = m.shard_ranks.get()},
       TrainStep::Options{.max_tokens = planned.work.train.tokens,
-                         .graphs = uses_graphs(run, planned) ? kKeptGraphs : 0,
+                         .graphs = kept_graphs(run, planned),
                          .reduction = reduction_of(run, planned)});
 }
 

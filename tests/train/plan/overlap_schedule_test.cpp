@@ -140,9 +140,10 @@ TEST(OverlapSchedule, OneLaneHidesNothing) {
     EXPECT_DOUBLE_EQ(step.seconds, 90 + step.total(Lane::exchanging));
     EXPECT_EQ(step.waiting(), step.total(Lane::exchanging));
   }
-  EXPECT_EQ(exchange_lane(DeviceKind::cuda, 1), ExchangeLane::computing);
-  for (const auto& [device, blocks] : {std::pair(DeviceKind::cpu, 1), {DeviceKind::cpu, 2}, {DeviceKind::cuda, 2}})
-    EXPECT_EQ(exchange_lane(device, blocks), ExchangeLane::own) << blocks;
+  EXPECT_EQ(exchange_lane(DeviceKind::cuda, false), ExchangeLane::computing);
+  for (const auto& [device, beside] :
+       {std::pair(DeviceKind::cpu, false), {DeviceKind::cpu, true}, {DeviceKind::cuda, true}})
+    EXPECT_EQ(exchange_lane(device, beside), ExchangeLane::own) << beside;
 }
 
 TEST(OverlapSchedule, LanesDoOneThingAtATime) {
