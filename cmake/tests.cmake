@@ -47,23 +47,27 @@ function(qtrain_test_sources name)
   endif()
 endfunction()
 
-# qtrain_discover(program LABEL label [TIMEOUT seconds] [SLOW test ...]): every test of a program by itself. Those that
-# take too long for an ordinary run have the label <label>_slow, which scripts/test.sh leaves to --full.
+# qtrain_discover(program LABEL label [TIMEOUT seconds] [LONG test ...] [SLOW test ...]): every test of a program by
+# itself. Those that take too long for a run before every commit have the label <label>_long, which scripts/test.sh
+# leaves to --checks, or <label>_slow, which it leaves to --full.
 include(GoogleTest)
 function(qtrain_discover program)
-  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SLOW" ${ARGN})
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "LONG;SLOW" ${ARGN})
   set(common DISCOVERY_TIMEOUT 60)
   if(ARG_TIMEOUT)
     set(common TIMEOUT ${ARG_TIMEOUT} ${common})
   endif()
-  if(NOT ARG_SLOW)
-    gtest_discover_tests(${program} PROPERTIES LABELS ${ARG_LABEL} ${common})
-    return()
-  endif()
   list(JOIN ARG_SLOW ":" slow)
-  gtest_discover_tests(${program} TEST_FILTER "-${slow}" PROPERTIES LABELS ${ARG_LABEL} ${common})
-  gtest_discover_tests(${program} TEST_FILTER "${slow}" TEST_LIST ${program}_slow
-                       PROPERTIES LABELS ${ARG_LABEL}_slow ${common})
+  list(JOIN ARG_LONG ":" long)
+  gtest_discover_tests(${program} TEST_FILTER "-${slow}:${long}" PROPERTIES LABELS ${ARG_LABEL} ${common})
+  if(ARG_LONG)
+    gtest_discover_tests(${program} TEST_FILTER "${long}-${slow}" TEST_LIST ${program}_long
+                         PROPERTIES LABELS ${ARG_LABEL}_long ${common})
+  endif()
+  if(ARG_SLOW)
+    gtest_discover_tests(${program} TEST_FILTER "${slow}" TEST_LIST ${program}_slow
+                         PROPERTIES LABELS ${ARG_LABEL}_slow ${common})
+  endif()
 endfunction()
 
 # qtrain_uses_nccl(program): where its ranks find NCCL: under the harness the stand-in, else wherever it is (an empty text).

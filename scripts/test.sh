@@ -2,8 +2,9 @@
 # Builds qtrain, runs its tests and checks the format. The last line is "N passed, N failed, N skipped".
 # Usage: scripts/test.sh [--no-install] [--checks] [--full]
 #   --no-install  do not look for missing packages
-#   --checks      also what .ci/run holds: readers of outside files under sanitizers, the kernels under nvcc, clang-tidy
-#   --full        all that, and the long suites (label slow), everything under sanitizers, the planted mistakes, the
+#   --checks      also what .ci/run holds: tests of several GPUs and of lost ranks (label long), readers of outside files
+#                 under sanitizers, the kernels under nvcc, clang-tidy
+#   --full        all that, and the slowest suites (label slow), everything under sanitizers, the planted mistakes, the
 #                 kernels for every architecture that is promised, and clang-tidy over every file
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -16,7 +17,7 @@ for argument in "$@"; do
     --no-install) install=0 ;;
     --checks) checks=1 ;;
     --full) checks=1 full=1 ;;
-    -h | --help) sed -n '2,7s/^# //p' "${BASH_SOURCE[0]}" && exit 0 ;;
+    -h | --help) sed -n '2,8s/^# //p' "${BASH_SOURCE[0]}" && exit 0 ;;
     *) die "unknown option '$argument' (see --help)" ;;
   esac
 done
@@ -97,7 +98,10 @@ configure emulated
 check "build" cmake --build --preset emulated
 
 heading "Tests"
-if [ "$full" = 1 ]; then suite all build/emulated; else suite all build/emulated -LE slow; fi
+left=(-LE 'slow|long')
+[ "$checks" = 0 ] || left=(-LE slow)
+[ "$full" = 0 ] || left=()
+suite all build/emulated ${left[@]+"${left[@]}"}
 
 # Whole runs choose the instruction set of the processor; here each that it has. A short set of them is in every run.
 if [ "$full" = 1 ]; then
