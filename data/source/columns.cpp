@@ -148,9 +148,9 @@ KeyNames names_at(const Json& settings, const char* key) {
   for (const auto& [ours, theirs] : object_at(settings, key).items()) {
     if (theirs.is_null() || (key == kColumnKey && is_text(theirs))) continue;
     if (!theirs.is_string()) bad_map(key, "the name for '" + ours + "' is not a string");
-    if (!used.insert(theirs.get<std::string>()).second)
-      bad_map(key, fmt::format("'{}' stands for more than one column", theirs.get<std::string>()));
-    if (ours != theirs) names[ours] = theirs.get<std::string>();
+    const auto name = theirs.get<std::string>();
+    if (!used.insert(name).second) bad_map(key, fmt::format("'{}' stands for more than one column", name));
+    if (ours != name) names[ours] = name;
   }
   return names;
 }
