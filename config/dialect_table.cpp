@@ -152,7 +152,7 @@ std::vector<std::string_view> DialectTable::list(std::string_view member) const 
 }
 
 bool DialectTable::lists(std::string_view member, std::string_view name) const {
-  return std::ranges::find(object(member), name) != object(member).end();
+  return std::ranges::find(object(member), Json(name)) != object(member).end();
 }
 
 const Json& DialectTable::object(std::string_view member) const {

@@ -61,7 +61,7 @@ std::vector<std::string_view> known_keys() {
 
 std::string_view canonical_key(std::string_view name) {
   for (const auto& [key, names] : common_table().object("also").items())
-    if (std::ranges::find(names, name) != names.end()) return key;
+    if (std::ranges::find(names, Json(name)) != names.end()) return key;
   return name;
 }
 

@@ -23,7 +23,7 @@ std::string canonical(const std::string& path) {
 }
 
 bool has_name(const Json& names, std::string_view name) {
-  return std::ranges::find(names, name) != names.end();
+  return std::ranges::find(names, Json(name)) != names.end();
 }
 
 /// Reads one document: makes its keys flat, and then takes one after the other by its row.
