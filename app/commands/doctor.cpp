@@ -69,20 +69,14 @@ std::set<std::string> loaded_libraries() {
 }
 
 std::vector<Finding> libraries() {
-  struct Wanted {
-    std::string_view file, name, cost;
-  };
-  constexpr Wanted kWanted[] = {
-      {"libpcre2", "PCRE2", "tokenizers with a regular expression cannot be used"},
-      {"libsentencepiece", "sentencepiece", "folders with only a tokenizer.model cannot be used"},
-      {"libyaml-cpp", "yaml-cpp", "configs in YAML cannot be read"}};
+  constexpr std::pair<std::string_view, std::string_view> kLinked[] = {
+      {"libpcre2", "PCRE2"}, {"libsentencepiece", "sentencepiece"}, {"libyaml-cpp", "yaml-cpp"}};
   std::vector<Finding> findings;
   const auto loaded = loaded_libraries();
-  for (const Wanted& w : kWanted) {
-    const auto it =
-        std::find_if(loaded.begin(), loaded.end(), [&](const std::string& s) { return s.starts_with(w.file); });
-    const bool there = it != loaded.end();
-    findings.push_back({std::string(w.name), there ? *it : "not linked", there ? "" : std::string(w.cost)});
+  for (const auto& [file, name] : kLinked) {
+    const auto begins = [prefix = file](const std::string& s) { return s.starts_with(prefix); };
+    const auto it = std::find_if(loaded.begin(), loaded.end(), begins);
+    findings.push_back({std::string(name), it != loaded.end() ? *it : "a part of this program"});
   }
   findings.push_back({"zlib", zlibVersion()});
   findings.push_back({"zstd", ZSTD_versionString()});
