@@ -1,0 +1,156 @@
+#!/usr/bin/env bash
+# Builds every library that a portable qtrain links, as static archives that need no newer C library than glibc 2.28, into
+# build/package/prefix: from the source packages of Debian 12 in sources.tsv, with the compiler of the package ziglang.
+# What is built stays; remove build/package to build it again.
+# Usage: scripts/package/third_party.sh
+#   JOBS=2    processes of a build
+# Archives that already lie in build/package/sources are not fetched: apt-get source does that, on Debian alone.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+case "${1:-}" in
+  "") ;;
+  -h | --help) sed -n '2,7s/^# //p' "${BASH_SOURCE[0]}" && exit 0 ;;
+  *) die "unknown option '$1' (see --help)" ;;
+esac
+mkdir -p "$WORK" "$PREFIX" "$TOOLS" "$SOURCES" "$LICENSES" "$WORK/logs"
+
+make_tools() {
+  local zig name
+  python_tool "ziglang==$ZIG"
+  zig="$("$VENV/bin/python" -c 'import os, ziglang; print(os.path.join(os.path.dirname(ziglang.__file__), "zig"))')"
+  for name in cc c++; do
+    cat >"$TOOLS/$name" <<END
+#!/bin/sh
+for word; do # zig writes names of processors with underscores
+  shift
+  case "\$word" in -march=x86-64-v*) word="-march=x86_64_v\${word##*-v}" ;; esac
+  set -- "\$@" "\$word"
+done
+exec "$zig" $name -target x86_64-linux-gnu.$GLIBC -fno-sanitize=all "\$@"
+END
+  done
+  for name in ar ranlib; do printf '#!/bin/sh\nexec "%s" %s "$@"\n' "$zig" "$name" >"$TOOLS/$name"; done
+  chmod +x "$TOOLS"/*
+  cp "$(dirname "$zig")/LICENSE" "$LICENSES/zig.txt"
+  cp "$(dirname "$zig")/lib/libcxx/LICENSE.TXT" "$LICENSES/llvm.txt" # libc++, libc++abi, libunwind, compiler-rt
+}
+
+# With a configuration of its own apt touches nothing of the machine's.
+fetch() {
+  local wanted=() name version file sum spdx license patches patches_sum state="$WORK/apt"
+  while IFS=$'\t' read -r name version file sum spdx license patches patches_sum; do
+    [ -s "$SOURCES/$file" ] && [ -s "$SOURCES/${patches:-$file}" ] || wanted+=("$name=$version")
+  done < <(libraries)
+  if [ ${#wanted[@]} != 0 ]; then
+    command -v apt-get >/dev/null || die "no apt-get here: put the archives of sources.tsv into $SOURCES"
+    mkdir -p "$state/lists/partial" "$state/cache"
+    echo "deb-src ${DEBIAN_MIRROR:-http://deb.debian.org/debian} bookworm main" >"$state/sources.list"
+    printf '%s\n' "Dir::Etc::sourcelist \"$state/sources.list\";" 'Dir::Etc::sourceparts "-";' \
+      "Dir::State::lists \"$state/lists\";" "Dir::Cache \"$state/cache\";" >"$state/conf"
+    APT_CONFIG="$state/conf" run apt-get update -q
+    for name in "${wanted[@]}"; do
+      (cd "$SOURCES" && APT_CONFIG="$state/conf" run apt-get source -q --download-only "$name") || say "$name was not fetched"
+    done
+  fi
+  while IFS=$'\t' read -r name version file sum spdx license patches patches_sum; do
+    verify_archive "$file" "$sum"
+    [ -z "$patches" ] || verify_archive "$patches" "$patches_sum"
+  done < <(libraries)
+}
+verify_archive() {
+  [ -s "$SOURCES/$1" ] || die "$1 is missing: put it into $SOURCES"
+  echo "$2  $SOURCES/$1" | sha256sum --check --quiet || die "$1 is another one than sources.tsv names"
+}
+
+# with_cmake FOLDER OPTION...: configures, builds and installs the library in the current folder.
+with_cmake() {
+  local folder="$1"
+  shift
+  cmake -S "$folder" -B build-static -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$PREFIX" \
+    -DCMAKE_INSTALL_LIBDIR=lib -DCMAKE_PREFIX_PATH="$PREFIX" -DCMAKE_C_COMPILER="$TOOLS/cc" -DCMAKE_CXX_COMPILER="$TOOLS/c++" \
+    -DCMAKE_AR="$TOOLS/ar" -DCMAKE_RANLIB="$TOOLS/ranlib" -DBUILD_SHARED_LIBS=OFF -DBUILD_TESTING=OFF \
+    -DCMAKE_POSITION_INDEPENDENT_CODE=ON "$@" && cmake --build build-static -j "$JOBS" && cmake --install build-static
+}
+with_configure() {
+  CC="$TOOLS/cc" AR="$TOOLS/ar" RANLIB="$TOOLS/ranlib" CFLAGS="-O2 -fPIC" CPPFLAGS="-I$PREFIX/include -I$PREFIX/include/ncurses" LDFLAGS="-L$PREFIX/lib" \
+    ./configure --host=x86_64-linux-gnu --prefix="$PREFIX" "$@"
+}
+
+# build_NAME: builds a row of sources.tsv in the folder of its sources.
+build_fmtlib() { with_cmake . -DFMT_TEST=OFF -DFMT_DOC=OFF; }
+build_gloo() {
+  with_cmake . -DCMAKE_CXX_FLAGS="-include cstdint -Wno-everything" -DUSE_REDIS=OFF -DUSE_IBVERBS=OFF -DUSE_LIBUV=OFF
+}
+build_libzstd() { with_cmake build/cmake -DZSTD_BUILD_PROGRAMS=OFF -DZSTD_BUILD_SHARED=OFF -DZSTD_LEGACY_SUPPORT=OFF; }
+build_lz4() { with_cmake build/cmake -DLZ4_BUILD_CLI=OFF -DLZ4_BUILD_LEGACY_LZ4C=OFF -DBUILD_STATIC_LIBS=ON; }
+build_nlohmann_json3() { with_cmake . -DJSON_BuildTests=OFF; }
+build_pcre2() {
+  with_cmake . -DPCRE2_SUPPORT_JIT=ON -DPCRE2_BUILD_PCRE2GREP=OFF -DPCRE2_BUILD_TESTS=OFF -DPCRE2_STATIC_PIC=ON
+}
+build_sentencepiece() {
+  with_cmake . -DSPM_ENABLE_SHARED=OFF -DSPM_ENABLE_TCMALLOC=OFF -DCMAKE_CXX_FLAGS="-include cstdint -Wno-everything"
+}
+build_snappy() {
+  # Its own check of the compiler's flags takes away run-time types, which its users have.
+  sed -i '/fno-rtti/d; /-Werror/d' CMakeLists.txt
+  with_cmake . -DSNAPPY_BUILD_TESTS=OFF -DSNAPPY_BUILD_BENCHMARKS=OFF
+}
+build_utf8proc() { with_cmake .; }
+build_yaml_cpp() { with_cmake . -DYAML_CPP_BUILD_TOOLS=OFF -DYAML_CPP_BUILD_TESTS=OFF -DYAML_BUILD_SHARED_LIBS=OFF; }
+build_zlib() {
+  CC="$TOOLS/cc" AR="$TOOLS/ar" RANLIB="$TOOLS/ranlib" CFLAGS="-O3 -fPIC" ./configure --static --prefix="$PREFIX" &&
+    make -j "$JOBS" libz.a && make install
+}
+# libcrypto for SHA-256 alone.
+build_openssl() {
+  CC="$TOOLS/cc" AR="$TOOLS/ar" RANLIB="$TOOLS/ranlib" ./Configure linux-x86_64 --prefix="$PREFIX" --libdir=lib \
+    no-shared no-module no-dso no-engine no-tests no-ssl no-tls no-dtls no-legacy no-deprecated no-async no-autoload-config \
+    no-ec no-dh no-dsa no-aria no-bf no-blake2 no-camellia no-cast no-chacha no-cmac no-cms no-comp no-ct no-des no-idea no-md4 \
+    no-mdc2 no-ocb no-ocsp no-poly1305 no-rc2 no-rc4 no-rmd160 no-scrypt no-seed no-siphash no-siv no-sm2 no-sm3 no-sm4 no-srp \
+    no-ts no-ui-console no-whirlpool &&
+    make -j "$JOBS" build_generated && make -j "$JOBS" libcrypto.a libcrypto.pc &&
+    mkdir -p "$PREFIX/include/openssl" && cp include/openssl/*.h "$PREFIX/include/openssl/" &&
+    cp libcrypto.a "$PREFIX/lib/" && cp libcrypto.pc "$PREFIX/lib/pkgconfig/"
+}
+# Descriptions of terminals are the machine's; those of the usual ones are in the library.
+build_ncurses() {
+  with_configure --with-termlib --without-shared --without-debug --without-cxx --without-cxx-binding --without-ada \
+    --without-manpages --without-tests --without-progs --disable-db-install --enable-pc-files \
+    --with-pkg-config-libdir="$PREFIX/lib/pkgconfig" --with-default-terminfo-dir=/usr/share/terminfo \
+    --with-terminfo-dirs=/etc/terminfo:/lib/terminfo:/usr/share/terminfo --with-build-cc=cc \
+    --with-fallbacks=xterm,xterm-256color,linux,screen,screen-256color,tmux-256color,vt100 &&
+    make -j "$JOBS" libs && make install.includes install.libs
+}
+build_libedit() {
+  with_configure --enable-static --disable-shared --disable-examples && make -j "$JOBS" && make install &&
+    sed -i 's/^Libs:.*/Libs: -L${libdir} -ledit -ltinfo/; /^\(Requires\|Libs\).private/d' "$PREFIX/lib/pkgconfig/libedit.pc"
+}
+
+# library NAME VERSION FILE LICENSE_FILE [PATCHES]: unpacks, builds and installs one, unless that is done.
+library() {
+  local name="$1" version="$2" file="$3" license="$4" patches="$5" folder="$WORK/src/$1" log="$WORK/logs/$1.log" patch
+  mkdir -p "$WORK/done"
+  [ "$(cat "$WORK/done/$name" 2>/dev/null)" = "$version" ] && return
+  rm -rf "$folder"
+  mkdir -p "$folder"
+  tar -xf "$SOURCES/$file" -C "$folder" --strip-components=1
+  if [ -n "$patches" ]; then # numbered are those that come from the library's own authors
+    tar -xf "$SOURCES/$patches" -C "$folder"
+    for patch in "$folder"/debian/patches/[0-9]*; do patch -s -p1 -d "$folder" <"$patch"; done
+  fi
+  say "building $name $version"
+  if ! (cd "$folder" && "build_${name//-/_}") >"$log" 2>&1; then
+    tail -n 30 "$log" >&2
+    die "$name was not built ($log)"
+  fi
+  cp "$folder/$license" "$LICENSES/$name.txt"
+  echo "$version" >"$WORK/done/$name"
+}
+
+make_tools
+fetch
+mkdir -p "$PREFIX/lib/pkgconfig"
+while IFS=$'\t' read -r name version file sum spdx license patches patches_sum; do
+  library "$name" "$version" "$file" "$license" "$patches" </dev/null
+done < <(libraries)
+say "static libraries: $PREFIX"
