@@ -26,7 +26,7 @@ for word; do # zig writes names of processors with underscores
   case "\$word" in -march=x86-64-v*) word="-march=x86_64_v\${word##*-v}" ;; esac
   set -- "\$@" "\$word"
 done
-exec "$zig" $name -target x86_64-linux-gnu.$GLIBC -fno-sanitize=all "\$@"
+exec "$zig" $name -target x86_64-linux-gnu.$GLIBC -fno-sanitize=all -g0 "\$@"
 END
   done
   for name in ar ranlib; do printf '#!/bin/sh\nexec "%s" %s "$@"\n' "$zig" "$name" >"$TOOLS/$name"; done
