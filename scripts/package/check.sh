@@ -49,6 +49,7 @@ max_steps: 6
 save_steps: 3
 logging_steps: 2
 learning_rate: 1e-3
+lr_scheduler_type: constant
 seed: 1
 END
 cat >"$place/steps.sh" <<'END'
@@ -71,5 +72,6 @@ cmp qtrain-*/bin/qtrain venv/lib/python3*/site-packages/qtrain/bin/qtrain
 qtrain-*/bin/qtrain run.yaml output_dir=again
 cmp again/model.safetensors output/model.safetensors
 END
-run chroot "$CHROOT" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/root LANG=C.UTF-8 sh /check/steps.sh
+# /proc, of this run alone
+run unshare --mount --pid --fork --mount-proc="$CHROOT/proc" chroot "$CHROOT" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/root LANG=C.UTF-8 sh /check/steps.sh
 say "check: the wheel and the tarball install and train in Debian $SUITE"
