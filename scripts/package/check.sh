@@ -18,8 +18,8 @@ ls "$WORK"/out/*.whl >/dev/null 2>&1 || die "no wheel: run scripts/package/build
 
 if [ ! -e "$CHROOT/made" ]; then
   rm -rf "$CHROOT"
-  run debootstrap --variant=minbase --include=python3,python3-venv "$SUITE" "$CHROOT" \
-    "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" >"$WORK/debootstrap.log" 2>&1 || die "debootstrap failed: $WORK/debootstrap.log"
+  run debootstrap --variant=minbase --include=python3,python3-venv "$SUITE" "$CHROOT" ${DEBIAN_MIRROR:-} \
+    >"$WORK/debootstrap.log" 2>&1 || die "debootstrap failed: $WORK/debootstrap.log"
   touch "$CHROOT/made"
 fi
 for library in libfmt libyaml-cpp libsentencepiece libgloo libpcre2-8 libstdc++; do

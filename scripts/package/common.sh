@@ -12,8 +12,8 @@ ZIG=0.17.1
 AUDITWHEEL=6.8.2
 JOBS="${JOBS:-$(nproc)}"
 
-# libraries: rows of sources.tsv without its heading.
-libraries() { grep -v '^#' "$ROOT/scripts/package/sources.tsv"; }
+# libraries: rows of sources.txt without its heading.
+libraries() { grep -v '^#' "$ROOT/scripts/package/sources.txt"; }
 
 # python_tool PACKAGE==VERSION: a package from PyPI that is needed to build alone.
 python_tool() {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what the portable program is made of, from sources.tsv, as CycloneDX 1.5.
+"""Writes what the portable program is made of, from sources.txt, as CycloneDX 1.5.
 
 Usage: make_sbom.py VERSION ZIG_VERSION > qtrain.cdx.json
 """
@@ -8,11 +8,11 @@ import pathlib
 import sys
 import urllib.parse
 
-ROWS = pathlib.Path(__file__).with_name("sources.tsv").read_text().splitlines()
+ROWS = pathlib.Path(__file__).with_name("sources.txt").read_text().splitlines()
 
 
 def component(row: str) -> dict:
-    name, version, file, digest, spdx = row.split("\t")[:5]
+    name, version, file, digest, spdx = row.split("|")[:5]
     return {
         "type": "library",
         "name": name,

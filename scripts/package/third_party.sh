@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Builds every library that a portable qtrain links, as static archives that need no newer C library than glibc 2.28, into
-# build/package/prefix: from the source packages of Debian 12 in sources.tsv, with the compiler of the package ziglang.
+# build/package/prefix: from the source packages of Debian 12 in sources.txt, with the compiler of the package ziglang.
 # What is built stays; remove build/package to build it again.
 # Usage: scripts/package/third_party.sh
-#   JOBS=2    processes of a build
+#   JOBS=2              processes of a build
+#   DEBIAN_MIRROR=URL   where Debian 12 lies; without it the machine's own
 # Archives that already lie in build/package/sources are not fetched: apt-get source does that, on Debian alone.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 case "${1:-}" in
   "") ;;
-  -h | --help) sed -n '2,7s/^# //p' "${BASH_SOURCE[0]}" && exit 0 ;;
+  -h | --help) sed -n '2,8s/^# //p' "${BASH_SOURCE[0]}" && exit 0 ;;
   *) die "unknown option '$1' (see --help)" ;;
 esac
 mkdir -p "$WORK" "$PREFIX" "$TOOLS" "$SOURCES" "$LICENSES" "$WORK/logs"
@@ -37,14 +38,16 @@ END
 
 # With a configuration of its own apt touches nothing of the machine's.
 fetch() {
-  local wanted=() name version file sum spdx license patches patches_sum state="$WORK/apt"
-  while IFS=$'\t' read -r name version file sum spdx license patches patches_sum; do
+  local wanted=() mirror name version file sum spdx license patches patches_sum state="$WORK/apt"
+  while IFS='|' read -r name version file sum spdx license patches patches_sum; do
     [ -s "$SOURCES/$file" ] && [ -s "$SOURCES/${patches:-$file}" ] || wanted+=("$name=$version")
   done < <(libraries)
   if [ ${#wanted[@]} != 0 ]; then
-    command -v apt-get >/dev/null || die "no apt-get here: put the archives of sources.tsv into $SOURCES"
+    command -v apt-get >/dev/null || die "no apt-get here: put the archives of sources.txt into $SOURCES"
     mkdir -p "$state/lists/partial" "$state/cache"
-    echo "deb-src ${DEBIAN_MIRROR:-http://deb.debian.org/debian} bookworm main" >"$state/sources.list"
+    mirror="${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Codename: bookworm' | head -n 1)}"
+    [ -n "$mirror" ] || die "this machine's apt has no Debian 12: name a mirror in DEBIAN_MIRROR"
+    echo "deb-src $mirror bookworm main" >"$state/sources.list"
     printf '%s\n' "Dir::Etc::sourcelist \"$state/sources.list\";" 'Dir::Etc::sourceparts "-";' \
       "Dir::State::lists \"$state/lists\";" "Dir::Cache \"$state/cache\";" >"$state/conf"
     APT_CONFIG="$state/conf" run apt-get update -q
@@ -52,14 +55,14 @@ fetch() {
       (cd "$SOURCES" && APT_CONFIG="$state/conf" run apt-get source -q --download-only "$name") || say "$name was not fetched"
     done
   fi
-  while IFS=$'\t' read -r name version file sum spdx license patches patches_sum; do
+  while IFS='|' read -r name version file sum spdx license patches patches_sum; do
     verify_archive "$file" "$sum"
     [ -z "$patches" ] || verify_archive "$patches" "$patches_sum"
   done < <(libraries)
 }
 verify_archive() {
   [ -s "$SOURCES/$1" ] || die "$1 is missing: put it into $SOURCES"
-  echo "$2  $SOURCES/$1" | sha256sum --check --quiet || die "$1 is another one than sources.tsv names"
+  echo "$2  $SOURCES/$1" | sha256sum --check --quiet || die "$1 is another one than sources.txt names"
 }
 
 # with_cmake FOLDER OPTION...: configures, builds and installs the library in the current folder.
@@ -76,7 +79,7 @@ with_configure() {
     ./configure --host=x86_64-linux-gnu --prefix="$PREFIX" "$@"
 }
 
-# build_NAME: builds a row of sources.tsv in the folder of its sources.
+# build_NAME: builds a row of sources.txt in the folder of its sources.
 build_fmtlib() { with_cmake . -DFMT_TEST=OFF -DFMT_DOC=OFF; }
 build_gloo() {
   with_cmake . -DCMAKE_CXX_FLAGS="-include cstdint -Wno-everything" -DUSE_REDIS=OFF -DUSE_IBVERBS=OFF -DUSE_LIBUV=OFF
@@ -150,7 +153,7 @@ library() {
 make_tools
 fetch
 mkdir -p "$PREFIX/lib/pkgconfig"
-while IFS=$'\t' read -r name version file sum spdx license patches patches_sum; do
+while IFS='|' read -r name version file sum spdx license patches patches_sum; do
   library "$name" "$version" "$file" "$license" "$patches" </dev/null
 done < <(libraries)
 say "static libraries: $PREFIX"
