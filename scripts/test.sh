@@ -49,7 +49,7 @@ suite() {
   report="$ROOT/$folder/junit-$name.xml"
   rm -f "$report"
   # More than there are processors: some tests wait for a peer that is lost, or for a reader.
-  run ctest --test-dir "$folder" --output-on-failure --timeout 300 -j "$(($(nproc) + 3))" --output-junit "$report" "$@" || status=$?
+  run ctest --test-dir "$folder" --output-on-failure --timeout 300 -j "$(($(nproc) + 2))" --output-junit "$report" "$@" || status=$?
   if [ ! -s "$report" ]; then
     fail_check "$name: no test ran"
     return
