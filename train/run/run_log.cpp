@@ -28,6 +28,7 @@ RunLog::RunLog(const RunContext& run, const Parts& parts, const std::filesystem:
       state_(parts.state),
       events_(run.training(), parts.plan),
       metrics_(run.leads() ? MetricsFile(output / "metrics.jsonl", state_.step) : MetricsFile()),
+      messages_(run.leads() ? RunMessages(output / "messages.jsonl", state_.step) : RunMessages()),
       first_step_(state_.step),
       first_tokens_(state_.tokens) {
   if (run.leads()) event_file_.emplace(output / "runs", state_.step == 0 ? 0 : state_.step + 1);
@@ -39,6 +40,8 @@ void RunLog::begin() {
   run_.log.info("training: {} of {} x {} {}{}, {:.2f} epochs", counted(plan_.max_steps, "step"), batch, batches,
                 batch * batches == 1 ? "row" : "rows", shared_by(ranks, run_.sharing.size()),
                 plan_.epochs_after(plan_.max_steps));
+  messages_.take(run_.log, state_.step);
+  starting_ = process_seconds();
   run_watch_ = {};
   row_watch_ = {};
 }
@@ -51,6 +54,7 @@ void RunLog::add_step(const StepOutcome& outcome) {
   tokens_since_row_ += outcome.tokens;
   data_wait_ += outcome.data_wait;
   computing_ += outcome.computing;
+  stepping_ += outcome.seconds - outcome.data_wait;
   Progress progress = progress_of(state_, plan_.max_steps, pace_after(step_watch_.seconds()));
   progress.learning_rate = outcome.learning_rate;
   progress.logged = events_.logs_after(state_.step);
@@ -64,6 +68,7 @@ void RunLog::add_training_row(const StepOutcome& outcome) {
   Json more{{"tokens_per_second", static_cast<double>(tokens_since_row_) / seconds},
             {"data_wait", data_wait_ / seconds},
             {"data_wait_seconds", data_wait_},
+            {"step_seconds", stepping_},
             {"rss_mb", memory.now_mb},
             {"peak_rss_mb", memory.peak_mb},
             {"device_mb", static_cast<double>(allocated_bytes(run_.ctx.device().kind).now) / kMib}};
@@ -79,7 +84,7 @@ void RunLog::add_training_row(const StepOutcome& outcome) {
   add_row(std::move(row), more);
   state_.begin_row();
   tokens_since_row_ = 0;
-  data_wait_ = computing_ = 0;
+  data_wait_ = computing_ = stepping_ = 0;
 }
 
 // A rank that takes longer than the others keeps all of them waiting.
@@ -107,9 +112,17 @@ void RunLog::add_row(Json row, const Json& extra) {
   row["step"] = state_.step;
   state_.log_history.push_back(row);
   if (!extra.is_null()) row.update(extra);
+  if (starting_ > 0) row["startup_seconds"] = std::exchange(starting_, 0);
+  if (saving_ > 0) row["save_seconds"] = std::exchange(saving_, 0);
   row["time"] = unix_time();
   metrics_.append(row);
   if (event_file_) event_file_->append(row);
+  messages_.take(run_.log, state_.step);
+}
+
+void RunLog::add_end(std::string_view level, const std::string& text) {
+  messages_.take(run_.log, state_.step);
+  messages_.add(level, text, state_.step);
 }
 
 }  // namespace qtrain

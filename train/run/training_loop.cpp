@@ -50,8 +50,10 @@ bool TrainingLoop::evaluate() {
 
 void TrainingLoop::save() {
   const timeline::Span span("save");
+  const Stopwatch watch;
   parts_.run_log.sync();
   parts_.checkpoints.save();
+  parts_.run_log.add_saving(watch.seconds());
 }
 
 }  // namespace qtrain
