@@ -86,10 +86,11 @@ struct RunWriters {
   const TrainingObjects& objects;
   RunCheckpoints& checkpoints;
   RunLog& run_log;
+  RunSamples& samples;
 };
 
 TrainingResult take_steps(DrivenRun& d, const RunWriters& writers) {
-  const auto& [objects, checkpoints, run_log] = writers;
+  const auto& [objects, checkpoints, run_log, samples] = writers;
   OptimizerSteps steps(
       d.run, {.data = *d.prepared.data, .model = d.prepared.model, .state = d.state, .schedule = d.prepared.schedule});
   TrainingLoop loop(d.run, {.plan = d.plan(),
@@ -97,6 +98,7 @@ TrainingResult take_steps(DrivenRun& d, const RunWriters& writers) {
                             .state = d.state,
                             .steps = steps,
                             .run_log = run_log,
+                            .samples = samples,
                             .checkpoints = checkpoints});
   const bool done = loop.run();
   TrainingResult result{
@@ -119,10 +121,11 @@ TrainingResult drive(DrivenRun& d) {
   RunCheckpoints checkpoints(d.run, objects, d.output.path());
   const auto resumed = start_or_resume({d.run, objects, d.output, checkpoints}, d.prepared.from);
   RunLog run_log(d.run, {.plan = d.plan(), .state = d.state}, d.output.path());
+  RunSamples samples(d.run, d.prepared.model, d.output.path(), d.state.step);
   write_resolved_config(d, resumed);
   const ReportAtTheEnd report(d.run, d.output.path());
   try {
-    return take_steps(d, {.objects = objects, .checkpoints = checkpoints, .run_log = run_log});
+    return take_steps(d, {.objects = objects, .checkpoints = checkpoints, .run_log = run_log, .samples = samples});
   } catch (const Error& e) {
     run_log.add_end("failed", e.what());
     throw;

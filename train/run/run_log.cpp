@@ -113,6 +113,7 @@ void RunLog::add_row(Json row, const Json& extra) {
   state_.log_history.push_back(row);
   if (!extra.is_null()) row.update(extra);
   if (starting_ > 0) row["startup_seconds"] = std::exchange(starting_, 0);
+  if (sampling_ > 0) row["sample_seconds"] = std::exchange(sampling_, 0);
   if (saving_ > 0) row["save_seconds"] = std::exchange(saving_, 0);
   row["time"] = unix_time();
   metrics_.append(row);

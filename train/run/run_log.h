@@ -35,6 +35,8 @@ class RunLog {
   void add_evaluation(const Evaluation& e, double seconds);
   /// What a save took.
   void add_saving(double seconds) { saving_ += seconds; }
+  /// What answers to prompts took.
+  void add_sampling(double seconds) { sampling_ += seconds; }
   /// How the run ended before its last step; `level` as in RunMessages.
   void add_end(std::string_view level, const std::string& text);
   /// A row of the last step: `row` goes into log_history too, `extra` only into the files.
@@ -61,8 +63,8 @@ class RunLog {
   std::int64_t first_step_, first_tokens_;  ///< of this start of the program
   Stopwatch run_watch_, step_watch_, row_watch_;
   std::int64_t tokens_since_row_ = 0;
-  double data_wait_ = 0, computing_ = 0, stepping_ = 0, saving_ = 0;  ///< seconds since the last row
-  double starting_ = 0;                                               ///< before the first step, until it is told
+  double data_wait_ = 0, computing_ = 0, stepping_ = 0, saving_ = 0, sampling_ = 0;  ///< seconds since the last row
+  double starting_ = 0;  ///< before the first step, until it is told
 };
 
 }  // namespace qtrain
