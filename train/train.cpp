@@ -75,6 +75,7 @@ class ReportAtTheEnd {
 
 TrainingResult stopped(const DrivenRun& d, RunLog& run_log, TrainingResult result) {
   run_log.add_end("stopped", fmt::format("stopped at step {} of {}", d.state.step, d.plan().max_steps));
+  run_log.end_tracking(static_cast<int>(ErrorKind::stopped));
   d.run.log.warn("stopped at step {} of {}; run the same command {}to go on", d.state.step, d.plan().max_steps,
                  d.prepared.from.named ? "with --resume auto " : "");
   result.exit_code = static_cast<int>(ErrorKind::stopped);
@@ -111,6 +112,7 @@ TrainingResult take_steps(DrivenRun& d, const RunWriters& writers) {
                                          .checkpoints = checkpoints,
                                          .output = d.output.path(),
                                          .ranks = d.run.ranks.size()});
+  run_log.end_tracking(0);
   result.json.update(final.totals);
   result.summary = std::move(final.summary);
   return result;
@@ -128,6 +130,7 @@ TrainingResult drive(DrivenRun& d) {
     return take_steps(d, {.objects = objects, .checkpoints = checkpoints, .run_log = run_log, .samples = samples});
   } catch (const Error& e) {
     run_log.add_end("failed", e.what());
+    run_log.end_tracking(e.exit_code());
     throw;
   }
 }

@@ -55,6 +55,19 @@ TEST(Report, RefusesFoldersWithoutARun) {
   EXPECT_EQ(qtrain({.words = {"compare", folder.path().string()}}).code, 2);
 }
 
+TEST(Report, GoesToTheToolsThatAreNamed) {
+  const TempFolder folder;
+  Json config = tiny_run(folder / "out");
+  config["report_to"] = {"wandb", "mlflow"};
+  train_ok(folder.path(), config);
+  std::map<std::string, fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder / "out"))
+    if (entry.is_regular_file())
+      files[entry.path().extension() == ".wandb" ? "wandb" : entry.path().filename()] = entry;
+  EXPECT_THAT(bytes_of(files.at("wandb")), HasSubstr("train/loss"));
+  EXPECT_EQ(bytes_of(files.at("mlflow.runName")), "out");
+}
+
 TEST(Compare, LaysRunsSideBySide) {
   const TempFolder folder;
   train_ok(folder.path(), tiny_run(folder / "a"));

@@ -1,6 +1,7 @@
 #include "train/run/run_log.h"
 
 #include <algorithm>
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,24 @@ std::string shared_by(std::int64_t groups, int ranks) {
                      : fmt::format(" on each of {} groups of {} ranks", groups, ranks);
 }
 
+// Of the tools that report_to names beside TensorBoard.
+std::vector<std::unique_ptr<Tracker>> make_trackers(const RunContext& run, const std::filesystem::path& output,
+                                                    std::int64_t step) {
+  std::vector<std::unique_ptr<Tracker>> trackers;
+  const std::vector<std::string>& names = run.training().report_to;
+  const auto is_named = [&](const char* name) { return std::ranges::find(names, name) != names.end(); };
+  if (!run.leads() || (!is_named("wandb") && !is_named("mlflow"))) return trackers;
+  TrackedRun tracked{.output = output, .resumed_step = step};
+  const Json resolved = resolved_json(run.config);
+  for (const auto& [key, entry] : resolved.at("values").items()) tracked.config[key] = entry.at("value");
+  std::istringstream rows(step > 0 ? rows_until(output / "metrics.jsonl", step) : "");
+  for (std::string line; std::getline(rows, line);)
+    if (Json row = Json::parse(line); row.contains("time")) tracked.rows.push_back(std::move(row));
+  if (is_named("wandb")) trackers.push_back(make_wandb_run(tracked));
+  if (is_named("mlflow")) trackers.push_back(make_mlflow_run(tracked));
+  return trackers;
+}
+
 }  // namespace
 
 // A run that goes on keeps what TensorBoard was told at the step of its checkpoint.
@@ -29,6 +48,7 @@ RunLog::RunLog(const RunContext& run, const Parts& parts, const std::filesystem:
       events_(run.training(), parts.plan),
       metrics_(run.leads() ? MetricsFile(output / "metrics.jsonl", state_.step) : MetricsFile()),
       messages_(run.leads() ? RunMessages(output / "messages.jsonl", state_.step) : RunMessages()),
+      trackers_(make_trackers(run, output, state_.step)),
       first_step_(state_.step),
       first_tokens_(state_.tokens) {
   if (run.leads()) event_file_.emplace(output / "runs", state_.step == 0 ? 0 : state_.step + 1);
@@ -118,7 +138,12 @@ void RunLog::add_row(Json row, const Json& extra) {
   row["time"] = unix_time();
   metrics_.append(row);
   if (event_file_) event_file_->append(row);
+  for (const auto& tracker : trackers_) tracker->append(row);
   messages_.take(run_.log, state_.step);
+}
+
+void RunLog::end_tracking(int exit_code) {
+  for (const auto& tracker : trackers_) tracker->end(exit_code);
 }
 
 void RunLog::add_end(std::string_view level, const std::string& text) {

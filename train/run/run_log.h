@@ -1,13 +1,17 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "train/checkpoint/run_state.h"
 #include "train/evaluate.h"
 #include "train/report/event_file.h"
 #include "train/report/metrics.h"
 #include "train/report/run_messages.h"
+#include "train/report/tracker.h"
 #include "train/run/optimizer_steps.h"
 #include "train/run/run_context.h"
 #include "train/run/run_schedule.h"
@@ -39,6 +43,8 @@ class RunLog {
   void add_sampling(double seconds) { sampling_ += seconds; }
   /// How the run ended before its last step; `level` as in RunMessages.
   void add_end(std::string_view level, const std::string& text);
+  /// The end of the run for tracking tools: its exit code.
+  void end_tracking(int exit_code);
   /// A row of the last step: `row` goes into log_history too, `extra` only into the files.
   void add_row(Json row, const Json& extra);
 
@@ -59,6 +65,7 @@ class RunLog {
   RunSchedule events_;
   MetricsFile metrics_;
   RunMessages messages_;
+  std::vector<std::unique_ptr<Tracker>> trackers_;
   std::optional<EventFile> event_file_;
   std::int64_t first_step_, first_tokens_;  ///< of this start of the program
   Stopwatch run_watch_, step_watch_, row_watch_;
