@@ -187,6 +187,7 @@ class Reader {
     if (ends && step.value_or(0) >= record_.step && record_.status != RunStatus::done) {
       record_.status = level == "failed" ? RunStatus::failed : RunStatus::stopped;
       record_.end = text;
+      record_.step = std::max(record_.step, step.value_or(0));
     }
     record_.messages.push_back({.level = level, .text = text, .step = step});
     return true;

@@ -181,9 +181,10 @@ TEST_F(RunFolder, SaysHowTheRunEnded) {
   EXPECT_EQ(with("messages.jsonl", "{\"level\": \"stopped\", \"step\": 2, \"text\": \"x\"}\n").status,
             RunStatus::unfinished)
       << "it went on since";
-  const RunRecord failed = with("messages.jsonl", "{\"level\": \"failed\", \"step\": 4, \"text\": \"no disk\"}\n");
+  const RunRecord failed = with("messages.jsonl", "{\"level\": \"failed\", \"step\": 5, \"text\": \"no disk\"}\n");
   EXPECT_EQ(failed.status, RunStatus::failed);
   EXPECT_EQ(failed.end, "no disk");
+  EXPECT_EQ(failed.step, 5) << "which is not logged";
   EXPECT_EQ(with("metrics.jsonl", rows + "{\"step\": 4, \"train_runtime\": 1}\n").status, RunStatus::done);
   EXPECT_EQ(with("metrics.jsonl", rows + "{\"step\": 4, \"train_runtime\": 1}\n{\"step\": 5}\n").status,
             RunStatus::unfinished);
