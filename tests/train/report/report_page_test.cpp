@@ -186,7 +186,7 @@ TEST_F(RunFolder, SaysHowTheRunEnded) {
   EXPECT_EQ(failed.end, "no disk");
   EXPECT_EQ(failed.step, 5) << "which is not logged";
   EXPECT_EQ(with("metrics.jsonl", rows + "{\"step\": 4, \"train_runtime\": 1}\n").status, RunStatus::done);
-  EXPECT_EQ(with("metrics.jsonl", rows + "{\"step\": 4, \"train_runtime\": 1}\n{\"step\": 5}\n").status,
+  EXPECT_EQ(with("metrics.jsonl", rows + "{\"step\": 4, \"train_runtime\": 1}\n{\"step\": 6}\n").status,
             RunStatus::unfinished);
 }
 
