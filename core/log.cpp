@@ -52,9 +52,16 @@ void Log::show(std::string_view text, std::string live) {
 }
 
 void Log::say(LogLevel level, std::string_view message) {
+  constexpr std::size_t kKeptWarnings = 1000;
   const std::lock_guard lock(mutex_);
+  if (level == LogLevel::warning && warnings_.size() < kKeptWarnings) warnings_.emplace_back(message);
   if (level < level_) return;
   show(message_line(kPrefixes[static_cast<std::size_t>(level)], message, terminal_), live_line_);
+}
+
+std::vector<std::string> Log::warnings() {
+  const std::lock_guard lock(mutex_);
+  return warnings_;
 }
 
 void Log::progress(const Progress& p) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/progress.h"
 #include "core/terminal.h"
@@ -39,6 +40,9 @@ class Log {
   void show_progress(bool shown) { progress_shown_ = shown; }
   void set_result_form(ResultForm form) { form_ = form; }
   ResultForm result_form() const { return form_; }
+
+  /// The first thousand warnings, whatever the level shows.
+  std::vector<std::string> warnings();
 
   template <class... A>
   void debug(fmt::format_string<A...> f, A&&... a) {
@@ -100,6 +104,7 @@ class Log {
   ResultForm form_ = ResultForm::lines;
   bool progress_shown_ = true, shares_terminal_ = false;
   std::atomic<bool> document_given_ = false, reader_gone_ = false;
+  std::vector<std::string> warnings_;
   std::string live_line_;  // as it stands on the terminal; empty: there is none
   std::chrono::steady_clock::time_point drawn_{};
 };

@@ -41,15 +41,20 @@ class KvCache {
  public:
   /// In the type of the model's activations, on its device.
   KvCache(const ModelParts& model, std::int64_t rows, std::int64_t capacity);
+  /// Of the device.
+  static std::size_t bytes(const ModelParts& model, std::int64_t rows, std::int64_t capacity);
   Tensor keys(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].first; }
   Tensor values(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].second; }
   std::int64_t rows() const { return rows_; }
   std::int64_t capacity() const { return capacity_; }
 
  private:
+  using Layers = std::vector<std::pair<Tensor, Tensor>>;
+  static Layers lay_out(Arena& arena, const ModelParts& model, std::int64_t rows, std::int64_t capacity);
+
   std::int64_t rows_, capacity_;
   Arena arena_;
-  std::vector<std::pair<Tensor, Tensor>> layers_;
+  Layers layers_;
 };
 
 /// Tokens to run against a cache: token t goes to cache row cache_rows[t] at positions[t]; logits are computed for the

@@ -10,6 +10,7 @@
 #include "core/timeline.h"
 #include "dist/queued_collective.h"
 #include "train/plan/compute.h"
+#include "train/report/report_page.h"
 #include "train/run/final_result.h"
 #include "train/run/prepared_run.h"
 #include "train/run/resume.h"
@@ -47,13 +48,73 @@ void write_resolved_config(const DrivenRun& d, const std::optional<fs::path>& re
   if (!d.run.leads()) return;
   const bool was_done = resumed && d.output.holds(*resumed) && d.state.step >= d.plan().max_steps;
   if (was_done && fs::exists(file)) return;
-  write_file(file, dump_json(resolved_config(d.run, *d.prepared.data, d.prepared.metadata.provenance), 2) + "\n");
+  Json resolved = resolved_config(d.run, *d.prepared.data, d.prepared.metadata.provenance);
+  resolved["run"]["memory_plan"] = d.prepared.model.memory.json();
+  write_file(file, dump_json(resolved, 2) + "\n");
 }
 
-TrainingResult stopped(const DrivenRun& d, TrainingResult result) {
+/// report.html, which is written however the run of this rank ends once it has begun.
+class ReportAtTheEnd {
+ public:
+  ReportAtTheEnd(const RunContext& run, const fs::path& output) : run_(run), output_(output) {}
+  ~ReportAtTheEnd() {
+    if (!run_.leads()) return;
+    try {
+      write_file(output_ / "report.html", report_page({read_run(output_, RunOf::this_process)}));
+    } catch (const std::exception& e) {
+      run_.log.warn("there is no report.html: {}", e.what());
+    }
+  }
+  ReportAtTheEnd(const ReportAtTheEnd&) = delete;
+  ReportAtTheEnd& operator=(const ReportAtTheEnd&) = delete;
+
+ private:
+  const RunContext& run_;
+  const fs::path& output_;
+};
+
+TrainingResult stopped(const DrivenRun& d, RunLog& run_log, TrainingResult result) {
+  run_log.add_end("stopped", fmt::format("stopped at step {} of {}", d.state.step, d.plan().max_steps));
+  run_log.end_tracking(static_cast<int>(ErrorKind::stopped));
   d.run.log.warn("stopped at step {} of {}; run the same command {}to go on", d.state.step, d.plan().max_steps,
                  d.prepared.from.named ? "with --resume auto " : "");
   result.exit_code = static_cast<int>(ErrorKind::stopped);
+  return result;
+}
+
+/// What a run that has begun writes.
+struct RunWriters {
+  const TrainingObjects& objects;
+  RunCheckpoints& checkpoints;
+  RunLog& run_log;
+  RunSamples& samples;
+};
+
+TrainingResult take_steps(DrivenRun& d, const RunWriters& writers) {
+  const auto& [objects, checkpoints, run_log, samples] = writers;
+  OptimizerSteps steps(
+      d.run, {.data = *d.prepared.data, .model = d.prepared.model, .state = d.state, .schedule = d.prepared.schedule});
+  TrainingLoop loop(d.run, {.plan = d.plan(),
+                            .model = d.prepared.model,
+                            .state = d.state,
+                            .steps = steps,
+                            .run_log = run_log,
+                            .samples = samples,
+                            .checkpoints = checkpoints});
+  const bool done = loop.run();
+  TrainingResult result{
+      .json = {{"output_dir", d.output.path().string()}, {"step", d.state.step}, {"max_steps", d.plan().max_steps}}};
+  if (!done) return stopped(d, run_log, std::move(result));
+  set_stop_answer("the last step is done, the model is being saved; again leaves without saving");
+  FinalResult final = finish_run(d.run, {.objects = objects,
+                                         .model = d.prepared.model,
+                                         .run_log = run_log,
+                                         .checkpoints = checkpoints,
+                                         .output = d.output.path(),
+                                         .ranks = d.run.ranks.size()});
+  run_log.end_tracking(0);
+  result.json.update(final.totals);
+  result.summary = std::move(final.summary);
   return result;
 }
 
@@ -62,29 +123,16 @@ TrainingResult drive(DrivenRun& d) {
   RunCheckpoints checkpoints(d.run, objects, d.output.path());
   const auto resumed = start_or_resume({d.run, objects, d.output, checkpoints}, d.prepared.from);
   RunLog run_log(d.run, {.plan = d.plan(), .state = d.state}, d.output.path());
+  RunSamples samples(d.run, d.prepared.model, d.output.path(), d.state.step);
   write_resolved_config(d, resumed);
-  OptimizerSteps steps(
-      d.run, {.data = *d.prepared.data, .model = d.prepared.model, .state = d.state, .schedule = d.prepared.schedule});
-  TrainingLoop loop(d.run, {.plan = d.plan(),
-                            .model = d.prepared.model,
-                            .state = d.state,
-                            .steps = steps,
-                            .run_log = run_log,
-                            .checkpoints = checkpoints});
-  const bool done = loop.run();
-  TrainingResult result{
-      .json = {{"output_dir", d.output.path().string()}, {"step", d.state.step}, {"max_steps", d.plan().max_steps}}};
-  if (!done) return stopped(d, std::move(result));
-  set_stop_answer("the last step is done, the model is being saved; again leaves without saving");
-  FinalResult final = finish_run(d.run, {.objects = objects,
-                                         .model = d.prepared.model,
-                                         .run_log = run_log,
-                                         .checkpoints = checkpoints,
-                                         .output = d.output.path(),
-                                         .ranks = d.run.ranks.size()});
-  result.json.update(final.totals);
-  result.summary = std::move(final.summary);
-  return result;
+  const ReportAtTheEnd report(d.run, d.output.path());
+  try {
+    return take_steps(d, {.objects = objects, .checkpoints = checkpoints, .run_log = run_log, .samples = samples});
+  } catch (const Error& e) {
+    run_log.add_end("failed", e.what());
+    run_log.end_tracking(e.exit_code());
+    throw;
+  }
 }
 
 /// A timeline of what this rank does as long as this lives, which is written however that ends.

@@ -296,8 +296,11 @@ class Validation {
 
   std::string check_memory() {
     const TrainingSection& t = config_.value.training;
-    PlannedRun run = planned_run(config_.value, *setup_.model, workload_of(t, train_, evaluation_),
-                                 target_here(compute_.device, pool_.size()));
+    const ModelConfig& model = setup_.model->config();
+    Workload work = workload_of(t, train_, evaluation_);
+    work.samples = sample_work(load_sample_prompts(config_.value, model), model);
+    PlannedRun run =
+        planned_run(config_.value, *setup_.model, std::move(work), target_here(compute_.device, pool_.size()));
     const MemoryPlan memory = plan_run(run, t.gradient_checkpointing.policy);
     return fmt::format("{}, {:.0f} MiB of memory: {}", counted(max_steps(), "update"),
                        static_cast<double>(memory.total()) / (1 << 20), memory.table());

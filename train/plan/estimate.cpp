@@ -230,6 +230,7 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
   const std::int64_t longest = config.data.max_length.value_or(model.config().max_position_embeddings);
   const Course course = read ? follow_data(e, config, read_splits(config, DataPreparation(config, pool, log)))
                              : follow_limits(e, config, longest);
+  e.work.samples = sample_work(load_sample_prompts(config, model.config()), model.config());
   PlannedRun run = planned_run(config, model, e.work, e.target);
   e.recompute = settle_policy(run, config.training.gradient_checkpointing.policy);
   for (const RecomputePolicy& policy : policies_of(run)) e.policies.emplace_back(policy, memory_plan(run, policy));

@@ -1,6 +1,7 @@
 #include "train/run/run_log.h"
 
 #include <algorithm>
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,24 @@ std::string shared_by(std::int64_t groups, int ranks) {
                      : fmt::format(" on each of {} groups of {} ranks", groups, ranks);
 }
 
+// Of the tools that report_to names beside TensorBoard.
+std::vector<std::unique_ptr<Tracker>> make_trackers(const RunContext& run, const std::filesystem::path& output,
+                                                    std::int64_t step) {
+  std::vector<std::unique_ptr<Tracker>> trackers;
+  const std::vector<std::string>& names = run.training().report_to;
+  const auto is_named = [&](const char* name) { return std::ranges::find(names, name) != names.end(); };
+  if (!run.leads() || (!is_named("wandb") && !is_named("mlflow"))) return trackers;
+  TrackedRun tracked{.output = output, .resumed_step = step};
+  const Json resolved = resolved_json(run.config);
+  for (const auto& [key, entry] : resolved.at("values").items()) tracked.config[key] = entry.at("value");
+  std::istringstream rows(step > 0 ? rows_until(output / "metrics.jsonl", step) : "");
+  for (std::string line; std::getline(rows, line);)
+    if (Json row = Json::parse(line); row.contains("time")) tracked.rows.push_back(std::move(row));
+  if (is_named("wandb")) trackers.push_back(make_wandb_run(tracked));
+  if (is_named("mlflow")) trackers.push_back(make_mlflow_run(tracked));
+  return trackers;
+}
+
 }  // namespace
 
 // A run that goes on keeps what TensorBoard was told at the step of its checkpoint.
@@ -28,6 +47,8 @@ RunLog::RunLog(const RunContext& run, const Parts& parts, const std::filesystem:
       state_(parts.state),
       events_(run.training(), parts.plan),
       metrics_(run.leads() ? MetricsFile(output / "metrics.jsonl", state_.step) : MetricsFile()),
+      messages_(run.leads() ? RunMessages(output / "messages.jsonl", state_.step) : RunMessages()),
+      trackers_(make_trackers(run, output, state_.step)),
       first_step_(state_.step),
       first_tokens_(state_.tokens) {
   if (run.leads()) event_file_.emplace(output / "runs", state_.step == 0 ? 0 : state_.step + 1);
@@ -39,6 +60,8 @@ void RunLog::begin() {
   run_.log.info("training: {} of {} x {} {}{}, {:.2f} epochs", counted(plan_.max_steps, "step"), batch, batches,
                 batch * batches == 1 ? "row" : "rows", shared_by(ranks, run_.sharing.size()),
                 plan_.epochs_after(plan_.max_steps));
+  messages_.take(run_.log, state_.step);
+  starting_ = process_seconds();
   run_watch_ = {};
   row_watch_ = {};
 }
@@ -51,6 +74,7 @@ void RunLog::add_step(const StepOutcome& outcome) {
   tokens_since_row_ += outcome.tokens;
   data_wait_ += outcome.data_wait;
   computing_ += outcome.computing;
+  stepping_ += outcome.seconds - outcome.data_wait;
   Progress progress = progress_of(state_, plan_.max_steps, pace_after(step_watch_.seconds()));
   progress.learning_rate = outcome.learning_rate;
   progress.logged = events_.logs_after(state_.step);
@@ -64,6 +88,7 @@ void RunLog::add_training_row(const StepOutcome& outcome) {
   Json more{{"tokens_per_second", static_cast<double>(tokens_since_row_) / seconds},
             {"data_wait", data_wait_ / seconds},
             {"data_wait_seconds", data_wait_},
+            {"step_seconds", stepping_},
             {"rss_mb", memory.now_mb},
             {"peak_rss_mb", memory.peak_mb},
             {"device_mb", static_cast<double>(allocated_bytes(run_.ctx.device().kind).now) / kMib}};
@@ -79,7 +104,7 @@ void RunLog::add_training_row(const StepOutcome& outcome) {
   add_row(std::move(row), more);
   state_.begin_row();
   tokens_since_row_ = 0;
-  data_wait_ = computing_ = 0;
+  data_wait_ = computing_ = stepping_ = 0;
 }
 
 // A rank that takes longer than the others keeps all of them waiting.
@@ -107,9 +132,23 @@ void RunLog::add_row(Json row, const Json& extra) {
   row["step"] = state_.step;
   state_.log_history.push_back(row);
   if (!extra.is_null()) row.update(extra);
+  if (starting_ > 0) row["startup_seconds"] = std::exchange(starting_, 0);
+  if (sampling_ > 0) row["sample_seconds"] = std::exchange(sampling_, 0);
+  if (saving_ > 0) row["save_seconds"] = std::exchange(saving_, 0);
   row["time"] = unix_time();
   metrics_.append(row);
   if (event_file_) event_file_->append(row);
+  for (const auto& tracker : trackers_) tracker->append(row);
+  messages_.take(run_.log, state_.step);
+}
+
+void RunLog::end_tracking(int exit_code) {
+  for (const auto& tracker : trackers_) tracker->end(exit_code);
+}
+
+void RunLog::add_end(std::string_view level, const std::string& text) {
+  messages_.take(run_.log, state_.step);
+  messages_.add(level, text, state_.step);
 }
 
 }  // namespace qtrain

@@ -43,15 +43,19 @@ bool TrainingLoop::evaluate() {
   const timeline::Span span("evaluate");
   const Evaluation e = parts_.model.evaluator->run(run_.ctx, *parts_.model.setup.model, run_.log);
   if (run_.stop_requested()) return false;
-  parts_.run_log.add_evaluation(e, watch.seconds());
+  const double seconds = watch.seconds();
+  parts_.run_log.add_sampling(parts_.samples.take(parts_.state.step));
+  parts_.run_log.add_evaluation(e, seconds);
   parts_.checkpoints.policy().evaluated(parts_.state, e.loss());
   return true;
 }
 
 void TrainingLoop::save() {
   const timeline::Span span("save");
+  const Stopwatch watch;
   parts_.run_log.sync();
   parts_.checkpoints.save();
+  parts_.run_log.add_saving(watch.seconds());
 }
 
 }  // namespace qtrain
