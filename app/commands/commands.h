@@ -22,6 +22,7 @@ int run_merge(const Arguments& arguments);
 int run_preprocess(const Arguments& arguments);
 int run_quantize(const Arguments& arguments);
 int run_render(const Arguments& arguments);
+int run_serve(const Arguments& arguments);
 int run_tokenize(const Arguments& arguments);
 int run_train(const Arguments& arguments);
 int run_validate(const Arguments& arguments);
