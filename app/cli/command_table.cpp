@@ -142,8 +142,14 @@ std::vector<Command> model_commands() {
       {.name = "chat",
        .operands = "--model DIR",
        .summary = "Talk to a model",
-       .flags = with_sampling(
-           {kModel, kAdapter, kDtype, kLoadIn4Bit, kLoadIn8Bit, {"system", text, "TEXT", "system message"}}),
+       .flags =
+           with_sampling({kModel,
+                          kAdapter,
+                          kDtype,
+                          kLoadIn4Bit,
+                          kLoadIn8Bit,
+                          {"system", text, "TEXT", "system message"},
+                          {"compare", present, "", "with --adapter: the model without it answers each message too"}}),
        .has_result = false,
        .run = run_chat},
       {.name = "serve",

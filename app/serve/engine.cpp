@@ -8,7 +8,7 @@ namespace qtrain::serve {
 std::optional<std::vector<Engine::Ticket>> Engine::submit(std::vector<SequenceRequest> requests) {
   const std::lock_guard lock(mutex_);
   const auto count = static_cast<std::int64_t>(requests.size());
-  if (closed_ || outstanding_ + count > most_) return {};
+  if (closed_ || outstanding_ + count > max_) return {};
   outstanding_ += count;
   std::vector<Ticket> tickets;
   for (SequenceRequest& r : requests) {

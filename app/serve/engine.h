@@ -19,7 +19,7 @@ class Engine {
 
   /// At most `longest_queue` sequences wait beside those that the batch decodes.
   Engine(ContinuousBatch& batch, std::int64_t longest_queue)
-      : batch_(batch), most_(batch.limits().sequences + longest_queue) {}
+      : batch_(batch), max_(batch.limits().sequences + longest_queue) {}
 
   /// Hands sequences over; none where there is no room for all of them, or no more are taken. What they call runs on
   /// the thread of `run`.
@@ -49,7 +49,7 @@ class Engine {
     SequenceRequest request;
   };
   ContinuousBatch& batch_;
-  std::int64_t most_;
+  std::int64_t max_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Submitted> submitted_;

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 
+#include <cstdlib>
 #include <regex>
 
 #include "core/descriptor.h"
@@ -66,6 +67,33 @@ TEST_F(Serve, SaysWhereItIsAndEndsWithASignal) {
     EXPECT_EQ(ready.at("models"), Json::array({"model"}));
     fs::remove_all(folder_ / "model");
   }
+}
+
+// On the slow list: QTRAIN_PYTHON names a Python with the package openai.
+TEST_F(Serve, AnswersTheClientOfOpenAi) {
+  const char* python = std::getenv("QTRAIN_PYTHON");
+  const std::string interpreter = python ? python : "python3";
+  if (std::system((interpreter + " -c 'import openai' 2>/dev/null").c_str()) != 0)
+    GTEST_SKIP() << interpreter << " has no package openai";
+  const std::string folder = model();
+  fs::remove(folder_ / "model/model.safetensors");
+  fs::remove(folder_ / "model/config.json");
+  for (const char* file : {"config.json", "model.safetensors"})
+    fs::copy_file(kGoldens / "lora_llama_all" / file, folder_ / "model" / file);
+  write_letter_tokenizer(folder, read_json(folder_ / "model/config.json").at("vocab_size"));
+  write_file(folder_ / "model/chat_template.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}");
+  Process server(launch_of(
+      {.words = {"serve", "--model", folder, "--adapter", "tuned=" + (kGoldens / "lora_llama_all/adapter").string(),
+                 "--port", "0", "--token", "secret"}}));
+  ASSERT_TRUE(server.waits_for("ends)\n")) << server.said();
+  const std::string said = server.said();
+  std::smatch url;
+  ASSERT_TRUE(std::regex_search(said, url, std::regex(R"(ready: (\S+))"))) << said;
+  Process client({.argv = {"/usr/bin/env", interpreter, (source_folder() / "tests/e2e/openai_client.py").string(),
+                           url[1].str(), letters({5, 6, 7})}});
+  const Outcome outcome = client.wait();
+  EXPECT_EQ(outcome.code, 0) << outcome.err << server.said();
+  EXPECT_THAT(outcome.out, HasSubstr("all as expected"));
 }
 
 TEST_F(Serve, RefusesWhatWouldLetOthersIn) {
