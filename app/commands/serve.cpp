@@ -125,7 +125,7 @@ int run(const Arguments& args) {
   throw_if_stopped();  // in the last moment
 
   set_stop_answer("finishing the answers that are under way; again leaves at once");
-  std::thread listening([&] { server.listen_after_bind(); });
+  std::thread listening([&] { server.listen(); });
   std::thread stopping([&] { end_when_asked(engine, server); });
   const auto join = [&] {
     stopping.join();

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <system_error>
+#include <thread>
 
 #include "app/serve/api_error.h"
 #include "app/serve/socket_stream.h"
@@ -81,8 +82,15 @@ bool HttpServer::is_gone(const httplib::Request& request) const {
   return at == sockets_.end() || has_closed(at->second);
 }
 
+void HttpServer::listen() {
+  listen_after_bind();
+  ended_ = true;
+}
+
+// What has not begun could not be stopped.
 void HttpServer::wind_up() {
   winding_up_ = true;
+  while (!is_running() && !ended_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   stop();
 }
 

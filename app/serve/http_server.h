@@ -34,7 +34,10 @@ class HttpServer : public httplib::Server {
   int bind(const std::string& host, int port);
   /// Whether the client of a request has closed its connection.
   bool is_gone(const httplib::Request& request) const;
-  /// Lets connections end after the request that they are at, and takes no more.
+  /// Takes connections until `wind_up`.
+  void listen();
+  /// Lets connections end after the request that they are at, and takes no more. For a server that listens, or is about
+  /// to.
   void wind_up();
 
  private:
@@ -44,7 +47,7 @@ class HttpServer : public httplib::Server {
   void prepare(httplib::Request& request) const;
 
   HttpLimits limits_;
-  std::atomic<bool> winding_up_ = false;
+  std::atomic<bool> winding_up_ = false, ended_ = false;
   std::atomic<std::int64_t> open_ = 0;
   mutable std::mutex mutex_;
   std::map<std::pair<std::string, int>, int> sockets_;  ///< of those that are answered, by address

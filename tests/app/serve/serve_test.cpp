@@ -43,7 +43,7 @@ class Serve : public ::testing::Test {
     server_.emplace(choice.http);
     service_->add_routes(*server_);
     port_ = server_->bind("127.0.0.1", 0);
-    listening_ = std::thread([this] { server_->listen_after_bind(); });
+    listening_ = std::thread([this] { server_->listen(); });
     running_ = std::thread([this] { engine_->run(); });
   }
   void TearDown() override {
