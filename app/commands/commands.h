@@ -24,6 +24,7 @@ int run_quantize(const Arguments& arguments);
 int run_render(const Arguments& arguments);
 int run_tokenize(const Arguments& arguments);
 int run_train(const Arguments& arguments);
+int run_tune(const Arguments& arguments);
 int run_validate(const Arguments& arguments);
 
 }  // namespace qtrain

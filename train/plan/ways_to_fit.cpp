@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -109,6 +110,7 @@ class Search {
     for (std::size_t size = 1; size <= kLargest && tried_ < kPlanLimit; ++size) {
       if (kinds() >= most && std::ranges::any_of(found_, [](const Found& f) { return f.way.same_result; })) break;
       extend({}, 0, size);
+      if (size == 1 && found_.empty() && !smallest_fits()) return {};
     }
     std::ranges::stable_sort(found_, {}, [](const Found& f) { return f.way.slowdown + f.price; });
     return choose(most);
@@ -123,6 +125,19 @@ class Search {
     double price = 0;
     std::vector<std::size_t> options;
   };
+
+  // Whether there is any combination that fits: that of the options of each kind which save most alone.
+  bool smallest_fits() const {
+    std::map<std::string, std::pair<std::size_t, const Option*>> smallest;
+    for (const auto& [option, bytes] : alone_)
+      if (const auto at = smallest.find(option->about); at == smallest.end() || bytes < at->second.first)
+        smallest[option->about] = {bytes, option};
+    Config config = q_.config;
+    for (const auto& [about, best] : smallest)
+      for (const KeyChange& change : best.second->changes) assign_field(config, change.key, change.value);
+    const std::optional<AnsweredPlan> plan = possible_plan(config);
+    return plan && plan->memory.total() <= room_;
+  }
 
   // The cheapest of each kind, and among them the cheapest that changes no result.
   std::vector<WayToFit> choose(std::size_t most) {
@@ -204,6 +219,7 @@ class Search {
       if (!options_[i].costs.empty()) found.way.costs += (found.way.costs.empty() ? "" : "; ") + options_[i].costs;
     }
     const std::optional<AnsweredPlan> plan = possible_plan(config);
+    if (plan && chosen.size() == 1) alone_.emplace_back(&options_[chosen.front()], plan->memory.total());
     if (!plan || plan->memory.total() > room_ || plan->memory.total() >= now_.memory.total()) return;
     found.way.bytes = plan->memory.total();
     found.way.slowdown = plan->time.seconds() / now_.time.seconds();
@@ -215,6 +231,7 @@ class Search {
   AnsweredPlan now_;
   std::vector<Option> options_;
   std::vector<Found> found_;
+  std::vector<std::pair<const Option*, std::size_t>> alone_;  // bytes with one option
   int tried_ = 0;
 };
 
