@@ -35,14 +35,6 @@ std::vector<std::string> offloads_of(const Config& config, Device device) {
   return keys;
 }
 
-DeviceSpeed speed_of(Ctx& ctx, const TargetDevice& target) {
-  constexpr double kUsualShare = 0.4;
-  if (ctx.device().kind == DeviceKind::cpu) return measured_speed(ctx.matmul(), ctx.pool().size());
-  const GpuModel* gpu = find_gpu(target.name);
-  if (gpu) return published_speed(*gpu, ctx.matmul(), kUsualShare);
-  return {.flops = 1e14, .bandwidth = 1e12, .loading = {}};  // only their ratio counts
-}
-
 double median(std::vector<double> values) {
   std::ranges::sort(values);
   const std::size_t n = values.size();
@@ -60,7 +52,8 @@ class Tuner {
         ignored_(config, errors_),
         data_(load_run_data(context(config, log), {})) {
     result_.target = target_here(ctx_.device(), ctx_.pool().size());
-    speed_ = speed_of(ctx_, result_.target);
+    constexpr DeviceSpeed kUnknown{.flops = 1e14, .bandwidth = 1e12, .loading = {}};  // only their ratio counts
+    speed_ = speed_here(result_.target, ctx_.matmul(), ctx_.pool().size()).value_or(kUnknown);
   }
 
   Tuning run() {
@@ -82,20 +75,11 @@ class Tuner {
   }
 
   PlanQuestion question() const {
-    const auto step_work = [this](const Config& c) {
-      const DatasetStatistics& s = data_->train.statistics();
-      const auto tokens = static_cast<double>(s.tokens),
-                 rows = static_cast<double>(std::max<std::int64_t>(data_->train.size(), 1));
-      return StepWork{.mix = {.context = tokens / static_cast<double>(std::max<std::int64_t>(s.source_rows, 1)),
-                              .target_share = static_cast<double>(s.target_tokens) / std::max(tokens, 1.0)},
-                      .micro_batch_tokens = tokens / rows * static_cast<double>(c.training.per_device_train_batch_size),
-                      .micro_batches = static_cast<double>(c.training.gradient_accumulation_steps)};
-    };
     return {.config = base_.value,
             .compute = {ctx_.device(), ctx_.matmul()},
             .target = result_.target,
             .work = [this](const Config& c) { return workload_of(c.training, data_->train, data_->evaluation); },
-            .step_work = step_work,
+            .step_work = [this](const Config& c) { return step_work(data_->train, c.training); },
             .speed = speed_};
   }
 

@@ -143,6 +143,7 @@ Json json_of(const Estimate& e, const Price& price) {
   json["tokens_per_second"] = or_null(e.tokens_per_second());
   json["limit"] = e.limit().empty() ? Json() : Json(e.limit());
   json["update"] = e.step_time ? step_json(*e.step_time) : Json();
+  json["remarks"] = e.remarks;
   json["ways_to_fit"] = Json::array();
   for (const WayToFit& way : e.ways) json["ways_to_fit"].push_back(way_json(way, e));
   json["refused_on_gpus"] = e.refused_on_gpus.empty() ? Json() : Json(e.refused_on_gpus);
@@ -245,17 +246,35 @@ std::string speed_text(const Estimate& e) {
   return words_text("limited by", words_of(fmt::format("{}; of an update: {}", e.limit(), fmt::join(parts, ", "))));
 }
 
-std::string time_text(const Estimate& e, const Price& price) {
+/// People expect fewer steps of less accumulation.
+std::string accumulation_text(const Config& config) {
+  const TrainingSection& t = config.training;
+  if (t.gradient_accumulation_steps == 1) return "";
+  const std::string what =
+      t.max_steps > 0
+          ? fmt::format("would be the same steps over 1/{} of the tokens", t.gradient_accumulation_steps)
+          : fmt::format("would be {} times as many steps over the same tokens", t.gradient_accumulation_steps);
+  return words_text("", words_of("gradient_accumulation_steps=1 " + what));
+}
+
+std::string time_text(const Estimate& e, const Config& config, const Price& price) {
   std::string text;
   if (const auto speed = e.tokens_per_second())
     text += fmt::format("speed                 about {:.0f} tokens/s\n", *speed) + speed_text(e);
   if (!e.steps) return text + "steps and time        unknown without data and max_steps\n";
   text +=
       fmt::format("steps                 {}, {:.0f} {}\n", *e.steps, *e.tokens, *e.tokens == 1 ? "token" : "tokens");
+  text += accumulation_text(config);
   if (!e.seconds()) return text + "time                  unknown for this device\n";
   text += fmt::format("time                  about {} ({:.2g} GFLOP a token at {:.3g} TFLOP/s)\n",
                       format_duration(*e.seconds()), e.flops_per_token / 1e9, *e.flops_per_second / 1e12);
   if (const auto cost = price.of(e)) text += fmt::format("cost                  about {:.2f}\n", *cost);
+  return text;
+}
+
+std::string remarks_text(const Estimate& e) {
+  std::string text;
+  for (const std::string& remark : e.remarks) text += words_text("remark", words_of(remark));
   return text;
 }
 
@@ -293,7 +312,8 @@ int run_estimate(const Arguments& args) {
   std::string text = memory_text(e) + gpus_text(e);
   if (e.of_ranks) text += ranks_text(*e.of_ranks);
   if (e.traced) text += trace_text(*e.traced);
-  args.give({.text = text + time_text(e, price) + ways_text(e), .json = json_of(e, price)});
+  args.give(
+      {.text = text + time_text(e, config.value, price) + remarks_text(e) + ways_text(e), .json = json_of(e, price)});
   if (!e.problem) return 0;
   args.log().error("{}\n  {}", e.problem->cause, e.problem->remedy);
   return static_cast<int>(ErrorKind::memory);

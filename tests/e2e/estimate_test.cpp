@@ -124,6 +124,36 @@ TEST_F(EstimateOf, WaysToFitAreWhatTheyCost) {
   EXPECT_THAT(estimate(full, {"--no_data", "--gpu", "RTX 3090"}).out, HasSubstr("\nlittle room           9"));
 }
 
+// What costs time to save memory that there is; each remark begins with its key.
+TEST_F(EstimateOf, RemarksOnWhatIsPaidForAndNotNeeded) {
+  const std::string model = wide_model();
+  const auto remarks = [&](const Json& changes, const char* gpu = "H200") {
+    Json c = config({{"model_name_or_path", model},
+                     {"max_length", 512},
+                     {"bf16", true},
+                     {"use_peft", true},
+                     {"lora_target_modules", "all-linear"},
+                     {"per_device_train_batch_size", 16}});
+    c.update(changes);
+    std::string keys;
+    const Json e = json(c, {"--no_data", "--gpu", gpu});
+    for (const Json& remark : e.at("remarks")) {
+      const auto text = remark.get<std::string>();
+      keys += text.substr(0, text.find(' ')) + ";";
+    }
+    return keys;
+  };
+  EXPECT_EQ(remarks(Json::object()), "");
+  EXPECT_EQ(remarks({{"gradient_checkpointing", true}}), "gradient_checkpointing;");
+  EXPECT_EQ(remarks({{"gradient_checkpointing", "auto"}}), "");
+  EXPECT_EQ(remarks({{"optim", "paged_adamw_8bit"}}), "optim;");
+  EXPECT_EQ(remarks({{"weight_offload", true}}), "weight_offload;");
+  EXPECT_EQ(remarks({{"gradient_checkpointing", true}, {"per_device_train_batch_size", 64}}, "RTX 4090"), "")
+      << "where it is needed";
+  EXPECT_THAT(estimate(config({{"gradient_accumulation_steps", 4}}), {"--no_data"}).out,
+              HasSubstr("gradient_accumulation_steps=1 would be the same steps"));
+}
+
 TEST_F(EstimateOf, RefusesCardsWithoutKernels) {
   const Outcome outcome = estimate(config(Json::object()), {"--gpu", "P100"});
   EXPECT_EQ(outcome.code, 2);

@@ -254,25 +254,20 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
   e.step_tokens = step.micro_batch_tokens * step.micro_batches;
   if (speed) e.flops_per_second = speed->flops;
   if (speed) e.step_time = step_time(run, step, *speed);
-  if (e.problem || e.has_little_room()) {
-    const auto workload = [&](const Config& c) {
-      return rows ? workload_of(c.training, rows->train, rows->evaluation) : longest_workload(c, longest);
-    };
-    const auto step_work = [&](const Config& c) {
-      StepWork changed = step;
-      changed.micro_batches = static_cast<double>(c.training.gradient_accumulation_steps);
-      changed.micro_batch_tokens *= step.micro_batches / changed.micro_batches;
-      return changed;
-    };
-    e.ways = ways_to_fit(
-        {.config = config,
-         .compute = place.compute,
-         .target = e.target,
-         .work = workload,
-         .step_work = step_work,
-         .speed = speed.value_or(DeviceSpeed{.flops = 1, .bandwidth = 1})},
-        e.problem ? e.target.memory : static_cast<std::size_t>(kFull * static_cast<double>(e.target.memory)));
-  }
+  const auto workload = [&](const Config& c) {
+    return rows ? workload_of(c.training, rows->train, rows->evaluation) : longest_workload(c, longest);
+  };
+  const PlanQuestion question{.config = config,
+                              .compute = place.compute,
+                              .target = e.target,
+                              .work = workload,
+                              .step_work = [&](const Config& c) { return rebatched(step, c.training); },
+                              .speed = speed.value_or(DeviceSpeed{.flops = 1, .bandwidth = 1})};
+  if (e.problem)
+    e.ways = ways_to_fit(question, e.target.memory);
+  else if (e.has_little_room())
+    e.ways = ways_to_fit(question, static_cast<std::size_t>(kFull * static_cast<double>(e.target.memory)));
+  if (!e.problem && speed) e.remarks = plan_remarks(question);
   if (e.ranks > 1) {
     RanksWork work = ranks_work(e, place, course);
     work.gpu = gpu_of(place, options);

@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "train/plan/gpus.h"
 #include "train/plan/memory_plan.h"
+#include "train/plan/plan_remarks.h"
 #include "train/plan/ranks_estimate.h"
 #include "train/plan/run_time.h"
 #include "train/plan/step_trace.h"
@@ -68,6 +69,7 @@ struct Estimate {
   std::optional<StepTime> step_time;       ///< of a rank, without what it exchanges with others
   double step_tokens = 0;                  ///< of a rank, in the mean
   std::vector<WayToFit> ways;              ///< where it does not fit, or has little room
+  std::vector<std::string> remarks;        ///< on what the config pays for and does not need
   std::optional<TracedRun> traced;
 
   std::optional<double> seconds() const;

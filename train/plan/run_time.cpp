@@ -100,6 +100,23 @@ UpdateTraffic update_traffic(const PlannedRun& run) {
   return bytes;
 }
 
+StepWork step_work(const Dataset& rows, const TrainingSection& t) {
+  const DatasetStatistics& s = rows.statistics();
+  const auto tokens = static_cast<double>(s.tokens),
+             count = static_cast<double>(std::max<std::int64_t>(rows.size(), 1));
+  return {.mix = {.context = tokens / static_cast<double>(std::max<std::int64_t>(s.source_rows, 1)),
+                  .target_share = static_cast<double>(s.target_tokens) / std::max(tokens, 1.0)},
+          .micro_batch_tokens = tokens / count * static_cast<double>(t.per_device_train_batch_size),
+          .micro_batches = static_cast<double>(t.gradient_accumulation_steps)};
+}
+
+StepWork rebatched(StepWork work, const TrainingSection& t) {
+  const double tokens = work.micro_batch_tokens * work.micro_batches;
+  work.micro_batches = static_cast<double>(t.gradient_accumulation_steps);
+  work.micro_batch_tokens = tokens / work.micro_batches;
+  return work;
+}
+
 StepTime step_time(const PlannedRun& run, const StepWork& work, const DeviceSpeed& speed) {
   const ModelConfig& c = run.model.config();
   const RecomputePolicy& policy = run.policy();
@@ -134,6 +151,14 @@ StepTime step_time(const PlannedRun& run, const StepWork& work, const DeviceSpee
 DeviceSpeed measured_speed(MatmulPrecision matmul, int threads) {
   Ctx ctx({}, matmul, threads);
   return {.flops = kProcessorShare * measured_flops(ctx), .bandwidth = measured_bandwidth(ctx), .loading = {}};
+}
+
+std::optional<DeviceSpeed> speed_here(const TargetDevice& target, MatmulPrecision matmul, int threads) {
+  constexpr double kUsualShare = 0.4;
+  if (target.device.kind == DeviceKind::cpu) return measured_speed(matmul, threads);
+  const GpuModel* gpu = find_gpu(target.name);
+  if (!gpu) return {};
+  return published_speed(*gpu, matmul, kUsualShare);
 }
 
 DeviceSpeed published_speed(const GpuModel& gpu, MatmulPrecision matmul, double mfu) {

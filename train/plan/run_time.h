@@ -37,6 +37,10 @@ struct StepWork {
   double micro_batch_tokens = 0;
   double micro_batches = 1;
 };
+/// Of these rows in the micro-batches of a config.
+StepWork step_work(const Dataset& rows, const TrainingSection& t);
+/// The same rows in micro-batches of another size.
+StepWork rebatched(StepWork work, const TrainingSection& t);
 StepTime step_time(const PlannedRun& run, const StepWork& work, const DeviceSpeed& speed);
 
 /// Bytes that an update reads and writes where the weights are, and where they or the state are on the host, there.
@@ -45,6 +49,9 @@ struct UpdateTraffic {
 };
 UpdateTraffic update_traffic(const PlannedRun& run);
 
+/// Of a device that is here: a processor as it is measured now, a card that is known by its data sheet; none for
+/// others.
+std::optional<DeviceSpeed> speed_here(const TargetDevice& target, MatmulPrecision matmul, int threads);
 /// A processor as it is measured now; a card by its data sheet, of which a run reaches the share `mfu`.
 DeviceSpeed measured_speed(MatmulPrecision matmul, int threads);
 DeviceSpeed published_speed(const GpuModel& gpu, MatmulPrecision matmul, double mfu);

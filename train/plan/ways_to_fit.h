@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "train/plan/compute.h"
 #include "train/plan/run_time.h"
 
 namespace qtrain {
