@@ -79,6 +79,7 @@ std::vector<Command> training_commands() {
        .operands = kConfig,
        .summary = "Memory by component, steps, tokens, time and cost of a run, without touching its device",
        .flags = {{"gpu", text, "NAME", "for this card, which need not be here"},
+                 {"cards", present, "", "on all cards: memory, tokens/s and time, one row each"},
                  {"price_per_hour", number, "X", "of the device: adds the cost"},
                  {"mfu", number, "X", "share of a GPU's peak that the run reaches (default: 0.4)"},
                  {"no_data", present, "", "do not read the rows: all are as long as max_length"},

@@ -120,6 +120,21 @@ Json way_json(const WayToFit& way, const Estimate& e) {
           {"same_result", way.same_result},        {"costs", way.costs}};
 }
 
+Json card_json(const GpuVerdict& card) {
+  return {{"name", card.gpu->name},
+          {"runs", card.has_types},
+          {"changes", card.needs_fp16 ? Json{{"bf16", false}, {"fp16", true}} : Json::object()},
+          {"lacks", card.gpu->lacks()},
+          {"source", card.gpu->source},
+          {"fits", card.fits},
+          {"total", card.bytes},
+          {"memory", card.memory},
+          {"gradient_checkpointing", card.recompute.name()},
+          {"tokens_per_second", card.tokens_per_second},
+          {"seconds", or_null(card.seconds)},
+          {"limit", card.fits ? card.limit : "memory size"}};
+}
+
 Json json_of(const Estimate& e, const Price& price) {
   Json json{{"device", e.target.name},
             {"device_memory", e.target.memory > 0 ? Json(e.target.memory) : Json()},
@@ -143,6 +158,8 @@ Json json_of(const Estimate& e, const Price& price) {
   json["tokens_per_second"] = or_null(e.tokens_per_second());
   json["limit"] = e.limit().empty() ? Json() : Json(e.limit());
   json["update"] = e.step_time ? step_json(*e.step_time) : Json();
+  json["cards"] = Json::array();
+  for (const GpuVerdict& card : e.gpus) json["cards"].push_back(card_json(card));
   json["remarks"] = e.remarks;
   json["ways_to_fit"] = Json::array();
   for (const WayToFit& way : e.ways) json["ways_to_fit"].push_back(way_json(way, e));
@@ -212,6 +229,24 @@ std::string list_text(std::string_view label, std::vector<std::string> names) {
   if (names.empty()) names.emplace_back("none");
   for (std::size_t i = 0; i + 1 < names.size(); ++i) names[i] += ",";
   return words_text(label, names);
+}
+
+/// The run on every card.
+std::string cards_text(const Estimate& e) {
+  std::string text = fmt::format("{:<22} {:>9} {:>8} {:<4} {:>8} {:>10} {}\n", "card", "needs MiB", "has MiB", "fits",
+                                 "tokens/s", "time", "with");
+  for (const GpuVerdict& c : e.gpus) {
+    const bool can = c.fits && (c.has_types || c.needs_fp16);
+    text += fmt::format("{:<22} {:>9.0f} {:>8.0f} {:<4} {:>8} {:>10}{}\n", c.gpu->name,
+                        static_cast<double>(c.bytes) / kMib, static_cast<double>(c.memory) / kMib,
+                        !c.gpu->has_kernels() ? "old"
+                        : c.fits              ? "yes"
+                                              : "no",
+                        can ? fmt::format("{:.0f}", c.tokens_per_second) : "-",
+                        can && c.seconds ? format_duration(*c.seconds) : "-", c.needs_fp16 ? " fp16=true" : "");
+  }
+  return text + "predicted, not measured: plans of memory, and time by what data sheets say\n" +
+         words_text("old:", words_of("the kernels need compute capability 7.5 (Turing) or newer"));
 }
 
 /// Which kinds of GPU can do the run, also where it is one for a processor: people ask what to buy or rent.
@@ -312,6 +347,11 @@ int run_estimate(const Arguments& args) {
   std::string text = memory_text(e) + gpus_text(e);
   if (e.of_ranks) text += ranks_text(*e.of_ranks);
   if (e.traced) text += trace_text(*e.traced);
+  if (args.has("cards")) {
+    if (!e.refused_on_gpus.empty()) fail(ErrorKind::usage, {.cause = "no card can do this run: " + e.refused_on_gpus});
+    args.give({.text = cards_text(e), .json = json_of(e, price)});
+    return 0;
+  }
   args.give(
       {.text = text + time_text(e, config.value, price) + remarks_text(e) + ways_text(e), .json = json_of(e, price)});
   if (!e.problem) return 0;

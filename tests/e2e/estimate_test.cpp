@@ -1,6 +1,5 @@
 // What `qtrain estimate` says is what a run uses.
-#include "core/file.h"
-#include "tests/e2e/support.h"
+#include "tests/e2e/estimates.h"
 
 namespace qtrain::e2e {
 namespace {
@@ -10,40 +9,6 @@ using ::testing::HasSubstr;
 TEST(Estimate, IsWhatARunUsesOnTheProcessor) {
   expect_estimates_to_hold("cpu");
 }
-
-class EstimateOf : public ::testing::Test {
- protected:
-  Json config(const Json& changes) const {
-    Json c = tiny_run(folder_ / "out");
-    c.update(changes);
-    return c;
-  }
-  Outcome estimate(const Json& c, const std::vector<std::string>& more = {}) const {
-    write_file(folder_ / "run.json", dump_json(c));
-    std::vector<std::string> words{"estimate", (folder_ / "run.json").string()};
-    words.insert(words.end(), more.begin(), more.end());
-    return qtrain({.words = words, .folder = kGoldens});
-  }
-  Json json(const Json& c, std::vector<std::string> more = {}) const {
-    more.emplace_back("--json");
-    const Outcome outcome = estimate(c, more);
-    EXPECT_EQ(outcome.code, 0) << outcome.err;
-    return parse_json(outcome.out, "estimate");
-  }
-
-  /// A model whose weights and states take some 16 GiB.
-  std::string wide_model() const {
-    const fs::path model = folder_ / "wide";
-    write_untrained_model(model);
-    Json wide = read_json(model / "config.json");
-    wide.update(
-        {{"hidden_size", 2048}, {"intermediate_size", 8192}, {"num_hidden_layers", 16}, {"num_attention_heads", 16}});
-    write_file(model / "config.json", dump_json(wide));
-    return model.string();
-  }
-
-  TempFolder folder_;
-};
 
 TEST_F(EstimateOf, TellsStepsTokensTimeAndCost) {
   const Json e = json(config({{"max_steps", 7}}), {"--gpu", "H100", "--price_per_hour", "3600"});
@@ -55,110 +20,6 @@ TEST_F(EstimateOf, TellsStepsTokensTimeAndCost) {
   EXPECT_NEAR(e.at("cost").get<double>(), e.at("seconds").get<double>(), 1e-9);
   const Json half = json(config({{"max_steps", 7}}), {"--gpu", "H100", "--mfu", "0.2"}).at("update");
   EXPECT_NEAR(half.at("computing").get<double>(), 2 * e.at("update").at("computing").get<double>(), 1e-9);
-}
-
-// Time by a card's limits: what passes need at most, and the update of the weights behind them.
-TEST_F(EstimateOf, TellsWhatTheTimeHangsOn) {
-  const std::string model = wide_model();
-  const auto limit = [&](const Json& change, const char* gpu) {
-    Json c = config({{"model_name_or_path", model}, {"max_length", 200}, {"bf16", true}, {"max_steps", 1}});
-    c.update(change);
-    const Json e = json(c, {"--no_data", "--gpu", gpu});
-    const Json& u = e.at("update");
-    double longest = 0;
-    for (const char* part : {"computing", "memory_traffic", "host_traffic", "loading"})
-      longest = std::max(longest, u.at(part).get<double>());
-    EXPECT_NEAR(u.at("seconds").get<double>(), longest + u.at("update_of_weights").get<double>(), 1e-9);
-    EXPECT_NEAR(e.at("seconds").get<double>(), u.at("seconds").get<double>(), 1e-9);
-    return e.at("limit").get<std::string>();
-  };
-  EXPECT_EQ(limit({{"per_device_train_batch_size", 32}}, "H100"), "compute");
-  EXPECT_EQ(limit({{"max_length", 8}, {"per_device_train_batch_size", 1}, {"use_peft", true}}, "H100"),
-            "memory bandwidth");
-  EXPECT_EQ(limit({{"max_length", 8}, {"gradient_accumulation_steps", 1}}, "H100"), "the update of the weights");
-  EXPECT_EQ(limit({{"max_length", 8}, {"gradient_accumulation_steps", 64}, {"weight_offload", true}}, "H100"),
-            "the link to the host");
-}
-
-// Each way to fit is a run that the same command plans with these bytes.
-TEST_F(EstimateOf, WaysToFitAreWhatTheyCost) {
-  const Json c = config({{"model_name_or_path", wide_model()},
-                         {"max_length", 512},
-                         {"bf16", true},
-                         {"per_device_train_batch_size", 8},
-                         {"eval_split", 0}});
-  const auto hold = [&](const Json& e, const Json& other, const char* gpu) {
-    ASSERT_EQ(e.at("ways_to_fit").size(), 3u);
-    bool same = false;
-    for (const Json& way : e.at("ways_to_fit")) {
-      Json changed = other;
-      changed.update(way.at("changes"));
-      const Json planned = json(changed, {"--no_data", "--gpu", gpu});
-      EXPECT_EQ(planned.at("memory").at("total"), way.at("total")) << way;
-      EXPECT_EQ(e.at("memory").at("total").get<std::int64_t>() - way.at("saves").get<std::int64_t>(), way.at("total"));
-      EXPECT_NEAR(e.at("tokens_per_second").get<double>() / planned.at("tokens_per_second").get<double>(),
-                  way.at("slowdown").get<double>(), 1e-6)
-          << way;
-      EXPECT_EQ(way.at("same_result").get<bool>(), way.at("costs") == "") << way;
-      same = same || way.at("same_result").get<bool>();
-    }
-    EXPECT_TRUE(same) << "one of them changes no result";
-  };
-  const Outcome large = estimate(c, {"--no_data", "--gpu", "RTX 3080", "--json"});
-  EXPECT_EQ(large.code, 4);
-  const Json e = parse_json(large.out, "estimate");
-  EXPECT_EQ(e.at("limit"), "memory size");
-  hold(e, c, "RTX 3080");
-  // Nearly full: as many rows as take 95 % of the card.
-  Json full = c;
-  full.update({{"use_peft", true}, {"per_device_train_batch_size", 1}});
-  const auto total = [&](std::int64_t rows) {
-    full["per_device_train_batch_size"] = rows;
-    return json(full, {"--no_data", "--gpu", "H200", "operand_copies=false"}).at("memory").at("total").get<double>();
-  };
-  const double row = (total(5) - total(1)) / 4,
-               there = json(full, {"--no_data", "--gpu", "RTX 3090"}).at("device_memory");
-  full["per_device_train_batch_size"] = static_cast<std::int64_t>((0.95 * there - total(1)) / row) + 1;
-  const Json tight = json(full, {"--no_data", "--gpu", "RTX 3090"});
-  hold(tight, full, "RTX 3090");
-  EXPECT_THAT(estimate(full, {"--no_data", "--gpu", "RTX 3090"}).out, HasSubstr("\nlittle room           9"));
-}
-
-// What costs time to save memory that there is; each remark begins with its key.
-TEST_F(EstimateOf, RemarksOnWhatIsPaidForAndNotNeeded) {
-  const std::string model = wide_model();
-  const auto remarks = [&](const Json& changes, const char* gpu = "H200") {
-    Json c = config({{"model_name_or_path", model},
-                     {"max_length", 512},
-                     {"bf16", true},
-                     {"use_peft", true},
-                     {"lora_target_modules", "all-linear"},
-                     {"per_device_train_batch_size", 16}});
-    c.update(changes);
-    std::string keys;
-    const Json e = json(c, {"--no_data", "--gpu", gpu});
-    for (const Json& remark : e.at("remarks")) {
-      const auto text = remark.get<std::string>();
-      keys += text.substr(0, text.find(' ')) + ";";
-    }
-    return keys;
-  };
-  EXPECT_EQ(remarks(Json::object()), "");
-  EXPECT_EQ(remarks({{"gradient_checkpointing", true}}), "gradient_checkpointing;");
-  EXPECT_EQ(remarks({{"gradient_checkpointing", "auto"}}), "");
-  EXPECT_EQ(remarks({{"optim", "paged_adamw_8bit"}}), "optim;");
-  EXPECT_EQ(remarks({{"weight_offload", true}}), "weight_offload;");
-  EXPECT_EQ(remarks({{"gradient_checkpointing", true}, {"per_device_train_batch_size", 64}}, "RTX 4090"), "")
-      << "where it is needed";
-  EXPECT_THAT(estimate(config({{"gradient_accumulation_steps", 4}}), {"--no_data"}).out,
-              HasSubstr("gradient_accumulation_steps=1 would be the same steps"));
-}
-
-TEST_F(EstimateOf, RefusesCardsWithoutKernels) {
-  const Outcome outcome = estimate(config(Json::object()), {"--gpu", "P100"});
-  EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("compute capability 6.0 (no tensor cores, no bfloat16)"));
-  EXPECT_THAT(estimate(config(Json::object())).out, HasSubstr("no kernels for        V100 16GB,"));
 }
 
 TEST_F(EstimateOf, GoesByMaxLengthWithoutData) {

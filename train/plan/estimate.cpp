@@ -129,9 +129,12 @@ std::vector<GpuVerdict> gpus_for(const Config& config, const Estimate& e, const 
     run.choice.recompute = {settle_policy(run, wanted), run.inputs};
     const MemoryPlan plan = memory_plan(run);
     choose_copies(run, run.policy());
-    const StepTime time = step_time(run, step, published_speed(gpu, compute.matmul, mfu));
+    const bool needs_fp16 = gpu.has_kernels() && !gpu.has_bf16() && compute.matmul == MatmulPrecision::bf16;
+    const MatmulPrecision matmul = needs_fp16 ? MatmulPrecision::f16 : compute.matmul;
+    const StepTime time = step_time(run, step, published_speed(gpu, matmul, mfu));
     gpus.push_back({.gpu = &gpu,
                     .has_types = can_multiply(gpu, config, compute.matmul),
+                    .needs_fp16 = needs_fp16 && can_multiply(gpu, config, matmul),
                     .fits = fits(plan, run.target),
                     .bytes = plan.total(),
                     .memory = run.target.memory,

@@ -34,7 +34,8 @@ struct EstimateOptions {
 /// Whether a kind of GPU can do a run, and what is predicted of it there.
 struct GpuVerdict {
   const GpuModel* gpu;
-  bool has_types;  ///< it multiplies in the types of the run; T4 has no bfloat16
+  bool has_types;           ///< it multiplies in the types of the run; T4 has no bfloat16
+  bool needs_fp16 = false;  ///< it would with fp16 instead, which the figures are of
   bool fits;
   std::size_t bytes = 0, memory = 0;  ///< of the plan without copies that it may leave out, and what it has
   RecomputePolicy recompute = {};
