@@ -27,6 +27,7 @@ int run_report(const Arguments& arguments);
 int run_serve(const Arguments& arguments);
 int run_tokenize(const Arguments& arguments);
 int run_train(const Arguments& arguments);
+int run_tune(const Arguments& arguments);
 int run_validate(const Arguments& arguments);
 
 }  // namespace qtrain
