@@ -1,5 +1,6 @@
 #include "core/log.h"
 
+#include <fmt/ranges.h>
 #include <stdio_ext.h>
 
 #include <algorithm>
@@ -28,6 +29,20 @@ std::string message_line(const Prefix& prefix, std::string_view message, const T
   return fmt::format("{}{}{} {}\n", prefix.color, prefix.text, kPlain, message);
 }
 
+/// Lines of at most `width` columns, behind which the cursor is where it was.
+std::string drawn(std::string_view lines, int width) {
+  std::string all;
+  int above = 0;
+  while (!lines.empty()) {
+    const std::string_view line = lines.substr(0, lines.find('\n'));
+    lines.remove_prefix(std::min(line.size() + 1, lines.size()));
+    all += line.substr(0, static_cast<std::size_t>(std::max(width, 1)));
+    if (!lines.empty()) all += '\n', ++above;
+  }
+  if (above > 0) all += fmt::format("\x1b[{}A", above);
+  return all.empty() ? all : all + "\r";
+}
+
 }  // namespace
 
 Log::Log(LogLevel level, Sinks sinks) : level_(level), sinks_(sinks), terminal_(terminal_of(fileno(sinks.people))) {}
@@ -45,7 +60,7 @@ void Log::show(std::string_view text, std::string live) {
   std::string all;
   if (!live_line_.empty() || !live.empty() || shares_terminal_) all += kEraseBelow;
   all += text;
-  if (!live.empty()) all += live.substr(0, static_cast<std::size_t>(std::max(width(), 1))) + "\r";
+  all += drawn(live, width());
   live_line_ = std::move(live);
   put(sinks_.people, all);
   std::fflush(sinks_.people);
@@ -72,6 +87,15 @@ void Log::live(const Progress& p) {
   if (!shows_live() || (!live_line_.empty() && now - drawn_ < kRedrawInterval)) return;
   drawn_ = now;
   show("", format_live(p, width()));
+}
+
+void Log::live_block(const std::function<std::vector<std::string>(int columns)>& make) {
+  const std::lock_guard lock(mutex_);
+  if (!shows_live()) return;
+  std::vector<std::string> lines = make(width());
+  const auto height = static_cast<std::size_t>(terminal_height(fileno(sinks_.people)));
+  if (lines.size() > height) lines.resize(height);
+  show("", fmt::format("{}", fmt::join(lines, "\n")));
 }
 
 void Log::end_live() {

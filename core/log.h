@@ -5,10 +5,12 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/progress.h"
 #include "core/terminal.h"
@@ -62,7 +64,9 @@ class Log {
   void progress(const Progress& p);
   /// A state for that line only.
   void live(const Progress& p);
-  /// Takes the line away.
+  /// Several lines in the place of that line, made for so many columns; what the terminal is too low for is left out.
+  void live_block(const std::function<std::vector<std::string>(int columns)>& make);
+  /// Takes them away.
   void end_live();
   /// Whether there is one.
   bool shows_live() const { return terminal_.redraws && progress_shown_ && level_ <= LogLevel::info; }
@@ -100,7 +104,7 @@ class Log {
   ResultForm form_ = ResultForm::lines;
   bool progress_shown_ = true, shares_terminal_ = false;
   std::atomic<bool> document_given_ = false, reader_gone_ = false;
-  std::string live_line_;  // as it stands on the terminal; empty: there is none
+  std::string live_line_;  // as it stands on the terminal, or several lines; empty: there is none
   std::chrono::steady_clock::time_point drawn_{};
 };
 

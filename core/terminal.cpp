@@ -9,7 +9,7 @@
 namespace qtrain {
 namespace {
 
-constexpr int kUsualWidth = 80;
+constexpr int kUsualWidth = 80, kUsualHeight = 24;
 
 std::string_view environment(const char* name) {
   const char* value = std::getenv(name);
@@ -29,6 +29,11 @@ int terminal_width(int descriptor) {
   if (::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
   const int columns = std::atoi(std::string(environment("COLUMNS")).c_str());
   return columns > 0 ? columns : kUsualWidth;
+}
+
+int terminal_height(int descriptor) {
+  winsize size{};
+  return ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 ? size.ws_row : kUsualHeight;
 }
 
 }  // namespace qtrain

@@ -14,6 +14,8 @@ Terminal terminal_of(int descriptor);
 
 /// Columns of the terminal as it is now (it may have been resized), else COLUMNS, else 80.
 int terminal_width(int descriptor);
+/// Its lines, else 24.
+int terminal_height(int descriptor);
 
 /// Escape sequences. A line that can be drawn again leaves the cursor at its beginning: where the terminal becomes
 /// narrower and wraps it, everything from there on is what has to be erased.

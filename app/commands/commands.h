@@ -19,6 +19,7 @@ int run_import(const Arguments& arguments);
 int run_inspect(const Arguments& arguments);
 int run_launch_script(const Arguments& arguments);
 int run_merge(const Arguments& arguments);
+int run_monitor(const Arguments& arguments);
 int run_preprocess(const Arguments& arguments);
 int run_quantize(const Arguments& arguments);
 int run_render(const Arguments& arguments);
