@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <system_error>
 
 #include "core/error.h"
+#include "core/json.h"
 
 namespace qtrain {
 namespace {
@@ -17,16 +19,44 @@ struct Prefix {
   std::string_view text, color;
 };
 constexpr std::array<Prefix, 4> kPrefixes{{{"debug:", ""}, {"", ""}, {"warning:", kYellow}, {"error:", kRed}}};
+constexpr std::array<const char*, 4> kLevels{"debug", "info", "warning", "error"};
 constexpr auto kRedrawInterval = std::chrono::milliseconds(100);
 
 bool put(std::FILE* file, std::string_view text) {
   return std::fwrite(text.data(), 1, text.size(), file) == text.size();
 }
 
-std::string message_line(const Prefix& prefix, std::string_view message, const Terminal& terminal) {
-  if (prefix.text.empty()) return fmt::format("{}\n", message);
-  if (!terminal.colors || prefix.color.empty()) return fmt::format("{} {}\n", prefix.text, message);
-  return fmt::format("{}{}{} {}\n", prefix.color, prefix.text, kPlain, message);
+/// On a terminal cut between words.
+std::string message_line(const Prefix& prefix, std::string_view message, const Terminal& terminal, int width) {
+  const std::string text = fmt::format("{}{}{}", prefix.text, prefix.text.empty() ? "" : " ", message);
+  std::string out;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = std::string_view(text).substr(begin, end - begin);
+    if (terminal.redraws)
+      for (const std::string& part : wrapped(line, width)) out += part + "\n";
+    else
+      out += fmt::format("{}\n", line);
+    begin = end + 1;
+  }
+  if (!terminal.colors || prefix.color.empty()) return out;
+  return fmt::format("{}{}{}{}", prefix.color, prefix.text, kPlain, out.substr(prefix.text.size()));
+}
+
+/// What an event says of a state.
+std::string members_of(const Progress& p) {
+  Json json{{"step", p.step}, {"total", p.total}, {"unit", p.unit}};
+  const auto add = [&](const char* key, const std::optional<double>& x) {
+    if (x) json[key] = std::isfinite(*x) ? Json(*x) : Json();
+  };
+  add("epoch", p.epoch);
+  add("loss", p.loss);
+  add("learning_rate", p.learning_rate);
+  add("tokens_per_second", p.tokens_per_second);
+  add("eta_seconds", p.eta_seconds);
+  add("memory_bytes", p.memory_bytes);
+  add("data_wait", p.data_wait);
+  return dump_json(json);
 }
 
 /// Lines of at most `width` columns, behind which the cursor is where it was.
@@ -67,14 +97,17 @@ void Log::show(std::string_view text, std::string live) {
 }
 
 void Log::say(LogLevel level, std::string_view message) {
+  if (events_ && level != LogLevel::debug)
+    event("message", dump_json({{"level", kLevels[static_cast<std::size_t>(level)]}, {"text", message}}));
   const std::lock_guard lock(mutex_);
   if (level < level_) return;
-  show(message_line(kPrefixes[static_cast<std::size_t>(level)], message, terminal_), live_line_);
+  show(message_line(kPrefixes[static_cast<std::size_t>(level)], message, terminal_, width()), live_line_);
 }
 
 void Log::progress(const Progress& p) {
   const bool last = p.total > 0 && p.step >= p.total;
   if (!p.logged && !last) return live(p);
+  if (events_) event("progress", members_of(p));
   const std::lock_guard lock(mutex_);
   if (level_ > LogLevel::info) return;
   const std::string row = terminal_.redraws ? format_progress(p, width()) : format_progress(p);

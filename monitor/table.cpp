@@ -4,10 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "core/plural.h"
 #include "core/progress.h"
+#include "core/terminal.h"
 #include "monitor/assessment.h"
 
 namespace qtrain::monitor {
@@ -115,33 +115,17 @@ void append_gpus(std::vector<std::string>& lines, const Sample& now, const Summa
 }
 
 void append_findings(std::vector<std::string>& lines, const Summary& s, int columns) {
-  for (const Finding& f : assess(s)) append(lines, wrapped(f.text, columns, 2));
+  for (const Finding& f : assess(s)) append(lines, wrapped(f.text, columns));
 }
 
 }  // namespace
 
-std::vector<std::string> wrapped(const std::string& text, int columns, int indent) {
-  std::vector<std::string> lines;
-  std::istringstream words(text);
-  std::string line;
-  for (std::string word; words >> word;) {
-    if (!line.empty() && line.size() + 1 + word.size() > static_cast<std::size_t>(columns)) {
-      lines.push_back(line);
-      line = std::string(static_cast<std::size_t>(indent), ' ') + word;
-    } else {
-      line += (line.empty() ? "" : " ") + word;
-    }
-  }
-  lines.push_back(line);
-  return lines;
-}
-
 std::vector<std::string> live_view(const Heading& heading, const Sample& now, const Summary& s, int columns) {
-  std::vector<std::string> lines = wrapped(title(heading, s), columns, 2);
-  append(lines, wrapped(machine(s) + (heading.no_gpu.empty() ? "" : "; no GPU to be seen"), columns, 2));
+  std::vector<std::string> lines = wrapped(title(heading, s), columns);
+  append(lines, wrapped(machine(s) + (heading.no_gpu.empty() ? "" : "; no GPU to be seen"), columns));
   const std::vector<Finding> findings = assess(s);
   const std::string others = findings.size() > 1 ? fmt::format(" (and {} more)", findings.size() - 1) : "";
-  append(lines, wrapped(findings.front().text + others, columns, 2));  // not below, where a low terminal ends
+  append(lines, wrapped(findings.front().text + others, columns));  // not below, where a low terminal ends
   lines.push_back(head_row("now", columns));
   append_rows(lines, {host_quantities(), s.host}, columns);
   append_gpus(lines, now, s, columns);
@@ -158,9 +142,9 @@ std::string summary_text(const Heading& heading, const Summary& s, int columns) 
   if (s.samples > 0) {
     append(lines, wrapped(fmt::format("{} in {}{}", counted(s.samples, "sample"), format_duration(s.seconds),
                                       heading.watched.empty() ? "" : ", " + heading.watched),
-                          columns, 2));
-    append(lines, wrapped(machine(s), columns, 2));
-    if (!heading.no_gpu.empty()) append(lines, wrapped("no GPU: " + heading.no_gpu, columns, 2));
+                          columns));
+    append(lines, wrapped(machine(s), columns));
+    if (!heading.no_gpu.empty()) append(lines, wrapped("no GPU: " + heading.no_gpu, columns));
     lines.push_back(head_row("last", columns));
     append_rows(lines, {host_quantities(), s.host}, columns);
     for (const Summary::Gpu& gpu : s.gpus) {

@@ -24,7 +24,4 @@ std::string summary_text(const Heading& heading, const Summary& summary, int col
 /// One line of a sample, for where no view can be drawn again.
 std::string sample_line(const Sample& sample);
 
-/// `text` in lines of at most `columns`, those behind the first moved in by `indent`.
-std::vector<std::string> wrapped(const std::string& text, int columns, int indent);
-
 }  // namespace qtrain::monitor
