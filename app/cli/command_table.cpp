@@ -262,6 +262,12 @@ std::vector<Command> model_commands() {
        .max_operands = 1,
        .has_result = false,
        .run = run_completion},
+      {.name = "man",
+       .operands = "",
+       .summary = "Print the man page: `qtrain man > qtrain.1`, then `man ./qtrain.1`",
+       .flags = {},
+       .has_result = false,
+       .run = run_man},
   };
 }
 

@@ -18,6 +18,7 @@ int run_generate(const Arguments& arguments);
 int run_import(const Arguments& arguments);
 int run_inspect(const Arguments& arguments);
 int run_launch_script(const Arguments& arguments);
+int run_man(const Arguments& arguments);
 int run_merge(const Arguments& arguments);
 int run_monitor(const Arguments& arguments);
 int run_preprocess(const Arguments& arguments);
