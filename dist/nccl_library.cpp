@@ -2,9 +2,9 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <link.h>
 
 #include "core/error.h"
+#include "core/shared_library.h"
 
 namespace qtrain {
 namespace {
@@ -18,35 +18,26 @@ std::string version_text(int code) {
 }
 
 [[noreturn]] void refuse(std::string cause) {
-  fail(ErrorKind::usage,
-       {.cause = std::move(cause),
-        .remedy = fmt::format("install NCCL {} or newer and put its folder on LD_LIBRARY_PATH (PyTorch brings one, in "
-                              "nvidia/nccl/lib), or train on one GPU (nproc=1)",
-                              version_text(kOldest))});
+  fail(ErrorKind::usage, {.cause = std::move(cause),
+                          .remedy = fmt::format("install NCCL {} or newer (the Python package nvidia-nccl-cu13 beside "
+                                                "this program or in the active environment, or a "
+                                                "folder on LD_LIBRARY_PATH), or train on one GPU (nproc=1)",
+                                                version_text(kOldest))});
 }
 
-/// As CUDA's other libraries it stays loaded until the program ends.
-void* open_nccl() {
-  std::string reason;
-  for (const std::string& name : {std::string(kFile), std::string("/usr/local/cuda/lib64/") + kFile}) {
-    if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) return library;
-    if (const char* error = dlerror(); error && reason.empty()) reason = error;
-  }
-  refuse("several GPUs need NCCL, which does not load: " + reason);
-}
-
-std::string path_of(void* library) {
-  link_map* map = nullptr;
-  return dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map ? map->l_name : kFile;
+SharedLibrary open_nccl() {
+  SharedLibrary library = open_shared_library(kFile);
+  if (!library.handle) refuse("several GPUs need NCCL, which does not load: " + library.problem);
+  return library;
 }
 
 template <class F>
-void load(void* library, const char* name, F& function) {
-  function = reinterpret_cast<F>(dlsym(library, name));
-  if (!function) refuse(fmt::format("{} has no function {}: it is too old, or not NCCL", path_of(library), name));
+void load(const SharedLibrary& library, const char* name, F& function) {
+  function = reinterpret_cast<F>(dlsym(library.handle, name));
+  if (!function) refuse(fmt::format("{} has no function {}: it is too old, or not NCCL", library.file, name));
 }
 
-int version_of(void* library) {
+int version_of(const SharedLibrary& library) {
   nccl::Functions f{};
   load(library, "ncclGetVersion", f.get_version);
   int code = 0;
@@ -54,16 +45,16 @@ int version_of(void* library) {
   return code;
 }
 
-void require_version(void* library, int code) {
+void require_version(const SharedLibrary& library, int code) {
   if (code < kOldest)
-    refuse(fmt::format("NCCL {} ({}) is too old: needed is {}", version_text(code), path_of(library),
-                       version_text(kOldest)));
+    refuse(
+        fmt::format("NCCL {} ({}) is too old: needed is {}", version_text(code), library.file, version_text(kOldest)));
 }
 
 }  // namespace
 
 NcclLibrary::NcclLibrary() {
-  void* library = open_nccl();
+  const SharedLibrary library = open_nccl();
   version_ = version_of(library);
   require_version(library, version_);
   nccl::Functions& f = functions_;
@@ -87,9 +78,9 @@ NcclLibrary::NcclLibrary() {
 }
 
 NcclState nccl_state() try {
-  void* library = open_nccl();
+  const SharedLibrary library = open_nccl();
   const int code = version_of(library);
-  NcclState state{.version = version_text(code), .file = path_of(library)};
+  NcclState state{.version = version_text(code), .file = library.file};
   try {
     require_version(library, code);
   } catch (const Error& e) {

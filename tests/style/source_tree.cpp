@@ -1,11 +1,15 @@
 #include "tests/style/source_tree.h"
 
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
 #include <algorithm>
 #include <array>
 #include <fstream>
 #include <iterator>
-#include <regex>
+#include <memory>
 #include <span>
+#include <stdexcept>
 
 namespace qtrain::style {
 namespace {
@@ -124,14 +128,23 @@ std::string without_comments(std::string_view text, Keep keep) {
 }
 
 std::vector<std::string> matching_lines(std::string_view text, const Search& search) {
-  const std::regex pattern{std::string(search.pattern)};
+  int error = 0;
+  std::size_t at = 0;
+  const std::unique_ptr<pcre2_code, decltype(&pcre2_code_free)> pattern(
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(search.pattern.data()), search.pattern.size(), 0, &error, &at,
+                    nullptr),
+      pcre2_code_free);
+  if (!pattern) throw std::invalid_argument("no pattern: " + std::string(search.pattern));
+  pcre2_jit_compile(pattern.get(), PCRE2_JIT_COMPLETE);  // without it, slower
+  const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match(
+      pcre2_match_data_create_from_pattern(pattern.get(), nullptr), pcre2_match_data_free);
   std::vector<std::string> found;
   for (std::size_t begin = 0, line = 1; begin < text.size(); ++line) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string one(text.substr(begin, end - begin));
-    if (std::regex_search(one, pattern))
-      found.push_back(std::string(search.place) + ":" + std::to_string(line) + ": " + one);
-    begin = end + 1;
+    const std::string_view one = text.substr(begin, std::min(text.find('\n', begin), text.size()) - begin);
+    if (pcre2_match(pattern.get(), reinterpret_cast<PCRE2_SPTR>(one.data()), one.size(), 0, 0, match.get(), nullptr) >
+        0)
+      found.push_back(std::string(search.place) + ":" + std::to_string(line) + ": " + std::string(one));
+    begin += one.size() + 1;
   }
   return found;
 }

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "core/shared_library.h"
 #include "kernels/libraries.h"
 
 namespace qtrain::cuda {
@@ -13,22 +14,14 @@ std::string file_name() {
   return "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
 }
 
-/// nullptr, and the loader's reason, where there is none. It stays loaded until the program ends: threads and recorded
-/// work of CUDA may still be in its code when the last context has gone.
-void* find_library(std::string& reason) {
-  for (const std::string& name : {file_name(), "/usr/local/cuda/lib64/" + file_name()}) {
-    if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) return library;
-    reason = dlerror();
-  }
-  return nullptr;
-}
-
 void* open_library() {
-  std::string reason;
-  if (void* library = find_library(reason)) return library;
-  fail(ErrorKind::usage, {.cause = "GEMMs need cuBLASLt, which does not load: " + reason,
-                          .remedy = "install the CUDA " + std::to_string(CUBLAS_VER_MAJOR) +
-                                    " libraries (libcublas) or put them on LD_LIBRARY_PATH, or use --device cpu"});
+  const SharedLibrary library = open_shared_library(file_name());
+  if (library.handle) return library.handle;
+  fail(ErrorKind::usage,
+       {.cause = "GEMMs need cuBLASLt, which does not load: " + library.problem,
+        .remedy = "install the CUDA " + std::to_string(CUBLAS_VER_MAJOR) +
+                  " libraries (libcublas, or the Python package nvidia-cublas beside this program) or "
+                  "put them on LD_LIBRARY_PATH, or use --device cpu"});
 }
 
 template <class F>
@@ -81,9 +74,8 @@ cudaDataType_t cuda_type(DType d) {
 namespace qtrain {
 
 std::vector<CudaLibrary> cuda_libraries() {
-  CudaLibrary found{.name = "cuBLASLt", .file = cuda::file_name()};
-  if (cuda::find_library(found.problem)) found.problem.clear();
-  return {found};
+  const SharedLibrary library = open_shared_library(cuda::file_name());
+  return {{.name = "cuBLASLt", .file = library.handle ? library.file : cuda::file_name(), .problem = library.problem}};
 }
 
 }  // namespace qtrain
