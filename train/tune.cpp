@@ -50,6 +50,7 @@ class Tuner {
         allocated_(allocated_bytes(plan_compute(compute_choice(config.value)).device.kind).now),
         ctx_(make_context(compute_choice(config.value), log)),
         ignored_(config, errors_),
+        phases_(errors_),
         data_(load_run_data(context(config, log), {})) {
     result_.target = target_here(ctx_.device(), ctx_.pool().size());
     constexpr DeviceSpeed kUnknown{.flops = 1e14, .bandwidth = 1e12, .loading = {}};  // only their ratio counts
@@ -71,7 +72,13 @@ class Tuner {
 
  private:
   RunContext context(const ResolvedConfig& config, Log& log) {
-    return {.config = config, .ctx = ctx_, .log = log, .ignored = ignored_, .ranks = solo_, .sharing = solo_};
+    return {.config = config,
+            .ctx = ctx_,
+            .log = log,
+            .ignored = ignored_,
+            .phases = phases_,
+            .ranks = solo_,
+            .sharing = solo_};
   }
 
   PlanQuestion question() const {
@@ -246,6 +253,7 @@ class Tuner {
   Ctx ctx_;
   Solo solo_;
   IgnoredKeys ignored_;
+  StartPhases phases_;
   std::unique_ptr<RunData> data_;
   DeviceSpeed speed_;
   Tuning result_;

@@ -9,6 +9,7 @@
 
 #include "app/serve/api_error.h"
 #include "app/serve/replies.h"
+#include "config/keys.h"
 #include "core/plural.h"
 #include "core/sha256.h"
 #include "core/version.h"

@@ -38,7 +38,7 @@ std::string label(const std::string& value) {
   return out;
 }
 
-std::string number(double x) {
+std::string sample_text(double x) {
   if (std::isnan(x)) return "NaN";
   if (std::isinf(x)) return x > 0 ? "+Inf" : "-Inf";
   return fmt::format("{}", x);
@@ -59,7 +59,7 @@ std::string prometheus_text(const RunGauges& g, const std::string& output_dir) {
       label(output_dir), kVersion);
   const auto add = [&](const char* name, const char* help, const std::optional<double>& value) {
     const std::string_view type = std::string_view(name).ends_with("_total") ? "counter" : "gauge";
-    if (value) text += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0} {3}\n", name, help, type, number(*value));
+    if (value) text += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0} {3}\n", name, help, type, sample_text(*value));
   };
   add("qtrain_step", "Updates done.", static_cast<double>(g.step));
   add("qtrain_max_steps", "Updates of the whole run.", static_cast<double>(g.max_steps));
