@@ -317,7 +317,10 @@ void Runner::follow(Ctx& ctx, Pass pass) {
 Tensor Runner::decode(Ctx& ctx, const DecodeBatch& batch, const KvCache& cache) {
   begin(ctx, Pass::decode,
         {.tokens = batch.tokens.numel(), .positions = batch.longest, .targets = batch.wanted.numel()});
-  tokens_ = {.positions = batch.positions, .rotary = act_.rotary, .cache_rows = batch.cache_rows};
+  tokens_ = {.positions = batch.positions,
+             .rotary = act_.rotary,
+             .cache_rows = batch.cache_rows,
+             .cache_blocks = batch.blocks};
   begin_outer(ctx, Pass::decode);
   embed(ctx, batch.tokens);
   for (std::int64_t l = 0; l < config().layers; ++l) {
@@ -341,15 +344,25 @@ Tensor Runner::decode(Ctx& ctx, const DecodeBatch& batch, const KvCache& cache) 
 
 KvCache::KvCache(const ModelParts& model, std::int64_t rows, std::int64_t capacity)
     : rows_(rows), capacity_(capacity), arena_("key/value cache", model.device) {
-  for (int pass = 0; pass < 2; ++pass) {
-    layers_.clear();
-    for (const Layer& layer : model.layers) {
-      const Shape shape{rows, capacity, layer.key_value.heads, layer.key_value.head_dim};
-      const Tensor keys = arena_.take(model.options.activation_dtype, shape);
-      layers_.emplace_back(keys, arena_.take(model.options.activation_dtype, shape));
-    }
-    if (pass == 0) arena_.commit();
+  lay_out(arena_, model, rows, capacity);
+  arena_.commit();
+  layers_ = lay_out(arena_, model, rows, capacity);
+}
+
+std::size_t KvCache::bytes(const ModelParts& model, std::int64_t rows, std::int64_t capacity) {
+  Arena arena("key/value cache", model.device);
+  lay_out(arena, model, rows, capacity);
+  return arena.planned();
+}
+
+KvCache::Layers KvCache::lay_out(Arena& arena, const ModelParts& model, std::int64_t rows, std::int64_t capacity) {
+  Layers layers;
+  for (const Layer& layer : model.layers) {
+    const Shape shape{rows, capacity, layer.key_value.heads, layer.key_value.head_dim};
+    const Tensor keys = arena.take(model.options.activation_dtype, shape);
+    layers.emplace_back(keys, arena.take(model.options.activation_dtype, shape));
   }
+  return layers;
 }
 
 }  // namespace qtrain

@@ -36,26 +36,33 @@ struct ForwardRun {
   RouterLossRun router_loss = {};
 };
 
-/// Key/value cache of a batch of sequences: per layer keys and values [rows, capacity, kv_heads, head_dim].
+/// Key/value cache of a batch of sequences: per layer keys and values [rows, capacity, kv_heads, head_dim]. Of a paged
+/// cache `rows` counts blocks of `capacity` tokens, and DecodeBatch::blocks says which are a sequence's.
 class KvCache {
  public:
   /// In the type of the model's activations, on its device.
   KvCache(const ModelParts& model, std::int64_t rows, std::int64_t capacity);
+  /// Of the device.
+  static std::size_t bytes(const ModelParts& model, std::int64_t rows, std::int64_t capacity);
   Tensor keys(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].first; }
   Tensor values(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].second; }
   std::int64_t rows() const { return rows_; }
   std::int64_t capacity() const { return capacity_; }
 
  private:
+  using Layers = std::vector<std::pair<Tensor, Tensor>>;
+  static Layers lay_out(Arena& arena, const ModelParts& model, std::int64_t rows, std::int64_t capacity);
+
   std::int64_t rows_, capacity_;
   Arena arena_;
-  std::vector<std::pair<Tensor, Tensor>> layers_;
+  Layers layers_;
 };
 
 /// Tokens to run against a cache: token t goes to cache row cache_rows[t] at positions[t]; logits are computed for the
-/// tokens named in `wanted`. All i32.
+/// tokens named in `wanted`. With a paged cache a cache row is one of the table `blocks` [rows, n]. All i32.
 struct DecodeBatch {
   ConstTensor tokens, positions, cache_rows, wanted;
+  ConstTensor blocks = {};
   std::int64_t longest = 0;
 };
 

@@ -10,6 +10,7 @@
 #include "core/timeline.h"
 #include "dist/queued_collective.h"
 #include "train/plan/compute.h"
+#include "train/report/report_page.h"
 #include "train/run/final_result.h"
 #include "train/run/prepared_run.h"
 #include "train/run/resume.h"
@@ -47,22 +48,50 @@ void write_resolved_config(const DrivenRun& d, const std::optional<fs::path>& re
   if (!d.run.leads()) return;
   const bool was_done = resumed && d.output.holds(*resumed) && d.state.step >= d.plan().max_steps;
   if (was_done && fs::exists(file)) return;
-  write_file(file, dump_json(resolved_config(d.run, *d.prepared.data, d.prepared.metadata.provenance), 2) + "\n");
+  Json resolved = resolved_config(d.run, *d.prepared.data, d.prepared.metadata.provenance);
+  resolved["run"]["memory_plan"] = d.prepared.model.memory.json();
+  write_file(file, dump_json(resolved, 2) + "\n");
 }
 
-TrainingResult stopped(const DrivenRun& d, TrainingResult result) {
+/// report.html, which is written however the run of this rank ends once it has begun.
+class ReportAtTheEnd {
+ public:
+  ReportAtTheEnd(const RunContext& run, const fs::path& output) : run_(run), output_(output) {}
+  ~ReportAtTheEnd() {
+    if (!run_.leads()) return;
+    try {
+      write_file(output_ / "report.html", report_page({read_run(output_, RunOf::this_process)}));
+    } catch (const std::exception& e) {
+      run_.log.warn("there is no report.html: {}", e.what());
+    }
+  }
+  ReportAtTheEnd(const ReportAtTheEnd&) = delete;
+  ReportAtTheEnd& operator=(const ReportAtTheEnd&) = delete;
+
+ private:
+  const RunContext& run_;
+  const fs::path& output_;
+};
+
+TrainingResult stopped(const DrivenRun& d, RunLog& run_log, TrainingResult result) {
+  run_log.add_end("stopped", fmt::format("stopped at step {} of {}", d.state.step, d.plan().max_steps));
+  run_log.end_tracking(static_cast<int>(ErrorKind::stopped));
   d.run.log.warn("stopped at step {} of {}; run the same command {}to go on", d.state.step, d.plan().max_steps,
                  d.prepared.from.named ? "with --resume auto " : "");
   result.exit_code = static_cast<int>(ErrorKind::stopped);
   return result;
 }
 
-TrainingResult drive(DrivenRun& d) {
-  const TrainingObjects objects = d.objects();
-  RunCheckpoints checkpoints(d.run, objects, d.output.path());
-  const auto resumed = start_or_resume({d.run, objects, d.output, checkpoints}, d.prepared.from);
-  RunLog run_log(d.run, {.plan = d.plan(), .state = d.state}, d.output.path());
-  write_resolved_config(d, resumed);
+/// What a run that has begun writes.
+struct RunWriters {
+  const TrainingObjects& objects;
+  RunCheckpoints& checkpoints;
+  RunLog& run_log;
+  RunSamples& samples;
+};
+
+TrainingResult take_steps(DrivenRun& d, const RunWriters& writers) {
+  const auto& [objects, checkpoints, run_log, samples] = writers;
   OptimizerSteps steps(
       d.run, {.data = *d.prepared.data, .model = d.prepared.model, .state = d.state, .schedule = d.prepared.schedule});
   TrainingLoop loop(d.run, {.plan = d.plan(),
@@ -70,11 +99,12 @@ TrainingResult drive(DrivenRun& d) {
                             .state = d.state,
                             .steps = steps,
                             .run_log = run_log,
+                            .samples = samples,
                             .checkpoints = checkpoints});
   const bool done = loop.run();
   TrainingResult result{
       .json = {{"output_dir", d.output.path().string()}, {"step", d.state.step}, {"max_steps", d.plan().max_steps}}};
-  if (!done) return stopped(d, std::move(result));
+  if (!done) return stopped(d, run_log, std::move(result));
   set_stop_answer("the last step is done, the model is being saved; again leaves without saving");
   FinalResult final = finish_run(d.run, {.objects = objects,
                                          .model = d.prepared.model,
@@ -82,9 +112,28 @@ TrainingResult drive(DrivenRun& d) {
                                          .checkpoints = checkpoints,
                                          .output = d.output.path(),
                                          .ranks = d.run.ranks.size()});
+  run_log.end_tracking(0);
   result.json.update(final.totals);
   result.summary = std::move(final.summary);
   return result;
+}
+
+TrainingResult drive(DrivenRun& d) {
+  const TrainingObjects objects = d.objects();
+  RunCheckpoints checkpoints(d.run, objects, d.output.path());
+  d.run.phases.begin("loading weights");
+  const auto resumed = start_or_resume({d.run, objects, d.output, checkpoints}, d.prepared.from);
+  RunLog run_log(d.run, {.plan = d.plan(), .state = d.state}, d.output.path());
+  RunSamples samples(d.run, d.prepared.model, d.output.path(), d.state.step);
+  write_resolved_config(d, resumed);
+  const ReportAtTheEnd report(d.run, d.output.path());
+  try {
+    return take_steps(d, {.objects = objects, .checkpoints = checkpoints, .run_log = run_log, .samples = samples});
+  } catch (const Error& e) {
+    run_log.add_end("failed", e.what());
+    run_log.end_tracking(e.exit_code());
+    throw;
+  }
 }
 
 /// A timeline of what this rank does as long as this lives, which is written however that ends.
@@ -141,11 +190,26 @@ TrainingResult train(const TrainingStart& start, Log& log) {
                             leads ? OutputFolder::Role::leads : OutputFolder::Role::follows, log);
   ComputeChoice compute = compute_choice(config.value);
   compute.gpu = start.gpu;
+  std::optional<PrometheusEndpoint> prometheus;
+  if (const RunSection& r = config.value.run; leads && r.prometheus_port) {
+    prometheus.emplace(PrometheusEndpoint::Place{.host = r.prometheus_host,
+                                                 .port = static_cast<int>(*r.prometheus_port),
+                                                 .output_dir = config.value.training.output_dir});
+    log.info("Prometheus: http://{}:{}/metrics", r.prometheus_host, *r.prometheus_port);
+  }
+  StartPhases phases(log);
+  phases.begin("opening the device");
   Ctx ctx = make_context(compute, log);
   const std::unique_ptr<Collective> sharing = sharing_ranks(config, ctx.device(), start.ranks);
   IgnoredKeys ignored(config, log);
-  const RunContext run{
-      .config = config, .ctx = ctx, .log = log, .ignored = ignored, .ranks = start.ranks, .sharing = *sharing};
+  const RunContext run{.config = config,
+                       .ctx = ctx,
+                       .log = log,
+                       .ignored = ignored,
+                       .phases = phases,
+                       .ranks = start.ranks,
+                       .sharing = *sharing,
+                       .prometheus = prometheus ? &*prometheus : nullptr};
   PreparedRun prepared = prepare_run(run, output, start.resume);
   DrivenRun driven{.run = run, .output = output, .prepared = prepared};
   if (!config.value.run.profile) return drive(driven);

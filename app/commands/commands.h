@@ -7,6 +7,7 @@ namespace qtrain {
 int run_bench(const Arguments& arguments);
 int run_chat(const Arguments& arguments);
 int run_clean(const Arguments& arguments);
+int run_compare(const Arguments& arguments);
 int run_completion(const Arguments& arguments);
 int run_config(const Arguments& arguments);
 int run_datasets(const Arguments& arguments);
@@ -18,12 +19,17 @@ int run_generate(const Arguments& arguments);
 int run_import(const Arguments& arguments);
 int run_inspect(const Arguments& arguments);
 int run_launch_script(const Arguments& arguments);
+int run_man(const Arguments& arguments);
 int run_merge(const Arguments& arguments);
+int run_monitor(const Arguments& arguments);
 int run_preprocess(const Arguments& arguments);
 int run_quantize(const Arguments& arguments);
 int run_render(const Arguments& arguments);
+int run_report(const Arguments& arguments);
+int run_serve(const Arguments& arguments);
 int run_tokenize(const Arguments& arguments);
 int run_train(const Arguments& arguments);
+int run_tune(const Arguments& arguments);
 int run_validate(const Arguments& arguments);
 
 }  // namespace qtrain

@@ -38,8 +38,13 @@ std::int64_t longest_sequence(const std::vector<GenerationRequest>& requests, co
   return std::min(longest, config.max_position_embeddings);
 }
 
-BatchSize Generator::largest(std::int64_t longest) const {
-  return {.tokens = options_.prefill_tokens + options_.batch, .positions = longest, .targets = options_.batch};
+BatchSize Generator::largest(const GeneratorOptions& o, std::int64_t longest) {
+  return {.tokens = o.prefill_tokens + o.batch, .positions = longest, .targets = o.batch};
+}
+
+std::size_t Generator::bytes(const ModelParts& model, const GeneratorOptions& o, std::int64_t longest) {
+  return input_bytes(o) + KvCache::bytes(model, o.batch, longest) +
+         TokenSampler::bytes({.rows = o.batch, .tokens = longest});
 }
 
 bool Generator::is_stop(std::int32_t token) const {

@@ -42,7 +42,10 @@ class Generator {
   Generator(Ctx& ctx, Transformer& model, GeneratorOptions options);
 
   /// What `run` needs the model to be planned for, before Transformer::commit.
-  BatchSize largest(std::int64_t longest_sequence) const;
+  static BatchSize largest(const GeneratorOptions& options, std::int64_t longest_sequence);
+  BatchSize largest(std::int64_t longest_sequence) const { return largest(options_, longest_sequence); }
+  /// What a generator and its `run` take on the device beside the model's plan, for requests that fill its batch.
+  static std::size_t bytes(const ModelParts& model, const GeneratorOptions& options, std::int64_t longest_sequence);
 
   /// Answers in the order of the requests. A prompt that leaves no room below max_position_embeddings is an input
   /// error.

@@ -29,6 +29,10 @@ ops::SampleRule SamplingOptions::rule() const {
           .seed = seed};
 }
 
+std::size_t TokenSampler::bytes(const Limits& limits) {
+  return staged_bytes(limits) + static_cast<std::size_t>(limits.rows) * sizeof(std::int32_t);
+}
+
 TokenSampler::TokenSampler(Device device, const Limits& limits)
     : inputs_(device, staged_bytes(limits)),
       tokens_(device, static_cast<std::size_t>(limits.rows) * sizeof(std::int32_t), "sampled tokens"),

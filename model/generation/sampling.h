@@ -34,6 +34,8 @@ class TokenSampler {
     std::int64_t rows, tokens;  ///< sequences at a time, and tokens of prompt and answer of each
   };
   TokenSampler(Device device, const Limits& limits);
+  /// Of the device.
+  static std::size_t bytes(const Limits& limits);
 
   struct Draw {
     std::span<const std::int32_t> seen;  ///< tokens of prompt and answer so far

@@ -1,25 +1,24 @@
 #!/usr/bin/env bash
-# Installs the wheel and the tarball of scripts/package/build.sh in an old Debian that has Python and nothing of the build,
-# and trains, resumes, answers and trains by two ranks there with a model of a few thousand weights.
-# Usage: scripts/package/check.sh          (as root: it makes a chroot with debootstrap)
-#   SUITE=bullseye    the Debian: 11 has glibc 2.31
+# Installs what scripts/package/build.sh made in a Debian that has Python and nothing of the build, the oldest that it is
+# for, and trains, resumes, answers and trains by two ranks there with a model of a few thousand weights.
+# Usage: scripts/package/check.sh [cpu|cuda]          (as root: it makes a chroot with debootstrap)
+#   SUITE=bullseye    another Debian: 11 has glibc 2.31, 12 (bookworm) 2.36
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-case "${1:-}" in
-  "") ;;
-  -h | --help) sed -n '2,5s/^# //p' "${BASH_SOURCE[0]}" && exit 0 ;;
-  *) die "unknown option '$1' (see --help)" ;;
-esac
-SUITE="${SUITE:-bullseye}"
-CHROOT="$WORK/chroot-$SUITE"
+package_options 2,5 "$@"
+suite=bullseye
+[ "$KIND" = cpu ] || suite=bookworm
+SUITE="${SUITE:-$suite}"
+CHROOT="$PACKAGES/chroot-$SUITE"
+wheel="$(echo "$OUT"/qtrain-*manylinux_"${GLIBC/./_}"_x86_64.whl)"
 [ "$(id -u)" = 0 ] || die "a chroot is made by root"
 command -v debootstrap >/dev/null || die "debootstrap is not installed (apt-get install debootstrap)"
-ls "$WORK"/out/*.whl >/dev/null 2>&1 || die "no wheel: run scripts/package/build.sh first"
+[ -e "$wheel" ] || die "no wheel: run scripts/package/build.sh $KIND first"
 
 if [ ! -e "$CHROOT/made" ]; then
   rm -rf "$CHROOT"
   run debootstrap --variant=minbase --include=python3,python3-venv "$SUITE" "$CHROOT" ${DEBIAN_MIRROR:-} \
-    >"$WORK/debootstrap.log" 2>&1 || die "debootstrap failed: $WORK/debootstrap.log"
+    >"$PACKAGES/debootstrap.log" 2>&1 || die "debootstrap failed: $PACKAGES/debootstrap.log"
   touch "$CHROOT/made"
 fi
 for library in libfmt libyaml-cpp libsentencepiece libgloo libpcre2-8 libstdc++; do
@@ -29,7 +28,8 @@ done
 place="$CHROOT/check"
 rm -rf "$place"
 mkdir -p "$place/model"
-cp "$WORK"/out/*.whl "$WORK"/out/*.tar.gz "$place/"
+tail="$([ "$KIND" = cpu ] || echo "-$KIND")"
+cp "$wheel" "$OUT"/qtrain-*-x86_64"$tail".tar.gz "$OUT"/qtrain-*-amd64"$tail".deb "$place/"
 cp tests/data/golden/chatml/tokenizer.json tests/data/golden/chatml/tokenizer_config.json "$place/model/"
 cat >"$place/model/config.json" <<'END'
 {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 32, "intermediate_size": 64,
@@ -71,7 +71,12 @@ tar -xf ./*.tar.gz
 cmp qtrain-*/bin/qtrain venv/lib/python3*/site-packages/qtrain/bin/qtrain
 qtrain-*/bin/qtrain run.yaml output_dir=again
 cmp again/model.safetensors output/model.safetensors
+dpkg -i ./*.deb
+cmp /usr/bin/qtrain venv/lib/python3*/site-packages/qtrain/bin/qtrain
+/usr/bin/qtrain --version
+dpkg -r qtrain
+test ! -e /usr/bin/qtrain
 END
 # /proc, of this run alone
 run unshare --mount --pid --fork --mount-proc="$CHROOT/proc" chroot "$CHROOT" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/root LANG=C.UTF-8 sh /check/steps.sh
-say "check: the wheel and the tarball install and train in Debian $SUITE"
+say "check: wheel, tarball and Debian package install and train in Debian $SUITE"

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Writes what the portable program is made of, from sources.txt, as CycloneDX 1.5.
+"""Writes what a packaged program is made of, from sources.txt, as CycloneDX 1.5.
 
-Usage: make_sbom.py VERSION ZIG_VERSION > qtrain.cdx.json
+Usage: make_sbom.py VERSION NAME=VERSION... > qtrain.cdx.json
+
+The names are keys of RUNTIMES: what compilers add.
 """
 import json
 import pathlib
@@ -24,14 +26,29 @@ def component(row: str) -> dict:
     }
 
 
+RUNTIMES = {
+    "zig": {"name": "libc++, libc++abi, libunwind and compiler-rt of zig", "purl": "pkg:pypi/ziglang@{}",
+            "licenses": [{"expression": "Apache-2.0 WITH LLVM-exception"}]},
+    "gcc": {"name": "libstdc++ and libgcc", "purl": "pkg:generic/gcc@{}",
+            "licenses": [{"expression": "GPL-3.0-or-later WITH GCC-exception-3.1"}]},
+    "cuda": {"name": "CUDA runtime", "purl": "pkg:generic/cuda-cudart@{}",
+             "licenses": [{"expression": "LicenseRef-NVIDIA-CUDA-EULA"}]},
+}
+
+
+def runtime(name: str, version: str) -> dict:
+    row = RUNTIMES[name]
+    return {"type": "library", "name": row["name"], "version": version, "purl": row["purl"].format(version),
+            "licenses": row["licenses"]}
+
+
 def main() -> None:
-    version, zig = sys.argv[1:]
-    runtime = {"type": "library", "name": "libc++, libc++abi, libunwind and compiler-rt of zig", "version": zig,
-               "purl": f"pkg:pypi/ziglang@{zig}", "licenses": [{"expression": "Apache-2.0 WITH LLVM-exception"}]}
+    version, *runtimes = sys.argv[1:]
     program = {"type": "application", "name": "qtrain", "version": version, "licenses": [{"license": {"id": "Apache-2.0"}}]}
     parts = [component(row) for row in ROWS if not row.startswith("#")]
+    parts += [runtime(*argument.split("=")) for argument in runtimes]
     print(json.dumps({"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1, "metadata": {"component": program},
-                      "components": [*parts, runtime]}, indent=1))
+                      "components": parts}, indent=1))
 
 
 if __name__ == "__main__":

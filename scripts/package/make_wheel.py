@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the wheel: a Python package that holds the program, starts it, and imports nothing.
 
-Usage: make_wheel.py --program FILE --version V --glibc 2.28 --licenses DIR --sbom FILE --output DIR
+Usage: make_wheel.py --program FILE --version V --glibc 2.28 --kind cpu|cuda --licenses DIR --sbom FILE --output DIR
 
 The same input gives the same bytes. Prints the path of the wheel.
 """
@@ -43,7 +43,11 @@ def license_expression(sbom: pathlib.Path) -> str:
     return " AND ".join(sorted(licenses))
 
 
-def metadata(version: str, expression: str, license_files: list[str]) -> str:
+# What the CUDA backend opens when it runs; toolkits and PyTorch bring the same files.
+CUDA_LIBRARIES = ["nvidia-cublas>=13,<14", "nvidia-nccl-cu13"]
+
+
+def metadata(version: str, kind: str, expression: str, license_files: list[str]) -> str:
     head = {
         "Metadata-Version": "2.4",
         "Name": "qtrain",
@@ -54,6 +58,9 @@ def metadata(version: str, expression: str, license_files: list[str]) -> str:
         "Description-Content-Type": "text/markdown",
     }
     lines = [f"{key}: {value}" for key, value in head.items()] + [f"License-File: {name}" for name in license_files]
+    lines.append("Provides-Extra: cuda")
+    if kind == "cuda":
+        lines += [f'Requires-Dist: {library}; extra == "cuda"' for library in CUDA_LIBRARIES]
     return "\n".join(lines) + "\n\n" + (ROOT / "README.md").read_text()
 
 
@@ -65,7 +72,7 @@ def files_of(args: argparse.Namespace) -> dict[str, bytes]:
     texts = {
         "qtrain/__init__.py": INIT,
         "qtrain/__main__.py": MAIN,
-        f"{info}/METADATA": metadata(args.version, license_expression(args.sbom), list(licenses)),
+        f"{info}/METADATA": metadata(args.version, args.kind, license_expression(args.sbom), list(licenses)),
         f"{info}/WHEEL": wheel,
         f"{info}/entry_points.txt": "[console_scripts]\nqtrain = qtrain.__main__:main\n",
     }
@@ -94,6 +101,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
     parser.add_argument("--version", required=True)
     parser.add_argument("--glibc", required=True)
+    parser.add_argument("--kind", choices=["cpu", "cuda"], required=True)
     args = parser.parse_args()
     files = files_of(args)
     name = f"qtrain-{args.version}.dist-info/RECORD"

@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# Builds every library that a portable qtrain links, as static archives that need no newer C library than glibc 2.28, into
-# build/package/prefix: from the source packages of Debian 12 in sources.txt, with the compiler of the package ziglang.
+# Builds every library that a package links, as static archives, into build/package/KIND/prefix: from the source packages
+# of Debian 12 in sources.txt.
 # What is built stays; remove build/package to build it again.
-# Usage: scripts/package/third_party.sh
+# Usage: scripts/package/third_party.sh [cpu|cuda]
 #   JOBS=2              processes of a build
 #   DEBIAN_MIRROR=URL   where Debian 12 lies; without it the machine's own
 # Archives that already lie in build/package/sources are not fetched: apt-get source does that, on Debian alone.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-case "${1:-}" in
-  "") ;;
-  -h | --help) sed -n '2,8s/^# //p' "${BASH_SOURCE[0]}" && exit 0 ;;
-  *) die "unknown option '$1' (see --help)" ;;
-esac
+package_options 2,8 "$@"
 mkdir -p "$WORK" "$PREFIX" "$TOOLS" "$SOURCES" "$LICENSES" "$WORK/logs"
 
+# Compiler and archiver by the names that builds are told, whatever they are.
 make_tools() {
+  "tools_of_$KIND"
+  chmod +x "$TOOLS"/*
+}
+tools_of_cpu() {
   local zig name
   python_tool "ziglang==$ZIG"
   zig="$("$VENV/bin/python" -c 'import os, ziglang; print(os.path.join(os.path.dirname(ziglang.__file__), "zig"))')"
@@ -31,14 +32,24 @@ exec "$zig" $name -target x86_64-linux-gnu.$GLIBC -fno-sanitize=all -g0 "\$@"
 END
   done
   for name in ar ranlib; do printf '#!/bin/sh\nexec "%s" %s "$@"\n' "$zig" "$name" >"$TOOLS/$name"; done
-  chmod +x "$TOOLS"/*
   cp "$(dirname "$zig")/LICENSE" "$LICENSES/zig.txt"
   cp "$(dirname "$zig")/lib/libcxx/LICENSE.TXT" "$LICENSES/llvm.txt" # libc++, libc++abi, libunwind, compiler-rt
+}
+tools_of_cuda() {
+  local name
+  choose_compiler
+  printf '#!/bin/sh\nexec %s "$@"\n' "$CXX" >"$TOOLS/c++"
+  printf '#!/bin/sh\nexec %s "$@"\n' "${CXX/g++/gcc}" >"$TOOLS/cc"
+  for name in ar ranlib; do printf '#!/bin/sh\nexec %s "$@"\n' "$name" >"$TOOLS/$name"; done
+  cp "/usr/share/doc/gcc-$(g++ -dumpversion)-base/copyright" "$LICENSES/gcc.txt"
+  python_tool "nvidia-cuda-runtime==$CUDART"
+  cp "$("$VENV/bin/python" -c 'from importlib.metadata import files
+print(next(f.locate() for f in files("nvidia-cuda-runtime") if f.name == "License.txt"))')" "$LICENSES/cuda.txt"
 }
 
 # With a configuration of its own apt touches nothing of the machine's.
 fetch() {
-  local wanted=() mirror name version file sum spdx license patches patches_sum state="$WORK/apt"
+  local wanted=() mirror name version file sum spdx license patches patches_sum state="$PACKAGES/apt"
   while IFS='|' read -r name version file sum spdx license patches patches_sum; do
     [ -s "$SOURCES/$file" ] && [ -s "$SOURCES/${patches:-$file}" ] || wanted+=("$name=$version")
   done < <(libraries)
@@ -80,9 +91,16 @@ with_configure() {
 }
 
 # build_NAME: builds a row of sources.txt in the folder of its sources.
+# The header alone, without TLS and compression.
+build_cpp_httplib() {
+  cp httplib.h "$PREFIX/include/" && printf '%s\n' 'Name: cpp-httplib' 'Description: HTTP server and client' 'Version: 0.11.4' \
+    "Cflags: -I$PREFIX/include" 'Libs: -pthread' >"$PREFIX/lib/pkgconfig/cpp-httplib.pc"
+}
 build_fmtlib() { with_cmake . -DFMT_TEST=OFF -DFMT_DOC=OFF; }
 build_gloo() {
-  with_cmake . -DCMAKE_CXX_FLAGS="-include cstdint -Wno-everything" -DUSE_REDIS=OFF -DUSE_IBVERBS=OFF -DUSE_LIBUV=OFF
+  # g++ refuses its struct of a flexible array and more; what stays asks for an interface's speed in the older way.
+  sed -i 's/^#if LINUX_VERSION_CODE >= KERNEL_VERSION(4,6,0)$/#if 0/' gloo/common/linux.cc
+  with_cmake . -DCMAKE_CXX_FLAGS="-include array -include cstdint -w" -DUSE_REDIS=OFF -DUSE_IBVERBS=OFF -DUSE_LIBUV=OFF
 }
 build_libzstd() { with_cmake build/cmake -DZSTD_BUILD_PROGRAMS=OFF -DZSTD_BUILD_SHARED=OFF -DZSTD_LEGACY_SUPPORT=OFF; }
 build_lz4() { with_cmake build/cmake -DLZ4_BUILD_CLI=OFF -DLZ4_BUILD_LEGACY_LZ4C=OFF -DBUILD_STATIC_LIBS=ON; }
@@ -91,11 +109,12 @@ build_pcre2() {
   with_cmake . -DPCRE2_SUPPORT_JIT=ON -DPCRE2_BUILD_PCRE2GREP=OFF -DPCRE2_BUILD_TESTS=OFF -DPCRE2_STATIC_PIC=ON
 }
 build_sentencepiece() {
-  with_cmake . -DSPM_ENABLE_SHARED=OFF -DSPM_ENABLE_TCMALLOC=OFF -DCMAKE_CXX_FLAGS="-include cstdint -Wno-everything"
+  with_cmake . -DSPM_ENABLE_SHARED=OFF -DSPM_ENABLE_TCMALLOC=OFF -DCMAKE_CXX_FLAGS="-include cstdint -w"
 }
 build_snappy() {
   # Its own check of the compiler's flags takes away run-time types, which its users have.
   sed -i '/fno-rtti/d; /-Werror/d' CMakeLists.txt
+  sed -i 's/^size_t AdvanceToNextTag(/inline &/' snappy.cc  # g++ refuses to inline what another file could replace
   with_cmake . -DSNAPPY_BUILD_TESTS=OFF -DSNAPPY_BUILD_BENCHMARKS=OFF
 }
 build_utf8proc() { with_cmake .; }
@@ -139,7 +158,9 @@ library() {
   tar -xf "$SOURCES/$file" -C "$folder" --strip-components=1
   if [ -n "$patches" ]; then # numbered are those that come from the library's own authors
     tar -xf "$SOURCES/$patches" -C "$folder"
-    for patch in "$folder"/debian/patches/[0-9]*; do patch -s -p1 -d "$folder" <"$patch"; done
+    for patch in "$folder"/debian/patches/[0-9]* "$folder"/debian/patches/cve-*; do
+      [ ! -e "$patch" ] || patch -s -p1 -d "$folder" <"$patch"
+    done
   fi
   say "building $name $version"
   if ! (cd "$folder" && "build_${name//-/_}") >"$log" 2>&1; then
@@ -156,4 +177,5 @@ mkdir -p "$PREFIX/lib/pkgconfig"
 while IFS='|' read -r name version file sum spdx license patches patches_sum; do
   library "$name" "$version" "$file" "$license" "$patches" </dev/null
 done < <(libraries)
+if [ "$KIND" = cuda ]; then run "$TOOLS/cc" -O2 -fPIC -c scripts/package/glibc_compat.c -o "$PREFIX/lib/glibc_compat.o"; fi
 say "static libraries: $PREFIX"

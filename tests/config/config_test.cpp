@@ -279,11 +279,12 @@ TEST(ConfigNotes, AKeyWithoutEffectIsToldOnceAndTakenBackOnTheCommandLine) {
 TEST(ConfigSupport, WhatIsMissingIsSaid) {
   EXPECT_THAT(refusals(R"({"model_name_or_path": "m"})"), IsEmpty());
   EXPECT_THAT(refusals("{}"), ElementsAre("model_name_or_path is missing"));
-  for (const char* accepted : {R"("none")", R"("tensorboard")", R"("all")", R"(["tensorboard"])", "null"})
+  for (const char* accepted :
+       {R"("none")", R"("tensorboard")", R"("all")", R"(["tensorboard"])", "null", R"(["wandb", "mlflow"])"})
     EXPECT_THAT(refusals(fmt::format(R"({{"model_name_or_path": "m", "report_to": {}}})", accepted)), IsEmpty());
-  EXPECT_THAT(
-      refusals(R"({"model_name_or_path": "m", "report_to": ["wandb", "tensorboard", "mlflow"]})"),
-      ElementsAre("report_to \"wandb\": nothing can be sent there", "report_to \"mlflow\": nothing can be sent there"));
+  EXPECT_THAT(refusals(R"({"model_name_or_path": "m", "report_to": ["comet_ml", "wandb", "neptune"]})"),
+              ElementsAre("report_to \"comet_ml\": nothing can be sent there",
+                          "report_to \"neptune\": nothing can be sent there"));
   EXPECT_THAT(refusals(R"({"model_name_or_path": "m", "optim": "lomo", "fp16": true, "nproc": 2, "node_rank": 1})"),
               ::testing::SizeIs(2));
   EXPECT_THAT(refusals(R"({"model_name_or_path": "m", "device": "cuda"})"),

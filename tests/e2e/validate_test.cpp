@@ -148,14 +148,14 @@ TEST_F(Validate, ListsAllProblemsAndNotTheFirst) {
 TEST_F(Validate, LooksOnBesideRanksThatAreNoNumbers) {
   Json config = tiny_lora_run(folder_ / "out");
   config.update(
-      {{"rank_pattern", {{"q_proj", "four"}}}, {"alpha_pattern", {{"v_proj", true}}}, {"report_to", "wandb"}});
+      {{"rank_pattern", {{"q_proj", "four"}}}, {"alpha_pattern", {{"v_proj", true}}}, {"report_to", "comet_ml"}});
   write(config);
   EXPECT_EQ(validate().code, 2);
   const std::string place = "config " + (folder_ / "run.json").string();
   EXPECT_THAT(problems(),
               ::testing::UnorderedElementsAre(AllOf(HasSubstr(place), HasSubstr("the rank of \"q_proj\" is \"four\"")),
                                               AllOf(HasSubstr(place), HasSubstr("the alpha of \"v_proj\" is true")),
-                                              AllOf(HasSubstr(place), HasSubstr("report_to \"wandb\""))));
+                                              AllOf(HasSubstr(place), HasSubstr("report_to \"comet_ml\""))));
 }
 
 TEST_F(Validate, BoundsRanksAndAlphasOfPatterns) {

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <system_error>
 
+#include "core/descriptor.h"
 #include "core/error.h"
 
 namespace qtrain {
@@ -29,6 +30,11 @@ void try_output(const std::filesystem::path& output) {
   std::string name = (there / ".qtrain-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) cannot_write(output, std::generic_category().message(errno));
   ::rmdir(name.c_str());
+}
+
+bool is_locked(const std::filesystem::path& output) {
+  const Descriptor file(::open((output / ".lock").c_str(), O_RDONLY | O_CLOEXEC));
+  return file.get() >= 0 && ::flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
 OutputLock::OutputLock(const std::filesystem::path& output) {

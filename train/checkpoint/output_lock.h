@@ -16,6 +16,9 @@ class OutputLock {
   int file_;
 };
 
+/// Whether a run holds it.
+bool is_locked(const std::filesystem::path& output);
+
 /// Tries to write where a run's output is to go, and leaves nothing there. An error (ErrorKind::disk) says why not: a
 /// file is in its place, no permission, a read-only file system.
 void try_output(const std::filesystem::path& output);

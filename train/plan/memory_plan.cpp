@@ -219,7 +219,14 @@ TargetDevice target_gpu(std::string name, int major, std::size_t memory) {
 std::vector<PlannedPass> Workload::passes(const ContextShare& share) const {
   std::vector<PlannedPass> all{{Pass::train, own_size(train, share)}};
   if (evaluation) all.push_back({Pass::evaluate, own_size(*evaluation, share)});
+  if (samples.step.tokens > 0) all.push_back({Pass::decode, samples.step});
   return all;
+}
+
+SampleWork sample_work(const SamplePrompts& prompts, const ModelConfig& model) {
+  if (prompts.empty()) return {};
+  const GeneratorOptions generation = prompts.generation();
+  return {.step = Generator::largest(generation, prompts.longest(model)), .generation = generation};
 }
 
 Workload workload_of(const TrainingSection& t, const Dataset& train, const Dataset& evaluation) {
@@ -281,24 +288,27 @@ MemoryPlan memory_plan(const PlannedRun& run, const RecomputePolicy& policy) {
   const bool on_host = run.model.options().sharding.on_host;
   const std::size_t state_of_codes = on_host ? 0 : params.quantization_bytes();
   const AdapterParams& adapter = params.adapter();
-  return {{{"weights", params.weights().values().planned() - state_of_codes},
-           {"quantization_state", state_of_codes},
-           {"dequantized_weights", execution.dense_copies + activations.dense},
-           {"operand_copies", execution.operand_copies},
-           {"adapters", adapter.store().values().planned() + adapter.norms().values().planned()},
-           {"gathered_units", params.weights().gathered().planned() + adapter.store().gathered().planned()},
-           {"gradients", params.weights().grads().planned() + adapter.store().grads().planned()},
-           {"optimizer", run.optimizer.on_device() + run.optimizer.memory.other},
-           {"activations", activations.total - activations.head - activations.dense - activations.gathered},
-           {"gathered_keys", activations.gathered},
-           {"logits", activations.head},
-           {"inputs", input_bytes(run.work, share)},
-           {"workspace", run.target.workspace + converted},
-           {"communication", communication_bytes(run)}},
-          {{"weights", params.weights().on_host().planned()},
-           {"adapters", adapter.store().on_host().planned()},
-           {"optimizer", run.optimizer.memory.on_host(run.optimizer.placement)},
-           {"activations", activations.pinned}}};
+  MemoryPlan plan{{{"weights", params.weights().values().planned() - state_of_codes},
+                   {"quantization_state", state_of_codes},
+                   {"dequantized_weights", execution.dense_copies + activations.dense},
+                   {"operand_copies", execution.operand_copies},
+                   {"adapters", adapter.store().values().planned() + adapter.norms().values().planned()},
+                   {"gathered_units", params.weights().gathered().planned() + adapter.store().gathered().planned()},
+                   {"gradients", params.weights().grads().planned() + adapter.store().grads().planned()},
+                   {"optimizer", run.optimizer.on_device() + run.optimizer.memory.other},
+                   {"activations", activations.total - activations.head - activations.dense - activations.gathered},
+                   {"gathered_keys", activations.gathered},
+                   {"logits", activations.head},
+                   {"inputs", input_bytes(run.work, share)},
+                   {"workspace", run.target.workspace + converted},
+                   {"communication", communication_bytes(run)}},
+                  {{"weights", params.weights().on_host().planned()},
+                   {"adapters", adapter.store().on_host().planned()},
+                   {"optimizer", run.optimizer.memory.on_host(run.optimizer.placement)},
+                   {"activations", activations.pinned}}};
+  if (const SampleWork& samples = run.work.samples; samples.step.tokens > 0)
+    plan.parts.push_back({"samples", Generator::bytes(run.model.parts(), samples.generation, samples.step.positions)});
+  return plan;
 }
 
 MemoryPlan memory_plan(const PlannedRun& run) {

@@ -11,6 +11,7 @@
 #include "model/transformer.h"
 #include "optim/table.h"
 #include "train/gradient_reducer.h"
+#include "train/setup/sample_prompts.h"
 
 namespace qtrain {
 
@@ -52,11 +53,19 @@ TargetDevice target_gpu(std::string name, int major, std::size_t memory);
 struct MicroBatching {
   std::int64_t micro_batch_size = 1, gradient_accumulation_steps = 1;
 };
+/// Answers to the prompts of a run.
+struct SampleWork {
+  BatchSize step = {};  ///< tokens 0: there are none
+  GeneratorOptions generation = {};
+};
+SampleWork sample_work(const SamplePrompts& prompts, const ModelConfig& model);
+
 /// The batches of a run, over all ranks that share their tokens.
 struct Workload {
   BatchSize train;  ///< the largest micro-batch
   std::optional<BatchSize> evaluation = {};
   MicroBatching micro_batching;  ///< that the config asks for
+  SampleWork samples = {};
 
   /// As one of the ranks has them that share their tokens.
   std::vector<PlannedPass> passes(const ContextShare& share) const;

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 #include <string_view>
 
 #include "core/error.h"
@@ -14,20 +17,6 @@
 
 namespace qtrain {
 namespace {
-
-// The lines of an earlier part of the run that still count.
-std::string kept_lines(const std::filesystem::path& file, std::int64_t step) {
-  std::string kept;
-  if (!std::filesystem::exists(file)) return kept;
-  const std::string text = read_text(file);
-  for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    const std::string_view line(text.data() + begin, end - begin);
-    const Json row = Json::parse(line, nullptr, false);
-    if (row.is_object() && row.contains("step") && row["step"].is_number() && row["step"] <= step)
-      kept.append(line).append("\n");
-  }
-  return kept;
-}
 
 // The last of the lines, where it tells the totals of a run of `step` steps.
 std::optional<Json> totals_of(std::string_view lines, std::int64_t step) {
@@ -64,6 +53,17 @@ ResidentMemory resident_memory() {
   return m;
 }
 
+double process_seconds() {
+  constexpr int kStartField = 22, kFirstBehindName = 3;
+  std::ifstream stat("/proc/self/stat"), uptime("/proc/uptime");
+  std::string fields;
+  double up = 0;
+  if (!std::getline(stat, fields) || !(uptime >> up)) return 0;
+  std::istringstream behind_name(fields.substr(fields.rfind(')') + 1));
+  for (int field = kFirstBehindName; field <= kStartField; ++field) behind_name >> fields;
+  return std::max(up - std::strtod(fields.c_str(), nullptr) / static_cast<double>(::sysconf(_SC_CLK_TCK)), 0.0);
+}
+
 double unix_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -75,6 +75,19 @@ Json finite_or_null(double x) {
 std::string finite_or_words(const Json& x, int digits) {
   const bool finite = x.is_number() && std::isfinite(x.get<double>());
   return finite ? fmt::format("{:.{}f}", x.get<double>(), digits) : "not finite";
+}
+
+std::string rows_until(const std::filesystem::path& file, std::int64_t step) {
+  std::string kept;
+  if (!std::filesystem::exists(file)) return kept;
+  const std::string text = read_text(file);
+  for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string_view line(text.data() + begin, end - begin);
+    const Json row = Json::parse(line, nullptr, false);
+    if (row.is_object() && row.contains("step") && row["step"].is_number() && row["step"] <= step)
+      kept.append(line).append("\n");
+  }
+  return kept;
 }
 
 AppendedFile::AppendedFile(const std::filesystem::path& file) : path_(file), file_(std::fopen(file.c_str(), "a")) {
@@ -100,7 +113,7 @@ void AppendedFile::sync() {
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& file, std::int64_t resumed_step) {
-  const std::string kept = resumed_step > 0 ? kept_lines(file, resumed_step) : "";
+  const std::string kept = resumed_step > 0 ? rows_until(file, resumed_step) : "";
   totals_ = totals_of(kept, resumed_step);
   logged_ = pace_of(kept);
   write_file(file, kept);

@@ -16,6 +16,9 @@ struct ResidentMemory {
 };
 ResidentMemory resident_memory();
 
+/// Seconds since this process was started. Source: /proc/self/stat, /proc/uptime.
+double process_seconds();
+
 /// Seconds since 1970.
 double unix_time();
 
@@ -41,6 +44,9 @@ class AppendedFile {
   std::filesystem::path path_;
   std::FILE* file_ = nullptr;
 };
+
+/// The whole lines of a file of rows ({"step", ...}) up to this step; a torn last line is left out.
+std::string rows_until(const std::filesystem::path& file, std::int64_t step);
 
 /// So much work in so much time.
 struct Pace {

@@ -60,7 +60,7 @@ Json earlier_totals(Json all, RunState& state) {
   for (const std::string_view key : kTotals) row[std::string(key)] = all.value(key, Json());
   row["step"] = state.step;
   state.log_history.push_back(row);
-  for (const char* key : {"step", "time"}) all.erase(key);
+  for (const char* key : {"step", "time", "startup_seconds", "sample_seconds", "save_seconds"}) all.erase(key);
   return all;
 }
 

@@ -38,6 +38,7 @@ OptimizerSteps::OptimizerSteps(const RunContext& run, const Parts& parts)
       prefetcher_(loader_, prefetching(run.training()), batches_from(state_.step, plan_)) {}
 
 StepOutcome OptimizerSteps::next() {
+  const Stopwatch watch;
   StepOutcome outcome;
   // As transformers: an update that overflowed does not count for the schedule.
   outcome.learning_rate = run_.training().learning_rate * lr_factor(schedule_, state_.step - state_.overflows);
@@ -55,6 +56,7 @@ StepOutcome OptimizerSteps::next() {
   update(n, outcome);
   if (keep_step(outcome)) model_.optimizer->set_updates(model_.optimizer->updates() + 1);
   count(outcome);
+  outcome.seconds = watch.seconds();
   return outcome;
 }
 

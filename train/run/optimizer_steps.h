@@ -17,6 +17,7 @@ struct StepOutcome {
   std::int64_t router_batches = 0;  ///< micro-batches that have it
   std::int64_t tokens = 0;
   double data_wait = 0;  ///< seconds that the device had no batch
+  double seconds = 0;    ///< of the whole step
   double computing = 0;  ///< seconds that this rank computed its micro-batches, on a processor
 };
 

@@ -1,6 +1,7 @@
 #include "train/run/run_log.h"
 
 #include <algorithm>
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,24 @@ std::string shared_by(std::int64_t groups, int ranks) {
                      : fmt::format(" on each of {} groups of {} ranks", groups, ranks);
 }
 
+// Of the tools that report_to names beside TensorBoard.
+std::vector<std::unique_ptr<Tracker>> make_trackers(const RunContext& run, const std::filesystem::path& output,
+                                                    std::int64_t step) {
+  std::vector<std::unique_ptr<Tracker>> trackers;
+  const std::vector<std::string>& names = run.training().report_to;
+  const auto is_named = [&](const char* name) { return std::ranges::find(names, name) != names.end(); };
+  if (!run.leads() || (!is_named("wandb") && !is_named("mlflow"))) return trackers;
+  TrackedRun tracked{.output = output, .resumed_step = step};
+  const Json resolved = resolved_json(run.config);
+  for (const auto& [key, entry] : resolved.at("values").items()) tracked.config[key] = entry.at("value");
+  std::istringstream rows(step > 0 ? rows_until(output / "metrics.jsonl", step) : "");
+  for (std::string line; std::getline(rows, line);)
+    if (Json row = Json::parse(line); row.contains("time")) tracked.rows.push_back(std::move(row));
+  if (is_named("wandb")) trackers.push_back(make_wandb_run(tracked));
+  if (is_named("mlflow")) trackers.push_back(make_mlflow_run(tracked));
+  return trackers;
+}
+
 }  // namespace
 
 // A run that goes on keeps what TensorBoard was told at the step of its checkpoint.
@@ -28,6 +47,8 @@ RunLog::RunLog(const RunContext& run, const Parts& parts, const std::filesystem:
       state_(parts.state),
       events_(run.training(), parts.plan),
       metrics_(run.leads() ? MetricsFile(output / "metrics.jsonl", state_.step) : MetricsFile()),
+      messages_(run.leads() ? RunMessages(output / "messages.jsonl", state_.step) : RunMessages()),
+      trackers_(make_trackers(run, output, state_.step)),
       first_step_(state_.step),
       first_tokens_(state_.tokens) {
   if (run.leads()) event_file_.emplace(output / "runs", state_.step == 0 ? 0 : state_.step + 1);
@@ -36,9 +57,13 @@ RunLog::RunLog(const RunContext& run, const Parts& parts, const std::filesystem:
 void RunLog::begin() {
   const std::int64_t batch = run_.training().per_device_train_batch_size,
                      batches = run_.training().gradient_accumulation_steps, ranks = run_.data_ranks();
+  gauges_ = {.step = state_.step, .max_steps = plan_.max_steps, .tokens = state_.tokens};
+  if (run_.prometheus != nullptr) run_.prometheus->set(gauges_);
   run_.log.info("training: {} of {} x {} {}{}, {:.2f} epochs", counted(plan_.max_steps, "step"), batch, batches,
                 batch * batches == 1 ? "row" : "rows", shared_by(ranks, run_.sharing.size()),
                 plan_.epochs_after(plan_.max_steps));
+  messages_.take(run_.log, state_.step);
+  starting_ = process_seconds();
   run_watch_ = {};
   row_watch_ = {};
 }
@@ -51,11 +76,41 @@ void RunLog::add_step(const StepOutcome& outcome) {
   tokens_since_row_ += outcome.tokens;
   data_wait_ += outcome.data_wait;
   computing_ += outcome.computing;
+  stepping_ += outcome.seconds - outcome.data_wait;
+  run_.phases.finish();
   Progress progress = progress_of(state_, plan_.max_steps, pace_after(step_watch_.seconds()));
   progress.learning_rate = outcome.learning_rate;
+  progress.epoch = plan_.epochs_after(state_.step);
+  progress.memory_bytes = memory_in_use();
+  progress.data_wait = data_wait_ / row_watch_.seconds();
   progress.logged = events_.logs_after(state_.step);
+  publish(progress, outcome);
   run_.log.progress(progress);
   if (progress.logged) add_training_row(outcome);
+}
+
+void RunLog::publish(const Progress& p, const StepOutcome& outcome) {
+  if (run_.prometheus == nullptr) return;
+  gauges_ = {.step = p.step,
+             .max_steps = p.total,
+             .tokens = state_.tokens,
+             .epoch = p.epoch,
+             .loss = p.loss,
+             .eval_loss = gauges_.eval_loss,
+             .learning_rate = p.learning_rate,
+             .grad_norm = outcome.grad_norm,
+             .tokens_per_second = p.tokens_per_second,
+             .eta_seconds = p.eta_seconds,
+             .data_wait = p.data_wait,
+             .resident_bytes = resident_memory().now_mb * kMib,
+             .device_bytes = static_cast<double>(allocated_bytes(run_.ctx.device().kind).now)};
+  run_.prometheus->set(gauges_);
+}
+
+// What runs out first: that of the device.
+double RunLog::memory_in_use() const {
+  const DeviceKind kind = run_.ctx.device().kind;
+  return kind == DeviceKind::cuda ? static_cast<double>(allocated_bytes(kind).now) : resident_memory().now_mb * kMib;
 }
 
 void RunLog::add_training_row(const StepOutcome& outcome) {
@@ -64,6 +119,7 @@ void RunLog::add_training_row(const StepOutcome& outcome) {
   Json more{{"tokens_per_second", static_cast<double>(tokens_since_row_) / seconds},
             {"data_wait", data_wait_ / seconds},
             {"data_wait_seconds", data_wait_},
+            {"step_seconds", stepping_},
             {"rss_mb", memory.now_mb},
             {"peak_rss_mb", memory.peak_mb},
             {"device_mb", static_cast<double>(allocated_bytes(run_.ctx.device().kind).now) / kMib}};
@@ -79,7 +135,7 @@ void RunLog::add_training_row(const StepOutcome& outcome) {
   add_row(std::move(row), more);
   state_.begin_row();
   tokens_since_row_ = 0;
-  data_wait_ = computing_ = 0;
+  data_wait_ = computing_ = stepping_ = 0;
 }
 
 // A rank that takes longer than the others keeps all of them waiting.
@@ -94,6 +150,8 @@ Json RunLog::work_of_ranks() const {
 void RunLog::add_evaluation(const Evaluation& e, double seconds) {
   run_.log.info("step {}: eval_loss {} over {} in {:.1f} s", state_.step, finite_or_words(e.loss(), 4),
                 counted(e.target_tokens, "target"), seconds);
+  gauges_.eval_loss = e.loss();
+  if (run_.prometheus != nullptr) run_.prometheus->set(gauges_);
   Json row{{"epoch", plan_.epochs_after(state_.step)},
            {"eval_loss", finite_or_null(e.loss())},
            {"eval_runtime", seconds},
@@ -107,9 +165,24 @@ void RunLog::add_row(Json row, const Json& extra) {
   row["step"] = state_.step;
   state_.log_history.push_back(row);
   if (!extra.is_null()) row.update(extra);
+  if (starting_ > 0) row["startup_seconds"] = std::exchange(starting_, 0);
+  if (sampling_ > 0) row["sample_seconds"] = std::exchange(sampling_, 0);
+  if (saving_ > 0) row["save_seconds"] = std::exchange(saving_, 0);
+  if (run_.log.has_events()) run_.log.event("row", dump_json(row));  // which has a time of its own
   row["time"] = unix_time();
   metrics_.append(row);
   if (event_file_) event_file_->append(row);
+  for (const auto& tracker : trackers_) tracker->append(row);
+  messages_.take(run_.log, state_.step);
+}
+
+void RunLog::end_tracking(int exit_code) {
+  for (const auto& tracker : trackers_) tracker->end(exit_code);
+}
+
+void RunLog::add_end(std::string_view level, const std::string& text) {
+  messages_.take(run_.log, state_.step);
+  messages_.add(level, text, state_.step);
 }
 
 }  // namespace qtrain

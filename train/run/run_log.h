@@ -1,12 +1,17 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "train/checkpoint/run_state.h"
 #include "train/evaluate.h"
 #include "train/report/event_file.h"
 #include "train/report/metrics.h"
+#include "train/report/run_messages.h"
+#include "train/report/tracker.h"
 #include "train/run/optimizer_steps.h"
 #include "train/run/run_context.h"
 #include "train/run/run_schedule.h"
@@ -32,6 +37,14 @@ class RunLog {
   /// The step is counted in the state.
   void add_step(const StepOutcome& outcome);
   void add_evaluation(const Evaluation& e, double seconds);
+  /// What a save took.
+  void add_saving(double seconds) { saving_ += seconds; }
+  /// What answers to prompts took.
+  void add_sampling(double seconds) { sampling_ += seconds; }
+  /// How the run ended before its last step; `level` as in RunMessages.
+  void add_end(std::string_view level, const std::string& text);
+  /// The end of the run for tracking tools: its exit code.
+  void end_tracking(int exit_code);
   /// A row of the last step: `row` goes into log_history too, `extra` only into the files.
   void add_row(Json row, const Json& extra);
 
@@ -39,10 +52,15 @@ class RunLog {
   Pace pace() const { return pace_after(run_watch_.seconds()); }
   const MetricsFile& metrics() const { return metrics_; }
   /// All rows are on the disk then.
-  void sync() { metrics_.sync(); }
+  void sync() {
+    metrics_.sync();
+    messages_.sync();
+  }
 
  private:
   void add_training_row(const StepOutcome& outcome);
+  void publish(const Progress& progress, const StepOutcome& outcome);
+  double memory_in_use() const;
   Json work_of_ranks() const;
   Pace pace_after(double seconds) const;
 
@@ -51,11 +69,15 @@ class RunLog {
   RunState& state_;
   RunSchedule events_;
   MetricsFile metrics_;
+  RunMessages messages_;
+  std::vector<std::unique_ptr<Tracker>> trackers_;
   std::optional<EventFile> event_file_;
+  RunGauges gauges_;
   std::int64_t first_step_, first_tokens_;  ///< of this start of the program
   Stopwatch run_watch_, step_watch_, row_watch_;
   std::int64_t tokens_since_row_ = 0;
-  double data_wait_ = 0, computing_ = 0;  ///< seconds since the last row
+  double data_wait_ = 0, computing_ = 0, stepping_ = 0, saving_ = 0, sampling_ = 0;  ///< seconds since the last row
+  double starting_ = 0;  ///< before the first step, until it is told
 };
 
 }  // namespace qtrain

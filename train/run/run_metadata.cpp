@@ -35,6 +35,7 @@ Json resolved_config(const RunContext& run, const RunData& data, const Json& pro
   section["folder"] = fs::current_path().string();  // that relative names are about
   section["seed"] = t.seed;
   section["data_seed"] = t.data_seed.value_or(t.seed);
+  section["max_steps"] = data.plan.max_steps;
   section["training_data"] = fmt::format("{:016x}", data.train.fingerprint());
   if (data.evaluation.size() > 0) section["evaluation_data"] = fmt::format("{:016x}", data.evaluation.fingerprint());
   return resolved;

@@ -145,8 +145,10 @@ RunModel allocate_run_model(const RunContext& run, const RunData& data, ModelSet
   const TrainingSection& t = run.training();
   const auto target = [&] { return target_here(run.ctx.device(), run.ctx.pool().size()); };
   RunModel m{.keys = {}, .shard_ranks = shard_ranks(run, *declared.model), .setup = std::move(declared), .memory = {}};
-  PlannedRun planned =
-      planned_run(run.config.value, *m.setup.model, workload_of(t, data.train, data.evaluation), target());
+  m.samples = load_sample_prompts(run.config.value, m.setup.model->config());
+  Workload work = workload_of(t, data.train, data.evaluation);
+  work.samples = sample_work(m.samples, m.setup.model->config());
+  PlannedRun planned = planned_run(run.config.value, *m.setup.model, work, target());
   planned.ranks = run.ranks.size();
   m.memory = plan_run(planned, agreed_policy(run, planned));
   describe_memory(run, planned, m.memory);

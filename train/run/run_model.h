@@ -8,6 +8,7 @@
 #include "train/run/run_context.h"
 #include "train/run/run_data.h"
 #include "train/setup/model_setup.h"
+#include "train/setup/sample_prompts.h"
 #include "train/step.h"
 
 namespace qtrain {
@@ -21,6 +22,7 @@ struct RunModel {
   std::unique_ptr<Optimizer> optimizer = {};
   std::unique_ptr<TrainStep> step = {};
   std::unique_ptr<Evaluator> evaluator = {};  ///< none where there is nothing to evaluate on
+  SamplePrompts samples = {};                 ///< to be answered at each evaluation
 };
 
 /// Declares the model of a config and says what there is to know of it. Errors: those of set_up_model, and for rows

@@ -15,6 +15,7 @@ bool TrainingLoop::run() {
   if (run_.training().eval_on_start && state.step == 0) evaluate();
   if (state.events_pending) handle_events();
   parts_.run_log.begin_steps();
+  run_.phases.begin("first step");
   while (!events_.is_last(state.step) && !run_.stop_requested()) {
     parts_.run_log.add_step(parts_.steps.next());
     handle_events();
@@ -43,15 +44,19 @@ bool TrainingLoop::evaluate() {
   const timeline::Span span("evaluate");
   const Evaluation e = parts_.model.evaluator->run(run_.ctx, *parts_.model.setup.model, run_.log);
   if (run_.stop_requested()) return false;
-  parts_.run_log.add_evaluation(e, watch.seconds());
+  const double seconds = watch.seconds();
+  parts_.run_log.add_sampling(parts_.samples.take(parts_.state.step));
+  parts_.run_log.add_evaluation(e, seconds);
   parts_.checkpoints.policy().evaluated(parts_.state, e.loss());
   return true;
 }
 
 void TrainingLoop::save() {
   const timeline::Span span("save");
+  const Stopwatch watch;
   parts_.run_log.sync();
   parts_.checkpoints.save();
+  parts_.run_log.add_saving(watch.seconds());
 }
 
 }  // namespace qtrain

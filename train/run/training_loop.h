@@ -4,6 +4,7 @@
 #include "train/run/run_context.h"
 #include "train/run/run_log.h"
 #include "train/run/run_model.h"
+#include "train/run/run_samples.h"
 #include "train/run/run_schedule.h"
 
 namespace qtrain {
@@ -18,6 +19,7 @@ class TrainingLoop {
     RunState& state;
     OptimizerSteps& steps;
     RunLog& run_log;
+    RunSamples& samples;
     RunCheckpoints& checkpoints;
   };
   /// What these refer to must outlive this.

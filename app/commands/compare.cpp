@@ -1,0 +1,99 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/commands/commands.h"
+#include "core/file.h"
+#include "core/progress.h"
+#include "train/report/report_page.h"
+
+namespace qtrain {
+namespace {
+
+constexpr std::size_t kWidest = 34;  // characters of a cell
+
+using Table = std::vector<std::vector<std::string>>;
+
+std::string cell(const Json& value) {
+  std::string text = value.is_null()           ? "-"
+                     : value.is_number_float() ? fmt::format("{:.5g}", value.get<double>())
+                     : value.is_string()       ? value.get<std::string>()
+                                               : dump_json(value);
+  if (text.size() > kWidest) text = "..." + text.substr(text.size() - kWidest + 3);
+  return text;
+}
+
+// Columns as wide as what is in them.
+std::string lines_of(const Table& table) {
+  std::string text;
+  for (const auto& row : table) {
+    std::string line;
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      std::size_t width = 0;
+      for (const auto& other : table) width = std::max(width, other[c].size());
+      line += fmt::format("{:<{}}", row[c], width + 2);
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
+// One column for each run: with long names and many figures that is what fits on a terminal.
+std::string figures_table(const Json& runs) {
+  constexpr std::array<std::pair<const char*, const char*>, 10> kRows{{{"", "name"},
+                                                                       {"state", "state"},
+                                                                       {"step", "step"},
+                                                                       {"training loss", "loss"},
+                                                                       {"evaluation loss", "eval_loss"},
+                                                                       {"best of them", "best_eval_loss"},
+                                                                       {"tokens", "tokens"},
+                                                                       {"tokens/s", "tokens_per_second"},
+                                                                       {"time", "seconds"},
+                                                                       {"peak MiB", "peak_memory_mb"}}};
+  Table table;
+  for (const auto& [title, key] : kRows) {
+    std::vector<std::string> row{title};
+    for (const Json& run : runs) {
+      const Json& value = run.at(key);
+      const bool time = std::string_view(key) == "seconds" && value.is_number();
+      row.push_back(time ? format_duration(value.get<double>()) : cell(value));
+    }
+    table.push_back(std::move(row));
+  }
+  return lines_of(table);
+}
+
+std::string differences_table(const Json& differing) {
+  if (differing.empty()) return "no config key differs\n";
+  Table table;
+  for (const auto& [key, values] : differing.items()) {
+    std::vector<std::string> row{key};
+    for (const Json& value : values) row.push_back(cell(value));
+    table.push_back(std::move(row));
+  }
+  return "config keys that differ:\n" + lines_of(table);
+}
+
+}  // namespace
+
+int run_compare(const Arguments& args) {
+  std::vector<RunRecord> runs;
+  for (const std::string& folder : args.operands()) runs.push_back(read_run(folder));
+  for (const RunRecord& run : runs)
+    for (const std::string& what : run.missing) args.log().warn("{}: {}", run.folder.string(), what);
+  const std::filesystem::path page = args.text("output").value_or("compare.html");
+  write_file(page, report_page(runs));
+  Json json{{"runs", Json::array()}, {"differences", differences(runs)}, {"output", page.string()}};
+  const std::vector<std::string> names = names_of(runs);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    Json figures{{"name", names[i]}};
+    figures.update(figures_of(runs[i]));
+    json["runs"].push_back(std::move(figures));
+  }
+  args.give({.text = fmt::format("{}\n{}\nthe page is {}\n", figures_table(json["runs"]),
+                                 differences_table(json["differences"]), page.string()),
+             .json = std::move(json)});
+  return 0;
+}
+
+}  // namespace qtrain

@@ -1,0 +1,91 @@
+#include "core/file.h"
+#include "tests/e2e/support.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(Report, IsWrittenAtTheEndOfARun) {
+  const TempFolder folder;
+  Json config = tiny_run(folder / "out");
+  config.update({{"eval_dataset_name", config["dataset_name"]}, {"eval_strategy", "steps"}, {"eval_steps", 4}});
+  train_ok(folder.path(), config);
+  const std::string page = bytes_of(folder / "out/report.html");
+  EXPECT_THAT(page, HasSubstr(R"("state":"done")"));
+  const Json made = Json::parse(
+      qtrain_ok({.words = {"report", (folder / "out").string(), "--json", "--output", (folder / "page.html").string()}})
+          .out);
+  EXPECT_EQ(bytes_of(folder / "page.html"), page);
+  EXPECT_EQ(made["state"], "done");
+  EXPECT_EQ(made["step"], 8);
+  EXPECT_EQ(made["max_steps"], 8);
+  EXPECT_EQ(made["planned_memory_mb"], made["peak_memory_mb"]);
+  EXPECT_EQ(made["best_eval_step"], 8);
+  EXPECT_EQ(made["missing"], Json::array());
+  for (const char* phase : {"steps", "start-up", "evaluation"})
+    EXPECT_THAT(page, HasSubstr(fmt::format("\"{}\":", phase)));
+}
+
+TEST(Report, OfAFailedRunSaysWhy) {
+  const TempFolder folder;
+  Json config = tiny_run(folder / "out");
+  config.update({{"learning_rate", 1e30}, {"max_nonfinite_steps", 2}, {"max_grad_norm", 0}});
+  write_file(folder / "config.json", dump_json(config));
+  EXPECT_EQ(qtrain({.words = {(folder / "config.json").string()}}).code, 5);
+  EXPECT_THAT(bytes_of(folder / "out/report.html"), HasSubstr(R"("state":"failed")"));
+  const Json last = read_jsonl(folder / "out/messages.jsonl").back();
+  EXPECT_EQ(last["level"], "failed");
+  EXPECT_THAT(last["text"].get<std::string>(), HasSubstr("is not finite in 2 steps in a row"));
+}
+
+TEST(Report, ThatCannotBeWrittenDoesNotFailTheRun) {
+  const TempFolder folder;
+  fs::create_directories(folder / "out/report.html/in_its_place");
+  const Outcome run = train_ok(folder.path(), tiny_run(folder / "out"));
+  EXPECT_THAT(run.err, HasSubstr("there is no report.html"));
+}
+
+TEST(Report, RefusesFoldersWithoutARun) {
+  const TempFolder folder;
+  EXPECT_EQ(qtrain({.words = {"report", folder.path().string()}}).code, 3);
+  EXPECT_EQ(qtrain({.words = {"report", (folder / "nowhere").string()}}).code, 3);
+  EXPECT_EQ(qtrain({.words = {"report"}}).code, 2);
+  EXPECT_EQ(qtrain({.words = {"compare", folder.path().string()}}).code, 2);
+}
+
+TEST(Report, GoesToTheToolsThatAreNamed) {
+  const TempFolder folder;
+  Json config = tiny_run(folder / "out");
+  config["report_to"] = {"wandb", "mlflow"};
+  train_ok(folder.path(), config);
+  std::map<std::string, fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder / "out"))
+    if (entry.is_regular_file())
+      files[entry.path().extension() == ".wandb" ? "wandb" : entry.path().filename()] = entry;
+  EXPECT_THAT(bytes_of(files.at("wandb")), HasSubstr("train/loss"));
+  EXPECT_EQ(bytes_of(files.at("mlflow.runName")), "out");
+}
+
+TEST(Compare, LaysRunsSideBySide) {
+  const TempFolder folder;
+  train_ok(folder.path(), tiny_run(folder / "a"));
+  train_ok(folder.path(), tiny_run(folder / "b"), {"seed=7"});
+  const std::vector<std::string> words{"compare", (folder / "a").string(), (folder / "b").string(), "--output",
+                                       (folder / "both.html").string()};
+  const std::string table = qtrain_ok({.words = words}).out;
+  EXPECT_THAT(table, ::testing::ContainsRegex("state +done +done\n"));
+  EXPECT_THAT(table, ::testing::ContainsRegex("\nseed +42 +7\n"));
+  EXPECT_THAT(table, Not(HasSubstr("output_dir")));
+  std::vector<std::string> with_json = words;
+  with_json.emplace_back("--json");
+  const Json json = Json::parse(qtrain_ok({.words = with_json}).out);
+  EXPECT_EQ(json["differences"], Json::parse(R"({"seed": [42, 7]})"));
+  EXPECT_EQ(json["runs"][1]["name"], "b");
+  EXPECT_EQ(json["runs"][0]["step"], 8);
+  EXPECT_THAT(bytes_of(folder / "both.html"), HasSubstr(R"("name":"b")"));
+}
+
+}  // namespace
+}  // namespace qtrain::e2e

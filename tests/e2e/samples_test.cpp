@@ -1,0 +1,112 @@
+#include "core/file.h"
+#include "tests/e2e/support.h"
+
+namespace qtrain::e2e {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// A run with evaluations over the letters of a tiny model.
+class Samples : public ::testing::Test {
+ protected:
+  Samples() {
+    fs::copy(kGoldens / "llama_gqa3_tied", folder_ / "model");
+    const int vocabulary = read_json(folder_ / "model/config.json").at("vocab_size").get<int>();
+    write_letter_tokenizer(folder_ / "model", vocabulary);
+    prompts_ = {letters({5, 6, 7}), letters({9})};
+  }
+  Json config(const std::string& output) const {
+    Json config = tiny_run(folder_ / output);
+    config.update({{"model_name_or_path", (folder_ / "model").string()},
+                   {"eval_dataset_name", config["dataset_name"]},
+                   {"eval_strategy", "steps"},
+                   {"eval_steps", 4},
+                   {"sample_prompts", prompts_},
+                   {"sample_max_new_tokens", 5}});
+    return config;
+  }
+  static std::vector<Json> without_times(const fs::path& file) {
+    std::vector<Json> rows = read_jsonl(file);
+    for (Json& row : rows) row.erase("time");
+    return rows;
+  }
+
+  TempFolder folder_;
+  std::vector<std::string> prompts_;
+};
+
+TEST_F(Samples, AreAnsweredAtEachEvaluationAndChangeNoBit) {
+  train_ok(folder_.path(), config("with"));
+  train_ok(folder_.path(), config("without"), {"sample_prompts=[]", "sample_max_new_tokens=64"});
+  const std::vector<Json> rows = read_jsonl(folder_ / "with/samples.jsonl");
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[0]["step"], 4);
+  EXPECT_EQ(rows[3]["step"], 8);
+  EXPECT_EQ(rows[1]["prompt"], prompts_[1]);
+  EXPECT_LE(rows[1]["tokens"], 5);
+  EXPECT_EQ(bytes_of(folder_ / "with/model.safetensors"), bytes_of(folder_ / "without/model.safetensors"));
+  EXPECT_EQ(history_without_times(folder_ / "with"), history_without_times(folder_ / "without"));
+  EXPECT_FALSE(fs::exists(folder_ / "without/samples.jsonl"));
+  EXPECT_THAT(bytes_of(folder_ / "with/report.html"), HasSubstr(prompts_[0]));
+  const Outcome answer = qtrain_ok({.words = {"generate", "--model", (folder_ / "with").string(), "--raw", "--greedy",
+                                              "--prompt", prompts_[0], "--max_new_tokens", "5", "--dtype", "float32"}});
+  EXPECT_THAT(answer.out, HasSubstr(rows[2]["completion"].get<std::string>())) << "what the final model answers";
+}
+
+TEST_F(Samples, HaveMemoryInThePlan) {
+  train_ok(folder_.path(), config("out"));
+  const Json memory = read_json(folder_ / "out/train_results.json").at("memory");
+  EXPECT_GT(memory["planned"]["samples"], 0);
+  EXPECT_EQ(memory["allocated"], memory["planned"]["total"]);
+  const Json estimate =
+      Json::parse(qtrain_ok({.words = {"estimate", (folder_ / "config.json").string(), "--json"}}).out);
+  EXPECT_EQ(estimate["memory"]["total"], memory["planned"]["total"]);
+}
+
+TEST_F(Samples, GoOnWithAResumedRun) {
+  Json saved = config("out");
+  saved.update({{"save_strategy", "steps"}, {"save_steps", 4}});
+  train_ok(folder_.path(), saved);
+  const std::vector<Json> whole = without_times(folder_ / "out/samples.jsonl");
+  fs::remove_all(folder_ / "out/checkpoint-8");
+  fs::remove(folder_ / "out/manifest.json");
+  train_ok(folder_.path(), saved);
+  EXPECT_EQ(without_times(folder_ / "out/samples.jsonl"), whole);
+}
+
+TEST_F(Samples, OfSeveralRanksAreThoseOfOne) {
+  train_ok(folder_.path(), config("one"));
+  Json two = config("two");
+  two.update({{"nproc", 2}, {"per_device_train_batch_size", 1}, {"zero_stage", 2}, {"deterministic_reduce", true}});
+  train_ok(folder_.path(), two);
+  EXPECT_EQ(read_jsonl(folder_ / "two/samples.jsonl").size(), 4u);
+}
+
+TEST_F(Samples, ComeFromFiles) {
+  write_file(folder_ / "prompts.txt", prompts_[0] + "\n\n" + prompts_[1] + "\n");
+  write_file(folder_ / "prompts.jsonl", Json{{"prompt", prompts_[0]}}.dump() + "\n");
+  Json from_files = config("out");
+  from_files["sample_prompts"] = {(folder_ / "prompts.txt").string(), (folder_ / "prompts.jsonl").string()};
+  from_files["max_steps"] = 4;
+  train_ok(folder_.path(), from_files);
+  std::vector<std::string> asked;
+  for (const Json& row : read_jsonl(folder_ / "out/samples.jsonl")) asked.push_back(row["prompt"]);
+  EXPECT_THAT(asked, ElementsAre(prompts_[0], prompts_[1], prompts_[0]));
+  from_files["sample_prompts"] = (folder_ / "missing.jsonl").string();
+  write_file(folder_ / "config.json", dump_json(from_files));
+  const Outcome missing = qtrain({.words = {(folder_ / "config.json").string()}});
+  EXPECT_EQ(missing.code, 3);
+  EXPECT_THAT(missing.err, HasSubstr("missing.jsonl"));
+}
+
+TEST_F(Samples, NeedWholeWeights) {
+  write_file(folder_ / "config.json", dump_json(config("out")));
+  const Outcome refused = qtrain(
+      {.words = {(folder_ / "config.json").string(), "nproc=2", "zero_stage=3", "per_device_train_batch_size=1"}});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("sample_prompts need whole weights"));
+}
+
+}  // namespace
+}  // namespace qtrain::e2e
