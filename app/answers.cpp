@@ -100,8 +100,12 @@ std::vector<std::int32_t> encode_raw(const TextFolder& text, const std::string& 
 void Answerer::prepare(std::int64_t longest, const GeneratorOptions& options) {
   if (ready_) return;
   Generator generator(ctx_, *model_.setup.model, options);
-  model_.setup.model->commit({}, {{Pass::decode, generator.largest(longest)}});
-  load_weights(ctx_, model_.setup, {.seed = model_.seed}, log_);
+  const std::vector<PlannedPass> passes{{Pass::decode, generator.largest(longest)}};
+  if (base_)
+    model_.setup.model->commit_on(*base_, {}, passes);
+  else
+    model_.setup.model->commit({}, passes);
+  load_weights(ctx_, model_.setup, {.seed = model_.seed, .base_is_there = base_ != nullptr}, log_);
   ready_ = true;
 }
 

@@ -76,6 +76,8 @@ class Answerer {
   std::vector<Answer> answer_all(const std::vector<std::vector<std::int32_t>>& prompts, const AnswerOptions& options);
   const AnswerModel& model() const { return model_; }
 
+  /// Before anything else: the base weights are those of another one, which is ready and outlives this.
+  void share_weights_of(const Answerer& base) { base_ = base.model_.setup.model.get(); }
   /// Plans for answers of sequences up to `longest` tokens, if the model has no memory yet.
   void prepare(std::int64_t longest, const GeneratorOptions& options);
 
@@ -83,6 +85,7 @@ class Answerer {
   Ctx& ctx_;
   AnswerModel model_;
   Log& log_;
+  const Transformer* base_ = nullptr;  ///< if its base weights are another one's
   bool ready_ = false;
 };
 

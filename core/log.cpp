@@ -1,13 +1,19 @@
 #include "core/log.h"
 
+#include <fmt/ranges.h>
+#include <poll.h>
 #include <stdio_ext.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
+#include <cmath>
 #include <system_error>
 
 #include "core/error.h"
+#include "core/json.h"
+#include "core/stop.h"
 
 namespace qtrain {
 namespace {
@@ -16,16 +22,79 @@ struct Prefix {
   std::string_view text, color;
 };
 constexpr std::array<Prefix, 4> kPrefixes{{{"debug:", ""}, {"", ""}, {"warning:", kYellow}, {"error:", kRed}}};
+constexpr std::array<const char*, 4> kLevels{"debug", "info", "warning", "error"};
 constexpr auto kRedrawInterval = std::chrono::milliseconds(100);
 
 bool put(std::FILE* file, std::string_view text) {
   return std::fwrite(text.data(), 1, text.size(), file) == text.size();
 }
 
-std::string message_line(const Prefix& prefix, std::string_view message, const Terminal& terminal) {
-  if (prefix.text.empty()) return fmt::format("{}\n", message);
-  if (!terminal.colors || prefix.color.empty()) return fmt::format("{} {}\n", prefix.text, message);
-  return fmt::format("{}{}{} {}\n", prefix.color, prefix.text, kPlain, message);
+/// Until a write of up to PIPE_BUF bytes does not wait for a reader; false, with EINTR, once a stop was asked for.
+bool wait_for_reader(std::FILE* file) {
+  constexpr int kMilliseconds = 50;  // a signal may also come right before a wait, or to another thread
+  pollfd writable{.fd = ::fileno(file), .events = POLLOUT, .revents = 0};
+  if (writable.fd < 0) return true;  // in memory
+  for (int ready = 0; ready == 0 || (ready < 0 && errno == EINTR);) {
+    ready = ::poll(&writable, 1, kMilliseconds);
+    if (ready <= 0 && stop_requested()) {
+      errno = EINTR;
+      return false;
+    }
+  }
+  return true;
+}
+
+bool put_for_reader(std::FILE* file, std::string_view text) {
+  for (; !text.empty(); text.remove_prefix(std::min<std::size_t>(text.size(), PIPE_BUF)))
+    if (!wait_for_reader(file) || !put(file, text.substr(0, PIPE_BUF)) || std::fflush(file) != 0) return false;
+  return true;
+}
+
+/// On a terminal cut between words.
+std::string message_line(const Prefix& prefix, std::string_view message, const Terminal& terminal, int width) {
+  const std::string text = fmt::format("{}{}{}", prefix.text, prefix.text.empty() ? "" : " ", message);
+  std::string out;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = std::string_view(text).substr(begin, end - begin);
+    if (terminal.redraws)
+      for (const std::string& part : wrapped(line, width)) out += part + "\n";
+    else
+      out += fmt::format("{}\n", line);
+    begin = end + 1;
+  }
+  if (!terminal.colors || prefix.color.empty()) return out;
+  return fmt::format("{}{}{}{}", prefix.color, prefix.text, kPlain, out.substr(prefix.text.size()));
+}
+
+/// What an event says of a state.
+std::string members_of(const Progress& p) {
+  Json json{{"step", p.step}, {"total", p.total}, {"unit", p.unit}};
+  const auto add = [&](const char* key, const std::optional<double>& x) {
+    if (x) json[key] = std::isfinite(*x) ? Json(*x) : Json();
+  };
+  add("epoch", p.epoch);
+  add("loss", p.loss);
+  add("learning_rate", p.learning_rate);
+  add("tokens_per_second", p.tokens_per_second);
+  add("eta_seconds", p.eta_seconds);
+  add("memory_bytes", p.memory_bytes);
+  add("data_wait", p.data_wait);
+  return dump_json(json);
+}
+
+/// Lines of at most `width` columns, behind which the cursor is where it was.
+std::string drawn(std::string_view lines, int width) {
+  std::string all;
+  int above = 0;
+  while (!lines.empty()) {
+    const std::string_view line = lines.substr(0, lines.find('\n'));
+    lines.remove_prefix(std::min(line.size() + 1, lines.size()));
+    all += line.substr(0, static_cast<std::size_t>(std::max(width, 1)));
+    if (!lines.empty()) all += '\n', ++above;
+  }
+  if (above > 0) all += fmt::format("\x1b[{}A", above);
+  return all.empty() ? all : all + "\r";
 }
 
 }  // namespace
@@ -45,7 +114,7 @@ void Log::show(std::string_view text, std::string live) {
   std::string all;
   if (!live_line_.empty() || !live.empty() || shares_terminal_) all += kEraseBelow;
   all += text;
-  if (!live.empty()) all += live.substr(0, static_cast<std::size_t>(std::max(width(), 1))) + "\r";
+  all += drawn(live, width());
   live_line_ = std::move(live);
   put(sinks_.people, all);
   std::fflush(sinks_.people);
@@ -53,10 +122,12 @@ void Log::show(std::string_view text, std::string live) {
 
 void Log::say(LogLevel level, std::string_view message) {
   constexpr std::size_t kKeptWarnings = 1000;
+  if (events_ && level != LogLevel::debug)
+    event("message", dump_json({{"level", kLevels[static_cast<std::size_t>(level)]}, {"text", message}}));
   const std::lock_guard lock(mutex_);
   if (level == LogLevel::warning && warnings_.size() < kKeptWarnings) warnings_.emplace_back(message);
   if (level < level_) return;
-  show(message_line(kPrefixes[static_cast<std::size_t>(level)], message, terminal_), live_line_);
+  show(message_line(kPrefixes[static_cast<std::size_t>(level)], message, terminal_, width()), live_line_);
 }
 
 std::vector<std::string> Log::warnings() {
@@ -67,6 +138,7 @@ std::vector<std::string> Log::warnings() {
 void Log::progress(const Progress& p) {
   const bool last = p.total > 0 && p.step >= p.total;
   if (!p.logged && !last) return live(p);
+  if (events_) event("progress", members_of(p));
   const std::lock_guard lock(mutex_);
   if (level_ > LogLevel::info) return;
   const std::string row = terminal_.redraws ? format_progress(p, width()) : format_progress(p);
@@ -79,6 +151,15 @@ void Log::live(const Progress& p) {
   if (!shows_live() || (!live_line_.empty() && now - drawn_ < kRedrawInterval)) return;
   drawn_ = now;
   show("", format_live(p, width()));
+}
+
+void Log::live_block(const std::function<std::vector<std::string>(int columns)>& make) {
+  const std::lock_guard lock(mutex_);
+  if (!shows_live()) return;
+  std::vector<std::string> lines = make(width());
+  const auto height = static_cast<std::size_t>(terminal_height(fileno(sinks_.people)));
+  if (lines.size() > height) lines.resize(height);
+  show("", fmt::format("{}", fmt::join(lines, "\n")));
 }
 
 void Log::end_live() {
@@ -117,7 +198,7 @@ void Log::document(std::string_view json) {
 void Log::write_result(std::string_view text, std::string_view end) {
   end_live();
   const std::lock_guard lock(result_mutex_);
-  if (put(sinks_.result, text) && put(sinks_.result, end) && std::fflush(sinks_.result) == 0) return;
+  if (put_for_reader(sinks_.result, std::string(text).append(end))) return;
   const int why = errno;
   __fpurge(sinks_.result);  // else the end of the program would try to write it once more
   if (why == EINTR) fail(ErrorKind::stopped, {.cause = "stopped by a signal", .place = "standard output"});

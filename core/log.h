@@ -5,12 +5,15 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "core/event_stream.h"
 #include "core/progress.h"
 #include "core/terminal.h"
 
@@ -66,7 +69,9 @@ class Log {
   void progress(const Progress& p);
   /// A state for that line only.
   void live(const Progress& p);
-  /// Takes the line away.
+  /// Several lines in the place of that line, made for so many columns; what the terminal is too low for is left out.
+  void live_block(const std::function<std::vector<std::string>(int columns)>& make);
+  /// Takes them away.
   void end_live();
   /// Whether there is one.
   bool shows_live() const { return terminal_.redraws && progress_shown_ && level_ <= LogLevel::info; }
@@ -76,6 +81,14 @@ class Log {
   void share_terminal();
   /// A line that another process has said, as it is.
   void pass_on(std::string_view line);
+
+  /// Everything that is said from now on goes there too, as events "message" and "progress" whatever the level.
+  void set_events(std::unique_ptr<EventStream> events) { events_ = std::move(events); }
+  /// Another event, if they are written; `members` as in EventStream.
+  void event(std::string_view name, std::string_view members) {
+    if (events_) events_->write(name, members);
+  }
+  bool has_events() const { return events_ != nullptr; }
 
   /// Text for people on stderr as it is, at once, without a line end (streamed answers of `chat`).
   void stream(std::string_view text);
@@ -105,7 +118,8 @@ class Log {
   bool progress_shown_ = true, shares_terminal_ = false;
   std::atomic<bool> document_given_ = false, reader_gone_ = false;
   std::vector<std::string> warnings_;
-  std::string live_line_;  // as it stands on the terminal; empty: there is none
+  std::unique_ptr<EventStream> events_;
+  std::string live_line_;  // as it stands on the terminal, or several lines; empty: there is none
   std::chrono::steady_clock::time_point drawn_{};
 };
 

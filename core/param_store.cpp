@@ -194,6 +194,17 @@ void ParamStore::allocate() {
     check(arena->used() == arena->planned(), "a store uses other memory than was planned");
 }
 
+void ParamStore::share(const ParamStore& of) {
+  for (Param& p : params_) {
+    const Param* from = of.find(p.spec.name);
+    check(from && !p.trained() && from->spec.shape == p.spec.shape && from->spec.dtype == p.spec.dtype,
+          "a parameter is shared with one of another kind");
+    p.value = from->value;
+    p.kept = from->kept;
+    p.own = from->own;
+  }
+}
+
 void ParamStore::initialize(Ctx& ctx, std::uint64_t seed) {
   for (const Param& p : params_) {
     const Tensor& kept = p.kept.value;

@@ -108,6 +108,9 @@ class ParamStore {
   void divide();
   /// Gives every parameter its memory; values and gradients are uninitialized.
   void allocate();
+  /// Instead of `allocate`: every parameter, none of which is trained, is the one of this name in `of`, which outlives
+  /// this store.
+  void share(const ParamStore& of);
   /// Random values by `spec.init`: element i of a parameter depends on seed, its name and i only.
   void initialize(Ctx& ctx, std::uint64_t seed);
   void zero_grads(Ctx& ctx);

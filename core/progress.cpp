@@ -19,10 +19,14 @@ struct Part {
   int rank;
   std::string text;
 };
-using Parts = std::array<Part, 7>;
+using Parts = std::array<Part, 10>;
 
 double share_of(const Progress& p) {
   return p.total > 0 ? std::clamp(static_cast<double>(p.step) / static_cast<double>(p.total), 0.0, 1.0) : 0;
+}
+
+std::string memory_text(double bytes) {
+  return bytes < 1e9 ? fmt::format("  mem {:.0f} MB", bytes / 1e6) : fmt::format("  mem {:.1f} GB", bytes / 1e9);
 }
 
 Parts parts_of(const Progress& p) {
@@ -37,10 +41,13 @@ Parts parts_of(const Progress& p) {
                : total    ? fmt::format(" {}/{}", p.step, p.total)
                           : fmt::format(" {}", p.step)},
            {4, total ? fmt::format(" {:3.0f}%", std::floor(share_of(p) * 100)) : ""},
+           {7, number(p.epoch, "  epoch {:.2f}")},
            {2, loss ? number(p.loss, "  loss {:.4f}") : "  loss not finite"},
            {6, number(p.learning_rate, "  lr {:.3g}")},
            {5, p.tokens_per_second ? fmt::format("  {:.{}f} tokens/s", *p.tokens_per_second, digits) : ""},
-           {3, p.eta_seconds ? "  ETA " + format_duration(*p.eta_seconds) : ""}}};
+           {3, p.eta_seconds ? "  ETA " + format_duration(*p.eta_seconds) : ""},
+           {8, p.memory_bytes ? memory_text(*p.memory_bytes) : ""},
+           {9, p.data_wait ? fmt::format("  wait {:.0f}%", *p.data_wait * 100) : ""}}};
 }
 
 std::size_t length_of(const Parts& parts) {

@@ -12,7 +12,8 @@ class Log;
 /// One state of a long job, for the progress line. Missing values are left out.
 struct Progress {
   std::int64_t step = 0, total = 0;
-  std::optional<double> loss, learning_rate, tokens_per_second, eta_seconds;
+  std::optional<double> epoch, loss, learning_rate, tokens_per_second, eta_seconds;
+  std::optional<double> memory_bytes, data_wait;  ///< data_wait: the share of the time in which work waited for rows
   std::string_view unit = "step";
   bool logged = false;  ///< worth a line that stays
   bool counted = true;  ///< false: steps are bytes or the like, of which only the share is told

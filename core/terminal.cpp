@@ -3,13 +3,13 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
-#include <string>
 
 namespace qtrain {
 namespace {
 
-constexpr int kUsualWidth = 80;
+constexpr int kUsualWidth = 80, kUsualHeight = 24;
 
 std::string_view environment(const char* name) {
   const char* value = std::getenv(name);
@@ -29,6 +29,32 @@ int terminal_width(int descriptor) {
   if (::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
   const int columns = std::atoi(std::string(environment("COLUMNS")).c_str());
   return columns > 0 ? columns : kUsualWidth;
+}
+
+std::vector<std::string> wrapped(std::string_view line, int columns) {
+  const auto room = static_cast<std::size_t>(std::max(columns, 1));
+  const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
+  std::vector<std::string> lines;
+  std::string out(line.substr(0, indent));
+  line.remove_prefix(indent);
+  for (bool first = true; !line.empty() || lines.empty(); first = false) {
+    const std::string_view word = line.substr(0, line.find(' '));
+    line.remove_prefix(std::min(word.size() + 1, line.size()));
+    if (!first && out.size() + 1 + word.size() > room) {
+      lines.push_back(std::move(out));
+      out = std::string(indent + 2, ' ') + std::string(word);
+    } else {
+      out += (first ? "" : " ") + std::string(word);
+    }
+    if (line.empty()) break;
+  }
+  lines.push_back(std::move(out));
+  return lines;
+}
+
+int terminal_height(int descriptor) {
+  winsize size{};
+  return ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 ? size.ws_row : kUsualHeight;
 }
 
 }  // namespace qtrain

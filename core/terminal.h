@@ -1,5 +1,7 @@
 #pragma once
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace qtrain {
 
@@ -14,6 +16,12 @@ Terminal terminal_of(int descriptor);
 
 /// Columns of the terminal as it is now (it may have been resized), else COLUMNS, else 80.
 int terminal_width(int descriptor);
+/// Its lines, else 24.
+int terminal_height(int descriptor);
+
+/// One line in lines of at most `columns`, cut between words; those behind the first stand two columns further in. A
+/// word that is longer keeps a line to itself.
+std::vector<std::string> wrapped(std::string_view line, int columns);
 
 /// Escape sequences. A line that can be drawn again leaves the cursor at its beginning: where the terminal becomes
 /// narrower and wraps it, everything from there on is what has to be erased.

@@ -42,19 +42,24 @@ struct AttentionSinkGrad {
 };
 /// Attention against a key/value cache (generation). q, y [T, Hq, D]; keys, values [rows, capacity, Hkv, D];
 /// token t belongs to cache row rows[t] (i32 [T]) and sees keys 0..positions[t] there (i32 [T]), fewer with a window.
-/// Softcap and sinks as in Attention.
+/// With a table `blocks` (i32 [rows, n]) the cache is paged, as that of vLLM (Kwon et al. 2023): keys and values are
+/// [blocks, capacity, Hkv, D], and position p of row r is place p % capacity of block blocks[r, p / capacity]. On a
+/// processor the results have the same bits as with rows in one piece. Softcap and sinks as in Attention.
 struct CachedAttention {
   Tensor y;
   ConstTensor q, keys, values, rows, positions;
+  ConstTensor blocks = {};
   std::int64_t window = 0;
   double scale;
   double softcap = 0;
   ConstTensor sinks = {};
 };
-/// cache[rows[t], positions[t]] = x[t]; x [T, Hkv, D], cache [rows, capacity, Hkv, D].
+/// cache[rows[t], positions[t]] = x[t]; x [T, Hkv, D], cache [rows, capacity, Hkv, D], or paged by a table `blocks` as
+/// that of CachedAttention.
 struct CacheAppend {
   Tensor cache;
   ConstTensor x, rows, positions;
+  ConstTensor blocks = {};
 };
 void run_cpu(Ctx&, const Attention&);
 void run_cuda(Ctx&, const Attention&);
@@ -96,9 +101,11 @@ inline void cached_attention(Ctx& ctx, const CachedAttention& a) {
   check(a.q.shape.rank == 3 && a.keys.shape.rank == 4 && a.q.shape[1] % a.keys.shape[2] == 0,
         "cached_attention: q is [T, Hq, D], keys [rows, capacity, Hkv, D]");
   check(!a.sinks || a.sinks.numel() == a.q.shape[1], "cached_attention: one sink for each query head");
+  check(!a.blocks || a.blocks.shape.rank == 2, "cached_attention: the table of blocks is [rows, n]");
   dispatch(ctx, a);
 }
 inline void cache_append(Ctx& ctx, const CacheAppend& a) {
+  check(!a.blocks || a.blocks.shape.rank == 2, "cache_append: the table of blocks is [rows, n]");
   dispatch(ctx, a);
 }
 

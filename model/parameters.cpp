@@ -249,8 +249,11 @@ std::int64_t Parameters::largest_quantized() const {
   return max;
 }
 
-void Parameters::allocate() {
-  weights_.allocate();
+void Parameters::allocate(const Parameters* base) {
+  if (base)
+    weights_.share(base->weights_);
+  else
+    weights_.allocate();
   adapter_.allocate();
 }
 

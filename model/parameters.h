@@ -70,7 +70,8 @@ class Parameters {
   /// Results of the widest layer in a block that has a magnitude.
   std::int64_t widest_decomposed() const;
 
-  void allocate();
+  /// With the base weights of another model where there is one.
+  void allocate(const Parameters* base = nullptr);
   /// Random weights of the base model, with the distribution of transformers.
   void initialize(Ctx& ctx, std::uint64_t seed);
 

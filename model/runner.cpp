@@ -317,7 +317,10 @@ void Runner::follow(Ctx& ctx, Pass pass) {
 Tensor Runner::decode(Ctx& ctx, const DecodeBatch& batch, const KvCache& cache) {
   begin(ctx, Pass::decode,
         {.tokens = batch.tokens.numel(), .positions = batch.longest, .targets = batch.wanted.numel()});
-  tokens_ = {.positions = batch.positions, .rotary = act_.rotary, .cache_rows = batch.cache_rows};
+  tokens_ = {.positions = batch.positions,
+             .rotary = act_.rotary,
+             .cache_rows = batch.cache_rows,
+             .cache_blocks = batch.blocks};
   begin_outer(ctx, Pass::decode);
   embed(ctx, batch.tokens);
   for (std::int64_t l = 0; l < config().layers; ++l) {

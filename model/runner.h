@@ -36,7 +36,8 @@ struct ForwardRun {
   RouterLossRun router_loss = {};
 };
 
-/// Key/value cache of a batch of sequences: per layer keys and values [rows, capacity, kv_heads, head_dim].
+/// Key/value cache of a batch of sequences: per layer keys and values [rows, capacity, kv_heads, head_dim]. Of a paged
+/// cache `rows` counts blocks of `capacity` tokens, and DecodeBatch::blocks says which are a sequence's.
 class KvCache {
  public:
   /// In the type of the model's activations, on its device.
@@ -58,9 +59,10 @@ class KvCache {
 };
 
 /// Tokens to run against a cache: token t goes to cache row cache_rows[t] at positions[t]; logits are computed for the
-/// tokens named in `wanted`. All i32.
+/// tokens named in `wanted`. With a paged cache a cache row is one of the table `blocks` [rows, n]. All i32.
 struct DecodeBatch {
   ConstTensor tokens, positions, cache_rows, wanted;
+  ConstTensor blocks = {};
   std::int64_t longest = 0;
 };
 

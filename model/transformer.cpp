@@ -31,11 +31,11 @@ ExecutionMemory Transformer::measure(const ExecutionChoice& choice, const std::v
           .gemm = plan.gemm_memory(copies.operands())};
 }
 
-void Transformer::commit(const ExecutionChoice& choice, std::vector<PlannedPass> passes) {
+void Transformer::commit(const ExecutionChoice& choice, std::vector<PlannedPass> passes, const Parameters* base) {
   check(!runner_, "a model gets its memory once");
   plan_ = std::make_unique<const ExecutionPlan>(parts(), choice, std::move(passes));
   keep_copies(copies_, parts(), choice);
-  params_.allocate();
+  params_.allocate(base);
   copies_.allocate();
   runner_ = std::make_unique<Runner>(parts(), copies_, *plan_);
 }

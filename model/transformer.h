@@ -40,7 +40,13 @@ class Transformer {
   /// What such an execution would take; changes nothing.
   ExecutionMemory measure(const ExecutionChoice& choice, const std::vector<PlannedPass>& passes) const;
   /// Allocates weights, copies and activations. A usage error where the choice contradicts itself.
-  void commit(const ExecutionChoice& choice, std::vector<PlannedPass> passes);
+  void commit(const ExecutionChoice& choice, std::vector<PlannedPass> passes) {
+    commit(choice, std::move(passes), nullptr);
+  }
+  /// The same with the frozen base weights of `base`, which has its memory and outlives this: another adapter on them.
+  void commit_on(const Transformer& base, const ExecutionChoice& choice, std::vector<PlannedPass> passes) {
+    commit(choice, std::move(passes), &base.params_);
+  }
   /// Since `commit`.
   const ExecutionPlan& plan() const { return *plan_; }
   const WeightCopies& copies() const { return copies_; }
@@ -79,6 +85,7 @@ class Transformer {
   Tensor decode(Ctx& ctx, const DecodeBatch& batch, KvCache& cache) { return runner_->decode(ctx, batch, cache); }
 
  private:
+  void commit(const ExecutionChoice& choice, std::vector<PlannedPass> passes, const Parameters* base);
   void for_each_adapted(Ctx& ctx, const std::function<void(const LinearParams&)>& act);
 
   TransformerOptions options_;

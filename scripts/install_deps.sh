@@ -41,7 +41,8 @@ has_program ninja || missing+=(ninja-build)
 has_program pkg-config || missing+=(pkg-config)
 has_pip || missing+=(python3-pip)
 libraries=(libfmt-dev nlohmann-json3-dev libpcre2-dev libsentencepiece-dev libutf8proc-dev zlib1g-dev libzstd-dev
-  liblz4-dev libsnappy-dev libgloo-dev libyaml-cpp-dev libedit-dev libssl-dev libgtest-dev libgmock-dev)
+  liblz4-dev libsnappy-dev libgloo-dev libyaml-cpp-dev libedit-dev libssl-dev
+  libcpp-httplib-dev libgtest-dev libgmock-dev)
 if has_program dpkg-query; then
   for package in "${libraries[@]}"; do
     has_package "$package" || missing+=("$package")

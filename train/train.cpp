@@ -121,6 +121,7 @@ TrainingResult take_steps(DrivenRun& d, const RunWriters& writers) {
 TrainingResult drive(DrivenRun& d) {
   const TrainingObjects objects = d.objects();
   RunCheckpoints checkpoints(d.run, objects, d.output.path());
+  d.run.phases.begin("loading weights");
   const auto resumed = start_or_resume({d.run, objects, d.output, checkpoints}, d.prepared.from);
   RunLog run_log(d.run, {.plan = d.plan(), .state = d.state}, d.output.path());
   RunSamples samples(d.run, d.prepared.model, d.output.path(), d.state.step);
@@ -189,11 +190,26 @@ TrainingResult train(const TrainingStart& start, Log& log) {
                             leads ? OutputFolder::Role::leads : OutputFolder::Role::follows, log);
   ComputeChoice compute = compute_choice(config.value);
   compute.gpu = start.gpu;
+  std::optional<PrometheusEndpoint> prometheus;
+  if (const RunSection& r = config.value.run; leads && r.prometheus_port) {
+    prometheus.emplace(PrometheusEndpoint::Place{.host = r.prometheus_host,
+                                                 .port = static_cast<int>(*r.prometheus_port),
+                                                 .output_dir = config.value.training.output_dir});
+    log.info("Prometheus: http://{}:{}/metrics", r.prometheus_host, *r.prometheus_port);
+  }
+  StartPhases phases(log);
+  phases.begin("opening the device");
   Ctx ctx = make_context(compute, log);
   const std::unique_ptr<Collective> sharing = sharing_ranks(config, ctx.device(), start.ranks);
   IgnoredKeys ignored(config, log);
-  const RunContext run{
-      .config = config, .ctx = ctx, .log = log, .ignored = ignored, .ranks = start.ranks, .sharing = *sharing};
+  const RunContext run{.config = config,
+                       .ctx = ctx,
+                       .log = log,
+                       .ignored = ignored,
+                       .phases = phases,
+                       .ranks = start.ranks,
+                       .sharing = *sharing,
+                       .prometheus = prometheus ? &*prometheus : nullptr};
   PreparedRun prepared = prepare_run(run, output, start.resume);
   DrivenRun driven{.run = run, .output = output, .prepared = prepared};
   if (!config.value.run.profile) return drive(driven);

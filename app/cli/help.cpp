@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "app/cli/command_table.h"
+#include "app/cli/exit_codes.h"
 #include "config/keys.h"
 #include "core/version.h"
 
@@ -17,7 +18,8 @@ std::string flag_usage(const Flag& f) {
 
 constexpr std::size_t kHelpWidth = 79;
 
-/// `text` behind `label`, its lines below each other from `column` on; below a label that is too long.
+}  // namespace
+
 std::string in_columns(const std::string& label, std::string_view text, std::size_t column) {
   std::string out, line = label;
   const auto break_line = [&] {
@@ -40,8 +42,6 @@ std::string in_columns(const std::string& label, std::string_view text, std::siz
   return out;
 }
 
-}  // namespace
-
 std::string general_help() {
   std::string out = fmt::format(
       "qtrain {}: train and run language models on this machine\n\nusage: qtrain CONFIG.json [key=value ...]\n"
@@ -50,12 +50,11 @@ std::string general_help() {
   std::size_t width = 0;
   for (const Command& c : commands()) width = std::max(width, c.name.size());
   for (const Command& c : commands()) out += in_columns(fmt::format("  {}", c.name), c.summary, width + 4);
-  out +=
-      "\nqtrain COMMAND --help tells about each; --version prints the version.\n"
-      "exit codes: 0 done, 1 internal error, 2 usage or config, 3 bad data or model\n"
-      "files, 4 does not fit in memory, 5 non-finite loss, 6 disk or write error,\n"
-      "7 a rank was lost, 75 stopped by a signal with a checkpoint, 130 second\n"
-      "interrupt, 141 nobody reads stdout any more";
+  out += "\nqtrain COMMAND --help tells about each; --version prints the version.\n";
+  std::string codes;
+  for (const ExitCode& e : kExitCodes) codes += fmt::format("{}{} {}", codes.empty() ? "" : ", ", e.code, e.meaning);
+  out += in_columns("exit codes:", codes, 0);
+  out.pop_back();
   return out;
 }
 

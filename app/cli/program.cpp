@@ -115,6 +115,7 @@ int report_error(const Error& error, Log& log) {
     log.warn("{}", error.what());
   else
     log.error("{}", error.what());
+  log.event("error", dump_json(error_json(error)));
   if (log.document_given()) return error.exit_code();
   try {
     log.document(dump_json({{"error", error_json(error)}}));

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <deque>
 #include <fstream>
 
 #include "app/answers.h"
@@ -30,9 +31,14 @@ class ChatSession {
     Answerer& answerer;
     AnswerOptions options;
     std::int64_t room;
+    std::string name = {};  ///< said before each answer, where there are several
   };
   ChatSession(Parts parts, Log& log)
-      : answerer_(parts.answerer), options_(std::move(parts.options)), room_(parts.room), log_(log) {}
+      : answerer_(parts.answerer),
+        options_(std::move(parts.options)),
+        room_(parts.room),
+        name_(std::move(parts.name)),
+        log_(log) {}
 
   void set_system(const std::string& text) {
     system_ = text;
@@ -53,6 +59,7 @@ class ChatSession {
   Answerer& answerer_;
   AnswerOptions options_;
   std::int64_t room_;
+  std::string name_;
   Log& log_;
   Json messages_ = Json::array();
   std::string system_;
@@ -84,6 +91,7 @@ std::string ChatSession::answer_to_all() {
   options.max_new_tokens = std::min(options.max_new_tokens, room_ - size);
   StreamDecoder decoder(*text.tokenizer, {.skip_special = true});
   std::string answer;
+  if (!name_.empty()) tell(log_, fmt::format("[{}]", name_));
   const auto show = [&](const std::string& piece) {
     answer += piece;
     log_.result_stream(piece);
@@ -122,16 +130,33 @@ void ChatSession::save(const std::string& file) const {
     log_.error("{}: cannot be written", file);
 }
 
+/// Conversations with the same questions; the last is that of the model asked for.
+using ChatSessions = std::deque<ChatSession>;
+
+// Ctrl-C stops an answer, and not those of others.
+void answer(ChatSessions& sessions, const std::string& question) {
+  for (ChatSession& s : sessions) {
+    if (stop_requested() && !interrupted()) return;
+    if (&s != &sessions.front() && interrupted()) set_stop_requested(false);
+    s.answer(question);
+  }
+}
+
 struct ChatCommand {
   std::string_view name, operand, doc;
-  void (*run)(ChatSession&, const std::string& operand);
+  void (*run)(ChatSessions&, const std::string& operand);
 };
 constexpr ChatCommand kCommands[] = {
-    {"/reset", "", "forget all turns", [](ChatSession& s, const std::string&) { s.reset(); }},
+    {"/reset", "", "forget all turns",
+     [](ChatSessions& sessions, const std::string&) {
+       for (ChatSession& s : sessions) s.reset();
+     }},
     {"/system", "TEXT", "the system message from now on; none without TEXT",
-     [](ChatSession& s, const std::string& text) { s.set_system(text); }},
+     [](ChatSessions& sessions, const std::string& text) {
+       for (ChatSession& s : sessions) s.set_system(text);
+     }},
     {"/save", "FILE.jsonl", "add the conversation to a file, as a row to train on",
-     [](ChatSession& s, const std::string& file) { s.save(file); }},
+     [](ChatSessions& sessions, const std::string& file) { sessions.back().save(file); }},
 };
 
 std::string chat_help() {
@@ -141,7 +166,7 @@ std::string chat_help() {
   return out + "  Ctrl-C stops an answer, Ctrl-D ends; a line that begins with // is a message that begins with /";
 }
 
-void run_chat_command(const std::string& line, ChatSession& session, Log& log) {
+void run_chat_command(const std::string& line, ChatSessions& sessions, Log& log) {
   const auto space = std::min(line.find(' '), line.size());
   const std::string name = line.substr(0, space);
   const auto begin = std::min(line.find_first_not_of(' ', space), line.size());
@@ -150,7 +175,7 @@ void run_chat_command(const std::string& line, ChatSession& session, Log& log) {
   for (const ChatCommand& c : kCommands)
     if (c.name == name) {
       if (name == "/save" && operand.empty()) return log.error("/save needs the name of a file");
-      return c.run(session, operand);
+      return c.run(sessions, operand);
     }
   log.error("there is no command {}; /help lists them", name);
 }
@@ -169,14 +194,31 @@ int run_chat(const Arguments& args) {
     fail(ErrorKind::input, {.cause = "the model folder has no chat template",
                             .place = request.model,
                             .remedy = "put a chat_template.jinja into the folder, or use generate --raw"});
-  Answerer answerer(ctx, std::move(model), args.log());
+  if (args.has("compare") && !request.adapter)
+    fail(ErrorKind::usage, {.cause = "--compare is about a model and an adapter on it", .remedy = "add --adapter DIR"});
   // Memory for later turns is planned at the first.
-  const std::int64_t room = std::min(answerer.model().setup.model->config().max_position_embeddings, kMaxRoom);
+  const std::int64_t room = std::min(model.setup.model->config().max_position_embeddings, kMaxRoom);
+  std::optional<Answerer> base;
+  if (args.has("compare")) {
+    AnswerModelRequest without = request;
+    without.adapter.reset();
+    base.emplace(ctx, declare_answer_model(ctx, without), args.log());
+    base->prepare(room, {.batch = 1});
+  }
+  Answerer answerer(ctx, std::move(model), args.log());
+  if (base) answerer.share_weights_of(*base);
   answerer.prepare(room, {.batch = 1});
   loading.reset();
   throw_if_stopped();  // in the last moment
-  ChatSession session({.answerer = answerer, .options = std::move(options), .room = room}, args.log());
-  session.set_system(args.text("system").value_or(""));
+  ChatSessions sessions;
+  if (base)
+    sessions.emplace_back(ChatSession::Parts{.answerer = *base, .options = options, .room = room, .name = "base"},
+                          args.log());
+  sessions.emplace_back(
+      ChatSession::Parts{
+          .answerer = answerer, .options = std::move(options), .room = room, .name = base ? "adapter" : ""},
+      args.log());
+  for (ChatSession& s : sessions) s.set_system(args.text("system").value_or(""));
   LineEditor lines(args.log(), state_file("chat_history"));
   args.log().info("type a message; /help lists commands, Ctrl-D ends");
   for (;;) {
@@ -192,9 +234,9 @@ int run_chat(const Arguments& args) {
     }
     if (input.text.find_first_not_of(" \t") == std::string::npos) continue;
     if (input.text.starts_with('/') && !input.text.starts_with("//"))
-      run_chat_command(input.text, session, args.log());
+      run_chat_command(input.text, sessions, args.log());
     else
-      session.answer(input.text.starts_with("//") ? input.text.substr(1) : input.text);
+      answer(sessions, input.text.starts_with("//") ? input.text.substr(1) : input.text);
     if (stop_requested() && !interrupted()) break;
     if (interrupted()) set_stop_requested(false);
   }

@@ -19,13 +19,17 @@ int run_generate(const Arguments& arguments);
 int run_import(const Arguments& arguments);
 int run_inspect(const Arguments& arguments);
 int run_launch_script(const Arguments& arguments);
+int run_man(const Arguments& arguments);
 int run_merge(const Arguments& arguments);
+int run_monitor(const Arguments& arguments);
 int run_preprocess(const Arguments& arguments);
 int run_quantize(const Arguments& arguments);
 int run_render(const Arguments& arguments);
 int run_report(const Arguments& arguments);
+int run_serve(const Arguments& arguments);
 int run_tokenize(const Arguments& arguments);
 int run_train(const Arguments& arguments);
+int run_tune(const Arguments& arguments);
 int run_validate(const Arguments& arguments);
 
 }  // namespace qtrain

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -9,14 +10,18 @@
 #include <set>
 #include <sstream>
 
+#include "app/cli/help.h"
 #include "app/commands/commands.h"
 #include "core/device.h"
 #include "core/file.h"
 #include "core/parallel.h"
+#include "core/plural.h"
 #include "core/version.h"
 #include "dist/nccl_library.h"
 #include "kernels/dispatch.h"
 #include "kernels/libraries.h"
+#include "monitor/gpus.h"
+#include "monitor/host.h"
 #include "train/plan/machine.h"
 
 namespace qtrain {
@@ -25,8 +30,11 @@ namespace {
 /// One line of the report.
 struct Finding {
   std::string subject, value;
-  std::string cost = {};  ///< what a missing part costs; empty: nothing is missing
+  std::string cost = {};    ///< what a missing part costs; empty: nothing is missing
+  std::string remedy = {};  ///< what brings it; empty: nothing does, or nothing is missing
 };
+
+constexpr const char* kOtherProcessor = "a processor that has it";
 
 std::string gigabytes(double bytes) {
   return fmt::format("{:.1f} GB", bytes / 1e9);
@@ -41,10 +49,13 @@ std::vector<Finding> processor() {
   const bool bf16 = flags.contains("avx512_bf16") || flags.contains("amx_bf16");
   return {{"processor", get("model name")},
           {"usable cores", fmt::format("{} of {}", ThreadPool(0).size(), sysconf(_SC_NPROCESSORS_ONLN))},
-          {"AVX2 + FMA", avx2 ? "yes" : "no", avx2 ? "" : "training is about 8 times slower without"},
-          {"AVX-512", avx512 ? "yes" : "no", avx512 ? "" : "GEMMs take up to twice as long as with it"},
+          {"AVX2 + FMA", avx2 ? "yes" : "no", avx2 ? "" : "training is about 8 times slower without",
+           avx2 ? "" : kOtherProcessor},
+          {"AVX-512", avx512 ? "yes" : "no", avx512 ? "" : "GEMMs take up to twice as long as with it",
+           avx512 ? "" : kOtherProcessor},
           {"bfloat16 dot products", bf16 ? "yes" : "no",
-           bf16 ? "" : "bf16 computes in float32 here; with AVX512-BF16 or AMX training is 2 to 3 times faster"}};
+           bf16 ? "" : "bf16 computes in float32 here; with AVX512-BF16 or AMX training is 2 to 3 times faster",
+           bf16 ? "" : kOtherProcessor}};
 }
 
 std::vector<Finding> memory_and_disk() {
@@ -54,6 +65,48 @@ std::vector<Finding> memory_and_disk() {
   if (memory.limit > 0) findings.push_back({"memory limit of the container", gigabytes(memory.limit)});
   findings.push_back({"free disk here", gigabytes(free_disk(".").value_or(0))});
   return findings;
+}
+
+// What bounds a run beside memory: each has a cost where it is low.
+std::vector<Finding> limits() {
+  const auto limit = [](int resource) {
+    rlimit r{};
+    return ::getrlimit(static_cast<__rlimit_resource>(resource), &r) == 0 ? r.rlim_cur : RLIM_INFINITY;
+  };
+  const auto text = [](rlim_t value) {
+    return value == RLIM_INFINITY ? std::string("unlimited") : fmt::format("{}", value);
+  };
+  std::vector<Finding> findings;
+  const rlim_t files = limit(RLIMIT_NOFILE);
+  constexpr rlim_t kManyFiles = 1024;
+  findings.push_back({"open files", text(files),
+                      files < kManyFiles ? "data in many files, or many ranks, may not open" : "",
+                      files < kManyFiles ? "ulimit -n 4096" : ""});
+  const rlim_t address = limit(RLIMIT_AS);
+  if (address != RLIM_INFINITY)
+    findings.push_back({"address space", gigabytes(static_cast<double>(address)),
+                        "mapped model files count too: large models do not load", "ulimit -v unlimited"});
+  const rlim_t written = limit(RLIMIT_FSIZE);
+  if (written != RLIM_INFINITY)
+    findings.push_back({"size of a file", gigabytes(static_cast<double>(written)), "larger models cannot be saved",
+                        "ulimit -f unlimited"});
+  const monitor::HostReading host = monitor::Host().read(0, {});
+  if (host.group.cpu_limit)
+    findings.push_back({"core limit of the container",
+                        fmt::format("{:.1f} of {}", *host.group.cpu_limit, host.processors),
+                        *host.group.cpu_limit < ThreadPool(0).size() ? "more threads than that stop each other" : "",
+                        *host.group.cpu_limit < ThreadPool(0).size()
+                            ? fmt::format("threads={:.0f}, or a higher limit", std::max(1.0, *host.group.cpu_limit))
+                            : ""});
+  return findings;
+}
+
+// Whether `qtrain monitor` sees GPUs; where there is none it is missing nothing.
+std::vector<Finding> monitoring() {
+  const monitor::Gpus gpus;
+  if (gpus.problem().empty()) return {{"NVML", "driver " + gpus.driver()}};
+  if (!cuda_problem().empty()) return {};
+  return {{"NVML", gpus.problem(), "qtrain monitor does not see the GPUs", "libnvidia-ml.so.1 of the driver"}};
 }
 
 /// File names of the shared libraries that this process has loaded: "libpcre2-8.so.0.11.2", ...
@@ -86,15 +139,16 @@ std::vector<Finding> libraries() {
 Finding nccl_finding() {
   const NcclState nccl = nccl_state();
   if (nccl.problem.empty()) return {"NCCL", fmt::format("{} ({})", nccl.version, nccl.file)};
-  return {"NCCL", nccl.problem, "a run uses one GPU: put the folder of libnccl.so.2 on LD_LIBRARY_PATH for several"};
+  return {"NCCL", nccl.problem, "a run uses one GPU",
+          "put the folder of libnccl.so.2 on LD_LIBRARY_PATH (PyTorch brings one, in nvidia/nccl/lib)"};
 }
 
 std::vector<Finding> cuda_findings() {
   std::vector<Finding> findings;
   if constexpr (ops::kHasCuda)
     for (const CudaLibrary& l : cuda_libraries())
-      findings.push_back({l.name, l.problem.empty() ? l.file : l.problem,
-                          l.problem.empty() ? "" : "no GPU can be used: put " + l.file + " on LD_LIBRARY_PATH"});
+      findings.push_back({l.name, l.problem.empty() ? l.file : l.problem, l.problem.empty() ? "" : "no GPU can be used",
+                          l.problem.empty() ? "" : "put " + l.file + " on LD_LIBRARY_PATH"});
   if constexpr (ops::kHasCuda) findings.push_back(nccl_finding());
   return findings;
 }
@@ -104,7 +158,8 @@ std::vector<Finding> devices() {
     if (std::filesystem::exists("/proc/driver/nvidia/version")) problem += "; an NVIDIA driver is there";
     return {{"CUDA", problem,
              "everything runs on the processor: small models and adapters train in minutes, models above a few billion "
-             "parameters are not practical"}};
+             "parameters are not practical",
+             "an NVIDIA GPU with its driver, and a build with the CUDA backend"}};
   }
   const auto version = [](int v) { return fmt::format("{}.{}", v / 1000, v % 1000 / 10); };
   std::vector<Finding> findings;
@@ -115,7 +170,7 @@ std::vector<Finding> devices() {
                         fmt::format("{}, {} of {} free, compute capability {}.{}, {} multiprocessors", d.name,
                                     gigabytes(static_cast<double>(d.free_bytes)),
                                     gigabytes(static_cast<double>(d.total_bytes)), d.major, d.minor, d.multiprocessors),
-                        bf16 ? "" : "no bfloat16 on this GPU: float16 (fp16=true) or float32 trains here"});
+                        bf16 ? "" : "no bfloat16 on this GPU", bf16 ? "" : "fp16=true, or float32"});
     if (i == 0)
       findings.push_back(
           {"CUDA versions", fmt::format("driver {}, toolkit {}", version(d.driver), version(d.runtime))});
@@ -127,15 +182,22 @@ std::vector<Finding> devices() {
 
 /// `qtrain doctor`: what this machine has, and what each missing part costs.
 int run_doctor(const Arguments& arguments) {
+  constexpr std::size_t kColumn = 31;
   std::vector<Finding> all{{"qtrain", std::string(kVersion)}};
-  for (const auto& part : {processor(), memory_and_disk(), libraries(), devices(), cuda_findings()})
+  for (const auto& part :
+       {processor(), memory_and_disk(), limits(), libraries(), devices(), cuda_findings(), monitoring()})
     all.insert(all.end(), part.begin(), part.end());
   CommandResult result{.text = "", .json = Json::object()};
+  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+  std::int64_t missing = 0;
   for (const Finding& f : all) {
-    result.json[f.subject] = {{"value", f.value}, {"cost", f.cost.empty() ? Json(nullptr) : Json(f.cost)}};
-    result.text += fmt::format("{:<30} {}\n", f.subject, f.value);
-    if (!f.cost.empty()) result.text += fmt::format("{:<30}   costs: {}\n", "", f.cost);
+    result.json[f.subject] = {{"value", f.value}, {"cost", or_null(f.cost)}, {"remedy", or_null(f.remedy)}};
+    result.text += in_columns(f.subject, f.value, kColumn);
+    if (!f.cost.empty()) result.text += in_columns("", "costs: " + f.cost, kColumn);
+    if (!f.remedy.empty()) result.text += in_columns("", "remedy: " + f.remedy, kColumn);
+    missing += f.cost.empty() ? 0 : 1;
   }
+  result.text += missing == 0 ? "\nnothing is missing\n" : fmt::format("\n{} missing\n", counted(missing, "part"));
   arguments.give(result);
   return 0;
 }

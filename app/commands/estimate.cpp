@@ -108,6 +108,33 @@ Json fits_json(const MemoryPlan& plan, const TargetDevice& target) {
   return target.memory > 0 ? Json(fits(plan, target)) : Json();
 }
 
+/// Seconds of an update of one rank.
+Json step_json(const StepTime& t) {
+  return {{"seconds", t.seconds()}, {"computing", t.computing}, {"memory_traffic", t.memory},
+          {"host_traffic", t.host}, {"loading", t.loading},     {"update_of_weights", t.update}};
+}
+
+Json way_json(const WayToFit& way, const Estimate& e) {
+  return {{"changes", json_of(way.changes)},       {"total", way.bytes},
+          {"saves", e.memory.total() - way.bytes}, {"slowdown", e.step_time ? Json(way.slowdown) : Json()},
+          {"same_result", way.same_result},        {"costs", way.costs}};
+}
+
+Json card_json(const GpuVerdict& card) {
+  return {{"name", card.gpu->name},
+          {"runs", card.has_types},
+          {"changes", card.needs_fp16 ? Json{{"bf16", false}, {"fp16", true}} : Json::object()},
+          {"lacks", card.gpu->lacks()},
+          {"source", card.gpu->source},
+          {"fits", card.fits},
+          {"total", card.bytes},
+          {"memory", card.memory},
+          {"gradient_checkpointing", card.recompute.name()},
+          {"tokens_per_second", card.tokens_per_second},
+          {"seconds", or_null(card.seconds)},
+          {"limit", card.fits ? card.limit : "memory size"}};
+}
+
 Json json_of(const Estimate& e, const Price& price) {
   Json json{{"device", e.target.name},
             {"device_memory", e.target.memory > 0 ? Json(e.target.memory) : Json()},
@@ -127,7 +154,15 @@ Json json_of(const Estimate& e, const Price& price) {
             {"cost", or_null(price.of(e))}};
   json["optional_copies"] = {{"bytes", e.memory.total() - e.least}, {"keys", e.copies}};
   json["gpus"] = Json::object();
-  for (const GpuVerdict& gpu : e.gpus) json["gpus"][std::string(gpu.name)] = gpu.can();
+  for (const GpuVerdict& gpu : e.gpus) json["gpus"][gpu.gpu->name] = gpu.can();
+  json["tokens_per_second"] = or_null(e.tokens_per_second());
+  json["limit"] = e.limit().empty() ? Json() : Json(e.limit());
+  json["update"] = e.step_time ? step_json(*e.step_time) : Json();
+  json["cards"] = Json::array();
+  for (const GpuVerdict& card : e.gpus) json["cards"].push_back(card_json(card));
+  json["remarks"] = e.remarks;
+  json["ways_to_fit"] = Json::array();
+  for (const WayToFit& way : e.ways) json["ways_to_fit"].push_back(way_json(way, e));
   json["refused_on_gpus"] = e.refused_on_gpus.empty() ? Json() : Json(e.refused_on_gpus);
   for (const auto& [policy, plan] : e.policies)
     json["policies"].push_back(
@@ -171,6 +206,11 @@ std::string memory_text(const Estimate& e) {
   return text;
 }
 
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream words(text);
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
 /// Words behind a label, on lines of a terminal.
 std::string words_text(std::string_view label, const std::vector<std::string>& words) {
   constexpr std::size_t kWidth = 79;
@@ -191,26 +231,103 @@ std::string list_text(std::string_view label, std::vector<std::string> names) {
   return words_text(label, names);
 }
 
-/// Which kinds of GPU can do the run, also where it is one for a processor: people ask what to buy or rent.
-std::string gpus_text(const Estimate& e) {
-  if (!e.refused_on_gpus.empty()) {
-    std::istringstream cause("refused: " + e.refused_on_gpus);
-    return words_text("on GPUs", {std::istream_iterator<std::string>(cause), {}});
+/// The run on every card.
+std::string cards_text(const Estimate& e) {
+  std::string text = fmt::format("{:<22} {:>9} {:>8} {:<4} {:>8} {:>10} {}\n", "card", "needs MiB", "has MiB", "fits",
+                                 "tokens/s", "time", "with");
+  for (const GpuVerdict& c : e.gpus) {
+    const bool can = c.fits && (c.has_types || c.needs_fp16);
+    text += fmt::format("{:<22} {:>9.0f} {:>8.0f} {:<4} {:>8} {:>10}{}\n", c.gpu->name,
+                        static_cast<double>(c.bytes) / kMib, static_cast<double>(c.memory) / kMib,
+                        !c.gpu->has_kernels() ? "old"
+                        : c.fits              ? "yes"
+                                              : "no",
+                        can ? fmt::format("{:.0f}", c.tokens_per_second) : "-",
+                        can && c.seconds ? format_duration(*c.seconds) : "-", c.needs_fp16 ? " fp16=true" : "");
   }
-  std::vector<std::string> fit, not_fit;
-  for (const GpuVerdict& gpu : e.gpus)
-    (gpu.can() ? fit : not_fit).push_back(fmt::format("{}{}", gpu.name, gpu.has_types ? "" : " (no bfloat16)"));
-  return list_text("fits on", std::move(fit)) + list_text("does not fit on", std::move(not_fit));
+  return text + "predicted, not measured: plans of memory, and time by what data sheets say\n" +
+         words_text("old:", words_of("the kernels need compute capability 7.5 (Turing) or newer"));
 }
 
-std::string time_text(const Estimate& e, const Price& price) {
-  if (!e.steps) return "steps and time        unknown without data and max_steps\n";
-  std::string text =
+/// Which kinds of GPU can do the run, also where it is one for a processor: people ask what to buy or rent.
+std::string gpus_text(const Estimate& e) {
+  if (!e.refused_on_gpus.empty()) return words_text("on GPUs", words_of("refused: " + e.refused_on_gpus));
+  std::vector<std::string> fit, not_fit, too_old;
+  for (const GpuVerdict& verdict : e.gpus) {
+    const GpuModel& gpu = *verdict.gpu;
+    const bool lacks_types = gpu.has_kernels() && !verdict.has_types;
+    (!gpu.has_kernels() ? too_old
+     : verdict.can()    ? fit
+                        : not_fit)
+        .push_back(gpu.name + (lacks_types ? " (no bfloat16)" : ""));
+  }
+  return list_text("fits on", std::move(fit)) + list_text("does not fit on", std::move(not_fit)) +
+         list_text("no kernels for", std::move(too_old));
+}
+
+std::string seconds_text(double seconds) {
+  return seconds < 0.1 ? fmt::format("{:.2g} ms", seconds * 1e3) : fmt::format("{:.3g} s", seconds);
+}
+
+/// What an update takes, and what that hangs on.
+std::string speed_text(const Estimate& e) {
+  if (!e.step_time) return "";
+  const StepTime& t = *e.step_time;
+  std::vector<std::string> parts;
+  for (const auto& [name, seconds] :
+       {std::pair("compute", t.computing), std::pair("memory traffic", t.memory), std::pair("host link", t.host),
+        std::pair("data loading", t.loading), std::pair("update of the weights", t.update)})
+    if (seconds > 0) parts.push_back(fmt::format("{} {}", name, seconds_text(seconds)));
+  return words_text("limited by", words_of(fmt::format("{}; of an update: {}", e.limit(), fmt::join(parts, ", "))));
+}
+
+/// People expect fewer steps of less accumulation.
+std::string accumulation_text(const Config& config) {
+  const TrainingSection& t = config.training;
+  if (t.gradient_accumulation_steps == 1) return "";
+  const std::string what =
+      t.max_steps > 0
+          ? fmt::format("would be the same steps over 1/{} of the tokens", t.gradient_accumulation_steps)
+          : fmt::format("would be {} times as many steps over the same tokens", t.gradient_accumulation_steps);
+  return words_text("", words_of("gradient_accumulation_steps=1 " + what));
+}
+
+std::string time_text(const Estimate& e, const Config& config, const Price& price) {
+  std::string text;
+  if (const auto speed = e.tokens_per_second())
+    text += fmt::format("speed                 about {:.0f} tokens/s\n", *speed) + speed_text(e);
+  if (!e.steps) return text + "steps and time        unknown without data and max_steps\n";
+  text +=
       fmt::format("steps                 {}, {:.0f} {}\n", *e.steps, *e.tokens, *e.tokens == 1 ? "token" : "tokens");
+  text += accumulation_text(config);
   if (!e.seconds()) return text + "time                  unknown for this device\n";
   text += fmt::format("time                  about {} ({:.2g} GFLOP a token at {:.3g} TFLOP/s)\n",
                       format_duration(*e.seconds()), e.flops_per_token / 1e9, *e.flops_per_second / 1e12);
   if (const auto cost = price.of(e)) text += fmt::format("cost                  about {:.2f}\n", *cost);
+  return text;
+}
+
+std::string remarks_text(const Estimate& e) {
+  std::string text;
+  for (const std::string& remark : e.remarks) text += words_text("remark", words_of(remark));
+  return text;
+}
+
+/// The cheapest ways to fit; each was planned.
+std::string ways_text(const Estimate& e) {
+  if (!e.problem && !e.has_little_room()) return "";
+  const double share = 100 * static_cast<double>(e.least) / static_cast<double>(e.target.memory);
+  std::string text = e.problem ? fmt::format("does not fit          {:.0f} % of the memory there is\n", share)
+                               : fmt::format("little room           {:.0f} % of the memory is taken\n", share);
+  if (e.ways.empty()) return text + "  nothing that could be changed is enough\n";
+  text += fmt::format("the cheapest ways to {}, each planned with the change\n", e.problem ? "fit" : "have more");
+  for (const WayToFit& way : e.ways) {
+    std::string costs = e.step_time ? fmt::format("{:.2f} times the time", way.slowdown) : "";
+    if (!way.costs.empty()) costs += fmt::format("{}{}", costs.empty() ? "" : "; ", way.costs);
+    text += words_text(fmt::format("  saves {:.0f} MiB", static_cast<double>(e.memory.total() - way.bytes) / kMib),
+                       words_of(text_of(way.changes)));
+    if (!costs.empty()) text += words_text("", words_of(costs));
+  }
   return text;
 }
 
@@ -230,7 +347,13 @@ int run_estimate(const Arguments& args) {
   std::string text = memory_text(e) + gpus_text(e);
   if (e.of_ranks) text += ranks_text(*e.of_ranks);
   if (e.traced) text += trace_text(*e.traced);
-  args.give({.text = text + time_text(e, price), .json = json_of(e, price)});
+  if (args.has("cards")) {
+    if (!e.refused_on_gpus.empty()) fail(ErrorKind::usage, {.cause = "no card can do this run: " + e.refused_on_gpus});
+    args.give({.text = cards_text(e), .json = json_of(e, price)});
+    return 0;
+  }
+  args.give(
+      {.text = text + time_text(e, config.value, price) + remarks_text(e) + ways_text(e), .json = json_of(e, price)});
   if (!e.problem) return 0;
   args.log().error("{}\n  {}", e.problem->cause, e.problem->remedy);
   return static_cast<int>(ErrorKind::memory);

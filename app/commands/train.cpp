@@ -1,5 +1,7 @@
 #include "train/train.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -8,6 +10,7 @@
 #include <thread>
 
 #include "app/commands/commands.h"
+#include "app/next_commands.h"
 #include "config/check.h"
 #include "config/remarks.h"
 #include "core/device.h"
@@ -105,6 +108,20 @@ void settle_in(const RankPlace& place, ResolvedConfig& config, Log& log) {
     log.warn("max_restarts has no effect: {} started the ranks, and has to start them again", place.launcher);
 }
 
+// A run that is done says what it left and what can be done with that.
+CommandResult told(const Arguments& args, const ResolvedConfig& config, const TrainingResult& result) {
+  CommandResult told{.text = result.summary, .json = result.json};
+  if (result.exit_code == 0) {
+    const FinishedOutput output{
+        .config = config, .config_file = args.operand(0), .folder = config.value.training.output_dir};
+    const std::vector<std::string> next = next_commands(output);
+    told.json["next"] = next;
+    told.text += fmt::format("\nthere: {}\nnext:\n  {}", saved_files(output.folder), fmt::join(next, "\n  "));
+  }
+  args.log().event(result.exit_code == 0 ? "done" : "stopped", dump_json(told.json));
+  return told;
+}
+
 }  // namespace
 
 int run_train(const Arguments& args) {
@@ -122,6 +139,8 @@ int run_train(const Arguments& args) {
   require_supported(config, {.ranks = place ? std::optional(place->size) : std::nullopt});
   if (!place) require_gpus(config.value);
   if (launches) return launch_run(config.value, args.log());
+  if (const auto file = args.text("events"); file && (!place || place->rank == 0))
+    args.log().set_events(std::make_unique<EventStream>(*file));
   args.log().show_progress(!config.value.training.disable_tqdm);
   std::string resume = args.text("resume").value_or(config.value.training.resume_from_checkpoint);
   if (std::getenv(kRestarted)) resume = "auto";
@@ -129,7 +148,7 @@ int run_train(const Arguments& args) {
   RankGroup ranks(place, {.timeout = std::chrono::seconds(run.ddp_timeout), .device = device});
   const TrainingResult result =
       train({.config = config, .resume = resume, .ranks = ranks.collective(), .gpu = device.index}, args.log());
-  if (ranks.collective().rank() == 0) args.give({.text = result.summary, .json = result.json});
+  if (ranks.collective().rank() == 0) args.give(told(args, config, result));
   return result.exit_code;
 }
 

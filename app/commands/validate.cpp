@@ -17,6 +17,7 @@
 #include "train/plan/disk_plan.h"
 #include "train/plan/machine.h"
 #include "train/plan/memory_plan.h"
+#include "train/plan/plan_remarks.h"
 #include "train/plan/step_plan.h"
 #include "train/report/advice.h"
 #include "train/report/row_notes.h"
@@ -302,8 +303,21 @@ class Validation {
     PlannedRun run =
         planned_run(config_.value, *setup_.model, std::move(work), target_here(compute_.device, pool_.size()));
     const MemoryPlan memory = plan_run(run, t.gradient_checkpointing.policy);
+    remark_on_plan(run.target);
     return fmt::format("{}, {:.0f} MiB of memory: {}", counted(max_steps(), "update"),
                        static_cast<double>(memory.total()) / (1 << 20), memory.table());
+  }
+
+  void remark_on_plan(const TargetDevice& target) {
+    const auto speed = speed_here(target, compute_.matmul, pool_.size());
+    if (!speed) return;
+    for (std::string& remark : plan_remarks({.config = config_.value,
+                               .compute = compute_,
+                               .target = target,
+                               .work = [this](const Config& c) { return workload_of(c.training, train_, evaluation_); },
+                               .step_work = [this](const Config& c) { return step_work(train_, c.training); },
+                               .speed = *speed}))
+      findings_.warn(std::move(remark));
   }
 
   std::string check_disk() {

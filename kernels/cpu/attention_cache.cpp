@@ -9,18 +9,39 @@ namespace {
 
 using simd::Acc;
 
-struct CacheSizes {
-  std::int64_t rows, capacity, Hkv, D;
+/// A cache of rows in one piece each, or of blocks with a table of those of each row.
+struct Cache {
+  std::int64_t pieces, capacity, Hkv, D;
+  const std::int32_t* table = nullptr;
+  std::int64_t rows = 0, width = 0;  ///< of the table
 
-  /// Offset of key head g at position p of cache row r; positions are Hkv * D apart.
-  std::int64_t at(std::int64_t r, std::int64_t p, std::int64_t g) const { return ((r * capacity + p) * Hkv + g) * D; }
-  void check_place(std::int64_t r, std::int64_t p) const {
-    check(r >= 0 && r < rows && p >= 0 && p < capacity, "cached attention: a token is outside the cache");
+  Cache(ConstTensor cache, ConstTensor blocks)
+      : pieces(cache.shape[0]), capacity(cache.shape[1]), Hkv(cache.shape[2]), D(cache.shape[3]) {
+    if (!blocks) return;
+    table = blocks.as<std::int32_t>();
+    rows = blocks.shape[0];
+    width = blocks.shape[1];
   }
+
+  /// Offset of the first head at position p of row r; positions of a piece are Hkv * D apart.
+  std::int64_t at(std::int64_t r, std::int64_t p) const {
+    check(r >= 0 && p >= 0 && (table ? r < rows && p < width * capacity : p < capacity), kOutside);
+    const std::int64_t piece = table ? table[r * width + p / capacity] : r;
+    check(piece >= 0 && piece < pieces, kOutside);
+    return (piece * capacity + p % capacity) * Hkv * D;
+  }
+  /// f(key, offset, count) for the positions [first, last] of a row, in runs that lie in one piece; `key` counts from
+  /// `first`.
+  template <class F>
+  void each_run(std::int64_t row, std::int64_t first, std::int64_t last, const F& f) const {
+    for (std::int64_t p = first, count; p <= last; p += count) {
+      count = std::min(last + 1 - p, capacity - p % capacity);
+      f(p - first, at(row, p), count);
+    }
+  }
+
+  static constexpr const char* kOutside = "cached attention: a token is outside the cache";
 };
-CacheSizes sizes_of(ConstTensor cache) {
-  return {cache.shape[0], cache.shape[1], cache.shape[2], cache.shape[3]};
-}
 
 /// scores = softmax(scale * scores) in place, beside a sink where there is one.
 template <class A>
@@ -43,12 +64,11 @@ template <class T, class K>
 struct Decode {
   using A = Acc<T>;
   const CachedAttention& a;
-  CacheSizes n;
+  Cache n;
   std::int64_t Hq;
 
   void run(std::int64_t t, std::int64_t g, std::span<std::byte> scratch) const {
     const std::int64_t row = a.rows.as<std::int32_t>()[t], last = a.positions.as<std::int32_t>()[t];
-    n.check_place(row, last);
     const std::int64_t first = a.window > 0 ? std::max<std::int64_t>(0, last - a.window + 1) : 0,
                        keys = last + 1 - first;
     const std::int64_t group = Hq / n.Hkv, step = n.Hkv * n.D;
@@ -56,17 +76,24 @@ struct Decode {
           "cached attention: the context exceeds the workspace");
     A *scores = reinterpret_cast<A*>(scratch.data()), *sums = scores + group * keys;
     const T* q = a.q.as<T>() + (t * Hq + g * group) * n.D;
-    const K *key = a.keys.as<K>() + n.at(row, first, g), *value = a.values.as<K>() + n.at(row, first, g);
-    for (std::int64_t j = 0; j < keys; ++j)
-      for (std::int64_t h = 0; h < group; ++h) scores[h * keys + j] = simd::dot<A>(q + h * n.D, key + j * step, n.D);
+    const K *key_head = a.keys.as<K>() + g * n.D, *value_head = a.values.as<K>() + g * n.D;
+    n.each_run(row, first, last, [&](std::int64_t begin, std::int64_t at, std::int64_t count) {
+      const K* key = key_head + at;
+      for (std::int64_t j = 0; j < count; ++j)
+        for (std::int64_t h = 0; h < group; ++h)
+          scores[h * keys + begin + j] = simd::dot<A>(q + h * n.D, key + j * step, n.D);
+    });
     if (a.softcap > 0) simd::tanh_of(scores, group * keys, static_cast<A>(a.scale / a.softcap));
     const A score_scale = static_cast<A>(a.softcap > 0 ? a.softcap : a.scale);
     const A* sinks = a.sinks ? a.sinks.as<A>() + g * group : nullptr;
     for (std::int64_t h = 0; h < group; ++h) softmax(scores + h * keys, keys, score_scale, sinks ? sinks + h : nullptr);
     std::fill_n(sums, group * n.D, A{});
-    for (std::int64_t j = 0; j < keys; ++j)
-      for (std::int64_t h = 0; h < group; ++h)
-        simd::axpy<A>(sums + h * n.D, scores[h * keys + j], value + j * step, n.D);
+    n.each_run(row, first, last, [&](std::int64_t begin, std::int64_t at, std::int64_t count) {
+      const K* value = value_head + at;
+      for (std::int64_t j = 0; j < count; ++j)
+        for (std::int64_t h = 0; h < group; ++h)
+          simd::axpy<A>(sums + h * n.D, scores[h * keys + begin + j], value + j * step, n.D);
+    });
     T* y = a.y.as<T>() + (t * Hq + g * group) * n.D;
     simd::each<A>(group * n.D,
                   [&](std::int64_t d, auto lanes) { simd::store<A>(y + d, simd::load<A>(sums + d, lanes), lanes); });
@@ -76,16 +103,16 @@ struct Decode {
 template <class C, class T>
 void append(Ctx& ctx, const CacheAppend& a) {
   using A = Acc<T>;
-  const CacheSizes n = sizes_of(a.cache);
+  const Cache n(a.cache, a.blocks);
   const std::int64_t width = n.Hkv * n.D;
   C* cache = a.cache.as<C>();
   const T* x = a.x.as<T>();
   const std::int32_t *rows = a.rows.as<std::int32_t>(), *positions = a.positions.as<std::int32_t>();
   for_rows(ctx, a.x.shape[0], width, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
-      n.check_place(rows[t], positions[t]);
+      C* to = cache + n.at(rows[t], positions[t]);
       simd::each<A>(width, [&](std::int64_t i, auto lanes) {
-        simd::store<A>(cache + n.at(rows[t], positions[t], 0) + i, simd::load<A>(x + t * width + i, lanes), lanes);
+        simd::store<A>(to + i, simd::load<A>(x + t * width + i, lanes), lanes);
       });
     }
   });
@@ -96,7 +123,7 @@ void append(Ctx& ctx, const CacheAppend& a) {
 void run_cpu(Ctx& ctx, const CachedAttention& a) {
   dispatch_float(a.q.dtype, [&]<class T>() {
     dispatch_float(a.keys.dtype, [&]<class K>() {
-      const Decode<T, K> decode{a, sizes_of(a.keys), a.q.shape[1]};
+      const Decode<T, K> decode{a, Cache(a.keys, a.blocks), a.q.shape[1]};
       ctx.pool().run(a.q.shape[0] * decode.n.Hkv, [&](std::int64_t task, int worker) {
         decode.run(task / decode.n.Hkv, task % decode.n.Hkv, ctx.workspace(worker));
       });

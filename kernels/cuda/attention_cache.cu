@@ -6,18 +6,36 @@ namespace {
 
 constexpr unsigned kThreads = 128;
 
+/// Where the tokens of a row are: in one piece, or in blocks by a table.
+struct Places {
+  const std::int32_t* blocks;  ///< or null
+  int capacity, width;         ///< of a piece; of the table
+
+  __device__ std::int64_t at(int row, int position) const {
+    const int piece = blocks ? blocks[std::int64_t{row} * width + position / capacity] : row;
+    return std::int64_t{piece} * capacity + (blocks ? position % capacity : position);
+  }
+};
+Places places_of(ConstTensor cache, ConstTensor blocks) {
+  return {.blocks = blocks ? blocks.as<std::int32_t>() : nullptr,
+          .capacity = static_cast<int>(cache.shape[1]),
+          .width = blocks ? static_cast<int>(blocks.shape[1]) : 0};
+}
+
 template <class T>
 struct Args {
   T* y;
   const T *q, *keys, *values;
   const std::int32_t *rows, *positions;
-  int capacity, heads, groups, width, window;  ///< groups: heads of the cache; width: of a head
+  Places places;
+  int heads, groups, width, window;  ///< groups: heads of the cache; width: of a head
   float scale, softcap, inverse_cap;
   const float* sinks;  ///< or null
 };
 
 struct Shared {
   float q[kMaxHead], scores[kThreads];
+  std::int64_t places[kThreads];
   BlockPartials<float> partials;
 };
 
@@ -28,7 +46,7 @@ __global__ void __launch_bounds__(kThreads) cached_attention_head(Args<T> a) {
   const int t = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y), lane = static_cast<int>(threadIdx.x);
   const int last = a.positions[t], begin = a.window > 0 ? max(0, last + 1 - a.window) : 0;
   const std::int64_t stride = std::int64_t{a.groups} * a.width;
-  const std::int64_t cache = std::int64_t{a.rows[t]} * a.capacity * stride + head / (a.heads / a.groups) * a.width;
+  const int row = a.rows[t], group = head / (a.heads / a.groups) * a.width;
   const std::int64_t query = (std::int64_t{t} * a.heads + head) * a.width;
   for (int d = lane; d < a.width; d += static_cast<int>(kThreads)) s.q[d] = to_float(a.q[query + d]) * a.scale;
   __syncthreads();
@@ -36,7 +54,9 @@ __global__ void __launch_bounds__(kThreads) cached_attention_head(Args<T> a) {
   for (int j0 = begin; j0 <= last; j0 += static_cast<int>(kThreads)) {
     float score = -INFINITY;
     if (j0 + lane <= last) {
-      const T* k = a.keys + cache + (j0 + lane) * stride;
+      const std::int64_t place = a.places.at(row, j0 + lane) * stride + group;
+      s.places[lane] = place;
+      const T* k = a.keys + place;
       score = 0;
       for (int d = 0; d < a.width; ++d) score += s.q[d] * to_float(k[d]);
       if constexpr (S == Scores::capped) score = a.softcap * tanhf(score * a.inverse_cap);
@@ -52,7 +72,7 @@ __global__ void __launch_bounds__(kThreads) cached_attention_head(Args<T> a) {
       const int d = lane + k * static_cast<int>(kThreads);
       if (d >= a.width) continue;
       out[k] *= fade;
-      for (int j = 0; j < count; ++j) out[k] += s.scores[j] * to_float(a.values[cache + (j0 + j) * stride + d]);
+      for (int j = 0; j < count; ++j) out[k] += s.scores[j] * to_float(a.values[s.places[j] + d]);
     }
     __syncthreads();
   }
@@ -70,14 +90,15 @@ struct Append {
   T* cache;
   const T* x;
   const std::int32_t *rows, *positions;
-  int capacity, width;  ///< width: of all heads of a token
+  Places places;
+  int width;  ///< of all heads of a token
 
   template <int N>
   __device__ void at(std::int64_t i) const {
 #pragma unroll
     for (int j = 0; j < N; ++j) {
       const std::int64_t t = (i + j) / width, c = (i + j) % width;
-      cache[(std::int64_t{rows[t]} * capacity + positions[t]) * width + c] = x[i + j];
+      cache[places.at(rows[t], positions[t]) * width + c] = x[i + j];
     }
   }
 };
@@ -93,7 +114,7 @@ void run_cuda(Ctx& ctx, const CachedAttention& a) {
                        .values = a.values.as<T>(),
                        .rows = a.rows.as<std::int32_t>(),
                        .positions = a.positions.as<std::int32_t>(),
-                       .capacity = static_cast<int>(a.keys.shape[1]),
+                       .places = places_of(a.keys, a.blocks),
                        .heads = static_cast<int>(a.q.shape[1]),
                        .groups = static_cast<int>(a.keys.shape[2]),
                        .width = static_cast<int>(a.q.shape[2]),
@@ -115,7 +136,7 @@ void run_cuda(Ctx& ctx, const CacheAppend& a) {
                          .x = a.x.as<T>(),
                          .rows = a.rows.as<std::int32_t>(),
                          .positions = a.positions.as<std::int32_t>(),
-                         .capacity = static_cast<int>(a.cache.shape[1]),
+                         .places = places_of(a.cache, a.blocks),
                          .width = static_cast<int>(a.x.shape[1] * a.x.shape[2])};
     launch_elements<4>(ctx, "cache_append", a.x.numel(), body);
   });

@@ -168,7 +168,7 @@ struct RouterBalanceRun {
 struct TokenContext {
   ConstTensor positions, cu_seqlens;
   std::vector<RotaryTable> rotary = {};  ///< those of the model, by number
-  ConstTensor cache_rows = {};
+  ConstTensor cache_rows = {}, cache_blocks = {};
   Tensor key_cache = {}, value_cache = {};
   ConstTensor dropout_seed = {};  ///< i64 [1]; absent outside training
   RouterBalanceRun balance = {};

@@ -58,8 +58,11 @@ class AttentionStage final : public Stage {
   void extend_cache(LayerRun& r) const {
     const TokenContext& t = r.tokens;
     const auto append = [&](const Tensor& cache, TensorId x) {
-      ops::cache_append(r.ctx,
-                        {.cache = cache, .x = heads(r.value(x)), .rows = t.cache_rows, .positions = t.positions});
+      ops::cache_append(r.ctx, {.cache = cache,
+                                .x = heads(r.value(x)),
+                                .rows = t.cache_rows,
+                                .positions = t.positions,
+                                .blocks = t.cache_blocks});
     };
     append(t.key_cache, o_.k);
     append(t.value_cache, o_.v);
@@ -69,6 +72,7 @@ class AttentionStage final : public Stage {
                                   .values = t.value_cache,
                                   .rows = t.cache_rows,
                                   .positions = t.positions,
+                                  .blocks = t.cache_blocks,
                                   .window = o_.window,
                                   .scale = o_.scale,
                                   .softcap = o_.softcap,

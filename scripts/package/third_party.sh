@@ -91,6 +91,11 @@ with_configure() {
 }
 
 # build_NAME: builds a row of sources.txt in the folder of its sources.
+# The header alone, without TLS and compression.
+build_cpp_httplib() {
+  cp httplib.h "$PREFIX/include/" && printf '%s\n' 'Name: cpp-httplib' 'Description: HTTP server and client' 'Version: 0.11.4' \
+    "Cflags: -I$PREFIX/include" 'Libs: -pthread' >"$PREFIX/lib/pkgconfig/cpp-httplib.pc"
+}
 build_fmtlib() { with_cmake . -DFMT_TEST=OFF -DFMT_DOC=OFF; }
 build_gloo() {
   # g++ refuses its struct of a flexible array and more; what stays asks for an interface's speed in the older way.
@@ -153,7 +158,9 @@ library() {
   tar -xf "$SOURCES/$file" -C "$folder" --strip-components=1
   if [ -n "$patches" ]; then # numbered are those that come from the library's own authors
     tar -xf "$SOURCES/$patches" -C "$folder"
-    for patch in "$folder"/debian/patches/[0-9]*; do patch -s -p1 -d "$folder" <"$patch"; done
+    for patch in "$folder"/debian/patches/[0-9]* "$folder"/debian/patches/cve-*; do
+      [ ! -e "$patch" ] || patch -s -p1 -d "$folder" <"$patch"
+    done
   fi
   say "building $name $version"
   if ! (cd "$folder" && "build_${name//-/_}") >"$log" 2>&1; then

@@ -3,10 +3,14 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <set>
+#include <sstream>
 
 #include "app/cli/arguments.h"
 #include "app/cli/command_table.h"
 #include "app/cli/completion.h"
+#include "app/cli/exit_codes.h"
+#include "app/cli/help.h"
 #include "app/cli/program.h"
 #include "core/stop.h"
 #include "tests/errors.h"
@@ -118,6 +122,37 @@ TEST(Program, HelpAndVersion) {
   }
 }
 
+std::size_t longest_line(const std::string& text) {
+  std::size_t longest = 0, begin = 0;
+  for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
+    longest = std::max(longest, end - begin);
+  return std::max(longest, text.size() - begin);
+}
+
+TEST(Program, HelpFitsATerminalOf80Columns) {
+  EXPECT_LT(longest_line(general_help()), 80u) << general_help();
+  for (const Command& c : commands()) EXPECT_LT(longest_line(command_help(c)), 80u) << command_help(c);
+}
+
+TEST(ManPage, HasEveryCommandFlagAndExitCode) {
+  Captured out;
+  EXPECT_EQ(run({"man"}, out), 0);
+  const std::string page = out.results();
+  EXPECT_TRUE(page.find(".TH QTRAIN 1 ") != std::string::npos);
+  for (const Command& c : commands()) {
+    std::string name(c.name);
+    if (const auto dash = name.find('-'); dash != name.npos) name.insert(dash, "\\");
+    EXPECT_THAT(page, HasSubstr(".SS \"qtrain " + name + "\"\n"));
+    for (const Flag& f : c.flags) EXPECT_THAT(page, HasSubstr("\\fB\\-\\-" + std::string(f.name) + "\\fR"));
+  }
+  for (const ExitCode& e : kExitCodes) EXPECT_THAT(page, HasSubstr("\\fB" + std::to_string(e.code) + "\\fR\n"));
+  // roff takes a line that begins with a period for a command.
+  static const std::set<std::string> kMacros{"TH", "SH", "SS", "TP", "PP", "nf", "fi"};
+  std::istringstream lines(page);
+  for (std::string line; std::getline(lines, line);)
+    EXPECT_TRUE(!line.starts_with('.') || line.starts_with(".\\\"") || kMacros.contains(line.substr(1, 2))) << line;
+}
+
 TEST(Program, UnknownCommandsNameTheNearest) {
   Captured out;
   EXPECT_THAT(test::error_of(ErrorKind::usage, [&] { run({"confg"}, out); }), HasSubstr("did you mean \"config\"?"));
@@ -136,6 +171,11 @@ TEST(Program, DoctorSaysWhatTheMachineHas) {
   const Json report = Json::parse(out.results());
   for (const char* part : {"processor", "usable cores", "AVX2 + FMA", "memory", "CUDA"})
     EXPECT_TRUE(report.contains(part)) << part;
+  for (const auto& [name, part] : report.items()) EXPECT_EQ(part.size(), 3u) << name;
+  Captured lines;
+  EXPECT_EQ(run({"doctor"}, lines), 0);
+  EXPECT_LT(longest_line(lines.results()), 80u) << lines.results();
+  EXPECT_THAT(lines.results(), HasSubstr("missing\n"));
 }
 
 TEST(Completion, KnowsEveryCommandAndFlag) {

@@ -21,6 +21,17 @@ TEST(FormatProgress, LeavesOutWhatMattersLeast) {
   EXPECT_EQ(format_progress(kState, 2), "st");
 }
 
+TEST(FormatProgress, HasEverythingWhereThereIsRoom) {
+  Progress p = kState;
+  p.epoch = 0.5;
+  p.memory_bytes = 1.25e9;
+  p.data_wait = 0.034;
+  EXPECT_EQ(format_progress(p),
+            "step 12/300   4%  epoch 0.50  loss 2.2500  lr 0.0001  812 tokens/s  ETA 1:01  mem 1.2 GB  wait 3%");
+  EXPECT_EQ(format_progress(p, 79), "step 12/300   4%  epoch 0.50  loss 2.2500  lr 0.0001  812 tokens/s  ETA 1:01");
+  EXPECT_EQ(format_progress(p, 60), format_progress(kState, 60));
+}
+
 TEST(FormatProgress, TellsALossThatIsNoNumberInWords) {
   EXPECT_EQ(format_progress({.step = 1, .total = 3, .loss = -std::nan(""), .learning_rate = 1e-4}),
             "step 1/3  33%  loss not finite  lr 0.0001");

@@ -157,6 +157,38 @@ TEST(CachedAttentionOnCuda, FollowsTheProcessor) {
   }
 }
 
+/// Keys and values that are appended to blocks of 16, and 150 of them seen.
+TEST(CachedAttentionOnCuda, FollowsTheProcessorOverBlocks) {
+  std::vector<std::int32_t> position(150), row(150, 1), table(20, -1);
+  for (std::size_t i = 0; i < position.size(); ++i) position[i] = static_cast<std::int32_t>(i);
+  for (std::size_t i = 0; i < 10; ++i) table[10 + i] = static_cast<std::int32_t>((7 * i + 3) % 11);
+  const auto run = [&](Ctx& ctx, DType d) {
+    Array q = random(d, {150, 2, 80}, 1), x = random(d, {150, 1, 80}, 2), cache(d, {11, 16, 1, 80}), y(d, {150, 2, 80});
+    Array rows = integers(row), positions = integers(position), blocks = integers(table);
+    const ConstTensor by_row = blocks.tensor().reshaped({2, 10});
+    ops::cache_append(ctx, {.cache = cache, .x = x, .rows = rows, .positions = positions, .blocks = by_row});
+    ops::cached_attention(ctx, {.y = y,
+                                .q = q,
+                                .keys = cache,
+                                .values = cache,
+                                .rows = rows,
+                                .positions = positions,
+                                .blocks = by_row,
+                                .scale = 0.2});
+    ctx.synchronize();
+    return y.values();
+  };
+  Ctx cpu({}, MatmulPrecision::storage, 1);
+  const std::vector<double> want = run(cpu, DType::f64);
+  for (const DType d : {DType::f32, DType::bf16}) {
+    const OnDevice device;
+    Ctx cuda(kCuda, MatmulPrecision::storage, 1);
+    const std::vector<double> got = run(cuda, d);
+    for (std::size_t i = 0; i < want.size(); ++i)
+      ASSERT_NEAR(got[i], want[i], d == DType::f32 ? 1e-5 : 0.03) << name_of(d) << " " << i;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Widths, CausalMask, ::testing::Values(64, 128),
                          [](const auto& info) { return std::to_string(info.param); });
 

@@ -156,6 +156,30 @@ TEST_F(Chat, AnswersItsCommandsWithQuietToo) {
                                  HasSubstr("2 messages added to " + file)));
 }
 
+TEST_F(Chat, ComparesAnAdapterWithItsModel) {
+  const fs::path golden = kGoldens / "lora_llama_all", folder = folder_ / "golden";
+  fs::create_directories(folder);
+  for (const char* file : {"config.json", "model.safetensors"}) fs::copy_file(golden / file, folder / file);
+  write_letter_tokenizer(folder, read_json(folder / "config.json").at("vocab_size"));
+  write_file(folder / "chat_template.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}");
+  const std::string model = folder.string(), adapter = (golden / "adapter").string(), question = letters({5, 6, 7});
+  const std::vector<std::string> more{"--greedy", "--max_new_tokens", "8"};
+  const auto words = [&](std::vector<std::string> first) {
+    first.insert(first.end(), more.begin(), more.end());
+    return first;
+  };
+  const std::string
+      base = qtrain_ok({.words = words({"generate", "--model", model, "--prompt", question})}).out,
+      adapted =
+          qtrain_ok({.words = words({"generate", "--model", model, "--adapter", adapter, "--prompt", question})}).out;
+  EXPECT_NE(base, adapted);
+  const Outcome both = qtrain_ok(
+      {.words = words({"chat", "--model", model, "--adapter", adapter, "--compare"}), .input = question + "\n"});
+  EXPECT_EQ(both.out, base + adapted);
+  EXPECT_THAT(both.err, AllOf(HasSubstr("[base]"), HasSubstr("[adapter]")));
+  EXPECT_EQ(qtrain({.words = {"chat", "--model", model, "--compare"}}).code, 2);
+}
+
 TEST_F(Chat, NeedsATemplate) {
   const std::string folder = model(64);
   fs::remove(fs::path(folder) / "chat_template.jinja");

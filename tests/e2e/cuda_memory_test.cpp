@@ -12,6 +12,23 @@ TEST(CudaEstimate, IsWhatARunUses) {
   expect_estimates_to_hold("cuda");
 }
 
+// `qtrain tune` tries what can be on the host too, and takes what it planned.
+TEST_F(CudaRun, TuneTakesWhatItPlanned) {
+  const Json c = config({{"max_length", 12}, {"per_device_train_batch_size", 1}, {"gradient_accumulation_steps", 1}});
+  write_file(folder_ / "run.json", dump_json(c));
+  const Outcome outcome = qtrain_ok({.words = {"tune", (folder_ / "run.json").string(), "weight_offload=true",
+                                               "--steps", "1", "--trials", "3", "--json"}});
+  const Json trials = parse_json(outcome.out, "tune").at("trials");
+  int tried = 0;
+  for (const Json& t : trials) {
+    EXPECT_THAT(t.at("on_host"), ::testing::AnyOf(Json(), Json("activation_offloading")));
+    if (t.at("number") == 0) continue;
+    ++tried;
+    EXPECT_EQ(t.at("measured"), t.at("planned")) << t;
+  }
+  EXPECT_EQ(tried, 3);
+}
+
 class CudaOffload : public CudaRun {
  protected:
   /// Of 5 blocks, so that inputs of three of them travel.

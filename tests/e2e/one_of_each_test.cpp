@@ -44,6 +44,7 @@ TEST(OneOfEach, IsNotCalledSeveral) {
   for (const std::vector<std::string>& words : {std::vector<std::string>{run},
                                                 {"validate", run},
                                                 {"estimate", run},
+                                                {"tune", run, "--steps", "1", "--trials", "1"},
                                                 {"preprocess", run},
                                                 {"eval", run},
                                                 {"inspect", out},

@@ -26,6 +26,7 @@ class Screen {
     rows_.resize(row_ + 1);
     rows_[row_].resize(std::min(rows_[row_].size(), at_));
   }
+  void up(std::size_t rows) { row_ -= std::min(row_, rows); }
   std::vector<std::string> lines() && {
     for (std::string& row : rows_) row.erase(row.find_last_not_of(' ') + 1);
     while (!rows_.empty() && rows_.back().empty()) rows_.pop_back();
@@ -56,6 +57,8 @@ std::vector<std::string> screen_after(std::string_view bytes, int columns) {
     const std::string_view sequence = bytes.substr(begin, i - begin + 1);
     if (sequence == "\x1b[J")
       screen.erase_below();
+    else if (sequence.ends_with('A'))
+      screen.up(static_cast<std::size_t>(std::atoi(std::string(sequence.substr(2)).c_str())));
     else if (!sequence.ends_with('m'))
       for (const char c : sequence.substr(1)) screen.put(c);  // shows what is not known
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/file.h"
+#include "core/terminal.h"
 #include "tests/e2e/ranks.h"
 #include "tests/e2e/screen.h"
 #include "tests/e2e/support.h"
@@ -99,7 +100,7 @@ TEST_F(OnATerminal, WhatTheLauncherSaysStandsByItself) {
     ::kill(children_of(process.pid()).at(1), SIGKILL);
     const std::vector<std::string> lines = screen_after(process.wait().err, columns);
     const std::string said = "error: rank 1 was ended by signal 9 (Killed); the other ranks have stopped";
-    EXPECT_THAT(lines, Contains(said.substr(0, static_cast<std::size_t>(columns))));
+    EXPECT_THAT(lines, Contains(wrapped(said, columns - 1).front()));
     EXPECT_THAT(lines, Not(Contains(HasSubstr("step ")))) << columns;
     fs::remove_all(folder_ / "out");
   }

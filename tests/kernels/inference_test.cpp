@@ -81,6 +81,49 @@ TEST(CachedAttention, RowsDoNotSeeEachOther) {
   EXPECT_TRUE(std::equal(y.bytes().begin(), y.bytes().begin() + 32, again.bytes().begin()));
 }
 
+/// Tokens of two rows against caches in one piece and in blocks of 4, which lie anywhere.
+TEST(CachedAttention, HasTheSameBitsOverBlocks) {
+  const std::int64_t Hq = 4, Hkv = 2, D = 8;
+  const std::vector<std::int32_t> row{0, 0, 1, 0, 1, 0, 0, 1, 0, 0, 0}, position{0, 1, 0, 2, 1, 3, 4, 2, 5, 6, 8};
+  Ctx ctx({}, MatmulPrecision::storage, 2);
+  Array rows = integers(row), positions = integers(position), table = integers({5, 1, 3, 4, -1, -1});
+  const auto T = static_cast<std::int64_t>(row.size());
+  for (const DType d : {DType::f32, DType::bf16})
+    for (const std::int64_t window : {0, 5}) {
+      Array q = random(d, {T, Hq, D}, 1), x = random(d, {T, Hkv, D}, 2);
+      Array whole(d, {2, 12, Hkv, D}), paged(d, {6, 4, Hkv, D}), y(d, {T, Hq, D}), y_paged(d, {T, Hq, D});
+      const auto attend = [&](Tensor out, Tensor cache, ConstTensor blocks) {
+        ops::cache_append(ctx, {.cache = cache, .x = x, .rows = rows, .positions = positions, .blocks = blocks});
+        ops::cached_attention(ctx, {.y = out,
+                                    .q = q,
+                                    .keys = cache,
+                                    .values = cache,
+                                    .rows = rows,
+                                    .positions = positions,
+                                    .blocks = blocks,
+                                    .window = window,
+                                    .scale = 0.3});
+      };
+      attend(y, whole, {});
+      attend(y_paged, paged, table.tensor().reshaped({2, 3}));
+      EXPECT_EQ(y.bytes(), y_paged.bytes()) << name_of(d) << " " << window;
+    }
+}
+
+TEST(CachedAttention, RefusesPlacesOutsideTheBlocks) {
+  Ctx ctx;
+  Array cache(DType::f32, {2, 4, 1, 8}), x(DType::f32, {1, 1, 8}), table = integers({1, 2});
+  const auto append = [&](std::int32_t row, std::int32_t position) {
+    Array rows = integers({row}), positions = integers({position});
+    ops::cache_append(
+        ctx, {.cache = cache, .x = x, .rows = rows, .positions = positions, .blocks = table.tensor().reshaped({1, 2})});
+  };
+  append(0, 3);
+  EXPECT_THROW(append(1, 0), Error);  // no such row
+  EXPECT_THROW(append(0, 4), Error);  // block 2 of 2
+  EXPECT_THROW(append(0, 8), Error);  // behind the table
+}
+
 TEST(CachedAttention, RefusesPlacesOutsideTheCache) {
   Ctx ctx;
   Array cache(DType::f32, {2, 4, 1, 8}), x(DType::f32, {1, 1, 8}), row = integers({0}), position = integers({4});

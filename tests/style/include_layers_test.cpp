@@ -24,7 +24,7 @@ const std::map<std::string, std::set<std::string>>& layers() {
     return folders;
   };
   static const std::set<std::string> all =
-      with(config, {"emulator", "config", "train", "convert", "bench", "app", "examples"});
+      with(config, {"emulator", "config", "train", "convert", "bench", "monitor", "app", "examples"});
   static const std::map<std::string, std::set<std::string>> table{
       {"core", {}},
       {"kernels", {"core"}},
@@ -39,7 +39,8 @@ const std::map<std::string, std::set<std::string>>& layers() {
       {"train", with(config, {"config"})},
       {"convert", with(config, {"config", "train"})},
       {"bench", {"core", "kernels", "text", "data"}},
-      {"app", with(config, {"config", "train", "convert", "bench"})},
+      {"monitor", {"core"}},
+      {"app", with(config, {"config", "train", "convert", "bench", "monitor"})},
       {"examples", {"core"}},
       {"tests", all},
   };

@@ -5,12 +5,9 @@
 #include <algorithm>
 
 #include "core/parallel.h"
-#include "kernels/elementwise.h"
-#include "kernels/gemm.h"
 #include "model/recompute.h"
 #include "train/plan/compute.h"
 #include "train/plan/step_plan.h"
-#include "train/report/metrics.h"
 #include "train/setup/adapter_names.h"
 #include "train/setup/model_setup.h"
 #include "train/setup/prepared_data.h"
@@ -20,6 +17,7 @@ namespace qtrain {
 namespace {
 
 constexpr int kUnknownGpu = 9;  // its compute capability
+constexpr double kFull = 0.9;   // of a device's memory; with more a run has little room
 
 struct SplitRows {
   Dataset train, evaluation;
@@ -35,9 +33,10 @@ Place place_of(const Config& config, const EstimateOptions& options, int threads
   const ComputeChoice choice = compute_choice(config);
   if (const GpuModel* gpu = options.gpu) {
     const ComputePlan compute = plan_compute_on_gpu(choice);
+    require_kernels(*gpu);
     require_precision(compute.matmul, gpu->name, gpu->major);
     require_optimizer(optimizer_options(config.training), gpu->name, gpu->major);
-    return {compute, target_gpu(std::string(gpu->name), gpu->major, usable_memory(*gpu))};
+    return {compute, target_gpu(gpu->name, gpu->major, usable_memory(*gpu))};
   }
   if (choice.device == "cuda" && !cuda_problem().empty())
     return {plan_compute_on_gpu(choice), target_gpu("a GPU that is not here", kUnknownGpu, 0)};
@@ -57,6 +56,12 @@ SplitRows read_splits(const Config& config, DataPreparation&& preparation) {
 struct Course {
   TokenMix mix;
   double micro_batch_tokens = 0;  ///< of a rank, in the mean
+
+  StepWork step(const TrainingSection& t) const {
+    return {.mix = mix,
+            .micro_batch_tokens = micro_batch_tokens,
+            .micro_batches = static_cast<double>(t.gradient_accumulation_steps)};
+  }
 };
 
 Course follow_data(Estimate& e, const Config& config, const SplitRows& rows) {
@@ -85,51 +90,22 @@ Course follow_limits(Estimate& e, const Config& config, std::int64_t longest) {
           .micro_batch_tokens = static_cast<double>(e.work.train.tokens) / e.sharing};
 }
 
-/// What GEMMs of this size reach on the processor now.
-double measured_flops(MatmulPrecision matmul, int threads) {
-  constexpr std::int64_t kRows = 512, kWidth = 1024;
-  constexpr int kRuns = 4;
-  Ctx ctx({}, matmul, threads);
-  const auto matrix = [&](const DeviceMemory& memory, std::int64_t rows) {
-    const Tensor t{memory.data(), DType::f32, {rows, kWidth}, {}};
-    ops::fill(ctx, {.y = t, .value = 0.5});
-    return t;
-  };
-  const auto memory_of = [](std::int64_t rows) {
-    return DeviceMemory(Device{}, static_cast<std::size_t>(rows * kWidth) * sizeof(float), "a measured GEMM");
-  };
-  const DeviceMemory a_memory = memory_of(kRows), b_memory = memory_of(kWidth), c_memory = memory_of(kRows);
-  const Tensor a = matrix(a_memory, kRows), b = matrix(b_memory, kWidth), c = matrix(c_memory, kRows);
-  double least = 1e9;
-  for (int run = 0; run < kRuns; ++run) {
-    Stopwatch watch;
-    ops::gemm(ctx, {.c = store(c), .a = a, .b = b, .transpose_b = ops::Transpose::yes});
-    least = std::min(least, watch.seconds());
-  }
-  return 2.0 * kRows * kWidth * kWidth / least;
-}
-
 // Null: a processor, or a card that is not known.
 const GpuModel* gpu_of(const Place& place, const EstimateOptions& options) {
   if (options.gpu || place.compute.device.kind == DeviceKind::cpu) return options.gpu;
   return find_gpu(place.target.name);
 }
 
-std::optional<double> flops_per_second(const Place& place, const EstimateOptions& options, int threads) {
-  constexpr double kProcessorShare = 0.6;  // of a step is spent in GEMMs
-  if (place.compute.device.kind == DeviceKind::cpu)
-    return kProcessorShare * measured_flops(place.compute.matmul, threads);
+std::optional<DeviceSpeed> speed_of(const Place& place, const EstimateOptions& options, int threads) {
+  if (place.compute.device.kind == DeviceKind::cpu) return measured_speed(place.compute.matmul, threads);
   const GpuModel* gpu = gpu_of(place, options);
   if (!gpu) return {};
-  // GEMMs of f32 run at half the rate of 16-bit floats in TF32, and far below it without.
-  const double share = place.compute.matmul == MatmulPrecision::tf32      ? 0.5
-                       : place.compute.matmul == MatmulPrecision::storage ? 0.07
-                                                                          : 1;
-  return gpu->teraflops * 1e12 * share * options.mfu;
+  return published_speed(*gpu, place.compute.matmul, options.mfu);
 }
 
 bool can_multiply(const GpuModel& gpu, const Config& config, MatmulPrecision matmul) {
   try {
+    require_kernels(gpu);
     require_precision(matmul, gpu.name, gpu.major);
     require_optimizer(optimizer_options(config.training), gpu.name, gpu.major);
     return true;
@@ -139,21 +115,33 @@ bool can_multiply(const GpuModel& gpu, const Config& config, MatmulPrecision mat
 }
 
 /// Whether each kind of GPU can do the run, by the plan that it would have there; wherever it runs now.
-std::vector<GpuVerdict> gpus_for(const Config& config, const Workload& work) {
+std::vector<GpuVerdict> gpus_for(const Config& config, const Estimate& e, const StepWork& step, double mfu) {
   const ComputePlan compute = plan_compute_on_gpu(compute_choice(config));
   const ModelSetup setup = set_up_model(compute, training_request(config));
   const std::string& wanted = config.training.gradient_checkpointing.policy;
   const TargetDevice unknown = target_gpu("", kUnknownGpu, 0);  // where only copies that are asked for are kept
-  PlannedRun asked = planned_run(config, *setup.model, work, unknown);
+  PlannedRun asked = planned_run(config, *setup.model, e.work, unknown);
   choose_copies(asked, {});
   std::vector<GpuVerdict> gpus;
   for (const GpuModel& gpu : gpu_models()) {
-    PlannedRun run =
-        planned_run(config, *setup.model, work, target_gpu(std::string(gpu.name), gpu.major, usable_memory(gpu)));
+    PlannedRun run = planned_run(config, *setup.model, e.work, target_gpu(gpu.name, gpu.major, usable_memory(gpu)));
     run.choice = asked.choice;
-    gpus.push_back({.name = gpu.name,
+    run.choice.recompute = {settle_policy(run, wanted), run.inputs};
+    const MemoryPlan plan = memory_plan(run);
+    choose_copies(run, run.policy());
+    const bool needs_fp16 = gpu.has_kernels() && !gpu.has_bf16() && compute.matmul == MatmulPrecision::bf16;
+    const MatmulPrecision matmul = needs_fp16 ? MatmulPrecision::f16 : compute.matmul;
+    const StepTime time = step_time(run, step, published_speed(gpu, matmul, mfu));
+    gpus.push_back({.gpu = &gpu,
                     .has_types = can_multiply(gpu, config, compute.matmul),
-                    .fits = fits(memory_plan(run, settle_policy(run, wanted)), run.target)});
+                    .needs_fp16 = needs_fp16 && can_multiply(gpu, config, matmul),
+                    .fits = fits(plan, run.target),
+                    .bytes = plan.total(),
+                    .memory = run.target.memory,
+                    .recompute = run.policy(),
+                    .tokens_per_second = step.micro_batch_tokens * step.micro_batches / time.seconds(),
+                    .limit = time.limit()});
+    if (e.tokens) gpus.back().seconds = *e.tokens / gpus.back().tokens_per_second;
   }
   return gpus;
 }
@@ -210,8 +198,24 @@ RunPlace place_of_run(const Config& config, const EstimateOptions& options) {
 
 std::optional<double> Estimate::seconds() const {
   if (steps && step_seconds) return static_cast<double>(*steps) * *step_seconds;
-  if (!tokens || !flops_per_second) return {};
-  return *tokens * flops_per_token / (*flops_per_second * ranks);
+  const auto speed = tokens_per_second();
+  if (!tokens || !speed) return {};
+  return *tokens / *speed;
+}
+
+std::optional<double> Estimate::tokens_per_second() const {
+  if (step_seconds) return step_tokens * ranks / *step_seconds;
+  if (!step_time) return {};
+  return step_tokens * ranks / step_time->seconds();
+}
+
+std::string_view Estimate::limit() const {
+  if (problem) return "memory size";
+  return step_time ? step_time->limit() : std::string_view{};
+}
+
+bool Estimate::has_little_room() const {
+  return target.memory > 0 && static_cast<double>(least) > kFull * static_cast<double>(target.memory);
 }
 
 Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& options, Log& log) {
@@ -228,8 +232,10 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
   Estimate e{.target = place.target, .ranks = config.run.ranks(), .sharing = model.options().context.ranks};
   const bool read = options.data == DataUse::read && config.data.has_training_rows();
   const std::int64_t longest = config.data.max_length.value_or(model.config().max_position_embeddings);
-  const Course course = read ? follow_data(e, config, read_splits(config, DataPreparation(config, pool, log)))
-                             : follow_limits(e, config, longest);
+  std::optional<SplitRows> rows;
+  if (read) rows = read_splits(config, DataPreparation(config, pool, log));
+  const Course course = rows ? follow_data(e, config, *rows) : follow_limits(e, config, longest);
+  const StepWork step = course.step(config.training);
   e.work.samples = sample_work(load_sample_prompts(config, model.config()), model.config());
   PlannedRun run = planned_run(config, model, e.work, e.target);
   e.recompute = settle_policy(run, config.training.gradient_checkpointing.policy);
@@ -242,12 +248,30 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
   e.least = e.copies.empty() ? e.memory.total() : plain;
   const std::vector<ErrorText> refused = unsupported(resolved, {.device = DeviceKind::cuda});
   if (refused.empty())
-    e.gpus = gpus_for(config, e.work);
+    e.gpus = gpus_for(config, e, step, options.mfu);
   else
     e.refused_on_gpus = refused.front().cause;
   if (!fits(e.memory, e.target)) e.problem = does_not_fit(run);
   e.flops_per_token = training_flops(model, course.mix, e.recompute).total();
-  e.flops_per_second = flops_per_second(place, options, threads);
+  std::optional<DeviceSpeed> speed = speed_of(place, options, threads);
+  if (speed && rows) speed->loading = loading_speed(rows->train, config.training.per_device_train_batch_size);
+  e.step_tokens = step.micro_batch_tokens * step.micro_batches;
+  if (speed) e.flops_per_second = speed->flops;
+  if (speed) e.step_time = step_time(run, step, *speed);
+  const auto workload = [&](const Config& c) {
+    return rows ? workload_of(c.training, rows->train, rows->evaluation) : longest_workload(c, longest);
+  };
+  const PlanQuestion question{.config = config,
+                              .compute = place.compute,
+                              .target = e.target,
+                              .work = workload,
+                              .step_work = [&](const Config& c) { return rebatched(step, c.training); },
+                              .speed = speed.value_or(DeviceSpeed{.flops = 1, .bandwidth = 1})};
+  if (e.problem)
+    e.ways = ways_to_fit(question, e.target.memory);
+  else if (e.has_little_room())
+    e.ways = ways_to_fit(question, static_cast<std::size_t>(kFull * static_cast<double>(e.target.memory)));
+  if (!e.problem && speed) e.remarks = plan_remarks(question);
   if (e.ranks > 1) {
     RanksWork work = ranks_work(e, place, course);
     work.gpu = gpu_of(place, options);

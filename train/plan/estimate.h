@@ -10,8 +10,11 @@
 #include "core/log.h"
 #include "train/plan/gpus.h"
 #include "train/plan/memory_plan.h"
+#include "train/plan/plan_remarks.h"
 #include "train/plan/ranks_estimate.h"
+#include "train/plan/run_time.h"
 #include "train/plan/step_trace.h"
+#include "train/plan/ways_to_fit.h"
 
 namespace qtrain {
 
@@ -28,11 +31,17 @@ struct EstimateOptions {
   std::optional<std::filesystem::path> timelines = {};  ///< the folder of those of a run with this config
 };
 
-/// Whether a kind of GPU can do a run.
+/// Whether a kind of GPU can do a run, and what is predicted of it there.
 struct GpuVerdict {
-  std::string_view name;
-  bool has_types;  ///< it multiplies in the types of the run; T4 has no bfloat16
+  const GpuModel* gpu;
+  bool has_types;           ///< it multiplies in the types of the run; T4 has no bfloat16
+  bool needs_fp16 = false;  ///< it would with fp16 instead, which the figures are of
   bool fits;
+  std::size_t bytes = 0, memory = 0;  ///< of the plan without copies that it may leave out, and what it has
+  RecomputePolicy recompute = {};
+  double tokens_per_second = 0;
+  std::optional<double> seconds = {};  ///< of the whole run
+  std::string_view limit = {};
 
   bool can() const { return has_types && fits; }
 };
@@ -58,9 +67,18 @@ struct Estimate {
   std::optional<double> flops_per_second;  ///< that the device is taken to reach
   std::optional<RanksEstimate> of_ranks;   ///< of a run of several: with each zero_stage
   std::optional<double> step_seconds;      ///< of the run with its own, where that is known
+  std::optional<StepTime> step_time;       ///< of a rank, without what it exchanges with others
+  double step_tokens = 0;                  ///< of a rank, in the mean
+  std::vector<WayToFit> ways;              ///< where it does not fit, or has little room
+  std::vector<std::string> remarks;        ///< on what the config pays for and does not need
   std::optional<TracedRun> traced;
 
   std::optional<double> seconds() const;
+  std::optional<double> tokens_per_second() const;
+  /// "memory size" where it does not fit, else that of the step; empty where nothing is known.
+  std::string_view limit() const;
+  /// Whether less than a tenth of the device's memory is left.
+  bool has_little_room() const;
 };
 
 /// Where it would run: a GPU need not be here.

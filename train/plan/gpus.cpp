@@ -6,50 +6,40 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "config/yaml.h"
+
 namespace qtrain {
+
+/// The text of gpus.yaml by its name without an ending.
+const std::map<std::string_view, std::string_view>& gpu_texts();
+
 namespace {
 
-// Where one name begins another, the more usual model comes first. Bridges that join two cards are left out.
-constexpr auto kModels = std::to_array<GpuModel>({
-    {"T4", 14.6, 65, 320, 7, 0, 15.75},
-    {"RTX 3060", 11.8, 25.6, 360, 8, 0, 31.5},
-    {"RTX 3080", 9.8, 59.5, 760, 8, 0, 31.5},
-    {"RTX 3090", 23.7, 71, 936, 8, 0, 31.5},
-    {"RTX 4060", 7.6, 30.2, 272, 8, 0, 15.75},
-    {"RTX 4060 Ti", 15.6, 44.1, 288, 8, 0, 15.75},
-    {"RTX 4070", 11.7, 58.3, 504, 8, 0, 31.5},
-    {"RTX 4080", 15.7, 97.5, 717, 8, 0, 31.5},
-    {"RTX 4090", 23.6, 165.2, 1008, 8, 0, 31.5},
-    {"RTX 5070", 11.5, 61.7, 672, 12, 0, 63},
-    {"RTX 5070 Ti", 15.5, 87.9, 896, 12, 0, 63},
-    {"RTX 5080", 15.5, 112.6, 960, 12, 0, 63},
-    {"RTX 5090", 31.4, 209.5, 1792, 12, 0, 63},
-    {"RTX A4000", 15.7, 76.7, 448, 8, 0, 31.5},
-    {"RTX A5000", 23.7, 111.1, 768, 8, 0, 31.5},
-    {"RTX A6000", 47.5, 154.8, 768, 8, 0, 31.5},
-    {"RTX 6000 Ada", 47.5, 364.2, 960, 8, 0, 31.5},
-    {"RTX PRO 6000 Blackwell", 95.0, 503.8, 1792, 12, 0, 63},
-    {"L4", 22.0, 121, 300, 8, 0, 31.5},
-    {"L40S", 44.5, 362, 864, 8, 0, 31.5},
-    {"L40", 44.5, 181, 864, 8, 0, 31.5},
-    {"A10G", 22.1, 70, 600, 8, 0, 31.5},
-    {"A10", 22.1, 125, 600, 8, 0, 31.5},
-    {"A30", 23.6, 165, 933, 8, 0, 31.5},
-    {"A40", 44.4, 149.7, 696, 8, 0, 31.5},
-    {"A100 80GB", 79.2, 312, 2039, 8, 3, 300},
-    {"A100 40GB", 39.4, 312, 1555, 8, 3, 300},
-    {"A100 PCIe 80GB", 79.2, 312, 1935, 8, 0, 31.5},
-    {"A100 PCIe 40GB", 39.4, 312, 1555, 8, 0, 31.5},
-    {"H100 80GB", 79.1, 989.4, 3350, 9, 4, 450},
-    {"H100 PCIe", 79.1, 756, 2000, 9, 0, 63},
-    {"H100 NVL", 93.1, 835, 3938, 9, 0, 63},
-    {"H200", 139.8, 989.4, 4800, 9, 4, 450},
-    {"H200 NVL", 139.8, 835.5, 4800, 9, 0, 63},
-    {"B200", 178.3, 2250, 7700, 10, 5, 900},
-});
+std::vector<GpuModel> read_models() {
+  const Json table = parse_yaml(gpu_texts().at("gpus"), "gpus.yaml").value;
+  const Json& sources = table.at("sources");
+  std::vector<GpuModel> models;
+  for (const auto& [name, row] : table.at("gpus").items()) {
+    const int capability = static_cast<int>(std::lround(row.at("capability").get<double>() * 10));
+    models.push_back({.name = name,
+                      .memory_gib = row.at("memory"),
+                      .half = row.at("half"),
+                      .tf32 = row.at("tf32"),
+                      .float32 = row.at("float"),
+                      .bandwidth = row.at("bandwidth"),
+                      .major = capability / 10,
+                      .minor = capability % 10,
+                      .nvlink = row.at("nvlink"),
+                      .peer = row.at("peer"),
+                      .source = sources.at(row.at("source").get<std::string>())});
+  }
+  return models;
+}
 
 /// Lower-case words of letters and digits.
 std::vector<std::string> words_of(std::string_view name) {
@@ -82,7 +72,33 @@ bool is_variant(const std::vector<std::string>& asked, const std::vector<std::st
 }  // namespace
 
 std::span<const GpuModel> gpu_models() {
+  static const std::vector<GpuModel> kModels = read_models();
   return kModels;
+}
+
+double GpuModel::teraflops(MatmulPrecision precision) const {
+  switch (precision) {
+    case MatmulPrecision::bf16: return has_bf16() ? half : float32;
+    case MatmulPrecision::f16: return std::max(half, float32);
+    case MatmulPrecision::tf32: return std::max(tf32, float32);
+    default: return float32;
+  }
+}
+
+std::string GpuModel::lacks() const {
+  std::vector<std::string_view> what;
+  if (half == 0) what.emplace_back("no tensor cores");
+  if (!has_bf16()) what.emplace_back("no bfloat16");
+  if (tf32 == 0 && half > 0) what.emplace_back("no TF32");
+  return fmt::format("{}", fmt::join(what, ", "));
+}
+
+void require_kernels(const GpuModel& gpu) {
+  if (gpu.has_kernels()) return;
+  fail(ErrorKind::usage,
+       {.cause = fmt::format("{} has compute capability {}.{} ({}), and the kernels need 7.5 (Turing)", gpu.name,
+                             gpu.major, gpu.minor, gpu.lacks()),
+        .remedy = "take a newer card, or train on the processor (device=cpu)"});
 }
 
 const GpuModel* find_gpu(std::string_view name) {
@@ -90,17 +106,17 @@ const GpuModel* find_gpu(std::string_view name) {
   if (asked.empty()) return nullptr;
   const GpuModel* best = nullptr;
   std::size_t most = 0;
-  for (const GpuModel& gpu : kModels) {  // the driver says more than the name: "NVIDIA A100-SXM4-40GB"
+  for (const GpuModel& gpu : gpu_models()) {  // the driver says more than the name: "NVIDIA A100-SXM4-40GB"
     const std::vector<std::string> words = words_of(gpu.name);
     if (!contains_all(asked, words) || is_variant(asked, words) || words.size() <= most) continue;
     best = &gpu;
     most = words.size();
   }
   if (best) return best;
-  for (const GpuModel& gpu : kModels)  // people say less
+  for (const GpuModel& gpu : gpu_models())  // people say less
     if (contains_all(words_of(gpu.name), asked)) return &gpu;
   const auto joined = [](std::string_view words) { return fmt::format("{}", fmt::join(words_of(words), "")); };
-  for (const GpuModel& gpu : kModels)  // or leave out blanks, and the maker's words before the number
+  for (const GpuModel& gpu : gpu_models())  // or leave out blanks, and the maker's words before the number
     if (joined(name).size() >= 4 && joined(gpu.name).ends_with(joined(name))) return &gpu;
   return nullptr;
 }

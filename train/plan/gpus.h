@@ -2,23 +2,38 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
+#include "core/context.h"
 #include "train/plan/interconnect.h"
 
 namespace qtrain {
 
-/// A GPU as its data sheet describes it.
+/// A GPU as its data sheet describes it: a row of gpus.yaml.
 struct GpuModel {
-  std::string_view name;
-  double memory_gib;  ///< that the driver reports, about
-  double teraflops;   ///< dense GEMMs of 16-bit floats with f32 sums
-  double bandwidth;   ///< of its memory, GB/s
-  int major;          ///< compute capability
-  int nvlink;         ///< generation that joins all GPUs of a machine; 0: PCIe
-  double peer;        ///< that it sends to other GPUs of its machine at most, GB/s, while as much comes
+  std::string name;
+  double memory_gib = 0;     ///< that the driver reports, about
+  double half = 0;           ///< TFLOP/s of dense GEMMs of 16-bit floats with f32 sums on tensor cores; 0: it has none
+  double tf32 = 0;           ///< the same in TF32; 0: it has none
+  double float32 = 0;        ///< TFLOP/s outside of tensor cores
+  double bandwidth = 0;      ///< of its memory, GB/s
+  int major = 0, minor = 0;  ///< compute capability
+  int nvlink = 0;            ///< generation that joins all GPUs of a machine; 0: PCIe
+  double peer = 0;           ///< that it sends to other GPUs of its machine at most, GB/s, while as much comes
+  std::string source;
+
+  /// Whether the program's kernels run on it: they are made for Turing and what came after it.
+  bool has_kernels() const { return major * 10 + minor >= 75; }
+  bool has_bf16() const { return major >= 8; }
+  /// TFLOP/s of GEMMs at most.
+  double teraflops(MatmulPrecision precision) const;
+  /// What it lacks, in words: "no bfloat16, no TF32"; empty where that is nothing.
+  std::string lacks() const;
 };
 std::span<const GpuModel> gpu_models();
+/// A usage error for one that the kernels do not run on.
+void require_kernels(const GpuModel& gpu);
 
 /// Where the ranks of a run are.
 struct RankLayout {

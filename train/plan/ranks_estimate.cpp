@@ -3,23 +3,16 @@
 #include <algorithm>
 
 #include "train/gradient_squares.h"
+#include "train/plan/run_time.h"
 #include "train/setup/model_setup.h"
 
 namespace qtrain {
 namespace {
 
-constexpr double kHostBandwidth = 24e9;  // bytes a second between a host and its GPU
-
-// Weights and gradients are read, weights written, and the state both; from the host what is kept there.
 double update_seconds(const PlannedRun& run, const GpuModel& gpu) {
   constexpr double kGiga = 1e9;
-  double elements = 0;
-  for (const Param* p : run.model.trained()) elements += static_cast<double>(p->own.count());
-  const double state = 2 * static_cast<double>(run.optimizer.memory.state), weights = 2 * elements * sizeof(float);
-  double from_host = 0, from_device = elements * sizeof(float);
-  (run.optimizer.placement == Placement::device ? from_device : from_host) += state;
-  (run.model.options().sharding.on_host ? from_host : from_device) += weights;
-  return from_host / kHostBandwidth + from_device / (gpu.bandwidth * kGiga);
+  const UpdateTraffic bytes = update_traffic(run);
+  return bytes.host / kHostBandwidth + bytes.device / (gpu.bandwidth * kGiga);
 }
 
 // Of attention in a block where ranks share tokens: keys and values come, for the gradients once more, and those go.

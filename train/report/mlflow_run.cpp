@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kLongestParam = 500, kIdLength = 32;
+constexpr std::size_t kLongestParam = 500, kMlflowIdLength = 32;
 
 std::int64_t milliseconds(double time) {
   return std::llround(time * 1000);
@@ -47,7 +47,7 @@ std::string quoted(const std::string& text) {
   return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
-enum class RunState : std::uint8_t { running = 1, finished = 3, failed = 4, killed = 5 };
+enum class MlflowStatus : std::uint8_t { running = 1, finished = 3, failed = 4, killed = 5 };
 
 class MlflowRun final : public Tracker {
  public:
@@ -60,12 +60,12 @@ class MlflowRun final : public Tracker {
     make_experiment(store / "0", "0", "Default");
     make_experiment(folder, experiment_, experiment);
     id_ = tracked.resumed_step > 0 ? earlier_run(folder) : "";
-    if (id_.empty()) id_ = fresh_id(kIdLength);
+    if (id_.empty()) id_ = fresh_id(kMlflowIdLength);
     folder_ = folder / id_;
     std::error_code failed;
     fs::remove_all(folder_ / "metrics", failed);
     for (const char* part : {"metrics", "params", "tags", "artifacts"}) make_folder(folder_ / part);
-    write_meta(RunState::running, {});
+    write_meta(MlflowStatus::running, {});
     for (const auto& [key, value] : tracked.config.items()) write_param(key, value);
     write_file(folder_ / "tags/mlflow.runName", name_);
     write_file(folder_ / "tags/mlflow.source.name", "qtrain");
@@ -84,9 +84,9 @@ class MlflowRun final : public Tracker {
 
   void end(int exit_code) override {
     constexpr int kStopped = static_cast<int>(ErrorKind::stopped);
-    write_meta(exit_code == 0          ? RunState::finished
-               : exit_code == kStopped ? RunState::killed
-                                       : RunState::failed,
+    write_meta(exit_code == 0          ? MlflowStatus::finished
+               : exit_code == kStopped ? MlflowStatus::killed
+                                       : MlflowStatus::failed,
                milliseconds(unix_time()));
   }
 
@@ -122,7 +122,7 @@ class MlflowRun final : public Tracker {
     if (text.size() <= kLongestParam) write_file(folder_ / "params" / key, text);
   }
 
-  void write_meta(RunState state, std::optional<std::int64_t> ended) const {
+  void write_meta(MlflowStatus state, std::optional<std::int64_t> ended) const {
     write_file(folder_ / "meta.yaml",
                fmt::format("artifact_uri: {}\nend_time: {}\nentry_point_name: ''\nexperiment_id: '{}'\n"
                            "lifecycle_stage: active\nrun_id: '{}'\nrun_name: {}\nsource_name: ''\nsource_type: 4\n"

@@ -1,5 +1,6 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <ctime>
@@ -17,10 +18,10 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kFolderBegin = "offline-run-";
 constexpr std::string_view kStep = "train/global_step";  // over which transformers lets W&B draw
-constexpr std::size_t kIdLength = 8;
+constexpr std::size_t kWandbIdLength = 8;
 
 // Fields of wandb_internal.proto.
-namespace record {
+namespace wandb_record {
 constexpr int kNumber = 1, kHistory = 2, kSummary = 3, kMetric = 12, kRun = 17, kExit = 18, kHeader = 21;
 }
 namespace run {
@@ -28,14 +29,9 @@ constexpr int kId = 1, kEntity = 2, kProject = 3, kConfig = 4, kDisplayName = 8,
 }
 constexpr int kUpdate = 1, kKey = 1, kNestedKey = 2, kValueJson = 16, kItem = 1, kHistoryStep = 2;
 
-/// Sums of zlib.
-std::uint32_t crc32(std::string_view bytes) {
-  std::uint32_t crc = ~0u;
-  for (const char c : bytes) {
-    crc ^= static_cast<unsigned char>(c);
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1u) ? 0xEDB88320u : 0u);
-  }
-  return ~crc;
+std::uint32_t crc32_of(std::string_view bytes) {
+  return static_cast<std::uint32_t>(
+      ::crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size())));
 }
 
 /// A log of LevelDB: records in blocks of 32 KiB, cut where a block ends; parts {checksum, length, kind, bytes}.
@@ -58,7 +54,7 @@ class RecordLog {
       bytes.remove_prefix(part.size());
       const Kind kind = first ? (bytes.empty() ? kFull : kFirst) : (bytes.empty() ? kLast : kMiddle);
       const std::string content = std::string(1, static_cast<char>(kind)).append(part);
-      text += little_endian(crc32(content)) + little_endian(static_cast<std::uint16_t>(part.size())) + content;
+      text += little_endian(crc32_of(content)) + little_endian(static_cast<std::uint16_t>(part.size())) + content;
       if (bytes.empty()) break;
       first = false;
     }
@@ -99,7 +95,7 @@ class WandbRun final : public Tracker {
   explicit WandbRun(const TrackedRun& tracked) : begun_(tracked.rows.empty() ? unix_time() : time_of(tracked.rows[0])) {
     const fs::path wandb = tracked.output / "wandb";
     const std::optional<fs::path> earlier = tracked.resumed_step > 0 ? earlier_run(wandb) : std::nullopt;
-    id_ = earlier ? id_in(*earlier) : fresh_id(kIdLength);
+    id_ = earlier ? id_in(*earlier) : fresh_id(kWandbIdLength);
     const std::string time = fmt::format("{:%Y%m%d_%H%M%S}", fmt::gmtime(static_cast<std::time_t>(unix_time())));
     const fs::path folder = wandb / fmt::format("{}{}-{}", kFolderBegin, time, id_);
     std::error_code failed;
@@ -126,15 +122,15 @@ class WandbRun final : public Tracker {
     add("_timestamp", time_of(row));
     add("_runtime", time_of(row) - begun_);
     history.message(kHistoryStep, ProtoMessage().integer(1, static_cast<std::uint64_t>(rows_++)));
-    put(record::kSummary, summary);
-    put(record::kHistory, history);
+    put(wandb_record::kSummary, summary);
+    put(wandb_record::kHistory, history);
   }
 
   void end(int exit_code) override {
     constexpr int kCode = 1, kRuntime = 2;
-    put(record::kExit, ProtoMessage()
-                           .integer(kCode, static_cast<std::uint64_t>(exit_code))
-                           .integer(kRuntime, static_cast<std::uint64_t>(std::max(unix_time() - begun_, 0.0))));
+    put(wandb_record::kExit, ProtoMessage()
+                                 .integer(kCode, static_cast<std::uint64_t>(exit_code))
+                                 .integer(kRuntime, static_cast<std::uint64_t>(std::max(unix_time() - begun_, 0.0))));
   }
 
  private:
@@ -142,7 +138,7 @@ class WandbRun final : public Tracker {
 
   void begin(const TrackedRun& tracked) {
     constexpr int kVersion = 1, kProducer = 1, kName = 1, kGlob = 2, kStepMetric = 4, kOptions = 6, kStepSync = 1;
-    put(record::kHeader,
+    put(wandb_record::kHeader,
         ProtoMessage().message(kVersion, ProtoMessage().text(kProducer, "qtrain " + std::string(qtrain::kVersion))));
     ProtoMessage config;
     for (const auto& [key, value] : tracked.config.items())
@@ -155,16 +151,16 @@ class WandbRun final : public Tracker {
         .message(run::kConfig, config)
         .text(run::kDisplayName, from_environment("WANDB_NAME", run_name(tracked.output)))
         .message(run::kStartTime, ProtoMessage().integer(1, static_cast<std::uint64_t>(begun_)));
-    put(record::kRun, run);
-    put(record::kMetric, ProtoMessage().text(kName, kStep));
-    put(record::kMetric, ProtoMessage()
-                             .text(kGlob, "*")
-                             .text(kStepMetric, kStep)
-                             .message(kOptions, ProtoMessage().integer(kStepSync, 1)));
+    put(wandb_record::kRun, run);
+    put(wandb_record::kMetric, ProtoMessage().text(kName, kStep));
+    put(wandb_record::kMetric, ProtoMessage()
+                                   .text(kGlob, "*")
+                                   .text(kStepMetric, kStep)
+                                   .message(kOptions, ProtoMessage().integer(kStepSync, 1)));
   }
 
   void put(int field, const ProtoMessage& content) {
-    log_->append(ProtoMessage().integer(record::kNumber, ++records_).message(field, content).bytes());
+    log_->append(ProtoMessage().integer(wandb_record::kNumber, ++records_).message(field, content).bytes());
   }
 
   double begun_;

@@ -89,12 +89,16 @@ void require_shared_output(const RunContext& run, const OutputFolder& output) {
 
 PreparedRun prepare_run(const RunContext& run, const OutputFolder& output, const std::string& resume) {
   ResumeFrom from = shared_resume(run, output, resume);
+  run.phases.begin("tokenizing");
   auto data = load_run_data(run, from.checkpoints);
+  run.phases.begin("reading the model");
   ModelSetup declared = declare_run_model(run, *data);
   if (declared.model->options().sharding.divides_trained()) require_shared_output(run, output);
   require_room(run, from, plan_disk(run.training(), declared, data->plan));
   const Schedule schedule = schedule_of(run.training(), data->plan);
+  run.phases.begin("planning memory");
   RunModel model = allocate_run_model(run, *data, std::move(declared));
+  run.phases.begin("hashing the model");
   RunMetadata metadata = run_metadata(run, *data, model.setup);
   require_same_run(run, metadata.identity);
   if (resume == "never") output.start_over();

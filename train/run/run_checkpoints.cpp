@@ -74,6 +74,7 @@ void RunCheckpoints::save() {
   if (!run_.leads()) return;
   std::erase(damaged_, saved.filename());
   run_.log.info("saved {}", saved.string());
+  run_.log.event("saved", dump_json({{"path", saved.string()}, {"step", objects_.state.step}}));
   rotate(saved);
 }
 

@@ -5,6 +5,8 @@
 #include "core/context.h"
 #include "core/log.h"
 #include "dist/collective.h"
+#include "train/report/prometheus.h"
+#include "train/report/start_phases.h"
 
 namespace qtrain {
 
@@ -29,8 +31,10 @@ struct RunContext {
   Ctx& ctx;
   Log& log;
   IgnoredKeys& ignored;
+  StartPhases& phases;
   Collective& ranks;
-  Collective& sharing;  ///< those that have the same micro-batches and share their tokens
+  Collective& sharing;                       ///< those that have the same micro-batches and share their tokens
+  PrometheusEndpoint* prometheus = nullptr;  ///< where it is asked for, on the rank that leads
 
   const TrainingSection& training() const { return config.value.training; }
   /// Whether this is the rank that writes the output directory.

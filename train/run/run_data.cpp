@@ -44,7 +44,9 @@ void load_rows(RunData& data, const RunContext& run, const std::vector<fs::path>
                watch.seconds());
 }
 
-void make_loaders(RunData& data, const RunContext& run) {
+}  // namespace
+
+void make_batches(RunData& data, const RunContext& run) {
   const TrainingSection& t = run.training();
   const int rank = run.data_rank(), world = run.data_ranks();
   const auto seed = static_cast<std::uint64_t>(t.data_seed.value_or(t.seed));
@@ -62,17 +64,15 @@ void make_loaders(RunData& data, const RunContext& run) {
                                                               .rank = rank,
                                                               .world = world,
                                                               .sampler = {.sampling = Sampling::sequential}});
+  data.plan = make_step_plan(run.training(), data.train_loader->batches_per_epoch(), run.data_ranks());
 }
-
-}  // namespace
 
 std::unique_ptr<RunData> load_run_data(const RunContext& run, const std::vector<fs::path>& checkpoints) {
   require_training_rows(run.config.value.data);
   auto data = std::make_unique<RunData>();
   data->text = load_template_folder(run.config.value);
   load_rows(*data, run, checkpoints);
-  make_loaders(*data, run);
-  data->plan = make_step_plan(run.training(), data->train_loader->batches_per_epoch(), run.data_ranks());
+  make_batches(*data, run);
   for (const std::string& advice : data_advice(run.config, data->train.statistics(), data->plan))
     run.log.warn("{}", advice);
   return data;

@@ -23,5 +23,8 @@ struct RunData {
 /// Prepares the rows of a config and says what there is to know of them. Where the chat template writes the date, a run
 /// that goes on from `checkpoints` has the rows of its first day. A usage error for a config without training rows.
 std::unique_ptr<RunData> load_run_data(const RunContext& run, const std::vector<std::filesystem::path>& checkpoints);
+/// Batches of its rows, and steps of those, as the config says; for a config that says otherwise, instead of those
+/// there.
+void make_batches(RunData& data, const RunContext& run);
 
 }  // namespace qtrain

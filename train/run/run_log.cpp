@@ -57,6 +57,8 @@ RunLog::RunLog(const RunContext& run, const Parts& parts, const std::filesystem:
 void RunLog::begin() {
   const std::int64_t batch = run_.training().per_device_train_batch_size,
                      batches = run_.training().gradient_accumulation_steps, ranks = run_.data_ranks();
+  gauges_ = {.step = state_.step, .max_steps = plan_.max_steps, .tokens = state_.tokens};
+  if (run_.prometheus != nullptr) run_.prometheus->set(gauges_);
   run_.log.info("training: {} of {} x {} {}{}, {:.2f} epochs", counted(plan_.max_steps, "step"), batch, batches,
                 batch * batches == 1 ? "row" : "rows", shared_by(ranks, run_.sharing.size()),
                 plan_.epochs_after(plan_.max_steps));
@@ -75,11 +77,40 @@ void RunLog::add_step(const StepOutcome& outcome) {
   data_wait_ += outcome.data_wait;
   computing_ += outcome.computing;
   stepping_ += outcome.seconds - outcome.data_wait;
+  run_.phases.finish();
   Progress progress = progress_of(state_, plan_.max_steps, pace_after(step_watch_.seconds()));
   progress.learning_rate = outcome.learning_rate;
+  progress.epoch = plan_.epochs_after(state_.step);
+  progress.memory_bytes = memory_in_use();
+  progress.data_wait = data_wait_ / row_watch_.seconds();
   progress.logged = events_.logs_after(state_.step);
+  publish(progress, outcome);
   run_.log.progress(progress);
   if (progress.logged) add_training_row(outcome);
+}
+
+void RunLog::publish(const Progress& p, const StepOutcome& outcome) {
+  if (run_.prometheus == nullptr) return;
+  gauges_ = {.step = p.step,
+             .max_steps = p.total,
+             .tokens = state_.tokens,
+             .epoch = p.epoch,
+             .loss = p.loss,
+             .eval_loss = gauges_.eval_loss,
+             .learning_rate = p.learning_rate,
+             .grad_norm = outcome.grad_norm,
+             .tokens_per_second = p.tokens_per_second,
+             .eta_seconds = p.eta_seconds,
+             .data_wait = p.data_wait,
+             .resident_bytes = resident_memory().now_mb * kMib,
+             .device_bytes = static_cast<double>(allocated_bytes(run_.ctx.device().kind).now)};
+  run_.prometheus->set(gauges_);
+}
+
+// What runs out first: that of the device.
+double RunLog::memory_in_use() const {
+  const DeviceKind kind = run_.ctx.device().kind;
+  return kind == DeviceKind::cuda ? static_cast<double>(allocated_bytes(kind).now) : resident_memory().now_mb * kMib;
 }
 
 void RunLog::add_training_row(const StepOutcome& outcome) {
@@ -119,6 +150,8 @@ Json RunLog::work_of_ranks() const {
 void RunLog::add_evaluation(const Evaluation& e, double seconds) {
   run_.log.info("step {}: eval_loss {} over {} in {:.1f} s", state_.step, finite_or_words(e.loss(), 4),
                 counted(e.target_tokens, "target"), seconds);
+  gauges_.eval_loss = e.loss();
+  if (run_.prometheus != nullptr) run_.prometheus->set(gauges_);
   Json row{{"epoch", plan_.epochs_after(state_.step)},
            {"eval_loss", finite_or_null(e.loss())},
            {"eval_runtime", seconds},
@@ -135,6 +168,7 @@ void RunLog::add_row(Json row, const Json& extra) {
   if (starting_ > 0) row["startup_seconds"] = std::exchange(starting_, 0);
   if (sampling_ > 0) row["sample_seconds"] = std::exchange(sampling_, 0);
   if (saving_ > 0) row["save_seconds"] = std::exchange(saving_, 0);
+  if (run_.log.has_events()) run_.log.event("row", dump_json(row));  // which has a time of its own
   row["time"] = unix_time();
   metrics_.append(row);
   if (event_file_) event_file_->append(row);

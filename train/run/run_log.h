@@ -52,10 +52,15 @@ class RunLog {
   Pace pace() const { return pace_after(run_watch_.seconds()); }
   const MetricsFile& metrics() const { return metrics_; }
   /// All rows are on the disk then.
-  void sync() { metrics_.sync(); }
+  void sync() {
+    metrics_.sync();
+    messages_.sync();
+  }
 
  private:
   void add_training_row(const StepOutcome& outcome);
+  void publish(const Progress& progress, const StepOutcome& outcome);
+  double memory_in_use() const;
   Json work_of_ranks() const;
   Pace pace_after(double seconds) const;
 
@@ -67,6 +72,7 @@ class RunLog {
   RunMessages messages_;
   std::vector<std::unique_ptr<Tracker>> trackers_;
   std::optional<EventFile> event_file_;
+  RunGauges gauges_;
   std::int64_t first_step_, first_tokens_;  ///< of this start of the program
   Stopwatch run_watch_, step_watch_, row_watch_;
   std::int64_t tokens_since_row_ = 0;

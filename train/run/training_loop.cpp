@@ -15,6 +15,7 @@ bool TrainingLoop::run() {
   if (run_.training().eval_on_start && state.step == 0) evaluate();
   if (state.events_pending) handle_events();
   parts_.run_log.begin_steps();
+  run_.phases.begin("first step");
   while (!events_.is_last(state.step) && !run_.stop_requested()) {
     parts_.run_log.add_step(parts_.steps.next());
     handle_events();

@@ -267,7 +267,9 @@ void load_weights(Ctx& ctx, ModelSetup& setup, const WeightSource& source, Log& 
   };
   const std::optional<fs::path> adapter = source.adapter ? source.adapter : setup.adapter;
   if (!adapter) setup.model->adapter().initialize(ctx, source.seed);
-  if (!source.weights && setup.random_init) {
+  if (source.base_is_there) {
+    setup.model->values_changed();
+  } else if (!source.weights && setup.random_init) {
     if (setup.model->options().base == Update::frozen)
       log.info("the model starts from random weights, seed {}", source.seed);
     setup.model->initialize_weights(ctx, source.seed);

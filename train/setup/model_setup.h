@@ -79,6 +79,7 @@ struct WeightSource {
   std::uint64_t seed = 42;
   std::optional<std::filesystem::path> weights = {};  ///< instead of the base model's folder (a checkpoint)
   std::optional<std::filesystem::path> adapter = {};  ///< instead of the adapter's folder (a checkpoint)
+  bool base_is_there = false;                         ///< only the adapter: see Transformer::commit_on
 };
 void load_weights(Ctx& ctx, ModelSetup& setup, const WeightSource& source, Log& log);
 

@@ -140,9 +140,31 @@ TEST(Gpus, AreFoundByTheirNames) {
     EXPECT_EQ(name(other), "none") << other;
   EXPECT_EQ(name("L4"), "L4");
   EXPECT_EQ(name("NVIDIA L40S"), "L40S");
+  EXPECT_EQ(name("Tesla V100-SXM2-32GB"), "V100 32GB");
+  EXPECT_EQ(name("NVIDIA GeForce GTX 1080 Ti"), "GTX 1080 Ti");
   EXPECT_EQ(name("Radeon"), "none");
   EXPECT_EQ(name("80"), "none");
   EXPECT_EQ(name(""), "none");
+}
+
+// Every row of gpus.yaml, and what follows from it.
+TEST(Gpus, HaveWhatTheirArchitectureHas) {
+  for (const GpuModel& gpu : gpu_models()) {
+    SCOPED_TRACE(gpu.name);
+    EXPECT_EQ(find_gpu(gpu.name), &gpu);
+    EXPECT_FALSE(gpu.source.empty());
+    EXPECT_EQ(gpu.half > 0, gpu.major >= 7) << "tensor cores came with Volta";
+    EXPECT_EQ(gpu.tf32 > 0, gpu.major >= 8) << "TF32 came with Ampere";
+    EXPECT_NEAR(gpu.tf32 > 0 ? gpu.half / gpu.tf32 : 2, 2, 0.03) << "TF32 is half as fast as 16 bits";
+    EXPECT_EQ(gpu.has_kernels(), gpu.major > 7 || gpu.minor >= 5);
+    EXPECT_GT(usable_memory(gpu), std::size_t{6} << 30);
+    for (const MatmulPrecision p : {MatmulPrecision::tf32, MatmulPrecision::f16})
+      EXPECT_GE(gpu.teraflops(p), gpu.teraflops(MatmulPrecision::storage));
+  }
+  EXPECT_EQ(find_gpu("P100")->lacks(), "no tensor cores, no bfloat16");
+  EXPECT_EQ(find_gpu("T4")->lacks(), "no bfloat16, no TF32");
+  EXPECT_EQ(find_gpu("RTX 4090")->lacks(), "");
+  EXPECT_EQ(find_gpu("P100")->teraflops(MatmulPrecision::bf16), find_gpu("P100")->float32);
 }
 
 }  // namespace

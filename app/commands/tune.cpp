@@ -1,0 +1,215 @@
+#include "train/tune.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "app/commands/commands.h"
+#include "config/check.h"
+#include "config/document.h"
+#include "config/fields.h"
+#include "config/remarks.h"
+#include "core/file.h"
+#include "core/stop.h"
+#include "train/plan/compute.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// How a key was written: its origin is "config.json:12 (micro_batch_size)" where that is another name.
+std::string written_name(const ResolvedConfig& config, const std::string& key) {
+  const std::string& origin = config.origin.at(key);
+  const auto open = origin.rfind(" (");
+  if (!config.given(key) || open == std::string::npos || !origin.ends_with(')')) return key;
+  return origin.substr(open + 2, origin.size() - open - 3);
+}
+
+/// The member that a path with dots names; members that are not there are made. Null: a value is in the way.
+Json* member(Json& document, std::string_view path) {
+  Json* at = &document;
+  while (true) {
+    const auto dot = path.find('.');
+    if (!at->is_object() && !at->is_null()) return nullptr;
+    at = &(*at)[std::string(path.substr(0, dot))];
+    if (dot == std::string_view::npos) return at;
+    path.remove_prefix(dot + 1);
+  }
+}
+
+/// A config file with other values, as its text.
+class ChangedConfig {
+ public:
+  ChangedConfig(const Arguments& args, const ResolvedConfig& resolved)
+      : file_(args.operand(0)), resolved_(resolved), document_(read_config_document(file_).value) {
+    for (const auto& [path, text] : args.overrides()) {
+      const Json value = Json::accept(text) ? Json::parse(text) : Json(text);
+      if (Json* at = member(document_, path)) *at = value;
+    }
+  }
+
+  /// Under the names that the file has for the keys, or under ours; a usage error where neither comes to the same
+  /// config.
+  std::string with(const std::vector<KeyChange>& changes) const {
+    Config wanted = resolved_.value;
+    for (const KeyChange& c : changes) assign_field(wanted, c.key, c.value);
+    for (const bool as_written : {true, false}) {
+      Json changed = document_;
+      for (const KeyChange& c : changes)
+        if (Json* at = member(changed, as_written ? written_name(resolved_, c.key) : c.key)) *at = c.value;
+      const std::string text = dump_json(changed, 2) + "\n";
+      if (means(text, wanted)) return text;
+    }
+    fail(ErrorKind::usage, {.cause = "the keys of this config do not take what was found to be fastest",
+                            .place = file_.string(),
+                            .remedy = "give it on the command line: " + text_of(changes)});
+  }
+
+ private:
+  bool means(const std::string& text, const Config& wanted) const {
+    try {
+      return values_json(parse_config(text, file_.filename().replace_extension(".json").string()).value) ==
+             values_json(wanted);
+    } catch (const Error&) {  // keys that contradict each other
+      return false;
+    }
+  }
+
+  fs::path file_;
+  const ResolvedConfig& resolved_;
+  Json document_;
+};
+
+TuneOptions options_of(const Arguments& args) {
+  TuneOptions o;
+  o.steps = args.integer("steps").value_or(o.steps);
+  o.trials = args.integer("trials").value_or(o.trials);
+  for (const auto& [flag, value] : {std::pair("steps", o.steps), std::pair("trials", o.trials)})
+    if (value < 1 || value > 10'000)
+      fail(ErrorKind::usage,
+           {.cause = fmt::format("--{} is {}", flag, value), .remedy = "give a number from 1 to 10000"});
+  return o;
+}
+
+fs::path output_of(const Arguments& args) {
+  const fs::path input = args.operand(0);
+  if (const auto output = args.text("output")) return *output;
+  return fs::path(input).replace_extension(".tuned.json");
+}
+
+std::string tried_text(const Trial& t) {
+  if (!t.fits) return "does not fit";
+  if (!t.tokens_per_second) return "not tried";
+  return fmt::format("{:.0f}{}", *t.tokens_per_second, t.given_up ? " (given up)" : "");
+}
+
+std::string mib(std::optional<std::size_t> bytes) {
+  return bytes ? fmt::format("{:.1f}", static_cast<double>(*bytes) / kMib) : "-";
+}
+
+std::string row_text(const Trial& t, std::string_view mark) {
+  const std::string rows =
+      fmt::format("{} x {}", t.micro_batching.micro_batch_size, t.micro_batching.gradient_accumulation_steps);
+  return fmt::format("{:<1}{:>11}  {:<9} {:<21}{:>10}{:>9}  {}\n", mark, rows, t.recompute.name(), t.offload,
+                     mib(t.planned), mib(t.measured), tried_text(t));
+}
+
+/// What was tried, in that order, and counts of the rest.
+std::string table_text(const Tuning& tuning) {
+  std::vector<const Trial*> tried;
+  std::int64_t untried = 0, too_large = 0;
+  for (const Trial& t : tuning.trials)
+    if (t.number > 0)
+      tried.push_back(&t);
+    else
+      ++(t.fits ? untried : too_large);
+  std::ranges::sort(tried, {}, &Trial::number);
+  const Trial* best = tuning.best ? &tuning.trials[*tuning.best] : nullptr;
+  std::string text = fmt::format("{:>12}  {:<9} {:<21}{:>10}{:>9}  {}\n", "micro-batch", "recompute", "on the host",
+                                 "planned", "measured", "tokens/s");
+  for (const Trial* t : tried) text += row_text(*t, t == best ? "*" : "");
+  text += "memory in MiB; * the fastest\n";
+  if (!tuning.trials.front().fits) text += "the config as it is does not fit\n";
+  return text + fmt::format("by plan {} more fit, and {} not\n", untried, too_large);
+}
+
+std::string summary(const Tuning& tuning) {
+  const Trial& best = tuning.trials[*tuning.best];
+  if (tuning.best == tuning.own) return "the config as it is is the fastest";
+  const auto speedup = tuning.speedup();
+  return fmt::format("{}{}", text_of(best.changes),
+                     speedup ? fmt::format("\n{:.2f} times as fast as the config as it is", *speedup) : "");
+}
+
+Json json_of(const Tuning& tuning, const std::optional<fs::path>& written) {
+  Json json{{"device", tuning.target.name},
+            {"output", written ? Json(written->string()) : Json()},
+            {"stopped", tuning.stopped},
+            {"changes", tuning.best ? json_of(tuning.trials[*tuning.best].changes) : Json()},
+            {"speedup", tuning.speedup() ? Json(*tuning.speedup()) : Json()},
+            {"trials", Json::array()}};
+  for (std::size_t i = 0; i < tuning.trials.size(); ++i) {
+    const Trial& t = tuning.trials[i];
+    json["trials"].push_back({{"changes", json_of(t.changes)},
+                              {"per_device_train_batch_size", t.micro_batching.micro_batch_size},
+                              {"gradient_accumulation_steps", t.micro_batching.gradient_accumulation_steps},
+                              {"gradient_checkpointing", t.recompute.name()},
+                              {"on_host", t.offload.empty() ? Json() : Json(t.offload)},
+                              {"number", t.number},
+                              {"fits", t.fits},
+                              {"planned", t.planned},
+                              {"measured", t.measured ? Json(*t.measured) : Json()},
+                              {"tokens_per_second", t.tokens_per_second ? Json(*t.tokens_per_second) : Json()},
+                              {"predicted_tokens_per_second", t.predicted},
+                              {"given_up", t.given_up},
+                              {"best", tuning.best == i}});
+  }
+  return json;
+}
+
+[[noreturn]] void fail_without_fit(const Tuning& tuning) {
+  std::size_t least = tuning.trials.front().planned;
+  for (const Trial& t : tuning.trials) least = std::min(least, t.planned);
+  std::vector<std::string> ways;
+  for (const WayToFit& way : tuning.ways) ways.push_back(text_of(way.changes) + " fits");
+  ways.emplace_back("lower max_length");
+  fail(ErrorKind::memory,
+       {.cause = fmt::format("no micro-batch fits under any recompute policy: {} MiB are needed at least, {} are there",
+                             mib(least), mib(tuning.target.memory)),
+        .remedy = fmt::format("{}", fmt::join(ways, "; "))});
+}
+
+}  // namespace
+
+/// `qtrain tune`: the fastest micro-batch, recompute policy and place of memory by short real steps.
+int run_tune(const Arguments& args) {
+  ResolvedConfig config = load_config(args.operand(0), args.overrides());
+  const TuneOptions options = options_of(args);
+  remark_on_device(config);
+  tell_remarks(config, args.log());
+  require_supported(config);
+  if (config.value.run.ranks() > 1)
+    fail(ErrorKind::usage,
+         {.cause = fmt::format("the config is for {} ranks, and tune measures one device", config.value.run.ranks()),
+          .remedy = "give nproc=1 nnodes=1, and what it finds to the run of all"});
+  set_stop_answer("stopping after this step; again leaves without writing");
+  const ChangedConfig output(args, config);
+  const Tuning tuning = tune(config, options, args.log());
+  std::optional<fs::path> written;
+  if (tuning.best) {
+    written = output_of(args);
+    write_file(*written, output.with(tuning.trials[*tuning.best].changes));
+  } else if (!tuning.stopped) {
+    fail_without_fit(tuning);
+  }
+  std::string text = table_text(tuning);
+  if (tuning.best) text += fmt::format("{}\nwritten to {}\n", summary(tuning), written->string());
+  args.give({.text = std::move(text), .json = json_of(tuning, written)});
+  if (!tuning.stopped) return 0;
+  args.log().warn("stopped: {}", written ? "the fastest of what was measured is written" : "nothing is written");
+  return static_cast<int>(ErrorKind::stopped);
+}
+
+}  // namespace qtrain

@@ -1,0 +1,26 @@
+#pragma once
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+
+namespace qtrain {
+
+/// A finished run as its user sees it.
+struct FinishedOutput {
+  const ResolvedConfig& config;
+  std::string config_file;
+  std::filesystem::path folder;
+};
+
+/// What lies in the output folder: "adapter_model.safetensors (9 kB), 2 checkpoints".
+std::string saved_files(const std::filesystem::path& folder);
+
+/// Commands that make sense with the result, ready for a shell.
+std::vector<std::string> next_commands(const FinishedOutput& output);
+
+/// A word for a shell, quoted where it has to be.
+std::string shell_word(const std::string& word);
+
+}  // namespace qtrain

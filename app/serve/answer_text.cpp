@@ -1,0 +1,53 @@
+#include "app/serve/answer_text.h"
+
+#include <algorithm>
+
+namespace qtrain::serve {
+namespace {
+
+// Bytes at the end of `text` with which one of the strings may begin.
+std::size_t possible_beginning(const std::string& text, const std::vector<std::string>& stop) {
+  std::size_t longest = 0;
+  for (const std::string& s : stop)
+    for (std::size_t n = std::min(text.size(), s.size() - 1); n > longest; --n)
+      if (text.compare(text.size() - n, n, s, 0, n) == 0) longest = n;
+  return longest;
+}
+
+}  // namespace
+
+bool AnswerText::push(const AnswerToken& token, Piece& out) {
+  TextToken& t =
+      tokens_.emplace_back(held_.size(), TextToken{.text = decoder_.push(token.id), .logprob = token.logprob}).second;
+  for (const auto& [id, logprob] : token.top)
+    t.top.emplace_back(tokenizer_->decode(std::span(&id, 1), {.skip_special = false}), logprob);
+  held_ += t.text;
+  return take(out, false);
+}
+
+void AnswerText::finish(Piece& out) {
+  if (stopped_) return;
+  const std::string rest = decoder_.finish();
+  held_ += rest;
+  if (!tokens_.empty()) tokens_.back().second.text += rest;
+  take(out, true);
+}
+
+bool AnswerText::take(Piece& out, bool all) {
+  std::size_t end = std::string::npos;
+  for (const std::string& s : stop_) end = std::min(end, held_.find(s));
+  const bool stopped = end != std::string::npos;
+  if (!stopped) end = all ? held_.size() : held_.size() - possible_beginning(held_, stop_);
+  out.text += held_.substr(0, end);
+  std::size_t taken = 0;
+  for (; taken < tokens_.size() && (tokens_[taken].first < end || (all && !stopped)); ++taken)
+    out.tokens.push_back(std::move(tokens_[taken].second));
+  tokens_.erase(tokens_.begin(), tokens_.begin() + static_cast<std::ptrdiff_t>(taken));
+  held_.erase(0, stopped ? std::string::npos : end);
+  for (auto& token : tokens_) token.first -= std::min(token.first, end);
+  if (stopped) tokens_.clear();
+  stopped_ = stopped;
+  return stopped;
+}
+
+}  // namespace qtrain::serve

@@ -1,0 +1,37 @@
+#pragma once
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+#include "core/json.h"
+
+namespace qtrain::serve {
+
+/// What a client is told where a request is not answered, as OpenAI's API does.
+class ApiError : public std::runtime_error {
+ public:
+  struct Text {
+    std::string message;     ///< cause and remedy
+    std::string param = {};  ///< the key of the body
+    std::string code = {};   ///< "model_not_found"
+  };
+  ApiError(int status, Text text) : std::runtime_error(text.message), status_(status), text_(std::move(text)) {}
+
+  int status() const { return status_; }
+  /// {"error": {"message", "type", "param", "code"}}
+  Json json() const;
+
+ private:
+  int status_;
+  Text text_;
+};
+
+/// 400: something about the body.
+[[noreturn]] inline void refuse(ApiError::Text text) {
+  throw ApiError(400, std::move(text));
+}
+/// An input error is the client's fault, anything else ours.
+ApiError api_error_of(const Error& error);
+
+}  // namespace qtrain::serve

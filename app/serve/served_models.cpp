@@ -1,0 +1,85 @@
+#include "app/serve/served_models.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace qtrain::serve {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The last part of a path that is a name: "runs/a/" is called "a".
+std::string name_of_folder(const std::string& path) {
+  const fs::path full = fs::absolute(path).lexically_normal();
+  const std::string last = full.filename().string();
+  return last.empty() ? full.parent_path().filename().string() : last;
+}
+
+// "NAME=DIR"; a folder whose path has a "=" can be given a name too.
+std::pair<std::string, std::string> named_folder(const std::string& text) {
+  const std::size_t at = text.find('=');
+  if (at == std::string::npos || at == 0 || fs::exists(text)) return {name_of_folder(text), text};
+  return {text.substr(0, at), text.substr(at + 1)};
+}
+
+bool writes_tool_calls(const TextFolder& text) {
+  if (!text.chat_template) return false;
+  const auto sources = text.chat_template->sources();
+  return std::any_of(sources.begin(), sources.end(),
+                     [](const auto& source) { return source.second.find("<tool_call>") != std::string::npos; });
+}
+
+}  // namespace
+
+ServedModels::ServedModels(Ctx& ctx, const Request& request) {
+  const auto add = [&](const std::string& name, const AnswerModelRequest& what) {
+    if (find(name))
+      fail(ErrorKind::usage, {.cause = fmt::format("two models are called \"{}\"", name),
+                              .remedy = "give adapters names: --adapter NAME=DIR"});
+    ServedModel& m = models_.emplace_back(ServedModel{.name = name, .answers = declare_answer_model(ctx, what)});
+    m.parses_tool_calls = writes_tool_calls(m.answers.text);
+  };
+  add(name_of_folder(request.base.model), request.base);
+  for (const std::string& text : request.adapters) {
+    const auto [name, folder] = named_folder(text);
+    AnswerModelRequest adapted = request.base;
+    adapted.adapter = folder;
+    add(name, adapted);
+  }
+}
+
+void ServedModels::load(Ctx& ctx, const BatchLimits& limits, Log& log) {
+  const std::vector<PlannedPass> passes{{Pass::decode, ContinuousBatch::largest(limits)}};
+  Transformer* base = nullptr;
+  for (ServedModel& m : models_) {
+    ModelSetup& setup = m.answers.setup;
+    if (base)
+      setup.model->commit_on(*base, {}, passes);
+    else
+      setup.model->commit({}, passes);
+    load_weights(ctx, setup, {.seed = m.answers.seed, .base_is_there = base != nullptr}, log);
+    if (!base) base = setup.model.get();
+  }
+}
+
+std::optional<std::size_t> ServedModels::find(std::string_view name) const {
+  const auto at = std::ranges::find_if(models_, [&](const ServedModel& m) { return m.name == name; });
+  if (at == models_.end()) return {};
+  return static_cast<std::size_t>(at - models_.begin());
+}
+
+std::vector<std::string> ServedModels::names() const {
+  std::vector<std::string> out;
+  for (const ServedModel& m : models_) out.push_back(m.name);
+  return out;
+}
+
+std::vector<Transformer*> ServedModels::transformers() const {
+  std::vector<Transformer*> out;
+  for (const ServedModel& m : models_) out.push_back(m.answers.setup.model.get());
+  return out;
+}
+
+}  // namespace qtrain::serve

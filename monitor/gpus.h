@@ -1,0 +1,50 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "monitor/nvml_api.h"
+#include "monitor/quantities.h"
+
+namespace qtrain::monitor {
+
+/// A process that computes on a GPU.
+struct GpuProcess {
+  std::int64_t pid = 0;
+  std::optional<double> bytes;
+};
+
+/// One GPU as NVML sees it now.
+struct GpuReading {
+  int index = 0;
+  std::string name;
+  Values values;                        ///< by the keys of gpu_quantities(); what the driver does not tell is missing
+  std::vector<std::string> limited_by;  ///< what keeps its clocks down: "power cap", "temperature", ...
+  std::vector<GpuProcess> processes;
+  std::string problem;  ///< why nothing can be told of it; empty: it can
+};
+
+/// The GPUs of this machine through the driver's NVML, which is opened while the program runs. Without it there are
+/// none, and `problem` says why.
+class Gpus {
+ public:
+  explicit Gpus(const std::string& file = "libnvidia-ml.so.1");
+  ~Gpus();
+  Gpus(const Gpus&) = delete;
+  Gpus& operator=(const Gpus&) = delete;
+
+  const std::string& problem() const { return problem_; }
+  const std::string& driver() const { return driver_; }
+  std::vector<GpuReading> read() const;
+
+ private:
+  GpuReading read_one(unsigned index) const;
+  std::string reason(nvml::Return result) const;
+
+  nvml::Functions nvml_{};
+  bool started_ = false;
+  std::string problem_, driver_;
+};
+
+}  // namespace qtrain::monitor

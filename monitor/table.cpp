@@ -1,0 +1,181 @@
+#include "monitor/table.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "core/plural.h"
+#include "core/progress.h"
+#include "core/terminal.h"
+#include "monitor/assessment.h"
+
+namespace qtrain::monitor {
+namespace {
+
+constexpr const char* kGpuRow = "{:<4}{:>5}{:>8}{:>9}{:>6}{:>7}{:>9}  {}";
+constexpr int kCell = 11, kLabel = 15, kWidestLabel = 24;
+
+int label_width(int columns) {
+  return std::clamp(columns - 4 * kCell, kLabel, kWidestLabel);
+}
+
+std::string row_of(const std::string& label, std::initializer_list<std::string> cells, int columns) {
+  std::string row = fmt::format("{:<{}.{}}", label, label_width(columns), label_width(columns));
+  for (const std::string& cell : cells) row += fmt::format("{:>{}}", cell, kCell);
+  return row;
+}
+
+std::string statistics_row(const std::string& label, const Quantity& q, const Statistics& s, int columns) {
+  const auto cell = [&](double value) { return in_unit(value, q.unit); };
+  return row_of(label, {cell(s.last()), cell(s.mean()), cell(s.least()), cell(s.most())}, columns);
+}
+
+std::string head_row(const char* last, int columns) {
+  return row_of("", {last, "mean", "min", "max"}, columns);
+}
+
+struct Group {
+  std::span<const Quantity> quantities;
+  const Series& series;
+  std::string prefix = {};
+};
+
+void append_rows(std::vector<std::string>& lines, const Group& group, int columns) {
+  for (const Quantity& q : group.quantities)
+    if (const Statistics* s = find(group.series, q.key))
+      lines.push_back(statistics_row(group.prefix + std::string(q.label), q, *s, columns));
+}
+
+void append(std::vector<std::string>& lines, const std::vector<std::string>& more) {
+  lines.insert(lines.end(), more.begin(), more.end());
+}
+
+std::string title(const Heading& heading, const Summary& s) {
+  std::string text = "qtrain monitor  " + format_duration(s.seconds);
+  if (heading.duration > 0) text += " of " + format_duration(heading.duration);
+  text += fmt::format(", every {:g} s", heading.interval);
+  if (!heading.watched.empty()) text += ", " + heading.watched;
+  return text;
+}
+
+std::string machine(const Summary& s) {
+  std::string text = counted(s.processors, "processor");
+  if (s.usable_cores < s.processors) text += fmt::format(" ({:.1f} usable)", s.usable_cores);
+  return text + fmt::format(", {} of memory", in_unit(s.usable_memory, Unit::bytes));
+}
+
+std::string gpu_title(const Summary::Gpu& gpu) {
+  return fmt::format("GPU {}: {}{}", gpu.index, gpu.name.empty() ? "unknown" : gpu.name,
+                     gpu.memory_total > 0 ? ", " + in_unit(gpu.memory_total, Unit::bytes) : "");
+}
+
+std::string gpu_cell(const GpuReading& gpu, std::string_view key, Unit unit) {
+  const auto value = find(gpu.values, key);
+  return value ? in_unit(*value, unit) : "-";
+}
+
+// For several GPUs: one line each.
+std::vector<std::string> gpu_lines(const std::vector<GpuReading>& gpus) {
+  std::vector<std::string> lines{
+      fmt::format(fmt::runtime(kGpuRow), "GPU", "busy", "traffic", "memory", "temp", "power", "clock", "limit")};
+  for (const GpuReading& gpu : gpus) {
+    if (!gpu.problem.empty()) {
+      lines.push_back(fmt::format("{:<4}{}", gpu.index, gpu.problem));
+      continue;
+    }
+    lines.push_back(fmt::format(
+        kGpuRow, gpu.index, gpu_cell(gpu, "utilization_percent", Unit::percent),
+        gpu_cell(gpu, "memory_traffic_percent", Unit::percent), gpu_cell(gpu, "memory_used_bytes", Unit::bytes),
+        gpu_cell(gpu, "temperature_celsius", Unit::celsius), gpu_cell(gpu, "power_watts", Unit::watts),
+        gpu_cell(gpu, "sm_clock_mhz", Unit::megahertz),
+        gpu.limited_by.empty() ? "-" : fmt::format("{}", fmt::join(gpu.limited_by, ", "))));
+  }
+  return lines;
+}
+
+std::string processes_of(const GpuReading& gpu) {
+  std::string text;
+  for (const GpuProcess& p : gpu.processes)
+    text += fmt::format("{}{}{}", text.empty() ? "processes there: " : ", ", p.pid,
+                        p.bytes ? " " + in_unit(*p.bytes, Unit::bytes) : "");
+  return text;
+}
+
+void append_gpus(std::vector<std::string>& lines, const Sample& now, const Summary& s, int columns) {
+  if (now.gpus.size() > 1) return append(lines, gpu_lines(now.gpus));
+  for (const GpuReading& gpu : now.gpus) {
+    const auto& summed = s.gpus.front();
+    lines.push_back(gpu_title(summed));
+    if (!gpu.problem.empty()) lines.push_back(gpu.problem);
+    append_rows(lines, {gpu_quantities(), summed.series, "GPU "}, columns);
+    if (!gpu.limited_by.empty()) lines.push_back(fmt::format("clock limited by {}", fmt::join(gpu.limited_by, ", ")));
+    if (const std::string processes = processes_of(gpu); !processes.empty()) lines.push_back(processes);
+  }
+}
+
+void append_findings(std::vector<std::string>& lines, const Summary& s, int columns) {
+  for (const Finding& f : assess(s)) append(lines, wrapped(f.text, columns));
+}
+
+}  // namespace
+
+std::vector<std::string> live_view(const Heading& heading, const Sample& now, const Summary& s, int columns) {
+  std::vector<std::string> lines = wrapped(title(heading, s), columns);
+  append(lines, wrapped(machine(s) + (heading.no_gpu.empty() ? "" : "; no GPU to be seen"), columns));
+  const std::vector<Finding> findings = assess(s);
+  const std::string others = findings.size() > 1 ? fmt::format(" (and {} more)", findings.size() - 1) : "";
+  append(lines, wrapped(findings.front().text + others, columns));  // not below, where a low terminal ends
+  lines.push_back(head_row("now", columns));
+  append_rows(lines, {host_quantities(), s.host}, columns);
+  append_gpus(lines, now, s, columns);
+  if (now.run) {
+    lines.push_back(fmt::format("run: step {}", now.run->step));
+    append_rows(lines, {run_quantities(), s.run}, columns);
+  }
+  for (std::string& line : lines) line.resize(std::min(line.size(), static_cast<std::size_t>(std::max(columns, 1))));
+  return lines;
+}
+
+std::string summary_text(const Heading& heading, const Summary& s, int columns) {
+  std::vector<std::string> lines;
+  if (s.samples > 0) {
+    append(lines, wrapped(fmt::format("{} in {}{}", counted(s.samples, "sample"), format_duration(s.seconds),
+                                      heading.watched.empty() ? "" : ", " + heading.watched),
+                          columns));
+    append(lines, wrapped(machine(s), columns));
+    if (!heading.no_gpu.empty()) append(lines, wrapped("no GPU: " + heading.no_gpu, columns));
+    lines.push_back(head_row("last", columns));
+    append_rows(lines, {host_quantities(), s.host}, columns);
+    for (const Summary::Gpu& gpu : s.gpus) {
+      lines.push_back(gpu_title(gpu));
+      append_rows(lines, {gpu_quantities(), gpu.series, fmt::format("GPU {} ", gpu.index)}, columns);
+    }
+    if (!s.run.empty()) lines.emplace_back("run");
+    append_rows(lines, {run_quantities(), s.run}, columns);
+    lines.emplace_back();
+  }
+  append_findings(lines, s, columns);
+  return fmt::format("{}\n", fmt::join(lines, "\n"));
+}
+
+std::string sample_line(const Sample& sample) {
+  std::string line = fmt::format("{:.1f} s:", sample.seconds);
+  const auto add = [&](std::span<const Quantity> quantities, const Values& values, const std::string& prefix) {
+    for (const Quantity& q : quantities)
+      if (const auto value = find(values, q.key))
+        line += fmt::format("{} {}{} {}", line.ends_with(':') ? "" : ",", prefix, q.label, in_unit(*value, q.unit));
+  };
+  add(host_quantities(), sample.host, "");
+  for (const GpuReading& gpu : sample.gpus) {
+    add(gpu_quantities(), gpu.values, fmt::format("GPU {} ", gpu.index));
+    if (!gpu.limited_by.empty()) line += fmt::format(" ({})", fmt::join(gpu.limited_by, ", "));
+  }
+  if (sample.run) {
+    line += fmt::format(", step {}", sample.run->step);
+    add(run_quantities(), sample.run->values, "");
+  }
+  return line;
+}
+
+}  // namespace qtrain::monitor

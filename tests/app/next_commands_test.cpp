@@ -1,0 +1,51 @@
+#include "app/next_commands.h"
+
+#include <gmock/gmock.h>
+
+#include "core/file.h"
+#include "tests/core/temp_folder.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+TEST(NextCommands, AreThoseThatTheResultIsGoodFor) {
+  const testing::TempFolder folder;
+  const fs::path out = folder / "my out", model = folder / "model";
+  fs::create_directories(out);
+  fs::create_directories(model);
+  ResolvedConfig config;
+  config.value.model.model_name_or_path = model.string();
+  const FinishedOutput output{.config = config, .config_file = "run.json", .folder = out};
+  EXPECT_THAT(next_commands(output), Not(Contains(HasSubstr("chat")))) << "there is no tokenizer";
+  EXPECT_THAT(next_commands(output), Not(Contains(HasSubstr("merge"))));
+  EXPECT_THAT(next_commands(output), Not(Contains(HasSubstr("eval")))) << "no rows to evaluate on";
+  write_file(model / "tokenizer.json", "{}");
+  write_file(out / "adapter_config.json", "{}");
+  const std::string with = "--model " + model.string() + " --adapter '" + out.string() + "'";
+  EXPECT_THAT(next_commands(output), Contains("qtrain chat " + with));
+  EXPECT_THAT(next_commands(output), Contains(StartsWith("qtrain merge " + with + " --output '")));
+}
+
+TEST(SavedFiles, NameWeightsAndCheckpoints) {
+  const testing::TempFolder folder;
+  write_file(folder / "model.safetensors", std::string(1'500'000, 'x'));
+  EXPECT_EQ(saved_files(folder.path()), "model.safetensors (1.5 MB)");
+  write_file(folder / "model-2.safetensors", "x");
+  EXPECT_EQ(saved_files(folder.path()), "2 weight files (1.5 MB)");
+}
+
+TEST(ShellWord, IsQuotedWhereItHasToBe) {
+  EXPECT_EQ(shell_word("/a/b-c_1.json"), "/a/b-c_1.json");
+  EXPECT_EQ(shell_word("a b"), "'a b'");
+  EXPECT_EQ(shell_word("it's $x"), "'it'\\''s $x'");
+  EXPECT_EQ(shell_word(""), "''");
+}
+
+}  // namespace
+}  // namespace qtrain

@@ -1,0 +1,357 @@
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <thread>
+
+#include "app/serve/service.h"
+#include "core/descriptor.h"
+#include "tests/app/serve/served_model.h"
+#include "tests/core/temp_folder.h"
+
+namespace qtrain::serve {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
+
+/// A server in this process, for a model and an adapter on it.
+class Serve : public ::testing::Test {
+ protected:
+  struct Choice {
+    BatchLimits batch{.sequences = 4, .prefill_tokens = 64, .context = 256, .cache_tokens = 1024};
+    std::int64_t queue = 8;
+    HttpLimits http = {};
+    std::string token = {};
+  };
+  void start(const Choice& choice) {
+    testing::write_noise_model(folder_ / "base", folder_ / "tuned");
+    ctx_.emplace(Device{}, MatmulPrecision::storage, 2);
+    const Log::Sinks quiet{};
+    log_.emplace(LogLevel::silent, quiet);
+    models_.emplace(*ctx_, ServedModels::Request{.base = {.model = (folder_ / "base").string()},
+                                                 .adapters = {"mine=" + (folder_ / "tuned").string()}});
+    models_->load(*ctx_, choice.batch, *log_);
+    batch_.emplace(*ctx_, models_->transformers(), choice.batch);
+    engine_.emplace(*batch_, choice.queue);
+    service_.emplace(*engine_, *models_,
+                     ServiceOptions{.token = choice.token, .requests = {.context = choice.batch.context}}, *log_);
+    server_.emplace(choice.http);
+    service_->add_routes(*server_);
+    port_ = server_->bind("127.0.0.1", 0);
+    listening_ = std::thread([this] { server_->listen(); });
+    running_ = std::thread([this] { engine_->run(); });
+  }
+  void TearDown() override {
+    if (!engine_) return;
+    engine_->end();
+    server_->wind_up();
+    running_.join();
+    listening_.join();
+  }
+
+  httplib::Client client() const { return httplib::Client("127.0.0.1", port_); }
+  struct Reply {
+    int status;
+    Json body;
+  };
+  Reply post(const std::string& path, const Json& body, const httplib::Headers& headers = {}) const {
+    const auto result =
+        client().Post(path, headers, body.is_string() ? body.get<std::string>() : body.dump(), "application/json");
+    if (!result) return {-1, {}};
+    return {result->status, Json::parse(result->body, nullptr, false)};
+  }
+  static Json chat(const std::string& model, const std::string& text, const Json& more = Json::object()) {
+    Json body{{"model", model},
+              {"messages", {{{"role", "user"}, {"content", text}}}},
+              {"max_tokens", 12},
+              {"temperature", 0}};
+    body.update(more);
+    return body;
+  }
+  std::string answer(const Json& body) const {
+    const Reply reply = post("/v1/chat/completions", body);
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    return reply.body["choices"][0]["message"]["content"];
+  }
+  /// The documents of a stream of server-sent events, "[DONE]" as a string.
+  std::vector<Json> events(const std::string& path, const Json& body) const {
+    const auto result = client().Post(path, body.dump(), "application/json");
+    std::vector<Json> out;
+    if (!result) return out;
+    EXPECT_EQ(result->get_header_value("Content-Type"), "text/event-stream");
+    std::istringstream lines(result->body);
+    for (std::string line; std::getline(lines, line);)
+      if (line.starts_with("data: "))
+        out.push_back(line == "data: [DONE]" ? Json("[DONE]") : Json::parse(line.substr(6)));
+    return out;
+  }
+  /// Waits until nothing is answered any more.
+  bool becomes_idle() const {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (engine_->outstanding() > 0 && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return engine_->outstanding() == 0;
+  }
+  bool becomes_busy(std::int64_t answers) const {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (engine_->outstanding() < answers && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return engine_->outstanding() == answers;
+  }
+  Descriptor connect() const {
+    Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<std::uint16_t>(port_));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(socket.get(), reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
+    return socket;
+  }
+  static void send(const Descriptor& socket, const std::string& text) {
+    EXPECT_EQ(::send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
+  }
+  static std::string receive_all(const Descriptor& socket) {
+    std::string out;
+    char bytes[4096];
+    for (ssize_t n; (n = ::recv(socket.get(), bytes, sizeof bytes, 0)) > 0;)
+      out.append(bytes, static_cast<std::size_t>(n));
+    return out;
+  }
+
+  qtrain::testing::TempFolder folder_;
+  std::optional<Ctx> ctx_;
+  std::optional<Log> log_;
+  std::optional<ServedModels> models_;
+  std::optional<ContinuousBatch> batch_;
+  std::optional<Engine> engine_;
+  std::optional<Service> service_;
+  std::optional<HttpServer> server_;
+  std::thread listening_, running_;
+  int port_ = 0;
+};
+
+TEST_F(Serve, ListsTheModelAndItsAdapters) {
+  start({});
+  const Json models = Json::parse(client().Get("/v1/models")->body);
+  EXPECT_EQ(models["object"], "list");
+  ASSERT_THAT(models["data"], SizeIs(2));
+  EXPECT_EQ(models["data"][0]["id"], "base");
+  EXPECT_EQ(models["data"][1]["id"], "mine");
+  EXPECT_EQ(models["data"][1]["parent"], "base");
+  EXPECT_EQ(Json::parse(client().Get("/health")->body)["status"], "ok");
+}
+
+TEST_F(Serve, AnswersAreThoseOfGenerate) {
+  start({});
+  for (const std::optional<std::string>& adapter : {std::optional<std::string>{}, {(folder_ / "tuned").string()}}) {
+    Ctx ctx({}, MatmulPrecision::storage, 2);
+    Answerer answerer(ctx, declare_answer_model(ctx, {.model = (folder_ / "base").string(), .adapter = adapter}),
+                      *log_);
+    const Json messages = Json::array({{{"role", "user"}, {"content", "Where is it?"}}});
+    const auto prompt = encode_chat(answerer.model().text, {.messages = messages});
+    const char* model = adapter ? "mine" : "base";
+    AnswerOptions options{.sampling = {.greedy = true}, .max_new_tokens = 12};
+    EXPECT_EQ(answer(chat(model, "Where is it?")), answerer.answer({prompt}, options).front().completion);
+    options.sampling = {.temperature = 0.7, .top_p = 0.9, .seed = 5};
+    EXPECT_EQ(answer(chat(model, "Where is it?", {{"temperature", 0.7}, {"top_p", 0.9}, {"seed", 5}})),
+              answerer.answer({prompt}, options).front().completion);
+  }
+  EXPECT_NE(answer(chat("base", "Where is it?")), answer(chat("mine", "Where is it?")));
+}
+
+TEST_F(Serve, AnswersAreTheSameAloneAndTogether) {
+  start({});
+  std::vector<std::string> alone(6), together(6);
+  const auto body = [](std::size_t i) { return chat(i % 2 ? "base" : "mine", std::string(3 * i + 1, 'x')); };
+  for (std::size_t i = 0; i < alone.size(); ++i) alone[i] = answer(body(i));
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < together.size(); ++i) threads.emplace_back([&, i] { together[i] = answer(body(i)); });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(together, alone);
+}
+
+TEST_F(Serve, DocumentsHaveTheFormOfTheApi) {
+  start({});
+  const Reply r = post("/v1/chat/completions", chat("base", "a", {{"n", 2}, {"seed", 1}, {"temperature", 1}}));
+  ASSERT_EQ(r.status, 200) << r.body;
+  EXPECT_EQ(r.body["object"], "chat.completion");
+  EXPECT_EQ(r.body["model"], "base");
+  ASSERT_THAT(r.body["choices"], SizeIs(2));
+  EXPECT_EQ(r.body["choices"][1]["index"], 1);
+  EXPECT_EQ(r.body["choices"][1]["finish_reason"], "length");
+  EXPECT_EQ(r.body["choices"][1]["message"]["role"], "assistant");
+  EXPECT_NE(r.body["choices"][0]["message"], r.body["choices"][1]["message"]);
+  EXPECT_EQ(r.body["usage"]["completion_tokens"], 24);
+  EXPECT_EQ(r.body["usage"]["total_tokens"], 24 + r.body["usage"]["prompt_tokens"].get<int>());
+
+  const Reply raw =
+      post("/v1/completions",
+           {{"model", "base"}, {"prompt", {"one", "two"}}, {"max_tokens", 3}, {"temperature", 0}, {"logprobs", 2}});
+  ASSERT_EQ(raw.status, 200) << raw.body;
+  ASSERT_THAT(raw.body["choices"], SizeIs(2));
+  const Json& logprobs = raw.body["choices"][1]["logprobs"];
+  EXPECT_THAT(logprobs["tokens"], SizeIs(3));
+  std::string text;
+  for (const Json& token : logprobs["tokens"]) text += token;
+  EXPECT_EQ(raw.body["choices"][1]["text"], text);
+  EXPECT_THAT(logprobs["top_logprobs"][0], SizeIs(2));
+  EXPECT_EQ(logprobs["text_offset"][0], 0);
+}
+
+TEST_F(Serve, AStreamIsTheSameAnswerInPieces) {
+  start({});
+  const Json body = chat("base", "a", {{"logprobs", true}, {"top_logprobs", 2}});
+  const Reply whole = post("/v1/chat/completions", body);
+  Json streamed = body;
+  streamed.update({{"stream", true}, {"stream_options", {{"include_usage", true}}}});
+  const std::vector<Json> chunks = events("/v1/chat/completions", streamed);
+  ASSERT_GT(chunks.size(), 4u);
+  EXPECT_EQ(chunks.front()["choices"][0]["delta"]["role"], "assistant");
+  EXPECT_EQ(chunks.back(), "[DONE]");
+  EXPECT_EQ(chunks[chunks.size() - 2]["usage"], whole.body["usage"]);
+  EXPECT_THAT(chunks[chunks.size() - 2]["choices"], IsEmpty());
+  EXPECT_EQ(chunks[chunks.size() - 3]["choices"][0]["finish_reason"], "length");
+  std::string text;
+  Json logprobs = Json::array();
+  for (std::size_t i = 0; i + 2 < chunks.size(); ++i) {
+    const Json& choice = chunks[i]["choices"][0];
+    text += choice["delta"].value("content", "");
+    if (choice["logprobs"].is_object())
+      for (const Json& token : choice["logprobs"]["content"]) logprobs.push_back(token);
+  }
+  EXPECT_EQ(text, whole.body["choices"][0]["message"]["content"]);
+  EXPECT_EQ(logprobs, whole.body["choices"][0]["logprobs"]["content"]);
+  EXPECT_THAT(logprobs, SizeIs(12));
+}
+
+TEST_F(Serve, StopTextsEndAnAnswer) {
+  start({});
+  const std::string all = answer(chat("base", "a")), stop = all.substr(all.size() / 2, 2);
+  EXPECT_EQ(answer(chat("base", "a", {{"stop", stop}})), all.substr(0, all.find(stop)));
+}
+
+TEST_F(Serve, SaysWhatIsWrongWithARequest) {
+  start({});
+  struct Case {
+    Json body;
+    int status;
+    std::string says;
+  };
+  const std::vector<Case> cases{
+      {chat("none", "a"), 404, "base, mine"},
+      {chat("base", "a", {{"max_token", 3}}), 400, "max_tokens"},
+      {chat("base", "a", {{"temperature", -1}}), 400, "temperature"},
+      {chat("base", "a", {{"temperature", "hot"}}), 400, "temperature"},
+      {chat("base", "a", {{"seed", 1.5}}), 400, "seed"},
+      {chat("base", "a", {{"n", 0}}), 400, "\"n\""},
+      {chat("base", "a", {{"n", 1000}}), 400, "\"n\""},
+      {chat("base", "a", {{"stop", {1}}}), 400, "stop"},
+      {chat("base", "a", {{"top_logprobs", 2}}), 400, "logprobs"},
+      {chat("base", "a", {{"frequency_penalty", 0.5}}), 400, "not supported"},
+      {chat("base", "a", {{"stream_options", {{"include_usage", true}}}}), 400, "stream"},
+      {chat("base", "a", {{"messages", Json::array()}}), 400, "messages"},
+      {chat("base", "a", {{"messages", {{{"role", "user"}, {"content", {{{"type", "image_url"}}}}}}}}), 400, "images"},
+      {chat("base", "a", {{"tool_choice", "required"}}), 400, "tool_choice"},
+      {chat("base", std::string(2000, 'a')), 400, "max_context"},
+      {"{\"model\": ", 400, "JSON"},
+      {"[]", 400, "object"}};
+  for (const Case& c : cases) {
+    const Reply r = post("/v1/chat/completions", c.body);
+    EXPECT_EQ(r.status, c.status) << c.body << r.body;
+    ASSERT_TRUE(r.body.contains("error")) << r.body;
+    EXPECT_THAT(r.body["error"]["message"].get<std::string>(), HasSubstr(c.says));
+  }
+  EXPECT_EQ(post("/v1/chat/completions", chat("base", "a", {{"frequency_penalty", 0}, {"user", "me"}})).status, 200);
+  EXPECT_EQ(post("/v1/completions", {{"model", "base"}, {"prompt", {400}}}).status, 400);
+  EXPECT_EQ(post("/v1/nothing", {}).status, 404);
+  EXPECT_EQ(post("/v1/completions", {{"model", "base"}, {"prompt", "a"}}, {{"Content-Encoding", "gzip"}}).status, 415);
+}
+
+TEST_F(Serve, AsksForItsToken) {
+  start({.token = "secret"});
+  EXPECT_EQ(client().Get("/v1/models")->status, 401);
+  EXPECT_EQ(client().Get("/v1/models", {{"Authorization", "Bearer wrong"}})->status, 401);
+  EXPECT_EQ(client().Get("/v1/models", {{"Authorization", "Bearer secret"}})->status, 200);
+  EXPECT_EQ(post("/v1/chat/completions", chat("base", "a")).status, 401);
+  EXPECT_EQ(client().Get("/health")->status, 200);
+  EXPECT_EQ(client().Get("/")->status, 200);
+}
+
+TEST_F(Serve, RefusesOtherPagesWithoutAToken) {
+  start({});
+  EXPECT_EQ(client().Get("/v1/models", {{"Host", "rebound.example.org"}})->status, 403);
+  EXPECT_EQ(client().Get("/v1/models", {{"Origin", "http://example.org"}})->status, 403);
+  const std::string own = "127.0.0.1:" + std::to_string(port_);
+  EXPECT_EQ(client().Get("/v1/models", {{"Origin", "http://" + own}, {"Host", own}})->status, 200);
+}
+
+TEST_F(Serve, ThePageLoadsNothingFromElsewhere) {
+  start({});
+  const auto page = client().Get("/");
+  EXPECT_THAT(page->get_header_value("Content-Security-Policy"), HasSubstr("default-src 'none'"));
+  EXPECT_EQ(page->body.find("://"), std::string::npos);
+  for (const char* part : {"/page.js", "/style.css"}) EXPECT_EQ(client().Get(part)->status, 200) << part;
+}
+
+TEST_F(Serve, AClientThatLeavesFreesItsPlace) {
+  start({.batch = {.sequences = 1, .prefill_tokens = 64, .context = 60000, .cache_tokens = 60000}, .queue = 1});
+  const std::string long_answer = chat("base", "a", {{"max_tokens", 59000}}).dump();  // which takes minutes
+  for (const bool streams : {true, false}) {
+    Json body = Json::parse(long_answer);
+    body["stream"] = streams;
+    const std::string text = body.dump();
+    Descriptor socket = connect();
+    send(socket, "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " +
+                     std::to_string(text.size()) + "\r\n\r\n" + text);
+    ASSERT_TRUE(becomes_busy(1));
+    socket.close();
+    ASSERT_TRUE(becomes_idle());
+  }
+}
+
+TEST_F(Serve, AFullQueueIsSaid) {
+  start({.batch = {.sequences = 1, .prefill_tokens = 64, .context = 512, .cache_tokens = 512}, .queue = 1});
+  const Reply r = post("/v1/chat/completions", chat("base", "a", {{"n", 3}}));
+  EXPECT_EQ(r.status, 429);
+  EXPECT_EQ(r.body["error"]["type"], "rate_limit_error");
+  EXPECT_EQ(post("/v1/chat/completions", chat("base", "a", {{"n", 2}})).status, 200);
+}
+
+TEST_F(Serve, HasLimits) {
+  using std::chrono::milliseconds;
+  start({.http = {.connections = 1, .body_bytes = 1000, .header_time = milliseconds(200)}});
+  EXPECT_EQ(post("/v1/chat/completions", std::string(2000, ' ')).status, 413);
+  Descriptor slow = connect();
+  send(slow, "GET /health HT");
+  EXPECT_THAT(receive_all(slow), HasSubstr(" 408 "));
+  slow.close();
+  Descriptor open = connect();
+  send(open, "GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+  char byte;
+  ASSERT_EQ(::recv(open.get(), &byte, 1, 0), 1);  // it has its place
+  const Descriptor second = connect();
+  EXPECT_THAT(receive_all(second), HasSubstr(" 503 "));
+}
+
+TEST_F(Serve, AnswersUnderWayEndWithTheServer) {
+  start({});
+  std::vector<Json> chunks;
+  std::thread asks([&] {
+    chunks = events("/v1/chat/completions", chat("base", "a", {{"max_tokens", 200}, {"stream", true}}));
+  });
+  ASSERT_TRUE(becomes_busy(1));
+  engine_->close();
+  EXPECT_EQ(post("/v1/chat/completions", chat("base", "a")).status, 503);
+  EXPECT_EQ(client().Get("/health")->status, 503);
+  asks.join();
+  ASSERT_FALSE(chunks.empty());
+  EXPECT_EQ(chunks.back(), "[DONE]");
+}
+
+}  // namespace
+}  // namespace qtrain::serve

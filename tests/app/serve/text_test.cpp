@@ -1,0 +1,126 @@
+#include <gmock/gmock.h>
+
+#include "app/serve/answer_text.h"
+#include "app/serve/service.h"
+#include "app/serve/tool_calls.h"
+#include "train/setup/text_folder.h"
+
+namespace qtrain::serve {
+namespace {
+
+using ::testing::ElementsAre;
+
+TextFolder chatml() {
+  return load_text_folder(std::filesystem::path(QTRAIN_SOURCE_DIR) / "tests/data/golden/chatml");
+}
+
+/// What is shown of a text token by token, and whether it was stopped.
+struct Shown {
+  std::vector<std::string> pieces;
+  std::string tokens;
+  bool stopped = false;
+};
+Shown show(const std::string& text, const std::vector<std::string>& stop) {
+  const TextFolder folder = chatml();
+  AnswerText answer(*folder.tokenizer, stop);
+  Shown out;
+  AnswerText::Piece piece;
+  const auto take = [&] {
+    if (!piece.text.empty()) out.pieces.push_back(piece.text);
+    for (const TextToken& t : piece.tokens) out.tokens += t.text;
+    piece = {};
+  };
+  for (const std::int32_t id : folder.tokenizer->encode(text, {.add_special = false})) {
+    out.stopped = answer.push({.id = id}, piece);
+    take();
+    if (out.stopped) break;
+  }
+  answer.finish(piece);
+  take();
+  return out;
+}
+
+std::string joined(const std::vector<std::string>& pieces) {
+  std::string out;
+  for (const std::string& p : pieces) out += p;
+  return out;
+}
+
+TEST(AnswerText, ComesInWholeCharacters) {
+  const std::string text = "caf\u00e9 \u4f60\u597d \U0001f600!";
+  const Shown shown = show(text, {});
+  EXPECT_EQ(joined(shown.pieces), text);
+  EXPECT_EQ(shown.tokens, text);
+  EXPECT_GT(shown.pieces.size(), 5u);
+  for (const std::string& piece : shown.pieces)
+    EXPECT_NO_THROW(static_cast<void>(Json(piece).dump())) << "not whole: " << piece;
+}
+
+TEST(AnswerText, EndsBeforeAStopText) {
+  const Shown shown = show("one two three", {"hre", "o th", "wxyz"});
+  EXPECT_TRUE(shown.stopped);
+  EXPECT_EQ(joined(shown.pieces), "one tw");
+}
+
+TEST(AnswerText, ShowsInTheEndWhatOnlyBeganLikeOne) {
+  const Shown shown = show("count to th", {"three"});
+  EXPECT_FALSE(shown.stopped);
+  EXPECT_EQ(joined(shown.pieces), "count to th");
+  EXPECT_EQ(shown.tokens, "count to th");
+}
+
+struct Read {
+  std::string text;
+  std::vector<std::string> calls;
+};
+Read read(const std::string& answer, std::size_t step) {
+  ToolCallReader reader;
+  Read out;
+  const auto take = [&](const ToolCallReader::Found& found) {
+    out.text += found.text;
+    for (const ToolCall& c : found.calls) out.calls.push_back(c.name + c.arguments);
+  };
+  for (std::size_t i = 0; i < answer.size(); i += step) take(reader.push(answer.substr(i, step)));
+  take(reader.finish());
+  EXPECT_EQ(reader.has_calls(), !out.calls.empty());
+  return out;
+}
+
+TEST(ToolCalls, AreFoundHoweverTheTextIsCut) {
+  const std::string answer =
+      "Let me see.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>\n<tool_call>\n"
+      "{\"name\": \"g\"}\n</tool_call>\n";
+  for (const std::size_t step : {1, 2, 7, 500}) {
+    const Read found = read(answer, step);
+    EXPECT_EQ(found.text, "Let me see.") << step;
+    EXPECT_THAT(found.calls, ElementsAre("f{\"x\": 1}", "g{}")) << step;
+  }
+}
+
+TEST(ToolCalls, WithoutTheirEndTagAreFoundInTheEnd) {
+  EXPECT_THAT(read("<tool_call>{\"name\": \"f\"}", 3).calls, ElementsAre("f{}"));
+}
+
+TEST(ToolCalls, WhatIsNoneStaysText) {
+  for (const std::string text :
+       {"a < b, <tool> and <tool_c", "<tool_call>{\"nam</tool_call> b", "<tool_call>{\"name\": 1}"})
+    for (const std::size_t step : {1, 4, 500}) {
+      const Read found = read(text, step);
+      EXPECT_EQ(found.text, text) << step;
+      EXPECT_TRUE(found.calls.empty());
+    }
+}
+
+TEST(Secrets, AreComparedWhole) {
+  EXPECT_TRUE(same_secret("abc", "abc"));
+  for (const char* other : {"", "ab", "abcd", "abd"}) EXPECT_FALSE(same_secret("abc", other)) << other;
+}
+
+TEST(Loopback, IsThisMachineOnly) {
+  for (const char* host : {"127.0.0.1", "127.9.9.9", "::1", "localhost"}) EXPECT_TRUE(is_loopback(host)) << host;
+  for (const char* host : {"0.0.0.0", "::", "192.168.0.1", "127.0.0.1.example.org", "localhost.example.org", ""})
+    EXPECT_FALSE(is_loopback(host)) << host;
+}
+
+}  // namespace
+}  // namespace qtrain::serve
