@@ -10,8 +10,10 @@ option(QTRAIN_UNITY "Compile the files of a folder a dozen at a time: a build fr
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  # Precompiled headers are cached only by their contents.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+  # Entries are found by the contents of the files read. A precompiled header found by its preprocessed text could be of
+  # files with other comments, whose `#pragma once` g++ then does not know again; the namespace leaves such entries out.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=true CCACHE_NAMESPACE=depend
+      CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
 endif()
 
 add_library(qtrain_flags INTERFACE)
