@@ -59,9 +59,16 @@ bool made_by_amd() {
   return cpuid(0, 0).b == signature_AMD_ebx;
 }
 
+// Asked once: in a virtual machine each answer is one of its host, which takes tens of microseconds.
+CpuIsa best_here() {
+  static const CpuIsa best = detected();
+  return best;
+}
+
 CpuIsa fastest() {
-  const CpuIsa best = detected();
-  return best == CpuIsa::avx512_bf16 && !made_by_amd() ? CpuIsa::avx512 : best;
+  static const bool amd = made_by_amd();
+  const CpuIsa best = best_here();
+  return best == CpuIsa::avx512_bf16 && !amd ? CpuIsa::avx512 : best;
 }
 
 std::string model_name() {
@@ -83,7 +90,7 @@ CpuIsa cpu_isa() {
   if (it == kNames.end())
     fail(ErrorKind::usage, {.cause = "QTRAIN_CPU_ISA is '" + std::string(text) + "'",
                             .remedy = "use avx2, avx512 or avx512_bf16, or unset it"});
-  return std::min(detected(), static_cast<CpuIsa>(it - kNames.begin()));
+  return std::min(best_here(), static_cast<CpuIsa>(it - kNames.begin()));
 }
 
 bool has_bf16_matmul() {
