@@ -20,8 +20,12 @@
 #include "dist/nccl_library.h"
 #include "kernels/dispatch.h"
 #include "kernels/libraries.h"
+<<<<<<< HEAD
+#include "kernels/processor.h"
+=======
 #include "monitor/gpus.h"
 #include "monitor/host.h"
+>>>>>>> e8e50c00d6c20d3e5e7371da16fced6330862f65
 #include "train/plan/machine.h"
 
 namespace qtrain {
@@ -41,6 +45,14 @@ std::string gigabytes(double bytes) {
 }
 
 std::vector<Finding> processor() {
+<<<<<<< HEAD
+  std::vector<Finding> findings{
+      {"processor", processor_name()},
+      {"usable cores", fmt::format("{} of {}", ThreadPool(0).size(), sysconf(_SC_NPROCESSORS_ONLN))}};
+  for (const VectorUnit& unit : vector_units())
+    findings.push_back({unit.name, unit.there ? "yes" : "no", unit.there ? "" : unit.cost});
+  return findings;
+=======
   const auto cpu = proc_values("/proc/cpuinfo");
   const auto get = [&](const char* key) { return cpu.contains(key) ? cpu.at(key) : std::string("unknown"); };
   std::istringstream words(get("flags"));
@@ -56,6 +68,7 @@ std::vector<Finding> processor() {
           {"bfloat16 dot products", bf16 ? "yes" : "no",
            bf16 ? "" : "bf16 computes in float32 here; with AVX512-BF16 or AMX training is 2 to 3 times faster",
            bf16 ? "" : kOtherProcessor}};
+>>>>>>> e8e50c00d6c20d3e5e7371da16fced6330862f65
 }
 
 std::vector<Finding> memory_and_disk() {

@@ -1,4 +1,4 @@
-#include "kernels/cpu/expand8.h"
+#include "kernels/cpu/x86/expand8_avx512.h"
 
 #include <immintrin.h>
 
