@@ -163,14 +163,13 @@ TEST_F(TokenizerFiles, AnExpressionThatRunsAwayIsStopped) {
   EXPECT_THAT(test::error_of(ErrorKind::input, [&] { tokenizer->encode(text); }), HasSubstr("gave up"));
 }
 
-TEST_F(TokenizerFiles, IdsOutsideTheVocabularyAreInputErrors) {
+// Models have more rows than their tokenizer has tokens, and answer with any of them.
+TEST_F(TokenizerFiles, IdsOutsideTheVocabularyHaveNoText) {
   const auto tokenizer = load(bytes_);
   const std::int32_t end = tokenizer->size();
-  for (const std::int32_t id : {-1, end, 1 << 30}) {
-    const std::string text = test::error_of(ErrorKind::input, [&] { tokenizer->decode(Ids{0, id}); });
-    EXPECT_THAT(text, HasSubstr(std::to_string(id)));
-  }
-  EXPECT_NO_THROW(tokenizer->decode(Ids{0, end - 1}));
+  const std::string text = tokenizer->decode(Ids{0, end - 1});
+  ASSERT_FALSE(text.empty());
+  EXPECT_EQ(tokenizer->decode(Ids{0, -1, end, 1 << 30, end - 1}), text);
 }
 
 TEST_F(TokenizerFiles, TruncationAndPaddingAreLeftToTheTrainer) {
