@@ -109,6 +109,21 @@ struct Gemm4 {
   Factors added = {};
 };
 
+/// The same by LLM.int8 weights (codes i8 [N, K], scale f32 [N]): the bits of DequantizeRows8 and Gemm. On processors.
+struct GemmRows8 {
+  Sink c;
+  ConstTensor a;
+  ConstTensor codes, scale;
+  double alpha = 1;
+  ConstTensor bias = {};
+  Factors added = {};
+
+  /// Whether so many rows are few, on a device that multiplies by codes.
+  static bool takes(Device device, std::int64_t rows) {
+    return device.kind == DeviceKind::cpu && rows <= Gemm4::kFewRows;
+  }
+};
+
 void run_cpu(Ctx&, const Dequantize4&);
 void run_cuda(Ctx&, const Dequantize4&);
 void run_cpu(Ctx&, const Quantize4&);
@@ -123,6 +138,7 @@ void run_cpu(Ctx&, const DequantizeRows8&);
 void run_cuda(Ctx&, const DequantizeRows8&);
 void run_cpu(Ctx&, const Gemm4&);
 void run_cuda(Ctx&, const Gemm4&);  ///< without `added`
+void run_cpu(Ctx&, const GemmRows8&);
 
 inline void dequantize4(Ctx& ctx, const Dequantize4& a) {
   check_blocks(a.w);
@@ -172,6 +188,16 @@ inline void gemm4(Ctx& ctx, const Gemm4& g) {
   if (g.c.t.numel() == 0) return;
   dispatch(ctx, g);
   if (ctx.device().kind == DeviceKind::cuda && g.added.present()) gemm(ctx, added_to(g.c.t, g.added, g.alpha));
+}
+inline void gemm_rows8(Ctx& ctx, const GemmRows8& g) {
+  if (!g.c.wanted()) return;
+  check(g.a.shape.rank == 2 && g.c.t.shape.rank == 2 && g.codes.shape.rank == 2, "gemm_rows8: operands are matrices");
+  check(GemmRows8::takes(ctx.device(), g.a.shape[0]), "gemm_rows8: too many rows, or not a processor");
+  check(g.a.shape[1] == g.codes.shape[1] && g.c.t.shape[0] == g.a.shape[0] && g.c.t.shape[1] == g.codes.shape[0],
+        "gemm_rows8: shapes differ");
+  check(g.scale.numel() == g.codes.shape[0], "gemm_rows8: another number of scales");
+  check(!g.bias || g.bias.numel() == g.codes.shape[0], "gemm_rows8: bias has another length");
+  if (g.c.t.numel() > 0) run_cpu(ctx, g);
 }
 
 }  // namespace ops

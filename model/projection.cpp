@@ -13,19 +13,24 @@ Shape shape_of(const QuantizedWeight& w) {
   return std::get<ops::Blocks4>(w).shape;
 }
 
-// y = x W^T + bias + what an adapter adds, if there is one.
+// y = x W^T + bias + what an adapter adds, if there is one. Few rows are multiplied by codes as they are.
 void project_sum(Ctx& ctx, const ProjectionForward& f, const ProjectionForward::Layer& l, const ops::Factors& adapter) {
   const Projection& p = l.layer;
   const ConstTensor bias = p.lora.decomposed() ? ConstTensor{} : p.bias;
+  const std::int64_t rows = f.x.shape[0];
   const auto* blocks = p.quantized ? std::get_if<ops::Blocks4>(&*p.quantized) : nullptr;
-  if (!blocks || f.x.shape[0] > ops::Gemm4::kFewRows)
-    return ops::gemm(ctx, {.c = store(l.y),
-                           .a = f.x,
-                           .b = dense_weight(ctx, p, f.dense),
-                           .transpose_b = Transpose::yes,
-                           .bias = bias,
-                           .added = {adapter}});
-  ops::gemm4(ctx, {.c = store(l.y), .a = f.x, .w = *blocks, .bias = bias, .added = adapter});
+  const auto* rows8 = p.quantized ? std::get_if<Rows8>(&*p.quantized) : nullptr;
+  if (blocks && rows <= ops::Gemm4::kFewRows)
+    return ops::gemm4(ctx, {.c = store(l.y), .a = f.x, .w = *blocks, .bias = bias, .added = adapter});
+  if (rows8 && ops::GemmRows8::takes(ctx.device(), rows))
+    return ops::gemm_rows8(
+        ctx, {.c = store(l.y), .a = f.x, .codes = rows8->codes, .scale = rows8->scale, .bias = bias, .added = adapter});
+  ops::gemm(ctx, {.c = store(l.y),
+                  .a = f.x,
+                  .b = dense_weight(ctx, p, f.dense),
+                  .transpose_b = Transpose::yes,
+                  .bias = bias,
+                  .added = {adapter}});
 }
 
 // The same, with a magnitude: m / norm times the sums, + bias.

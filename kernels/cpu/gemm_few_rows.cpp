@@ -16,6 +16,10 @@ const TileKernel& few_rows_kernel(MatmulPrecision precision) {
   return widest.k_group == 1 ? kTileF32 : widest;
 }
 
+DType type_of(const TileKernel& kernel) {
+  return kernel.k_group == 1 ? DType::f32 : DType::bf16;
+}
+
 /// The rows of a term as tiles read them, in panels of mr: in place, or packed.
 struct RowPanels {
   const std::byte* data;
@@ -84,16 +88,11 @@ class FewRows {
         add({i, from(t.columns, column, 0), 0, count, tile}, t.rows.k);
         continue;
       }
-      alignas(64) float written[kWidth * kWrittenDepth];
+      alignas(64) std::byte written[kWidth * kWrittenDepth * sizeof(float)];
       for (std::int64_t k = 0; k < t.rows.k; k += kWrittenDepth) {
         const std::int64_t depth = std::min(kWrittenDepth, t.rows.k - k);
         t.write(written, {column, count, k, depth});
-        add({i,
-             {reinterpret_cast<const std::byte*>(written), DType::f32, count, depth, kWrittenDepth, 1},
-             k,
-             count,
-             tile},
-            depth);
+        add({i, {written, type_of(kernel_), count, depth, kWrittenDepth, 1}, k, count, tile}, depth);
       }
     }
     finish_(g_, {.data = tile, .stride = kWidth, .row = 0, .column = column, .rows = M_, .columns = count});
@@ -165,6 +164,10 @@ class FewRows {
 
 FewRowsTerm few_rows_term(const Factors& f) {
   return {.rows = rows_of(f), .columns = columns_of(f)};
+}
+
+DType few_rows_type(const Ctx& ctx) {
+  return type_of(few_rows_kernel(ctx.matmul()));
 }
 
 void gemm_few_rows(Ctx& ctx, const Gemm& g, const std::vector<FewRowsTerm>& terms) {

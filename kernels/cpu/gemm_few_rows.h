@@ -13,10 +13,12 @@ inline constexpr std::int64_t kFewRows = 8;
 /// The longest sums: rows of f32, packed, fill the workspace.
 inline constexpr std::int64_t kMaxFewRowsDepth = static_cast<std::int64_t>(Ctx::kWorkspaceBytes) / (16 * 4);
 
-/// Columns that come in another form than an operand: writes [range.count, range.depth] as f32, rows kWrittenDepth
-/// apart, for at most kWrittenDepth values of k.
+/// Columns that come in another form than an operand: writes [range.count, range.depth] as few_rows_type, rows
+/// kWrittenDepth apart, for at most kWrittenDepth values of k.
 inline constexpr std::int64_t kWrittenDepth = 256;
-using WriteColumns = std::function<void(float* to, const PanelRange& range)>;
+using WriteColumns = std::function<void(void* to, const PanelRange& range)>;
+/// The type that columns are multiplied in: bf16 where pairs of it are, else f32.
+DType few_rows_type(const Ctx& ctx);
 
 /// One of the GEMMs whose sum is computed.
 struct FewRowsTerm {

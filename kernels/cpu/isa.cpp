@@ -18,13 +18,15 @@ std::string all_names() {
 }  // namespace
 
 CpuIsa cpu_isa() {
+  // Asked once: in a virtual machine each answer is one of its host, which takes tens of microseconds.
+  static const FoundIsa found = find_isa();
   const char* text = std::getenv("QTRAIN_CPU_ISA");
-  if (!text || !*text) return find_isa().fastest;
+  if (!text || !*text) return found.fastest;
   const auto it = std::find(kCpuIsas.begin(), kCpuIsas.end(), std::string_view(text));
   if (it == kCpuIsas.end())
     fail(ErrorKind::usage,
          {.cause = "QTRAIN_CPU_ISA is '" + std::string(text) + "'", .remedy = "use " + all_names() + ", or unset it"});
-  return std::min(find_isa().best, static_cast<CpuIsa>(it - kCpuIsas.begin()));
+  return std::min(found.best, static_cast<CpuIsa>(it - kCpuIsas.begin()));
 }
 
 bool has_bf16_matmul() {

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "kernels/cpu/loops.h"
+#include "kernels/cpu/quantize8.h"
 #include "kernels/quantize.h"
 
 // Compiled without contraction: products are rounded before they are added.
@@ -27,20 +27,13 @@ void quantize_block(const Quantize8& a, std::int64_t begin, std::int64_t end, fl
 
 template <class T>
 void dequantize_rows_as(Ctx& ctx, const DequantizeRows8& a) {
-  constexpr float kUnit = 7.874015718698502e-3F;  // 1 / 127 as bitsandbytes has it
   const std::int64_t K = a.codes.shape[1];
   const auto* codes = a.codes.as<std::int8_t>();
   const auto* scale = a.scale.as<float>();
   T* y = a.y.as<T>();
+  const RowExpansion8<T> expand;
   for_rows(ctx, a.codes.shape[0], K, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row)
-      simd::each<float>(K, [&](std::int64_t c, auto lanes) {
-        std::int8_t eight[8] = {};
-        const std::int64_t at = row * K + c;
-        std::memcpy(eight, codes + at, static_cast<std::size_t>(static_cast<int>(lanes)));
-        const Vec<float> v = simd::to_floats(simd::widen_bytes(eight));
-        simd::store<float>(y + at, v * simd::broadcast(scale[row]) * simd::broadcast(kUnit), lanes);
-      });
+    for (std::int64_t row = begin; row < end; ++row) expand({codes + row * K, scale[row], K}, y + row * K);
   });
 }
 

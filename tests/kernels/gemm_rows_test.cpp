@@ -132,6 +132,26 @@ TEST_P(GemmRows, Of4BitLayersHaveTheBitsOfDenseOnes) {
   }
 }
 
+TEST_P(GemmRows, Of8BitLayersHaveTheBitsOfDenseOnes) {
+  const bool bf16 = std::string(GetParam()) == "avx512_bf16";
+  Ctx ctx({}, bf16 ? MatmulPrecision::bf16 : MatmulPrecision::storage, 2);
+  for (const RowsCase& t : {RowsCase{.N = 70, .K = 192, .adapter = true}, RowsCase{.N = 35, .K = 301}}) {
+    Array codes(DType::i8, {t.N, t.K}), scale = random(DType::f32, {t.N}, 7);
+    for (std::int64_t i = 0; i < t.N * t.K; ++i) codes.host<std::int8_t>()[i] = static_cast<std::int8_t>(i * 37 - 5);
+    expect_rows_stand_alone(t, [&](Layer& l, std::int64_t first, std::int64_t rows) {
+      const ConstTensor a = l.a.tensor().slice(first, rows);
+      const Sink to = store(l.c.tensor().slice(first, rows));
+      const ops::Factors adapter = t.adapter ? l.adapter(first, rows) : ops::Factors{};
+      if (ops::GemmRows8::takes({}, rows))
+        return ops::gemm_rows8(ctx,
+                               {.c = to, .a = a, .codes = codes, .scale = scale, .bias = l.bias, .added = adapter});
+      Array dense(bf16 ? DType::bf16 : DType::f32, {t.N, t.K});
+      ops::dequantize_rows8(ctx, {.y = dense, .codes = codes, .scale = scale});
+      ops::gemm(ctx, {.c = to, .a = a, .b = dense, .transpose_b = Transpose::yes, .bias = l.bias, .added = {adapter}});
+    });
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Isa, GemmRows, ::testing::ValuesIn(testing::kIsas), testing::isa_name);
 
 }  // namespace

@@ -25,6 +25,15 @@ TEST(Quantize, SameBitsOnNarrowUnits) {
   }
 }
 
+TEST(Quantize, RowsHaveTheSameBitsOnNarrowUnits) {
+  Ctx ctx({}, MatmulPrecision::storage, 1);
+  const ByteResults widest = row_results(ctx, {7, 77});
+  ::setenv("QTRAIN_CPU_ISA", kCpuIsas[0], 1);
+  const ByteResults narrow = row_results(ctx, {7, 77});
+  ::unsetenv("QTRAIN_CPU_ISA");
+  EXPECT_EQ(narrow, widest);
+}
+
 TEST(Quantize, ErrorIsAtMostHalfAStep) {
   Ctx ctx({}, MatmulPrecision::storage, 1);
   for (const FourBit type : {FourBit::nf4, FourBit::fp4}) {

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "kernels/cpu/expand4.h"
+#include "kernels/cpu/expand8.h"
 #include "kernels/cpu/gemm_blocked.h"
 
 namespace qtrain {
@@ -37,6 +38,10 @@ const TileKernel& tile_kernel(MatmulPrecision precision) {
 }
 
 const ExpandBlocks4* whole_blocks4(DType) {
+  return nullptr;
+}
+
+ExpandRow8 whole_row8(DType) {
   return nullptr;
 }
 

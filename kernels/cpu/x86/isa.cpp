@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "kernels/cpu/gemm_blocked.h"
 #include "kernels/cpu/x86/expand4_avx512.h"
+#include "kernels/cpu/x86/expand8_avx512.h"
 
 namespace qtrain {
 namespace {
@@ -104,6 +105,11 @@ const TileKernel& tile_kernel(MatmulPrecision precision) {
 const ExpandBlocks4* whole_blocks4(DType y) {
   if (cpu_isa() == CpuIsa::avx2) return nullptr;
   return y == DType::f32 ? kExpandF32Avx512 : y == DType::bf16 ? kExpandBf16Avx512 : kExpandF16Avx512;
+}
+
+ExpandRow8 whole_row8(DType y) {
+  if (cpu_isa() == CpuIsa::avx2 || y == DType::f16) return nullptr;
+  return y == DType::f32 ? kExpandRow8F32Avx512 : kExpandRow8Bf16Avx512;
 }
 
 }  // namespace ops
