@@ -67,7 +67,9 @@ std::vector<std::string> next_commands(const FinishedOutput& output) {
   };
   add(text, "chat", with);
   add(text, "generate", with + " --prompt \"...\"");
-  add(config.given("eval_dataset_name"), "eval", shell_word(output.config_file));
+  std::string same = shell_word(output.config_file);
+  for (const auto& [key, value] : output.overrides) same += " " + shell_word(key + "=" + value);
+  add(config.given("eval_dataset_name"), "eval", same);
   add(adapter, "merge", fmt::format("{} --output {}", with, shell_word((output.folder / "merged").string())));
   add(true, "report", folder);
   return all;

@@ -11,6 +11,7 @@ namespace qtrain {
 struct FinishedOutput {
   const ResolvedConfig& config;
   std::string config_file;
+  Overrides overrides;  ///< that were given after it
   std::filesystem::path folder;
 };
 

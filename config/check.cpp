@@ -204,6 +204,11 @@ std::vector<ErrorText> unsupported(const ResolvedConfig& config, const RunPlace&
   return judge.problems();
 }
 
+bool is_supported(ResolvedConfig config, const Config& values, DeviceKind device) {
+  config.value = values;
+  return unsupported(config, {.device = device}).empty();
+}
+
 void require_supported(const ResolvedConfig& config, const RunPlace& place) {
   const auto problems = unsupported(config, place);
   if (!problems.empty()) fail_with(problems, "config");

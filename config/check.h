@@ -26,6 +26,8 @@ struct RunPlace {
 
 /// What the config asks for and this program cannot do there yet, one entry per key, and a missing model_name_or_path.
 std::vector<ErrorText> unsupported(const ResolvedConfig& config, const RunPlace& place = {});
+/// Whether nothing of that is said of `config` with other values, on a device of the kind.
+bool is_supported(ResolvedConfig config, const Config& values, DeviceKind device);
 /// Throws ErrorKind::usage with all of `unsupported`, if any.
 void require_supported(const ResolvedConfig& config, const RunPlace& place = {});
 

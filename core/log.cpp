@@ -1,16 +1,19 @@
 #include "core/log.h"
 
 #include <fmt/ranges.h>
+#include <poll.h>
 #include <stdio_ext.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <cmath>
 #include <system_error>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/stop.h"
 
 namespace qtrain {
 namespace {
@@ -24,6 +27,27 @@ constexpr auto kRedrawInterval = std::chrono::milliseconds(100);
 
 bool put(std::FILE* file, std::string_view text) {
   return std::fwrite(text.data(), 1, text.size(), file) == text.size();
+}
+
+/// Until a write of up to PIPE_BUF bytes does not wait for a reader; false, with EINTR, once a stop was asked for.
+bool wait_for_reader(std::FILE* file) {
+  constexpr int kMilliseconds = 50;  // a signal may also come right before a wait, or to another thread
+  pollfd writable{.fd = ::fileno(file), .events = POLLOUT, .revents = 0};
+  if (writable.fd < 0) return true;  // in memory
+  for (int ready = 0; ready == 0 || (ready < 0 && errno == EINTR);) {
+    ready = ::poll(&writable, 1, kMilliseconds);
+    if (ready <= 0 && stop_requested()) {
+      errno = EINTR;
+      return false;
+    }
+  }
+  return true;
+}
+
+bool put_for_reader(std::FILE* file, std::string_view text) {
+  for (; !text.empty(); text.remove_prefix(std::min<std::size_t>(text.size(), PIPE_BUF)))
+    if (!wait_for_reader(file) || !put(file, text.substr(0, PIPE_BUF)) || std::fflush(file) != 0) return false;
+  return true;
 }
 
 /// On a terminal cut between words.
@@ -174,7 +198,7 @@ void Log::document(std::string_view json) {
 void Log::write_result(std::string_view text, std::string_view end) {
   end_live();
   const std::lock_guard lock(result_mutex_);
-  if (put(sinks_.result, text) && put(sinks_.result, end) && std::fflush(sinks_.result) == 0) return;
+  if (put_for_reader(sinks_.result, std::string(text).append(end))) return;
   const int why = errno;
   __fpurge(sinks_.result);  // else the end of the program would try to write it once more
   if (why == EINTR) fail(ErrorKind::stopped, {.cause = "stopped by a signal", .place = "standard output"});

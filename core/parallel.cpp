@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/build.h"
 #include "core/error.h"
 
 namespace qtrain {
@@ -37,7 +38,7 @@ struct ThreadPool::State {
   // Ops follow each other within microseconds: spin a little before sleeping.
   template <class Condition>
   static void spin_while(Condition&& waiting) {
-    for (int spin = 0; spin < 2000 && waiting(); ++spin) __builtin_ia32_pause();
+    for (int spin = 0; spin < 2000 && waiting(); ++spin) pause_briefly();
   }
 
   void stop() {

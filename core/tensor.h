@@ -199,7 +199,7 @@ inline Sink discard() {
   return {};
 }
 
-/// Calls f.operator()<T>() with T the C++ type of a floating dtype that kernels compute on (f64, f32, bf16).
+/// Calls `f.operator()<T>()` with T the C++ type of a floating dtype that kernels compute on (f64, f32, bf16).
 template <class F>
 decltype(auto) dispatch_float(DType d, F&& f) {
   switch (d) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <vector>
 
 namespace qtrain {
 
@@ -7,7 +8,18 @@ namespace qtrain {
 /// Elsewhere it computes in f32 without rounding operands.
 bool has_bf16_matmul();
 
+/// "Intel(R) Xeon(R) Processor"
+std::string processor_name();
+
 /// "Intel(R) Xeon(R) Processor, 2 threads, avx512"
 std::string describe_cpu();
+
+/// Vector units that matter here, whether this processor has them, and what it costs where it has not.
+struct VectorUnit {
+  std::string name;
+  bool there;
+  std::string cost;
+};
+std::vector<VectorUnit> vector_units();
 
 }  // namespace qtrain

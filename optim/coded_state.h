@@ -15,7 +15,7 @@ inline bool keeps_f32(const ParamSpec& param) {
   return param.shape.numel() < kSmall || param.role == Role::embedding;
 }
 
-/// <name> u8 and <name>_absmax f32, concatenated.
+/// `<name>` u8 and `<name>_absmax` f32, concatenated.
 void add_coded(std::vector<StateSpec>& state, const std::string& name, const ParamSpec& param);
 
 /// Maps of codes on the device, in the order in which they are asked for.

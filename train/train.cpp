@@ -124,14 +124,26 @@ TrainingResult drive(DrivenRun& d) {
   d.run.phases.begin("loading weights");
   const auto resumed = start_or_resume({d.run, objects, d.output, checkpoints}, d.prepared.from);
   RunLog run_log(d.run, {.plan = d.plan(), .state = d.state}, d.output.path());
-  RunSamples samples(d.run, d.prepared.model, d.output.path(), d.state.step);
+  // Those of an evaluation that a stop ended come again.
+  RunSamples samples(d.run, d.prepared.model, d.output.path(), d.state.step - (d.state.events_pending ? 1 : 0));
   write_resolved_config(d, resumed);
   const ReportAtTheEnd report(d.run, d.output.path());
+  // What cannot be written then does not hide why the run failed.
+  const auto tell_end = [&](const char* why, int exit_code) {
+    try {
+      run_log.add_end("failed", why);
+      run_log.end_tracking(exit_code);
+    } catch (const std::exception& e) {
+      d.run.log.warn("how the run ended could not be written down: {}", e.what());
+    }
+  };
   try {
     return take_steps(d, {.objects = objects, .checkpoints = checkpoints, .run_log = run_log, .samples = samples});
   } catch (const Error& e) {
-    run_log.add_end("failed", e.what());
-    run_log.end_tracking(e.exit_code());
+    tell_end(e.what(), e.exit_code());
+    throw;
+  } catch (const std::exception& e) {
+    tell_end(e.what(), static_cast<int>(ErrorKind::internal));
     throw;
   }
 }

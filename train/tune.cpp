@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ranges>
 
+#include "config/check.h"
 #include "config/fields.h"
 #include "core/stop.h"
 #include "dist/collective.h"
@@ -87,7 +88,8 @@ class Tuner {
             .target = result_.target,
             .work = [this](const Config& c) { return workload_of(c.training, data_->train, data_->evaluation); },
             .step_work = [this](const Config& c) { return step_work(data_->train, c.training); },
-            .speed = speed_};
+            .speed = speed_,
+            .supported = [this](const Config& c) { return is_supported(base_, c, ctx_.device().kind); }};
   }
 
   Config changed(const std::vector<KeyChange>& changes) const {
@@ -120,7 +122,8 @@ class Tuner {
         std::vector<KeyChange> changes = rows;
         if (!offload.empty()) changes.push_back({offload, true});
         if (!means(changes, policy)) changes.push_back({"gradient_checkpointing", value_of(policy)});
-        if (!changes.empty()) add(std::move(changes), offload);
+        if (!changes.empty() && is_supported(base_, changed(changes), ctx_.device().kind))
+          add(std::move(changes), offload);
       }
     }
   }
@@ -237,7 +240,12 @@ class Tuner {
     gives_up_ = false;
     for (const std::size_t i : {*result_.own, best}) {
       Trial again = result_.trials[i];
-      measure(again);
+      try {
+        measure(again);
+      } catch (const Error& e) {
+        if (e.kind() != ErrorKind::memory) throw;
+        return;  // others have taken what was there: the first figures count
+      }
       if (result_.stopped) return;
       result_.trials[i].given_up = false;
       result_.trials[i].tokens_per_second = std::max(*result_.trials[i].tokens_per_second, *again.tokens_per_second);

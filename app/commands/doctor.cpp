@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
-#include <sstream>
 
 #include "app/cli/help.h"
 #include "app/commands/commands.h"
@@ -20,6 +19,7 @@
 #include "dist/nccl_library.h"
 #include "kernels/dispatch.h"
 #include "kernels/libraries.h"
+#include "kernels/processor.h"
 #include "monitor/gpus.h"
 #include "monitor/host.h"
 #include "train/plan/machine.h"
@@ -41,21 +41,13 @@ std::string gigabytes(double bytes) {
 }
 
 std::vector<Finding> processor() {
-  const auto cpu = proc_values("/proc/cpuinfo");
-  const auto get = [&](const char* key) { return cpu.contains(key) ? cpu.at(key) : std::string("unknown"); };
-  std::istringstream words(get("flags"));
-  const std::set<std::string> flags{std::istream_iterator<std::string>(words), {}};
-  const bool avx2 = flags.contains("avx2") && flags.contains("fma"), avx512 = flags.contains("avx512f");
-  const bool bf16 = flags.contains("avx512_bf16") || flags.contains("amx_bf16");
-  return {{"processor", get("model name")},
-          {"usable cores", fmt::format("{} of {}", ThreadPool(0).size(), sysconf(_SC_NPROCESSORS_ONLN))},
-          {"AVX2 + FMA", avx2 ? "yes" : "no", avx2 ? "" : "training is about 8 times slower without",
-           avx2 ? "" : kOtherProcessor},
-          {"AVX-512", avx512 ? "yes" : "no", avx512 ? "" : "GEMMs take up to twice as long as with it",
-           avx512 ? "" : kOtherProcessor},
-          {"bfloat16 dot products", bf16 ? "yes" : "no",
-           bf16 ? "" : "bf16 computes in float32 here; with AVX512-BF16 or AMX training is 2 to 3 times faster",
-           bf16 ? "" : kOtherProcessor}};
+  std::vector<Finding> findings{
+      {"processor", processor_name()},
+      {"usable cores", fmt::format("{} of {}", ThreadPool(0).size(), sysconf(_SC_NPROCESSORS_ONLN))}};
+  for (const VectorUnit& unit : vector_units())
+    findings.push_back(
+        {unit.name, unit.there ? "yes" : "no", unit.there ? "" : unit.cost, unit.there ? "" : kOtherProcessor});
+  return findings;
 }
 
 std::vector<Finding> memory_and_disk() {

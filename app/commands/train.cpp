@@ -112,8 +112,10 @@ void settle_in(const RankPlace& place, ResolvedConfig& config, Log& log) {
 CommandResult told(const Arguments& args, const ResolvedConfig& config, const TrainingResult& result) {
   CommandResult told{.text = result.summary, .json = result.json};
   if (result.exit_code == 0) {
-    const FinishedOutput output{
-        .config = config, .config_file = args.operand(0), .folder = config.value.training.output_dir};
+    const FinishedOutput output{.config = config,
+                                .config_file = args.operand(0),
+                                .overrides = args.overrides(),
+                                .folder = config.value.training.output_dir};
     const std::vector<std::string> next = next_commands(output);
     told.json["next"] = next;
     told.text += fmt::format("\nthere: {}\nnext:\n  {}", saved_files(output.folder), fmt::join(next, "\n  "));

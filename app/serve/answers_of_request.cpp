@@ -25,7 +25,13 @@ SequenceRequest AnswersOfRequest::sequence(const ServedModel& model, std::size_t
           .on_token =
               [shared = shared_, text, answer](const AnswerToken& token) {
                 AnswerEvent event{.answer = answer};
-                const bool stopped = text->push(token, event.piece);
+                bool stopped = true;
+                try {
+                  stopped = text->push(token, event.piece);
+                } catch (const std::exception& e) {
+                  shared->push({.answer = answer, .error = e.what()});
+                  return true;
+                }
                 {
                   const std::lock_guard lock(shared->mutex);
                   ++shared->tokens;
@@ -36,7 +42,11 @@ SequenceRequest AnswersOfRequest::sequence(const ServedModel& model, std::size_t
           .on_finished =
               [shared = shared_, text, answer](FinishReason reason) {
                 AnswerEvent event{.answer = answer, .finish = reason};
-                text->finish(event.piece);
+                try {
+                  text->finish(event.piece);
+                } catch (const std::exception& e) {
+                  event.error = e.what();
+                }
                 shared->push(std::move(event));
               }};
 }
@@ -66,6 +76,7 @@ std::optional<AnswerEvent> AnswersOfRequest::next(std::chrono::milliseconds long
   }
   AnswerEvent event = std::move(shared_->events.front());
   shared_->events.pop_front();
+  if (!event.error.empty()) throw ApiError(500, {.message = "an answer failed within the server: " + event.error});
   if (event.finish) --unfinished_;
   return event;
 }

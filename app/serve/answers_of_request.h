@@ -18,6 +18,7 @@ struct AnswerEvent {
   std::size_t answer = 0;
   AnswerText::Piece piece;
   std::optional<FinishReason> finish = {};
+  std::string error = {};  ///< why it will not be finished
 };
 
 /// The answers to a request while they grow; those that have not finished are cancelled with it.

@@ -130,6 +130,7 @@ class Body {
   const Json& json_;
 };
 
+const JsonRules kJsonOfClient{.duplicate_keys = true, .max_values = std::uint64_t{1} << 22};
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 31, kMaxLogprobs = 20, kMaxStops = 16;
 
 std::uint64_t random_seed() {
@@ -223,8 +224,12 @@ void read_arguments(Json& message, const std::string& place) {
     if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) continue;
     Json& function = call["function"];
     if (!function.contains("arguments") || !function["arguments"].is_string()) continue;
-    Json arguments = Json::parse(function["arguments"].get_ref<const std::string&>(), nullptr, false);
-    if (arguments.is_discarded())
+    Json arguments;
+    try {
+      arguments = parse_json(function["arguments"].get_ref<const std::string&>(), "arguments", kJsonOfClient);
+    } catch (const Error&) {
+    }
+    if (!arguments.is_object())
       refuse({.message = place + ": the \"arguments\" of a tool call are the JSON of an object", .param = "messages"});
     function["arguments"] = std::move(arguments);
   }
@@ -271,8 +276,14 @@ void read_chat_prompt(const Body& body, const ServedModel& model, ApiRequest& r)
   r.prompts.push_back(encode_chat(model.answers.text, prompt));
 }
 
+void require_few(std::int64_t answers, const RequestLimits& limits) {
+  if (answers > limits.answers)
+    refuse({.message = fmt::format("a request has at most {} answers, prompts times \"n\"", limits.answers),
+            .param = "n"});
+}
+
 // A text, ids, or a list of either.
-void read_prompts(const Body& body, const ServedModel& model, ApiRequest& r) {
+void read_prompts(const Body& body, const ServedModel& model, const RequestLimits& limits, ApiRequest& r) {
   const auto bad = [] {
     refuse({.message = "\"prompt\" is a text, a list of texts, a list of token ids, or a list of such lists",
             .param = "prompt"});
@@ -296,6 +307,7 @@ void read_prompts(const Body& body, const ServedModel& model, ApiRequest& r) {
   if (!prompt) bad();
   if (prompt->is_string() || is_ids(*prompt)) return add(*prompt);
   if (!prompt->is_array() || prompt->empty()) bad();
+  require_few(static_cast<std::int64_t>(prompt->size()) * r.choices, limits);
   for (const Json& p : *prompt) add(p);
 }
 
@@ -323,7 +335,7 @@ void settle_lengths(const Body& body, const RequestLimits& limits, ApiRequest& r
 
 ApiRequest read_request(Endpoint endpoint, std::string_view text, const ServedModels& models,
                         const RequestLimits& limits) {
-  const Json json = parse_json(text, "the body", {.duplicate_keys = true, .max_values = std::uint64_t{1} << 22});
+  const Json json = parse_json(text, "the body", kJsonOfClient);
   if (!json.is_object()) refuse({.message = "the body is a JSON object"});
   require_known(json, endpoint);
   const Body body(json);
@@ -338,10 +350,7 @@ ApiRequest read_request(Endpoint endpoint, std::string_view text, const ServedMo
   if (endpoint == Endpoint::chat)
     read_chat_prompt(body, model, r);
   else
-    read_prompts(body, model, r);
-  if (static_cast<std::int64_t>(r.answers()) > limits.answers)
-    refuse({.message = fmt::format("a request has at most {} answers, prompts times \"n\"", limits.answers),
-            .param = "n"});
+    read_prompts(body, model, limits, r);
   settle_lengths(body, limits, r);
   return r;
 }

@@ -34,11 +34,22 @@ void Engine::take_submitted() {
     cancelled.swap(cancelled_);
   }
   for (Submitted& s : submitted) {
+    // One answer that fails ends alone.
+    s.request.on_token = [token = std::move(s.request.on_token)](const AnswerToken& t) {
+      try {
+        return token && token(t);
+      } catch (const std::exception&) {
+        return true;
+      }
+    };
     const auto finished = std::move(s.request.on_finished);
     s.request.on_finished = [this, ticket = s.ticket, finished](FinishReason reason) {
       running_.erase(ticket);
       --outstanding_;
-      if (finished) finished(reason);
+      try {
+        if (finished) finished(reason);
+      } catch (const std::exception&) {
+      }
     };
     running_[s.ticket] = batch_.add(std::move(s.request));
   }

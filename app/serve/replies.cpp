@@ -47,8 +47,8 @@ Json Replies::head(const char* object) const {
           {"system_fingerprint", fmt::format("qtrain-{}", kVersion)}};
 }
 
-Json Replies::tool_call(const ToolCall& call, std::size_t number) const {
-  return {{"id", fmt::format("call_{}_{}", id_.substr(id_.find('-') + 1), number)},
+Json Replies::tool_call(const ToolCall& call, std::size_t answer, std::size_t number) const {
+  return {{"id", fmt::format("call_{}_{}_{}", id_.substr(id_.find('-') + 1), answer, number)},
           {"type", "function"},
           {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
 }
@@ -130,7 +130,7 @@ std::vector<Json> Replies::chunks(const AnswerEvent& event) {
     if (!part.text.empty() || request_.top_logprobs >= 0) out.push_back(std::move(c));
   }
   for (const ToolCall& call : part.calls) {
-    Json c = tool_call(call, answer.sent_calls);
+    Json c = tool_call(call, event.answer, answer.sent_calls);
     c["index"] = answer.sent_calls++;
     out.push_back(chunk(event.answer, {{"tool_calls", Json::array({std::move(c)})}}, nullptr));
   }
@@ -164,7 +164,7 @@ Json Replies::document(const AnswersOfRequest& answers) const {
       if (!answer.calls.empty()) {
         if (answer.text.empty()) message["content"] = nullptr;
         for (std::size_t c = 0; c < answer.calls.size(); ++c)
-          message["tool_calls"].push_back(tool_call(answer.calls[c], c));
+          message["tool_calls"].push_back(tool_call(answer.calls[c], i, c));
       }
       choice["message"] = std::move(message);
     } else {

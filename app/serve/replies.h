@@ -44,7 +44,7 @@ class Replies {
   Json head(const char* object) const;
   Json chunk(std::size_t answer, Json delta, const Json& finish) const;
   Json logprobs(const std::vector<TextToken>& tokens, std::int64_t& offset) const;
-  Json tool_call(const ToolCall& call, std::size_t number) const;
+  Json tool_call(const ToolCall& call, std::size_t answer, std::size_t number) const;
 
   ApiRequest request_;
   std::string model_, id_;

@@ -13,7 +13,7 @@ namespace qtrain::serve {
 struct ServedModel {
   std::string name;  ///< what requests call it
   AnswerModel answers;
-  bool parses_tool_calls = false;  ///< its template writes calls as Hermes and Qwen do: <tool_call>{...}</tool_call>
+  bool parses_tool_calls = false;  ///< its template writes calls as Hermes and Qwen do: `<tool_call>{...}</tool_call>`
 };
 
 /// The base model, and adapters on its weights, which are in memory once.

@@ -181,6 +181,11 @@ void Service::stream(AnswersOfRequest& answers, const std::string& model, Respon
       send(e.json());
       sink.done();
       return true;
+    } catch (const std::exception& e) {
+      log_.error("a request failed: {}", e.what());
+      send(ApiError(500, {.message = "the request failed within the server: its log says why"}).json());
+      sink.done();
+      return true;
     }
     if (!sink.is_writable()) return false;
     if (!state->answers.finished()) return true;

@@ -9,7 +9,12 @@ namespace {
 constexpr std::string_view kBegin = "<tool_call>", kEnd = "</tool_call>", kSpaces = " \t\r\n";
 
 std::optional<ToolCall> parse_call(std::string_view text) {
-  const Json call = Json::parse(text, nullptr, false);
+  Json call;
+  try {
+    call = parse_json(text, "a tool call", {.duplicate_keys = true, .max_values = std::uint64_t{1} << 22});
+  } catch (const Error&) {
+    return {};
+  }
   if (!call.is_object() || !call.contains("name") || !call["name"].is_string()) return {};
   const Json arguments = call.contains("arguments") ? call["arguments"] : Json::object();
   return ToolCall{.name = call["name"],

@@ -12,7 +12,7 @@ struct ToolCall {
   std::string name, arguments;
 };
 
-/// Finds calls in an answer as it grows: <tool_call>{"name": ..., "arguments": {...}}</tool_call>, as Hermes and Qwen
+/// Finds calls in an answer as it grows: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, as Hermes and Qwen
 /// write them. What looks like one and is none stays text.
 class ToolCallReader {
  public:

@@ -7,6 +7,7 @@ namespace qtrain::ops {
 namespace {
 
 using simd::Vec;
+using simd::Words;
 
 template <class A>
 struct AdamWStep {
@@ -42,16 +43,15 @@ void step(Ctx& ctx, const AdamW& a) {
 }
 
 /// bf16 of eight values, up or down by 16 random bits each. What is not finite stays so.
-__m128i narrow_at_random(Vec<float> v, __m256i random) {
-  const __m256i bits = _mm256_castps_si256(v), exponent = _mm256_set1_epi32(0x7f800000);
-  const __m256i finite = _mm256_cmpgt_epi32(exponent, _mm256_and_si256(bits, exponent));
-  const __m256i high = _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_and_si256(random, finite)), 16);
-  return _mm_packus_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1));
+simd::Halves narrow_at_random(Vec<float> v, Words random) {
+  const Words bits = simd::bits_of(v), exponent = simd::all_words(0x7f800000);
+  const Words finite = simd::above_signed(exponent, bits & exponent);
+  return simd::narrow((bits + (random & finite)) >> 16);
 }
 
-void store_bits(Bf16* p, __m128i bits, auto lanes) {
+void store_bits(Bf16* p, simd::Halves bits, auto lanes) {
   Bf16 part[simd::kLanes<float>];
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(part), bits);
+  simd::store_halves(part, bits);
   std::copy_n(part, static_cast<int>(lanes), p);
 }
 
@@ -66,10 +66,10 @@ void step_rounded(const AdamWBf16& a, const AdamWStep<float>& step, const Rounde
   simd::each<float>(part.count, [&](std::int64_t j, auto lanes) {
     Lanes<float, 2> state{simd::load<float>(m + j, lanes), simd::load<float>(v + j, lanes)};
     const Vec<float> p = step(simd::load<float>(param + j, lanes), simd::load<float>(grad + j, lanes), state);
-    const __m256i random = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(part.words + j));
-    store_bits(param + j, narrow_at_random(p, _mm256_and_si256(random, _mm256_set1_epi32(0xffff))), lanes);
+    const Words random = simd::load_words(part.words + j);
+    store_bits(param + j, narrow_at_random(p, random & simd::all_words(0xffff)), lanes);
     simd::store<float>(m + j, state[0], lanes);
-    store_bits(v + j, narrow_at_random(state[1], _mm256_srli_epi32(random, 16)), lanes);
+    store_bits(v + j, narrow_at_random(state[1], random >> 16), lanes);
   });
 }
 

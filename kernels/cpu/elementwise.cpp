@@ -72,9 +72,8 @@ void dropout_as(Ctx& ctx, const Dropout& a) {
       simd::philox_lanes(seed, a.stream, static_cast<std::uint64_t>(i / 4), words);
       simd::keep_lanes(words, p, keep);
       each<A>(std::min<std::int64_t>(simd::kPhiloxWords, end - i), [&](std::int64_t j, auto lanes) {
-        const Vec<A> kept = simd::load<A>(keep + j, simd::FullLanes<A>{}) != Vec<A>{}
-                                ? simd::load<A>(x + i + j, lanes) * scale
-                                : Vec<A>{};
+        const Vec<A> kept = simd::select(simd::load<A>(keep + j, simd::FullLanes<A>{}) != Vec<A>{},
+                                         simd::load<A>(x + i + j, lanes) * scale, Vec<A>{});
         write<A>(y + i + j, kept, lanes, a.y.mode);
       });
     }

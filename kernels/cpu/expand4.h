@@ -2,6 +2,9 @@
 #include <cstdint>
 
 // Only plain declarations here: this header is compiled for several instruction sets, as gemm_tile.h.
+namespace qtrain {
+enum class DType : std::uint8_t;
+}
 namespace qtrain::ops {
 
 /// How results are written.
@@ -19,7 +22,7 @@ struct WholeBlocks4 {
 };
 using ExpandBlocks4 = void (*)(const WholeBlocks4&);
 
-/// By Stores, for y of each type.
-extern const ExpandBlocks4 kExpandF32Avx512[2], kExpandBf16Avx512[2], kExpandF16Avx512[2];
+/// The widest units' own, by Stores, for y of a type: null where those of all kernels do it.
+const ExpandBlocks4* whole_blocks4(DType y);
 
 }  // namespace qtrain::ops

@@ -2,7 +2,6 @@
 
 #include "kernels/cpu/gemm_finish.h"
 #include "kernels/cpu/gemm_pack.h"
-#include "kernels/cpu/isa.h"
 
 namespace qtrain::ops {
 namespace {
@@ -301,12 +300,6 @@ class Blocked {
 };
 
 }  // namespace
-
-const TileKernel& tile_kernel(MatmulPrecision precision) {
-  const CpuIsa isa = cpu_isa();
-  if (isa == CpuIsa::avx2) return kTileAvx2;
-  return precision == MatmulPrecision::bf16 && isa == CpuIsa::avx512_bf16 ? kTileAvx512Bf16 : kTileAvx512;
-}
 
 MultiplyTile tile_function(const TileKernel& kernel, std::int64_t rows, std::int64_t vectors) {
   const int* const height = std::lower_bound(kernel.heights, kernel.heights + TileKernel::kHeights, rows);

@@ -13,7 +13,7 @@ constexpr std::int64_t kPackedDepth = 64;
 /// Sums in f32 are the same in vectors of any width, and eight lanes are those that b can be turned in.
 const TileKernel& few_rows_kernel(MatmulPrecision precision) {
   const TileKernel& widest = tile_kernel(precision);
-  return widest.k_group == 1 ? kTileAvx2 : widest;
+  return widest.k_group == 1 ? kTileF32 : widest;
 }
 
 /// The rows of a term as tiles read them, in panels of mr: in place, or packed.

@@ -2,46 +2,47 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/gemm_transpose.h"
 #include "kernels/cpu/simd.h"
 
 namespace qtrain::ops {
 namespace {
 
+using simd::all_words;
 using simd::FullLanes;
 using simd::load;
-
+using simd::load_words;
+using simd::transpose_words;
 /// Both storage types of the panel are written as 32-bit words: an f32, or two bf16 with the lower k in the low half.
-using Words = __m256i;
+using simd::Words;
 
 /// Eight words of one lane from k on, `valid` values of k of which exist.
 template <class T, int Group, class Valid>
 Words lane_words(const T* p, Valid valid) {
   if constexpr (Group == 1) {
-    return _mm256_castps_si256(load<float>(p, valid));
+    return simd::bits_of(load<float>(p, valid));
   } else if constexpr (std::is_same_v<T, Bf16>) {
     if constexpr (std::is_same_v<Valid, int>) {
       Bf16 part[16] = {};
       std::copy_n(p, valid, part);
-      return _mm256_loadu_si256(reinterpret_cast<const Words*>(part));
+      return load_words(part);
     }
-    return _mm256_loadu_si256(reinterpret_cast<const Words*>(p));
+    return load_words(p);
   } else {
     const auto half = [&](int skip) {
       if constexpr (std::is_same_v<Valid, int>) {
         const int n = std::clamp(valid - skip, 0, 8);
-        return simd::narrow(n == 8 ? load<float>(p + skip) : load<float>(p + (n ? skip : 0), n));
+        return simd::to_bf16(n == 8 ? load<float>(p + skip) : load<float>(p + (n ? skip : 0), n));
       } else {
-        return simd::narrow(load<float>(p + skip));
+        return simd::to_bf16(load<float>(p + skip));
       }
     };
-    return _mm256_set_m128i(half(8), half(0));
+    return simd::join(half(0), half(8));
   }
 }
 
 /// Vector stores may alias anything, so the loops below work on local copies only.
 void put(std::uint32_t* to, Words words) {
-  _mm256_storeu_si256(reinterpret_cast<Words*>(to), words);
+  simd::store_words(to, words);
 }
 
 template <class T, int Group>
@@ -104,17 +105,17 @@ class Packer {
   /// done.
   std::int64_t eight_lanes_in_pairs(std::uint32_t* to, const T* from, std::int64_t depth) const {
     const std::int64_t stride = lane_stride_, width = width_;
-    const Words upper = _mm256_set1_epi32(static_cast<int>(0xffff0000U));
+    const Words upper = all_words(0xffff0000U);
     Words block[8];
     std::int64_t k = 0;
     for (; k + 16 <= depth; k += 16, to += 16 * width) {
 #pragma GCC unroll 8
-      for (int i = 0; i < 8; ++i) block[i] = _mm256_loadu_si256(reinterpret_cast<const Words*>(from + i * stride + k));
+      for (int i = 0; i < 8; ++i) block[i] = load_words(from + i * stride + k);
       transpose_words(block);
 #pragma GCC unroll 8
       for (int g = 0; g < 8; ++g) {
-        put(to + 2 * g * width, _mm256_slli_epi32(block[g], 16));
-        put(to + (2 * g + 1) * width, _mm256_and_si256(block[g], upper));
+        put(to + 2 * g * width, block[g] << 16);
+        put(to + (2 * g + 1) * width, block[g] & upper);
       }
     }
     return k;
@@ -135,18 +136,18 @@ class Packer {
     if (lane < lanes) {
       const Words words = group_words(low + lane, high ? high + lane : nullptr, static_cast<int>(lanes - lane));
       const std::int64_t room = std::min<std::int64_t>(8, width - lane);
-      _mm256_maskstore_epi32(reinterpret_cast<int*>(to + lane), simd::first_lanes(static_cast<int>(room)), words);
+      simd::store_first(to + lane, words, static_cast<int>(room));
       lane += room;
     }
     for (; lane < width; ++lane) to[lane] = 0;
   }
   template <class Valid>
   static Words group_words(const T* low, const T* high, Valid valid) {
-    if constexpr (Group == 1) return _mm256_castps_si256(load<float>(low, valid));
-    const Words even = _mm256_cvtepu16_epi32(simd::narrow(load<float>(low, valid)));
+    if constexpr (Group == 1) return simd::bits_of(load<float>(low, valid));
+    const Words even = simd::widen(simd::to_bf16(load<float>(low, valid)));
     if (!high) return even;
-    const Words odd = _mm256_cvtepu16_epi32(simd::narrow(load<float>(high, valid)));
-    return _mm256_or_si256(even, _mm256_slli_epi32(odd, 16));
+    const Words odd = simd::widen(simd::to_bf16(load<float>(high, valid)));
+    return even | odd << 16;
   }
 
   const T* first_;

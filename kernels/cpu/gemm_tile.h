@@ -52,6 +52,8 @@ struct TileKernel {
   StreamTile stream_f32[2], stream_bf16[2];  // of b in f32 or bf16, for one row and for two, or null
 };
 
-extern const TileKernel kTileAvx2, kTileAvx512, kTileAvx512Bf16;
+extern const TileKernel kTileF32;                      ///< 6 x 16, of the lanes of kernels/cpu/simd.h
+extern const TileKernel kTileAvx512, kTileAvx512Bf16;  ///< on x86-64
+extern const TileKernel kTileNeonBf16;                 ///< on aarch64
 
 }  // namespace qtrain::ops

@@ -26,7 +26,7 @@ struct LionStep {
     Vec<A>& m = state[0];
     const Vec<A> g = grad * scale, direction = m * b1 + g * c1, up = simd::broadcast(rate), none{};
     m = m * b2 + g * c2;
-    return param * keep - (direction > none ? up : direction < none ? -up : none);
+    return param * keep - simd::select(direction > none, up, simd::select(direction < none, -up, none));
   }
 };
 

@@ -46,26 +46,18 @@ void update_elements(Ctx& ctx, std::int64_t n, const UpdateArrays<A, S>& a, cons
 
 /// Eight codes as values of the map.
 inline simd::Vec<float> decoded(const CodeTable& table, const std::uint8_t* codes) {
-  const __m256i index = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes)));
-  return _mm256_i32gather_ps(table.values, index, sizeof(float));
+  return simd::look_up(table.values, simd::widen_bytes(codes));
 }
 
 /// The nearest codes of eight values in [-1, 1].
 inline void encode(const CodeTable& table, simd::Vec<float> x, std::uint8_t* codes) {
-  const __m256i bits = _mm256_castps_si256(x), magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
-  const __m256i leading = _mm256_srli_epi32(magnitude, CodeTable::kLeadingBits);
-  __m256i bucket = _mm256_sub_epi32(leading, _mm256_set1_epi32(CodeTable::kLowest));
-  bucket =
-      _mm256_min_epi32(_mm256_max_epi32(bucket, _mm256_setzero_si256()), _mm256_set1_epi32(CodeTable::kBuckets - 1));
-  const __m256i negative = _mm256_srai_epi32(bits, 31);
-  bucket = _mm256_add_epi32(bucket, _mm256_and_si256(negative, _mm256_set1_epi32(CodeTable::kBuckets)));
-  const __m256i first = _mm256_and_si256(_mm256_i32gather_epi32(reinterpret_cast<const int*>(table.first), bucket, 1),
-                                         _mm256_set1_epi32(0xff));
-  const __m256 limit = _mm256_i32gather_ps(table.limits, first, sizeof(float));
-  const __m256i above = _mm256_castps_si256(_mm256_cmp_ps(x, limit, _CMP_GT_OQ));
-  const __m256i code = _mm256_sub_epi32(first, above);
-  const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(code), _mm256_extracti128_si256(code, 1));
-  _mm_storel_epi64(reinterpret_cast<__m128i*>(codes), _mm_packus_epi16(words, words));
+  using simd::all_words, simd::Words;
+  const Words bits = simd::bits_of(x), leading = (bits & all_words(0x7fffffff)) >> CodeTable::kLeadingBits;
+  Words bucket = simd::max_signed(leading - all_words(CodeTable::kLowest), Words{});
+  bucket = simd::min_signed(bucket, all_words(CodeTable::kBuckets - 1));
+  bucket = bucket + (simd::shift_signed<31>(bits) & all_words(CodeTable::kBuckets));
+  const Words first = simd::look_up(table.first, bucket);
+  simd::store_bytes(codes, first - simd::above(x, simd::look_up(table.limits, first)));
 }
 
 /// A block of coded state. Codes are read and written 256 at a time, from a copy where the block is shorter.
@@ -125,7 +117,7 @@ void update_block(const CodedUpdate<S>& a, std::int64_t block, const Step& step)
                        lanes);
     for (std::size_t s = 0; s < S; ++s) {
       simd::store<float>(values[s] + i, state[s]);
-      largest[s] = simd::max(_mm256_andnot_ps(_mm256_set1_ps(-0.0F), state[s]), largest[s]);
+      largest[s] = simd::max(simd::magnitude(state[s]), largest[s]);
     }
   });
   for (std::size_t s = 0; s < S; ++s) CodedBlock(a.state[s], block).close(values[s], simd::max_lane<float>(largest[s]));

@@ -54,8 +54,8 @@ struct Clamped {
     const Vec<A> limit = simd::broadcast(static_cast<A>(a.limit)), one = simd::broadcast(A{1}), none{};
     gate = -simd::max(-limit, -g);  // a NaN stays one
     up = simd::max(-limit, -simd::max(-limit, -u));
-    gate_slope = gate == g ? one : none;
-    up_slope = up == u ? one : none;
+    gate_slope = simd::select(gate == g, one, none);
+    up_slope = simd::select(up == u, one, none);
   }
 };
 

@@ -10,6 +10,7 @@ float Scales::operator[](std::int64_t block) const {
 namespace {
 
 using simd::Vec;
+using simd::Words;
 
 template <class F>
 void dispatch_storage(DType d, F&& f) {
@@ -34,20 +35,19 @@ void dequantize_as(Ctx& ctx, const Dequantize4& a) {
     const std::int64_t begin = first * size, end = std::min(n, last * size);
     if (!streams) return elements.range(begin, end, y + begin);
     elements.template range<Stores::streamed>(begin, end, y + begin);
-    _mm_sfence();
+    simd::finish_streaming();
   });
 }
 
 /// Bits of the largest magnitude: those of a NaN are larger than any other's.
 template <class T>
 std::int32_t largest_bits(const T* x, std::int64_t n) {
-  __m256i largest = _mm256_setzero_si256();
+  Words largest{};
   simd::each<float>(n, [&](std::int64_t i, auto lanes) {
-    const __m256i bits = _mm256_castps_si256(simd::load<float>(x + i, lanes));
-    largest = _mm256_max_epi32(largest, _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff)));
+    largest = simd::max_signed(largest, simd::bits_of(simd::load<float>(x + i, lanes)) & simd::all_words(0x7fffffff));
   });
   alignas(32) std::int32_t lanes[8];
-  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), largest);
+  simd::store_words(lanes, largest);
   return *std::max_element(lanes, lanes + 8);
 }
 
@@ -70,29 +70,19 @@ class Coder {
   }
   /// Eight bytes of codes of the sixteen values in a and b.
   void sixteen(Vec<float> a, Vec<float> b, std::uint8_t* codes) const {
-    const __m256i mixed = _mm256_packus_epi32(places(a), places(b));  // 16-bit numbers, by lanes
-    const __m256i numbers = _mm256_permute4x64_epi64(mixed, 0b1101'1000);
-    const __m256i order =
-        _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(order_.order.data())));
-    const __m256i code = _mm256_and_si256(_mm256_shuffle_epi8(order, numbers), _mm256_set1_epi16(15));
-    const __m256i bytes = _mm256_madd_epi16(code, _mm256_set1_epi32(0x0001'0010));  // 16 even + odd
-    const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
-    _mm_storel_epi64(reinterpret_cast<__m128i*>(codes), _mm_packus_epi16(words, words));
+    simd::store_codes(codes, order_.order.data(), places(a), places(b));
   }
 
  private:
-  __m256i places(Vec<float> v) const {
-    v = _mm256_min_ps(_mm256_max_ps(v, _mm256_set1_ps(-1)), _mm256_set1_ps(1));
-    const auto above = [&](__m256 bound) { return _mm256_castps_si256(_mm256_cmp_ps(v, bound, _CMP_GT_OQ)); };
-    const auto bit = [](__m256i mask, int value) { return _mm256_and_si256(mask, _mm256_set1_epi32(value)); };
-    const __m256i half = above(_mm256_set1_ps(order_.bounds[7]));
-    const __m256 second = _mm256_blendv_ps(_mm256_set1_ps(order_.bounds[3]), _mm256_set1_ps(order_.bounds[11]),
-                                           _mm256_castsi256_ps(half));
-    __m256i place = _mm256_or_si256(bit(half, 8), bit(above(second), 4));
-    const __m256 third = _mm256_permutevar8x32_ps(simd::load<float>(quarters_), _mm256_srli_epi32(place, 2));
-    place = _mm256_or_si256(place, bit(above(third), 2));
-    const __m256 fourth = _mm256_permutevar8x32_ps(simd::load<float>(pairs_), _mm256_srli_epi32(place, 1));
-    return _mm256_or_si256(place, bit(above(fourth), 1));
+  Words places(Vec<float> v) const {
+    v = simd::min(simd::max(v, simd::broadcast(-1.F)), simd::broadcast(1.F));
+    const auto above = [&](Vec<float> bound) { return simd::above(v, bound); };
+    const auto bit = [](Words mask, std::uint32_t value) { return mask & simd::all_words(value); };
+    const Words half = above(simd::broadcast(order_.bounds[7]));
+    const Vec<float> second = simd::choose(half, simd::broadcast(order_.bounds[11]), simd::broadcast(order_.bounds[3]));
+    Words place = bit(half, 8) | bit(above(second), 4);
+    place = place | bit(above(simd::pick(quarters_, place >> 2)), 2);
+    return place | bit(above(simd::pick(pairs_, place >> 1)), 1);
   }
 
   FourBitOrder order_;

@@ -38,8 +38,7 @@ void dequantize_rows_as(Ctx& ctx, const DequantizeRows8& a) {
         std::int8_t eight[8] = {};
         const std::int64_t at = row * K + c;
         std::memcpy(eight, codes + at, static_cast<std::size_t>(static_cast<int>(lanes)));
-        const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(eight));
-        const Vec<float> v = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+        const Vec<float> v = simd::to_floats(simd::widen_bytes(eight));
         simd::store<float>(y + at, v * simd::broadcast(scale[row]) * simd::broadcast(kUnit), lanes);
       });
   });

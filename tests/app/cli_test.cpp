@@ -162,7 +162,7 @@ TEST(Program, UnknownCommandsNameTheNearest) {
 TEST(Program, ConfigWithoutAFileIsTheReference) {
   Captured out;
   EXPECT_EQ(run({"config"}, out), 0);
-  EXPECT_THAT(out.results(), HasSubstr("| `learning_rate` | `2e-05` |"));
+  EXPECT_THAT(out.results(), HasSubstr("### `learning_rate`\n\nPeak learning rate.\n\nDefault `2e-05`;"));
 }
 
 TEST(Program, DoctorSaysWhatTheMachineHas) {

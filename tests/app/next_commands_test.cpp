@@ -32,6 +32,17 @@ TEST(NextCommands, AreThoseThatTheResultIsGoodFor) {
   EXPECT_THAT(next_commands(output), Contains(StartsWith("qtrain merge " + with + " --output '")));
 }
 
+TEST(NextCommands, AskForTheSameConfig) {
+  const testing::TempFolder folder;
+  ResolvedConfig config;
+  config.origin["eval_dataset_name"] = "run.json";
+  const FinishedOutput output{.config = config,
+                              .config_file = "run.json",
+                              .overrides = {{"output_dir", "my out"}, {"max_steps", "2"}},
+                              .folder = folder.path()};
+  EXPECT_THAT(next_commands(output), Contains("qtrain eval run.json 'output_dir=my out' max_steps=2"));
+}
+
 TEST(SavedFiles, NameWeightsAndCheckpoints) {
   const testing::TempFolder folder;
   write_file(folder / "model.safetensors", std::string(1'500'000, 'x'));

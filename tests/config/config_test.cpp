@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "config/check.h"
 #include "config/fields.h"
@@ -312,11 +313,13 @@ TEST(ConfigDump, HasValueAndOriginOfEachKey) {
   EXPECT_EQ(j.at("values").at("lr_scheduler_type").at("value"), "linear");
 }
 
-TEST(ConfigReference, HasALineForEveryKey) {
+TEST(ConfigReference, HasASectionForEveryKey) {
   const std::string page = config_reference();
   const Json values = resolved_json(parse_config("{}", "c")).at("values");
-  for (const auto& [key, entry] : values.items()) EXPECT_THAT(page, HasSubstr("| `" + key + "` |")) << key;
+  for (const auto& [key, entry] : values.items()) EXPECT_THAT(page, HasSubstr("\n### `" + key + "`\n")) << key;
   EXPECT_THAT(page, HasSubstr("`max_seq_length`"));
+  std::istringstream lines(page);
+  for (std::string line; std::getline(lines, line);) EXPECT_LT(line.size(), 450u) << line;
 }
 
 // `qtrain config > docs/config.md` writes the page.

@@ -114,7 +114,7 @@ TEST_F(NonFinite, EvaluationsAreNullInTheJsonOfEval) {
 TEST_F(NonFinite, LossesOfAllStepsAreNoNumber) {
   const Outcome outcome = run_over(kBad, poisoned(1));
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("step 1/1 100%  loss not finite"));
+  EXPECT_THAT(outcome.err, HasSubstr("step 1/1 100%  epoch 1.00  loss not finite"));
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("done: 1 step in"), HasSubstr("train_loss not finite")));
   EXPECT_TRUE(read_json(folder_ / "out/train_results.json").at("train_loss").is_null());
 }

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "core/file.h"
 #include "tests/e2e/support.h"
 

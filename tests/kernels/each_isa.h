@@ -1,7 +1,6 @@
 #pragma once
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cstdlib>
 #include <string>
 
@@ -9,7 +8,7 @@
 
 namespace qtrain::testing {
 
-inline constexpr std::array kIsas{"avx2", "avx512", "avx512_bf16"};
+inline constexpr auto& kIsas = kCpuIsas;
 
 /// A test that runs once for each instruction set, and is skipped where the processor does not have it.
 class IsaTest : public ::testing::TestWithParam<const char*> {
@@ -20,6 +19,10 @@ class IsaTest : public ::testing::TestWithParam<const char*> {
   }
   void TearDown() override { ::unsetenv("QTRAIN_CPU_ISA"); }
 };
+/// Whether it multiplies bfloat16: the last one.
+inline bool has_bf16(const std::string& isa) {
+  return isa == kIsas.back();
+}
 inline std::string isa_name(const ::testing::TestParamInfo<const char*>& info) {
   return info.param;
 }

@@ -78,7 +78,7 @@ void expect_gemm(const Case& t, const Array& result) {
 class GemmIsa : public testing::IsaTest {
  protected:
   // Operands hold bf16 values, so that both precisions multiply the same numbers.
-  Ctx ctx_{{}, std::string(GetParam()) == "avx512_bf16" ? MatmulPrecision::bf16 : MatmulPrecision::storage, 1};
+  Ctx ctx_{{}, testing::has_bf16(GetParam()) ? MatmulPrecision::bf16 : MatmulPrecision::storage, 1};
 };
 
 TEST_P(GemmIsa, AllShapesAndOrientations) {

@@ -1,3 +1,4 @@
+#include "tests/kernels/each_isa.h"
 #include "tests/kernels/op_run.h"
 
 namespace qtrain::testing {
@@ -63,7 +64,7 @@ TEST_P(Op, FasterDtypesFollowDouble) {
 /// Vector units have kernels of their own.
 TEST_P(Op, NarrowerUnitsFollowDouble) {
   const Pass want = run(*GetParam(), DType::f64, ctx_, Sink::Mode::store);
-  for (const char* isa : {"avx2", "avx512"}) {
+  for (const char* isa : kIsas) {
     ::setenv("QTRAIN_CPU_ISA", isa, 1);
     const Pass got = run(*GetParam(), DType::f32, ctx_, Sink::Mode::store);
     ::unsetenv("QTRAIN_CPU_ISA");

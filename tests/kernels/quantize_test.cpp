@@ -1,5 +1,6 @@
 #include "tests/kernels/quantize_cases.h"
 
+#include "tests/kernels/each_isa.h"
 #include "tests/kernels/op_run.h"
 
 /// What block-quantized tensors have to do with each other; that they are bitsandbytes' is tested in tests/quant.
@@ -17,7 +18,7 @@ TEST(Quantize, SameBitsOnNarrowUnits) {
   for (const QuantizeCase& c : quantize_cases()) {
     Ctx ctx({}, MatmulPrecision::storage, 1);
     const ByteResults widest = four_bit_results(ctx, c);
-    ::setenv("QTRAIN_CPU_ISA", "avx2", 1);
+    ::setenv("QTRAIN_CPU_ISA", kCpuIsas[0], 1);
     const ByteResults narrow = four_bit_results(ctx, c);
     ::unsetenv("QTRAIN_CPU_ISA");
     EXPECT_EQ(narrow, widest) << describe(c);

@@ -53,9 +53,7 @@ class SentencePieceTokenizer final : public Tokenizer {
       run.clear();
     };
     for (const std::int32_t id : ids) {
-      if (id < 0 || id >= size_)
-        fail(ErrorKind::input,
-             {.cause = "token id " + std::to_string(id) + " is not in the vocabulary of " + std::to_string(size_)});
+      if (id < 0 || id >= size_) continue;
       if (id < processor_.GetPieceSize() && !added_.contains(id) && !processor_.IsControl(id)) {
         run.push_back(id);
         continue;

@@ -41,7 +41,7 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
   virtual std::vector<std::int32_t> encode(std::string_view text, EncodeOptions options = {}) const = 0;
   virtual Encoding encode_with_offsets(std::string_view text, EncodeOptions options = {}) const = 0;
-  /// An id outside the vocabulary is an input error.
+  /// An id outside the vocabulary, as models with padded embeddings choose them, has no text.
   virtual std::string decode(std::span<const std::int32_t> ids, DecodeOptions options = {}) const = 0;
   /// Ids are in [0, size()), added tokens included.
   virtual std::int32_t size() const = 0;

@@ -24,7 +24,7 @@ bool is_ascii(std::string_view bytes);
 /// As utf8proc_category_t names them.
 int general_category(char32_t c);
 bool is_white_space(char32_t c);  ///< property White_Space
-bool is_word_char(char32_t c);    ///< \w of the regex crates: letters, marks, digits, connectors
+bool is_word_char(char32_t c);    ///< `\w` of the regex crates: letters, marks, digits, connectors
 bool is_numeric(char32_t c);      ///< general category N*
 bool is_punctuation(char32_t c);  ///< general category P*, or ASCII punctuation
 

@@ -29,7 +29,7 @@ struct TrainingObjects {
   bool writes_part() const { return !is_whole() && ranks.rank() < setup.model->options().sharding.ranks; }
 };
 
-/// Writes checkpoint-<step> below `output`: into a temporary folder, the manifest last, then one rename; an older one
+/// Writes `checkpoint-<step>` below `output`: into a temporary folder, the manifest last, then one rename; an older one
 /// of the same step goes only then. Everything that continues the run bit for bit is in it, in the same files however
 /// it is divided among ranks. Every rank calls it, and none returns before all is written. Returns its path. Errors:
 /// ErrorKind::disk.

@@ -261,12 +261,14 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
   const auto workload = [&](const Config& c) {
     return rows ? workload_of(c.training, rows->train, rows->evaluation) : longest_workload(c, longest);
   };
-  const PlanQuestion question{.config = config,
-                              .compute = place.compute,
-                              .target = e.target,
-                              .work = workload,
-                              .step_work = [&](const Config& c) { return rebatched(step, c.training); },
-                              .speed = speed.value_or(DeviceSpeed{.flops = 1, .bandwidth = 1})};
+  const PlanQuestion question{
+      .config = config,
+      .compute = place.compute,
+      .target = e.target,
+      .work = workload,
+      .step_work = [&](const Config& c) { return rebatched(step, c.training); },
+      .speed = speed.value_or(DeviceSpeed{.flops = 1, .bandwidth = 1}),
+      .supported = [&](const Config& c) { return is_supported(resolved, c, e.target.device.kind); }};
   if (e.problem)
     e.ways = ways_to_fit(question, e.target.memory);
   else if (e.has_little_room())

@@ -221,6 +221,7 @@ class Search {
     const std::optional<AnsweredPlan> plan = possible_plan(config);
     if (plan && chosen.size() == 1) alone_.emplace_back(&options_[chosen.front()], plan->memory.total());
     if (!plan || plan->memory.total() > room_ || plan->memory.total() >= now_.memory.total()) return;
+    if (!q_.supported(config)) return;
     found.way.bytes = plan->memory.total();
     found.way.slowdown = plan->time.seconds() / now_.time.seconds();
     found_.push_back(std::move(found));

@@ -34,6 +34,7 @@ struct PlanQuestion {
   std::function<Workload(const Config&)> work;       ///< the batches of a config
   std::function<StepWork(const Config&)> step_work;  ///< what its steps are like
   DeviceSpeed speed;
+  std::function<bool(const Config&)> supported;  ///< whether a run would take the values together
 };
 
 /// The plan of a config, under the policy and with the copies that a run would choose.

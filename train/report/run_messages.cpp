@@ -19,9 +19,16 @@ void RunMessages::take(Log& log, std::int64_t step) {
 
 void RunMessages::add(std::string_view level, const std::string& text, std::int64_t step) {
   if (path_.empty()) return;
-  if (!file_) file_.emplace(path_);
+  if (!file_) {
+    if (!fs::exists(path_)) write_file(path_, "");  // whose name is on the disk
+    file_.emplace(path_);
+  }
   const Json row{{"time", unix_time()}, {"step", step}, {"level", level}, {"text", text}};
   file_->append(row.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+void RunMessages::sync() {
+  if (file_) file_->sync();
 }
 
 }  // namespace qtrain

@@ -23,6 +23,8 @@ class RunMessages {
   void take(Log& log, std::int64_t step);
   /// `level`: "stopped" or "failed".
   void add(std::string_view level, const std::string& text, std::int64_t step);
+  /// Waits until what was added is on the disk.
+  void sync();
 
  private:
   std::filesystem::path path_;

@@ -1,5 +1,6 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <ctime>
@@ -28,14 +29,9 @@ constexpr int kId = 1, kEntity = 2, kProject = 3, kConfig = 4, kDisplayName = 8,
 }
 constexpr int kUpdate = 1, kKey = 1, kNestedKey = 2, kValueJson = 16, kItem = 1, kHistoryStep = 2;
 
-/// Sums of zlib.
-std::uint32_t crc32(std::string_view bytes) {
-  std::uint32_t crc = ~0u;
-  for (const char c : bytes) {
-    crc ^= static_cast<unsigned char>(c);
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1u) ? 0xEDB88320u : 0u);
-  }
-  return ~crc;
+std::uint32_t crc32_of(std::string_view bytes) {
+  return static_cast<std::uint32_t>(
+      ::crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size())));
 }
 
 /// A log of LevelDB: records in blocks of 32 KiB, cut where a block ends; parts {checksum, length, kind, bytes}.
@@ -58,7 +54,7 @@ class RecordLog {
       bytes.remove_prefix(part.size());
       const Kind kind = first ? (bytes.empty() ? kFull : kFirst) : (bytes.empty() ? kLast : kMiddle);
       const std::string content = std::string(1, static_cast<char>(kind)).append(part);
-      text += little_endian(crc32(content)) + little_endian(static_cast<std::uint16_t>(part.size())) + content;
+      text += little_endian(crc32_of(content)) + little_endian(static_cast<std::uint16_t>(part.size())) + content;
       if (bytes.empty()) break;
       first = false;
     }

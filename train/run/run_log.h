@@ -52,7 +52,10 @@ class RunLog {
   Pace pace() const { return pace_after(run_watch_.seconds()); }
   const MetricsFile& metrics() const { return metrics_; }
   /// All rows are on the disk then.
-  void sync() { metrics_.sync(); }
+  void sync() {
+    metrics_.sync();
+    messages_.sync();
+  }
 
  private:
   void add_training_row(const StepOutcome& outcome);

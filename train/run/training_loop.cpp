@@ -46,6 +46,7 @@ bool TrainingLoop::evaluate() {
   if (run_.stop_requested()) return false;
   const double seconds = watch.seconds();
   parts_.run_log.add_sampling(parts_.samples.take(parts_.state.step));
+  if (run_.stop_requested()) return false;  // while prompts were answered
   parts_.run_log.add_evaluation(e, seconds);
   parts_.checkpoints.policy().evaluated(parts_.state, e.loss());
   return true;

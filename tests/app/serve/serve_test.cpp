@@ -314,6 +314,25 @@ TEST_F(Serve, AClientThatLeavesFreesItsPlace) {
   }
 }
 
+TEST_F(Serve, ArgumentsNestedTooDeeplyAreRefused) {
+  start({});
+  Json body = chat("mine", "x");
+  for (const std::string& arguments : {std::string(100000, '['), std::string("[1]")}) {
+    body["messages"][0]["tool_calls"] = Json::array({{{"function", {{"name", "f"}, {"arguments", arguments}}}}});
+    EXPECT_EQ(post("/v1/chat/completions", body).status, 400);
+  }
+}
+
+TEST_F(Serve, AnAnswerThatFailsEndsAlone) {
+  start({});
+  std::vector<SequenceRequest> broken(1);
+  broken[0].prompt = {5};
+  broken[0].on_token = [](const AnswerToken&) -> bool { throw std::runtime_error("broken"); };
+  ASSERT_TRUE(engine_->submit(std::move(broken)));
+  EXPECT_TRUE(becomes_idle());
+  EXPECT_EQ(post("/v1/chat/completions", chat("mine", "x")).status, 200);
+}
+
 TEST_F(Serve, AFullQueueIsSaid) {
   start({.batch = {.sequences = 1, .prefill_tokens = 64, .context = 512, .cache_tokens = 512}, .queue = 1});
   const Reply r = post("/v1/chat/completions", chat("base", "a", {{"n", 3}}));

@@ -101,6 +101,21 @@ TEST(ToolCalls, WithoutTheirEndTagAreFoundInTheEnd) {
   EXPECT_THAT(read("<tool_call>{\"name\": \"f\"}", 3).calls, ElementsAre("f{}"));
 }
 
+TEST(AnswerText, IdsBeyondTheTokenizerHaveNoText) {
+  const TextFolder folder = chatml();
+  AnswerText answer(*folder.tokenizer, {});
+  AnswerText::Piece piece;
+  const std::int32_t beyond = folder.tokenizer->size() + 3;
+  EXPECT_FALSE(answer.push({.id = beyond, .top = {{beyond, -1.0}}}, piece));
+  answer.finish(piece);
+  EXPECT_EQ(piece.text, "");
+}
+
+TEST(ToolCalls, NestedTooDeeplyAreText) {
+  const std::string text = "<tool_call>" + std::string(100000, '[') + "</tool_call>";
+  EXPECT_TRUE(read(text, 50000).calls.empty());
+}
+
 TEST(ToolCalls, WhatIsNoneStaysText) {
   for (const std::string text :
        {"a < b, <tool> and <tool_c", "<tool_call>{\"nam</tool_call> b", "<tool_call>{\"name\": 1}"})

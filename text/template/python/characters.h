@@ -8,7 +8,7 @@ bool is_py_decimal(char32_t c);  ///< str.isdecimal
 bool is_py_alpha(char32_t c);    ///< str.isalpha
 bool is_py_upper(char32_t c);    ///< str.isupper
 bool is_py_lower(char32_t c);    ///< str.islower
-/// \w of a regular expression, and what an identifier may have.
+/// `\w` of a regular expression, and what an identifier may have.
 bool is_py_word(char32_t c);
 
 }  // namespace qtrain

@@ -1,7 +1,7 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/gemm_tile.h"
-#include "kernels/cpu/gemm_transpose.h"
+#include "kernels/cpu/x86/transpose.h"
 
 namespace qtrain::ops {
 namespace {

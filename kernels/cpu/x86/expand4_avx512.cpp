@@ -1,4 +1,4 @@
-#include "kernels/cpu/expand4.h"
+#include "kernels/cpu/x86/expand4_avx512.h"
 
 #include <immintrin.h>
 

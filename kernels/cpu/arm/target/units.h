@@ -1,0 +1,11 @@
+#pragma once
+#include <array>
+#include <cstdint>
+
+namespace qtrain {
+
+/// The vector units that the CPU kernels know, each including those before it.
+enum class CpuIsa : std::uint8_t { neon, neon_bf16 };
+inline constexpr std::array kCpuIsas{"neon", "neon_bf16"};
+
+}  // namespace qtrain
