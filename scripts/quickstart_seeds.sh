@@ -28,8 +28,6 @@ done
 [ -x "$QTRAIN" ] && [ -s $EXAMPLE/model/config.json ] && [ -s $EXAMPLE/data/eval_other_seed.jsonl ] ||
   die "scripts/quickstart.sh builds the program, the model and the data: run it first"
 
-number() { sed -nE 's/.*"'"$1"'": *(-?[0-9.eE+-]+).*/\1/p' "$2" | head -n 1; }
-
 mkdir -p "$RUNS"
 : >"$RESULTS"
 for compute in $computes; do
@@ -49,9 +47,9 @@ for compute in $computes; do
     for rows in eval eval_other_seed; do
       "$QTRAIN" eval $EXAMPLE/config.json "${keys[@]}" eval_dataset_name=$EXAMPLE/data/$rows.jsonl --adapter "$out" \
         --generate --max_new_tokens 96 --rows "$out/$rows.jsonl" --json --quiet >"$out/$rows.json"
-      matches+=("$(number exact_match "$out/$rows.json")")
+      matches+=("$(json_number exact_match "$out/$rows.json")")
     done
-    seconds="$(number train_runtime "$out/train_results.json")"
+    seconds="$(json_number train_runtime "$out/train_results.json")"
     say "$compute seed $seed: ${matches[*]} exact, $seconds s of training"
     say "$compute ${matches[*]} $seconds" >>"$RESULTS"
   done

@@ -5,7 +5,7 @@
 #   --checks      also what .ci/run holds: tests of several GPUs and of lost ranks (label long), readers of outside files
 #                 under sanitizers, the kernels under nvcc, clang-tidy
 #   --full        all that, and the slowest suites (label slow), everything under sanitizers, the planted mistakes, the
-#                 kernels for every architecture that is promised, and clang-tidy over every file
+#                 cookbook, the kernels for every architecture that is promised, and clang-tidy over every file
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -166,6 +166,12 @@ fi
 if [ "$full" = 1 ]; then
   heading "Planted mistakes"
   check "planted mistakes" tests/mutants/run.py
+fi
+
+# Real jobs on a real model, to the figures that they promise; the model is a download.
+if [ "$full" = 1 ]; then
+  heading "Cookbook"
+  check "cookbook" scripts/cookbook.sh --no-install --bin build/emulated/bin
 fi
 
 # Every kernel as a compiler for GPUs sees it: warnings, spills and resources.
