@@ -99,6 +99,21 @@ TEST(WandbRun, KeepsItsIdWhenItGoesOn) {
   EXPECT_EQ(entries(folder / "wandb").size(), 2u) << "another run";
 }
 
+TEST(WandbRun, TheEarlierPartStaysUntilTheNewOneIsWhole) {
+  const TempFolder folder;
+  make_wandb_run({.output = folder.path()})->append(row(1, 1.25));
+  const std::string before = read_text(wandb_file(folder.path()));
+  const Json damaged{{"step", 2}, {"loss", 1.0}};  // without its time
+  EXPECT_ANY_THROW(make_wandb_run({.output = folder.path(), .rows = {row(1, 1.25), damaged}, .resumed_step = 2}));
+  std::vector<fs::path> runs = entries(folder / "wandb");
+  std::erase_if(runs, [](const fs::path& run) { return run.filename().string().starts_with("."); });
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(read_text(entries(runs[0]).at(0).extension() == ".wandb" ? entries(runs[0])[0] : entries(runs[0]).at(1)),
+            before);
+  make_wandb_run({.output = folder.path(), .rows = {row(1, 1.25)}, .resumed_step = 1});
+  EXPECT_EQ(records_of(read_text(wandb_file(folder.path()))).size(), records_of(before).size());
+}
+
 /// The only run of MLflow in an output directory.
 fs::path mlflow_run(const fs::path& output) {
   for (const fs::path& experiment : entries(output / "mlruns"))
