@@ -127,8 +127,10 @@ fs::path mlflow_run(const fs::path& output) {
 TEST(MlflowRun, IsAFolderOfTheFileStore) {
   const TempFolder folder;
   const fs::path output = folder / "an out%put";
+  std::string long_text;
+  for (int i = 0; i < 3500; ++i) long_text += "\xc3\xa4";  // of two bytes
   const auto run = make_mlflow_run(
-      {.output = output, .config = {{"optim", "adamw"}, {"seed", 42}, {"long", std::string(600, 'x')}, {"a/b", 1}}});
+      {.output = output, .config = {{"optim", "adamw"}, {"seed", 42}, {"long", long_text}, {"a/b", 1}}});
   run->append(row(1, 2.5));
   run->append(row(2, 1.5));
   const fs::path there = mlflow_run(output);
@@ -136,7 +138,8 @@ TEST(MlflowRun, IsAFolderOfTheFileStore) {
   EXPECT_FALSE(fs::exists(there / "metrics/eval_loss"));
   EXPECT_EQ(read_text(there / "params/optim"), "adamw");
   EXPECT_EQ(read_text(there / "params/seed"), "42");
-  EXPECT_FALSE(fs::exists(there / "params/long"));
+  EXPECT_EQ(read_text(there / "params/long"), long_text.substr(0, 5996) + "...") << "6000 bytes at most";
+  EXPECT_EQ(read_json(there / "artifacts/config.json")["long"], long_text);
   EXPECT_THAT(read_text(there / "meta.yaml"), HasSubstr("status: 1\n"));
   EXPECT_THAT(read_text(there / "meta.yaml"), HasSubstr("an%20out%25put/mlruns/"));
   EXPECT_THAT(read_text(there / "meta.yaml"), HasSubstr("run_name: \"an out%put\"\n"));
