@@ -117,11 +117,12 @@ std::vector<Answer> Answerer::answer(const std::vector<std::vector<std::int32_t>
   std::optional<ProgressBar> bar;  // several answers are waited for, a single one is read as it grows
   if (requests.size() > 1) bar.emplace(log_, ProgressBar::Job{"answering", static_cast<std::int64_t>(requests.size())});
   if (bar) options.on_finished = [&] { bar->advance(); };
-  const Tokenizer& tokenizer = *model_.text.tokenizer;
   const auto stops = [&](std::size_t request, const std::vector<std::int32_t>& tokens) {
     const bool asked = o.on_token && o.on_token(request, tokens);
     return asked || (!o.stop.empty() &&
                      find_stop(tokenizer.decode(tokens, {.skip_special = true}), o.stop) != std::string::npos);
+  const Tokenizer& tokenizer = *model_.text.tokenizer;
+  options.sampling.vocabulary = tokenizer.size();
   };
   Generator generator(ctx_, *model_.setup.model, options);
   std::vector<Answer> answers;

@@ -54,6 +54,13 @@ TEST_F(Samples, AreAnsweredAtEachEvaluationAndChangeNoBit) {
   EXPECT_THAT(answer.out, HasSubstr(rows[2]["completion"].get<std::string>())) << "what the final model answers";
 }
 
+TEST_F(Samples, AreOfTokensOfTheTokenizer) {
+  write_letter_tokenizer(folder_ / "model", 12);
+  train_ok(folder_.path(), config("out"));
+  for (const Json& row : read_jsonl(folder_ / "out/samples.jsonl"))
+    EXPECT_EQ(row["completion"].get<std::string>().size(), 2 * row["tokens"].get<std::size_t>()) << row;
+}
+
 TEST_F(Samples, HaveMemoryInThePlan) {
   train_ok(folder_.path(), config("out"));
   const Json memory = read_json(folder_ / "out/train_results.json").at("memory");

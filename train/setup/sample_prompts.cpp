@@ -63,7 +63,7 @@ GeneratorOptions SamplePrompts::generation() const {
   return {.batch = std::min(kTogether, static_cast<std::int64_t>(requests.size())),
           .prefill_tokens = kPrefillTokens,
           .stop_tokens = stop_tokens,
-          .sampling = {.greedy = true}};
+          .sampling = {.greedy = true, .vocabulary = text.tokenizer ? text.tokenizer->size() : 0}};
 }
 
 SamplePrompts load_sample_prompts(const Config& config, const ModelConfig& model) {

@@ -266,6 +266,17 @@ TEST_F(Serve, SaysWhatIsWrongWithARequest) {
     ASSERT_TRUE(r.body.contains("error")) << r.body;
     EXPECT_THAT(r.body["error"]["message"].get<std::string>(), HasSubstr(c.says));
   }
+TEST_F(Serve, ChoosesTokensOfTheTokenizer) {
+  start({});
+  const Json body = chat("base", "a", {{"logprobs", true}, {"top_logprobs", 20}, {"temperature", 5}, {"seed", 1}});
+  const Reply r = post("/v1/chat/completions", body);
+  ASSERT_EQ(r.status, 200) << r.body;
+  for (const Json& token : r.body["choices"][0]["logprobs"]["content"]) {
+    EXPECT_NE(token["token"], "") << token;
+    for (const Json& candidate : token["top_logprobs"]) EXPECT_NE(candidate["token"], "") << token;
+  }
+}
+
   EXPECT_EQ(post("/v1/chat/completions", chat("base", "a", {{"frequency_penalty", 0}, {"user", "me"}})).status, 200);
   EXPECT_EQ(post("/v1/completions", {{"model", "base"}, {"prompt", {400}}}).status, 400);
   EXPECT_EQ(post("/v1/nothing", {}).status, 404);
