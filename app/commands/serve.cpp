@@ -112,7 +112,7 @@ int run(const Arguments& args) {
   models.load(ctx, limits, args.log());
   limits.cache_tokens = cache_tokens(args, limits, model);
   ContinuousBatch batch(ctx, models.transformers(), limits);
-  Engine engine(batch, positive(args, "max_queue", 64));
+  Engine engine(batch, positive(args, "max_queue", 64), args.log());
   ServiceOptions options = given;
   options.requests.context = limits.context;
   Service service(engine, models, options, args.log());

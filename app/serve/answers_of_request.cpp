@@ -79,7 +79,7 @@ std::optional<AnswerEvent> AnswersOfRequest::next(std::chrono::milliseconds long
   }
   AnswerEvent event = std::move(shared_->events.front());
   shared_->events.pop_front();
-  if (!event.error.empty()) throw ApiError(500, {.message = "an answer failed within the server: " + event.error});
+  if (!event.error.empty()) throw std::runtime_error("an answer failed: " + event.error);
   if (event.finish) --unfinished_;
   return event;
 }

@@ -1,4 +1,5 @@
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/socket.h>
 
@@ -13,11 +14,41 @@
 namespace qtrain::serve {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
+
+/// What a server's tokenizer is asked, and answers that fail.
+class WatchedTokenizer final : public Tokenizer {
+ public:
+  explicit WatchedTokenizer(std::unique_ptr<Tokenizer> inner) : inner_(std::move(inner)) {}
+  std::vector<std::int32_t> encode(std::string_view text, EncodeOptions options) const override {
+    encoded = text.size();
+    return inner_->encode(text, options);
+  }
+  Encoding encode_with_offsets(std::string_view text, EncodeOptions options) const override {
+    return inner_->encode_with_offsets(text, options);
+  }
+  std::string decode(std::span<const std::int32_t> ids, DecodeOptions options) const override {
+    if (broken) throw std::runtime_error("broken within");
+    return inner_->decode(ids, options);
+  }
+  std::int32_t size() const override { return inner_->size(); }
+  std::optional<std::int32_t> id_of(std::string_view token) const override { return inner_->id_of(token); }
+  std::string token(std::int32_t id) const override { return inner_->token(id); }
+  bool is_special(std::int32_t id) const override { return inner_->is_special(id); }
+  const SpecialTokens& special() const override { return inner_->special(); }
+
+  std::atomic<bool> broken = false;
+  mutable std::atomic<std::size_t> encoded = 0;  ///< bytes of the last text
+
+ private:
+  std::unique_ptr<Tokenizer> inner_;
+};
 
 /// A server in this process, for a model and an adapter on it.
 class Serve : public ::testing::Test {
@@ -27,17 +58,22 @@ class Serve : public ::testing::Test {
     std::int64_t queue = 8;
     HttpLimits http = {};
     std::string token = {};
+    std::FILE* log = nullptr;
   };
   void start(const Choice& choice) {
     testing::write_noise_model(folder_ / "base", folder_ / "tuned");
     ctx_.emplace(Device{}, MatmulPrecision::storage, 2);
-    const Log::Sinks quiet{};
-    log_.emplace(LogLevel::silent, quiet);
+    log_.emplace(choice.log ? LogLevel::error : LogLevel::silent,
+                 Log::Sinks{.people = choice.log ? choice.log : stderr});
     models_.emplace(*ctx_, ServedModels::Request{.base = {.model = (folder_ / "base").string()},
                                                  .adapters = {"mine=" + (folder_ / "tuned").string()}});
     models_->load(*ctx_, choice.batch, *log_);
+    auto& tokenizer = const_cast<ServedModel&>((*models_)[0]).answers.text.tokenizer;
+    auto watched = std::make_unique<WatchedTokenizer>(std::move(tokenizer));
+    tokenizer_ = watched.get();
+    tokenizer = std::move(watched);
     batch_.emplace(*ctx_, models_->transformers(), choice.batch);
-    engine_.emplace(*batch_, choice.queue);
+    engine_.emplace(*batch_, choice.queue, *log_);
     service_.emplace(*engine_, *models_,
                      ServiceOptions{.token = choice.token, .requests = {.context = choice.batch.context}}, *log_);
     server_.emplace(choice.http);
@@ -127,6 +163,7 @@ class Serve : public ::testing::Test {
   std::optional<Ctx> ctx_;
   std::optional<Log> log_;
   std::optional<ServedModels> models_;
+  WatchedTokenizer* tokenizer_ = nullptr;  ///< of the base model
   std::optional<ContinuousBatch> batch_;
   std::optional<Engine> engine_;
   std::optional<Service> service_;
@@ -332,6 +369,42 @@ TEST_F(Serve, ArgumentsNestedTooDeeplyAreRefused) {
     body["messages"][0]["tool_calls"] = Json::array({{{"function", {{"name", "f"}, {"arguments", arguments}}}}});
     EXPECT_EQ(post("/v1/chat/completions", body).status, 400);
   }
+}
+
+std::string text_of(std::FILE* file) {
+  std::rewind(file);
+  std::string text(10000, 0);
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  return text;
+}
+
+// Only the log says why; both name the request.
+TEST_F(Serve, AnAnswerThatFailsIsLoggedOnce) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> log(std::tmpfile(), std::fclose);
+  start({.log = log.get()});
+  tokenizer_->broken = true;
+  std::vector<std::string> ids;
+  for (const bool streams : {false, true}) {
+    const auto r =
+        client().Post("/v1/chat/completions", chat("base", "a", {{"stream", streams}}).dump(), "application/json");
+    ASSERT_TRUE(r);
+    ids.push_back(r->get_header_value("X-Request-Id"));
+    EXPECT_EQ(r->status, streams ? 200 : 500);
+    EXPECT_THAT(r->body, AllOf(HasSubstr("request " + ids.back() + " failed"), Not(HasSubstr("broken"))));
+  }
+  ASSERT_TRUE(becomes_idle());
+  std::vector<Engine::Ticket> tickets;
+  std::vector<SequenceRequest> broken(1);
+  broken[0].prompt = {5};
+  broken[0].on_token = [](const AnswerToken&) -> bool { throw std::runtime_error("broken outside"); };
+  tickets = *engine_->submit(std::move(broken));
+  ASSERT_TRUE(becomes_idle());
+  const std::string said = text_of(log.get());
+  for (const std::string& line : {"request " + ids[0] + " failed: an answer failed: broken within",
+                                  "request " + ids[1] + " failed: an answer failed: broken within",
+                                  fmt::format("answer {} failed: broken outside", tickets[0])})
+    EXPECT_THAT(said, HasSubstr(line));
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 3) << said;
 }
 
 TEST_F(Serve, AnAnswerThatFailsEndsAlone) {
