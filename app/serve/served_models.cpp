@@ -24,6 +24,13 @@ std::pair<std::string, std::string> named_folder(const std::string& text) {
   return {text.substr(0, at), text.substr(at + 1)};
 }
 
+// Tokens are written with at least the bytes that they stand for.
+std::size_t longest_token(const Tokenizer& tokenizer) {
+  std::size_t longest = 1;
+  for (std::int32_t id = 0; id < tokenizer.size(); ++id) longest = std::max(longest, tokenizer.token(id).size());
+  return longest;
+}
+
 bool writes_tool_calls(const TextFolder& text) {
   if (!text.chat_template) return false;
   const auto sources = text.chat_template->sources();
@@ -43,6 +50,7 @@ ServedModels::ServedModels(Ctx& ctx, const Request& request) {
   };
   add(name_of_folder(request.base.model), request.base);
   for (const std::string& text : request.adapters) {
+    m.token_bytes = longest_token(*m.answers.text.tokenizer);
     const auto [name, folder] = named_folder(text);
     AnswerModelRequest adapted = request.base;
     adapted.adapter = folder;

@@ -13,6 +13,7 @@ namespace qtrain::serve {
 struct ServedModel {
   std::string name;  ///< what requests call it
   AnswerModel answers;
+  std::size_t token_bytes = 0;     ///< of text that a token stands for, at most
   bool parses_tool_calls = false;  ///< its template writes calls as Hermes and Qwen do: `<tool_call>{...}</tool_call>`
 };
 

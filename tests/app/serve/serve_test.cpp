@@ -266,6 +266,17 @@ TEST_F(Serve, AStreamIsTheSameAnswerInPieces) {
   EXPECT_THAT(logprobs, SizeIs(12));
 }
 
+TEST_F(Serve, ChoosesTokensOfTheTokenizer) {
+  start({});
+  const Json body = chat("base", "a", {{"logprobs", true}, {"top_logprobs", 20}, {"temperature", 5}, {"seed", 1}});
+  const Reply r = post("/v1/chat/completions", body);
+  ASSERT_EQ(r.status, 200) << r.body;
+  for (const Json& token : r.body["choices"][0]["logprobs"]["content"]) {
+    EXPECT_NE(token["token"], "") << token;
+    for (const Json& candidate : token["top_logprobs"]) EXPECT_NE(candidate["token"], "") << token;
+  }
+}
+
 TEST_F(Serve, StopTextsEndAnAnswer) {
   start({});
   const std::string all = answer(chat("base", "a")), stop = all.substr(all.size() / 2, 2);
@@ -303,17 +314,6 @@ TEST_F(Serve, SaysWhatIsWrongWithARequest) {
     ASSERT_TRUE(r.body.contains("error")) << r.body;
     EXPECT_THAT(r.body["error"]["message"].get<std::string>(), HasSubstr(c.says));
   }
-TEST_F(Serve, ChoosesTokensOfTheTokenizer) {
-  start({});
-  const Json body = chat("base", "a", {{"logprobs", true}, {"top_logprobs", 20}, {"temperature", 5}, {"seed", 1}});
-  const Reply r = post("/v1/chat/completions", body);
-  ASSERT_EQ(r.status, 200) << r.body;
-  for (const Json& token : r.body["choices"][0]["logprobs"]["content"]) {
-    EXPECT_NE(token["token"], "") << token;
-    for (const Json& candidate : token["top_logprobs"]) EXPECT_NE(candidate["token"], "") << token;
-  }
-}
-
   EXPECT_EQ(post("/v1/chat/completions", chat("base", "a", {{"frequency_penalty", 0}, {"user", "me"}})).status, 200);
   EXPECT_EQ(post("/v1/completions", {{"model", "base"}, {"prompt", {400}}}).status, 400);
   EXPECT_EQ(post("/v1/nothing", {}).status, 404);
@@ -369,6 +369,19 @@ TEST_F(Serve, ArgumentsNestedTooDeeplyAreRefused) {
     body["messages"][0]["tool_calls"] = Json::array({{{"function", {{"name", "f"}, {"arguments", arguments}}}}});
     EXPECT_EQ(post("/v1/chat/completions", body).status, 400);
   }
+}
+
+TEST_F(Serve, AVeryLongPromptIsRefusedBeforeItIsTokenized) {
+  start({});
+  const std::string text(100'000, 'a');
+  const Reply chatted = post("/v1/chat/completions", chat("base", text));
+  const Reply completed = post("/v1/completions", {{"model", "base"}, {"prompt", text}});
+  for (const Reply& r : {chatted, completed}) {
+    EXPECT_EQ(r.status, 400);
+    EXPECT_EQ(r.body["error"]["code"], "context_length_exceeded");
+    EXPECT_THAT(r.body["error"]["message"].get<std::string>(), HasSubstr("bytes"));
+  }
+  EXPECT_EQ(tokenizer_->encoded, 0u);
 }
 
 std::string text_of(std::FILE* file) {
