@@ -30,6 +30,9 @@ class ServedModels {
   /// Gives them memory and weights.
   void load(Ctx& ctx, const BatchLimits& limits, Log& log);
 
+  /// Of the device, with weights.
+  std::size_t bytes(const BatchLimits& limits) const;
+
   const std::vector<ServedModel>& all() const { return models_; }
   const ServedModel& operator[](std::size_t i) const { return models_[i]; }
   std::optional<std::size_t> find(std::string_view name) const;
