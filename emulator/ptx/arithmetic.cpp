@@ -23,15 +23,15 @@ using F64 = double;
 
 template <class To, class From, auto F>
 void unary(Machine& m, const Instruction& i) {
-  m.set(i.to[0], static_cast<To>(F(m.from<From>(i, 0))));
+  m.set(i.results[0], static_cast<To>(F(m.operand<From>(i, 0))));
 }
 template <class To, class From, auto F>
 void binary(Machine& m, const Instruction& i) {
-  m.set(i.to[0], static_cast<To>(F(m.from<From>(i, 0), m.from<From>(i, 1))));
+  m.set(i.results[0], static_cast<To>(F(m.operand<From>(i, 0), m.operand<From>(i, 1))));
 }
 template <class T, auto F>
 void ternary(Machine& m, const Instruction& i) {
-  m.set(i.to[0], static_cast<T>(F(m.from<T>(i, 0), m.from<T>(i, 1), m.from<T>(i, 2))));
+  m.set(i.results[0], static_cast<T>(F(m.operand<T>(i, 0), m.operand<T>(i, 1), m.operand<T>(i, 2))));
 }
 
 template <class T>
@@ -82,37 +82,37 @@ constexpr Execute kRem = binary<T, T, remainder<T>>;
 template <class T>
 constexpr Execute kDivide = binary<T, T, [](T a, T b) { return a / b; }>;
 
-// The operand that is a number, where the other is NaN.
+// The operand that is a number where the other is NaN.
 template <class T>
-T least(T a, T b) {
+T smaller(T a, T b) {
   if constexpr (std::is_floating_point_v<T>)
     return std::fmin(a, b);
   else
     return std::min(a, b);
 }
 template <class T>
-T most(T a, T b) {
+T larger(T a, T b) {
   if constexpr (std::is_floating_point_v<T>)
     return std::fmax(a, b);
   else
     return std::max(a, b);
 }
 template <class T>
-constexpr Execute kMin = binary<T, T, least<T>>;
+constexpr Execute kMin = binary<T, T, smaller<T>>;
 template <class T>
-constexpr Execute kMax = binary<T, T, most<T>>;
+constexpr Execute kMax = binary<T, T, larger<T>>;
 
 // Shifts by the width and more leave nothing, or the sign.
 template <class T>
 void shift_left(Machine& m, const Instruction& i) {
-  const auto by = m.from<U32>(i, 1);
-  m.set(i.to[0], by < 8 * sizeof(T) ? static_cast<T>(U64{m.from<T>(i, 0)} << by) : T{0});
+  const auto by = m.operand<U32>(i, 1);
+  m.set(i.results[0], by < 8 * sizeof(T) ? static_cast<T>(U64{m.operand<T>(i, 0)} << by) : T{0});
 }
 template <class T>
 void shift_right(Machine& m, const Instruction& i) {
-  const U32 by = std::min<U32>(m.from<U32>(i, 1), 8 * sizeof(T));
-  const T a = m.from<T>(i, 0);
-  m.set(i.to[0], by == 8 * sizeof(T) ? static_cast<T>(a < 0 ? -1 : 0) : static_cast<T>(a >> by));
+  const U32 by = std::min<U32>(m.operand<U32>(i, 1), 8 * sizeof(T));
+  const T a = m.operand<T>(i, 0);
+  m.set(i.results[0], by == 8 * sizeof(T) ? static_cast<T>(a < 0 ? -1 : 0) : static_cast<T>(a >> by));
 }
 
 enum class Is : std::uint8_t { eq, ne, lt, le, gt, ge, nan };
@@ -131,30 +131,30 @@ bool compared(Is is, T a, T b) {
 }
 template <class T, Is I, bool OrNan = false>
 void compare(Machine& m, const Instruction& i) {
-  const T a = m.from<T>(i, 0), b = m.from<T>(i, 1);
+  const T a = m.operand<T>(i, 0), b = m.operand<T>(i, 1);
   bool nan = false;
   if constexpr (std::is_floating_point_v<T>) nan = std::isunordered(a, b);
-  m.set(i.to[0], nan ? OrNan : compared(I, a, b));
+  m.set(i.results[0], nan ? OrNan : compared(I, a, b));
 }
 
 template <class T>
 void select(Machine& m, const Instruction& i) {
-  const Register taken = i.from[m.from<bool>(i, 2) ? 0 : 1];
-  m.set_has_value(i.to[0], m.has_value(taken) && m.has_value(i.from[2]));
-  m.set(i.to[0], m.get<T>(taken));
+  const Register taken = i.operands[m.operand<bool>(i, 2) ? 0 : 1];
+  m.set_has_value(i.results[0], m.has_value(taken) && m.has_value(i.operands[2]));
+  m.set(i.results[0], m.get<T>(taken));
 }
 // Between one register and the parts of another, lowest first.
 template <class Whole>
 void move(Machine& m, const Instruction& i) {
-  const std::size_t parts = std::max(i.to_count, i.from_count), bits = 8 * sizeof(Whole) / parts;
+  const std::size_t parts = std::max(i.result_count, i.operand_count), bits = 8 * sizeof(Whole) / parts;
   U64 value = 0;
-  for (std::size_t n = 0; n < i.from_count; ++n) {
-    const auto part = m.from<U64>(i, n);
-    value |= (i.from_count == 1 ? part : part & ((U64{1} << bits) - 1)) << (n * bits);
+  for (std::size_t n = 0; n < i.operand_count; ++n) {
+    const auto part = m.operand<U64>(i, n);
+    value |= (i.operand_count == 1 ? part : part & ((U64{1} << bits) - 1)) << (n * bits);
   }
-  for (std::size_t n = 0; n < i.to_count; ++n)
-    m.set(i.to[n], i.to_count == 1 ? static_cast<Whole>(value)
-                                   : static_cast<Whole>(value >> (n * bits) & ((U64{1} << bits) - 1)));
+  for (std::size_t n = 0; n < i.result_count; ++n)
+    m.set(i.results[n], i.result_count == 1 ? static_cast<Whole>(value)
+                                            : static_cast<Whole>(value >> (n * bits) & ((U64{1} << bits) - 1)));
 }
 
 template <class To, class From>
@@ -209,11 +209,11 @@ U32 shift_amount(U32 a) {
 }
 template <class T>
 void insert_bits(Machine& m, const Instruction& i) {
-  const U32 at = m.from<U32>(i, 2) & 255, count = m.from<U32>(i, 3) & 255;
-  const T a = m.from<T>(i, 0), b = m.from<T>(i, 1);
-  if (at >= 8 * sizeof(T) || count == 0) return m.set(i.to[0], b);
+  const U32 at = m.operand<U32>(i, 2) & 255, count = m.operand<U32>(i, 3) & 255;
+  const T a = m.operand<T>(i, 0), b = m.operand<T>(i, 1);
+  if (at >= 8 * sizeof(T) || count == 0) return m.set(i.results[0], b);
   const T mask = static_cast<T>((count >= 8 * sizeof(T) ? ~T{0} : (T{1} << count) - 1) << at);
-  m.set(i.to[0], static_cast<T>((b & ~mask) | (a << at & mask)));
+  m.set(i.results[0], static_cast<T>((b & ~mask) | (a << at & mask)));
 }
 // Four bytes of the eight in a and b; with the highest bit of its selector a byte is all sign.
 U32 permuted(U32 a, U32 b, U32 selectors) {

@@ -27,61 +27,61 @@ unsigned source_lane(unsigned self, unsigned by, unsigned bounds, bool& inside) 
 template <Way W>
 void shuffle_lanes(Machine& m, const Instruction& i) {
   bool inside = false;
-  const unsigned source = source_lane<W>(m.fiber().lane, m.from<unsigned>(i, 1), m.from<unsigned>(i, 2), inside);
-  const auto in = m.from<std::uint32_t>(i, 0);
+  const unsigned source = source_lane<W>(m.fiber().lane, m.operand<unsigned>(i, 1), m.operand<unsigned>(i, 2), inside);
+  const auto in = m.operand<std::uint32_t>(i, 0);
   std::uint32_t out = 0;
   Shuffle s{.in = &in, .out = &out, .bytes = sizeof in, .source = source};
-  shuffle(m.from<std::uint32_t>(i, 3), s, i.place);
-  m.set(i.to[0], out);
-  if (i.to_count > 1) m.set(i.to[1], inside);
+  shuffle(m.operand<std::uint32_t>(i, 3), s, i.place);
+  m.set(i.results[0], out);
+  if (i.result_count > 1) m.set(i.results[1], inside);
 }
 
 std::uint32_t vote(Machine& m, const Instruction& i) {
-  return ballot(m.from<std::uint32_t>(i, 1), m.from<bool>(i, 0), i.place);
+  return ballot(m.operand<std::uint32_t>(i, 1), m.operand<bool>(i, 0), i.place);
 }
 void vote_all(Machine& m, const Instruction& i) {
-  const std::uint32_t mask = m.from<std::uint32_t>(i, 1);
-  m.set(i.to[0], (vote(m, i) & mask) == mask);
+  const std::uint32_t mask = m.operand<std::uint32_t>(i, 1);
+  m.set(i.results[0], (vote(m, i) & mask) == mask);
 }
 
 template <Arrival A>
 void meet(Machine& m, const Instruction& i) {
-  const int threads = i.from_count > 1 ? m.from<int>(i, 1) : 0;
-  barrier({.id = m.from<int>(i, 0), .threads = threads, .arrival = A}, i.place);
+  const int threads = i.operand_count > 1 ? m.operand<int>(i, 1) : 0;
+  barrier({.id = m.operand<int>(i, 0), .threads = threads, .arrival = A}, i.place);
 }
 /// The number of threads whose predicate holds; barrier 0 of all threads.
 int count_at_barrier(Machine& m, const Instruction& i) {
-  if (m.from<int>(i, 0) != 0) m.fault("counts at a barrier other than 0, which is not known here", i);
-  return counting_barrier(m.from<bool>(i, 1), i.place);
+  if (m.operand<int>(i, 0) != 0) m.fault("counts at a barrier other than 0, which is not known here", i);
+  return counting_barrier(m.operand<bool>(i, 1), i.place);
 }
 void any_at_barrier(Machine& m, const Instruction& i) {
-  m.set(i.to[0], count_at_barrier(m, i) > 0);
+  m.set(i.results[0], count_at_barrier(m, i) > 0);
 }
 void all_at_barrier(Machine& m, const Instruction& i) {
   const Index3& threads = m.fiber().block->launch().extents.threads;
-  m.set(i.to[0], count_at_barrier(m, i) == static_cast<int>(threads.x * threads.y * threads.z));
+  m.set(i.results[0], count_at_barrier(m, i) == static_cast<int>(threads.x * threads.y * threads.z));
 }
 
 template <bool Transposed>
 void load_matrices(Machine& m, const Instruction& i) {
   std::uint32_t registers[4];
   LoadMatrix args{.registers = registers,
-                  .count = i.to_count,
+                  .count = i.result_count,
                   .transposed = Transposed,
-                  .row = m.shared(m.from<std::uint32_t>(i, 0) + static_cast<std::uint32_t>(i.offset))};
+                  .row = m.shared(m.operand<std::uint32_t>(i, 0) + static_cast<std::uint32_t>(i.offset))};
   load_matrix(args, i.place);
-  for (std::size_t n = 0; n < i.to_count; ++n) m.set(i.to[n], registers[n]);
+  for (std::size_t n = 0; n < i.result_count; ++n) m.set(i.results[n], registers[n]);
 }
 
 template <MmaKind K>
 void multiply(Machine& m, const Instruction& i) {
   std::uint32_t a[4], b[2];
   float c[4], d[4];
-  for (std::size_t n = 0; n < 4; ++n) a[n] = m.from<std::uint32_t>(i, n), c[n] = m.from<float>(i, 6 + n);
-  for (std::size_t n = 0; n < 2; ++n) b[n] = m.from<std::uint32_t>(i, 4 + n);
+  for (std::size_t n = 0; n < 4; ++n) a[n] = m.operand<std::uint32_t>(i, n), c[n] = m.operand<float>(i, 6 + n);
+  for (std::size_t n = 0; n < 2; ++n) b[n] = m.operand<std::uint32_t>(i, 4 + n);
   Mma args{.kind = K, .d = d, .a = a, .b = b, .c = c};
   mma(args, i.place);
-  for (std::size_t n = 0; n < 4; ++n) m.set(i.to[n], d[n]);
+  for (std::size_t n = 0; n < 4; ++n) m.set(i.results[n], d[n]);
 }
 
 }  // namespace
@@ -92,15 +92,16 @@ const Executions& cooperation() {
       {"shfl.sync.down.b32", shuffle_lanes<Way::down>},
       {"shfl.sync.bfly.b32", shuffle_lanes<Way::butterfly>},
       {"shfl.sync.idx.b32", shuffle_lanes<Way::index>},
-      {"vote.sync.ballot.b32", [](Machine& m, const Instruction& i) { m.set(i.to[0], vote(m, i)); }},
-      {"vote.sync.any.pred", [](Machine& m, const Instruction& i) { m.set(i.to[0], vote(m, i) != 0); }},
+      {"vote.sync.ballot.b32", [](Machine& m, const Instruction& i) { m.set(i.results[0], vote(m, i)); }},
+      {"vote.sync.any.pred", [](Machine& m, const Instruction& i) { m.set(i.results[0], vote(m, i) != 0); }},
       {"vote.sync.all.pred", vote_all},
       {"bar.sync", meet<Arrival::waits>},
       {"bar.arrive", meet<Arrival::passes>},
       {"bar.red.or.pred", any_at_barrier},
       {"bar.red.and.pred", all_at_barrier},
-      {"bar.red.popc.u32", [](Machine& m, const Instruction& i) { m.set(i.to[0], count_at_barrier(m, i)); }},
-      {"bar.warp.sync", [](Machine& m, const Instruction& i) { warp_barrier(m.from<std::uint32_t>(i, 0), i.place); }},
+      {"bar.red.popc.u32", [](Machine& m, const Instruction& i) { m.set(i.results[0], count_at_barrier(m, i)); }},
+      {"bar.warp.sync",
+       [](Machine& m, const Instruction& i) { warp_barrier(m.operand<std::uint32_t>(i, 0), i.place); }},
       {"nanosleep.u32", [](Machine&, const Instruction&) { yield(); }},
       {"ldmatrix.sync.aligned.m8n8.x1.shared.b16", load_matrices<false>},
       {"ldmatrix.sync.aligned.m8n8.x2.shared.b16", load_matrices<false>},

@@ -54,13 +54,13 @@ void Machine::run() {
 
 void Machine::require_values(const Instruction& i) {
   bool known = true;
-  for (std::size_t n = 0; n < i.from_count; ++n) {
-    if (written_[i.from[n]]) continue;
+  for (std::size_t n = 0; n < i.operand_count; ++n) {
+    if (written_[i.operands[n]]) continue;
     if (i.strict)
-      fault("uninitialized: uses register " + call_.function->registers[i.from[n]] + ", which has no value", i);
+      fault("uninitialized: uses register " + call_.function->registers[i.operands[n]] + ", which has no value", i);
     known = false;
   }
-  for (std::size_t n = 0; n < i.to_count; ++n) written_[i.to[n]] = known;
+  for (std::size_t n = 0; n < i.result_count; ++n) written_[i.results[n]] = known;
 }
 
 void Machine::require_within(std::size_t size, std::uint64_t at, std::size_t bytes, const Instruction& i) const {

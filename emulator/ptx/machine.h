@@ -33,10 +33,10 @@ class Machine {
   }
   bool has_value(Register r) const { return written_[r] != 0; }
   void set_has_value(Register r, bool has) { written_[r] = has ? 1 : 0; }
-  /// An operand of the instruction.
+  /// Of the instruction, its n-th.
   template <class T>
-  T from(const Instruction& i, std::size_t n) const {
-    return get<T>(i.from[n]);
+  T operand(const Instruction& i, std::size_t n) const {
+    return get<T>(i.operands[n]);
   }
 
   void jump(std::uint32_t target) { next_ = target; }

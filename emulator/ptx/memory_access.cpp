@@ -15,10 +15,10 @@ template <Space S>
 std::byte* address_of(Machine& m, const Instruction& i, std::size_t bytes) {
   std::uint64_t at = static_cast<std::uint64_t>(i.offset);
   if constexpr (S == Space::param) {
-    if (i.from_count > 0) at += m.from<std::uint64_t>(i, 0);
+    if (i.operand_count > 0) at += m.operand<std::uint64_t>(i, 0);
     return m.parameter(at, bytes, i);
   }
-  at += S == Space::shared ? m.from<std::uint32_t>(i, 0) : m.from<std::uint64_t>(i, 0);
+  at += S == Space::shared ? m.operand<std::uint32_t>(i, 0) : m.operand<std::uint64_t>(i, 0);
   if (at % bytes != 0)
     m.fault("misaligned: " + std::to_string(bytes) + " bytes at an address that is not a multiple of them", i);
   if constexpr (S == Space::local) return m.local(at, bytes, i);
@@ -31,30 +31,30 @@ constexpr bool kWatched = S == Space::global || S == Space::shared;
 // array; registers have no value then.
 template <Space S, class T>
 void load(Machine& m, const Instruction& i) {
-  const std::byte* p = address_of<S>(m, i, sizeof(T) * i.to_count);
-  const bool whole = !kWatched<S> || !lacks_value(p, sizeof(T) * i.to_count);
-  if (kWatched<S> && whole) watch(p, sizeof(T) * i.to_count, AccessKind::read, i.place);
-  for (std::size_t n = 0; n < i.to_count; ++n, p += sizeof(T)) {
+  const std::byte* p = address_of<S>(m, i, sizeof(T) * i.result_count);
+  const bool whole = !kWatched<S> || !lacks_value(p, sizeof(T) * i.result_count);
+  if (kWatched<S> && whole) watch(p, sizeof(T) * i.result_count, AccessKind::read, i.place);
+  for (std::size_t n = 0; n < i.result_count; ++n, p += sizeof(T)) {
     if (!whole) {
-      m.set_has_value(i.to[n], !lacks_value(p, sizeof(T)));
-      if (!m.has_value(i.to[n])) continue;
+      m.set_has_value(i.results[n], !lacks_value(p, sizeof(T)));
+      if (!m.has_value(i.results[n])) continue;
       watch(p, sizeof(T), AccessKind::read, i.place);
     }
     T value;
     std::memcpy(&value, p, sizeof value);
     if constexpr (std::is_integral_v<T> && std::is_signed_v<T>)
-      m.set(i.to[n], static_cast<std::int64_t>(value));
+      m.set(i.results[n], static_cast<std::int64_t>(value));
     else
-      m.set(i.to[n], value);
+      m.set(i.results[n], value);
   }
 }
 template <Space S, class T>
 void store(Machine& m, const Instruction& i) {
-  const std::size_t count = i.from_count - 1u;
+  const std::size_t count = i.operand_count - 1u;
   std::byte* p = address_of<S>(m, i, sizeof(T) * count);
   if (kWatched<S>) watch(p, sizeof(T) * count, AccessKind::write, i.place);
   for (std::size_t n = 0; n < count; ++n) {
-    const T value = m.from<T>(i, n + 1);
+    const T value = m.operand<T>(i, n + 1);
     std::memcpy(p + n * sizeof value, &value, sizeof value);
   }
 }
@@ -62,34 +62,34 @@ void store(Machine& m, const Instruction& i) {
 template <Space S, class T, AtomicOp Op>
 void update(Machine& m, const Instruction& i) {
   auto* p = reinterpret_cast<T*>(address_of<S>(m, i, sizeof(T)));
-  m.set(i.to[0], atomic(p, Op, m.from<T>(i, 1), i.place));
+  m.set(i.results[0], atomic(p, Op, m.operand<T>(i, 1), i.place));
 }
 template <Space S, class T>
 void compare_and_swap(Machine& m, const Instruction& i) {
   auto* p = reinterpret_cast<T*>(address_of<S>(m, i, sizeof(T)));
-  m.set(i.to[0], emulation::compare_and_swap(p, m.from<T>(i, 1), m.from<T>(i, 2), i.place));
+  m.set(i.results[0], emulation::compare_and_swap(p, m.operand<T>(i, 1), m.operand<T>(i, 2), i.place));
 }
 
 template <bool Zeros>
 void copy_to_shared(Machine& m, const Instruction& i) {
-  const auto bytes = m.from<std::uint32_t>(i, 2);
-  const auto taken = Zeros ? m.from<std::uint32_t>(i, 3) : bytes;
-  copy_async({.to = m.shared(m.from<std::uint32_t>(i, 0)),
-              .from = at_address(m.from<std::uint64_t>(i, 1)),
+  const auto bytes = m.operand<std::uint32_t>(i, 2);
+  const auto taken = Zeros ? m.operand<std::uint32_t>(i, 3) : bytes;
+  copy_async({.to = m.shared(m.operand<std::uint32_t>(i, 0)),
+              .from = at_address(m.operand<std::uint64_t>(i, 1)),
               .bytes = bytes,
               .taken = taken},
              i.place);
 }
 void copy(Machine& m, const Instruction& i) {
-  (i.from_count == 4 ? copy_to_shared<true> : copy_to_shared<false>)(m, i);
+  (i.operand_count == 4 ? copy_to_shared<true> : copy_to_shared<false>)(m, i);
 }
 
 // Shared addresses are offsets within the block's shared memory; generic ones are those of the host.
 void shared_to_generic(Machine& m, const Instruction& i) {
-  m.set(i.to[0], reinterpret_cast<std::uint64_t>(m.shared(m.from<std::uint32_t>(i, 0))));
+  m.set(i.results[0], reinterpret_cast<std::uint64_t>(m.shared(m.operand<std::uint32_t>(i, 0))));
 }
 void generic_to_shared(Machine& m, const Instruction& i) {
-  m.set(i.to[0], m.from<std::uint64_t>(i, 0) - reinterpret_cast<std::uint64_t>(m.shared(0)));
+  m.set(i.results[0], m.operand<std::uint64_t>(i, 0) - reinterpret_cast<std::uint64_t>(m.shared(0)));
 }
 
 template <Space S, class T>
@@ -138,7 +138,7 @@ Executions made() {
       {"cp.async.cg.shared.global", copy},
       {"cp.async.ca.shared.global", copy},
       {"cp.async.commit_group", [](Machine&, const Instruction&) { commit_copies(); }},
-      {"cp.async.wait_group", [](Machine& m, const Instruction& i) { wait_copies(m.from<int>(i, 0)); }},
+      {"cp.async.wait_group", [](Machine& m, const Instruction& i) { wait_copies(m.operand<int>(i, 0)); }},
       {"cvta.shared.u64", shared_to_generic},
       {"cvta.to.shared.u64", generic_to_shared},
   };

@@ -234,9 +234,9 @@ class FunctionParser {
     return *known;
   }
   void append(Instruction& i, Register r, bool result) {
-    auto& count = result ? i.to_count : i.from_count;
-    if (count == (result ? Instruction::kMostTo : Instruction::kMostFrom)) tokens_.refuse("too many operands");
-    (result ? i.to[count] : i.from[count]) = r;
+    auto& count = result ? i.result_count : i.operand_count;
+    if (count == (result ? Instruction::kMaxResults : Instruction::kMaxOperands)) tokens_.refuse("too many operands");
+    (result ? i.results[count] : i.operands[count]) = r;
     ++count;
   }
 

@@ -22,12 +22,12 @@ using Execute = void (*)(Machine& machine, const Instruction& instruction);
 using Register = std::uint32_t;
 
 struct Instruction {
-  static constexpr std::size_t kMostTo = 4, kMostFrom = 10;
+  static constexpr std::size_t kMaxResults = 4, kMaxOperands = 10;
 
   Execute execute = nullptr;
-  std::array<Register, kMostTo> to{};
-  std::array<Register, kMostFrom> from{};
-  std::uint8_t to_count = 0, from_count = 0;
+  std::array<Register, kMaxResults> results{};
+  std::array<Register, kMaxOperands> operands{};
+  std::uint8_t result_count = 0, operand_count = 0;
   bool strict = false;   ///< its operands must have values; otherwise what lacks one has a result without one
   bool guarded = false;  ///< runs where `guard` is not `unless`
   bool unless = false;
