@@ -26,6 +26,7 @@ struct DrivenRun {
   const RunContext& run;
   const OutputFolder& output;
   PreparedRun& prepared;
+  std::int64_t stop_after = 0;
   RunState state = {};
 
   const StepPlan& plan() const { return prepared.data->plan; }
@@ -44,7 +45,7 @@ struct DrivenRun {
 
 // Where all steps were done before, the file says how.
 void write_resolved_config(const DrivenRun& d, const std::optional<fs::path>& resumed) {
-  const fs::path file = d.output.path() / "resolved_config.json";
+  const fs::path file = d.output.path() / kResolvedConfig;
   if (!d.run.leads()) return;
   const bool was_done = resumed && d.output.holds(*resumed) && d.state.step >= d.plan().max_steps;
   if (was_done && fs::exists(file)) return;
@@ -100,7 +101,8 @@ TrainingResult take_steps(DrivenRun& d, const RunWriters& writers) {
                             .steps = steps,
                             .run_log = run_log,
                             .samples = samples,
-                            .checkpoints = checkpoints});
+                            .checkpoints = checkpoints,
+                            .stop_after = d.stop_after});
   const bool done = loop.run();
   TrainingResult result{
       .json = {{"output_dir", d.output.path().string()}, {"step", d.state.step}, {"max_steps", d.plan().max_steps}}};
@@ -223,7 +225,7 @@ TrainingResult train(const TrainingStart& start, Log& log) {
                        .sharing = *sharing,
                        .prometheus = prometheus ? &*prometheus : nullptr};
   PreparedRun prepared = prepare_run(run, output, start.resume);
-  DrivenRun driven{.run = run, .output = output, .prepared = prepared};
+  DrivenRun driven{.run = run, .output = output, .prepared = prepared, .stop_after = start.stop_after};
   if (!config.value.run.profile) return drive(driven);
   const Profile profile(run, output.path());
   return drive(driven);

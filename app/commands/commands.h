@@ -26,10 +26,12 @@ int run_preprocess(const Arguments& arguments);
 int run_quantize(const Arguments& arguments);
 int run_render(const Arguments& arguments);
 int run_report(const Arguments& arguments);
+int run_reproduce(const Arguments& arguments);
 int run_serve(const Arguments& arguments);
 int run_tokenize(const Arguments& arguments);
 int run_train(const Arguments& arguments);
 int run_tune(const Arguments& arguments);
 int run_validate(const Arguments& arguments);
+int run_verify(const Arguments& arguments);
 
 }  // namespace qtrain

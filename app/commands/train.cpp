@@ -127,6 +127,9 @@ CommandResult told(const Arguments& args, const ResolvedConfig& config, const Tr
 }  // namespace
 
 int run_train(const Arguments& args) {
+  const auto stop_after = args.integer("stop_after");
+  if (stop_after && *stop_after < 1)
+    fail(ErrorKind::usage, {.cause = "must be the number of an update, from 1", .place = "--stop_after"});
   ResolvedConfig config = load_config(args.operand(0), args.overrides());
   const RunSection& run = config.value.run;
   const std::optional<RankPlace> place = rank_place();
@@ -148,8 +151,12 @@ int run_train(const Arguments& args) {
   if (std::getenv(kRestarted)) resume = "auto";
   const Device device = place ? device_of_rank(*place, compute_choice(config.value)) : Device{};
   RankGroup ranks(place, {.timeout = std::chrono::seconds(run.ddp_timeout), .device = device});
-  const TrainingResult result =
-      train({.config = config, .resume = resume, .ranks = ranks.collective(), .gpu = device.index}, args.log());
+  const TrainingResult result = train({.config = config,
+                                       .resume = resume,
+                                       .ranks = ranks.collective(),
+                                       .gpu = device.index,
+                                       .stop_after = stop_after.value_or(0)},
+                                      args.log());
   if (ranks.collective().rank() == 0) args.give(told(args, config, result));
   return result.exit_code;
 }

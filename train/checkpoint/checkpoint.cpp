@@ -165,6 +165,8 @@ void save_final(const TrainingObjects& run, const fs::path& output, const Json& 
                           lead_writing(run, folder, write_model);
                           write_trainer_state(run, folder);
                           write_file(folder / kTrainResults, dump_json(results, 2) + "\n");
+                          if (fs::exists(output / kResolvedConfig))
+                            fs::copy_file(output / kResolvedConfig, folder / kResolvedConfig);
                         },
                     .world_size = run.ranks.size()});
   run.ranks.barrier(run.ctx);

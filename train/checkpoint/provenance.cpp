@@ -43,17 +43,17 @@ void add_text_files(std::vector<fs::path>& files, const fs::path& folder) {
   add_files(files, folder / "additional_chat_templates", [](const std::string&) { return true; });
 }
 
-std::string hash_of_file(const fs::path& file) {
-  Hasher hasher;
-  for_each_chunk(file, [&](std::span<const std::byte> chunk) { hasher.add(chunk); });
-  return hasher.digest().hex();
-}
-
 std::string name_of_device(Device device) {
   return device.kind == DeviceKind::cpu ? describe_cpu() : cuda_info(device.index).name;
 }
 
 }  // namespace
+
+std::string content_hash(const fs::path& file) {
+  Hasher hasher;
+  for_each_chunk(file, [&](std::span<const std::byte> chunk) { hasher.add(chunk); });
+  return hasher.digest().hex();
+}
 
 std::vector<fs::path> text_files(const Config& config) {
   std::vector<fs::path> files;
@@ -82,7 +82,7 @@ std::vector<fs::path> model_files(const ModelSetup& setup) {
 
 Json provenance(Device device, const std::vector<fs::path>& files) {
   std::map<std::string, std::string> hashes;
-  for (const fs::path& file : files) hashes[file.string()] = hash_of_file(file);
+  for (const fs::path& file : files) hashes[file.string()] = content_hash(file);
   return {{"version", std::string(kVersion)}, {"device", name_of_device(device)}, {"files", hashes}};
 }
 

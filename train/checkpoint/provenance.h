@@ -1,5 +1,6 @@
 #pragma once
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "core/device.h"
@@ -13,6 +14,9 @@ namespace qtrain {
 std::vector<std::filesystem::path> text_files(const Config& config);
 /// Those that decide what a model and the adapter it starts from are.
 std::vector<std::filesystem::path> model_files(const ModelSetup& setup);
+
+/// The hash of a file in a run's provenance. Errors (ErrorKind::input): as MappedFile.
+std::string content_hash(const std::filesystem::path& file);
 
 /// What a run depends on beside its config: version of the program, device, and hashes of `files` (equal hashes: equal
 /// contents).

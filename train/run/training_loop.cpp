@@ -16,7 +16,8 @@ bool TrainingLoop::run() {
   if (state.events_pending) handle_events();
   parts_.run_log.begin_steps();
   run_.phases.begin("first step");
-  while (!events_.is_last(state.step) && !run_.stop_requested()) {
+  const auto stops_here = [&] { return parts_.stop_after > 0 && state.step >= parts_.stop_after; };
+  while (!events_.is_last(state.step) && !stops_here() && !run_.stop_requested()) {
     parts_.run_log.add_step(parts_.steps.next());
     handle_events();
   }

@@ -21,6 +21,7 @@ class TrainingLoop {
     RunLog& run_log;
     RunSamples& samples;
     RunCheckpoints& checkpoints;
+    std::int64_t stop_after = 0;  ///< as if told to stop after this update; 0: not
   };
   /// What these refer to must outlive this.
   TrainingLoop(const RunContext& run, const Parts& parts);

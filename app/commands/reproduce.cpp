@@ -1,0 +1,73 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "app/commands/commands.h"
+#include "app/reproduction/own_process.h"
+#include "app/reproduction/recorded_run.h"
+#include "core/file.h"
+#include "core/sha256.h"
+#include "core/version.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/manifest.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kDocument = "reproduce.json";
+
+void require_inputs(const RecordedRun& run) {
+  const auto changed = changed_files(run);
+  if (changed.empty()) return;
+  fail(ErrorKind::input, {.cause = changed.begin()->second,
+                          .place = changed.begin()->first,
+                          .remedy = "bring back the files that the run began with"});
+}
+
+// What the two have come to, where both are done.
+void compare(const fs::path& before, const fs::path& now, Log& log) {
+  if (!manifest_step(before) || !manifest_step(now)) return;
+  for (const std::string& name : sealed_files(before)) {
+    if (!name.ends_with(".safetensors")) continue;
+    const bool same = fs::exists(now / name) && sha256_of_file(before / name) == sha256_of_file(now / name);
+    if (!same)
+      return log.warn("{} differs from that of {}: another processor, GPU or version has other last bits", name,
+                      before.string());
+  }
+  log.info("the weights are those of {}, bit for bit", before.string());
+}
+
+}  // namespace
+
+int run_reproduce(const Arguments& args) {
+  const RecordedRun run = read_recorded_run(args.operand(0));
+  const fs::path output = full_path(args.required("output"));
+  if (output == run.output)
+    fail(ErrorKind::usage, {.cause = "is the output directory of the run itself", .place = "--output"});
+  if (fs::exists(output / kResolvedConfig))
+    fail(ErrorKind::usage, {.cause = output.string() + " holds another run already", .place = "--output"});
+  Log& log = args.log();
+  if (run.version != kVersion)
+    log.warn("the run was made with qtrain {}, this is {}: defaults and last bits may be others", run.version,
+             kVersion);
+  std::error_code gone;
+  fs::current_path(run.folder, gone);  // that names in the config are about
+  if (gone)
+    fail(ErrorKind::input,
+         {.cause = "the folder that the run was started in: " + gone.message(), .place = run.folder.string()});
+  require_inputs(run);
+  fs::create_directories(output);
+  const fs::path file = output / kDocument;
+  write_file(file, dump_json(recorded_document(run, output), 2) + "\n");
+  require_same_values(run, load_config(file));
+  std::vector<std::string> words{"train", file.string(), "--resume", "never"};
+  if (args.json()) words.emplace_back("--json");
+  if (args.has("quiet")) words.emplace_back("--quiet");
+  const int code = run_own_process(words, OwnProcessOutput::shown).exit_code;
+  if (code == 0) compare(run.output, output, log);
+  return code;
+}
+
+}  // namespace qtrain

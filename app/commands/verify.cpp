@@ -1,0 +1,51 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "app/commands/commands.h"
+#include "app/reproduction/verification.h"
+#include "core/file.h"
+#include "train/checkpoint/manifest.h"
+
+namespace qtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+CommandResult told(const fs::path& output, const Verification& v) {
+  CommandResult result{
+      .text = "",
+      .json = {{"run", output.string()}, {"holds", v.holds()}, {"checks", Json::array()}, {"redone", Json::array()}}};
+  for (const Finding& f : v.findings) {
+    result.text += f.problem.empty() ? fmt::format("as recorded   {}\n", f.about)
+                                     : fmt::format("DIFFERS       {}: {}\n", f.about, f.problem);
+    result.json["checks"].push_back({{"about", f.about}, {"holds", f.problem.empty()}, {"problem", f.problem}});
+  }
+  for (const RedoneSteps& s : v.redone) result.json["redone"].push_back({{"first", s.from + 1}, {"last", s.to}});
+  result.text += v.holds() ? fmt::format("{}: the run holds", output.string())
+                           : fmt::format("{}: the run is not what was recorded", output.string());
+  return result;
+}
+
+}  // namespace
+
+int run_verify(const Arguments& args) {
+  const fs::path output = full_path(args.operand(0));
+  const std::int64_t steps = args.integer("steps").value_or(1);
+  if (steps < 0) fail(ErrorKind::usage, {.cause = "must not be negative", .place = "--steps"});
+  const auto scratch = args.text("scratch");
+  const auto statement = args.text("statement");
+  const std::optional<fs::path> file = statement ? std::optional(full_path(*statement)) : std::nullopt;
+  if (file && !manifest_step(output))
+    fail(ErrorKind::usage, {.cause = "is about the result of a run, and there is none with a manifest",
+                            .place = "--statement",
+                            .remedy = "finish the run first"});
+  const Verification v = verify_run(
+      output, {.steps = steps, .scratch = scratch ? full_path(*scratch) : fs::temp_directory_path()}, args.log());
+  args.give(told(output, v));
+  if (!v.holds()) return static_cast<int>(ErrorKind::input);
+  if (file) write_file(*file, dump_json(in_toto_statement(read_recorded_run(output), v), 2) + "\n");
+  return 0;
+}
+
+}  // namespace qtrain

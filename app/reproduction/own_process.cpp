@@ -1,0 +1,43 @@
+#include "app/reproduction/own_process.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+
+#include "core/stop.h"
+#include "dist/child.h"
+
+namespace qtrain {
+
+OwnProcessEnd run_own_process(const std::vector<std::string>& words, OwnProcessOutput output) {
+  std::vector<std::string> command{"qtrain"};
+  command.insert(command.end(), words.begin(), words.end());
+  Child child(
+      {.command = command, .output = output == OwnProcessOutput::kept ? Child::Output::piped : Child::Output::shared});
+  OwnProcessEnd end;
+  const auto read_said = [&] {
+    std::array<char, 4096> part;
+    for (ssize_t n = 0; child.messages() >= 0 && (n = ::read(child.messages(), part.data(), part.size())) > 0;)
+      end.said.append(part.data(), static_cast<std::size_t>(n));
+  };
+  constexpr int kMilliseconds = 20;
+  bool told = false;
+  for (;;) {
+    pollfd said{.fd = child.messages(), .events = POLLIN, .revents = 0};
+    ::poll(&said, 1, kMilliseconds);
+    read_said();
+    if (stop_requested() && !told) {
+      told = true;
+      child.send(SIGINT);
+    }
+    if (const auto over = child.poll()) {
+      read_said();
+      end.exit_code = over->signal != 0 ? 128 + over->signal : over->exit_code;
+      return end;
+    }
+  }
+}
+
+}  // namespace qtrain
