@@ -22,6 +22,8 @@ class Scales {
     offset_ = *w.offset.as<float>();
   }
   float operator[](std::int64_t block) const;
+  /// Of neighboring blocks.
+  void read(std::int64_t first, std::int64_t count, float* to) const;
 
  private:
   const std::uint8_t* codes_ = nullptr;
