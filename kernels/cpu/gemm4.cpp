@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "kernels/cpu/gemm_few_rows.h"
 #include "kernels/cpu/quantize4.h"
 
@@ -13,36 +17,62 @@ WriteColumns writer(const Blocks4& w) {
   };
 }
 
-/// Where blocks do not reach from one column into the next.
+/// Where blocks do not reach from one column into the next, and no value is smaller than normal numbers.
 class Streamer {
  public:
-  explicit Streamer(const Blocks4& w) : w_(w), scales_(w), blocks_(w.shape[1] / w.blocksize) {}
+  explicit Streamer(const Blocks4& w)
+      : w_(w), scales_(w), map_(w.map.as<float>()), blocks_(w.shape[1] / w.blocksize), least_(least_scale(map_)) {}
 
   std::int64_t operator()(const CodePanel& panel) const {
     const StreamTile4 run = panel.kernel.stream4[panel.rows - 1];
     const std::int64_t K = w_.shape[1], columns = panel.kernel.streamed;
-    if (!run || K == 0 || K % w_.blocksize != 0) return 0;
-    float scales[kBlocks * kMaxColumns];
+    if (!run || K % w_.blocksize != 0) return 0;
+    float memory[kScales];
+    const std::int64_t most = kScales / columns;
     StreamCall call = panel.call;
     call.b_column = K / 2;
     call.ahead *= call.b_column;
-    for (std::int64_t block = 0; block < blocks_; block += kBlocks) {
-      const std::int64_t count = std::min(kBlocks, blocks_ - block), k = block * w_.blocksize;
-      for (std::int64_t c = 0; c < columns; ++c)
-        scales_.read((panel.column + c) * blocks_ + block, count, scales + c * count);
+    for (std::int64_t block = 0; block < blocks_; block += most) {
+      const std::int64_t count = std::min(most, blocks_ - block), k = block * w_.blocksize;
+      const float* scales = read(panel.column, columns, block, count, memory);
+      if (!all_stream(scales, columns * count)) return k;
       call.depth = count * w_.blocksize;
       call.a = static_cast<const std::uint32_t*>(panel.call.a) + k / panel.kernel.k_group * call.a_group;
       call.b = w_.codes.data + (panel.column * K + k) / 2;
-      run({call, scales, w_.map.as<float>(), count, w_.blocksize});
+      run({call, scales, map_, count, w_.blocksize});
     }
     return K;
   }
 
  private:
-  static constexpr std::int64_t kBlocks = 16, kMaxColumns = 32;  // of which scales are read at a time
+  static constexpr std::int64_t kScales = 1024;  // that are read at a time
+
+  static float least_scale(const float* map) {
+    float least = std::numeric_limits<float>::infinity();
+    for (int i = 0; i < 16; ++i)
+      if (map[i] != 0) least = std::min(least, std::abs(map[i]));
+    return 2 * kLeastNormal / least;
+  }
+  bool all_stream(const float* scales, std::int64_t count) const {
+    int small = 0;
+    for (std::int64_t i = 0; i < count; ++i) small |= static_cast<int>(scales[i] != 0 && std::abs(scales[i]) < least_);
+    return small == 0;
+  }
+  const float* read(std::int64_t column, std::int64_t columns, std::int64_t block, std::int64_t count,
+                    float* to) const {
+    if (count == blocks_) {
+      scales_.read(column * blocks_, columns * count, to);
+    } else {
+      for (std::int64_t c = 0; c < columns; ++c) scales_.read((column + c) * blocks_ + block, count, to + c * count);
+    }
+    return to;
+  }
+
   Blocks4 w_;
   Scales scales_;
+  const float* map_;
   std::int64_t blocks_;
+  float least_;
 };
 
 }  // namespace

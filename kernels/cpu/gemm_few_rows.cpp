@@ -84,9 +84,23 @@ class FewRows {
         continue;
       }
       rows_.push_back({space, form.bytes(t.rows.k), 1, form.width});
+      if (form.width == 1 && form.k_group == 2 && t.rows.dtype == DType::f32 && t.rows.k_stride == 1) {
+        round_row(space, t.rows);
+        space += form.bytes(t.rows.k);
+        continue;
+      }
       for (std::int64_t row = 0; row < M_; row += kernel_.mr, space += form.bytes(t.rows.k))
         pack_panel(space, t.rows, {row, std::min<std::int64_t>(kernel_.mr, M_ - row), 0, t.rows.k}, form);
     }
+  }
+
+  /// Pairs of a single row are where they were; an odd last k is followed by zero.
+  static void round_row(std::byte* to, const Operand& row) {
+    const auto* x = reinterpret_cast<const float*>(row.data);
+    auto* y = reinterpret_cast<Bf16*>(to);
+    simd::each<float>(
+        row.k, [&](std::int64_t k, auto lanes) { simd::store<float>(y + k, simd::load<float>(x + k, lanes), lanes); });
+    if (row.k % 2 == 1) y[row.k] = Bf16(0.0F);
   }
 
   /// Columns of C, and how many columns later those come that this thread most likely multiplies next.

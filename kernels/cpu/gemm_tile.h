@@ -41,7 +41,8 @@ struct StreamCall {
 using StreamTile = void (*)(const StreamCall&);
 
 /// b in 4-bit codes, whose values are bf16(map * scale of the block): blocks of `blocksize` codes, `depth` a multiple
-/// of it, scale (column, block) at scales[column * blocks_per_column + block].
+/// of it, scale (column, block) at scales[column * blocks_per_column + block]. No value is denormal.
+inline constexpr float kLeastNormal = 0x1p-126F;
 struct StreamCall4 {
   StreamCall in;
   const float *scales, *map;

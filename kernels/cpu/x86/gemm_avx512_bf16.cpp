@@ -90,6 +90,20 @@ template <int Count>
   for (int c = 0; c < Count; ++c) _mm_prefetch(b + c * b_column, _MM_HINT_T1);
 }
 
+/// Rows 0..15 of a 16 x 16 block of words become its columns.
+[[gnu::always_inline]] inline void turn_lines(__m512i (&v)[4][4]) {
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) turn_words(v[i]);
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m512i a = _mm512_shuffle_i32x4(v[0][i], v[1][i], 0x44), b = _mm512_shuffle_i32x4(v[0][i], v[1][i], 0xee);
+    const __m512i c = _mm512_shuffle_i32x4(v[2][i], v[3][i], 0x44), d = _mm512_shuffle_i32x4(v[2][i], v[3][i], 0xee);
+    v[0][i] = _mm512_shuffle_i32x4(a, c, 0x88), v[1][i] = _mm512_shuffle_i32x4(a, c, 0xdd);
+    v[2][i] = _mm512_shuffle_i32x4(b, d, 0x88), v[3][i] = _mm512_shuffle_i32x4(b, d, 0xdd);
+  }
+}
+
+/// Lines are read whole: columns that lie a power of two apart throw each other out of the first cache.
 template <int Rows>
 void stream(const StreamCall& call) {
   const std::int64_t step = call.a_group, a_row = call.a_row, b_column = call.b_column, depth = call.depth;
@@ -102,15 +116,12 @@ void stream(const StreamCall& call) {
     for (int side = 0; side < 2; ++side) {
       const std::byte* from = b + 16 * side * b_column;
       fetch<16>(from + ahead, b_column);
-#pragma GCC unroll 4
-      for (int p = 0; p < 4; ++p) {
-        __m512i pairs[4];
-#pragma GCC unroll 4
-        for (int j = 0; j < 4; ++j) pairs[j] = four_columns(from + j * b_column + 16 * p, 4 * b_column);
-        turn_words(pairs);
-#pragma GCC unroll 4
-        for (int j = 0; j < 4; ++j) sums[side].add(a + (4 * p + j) * step, a_row, pairs[j]);
-      }
+      __m512i pairs[4][4];
+#pragma GCC unroll 16
+      for (int c = 0; c < 16; ++c) pairs[c / 4][c % 4] = _mm512_loadu_si512(from + c * b_column);
+      turn_lines(pairs);
+#pragma GCC unroll 16
+      for (int g = 0; g < 16; ++g) sums[side].add(a + g * step, a_row, pairs[g / 4][g % 4]);
     }
   for (const Sums<Rows>& side : sums) side.write();
 }
@@ -119,25 +130,15 @@ void stream(const StreamCall& call) {
 struct Values4 {
   __m512i low, high;
 
-  /// Rounded to nearest even; NaN stays NaN. What is not normal is rounded as well, which the unit itself takes for
-  /// zero.
-  static __m256i rounded(__m512 v) {
-    if (_mm512_fpclass_ps_mask(v, kDenormal) == 0) [[likely]]
-      return (__m256i)_mm512_cvtneps_pbh(v);
-    const __m512i bits = _mm512_castps_si512(v);
-    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    const __m512i up = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
-    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(up, 16));
-  }
   /// Of columns whose scales are `step` apart.
+  Values4() = default;
   [[gnu::always_inline]] Values4(__m512 map, const float* scales, std::int64_t step) {
-    const auto of = [&](int i) { return rounded(_mm512_mul_ps(map, _mm512_set1_ps(scales[i * step]))); };
+    const auto of = [&](int i) {
+      return (__m256i)_mm512_cvtneps_pbh(_mm512_mul_ps(map, _mm512_set1_ps(scales[i * step])));
+    };
     low = _mm512_inserti64x4(_mm512_castsi256_si512(of(0)), of(1), 1);
     high = _mm512_inserti64x4(_mm512_castsi256_si512(of(2)), of(3), 1);
   }
-
- private:
-  static constexpr int kDenormal = 0x20;
 };
 
 /// Which four bytes of a column make eight places: each byte becomes two words.
@@ -163,19 +164,16 @@ void stream4(const StreamCall4& call) {
       4);
   const __m512i bytes[4] = {bytes_of(0), bytes_of(1), bytes_of(2), bytes_of(3)};
   Sums<Rows> sums[2] = {{call.in, 0}, {call.in, 16}};
-  for (std::int64_t k = 0; k < depth; k += blocksize, b += blocksize / 2, a += blocksize / 2 * step, ++scales)
+  for (std::int64_t k = 0; k < depth; ++scales) {
+    Values4 values[2][4];
+    for (int side = 0; side < 2; ++side)
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) values[side][j] = {map, scales + (16 * side + j) * blocks, 4 * blocks};
+    for (const std::int64_t end = k + blocksize; k < end; k += 32, b += 16, a += 16 * step)
 #pragma GCC unroll 2
-    for (int side = 0; side < 2; ++side) {
-      const std::byte* from = b + 16 * side * b_column;
-      const float* scale = scales + 16 * side * blocks;
-      const Values4 values[4] = {{map, scale, 4 * blocks},
-                                 {map, scale + blocks, 4 * blocks},
-                                 {map, scale + 2 * blocks, 4 * blocks},
-                                 {map, scale + 3 * blocks, 4 * blocks}};
-      const std::int32_t* row = a;
-      for (std::int64_t i = 0; i < blocksize; i += 32, from += 16, row += 16 * step) {
-        const std::int64_t fetched = (k + i) / 32 % 4 * 4;  // a line holds four such parts
-        fetch<4>(from + ahead + fetched * b_column, b_column);
+      for (int side = 0; side < 2; ++side) {
+        const std::byte* from = b + 16 * side * b_column;
+        fetch<4>(from + ahead + (k & 96) / 8 * b_column, b_column);  // a line holds four such parts
         __m512i codes[4];
 #pragma GCC unroll 4
         for (int j = 0; j < 4; ++j) codes[j] = four_columns(from + j * b_column, 4 * b_column);
@@ -186,14 +184,14 @@ void stream4(const StreamCall4& call) {
           for (int j = 0; j < 4; ++j) {
             const __m512i shifted = _mm512_srlv_epi16(_mm512_shuffle_epi8(codes[j], bytes[p]), shifts);
             const __m512i places = _mm512_ternarylogic_epi32(shifted, nibble, column, 0xea);  // and, or
-            pairs[j] = _mm512_permutex2var_epi16(values[j].low, places, values[j].high);
+            pairs[j] = _mm512_permutex2var_epi16(values[side][j].low, places, values[side][j].high);
           }
           turn_words(pairs);
 #pragma GCC unroll 4
-          for (int j = 0; j < 4; ++j) sums[side].add(row + (4 * p + j) * step, a_row, pairs[j]);
+          for (int j = 0; j < 4; ++j) sums[side].add(a + (4 * p + j) * step, a_row, pairs[j]);
         }
       }
-    }
+  }
   for (const Sums<Rows>& side : sums) side.write();
 }
 
