@@ -28,13 +28,14 @@ class Streamer {
     const std::int64_t K = w_.shape[1], columns = panel.kernel.streamed;
     if (!run || K % w_.blocksize != 0) return 0;
     float memory[kScales];
-    const std::int64_t most = kScales / columns;
+    const std::int64_t most = scales_.plain() ? blocks_ : kScales / columns;
+    scales_.fetch((panel.column + panel.call.ahead) * blocks_, columns * blocks_);
     StreamCall call = panel.call;
     call.b_column = K / 2;
     call.ahead *= call.b_column;
     for (std::int64_t block = 0; block < blocks_; block += most) {
       const std::int64_t count = std::min(most, blocks_ - block), k = block * w_.blocksize;
-      const float* scales = read(panel.column, columns, block, count, memory);
+      const float* scales = read({panel.column, columns, block, count}, memory);
       if (!all_stream(scales, columns * count)) return k;
       call.depth = count * w_.blocksize;
       call.a = static_cast<const std::uint32_t*>(panel.call.a) + k / panel.kernel.k_group * call.a_group;
@@ -54,18 +55,28 @@ class Streamer {
     return 2 * kLeastNormal / least;
   }
   bool all_stream(const float* scales, std::int64_t count) const {
-    int small = 0;
-    for (std::int64_t i = 0; i < count; ++i) small |= static_cast<int>(scales[i] != 0 && std::abs(scales[i]) < least_);
-    return small == 0;
+    simd::Words small{};
+    simd::each<float>(count, [&](std::int64_t i, auto lanes) {
+      const simd::Words bits = simd::bits_of(simd::load<float>(scales + i, lanes)) & simd::all_words(0x7fffffff);
+      small |= simd::below(simd::floats_of(bits), simd::broadcast(least_)) & (bits != 0);
+    });
+    alignas(32) std::uint32_t lanes[8];
+    simd::store_words(lanes, small);
+    return std::all_of(lanes, lanes + 8, [](std::uint32_t lane) { return lane == 0; });
   }
-  const float* read(std::int64_t column, std::int64_t columns, std::int64_t block, std::int64_t count,
-                    float* to) const {
-    if (count == blocks_) {
-      scales_.read(column * blocks_, columns * count, to);
-    } else {
-      for (std::int64_t c = 0; c < columns; ++c) scales_.read((column + c) * blocks_ + block, count, to + c * count);
+  /// Blocks [block, block + count) of some columns.
+  struct Range {
+    std::int64_t column, columns, block, count;
+  };
+  const float* read(const Range& r, float* memory) const {
+    if (scales_.plain()) return scales_.plain() + r.column * blocks_;
+    if (r.count == blocks_) {
+      scales_.read(r.column * blocks_, r.columns * blocks_, memory);
+      return memory;
     }
-    return to;
+    for (std::int64_t c = 0; c < r.columns; ++c)
+      scales_.read((r.column + c) * blocks_ + r.block, r.count, memory + c * r.count);
+    return memory;
   }
 
   Blocks4 w_;

@@ -8,10 +8,6 @@ float Scales::operator[](std::int64_t block) const {
 }
 
 void Scales::read(std::int64_t first, std::int64_t count, float* to) const {
-  if (!codes_) {
-    std::copy_n(absmax_ + first, count, to);
-    return;
-  }
   const float offset = offset_;
   for (const std::int64_t end = first + count; first < end;) {
     const float absmax = absmax_[first / size_];

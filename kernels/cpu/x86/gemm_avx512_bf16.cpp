@@ -83,11 +83,11 @@ class Sums {
   __m512 sum_[Rows];
 };
 
-/// Lines that are read later, of `Count` columns.
-template <int Count>
+/// Lines that are read later, of `Count` columns: into the second cache, or where columns are short into the first.
+template <int Count, _mm_hint Into = _MM_HINT_T1>
 [[gnu::always_inline]] inline void fetch(const std::byte* b, std::int64_t b_column) {
 #pragma GCC unroll 16
-  for (int c = 0; c < Count; ++c) _mm_prefetch(b + c * b_column, _MM_HINT_T1);
+  for (int c = 0; c < Count; ++c) _mm_prefetch(b + c * b_column, Into);
 }
 
 /// Rows 0..15 of a 16 x 16 block of words become its columns.
@@ -173,7 +173,7 @@ void stream4(const StreamCall4& call) {
 #pragma GCC unroll 2
       for (int side = 0; side < 2; ++side) {
         const std::byte* from = b + 16 * side * b_column;
-        fetch<4>(from + ahead + (k & 96) / 8 * b_column, b_column);  // a line holds four such parts
+        fetch<4, _MM_HINT_T0>(from + ahead + (k & 96) / 8 * b_column, b_column);  // a line holds four such parts
         __m512i codes[4];
 #pragma GCC unroll 4
         for (int j = 0; j < 4; ++j) codes[j] = four_columns(from + j * b_column, 4 * b_column);
