@@ -1,5 +1,7 @@
 #include "kernels/cpu/gemm_few_rows.h"
 
+#include <atomic>
+
 #include "kernels/cpu/gemm_blocked.h"
 #include "kernels/cpu/gemm_finish.h"
 
@@ -8,8 +10,6 @@ namespace {
 
 /// Columns of a panel, and of a part that is packed.
 constexpr int kWidth = 32, kPackedWidth = 16;
-/// Tasks of a GEMM: so many panels are left to a thread that others may take.
-constexpr std::int64_t kTasks = 64;
 /// Values of k that are packed at a time, of kPackedWidth columns.
 constexpr std::int64_t kPackedDepth = 64;
 
@@ -49,13 +49,15 @@ class FewRows {
 
   void run() {
     const std::int64_t N = g_.c.t.shape[1];
-    const std::int64_t panels = ceil_div(N, kWidth), size = total_depth() * kWidth + 1;
-    const std::int64_t task = std::max(ceil_div(panels, kTasks), kBlockSize / size);
-    for_ranges(ctx_, panels, task, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        const std::int64_t next = i + 1 < end ? i + 1 : i + 1 + task * (ctx_.pool().size() - 1);
-        multiply({i * kWidth, std::min<std::int64_t>(kWidth, N - i * kWidth), next < panels ? (next - i) * kWidth : 0});
-      }
+    const std::int64_t panels = ceil_div(N, kWidth), blocks = panels * kWidth * (total_depth() + 1) / kBlockSize;
+    const std::int64_t count = std::clamp<std::int64_t>(std::min(panels, blocks), 1, ctx_.pool().size());
+    std::vector<Share> shares(static_cast<std::size_t>(count));
+    for (std::int64_t i = 0; i < count; ++i) {
+      shares[static_cast<std::size_t>(i)].next = panels * i / count;
+      shares[static_cast<std::size_t>(i)].end = panels * (i + 1) / count;
+    }
+    ctx_.pool().run(count, [&](std::int64_t own, int) {
+      for (std::int64_t i = 0; i < count; ++i) run_share(shares[static_cast<std::size_t>((own + i) % count)]);
     });
   }
 
@@ -101,6 +103,18 @@ class FewRows {
     simd::each<float>(
         row.k, [&](std::int64_t k, auto lanes) { simd::store<float>(y + k, simd::load<float>(x + k, lanes), lanes); });
     if (row.k % 2 == 1) y[row.k] = Bf16(0.0F);
+  }
+
+  /// Neighboring panels, which are mostly one thread's: what it reads next is known. Others take some when they are
+  /// done with theirs; no panel's result depends on who computes it.
+  struct alignas(64) Share {
+    std::atomic<std::int64_t> next;
+    std::int64_t end;
+  };
+  void run_share(Share& share) const {
+    const std::int64_t N = g_.c.t.shape[1];
+    for (std::int64_t i; (i = share.next.fetch_add(1)) < share.end;)
+      multiply({i * kWidth, std::min<std::int64_t>(kWidth, N - i * kWidth), i + 1 < share.end ? kWidth : 0});
   }
 
   /// Columns of C, and how many columns later those come that this thread most likely multiplies next.
