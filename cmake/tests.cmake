@@ -49,7 +49,8 @@ endfunction()
 
 # qtrain_discover(program LABEL label [TIMEOUT seconds] [LONG test ...] [SLOW test ...]): every test of a program by
 # itself. Those that take too long for a run before every commit have the label <label>_long, which scripts/test.sh
-# leaves to --checks, or <label>_slow, which it leaves to --full.
+# leaves to --checks, or <label>_slow, which it leaves to --full. The others need no process each where the label is unit
+# or golden: program and filter are a line of <build folder>/test_programs, which scripts/test.sh runs in a few parts.
 include(GoogleTest)
 function(qtrain_discover program)
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "LONG;SLOW" ${ARGN})
@@ -59,7 +60,19 @@ function(qtrain_discover program)
   endif()
   list(JOIN ARG_SLOW ":" slow)
   list(JOIN ARG_LONG ":" long)
+  if(ARG_LABEL MATCHES "^(unit|golden)")
+    set_property(GLOBAL APPEND_STRING PROPERTY QTRAIN_TEST_PROGRAMS "${program} -${slow}:${long}\n")
+  endif()
   gtest_discover_tests(${program} TEST_FILTER "-${slow}:${long}" PROPERTIES LABELS ${ARG_LABEL} ${common})
+  if(ARG_LABEL MATCHES "^(unit|golden)")
+    foreach(part RANGE 1 4)
+      math(EXPR index "${part} - 1")
+      set(test "${program}, part ${part}")
+      add_test(NAME ${test} COMMAND ${program} "--gtest_filter=-${slow}:${long}" CONFIGURATIONS parts)
+      set_tests_properties(${test} PROPERTIES LABELS parts COST 10 ENVIRONMENT
+          "GTEST_TOTAL_SHARDS=4;GTEST_SHARD_INDEX=${index};GTEST_OUTPUT=xml:${CMAKE_BINARY_DIR}/test_parts/${test}.xml")
+    endforeach()
+  endif()
   if(ARG_LONG)
     gtest_discover_tests(${program} TEST_FILTER "${long}-${slow}" TEST_LIST ${program}_long
                          PROPERTIES LABELS ${ARG_LABEL}_long ${common})

@@ -1,14 +1,17 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <deque>
 #include <fstream>
 
 #include "app/answers.h"
+#include "app/cli/answer_columns.h"
 #include "app/cli/line_editor.h"
 #include "app/commands/commands.h"
 #include "app/commands/sampling_flags.h"
 #include "core/plural.h"
 #include "core/stop.h"
+#include "core/terminal.h"
 #include "data/source/reader.h"
 #include "text/tokenizer/stream_decoder.h"
 #include "train/plan/compute.h"
@@ -23,6 +26,47 @@ constexpr std::int64_t kMaxRoom = 32768;  // tokens of a conversation; rotary ta
 void tell(Log& log, const std::string& line) {
   log.stream(line + "\n");
 }
+
+/// Where answers to one message go while they grow: beside each other where there are several and the terminal is wide
+/// enough, else one below the other, text to stdout and what is said of it to stderr.
+class AnswerView {
+ public:
+  AnswerView(Log& log, std::size_t answers) : log_(log) {
+    const int width = terminal_width(STDOUT_FILENO);
+    const bool shown = terminal_of(STDOUT_FILENO).redraws && terminal_of(STDERR_FILENO).redraws;
+    if (answers > 1 && shown && width >= AnswerColumns::kLeastWidth)
+      columns_.emplace(AnswerColumns::Screen{width, terminal_height(STDOUT_FILENO)}, static_cast<int>(answers));
+  }
+
+  void begin(const std::string& name) {
+    if (columns_) log_.result_stream(columns_->begin());
+    if (!name.empty()) say(fmt::format("[{}]", name));
+    if (columns_) show("\n");
+  }
+  void show(const std::string& text) { log_.result_stream(columns_ ? columns_->add(text) : text); }
+  /// `why` says what ended it before the model did; may be empty.
+  void end(const std::string& why) {
+    if (!columns_ || !why.empty()) show("\n");
+    if (!why.empty()) say(why);
+    if (columns_ && stop_requested()) columns_->forget();  // what was told of the stop is between
+  }
+  /// Below all of them.
+  void close() {
+    if (columns_) log_.result_stream(columns_->end());
+    columns_.reset();
+  }
+
+ private:
+  void say(const std::string& line) {
+    if (columns_)
+      show(line);
+    else
+      tell(log_, line);
+  }
+
+  Log& log_;
+  std::optional<AnswerColumns> columns_;
+};
 
 /// A conversation of up to `room` tokens and the commands about it.
 class ChatSession {
@@ -50,11 +94,11 @@ class ChatSession {
     set_system(system_);
   }
   void save(const std::string& file) const;
-  void answer(const std::string& question);
+  void answer(const std::string& question, AnswerView& view);
 
  private:
-  std::string answer_to_all();
-  void say_why_cut(const Answer& given, std::int64_t most) const;
+  std::string answer_to_all(AnswerView& view);
+  std::string why_cut(const Answer& given, std::int64_t most) const;
 
   Answerer& answerer_;
   AnswerOptions options_;
@@ -66,20 +110,21 @@ class ChatSession {
 };
 
 // A message that cannot be answered is taken back, so that the turns before it can still be saved.
-void ChatSession::answer(const std::string& question) {
+void ChatSession::answer(const std::string& question, AnswerView& view) {
   messages_.push_back({{"role", "user"}, {"content", question}});
   try {
-    messages_.push_back({{"role", "assistant"}, {"content", answer_to_all()}});
+    messages_.push_back({{"role", "assistant"}, {"content", answer_to_all(view)}});
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::input) throw;
     messages_.erase(messages_.size() - 1);
+    view.close();
     log_.error("{}\n  the message is left out; /save FILE.jsonl keeps the conversation, /reset begins a new one",
                e.what());
   }
 }
 
 // Prints the answer as it grows.
-std::string ChatSession::answer_to_all() {
+std::string ChatSession::answer_to_all(AnswerView& view) {
   const TextFolder& text = answerer_.model().text;
   const auto prompt = with_place("the conversation", [&] { return encode_chat(text, {.messages = messages_}); });
   const auto size = static_cast<std::int64_t>(prompt.size());
@@ -91,10 +136,10 @@ std::string ChatSession::answer_to_all() {
   options.max_new_tokens = std::min(options.max_new_tokens, room_ - size);
   StreamDecoder decoder(*text.tokenizer, {.skip_special = true});
   std::string answer;
-  if (!name_.empty()) tell(log_, fmt::format("[{}]", name_));
+  view.begin(name_);
   const auto show = [&](const std::string& piece) {
     answer += piece;
-    log_.result_stream(piece);
+    view.show(piece);
   };
   set_stop_answer("stopping; again leaves at once", "stopping this answer; again leaves at once");
   options.on_token = [&](std::size_t, const std::vector<std::int32_t>& tokens) {
@@ -103,19 +148,17 @@ std::string ChatSession::answer_to_all() {
   };
   const Answer given = answerer_.answer({prompt}, options).front();
   show(decoder.finish());
-  log_.result_stream("\n");
-  say_why_cut(given, options.max_new_tokens);
+  view.end(why_cut(given, options.max_new_tokens));
   return answer;
 }
 
-void ChatSession::say_why_cut(const Answer& given, std::int64_t most) const {
-  if (stop_requested())
-    tell(log_, fmt::format("[stopped after {}]", counted(given.tokens, "token")));
-  else if (std::string_view(given.finish_reason) == "length" && most == options_.max_new_tokens)
-    tell(log_, fmt::format("[cut at {}; --max_new_tokens]", counted(given.tokens, "token")));
-  else if (std::string_view(given.finish_reason) == "length")
-    tell(log_, fmt::format("[cut at {}: the conversation has the {} that there is room for; /reset begins a new one]",
-                           counted(given.tokens, "token"), room_));
+std::string ChatSession::why_cut(const Answer& given, std::int64_t most) const {
+  const std::string tokens = counted(given.tokens, "token");
+  if (stop_requested()) return fmt::format("[stopped after {}]", tokens);
+  if (std::string_view(given.finish_reason) != "length") return "";
+  if (most == options_.max_new_tokens) return fmt::format("[cut at {}; --max_new_tokens]", tokens);
+  return fmt::format("[cut at {}: the conversation has the {} that there is room for; /reset begins a new one]", tokens,
+                     room_);
 }
 
 // One more row, as training reads them.
@@ -134,12 +177,14 @@ void ChatSession::save(const std::string& file) const {
 using ChatSessions = std::deque<ChatSession>;
 
 // Ctrl-C stops an answer, and not those of others.
-void answer(ChatSessions& sessions, const std::string& question) {
+void answer(ChatSessions& sessions, const std::string& question, Log& log) {
+  AnswerView view(log, sessions.size());
   for (ChatSession& s : sessions) {
-    if (stop_requested() && !interrupted()) return;
+    if (stop_requested() && !interrupted()) break;
     if (&s != &sessions.front() && interrupted()) set_stop_requested(false);
-    s.answer(question);
+    s.answer(question, view);
   }
+  view.close();
 }
 
 struct ChatCommand {
@@ -236,7 +281,7 @@ int run_chat(const Arguments& args) {
     if (input.text.starts_with('/') && !input.text.starts_with("//"))
       run_chat_command(input.text, sessions, args.log());
     else
-      answer(sessions, input.text.starts_with("//") ? input.text.substr(1) : input.text);
+      answer(sessions, input.text.starts_with("//") ? input.text.substr(1) : input.text, args.log());
     if (stop_requested() && !interrupted()) break;
     if (interrupted()) set_stop_requested(false);
   }

@@ -273,9 +273,9 @@ TEST_F(Generate, ChatTakesCommands) {
 TEST_F(Generate, ChatOnATerminalEditsLinesStopsAnswersAndRemembers) {
   const std::string folder = chat_model();
   Json config = read_json(fs::path(folder) / "config.json");
-  config["max_position_embeddings"] = 4096;  // a long answer, to be stopped
+  config["max_position_embeddings"] = 32768;  // a long answer, to be stopped
   write_file(fs::path(folder) / "config.json", dump_json(config));
-  const Launch launch{.argv = {program(), "chat", "--model", folder, "--greedy", "--max_new_tokens", "4000"},
+  const Launch launch{.argv = {program(), "chat", "--model", folder, "--greedy", "--max_new_tokens", "30000"},
                       .environment = {"XDG_STATE_HOME=" + (folder_ / "state").string(), "TERM=xterm", "NO_COLOR=1"},
                       .columns = 100};
   {
@@ -285,15 +285,22 @@ TEST_F(Generate, ChatOnATerminalEditsLinesStopsAnswersAndRemembers) {
     ASSERT_TRUE(chat.waits_for("forget all turns")) << chat.said();
     chat.type("\x03");
     ASSERT_TRUE(chat.waits_for("warning: Ctrl-D ends\r\n> ")) << "Ctrl-C ended the program: " << chat.said();
-    bool stopped = false;  // one of these has an answer that takes longer than the time until it is stopped
+    const auto stopped = [&] { return chat.said().find("[stopped after ") != std::string::npos; };
+    const auto seen_within_a_minute = [](const auto& seen) {
+      for (int i = 0; i < 6000 && !seen(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      return seen();
+    };
     for (const char* message : {"hello", "a", "what is this", "tell me more", "and then", "once upon a time"}) {
+      const std::size_t printed = chat.printed().size();
       chat.type(std::string(message) + "\r");
-      std::this_thread::sleep_for(std::chrono::milliseconds(200));
-      chat.type("\x03");
-      stopped = chat.waits_for("[stopped after", std::chrono::seconds(1));
-      if (stopped) break;
+      ASSERT_TRUE(seen_within_a_minute([&] { return chat.printed().size() > printed; })) << chat.said();
+      const std::size_t said = chat.said().size();
+      chat.type("\x03");  // to the answer, or to the next prompt where the answer is a short one
+      ASSERT_TRUE(seen_within_a_minute([&] { return chat.said().find("> ", said) != std::string::npos; }))
+          << chat.said();
+      if (stopped()) break;
     }
-    ASSERT_TRUE(stopped) << chat.said();
+    ASSERT_TRUE(stopped()) << chat.said();
     chat.type("/reset\r");
     chat.type("/unheard\r");
     // Ctrl-D means the end where lines are edited, not while one is worked on.

@@ -62,7 +62,8 @@ class Process {
   /// Waits until it has ended, and kills it after `limit`.
   Outcome wait(std::chrono::seconds limit = kLongest);
 
-  /// What it has written to standard error up to now.
+  /// What it has written to standard output and to standard error up to now.
+  std::string printed() const { return contents(out_); }
   std::string said();
   /// Waits until it has said this. False when it ended without, or after `limit`.
   bool waits_for(const std::string& text, std::chrono::seconds limit = kLongest);
