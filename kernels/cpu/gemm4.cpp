@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -54,15 +55,12 @@ class Streamer {
       if (map[i] != 0) least = std::min(least, std::abs(map[i]));
     return 2 * kLeastNormal / least;
   }
+  /// Without their signs, of which zero passes for the largest.
+  static std::uint32_t order(float scale) { return 2 * std::bit_cast<std::uint32_t>(scale) - 1; }
   bool all_stream(const float* scales, std::int64_t count) const {
-    simd::Words small{};
-    simd::each<float>(count, [&](std::int64_t i, auto lanes) {
-      const simd::Words bits = simd::bits_of(simd::load<float>(scales + i, lanes)) & simd::all_words(0x7fffffff);
-      small |= simd::below(simd::floats_of(bits), simd::broadcast(least_)) & (bits != 0);
-    });
-    alignas(32) std::uint32_t lanes[8];
-    simd::store_words(lanes, small);
-    return std::all_of(lanes, lanes + 8, [](std::uint32_t lane) { return lane == 0; });
+    std::uint32_t smallest = order(least_);
+    for (std::int64_t i = 0; i < count; ++i) smallest = std::min(smallest, order(scales[i]));
+    return smallest == order(least_);
   }
   /// Blocks [block, block + count) of some columns.
   struct Range {

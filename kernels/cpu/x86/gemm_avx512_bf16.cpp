@@ -67,11 +67,11 @@ class Sums {
       : tile_(call.tile + column), tile_row_(call.tile_row) {
     for (int i = 0; i < Rows; ++i) sum_[i] = _mm512_loadu_ps(tile_ + i * tile_row_);
   }
-  /// A pair of k of all columns; `a` is that pair of the first row.
-  [[gnu::always_inline]] void add(const std::int32_t* a, std::int64_t a_row, __m512i pairs) {
+  /// A pair of k of all columns; `a` is that pair of all rows.
+  [[gnu::always_inline]] void add(const std::int32_t* a, __m512i pairs) {
 #pragma GCC unroll 2
     for (int i = 0; i < Rows; ++i)
-      sum_[i] = _mm512_dpbf16_ps(sum_[i], (__m512bh)_mm512_set1_epi32(a[i * a_row]), (__m512bh)pairs);
+      sum_[i] = _mm512_dpbf16_ps(sum_[i], (__m512bh)_mm512_set1_epi32(a[i]), (__m512bh)pairs);
   }
   [[gnu::always_inline]] void write() const {
     for (int i = 0; i < Rows; ++i) _mm512_storeu_ps(tile_ + i * tile_row_, sum_[i]);
@@ -106,12 +106,12 @@ template <int Count, _mm_hint Into = _MM_HINT_T1>
 /// Lines are read whole: columns that lie a power of two apart throw each other out of the first cache.
 template <int Rows>
 void stream(const StreamCall& call) {
-  const std::int64_t step = call.a_group, a_row = call.a_row, b_column = call.b_column, depth = call.depth;
+  const std::int64_t b_column = call.b_column, depth = call.depth;
   const std::int64_t ahead = call.ahead;
   const auto* a = static_cast<const std::int32_t*>(call.a);
   const std::byte* b = call.b;
   Sums<Rows> sums[2] = {{call, 0}, {call, 16}};
-  for (std::int64_t k = 0; k < depth; k += kLine / 2, b += kLine, a += kLine / 4 * step)
+  for (std::int64_t k = 0; k < depth; k += kLine / 2, b += kLine, a += kLine / 4 * Rows)
 #pragma GCC unroll 2
     for (int side = 0; side < 2; ++side) {
       const std::byte* from = b + 16 * side * b_column;
@@ -121,7 +121,7 @@ void stream(const StreamCall& call) {
       for (int c = 0; c < 16; ++c) pairs[c / 4][c % 4] = _mm512_loadu_si512(from + c * b_column);
       turn_lines(pairs);
 #pragma GCC unroll 16
-      for (int g = 0; g < 16; ++g) sums[side].add(a + g * step, a_row, pairs[g / 4][g % 4]);
+      for (int g = 0; g < 16; ++g) sums[side].add(a + g * Rows, pairs[g / 4][g % 4]);
     }
   for (const Sums<Rows>& side : sums) side.write();
 }
@@ -133,11 +133,9 @@ struct Values4 {
   /// Of columns whose scales are `step` apart.
   Values4() = default;
   [[gnu::always_inline]] Values4(__m512 map, const float* scales, std::int64_t step) {
-    const auto of = [&](int i) {
-      return (__m256i)_mm512_cvtneps_pbh(_mm512_mul_ps(map, _mm512_set1_ps(scales[i * step])));
-    };
-    low = _mm512_inserti64x4(_mm512_castsi256_si512(of(0)), of(1), 1);
-    high = _mm512_inserti64x4(_mm512_castsi256_si512(of(2)), of(3), 1);
+    const auto of = [&](int i) { return _mm512_mul_ps(map, _mm512_set1_ps(scales[i * step])); };
+    low = (__m512i)_mm512_cvtne2ps_pbh(of(1), of(0));
+    high = (__m512i)_mm512_cvtne2ps_pbh(of(3), of(2));
   }
 };
 
@@ -150,7 +148,7 @@ __m512i bytes_of(int part) {
 
 template <int Rows>
 void stream4(const StreamCall4& call) {
-  const std::int64_t step = call.in.a_group, a_row = call.in.a_row, b_column = call.in.b_column, depth = call.in.depth;
+  const std::int64_t b_column = call.in.b_column, depth = call.in.depth;
   const std::int64_t ahead = call.in.ahead, blocksize = call.blocksize, blocks = call.blocks_per_column;
   const auto* a = static_cast<const std::int32_t*>(call.in.a);
   const std::byte* b = call.in.b;
@@ -169,7 +167,7 @@ void stream4(const StreamCall4& call) {
     for (int side = 0; side < 2; ++side)
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j) values[side][j] = {map, scales + (16 * side + j) * blocks, 4 * blocks};
-    for (const std::int64_t end = k + blocksize; k < end; k += 32, b += 16, a += 16 * step)
+    for (const std::int64_t end = k + blocksize; k < end; k += 32, b += 16, a += 16 * Rows)
 #pragma GCC unroll 2
       for (int side = 0; side < 2; ++side) {
         const std::byte* from = b + 16 * side * b_column;
@@ -188,7 +186,7 @@ void stream4(const StreamCall4& call) {
           }
           turn_words(pairs);
 #pragma GCC unroll 4
-          for (int j = 0; j < 4; ++j) sums[side].add(a + (4 * p + j) * step, a_row, pairs[j]);
+          for (int j = 0; j < 4; ++j) sums[side].add(a + (4 * p + j) * Rows, pairs[j]);
         }
       }
   }
@@ -227,13 +225,13 @@ class Columns8 {
 
 template <int Rows>
 void stream8(const StreamCall8& call) {
-  const std::int64_t step = call.in.a_group, a_row = call.in.a_row, b_column = call.in.b_column, depth = call.in.depth;
+  const std::int64_t b_column = call.in.b_column, depth = call.in.depth;
   const std::int64_t ahead = call.in.ahead;
   const auto* a = static_cast<const std::int32_t*>(call.in.a);
   const std::byte* b = call.in.b;
   const Columns8 columns[2] = {Columns8(call.scales), Columns8(call.scales + 16)};
   Sums<Rows> sums[2] = {{call.in, 0}, {call.in, 16}};
-  for (std::int64_t k = 0; k < depth; k += 32, b += 32, a += 16 * step)
+  for (std::int64_t k = 0; k < depth; k += 32, b += 32, a += 16 * Rows)
 #pragma GCC unroll 2
     for (int side = 0; side < 2; ++side) {
       const std::byte* from = b + 16 * side * b_column;
@@ -250,8 +248,8 @@ void stream8(const StreamCall8& call) {
         for (int j = 0; j < 4; ++j) {
           __m512i pairs[2];
           columns[side].expand(codes[j], pairs);
-          sums[side].add(a + (8 * half + 2 * j) * step, a_row, pairs[0]);
-          sums[side].add(a + (8 * half + 2 * j + 1) * step, a_row, pairs[1]);
+          sums[side].add(a + (8 * half + 2 * j) * Rows, pairs[0]);
+          sums[side].add(a + (8 * half + 2 * j + 1) * Rows, pairs[1]);
         }
       }
     }
