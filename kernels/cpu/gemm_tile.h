@@ -25,9 +25,8 @@ struct TileCall {
 using MultiplyTile = void (*)(const TileCall&);
 
 /// tile [rows, TileKernel::streamed] += the same sum for one or two rows, b read where it lies: column c begins at b +
-/// c
-/// * b_column bytes, k running fastest. `depth` is a multiple of kStreamedDepth. What lies `ahead` bytes further is
-/// read next: it is fetched meanwhile.
+/// c * b_column bytes, k running fastest. Pairs of bf16 in a follow each other, those of two rows side by side. `depth`
+/// is a multiple of kStreamedDepth. What lies `ahead` bytes further is read next: it is fetched meanwhile.
 inline constexpr int kStreamedDepth = 32;
 struct StreamCall {
   std::int64_t depth;
