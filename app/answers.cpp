@@ -80,17 +80,26 @@ AnswerModel declare_answer_model(Ctx& ctx, const AnswerModelRequest& request) {
   return m;
 }
 
-std::vector<std::int32_t> encode_chat(const TextFolder& text, const ChatPrompt& prompt) {
+std::string render_chat(const TextFolder& text, const ChatPrompt& prompt) {
   if (!text.chat_template)
     fail(ErrorKind::input, {.cause = "the model folder has no chat template",
                             .place = text.folder.string(),
                             .remedy = "use --raw, or put a chat_template.jinja into the folder"});
-  const Rendered r = text.chat_template->render({.messages = &prompt.messages,
-                                                 .tools = prompt.tools.is_null() ? nullptr : &prompt.tools,
-                                                 .add_generation_prompt = true,
-                                                 .extra = prompt.extra.is_null() ? nullptr : &prompt.extra,
-                                                 .now = text.template_clock});
-  return text.tokenizer->encode(r.text, {.add_special = false});
+  return text.chat_template
+      ->render({.messages = &prompt.messages,
+                .tools = prompt.tools.is_null() ? nullptr : &prompt.tools,
+                .add_generation_prompt = true,
+                .extra = prompt.extra.is_null() ? nullptr : &prompt.extra,
+                .now = text.template_clock})
+      .text;
+}
+
+std::vector<std::int32_t> encode_rendered(const TextFolder& text, const std::string& rendered) {
+  return text.tokenizer->encode(rendered, {.add_special = false});
+}
+
+std::vector<std::int32_t> encode_chat(const TextFolder& text, const ChatPrompt& prompt) {
+  return encode_rendered(text, render_chat(text, prompt));
 }
 
 std::vector<std::int32_t> encode_raw(const TextFolder& text, const std::string& prompt) {
@@ -113,11 +122,12 @@ std::vector<Answer> Answerer::answer(const std::vector<std::vector<std::int32_t>
   std::vector<GenerationRequest> requests;
   for (const auto& ids : prompts) requests.push_back({.prompt = ids, .max_new_tokens = o.max_new_tokens});
   GeneratorOptions options{.batch = o.batch, .stop_tokens = model_.stop_tokens, .sampling = o.sampling};
+  const Tokenizer& tokenizer = *model_.text.tokenizer;
+  options.sampling.vocabulary = tokenizer.size();
   prepare(longest_sequence(requests, model_.setup.model->config()), options);
   std::optional<ProgressBar> bar;  // several answers are waited for, a single one is read as it grows
   if (requests.size() > 1) bar.emplace(log_, ProgressBar::Job{"answering", static_cast<std::int64_t>(requests.size())});
   if (bar) options.on_finished = [&] { bar->advance(); };
-  const Tokenizer& tokenizer = *model_.text.tokenizer;
   const auto stops = [&](std::size_t request, const std::vector<std::int32_t>& tokens) {
     const bool asked = o.on_token && o.on_token(request, tokens);
     return asked || (!o.stop.empty() &&

@@ -50,7 +50,10 @@ struct ChatPrompt {
   Json tools;
   Json extra;
 };
+std::string render_chat(const TextFolder& text, const ChatPrompt& prompt);
 std::vector<std::int32_t> encode_chat(const TextFolder& text, const ChatPrompt& prompt);
+/// Its tokens.
+std::vector<std::int32_t> encode_rendered(const TextFolder& text, const std::string& rendered);
 /// Plain text, with the tokenizer's BOS.
 std::vector<std::int32_t> encode_raw(const TextFolder& text, const std::string& prompt);
 

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/stat.h>
 
 #include <chrono>
@@ -14,20 +13,33 @@
 namespace qtrain {
 namespace {
 
-/// Whether a line of this length may be written without waiting: files always take it, pipes up to PIPE_BUF bytes.
-bool takes_at_once(int file) {
-  pollfd poll{.fd = file, .events = POLLOUT};
-  return ::poll(&poll, 1, 0) == 1 && (poll.revents & POLLOUT) != 0;
+// With an end of our own to read from, a FIFO is there at once and keeps what comes before its reader.
+int mode_of(const std::filesystem::path& file) {
+  struct stat what = {};
+  return ::stat(file.c_str(), &what) == 0 && S_ISFIFO(what.st_mode) ? O_RDWR : O_WRONLY;
 }
 
 }  // namespace
 
 EventStream::EventStream(const std::filesystem::path& file)
-    : file_(::open(file.c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0644)) {
+    : file_(::open(file.c_str(), mode_of(file) | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0644)) {
   if (file_.get() < 0)
     fail(ErrorKind::disk, {.cause = "events cannot be written: " + std::generic_category().message(errno),
                            .place = file.string(),
                            .remedy = "--events wants a file or a FIFO"});
+}
+
+// Leaves in `text` what there was no room for.
+void EventStream::send(std::string_view& text) {
+  while (!text.empty() && !broken_) {
+    const ssize_t n = ::write(file_.get(), text.data(), text.size());
+    if (n > 0)
+      text.remove_prefix(static_cast<std::size_t>(n));
+    else if (n < 0 && errno == EAGAIN)
+      return;
+    else if (n == 0 || errno != EINTR)
+      broken_ = true;
+  }
 }
 
 void EventStream::write(std::string_view name, std::string_view members) {
@@ -36,16 +48,15 @@ void EventStream::write(std::string_view name, std::string_view members) {
   if (members.size() > 2) line += fmt::format(", {}", members.substr(1, members.size() - 2));
   line += "}\n";
   const std::lock_guard lock(mutex_);
-  if (broken_ || !takes_at_once(file_.get())) return;
-  for (std::string_view left = line; !left.empty();) {
-    const ssize_t n = ::write(file_.get(), left.data(), left.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      broken_ = true;
-      return;
-    }
-    left.remove_prefix(static_cast<std::size_t>(n));
-  }
+  std::string_view left = begun_;
+  send(left);
+  begun_ = std::string(left);
+  left = line;
+  if (begun_.empty()) send(left);
+  if (left.size() == line.size())
+    ++dropped_;
+  else
+    begun_ = left;
 }
 
 }  // namespace qtrain

@@ -13,6 +13,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/plural.h"
 #include "core/stop.h"
 
 namespace qtrain {
@@ -103,6 +104,10 @@ Log::Log(LogLevel level, Sinks sinks) : level_(level), sinks_(sinks), terminal_(
 
 Log::~Log() {
   end_live();
+  const auto events = std::move(events_);
+  if (events && events->dropped() > 0)
+    warn("{} not written to --events: its reader did not keep up, or the disk is full",
+         counted(events->dropped(), "event"));
 }
 
 int Log::width() const {

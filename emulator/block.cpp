@@ -21,13 +21,13 @@ std::string file_name(const char* path) {
   return slash ? slash + 1 : path;
 }
 std::string describe(const Place& place) {
-  return file_name(place.file_name()) + ":" + std::to_string(place.line());
+  return file_name(place.file) + ":" + std::to_string(place.line);
 }
 std::string describe(const Index3& i) {
   return "(" + std::to_string(i.x) + ", " + std::to_string(i.y) + ", " + std::to_string(i.z) + ")";
 }
 bool same(const Place& a, const Place& b) {
-  return a.line() == b.line() && (a.file_name() == b.file_name() || std::strcmp(a.file_name(), b.file_name()) == 0);
+  return a.line == b.line && std::strcmp(a.file, b.file) == 0;
 }
 std::string hex(std::uint32_t mask) {
   constexpr const char* kDigits = "0123456789abcdef";
@@ -149,7 +149,7 @@ void Block::run(const Launch& launch, std::uint64_t number) {
 void Block::fault(Fiber& self, const std::string& what, Place place) {
   error_ = {.cause = std::string("kernel ") + launch_->kernel.name + ": block " + describe(index_) + " thread " +
                      describe(self.index) + " " + what,
-            .place = place.line() > 0 ? describe(place) : std::string{},
+            .place = place.line > 0 ? describe(place) : std::string{},
             .remedy = states()};
   fault_pc_ = self.pc;
   faulted_ = true;

@@ -31,6 +31,7 @@ struct Settings {
   std::size_t memory_bytes = std::size_t{8} << 30;  ///< of the device
   int capability = 90;                              ///< compute capability, 10 * major + minor
   int devices = 1;                                  ///< that there are, of the same memory
+  std::string ptx = {};                             ///< folder of the kernels as nvcc compiled them, which then run
 
   ComputeCapability compute() const { return {capability / 10, capability % 10}; }
   /// Most shared memory of one block.

@@ -35,6 +35,10 @@ void drain(Queue& queue, std::uint64_t ticket) {
 }
 
 void drain_for_host(Queue& queue, std::uint64_t ticket, const Progress& reached) {
+  if (const std::exception_ptr kept = std::exchange(Driver::instance().kept_error(), nullptr)) {
+    drop_all();
+    std::rethrow_exception(kept);
+  }
   drain(queue, ticket);
   Driver::instance().settle(reached);
 }
@@ -43,6 +47,7 @@ void drain_quietly(Queue& queue) {
   try {
     drain_for_host(queue, queue.queued, queue.reached());
   } catch (const Error&) {
+    Driver::instance().kept_error() = std::current_exception();
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -166,6 +167,8 @@ class Driver {
     return ++waits_.asked_for == waits_.left_out;
   }
   const Stamp*& running() { return running_; }
+  /// Of work that ended while nobody could be told; for the next that waits.
+  std::exception_ptr& kept_error() { return kept_error_; }
   bool coin() {
     state_ = state_ * 6364136223846793005u + settings().seed * 2 + 1;
     return state_ >> 63;
@@ -182,6 +185,7 @@ class Driver {
   Traffic traffic_;
   Waits waits_;
   const Stamp* running_ = nullptr;
+  std::exception_ptr kept_error_;
   std::uint64_t state_ = 1, numbers_ = 0, sequence_ = 0;
 };
 
@@ -189,7 +193,7 @@ class Driver {
 void drain(Queue& queue, std::uint64_t ticket);
 /// What the host does when it waits for a stream.
 void drain_for_host(Queue& queue, std::uint64_t ticket, const Progress& reached);
-/// Destructors wait without reporting: the error belongs to whoever synchronizes.
+/// Destructors wait without reporting: the error is kept for whoever synchronizes next.
 void drain_quietly(Queue& queue);
 
 }  // namespace qtrain::emulation

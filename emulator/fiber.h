@@ -49,6 +49,11 @@ struct Fiber : Context {
 
   std::vector<PendingCopy> copies;
   unsigned copy_group = 0;
+
+  /// Of a kernel that nvcc compiled: values, whether they were written, and local memory.
+  std::vector<std::uint64_t> registers;
+  std::vector<std::uint8_t> written;
+  std::vector<std::byte> locals;
 };
 
 inline constexpr int kMaxThreads = 1024;

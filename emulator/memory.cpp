@@ -165,6 +165,12 @@ bool within(std::uintptr_t address, const void* begin, const void* end) {
 
 }  // namespace
 
+bool lacks_value(const void* p, std::size_t bytes) {
+  if (!kStates || !is_device_address(p)) return false;
+  const State* s = state_of(p);
+  return std::any_of(s, s + bytes, [](const State& x) { return settled(&x) == State::uninitialized; });
+}
+
 void forget_accesses() {
   if (!kStates) return;
   madvise(reinterpret_cast<void*>(kWriteBase), 4 * kDeviceBytes, MADV_DONTNEED);

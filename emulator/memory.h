@@ -14,6 +14,9 @@ inline constexpr std::uint32_t kSerials = 1u << kSerialBits;
 /// Forgets all accesses, for when the serials begin anew.
 void forget_accesses();
 
+/// Whether some of these bytes belong to something, but nothing has been written to them.
+bool lacks_value(const void* p, std::size_t bytes);
+
 /// Judges an access of the calling thread to any address.
 void watch_access(Fiber& self, std::uintptr_t address, std::size_t bytes, AccessKind kind, Place place);
 

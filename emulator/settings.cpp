@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kRemedy =
     "order=forward|reverse|random, streams=late|early|random, copies=late|early|random, seed=N, threads=N, "
-    "memory=BYTES, capability=MAJOR*10+MINOR, devices=N";
+    "memory=BYTES, capability=MAJOR*10+MINOR, devices=N, ptx=FOLDER";
 
 [[noreturn]] void refuse(std::string_view item) {
   fail(ErrorKind::usage, {.cause = "cannot read '" + std::string(item) + "'",
@@ -51,6 +51,8 @@ void apply(Settings& s, std::string_view item) {
     s.capability = number<int>(item, value);
   else if (key == "devices")
     s.devices = number<int>(item, value);
+  else if (key == "ptx")
+    s.ptx = value;
   else
     refuse(item);
 }

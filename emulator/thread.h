@@ -1,7 +1,6 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <source_location>
 
 /// What a kernel that runs on the CPU calls: the thread it is, barriers, exchanges within a warp, shared memory and
 /// asynchronous copies. Every CUDA thread is a fiber; a fault in it ends the launch with an Error.
@@ -10,8 +9,16 @@ namespace qtrain::emulation {
 struct Index3 {
   unsigned x = 1, y = 1, z = 1;
 };
-/// Where a kernel called an intrinsic.
-using Place = std::source_location;
+/// A line of a kernel: where it called an intrinsic, or where a compiled instruction is from.
+struct Place {
+  const char* file = "";
+  unsigned line = 0;
+
+  /// As the default of a parameter: the line of the call.
+  static constexpr Place current(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
+    return {file, line};
+  }
+};
 
 Index3 thread_index();
 Index3 block_index();

@@ -20,14 +20,18 @@ struct SampleRule {
 
 /// tokens[i] = a draw from the softmax of logits[i], filtered; tokens i32 [n], logits f32 [n, V], which it
 /// may change. Row i is number place[i][1] of sequence place[i][0] (i64 [n, 2]): the same token for the same seed and
-/// place on every device. The penalty counts the tokens seen[ends[i - 1]] to seen[ends[i] - 1] (i32, distinct within a
-/// row; ends i32 [n], before the first: 0). Candidates are ranked by logit, then by number. Their weights are whole
-/// numbers (see sample_weight), so that sums have the same bits in any order; a filter keeps the first of the ranking.
+/// place on every device. Only tokens below `candidates` are drawn. The penalty counts the tokens seen[ends[i - 1]] to
+/// seen[ends[i] - 1] (i32, distinct within a row; ends i32 [n], before the first: 0). Candidates are ranked by logit,
+/// then by number. Their weights are whole numbers (see sample_weight), so that sums have the same bits in any order; a
+/// filter keeps the first of the ranking.
 struct Sample {
   Tensor tokens, logits;
   ConstTensor place;
   ConstTensor seen = {}, ends = {};
   SampleRule rule = {};
+  std::int64_t candidates = 0;  ///< 0: all
+
+  std::int64_t width() const { return candidates > 0 ? candidates : logits.shape[1]; }
 };
 void run_cpu(Ctx&, const Sample&);
 void run_cuda(Ctx&, const Sample&);
@@ -108,6 +112,7 @@ inline void sample(Ctx& ctx, const Sample& a) {
   check(a.logits.shape.rank == 2 && a.tokens.numel() == a.logits.shape[0] && a.place.numel() == 2 * a.tokens.numel(),
         "sample: one token and one place per row of logits");
   check(a.logits.shape[1] > 0 && a.logits.shape[1] <= kMaxLogits, "sample: 1 to 2^19 logits");
+  check(a.candidates >= 0 && a.candidates <= a.logits.shape[1], "sample: more candidates than logits");
   check(a.rule.repetition_penalty == 1 || a.ends.numel() == a.tokens.numel(), "sample: one end of `seen` per row");
   if (a.tokens.numel() > 0) dispatch(ctx, a);
 }

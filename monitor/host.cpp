@@ -66,6 +66,11 @@ std::vector<std::int64_t> numbers_in(const fs::path& folder) {
   return numbers;
 }
 
+bool locks(const fs::path& root, std::int64_t pid, std::int64_t fd) {
+  const fs::path info = root / "proc" / std::to_string(pid) / "fdinfo" / std::to_string(fd);
+  return contents(info).find("FLOCK") != std::string::npos;
+}
+
 }  // namespace
 
 double HostReading::usable_cores() const {
@@ -201,7 +206,7 @@ std::optional<std::int64_t> Host::holder_of(const fs::path& file) const {
   for (const std::int64_t pid : numbers_in(root_ / "proc")) {
     const fs::path folder = root_ / "proc" / std::to_string(pid) / "fd";
     for (const std::int64_t fd : numbers_in(folder)) {
-      if (fs::read_symlink(folder / std::to_string(fd), error) != wanted) continue;
+      if (fs::read_symlink(folder / std::to_string(fd), error) != wanted || !locks(root_, pid, fd)) continue;
       const auto holder = process(pid), parent = holder ? process(holder->parent) : std::nullopt;
       return parent && parent->name == holder->name ? holder->parent : pid;
     }

@@ -51,8 +51,8 @@ class Host {
   HostReading read(double seconds, std::optional<std::int64_t> watched) const;
   /// Nothing where there is none.
   std::optional<ProcessReading> process(std::int64_t pid) const;
-  /// The process that holds this file open, by way of /proc/PID/fd; one that started it as another of its kind stands
-  /// for both.
+  /// The process that has this file locked (flock), by way of /proc/PID/fdinfo; one that started it as another of its
+  /// kind stands for both. A file that is only there, or only open, is held by nobody.
   std::optional<std::int64_t> holder_of(const std::filesystem::path& file) const;
   double ticks_per_second() const { return ticks_; }
 

@@ -203,6 +203,11 @@ if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
   architectures=(--arch 90a)
   [ "$full" = 0 ] || architectures=()
   check "kernel resources" scripts/kernel_resources.py --check ${architectures[@]+"${architectures[@]}"}
+  check "compiled kernels" scripts/ptx_tests.py
+  if [ "$full" = 1 ]; then
+    check "all tests of compiled kernels" scripts/ptx_tests.py --all
+    for architecture in 75 80 120; do check "compiled kernels" scripts/ptx_tests.py --arch $architecture; done
+  fi
 else
   skip_check "nvcc is not installed: the kernels are not compiled for GPUs"
 fi

@@ -5,22 +5,36 @@
 #include "app/commands/commands.h"
 #include "core/file.h"
 #include "core/progress.h"
+#include "text/template/python/code_points.h"
 #include "train/report/report_page.h"
 
 namespace qtrain {
 namespace {
 
-constexpr std::size_t kWidest = 34;  // characters of a cell
+constexpr std::size_t kWidest = 34;  // columns of a cell
 
 using Table = std::vector<std::vector<std::string>>;
+
+// As fmt counts them where it fills up: wide characters take two.
+std::size_t columns_of(std::string_view text) {
+  return 2 * text.size() - fmt::formatted_size("{:<{}}", text, text.size());
+}
+
+// The end of a text that is wider, with a mark before it.
+std::string end_of(const std::string& text, std::size_t columns) {
+  if (columns_of(text) <= columns) return text;
+  constexpr std::string_view kMark = "...";
+  std::size_t begin = 0;
+  while (columns_of(std::string_view(text).substr(begin)) > columns - kMark.size()) next_code_point(text, begin);
+  return std::string(kMark) + text.substr(begin);
+}
 
 std::string cell(const Json& value) {
   std::string text = value.is_null()           ? "-"
                      : value.is_number_float() ? fmt::format("{:.5g}", value.get<double>())
                      : value.is_string()       ? value.get<std::string>()
                                                : dump_json(value);
-  if (text.size() > kWidest) text = "..." + text.substr(text.size() - kWidest + 3);
-  return text;
+  return end_of(text, kWidest);
 }
 
 // Columns as wide as what is in them.
@@ -30,7 +44,7 @@ std::string lines_of(const Table& table) {
     std::string line;
     for (std::size_t c = 0; c < row.size(); ++c) {
       std::size_t width = 0;
-      for (const auto& other : table) width = std::max(width, other[c].size());
+      for (const auto& other : table) width = std::max(width, columns_of(other[c]));
       line += fmt::format("{:<{}}", row[c], width + 2);
     }
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";

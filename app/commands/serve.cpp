@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "app/commands/commands.h"
+#include "app/serve/cache_size.h"
 #include "app/serve/service.h"
 #include "core/file.h"
 #include "core/stop.h"
@@ -57,24 +58,40 @@ AnswerModelRequest base_request(const Arguments& args) {
               quantization_asked({.load_in_4bit = args.has("load_in_4bit"), .load_in_8bit = args.has("load_in_8bit")})};
 }
 
-// What the cache may take of memory that is left: a quarter on a processor, which others use too, most of it on a GPU.
-double memory_for_cache(Device device) {
-  if (device.kind == DeviceKind::cuda) return 0.6 * static_cast<double>(cuda_info(device.index).free_bytes);
-  return 0.25 * machine_memory().usable();
+// Beside the models, the cache takes a quarter of a processor's memory, which others use too, and most of a GPU's. With
+// each token of the context the tables of the models grow too.
+CacheMemory memory_for_cache(const ServedModels& models, const BatchLimits& limits) {
+  const Transformer& base = *models[0].answers.setup.model;
+  const bool gpu = base.device().kind == DeviceKind::cuda;
+  const double there = gpu ? static_cast<double>(cuda_info(base.device().index).free_bytes) : machine_memory().usable();
+  BatchLimits least = limits;
+  least.context = 1;
+  const std::size_t fixed = models.bytes(least);
+  const std::size_t tables = (models.bytes(limits) - fixed) / static_cast<std::size_t>(limits.context);
+  const double left = there - static_cast<double>(fixed);
+  return {.left = 0.9 * left,
+          .share = (gpu ? 0.6 : 0.25) * left,
+          .per_token = ContinuousBatch::bytes_per_token(base) + tables};
 }
 
-BatchLimits batch_limits(const Arguments& args, const Transformer& base) {
-  BatchLimits n{.sequences = positive(args, "max_batch", BatchLimits{}.sequences)};
-  const std::int64_t longest = base.config().max_position_embeddings;
-  n.context = std::min(longest, positive(args, "max_context", std::min(longest, kMaxContext)));
-  return n;
-}
-
-std::int64_t cache_tokens(const Arguments& args, const BatchLimits& n, const Transformer& base) {
-  const auto fits = static_cast<std::int64_t>(memory_for_cache(base.device()) /
-                                              static_cast<double>(ContinuousBatch::bytes_per_token(base)));
-  const std::int64_t all = n.sequences * n.context;
-  return std::max(n.context, positive(args, "cache_tokens", std::min(all, fits)));
+BatchLimits batch_limits(const Arguments& args, const ServedModels& models) {
+  const auto given = [&](const char* flag) {
+    return args.has(flag) ? std::optional(positive(args, flag, 0)) : std::nullopt;
+  };
+  const std::int64_t longest = models[0].answers.setup.model->config().max_position_embeddings;
+  CacheRequest request{.context = given("max_context"),
+                       .tokens = given("cache_tokens"),
+                       .usual = std::min(longest, kMaxContext),
+                       .sequences = positive(args, "max_batch", BatchLimits{}.sequences)};
+  if (request.context) request.context = std::min(longest, *request.context);
+  BatchLimits limits{.sequences = request.sequences, .context = request.context.value_or(request.usual)};
+  const CacheSize size = cache_size(request, memory_for_cache(models, limits));
+  if (size.context < limits.context)
+    args.log().warn("the context is {} tokens instead of {}: that is what the cache has room for{}", size.context,
+                    limits.context, request.tokens ? "" : "; --max_context asks for more");
+  limits.context = size.context;
+  limits.cache_tokens = size.tokens;
+  return limits;
 }
 
 void announce(const Arguments& args, const ServedModels& models, const std::string& url, int port) {
@@ -108,11 +125,10 @@ int run(const Arguments& args) {
       args.log());
   ServedModels models(ctx, {.base = base, .adapters = args.all("adapter")});
   const Transformer& model = *models[0].answers.setup.model;
-  BatchLimits limits = batch_limits(args, model);
+  const BatchLimits limits = batch_limits(args, models);
   models.load(ctx, limits, args.log());
-  limits.cache_tokens = cache_tokens(args, limits, model);
   ContinuousBatch batch(ctx, models.transformers(), limits);
-  Engine engine(batch, positive(args, "max_queue", 64));
+  Engine engine(batch, positive(args, "max_queue", 64), args.log());
   ServiceOptions options = given;
   options.requests.context = limits.context;
   Service service(engine, models, options, args.log());

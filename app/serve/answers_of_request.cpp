@@ -14,12 +14,15 @@ void AnswersOfRequest::Shared::push(AnswerEvent event) {
 
 // What it calls runs on the thread of the engine, and may outlive this.
 SequenceRequest AnswersOfRequest::sequence(const ServedModel& model, std::size_t answer) const {
-  const auto text = std::make_shared<AnswerText>(*model.answers.text.tokenizer, request_.stop);
+  const Tokenizer& tokenizer = *model.answers.text.tokenizer;
+  const auto text = std::make_shared<AnswerText>(tokenizer, request_.stop);
+  SamplingOptions sampling = request_.sampling;
+  sampling.vocabulary = tokenizer.size();
   return {.model = request_.model,
           .prompt = request_.prompts[answer / static_cast<std::size_t>(request_.choices)],
           .max_new_tokens = request_.max_new_tokens,
           .stop_tokens = model.answers.stop_tokens,
-          .sampling = request_.sampling,
+          .sampling = sampling,
           .number = answer,
           .top_logprobs = request_.top_logprobs,
           .on_token =
@@ -76,7 +79,7 @@ std::optional<AnswerEvent> AnswersOfRequest::next(std::chrono::milliseconds long
   }
   AnswerEvent event = std::move(shared_->events.front());
   shared_->events.pop_front();
-  if (!event.error.empty()) throw ApiError(500, {.message = "an answer failed within the server: " + event.error});
+  if (!event.error.empty()) throw std::runtime_error("an answer failed: " + event.error);
   if (event.finish) --unfinished_;
   return event;
 }

@@ -31,7 +31,8 @@ class AnswersOfRequest {
   AnswersOfRequest& operator=(const AnswersOfRequest&) = delete;
 
   const ApiRequest& request() const { return request_; }
-  /// The next event; none where none comes in so long. ApiError (503) where no more will come.
+  /// The next event; none where none comes in so long. ApiError (503) where no more will come, std::runtime_error where
+  /// an answer has failed.
   std::optional<AnswerEvent> next(std::chrono::milliseconds longest);
   bool finished() const { return unfinished_ == 0; }
 

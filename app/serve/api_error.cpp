@@ -27,9 +27,4 @@ Json ApiError::json() const {
             {"code", text_or_null(text_.code)}}}};
 }
 
-ApiError api_error_of(const Error& error) {
-  const bool of_client = error.kind() == ErrorKind::input || error.kind() == ErrorKind::usage;
-  return {of_client ? 400 : 500, {.message = error.what()}};
-}
-
 }  // namespace qtrain::serve

@@ -31,7 +31,9 @@ class ApiError : public std::runtime_error {
 [[noreturn]] inline void refuse(ApiError::Text text) {
   throw ApiError(400, std::move(text));
 }
-/// An input error is the client's fault, anything else ours.
-ApiError api_error_of(const Error& error);
+/// Whether a request led to it: an error of input or usage. Anything else is ours.
+inline bool is_of_client(const Error& error) {
+  return error.kind() == ErrorKind::input || error.kind() == ErrorKind::usage;
+}
 
 }  // namespace qtrain::serve

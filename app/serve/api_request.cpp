@@ -9,6 +9,7 @@
 
 #include "app/serve/api_error.h"
 #include "config/keys.h"
+#include "core/plural.h"
 
 namespace qtrain::serve {
 namespace {
@@ -263,7 +264,22 @@ Json read_tools(const Body& body) {
   return tools->empty() ? Json() : *tools;
 }
 
-void read_chat_prompt(const Body& body, const ServedModel& model, ApiRequest& r) {
+[[noreturn]] void refuse_length(const std::string& has, const RequestLimits& limits, Endpoint endpoint) {
+  refuse({.message = fmt::format("the prompt has {}, and there is room for {} tokens with the answer: shorten it, or "
+                                 "start the server with a larger --max_context where the model has it",
+                                 has, limits.context),
+          .param = endpoint == Endpoint::chat ? "messages" : "prompt",
+          .code = "context_length_exceeded"});
+}
+
+// Before it is tokenized, which takes longer than refusing it.
+void require_short(const std::string& prompt, const ServedModel& model, const RequestLimits& limits,
+                   Endpoint endpoint) {
+  if (prompt.size() / model.token_bytes >= static_cast<std::size_t>(limits.context))
+    refuse_length(counted(static_cast<std::int64_t>(prompt.size()), "byte"), limits, endpoint);
+}
+
+void read_chat_prompt(const Body& body, const ServedModel& model, const RequestLimits& limits, ApiRequest& r) {
   if (const Json* format = body.find("response_format"))
     if (!format->is_object() || format->value("type", Json()) != "text")
       refuse({.message = "\"response_format\" is {\"type\": \"text\"}: others are not supported",
@@ -273,7 +289,9 @@ void read_chat_prompt(const Body& body, const ServedModel& model, ApiRequest& r)
     refuse({.message = "\"chat_template_kwargs\" is an object", .param = "chat_template_kwargs"});
   ChatPrompt prompt{.messages = read_messages(body), .tools = read_tools(body), .extra = extra ? *extra : Json()};
   r.parses_tool_calls = model.parses_tool_calls && !prompt.tools.is_null();
-  r.prompts.push_back(encode_chat(model.answers.text, prompt));
+  const std::string text = render_chat(model.answers.text, prompt);
+  require_short(text, model, limits, r.endpoint);
+  r.prompts.push_back(encode_rendered(model.answers.text, text));
 }
 
 void require_few(std::int64_t answers, const RequestLimits& limits) {
@@ -292,6 +310,7 @@ void read_prompts(const Body& body, const ServedModel& model, const RequestLimit
   const auto is_ids = [](const Json& p) { return p.is_array() && !p.empty() && p.front().is_number(); };
   const auto add = [&](const Json& p) {
     if (p.is_string()) {
+      require_short(p, model, limits, r.endpoint);
       r.prompts.push_back(encode_raw(model.answers.text, p));
       return;
     }
@@ -321,13 +340,7 @@ void settle_lengths(const Body& body, const RequestLimits& limits, ApiRequest& r
   for (const auto& prompt : r.prompts) {
     const auto size = static_cast<std::int64_t>(prompt.size());
     if (size == 0) refuse({.message = "a prompt without tokens"});
-    if (size >= limits.context)
-      refuse(
-          {.message = fmt::format("the prompt has {} tokens, and there is room for {} with the answer: shorten it, or "
-                                  "start the server with a larger --max_context where the model has it",
-                                  size, limits.context),
-           .param = r.endpoint == Endpoint::chat ? "messages" : "prompt",
-           .code = "context_length_exceeded"});
+    if (size >= limits.context) refuse_length(counted(size, "token"), limits, r.endpoint);
   }
 }
 
@@ -348,7 +361,7 @@ ApiRequest read_request(Endpoint endpoint, std::string_view text, const ServedMo
   read_stream(body, r);
   r.choices = body.integer("n", 1, limits.answers).value_or(1);
   if (endpoint == Endpoint::chat)
-    read_chat_prompt(body, model, r);
+    read_chat_prompt(body, model, limits, r);
   else
     read_prompts(body, model, limits, r);
   settle_lengths(body, limits, r);

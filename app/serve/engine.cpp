@@ -25,6 +25,10 @@ void Engine::cancel(const std::vector<Ticket>& tickets) {
   changed_.notify_one();
 }
 
+void Engine::tell(Ticket ticket, const std::exception& e) {
+  log_.error("answer {} failed: {}", ticket, e.what());
+}
+
 void Engine::take_submitted() {
   std::vector<Submitted> submitted;
   std::vector<Ticket> cancelled;
@@ -34,11 +38,11 @@ void Engine::take_submitted() {
     cancelled.swap(cancelled_);
   }
   for (Submitted& s : submitted) {
-    // One answer that fails ends alone.
-    s.request.on_token = [token = std::move(s.request.on_token)](const AnswerToken& t) {
+    s.request.on_token = [this, ticket = s.ticket, token = std::move(s.request.on_token)](const AnswerToken& t) {
       try {
         return token && token(t);
-      } catch (const std::exception&) {
+      } catch (const std::exception& e) {
+        tell(ticket, e);
         return true;
       }
     };
@@ -48,7 +52,8 @@ void Engine::take_submitted() {
       --outstanding_;
       try {
         if (finished) finished(reason);
-      } catch (const std::exception&) {
+      } catch (const std::exception& e) {
+        tell(ticket, e);
       }
     };
     running_[s.ticket] = batch_.add(std::move(s.request));

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/log.h"
 #include "model/generation/continuous_batch.h"
 
 namespace qtrain::serve {
@@ -18,11 +19,11 @@ class Engine {
   using Ticket = std::uint64_t;
 
   /// At most `longest_queue` sequences wait beside those that the batch decodes.
-  Engine(ContinuousBatch& batch, std::int64_t longest_queue)
-      : batch_(batch), max_(batch.limits().sequences + longest_queue) {}
+  Engine(ContinuousBatch& batch, std::int64_t longest_queue, Log& log)
+      : batch_(batch), max_(batch.limits().sequences + longest_queue), log_(log) {}
 
   /// Hands sequences over; none where there is no room for all of them, or no more are taken. What they call runs on
-  /// the thread of `run`.
+  /// the thread of `run`; a sequence that throws there ends alone, and the log says so.
   std::optional<std::vector<Ticket>> submit(std::vector<SequenceRequest> requests);
   /// Takes out those of them that have not finished; what they call may still run once.
   void cancel(const std::vector<Ticket>& tickets);
@@ -43,6 +44,7 @@ class Engine {
  private:
   void take_submitted();
   void work();
+  void tell(Ticket ticket, const std::exception& e);
 
   struct Submitted {
     Ticket ticket;
@@ -50,6 +52,7 @@ class Engine {
   };
   ContinuousBatch& batch_;
   std::int64_t max_;
+  Log& log_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Submitted> submitted_;

@@ -11,11 +11,6 @@
 namespace qtrain::serve {
 namespace {
 
-std::string random_name() {
-  std::random_device device;
-  return fmt::format("{:08x}{:08x}{:08x}", device(), device(), device());
-}
-
 // Texts of single tokens may end within a character; what they stand for is then not known.
 Json bytes_of(const std::string& text) {
   if (text.find("\xef\xbf\xbd") != std::string::npos) return {};
@@ -30,6 +25,11 @@ Json usage_of(const AnswersOfRequest& answers) {
 }
 
 }  // namespace
+
+std::string random_name() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}{:08x}", device(), device(), device());
+}
 
 Replies::Replies(const ApiRequest& request, std::string model)
     : request_(request),

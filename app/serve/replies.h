@@ -8,6 +8,9 @@
 
 namespace qtrain::serve {
 
+/// What no other request is called.
+std::string random_name();
+
 /// The documents of OpenAI's API for the answers to one request: one at the end, or chunks as they grow.
 class Replies {
  public:

@@ -24,6 +24,17 @@ std::pair<std::string, std::string> named_folder(const std::string& text) {
   return {text.substr(0, at), text.substr(at + 1)};
 }
 
+std::vector<PlannedPass> passes(const BatchLimits& limits) {
+  return {{Pass::decode, ContinuousBatch::largest(limits)}};
+}
+
+// Tokens are written with at least the bytes that they stand for.
+std::size_t longest_token(const Tokenizer& tokenizer) {
+  std::size_t longest = 1;
+  for (std::int32_t id = 0; id < tokenizer.size(); ++id) longest = std::max(longest, tokenizer.token(id).size());
+  return longest;
+}
+
 bool writes_tool_calls(const TextFolder& text) {
   if (!text.chat_template) return false;
   const auto sources = text.chat_template->sources();
@@ -39,6 +50,7 @@ ServedModels::ServedModels(Ctx& ctx, const Request& request) {
       fail(ErrorKind::usage, {.cause = fmt::format("two models are called \"{}\"", name),
                               .remedy = "give adapters names: --adapter NAME=DIR"});
     ServedModel& m = models_.emplace_back(ServedModel{.name = name, .answers = declare_answer_model(ctx, what)});
+    m.token_bytes = longest_token(*m.answers.text.tokenizer);
     m.parses_tool_calls = writes_tool_calls(m.answers.text);
   };
   add(name_of_folder(request.base.model), request.base);
@@ -50,15 +62,25 @@ ServedModels::ServedModels(Ctx& ctx, const Request& request) {
   }
 }
 
+std::size_t ServedModels::bytes(const BatchLimits& limits) const {
+  std::size_t sum = models_[0].answers.setup.model->params().weights().values().planned();
+  for (const ServedModel& m : models_) {
+    const Transformer& model = *m.answers.setup.model;
+    const AdapterParams& adapter = model.params().adapter();
+    sum += adapter.store().values().planned() + adapter.norms().values().planned() +
+           model.measure({}, passes(limits)).activations.total;
+  }
+  return sum;
+}
+
 void ServedModels::load(Ctx& ctx, const BatchLimits& limits, Log& log) {
-  const std::vector<PlannedPass> passes{{Pass::decode, ContinuousBatch::largest(limits)}};
   Transformer* base = nullptr;
   for (ServedModel& m : models_) {
     ModelSetup& setup = m.answers.setup;
     if (base)
-      setup.model->commit_on(*base, {}, passes);
+      setup.model->commit_on(*base, {}, passes(limits));
     else
-      setup.model->commit({}, passes);
+      setup.model->commit({}, passes(limits));
     load_weights(ctx, setup, {.seed = m.answers.seed, .base_is_there = base != nullptr}, log);
     if (!base) base = setup.model.get();
   }

@@ -13,6 +13,7 @@ namespace qtrain::serve {
 struct ServedModel {
   std::string name;  ///< what requests call it
   AnswerModel answers;
+  std::size_t token_bytes = 0;     ///< of text that a token stands for, at most
   bool parses_tool_calls = false;  ///< its template writes calls as Hermes and Qwen do: `<tool_call>{...}</tool_call>`
 };
 
@@ -28,6 +29,9 @@ class ServedModels {
 
   /// Gives them memory and weights.
   void load(Ctx& ctx, const BatchLimits& limits, Log& log);
+
+  /// Of the device, with weights.
+  std::size_t bytes(const BatchLimits& limits) const;
 
   const std::vector<ServedModel>& all() const { return models_; }
   const ServedModel& operator[](std::size_t i) const { return models_[i]; }

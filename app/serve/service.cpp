@@ -27,6 +27,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLook{100};  // how often a client is looked at while its answer grows
 constexpr const char* kJsonType = "application/json";
+constexpr const char* kRequestId = "X-Request-Id";
 
 // Valid UTF-8 whatever the model has written.
 std::string text_of(const Json& json) {
@@ -69,16 +70,19 @@ void add_page(HttpServer& server, const char* path, const char* name, const char
 /// The answers to a request, of which the log has a line in the end.
 struct LoggedAnswers {
   Log& log;
-  std::string model;
+  std::string id, model;
   AnswersOfRequest answers;
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
 
-  LoggedAnswers(Log& to, std::string name, Engine& engine, const ServedModels& models, ApiRequest request)
-      : log(to), model(std::move(name)), answers(engine, models, std::move(request)) {}
+  LoggedAnswers(Log& to, std::string request_id, Engine& engine, const ServedModels& models, ApiRequest request)
+      : log(to),
+        id(std::move(request_id)),
+        model(models[request.model].name),
+        answers(engine, models, std::move(request)) {}
   ~LoggedAnswers() {
     const std::int64_t tokens = answers.answer_tokens();
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    log.info("{}: {} of prompt, {} in {:.2f} s ({:.1f}/s){}", model, counted(answers.prompt_tokens(), "token"),
+    log.info("{} {}: {} of prompt, {} in {:.2f} s ({:.1f}/s){}", id, model, counted(answers.prompt_tokens(), "token"),
              counted(tokens, "token"), seconds, static_cast<double>(tokens) / std::max(seconds, 1e-9),
              answers.finished() ? "" : ", not finished");
   }
@@ -135,9 +139,16 @@ Service::Handler Service::guarded(Access access, Handler handler) const {
     } catch (const ApiError& e) {
       give_error(response, e);
     } catch (const Error& e) {
-      give_error(response, api_error_of(e));
+      if (!is_of_client(e)) throw;
+      give_error(response, ApiError(400, {.message = e.what()}));
     }
   };
+}
+
+// The log says why; what the client is told is where to look.
+ApiError Service::failed(const std::string& id, const std::exception& e) const {
+  log_.error("request {} failed: {}", id, e.what());
+  return {500, {.message = fmt::format("request {} failed within the server: its log says why", id)}};
 }
 
 void Service::list_models(Response& response) const {
@@ -163,9 +174,11 @@ void Service::stream(AnswersOfRequest& answers, const std::string& model, Respon
   struct State {
     AnswersOfRequest& answers;
     Replies replies;
+    std::string id;
     bool begun = false;
   };
-  const auto state = std::make_shared<State>(State{answers, Replies(answers.request(), model)});
+  const auto state =
+      std::make_shared<State>(State{answers, Replies(answers.request(), model), response.get_header_value(kRequestId)});
   response.set_header("Cache-Control", "no-cache");
   response.set_chunked_content_provider("text/event-stream", [this, state](std::size_t, httplib::DataSink& sink) {
     const auto send = [&](const Json& json) {
@@ -182,8 +195,7 @@ void Service::stream(AnswersOfRequest& answers, const std::string& model, Respon
       sink.done();
       return true;
     } catch (const std::exception& e) {
-      log_.error("a request failed: {}", e.what());
-      send(ApiError(500, {.message = "the request failed within the server: its log says why"}).json());
+      send(failed(state->id, e).json());
       sink.done();
       return true;
     }
@@ -200,7 +212,8 @@ void Service::stream(AnswersOfRequest& answers, const std::string& model, Respon
 void Service::answer(const HttpServer& server, Endpoint endpoint, const Request& request, Response& response) const {
   ApiRequest read = read_request(endpoint, request.body, models_, options_.requests);
   const std::string model = models_[read.model].name;
-  const auto logged = std::make_shared<LoggedAnswers>(log_, model, engine_, models_, std::move(read));
+  const auto logged =
+      std::make_shared<LoggedAnswers>(log_, response.get_header_value(kRequestId), engine_, models_, std::move(read));
   AnswersOfRequest* answers = &logged->answers;
   if (answers->request().stream) {
     stream(*answers, model, response);
@@ -223,6 +236,10 @@ void Service::add_routes(HttpServer& server) {
                               {"Content-Security-Policy",
                                "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
                                "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}});
+  server.set_pre_routing_handler([](const Request&, Response& response) {
+    response.set_header(kRequestId, "req-" + random_name());
+    return httplib::Server::HandlerResponse::Unhandled;
+  });
   add_page(server, "/", "index", "text/html; charset=utf-8");
   add_page(server, "/page\\.js", "page", "text/javascript; charset=utf-8");
   add_page(server, "/style\\.css", "style", "text/css; charset=utf-8");
@@ -240,8 +257,7 @@ void Service::add_routes(HttpServer& server) {
     try {
       std::rethrow_exception(thrown);
     } catch (const std::exception& e) {
-      log_.error("a request failed: {}", e.what());
-      give_error(response, ApiError(500, {.message = "the request failed within the server: its log says why"}));
+      give_error(response, failed(response.get_header_value(kRequestId), e));
     }
   });
 }

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "app/serve/answers_of_request.h"
+#include "app/serve/api_error.h"
 #include "app/serve/engine.h"
 #include "app/serve/http_server.h"
 
@@ -26,6 +27,7 @@ class Service {
   using Handler = std::function<void(const httplib::Request&, httplib::Response&)>;
   enum class Access : std::uint8_t { open, with_token };
   Handler guarded(Access access, Handler handler) const;
+  ApiError failed(const std::string& id, const std::exception& e) const;
   void require_own_page(const httplib::Request& request) const;
   void require_token(const httplib::Request& request) const;
   void list_models(httplib::Response& response) const;

@@ -7,6 +7,7 @@
 
 #include "emulator/device.h"
 #include "emulator/grid.h"
+#include "emulator/ptx/compiled.h"
 
 namespace qtrain::target {
 
@@ -33,7 +34,13 @@ void submit(void* stream, const char* name, void (*kernel)(P...), const Shape& s
     std::tuple<P...> args;
   };
   auto inputs = std::apply([&](const auto&... p) { return emulation::bytes_of(kernel, extents, p...); }, args);
-  const auto run = [name, extents, call = Call{kernel, std::move(args)}] {
+  auto compiled = std::apply(
+      [&](const auto&... p) {
+        return emulation::ptx::call_of(reinterpret_cast<const void*>(kernel), name, {{&p, sizeof p}...});
+      },
+      args);
+  const auto run = [name, extents, call = Call{kernel, std::move(args)}, compiled = std::move(compiled)] {
+    if (compiled) return emulation::ptx::run_grid(*compiled, name, extents);
     const auto thread = [](const void* c) {
       std::apply(static_cast<const Call*>(c)->kernel, static_cast<const Call*>(c)->args);
     };

@@ -52,12 +52,13 @@ std::uint64_t key_at(const Keys& keys, const SampleWeights<double>& weights, std
   return keys.back();
 }
 
-std::int32_t draw(const Row& row, const SampleRule& rule) {
+std::int32_t draw(const Row& row, const Sample& a) {
+  const SampleRule& rule = a.rule;
   for (const std::int32_t id : row.seen) {
     float& logit = row.logits[static_cast<std::size_t>(id)];
     logit = penalized(logit, rule.repetition_penalty);
   }
-  Keys keys = keys_of(row.logits);
+  Keys keys = keys_of(row.logits.first(static_cast<std::size_t>(a.width())));
   const std::uint64_t first = *std::max_element(keys.begin(), keys.end());
   if (rule.temperature <= 0 || !can_weigh(logit_of_key(first))) return number_of_key(first);
   rank(keys, rule.top_k);
@@ -78,7 +79,7 @@ std::int32_t draw(const Row& row, const SampleRule& rule) {
 
 void run_cpu(Ctx& ctx, const Sample& a) {
   auto* tokens = a.tokens.as<std::int32_t>();
-  ctx.pool().run(a.tokens.numel(), [&](std::int64_t i, int) { tokens[i] = draw(row_of(a, i), a.rule); });
+  ctx.pool().run(a.tokens.numel(), [&](std::int64_t i, int) { tokens[i] = draw(row_of(a, i), a); });
 }
 
 }  // namespace qtrain::ops

@@ -20,7 +20,7 @@ struct Args {
   const std::int64_t* place;
   const std::int32_t *seen, *ends;  ///< null: nothing is penalized
   SampleRule rule;
-  int width;
+  int stride, width;  ///< logits of a row, and how many of them are candidates
 };
 
 struct Shared {
@@ -109,7 +109,7 @@ __device__ void penalize(const Args& a, float* logits) {
 __global__ void __launch_bounds__(kThreads) sample_rows(Args a) {
   Shared& s = shared_memory<Shared>();
   const int row = static_cast<int>(blockIdx.x);
-  float* logits = a.logits + std::int64_t{row} * a.width;
+  float* logits = a.logits + std::int64_t{row} * a.stride;
   penalize(a, logits);
   Weight first = 0;
   for_keys(logits, a.width, [&](std::uint64_t key) { first = Most{}(first, key); });
@@ -140,7 +140,8 @@ void run_cuda(Ctx& ctx, const Sample& a) {
                   .seen = penalizes ? a.seen.as<std::int32_t>() : nullptr,
                   .ends = penalizes ? a.ends.as<std::int32_t>() : nullptr,
                   .rule = a.rule,
-                  .width = static_cast<int>(a.logits.shape[1])};
+                  .stride = static_cast<int>(a.logits.shape[1]),
+                  .width = static_cast<int>(a.width())};
   launch(ctx, "sample", sample_rows, {static_cast<unsigned>(a.tokens.numel()), kThreads, sizeof(Shared)}, args);
 }
 

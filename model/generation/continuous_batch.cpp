@@ -21,7 +21,7 @@ std::size_t input_bytes(const BatchLimits& n) {
 bool same_rule(const SamplingOptions& a, const SamplingOptions& b) {
   const auto rule = [](const SamplingOptions& o) {
     const ops::SampleRule r = o.rule();
-    return std::tuple(r.temperature, r.top_k, r.top_p, r.min_p, r.repetition_penalty, r.seed);
+    return std::tuple(r.temperature, r.top_k, r.top_p, r.min_p, r.repetition_penalty, r.seed, o.vocabulary);
   };
   return rule(a) == rule(b);
 }
@@ -186,17 +186,18 @@ void ContinuousBatch::run(const std::vector<Sequence*>& group) {
   if (!answering.empty()) sample(answering, logits);
 }
 
-// The log-probabilities of one row of logits [1, V]: of the first `count` of the ranking. `logprob` is the logarithm of
-// what they are divided by.
-AnswerToken ContinuousBatch::weigh(Tensor logits, std::int64_t count) {
+// The log-probabilities of one row of logits [1, V]: of the first of the ranking, among the tokens that may be chosen.
+// `logprob` is the logarithm of what they are divided by.
+AnswerToken ContinuousBatch::weigh(Tensor logits, const SequenceRequest& request) {
   const std::span<const float> row = copy_.of(ctx_, logits).span<float>();
   const double highest = *std::max_element(row.begin(), row.end());
   double sum = 0;
   for (const float logit : row) sum += std::exp(static_cast<double>(logit) - highest);
   AnswerToken out{.logprob = highest + std::log(sum)};
-  std::vector<std::int32_t> ids(row.size());
+  const auto vocabulary = static_cast<std::size_t>(request.sampling.vocabulary);
+  std::vector<std::int32_t> ids(vocabulary > 0 ? std::min(vocabulary, row.size()) : row.size());
   std::iota(ids.begin(), ids.end(), 0);
-  const auto end = ids.begin() + std::min(count, static_cast<std::int64_t>(ids.size()));
+  const auto end = ids.begin() + std::min(request.top_logprobs, static_cast<std::int64_t>(ids.size()));
   const auto logit = [&](std::int32_t id) { return row[static_cast<std::size_t>(id)]; };
   std::partial_sort(ids.begin(), end, ids.end(),
                     [&](std::int32_t a, std::int32_t b) { return logit(a) != logit(b) ? logit(a) > logit(b) : a < b; });
@@ -211,7 +212,7 @@ void ContinuousBatch::sample(const std::vector<Sequence*>& group, Tensor logits)
   for (std::size_t i = 0; i < group.size(); ++i) {
     if (group[i]->request.top_logprobs < 0) continue;
     const Tensor row = logits.slice(static_cast<std::int64_t>(i), 1);
-    drawn[i] = weigh(row, group[i]->request.top_logprobs);
+    drawn[i] = weigh(row, group[i]->request);
     const std::span<const float> values = copy_.of(ctx_, row).span<float>();
     rows[i].assign(values.begin(), values.end());  // drawing changes them
   }

@@ -91,7 +91,7 @@ class ContinuousBatch {
   void run(const std::vector<Sequence*>& group);
   void sample(const std::vector<Sequence*>& group, Tensor logits);
   void accept(Sequence& s, AnswerToken token);
-  AnswerToken weigh(Tensor logits, std::int64_t count);
+  AnswerToken weigh(Tensor logits, const SequenceRequest& request);
 
   Ctx& ctx_;
   std::vector<Transformer*> models_;

@@ -54,7 +54,8 @@ std::vector<std::int32_t> TokenSampler::draw(Ctx& ctx, Tensor logits, std::span<
                            .place = inputs_.put(std::span<const std::int64_t>(places)),
                            .seen = inputs_.put(std::span<const std::int32_t>(seen)),
                            .ends = inputs_.put(std::span<const std::int32_t>(ends)),
-                           .rule = options.rule()};
+                           .rule = options.rule(),
+                           .candidates = std::min(options.vocabulary, logits.shape[1])};
   inputs_.send(ctx);
   ops::sample(ctx, sample);
   const std::span<std::int32_t> chosen = copy_.of(ctx, tokens).span<std::int32_t>();

@@ -18,6 +18,7 @@ struct SamplingOptions {
   double min_p = 0;               ///< 0: off
   double repetition_penalty = 1;  ///< 1: off; counts prompt and answer
   std::uint64_t seed = 42;
+  std::int64_t vocabulary = 0;  ///< only ids below it are chosen: those of the tokenizer; 0: all
 
   ops::SampleRule rule() const;
 };

@@ -5,10 +5,15 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <sstream>
 #include <string>
 
 #include "core/file.h"
 #include "core/json.h"
+#include "core/log.h"
 #include "tests/core/temp_folder.h"
 
 namespace qtrain {
@@ -28,6 +33,68 @@ TEST(EventStream, WritesAnObjectALine) {
   EXPECT_TRUE(first["time"].is_number());
   EXPECT_EQ(second["event"], "empty");
   EXPECT_NE(testing::error_of(ErrorKind::disk, [&] { EventStream(folder / "no/events"); }), "");
+}
+
+TEST(EventStream, AFileGrows) {
+  const TempFolder folder;
+  for (const char* run : {"first", "second"}) EventStream(folder / "events").write(run, "{}");
+  const std::string text = read_text(folder / "events");
+  EXPECT_NE(text.find("first"), std::string::npos);
+  EXPECT_NE(text.find("second"), std::string::npos);
+}
+
+std::string read_all(const Descriptor& pipe) {
+  std::string text;
+  char bytes[4096];
+  for (ssize_t n; (n = ::read(pipe.get(), bytes, sizeof bytes)) > 0;) text.append(bytes, static_cast<std::size_t>(n));
+  return text;
+}
+
+TEST(EventStream, AFifoKeepsWhatComesBeforeItsReader) {
+  const TempFolder folder;
+  const std::string fifo = folder / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  EventStream events(fifo);
+  events.write("early", "{}");
+  const Descriptor reader(::open(fifo.c_str(), O_RDONLY | O_NONBLOCK));
+  EXPECT_NE(read_all(reader).find("early"), std::string::npos);
+}
+
+// Lines longer than a pipe takes at once, whatever it has room for.
+TEST(EventStream, AReaderThatStallsLosesWholeLines) {
+  const TempFolder folder;
+  const std::string fifo = folder / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  EventStream events(fifo);
+  const Descriptor reader(::open(fifo.c_str(), O_RDONLY | O_NONBLOCK));
+  constexpr int kEvents = 40;
+  for (int i = 0; i < kEvents; ++i)
+    events.write("message", dump_json({{"text", std::string(static_cast<std::size_t>(3000 + 250 * i), 'x')}}));
+  std::string text = read_all(reader);
+  events.write("last", "{}");
+  text += read_all(reader);
+  int read = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line); ++read) EXPECT_TRUE(Json::accept(line)) << line.size();
+  EXPECT_GT(events.dropped(), 0);
+  EXPECT_EQ(read + events.dropped(), kEvents + 1);
+}
+
+TEST(EventStream, ALogTellsHowManyWereLeftOut) {
+  const TempFolder folder;
+  const std::string fifo = folder / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> people(std::tmpfile(), std::fclose);
+  {
+    Log log(LogLevel::warning, {.people = people.get()});
+    log.set_events(std::make_unique<EventStream>(fifo));
+    for (int i = 0; i < 2000; ++i) log.info("{}", std::string(200, 'x'));
+  }
+  std::rewind(people.get());
+  std::string said(1000, 0);
+  said.resize(std::fread(said.data(), 1, said.size(), people.get()));
+  EXPECT_NE(said.find(" events not written to --events"), std::string::npos) << said;
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
 TEST(EventStream, AReaderThatIsSlowOrGoneHoldsNothingUp) {

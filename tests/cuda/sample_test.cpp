@@ -10,15 +10,16 @@ namespace {
 
 // Every weight and every sum is a whole number, so that nothing but the same token is right.
 TEST(CudaSample, DrawsTheTokensOfTheProcessor) {
-  for (const std::int64_t width : {1, 40, 1500}) {
+  for (const auto& [width, candidates] : {std::pair<std::int64_t, std::int64_t>{1, 0}, {40, 0}, {1500, 0}, {40, 9}}) {
     const SampleRows rows(width < 100 ? 12 : 2, width);
     for (const ops::SampleRule& rule : sample_rules()) {
       Ctx cpu({}, MatmulPrecision::storage, 1);
-      const std::vector<std::int32_t> want = rows.drawn(cpu, rule);
+      const std::vector<std::int32_t> want = rows.drawn(cpu, rule, candidates);
       const OnDevice device;
       Ctx ctx(kCuda, MatmulPrecision::storage, 1);
-      EXPECT_EQ(rows.drawn(ctx, rule), want) << width << " logits, temperature " << rule.temperature << ", top_k "
-                                             << rule.top_k << ", top_p " << rule.top_p;
+      EXPECT_EQ(rows.drawn(ctx, rule, candidates), want)
+          << candidates << " of " << width << " logits, temperature " << rule.temperature << ", top_k " << rule.top_k
+          << ", top_p " << rule.top_p;
     }
   }
 }

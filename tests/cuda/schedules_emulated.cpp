@@ -13,6 +13,7 @@ void for_each_schedule(const std::function<void()>& body) {
         Settings{.order = Order::random, .streams = Timing::random, .copies = Timing::random},
         Settings{.order = Order::random, .streams = Timing::early, .copies = Timing::early, .seed = 2}}) {
     settings() = s;
+    settings().ptx = before.ptx;
     body();
   }
   settings() = before;

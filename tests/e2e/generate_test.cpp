@@ -66,6 +66,18 @@ TEST_F(Generate, GreedyAnswersAreThoseOfTransformers) {
   }
 }
 
+TEST_F(Generate, ChoosesTokensOfTheTokenizer) {
+  const std::string folder = model("llama_gqa3_tied");
+  write_letter_tokenizer(folder, 16);
+  for (const char* how : {"--greedy", "--temperature=3"}) {
+    const fs::path output = folder_ / "answers.jsonl";
+    qtrain_ok({.words = {"generate", "--model", folder, "--raw", how, "--prompt", letters({5, 6, 7}), "--output",
+                         output.string(), "--max_new_tokens", "20", "--dtype", "float32"}});
+    const Json answer = read_jsonl(output).at(0);
+    EXPECT_EQ(answer.at("completion").get<std::string>().size(), 2 * answer.at("tokens").get<std::size_t>()) << how;
+  }
+}
+
 TEST_F(Generate, AnswersDoNotDependOnTheBatchAndKeepTheirOrder) {
   const std::string folder = model("qwen3_gqa7_tied");
   std::vector<Json> prompts;

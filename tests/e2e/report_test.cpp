@@ -73,17 +73,24 @@ TEST(Report, GoesToTheToolsThatAreNamed) {
 TEST(Compare, LaysRunsSideBySide) {
   const TempFolder folder;
   train_ok(folder.path(), tiny_run(folder / "a"));
-  train_ok(folder.path(), tiny_run(folder / "b"), {"seed=7"});
+  std::string wide;
+  for (int i = 0; i < 40; ++i) wide += "\u4e2d";  // two columns each
+  const std::string rows = (folder / (wide + ".jsonl")).string();
+  fs::copy_file(tiny_run("")["dataset_name"].get<std::string>(), rows);
+  train_ok(folder.path(), tiny_run(folder / "b"), {"seed=7", "dataset_name=" + rows});
   const std::vector<std::string> words{"compare", (folder / "a").string(), (folder / "b").string(), "--output",
                                        (folder / "both.html").string()};
   const std::string table = qtrain_ok({.words = words}).out;
   EXPECT_THAT(table, ::testing::ContainsRegex("state +done +done\n"));
   EXPECT_THAT(table, ::testing::ContainsRegex("\nseed +42 +7\n"));
   EXPECT_THAT(table, Not(HasSubstr("output_dir")));
+  EXPECT_THAT(table, HasSubstr(" ..." + wide.substr(0, std::size_t{3} * 11) + ".jsonl\"]\n")) << "34 columns at most";
   std::vector<std::string> with_json = words;
   with_json.emplace_back("--json");
   const Json json = Json::parse(qtrain_ok({.words = with_json}).out);
-  EXPECT_EQ(json["differences"], Json::parse(R"({"seed": [42, 7]})"));
+  EXPECT_EQ(json["differences"]["seed"], Json({42, 7}));
+  EXPECT_EQ(json["differences"]["dataset_name"][1], Json::array({rows}));
+  EXPECT_THAT(json["differences"], ::testing::SizeIs(2));
   EXPECT_EQ(json["runs"][1]["name"], "b");
   EXPECT_EQ(json["runs"][0]["step"], 8);
   EXPECT_THAT(bytes_of(folder / "both.html"), HasSubstr(R"("name":"b")"));

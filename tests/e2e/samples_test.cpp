@@ -54,6 +54,13 @@ TEST_F(Samples, AreAnsweredAtEachEvaluationAndChangeNoBit) {
   EXPECT_THAT(answer.out, HasSubstr(rows[2]["completion"].get<std::string>())) << "what the final model answers";
 }
 
+TEST_F(Samples, AreOfTokensOfTheTokenizer) {
+  write_letter_tokenizer(folder_ / "model", 12);
+  train_ok(folder_.path(), config("out"));
+  for (const Json& row : read_jsonl(folder_ / "out/samples.jsonl"))
+    EXPECT_EQ(row["completion"].get<std::string>().size(), 2 * row["tokens"].get<std::size_t>()) << row;
+}
+
 TEST_F(Samples, HaveMemoryInThePlan) {
   train_ok(folder_.path(), config("out"));
   const Json memory = read_json(folder_ / "out/train_results.json").at("memory");
@@ -97,7 +104,15 @@ TEST_F(Samples, ComeFromFiles) {
   write_file(folder_ / "config.json", dump_json(from_files));
   const Outcome missing = qtrain({.words = {(folder_ / "config.json").string()}});
   EXPECT_EQ(missing.code, 3);
-  EXPECT_THAT(missing.err, HasSubstr("missing.jsonl"));
+  EXPECT_THAT(missing.err, HasSubstr("missing.jsonl: sample_prompts names a file that is not there"));
+}
+
+TEST_F(Samples, ATextThatEndsLikeAFileIsAPrompt) {
+  Json worded = config("out");
+  const std::string prompt = letters({5}) + " " + letters({6}) + ".txt";
+  worded.update({{"sample_prompts", {prompt}}, {"max_steps", 4}});
+  train_ok(folder_.path(), worded);
+  EXPECT_EQ(read_jsonl(folder_ / "out/samples.jsonl").at(0)["prompt"], prompt);
 }
 
 TEST_F(Samples, NeedWholeWeights) {

@@ -105,6 +105,25 @@ TEST_F(Serve, RefusesWhatWouldLetOthersIn) {
   EXPECT_EQ(empty.code, 2);
 }
 
+TEST_F(Serve, AContextBeyondMemoryIsSaid) {
+  const std::string folder = model();
+  const Json small = read_json(folder_ / "model/config.json");
+  Json large = small;
+  large.update({{"num_hidden_layers", 1000}, {"max_position_embeddings", 1'000'000'000}});
+  write_file(folder_ / "model/config.json", dump_json(large));
+  const Outcome refused = qtrain({.words = {"serve", "--model", folder, "--port", "0", "--max_context", "900000000"}});
+  EXPECT_EQ(refused.code, 4) << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("--max_context"));
+  large = small;
+  large["max_position_embeddings"] = 40000;
+  write_file(folder_ / "model/config.json", dump_json(large));
+  Process server(launch_of({.words = {"serve", "--model", folder, "--port", "0", "--cache_tokens", "512"}}));
+  ASSERT_TRUE(server.waits_for("ends)\n")) << server.said();
+  EXPECT_THAT(server.said(), HasSubstr("the context is 512 tokens instead of 32768"));
+  server.signal(SIGTERM);
+  EXPECT_EQ(server.wait().code, 0);
+}
+
 TEST_F(Serve, APortInUseIsSaid) {
   const Descriptor taken(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in at = loopback(0);

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "emulator/driver.h"
 
@@ -24,10 +25,13 @@ inline std::string complaint_without(std::uint64_t wait, const std::function<voi
   std::string complaint = "none";
   try {
     program();
+    if (const auto kept = std::exchange(emulation::Driver::instance().kept_error(), nullptr))
+      std::rethrow_exception(kept);
   } catch (const Error& e) {
     complaint = e.what();
   }
   waits.left_out = 0;
+  emulation::Driver::instance().kept_error() = nullptr;
   return complaint;
 }
 

@@ -15,8 +15,9 @@ struct Planted {
   std::string name;
   /// Queues the program, synchronizes and returns what it computed.
   std::function<std::vector<float>(Ctx&, Variant)> run;
-  std::vector<float> result;  ///< of the right variant
-  std::string complaint;      ///< part of the error of the wrong one; empty: its result differs instead
+  std::vector<float> result;   ///< of the right variant
+  std::string complaint;       ///< part of the error of the wrong one; empty: its result differs instead
+  bool compiled_away = false;  ///< the wrong one's PTX does not show the mistake
 };
 inline void PrintTo(const Planted& p, std::ostream* out) {
   *out << p.name;

@@ -190,7 +190,11 @@ std::vector<Planted> planted_in_blocks() {
            {"missing_syncwarp", rotate_warp<right>, rotate_warp<wrong>, rotated(), "race|uninitialized"},
            {"wrong_mask", sum_even<right>, sum_even<wrong>, {240}, "a shuffle"},
            {"place_used_again", two_sums<right>, two_sums<wrong>, {4560, 4656}, "race: "},
-           {"uninitialized_partial", sum_of_warps<right>, sum_of_warps<wrong>, {4560}, "uninitialized: reads shared"},
+           {"uninitialized_partial",
+            sum_of_warps<right>,
+            sum_of_warps<wrong>,
+            {4560},
+            "uninitialized: reads shared|uninitialized: uses"},
            {"full_place_overwritten", pipeline<right>, pipeline<wrong>, pipelined(), "arrives twice at barrier 1"}})
     list.push_back(planted(p));
   list.push_back({.name = "early_return",

@@ -35,7 +35,7 @@ struct SampleRows {
   }
 
   /// The tokens that the op draws; row r is number r % 3 of sequence r / 3.
-  std::vector<std::int32_t> drawn(Ctx& ctx, const ops::SampleRule& rule) const {
+  std::vector<std::int32_t> drawn(Ctx& ctx, const ops::SampleRule& rule, std::int64_t candidates = 0) const {
     const std::int64_t rows = logits.shape()[0];
     Array own = logits, tokens(DType::i32, {rows}), ids = integers(seen), last = integers(ends);
     Array place(DType::i64, {rows, 2});
@@ -43,7 +43,13 @@ struct SampleRows {
       place.host<std::int64_t>()[2 * r] = r / 3;
       place.host<std::int64_t>()[2 * r + 1] = r % 3;
     }
-    ops::sample(ctx, {.tokens = tokens, .logits = own, .place = place, .seen = ids, .ends = last, .rule = rule});
+    ops::sample(ctx, {.tokens = tokens,
+                      .logits = own,
+                      .place = place,
+                      .seen = ids,
+                      .ends = last,
+                      .rule = rule,
+                      .candidates = candidates});
     ctx.synchronize();
     const std::int32_t* first = tokens.host<std::int32_t>();
     return {first, first + rows};

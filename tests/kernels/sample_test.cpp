@@ -14,11 +14,12 @@ struct Candidate {
 
 /// What is left of the softmax of a row, by the definition of each filter.
 std::vector<Candidate> filtered(std::vector<double> logits, const std::vector<std::int32_t>& seen,
-                                const ops::SampleRule& rule) {
+                                const ops::SampleRule& rule, std::int64_t candidates) {
   for (const std::int32_t id : seen) {
     double& l = logits[static_cast<std::size_t>(id)];
     l = static_cast<float>(l < 0 ? l * rule.repetition_penalty : l / rule.repetition_penalty);
   }
+  if (candidates > 0) logits.resize(static_cast<std::size_t>(candidates));
   std::vector<Candidate> c;
   for (std::size_t i = 0; i < logits.size(); ++i) c.push_back({static_cast<std::int32_t>(i), logits[i]});
   std::stable_sort(c.begin(), c.end(), [](const Candidate& a, const Candidate& b) { return a.p > b.p; });
@@ -45,19 +46,19 @@ std::int32_t drawn_from(const std::vector<Candidate>& c, const std::array<std::u
 
 TEST(Sample, DrawsByTheDefinitionOfEachFilter) {
   Ctx ctx({}, MatmulPrecision::storage, 2);
-  for (const std::int64_t width : {1, 7, 1000}) {
+  for (const auto& [width, candidates] : {std::pair<std::int64_t, std::int64_t>{1, 0}, {7, 0}, {1000, 0}, {500, 90}}) {
     const std::int64_t rows = 60;
     const SampleRows all(rows, width);
     const std::vector<double> logits = all.logits.values();
     for (const ops::SampleRule& rule : sample_rules()) {
-      const std::vector<std::int32_t> tokens = all.drawn(ctx, rule);
+      const std::vector<std::int32_t> tokens = all.drawn(ctx, rule, candidates);
       for (std::int64_t r = 0; r < rows; ++r) {
         const auto at = static_cast<std::size_t>(r);
         const std::vector<double> row(logits.begin() + r * width, logits.begin() + (r + 1) * width);
         const std::vector<std::int32_t> seen(all.seen.begin() + (r > 0 ? all.ends[at - 1] : 0),
                                              all.seen.begin() + all.ends[at]);
         const auto words = philox(rule.seed, static_cast<std::uint64_t>(r / 3), static_cast<std::uint64_t>(r % 3));
-        EXPECT_EQ(tokens[at], drawn_from(filtered(row, seen, rule), words))
+        EXPECT_EQ(tokens[at], drawn_from(filtered(row, seen, rule, candidates), words))
             << width << " logits, row " << r << ", temperature " << rule.temperature << ", top_k " << rule.top_k;
       }
     }

@@ -34,6 +34,21 @@ class FakeHost : public ::testing::Test {
   Host host_{folder_.path()};
 };
 
+// A process that has it open, as one that reads it, is not the one that holds it.
+TEST_F(FakeHost, TheHolderOfALock) {
+  put("run/.lock", "");
+  const auto opens = [&](int pid, const std::string& info) {
+    process(pid, 1, 7);
+    put(fmt::format("proc/{}/fdinfo/3", pid), "pos:\t0\n" + info);
+    fs::create_directories(folder_ / fmt::format("proc/{}/fd", pid));
+    fs::create_symlink(fs::canonical(folder_ / "run/.lock"), folder_ / fmt::format("proc/{}/fd/3", pid));
+  };
+  opens(20, "");
+  EXPECT_FALSE(host_.holder_of(folder_ / "run/.lock"));
+  opens(30, "lock:\t1: FLOCK  ADVISORY  WRITE 30 fe:00:10953388 0 EOF\n");
+  EXPECT_EQ(host_.holder_of(folder_ / "run/.lock"), 30);
+}
+
 TEST_F(FakeHost, ProcessorsAndMemory) {
   const HostReading before = at(0);
   EXPECT_EQ(before.processors, 2);

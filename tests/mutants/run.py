@@ -8,7 +8,8 @@ Usage: tests/mutants/run.py [--check] [--only PATTERN ...] [--jobs N] [--folder 
   --folder   where the copy of the sources is built (default: build/mutants)
 
 One build holds all mistakes, each behind a switch that the environment variable QTRAIN_MUTANT sets; those of kind
-`build` are compiled one by one. The last line is "N mutants: N killed, N survived"; exit code 1 unless all were killed.
+`build` are compiled one by one, those of kind `ptx` by nvcc, whose code the execution harness then runs. The last line is
+"N mutants: N killed, N survived"; exit code 1 unless all were killed.
 """
 import argparse
 import concurrent.futures
@@ -23,6 +24,8 @@ from dataclasses import dataclass, field
 
 LISTS = pathlib.Path(__file__).resolve().parent
 ROOT = LISTS.parent.parent
+sys.path.append(str(ROOT / "scripts"))
+ALONE = ("build", "ptx")  # kinds that are not chosen while the program runs
 SWITCH = """#pragma once
 #include <cstdlib>
 /// The mutant that is on; 0: none.
@@ -51,6 +54,8 @@ class Mutant:
     def found_in(self, text):
         """Where the original text begins."""
         begin = 0
+        if self.kind == "expression" and re.match(r"(if|for|while|return)\b|.*;$", self.original.strip(), re.DOTALL):
+            raise ValueError(f"{self.place}: what is no expression wants \"kind: statement\" or \"kind: build\"")
         if self.after:
             if text.count(self.after) != 1:
                 raise ValueError(f"{self.place}: {self.file} has the text of `after` {text.count(self.after)} times")
@@ -142,7 +147,7 @@ def copy_tree(tree, mutants):
     names = [name for name in names if name and (ROOT / name).is_file()]
     by_file = {}
     for mutant in mutants:
-        if mutant.kind != "build":
+        if mutant.kind not in ALONE:
             by_file.setdefault(mutant.file, []).append(mutant)
     for name in names:
         content = (ROOT / name).read_bytes()
@@ -171,12 +176,18 @@ def build(tree, mutants, jobs):
         command.append("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
     run(command, tree)
     run(["cmake", "--build", "--preset", "emulated", "-j", str(jobs), "--target"] + targets, tree)
+    if any(m.kind == "ptx" for m in mutants):
+        from ptx_tests import compile_to, sources_of
+        if said := compile_to(tree / "build/ptx", sources_of(tree, ("tests/cuda/*.cu",)), "90a", jobs, tree):
+            fail("nvcc does not compile the mutants:\n" + "\n".join(said))
 
 
 def result_of(tree, mutant, number):
     """"killed", "survived" or "skipped", and what a test said."""
     said, ran = "", 0
     environment = dict(os.environ, QTRAIN_MUTANT=str(number))
+    if mutant.kind == "ptx":
+        environment["QTRAIN_EMULATION"] = f"ptx={tree}/build/ptx"
     for program, chosen in mutant.tests:
         command = [str(tree / "build/emulated/bin" / program), f"--gtest_filter={chosen}", "--gtest_brief=1"]
         try:
@@ -196,13 +207,13 @@ def result_of(tree, mutant, number):
 
 def check_without(tree, mutants, jobs):
     """With no mutant on, every test that is named passes. Returns the tests that do not run here."""
-    wanted = {tuple(m.tests): m for m in mutants}
+    wanted = {(m.kind == "ptx", *m.tests): m for m in mutants}
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         results = list(pool.map(lambda m: result_of(tree, m, 0), wanted.values()))
     for mutant, (verdict, said) in zip(wanted.values(), results):
         if verdict == "killed":
             fail(f"the tests of {mutant.name} fail without a mutant:\n{said}")
-    return {tests for tests, (verdict, _) in zip(wanted, results) if verdict == "skipped"}
+    return {tuple(m.tests) for m, (verdict, _) in zip(wanted.values(), results) if verdict == "skipped"}
 
 
 def timed(work):
@@ -212,7 +223,7 @@ def timed(work):
 
 
 def alone(tree, mutant, jobs):
-    """Of kind `build`: the mistake in place of the original, compiled and taken back."""
+    """Of the kinds ALONE: the mistake in place of the original, compiled and taken back."""
     file = tree / mutant.file
     text = file.read_text()
     at = mutant.found_in(text)
@@ -226,11 +237,11 @@ def alone(tree, mutant, jobs):
 
 def verdicts(tree, mutants, jobs):
     """(mutant, (verdict, what was said, seconds)), those of one build first."""
-    switches = [m for m in mutants if m.kind != "build"]
+    switches = [m for m in mutants if m.kind not in ALONE]
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         yield from zip(switches, pool.map(lambda m: timed(lambda: result_of(tree, m, m.number)), switches))
     for mutant in mutants:
-        if mutant.kind == "build":
+        if mutant.kind in ALONE:
             yield mutant, timed(lambda: alone(tree, mutant, jobs))
 
 

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kLongestParam = 500, kMlflowIdLength = 32;
+constexpr std::size_t kLongestParam = 6000, kMlflowIdLength = 32;  // MAX_PARAM_VAL_LENGTH
 
 std::int64_t milliseconds(double time) {
   return std::llround(time * 1000);
@@ -47,6 +47,15 @@ std::string quoted(const std::string& text) {
   return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
+// MLflow cuts long values too; the whole config is an artifact. No character is cut in two.
+std::string cut(const std::string& text) {
+  constexpr std::string_view kMark = "...";
+  if (text.size() <= kLongestParam) return text;
+  std::size_t end = kLongestParam - kMark.size();
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end) + std::string(kMark);
+}
+
 enum class MlflowStatus : std::uint8_t { running = 1, finished = 3, failed = 4, killed = 5 };
 
 class MlflowRun final : public Tracker {
@@ -67,6 +76,7 @@ class MlflowRun final : public Tracker {
     for (const char* part : {"metrics", "params", "tags", "artifacts"}) make_folder(folder_ / part);
     write_meta(MlflowStatus::running, {});
     for (const auto& [key, value] : tracked.config.items()) write_param(key, value);
+    write_file(folder_ / "artifacts/config.json", dump_json(tracked.config));
     write_file(folder_ / "tags/mlflow.runName", name_);
     write_file(folder_ / "tags/mlflow.source.name", "qtrain");
     write_file(folder_ / "tags/mlflow.source.type", "LOCAL");
@@ -119,7 +129,7 @@ class MlflowRun final : public Tracker {
   void write_param(const std::string& key, const Json& value) const {
     if (key.find('/') != std::string::npos) return;
     const std::string text = value.is_string() ? value.get<std::string>() : dump_json(value);
-    if (text.size() <= kLongestParam) write_file(folder_ / "params" / key, text);
+    write_file(folder_ / "params" / key, cut(text));
   }
 
   void write_meta(MlflowStatus state, std::optional<std::int64_t> ended) const {

@@ -60,6 +60,7 @@ class RecordLog {
     }
     put(text);
   }
+  void sync() { file_.sync(); }
 
  private:
   enum Kind : std::uint8_t { kFull = 1, kFirst, kMiddle, kLast };
@@ -76,6 +77,20 @@ class RecordLog {
 std::string id_in(const fs::path& folder) {
   const std::string name = folder.filename().string();
   return name.substr(name.rfind('-') + 1);
+}
+
+bool was_sent(const fs::path& folder) {
+  std::error_code absent;
+  return fs::exists(folder / fmt::format("run-{}.wandb.synced", id_in(folder)), absent);
+}
+
+// Of a time at which no other one of this id was begun.
+fs::path fresh_folder(const fs::path& wandb, const std::string& id) {
+  std::error_code absent;
+  for (auto time = static_cast<std::time_t>(unix_time());; ++time) {
+    fs::path folder = wandb / fmt::format("{}{:%Y%m%d_%H%M%S}-{}", kFolderBegin, fmt::gmtime(time), id);
+    if (!fs::exists(folder, absent)) return folder;
+  }
 }
 
 // The one that was begun last.
@@ -96,16 +111,21 @@ class WandbRun final : public Tracker {
     const fs::path wandb = tracked.output / "wandb";
     const std::optional<fs::path> earlier = tracked.resumed_step > 0 ? earlier_run(wandb) : std::nullopt;
     id_ = earlier ? id_in(*earlier) : fresh_id(kWandbIdLength);
-    const std::string time = fmt::format("{:%Y%m%d_%H%M%S}", fmt::gmtime(static_cast<std::time_t>(unix_time())));
-    const fs::path folder = wandb / fmt::format("{}{}-{}", kFolderBegin, time, id_);
+    const fs::path folder = fresh_folder(wandb, id_), pending = wandb / (".pending-" + id_);
+    const auto require = [&](const std::error_code& failed) {
+      if (failed) fail(ErrorKind::disk, {.cause = failed.message(), .place = folder.string()});
+    };
     std::error_code failed;
-    const bool sent = earlier && fs::exists(*earlier / fmt::format("run-{}.wandb.synced", id_), failed);
-    if (earlier && !sent) fs::remove_all(*earlier, failed);  // the new file holds all of it
-    fs::create_directories(folder / "files", failed);
-    if (failed) fail(ErrorKind::disk, {.cause = failed.message(), .place = folder.string()});
-    log_.emplace(folder / fmt::format("run-{}.wandb", id_));
+    fs::remove_all(pending, failed);
+    fs::create_directories(pending / "files", failed);
+    require(failed);
+    log_.emplace(pending / fmt::format("run-{}.wandb", id_));
     begin(tracked);
     for (const Json& row : tracked.rows) append(row);
+    log_->sync();
+    fs::rename(pending, folder, failed);
+    require(failed);
+    if (earlier && !was_sent(*earlier)) fs::remove_all(*earlier, failed);  // the new file holds all of it
   }
 
   void append(const Json& row) override {

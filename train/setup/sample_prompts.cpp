@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <sstream>
 
 #include "core/file.h"
@@ -29,11 +30,19 @@ Prompt prompt_of_row(const Json& row, const std::string& place) {
   return {.shown = view.at("prompt").text(), .messages = {}};
 }
 
+// A text with spaces that is no file is a prompt, whatever it ends with.
 bool is_file_name(const std::string& text) {
-  return text.ends_with(".jsonl") || text.ends_with(".txt");
+  if (!text.ends_with(".jsonl") && !text.ends_with(".txt")) return false;
+  std::error_code unknown;
+  return std::filesystem::exists(text, unknown) || text.find_first_of(" \t\r\n") == std::string::npos;
 }
 
 std::vector<Prompt> prompts_of_file(const std::string& file) {
+  std::error_code unknown;
+  if (!std::filesystem::exists(file, unknown))
+    fail(ErrorKind::input, {.cause = "sample_prompts names a file that is not there",
+                            .place = file,
+                            .remedy = "check the path; a prompt of one word that ends like a file goes into a file"});
   std::vector<Prompt> prompts;
   std::istringstream lines(read_text(file));
   std::int64_t number = 0;
@@ -63,7 +72,7 @@ GeneratorOptions SamplePrompts::generation() const {
   return {.batch = std::min(kTogether, static_cast<std::int64_t>(requests.size())),
           .prefill_tokens = kPrefillTokens,
           .stop_tokens = stop_tokens,
-          .sampling = {.greedy = true}};
+          .sampling = {.greedy = true, .vocabulary = text.tokenizer ? text.tokenizer->size() : 0}};
 }
 
 SamplePrompts load_sample_prompts(const Config& config, const ModelConfig& model) {

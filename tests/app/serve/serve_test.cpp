@@ -1,139 +1,18 @@
-#include <arpa/inet.h>
+#include "tests/app/serve/server_here.h"
+
+#include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <sys/socket.h>
-
-#include <chrono>
-#include <thread>
-
-#include "app/serve/service.h"
-#include "core/descriptor.h"
-#include "tests/app/serve/served_model.h"
-#include "tests/core/temp_folder.h"
 
 namespace qtrain::serve {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
-
-/// A server in this process, for a model and an adapter on it.
-class Serve : public ::testing::Test {
- protected:
-  struct Choice {
-    BatchLimits batch{.sequences = 4, .prefill_tokens = 64, .context = 256, .cache_tokens = 1024};
-    std::int64_t queue = 8;
-    HttpLimits http = {};
-    std::string token = {};
-  };
-  void start(const Choice& choice) {
-    testing::write_noise_model(folder_ / "base", folder_ / "tuned");
-    ctx_.emplace(Device{}, MatmulPrecision::storage, 2);
-    const Log::Sinks quiet{};
-    log_.emplace(LogLevel::silent, quiet);
-    models_.emplace(*ctx_, ServedModels::Request{.base = {.model = (folder_ / "base").string()},
-                                                 .adapters = {"mine=" + (folder_ / "tuned").string()}});
-    models_->load(*ctx_, choice.batch, *log_);
-    batch_.emplace(*ctx_, models_->transformers(), choice.batch);
-    engine_.emplace(*batch_, choice.queue);
-    service_.emplace(*engine_, *models_,
-                     ServiceOptions{.token = choice.token, .requests = {.context = choice.batch.context}}, *log_);
-    server_.emplace(choice.http);
-    service_->add_routes(*server_);
-    port_ = server_->bind("127.0.0.1", 0);
-    listening_ = std::thread([this] { server_->listen(); });
-    running_ = std::thread([this] { engine_->run(); });
-  }
-  void TearDown() override {
-    if (!engine_) return;
-    engine_->end();
-    server_->wind_up();
-    running_.join();
-    listening_.join();
-  }
-
-  httplib::Client client() const { return httplib::Client("127.0.0.1", port_); }
-  struct Reply {
-    int status;
-    Json body;
-  };
-  Reply post(const std::string& path, const Json& body, const httplib::Headers& headers = {}) const {
-    const auto result =
-        client().Post(path, headers, body.is_string() ? body.get<std::string>() : body.dump(), "application/json");
-    if (!result) return {-1, {}};
-    return {result->status, Json::parse(result->body, nullptr, false)};
-  }
-  static Json chat(const std::string& model, const std::string& text, const Json& more = Json::object()) {
-    Json body{{"model", model},
-              {"messages", {{{"role", "user"}, {"content", text}}}},
-              {"max_tokens", 12},
-              {"temperature", 0}};
-    body.update(more);
-    return body;
-  }
-  std::string answer(const Json& body) const {
-    const Reply reply = post("/v1/chat/completions", body);
-    EXPECT_EQ(reply.status, 200) << reply.body;
-    return reply.body["choices"][0]["message"]["content"];
-  }
-  /// The documents of a stream of server-sent events, "[DONE]" as a string.
-  std::vector<Json> events(const std::string& path, const Json& body) const {
-    const auto result = client().Post(path, body.dump(), "application/json");
-    std::vector<Json> out;
-    if (!result) return out;
-    EXPECT_EQ(result->get_header_value("Content-Type"), "text/event-stream");
-    std::istringstream lines(result->body);
-    for (std::string line; std::getline(lines, line);)
-      if (line.starts_with("data: "))
-        out.push_back(line == "data: [DONE]" ? Json("[DONE]") : Json::parse(line.substr(6)));
-    return out;
-  }
-  /// Waits until nothing is answered any more.
-  bool becomes_idle() const {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (engine_->outstanding() > 0 && std::chrono::steady_clock::now() < end)
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    return engine_->outstanding() == 0;
-  }
-  bool becomes_busy(std::int64_t answers) const {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (engine_->outstanding() < answers && std::chrono::steady_clock::now() < end)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return engine_->outstanding() == answers;
-  }
-  Descriptor connect() const {
-    Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in to{};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(static_cast<std::uint16_t>(port_));
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(::connect(socket.get(), reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
-    return socket;
-  }
-  static void send(const Descriptor& socket, const std::string& text) {
-    EXPECT_EQ(::send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
-  }
-  static std::string receive_all(const Descriptor& socket) {
-    std::string out;
-    char bytes[4096];
-    for (ssize_t n; (n = ::recv(socket.get(), bytes, sizeof bytes, 0)) > 0;)
-      out.append(bytes, static_cast<std::size_t>(n));
-    return out;
-  }
-
-  qtrain::testing::TempFolder folder_;
-  std::optional<Ctx> ctx_;
-  std::optional<Log> log_;
-  std::optional<ServedModels> models_;
-  std::optional<ContinuousBatch> batch_;
-  std::optional<Engine> engine_;
-  std::optional<Service> service_;
-  std::optional<HttpServer> server_;
-  std::thread listening_, running_;
-  int port_ = 0;
-};
 
 TEST_F(Serve, ListsTheModelAndItsAdapters) {
   start({});
@@ -229,6 +108,15 @@ TEST_F(Serve, AStreamIsTheSameAnswerInPieces) {
   EXPECT_THAT(logprobs, SizeIs(12));
 }
 
+TEST_F(Serve, ChoosesTokensOfTheTokenizer) {
+  start({});
+  const Json body = chat("base", "a", {{"logprobs", true}, {"top_logprobs", 20}, {"temperature", 5}, {"seed", 1}});
+  const Reply r = post("/v1/chat/completions", body);
+  ASSERT_EQ(r.status, 200) << r.body;
+  for (const Json& token : r.body["choices"][0]["logprobs"]["content"])
+    for (const Json& candidate : token["top_logprobs"]) EXPECT_NE(candidate["token"], "") << token;
+}
+
 TEST_F(Serve, StopTextsEndAnAnswer) {
   start({});
   const std::string all = answer(chat("base", "a")), stop = all.substr(all.size() / 2, 2);
@@ -321,6 +209,55 @@ TEST_F(Serve, ArgumentsNestedTooDeeplyAreRefused) {
     body["messages"][0]["tool_calls"] = Json::array({{{"function", {{"name", "f"}, {"arguments", arguments}}}}});
     EXPECT_EQ(post("/v1/chat/completions", body).status, 400);
   }
+}
+
+TEST_F(Serve, AVeryLongPromptIsRefusedBeforeItIsTokenized) {
+  start({});
+  const std::string text(100'000, 'a');
+  const Reply chatted = post("/v1/chat/completions", chat("base", text));
+  const Reply completed = post("/v1/completions", {{"model", "base"}, {"prompt", text}});
+  for (const Reply& r : {chatted, completed}) {
+    EXPECT_EQ(r.status, 400);
+    EXPECT_EQ(r.body["error"]["code"], "context_length_exceeded");
+    EXPECT_THAT(r.body["error"]["message"].get<std::string>(), HasSubstr("bytes"));
+  }
+  EXPECT_EQ(tokenizer_->encoded, 0u);
+}
+
+std::string text_of(std::FILE* file) {
+  std::rewind(file);
+  std::string text(10000, 0);
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  return text;
+}
+
+// Only the log says why; both name the request.
+TEST_F(Serve, AnAnswerThatFailsIsLoggedOnce) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> log(std::tmpfile(), std::fclose);
+  start({.log = log.get()});
+  tokenizer_->broken = true;
+  std::vector<std::string> ids;
+  for (const bool streams : {false, true}) {
+    const auto r =
+        client().Post("/v1/chat/completions", chat("base", "a", {{"stream", streams}}).dump(), "application/json");
+    ASSERT_TRUE(r);
+    ids.push_back(r->get_header_value("X-Request-Id"));
+    EXPECT_EQ(r->status, streams ? 200 : 500);
+    EXPECT_THAT(r->body, AllOf(HasSubstr("request " + ids.back() + " failed"), Not(HasSubstr("broken"))));
+  }
+  ASSERT_TRUE(becomes_idle());
+  std::vector<Engine::Ticket> tickets;
+  std::vector<SequenceRequest> broken(1);
+  broken[0].prompt = {5};
+  broken[0].on_token = [](const AnswerToken&) -> bool { throw std::runtime_error("broken outside"); };
+  tickets = *engine_->submit(std::move(broken));
+  ASSERT_TRUE(becomes_idle());
+  const std::string said = text_of(log.get());
+  for (const std::string& line : {"request " + ids[0] + " failed: an answer failed: broken within",
+                                  "request " + ids[1] + " failed: an answer failed: broken within",
+                                  fmt::format("answer {} failed: broken outside", tickets[0])})
+    EXPECT_THAT(said, HasSubstr(line));
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 3) << said;
 }
 
 TEST_F(Serve, AnAnswerThatFailsEndsAlone) {

@@ -99,6 +99,21 @@ TEST(WandbRun, KeepsItsIdWhenItGoesOn) {
   EXPECT_EQ(entries(folder / "wandb").size(), 2u) << "another run";
 }
 
+TEST(WandbRun, TheEarlierPartStaysUntilTheNewOneIsWhole) {
+  const TempFolder folder;
+  make_wandb_run({.output = folder.path()})->append(row(1, 1.25));
+  const std::string before = read_text(wandb_file(folder.path()));
+  const Json damaged{{"step", 2}, {"loss", 1.0}};  // without its time
+  EXPECT_ANY_THROW(make_wandb_run({.output = folder.path(), .rows = {row(1, 1.25), damaged}, .resumed_step = 2}));
+  std::vector<fs::path> runs = entries(folder / "wandb");
+  std::erase_if(runs, [](const fs::path& run) { return run.filename().string().starts_with("."); });
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(read_text(entries(runs[0]).at(0).extension() == ".wandb" ? entries(runs[0])[0] : entries(runs[0]).at(1)),
+            before);
+  make_wandb_run({.output = folder.path(), .rows = {row(1, 1.25)}, .resumed_step = 1});
+  EXPECT_EQ(records_of(read_text(wandb_file(folder.path()))).size(), records_of(before).size());
+}
+
 /// The only run of MLflow in an output directory.
 fs::path mlflow_run(const fs::path& output) {
   for (const fs::path& experiment : entries(output / "mlruns"))
@@ -112,8 +127,10 @@ fs::path mlflow_run(const fs::path& output) {
 TEST(MlflowRun, IsAFolderOfTheFileStore) {
   const TempFolder folder;
   const fs::path output = folder / "an out%put";
+  std::string long_text;
+  for (int i = 0; i < 3500; ++i) long_text += "\xc3\xa4";  // of two bytes
   const auto run = make_mlflow_run(
-      {.output = output, .config = {{"optim", "adamw"}, {"seed", 42}, {"long", std::string(600, 'x')}, {"a/b", 1}}});
+      {.output = output, .config = {{"optim", "adamw"}, {"seed", 42}, {"long", long_text}, {"a/b", 1}}});
   run->append(row(1, 2.5));
   run->append(row(2, 1.5));
   const fs::path there = mlflow_run(output);
@@ -121,7 +138,8 @@ TEST(MlflowRun, IsAFolderOfTheFileStore) {
   EXPECT_FALSE(fs::exists(there / "metrics/eval_loss"));
   EXPECT_EQ(read_text(there / "params/optim"), "adamw");
   EXPECT_EQ(read_text(there / "params/seed"), "42");
-  EXPECT_FALSE(fs::exists(there / "params/long"));
+  EXPECT_EQ(read_text(there / "params/long"), long_text.substr(0, 5996) + "...") << "6000 bytes at most";
+  EXPECT_EQ(read_json(there / "artifacts/config.json")["long"], long_text);
   EXPECT_THAT(read_text(there / "meta.yaml"), HasSubstr("status: 1\n"));
   EXPECT_THAT(read_text(there / "meta.yaml"), HasSubstr("an%20out%25put/mlruns/"));
   EXPECT_THAT(read_text(there / "meta.yaml"), HasSubstr("run_name: \"an out%put\"\n"));

@@ -1,0 +1,83 @@
+#include "emulator/ptx/compiled.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <mutex>
+
+#include "core/error.h"
+#include "emulator/ptx/machine.h"
+#include "emulator/ptx/symbols.h"
+
+namespace qtrain::emulation::ptx {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// All that lie in a folder, by their names without hashes of the compiler.
+class Library {
+ public:
+  explicit Library(const std::string& folder) : folder_(folder) {
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(folder, none)) {
+      if (entry.path().extension() != ".ptx") continue;
+      std::ifstream in(entry.path(), std::ios::binary);
+      const std::string text{std::istreambuf_iterator<char>(in), {}};
+      programs_.push_back(parse(text, entry.path().filename()));
+      for (const auto& [mangled, function] : programs_.back().functions) {
+        const auto [known, added] = by_name_.emplace(plain_name(mangled), &function);
+        if (!added && known->second->name != mangled)  // of a header the same one may be in many files
+          fail(ErrorKind::input, {.cause = "two kernels are called " + known->first, .place = folder});
+      }
+    }
+    if (by_name_.empty())
+      fail(ErrorKind::usage, {.cause = "there are no kernels in it",
+                              .place = "QTRAIN_EMULATION, ptx=" + folder,
+                              .remedy = "scripts/compile_ptx.sh makes them"});
+  }
+
+  const Function& at(const void* function, const char* name) {
+    const std::lock_guard lock(mutex_);
+    const Function*& known = by_address_[function];
+    if (known) return *known;
+    const std::string plain = plain_name(symbols_.at(function));
+    const auto found = by_name_.find(plain);
+    if (found == by_name_.end())
+      fail(ErrorKind::internal,
+           {.cause = std::string("kernel ") + name + ": nvcc compiled no " + plain, .place = folder_});
+    return *(known = found->second);
+  }
+
+ private:
+  std::string folder_;
+  std::deque<Program> programs_;
+  std::map<std::string, const Function*> by_name_;
+  Symbols symbols_;
+  std::mutex mutex_;
+  std::map<const void*, const Function*> by_address_;
+};
+
+void run_thread(const void* call) {
+  Machine(current(), *static_cast<const Call*>(call)).run();
+}
+
+}  // namespace
+
+std::shared_ptr<const Call> call_of(const void* function, const char* name, const std::vector<Argument>& arguments) {
+  if (settings().ptx.empty()) return nullptr;
+  static Library library(settings().ptx);
+  const Function& f = library.at(function, name);
+  auto call = std::make_shared<Call>(Call{.function = &f, .parameters = std::vector<std::byte>(f.parameter_bytes)});
+  check(f.parameters.size() == arguments.size(), "a compiled kernel has another number of parameters");
+  for (std::size_t n = 0; n < arguments.size(); ++n) {
+    check(f.parameters[n].bytes == arguments[n].bytes, "a parameter of a compiled kernel has another size");
+    std::memcpy(call->parameters.data() + f.parameters[n].offset, arguments[n].data, arguments[n].bytes);
+  }
+  return call;
+}
+
+void run_grid(const Call& call, const char* name, const Extents& extents) {
+  emulation::run_grid({.name = name, .run = run_thread, .arguments = &call, .argument_bytes = sizeof call}, extents);
+}
+
+}  // namespace qtrain::emulation::ptx

@@ -1,0 +1,63 @@
+#pragma once
+#include <bit>
+#include <cstring>
+
+#include "emulator/block.h"
+#include "emulator/ptx/program.h"
+
+namespace qtrain::emulation::ptx {
+
+/// A launch of a function with its parameters as it declares them.
+struct Call {
+  const Function* function;
+  std::vector<std::byte> parameters;
+};
+
+/// One thread that executes a function.
+class Machine {
+ public:
+  Machine(Fiber& fiber, const Call& call);
+
+  void run();
+
+  template <class T>
+  T get(Register r) const {
+    T value;
+    std::memcpy(&value, &values_[r], sizeof value);
+    return value;
+  }
+  template <class T>
+  void set(Register r, T value) {
+    values_[r] = 0;
+    std::memcpy(&values_[r], &value, sizeof value);
+  }
+  bool has_value(Register r) const { return written_[r] != 0; }
+  void set_has_value(Register r, bool has) { written_[r] = has ? 1 : 0; }
+  /// Of the instruction, its n-th.
+  template <class T>
+  T operand(const Instruction& i, std::size_t n) const {
+    return get<T>(i.operands[n]);
+  }
+
+  void jump(std::uint32_t target) { next_ = target; }
+  std::byte* shared(std::uint32_t address) const { return fiber_.block->shared() + address; }
+  /// Of local memory and of the parameters; a fault unless the bytes are there.
+  std::byte* local(std::uint64_t at, std::size_t bytes, const Instruction& i) const;
+  std::byte* parameter(std::uint64_t at, std::size_t bytes, const Instruction& i) const;
+  Fiber& fiber() const { return fiber_; }
+  [[noreturn]] void fault(const std::string& what, const Instruction& i) const {
+    fiber_.block->fault(fiber_, what, i.place);
+  }
+
+ private:
+  void require_within(std::size_t size, std::uint64_t at, std::size_t bytes, const Instruction& i) const;
+  void require_values(const Instruction& i);
+
+  Fiber& fiber_;
+  const Call& call_;
+  std::uint64_t* values_;
+  std::uint8_t* written_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace qtrain::emulation::ptx

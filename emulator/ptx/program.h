@@ -1,0 +1,77 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "emulator/thread.h"
+
+/// Kernels as nvcc compiled them: the PTX of one source, read and decoded. After "Parallel Thread Execution ISA",
+/// version 9.0; what the kernels here do not need is refused by name.
+namespace qtrain::emulation::ptx {
+
+class Machine;
+struct Instruction;
+using Execute = void (*)(Machine& machine, const Instruction& instruction);
+/// Its number within a function; immediate values and special registers have one too.
+using Register = std::uint32_t;
+
+struct Instruction {
+  static constexpr std::size_t kMaxResults = 4, kMaxOperands = 10;
+
+  Execute execute = nullptr;
+  std::array<Register, kMaxResults> results{};
+  std::array<Register, kMaxOperands> operands{};
+  std::uint8_t result_count = 0, operand_count = 0;
+  bool strict = false;   ///< its operands must have values; otherwise what lacks one has a result without one
+  bool guarded = false;  ///< runs where `guard` is not `unless`
+  bool unless = false;
+  Register guard = 0;
+  std::int64_t offset = 0;   ///< of an address, or in the parameters
+  std::uint32_t target = 0;  ///< of a branch
+  Place place;               ///< the line of the kernel's source
+};
+
+struct Parameter {
+  std::size_t offset, bytes;
+};
+enum class Special : std::uint8_t {
+  thread_x,
+  thread_y,
+  thread_z,
+  threads_x,
+  threads_y,
+  threads_z,
+  block_x,
+  block_y,
+  block_z,
+  blocks_x,
+  blocks_y,
+  blocks_z,
+  lane
+};
+
+struct Function {
+  std::string name;  ///< mangled
+  std::vector<Parameter> parameters;
+  std::size_t parameter_bytes = 0, local_bytes = 0;
+  std::vector<std::string> registers;  ///< their names
+  std::vector<std::pair<Register, std::uint64_t>> constants;
+  std::vector<std::pair<Register, Special>> specials;
+  std::vector<Instruction> code;
+};
+
+struct Program {
+  std::deque<std::string> files;  ///< which places point to
+  std::map<std::string, Function> functions;
+};
+
+/// An Error names the line of `name` that cannot be read.
+Program parse(std::string_view text, const std::string& name);
+
+}  // namespace qtrain::emulation::ptx

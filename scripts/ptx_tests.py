@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Runs the tests of CUDA kernels on what nvcc makes of them: compiles kernels and those of the tests to PTX, which the
+execution harness then executes in place of the code of the C++ compiler (docs/kernels.md).
+
+    scripts/ptx_tests.py [--all] [--arch 90a] [--bin build/emulated/bin] [--folder build/ptx] [--jobs N]
+
+Needs nvcc and a build of the preset `emulated` with its tests; no GPU. Ends with 1 if a test fails. Without --all every
+op runs once in each type and every instruction of kernels/cuda/native/target/ptx.cuh under all orders of threads; the
+rest takes minutes. For arch 75 only the ops run that GPUs of it have.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from kernel_resources import FLAGS, ROOT, find_nvcc
+
+TEST_SOURCES = ("tests/cuda/*.cu", "tests/emulator/*.cu")
+PTX_FLAGS = [flag for flag in FLAGS if flag not in ("-cubin", "-Xptxas=-v")] + ["-ptx"]
+QUICK = {"test_cuda": "Ptx.*:All/CudaOp.FollowsDouble/*:All/CudaUpdate.*", "test_harness": "All/Harness.*"}
+# What the instructions of later GPUs are not needed for.
+OLD = {"test_cuda": "All/CudaOpOnOlderDevice.*:-*/attention_wide_heads"}
+# Tests of NCCL begin programs that have other kernels or none.
+ALL = {"test_cuda": "*:-NcclRanks.*", "test_harness": "All/Harness.*"}
+
+
+def sources_of(root, patterns=("kernels/cuda/*.cu", *TEST_SOURCES)):
+    found = [path for pattern in patterns for path in root.glob(pattern)]
+    return sorted(found, key=lambda path: -path.stat().st_size)
+
+
+def compile_to(folder, sources, arch, jobs, root=ROOT):
+    """Writes folder/NAME.ptx of each source; returns what the compiler said of those that do not compile."""
+    folder.mkdir(parents=True, exist_ok=True)
+    nvcc = find_nvcc()
+
+    def compiled(source):
+        command = [nvcc, *PTX_FLAGS, f"-arch=compute_{arch}", str(source.relative_to(root)), "-o",
+                   str(folder / f"{source.stem}.ptx")]
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+        return done.stdout + done.stderr if done.returncode else ""
+
+    with ThreadPoolExecutor(jobs) as pool:
+        return [said for said in pool.map(compiled, sources) if said]
+
+
+def capability_of(arch):
+    return int(arch.rstrip("a"))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--arch", default="90a")
+    parser.add_argument("--bin", type=Path, default=ROOT / "build/emulated/bin")
+    parser.add_argument("--folder", type=Path, default=ROOT / "build/ptx")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    args = parser.parse_args()
+    folder = args.folder.resolve() / args.arch
+    for left in folder.glob("*.ptx"):
+        left.unlink()
+    if said := compile_to(folder, sources_of(ROOT), args.arch, args.jobs):
+        sys.exit("\n".join(said))
+    environment = dict(os.environ, QTRAIN_EMULATION=f"ptx={folder},capability={capability_of(args.arch)}")
+    failed = 0
+    for program, chosen in (OLD if args.arch == "75" else ALL if args.all else QUICK).items():
+        command = [str(args.bin / program), f"--gtest_filter={chosen}", "--gtest_brief=1"]
+        failed |= subprocess.run(command, cwd=ROOT, env=environment).returncode
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
