@@ -32,6 +32,7 @@ double value_of(const Operand& o, std::int64_t i) {
 
 void put(const Tensor& to, std::int64_t i, double value) {
   switch (to.dtype) {
+    case DType::i8: to.as<std::int8_t>()[i] = static_cast<std::int8_t>(value); break;
     case DType::u8: to.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(value); break;
     case DType::i32: to.as<std::int32_t>()[i] = static_cast<std::int32_t>(value); break;
     case DType::i64: to.as<std::int64_t>()[i] = static_cast<std::int64_t>(value); break;

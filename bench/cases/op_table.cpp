@@ -267,6 +267,10 @@ Rows matmul_rows() {
          const Shape weight{a.tensor(0).shape[-1], a.tensor(1).shape[-1]};
          ops::gemm4(c, {.c = a.sink(0), .a = a.tensor(1), .w = blocks4(a, 2, weight)});
        }},
+      {"gemm_rows8",
+       [](Ctx& c, const Arguments& a) {
+         ops::gemm_rows8(c, {.c = a.sink(0), .a = a.tensor(1), .codes = a.tensor(2), .scale = a.tensor(3)});
+       }},
       {"dequantize4",
        [](Ctx& c, const Arguments& a) {
          ops::dequantize4(c, {.y = a.tensor(0), .w = blocks4(a, 1, a.tensor(0).shape)});

@@ -47,6 +47,13 @@ void add_quantized(std::vector<Case>& cases, const Sizes& s, const Shape& shape)
                      .prepare = op("gemm4", {kBlock}),
                      .bytes = coded_bytes});
   }
+  for (const std::int64_t rows : s.decoded) {
+    const Operand x{{rows, shape[1]}, s.dtype}, y{{rows, shape[0]}, s.dtype};
+    cases.push_back({.name = fmt::format("gemm_rows8/{}x{}", rows, size),
+                     .operands = {y, x, {shape, DType::i8, Contents::ids, 128}, f32({shape[0]}, Contents::positive)},
+                     .prepare = op("gemm_rows8"),
+                     .bytes = n + static_cast<double>(shape[0]) * 4});
+  }
 }
 
 }  // namespace qtrain::bench

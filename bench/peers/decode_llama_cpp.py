@@ -3,9 +3,12 @@
 
     python decode_llama_cpp.py --qtrain build/cpu/bin/qtrain --model DIR [--threads 2] [--tokens 128] [--rounds 5]
 
-Needs xllamacpp. The GGUF files are made by `qtrain export`. For each type of weights it prints the medians of the rounds:
-milliseconds a token (from the first to the last of an answer), tokens of the prompt a second (until the first token), and
-`ratio`, the median of llama.cpp's time over this program's in the same round. `load` is the load average before and after.
+Needs xllamacpp and gguf. The GGUF files are made by `qtrain export`; embeddings and a head of their own stay in bfloat16,
+as LLM.int8 and NF4 leave them (`--smallest`: they are written in few bits too). For each type of weights it prints the
+medians of the rounds: milliseconds a token (from the first to the last of an answer), tokens of the prompt a second (until
+the first token), and `ratio`, the median of llama.cpp's time over this program's in the same round. `load` is the load
+average before and after. `read_gb_s` is how fast as many threads read memory, measured in each round, the best of them;
+`share` is what a token's weights come to against it in each program's fastest round, caches of activations not counted.
 """
 
 import argparse
@@ -17,9 +20,14 @@ import sys
 import tempfile
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
-# What of this program is held against which file: LLM.int8 and NF4 leave embeddings and the head in bfloat16.
-PAIRS = {"bf16": ([], "bf16"), "8 bits": (["--load_in_8bit"], "q8_0"), "4 bits": (["--load_in_4bit"], "q4_0")}
+import gguf
+import numpy
+
+# What of this program is held against which file, and bits a weight of the layers here: codes and the blocks' scales.
+PAIRS = {"bf16": ([], "bf16", 16), "8 bits": (["--load_in_8bit"], "q8_0", 8), "4 bits": (["--load_in_4bit"], "q4_0", 4.5)}
+DENSE = ("token_embd.weight", "output.weight")
 LLAMA_SERVER = """
 import sys, time, xllamacpp
 p = xllamacpp.CommonParams()
@@ -72,12 +80,63 @@ class Server:
         self.process.wait()
 
 
-def measure(name, servers, args):
+def export(args, kind, file):
+    subprocess.run([args.qtrain, "export", "--quiet", "--model", args.model, "--output", file, "--type", kind], check=True,
+                   stdout=subprocess.DEVNULL)
+
+
+def with_dense(file, dense, to):
+    """Copies a GGUF file; embeddings and head are those of another one."""
+    reader = gguf.GGUFReader(file)
+    others = {t.name: t for t in gguf.GGUFReader(dense).tensors if t.name in DENSE}
+    tensors = [others.get(t.name, t) for t in reader.tensors]
+    writer = gguf.GGUFWriter(to, reader.fields["general.architecture"].contents())
+    for key, field in reader.fields.items():
+        if key != "general.architecture" and not key.startswith("GGUF."):
+            of_array = field.types[-1] if field.types[0] == gguf.GGUFValueType.ARRAY else None
+            writer.add_key_value(key, field.contents(), field.types[0], sub_type=of_array)
+    for t in tensors:
+        writer.add_tensor_info(t.name, t.data.shape, t.data.dtype, t.data.nbytes, t.tensor_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    for t in tensors:
+        writer.write_tensor_data(t.data)
+    writer.close()
+
+
+def bytes_of_token(file, bits):
+    """What a token reads of the weights: here (bits a weight of the layers), and of the file. The head is read whole; one
+    row of the embedding is little where the head is its own."""
+    tensors = gguf.GGUFReader(file).tensors
+    names = {t.name for t in tensors}
+    read = [t for t in tensors if t.name != "token_embd.weight" or "output.weight" not in names]
+    ours = sum(t.n_elements * (16 if t.name in DENSE or len(t.shape) == 1 else bits) / 8 for t in read)
+    return {"qtrain": ours, "llama.cpp": sum(t.n_bytes for t in read)}
+
+
+class Memory:
+    """Reads more than caches hold."""
+
+    def __init__(self, threads):
+        self.parts = [numpy.ones(1 << 24, numpy.float64) for _ in range(threads)]
+        self.pool = ThreadPoolExecutor(threads)
+
+    def gb_s(self):
+        begin = time.perf_counter()
+        list(self.pool.map(numpy.max, self.parts))
+        return sum(part.nbytes for part in self.parts) / (time.perf_counter() - begin) / 1e9
+
+
+def measure(name, servers, bytes_read, args):
+    memory = Memory(args.threads)
+    reads = [memory.gb_s()]
     load, times = [os.getloadavg()[0]], {key: [] for key in servers}
     prompt = "The history of the lighthouse begins with fires on hills. " * args.repeat
     for server in servers.values():
         server.answer("Once upon a time", 8)
     for _ in range(args.rounds):
+        reads += [memory.gb_s() for _ in range(3)]
         for key, server in servers.items():
             first, _, _, count = server.answer(prompt, 2)
             _, rest, tokens, _ = server.answer("Once upon a time", args.tokens)
@@ -89,6 +148,10 @@ def measure(name, servers, args):
     pairs = list(zip(times["qtrain"], times["llama.cpp"]))
     row["ratio"] = round(statistics.median(theirs[0] / ours[0] for ours, theirs in pairs), 2)
     row["prompt_ratio"] = round(statistics.median(ours[1] / theirs[1] for ours, theirs in pairs), 2)
+    row["read_gb_s"] = round(max(reads), 1)
+    fastest = {key: min(t[0] for t in value) for key, value in times.items()}
+    row["fastest_ms_per_token"] = {key: round(value, 2) for key, value in fastest.items()}
+    row["share"] = {key: round(bytes_read[key] / ms / 1e6 / max(reads), 2) for key, ms in fastest.items()}
     print(json.dumps(row), flush=True)
 
 
@@ -101,20 +164,26 @@ def main():
     parser.add_argument("--repeat", type=int, default=30, help="sentences of the long prompt")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--weights", nargs="*", choices=PAIRS, default=list(PAIRS))
+    parser.add_argument("--smallest", action="store_true", help="embeddings and head of the GGUF files in few bits too")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
+        dense = os.path.join(folder, "bf16.gguf")
+        export(args, "bf16", dense)
         for name in args.weights:
-            flags, kind = PAIRS[name]
+            flags, kind, bits = PAIRS[name]
             file = os.path.join(folder, kind + ".gguf")
-            subprocess.run([args.qtrain, "export", "--quiet", "--model", args.model, "--output", file, "--type", kind],
-                           check=True)
+            if kind != "bf16":
+                export(args, kind, file)
+                if not args.smallest:
+                    coded, file = file, os.path.join(folder, "equal.gguf")
+                    with_dense(coded, dense, file)
             threads = str(args.threads)
             servers = {}
             try:
                 servers["qtrain"] = Server([args.qtrain, "serve", "--json", "--port", "0", "--threads", threads,
                                             "--model", args.model, *flags])
                 servers["llama.cpp"] = Server([sys.executable, "-c", LLAMA_SERVER, file, threads])
-                measure(name, servers, args)
+                measure(name, servers, bytes_of_token(file, bits), args)
             finally:
                 for server in servers.values():
                     server.close()

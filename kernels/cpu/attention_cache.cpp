@@ -59,7 +59,10 @@ void softmax(A* scores, std::int64_t n, A scale, const A* sink) {
   for (std::int64_t j = 0; j < n; ++j) scores[j] *= factor;
 }
 
-/// One key head of one token: its query heads share each pass over the cache.
+/// Fewer tasks than this are cut into single heads, of which threads get equal shares.
+constexpr std::int64_t kFewTasks = 32;
+
+/// Query heads of one key head of one token, which share each pass over the cache.
 template <class T, class K>
 struct Decode {
   using A = Acc<T>;
@@ -67,15 +70,20 @@ struct Decode {
   Cache n;
   std::int64_t Hq;
 
-  void run(std::int64_t t, std::int64_t g, std::span<std::byte> scratch) const {
+  /// From which query head on, and how many.
+  struct Heads {
+    std::int64_t first, count;
+  };
+
+  void run(std::int64_t t, const Heads& heads, std::span<std::byte> scratch) const {
     const std::int64_t row = a.rows.as<std::int32_t>()[t], last = a.positions.as<std::int32_t>()[t];
     const std::int64_t first = a.window > 0 ? std::max<std::int64_t>(0, last - a.window + 1) : 0,
                        keys = last + 1 - first;
-    const std::int64_t group = Hq / n.Hkv, step = n.Hkv * n.D;
+    const std::int64_t group = heads.count, g = heads.first / (Hq / n.Hkv), step = n.Hkv * n.D;
     check(static_cast<std::size_t>(group * (keys + n.D)) * sizeof(A) <= scratch.size(),
           "cached attention: the context exceeds the workspace");
     A *scores = reinterpret_cast<A*>(scratch.data()), *sums = scores + group * keys;
-    const T* q = a.q.as<T>() + (t * Hq + g * group) * n.D;
+    const T* q = a.q.as<T>() + (t * Hq + heads.first) * n.D;
     const K *key_head = a.keys.as<K>() + g * n.D, *value_head = a.values.as<K>() + g * n.D;
     n.each_run(row, first, last, [&](std::int64_t begin, std::int64_t at, std::int64_t count) {
       const K* key = key_head + at;
@@ -85,7 +93,7 @@ struct Decode {
     });
     if (a.softcap > 0) simd::tanh_of(scores, group * keys, static_cast<A>(a.scale / a.softcap));
     const A score_scale = static_cast<A>(a.softcap > 0 ? a.softcap : a.scale);
-    const A* sinks = a.sinks ? a.sinks.as<A>() + g * group : nullptr;
+    const A* sinks = a.sinks ? a.sinks.as<A>() + heads.first : nullptr;
     for (std::int64_t h = 0; h < group; ++h) softmax(scores + h * keys, keys, score_scale, sinks ? sinks + h : nullptr);
     std::fill_n(sums, group * n.D, A{});
     n.each_run(row, first, last, [&](std::int64_t begin, std::int64_t at, std::int64_t count) {
@@ -94,7 +102,7 @@ struct Decode {
         for (std::int64_t h = 0; h < group; ++h)
           simd::axpy<A>(sums + h * n.D, scores[h * keys + begin + j], value + j * step, n.D);
     });
-    T* y = a.y.as<T>() + (t * Hq + g * group) * n.D;
+    T* y = a.y.as<T>() + (t * Hq + heads.first) * n.D;
     simd::each<A>(group * n.D,
                   [&](std::int64_t d, auto lanes) { simd::store<A>(y + d, simd::load<A>(sums + d, lanes), lanes); });
   }
@@ -124,8 +132,10 @@ void run_cpu(Ctx& ctx, const CachedAttention& a) {
   dispatch_float(a.q.dtype, [&]<class T>() {
     dispatch_float(a.keys.dtype, [&]<class K>() {
       const Decode<T, K> decode{a, Cache(a.keys, a.blocks), a.q.shape[1]};
-      ctx.pool().run(a.q.shape[0] * decode.n.Hkv, [&](std::int64_t task, int worker) {
-        decode.run(task / decode.n.Hkv, task % decode.n.Hkv, ctx.workspace(worker));
+      const std::int64_t rows = a.q.shape[0], group = decode.Hq / decode.n.Hkv;
+      const std::int64_t heads = rows * decode.n.Hkv < kFewTasks ? 1 : group, tasks = decode.Hq / heads;
+      ctx.pool().run(rows * tasks, [&](std::int64_t task, int worker) {
+        decode.run(task / tasks, {task % tasks * heads, heads}, ctx.workspace(worker));
       });
     });
   });

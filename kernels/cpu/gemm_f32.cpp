@@ -12,7 +12,7 @@ using simd::store_floats;
 using simd::Words;
 using Floats = simd::Vec<float>;
 
-constexpr int kMaxRows = 6, kLanes = 8, kVectors = 2, kWidth = kLanes * kVectors;
+constexpr int kMaxRows = 6, kLanes = 8, kVectors = 2, kWidth = kLanes * kVectors, kStreamed = 16;
 
 template <int Rows, int Vectors>
 void multiply(const TileCall& call) {
@@ -111,6 +111,7 @@ const TileKernel kTileF32{.mr = kMaxRows,
                                   {multiply<2, 1>, multiply<2, 2>},
                                   {multiply<4, 1>, multiply<4, 2>},
                                   {multiply<kMaxRows, 1>, multiply<kMaxRows, 2>}},
+                          .streamed = kStreamed,
                           .stream_f32 = {stream<1, false>, stream<2, false>},
                           .stream_bf16 = {stream<1, true>, stream<2, true>}};
 

@@ -1,13 +1,16 @@
 #include "kernels/cpu/gemm_few_rows.h"
 
+#include <atomic>
+
 #include "kernels/cpu/gemm_blocked.h"
 #include "kernels/cpu/gemm_finish.h"
 
 namespace qtrain::ops {
 namespace {
 
-constexpr int kWidth = kStreamed;
-/// Values of k that are packed at a time, of kWidth columns.
+/// Columns of a panel, and of a part that is packed.
+constexpr int kWidth = 32, kPackedWidth = 16;
+/// Values of k that are packed at a time, of kPackedWidth columns.
 constexpr std::int64_t kPackedDepth = 64;
 
 /// Sums in f32 are the same in vectors of any width, and eight lanes are those that b can be turned in.
@@ -46,8 +49,15 @@ class FewRows {
 
   void run() {
     const std::int64_t N = g_.c.t.shape[1];
-    for_rows(ctx_, ceil_div(N, kWidth), (total_depth() + 1) * kWidth, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) multiply(i * kWidth, std::min<std::int64_t>(kWidth, N - i * kWidth));
+    const std::int64_t panels = ceil_div(N, kWidth), blocks = panels * kWidth * (total_depth() + 1) / kBlockSize;
+    const std::int64_t count = std::clamp<std::int64_t>(std::min(panels, blocks), 1, ctx_.pool().size());
+    std::vector<Share> shares(static_cast<std::size_t>(count));
+    for (std::int64_t i = 0; i < count; ++i) {
+      shares[static_cast<std::size_t>(i)].next = panels * i / count;
+      shares[static_cast<std::size_t>(i)].end = panels * (i + 1) / count;
+    }
+    ctx_.pool().run(count, [&](std::int64_t own, int) {
+      for (std::int64_t i = 0; i < count; ++i) run_share(shares[static_cast<std::size_t>((own + i) % count)]);
     });
   }
 
@@ -56,7 +66,7 @@ class FewRows {
   struct Part {
     std::size_t term;
     Operand columns;
-    std::int64_t k, count;
+    std::int64_t k, count, ahead;
     float* tile;
   };
 
@@ -68,67 +78,129 @@ class FewRows {
 
   void pack_rows() {
     std::byte* space = ctx_.workspace(0).data();
-    const PanelForm form{kernel_.mr, kernel_.k_group};
+    // Rows that are not there take no room between those that are.
+    const PanelForm form{static_cast<int>(std::min<std::int64_t>(kernel_.mr, M_)), kernel_.k_group};
     for (const FewRowsTerm& t : terms_) {
       if (kernel_.k_group == 1 && t.rows.dtype == DType::f32 && t.rows.k_stride == 1) {
         rows_.push_back({t.rows.data, kernel_.mr * t.rows.lane_stride * 4, t.rows.lane_stride, 1});
         continue;
       }
-      rows_.push_back({space, form.bytes(t.rows.k), 1, kernel_.mr});
+      rows_.push_back({space, form.bytes(t.rows.k), 1, form.width});
+      if (form.width == 1 && form.k_group == 2 && t.rows.dtype == DType::f32 && t.rows.k_stride == 1) {
+        round_row(space, t.rows);
+        space += form.bytes(t.rows.k);
+        continue;
+      }
       for (std::int64_t row = 0; row < M_; row += kernel_.mr, space += form.bytes(t.rows.k))
         pack_panel(space, t.rows, {row, std::min<std::int64_t>(kernel_.mr, M_ - row), 0, t.rows.k}, form);
     }
   }
 
-  void multiply(std::int64_t column, std::int64_t count) const {
+  /// Pairs of a single row are where they were; an odd last k is followed by zero.
+  static void round_row(std::byte* to, const Operand& row) {
+    const auto* x = reinterpret_cast<const float*>(row.data);
+    auto* y = reinterpret_cast<Bf16*>(to);
+    simd::each<float>(
+        row.k, [&](std::int64_t k, auto lanes) { simd::store<float>(y + k, simd::load<float>(x + k, lanes), lanes); });
+    if (row.k % 2 == 1) y[row.k] = Bf16(0.0F);
+  }
+
+  /// Neighboring panels, which are mostly one thread's: what it reads next is known. Others take some when they are
+  /// done with theirs; no panel's result depends on who computes it.
+  struct alignas(64) Share {
+    std::atomic<std::int64_t> next;
+    std::int64_t end;
+  };
+  void run_share(Share& share) const {
+    const std::int64_t N = g_.c.t.shape[1];
+    for (std::int64_t i; (i = share.next.fetch_add(1)) < share.end;)
+      multiply({i * kWidth, std::min<std::int64_t>(kWidth, N - i * kWidth), i + 1 < share.end ? kWidth : 0});
+  }
+
+  /// Columns of C, and how many columns later those come that this thread most likely multiplies next.
+  struct Panel {
+    std::int64_t column, count, ahead;
+  };
+
+  void multiply(const Panel& panel) const {
     alignas(64) float tile[kFewRows * kWidth] = {};
     for (std::size_t i = 0; i < terms_.size(); ++i) {
       const FewRowsTerm& t = terms_[i];
-      if (!t.write) {
-        add({i, from(t.columns, column, 0), 0, count, tile}, t.rows.k);
-        continue;
-      }
-      alignas(64) std::byte written[kWidth * kWrittenDepth * sizeof(float)];
-      for (std::int64_t k = 0; k < t.rows.k; k += kWrittenDepth) {
-        const std::int64_t depth = std::min(kWrittenDepth, t.rows.k - k);
-        t.write(written, {column, count, k, depth});
-        add({i, {written, type_of(kernel_), count, depth, kWrittenDepth, 1}, k, count, tile}, depth);
-      }
+      if (!t.write)
+        add({i, from(t.columns, panel.column, 0), 0, panel.count, panel.ahead, tile}, t.rows.k);
+      else
+        add_codes(i, panel, tile);
     }
-    finish_(g_, {.data = tile, .stride = kWidth, .row = 0, .column = column, .rows = M_, .columns = count});
+    finish_(g_, {.data = tile, .stride = kWidth, .row = 0, .column = panel.column, .rows = M_, .columns = panel.count});
   }
+
+  void add_codes(std::size_t i, const Panel& panel, float* tile) const {
+    const FewRowsTerm& t = terms_[i];
+    std::int64_t k = 0;
+    if (t.stream && M_ <= 2 && panel.count == kWidth)
+      k = t.stream({kernel_, call_of(rows_[i], tile, panel.ahead), panel.column, M_});
+    alignas(64) std::byte written[kWidth * kWrittenDepth * sizeof(float)];
+    for (; k < t.rows.k; k += kWrittenDepth) {
+      const std::int64_t depth = std::min(kWrittenDepth, t.rows.k - k);
+      t.write(written, {panel.column, panel.count, k, depth});
+      add({i, {written, type_of(kernel_), panel.count, depth, kWrittenDepth, 1}, k, panel.count, 0, tile}, depth);
+    }
+  }
+  static StreamCall call_of(const RowPanels& rows, float* tile, std::int64_t ahead) {
+    return {.depth = 0,
+            .a = rows.data,
+            .a_row = rows.row_step,
+            .a_group = rows.group_step,
+            .b = nullptr,
+            .b_column = 0,
+            .ahead = ahead,
+            .tile = tile,
+            .tile_row = kWidth};
+  }
+
   static Operand from(Operand o, std::int64_t lane, std::int64_t k) {
     o.data += (lane * o.lane_stride + k * o.k_stride) * static_cast<std::int64_t>(size_of(o.dtype));
     return o;
   }
 
   void add(const Part& part, std::int64_t depth) const {
+    for (std::int64_t c = 0, width; c < part.count; c += width) {
+      width =
+          part.count - c >= kernel_.streamed ? kernel_.streamed : std::min<std::int64_t>(kPackedWidth, part.count - c);
+      Part some = part;
+      some.columns = from(part.columns, c, 0);
+      some.count = width;
+      some.tile += c;
+      add_columns(some, depth);
+    }
+  }
+  void add_columns(const Part& part, std::int64_t depth) const {
     const std::int64_t streamed = stream(part, depth);
-    if (streamed < depth)
-      packed({part.term, from(part.columns, 0, streamed), part.k + streamed, part.count, part.tile}, depth - streamed);
+    for (std::int64_t c = 0; streamed < depth && c < part.count; c += kPackedWidth)
+      packed({part.term, from(part.columns, c, streamed), part.k + streamed,
+              std::min<std::int64_t>(kPackedWidth, part.count - c), 0, part.tile + c},
+             depth - streamed);
   }
 
   /// For one or two rows columns are turned on the way to the multiplier. Returns how many k are done.
   std::int64_t stream(const Part& part, std::int64_t depth) const {
     const Operand& b = part.columns;
-    if (M_ > 2 || part.count < kWidth || b.k_stride != 1) return 0;
+    if (M_ > 2 || part.count != kernel_.streamed || b.k_stride != 1) return 0;
     const StreamTile run = (b.dtype == DType::bf16 ? kernel_.stream_bf16 : kernel_.stream_f32)[M_ - 1];
     depth = depth / kStreamedDepth * kStreamedDepth;
     if (!run || depth == 0) return 0;
-    const RowPanels& rows = rows_[part.term];
-    run({.depth = depth,
-         .a = rows.at(0, part.k / kernel_.k_group),
-         .a_row = rows.row_step,
-         .a_group = rows.group_step,
-         .b = b.data,
-         .b_column = b.lane_stride * static_cast<std::int64_t>(size_of(b.dtype)),
-         .tile = part.tile,
-         .tile_row = kWidth});
+    StreamCall call = call_of(rows_[part.term], part.tile, 0);
+    call.depth = depth;
+    call.a = rows_[part.term].at(0, part.k / kernel_.k_group);
+    call.b = b.data;
+    call.b_column = b.lane_stride * static_cast<std::int64_t>(size_of(b.dtype));
+    call.ahead = part.ahead * call.b_column;
+    run(call);
     return depth;
   }
 
   void packed(const Part& part, std::int64_t depth) const {
-    alignas(64) std::uint32_t words[kPackedDepth * kWidth + 16];  // pack_panel may write 64 bytes more
+    alignas(64) std::uint32_t words[kPackedDepth * kPackedWidth + 16];  // pack_panel may write 64 bytes more
     const RowPanels& rows = rows_[part.term];
     const std::int64_t vectors = ceil_div(part.count, kernel_.lanes);
     const auto width = static_cast<int>(vectors * kernel_.lanes);

@@ -20,11 +20,21 @@ using WriteColumns = std::function<void(void* to, const PanelRange& range)>;
 /// The type that columns are multiplied in: bf16 where pairs of it are, else f32.
 DType few_rows_type(const Ctx& ctx);
 
+/// Adds such columns from codes: `call` is all but those, `panel` the columns from which `call.ahead` is counted in
+/// columns. Returns how many k are done, of which the rest is written.
+struct CodePanel {
+  const TileKernel& kernel;
+  StreamCall call;
+  std::int64_t column, rows;
+};
+using StreamColumns = std::function<std::int64_t(const CodePanel& panel)>;
+
 /// One of the GEMMs whose sum is computed.
 struct FewRowsTerm {
   Operand rows;
   Operand columns;
   WriteColumns write = {};  ///< instead of `columns`
+  StreamColumns stream = {};
 };
 FewRowsTerm few_rows_term(const Factors& f);
 

@@ -24,19 +24,39 @@ struct TileCall {
 
 using MultiplyTile = void (*)(const TileCall&);
 
-/// tile [rows, kStreamed] += the same sum for one or two rows, b read where it lies: column c begins at b + c *
-/// b_column bytes, k running fastest. `depth` is a multiple of kStreamedDepth.
-inline constexpr int kStreamed = 16, kStreamedDepth = 32;
+/// tile [rows, TileKernel::streamed] += the same sum for one or two rows, b read where it lies: column c begins at b +
+/// c * b_column bytes, k running fastest. Pairs of bf16 in a follow each other, those of two rows side by side. `depth`
+/// is a multiple of kStreamedDepth. What lies `ahead` bytes further is read next: it is fetched meanwhile.
+inline constexpr int kStreamedDepth = 32;
 struct StreamCall {
   std::int64_t depth;
   const void* a;
-  std::int64_t a_row, a_group, rows;
+  std::int64_t a_row, a_group;
   const std::byte* b;
-  std::int64_t b_column;
+  std::int64_t b_column, ahead;
   float* tile;
   std::int64_t tile_row;
 };
 using StreamTile = void (*)(const StreamCall&);
+
+/// b in 4-bit codes, whose values are bf16(map * scale of the block): blocks of `blocksize` codes, `depth` a multiple
+/// of it, scale (column, block) at scales[column * blocks_per_column + block]. No value is denormal.
+inline constexpr float kLeastNormal = 0x1p-126F;
+struct StreamCall4 {
+  StreamCall in;
+  const float *scales, *map;
+  std::int64_t blocks_per_column, blocksize;
+};
+using StreamTile4 = void (*)(const StreamCall4&);
+
+/// b in 8-bit codes, whose values are bf16(code * scale of the column * kUnit8). Scales are finite, and zero or at
+/// least kLeastStreamedScale in magnitude.
+inline constexpr float kLeastStreamedScale = 1e-28F;
+struct StreamCall8 {
+  StreamCall in;
+  const float* scales;
+};
+using StreamTile8 = void (*)(const StreamCall8&);
 
 /// One way to multiply tiles. run[h][v - 1] makes heights[h] rows of v * lanes columns: an element's sum is the same in
 /// a tile of any size.
@@ -49,7 +69,10 @@ struct TileKernel {
   int strip;    // columns a task packs: with k_block, a part of a level-2 cache
   int heights[kHeights];
   MultiplyTile run[kHeights][3];
+  int streamed;                              // columns that are streamed at a time: 16 or 32
   StreamTile stream_f32[2], stream_bf16[2];  // of b in f32 or bf16, for one row and for two, or null
+  StreamTile4 stream4[2];
+  StreamTile8 stream8[2];
 };
 
 extern const TileKernel kTileF32;                      ///< 6 x 16, of the lanes of kernels/cpu/simd.h

@@ -7,6 +7,15 @@ float Scales::operator[](std::int64_t block) const {
   return codes_ ? map_[codes_[block]] * absmax_[block / size_] + offset_ : absmax_[block];
 }
 
+void Scales::read(std::int64_t first, std::int64_t count, float* to) const {
+  const float offset = offset_;
+  for (const std::int64_t end = first + count; first < end;) {
+    const float absmax = absmax_[first / size_];
+    const std::int64_t stop = std::min(end, (first / size_ + 1) * size_);
+    for (; first < stop; ++first) *to++ = map_[codes_[first]] * absmax + offset;
+  }
+}
+
 namespace {
 
 using simd::Vec;

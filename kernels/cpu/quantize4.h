@@ -22,6 +22,16 @@ class Scales {
     offset_ = *w.offset.as<float>();
   }
   float operator[](std::int64_t block) const;
+  /// All of them, or null where they are nested.
+  const float* plain() const { return codes_ ? nullptr : absmax_; }
+  /// Those of blocks that are read later.
+  void fetch(std::int64_t first, std::int64_t count) const {
+    const auto* from = codes_ ? codes_ + first : reinterpret_cast<const std::uint8_t*>(absmax_ + first);
+    const std::int64_t bytes = codes_ ? count : count * 4;
+    for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(from + i);
+  }
+  /// Of neighboring blocks, where they are nested.
+  void read(std::int64_t first, std::int64_t count, float* to) const;
 
  private:
   const std::uint8_t* codes_ = nullptr;

@@ -15,8 +15,9 @@ TEST(Bench, CountsBytesAndFlopsOfEveryOp) {
   for (const char* name :
        {"copy/4096", "add/16x32", "rms_norm/16x32", "rms_norm_grad/16x32", "qk_norm_rope/16x(16+8)x128",
         "cross_entropy/4x4748", "adamw/1000", "adamw_8bit/1000", "lion_8bit/1000", "adafactor/125x8",
-        "muon_apply/125x8", "dequantize4/96x32", "quantize4/448x128", "gemm4/8x96x32", "attention_grad/hd128/32 packed",
-        "gemm/llama-3.1-8b/down/16x128x448/dw", "decode/qwen3-0.6b/head/1x4748x32/bfloat16", "tokenize/20"})
+        "muon_apply/125x8", "dequantize4/96x32", "quantize4/448x128", "gemm4/8x96x32", "gemm_rows8/1x96x32",
+        "attention_grad/hd128/32 packed", "gemm/llama-3.1-8b/down/16x128x448/dw",
+        "decode/qwen3-0.6b/head/1x4748x32/bfloat16", "tokenize/20"})
     EXPECT_TRUE(results.contains(name)) << name;
   EXPECT_FALSE(results.contains("add_rms_norm/16x32")) << "no stage of a block does both at once";
   // Three tensors of float32, and two GEMMs over the visible half of 32 x 32 scores of 16 heads.

@@ -105,53 +105,96 @@ TEST_P(GemmRows, HaveTheSameBitsInLongSums) {
   }
 }
 
-// Layers in 4 bits become dense for many rows, in the type they are multiplied in, and are read as codes for few.
-TEST_P(GemmRows, Of4BitLayersHaveTheBitsOfDenseOnes) {
-  for (const testing::QuantizeCase& c : {testing::QuantizeCase{DType::f32, 70 * 192, FourBit::nf4, 64},
-                                         testing::QuantizeCase{DType::f32, 35 * 301, FourBit::fp4, 1024}}) {
-    const std::int64_t N = c.blocksize == 64 ? 70 : 35;
-    const RowsCase t{.N = N, .K = c.n / N, .adapter = true};
-    const bool bf16 = std::string(GetParam()) == "avx512_bf16";
-    Ctx ctx({}, bf16 ? MatmulPrecision::bf16 : MatmulPrecision::storage, 2);
-    testing::QuantizedArrays q(ctx, c);
+/// Layers of codes become dense for many rows, in the type they are multiplied in, and are read as codes for few.
+class CodedGemmRows : public testing::IsaTest {
+ protected:
+  struct Case4 {
+    testing::QuantizeCase codes;
+    std::int64_t N;
+    bool nested = true;
+  };
+
+  bool bf16() const { return std::string(GetParam()) == "avx512_bf16"; }
+
+  /// `w` in 4 bits, and rows of `x`, or where there is none those of the layer.
+  void expect_same_bits(const RowsCase& t, const ops::Blocks4& w, Array* x = nullptr) {
     expect_rows_stand_alone(t, [&](Layer& l, std::int64_t first, std::int64_t rows) {
-      const ConstTensor a = l.a.tensor().slice(first, rows);
+      const ConstTensor a = (x ? *x : l.a).tensor().slice(first, rows);
       const Sink to = store(l.c.tensor().slice(first, rows));
-      const ops::Blocks4 w = q.nested(c, {t.N, t.K});
       if (rows <= ops::Gemm4::kFewRows)
-        return ops::gemm4(ctx, {.c = to, .a = a, .w = w, .bias = l.bias, .added = l.adapter(first, rows)});
-      Array dense(bf16 ? DType::bf16 : DType::f32, {t.N, t.K});
-      ops::dequantize4(ctx, {.y = dense, .w = w});
-      ops::gemm(ctx, {.c = to,
-                      .a = a,
-                      .b = dense,
-                      .transpose_b = Transpose::yes,
-                      .bias = l.bias,
-                      .added = {l.adapter(first, rows)}});
+        return ops::gemm4(ctx_, {.c = to, .a = a, .w = w, .bias = l.bias, .added = l.adapter(first, rows)});
+      Array dense(bf16() ? DType::bf16 : DType::f32, {t.N, t.K});
+      ops::dequantize4(ctx_, {.y = dense, .w = w});
+      dense_gemm(l, {to, a, dense}, l.adapter(first, rows));
     });
   }
-}
-
-TEST_P(GemmRows, Of8BitLayersHaveTheBitsOfDenseOnes) {
-  const bool bf16 = std::string(GetParam()) == "avx512_bf16";
-  Ctx ctx({}, bf16 ? MatmulPrecision::bf16 : MatmulPrecision::storage, 2);
-  for (const RowsCase& t : {RowsCase{.N = 70, .K = 192, .adapter = true}, RowsCase{.N = 35, .K = 301}}) {
-    Array codes(DType::i8, {t.N, t.K}), scale = random(DType::f32, {t.N}, 7);
+  /// `scale` of codes of all sizes.
+  void expect_same_bits(const RowsCase& t, Array& scale, Array* x = nullptr) {
+    Array codes(DType::i8, {t.N, t.K});
     for (std::int64_t i = 0; i < t.N * t.K; ++i) codes.host<std::int8_t>()[i] = static_cast<std::int8_t>(i * 37 - 5);
     expect_rows_stand_alone(t, [&](Layer& l, std::int64_t first, std::int64_t rows) {
-      const ConstTensor a = l.a.tensor().slice(first, rows);
+      const ConstTensor a = (x ? *x : l.a).tensor().slice(first, rows);
       const Sink to = store(l.c.tensor().slice(first, rows));
       const ops::Factors adapter = t.adapter ? l.adapter(first, rows) : ops::Factors{};
       if (ops::GemmRows8::takes({}, rows))
-        return ops::gemm_rows8(ctx,
+        return ops::gemm_rows8(ctx_,
                                {.c = to, .a = a, .codes = codes, .scale = scale, .bias = l.bias, .added = adapter});
-      Array dense(bf16 ? DType::bf16 : DType::f32, {t.N, t.K});
-      ops::dequantize_rows8(ctx, {.y = dense, .codes = codes, .scale = scale});
-      ops::gemm(ctx, {.c = to, .a = a, .b = dense, .transpose_b = Transpose::yes, .bias = l.bias, .added = {adapter}});
+      Array dense(bf16() ? DType::bf16 : DType::f32, {t.N, t.K});
+      ops::dequantize_rows8(ctx_, {.y = dense, .codes = codes, .scale = scale});
+      dense_gemm(l, {to, a, dense}, adapter);
     });
+  }
+  /// So large that the smallest weights count.
+  static Array large_rows(std::int64_t K) {
+    Array x = random(DType::f32, {kMany, K}, 11);
+    for (std::int64_t i = 0; i < x.size(); ++i) x.set(i, x.get(i) * 1e34);
+    return x;
+  }
+
+  Ctx ctx_{{}, bf16() ? MatmulPrecision::bf16 : MatmulPrecision::storage, 2};
+
+ private:
+  struct Dense {
+    Sink c;
+    ConstTensor a, b;
+  };
+  void dense_gemm(Layer& l, const Dense& d, const ops::Factors& adapter) {
+    ops::gemm(ctx_, {.c = d.c, .a = d.a, .b = d.b, .transpose_b = Transpose::yes, .bias = l.bias, .added = {adapter}});
+  }
+};
+
+TEST_P(CodedGemmRows, Of4BitsHaveTheBitsOfDenseOnes) {
+  for (const Case4& c :
+       {Case4{{DType::f32, 70 * 192, FourBit::nf4, 64}, 70}, Case4{{DType::f32, 70 * 192, FourBit::nf4, 64}, 70, false},
+        Case4{{DType::f32, 33 * 2112, FourBit::nf4, 32}, 33}, Case4{{DType::f32, 32 * 512, FourBit::fp4, 256}, 32},
+        Case4{{DType::f32, 35 * 301, FourBit::fp4, 1024}, 35}}) {
+    testing::QuantizedArrays q(ctx_, c.codes);
+    const RowsCase t{.N = c.N, .K = c.codes.n / c.N, .adapter = true};
+    expect_same_bits(t, c.nested ? q.nested(c.codes, {t.N, t.K}) : q.plain(c.codes, {t.N, t.K}));
   }
 }
 
+TEST_P(CodedGemmRows, Of8BitsHaveTheBitsOfDenseOnes) {
+  for (const RowsCase& t : {RowsCase{.N = 70, .K = 192, .adapter = true}, RowsCase{.N = 35, .K = 301}}) {
+    Array scale = random(DType::f32, {t.N}, 7);
+    scale.set(5, 0);
+    expect_same_bits(t, scale);
+  }
+}
+
+// Values just below the smallest normal number are rounded up to it in bfloat16, where units alone take them for zero.
+TEST_P(CodedGemmRows, OfTheSmallestValuesHaveTheBitsOfDenseOnes) {
+  const RowsCase t{.N = 33, .K = 192};
+  const testing::QuantizeCase c{DType::f32, t.N * t.K};
+  Array x = large_rows(t.K), scale = random(DType::f32, {t.N}, 7);
+  testing::QuantizedArrays q(ctx_, c);
+  std::fill_n(q.absmax.host<float>() + 3, 3, 0x1.ffcp-127F);  // of a column
+  expect_same_bits(t, q.plain(c, {t.N, t.K}), &x);
+  scale.set(9, 1.7e-36);
+  expect_same_bits(t, scale, &x);
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, CodedGemmRows, ::testing::ValuesIn(testing::kIsas), testing::isa_name);
 INSTANTIATE_TEST_SUITE_P(Isa, GemmRows, ::testing::ValuesIn(testing::kIsas), testing::isa_name);
 
 }  // namespace

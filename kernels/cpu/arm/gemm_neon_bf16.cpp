@@ -6,7 +6,7 @@
 namespace qtrain::ops {
 namespace {
 
-constexpr int kMaxRows = 6, kLanes = 8, kVectors = 2, kWidth = kLanes * kVectors;
+constexpr int kMaxRows = 6, kLanes = 8, kVectors = 2, kWidth = kLanes * kVectors, kStreamed = 16;
 
 /// Eight sums, and eight pairs of bf16.
 struct Sums {
@@ -119,6 +119,7 @@ const TileKernel kTileNeonBf16{.mr = kMaxRows,
                                        {multiply<2, 1>, multiply<2, 2>},
                                        {multiply<4, 1>, multiply<4, 2>},
                                        {multiply<kMaxRows, 1>, multiply<kMaxRows, 2>}},
+                               .streamed = kStreamed,
                                .stream_bf16 = {stream<1>, stream<2>}};
 
 }  // namespace qtrain::ops

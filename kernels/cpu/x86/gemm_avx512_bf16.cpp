@@ -1,7 +1,7 @@
 #include <immintrin.h>
 
+#include "kernels/cpu/expand8.h"
 #include "kernels/cpu/gemm_tile.h"
-#include "kernels/cpu/x86/transpose.h"
 
 namespace qtrain::ops {
 namespace {
@@ -41,47 +41,219 @@ void multiply(const TileCall& call) {
     for (int v = 0; v < Vectors; ++v) _mm512_storeu_ps(tile + i * tile_row + v * kLanes, sum[i][v]);
 }
 
-/// Eight columns of b, 32 bytes of each: one pair of k after the other.
+constexpr int kStreamed = 32, kLine = 64;
+
+__m128i part(const std::byte* b) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(b));
+}
+/// 16 bytes of four columns that are `step` bytes apart.
+[[gnu::always_inline]] inline __m512i four_columns(const std::byte* b, std::int64_t step) {
+  const __m512i two = _mm512_inserti32x4(_mm512_castsi128_si512(part(b)), part(b + step), 1);
+  return _mm512_inserti32x4(_mm512_inserti32x4(two, part(b + 2 * step), 2), part(b + 3 * step), 3);
+}
+/// In each fourth of the vectors, the words of a 4 x 4 block change rows for columns.
+[[gnu::always_inline]] inline void turn_words(__m512i (&v)[4]) {
+  const __m512i a = _mm512_unpacklo_epi32(v[0], v[1]), b = _mm512_unpackhi_epi32(v[0], v[1]);
+  const __m512i c = _mm512_unpacklo_epi32(v[2], v[3]), d = _mm512_unpackhi_epi32(v[2], v[3]);
+  v[0] = _mm512_unpacklo_epi64(a, c), v[1] = _mm512_unpackhi_epi64(a, c);
+  v[2] = _mm512_unpacklo_epi64(b, d), v[3] = _mm512_unpackhi_epi64(b, d);
+}
+
+/// The sums of sixteen columns, and the rows that they are multiplied by.
 template <int Rows>
-[[gnu::always_inline]] inline void add_eight(const std::byte* b, std::int64_t b_column, const std::int32_t* (&a)[Rows],
-                                             std::int64_t step, __m256 (&sum)[Rows]) {
-  __m256i words[8];
-#pragma GCC unroll 8
-  for (int c = 0; c < 8; ++c) words[c] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b + c * b_column));
-  transpose_words(words);
-#pragma GCC unroll 8
-  for (int g = 0; g < 8; ++g)
+class Sums {
+ public:
+  [[gnu::always_inline]] Sums(const StreamCall& call, int column)
+      : tile_(call.tile + column), tile_row_(call.tile_row) {
+    for (int i = 0; i < Rows; ++i) sum_[i] = _mm512_loadu_ps(tile_ + i * tile_row_);
+  }
+  /// A pair of k of all columns; `a` is that pair of all rows.
+  [[gnu::always_inline]] void add(const std::int32_t* a, __m512i pairs) {
 #pragma GCC unroll 2
     for (int i = 0; i < Rows; ++i)
-      sum[i] = _mm256_dpbf16_ps(sum[i], (__m256bh)_mm256_set1_epi32(a[i][g * step]), (__m256bh)words[g]);
+      sum_[i] = _mm512_dpbf16_ps(sum_[i], (__m512bh)_mm512_set1_epi32(a[i]), (__m512bh)pairs);
+  }
+  [[gnu::always_inline]] void write() const {
+    for (int i = 0; i < Rows; ++i) _mm512_storeu_ps(tile_ + i * tile_row_, sum_[i]);
+  }
+
+ private:
+  float* tile_;
+  std::int64_t tile_row_;
+  __m512 sum_[Rows];
+};
+
+/// Lines that are read later, of `Count` columns: into the second cache, or where columns are short into the first.
+template <int Count, _mm_hint Into = _MM_HINT_T1>
+[[gnu::always_inline]] inline void fetch(const std::byte* b, std::int64_t b_column) {
+#pragma GCC unroll 16
+  for (int c = 0; c < Count; ++c) _mm_prefetch(b + c * b_column, Into);
+}
+
+/// Rows 0..15 of a 16 x 16 block of words become its columns.
+[[gnu::always_inline]] inline void turn_lines(__m512i (&v)[4][4]) {
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) turn_words(v[i]);
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m512i a = _mm512_shuffle_i32x4(v[0][i], v[1][i], 0x44), b = _mm512_shuffle_i32x4(v[0][i], v[1][i], 0xee);
+    const __m512i c = _mm512_shuffle_i32x4(v[2][i], v[3][i], 0x44), d = _mm512_shuffle_i32x4(v[2][i], v[3][i], 0xee);
+    v[0][i] = _mm512_shuffle_i32x4(a, c, 0x88), v[1][i] = _mm512_shuffle_i32x4(a, c, 0xdd);
+    v[2][i] = _mm512_shuffle_i32x4(b, d, 0x88), v[3][i] = _mm512_shuffle_i32x4(b, d, 0xdd);
+  }
+}
+
+/// Lines are read whole: columns that lie a power of two apart throw each other out of the first cache.
+template <int Rows>
+void stream(const StreamCall& call) {
+  const std::int64_t b_column = call.b_column, depth = call.depth;
+  const std::int64_t ahead = call.ahead;
+  const auto* a = static_cast<const std::int32_t*>(call.a);
+  const std::byte* b = call.b;
+  Sums<Rows> sums[2] = {{call, 0}, {call, 16}};
+  for (std::int64_t k = 0; k < depth; k += kLine / 2, b += kLine, a += kLine / 4 * Rows)
+#pragma GCC unroll 2
+    for (int side = 0; side < 2; ++side) {
+      const std::byte* from = b + 16 * side * b_column;
+      fetch<16>(from + ahead, b_column);
+      __m512i pairs[4][4];
+#pragma GCC unroll 16
+      for (int c = 0; c < 16; ++c) pairs[c / 4][c % 4] = _mm512_loadu_si512(from + c * b_column);
+      turn_lines(pairs);
+#pragma GCC unroll 16
+      for (int g = 0; g < 16; ++g) sums[side].add(a + g * Rows, pairs[g / 4][g % 4]);
+    }
+  for (const Sums<Rows>& side : sums) side.write();
+}
+
+/// The values of the codes of four columns: 16 for each.
+struct Values4 {
+  __m512i low, high;
+
+  /// Of columns whose scales are `step` apart.
+  Values4() = default;
+  [[gnu::always_inline]] Values4(__m512 map, const float* scales, std::int64_t step) {
+    const auto of = [&](int i) { return _mm512_mul_ps(map, _mm512_set1_ps(scales[i * step])); };
+    low = (__m512i)_mm512_cvtne2ps_pbh(of(1), of(0));
+    high = (__m512i)_mm512_cvtne2ps_pbh(of(3), of(2));
+  }
+};
+
+/// Which four bytes of a column make eight places: each byte becomes two words.
+__m512i bytes_of(int part) {
+  return _mm512_broadcast_i32x4(
+      _mm_add_epi8(_mm_setr_epi8(0, -128, 0, -128, 1, -128, 1, -128, 2, -128, 2, -128, 3, -128, 3, -128),
+                   _mm_set1_epi16(static_cast<short>(4 * part))));
 }
 
 template <int Rows>
-void stream(const StreamCall& call) {
-  constexpr int kDepth = 16, kHalf = kStreamed / 2, kVector = 32;
-  const std::int64_t step = call.a_group, b_column = call.b_column, depth = call.depth;
-  const std::int32_t *a[Rows], *next[Rows];
-  for (int i = 0; i < Rows; ++i) {
-    a[i] = static_cast<const std::int32_t*>(call.a) + i * call.a_row;
-    next[i] = a[i] + 8 * step;
+void stream4(const StreamCall4& call) {
+  const std::int64_t b_column = call.in.b_column, depth = call.in.depth;
+  const std::int64_t ahead = call.in.ahead, blocksize = call.blocksize, blocks = call.blocks_per_column;
+  const auto* a = static_cast<const std::int32_t*>(call.in.a);
+  const std::byte* b = call.in.b;
+  const float* scales = call.scales;
+  const __m512 map = _mm512_loadu_ps(call.map);
+  const __m512i shifts = _mm512_set1_epi32(4), nibble = _mm512_set1_epi16(15);
+  // Words of column i of four are looked up among values 16 i ...
+  const __m512i column = _mm512_slli_epi16(
+      _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_set_m128i(_mm_set1_epi16(1), _mm_setzero_si128())),
+                         _mm256_set_m128i(_mm_set1_epi16(3), _mm_set1_epi16(2)), 1),
+      4);
+  const __m512i bytes[4] = {bytes_of(0), bytes_of(1), bytes_of(2), bytes_of(3)};
+  Sums<Rows> sums[2] = {{call.in, 0}, {call.in, 16}};
+  for (std::int64_t k = 0; k < depth; ++scales) {
+    Values4 values[2][4];
+    for (int side = 0; side < 2; ++side)
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) values[side][j] = {map, scales + (16 * side + j) * blocks, 4 * blocks};
+    for (const std::int64_t end = k + blocksize; k < end; k += 32, b += 16, a += 16 * Rows)
+#pragma GCC unroll 2
+      for (int side = 0; side < 2; ++side) {
+        const std::byte* from = b + 16 * side * b_column;
+        fetch<4, _MM_HINT_T0>(from + ahead + (k & 96) / 8 * b_column, b_column);  // a line holds four such parts
+        __m512i codes[4];
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; ++j) codes[j] = four_columns(from + j * b_column, 4 * b_column);
+#pragma GCC unroll 4
+        for (int p = 0; p < 4; ++p) {
+          __m512i pairs[4];
+#pragma GCC unroll 4
+          for (int j = 0; j < 4; ++j) {
+            const __m512i shifted = _mm512_srlv_epi16(_mm512_shuffle_epi8(codes[j], bytes[p]), shifts);
+            const __m512i places = _mm512_ternarylogic_epi32(shifted, nibble, column, 0xea);  // and, or
+            pairs[j] = _mm512_permutex2var_epi16(values[side][j].low, places, values[side][j].high);
+          }
+          turn_words(pairs);
+#pragma GCC unroll 4
+          for (int j = 0; j < 4; ++j) sums[side].add(a + (4 * p + j) * Rows, pairs[j]);
+        }
+      }
   }
-  const std::byte* b = call.b;
-  __m256 left[Rows], right[Rows];
-  for (int i = 0; i < Rows; ++i) {
-    left[i] = _mm256_loadu_ps(call.tile + i * call.tile_row);
-    right[i] = _mm256_loadu_ps(call.tile + i * call.tile_row + kHalf);
+  for (const Sums<Rows>& side : sums) side.write();
+}
+
+/// Sixteen columns of 8-bit codes. In fourth i of a vector are columns 2 i, 2 i + 1, 2 i + 8 and 2 i + 9, so that two
+/// of its halves become pairs in the order of columns when they are rounded.
+class Columns8 {
+ public:
+  [[gnu::always_inline]] explicit Columns8(const float* scales) {
+    const __m512 all = _mm512_mul_ps(_mm512_loadu_ps(scales), _mm512_set1_ps(0x1p-24F));
+    const __m512i twice = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+    scale_[0] = _mm512_permutexvar_ps(twice, all);
+    scale_[1] = _mm512_permutexvar_ps(_mm512_add_epi32(twice, _mm512_set1_epi32(8)), all);
   }
-  for (std::int64_t k = 0; k < depth; k += 2 * kDepth, b += 2 * kVector) {
-    add_eight<Rows>(b, b_column, a, step, left);
-    add_eight<Rows>(b + kVector, b_column, next, step, left);
-    add_eight<Rows>(b + kHalf * b_column, b_column, a, step, right);
-    add_eight<Rows>(b + kHalf * b_column + kVector, b_column, next, step, right);
-    for (int i = 0; i < Rows; ++i) a[i] += kDepth * step, next[i] += kDepth * step;
+  /// Four values of k of each column, the codes of a column in a word, as two pairs.
+  [[gnu::always_inline]] void expand(__m512i codes, __m512i (&pairs)[2]) const {
+#pragma GCC unroll 2
+    for (int p = 0; p < 2; ++p) pairs[p] = (__m512i)_mm512_cvtne2ps_pbh(value<1>(codes, p), value<0>(codes, p));
   }
-  for (int i = 0; i < Rows; ++i) {
-    _mm256_storeu_ps(call.tile + i * call.tile_row, left[i]);
-    _mm256_storeu_ps(call.tile + i * call.tile_row + kHalf, right[i]);
+
+ private:
+  /// A code in the highest byte of a word is 2^24 times as large, which the scales take back.
+  template <int Half>
+  [[gnu::always_inline]] __m512 value(__m512i codes, int pair) const {
+    const auto top = [&](int column, int k) {
+      return static_cast<int>(static_cast<unsigned>(8 * Half + 4 * column + 2 * pair + k) << 24 | 0x808080U);
+    };
+    const __m512i places = _mm512_broadcast_i32x4(_mm_setr_epi32(top(0, 0), top(0, 1), top(1, 0), top(1, 1)));
+    const __m512 whole = _mm512_cvtepi32_ps(_mm512_shuffle_epi8(codes, places));
+    return _mm512_mul_ps(_mm512_mul_ps(whole, scale_[Half]), _mm512_set1_ps(kUnit8));
   }
+  __m512 scale_[2];
+};
+
+template <int Rows>
+void stream8(const StreamCall8& call) {
+  const std::int64_t b_column = call.in.b_column, depth = call.in.depth;
+  const std::int64_t ahead = call.in.ahead;
+  const auto* a = static_cast<const std::int32_t*>(call.in.a);
+  const std::byte* b = call.in.b;
+  const Columns8 columns[2] = {Columns8(call.scales), Columns8(call.scales + 16)};
+  Sums<Rows> sums[2] = {{call.in, 0}, {call.in, 16}};
+  for (std::int64_t k = 0; k < depth; k += 32, b += 32, a += 16 * Rows)
+#pragma GCC unroll 2
+    for (int side = 0; side < 2; ++side) {
+      const std::byte* from = b + 16 * side * b_column;
+      const std::int64_t fetched = k / 32 % 2 * 8;  // a line holds two such parts
+      fetch<8>(from + ahead + fetched * b_column, b_column);
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) {
+        __m512i codes[4];
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; ++j)
+          codes[j] = four_columns(from + (j % 2 + j / 2 * 8) * b_column + 16 * half, 2 * b_column);
+        turn_words(codes);
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; ++j) {
+          __m512i pairs[2];
+          columns[side].expand(codes[j], pairs);
+          sums[side].add(a + (8 * half + 2 * j) * Rows, pairs[0]);
+          sums[side].add(a + (8 * half + 2 * j + 1) * Rows, pairs[1]);
+        }
+      }
+    }
+  for (const Sums<Rows>& side : sums) side.write();
 }
 
 }  // namespace
@@ -97,6 +269,9 @@ const TileKernel kTileAvx512Bf16{.mr = kMaxRows,
                                          {multiply<2, 1>, multiply<2, 2>, multiply<2, 3>},
                                          {multiply<4, 1>, multiply<4, 2>, multiply<4, 3>},
                                          {multiply<kMaxRows, 1>, multiply<kMaxRows, 2>, multiply<kMaxRows, 3>}},
-                                 .stream_bf16 = {stream<1>, stream<2>}};
+                                 .streamed = kStreamed,
+                                 .stream_bf16 = {stream<1>, stream<2>},
+                                 .stream4 = {stream4<1>, stream4<2>},
+                                 .stream8 = {stream8<1>, stream8<2>}};
 
 }  // namespace qtrain::ops
