@@ -11,8 +11,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 package_options 2,9 "$@"
 version="$(sed -nE 's/^project\(qtrain VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)"
-name="qtrain-$version-linux-x86_64"
-[ "$KIND" = cpu ] || name+="-$KIND"
+name="qtrain-$version-linux-x86_64$SUFFIX"
 stage="$WORK/stage/$name"
 
 heading "Libraries"

@@ -18,8 +18,9 @@ package_options() {
   PREFIX="$WORK/prefix"        # the static libraries
   TOOLS="$WORK/tools"          # compiler and archiver
   LICENSES="$WORK/licenses"    # of all that is linked
-  PRESET=portable
-  [ "$KIND" = cpu ] || PRESET="portable-$KIND"
+  SUFFIX=""                    # of what users get
+  [ "$KIND" = cpu ] || SUFFIX="-$KIND"
+  PRESET="portable$SUFFIX"
 }
 
 PACKAGES="$ROOT/build/package"
