@@ -13,6 +13,7 @@
 #include "core/sha256.h"
 #include "core/stop.h"
 #include "core/version.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/manifest.h"
 #include "train/checkpoint/run_identity.h"
@@ -56,6 +57,17 @@ std::vector<SealedState> sealed_states(const RecordedRun& run, Verification& v) 
     v.add("files of " + folder.filename().string(), "it has no manifest");
   if (folders.empty()) v.add("the result", "there is neither a checkpoint nor a result with a manifest");
   return states;
+}
+
+// Of the run whose result lies there; one that has gone on since has a config of its own.
+void check_config(const RecordedRun& run, const std::vector<SealedState>& states, Verification& v) {
+  const auto result = std::ranges::find(states, run.output, &SealedState::folder);
+  if (result == states.end() || !fs::exists(run.output / kTrainResults)) return;
+  if (std::ranges::any_of(states, [&](const SealedState& s) { return s.step > result->step; })) return;
+  const Json digest = read_json(run.output / kTrainResults).value(kConfigDigest, Json());
+  if (!digest.is_string()) return;  // of an earlier version
+  const bool same = digest == sha256_of_file(run.output / kResolvedConfig);
+  v.add(kResolvedConfig, same ? "" : "it is not the config of the result: it was changed afterwards");
 }
 
 void check_inputs(const RecordedRun& run, Verification& v) {
@@ -236,6 +248,7 @@ Verification verify_run(const fs::path& output, const VerificationOptions& optio
   const RecordedRun run = read_recorded_run(output);
   Verification v;
   const std::vector<SealedState> states = sealed_states(run, v);
+  check_config(run, states, v);
   check_inputs(run, v);
   check_identities(states, v);
   // With other inputs all would differ, for a reason that is known.

@@ -7,6 +7,7 @@
 
 #include "core/file.h"
 #include "core/safetensors.h"
+#include "core/sha256.h"
 #include "kernels/gemm_choices.h"
 #include "model/hf_folder.h"
 #include "train/checkpoint/checkpoint_folders.h"
@@ -21,7 +22,6 @@ namespace fs = std::filesystem;
 constexpr const char* kState = "training_state.json";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kTrainerState = "trainer_state.json";
-constexpr const char* kTrainResults = "train_results.json";
 constexpr const char* kMasters = "master_weights.safetensors";
 constexpr int kStateVersion = 2;  // 1: without what it takes to see whether a config fits
 constexpr const char* kFormerGemmChoices = "product_choices.json";  // in checkpoints before 0.1.0
@@ -156,6 +156,16 @@ fs::path save_checkpoint(const TrainingObjects& run, const fs::path& output) {
   return final;
 }
 
+namespace {
+
+// The config lies beside them unsealed: a run that goes on writes its own, and the result stays until it is done.
+void write_results(const fs::path& output, const fs::path& folder, Json results) {
+  if (fs::exists(output / kResolvedConfig)) results[kConfigDigest] = sha256_of_file(output / kResolvedConfig);
+  write_file(folder / kTrainResults, dump_json(results, 2) + "\n");
+}
+
+}  // namespace
+
 void save_final(const TrainingObjects& run, const fs::path& output, const Json& results) {
   if (run.ranks.rank() != 0) return follow_writing(run, write_model);
   save_sealed_into({.target = output,
@@ -164,9 +174,7 @@ void save_final(const TrainingObjects& run, const fs::path& output, const Json& 
                         [&](const fs::path& folder) {
                           lead_writing(run, folder, write_model);
                           write_trainer_state(run, folder);
-                          write_file(folder / kTrainResults, dump_json(results, 2) + "\n");
-                          if (fs::exists(output / kResolvedConfig))
-                            fs::copy_file(output / kResolvedConfig, folder / kResolvedConfig);
+                          write_results(output, folder, results);
                         },
                     .world_size = run.ranks.size()});
   run.ranks.barrier(run.ctx);

@@ -13,6 +13,9 @@ namespace qtrain {
 
 /// What a run was made of: its config with the origin of each value, and hashes of what it read.
 inline constexpr const char* kResolvedConfig = "resolved_config.json";
+/// What a run has come to in numbers, and in it the SHA-256 of that.
+inline constexpr const char* kTrainResults = "train_results.json";
+inline constexpr const char* kConfigDigest = "resolved_config_sha256";
 
 /// What a checkpoint saves and restores; nothing here is owned.
 struct TrainingObjects {
@@ -39,8 +42,8 @@ struct TrainingObjects {
 std::filesystem::path save_checkpoint(const TrainingObjects& run, const std::filesystem::path& output);
 
 /// Writes what a run comes to into `output`, sealed by a manifest of its own: the model or adapter as transformers /
-/// PEFT write it, trainer_state.json, and `results` as train_results.json; with them the resolved_config.json that lies
-/// there. Every rank calls it. Errors: ErrorKind::disk.
+/// PEFT write it, trainer_state.json, and `results` as train_results.json, with the SHA-256 of the resolved_config.json
+/// that lies there. Every rank calls it. Errors: ErrorKind::disk.
 void save_final(const TrainingObjects& run, const std::filesystem::path& output, const Json& results);
 
 /// The day that the chat template wrote in the run of the first of `checkpoints` whose state is whole, where it writes
