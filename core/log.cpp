@@ -91,7 +91,7 @@ std::string drawn(std::string_view lines, int width) {
   while (!lines.empty()) {
     const std::string_view line = lines.substr(0, lines.find('\n'));
     lines.remove_prefix(std::min(line.size() + 1, lines.size()));
-    all += line.substr(0, static_cast<std::size_t>(std::max(width, 1)));
+    all += first_columns(line, std::max(width, 1));
     if (!lines.empty()) all += '\n', ++above;
   }
   if (above > 0) all += fmt::format("\x1b[{}A", above);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 
 namespace qtrain {
@@ -22,6 +23,24 @@ Terminal terminal_of(int descriptor) {
   const std::string_view kind = environment("TERM");
   const bool redraws = ::isatty(descriptor) == 1 && !kind.empty() && kind != "dumb";
   return {.redraws = redraws, .colors = redraws && environment("NO_COLOR").empty()};
+}
+
+bool shows_unicode() {
+  std::string locale;
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"})
+    if (locale.empty()) locale = environment(name);
+  std::erase(locale, '-');
+  std::ranges::transform(locale, locale.begin(), [](unsigned char c) { return std::tolower(c); });
+  return locale.find("utf8") != locale.npos;
+}
+
+std::string_view first_columns(std::string_view line, int columns) {
+  std::size_t end = 0;
+  for (int column = 0; end < line.size(); ++end) {
+    const bool begins = (static_cast<unsigned char>(line[end]) & 0xC0) != 0x80;
+    if (begins && column++ >= columns) break;
+  }
+  return line.substr(0, end);
 }
 
 int terminal_width(int descriptor) {

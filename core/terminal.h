@@ -14,6 +14,12 @@ struct Terminal {
 /// Of a file descriptor, by what it is and by the environment.
 Terminal terminal_of(int descriptor);
 
+/// Whether characters beyond ASCII are shown, by LC_ALL, LC_CTYPE and LANG.
+bool shows_unicode();
+
+/// The beginning of a line of UTF-8 that has so many columns; each character has one.
+std::string_view first_columns(std::string_view line, int columns);
+
 /// Columns of the terminal as it is now (it may have been resized), else COLUMNS, else 80.
 int terminal_width(int descriptor);
 /// Its lines, else 24.

@@ -82,6 +82,7 @@ void Statistics::add(double seconds, double value) {
     origin_ = seconds;
   }
   ++count_;
+  history_.add(seconds, value);
   last_ = value;
   sum_ += value;
   least_ = std::min(least_, value);

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "monitor/history.h"
+
 namespace qtrain::monitor {
 
 enum class Unit : std::uint8_t {
@@ -49,11 +51,13 @@ class Statistics {
   double most() const { return most_; }
   /// Of the line through the values that has the least squares, per second; 0 below three values.
   double slope() const;
+  const History& history() const { return history_; }
 
  private:
   std::int64_t count_ = 0;
   double first_ = 0, last_ = 0, sum_ = 0, least_ = 0, most_ = 0;
   double origin_ = 0, times_ = 0, squares_ = 0, products_ = 0;  // sums of t, t^2, t x from the first time on
+  History history_;
 };
 using Series = std::map<std::string_view, Statistics>;
 const Statistics* find(const Series& series, std::string_view key);

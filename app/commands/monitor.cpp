@@ -55,7 +55,10 @@ class Watch {
     if (options_.run) rows_.emplace(*options_.run);
     if (options_.file) file_.emplace(*options_.file);
     if (options_.run && !options_.pid) options_.pid = host_.holder_of(*options_.run / ".lock");
-    heading_ = {.interval = options_.interval, .duration = options_.duration, .no_gpu = gpus_.problem()};
+    heading_ = {.interval = options_.interval,
+                .duration = options_.duration,
+                .no_gpu = gpus_.problem(),
+                .unicode = shows_unicode()};
     if (options_.pid)
       heading_.watched =
           fmt::format("process {} ({})", *options_.pid, host_.process(*options_.pid).value_or(ProcessReading{}).name);

@@ -16,5 +16,12 @@ TEST(Wrapped, CutsBetweenWords) {
   EXPECT_THAT(wrapped("   ", 5), ElementsAre("   "));
 }
 
+TEST(FirstColumns, CountsCharacters) {
+  EXPECT_EQ(first_columns("abc", 2), "ab");
+  EXPECT_EQ(first_columns("abc", 3), "abc");
+  EXPECT_EQ(first_columns("a▁█c", 3), "a▁█");
+  EXPECT_EQ(first_columns("▁", 0), "");
+}
+
 }  // namespace
 }  // namespace qtrain

@@ -194,6 +194,21 @@ TEST(Views, FitTheTerminal) {
     }
 }
 
+TEST(Views, DrawTheLastMinutesFrom80ColumnsOn) {
+  Sample now;
+  const Summary s = samples(machine(), [&](int i) { return now = Sample{.host = host(25.0 * i, (i + 1) * kGb)}; });
+  const auto row = [&](int columns, bool unicode) {
+    for (const std::string& line : live_view({.unicode = unicode}, now, s, columns - 1))
+      if (line.starts_with("CPU ")) return line;
+    return std::string();
+  };
+  EXPECT_THAT(row(60, true), ::testing::EndsWith("%"));
+  EXPECT_THAT(row(80, false), HasSubstr("#"));
+  EXPECT_THAT(row(80, true), HasSubstr("█"));
+  EXPECT_EQ(row(80, false).size(), 79u);
+  EXPECT_EQ(row(120, false).size(), 101u) << "at most 40 bars";
+}
+
 TEST(Units, AreAtMostTenColumns) {
   EXPECT_EQ(in_unit(999.4, Unit::bytes), "999 B");
   EXPECT_EQ(in_unit(999.6, Unit::bytes), "1.0 kB");
