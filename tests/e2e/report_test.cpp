@@ -70,6 +70,51 @@ TEST(Report, GoesToTheToolsThatAreNamed) {
   EXPECT_EQ(bytes_of(files.at("mlflow.runName")), "out");
 }
 
+// Every tool is told of each row once, by the rank that leads.
+TEST(Report, OfSeveralRanksIsWrittenByTheFirst) {
+  const TempFolder folder;
+  Json config = tiny_run(folder / "out");
+  config.update({{"report_to", {"wandb", "mlflow", "tensorboard"}},
+                 {"nproc", 2},
+                 {"device", "cpu"},
+                 {"per_device_train_batch_size", 1},
+                 {"logging_steps", 1},
+                 {"eval_dataset_name", config["dataset_name"]},
+                 {"eval_strategy", "steps"},
+                 {"eval_steps", 4}});
+  train_ok(folder.path(), config);
+  std::map<std::string, std::vector<fs::path>> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder / "out")) {
+    const std::string name = entry.path().filename();
+    const bool events = name.starts_with("events.out.tfevents.");
+    if (entry.is_regular_file())
+      files[events ? "events" : entry.path().extension() == ".wandb" ? "wandb" : name].push_back(entry);
+  }
+  for (const char* kind : {"events", "wandb", "mlflow.runName", "metrics.jsonl", "report.html"})
+    EXPECT_EQ(files[kind].size(), 1u) << kind;
+
+  std::map<std::string, int> rows;
+  for (const Json& row : read_jsonl(folder / "out/metrics.jsonl"))
+    for (const char* key : {"loss", "eval_loss"}) rows[key] += row.contains(key) ? 1 : 0;
+  EXPECT_EQ(rows["loss"], 8);
+  EXPECT_EQ(rows["eval_loss"], 2);
+  const auto times_in = [&](const char* kind, const std::string& text) {
+    const std::string bytes = bytes_of(files[kind].at(0));
+    int times = 0;
+    for (std::size_t at = 0; (at = bytes.find(text, at)) != std::string::npos; ++at) ++times;
+    return times;
+  };
+  const auto expect_rows = [&](const char* kind, int times) {
+    EXPECT_EQ(times_in(kind, "train/loss"), times * rows["loss"]) << kind;
+    EXPECT_EQ(times_in(kind, "eval/loss"), times * rows["eval_loss"]) << kind;
+  };
+  expect_rows("events", 1);
+  expect_rows("wandb", 2);  // in the history and in the summary
+  ASSERT_EQ(files["loss"].size(), 1u) << "a metric of MLflow";
+  EXPECT_EQ(times_in("loss", "\n"), rows["loss"]);
+  EXPECT_EQ(times_in("eval_loss", "\n"), rows["eval_loss"]);
+}
+
 TEST(Compare, LaysRunsSideBySide) {
   const TempFolder folder;
   train_ok(folder.path(), tiny_run(folder / "a"));

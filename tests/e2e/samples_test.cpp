@@ -1,3 +1,7 @@
+#include <signal.h>
+
+#include <numeric>
+
 #include "core/file.h"
 #include "tests/e2e/support.h"
 
@@ -80,6 +84,42 @@ TEST_F(Samples, GoOnWithAResumedRun) {
   fs::remove(folder_ / "out/manifest.json");
   train_ok(folder_.path(), saved);
   EXPECT_EQ(without_times(folder_ / "out/samples.jsonl"), whole);
+}
+
+/// The runs of a page: its data is one JSON document.
+Json data_of(const fs::path& page) {
+  const std::string text = bytes_of(page), begin = R"(<script type="application/json" id="data">)";
+  const std::size_t at = text.find(begin) + begin.size();
+  return Json::parse(text.substr(at, text.find("</script>", at) - at)).at("runs");
+}
+
+// A stop comes at any moment, most likely during an evaluation or its samples.
+TEST_F(Samples, OfARunThatWasStoppedAndGoesOnAreThereOnce) {
+  constexpr int kSteps = 30;
+  const Json often{{"max_steps", kSteps}, {"eval_steps", 1}, {"save_strategy", "no"}};
+  Json whole = config("whole"), parts = config("parts");
+  whole.update(often);
+  parts.update(often);
+  train_ok(folder_.path(), whole);
+  write_file(folder_ / "parts.json", dump_json(parts));
+  Process first(launch_of({.words = {(folder_ / "parts.json").string()}}));
+  ASSERT_TRUE(first.waits_for("step 3: 2 prompts answered")) << first.said();
+  first.signal(SIGTERM);
+  ASSERT_EQ(first.wait().code, 75);
+  const std::vector<Json> of_first = without_times(folder_ / "parts/samples.jsonl");
+  ASSERT_LT(of_first.size(), 2u * kSteps) << "it was to be stopped before its end";
+  train_ok(folder_.path(), parts);
+
+  const std::vector<Json> all = without_times(folder_ / "whole/samples.jsonl");
+  ASSERT_EQ(all.size(), 2u * kSteps);
+  EXPECT_EQ(without_times(folder_ / "parts/samples.jsonl"), all);
+  EXPECT_EQ(data_of(folder_ / "parts/report.html")[0]["samples"], data_of(folder_ / "whole/report.html")[0]["samples"]);
+  std::vector<int> evaluated, steps(kSteps);
+  for (const Json& row : read_jsonl(folder_ / "parts/metrics.jsonl"))
+    if (row.contains("eval_loss")) evaluated.push_back(row.at("step"));
+  std::iota(steps.begin(), steps.end(), 1);
+  EXPECT_EQ(evaluated, steps);
+  EXPECT_EQ(history_without_times(folder_ / "parts"), history_without_times(folder_ / "whole"));
 }
 
 TEST_F(Samples, OfSeveralRanksAreThoseOfOne) {
