@@ -246,6 +246,31 @@ const Json* value_of(const RunRecord& run, const std::string& key) {
   return value == entry->end() ? nullptr : &*value;
 }
 
+/// The components of an absolute path.
+using Parts = std::vector<std::string>;
+
+Parts parts_of(const fs::path& folder) {
+  const fs::path whole = fs::absolute(folder).lexically_normal();
+  Parts parts;
+  for (const fs::path& part : whole.has_filename() ? whole : whole.parent_path()) parts.push_back(part.string());
+  return parts;
+}
+
+// What all begin with or end in; a path keeps one component at least.
+void drop_common_ends(std::vector<Parts>& paths) {
+  const auto all_have = [&](auto part) {
+    return std::ranges::all_of(paths, [&](const Parts& p) { return p.size() > 1 && part(p) == part(paths.front()); });
+  };
+  while (all_have([](const Parts& p) { return p.back(); }))
+    for (Parts& p : paths) p.pop_back();
+  while (all_have([](const Parts& p) { return p.front(); }))
+    for (Parts& p : paths) p.erase(p.begin());
+}
+
+bool distinct(const std::vector<std::string>& names) {
+  return std::set<std::string>(names.begin(), names.end()).size() == names.size();
+}
+
 }  // namespace
 
 Json figures_of(const RunRecord& run) {
@@ -303,13 +328,17 @@ Json differences(const std::vector<RunRecord>& runs) {
 }
 
 std::vector<std::string> names_of(const std::vector<RunRecord>& runs) {
+  std::vector<Parts> paths;
   std::vector<std::string> names;
   for (const RunRecord& run : runs) {
-    const fs::path whole = fs::absolute(run.folder).lexically_normal();
-    names.push_back((whole.has_filename() ? whole : whole.parent_path()).filename().string());
+    paths.push_back(parts_of(run.folder));
+    names.push_back(paths.back().back());
   }
-  const std::set<std::string> distinct(names.begin(), names.end());
-  if (distinct.size() == names.size()) return names;
+  if (distinct(names)) return names;
+  drop_common_ends(paths);
+  names.clear();
+  for (const Parts& parts : paths) names.push_back(fmt::format("{}", fmt::join(parts, "/")));
+  if (distinct(names)) return names;
   names.clear();
   for (const RunRecord& run : runs) names.push_back(run.folder.string());
   return names;

@@ -208,7 +208,10 @@ TEST_F(RunFolder, WithoutARunIsRefused) {
 
 TEST(Runs, AreToldApart) {
   EXPECT_THAT(names_of({{.folder = "x/a/"}, {.folder = "x/b"}}), ElementsAre("a", "b"));
-  EXPECT_THAT(names_of({{.folder = "x/a"}, {.folder = "y/a"}}), ElementsAre("x/a", "y/a"));
+  EXPECT_THAT(names_of({{.folder = "x/a"}, {.folder = "y/a"}}), ElementsAre("x", "y"));
+  EXPECT_THAT(names_of({{.folder = "p/x/k/a"}, {.folder = "p/y/a/"}, {.folder = "p/z/b/a"}}),
+              ElementsAre("x/k", "y", "z/b"));
+  EXPECT_THAT(names_of({{.folder = "x/a"}, {.folder = "x/a"}}), ElementsAre("x/a", "x/a"));
 }
 
 TEST(Runs, DifferInKeys) {

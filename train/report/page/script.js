@@ -400,11 +400,12 @@ function samples() {
 
 // --- Config and environment ---
 
+const breakable = (name) => name.split(/(?<=_)/).flatMap((part) => [part, element('wbr')]);
 const isDefault = (origin) => origin.startsWith('default');
 function config() {
   if (!runs.some((r) => r.config.length)) return [];
   const keys = [...new Set(runs.flatMap((r) => r.config.map(([key]) => key)))];
-  const of = runs.map((r) => new Map(r.config.map(([key, value, origin]) => [key, { value, origin }])));
+  const of = runs.map((r) => new Map(r.config.map(([key, value, origin]) => [key, { value: value.replace(/^(-?\d+)\.0$/, '$1'), origin }])));
   const rows = keys.map((key) => {
     const values = of.map((m) => m.get(key) || { value: '–', origin: '' });
     return { key, values, given: values.some((v) => v.origin && !isDefault(v.origin)),
@@ -421,7 +422,7 @@ function config() {
       row.key.toLowerCase().includes(wanted));
     count.textContent = `${found.length} of ${rows.length} keys`;
     body.replaceChildren(...found.map((row) => element('tr', { class: row.given && kind.value === 'all' ? 'given' : '' },
-      element('td', { class: 'code' }, row.key), row.values.flatMap((v) => [element('td', { class: 'code' }, v.value),
+      element('td', { class: 'code' }, breakable(row.key)), row.values.flatMap((v) => [element('td', { class: 'code' }, v.value),
         many ? null : element('td', { class: 'soft wrap' }, v.origin)]))));
   };
   show();
@@ -431,11 +432,13 @@ function config() {
     element('div', { class: 'scroll' }, element('table', {}, element('thead', {}, element('tr', {}, element('th', {}, 'Key'), names)), body)))];
 }
 function environment() {
-  const with_rows = runs.filter((r) => r.environment.length);
-  if (!with_rows.length) return [];
-  return [element('h2', {}, 'Environment'), with_rows.map((run) => element('div', { class: 'card', style: 'margin-bottom:10px' },
-    many ? element('h3', {}, run.name) : null, element('table', {}, run.environment.map(([name, value]) =>
-      element('tr', {}, element('td', { class: 'wrap' }, name.replaceAll('_', ' ')), element('td', { class: 'code' }, value))))))];
+  const names = [...new Set(runs.flatMap((r) => r.environment.map(([name]) => name)))];
+  if (!names.length) return [];
+  const of = runs.map((r) => new Map(r.environment));
+  const head = many ? element('tr', {}, element('th', {}, ''), runs.map((r) => element('th', {}, r.name))) : null;
+  return [element('h2', {}, 'Environment'), element('div', { class: 'card scroll' }, element('table', {}, head,
+    names.map((name) => element('tr', {}, element('td', { class: 'wrap' }, /[./]/.test(name) ? name : name.replaceAll('_', ' ')),
+      of.map((values) => element('td', { class: 'code' }, values.get(name) ?? '–'))))))];
 }
 
 document.getElementById('page').replaceChildren(...[head(), element('div', { style: 'margin-top:12px' }, allNotes()), charts(),
