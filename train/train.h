@@ -22,7 +22,7 @@ struct TrainingStart {
   const ResolvedConfig& config;
   std::string resume;
   Collective& ranks;
-  int gpu = 0;  ///< of this rank, where it runs on one
+  int gpu = 0;                  ///< of this rank, where it runs on one
   std::int64_t stop_after = 0;  ///< as if told to stop after this update; 0: not
 };
 TrainingResult train(const TrainingStart& start, Log& log);
