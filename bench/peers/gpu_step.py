@@ -28,37 +28,12 @@ import tempfile
 import time
 from pathlib import Path
 
-MODELS = {
-    "qwen3-0.6b": dict(
-        architectures=["Qwen3ForCausalLM"], model_type="qwen3", vocab_size=151936, hidden_size=1024,
-        intermediate_size=3072, num_hidden_layers=28, num_attention_heads=16, num_key_value_heads=8, head_dim=128,
-        max_position_embeddings=40960, rope_theta=1000000.0, rms_norm_eps=1e-6, tie_word_embeddings=True),
-    "llama-3.1-8b": dict(
-        architectures=["LlamaForCausalLM"], model_type="llama", vocab_size=128256, hidden_size=4096,
-        intermediate_size=14336, num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8, head_dim=128,
-        max_position_embeddings=131072, rope_theta=500000.0, rms_norm_eps=1e-5, tie_word_embeddings=False),
-    "qwen3-8b": dict(
-        architectures=["Qwen3ForCausalLM"], model_type="qwen3", vocab_size=151936, hidden_size=4096,
-        intermediate_size=12288, num_hidden_layers=36, num_attention_heads=32, num_key_value_heads=8, head_dim=128,
-        max_position_embeddings=40960, rope_theta=1000000.0, rms_norm_eps=1e-6, tie_word_embeddings=False)}
-COMMON = dict(hidden_act="silu", initializer_range=0.02, attention_bias=False, bos_token_id=0, eos_token_id=1,
-              attention_dropout=0.0)
-SMALL = dict(vocab_size=512, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
-             num_key_value_heads=2, head_dim=16)
-# Rows of a micro-batch, micro-batches of an update, steps, what is trained; what is asked of tokens a second and of the
-# ratio. Large models take fewer steps, or have fewer layers: their random weights are drawn on the processor, at 20 to 25
-# million a second and core where that was measured, which takes most of the time.
-CASES = {
-    "qwen3-0.6b": dict(model="qwen3-0.6b", batch=8, accumulation=1, steps=8, tokens_per_second=105e3, ratio=2.2),
-    "qwen3-0.6b-qlora": dict(model="qwen3-0.6b", batch=8, accumulation=1, steps=8, lora=True, four_bit=True,
-                             tokens_per_second=115e3, ratio=4.0),
-    "llama-3.1-8b": dict(model="llama-3.1-8b", batch=4, accumulation=2, steps=6, lora=True, tokens_per_second=17e3,
-                         ratio=2.2),
-    "llama-3.1-8b-qlora": dict(model="llama-3.1-8b", layers=12, batch=4, accumulation=2, steps=6, lora=True,
-                               four_bit=True, tokens_per_second=17e3, ratio=2.2),
-    "qwen3-8b-adamw8bit": dict(model="qwen3-8b", batch=2, accumulation=4, steps=6, eight_bit_adam=True,
-                               tokens_per_second=12.4e3, ratio=1.0)}
-DEFAULTS = dict(layers=None, lora=False, four_bit=False, eight_bit_adam=False)
+# Models as their config.json, and cases: rows of a micro-batch, micro-batches of an update, steps, the keys of qtrain, what
+# is asked of tokens a second (of one H200) and of the ratio, the memory of a card that the case needs, and the milliseconds
+# of a step that were predicted, of all layers. Large models take fewer steps, or have fewer layers: their random weights are
+# drawn on the processor, at 20 to 25 million a second and core where that was measured, which takes most of the time.
+TABLE = json.loads((Path(__file__).resolve().parents[1] / "step_cases.json").read_text(encoding="utf-8"))
+MODELS, CASES, SMALL = TABLE["models"], TABLE["cases"], TABLE["small"]
 IMPORTED = "imported"
 WARM_UP = 3  # steps: kernels are chosen in the first, graphs recorded in the second
 
@@ -76,19 +51,23 @@ def parse():
                         help="most time of either program; PyTorch's begins when it is imported")
     parser.add_argument("--torch_only", help=argparse.SUPPRESS)  # the folder, in a process of its own
     args = parser.parse_args()
-    args.what = DEFAULTS | CASES[args.case]
+    case = CASES[args.case]
+    args.what = case | dict(layers=case.get("layers"), lora=case["config"].get("use_peft", False),
+                            four_bit=case["config"].get("load_in_4bit", False),
+                            eight_bit_adam=case["config"].get("optim") == "adamw_8bit")
     args.steps = args.steps or args.what["steps"]
     return args
 
 
 def write_case(args, folder):
     """A model folder without weights, and rows of random tokens."""
-    config = MODELS[args.what["model"]] | COMMON
+    config = dict(MODELS[args.what["model"]])
     if args.what["layers"]:
         config["num_hidden_layers"] = args.what["layers"]
     if args.small:
         config |= SMALL
-    length, rows = 32 if args.small else 2048, args.steps * args.what["batch"] * args.what["accumulation"]
+    length = 32 if args.small else args.what["config"]["max_length"]
+    rows = args.steps * args.what["batch"] * args.what["accumulation"]
     (folder / "model").mkdir()
     (folder / "model/config.json").write_text(json.dumps(config, indent=1))
     draw = random.Random(1)
@@ -110,18 +89,11 @@ def logged(folder):
 def run_qtrain(args, folder, length):
     """Ends the program behind its last step: saving a large model would take longer than all of them."""
     case = args.what
-    config = dict(
+    config = case["config"] | dict(
         model_name_or_path=str(folder / "model"), dataset_name=str(folder / "rows.jsonl"), device=args.device,
         output_dir=str(folder / "out"), bf16=args.device == "cuda", max_length=length, max_steps=args.steps,
-        dtype="bfloat16" if case["lora"] else "float32", random_init=True,
-        per_device_train_batch_size=case["batch"], gradient_accumulation_steps=case["accumulation"],
-        gradient_checkpointing=False, learning_rate=1e-4, logging_steps=1, save_strategy="no", seed=1)
-    if case["lora"]:
-        config |= dict(use_peft=True, lora_r=16, lora_alpha=32, lora_dropout=0.0, lora_target_modules="all-linear")
-    if case["four_bit"]:
-        config |= dict(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True)
-    if case["eight_bit_adam"]:  # activations of a step beside 8 bits of state and gradients in float32
-        config |= dict(optim="adamw_8bit", gradient_checkpointing="auto")
+        random_init=True, per_device_train_batch_size=case["batch"], gradient_accumulation_steps=case["accumulation"],
+        learning_rate=1e-4, logging_steps=1, save_strategy="no", seed=1)
     (folder / "config.json").write_text(json.dumps(config, indent=1))
     begin = time.monotonic()
     process = subprocess.Popen([args.qtrain, str(folder / "config.json"), *args.set], stdin=subprocess.DEVNULL)
@@ -253,7 +225,7 @@ def operations(config, layers, length):
 def compare(args, result, config, length):
     case, ours, theirs = args.what, result["ours"], result["torch"]
     right = abs(ours["losses"][0] - expected_loss(config)) < 0.3
-    speed = dict(figure=f"{args.case} tokens/s", value=ours["tokens_per_second"], goal=case["tokens_per_second"])
+    speed = dict(figure=f"{args.case} tokens/s", value=ours["tokens_per_second"], goal=case["goals"]["tokens_per_second"])
     layers, all_layers = config["num_hidden_layers"], MODELS[case["model"]]["num_hidden_layers"]
     if case["layers"] and not args.small:
         speed.update(figure=f"{args.case} tokens/s, from {layers} of {all_layers} layers", measured=speed["value"])
@@ -261,7 +233,7 @@ def compare(args, result, config, length):
     figures = [speed]
     if theirs:
         right = right and abs(ours["losses"][0] - theirs["losses"][0]) < 0.1
-        figures.append(dict(figure=f"{args.case} step / transformers", goal=case["ratio"],
+        figures.append(dict(figure=f"{args.case} step / transformers", goal=case["goals"]["ratio"],
                             value=ours["tokens_per_second"] / theirs["tokens_per_second"]))
         if theirs["memory_bytes"]:
             figures.append(dict(figure=f"{args.case} peak memory of transformers / ours", goal=1.0,
