@@ -61,7 +61,11 @@ function(qtrain_cuda_sources target)
   if(QTRAIN_CUDA_MODE STREQUAL "native")
     target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/kernels/cuda/native)
     # 554: a conversion to the own type, which the views of const bytes have
-    set(flags --expt-relaxed-constexpr --diag-suppress=554 -lineinfo -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers)
+    set(flags --expt-relaxed-constexpr --diag-suppress=554 -lineinfo -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers
+        -Xfatbin=-compress-all)
+    if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13)  # drivers of CUDA 12.0 to 12.3 cannot read this compression
+      list(APPEND flags --compress-mode=size)
+    endif()
     set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${flags}")
   else()
     target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/emulator)

@@ -1,28 +1,33 @@
 #!/usr/bin/env bash
 # Builds what scripts/gpu_suite.sh runs on a machine with a GPU, and the libraries that may be missing there.
 # Usage: scripts/gpu_prebuild.sh DIR [ARCHITECTURES]
-#   DIR            gets bin/ and lib/, at most 54 MB; give it to scripts/gpu_suite.sh --prebuilt DIR
+#   DIR            gets bin/ and lib/; DIR.tar.xz is the same in one file, at most 20 MB, and with the tracked sources
+#                  at most 40 MB. Give either to scripts/gpu_suite.sh --prebuilt
 #   ARCHITECTURES  as QTRAIN_CUDA_ARCHS (default: 90a-real, an H100 or H200)
 # Needs nvcc and the packages of scripts/install_deps.sh, but no GPU. The other machine needs a C library at least as new.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 case "${1:-}" in
-  "" | -*) sed -n '2,6s/^# //p' "${BASH_SOURCE[0]}" && exit 2 ;;
+  "" | -*) sed -n '2,7s/^# //p' "${BASH_SOURCE[0]}" && exit 2 ;;
 esac
 mkdir -p "$1"
 target="$(cd "$1" && pwd)"
 architectures="${2:-90a-real}"
 build=build/gpu
-most_megabytes=54
+max_bundle=$((20 * 1000 * 1000))
+max_with_sources=$((40 * 1000 * 1000))
 jobs="${JOBS:-$(nproc)}"
 
 choose_compiler
 # The libraries lie beside the programs, also those that only libraries need (hence the old form of the path).
 run cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DQTRAIN_CUDA=native "-DQTRAIN_CUDA_ARCHS=$architectures" \
-  -DQTRAIN_OPS_LIBRARY=ON '-DCMAKE_BUILD_RPATH=$ORIGIN/../lib' -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags \
+  -DCMAKE_CUDA_FLAGS=-Xptxas=-v \
+  -DQTRAIN_OPS_LIBRARY=ON -DQTRAIN_UNITY=ON '-DCMAKE_BUILD_RPATH=$ORIGIN/../lib' -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags \
   -DCMAKE_SHARED_LINKER_FLAGS=-Wl,--disable-new-dtags
-run cmake --build "$build" -j "$jobs" --target qtrain test_cuda test_e2e_cuda qtrain_ops
+# The compiler's report of each kernel's registers and spills goes into the log alone.
+run cmake --build "$build" -j "$jobs" --target qtrain test_cuda test_e2e_cuda qtrain_ops |
+  tee "$build/build.log" | grep --line-buffered -Ev '^ptxas info|bytes stack frame|^$'
 
 rm -rf "${target:?}/bin" "${target:?}/lib"
 mkdir -p "$target/bin" "$target/lib"
@@ -38,6 +43,13 @@ ldd "$build/bin/qtrain" "$build/lib/libqtrain_ops.so" "$build/bin/test_cuda" "$b
     if [[ ! "$name" =~ $own ]]; then cp -L "$path" "$target/lib/$name"; fi
   done
 
-size="$(du -sm "$target" | cut -f 1)"
-say "$target: $size MB, $(find "$target/lib" -type f | wc -l) libraries"
-[ "$size" -le "$most_megabytes" ] || die "$size MB are more than $most_megabytes"
+bundle="$target.tar.xz"
+tar -C "$target" -cf - bin commit lib | xz -6 -T 0 >"$bundle"
+packed="$(stat -c %s "$bundle")"
+sources="$(git ls-files -z 2>/dev/null | xargs -0 stat -c %s | awk '{ sum += $1 } END { print sum + 0 }')"
+megabytes() { awk -v bytes="$1" 'BEGIN { printf "%.1f MB", bytes / 1e6 }'; }
+say "$target: $(megabytes "$(du -sb "$target" | cut -f 1)"), $(find "$target/lib" -type f | wc -l) libraries"
+say "$bundle: $(megabytes "$packed"); with the tracked sources, $(megabytes $((packed + sources)))"
+[ "$packed" -le "$max_bundle" ] || die "$bundle is larger than $(megabytes $max_bundle)"
+[ $((packed + sources)) -le "$max_with_sources" ] ||
+  die "the bundle and the tracked sources are larger than $(megabytes $max_with_sources)"

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Everything that only a GPU can show, in less than nine minutes: tests, memory checks, speed against PyTorch.
-# Usage: scripts/gpu_suite.sh [--prebuilt DIR] [--only PARTS] [--dry-run --library FILE]
-#   --prebuilt DIR   programs of scripts/gpu_prebuild.sh, or a build folder; else they are built here. It is the way for a
-#                    machine without the build's packages, and leaves all of the time to what only a GPU can show
+# Usage: scripts/gpu_suite.sh [--prebuilt PATH] [--only PARTS] [--dry-run --library FILE]
+#   --prebuilt PATH  programs of scripts/gpu_prebuild.sh (its folder or its .tar.xz), or a build folder; else they are built
+#                    here. It is the way for a machine without the build's packages, and leaves all of the time to what
+#                    only a GPU can show
 #   --only PARTS     patterns of parts, with commas between them: 'test_*,memcheck'. 'step *' has more than run otherwise
 #   --dry-run        tiny sizes on a machine without a GPU, with programs of an `emulated` build as DIR
 #   --library FILE   the libqtrain_ops.so of a build for the processor, for a dry run
@@ -20,8 +21,8 @@ command_line="scripts/gpu_suite.sh $*"
 while [ $# -gt 0 ]; do
   case "$1" in
     --prebuilt)
-      [ -d "${2:-}" ] || die "--prebuilt needs a folder"
-      prebuilt="$(cd "$2" && pwd)"
+      [ -e "${2:-}" ] || die "--prebuilt needs a folder or a .tar.xz file"
+      prebuilt="$(realpath "$2")"
       shift
       ;;
     --library)
@@ -35,7 +36,7 @@ while [ $# -gt 0 ]; do
       shift
       ;;
     --dry-run) dry=1 ;;
-    -h | --help) sed -n '2,12s/^# //p' "${BASH_SOURCE[0]}" && exit 0 ;;
+    -h | --help) sed -n '2,13s/^# //p' "${BASH_SOURCE[0]}" && exit 0 ;;
     *) die "unknown option '$1' (see --help)" ;;
   esac
   shift
@@ -107,6 +108,11 @@ absent() {
   say "== $1: skipped, $2"
 }
 
+if [ -f "$prebuilt" ]; then
+  mkdir "$work/prebuilt"
+  tar -C "$work/prebuilt" -xf "$prebuilt" || die "$prebuilt is no archive of scripts/gpu_prebuild.sh"
+  prebuilt="$work/prebuilt"
+fi
 if [ -z "$prebuilt" ]; then
   [ "$dry" = 0 ] || die "--dry-run needs --prebuilt with the folder of an emulated build"
   prebuilt="$work/prebuilt"
@@ -218,8 +224,12 @@ if timeout 20 "${own[@]}" "$prebuilt/bin/qtrain" doctor 2>>"$log" | grep -Eq '^N
 else
   absent "test_ranks" "there is no NCCL (libnccl.so.2) of 2.18 or newer"
 fi
-part "kernels" "$(scaled 105)" "${own[@]}" python3 bench/peers/gpu_kernels.py --library "$library" "${device[@]}" \
-  "${compiled[@]}" --seconds "$(scaled 80)" --json "$work/kernels.json"
+if ! python3 -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)'; then
+  absent "kernels" "PyTorch is not installed"
+else
+  part "kernels" "$(scaled 105)" "${own[@]}" python3 bench/peers/gpu_kernels.py --library "$library" "${device[@]}" \
+    "${compiled[@]}" --seconds "$(scaled 80)" --json "$work/kernels.json"
+fi
 part "qtrain bench" "$(scaled 50)" "${own[@]}" "$prebuilt/bin/qtrain" bench --device cuda "${bench[@]}" \
   --json "$work/bench.json"
 step qwen3-0.6b "$(scaled 16)"         # 57 s with the imports of PyTorch
