@@ -3,9 +3,11 @@
 docs/kernel_resources.csv.
 
     scripts/kernel_resources.py --check [--arch 90a]     # ends with 1 on a spill, a warning or another table
+    scripts/kernel_resources.py --check --arch 90a --build_log build/gpu/build.log
     scripts/kernel_resources.py --write                  # the architectures of the table; writes it
 
-Without --arch a check compiles for every architecture of a release; the table has some of them. Needs nvcc and c++filt.
+Without --arch a check compiles for every architecture of a release; the table has some of them. What a build for the one
+architecture has compiled (scripts/gpu_prebuild.sh) is taken from its log. Needs nvcc and c++filt.
 Registers depend on the compiler: with another nvcc than the table's only spills and warnings count. Shared memory that
 is asked for at launch is not in the compiler's report.
 """
@@ -49,8 +51,11 @@ def parse():
     mode.add_argument("--check", action="store_true")
     mode.add_argument("--write", action="store_true")
     parser.add_argument("--arch", action="append", choices=ARCHITECTURES, help="only this one; may be repeated")
+    parser.add_argument("--build_log", type=Path, help="of a native build for the one --arch, with -Xptxas=-v")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args()
+    if args.build_log and len(args.arch or ()) != 1:
+        parser.error("--build_log is of one --arch")
     if args.write and args.arch:
         parser.error("--write takes all architectures of the table")
     return args
@@ -84,6 +89,20 @@ def short_names(mangled):
     return names
 
 
+def reports_of(build_log, sources):
+    """What the compiler said of each source that a build has compiled without an error."""
+    reports = {}
+    if not build_log or not build_log.exists():
+        return reports
+    for part in re.split(r"(?m)^(?=\[\d+/\d+\] )", build_log.read_text(encoding="utf-8", errors="replace")):
+        head, _, said = part.partition("\n")
+        built = re.search(r"Building CUDA object kernels/.*/cuda/(\w+)\.cu\.o$", head)
+        source = next((s for s in sources if built and s.stem == built[1]), None)
+        if source and "FAILED:" not in part and build_log.stat().st_mtime >= source.stat().st_mtime:
+            reports[source] = said
+    return reports
+
+
 def compile_source(nvcc, source, arch, folder):
     """The rows of one file, and what the compiler complained about."""
     out = Path(folder) / f"{source.stem}.{arch}.cubin"
@@ -92,6 +111,11 @@ def compile_source(nvcc, source, arch, folder):
     text = done.stdout + done.stderr
     if done.returncode:
         return [], [f"{source.name} for sm_{arch} does not compile:\n{text}"]
+    return read_report(text, source, arch)
+
+
+def read_report(text, source, arch):
+    """The same from what the compiler said."""
     complaints = [f"{source.name} for sm_{arch}: {line}" for line in text.splitlines() if "warning" in line.lower()]
     found = list(REPORT.finditer(text))
     if len(found) != text.count("Compiling entry function"):
@@ -105,9 +129,17 @@ def compile_source(nvcc, source, arch, folder):
     return rows, complaints
 
 
-def compile_all(nvcc, architectures, jobs):
+def compile_all(nvcc, architectures, jobs, build_log=None):
     sources = sorted((ROOT / "kernels/cuda").glob("*.cu"), key=lambda f: -f.stat().st_size)
+    reports = reports_of(build_log, sources)
+    if build_log:
+        print(f"{len(reports)} of {len(sources)} sources are taken from {build_log}")
     rows, complaints = [], []
+    for source, text in reports.items():
+        more, said = read_report(text, source, architectures[0])
+        rows += more
+        complaints += said
+    sources = [s for s in sources if s not in reports]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
         tasks = [pool.submit(compile_source, nvcc, s, a, folder) for a in architectures for s in sources]
         for task in tasks:
@@ -148,7 +180,7 @@ def main():
     args = parse()
     nvcc = find_nvcc()
     version, architectures = version_of(nvcc), tuple(args.arch or (IN_TABLE if args.write else ARCHITECTURES))
-    rows, problems = compile_all(nvcc, architectures, args.jobs)
+    rows, problems = compile_all(nvcc, architectures, args.jobs, args.build_log)
     problems += spills(rows)
     if args.write and not problems:
         write_table(version, rows)

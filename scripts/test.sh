@@ -3,7 +3,7 @@
 # Usage: scripts/test.sh [--no-install] [--checks] [--full]
 #   --no-install  do not look for missing packages
 #   --checks      also what .ci/run holds: tests of several GPUs and of lost ranks (label long), readers of outside files
-#                 under sanitizers, the kernels under nvcc, clang-tidy
+#                 under sanitizers, the programs for a GPU and their kernels under nvcc, clang-tidy
 #   --full        all that, and the slowest suites (label slow), everything under sanitizers, the planted mistakes, the
 #                 cookbook, the kernels for every architecture that is promised, and clang-tidy over every file
 set -euo pipefail
@@ -197,12 +197,15 @@ if [ "$full" = 1 ]; then
   check "cookbook" scripts/cookbook.sh --no-install --bin build/emulated/bin
 fi
 
-# Every kernel as a compiler for GPUs sees it: warnings, spills and resources.
+# What a machine with a GPU gets: the programs as nvcc and the linker make them, their size, and the suite that runs them,
+# in tiny sizes on the processor. Then every kernel as a compiler for GPUs sees it: warnings, spills and resources.
 heading "CUDA kernels under nvcc"
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
-  architectures=(--arch 90a)
-  [ "$full" = 0 ] || architectures=()
-  check "kernel resources" scripts/kernel_resources.py --check ${architectures[@]+"${architectures[@]}"}
+  check "programs for a GPU" scripts/gpu_prebuild.sh build/prebuilt
+  check "GPU suite on the processor" scripts/gpu_suite.sh --dry-run --prebuilt build/emulated
+  resources=(--arch 90a --build_log build/gpu/build.log)
+  [ "$full" = 0 ] || resources=()
+  check "kernel resources" scripts/kernel_resources.py --check ${resources[@]+"${resources[@]}"}
   check "compiled kernels" scripts/ptx_tests.py
   if [ "$full" = 1 ]; then
     check "all tests of compiled kernels" scripts/ptx_tests.py --all
