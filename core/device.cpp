@@ -144,8 +144,28 @@ void Stream::name_launches(const F& wait) const {
   }
 }
 
+void Stream::call(std::function<void()> act) {
+  if (handle_) return cuda::call(handle_, std::move(act));
+  act();
+}
+
+void Stream::Launch::tell(const Launched& launched) {
+  stream_.observed_ = tells_ = true;
+  stream_.observer_->begin(launched);
+}
+
+Stream::Launch::~Launch() {
+  if (!tells_) return;
+  stream_.observed_ = false;
+  try {
+    stream_.observer_->end();
+  } catch (const Error&) {  // the next wait for the stream throws it
+  }
+}
+
 void Stream::copy(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
+  const Launch launch(*this, "copy", Launch::Kind::transfer);
   if (handle_)
     name_launches([&] { cuda::copy(handle_, {to, bytes}, from); });  // may wait, for plain host memory
   else
@@ -154,6 +174,7 @@ void Stream::copy(void* to, const void* from, std::size_t bytes) {
 
 void Stream::fill(void* to, std::uint8_t value, std::size_t bytes) {
   if (bytes == 0) return;
+  const Launch launch(*this, "fill", Launch::Kind::transfer);
   if (handle_)
     cuda::fill(handle_, {to, bytes}, value);
   else

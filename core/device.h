@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/nvtx.h"
 #include "core/tensor.h"
 
 /// Memory, streams and events of a device. Everything works for Device{cpu} too (at once, in plain memory), so callers
@@ -120,6 +121,22 @@ class Event {
   void* handle_ = nullptr;
 };
 
+/// One piece of work that a stream queues.
+struct Launched {
+  const char* name;          ///< of the op; has static storage
+  std::string detail = {};   ///< sizes and types, where launches of one name differ much
+  bool is_transfer = false;  ///< a copy or a fill
+};
+
+/// Told of the work of a stream, before and after each piece is queued. What it throws at the end is left to the next
+/// wait for the stream.
+class LaunchObserver {
+ public:
+  virtual ~LaunchObserver() = default;
+  virtual void begin(const Launched& launched) = 0;
+  virtual void end() = 0;
+};
+
 /// Work in order. Streams of one device run beside each other unless they wait for events.
 class Stream {
  public:
@@ -129,6 +146,7 @@ class Stream {
       : device_(other.device_),
         handle_(std::exchange(other.handle_, nullptr)),
         check_(std::move(other.check_)),
+        observer_(other.observer_),
         recent_(other.recent_),
         launches_(other.launches_) {}
   Stream& operator=(Stream&&) = delete;
@@ -146,8 +164,40 @@ class Stream {
   /// `check` is called after each of these waits, and throws where queued work did not come to its end.
   void check_after_waits(std::function<void()> check) { check_ = std::move(check); }
 
-  /// For launch(): `name` has static storage.
-  void launched(const char* name) { recent_[launches_++ % recent_.size()] = name; }
+  /// Queues a call of `act` on a thread of the driver; later work waits for its end. `act` must not use the device.
+  void call(std::function<void()> act);
+
+  /// Lives while one op queues its work. The name (of static storage) is shown by errors and profilers; `detail` is
+  /// called only where somebody observes the stream.
+  class Launch {
+   public:
+    Launch(Stream& stream, const char* name) : Launch(stream, name, [] { return std::string(); }) {}
+    template <class F>
+    Launch(Stream& stream, const char* name, F&& detail) : stream_(stream), range_(name) {
+      stream.recent_[stream.launches_++ % stream.recent_.size()] = name;
+      if (is_told()) tell({.name = name, .detail = detail()});
+    }
+    ~Launch();
+    Launch(const Launch&) = delete;
+    Launch& operator=(const Launch&) = delete;
+
+   private:
+    friend class Stream;
+    enum class Kind : std::uint8_t { transfer };
+    Launch(Stream& stream, const char* name, Kind) : stream_(stream), range_(name) {
+      if (is_told()) tell({.name = name, .is_transfer = true});
+    }
+    bool is_told() const { return stream_.observer_ && !stream_.observed_; }
+    void tell(const Launched& launched);
+
+    Stream& stream_;
+    nvtx::Range range_;
+    bool tells_ = false;
+  };
+  /// From here on `observer` is told of the work, of nested launches of the outer ones only; null: nobody. It has to
+  /// outlive this stream or the next call.
+  void observe(LaunchObserver* observer) { observer_ = observer; }
+  bool is_observed() const { return observer_ != nullptr; }
   /// "rms_norm, gemm": the last launches, latest last.
   std::string recent_launches() const;
   std::uint64_t launches() const { return launches_; }
@@ -161,6 +211,8 @@ class Stream {
   Device device_;
   void* handle_ = nullptr;
   std::function<void()> check_;
+  LaunchObserver* observer_ = nullptr;
+  bool observed_ = false;  ///< a launch that is told of is being queued
   std::array<const char*, 8> recent_{};
   std::uint64_t launches_ = 0;
 };

@@ -46,7 +46,8 @@ class Graph {
 class GraphCache {
  public:
   using Key = std::vector<std::int64_t>;
-  /// Keeps the records of the `most` keys that were used last; with 0 all work just runs.
+  /// Keeps the records of the `max` keys that were used last; with 0, and on a stream that is observed, all work just
+  /// runs.
   explicit GraphCache(std::size_t max) : max_(max) {}
 
   void run(Stream& stream, const char* name, const Key& key, const std::function<void()>& work);

@@ -106,9 +106,10 @@ std::int64_t write(const std::filesystem::path& file, const Process& process) {
 }
 
 Span::Span(std::string_view name, std::int64_t number) {
-  if (!is_on()) return;
+  if (!is_on() && !nvtx::is_on()) return;
   name_ = number < 0 ? std::string(name) : fmt::format("{} {}", name, number);
-  begin_ = now();
+  range_.emplace(name_);
+  if (is_on()) begin_ = now();
 }
 
 Span::~Span() {

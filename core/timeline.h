@@ -2,8 +2,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "core/nvtx.h"
 
 namespace qtrain {
 
@@ -28,7 +31,8 @@ struct Process {
 /// (otherData.dropped_spans). Errors: ErrorKind::disk.
 std::int64_t write(const std::filesystem::path& file, const Process& process);
 
-/// From its construction to its end, on the lane of its thread; nothing unless the timeline is on.
+/// From its construction to its end, on the lane of its thread, and for a profiler; nothing unless the timeline or NVTX
+/// is on.
 class Span {
  public:
   explicit Span(std::string_view name, std::int64_t number = -1);
@@ -39,6 +43,7 @@ class Span {
  private:
   std::string name_;
   std::int64_t begin_ = -1;  ///< microseconds since 1970
+  std::optional<nvtx::Range> range_;
 };
 
 }  // namespace timeline

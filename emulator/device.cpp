@@ -134,6 +134,11 @@ void fill(void* stream, Span to, std::uint8_t value) {
                    .touches = {writes(to.data, to.bytes)}});
 }
 
+void call(void* stream, std::function<void()> act) {
+  Driver::instance().outside_of_records("the host is called");
+  enqueue(stream, {.run = std::move(act), .name = "call"});
+}
+
 void* create_event(int index) {
   select(index);
   return Driver::instance().add_point();
@@ -189,6 +194,13 @@ void synchronize_event(void* event) {
 double milliseconds(void* from, void* to) {
   const auto span = *Driver::instance().point(to).time - *Driver::instance().point(from).time;
   return std::chrono::duration<double, std::milli>(span).count();
+}
+
+void push_range(const char* name) noexcept {
+  Ranges::instance().push(name);
+}
+void pop_range() noexcept {
+  Ranges::instance().pop();
 }
 
 void begin_record(void* stream) {

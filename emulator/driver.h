@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -51,6 +52,31 @@ struct Point {
 struct Waits {
   std::uint64_t asked_for = 0;
   std::uint64_t left_out = 0;  ///< its number, from 1; 0: none
+};
+
+/// Ranges of a profiler, as paths: "forward of block 0/rms_norm".
+class Ranges {
+ public:
+  static Ranges& instance() {
+    static Ranges ranges;
+    return ranges;
+  }
+  void push(const char* name) noexcept {
+    path_.push_back(path_.empty() ? name : path_.back() + "/" + name);
+    const std::lock_guard lock(mutex_);
+    ++counts_[path_.back()];
+  }
+  void pop() noexcept { path_.pop_back(); }
+  /// How often each was begun, on any thread.
+  std::map<std::string, int> counts() {
+    const std::lock_guard lock(mutex_);
+    return counts_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, int> counts_;
+  static thread_local std::vector<std::string> path_;
 };
 
 /// Streams, events and pinned memory of the process, as the driver of a GPU has them.

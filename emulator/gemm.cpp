@@ -94,7 +94,7 @@ void run_cuda(Ctx& ctx, const Gemm& g) {
   auto& reserved = ctx.kept<Reserved>();
   reserved.check_operands(ctx.matmul(), g);
   reserved.choose(ctx.matmul(), g);
-  ctx.stream().launched("gemm");
+  const Stream::Launch launch(ctx.stream(), "gemm", [&] { return sizes_of(key_of(g, ctx.matmul())); });
   const auto run = [&ctx, g] {
     const auto each_row = [](ConstTensor t, std::int64_t stride, const auto& act) {
       const std::size_t width = static_cast<std::size_t>(t.shape[1]) * size_of(t.dtype);

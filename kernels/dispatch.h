@@ -1,5 +1,6 @@
 #pragma once
 #include "core/context.h"
+#include "kernels/op_name.h"
 
 namespace qtrain::ops {
 
@@ -9,7 +10,10 @@ inline constexpr bool kHasCuda = QTRAIN_HAS_CUDA;
 /// argument struct. A missing kernel is a link error.
 template <class Args>
 void dispatch(Ctx& ctx, const Args& args) {
-  if (ctx.device().kind == DeviceKind::cpu) return run_cpu(ctx, args);
+  if (ctx.device().kind == DeviceKind::cpu) {
+    const Stream::Launch launch(ctx.stream(), op_name<Args>());  // kernels of a GPU are launches of their own
+    return run_cpu(ctx, args);
+  }
   if constexpr (kHasCuda) return run_cuda(ctx, args);
   fail(ErrorKind::usage, {.cause = "this build has no CUDA backend", .remedy = "use --device cpu"});
 }

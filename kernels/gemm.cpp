@@ -1,5 +1,7 @@
 #include "kernels/gemm.h"
 
+#include "kernels/gemm_key.h"
+
 namespace qtrain::ops {
 namespace {
 
@@ -43,7 +45,10 @@ void gemm(Ctx& ctx, const Gemm& g) {
     if (f.present()) check_factors(f, g);
   check(!g.bias || g.bias.numel() == g.c.t.shape[1], "gemm: bias has another length");
   if (g.c.t.numel() == 0) return;
-  if (ctx.device().kind == DeviceKind::cpu) return run_cpu(ctx, g);
+  if (ctx.device().kind == DeviceKind::cpu) {
+    const Stream::Launch launch(ctx.stream(), "gemm", [&] { return sizes_of(key_of(g, ctx.matmul())); });
+    return run_cpu(ctx, g);
+  }
   for (const Gemm& gemm : one_by_one(g)) dispatch(ctx, gemm);
 }
 

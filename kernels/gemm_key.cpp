@@ -59,6 +59,13 @@ std::string to_string(const GemmKey& key) {
   return s + std::to_string(key.align_a) + "/" + std::to_string(key.align_b) + "/" + std::to_string(key.align_c);
 }
 
+std::string sizes_of(const GemmKey& key) {
+  std::string s = std::to_string(key.m) + "x" + std::to_string(key.n) + "x" + std::to_string(key.k) + " ";
+  s += name_of(key.operands);
+  if (key.result != key.operands) s += ">" + std::string(name_of(key.result));
+  return s + (key.adds ? " adds" : "");
+}
+
 std::optional<ops::Gemm> repeatable(const ops::Gemm& g, Tensor memory) {
   constexpr std::int64_t kTile = 256;  // rows of the largest tiles of a GPU
   const std::int64_t step = ops::row_step(g.c.t, g.c_stride), room = memory.numel();

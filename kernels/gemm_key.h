@@ -34,6 +34,9 @@ GemmKey class_of(GemmKey key);
 /// "m512 n576 k1536 bfloat16>float32 nt adds 256/256/256": the name of a GEMM among the choices.
 std::string to_string(const GemmKey& key);
 
+/// "512x576x1536 bfloat16>float32 adds": rows, columns and inner dimension of a GEMM, for people.
+std::string sizes_of(const GemmKey& key);
+
 /// Whether algorithms are worth trying. A GEMM of fewer rows reads its weight and little else, and those of decoding
 /// come in many sizes: for them the library's favorite has to do.
 inline bool is_tried(const GemmKey& key) {

@@ -226,6 +226,7 @@ TrainingResult train(const TrainingStart& start, Log& log) {
                        .prometheus = prometheus ? &*prometheus : nullptr};
   PreparedRun prepared = prepare_run(run, output, start.resume);
   DrivenRun driven{.run = run, .output = output, .prepared = prepared, .stop_after = start.stop_after};
+  if (config.value.run.nvtx) nvtx::start();
   if (!config.value.run.profile) return drive(driven);
   const Profile profile(run, output.path());
   return drive(driven);

@@ -11,7 +11,7 @@
 #include "dist/collective.h"
 #include "train/plan/compute.h"
 #include "train/report/metrics.h"
-#include "train/run/optimizer_steps.h"
+#include "train/trial_run.h"
 
 namespace qtrain {
 namespace {
@@ -205,18 +205,12 @@ class Tuner {
   double best_speed() const { return *result_.trials[*result_.best].tokens_per_second; }
 
   void measure(Trial& trial) {
-    const std::int64_t warmup = ctx_.device().kind == DeviceKind::cpu ? 1 : 2;
+    const std::int64_t warmup = warm_up_steps(ctx_.device());
     ResolvedConfig config = base_;
     config.value = changed(trial.changes);
     config.value.training.max_steps = warmup + options_.steps;
     config.value.run.max_nonfinite_steps = warmup + options_.steps + 1;  // how fast steps are is all that counts
-    const RunContext run = context(config, errors_);
-    make_batches(*data_, run);
-    RunModel model = allocate_run_model(run, *data_, declare_run_model(run, *data_));
-    load_weights(ctx_, model.setup, {.seed = static_cast<std::uint64_t>(config.value.training.seed)}, errors_);
-    RunState state;
-    OptimizerSteps steps(
-        run, {.data = *data_, .model = model, .state = state, .schedule = {.kind = ScheduleKind::constant}});
+    TrialRun steps(context(config, errors_), *data_);
     std::vector<double> speeds;
     for (std::int64_t step = 0; step < warmup + options_.steps && !trial.given_up; ++step) {
       result_.stopped = stop_requested();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "app/commands/bench_step.h"
 #include "app/commands/commands.h"
 #include "bench/cases/measure.h"
 #include "core/file.h"
@@ -79,8 +80,15 @@ std::string line_of(const Result& r, const Limits& limits) {
 
 }  // namespace
 
-/// `qtrain bench [FILTER]`: the cases of bench/cases, against what the device reaches in a copy and in a large GEMM.
+/// `qtrain bench [FILTER]`: the cases of bench/cases, against what the device reaches in a copy and in a large GEMM; or
+/// `qtrain bench step`.
 int run_bench(const Arguments& args) {
+  if (args.has("nvtx")) nvtx::start();
+  if (!args.operands().empty() && args.operand(0) == "step") return run_bench_step(args);
+  const bool has_keys = std::ranges::any_of(args.overrides(), [&](const auto& o) { return !args.has(o.first); });
+  if (args.operands().size() > 1 || has_keys)
+    fail(ErrorKind::usage, {.cause = "a case and keys of a config belong to `qtrain bench step`",
+                            .remedy = "give one part of a name, or `step` and what to measure"});
   const Device device = device_named(args.device());
   const bool small = args.has("small");
   bench::Sizes sizes = small ? bench::small_sizes(device) : bench::sizes_for(device);

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "core/device.h"
@@ -33,6 +34,9 @@ struct Span {
 void copy(void* stream, Span to, const void* from);
 void fill(void* stream, Span to, std::uint8_t value);
 
+/// Queues a call of `act`, by which the later work of the stream waits. Not recorded.
+void call(void* stream, std::function<void()> act);
+
 void* create_event(int index);
 void destroy_event(void* event);
 void record(void* event, void* stream);
@@ -42,6 +46,10 @@ bool event_done(void* event);
 bool event_passed(void* event);
 void synchronize_event(void* event);
 double milliseconds(void* from, void* to);
+
+/// Ranges of the calling thread for a profiler (NVTX); one that ends was begun last.
+void push_range(const char* name) noexcept;
+void pop_range() noexcept;
 
 /// Between `begin` and `end` (or `drop`, after an error) what the calling thread queues on the stream is recorded and
 /// not run. The graph may be replayed on any stream of the device; nullptr where nothing was recorded.

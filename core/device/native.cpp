@@ -1,4 +1,8 @@
 #include <cuda_runtime_api.h>
+#include <nvtx3/nvToolsExt.h>
+
+#include <memory>
+#include <utility>
 
 #include "core/device/backend.h"
 #include "core/gpu_architectures.h"
@@ -131,6 +135,16 @@ void fill(void* stream, Span to, std::uint8_t value) {
   verify(cudaMemsetAsync(to.data, value, to.bytes, stream_of(stream)), "cudaMemsetAsync");
 }
 
+void call(void* stream, std::function<void()> act) {
+  auto kept = std::make_unique<std::function<void()>>(std::move(act));
+  const auto run = [](void* given) {
+    const std::unique_ptr<std::function<void()>> own(static_cast<std::function<void()>*>(given));
+    (*own)();
+  };
+  verify(cudaLaunchHostFunc(stream_of(stream), run, kept.get()), "cudaLaunchHostFunc");
+  kept.release();  // NOLINT(bugprone-unused-return-value): the call owns it
+}
+
 void* create_event(int index) {
   select(index);
   cudaEvent_t e = nullptr;
@@ -162,6 +176,13 @@ double milliseconds(void* from, void* to) {
   float ms = 0;
   verify(cudaEventElapsedTime(&ms, event_of(from), event_of(to)), "cudaEventElapsedTime");
   return ms;
+}
+
+void push_range(const char* name) noexcept {
+  nvtxRangePushA(name);
+}
+void pop_range() noexcept {
+  nvtxRangePop();
 }
 
 // Thread-local: an allocation or a wait of this thread ends the recording with an error, other threads go on.

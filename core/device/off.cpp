@@ -53,6 +53,9 @@ void copy(void*, Span, const void*) {
 void fill(void*, Span, std::uint8_t) {
   refuse();
 }
+void call(void*, std::function<void()>) {
+  refuse();
+}
 void* create_event(int) {
   refuse();
 }
@@ -77,6 +80,8 @@ void synchronize_event(void*) {
 double milliseconds(void*, void*) {
   refuse();
 }
+void push_range(const char*) noexcept {}
+void pop_range() noexcept {}
 void begin_record(void*) {
   refuse();
 }

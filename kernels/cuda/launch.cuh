@@ -21,7 +21,7 @@ template <class... P, class... A>
 void launch(Ctx& ctx, const char* name, void (*kernel)(P...), const Grid& grid, A&&... args) {
   static_assert(sizeof...(P) == sizeof...(A), "launch: another number of arguments than the kernel has parameters");
   if (grid.blocks.x == 0 || grid.blocks.y == 0 || grid.blocks.z == 0) return;
-  ctx.stream().launched(name);
+  const Stream::Launch launched(ctx.stream(), name);
   target::submit(ctx.stream().handle(), name, kernel, {grid.blocks, grid.threads, grid.shared_bytes},
                  std::tuple<P...>{static_cast<P>(std::forward<A>(args))...});
 }

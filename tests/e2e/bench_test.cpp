@@ -62,5 +62,34 @@ TEST(Bench, TheLimitsMayBeAllThatIsMeasured) {
   EXPECT_THAT(outcome.out, ::testing::Not(::testing::HasSubstr("adamw")));
 }
 
+TEST(BenchStep, MeasuresACaseWithoutAModel) {
+  const TempFolder folder;
+  const fs::path file = folder / "step.json";
+  qtrain_ok({.words = {"bench", "step", "qwen3-0.6b-qlora", "--device", "cpu", "--small", "--json", file.string()}});
+  const Json result = read_json(file);
+  EXPECT_EQ(result.at("case"), "qwen3-0.6b-qlora");
+  EXPECT_EQ(result.at("tokens"), 8 * 32);
+  std::map<std::string, Json> groups;
+  for (const Json& g : result.at("groups")) groups[g.at("group")] = g;
+  for (const char* name : {"gemm", "adapter gemms", "attention forward", "attention backward", "rope backward",
+                           "other element-wise", "cross-entropy", "update"})
+    EXPECT_GT(groups[name].value("ms", 0.0), 0) << name;
+  EXPECT_EQ(groups["gemm"].at("predicted_ms"), Json()) << "what is predicted is not of tiny shapes";
+}
+
+TEST(BenchStep, RefusesWhatItDoesNotKnow) {
+  const struct {
+    std::vector<std::string> words;
+    const char* said;
+  } cases[] = {{{"bench", "step", "qwen9"}, "qwen3-0.6b-qlora"},
+               {{"bench", "swiglu", "qwen3-0.6b"}, "qtrain bench step"},
+               {{"bench", "swiglu", "bf16=true"}, "qtrain bench step"}};
+  for (const auto& c : cases) {
+    const Outcome outcome = qtrain({.words = c.words});
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(outcome.err, ::testing::HasSubstr(c.said));
+  }
+}
+
 }  // namespace
 }  // namespace qtrain::e2e

@@ -127,7 +127,7 @@ void add_bias(Ctx& ctx, const Gemm& g) {
 void GemmRunner::compute(Ctx& ctx, const Gemm& g) {
   GemmPlan& plan = plan_for(ctx, key_of(g, ctx.matmul()), g);
   if (!plan.algorithm) return compute_apart(ctx, g);
-  ctx.stream().launched("gemm");
+  const Stream::Launch launch(ctx.stream(), "gemm", [&] { return sizes_of(key_of(g, ctx.matmul())); });
   Blaslt::verify(plan.run(*plan.algorithm, g, workspace(), static_cast<cudaStream_t>(ctx.stream().handle())),
                  "cublasLtMatmul");
 }

@@ -1,0 +1,22 @@
+#pragma once
+#include <filesystem>
+#include <string_view>
+
+namespace qtrain {
+
+/// A folder of its own that is deleted with this. Errors: ErrorKind::disk, with `remedy`.
+class TemporaryFolder {
+ public:
+  /// Made in `parent`, under a name that begins with `prefix`.
+  TemporaryFolder(const std::filesystem::path& parent, std::string_view prefix, std::string_view remedy);
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace qtrain
