@@ -14,6 +14,9 @@ import sys
 from pathlib import Path
 
 
+ATTRIBUTION = "attribution "  # followed by a case
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("--parts", "--output", "--command", "--commit"):
@@ -54,6 +57,8 @@ def parts_of(folder):
         report = read(folder / f"{name}.tests.json")
         if report:
             part.update(report)
+        elif name.startswith(ATTRIBUTION) and state == "passed" and not attribution_of(folder, name):
+            part["state"] = "failed: it left no groups of kernels"
         elif name.startswith("test_") and state == "passed":
             part["state"] = "failed: it left no report"
         parts.append(part)
@@ -67,6 +72,35 @@ def found(file):
     return [s for s in said if s and not s.startswith("COMPUTE-SANITIZER") and "SUMMARY: 0 " not in s]
 
 
+def attribution_of(folder, name):
+    """What `qtrain bench step` wrote of the part; of a half of a document nothing."""
+    document = read(folder / f"{name.replace(' ', '_')}.json")
+    if not isinstance(document, dict) or not {"case", "step_ms", "tokens_per_second", "groups"} <= set(document):
+        return None
+    return document if document["groups"] and all({"group", "ms"} <= set(g) for g in document["groups"]) else None
+
+
+def print_attribution(document):
+    """A step by groups of kernels, beside what was predicted of them."""
+    print(f"\n{document['case']}: {document['step_ms']:.5g} ms a step, {document['tokens_per_second']:.5g} tokens/s")
+    print(f"{'group':<64} {'ms':>10} {'predicted':>10} {'ratio':>7}")
+    groups = document["groups"]
+    known = [g for g in groups if g.get("predicted_ms") is not None]
+    total = dict(group="all of these", ms=sum(g["ms"] for g in groups),
+                 predicted_ms=sum(g["predicted_ms"] for g in known) if len(known) == len(groups) else None)
+    for g in groups + [total]:
+        print(f"{g['group']:<64} {g['ms']:>10.5g} {number(g.get('predicted_ms'), 10)} "
+              f"{number(ratio(g['ms'], g.get('predicted_ms')), 7, '.2f')}")
+
+
+def ratio(value, reference):
+    return value / reference if reference else None
+
+
+def number(value, width, form=".5g"):
+    return f"{'-' if value is None else format(value, form):>{width}}"
+
+
 def has_run(part, folder):
     if not part["state"].startswith("stopped"):
         return part["state"].startswith(("passed", "skipped"))
@@ -75,6 +109,8 @@ def has_run(part, folder):
         return not found(folder / f"{name}.found")
     if name == "qtrain bench":
         return bool(read(folder / "bench.json"))
+    if name.startswith(ATTRIBUTION):
+        return bool(attribution_of(folder, name))
     document = read(folder / f"{name.replace(' ', '_')}.json") or dict(figures=[], problems=[])
     return bool(document["figures"]) and not document["problems"] and all(f["right"] for f in document["figures"])
 
@@ -93,17 +129,22 @@ def main():
                 if file.stem == "kernels" or file.stem.startswith("step_")}
     figures = [f for document in measured.values() if document for f in document["figures"]]
     for figure in figures:
-        figure["ratio"] = figure["value"] / figure["goal"]
+        figure["ratio"] = ratio(figure["value"], figure["goal"])  # of some nothing is asked, or not of this card
     of_all = lambda key: [line for document in measured.values() if document for line in document[key]]
     problems, notes = of_all("problems"), of_all("notes")
+    attributions = [d for d in (attribution_of(folder, p["name"]) for p in parts if p["name"].startswith(ATTRIBUTION)) if d]
     result = dict(commit=args.commit, command=args.command, seconds=args.seconds, **machine(), parts=parts,
-                  problems=problems, notes=notes, figures=figures, details=measured, bench=read(folder / "bench.json"))
+                  problems=problems, notes=notes, figures=figures, details=measured, attributions=attributions,
+                  bench=read(folder / "bench.json"))
     Path(args.output).write_text(json.dumps(result, indent=1) + "\n")
 
     print(f"\n{'figure':<64} {'value':>10} {'goal':>10} {'ratio':>7}")
     for f in figures:
-        print(f"{f['figure']:<64} {f['value']:>10.5g} {f['goal']:>10.5g} {f['ratio']:>7.2f}"
+        print(f"{f['figure']:<64} {f['value']:>10.5g} {number(f['goal'], 10)} {number(f['ratio'], 7, '.2f')}"
               f"{'' if f['right'] else '  WRONG RESULT'}")
+    for document in attributions:
+        print_attribution(document)
+    print()
     for part in parts:
         tests = ""
         if "tests" in part:

@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
 # Everything that only a GPU can show, in less than nine minutes: tests, memory checks, speed against PyTorch.
-# Usage: scripts/gpu_suite.sh [--prebuilt PATH] [--only PARTS] [--dry-run --library FILE]
+# Usage: scripts/gpu_suite.sh [--prebuilt PATH] [--peers PATH] [--only PARTS] [--dry-run --library FILE] [--list]
 #   --prebuilt PATH  programs of scripts/gpu_prebuild.sh (its folder or its .tar.xz), or a build folder; else they are built
 #                    here. It is the way for a machine without the build's packages, and leaves all of the time to what
 #                    only a GPU can show
-#   --only PARTS     patterns of parts, with commas between them: 'test_*,memcheck'. 'step *' has more than run otherwise
+#   --peers PATH     Python packages that are missing there, as scripts/repack_bitsandbytes.py makes them: a folder, which
+#                    goes on PYTHONPATH, or a .tar.xz of one
+#   --only PARTS     patterns of parts, with commas between them: 'test_*,memcheck'. 'step *' and 'attribution *' have more
+#                    than run otherwise
+#   --list           only prints the parts that run, with their budgets in seconds, and which tests they take
 #   --dry-run        tiny sizes on a machine without a GPU, with programs of an `emulated` build as DIR
 #   --library FILE   the libqtrain_ops.so of a build for the processor, for a dry run
 # Needs nvcc 13 (compute-sanitizer, cuBLASLt) and python3 with torch, transformers and peft; no network. No part ends the
@@ -15,6 +19,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 prebuilt=""
 library=""
+peers=""
+list=0
 dry=0
 only=""
 command_line="scripts/gpu_suite.sh $*"
@@ -30,17 +36,51 @@ while [ $# -gt 0 ]; do
       library="$(realpath "$2")"
       shift
       ;;
+    --peers)
+      [ -e "${2:-}" ] || die "--peers needs a folder or a .tar.xz"
+      peers="$(realpath "$2")"
+      shift
+      ;;
     --only)
       only="${2:-}"
       [ -n "$only" ] || die "--only needs patterns of parts"
       shift
       ;;
     --dry-run) dry=1 ;;
-    -h | --help) sed -n '2,13s/^# //p' "${BASH_SOURCE[0]}" && exit 0 ;;
+    --list) list=1 ;;
+    -h | --help) sed -n '2,17s/^# //p' "${BASH_SOURCE[0]}" && exit 0 ;;
     *) die "unknown option '$1' (see --help)" ;;
   esac
   shift
 done
+
+# What runs, and its seconds. The imports of PyTorch are in those of `kernels` and `step`; racecheck and memcheck come last,
+# with at least `checks` seconds between them, and take what the others have left.
+imports=25
+checks=26
+parts=("doctor" "test_cuda" "test_e2e_cuda" "test_ranks" "kernels" "qtrain bench" "step qwen3-0.6b" "step qwen3-0.6b-qlora"
+  "step llama-3.1-8b-qlora" "attribution qwen3-0.6b" "attribution llama-3.1-8b-qlora" "memcheck" "racecheck")
+# Parts that take long, or show what others do too, and are not asked for by default.
+rare=("step llama-3.1-8b" "step qwen3-8b-adamw8bit" "attribution qwen3-0.6b-qlora" "attribution qwen3-8b-adamw8bit")
+declare -A budgets=(["doctor"]=10 ["test_cuda"]=45 ["test_e2e_cuda"]=45 ["test_ranks"]=55 ["kernels"]=90
+  ["qtrain bench"]=15 ["step qwen3-0.6b"]=53 ["step qwen3-0.6b-qlora"]=53 ["step llama-3.1-8b-qlora"]=85
+  ["attribution qwen3-0.6b"]=12 ["attribution llama-3.1-8b-qlora"]=25 ["memcheck"]=$checks ["racecheck"]=0
+  ["step llama-3.1-8b"]=115 ["step qwen3-8b-adamw8bit"]=145 ["attribution qwen3-0.6b-qlora"]=12
+  ["attribution qwen3-8b-adamw8bit"]=60)
+planned=0 # of what runs by default
+for name in "${parts[@]}"; do planned=$((planned + budgets["$name"])); done
+# The tests of test_e2e_cuda that start several ranks, which share the GPU; those of HarnessRanks and below, which are
+# skipped on a GPU, are among them. All others are in the part of its name.
+ranks_tests='CudaRanks.*:*CudaRanksOfStage.*:CudaContext.*:HarnessRanks.*:OrderedSums.*:*MissingAtTheStart.*:CudaGroups.*'
+
+if [ "$list" = 1 ]; then
+  for name in "${parts[@]}"; do printf '%s\t%s\n' "$name" "${budgets["$name"]}"; done
+  for name in "${rare[@]}"; do printf '%s\t%s\t%s\n' "$name" "${budgets["$name"]}" "only if asked for"; done
+  printf 'planned\t%s\n' "$planned"
+  printf 'tests of test_e2e_cuda\t%s\n' "*-$ranks_tests"
+  printf 'tests of test_ranks\t%s\n' "$ranks_tests"
+  exit 0
+fi
 
 OUT="${OUT:-build/gpu_suite}"
 mkdir -p "$OUT"
@@ -51,10 +91,6 @@ log="$OUT/suite.log"
 : >"$log"
 last_second=525 # no part runs longer: the whole stays below nine minutes
 
-parts=("doctor" "test_cuda" "test_e2e_cuda" "test_ranks" "kernels" "qtrain bench" "step qwen3-0.6b" "step qwen3-0.6b-qlora"
-  "step llama-3.1-8b-qlora" "step llama-3.1-8b" "step qwen3-8b-adamw8bit" "memcheck" "racecheck")
-# Parts that take long and are not asked for by default.
-rare=("step llama-3.1-8b" "step qwen3-8b-adamw8bit")
 # wanted NAME: whether --only, or the default, has this part.
 wanted() {
   local pattern patterns
@@ -73,11 +109,11 @@ if [ -n "$only" ]; then
   IFS=, read -ra patterns <<<"$only"
   for pattern in "${patterns[@]}"; do
     found=0
-    for name in "${parts[@]}"; do
+    for name in "${parts[@]}" "${rare[@]}"; do
       # shellcheck disable=SC2053  # a pattern is meant
       [[ "$name" != $pattern ]] || found=1
     done
-    [ "$found" = 1 ] || die "--only: no part is called '$pattern'; there are: $(printf "'%s' " "${parts[@]}")"
+    [ "$found" = 1 ] || die "--only: no part is called '$pattern'; there are: $(printf "'%s' " "${parts[@]}" "${rare[@]}")"
   done
 fi
 # part NAME BUDGET COMMAND...: runs it for at most BUDGET seconds and writes down how it ended.
@@ -137,6 +173,12 @@ if ! ls /usr/local/cuda/lib64/libcublasLt.so.13 >/dev/null 2>&1; then
 fi
 own=(env "QTRAIN_SOURCE_DIR=$ROOT" "QTRAIN_PROGRAM=$prebuilt/bin/qtrain")
 export XDG_CACHE_HOME="$work/cache"
+if [ -f "$peers" ]; then
+  mkdir "$work/peers"
+  tar -C "$work/peers" -xJf "$peers" || die "$peers cannot be unpacked"
+  peers="$work/peers"
+fi
+[ -z "$peers" ] || export PYTHONPATH="$peers${PYTHONPATH:+:$PYTHONPATH}"
 [ -z "$programs_libraries" ] || own+=("LD_LIBRARY_PATH=$programs_libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
 tests="$prebuilt/bin/test_cuda"
 sanitizer="$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)"
@@ -152,8 +194,8 @@ else
   device=(--device cuda)
   compiled=()
   test_filter='*'
-  e2e_filter='*-CudaRanks.*'
-  ranks_filter='CudaRanks.*'
+  e2e_filter="*-$ranks_tests"
+  ranks_filter="$ranks_tests"
   bench=()
 fi
 quick_filter='Ptx.*:*FollowsDouble/*-*/gemm_*:*CudaGemm*' # under which cuBLASLt takes minutes, and is not ours to check
@@ -163,26 +205,39 @@ shared_filter+=':*FollowsDouble/embedding_200x*:*FollowsDouble/normed_rope_40x9x
 shared_filter+=':*FollowsDouble/cross_entropy_6x2051:*FollowsDouble/attention_*'
 shared_filter+=':*FollowsDouble/dispatch_rows_many_24:*FollowsDouble/grouped_gemm_some_empty_136x72*'
 
-# The budgets of what runs by default add up to 515 s. In them are the imports of PyTorch in three steps and the least time
-# of the two sanitizers, which stay; after a build on the spot all else is smaller by the same factor.
-planned=515
-imports=25
-checks=26
+# After a build on the spot all is smaller by the same factor, but the imports of PyTorch in three steps and the least time
+# of the two sanitizers.
 fixed=$((3 * imports + checks))
 room=$((last_second - SECONDS))
 scaled() { # scaled SECONDS
   if [ "$room" -ge "$planned" ]; then echo "$1"; else echo $(($1 * (room - fixed) / (planned - fixed))); fi
 }
+budget_of() { scaled "${budgets["$1"]}"; } # budget_of PART
 if wanted memcheck || wanted racecheck; then kept=$checks; fi
-tests_of() { # tests_of NAME BUDGET LAST COMMAND...: in several processes; those that match LAST when all else is through
-  local name="$1" budget="$2" last="$3"
-  shift 3
-  part "$name" "$budget" "${own[@]}" python3 scripts/gpu_tests.py --report "$work/$name.tests.json" --last "$last" \
-    --cache "$work/cache" -- "$@"
+tests_of() { # tests_of NAME LAST COMMAND...: in several processes; those that match LAST when all else is through
+  local name="$1" last="$2"
+  shift 2
+  part "$name" "$(budget_of "$name")" "${own[@]}" python3 scripts/gpu_tests.py --report "$work/$name.tests.json" \
+    --last "$last" --cache "$work/cache" -- "$@"
 }
-step() { # step CASE SECONDS_OF_EACH_PROGRAM
-  part "step $1" $((2 * $2 + imports)) "${own[@]}" python3 bench/peers/gpu_step.py --qtrain "$prebuilt/bin/qtrain" \
-    --case "$1" "${device[@]}" --seconds "$2" --json "$work/step_$1.json"
+fits() { # fits PART CASE: whether the card has the memory that the case needs; else the part is skipped
+  local reason status=0
+  wanted "$1" || return 1
+  reason="$(python3 bench/peers/gpu_step.py --case "$2" --needs "${device[@]}" 2>>"$log")" || status=$?
+  [ "$status" != 77 ] || absent "$1" "$reason"
+  [ "$status" != 77 ]
+}
+step() { # step CASE
+  local seconds
+  seconds="$(scaled $(((budgets["step $1"] - imports) / 2)))" # of each program
+  fits "step $1" "$1" || return 0
+  part "step $1" $((2 * seconds + imports)) "${own[@]}" python3 bench/peers/gpu_step.py --qtrain "$prebuilt/bin/qtrain" \
+    --case "$1" "${device[@]}" --seconds "$seconds" --json "$work/step_$1.json"
+}
+attribution() { # attribution CASE: where the time of a step goes
+  fits "attribution $1" "$1" || return 0
+  part "attribution $1" "$(budget_of "attribution $1")" "${own[@]}" "$prebuilt/bin/qtrain" bench step "$1" --device cuda \
+    "${bench[@]}" --json "$work/attribution_$1.json"
 }
 # The tests of a filter, each of whose patterns has some; what the sanitizer says goes into a file of its own, as it alone
 # tells what was found where the time was up.
@@ -211,32 +266,33 @@ check() { # check TOOL BUDGET FILTER
   fi
 }
 
-part "doctor" "$(scaled 10)" "${own[@]}" "$prebuilt/bin/qtrain" doctor
+part "doctor" "$(budget_of doctor)" "${own[@]}" "$prebuilt/bin/qtrain" doctor
 if [ "$dry" = 0 ]; then
   gpu="$(timeout 20 "${own[@]}" "$prebuilt/bin/qtrain" doctor 2>>"$log" | sed -nE 's/^CUDA {2,}//p' | head -n 1)"
   [[ "$gpu" == *"compute capability"* ]] || die "no GPU can be used: ${gpu:-qtrain doctor ends with an error, see $log}"
 fi
-tests_of "test_cuda" "$(scaled 45)" '*CudaGemm*:*/gemm_*' "$tests" "--gtest_filter=$test_filter"
-tests_of "test_e2e_cuda" "$(scaled 55)" '' "$prebuilt/bin/test_e2e_cuda" "--gtest_filter=$e2e_filter"
+tests_of "test_cuda" '*CudaGemm*:*/gemm_*' "$tests" "--gtest_filter=$test_filter"
+tests_of "test_e2e_cuda" '' "$prebuilt/bin/test_e2e_cuda" "--gtest_filter=$e2e_filter"
 # Ranks that share this GPU, as NCCL_HOSTID lets them; those of test_cuda are skipped too where there is no NCCL.
 if timeout 20 "${own[@]}" "$prebuilt/bin/qtrain" doctor 2>>"$log" | grep -Eq '^NCCL +[0-9]'; then
-  tests_of "test_ranks" "$(scaled 15)" '' "$prebuilt/bin/test_e2e_cuda" "--gtest_filter=$ranks_filter"
+  tests_of "test_ranks" '' "$prebuilt/bin/test_e2e_cuda" "--gtest_filter=$ranks_filter"
 else
   absent "test_ranks" "there is no NCCL (libnccl.so.2) of 2.18 or newer"
 fi
 if ! python3 -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)'; then
   absent "kernels" "PyTorch is not installed"
 else
-  part "kernels" "$(scaled 105)" "${own[@]}" python3 bench/peers/gpu_kernels.py --library "$library" "${device[@]}" \
-    "${compiled[@]}" --seconds "$(scaled 80)" --json "$work/kernels.json"
+  part "kernels" "$(budget_of kernels)" "${own[@]}" python3 bench/peers/gpu_kernels.py --library "$library" \
+    "${device[@]}" "${compiled[@]}" --seconds "$(scaled $((budgets["kernels"] - imports)))" --json "$work/kernels.json"
 fi
-part "qtrain bench" "$(scaled 50)" "${own[@]}" "$prebuilt/bin/qtrain" bench --device cuda "${bench[@]}" \
+part "qtrain bench" "$(budget_of "qtrain bench")" "${own[@]}" "$prebuilt/bin/qtrain" bench --device cuda "${bench[@]}" \
   --json "$work/bench.json"
-step qwen3-0.6b "$(scaled 16)"         # 57 s with the imports of PyTorch
-step qwen3-0.6b-qlora "$(scaled 16)"   # 57 s
-step llama-3.1-8b-qlora "$(scaled 35)" # 95 s
-step llama-3.1-8b "$(scaled 45)"
-step qwen3-8b-adamw8bit "$(scaled 60)"
+for name in "${parts[@]}" "${rare[@]}"; do
+  case "$name" in
+    "step "*) step "${name#step }" ;;
+    "attribution "*) attribution "${name#attribution }" ;;
+  esac
+done
 # They share what the others have left.
 kept=0
 check memcheck $(((last_second - SECONDS) * 6 / 10)) "$quick_filter"

@@ -7,7 +7,8 @@
 Variants run in turns on random data, with inputs rotated past the second-level cache; times are medians of CUDA
 events. A figure counts only if the error of this project's result against float32 is at most 1.5 times that of
 PyTorch's eager bfloat16 result. The JSON has one entry a figure: {figure, value, goal, ours_ms, torch_ms, ...}; the value is
-PyTorch's time over ours.
+PyTorch's time over ours. The copy's bandwidth and the largest GEMM's operations a second have goals of the card
+(gpu_card.py), or none.
 """
 
 import argparse
@@ -23,6 +24,8 @@ import traceback
 import torch
 import torch._functorch.config
 import torch.nn.functional as F
+
+import gpu_card
 
 try:
     import bitsandbytes
@@ -100,6 +103,7 @@ class Bench:
         self.generator = torch.Generator(self.device).manual_seed(1)
         self.deadline = STARTED + args.seconds
         self.flops_per_second = None  # of the largest GEMM
+        self.goals = gpu_card.goals(torch.cuda.get_device_name() if self.device == "cuda" else None)
 
     def random(self, *shape, dtype=torch.bfloat16):
         return torch.randn(*shape, device=self.device, dtype=torch.float32, generator=self.generator).to(dtype)
@@ -160,7 +164,7 @@ class Bench:
         return self.times({"copy": [self.ops.prepare("copy", (y, x)) for x, y in sets]})["copy"]
 
     def report(self, figure, times, goals, errors=None, **more):
-        """One figure for each reference: `goals` is {reference: ratio}."""
+        """One figure for each reference: `goals` is {reference: ratio}. Returns whether our result is right."""
         worst = 0.0
         for ours, theirs in errors or ():
             bound = ERROR_SLACK * theirs + 1e-6
@@ -176,6 +180,12 @@ class Bench:
             mark = "" if worst <= 1 else "  WRONG: the error is %.2f of what is allowed" % worst
             print(f"{entry['figure']:<58} {times['ours']:9.3f} ms {times[reference]:9.3f} ms  {ratio:6.2f}  "
                   f"goal {goal}{mark}", flush=True)
+        return worst <= 1
+
+    def rate(self, figure, value, goal, right):
+        """A figure of our kernel alone; the goal is that of this card, or None."""
+        self.figures.append(dict(figure=figure, value=value, goal=goal, right=right))
+        print(f"{figure:<58} {value:9.3f}  goal {'of this card: none' if goal is None else goal}", flush=True)
 
 
 def error(got, want):
@@ -199,8 +209,9 @@ def copy_case(b):
                      "torch": [lambda x=x, y=y: y.copy_(x) for x, y in sets]})
     sets[0][1].fill_(float("nan"))
     b.ops.call("copy", (sets[0][1], sets[0][0]))
-    b.report("copy", times, {"torch": 1.0}, errors_of([sets[0][1]], [sets[0][0]], [sets[0][0]]),
-             bytes_per_second=4 * n / times["ours"] * 1e3, torch_bytes_per_second=4 * n / times["torch"] * 1e3)
+    right = b.report("copy", times, {"torch": 1.0}, errors_of([sets[0][1]], [sets[0][0]], [sets[0][0]]),
+                     bytes_per_second=4 * n / times["ours"] * 1e3, torch_bytes_per_second=4 * n / times["torch"] * 1e3)
+    b.rate("copy, TB/s", 4 * n / times["ours"] / 1e9, b.goals["copy"] and b.goals["copy"] / 1e12, right)
 
 
 def add_rms_norm_cases(b):
@@ -247,25 +258,44 @@ def rotate(x, cos, sin):
     return x * torch.cat((cos, cos), -1)[:, None] + turned * torch.cat((sin, sin), -1)[:, None]
 
 
-def rope_case(b):
+def rope_cases(b):
     T, heads, D = (8, 4, 64) if b.args.small else (16384, 24, 128)  # 16 query and 8 key heads
     weight = b.random(D, dtype=torch.float32)
     angle = torch.arange(T, device=b.device, dtype=torch.float32)[:, None] * torch.rand(D // 2, device=b.device)
     cos, sin = angle.cos(), angle.sin()
     positions = torch.arange(T, device=b.device, dtype=torch.int32)
 
-    def plain(x):  # as transformers computes it
+    def plain(x, weight):  # as transformers computes it
         y = (x.float() * torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype) * weight.to(x.dtype)
         return rotate(y, cos.to(x.dtype), sin.to(x.dtype))
     compiled = b.compiled(plain)
-    sets = b.copies(lambda: (b.random(T, heads, D), b.empty(T, heads, D), b.empty(T, heads, dtype=torch.float32)))
-    ours = [b.ops.prepare("rope", (y, x, cos, sin, positions, weight, inv), (1e-6,)) for x, y, inv in sets]
-    x, y, _ = sets[0]
+    sets = b.copies(lambda: (b.random(T, heads, D), b.random(T, heads, D), b.empty(T, heads, D),
+                             b.empty(T, heads, dtype=torch.float32)))
+    ours = [b.ops.prepare("rope", (y, x, cos, sin, positions, weight, inv), (1e-6,)) for x, _, y, inv in sets]
+    for run in ours:  # which leaves the norms for the gradients
+        run()
+    x, dy, y, _ = sets[0]
+    errors = errors_of([y], [plain(x, weight)], [rotate(rms(x, weight), cos, sin)])
+    times = b.times({"ours": ours, "torch.compile": [lambda q=q: compiled(q[0], weight) for q in sets],
+                     "eager": [lambda q=q: plain(q[0], weight) for q in sets]})
+    size = f"{T}x{heads}x{D}"
+    b.report(f"qk-norm+RoPE fwd {size}", times, {"torch.compile": 1.3, "eager": 6.0}, errors,
+             bytes_per_second=4 * y.numel() / times["ours"] * 1e3)
+
+    def backward(function, x, dy):
+        x, w = x.detach().requires_grad_(), weight.detach().requires_grad_()
+        turned = function(x, w)
+        return lambda: torch.autograd.grad(turned, (x, w), dy, retain_graph=True)
+    dweight = b.empty(D, dtype=torch.float32)
+    ours = [b.ops.prepare("rope_grad", (dx, dy, cos, sin, positions, x, weight, inv, dweight)) for x, dy, dx, inv in sets]
     ours[0]()
-    errors = errors_of([y], [plain(x)], [rotate(rms(x, weight), cos, sin)])
-    times = b.times({"ours": ours, "torch.compile": [lambda q=q: compiled(q[0]) for q in sets],
-                     "eager": [lambda q=q: plain(q[0]) for q in sets]})
-    b.report(f"qk-norm+RoPE {T}x{heads}x{D}", times, {"torch.compile": 1.3, "eager": 6.0}, errors)
+    exact_x, exact_w = x.float().requires_grad_(), weight.clone().requires_grad_()
+    exact = torch.autograd.grad(rotate(rms(exact_x, exact_w), cos, sin), (exact_x, exact_w), dy.float())
+    errors = errors_of([y, dweight], backward(plain, x, dy)(), exact)
+    times = b.times({"ours": ours, "torch.compile": [backward(compiled, q[0], q[1]) for q in sets],
+                     "eager": [backward(plain, q[0], q[1]) for q in sets]})
+    b.report(f"qk-norm+RoPE bwd {size}", times, {"torch.compile": 1.3, "eager": 6.0}, errors,
+             bytes_per_second=6 * y.numel() / times["ours"] * 1e3)
 
 
 def swiglu_cases(b):
@@ -690,8 +720,9 @@ def peak_case(b):
     n = 64 if b.args.small else 8192
     times, errors = gemm_case(b, n, n, n, ("y",))["y"]
     b.flops_per_second = 2 * n ** 3 / times["ours"] * 1e3
-    b.report(f"GEMM {n}^3", times, {"torch.matmul": 1.0}, errors, flops_per_second=b.flops_per_second,
-             torch_flops_per_second=2 * n ** 3 / times["torch.matmul"] * 1e3)
+    right = b.report(f"GEMM {n}^3", times, {"torch.matmul": 1.0}, errors, flops_per_second=b.flops_per_second,
+                     torch_flops_per_second=2 * n ** 3 / times["torch.matmul"] * 1e3)
+    b.rate(f"GEMM {n}^3, TFLOP/s", b.flops_per_second / 1e12, b.goals["gemm"] and b.goals["gemm"] / 1e12, right)
 
 
 def cases(b):
@@ -711,7 +742,7 @@ def cases(b):
     yield "packed", lambda: packed_case(b)
     yield "cross_entropy", lambda: cross_entropy_case(b)
     yield "add_rms_norm", lambda: add_rms_norm_cases(b)
-    yield "rope", lambda: rope_case(b)
+    yield "rope", lambda: rope_cases(b)
     yield "swiglu", lambda: swiglu_cases(b)
     for T in lengths:
         yield f"attention hd64 {T}", lambda: attention_case(b, T, 64)

@@ -12,8 +12,11 @@ on the processor: its tokens a second are what all layers would give by their op
 memory are those of 12 layers. 16,384 tokens an update, rows of 2,048. Each program has the device to itself; the
 median over steps leaves out the first ones. Where PyTorch runs out of memory it repeats with half the rows in twice the
 micro-batches; `smaller_batch` says so. Where it cannot run at all, this program is measured alone, and `notes` says so.
-The JSON has figures as gpu_kernels.py's: tokens a second and their ratio, peak memory. Ends with 0 where this program's
-steps were measured and are right.
+The JSON has figures as gpu_kernels.py's: tokens a second and their ratio, peak memory, and what is free after step 3:
+`memory` has the bytes that were planned, that this program counts as allocated, and that the card has in use and free as
+another process sees them, before the run and in it. The goals of tokens a second are those of one H200, and say so on
+other cards. Ends with 0 where this program's steps were measured and are right. --needs only tells whether the card has
+the memory that the case needs: it ends with 77 and the reason where it has not.
 """
 
 import argparse
@@ -28,6 +31,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import gpu_card
+
 # Models as their config.json, and cases: rows of a micro-batch, micro-batches of an update, steps, the keys of qtrain, what
 # is asked of tokens a second (of one H200) and of the ratio, the memory of a card that the case needs, and the milliseconds
 # of a step that were predicted, of all layers. Large models take fewer steps, or have fewer layers: their random weights are
@@ -36,21 +41,26 @@ TABLE = json.loads((Path(__file__).resolve().parents[1] / "step_cases.json").rea
 MODELS, CASES, SMALL = TABLE["models"], TABLE["cases"], TABLE["small"]
 IMPORTED = "imported"
 WARM_UP = 3  # steps: kernels are chosen in the first, graphs recorded in the second
+SKIPPED = 77  # as the tools of others end where something is missing
+GIB = 2**30
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--qtrain", required=True)
+    parser.add_argument("--qtrain")
     parser.add_argument("--case", choices=CASES, required=True)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--small", action="store_true", help="a tiny model of the same family")
     parser.add_argument("--steps", type=int, help="of an update; as the case says")
     parser.add_argument("--json")
+    parser.add_argument("--needs", action="store_true", help="only tell whether the memory of the card is enough")
     parser.add_argument("--set", action="append", default=[], metavar="key=value", help="more keys for qtrain")
     parser.add_argument("--seconds", type=float, default=100,
                         help="most time of either program; PyTorch's begins when it is imported")
     parser.add_argument("--torch_only", help=argparse.SUPPRESS)  # the folder, in a process of its own
     args = parser.parse_args()
+    if not args.qtrain and not args.needs:
+        parser.error("--qtrain is needed")
     case = CASES[args.case]
     args.what = case | dict(layers=case.get("layers"), lora=case["config"].get("use_peft", False),
                             four_bit=case["config"].get("load_in_4bit", False),
@@ -86,6 +96,23 @@ def logged(folder):
     return [r for r in rows if "loss" in r]
 
 
+def looked(look):
+    """What the process has seen of the card; {} where there is none, or it saw nothing."""
+    try:
+        return json.loads(look.communicate(timeout=60)[0]) if look else {}
+    except (subprocess.SubprocessError, ValueError):
+        look.kill()
+        return {}
+
+
+def memory_of(folder, rows, before, after):
+    """Bytes that were planned, are allocated after the warm-up, and are in use on the card."""
+    plan = json.loads((folder / "out/resolved_config.json").read_text(encoding="utf-8"))["run"]["memory_plan"]
+    return dict(planned_bytes=plan["total"], allocated_bytes=round(rows[WARM_UP - 1]["device_mb"] * 2**20),
+                used_bytes=after["used_bytes"], free_bytes=after["free_bytes"], total_bytes=after["total_bytes"],
+                used_before_bytes=before.get("used_bytes"))
+
+
 def run_qtrain(args, folder, length):
     """Ends the program behind its last step: saving a large model would take longer than all of them."""
     case = args.what
@@ -95,15 +122,22 @@ def run_qtrain(args, folder, length):
         random_init=True, per_device_train_batch_size=case["batch"], gradient_accumulation_steps=case["accumulation"],
         learning_rate=1e-4, logging_steps=1, save_strategy="no", seed=1)
     (folder / "config.json").write_text(json.dumps(config, indent=1))
+    before, look, seen = gpu_card.card() if args.device == "cuda" else {}, None, {}
     begin = time.monotonic()
     process = subprocess.Popen([args.qtrain, str(folder / "config.json"), *args.set], stdin=subprocess.DEVNULL)
     try:
-        while len(logged(folder)) < args.steps:
+        while len(rows := logged(folder)) < args.steps:
+            if args.device == "cuda" and not look and len(rows) >= WARM_UP:  # beside the steps, as the memory stays
+                look = subprocess.Popen([sys.executable, gpu_card.__file__], stdout=subprocess.PIPE, text=True,
+                                        stdin=subprocess.DEVNULL)
             if process.poll() is not None and len(logged(folder)) < args.steps:
                 raise subprocess.SubprocessError(f"ended with {process.returncode}")
             if time.monotonic() - begin > args.seconds:
                 raise subprocess.TimeoutExpired(args.qtrain, args.seconds)
             time.sleep(0.05)
+        seconds, seen = time.monotonic() - begin, looked(look)
+        if process.poll() is not None:  # it may have been gone when the card was looked at
+            seen = {}
     finally:
         process.kill()
         process.wait()
@@ -111,7 +145,8 @@ def run_qtrain(args, folder, length):
     skipped = min(WARM_UP, len(rows) - 1)
     return dict(tokens_per_second=statistics.median(r["tokens_per_second"] for r in rows[skipped:]),
                 losses=[r["loss"] for r in rows], memory_bytes=max(r["device_mb"] for r in rows) * 2**20,
-                total_seconds=time.monotonic() - begin)
+                memory=memory_of(folder, rows, before, seen) if seen else None, card=before.get("name"),
+                total_seconds=seconds)
 
 
 def run_torch(args, folder):
@@ -230,7 +265,12 @@ def compare(args, result, config, length):
     if case["layers"] and not args.small:
         speed.update(figure=f"{args.case} tokens/s, from {layers} of {all_layers} layers", measured=speed["value"])
         speed["value"] *= operations(config, layers, length) / operations(config, all_layers, length)
+    if args.device == "cuda" and gpu_card.model_of(ours["card"]) != gpu_card.GOALS_OF:
+        speed["figure"] += f" (goal of one {gpu_card.GOALS_OF})"
     figures = [speed]
+    if memory := ours["memory"]:
+        figures.append(dict(figure=f"{args.case} GiB free after step {WARM_UP}, {memory['planned_bytes'] / GIB:.1f} planned",
+                            value=memory["free_bytes"] / GIB, goal=None, **memory))
     if theirs:
         right = right and abs(ours["losses"][0] - theirs["losses"][0]) < 0.1
         figures.append(dict(figure=f"{args.case} step / transformers", goal=case["goals"]["ratio"],
@@ -265,8 +305,20 @@ def measured_torch(args, folder):
     return json.loads(text.splitlines()[-1])
 
 
+def missing_memory(args):
+    """Why the card cannot run the case, or nothing."""
+    needed, card = args.what.get("needs_bytes"), gpu_card.card() if args.device == "cuda" else {}
+    if args.small or not needed or not card or card["total_bytes"] >= needed:
+        return ""
+    return f"it needs a card of {needed / 1e9:.0f} GB, and {card['name']} has {card['total_bytes'] / 1e9:.0f} GB"
+
+
 def main():
     args = parse()
+    if args.needs:
+        reason = missing_memory(args)
+        print(reason)
+        sys.exit(SKIPPED if reason else 0)
     if args.torch_only:
         return run_torch(args, Path(args.torch_only))
     result = dict(case=args.case, argv=sys.argv, problems=[], notes=[], figures=[], ours=None, torch=None)
