@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/statistics.h"
 #include "core/stop.h"
 #include "dist/collective.h"
 #include "kernels/processor.h"
@@ -12,12 +13,6 @@
 
 namespace qtrain {
 namespace {
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 std::string name_of_device(Ctx& ctx) {
   return ctx.device().kind == DeviceKind::cuda ? cuda_info(ctx.device().index).name : describe_cpu();

@@ -7,6 +7,7 @@
 
 #include "config/check.h"
 #include "config/fields.h"
+#include "core/statistics.h"
 #include "core/stop.h"
 #include "dist/collective.h"
 #include "train/plan/compute.h"
@@ -34,12 +35,6 @@ std::vector<std::string> offloads_of(const Config& config, Device device) {
   if (!t.optimizer_offload && !t.weight_offload) keys.emplace_back("optimizer_offload");
   if (!t.weight_offload) keys.emplace_back("weight_offload");
   return keys;
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
 class Tuner {

@@ -88,12 +88,12 @@ class RandomCase {
 };
 
 /// Milliseconds of each group on the card that the table is of, for as many layers as are measured.
-using Predicted = std::map<std::string, double, std::less<>>;
+using PredictedTimes = std::map<std::string, double, std::less<>>;
 
-Predicted predicted_of(const std::string& name) {
+PredictedTimes predicted_of(const std::string& name) {
   const Json document = step_cases();
   const Json& case_of = document["cases"][name];
-  Predicted predicted;
+  PredictedTimes predicted;
   if (!case_of.contains("predicted_ms")) return predicted;
   const double share =
       case_of.contains("layers") ? case_of["layers"].get<double>() / case_of["predicted_layers"].get<double>() : 1;
@@ -101,17 +101,18 @@ Predicted predicted_of(const std::string& name) {
   return predicted;
 }
 
-struct Group {
+struct StepGroup {
   std::string_view name;
   double seconds = 0;
   std::int64_t launches = 0;
   std::optional<double> predicted_ms = {};
 };
 
-std::vector<Group> groups_of(const StepProfile& profile, std::int64_t adapter_rank, const Predicted& predicted) {
-  std::vector<Group> groups;
+std::vector<StepGroup> groups_of(const StepProfile& profile, std::int64_t adapter_rank,
+                                 const PredictedTimes& predicted) {
+  std::vector<StepGroup> groups;
   for (const std::string_view name : bench::step_groups()) {
-    Group group{.name = name};
+    StepGroup group{.name = name};
     for (const LaunchTimes::Row& row : profile.rows)
       if (bench::step_group(row.name, row.detail, adapter_rank) == name) {
         group.seconds += row.seconds;
@@ -124,14 +125,14 @@ std::vector<Group> groups_of(const StepProfile& profile, std::int64_t adapter_ra
   return groups;
 }
 
-struct Measured {
+struct StepReport {
   std::string name;
   StepProfile profile;
   std::int64_t adapter_rank = 0;
-  std::vector<Group> groups;
+  std::vector<StepGroup> groups;
 };
 
-std::string text_of(const Measured& m) {
+std::string text_of(const StepReport& m) {
   constexpr std::size_t kShown = 20;
   const StepProfile& p = m.profile;
   std::string text =
@@ -140,7 +141,7 @@ std::string text_of(const Measured& m) {
   text += fmt::format("memory: {:.1f} MiB allocated, {:.1f} MiB planned\n\n", static_cast<double>(p.allocated) / kMib,
                       static_cast<double>(p.planned) / kMib);
   text += fmt::format("{:<24}{:>12}{:>9}{:>10}{:>14}\n", "part of the step", "ms", "share", "launches", "predicted ms");
-  for (const Group& g : m.groups)
+  for (const StepGroup& g : m.groups)
     text += fmt::format("{:<24}{:>12.3f}{:>8.1f}%{:>10}{:>14}\n", g.name, g.seconds * 1e3, 100 * g.seconds / p.seconds,
                         g.launches, g.predicted_ms ? fmt::format("{:.1f}", *g.predicted_ms) : "-");
   text += fmt::format("\n{:<58}{:>12}{:>10}\n", "kernel", "ms", "launches");
@@ -153,7 +154,7 @@ std::string text_of(const Measured& m) {
   return text;
 }
 
-Json json_of(const Measured& m) {
+Json json_of(const StepReport& m) {
   const StepProfile& p = m.profile;
   Json json{{"version", kVersion},
             {"case", m.name},
@@ -167,7 +168,7 @@ Json json_of(const Measured& m) {
             {"allocated_bytes", p.allocated},
             {"groups", Json::array()},
             {"kernels", Json::array()}};
-  for (const Group& g : m.groups)
+  for (const StepGroup& g : m.groups)
     json["groups"].push_back({{"group", g.name},
                               {"ms", g.seconds * 1e3},
                               {"share", g.seconds / p.seconds},
@@ -204,7 +205,7 @@ ResolvedConfig config_of(const fs::path& file, const Arguments& args) {
 
 int run_bench_step(const Arguments& args) {
   const Json cases = step_cases()["cases"];
-  Measured m{.name = asked_for(args)};
+  StepReport m{.name = asked_for(args)};
   const bool known = cases.contains(m.name);
   std::error_code ignored;
   if (!known && !fs::exists(m.name, ignored))
@@ -216,7 +217,8 @@ int run_bench_step(const Arguments& args) {
   set_stop_answer("stopping after this step");
   m.profile = profile_step(config, {}, args.log());
   m.adapter_rank = config.value.lora.use_peft ? config.value.lora.lora_r : 0;
-  m.groups = groups_of(m.profile, m.adapter_rank, known && !args.has("small") ? predicted_of(m.name) : Predicted{});
+  m.groups =
+      groups_of(m.profile, m.adapter_rank, known && !args.has("small") ? predicted_of(m.name) : PredictedTimes{});
   Json json = json_of(m);
   if (const auto file = args.text("json")) write_file(*file, dump_json(json, 2) + "\n");
   args.give({.text = text_of(m), .json = std::move(json)});

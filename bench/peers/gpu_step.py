@@ -38,7 +38,8 @@ import gpu_card
 # of a step that were predicted, of all layers. Large models take fewer steps, or have fewer layers: their random weights are
 # drawn on the processor, at 20 to 25 million a second and core where that was measured, which takes most of the time.
 TABLE = json.loads((Path(__file__).resolve().parents[1] / "step_cases.json").read_text(encoding="utf-8"))
-MODELS, CASES, SMALL = TABLE["models"], TABLE["cases"], TABLE["small"]
+MODELS, SMALL = TABLE["models"], TABLE["small"]
+CASES = {name: case for name, case in TABLE["cases"].items() if "goals" in case}  # others are for processors
 IMPORTED = "imported"
 WARM_UP = 3  # steps: kernels are chosen in the first, graphs recorded in the second
 SKIPPED = 77  # as the tools of others end where something is missing

@@ -90,6 +90,8 @@ class GpuStep(unittest.TestCase):
 
     def test_the_table_of_cases_is_whole(self):
         for name, case in TABLE["cases"].items():
+            if "goals" not in case:  # for processors
+                continue
             with self.subTest(case=name):
                 model = TABLE["models"][case["model"]]
                 self.assertEqual(case["batch"] * case["accumulation"] * case["config"]["max_length"], 16384)

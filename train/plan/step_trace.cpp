@@ -8,6 +8,7 @@
 
 #include "core/json_view.h"
 #include "core/plural.h"
+#include "core/statistics.h"
 #include "core/tensor.h"
 
 namespace qtrain {
@@ -36,14 +37,6 @@ struct TracedUpdate {
   bool holds(const TracedSpan& s) const { return s.begin >= begin && s.end <= end; }
   double seconds() const { return end - begin; }
 };
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
 
 /// Begin and duration in whole microseconds.
 struct EventTime {
