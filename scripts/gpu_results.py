@@ -149,7 +149,7 @@ def main():
         tests = ""
         if "tests" in part:
             tests = f", {part['tests']} tests, {len(part['failed'])} failed, {len(part['not_run'])} did not run"
-        print(f"{part['name']:<20} {part['state']}, {part['seconds']} s{tests}")
+        print(f"{part['name']:<32} {part['state']}, {part['seconds']} s{tests}")
         for name in part.get("failed", [])[:20]:
             print(f"    {name}")
     for problem in problems:
