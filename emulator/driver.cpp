@@ -3,8 +3,6 @@
 #include <string>
 
 namespace qtrain::emulation {
-
-thread_local std::vector<std::string> Ranges::path_;
 namespace {
 
 /// An error ends the work of every stream, as on a GPU; the next work begins afresh.

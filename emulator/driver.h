@@ -62,11 +62,15 @@ class Ranges {
     return ranges;
   }
   void push(const char* name) noexcept {
-    path_.push_back(path_.empty() ? name : path_.back() + "/" + name);
     const std::lock_guard lock(mutex_);
-    ++counts_[path_.back()];
+    std::vector<std::string>& path = paths_[std::this_thread::get_id()];
+    path.push_back(path.empty() ? name : path.back() + "/" + name);
+    ++counts_[path.back()];
   }
-  void pop() noexcept { path_.pop_back(); }
+  void pop() noexcept {
+    const std::lock_guard lock(mutex_);
+    paths_[std::this_thread::get_id()].pop_back();
+  }
   /// How often each was begun, on any thread.
   std::map<std::string, int> counts() {
     const std::lock_guard lock(mutex_);
@@ -76,7 +80,7 @@ class Ranges {
  private:
   std::mutex mutex_;
   std::map<std::string, int> counts_;
-  static thread_local std::vector<std::string> path_;
+  std::map<std::thread::id, std::vector<std::string>> paths_;  ///< that are open
 };
 
 /// Streams, events and pinned memory of the process, as the driver of a GPU has them.

@@ -30,6 +30,7 @@ double StepProfile::gaps() const {
 }
 
 StepProfile profile_step(const ResolvedConfig& config, const StepProfileOptions& options, Log& log) {
+  const std::size_t before = allocated_bytes(plan_compute(compute_choice(config.value)).device.kind).now;
   Ctx ctx = make_context(compute_choice(config.value), log);
   const std::int64_t warm_up = warm_up_steps(ctx.device());
   ResolvedConfig limited = config;
@@ -40,7 +41,6 @@ StepProfile profile_step(const ResolvedConfig& config, const StepProfileOptions&
   StartPhases phases(log);
   const RunContext run{
       .config = limited, .ctx = ctx, .log = log, .ignored = ignored, .phases = phases, .ranks = solo, .sharing = solo};
-  const std::size_t before = allocated_bytes(ctx.device().kind).now;
   const std::unique_ptr<RunData> data = load_run_data(run, {});
   TrialRun trial(run, *data);
   StepProfile profile{.device = name_of_device(ctx),

@@ -11,6 +11,7 @@
 #include "config/remarks.h"
 #include "core/file.h"
 #include "core/json_view.h"
+#include "core/plural.h"
 #include "core/rng.h"
 #include "core/stop.h"
 #include "core/temporary_folder.h"
@@ -56,6 +57,7 @@ class RandomCase {
                        {"output_dir", (folder_.path() / "out").string()},
                        {"per_device_train_batch_size", case_of["batch"]},
                        {"gradient_accumulation_steps", case_of["accumulation"]},
+                       {"learning_rate", 1e-4},
                        {"random_init", true},
                        {"save_strategy", "no"},
                        {"token_cache_dir", ""}});
@@ -135,9 +137,9 @@ struct StepReport {
 std::string text_of(const StepReport& m) {
   constexpr std::size_t kShown = 20;
   const StepProfile& p = m.profile;
-  std::string text =
-      fmt::format("{} on {}: {:.3f} ms a step, {:.0f} tokens/s, {} tokens in {} micro-batches\n", m.name, p.device,
-                  p.seconds * 1e3, static_cast<double>(p.tokens) / p.seconds, p.tokens, p.micro_batches);
+  std::string text = fmt::format("{} on {}: {:.3f} ms a step, {:.0f} tokens/s, {} tokens in {}\n", m.name, p.device,
+                                 p.seconds * 1e3, static_cast<double>(p.tokens) / p.seconds, p.tokens,
+                                 counted(p.micro_batches, "micro-batch", "micro-batches"));
   text += fmt::format("memory: {:.1f} MiB allocated, {:.1f} MiB planned\n\n", static_cast<double>(p.allocated) / kMib,
                       static_cast<double>(p.planned) / kMib);
   text += fmt::format("{:<24}{:>12}{:>9}{:>10}{:>14}\n", "part of the step", "ms", "share", "launches", "predicted ms");

@@ -43,9 +43,15 @@ TEST(StepGroups, OfKernelsAndOps) {
 
 TEST(StepGroups, HaveAllThatIsPredicted) {
   const Json document = read_json(QTRAIN_SOURCE_DIR "/bench/step_cases.json");
-  for (const auto& [name, values] : document.at("cases").items())
-    for (const auto& [group, ms] : values.value("predicted_ms", Json::object()).items())
+  int found = 0;
+  for (const auto& [name, values] : document.at("cases").items()) {
+    const Json predicted = values.value("predicted_ms", Json::object());
+    for (const auto& [group, ms] : predicted.items()) {
       EXPECT_THAT(step_groups(), ::testing::Contains(group)) << name;
+      ++found;
+    }
+  }
+  EXPECT_GT(found, 0);
 }
 
 TEST(StepGroups, ASizeIsWrittenAsTheGroupReadsIt) {

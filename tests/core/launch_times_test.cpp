@@ -11,8 +11,8 @@
 namespace qtrain {
 namespace {
 
+using std::chrono::milliseconds;
 using ::testing::HasSubstr;
-using namespace std::chrono_literals;
 
 /// "name detail x launches" of each row, the longest first.
 std::vector<std::string> text_of(const std::vector<LaunchTimes::Row>& rows) {
@@ -32,9 +32,9 @@ TEST(LaunchTimes, AddUpWhatHasOneNameAndDetail) {
   LaunchTimes times(stream);
   for (const char* size : {"8x8", "9x9", "8x8"}) {
     const Stream::Launch launch(stream, "gemm", [&] { return std::string(size); });
-    std::this_thread::sleep_for(5ms);
+    std::this_thread::sleep_for(milliseconds(5));
   }
-  work(stream, "norm", 40ms);
+  work(stream, "norm", milliseconds(40));
   const std::vector<LaunchTimes::Row> rows = times.rows();
   EXPECT_THAT(text_of(rows), ::testing::ElementsAre("norm x1", "gemm 8x8 x2", "gemm 9x9 x1"));
   EXPECT_GE(rows.at(0).seconds, 0.04);
@@ -50,7 +50,7 @@ TEST(LaunchTimes, CountTheOuterOneOfNestedLaunches) {
   {
     const Stream::Launch outer(stream, "outer");
     stream.copy(to.data(), from.data(), to.size());
-    work(stream, "inner", 0ms);
+    work(stream, "inner", milliseconds(0));
   }
   stream.fill(to.data(), 1, to.size());
   stream.copy(to.data(), from.data(), to.size());
