@@ -77,6 +77,7 @@ std::vector<LaunchTimes::Row> LaunchTimes::rows() {
     row.seconds += seconds_of(span);
   }
   std::vector<Row> rows;
+  rows.reserve(sums.size());
   for (auto& [name, row] : sums) rows.push_back(std::move(row));
   std::ranges::stable_sort(rows, std::greater{}, &Row::seconds);
   return rows;
