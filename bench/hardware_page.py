@@ -7,6 +7,7 @@ Models are those of examples/hardware, which have shapes and no weights. Figures
 
 import argparse
 import json
+import math
 import subprocess
 import tempfile
 from pathlib import Path
@@ -28,10 +29,12 @@ CARDS = ["T4", "RTX 3060", "RTX 3070", "RTX 3080", "RTX 3090", "RTX 4060", "RTX 
 HEAD = """# Hardware
 
 What usual models need, and the cards that they fit on. All figures are **predicted, not measured**: memory is the plan
-that a run on such a card would have, speed follows from data sheets as [memory](memory.md) tells. Rows have 2,048 tokens,
-one a micro-batch and eight an update; recomputation is what fits (`gradient_checkpointing=auto`), weights that train are
-float32, frozen ones bfloat16 or 4 bits, adapters of rank 16 are on all linear layers. A dash: it does not fit. Cards older
-than Turing (P100, V100, GTX 1080) have no kernels here; T4 has no bfloat16, so that its figures are of `fp16=true`.
+that a run on such a card would have, speed follows from data sheets as [memory](memory.md) tells. Speeds are ranges: the low
+end is what the instructions of today's kernels suggest for an H200, the high end is what the program aims at there, and other
+cards are taken to reach the same shares of their data sheets. Rows have 2,048 tokens, one a micro-batch and eight an update;
+recomputation is what fits (`gradient_checkpointing=auto`), weights that train are float32, frozen ones bfloat16 or 4 bits,
+adapters of rank 16 with the usual dropout of 5 % are on all linear layers. A dash: it does not fit. Cards older than Turing
+(P100, V100, GTX 1080) have no kernels here; T4 has no bfloat16, so that its figures are of `fp16=true`.
 
 For a config of yours:
 
@@ -56,8 +59,14 @@ def cards_of(qtrain, model, way):
 
 
 def cell(card):
-    runs = card["runs"] or card["changes"]
-    return f"{card['tokens_per_second']:,.0f}" if runs and card["fits"] else "-"
+    if not card["fits"] or not (card["runs"] or card["changes"]):
+        return "-"
+    low, high = (card["tokens_per_second_range"][end] for end in ("low", "high"))
+    return f"{three_digits(low)}-{three_digits(high)}"
+
+
+def three_digits(number):
+    return f"{round(number, 2 - math.floor(math.log10(number))):,.0f}"
 
 
 def table(head, rows):

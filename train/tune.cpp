@@ -50,7 +50,11 @@ class Tuner {
         data_(load_run_data(context(config, log), {})) {
     result_.target = target_here(ctx_.device(), ctx_.pool().size());
     constexpr DeviceSpeed kUnknown{.flops = 1e14, .bandwidth = 1e12, .loading = {}};  // only their ratio counts
-    speed_ = speed_here(result_.target, ctx_.matmul(), ctx_.pool().size()).value_or(kUnknown);
+    const ModelSetup setup = set_up_model(ctx_, training_request(base_.value));
+    speed_ = speed_here(result_.target, {.matmul = ctx_.matmul(),
+                                         .threads = ctx_.pool().size(),
+                                         .hidden_size = setup.model->config().hidden_size})
+                 .value_or(alike(kUnknown));
   }
 
   Tuning run() {
@@ -136,13 +140,14 @@ class Tuner {
     const PlanQuestion q = question();
     const AnsweredPlan plan = plan_of(q, config);
     const StepWork work = q.step_work(config);
-    result_.trials.push_back({.changes = std::move(changes),
-                              .micro_batching = {t.per_device_train_batch_size, t.gradient_accumulation_steps},
-                              .recompute = plan.policy,
-                              .offload = std::move(offload),
-                              .planned = plan.memory.total(),
-                              .fits = fits(plan.memory, result_.target),
-                              .predicted = work.micro_batch_tokens * work.micro_batches / plan.time.seconds()});
+    result_.trials.push_back(
+        {.changes = std::move(changes),
+         .micro_batching = {t.per_device_train_batch_size, t.gradient_accumulation_steps},
+         .recompute = plan.policy,
+         .offload = std::move(offload),
+         .planned = plan.memory.total(),
+         .fits = fits(plan.memory, result_.target),
+         .predicted = plan.time.map([&](const StepTime& time) { return work.tokens() / time.seconds(); })});
   }
 
   static bool same(const MicroBatching& a, const MicroBatching& b) { return a.micro_batch_size == b.micro_batch_size; }
@@ -158,7 +163,7 @@ class Tuner {
           chosen, [&](std::size_t c) { return same(result_.trials[c].micro_batching, trial.micro_batching); });
       if (at == chosen.end())
         chosen.push_back(i);
-      else if (*at != 0 && trial.predicted >= result_.trials[*at].predicted)
+      else if (*at != 0 && trial.predicted.usual >= result_.trials[*at].predicted.usual)
         *at = i;
     }
     return chosen;
@@ -168,10 +173,10 @@ class Tuner {
     std::vector<std::size_t> others;
     for (std::size_t i = 0; i < result_.trials.size(); ++i) {
       const Trial& trial = result_.trials[i];
-      const bool worth = trial.predicted >= kWorthless * result_.trials[*result_.best].predicted;
+      const bool worth = trial.predicted.usual >= kWorthless * result_.trials[*result_.best].predicted.usual;
       if (trial.fits && worth && !trial.measured && same(trial.micro_batching, m)) others.push_back(i);
     }
-    std::ranges::stable_sort(others, std::greater{}, [&](std::size_t i) { return result_.trials[i].predicted; });
+    std::ranges::stable_sort(others, std::greater{}, [&](std::size_t i) { return result_.trials[i].predicted.usual; });
     return others;
   }
 
@@ -252,7 +257,7 @@ class Tuner {
   IgnoredKeys ignored_;
   StartPhases phases_;
   std::unique_ptr<RunData> data_;
-  DeviceSpeed speed_;
+  Ranged<DeviceSpeed> speed_;
   Tuning result_;
   std::int64_t tried_ = 0;
   bool gives_up_ = true;  // on what is slower, after a few steps

@@ -24,7 +24,7 @@ struct Trial {
   std::size_t planned = 0;  ///< bytes
   bool fits = false;
   std::int64_t number = 0;                  ///< of those that were tried, from 1; 0: it was not
-  double predicted = 0;                     ///< tokens a second
+  Ranged<double> predicted = {};            ///< tokens a second
   std::optional<std::size_t> measured;      ///< bytes; none: it was not tried
   std::optional<double> tokens_per_second;  ///< in the median of its steps
   bool given_up = false;                    ///< after fewer steps: others are faster

@@ -84,7 +84,7 @@ std::vector<Command> training_commands() {
        .flags = {{"gpu", text, "NAME", "for this card, which need not be here"},
                  {"cards", present, "", "on all cards: memory, tokens/s and time, one row each"},
                  {"price_per_hour", number, "X", "of the device: adds the cost"},
-                 {"mfu", number, "X", "share of a GPU's peak that the run reaches (default: 0.4)"},
+                 {"mfu", number, "X", "share of a GPU's peak that passes reach: one figure instead of a range"},
                  {"no_data", present, "", "do not read the rows: all are as long as max_length"},
                  {"nodes", integer, "N", "of a run on so many machines: memory and time with each zero_stage"},
                  {"gpus_per_node", integer, "N", "of each (default: nproc, or 8)"},

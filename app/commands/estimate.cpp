@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
-#include <iterator>
-#include <sstream>
 
 #include "app/cli/program.h"
 #include "app/commands/commands.h"
+#include "app/commands/estimate_time.h"
+#include "app/commands/ranged_text.h"
 #include "app/commands/ranks_text.h"
 #include "config/check.h"
 #include "config/remarks.h"
@@ -74,10 +74,11 @@ void require_use(const Config& config, const Arguments& args) {
 
 EstimateOptions options_of(const Arguments& args) {
   EstimateOptions o{.data = args.has("no_data") ? DataUse::ignore : DataUse::read,
-                    .mfu = args.number("mfu").value_or(0.4),
+                    .mfu = args.number("mfu"),
                     .network = network_of(args)};
   if (const auto folder = args.text("trace")) o.timelines = *folder;
-  require(o.mfu > 0 && o.mfu <= 1, fmt::format("--mfu is {}", o.mfu), "give a share above 0 and up to 1");
+  const double mfu = o.mfu.value_or(1);
+  require(mfu > 0 && mfu <= 1, fmt::format("--mfu is {}", mfu), "give a share above 0 and up to 1");
   const auto name = args.text("gpu");
   if (!name) return o;
   o.gpu = find_gpu(*name);
@@ -92,26 +93,9 @@ Json or_null(std::optional<double> x) {
   return x ? Json(*x) : Json();
 }
 
-/// What the figures of time and cost are made of.
-struct Price {
-  std::optional<double> per_hour;
-
-  std::optional<double> of(const Estimate& e) const {
-    const auto seconds = e.seconds();
-    if (!per_hour || !seconds) return {};
-    return *seconds / 3600 * *per_hour;
-  }
-};
-
 /// Null where the memory of the device is not known.
 Json fits_json(const MemoryPlan& plan, const TargetDevice& target) {
   return target.memory > 0 ? Json(fits(plan, target)) : Json();
-}
-
-/// Seconds of an update of one rank.
-Json step_json(const StepTime& t) {
-  return {{"seconds", t.seconds()}, {"computing", t.computing}, {"memory_traffic", t.memory},
-          {"host_traffic", t.host}, {"loading", t.loading},     {"update_of_weights", t.update}};
 }
 
 Json way_json(const WayToFit& way, const Estimate& e) {
@@ -120,22 +104,9 @@ Json way_json(const WayToFit& way, const Estimate& e) {
           {"same_result", way.same_result},        {"costs", way.costs}};
 }
 
-Json card_json(const GpuVerdict& card) {
-  return {{"name", card.gpu->name},
-          {"runs", card.has_types},
-          {"changes", card.needs_fp16 ? Json{{"bf16", false}, {"fp16", true}} : Json::object()},
-          {"lacks", card.gpu->lacks()},
-          {"source", card.gpu->source},
-          {"fits", card.fits},
-          {"total", card.bytes},
-          {"memory", card.memory},
-          {"gradient_checkpointing", card.recompute.name()},
-          {"tokens_per_second", card.tokens_per_second},
-          {"seconds", or_null(card.seconds)},
-          {"limit", card.fits ? card.limit : "memory size"}};
-}
-
 Json json_of(const Estimate& e, const Price& price) {
+  std::optional<Ranged<double>> flops;
+  if (e.speed) flops = e.speed->map([](const DeviceSpeed& s) { return s.flops; });
   Json json{{"device", e.target.name},
             {"device_memory", e.target.memory > 0 ? Json(e.target.memory) : Json()},
             {"ranks", e.ranks},
@@ -148,14 +119,18 @@ Json json_of(const Estimate& e, const Price& price) {
             {"steps", e.steps ? Json(*e.steps) : Json()},
             {"tokens", or_null(e.tokens)},
             {"flops_per_token", e.flops_per_token},
-            {"flops_per_second", or_null(e.flops_per_second)},
-            {"seconds", or_null(e.seconds())},
+            {"flops_per_second", usual_json(flops)},
+            {"flops_per_second_range", range_json(flops)},
+            {"seconds", usual_json(e.seconds())},
+            {"seconds_range", range_json(e.seconds())},
             {"price_per_hour", or_null(price.per_hour)},
-            {"cost", or_null(price.of(e))}};
+            {"cost", usual_json(price.of(e))},
+            {"cost_range", range_json(price.of(e))}};
   json["optional_copies"] = {{"bytes", e.memory.total() - e.least}, {"keys", e.copies}};
   json["gpus"] = Json::object();
   for (const GpuVerdict& gpu : e.gpus) json["gpus"][gpu.gpu->name] = gpu.can();
-  json["tokens_per_second"] = or_null(e.tokens_per_second());
+  json["tokens_per_second"] = usual_json(e.tokens_per_second());
+  json["tokens_per_second_range"] = range_json(e.tokens_per_second());
   json["limit"] = e.limit().empty() ? Json() : Json(e.limit());
   json["update"] = e.step_time ? step_json(*e.step_time) : Json();
   json["cards"] = Json::array();
@@ -206,47 +181,10 @@ std::string memory_text(const Estimate& e) {
   return text;
 }
 
-std::vector<std::string> words_of(const std::string& text) {
-  std::istringstream words(text);
-  return {std::istream_iterator<std::string>(words), {}};
-}
-
-/// Words behind a label, on lines of a terminal.
-std::string words_text(std::string_view label, const std::vector<std::string>& words) {
-  constexpr std::size_t kWidth = 79;
-  std::string text, line = fmt::format("{:<21}", label);
-  for (const std::string& word : words) {
-    if (line.size() + 1 + word.size() > kWidth) {
-      text += line + "\n";
-      line = std::string(21, ' ');
-    }
-    line += " " + word;
-  }
-  return text + line + "\n";
-}
-
 std::string list_text(std::string_view label, std::vector<std::string> names) {
   if (names.empty()) names.emplace_back("none");
   for (std::size_t i = 0; i + 1 < names.size(); ++i) names[i] += ",";
   return words_text(label, names);
-}
-
-/// The run on every card.
-std::string cards_text(const Estimate& e) {
-  std::string text = fmt::format("{:<22} {:>9} {:>8} {:<4} {:>8} {:>10} {}\n", "card", "needs MiB", "has MiB", "fits",
-                                 "tokens/s", "time", "with");
-  for (const GpuVerdict& c : e.gpus) {
-    const bool can = c.fits && (c.has_types || c.needs_fp16);
-    text += fmt::format("{:<22} {:>9.0f} {:>8.0f} {:<4} {:>8} {:>10}{}\n", c.gpu->name,
-                        static_cast<double>(c.bytes) / kMib, static_cast<double>(c.memory) / kMib,
-                        !c.gpu->has_kernels() ? "old"
-                        : c.fits              ? "yes"
-                                              : "no",
-                        can ? fmt::format("{:.0f}", c.tokens_per_second) : "-",
-                        can && c.seconds ? format_duration(*c.seconds) : "-", c.needs_fp16 ? " fp16=true" : "");
-  }
-  return text + "predicted, not measured: plans of memory, and time by what data sheets say\n" +
-         words_text("old:", words_of("the kernels need compute capability 7.5 (Turing) or newer"));
 }
 
 /// Which kinds of GPU can do the run, also where it is one for a processor: people ask what to buy or rent.
@@ -265,48 +203,6 @@ std::string gpus_text(const Estimate& e) {
          list_text("no kernels for", std::move(too_old));
 }
 
-std::string seconds_text(double seconds) {
-  return seconds < 0.1 ? fmt::format("{:.2g} ms", seconds * 1e3) : fmt::format("{:.3g} s", seconds);
-}
-
-/// What an update takes, and what that hangs on.
-std::string speed_text(const Estimate& e) {
-  if (!e.step_time) return "";
-  const StepTime& t = *e.step_time;
-  std::vector<std::string> parts;
-  for (const auto& [name, seconds] :
-       {std::pair("compute", t.computing), std::pair("memory traffic", t.memory), std::pair("host link", t.host),
-        std::pair("data loading", t.loading), std::pair("update of the weights", t.update)})
-    if (seconds > 0) parts.push_back(fmt::format("{} {}", name, seconds_text(seconds)));
-  return words_text("limited by", words_of(fmt::format("{}; of an update: {}", e.limit(), fmt::join(parts, ", "))));
-}
-
-/// People expect fewer steps of less accumulation.
-std::string accumulation_text(const Config& config) {
-  const TrainingSection& t = config.training;
-  if (t.gradient_accumulation_steps == 1) return "";
-  const std::string what =
-      t.max_steps > 0
-          ? fmt::format("would be the same steps over 1/{} of the tokens", t.gradient_accumulation_steps)
-          : fmt::format("would be {} times as many steps over the same tokens", t.gradient_accumulation_steps);
-  return words_text("", words_of("gradient_accumulation_steps=1 " + what));
-}
-
-std::string time_text(const Estimate& e, const Config& config, const Price& price) {
-  std::string text;
-  if (const auto speed = e.tokens_per_second())
-    text += fmt::format("speed                 about {:.0f} tokens/s\n", *speed) + speed_text(e);
-  if (!e.steps) return text + "steps and time        unknown without data and max_steps\n";
-  text +=
-      fmt::format("steps                 {}, {:.0f} {}\n", *e.steps, *e.tokens, *e.tokens == 1 ? "token" : "tokens");
-  text += accumulation_text(config);
-  if (!e.seconds()) return text + "time                  unknown for this device\n";
-  text += fmt::format("time                  about {} ({:.2g} GFLOP a token at {:.3g} TFLOP/s)\n",
-                      format_duration(*e.seconds()), e.flops_per_token / 1e9, *e.flops_per_second / 1e12);
-  if (const auto cost = price.of(e)) text += fmt::format("cost                  about {:.2f}\n", *cost);
-  return text;
-}
-
 std::string remarks_text(const Estimate& e) {
   std::string text;
   for (const std::string& remark : e.remarks) text += words_text("remark", words_of(remark));
@@ -322,7 +218,7 @@ std::string ways_text(const Estimate& e) {
   if (e.ways.empty()) return text + "  nothing that could be changed is enough\n";
   text += fmt::format("the cheapest ways to {}, each planned with the change\n", e.problem ? "fit" : "have more");
   for (const WayToFit& way : e.ways) {
-    std::string costs = e.step_time ? fmt::format("{:.2f} times the time", way.slowdown) : "";
+    std::string costs = e.step_time ? fmt::format("about {:.2f} times the time", way.slowdown) : "";
     if (!way.costs.empty()) costs += fmt::format("{}{}", costs.empty() ? "" : "; ", way.costs);
     text += words_text(fmt::format("  saves {:.0f} MiB", static_cast<double>(e.memory.total() - way.bytes) / kMib),
                        words_of(text_of(way.changes)));

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
+#include "app/commands/ranged_text.h"
 #include "core/plural.h"
 #include "core/progress.h"
 
@@ -13,24 +15,11 @@ namespace {
 
 constexpr double kGiga = 1e9, kBits = 8;
 
-constexpr double kThousand = 1e3;
-constexpr double kRounded = 0.9995;  // of a unit: with three digits it is the next one
-
 /// Three digits, and a unit that suits: "1.25 s", "34.5 ms"; "20:34" for minutes.
 std::string seconds_text(double seconds) {
+  constexpr double kThousand = 1e3, kRounded = 0.9995;  // of a unit: with three digits it is the next one
   if (seconds < kRounded) return fmt::format("{:.3g} ms", seconds * kThousand);
   return seconds < kRounded * kThousand ? fmt::format("{:.3g} s", seconds) : format_duration(seconds);
-}
-
-/// "812", "81.2 k", "3.02 M".
-std::string amount_text(double n) {
-  if (n < kRounded * kThousand) return fmt::format("{:.0f}", n);
-  double unit = kThousand;
-  for (const char* name : {"k", "M"}) {
-    if (n < kRounded * kThousand * unit) return fmt::format("{:.3g} {}", n / unit, name);
-    unit *= kThousand;
-  }
-  return fmt::format("{:.0f} G", n / unit);
 }
 
 double waiting_share(const SimulatedStep& step) {
@@ -44,10 +33,10 @@ std::string layout_text(const RankLayout& layout) {
 
 std::string stage_line(const RanksEstimate& e, const StageEstimate& s) {
   std::string line =
-      fmt::format("  {:<8} {:>13.2f} MiB", static_cast<int>(s.stage), static_cast<double>(s.memory.total()) / kMib);
+      fmt::format("  {:<8} {:>12.2f} MiB", static_cast<int>(s.stage), static_cast<double>(s.memory.total()) / kMib);
   if (s.step)
-    line += fmt::format(" {:>11} {:>11} {:>6.0f} %", seconds_text(s.step->seconds), amount_text(e.tokens_per_second(s)),
-                        waiting_share(*s.step) * 100);
+    line += fmt::format(" {:>12} {:>11} {:>6.0f} %", duration_range_text(s.seconds, "-"),
+                        amount_range_text(e.tokens_per_second(s)), waiting_share(*s.step) * 100);
   return line + (!s.refused.empty() ? "  refused\n" : s.fits ? "\n" : "  does not fit\n");
 }
 
@@ -68,19 +57,21 @@ std::string verdict_text(const RanksEstimate& e) {
   const StageEstimate* best = e.fastest();
   if (!best) return "fastest that fits     none: no zero_stage fits\n";
   return fmt::format(
-      "fastest that fits     zero_stage={}: {} tokens a second, {} an update;\n"
-      "                      {:.0f} % of it waits for other ranks; memory is without the\n"
-      "                      buffers of NCCL\n",
-      static_cast<int>(best->stage), amount_text(e.tokens_per_second(*best)), seconds_text(best->step->seconds),
-      waiting_share(*best->step) * 100);
+      "fastest that fits     zero_stage={}: {} tokens a second,\n"
+      "                      {} an update; about {:.0f} % of it waits for other\n"
+      "                      ranks; memory is without the buffers of NCCL\n",
+      static_cast<int>(best->stage), amount_range_text(e.tokens_per_second(*best)),
+      duration_range_text(best->seconds, "-"), waiting_share(*best->step) * 100);
 }
 
 Json link_json(const Link& link) {
   return {{"latency", link.latency}, {"bytes_per_second", link.bandwidth}};
 }
 
-Json step_json(const SimulatedStep& step) {
+Json step_json(const StageEstimate& s) {
+  const SimulatedStep& step = *s.step;
   return {{"seconds", step.seconds},
+          {"seconds_range", range_json(s.seconds)},
           {"computing", step.total(Lane::computing)},
           {"exchanging", step.total(Lane::exchanging)},
           {"waiting", step.waiting()}};
@@ -95,7 +86,7 @@ std::string ranks_text(const RanksEstimate& e) {
     text +=
         e.layout.nodes > 1 ? fmt::format(", {:.3g} Gb/s to others\n", e.net->between.bandwidth * kBits / kGiga) : "\n";
     if (e.lane == ExchangeLane::computing) text += "  exchanges take turns with the computation\n";
-    text += "  zero_stage         memory   an update  tokens / s    waits\n";
+    text += "  zero_stage        memory    an update  tokens / s    waits\n";
   }
   for (const StageEstimate& s : e.stages) text += stage_line(e, s);
   return text + refused_text(e) + verdict_text(e);
@@ -111,8 +102,10 @@ Json ranks_json(const RanksEstimate& e) {
                {"memory", s.memory.json()},
                {"fits", s.fits},
                {"refused", s.refused.empty() ? Json() : Json(s.refused)},
-               {"update", s.step ? step_json(*s.step) : Json()}};
-    stage["tokens_per_second"] = s.step ? Json(e.tokens_per_second(s)) : Json();
+               {"update", s.step ? step_json(s) : Json()}};
+    const auto speed = s.step ? std::optional(e.tokens_per_second(s)) : std::nullopt;
+    stage["tokens_per_second"] = usual_json(speed);
+    stage["tokens_per_second_range"] = range_json(speed);
     json["stages"].push_back(std::move(stage));
   }
   const StageEstimate* best = e.fastest();

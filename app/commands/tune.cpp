@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "app/commands/commands.h"
+#include "app/commands/ranged_text.h"
 #include "config/check.h"
 #include "config/document.h"
 #include "config/fields.h"
@@ -162,7 +163,8 @@ Json json_of(const Tuning& tuning, const std::optional<fs::path>& written) {
                               {"planned", t.planned},
                               {"measured", t.measured ? Json(*t.measured) : Json()},
                               {"tokens_per_second", t.tokens_per_second ? Json(*t.tokens_per_second) : Json()},
-                              {"predicted_tokens_per_second", t.predicted},
+                              {"predicted_tokens_per_second", t.predicted.usual},
+                              {"predicted_tokens_per_second_range", range_json(t.predicted)},
                               {"given_up", t.given_up},
                               {"best", tuning.best == i}});
   }

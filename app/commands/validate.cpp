@@ -309,7 +309,9 @@ class Validation {
   }
 
   void remark_on_plan(const TargetDevice& target) {
-    const auto speed = speed_here(target, compute_.matmul, pool_.size());
+    const auto speed = speed_here(
+        target,
+        {.matmul = compute_.matmul, .threads = pool_.size(), .hidden_size = setup_.model->config().hidden_size});
     if (!speed) return;
     for (std::string& remark : plan_remarks({.config = config_.value,
                                .compute = compute_,

@@ -18,8 +18,11 @@ TEST_F(EstimateOf, TellsStepsTokensTimeAndCost) {
   EXPECT_GT(e.at("tokens").get<double>(), 7);
   EXPECT_GT(e.at("seconds").get<double>(), 0);
   EXPECT_NEAR(e.at("cost").get<double>(), e.at("seconds").get<double>(), 1e-9);
-  const Json half = json(config({{"max_steps", 7}}), {"--gpu", "H100", "--mfu", "0.2"}).at("update");
-  EXPECT_NEAR(half.at("computing").get<double>(), 2 * e.at("update").at("computing").get<double>(), 1e-9);
+  const auto computing = [&](const char* mfu) {
+    const Json of = json(config({{"max_steps", 7}}), {"--gpu", "H100", "--mfu", mfu}).at("update");
+    return of.at("computing").get<double>();
+  };
+  EXPECT_NEAR(computing("0.2"), 2 * computing("0.4"), 1e-9);
 }
 
 TEST_F(EstimateOf, GoesByMaxLengthWithoutData) {
@@ -162,6 +165,10 @@ TEST_F(EstimateOf, ForecastsRunsOnManyNodes) {
     EXPECT_NEAR(update.at("seconds").get<double>(),
                 update.at("computing").get<double>() + update.at("waiting").get<double>(), 1e-9);
     EXPECT_NEAR(s.at("tokens_per_second").get<double>() * update.at("seconds").get<double>(), 4096, 1e-6);
+    EXPECT_NEAR(
+        s.at("tokens_per_second_range").at("low").get<double>() * update.at("seconds_range").at("high").get<double>(),
+        4096, 1e-6);
+    EXPECT_LT(update.at("seconds_range").at("low"), update.at("seconds")) << "compute is slower than exchanges here";
     if (!fastest || update.at("seconds") <= fastest->at("update").at("seconds")) fastest = &s;
   }
   EXPECT_EQ(ranks.at("fastest"), fastest->at("zero_stage"));

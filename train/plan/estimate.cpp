@@ -96,11 +96,12 @@ const GpuModel* gpu_of(const Place& place, const EstimateOptions& options) {
   return find_gpu(place.target.name);
 }
 
-std::optional<DeviceSpeed> speed_of(const Place& place, const EstimateOptions& options, int threads) {
-  if (place.compute.device.kind == DeviceKind::cpu) return measured_speed(place.compute.matmul, threads);
+std::optional<Ranged<DeviceSpeed>> speed_of(const Place& place, const EstimateOptions& options,
+                                            const ComputedThere& computed) {
+  if (place.compute.device.kind == DeviceKind::cpu) return measured_speed(computed.matmul, computed.threads);
   const GpuModel* gpu = gpu_of(place, options);
   if (!gpu) return {};
-  return published_speed(*gpu, place.compute.matmul, options.mfu);
+  return published_speed(*gpu, computed.matmul, sheet_shares(computed.hidden_size, options.mfu));
 }
 
 bool can_multiply(const GpuModel& gpu, const Config& config, MatmulPrecision matmul) {
@@ -114,14 +115,21 @@ bool can_multiply(const GpuModel& gpu, const Config& config, MatmulPrecision mat
   }
 }
 
+/// What runs on cards that are compared.
+struct ComparedRun {
+  StepWork step;
+  std::optional<double> mfu;
+};
+
 /// Whether each kind of GPU can do the run, by the plan that it would have there; wherever it runs now.
-std::vector<GpuVerdict> gpus_for(const Config& config, const Estimate& e, const StepWork& step, double mfu) {
+std::vector<GpuVerdict> gpus_for(const Config& config, const Estimate& e, const ComparedRun& compared) {
   const ComputePlan compute = plan_compute_on_gpu(compute_choice(config));
   const ModelSetup setup = set_up_model(compute, training_request(config));
   const std::string& wanted = config.training.gradient_checkpointing.policy;
   const TargetDevice unknown = target_gpu("", kUnknownGpu, 0);  // where only copies that are asked for are kept
   PlannedRun asked = planned_run(config, *setup.model, e.work, unknown);
   choose_copies(asked, {});
+  const Ranged<SheetShares> shares = sheet_shares(setup.model->config().hidden_size, compared.mfu);
   std::vector<GpuVerdict> gpus;
   for (const GpuModel& gpu : gpu_models()) {
     PlannedRun run = planned_run(config, *setup.model, e.work, target_gpu(gpu.name, gpu.major, usable_memory(gpu)));
@@ -131,17 +139,18 @@ std::vector<GpuVerdict> gpus_for(const Config& config, const Estimate& e, const 
     choose_copies(run, run.policy());
     const bool needs_fp16 = gpu.has_kernels() && !gpu.has_bf16() && compute.matmul == MatmulPrecision::bf16;
     const MatmulPrecision matmul = needs_fp16 ? MatmulPrecision::f16 : compute.matmul;
-    const StepTime time = step_time(run, step, published_speed(gpu, matmul, mfu));
-    gpus.push_back({.gpu = &gpu,
-                    .has_types = can_multiply(gpu, config, compute.matmul),
-                    .needs_fp16 = needs_fp16 && can_multiply(gpu, config, matmul),
-                    .fits = fits(plan, run.target),
-                    .bytes = plan.total(),
-                    .memory = run.target.memory,
-                    .recompute = run.policy(),
-                    .tokens_per_second = step.micro_batch_tokens * step.micro_batches / time.seconds(),
-                    .limit = time.limit()});
-    if (e.tokens) gpus.back().seconds = *e.tokens / gpus.back().tokens_per_second;
+    const Ranged<StepTime> time = step_time(run, compared.step, published_speed(gpu, matmul, shares));
+    gpus.push_back(
+        {.gpu = &gpu,
+         .has_types = can_multiply(gpu, config, compute.matmul),
+         .needs_fp16 = needs_fp16 && can_multiply(gpu, config, matmul),
+         .fits = fits(plan, run.target),
+         .bytes = plan.total(),
+         .memory = run.target.memory,
+         .recompute = run.policy(),
+         .tokens_per_second = time.map([&](const StepTime& t) { return compared.step.tokens() / t.seconds(); }),
+         .limit = time.usual.limit()});
+    if (e.tokens) gpus.back().seconds = gpus.back().tokens_per_second.map([&](double s) { return *e.tokens / s; });
   }
   return gpus;
 }
@@ -159,7 +168,7 @@ std::vector<std::string> chosen_copies(const Config& config, const PlannedRun& r
 RanksWork ranks_work(const Estimate& e, const Place& place, const Course& course) {
   return {.compute = place.compute,
           .target = e.target,
-          .flops_per_second = e.flops_per_second,
+          .speed = e.speed,
           .batches = e.work,
           .micro_batch_tokens = course.micro_batch_tokens,
           .mix = course.mix};
@@ -172,7 +181,7 @@ void add_ranks(Estimate& e, const ResolvedConfig& resolved, const RanksWork& wor
   const auto stage = static_cast<ZeroStage>(config.run.zero_stage);
   const StageEstimate& own =
       stages.size() == 1 ? stages.front() : *std::ranges::find(stages, stage, &StageEstimate::stage);
-  if (own.step) e.step_seconds = own.step->seconds;
+  if (own.step) e.step_seconds = own.seconds;
   if (!e.problem) return;
   const auto fitting = std::ranges::find_if(e.of_ranks->stages, &StageEstimate::can);
   if (fitting != e.of_ranks->stages.end())
@@ -196,22 +205,22 @@ RunPlace place_of_run(const Config& config, const EstimateOptions& options) {
   return {};
 }
 
-std::optional<double> Estimate::seconds() const {
-  if (steps && step_seconds) return static_cast<double>(*steps) * *step_seconds;
+std::optional<Ranged<double>> Estimate::seconds() const {
+  if (steps && step_seconds) return step_seconds->map([&](double s) { return static_cast<double>(*steps) * s; });
   const auto speed = tokens_per_second();
   if (!tokens || !speed) return {};
-  return *tokens / *speed;
+  return speed->map([&](double s) { return *tokens / s; });
 }
 
-std::optional<double> Estimate::tokens_per_second() const {
-  if (step_seconds) return step_tokens * ranks / *step_seconds;
+std::optional<Ranged<double>> Estimate::tokens_per_second() const {
+  if (step_seconds) return step_seconds->map([&](double s) { return step_tokens * ranks / s; });
   if (!step_time) return {};
-  return step_tokens * ranks / step_time->seconds();
+  return step_time->map([&](const StepTime& t) { return step_tokens * ranks / t.seconds(); });
 }
 
 std::string_view Estimate::limit() const {
   if (problem) return "memory size";
-  return step_time ? step_time->limit() : std::string_view{};
+  return step_time ? step_time->usual.limit() : std::string_view{};
 }
 
 bool Estimate::has_little_room() const {
@@ -248,16 +257,19 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
   e.least = e.copies.empty() ? e.memory.total() : plain;
   const std::vector<ErrorText> refused = unsupported(resolved, {.device = DeviceKind::cuda});
   if (refused.empty())
-    e.gpus = gpus_for(config, e, step, options.mfu);
+    e.gpus = gpus_for(config, e, {.step = step, .mfu = options.mfu});
   else
     e.refused_on_gpus = refused.front().cause;
   if (!fits(e.memory, e.target)) e.problem = does_not_fit(run);
   e.flops_per_token = training_flops(model, course.mix, e.recompute).total();
-  std::optional<DeviceSpeed> speed = speed_of(place, options, threads);
-  if (speed && rows) speed->loading = loading_speed(rows->train, config.training.per_device_train_batch_size);
-  e.step_tokens = step.micro_batch_tokens * step.micro_batches;
-  if (speed) e.flops_per_second = speed->flops;
-  if (speed) e.step_time = step_time(run, step, *speed);
+  e.speed = speed_of(place, options,
+                     {.matmul = place.compute.matmul, .threads = threads, .hidden_size = model.config().hidden_size});
+  if (e.speed && rows) {
+    const double loading = loading_speed(rows->train, config.training.per_device_train_batch_size);
+    for (DeviceSpeed* s : {&e.speed->slow, &e.speed->usual, &e.speed->fast}) s->loading = loading;
+  }
+  e.step_tokens = step.tokens();
+  if (e.speed) e.step_time = step_time(run, step, *e.speed);
   const auto workload = [&](const Config& c) {
     return rows ? workload_of(c.training, rows->train, rows->evaluation) : longest_workload(c, longest);
   };
@@ -267,13 +279,13 @@ Estimate estimate_run(const ResolvedConfig& resolved, const EstimateOptions& opt
       .target = e.target,
       .work = workload,
       .step_work = [&](const Config& c) { return rebatched(step, c.training); },
-      .speed = speed.value_or(DeviceSpeed{.flops = 1, .bandwidth = 1}),
+      .speed = e.speed.value_or(alike(DeviceSpeed{.flops = 1, .bandwidth = 1, .loading = {}})),
       .supported = [&](const Config& c) { return is_supported(resolved, c, e.target.device.kind); }};
   if (e.problem)
     e.ways = ways_to_fit(question, e.target.memory);
   else if (e.has_little_room())
     e.ways = ways_to_fit(question, static_cast<std::size_t>(kFull * static_cast<double>(e.target.memory)));
-  if (!e.problem && speed) e.remarks = plan_remarks(question);
+  if (!e.problem && e.speed) e.remarks = plan_remarks(question);
   if (e.ranks > 1) {
     RanksWork work = ranks_work(e, place, course);
     work.gpu = gpu_of(place, options);

@@ -26,7 +26,7 @@ enum class DataUse : std::uint8_t {
 struct EstimateOptions {
   const GpuModel* gpu = nullptr;  ///< a card that need not be here; null: the device of the config
   DataUse data = DataUse::read;
-  double mfu = 0.4;  ///< share of a GPU's peak that a run reaches
+  std::optional<double> mfu = {};  ///< share of a GPU's peak that a run reaches; none: sheet_shares
   NetworkOptions network = {};
   std::optional<std::filesystem::path> timelines = {};  ///< the folder of those of a run with this config
 };
@@ -39,8 +39,8 @@ struct GpuVerdict {
   bool fits;
   std::size_t bytes = 0, memory = 0;  ///< of the plan without copies that it may leave out, and what it has
   RecomputePolicy recompute = {};
-  double tokens_per_second = 0;
-  std::optional<double> seconds = {};  ///< of the whole run
+  Ranged<double> tokens_per_second = {};
+  std::optional<Ranged<double>> seconds = {};  ///< of the whole run
   std::string_view limit = {};
 
   bool can() const { return has_types && fits; }
@@ -60,21 +60,21 @@ struct Estimate {
   std::string refused_on_gpus;                                   ///< why none of them can; empty: they may
   std::optional<ErrorText> problem;                              ///< where the run does not fit
   Workload work;
-  bool from_data = false;                  ///< whether the batches are those of the data
-  std::optional<std::int64_t> steps;       ///< unknown without data and max_steps
-  std::optional<double> tokens;            ///< of the whole run
-  double flops_per_token = 0;              ///< of training, what is computed again included
-  std::optional<double> flops_per_second;  ///< that the device is taken to reach
-  std::optional<RanksEstimate> of_ranks;   ///< of a run of several: with each zero_stage
-  std::optional<double> step_seconds;      ///< of the run with its own, where that is known
-  std::optional<StepTime> step_time;       ///< of a rank, without what it exchanges with others
-  double step_tokens = 0;                  ///< of a rank, in the mean
-  std::vector<WayToFit> ways;              ///< where it does not fit, or has little room
-  std::vector<std::string> remarks;        ///< on what the config pays for and does not need
+  bool from_data = false;                      ///< whether the batches are those of the data
+  std::optional<std::int64_t> steps;           ///< unknown without data and max_steps
+  std::optional<double> tokens;                ///< of the whole run
+  double flops_per_token = 0;                  ///< of training, what is computed again included
+  std::optional<Ranged<DeviceSpeed>> speed;    ///< that the device is taken to reach
+  std::optional<RanksEstimate> of_ranks;       ///< of a run of several: with each zero_stage
+  std::optional<Ranged<double>> step_seconds;  ///< of the run with its own, where that is known
+  std::optional<Ranged<StepTime>> step_time;   ///< of a rank, without what it exchanges with others
+  double step_tokens = 0;                      ///< of a rank, in the mean
+  std::vector<WayToFit> ways;                  ///< where it does not fit, or has little room
+  std::vector<std::string> remarks;            ///< on what the config pays for and does not need
   std::optional<TracedRun> traced;
 
-  std::optional<double> seconds() const;
-  std::optional<double> tokens_per_second() const;
+  std::optional<Ranged<double>> seconds() const;
+  std::optional<Ranged<double>> tokens_per_second() const;
   /// "memory size" where it does not fit, else that of the step; empty where nothing is known.
   std::string_view limit() const;
   /// Whether less than a tenth of the device's memory is left.

@@ -64,13 +64,13 @@ std::vector<std::string> plan_remarks(const PlanQuestion& q) {
     Config config = q.config;
     if (!assign_field(config, s.key, s.without).error.empty()) continue;
     const AnsweredPlan plan = plan_of(q, config);
-    const double faster = now.time.seconds() / plan.time.seconds();
+    const double faster = now.time.usual.seconds() / plan.time.usual.seconds();
     const double room = kRoom * static_cast<double>(q.target.memory);
     if (faster < kWorthSaying || static_cast<double>(plan.memory.total()) > room) continue;
-    out.push_back(
-        fmt::format("{} {}, and without it the run fits too ({} of {}): {}={} is predicted to be {:.2f} times as fast",
-                    s.key, s.what, gib(plan.memory.total()), gib(q.target.memory), s.key,
-                    s.without.is_string() ? s.without.get<std::string>() : s.without.dump(), faster));
+    out.push_back(fmt::format(
+        "{} {}, and without it the run fits too ({} of {}): {}={} is predicted to be about {:.1f} times as fast", s.key,
+        s.what, gib(plan.memory.total()), gib(q.target.memory), s.key,
+        s.without.is_string() ? s.without.get<std::string>() : s.without.dump(), faster));
   }
   remark_on_states(q, now, out);
   return out;

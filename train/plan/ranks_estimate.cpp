@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "train/gradient_squares.h"
+#include "train/plan/adapter_passes.h"
 #include "train/plan/run_time.h"
 #include "train/setup/model_setup.h"
 
@@ -56,10 +57,14 @@ StageEstimate estimate_stage(const ResolvedConfig& resolved, const RanksWork& wo
       .stage = static_cast<ZeroStage>(config.run.zero_stage), .recompute = policy, .memory = memory_plan(run)};
   e.fits = fits(e.memory, work.target);
   if (const auto refused = unsupported(resolved, work.place); !refused.empty()) e.refused = refused.front().cause;
-  if (!net || !work.flops_per_second) return e;
+  if (!net || !work.speed) return e;
   StepShape shape = step_shape(config, run);
   if (work.network.lane) shape.lane = *work.network.lane;
-  e.step = simulate_step(shape, step_costs(run, work, *net));
+  const Ranged<SimulatedStep> steps = work.speed->map([&](const DeviceSpeed& speed) {
+    return simulate_step(shape, step_costs(run, work, {.speed = speed, .net = *net}));
+  });
+  e.step = steps.usual;
+  e.seconds = steps.map([](const SimulatedStep& s) { return s.seconds; });
   return e;
 }
 
@@ -90,22 +95,27 @@ StepShape step_shape(const Config& config, const PlannedRun& run) {
           .replicates = sharding.replicas > 1 && !sharding.replicas_agree};
 }
 
-StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const Interconnect& net) {
+StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const ConnectedGpu& gpu) {
   const TrainingFlops flops = training_flops(run.model, work.mix, run.policy());
-  const double token = work.micro_batch_tokens / *work.flops_per_second;  // seconds for an operation of each token
+  const double token = work.micro_batch_tokens / gpu.speed.flops;  // seconds for an operation of each token
+  const AdapterPasses adapters = adapter_passes(run.model);
+  const double element = static_cast<double>(size_of(run.model.options().activation_dtype)) * work.micro_batch_tokens /
+                         gpu.speed.bandwidth;  // seconds for an element of each token
   const StepExchanges exchanges = step_exchanges(run.model, run.reduction, run.ranks);
-  const RankNets nets = nets_of(net, run.model.options().sharding);
+  const RankNets nets = nets_of(gpu.net, run.model.options().sharding);
   const auto seconds = [&](const std::vector<ExchangeCall>& calls) { return seconds_of(calls, nets, work.network); };
-  StepCosts costs{.head = flops.head * token,
+  StepCosts costs{.head = flops.head * token + adapters.head * work.mix.target_share * element,
                   .update = update_seconds(run, *work.gpu),
                   .micro_batch_sum = seconds(exchanges.micro_batch),
                   .step_sum = seconds(exchanges.step),
                   .norm = seconds(sums_of_update(run))};
-  const KeySeconds keys = key_seconds(run, work, net);
-  const double again = run.policy().whole_blocks() ? keys.gather : 0;
-  costs.blocks.assign(static_cast<std::size_t>(flops.layers),
-                      {.forward = flops.forward * token + keys.gather,
-                       .backward = flops.backward * token + keys.gather + keys.reduce + again});
+  const KeySeconds keys = key_seconds(run, work, gpu.net);
+  const double adapted = element / flops.layers, forward = flops.forward * token + adapters.forward * adapted;
+  const double again = run.policy().whole_blocks() ? keys.gather + adapters.forward * adapted : 0;
+  costs.blocks.assign(
+      static_cast<std::size_t>(flops.layers),
+      {.forward = forward + keys.gather,
+       .backward = flops.backward * token + adapters.backward * adapted + keys.gather + keys.reduce + again});
   for (const StepExchanges::Unit& u : exchanges.units)
     costs.units.push_back({.gather = u.from_host / kHostBandwidth + seconds(u.gather),
                            .reduce = seconds(u.reduce),

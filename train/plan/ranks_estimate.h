@@ -6,6 +6,7 @@
 #include "config/check.h"
 #include "config/config.h"
 #include "train/plan/compute.h"
+#include "train/plan/device_speed.h"
 #include "train/plan/gpus.h"
 #include "train/plan/memory_plan.h"
 #include "train/plan/overlap_schedule.h"
@@ -25,8 +26,8 @@ struct NetworkOptions {
 struct RanksWork {
   ComputePlan compute;
   TargetDevice target;
-  const GpuModel* gpu = nullptr;           ///< null: how ranks are connected is not known
-  std::optional<double> flops_per_second;  ///< of each
+  const GpuModel* gpu = nullptr;             ///< null: how ranks are connected is not known
+  std::optional<Ranged<DeviceSpeed>> speed;  ///< of each
   Workload batches;
   double micro_batch_tokens = 0;  ///< mean of a rank's micro-batches
   TokenMix mix;
@@ -40,7 +41,8 @@ struct StageEstimate {
   RecomputePolicy recompute;
   MemoryPlan memory;                  ///< of each rank
   bool fits = true;                   ///< as far as is known
-  std::optional<SimulatedStep> step;  ///< an update; none: not known
+  std::optional<SimulatedStep> step;  ///< an update, as is usual; none: not known
+  Ranged<double> seconds = {};        ///< that it takes, where that is known
   std::string refused;                ///< why a run with it would be; empty: it would not
 
   bool can() const { return fits && refused.empty(); }
@@ -54,7 +56,9 @@ struct RanksEstimate {
   double tokens = 0;  ///< of an update, on all ranks
   std::vector<StageEstimate> stages;
 
-  double tokens_per_second(const StageEstimate& s) const { return tokens / s.step->seconds; }
+  Ranged<double> tokens_per_second(const StageEstimate& s) const {
+    return s.seconds.map([this](double seconds) { return tokens / seconds; });
+  }
   /// The fastest one that can be; one with less memory where two are as fast. Null where there is none, or no time.
   const StageEstimate* fastest() const;
 };
@@ -75,7 +79,12 @@ RankNets nets_of(const Interconnect& net, const Sharding& sharding);
 double seconds_of(const std::vector<ExchangeCall>& calls, const RankNets& nets, const NetworkOptions& network);
 /// What the schedule of this run is made of. Its order: see simulate_step.
 StepShape step_shape(const Config& config, const PlannedRun& run);
+/// A GPU among others.
+struct ConnectedGpu {
+  DeviceSpeed speed;
+  Interconnect net;
+};
 /// A run with this recompute policy on such GPUs.
-StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const Interconnect& net);
+StepCosts step_costs(const PlannedRun& run, const RanksWork& work, const ConnectedGpu& gpu);
 
 }  // namespace qtrain

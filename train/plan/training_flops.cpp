@@ -7,6 +7,15 @@ bool is_of_experts(const Param& p) {
   return p.spec.name.find(".experts.") != std::string::npos;
 }
 
+// Elements of weights with a magnitude: the gradient of that multiplies the input by them again.
+double decomposed_elements(const Transformer& model) {
+  double elements = 0;
+  for (const LayerParams& layer : model.params().layers())
+    for (const LinearParams& l : layer.linears)
+      if (l.magnitude) elements += static_cast<double>(l.shape().numel());
+  return elements;
+}
+
 }  // namespace
 
 TrainingFlops training_flops(Transformer& model, const TokenMix& mix, const RecomputePolicy& policy) {
@@ -23,7 +32,8 @@ TrainingFlops training_flops(Transformer& model, const TokenMix& mix, const Reco
   const double attention = 2 * mix.context * static_cast<double>(c.heads * c.head_dim);
   const double forward = 2 * (weights + adapters) / layers + attention;
   const bool frozen = model.options().base == Update::frozen;
-  const double gradients = ((frozen ? 2 : 4) * weights + 4 * adapters) / layers + 2 * attention;
+  const double gradients =
+      ((frozen ? 2 : 4) * weights + 4 * adapters + 2 * decomposed_elements(model)) / layers + 2 * attention;
   const auto group = static_cast<double>(policy.group());
   return {.layers = layers,
           .forward = forward,

@@ -21,7 +21,8 @@ struct TrainingFlops {
 };
 
 /// 6 per weight and token where it trains, 4 where it is frozen (2 forward, 2 for each gradient), the GEMMs of causal
-/// attention three times, and 2 per weight for each time that a block is computed again.
+/// attention three times, 2 per weight with a magnitude (DoRA), and 2 per weight for each time that a block is computed
+/// again.
 TrainingFlops training_flops(Transformer& model, const TokenMix& mix, const RecomputePolicy& policy);
 
 }  // namespace qtrain

@@ -223,7 +223,7 @@ class Search {
     if (!plan || plan->memory.total() > room_ || plan->memory.total() >= now_.memory.total()) return;
     if (!q_.supported(config)) return;
     found.way.bytes = plan->memory.total();
-    found.way.slowdown = plan->time.seconds() / now_.time.seconds();
+    found.way.slowdown = plan->time.usual.seconds() / now_.time.usual.seconds();
     found_.push_back(std::move(found));
   }
 

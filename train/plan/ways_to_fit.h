@@ -33,7 +33,7 @@ struct PlanQuestion {
   TargetDevice target;
   std::function<Workload(const Config&)> work;       ///< the batches of a config
   std::function<StepWork(const Config&)> step_work;  ///< what its steps are like
-  DeviceSpeed speed;
+  Ranged<DeviceSpeed> speed;
   std::function<bool(const Config&)> supported;  ///< whether a run would take the values together
 };
 
@@ -41,7 +41,7 @@ struct PlanQuestion {
 struct AnsweredPlan {
   MemoryPlan memory;
   RecomputePolicy policy;
-  StepTime time;
+  Ranged<StepTime> time;
 };
 AnsweredPlan plan_of(const PlanQuestion& question, const Config& config);
 
