@@ -95,8 +95,16 @@ std::vector<std::string> attacks() {
   return all;
 }
 
+// The text of an answer, or what came instead of one.
+std::string answer_in(const std::string& body) {
+  const Json json = Json::parse(body, nullptr, false);
+  return json.is_object() && json.contains("choices") ? json.at("choices")[0].at("text").get<std::string>() : body;
+}
+
 TEST_F(BehindNginx, NobodyGetsTheAnswerOfAnother) {
-  const std::string want = Json::parse(user_asks(letters({5, 6})).body).at("choices")[0].at("text");
+  const auto first = user_asks(letters({5, 6}));
+  ASSERT_EQ(first.status, 200) << first.body << server_->said();
+  const std::string want = answer_in(first.body);
   for (const std::string& attack : attacks())
     for (int round = 0; round < 3; ++round) {
       RawClient stranger(port_);
@@ -106,7 +114,7 @@ TEST_F(BehindNginx, NobodyGetsTheAnswerOfAnother) {
       stranger.send(request_text("GET /health"));
       const std::string rest = stranger.receive_some(std::chrono::milliseconds(30));
       ASSERT_EQ(got.status, 200) << attack.substr(0, 300) << "\n" << refused.status << got.body;
-      EXPECT_EQ(Json::parse(got.body).at("choices")[0].at("text"), want) << attack.substr(0, 300);
+      ASSERT_EQ(answer_in(got.body), want) << attack.substr(0, 300);
       EXPECT_EQ(rest.find("choices"), std::string::npos) << attack.substr(0, 300) << rest;
     }
 }
