@@ -48,9 +48,9 @@ struct MessageParser::Impl : beast::http::basic_parser<true> {
   bool whole_head = false;
 };
 
-MessageParser::MessageParser(Request& request, std::size_t body_bytes) : impl_(std::make_unique<Impl>(request)) {
+MessageParser::MessageParser(Request& request) : impl_(std::make_unique<Impl>(request)) {
   impl_->eager(true);
-  impl_->body_limit(body_bytes);
+  impl_->body_limit(std::numeric_limits<std::uint64_t>::max());
   impl_->header_limit(std::numeric_limits<std::uint32_t>::max());  // that of the scanner counts
 }
 
@@ -63,6 +63,10 @@ std::size_t MessageParser::put(std::string_view bytes) {
   if (code == beast::http::error::body_limit) throw Problem(413, "the body is too large");
   if (code == beast::http::error::bad_version) throw Problem(505, "that version of HTTP is not answered");
   throw Problem(400, "the request cannot be read: " + code.message());
+}
+
+void MessageParser::limit_body(std::size_t bytes) {
+  impl_->body_limit(bytes);
 }
 
 bool MessageParser::has_head() const {

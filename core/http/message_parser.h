@@ -10,8 +10,8 @@ namespace qtrain::http {
 /// Boost.Beast's parser of one request, which fills it piece by piece.
 class MessageParser {
  public:
-  /// `body_bytes`: of the body, at most. The request outlives this.
-  MessageParser(Request& request, std::size_t body_bytes);
+  /// The request outlives this.
+  explicit MessageParser(Request& request);
   ~MessageParser();
   MessageParser(const MessageParser&) = delete;
   MessageParser& operator=(const MessageParser&) = delete;
@@ -20,6 +20,8 @@ class MessageParser {
   /// 400, 413.
   std::size_t put(std::string_view bytes);
   bool has_head() const;
+  /// Of the body, at most: once the head is there and nothing of the body is.
+  void limit_body(std::size_t bytes);
   bool is_done() const;
 
  private:

@@ -16,9 +16,10 @@ void RequestReader::read_head(Request& request) {
   HeadScanner scanner(limits_.head);
   std::optional<std::size_t> size;
   while (!(size = scanner.scan(buffer_))) read_more(limits_.head.bytes);
-  parser_ = std::make_unique<MessageParser>(request, limits_.body);
+  parser_ = std::make_unique<MessageParser>(request);
   const std::size_t taken = parser_->put(std::string_view(buffer_).substr(0, *size));
   if (taken != *size || !parser_->has_head()) throw Problem(400, "the head of the request cannot be read");
+  parser_->limit_body(limits_.body);
   buffer_.erase(0, *size);
   plan_ = settle_head(request);
 }

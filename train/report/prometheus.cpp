@@ -21,7 +21,7 @@ namespace qtrain {
 namespace {
 
 constexpr int kNicer = 5;  // below the run, and still awake where others are busy
-constexpr http::Limits kLimits{.connections = 4,
+constexpr http::Limits kLimits{.connections = 16,
                                .body_bytes = 0,
                                .header_time = std::chrono::seconds(2),
                                .body_time = std::chrono::seconds(2),

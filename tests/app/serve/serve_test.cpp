@@ -160,6 +160,28 @@ TEST_F(Serve, SaysWhatIsWrongWithARequest) {
   EXPECT_EQ(post("/v1/completions", {{"model", "base"}, {"prompt", "a"}}, {{"Content-Encoding", "gzip"}}).status, 415);
 }
 
+TEST_F(Serve, MessagesAreWholeCharacters) {
+  start({});
+  std::string long_name;
+  for (int i = 0; i < 100; ++i) long_name += "\u20ac";  // of three bytes
+  for (const std::string pad : {"", "a", "ab"})
+    EXPECT_EQ(post("/v1/completions", {{"model", pad + long_name}, {"prompt", "a"}})
+                  .body["error"]["message"]
+                  .get<std::string>()
+                  .find("\ufffd"),
+              std::string::npos)
+        << pad;
+}
+
+// Whose folder's name is no UTF-8.
+TEST(ServedNames, AreText) {
+  const qtrain::testing::TempFolder folder;
+  testing::write_noise_model(folder / "b\xff", folder / "tuned");
+  Ctx ctx;
+  const ServedModels models(ctx, {.base = {.model = (folder / "b\xff").string()}, .adapters = {}});
+  EXPECT_EQ(models[0].name, "b\ufffd");
+}
+
 TEST_F(Serve, AsksForItsToken) {
   start({.token = "secret"});
   EXPECT_EQ(get("/v1/models").status, 401);

@@ -149,6 +149,7 @@ std::vector<Bad> bad_lengths() {
       {"another expectation", post("Content-Length: 5\r\nExpect: 200-ok\r\n"), 417},
       {"a body that nobody reads",
        "POST /refused HTTP/1.1\r\n" + kHost + "Content-Length: " + std::to_string(kStolen.size()) + "\r\n\r\n", 401},
+      {"a large body that nobody reads", "POST /refused HTTP/1.1\r\n" + kHost + "Content-Length: 9000000\r\n\r\n", 401},
       {"chunks that nobody reads", "POST /refused HTTP/1.1\r\n" + kHost + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
        401},
   };
