@@ -4,6 +4,13 @@
 #include <array>
 
 namespace qtrain::http {
+namespace {
+
+// Before the end of a chunked body there are at least the bytes of its last chunk, and the parser asserts that it sees
+// as many.
+constexpr std::string_view kLastChunk = "0\r\n\r\n";
+
+}  // namespace
 
 void RequestReader::read_more(std::size_t most) {
   std::array<char, 16384> bytes;
@@ -27,10 +34,11 @@ void RequestReader::read_head(Request& request) {
 void RequestReader::read_body() {
   if (plan_.length.value_or(0) > limits_.body) throw Problem(413, "the body is too large");
   while (!parser_->is_done()) {
-    const std::size_t taken = buffer_.empty() ? 0 : parser_->put(buffer_);
+    const std::size_t least = plan_.chunked ? kLastChunk.size() : 1;
+    const std::size_t taken = buffer_.size() < least ? 0 : parser_->put(buffer_);
     buffer_.erase(0, taken);
     if (parser_->is_done()) return;
-    if (taken > 0 && !buffer_.empty()) continue;
+    if (taken > 0 && buffer_.size() >= least) continue;
     // The size of a chunk or the trailers, which are taken as a whole.
     if (buffer_.size() >= limits_.head.bytes) throw Problem(431, "the trailers are too large");
     read_more(limits_.head.bytes - buffer_.size());
