@@ -78,8 +78,10 @@ bool says_nothing(const Json& value) {
 std::string show(const Json& value) {
   constexpr std::size_t kLongest = 80;
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
-  return text;
+  if (text.size() <= kLongest) return text;
+  std::size_t end = kLongest;
+  while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // within a character of UTF-8
+  return text.substr(0, end) + "...";
 }
 
 }  // namespace qtrain

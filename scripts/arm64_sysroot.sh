@@ -14,7 +14,7 @@ case "${1:-}" in
 esac
 folder="${1:-build/arm64-sysroot}"
 packages=(libfmt-dev nlohmann-json3-dev libpcre2-dev libsentencepiece-dev libutf8proc-dev zlib1g-dev libzstd-dev
-  liblz4-dev libsnappy-dev libgloo-dev libyaml-cpp-dev libedit-dev libssl-dev libcpp-httplib-dev libgtest-dev libgmock-dev
+  liblz4-dev libsnappy-dev libgloo-dev libyaml-cpp-dev libedit-dev libssl-dev libboost-dev libgtest-dev libgmock-dev
   libstdc++-12-dev)
 for program in apt-get dpkg-deb; do
   command -v "$program" >/dev/null || die "this needs $program of Debian or Ubuntu"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what a build of qtrain needs from the distribution's packages (Debian 12, Ubuntu 22.04 or newer).
 # Usage: scripts/install_deps.sh [--dev]
-#   --dev   also what scripts/test.sh checks with: clang-format, clang-tidy, valgrind, and the shells whose
-#           completion is tested
+#   --dev   also what scripts/test.sh checks with: clang-format, clang-tidy, valgrind, the shells whose
+#           completion is tested, and nginx, behind which the server is
 # Nothing is changed where everything is there. Safe to run again.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -42,7 +42,7 @@ has_program pkg-config || missing+=(pkg-config)
 has_pip || missing+=(python3-pip)
 libraries=(libfmt-dev nlohmann-json3-dev libpcre2-dev libsentencepiece-dev libutf8proc-dev zlib1g-dev libzstd-dev
   liblz4-dev libsnappy-dev libgloo-dev libyaml-cpp-dev libedit-dev libssl-dev
-  libcpp-httplib-dev libgtest-dev libgmock-dev)
+  libboost-dev libgtest-dev libgmock-dev)
 if has_program dpkg-query; then
   for package in "${libraries[@]}"; do
     has_package "$package" || missing+=("$package")
@@ -54,6 +54,7 @@ if [ "$dev" = 1 ]; then
   has_program valgrind || missing+=(valgrind)
   has_program zsh || missing+=(zsh)
   has_program fish || missing+=(fish)
+  has_program nginx || [ -x /usr/sbin/nginx ] || missing+=(nginx-light)
 fi
 
 if ! has_program dpkg-query; then

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <system_error>
 #include <thread>
 
 #include "app/commands/commands.h"
 #include "app/serve/cache_size.h"
 #include "app/serve/service.h"
 #include "core/file.h"
+#include "core/http/authority.h"
 #include "core/stop.h"
 #include "train/plan/compute.h"
 #include "train/plan/machine.h"
@@ -42,7 +44,7 @@ std::string token_of(const Arguments& args) {
 
 ServiceOptions service_options(const Arguments& args) {
   ServiceOptions o{.host = args.text("host").value_or("127.0.0.1"), .token = token_of(args)};
-  if (!is_loopback(o.host) && o.token.empty())
+  if (!http::is_loopback(o.host) && o.token.empty())
     fail(ErrorKind::usage,
          {.cause = fmt::format("--host {} lets other machines ask, and there is no token", o.host),
           .remedy = "add --token T or --token_file FILE, which clients then send as their API key, or "
@@ -99,8 +101,21 @@ void announce(const Arguments& args, const ServedModels& models, const std::stri
   args.give({.text = "", .json = {{"ready", true}, {"url", url}, {"port", port}, {"models", models.names()}}});
 }
 
+int bind(http::Server& server, const std::string& host, int port) {
+  try {
+    return server.bind(host, port);
+  } catch (const std::system_error& e) {
+    const bool in_use = e.code() == std::errc::address_in_use;
+    fail(ErrorKind::usage,
+         {.cause = in_use ? "the port is in use" : "the server cannot listen there: " + e.code().message(),
+          .place = fmt::format("{}:{}", host, port),
+          .remedy =
+              in_use ? "choose another one with --port, or 0 for any" : "choose an address of this machine (--host)"});
+  }
+}
+
 // Lets answers that are under way finish after a stop, but not for long.
-void end_when_asked(Engine& engine, HttpServer& server) {
+void end_when_asked(Engine& engine, http::Server& server) {
   constexpr std::chrono::milliseconds kWatch{50};
   while (!engine.ended() && !stop_requested()) std::this_thread::sleep_for(kWatch);
   engine.close();
@@ -115,9 +130,8 @@ int run(const Arguments& args) {
   const ServiceOptions given = service_options(args);
   const std::int64_t port = args.integer("port").value_or(kDefaultPort);
   if (port < 0 || port > kMaxPort) fail(ErrorKind::usage, {.cause = "--port is a number from 0 to 65535"});
-  const HttpLimits http{.connections = positive(args, "max_connections", HttpLimits{}.connections)};
-  HttpServer server(http);
-  const int bound = server.bind(given.host, static_cast<int>(port));
+  http::Server server({.connections = positive(args, "max_connections", http::Limits{}.connections)});
+  const int bound = bind(server, given.host, static_cast<int>(port));
 
   const AnswerModelRequest base = base_request(args);
   Ctx ctx = make_context(
@@ -132,7 +146,6 @@ int run(const Arguments& args) {
   ServiceOptions options = given;
   options.requests.context = limits.context;
   Service service(engine, models, options, args.log());
-  service.add_routes(server);
   args.log().info("{} tokens of context, {} answers at a time, {} tokens in the cache ({:.2f} GiB)", limits.context,
                   limits.sequences, limits.cache_tokens,
                   static_cast<double>(limits.cache_tokens) *
@@ -141,7 +154,7 @@ int run(const Arguments& args) {
   throw_if_stopped();  // in the last moment
 
   set_stop_answer("finishing the answers that are under way; again leaves at once");
-  std::thread listening([&] { server.listen(); });
+  std::thread listening([&] { server.listen(service); });
   std::thread stopping([&] { end_when_asked(engine, server); });
   const auto join = [&] {
     stopping.join();

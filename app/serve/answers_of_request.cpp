@@ -1,5 +1,6 @@
 #include "app/serve/answers_of_request.h"
 
+#include <functional>
 #include <utility>
 
 #include "app/serve/api_error.h"
@@ -19,6 +20,7 @@ SequenceRequest AnswersOfRequest::sequence(const ServedModel& model, std::size_t
   SamplingOptions sampling = request_.sampling;
   sampling.vocabulary = tokenizer.size();
   return {.model = request_.model,
+          .share = {.client = std::hash<std::string>{}(request_.client)},
           .prompt = request_.prompts[answer / static_cast<std::size_t>(request_.choices)],
           .max_new_tokens = request_.max_new_tokens,
           .stop_tokens = model.answers.stop_tokens,

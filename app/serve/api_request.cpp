@@ -365,6 +365,7 @@ ApiRequest read_request(Endpoint endpoint, std::string_view text, const ServedMo
   else
     read_prompts(body, model, limits, r);
   settle_lengths(body, limits, r);
+  for (const auto& prompt : r.prompts) require_known_tokens(prompt, model.answers.setup.model->config(), "the prompt");
   return r;
 }
 

@@ -20,6 +20,7 @@ struct ApiRequest {
   std::int64_t top_logprobs = -1;  ///< -1: no log-probabilities
   bool stream = false, include_usage = false;
   bool parses_tool_calls = false;
+  std::string client = {};  ///< whom it comes from, among whom places go round
 
   std::size_t answers() const { return prompts.size() * static_cast<std::size_t>(choices); }
 };

@@ -11,7 +11,9 @@ std::optional<std::vector<Engine::Ticket>> Engine::submit(std::vector<SequenceRe
   if (closed_ || outstanding_ + count > max_) return {};
   outstanding_ += count;
   std::vector<Ticket> tickets;
+  const Ticket first = next_;
   for (SequenceRequest& r : requests) {
+    r.share.request = first;
     tickets.push_back(next_);
     submitted_.push_back({next_++, std::move(r)});
   }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "text/tokenizer/unicode.h"
+
 namespace qtrain::serve {
 namespace {
 
@@ -45,7 +47,8 @@ bool writes_tool_calls(const TextFolder& text) {
 }  // namespace
 
 ServedModels::ServedModels(Ctx& ctx, const Request& request) {
-  const auto add = [&](const std::string& name, const AnswerModelRequest& what) {
+  const auto add = [&](const std::string& given, const AnswerModelRequest& what) {
+    const std::string name = utf8_lossy(given);  // replies are JSON
     if (find(name))
       fail(ErrorKind::usage, {.cause = fmt::format("two models are called \"{}\"", name),
                               .remedy = "give adapters names: --adapter NAME=DIR"});

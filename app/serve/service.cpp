@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -10,6 +11,7 @@
 #include "app/serve/api_error.h"
 #include "app/serve/replies.h"
 #include "config/keys.h"
+#include "core/http/authority.h"
 #include "core/plural.h"
 #include "core/sha256.h"
 #include "core/version.h"
@@ -21,51 +23,94 @@ const std::map<std::string_view, std::string_view>& serve_page();  // embedded b
 namespace serve {
 namespace {
 
-using httplib::Request;
-using httplib::Response;
+using http::Reply;
+using http::Request;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLook{100};  // how often a client is looked at while its answer grows
 constexpr const char* kJsonType = "application/json";
-constexpr const char* kRequestId = "X-Request-Id";
 
 // Valid UTF-8 whatever the model has written.
 std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-void give_error(Response& response, const ApiError& error) {
-  response.status = error.status();
-  if (error.status() == 401) response.set_header("WWW-Authenticate", "Bearer");
-  if (error.status() == 429 || error.status() == 503) response.set_header("Retry-After", "1");
-  response.set_content(text_of(error.json()), kJsonType);
+Reply reply_of(const Json& json) {
+  return {.type = kJsonType, .body = text_of(json)};
 }
 
-// Of errors that cpp-httplib finds.
-ApiError error_of_status(const Request& request, int status) {
-  switch (status) {
-    case 404:
-      return {404,
-              {.message = fmt::format("there is nothing at {} {}: the API is at /v1/models, /v1/chat/completions and "
-                                      "/v1/completions",
-                                      request.method, request.path)}};
-    case 413: return {413, {.message = "the body is too large"}};
-    case 414: return {414, {.message = "the address is too long"}};
-    default: return {status, {.message = "the request cannot be read"}};
+Reply reply_of(const ApiError& error) {
+  Reply reply = reply_of(error.json());
+  reply.status = error.status();
+  if (error.status() == 401) reply.headers.push_back({"WWW-Authenticate", "Bearer"});
+  if (error.status() == 429 || error.status() == 503) reply.headers.push_back({"Retry-After", "1"});
+  return reply;
+}
+
+// What all replies have.
+Reply labelled(Reply reply, const std::string& id) {
+  const std::initializer_list<http::Header> all{
+      {"X-Request-Id", id},
+      {"X-Content-Type-Options", "nosniff"},
+      {"Referrer-Policy", "no-referrer"},
+      {"Content-Security-Policy",
+       "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+       "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}};
+  reply.headers.insert(reply.headers.end(), all.begin(), all.end());
+  return reply;
+}
+
+std::string new_id() {
+  return "req-" + random_name();
+}
+
+enum class Resource : std::uint8_t { page, health, models, model, chat, completions };
+struct Route {
+  std::string_view path;  ///< where it ends in "/" and goes on: what follows is a name
+  Resource resource;
+  bool takes_post = false, needs_token = true;
+  const char* file = "";  ///< of the page
+  const char* type = "";
+};
+constexpr Route kRoutes[] = {
+    {"/", Resource::page, false, false, "index", "text/html; charset=utf-8"},
+    {"/page.js", Resource::page, false, false, "page", "text/javascript; charset=utf-8"},
+    {"/style.css", Resource::page, false, false, "style", "text/css; charset=utf-8"},
+    {"/health", Resource::health, false, false},
+    {"/v1/models", Resource::models},
+    {"/v1/models/", Resource::model},
+    {"/v1/chat/completions", Resource::chat, true},
+    {"/v1/completions", Resource::completions, true},
+};
+
+const Route* find_route(std::string_view path) {
+  for (const Route& route : kRoutes) {
+    const bool has_name = route.resource == Resource::model;
+    if (has_name ? path.size() > route.path.size() && path.starts_with(route.path) : path == route.path) return &route;
   }
+  return nullptr;
 }
 
-std::string host_of(const std::string& authority) {
-  if (authority.starts_with("[")) return authority.substr(1, authority.find(']') - 1);
-  return authority.substr(0, authority.find(':'));
+const Route& route_of(const Request& request) {
+  if (const Route* route = find_route(request.path())) return *route;
+  throw ApiError(404, {.message = fmt::format("there is nothing at {} {}: the API is at /v1/models, "
+                                              "/v1/chat/completions and /v1/completions",
+                                              request.method, request.path())});
 }
 
-void add_page(HttpServer& server, const char* path, const char* name, const char* type) {
-  server.Get(path, [name, type](const Request&, Response& response) {
-    const std::string_view text = serve_page().at(name);
-    response.set_content(text.data(), text.size(), type);
-  });
+bool takes(const Route& route, const std::string& method) {
+  return route.takes_post ? method == "POST" : method == "GET" || method == "HEAD";
 }
+
+Reply refuse_method(const Route& route, const Request& request) {
+  const char* allowed = route.takes_post ? "POST" : "GET, HEAD";
+  Reply reply =
+      reply_of(ApiError(405, {.message = fmt::format("{} takes {}, not {}", request.path(), allowed, request.method)}));
+  reply.headers.push_back({"Allow", allowed});
+  return reply;
+}
+
+}  // namespace
 
 /// The answers to a request, of which the log has a line in the end.
 struct LoggedAnswers {
@@ -88,8 +133,6 @@ struct LoggedAnswers {
   }
 };
 
-}  // namespace
-
 bool same_secret(const std::string& a, const std::string& b) {
   const std::string x = sha256_of(a), y = sha256_of(b);
   unsigned differ = 0;
@@ -105,44 +148,49 @@ Service::Service(Engine& engine, const ServedModels& models, ServiceOptions opti
       started_(std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
                    .count()) {}
 
-// Without a token whatever runs in a browser on this machine could ask: pages of other origins are refused, and names
-// that lead here without being this machine's.
-void Service::require_own_page(const Request& request) const {
+// Without a token whatever runs in a browser on this machine could ask.
+void Service::require_own_page(const Request& head) const {
   if (!options_.token.empty()) return;
-  const std::string authority = request.get_header_value("Host"), origin = request.get_header_value("Origin");
-  const std::string host = host_of(authority);
-  if (!authority.empty() && !is_loopback(host) && host != options_.host)
-    throw ApiError(403, {.message = fmt::format("this server is not called {}: ask for {}, or start it with --token",
-                                                show(Json(host)), options_.host)});
-  if (!origin.empty() && origin != "http://" + authority)
-    throw ApiError(403, {.message = "pages of other origins may not ask: start the server with --token"});
+  try {
+    http::require_own_origin(head, options_.host);
+  } catch (const http::Problem& e) {
+    throw ApiError(e.status(), {.message = std::string(e.what()) + "; with --token the server answers them too"});
+  }
 }
 
-void Service::require_token(const Request& request) const {
+void Service::require_token(const Request& head) const {
   if (options_.token.empty()) return;
-  constexpr std::string_view kBearer = "Bearer ";
-  const std::string given = request.get_header_value("Authorization");
-  if (!given.starts_with(kBearer) || !same_secret(given.substr(kBearer.size()), options_.token))
+  constexpr std::string_view kBearer = "bearer ";
+  const std::string_view given = head.header("authorization");
+  const bool is_bearer = http::equal_without_case(given.substr(0, kBearer.size()), kBearer);
+  const std::string_view token =
+      is_bearer ? given.substr(std::min(given.find_first_not_of(' ', kBearer.size()), given.size())) : "";
+  if (!is_bearer || !same_secret(std::string(token), options_.token))
     throw ApiError(401, {.message = "the token of the server is missing or wrong: send it as the header "
                                     "\"Authorization: Bearer TOKEN\", which clients call the API key",
                          .code = "invalid_api_key"});
 }
 
-Service::Handler Service::guarded(Access access, Handler handler) const {
-  return [this, access, handler](const Request& request, Response& response) {
+std::optional<Reply> Service::refuse(const Request& head) const {
+  const auto refusal = [&]() -> std::optional<Reply> {
     try {
-      require_own_page(request);
-      if (access == Access::with_token) require_token(request);
-      if (request.has_header(kUnreadEncoding))
+      require_own_page(head);
+      const Route& route = route_of(head);
+      if (route.needs_token) require_token(head);
+      if (!takes(route, head.method)) return refuse_method(route, head);
+      if (head.has("content-encoding") && !http::equal_without_case(head.header("content-encoding"), "identity"))
         throw ApiError(415, {.message = "compressed bodies are not read: send it as it is"});
-      handler(request, response);
+      return {};
     } catch (const ApiError& e) {
-      give_error(response, e);
-    } catch (const Error& e) {
-      if (!is_of_client(e)) throw;
-      give_error(response, ApiError(400, {.message = e.what()}));
+      return reply_of(e);
     }
-  };
+  }();
+  if (!refusal) return {};
+  return labelled(*refusal, new_id());
+}
+
+Reply Service::tell(const http::Problem& problem) const {
+  return labelled(reply_of(ApiError(problem.status(), {.message = problem.what()})), new_id());
 }
 
 // The log says why; what the client is told is where to look.
@@ -151,115 +199,101 @@ ApiError Service::failed(const std::string& id, const std::exception& e) const {
   return {500, {.message = fmt::format("request {} failed within the server: its log says why", id)}};
 }
 
-void Service::list_models(Response& response) const {
+Json Service::model_entry(const ServedModel& model) const {
+  Json entry{{"id", model.name}, {"object", "model"}, {"created", started_}, {"owned_by", "qtrain"}};
+  if (&model != &models_.all().front()) entry["parent"] = models_[0].name;
+  return entry;
+}
+
+Reply Service::list_models() const {
   Json data = Json::array();
-  for (const ServedModel& m : models_.all()) {
-    Json entry{{"id", m.name}, {"object", "model"}, {"created", started_}, {"owned_by", "qtrain"}};
-    if (&m != &models_.all().front()) entry["parent"] = models_[0].name;
-    data.push_back(std::move(entry));
-  }
-  response.set_content(text_of({{"object", "list"}, {"data", std::move(data)}}), kJsonType);
+  for (const ServedModel& m : models_.all()) data.push_back(model_entry(m));
+  return reply_of({{"object", "list"}, {"data", std::move(data)}});
 }
 
-void Service::tell_health(Response& response) const {
+Reply Service::show_model(std::string_view name) const {
+  const auto model = models_.find(http::percent_decoded(name));
+  if (!model)
+    throw ApiError(
+        404, {.message = fmt::format("there is no such model: the names are {}", fmt::join(models_.names(), ", ")),
+              .param = "model",
+              .code = "model_not_found"});
+  return reply_of(model_entry(models_[*model]));
+}
+
+Reply Service::tell_health() const {
   if (engine_.closed()) throw ApiError(503, {.message = "the server is stopping"});
-  response.set_content(text_of({{"status", "ok"},
-                                {"version", kVersion},
-                                {"active", engine_.active()},
-                                {"outstanding", engine_.outstanding()}}),
-                       kJsonType);
+  return reply_of(
+      {{"status", "ok"}, {"version", kVersion}, {"active", engine_.active()}, {"outstanding", engine_.outstanding()}});
 }
 
-void Service::stream(AnswersOfRequest& answers, const std::string& model, Response& response) const {
-  struct State {
-    AnswersOfRequest& answers;
-    Replies replies;
-    std::string id;
-    bool begun = false;
-  };
-  const auto state =
-      std::make_shared<State>(State{answers, Replies(answers.request(), model), response.get_header_value(kRequestId)});
-  response.set_header("Cache-Control", "no-cache");
-  response.set_chunked_content_provider("text/event-stream", [this, state](std::size_t, httplib::DataSink& sink) {
-    const auto send = [&](const Json& json) {
-      const std::string text = "data: " + text_of(json) + "\n\n";
-      return sink.write(text.data(), text.size());
-    };
-    if (!std::exchange(state->begun, true))
-      for (const Json& chunk : state->replies.first_chunks()) send(chunk);
-    try {
-      if (const auto event = state->answers.next(kLook))
-        for (const Json& chunk : state->replies.chunks(*event)) send(chunk);
-    } catch (const ApiError& e) {
-      send(e.json());
-      sink.done();
-      return true;
-    } catch (const std::exception& e) {
-      send(failed(state->id, e).json());
-      sink.done();
-      return true;
+void Service::stream(LoggedAnswers& logged, const Request& request, const http::Send& send) const {
+  AnswersOfRequest& answers = logged.answers;
+  Replies replies(answers.request(), logged.model);
+  const auto give = [&](const Json& json) { return send("data: " + text_of(json) + "\n\n"); };
+  for (const Json& chunk : replies.first_chunks()) give(chunk);
+  try {
+    while (!answers.finished()) {
+      if (const auto event = answers.next(kLook))
+        for (const Json& chunk : replies.chunks(*event)) give(chunk);
+      if (request.is_gone()) return;
     }
-    if (!sink.is_writable()) return false;
-    if (!state->answers.finished()) return true;
-    if (state->answers.request().include_usage) send(state->replies.usage_chunk(state->answers));
-    constexpr std::string_view kDone = "data: [DONE]\n\n";
-    sink.write(kDone.data(), kDone.size());
-    sink.done();
-    return true;
-  });
-}
-
-void Service::answer(const HttpServer& server, Endpoint endpoint, const Request& request, Response& response) const {
-  ApiRequest read = read_request(endpoint, request.body, models_, options_.requests);
-  const std::string model = models_[read.model].name;
-  const auto logged =
-      std::make_shared<LoggedAnswers>(log_, response.get_header_value(kRequestId), engine_, models_, std::move(read));
-  AnswersOfRequest* answers = &logged->answers;
-  if (answers->request().stream) {
-    stream(*answers, model, response);
-    response.content_provider_resource_releaser_ = [logged](bool) {};
+  } catch (const ApiError& e) {
+    give(e.json());
+    return;
+  } catch (const std::exception& e) {
+    give(failed(logged.id, e).json());
     return;
   }
-  Replies replies(answers->request(), model);
-  for (auto looked = logged->begin; !answers->finished();) {
-    if (const auto event = answers->next(kLook)) replies.collect(*event);
-    if (std::chrono::steady_clock::now() - looked < kLook) continue;
-    looked = std::chrono::steady_clock::now();
-    if (server.is_gone(request)) throw ApiError(499, {.message = "the client has gone"});
-  }
-  response.set_content(text_of(replies.document(*answers)), kJsonType);
+  if (answers.request().include_usage) give(replies.usage_chunk(answers));
+  send("data: [DONE]\n\n");
 }
 
-void Service::add_routes(HttpServer& server) {
-  server.set_default_headers({{"X-Content-Type-Options", "nosniff"},
-                              {"Referrer-Policy", "no-referrer"},
-                              {"Content-Security-Policy",
-                               "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-                               "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}});
-  server.set_pre_routing_handler([](const Request&, Response& response) {
-    response.set_header(kRequestId, "req-" + random_name());
-    return httplib::Server::HandlerResponse::Unhandled;
-  });
-  add_page(server, "/", "index", "text/html; charset=utf-8");
-  add_page(server, "/page\\.js", "page", "text/javascript; charset=utf-8");
-  add_page(server, "/style\\.css", "style", "text/css; charset=utf-8");
-  server.Get("/health", guarded(Access::open, [this](const Request&, Response& r) { tell_health(r); }));
-  server.Get("/v1/models", guarded(Access::with_token, [this](const Request&, Response& r) { list_models(r); }));
-  for (const auto& [path, endpoint] :
-       {std::pair("/v1/chat/completions", Endpoint::chat), std::pair("/v1/completions", Endpoint::completions)})
-    server.Post(path, guarded(Access::with_token, [this, &server, endpoint = endpoint](const Request& q, Response& r) {
-                  answer(server, endpoint, q, r);
-                }));
-  server.set_error_handler([](const Request& request, Response& response) {
-    if (response.body.empty()) give_error(response, error_of_status(request, response.status));
-  });
-  server.set_exception_handler([this](const Request&, Response& response, std::exception_ptr thrown) {
-    try {
-      std::rethrow_exception(thrown);
-    } catch (const std::exception& e) {
-      give_error(response, failed(response.get_header_value(kRequestId), e));
-    }
-  });
+Reply Service::complete(Endpoint endpoint, const Request& request, const std::string& id) const {
+  ApiRequest read = read_request(endpoint, request.body, models_, options_.requests);
+  read.client = request.peer;
+  const auto logged = std::make_shared<LoggedAnswers>(log_, id, engine_, models_, std::move(read));
+  AnswersOfRequest& answers = logged->answers;
+  if (answers.request().stream)
+    return {.type = "text/event-stream",
+            .headers = {{"Cache-Control", "no-cache"}},
+            .stream = [this, logged, &request](const http::Send& send) { stream(*logged, request, send); }};
+  Replies replies(answers.request(), logged->model);
+  for (auto looked = logged->begin; !answers.finished();) {
+    if (const auto event = answers.next(kLook)) replies.collect(*event);
+    if (std::chrono::steady_clock::now() - looked < kLook) continue;
+    looked = std::chrono::steady_clock::now();
+    if (request.is_gone()) throw ApiError(499, {.message = "the client has gone"});
+  }
+  return reply_of(replies.document(answers));
+}
+
+Reply Service::answer_at(const Request& request, const std::string& id) const {
+  const Route& route = route_of(request);
+  switch (route.resource) {
+    case Resource::health: return tell_health();
+    case Resource::models: return list_models();
+    case Resource::model: return show_model(request.path().substr(route.path.size()));
+    case Resource::chat: return complete(Endpoint::chat, request, id);
+    case Resource::completions: return complete(Endpoint::completions, request, id);
+    case Resource::page: break;
+  }
+  return {.type = route.type, .body = std::string(serve_page().at(route.file))};
+}
+
+Reply Service::answer(const Request& request) const {
+  const std::string id = new_id();
+  try {
+    return labelled(answer_at(request, id), id);
+  } catch (const http::Problem&) {
+    throw;
+  } catch (const ApiError& e) {
+    return labelled(reply_of(e), id);
+  } catch (const Error& e) {
+    return labelled(reply_of(is_of_client(e) ? ApiError(400, {.message = e.what()}) : failed(id, e)), id);
+  } catch (const std::exception& e) {
+    return labelled(reply_of(failed(id, e)), id);
+  }
 }
 
 }  // namespace serve

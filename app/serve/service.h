@@ -1,11 +1,12 @@
 #pragma once
-#include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "app/serve/answers_of_request.h"
 #include "app/serve/api_error.h"
 #include "app/serve/engine.h"
-#include "app/serve/http_server.h"
+#include "core/http/server.h"
 
 namespace qtrain::serve {
 
@@ -16,25 +17,30 @@ struct ServiceOptions {
   RequestLimits requests;
 };
 
+struct LoggedAnswers;
+
 /// OpenAI's API over an engine, and a page to try it.
-class Service {
+class Service final : public http::Handler {
  public:
-  /// All of them outlive the server.
+  /// All of them outlive it.
   Service(Engine& engine, const ServedModels& models, ServiceOptions options, Log& log);
-  void add_routes(HttpServer& server);
+
+  /// Host and Origin, the token, the address, the method and the encoding of the body, in this order.
+  std::optional<http::Reply> refuse(const http::Request& head) const override;
+  http::Reply answer(const http::Request& request) const override;
+  http::Reply tell(const http::Problem& problem) const override;
 
  private:
-  using Handler = std::function<void(const httplib::Request&, httplib::Response&)>;
-  enum class Access : std::uint8_t { open, with_token };
-  Handler guarded(Access access, Handler handler) const;
   ApiError failed(const std::string& id, const std::exception& e) const;
-  void require_own_page(const httplib::Request& request) const;
-  void require_token(const httplib::Request& request) const;
-  void list_models(httplib::Response& response) const;
-  void tell_health(httplib::Response& response) const;
-  void answer(const HttpServer& server, Endpoint endpoint, const httplib::Request& request,
-              httplib::Response& response) const;
-  void stream(AnswersOfRequest& answers, const std::string& model, httplib::Response& response) const;
+  void require_own_page(const http::Request& head) const;
+  void require_token(const http::Request& head) const;
+  Json model_entry(const ServedModel& model) const;
+  http::Reply list_models() const;
+  http::Reply show_model(std::string_view name) const;
+  http::Reply tell_health() const;
+  http::Reply answer_at(const http::Request& request, const std::string& id) const;
+  http::Reply complete(Endpoint endpoint, const http::Request& request, const std::string& id) const;
+  void stream(LoggedAnswers& logged, const http::Request& request, const http::Send& send) const;
 
   Engine& engine_;
   const ServedModels& models_;

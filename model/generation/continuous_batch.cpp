@@ -78,18 +78,6 @@ void ContinuousBatch::give_back(Sequence& s) {
   s.done = 0;
 }
 
-// Whoever waits longest comes first, where there are blocks for all that it has.
-void ContinuousBatch::admit() {
-  std::int64_t spare = free_blocks();
-  for (const Sequence& s : active_)
-    spare -= BatchLimits::blocks(static_cast<std::int64_t>(s.all.size())) - static_cast<std::int64_t>(s.blocks.size());
-  while (!waiting_.empty() && active() < limits_.sequences) {
-    spare -= BatchLimits::blocks(static_cast<std::int64_t>(waiting_.front().all.size()));
-    if (spare < 0 && !active_.empty()) return;
-    active_.splice(active_.end(), waiting_, waiting_.begin());
-  }
-}
-
 // Embeddings that depend on the length turn a sequence by what is right for its own, whatever it runs beside. Beyond
 // the length of pre-training LongRoPE turns what is cached by other angles too, so that it is computed again.
 void ContinuousBatch::settle_angles(Sequence& s) const {
@@ -105,8 +93,8 @@ void ContinuousBatch::settle_angles(Sequence& s) const {
   s.angles = std::move(angles);
 }
 
-// Blocks for the tokens that the sequence is about to take. Those that joined last give theirs back where there are too
-// few, at the end this one itself.
+// Blocks for the tokens that the sequence is about to take. Others give theirs back where there are too few, or this
+// one itself; then false.
 bool ContinuousBatch::reserve(Sequences::iterator s) {
   const auto needed = static_cast<std::size_t>(BatchLimits::blocks(s->done + s->take));
   while (s->blocks.size() < needed) {
@@ -115,10 +103,9 @@ bool ContinuousBatch::reserve(Sequences::iterator s) {
       free_.pop_back();
       continue;
     }
-    const auto last = std::prev(active_.end());
-    const bool itself = last == s;
-    give_back(*last);
-    waiting_.splice(waiting_.begin(), active_, last);
+    const auto yields = last_of_the_most();
+    const bool itself = yields == s;
+    put_back(yields);
     if (itself) return false;
   }
   return true;
@@ -126,13 +113,15 @@ bool ContinuousBatch::reserve(Sequences::iterator s) {
 
 // How many tokens each sequence takes: one of an answer, of prompts as many as there is room for.
 void ContinuousBatch::plan() {
-  std::int64_t prefill = limits_.prefill_tokens;
-  for (auto s = active_.begin(); s != active_.end(); ++s) {
-    settle_angles(*s);
-    const bool prefills = s->left() > 1;
-    s->take = prefills ? std::min(s->left(), prefill) : 1;
-    if (!reserve(s)) return;  // it was the last
-    if (prefills) prefill -= s->take;
+  for (Sequence& s : active_) settle_angles(s);
+  std::vector<std::uint64_t> ids;
+  for (const Sequence& s : active_) ids.push_back(s.id);
+  const std::vector<std::int64_t> shares = shares_of_prefill();
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const auto s = std::ranges::find(active_, ids[i], &Sequence::id);
+    if (s == active_.end()) continue;  // it has given its place back
+    s->take = shares[i];
+    reserve(s);
   }
 }
 

@@ -27,8 +27,14 @@ struct AnswerToken {
   std::vector<std::pair<std::int32_t, double>> top = {};  ///< the most likely ones, first of equal ones first
 };
 
+/// Among whom places are shared: sequences of one request have one number, and so have requests of one client.
+struct Share {
+  std::uint64_t request = 0, client = 0;
+};
+
 struct SequenceRequest {
   std::size_t model = 0;
+  Share share = {};
   std::vector<std::int32_t> prompt;  ///< at least one token
   std::int64_t max_new_tokens = 256;
   std::vector<std::int32_t> stop_tokens = {};
@@ -42,8 +48,11 @@ struct SequenceRequest {
 
 /// Sequences that join and leave a batch at each step (continuous batching: Orca, Yu et al. 2022), of one model or of
 /// several that differ in their adapters only, over one paged key/value cache: blocks of tokens, and for each sequence
-/// a table of its blocks (Kwon et al. 2023). Where blocks run out, the sequence that joined last gives its own back and
-/// is computed again later. On a processor a sequence has the same tokens alone and in any batch.
+/// a table of its blocks (Kwon et al. 2023). Places go to the requests that have the fewest of them, among those to
+/// clients that have the fewest, and then to whoever waits longest. A sequence gives its place and its blocks back, and
+/// is computed again later, where another request or client that waits has at least two places less, and where blocks
+/// run out: the one that joined last of the request that has the most. On a processor a sequence has the same tokens
+/// alone and in any batch.
 class ContinuousBatch {
  public:
   /// The models have their memory, planned with `largest`, and outlive this.
@@ -84,8 +93,16 @@ class ContinuousBatch {
   using Sequences = std::list<Sequence>;
 
   void admit();
+  bool fits(const Sequence& s) const;
+  Sequences::iterator first_in_line();
+  Sequences::iterator last_of_the_most();
+  Sequences::iterator one_that_yields_to(const Sequence& s);
+  std::int64_t places_of_request(const Sequence& s) const;
+  std::int64_t places_of_client(const Sequence& s) const;
+  void put_back(Sequences::iterator s);
   void settle_angles(Sequence& s) const;
   void plan();
+  std::vector<std::int64_t> shares_of_prefill() const;
   bool reserve(Sequences::iterator s);
   void give_back(Sequence& s);
   void run(const std::vector<Sequence*>& group);

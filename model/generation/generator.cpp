@@ -118,7 +118,20 @@ void Generator::sample(std::vector<Sequence>& active, Tensor logits, TokenSample
     if (s.wanted >= 0) accept(s, tokens[static_cast<std::size_t>(s.wanted)]);
 }
 
+void require_known_tokens(std::span<const std::int32_t> ids, const ModelConfig& config, const std::string& place) {
+  const auto unknown = std::ranges::find_if(ids, [&](std::int32_t id) { return id < 0 || id >= config.vocab_size; });
+  if (unknown != ids.end())
+    fail(ErrorKind::input,
+         {.cause = fmt::format("there is token id {}, and the model's vocabulary has {} entries", *unknown,
+                               config.vocab_size),
+          .place = place,
+          .remedy = "the tokenizer does not belong to this model, or has tokens that were added without making the "
+                    "embeddings larger"});
+}
+
 std::vector<GenerationResult> Generator::run(const std::vector<GenerationRequest>& requests, const OnToken& on_token) {
+  for (std::size_t i = 0; i < requests.size(); ++i)
+    require_known_tokens(requests[i].prompt, model_.config(), fmt::format("prompt {}", i + 1));
   const std::int64_t limit = model_.config().max_position_embeddings;
   const std::int64_t longest = longest_sequence(requests, model_.config());
   const auto batch = std::min<std::int64_t>(options_.batch, static_cast<std::int64_t>(requests.size()));

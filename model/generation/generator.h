@@ -67,6 +67,8 @@ class Generator {
   bool long_angles_ = false;  ///< whether what is cached was turned by the long factors of LongRoPE
 };
 
+/// Fails with ErrorKind::input for an id that the model has no embedding of.
+void require_known_tokens(std::span<const std::int32_t> ids, const ModelConfig& config, const std::string& place);
 /// The longest prompt plus answer of the requests, at most max_position_embeddings.
 std::int64_t longest_sequence(const std::vector<GenerationRequest>& requests, const ModelConfig& config);
 

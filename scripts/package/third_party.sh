@@ -91,11 +91,8 @@ with_configure() {
 }
 
 # build_NAME: builds a row of sources.txt in the folder of its sources.
-# The header alone, without TLS and compression.
-build_cpp_httplib() {
-  cp httplib.h "$PREFIX/include/" && printf '%s\n' 'Name: cpp-httplib' 'Description: HTTP server and client' 'Version: 0.11.4' \
-    "Cflags: -I$PREFIX/include" 'Libs: -pthread' >"$PREFIX/lib/pkgconfig/cpp-httplib.pc"
-}
+# Headers alone, which lie in a folder for each of its libraries.
+build_boost1.81() { cp -r libs/*/include/boost libs/numeric/*/include/boost "$PREFIX/include/"; }
 build_fmtlib() { with_cmake . -DFMT_TEST=OFF -DFMT_DOC=OFF; }
 build_gloo() {
   # g++ refuses its struct of a flexible array and more; what stays asks for an interface's speed in the older way.

@@ -1,13 +1,12 @@
 // The server as a program: how it begins, what it refuses, how it ends. Its answers: tests/app/serve.
-#include <arpa/inet.h>
 #include <signal.h>
-#include <sys/socket.h>
 
 #include <cstdlib>
 #include <regex>
 
-#include "core/descriptor.h"
 #include "core/file.h"
+#include "core/http/server.h"
+#include "tests/core/http/client.h"
 #include "tests/e2e/support.h"
 
 namespace qtrain::e2e {
@@ -29,35 +28,24 @@ class Serve : public ::testing::Test {
   TempFolder folder_;
 };
 
-sockaddr_in loopback(int port) {
-  sockaddr_in a{};
-  a.sin_family = AF_INET;
-  a.sin_port = htons(static_cast<std::uint16_t>(port));
-  a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return a;
+std::string get(int port, const std::string& path) {
+  http::testing::RawClient client(port);
+  client.send(http::testing::request_text("GET " + path, {{"Connection", "close"}}));
+  return client.receive_all();
 }
 
-std::string get(int port, const std::string& path) {
-  const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const sockaddr_in to = loopback(port);
-  EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
-  const std::string request = "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-  EXPECT_EQ(::send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL), static_cast<ssize_t>(request.size()));
-  std::string out;
-  char bytes[4096];
-  for (ssize_t n; (n = ::recv(socket.get(), bytes, sizeof bytes, 0)) > 0;)
-    out.append(bytes, static_cast<std::size_t>(n));
-  return out;
+int port_of(Process& server) {
+  EXPECT_TRUE(server.waits_for("ends)\n")) << server.said();
+  const std::string said = server.said();
+  std::smatch url;
+  EXPECT_TRUE(std::regex_search(said, url, std::regex(R"(ready: http://127\.0\.0\.1:(\d+) \()"))) << said;
+  return url.empty() ? 0 : std::stoi(url[1]);
 }
 
 TEST_F(Serve, SaysWhereItIsAndEndsWithASignal) {
   for (const int number : {SIGTERM, SIGINT}) {
     Process server(launch_of({.words = {"serve", "--model", model(), "--port", "0", "--json", "--threads", "1"}}));
-    ASSERT_TRUE(server.waits_for("ends)\n")) << server.said();
-    const std::string said = server.said();
-    std::smatch url;
-    ASSERT_TRUE(std::regex_search(said, url, std::regex(R"(ready: http://127\.0\.0\.1:(\d+) \(model;)"))) << said;
-    const int port = std::stoi(url[1]);
+    const int port = port_of(server);
     EXPECT_THAT(get(port, "/v1/models"), ::testing::AllOf(HasSubstr(" 200 "), HasSubstr("\"id\":\"model\"")));
     server.signal(number);
     const Outcome outcome = server.wait();
@@ -125,16 +113,33 @@ TEST_F(Serve, AContextBeyondMemoryIsSaid) {
 }
 
 TEST_F(Serve, APortInUseIsSaid) {
-  const Descriptor taken(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in at = loopback(0);
-  socklen_t size = sizeof at;
-  ASSERT_EQ(::bind(taken.get(), reinterpret_cast<sockaddr*>(&at), size), 0);
-  ASSERT_EQ(::listen(taken.get(), 1), 0);
-  ASSERT_EQ(::getsockname(taken.get(), reinterpret_cast<sockaddr*>(&at), &size), 0);
-  const Outcome outcome =
-      qtrain({.words = {"serve", "--model", model(), "--port", std::to_string(ntohs(at.sin_port))}});
+  http::Server taken({});
+  const int port = taken.bind("127.0.0.1", 0);
+  const Outcome outcome = qtrain({.words = {"serve", "--model", model(), "--port", std::to_string(port)}});
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("the port is in use"));
+}
+
+// A tokenizer with tokens that the model has no embeddings of, as after tokens were added to it.
+TEST_F(Serve, TokensThatTheModelDoesNotHaveAreRefused) {
+  const std::string folder = model();
+  const int size = read_json(folder_ / "model/config.json").at("vocab_size");
+  write_letter_tokenizer(folder_ / "model", size + 10);
+  Process server(launch_of({.words = {"serve", "--model", folder, "--port", "0", "--threads", "1"}}));
+  http::testing::RawClient client(port_of(server));
+  const auto status_of = [&](const Json& prompt) {
+    client.send(http::testing::request_text("POST /v1/completions", {},
+                                            dump_json({{"model", "model"}, {"prompt", prompt}, {"max_tokens", 1}})));
+    return client.fetch().status;
+  };
+  EXPECT_EQ(status_of(letters({5, size})), 400);
+  EXPECT_EQ(status_of(Json::array({5, size})), 400);
+  EXPECT_EQ(status_of(Json::array({5, size - 1})), 200);
+  write_file(folder_ / "prompts.jsonl", dump_json({{"prompt", letters({5, size})}}) + "\n");
+  const Outcome generated =
+      qtrain({.words = {"generate", "--model", folder, "--raw", "--input", (folder_ / "prompts.jsonl").string()}});
+  EXPECT_EQ(generated.code, 3) << generated.err;
+  EXPECT_THAT(generated.err, HasSubstr("vocabulary"));
 }
 
 TEST_F(Serve, TwoModelsOfOneNameAreRefused) {

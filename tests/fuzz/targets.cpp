@@ -16,6 +16,7 @@
 #include "quant/bnb.h"
 #include "quant/gguf_blocks.h"
 #include "tests/core/temp_folder.h"
+#include "tests/fuzz/server_targets.h"
 #include "text/template/chat_template.h"
 #include "text/tokenizer/load.h"
 #include "text/tokenizer/sentencepiece_model.h"
@@ -188,6 +189,9 @@ const std::vector<Target>& targets() {
        parquet,
        {"tests/data/golden/sources/old_lists.parquet", "tests/data/golden/sources/delta.parquet",
         "tests/data/golden/sources/snappy.parquet", "tests/data/golden/sources/gzip_groups.parquet"}},
+      {"http_requests", http_requests, {"tests/fuzz/goldens/requests.http", "tests/fuzz/goldens/chunks.http"}},
+      {"chat_body", chat_body, {"tests/fuzz/goldens/chat.json"}},
+      {"completion_body", completion_body, {"tests/fuzz/goldens/completion.json"}},
   };
   return all;
 }

@@ -129,6 +129,65 @@ TEST_F(InBatch, ARotaryEmbeddingForTheOwnLength) {
     EXPECT_EQ(got[i].tokens, generated(requests[i].prompt, requests[i].max_new_tokens, requests[i].sampling)) << i;
 }
 
+/// Sequences that have every place when another one comes, and whether it is then answered before they are.
+struct Line {
+  std::string name;
+  std::vector<Share> have;
+  Share comes;
+  bool goes_first;
+};
+
+// In a cache with room for all, and in one where blocks run out before places do. All have the tokens that they have
+// alone.
+TEST_F(InBatch, PlacesGoRoundByRequestThenByClient) {
+  const std::vector<Line> lines{{"all of one request", {{1, 1}, {1, 1}, {1, 1}}, {2, 1}, true},
+                                {"more of one request", {{1, 1}, {2, 2}, {1, 1}}, {3, 3}, true},
+                                {"one of each request", {{1, 1}, {2, 1}, {3, 1}}, {4, 1}, false},
+                                {"requests of one client", {{1, 1}, {2, 1}, {3, 1}}, {4, 2}, true},
+                                {"another of the same request", {{1, 1}, {1, 1}, {1, 1}}, {1, 1}, false},
+                                {"one of each client", {{1, 1}, {2, 2}, {3, 3}}, {4, 4}, false}};
+  for (const std::int64_t cache : {192, 64})
+    for (const Line& line : lines) {
+      make({.sequences = 3, .prefill_tokens = 8, .context = 64, .cache_tokens = cache});
+      const Ids want = alone(greedy(kAsked[0], 40)), wanted = alone(greedy({7}, 2));
+      std::vector<Answered> got(line.have.size());
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        SequenceRequest request = greedy(kAsked[0], 40);
+        request.share = line.have[i];
+        add(got[i], request);
+      }
+      for (int i = 0; i < 8; ++i) batch_->step();
+      Answered last;
+      SequenceRequest request = greedy({7}, 2);
+      request.share = line.comes;
+      add(last, request);
+      for (int i = 0; i < 4; ++i) batch_->step();
+      EXPECT_TRUE(cache == 64 || last.finish.has_value() == line.goes_first) << line.name;
+      finish();
+      EXPECT_EQ(last.tokens, wanted) << line.name;
+      for (const Answered& a : got) EXPECT_EQ(a.tokens, want) << line.name << " with a cache of " << cache;
+    }
+}
+
+// A short prompt does not wait for all of a long one of another request.
+TEST_F(InBatch, PromptsOfRequestsShareAStep) {
+  make({.sequences = 3, .prefill_tokens = 8, .context = 64, .cache_tokens = 192});
+  std::vector<Answered> longs(2);
+  Answered last;
+  for (Answered& a : longs) {
+    SequenceRequest request = greedy(Ids(60, 3), 2);
+    request.share = {1, 1};
+    add(a, request);
+  }
+  SequenceRequest request = greedy({7, 8, 9}, 1);
+  request.share = {2, 1};
+  add(last, request);
+  batch_->step();
+  EXPECT_TRUE(last.finish);
+  EXPECT_FALSE(longs[0].finish);
+  finish();
+}
+
 TEST_F(InBatch, GivesBackWhatACancelledSequenceHad) {
   make({.sequences = 1, .prefill_tokens = 8, .context = 64, .cache_tokens = 64});
   Answered first, second;

@@ -21,11 +21,12 @@ const std::map<std::string, std::string> kLibraryNames{{"fmt", "fmt"},
                                                        {"liblz4", "LZ4"},
                                                        {"zlib", "zlib"},
                                                        {"sentencepiece", "sentencepiece"},
-                                                       {"libcrypto", "OpenSSL"}};
+                                                       {"libcrypto", "OpenSSL"},
+                                                       {"boost", "Boost"}};
 
 std::set<std::string> linked_libraries() {
   static const std::regex kFound(
-      R"((?:pkg_check_modules\(\w+ REQUIRED IMPORTED_TARGET|find_package\(|find_library\(\w+) *([\w-]+))");
+      R"((?:pkg_check_modules\(\w+ REQUIRED IMPORTED_TARGET|find_package\(|find_(?:library|path)\(\w+) *([\w-]+))");
   const std::set<std::string> elsewhere{"tests", "bench"}, tools{"PkgConfig", "Threads", "CUDAToolkit", "Python3"};
   std::set<std::string> found;
   for (const SourceFile& f : source_tree(QTRAIN_SOURCE_DIR)) {

@@ -1,28 +1,32 @@
 #include "train/report/prometheus.h"
 
 #include <fmt/format.h>
-#include <httplib.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "core/error.h"
+#include "core/http/authority.h"
+#include "core/http/server.h"
 #include "core/version.h"
 
 namespace qtrain {
 namespace {
 
-constexpr std::size_t kThreads = 2;
-constexpr int kNicer = 5;        // below the run, and still awake where others are busy
-constexpr time_t kPatience = 2;  // seconds that a client may take to send or receive
+constexpr int kNicer = 5;  // below the run, and still awake where others are busy
+constexpr http::Limits kLimits{.connections = 16,
+                               .body_bytes = 0,
+                               .header_time = std::chrono::seconds(2),
+                               .body_time = std::chrono::seconds(2),
+                               .idle_time = std::chrono::seconds(5),
+                               .write_time = std::chrono::seconds(2)};
 
 /// A value between quotes.
 std::string label(const std::string& value) {
@@ -42,12 +46,6 @@ std::string sample_text(double x) {
   if (std::isnan(x)) return "NaN";
   if (std::isinf(x)) return x > 0 ? "+Inf" : "-Inf";
   return fmt::format("{}", x);
-}
-
-// Two servers of one port would answer in turns.
-void only_one_server(int socket) {
-  const int yes = 1;
-  ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
 }
 
 }  // namespace
@@ -77,51 +75,55 @@ std::string prometheus_text(const RunGauges& g, const std::string& output_dir) {
   return text;
 }
 
-struct PrometheusEndpoint::Server {
-  httplib::Server http;
-  std::mutex mutex;
-  RunGauges gauges;
-  std::atomic<bool> ended = false;
-  std::thread thread;
+struct PrometheusEndpoint::Server final : http::Handler {
+  explicit Server(Place at) : place(std::move(at)) {}
 
-  RunGauges copy() {
+  std::optional<http::Reply> refuse(const http::Request& head) const override {
+    http::require_own_origin(head, place.host);
+    const bool is_get = head.method == "GET" || head.method == "HEAD";
+    if (head.path() != "/" && head.path() != "/metrics") return http::Reply{.status = 404, .body = "see /metrics\n"};
+    if (!is_get) return http::Reply{.status = 405, .body = "only GET\n", .headers = {{"Allow", "GET, HEAD"}}};
+    return {};
+  }
+  http::Reply answer(const http::Request& request) const override {
+    if (request.path() == "/") return {.body = "see /metrics\n"};
+    return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = prometheus_text(copy(), place.output_dir)};
+  }
+  http::Reply tell(const http::Problem& problem) const override {
+    return {.status = problem.status(), .body = std::string(problem.what()) + "\n"};
+  }
+  RunGauges copy() const {
     const std::lock_guard lock(mutex);
     return gauges;
   }
+
+  const Place place;
+  http::Server server{kLimits};
+  mutable std::mutex mutex;
+  RunGauges gauges;
+  std::thread thread;
 };
 
-PrometheusEndpoint::PrometheusEndpoint(Place place) : server_(std::make_unique<Server>()) {
-  httplib::Server& http = server_->http;
-  http.new_task_queue = [] {
-    return std::make_unique<httplib::ThreadPool>(kThreads).release();
-  };  // deleted by the server
-  http.set_socket_options(only_one_server);
-  http.set_read_timeout(kPatience);
-  http.set_write_timeout(kPatience);
-  http.set_keep_alive_timeout(kPatience);
-  http.set_payload_max_length(1);
-  http.Get(
-      "/metrics", [server = server_.get(), output_dir = place.output_dir](const auto&, httplib::Response& response) {
-        response.set_content(prometheus_text(server->copy(), output_dir), "text/plain; version=0.0.4; charset=utf-8");
-      });
-  http.Get("/", [](const auto&, httplib::Response& response) { response.set_content("see /metrics\n", "text/plain"); });
-  if (!http.bind_to_port(place.host.c_str(), place.port))
-    fail(ErrorKind::usage, {.cause = fmt::format("Prometheus' endpoint cannot listen at {}:{}", place.host, place.port),
+PrometheusEndpoint::PrometheusEndpoint(Place place) : server_(std::make_unique<Server>(std::move(place))) {
+  const Place& at = server_->place;
+  try {
+    port_ = server_->server.bind(at.host, at.port);
+  } catch (const std::system_error&) {
+    fail(ErrorKind::usage, {.cause = fmt::format("Prometheus' endpoint cannot listen at {}:{}", at.host, at.port),
                             .place = "prometheus_port",
                             .remedy = "another program has that port, or the address is not of this machine: name "
                                       "another (prometheus_port, prometheus_host), or null for none"});
-  server_->thread = std::thread([&http, &ended = server_->ended] {
+  }
+  server_->thread = std::thread([server = server_.get()] {
     const auto self = static_cast<id_t>(::syscall(SYS_gettid));
     ::setpriority(PRIO_PROCESS, self, ::getpriority(PRIO_PROCESS, self) + kNicer);  // of those it starts too
-    http.listen_after_bind();
-    ended = true;
+    server->server.listen(*server);
   });
-  while (!http.is_running() && !server_->ended) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 PrometheusEndpoint::~PrometheusEndpoint() {
-  server_->http.stop();
-  if (server_->thread.joinable()) server_->thread.join();
+  server_->server.wind_up();
+  server_->thread.join();
 }
 
 void PrometheusEndpoint::set(const RunGauges& gauges) {

@@ -17,7 +17,8 @@ struct RunGauges {
 /// In Prometheus' text exposition format, version 0.0.4. `output_dir` names the run.
 std::string prometheus_text(const RunGauges& gauges, const std::string& output_dir);
 
-/// `GET /metrics` of a run as long as this lives. Its threads have a lower priority and only copy what `set` left,
+/// `GET /metrics` of a run as long as this lives, for those who ask for this machine by its own name or address. Its
+/// threads have a lower priority and only copy what `set` left,
 /// so that whoever asks, and how often, neither slows nor changes the run.
 class PrometheusEndpoint {
  public:
@@ -33,10 +34,12 @@ class PrometheusEndpoint {
   PrometheusEndpoint& operator=(const PrometheusEndpoint&) = delete;
 
   void set(const RunGauges& gauges);
+  int port() const { return port_; }
 
  private:
   struct Server;
   std::unique_ptr<Server> server_;
+  int port_ = 0;
 };
 
 }  // namespace qtrain

@@ -16,13 +16,13 @@ using ::testing::UnorderedElementsAre;
 
 TEST_F(Serve, ListsTheModelAndItsAdapters) {
   start({});
-  const Json models = Json::parse(client().Get("/v1/models")->body);
+  const Json models = Json::parse(get("/v1/models").body);
   EXPECT_EQ(models["object"], "list");
   ASSERT_THAT(models["data"], SizeIs(2));
   EXPECT_EQ(models["data"][0]["id"], "base");
   EXPECT_EQ(models["data"][1]["id"], "mine");
   EXPECT_EQ(models["data"][1]["parent"], "base");
-  EXPECT_EQ(Json::parse(client().Get("/health")->body)["status"], "ok");
+  EXPECT_EQ(Json::parse(get("/health").body)["status"], "ok");
 }
 
 TEST_F(Serve, AnswersAreThoseOfGenerate) {
@@ -160,30 +160,106 @@ TEST_F(Serve, SaysWhatIsWrongWithARequest) {
   EXPECT_EQ(post("/v1/completions", {{"model", "base"}, {"prompt", "a"}}, {{"Content-Encoding", "gzip"}}).status, 415);
 }
 
+TEST_F(Serve, MessagesAreWholeCharacters) {
+  start({});
+  std::string long_name;
+  for (int i = 0; i < 100; ++i) long_name += "\u20ac";  // of three bytes
+  for (const std::string pad : {"", "a", "ab"})
+    EXPECT_EQ(post("/v1/completions", {{"model", pad + long_name}, {"prompt", "a"}})
+                  .body["error"]["message"]
+                  .get<std::string>()
+                  .find("\ufffd"),
+              std::string::npos)
+        << pad;
+}
+
+// Whose folder's name is no UTF-8.
+TEST(ServedNames, AreText) {
+  const qtrain::testing::TempFolder folder;
+  testing::write_noise_model(folder / "b\xff", folder / "tuned");
+  Ctx ctx;
+  const ServedModels models(ctx, {.base = {.model = (folder / "b\xff").string()}, .adapters = {}});
+  EXPECT_EQ(models[0].name, "b\ufffd");
+}
+
 TEST_F(Serve, AsksForItsToken) {
   start({.token = "secret"});
-  EXPECT_EQ(client().Get("/v1/models")->status, 401);
-  EXPECT_EQ(client().Get("/v1/models", {{"Authorization", "Bearer wrong"}})->status, 401);
-  EXPECT_EQ(client().Get("/v1/models", {{"Authorization", "Bearer secret"}})->status, 200);
+  EXPECT_EQ(get("/v1/models").status, 401);
+  EXPECT_EQ(get("/v1/models", {{"Authorization", "Bearer wrong"}}).status, 401);
+  EXPECT_EQ(get("/v1/models", {{"Authorization", "Bearer secret"}}).status, 200);
   EXPECT_EQ(post("/v1/chat/completions", chat("base", "a")).status, 401);
-  EXPECT_EQ(client().Get("/health")->status, 200);
-  EXPECT_EQ(client().Get("/")->status, 200);
+  EXPECT_EQ(get("/health").status, 200);
+  EXPECT_EQ(get("/").status, 200);
+}
+
+TEST_F(Serve, ABearerIsOneInAnyCase) {
+  start({.token = "secret"});
+  for (const char* good : {"bearer secret", "BEARER secret", "Bearer  secret"})
+    EXPECT_EQ(get("/v1/models", {{"Authorization", good}}).status, 200) << good;
+  for (const char* bad :
+       {"Basic secret", "Bearersecret", "Bearer", "Bearer ", "secret", "Bearer secret2", "Bearer SECRET"})
+    EXPECT_EQ(get("/v1/models", {{"Authorization", bad}}).status, 401) << bad;
+}
+
+// However much is announced, and in chunks without an end.
+TEST_F(Serve, NobodyIsReadWithoutTheToken) {
+  start({.token = "secret"});
+  for (const char* body : {"Content-Length: 8000000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\nfffff\r\n"}) {
+    Client client = connect();
+    client.send(std::string("POST /v1/completions HTTP/1.1\r\nHost: a\r\n") + body);
+    EXPECT_EQ(client.fetch().status, 401) << body;
+    client.receive_all();
+    EXPECT_TRUE(client.is_closed()) << body;
+  }
+}
+
+struct Asked {
+  std::string line;
+  int status;
+  std::string allow = {};
+};
+TEST_F(Serve, SaysWhatAPathTakes) {
+  start({});
+  for (const Asked& asked : std::vector<Asked>{{"GET /v1/models/mine", 200},
+                                               {"GET /v1/models/%6Dine", 200},
+                                               {"GET /v1/models/mine?x=1", 200},
+                                               {"GET /v1/models/", 404},
+                                               {"GET /v1/models/none", 404},
+                                               {"GET /v1/models/%FF%00", 404},
+                                               {"GET /v1/models/%4", 400},
+                                               {"GET /v1/nothing", 404},
+                                               {"GET /v1/completions", 405, "POST"},
+                                               {"DELETE /v1/chat/completions", 405, "POST"},
+                                               {"POST /v1/models", 405, "GET, HEAD"},
+                                               {"PUT /v1/models/mine", 405, "GET, HEAD"},
+                                               {"OPTIONS /v1/models", 405, "GET, HEAD"},
+                                               {"BREW /health", 405, "GET, HEAD"},
+                                               {"OPTIONS *", 404}}) {
+    Client client = connect();
+    client.send(http::testing::request_text(asked.line));
+    const auto reply = client.fetch();
+    EXPECT_EQ(reply.status, asked.status) << asked.line;
+    EXPECT_EQ(reply.header("Allow"), asked.allow) << asked.line;
+    EXPECT_TRUE(Json::accept(reply.body)) << asked.line << reply.body;
+  }
+  EXPECT_EQ(Json::parse(get("/v1/models/mine").body)["id"], "mine");
 }
 
 TEST_F(Serve, RefusesOtherPagesWithoutAToken) {
   start({});
-  EXPECT_EQ(client().Get("/v1/models", {{"Host", "rebound.example.org"}})->status, 403);
-  EXPECT_EQ(client().Get("/v1/models", {{"Origin", "http://example.org"}})->status, 403);
+  EXPECT_EQ(get("/v1/models", {{"Host", "rebound.example.org"}}).status, 403);
+  EXPECT_EQ(get("/v1/models", {{"Origin", "http://example.org"}}).status, 403);
+  EXPECT_EQ(get("/v1/models", {{"Host", "LOCALHOST"}}).status, 200);
   const std::string own = "127.0.0.1:" + std::to_string(port_);
-  EXPECT_EQ(client().Get("/v1/models", {{"Origin", "http://" + own}, {"Host", own}})->status, 200);
+  EXPECT_EQ(get("/v1/models", {{"Origin", "http://" + own}, {"Host", own}}).status, 200);
 }
 
 TEST_F(Serve, ThePageLoadsNothingFromElsewhere) {
   start({});
-  const auto page = client().Get("/");
-  EXPECT_THAT(page->get_header_value("Content-Security-Policy"), HasSubstr("default-src 'none'"));
-  EXPECT_EQ(page->body.find("://"), std::string::npos);
-  for (const char* part : {"/page.js", "/style.css"}) EXPECT_EQ(client().Get(part)->status, 200) << part;
+  const auto page = get("/");
+  EXPECT_THAT(page.header("Content-Security-Policy"), HasSubstr("default-src 'none'"));
+  EXPECT_EQ(page.body.find("://"), std::string::npos);
+  for (const char* part : {"/page.js", "/style.css"}) EXPECT_EQ(get(part).status, 200) << part;
 }
 
 TEST_F(Serve, AClientThatLeavesFreesItsPlace) {
@@ -193,11 +269,11 @@ TEST_F(Serve, AClientThatLeavesFreesItsPlace) {
     Json body = Json::parse(long_answer);
     body["stream"] = streams;
     const std::string text = body.dump();
-    Descriptor socket = connect();
-    send(socket, "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " +
-                     std::to_string(text.size()) + "\r\n\r\n" + text);
+    Client client = connect();
+    client.send("POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " +
+                std::to_string(text.size()) + "\r\n\r\n" + text);
     ASSERT_TRUE(becomes_busy(1));
-    socket.close();
+    client.close();
     ASSERT_TRUE(becomes_idle());
   }
 }
@@ -238,12 +314,10 @@ TEST_F(Serve, AnAnswerThatFailsIsLoggedOnce) {
   tokenizer_->broken = true;
   std::vector<std::string> ids;
   for (const bool streams : {false, true}) {
-    const auto r =
-        client().Post("/v1/chat/completions", chat("base", "a", {{"stream", streams}}).dump(), "application/json");
-    ASSERT_TRUE(r);
-    ids.push_back(r->get_header_value("X-Request-Id"));
-    EXPECT_EQ(r->status, streams ? 200 : 500);
-    EXPECT_THAT(r->body, AllOf(HasSubstr("request " + ids.back() + " failed"), Not(HasSubstr("broken"))));
+    const auto r = post_text("/v1/chat/completions", chat("base", "a", {{"stream", streams}}).dump());
+    ids.push_back(r.header("X-Request-Id"));
+    EXPECT_EQ(r.status, streams ? 200 : 500);
+    EXPECT_THAT(r.body, AllOf(HasSubstr("request " + ids.back() + " failed"), Not(HasSubstr("broken"))));
   }
   ASSERT_TRUE(becomes_idle());
   std::vector<Engine::Ticket> tickets;
@@ -270,6 +344,19 @@ TEST_F(Serve, AnAnswerThatFailsEndsAlone) {
   EXPECT_EQ(post("/v1/chat/completions", chat("mine", "x")).status, 200);
 }
 
+// A request has all places, for minutes; another one takes some of them from it.
+TEST_F(Serve, ARequestDoesNotWaitForAllOfAnother) {
+  start({.batch = {.sequences = 3, .prefill_tokens = 64, .context = 6000, .cache_tokens = 18000}});
+  Client first = connect();
+  first.send(http::testing::request_text("POST /v1/chat/completions", {},
+                                         chat("base", "a", {{"n", 5}, {"max_tokens", 5900}, {"seed", 1}}).dump()));
+  ASSERT_TRUE(becomes_busy(5));
+  EXPECT_EQ(post("/v1/chat/completions", chat("mine", "x")).status, 200);
+  EXPECT_EQ(engine_->outstanding(), 5);
+  first.close();
+  EXPECT_TRUE(becomes_idle());
+}
+
 TEST_F(Serve, AFullQueueIsSaid) {
   start({.batch = {.sequences = 1, .prefill_tokens = 64, .context = 512, .cache_tokens = 512}, .queue = 1});
   const Reply r = post("/v1/chat/completions", chat("base", "a", {{"n", 3}}));
@@ -285,21 +372,20 @@ TEST_F(Serve, HasLimits) {
   // The place of a connection that has just ended may still be taken.
   std::string reply;
   do {
-    const Descriptor slow = connect();
-    send(slow, "GET /health HT");
-    reply = receive_all(slow);
+    Client slow = connect();
+    slow.send("GET /health HT");
+    reply = slow.receive_all();
   } while (reply.find(" 503 ") != std::string::npos);
   EXPECT_THAT(reply, HasSubstr(" 408 "));
-  Descriptor open;
-  char start[12];
-  do {
-    open = connect();
-    send(open, "GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
-    ASSERT_EQ(::recv(open.get(), start, sizeof start, MSG_WAITALL), 12);
-  } while (std::string_view(start, 12) == "HTTP/1.1 503");
-  ASSERT_EQ(std::string_view(start, 12), "HTTP/1.1 200");
-  const Descriptor second = connect();
-  EXPECT_THAT(receive_all(second), HasSubstr(" 503 "));
+  std::optional<Client> open;
+  int status = 503;
+  while (status == 503) {
+    open.emplace(port_);
+    open->send(http::testing::request_text("GET /health"));
+    status = open->fetch().status;
+  }
+  ASSERT_EQ(status, 200);
+  EXPECT_EQ(connect().fetch().status, 503);
 }
 
 TEST_F(Serve, AnswersUnderWayEndWithTheServer) {
@@ -311,7 +397,7 @@ TEST_F(Serve, AnswersUnderWayEndWithTheServer) {
   ASSERT_TRUE(becomes_busy(1));
   engine_->close();
   EXPECT_EQ(post("/v1/chat/completions", chat("base", "a")).status, 503);
-  EXPECT_EQ(client().Get("/health")->status, 503);
+  EXPECT_EQ(get("/health").status, 503);
   asks.join();
   ASSERT_FALSE(chunks.empty());
   EXPECT_EQ(chunks.back(), "[DONE]");

@@ -1,7 +1,5 @@
 #pragma once
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 
 #include <atomic>
 #include <chrono>
@@ -13,8 +11,8 @@
 #include <vector>
 
 #include "app/serve/service.h"
-#include "core/descriptor.h"
 #include "tests/app/serve/served_model.h"
+#include "tests/core/http/client.h"
 #include "tests/core/temp_folder.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -54,7 +52,7 @@ class Serve : public ::testing::Test {
   struct Choice {
     BatchLimits batch{.sequences = 4, .prefill_tokens = 64, .context = 256, .cache_tokens = 1024};
     std::int64_t queue = 8;
-    HttpLimits http = {};
+    http::Limits http = {};
     std::string token = {};
     std::FILE* log = nullptr;
   };
@@ -75,9 +73,8 @@ class Serve : public ::testing::Test {
     service_.emplace(*engine_, *models_,
                      ServiceOptions{.token = choice.token, .requests = {.context = choice.batch.context}}, *log_);
     server_.emplace(choice.http);
-    service_->add_routes(*server_);
     port_ = server_->bind("127.0.0.1", 0);
-    listening_ = std::thread([this] { server_->listen(); });
+    listening_ = std::thread([this] { server_->listen(*service_); });
     running_ = std::thread([this] { engine_->run(); });
   }
   void TearDown() override {
@@ -88,16 +85,27 @@ class Serve : public ::testing::Test {
     listening_.join();
   }
 
-  httplib::Client client() const { return httplib::Client("127.0.0.1", port_); }
+  using Headers = std::vector<http::Header>;
+  using Client = http::testing::RawClient;
+  Client connect() const { return Client(port_); }
+  http::testing::Fetched get(const std::string& path, const Headers& headers = {}) const {
+    Client client = connect();
+    client.send(http::testing::request_text("GET " + path, headers));
+    return client.fetch();
+  }
+  http::testing::Fetched post_text(const std::string& path, const std::string& body,
+                                   const Headers& headers = {}) const {
+    Client client = connect();
+    client.send(http::testing::request_text("POST " + path, headers, body));
+    return client.fetch();
+  }
   struct Reply {
     int status;
     Json body;
   };
-  Reply post(const std::string& path, const Json& body, const httplib::Headers& headers = {}) const {
-    const auto result =
-        client().Post(path, headers, body.is_string() ? body.get<std::string>() : body.dump(), "application/json");
-    if (!result) return {-1, {}};
-    return {result->status, Json::parse(result->body, nullptr, false)};
+  Reply post(const std::string& path, const Json& body, const Headers& headers = {}) const {
+    const auto reply = post_text(path, body.is_string() ? body.get<std::string>() : body.dump(), headers);
+    return {reply.status, Json::parse(reply.body, nullptr, false)};
   }
   static Json chat(const std::string& model, const std::string& text, const Json& more = Json::object()) {
     Json body{{"model", model},
@@ -114,11 +122,10 @@ class Serve : public ::testing::Test {
   }
   /// The documents of a stream of server-sent events, "[DONE]" as a string.
   std::vector<Json> events(const std::string& path, const Json& body) const {
-    const auto result = client().Post(path, body.dump(), "application/json");
+    const auto reply = post_text(path, body.dump());
     std::vector<Json> out;
-    if (!result) return out;
-    EXPECT_EQ(result->get_header_value("Content-Type"), "text/event-stream");
-    std::istringstream lines(result->body);
+    EXPECT_EQ(reply.header("Content-Type"), "text/event-stream");
+    std::istringstream lines(reply.body);
     for (std::string line; std::getline(lines, line);)
       if (line.starts_with("data: "))
         out.push_back(line == "data: [DONE]" ? Json("[DONE]") : Json::parse(line.substr(6)));
@@ -137,26 +144,6 @@ class Serve : public ::testing::Test {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return engine_->outstanding() == answers;
   }
-  Descriptor connect() const {
-    Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in to{};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(static_cast<std::uint16_t>(port_));
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(::connect(socket.get(), reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
-    return socket;
-  }
-  static void send(const Descriptor& socket, const std::string& text) {
-    EXPECT_EQ(::send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
-  }
-  static std::string receive_all(const Descriptor& socket) {
-    std::string out;
-    char bytes[4096];
-    for (ssize_t n; (n = ::recv(socket.get(), bytes, sizeof bytes, 0)) > 0;)
-      out.append(bytes, static_cast<std::size_t>(n));
-    return out;
-  }
-
   qtrain::testing::TempFolder folder_;
   std::optional<Ctx> ctx_;
   std::optional<Log> log_;
@@ -165,7 +152,7 @@ class Serve : public ::testing::Test {
   std::optional<ContinuousBatch> batch_;
   std::optional<Engine> engine_;
   std::optional<Service> service_;
-  std::optional<HttpServer> server_;
+  std::optional<http::Server> server_;
   std::thread listening_, running_;
   int port_ = 0;
 };

@@ -1,0 +1,87 @@
+#include "core/http/authority.h"
+
+#include <arpa/inet.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+namespace qtrain::http {
+namespace {
+
+bool is_number(const std::string& host) {
+  in_addr four{};
+  in6_addr six{};
+  return ::inet_pton(AF_INET, host.c_str(), &four) == 1 || ::inet_pton(AF_INET6, host.c_str(), &six) == 1;
+}
+
+std::string without_domain(const std::string& name) {
+  return lower_case(name.substr(0, name.find('.')));
+}
+
+bool is_name_of_this_machine(const std::string& host) {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return false;
+  return !host.empty() && without_domain(host) == without_domain(name.data());
+}
+
+[[noreturn]] void refuse_authority() {
+  throw Problem(400, "the Host header is not a name or an address, with or without a port");
+}
+
+void require_port(std::string_view port) {
+  const bool good = port.size() <= 5 && std::ranges::all_of(port, [](char c) { return c >= '0' && c <= '9'; });
+  if (!good) refuse_authority();
+}
+
+bool is_of_name(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '.' || c == '_';
+}
+
+}  // namespace
+
+std::string host_of(std::string_view authority) {
+  std::size_t end = authority.find(':');
+  std::string host(authority.substr(0, end));
+  if (authority.starts_with("[")) {
+    const std::size_t close = authority.find(']');
+    if (close == std::string_view::npos) refuse_authority();
+    host = authority.substr(1, close - 1);
+    end = close + 1 < authority.size() ? close + 1 : std::string_view::npos;
+    in6_addr six{};
+    if (::inet_pton(AF_INET6, host.c_str(), &six) != 1) refuse_authority();
+  } else if (host.empty() || !std::ranges::all_of(host, is_of_name)) {
+    refuse_authority();
+  }
+  if (end == std::string_view::npos) return host;
+  if (authority[end] != ':') refuse_authority();
+  require_port(authority.substr(end + 1));
+  return host;
+}
+
+bool is_loopback(const std::string& host) {
+  if (equal_without_case(host, "localhost")) return true;
+  in_addr four{};
+  if (::inet_pton(AF_INET, host.c_str(), &four) == 1) return (ntohl(four.s_addr) >> 24) == 127;
+  in6_addr six{};
+  return ::inet_pton(AF_INET6, host.c_str(), &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
+}
+
+bool answers_to(const std::string& host, const std::string& address) {
+  if (is_loopback(host) || equal_without_case(host, address)) return true;
+  return !is_loopback(address) && (is_number(host) || is_name_of_this_machine(host));
+}
+
+void require_own_origin(const Request& request, const std::string& address) {
+  const std::string_view authority = request.header("host"), origin = request.header("origin");
+  if (request.has("host")) {
+    const std::string host = host_of(authority);
+    if (!answers_to(host, address))
+      throw Problem(403, "this server is not called " + host + ": ask for " + address +
+                             (is_loopback(address) ? "" : ", or for this machine by its name"));
+  }
+  if (request.has("origin") && !equal_without_case(origin, "http://" + std::string(authority)))
+    throw Problem(403, "pages of other origins may not ask");
+}
+
+}  // namespace qtrain::http

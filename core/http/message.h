@@ -1,0 +1,62 @@
+#pragma once
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace qtrain::http {
+
+struct Header {
+  std::string name;  ///< in lower case where it was received
+  std::string value;
+};
+
+/// A request as it was received. `headers` have no trailers.
+struct Request {
+  std::string method;
+  std::string target;  ///< "/v1/models?x=1", as it came
+  int version = 11;    ///< 10 or 11
+  std::vector<Header> headers;
+  std::string body;
+  std::string peer;               ///< the address that it came from
+  std::function<bool()> is_gone;  ///< whether its client has closed the connection
+
+  /// The value of the first of that name, which is in lower case; empty where there is none.
+  std::string_view header(std::string_view name) const;
+  bool has(std::string_view name) const;
+  /// The target without its query.
+  std::string_view path() const;
+};
+
+/// Takes a piece of a body; false where the client takes no more.
+using Send = std::function<bool(std::string_view piece)>;
+
+struct Reply {
+  int status = 200;
+  std::string type = "text/plain; charset=utf-8";
+  std::string body = {};
+  std::vector<Header> headers = {};
+  /// Where it is given, the body is what this sends.
+  std::function<void(const Send& send)> stream = {};
+};
+
+/// Why a request is not answered: it breaks HTTP's rules or a limit. The connection ends with it.
+class Problem : public std::runtime_error {
+ public:
+  Problem(int status, const std::string& message) : std::runtime_error(message), status_(status) {}
+  int status() const { return status_; }
+
+ private:
+  int status_;
+};
+
+/// "Not Found" for 404.
+std::string_view reason_of(int status);
+
+bool equal_without_case(std::string_view a, std::string_view b);
+std::string lower_case(std::string_view text);
+/// Bytes for each %XX. Problem (400) for another use of "%".
+std::string percent_decoded(std::string_view text);
+
+}  // namespace qtrain::http

@@ -1,0 +1,80 @@
+#include "core/http/message_parser.h"
+
+#include <boost/beast/http/basic_parser.hpp>
+#include <boost/beast/http/error.hpp>
+#include <limits>
+
+namespace qtrain::http {
+namespace {
+
+namespace beast = boost::beast;
+using Code = beast::error_code;
+
+std::string text_of(beast::string_view text) {
+  return {text.data(), text.size()};
+}
+
+}  // namespace
+
+// Without `override`: of later versions the trailers come to a function of their own.
+struct MessageParser::Impl : beast::http::basic_parser<true> {
+  explicit Impl(Request& to) : request(to) {}
+
+  void on_request_impl(beast::http::verb, beast::string_view method, beast::string_view target, int version, Code&) {
+    request.method = text_of(method);
+    request.target = text_of(target);
+    request.version = version;
+  }
+  void on_response_impl(int, beast::string_view, int, Code&) {}
+  void on_field_impl(beast::http::field, beast::string_view name, beast::string_view value, Code&) {
+    if (!whole_head) request.headers.push_back({lower_case(text_of(name)), text_of(value)});
+  }
+  void on_trailer_field_impl(beast::http::field, beast::string_view, beast::string_view, Code&) {}
+  void on_header_impl(Code&) { whole_head = true; }
+  void on_body_init_impl(const boost::optional<std::uint64_t>&, Code&) {}
+  std::size_t on_body_impl(beast::string_view piece, Code&) { return add(piece); }
+  void on_chunk_header_impl(std::uint64_t, beast::string_view extensions, Code& code) {
+    if (!extensions.empty()) code = beast::http::error::bad_chunk_extension;
+  }
+  std::size_t on_chunk_body_impl(std::uint64_t, beast::string_view piece, Code&) { return add(piece); }
+  void on_finish_impl(Code&) {}
+
+  std::size_t add(beast::string_view piece) {
+    request.body.append(piece.data(), piece.size());
+    return piece.size();
+  }
+
+  Request& request;
+  bool whole_head = false;
+};
+
+MessageParser::MessageParser(Request& request) : impl_(std::make_unique<Impl>(request)) {
+  impl_->eager(true);
+  impl_->body_limit(std::numeric_limits<std::uint64_t>::max());
+  impl_->header_limit(std::numeric_limits<std::uint32_t>::max());  // that of the scanner counts
+}
+
+MessageParser::~MessageParser() = default;
+
+std::size_t MessageParser::put(std::string_view bytes) {
+  Code code;
+  const std::size_t taken = impl_->put(boost::asio::const_buffer(bytes.data(), bytes.size()), code);
+  if (!code || code == beast::http::error::need_more) return taken;
+  if (code == beast::http::error::body_limit) throw Problem(413, "the body is too large");
+  if (code == beast::http::error::bad_version) throw Problem(505, "that version of HTTP is not answered");
+  throw Problem(400, "the request cannot be read: " + code.message());
+}
+
+void MessageParser::limit_body(std::size_t bytes) {
+  impl_->body_limit(bytes);
+}
+
+bool MessageParser::has_head() const {
+  return impl_->is_header_done();
+}
+
+bool MessageParser::is_done() const {
+  return impl_->is_done();
+}
+
+}  // namespace qtrain::http

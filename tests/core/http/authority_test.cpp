@@ -1,0 +1,70 @@
+#include "core/http/authority.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace qtrain::http {
+namespace {
+
+TEST(Authority, IsAHostAndPerhapsAPort) {
+  for (const auto& [authority, host] : std::vector<std::pair<std::string, std::string>>{{"a", "a"},
+                                                                                        {"a:80", "a"},
+                                                                                        {"a:", "a"},
+                                                                                        {"A-b_c.d:65535", "A-b_c.d"},
+                                                                                        {"127.0.0.1:1", "127.0.0.1"},
+                                                                                        {"[::1]", "::1"},
+                                                                                        {"[::1]:80", "::1"}})
+    EXPECT_EQ(host_of(authority), host);
+  for (const char* bad : {"", ":80", "a:b", "a:123456", "::1", "[::1", "[::1]80", "[a]", "[]", "a b", "a,b", "a@b",
+                          "a/", "a\\b", "a%41", "\xc3\xa9", "a:80:80", "a?"})
+    EXPECT_THROW(host_of(bad), Problem) << bad;
+}
+
+TEST(Loopback, IsThisMachineOnly) {
+  for (const char* host : {"127.0.0.1", "127.9.9.9", "::1", "localhost", "LocalHost"})
+    EXPECT_TRUE(is_loopback(host)) << host;
+  for (const char* host : {"0.0.0.0", "::", "192.168.0.1", "127.0.0.1.example.org", "localhost.example.org", "",
+                           "127.1", "2130706433", "0x7f.0.0.1"})
+    EXPECT_FALSE(is_loopback(host)) << host;
+}
+
+struct Asked {
+  std::string host, address;
+  bool answered;
+};
+TEST(Names, OfAServer) {
+  char name[256] = {};
+  ASSERT_EQ(::gethostname(name, sizeof name - 1), 0);
+  const std::string own = name;
+  for (const Asked& a : std::vector<Asked>{{"LOCALHOST", "127.0.0.1", true},
+                                           {"::1", "127.0.0.1", true},
+                                           {"rebound.example.org", "127.0.0.1", false},
+                                           {"10.0.0.1", "127.0.0.1", false},
+                                           {own, "127.0.0.1", false},
+                                           {"10.0.0.1", "0.0.0.0", true},
+                                           {"fd00::1", "::", true},
+                                           {own, "0.0.0.0", true},
+                                           {own + ".example.org", "10.0.0.1", true},
+                                           {"Box.Example.org", "box.example.org", true},
+                                           {"rebound.example.org", "0.0.0.0", false},
+                                           {"x" + own, "0.0.0.0", false}})
+    EXPECT_EQ(answers_to(a.host, a.address), a.answered) << a.host << " at " << a.address;
+}
+
+Request of(std::vector<Header> headers) {
+  Request request;
+  request.headers = std::move(headers);
+  return request;
+}
+
+TEST(Origin, OfAnotherPageIsRefused) {
+  EXPECT_NO_THROW(require_own_origin(of({{"host", "LOCALHOST:80"}, {"origin", "http://localhost:80"}}), "127.0.0.1"));
+  EXPECT_NO_THROW(require_own_origin(of({{"host", "localhost"}}), "127.0.0.1"));
+  for (const char* origin : {"http://example.org", "null", "http://localhost:81", "https://localhost:80", ""})
+    EXPECT_THROW(require_own_origin(of({{"host", "localhost:80"}, {"origin", origin}}), "127.0.0.1"), Problem)
+        << origin;
+  EXPECT_THROW(require_own_origin(of({{"host", "example.org"}}), "127.0.0.1"), Problem);
+}
+
+}  // namespace
+}  // namespace qtrain::http
